@@ -1,0 +1,320 @@
+package sema
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// An order says who is served next. It is an [Option].
+type order uint8
+
+const (
+	// Fair serves strictly in order of arrival, whatever the weights: a heavy
+	// waiter at the head is never overtaken. The default.
+	Fair order = iota
+	// Unfair lets an arrival take free permits past the queue, which spares the
+	// switch of goroutines that each hand-off costs. A waiter older than a
+	// millisecond ends that: until it is served, nobody overtakes.
+	Unfair
+	// LIFO serves the newest waiter first: under overload some callers are
+	// served quickly while the oldest, likely given up on already, time out.
+	LIFO
+)
+
+// A verdict is what becomes of somebody who asked for permits.
+type verdict uint8
+
+const (
+	pending    verdict = iota
+	granted            // the permits are the waiter's
+	full               // a try found too little free
+	queueFull          // there are as many waiters as allowed
+	tooLarge           // more than the capacity
+	refused            // the semaphore is draining
+	closed             // the semaphore is closed
+	cancelled          // the context ended
+	timedOut           // the wait limit passed
+	watchDone          // not final: watch the shared context from now on
+	competeNow         // not final: permits are free, come and take them
+)
+
+type phase uint8
+
+const (
+	open phase = iota
+	draining
+	shut
+)
+
+// A core is the engine under every semaphore here: a word that is enough while
+// nobody waits, and behind a mutex the queue and all that is rare.
+//
+// Invariants, whenever mu is free:
+//
+//	free + in use == capacity + debt
+//	debt > 0          ⇒ slow flag up, queue not served
+//	phase != open     ⇒ slow flag up, queue empty
+//	somebody queued who could be served by a release
+//	                  ⇒ waiting flag up (or a competitor is on its way)
+//	the head of a fair queue does not fit in free
+type core struct {
+	word atomic.Uint64 // see word.go
+
+	mu       sync.Mutex // guards all below; see docs/locks.md
+	capacity uint64     // the target: what New, Resize and Forget made it
+	debt     uint64     // permits out beyond capacity since a shrink
+	line     line
+	phase    phase
+	idlers   []chan struct{} // each closed when nothing is in use
+	reopened chan struct{}   // closed by Reopen, for those who drain; nil if nobody does
+
+	// Fixed at construction.
+	id           uint64 // the order in which AcquireAll locks
+	order        order
+	parkOversize bool
+	lineLimit    int // waiters allowed + 1; 0: no limit
+
+	// Unfair only.
+	starving   bool    // arrivals may not barge: the head has waited too long
+	competitor *waiter // woken to compete, still in line
+}
+
+// init gives the core its permits. Capacity 0 needs no init.
+func (c *core) init(capacity uint64) {
+	c.capacity = capacity
+	c.word.Store(capacity)
+}
+
+// tryTake takes n permits without waiting: granted, full, or a refusal.
+func (c *core) tryTake(n uint64) verdict {
+	if c.takeAgain(n) || c.order == Unfair && c.barge(n) {
+		return granted
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.admit(n, false)
+}
+
+// enter takes n permits now (granted), is refused, or stands in line (pending,
+// with the waiter to park). done is the context's channel, nil if it has none.
+func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, verdict) {
+	if c.takeAgain(n) || c.order == Unfair && c.barge(n) {
+		return nil, granted
+	}
+	c.mu.Lock()
+	v := c.admit(n, true)
+	if v != pending {
+		c.mu.Unlock()
+		return nil, v
+	}
+	w := newWaiter(n, done)
+	c.push(w)
+	c.mu.Unlock()
+	return w, pending
+}
+
+// admit decides about n permits with mu held. After pending the waiting flag
+// is up and the caller must push a waiter before it unlocks.
+func (c *core) admit(n uint64, mayWait bool) verdict {
+	if v := c.phaseVerdict(); v != granted {
+		return v
+	}
+	parked := c.oversize(n)
+	if parked && !(mayWait && c.parkOversize) {
+		return tooLarge
+	}
+	c.payDebt()
+	inTurn := c.debt == 0 && !c.mustQueue()
+	for {
+		old := c.word.Load()
+		if inTurn && !parked && old&freeMask >= n {
+			if c.word.CompareAndSwap(old, old-n) {
+				return granted
+			}
+			continue
+		}
+		if !mayWait {
+			return full
+		}
+		if c.lineLimit > 0 && c.line.n+1 >= c.lineLimit {
+			return queueFull
+		}
+		if parked || c.competitor != nil || old&waitingFlag != 0 ||
+			c.word.CompareAndSwap(old, old|waitingFlag) {
+			return pending
+		}
+	}
+}
+
+// push stands w in line, where the order says.
+func (c *core) push(w *waiter) {
+	w.parked = c.oversize(w.n)
+	if c.order == Unfair {
+		w.since = ticks()
+	}
+	if c.order == LIFO {
+		c.line.pushFront(w)
+	} else {
+		c.line.pushBack(w)
+	}
+}
+
+// pull takes w out of line, for whatever reason.
+func (c *core) pull(w *waiter) {
+	c.line.remove(w)
+	if c.competitor == w {
+		c.competitor = nil
+	}
+}
+
+// give returns n permits.
+func (c *core) give(n uint64) {
+	if c.word.Add(n) >= slowFlag {
+		c.mu.Lock()
+		c.unlock(c.settle())
+	}
+}
+
+// unlock ends a critical section: it wakes those the section decided about
+// outside the lock, so that a woken goroutine never runs into it.
+func (c *core) unlock(out wakes) {
+	c.mu.Unlock()
+	out.deliver()
+}
+
+// oversize reports whether n can never be granted at the present capacity.
+// Capacity 0 means paused: nothing is too large, everybody waits.
+func (c *core) oversize(n uint64) bool { return n > c.capacity && c.capacity > 0 }
+
+func (c *core) inUse() uint64 { return c.capacity + c.debt - c.free() }
+
+// setCapacity makes the capacity n. What cannot be taken back from the free
+// permits becomes debt; waiters that no longer fit are refused.
+func (c *core) setCapacity(n uint64) wakes {
+	if n >= c.capacity {
+		grown := n - c.capacity
+		paid := min(c.debt, grown)
+		c.debt -= paid
+		c.capacity = n
+		c.word.Add(grown - paid)
+	} else {
+		lost := c.capacity - n
+		c.capacity = n
+		c.debt += lost
+		c.payDebt()
+	}
+	return c.resettle()
+}
+
+// forget shrinks the capacity by n permits that are out and will not return.
+func (c *core) forget(n uint64) wakes {
+	kept := c.capacity - min(n, c.capacity)
+	c.debt -= n - (c.capacity - kept) // beyond capacity, only debt can be out
+	c.capacity = kept
+	return c.resettle()
+}
+
+// resettle is settle after the capacity changed: who fits has changed too.
+func (c *core) resettle() wakes {
+	var out wakes
+	for w := c.line.head; w != nil; {
+		next := w.next
+		over := c.oversize(w.n)
+		if over && !c.parkOversize {
+			c.dismiss(w, tooLarge, &out)
+		} else {
+			c.line.setParked(w, over)
+		}
+		w = next
+	}
+	c.settleInto(&out)
+	return out
+}
+
+// turnAway refuses everybody in line and all who come, until reopened.
+func (c *core) turnAway(to phase) wakes {
+	why := refused
+	if to == shut {
+		why = closed
+	}
+	var out wakes
+	if c.phase != shut {
+		c.phase = to
+	}
+	for w := c.line.head; w != nil; {
+		next := w.next
+		c.dismiss(w, why, &out)
+		w = next
+	}
+	c.settleInto(&out)
+	return out
+}
+
+// dismiss takes w out of line with a final verdict.
+func (c *core) dismiss(w *waiter, v verdict, out *wakes) {
+	c.pull(w)
+	if w.joint == nil || w.joint.decide(v) {
+		w.verdict = v
+		out.add(w)
+	}
+}
+
+// takeAll takes what is free now, if nobody fair waits for it.
+func (c *core) takeAll() (uint64, verdict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v := c.phaseVerdict(); v != granted {
+		return 0, v
+	}
+	c.payDebt()
+	if c.debt > 0 || c.mustQueue() {
+		return 0, full
+	}
+	n := c.takeUpTo(maxCount)
+	if n == 0 {
+		return 0, full
+	}
+	return n, granted
+}
+
+// mustQueue reports whether an arrival has to stand behind those in line.
+func (c *core) mustQueue() bool {
+	return c.line.servable() > 0 && (c.order != Unfair || c.starving)
+}
+
+// closedFor is granted, or why even a request for nothing is refused.
+func (c *core) closedFor() verdict {
+	if !c.has(slowFlag) {
+		return granted
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.phaseVerdict()
+}
+
+func (c *core) phaseVerdict() verdict {
+	switch c.phase {
+	case shut:
+		return closed
+	case draining:
+		return refused
+	}
+	return granted
+}
+
+// waiters is how many stand in line. Without a flag that is nobody who could
+// be served, which is all a caller in a hurry wants to know.
+func (c *core) waiters() int {
+	if c.word.Load() < slowFlag {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.line.n
+}
+
+// exhausted reports whether nothing is free or somebody waits.
+func (c *core) exhausted() bool {
+	w := c.word.Load()
+	return w&freeMask == 0 || w&waitingFlag != 0
+}

@@ -1,0 +1,25 @@
+package sema
+
+import "context"
+
+// Do runs fn while holding n permits of gate. The permits are given back when
+// fn returns, panics or ends its goroutine. fn's context is that of
+// [Permit.Context]: it ends when the permit is lost. Do returns what kept it
+// from acquiring, or fn's error, or else, if the permit was lost meanwhile,
+// that.
+func Do(ctx context.Context, gate Gate, n int64, fn func(context.Context) error) error {
+	p, err := gate.Acquire(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	if p.Lost() == nil {
+		return fn(holdingContext(ctx, p)) // nothing can end it early
+	}
+	held, cancel := p.Context(ctx)
+	defer cancel()
+	if err := fn(held); err != nil {
+		return err
+	}
+	return p.Err()
+}

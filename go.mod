@@ -1,0 +1,3 @@
+module github.com/sema-go/sema
+
+go 1.26

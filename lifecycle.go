@@ -1,0 +1,166 @@
+package sema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Resize changes the capacity, up or down, at any time. Growing serves waiters
+// at once. Shrinking revokes nothing: permits out beyond the new capacity are
+// a debt that releases pay before the queue is served again. Waiters that no
+// longer fit get ErrTooLarge (unless [ParkOversize]). Resize(0) pauses: all
+// wait. It panics on a negative capacity.
+func (s *Semaphore) Resize(capacity int64) {
+	s.mustBeNew("Resize")
+	n := checkCapacity("Resize", s.name, capacity)
+	s.core.mu.Lock()
+	s.core.unlock(s.core.setCapacity(n))
+	s.probe.resized(s)
+}
+
+// Forget gives p up for good: it is not released, and the capacity shrinks by
+// its weight. Use it when what the permit stands for is gone. An inert permit
+// is ignored; one of another semaphore panics and is not touched.
+func (s *Semaphore) Forget(p Permit) {
+	h := p.handle
+	if !p.Held() {
+		return
+	}
+	if h.owner() != s {
+		panic(fmt.Sprintf("sema: %q: Forget of a permit that is not this semaphore's; it is still held", s.name))
+	}
+	if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
+		return
+	}
+	if h.kind == recordedHandle {
+		h.rec.end()
+	}
+	s.core.mu.Lock()
+	s.core.unlock(s.core.forget(uint64(p.weight)))
+	s.probe.resized(s)
+}
+
+// owner is the semaphore a held permit's handle belongs to, nil for a lease.
+func (h *handle) owner() *Semaphore {
+	if h.kind == recordedHandle {
+		return h.rec.sem
+	}
+	return h.sem
+}
+
+// Drain refuses everybody, those in line included, with ErrDraining, and waits
+// until all permits are back. If ctx ends first the error is its cause and
+// says how many are out; the semaphore goes on draining. Drain returns early,
+// with an error, if somebody calls Reopen.
+func (s *Semaphore) Drain(ctx context.Context) error {
+	const op = "drain"
+	if ctx == nil {
+		return s.fault(op, 0, ErrInvalid, "nil context")
+	}
+	s.mustBeNew(op)
+	c := &s.core
+	c.mu.Lock()
+	out := c.turnAway(draining)
+	if c.reopened == nil {
+		c.reopened = make(chan struct{})
+	}
+	reopened := c.reopened
+	c.unlock(out)
+	s.probe.drained(s)
+	return s.waitIdle(ctx, op, reopened)
+}
+
+// Reopen ends draining. A closed semaphore stays closed.
+func (s *Semaphore) Reopen() {
+	c := &s.core
+	c.mu.Lock()
+	if c.phase == draining {
+		c.phase = open
+	}
+	if c.reopened != nil {
+		close(c.reopened)
+		c.reopened = nil
+	}
+	c.unlock(c.settle())
+}
+
+// WaitIdle waits until no permit is out, without keeping anybody from taking
+// one. If ctx ends first the error is its cause and says how many are out.
+func (s *Semaphore) WaitIdle(ctx context.Context) error {
+	const op = "wait until idle"
+	if ctx == nil {
+		return s.fault(op, 0, ErrInvalid, "nil context")
+	}
+	return s.waitIdle(ctx, op, nil)
+}
+
+var errReopened = errors.New("reopened before all permits were back")
+
+func (s *Semaphore) waitIdle(ctx context.Context, op string, reopened <-chan struct{}) error {
+	c := &s.core
+	idle := make(chan struct{})
+	c.mu.Lock()
+	c.idlers = append(c.idlers, idle)
+	c.unlock(c.settle())
+	var why error
+	select {
+	case <-idle:
+		return nil
+	case <-reopened:
+		why = errReopened
+	case <-ctx.Done():
+		why = context.Cause(ctx)
+	}
+	c.mu.Lock()
+	c.idlers = slices.DeleteFunc(c.idlers, func(i chan struct{}) bool { return i == idle })
+	left, capacity := c.inUse(), c.capacity
+	c.unlock(c.settle())
+	if left == 0 {
+		return nil // it became idle in the same moment
+	}
+	return &Error{Op: op, Name: s.name, InUse: int64(left), Err: why, Detail: fmt.Sprintf("%d of %d permits are still out", left, capacity)}
+}
+
+// Close refuses everybody, those in line included, with ErrClosed, for good.
+// Permits that are out can still be released. It always returns nil.
+func (s *Semaphore) Close() error {
+	s.mustBeNew("Close")
+	s.core.mu.Lock()
+	first := s.core.phase != shut
+	s.core.unlock(s.core.turnAway(shut))
+	if first {
+		s.probe.closed(s)
+	}
+	return nil
+}
+
+// Stats is what a semaphore looks like at one instant.
+type Stats struct {
+	Capacity int64 // the target
+	InUse    int64 // permits out; above Capacity by Debt after a shrink
+	Free     int64 // permits that could be taken now if nobody waits
+	Debt     int64 // releases to come before the queue is served again
+	Waiters  int   // callers in line
+	Draining bool
+	Closed   bool
+}
+
+// Stats is one exact snapshot.
+func (s *Semaphore) Stats() Stats {
+	c := &s.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.payDebt()
+	free := c.free()
+	return Stats{
+		Capacity: int64(c.capacity),
+		InUse:    int64(c.capacity + c.debt - free),
+		Free:     int64(free),
+		Debt:     int64(c.debt),
+		Waiters:  c.line.n,
+		Draining: c.phase == draining,
+		Closed:   c.phase == shut,
+	}
+}

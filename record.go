@@ -1,0 +1,191 @@
+package sema
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A record is what the diagnostics know about one permit that is out. It never
+// reaches the permit's handle: profiles and lists hold records, and must not
+// keep a permit that everybody else has lost from being collected.
+type record struct {
+	sem      *Semaphore
+	weight   int64
+	since    time.Time
+	stack    stack
+	who      identity
+	overheld *time.Timer     // with WarnHold
+	leak     runtime.Cleanup // of the handle
+	watched  bool            // whether leak is set
+}
+
+func newRecord(s *Semaphore, a attempt, id identity) *record {
+	return &record{sem: s, weight: a.weight, since: time.Now(), stack: a.stack, who: id}
+}
+
+// permit makes the one permit of the record, and watches over it.
+func (r *record) permit(weight int64) Permit {
+	h := &handle{kind: recordedHandle, rec: r}
+	h.gen.Store(1)
+	books.add(r)
+	if d := r.sem.probe.warnHold; d > 0 {
+		r.overheld = time.AfterFunc(d, r.tellOverheld)
+	}
+	// The cleanup runs outside any bubble, from where a waiter inside cannot
+	// be woken; so leaks are not looked for in bubbles.
+	if !inBubble() {
+		r.leak = runtime.AddCleanup(h, (*record).leaked, r)
+		r.watched = true
+	}
+	return Permit{h, 1, weight}
+}
+
+// end is called once, when the permit has ended in whatever way.
+func (r *record) end() {
+	if r.watched {
+		r.leak.Stop()
+	}
+	if r.overheld != nil {
+		r.overheld.Stop()
+	}
+	books.remove(r)
+}
+
+func (r *record) released(weight int64) {
+	r.end()
+	r.sem.core.give(uint64(weight))
+	r.sem.probe.released(r.sem, weight, time.Since(r.since), r.stack.site())
+}
+
+func (r *record) split(n, m int64) (first, rest Permit) {
+	r.end()
+	a, b := *r, *r
+	a.weight, b.weight = n, m
+	return a.permit(n), b.permit(m)
+}
+
+// leaked runs when the handle was garbage-collected with the permit out.
+func (r *record) leaked() {
+	r.end()
+	s := r.sem
+	fate := "its weight is lost until the process ends; option ReclaimLeaks would return it"
+	if s.probe.reclaim {
+		s.core.give(uint64(r.weight))
+		fate = "its weight was returned (ReclaimLeaks)"
+	}
+	r.tell(Leaked, fmt.Sprintf("a permit of weight %d of semaphore %q was garbage-collected without Release; %s. Acquired %v ago at\n%s",
+		r.weight, s.name, fate, time.Since(r.since).Round(time.Millisecond), r.stack))
+	s.probe.edge(s)
+}
+
+func (r *record) tellOverheld() {
+	r.tell(Overheld, fmt.Sprintf("a permit of weight %d of semaphore %q has been held for over %v. Acquired at\n%s",
+		r.weight, r.sem.name, r.sem.probe.warnHold, r.stack))
+}
+
+func (r *record) tell(kind Kind, report string) {
+	r.sem.probe.tell(r.sem, Event{Kind: kind, Weight: r.weight, Hold: time.Since(r.since), Site: r.stack.site(), Report: report})
+}
+
+// A Holder is a permit that is out, as the diagnostics know it.
+type Holder struct {
+	Name   string // of the semaphore
+	Weight int64
+	Age    time.Duration
+	Site   string // dir/file.go:line of the acquire
+	Stack  string
+}
+
+// Holders lists the recorded permits that are out, the oldest first: all of
+// semaphores diagnosed at Full or with WarnHold, a sample of others.
+func Holders() []Holder {
+	var list []Holder
+	for _, r := range books.records() {
+		list = append(list, Holder{Name: r.sem.name, Weight: r.weight, Age: time.Since(r.since), Site: r.stack.site(), Stack: r.stack.String()})
+	}
+	slices.SortFunc(list, func(a, b Holder) int { return int(b.Age - a.Age) })
+	return list
+}
+
+// A wait is a recorded caller in line.
+type wait struct {
+	sem    *Semaphore
+	weight int64
+	stack  stack
+	who    identity
+}
+
+// books is who holds and who waits, of all that is recorded in the process.
+var books = registry{held: map[*record]bool{}, waiting: map[*wait]bool{}}
+
+type registry struct {
+	mu      sync.Mutex
+	held    map[*record]bool
+	waiting map[*wait]bool
+}
+
+var (
+	heldProfile    = newProfile("sema.held")
+	waitingProfile = newProfile("sema.waiting")
+)
+
+func newProfile(name string) *pprof.Profile {
+	if p := pprof.Lookup(name); p != nil {
+		return p // another copy of the package made it
+	}
+	return pprof.NewProfile(name)
+}
+
+func (b *registry) add(r *record) {
+	b.mu.Lock()
+	b.held[r] = true
+	b.mu.Unlock()
+	heldProfile.Add(r, libraryDepth())
+}
+
+func (b *registry) remove(r *record) {
+	b.mu.Lock()
+	delete(b.held, r)
+	b.mu.Unlock()
+	heldProfile.Remove(r)
+}
+
+func (b *registry) startWait(s *Semaphore, a attempt, id identity) *wait {
+	w := &wait{sem: s, weight: a.weight, stack: a.stack, who: id}
+	b.mu.Lock()
+	b.waiting[w] = true
+	b.mu.Unlock()
+	waitingProfile.Add(w, libraryDepth())
+	return w
+}
+
+func (b *registry) endWait(w *wait) {
+	b.mu.Lock()
+	delete(b.waiting, w)
+	b.mu.Unlock()
+	waitingProfile.Remove(w)
+}
+
+func (b *registry) records() []*record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]*record, 0, len(b.held))
+	for r := range b.held {
+		list = append(list, r)
+	}
+	return list
+}
+
+func (b *registry) waits() []*wait {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]*wait, 0, len(b.waiting))
+	for w := range b.waiting {
+		list = append(list, w)
+	}
+	return list
+}

@@ -1,0 +1,85 @@
+package sema
+
+import (
+	"fmt"
+	"path"
+	"runtime"
+	"strings"
+)
+
+// A stack is where something was acquired, as program counters: cheap to take,
+// turned into text only when somebody reads it.
+type stack []uintptr
+
+const stackDepth = 32
+
+func callers() stack {
+	var pcs [stackDepth]uintptr
+	n := runtime.Callers(2, pcs[:])
+	return append(stack(nil), pcs[:n]...)
+}
+
+// frames calls yield for each frame from the first outside Sema on.
+func (st stack) frames(yield func(runtime.Frame) bool) {
+	if len(st) == 0 {
+		return
+	}
+	inside := true
+	frames := runtime.CallersFrames(st)
+	for {
+		f, more := frames.Next()
+		inside = inside && ofSema(f)
+		if !inside && !yield(f) || !more {
+			return
+		}
+	}
+}
+
+// ofSema reports whether a frame is the library's own, tests excepted.
+func ofSema(f runtime.Frame) bool {
+	rest, ok := strings.CutPrefix(f.Function, "github.com/sema-go/sema")
+	return ok && (rest[0] == '.' || rest[0] == '/') && !strings.HasSuffix(f.File, "_test.go")
+}
+
+// site is the caller's dir/file.go:line, or nothing for an empty stack.
+func (st stack) site() string {
+	for f := range st.frames {
+		return fmt.Sprintf("%s/%s:%d", path.Base(path.Dir(f.File)), path.Base(f.File), f.Line)
+	}
+	return ""
+}
+
+// String is the stack as a panic would print it.
+func (st stack) String() string {
+	if len(st) == 0 {
+		return "\t(not recorded: see sema.Full)\n"
+	}
+	var b strings.Builder
+	for f := range st.frames {
+		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+	}
+	return b.String()
+}
+
+// libraryDepth is how many frames of Sema stand between its caller and the
+// first frame outside, for runtime/pprof to leave out.
+func libraryDepth() int {
+	var pcs [stackDepth]uintptr
+	n := runtime.Callers(2, pcs[:])
+	frames := runtime.CallersFrames(pcs[:n])
+	for depth := 0; ; depth++ {
+		f, more := frames.Next()
+		if !ofSema(f) || !more {
+			return depth
+		}
+	}
+}
+
+// goroutineID is the number in the first line of the goroutine's stack dump,
+// the only place the runtime tells it.
+func goroutineID() (id uint64) {
+	var buf [64]byte
+	text := string(buf[:runtime.Stack(buf[:], false)])
+	fmt.Sscanf(text, "goroutine %d ", &id)
+	return id
+}

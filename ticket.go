@@ -1,0 +1,169 @@
+package sema
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A Ticket is a request for permits to wait for in a select:
+//
+//	t := s.Request(1)
+//	defer t.Cancel()
+//	select {
+//	case <-t.Ready():
+//		p, err := t.Permit()
+//		…
+//	case <-tick:
+//		…
+//	}
+type Ticket struct {
+	sem    *Semaphore
+	n      int64
+	ready  chan struct{}
+	waiter *waiter // in line until decided; nil if it never had to
+	limit  *time.Timer
+	a      attempt // for an observed semaphore
+	id     identity
+
+	mu     sync.Mutex // guards the rest; taken after core.mu, never before
+	state  ticketState
+	permit Permit
+	err    error
+}
+
+type ticketState uint8
+
+const (
+	ticketWaiting ticketState = iota
+	ticketGranted             // the permits are the ticket's
+	ticketTaken               // they are the caller's, or never will be
+)
+
+// Request asks for n permits without waiting for them. It stands in line like
+// an Acquire, for MaxWait at most, until it is ready or cancelled. Whatever
+// Acquire would refuse makes a ticket that is ready with that error.
+func (s *Semaphore) Request(n int64) *Ticket {
+	const op = "request"
+	t := &Ticket{sem: s, n: n, ready: make(chan struct{})}
+	if n <= 0 || n > MaxCapacity {
+		p, err := s.unusual(context.Background(), op, n)
+		t.permit, t.err, t.state = p, err, ticketTaken
+		close(t.ready)
+		return t
+	}
+	s.mustBeNew(op)
+	if s.probe != nil {
+		t.a = s.probe.begin(n)
+		t.id = s.probe.identify(context.Background())
+	}
+	if v := s.core.request(t, uint64(n)); v != pending {
+		t.resolve(v)
+		return t
+	}
+	if s.probe != nil {
+		s.probe.tell(s, Event{Kind: Queued, Weight: n, Site: t.a.stack.site()})
+		s.probe.edge(s)
+	}
+	return t
+}
+
+// request is enter for a ticket.
+func (c *core) request(t *Ticket, n uint64) verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.admit(n, true)
+	if v == pending {
+		t.waiter = &waiter{n: n, ticket: t}
+		c.push(t.waiter)
+		if d := t.sem.maxWait; d > 0 {
+			t.limit = time.AfterFunc(d, func() { t.withdraw(timedOut) })
+		}
+	}
+	return v
+}
+
+// Ready is closed when the ticket has its permit, or an error. After Cancel
+// that is at once.
+func (t *Ticket) Ready() <-chan struct{} { return t.ready }
+
+// Permit is the permit, or why there is none. It is the caller's from then on:
+// to give it back is up to Release, and Cancel no longer touches it. Before
+// Ready it returns ErrFull and the ticket goes on waiting.
+func (t *Ticket) Permit() (Permit, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch t.state {
+	case ticketWaiting:
+		return Permit{}, t.sem.fault("request", t.n, ErrFull, "not ready yet")
+	case ticketGranted:
+		t.state = ticketTaken
+	}
+	return t.permit, t.err
+}
+
+// Cancel gives the request up. If its permit is there and was not yet taken
+// with Permit, it goes back. Calling it again, or after Permit, does nothing,
+// so it may be deferred.
+func (t *Ticket) Cancel() {
+	t.withdraw(cancelled)
+	t.mu.Lock()
+	unwanted := t.state == ticketGranted
+	p := t.permit
+	if unwanted {
+		t.state, t.permit, t.err = ticketTaken, Permit{}, context.Canceled
+	}
+	t.mu.Unlock()
+	if unwanted {
+		p.Release()
+	}
+}
+
+// withdraw takes the ticket out of line, if it still stands there.
+func (t *Ticket) withdraw(why verdict) {
+	c := &t.sem.core
+	if t.waiter == nil {
+		return
+	}
+	c.mu.Lock()
+	if !t.waiter.queued {
+		c.mu.Unlock()
+		if why == cancelled {
+			<-t.ready // decided; whoever did is about to say so
+		}
+		return
+	}
+	c.pull(t.waiter)
+	c.unlock(c.settle())
+	t.resolve(why)
+}
+
+// resolve ends the wait. It is called once, with no lock held.
+func (t *Ticket) resolve(v verdict) {
+	s := t.sem
+	if t.limit != nil {
+		t.limit.Stop()
+	}
+	var p Permit
+	var err error
+	switch {
+	case s.probe != nil:
+		p, err = s.concludeProbed(endedContext, "request", t.a, t.id, v)
+	default:
+		p, err = s.conclude(endedContext, "request", t.n, v)
+	}
+	t.mu.Lock()
+	t.permit, t.err, t.state = p, err, ticketTaken
+	if v == granted {
+		t.state = ticketGranted
+	}
+	t.mu.Unlock()
+	close(t.ready)
+}
+
+// endedContext gives a cancelled ticket its error.
+var endedContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
