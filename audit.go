@@ -66,7 +66,7 @@ func (p Permit) describe() hold {
 	case recordedHandle:
 		return hold{h.rec.sem.name, h.rec.sem, p.weight, h.rec.stack, h.rec}
 	}
-	if l, ok := h.lease.(interface{ Name() string }); ok {
+	if l, ok := p.Lease().(interface{ Name() string }); ok {
 		return hold{name: l.Name(), weight: p.weight}
 	}
 	return hold{weight: p.weight}

@@ -87,7 +87,7 @@ func (c *core) init(capacity uint64) {
 
 // tryTake takes n permits without waiting: granted, full, or a refusal.
 func (c *core) tryTake(n uint64) verdict {
-	if c.takeAgain(n) || c.order == Unfair && c.barge(n) {
+	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
 		return granted
 	}
 	c.mu.Lock()
@@ -98,19 +98,43 @@ func (c *core) tryTake(n uint64) verdict {
 // enter takes n permits now (granted), is refused, or stands in line (pending,
 // with the waiter to park). done is the context's channel, nil if it has none.
 func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, verdict) {
-	if c.takeAgain(n) || c.order == Unfair && c.barge(n) {
+	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
 		return nil, granted
 	}
-	c.mu.Lock()
+	w := newWaiter(n, done) // likely needed, and not to be made under the lock
+	c.lock()
 	v := c.admit(n, true)
 	if v != pending {
 		c.mu.Unlock()
+		recycle(w)
 		return nil, v
 	}
-	w := newWaiter(n, done)
 	c.push(w)
 	c.mu.Unlock()
 	return w, pending
+}
+
+// lock locks mu. What is done under it takes some 50 ns, but sync.Mutex parks
+// a goroutine at once when others are runnable on its processor, as they are
+// in a convoy; trying a little longer saves that (13 % of a hand-off).
+func (c *core) lock() {
+	for range lockTries {
+		if c.mu.TryLock() {
+			return
+		}
+		pause()
+	}
+	c.mu.Lock()
+}
+
+const lockTries = 16
+
+// pause lets some ten nanoseconds pass.
+//
+//go:noinline
+func pause() {
+	for range 16 {
+	}
 }
 
 // admit decides about n permits with mu held. After pending the waiting flag
@@ -170,7 +194,7 @@ func (c *core) pull(w *waiter) {
 // give returns n permits.
 func (c *core) give(n uint64) {
 	if c.word.Add(n) >= slowFlag {
-		c.mu.Lock()
+		c.lock()
 		c.unlock(c.settle())
 	}
 }
@@ -277,9 +301,10 @@ func (c *core) takeAll() (uint64, verdict) {
 	return n, granted
 }
 
-// mustQueue reports whether an arrival has to stand behind those in line.
+// mustQueue reports whether an arrival has to stand behind those in line. In a
+// LIFO line it would stand before them.
 func (c *core) mustQueue() bool {
-	return c.line.servable() > 0 && (c.order != Unfair || c.starving)
+	return c.line.servable() > 0 && (c.order == Fair || c.starving)
 }
 
 // closedFor is granted, or why even a request for nothing is refused.

@@ -22,7 +22,7 @@ type handle struct {
 	gen   atomic.Uint64 // odd while a permit is out on it
 	kind  handleKind    // fixed
 	sem   *Semaphore    // fixed; nil for leased handles
-	lease Lease         // fixed; for leased handles
+	lease Lease         // fixed, but for spare cell handles
 	rec   *record       // fixed; for recorded handles
 	since int64         // for pooled handles of an observed semaphore
 }
@@ -30,10 +30,12 @@ type handle struct {
 type handleKind uint8
 
 const (
-	slotHandle     handleKind = iota // lives in its semaphore, reused at once
-	pooledHandle                     // from its semaphore's pool of spares
-	recordedHandle                   // made for one permit, known to the diagnostics
-	leasedHandle                     // made by NewPermit for one permit
+	slotHandle      handleKind = iota // lives in its semaphore, reused at once
+	pooledHandle                      // from its semaphore's pool of spares
+	recordedHandle                    // made for one permit, known to the diagnostics
+	leasedHandle                      // made by NewPermit for one permit
+	cellHandle                        // lives in a cell of a Striped, reused at once
+	spareCellHandle                   // from the pool of a Striped
 )
 
 // A Lease backs the permits of a Gate that is not a semaphore of this package.
@@ -75,8 +77,12 @@ func (p Permit) Release() {
 
 func (h *handle) release(weight int64) {
 	switch h.kind {
-	case leasedHandle:
+	case leasedHandle, cellHandle:
 		h.lease.Release()
+	case spareCellHandle:
+		c := h.lease.(*cell)
+		c.owner.spares.Put(h)
+		c.Release()
 	case recordedHandle:
 		h.rec.released(weight)
 	case pooledHandle:
@@ -150,7 +156,7 @@ func errNotHeld(op string) error {
 
 // Lease is what the permit was made from by [NewPermit], nil for others.
 func (p Permit) Lease() Lease {
-	if p.handle == nil {
+	if p.handle == nil || p.handle.kind != leasedHandle {
 		return nil
 	}
 	return p.handle.lease

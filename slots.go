@@ -29,7 +29,7 @@ type slot struct {
 func (s *Semaphore) permit(n int64) Permit {
 	h := &s.ownSlot
 	if t := s.slots.Load(); t != nil {
-		h = &t.slots[t.hint()].handle
+		h = &t.slots[stackHint(t.shift)].handle
 	}
 	if gen := h.gen.Load(); gen&1 == 0 && h.gen.CompareAndSwap(gen, gen+1) {
 		return Permit{h, gen + 1, n}
@@ -46,7 +46,7 @@ func (s *Semaphore) permitBeside(n int64) Permit {
 		t = s.slots.Load()
 	}
 	const neighbours = 4
-	first := t.hint()
+	first := stackHint(t.shift)
 	for i := range uint64(neighbours) {
 		h := &t.slots[(first+i)%uint64(len(t.slots))].handle
 		if gen := h.gen.Load(); gen&1 == 0 && h.gen.CompareAndSwap(gen, gen+1) {
@@ -65,13 +65,13 @@ func (s *Semaphore) pooledPermit(n, since int64) Permit {
 	return Permit{h, h.gen.Add(1), n}
 }
 
-// newSlotTable has a few slots per processor, and no more than there can be
-// permits out.
+// newSlotTable has some slots per processor, so that two running goroutines
+// seldom want the same, but not many more than there can be permits out.
 func (s *Semaphore) newSlotTable() *slotTable {
 	s.core.mu.Lock()
 	capacity := s.core.capacity
 	s.core.mu.Unlock()
-	want := max(2, min(4*uint64(runtime.GOMAXPROCS(0)), capacity, 256))
+	want := max(2, min(8*uint64(runtime.GOMAXPROCS(0)), 2*capacity, 256))
 	log := bits.Len64(want - 1)
 	t := &slotTable{slots: make([]slot, 1<<log), shift: uint8(64 - log)}
 	for i := range t.slots {
@@ -80,10 +80,10 @@ func (s *Semaphore) newSlotTable() *slotTable {
 	return t
 }
 
-// hint picks a slot by where the caller's stack is. It is only a hint: nothing
-// depends on two goroutines getting different ones, or one the same twice.
-func (t *slotTable) hint() uint64 {
+// stackHint is a number below 2^(64−shift) by where the caller's stack is: for
+// a goroutine mostly the same, for two mostly not. Nothing depends on either.
+func stackHint(shift uint8) uint64 {
 	var here byte
 	const stackSize, golden = 2048, 0x9e3779b97f4a7c15
-	return uint64(uintptr(unsafe.Pointer(&here))/stackSize) * golden >> t.shift
+	return uint64(uintptr(unsafe.Pointer(&here))/stackSize) * golden >> shift
 }

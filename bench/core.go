@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sema-go/sema"
+	"golang.org/x/sync/semaphore"
+)
+
+// coreScenarios are the loads under which the root package must be fast.
+func coreScenarios() []scenario {
+	allocs := func(r row) float64 { return r.AllocsOp }
+	noAllocs := func(name string) bar {
+		return bar{impl: name, limit: 0.01, value: allocs, unit: "allocs/op"}
+	}
+	bytesPerWaiter := func(r row) float64 { return r.BytesOp }
+	const ours, weighted, unfair = "sema.Semaphore", "sema.Weighted", "sema.Semaphore Unfair"
+	ofSemaphores := []contender{semaSemaphore, semaWeighted, xsync, channel}
+	return []scenario{
+		{
+			name: "uncontended", about: "one goroutine, acquire + release of a bare counter",
+			impls: alone(semaWeighted, bareAtomics, xsync, channel, channelDeaf, mutexCond),
+			bars: []bar{
+				{impl: weighted, rival: "bare CAS + add", limit: 1.6},
+				{impl: weighted, rival: "x/sync", limit: 0.5},
+				{impl: weighted, rival: "channel", limit: 0.2},
+			},
+		},
+		{
+			name: "uncontended-permit", about: "one goroutine, a permit that can be released only once",
+			impls: alone(semaSemaphore, xsync, xsyncHandle, failsafe, puddlePool, semaStriped, semaSpin),
+			bars: []bar{
+				{impl: ours, rival: "x/sync", limit: 1.5},
+				{impl: ours, rival: "x/sync + handle", limit: 0.5},
+				noAllocs(ours),
+			},
+		},
+		{
+			name: "two-cores", about: "2 goroutines that never wait",
+			impls: crowd(2, 64, 1_000_000, shortHold, semaStriped, semaSemaphore, semaWeighted, xsync, channel),
+			bars:  []bar{{impl: "sema.Striped", rival: "x/sync", limit: 0.6}},
+		},
+		{
+			name: "64-on-8", about: "64 goroutines on 8 permits, cancellable context, short hold, no queue at the start",
+			impls: crowd(64, 8, 640_000, shortHold, append(ofSemaphores, mutexCond, failsafe, puddlePool, errGroup)...),
+			bars: []bar{
+				{impl: ours, rival: "x/sync", limit: 0.1},
+				{impl: ours, rival: "channel", limit: 0.4},
+				noAllocs(ours),
+			},
+		},
+		{
+			name: "64-on-8-queued", about: "the same, started with a queue: fair semaphores convoy",
+			impls: queued(64, 8, 256_000, shortHold, semaSemaphore, semaWeighted, semaUnfair, xsync, channel),
+			bars: []bar{
+				{impl: ours, rival: "x/sync", limit: 0.6},
+				{impl: ours, rival: "channel", limit: 1.2},
+				{impl: unfair, rival: "x/sync", limit: 0.1},
+				noAllocs(ours), noAllocs(unfair),
+			},
+		},
+		{
+			name: "64-on-8-yield", about: "64 goroutines on 8 permits, the holder yields",
+			impls: crowd(64, 8, 128_000, runtime.Gosched, ofSemaphores...),
+			bars: []bar{
+				{impl: ours, rival: "x/sync", limit: 0.8},
+				{impl: ours, rival: "channel", limit: 1.1},
+				noAllocs(ours),
+			},
+		},
+		{
+			name: "1024-on-8-yield", about: "1024 goroutines on 8 permits, the holder yields",
+			impls: crowd(1024, 8, 204_800, runtime.Gosched, ofSemaphores...),
+			bars: []bar{
+				{impl: ours, rival: "x/sync", limit: 0.8},
+				{impl: ours, rival: "channel", limit: 1.1},
+				noAllocs(ours),
+			},
+		},
+		{
+			name: "cancel-storm", about: "100,000 waiters with one context, all cancelled",
+			impls: storm(true),
+			bars: []bar{
+				{impl: ours, rival: "x/sync", limit: 0.7},
+				{impl: ours, rival: "x/sync", limit: 1, value: bytesPerWaiter, unit: "bytes per waiter"},
+				{impl: "sema.Semaphore, 2nd storm", limit: 0.001, value: allocs, unit: "allocs/waiter"},
+			},
+		},
+		{
+			name: "cancel-storm-own", about: "100,000 waiters, each with a context of its own, all cancelled",
+			impls: storm(false),
+			bars:  []bar{{impl: ours, rival: "x/sync", limit: 0.7}},
+		},
+		{
+			name: "weighted-mix", about: "64 goroutines ask for 1, 5 or 25 of 100, cancellable context, the holder yields",
+			impls: crowdOf(64, 100, 128_000, []int64{1, 5, 25}, runtime.Gosched, semaSemaphore, semaWeighted, semaUnfair, xsync),
+			bars:  []bar{{impl: ours, rival: "x/sync", limit: 0.6}},
+		},
+	}
+}
+
+// shortHold is some ten nanoseconds of work.
+func shortHold() {
+	for i := range 16 {
+		_ = held + i
+	}
+}
+
+var held int
+
+func noHold() {}
+
+// alone runs each contender in one goroutine.
+func alone(contenders ...contender) []impl {
+	const ops = 2_000_000
+	var impls []impl
+	for _, c := range contenders {
+		impls = append(impls, impl{c.name, func() sample {
+			do := c.make(8)
+			ctx := context.Background()
+			return measure(ops, func() { do(ctx, ops, 1, noHold) })
+		}})
+	}
+	return impls
+}
+
+func crowd(goroutines int, capacity int64, ops int, hold func(), contenders ...contender) []impl {
+	return crowdOf(goroutines, capacity, ops, []int64{1}, hold, contenders...)
+}
+
+// crowdOf lets goroutines share ops operations of the weights given, with one
+// cancellable context.
+func crowdOf(goroutines int, capacity int64, ops int, weights []int64, hold func(), contenders ...contender) []impl {
+	var impls []impl
+	for _, c := range contenders {
+		impls = append(impls, impl{c.name, func() sample {
+			do := c.make(capacity)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			each := ops / goroutines
+			start, done := team(goroutines, func(i int) { do(ctx, each, weights[i%len(weights)], hold) })
+			return measure(each*goroutines, func() { start(); done() })
+		}})
+	}
+	return impls
+}
+
+// queued is crowd, but all permits are out until everybody stands in line.
+func queued(goroutines int, capacity int64, ops int, hold func(), contenders ...contender) []impl {
+	var impls []impl
+	for _, c := range contenders {
+		impls = append(impls, impl{c.name, func() sample {
+			do := c.make(capacity)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			var occupied, gone sync.WaitGroup
+			free := make(chan struct{})
+			for range capacity {
+				occupied.Add(1)
+				gone.Go(func() { do(ctx, 1, 1, func() { occupied.Done(); <-free }) })
+			}
+			occupied.Wait()
+			each := ops / goroutines
+			start, done := team(goroutines, func(int) { do(ctx, each, 1, hold) })
+			start()
+			time.Sleep(10 * time.Millisecond) // rivals do not tell how many wait
+			s := measure(each*goroutines, func() { close(free); done() })
+			gone.Wait()
+			return s
+		}})
+	}
+	return impls
+}
+
+// team starts goroutines that run f when started, so that their start is not
+// measured.
+func team(n int, f func(i int)) (start, done func()) {
+	gate := make(chan struct{})
+	var ready, finished sync.WaitGroup
+	for i := range n {
+		ready.Add(1)
+		finished.Go(func() { ready.Done(); <-gate; f(i) })
+	}
+	ready.Wait()
+	return func() { close(gate) }, finished.Wait
+}
+
+// storm blocks 100,000 goroutines on a semaphore without permits and cancels
+// them: all by one context, or each by its own.
+func storm(shared bool) []impl {
+	blockOnSemaphore := func() func(context.Context) {
+		s := sema.New(0)
+		return func(ctx context.Context) { s.Acquire(ctx, 1) }
+	}
+	var second func(context.Context)
+	return []impl{
+		{"sema.Semaphore", func() sample { return stormOnce(shared, blockOnSemaphore()) }},
+		{"sema.Semaphore, 2nd storm", func() sample {
+			second = blockOnSemaphore()
+			stormOnce(shared, second)
+			return stormOnce(shared, second)
+		}},
+		{"x/sync", func() sample {
+			s := semaphore.NewWeighted(1)
+			must(s.Acquire(context.Background(), 1))
+			return stormOnce(shared, func(ctx context.Context) { s.Acquire(ctx, 1) })
+		}},
+	}
+}
+
+func stormOnce(shared bool, acquire func(context.Context)) sample {
+	const waiters = 100_000
+	ctx, cancel := context.WithCancel(context.Background())
+	contexts := make([]context.Context, waiters)
+	cancels := make([]context.CancelFunc, waiters)
+	for i := range contexts {
+		contexts[i], cancels[i] = ctx, func() {}
+		if !shared {
+			contexts[i], cancels[i] = context.WithCancel(context.Background())
+			contexts[i].Done() // made lazily, and not ours to measure
+		}
+	}
+	var arrived atomic.Int64
+	start, done := team(waiters, func(i int) { arrived.Add(1); acquire(contexts[i]) })
+	var before, blocked, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start()
+	for arrived.Load() < waiters {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // let the last of them park
+	runtime.ReadMemStats(&blocked)
+	began := time.Now()
+	cancel()
+	for _, c := range cancels {
+		c()
+	}
+	done()
+	elapsed := time.Since(began)
+	runtime.ReadMemStats(&after)
+	return sample{ops: waiters, elapsed: elapsed, mallocs: after.Mallocs - before.Mallocs,
+		bytes: float64(blocked.TotalAlloc-before.TotalAlloc) / waiters}
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A scenario is a load under which implementations are compared. All of them
+// run in one process, taking turns, several rounds: what disturbs the machine
+// disturbs them alike, and a ratio is the median of the rounds' ratios.
+type scenario struct {
+	name  string
+	about string
+	impls []impl
+	bars  []bar // what ours must reach, shown with the result
+}
+
+// An impl runs a scenario once and says how it went.
+type impl struct {
+	name string
+	run  func() sample
+}
+
+// A sample is one run: operations, time, and what was allocated meanwhile.
+type sample struct {
+	ops     int
+	elapsed time.Duration
+	mallocs uint64
+	bytes   float64 // per waiter, where a scenario measures that
+}
+
+func (s sample) nsPerOp() float64     { return float64(s.elapsed.Nanoseconds()) / float64(s.ops) }
+func (s sample) allocsPerOp() float64 { return float64(s.mallocs) / float64(s.ops) }
+
+// A bar is a figure to reach: impl at most limit times rival. Where value is
+// set, that is what is compared instead of time, and rival may be empty.
+type bar struct {
+	impl, rival string
+	limit       float64
+	value       func(row) float64
+	unit        string
+}
+
+// A row is the outcome for one implementation.
+type row struct {
+	Scenario string             `json:"scenario"`
+	Impl     string             `json:"impl"`
+	NsOp     float64            `json:"ns_op"`
+	AllocsOp float64            `json:"allocs_op"`
+	BytesOp  float64            `json:"bytes_waiter,omitempty"`
+	RatioTo  map[string]float64 `json:"ratio_to"`
+}
+
+type suite struct {
+	Suite string `json:"suite"`
+	Rows  []row  `json:"rows"`
+	bars  map[string][]bar
+	about map[string]string
+}
+
+func runSuite(name string, scenarios []scenario, rounds int, progress io.Writer) suite {
+	out := suite{Suite: name, bars: map[string][]bar{}, about: map[string]string{}}
+	for i, sc := range scenarios {
+		fmt.Fprintf(progress, "[%d/%d] %s: %s\n", i+1, len(scenarios), sc.name, sc.about)
+		out.Rows = append(out.Rows, runScenario(sc, rounds)...)
+		out.bars[sc.name], out.about[sc.name] = sc.bars, sc.about
+	}
+	return out
+}
+
+func runScenario(sc scenario, rounds int) []row {
+	samples := make([][]sample, len(sc.impls))
+	for _, im := range sc.impls {
+		im.run() // warm up: pools, stacks, the processor
+	}
+	for round := range rounds {
+		for i := range sc.impls {
+			k := (i + round) % len(sc.impls) // nobody always follows the same
+			runtime.GC()
+			samples[k] = append(samples[k], sc.impls[k].run())
+		}
+	}
+	rows := make([]row, len(sc.impls))
+	for i, im := range sc.impls {
+		rows[i] = row{
+			Scenario: sc.name, Impl: im.name, RatioTo: map[string]float64{},
+			NsOp:     medianOf(samples[i], sample.nsPerOp),
+			AllocsOp: medianOf(samples[i], sample.allocsPerOp),
+			BytesOp:  medianOf(samples[i], func(s sample) float64 { return s.bytes }),
+		}
+		for j, other := range sc.impls {
+			if i != j {
+				rows[i].RatioTo[other.name] = medianRatio(samples[i], samples[j])
+			}
+		}
+	}
+	return rows
+}
+
+func medianOf(samples []sample, f func(sample) float64) float64 {
+	values := make([]float64, len(samples))
+	for i, s := range samples {
+		values[i] = f(s)
+	}
+	return median(values)
+}
+
+func medianRatio(a, b []sample) float64 {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = a[i].nsPerOp() / b[i].nsPerOp()
+	}
+	return median(ratios)
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// measure times f, which does ops operations.
+func measure(ops int, f func()) sample {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	f()
+	elapsed := time.Since(start)
+	runtime.ReadMemStats(&after)
+	return sample{ops: ops, elapsed: elapsed, mallocs: after.Mallocs - before.Mallocs}
+}
+
+func (s suite) writeJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(s)
+}
+
+// writeText prints the rows, and under each scenario how the bars were met.
+func (s suite) writeText(w io.Writer) {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for scenario, rows := range s.byScenario() {
+		fmt.Fprintf(tab, "\n%s\t\t\t\t  %s\n", scenario, s.about[scenario])
+		fmt.Fprint(tab, "\tns/op\tallocs/op\tbytes\t\n")
+		for _, r := range rows {
+			bytes := ""
+			if r.BytesOp > 0 {
+				bytes = fmt.Sprintf("%.0f", r.BytesOp)
+			}
+			fmt.Fprintf(tab, "%s\t%.1f\t%.2f\t%s\t\n", r.Impl, r.NsOp, r.AllocsOp, bytes)
+		}
+		tab.Flush()
+		for _, b := range s.bars[scenario] {
+			fmt.Fprintln(w, "   ", b.judge(rows))
+		}
+	}
+}
+
+// byScenario yields the rows of each scenario, in order.
+func (s suite) byScenario() func(yield func(string, []row) bool) {
+	return func(yield func(string, []row) bool) {
+		for start := 0; start < len(s.Rows); {
+			end := start
+			for end < len(s.Rows) && s.Rows[end].Scenario == s.Rows[start].Scenario {
+				end++
+			}
+			if !yield(s.Rows[start].Scenario, s.Rows[start:end]) {
+				return
+			}
+			start = end
+		}
+	}
+}
+
+// judge says by how much a bar was met or missed.
+func (b bar) judge(rows []row) string {
+	find := func(name string) row {
+		i := slices.IndexFunc(rows, func(r row) bool { return r.Impl == name })
+		if i < 0 {
+			fmt.Fprintf(os.Stderr, "bench: no implementation %q\n", name)
+			os.Exit(1)
+		}
+		return rows[i]
+	}
+	ours := find(b.impl)
+	var got float64
+	what := fmt.Sprintf("%s / %s", b.impl, b.rival)
+	switch {
+	case b.value != nil && b.rival != "":
+		got = b.value(ours) / b.value(find(b.rival))
+		what += ", " + b.unit
+	case b.value != nil:
+		got = b.value(ours)
+		what = b.impl + ", " + b.unit
+	default:
+		got = ours.RatioTo[b.rival]
+	}
+	verdict := "ok  "
+	if got > b.limit {
+		verdict = "MISS"
+	}
+	return fmt.Sprintf("%s %-58s %6.3f  (at most %g)", verdict, what, got, b.limit)
+}
+
+// writeMarkdown prints the table that README carries.
+func (s suite) writeMarkdown(w io.Writer) {
+	fmt.Fprintln(w, "| scenario | implementation | ns/op | allocs/op | Sema takes |")
+	fmt.Fprintln(w, "|---|---|--:|--:|--:|")
+	for scenario, rows := range s.byScenario() {
+		ours := rows[0]
+		for i, r := range rows {
+			name, ratio := scenario, ""
+			if i > 0 {
+				name = ""
+				ratio = fmt.Sprintf("%.2f ×", ours.RatioTo[r.Impl])
+			}
+			impl := r.Impl
+			if strings.HasPrefix(impl, "sema") {
+				impl = "**" + impl + "**"
+			}
+			fmt.Fprintf(w, "| %s | %s | %.1f | %.2f | %s |\n", name, impl, r.NsOp, r.AllocsOp, ratio)
+		}
+	}
+}

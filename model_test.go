@@ -1,0 +1,372 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sema-go/sema"
+	"pgregory.net/rapid"
+)
+
+// The model: what a semaphore must do, in the plainest code there is. An
+// operation is applied to it and to a real semaphore; when all goroutines have
+// come to rest, the two must agree on everything that can be seen.
+
+type opKind uint8
+
+const (
+	opAcquire opKind = iota
+	opTry
+	opTryAll
+	opRequest
+	opRelease
+	opReleaseTwice
+	opCancel
+	opSplit
+	opForget
+	opResize
+	opDrain
+	opReopen
+	opClose
+	opKinds
+)
+
+// An op is a kind with two numbers that each kind reads in its own way.
+type op struct {
+	Kind opKind
+	A, B uint8
+}
+
+func (o op) String() string {
+	return fmt.Sprintf("%s(%d,%d)", [...]string{"acquire", "try", "tryAll", "request", "release", "releaseTwice",
+		"cancel", "split", "forget", "resize", "drain", "reopen", "close"}[o.Kind], o.A, o.B)
+}
+
+// A call is an acquire in the model: waiting, or ended with err, or holding.
+type call struct {
+	n       int64
+	waiting bool
+	err     error // the sentinel, once ended without a permit
+	held    bool
+}
+
+type model struct {
+	order    sema.Option
+	park     bool
+	capacity int64
+	inUse    int64
+	draining bool
+	closed   bool
+	calls    []*call
+	line     []*call
+}
+
+func (m *model) free() int64 { return max(0, m.capacity-m.inUse) }
+
+func (m *model) oversize(n int64) bool { return m.capacity > 0 && n > m.capacity }
+
+func (m *model) refusal(n int64, park bool) error {
+	switch {
+	case m.closed:
+		return sema.ErrClosed
+	case m.draining:
+		return sema.ErrDraining
+	case n > 0 && m.oversize(n) && !park:
+		return sema.ErrTooLarge
+	}
+	return nil
+}
+
+func (m *model) mustQueue() bool {
+	servable := slices.ContainsFunc(m.line, func(c *call) bool { return !m.oversize(c.n) })
+	return servable && m.order == sema.Option(sema.Fair)
+}
+
+func (m *model) acquire(n int64, wait bool) *call {
+	c := &call{n: n}
+	m.calls = append(m.calls, c)
+	switch err := m.refusal(n, m.park && wait); {
+	case err != nil:
+		c.err = err
+	case n == 0:
+	case !m.oversize(n) && !m.mustQueue() && m.capacity-m.inUse >= n:
+		m.inUse += n
+		c.held = true
+	case !wait:
+		c.err = sema.ErrFull
+	default:
+		c.waiting = true
+		if m.order == sema.Option(sema.LIFO) {
+			m.line = slices.Insert(m.line, 0, c)
+		} else {
+			m.line = append(m.line, c)
+		}
+	}
+	return c
+}
+
+func (m *model) end(c *call, err error) {
+	c.waiting, c.err = false, err
+	m.line = slices.DeleteFunc(m.line, func(o *call) bool { return o == c })
+}
+
+// settle refuses who cannot fit any more and serves the line.
+func (m *model) settle() {
+	for _, c := range slices.Clone(m.line) {
+		if err := m.refusal(c.n, m.park); err != nil {
+			m.end(c, err)
+		}
+	}
+	for _, c := range slices.Clone(m.line) {
+		if m.oversize(c.n) {
+			continue
+		}
+		if m.capacity-m.inUse < c.n {
+			return
+		}
+		m.end(c, nil)
+		m.inUse += c.n
+		c.held = true
+	}
+}
+
+func (m *model) release(c *call) {
+	if c.held {
+		c.held = false
+		m.inUse -= c.n
+		m.settle()
+	}
+}
+
+// A realCall is the same call on the semaphore under test.
+type realCall struct {
+	cancel context.CancelFunc
+	ticket *sema.Ticket
+	done   bool
+	permit sema.Permit
+	err    error
+}
+
+func (r *realCall) poll() {
+	if r.ticket == nil || r.done {
+		return
+	}
+	select {
+	case <-r.ticket.Ready():
+		r.permit, r.err = r.ticket.Permit()
+		r.done = true
+	default:
+	}
+}
+
+var errGone = errors.New("the test cancelled it")
+
+// runModel plays ops on both and returns the first difference.
+func runModel(t *testing.T, capacity int64, order sema.Option, park bool, ops []op) (failure error) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := []sema.Option{order}
+		if park {
+			opts = append(opts, sema.ParkOversize)
+		}
+		s := sema.New(capacity, opts...)
+		m := &model{order: order, park: park, capacity: capacity}
+		var real []*realCall
+		defer func() {
+			for _, r := range real {
+				if r.cancel != nil {
+					r.cancel()
+				}
+				if r.ticket != nil {
+					r.ticket.Cancel()
+				}
+			}
+		}()
+		stopDrains, cancelDrains := context.WithCancel(t.Context())
+		defer cancelDrains()
+		for i, o := range ops {
+			real = apply(t, s, m, real, o, stopDrains)
+			synctest.Wait()
+			if err := compare(s, m, real); err != nil {
+				failure = fmt.Errorf("after op %d of %v: %w", i, ops[:i+1], err)
+				return
+			}
+		}
+	})
+	return failure
+}
+
+// apply does one operation to both.
+func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, stopDrains context.Context) []*realCall {
+	weight := int64(o.A % 6)
+	pick := func() (int, bool) {
+		if len(real) == 0 {
+			return 0, false
+		}
+		return int(o.A) % len(real), true
+	}
+	switch o.Kind {
+	case opAcquire:
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r := &realCall{cancel: func() { cancel(errGone) }}
+		real = append(real, r)
+		go func() {
+			r.permit, r.err = s.Acquire(ctx, weight)
+			r.done = true
+		}()
+		m.acquire(weight, true)
+	case opTry:
+		p, err := s.TryAcquire(t.Context(), weight)
+		real = append(real, &realCall{done: true, permit: p, err: err})
+		m.acquire(weight, false)
+	case opTryAll:
+		p, err := s.TryAcquireAll(t.Context())
+		real = append(real, &realCall{done: true, permit: p, err: err})
+		n := m.free()
+		if n == 0 || m.mustQueue() {
+			c := m.acquire(0, false)
+			if c.err == nil {
+				c.err = sema.ErrFull
+			}
+			break
+		}
+		m.acquire(n, false)
+	case opRequest:
+		real = append(real, &realCall{ticket: s.Request(weight)})
+		m.acquire(weight, true)
+	case opRelease, opReleaseTwice:
+		if i, ok := pick(); ok && real[i].done {
+			real[i].permit.Release()
+			if o.Kind == opReleaseTwice {
+				real[i].permit.Release()
+			}
+			m.release(m.calls[i])
+		}
+	case opCancel:
+		if i, ok := pick(); ok && (real[i].cancel != nil || real[i].ticket != nil) {
+			waiting := m.calls[i].waiting
+			if waiting {
+				m.end(m.calls[i], context.Canceled)
+			}
+			if real[i].ticket != nil {
+				real[i].ticket.Cancel()
+			} else {
+				real[i].cancel()
+				if waiting {
+					m.calls[i].err = errGone
+				}
+			}
+			m.settle()
+		}
+	case opSplit:
+		if i, ok := pick(); ok && real[i].done {
+			k := int64(o.B % 6)
+			first, rest, err := real[i].permit.Split(k)
+			c := m.calls[i]
+			if can := c.held && k > 0 && k < c.n; can != (err == nil) {
+				t.Errorf("split %d off %d, held %v: %v", k, c.n, c.held, err)
+			}
+			if err == nil {
+				c.held = false
+				m.calls = append(m.calls, &call{n: k, held: true}, &call{n: c.n - k, held: true})
+				real = append(real, &realCall{done: true, permit: first}, &realCall{done: true, permit: rest})
+			}
+		}
+	case opForget:
+		if i, ok := pick(); ok && real[i].done {
+			s.Forget(real[i].permit)
+			if c := m.calls[i]; c.held {
+				c.held = false
+				m.inUse -= c.n
+				m.capacity = max(0, m.capacity-c.n)
+				m.settle()
+			}
+		}
+	case opResize:
+		m.capacity = int64(o.A % 8)
+		s.Resize(m.capacity)
+		m.settle()
+	case opDrain:
+		go s.Drain(stopDrains)
+		m.draining = !m.closed
+		m.settle()
+	case opReopen:
+		s.Reopen()
+		m.draining = false
+	case opClose:
+		s.Close()
+		m.closed, m.draining = true, false
+		m.settle()
+	}
+	return real
+}
+
+func compare(s *sema.Semaphore, m *model, real []*realCall) error {
+	st := s.Stats()
+	want := sema.Stats{
+		Capacity: m.capacity, InUse: m.inUse, Free: m.free(), Debt: max(0, m.inUse-m.capacity),
+		Waiters: len(m.line), Draining: m.draining, Closed: m.closed,
+	}
+	if st != want {
+		return fmt.Errorf("stats %+v, want %+v", st, want)
+	}
+	for i, r := range real {
+		r.poll()
+		c := m.calls[i]
+		switch {
+		case c.waiting == r.done:
+			return fmt.Errorf("call %d for %d: ended %v, want waiting %v", i, c.n, r.done, c.waiting)
+		case !errors.Is(r.err, c.err):
+			return fmt.Errorf("call %d for %d: error %v, want %v", i, c.n, r.err, c.err)
+		case r.permit.Held() != c.held:
+			return fmt.Errorf("call %d for %d: held %v, want %v", i, c.n, r.permit.Held(), c.held)
+		}
+	}
+	return nil
+}
+
+func opGenerator() *rapid.Generator[op] {
+	// Acquires and releases are what makes states; give them most of the turns.
+	kinds := []opKind{opAcquire, opAcquire, opAcquire, opRelease, opRelease, opRelease, opCancel, opCancel, opResize, opResize}
+	for k := range opKinds {
+		kinds = append(kinds, k)
+	}
+	return rapid.Custom(func(t *rapid.T) op {
+		return op{rapid.SampledFrom(kinds).Draw(t, "kind"), rapid.Uint8Max(40).Draw(t, "a"), rapid.Uint8Max(10).Draw(t, "b")}
+	})
+}
+
+func TestSemaphoreBehavesLikeItsModel(t *testing.T) {
+	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair, "LIFO": sema.LIFO} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				capacity := rapid.Int64Range(0, 7).Draw(rt, "capacity")
+				park := rapid.Bool().Draw(rt, "park")
+				ops := rapid.SliceOfN(opGenerator(), 30, 80).Draw(rt, "ops")
+				if err := runModel(t, capacity, order, park, ops); err != nil {
+					rt.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// FuzzOperations feeds the same model from bytes: three per operation.
+func FuzzOperations(f *testing.F) {
+	f.Add(uint8(3), uint8(0), []byte{0, 2, 0, 0, 3, 0, 4, 0, 0, 6, 1, 0})
+	f.Add(uint8(5), uint8(1), []byte{0, 5, 0, 9, 2, 0, 0, 1, 0, 4, 0, 0, 9, 7, 0})
+	f.Add(uint8(7), uint8(5), []byte{0, 3, 0, 3, 4, 0, 7, 0, 1, 8, 0, 0, 10, 0, 0, 11, 0, 0, 12, 0, 0})
+	f.Fuzz(func(t *testing.T, capacity, mode uint8, data []byte) {
+		order := []sema.Option{sema.Fair, sema.Unfair, sema.LIFO}[mode%3]
+		var ops []op
+		for ; len(data) >= 3 && len(ops) < 100; data = data[3:] {
+			ops = append(ops, op{opKind(data[0]) % opKinds, data[1], data[2]})
+		}
+		if err := runModel(t, int64(capacity%8), order, mode&4 != 0, ops); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
