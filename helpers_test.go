@@ -1,0 +1,63 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+func mustAcquire(t testing.TB, g sema.Gate, n int64) sema.Permit {
+	t.Helper()
+	p, err := g.Acquire(context.Background(), n)
+	if err != nil {
+		t.Fatalf("acquire %d: %v", n, err)
+	}
+	return p
+}
+
+func wantErr(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+func wantStats(t testing.TB, s *sema.Semaphore, inUse int64, waiters int) {
+	t.Helper()
+	if st := s.Stats(); st.InUse != inUse || st.Waiters != waiters {
+		t.Fatalf("%d in use and %d waiting, want %d and %d", st.InUse, st.Waiters, inUse, waiters)
+	}
+}
+
+// A result is what an acquire in another goroutine came to.
+type result struct {
+	permit sema.Permit
+	err    error
+}
+
+// acquiring starts an acquire and returns where its result will be.
+func acquiring(ctx context.Context, g sema.Gate, n int64) <-chan result {
+	c := make(chan result, 1)
+	go func() {
+		p, err := g.Acquire(ctx, n)
+		c <- result{p, err}
+	}()
+	return c
+}
+
+// waitersReach waits until n callers stand in line, for tests that must run
+// outside a bubble.
+func waitersReach(t testing.TB, n int, waiters func() int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); waiters() != n; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d waiters, want %d", waiters(), n)
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+func settled(c <-chan result) bool { return len(c) > 0 }

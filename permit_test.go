@@ -1,0 +1,271 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sema-go/sema"
+)
+
+func TestReleaseCountsOnceAmongAllCopies(t *testing.T) {
+	s := sema.New(100)
+	for range 500 {
+		p := mustAcquire(t, s, 3)
+		copies := []sema.Permit{p, p, p, p}
+		var racing sync.WaitGroup
+		for _, c := range copies {
+			racing.Go(c.Release)
+		}
+		racing.Wait()
+		wantStats(t, s, 0, 0)
+	}
+}
+
+func TestManyPermitsOutAtOnceAreDistinct(t *testing.T) {
+	s := sema.New(1000)
+	permits := make([]sema.Permit, 1000)
+	for i := range permits {
+		permits[i] = mustAcquire(t, s, 1)
+	}
+	for i, p := range permits {
+		p.Release()
+		p.Release()
+		wantStats(t, s, int64(len(permits)-i-1), 0)
+	}
+}
+
+func TestZeroPermitIsInert(t *testing.T) {
+	var p sema.Permit
+	p.Release()
+	if p.Held() || p.Weight() != 0 || p.Lost() != nil || p.Err() != nil || p.Lease() != nil {
+		t.Error("the zero permit does something")
+	}
+	_, _, err := p.Split(1)
+	wantErr(t, err, sema.ErrInvalid)
+	ctx, cancel := p.Context(t.Context())
+	cancel()
+	wantErr(t, context.Cause(ctx), context.Canceled)
+	if len(sema.Held(ctx)) != 0 {
+		t.Error("the zero permit is held by somebody")
+	}
+}
+
+func TestWeightZeroIsGrantedWithoutWaiting(t *testing.T) {
+	s := sema.New(1)
+	held := mustAcquire(t, s, 1)
+	p := mustAcquire(t, s, 0)
+	if p.Held() {
+		t.Error("a permit for nothing is inert")
+	}
+	held.Release()
+	p.Release()
+	wantStats(t, s, 0, 0)
+}
+
+func TestSplitMakesTwoOfOneAndTheOriginalInert(t *testing.T) {
+	s := sema.New(5)
+	whole := mustAcquire(t, s, 5)
+	for _, bad := range []int64{-1, 0, 5, 6} {
+		_, _, err := whole.Split(bad)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	first, rest, err := whole.Split(2)
+	wantErr(t, err, nil)
+	if first.Weight() != 2 || rest.Weight() != 3 || whole.Held() {
+		t.Errorf("split into %d and %d, original held: %v", first.Weight(), rest.Weight(), whole.Held())
+	}
+	whole.Release()
+	wantStats(t, s, 5, 0)
+	first.Release()
+	wantStats(t, s, 3, 0)
+	rest.Release()
+	wantStats(t, s, 0, 0)
+	_, _, err = rest.Split(1)
+	wantErr(t, err, sema.ErrInvalid)
+}
+
+func TestSplitRacingReleaseHappensOrNot(t *testing.T) {
+	s := sema.New(4)
+	for range 2000 {
+		p := mustAcquire(t, s, 4)
+		var racing sync.WaitGroup
+		racing.Go(p.Release)
+		racing.Go(func() {
+			if a, b, err := p.Split(1); err == nil {
+				a.Release()
+				b.Release()
+			}
+		})
+		racing.Wait()
+		wantStats(t, s, 0, 0)
+	}
+}
+
+func TestDoReleasesWhateverHappens(t *testing.T) {
+	s := sema.New(1)
+	boom := errors.New("boom")
+	wantErr(t, sema.Do(t.Context(), s, 1, func(context.Context) error { return boom }), boom)
+	wantStats(t, s, 0, 0)
+	wantPanic(t, "Do", func() {
+		sema.Do(t.Context(), s, 1, func(context.Context) error { panic("boom") })
+	})
+	wantStats(t, s, 0, 0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sema.Do(t.Context(), s, 1, func(context.Context) error { runtime.Goexit(); return nil })
+	}()
+	<-done
+	wantStats(t, s, 0, 0)
+	wantErr(t, sema.Do(t.Context(), s, 2, nil), sema.ErrTooLarge)
+	err := sema.Do(t.Context(), s, 1, func(ctx context.Context) error {
+		if held := sema.Held(ctx); len(held) != 1 || held[0].Weight() != 1 {
+			t.Errorf("held %v", held)
+		}
+		return nil
+	})
+	wantErr(t, err, nil)
+}
+
+// A fakeLease is a permit that can be lost, of a gate outside the package.
+type fakeLease struct {
+	released atomic.Int64
+	lost     chan struct{}
+	weight   int64
+	err      error
+}
+
+func newFakeLease(weight int64) *fakeLease {
+	return &fakeLease{lost: make(chan struct{}), weight: weight}
+}
+func (l *fakeLease) Release()              { l.released.Add(1) }
+func (l *fakeLease) Lost() <-chan struct{} { return l.lost }
+func (l *fakeLease) Err() error {
+	select {
+	case <-l.lost:
+		return sema.ErrLost
+	default:
+		return nil
+	}
+}
+func (l *fakeLease) Split(n int64) (sema.Lease, sema.Lease, error) {
+	if l.err != nil {
+		return nil, nil, l.err
+	}
+	return newFakeLease(n), newFakeLease(l.weight - n), nil
+}
+
+type plainLease struct{ released atomic.Int64 }
+
+func (l *plainLease) Release() { l.released.Add(1) }
+
+// A fakeGate hands out one lease after the other.
+type fakeGate struct {
+	name    string
+	scope   sema.Scope
+	lease   sema.Lease
+	err     error
+	journal *[]string
+}
+
+func (g *fakeGate) Acquire(_ context.Context, n int64) (sema.Permit, error) {
+	if g.journal != nil {
+		*g.journal = append(*g.journal, g.name)
+	}
+	if g.err != nil {
+		return sema.Permit{}, g.err
+	}
+	return sema.NewPermit(n, g.lease), nil
+}
+func (g *fakeGate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
+	return g.Acquire(ctx, n)
+}
+func (g *fakeGate) Name() string      { return g.name }
+func (g *fakeGate) Scope() sema.Scope { return g.scope }
+
+func TestPermitOfAnotherGateKeepsTheRules(t *testing.T) {
+	lease := &plainLease{}
+	p := sema.NewPermit(3, lease)
+	if !p.Held() || p.Lease() != sema.Lease(lease) || p.Lost() != nil || p.Err() != nil {
+		t.Error("not what was made")
+	}
+	_, _, err := p.Split(1)
+	wantErr(t, err, sema.ErrInvalid)
+	if !p.Held() {
+		t.Fatal("a refused split ended the permit")
+	}
+	q := p
+	p.Release()
+	q.Release()
+	if n := lease.released.Load(); n != 1 {
+		t.Errorf("released %d times", n)
+	}
+	wantPanic(t, "nil lease", func() { sema.NewPermit(1, nil) })
+	wantPanic(t, "negative weight", func() { sema.NewPermit(-1, lease) })
+
+	l := newFakeLease(5)
+	whole := sema.NewPermit(5, l)
+	l.err = errors.New("engine away")
+	_, _, err = whole.Split(2)
+	wantErr(t, err, l.err)
+	l.err = nil
+	a, b, err := whole.Split(2)
+	wantErr(t, err, nil)
+	if a.Weight() != 2 || b.Weight() != 3 || whole.Held() || l.released.Load() != 0 {
+		t.Error("a split is no release")
+	}
+}
+
+func TestLossEndsThePermitsContextAndDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := newFakeLease(1)
+		p := sema.NewPermit(1, lease)
+		ctx, cancel := p.Context(t.Context())
+		wantErr(t, p.Err(), nil)
+		close(lease.lost)
+		synctest.Wait()
+		wantErr(t, context.Cause(ctx), sema.ErrLost)
+		wantErr(t, p.Err(), sema.ErrLost)
+		cancel()
+
+		second := newFakeLease(1)
+		err := sema.Do(t.Context(), &fakeGate{lease: second}, 1, func(ctx context.Context) error {
+			close(second.lost)
+			<-ctx.Done()
+			return nil
+		})
+		wantErr(t, err, sema.ErrLost)
+		if second.released.Load() != 1 {
+			t.Error("not released")
+		}
+
+		other, cancelOther := sema.NewPermit(1, newFakeLease(1)).Context(t.Context())
+		cancelOther() // ends the goroutine that watches
+		synctest.Wait()
+		wantErr(t, context.Cause(other), context.Canceled)
+	})
+}
+
+func TestContextCarriesTheHoldersIdentity(t *testing.T) {
+	a, b := sema.New(1), sema.New(2)
+	pa := mustAcquire(t, a, 1)
+	ctx, cancel := pa.Context(t.Context())
+	defer cancel()
+	pb := mustAcquire(t, b, 2)
+	ctx, cancel = pb.Context(ctx)
+	defer cancel()
+	held := sema.Held(ctx)
+	if len(held) != 2 || held[0] != pa || held[1] != pb {
+		t.Errorf("held %v", held)
+	}
+	pa.Release()
+	if held := sema.Held(ctx); len(held) != 1 || held[0] != pb {
+		t.Errorf("after release held %v", held)
+	}
+	pb.Release()
+}
