@@ -26,6 +26,7 @@ type verdict uint8
 
 const (
 	pending    verdict = iota
+	inLine             // waits in a queue
 	granted            // the permits are the waiter's
 	full               // a try found too little free
 	queueFull          // there are as many waiters as allowed

@@ -155,7 +155,7 @@ func (j *joint) withdraw() []wakes {
 	outs := make([]wakes, len(j.parts))
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
-		if j.parts[i].place.queued {
+		if j.parts[i].place.verdict == inLine {
 			c.pull(&j.parts[i].place)
 		}
 		outs[i] = c.settle()

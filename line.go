@@ -51,7 +51,7 @@ func (l *line) pushFront(w *waiter) {
 }
 
 func (l *line) joined(w *waiter) {
-	w.queued = true
+	w.verdict = inLine
 	if w.parked {
 		l.parked++
 	}
@@ -79,7 +79,7 @@ func (l *line) remove(w *waiter) {
 		l.tail = w.prev
 	}
 	w.next, w.prev = nil, nil
-	w.queued = false
+	w.verdict = pending
 	l.n--
 	if w.parked {
 		l.parked--

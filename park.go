@@ -23,11 +23,10 @@ type waiter struct {
 	joint      *joint          // set if this is one place of a joint waiter
 	ticket     *Ticket         // set if nobody parks and a channel is closed instead
 	since      uint32          // ticks at arrival, kept for Unfair
-	verdict    verdict
-	queued     bool
-	follows    bool // joined when another waiter watched the context already
-	promoted   bool // follows, but was told to watch
-	parked     bool // cannot be served at this capacity
+	verdict    verdict         // inLine from push to pull
+	follows    bool            // joined when another waiter watched the context already
+	promoted   bool            // follows, but was told to watch
+	parked     bool            // cannot be served at this capacity
 }
 
 // tokensAtMost is how many tokens can be on their way to one waiter:
@@ -124,7 +123,7 @@ func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) verdict
 // passed: then it is welcome.
 func (c *core) leave(w *waiter, why verdict) verdict {
 	c.mu.Lock()
-	if w.queued {
+	if w.verdict == inLine {
 		var out wakes
 		if why == cancelled {
 			c.line.disband(w, &out)
@@ -154,7 +153,7 @@ func (c *core) leave(w *waiter, why verdict) verdict {
 // If it fails w stays in line, in its place.
 func (c *core) compete(w *waiter) bool {
 	c.mu.Lock()
-	if !w.queued { // its verdict is on the way
+	if w.verdict != inLine { // its verdict is on the way
 		c.mu.Unlock()
 		return false
 	}

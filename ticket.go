@@ -126,7 +126,7 @@ func (t *Ticket) withdraw(why verdict) {
 		return
 	}
 	c.mu.Lock()
-	if !t.waiter.queued {
+	if t.waiter.verdict != inLine {
 		c.mu.Unlock()
 		if why == cancelled {
 			<-t.ready // decided; whoever did is about to say so

@@ -18,6 +18,8 @@
  *   OTHER          the last of them has another context
  *   ROUNDS=n       how often each asks, with the same waiter, 1 unless told
  *   FOLLOW_FROM=n  the length of line from which one follows, 1 unless told
+ *   CLOSE          somebody closes the semaphore, at any moment
+ *   ROOM=n         of a token channel, 3 unless told
  *   UNFAIR         the head is woken to compete, arrivals may be faster
  *   MUTANT_...     a protocol broken on purpose: an error must be found
  */
@@ -42,6 +44,7 @@
 #define GRANTED     1
 #define CANCELLED   2
 #define TIMED_OUT   3
+#define CLOSED      6
 #define WATCH_DONE  4   /* not final, sent with the mutex held */
 #define COMPETE_NOW 5   /* not final, sent with the mutex held */
 
@@ -63,6 +66,7 @@ byte newest = NOBODY;
 byte followers = 0;
 byte competitor = NOBODY;
 bool starving = false;
+bool shut = false;
 bool follows[WAITERS];
 bool promoted[WAITERS];
 byte verdict[WAITERS];
@@ -350,9 +354,9 @@ inline arrives(id) {
 
 /* The word decides who may take at once, see handoff.pml. */
 #ifdef UNFAIR
-#define MAY_TAKE (free > 0 && !starving)
+#define MAY_TAKE (free > 0 && !starving && !shut)
 #else
-#define MAY_TAKE (free > 0 && inLine == 0)
+#define MAY_TAKE (free > 0 && inLine == 0 && !shut)
 #endif
 
 proctype waiter(byte id) {
@@ -374,6 +378,7 @@ again:
 		:: LOCK;
 		   arrives(id);
 		   if
+		   :: shut -> unlock(); goto returned
 		   :: MAY_TAKE -> free--; held++; unlock(); goto holding
 		   :: else -> push(id); unlock()
 		   fi
@@ -405,7 +410,7 @@ parked:
 				:: else -> goto holding
 				fi
 			:: else ->
-				assert(v == CANCELLED && ended[CONTEXT(id)]);
+				assert(v == CLOSED || v == CANCELLED && ended[CONTEXT(id)]);
 				goto returned
 			fi
 		fi
@@ -521,6 +526,19 @@ proctype giver() {
 	finished++
 }
 
+/* turnAway: everybody in line is refused, the electing among them included. */
+proctype closer() {
+	LOCALS;
+	atomic { LOCK; shut = true };
+	do
+	:: d_step { inLine > 0 -> w = line[0]; pull(w); decideOn(w, CLOSED); w = 0 }
+	:: inLine == 0 -> break
+	od;
+	settleAndUnlock();
+	deliver();
+	finished++
+}
+
 /* The contexts end at any moment, but they do. */
 proctype ender(byte c) {
 	atomic { ended[c] = true; finished++ }
@@ -537,7 +555,7 @@ end:
 }
 
 init {
-	byte i;
+	byte i, processes;
 	atomic {
 		if
 		:: limited = NOBODY
@@ -556,17 +574,20 @@ init {
 		od;
 		run giver();
 		run ender(0);
+		processes = WAITERS + 2;
 #ifdef OTHER
 		run ender(1);
-#define PROCESSES (WAITERS + 3)
-#else
-#define PROCESSES (WAITERS + 2)
+		processes++;
+#endif
+#ifdef CLOSE
+		run closer();
+		processes++;
 #endif
 		i = 0
 	}
 	/* Everybody returns: not to get past this is an invalid end state. */
 	atomic {
-		finished == PROCESSES;
+		finished == processes;
 		assert(inLine == 0 && watcher == NOBODY && newest == NOBODY);
 		assert(followers == 0 && competitor == NOBODY && !starving);
 		assert(inFlight == 0 && mu == NOBODY);

@@ -1,0 +1,621 @@
+/*
+ * A joint waiter stands in the lines of several cores and is granted all of
+ * them or none: joint.go, meetJoint and dismiss.
+ *
+ * Joint waiters ask for one permit of each of two cores, single waiters for
+ * one permit of one core, all of capacity 1. A joint waiter may give up at any
+ * moment; somebody may close a core at any moment.
+ *
+ * Steps are those of handoff.pml: one atomic operation each, mutexes locked
+ * one after the other. What is guarded by a mutex is worked on in the step of
+ * an atomic operation next to it.
+ *
+ * Switches (spin -D...), see check.sh for those that are run:
+ *   JOINTS=n    1 or 2 joint waiters, 1 unless told
+ *   SINGLES=n   0 to 2 single waiters, of core 0 and 1, 2 unless told
+ *   CLOSE       core 1 is closed
+ *   CANCEL      joint waiters may be cancelled
+ *   LIFO        three cores, the first of them last in, first out; the joint
+ *               waiters want cores 0 and 1, and 0 and 2; see holder
+ *   MUTANT_...  a protocol broken on purpose: an error must be found
+ */
+
+#ifndef JOINTS
+#define JOINTS 1
+#endif
+#ifndef SINGLES
+#define SINGLES 2
+#endif
+
+#define WAITERS (JOINTS + SINGLES)      /* joints come first */
+#define NOBODY  255
+
+#ifdef LIFO
+#define CORES 3
+#define LAST(who)  (1 + (who))          /* a joint waits for core 0 and this */
+#else
+#define CORES 2
+#define LAST(who)  1
+#endif
+
+#define IS_JOINT(w) ((w) < JOINTS)
+
+/* The word: free permits below, two flags above. */
+#define WAITING  32
+#define SLOW     16
+#define FREE(c)  (word[c] & 15)
+
+#define PENDING   0
+#define GRANTED   1
+#define CLOSED    2
+#define CANCELLED 3
+
+byte word[CORES];
+
+/* The mutexes and what they guard. */
+byte mu[CORES];
+bool shut[CORES];
+byte inLine[CORES];
+byte line[CORES * WAITERS];     /* core by core, head first */
+byte verdict[WAITERS];
+
+/* The verdict of a joint waiter, atomic in itself. */
+byte decided[JOINTS];
+
+chan token[WAITERS] = [1] of { byte };
+
+/* Not in the code, for the properties only. */
+byte users[CORES];
+byte finished = 0;
+bool firstDone = false;         /* joint waiter 0 has had its turn */
+
+#define PLACE(c, i) line[(c) * WAITERS + (i)]
+#define MINE(c)     assert(mu[c] == _pid)
+
+/* -------------------------------------------------------------- the lines */
+
+inline find(c, who) {
+	at = 0;
+	do
+	:: at < inLine[c] && PLACE(c, at) != who -> at++
+	:: else -> break
+	od
+}
+
+inline pull(c, who) {
+	MINE(c);
+	find(c, who);
+	assert(at < inLine[c]);
+	do
+	:: at + 1 < inLine[c] -> PLACE(c, at) = PLACE(c, at+1); at++
+	:: else -> break
+	od;
+	inLine[c]--;
+	PLACE(c, inLine[c]) = 0;
+	at = 0
+}
+
+inline pullIfQueued(c, who) {
+	find(c, who);
+	if
+	:: at < inLine[c] -> pull(c, who)
+	:: else -> at = 0
+	fi
+}
+
+inline push(c, who) {
+	MINE(c);
+	at = inLine[c];
+#ifdef LIFO
+	if
+	:: c == 0 ->
+		do
+		:: at > 0 -> PLACE(c, at) = PLACE(c, at-1); at--
+		:: else -> break
+		od
+	:: else
+	fi;
+#endif
+	PLACE(c, at) = who;
+	inLine[c]++;
+	at = 0
+}
+
+/* dismiss. A refusal of a joint waiter counts only if it is the first. */
+inline dismiss(c, who, v) {
+	pull(c, who);
+	if
+	:: IS_JOINT(who) && decided[who] != PENDING
+	:: else ->
+		if
+		:: IS_JOINT(who) -> decided[who] = v
+		:: else
+		fi;
+		verdict[who] = v;
+		out[outs] = who;
+		outs++
+	fi
+}
+
+/* ---------------------------------------------------------------- settle */
+
+#define CAS(c, to) \
+	if \
+	:: word[c] == old -> word[c] = to; done = true \
+	:: else -> done = false \
+	fi
+
+#define FLAGS(c) ((inLine[c] > 0 -> WAITING : 0) | (shut[c] -> SLOW : 0))
+#define DOWN(c)  ((WAITING | SLOW) & ~FLAGS(c))
+
+inline raiseFlags(c) {
+	if
+	:: (word[c] & FLAGS(c)) == FLAGS(c)
+	:: else -> d_step { MINE(c); word[c] = word[c] | FLAGS(c) }
+	fi
+}
+
+inline lowerFlags(c) {
+	if
+	:: (word[c] & DOWN(c)) == 0
+	:: else -> d_step { MINE(c); word[c] = word[c] & ~DOWN(c) }
+	fi
+}
+
+#ifdef LIFO
+#define GOES_ON(c) ((c) == 0)
+#else
+#define GOES_ON(c) false
+#endif
+
+/* ask notes a joint waiter worth an attempt after the mutex is left. */
+inline ask(who) {
+#ifdef MUTANT_ONE_JOINT
+	todo = 1 << who         /* a later one in line takes its place */
+#else
+	todo = todo | (1 << who)
+#endif
+}
+
+#define HEAD(c)    PLACE(c, next)
+#define IN_LINE(c) (next < inLine[c])
+
+inline serve(c) {
+	do
+	:: atomic { !IN_LINE(c) || shut[c] -> next = 0; break }
+	:: atomic { IN_LINE(c) && !shut[c] && IS_JOINT(HEAD(c)) ->
+		/* meetJoint */
+		MINE(c);
+		w = HEAD(c);
+		if
+		:: decided[w] != PENDING -> pull(c, w)          /* a dead place */
+		:: else ->
+			if
+			:: FREE(c) > 0 -> ask(w)
+			:: else
+			fi;
+			if
+			:: GOES_ON(c) -> next++
+			:: else -> next = 0; w = 0; break
+			fi
+		fi;
+		w = 0 }
+	:: atomic { IN_LINE(c) && !shut[c] && !IS_JOINT(HEAD(c)) && FREE(c) == 0 ->
+		next = 0; break }
+	:: atomic { IN_LINE(c) && !shut[c] && !IS_JOINT(HEAD(c)) && FREE(c) > 0 ->
+		MINE(c); old = word[c] };
+	   d_step {
+		CAS(c, old - 1);
+		old = 0;
+		if
+		:: done ->
+			done = false;
+			w = HEAD(c);
+			dismiss(c, w, GRANTED);
+			w = 0
+		:: else
+		fi
+	   }
+	od
+}
+
+/* ------------------------------------------- critical sections and after */
+
+/*
+ * section is how every path that changed something ends: lock the cores
+ * concerned, do what the mode says, settle each core, unlock, and tell those
+ * who were decided about, which may mean an attempt for some joint waiter and
+ * so another section. It is a loop where the code recurses; and who is told
+ * first is left to chance where the code has an order.
+ */
+#define GIVE    1       /* permits came back */
+#define LEAVE   2       /* subject, a joint waiter, leaves all lines */
+#define ATTEMPT 3       /* grant subject if it is next and fits everywhere */
+#define SHUT    4       /* the core closes */
+
+/* A section is about one core, from == to, or the two of a joint waiter. */
+#define NEXT_CORE(c) (c < to -> to : to + 1)
+
+inline lockAll() {
+	c = from;
+	do
+	:: atomic { c <= to && mu[c] == NOBODY -> mu[c] = _pid; c = NEXT_CORE(c) }
+	:: atomic { c > to -> c = from; break }
+	od
+}
+
+inline unlockAll() {
+	do
+	:: atomic { c <= to -> MINE(c); mu[c] = NOBODY; c = NEXT_CORE(c) }
+	:: atomic { c > to -> c = from; break }
+	od
+}
+
+/* firstServable: dead places ahead are pulled by whoever meets them. */
+inline pullDead(c) {
+	do
+	:: inLine[c] > 0 && IS_JOINT(PLACE(c, 0)) && decided[PLACE(c, 0)] != PENDING ->
+		w = PLACE(c, 0);
+		pull(c, w);
+		w = 0
+	:: else -> break
+	od
+}
+
+#ifdef MUTANT_ATTEMPT_OUT_OF_TURN
+#define NEXT_IN(c, who) true
+#else
+#define NEXT_IN(c, who) (GOES_ON(c) || PLACE(c, 0) == who)
+#endif
+
+inline section() {
+sectionBegins:
+	lockAll();
+	if
+	:: mode == GIVE
+	:: atomic { mode == SHUT ->
+		MINE(to);
+		shut[to] = true;
+		do
+		:: inLine[to] > 0 -> w = PLACE(to, 0); dismiss(to, w, CLOSED); w = 0
+		:: else -> break
+		od }
+	:: atomic { mode == LEAVE ->
+		pullIfQueued(from, subject);
+		pullIfQueued(to, subject) }
+	:: atomic { mode == ATTEMPT ->
+		/* nextEverywhere */
+		if
+		:: decided[subject] != PENDING -> goto attemptFails
+		:: else
+		fi;
+		pullDead(from);
+		pullDead(to);
+		if
+		:: NEXT_IN(from, subject) && NEXT_IN(to, subject)
+		:: else -> goto attemptFails
+		fi };
+	   /* takeEverywhere */
+	   do
+	   :: atomic { c <= to && FREE(c) == 0 ->                       /* load */
+		if
+		:: c == from -> goto attemptFails
+		:: else -> c = from
+		fi };
+	      d_step { MINE(c); word[c] = word[c] + 1 };                /* add */
+	      goto attemptFails
+	   :: atomic { c <= to && FREE(c) > 0 -> MINE(c); old = word[c] };
+	      d_step {
+		CAS(c, old - 1);
+		old = 0;
+		if
+		:: done -> done = false; c = NEXT_CORE(c)
+		:: else
+		fi
+	      }
+	   :: atomic { c > to ->
+		c = from;
+		won = true;
+		decided[subject] = GRANTED;
+		pull(from, subject);
+		pull(to, subject);
+		break }
+	   od
+	fi;
+	do
+	:: c <= to ->
+#ifdef MUTANT_WITHDRAW_UNSETTLED
+		if
+		:: mode != GIVE -> goto sectionUnlocks
+		:: else
+		fi;
+#endif
+		raiseFlags(c);
+		serve(c);
+		lowerFlags(c);
+		c = NEXT_CORE(c)
+	:: else -> break
+	od;
+sectionUnlocks:
+attemptFails:
+	c = from;
+	unlockAll();
+	if
+	:: d_step { won ->
+		won = false;
+		assert(nfull(token[subject]));
+		token[subject] ! GRANTED }
+	:: !won
+	fi;
+	do
+	:: d_step { outs > 0 ->
+		outs--;
+		w = out[outs];
+		out[outs] = 0;
+		assert(nfull(token[w]));        /* nobody is told twice */
+		token[w] ! verdict[w];
+		verdict[w] = 0;
+		w = 0 }
+	:: atomic { todo != 0 ->
+		subject = (todo & 1 -> 0 : 1);
+		todo = todo & ~(1 << subject);
+		mode = ATTEMPT;
+		from = 0;
+		to = LAST(subject);
+		c = from;
+		goto sectionBegins }
+	:: atomic { outs == 0 && todo == 0 -> mode = 0; subject = 0; from = 0; to = 0; c = 0; break }
+	od
+}
+
+/* give: add, then look at the flags in the value the add returned. */
+inline give(core, next) {
+	atomic {
+		assert(users[core] == 1);
+		users[core] = 0;
+		word[core] = word[core] + 1;
+		back = next;
+		if
+		:: word[core] >= SLOW -> mode = GIVE; from = core; to = core; goto sectionCalled
+		:: else -> goto sectionReturns
+		fi
+	}
+}
+
+#define LOCALS \
+	byte back, mode, subject, from, to, c; \
+	byte at, next, w, old, todo, outs, out[WAITERS]; \
+	bool done, won
+
+/* ---------------------------------------------------------- joint waiters */
+
+proctype joint(byte id) {
+	byte v;
+	bool mayCancel;
+	LOCALS;
+
+	/* enter: in all lines at one instant */
+	atomic { to = LAST(id); subject = id };
+	lockAll();
+	if
+	:: shut[from] || shut[to] -> unlockAll(); goto returned
+	:: else
+	fi;
+	atomic { push(from, id) };
+	raiseFlags(from);
+	atomic { push(to, id) };
+	raiseFlags(to);
+	unlockAll();
+#ifdef MUTANT_NO_FIRST_ATTEMPT
+	back = 1;
+	goto sectionReturns;
+#else
+	atomic { mode = ATTEMPT; back = 1; goto sectionCalled };
+#endif
+
+parked:
+#ifdef CANCEL
+	if
+	:: mayCancel = true
+	:: mayCancel = false
+	fi;
+#endif
+	if
+	:: atomic {
+		token[id] ? v;
+		if
+		:: v == GRANTED -> goto hasAll
+		:: else -> goto leaveLines
+		fi }
+	:: mayCancel
+	fi;
+
+	/* leave */
+	atomic { to = LAST(id); subject = id };
+	lockAll();
+	atomic {
+		if
+		:: decided[id] == PENDING -> decided[id] = CANCELLED; v = CANCELLED
+		:: else
+		fi
+	};
+	unlockAll();
+	if
+	:: v == CANCELLED -> goto leaveLines
+	:: else -> skip
+	fi;
+	token[id] ? v;
+	if
+	:: v != GRANTED -> goto leaveLines
+	:: else -> skip
+	fi;
+
+hasAll:
+	/* holds, or gives back because its context has ended: the same to others */
+	atomic {
+		v = 0;
+		assert(users[0] == 0 && users[LAST(id)] == 0);  /* all, alone */
+		users[0] = 1;
+		users[LAST(id)] = 1;
+		if
+		:: id == 0 -> firstDone = true
+		:: else
+		fi
+	};
+	give(0, 2);
+givesRest:
+	give(LAST(id), 3);
+
+leaveLines:
+	atomic { v = 0; mode = LEAVE; subject = id; to = LAST(id); back = 3 };
+
+sectionCalled:
+	section();
+sectionReturns:
+	if
+	:: atomic { back == 1 -> back = 0; goto parked }
+	:: atomic { back == 2 -> back = 0; goto givesRest }
+	:: atomic { back == 3 -> back = 0; goto returned }
+	fi;
+
+returned:
+	assert(empty(token[id]));
+	finished++
+}
+
+/* --------------------------------------------------------- single waiters */
+
+proctype single(byte id; byte core) {
+	byte v;
+	LOCALS;
+
+	/* takeAgain */
+	do
+	:: word[core] >= SLOW || FREE(core) == 0 -> break
+	:: atomic { word[core] < SLOW && FREE(core) > 0 -> old = word[core] };
+	   atomic {
+		CAS(core, old - 1);
+		old = 0;
+		if
+		:: done -> done = false; assert(inLine[core] == 0); goto has
+		:: else
+		fi
+	   }
+	od;
+
+	/* enter */
+	atomic { mu[core] == NOBODY -> mu[core] = _pid };
+	if
+	:: atomic { shut[core] -> mu[core] = NOBODY; goto returned }
+	:: !shut[core]
+	fi;
+	do
+	:: atomic { inLine[core] == 0 && FREE(core) > 0 -> MINE(core); old = word[core] };
+	   d_step { CAS(core, old - 1); old = 0 };
+	   if
+	   :: atomic { done -> done = false; mu[core] = NOBODY; goto has }
+	   :: !done
+	   fi
+	:: !(inLine[core] == 0 && FREE(core) > 0) && (word[core] & WAITING) -> break
+	:: atomic { !(inLine[core] == 0 && FREE(core) > 0) && !(word[core] & WAITING) ->
+		MINE(core); old = word[core] };
+	   atomic {
+		CAS(core, old | WAITING);
+		old = 0;
+		if
+		:: done -> done = false; break
+		:: else
+		fi
+	   }
+	od;
+	atomic { push(core, id); mu[core] = NOBODY };
+
+	atomic {
+		token[id] ? v;
+		if
+		:: v == GRANTED -> v = 0
+		:: else -> v = 0; goto returned
+		fi
+	};
+has:
+	atomic {
+		assert(users[core] == 0);
+		users[core] = 1
+	};
+	give(core, 1);
+
+sectionCalled:
+	section();
+sectionReturns:
+	back = 0;
+returned:
+	assert(empty(token[id]));
+	finished++
+}
+
+/* ----------------------------------------------------------------- others */
+
+proctype closer() {
+	LOCALS;
+	atomic { mode = SHUT; from = 1; to = 1 };
+	section();
+	finished++
+}
+
+/*
+ * Somebody who holds a core from the start. That of core 2 stays until joint
+ * waiter 0 has been served, which needs cores 0 and 1 only.
+ */
+proctype holder(byte core) {
+	LOCALS;
+	core == 0 || firstDone;
+	give(core, 1);
+sectionCalled:
+	section();
+sectionReturns:
+	back = 0;
+	finished++
+}
+
+/* ------------------------------------------------------------- properties */
+
+init {
+	byte i, processes;
+	atomic {
+		do
+		:: i < CORES -> word[i] = 1; mu[i] = NOBODY; i++
+		:: else -> break
+		od;
+		i = 0;
+		do
+		:: i < JOINTS -> run joint(i); i++
+		:: else -> break
+		od;
+		do
+		:: i < WAITERS -> run single(i, i - JOINTS); i++
+		:: else -> break
+		od;
+		processes = WAITERS;
+#ifdef CLOSE
+		run closer();
+		processes++;
+#endif
+#ifdef LIFO
+		word[0] = 0; users[0] = 1; run holder(0);
+		word[2] = 0; users[2] = 1; run holder(2);
+		processes = processes + 2;
+#endif
+		i = 0
+	}
+	/* Everybody returns: not to get past this is an invalid end state. */
+	atomic {
+		finished == processes;
+		do
+		:: i < CORES ->
+			assert(word[i] == (shut[i] -> 1 + SLOW : 1));
+			assert(inLine[i] == 0 && mu[i] == NOBODY && users[i] == 0);
+			i++
+		:: else -> break
+		od
+	}
+}

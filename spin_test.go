@@ -1,0 +1,66 @@
+package sema_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+func TestSpinZeroValueIsABinarySemaphore(t *testing.T) {
+	var s sema.Spin
+	guarded := 0
+	var working sync.WaitGroup
+	for range 8 {
+		working.Go(func() {
+			for range 2000 {
+				if err := s.Acquire(t.Context()); err != nil {
+					t.Error(err)
+				}
+				guarded++
+				s.Release()
+			}
+		})
+	}
+	working.Wait()
+	if guarded != 16_000 || s.InUse() != 0 {
+		t.Errorf("%d, %d in use", guarded, s.InUse())
+	}
+}
+
+func TestSpinKeepsItsCapacityAndRefusesOverRelease(t *testing.T) {
+	s := sema.NewSpin(3)
+	for range 3 {
+		if !s.TryAcquire() {
+			t.Fatal("a free permit was refused")
+		}
+	}
+	if s.TryAcquire() || s.InUse() != 3 {
+		t.Fatal("a fourth permit")
+	}
+	for range 3 {
+		s.Release()
+	}
+	wantPanic(t, "over-release", s.Release)
+	if s.InUse() != 0 || !s.TryAcquire() {
+		t.Error("an over-release changed something")
+	}
+	wantPanic(t, "NewSpin(0)", func() { sema.NewSpin(0) })
+	wantPanic(t, "NewSpin(2^32)", func() { sema.NewSpin(1 << 32) })
+}
+
+func TestSpinWaitsWithoutSpinningForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a bubble in which nobody blocks has no time
+		var s sema.Spin
+		s.TryAcquire()
+		time.AfterFunc(time.Second, s.Release)
+		wantErr(t, s.Acquire(t.Context()), nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantErr(t, s.Acquire(ctx), context.DeadlineExceeded)
+		s.Release()
+	})
+}
