@@ -74,3 +74,25 @@ func TestKindsHaveNames(t *testing.T) {
 		}
 	}
 }
+
+func TestTestBinariesAreRecognised(t *testing.T) {
+	for _, args := range [][]string{
+		{"/tmp/go-build1/b001/sema.test"}, {`C:\b001\sema.test.exe`}, {"debug", "-test.v"}, {"debug", "--test.run=X"}, nil,
+	} {
+		if !looksLikeTest(args) {
+			t.Errorf("%q is a test binary", args)
+		}
+	}
+	for _, args := range [][]string{{"server"}, {"/usr/bin/test", "-v", "latest.txt"}} {
+		if looksLikeTest(args) {
+			t.Errorf("%q is no test binary", args)
+		}
+	}
+	if !startedAsTest {
+		t.Error("this is a test binary")
+	}
+	var check testFlagCheck
+	if !check.defined() || !check.defined() {
+		t.Error("the testing package's flags are defined by now")
+	}
+}

@@ -57,14 +57,14 @@ func MaxWait(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.maxWait = d })
 }
 
-// flag is an option that is on when given.
-type flag uint8
+// A toggle is an option that is on when given.
+type toggle uint8
 
 const (
 	// ParkOversize lets a request larger than the capacity wait, aside and in
 	// nobody's way, for a Resize that makes room for it, instead of being
 	// refused with [ErrTooLarge].
-	ParkOversize flag = iota
+	ParkOversize toggle = iota
 	// ReclaimLeaks gives the weight of a permit that was garbage-collected
 	// without Release back to the semaphore. Leaks are noticed for permits the
 	// diagnostics recorded, so it is complete only with Diagnose([Full]).
@@ -73,7 +73,7 @@ const (
 	CallSites
 )
 
-func (f flag) apply(c *config) {
+func (f toggle) apply(c *config) {
 	switch f {
 	case ParkOversize:
 		c.parkOversize = true

@@ -144,7 +144,7 @@ func (b *registry) add(r *record) {
 	b.mu.Lock()
 	b.held[r] = true
 	b.mu.Unlock()
-	heldProfile.Add(r, libraryDepth())
+	heldProfile.Add(r, libraryDepth()+1)
 }
 
 func (b *registry) remove(r *record) {
@@ -159,7 +159,7 @@ func (b *registry) startWait(s *Semaphore, a attempt, id identity) *wait {
 	b.mu.Lock()
 	b.waiting[w] = true
 	b.mu.Unlock()
-	waitingProfile.Add(w, libraryDepth())
+	waitingProfile.Add(w, libraryDepth()+1)
 	return w
 }
 

@@ -61,8 +61,8 @@ func (st stack) String() string {
 	return b.String()
 }
 
-// libraryDepth is how many frames of Sema stand between its caller and the
-// first frame outside, for runtime/pprof to leave out.
+// libraryDepth is how many frames of Sema there are from its caller up to the
+// first frame outside, for runtime/pprof to leave out, besides Profile.Add.
 func libraryDepth() int {
 	var pcs [stackDepth]uintptr
 	n := runtime.Callers(2, pcs[:])

@@ -125,7 +125,9 @@ inline push(c, who) {
 inline dismiss(c, who, v) {
 	pull(c, who);
 	if
+#ifndef MUTANT_DECIDED_TWICE
 	:: IS_JOINT(who) && decided[who] != PENDING
+#endif
 	:: else ->
 		if
 		:: IS_JOINT(who) -> decided[who] = v
@@ -171,10 +173,16 @@ inline lowerFlags(c) {
 /* ask notes a joint waiter worth an attempt after the mutex is left. */
 inline ask(who) {
 #ifdef MUTANT_ONE_JOINT
-	todo = 1 << who         /* a later one in line takes its place */
+	asked = 1 << who        /* a later one in line takes its place */
 #else
-	todo = todo | (1 << who)
+	asked = asked | (1 << who)
 #endif
+}
+
+inline servedAll() {
+	todo = todo | asked;
+	asked = 0;
+	next = 0
 }
 
 #define HEAD(c)    PLACE(c, next)
@@ -182,7 +190,7 @@ inline ask(who) {
 
 inline serve(c) {
 	do
-	:: atomic { !IN_LINE(c) || shut[c] -> next = 0; break }
+	:: atomic { !IN_LINE(c) || shut[c] -> servedAll(); break }
 	:: atomic { IN_LINE(c) && !shut[c] && IS_JOINT(HEAD(c)) ->
 		/* meetJoint */
 		MINE(c);
@@ -196,12 +204,12 @@ inline serve(c) {
 			fi;
 			if
 			:: GOES_ON(c) -> next++
-			:: else -> next = 0; w = 0; break
+			:: else -> w = 0; servedAll(); break
 			fi
 		fi;
 		w = 0 }
 	:: atomic { IN_LINE(c) && !shut[c] && !IS_JOINT(HEAD(c)) && FREE(c) == 0 ->
-		next = 0; break }
+		servedAll(); break }
 	:: atomic { IN_LINE(c) && !shut[c] && !IS_JOINT(HEAD(c)) && FREE(c) > 0 ->
 		MINE(c); old = word[c] };
 	   d_step {
@@ -269,7 +277,6 @@ inline pullDead(c) {
 #endif
 
 inline section() {
-sectionBegins:
 	lockAll();
 	if
 	:: mode == GIVE
@@ -286,24 +293,26 @@ sectionBegins:
 	:: atomic { mode == ATTEMPT ->
 		/* nextEverywhere */
 		if
-		:: decided[subject] != PENDING -> goto attemptFails
+		:: decided[subject] != PENDING -> goto unlocks
 		:: else
 		fi;
 		pullDead(from);
 		pullDead(to);
 		if
 		:: NEXT_IN(from, subject) && NEXT_IN(to, subject)
-		:: else -> goto attemptFails
+		:: else -> goto unlocks
 		fi };
 	   /* takeEverywhere */
 	   do
 	   :: atomic { c <= to && FREE(c) == 0 ->                       /* load */
 		if
-		:: c == from -> goto attemptFails
+		:: c == from -> goto unlocks
 		:: else -> c = from
 		fi };
+#ifndef MUTANT_KEEP_HALF
 	      d_step { MINE(c); word[c] = word[c] + 1 };                /* add */
-	      goto attemptFails
+#endif
+	      goto unlocks
 	   :: atomic { c <= to && FREE(c) > 0 -> MINE(c); old = word[c] };
 	      d_step {
 		CAS(c, old - 1);
@@ -316,6 +325,8 @@ sectionBegins:
 	   :: atomic { c > to ->
 		c = from;
 		won = true;
+		assert(GOES_ON(from) || PLACE(from, 0) == subject);
+		assert(GOES_ON(to) || PLACE(to, 0) == subject); /* in turn */
 		decided[subject] = GRANTED;
 		pull(from, subject);
 		pull(to, subject);
@@ -326,7 +337,7 @@ sectionBegins:
 	:: c <= to ->
 #ifdef MUTANT_WITHDRAW_UNSETTLED
 		if
-		:: mode != GIVE -> goto sectionUnlocks
+		:: mode != GIVE -> goto unlocks
 		:: else
 		fi;
 #endif
@@ -336,8 +347,7 @@ sectionBegins:
 		c = NEXT_CORE(c)
 	:: else -> break
 	od;
-sectionUnlocks:
-attemptFails:
+unlocks:
 	c = from;
 	unlockAll();
 	if
@@ -357,13 +367,16 @@ attemptFails:
 		verdict[w] = 0;
 		w = 0 }
 	:: atomic { todo != 0 ->
-		subject = (todo & 1 -> 0 : 1);
+		if
+		:: todo & 1 -> subject = 0
+		:: todo & 2 -> subject = 1
+		fi;
 		todo = todo & ~(1 << subject);
 		mode = ATTEMPT;
 		from = 0;
 		to = LAST(subject);
 		c = from;
-		goto sectionBegins }
+		goto sectionCalled }
 	:: atomic { outs == 0 && todo == 0 -> mode = 0; subject = 0; from = 0; to = 0; c = 0; break }
 	od
 }
@@ -384,7 +397,7 @@ inline give(core, next) {
 
 #define LOCALS \
 	byte back, mode, subject, from, to, c; \
-	byte at, next, w, old, todo, outs, out[WAITERS]; \
+	byte at, next, w, old, asked, todo, outs, out[WAITERS]; \
 	bool done, won
 
 /* ---------------------------------------------------------- joint waiters */
@@ -497,7 +510,12 @@ proctype single(byte id; byte core) {
 		CAS(core, old - 1);
 		old = 0;
 		if
-		:: done -> done = false; assert(inLine[core] == 0); goto has
+		:: done ->
+			done = false;
+			/* nobody is overtaken; a joint waiter that enters holds mu
+			 * and is in line only when its flag is up */
+			assert(inLine[core] == 0 || mu[core] != NOBODY);
+			goto has
 		:: else
 		fi
 	   }
@@ -558,6 +576,7 @@ returned:
 proctype closer() {
 	LOCALS;
 	atomic { mode = SHUT; from = 1; to = 1 };
+sectionCalled:
 	section();
 	finished++
 }

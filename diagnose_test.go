@@ -1,0 +1,283 @@
+package sema_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// reports collects events of one kind.
+func reports(kind sema.Kind) (*journal, sema.Option) {
+	j := new(journal)
+	return j, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == kind {
+			j.Observe(e)
+		}
+	}))
+}
+
+func TestHoldersAndProfilesNameTheAcquire(t *testing.T) {
+	s := sema.New(2, sema.Name("profiled"), sema.Diagnose(sema.Full), sema.Observe(new(journal)))
+	held := mustAcquire(t, s, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := acquiring(ctx, s, 1)
+	waitersReach(t, 1, func() int { return s.Stats().Waiters })
+	time.Sleep(5 * time.Millisecond) // to have waited for some time
+
+	var mine []sema.Holder
+	for _, h := range sema.Holders() {
+		if h.Name == "profiled" {
+			mine = append(mine, h)
+		}
+	}
+	if len(mine) != 1 || mine[0].Weight != 2 || mine[0].Age <= 0 || !strings.Contains(mine[0].Site, "helpers_test.go:") ||
+		!strings.Contains(mine[0].Stack, "TestHoldersAndProfilesNameTheAcquire") {
+		t.Errorf("holders %+v", mine)
+	}
+	for profile, function := range map[string]string{
+		"sema.held":    "sema_test.mustAcquire",
+		"sema.waiting": "sema_test.acquiring",
+	} {
+		text := profileText(profile)
+		if !strings.Contains(text, function) || strings.Contains(text, "sema.(*Semaphore)") {
+			t.Errorf("%s does not begin at the caller:\n%s", profile, text)
+		}
+	}
+	cancel()
+	<-waiting
+	held.Release()
+	if text := profileText("sema.held"); strings.Contains(text, "TestHoldersAndProfilesNameTheAcquire") {
+		t.Errorf("released, but in the profile:\n%s", text)
+	}
+	found := false
+	for _, c := range sema.Contention() {
+		found = found || strings.Contains(c.Site, "helpers_test.go:") && c.Waits > 0 && c.Total > 0
+	}
+	if !found {
+		t.Errorf("the wait is not in %+v", sema.Contention())
+	}
+	if text := profileText("sema.contention"); !strings.Contains(text, "sema_test.acquiring") {
+		t.Errorf("the wait is not in the profile:\n%s", text)
+	}
+}
+
+func profileText(name string) string {
+	var b bytes.Buffer
+	pprof.Lookup(name).WriteTo(&b, 1)
+	return b.String()
+}
+
+func TestWarnHoldReportsOnceWithTheStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, observe := reports(sema.Overheld)
+		s := sema.New(2, sema.WarnHold(time.Second), observe)
+		quick := mustAcquire(t, s, 1)
+		slow := mustAcquire(t, s, 1)
+		time.Sleep(900 * time.Millisecond)
+		quick.Release()
+		time.Sleep(time.Minute)
+		slow.Release()
+		e := wantKinds(t, j, sema.Overheld)
+		if e[0].Hold != time.Second || !strings.Contains(e[0].Report, "TestWarnHoldReportsOnceWithTheStack") {
+			t.Errorf("%+v", e[0])
+		}
+	})
+}
+
+func TestLeakedPermitIsReportedAndKeptUnlessReclaimIsAskedFor(t *testing.T) {
+	leaked := make(chan sema.Event, 1)
+	s := sema.New(2, sema.Name("keeps"), sema.Diagnose(sema.Full), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.Leaked {
+			leaked <- e
+		}
+	})))
+	leak(t, s)
+	kept := mustAcquire(t, s, 1)
+	e := collectUntil(t, leaked)
+	if e.Name != "keeps" || e.Weight != 1 || !strings.Contains(e.Report, "ReclaimLeaks") {
+		t.Errorf("%+v", e)
+	}
+	wantStats(t, s, 2, 0)
+	if !kept.Held() {
+		t.Error("a permit in use was taken for leaked")
+	}
+	kept.Release()
+}
+
+func TestInvertedOrderIsReportedOnceWithBothStacks(t *testing.T) {
+	for name, level := range map[string]sema.Level{"by context": sema.Sampled, "by goroutine": sema.Full} {
+		t.Run(name, func(t *testing.T) {
+			j, observe := reports(sema.Inverted)
+			a := sema.New(1, sema.Name("a "+name), sema.Diagnose(level), observe)
+			b := sema.New(1, sema.Name("b "+name), sema.Diagnose(level), observe)
+			for range 3 {
+				lockAThenB(t, a, b, level)
+			}
+			if len(j.take()) > 0 {
+				t.Fatal("one order is no inversion")
+			}
+			for range 3 {
+				lockBThenA(t, b, a, level)
+			}
+			e := wantKinds(t, j, sema.Inverted)
+			report := e[0].Report
+			if !strings.Contains(report, "lockAThenB") || !strings.Contains(report, "lockBThenA") ||
+				!strings.Contains(report, `"a `+name) || !strings.Contains(report, "AcquireAll") {
+				t.Errorf("%s", report)
+			}
+		})
+	}
+}
+
+func lockAThenB(t *testing.T, a, b *sema.Semaphore, level sema.Level) { lockInOrder(t, a, b, level) }
+func lockBThenA(t *testing.T, b, a *sema.Semaphore, level sema.Level) { lockInOrder(t, b, a, level) }
+
+func lockInOrder(t *testing.T, first, second *sema.Semaphore, level sema.Level) {
+	ctx := t.Context()
+	p, err := first.Acquire(ctx, 1)
+	wantErr(t, err, nil)
+	defer p.Release()
+	if level != sema.Full { // tell who holds by the context
+		held, cancel := p.Context(ctx)
+		defer cancel()
+		ctx = held
+	}
+	q, err := second.Acquire(ctx, 1)
+	wantErr(t, err, nil)
+	q.Release()
+}
+
+func TestLongerCyclesAreReportedToo(t *testing.T) {
+	j, observe := reports(sema.Inverted)
+	var ring []*sema.Semaphore
+	for _, name := range []string{"ring x", "ring y", "ring z"} {
+		ring = append(ring, sema.New(1, sema.Name(name), sema.Diagnose(sema.Full), observe))
+	}
+	lockInOrder(t, ring[0], ring[1], sema.Full)
+	lockInOrder(t, ring[1], ring[2], sema.Full)
+	lockInOrder(t, ring[2], ring[0], sema.Full)
+	e := wantKinds(t, j, sema.Inverted)
+	if !strings.Contains(e[0].Report, "ring z → ring x here, but ring x → ring y → ring z elsewhere") {
+		t.Errorf("%s", e[0].Report)
+	}
+}
+
+func TestAcquireAllIsNoInversion(t *testing.T) {
+	j, observe := reports(sema.Inverted)
+	a := sema.New(1, sema.Name("all a"), sema.Diagnose(sema.Full), observe)
+	b := sema.New(1, sema.Name("all b"), sema.Diagnose(sema.Full), observe)
+	for range 2 {
+		p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
+		wantErr(t, err, nil)
+		p.Release()
+		a, b = b, a
+	}
+	wantKinds(t, j)
+}
+
+func TestSelfDeadlockIsSuspected(t *testing.T) {
+	for _, level := range []sema.Level{sema.Sampled, sema.Full} {
+		j, observe := reports(sema.Deadlocked)
+		// WarnHold has every acquire recorded, at whatever level.
+		s := sema.New(1, sema.Name("self"), sema.Diagnose(level), sema.WarnHold(time.Hour), observe)
+		p := mustAcquire(t, s, 1)
+		held, cancel := p.Context(t.Context())
+		ctx, stop := context.WithTimeout(held, 10*time.Millisecond)
+		_, err := s.Acquire(ctx, 1)
+		wantErr(t, err, context.DeadlineExceeded)
+		stop()
+		cancel()
+		p.Release()
+		e := wantKinds(t, j, sema.Deadlocked)
+		if !strings.Contains(e[0].Report, "suspected") || !strings.Contains(e[0].Report, "holds all 1 permits in use") {
+			t.Errorf("%s", e[0].Report)
+		}
+	}
+}
+
+func TestDeadlockAmongGoroutinesIsSuspectedOnce(t *testing.T) {
+	j, observe := reports(sema.Deadlocked)
+	a := sema.New(1, sema.Name("dead a"), sema.Diagnose(sema.Full), observe)
+	b := sema.New(1, sema.Name("dead b"), sema.Diagnose(sema.Full), observe)
+	ctx, cancel := context.WithCancel(t.Context())
+	var both, ended sync.WaitGroup
+	both.Add(2)
+	for _, pair := range [][2]*sema.Semaphore{{a, b}, {b, a}} {
+		ended.Go(func() {
+			p := mustAcquire(t, pair[0], 1)
+			defer p.Release()
+			both.Done()
+			both.Wait()
+			pair[1].Acquire(ctx, 1)
+		})
+	}
+	waitersReach(t, 2, func() int { return a.Stats().Waiters + b.Stats().Waiters })
+	late := acquiring(ctx, a, 1) // comes to a deadlock that is known
+	waitersReach(t, 3, func() int { return a.Stats().Waiters + b.Stats().Waiters })
+	waitersReach(t, 1, func() int { j.mu.Lock(); defer j.mu.Unlock(); return len(j.events) })
+	time.Sleep(10 * time.Millisecond)
+	cancel()
+	ended.Wait()
+	<-late
+	e := wantKinds(t, j, sema.Deadlocked)
+	for _, want := range []string{"suspected", `1 of "dead a"`, `1 of "dead b"`, "TestDeadlockAmongGoroutines"} {
+		if !strings.Contains(e[0].Report, want) {
+			t.Errorf("no %q in\n%s", want, e[0].Report)
+		}
+	}
+}
+
+func TestSampledRecordsAFewAndLosesNothing(t *testing.T) {
+	j := new(journal)
+	s := sema.New(5000, sema.Name("sampled"), sema.Diagnose(sema.Sampled), sema.Observe(j))
+	var held []sema.Permit
+	for range 5000 {
+		held = append(held, mustAcquire(t, s, 1))
+	}
+	recorded := 0
+	for _, h := range sema.Holders() {
+		if h.Name == "sampled" {
+			recorded++
+		}
+	}
+	if recorded == 0 || recorded > 500 { // 39 expected
+		t.Errorf("%d of 5000 recorded", recorded)
+	}
+	for _, p := range held {
+		p.Release()
+	}
+	wantStats(t, s, 0, 0)
+}
+
+func TestEnvironmentSetsTheLevelOfTheProcess(t *testing.T) {
+	if os.Getenv("SEMA_TEST_CHILD") == "1" {
+		s := sema.New(1, sema.Name("by environment"))
+		leak(t, s)
+		if len(sema.Holders()) == 1 {
+			os.Stdout.WriteString("recorded\n")
+		}
+		quiet := sema.New(1, sema.Diagnose(sema.Off))
+		leak(t, quiet)
+		if len(sema.Holders()) == 1 {
+			os.Stdout.WriteString("override\n")
+		}
+		return
+	}
+	for level, want := range map[string]string{"full": "recorded\noverride\n", "loud": "SEMA_DEBUG ignored", "": "PASS"} {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "SEMA_TEST_CHILD=1", "SEMA_DEBUG="+level)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("SEMA_DEBUG=%s: %v, want %q in\n%s", level, err, want, out)
+		}
+	}
+}

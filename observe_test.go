@@ -1,0 +1,282 @@
+package sema_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// A journal is an observer that remembers.
+type journal struct {
+	mu     sync.Mutex
+	events []sema.Event
+}
+
+func (j *journal) Observe(e sema.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, e)
+}
+
+// take returns what happened since the last take.
+func (j *journal) take() []sema.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer func() { j.events = nil }()
+	return j.events
+}
+
+func kinds(events []sema.Event) []sema.Kind {
+	var list []sema.Kind
+	for _, e := range events {
+		list = append(list, e.Kind)
+	}
+	return list
+}
+
+func wantKinds(t *testing.T, j *journal, want ...sema.Kind) []sema.Event {
+	t.Helper()
+	events := j.take()
+	if got := kinds(events); !slices.Equal(got, want) {
+		t.Fatalf("events %v, want %v", got, want)
+	}
+	return events
+}
+
+func TestObserverIsToldWhatHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		s := sema.New(2, sema.Name("db"), sema.Observe(&j), sema.MaxWait(5*time.Second), sema.CallSites)
+
+		a := mustAcquire(t, s, 2)
+		e := wantKinds(t, &j, sema.Acquired, sema.Exhausted)
+		if e[0].Name != "db" || e[0].Weight != 2 || !strings.Contains(e[0].Site, "helpers_test.go:") {
+			t.Errorf("%+v", e[0])
+		}
+		next := acquiring(t.Context(), s, 1)
+		synctest.Wait()
+		e = wantKinds(t, &j, sema.Queued)
+		if e[0].Waiters != 1 || e[0].Weight != 1 {
+			t.Errorf("%+v", e[0])
+		}
+		time.Sleep(2 * time.Second)
+		a.Release()
+		a.Release()
+		synctest.Wait()
+		for _, e := range j.take() {
+			switch e.Kind {
+			case sema.Released:
+				if e.Hold != 2*time.Second || e.Weight != 2 {
+					t.Errorf("%+v", e)
+				}
+			case sema.Acquired:
+				if e.Wait != 2*time.Second || e.Weight != 1 {
+					t.Errorf("%+v", e)
+				}
+			case sema.Recovered:
+			default:
+				t.Errorf("unexpected %+v", e)
+			}
+		}
+		(<-next).permit.Release()
+		j.take()
+
+		_, err := s.Acquire(t.Context(), 3)
+		e = wantKinds(t, &j, sema.Rejected)
+		if e[0].Err != err || !errors.Is(err, sema.ErrTooLarge) {
+			t.Errorf("%+v", e[0])
+		}
+		s.Acquire(t.Context(), -1)
+		wantKinds(t, &j, sema.Rejected)
+
+		b := mustAcquire(t, s, 2)
+		_, err = s.TryAcquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrFull)
+		wantKinds(t, &j, sema.Acquired, sema.Exhausted, sema.Rejected)
+		s.Acquire(t.Context(), 1)
+		e = wantKinds(t, &j, sema.Queued, sema.TimedOut)
+		if e[1].Wait != 5*time.Second {
+			t.Errorf("%+v", e[1])
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s.Acquire(ctx, 1)
+		wantKinds(t, &j, sema.Queued, sema.Cancelled)
+
+		s.Resize(3)
+		e = wantKinds(t, &j, sema.Resized, sema.Recovered)
+		if e[0].Capacity != 3 {
+			t.Errorf("%+v", e[0])
+		}
+		s.Forget(b)
+		e = wantKinds(t, &j, sema.Resized)
+		if e[0].Capacity != 1 {
+			t.Errorf("%+v", e[0])
+		}
+		s.Drain(t.Context())
+		s.Close()
+		s.Close()
+		wantKinds(t, &j, sema.Drained, sema.Closed)
+	})
+}
+
+func TestObserverSeesTicketsAndJointAcquires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j, k journal
+		a, b := sema.New(2, sema.Observe(&j)), sema.New(2, sema.Observe(&k))
+		p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
+		wantErr(t, err, nil)
+		wantKinds(t, &j, sema.Acquired)
+		wantKinds(t, &k, sema.Acquired)
+		p.Release()
+		wantKinds(t, &j, sema.Released)
+		wantKinds(t, &k, sema.Released)
+
+		b.Close()
+		k.take()
+		_, err = sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
+		wantErr(t, err, sema.ErrClosed)
+		wantKinds(t, &j, sema.Rejected)
+		wantKinds(t, &k, sema.Rejected)
+
+		held := mustAcquire(t, a, 2)
+		ticket := a.Request(1)
+		synctest.Wait()
+		wantKinds(t, &j, sema.Acquired, sema.Exhausted, sema.Queued)
+		time.Sleep(time.Second)
+		ticket.Cancel()
+		if e := wantKinds(t, &j, sema.Cancelled); e[0].Wait != time.Second {
+			t.Errorf("%+v", e[0])
+		}
+		held.Release()
+	})
+}
+
+func TestExhaustionIsToldOncePerEdge(t *testing.T) {
+	var j journal
+	s := sema.New(2, sema.Observe(&j))
+	var working sync.WaitGroup
+	for range 8 {
+		working.Go(func() {
+			for range 500 {
+				mustAcquire(t, s, 1).Release()
+			}
+		})
+	}
+	working.Wait()
+	exhausted, recovered := 0, 0
+	for _, e := range j.take() {
+		switch e.Kind {
+		case sema.Exhausted:
+			exhausted++
+		case sema.Recovered:
+			recovered++
+		}
+	}
+	if exhausted != recovered {
+		t.Errorf("%d times exhausted, %d times recovered, and all is free", exhausted, recovered)
+	}
+}
+
+func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
+	for _, at := range []sema.Kind{sema.Queued, sema.Acquired, sema.Released} {
+		for _, level := range []sema.Level{sema.Off, sema.Full} {
+			armed := false
+			s := sema.New(1, sema.Diagnose(level), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+				if armed && e.Kind == at {
+					armed = false
+					panic("observer")
+				}
+			})))
+			other := sema.New(1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {})))
+			try := func(acquire func() (sema.Permit, error)) {
+				var p sema.Permit
+				func() {
+					defer func() { recover() }()
+					p, _ = acquire()
+					p.Release()
+				}()
+				p.Release()
+			}
+			if at == sema.Queued {
+				held := mustAcquire(t, s, 1)
+				armed = true
+				try(func() (sema.Permit, error) { return s.Acquire(t.Context(), 1) })
+				wantStats(t, s, 1, 0)
+				held.Release()
+				wantStats(t, s, 0, 0)
+				continue
+			}
+			armed = true
+			try(func() (sema.Permit, error) { return s.Acquire(t.Context(), 1) })
+			wantStats(t, s, 0, 0)
+			armed = true
+			try(func() (sema.Permit, error) {
+				return sema.AcquireAll(t.Context(), sema.Want{Gate: s, N: 1}, sema.Want{Gate: other, N: 1})
+			})
+			wantStats(t, s, 0, 0)
+			if at == sema.Acquired {
+				wantStats(t, other, 0, 0)
+			}
+		}
+	}
+}
+
+// A lockedBuffer may be written by a timer's goroutine.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// take returns what was written since the last take.
+func (b *lockedBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.buf.Reset()
+	return b.buf.String()
+}
+
+func TestLogObserverWarnsOfTroubleAndIsNotChatty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out lockedBuffer
+		logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		s := sema.New(1, sema.Name("db"), sema.Observe(sema.LogTo(logger)), sema.WarnHold(time.Minute))
+		for range 1000 {
+			mustAcquire(t, s, 1).Release()
+		}
+		if text := out.take(); strings.Count(text, "\n") != 2 {
+			t.Errorf("for a thousand acquires, want one exhausted, one recovered:\n%s", text)
+		}
+		time.Sleep(time.Minute)
+		held := mustAcquire(t, s, 1)
+		if text := out.take(); !strings.Contains(text, `level=WARN msg="sema: exhausted" semaphore=db`) || !strings.Contains(text, "skipped=999") {
+			t.Errorf("%s", text)
+		}
+		time.Sleep(2 * time.Minute)
+		if text := out.take(); !strings.Contains(text, `msg="sema: overheld" semaphore=db weight=1 hold=1m0s site=`) ||
+			!strings.Contains(text, "TestLogObserverWarns") {
+			t.Errorf("%s", text)
+		}
+		held.Release()
+	})
+}
