@@ -48,8 +48,8 @@ func (id identity) holds() []hold {
 		}
 	}
 	if id.goroutine != 0 {
-		for _, r := range books.records() {
-			if r.who.goroutine == id.goroutine && !seen[r] {
+		for _, r := range books.heldByGoroutine(id.goroutine) {
+			if !seen[r] {
 				list = append(list, hold{r.sem.name, r.sem, r.weight, r.stack, r})
 			}
 		}
@@ -167,38 +167,24 @@ func (p *probe) auditDeadlock(s *Semaphore, w *wait) {
 	if p.level != Full {
 		return
 	}
-	if ring := books.stuck(w); ring != nil && reportedRings.first(ring) {
+	if ring := stuck(w); ring != nil && reportedRings.first(ring) {
 		p.tell(s, Event{Kind: Deadlocked, Weight: w.weight, Site: w.stack.site(), Report: describeRing(ring)})
 	}
 }
 
-// A blockade is a permit whose holder waits.
-type blockade struct {
-	rec *record
-	by  *wait
-}
-
 // stuck returns the blocked permits of all semaphores that w can never pass
 // unless somebody outside the ring acts, or nil if somebody inside can.
-func (b *registry) stuck(w *wait) []blockade {
-	waits, records := b.waits(), b.records()
+func stuck(w *wait) []blockade {
 	var ring []blockade
 	involved := []*Semaphore{w.sem}
 	for i := 0; i < len(involved); i++ { // grows while it runs
 		s := involved[i]
-		var blocked int64
-		for _, r := range records {
-			if r.sem != s {
-				continue
-			}
-			holder := slices.IndexFunc(waits, func(w *wait) bool { return w.who.has(r) })
-			if holder < 0 {
-				return nil
-			}
-			ring = append(ring, blockade{r, waits[holder]})
-			blocked += r.weight
-			if next := waits[holder].sem; !slices.Contains(involved, next) {
-				involved = append(involved, next)
+		blocked := int64(0)
+		for _, k := range books.blockades(s) {
+			ring = append(ring, k)
+			blocked += k.rec.weight
+			if !slices.Contains(involved, k.by.sem) {
+				involved = append(involved, k.by.sem)
 			}
 		}
 		if blocked == 0 || blocked != s.Stats().InUse {

@@ -1,8 +1,8 @@
 module github.com/sema-go/sema
 
-go 1.26
+go 1.26.0
 
 require (
-	go.uber.org/goleak v1.3.0 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
+	go.uber.org/goleak v1.3.0
+	pgregory.net/rapid v1.3.0
 )

@@ -92,7 +92,9 @@ func TestTestBinariesAreRecognised(t *testing.T) {
 		t.Error("this is a test binary")
 	}
 	var check testFlagCheck
-	if !check.defined() || !check.defined() {
-		t.Error("the testing package's flags are defined by now")
+	for range 2 { // asked, and remembered
+		if !check.defined() {
+			t.Error("the testing package's flags are defined by now")
+		}
 	}
 }

@@ -18,7 +18,6 @@ type line struct {
 
 	watcher   *waiter // in line, watches its context for its followers
 	followers int
-	newest    *waiter // the newest follower, nil if it left
 }
 
 // followFrom is the length from which waiters follow. Each change of watcher
@@ -62,7 +61,6 @@ func (l *line) joined(w *waiter) {
 	case l.watcher.done == w.done && l.n >= followFrom:
 		w.follows = true
 		l.followers++
-		l.newest = w
 	}
 	l.n++
 }
@@ -84,49 +82,29 @@ func (l *line) remove(w *waiter) {
 	if w.parked {
 		l.parked--
 	}
-	if l.newest == w {
-		l.newest = nil
-	}
-	if w.follows && !w.promoted {
+	if w.following() {
 		l.followers--
 	} else if l.watcher == w {
 		l.watcher = l.elect()
 	}
 }
 
-// elect tells the follower likely to wait longest to watch the context.
+// elect tells the follower who will be served last to watch the context.
 func (l *line) elect() *waiter {
 	if l.followers == 0 {
 		return nil
 	}
-	w := l.newest
-	if w == nil {
-		for w = l.tail; !w.follows || w.promoted; {
-			w = w.prev
-		}
+	w := l.tail
+	for !w.following() {
+		w = w.prev
 	}
-	l.newest = nil
 	l.followers--
 	w.promoted = true
 	w.token <- watchDone
 	return w
 }
 
-// disband takes the followers of w, whose context ended, out of line.
-func (l *line) disband(w *waiter, out *wakes) {
-	if l.watcher != w {
-		return
-	}
-	for f := l.head; f != nil && l.followers > 0; {
-		next := f.next
-		if f.follows && !f.promoted {
-			l.remove(f)
-			f.verdict = cancelled
-			out.add(f)
-		}
-		f = next
-	}
-}
+func (w *waiter) following() bool { return w.follows && !w.promoted }
 
 func (l *line) setParked(w *waiter, parked bool) {
 	if w.parked == parked {

@@ -125,8 +125,8 @@ func (c *core) leave(w *waiter, why verdict) verdict {
 	c.mu.Lock()
 	if w.verdict == inLine {
 		var out wakes
-		if why == cancelled {
-			c.line.disband(w, &out)
+		if why == cancelled && c.line.watcher == w {
+			c.disband(&out)
 		}
 		c.pull(w)
 		c.settleInto(&out)
@@ -147,6 +147,17 @@ func (c *core) leave(w *waiter, why verdict) verdict {
 	}
 	c.give(n)
 	return why
+}
+
+// disband takes all who follow the watcher, whose context ended, out of line.
+func (c *core) disband(out *wakes) {
+	for w := c.line.head; w != nil && c.line.followers > 0; {
+		next := w.next
+		if w.following() {
+			c.dismiss(w, cancelled, out)
+		}
+		w = next
+	}
 }
 
 // compete is a woken waiter's try to take its permits from under the arrivals.

@@ -160,10 +160,16 @@ func (p *probe) edge(s *Semaphore) {
 	}
 }
 
-func (p *probe) rejected(s *Semaphore, weight int64, err error) {
-	if p != nil {
-		p.tell(s, Event{Kind: Rejected, Weight: weight, Err: err})
+// refused tells of a call that was answered without asking the core.
+func (p *probe) refused(s *Semaphore, weight int64, err error, ctx context.Context) {
+	if p == nil {
+		return
 	}
+	kind := Rejected
+	if ctx != nil && ctx.Err() != nil {
+		kind = Cancelled
+	}
+	p.tell(s, Event{Kind: kind, Weight: weight, Err: err})
 }
 
 func (p *probe) resized(s *Semaphore) {

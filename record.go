@@ -3,9 +3,7 @@ package sema
 import (
 	"fmt"
 	"runtime"
-	"runtime/pprof"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -104,88 +102,9 @@ type Holder struct {
 // semaphores diagnosed at Full or with WarnHold, a sample of others.
 func Holders() []Holder {
 	var list []Holder
-	for _, r := range books.records() {
+	for _, r := range books.all() {
 		list = append(list, Holder{Name: r.sem.name, Weight: r.weight, Age: time.Since(r.since), Site: r.stack.site(), Stack: r.stack.String()})
 	}
 	slices.SortFunc(list, func(a, b Holder) int { return int(b.Age - a.Age) })
-	return list
-}
-
-// A wait is a recorded caller in line.
-type wait struct {
-	sem    *Semaphore
-	weight int64
-	stack  stack
-	who    identity
-}
-
-// books is who holds and who waits, of all that is recorded in the process.
-var books = registry{held: map[*record]bool{}, waiting: map[*wait]bool{}}
-
-type registry struct {
-	mu      sync.Mutex
-	held    map[*record]bool
-	waiting map[*wait]bool
-}
-
-var (
-	heldProfile    = newProfile("sema.held")
-	waitingProfile = newProfile("sema.waiting")
-)
-
-func newProfile(name string) *pprof.Profile {
-	if p := pprof.Lookup(name); p != nil {
-		return p // another copy of the package made it
-	}
-	return pprof.NewProfile(name)
-}
-
-func (b *registry) add(r *record) {
-	b.mu.Lock()
-	b.held[r] = true
-	b.mu.Unlock()
-	heldProfile.Add(r, libraryDepth()+1)
-}
-
-func (b *registry) remove(r *record) {
-	b.mu.Lock()
-	delete(b.held, r)
-	b.mu.Unlock()
-	heldProfile.Remove(r)
-}
-
-func (b *registry) startWait(s *Semaphore, a attempt, id identity) *wait {
-	w := &wait{sem: s, weight: a.weight, stack: a.stack, who: id}
-	b.mu.Lock()
-	b.waiting[w] = true
-	b.mu.Unlock()
-	waitingProfile.Add(w, libraryDepth()+1)
-	return w
-}
-
-func (b *registry) endWait(w *wait) {
-	b.mu.Lock()
-	delete(b.waiting, w)
-	b.mu.Unlock()
-	waitingProfile.Remove(w)
-}
-
-func (b *registry) records() []*record {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	list := make([]*record, 0, len(b.held))
-	for r := range b.held {
-		list = append(list, r)
-	}
-	return list
-}
-
-func (b *registry) waits() []*wait {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	list := make([]*wait, 0, len(b.waiting))
-	for w := range b.waiting {
-		list = append(list, w)
-	}
 	return list
 }

@@ -144,7 +144,7 @@ func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, er
 		}
 		return Permit{}, nil
 	}
-	s.probe.rejected(s, n, err)
+	s.probe.refused(s, n, err, ctx)
 	return Permit{}, err
 }
 

@@ -138,40 +138,54 @@ func stressOnce(s *sema.Semaphore, rng *rand.Rand, shared context.Context, used,
 // TestNoPermitIsLostWhenCancelRacesGrant aims every cancel at the moment of
 // the hand-off, with one shared context and with one each.
 func TestNoPermitIsLostWhenCancelRacesGrant(t *testing.T) {
-	for _, shared := range []bool{false, true} {
-		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
-			s := sema.New(1)
-			for range max(100, *stressOps/1000) {
-				held := mustAcquire(t, s, 1)
-				const waiters = 12 // enough for some to follow a watcher
-				var done sync.WaitGroup
-				ctx, cancel := context.WithCancel(context.Background())
-				for range waiters {
-					own, cancelOwn := ctx, cancel
-					if !shared {
-						own, cancelOwn = context.WithCancel(ctx)
-					}
-					done.Go(func() {
-						defer cancelOwn()
-						p, err := s.Acquire(own, 1)
-						if err == nil {
-							p.Release()
-						} else if !errors.Is(err, context.Canceled) {
-							t.Error(err)
-						}
-					})
+	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair, "LIFO": sema.LIFO} {
+		for _, shared := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/shared=%v", name, shared), func(t *testing.T) {
+				s := sema.New(1, order)
+				for range max(100, *stressOps/2000) {
+					raceCancelWithGrant(t, s, shared)
 				}
-				waitersReach(t, waiters, func() int { return s.Stats().Waiters })
-				done.Go(held.Release)
-				done.Go(cancel)
-				done.Wait()
-				wantStats(t, s, 0, 0)
-			}
-		})
+			})
+		}
 	}
 }
 
-// TestMillisecondTimeoutStormEnds holds JDK-8386085: a storm of waits that
+func raceCancelWithGrant(t *testing.T, s *sema.Semaphore, shared bool) {
+	const waiters = 12 // enough for some to follow a watcher
+	held := mustAcquire(t, s, 1)
+	var done sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	for range waiters {
+		own, cancelOwn := ctx, cancel
+		if !shared {
+			own, cancelOwn = context.WithCancel(ctx)
+		}
+		done.Go(func() {
+			defer cancelOwn()
+			p, err := s.Acquire(own, 1)
+			if err == nil {
+				p.Release()
+			} else if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	// One who stays: whoever leaves must not take a wake-up along.
+	patient := acquiring(context.Background(), s, 1)
+	waitersReach(t, waiters+1, func() int { return s.Stats().Waiters })
+	done.Go(held.Release)
+	done.Go(cancel)
+	done.Wait()
+	select {
+	case r := <-patient:
+		r.permit.Release()
+	case <-time.After(10 * time.Second):
+		t.Fatal("a wake-up was lost")
+	}
+	wantStats(t, s, 0, 0)
+}
+
+// TestMicrosecondTimeoutStormEnds holds JDK-8386085: a storm of waits that
 // time out in microseconds must not live-lock the queue.
 func TestMicrosecondTimeoutStormEnds(t *testing.T) {
 	s := sema.New(1, sema.MaxWait(time.Microsecond))

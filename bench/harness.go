@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -207,25 +206,4 @@ func (b bar) judge(rows []row) string {
 		verdict = "MISS"
 	}
 	return fmt.Sprintf("%s %-58s %6.3f  (at most %g)", verdict, what, got, b.limit)
-}
-
-// writeMarkdown prints the table that README carries.
-func (s suite) writeMarkdown(w io.Writer) {
-	fmt.Fprintln(w, "| scenario | implementation | ns/op | allocs/op | Sema takes |")
-	fmt.Fprintln(w, "|---|---|--:|--:|--:|")
-	for scenario, rows := range s.byScenario() {
-		ours := rows[0]
-		for i, r := range rows {
-			name, ratio := scenario, ""
-			if i > 0 {
-				name = ""
-				ratio = fmt.Sprintf("%.2f ×", ours.RatioTo[r.Impl])
-			}
-			impl := r.Impl
-			if strings.HasPrefix(impl, "sema") {
-				impl = "**" + impl + "**"
-			}
-			fmt.Fprintf(w, "| %s | %s | %.1f | %.2f | %s |\n", name, impl, r.NsOp, r.AllocsOp, ratio)
-		}
-	}
 }

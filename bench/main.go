@@ -3,14 +3,13 @@
 //
 //	go run . core                 # a table, and how each bar was met
 //	go run . core --json          # for programs
-//	go run . core --markdown      # the table in README
+//	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text
 package main
 
 import (
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -22,12 +21,12 @@ var suites = map[string]func() []scenario{
 
 func main() {
 	if len(os.Args) < 2 || suites[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--markdown] [--rounds N] [--only TEXT]\nsuites: core")
+		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--readme FILE] [--rounds N] [--only TEXT]\nsuites: core")
 		os.Exit(2)
 	}
 	flags := flag.NewFlagSet("bench "+os.Args[1], flag.ExitOnError)
 	asJSON := flags.Bool("json", false, "print JSON")
-	asMarkdown := flags.Bool("markdown", false, "print the table in README")
+	readme := flags.String("readme", "", "write the tables into this file, between the marks <!-- bench:SUITE --> and <!-- end -->")
 	rounds := flags.Int("rounds", 9, "how often each implementation runs; medians are reported")
 	only := flags.String("only", "", "run only scenarios whose name contains this")
 	flags.Parse(os.Args[2:])
@@ -37,17 +36,18 @@ func main() {
 	}
 	scenarios := suites[os.Args[1]]()
 	scenarios = slices.DeleteFunc(scenarios, func(s scenario) bool { return !strings.Contains(s.name, *only) })
-	var progress io.Writer = os.Stderr
-	result := runSuite(os.Args[1], scenarios, *rounds, progress)
+	result := runSuite(os.Args[1], scenarios, *rounds, os.Stderr)
+	var err error
 	switch {
 	case *asJSON:
-		if err := result.writeJSON(os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-	case *asMarkdown:
-		result.writeMarkdown(os.Stdout)
+		err = result.writeJSON(os.Stdout)
+	case *readme != "":
+		err = result.writeInto(*readme)
 	default:
 		result.writeText(os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
 }

@@ -1,6 +1,6 @@
 /*
- * The word, the line and the hand-off of a fair core: word.go, core.go,
- * settle.go and the leaving half of park.go.
+ * The word, the line and the hand-off of a core: word.go, core.go, settle.go
+ * and park.go without the sharing of contexts, which is in watcher.pml.
  *
  * Acquirers of weight 1 and 2 share two permits. Each may give up at any
  * moment, because its context ends or because its time is up, or never. A
@@ -16,6 +16,8 @@
  *   ACQUIRERS=n   how many acquire, 3 unless told; weights alternate 1, 2
  *   ROUNDS=n      how often each does, 1 unless told
  *   RESIZE        with the resizer
+ *   UNFAIR        arrivals may take past the line, the head is woken to compete;
+ *                 whether it has waited too long is left to chance
  *   MUTANT_...    a protocol broken on purpose: an error must be found
  */
 
@@ -40,6 +42,7 @@
 #define CANCELLED 3
 #define TIMED_OUT 4
 #define NEVER     5
+#define COMPETE_NOW 6   /* not final, sent with the mutex held */
 
 byte word = CAPACITY;
 
@@ -50,11 +53,22 @@ byte debt = 0;
 byte line[ACQUIRERS];   /* waiters, head first */
 byte inLine = 0;
 byte verdict[ACQUIRERS];
+#ifdef UNFAIR
+byte competitor = NOBODY;
+bool starving = false;
+#else
+#define competitor NOBODY
+#define starving   false
+#endif
 
-/* A waiter belongs to the acquirer of its number. Only final tokens exist in
- * a fair core without followers (watcher.pml has the others), so room for one
- * is enough to find out whether anybody is ever woken twice. */
-chan token[ACQUIRERS] = [1] of { byte };
+/* A waiter belongs to the acquirer of its number. There is room for the
+ * tokens there can be, so a waiter that is woken twice is found out. */
+#ifdef UNFAIR
+#define ROOM 2
+#else
+#define ROOM 1
+#endif
+chan token[ACQUIRERS] = [ROOM] of { byte };
 
 /* Not in the code, for the properties only. */
 byte held = 0;          /* permits callers have */
@@ -66,7 +80,12 @@ byte finished = 0;
 
 #define WEIGHT(id) (1 + ((id) & 1))
 #define OVERSIZE(n) (capacity > 0 && (n) > capacity)
-#define IN_TURN (debt == 0 && inLine == 0)
+#ifdef UNFAIR
+#define MUST_QUEUE (inLine > 0 && starving)
+#else
+#define MUST_QUEUE (inLine > 0)
+#endif
+#define IN_TURN (debt == 0 && !MUST_QUEUE)
 
 #define LOCK   atomic { mu == NOBODY -> mu = _pid }
 #define UNLOCK assert(mu == _pid); mu = NOBODY
@@ -93,7 +112,13 @@ inline pull(w) {
 	od;
 	inLine--;
 	line[inLine] = 0;
-	at = 0
+	at = 0;
+#ifdef UNFAIR
+	if
+	:: competitor == w -> competitor = NOBODY
+	:: else
+	fi
+#endif
 }
 
 /* dismiss: out of line with a final verdict, to be told after unlocking. */
@@ -136,7 +161,8 @@ inline payDebt() {
 	od
 }
 
-#define FLAGS ((inLine > 0 -> WAITING : 0) | (debt > 0 -> SLOW : 0))
+#define FLAGS ((inLine > 0 && competitor == NOBODY -> WAITING : 0) | \
+               (debt > 0 || starving -> SLOW : 0))
 #define DOWN  ((WAITING | SLOW) & ~FLAGS)
 
 inline raiseFlags() {
@@ -159,6 +185,49 @@ inline lowerFlags() {
 #define DEBT_STOPS (debt > 0)
 #endif
 
+#define HEAD WEIGHT(line[0])
+
+#ifdef UNFAIR
+/* serveUnfair */
+inline serve() {
+	do
+	:: DEBT_STOPS -> break
+	:: atomic { !DEBT_STOPS && inLine == 0 -> starving = false; break }
+	:: !DEBT_STOPS && inLine > 0 && starving && FREE < HEAD -> break   /* load */
+	:: atomic { !DEBT_STOPS && inLine > 0 && starving && FREE >= HEAD ->
+		MINE; old = word };                                     /* load */
+	   atomic {
+		CAS(old - HEAD);
+		old = 0;
+		if
+		:: done ->
+			done = false;
+			assert(debt == 0);
+			w = line[0];
+			dismiss(w, GRANTED);
+			w = 0;
+			if
+			:: starving = false
+			:: inLine > 0           /* and the next is overdue too */
+			fi
+		:: else
+		fi
+	   }
+	:: !DEBT_STOPS && inLine > 0 && !starving && competitor != NOBODY -> break
+	:: d_step { !DEBT_STOPS && inLine > 0 && !starving && competitor == NOBODY && FREE >= HEAD ->
+		MINE;
+		competitor = line[0];
+		assert(nfull(token[competitor]));
+		token[competitor] ! COMPETE_NOW };                      /* load, send */
+	   break
+	:: !DEBT_STOPS && inLine > 0 && !starving && competitor == NOBODY && FREE < HEAD ->
+		if
+		:: break
+		:: d_step { starving = true; word = word | SLOW }       /* or */
+		fi
+	od
+}
+#else
 /* serve: takeFlagged for the head, until one does not fit. */
 inline serve() {
 	do
@@ -190,6 +259,7 @@ inline serve() {
 	   }
 	od
 }
+#endif
 
 inline settle() {
 #ifdef MUTANT_RAISE_LATE
@@ -246,16 +316,30 @@ inline give(n) {
 	goto returned
 }
 
-inline receive(w) {
-	atomic {
-		token[w] ? v;
+/* drainTokens: what could be there was sent under the mutex. */
+inline drainTokens(w) {
+#ifdef UNFAIR
+	do
+	:: token[w] ? v
+	:: empty(token[w]) -> v = 0; break
+	od
+#else
+	skip
+#endif
+}
+
+/* received: v is what the owner of w got from its channel. */
+inline received(w) {
+	if
+	:: v == COMPETE_NOW
+	:: v != COMPETE_NOW ->
 		owed[w]--;
 		if
 		:: v == GRANTED -> inFlight = inFlight - n; held = held + n; has = n
 		:: else
 		fi;
 		recycle(w)
-	}
+	fi
 }
 
 /* A waiter that may be reused must not be told anything any more. */
@@ -266,6 +350,10 @@ inline recycle(w) {
 }
 
 /* ------------------------------------------------------------- acquirers */
+
+/* Who comes now need not raise the flag: it is up, or a competitor on its way
+ * will settle. */
+#define STAND ((word & WAITING) || competitor != NOBODY)
 
 proctype acquirer(byte id) {
 	byte n = WEIGHT(id);
@@ -293,7 +381,9 @@ again:
 		if
 		:: done ->
 			done = false;
+#ifndef UNFAIR
 			assert(inLine == 0);    /* nobody is overtaken */
+#endif
 			held = held + n;
 			has = n;
 			goto holding
@@ -301,6 +391,22 @@ again:
 		fi
 	   }
 	od;
+
+#ifdef UNFAIR
+	/* barge */
+	do
+	:: (word & SLOW) || FREE < n -> break                   /* load */
+	:: atomic { !(word & SLOW) && FREE >= n -> old = word }; /* load */
+	   atomic {
+		CAS(old - n);
+		old = 0;
+		if
+		:: done -> done = false; held = held + n; has = n; goto holding
+		:: else
+		fi
+	   }
+	od;
+#endif
 
 	/* enter */
 	LOCK;
@@ -325,8 +431,8 @@ again:
 	   fi
 	:: atomic { !(IN_TURN && FREE >= n) -> UNLOCK; goto returned }
 	   /* full: it was a try. Chosen here, where tries part from waits. */
-	:: !(IN_TURN && FREE >= n) && (word & WAITING) -> break /* load */
-	:: atomic { !(IN_TURN && FREE >= n) && !(word & WAITING) -> MINE; old = word };
+	:: !(IN_TURN && FREE >= n) && STAND -> break            /* load */
+	:: atomic { !(IN_TURN && FREE >= n) && !STAND -> MINE; old = word };
 	   atomic {
 #ifdef MUTANT_RAISE_BLINDLY
 		word = word | WAITING; done = true;
@@ -349,12 +455,14 @@ again:
 	:: how = CANCELLED
 	:: how = TIMED_OUT
 	fi;
+parked:
 	if
-	:: receive(id);
+	:: atomic { token[id] ? v; received(id) };
 	   if
-	   :: v != GRANTED -> goto returned
+	   :: v == COMPETE_NOW -> goto compete
 	   :: v == GRANTED && how == CANCELLED -> goto giveBack /* ended just now */
 	   :: v == GRANTED -> goto holding
+	   :: v != GRANTED && v != COMPETE_NOW -> goto returned
 	   fi
 	:: how != NEVER
 	fi;
@@ -373,16 +481,64 @@ again:
 #endif
 	atomic { UNLOCK };
 	deliver();
+	drainTokens(id);
 	atomic { recycle(id); goto returned };
+
+#ifdef UNFAIR
+compete:
+	v = 0;
+	LOCK;
+	atomic {
+		find(id);
+		if
+		:: at == inLine -> at = 0; UNLOCK; goto parked
+		:: else -> at = 0;
+#ifndef MUTANT_STAYS_COMPETITOR
+			competitor = NOBODY
+#endif
+		fi
+	};
+	do
+	:: debt > 0 || FREE < n -> break                        /* load */
+	:: atomic { debt == 0 && FREE >= n -> MINE; old = word }; /* load */
+	   atomic {
+		CAS(old - n);
+		old = 0;
+		if
+		:: done -> done = false; held = held + n; has = n; pull(id); break
+		:: else
+		fi
+	   }
+	od;
+#ifndef MUTANT_COMPETE_UNSETTLED
+	settle();
+#endif
+	atomic { UNLOCK };
+	deliver();
+	if
+	:: has == 0 -> goto parked
+	:: has > 0
+	fi;
+	drainTokens(id);
+	atomic { recycle(id) };
+	if
+	:: how == CANCELLED -> goto giveBack
+	:: goto holding
+	fi;
+#else
+compete:
+	assert(false);
+#endif
 
 outrun:
 	/* A verdict was faster and is certain to come. */
 #ifdef MUTANT_LEAVE_AT_ONCE
 	atomic { recycle(id) };
 #else
-	receive(id);
+	atomic { token[id] ? v; received(id) };
 #endif
 	if
+	:: v == COMPETE_NOW -> goto outrun
 	:: v == GRANTED && how == TIMED_OUT -> goto holding
 	:: v == GRANTED && how == CANCELLED ->
 #ifdef MUTANT_KEEP_RACED_GRANT
@@ -390,7 +546,7 @@ outrun:
 #else
 		goto giveBack
 #endif
-	:: v != GRANTED -> goto returned
+	:: v != GRANTED && v != COMPETE_NOW -> goto returned
 	fi;
 
 holding:
@@ -470,12 +626,16 @@ proctype resizer() {
 #define CONSERVED (FREE + held + inFlight == capacity + debt)
 #define IN_BOUNDS (shrunk || held + inFlight <= CAPACITY)
 /* Somebody in line is seen by every take and every give. */
+#ifdef UNFAIR
+#define FLAGGED   (mu != NOBODY || inLine == 0 || (word & WAITING) || competitor != NOBODY)
+#else
 #define FLAGGED   (inLine == 0 || (word & WAITING))
+#endif
 /* The invariants of core, whenever the mutex is free and no give that saw a
  * flag is still on its way to it. */
 #define AT_REST   (mu == NOBODY && due == 0)
 #define SETTLED   (debt > 0 -> ((word & SLOW) && FREE == 0) \
-                   : (inLine == 0 || FREE < WEIGHT(line[0])))
+                   : (inLine == 0 || competitor != NOBODY || FREE < HEAD))
 
 #ifdef RESIZE
 #define PROCESSES (ACQUIRERS + 1)
@@ -511,5 +671,6 @@ init {
 	finished == PROCESSES;
 	assert(held == 0 && inFlight == 0 && debt == 0 && inLine == 0);
 	assert(mu == NOBODY && due == 0);
+	assert(competitor == NOBODY && !starving);
 	assert(word == CAPACITY)        /* all permits back, both flags down */
 }

@@ -67,7 +67,7 @@ chan token[WAITERS] = [1] of { byte };
 /* Not in the code, for the properties only. */
 byte users[CORES];
 byte finished = 0;
-bool firstDone = false;         /* joint waiter 0 has had its turn */
+bool firstDone = false;         /* joint waiter 0 has returned */
 
 #define PLACE(c, i) line[(c) * WAITERS + (i)]
 #define MINE(c)     assert(mu[c] == _pid)
@@ -469,11 +469,7 @@ hasAll:
 		v = 0;
 		assert(users[0] == 0 && users[LAST(id)] == 0);  /* all, alone */
 		users[0] = 1;
-		users[LAST(id)] = 1;
-		if
-		:: id == 0 -> firstDone = true
-		:: else
-		fi
+		users[LAST(id)] = 1
 	};
 	give(0, 2);
 givesRest:
@@ -492,8 +488,14 @@ sectionReturns:
 	fi;
 
 returned:
-	assert(empty(token[id]));
-	finished++
+	atomic {
+		assert(empty(token[id]));
+		finished++;
+		if
+		:: id == 0 -> firstDone = true
+		:: else
+		fi
+	}
 }
 
 /* --------------------------------------------------------- single waiters */
@@ -583,7 +585,7 @@ sectionCalled:
 
 /*
  * Somebody who holds a core from the start. That of core 2 stays until joint
- * waiter 0 has been served, which needs cores 0 and 1 only.
+ * waiter 0 has returned, which needs cores 0 and 1 only.
  */
 proctype holder(byte core) {
 	LOCALS;

@@ -1,0 +1,61 @@
+# make test is what a newcomer runs and what CI runs.
+
+MODULES  := . x cmd/sema bench
+PACKAGES := ./... ./x/... ./cmd/sema/... ./bench/...
+BIN      := .bin
+
+.PHONY: test setup vet lint race alloc model stress fuzz bench readme clean
+
+test: setup vet lint race alloc model
+	@echo "make test: all passed"
+
+# What the tests need beyond Go: apt packages.
+setup:
+	@scripts/setup.sh
+
+vet:
+	go vet $(PACKAGES)
+
+# gofmt, tidy go.mod files, staticcheck with everything on (staticcheck.conf).
+lint: $(BIN)/staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not gofmt'd:" $$unformatted; exit 1; fi
+	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy -diff) || exit 1; done
+	$(BIN)/staticcheck $(PACKAGES)
+
+# Tools have a go.mod of their own, so that no library's go.mod names them.
+$(BIN)/staticcheck: tools/go.mod tools/go.sum
+	cd tools && GOWORK=off go build -o ../$(BIN)/ honnef.co/go/tools/cmd/staticcheck
+
+race:
+	go test -race -timeout 5m $(PACKAGES)
+
+# sync.Pool drops puts under the race detector, so allocations are counted in a
+# pass without it.
+alloc:
+	go test -run 'Allocates|Sizes' -timeout 2m .
+
+# The hand-off protocol, checked by spin; and that spin finds it when broken.
+model:
+	docs/model/check.sh
+	docs/model/check.sh --mutants
+
+# Five million racing operations and more, and the model on a hundred thousand
+# random histories.
+stress:
+	go test -timeout 30m -run 'Conserved|Lost|Storm' . -args -stress.ops=6000000
+	go test -race -timeout 30m -run 'Conserved|Lost|Storm' . -args -stress.ops=500000
+	go test -timeout 30m -run 'BehavesLikeItsModel' . -args -rapid.checks=40000
+
+fuzz:
+	go test -run '^$$' -fuzz FuzzOperations -fuzztime 2m .
+
+bench:
+	go -C bench run . core
+
+# Writes the tables of figures in README.md anew.
+readme:
+	go -C bench run . core --readme ../README.md
+
+clean:
+	rm -rf $(BIN)

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// writeInto replaces what stands in a file between the marks of the suite by
+// the suite's tables.
+func (s suite) writeInto(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	begin, end := "<!-- bench:"+s.Suite+" -->\n", "<!-- end -->"
+	before, rest, found := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return fmt.Errorf("%s has no %q … %q to write between", file, strings.TrimSpace(begin), end)
+	}
+	return os.WriteFile(file, []byte(before+begin+s.markdown()+end+after), 0o644)
+}
+
+// markdown is a table with a line for each scenario and implementation. The
+// first implementation of a scenario is the one the others are compared with.
+func (s suite) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d cores, %s, %s. The last column is how long Sema takes in the same run, as a multiple of the rival.\n\n",
+		runtime.GOMAXPROCS(0), runtime.Version(), runtime.GOARCH)
+	b.WriteString("| | ns/op | allocs/op | Sema / this |\n|---|--:|--:|--:|\n")
+	for scenario, rows := range s.byScenario() {
+		fmt.Fprintf(&b, "| **%s** | | | |\n", s.about[scenario])
+		for _, r := range rows {
+			name, ratio := r.Impl, ""
+			if strings.HasPrefix(name, "sema") {
+				name = "`" + name + "`"
+			} else {
+				ratio = fmt.Sprintf("%.2f", rows[0].RatioTo[r.Impl])
+			}
+			fmt.Fprintf(&b, "| %s | %.1f | %.2f | %s |\n", name, r.NsOp, r.AllocsOp, ratio)
+		}
+	}
+	return b.String()
+}

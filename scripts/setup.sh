@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs what the tests need beyond Go, on Debian: as root with apt, or else
+# it says the line to type.
+set -euo pipefail
+
+missing=()
+need() { command -v "$1" >/dev/null || missing+=("$2"); }
+
+need gcc gcc            # the race detector
+need spin spin          # docs/model
+[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
+
+if [ ${#missing[@]} -eq 0 ]; then
+	exit 0
+fi
+line="apt-get install -y --no-install-recommends ${missing[*]}"
+if ! command -v apt-get >/dev/null; then
+	echo "setup: missing: ${missing[*]}; install them with your system's package manager" >&2
+	exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+	echo "setup: missing packages; type: sudo $line" >&2
+	exit 1
+fi
+echo "setup: $line"
+apt-get update -qq
+DEBIAN_FRONTEND=noninteractive $line >/dev/null

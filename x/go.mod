@@ -1,0 +1,3 @@
+module github.com/sema-go/sema/x
+
+go 1.26.0
