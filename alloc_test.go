@@ -4,7 +4,9 @@ package sema_test
 
 import (
 	"context"
+	"math"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -114,14 +116,19 @@ func TestCancelledWaitAllocatesNothing(t *testing.T) {
 		}
 		waiting.Wait()
 	}
-	storm()
-	idle()
-	if n := (mallocs(storm) - mallocs(idle)) / waiters; n > 0.1 {
-		t.Errorf("%.2f allocations per cancelled wait", n)
+	least := math.Inf(1)
+	for range 5 { // the first fills the pools; goroutines may need stacks
+		least = min(least, (mallocs(storm)-mallocs(idle))/waiters)
+	}
+	if least > 0.05 {
+		t.Errorf("%.2f allocations per cancelled wait", least)
 	}
 }
 
+// mallocs counts the allocations of f, with the collector off: it empties the
+// pools.
 func mallocs(f func()) float64 {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	f()

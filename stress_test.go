@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -151,7 +152,7 @@ func TestNoPermitIsLostWhenCancelRacesGrant(t *testing.T) {
 }
 
 func raceCancelWithGrant(t *testing.T, s *sema.Semaphore, shared bool) {
-	const waiters = 12 // enough for some to follow a watcher
+	const waiters = 24 // enough for many to follow a watcher
 	held := mustAcquire(t, s, 1)
 	var done sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
@@ -174,7 +175,12 @@ func raceCancelWithGrant(t *testing.T, s *sema.Semaphore, shared bool) {
 	patient := acquiring(context.Background(), s, 1)
 	waitersReach(t, waiters+1, func() int { return s.Stats().Waiters })
 	done.Go(held.Release)
-	done.Go(cancel)
+	done.Go(func() {
+		for range rand.IntN(2 * waiters) { // somewhere along the line
+			runtime.Gosched()
+		}
+		cancel()
+	})
 	done.Wait()
 	select {
 	case r := <-patient:
@@ -183,6 +189,55 @@ func raceCancelWithGrant(t *testing.T, s *sema.Semaphore, shared bool) {
 		t.Fatal("a wake-up was lost")
 	}
 	wantStats(t, s, 0, 0)
+}
+
+// TestHandOffNeverLeavesEverybodyAsleep lets goroutines do nothing but hand one
+// permit around. A lost wake-up leaves all of them in line behind a free permit.
+func TestHandOffNeverLeavesEverybodyAsleep(t *testing.T) {
+	weighted, counter := sema.NewWeighted(1), sema.NewCounter(1, 1)
+	pairs := map[string]func(ctx context.Context) error{
+		"Weighted": func(ctx context.Context) error {
+			err := weighted.Acquire(ctx, 1)
+			if err == nil {
+				weighted.Release(1)
+			}
+			return err
+		},
+		"Counter": func(ctx context.Context) error {
+			err := counter.Wait(ctx, 1)
+			if err == nil {
+				err = counter.Post(1)
+			}
+			return err
+		},
+	}
+	for name, g := range map[string]sema.Gate{
+		"Fair": sema.New(1), "Unfair": sema.New(1, sema.Unfair), "LIFO": sema.New(1, sema.LIFO), "Striped": sema.NewStriped(1),
+	} {
+		pairs[name] = func(ctx context.Context) error {
+			p, err := g.Acquire(ctx, 1)
+			p.Release()
+			return err
+		}
+	}
+	for name, pair := range pairs {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var hands sync.WaitGroup
+			for range 3 {
+				hands.Go(func() {
+					for range *stressOps / raceFactor {
+						if err := pair(ctx); err != nil {
+							t.Error("everybody sleeps:", err)
+							return
+						}
+					}
+				})
+			}
+			hands.Wait()
+		})
+	}
 }
 
 // TestMicrosecondTimeoutStormEnds holds JDK-8386085: a storm of waits that

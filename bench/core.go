@@ -19,6 +19,7 @@ func coreScenarios() []scenario {
 	}
 	bytesPerWaiter := func(r row) float64 { return r.BytesOp }
 	const ours, weighted, unfair = "sema.Semaphore", "sema.Weighted", "sema.Semaphore Unfair"
+	mix := []int64{1, 5, 25}
 	ofSemaphores := []contender{semaSemaphore, semaWeighted, xsync, channel}
 	return []scenario{
 		{
@@ -96,8 +97,13 @@ func coreScenarios() []scenario {
 			bars:  []bar{{impl: ours, rival: "x/sync", limit: 0.7}},
 		},
 		{
-			name: "weighted-mix", about: "64 goroutines ask for 1, 5 or 25 of 100, cancellable context, the holder yields",
-			impls: crowdOf(64, 100, 128_000, []int64{1, 5, 25}, runtime.Gosched, semaSemaphore, semaWeighted, semaUnfair, xsync),
+			name: "weighted-mix", about: "64 goroutines ask for 1, 5 or 25 of 100, cancellable context, short hold",
+			impls: crowdOf(64, 100, 640_000, mix, shortHold, semaSemaphore, semaWeighted, semaUnfair, xsync),
+			bars:  []bar{{impl: ours, rival: "x/sync", limit: 0.6}},
+		},
+		{
+			name: "weighted-mix-yield", about: "the same, the holder yields: nearly every acquire waits",
+			impls: crowdOf(64, 100, 128_000, mix, runtime.Gosched, semaSemaphore, semaWeighted, semaUnfair, xsync),
 			bars:  []bar{{impl: ours, rival: "x/sync", limit: 0.6}},
 		},
 	}

@@ -1,5 +1,5 @@
 /*
- * The word, the line and the hand-off of a core: word.go, core.go, settle.go
+ * The word, the line and the hand-off of a core: word.go, core.go, settle.go,
  * and park.go without the sharing of contexts, which is in watcher.pml.
  *
  * Acquirers of weight 1 and 2 share two permits. Each may give up at any
@@ -30,18 +30,20 @@
 
 #define CAPACITY 2
 #define NOBODY   255
+#define RESIZER  ACQUIRERS      /* its number among the processes */
 
 /* The word: free permits below, two flags above. */
 #define WAITING  32
 #define SLOW     16
 #define FREE     (word & 15)
 
-/* Verdicts. The last three also say how a wait may be cut short. */
-#define GRANTED   1
-#define TOO_LARGE 2
-#define CANCELLED 3
-#define TIMED_OUT 4
-#define NEVER     5
+/* Verdicts, of which CANCELLED, TIMED_OUT and NEVER also say how a wait may
+ * be cut short. */
+#define GRANTED     1
+#define TOO_LARGE   2
+#define CANCELLED   3
+#define TIMED_OUT   4
+#define NEVER       5
 #define COMPETE_NOW 6   /* not final, sent with the mutex held */
 
 byte word = CAPACITY;
@@ -61,33 +63,34 @@ bool starving = false;
 #define starving   false
 #endif
 
-/* A waiter belongs to the acquirer of its number. There is room for the
+/* A waiter belongs to the acquirer of its number. There is room for just the
  * tokens there can be, so a waiter that is woken twice is found out. */
 #ifdef UNFAIR
-#define ROOM 2
+chan token[ACQUIRERS] = [2] of { byte };
 #else
-#define ROOM 1
+chan token[ACQUIRERS] = [1] of { byte };
 #endif
-chan token[ACQUIRERS] = [ROOM] of { byte };
 
 /* Not in the code, for the properties only. */
 byte held = 0;          /* permits callers have */
 byte inFlight = 0;      /* granted under the mutex, not yet received */
-byte owed[ACQUIRERS];   /* tokens decided but not yet received, per waiter */
+byte owed[ACQUIRERS];   /* verdicts decided but not yet received */
 byte due = 0;           /* gives that saw a flag and have not settled yet */
 bool shrunk = false;
 byte finished = 0;
 
-#define WEIGHT(id) (1 + ((id) & 1))
+#define WEIGHT(id)  (1 + ((id) & 1))
+#define HEAD        WEIGHT(line[0])
 #define OVERSIZE(n) (capacity > 0 && (n) > capacity)
-#ifdef UNFAIR
-#define MUST_QUEUE (inLine > 0 && starving)
-#else
-#define MUST_QUEUE (inLine > 0)
-#endif
-#define IN_TURN (debt == 0 && !MUST_QUEUE)
 
-#define LOCK   atomic { mu == NOBODY -> mu = _pid }
+#ifdef UNFAIR
+#define MUST_QUEUE  (inLine > 0 && starving)
+#else
+#define MUST_QUEUE  (inLine > 0)
+#endif
+#define IN_TURN     (debt == 0 && !MUST_QUEUE)
+
+#define LOCK   mu == NOBODY -> mu = _pid        /* in an atomic step */
 #define UNLOCK assert(mu == _pid); mu = NOBODY
 #define MINE   assert(mu == _pid)
 
@@ -147,8 +150,8 @@ inline dismiss(w, v) {
 inline payDebt() {
 	do
 	:: debt == 0 -> break
-	:: debt > 0 && FREE == 0 -> break                       /* load */
-	:: atomic { debt > 0 && FREE > 0 -> MINE; old = word }; /* load */
+	:: debt > 0 && FREE == 0 -> break                               /* load */
+	:: atomic { debt > 0 && FREE > 0 -> MINE; old = word };         /* load */
 	   atomic {
 		got = ((old & 15) < debt -> (old & 15) : debt);
 		CAS(old - got);
@@ -167,34 +170,32 @@ inline payDebt() {
 
 inline raiseFlags() {
 	if
-	:: (word & FLAGS) == FLAGS                              /* load */
-	:: else -> d_step { MINE; word = word | FLAGS }         /* load, or */
+	:: (word & FLAGS) == FLAGS                                      /* load */
+	:: else -> d_step { MINE; word = word | FLAGS }                 /* or */
 	fi
 }
 
 inline lowerFlags() {
 	if
-	:: (word & DOWN) == 0                                   /* load */
-	:: else -> d_step { MINE; word = word & ~DOWN }         /* load, and */
+	:: (word & DOWN) == 0                                           /* load */
+	:: else -> d_step { MINE; word = word & ~DOWN }                 /* and */
 	fi
 }
 
 #ifdef MUTANT_SERVE_IN_DEBT
-#define DEBT_STOPS false
+#define SERVES true
 #else
-#define DEBT_STOPS (debt > 0)
+#define SERVES (debt == 0)
 #endif
 
-#define HEAD WEIGHT(line[0])
-
 #ifdef UNFAIR
-/* serveUnfair */
+/* serveUnfair. A head that is overdue is served by hand. */
 inline serve() {
 	do
-	:: DEBT_STOPS -> break
-	:: atomic { !DEBT_STOPS && inLine == 0 -> starving = false; break }
-	:: !DEBT_STOPS && inLine > 0 && starving && FREE < HEAD -> break   /* load */
-	:: atomic { !DEBT_STOPS && inLine > 0 && starving && FREE >= HEAD ->
+	:: !SERVES -> break
+	:: atomic { SERVES && inLine == 0 -> starving = false; break }
+	:: SERVES && inLine > 0 && starving && FREE < HEAD -> break     /* load */
+	:: atomic { SERVES && inLine > 0 && starving && FREE >= HEAD ->
 		MINE; old = word };                                     /* load */
 	   atomic {
 		CAS(old - HEAD);
@@ -202,25 +203,25 @@ inline serve() {
 		if
 		:: done ->
 			done = false;
-			assert(debt == 0);
+			assert(debt == 0);      /* not before the debt is paid */
 			w = line[0];
 			dismiss(w, GRANTED);
 			w = 0;
 			if
 			:: starving = false
-			:: inLine > 0           /* and the next is overdue too */
+			:: inLine > 0           /* the next is overdue too */
 			fi
 		:: else
 		fi
 	   }
-	:: !DEBT_STOPS && inLine > 0 && !starving && competitor != NOBODY -> break
-	:: d_step { !DEBT_STOPS && inLine > 0 && !starving && competitor == NOBODY && FREE >= HEAD ->
+	:: SERVES && inLine > 0 && !starving && competitor != NOBODY -> break
+	:: d_step { SERVES && inLine > 0 && !starving && competitor == NOBODY && FREE >= HEAD ->
 		MINE;
 		competitor = line[0];
 		assert(nfull(token[competitor]));
 		token[competitor] ! COMPETE_NOW };                      /* load, send */
 	   break
-	:: !DEBT_STOPS && inLine > 0 && !starving && competitor == NOBODY && FREE < HEAD ->
+	:: SERVES && inLine > 0 && !starving && competitor == NOBODY && FREE < HEAD ->
 		if
 		:: break
 		:: d_step { starving = true; word = word | SLOW }       /* or */
@@ -231,18 +232,15 @@ inline serve() {
 /* serve: takeFlagged for the head, until one does not fit. */
 inline serve() {
 	do
-	:: next >= inLine || DEBT_STOPS -> next = 0; break
-	:: next < inLine && !DEBT_STOPS && FREE < WEIGHT(line[next]) -> /* load */
+	:: atomic { !SERVES || next >= inLine -> next = 0; break }
+	:: SERVES && next < inLine && FREE < WEIGHT(line[next]) ->      /* load */
 #ifdef MUTANT_SERVE_PAST_HEAD
 		next++                  /* to somebody light enough */
 #else
 		break
 #endif
-	:: atomic {
-		next < inLine && !DEBT_STOPS && FREE >= WEIGHT(line[next]) ->
-			MINE;
-			old = word                              /* load */
-	   };
+	:: atomic { SERVES && next < inLine && FREE >= WEIGHT(line[next]) ->
+		MINE; old = word };                                     /* load */
 	   d_step {
 		CAS(old - WEIGHT(line[next]));
 		old = 0;
@@ -273,59 +271,27 @@ inline settle() {
 	lowerFlags()
 }
 
-/* deliver: one token per step, after the mutex was left. */
+/* deliver sends one token. */
 inline deliver() {
+	assert(nfull(token[out[0]]));   /* a full channel would block */
+	token[out[0]] ! verdict[out[0]];
+	at = 0;
 	do
-	:: outs == 0 -> break
-	:: d_step {
-		outs > 0 ->
-		assert(nfull(token[out[0]]));   /* a full channel would block */
-		token[out[0]] ! verdict[out[0]];
-		at = 0;
-		do
-		:: at + 1 < outs -> out[at] = out[at+1]; at++
-		:: else -> break
-		od;
-		outs--;
-		out[outs] = 0;
-		at = 0
-	   }
-	od
+	:: at + 1 < outs -> out[at] = out[at+1]; at++
+	:: else -> break
+	od;
+	outs--;
+	out[outs] = 0;
+	at = 0
 }
 
-/* give: add, then look at the flags in the value the add returned. */
-inline give(n) {
-#ifdef MUTANT_LOOK_THEN_ADD
-	flagged = (word >= SLOW);
-	atomic {
-		word = word + n; held = held - n; has = 0;
-#else
-	atomic {
-		word = word + n; held = held - n; has = 0;
-		flagged = (word >= SLOW);
-#endif
-		if
-		:: flagged -> flagged = false; due++
-		:: else -> goto returned
-		fi
-	};
-	LOCK;
-	settle();
-	atomic { UNLOCK; due-- };
-	deliver();
-	goto returned
-}
+/* ------------------------------------------------------- a waiter's end */
 
-/* drainTokens: what could be there was sent under the mutex. */
-inline drainTokens(w) {
-#ifdef UNFAIR
-	do
-	:: token[w] ? v
-	:: empty(token[w]) -> v = 0; break
-	od
-#else
-	skip
-#endif
+/* recycle: a waiter that may be reused is told nothing any more. */
+inline recycle(w) {
+	assert(owed[w] == 0);
+	assert(empty(token[w]));
+	verdict[w] = 0
 }
 
 /* received: v is what the owner of w got from its channel. */
@@ -342,35 +308,40 @@ inline received(w) {
 	fi
 }
 
-/* A waiter that may be reused must not be told anything any more. */
-inline recycle(w) {
-	assert(owed[w] == 0);
-	assert(empty(token[w]));
-	verdict[w] = 0
-}
-
-/* ------------------------------------------------------------- acquirers */
+/* -------------------------------------------------------------- processes */
 
 /* Who comes now need not raise the flag: it is up, or a competitor on its way
  * will settle. */
 #define STAND ((word & WAITING) || competitor != NOBODY)
 
-proctype acquirer(byte id) {
+/* Every path that settles does so at settles, and goes on as back says. */
+#define GAVE     1
+#define LEFT     2
+#define COMPETED 3
+#define SHRANK   4
+#define GREW     5
+
+proctype process(byte id) {
 	byte n = WEIGHT(id);
 	byte has = 0;           /* permits the caller would call its own */
 	byte how = 0;           /* how this wait may end early */
 	byte rounds = ROUNDS;
-	byte v;
-
-	byte old, got, at, next, w, outs;
-	byte out[ACQUIRERS];
+	byte v, back;
+	byte old, got, at, next, w, outs, out[ACQUIRERS];
 	bool done, flagged;
 
-again:
+	atomic {
+		if
+		:: id == RESIZER -> goto resizes
+		:: else
+		fi
+	};
+
+acquires:
 	/* takeAgain: no lock while no flag is up. */
 	do
-	:: word >= SLOW || FREE < n -> break                    /* load */
-	:: atomic { word < SLOW && FREE >= n -> old = word };   /* load */
+	:: word >= SLOW || FREE < n -> break                            /* load */
+	:: atomic { word < SLOW && FREE >= n -> old = word };           /* load */
 	   atomic {
 #ifdef MUTANT_TAKE_WITHOUT_CAS
 		word = old - n; done = true;
@@ -386,37 +357,38 @@ again:
 #endif
 			held = held + n;
 			has = n;
-			goto holding
+			goto holds
 		:: else
 		fi
 	   }
 	od;
-
 #ifdef UNFAIR
-	/* barge */
+	/* barge: past the line, unless somebody in it starves. */
 	do
-	:: (word & SLOW) || FREE < n -> break                   /* load */
-	:: atomic { !(word & SLOW) && FREE >= n -> old = word }; /* load */
+	:: (word & SLOW) || FREE < n -> break                           /* load */
+	:: atomic { !(word & SLOW) && FREE >= n -> old = word };        /* load */
 	   atomic {
 		CAS(old - n);
 		old = 0;
 		if
-		:: done -> done = false; held = held + n; has = n; goto holding
+		:: done -> done = false; held = held + n; has = n; goto holds
 		:: else
 		fi
 	   }
 	od;
 #endif
 
-	/* enter */
-	LOCK;
-	if
-	:: atomic { OVERSIZE(n) -> UNLOCK; goto returned }
-	:: !OVERSIZE(n)
-	fi;
+	/* enter and admit */
+	atomic {
+		LOCK;
+		if
+		:: OVERSIZE(n) -> UNLOCK; goto returns
+		:: else
+		fi
+	};
 	payDebt();
 	do
-	:: atomic { IN_TURN && FREE >= n -> MINE; old = word }; /* load */
+	:: atomic { IN_TURN && FREE >= n -> MINE; old = word };         /* load */
 	   d_step {
 		CAS(old - n);
 		old = 0;
@@ -426,12 +398,12 @@ again:
 		fi
 	   };
 	   if
-	   :: atomic { done -> done = false; UNLOCK; goto holding }
+	   :: atomic { done -> done = false; UNLOCK; goto holds }
 	   :: !done
 	   fi
-	:: atomic { !(IN_TURN && FREE >= n) -> UNLOCK; goto returned }
+	:: atomic { !(IN_TURN && FREE >= n) -> UNLOCK; goto returns }   /* load */
 	   /* full: it was a try. Chosen here, where tries part from waits. */
-	:: !(IN_TURN && FREE >= n) && STAND -> break            /* load */
+	:: !(IN_TURN && FREE >= n) && STAND -> break                    /* load */
 	:: atomic { !(IN_TURN && FREE >= n) && !STAND -> MINE; old = word };
 	   atomic {
 #ifdef MUTANT_RAISE_BLINDLY
@@ -449,7 +421,7 @@ again:
 	atomic { line[inLine] = id; inLine++; UNLOCK };
 
 	/* park. How the wait may be cut short is chosen here, where it starts to
-	 * matter; NEVER is what finds a waiter that is not woken. */
+	 * matter; NEVER is what finds a waiter that nobody wakes. */
 	if
 	:: how = NEVER
 	:: how = CANCELLED
@@ -459,79 +431,26 @@ parked:
 	if
 	:: atomic { token[id] ? v; received(id) };
 	   if
-	   :: v == COMPETE_NOW -> goto compete
-	   :: v == GRANTED && how == CANCELLED -> goto giveBack /* ended just now */
-	   :: v == GRANTED -> goto holding
-	   :: v != GRANTED && v != COMPETE_NOW -> goto returned
+	   :: v == COMPETE_NOW -> goto competes
+	   :: v == GRANTED && how == CANCELLED -> goto gives    /* ended just now */
+	   :: v == GRANTED -> goto holds
+	   :: v == TOO_LARGE -> goto returns
 	   fi
 	:: how != NEVER
 	fi;
 
 	/* leave */
-	LOCK;
 	atomic {
+		LOCK;
 		find(id);
 		if
 		:: at == inLine -> at = 0; UNLOCK; goto outrun
-		:: else -> at = 0; pull(id)
+		:: else -> at = 0; pull(id); back = LEFT; goto settles
 		fi
 	};
-#ifndef MUTANT_LEAVE_UNSETTLED
-	settle();
-#endif
-	atomic { UNLOCK };
-	deliver();
-	drainTokens(id);
-	atomic { recycle(id); goto returned };
-
-#ifdef UNFAIR
-compete:
-	v = 0;
-	LOCK;
-	atomic {
-		find(id);
-		if
-		:: at == inLine -> at = 0; UNLOCK; goto parked
-		:: else -> at = 0;
-#ifndef MUTANT_STAYS_COMPETITOR
-			competitor = NOBODY
-#endif
-		fi
-	};
-	do
-	:: debt > 0 || FREE < n -> break                        /* load */
-	:: atomic { debt == 0 && FREE >= n -> MINE; old = word }; /* load */
-	   atomic {
-		CAS(old - n);
-		old = 0;
-		if
-		:: done -> done = false; held = held + n; has = n; pull(id); break
-		:: else
-		fi
-	   }
-	od;
-#ifndef MUTANT_COMPETE_UNSETTLED
-	settle();
-#endif
-	atomic { UNLOCK };
-	deliver();
-	if
-	:: has == 0 -> goto parked
-	:: has > 0
-	fi;
-	drainTokens(id);
-	atomic { recycle(id) };
-	if
-	:: how == CANCELLED -> goto giveBack
-	:: goto holding
-	fi;
-#else
-compete:
-	assert(false);
-#endif
 
 outrun:
-	/* A verdict was faster and is certain to come. */
+	/* finalToken: a verdict was faster and is certain to come. */
 #ifdef MUTANT_LEAVE_AT_ONCE
 	atomic { recycle(id) };
 #else
@@ -539,52 +458,77 @@ outrun:
 #endif
 	if
 	:: v == COMPETE_NOW -> goto outrun
-	:: v == GRANTED && how == TIMED_OUT -> goto holding
+	:: v == GRANTED && how == TIMED_OUT -> goto holds
 	:: v == GRANTED && how == CANCELLED ->
 #ifdef MUTANT_KEEP_RACED_GRANT
-		goto returned
+		goto returns
 #else
-		goto giveBack
+		goto gives
 #endif
-	:: v != GRANTED && v != COMPETE_NOW -> goto returned
+	:: v != GRANTED && v != COMPETE_NOW -> goto returns
 	fi;
 
-holding:
-	assert(has == n);
-giveBack:
-	give(n);
-
-returned:
+competes:
+#ifdef UNFAIR
 	atomic {
-		assert(has == 0);       /* above all if cancelled or refused */
+		LOCK;
 		v = 0;
-		how = 0;
-		rounds--;
+		find(id);
 		if
-		:: rounds > 0 -> goto again
-		:: else -> finished++
+		:: at == inLine -> at = 0; UNLOCK; goto parked
+		:: else -> at = 0
+		fi;
+#ifndef MUTANT_STAYS_COMPETITOR
+		competitor = NOBODY;
+#endif
+		back = COMPETED
+	};
+	do
+	:: debt > 0 || FREE < n -> goto settles                         /* load */
+	:: atomic { debt == 0 && FREE >= n -> MINE; old = word };       /* load */
+	   atomic {
+		CAS(old - n);
+		old = 0;
+		if
+		:: done -> done = false; held = held + n; has = n; pull(id); goto settles
+		:: else
 		fi
-	}
-}
+	   }
+	od;
+#endif
 
-/* --------------------------------------------------------------- resizer */
+holds:
+	assert(has == n);
+gives:
+	/* give: add, then look at the flags in the value the add returned. */
+#ifdef MUTANT_LOOK_THEN_ADD
+	flagged = (word >= SLOW);
+	atomic {
+		word = word + n; held = held - n; has = 0;
+#else
+	atomic {
+		word = word + n; held = held - n; has = 0;
+		flagged = (word >= SLOW);
+#endif
+		if
+		:: flagged -> flagged = false; due++
+		:: else -> goto returns
+		fi
+	};
+	atomic { LOCK; back = GAVE; goto settles };
 
-proctype resizer() {
-	byte to, old, got, at, next, w, outs;
-	byte out[ACQUIRERS];
-	bool done;
-
-	if
-	:: to = 0
-	:: to = 1
-	fi;
-
-	/* setCapacity, shrinking */
-	LOCK;
-	d_step {
-		debt = debt + capacity - to;
-		capacity = to;
-		shrunk = true
+resizes:
+	/* setCapacity, shrinking to 0 or 1 */
+	atomic {
+		LOCK;
+		if
+		:: w = 0
+		:: w = 1
+		fi;
+		debt = debt + capacity - w;
+		capacity = w;
+		shrunk = true;
+		back = SHRANK
 	};
 	payDebt();
 	/* resettle: who does not fit any more is refused; 0 refuses nobody. */
@@ -598,26 +542,83 @@ proctype resizer() {
 		:: next == inLine -> break
 		od;
 		next = 0;
-		w = 0
+		w = 0;
+		goto settles
 	};
-	settle();
-	atomic { UNLOCK };
-	deliver();
-
+grows:
 	/* setCapacity, growing: what is not needed to pay debt is added. */
-	LOCK;
-	d_step {
+	atomic {
+		LOCK;
 		got = CAPACITY - capacity;
 		capacity = CAPACITY;
-		to = (debt < got -> debt : got);
-		debt = debt - to;
-		word = word + got - to;
+		w = (debt < got -> debt : got);
+		debt = debt - w;
+		word = word + got - w;
 		got = 0;
-		to = 0
+		w = 0;
+		back = GREW
 	};
+
+settles:
+#ifdef MUTANT_LEAVE_UNSETTLED
+	if
+	:: back == LEFT -> goto unlocks
+	:: else
+	fi;
+#endif
+#ifdef MUTANT_COMPETE_UNSETTLED
+	if
+	:: back == COMPETED -> goto unlocks
+	:: else
+	fi;
+#endif
 	settle();
-	atomic { UNLOCK };
-	deliver();
+unlocks:
+	atomic {
+		UNLOCK;
+		if
+		:: back == GAVE -> due--
+		:: else
+		fi
+	};
+	/* One token per step, now that the mutex was left. */
+	do
+	:: d_step { outs > 0 -> deliver() }
+	:: atomic { outs == 0 ->
+		if
+		:: back == GAVE -> back = 0; goto returns
+		:: back == SHRANK -> back = 0; goto grows
+		:: back == GREW -> back = 0; goto ends
+		:: back == COMPETED && has == 0 -> back = 0; goto parked
+		:: back == LEFT || back == COMPETED && has > 0 -> break
+		fi }
+	od;
+	/* Out of line by itself and not by a verdict. What else could be in its
+	 * channel was sent under the mutex: drainTokens. */
+	do
+	:: token[id] ? v
+	:: atomic { empty(token[id]) ->
+		v = 0;
+		recycle(id);
+		if
+		:: back == LEFT -> back = 0; goto returns
+		:: back == COMPETED && how == CANCELLED -> back = 0; goto gives
+		:: back == COMPETED -> back = 0; goto holds
+		fi }
+	od;
+
+returns:
+	atomic {
+		assert(has == 0);       /* above all if cancelled or refused */
+		v = 0;
+		how = 0;
+		rounds--;
+		if
+		:: rounds > 0 -> goto acquires
+		:: else
+		fi
+	};
+ends:
 	finished++
 }
 
@@ -627,9 +628,9 @@ proctype resizer() {
 #define IN_BOUNDS (shrunk || held + inFlight <= CAPACITY)
 /* Somebody in line is seen by every take and every give. */
 #ifdef UNFAIR
-#define FLAGGED   (mu != NOBODY || inLine == 0 || (word & WAITING) || competitor != NOBODY)
+#define FLAGGED   (mu != NOBODY || inLine == 0 || STAND)
 #else
-#define FLAGGED   (inLine == 0 || (word & WAITING))
+#define FLAGGED   (inLine == 0 || STAND)
 #endif
 /* The invariants of core, whenever the mutex is free and no give that saw a
  * flag is still on its way to it. */
@@ -643,8 +644,8 @@ proctype resizer() {
 #define PROCESSES ACQUIRERS
 #endif
 
-/* watch is stuck in its first step for as long as all is well. */
-active proctype watch() {
+/* check is stuck in its first step for as long as all is well. */
+active proctype check() {
 end:
 	atomic {
 		!CONSERVED || !IN_BOUNDS || !FLAGGED || (AT_REST && !SETTLED) ->
@@ -659,18 +660,16 @@ init {
 	byte i;
 	atomic {
 		do
-		:: i < ACQUIRERS -> run acquirer(i); i++
+		:: i < PROCESSES -> run process(i); i++
 		:: else -> break
 		od;
-#ifdef RESIZE
-		run resizer();
-#endif
 		i = 0
 	}
 	/* Everybody returns: not to get past this is an invalid end state. */
-	finished == PROCESSES;
-	assert(held == 0 && inFlight == 0 && debt == 0 && inLine == 0);
-	assert(mu == NOBODY && due == 0);
-	assert(competitor == NOBODY && !starving);
-	assert(word == CAPACITY)        /* all permits back, both flags down */
+	atomic {
+		finished == PROCESSES;
+		assert(held == 0 && inFlight == 0 && debt == 0 && inLine == 0);
+		assert(mu == NOBODY && due == 0 && competitor == NOBODY && !starving);
+		assert(word == CAPACITY)        /* all back, both flags down */
+	}
 }
