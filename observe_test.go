@@ -167,7 +167,7 @@ func TestExhaustionIsToldOncePerEdge(t *testing.T) {
 	var working sync.WaitGroup
 	for range 8 {
 		working.Go(func() {
-			for range 500 {
+			for range 20_000 / raceFactor {
 				mustAcquire(t, s, 1).Release()
 			}
 		})

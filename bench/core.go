@@ -4,7 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -75,7 +75,7 @@ func coreScenarios() []scenario {
 		},
 		{
 			name: "1024-on-8-yield", about: "1024 goroutines on 8 permits, the holder yields",
-			impls: crowd(1024, 8, 204_800, runtime.Gosched, ofSemaphores...),
+			impls: crowd(1024, 8, 409_600, runtime.Gosched, ofSemaphores...),
 			bars: []bar{
 				{impl: ours, rival: "x/sync", limit: 0.8},
 				{impl: ours, rival: "channel", limit: 1.1},
@@ -173,7 +173,7 @@ func queued(goroutines int, capacity int64, ops int, hold func(), contenders ...
 			each := ops / goroutines
 			start, done := team(goroutines, func(int) { do(ctx, each, 1, hold) })
 			start()
-			time.Sleep(10 * time.Millisecond) // rivals do not tell how many wait
+			untilIdle() // all stand in line
 			s := measure(each*goroutines, func() { close(free); done() })
 			gone.Wait()
 			return s
@@ -196,7 +196,8 @@ func team(n int, f func(i int)) (start, done func()) {
 }
 
 // storm blocks 100,000 goroutines on a semaphore without permits and cancels
-// them: all by one context, or each by its own.
+// them: all by one context, or each by its own. Both are timed, the pause
+// between is not.
 func storm(shared bool) []impl {
 	blockOnSemaphore := func() func(context.Context) {
 		s := sema.New(0)
@@ -230,24 +231,46 @@ func stormOnce(shared bool, acquire func(context.Context)) sample {
 			contexts[i].Done() // made lazily, and not ours to measure
 		}
 	}
-	var arrived atomic.Int64
-	start, done := team(waiters, func(i int) { arrived.Add(1); acquire(contexts[i]) })
+	start, done := team(waiters, func(i int) { acquire(contexts[i]) })
 	var before, blocked, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start()
-	for arrived.Load() < waiters {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(20 * time.Millisecond) // let the last of them park
-	runtime.ReadMemStats(&blocked)
 	began := time.Now()
+	start()
+	elapsed := untilIdle().Sub(began)
+	runtime.ReadMemStats(&blocked)
+	began = time.Now()
 	cancel()
 	for _, c := range cancels {
 		c()
 	}
 	done()
-	elapsed := time.Since(began)
+	elapsed += time.Since(began)
 	runtime.ReadMemStats(&after)
 	return sample{ops: waiters, elapsed: elapsed, mallocs: after.Mallocs - before.Mallocs,
 		bytes: float64(blocked.TotalAlloc-before.TotalAlloc) / waiters}
+}
+
+// untilIdle waits until the process has used hardly any processor time for a
+// while, which is when all its goroutines have parked, and returns the last
+// moment it did. Rivals do not tell how many wait.
+func untilIdle() time.Time {
+	const while, poll = 20 * time.Millisecond, 500 * time.Microsecond
+	busy, used := time.Now(), processorTime()
+	for {
+		time.Sleep(poll)
+		now := time.Now()
+		if u := processorTime(); u-used > poll/4 {
+			busy, used = now, u
+		} else if now.Sub(busy) > while {
+			return busy
+		} else {
+			used = u
+		}
+	}
+}
+
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	must(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

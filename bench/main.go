@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strings"
 )
@@ -29,6 +30,7 @@ func main() {
 	readme := flags.String("readme", "", "write the tables into this file, between the marks <!-- bench:SUITE --> and <!-- end -->")
 	rounds := flags.Int("rounds", 9, "how often each implementation runs; medians are reported")
 	only := flags.String("only", "", "run only scenarios whose name contains this")
+	profile := flags.String("cpuprofile", "", "write a CPU profile of all that runs to this file")
 	flags.Parse(os.Args[2:])
 	if *rounds < 1 {
 		fmt.Fprintln(os.Stderr, "bench: --rounds must be at least 1")
@@ -36,8 +38,13 @@ func main() {
 	}
 	scenarios := suites[os.Args[1]]()
 	scenarios = slices.DeleteFunc(scenarios, func(s scenario) bool { return !strings.Contains(s.name, *only) })
+	stop, err := startProfile(*profile)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 	result := runSuite(os.Args[1], scenarios, *rounds, os.Stderr)
-	var err error
+	stop()
 	switch {
 	case *asJSON:
 		err = result.writeJSON(os.Stdout)
@@ -50,4 +57,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func startProfile(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, err
+	}
+	return func() { pprof.StopCPUProfile(); f.Close() }, nil
 }

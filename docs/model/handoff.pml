@@ -588,7 +588,7 @@ unlocks:
 		if
 		:: back == GAVE -> back = 0; goto returns
 		:: back == SHRANK -> back = 0; goto grows
-		:: back == GREW -> back = 0; goto ends
+		:: back == GREW -> back = 0; goto returns
 		:: back == COMPETED && has == 0 -> back = 0; goto parked
 		:: back == LEFT || back == COMPETED && has > 0 -> break
 		fi }
@@ -614,12 +614,10 @@ returns:
 		how = 0;
 		rounds--;
 		if
-		:: rounds > 0 -> goto acquires
-		:: else
+		:: rounds > 0 && id != RESIZER -> goto acquires
+		:: else -> finished++
 		fi
-	};
-ends:
-	finished++
+	}
 }
 
 /* ------------------------------------------------------------ properties */

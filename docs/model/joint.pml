@@ -16,7 +16,7 @@
  *   CLOSE       core 1 is closed
  *   CANCEL      joint waiters may be cancelled
  *   LIFO        three cores, the first of them last in, first out; the joint
- *               waiters want cores 0 and 1, and 0 and 2; see holder
+ *               waiters want cores 0 and 1, and 0 and 2, which are taken at first
  *   MUTANT_...  a protocol broken on purpose: an error must be found
  */
 
@@ -39,6 +39,13 @@
 #endif
 
 #define IS_JOINT(w) ((w) < JOINTS)
+
+/* The processes: waiters, then these. A holder has its core from the start;
+ * the one of core 2 stays until joint waiter 0 has returned, which needs cores
+ * 0 and 1 only. */
+#define CLOSER      WAITERS
+#define HOLDER      (WAITERS + 1)
+#define LONG_HOLDER (WAITERS + 2)
 
 /* The word: free permits below, two flags above. */
 #define WAITING  32
@@ -69,6 +76,7 @@ byte users[CORES];
 byte finished = 0;
 bool firstDone = false;         /* joint waiter 0 has returned */
 
+#define IN_TURN(c)  (inLine[c] == 0 && FREE(c) > 0)
 #define PLACE(c, i) line[(c) * WAITERS + (i)]
 #define MINE(c)     assert(mu[c] == _pid)
 
@@ -230,7 +238,7 @@ inline serve(c) {
 /* ------------------------------------------- critical sections and after */
 
 /*
- * section is how every path that changed something ends: lock the cores
+ * Every path that changed something ends in a section: lock the cores
  * concerned, do what the mode says, settle each core, unlock, and tell those
  * who were decided about, which may mean an attempt for some joint waiter and
  * so another section. It is a loop where the code recurses; and who is told
@@ -276,7 +284,174 @@ inline pullDead(c) {
 #define NEXT_IN(c, who) (GOES_ON(c) || PLACE(c, 0) == who)
 #endif
 
-inline section() {
+/* ------------------------------------------------------------- processes */
+
+/* After the section. */
+#define PARKS      1
+#define GIVES_REST 2
+#define RETURNS    3
+
+proctype process(byte id) {
+	byte v, back, mode, subject, from, to, c;
+	byte at, next, w, old, asked, todo, outs, out[WAITERS];
+	bool done, won, mayCancel;
+
+	atomic {
+		if
+		:: IS_JOINT(id) -> to = LAST(id)
+		:: id >= JOINTS && id < WAITERS -> c = id - JOINTS; goto acquires
+		:: id == CLOSER -> mode = SHUT; from = 1; to = 1; back = RETURNS; goto section
+		:: id == HOLDER -> c = 0; goto gives
+		:: id == LONG_HOLDER -> c = 2; firstDone; goto gives
+		fi
+	};
+
+	/* joint.enter: in all lines at one instant */
+	lockAll();
+	if
+	:: shut[from] || shut[to] -> unlockAll(); goto returns
+	:: else
+	fi;
+	atomic { push(from, id) };
+	raiseFlags(from);
+	atomic { push(to, id) };
+	raiseFlags(to);
+	unlockAll();
+#ifdef MUTANT_NO_FIRST_ATTEMPT
+	goto parked;
+#else
+	atomic { mode = ATTEMPT; subject = id; back = PARKS; goto section };
+#endif
+
+parked:
+	if
+	:: mayCancel = false
+#ifdef CANCEL
+	:: mayCancel = true
+#endif
+	fi;
+	if
+	:: atomic {
+		token[id] ? v;
+		if
+		:: v == GRANTED -> goto hasAll
+		:: else -> goto leavesLines
+		fi }
+	:: mayCancel
+	fi;
+
+	/* joint.leave */
+	to = LAST(id);
+	lockAll();
+	atomic {
+		if
+		:: decided[id] == PENDING -> decided[id] = CANCELLED; v = CANCELLED
+		:: else
+		fi
+	};
+	unlockAll();
+	if
+	:: v == CANCELLED -> goto leavesLines
+	:: atomic { v != CANCELLED -> token[id] ? v;
+		if
+		:: v == GRANTED -> goto hasAll
+		:: else -> goto leavesLines
+		fi }
+	fi;
+
+leavesLines:
+	atomic { v = 0; mode = LEAVE; subject = id; from = 0; to = LAST(id); back = RETURNS; goto section };
+
+hasAll:
+	/* It holds, or gives back because its context has ended: that makes no
+	 * difference to the others. */
+	atomic {
+		v = 0;
+		assert(users[0] == 0 && users[LAST(id)] == 0);  /* all of it, alone */
+		users[0] = 1;
+		users[LAST(id)] = 1;
+		c = 0
+	};
+	back = GIVES_REST;
+	goto adds;
+givesRest:
+	atomic { c = LAST(id); goto gives };
+
+acquires:
+	/* takeAgain */
+	do
+	:: word[c] >= SLOW || FREE(c) == 0 -> break                     /* load */
+	:: atomic { word[c] < SLOW && FREE(c) > 0 -> old = word[c] };   /* load */
+	   atomic {
+		CAS(c, old - 1);
+		old = 0;
+		if
+		:: done ->
+			done = false;
+			/* nobody is overtaken; a joint waiter that enters holds mu
+			 * and is in line only when its flag is up */
+			assert(inLine[c] == 0 || mu[c] != NOBODY);
+			goto has
+		:: else
+		fi
+	   }
+	od;
+	/* enter and admit */
+	atomic {
+		mu[c] == NOBODY -> mu[c] = _pid;
+		if
+		:: shut[c] -> mu[c] = NOBODY; goto returns
+		:: else
+		fi
+	};
+	do
+	:: atomic { IN_TURN(c) -> MINE(c); old = word[c] };             /* load */
+	   d_step { CAS(c, old - 1); old = 0 };
+	   if
+	   :: atomic { done -> done = false; mu[c] = NOBODY; goto has }
+	   :: !done
+	   fi
+	:: !IN_TURN(c) && (word[c] & WAITING) -> break                  /* load */
+	:: atomic { !IN_TURN(c) && !(word[c] & WAITING) -> MINE(c); old = word[c] };
+	   atomic {
+		CAS(c, old | WAITING);
+		old = 0;
+		if
+		:: done -> done = false; break
+		:: else
+		fi
+	   }
+	od;
+	atomic { push(c, id); mu[c] = NOBODY };
+	atomic {
+		token[id] ? v;
+		if
+		:: v == GRANTED -> v = 0; goto has
+		:: else -> v = 0; goto returns
+		fi
+	};
+
+has:
+	atomic {
+		assert(users[c] == 0);
+		users[c] = 1
+	};
+gives:
+	back = RETURNS;
+adds:
+	/* give: add, then look at the flags in the value the add returned. */
+	atomic {
+		assert(users[c] == 1);
+		users[c] = 0;
+		word[c] = word[c] + 1;
+		if
+		:: word[c] >= SLOW -> mode = GIVE; from = c; to = c; goto section
+		:: word[c] < SLOW && back == GIVES_REST -> back = 0; goto givesRest
+		:: else -> back = 0; goto returns
+		fi
+	};
+
+section:
 	lockAll();
 	if
 	:: mode == GIVE
@@ -345,10 +520,9 @@ inline section() {
 		serve(c);
 		lowerFlags(c);
 		c = NEXT_CORE(c)
-	:: else -> break
+	:: atomic { c > to -> c = from; break }
 	od;
 unlocks:
-	c = from;
 	unlockAll();
 	if
 	:: d_step { won ->
@@ -375,227 +549,25 @@ unlocks:
 		mode = ATTEMPT;
 		from = 0;
 		to = LAST(subject);
-		c = from;
-		goto sectionCalled }
-	:: atomic { outs == 0 && todo == 0 -> mode = 0; subject = 0; from = 0; to = 0; c = 0; break }
-	od
-}
-
-/* give: add, then look at the flags in the value the add returned. */
-inline give(core, next) {
-	atomic {
-		assert(users[core] == 1);
-		users[core] = 0;
-		word[core] = word[core] + 1;
-		back = next;
+		goto section }
+	:: atomic { outs == 0 && todo == 0 ->
+		mode = 0; subject = 0; from = 0; to = 0; c = 0;
 		if
-		:: word[core] >= SLOW -> mode = GIVE; from = core; to = core; goto sectionCalled
-		:: else -> goto sectionReturns
-		fi
-	}
-}
-
-#define LOCALS \
-	byte back, mode, subject, from, to, c; \
-	byte at, next, w, old, asked, todo, outs, out[WAITERS]; \
-	bool done, won
-
-/* ---------------------------------------------------------- joint waiters */
-
-proctype joint(byte id) {
-	byte v;
-	bool mayCancel;
-	LOCALS;
-
-	/* enter: in all lines at one instant */
-	atomic { to = LAST(id); subject = id };
-	lockAll();
-	if
-	:: shut[from] || shut[to] -> unlockAll(); goto returned
-	:: else
-	fi;
-	atomic { push(from, id) };
-	raiseFlags(from);
-	atomic { push(to, id) };
-	raiseFlags(to);
-	unlockAll();
-#ifdef MUTANT_NO_FIRST_ATTEMPT
-	back = 1;
-	goto sectionReturns;
-#else
-	atomic { mode = ATTEMPT; back = 1; goto sectionCalled };
-#endif
-
-parked:
-#ifdef CANCEL
-	if
-	:: mayCancel = true
-	:: mayCancel = false
-	fi;
-#endif
-	if
-	:: atomic {
-		token[id] ? v;
-		if
-		:: v == GRANTED -> goto hasAll
-		:: else -> goto leaveLines
+		:: back == PARKS -> back = 0; goto parked
+		:: back == GIVES_REST -> back = 0; goto givesRest
+		:: back == RETURNS -> back = 0; break
 		fi }
-	:: mayCancel
-	fi;
+	od;
 
-	/* leave */
-	atomic { to = LAST(id); subject = id };
-	lockAll();
+returns:
 	atomic {
-		if
-		:: decided[id] == PENDING -> decided[id] = CANCELLED; v = CANCELLED
-		:: else
-		fi
-	};
-	unlockAll();
-	if
-	:: v == CANCELLED -> goto leaveLines
-	:: else -> skip
-	fi;
-	token[id] ? v;
-	if
-	:: v != GRANTED -> goto leaveLines
-	:: else -> skip
-	fi;
-
-hasAll:
-	/* holds, or gives back because its context has ended: the same to others */
-	atomic {
-		v = 0;
-		assert(users[0] == 0 && users[LAST(id)] == 0);  /* all, alone */
-		users[0] = 1;
-		users[LAST(id)] = 1
-	};
-	give(0, 2);
-givesRest:
-	give(LAST(id), 3);
-
-leaveLines:
-	atomic { v = 0; mode = LEAVE; subject = id; to = LAST(id); back = 3 };
-
-sectionCalled:
-	section();
-sectionReturns:
-	if
-	:: atomic { back == 1 -> back = 0; goto parked }
-	:: atomic { back == 2 -> back = 0; goto givesRest }
-	:: atomic { back == 3 -> back = 0; goto returned }
-	fi;
-
-returned:
-	atomic {
-		assert(empty(token[id]));
+		assert(id >= WAITERS || empty(token[id]));
 		finished++;
 		if
 		:: id == 0 -> firstDone = true
 		:: else
 		fi
 	}
-}
-
-/* --------------------------------------------------------- single waiters */
-
-proctype single(byte id; byte core) {
-	byte v;
-	LOCALS;
-
-	/* takeAgain */
-	do
-	:: word[core] >= SLOW || FREE(core) == 0 -> break
-	:: atomic { word[core] < SLOW && FREE(core) > 0 -> old = word[core] };
-	   atomic {
-		CAS(core, old - 1);
-		old = 0;
-		if
-		:: done ->
-			done = false;
-			/* nobody is overtaken; a joint waiter that enters holds mu
-			 * and is in line only when its flag is up */
-			assert(inLine[core] == 0 || mu[core] != NOBODY);
-			goto has
-		:: else
-		fi
-	   }
-	od;
-
-	/* enter */
-	atomic { mu[core] == NOBODY -> mu[core] = _pid };
-	if
-	:: atomic { shut[core] -> mu[core] = NOBODY; goto returned }
-	:: !shut[core]
-	fi;
-	do
-	:: atomic { inLine[core] == 0 && FREE(core) > 0 -> MINE(core); old = word[core] };
-	   d_step { CAS(core, old - 1); old = 0 };
-	   if
-	   :: atomic { done -> done = false; mu[core] = NOBODY; goto has }
-	   :: !done
-	   fi
-	:: !(inLine[core] == 0 && FREE(core) > 0) && (word[core] & WAITING) -> break
-	:: atomic { !(inLine[core] == 0 && FREE(core) > 0) && !(word[core] & WAITING) ->
-		MINE(core); old = word[core] };
-	   atomic {
-		CAS(core, old | WAITING);
-		old = 0;
-		if
-		:: done -> done = false; break
-		:: else
-		fi
-	   }
-	od;
-	atomic { push(core, id); mu[core] = NOBODY };
-
-	atomic {
-		token[id] ? v;
-		if
-		:: v == GRANTED -> v = 0
-		:: else -> v = 0; goto returned
-		fi
-	};
-has:
-	atomic {
-		assert(users[core] == 0);
-		users[core] = 1
-	};
-	give(core, 1);
-
-sectionCalled:
-	section();
-sectionReturns:
-	back = 0;
-returned:
-	assert(empty(token[id]));
-	finished++
-}
-
-/* ----------------------------------------------------------------- others */
-
-proctype closer() {
-	LOCALS;
-	atomic { mode = SHUT; from = 1; to = 1 };
-sectionCalled:
-	section();
-	finished++
-}
-
-/*
- * Somebody who holds a core from the start. That of core 2 stays until joint
- * waiter 0 has returned, which needs cores 0 and 1 only.
- */
-proctype holder(byte core) {
-	LOCALS;
-	core == 0 || firstDone;
-	give(core, 1);
-sectionCalled:
-	section();
-sectionReturns:
-	back = 0;
-	finished++
 }
 
 /* ------------------------------------------------------------- properties */
@@ -609,21 +581,17 @@ init {
 		od;
 		i = 0;
 		do
-		:: i < JOINTS -> run joint(i); i++
-		:: else -> break
-		od;
-		do
-		:: i < WAITERS -> run single(i, i - JOINTS); i++
+		:: i < WAITERS -> run process(i); i++
 		:: else -> break
 		od;
 		processes = WAITERS;
 #ifdef CLOSE
-		run closer();
+		run process(CLOSER);
 		processes++;
 #endif
 #ifdef LIFO
-		word[0] = 0; users[0] = 1; run holder(0);
-		word[2] = 0; users[2] = 1; run holder(2);
+		word[0] = 0; users[0] = 1; run process(HOLDER);
+		word[2] = 0; users[2] = 1; run process(LONG_HOLDER);
 		processes = processes + 2;
 #endif
 		i = 0

@@ -3,15 +3,16 @@
  * and compete of park.go.
  *
  * Waiters of one context, and with OTHER one of another, ask for one permit
- * each. Both contexts end, at any moment. A waiter may also have a wait limit,
- * which passes at any moment. Whoever is granted the permit keeps it for good
- * or gives it to the next. So nobody is sure to be served, and a follower that
- * nobody tells of the end sleeps for ever: an invalid end state.
+ * each. The contexts end, at any moment. One waiter, whichever, may also have
+ * a wait limit, which passes at any moment or not. Whoever is granted the
+ * permit keeps it for good or gives it to the next. So nobody is sure to be
+ * served, and a follower that nobody tells of the end of its context sleeps
+ * for ever: an invalid end state.
  *
  * The word is left to handoff.pml: a give always goes to the lock here, as if
- * a flag were up. One step is taking or leaving the mutex, or one send or
- * receive. Sends with the mutex held are steps of their own, since the
- * receiver may run before the mutex is left.
+ * a flag were up. One step is a critical section up to its first send, or on
+ * to the next, or one send or receive outside. Sends with the mutex held end a
+ * step, since the receiver may run before the mutex is left.
  *
  * Switches (spin -D...), see check.sh for those that are run:
  *   WAITERS=n      how many, 3 unless told
@@ -19,8 +20,9 @@
  *   ROUNDS=n       how often each asks, with the same waiter, 1 unless told
  *   FOLLOW_FROM=n  the length of line from which one follows, 1 unless told
  *   CLOSE          somebody closes the semaphore, at any moment
+ *   UNFAIR         the head is woken to compete, arrivals may be faster;
+ *                  whether it has waited too long is left to chance
  *   ROOM=n         of a token channel, 3 unless told
- *   UNFAIR         the head is woken to compete, arrivals may be faster
  *   MUTANT_...     a protocol broken on purpose: an error must be found
  */
 
@@ -33,20 +35,23 @@
 #ifndef FOLLOW_FROM
 #define FOLLOW_FROM 1
 #endif
+#ifndef ROOM
+#define ROOM 3          /* tokensAtMost */
+#endif
 
 #define NOBODY 255
 
-/* tokensAtMost */
-#ifndef ROOM
-#define ROOM 3
-#endif
+/* The processes: waiters, then these. */
+#define GIVER  WAITERS
+#define CLOSER (WAITERS + 1)
 
 #define GRANTED     1
 #define CANCELLED   2
 #define TIMED_OUT   3
-#define CLOSED      6
-#define WATCH_DONE  4   /* not final, sent with the mutex held */
-#define COMPETE_NOW 5   /* not final, sent with the mutex held */
+#define CLOSED      4
+#define WATCH_DONE  5   /* not final, sent with the mutex held */
+#define COMPETE_NOW 6   /* not final, sent with the mutex held */
+#define FINAL(v)    ((v) != WATCH_DONE && (v) != COMPETE_NOW)
 
 #ifdef OTHER
 #define CONTEXT(id) ((id) == WAITERS - 1)
@@ -74,7 +79,7 @@ byte verdict[WAITERS];
 chan token[WAITERS] = [ROOM] of { byte };
 
 /* Not in the code, for the properties only. */
-byte limited;            /* the waiter that has a wait limit, or NOBODY */
+byte limited;           /* the waiter that has a wait limit, or NOBODY */
 byte arrived = 0;
 byte owed[WAITERS];     /* verdicts decided but not yet received */
 byte coming = 1;        /* permits whose give has not begun */
@@ -87,8 +92,19 @@ byte finished = 0;
 /* LOCK stands first in an atomic step, with the first thing done under the
  * mutex, and unlock last: nothing can happen between that anybody could tell
  * from its happening before the one or after the other. */
-#define LOCK   mu == NOBODY -> mu = _pid
-#define MINE   assert(mu == _pid)
+#define LOCK mu == NOBODY -> mu = _pid
+#define MINE assert(mu == _pid)
+
+/* ---------------------------------------------------- the line, under mu */
+
+/* find leaves in at where w stands, or inLine if it does not (not queued). */
+inline find(w) {
+	at = 0;
+	do
+	:: at < inLine && line[at] != w -> at++
+	:: else -> break
+	od
+}
 
 /* unlock leaves the mutex, what it guards being in order. */
 inline unlock() {
@@ -125,17 +141,6 @@ inline unlock() {
 	mu = NOBODY
 }
 
-/* ---------------------------------------------------- the line, under mu */
-
-/* find leaves in at where w stands, or inLine if it does not (not queued). */
-inline find(w) {
-	at = 0;
-	do
-	:: at < inLine && line[at] != w -> at++
-	:: else -> break
-	od
-}
-
 inline push(w) {
 	MINE;
 	line[inLine] = w;
@@ -150,7 +155,7 @@ inline push(w) {
 	inLine++
 }
 
-/* tell sends a token that is not final. It must not block: mu is held. */
+/* tell sends a token. It must not block, above all not with mu held. */
 inline tell(w, v) {
 	assert(nfull(token[w]));
 	token[w] ! v
@@ -221,7 +226,8 @@ inline pull(w) {
 	fi
 }
 
-inline decideOn(w, v) {
+/* decide: w, out of line, will be told v after unlocking. */
+inline decide(w, v) {
 	assert(owed[w] == 0);           /* nobody gets two verdicts */
 	verdict[w] = v;
 	owed[w] = 1;
@@ -229,87 +235,89 @@ inline decideOn(w, v) {
 	outs++
 }
 
-/* disbandOne takes a follower out of line whose context has ended. */
-inline disbandOne(w) {
-#ifdef MUTANT_DISBAND_LEAVES_COMPETITOR
-	remove(w);
+/* disband takes the followers out of line; their context has ended. */
+inline disband() {
+	do
+	:: at < inLine && FOLLOWER(line[at]) ->
+		w = line[at];
+#ifdef MUTANT_DISBAND_KEEPS_COMPETITOR
+		remove(w);
 #else
-	pull(w);
+		pull(w);
 #endif
-	decideOn(w, CANCELLED)
-}
-
-inline grantHead() {
-	free--;
-	inFlight++;
-	w = line[0];
-	pull(w);
-	decideOn(w, GRANTED);
+		decide(w, CANCELLED);
+		at = 0
+	:: at < inLine && !FOLLOWER(line[at]) -> at++
+	:: at == inLine -> break
+	od;
+	at = 0;
 	w = 0
 }
 
 /* ---------------------------------------------------------------- settle */
 
+inline dismissHead(v) {
+	w = line[0];
+	pull(w);
+	decide(w, v);
+	w = 0
+}
+
 #ifdef UNFAIR
-/* serveUnfair. Whether somebody is overdue is left to chance. The last option
- * is an arrival that takes the permit in the midst of it. */
-inline settleAndUnlock() {
+/* serveUnfair. A head that is overdue is served by hand. */
+#define IDLE    (shut || inLine == 0)
+#define STOPS   (IDLE || competitor != NOBODY && !starving || free == 0)
+
+inline serveAndUnlock() {
 	do
-	:: atomic { inLine == 0 -> starving = false; unlock(); break }
-	:: atomic { inLine > 0 && starving && free > 0 ->
-		grantHead();
+	:: atomic { STOPS ->
+		if
+		:: !shut && inLine == 0 -> starving = false
+		:: else
+		fi;
+		unlock();
+		break }
+	:: atomic { !IDLE && starving && free > 0 ->
+		free--;
+		inFlight++;
+		dismissHead(GRANTED);
 		if
 		:: starving = false
-		:: inLine > 0
+		:: inLine > 0           /* the next is overdue too */
 		fi }
-	:: atomic { inLine > 0 && starving && free == 0 -> unlock(); break }
-	:: atomic { inLine > 0 && !starving && competitor != NOBODY -> unlock(); break }
-	:: d_step { inLine > 0 && !starving && competitor == NOBODY && free > 0 ->
+	:: d_step { !IDLE && !starving && competitor == NOBODY && free > 0 ->
 		competitor = line[0];
-		tell(competitor, COMPETE_NOW) };
-	   atomic { unlock(); break }
-	:: atomic { inLine > 0 && !starving && competitor == NOBODY && free == 0 ->
-		if
-		:: unlock(); break
-		:: starving = true
-		fi }
+		tell(competitor, COMPETE_NOW) }
+	:: d_step { !IDLE && !starving && competitor == NOBODY && free == 0 ->
+		starving = true }
 	od
 }
 #else
-inline settleAndUnlock() {
+inline serveAndUnlock() {
 	do
-	:: atomic { inLine == 0 || free == 0 -> unlock(); break }
-	:: d_step { inLine > 0 && free > 0 -> grantHead() }
+	:: atomic { shut || inLine == 0 || free == 0 -> unlock(); break }
+	:: d_step { !shut && inLine > 0 && free > 0 ->
+		free--;
+		inFlight++;
+		dismissHead(GRANTED) }
 	od
 }
 #endif
 
-/* deliver: one verdict per step, after the mutex was left. */
+/* deliver sends one verdict. */
 inline deliver() {
-#ifdef MUTANT_LEAD_AFTER_UNLOCK
-	if
-	:: d_step { lead != NOBODY -> tell(lead, WATCH_DONE); lead = NOBODY }
-	:: lead == NOBODY
-	fi;
-#endif
+	tell(out[0], verdict[out[0]]);
+	at = 0;
 	do
-	:: outs == 0 -> break
-	:: d_step {
-		outs > 0 ->
-		tell(out[0], verdict[out[0]]);
-		at = 0;
-		do
-		:: at + 1 < outs -> out[at] = out[at+1]; at++
-		:: else -> break
-		od;
-		outs--;
-		out[outs] = 0;
-		at = 0
-	   }
-	od
+	:: at + 1 < outs -> out[at] = out[at+1]; at++
+	:: else -> break
+	od;
+	outs--;
+	out[outs] = 0;
+	at = 0
 }
 
-/* recycle: whoever may be reused is in no line and told nothing any more. */
+/* recycle: who may be reused is known to nobody and told nothing any more. */
 inline recycle(w) {
 	assert(empty(token[w]) && owed[w] == 0);
 	assert(watcher != w && newest != w && competitor != w);
@@ -318,31 +326,21 @@ inline recycle(w) {
 	verdict[w] = 0
 }
 
-inline drainTokens(w) {
-#ifdef MUTANT_NOT_DRAINED
-	v = 0
-#else
-	do
-	:: atomic { token[w] ? v; v = 0 }
-	:: atomic { empty(token[w]) -> v = 0; break }
-	od
-#endif
-}
+/* ------------------------------------------------------------- processes */
 
-#define FINAL(v) ((v) != WATCH_DONE && (v) != COMPETE_NOW)
-
-#ifdef MUTANT_LEAD_AFTER_UNLOCK
-#define LOCALS byte at, w, outs, out[WAITERS], lead = NOBODY
+/* The word decides who may take at once, see handoff.pml. */
+#ifdef UNFAIR
+#define MAY_TAKE (free > 0 && !starving && !shut)
 #else
-#define LOCALS byte at, w, outs, out[WAITERS]
+#define MAY_TAKE (free > 0 && inLine == 0 && !shut)
 #endif
 
-/* --------------------------------------------------------------- waiters */
-
+/* Waiters are numbered as they arrive: they are alike, so other orders would
+ * only repeat what was searched. The one with another context is not. */
 #ifdef OTHER
-#define OTHER_CONTEXT(id) ((id) == WAITERS - 1)
+#define MAY_ARRIVE(id) (arrived == id || id == WAITERS - 1)
 #else
-#define OTHER_CONTEXT(id) false
+#define MAY_ARRIVE(id) (arrived == id)
 #endif
 
 inline arrives(id) {
@@ -352,41 +350,48 @@ inline arrives(id) {
 	fi
 }
 
-/* The word decides who may take at once, see handoff.pml. */
-#ifdef UNFAIR
-#define MAY_TAKE (free > 0 && !starving && !shut)
-#else
-#define MAY_TAKE (free > 0 && inLine == 0 && !shut)
+/* Every path that settles does so at settles, and goes on as back says. */
+#define GAVE     1
+#define LEFT     2
+#define COMPETED 3
+
+proctype process(byte id) {
+	byte rounds = ROUNDS;
+	byte v, why, back;
+	bool watches, won;
+	byte at, w, outs, out[WAITERS];
+#ifdef MUTANT_LEAD_AFTER_UNLOCK
+	byte lead = NOBODY;
 #endif
 
-proctype waiter(byte id) {
-	byte rounds = ROUNDS;
-	byte v;
-	byte why;
-	bool watches;
-	LOCALS;
+	if
+	:: atomic { id == GIVER -> LOCK; coming--; free++; back = GAVE; goto settles }
+	:: atomic { id == CLOSER -> LOCK; shut = true };
+	   /* turnAway: everybody in line, those just told to watch included */
+	   do
+	   :: d_step { inLine > 0 -> dismissHead(CLOSED) }
+	   :: atomic { inLine == 0 -> back = GAVE; goto settles }
+	   od
+	:: id < WAITERS && MAY_ARRIVE(id)
+	fi;
 
-	/* Waiters are numbered as they arrive: they are alike, so other orders
-	 * would only repeat what was searched. */
-	arrived == id || OTHER_CONTEXT(id);
-again:
+acquires:
 	/* enter. An ended context may have been looked at just before it ended. */
 	atomic {
 		if
-		:: ended[CONTEXT(id)] -> arrives(id); goto returned
-		:: MAY_TAKE -> arrives(id); free--; held++; goto holding
+		:: ended[CONTEXT(id)] -> arrives(id); goto returns
+		:: MAY_TAKE -> arrives(id); free--; held++; goto holds
 		:: LOCK;
 		   arrives(id);
 		   if
-		   :: shut -> unlock(); goto returned
-		   :: MAY_TAKE -> free--; held++; unlock(); goto holding
+		   :: shut -> mu = NOBODY; goto returns
+		   :: MAY_TAKE -> free--; held++; mu = NOBODY; goto holds
 		   :: else -> push(id); unlock()
 		   fi
 		fi;
 		watches = !follows[id]
 	};
 
-	/* park */
 parked:
 	do
 	:: atomic {
@@ -397,21 +402,15 @@ parked:
 #else
 		:: v == WATCH_DONE -> v = 0; watches = true
 #endif
-		:: v == COMPETE_NOW -> v = 0; goto compete
+		:: v == COMPETE_NOW -> v = 0; goto competes
 		:: FINAL(v) ->
 			owed[id]--;
 			recycle(id);
+			assert(v != CANCELLED || ended[CONTEXT(id)]);
 			if
-			:: v == GRANTED ->
-				inFlight--;
-				held++;
-				if
-				:: ended[CONTEXT(id)] -> goto giveBack
-				:: else -> goto holding
-				fi
-			:: else ->
-				assert(v == CLOSED || v == CANCELLED && ended[CONTEXT(id)]);
-				goto returned
+			:: v != GRANTED -> goto returns
+			:: v == GRANTED && !ended[CONTEXT(id)] -> inFlight--; held++; goto holds
+			:: else -> inFlight--; held++; goto gives
 			fi
 		fi
 	   }
@@ -424,119 +423,111 @@ parked:
 		LOCK;
 		find(id);
 		if
-		:: at == inLine -> at = 0; unlock(); goto outrun
+		:: at == inLine -> at = 0; mu = NOBODY; goto outrun
 		:: else -> at = 0
 		fi;
-		/* disband */
 		if
-		:: why == CANCELLED && watcher == id ->
-			do
-			:: at < inLine && FOLLOWER(line[at]) ->
-				w = line[at];
-				disbandOne(w);
-				at = 0
-			:: at < inLine && !FOLLOWER(line[at]) -> at++
-			:: at == inLine -> break
-			od;
-			at = 0;
-			w = 0
+#ifdef MUTANT_ANYBODY_DISBANDS
+		:: why == CANCELLED -> disband()
+#else
+		:: why == CANCELLED && watcher == id -> disband()
+#endif
 		:: else
 		fi;
-		pull(id)
+		pull(id);
+		back = LEFT;
+		goto settles
 	};
-	settleAndUnlock();
-	deliver();
-	drainTokens(id);
-	atomic { recycle(id); goto returned };
 
 outrun:
 	/* finalToken: a verdict was faster and is certain to come. */
-	do
-	:: atomic {
+	atomic {
 		token[id] ? v;
 		if
-		:: !FINAL(v) -> v = 0
-		:: FINAL(v) ->
-			owed[id]--;
-			recycle(id);
-			if
-			:: v != GRANTED -> goto returned
-			:: v == GRANTED && why == TIMED_OUT -> inFlight--; held++; goto holding
-			:: else -> inFlight--; held++; goto giveBack
-			fi
+		:: !FINAL(v) -> v = 0; goto outrun
+		:: else
+		fi;
+		owed[id]--;
+		recycle(id);
+		if
+		:: v != GRANTED -> goto returns
+		:: v == GRANTED && why == TIMED_OUT -> inFlight--; held++; goto holds
+		:: else -> inFlight--; held++; goto gives
 		fi
-	   }
-	od;
+	};
 
-compete:
+competes:
 	atomic {
 		LOCK;
 		find(id);
 		if
-		:: at == inLine -> at = 0; unlock(); goto parked
-		:: else -> at = 0; competitor = NOBODY
+		:: at == inLine -> at = 0; mu = NOBODY; goto parked
+		:: else -> at = 0
 		fi;
+		competitor = NOBODY;
 		if
-		:: free > 0 -> free--; held++; pull(id); v = GRANTED
+		:: free > 0 -> free--; held++; pull(id); won = true
 		:: else
-		fi
-	};
-	settleAndUnlock();
-	deliver();
-	if
-	:: v != GRANTED -> goto parked
-	:: v == GRANTED
-	fi;
-	drainTokens(id);
-	atomic {
-		recycle(id);
-		if
-		:: ended[CONTEXT(id)] -> goto giveBack
-		:: else -> goto holding
-		fi
+		fi;
+		back = COMPETED;
+		goto settles
 	};
 
-holding:
+holds:
 	if
-	:: goto returned        /* keeps the permit for good */
+	:: goto returns         /* keeps the permit for good */
 	:: skip
 	fi;
-giveBack:
-	atomic { LOCK; held--; free++ };
-	settleAndUnlock();
-	deliver();
+gives:
+	atomic { LOCK; held--; free++; back = GAVE };
 
-returned:
+settles:
+	serveAndUnlock();
+#ifdef MUTANT_LEAD_AFTER_UNLOCK
+	if
+	:: d_step { lead != NOBODY -> tell(lead, WATCH_DONE); lead = NOBODY }
+	:: lead == NOBODY
+	fi;
+#endif
+	/* One verdict per step, now that the mutex was left. */
+	do
+	:: d_step { outs > 0 -> deliver() }
+	:: atomic { outs == 0 ->
+		if
+		:: back == GAVE -> back = 0; goto returns
+		:: back == COMPETED && !won -> back = 0; goto parked
+		:: back == LEFT || back == COMPETED && won -> break
+		fi }
+	od;
+	/* Out of line by itself and not by a verdict. What else could be in its
+	 * channel was sent under the mutex: drainTokens. */
+	do
+#ifndef MUTANT_NOT_DRAINED
+	:: token[id] ? _
+	:: atomic { empty(token[id]) ->
+#else
+	:: atomic { true ->
+#endif
+		recycle(id);
+		won = false;
+		if
+		:: back == LEFT -> back = 0; goto returns
+		:: back == COMPETED && ended[CONTEXT(id)] -> back = 0; goto gives
+		:: else -> back = 0; goto holds
+		fi }
+	od;
+
+returns:
 	atomic {
-		v = 0; why = 0; watches = false;
+		v = 0;
+		why = 0;
+		watches = false;
 		rounds--;
 		if
-		:: rounds > 0 -> goto again
+		:: rounds > 0 && id < WAITERS -> goto acquires
 		:: else -> finished++
 		fi
 	}
-}
-
-/* The holder of the permit all wait for. */
-proctype giver() {
-	LOCALS;
-	atomic { LOCK; coming--; free++ };
-	settleAndUnlock();
-	deliver();
-	finished++
-}
-
-/* turnAway: everybody in line is refused, the electing among them included. */
-proctype closer() {
-	LOCALS;
-	atomic { LOCK; shut = true };
-	do
-	:: d_step { inLine > 0 -> w = line[0]; pull(w); decideOn(w, CLOSED); w = 0 }
-	:: inLine == 0 -> break
-	od;
-	settleAndUnlock();
-	deliver();
-	finished++
 }
 
 /* The contexts end at any moment, but they do. */
@@ -557,22 +548,14 @@ end:
 init {
 	byte i, processes;
 	atomic {
-		if
-		:: limited = NOBODY
-		:: limited = 0
-		:: limited = 1
-#if WAITERS > 2
-		:: limited = 2
-#endif
-#if WAITERS > 3
-		:: limited = 3
-#endif
-		fi;
+		limited = NOBODY;
 		do
-		:: i < WAITERS -> run waiter(i); i++
-		:: else -> break
+		:: i < WAITERS -> run process(i); i++
+		:: i < WAITERS && limited == NOBODY -> limited = i
+		:: i == WAITERS -> break
 		od;
-		run giver();
+		i = 0;
+		run process(GIVER);
 		run ender(0);
 		processes = WAITERS + 2;
 #ifdef OTHER
@@ -580,17 +563,16 @@ init {
 		processes++;
 #endif
 #ifdef CLOSE
-		run closer();
+		run process(CLOSER);
 		processes++;
 #endif
-		i = 0
 	}
 	/* Everybody returns: not to get past this is an invalid end state. */
 	atomic {
 		finished == processes;
 		assert(inLine == 0 && watcher == NOBODY && newest == NOBODY);
-		assert(followers == 0 && competitor == NOBODY && !starving);
-		assert(inFlight == 0 && mu == NOBODY);
+		assert(followers == 0 && competitor == NOBODY && (shut || !starving));
+		assert(inFlight == 0 && coming == 0 && mu == NOBODY);
 		do
 		:: i < WAITERS -> assert(empty(token[i]) && owed[i] == 0); i++
 		:: else -> break
