@@ -421,7 +421,8 @@ func ExampleHolders() {
 
 // Where callers wait, the longest first.
 func ExampleContention() {
-	s := sema.New(1, sema.Diagnose(sema.Full), sema.MaxWait(time.Millisecond))
+	quiet := sema.ObserverFunc(func(sema.Event) {}) // without, reports are logged
+	s := sema.New(1, sema.Diagnose(sema.Full), sema.MaxWait(time.Millisecond), sema.Observe(quiet))
 	held, _ := s.Acquire(context.Background(), 1)
 	s.Acquire(context.Background(), 1)
 	held.Release()

@@ -117,9 +117,7 @@ func (j *joint) attempt() {
 	if won {
 		j.token <- granted
 	}
-	for i := range outs {
-		outs[i].deliver()
-	}
+	deliverAll(outs)
 }
 
 // nextEverywhere reports whether it is the joint's turn in every line. In a
@@ -203,9 +201,7 @@ func (j *joint) leaveLines() {
 	j.lock()
 	outs := j.withdraw()
 	j.unlock()
-	for i := range outs {
-		outs[i].deliver()
-	}
+	deliverAll(outs)
 }
 
 func (j *joint) giveBack() {

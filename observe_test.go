@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,12 +213,18 @@ func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
 				armed = true
 				try(func() (sema.Permit, error) { return s.Acquire(t.Context(), 1) })
 				wantStats(t, s, 1, 0)
+				armed = true
+				try(func() (sema.Permit, error) { return s.Request(1).Permit() })
+				wantStats(t, s, 1, 0)
 				held.Release()
 				wantStats(t, s, 0, 0)
 				continue
 			}
 			armed = true
 			try(func() (sema.Permit, error) { return s.Acquire(t.Context(), 1) })
+			wantStats(t, s, 0, 0)
+			armed = true
+			try(func() (sema.Permit, error) { return s.Request(1).Permit() })
 			wantStats(t, s, 0, 0)
 			armed = true
 			try(func() (sema.Permit, error) {
@@ -249,6 +256,33 @@ func (b *lockedBuffer) take() string {
 	defer b.mu.Unlock()
 	defer b.buf.Reset()
 	return b.buf.String()
+}
+
+func TestObserverThatPanicsAtATicketKeepsNobodyElseAsleep(t *testing.T) {
+	var armed atomic.Bool
+	s := sema.New(4, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if armed.Load() && e.Kind == sema.Acquired {
+			panic("observer")
+		}
+	})))
+	held := mustAcquire(t, s, 4)
+	tickets := []*sema.Ticket{s.Request(1), s.Request(1)}
+	waiting := make(chan error, 1)
+	go func() {
+		defer func() { recover(); waiting <- nil }()
+		s.Acquire(context.Background(), 1)
+	}()
+	waitersReach(t, 3, func() int { return s.Stats().Waiters })
+	armed.Store(true)
+	wantPanic(t, "Release", held.Release)
+	<-waiting
+	for _, ticket := range tickets {
+		<-ticket.Ready()
+		if _, err := ticket.Permit(); err == nil {
+			t.Error("a permit although the observer panicked")
+		}
+	}
+	wantStats(t, s, 0, 0)
 }
 
 func TestLogObserverWarnsOfTroubleAndIsNotChatty(t *testing.T) {

@@ -26,7 +26,7 @@ type Ticket struct {
 	a      attempt // for an observed semaphore
 	id     identity
 
-	mu     sync.Mutex // guards the rest; taken after core.mu, never before
+	mu     sync.Mutex // guards the rest; no other lock is taken while it is held
 	state  ticketState
 	permit Permit
 	err    error
@@ -62,8 +62,15 @@ func (s *Semaphore) Request(n int64) *Ticket {
 		return t
 	}
 	if s.probe != nil {
+		told := false
+		defer func() {
+			if !told {
+				t.Cancel() // the observer panicked: nobody will know the ticket
+			}
+		}()
 		s.probe.tell(s, Event{Kind: Queued, Weight: n, Site: t.a.stack.site()})
 		s.probe.edge(s)
+		told = true
 	}
 	return t
 }
@@ -92,14 +99,15 @@ func (t *Ticket) Ready() <-chan struct{} { return t.ready }
 // Ready it returns ErrFull and the ticket goes on waiting.
 func (t *Ticket) Permit() (Permit, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch t.state {
-	case ticketWaiting:
-		return Permit{}, t.sem.fault("request", t.n, ErrFull, "not ready yet")
-	case ticketGranted:
+	p, err, waiting := t.permit, t.err, t.state == ticketWaiting
+	if t.state == ticketGranted {
 		t.state = ticketTaken
 	}
-	return t.permit, t.err
+	t.mu.Unlock()
+	if waiting {
+		return Permit{}, t.sem.fault("request", t.n, ErrFull, "not ready yet")
+	}
+	return p, err
 }
 
 // Cancel gives the request up. If its permit is there and was not yet taken
@@ -138,27 +146,30 @@ func (t *Ticket) withdraw(why verdict) {
 	t.resolve(why)
 }
 
-// resolve ends the wait. It is called once, with no lock held.
+// resolve ends the wait. It is called once, with no lock held, and leaves a
+// ticket that is ready even if an observer panics: then without its permit,
+// which went back.
 func (t *Ticket) resolve(v verdict) {
 	s := t.sem
 	if t.limit != nil {
 		t.limit.Stop()
 	}
 	var p Permit
-	var err error
-	switch {
-	case s.probe != nil:
+	err := context.Canceled
+	defer func() {
+		t.mu.Lock()
+		t.permit, t.err, t.state = p, err, ticketTaken
+		if p.Held() {
+			t.state = ticketGranted
+		}
+		t.mu.Unlock()
+		close(t.ready)
+	}()
+	if s.probe != nil {
 		p, err = s.concludeProbed(endedContext, "request", t.a, t.id, v)
-	default:
+	} else {
 		p, err = s.conclude(endedContext, "request", t.n, v)
 	}
-	t.mu.Lock()
-	t.permit, t.err, t.state = p, err, ticketTaken
-	if v == granted {
-		t.state = ticketGranted
-	}
-	t.mu.Unlock()
-	close(t.ready)
 }
 
 // endedContext gives a cancelled ticket its error.

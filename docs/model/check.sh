@@ -1,0 +1,177 @@
+#!/bin/sh
+# Checks the models next to this file with spin.
+#
+#	check.sh            every model in the sizes that are quick, under a minute
+#	check.sh --mutants  breaks the protocol in every known way, and requires
+#	                    that each is found out: models that cannot fail show
+#	                    nothing
+#	check.sh --more     the models in larger sizes, some minutes
+#
+# Each line is one exhaustive search: the model, its switches, how many states
+# there are, how long it took. The result is non-zero if a property fails, if a
+# search could not be completed, or if a mutant survives.
+set -eu
+
+models=$(cd "$(dirname "$0")" && pwd)
+cc=${CC:-gcc}
+
+for tool in spin "$cc"; do
+	if ! command -v "$tool" >/dev/null 2>&1; then
+		echo "check.sh: $tool is missing; install it with: apt-get install $tool" >&2
+		exit 2
+	fi
+done
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+cd "$work"
+
+failures=0
+
+# build MODEL OPTIMIZE MEGABYTES SWITCH... makes ./pan of a model.
+build() {
+	model=$1 optimize=$2 megabytes=$3
+	shift 3
+	rm -f pan pan.* ./*.trail
+	if ! spin "$@" -a "$models/$model.pml" >spin.log 2>&1; then
+		cat spin.log
+		return 1
+	fi
+	# Only safety is checked: that nobody waits for ever shows as an end state
+	# that is invalid, since no model can run for ever without returning.
+	# shellcheck disable=SC2086 # optimize is several words
+	"$cc" -w $optimize -DSAFETY -DNOFAIR "-DMEMLIM=$megabytes" -o pan pan.c
+}
+
+# search runs ./pan. The depth is far beyond what any search reached; the
+# result says so if it ever is not.
+search() { ./pan -n -m100000 >pan.log 2>&1 || true; }
+
+states() { sed -n 's/^ *\([0-9][0-9]*\) states, stored.*/\1/p' pan.log | head -n 1; }
+elapsed() { sed -n 's/^pan: elapsed time \([^ ]*\) seconds/\1/p' pan.log; }
+found() { sed -n 's/^pan:[0-9]*: *//p' pan.log | head -n 1 | sed 's/ (at depth.*//'; }
+
+# complete reports whether the search was, and found nothing.
+complete() {
+	grep -q 'errors: 0$' pan.log &&
+		! grep -q -i -e 'search not completed' -e 'max search depth too small' \
+			-e 'MEMLIM' -e 'out of memory' -e 'hash table is full' pan.log
+}
+
+line() { printf '%-8s %-46s %9s states %6s s  %s\n' "$@"; }
+
+# holds MODEL OPTIMIZE SWITCH... requires that all properties hold.
+holds() {
+	model=$1 optimize=$2
+	shift 2
+	if ! build "$model" "$optimize" "$megabytes_allowed" "$@"; then
+		failures=$((failures + 1))
+		line "$model" "$*" - - "FAILED to build"
+		return
+	fi
+	search
+	if complete; then
+		line "$model" "$*" "$(states)" "$(elapsed)" ok
+		return
+	fi
+	failures=$((failures + 1))
+	line "$model" "$*" "$(states)" "$(elapsed)" "FAILED: $(found)"
+	grep -i -e 'not completed' -e 'too small' -e MEMLIM -e memory pan.log | head -n 4 || true
+	if [ -f "$model.pml.trail" ]; then
+		echo "The end of the run that shows it:"
+		spin "$@" -t -p -g "$models/$model.pml" 2>&1 | tail -n 80
+	fi
+}
+
+# caught MODEL SWITCH... requires that some property fails.
+caught() {
+	model=$1
+	shift
+	# The first error ends the search, so optimizing costs more than it gains.
+	if ! build "$model" -O0 2048 "$@"; then
+		failures=$((failures + 1))
+		line "$model" "$*" - - "FAILED to build"
+		return
+	fi
+	search
+	if [ -f "$model.pml.trail" ] && [ -n "$(found)" ]; then
+		line "$model" "$*" "$(states)" "$(elapsed)" "caught: $(found | cut -c 1-60)"
+	else
+		failures=$((failures + 1))
+		line "$model" "$*" "$(states)" "$(elapsed)" "SURVIVED"
+	fi
+}
+
+quick() {
+	megabytes_allowed=2048
+	holds handoff -O2 -DRESIZE
+	holds handoff -O2 -DACQUIRERS=4
+	holds handoff -O0 -DROUNDS=2
+	holds handoff -O2 -DUNFAIR -DROUNDS=2
+	holds handoff -O0 -DUNFAIR -DRESIZE -DACQUIRERS=2
+	holds watcher -O2 -DOTHER
+	holds watcher -O2 -DUNFAIR -DCLOSE
+	holds watcher -O0 -DUNFAIR -DFOLLOW_FROM=2
+	holds watcher -O0 -DUNFAIR -DWAITERS=2 -DROUNDS=2
+	holds joint -O0 -DCLOSE -DCANCEL
+	holds joint -O0 -DJOINTS=2 -DSINGLES=1 -DCANCEL
+	holds joint -O0 -DJOINTS=2 -DSINGLES=0 -DCANCEL -DLIFO
+}
+
+more() {
+	megabytes_allowed=8192
+	holds handoff "-O2 -DCOLLAPSE" -DRESIZE -DROUNDS=2
+	holds handoff "-O2 -DCOLLAPSE" -DUNFAIR -DRESIZE
+	holds handoff "-O2 -DCOLLAPSE" -DUNFAIR -DACQUIRERS=4
+	holds watcher "-O2 -DCOLLAPSE" -DCLOSE
+	holds watcher "-O2 -DCOLLAPSE" -DROUNDS=2
+	holds watcher "-O2 -DCOLLAPSE" -DUNFAIR -DROUNDS=2
+	holds watcher "-O2 -DCOLLAPSE" -DWAITERS=4 -DFOLLOW_FROM=2
+	holds watcher "-O2 -DCOLLAPSE" -DWAITERS=4 -DUNFAIR
+	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=2
+	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=1 -DCLOSE -DCANCEL
+}
+
+mutants() {
+	caught handoff -DMUTANT_TAKE_WITHOUT_CAS
+	caught handoff -DMUTANT_RAISE_BLINDLY
+	caught handoff -DMUTANT_LOOK_THEN_ADD
+	caught handoff -DMUTANT_LEAVE_UNSETTLED
+	caught handoff -DMUTANT_LEAVE_AT_ONCE
+	caught handoff -DMUTANT_KEEP_RACED_GRANT
+	caught handoff -DMUTANT_SERVE_PAST_HEAD -DRESIZE
+	caught handoff -DMUTANT_SERVE_IN_DEBT -DRESIZE
+	caught handoff -DMUTANT_RAISE_LATE -DRESIZE
+	caught handoff -DMUTANT_STAYS_COMPETITOR -DUNFAIR
+	caught handoff -DMUTANT_COMPETE_UNSETTLED -DUNFAIR
+	caught watcher -DMUTANT_LEAVE_UNELECTED
+	caught watcher -DMUTANT_LEAD_AFTER_UNLOCK
+	caught watcher -DMUTANT_DEAF
+	caught watcher -DMUTANT_NOT_MARKED
+	caught watcher -DMUTANT_NOT_DRAINED
+	caught watcher -DMUTANT_ANYBODY_DISBANDS -DOTHER
+	caught watcher -DMUTANT_DISBAND_KEEPS_COMPETITOR -DUNFAIR
+	caught watcher -DROOM=2 -DUNFAIR -DCLOSE
+	caught joint -DMUTANT_NO_FIRST_ATTEMPT
+	caught joint -DMUTANT_KEEP_HALF
+	caught joint -DMUTANT_ATTEMPT_OUT_OF_TURN -DJOINTS=2
+	caught joint -DMUTANT_WITHDRAW_UNSETTLED -DCANCEL
+	caught joint -DMUTANT_DECIDED_TWICE -DCLOSE -DCANCEL
+	caught joint -DMUTANT_ONE_JOINT -DJOINTS=2 -DSINGLES=0 -DLIFO
+}
+
+case ${1-} in
+'') quick ;;
+--mutants) mutants ;;
+--more) more ;;
+*)
+	sed -n '2,/^set /p' "$0" | sed -n 's/^# \{0,1\}//p'
+	exit 2
+	;;
+esac
+
+if [ "$failures" -gt 0 ]; then
+	echo "check.sh: $failures failed" >&2
+	exit 1
+fi
