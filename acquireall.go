@@ -32,7 +32,8 @@ const (
 //
 // Of the *Semaphores among them it holds none while it waits: it stands in all
 // their lines at once, and is served when its turn has come in each and all
-// fit. Other gates are acquired one after the other before that, in one order
+// fit. Being first in a fair line it keeps those behind it waiting, like any
+// heavy waiter, even while it waits for another semaphore. Other gates are acquired one after the other before that, in one order
 // for all callers: by scope, fleet first, then by name. So callers of
 // AcquireAll who hold nothing else cannot block each other for ever.
 func AcquireAll(ctx context.Context, wants ...Want) (Permit, error) {
@@ -108,7 +109,7 @@ func mergeWants(wants []Want) (locals []localWant, others []Want) {
 			continue
 		}
 		i := slices.IndexFunc(others, func(o Want) bool {
-			return reflect.TypeOf(w.Gate).Comparable() && o.Gate == w.Gate
+			return reflect.ValueOf(w.Gate).Comparable() && reflect.ValueOf(o.Gate).Comparable() && o.Gate == w.Gate
 		})
 		if i < 0 {
 			others = append(others, w)
@@ -118,7 +119,7 @@ func mergeWants(wants []Want) (locals []localWant, others []Want) {
 	}
 	slices.SortFunc(locals, func(a, b localWant) int { return cmp.Compare(a.sem.core.id, b.sem.core.id) })
 	slices.SortStableFunc(others, func(a, b Want) int {
-		return cmp.Or(cmp.Compare(scopeOf(b.Gate), scopeOf(a.Gate)), cmp.Compare(nameOf(a.Gate), nameOf(b.Gate)), cmp.Compare(addressOf(a.Gate), addressOf(b.Gate)))
+		return cmp.Or(cmp.Compare(scopeOf(b.Gate), scopeOf(a.Gate)), cmp.Compare(nameOf(a.Gate), nameOf(b.Gate)), slices.Compare(addressesIn(a.Gate), addressesIn(b.Gate)))
 	})
 	return locals, others
 }
@@ -144,11 +145,20 @@ func nameOf(g Gate) string {
 	return ""
 }
 
-// addressOf orders gates that have no name, or the same one. What an interface
-// points to does not move.
-func addressOf(g Gate) uintptr {
-	if v := reflect.ValueOf(g); v.Kind() == reflect.Pointer {
-		return v.Pointer()
+// addressesIn orders gates that have no name, or the same one: by what they
+// point to, which does not move.
+func addressesIn(g Gate) []uintptr { return appendAddresses(nil, reflect.ValueOf(g)) }
+
+func appendAddresses(list []uintptr, v reflect.Value) []uintptr {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Chan, reflect.Func, reflect.UnsafePointer:
+		return append(list, v.Pointer())
+	case reflect.Interface:
+		return appendAddresses(list, v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			list = appendAddresses(list, v.Field(i))
+		}
 	}
-	return 0
+	return list
 }

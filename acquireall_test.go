@@ -254,3 +254,90 @@ func TestBundleIsLostWithAnyOfItsParts(t *testing.T) {
 		p.Release()
 	})
 }
+
+func TestAcquireAllInALIFOLineIsServedPastOneThatCannotGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, c := sema.New(1, sema.LIFO), sema.New(1), sema.New(1)
+		heldA, heldB := mustAcquire(t, a, 1), mustAcquire(t, b, 1)
+		both := func(x, y sema.Gate) <-chan result {
+			got := make(chan result, 1)
+			go func() {
+				p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: x, N: 1}, sema.Want{Gate: y, N: 1})
+				got <- result{p, err}
+			}()
+			synctest.Wait()
+			return got
+		}
+		stuck, can := both(a, b), both(a, c)
+		heldA.Release()
+		synctest.Wait()
+		if settled(stuck) || !settled(can) {
+			t.Fatal("the one that can go must go")
+		}
+		(<-can).permit.Release()
+		heldB.Release()
+		(<-stuck).permit.Release()
+	})
+}
+
+func TestAcquireAllIsNotParkedInOthersWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := sema.New(2, sema.ParkOversize), sema.New(5)
+		_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 3}, sema.Want{Gate: b, N: 1})
+		wantErr(t, err, sema.ErrTooLarge)
+		held := mustAcquire(t, a, 1)
+		joint := make(chan result, 1)
+		go func() {
+			p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 2}, sema.Want{Gate: b, N: 1})
+			joint <- result{p, err}
+		}()
+		synctest.Wait()
+		a.Resize(1)
+		synctest.Wait()
+		wantErr(t, (<-joint).err, sema.ErrTooLarge)
+		mustAcquire(t, b, 1).Release()
+		held.Release()
+	})
+}
+
+func TestAcquireAllHeedsMaxWaiters(t *testing.T) {
+	a, b := sema.New(1, sema.Name("a"), sema.MaxWaiters(0)), sema.New(1)
+	p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
+	wantErr(t, err, nil) // nobody had to wait
+	p.Release()
+	held := mustAcquire(t, b, 1)
+	_, err = sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
+	wantErr(t, err, sema.ErrQueueFull)
+	wantStats(t, a, 0, 0)
+	wantStats(t, b, 1, 0)
+	held.Release()
+}
+
+// A wrapper is a gate that is a value.
+type wrapper struct{ sema.Gate }
+
+func TestAcquireAllOrdersGatesThatAreValues(t *testing.T) {
+	a, b := sema.New(1), sema.New(1)
+	var racing sync.WaitGroup
+	for _, pair := range [][2]sema.Gate{{wrapper{a}, wrapper{b}}, {wrapper{b}, wrapper{a}}} {
+		racing.Go(func() {
+			for range 2000 {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				p, err := sema.AcquireAll(ctx, sema.Want{Gate: pair[0], N: 1}, sema.Want{Gate: pair[1], N: 1})
+				cancel()
+				if err != nil {
+					t.Error("blocked each other:", err)
+					return
+				}
+				p.Release()
+			}
+		})
+	}
+	racing.Wait()
+	type odd struct {
+		sema.Gate
+		extra any
+	}
+	_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: odd{a, func() {}}, N: 1}, sema.Want{Gate: odd{b, func() {}}, N: 1})
+	wantErr(t, err, nil) // not comparable, and no reason to panic
+}

@@ -9,52 +9,55 @@ import (
 	"sync"
 )
 
-// An identity is who acquires: the permits its context says it holds and, at
-// Full, its goroutine. 0 is an unknown goroutine.
+// An identity is who acquires: what its context says it holds and, at Full,
+// its goroutine (0 if unknown). It is kept in records, and so names permits
+// without reaching their handles.
 type identity struct {
 	goroutine uint64
-	holding   *holding
+	held      []hold
 }
 
-func (p *probe) identify(ctx context.Context) identity {
+// A hold is a permit that somebody is known to hold.
+type hold struct {
+	name   string
+	sem    *Semaphore // nil for a permit of another kind of gate
+	weight int64
+	stack  stack   // empty if it was not recorded
+	rec    *record // nil likewise
+}
+
+func (p *probe) identify(ctx context.Context) (id identity) {
 	if p.level == Off {
-		return identity{}
+		return id
 	}
-	id := identity{holding: holdingOf(ctx)}
+	for h := holdingOf(ctx); h != nil; h = h.outer {
+		if h.permit.Held() {
+			id.held = append(id.held, h.permit.describe())
+		}
+	}
 	if p.level == Full {
 		id.goroutine = goroutineID()
 	}
 	return id
 }
 
-// A hold is a permit that an identity is known to hold.
-type hold struct {
-	name   string
-	sem    *Semaphore // nil for a permit of another kind of gate
-	weight int64
-	stack  stack // empty if it was not recorded
-	rec    *record
-}
-
 // holds lists what id holds, by its contexts and by its goroutine.
 func (id identity) holds() []hold {
-	var list []hold
-	seen := map[*record]bool{}
-	for h := id.holding; h != nil; h = h.outer {
-		if p := h.permit; p.Held() {
-			hold := p.describe()
-			list = append(list, hold)
-			seen[hold.rec] = true
-		}
-	}
+	list := id.held
 	if id.goroutine != 0 {
 		for _, r := range books.heldByGoroutine(id.goroutine) {
-			if !seen[r] {
+			if !slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r }) {
 				list = append(list, hold{r.sem.name, r.sem, r.weight, r.stack, r})
 			}
 		}
 	}
 	return list
+}
+
+// has reports whether the identity holds the permit of r.
+func (id identity) has(r *record) bool {
+	return id.goroutine != 0 && id.goroutine == r.who.goroutine ||
+		slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r })
 }
 
 // describe says what is known of a permit whoever holds it.
@@ -81,6 +84,10 @@ type orderGraph struct {
 	edges map[string]map[string]edge
 }
 
+// mostOrders keeps names that are made up as a program runs from filling the
+// memory.
+const mostOrders = 10_000
+
 // An edge remembers where the order was first seen.
 type edge struct{ held, wanted stack }
 
@@ -104,7 +111,7 @@ func (p *probe) auditOrder(s *Semaphore, id identity, a attempt) {
 func (g *orderGraph) note(held hold, wanted string, at stack) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, known := g.edges[held.name][wanted]; known {
+	if _, known := g.edges[held.name][wanted]; known || len(g.edges) > mostOrders {
 		return ""
 	}
 	if len(at) == 0 {
@@ -192,19 +199,6 @@ func stuck(w *wait) []blockade {
 		}
 	}
 	return ring
-}
-
-// has reports whether the identity holds the permit of r.
-func (id identity) has(r *record) bool {
-	if id.goroutine != 0 && id.goroutine == r.who.goroutine {
-		return true
-	}
-	for h := id.holding; h != nil; h = h.outer {
-		if h.permit.handle.kind == recordedHandle && h.permit.handle.rec == r {
-			return true
-		}
-	}
-	return false
 }
 
 func describeRing(ring []blockade) string {

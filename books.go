@@ -3,6 +3,7 @@ package sema
 import (
 	"runtime/pprof"
 	"sync"
+	"time"
 )
 
 // books is who holds and who waits, of all that is recorded in the process.
@@ -25,6 +26,7 @@ type registry struct {
 type wait struct {
 	sem    *Semaphore
 	weight int64
+	since  time.Time
 	stack  stack
 	who    identity
 }
@@ -74,7 +76,7 @@ func removeFrom[K comparable](index map[K]map[*record]bool, key K, r *record) {
 }
 
 func (b *registry) startWait(s *Semaphore, a attempt, id identity) *wait {
-	w := &wait{sem: s, weight: a.weight, stack: a.stack, who: id}
+	w := &wait{sem: s, weight: a.weight, since: a.start, stack: a.stack, who: id}
 	b.mu.Lock()
 	b.waiting[w] = true
 	b.mu.Unlock()

@@ -1,12 +1,11 @@
 package sema
 
 import (
-	"flag"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,16 +23,18 @@ func inBubble() bool {
 	return now == now.Round(0)
 }
 
-// inTest reports whether this may be a test binary in which tests have begun.
-// Its name or arguments mostly tell; otherwise the flags that the testing
-// package defines, once it has parsed them, which is before the first test. The
-// build information does not tell: for tests of a package main it is that of
-// the program.
-func inTest() bool {
-	return startedAsTest || testFlags.defined()
-}
-
-var startedAsTest = looksLikeTest(os.Args)
+// inTest reports whether this may be a test binary, by its name, its arguments
+// or its build information. Each alone would miss some: a binary may be given
+// any name, be run without arguments, and for tests of a package main the build
+// information is that of the program. (The flags of the testing package would
+// tell, but to look at them races with a program that defines or parses its own.)
+var inTest = sync.OnceValue(func() bool {
+	if looksLikeTest(os.Args) {
+		return true
+	}
+	info, ok := debug.ReadBuildInfo()
+	return !ok || strings.HasSuffix(info.Path, ".test")
+})
 
 func looksLikeTest(args []string) bool {
 	if len(args) == 0 {
@@ -43,28 +44,6 @@ func looksLikeTest(args []string) bool {
 	return strings.HasSuffix(name, ".test") || slices.ContainsFunc(args[1:], func(arg string) bool {
 		return strings.HasPrefix(strings.TrimLeft(arg, "-"), "test.")
 	})
-}
-
-var testFlags testFlagCheck
-
-type testFlagCheck struct{ answer atomic.Int32 }
-
-const (
-	notAsked = iota
-	noTest
-	aTest
-)
-
-func (c *testFlagCheck) defined() bool {
-	answer := c.answer.Load()
-	if answer == notAsked && flag.Parsed() {
-		answer = noTest
-		if flag.Lookup("test.v") != nil {
-			answer = aTest
-		}
-		c.answer.Store(answer)
-	}
-	return answer == aTest
 }
 
 var timerPool sync.Pool

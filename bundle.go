@@ -91,7 +91,11 @@ func (b *bundle) acquireJointly(ctx context.Context, wants []localWant) error {
 		return nil
 	}
 	watch := watchJoint(ctx, some)
-	v, culprit := newJoint(some).acquire(ctx)
+	j := newJoint(some)
+	if watch.anybody() && j.wouldWait() {
+		defer watch.queueing()()
+	}
+	v, culprit := j.acquire(ctx)
 	if v == granted {
 		watch.admitted(b)
 		return nil
@@ -116,6 +120,31 @@ func watchJoint(ctx context.Context, wants []localWant) jointWatch {
 		}
 	}
 	return watch
+}
+
+// anybody reports whether a semaphore has a probe.
+func (j jointWatch) anybody() bool {
+	return slices.ContainsFunc(j.wants, func(w localWant) bool { return w.sem.probe != nil })
+}
+
+// queueing tells that the caller is about to stand in all lines, and returns
+// what is to be called when it no longer does.
+func (j jointWatch) queueing() (ended func()) {
+	var waits []*wait
+	for i, w := range j.wants {
+		if p := w.sem.probe; p != nil {
+			p.queueing(w.sem, j.attempts[i])
+			if j.attempts[i].record {
+				waits = append(waits, books.startWait(w.sem, j.attempts[i], j.ids[i]))
+			}
+		}
+	}
+	return func() {
+		for _, w := range waits {
+			books.endWait(w)
+			contention.add(w.stack, time.Since(w.since), w.sem.probe.sampleWeight())
+		}
+	}
 }
 
 // admitted makes the permits. If an observer panics half-way, what has no

@@ -43,10 +43,19 @@ const contentionKeys = 1 << 14
 
 var contentionProfile = newProfile("sema.contention")
 
+// add enters a wait of the calling goroutine.
 func (t *waitTotals) add(st stack, waited time.Duration, times int64) {
-	site := st.site()
-	waited *= time.Duration(times)
+	t.count(st, waited, times)
 	depth := libraryDepth()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.enter(contentionProfile, waited*time.Duration(times), depth+1)
+}
+
+// count adds a wait to its site, without the profile: that takes the stack of
+// the calling goroutine, which did not wait for a ticket.
+func (t *waitTotals) count(st stack, waited time.Duration, times int64) {
+	site := st.site()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum := t.bySite[site]
@@ -55,8 +64,7 @@ func (t *waitTotals) add(st stack, waited time.Duration, times int64) {
 		t.bySite[site] = sum
 	}
 	sum.Waits += times
-	sum.Total += waited
-	t.enter(contentionProfile, waited, depth+1)
+	sum.Total += waited * time.Duration(times)
 }
 
 func (t *waitTotals) enter(profile *pprof.Profile, waited time.Duration, depth int) {

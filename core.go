@@ -96,6 +96,23 @@ func (c *core) tryTake(n uint64) verdict {
 	return c.admit(n, false)
 }
 
+// tryOrWait is tryTake for somebody who is ready to wait: pending if it has to.
+func (c *core) tryOrWait(n uint64) verdict {
+	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
+		return granted
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.admit(n, false)
+	if v != full && !(v == tooLarge && c.parkOversize) {
+		return v
+	}
+	if c.lineFull() {
+		return queueFull
+	}
+	return pending
+}
+
 // enter takes n permits now (granted), is refused, or stands in line (pending,
 // with the waiter to park). done is the context's channel, nil if it has none.
 func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, verdict) {
@@ -161,7 +178,7 @@ func (c *core) admit(n uint64, mayWait bool) verdict {
 		if !mayWait {
 			return full
 		}
-		if c.lineLimit > 0 && c.line.n+1 >= c.lineLimit {
+		if c.lineFull() {
 			return queueFull
 		}
 		if parked || c.competitor != nil || old&waitingFlag != 0 ||
@@ -170,6 +187,9 @@ func (c *core) admit(n uint64, mayWait bool) verdict {
 		}
 	}
 }
+
+// lineFull reports whether one more would be too many.
+func (c *core) lineFull() bool { return c.lineLimit > 0 && c.line.n+1 >= c.lineLimit }
 
 // push stands w in line, where the order says.
 func (c *core) push(w *waiter) {
@@ -245,7 +265,7 @@ func (c *core) resettle() wakes {
 	for w := c.line.head; w != nil; {
 		next := w.next
 		over := c.oversize(w.n)
-		if over && !c.parkOversize {
+		if over && (!c.parkOversize || w.joint != nil) {
 			c.dismiss(w, tooLarge, &out)
 		} else {
 			c.line.setParked(w, over)
@@ -328,19 +348,16 @@ func (c *core) phaseVerdict() verdict {
 	return granted
 }
 
-// waiters is how many stand in line. Without a flag that is nobody who could
-// be served, which is all a caller in a hurry wants to know.
+// waiters is how many stand in line.
 func (c *core) waiters() int {
-	if c.word.Load() < slowFlag {
-		return 0
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.line.n
 }
 
-// exhausted reports whether nothing is free or somebody waits.
+// exhausted reports whether nothing is free or somebody waits for it.
 func (c *core) exhausted() bool {
-	w := c.word.Load()
-	return w&freeMask == 0 || w&waitingFlag != 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.free() == 0 || c.line.servable() > 0
 }

@@ -19,7 +19,7 @@ func TestCancelledCompetitorPassesTheWakeUpOn(t *testing.T) {
 	}
 	patient, _ := c.enter(1, nil)
 	for _, w := range shared[:followFrom] { // the watcher among them
-		c.leave(w, timedOut)
+		c.leave(t.Context(), w, timedOut)
 	}
 	followers := shared[followFrom:]
 	watcher := followers[len(followers)-1]
@@ -30,7 +30,7 @@ func TestCancelledCompetitorPassesTheWakeUpOn(t *testing.T) {
 	if c.competitor != followers[0] || c.word.Load()&waitingFlag != 0 {
 		t.Fatal("the head was not woken to compete")
 	}
-	c.leave(watcher, cancelled)
+	c.leave(t.Context(), watcher, cancelled)
 	if c.competitor != patient {
 		t.Fatal("the wake-up was swallowed")
 	}

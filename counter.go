@@ -12,19 +12,21 @@ import (
 //
 // To bound concurrency use a Semaphore: nothing here ties a post to a wait.
 type Counter struct {
-	core core // capacity: the maximum
-	name string
+	core      core // capacity: the maximum
+	name      string
+	observers []Observer
 }
 
 // NewCounter makes a counter that starts at initial and never exceeds max.
-// Of the options it heeds Name, MaxWaiters and the orders. It panics unless
+// Of the options it heeds Name, MaxWaiters, the orders, and Observe, which is
+// told of refused posts ([OverReleased]) only. It panics unless
 // 0 ≤ initial ≤ max and 1 ≤ max ≤ [MaxCapacity].
 func NewCounter(initial, max int64, opts ...Option) *Counter {
 	if initial < 0 || max < 1 || initial > max || max > MaxCapacity {
 		panic(fmt.Sprintf("sema: NewCounter(%d, %d): want 0 ≤ initial ≤ max and 1 ≤ max ≤ %d", initial, max, MaxCapacity))
 	}
 	conf := newConfig(opts)
-	c := &Counter{name: conf.name}
+	c := &Counter{name: conf.name, observers: conf.probe.observers}
 	c.core.order = conf.order
 	c.core.lineLimit = conf.lineLimit
 	c.core.capacity = uint64(max)
@@ -34,10 +36,16 @@ func NewCounter(initial, max int64, opts ...Option) *Counter {
 
 // Wait lowers the counter by n, waiting in turn until it is at least n. It
 // fails with the context's cause, ErrTooLarge if n exceeds the maximum,
-// ErrQueueFull, ErrClosed, or ErrInvalid. Wait of 0 returns at once.
+// ErrQueueFull, ErrClosed, or ErrInvalid. Wait of 0 does not wait.
 func (c *Counter) Wait(ctx context.Context, n int64) error {
-	if err := c.check(ctx, "wait", n); err != nil || n == 0 {
+	if err := c.check(ctx, "wait", n); err != nil {
 		return err
+	}
+	if n == 0 {
+		if v := c.core.closedFor(); v != granted {
+			return c.fault("wait", n, sentinelOf(v), "")
+		}
+		return nil
 	}
 	w, v := c.core.enter(uint64(n), ctx.Done())
 	if v == pending {
@@ -54,7 +62,10 @@ func (c *Counter) Wait(ctx context.Context, n int64) error {
 
 // TryWait lowers the counter by n if it can at once, and says whether it did.
 func (c *Counter) TryWait(n int64) bool {
-	return n == 0 || n > 0 && n <= MaxCapacity && c.core.tryTake(uint64(n)) == granted
+	if n == 0 {
+		return c.core.closedFor() == granted
+	}
+	return n > 0 && n <= MaxCapacity && c.core.tryTake(uint64(n)) == granted
 }
 
 // Post raises the counter by n and wakes whom that lets through. Anybody may
@@ -68,7 +79,11 @@ func (c *Counter) Post(n int64) error {
 	for {
 		old := core.word.Load()
 		if uint64(n) > core.capacity-old&freeMask { // capacity is fixed
-			return c.fault("post", n, ErrOverRelease, fmt.Sprintf("the counter is at %d", old&freeMask))
+			err := c.fault("post", n, ErrOverRelease, fmt.Sprintf("the counter is at %d", old&freeMask))
+			for _, o := range c.observers {
+				o.Observe(Event{Kind: OverReleased, Name: c.name, Weight: n, Err: err})
+			}
+			return err
 		}
 		if core.word.CompareAndSwap(old, old+uint64(n)) {
 			if old >= slowFlag {

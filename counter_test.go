@@ -97,6 +97,10 @@ func TestCounterWaitFailsWithAReason(t *testing.T) {
 		wantErr(t, <-waiting, sema.ErrClosed)
 		wantErr(t, c.Post(1), nil)
 		wantErr(t, c.Wait(t.Context(), 1), sema.ErrClosed)
+		wantErr(t, c.Wait(t.Context(), 0), sema.ErrClosed)
+		if c.TryWait(0) {
+			t.Error("a closed counter lets even nothing through")
+		}
 	})
 	wantPanic(t, "initial above maximum", func() { sema.NewCounter(2, 1) })
 	wantPanic(t, "negative", func() { sema.NewCounter(-1, 1) })
@@ -127,4 +131,24 @@ func TestCounterLosesNoPost(t *testing.T) {
 	if c.Value() != 0 || c.Waiters() != 0 {
 		t.Errorf("%d left, %d waiting", c.Value(), c.Waiters())
 	}
+}
+
+func TestCounterTellsOfRefusedPostsAndCountsAllWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		c := sema.NewCounter(0, 2, sema.Name("jobs"), sema.Observe(&j), sema.Unfair)
+		wantErr(t, c.Post(3), sema.ErrOverRelease)
+		if e := wantKinds(t, &j, sema.OverReleased); e[0].Name != "jobs" || e[0].Weight != 3 {
+			t.Errorf("%+v", e[0])
+		}
+		for range 5 {
+			go c.Wait(t.Context(), 1)
+		}
+		synctest.Wait()
+		c.Post(1) // one is woken to compete, and still in line
+		if n := c.Waiters(); n != 5 {
+			t.Errorf("%d waiters, want 5", n)
+		}
+		c.Close()
+	})
 }

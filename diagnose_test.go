@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -280,4 +281,79 @@ func TestEnvironmentSetsTheLevelOfTheProcess(t *testing.T) {
 			t.Errorf("SEMA_DEBUG=%s: %v, want %q in\n%s", level, err, want, out)
 		}
 	}
+}
+
+// TestInnerPermitDoesNotKeepALeakedOuterOneAlive: a record knows what its
+// holder held, and must know it without reaching the handles.
+func TestInnerPermitDoesNotKeepALeakedOuterOneAlive(t *testing.T) {
+	leaked := make(chan sema.Event, 1)
+	observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.Leaked {
+			leaked <- e
+		}
+	}))
+	outer := sema.New(1, sema.Name("outer"), sema.Diagnose(sema.Full), observe)
+	inner := sema.New(1, sema.Name("inner"), sema.Diagnose(sema.Full), observe)
+	held := acquireInside(t, outer, inner)
+	if e := collectUntil(t, leaked); e.Name != "outer" {
+		t.Errorf("%+v", e)
+	}
+	held.Release()
+}
+
+//go:noinline
+func acquireInside(t *testing.T, outer, inner *sema.Semaphore) sema.Permit {
+	p := mustAcquire(t, outer, 1)
+	ctx, cancel := p.Context(t.Context())
+	defer cancel()
+	q, err := inner.Acquire(ctx, 1)
+	wantErr(t, err, nil)
+	return q
+}
+
+// TestReleaseIsNeverTakenForALeak collects all the time while permits come and
+// go, so that a handle may die in the middle of its release.
+func TestReleaseIsNeverTakenForALeak(t *testing.T) {
+	s := sema.New(8, sema.Diagnose(sema.Full), sema.ReclaimLeaks, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.Leaked {
+			t.Error(e.Report)
+		}
+	})))
+	stop := make(chan struct{})
+	var collecting sync.WaitGroup
+	collecting.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				runtime.GC()
+			}
+		}
+	})
+	for range 2000 / raceFactor {
+		p := mustAcquire(t, s, 2)
+		a, b, err := p.Split(1)
+		wantErr(t, err, nil)
+		a.Release()
+		b.Release()
+	}
+	close(stop)
+	collecting.Wait()
+	wantStats(t, s, 0, 0)
+}
+
+func TestWarnHoldOfAPartCountsFromTheAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, observe := reports(sema.Overheld)
+		s := sema.New(2, sema.WarnHold(time.Second), observe)
+		whole := mustAcquire(t, s, 2)
+		time.Sleep(600 * time.Millisecond)
+		a, b, err := whole.Split(1)
+		wantErr(t, err, nil)
+		a.Release()
+		time.Sleep(500 * time.Millisecond)
+		wantKinds(t, j, sema.Overheld)
+		b.Release()
+	})
 }

@@ -387,7 +387,6 @@ func ExampleLogTo() {
 	}
 	// Output:
 	// level=WARN msg="sema: exhausted" semaphore=db
-	// level=INFO msg="sema: recovered" semaphore=db
 }
 
 // A sticky permit is one kept for longer than the work it was acquired for.

@@ -55,10 +55,12 @@ func (j *joint) unlock() {
 // acquire waits until all parts are had at once. A refusal comes with the
 // semaphore it is due to, nil if it is the context's.
 func (j *joint) acquire(ctx context.Context) (verdict, *Semaphore) {
+	if ctx.Err() != nil { // it may have ended while observers were told
+		return cancelled, nil
+	}
 	if v, culprit := j.enter(); v != pending {
 		return v, culprit
 	}
-	j.attempt()
 	limit, impatient := j.limit()
 	var expired <-chan time.Time
 	if limit > 0 {
@@ -70,10 +72,23 @@ func (j *joint) acquire(ctx context.Context) (verdict, *Semaphore) {
 	case v := <-j.token:
 		return j.check(ctx, v)
 	case <-ctx.Done():
-		return j.leave(cancelled), nil
+		return j.leave(ctx, cancelled), nil
 	case <-expired:
-		return j.leave(timedOut), impatient
+		return j.leave(ctx, timedOut), impatient
 	}
+}
+
+// wouldWait is a guess, for observers: whether acquire will have to wait.
+func (j *joint) wouldWait() bool {
+	j.lock()
+	defer j.unlock()
+	for i := range j.parts {
+		c := &j.parts[i].sem.core
+		if c.debt > 0 || c.mustQueue() || c.free() < j.parts[i].place.n {
+			return true
+		}
+	}
+	return false
 }
 
 // limit is the shortest MaxWait of the semaphores, and whose it is.
@@ -87,37 +102,62 @@ func (j *joint) limit() (shortest time.Duration, whose *Semaphore) {
 	return shortest, whose
 }
 
-// enter stands in all lines, or in none if any semaphore refuses.
-func (j *joint) enter() (verdict, *Semaphore) {
+// enter takes all parts now, or stands in all lines, or in none if any
+// semaphore refuses.
+func (j *joint) enter() (v verdict, culprit *Semaphore) {
 	j.lock()
-	defer j.unlock()
 	for i := range j.parts {
-		p := &j.parts[i]
-		if v := p.sem.core.refuses(p.place.n); v != pending {
-			return v, p.sem
+		if v, culprit = j.parts[i].sem.core.refuses(j.parts[i].place.n), j.parts[i].sem; v != pending {
+			j.unlock()
+			return v, culprit
 		}
 	}
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
 		c.push(&j.parts[i].place)
-		c.raiseFlags()
+		c.raiseFlags() // before looking, as in settle
 	}
-	return pending, nil
+	v, culprit = pending, nil
+	outs, won := j.grant()
+	if won {
+		v = granted
+	} else if culprit = j.overLimit(); culprit != nil && j.decide(queueFull) {
+		v = queueFull
+		outs = j.withdraw()
+	}
+	j.unlock()
+	deliverAll(outs)
+	return v, culprit
+}
+
+// overLimit is a semaphore in whose line the joint is one too many.
+func (j *joint) overLimit() *Semaphore {
+	for i := range j.parts {
+		if c := &j.parts[i].sem.core; c.lineLimit > 0 && c.line.n >= c.lineLimit {
+			return j.parts[i].sem
+		}
+	}
+	return nil
 }
 
 // attempt grants the joint waiter if it can be, and then whoever that helps.
 func (j *joint) attempt() {
 	j.lock()
-	won := !j.decided() && j.nextEverywhere() && j.takeEverywhere() && j.decide(granted)
-	var outs []wakes
-	if won {
-		outs = j.withdraw()
-	}
+	outs, won := j.grant()
 	j.unlock()
 	if won {
 		j.token <- granted
 	}
 	deliverAll(outs)
+}
+
+// grant grants the joint waiter if its turn has come, with all mutexes held.
+func (j *joint) grant() (outs []wakes, won bool) {
+	if j.decided() || !j.nextEverywhere() || !j.takeEverywhere() {
+		return nil, false
+	}
+	j.decide(granted) // nobody else can, without one of the mutexes
+	return j.withdraw(), true
 }
 
 // nextEverywhere reports whether it is the joint's turn in every line. In a
@@ -127,15 +167,14 @@ func (j *joint) nextEverywhere() bool {
 		p := &j.parts[i]
 		c := &p.sem.core
 		c.payDebt()
-		if p.place.parked || c.debt > 0 || c.order != LIFO && c.firstServable() != &p.place {
+		if c.debt > 0 || c.order != LIFO && c.firstServable() != &p.place {
 			return false
 		}
 	}
 	return true
 }
 
-// takeEverywhere takes all parts or none. Only the barging of Unfair can make
-// it fail half-way.
+// takeEverywhere takes all parts or none.
 func (j *joint) takeEverywhere() bool {
 	for i := range j.parts {
 		if !j.parts[i].sem.core.takeFlagged(j.parts[i].place.n) {
@@ -178,7 +217,7 @@ func (j *joint) check(ctx context.Context, v verdict) (verdict, *Semaphore) {
 
 // leave ends the wait because the context ended or the time is up. If a
 // verdict was faster, a grant is handed back, unless only the time is up.
-func (j *joint) leave(why verdict) verdict {
+func (j *joint) leave(ctx context.Context, why verdict) verdict {
 	j.lock()
 	won := j.decide(why)
 	j.unlock()
@@ -189,12 +228,12 @@ func (j *joint) leave(why verdict) verdict {
 	switch v := <-j.token; {
 	case v != granted:
 		j.leaveLines()
-	case why == timedOut:
+		return why
+	case why == timedOut && ctx.Err() == nil:
 		return granted
-	default:
-		j.giveBack()
 	}
-	return why
+	j.giveBack()
+	return cancelled
 }
 
 func (j *joint) leaveLines() {
@@ -223,16 +262,14 @@ func (j *joint) refuser(v verdict) *Semaphore {
 	return j.parts[0].sem
 }
 
-// refuses is why n permits cannot be waited for, or pending.
+// refuses is why n permits cannot be waited for together with others, or
+// pending. To be parked is not among the choices, see ParkOversize.
 func (c *core) refuses(n uint64) verdict {
 	if v := c.phaseVerdict(); v != granted {
 		return v
 	}
-	if c.oversize(n) && !c.parkOversize {
+	if c.oversize(n) {
 		return tooLarge
-	}
-	if c.lineLimit > 0 && c.line.n+1 >= c.lineLimit && (c.mustQueue() || c.free() < n) {
-		return queueFull
 	}
 	return pending
 }

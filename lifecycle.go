@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 )
 
@@ -21,8 +22,9 @@ func (s *Semaphore) Resize(capacity int64) {
 }
 
 // Forget gives p up for good: it is not released, and the capacity shrinks by
-// its weight. Use it when what the permit stands for is gone. An inert permit
-// is ignored; one of another semaphore panics and is not touched.
+// its weight: to 0, which means paused, if it was the last. Use it when what
+// the permit stands for is gone. An inert permit is ignored; one of another
+// semaphore panics and is not touched.
 func (s *Semaphore) Forget(p Permit) {
 	h := p.handle
 	if !p.Held() {
@@ -36,6 +38,7 @@ func (s *Semaphore) Forget(p Permit) {
 	}
 	if h.kind == recordedHandle {
 		h.rec.end()
+		runtime.KeepAlive(h)
 	}
 	s.core.mu.Lock()
 	s.core.unlock(s.core.forget(uint64(p.weight)))
@@ -63,10 +66,10 @@ func (s *Semaphore) Drain(ctx context.Context) error {
 	c := &s.core
 	c.mu.Lock()
 	out := c.turnAway(draining)
-	if c.reopened == nil {
+	if c.phase == draining && c.reopened == nil {
 		c.reopened = make(chan struct{})
 	}
-	reopened := c.reopened
+	reopened := c.reopened // nil, and never ready, if closed
 	c.unlock(out)
 	s.probe.drained(s)
 	return s.waitIdle(ctx, op, reopened)
@@ -78,8 +81,6 @@ func (s *Semaphore) Reopen() {
 	c.mu.Lock()
 	if c.phase == draining {
 		c.phase = open
-	}
-	if c.reopened != nil {
 		close(c.reopened)
 		c.reopened = nil
 	}

@@ -315,6 +315,7 @@ func TestBadArgumentsAreRefusedWithAReason(t *testing.T) {
 	wantPanic(t, "Diagnose(9)", func() { sema.Diagnose(9) })
 	wantPanic(t, "zero Semaphore", func() { new(sema.Semaphore).Acquire(t.Context(), 1) })
 	wantPanic(t, "zero Semaphore", func() { new(sema.Semaphore).Resize(1) })
+	wantPanic(t, "zero Semaphore", func() { new(sema.Semaphore).TryAcquire(t.Context(), 1) })
 	var noContext context.Context
 	for _, g := range []sema.Gate{s, sema.NewStriped(1)} {
 		_, err := g.Acquire(noContext, 1)
@@ -332,4 +333,43 @@ func TestBadArgumentsAreRefusedWithAReason(t *testing.T) {
 		t.Error("a refused Drain drained")
 	}
 	wantStats(t, s, 0, 0)
+}
+
+func TestTimeoutThatRacesACancelIsNoAcquire(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			s := sema.New(1, sema.MaxWait(time.Millisecond))
+			held := mustAcquire(t, s, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				time.Sleep(time.Millisecond) // the moment MaxWait passes
+				cancel()
+				held.Release()
+			}()
+			if p, err := s.Acquire(ctx, 1); err == nil {
+				t.Error("acquired after the context had ended")
+				p.Release()
+			}
+			synctest.Wait()
+			wantStats(t, s, 0, 0)
+		})
+	}
+}
+
+func TestCloseDuringDrainIsNotReopened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sema.New(1)
+		held := mustAcquire(t, s, 1)
+		drained := make(chan error, 1)
+		go func() { drained <- s.Drain(t.Context()) }()
+		synctest.Wait()
+		s.Close()
+		s.Reopen()
+		synctest.Wait()
+		if len(drained) > 0 {
+			t.Fatal("a closed semaphore was reopened")
+		}
+		held.Release()
+		wantErr(t, <-drained, nil)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -298,13 +299,19 @@ func TestLogObserverWarnsOfTroubleAndIsNotChatty(t *testing.T) {
 		for range 1000 {
 			mustAcquire(t, s, 1).Release()
 		}
-		if text := out.take(); strings.Count(text, "\n") != 2 {
-			t.Errorf("for a thousand acquires, want one exhausted, one recovered:\n%s", text)
+		if text := out.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `level=WARN msg="sema: exhausted" semaphore=db`) {
+			t.Errorf("for a thousand acquires, want one line:\n%s", text)
 		}
 		time.Sleep(time.Minute)
+		if text := out.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `level=INFO msg="sema: recovered" semaphore=db skipped=1998`) {
+			t.Errorf("afterwards, want what it came to:\n%s", text)
+		}
 		held := mustAcquire(t, s, 1)
-		if text := out.take(); !strings.Contains(text, `level=WARN msg="sema: exhausted" semaphore=db`) || !strings.Contains(text, "skipped=999") {
-			t.Errorf("%s", text)
+		held.Release()
+		held = mustAcquire(t, s, 1) // and stays
+		time.Sleep(time.Minute - time.Second)
+		if text := out.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "exhausted") {
+			t.Errorf("the last word must be that it is exhausted:\n%s", text)
 		}
 		time.Sleep(2 * time.Minute)
 		if text := out.take(); !strings.Contains(text, `msg="sema: overheld" semaphore=db weight=1 hold=1m0s site=`) ||
@@ -312,5 +319,108 @@ func TestLogObserverWarnsOfTroubleAndIsNotChatty(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 		held.Release()
+		time.Sleep(time.Minute)
+		if text := out.take(); !strings.Contains(text, "recovered") {
+			t.Errorf("%s", text)
+		}
+	})
+}
+
+func TestSlowObserverStallsNobodyElse(t *testing.T) {
+	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair} {
+		synctest.Test(t, func(t *testing.T) {
+			goOn := make(chan struct{})
+			var slow atomic.Bool
+			s := sema.New(2, order, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+				if e.Kind == sema.Queued {
+					if slow.CompareAndSwap(false, true) {
+						<-goOn
+					}
+				}
+			})))
+			a, b := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			var waits []<-chan result
+			for range 20 {
+				waits = append(waits, acquiring(ctx, s, 1))
+				synctest.Wait()
+			}
+			a.Release()
+			b.Release()
+			synctest.Wait()
+			if !settled(waits[1]) || !settled(waits[2]) {
+				t.Fatalf("%s: permits wait for a slow observer", name)
+			}
+			cancel()
+			synctest.Wait()
+			for i, w := range waits[1:] {
+				if !settled(w) {
+					t.Fatalf("%s: waiter %d was not told that its context ended", name, i+1)
+				}
+				(<-w).permit.Release()
+			}
+			close(goOn)
+			wantErr(t, (<-waits[0]).err, context.Canceled)
+			wantStats(t, s, 0, 0)
+		})
+	}
+}
+
+func TestObserverMayCancelATicketItIsToldOf(t *testing.T) {
+	var ticket *sema.Ticket
+	s := sema.New(1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if ticket != nil && e.Kind == sema.Acquired {
+			ticket.Cancel()
+		}
+	})))
+	held := mustAcquire(t, s, 1)
+	ticket = s.Request(1)
+	held.Release() // must not wait for itself
+	<-ticket.Ready()
+	_, err := ticket.Permit()
+	wantErr(t, err, context.Canceled)
+	wantStats(t, s, 0, 0)
+}
+
+func TestWaitingJointlyAndByTicketIsObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		a, b := sema.New(1, sema.Diagnose(sema.Full), sema.Observe(&j)), sema.New(1)
+		held := mustAcquire(t, a, 1)
+		wantKinds(t, &j, sema.Acquired, sema.Exhausted)
+		before := pprof.Lookup("sema.waiting").Count()
+		ctx, cancel := context.WithCancel(t.Context())
+		go sema.AcquireAll(ctx, sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
+		synctest.Wait()
+		wantKinds(t, &j, sema.Queued)
+		ticket := a.Request(1)
+		if e := wantKinds(t, &j, sema.Queued); e[0].Waiters != 2 {
+			t.Errorf("%d waiters", e[0].Waiters)
+		}
+		if n := pprof.Lookup("sema.waiting").Count() - before; n != 2 {
+			t.Errorf("%d in the profile of those who wait", n)
+		}
+		cancel()
+		ticket.Cancel()
+		synctest.Wait()
+		if n := pprof.Lookup("sema.waiting").Count() - before; n != 0 {
+			t.Errorf("%d still in the profile", n)
+		}
+		held.Release()
+	})
+}
+
+func TestParkedCallersCountAsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		s := sema.New(1, sema.ParkOversize, sema.Observe(&j))
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Acquire(ctx, 2)
+		synctest.Wait()
+		if e := j.take(); e[0].Kind != sema.Queued || e[0].Waiters != 1 {
+			t.Errorf("%+v", e)
+		}
+		wantStats(t, s, 0, 1)
+		cancel()
 	})
 }

@@ -63,13 +63,14 @@ type toggle uint8
 const (
 	// ParkOversize lets a request larger than the capacity wait, aside and in
 	// nobody's way, for a Resize that makes room for it, instead of being
-	// refused with [ErrTooLarge].
+	// refused with [ErrTooLarge]. AcquireAll is refused all the same: parked
+	// here, it would stand in others' way elsewhere.
 	ParkOversize toggle = iota
 	// ReclaimLeaks gives the weight of a permit that was garbage-collected
 	// without Release back to the semaphore. Leaks are noticed for permits the
 	// diagnostics recorded, so it is complete only with Diagnose([Full]).
 	ReclaimLeaks
-	// CallSites puts the caller's file and line in every [Event].
+	// CallSites puts the caller's file and line in the events of acquires.
 	CallSites
 )
 

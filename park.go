@@ -93,9 +93,9 @@ func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) verdict
 			select {
 			case v = <-w.token:
 			case <-watched:
-				return c.leave(w, cancelled)
+				return c.leave(ctx, w, cancelled)
 			case <-expired:
-				return c.leave(w, timedOut)
+				return c.leave(ctx, w, timedOut)
 			}
 		}
 		switch v {
@@ -121,7 +121,7 @@ func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) verdict
 // leave takes w out of line because its context ended or its time is up. If a
 // verdict was faster, a grant is handed back, unless only the wait limit
 // passed: then it is welcome.
-func (c *core) leave(w *waiter, why verdict) verdict {
+func (c *core) leave(ctx context.Context, w *waiter, why verdict) verdict {
 	c.mu.Lock()
 	if w.verdict == inLine {
 		var out wakes
@@ -142,11 +142,11 @@ func (c *core) leave(w *waiter, why verdict) verdict {
 	if v != granted {
 		return why
 	}
-	if why == timedOut {
+	if why == timedOut && ctx.Err() == nil {
 		return granted
 	}
 	c.give(n)
-	return why
+	return cancelled
 }
 
 // disband takes all who follow the watcher, whose context ended, out of line.

@@ -3,6 +3,8 @@ package sema_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -438,6 +440,17 @@ func wantPanic(t *testing.T, name string, call func()) {
 		t.Helper()
 		if recover() == nil {
 			t.Errorf("%s did not panic", name)
+		}
+	}()
+	call()
+}
+
+func wantPanicText(t *testing.T, text string, call func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), text) {
+			t.Errorf("panic %v, want %q in it", r, text)
 		}
 	}()
 	call()

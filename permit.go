@@ -2,6 +2,7 @@ package sema
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -57,15 +58,20 @@ func NewPermit(weight int64, lease Lease) Permit {
 		panic(fmt.Sprintf("sema: NewPermit(%d, %v): want a weight ≥ 0 and a lease", weight, lease))
 	}
 	h := &handle{kind: leasedHandle, lease: lease}
-	h.gen.Store(1)
-	return Permit{h, 1, weight}
+	h.gen.Store(leaseHeld)
+	return Permit{h, leaseHeld, weight}
 }
 
 // Release gives the permit back. Only the first call among all copies counts;
-// it may come from any goroutine, and never blocks or panics.
+// it may come from any goroutine. It does not block or panic, unless an
+// [Observer] or [Lease] of yours does.
 func (p Permit) Release() {
 	h := p.handle
-	if h == nil || !h.gen.CompareAndSwap(p.gen, p.gen+1) {
+	if h == nil {
+		return
+	}
+	if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
+		h.releaseDuringSplit()
 		return
 	}
 	if h.kind == slotHandle {
@@ -85,6 +91,7 @@ func (h *handle) release(weight int64) {
 		c.Release()
 	case recordedHandle:
 		h.rec.released(weight)
+		runtime.KeepAlive(h) // or it might be collected, and taken for leaked, before
 	case pooledHandle:
 		s, since := h.sem, h.since
 		s.spares.Put(h)
@@ -117,6 +124,7 @@ func (p Permit) Split(n int64) (first, rest Permit, err error) {
 	switch h.kind {
 	case recordedHandle:
 		first, rest = h.rec.split(n, p.weight-n)
+		runtime.KeepAlive(h)
 	case pooledHandle:
 		s, since := h.sem, h.since
 		first, rest = s.pooledPermit(n, since), s.pooledPermit(p.weight-n, since)
@@ -127,27 +135,49 @@ func (p Permit) Split(n int64) (first, rest Permit, err error) {
 	return first, rest, nil
 }
 
-// splitLease asks the lease. The permit is taken out of circulation first, so
-// that a Release racing the split happens before or not at all, and is put
-// back under its old generation if the lease refuses.
+// A leased handle serves one permit, so its generation has room for what a
+// reused one cannot say.
+const (
+	leaseHeld      = 1
+	leaseEnded     = 2
+	leaseSplitting = 3 // the lease is being asked to split
+	leaseUnwanted  = 4 // and meanwhile somebody released
+)
+
+// splitLease asks the lease. A Release that comes meanwhile is remembered: if
+// the lease refuses to split, it is made up for.
 func (p Permit) splitLease(n int64) (first, rest Permit, err error) {
 	h := p.handle
-	if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
-		return Permit{}, Permit{}, errNotHeld("split")
-	}
 	splitter, ok := h.lease.(interface {
 		Split(n int64) (first, rest Lease, err error)
 	})
 	if !ok {
-		h.gen.Store(p.gen)
 		return Permit{}, Permit{}, &Error{Op: "split", Err: ErrInvalid, Detail: "a permit of this kind cannot be split"}
 	}
+	if !h.gen.CompareAndSwap(leaseHeld, leaseSplitting) {
+		return Permit{}, Permit{}, errNotHeld("split")
+	}
+	done := false
+	defer func() {
+		if !done && !h.gen.CompareAndSwap(leaseSplitting, leaseHeld) {
+			h.gen.Store(leaseEnded)
+			h.lease.Release()
+		}
+	}()
 	a, b, err := splitter.Split(n)
 	if err != nil {
-		h.gen.Store(p.gen)
 		return Permit{}, Permit{}, err
 	}
+	done = true
+	h.gen.Store(leaseEnded)
 	return NewPermit(n, a), NewPermit(p.weight-n, b), nil
+}
+
+// releaseDuringSplit is a Release that found the permit not held.
+func (h *handle) releaseDuringSplit() {
+	if h.kind == leasedHandle {
+		h.gen.CompareAndSwap(leaseSplitting, leaseUnwanted)
+	}
 }
 
 func errNotHeld(op string) error {

@@ -269,3 +269,42 @@ func TestContextCarriesTheHoldersIdentity(t *testing.T) {
 	}
 	pb.Release()
 }
+
+// A slowLease lets a test act while it is being split.
+type slowLease struct {
+	plainLease
+	splitting, goOn chan struct{}
+	panics          bool
+}
+
+func (l *slowLease) Split(int64) (sema.Lease, sema.Lease, error) {
+	close(l.splitting)
+	<-l.goOn
+	if l.panics {
+		panic("lease")
+	}
+	return nil, nil, errors.New("cannot")
+}
+
+func TestReleaseDuringARefusedSplitIsNotLost(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		l := &slowLease{splitting: make(chan struct{}), goOn: make(chan struct{}), panics: panics}
+		p := sema.NewPermit(2, l)
+		go func() {
+			<-l.splitting
+			p.Release()
+			close(l.goOn)
+		}()
+		func() {
+			defer func() { recover() }()
+			p.Split(1)
+		}()
+		if n := l.released.Load(); n != 1 || p.Held() {
+			t.Errorf("released %d times, held %v", n, p.Held())
+		}
+		p.Release()
+		if n := l.released.Load(); n != 1 {
+			t.Errorf("released %d times", n)
+		}
+	}
+}

@@ -20,9 +20,11 @@ type probe struct {
 
 func (p *probe) wanted() bool { return len(p.observers) > 0 || p.level > Off || p.warnHold > 0 }
 
+// tell fills in what every event has. One about a caller who is going to wait
+// counts that one already.
 func (p *probe) tell(s *Semaphore, e Event) {
 	e.Name = s.name
-	e.Waiters = s.core.waiters()
+	e.Waiters += s.core.waiters()
 	for _, o := range p.observers {
 		o.Observe(e)
 	}
@@ -55,9 +57,9 @@ func (s *Semaphore) acquireProbed(ctx context.Context, n int64) (Permit, error) 
 	a := p.begin(n)
 	id := p.identify(ctx)
 	p.auditOrder(s, id, a)
-	w, v := s.core.enter(uint64(n), ctx.Done())
+	v := s.core.tryOrWait(uint64(n))
 	if v == pending {
-		v = s.parkProbed(ctx, w, a, id)
+		v = s.waitProbed(ctx, a, id)
 	}
 	return s.concludeProbed(ctx, "acquire", a, id, v)
 }
@@ -67,28 +69,36 @@ func (s *Semaphore) tryProbed(ctx context.Context, n int64) (Permit, error) {
 	return s.concludeProbed(ctx, "try", a, s.probe.identify(ctx), s.core.tryTake(uint64(n)))
 }
 
-// parkProbed is park, told and recorded.
-func (s *Semaphore) parkProbed(ctx context.Context, w *waiter, a attempt, id identity) verdict {
+// waitProbed tells that the caller is about to wait, and only then stands in
+// line: observers may take their time, or panic, and nobody in line should
+// depend on a goroutine that is with them.
+func (s *Semaphore) waitProbed(ctx context.Context, a attempt, id identity) verdict {
 	p := s.probe
-	told := false
-	defer func() {
-		if !told && s.core.leave(w, timedOut) == granted {
-			s.core.give(uint64(a.weight)) // the observer panicked: nobody is left to hold it
-		}
-	}()
-	p.tell(s, Event{Kind: Queued, Weight: a.weight, Site: a.stack.site()})
-	p.edge(s)
+	p.queueing(s, a)
 	if a.record {
 		wait := books.startWait(s, a, id)
 		defer books.endWait(wait)
 		p.auditDeadlock(s, wait)
 	}
-	told = true
-	v := s.core.park(ctx, w, s.maxWait)
+	if ctx.Err() != nil { // it may have ended while the observers were told
+		return cancelled
+	}
+	w, v := s.core.enter(uint64(a.weight), ctx.Done())
+	if v == pending {
+		v = s.core.park(ctx, w, s.maxWait)
+	}
 	if a.record {
 		contention.add(a.stack, time.Since(a.start), p.sampleWeight())
 	}
 	return v
+}
+
+// queueing tells that somebody is about to stand in line.
+func (p *probe) queueing(s *Semaphore, a attempt) {
+	p.tell(s, Event{Kind: Queued, Weight: a.weight, Site: a.stack.site(), Waiters: 1})
+	if p.exhausted.CompareAndSwap(false, true) {
+		p.tell(s, Event{Kind: Exhausted, Waiters: 1})
+	}
 }
 
 func (s *Semaphore) concludeProbed(ctx context.Context, op string, a attempt, id identity, v verdict) (Permit, error) {

@@ -1,6 +1,7 @@
 package sema
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -30,8 +31,8 @@ func (r *record) permit(weight int64) Permit {
 	h := &handle{kind: recordedHandle, rec: r}
 	h.gen.Store(1)
 	books.add(r)
-	if d := r.sem.probe.warnHold; d > 0 {
-		r.overheld = time.AfterFunc(d, r.tellOverheld)
+	if d := r.sem.probe.warnHold; d > 0 { // less what a part has behind it
+		r.overheld = time.AfterFunc(d-time.Since(r.since), r.tellOverheld)
 	}
 	// The cleanup runs outside any bubble, from where a waiter inside cannot
 	// be woken; so leaks are not looked for in bubbles.
@@ -105,6 +106,6 @@ func Holders() []Holder {
 	for _, r := range books.all() {
 		list = append(list, Holder{Name: r.sem.name, Weight: r.weight, Age: time.Since(r.since), Site: r.stack.site(), Stack: r.stack.String()})
 	}
-	slices.SortFunc(list, func(a, b Holder) int { return int(b.Age - a.Age) })
+	slices.SortFunc(list, func(a, b Holder) int { return cmp.Compare(b.Age, a.Age) })
 	return list
 }

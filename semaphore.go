@@ -102,6 +102,7 @@ func (s *Semaphore) tryAcquire(ctx context.Context, n int64) (Permit, error) {
 	if n <= 0 || n > MaxCapacity || ctx == nil || ctx.Err() != nil {
 		return s.unusual(ctx, op, n)
 	}
+	s.mustBeNew(op)
 	if s.probe != nil {
 		return s.tryProbed(ctx, n)
 	}
@@ -139,10 +140,11 @@ func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, er
 		err = s.fault(op, n, ErrTooLarge, "")
 	default: // n == 0
 		s.mustBeNew(op)
-		if v := s.core.closedFor(); v != granted {
-			return s.conclude(ctx, op, 0, v)
+		v := s.core.closedFor()
+		if v == granted {
+			return Permit{}, nil
 		}
-		return Permit{}, nil
+		err = s.refusal(op, 0, v)
 	}
 	s.probe.refused(s, n, err, ctx)
 	return Permit{}, err

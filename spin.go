@@ -107,9 +107,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // Release gives a permit back. It panics if none is out.
 func (s *Spin) Release() {
-	if s.held.Add(math.MaxUint32) == math.MaxUint32 {
-		s.held.Add(1)
-		panic("sema: Spin: released more than acquired")
+	for {
+		held := s.held.Load()
+		if held == 0 {
+			panic("sema: Spin: released more than acquired")
+		}
+		if s.held.CompareAndSwap(held, held-1) {
+			return
+		}
 	}
 }
 

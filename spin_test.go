@@ -64,3 +64,21 @@ func TestSpinWaitsWithoutSpinningForEver(t *testing.T) {
 		s.Release()
 	})
 }
+
+func TestSpinRefusesRacingOverReleases(t *testing.T) {
+	for range 2000 {
+		var s sema.Spin
+		s.TryAcquire()
+		var racing sync.WaitGroup
+		for range 3 {
+			racing.Go(func() {
+				defer func() { recover() }()
+				s.Release()
+			})
+		}
+		racing.Wait()
+		if s.InUse() != 0 || !s.TryAcquire() {
+			t.Fatal("an over-release broke it")
+		}
+	}
+}

@@ -68,7 +68,7 @@ func NewStriped(capacity int64) *Striped {
 // which is granted at once as an inert permit; more is ErrTooLarge. Otherwise
 // it fails with the context's cause or ErrInvalid, like [Semaphore.Acquire].
 func (s *Striped) Acquire(ctx context.Context, n int64) (Permit, error) {
-	if n == 1 && ctx != nil && ctx.Err() == nil {
+	if n == 1 && len(s.cells) > 0 && ctx != nil && ctx.Err() == nil {
 		if c := s.home(); c.take() {
 			return c.permit(), nil
 		}
@@ -80,7 +80,7 @@ func (s *Striped) Acquire(ctx context.Context, n int64) (Permit, error) {
 // ErrFull otherwise.
 func (s *Striped) TryAcquire(ctx context.Context, n int64) (Permit, error) {
 	const op = "try"
-	if n != 1 || ctx == nil || ctx.Err() != nil {
+	if n != 1 || len(s.cells) == 0 || ctx == nil || ctx.Err() != nil {
 		return s.unusual(ctx, op, n)
 	}
 	if !s.takeAnywhere() {
@@ -91,7 +91,7 @@ func (s *Striped) TryAcquire(ctx context.Context, n int64) (Permit, error) {
 
 func (s *Striped) acquire(ctx context.Context, n int64) (Permit, error) {
 	const op = "acquire"
-	if n != 1 || ctx == nil || ctx.Err() != nil {
+	if n != 1 || len(s.cells) == 0 || ctx == nil || ctx.Err() != nil {
 		return s.unusual(ctx, op, n)
 	}
 	if !s.takeAnywhere() && !s.wait(ctx) {
@@ -136,8 +136,11 @@ func (c *cell) Release() {
 		return
 	}
 	c.free.Add(1)
-	if s.needy.Load() > 0 && c.take() {
-		s.line.give(1)
+	for s.needy.Load() > 0 && c.free.Load() > 0 {
+		if c.take() {
+			s.line.give(1)
+			return
+		}
 	}
 }
 

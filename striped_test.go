@@ -119,5 +119,26 @@ func TestStripedRefusesWhatItCannotDo(t *testing.T) {
 	wantPanic(t, "NewStriped(0)", func() { sema.NewStriped(0) })
 	wantPanic(t, "NewStriped(max)", func() { sema.NewStriped(sema.MaxCapacity + 1) })
 	wantPanic(t, "zero Striped", func() { new(sema.Striped).TryAcquire(t.Context(), 2) })
-	wantPanic(t, "zero Striped", func() { new(sema.Striped).Acquire(t.Context(), 1) })
+	wantPanicText(t, "NewStriped", func() { new(sema.Striped).Acquire(t.Context(), 1) })
+	wantPanicText(t, "NewStriped", func() { new(sema.Striped).TryAcquire(t.Context(), 1) })
+}
+
+// TestStripedRacingReleasesWakeAllTheyCan lets two releases into the same cell
+// race two callers who are about to wait.
+func TestStripedRacingReleasesWakeAllTheyCan(t *testing.T) {
+	s := sema.NewStriped(2)
+	for range *stressOps / 20 {
+		a, b := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		x, y := acquiring(ctx, s, 1), acquiring(ctx, s, 1)
+		go a.Release()
+		b.Release()
+		p, q := <-x, <-y // nobody releases before both have one
+		cancel()
+		if p.err != nil || q.err != nil {
+			t.Fatalf("asleep beside a free permit: %v, %v", p.err, q.err)
+		}
+		p.permit.Release()
+		q.permit.Release()
+	}
 }

@@ -24,12 +24,13 @@ type Ticket struct {
 	waiter *waiter // in line until decided; nil if it never had to
 	limit  *time.Timer
 	a      attempt // for an observed semaphore
-	id     identity
+	wait   *wait   // for a recorded one
 
-	mu     sync.Mutex // guards the rest; no other lock is taken while it is held
-	state  ticketState
-	permit Permit
-	err    error
+	mu       sync.Mutex // guards the rest; no other lock is taken while it is held
+	state    ticketState
+	unwanted bool // cancelled when the verdict was known but not yet told
+	permit   Permit
+	err      error
 }
 
 type ticketState uint8
@@ -53,24 +54,21 @@ func (s *Semaphore) Request(n int64) *Ticket {
 		return t
 	}
 	s.mustBeNew(op)
+	v := pending
 	if s.probe != nil {
 		t.a = s.probe.begin(n)
-		t.id = s.probe.identify(context.Background())
-	}
-	if v := s.core.request(t, uint64(n)); v != pending {
-		t.resolve(v)
-		return t
-	}
-	if s.probe != nil {
-		told := false
-		defer func() {
-			if !told {
-				t.Cancel() // the observer panicked: nobody will know the ticket
+		if v = s.core.tryOrWait(uint64(n)); v == pending {
+			s.probe.queueing(s, t.a)
+			if t.a.record {
+				t.wait = books.startWait(s, t.a, identity{}) // nobody is blocked by it
 			}
-		}()
-		s.probe.tell(s, Event{Kind: Queued, Weight: n, Site: t.a.stack.site()})
-		s.probe.edge(s)
-		told = true
+		}
+	}
+	if v == pending {
+		v = s.core.request(t, uint64(n))
+	}
+	if v != pending {
+		t.resolve(v)
 	}
 	return t
 }
@@ -116,29 +114,30 @@ func (t *Ticket) Permit() (Permit, error) {
 func (t *Ticket) Cancel() {
 	t.withdraw(cancelled)
 	t.mu.Lock()
-	unwanted := t.state == ticketGranted
-	p := t.permit
-	if unwanted {
+	t.unwanted = true
+	p := t.takeUnwanted()
+	t.mu.Unlock()
+	p.Release()
+}
+
+// takeUnwanted takes a permit that came for a ticket nobody wants any more.
+func (t *Ticket) takeUnwanted() (p Permit) {
+	if t.unwanted && t.state == ticketGranted {
+		p = t.permit
 		t.state, t.permit, t.err = ticketTaken, Permit{}, context.Canceled
 	}
-	t.mu.Unlock()
-	if unwanted {
-		p.Release()
-	}
+	return p
 }
 
 // withdraw takes the ticket out of line, if it still stands there.
 func (t *Ticket) withdraw(why verdict) {
-	c := &t.sem.core
 	if t.waiter == nil {
 		return
 	}
+	c := &t.sem.core
 	c.mu.Lock()
 	if t.waiter.verdict != inLine {
 		c.mu.Unlock()
-		if why == cancelled {
-			<-t.ready // decided; whoever did is about to say so
-		}
 		return
 	}
 	c.pull(t.waiter)
@@ -162,14 +161,20 @@ func (t *Ticket) resolve(v verdict) {
 		if p.Held() {
 			t.state = ticketGranted
 		}
+		back := t.takeUnwanted()
 		t.mu.Unlock()
+		back.Release()
 		close(t.ready)
 	}()
-	if s.probe != nil {
-		p, err = s.concludeProbed(endedContext, "request", t.a, t.id, v)
-	} else {
+	if s.probe == nil {
 		p, err = s.conclude(endedContext, "request", t.n, v)
+		return
 	}
+	if t.wait != nil {
+		books.endWait(t.wait)
+		contention.count(t.a.stack, time.Since(t.a.start), s.probe.sampleWeight())
+	}
+	p, err = s.concludeProbed(endedContext, "request", t.a, identity{}, v)
 }
 
 // endedContext gives a cancelled ticket its error.

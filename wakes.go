@@ -1,12 +1,12 @@
 package sema
 
 // wakes is what a critical section decided and has yet to tell: waiters with
-// their verdicts, linked through next, tickets likewise, and a joint waiter
+// their verdicts, linked through next, tickets likewise, and joint waiters
 // worth an attempt.
 type wakes struct {
 	head, tail *waiter
 	tickets    *waiter
-	joint      *joint
+	joints     []*joint // several only in a LIFO line
 }
 
 func (o *wakes) add(w *waiter) {
@@ -40,8 +40,13 @@ func (o *wakes) deliver() {
 	if o.tickets != nil {
 		defer resolveTickets(o.tickets)
 	}
-	if o.joint != nil {
-		o.joint.attempt()
+	attemptAll(o.joints)
+}
+
+func attemptAll(joints []*joint) {
+	if len(joints) > 0 {
+		defer attemptAll(joints[1:])
+		joints[0].attempt()
 	}
 }
 

@@ -18,6 +18,7 @@
  *   RESIZE        with the resizer
  *   UNFAIR        arrivals may take past the line, the head is woken to compete;
  *                 whether it has waited too long is left to chance
+ *   LIFO          arrivals may take past the line, the newest is its head
  *   MUTANT_...    a protocol broken on purpose: an error must be found
  */
 
@@ -83,7 +84,8 @@ byte finished = 0;
 #define HEAD        WEIGHT(line[0])
 #define OVERSIZE(n) (capacity > 0 && (n) > capacity)
 
-#ifdef UNFAIR
+#if defined(UNFAIR) || defined(LIFO)
+#define BARGES
 #define MUST_QUEUE  (inLine > 0 && starving)
 #else
 #define MUST_QUEUE  (inLine > 0)
@@ -96,13 +98,28 @@ byte finished = 0;
 
 /* ---------------------------------------------------- the line, under mu */
 
-/* find leaves in at where w stands, or inLine if it does not (not queued). */
+/* find leaves in at where w stands, or inLine if it does not: the code knows by
+ * the waiter's verdict. */
 inline find(w) {
 	at = 0;
 	do
 	:: at < inLine && line[at] != w -> at++
 	:: else -> break
 	od
+}
+
+inline push(w) {
+	MINE;
+	at = inLine;
+#ifdef LIFO
+	do
+	:: at > 0 -> line[at] = line[at-1]; at--
+	:: else -> break
+	od;
+#endif
+	line[at] = w;
+	inLine++;
+	at = 0
 }
 
 inline pull(w) {
@@ -247,7 +264,7 @@ inline serve() {
 		if
 		:: done ->
 			done = false;
-			assert(next == 0);      /* strictly in order of arrival */
+			assert(next == 0);      /* strictly in order */
 			assert(debt == 0);      /* not before the debt is paid */
 			w = line[next];
 			dismiss(w, GRANTED);
@@ -362,7 +379,7 @@ acquires:
 		fi
 	   }
 	od;
-#ifdef UNFAIR
+#ifdef BARGES
 	/* barge: past the line, unless somebody in it starves. */
 	do
 	:: (word & SLOW) || FREE < n -> break                           /* load */
@@ -418,7 +435,7 @@ acquires:
 		fi
 	   }
 	od;
-	atomic { line[inLine] = id; inLine++; UNLOCK };
+	atomic { push(id); UNLOCK };
 
 	/* park. How the wait may be cut short is chosen here, where it starts to
 	 * matter; NEVER is what finds a waiter that nobody wakes. */

@@ -76,7 +76,15 @@ byte users[CORES];
 byte finished = 0;
 bool firstDone = false;         /* joint waiter 0 has returned */
 
-#define IN_TURN(c)  (inLine[c] == 0 && FREE(c) > 0)
+/* Core 0 is last in, first out: arrivals take past its line, and a joint
+ * waiter at its head lets others pass. */
+#ifdef LIFO
+#define PASSES(c)   ((c) == 0)
+#else
+#define PASSES(c)   false
+#endif
+
+#define IN_TURN(c)  ((inLine[c] == 0 || PASSES(c)) && FREE(c) > 0)
 #define PLACE(c, i) line[(c) * WAITERS + (i)]
 #define MINE(c)     assert(mu[c] == _pid)
 
@@ -172,12 +180,6 @@ inline lowerFlags(c) {
 	fi
 }
 
-#ifdef LIFO
-#define GOES_ON(c) ((c) == 0)
-#else
-#define GOES_ON(c) false
-#endif
-
 /* ask notes a joint waiter worth an attempt after the mutex is left. */
 inline ask(who) {
 #ifdef MUTANT_ONE_JOINT
@@ -211,7 +213,7 @@ inline serve(c) {
 			:: else
 			fi;
 			if
-			:: GOES_ON(c) -> next++
+			:: PASSES(c) -> next++
 			:: else -> w = 0; servedAll(); break
 			fi
 		fi;
@@ -281,7 +283,7 @@ inline pullDead(c) {
 #ifdef MUTANT_ATTEMPT_OUT_OF_TURN
 #define NEXT_IN(c, who) true
 #else
-#define NEXT_IN(c, who) (GOES_ON(c) || PLACE(c, 0) == who)
+#define NEXT_IN(c, who) (PASSES(c) || PLACE(c, 0) == who)
 #endif
 
 /* ------------------------------------------------------------- processes */
@@ -396,6 +398,21 @@ acquires:
 		fi
 	   }
 	od;
+#ifdef LIFO
+	/* barge */
+	do
+	:: !PASSES(c) || (word[c] & SLOW) || FREE(c) == 0 -> break      /* load */
+	:: atomic { PASSES(c) && !(word[c] & SLOW) && FREE(c) > 0 -> old = word[c] };
+	   atomic {
+		CAS(c, old - 1);
+		old = 0;
+		if
+		:: done -> done = false; goto has
+		:: else
+		fi
+	   }
+	od;
+#endif
 	/* enter and admit */
 	atomic {
 		mu[c] == NOBODY -> mu[c] = _pid;
@@ -500,8 +517,8 @@ section:
 	   :: atomic { c > to ->
 		c = from;
 		won = true;
-		assert(GOES_ON(from) || PLACE(from, 0) == subject);
-		assert(GOES_ON(to) || PLACE(to, 0) == subject); /* in turn */
+		assert(PASSES(from) || PLACE(from, 0) == subject);
+		assert(PASSES(to) || PLACE(to, 0) == subject); /* in turn */
 		decided[subject] = GRANTED;
 		pull(from, subject);
 		pull(to, subject);

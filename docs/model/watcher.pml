@@ -67,7 +67,6 @@ byte free = 0;
 byte line[WAITERS];     /* head first */
 byte inLine = 0;
 byte watcher = NOBODY;
-byte newest = NOBODY;
 byte followers = 0;
 byte competitor = NOBODY;
 bool starving = false;
@@ -97,7 +96,8 @@ byte finished = 0;
 
 /* ---------------------------------------------------- the line, under mu */
 
-/* find leaves in at where w stands, or inLine if it does not (not queued). */
+/* find leaves in at where w stands, or inLine if it does not: the code knows by
+ * the waiter's verdict. */
 inline find(w) {
 	at = 0;
 	do
@@ -130,10 +130,6 @@ inline unlock() {
 	:: else
 	fi;
 	if
-	:: newest != NOBODY -> find(newest); assert(at < inLine && FOLLOWER(newest))
-	:: else
-	fi;
-	if
 	:: competitor != NOBODY -> find(competitor); assert(at < inLine)
 	:: else -> assert(inLine == 0 || free == 0)     /* no wake-up lost */
 	fi;
@@ -148,8 +144,7 @@ inline push(w) {
 	:: watcher == NOBODY -> watcher = w
 	:: watcher != NOBODY && CONTEXT(watcher) == CONTEXT(w) && inLine >= FOLLOW_FROM ->
 		follows[w] = true;
-		followers++;
-		newest = w
+		followers++
 	:: else
 	fi;
 	inLine++
@@ -161,23 +156,18 @@ inline tell(w, v) {
 	token[w] ! v
 }
 
-/* elect tells the newest follower to watch, or the last one in line. */
+/* elect tells the last follower in line to watch. */
 inline elect() {
 	watcher = NOBODY;
 	if
 	:: followers > 0 ->
-		if
-		:: newest != NOBODY -> watcher = newest
-		:: else ->
-			at = inLine - 1;
-			do
-			:: !FOLLOWER(line[at]) -> at--
-			:: else -> break
-			od;
-			watcher = line[at];
-			at = 0
-		fi;
-		newest = NOBODY;
+		at = inLine - 1;
+		do
+		:: !FOLLOWER(line[at]) -> at--
+		:: else -> break
+		od;
+		watcher = line[at];
+		at = 0;
 		followers--;
 #ifndef MUTANT_NOT_MARKED
 		promoted[watcher] = true;
@@ -202,10 +192,6 @@ inline remove(w) {
 	inLine--;
 	line[inLine] = 0;
 	at = 0;
-	if
-	:: newest == w -> newest = NOBODY
-	:: else
-	fi;
 	if
 	:: FOLLOWER(w) -> followers--
 	:: !FOLLOWER(w) && watcher == w ->
@@ -320,7 +306,7 @@ inline deliver() {
 /* recycle: who may be reused is known to nobody and told nothing any more. */
 inline recycle(w) {
 	assert(empty(token[w]) && owed[w] == 0);
-	assert(watcher != w && newest != w && competitor != w);
+	assert(watcher != w && competitor != w);
 	follows[w] = false;
 	promoted[w] = false;
 	verdict[w] = 0
@@ -570,7 +556,7 @@ init {
 	/* Everybody returns: not to get past this is an invalid end state. */
 	atomic {
 		finished == processes;
-		assert(inLine == 0 && watcher == NOBODY && newest == NOBODY);
+		assert(inLine == 0 && watcher == NOBODY);
 		assert(followers == 0 && competitor == NOBODY && (shut || !starving));
 		assert(inFlight == 0 && coming == 0 && mu == NOBODY);
 		do
