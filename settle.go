@@ -89,7 +89,8 @@ func (c *core) meetJoint(w *waiter, out *wakes) (goOn bool) {
 		return true
 	}
 	if c.free() >= w.n {
-		out.joints = append(out.joints, w.joint)
+		rare := out.others()
+		rare.joints = append(rare.joints, w.joint)
 	}
 	// A LIFO line lets others pass: two joint waiters may stand in it in the
 	// reverse of their order elsewhere, and would block each other for good.

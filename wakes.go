@@ -1,18 +1,24 @@
 package sema
 
 // wakes is what a critical section decided and has yet to tell: waiters with
-// their verdicts, linked through next, tickets likewise, and joint waiters
-// worth an attempt.
+// their verdicts, linked through next, and seldom something else.
 type wakes struct {
 	head, tail *waiter
-	tickets    *waiter
-	joints     []*joint // several only in a LIFO line
+	rare       *rareWakes
+}
+
+// rareWakes are tickets, linked like waiters, and joint waiters worth an
+// attempt, of which there are several only in a LIFO line.
+type rareWakes struct {
+	tickets *waiter
+	joints  []*joint
 }
 
 func (o *wakes) add(w *waiter) {
 	if w.ticket != nil {
-		w.next = o.tickets
-		o.tickets = w
+		rare := o.others()
+		w.next = rare.tickets
+		rare.tickets = w
 		return
 	}
 	w.next = nil
@@ -24,9 +30,15 @@ func (o *wakes) add(w *waiter) {
 	o.tail = w
 }
 
+func (o *wakes) others() *rareWakes {
+	if o.rare == nil {
+		o.rare = new(rareWakes)
+	}
+	return o.rare
+}
+
 // deliver tells them. A waiter may be reused the moment it has its token, so
-// its next is read before. Tickets come last: they are told to observers in
-// this goroutine, and whatever those do, everybody else has been told.
+// its next is read before.
 func (o *wakes) deliver() {
 	for w := o.head; w != nil; {
 		next := w.next
@@ -37,17 +49,18 @@ func (o *wakes) deliver() {
 		}
 		w = next
 	}
+	if o.rare != nil {
+		o.rare.deliver()
+	}
+}
+
+// deliver tells of tickets last, and goes on should one panic: their observers
+// are called in this goroutine, and whatever those do, all others are told.
+func (o *rareWakes) deliver() {
 	if o.tickets != nil {
 		defer resolveTickets(o.tickets)
 	}
 	attemptAll(o.joints)
-}
-
-func attemptAll(joints []*joint) {
-	if len(joints) > 0 {
-		defer attemptAll(joints[1:])
-		joints[0].attempt()
-	}
 }
 
 func resolveTickets(w *waiter) {
@@ -57,12 +70,17 @@ func resolveTickets(w *waiter) {
 	w.ticket.resolve(w.verdict)
 }
 
+func attemptAll(joints []*joint) {
+	if len(joints) > 0 {
+		defer attemptAll(joints[1:])
+		joints[0].attempt()
+	}
+}
+
 // deliverAll delivers what several cores decided.
 func deliverAll(outs []wakes) {
-	if len(outs) > 1 {
-		defer deliverAll(outs[1:])
-	}
 	if len(outs) > 0 {
+		defer deliverAll(outs[1:])
 		outs[0].deliver()
 	}
 }

@@ -117,6 +117,7 @@ quick() {
 	holds watcher -O0 -DUNFAIR -DWAITERS=2 -DROUNDS=2
 	holds joint -O0 -DCLOSE -DCANCEL
 	holds joint -O0 -DJOINTS=2 -DSINGLES=1 -DCANCEL
+	holds joint -O0 -DJOINTS=2 -DSINGLES=2
 	holds joint -O0 -DJOINTS=2 -DSINGLES=0 -DCANCEL -DLIFO
 }
 
@@ -132,7 +133,7 @@ more() {
 	holds watcher "-O2 -DCOLLAPSE" -DUNFAIR -DROUNDS=2
 	holds watcher "-O2 -DCOLLAPSE" -DWAITERS=4 -DFOLLOW_FROM=2
 	holds watcher "-O2 -DCOLLAPSE" -DWAITERS=4 -DUNFAIR
-	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=2
+	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=2 -DCANCEL
 	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=1 -DCLOSE -DCANCEL
 	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=1 -DLIFO
 }
@@ -158,6 +159,7 @@ mutants() {
 	caught watcher -DMUTANT_DISBAND_KEEPS_COMPETITOR -DUNFAIR
 	caught watcher -DROOM=2 -DUNFAIR -DCLOSE
 	caught joint -DMUTANT_NO_FIRST_ATTEMPT
+	caught joint -DMUTANT_LOOK_THEN_RAISE
 	caught joint -DMUTANT_KEEP_HALF
 	caught joint -DMUTANT_ATTEMPT_OUT_OF_TURN -DJOINTS=2
 	caught joint -DMUTANT_WITHDRAW_UNSETTLED -DCANCEL

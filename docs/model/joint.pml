@@ -249,7 +249,8 @@ inline serve(c) {
 #define GIVE    1       /* permits came back */
 #define LEAVE   2       /* subject, a joint waiter, leaves all lines */
 #define ATTEMPT 3       /* grant subject if it is next and fits everywhere */
-#define SHUT    4       /* the core closes */
+#define ENTER   4       /* the same, for one who just entered, mutexes held */
+#define SHUT    5       /* the core closes */
 
 /* A section is about one core, from == to, or the two of a joint waiter. */
 #define NEXT_CORE(c) (c < to -> to : to + 1)
@@ -290,8 +291,9 @@ inline pullDead(c) {
 
 /* After the section. */
 #define PARKS      1
-#define GIVES_REST 2
-#define RETURNS    3
+#define HAS_ALL    2
+#define GIVES_REST 3
+#define RETURNS    4
 
 proctype process(byte id) {
 	byte v, back, mode, subject, from, to, c;
@@ -314,15 +316,19 @@ proctype process(byte id) {
 	:: shut[from] || shut[to] -> unlockAll(); goto returns
 	:: else
 	fi;
+#ifdef MUTANT_LOOK_THEN_RAISE
+	atomic { push(from, id); push(to, id) };
+#else
 	atomic { push(from, id) };
 	raiseFlags(from);
 	atomic { push(to, id) };
 	raiseFlags(to);
-	unlockAll();
+#endif
 #ifdef MUTANT_NO_FIRST_ATTEMPT
+	unlockAll();
 	goto parked;
 #else
-	atomic { mode = ATTEMPT; subject = id; back = PARKS; goto section };
+	atomic { mode = ENTER; subject = id; back = PARKS; goto locked };
 #endif
 
 parked:
@@ -470,6 +476,7 @@ adds:
 
 section:
 	lockAll();
+locked:
 	if
 	:: mode == GIVE
 	:: atomic { mode == SHUT ->
@@ -482,8 +489,8 @@ section:
 	:: atomic { mode == LEAVE ->
 		pullIfQueued(from, subject);
 		pullIfQueued(to, subject) }
-	:: atomic { mode == ATTEMPT ->
-		/* nextEverywhere */
+	:: atomic { mode == ATTEMPT || mode == ENTER ->
+		/* grant, nextEverywhere */
 		if
 		:: decided[subject] != PENDING -> goto unlocks
 		:: else
@@ -540,12 +547,17 @@ section:
 	:: atomic { c > to -> c = from; break }
 	od;
 unlocks:
+#ifdef MUTANT_LOOK_THEN_RAISE
+	raiseFlags(from);
+	raiseFlags(to);
+#endif
 	unlockAll();
 	if
-	:: d_step { won ->
+	:: d_step { won && mode == ATTEMPT ->
 		won = false;
 		assert(nfull(token[subject]));
 		token[subject] ! GRANTED }
+	:: d_step { won && mode == ENTER -> won = false; back = HAS_ALL }
 	:: !won
 	fi;
 	do
@@ -571,6 +583,7 @@ unlocks:
 		mode = 0; subject = 0; from = 0; to = 0; c = 0;
 		if
 		:: back == PARKS -> back = 0; goto parked
+		:: back == HAS_ALL -> back = 0; goto hasAll
 		:: back == GIVES_REST -> back = 0; goto givesRest
 		:: back == RETURNS -> back = 0; break
 		fi }
