@@ -43,8 +43,8 @@ model:
 # Five million racing operations and more, and the model on a hundred thousand
 # random histories.
 stress:
-	go test -timeout 30m -run 'Conserved|Lost|Storm' . -args -stress.ops=6000000
-	go test -race -timeout 30m -run 'Conserved|Lost|Storm' . -args -stress.ops=500000
+	go test -timeout 30m -run 'Conserved|Lost|Storm|Asleep' . -args -stress.ops=6000000
+	go test -race -timeout 30m -run 'Conserved|Lost|Storm|Asleep' . -args -stress.ops=500000
 	go test -timeout 30m -run 'BehavesLikeItsModel' . -args -rapid.checks=40000
 
 fuzz:

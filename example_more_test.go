@@ -1,0 +1,129 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// A lease that can be lost before it is released: what a fleet semaphore has.
+type parkingMeter struct{ expired chan struct{} }
+
+func (m parkingMeter) Release()              {}
+func (m parkingMeter) Lost() <-chan struct{} { return m.expired }
+func (m parkingMeter) Err() error {
+	select {
+	case <-m.expired:
+		return sema.ErrLost
+	default:
+		return nil
+	}
+}
+
+func ExamplePermit_Lost() {
+	meter := parkingMeter{make(chan struct{})}
+	permit := sema.NewPermit(1, meter)
+	close(meter.expired)
+	select {
+	case <-permit.Lost():
+		fmt.Println("towed:", permit.Err())
+	case <-time.After(time.Minute):
+	}
+	// Output: towed: sema: lease lost
+}
+
+func ExamplePermit_Err() {
+	s := sema.New(1)
+	permit, _ := s.Acquire(context.Background(), 1)
+	defer permit.Release()
+	fmt.Println(permit.Err(), permit.Lost() == nil) // a local permit cannot be lost
+	// Output: <nil> true
+}
+
+func ExamplePermit_Held() {
+	s := sema.New(1)
+	permit, _ := s.Acquire(context.Background(), 1)
+	fmt.Println(permit.Held())
+	permit.Release()
+	fmt.Println(permit.Held())
+	// Output:
+	// true
+	// false
+}
+
+func ExampleHeld() {
+	db := sema.New(10, sema.Name("db"))
+	sema.Do(context.Background(), db, 3, func(ctx context.Context) error {
+		for _, permit := range sema.Held(ctx) {
+			fmt.Println("holding", permit.Weight())
+		}
+		return nil
+	})
+	// Output: holding 3
+}
+
+func ExampleTicket_Cancel() {
+	s := sema.New(1)
+	ticket := s.Request(1)
+	<-ticket.Ready()
+	ticket.Cancel() // ready, but never taken: it goes back
+	fmt.Println(s.Stats().InUse)
+	// Output: 0
+}
+
+func ExampleMaxWaiters() {
+	s := sema.New(1, sema.MaxWaiters(0)) // nobody waits: busy or not
+	held, _ := s.Acquire(context.Background(), 1)
+	defer held.Release()
+	_, err := s.Acquire(context.Background(), 1)
+	fmt.Println(errors.Is(err, sema.ErrQueueFull))
+	// Output: true
+}
+
+// A request that does not fit now may fit after a Resize.
+func ExampleSemaphore_Resize_parkOversize() {
+	s := sema.New(2, sema.ParkOversize)
+	ticket := s.Request(5)
+	s.Resize(8)
+	<-ticket.Ready()
+	permit, err := ticket.Permit()
+	fmt.Println(permit.Weight(), err)
+	permit.Release()
+	// Output: 5 <nil>
+}
+
+// Unfair spares the switch of goroutines at each hand-off; LIFO serves the
+// newest first under overload.
+func ExampleNew_orders() {
+	throughput := sema.New(8, sema.Unfair)
+	freshest := sema.New(8, sema.LIFO)
+	for _, s := range []*sema.Semaphore{throughput, freshest} {
+		sema.Do(context.Background(), s, 1, func(context.Context) error { return nil })
+	}
+	fmt.Println(throughput.Stats().Free, freshest.Stats().Free)
+	// Output: 8 8
+}
+
+// Two semaphores acquired in both orders are reported before they deadlock.
+func ExampleDiagnose() {
+	observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.Inverted {
+			fmt.Println(strings.SplitN(e.Report, ";", 2)[0])
+		}
+	}))
+	accounts := sema.New(1, sema.Name("accounts"), sema.Diagnose(sema.Full), observe)
+	ledger := sema.New(1, sema.Name("ledger"), sema.Diagnose(sema.Full), observe)
+	transfer := func(first, second *sema.Semaphore) {
+		a, _ := first.Acquire(context.Background(), 1)
+		defer a.Release()
+		b, _ := second.Acquire(context.Background(), 1)
+		defer b.Release()
+	}
+	transfer(accounts, ledger)
+	transfer(ledger, accounts)
+	// Output: acquire order inverted: ledger → accounts here, but accounts → ledger elsewhere
+}
