@@ -154,19 +154,19 @@ func (p *probe) released(s *Semaphore, weight int64, hold time.Duration, site st
 	p.edge(s)
 }
 
-// edge tells when the semaphore became exhausted or recovered. Having told, it
-// looks again: who changed it back meanwhile found the flag not yet moved.
-func (p *probe) edge(s *Semaphore) {
-	for {
-		now := s.core.exhausted()
-		if !p.exhausted.CompareAndSwap(!now, now) {
-			return
-		}
+// edge tells when the semaphore became exhausted or recovered.
+func (p *probe) edge(s *Semaphore) { p.edgeTo(s, s.core.exhausted()) }
+
+// edgeTo tells of a change to what was seen. Having told, it looks again: who
+// changed it back meanwhile found the flag not yet moved.
+func (p *probe) edgeTo(s *Semaphore, exhausted bool) {
+	for p.exhausted.CompareAndSwap(!exhausted, exhausted) {
 		kind := Recovered
-		if now {
+		if exhausted {
 			kind = Exhausted
 		}
 		p.tell(s, Event{Kind: kind})
+		exhausted = s.core.exhausted()
 	}
 }
 

@@ -130,11 +130,17 @@ func (s *Striped) takeAnywhere() bool {
 
 // Release takes a permit back. While somebody waits it goes to them.
 func (c *cell) Release() {
-	s := c.owner
-	if s.needy.Load() > 0 {
-		s.line.give(1)
+	if c.owner.needy.Load() > 0 {
+		c.owner.line.give(1)
 		return
 	}
+	c.put()
+}
+
+// put puts a permit into the cell, and takes it out again should somebody have
+// begun to wait who saw the cell empty.
+func (c *cell) put() {
+	s := c.owner
 	c.free.Add(1)
 	for s.needy.Load() > 0 && c.free.Load() > 0 {
 		if c.take() {
