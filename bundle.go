@@ -188,6 +188,7 @@ func (j jointWatch) failed(ctx context.Context, v verdict, culprit *Semaphore) e
 		if p := w.sem.probe; p != nil {
 			e.Weight, e.Wait, e.Site = w.n, time.Since(j.attempts[i].start), j.attempts[i].stack.site()
 			p.tell(w.sem, e)
+			p.edge(w.sem)
 		}
 	}
 	return e.Err

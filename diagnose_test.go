@@ -95,12 +95,8 @@ func TestWarnHoldReportsOnceWithTheStack(t *testing.T) {
 }
 
 func TestLeakedPermitIsReportedAndKeptUnlessReclaimIsAskedFor(t *testing.T) {
-	leaked := make(chan sema.Event, 1)
-	s := sema.New(2, sema.Name("keeps"), sema.Diagnose(sema.Full), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Leaked {
-			leaked <- e
-		}
-	})))
+	leaked, observe := leakReports()
+	s := sema.New(2, sema.Name("keeps"), sema.Diagnose(sema.Full), observe)
 	leak(t, s)
 	kept := mustAcquire(t, s, 1)
 	e := collectUntil(t, leaked)
@@ -286,12 +282,7 @@ func TestEnvironmentSetsTheLevelOfTheProcess(t *testing.T) {
 // TestInnerPermitDoesNotKeepALeakedOuterOneAlive: a record knows what its
 // holder held, and must know it without reaching the handles.
 func TestInnerPermitDoesNotKeepALeakedOuterOneAlive(t *testing.T) {
-	leaked := make(chan sema.Event, 1)
-	observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Leaked {
-			leaked <- e
-		}
-	}))
+	leaked, observe := leakReports()
 	outer := sema.New(1, sema.Name("outer"), sema.Diagnose(sema.Full), observe)
 	inner := sema.New(1, sema.Name("inner"), sema.Diagnose(sema.Full), observe)
 	held := acquireInside(t, outer, inner)

@@ -14,8 +14,9 @@ import (
 //
 // It is granted only with all mutexes held, when it is next in every line and
 // fits everywhere. It is refused by a semaphore under that one's mutex alone:
-// decide settles races among refusals, and a grant excludes them all. Its places in the other lines are dead from then on, stepped over by
-// whoever meets them, and removed by the owner.
+// decide settles races among refusals, and a grant excludes them all. Its
+// places in the other lines are dead from then on, stepped over by whoever
+// meets them, and removed by the owner.
 type joint struct {
 	parts   []part // by core.id, the order of locking; each core once
 	token   chan verdict

@@ -403,6 +403,7 @@ func TestWaitingJointlyAndByTicketIsObserved(t *testing.T) {
 		cancel()
 		ticket.Cancel()
 		synctest.Wait()
+		j.take()
 		if n := pprof.Lookup("sema.waiting").Count() - before; n != 0 {
 			t.Errorf("%d still in the profile", n)
 		}
@@ -422,5 +423,19 @@ func TestParkedCallersCountAsWaiting(t *testing.T) {
 		}
 		wantStats(t, s, 0, 1)
 		cancel()
+	})
+}
+
+func TestJointAcquireThatFailsLeavesNobodyExhausted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		a, b := sema.New(1, sema.Observe(&j)), sema.New(1)
+		held := mustAcquire(t, b, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := sema.AcquireAll(ctx, sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
+		wantErr(t, err, context.DeadlineExceeded)
+		wantKinds(t, &j, sema.Queued, sema.Exhausted, sema.Cancelled, sema.Recovered)
+		held.Release()
 	})
 }

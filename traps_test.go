@@ -106,13 +106,8 @@ func TestTrapTicketAndLostChannelsAreNotReused(t *testing.T) {
 }
 
 func TestTrapProfilesDoNotKeepALeakedPermitAlive(t *testing.T) {
-	leaked := make(chan sema.Event, 1)
-	s := sema.New(1, sema.Name("leaky"), sema.Diagnose(sema.Full), sema.ReclaimLeaks,
-		sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Leaked {
-				leaked <- e
-			}
-		})))
+	leaked, observe := leakReports()
+	s := sema.New(1, sema.Name("leaky"), sema.Diagnose(sema.Full), sema.ReclaimLeaks, observe)
 	leak(t, s)
 	if n := pprof.Lookup("sema.held").Count(); n == 0 {
 		t.Fatal("the permit is not in the profile")
@@ -122,6 +117,16 @@ func TestTrapProfilesDoNotKeepALeakedPermitAlive(t *testing.T) {
 		t.Errorf("the report does not name the acquire:\n%s", e.Report)
 	}
 	mustAcquire(t, s, 1).Release() // it was reclaimed
+}
+
+// leakReports is where the leaks of semaphores with the option are reported.
+func leakReports() (<-chan sema.Event, sema.Option) {
+	leaked := make(chan sema.Event, 1)
+	return leaked, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.Leaked {
+			leaked <- e
+		}
+	}))
 }
 
 //go:noinline

@@ -21,6 +21,11 @@ func coreScenarios() []scenario {
 	bytesPerWaiter := func(r row) float64 { return r.BytesOp }
 	const ours, weighted, unfair = "sema.Semaphore", "sema.Weighted", "sema.Semaphore Unfair"
 	mix := []int64{1, 5, 25}
+	whenYielding := []bar{
+		{impl: ours, rival: "x/sync", limit: 0.8},
+		{impl: ours, rival: "channel", limit: 1.1},
+		noAllocs(ours),
+	}
 	ofSemaphores := []contender{semaSemaphore, semaWeighted, xsync, channel}
 	return []scenario{
 		{
@@ -68,20 +73,12 @@ func coreScenarios() []scenario {
 		{
 			name: "64-on-8-yield", about: "64 goroutines on 8 permits, the holder yields",
 			impls: crowd(64, 8, 128_000, runtime.Gosched, ofSemaphores...),
-			bars: []bar{
-				{impl: ours, rival: "x/sync", limit: 0.8},
-				{impl: ours, rival: "channel", limit: 1.1},
-				noAllocs(ours),
-			},
+			bars:  whenYielding,
 		},
 		{
 			name: "1024-on-8-yield", about: "1024 goroutines on 8 permits, the holder yields",
 			impls: crowd(1024, 8, 409_600, runtime.Gosched, ofSemaphores...),
-			bars: []bar{
-				{impl: ours, rival: "x/sync", limit: 0.8},
-				{impl: ours, rival: "channel", limit: 1.1},
-				noAllocs(ours),
-			},
+			bars:  whenYielding,
 		},
 		{
 			name: "cancel-storm", about: "100,000 waiters with one context, all cancelled",
