@@ -1,0 +1,288 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/sema-go/sema"
+)
+
+// A file is a semaphore's file, open once in this process however often the
+// semaphore is. Locks belong to the open file, so this process has one set of
+// them.
+type file struct {
+	name, path string
+	file       *os.File
+	fd         int
+	id         fileID
+	memory     []byte
+
+	head    *header
+	bitmap  *[maxCapacity / wordBits]atomic.Uint64 // slots somebody has or is taking: a hint
+	places  *[maxPlaces]place
+	records *[maxCapacity]record
+
+	mine    [maxCapacity / wordBits]atomic.Uint64 // slots this process has or is taking: the truth
+	roomFor [maxCapacity * recordSize / pageSize / wordBits]atomic.Uint64
+	own     atomic.Int32 // this process's place, or noPlace
+	permits atomic.Uint32
+	checked atomic.Int64 // when the path was, in Unix nanoseconds
+	turns   chan struct{}
+	roused  chan struct{}
+	line    line
+
+	refs atomic.Int64 // handles, calls, permits and the driver; the last one out closes
+	gone bool         // closed; guarded by files.mu
+}
+
+// files are the open files of this process.
+var files = struct {
+	mu   sync.Mutex
+	byID map[fileID]*file
+}{byID: map[fileID]*file{}}
+
+const (
+	// openings bounds how often opening begins again because the file was
+	// replaced meanwhile, and with openPause how long it waits for another
+	// process that is setting the file up.
+	openings  = 200
+	openPause = 10 * time.Millisecond
+)
+
+var errReplaced = errors.New("replaced while it was opened")
+
+// openFile opens the file at a path in this process, or says it is open already.
+// The file is opened at most once, because closing a second descriptor would
+// drop POSIX locks.
+func openFile(name, path string, capacity int64, access access) (*file, error) {
+	for range openings {
+		f, err := openOnce(name, path, capacity, access)
+		if errors.Is(err, errReplaced) {
+			time.Sleep(openPause)
+			continue
+		}
+		return f, err
+	}
+	return nil, openError(name, sema.ErrUnavailable, "another process has been setting up "+path+" for seconds; is it stopped?")
+}
+
+func openOnce(name, path string, capacity int64, access access) (*file, error) {
+	files.mu.Lock()
+	defer files.mu.Unlock()
+	found, err := os.Lstat(path)
+	switch {
+	case err == nil && !found.Mode().IsRegular():
+		return nil, openError(name, sema.ErrInvalid, path+" is not a regular file; remove it")
+	case err == nil:
+		if f := files.byID[identify(found)]; f != nil {
+			if err := f.agree(capacity); err != nil {
+				return nil, err
+			}
+			f.refs.Add(1)
+			return f, nil
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, openError(name, err, "")
+	case capacity == Existing:
+		return nil, openError(name, fs.ErrNotExist, "nobody has opened it with a capacity")
+	}
+	opened, err := openPath(path, found == nil, access)
+	if errors.Is(err, fs.ErrExist) || found != nil && errors.Is(err, fs.ErrNotExist) {
+		return nil, errReplaced
+	}
+	if err != nil {
+		return nil, openError(name, err, "")
+	}
+	f := &file{
+		name: name, path: path, file: opened, fd: int(opened.Fd()),
+		turns: make(chan struct{}, 1), roused: make(chan struct{}, 1),
+	}
+	f.own.Store(noPlace)
+	if err := f.setUp(capacity, access); err != nil {
+		f.close()
+		return nil, err
+	}
+	f.refs.Store(1)
+	files.byID[f.id] = f
+	return f, nil
+}
+
+// openPath opens or creates. Creating an existing file is never tried: in
+// directories with the sticky bit the kernel forbids it for files of others.
+func openPath(path string, create bool, access access) (*os.File, error) {
+	if !create {
+		return os.OpenFile(path, os.O_RDWR|openFlags, 0)
+	}
+	opened, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|openFlags, access.fileMode())
+	if err != nil {
+		return nil, err
+	}
+	if err := access.grant(opened); err != nil {
+		opened.Close()
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	return opened, nil
+}
+
+// setUp checks the opened file, takes the presence lock and maps it. Whoever is
+// alone with the file makes it anew: nobody holds anything, so nothing in it
+// counts but the capacity, and that only for those who do not bring one.
+func (f *file) setUp(capacity int64, access access) error {
+	info, err := f.file.Stat()
+	if err != nil {
+		return openError(f.name, err, "")
+	}
+	if err := access.check(info); err != nil {
+		return openError(f.name, sema.ErrInvalid, f.path+" "+err.Error())
+	}
+	if err := refuseNetwork(f.fd); err != nil {
+		return openError(f.name, err, f.path+" cannot be shared safely; use Dir with a local directory")
+	}
+	alone, err := f.enter()
+	if err != nil {
+		return err
+	}
+	f.id = identify(info)
+	if now, err := os.Lstat(f.path); err != nil || identify(now) != f.id {
+		return errReplaced
+	}
+	if err := reserve(f.fd, 0, placesAt); err != nil {
+		return openError(f.name, err, "no room for "+f.path)
+	}
+	if f.memory, err = mapShared(f.fd, mapSize); err != nil {
+		return openError(f.name, err, "")
+	}
+	f.head = (*header)(unsafe.Pointer(&f.memory[0]))
+	f.bitmap = (*[maxCapacity / wordBits]atomic.Uint64)(unsafe.Pointer(&f.memory[bitmapAt]))
+	f.places = (*[maxPlaces]place)(unsafe.Pointer(&f.memory[placesAt]))
+	f.records = (*[maxCapacity]record)(unsafe.Pointer(&f.memory[recordsAt]))
+	if alone {
+		return f.begin(capacity)
+	}
+	if found := f.head.magic.Load(); found != magic {
+		return openError(f.name, sema.ErrInvalid, fmt.Sprintf("%s is in use by a version of Sema with another layout (%#x, ours is %#x)", f.path, found, uint64(magic)))
+	}
+	return f.agree(capacity)
+}
+
+// enter takes the presence lock, shared, and says whether nobody else has it:
+// it is still exclusive then, until begin.
+func (f *file) enter() (alone bool, err error) {
+	alone, err = tryLock(f.fd, exclusive, presenceLock, 1)
+	if alone || err != nil {
+		return alone, f.wrap("open", err)
+	}
+	present, err := tryLock(f.fd, shared, presenceLock, 1)
+	if err != nil {
+		return false, f.wrap("open", err)
+	}
+	if !present {
+		return false, errReplaced // somebody is setting it up or removing it
+	}
+	keepFromCleaners(f.fd)
+	return false, nil
+}
+
+// begin makes the content anew and lets others in.
+func (f *file) begin(capacity int64) error {
+	before := config(f.head.config.Load())
+	if capacity == Existing {
+		if f.head.magic.Load() != magic {
+			return openError(f.name, fs.ErrNotExist, "nobody has opened it with a capacity")
+		}
+		capacity = before.capacity()
+	}
+	f.head.magic.Store(0)
+	for i := range f.bitmap {
+		f.bitmap[i].Store(0)
+	}
+	f.head.high.Store(0)
+	f.head.reach.Store(uint32(capacity))
+	f.head.config.Store(uint64(before.changed(capacity, 0)))
+	f.head.magic.Store(magic)
+	if _, err := tryLock(f.fd, shared, presenceLock, 1); err != nil {
+		return f.wrap("open", err)
+	}
+	keepFromCleaners(f.fd)
+	return nil
+}
+
+// agree checks that an opener means the capacity there is.
+func (f *file) agree(capacity int64) error {
+	if there := f.config().capacity(); capacity != Existing && capacity != there {
+		return openError(f.name, ErrMismatch, fmt.Sprintf("it is in use with capacity %d, not %d; open it with %d or Existing, or Resize it for all", there, capacity, there))
+	}
+	return nil
+}
+
+func (f *file) config() config { return config(f.head.config.Load()) }
+
+// pathCheck is how often the path is checked by those who need not wait.
+const pathCheck = int64(time.Second)
+
+// checkPath fails if the file is not the one at its path any more: those who
+// open it now get another one, and the two together admit twice the capacity.
+func (f *file) checkPath(now time.Time) error {
+	last := f.checked.Load()
+	if now.UnixNano()-last < pathCheck && now.UnixNano() >= last {
+		return nil
+	}
+	found, err := os.Lstat(f.path)
+	if err == nil && identify(found) == f.id {
+		f.checked.Store(now.UnixNano())
+		return nil
+	}
+	return &sema.Error{Op: "acquire", Name: f.name, Err: ErrDeleted, Detail: f.path}
+}
+
+// ref keeps the file mapped for a call; it fails on one that is gone.
+func (f *file) ref() bool {
+	for {
+		n := f.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if f.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (f *file) unref() {
+	if f.refs.Add(-1) > 0 {
+		return
+	}
+	files.mu.Lock()
+	defer files.mu.Unlock()
+	if f.gone || f.refs.Load() > 0 { // opened again, and maybe closed again, before we got here
+		return
+	}
+	f.gone = true
+	delete(files.byID, f.id)
+	f.close()
+}
+
+// close lets go of everything. The locks go with the descriptor.
+func (f *file) close() {
+	if f.memory != nil {
+		unmap(f.memory)
+	}
+	f.file.Close()
+}
+
+func (f *file) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &sema.Error{Op: op, Name: f.name, Err: err, Detail: f.path}
+}
+
+func openError(name string, err error, detail string) error {
+	return &sema.Error{Op: "open", Name: name, Err: err, Detail: detail}
+}

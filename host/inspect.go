@@ -1,0 +1,174 @@
+package host
+
+import (
+	"bytes"
+	"cmp"
+	"os"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/sema-go/sema"
+)
+
+// A Holder is a permit that is out, in whatever process.
+type Holder struct {
+	PID     int       // 0 if its process could not write it down
+	Weight  int64     // how many permits it is
+	Since   time.Time // when it was acquired
+	Command string    // the process's command line, or its name if it is gone and left the permit to another
+}
+
+// Holders is who holds permits now, the oldest first. The locks are asked
+// whether what the file says of them is true still.
+func (s *Semaphore) Holders() ([]Holder, error) {
+	f := s.file
+	if !f.ref() {
+		return nil, s.fault("holders", 0, sema.ErrClosed, "")
+	}
+	defer f.unref()
+	holders, err := f.holders()
+	return holders, f.wrap("holders", err)
+}
+
+func (f *file) holders() ([]Holder, error) {
+	held, err := f.heldSlots()
+	if err != nil {
+		return nil, err
+	}
+	type key struct{ pid, permit uint32 }
+	index := map[key]int{}
+	holders := []Holder{}
+	for at := uint32(0); int(at) < len(held)*wordBits; {
+		if held[at/wordBits]&(1<<(at%wordBits)) == 0 {
+			at++
+			continue
+		}
+		r := f.readRecord(at)
+		if r.since == 0 || r.slots == 0 {
+			holders = append(holders, Holder{Weight: 1})
+			at++
+			continue
+		}
+		at += r.slots
+		k := key{r.pid, r.permit}
+		if i, known := index[k]; known {
+			holders[i].Weight += int64(r.slots)
+			continue
+		}
+		index[k] = len(holders)
+		holders = append(holders, Holder{
+			PID: int(r.pid), Weight: int64(r.slots), Since: time.Unix(0, r.since), Command: r.commandLine(),
+		})
+	}
+	slices.SortStableFunc(holders, func(a, b Holder) int { return cmp.Compare(a.Since.UnixNano(), b.Since.UnixNano()) })
+	return holders, nil
+}
+
+// Stats is a snapshot of the semaphore on the whole machine. It is exact when
+// nobody acquires or releases meanwhile.
+func (s *Semaphore) Stats() (sema.Stats, error) {
+	f := s.file
+	if !f.ref() {
+		return sema.Stats{Closed: true}, s.fault("stats", 0, sema.ErrClosed, "")
+	}
+	defer f.unref()
+	stats, err := f.stats()
+	stats.Closed = s.closed.Load()
+	return stats, f.wrap("stats", err)
+}
+
+func (f *file) stats() (sema.Stats, error) {
+	held, err := f.heldSlots()
+	if err != nil {
+		return sema.Stats{}, err
+	}
+	capacity, inUse := f.config().capacity(), countHeld(held)
+	waiters := 0
+	for i := range f.high() {
+		if p := &f.places[i]; p.ticket.Load() != 0 {
+			alive, err := f.alive(i)
+			if err != nil {
+				return sema.Stats{}, err
+			}
+			if alive {
+				waiters += int(p.waiters.Load())
+			}
+		}
+	}
+	return sema.Stats{
+		Capacity: capacity, InUse: inUse, Waiters: waiters,
+		Free: max(0, capacity-inUse), Debt: max(0, inUse-capacity),
+	}, nil
+}
+
+// pageSize is the unit in which room for records is made.
+const pageSize = 4096
+
+// writeRecords says who has the slots of a permit. Without room on the disk the
+// holder stays unknown.
+func (f *file) writeRecords(runs []run, since time.Time) {
+	permit := f.permits.Add(1)
+	for _, r := range runs {
+		if f.recordRoom(r.at) {
+			f.records[r.at] = record{
+				pid: self.pid, slots: r.n, permit: permit, since: since.UnixNano(),
+				started: self.started, command: self.command,
+			}
+		}
+	}
+}
+
+// recordRoom makes sure that the page of a slot's record is there.
+func (f *file) recordRoom(slot uint32) bool {
+	page := slot * recordSize / pageSize
+	word, bit := &f.roomFor[page/wordBits], uint64(1)<<(page%wordBits)
+	if word.Load()&bit != 0 {
+		return true
+	}
+	if reserve(f.fd, recordsAt+int64(page)*pageSize, pageSize) != nil {
+		return false
+	}
+	word.Or(bit)
+	return true
+}
+
+func (f *file) eraseRecord(r run) {
+	if page := r.at * recordSize / pageSize; f.roomFor[page/wordBits].Load()&(1<<(page%wordBits)) != 0 {
+		f.records[r.at].since = 0
+	}
+}
+
+// readRecord reads by the file and not by the mapping: there may be a hole
+// there, and touching it would need room on the disk.
+func (f *file) readRecord(slot uint32) (r record) {
+	bytes := (*[recordSize]byte)(unsafe.Pointer(&r))
+	if _, err := f.file.ReadAt(bytes[:], recordsAt+int64(slot)*recordSize); err != nil {
+		return record{}
+	}
+	return r
+}
+
+// commandLine is the command of the process that wrote the record, if that is
+// the process of that number still.
+func (r *record) commandLine() string {
+	if startOf(int(r.pid)) == r.started {
+		if line := commandOf(int(r.pid)); line != "" {
+			return line
+		}
+	}
+	name, _, _ := bytes.Cut(r.command[:], []byte{0})
+	return string(name)
+}
+
+// self is what this process writes into records.
+var self = func() (me struct {
+	pid     uint32
+	started uint64
+	command [recordSize - 32]byte
+}) {
+	me.pid = uint32(os.Getpid())
+	me.started = startOf(os.Getpid())
+	copy(me.command[:], processName())
+	return me
+}()

@@ -1,0 +1,172 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/sema-go/sema"
+)
+
+// bases are where directories of users and groups may be, best first: the
+// system's place for locks, gone after a restart like the processes; and the
+// temporary directory that everybody has. Nothing of the environment is asked,
+// or cron and a shell would not meet.
+var bases = []string{"/run/lock", "/var/tmp"}
+
+const suffix = ".sema"
+
+// maxName is what fits into a file's name with every slash escaped.
+const maxName = 80
+
+// fileName is the file's name for a semaphore's. Names are what can be typed
+// in a shell and read in a listing; slashes group them.
+func fileName(name string) (string, error) {
+	invalid := func(format string, args ...any) (string, error) {
+		return "", openError(name, sema.ErrInvalid, "name: "+fmt.Sprintf(format, args...))
+	}
+	if name == "" || len(name) > maxName {
+		return invalid("want 1 to %d characters, not %d", maxName, len(name))
+	}
+	for _, r := range name {
+		if !strings.ContainsRune(nameRunes, r) {
+			return invalid("%q is not allowed; use letters, digits and . _ - : @ + /", r)
+		}
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part[0] == '.' {
+			return invalid("want no part that is empty or begins with a dot")
+		}
+	}
+	return strings.ReplaceAll(name, "/", "%") + suffix, nil
+}
+
+const nameRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@+/"
+
+// nameOf is the semaphore's name for a file's.
+func nameOf(file string) (name string, ok bool) {
+	name, ok = strings.CutSuffix(file, suffix)
+	return strings.ReplaceAll(name, "%", "/"), ok
+}
+
+// An access says who may use a semaphore: the user, or the members of a group.
+type access struct{ gid int }
+
+const onlyUser = -1
+
+func (a access) shared() bool { return a.gid != onlyUser }
+
+func (a access) fileMode() fs.FileMode {
+	if a.shared() {
+		return 0o660
+	}
+	return 0o600
+}
+
+func (a access) dirMode() fs.FileMode { return a.fileMode() | a.fileMode()>>2&0o111 }
+
+func (a access) dirName() string {
+	if a.shared() {
+		return fmt.Sprintf("sema-group-%d", a.gid)
+	}
+	return fmt.Sprintf("sema-%d", os.Geteuid())
+}
+
+// grant gives a new file or directory to the group, whatever the umask is.
+func (a access) grant(created *os.File) error {
+	if !a.shared() {
+		return nil
+	}
+	if err := created.Chown(-1, a.gid); err != nil {
+		return fmt.Errorf("cannot give it to group %d, is this user a member? %w", a.gid, err)
+	}
+	info, err := created.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return created.Chmod(a.dirMode() | fs.ModeSetgid)
+	}
+	return created.Chmod(a.fileMode())
+}
+
+// check fails if the file or directory may be somebody else's doing. Only a
+// member can give a file to a group.
+func (a access) check(info fs.FileInfo) error {
+	uid, gid := ownerOf(info)
+	switch {
+	case a.shared() && int(gid) != a.gid:
+		return fmt.Errorf("belongs to group %d, not %d; remove it, or share with that group", gid, a.gid)
+	case !a.shared() && int(uid) != os.Geteuid():
+		return fmt.Errorf("belongs to user %d, not %d; remove it, or use ShareWithGroup", uid, os.Geteuid())
+	case info.Mode()&0o002 != 0:
+		return fmt.Errorf("can be written by everybody (%v); remove it", info.Mode())
+	case !a.shared() && info.Mode()&0o020 != 0:
+		return fmt.Errorf("can be written by its group (%v); chmod g-w it, or use ShareWithGroup", info.Mode())
+	}
+	return nil
+}
+
+// directory is the one for an access, made if need be.
+func directory(a access) (string, error) {
+	var reasons []error
+	for _, base := range bases {
+		dir := filepath.Join(base, a.dirName())
+		err := makeDirectory(dir, a)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errReadOnly) {
+			return "", err
+		}
+		reasons = append(reasons, err)
+	}
+	return "", fmt.Errorf("no directory for locks; name one with Dir: %w", errors.Join(reasons...))
+}
+
+func makeDirectory(dir string, a access) error {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		return grantDirectory(dir, a)
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%w: %s is not a directory; remove it", sema.ErrInvalid, dir)
+	}
+	if err := a.check(info); err != nil {
+		return fmt.Errorf("%w: %s %w", sema.ErrInvalid, dir, err)
+	}
+	return nil
+}
+
+func grantDirectory(dir string, a access) error {
+	opened, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	return a.grant(opened)
+}
+
+// groupID is the id of a group by its name or number.
+func groupID(group string) (int, error) {
+	if gid, err := strconv.Atoi(group); err == nil && gid >= 0 {
+		return gid, nil
+	}
+	found, err := user.LookupGroup(group)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(found.Gid)
+}

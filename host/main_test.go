@@ -1,0 +1,140 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host"
+	"github.com/sema-go/sema/internal/proctest"
+)
+
+func TestMain(m *testing.M) {
+	proctest.Main(m, map[string]func(*proctest.Child){
+		"user": userRole,
+	})
+}
+
+// userRole opens a semaphore and does as it is told, a line at a time, a
+// goroutine each. Arguments: directory, name, capacity.
+func userRole(c *proctest.Child) {
+	capacity, err := strconv.ParseInt(c.Args[2], 10, 64)
+	c.Must(err)
+	sem, err := host.Open(c.Args[1], capacity, host.Dir(c.Args[0]))
+	if err != nil {
+		c.Say("refused: %v", err)
+		return
+	}
+	c.Say("open")
+	permits := make(chan sema.Permit, 1024)
+	for {
+		verb, arg, _ := strings.Cut(c.Hear(), " ")
+		n, _ := strconv.ParseInt(arg, 10, 64)
+		switch verb {
+		case "acquire":
+			go func() {
+				p, err := sem.Acquire(context.Background(), n)
+				c.Must(err)
+				permits <- p
+				c.Say("acquired %d", n)
+			}()
+		case "within": // milliseconds
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n)*time.Millisecond)
+				defer cancel()
+				p, err := sem.Acquire(ctx, 1)
+				if errors.Is(err, context.DeadlineExceeded) {
+					c.Say("timed out")
+					return
+				}
+				c.Must(err)
+				permits <- p
+				c.Say("acquired 1")
+			}()
+		case "try":
+			p, err := sem.TryAcquire(context.Background(), n)
+			if errors.Is(err, sema.ErrFull) {
+				c.Say("full")
+				continue
+			}
+			c.Must(err)
+			permits <- p
+			c.Say("acquired %d", n)
+		case "release":
+			(<-permits).Release()
+			c.Say("released")
+		case "resize":
+			c.Must(sem.Resize(n))
+			c.Say("resized")
+		case "leave":
+			return
+		}
+	}
+}
+
+// startUser starts a process that has the semaphore open.
+func startUser(t *testing.T, dir, name string, capacity int64) *proctest.Process {
+	t.Helper()
+	p := proctest.Start(t, "user", dir, name, strconv.FormatInt(capacity, 10))
+	p.Expect("open")
+	return p
+}
+
+var names atomic.Int64
+
+// open opens a semaphore of this test's own.
+func open(t *testing.T, capacity int64, opts ...host.Option) (sem *host.Semaphore, dir, name string) {
+	t.Helper()
+	dir, name = t.TempDir(), fmt.Sprintf("test-%d", names.Add(1))
+	return reopen(t, dir, name, capacity, opts...), dir, name
+}
+
+func reopen(t *testing.T, dir, name string, capacity int64, opts ...host.Option) *host.Semaphore {
+	t.Helper()
+	sem, err := host.Open(name, capacity, append(opts, host.Dir(dir))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sem.Close() })
+	return sem
+}
+
+func mustAcquire(t *testing.T, g sema.Gate, n int64) sema.Permit {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	p, err := g.Acquire(ctx, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+// settles waits until the semaphore's figures are as wanted.
+func settles(t *testing.T, sem *host.Semaphore, inUse int64, waiters int) {
+	t.Helper()
+	var stats sema.Stats
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		var err error
+		if stats, err = sem.Stats(); err != nil {
+			t.Fatal(err)
+		}
+		if stats.InUse == inUse && stats.Waiters == waiters {
+			return
+		}
+	}
+	t.Fatalf("%+v, want %d in use and %d waiting", stats, inUse, waiters)
+}

@@ -1,0 +1,65 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// admitted makes the permit and tells of it. Should an observer panic, the
+// permit is not lost with the stack.
+func (s *Semaphore) admitted(n int64, start time.Time, runs []run) sema.Permit {
+	now := time.Now()
+	s.file.writeRecords(runs, now)
+	permit := sema.NewPermit(n, &lease{sem: s, since: now, runs: runs})
+	if len(s.observers) == 0 {
+		return permit
+	}
+	told := false
+	defer func() {
+		if !told {
+			permit.Release()
+		}
+	}()
+	s.tell(sema.Event{Kind: sema.Acquired, Weight: n, Wait: now.Sub(start)})
+	told = true
+	return permit
+}
+
+func (s *Semaphore) refused(n int64, start time.Time, err error) {
+	kind := sema.Cancelled
+	if semaErr := (*sema.Error)(nil); errors.As(err, &semaErr) {
+		kind = sema.Rejected
+	}
+	s.tell(sema.Event{Kind: kind, Weight: n, Wait: time.Since(start), Err: err})
+}
+
+func (s *Semaphore) tell(e sema.Event) {
+	if len(s.observers) == 0 {
+		return
+	}
+	e.Name, e.Site = s.name, callSite()
+	e.Waiters = int(s.file.line.length.Load())
+	for _, o := range s.observers {
+		o.Observe(e)
+	}
+}
+
+// callSite is the first caller outside Sema.
+func callSite() string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "github.com/sema-go/sema") || strings.HasSuffix(f.File, "_test.go") {
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}

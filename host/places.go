@@ -1,0 +1,215 @@
+package host
+
+import (
+	"time"
+)
+
+const (
+	// poll is how often a process that waits looks for itself: nobody tells it
+	// of a crash.
+	poll = 40 * time.Millisecond
+	// passAfter is for how long a place may show no sign of life before it is
+	// passed over.
+	passAfter = 150 * time.Millisecond
+)
+
+// noPlace is the index of no place.
+const noPlace = -1
+
+// takePlace has this process own a place: the lowest that no living process
+// has. It is kept until the file is closed. Without one, when there is none
+// left or no room for it on the disk, the process waits by looking alone.
+func (f *file) takePlace() int {
+	if own := f.own.Load(); own != noPlace {
+		return int(own)
+	}
+	for i := range maxPlaces {
+		ok, err := tryLock(f.fd, exclusive, placeLocks+int64(i), 1)
+		if err != nil {
+			return noPlace
+		}
+		if !ok {
+			continue
+		}
+		if err := reserve(f.fd, placesAt+int64(i)*placeSize, placeSize); err != nil {
+			unlock(f.fd, placeLocks+int64(i), 1)
+			return noPlace
+		}
+		f.places[i].ticket.Store(0)
+		f.own.Store(int32(i))
+		return i
+	}
+	return noPlace
+}
+
+// standAt shows the host who waits first in this process. The ticket is out
+// before anybody looks for slots again on its behalf, and whoever frees some
+// looks for tickets afterwards: one of the two sees the other.
+func (f *file) standAt(i int, w *waiter, waiters int32) {
+	p := &f.places[i]
+	p.weight.Store(uint32(w.n))
+	p.waiters.Store(uint32(waiters))
+	p.ticket.Store(w.ticket)
+	f.raiseHigh(uint32(i) + 1)
+}
+
+// stepOut takes this process out of the line.
+func (f *file) stepOut(i int) {
+	p := &f.places[i]
+	p.waiters.Store(0)
+	p.ticket.Store(0)
+	f.lowerHigh()
+}
+
+func (f *file) raiseHigh(to uint32) {
+	for {
+		high := f.head.high.Load()
+		if high >= to || f.head.high.CompareAndSwap(high, to) {
+			return
+		}
+	}
+}
+
+// lowerHigh keeps the line short, and at 0 when nobody waits. Somebody who
+// stood in line meanwhile, and may have been overlooked, is made up for.
+func (f *file) lowerHigh() {
+	high := f.high()
+	to := high
+	for to > 0 && f.vacant(to-1) {
+		to--
+	}
+	if to == high || !f.head.high.CompareAndSwap(uint32(high), uint32(to)) {
+		return
+	}
+	for i := high; i > to; i-- {
+		if f.places[i-1].ticket.Load() != 0 {
+			f.raiseHigh(uint32(i))
+			f.wakeFirst()
+			return
+		}
+	}
+}
+
+func (f *file) high() int { return int(min(f.head.high.Load(), maxPlaces)) }
+
+// vacant reports whether nobody stands at a place; one who died when passed
+// over still seems to, because no search for the first comes by there.
+func (f *file) vacant(i int) bool {
+	p := &f.places[i]
+	ticket := p.ticket.Load()
+	if ticket == 0 {
+		return true
+	}
+	if p.passed.Load() == 0 {
+		return false
+	}
+	alive, err := f.alive(i)
+	return !alive && err == nil && p.ticket.CompareAndSwap(ticket, 0)
+}
+
+// first is the place whose turn it is: of those not passed over, the one with
+// the lowest ticket. It may be a dead process's.
+func (f *file) first() (at int, ticket uint64) {
+	at = noPlace
+	for i := range f.high() {
+		p := &f.places[i]
+		if t := p.ticket.Load(); t != 0 && p.passed.Load() == 0 && (at == noPlace || t < ticket) {
+			at, ticket = i, t
+		}
+	}
+	return at, ticket
+}
+
+// living is first, but a living process's; the dead are put out of the line.
+func (f *file) living() (at int, ticket uint64, err error) {
+	for {
+		at, ticket := f.first()
+		if at == noPlace {
+			return noPlace, 0, nil
+		}
+		alive, err := f.alive(at)
+		if alive || err != nil {
+			return at, ticket, err
+		}
+		f.places[at].ticket.CompareAndSwap(ticket, 0)
+	}
+}
+
+func (f *file) alive(i int) (bool, error) {
+	if int32(i) == f.own.Load() {
+		return true, nil
+	}
+	_, _, locked, err := conflict(f.fd, placeLocks+int64(i), 1)
+	return locked, err
+}
+
+// wakeFirst has the process whose turn it is look for slots.
+func (f *file) wakeFirst() {
+	for f.head.high.Load() > 0 {
+		at, ticket := f.first()
+		if at == noPlace {
+			return
+		}
+		if f.nudge(at) {
+			return
+		}
+		// It was not asleep: on its way to look, or dead.
+		if alive, err := f.alive(at); alive || err != nil {
+			return
+		}
+		f.places[at].ticket.CompareAndSwap(ticket, 0)
+	}
+}
+
+// wakeAll has everybody in line look.
+func (f *file) wakeAll() {
+	for i := range f.high() {
+		f.nudge(i)
+	}
+}
+
+// nudge ends the sleep of the process at a place, also one that is about to
+// begin, and reports whether it slept.
+func (f *file) nudge(i int) bool {
+	word := &f.places[i].word
+	word.Add(1)
+	return wakeWord(word)
+}
+
+// busy reports whether somebody alive waits, whom a newcomer must not overtake.
+func (f *file) busy() (bool, error) {
+	if f.line.length.Load() > 0 {
+		return true, nil
+	}
+	if f.head.high.Load() == 0 {
+		return false, nil
+	}
+	at, _, err := f.living()
+	if at == noPlace && err == nil {
+		f.lowerHigh()
+	}
+	return at != noPlace, err
+}
+
+// A watch is kept on the place ahead: whether its process runs.
+type watch struct {
+	at     int
+	ticket uint64
+	beat   uint32
+	since  time.Time
+}
+
+// passOver marks the place ahead if it has shown no sign of life for long
+// enough, and reports whether it did.
+func (w *watch) passOver(f *file, at int, ticket uint64) bool {
+	now := watch{at, ticket, f.places[at].beat.Load(), time.Now()}
+	if w.at != now.at || w.ticket != now.ticket || w.beat != now.beat {
+		*w = now
+		return false
+	}
+	if now.since.Sub(w.since) < passAfter {
+		return false
+	}
+	f.places[at].passed.Store(1)
+	return true
+}

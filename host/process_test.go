@@ -1,0 +1,217 @@
+package host_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host"
+)
+
+func TestProcessesShareTheCapacity(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 3)
+	other := startUser(t, dir, name, 3)
+	p := mustAcquire(t, sem, 2)
+	other.Say("try 2")
+	other.Expect("full")
+	other.Say("try 1")
+	other.Expect("acquired 1")
+	_, err := sem.TryAcquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrFull)
+	p.Release()
+	other.Say("try 2")
+	other.Expect("acquired 2")
+	settles(t, sem, 3, 0)
+}
+
+func TestReleaseWakesAWaiterElsewhere(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	other := startUser(t, dir, name, 1)
+	for range 50 {
+		p := mustAcquire(t, sem, 1)
+		other.Say("acquire 1")
+		settles(t, sem, 1, 1)
+		p.Release()
+		other.Expect("acquired 1")
+		other.Say("release")
+		other.Expect("released")
+	}
+}
+
+func TestKilledHoldersPermitsComeBack(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 2)
+	other := startUser(t, dir, name, 2)
+	other.Say("acquire 2")
+	other.Expect("acquired 2")
+	other.End()
+	p, err := sem.TryAcquire(context.Background(), 2)
+	if err != nil {
+		t.Fatalf("a try after the crash: %v", err)
+	}
+	p.Release()
+}
+
+func TestWaitersNoticeACrash(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 2)
+	other := startUser(t, dir, name, 2)
+	other.Say("acquire 2")
+	other.Expect("acquired 2")
+	got := make(chan time.Time, 1)
+	go func() {
+		p := mustAcquire(t, sem, 1)
+		got <- time.Now()
+		p.Release()
+	}()
+	settles(t, sem, 2, 1)
+	killed := time.Now()
+	other.End()
+	if took := (<-got).Sub(killed); took > 100*time.Millisecond*raceFactor {
+		t.Errorf("noticed after %v, want 100 ms", took)
+	}
+}
+
+func TestOrderIsKeptAmongProcesses(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	a, b := startUser(t, dir, name, 1), startUser(t, dir, name, 1)
+	p := mustAcquire(t, sem, 1)
+	a.Say("acquire 1")
+	settles(t, sem, 1, 1)
+	b.Say("acquire 1")
+	settles(t, sem, 1, 2)
+	a.Say("acquire 1")
+	settles(t, sem, 1, 3)
+	p.Release()
+	a.Expect("acquired 1")
+	a.Say("release")
+	a.Expect("released")
+	b.Expect("acquired 1") // and not a's second, though a was there
+	b.Say("release")
+	b.Expect("released")
+	a.Expect("acquired 1")
+}
+
+func TestHeavyWaiterIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 3)
+	heavy, light := startUser(t, dir, name, 3), startUser(t, dir, name, 3)
+	first, second := mustAcquire(t, sem, 1), mustAcquire(t, sem, 1)
+	heavy.Say("acquire 3")
+	settles(t, sem, 2, 1)
+	light.Say("try 1")
+	light.Expect("full")
+	light.Say("acquire 1")
+	settles(t, sem, 2, 2)
+	first.Release()
+	light.Quiet(100 * time.Millisecond)
+	second.Release()
+	heavy.Expect("acquired 3")
+	heavy.Say("release")
+	heavy.Expect("released")
+	light.Expect("acquired 1")
+}
+
+func TestDeadWaiterIsNotInTheWay(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 2)
+	p := mustAcquire(t, sem, 1)
+	other := startUser(t, dir, name, 2)
+	other.Say("acquire 2")
+	settles(t, sem, 1, 1)
+	other.End()
+	q, err := sem.TryAcquire(context.Background(), 1)
+	if err != nil {
+		t.Fatalf("a try behind a dead waiter: %v", err)
+	}
+	p.Release()
+	q.Release()
+}
+
+func TestStoppedWaiterIsPassedOverAndComesBackToItsPlace(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	stopped, behind := startUser(t, dir, name, 1), startUser(t, dir, name, 1)
+	p := mustAcquire(t, sem, 1)
+	stopped.Say("acquire 1")
+	settles(t, sem, 1, 1)
+	behind.Say("acquire 1")
+	settles(t, sem, 1, 2)
+	stopped.Stop()
+	released := time.Now()
+	p.Release()
+	behind.Expect("acquired 1")
+	if took := time.Since(released); took > 300*time.Millisecond*raceFactor {
+		t.Errorf("the one behind had to wait %v", took)
+	}
+	behind.Say("acquire 1")
+	settles(t, sem, 1, 2)
+	stopped.Continue()
+	time.Sleep(2 * 40 * time.Millisecond) // it has looked about itself at least once by then
+	behind.Say("release")
+	behind.Expect("released")
+	stopped.Expect("acquired 1")
+	behind.Quiet(50 * time.Millisecond)
+}
+
+func TestCapacityIsAgreedUpon(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 4)
+	other := startUser(t, dir, name, 4)
+	_, err := host.Open(name, 5, host.Dir(dir))
+	wantErr(t, err, host.ErrMismatch)
+	if text := err.Error(); !strings.Contains(text, "capacity 4, not 5") {
+		t.Errorf("the error does not name the numbers: %v", err)
+	}
+	sem.Close()
+	_, err = host.Open(name, 5, host.Dir(dir))
+	wantErr(t, err, host.ErrMismatch)
+	existing := reopen(t, dir, name, host.Existing)
+	if stats, err := existing.Stats(); err != nil || stats.Capacity != 4 {
+		t.Errorf("%+v %v, want capacity 4", stats, err)
+	}
+	existing.Close()
+	other.End()
+	reopen(t, dir, name, 5) // nobody else has it: the capacity may change
+}
+
+func TestResizeIsForAll(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	other := startUser(t, dir, name, 1)
+	other.Say("acquire 1")
+	other.Expect("acquired 1")
+	other.Say("acquire 1")
+	settles(t, sem, 1, 1)
+	if err := sem.Resize(3); err != nil {
+		t.Fatal(err)
+	}
+	other.Expect("acquired 1")
+	other.Say("try 1")
+	other.Expect("acquired 1")
+	other.Say("resize 1")
+	other.Expect("resized")
+	_, err := sem.TryAcquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrFull)
+	if stats, err := sem.Stats(); err != nil || stats.Debt != 2 {
+		t.Errorf("%+v %v, want a debt of 2", stats, err)
+	}
+	for range 2 {
+		other.Say("release")
+		other.Expect("released")
+		_, err = sem.TryAcquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrFull)
+	}
+	other.Say("release")
+	other.Expect("released")
+	mustAcquire(t, sem, 1)
+	_, err = sem.TryAcquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrFull)
+	_, err = sem.TryAcquire(context.Background(), 2)
+	wantErr(t, err, sema.ErrTooLarge)
+}

@@ -1,0 +1,345 @@
+package host
+
+import (
+	"context"
+	"math/bits"
+	"time"
+)
+
+// A run is slots side by side. A permit has as few runs as fit.
+type run struct{ at, n uint32 }
+
+func (r run) offset() int64 { return slotLocks + int64(r.at) }
+
+// masks calls do with each word of a bitmap the run touches.
+func (r run) masks(do func(word int, mask uint64)) {
+	for at, end := r.at, r.at+r.n; at < end; {
+		next := min(end, (at/wordBits+1)*wordBits)
+		do(int(at/wordBits), (^uint64(0)>>(wordBits-(next-at)))<<(at%wordBits))
+		at = next
+	}
+}
+
+// weightOf is how many slots the runs have.
+func weightOf(runs []run) (n int64) {
+	for _, r := range runs {
+		n += int64(r.n)
+	}
+	return n
+}
+
+// A verdict is how an attempt at slots ended.
+type verdict uint8
+
+const (
+	granted verdict = iota
+	short           // too few are free
+	tooLarge
+)
+
+// claim locks n slots, or none.
+//
+// That the capacity is kept rests on two rules. A slot is locked by at most one
+// process (the kernel) and by one permit of it (file.mine). And a claim counts
+// only if the config it went by still stands when its slots are locked. While
+// slots beyond the capacity are held, a claim counts only if no more than the
+// capacity are locked after it: of any set of permits out at one time, the last
+// that locked its slots has seen all the others.
+func (f *file) claim(ctx context.Context, n int64) ([]run, verdict, error) {
+	for {
+		c := f.config()
+		switch capacity := c.capacity(); {
+		case n > capacity && capacity > 0:
+			return nil, tooLarge, nil
+		case n > capacity:
+			return nil, short, nil
+		}
+		runs, err := f.lockSlots(ctx, n, c)
+		if runs == nil || err != nil {
+			return nil, short, err
+		}
+		over, err := f.overCapacity(c)
+		if now := f.config(); err == nil && now == c && !over {
+			return runs, granted, nil
+		}
+		f.unlockSlots(runs)
+		if err != nil || over {
+			return nil, short, err
+		}
+	}
+}
+
+// lockSlots finds and locks n slots below the capacity: nil if there are too
+// few.
+func (f *file) lockSlots(ctx context.Context, n int64, c config) ([]run, error) {
+	if n == 1 {
+		r, ok, err := f.lockHinted(c)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return []run{r}, nil
+		}
+	}
+	leave, err := f.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return f.lockScanned(n, c)
+}
+
+// lockHinted locks one of the slots that the bitmap says are free. This is the
+// short way: one system call.
+//
+// A bit is set before its slot is locked and cleared after it is unlocked, so
+// it may be set without a lock (its process died, or is at it), but is clear
+// with a lock only when a scan and a release crossed; the next who tries that
+// slot sets it again.
+func (f *file) lockHinted(c config) (r run, ok bool, err error) {
+	capacity := c.capacity()
+	for base := int64(0); base < capacity; base += wordBits {
+		word := base / wordBits
+		below := ^uint64(0) >> (wordBits - min(capacity-base, wordBits))
+		for free := below &^ (f.bitmap[word].Load() | f.mine[word].Load()); free != 0; free &= free - 1 {
+			bit := free & -free
+			if f.mine[word].Or(bit)&bit != 0 {
+				continue
+			}
+			if f.bitmap[word].Or(bit)&bit != 0 {
+				f.mine[word].And(^bit)
+				continue
+			}
+			r := run{uint32(base) + uint32(bits.TrailingZeros64(bit)), 1}
+			ok, err := tryLock(f.fd, exclusive, r.offset(), 1)
+			if ok {
+				return r, true, nil
+			}
+			if err != nil {
+				f.bitmap[word].And(^bit)
+			}
+			f.mine[word].And(^bit)
+			if err != nil {
+				return run{}, false, err
+			}
+		}
+	}
+	return run{}, false, nil
+}
+
+// scans bounds how often lockScanned begins again because somebody who did not
+// need a scan was quicker.
+const scans = 8
+
+// lockScanned locks n slots that are free by the locks themselves, those of the
+// dead included.
+func (f *file) lockScanned(n int64, c config) ([]run, error) {
+	for range scans {
+		held, err := f.heldSlots()
+		if err != nil {
+			return nil, err
+		}
+		wanted := freeRuns(held, n, c.capacity())
+		if weightOf(wanted) < n {
+			return nil, nil
+		}
+		locked, err := f.lockRuns(wanted)
+		if locked || err != nil {
+			return wanted, err
+		}
+	}
+	return nil, nil
+}
+
+// lockRuns locks all of the runs or none.
+func (f *file) lockRuns(runs []run) (bool, error) {
+	for i, r := range runs {
+		ok, err := f.lockRun(r)
+		if !ok || err != nil {
+			f.unlockSlots(runs[:i])
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (f *file) lockRun(r run) (bool, error) {
+	if !f.markMine(r) {
+		return false, nil
+	}
+	ok, err := tryLock(f.fd, exclusive, r.offset(), int64(r.n))
+	if !ok || err != nil {
+		f.unmarkMine(r)
+		return false, err
+	}
+	r.masks(func(word int, mask uint64) { f.bitmap[word].Or(mask) })
+	return true, nil
+}
+
+// markMine claims the run within this process: locks do not tell its permits
+// apart.
+func (f *file) markMine(r run) (ok bool) {
+	ok = true
+	marked := run{at: r.at}
+	r.masks(func(word int, mask uint64) {
+		if !ok {
+			return
+		}
+		if before := f.mine[word].Or(mask); before&mask != 0 {
+			f.mine[word].And(^(mask &^ before))
+			ok = false
+			return
+		}
+		marked.n += uint32(bits.OnesCount64(mask))
+	})
+	if !ok {
+		f.unmarkMine(marked)
+	}
+	return ok
+}
+
+func (f *file) unmarkMine(r run) {
+	r.masks(func(word int, mask uint64) { f.mine[word].And(^mask) })
+}
+
+// unlockSlots gives slots back. The marks go last: until then nobody in this
+// process may lock what is about to be unlocked.
+func (f *file) unlockSlots(runs []run) { f.unlockOn(f.fd, runs) }
+
+// unlockOn is unlockSlots for locks that another descriptor has.
+func (f *file) unlockOn(fd int, runs []run) {
+	for _, r := range runs {
+		f.eraseRecord(r)
+		unlock(fd, r.offset(), int64(r.n))
+		r.masks(func(word int, mask uint64) { f.bitmap[word].And(^mask) })
+		f.unmarkMine(r)
+	}
+}
+
+// heldSlots is a bitmap of the slots that are locked, by asking the kernel. A
+// slot that is held for as long as this takes is always in it.
+func (f *file) heldSlots() ([]uint64, error) {
+	reach := int64(f.head.reach.Load())
+	held := make([]uint64, (reach+wordBits-1)/wordBits)
+	for i := range held {
+		held[i] = f.mine[i].Load()
+	}
+	type span struct{ from, to int64 }
+	for todo := []span{{0, reach}}; len(todo) > 0; {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if s.from >= s.to {
+			continue
+		}
+		at, n, found, err := conflict(f.fd, slotLocks+s.from, s.to-s.from)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			continue
+		}
+		from, to := max(at-slotLocks, s.from), min(at+n-slotLocks, s.to)
+		run{uint32(from), uint32(to - from)}.masks(func(word int, mask uint64) { held[word] |= mask })
+		todo = append(todo, span{s.from, from}, span{to, s.to})
+	}
+	return held, nil
+}
+
+// freeRuns picks n slots below capacity that are not held, side by side where
+// they are.
+func freeRuns(held []uint64, n, capacity int64) (runs []run) {
+	for at := int64(0); at < capacity && n > 0; at++ {
+		word := held[at/wordBits]
+		if word == ^uint64(0) {
+			at |= wordBits - 1
+			continue
+		}
+		if word&(1<<(at%wordBits)) != 0 {
+			continue
+		}
+		n--
+		if last := len(runs) - 1; last >= 0 && int64(runs[last].at+runs[last].n) == at {
+			runs[last].n++
+		} else {
+			runs = append(runs, run{uint32(at), 1})
+		}
+	}
+	return runs
+}
+
+func countHeld(held []uint64) (n int64) {
+	for _, word := range held {
+		n += int64(bits.OnesCount64(word))
+	}
+	return n
+}
+
+// overCapacity reports whether more slots are held than the capacity, which
+// can be so only in an unsettled file; it settles one in which no slot beyond
+// the capacity is held.
+func (f *file) overCapacity(c config) (bool, error) {
+	if c&unsettled == 0 {
+		return false, nil
+	}
+	held, err := f.heldSlots()
+	if err != nil {
+		return true, err
+	}
+	if countHeld(held) > c.capacity() {
+		return true, nil
+	}
+	beyond := false
+	run{uint32(c.capacity()), uint32(int64(len(held)*wordBits) - c.capacity())}.masks(func(word int, mask uint64) {
+		beyond = beyond || held[word]&mask != 0
+	})
+	if !beyond {
+		f.head.config.CompareAndSwap(uint64(c), uint64(c.changed(c.capacity(), 0)))
+	}
+	return false, nil
+}
+
+// hinted reports whether a slot is free by the bitmap.
+func (f *file) hinted() bool {
+	capacity := f.config().capacity()
+	for base := int64(0); base < capacity; base += wordBits {
+		below := ^uint64(0) >> (wordBits - min(capacity-base, wordBits))
+		if below&^f.bitmap[base/wordBits].Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// turnPatience is how long a claim waits for its turn to scan. Turns are over
+// in microseconds, unless a process is stopped in the middle of one.
+const turnPatience = 100 * time.Millisecond
+
+// turn lets one claim at a time scan, so that two who want several slots do
+// not keep each other from all of them. It is a courtesy: the capacity does not
+// depend on it, and a stopped process must not stop the others, so after some
+// patience claims go on without.
+func (f *file) turn(ctx context.Context) (leave func(), err error) {
+	select {
+	case f.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	alone := func() { <-f.turns }
+	deadline := time.Now().Add(turnPatience)
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		ok, err := tryLock(f.fd, exclusive, turnLock, 1)
+		switch {
+		case err != nil:
+			alone()
+			return nil, err
+		case ok:
+			return func() { unlock(f.fd, turnLock, 1); alone() }, nil
+		case time.Now().After(deadline):
+			return alone, nil
+		case ctx.Err() != nil:
+			alone()
+			return nil, context.Cause(ctx)
+		}
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,105 @@
+//go:build linux && !sema_portable
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/sema-go/sema/host/internal/futex"
+)
+
+// Open-file-description locks: of the open file, not of the process.
+const (
+	getLock = 36
+	setLock = 37
+)
+
+const canInherit = true
+
+// fcntlLock does not tell the scheduler: the call does not wait, and half its
+// time would go into that.
+func fcntlLock(fd, cmd int, lock *syscall.Flock_t) error {
+	if _, _, errno := syscall.RawSyscall(fcntlCall, uintptr(fd), uintptr(cmd), uintptr(unsafe.Pointer(lock))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func waitWord(word *atomic.Uint32, seen uint32, d time.Duration) {
+	if futex.Wait((*uint32)(unsafe.Pointer(word)), seen, d) != nil {
+		time.Sleep(d)
+	}
+}
+
+// wakeWord reports whether somebody slept.
+func wakeWord(word *atomic.Uint32) bool {
+	return futex.Wake((*uint32)(unsafe.Pointer(word)), 1) > 0
+}
+
+// reserve makes room on the disk. A filesystem that cannot is trusted to have
+// room.
+func reserve(fd int, at, n int64) error {
+	for {
+		switch err := syscall.Fallocate(fd, 0, at, n); err {
+		case syscall.EINTR:
+		case syscall.EOPNOTSUPP:
+			return grow(fd, at+n)
+		default:
+			return os.NewSyscallError("fallocate", err)
+		}
+	}
+}
+
+// keepFromCleaners has systemd-tmpfiles leave the file alone however old it is:
+// it skips what it cannot lock. Without, only the file's age is at stake.
+func keepFromCleaners(fd int) { syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) }
+
+// networks are the filesystems on which another machine might hold the lock,
+// or nobody sees the memory.
+var networks = map[uint32]string{
+	0x6969: "NFS", 0x517b: "SMB", 0xff534d42: "CIFS", 0xfe534d42: "SMB", 0x01021997: "9P",
+	0x65735546: "FUSE", 0x00c36400: "Ceph", 0x0bd00bd0: "Lustre", 0x5346414f: "AFS",
+	0x01161970: "GFS2", 0x7461636f: "OCFS2", 0x47504653: "GPFS", 0x786f4256: "VirtualBox", 0x61756673: "aufs",
+}
+
+func refuseNetwork(fd int) error {
+	var stat syscall.Statfs_t
+	if err := syscall.Fstatfs(fd, &stat); err != nil {
+		return os.NewSyscallError("fstatfs", err)
+	}
+	if name := networks[uint32(stat.Type)]; name != "" {
+		return fmt.Errorf("%s filesystem: %w", name, errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// startOf tells processes of one number apart: when it started, 0 if unknown.
+func startOf(pid int) uint64 {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The name in parentheses may hold anything; the start is the 20th field after it.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 20 {
+		return 0
+	}
+	start, _ := strconv.ParseUint(fields[19], 10, 64)
+	return start
+}
+
+func commandOf(pid int) string {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+}

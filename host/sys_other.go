@@ -1,0 +1,63 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// Nothing below is reached: every way in asks supported first.
+
+func supported() error { return errors.ErrUnsupported }
+
+type fileID struct{ path string }
+
+func identify(fs.FileInfo) fileID { return fileID{} }
+
+func ownerOf(fs.FileInfo) (uid, gid uint32) { return 0, 0 }
+
+const openFlags = 0
+
+var errReadOnly = errors.ErrUnsupported
+
+const canInherit = false
+
+type lockKind int
+
+const (
+	none lockKind = iota
+	shared
+	exclusive
+)
+
+func tryLock(int, lockKind, int64, int64) (bool, error) { return false, errors.ErrUnsupported }
+
+func unlock(int, int64, int64) {}
+
+func conflict(int, int64, int64) (start, length int64, found bool, err error) {
+	return 0, 0, false, errors.ErrUnsupported
+}
+
+func mapShared(int, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func unmap([]byte) {}
+
+func reserve(int, int64, int64) error { return errors.ErrUnsupported }
+
+func keepFromCleaners(int) {}
+
+func refuseNetwork(int) error { return errors.ErrUnsupported }
+
+func waitWord(_ *atomic.Uint32, _ uint32, d time.Duration) { time.Sleep(d) }
+
+func wakeWord(*atomic.Uint32) bool { return false }
+
+func startOf(int) uint64 { return 0 }
+
+func commandOf(int) string { return "" }
+
+func processName() string { return os.Args[0] }

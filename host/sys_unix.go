@@ -1,0 +1,97 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package host
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// A fileID tells files apart whatever their paths are.
+type fileID struct{ device, inode uint64 }
+
+func identify(info fs.FileInfo) fileID {
+	stat := info.Sys().(*syscall.Stat_t)
+	return fileID{uint64(stat.Dev), uint64(stat.Ino)}
+}
+
+func ownerOf(info fs.FileInfo) (uid, gid uint32) {
+	stat := info.Sys().(*syscall.Stat_t)
+	return stat.Uid, stat.Gid
+}
+
+// openFlags: not through a symbolic link, and not passed to children (which is
+// Go's default).
+const openFlags = syscall.O_NOFOLLOW
+
+const errReadOnly = syscall.EROFS
+
+func supported() error { return nil }
+
+func mapShared(fd, size int) ([]byte, error) {
+	return syscall.Mmap(fd, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+}
+
+func unmap(memory []byte) { syscall.Munmap(memory) }
+
+// A lockKind is what a lock keeps others from.
+type lockKind int16
+
+const (
+	none      lockKind = syscall.F_UNLCK
+	shared    lockKind = syscall.F_RDLCK
+	exclusive lockKind = syscall.F_WRLCK
+)
+
+// tryLock locks bytes of the file, or changes the lock, or says that somebody
+// else's is in the way.
+func tryLock(fd int, kind lockKind, at, n int64) (bool, error) {
+	err := fcntlLock(fd, setLock, &syscall.Flock_t{Type: int16(kind), Start: at, Len: n})
+	switch err {
+	case nil:
+		return true, nil
+	case syscall.EAGAIN, syscall.EACCES:
+		return false, nil
+	case syscall.ENOLCK:
+		return false, os.NewSyscallError("fcntl: the system is out of locks", err)
+	}
+	return false, os.NewSyscallError("fcntl", err)
+}
+
+// unlock cannot fail for what is locked, but for want of memory; the lock is
+// then kept until the process ends.
+func unlock(fd int, at, n int64) { tryLock(fd, none, at, n) }
+
+// conflict finds a lock of somebody else's on the bytes, any of them.
+func conflict(fd int, at, n int64) (start, length int64, found bool, err error) {
+	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: at, Len: n}
+	if err := fcntlLock(fd, getLock, &lock); err != nil {
+		return 0, 0, false, os.NewSyscallError("fcntl", err)
+	}
+	return lock.Start, lock.Len, lock.Type != syscall.F_UNLCK, nil
+}
+
+func processName() string {
+	path, err := os.Executable()
+	if err != nil {
+		path = os.Args[0]
+	}
+	return filepath.Base(path)
+}
+
+// grow has the file reach up to a size. Two who do so at a time may not cut
+// each other's part off again, so nobody shrinks: the last byte is written, as
+// what it is.
+func grow(fd int, size int64) error {
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(fd, &stat); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	if stat.Size >= size {
+		return nil
+	}
+	_, err := syscall.Pwrite(fd, []byte{0}, size-1)
+	return os.NewSyscallError("pwrite", err)
+}
