@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +21,10 @@ import (
 
 func TestMain(m *testing.M) {
 	proctest.Main(m, map[string]func(*proctest.Child){
-		"user": userRole,
+		"user":      userRole,
+		"chaotic":   chaoticRole,
+		"member":    memberRole,
+		"contender": contenderRole,
 	})
 }
 
@@ -72,10 +79,56 @@ func userRole(c *proctest.Child) {
 		case "resize":
 			c.Must(sem.Resize(n))
 			c.Say("resized")
-		case "leave":
-			return
+		case "run": // a command that inherits a permit
+			cmd := exec.Command("sleep", "60")
+			if err := host.Inherit(<-permits, cmd); err != nil {
+				c.Say("%v", err)
+				continue
+			}
+			c.Must(cmd.Start())
+			c.Say("%d", cmd.Process.Pid)
 		}
 	}
+}
+
+// memberRole tries a semaphore as another user. Arguments: directory, name,
+// group.
+func memberRole(c *proctest.Child) {
+	sem, err := host.Open(c.Args[1], 1, host.Dir(c.Args[0]), host.ShareWithGroup(c.Args[2]))
+	if err != nil {
+		c.Say("%v", err)
+		return
+	}
+	_, err = sem.TryAcquire(context.Background(), 1)
+	if errors.Is(err, sema.ErrFull) {
+		c.Say("full")
+		return
+	}
+	c.Say("%v", err)
+}
+
+// asUser plays a role as user nobody in a group.
+func asUser(t *testing.T, role string, group uint32, dir, name string) *proctest.Process {
+	t.Helper()
+	// The test's own binary may be where nobody else may look.
+	binary, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Skip("needs /proc")
+	}
+	place, err := os.MkdirTemp("", "sema-host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(place) })
+	copied := filepath.Join(place, "host.test")
+	if err := errors.Join(os.Chmod(place, 0o755), os.WriteFile(copied, binary, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(copied, dir, name, "54321")
+	cmd.Dir = place
+	cmd.Env = append(os.Environ(), "SEMA_PROCTEST_ROLE="+role)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: group, NoSetGroups: false}}
+	return proctest.StartCommand(t, cmd)
 }
 
 // startUser starts a process that has the semaphore open.

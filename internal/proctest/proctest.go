@@ -27,7 +27,7 @@ type Child struct {
 
 // Main is for TestMain: in a process started by [Start] it plays the role and
 // exits, else it runs the tests. A child whose parent goes away exits.
-func Main(m *testing.M, roles map[string]func(*Child)) {
+func Main(m interface{ Run() int }, roles map[string]func(*Child)) {
 	name := os.Getenv(roleVariable)
 	if name == "" {
 		os.Exit(m.Run())
@@ -79,13 +79,19 @@ type Process struct {
 // ends is killed.
 func Start(t testing.TB, role string, args ...string) *Process {
 	t.Helper()
+	return StartCommand(t, Command(t, role, args...))
+}
+
+// Command is the test's binary in a role, for [StartCommand].
+func Command(t testing.TB, role string, args ...string) *exec.Cmd {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	return StartCommand(t, cmd)
+	return cmd
 }
 
 // StartCommand is [Start] for any program that speaks in lines.
@@ -125,9 +131,7 @@ func (p *Process) Hear() string {
 		if !open {
 			p.t.Fatalf("process %d ended instead of saying something", p.Pid)
 		}
-		if text, failed := strings.CutPrefix(line, "failed: "); failed {
-			p.t.Fatalf("process %d: %s", p.Pid, text)
-		}
+		p.checkFailure(line)
 		return line
 	case <-time.After(patience):
 		p.t.Fatalf("process %d said nothing for %v", p.Pid, patience)
@@ -153,7 +157,16 @@ func (p *Process) Quiet(d time.Duration) {
 	}
 }
 
-// End kills the child with SIGKILL and waits until it is gone.
+// checkFailure fails the test if the line is from [Child.Must].
+func (p *Process) checkFailure(line string) {
+	p.t.Helper()
+	if text, failed := strings.CutPrefix(line, "failed: "); failed {
+		p.t.Errorf("process %d: %s", p.Pid, text)
+	}
+}
+
+// End kills the child with SIGKILL and waits until it is gone. What it had
+// said of a failure fails the test.
 func (p *Process) End() {
 	if p.gone {
 		return
@@ -161,7 +174,8 @@ func (p *Process) End() {
 	p.gone = true
 	p.Kill()
 	p.in.Close()
-	for range p.lines {
+	for line := range p.lines {
+		p.checkFailure(line)
 	}
 	p.cmd.Wait()
 }

@@ -1,0 +1,360 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host"
+	"github.com/sema-go/sema/internal/proctest"
+)
+
+func TestHoldersAreNamed(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 10)
+	before := time.Now()
+	p := mustAcquire(t, sem, 2)
+	other := startUser(t, dir, name, 10)
+	other.Say("acquire 3")
+	other.Expect("acquired 3")
+	other.Say("acquire 1")
+	other.Expect("acquired 1")
+	holders, err := sem.Holders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		pid    int
+		weight int64
+	}{{os.Getpid(), 2}, {other.Pid, 3}, {other.Pid, 1}}
+	if len(holders) != len(want) {
+		t.Fatalf("%+v", holders)
+	}
+	for i, h := range holders {
+		if h.PID != want[i].pid || h.Weight != want[i].weight {
+			t.Errorf("holder %d: %+v, want %+v", i, h, want[i])
+		}
+		if h.Since.Before(before) || h.Since.After(time.Now()) {
+			t.Errorf("since %v", h.Since)
+		}
+		if !strings.Contains(h.Command, "host.test") {
+			t.Errorf("command %q", h.Command)
+		}
+	}
+	p.Release()
+	other.End()
+	if holders, err := sem.Holders(); err != nil || len(holders) != 0 {
+		t.Errorf("%+v %v, want nobody", holders, err)
+	}
+}
+
+func TestHoldersAreThoseOfAfterACrash(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 4)
+	other := startUser(t, dir, name, 4)
+	for range 4 {
+		other.Say("acquire 1")
+		other.Expect("acquired 1")
+	}
+	other.End()
+	mustAcquire(t, sem, 3)
+	holders, err := sem.Holders()
+	if err != nil || len(holders) != 1 || holders[0].PID != os.Getpid() || holders[0].Weight != 3 {
+		t.Errorf("%+v %v, want 3 of this process's", holders, err)
+	}
+}
+
+func TestDescriptorsDoNotLeakIntoChildren(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	mustAcquire(t, sem, 1)
+	out, err := exec.Command("ls", "-l", "/proc/self/fd").Output()
+	if err != nil {
+		t.Skip("needs /proc and ls")
+	}
+	if strings.Contains(string(out), filepath.Join(dir, name)) {
+		t.Errorf("a child has the semaphore's file open:\n%s", out)
+	}
+}
+
+func TestInheritedPermitOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 3)
+	bystander := mustAcquire(t, sem, 1)
+	wrapper := startUser(t, dir, name, 3)
+	wrapper.Say("acquire 1")
+	wrapper.Expect("acquired 1")
+	wrapper.Say("acquire 1")
+	wrapper.Expect("acquired 1")
+	wrapper.Say("run")
+	answer := wrapper.Hear()
+	if strings.Contains(answer, errors.ErrUnsupported.Error()) {
+		t.Skip("not on this system")
+	}
+	child, err := strconv.Atoi(answer)
+	if err != nil {
+		t.Fatal(answer)
+	}
+	defer syscall.Kill(child, syscall.SIGKILL)
+	settles(t, sem, 3, 0)
+	wrapper.End()
+	settles(t, sem, 2, 0) // the bystander's and the one passed on, not the wrapper's other one
+	if holders, err := sem.Holders(); err != nil || len(holders) != 2 || holders[1].PID != wrapper.Pid {
+		t.Errorf("%+v %v, want the dead wrapper named", holders, err)
+	}
+	bystander.Release()
+	settles(t, sem, 1, 0)
+	syscall.Kill(child, syscall.SIGKILL)
+	settles(t, sem, 0, 0)
+}
+
+func TestReleaseFreesWhatWasInherited(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 5)
+	other := startUser(t, dir, name, 5)
+	// Leave a hole, so that the permit has two runs.
+	a, b := mustAcquire(t, sem, 1), mustAcquire(t, sem, 1)
+	a.Release()
+	p := mustAcquire(t, sem, 4)
+	cmd := exec.Command("sleep", "60")
+	err := host.Inherit(p, cmd)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("not on this system")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	other.Say("try 1")
+	other.Expect("full")
+	_, _, err = p.Split(1)
+	wantErr(t, err, sema.ErrInvalid)
+	p.Release()
+	other.Say("try 4")
+	other.Expect("acquired 4")
+	b.Release()
+	wantErr(t, host.Inherit(p, cmd), sema.ErrInvalid)
+	wantErr(t, host.Inherit(sema.Permit{}, cmd), sema.ErrInvalid)
+}
+
+func TestDeletedFileDoesNotDoubleTheCapacity(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	mustAcquire(t, sem, 1).Release()
+	if err := os.Remove(filepath.Join(dir, name+".sema")); err != nil {
+		t.Fatal(err)
+	}
+	reopened := reopen(t, dir, name, 1)
+	mustAcquire(t, reopened, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		p, err := sem.Acquire(ctx, 1)
+		p.Release()
+		if errors.Is(err, host.ErrDeleted) {
+			return
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%v, want ErrDeleted after a second", err)
+		}
+	}
+}
+
+func TestWaiterIsToldOfTheDeletedFile(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	mustAcquire(t, sem, 1)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(context.Background(), 1)
+		ended <- err
+	}()
+	settles(t, sem, 1, 1)
+	if err := os.Remove(filepath.Join(dir, name+".sema")); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, <-ended, host.ErrDeleted)
+}
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	wantErr(t, host.Remove(name, host.Dir(dir)), sema.ErrInvalid)
+	sem.Close()
+	other := startUser(t, dir, name, 1)
+	wantErr(t, host.Remove(name, host.Dir(dir)), sema.ErrInvalid)
+	other.End()
+	if err := host.Remove(name, host.Dir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, name+".sema")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// contenderRole opens, tries, closes and removes, and finds no second holder.
+// Arguments: directory, name, cells.
+func contenderRole(c *proctest.Child) {
+	all, err := mapCells(c.Args[2])
+	c.Must(err)
+	dir := host.Dir(c.Args[0])
+	for range 200 {
+		sem, err := host.Open(c.Args[1], 1, dir)
+		c.Must(err)
+		p, err := sem.TryAcquire(context.Background(), 1)
+		if err == nil {
+			if n := all[0].holds.Add(1); n != 1 {
+				c.Must(fmt.Errorf("%d holders of one permit", n))
+			}
+			all[0].done.Add(1)
+			all[0].holds.Add(^uint64(0))
+			p.Release()
+		}
+		sem.Close()
+		host.Remove(c.Args[1], dir) // refused while another has it open
+	}
+	c.Say("done")
+}
+
+// However openers and removers cross, no two of them have different files.
+func TestOpenersAndRemoversMeet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "cells")
+	all, err := mapCells(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var contenders []*proctest.Process
+	for range 4 {
+		contenders = append(contenders, proctest.Start(t, "contender", dir, "contested", path))
+	}
+	for _, c := range contenders {
+		c.Expect("done")
+	}
+	if all[0].done.Load() == 0 {
+		t.Error("nobody ever had the permit")
+	}
+}
+
+func TestRefusesWhatOthersMayHavePutThere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.sema")
+	attempt := func(about string) {
+		t.Helper()
+		_, err := host.Open("a", 1, host.Dir(dir))
+		if err == nil {
+			t.Errorf("%s: accepted", about)
+		}
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	target := filepath.Join(dir, "target")
+	if err := errors.Join(os.WriteFile(target, nil, 0o600), os.Symlink(target, path)); err != nil {
+		t.Fatal(err)
+	}
+	attempt("a symbolic link")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	attempt("a directory")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	attempt("a file for everybody")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o660)); err != nil {
+		t.Fatal(err)
+	}
+	attempt("a file for the group")
+	if os.Geteuid() == 0 {
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		attempt("a file of another user's")
+	}
+}
+
+func TestForeignContentIsMadeAnewWhenNobodyUsesIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.sema"), []byte(strings.Repeat("garbage ", 10000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := host.Open("a", host.Existing, host.Dir(dir))
+	wantErr(t, err, fs.ErrNotExist)
+	sem := reopen(t, dir, "a", 2)
+	mustAcquire(t, sem, 2)
+	settles(t, sem, 2, 0)
+}
+
+// A group's semaphore, opened by another user of the group.
+func TestShareWithGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be two users")
+	}
+	dir, err := os.MkdirTemp("", "sema-host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	const group = 54321
+	if err := errors.Join(os.Chown(dir, 0, group), os.Chmod(dir, 0o770)); err != nil {
+		t.Fatal(err)
+	}
+	name := "shared"
+	sem := reopen(t, dir, name, 1, host.ShareWithGroup(strconv.Itoa(group)))
+	info, err := os.Stat(filepath.Join(dir, name+".sema"))
+	if err != nil || info.Mode().Perm() != 0o660 {
+		t.Fatalf("%v %v", info, err)
+	}
+	mustAcquire(t, sem, 1)
+	member := asUser(t, "member", group, dir, name)
+	member.Expect("full")
+	stranger := asUser(t, "member", 65534, dir, name)
+	if answer := stranger.Hear(); !strings.Contains(answer, fs.ErrPermission.Error()) {
+		t.Errorf("a stranger: %s", answer)
+	}
+}
+
+func TestDirectoriesOfUsersAndGroups(t *testing.T) {
+	// The real place, under a name of this test's own.
+	name := fmt.Sprintf("test/%d", os.Getpid())
+	sem, err := host.Open(name, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sem.Close()
+	defer host.Remove(name)
+	infos, err := host.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, info := range infos {
+		found = found || info.Name == name
+	}
+	if !found {
+		t.Errorf("%q is not in %v", name, infos)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	if _, err := host.Open(name, host.Existing); err != nil {
+		t.Errorf("with another environment: %v", err)
+	}
+}

@@ -1,0 +1,266 @@
+//go:build linux && !sema_portable
+
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+func openHere(t *testing.T, capacity int64) *Semaphore {
+	t.Helper()
+	sem, err := Open("internal", capacity, Dir(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sem.Close() })
+	return sem
+}
+
+// beside opens a semaphore's file as another process would.
+func beside(t *testing.T, sem *Semaphore) int {
+	t.Helper()
+	if !canInherit {
+		t.Skip("locks are of the process here")
+	}
+	file, err := os.OpenFile(sem.file.path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return int(file.Fd())
+}
+
+// lockBeside has somebody else hold a lock.
+func lockBeside(t *testing.T, fd int, at int64) {
+	t.Helper()
+	if ok, err := tryLock(fd, exclusive, at, 1); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+}
+
+func TestAProcessStoppedInItsTurnHoldsUpNobodyForLong(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 3)
+	lockBeside(t, beside(t, sem), turnLock)
+	start := time.Now()
+	p, err := sem.TryAcquire(context.Background(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took < turnPatience {
+		t.Errorf("it did not wait for its turn, but %v", took)
+	}
+	p.Release()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	if _, err := sem.Acquire(ctx, 3); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for a turn outlasts the context: %v", err)
+	}
+}
+
+// A process that is stopped between marking a slot and locking it.
+func TestAMarkWithoutALockIsNotInTheWay(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 2)
+	sem.file.bitmap[0].Store(0b11)
+	p, err := sem.TryAcquire(context.Background(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release()
+	if bits := sem.file.bitmap[0].Load(); bits != 0 {
+		t.Errorf("marks %b are left", bits)
+	}
+}
+
+// The other way round: its slot was taken by a scan before it could clear it.
+func TestALockWithoutAMarkIsRespected(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 2)
+	fd := beside(t, sem)
+	lockBeside(t, fd, slotLocks)
+	p, err := sem.TryAcquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sem.TryAcquire(context.Background(), 1); !errors.Is(err, sema.ErrFull) {
+		t.Error(err)
+	}
+	if bits := sem.file.bitmap[0].Load(); bits != 0b11 {
+		t.Errorf("marks %b, want the locked slot marked again", bits)
+	}
+	p.Release()
+}
+
+// After a shrink slots beyond the capacity count.
+func TestShrunkSemaphoreCountsWhatIsHeldBeyond(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 4)
+	fd := beside(t, sem)
+	for _, slot := range []int64{2, 3} {
+		lockBeside(t, fd, slotLocks+slot)
+	}
+	if err := sem.Resize(2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sem.TryAcquire(context.Background(), 1); !errors.Is(err, sema.ErrFull) {
+		t.Fatalf("%v: two of two permits are held, in slots beyond", err)
+	}
+	unlock(fd, slotLocks+3, 1)
+	p, err := sem.TryAcquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sem.file.config()&unsettled == 0 {
+		t.Error("settled while a slot beyond the capacity is held")
+	}
+	unlock(fd, slotLocks+2, 1)
+	q, err := sem.TryAcquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sem.file.config()&unsettled != 0 {
+		t.Error("still counting though nothing beyond the capacity is held")
+	}
+	p.Release()
+	q.Release()
+}
+
+// With every place taken, waiting goes on by looking.
+func TestWaitingWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 1)
+	fd := beside(t, sem)
+	if ok, err := tryLock(fd, exclusive, placeLocks, maxPlaces); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	p, err := sem.Acquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error)
+	for range 3 {
+		go func() {
+			p, err := sem.Acquire(context.Background(), 1)
+			p.Release()
+			got <- err
+		}()
+	}
+	for sem.file.line.length.Load() != 3 {
+		time.Sleep(time.Millisecond)
+	}
+	p.Release()
+	for range 3 {
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNetworkFilesystemsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(dir, &stat); err != nil {
+		t.Fatal(err)
+	}
+	kind := uint32(stat.Type)
+	before, listed := networks[kind]
+	if listed {
+		t.Skip("the tests run on " + before)
+	}
+	networks[kind] = "test"
+	defer delete(networks, kind)
+	if _, err := Open("a", 1, Dir(dir)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32k"); err != nil {
+		t.Skip("needs the right to mount:", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	sem, err := Open("fits", 200, Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sem.Close()
+	filler := filepath.Join(dir, "filler")
+	os.WriteFile(filler, make([]byte, 64<<10), 0o600) // until there is no room
+	p, err := sem.Acquire(context.Background(), 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holders, err := sem.Holders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held int64
+	for _, h := range holders {
+		held += h.Weight
+	}
+	if held != 200 {
+		t.Errorf("%d held by %d, want 200", held, len(holders))
+	}
+	got := make(chan error)
+	go func() {
+		p, err := sem.Acquire(context.Background(), 1)
+		p.Release()
+		got <- err
+	}()
+	for sem.file.line.length.Load() != 1 {
+		time.Sleep(time.Millisecond)
+	}
+	p.Release()
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	if _, err := Open("does-not-fit", 1, Dir(dir)); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v, want no space", err)
+	}
+}
+
+func TestPlacesOfTheDeadAreCleared(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 1)
+	f := sem.file
+	if err := reserve(f.fd, placesAt, 4*placeSize); err != nil {
+		t.Fatal(err)
+	}
+	f.places[0].ticket.Store(1)
+	f.places[1].ticket.Store(2)
+	f.places[1].passed.Store(1)
+	f.places[2].ticket.Store(3)
+	f.head.high.Store(3)
+	p, err := sem.TryAcquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release()
+	if high := f.head.high.Load(); high != 0 {
+		t.Errorf("the line still reaches to %d", high)
+	}
+}
+
+func TestRunMasks(t *testing.T) {
+	t.Parallel()
+	for _, r := range []run{{0, 1}, {63, 1}, {63, 2}, {0, 64}, {64, 64}, {1, 200}, {130, 0}} {
+		var words [4]uint64
+		r.masks(func(word int, mask uint64) { words[word] |= mask })
+		for at := range uint32(256) {
+			set := words[at/64]&(1<<(at%64)) != 0
+			if want := at >= r.at && at < r.at+r.n; set != want {
+				t.Errorf("%+v: slot %d is %v", r, at, set)
+			}
+		}
+	}
+}

@@ -1,0 +1,412 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host"
+)
+
+func TestIsAGateLikeTheOthers(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 4)
+	ctx := context.Background()
+	ended, end := context.WithCancelCause(ctx)
+	cause := errors.New("the cause")
+	end(cause)
+	for _, c := range []struct {
+		about string
+		ctx   context.Context
+		n     int64
+		want  error
+	}{
+		{"a negative weight", ctx, -1, sema.ErrInvalid},
+		{"no context", nil, 1, sema.ErrInvalid},
+		{"an ended context", ended, 1, cause},
+		{"more than the capacity", ctx, 5, sema.ErrTooLarge},
+		{"nothing", ctx, 0, nil},
+	} {
+		for _, acquire := range []func(context.Context, int64) (sema.Permit, error){sem.Acquire, sem.TryAcquire} {
+			p, err := acquire(c.ctx, c.n)
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", c.about, err, c.want)
+			}
+			if p.Held() {
+				t.Errorf("%s: a permit was had", c.about)
+			}
+		}
+	}
+	settles(t, sem, 0, 0)
+	if sem.Scope() != sema.HostScope {
+		t.Error("not of host scope")
+	}
+}
+
+func TestFullSaysTheNumbers(t *testing.T) {
+	t.Parallel()
+	sem, _, name := open(t, 4)
+	mustAcquire(t, sem, 3)
+	_, err := sem.TryAcquire(context.Background(), 2)
+	wantErr(t, err, sema.ErrFull)
+	for _, part := range []string{name, "2 of 4", "3 in use", "0 waiting"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+}
+
+func TestReleaseCountsOnce(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 2)
+	p, q := mustAcquire(t, sem, 1), mustAcquire(t, sem, 1)
+	p.Release()
+	p.Release()
+	settles(t, sem, 1, 0)
+	q.Release()
+	settles(t, sem, 0, 0)
+}
+
+func TestSplitPartsTheSlots(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 200)
+	// Leave holes, so that the permit to split has several runs.
+	var singles []sema.Permit
+	for range 140 {
+		singles = append(singles, mustAcquire(t, sem, 1))
+	}
+	for i := 0; i < len(singles); i += 2 {
+		singles[i].Release()
+	}
+	p := mustAcquire(t, sem, 100)
+	for _, n := range []int64{1, 37, 61} {
+		settles(t, sem, 170, 0)
+		first, rest, err := p.Split(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Weight() != n || rest.Weight() != p.Weight()-n {
+			t.Fatalf("split %d off %d: %d and %d", n, p.Weight(), first.Weight(), rest.Weight())
+		}
+		p.Release() // inert
+		first.Release()
+		settles(t, sem, 170-n, 0)
+		again := mustAcquire(t, sem, n)
+		defer again.Release()
+		p = rest
+	}
+	p.Release()
+	settles(t, sem, 169, 0)
+}
+
+func TestCloseRefusesAndKeepsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	again := reopen(t, dir, name, 1)
+	p := mustAcquire(t, sem, 1)
+	refused, admitted := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(context.Background(), 1)
+		refused <- err
+	}()
+	settles(t, sem, 1, 1)
+	go func() {
+		_, err := again.Acquire(context.Background(), 1)
+		admitted <- err
+	}()
+	settles(t, sem, 1, 2)
+	if err := sem.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, <-refused, sema.ErrClosed)
+	_, err := sem.TryAcquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrClosed)
+	wantErr(t, sem.Close(), sema.ErrClosed)
+	wantErr(t, sem.Resize(2), sema.ErrClosed)
+	settles(t, again, 1, 1)
+	p.Release()
+	if err := <-admitted; err != nil {
+		t.Errorf("the other handle's waiter: %v", err)
+	}
+}
+
+func TestPermitsOutliveTheLastClose(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	p := mustAcquire(t, sem, 1)
+	sem.Close()
+	other := startUser(t, dir, name, 1)
+	other.Say("try 1")
+	other.Expect("full")
+	p.Release()
+	other.Say("try 1")
+	other.Expect("acquired 1")
+	_, err := sem.Stats()
+	wantErr(t, err, sema.ErrClosed)
+	_, err = sem.Holders()
+	wantErr(t, err, sema.ErrClosed)
+}
+
+func TestOrderIsKeptWithinAProcess(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 1)
+	p := mustAcquire(t, sem, 1)
+	const waiters = 20
+	order := make(chan int, waiters)
+	for i := range waiters {
+		go func() {
+			p := mustAcquire(t, sem, 1)
+			order <- i
+			p.Release()
+		}()
+		settles(t, sem, 1, i+1)
+	}
+	p.Release()
+	for i := range waiters {
+		if got := <-order; got != i {
+			t.Fatalf("number %d was served as number %d", got, i)
+		}
+	}
+}
+
+func TestCancelIsPromptAndLetsOthersThrough(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 3)
+	p := mustAcquire(t, sem, 2)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	heavy, light := make(chan error, 1), make(chan sema.Permit, 1)
+	go func() {
+		_, err := sem.Acquire(ctx, 3)
+		heavy <- err
+	}()
+	settles(t, sem, 2, 1)
+	go func() { light <- mustAcquire(t, sem, 1) }()
+	settles(t, sem, 2, 2)
+	cause := errors.New("enough")
+	start := time.Now()
+	cancel(cause)
+	wantErr(t, <-heavy, cause)
+	if took := time.Since(start); took > 10*time.Millisecond*raceFactor {
+		t.Errorf("the cancel took %v", took)
+	}
+	(<-light).Release()
+	p.Release()
+	settles(t, sem, 0, 0)
+}
+
+func TestWaitersBlockOneThread(t *testing.T) {
+	threads := func() int {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Skip("needs /proc")
+		}
+		return len(tasks)
+	}
+	sem, _, _ := open(t, 1)
+	p := mustAcquire(t, sem, 1)
+	before := threads()
+	var wg sync.WaitGroup
+	for range 200 {
+		wg.Go(func() { mustAcquire(t, sem, 1).Release() })
+	}
+	settles(t, sem, 1, 200)
+	if now := threads(); now > before+4*runtime.GOMAXPROCS(0) {
+		t.Errorf("%d threads for 200 waiters, %d before", now, before)
+	}
+	p.Release()
+	wg.Wait()
+}
+
+func TestGoroutinesConserve(t *testing.T) {
+	t.Parallel()
+	const capacity = 70
+	sem, _, _ := open(t, capacity)
+	var inUse atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for range 400 {
+				ctx, cancel := context.WithTimeout(context.Background(), rand.N(2*time.Millisecond))
+				n := rand.Int64N(40) + 1
+				p, err := sem.Acquire(ctx, n)
+				if err == nil {
+					if now := inUse.Add(n); now > capacity {
+						t.Errorf("%d in use", now)
+					}
+					if n > 1 && rand.IntN(4) == 0 {
+						if a, b, err := p.Split(rand.Int64N(n-1) + 1); err == nil {
+							inUse.Add(-a.Weight())
+							a.Release()
+							p, n = b, b.Weight()
+						}
+					}
+					runtime.Gosched()
+					inUse.Add(-n)
+					p.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	settles(t, sem, 0, 0)
+	mustAcquire(t, sem, capacity).Release()
+}
+
+func TestShrinkTellsThoseWhoAskForTooMuch(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 4)
+	p := mustAcquire(t, sem, 4)
+	light, heavy := make(chan error, 1), make(chan error, 1)
+	wait := func(n int64, ended chan error) {
+		_, err := sem.Acquire(context.Background(), n)
+		ended <- err
+	}
+	go wait(1, light)
+	settles(t, sem, 4, 1)
+	go wait(3, heavy)
+	settles(t, sem, 4, 2)
+	if err := sem.Resize(2); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, <-heavy, sema.ErrTooLarge)
+	p.Release()
+	if err := <-light; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPausedAtZero(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 0)
+	got := make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(context.Background(), 5)
+		got <- err
+	}()
+	settles(t, sem, 0, 1)
+	_, err := sem.TryAcquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrFull)
+	if err := sem.Resize(5); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestObserverIsTold(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var kinds []sema.Kind
+	sem, _, _ := open(t, 1, host.Observe(sema.ObserverFunc(func(e sema.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Name == "" || !strings.Contains(e.Site, "_test.go") && e.Kind != sema.Closed {
+			t.Errorf("%+v has no name or site", e)
+		}
+		kinds = append(kinds, e.Kind)
+	})))
+	p := mustAcquire(t, sem, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	sem.Acquire(ctx, 1)
+	sem.TryAcquire(context.Background(), 1)
+	p.Release()
+	sem.Resize(2)
+	sem.Close()
+	want := []sema.Kind{sema.Acquired, sema.Queued, sema.Cancelled, sema.Rejected, sema.Released, sema.Resized, sema.Closed}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("told %v, want %v", kinds, want)
+	}
+}
+
+func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 1, host.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.Acquired {
+			panic("observer")
+		}
+	})))
+	func() {
+		defer func() { recover() }()
+		sem.Acquire(context.Background(), 1)
+		t.Error("the panic was swallowed")
+	}()
+	settles(t, sem, 0, 0)
+}
+
+func TestBadNamesAndCapacities(t *testing.T) {
+	t.Parallel()
+	dir := host.Dir(t.TempDir())
+	for _, name := range []string{"", "..", ".hidden", "a/../b", "/a", "a/", "a//b", "a b", "ä", "a\x00b", "a%b", strings.Repeat("x", 81)} {
+		_, err := host.Open(name, 1, dir)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	for _, capacity := range []int64{-2, host.MaxCapacity + 1} {
+		_, err := host.Open("a", capacity, dir)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	_, err := host.Open("a", host.Existing, dir)
+	wantErr(t, err, fs.ErrNotExist)
+	if err := host.Remove("a", dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	_, err = host.Open("a", 1, host.Dir(filepath.Join(t.TempDir(), "none")))
+	wantErr(t, err, fs.ErrNotExist)
+	_, err = host.Open("a", 1, host.ShareWithGroup("no such group"))
+	if err == nil {
+		t.Error("an unknown group was accepted")
+	}
+	_, err = host.Open("a", 1, host.Observe(nil))
+	if err == nil {
+		t.Error("no observer was accepted")
+	}
+}
+
+func TestNamesThatGroupAreListedAsGiven(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i, name := range []string{"team/db", "team/gpu:0", "x"} {
+		sem := reopen(t, dir, name, int64(i)+1)
+		mustAcquire(t, sem, 1)
+	}
+	os.WriteFile(filepath.Join(dir, "other"), nil, 0o600)
+	infos, err := host.List(host.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i, info := range infos {
+		names = append(names, info.Name)
+		if info.Stats.Capacity != int64(i)+1 || info.Stats.InUse != 1 {
+			t.Errorf("%+v", info)
+		}
+	}
+	if want := []string{"team/db", "team/gpu:0", "x"}; !slices.Equal(names, want) {
+		t.Errorf("listed %q, want %q", names, want)
+	}
+}
+
+func TestLargestCapacity(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, host.MaxCapacity)
+	p := mustAcquire(t, sem, host.MaxCapacity-1)
+	q := mustAcquire(t, sem, 1)
+	_, err := sem.TryAcquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrFull)
+	p.Release()
+	q.Release()
+	settles(t, sem, 0, 0)
+}
