@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,21 +114,22 @@ func openOnce(name, path string, capacity int64, access access) (*file, error) {
 	return f, nil
 }
 
-// openPath opens or creates. Creating an existing file is never tried: in
-// directories with the sticky bit the kernel forbids it for files of others.
+// openPath opens, or creates. A new file is in place only once it has its mode
+// and group, so that nobody finds it half made.
 func openPath(path string, create bool, access access) (*os.File, error) {
 	if !create {
 		return os.OpenFile(path, os.O_RDWR|openFlags, 0)
 	}
-	opened, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|openFlags, access.fileMode())
+	made, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return nil, err
 	}
-	if err := access.grant(opened); err != nil {
-		opened.Close()
-		return nil, errors.Join(err, os.Remove(path))
+	defer os.Remove(made.Name())
+	if err := errors.Join(access.grant(made), os.Link(made.Name(), path)); err != nil {
+		made.Close()
+		return nil, err
 	}
-	return opened, nil
+	return made, nil
 }
 
 // setUp checks the opened file, takes the presence lock and maps it. Whoever is
@@ -203,6 +205,7 @@ func (f *file) begin(capacity int64) error {
 		f.bitmap[i].Store(0)
 	}
 	f.head.high.Store(0)
+	f.head.tickets.Store(0)
 	f.head.reach.Store(uint32(capacity))
 	f.head.config.Store(uint64(before.changed(capacity, 0)))
 	f.head.magic.Store(magic)

@@ -85,6 +85,9 @@ func (f *file) stats() (sema.Stats, error) {
 	}
 	capacity, inUse := f.config().capacity(), countHeld(held)
 	waiters := 0
+	if f.own.Load() == noPlace {
+		waiters = int(f.line.length.Load())
+	}
 	for i := range f.high() {
 		if p := &f.places[i]; p.ticket.Load() != 0 {
 			alive, err := f.alive(i)

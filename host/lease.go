@@ -31,6 +31,7 @@ func (l *lease) Release() {
 	l.runs, l.released = nil, true
 	l.mu.Unlock()
 	f := l.sem.file
+	defer f.unref()
 	if bequest != nil {
 		f.unlockOn(int(bequest.Fd()), runs)
 		bequest.Close()
@@ -39,7 +40,6 @@ func (l *lease) Release() {
 		f.free(runs)
 	}
 	l.sem.tell(sema.Event{Kind: sema.Released, Weight: weightOf(runs), Hold: time.Since(l.since)})
-	f.unref()
 }
 
 // Split parts the slots.

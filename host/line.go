@@ -92,6 +92,7 @@ func (f *file) enqueue(w *waiter) error {
 	}
 	w.ticket = f.head.tickets.Add(1)
 	l.append(w)
+	f.showFirst()
 	switch {
 	case !l.driven:
 		l.driven = true

@@ -68,7 +68,12 @@ func (a access) fileMode() fs.FileMode {
 	return 0o600
 }
 
-func (a access) dirMode() fs.FileMode { return a.fileMode() | a.fileMode()>>2&0o111 }
+func (a access) dirMode() fs.FileMode {
+	if a.shared() {
+		return 0o770
+	}
+	return 0o700
+}
 
 func (a access) dirName() string {
 	if a.shared() {
@@ -77,22 +82,22 @@ func (a access) dirName() string {
 	return fmt.Sprintf("sema-%d", os.Geteuid())
 }
 
-// grant gives a new file or directory to the group, whatever the umask is.
+// grant gives a new file to the user or the group, whatever the umask is.
 func (a access) grant(created *os.File) error {
+	if err := a.giveToGroup(created.Name()); err != nil {
+		return err
+	}
+	return created.Chmod(a.fileMode())
+}
+
+func (a access) giveToGroup(path string) error {
 	if !a.shared() {
 		return nil
 	}
-	if err := created.Chown(-1, a.gid); err != nil {
-		return fmt.Errorf("cannot give it to group %d, is this user a member? %w", a.gid, err)
+	if err := os.Lchown(path, -1, a.gid); err != nil {
+		return fmt.Errorf("cannot share with group %d, is this user a member? %w", a.gid, err)
 	}
-	info, err := created.Stat()
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		return created.Chmod(a.dirMode() | fs.ModeSetgid)
-	}
-	return created.Chmod(a.fileMode())
+	return nil
 }
 
 // check fails if the file or directory may be somebody else's doing. Only a
@@ -130,14 +135,13 @@ func directory(a access) (string, error) {
 }
 
 func makeDirectory(dir string, a access) error {
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		return grantDirectory(dir, a)
-	}
-	if !errors.Is(err, fs.ErrExist) {
-		return err
-	}
 	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := createDirectory(dir, a); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		info, err = os.Lstat(dir)
+	}
 	if err != nil {
 		return err
 	}
@@ -150,13 +154,20 @@ func makeDirectory(dir string, a access) error {
 	return nil
 }
 
-func grantDirectory(dir string, a access) error {
-	opened, err := os.Open(dir)
+// createDirectory has it in place only once it has its mode and group.
+func createDirectory(dir string, a access) error {
+	made, err := os.MkdirTemp(filepath.Dir(dir), ".sema-new-*")
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
-	return a.grant(opened)
+	defer os.Remove(made) // it is gone when renamed
+	if err := a.giveToGroup(made); err != nil {
+		return err
+	}
+	if err := os.Chmod(made, a.dirMode()); err != nil {
+		return err
+	}
+	return os.Rename(made, dir)
 }
 
 // groupID is the id of a group by its name or number.

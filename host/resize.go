@@ -12,16 +12,16 @@ import (
 // semaphore is paused. Those who wait for more than there can be now fail with
 // ErrTooLarge.
 func (s *Semaphore) Resize(capacity int64) error {
-	if capacity < 0 || capacity > MaxCapacity {
-		return s.fault("resize", 0, sema.ErrInvalid, fmt.Sprintf("to %d: want 0 to %d", capacity, MaxCapacity))
-	}
 	f := s.file
 	if !f.ref() {
 		return s.fault("resize", 0, sema.ErrClosed, "")
 	}
 	defer f.unref()
-	if s.closed.Load() {
+	switch {
+	case s.closed.Load():
 		return s.fault("resize", 0, sema.ErrClosed, "")
+	case capacity < 0 || capacity > MaxCapacity:
+		return s.fault("resize", 0, sema.ErrInvalid, fmt.Sprintf("to %d: want 0 to %d", capacity, MaxCapacity))
 	}
 	f.resize(capacity)
 	s.tell(sema.Event{Kind: sema.Resized, Capacity: capacity})

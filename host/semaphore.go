@@ -159,12 +159,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int64, mayWait boo
 // takeRuns leaves a reference to the file with the runs it returns.
 func (s *Semaphore) takeRuns(ctx context.Context, op string, n int64, mayWait bool) (runs []run, err error) {
 	f := s.file
-	switch {
-	case ctx == nil:
-		return nil, s.fault(op, n, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
-	case n < 0:
-		return nil, s.fault(op, n, sema.ErrInvalid, "want a weight of 0 or more")
-	case !f.ref():
+	if !f.ref() {
 		return nil, s.fault(op, n, sema.ErrClosed, "")
 	}
 	defer func() {
@@ -173,6 +168,10 @@ func (s *Semaphore) takeRuns(ctx context.Context, op string, n int64, mayWait bo
 		}
 	}()
 	switch {
+	case ctx == nil:
+		return nil, s.fault(op, n, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
+	case n < 0:
+		return nil, s.fault(op, n, sema.ErrInvalid, "want a weight of 0 or more")
 	case s.closed.Load():
 		return nil, s.fault(op, n, sema.ErrClosed, "")
 	case ctx.Err() != nil:
@@ -227,7 +226,8 @@ func (s *Semaphore) Close() error {
 	return nil
 }
 
-// fault is an error with the facts that are at hand.
+// fault is an error with the facts that are at hand. The file may be gone only
+// if the error is ErrClosed.
 func (s *Semaphore) fault(op string, n int64, err error, detail string) error {
 	e := &sema.Error{Op: op, Name: s.name, Weight: n, Err: err, Detail: detail}
 	if !errors.Is(err, sema.ErrClosed) {

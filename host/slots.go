@@ -93,9 +93,10 @@ func (f *file) lockSlots(ctx context.Context, n int64, c config) ([]run, error) 
 // short way: one system call.
 //
 // A bit is set before its slot is locked and cleared after it is unlocked, so
-// it may be set without a lock (its process died, or is at it), but is clear
-// with a lock only when a scan and a release crossed; the next who tries that
-// slot sets it again.
+// it may be set without a lock: its process died, or is at it. A scan clears
+// the bits of the dead. It may clear one that somebody is at, and may lock a
+// slot whose bit is about to be cleared: a lock without a bit costs the next
+// who tries that slot a system call, and that one sets the bit again.
 func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 	capacity := c.capacity()
 	for base := int64(0); base < capacity; base += wordBits {
@@ -138,6 +139,9 @@ func (f *file) lockScanned(n int64, c config) ([]run, error) {
 		held, err := f.heldSlots()
 		if err != nil {
 			return nil, err
+		}
+		for word := range held {
+			f.bitmap[word].And(held[word])
 		}
 		wanted := freeRuns(held, n, c.capacity())
 		if weightOf(wanted) < n {

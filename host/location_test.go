@@ -1,0 +1,93 @@
+//go:build linux
+
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sema-go/sema"
+)
+
+// inBases has directories looked for under some of the test's own.
+func inBases(t *testing.T, dirs ...string) {
+	t.Helper()
+	before := bases
+	bases = dirs
+	t.Cleanup(func() { bases = before })
+}
+
+func TestDirectoryIsTheFirstThatCanBe(t *testing.T) {
+	missing, there := filepath.Join(t.TempDir(), "none"), t.TempDir()
+	inBases(t, missing, there)
+	for range 2 {
+		dir, err := directory(access{onlyUser})
+		if err != nil || filepath.Dir(dir) != there {
+			t.Fatalf("%s %v, want one in %s", dir, err, there)
+		}
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm() != 0o700 {
+			t.Fatalf("%v %v", info.Mode(), err)
+		}
+	}
+	left, err := os.ReadDir(there)
+	if err != nil || len(left) != 1 {
+		t.Errorf("%v %v, want the one directory", left, err)
+	}
+	inBases(t, missing)
+	if _, err := directory(access{onlyUser}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestDirectoryOfAnotherIsRefusedAndNotPassedBy(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	inBases(t, first, second)
+	mine := filepath.Join(first, access{onlyUser}.dirName())
+	refused := func(about string) {
+		t.Helper()
+		if dir, err := directory(access{onlyUser}); !errors.Is(err, sema.ErrInvalid) {
+			t.Errorf("%s: %q %v", about, dir, err)
+		}
+		if err := os.RemoveAll(mine); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(second, mine); err != nil {
+		t.Fatal(err)
+	}
+	refused("a symbolic link")
+	if err := errors.Join(os.Mkdir(mine, 0o700), os.Chmod(mine, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	refused("a directory for everybody")
+	if os.Geteuid() == 0 {
+		if err := errors.Join(os.Mkdir(mine, 0o700), os.Chown(mine, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		refused("a directory of another user's")
+	}
+}
+
+func TestDirectoryOfAGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be in any group")
+	}
+	base := t.TempDir()
+	inBases(t, base)
+	sem, err := Open("shared", 1, ShareWithGroup("54321"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sem.Close()
+	dir := filepath.Join(base, "sema-group-54321")
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, gid := ownerOf(info); gid != 54321 || info.Mode().Perm() != 0o770 {
+		t.Errorf("group %d, mode %v", gid, info.Mode())
+	}
+}
