@@ -33,6 +33,7 @@ type sample struct {
 	elapsed time.Duration
 	mallocs uint64
 	bytes   float64 // per waiter, where a scenario measures that
+	p99     float64 // nanoseconds, where a scenario measures each operation
 }
 
 func (s sample) nsPerOp() float64     { return float64(s.elapsed.Nanoseconds()) / float64(s.ops) }
@@ -54,6 +55,7 @@ type row struct {
 	NsOp     float64            `json:"ns_op"`
 	AllocsOp float64            `json:"allocs_op"`
 	BytesOp  float64            `json:"bytes_waiter,omitempty"`
+	P99      float64            `json:"p99_ns,omitempty"`
 	RatioTo  map[string]float64 `json:"ratio_to"`
 }
 
@@ -93,6 +95,7 @@ func runScenario(sc scenario, rounds int) []row {
 			NsOp:     medianOf(samples[i], sample.nsPerOp),
 			AllocsOp: medianOf(samples[i], sample.allocsPerOp),
 			BytesOp:  medianOf(samples[i], func(s sample) float64 { return s.bytes }),
+			P99:      medianOf(samples[i], func(s sample) float64 { return s.p99 }),
 		}
 		for j, other := range sc.impls {
 			if i != j {
@@ -147,19 +150,22 @@ func (s suite) writeText(w io.Writer) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for scenario, rows := range s.byScenario() {
 		fmt.Fprintf(tab, "\n%s\t\t\t\t  %s\n", scenario, s.about[scenario])
-		fmt.Fprint(tab, "\tns/op\tallocs/op\tbytes\t\n")
+		fmt.Fprint(tab, "\tns/op\tallocs/op\tbytes\tp99 ns\t\n")
 		for _, r := range rows {
-			bytes := ""
-			if r.BytesOp > 0 {
-				bytes = fmt.Sprintf("%.0f", r.BytesOp)
-			}
-			fmt.Fprintf(tab, "%s\t%.1f\t%.2f\t%s\t\n", r.Impl, r.NsOp, r.AllocsOp, bytes)
+			fmt.Fprintf(tab, "%s\t%.1f\t%.2f\t%s\t%s\t\n", r.Impl, r.NsOp, r.AllocsOp, ifMeasured(r.BytesOp), ifMeasured(r.P99))
 		}
 		tab.Flush()
 		for _, b := range s.bars[scenario] {
 			fmt.Fprintln(w, "   ", b.judge(rows))
 		}
 	}
+}
+
+func ifMeasured(value float64) string {
+	if value == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", value)
 }
 
 // byScenario yields the rows of each scenario, in order.

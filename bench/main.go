@@ -1,7 +1,8 @@
 // Command bench compares Sema with what people use today, side by side in one
-// process, and prints medians and ratios.
+// run, and prints medians and ratios.
 //
-//	go run . core                 # a table, and how each bar was met
+//	go run . core                 # in a process: a table, and how each bar was met
+//	go run . host                 # among the processes of a machine
 //	go run . core --json          # for programs
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text
@@ -18,11 +19,16 @@ import (
 
 var suites = map[string]func() []scenario{
 	"core": coreScenarios,
+	"host": hostScenarios,
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "host-peer" {
+		hostPeer(os.Args[2:])
+		return
+	}
 	if len(os.Args) < 2 || suites[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--readme FILE] [--rounds N] [--only TEXT]\nsuites: core")
+		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--readme FILE] [--rounds N] [--only TEXT]\nsuites: core, host")
 		os.Exit(2)
 	}
 	flags := flag.NewFlagSet("bench "+os.Args[1], flag.ExitOnError)

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -25,12 +29,12 @@ func openHere(t *testing.T, capacity int64) *Semaphore {
 }
 
 // beside opens a semaphore's file as another process would.
-func beside(t *testing.T, sem *Semaphore) int {
+func beside(t *testing.T, f *file) int {
 	t.Helper()
 	if !canInherit {
 		t.Skip("locks are of the process here")
 	}
-	file, err := os.OpenFile(sem.file.path, os.O_RDWR, 0)
+	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +53,7 @@ func lockBeside(t *testing.T, fd int, at int64) {
 func TestAProcessStoppedInItsTurnHoldsUpNobodyForLong(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 3)
-	lockBeside(t, beside(t, sem), turnLock)
+	lockBeside(t, beside(t, sem.file), turnLock)
 	start := time.Now()
 	p, err := sem.TryAcquire(context.Background(), 3)
 	if err != nil {
@@ -85,7 +89,7 @@ func TestAMarkWithoutALockIsNotInTheWay(t *testing.T) {
 func TestALockWithoutAMarkIsRespected(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 2)
-	fd := beside(t, sem)
+	fd := beside(t, sem.file)
 	lockBeside(t, fd, slotLocks)
 	p, err := sem.TryAcquire(context.Background(), 1)
 	if err != nil {
@@ -104,7 +108,7 @@ func TestALockWithoutAMarkIsRespected(t *testing.T) {
 func TestShrunkSemaphoreCountsWhatIsHeldBeyond(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
-	fd := beside(t, sem)
+	fd := beside(t, sem.file)
 	for _, slot := range []int64{2, 3} {
 		lockBeside(t, fd, slotLocks+slot)
 	}
@@ -138,7 +142,7 @@ func TestShrunkSemaphoreCountsWhatIsHeldBeyond(t *testing.T) {
 func TestWaitingWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
-	fd := beside(t, sem)
+	fd := beside(t, sem.file)
 	if ok, err := tryLock(fd, exclusive, placeLocks, maxPlaces); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -251,6 +255,38 @@ func TestPlacesOfTheDeadAreCleared(t *testing.T) {
 	}
 }
 
+func TestOnlyWhoShowsNoSignOfLifeIsPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &file{places: new([maxPlaces]place)}
+		var w watch
+		pass := func(ticket uint64) bool { return w.passOver(f, 0, ticket) }
+		for range 10 {
+			if pass(1) {
+				t.Fatal("a place that beats was passed over")
+			}
+			time.Sleep(poll)
+			f.places[0].beat.Add(1)
+		}
+		for ticket := uint64(2); ticket < 12; ticket++ {
+			if pass(ticket) {
+				t.Fatal("a place that moves on was passed over")
+			}
+			time.Sleep(poll)
+		}
+		if pass(20) {
+			t.Fatal("a place was passed over at first sight")
+		}
+		time.Sleep(passAfter - 1)
+		if pass(20) || f.places[0].passed.Load() != 0 {
+			t.Fatal("a place was passed over early")
+		}
+		time.Sleep(1)
+		if !pass(20) || f.places[0].passed.Load() != 1 {
+			t.Error("a dead place was not passed over")
+		}
+	})
+}
+
 func TestRunMasks(t *testing.T) {
 	t.Parallel()
 	for _, r := range []run{{0, 1}, {63, 1}, {63, 2}, {0, 64}, {64, 64}, {1, 200}, {130, 0}} {
@@ -263,4 +299,127 @@ func TestRunMasks(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestAScanClearsTheMarksOfTheDead(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 3)
+	sem.file.bitmap[0].Store(0b111)
+	p, err := sem.TryAcquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	if bits := sem.file.bitmap[0].Load(); bits != 0b001 {
+		t.Errorf("marks %b, want those of the one slot that is held", bits)
+	}
+}
+
+func TestRunsAreLockedTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	f := openHere(t, 200).file
+	other := beside(t, f)
+	lockBeside(t, other, slotLocks+100)
+	locked, err := f.lockRuns([]run{{0, 2}, {60, 10}, {90, 20}})
+	if locked || err != nil {
+		t.Fatal(locked, err)
+	}
+	for _, r := range []run{{0, 2}, {60, 10}, {90, 10}, {101, 9}} {
+		if ok, err := tryLock(other, exclusive, r.offset(), int64(r.n)); !ok || err != nil {
+			t.Errorf("%+v is still locked: %v", r, err)
+		}
+	}
+	for word := range 4 {
+		if mine := f.mine[word].Load(); mine != 0 {
+			t.Errorf("word %d: %b is still marked", word, mine)
+		}
+	}
+}
+
+// Every way to a slot, in a hurry: whoever has a permit has its slots locked,
+// for all others to see, and nobody else has them.
+func TestHeldSlotsAreLockedAndOnesOwn(t *testing.T) {
+	t.Parallel()
+	const capacity = 3
+	sem := openHere(t, capacity)
+	witness := beside(t, sem.file)
+	var owners [capacity]atomic.Int32
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			for i := range 4000 {
+				p, err := sem.TryAcquire(context.Background(), int64(1+(worker+i)%3/2))
+				if err != nil {
+					continue
+				}
+				for _, r := range p.Lease().(*lease).runs {
+					for slot := r.at; slot < r.at+r.n; slot++ {
+						if owners[slot].Add(1) != 1 {
+							t.Errorf("slot %d has two owners", slot)
+						}
+						if i%8 == 0 {
+							runtime.Gosched()
+						}
+						_, _, found, err := conflict(witness, slotLocks+int64(slot), 1)
+						if !found || err != nil {
+							t.Errorf("slot %d is not locked: %v", slot, err)
+						}
+						owners[slot].Add(-1)
+					}
+				}
+				p.Release()
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Whoever locks a slot while the capacity changes goes by the new one.
+func TestResizeRacingClaims(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 4)
+	var held, phase atomic.Int64 // the capacity is 1 in odd phases
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				p, err := sem.TryAcquire(context.Background(), 1)
+				if err != nil {
+					runtime.Gosched()
+					continue
+				}
+				before, now := phase.Load(), held.Add(1)
+				if after := phase.Load(); before == after && before%2 == 1 && now > 1 {
+					t.Errorf("%d held of 1", now)
+				}
+				runtime.Gosched()
+				held.Add(-1)
+				p.Release()
+			}
+		})
+	}
+	for range 300 {
+		sem.Resize(4)
+		time.Sleep(50 * time.Microsecond)
+		sem.Resize(1)
+		for { // until the debt is paid
+			if stats, err := sem.Stats(); err != nil || stats.InUse <= 1 {
+				break
+			}
+		}
+		phase.Add(1)
+		time.Sleep(50 * time.Microsecond)
+		phase.Add(1)
+	}
+	close(stop)
+	wg.Wait()
 }
