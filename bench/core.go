@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -268,10 +267,4 @@ func untilIdle() time.Time {
 			used = u
 		}
 	}
-}
-
-func processorTime() time.Duration {
-	var usage syscall.Rusage
-	must(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -11,24 +11,29 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/pprof"
 	"slices"
 	"strings"
 )
 
+// suites are the comparisons there are on this system.
 var suites = map[string]func() []scenario{
 	"core": coreScenarios,
-	"host": hostScenarios,
 }
 
+// roles are for processes that a scenario starts.
+var roles = map[string]func(args []string){}
+
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "host-peer" {
-		hostPeer(os.Args[2:])
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		roles[os.Args[1]](os.Args[2:])
 		return
 	}
 	if len(os.Args) < 2 || suites[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--readme FILE] [--rounds N] [--only TEXT]\nsuites: core, host")
+		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--readme FILE] [--rounds N] [--only TEXT]\nsuites:",
+			strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
 		os.Exit(2)
 	}
 	flags := flag.NewFlagSet("bench "+os.Args[1], flag.ExitOnError)

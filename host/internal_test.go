@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -285,6 +286,35 @@ func TestOnlyWhoShowsNoSignOfLifeIsPassedOver(t *testing.T) {
 			t.Error("a dead place was not passed over")
 		}
 	})
+}
+
+// The driver may be asleep for a waiter who left when the next one comes, whom
+// no release will wake because the slot is free already.
+func TestDriverIsRousedForALateWaiter(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 1)
+	var took []time.Duration
+	for range 11 {
+		p, err := sem.Acquire(context.Background(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		sem.Acquire(ctx, 1)
+		cancel()
+		p.Release()
+		start := time.Now()
+		runs, err := sem.file.wait(context.Background(), sem, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(start))
+		sem.file.free(runs)
+	}
+	slices.Sort(took)
+	if median := took[len(took)/2]; median > poll/4 {
+		t.Errorf("it took %v", median)
+	}
 }
 
 func TestRunMasks(t *testing.T) {

@@ -19,6 +19,11 @@ import (
 	"github.com/sema-go/sema/host/sysv"
 )
 
+func init() {
+	suites["host"] = hostScenarios
+	roles["host-peer"] = hostPeer
+}
+
 // hostScenarios compare what processes of one machine share. Rivals that are
 // programs are run as programs.
 func hostScenarios() []scenario {
