@@ -4,17 +4,22 @@ MODULES  := . x cmd/sema bench
 PACKAGES := ./... ./x/... ./cmd/sema/... ./bench/...
 BIN      := .bin
 
-.PHONY: test setup vet lint race alloc model stress fuzz bench readme clean
+.PHONY: test setup vet lint race portable alloc model stress fuzz bench readme clean
 
-test: setup vet lint race alloc model
+# Tests that need a program fail without it, instead of being skipped.
+test: export SEMA_TEST_REQUIRE = 1
+test: setup vet lint race portable alloc model
 	@echo "make test: all passed"
 
 # What the tests need beyond Go: apt packages.
 setup:
 	@scripts/setup.sh
 
+# On the systems it builds for, and both word sizes.
 vet:
 	go vet $(PACKAGES)
+	@for os in darwin windows freebsd; do echo "GOOS=$$os go vet"; GOOS=$$os go vet $(PACKAGES) || exit 1; done
+	GOARCH=386 go vet ./...
 
 # gofmt, tidy go.mod files, staticcheck with everything on (staticcheck.conf).
 lint: $(BIN)/staticcheck
@@ -30,6 +35,10 @@ $(BIN)/staticcheck: tools/go.mod tools/go.sum
 race:
 	go test -race -timeout 5m $(PACKAGES)
 
+# The way package host works on macOS and the BSDs, run on Linux.
+portable:
+	go test -tags sema_portable -timeout 3m ./host
+
 # sync.Pool drops puts under the race detector, so allocations are counted in a
 # pass without it.
 alloc:
@@ -40,22 +49,28 @@ model:
 	docs/model/check.sh
 	docs/model/check.sh --mutants
 
-# Five million racing operations and more, and the model on a hundred thousand
-# random histories.
+# Five million racing operations and more, the model on a hundred thousand
+# random histories, and a thousand processes killed at each kind of semaphore
+# that must survive it.
 stress:
 	go test -timeout 30m -run 'Conserved|Lost|Storm|Asleep' . -args -stress.ops=6000000
 	go test -race -timeout 30m -run 'Conserved|Lost|Storm|Asleep' . -args -stress.ops=500000
 	go test -timeout 30m -run 'BehavesLikeItsModel' . -args -rapid.checks=40000
+	go test -timeout 30m -run 'BehavesLikeItsModel' ./host -args -rapid.checks=3000
+	go test -timeout 30m -run 'Crashes|Kill' ./host ./host/sysv -args -stress.rounds=1000
+	go test -timeout 30m -tags sema_portable -run 'Crashes' ./host -args -stress.rounds=1000
 
 fuzz:
 	go test -run '^$$' -fuzz FuzzOperations -fuzztime 2m .
 
 bench:
 	go -C bench run . core
+	go -C bench run . host
 
 # Writes the tables of figures in README.md anew.
 readme:
 	go -C bench run . core --readme ../README.md
+	go -C bench run . host --readme ../README.md
 
 clean:
 	rm -rf $(BIN)

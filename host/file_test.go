@@ -341,7 +341,7 @@ func TestDirectoriesOfUsersAndGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	sem.Close()
-	defer host.Remove(name)
+	t.Cleanup(func() { host.Remove(name) })
 	infos, err := host.List()
 	if err != nil {
 		t.Fatal(err)
@@ -356,7 +356,9 @@ func TestDirectoriesOfUsersAndGroups(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
-	if _, err := host.Open(name, host.Existing); err != nil {
-		t.Errorf("with another environment: %v", err)
+	again, err := host.Open(name, host.Existing)
+	if err != nil {
+		t.Fatalf("with another environment: %v", err)
 	}
+	again.Close()
 }

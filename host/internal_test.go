@@ -288,6 +288,36 @@ func TestOnlyWhoShowsNoSignOfLifeIsPassedOver(t *testing.T) {
 	})
 }
 
+func TestALockIsNeverFreeWhileItMoves(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 1)
+	p, err := sem.Acquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	slot, heir, thief := run{0, 1}, beside(t, sem.file), beside(t, sem.file)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 5000 {
+			if err := errors.Join(moveLock(sem.file.fd, heir, slot), moveLock(heir, sem.file.fd, slot)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if stolen, err := tryLock(thief, exclusive, slot.offset(), 1); stolen || err != nil {
+			t.Fatal("the slot could be locked:", err)
+		}
+	}
+}
+
 // The driver may be asleep for a waiter who left when the next one comes, whom
 // no release will wake because the slot is free already.
 func TestDriverIsRousedForALateWaiter(t *testing.T) {
@@ -314,6 +344,22 @@ func TestDriverIsRousedForALateWaiter(t *testing.T) {
 	slices.Sort(took)
 	if median := took[len(took)/2]; median > poll/4 {
 		t.Errorf("it took %v", median)
+	}
+}
+
+func TestRecordsAreErased(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 4)
+	p, err := sem.Acquire(context.Background(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := sem.file.readRecord(0); r.since == 0 || r.slots != 2 {
+		t.Errorf("%+v while held", r)
+	}
+	p.Release()
+	if r := sem.file.readRecord(0); r.since != 0 {
+		t.Errorf("%+v after the release", r)
 	}
 }
 

@@ -28,6 +28,10 @@ func TestMain(m *testing.M) {
 		"member":    memberRole,
 		"contender": contenderRole,
 	})
+	// What the examples have left where users have theirs.
+	for _, name := range []string{"compilers", "nightly", "gpu", "builds"} {
+		host.Remove("example/" + name)
+	}
 }
 
 // userRole opens a semaphore and does as it is told, a line at a time, a

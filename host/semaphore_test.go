@@ -319,6 +319,31 @@ func TestDebtIsPaidBeforeTheQueueIsServed(t *testing.T) {
 	(<-served).Release()
 }
 
+func TestResizeWakesThoseWhoNowFit(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	other := startUser(t, dir, name, 1)
+	p := mustAcquire(t, sem, 1)
+	var took []time.Duration
+	for range 11 {
+		other.Say("acquire 1")
+		settles(t, sem, 1, 1)
+		resized := time.Now()
+		if err := sem.Resize(2); err != nil {
+			t.Fatal(err)
+		}
+		other.Expect("acquired 1")
+		took = append(took, time.Since(resized))
+		other.Say("release")
+		other.Expect("released")
+		if err := sem.Resize(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantWoken(t, took)
+	p.Release()
+}
+
 func TestPausedAtZero(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 0)

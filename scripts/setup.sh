@@ -6,8 +6,9 @@ set -euo pipefail
 missing=()
 need() { command -v "$1" >/dev/null || missing+=("$2"); }
 
-need gcc gcc            # the race detector
+need gcc gcc            # the race detector, C programs that tests meet
 need spin spin          # docs/model
+need ipcs util-linux    # host/sysv
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 
 if [ ${#missing[@]} -eq 0 ]; then

@@ -30,7 +30,8 @@ type Child struct {
 func Main(m interface{ Run() int }, roles map[string]func(*Child)) {
 	name := os.Getenv(roleVariable)
 	if name == "" {
-		os.Exit(m.Run())
+		m.Run()
+		return
 	}
 	role := roles[name]
 	if role == nil {

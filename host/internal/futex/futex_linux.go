@@ -15,7 +15,7 @@ const (
 	opWait        = 0
 	opWake        = 1
 	opPrivate     = 128
-	sysFutexWaitv = 449 // the same on every architecture Go has
+	sysFutexWaitv = 449 // on mips the number is another, and this one is answered with ENOSYS
 	size32        = 2
 )
 

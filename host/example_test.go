@@ -1,0 +1,116 @@
+//go:build linux
+
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host"
+)
+
+// Four at a time, whatever processes of this user ask.
+func Example() {
+	compilers, err := host.Open("example/compilers", 4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer compilers.Close()
+	permit, err := compilers.Acquire(context.Background(), 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	fmt.Println("compiling")
+	// Output: compiling
+}
+
+// A job that must not overlap itself: the second one leaves at once. It may
+// be killed at any time, and the next one still runs.
+func ExampleSemaphore_TryAcquire() {
+	job, err := host.Open("example/nightly", 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer job.Close()
+	permit, err := job.TryAcquire(context.Background(), 1)
+	if errors.Is(err, sema.ErrFull) {
+		fmt.Println("still running, see you tomorrow")
+		return
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	fmt.Println("running")
+	// Output: running
+}
+
+// Who has it, and since when.
+func ExampleSemaphore_Holders() {
+	gpu, err := host.Open("example/gpu", 80) // gigabytes
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer gpu.Close()
+	permit, err := gpu.Acquire(context.Background(), 24)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	holders, err := gpu.Holders()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, h := range holders {
+		fmt.Println(h.PID == os.Getpid(), h.Weight, time.Since(h.Since) < time.Minute)
+	}
+	// Output: true 24 true
+}
+
+// A command that keeps its permit even when this process is killed.
+func ExampleInherit() {
+	builds, err := host.Open("example/builds", 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer builds.Close()
+	permit, err := builds.Acquire(context.Background(), 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	cmd := exec.Command("echo", "built")
+	if err := host.Inherit(permit, cmd); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		log.Fatal(err)
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(string(out))
+	// Output: built
+}
+
+// The GPU and a place in this process's own pool, both or neither.
+func ExampleOpen_acquireAll() {
+	gpu, err := host.Open("example/gpu", 80)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer gpu.Close()
+	workers := sema.New(8)
+	permit, err := sema.AcquireAll(context.Background(), sema.Want{Gate: gpu, N: 8}, sema.Want{Gate: workers, N: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	permit.Release()
+	fmt.Println("done")
+	// Output: done
+}

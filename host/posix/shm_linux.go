@@ -1,0 +1,262 @@
+//go:build !386 && !arm && !mips && !mipsle
+
+package posix
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"weak"
+
+	"github.com/sema-go/sema"
+)
+
+// directory is where glibc keeps semaphores, as files with filePrefix.
+const directory = "/dev/shm"
+
+func fileOf(name string) string { return directory + "/" + filePrefix + strings.TrimPrefix(name, "/") }
+
+// openFlags never follow a link out of the directory, which is everybody's.
+const openFlags = os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
+
+func supported(string) error { return nil }
+
+func openNamed(op, name string) (*memory, inode, error) {
+	f, err := os.OpenFile(fileOf(name), openFlags, 0)
+	if err != nil {
+		return nil, inode{}, explain(op, name, err)
+	}
+	defer f.Close()
+	return mapFile(op, name, f)
+}
+
+// createNamed opens what is there or creates afresh, and begins again if others
+// were faster to create, or to unlink.
+func createNamed(op, name string, mode fs.FileMode, value uint32, exclusive bool) (*memory, inode, error) {
+	for {
+		if !exclusive {
+			m, file, err := openNamed(op, name)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return m, file, err
+			}
+		}
+		m, file, err := createFresh(op, name, mode, value)
+		if exclusive || !errors.Is(err, fs.ErrExist) {
+			return m, file, err
+		}
+	}
+}
+
+// createFresh makes a draft and, when it is complete, gives it the name.
+func createFresh(op, name string, mode fs.FileMode, value uint32) (*memory, inode, error) {
+	f, err := createDraft(mode)
+	if err != nil {
+		return nil, inode{}, explain(op, name, err)
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	if _, err := f.Write(image(value)); err != nil {
+		return nil, inode{}, explain(op, name, err)
+	}
+	m, file, err := mapFile(op, name, f)
+	if err != nil {
+		return nil, inode{}, err
+	}
+	if err := os.Link(f.Name(), fileOf(name)); err != nil {
+		return nil, inode{}, explain(op, name, err)
+	}
+	return m, file, nil
+}
+
+// createDraft creates a file under a name that nobody takes for a semaphore.
+func createDraft(mode fs.FileMode) (*os.File, error) {
+	for {
+		draft := fmt.Sprintf("%s/.sema-posix-%016x", directory, rand.Uint64())
+		f, err := os.OpenFile(draft, openFlags|os.O_CREATE|os.O_EXCL, mode)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+	}
+}
+
+// An inode is a file, whatever its names.
+type inode struct{ device, number uint64 }
+
+func inodeOf(info fs.FileInfo) inode {
+	st := info.Sys().(*syscall.Stat_t)
+	return inode{uint64(st.Dev), st.Ino}
+}
+
+// mapped has the memory of each file that is mapped in this process, so that a
+// semaphore opened many times has one turnstile, and one thread that blocks. A
+// mapping keeps its inode from being reused. It ends when nobody can reach the
+// memory any more: not when the last Semaphore is closed, since others may be
+// in the middle of a call.
+var mapped = struct {
+	sync.Mutex
+	memory map[inode]weak.Pointer[memory]
+}{memory: map[inode]weak.Pointer[memory]{}}
+
+func mapFile(op, name string, f *os.File) (*memory, inode, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, inode{}, explain(op, name, err)
+	}
+	if err := checkFile(op, name, info); err != nil {
+		return nil, inode{}, err
+	}
+	file := inodeOf(info)
+	mapped.Lock()
+	defer mapped.Unlock()
+	if m := mapped.memory[file].Value(); m != nil {
+		return m, file, nil
+	}
+	bytes, err := syscall.Mmap(int(f.Fd()), 0, semaphoreSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, inode{}, explain(op, name, err)
+	}
+	if err := checkImage(op, name, bytes); err != nil {
+		syscall.Munmap(bytes)
+		return nil, inode{}, err
+	}
+	m := newMemory(bytes)
+	mapped.memory[file] = weak.Make(m)
+	unmapAfter(m, func(m weak.Pointer[memory]) {
+		mapped.Lock()
+		defer mapped.Unlock()
+		if mapped.memory[file] == m {
+			delete(mapped.memory, file)
+		}
+	})
+	return m, file, nil
+}
+
+// unmapAfter unmaps m's bytes when nobody can reach m any more, and then calls
+// forget.
+func unmapAfter(m *memory, forget func(weak.Pointer[memory])) {
+	gone := weak.Make(m)
+	runtime.AddCleanup(m, func(bytes []byte) {
+		syscall.Munmap(bytes)
+		forget(gone)
+	}, m.bytes)
+}
+
+func checkFile(op, name string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("%s is no regular file (%v), and so no semaphore", fileOf(name), info.Mode()))
+	}
+	if info.Size() < semaphoreSize {
+		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("%s has %d bytes, a semaphore %d; Unlink what is left of it and Create it anew",
+			fileOf(name), info.Size(), semaphoreSize))
+	}
+	return nil
+}
+
+func newUnnamed(value uint32) (*memory, error) {
+	bytes, err := syscall.Mmap(-1, 0, semaphoreSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, explain("new", "", err)
+	}
+	copy(bytes, image(value))
+	m := newMemory(bytes)
+	unmapAfter(m, func(weak.Pointer[memory]) {})
+	return m, nil
+}
+
+func unlinkNamed(op, name string) error {
+	if err := syscall.Unlink(fileOf(name)); err != nil {
+		return explain(op, name, err)
+	}
+	return nil
+}
+
+// unlinkIfStill unlinks the name if it stands for that file.
+func unlinkIfStill(name string, file inode) error {
+	info, err := os.Lstat(fileOf(name))
+	if err != nil || inodeOf(info) != file {
+		return nil // somebody unlinked it before
+	}
+	err = unlinkNamed("close", name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func listNamed() ([]Info, error) {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return nil, explain("list", "", err)
+	}
+	var list []Info
+	for _, e := range entries {
+		bare, ok := strings.CutPrefix(e.Name(), filePrefix)
+		if !ok || bare == "" {
+			continue
+		}
+		info := inspect("/" + bare)
+		if !errors.Is(info.Err, fs.ErrNotExist) { // unlinked meanwhile
+			list = append(list, info)
+		}
+	}
+	return list, nil
+}
+
+// inspect reads a semaphore without mapping it.
+func inspect(name string) Info {
+	const op = "list"
+	info := Info{Name: name}
+	st, err := os.Lstat(fileOf(name))
+	if err != nil {
+		info.Err = explain(op, name, err)
+		return info
+	}
+	info.Mode = st.Mode()
+	if info.Err = checkFile(op, name, st); info.Err != nil {
+		return info
+	}
+	f, err := os.OpenFile(fileOf(name), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		info.Err = explain(op, name, err)
+		return info
+	}
+	defer f.Close()
+	bytes := make([]byte, semaphoreSize)
+	if _, err := f.ReadAt(bytes, 0); err != nil {
+		info.Err = explain(op, name, err)
+		return info
+	}
+	if info.Err = checkImage(op, name, bytes); info.Err == nil {
+		word := binary.NativeEndian.Uint64(bytes)
+		info.Value, info.Waiters = valueOf(word), waitersOf(word)
+	}
+	return info
+}
+
+// explain says what to do about an error of the file system.
+func explain(op, name string, err error) error {
+	file, advice := fileOf(name), ""
+	switch {
+	case op == "new" || op == "list" && name == "":
+	case errors.Is(err, fs.ErrNotExist) && op == "create":
+		advice = "is " + directory + " mounted?"
+	case errors.Is(err, fs.ErrNotExist):
+		advice = "nobody has created it, or it was unlinked; Create makes it"
+	case errors.Is(err, fs.ErrExist):
+		advice = "Open it, or Create it without exclusive"
+	case errors.Is(err, fs.ErrPermission) && op == "unlink":
+		advice = file + " is another user's"
+	case errors.Is(err, fs.ErrPermission):
+		advice = "the mode of " + file + " must let this user read and write"
+	case errors.Is(err, syscall.ELOOP):
+		advice = file + " is a symbolic link, which is not followed; Unlink it"
+	}
+	return fault(op, name, err, advice)
+}
