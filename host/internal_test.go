@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -347,6 +348,28 @@ func TestDriverIsRousedForALateWaiter(t *testing.T) {
 	}
 }
 
+func TestAFileReplacedWhileItIsOpenedIsNotUsed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.sema")
+	for _, meanwhile := range []func() error{
+		func() error { return os.Remove(path) },
+		func() error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
+	} {
+		opened, err := openPath(path, true, access{onlyUser})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := meanwhile(); err != nil {
+			t.Fatal(err)
+		}
+		f := &file{name: "a", path: path, file: opened, fd: int(opened.Fd())}
+		if err := f.setUp(1, access{onlyUser}); !errors.Is(err, errReplaced) {
+			t.Error(err)
+		}
+		f.close()
+	}
+}
+
 func TestRecordsAreErased(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
@@ -451,6 +474,42 @@ func TestHeldSlotsAreLockedAndOnesOwn(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A claim that had to wait for its turn goes by the capacity of afterwards.
+func TestClaimGoesByTheCapacityOfItsEnd(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 4)
+	sem.file.turns <- struct{}{} // nobody may scan
+	ended := make(chan error, 1)
+	go func() {
+		_, err := sem.TryAcquire(context.Background(), 2)
+		ended <- err
+	}()
+	for len(blockedIn("(*file).turn")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := sem.Resize(1); err != nil {
+		t.Fatal(err)
+	}
+	<-sem.file.turns
+	if err := <-ended; !errors.Is(err, sema.ErrTooLarge) {
+		t.Errorf("%v, want too large", err)
+	}
+	if stats, err := sem.Stats(); err != nil || stats.InUse != 0 {
+		t.Errorf("%+v %v", stats, err)
+	}
+}
+
+// blockedIn is the stacks of goroutines that wait in a function.
+func blockedIn(function string) (stacks []string) {
+	buffer := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
+		if first, _, _ := strings.Cut(stack, "\n"); strings.Contains(first, "[select") && strings.Contains(stack, function) {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
 }
 
 // Whoever locks a slot while the capacity changes goes by the new one.
