@@ -1,0 +1,351 @@
+//go:build linux && (amd64 || arm64 || riscv64 || loong64)
+
+package sysv_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host/sysv"
+	"github.com/sema-go/sema/internal/proctest"
+)
+
+func newGate(t testing.TB, capacity int) (*sysv.Gate, *sysv.Set) {
+	t.Helper()
+	set := newSet(t, capacity)
+	gate, err := sysv.AsGate(set, 0, int64(capacity))
+	must(t, err)
+	return gate, set
+}
+
+func acquire(t testing.TB, gate sema.Gate, n int64) sema.Permit {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	defer cancel()
+	permit, err := gate.Acquire(ctx, n)
+	must(t, err)
+	if permit.Weight() != n {
+		t.Errorf("weight is %d, want %d", permit.Weight(), n)
+	}
+	return permit
+}
+
+func TestAGateKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	gate, set := newGate(t, 3)
+	ended, cancel := context.WithCancelCause(background)
+	reason := errors.New("gone home")
+	cancel(reason)
+	for _, try := range []func(context.Context, int64) (sema.Permit, error){gate.Acquire, gate.TryAcquire} {
+		_, err := try(ended, 1)
+		mustBe(t, err, reason)
+		_, err = try(background, 4)
+		mustBe(t, err, sema.ErrTooLarge)
+		_, err = try(background, -1)
+		mustBe(t, err, sema.ErrInvalid)
+		_, err = try(nil, 1)
+		mustBe(t, err, sema.ErrInvalid)
+		none, err := try(background, 0)
+		must(t, err)
+		none.Release()
+		all, err := try(background, 3)
+		must(t, err)
+		none, err = try(background, 0)
+		must(t, err)
+		none.Release()
+		expectValues(t, set, 0)
+		_, err = gate.TryAcquire(background, 2)
+		mustBe(t, err, sema.ErrFull)
+		if want := `try 2 of 3 permits: too few permits free (3 in use, 0 waiting)`; !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %q, want in it %q", err, want)
+		}
+		all.Release()
+		all.Release()
+		expectValues(t, set, 3)
+	}
+	if gate.Scope() != sema.HostScope || gate.Name() != set.Name()+"/0" {
+		t.Errorf("gate is %q, of scope %d", gate.Name(), gate.Scope())
+	}
+}
+
+func TestGatesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 3, sysv.MaxValue)
+	for _, try := range []struct {
+		num      int
+		capacity int64
+	}{{0, 0}, {0, -1}, {0, sysv.MaxValue + 1}, {0, 2}, {-1, 3}, {2, 3}} {
+		_, err := sysv.AsGate(set, try.num, try.capacity)
+		mustBe(t, err, sema.ErrInvalid)
+	}
+	largest, err := sysv.AsGate(set, 1, sysv.MaxValue)
+	must(t, err)
+	all := acquire(t, largest, sysv.MaxValue)
+	expectValues(t, set, 3, 0)
+	all.Release()
+	expectValues(t, set, 3, sysv.MaxValue)
+}
+
+func TestASplitPermitIsReleasedInParts(t *testing.T) {
+	t.Parallel()
+	gate, set := newGate(t, 5)
+	whole := acquire(t, gate, 5)
+	first, rest, err := whole.Split(2)
+	must(t, err)
+	whole.Release()
+	expectValues(t, set, 0)
+	first.Release()
+	expectValues(t, set, 2)
+	second, third, err := rest.Split(1)
+	must(t, err)
+	third.Release()
+	expectValues(t, set, 4)
+	second.Release()
+	rest.Release()
+	expectValues(t, set, 5)
+}
+
+// TestSplitPermitsOfTheDeadComeBack: what is undone is what is still held.
+func TestSplitPermitsOfTheDeadComeBack(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 5)
+	p := proctest.Start(t, "splitter", idOf(set))
+	p.Expect("holding 3")
+	expectValues(t, set, 2)
+	p.End()
+	expectValues(t, set, 5)
+}
+
+func holdAPart(c *proctest.Child) {
+	gate, err := sysv.AsGate(openArg(c, 0), 0, 5)
+	c.Must(err)
+	whole, err := gate.Acquire(background, 5)
+	c.Must(err)
+	first, rest, err := whole.Split(2)
+	c.Must(err)
+	first.Release()
+	c.Say("holding %d", rest.Weight())
+	c.Hear()
+}
+
+// waiters is how many the gate says are waiting.
+func waiters(t testing.TB, gate *sysv.Gate) int {
+	t.Helper()
+	_, err := gate.TryAcquire(background, 1)
+	var refused *sema.Error
+	if !errors.As(err, &refused) || !errors.Is(err, sema.ErrFull) {
+		t.Fatalf("a gate with waiters says %v", err)
+	}
+	return refused.Waiters
+}
+
+func TestGoroutinesAreServedInOrderAndOneWaitsInTheKernel(t *testing.T) {
+	t.Parallel()
+	const queue = 8
+	gate, set := newGate(t, 2)
+	held := acquire(t, gate, 2)
+	order := make(chan int, queue)
+	permits := make(chan sema.Permit, queue)
+	for i := range queue {
+		go func() {
+			permits <- acquire(t, gate, int64(1+i%2)) // heavy and light
+			order <- i
+		}()
+		eventually(t, "one more waits", func() bool { return waiters(t, gate) == i+1 })
+	}
+	if inKernel, _, err := set.Waiting(0); err != nil || inKernel != 1 {
+		t.Errorf("%d threads wait in the kernel (%v), want 1", inKernel, err)
+	}
+	held.Release()
+	for i := range queue {
+		select {
+		case got := <-order:
+			if got != i {
+				t.Errorf("number %d was served after %d others", got, i)
+			}
+			(<-permits).Release()
+		case <-time.After(20 * time.Second):
+			t.Fatalf("number %d is not served", i)
+		}
+	}
+	expectValues(t, set, 2)
+}
+
+func TestATryDoesNotOvertake(t *testing.T) {
+	t.Parallel()
+	gate, set := newGate(t, 2)
+	held := acquire(t, gate, 1)
+	ctx, cancel := context.WithCancel(background)
+	heavy := later(func() error {
+		permit, err := gate.Acquire(ctx, 2)
+		permit.Release()
+		return err
+	})
+	untilWaiting(t, set, 0, 1)
+	_, err := gate.TryAcquire(background, 1)
+	mustBe(t, err, sema.ErrFull)
+	light := later(func() error {
+		permit, err := gate.Acquire(background, 1)
+		permit.Release()
+		return err
+	})
+	eventually(t, "the light one waits, too", func() bool { return waiters(t, gate) == 2 })
+	cancel()
+	mustBe(t, soon(t, heavy), context.Canceled)
+	must(t, soon(t, light))
+	held.Release()
+	eventually(t, "nobody is thought to wait", func() bool {
+		permit, err := gate.TryAcquire(background, 2)
+		permit.Release()
+		return err == nil
+	})
+	expectValues(t, set, 2)
+}
+
+func TestAWaiterGivesUpInLineAndInTheKernel(t *testing.T) {
+	t.Parallel()
+	gate, set := newGate(t, 1)
+	held := acquire(t, gate, 1)
+	reason := errors.New("bored")
+	var cancels []context.CancelCauseFunc
+	var ends []<-chan error
+	for i := range 4 {
+		ctx, cancel := context.WithCancelCause(background)
+		cancels = append(cancels, cancel)
+		ends = append(ends, later(func() error {
+			_, err := gate.Acquire(ctx, 1)
+			return err
+		}))
+		eventually(t, "one more waits", func() bool { return waiters(t, gate) == i+1 })
+	}
+	for _, i := range []int{2, 0, 3, 1} {
+		cancels[i](reason)
+		mustBe(t, soon(t, ends[i]), reason)
+	}
+	held.Release()
+	acquire(t, gate, 1).Release()
+	expectValues(t, set, 1)
+}
+
+func TestGatesOfSeveralProcessesShareOneSemaphore(t *testing.T) {
+	t.Parallel()
+	gate, set := newGate(t, 3)
+	p := proctest.Start(t, "holder", idOf(set), "2")
+	p.Expect("holding")
+	_, err := gate.TryAcquire(background, 2)
+	mustBe(t, err, sema.ErrFull)
+	ours := make(chan sema.Permit, 1)
+	go func() { ours <- acquire(t, gate, 3) }()
+	untilWaiting(t, set, 0, 1)
+	p.End() // killed
+	permit := <-ours
+	expectValues(t, set, 0)
+	permit.Release()
+}
+
+func TestRemovingTheSetClosesTheGate(t *testing.T) {
+	t.Parallel()
+	gate, set := newGate(t, 2)
+	held := acquire(t, gate, 2)
+	must(t, held.Err())
+	var ends []<-chan error
+	for i := range 3 {
+		ends = append(ends, later(func() error {
+			_, err := gate.Acquire(background, 1)
+			return err
+		}))
+		eventually(t, "one more waits", func() bool { return waiters(t, gate) == i+1 })
+	}
+	must(t, set.Remove())
+	for _, ended := range ends {
+		mustBe(t, soon(t, ended), sema.ErrClosed)
+	}
+	for _, n := range []int64{0, 1} {
+		_, err := gate.Acquire(background, n)
+		mustBe(t, err, sema.ErrClosed)
+		_, err = gate.TryAcquire(background, n)
+		mustBe(t, err, sema.ErrClosed)
+	}
+	mustBe(t, held.Err(), sema.ErrLost)
+	held.Release()
+}
+
+func TestAcquireAllTakesGatesOfASetInOneOrder(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 1, 1)
+	a, err := sysv.AsGate(set, 0, 1)
+	must(t, err)
+	b, err := sysv.AsGate(set, 1, 1)
+	must(t, err)
+	var working sync.WaitGroup
+	for i := range 4 {
+		working.Go(func() {
+			wants := []sema.Want{{Gate: a, N: 1}, {Gate: b, N: 1}}
+			if i%2 == 0 {
+				slices.Reverse(wants)
+			}
+			for range 50 {
+				ctx, cancel := context.WithTimeout(background, 20*time.Second)
+				both, err := sema.AcquireAll(ctx, wants...)
+				cancel()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				both.Release()
+			}
+		})
+	}
+	working.Wait()
+	expectValues(t, set, 1, 1)
+}
+
+// TestCancelStormsConservePermits is that of Op, through a gate, with splits
+// and a count of what is held.
+func TestCancelStormsConservePermits(t *testing.T) {
+	t.Parallel()
+	const capacity, workers, rounds = 4, 8, 120
+	gate, set := newGate(t, capacity)
+	var held atomic.Int64
+	var working sync.WaitGroup
+	for range workers {
+		working.Go(func() {
+			for range rounds {
+				ctx, cancel := context.WithTimeout(background, time.Duration(rand.IntN(400))*time.Microsecond)
+				n := int64(rand.IntN(capacity) + 1)
+				permit, err := gate.Acquire(ctx, n)
+				cancel()
+				if err != nil {
+					mustBe(t, err, context.DeadlineExceeded)
+					continue
+				}
+				if now := held.Add(n); now > capacity {
+					t.Errorf("%d held of %d", now, capacity)
+				}
+				time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+				held.Add(-n)
+				if first, rest, err := permit.Split(1); err == nil {
+					first.Release()
+					permit = rest
+				}
+				permit.Release()
+				permit.Release()
+			}
+		})
+	}
+	working.Wait()
+	expectValues(t, set, capacity)
+	if all, err := gate.TryAcquire(background, capacity); err != nil {
+		t.Error(err)
+	} else {
+		all.Release()
+	}
+}

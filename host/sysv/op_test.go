@@ -1,0 +1,401 @@
+//go:build linux && (amd64 || arm64 || riscv64 || loong64)
+
+package sysv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host/sysv"
+	"github.com/sema-go/sema/internal/proctest"
+)
+
+func TestAnOpWaitsUntilItCanBeDone(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 0)
+	taken := later(func() error { return set.Op(background, sysv.Op{Delta: -2}) })
+	untilWaiting(t, set, 0, 1)
+	must(t, set.Op(background, sysv.Op{Delta: +1}))
+	expectValues(t, set, 1)
+	must(t, set.TryOp(sysv.Op{Delta: +2}))
+	must(t, soon(t, taken))
+	expectValues(t, set, 1)
+
+	zero := later(func() error { return set.Op(background, sysv.Op{Delta: 0}) })
+	untilWaiting(t, set, 0, 1)
+	if _, forZero, err := set.Waiting(0); err != nil || forZero != 1 {
+		t.Errorf("%d wait for zero, %v", forZero, err)
+	}
+	must(t, set.TryOp(sysv.Op{Delta: -1}))
+	must(t, soon(t, zero))
+}
+
+func TestAnOpIsDoneWhollyOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 1, 0, 1)
+	both := []sysv.Op{{Num: 0, Delta: -1}, {Num: 2, Delta: -1}, {Num: 1, Delta: -1}}
+	mustBe(t, set.TryOp(both...), sema.ErrFull, syscall.EAGAIN)
+	expectValues(t, set, 1, 0, 1)
+	taken := later(func() error { return set.Op(background, both...) })
+	untilWaiting(t, set, 1, 1)
+	expectValues(t, set, 1, 0, 1)
+	must(t, set.TryOp(sysv.Op{Num: 0, Delta: -1}))
+	must(t, set.TryOp(sysv.Op{Num: 1, Delta: +1}))
+	expectValues(t, set, 0, 1, 1)
+	must(t, set.TryOp(sysv.Op{Num: 0, Delta: +1}))
+	must(t, soon(t, taken))
+	expectValues(t, set, 0, 0, 0)
+}
+
+func TestImpossibleOpsAreRefused(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 1, sysv.MaxValue)
+	ended, cancel := context.WithCancelCause(background)
+	reason := errors.New("no need any more")
+	cancel(reason)
+	mustBe(t, set.Op(ended, sysv.Op{Delta: -1}), reason)
+	mustBe(t, set.Op(nil, sysv.Op{Delta: -1}), sema.ErrInvalid) //lint:ignore SA1012 the point of it
+	mustBe(t, set.Op(background), sema.ErrInvalid)
+	mustBe(t, set.TryOp(), sema.ErrInvalid)
+	mustBe(t, set.TryOp(sysv.Op{Num: 1, Delta: 1}), sema.ErrOverRelease, syscall.ERANGE)
+	mustBe(t, set.Op(background, sysv.Op{Num: 1, Delta: 1}), sema.ErrOverRelease, syscall.ERANGE)
+	mustBe(t, set.Op(background, sysv.Op{Delta: sysv.MaxValue + 1}), sema.ErrOverRelease, syscall.ERANGE)
+	mustBe(t, set.Op(background, sysv.Op{Delta: -sysv.MaxValue - 1}), sema.ErrTooLarge, syscall.ERANGE)
+	mustBe(t, set.Op(background, sysv.Op{Delta: 1 << 40}), sema.ErrOverRelease)
+	mustBe(t, set.Op(background, make([]sysv.Op, 100_000)...), sema.ErrInvalid, syscall.E2BIG)
+	expectValues(t, set, 1, sysv.MaxValue)
+}
+
+// TestDinersNeitherStarveNorShareAFork is the old table, with processes for
+// philosophers: each takes both forks in one step.
+func TestDinersNeitherStarveNorShareAFork(t *testing.T) {
+	t.Parallel()
+	const diners, meals = 5, 200
+	set := newSet(t, 1, 1, 1, 1, 1)
+	table := newBoard(t)
+	var processes []*proctest.Process
+	for seat := range diners {
+		processes = append(processes, proctest.Start(t, "diner", idOf(set), table.path, fmt.Sprint(seat), fmt.Sprint(meals)))
+	}
+	for _, p := range processes {
+		p.Expect("seated")
+	}
+	for _, p := range processes {
+		p.Say("eat")
+	}
+	for _, p := range processes {
+		p.Expect("full")
+	}
+	expectValues(t, set, 1, 1, 1, 1, 1)
+}
+
+func dine(c *proctest.Child) {
+	set, table := openArg(c, 0), openBoard(c, c.Args[1])
+	seat, meals := number(c, 2), number(c, 3)
+	left, right := seat, (seat+1)%set.Len()
+	owner := func(fork int) uint64 { return 1 << (8 * fork) }
+	c.Say("seated")
+	c.Hear()
+	for range meals {
+		c.Must(set.Op(background, sysv.Op{Num: left, Delta: -1, Undo: true}, sysv.Op{Num: right, Delta: -1, Undo: true}))
+		on := table.add(owner(left) + owner(right))
+		for fork := range set.Len() {
+			if on>>(8*fork)&0xff > 1 {
+				c.Must(fmt.Errorf("fork %d is used twice", fork))
+			}
+		}
+		runtime.Gosched()
+		table.add(-owner(left) - owner(right))
+		c.Must(set.Op(background, sysv.Op{Num: left, Delta: +1, Undo: true}, sysv.Op{Num: right, Delta: +1, Undo: true}))
+	}
+	c.Say("full")
+}
+
+func TestCancellingIsQuick(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 0)
+	const rounds = 40
+	var slow int
+	for range rounds {
+		ctx, cancel := context.WithCancelCause(background)
+		ended := later(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })
+		untilWaiting(t, set, 0, 1)
+		reason := errors.New("changed my mind")
+		begin := time.Now()
+		cancel(reason)
+		mustBe(t, soon(t, ended), reason)
+		if time.Since(begin) > 10*time.Millisecond {
+			slow++
+		}
+	}
+	// A machine that is busy with other things may be late now and then.
+	if slow > rounds/2 {
+		t.Errorf("%d of %d cancellations took more than 10 ms", slow, rounds)
+	}
+	untilWaiting(t, set, 0, 0)
+	expectValues(t, set, 0)
+}
+
+// TestTheDeafAreCancelledToo: a program may ignore the signal that cancels.
+func TestTheDeafAreCancelledToo(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 0)
+	p := proctest.Start(t, "deaf", idOf(set))
+	p.Expect("ignoring")
+	untilWaiting(t, set, 0, 1)
+	p.Say("cancel")
+	p.Expect("context canceled")
+	expectValues(t, set, 0)
+}
+
+func cancelWhileDeaf(c *proctest.Child) {
+	set := openArg(c, 0)
+	signal.Ignore(syscall.SIGURG)
+	ctx, cancel := context.WithCancel(background)
+	ended := later(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })
+	c.Say("ignoring")
+	c.Hear()
+	cancel()
+	c.Say("%v", <-ended)
+}
+
+func TestADeadlineEndsTheWait(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 0)
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	mustBe(t, soon(t, later(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })), context.DeadlineExceeded)
+	expectValues(t, set, 0)
+}
+
+// TestCancelStormsConserveTheValue cancels at all moments, in particular while
+// the kernel serves.
+func TestCancelStormsConserveTheValue(t *testing.T) {
+	t.Parallel()
+	const tokens, workers, rounds = 3, 6, 150
+	set := newSet(t, tokens)
+	var working sync.WaitGroup
+	for range workers {
+		working.Go(func() {
+			for range rounds {
+				ctx, cancel := context.WithTimeout(background, time.Duration(rand.IntN(300))*time.Microsecond)
+				err := set.Op(ctx, sysv.Op{Delta: -2, Undo: true})
+				if err == nil {
+					time.Sleep(time.Duration(rand.IntN(150)) * time.Microsecond)
+					err = set.Op(background, sysv.Op{Delta: +2, Undo: true})
+				} else if errors.Is(err, context.DeadlineExceeded) {
+					err = nil
+				}
+				cancel()
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	expectValues(t, set, tokens)
+}
+
+// TestSignalsLoseNothing sends signals to all threads of a process that waits.
+func TestSignalsLoseNothing(t *testing.T) {
+	t.Parallel()
+	const grants = 50
+	set := newSet(t, 0, 0)
+	p := proctest.Start(t, "stormy", idOf(set), fmt.Sprint(grants))
+	for range grants {
+		untilWaiting(t, set, 0, 1)
+		for range 10 {
+			for _, tid := range threads(t, p.Pid) {
+				signalThread(p.Pid, tid, syscall.SIGURG)
+				signalThread(p.Pid, tid, syscall.SIGWINCH)
+			}
+		}
+		expectValues(t, set, 0, 0)
+		must(t, set.TryOp(sysv.Op{Num: 0, Delta: +1}))
+		untilValue(t, set, 1, 1)
+		expectValues(t, set, 0, 1)
+		must(t, set.TryOp(sysv.Op{Num: 1, Delta: -1}))
+	}
+	p.Expect("had all")
+	expectValues(t, set, 0, 0)
+}
+
+// acquireInStorm takes from semaphore 0 and gives to semaphore 1, with and
+// without a context that could end.
+func acquireInStorm(c *proctest.Child) {
+	set, grants := openArg(c, 0), number(c, 1)
+	endless, cancel := context.WithCancel(background)
+	defer cancel()
+	for i := range grants {
+		ctx := background
+		if i%2 == 0 {
+			ctx = endless
+		}
+		c.Must(set.Op(ctx, sysv.Op{Num: 0, Delta: -1}))
+		c.Must(set.TryOp(sysv.Op{Num: 1, Delta: +1}))
+	}
+	c.Say("had all")
+}
+
+func TestRemovingTheSetEndsTheWait(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 0)
+	p := proctest.Start(t, "holder", idOf(set), "1")
+	endless, cancel := context.WithCancel(background)
+	defer cancel()
+	here := later(func() error { return set.Op(background, sysv.Op{Delta: -1}) })
+	too := later(func() error { return set.Op(endless, sysv.Op{Delta: -1}) })
+	untilWaiting(t, set, 0, 3)
+	must(t, set.Remove())
+	mustBe(t, soon(t, here), sema.ErrClosed, syscall.EIDRM)
+	mustBe(t, soon(t, too), sema.ErrClosed, syscall.EIDRM)
+	p.Expect("closed")
+}
+
+// hold takes and says so.
+func hold(c *proctest.Child) {
+	set, n := openArg(c, 0), number(c, 1)
+	err := set.Op(background, sysv.Op{Delta: -n, Undo: true})
+	if errors.Is(err, sema.ErrClosed) {
+		c.Say("closed")
+		return
+	}
+	c.Must(err)
+	c.Say("holding")
+	c.Hear()
+	c.Must(set.Op(background, sysv.Op{Delta: +n, Undo: true}))
+	c.Say("gave back")
+	c.Hear()
+}
+
+func TestTheDeadGiveBack(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 5)
+	p := proctest.Start(t, "holder", idOf(set), "3")
+	p.Expect("holding")
+	expectValues(t, set, 2)
+	p.End()
+	expectValues(t, set, 5)
+
+	honest := proctest.Start(t, "holder", idOf(set), "4")
+	honest.Expect("holding")
+	honest.Say("give")
+	honest.Expect("gave back")
+	expectValues(t, set, 5)
+	honest.End()
+	expectValues(t, set, 5)
+}
+
+// TestAStoppedWaiterHoldsUpNobody: stopping it interrupts its semop, and it
+// begins another when it is continued.
+func TestAStoppedWaiterHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		set := newSet(t, 0)
+		p := proctest.Start(t, "holder", idOf(set), "1")
+		untilWaiting(t, set, 0, 1)
+		p.Stop()
+		untilWaiting(t, set, 0, 0)
+		must(t, set.TryOp(sysv.Op{Delta: +1}))
+		must(t, set.TryOp(sysv.Op{Delta: -1}))
+		if killed {
+			p.End()
+			expectValues(t, set, 0)
+			continue
+		}
+		p.Continue()
+		untilWaiting(t, set, 0, 1)
+		must(t, set.TryOp(sysv.Op{Delta: +1}))
+		p.Expect("holding")
+		expectValues(t, set, 0)
+	}
+}
+
+// TestAStoppedHolderHolds, until it is killed.
+func TestAStoppedHolderHolds(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 1)
+	p := proctest.Start(t, "holder", idOf(set), "1")
+	p.Expect("holding")
+	p.Stop()
+	mustBe(t, set.TryOp(sysv.Op{Delta: -1}), sema.ErrFull)
+	p.End()
+	expectValues(t, set, 1)
+}
+
+// TestTheChildrenOfTheDeadHoldNothing: a process that outlives the one that
+// started it must not keep what that one held.
+func TestTheChildrenOfTheDeadHoldNothing(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 1)
+	p := proctest.Start(t, "orphaner", idOf(set))
+	var orphan int
+	fmt.Sscan(p.Hear(), &orphan)
+	expectValues(t, set, 0)
+	p.End()
+	defer syscall.Kill(orphan, syscall.SIGKILL)
+	must(t, syscall.Kill(orphan, 0)) // it lives
+	expectValues(t, set, 1)
+}
+
+func leaveAnOrphan(c *proctest.Child) {
+	set := openArg(c, 0)
+	c.Must(set.TryOp(sysv.Op{Delta: -1, Undo: true}))
+	orphan := exec.Command("sleep", "60")
+	c.Must(orphan.Start())
+	c.Say("%d", orphan.Process.Pid)
+	c.Hear()
+}
+
+// TestUndoBelongsToTheProcess: what a thread took stays taken when the thread
+// is gone, and comes back when the process is.
+func TestUndoBelongsToTheProcess(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 1)
+	p := proctest.Start(t, "outliver", idOf(set))
+	untilWaiting(t, set, 0, 1)
+	must(t, set.TryOp(sysv.Op{Delta: +2}))
+	p.Expect("thread gone")
+	expectValues(t, set, 1)
+	p.End()
+	expectValues(t, set, 3)
+}
+
+func outliveTheThread(c *proctest.Child) {
+	set := openArg(c, 0)
+	waiting, cancel := context.WithCancel(background)
+	defer cancel()
+	tids := make(chan int)
+	var take func()
+	take = func() {
+		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+		if syscall.Gettid() == os.Getpid() {
+			go take() // the runtime keeps the first thread; let another do it
+			select {}
+		}
+		c.Must(set.Op(waiting, sysv.Op{Delta: -2, Undo: true}))
+		tids <- syscall.Gettid()
+	}
+	go take()
+	path := fmt.Sprintf("/proc/self/task/%d", <-tids)
+	for {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	c.Say("thread gone")
+	c.Hear()
+}
