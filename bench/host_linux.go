@@ -2,17 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/sema-go/sema/host"
 	"github.com/sema-go/sema/host/posix"
@@ -45,8 +45,22 @@ func hostScenarios() []scenario {
 			name:  "hand-off",
 			about: "from a release to the acquire of another process that waits, both idle before",
 			impls: []impl{h.handOff(hostLock), h.handOff(posixLock), h.handOff(sysvLock), h.handOff(flockLock)},
+			bars:  []bar{p99Bar(hostLock, time.Millisecond)},
+		},
+		{
+			name:  "crash",
+			about: "from kill -9 of the holder to the acquire of a process that waits",
+			impls: []impl{h.crash(hostLock), h.crash(sysvLock), h.crash(flockLock)},
+			bars:  []bar{p99Bar(hostLock, 100*time.Millisecond)},
+		},
+		{
+			name:  "cancel",
+			about: "from the end of a context to the return of who waits with it",
+			impls: []impl{h.cancel(hostLock), h.cancel(posixLock), h.cancel(sysvLock)},
 			bars: []bar{
-				{impl: "sema/host", limit: 1e6, value: func(r row) float64 { return r.P99 }, unit: "p99 in ns"},
+				p99Bar(hostLock, 10*time.Millisecond),
+				p99Bar(posixLock, 10*time.Millisecond),
+				p99Bar(sysvLock, 10*time.Millisecond),
 			},
 		},
 		{
@@ -65,6 +79,10 @@ func hostScenarios() []scenario {
 			},
 		},
 	}
+}
+
+func p99Bar(kind lockKind, limit time.Duration) bar {
+	return bar{impl: string(kind), limit: float64(limit) / 1e6, value: func(r row) float64 { return r.P99 / 1e6 }, unit: "p99 in ms"}
 }
 
 // A hostBench has a directory for files and programs, left to the system's
@@ -96,9 +114,12 @@ func (h *hostBench) build(example string) string {
 
 // A locker is one permit shared by processes.
 type locker struct {
-	acquire, release func()
-	remove           func()
+	wait    func(context.Context) error
+	release func()
+	remove  func()
 }
+
+func (l locker) acquire() { must(l.wait(context.Background())) }
 
 type lockKind string
 
@@ -111,14 +132,19 @@ const (
 
 // open makes or opens a locker, by a number that its users agree on.
 func (kind lockKind) open(dir string, number int) locker {
-	ctx := context.Background()
 	switch kind {
 	case hostLock:
 		s, err := host.Open(fmt.Sprint("bench-", number), 1, host.Dir(dir))
 		must(err)
 		release := func() {}
 		return locker{
-			acquire: func() { p, err := s.Acquire(ctx, 1); must(err); release = p.Release },
+			wait: func(ctx context.Context) error {
+				p, err := s.Acquire(ctx, 1)
+				if err == nil {
+					release = p.Release
+				}
+				return err
+			},
 			release: func() { release() },
 			remove:  func() { s.Close() },
 		}
@@ -127,7 +153,7 @@ func (kind lockKind) open(dir string, number int) locker {
 		s, err := posix.Create(name, 0o600, 1, false)
 		must(err)
 		return locker{
-			acquire: func() { must(s.Wait(ctx)) },
+			wait:    s.Wait,
 			release: func() { must(s.Post()) },
 			remove:  func() { must(s.Close()); must(posix.Unlink(name)) },
 		}
@@ -135,8 +161,8 @@ func (kind lockKind) open(dir string, number int) locker {
 		s, err := sysv.OpenOrCreate(sysv.Key(number), 0o600, 1)
 		must(err)
 		return locker{
-			acquire: func() { must(s.Op(ctx, sysv.Op{Delta: -1, Undo: true})) },
-			release: func() { must(s.Op(ctx, sysv.Op{Delta: 1, Undo: true})) },
+			wait:    func(ctx context.Context) error { return s.Op(ctx, sysv.Op{Delta: -1, Undo: true}) },
+			release: func() { must(s.Op(context.Background(), sysv.Op{Delta: 1, Undo: true})) },
 			remove:  func() { must(s.Remove()) },
 		}
 	case flockLock:
@@ -152,7 +178,7 @@ func (kind lockKind) open(dir string, number int) locker {
 			}
 		}
 		return locker{
-			acquire: func() { flock(syscall.LOCK_EX) },
+			wait:    func(context.Context) error { flock(syscall.LOCK_EX); return nil }, // cannot be cancelled
 			release: func() { flock(syscall.LOCK_UN) },
 			remove:  func() { file.Close() },
 		}
@@ -227,22 +253,6 @@ func (h *hostBench) command(name string, args ...string) impl {
 	}}
 }
 
-// A meeting is where two processes of a scenario leave notes.
-type meeting struct {
-	round    atomic.Int64 // which the peer is about to wait in
-	acquired atomic.Int64 // when it was admitted, by the clock both have; 0 once that was read
-}
-
-func mapMeeting(path string) *meeting {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	must(err)
-	defer file.Close()
-	must(file.Truncate(int64(unsafe.Sizeof(meeting{}))))
-	memory, err := syscall.Mmap(int(file.Fd()), 0, int(unsafe.Sizeof(meeting{})), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-	must(err)
-	return (*meeting)(unsafe.Pointer(&memory[0]))
-}
-
 // handOff measures, again and again, how long after a release the other
 // process has the permit. Both sleep before, so that neither is found running.
 func (h *hostBench) handOff(kind lockKind) impl {
@@ -267,12 +277,72 @@ func (h *hostBench) handOff(kind lockKind) impl {
 			notes.acquired.Store(0)
 		}
 		must(peer.Wait())
-		slices.Sort(waits)
-		s := sample{ops: rounds, p99: float64(waits[len(waits)*99/100])}
-		for _, wait := range waits {
-			s.elapsed += wait
+		return sampleOf(waits)
+	}}
+}
+
+// sampleOf is the sample of operations that were timed one by one.
+func sampleOf(waits []time.Duration) sample {
+	slices.Sort(waits)
+	s := sample{ops: len(waits), p99: float64(waits[len(waits)*99/100])}
+	for _, wait := range waits {
+		s.elapsed += wait
+	}
+	return s
+}
+
+// crash kills the holder, again and again, at any moment of the waiter's
+// rhythm. The waiter is a process of its own: a parent would be told of the
+// death by a signal.
+func (h *hostBench) crash(kind lockKind) impl {
+	return impl{string(kind), func() sample {
+		var waits []time.Duration
+		for range 20 {
+			number := nextNumber()
+			path := filepath.Join(h.dir, fmt.Sprint("meeting-", number))
+			notes := mapMeeting(path)
+			holder := h.peer("hold", kind, number, 0, path)
+			awaitNote(&notes.round, 1)
+			waiter := h.peer("hand-off", kind, number, 1, path)
+			awaitNote(&notes.round, 2)
+			time.Sleep(5*time.Millisecond + rand.N(50*time.Millisecond))
+			killed := monotonic()
+			must(holder.Process.Kill())
+			awaitNote(&notes.acquired, killed)
+			waits = append(waits, time.Duration(notes.acquired.Load()-killed))
+			notes.acquired.Store(0)
+			holder.Wait()
+			must(waiter.Wait())
+			kind.open(h.dir, number).remove()
 		}
-		return s
+		return sampleOf(waits)
+	}}
+}
+
+// cancel ends the contexts of waiters.
+func (h *hostBench) cancel(kind lockKind) impl {
+	return impl{string(kind), func() sample {
+		number := nextNumber()
+		held, l := kind.open(h.dir, number), kind.open(h.dir, number)
+		defer held.remove()
+		held.acquire()
+		var waits []time.Duration
+		for range 100 {
+			ctx, cancel := context.WithCancel(context.Background())
+			returned := make(chan time.Time)
+			go func() {
+				if l.wait(ctx) == nil {
+					must(errors.New("acquired what is held"))
+				}
+				returned <- time.Now()
+			}()
+			time.Sleep(time.Millisecond)
+			cancelled := time.Now()
+			cancel()
+			waits = append(waits, (<-returned).Sub(cancelled))
+		}
+		held.release()
+		return sampleOf(waits)
 	}}
 }
 
@@ -296,57 +366,4 @@ func (h *hostBench) contended(kind lockKind) impl {
 			}
 		})
 	}}
-}
-
-func (h *hostBench) peer(role string, kind lockKind, number, count int, notes string) *exec.Cmd {
-	self, err := os.Executable()
-	must(err)
-	cmd := exec.Command(self, "host-peer", role, string(kind), h.dir, strconv.Itoa(number), strconv.Itoa(count), notes)
-	cmd.Stderr = os.Stderr
-	must(cmd.Start())
-	return cmd
-}
-
-// hostPeer is the other process of a scenario.
-func hostPeer(args []string) {
-	role, kind, dir := args[0], lockKind(args[1]), args[2]
-	number, err := strconv.Atoi(args[3])
-	must(err)
-	count, err := strconv.Atoi(args[4])
-	must(err)
-	l := kind.open(dir, number)
-	if role == "contend" {
-		for range count {
-			l.acquire()
-			l.release()
-		}
-		return
-	}
-	notes := mapMeeting(args[5])
-	for round := range int64(count) {
-		notes.round.Store(round + 1)
-		l.acquire()
-		notes.acquired.Store(monotonic())
-		l.release()
-		for notes.acquired.Load() != 0 { // until it was read, and the permit taken back
-			time.Sleep(50 * time.Microsecond)
-		}
-	}
-}
-
-// awaitNote sleeps until the note is at least what is wanted.
-func awaitNote(note *atomic.Int64, want int64) {
-	for note.Load() < want {
-		time.Sleep(50 * time.Microsecond)
-	}
-}
-
-// monotonic is a clock that all processes of the machine share.
-func monotonic() int64 {
-	var ts syscall.Timespec
-	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&ts)), 0)
-	if errno != 0 {
-		must(errno)
-	}
-	return ts.Nano()
 }

@@ -8,6 +8,7 @@ need() { command -v "$1" >/dev/null || missing+=("$2"); }
 
 need gcc gcc            # the race detector, C programs that tests meet
 need spin spin          # docs/model
+need python3 python3    # a foreign user of host/posix
 need ipcs util-linux    # host/sysv
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 
