@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sema-go/sema/internal/proctest"
 )
 
 // A wait and a post that meet nobody, here and in C.
@@ -21,7 +23,7 @@ func BenchmarkWaitPost(b *testing.B) {
 		}
 	})
 	b.Run("glibc", func(b *testing.B) {
-		program, s := compiled(b, "bench.c"), fresh(b, 1)
+		program, s := proctest.CompileC(b, "testdata/bench.c"), fresh(b, 1)
 		out, err := exec.Command(program, s.Name(), strconv.Itoa(b.N)).Output()
 		if err != nil {
 			b.Fatal(err)

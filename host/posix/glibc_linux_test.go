@@ -37,7 +37,7 @@ func (p peer) do(want, format string, args ...any) {
 
 func TestGlibc(t *testing.T) {
 	t.Parallel()
-	program := compiled(t, "peer.c")
+	program := proctest.CompileC(t, "testdata/peer.c")
 	for what, test := range map[string]func(*testing.T, func() peer){
 		"opens what Go created":               glibcOpensWhatGoCreated,
 		"creates what Go opens":               glibcCreatesWhatGoOpens,

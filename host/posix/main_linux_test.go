@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -148,30 +147,4 @@ func wantState(t testing.TB, s *posix.Semaphore, value, waiters uint32) {
 	if s.Value() != value || s.Waiters() != waiters {
 		t.Fatalf("value %d and %d waiters, want %d and %d", s.Value(), s.Waiters(), value, waiters)
 	}
-}
-
-// need finds a program, and skips the test without it, unless the environment
-// says that nothing may be skipped.
-func need(t testing.TB, program, apt string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("SEMA_TEST_REQUIRE") == "1" {
-		t.Fatalf("%v; install it with: %s", err, apt)
-	}
-	t.Skipf("%v; install it with: %s", err, apt)
-	panic("not reached")
-}
-
-// compiled is a program of testdata.
-func compiled(t testing.TB, source string) string {
-	t.Helper()
-	gcc := need(t, "gcc", "apt-get install -y gcc libc6-dev")
-	program := filepath.Join(t.TempDir(), "program")
-	if out, err := exec.Command(gcc, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, filepath.Join("testdata", source)).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	return program
 }

@@ -12,7 +12,7 @@ import (
 
 func TestPythonMultiprocessing(t *testing.T) {
 	t.Parallel()
-	python := need(t, "python3", "apt-get install -y python3")
+	python := proctest.Need(t, "python3", "python3")
 	p := peer{proctest.StartCommand(t, exec.Command(python, "testdata/peer.py")), t}
 
 	ours := fresh(t, 2)

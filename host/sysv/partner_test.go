@@ -18,12 +18,7 @@ import (
 // startPartner starts the C program.
 func startPartner(t *testing.T) *proctest.Process {
 	t.Helper()
-	wanted(t, "gcc", "gcc libc6-dev")
-	program := filepath.Join(t.TempDir(), "partner")
-	if out, err := exec.Command("gcc", "-Wall", "-Werror", "-o", program, "testdata/partner.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return proctest.StartCommand(t, exec.Command(program))
+	return proctest.StartCommand(t, exec.Command(proctest.CompileC(t, "testdata/partner.c")))
 }
 
 func TestCAndGoMakeTheSameKeys(t *testing.T) {
@@ -105,8 +100,8 @@ func TestSetsInitialisedBySemctlAreOpenedByOpenAny(t *testing.T) {
 
 func TestIpcsListsAndIpcrmRemoves(t *testing.T) {
 	t.Parallel()
-	wanted(t, "ipcs", "util-linux")
-	wanted(t, "ipcrm", "util-linux")
+	proctest.Need(t, "ipcs", "util-linux")
+	proctest.Need(t, "ipcrm", "util-linux")
 	key := newKey(t)
 	set, err := sysv.Create(key, 0o640, 1, 2, 3)
 	must(t, err)

@@ -6,15 +6,11 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -50,6 +46,17 @@ func lockBeside(t *testing.T, fd int, at int64) {
 	if ok, err := tryLock(fd, exclusive, at, 1); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
+}
+
+// blockedIn is the stacks of goroutines that wait in a function.
+func blockedIn(function string) (stacks []string) {
+	buffer := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
+		if first, _, _ := strings.Cut(stack, "\n"); strings.Contains(first, "[select") && strings.Contains(stack, function) {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
 }
 
 func TestAProcessStoppedInItsTurnHoldsUpNobodyForLong(t *testing.T) {
@@ -138,252 +145,6 @@ func TestShrunkSemaphoreCountsWhatIsHeldBeyond(t *testing.T) {
 	}
 	p.Release()
 	q.Release()
-}
-
-// With every place taken, waiting goes on by looking.
-func TestWaitingWithoutAPlace(t *testing.T) {
-	t.Parallel()
-	sem := openHere(t, 1)
-	fd := beside(t, sem.file)
-	if ok, err := tryLock(fd, exclusive, placeLocks, maxPlaces); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	p, err := sem.Acquire(context.Background(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan error)
-	for range 3 {
-		go func() {
-			p, err := sem.Acquire(context.Background(), 1)
-			p.Release()
-			got <- err
-		}()
-	}
-	for sem.file.line.length.Load() != 3 {
-		time.Sleep(time.Millisecond)
-	}
-	p.Release()
-	for range 3 {
-		if err := <-got; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestNetworkFilesystemsAreRefused(t *testing.T) {
-	dir := t.TempDir()
-	var stat syscall.Statfs_t
-	if err := syscall.Statfs(dir, &stat); err != nil {
-		t.Fatal(err)
-	}
-	kind := uint32(stat.Type)
-	before, listed := networks[kind]
-	if listed {
-		t.Skip("the tests run on " + before)
-	}
-	networks[kind] = "test"
-	defer delete(networks, kind)
-	if _, err := Open("a", 1, Dir(dir)); !errors.Is(err, errors.ErrUnsupported) {
-		t.Error(err)
-	}
-}
-
-func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32k"); err != nil {
-		t.Skip("needs the right to mount:", err)
-	}
-	defer syscall.Unmount(dir, syscall.MNT_DETACH)
-	sem, err := Open("fits", 200, Dir(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sem.Close()
-	filler := filepath.Join(dir, "filler")
-	os.WriteFile(filler, make([]byte, 64<<10), 0o600) // until there is no room
-	p, err := sem.Acquire(context.Background(), 200)
-	if err != nil {
-		t.Fatal(err)
-	}
-	holders, err := sem.Holders()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var held int64
-	for _, h := range holders {
-		held += h.Weight
-	}
-	if held != 200 {
-		t.Errorf("%d held by %d, want 200", held, len(holders))
-	}
-	got := make(chan error)
-	go func() {
-		p, err := sem.Acquire(context.Background(), 1)
-		p.Release()
-		got <- err
-	}()
-	for sem.file.line.length.Load() != 1 {
-		time.Sleep(time.Millisecond)
-	}
-	p.Release()
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-	if _, err := Open("does-not-fit", 1, Dir(dir)); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("%v, want no space", err)
-	}
-}
-
-func TestPlacesOfTheDeadAreCleared(t *testing.T) {
-	t.Parallel()
-	sem := openHere(t, 1)
-	f := sem.file
-	if err := reserve(f.fd, placesAt, 4*placeSize); err != nil {
-		t.Fatal(err)
-	}
-	f.places[0].ticket.Store(1)
-	f.places[1].ticket.Store(2)
-	f.places[1].passed.Store(1)
-	f.places[2].ticket.Store(3)
-	f.head.high.Store(3)
-	p, err := sem.TryAcquire(context.Background(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Release()
-	if high := f.head.high.Load(); high != 0 {
-		t.Errorf("the line still reaches to %d", high)
-	}
-}
-
-func TestOnlyWhoShowsNoSignOfLifeIsPassedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &file{places: new([maxPlaces]place)}
-		var w watch
-		pass := func(ticket uint64) bool { return w.passOver(f, 0, ticket) }
-		for range 10 {
-			if pass(1) {
-				t.Fatal("a place that beats was passed over")
-			}
-			time.Sleep(poll)
-			f.places[0].beat.Add(1)
-		}
-		for ticket := uint64(2); ticket < 12; ticket++ {
-			if pass(ticket) {
-				t.Fatal("a place that moves on was passed over")
-			}
-			time.Sleep(poll)
-		}
-		if pass(20) {
-			t.Fatal("a place was passed over at first sight")
-		}
-		time.Sleep(passAfter - 1)
-		if pass(20) || f.places[0].passed.Load() != 0 {
-			t.Fatal("a place was passed over early")
-		}
-		time.Sleep(time.Nanosecond)
-		if !pass(20) || f.places[0].passed.Load() != 1 {
-			t.Error("a dead place was not passed over")
-		}
-	})
-}
-
-func TestALockIsNeverFreeWhileItMoves(t *testing.T) {
-	t.Parallel()
-	sem := openHere(t, 1)
-	p, err := sem.Acquire(context.Background(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Release()
-	slot, heir, thief := run{0, 1}, beside(t, sem.file), beside(t, sem.file)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range 5000 {
-			if err := errors.Join(moveLock(sem.file.fd, heir, slot), moveLock(heir, sem.file.fd, slot)); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	for {
-		select {
-		case <-done:
-			return
-		default:
-		}
-		if stolen, err := tryLock(thief, exclusive, slot.offset(), 1); stolen || err != nil {
-			t.Fatal("the slot could be locked:", err)
-		}
-	}
-}
-
-// The driver may be asleep for a waiter who left when the next one comes, whom
-// no release will wake because the slot is free already.
-func TestDriverIsRousedForALateWaiter(t *testing.T) {
-	t.Parallel()
-	sem := openHere(t, 1)
-	var took []time.Duration
-	for range 11 {
-		p, err := sem.Acquire(context.Background(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-		sem.Acquire(ctx, 1)
-		cancel()
-		p.Release()
-		start := time.Now()
-		runs, err := sem.file.wait(context.Background(), sem, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		took = append(took, time.Since(start))
-		sem.file.free(runs)
-	}
-	slices.Sort(took)
-	if median := took[len(took)/2]; median > poll/4 {
-		t.Errorf("it took %v", median)
-	}
-}
-
-func TestAFileReplacedWhileItIsOpenedIsNotUsed(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "a.sema")
-	for _, meanwhile := range []func() error{
-		func() error { return os.Remove(path) },
-		func() error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
-	} {
-		opened, err := openPath(path, true, access{onlyUser})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := meanwhile(); err != nil {
-			t.Fatal(err)
-		}
-		f := &file{name: "a", path: path, file: opened, fd: int(opened.Fd())}
-		if err := f.setUp(1, access{onlyUser}); !errors.Is(err, errReplaced) {
-			t.Error(err)
-		}
-		f.close()
-	}
-}
-
-func TestRecordsAreErased(t *testing.T) {
-	t.Parallel()
-	sem := openHere(t, 4)
-	p, err := sem.Acquire(context.Background(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := sem.file.readRecord(0); r.since == 0 || r.slots != 2 {
-		t.Errorf("%+v while held", r)
-	}
-	p.Release()
-	if r := sem.file.readRecord(0); r.since != 0 {
-		t.Errorf("%+v after the release", r)
-	}
 }
 
 func TestRunMasks(t *testing.T) {
@@ -499,17 +260,6 @@ func TestClaimGoesByTheCapacityOfItsEnd(t *testing.T) {
 	if stats, err := sem.Stats(); err != nil || stats.InUse != 0 {
 		t.Errorf("%+v %v", stats, err)
 	}
-}
-
-// blockedIn is the stacks of goroutines that wait in a function.
-func blockedIn(function string) (stacks []string) {
-	buffer := make([]byte, 1<<20)
-	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-		if first, _, _ := strings.Cut(stack, "\n"); strings.Contains(first, "[select") && strings.Contains(stack, function) {
-			stacks = append(stacks, stack)
-		}
-	}
-	return stacks
 }
 
 // Whoever locks a slot while the capacity changes goes by the new one.

@@ -1,0 +1,145 @@
+//go:build linux && !sema_portable
+
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestNetworkFilesystemsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(dir, &stat); err != nil {
+		t.Fatal(err)
+	}
+	kind := uint32(stat.Type)
+	before, listed := networks[kind]
+	if listed {
+		t.Skip("the tests run on " + before)
+	}
+	networks[kind] = "test"
+	defer delete(networks, kind)
+	if _, err := Open("a", 1, Dir(dir)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32k"); err != nil {
+		t.Skip("needs the right to mount:", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	sem, err := Open("fits", 200, Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sem.Close()
+	filler := filepath.Join(dir, "filler")
+	os.WriteFile(filler, make([]byte, 64<<10), 0o600) // until there is no room
+	p, err := sem.Acquire(context.Background(), 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holders, err := sem.Holders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held int64
+	for _, h := range holders {
+		held += h.Weight
+	}
+	if held != 200 {
+		t.Errorf("%d held by %d, want 200", held, len(holders))
+	}
+	got := make(chan error)
+	go func() {
+		p, err := sem.Acquire(context.Background(), 1)
+		p.Release()
+		got <- err
+	}()
+	for sem.file.line.length.Load() != 1 {
+		time.Sleep(time.Millisecond)
+	}
+	p.Release()
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	if _, err := Open("does-not-fit", 1, Dir(dir)); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v, want no space", err)
+	}
+}
+
+func TestALockIsNeverFreeWhileItMoves(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 1)
+	p, err := sem.Acquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	slot, heir, thief := run{0, 1}, beside(t, sem.file), beside(t, sem.file)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 5000 {
+			if err := errors.Join(moveLock(sem.file.fd, heir, slot), moveLock(heir, sem.file.fd, slot)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if stolen, err := tryLock(thief, exclusive, slot.offset(), 1); stolen || err != nil {
+			t.Fatal("the slot could be locked:", err)
+		}
+	}
+}
+
+func TestAFileReplacedWhileItIsOpenedIsNotUsed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.sema")
+	for _, meanwhile := range []func() error{
+		func() error { return os.Remove(path) },
+		func() error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
+	} {
+		opened, err := openPath(path, true, access{onlyUser})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := meanwhile(); err != nil {
+			t.Fatal(err)
+		}
+		f := &file{name: "a", path: path, file: opened, fd: int(opened.Fd())}
+		if err := f.setUp(1, access{onlyUser}); !errors.Is(err, errReplaced) {
+			t.Error(err)
+		}
+		f.close()
+	}
+}
+
+func TestRecordsAreErased(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 4)
+	p, err := sem.Acquire(context.Background(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := sem.file.readRecord(0); r.since == 0 || r.slots != 2 {
+		t.Errorf("%+v while held", r)
+	}
+	p.Release()
+	if r := sem.file.readRecord(0); r.since != 0 {
+		t.Errorf("%+v after the release", r)
+	}
+}
