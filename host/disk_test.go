@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sema-go/sema"
 )
 
 func TestNetworkFilesystemsAreRefused(t *testing.T) {
@@ -125,6 +127,104 @@ func TestAFileReplacedWhileItIsOpenedIsNotUsed(t *testing.T) {
 			t.Error(err)
 		}
 		f.close()
+	}
+}
+
+func TestHoldersBelieveNoRecordThatCannotBe(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 8)
+	f := sem.file
+	fd := beside(t, f)
+	for slot := range int64(3) {
+		lockBeside(t, fd, slotLocks+slot)
+	}
+	f.recordRoom(0)
+	now := time.Now().UnixNano()
+	written := self()
+	written.since = now
+	for _, wrong := range []func(*record){
+		func(r *record) { r.slots = 4 },                 // more than are held
+		func(r *record) { r.slots = ^uint32(0) },        // more than there are
+		func(r *record) { r.slots, r.since = 1, 0 },     // erased
+		func(r *record) { r.slots, r.started = 1, 1 },   // of a process that is gone
+		func(r *record) { r.slots, r.pid = 1, 1<<22+1 }, // of one that never was
+	} {
+		f.records[0] = written
+		wrong(&f.records[0])
+		f.records[1] = written
+		f.records[1].slots = 2
+		holders, err := sem.Holders()
+		if err != nil || len(holders) != 2 || holders[0].PID != 0 || holders[0].Weight != 1 || holders[1].PID != os.Getpid() || holders[1].Weight != 2 {
+			t.Errorf("%+v: %+v %v, want one unknown and this process", f.records[0], holders, err)
+		}
+	}
+	f.records[0] = written
+	f.records[0].slots, f.records[0].started, f.records[0].inherited = 1, 1, 1
+	if holders, err := sem.Holders(); err != nil || len(holders) != 2 || holders[0].PID != os.Getpid() {
+		t.Errorf("%+v %v, want the permit of a process that left it to another", holders, err)
+	}
+}
+
+func TestAHeaderThatCannotBeIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 1)
+	sem.file.head.reach.Store(1 << 30)
+	sem.file.head.high.Store(1 << 30)
+	if err := reserve(sem.file.fd, placesAt, maxPlaces*placeSize); err != nil {
+		t.Fatal(err)
+	}
+	sem.file.head.config.Store(1<<32 - 1)
+	if _, err := sem.Stats(); err != nil {
+		t.Error(err)
+	}
+	p, err := sem.TryAcquire(context.Background(), 1)
+	if err != nil {
+		t.Error(err)
+	}
+	p.Release()
+}
+
+func TestAFailedRemoveKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	f := openHere(t, 1).file
+	fd := beside(t, f)
+	if err := os.Rename(f.path, f.path+"x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.remove(); err == nil {
+		t.Error("what is not there was removed")
+	}
+	if ok, err := tryLock(fd, shared, presenceLock, 1); !ok || err != nil {
+		t.Error("others are kept out:", err)
+	}
+}
+
+func TestErrorsOfTheDriverAreNamed(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 1)
+	if _, err := sem.Acquire(context.Background(), 1); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(context.Background(), 1)
+		ended <- err
+	}()
+	for sem.file.line.length.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	dir := filepath.Dir(sem.file.path)
+	if err := os.Rename(dir, dir+"-moved"); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir + "-moved")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // not a directory, and so not "deleted"
+		t.Fatal(err)
+	}
+	err := <-ended
+	var named *sema.Error
+	if !errors.As(err, &named) || named.Name != "internal" || errors.Is(err, ErrDeleted) {
+		t.Error(err)
 	}
 }
 

@@ -20,11 +20,11 @@
 //
 // Waiters are served in the order in which they came, among all goroutines of
 // all processes, weight included: while a heavy one waits at the head, later
-// ones do not overtake it. There are two exceptions. A process that does not
-// run for 150 ms while it is at the head (SIGSTOP, a debugger, a machine out of
-// breath) is passed over until it runs again, and then has its old place back.
-// And a caller who arrives in the very moment in which the first waiter stands
-// in line may be admitted before it.
+// ones do not overtake it. There are two exceptions. A process that waits and
+// has not run for 150 ms (SIGSTOP, a debugger, a machine out of breath) is
+// passed over until it runs again, and then has its old place back. And a
+// caller who arrives in the very moment in which the first waiter stands in line
+// may be admitted before it.
 //
 // # Where
 //
@@ -37,10 +37,18 @@
 // other machines in the way this package needs. For machines, use package
 // fleet.
 //
+// Whoever may write the file is trusted: to cut it short kills the processes
+// that use it. That is the user, or the members of the group.
+//
 // Linux has open-file-description locks and futexes, which this package was
 // made for. On macOS and the BSDs it locks by POSIX record locks, waits by
-// looking every few milliseconds, and [Inherit] is not supported. On other
-// systems everything answers [errors.ErrUnsupported].
+// looking every few milliseconds, and [Inherit] is not supported; network
+// filesystems are not recognised, and a process must not open the file by other
+// means: closing it would drop its locks. On other systems everything answers
+// [errors.ErrUnsupported].
+//
+// Waiting is in the kernel, where the clock of a testing/synctest bubble does not
+// reach: tests of code that waits here run outside one.
 //
 // Use package host/posix or host/sysv instead to meet programs that use those.
 package host

@@ -34,9 +34,11 @@ type file struct {
 	own     atomic.Int32 // this process's place, or noPlace
 	permits atomic.Uint32
 	checked atomic.Int64 // when the path was, in Unix nanoseconds
-	turns   chan struct{}
-	roused  chan struct{}
-	line    line
+	// When a claim lost its patience with whoever has the turn, likewise.
+	distrusted atomic.Int64
+	turns      chan struct{}
+	roused     chan struct{}
+	line       line
 
 	refs atomic.Int64 // handles, calls, permits and the driver; the last one out closes
 	gone bool         // closed; guarded by files.mu
@@ -49,11 +51,14 @@ var files = struct {
 }{byID: map[fileID]*file{}}
 
 const (
-	// openings bounds how often opening begins again because the file was
-	// replaced meanwhile, and with openPause how long it waits for another
-	// process that is setting the file up.
-	openings  = 200
-	openPause = 10 * time.Millisecond
+	// patience is how long opening waits for another process that is setting
+	// the file up, or replaces it.
+	patience = 2 * time.Second
+	// lingering is how long somebody who has let go of a file may still seem to
+	// use it: a child between fork and exec, who lists what there is.
+	lingering = 100 * time.Millisecond
+
+	openPause = 5 * time.Millisecond
 )
 
 var errReplaced = errors.New("replaced while it was opened")
@@ -62,10 +67,9 @@ var errReplaced = errors.New("replaced while it was opened")
 // The file is opened at most once, because closing a second descriptor would
 // drop POSIX locks.
 func openFile(name, path string, capacity int64, access access) (*file, error) {
-	for range openings {
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(openPause) {
 		f, err := openOnce(name, path, capacity, access)
-		if errors.Is(err, errReplaced) {
-			time.Sleep(openPause)
+		if errors.Is(err, errReplaced) || errors.Is(err, ErrMismatch) && time.Since(start) < lingering {
 			continue
 		}
 		return f, err
@@ -82,6 +86,9 @@ func openOnce(name, path string, capacity int64, access access) (*file, error) {
 		return nil, openError(name, sema.ErrInvalid, path+" is not a regular file; remove it")
 	case err == nil:
 		if f := files.byID[identify(found)]; f != nil {
+			if err := access.check(found); err != nil {
+				return nil, openError(name, sema.ErrInvalid, path+" "+err.Error())
+			}
 			if err := f.agree(capacity); err != nil {
 				return nil, err
 			}
@@ -201,6 +208,9 @@ func (f *file) begin(capacity int64) error {
 		capacity = before.capacity()
 	}
 	f.head.magic.Store(0)
+	if err := f.file.Truncate(placesAt); err != nil { // places and records of the past
+		return f.wrap("open", err)
+	}
 	for i := range f.bitmap {
 		f.bitmap[i].Store(0)
 	}
@@ -236,12 +246,20 @@ func (f *file) checkPath(now time.Time) error {
 	if now.UnixNano()-last < pathCheck && now.UnixNano() >= last {
 		return nil
 	}
-	found, err := os.Lstat(f.path)
-	if err == nil && identify(found) == f.id {
+	err := f.deleted()
+	if err == nil {
 		f.checked.Store(now.UnixNano())
-		return nil
 	}
-	return &sema.Error{Op: "acquire", Name: f.name, Err: ErrDeleted, Detail: f.path}
+	return f.wrap("acquire", err)
+}
+
+// deleted is nil if the file is the one at its path.
+func (f *file) deleted() error {
+	found, err := os.Lstat(f.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && identify(found) != f.id {
+		return ErrDeleted
+	}
+	return err
 }
 
 // ref keeps the file mapped for a call; it fails on one that is gone.
@@ -271,17 +289,25 @@ func (f *file) unref() {
 	f.close()
 }
 
-// close lets go of everything. The locks go with the descriptor.
+// close lets go of everything.
 func (f *file) close() {
 	if f.memory != nil {
 		unmap(f.memory)
 	}
-	f.file.Close()
+	letGo(f.file)
+}
+
+// letGo drops all locks and closes. Closing alone would leave the locks to a
+// child that has a copy of the descriptor.
+func letGo(file *os.File) {
+	unlock(int(file.Fd()), 0, 0)
+	dropKeep(int(file.Fd()))
+	file.Close()
 }
 
 func (f *file) wrap(op string, err error) error {
-	if err == nil {
-		return nil
+	if semaErr := (*sema.Error)(nil); err == nil || errors.As(err, &semaErr) {
+		return err
 	}
 	return &sema.Error{Op: op, Name: f.name, Err: err, Detail: f.path}
 }

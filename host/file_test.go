@@ -175,6 +175,20 @@ func TestDeletedFileDoesNotDoubleTheCapacity(t *testing.T) {
 	}
 }
 
+func TestHolderIsToldOfTheDeletedFile(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	p := mustAcquire(t, sem, 1)
+	if err := p.Err(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Join(dir, name+".sema")); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, p.Err(), sema.ErrLost)
+	wantErr(t, sem.Resize(2), host.ErrDeleted)
+}
+
 func TestWaiterIsToldOfTheDeletedFile(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
@@ -290,6 +304,13 @@ func TestRefusesWhatOthersMayHavePutThere(t *testing.T) {
 		}
 		attempt("a file of another user's")
 	}
+}
+
+func TestSecondOpenIsCheckedToo(t *testing.T) {
+	t.Parallel()
+	_, dir, name := open(t, 1)
+	_, err := host.Open(name, 1, host.Dir(dir), host.ShareWithGroup("54321"))
+	wantErr(t, err, sema.ErrInvalid)
 }
 
 func TestForeignContentIsMadeAnewWhenNobodyUsesIt(t *testing.T) {

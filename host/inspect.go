@@ -3,8 +3,10 @@ package host
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"os"
 	"slices"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -32,26 +34,29 @@ func (s *Semaphore) Holders() ([]Holder, error) {
 }
 
 func (f *file) holders() ([]Holder, error) {
-	held, err := f.heldSlots()
+	held, err := f.heldSlots(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	type key struct{ pid, permit uint32 }
+	type key struct {
+		pid, namespace, permit uint32
+		started                uint64
+	}
 	index := map[key]int{}
 	holders := []Holder{}
 	for at := uint32(0); int(at) < len(held)*wordBits; {
-		if held[at/wordBits]&(1<<(at%wordBits)) == 0 {
+		if !isHeld(held, at) {
 			at++
 			continue
 		}
 		r := f.readRecord(at)
-		if r.since == 0 || r.slots == 0 {
+		if !r.credible(held, at) {
 			holders = append(holders, Holder{Weight: 1})
 			at++
 			continue
 		}
 		at += r.slots
-		k := key{r.pid, r.permit}
+		k := key{r.pid, r.namespace, r.permit, r.started}
 		if i, known := index[k]; known {
 			holders[i].Weight += int64(r.slots)
 			continue
@@ -65,6 +70,22 @@ func (f *file) holders() ([]Holder, error) {
 	return holders, nil
 }
 
+func isHeld(held []uint64, slot uint32) bool { return held[slot/wordBits]&(1<<(slot%wordBits)) != 0 }
+
+// credible reports whether the record can be that of whoever holds the slots
+// from at on, and not one that a dead process left.
+func (r *record) credible(held []uint64, at uint32) bool {
+	if r.since == 0 || r.slots == 0 || int64(at)+int64(r.slots) > int64(len(held)*wordBits) {
+		return false
+	}
+	for slot := at; slot < at+r.slots; slot++ {
+		if !isHeld(held, slot) {
+			return false
+		}
+	}
+	return r.inherited != 0 || r.namespace != self().namespace || r.started == startOf(int(r.pid))
+}
+
 // Stats is a snapshot of the semaphore on the whole machine. It is exact when
 // nobody acquires or releases meanwhile.
 func (s *Semaphore) Stats() (sema.Stats, error) {
@@ -73,13 +94,13 @@ func (s *Semaphore) Stats() (sema.Stats, error) {
 		return sema.Stats{Closed: true}, s.fault("stats", 0, sema.ErrClosed, "")
 	}
 	defer f.unref()
-	stats, err := f.stats()
+	stats, err := f.stats(context.Background())
 	stats.Closed = s.closed.Load()
 	return stats, f.wrap("stats", err)
 }
 
-func (f *file) stats() (sema.Stats, error) {
-	held, err := f.heldSlots()
+func (f *file) stats(ctx context.Context) (sema.Stats, error) {
+	held, err := f.heldSlots(ctx)
 	if err != nil {
 		return sema.Stats{}, err
 	}
@@ -110,14 +131,17 @@ const pageSize = 4096
 
 // writeRecords says who has the slots of a permit. Without room on the disk the
 // holder stays unknown.
-func (f *file) writeRecords(runs []run, since time.Time) {
-	permit := f.permits.Add(1)
+func (f *file) writeRecords(runs []run, since time.Time, inherited bool) {
+	mine := self()
+	mine.permit = f.permits.Add(1)
+	mine.since = since.UnixNano()
+	if inherited {
+		mine.inherited = 1
+	}
 	for _, r := range runs {
+		mine.slots = r.n
 		if f.recordRoom(r.at) {
-			f.records[r.at] = record{
-				pid: self.pid, slots: r.n, permit: permit, since: since.UnixNano(),
-				started: self.started, command: self.command,
-			}
+			f.records[r.at] = mine
 		}
 	}
 }
@@ -155,7 +179,7 @@ func (f *file) readRecord(slot uint32) (r record) {
 // commandLine is the command of the process that wrote the record, if that is
 // the process of that number still.
 func (r *record) commandLine() string {
-	if startOf(int(r.pid)) == r.started {
+	if r.namespace == self().namespace && r.started == startOf(int(r.pid)) {
 		if line := commandOf(int(r.pid)); line != "" {
 			return line
 		}
@@ -164,14 +188,11 @@ func (r *record) commandLine() string {
 	return string(name)
 }
 
-// self is what this process writes into records.
-var self = func() (me struct {
-	pid     uint32
-	started uint64
-	command [recordSize - 32]byte
-}) {
-	me.pid = uint32(os.Getpid())
-	me.started = startOf(os.Getpid())
-	copy(me.command[:], processName())
-	return me
-}()
+// self is what is the same in all records of this process.
+var self = sync.OnceValue(func() (r record) {
+	r.pid = uint32(os.Getpid())
+	r.namespace = namespaceOf()
+	r.started = startOf(os.Getpid())
+	copy(r.command[:], processName())
+	return r
+})

@@ -13,7 +13,7 @@ const (
 	mapSize   = recordsAt + maxCapacity*recordSize
 
 	maxCapacity = 1 << 16 // slots
-	maxPlaces   = 1 << 10 // processes that wait at a time
+	maxPlaces   = 1 << 12 // processes that have waited and have the file open
 	placeSize   = 64
 	recordSize  = 64
 	wordBits    = 64
@@ -53,7 +53,7 @@ const (
 	changesMask        = ^(oneChange - 1)
 )
 
-func (c config) capacity() int64 { return int64(uint32(c)) }
+func (c config) capacity() int64 { return int64(min(uint32(c), maxCapacity)) }
 
 // changed is the config that follows c.
 func (c config) changed(capacity int64, flag config) config {
@@ -65,22 +65,21 @@ func (c config) changed(capacity int64, flag config) config {
 // process's.
 type place struct {
 	ticket  atomic.Uint64 // the process's first waiter's, 0 if nobody waits
-	weight  atomic.Uint32 // what that one wants
+	beat    atomic.Int64  // when the process last looked, by the clock all share
 	waiters atomic.Uint32 // how many wait in the process
-	beat    atomic.Uint32 // counts on while the process runs
 	word    atomic.Uint32 // what it sleeps on
-	passed  atomic.Uint32 // 1: did not run for a while, pass it over
-	_       [placeSize - 28]byte
+	_       [placeSize - 24]byte
 }
 
 // A record says who has the slots from its own on. It is written by the holder
 // and believed only while the slot is locked.
 type record struct {
-	pid     uint32
-	slots   uint32 // from this one on
-	permit  uint32 // tells the permits of a process apart
-	_       uint32
-	since   int64 // Unix nanoseconds; 0 if nobody has it
-	started uint64
-	command [recordSize - 32]byte
+	pid       uint32
+	namespace uint32 // in which the process has that number
+	slots     uint32 // from this one on
+	permit    uint32 // tells the permits of a process apart
+	since     int64  // Unix nanoseconds; 0 if nobody has it
+	started   uint64 // tells processes of one number apart
+	inherited uint32 // 1: another process may have it when this one is gone
+	command   [recordSize - 36]byte
 }

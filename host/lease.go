@@ -24,6 +24,15 @@ type lease struct {
 
 func (l *lease) Name() string { return l.sem.name }
 
+// Err is ErrLost if the file is gone, and others may share another.
+func (l *lease) Err() error {
+	f := l.sem.file
+	if err := f.deleted(); errors.Is(err, ErrDeleted) {
+		return &sema.Error{Op: "hold", Name: l.sem.name, Err: sema.ErrLost, Detail: f.path + " was deleted"}
+	}
+	return nil
+}
+
 // Release gives the slots to whoever is next.
 func (l *lease) Release() {
 	l.mu.Lock()
@@ -34,7 +43,7 @@ func (l *lease) Release() {
 	defer f.unref()
 	if bequest != nil {
 		f.unlockOn(int(bequest.Fd()), runs)
-		bequest.Close()
+		letGo(bequest)
 		f.wakeFirst()
 	} else {
 		f.free(runs)
@@ -53,8 +62,8 @@ func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
 	a, b := splitRuns(l.runs, n)
 	l.runs, l.released = nil, true
 	f.refs.Add(1) // one more lease
-	f.writeRecords(a, l.since)
-	f.writeRecords(b, l.since)
+	f.writeRecords(a, l.since, false)
+	f.writeRecords(b, l.since, false)
 	return &lease{sem: l.sem, since: l.since, runs: a}, &lease{sem: l.sem, since: l.since, runs: b}, nil
 }
 
@@ -96,6 +105,7 @@ func Inherit(p sema.Permit, cmd *exec.Cmd) error {
 			return l.sem.file.wrap("inherit", err)
 		}
 		l.bequest = bequest
+		l.sem.file.writeRecords(l.runs, l.since, true)
 	}
 	cmd.ExtraFiles = append(cmd.ExtraFiles, l.bequest)
 	return nil
@@ -113,7 +123,7 @@ func (f *file) bequeath(runs []run) (*os.File, error) {
 		return nil, err
 	}
 	if err := f.moveLocks(heir, runs); err != nil {
-		heir.Close()
+		letGo(heir)
 		return nil, err
 	}
 	return heir, nil

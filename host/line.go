@@ -70,15 +70,19 @@ func (f *file) wait(ctx context.Context, s *Semaphore, n int64) ([]run, error) {
 	if err := f.enqueue(w); err != nil {
 		return nil, err
 	}
+	var o outcome
 	select {
-	case o := <-w.ended:
-		return o.runs, o.err
-	case <-ctx.Done():
-	}
-	if !f.dequeue(w) { // it ended before we could leave
-		if o := <-w.ended; o.runs != nil {
-			f.free(o.runs)
+	case o = <-w.ended:
+		if ctx.Err() == nil || o.runs == nil {
+			return o.runs, o.err
 		}
+	case <-ctx.Done():
+		if !f.dequeue(w) {
+			o = <-w.ended
+		}
+	}
+	if o.runs != nil { // had, but too late
+		f.free(o.runs)
 	}
 	return nil, context.Cause(ctx)
 }
@@ -120,7 +124,16 @@ func (f *file) dequeue(w *waiter) bool {
 	if wasFirst {
 		f.wakeFirst()
 	}
+	f.dismissDriver()
 	return true
+}
+
+// dismissDriver has the driver leave, and let go of the file, as soon as nobody
+// waits.
+func (f *file) dismissDriver() {
+	if f.line.length.Load() == 0 {
+		f.rouse()
+	}
 }
 
 // expelTooLarge ends the waiters who ask for more than there can ever be.
@@ -148,6 +161,7 @@ func (f *file) expel(which func(*waiter) error) {
 	f.showFirst()
 	l.mu.Unlock()
 	f.wakeFirst()
+	f.dismissDriver()
 }
 
 // showFirst brings this process's place up to date with its line.
@@ -167,7 +181,6 @@ func (f *file) showFirst() {
 // is left.
 func (f *file) drive() {
 	defer f.unref()
-	var ahead watch
 	var known config
 	for {
 		w, seen := f.leader()
@@ -179,7 +192,7 @@ func (f *file) drive() {
 			f.expelTooLarge(c)
 			continue
 		}
-		if !f.attempt(w, &ahead) {
+		if !f.attempt(w) {
 			f.sleep(seen)
 		}
 	}
@@ -199,8 +212,7 @@ func (f *file) leader() (w *waiter, seen uint32) {
 	if own := f.takePlace(); own != noPlace {
 		p := &f.places[own]
 		seen = p.word.Load()
-		p.beat.Add(1)
-		p.passed.Store(0)
+		p.beat.Store(int64(clock()))
 	}
 	f.showFirst()
 	return l.first, seen
@@ -232,13 +244,13 @@ func (f *file) rouse() {
 
 // attempt tries to serve w, and reports whether there is reason to go on at
 // once.
-func (f *file) attempt(w *waiter, ahead *watch) bool {
+func (f *file) attempt(w *waiter) bool {
 	at, ticket, err := f.living()
 	if err != nil {
 		return f.conclude(w, outcome{err: err})
 	}
 	if at != noPlace && ticket < w.ticket {
-		return ahead.passOver(f, at, ticket)
+		return false
 	}
 	if err := f.checkPath(time.Now()); err != nil {
 		return f.conclude(w, outcome{err: err})
@@ -247,8 +259,11 @@ func (f *file) attempt(w *waiter, ahead *watch) bool {
 	switch {
 	case err != nil:
 		return f.conclude(w, outcome{err: err})
-	case v != granted:
-		return false // too large a waiter is expelled in the next round
+	case v == tooLarge: // since before it stood in line
+		f.expelTooLarge(f.config())
+		return true
+	case v == short:
+		return false
 	}
 	f.conclude(w, outcome{runs: runs})
 	if f.hinted() {
@@ -262,6 +277,7 @@ func (f *file) conclude(w *waiter, o outcome) bool {
 	l := &f.line
 	l.mu.Lock()
 	left := !w.queued
+	o.err = f.wrap("acquire", o.err)
 	if !left {
 		l.remove(w)
 		w.ended <- o
@@ -302,9 +318,11 @@ func (f *file) handOver(runs []run) bool {
 
 // free gives slots back and tells who is next.
 func (f *file) free(runs []run) {
-	if f.handOver(runs) {
+	if !f.handOver(runs) {
+		f.unlockSlots(runs)
+	} else if !f.hinted() {
 		return
 	}
-	f.unlockSlots(runs)
 	f.wakeFirst()
+	f.dismissDriver()
 }

@@ -4,9 +4,9 @@ package host
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -49,9 +49,10 @@ func TestPlacesOfTheDeadAreCleared(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.places[0].ticket.Store(1)
-	f.places[1].ticket.Store(2)
-	f.places[1].passed.Store(1)
+	f.places[0].beat.Store(int64(clock()))
+	f.places[1].ticket.Store(2) // has not looked for long
 	f.places[2].ticket.Store(3)
+	f.places[2].beat.Store(int64(clock()))
 	f.head.high.Store(3)
 	p, err := sem.TryAcquire(context.Background(), 1)
 	if err != nil {
@@ -63,36 +64,51 @@ func TestPlacesOfTheDeadAreCleared(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoShowsNoSignOfLifeIsPassedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &file{places: new([maxPlaces]place)}
-		var w watch
-		pass := func(ticket uint64) bool { return w.passOver(f, 0, ticket) }
-		for range 10 {
-			if pass(1) {
-				t.Fatal("a place that beats was passed over")
-			}
-			time.Sleep(poll)
-			f.places[0].beat.Add(1)
+func TestTheFirstIsTheLowestTicketOfThoseWhoRun(t *testing.T) {
+	t.Parallel()
+	f := openHere(t, 1).file
+	if err := reserve(f.fd, placesAt, 4*placeSize); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range []struct {
+		ticket uint64
+		ago    time.Duration
+	}{{7, 0}, {0, 0}, {2, passAfter + time.Millisecond}, {5, passAfter - 20*time.Millisecond}} {
+		f.places[i].ticket.Store(p.ticket)
+		f.places[i].beat.Store(int64(clock() - p.ago))
+	}
+	f.head.high.Store(4)
+	if at, ticket := f.first(); at != 3 || ticket != 5 {
+		t.Errorf("place %d, ticket %d", at, ticket)
+	}
+	f.places[2].beat.Store(int64(clock())) // it goes on
+	if at, ticket := f.first(); at != 2 || ticket != 2 {
+		t.Errorf("place %d, ticket %d", at, ticket)
+	}
+}
+
+func TestADoneContextNeverAcquires(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 1)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cause := errors.New("the cause")
+	cancel(cause)
+	for range 50 {
+		if _, err := sem.file.wait(slowDone{ctx}, sem, 1); !errors.Is(err, cause) {
+			t.Fatal(err)
 		}
-		for ticket := uint64(2); ticket < 12; ticket++ {
-			if pass(ticket) {
-				t.Fatal("a place that moves on was passed over")
-			}
-			time.Sleep(poll)
-		}
-		if pass(20) {
-			t.Fatal("a place was passed over at first sight")
-		}
-		time.Sleep(passAfter - 1)
-		if pass(20) || f.places[0].passed.Load() != 0 {
-			t.Fatal("a place was passed over early")
-		}
-		time.Sleep(time.Nanosecond)
-		if !pass(20) || f.places[0].passed.Load() != 1 {
-			t.Error("a dead place was not passed over")
-		}
-	})
+	}
+	if stats, err := sem.Stats(); err != nil || stats.InUse != 0 {
+		t.Errorf("%+v %v", stats, err)
+	}
+}
+
+// A slowDone context gives the permit time to come before it is asked.
+type slowDone struct{ context.Context }
+
+func (s slowDone) Done() <-chan struct{} {
+	time.Sleep(2 * time.Millisecond)
+	return s.Context.Done()
 }
 
 // The driver may be asleep for a waiter who left when the next one comes, whom

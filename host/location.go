@@ -15,9 +15,13 @@ import (
 
 // bases are where directories of users and groups may be, best first: the
 // system's place for locks, gone after a restart like the processes; and the
-// temporary directory that everybody has. Nothing of the environment is asked,
-// or cron and a shell would not meet.
+// temporary directory that everybody has. The first is taken that is open to
+// everybody. Neither the environment is asked nor whether this process may
+// write there, or a shell, cron and a service in a sandbox would not meet: one
+// of them that may not gets an error.
 var bases = []string{"/run/lock", "/var/tmp"}
+
+const openToAll = fs.ModeDir | fs.ModeSticky | 0o002
 
 const suffix = ".sema"
 
@@ -119,43 +123,29 @@ func (a access) check(info fs.FileInfo) error {
 
 // directory is the one for an access, made if need be.
 func directory(a access) (string, error) {
-	var reasons []error
 	for _, base := range bases {
-		dir := filepath.Join(base, a.dirName())
-		err := makeDirectory(dir, a)
-		if err == nil {
-			return dir, nil
+		if info, err := os.Stat(base); err == nil && info.Mode()&openToAll == openToAll {
+			dir := filepath.Join(base, a.dirName())
+			return dir, a.makeDirectory(dir)
 		}
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errReadOnly) {
-			return "", err
-		}
-		reasons = append(reasons, err)
 	}
-	return "", fmt.Errorf("no directory for locks; name one with Dir: %w", errors.Join(reasons...))
+	return "", fmt.Errorf("%w: neither of %s is a directory for everybody; name one with Dir", fs.ErrNotExist, strings.Join(bases, ", "))
 }
 
-func makeDirectory(dir string, a access) error {
-	info, err := os.Lstat(dir)
+func (a access) makeDirectory(dir string) error {
+	_, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := createDirectory(dir, a); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+		if err := a.createDirectory(dir); err != nil {
+			if _, missing := os.Lstat(dir); missing != nil {
+				return fmt.Errorf("cannot make a directory for locks; name one with Dir: %w", err)
+			}
 		}
-		info, err = os.Lstat(dir)
 	}
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("%w: %s is not a directory; remove it", sema.ErrInvalid, dir)
-	}
-	if err := a.check(info); err != nil {
-		return fmt.Errorf("%w: %s %w", sema.ErrInvalid, dir, err)
-	}
-	return nil
+	return a.checkOwn(dir)
 }
 
 // createDirectory has it in place only once it has its mode and group.
-func createDirectory(dir string, a access) error {
+func (a access) createDirectory(dir string) error {
 	made, err := os.MkdirTemp(filepath.Dir(dir), ".sema-new-*")
 	if err != nil {
 		return err
@@ -168,6 +158,35 @@ func createDirectory(dir string, a access) error {
 		return err
 	}
 	return os.Rename(made, dir)
+}
+
+// checkOwn fails if a directory that was found may be somebody else's doing.
+func (a access) checkOwn(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%w: %s is not a directory; remove it", sema.ErrInvalid, dir)
+	}
+	if err := a.check(info); err != nil {
+		return fmt.Errorf("%w: %s %w", sema.ErrInvalid, dir, err)
+	}
+	return nil
+}
+
+// checkNamed fails if a directory of the caller's choice cannot be shared: in
+// one that everybody can write to and whose files are the group's, a file may
+// be anybody's.
+func (a access) checkNamed(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if a.shared() && info.Mode()&0o002 != 0 {
+		return fmt.Errorf("%w: %s can be written by everybody; share in a directory of the group's", sema.ErrInvalid, dir)
+	}
+	return nil
 }
 
 // groupID is the id of a group by its name or number.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/sema-go/sema"
@@ -16,12 +17,18 @@ func inBases(t *testing.T, dirs ...string) {
 	t.Helper()
 	before := bases
 	bases = dirs
+	for _, dir := range dirs {
+		os.Chmod(dir, 0o777|os.ModeSticky)
+	}
 	t.Cleanup(func() { bases = before })
 }
 
-func TestDirectoryIsTheFirstThatCanBe(t *testing.T) {
-	missing, there := filepath.Join(t.TempDir(), "none"), t.TempDir()
-	inBases(t, missing, there)
+func TestDirectoryIsInTheFirstBaseForEverybody(t *testing.T) {
+	missing, private, there := filepath.Join(t.TempDir(), "none"), t.TempDir(), t.TempDir()
+	inBases(t, missing, private, there)
+	if err := os.Chmod(private, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		dir, err := directory(access{onlyUser})
 		if err != nil || filepath.Dir(dir) != there {
@@ -68,6 +75,30 @@ func TestDirectoryOfAnotherIsRefusedAndNotPassedBy(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused("a directory of another user's")
+	}
+}
+
+// One who may not write where the others of its user meet must not go
+// elsewhere.
+func TestDirectoryIsNotAnotherOneForWhoMayNotWrite(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	if err := syscall.Mount("tmpfs", first, "tmpfs", syscall.MS_RDONLY, "mode=1777"); err != nil {
+		t.Skip("needs the right to mount:", err)
+	}
+	defer syscall.Unmount(first, syscall.MNT_DETACH)
+	inBases(t, first, second)
+	if _, err := Open("x", 1); !errors.Is(err, syscall.EROFS) {
+		t.Error(err)
+	}
+}
+
+func TestAGroupDoesNotMeetWhereEverybodyMayWrite(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open("x", 1, Dir(dir), ShareWithGroup("0")); !errors.Is(err, sema.ErrInvalid) {
+		t.Error(err)
 	}
 }
 

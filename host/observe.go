@@ -14,7 +14,7 @@ import (
 // permit is not lost with the stack.
 func (s *Semaphore) admitted(n int64, start time.Time, runs []run) sema.Permit {
 	now := time.Now()
-	s.file.writeRecords(runs, now)
+	s.file.writeRecords(runs, now, false)
 	permit := sema.NewPermit(n, &lease{sem: s, since: now, runs: runs})
 	if len(s.observers) == 0 {
 		return permit
@@ -55,11 +55,16 @@ func callSite() string {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, "github.com/sema-go/sema") || strings.HasSuffix(f.File, "_test.go") {
+		if !ofSema(f.Function) || strings.HasSuffix(f.File, "_test.go") {
 			return fmt.Sprintf("%s:%d", f.File, f.Line)
 		}
 		if !more {
 			return ""
 		}
 	}
+}
+
+func ofSema(function string) bool {
+	rest, inside := strings.CutPrefix(function, "github.com/sema-go/sema")
+	return inside && (rest[0] == '.' || rest[0] == '/')
 }

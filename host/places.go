@@ -1,15 +1,13 @@
 package host
 
-import (
-	"time"
-)
+import "time"
 
 const (
 	// poll is how often a process that waits looks for itself: nobody tells it
 	// of a crash.
 	poll = 40 * time.Millisecond
-	// passAfter is for how long a place may show no sign of life before it is
-	// passed over.
+	// passAfter is how long ago the last look may be before a process counts as
+	// stopped, and is passed over until it looks again.
 	passAfter = 150 * time.Millisecond
 )
 
@@ -18,7 +16,8 @@ const noPlace = -1
 
 // takePlace has this process own a place: the lowest that no living process
 // has. It is kept until the file is closed. Without one, when there is none
-// left or no room for it on the disk, the process waits by looking alone.
+// left or no room for it on the disk, the process waits by looking alone, and
+// those who have one are served before it.
 func (f *file) takePlace() int {
 	if own := f.own.Load(); own != noPlace {
 		return int(own)
@@ -47,7 +46,6 @@ func (f *file) takePlace() int {
 // looks for tickets afterwards: one of the two sees the other.
 func (f *file) standAt(i int, w *waiter, waiters int32) {
 	p := &f.places[i]
-	p.weight.Store(uint32(w.n))
 	p.waiters.Store(uint32(waiters))
 	p.ticket.Store(w.ticket)
 	f.raiseHigh(uint32(i) + 1)
@@ -92,28 +90,37 @@ func (f *file) lowerHigh() {
 
 func (f *file) high() int { return int(min(f.head.high.Load(), maxPlaces)) }
 
-// vacant reports whether nobody stands at a place; one who died when passed
-// over still seems to, because no search for the first comes by there.
+// vacant reports whether nobody stands at a place. One who died when passed
+// over still seems to: no search for the first comes by there.
 func (f *file) vacant(i int) bool {
 	p := &f.places[i]
 	ticket := p.ticket.Load()
 	if ticket == 0 {
 		return true
 	}
-	if p.passed.Load() == 0 {
+	if !p.stopped(clock()) {
 		return false
 	}
 	alive, err := f.alive(i)
 	return !alive && err == nil && p.ticket.CompareAndSwap(ticket, 0)
 }
 
-// first is the place whose turn it is: of those not passed over, the one with
-// the lowest ticket. It may be a dead process's.
+// stopped reports whether the place's process has not looked for so long that
+// it cannot be running.
+func (p *place) stopped(now time.Duration) bool { return now-time.Duration(p.beat.Load()) > passAfter }
+
+// first is the place whose turn it is: of those not stopped, the one with the
+// lowest ticket. It may be a dead process's.
 func (f *file) first() (at int, ticket uint64) {
 	at = noPlace
-	for i := range f.high() {
+	high := f.high()
+	if high == 0 {
+		return noPlace, 0
+	}
+	now := clock()
+	for i := range high {
 		p := &f.places[i]
-		if t := p.ticket.Load(); t != 0 && p.passed.Load() == 0 && (at == noPlace || t < ticket) {
+		if t := p.ticket.Load(); t != 0 && (at == noPlace || t < ticket) && !p.stopped(now) {
 			at, ticket = i, t
 		}
 	}
@@ -147,10 +154,7 @@ func (f *file) alive(i int) (bool, error) {
 func (f *file) wakeFirst() {
 	for f.head.high.Load() > 0 {
 		at, ticket := f.first()
-		if at == noPlace {
-			return
-		}
-		if f.nudge(at) {
+		if at == noPlace || f.nudge(at) {
 			return
 		}
 		// It was not asleep: on its way to look, or dead.
@@ -189,27 +193,4 @@ func (f *file) busy() (bool, error) {
 		f.lowerHigh()
 	}
 	return at != noPlace, err
-}
-
-// A watch is kept on the place ahead: whether its process runs.
-type watch struct {
-	at     int
-	ticket uint64
-	beat   uint32
-	since  time.Time
-}
-
-// passOver marks the place ahead if it has shown no sign of life for long
-// enough, and reports whether it did.
-func (w *watch) passOver(f *file, at int, ticket uint64) bool {
-	now := watch{at, ticket, f.places[at].beat.Load(), time.Now()}
-	if w.at != now.at || w.ticket != now.ticket || w.beat != now.beat {
-		*w = now
-		return false
-	}
-	if now.since.Sub(w.since) < passAfter {
-		return false
-	}
-	f.places[at].passed.Store(1)
-	return true
 }

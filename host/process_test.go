@@ -202,6 +202,36 @@ func TestStoppedWaiterIsPassedOverAndComesBackToItsPlace(t *testing.T) {
 	behind.Quiet(50 * time.Millisecond)
 }
 
+func TestSeveralStoppedWaitersAreNotInTheWay(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	p := mustAcquire(t, sem, 1)
+	for i := range 3 {
+		stopped := startUser(t, dir, name, 1)
+		stopped.Say("acquire 1")
+		settles(t, sem, 1, i+1)
+		stopped.Stop()
+	}
+	p.Release()
+	start := time.Now()
+	for { // tries are served too, as soon as it is clear that nobody runs
+		q, err := sem.TryAcquire(context.Background(), 1)
+		if err == nil {
+			q.Release()
+			break
+		}
+		wantErr(t, err, sema.ErrFull)
+		time.Sleep(time.Millisecond)
+	}
+	if took := time.Since(start); took > 250*time.Millisecond*raceFactor {
+		t.Errorf("behind three stopped waiters it took %v", took)
+	}
+	// A process that comes later sees it at once.
+	other := startUser(t, dir, name, 1)
+	other.Say("try 1")
+	other.Expect("acquired 1")
+}
+
 func TestCapacityIsAgreedUpon(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 4)

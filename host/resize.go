@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -22,6 +23,9 @@ func (s *Semaphore) Resize(capacity int64) error {
 		return s.fault("resize", 0, sema.ErrClosed, "")
 	case capacity < 0 || capacity > MaxCapacity:
 		return s.fault("resize", 0, sema.ErrInvalid, fmt.Sprintf("to %d: want 0 to %d", capacity, MaxCapacity))
+	}
+	if err := f.deleted(); err != nil {
+		return f.wrap("resize", err)
 	}
 	f.resize(capacity)
 	s.tell(sema.Event{Kind: sema.Resized, Capacity: capacity})
@@ -51,16 +55,19 @@ func (f *file) resize(capacity int64) {
 func (f *file) remove() error {
 	files.mu.Lock()
 	defer files.mu.Unlock()
-	inUse := &sema.Error{Op: "remove", Name: f.name, Err: sema.ErrInvalid, Detail: "it is in use; close it everywhere first"}
-	if f.refs.Load() > 1 {
-		return inUse
+	alone := f.refs.Load() == 1
+	if alone {
+		var err error
+		if alone, err = tryLock(f.fd, exclusive, presenceLock, 1); err != nil {
+			return f.wrap("remove", err)
+		}
 	}
-	alone, err := tryLock(f.fd, exclusive, presenceLock, 1)
-	switch {
-	case err != nil:
-		return f.wrap("remove", err)
-	case !alone:
-		return inUse
+	if !alone {
+		return &sema.Error{Op: "remove", Name: f.name, Err: sema.ErrInvalid, Detail: "it is in use; close it everywhere first"}
 	}
-	return f.wrap("remove", os.Remove(f.path))
+	if err := os.Remove(f.path); err != nil {
+		_, lockErr := tryLock(f.fd, shared, presenceLock, 1)
+		return f.wrap("remove", errors.Join(err, lockErr))
+	}
+	return nil
 }

@@ -13,7 +13,9 @@ import (
 )
 
 // MaxCapacity is the most permits a semaphore can have. Whoever counts bytes,
-// or dollars, counts them in larger units.
+// or dollars, counts them in larger units. What takes time is not the capacity
+// but how many separate permits are out: up to some hundreds an acquire that
+// has to look is over in a millisecond, with four thousand it takes 80.
 const MaxCapacity = maxCapacity
 
 // Existing in place of a capacity opens a semaphore as it is. It fails with
@@ -50,6 +52,9 @@ type settings struct {
 // containers, which meet in a mounted one.
 func Dir(path string) Option {
 	return func(s *settings) (err error) {
+		if path == "" {
+			return errors.New(`Dir(""): want a directory`)
+		}
 		s.dir, err = filepath.Abs(path)
 		return err
 	}
@@ -117,10 +122,11 @@ func newSettings(opts []Option) (settings, error) {
 			return s, err
 		}
 	}
-	var err error
-	if s.dir == "" {
-		s.dir, err = directory(s.access)
+	if s.dir != "" {
+		return s, s.access.checkNamed(s.dir)
 	}
+	var err error
+	s.dir, err = directory(s.access)
 	return s, err
 }
 
@@ -202,7 +208,7 @@ func (s *Semaphore) takeRuns(ctx context.Context, op string, n int64, mayWait bo
 	case v == tooLarge:
 		return nil, s.fault(op, n, sema.ErrTooLarge, "")
 	case !mayWait:
-		return nil, s.full(n)
+		return nil, s.full(ctx, n)
 	}
 	s.tell(sema.Event{Kind: sema.Queued, Weight: n})
 	return f.wait(ctx, s, n)
@@ -215,6 +221,7 @@ func (s *Semaphore) Close() error {
 	if !s.closed.CompareAndSwap(false, true) {
 		return s.fault("close", 0, sema.ErrClosed, "")
 	}
+	defer s.file.unref()
 	s.file.expel(func(w *waiter) error {
 		if w.sem != s {
 			return nil
@@ -222,7 +229,6 @@ func (s *Semaphore) Close() error {
 		return s.fault("acquire", w.n, sema.ErrClosed, "")
 	})
 	s.tell(sema.Event{Kind: sema.Closed})
-	s.file.unref()
 	return nil
 }
 
@@ -237,8 +243,8 @@ func (s *Semaphore) fault(op string, n int64, err error, detail string) error {
 }
 
 // full is the error of a try, with numbers that cost some system calls.
-func (s *Semaphore) full(n int64) error {
-	stats, err := s.file.stats()
+func (s *Semaphore) full(ctx context.Context, n int64) error {
+	stats, err := s.file.stats(ctx)
 	if err != nil {
 		return s.file.wrap("try", err)
 	}
@@ -266,7 +272,7 @@ func List(opts ...Option) ([]Info, error) {
 		if err != nil {
 			continue // not ours, or gone
 		}
-		stats, err := f.stats()
+		stats, err := f.stats(context.Background())
 		f.unref()
 		if err == nil {
 			infos = append(infos, Info{name, stats})
@@ -288,12 +294,17 @@ func Remove(name string, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	f, err := openFile(name, path, Existing, s.access)
-	if err != nil {
-		return err
+	for start := time.Now(); ; time.Sleep(openPause) {
+		f, err := openFile(name, path, Existing, s.access)
+		if err != nil {
+			return err
+		}
+		err = f.remove()
+		f.unref()
+		if !errors.Is(err, sema.ErrInvalid) || time.Since(start) > lingering {
+			return err
+		}
 	}
-	defer f.unref()
-	return f.remove()
 }
 
 var _ sema.Gate = (*Semaphore)(nil)

@@ -112,54 +112,6 @@ func TestSplitPartsTheSlots(t *testing.T) {
 	settles(t, sem, 169, 0)
 }
 
-func TestCloseRefusesAndKeepsWhatIsHeld(t *testing.T) {
-	t.Parallel()
-	sem, dir, name := open(t, 1)
-	again := reopen(t, dir, name, 1)
-	p := mustAcquire(t, sem, 1)
-	refused, admitted := make(chan error, 1), make(chan error, 1)
-	go func() {
-		_, err := sem.Acquire(context.Background(), 1)
-		refused <- err
-	}()
-	settles(t, sem, 1, 1)
-	go func() {
-		_, err := again.Acquire(context.Background(), 1)
-		admitted <- err
-	}()
-	settles(t, sem, 1, 2)
-	if err := sem.Close(); err != nil {
-		t.Fatal(err)
-	}
-	wantErr(t, <-refused, sema.ErrClosed)
-	_, err := sem.TryAcquire(context.Background(), 1)
-	wantErr(t, err, sema.ErrClosed)
-	wantErr(t, sem.Close(), sema.ErrClosed)
-	wantErr(t, sem.Resize(2), sema.ErrClosed)
-	settles(t, again, 1, 1)
-	p.Release()
-	if err := <-admitted; err != nil {
-		t.Errorf("the other handle's waiter: %v", err)
-	}
-}
-
-func TestPermitsOutliveTheLastClose(t *testing.T) {
-	t.Parallel()
-	sem, dir, name := open(t, 1)
-	p := mustAcquire(t, sem, 1)
-	sem.Close()
-	other := startUser(t, dir, name, 1)
-	other.Say("try 1")
-	other.Expect("full")
-	p.Release()
-	other.Say("try 1")
-	other.Expect("acquired 1")
-	_, err := sem.Stats()
-	wantErr(t, err, sema.ErrClosed)
-	_, err = sem.Holders()
-	wantErr(t, err, sema.ErrClosed)
-}
-
 func TestOrderIsKeptWithinAProcess(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 1)
@@ -291,6 +243,61 @@ func TestShrinkTellsThoseWhoAskForTooMuch(t *testing.T) {
 	if err := <-light; err != nil {
 		t.Error(err)
 	}
+}
+
+// A shrink between the check of the weight and the line.
+func TestWhoBecomesTooLargeOnTheWayToTheLineIsTold(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 4)
+	p := mustAcquire(t, sem, 3)
+	second, third := make(chan sema.Permit, 1), make(chan sema.Permit, 1)
+	go func() { second <- mustAcquire(t, sem, 2) }()
+	settles(t, sem, 3, 1)
+	go func() { third <- mustAcquire(t, sem, 1) }() // the driver goes on
+	settles(t, sem, 3, 2)
+	observed := reopen(t, dir, name, 4, host.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind != sema.Queued {
+			return
+		}
+		if err := sem.Resize(2); err != nil {
+			t.Error(err)
+		}
+		p.Release()
+		second <- <-second
+		time.Sleep(100 * time.Millisecond) // until the driver has seen all that
+	})))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := observed.Acquire(context.Background(), 4)
+		ended <- err
+	}()
+	settles(t, sem, 2, 2)
+	(<-second).Release()
+	(<-third).Release()
+	wantErr(t, <-ended, sema.ErrTooLarge)
+}
+
+func TestHandOverTellsTheNext(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 5)
+	other := startUser(t, dir, name, 5)
+	var took []time.Duration
+	for range 11 {
+		p := mustAcquire(t, sem, 4)
+		first := make(chan sema.Permit, 1)
+		go func() { first <- mustAcquire(t, sem, 4) }()
+		settles(t, sem, 4, 1)
+		other.Say("acquire 1") // would fit, and is not first
+		settles(t, sem, 4, 2)
+		start := time.Now()
+		p.Release()
+		other.Expect("acquired 1")
+		took = append(took, time.Since(start))
+		(<-first).Release()
+		other.Say("release")
+		other.Expect("released")
+	}
+	wantWoken(t, took)
 }
 
 func TestDebtIsPaidBeforeTheQueueIsServed(t *testing.T) {

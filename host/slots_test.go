@@ -72,10 +72,33 @@ func TestAProcessStoppedInItsTurnHoldsUpNobodyForLong(t *testing.T) {
 		t.Errorf("it did not wait for its turn, but %v", took)
 	}
 	p.Release()
+}
+
+func TestWaitingForATurnEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 3)
+	lockBeside(t, beside(t, sem.file), turnLock)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	if _, err := sem.Acquire(ctx, 3); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waiting for a turn outlasts the context: %v", err)
+		t.Error(err)
+	}
+}
+
+func TestPatienceWithAStoppedTurnIsLostOnce(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 3)
+	lockBeside(t, beside(t, sem.file), turnLock)
+	start := time.Now()
+	for range 20 {
+		p, err := sem.TryAcquire(context.Background(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Release()
+	}
+	if took := time.Since(start); took > 5*turnPatience {
+		t.Errorf("20 tries took %v", took)
 	}
 }
 

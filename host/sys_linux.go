@@ -62,6 +62,18 @@ func reserve(fd int, at, n int64) error {
 // it skips what it cannot lock. Without, only the file's age is at stake.
 func keepFromCleaners(fd int) { syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) }
 
+func dropKeep(fd int) { syscall.Flock(fd, syscall.LOCK_UN) }
+
+// clock is one that all processes of the machine share, and that no step of the
+// time of day moves. (Those in time namespaces of their own do not share it:
+// among them order may be lost, and nothing else.)
+func clock() time.Duration {
+	const monotonic = 1
+	var now syscall.Timespec
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&now)), 0)
+	return time.Duration(now.Nano())
+}
+
 // networks are the filesystems on which another machine might hold the lock,
 // or nobody sees the memory.
 var networks = map[uint32]string{
@@ -79,6 +91,15 @@ func refuseNetwork(fd int) error {
 		return fmt.Errorf("%s filesystem: %w", name, errors.ErrUnsupported)
 	}
 	return nil
+}
+
+// namespaceOf tells in which namespace this process has its number.
+func namespaceOf() uint32 {
+	info, err := os.Stat("/proc/self/ns/pid")
+	if err != nil {
+		return 0
+	}
+	return uint32(identify(info).inode)
 }
 
 // startOf tells processes of one number apart: when it started, 0 if unknown.

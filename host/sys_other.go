@@ -22,8 +22,6 @@ func ownerOf(fs.FileInfo) (uid, gid uint32) { return 0, 0 }
 
 const openFlags = 0
 
-var errReadOnly = errors.ErrUnsupported
-
 const canInherit = false
 
 type lockKind int
@@ -49,6 +47,12 @@ func unmap([]byte) {}
 func reserve(int, int64, int64) error { return errors.ErrUnsupported }
 
 func keepFromCleaners(int) {}
+
+func dropKeep(int) {}
+
+func clock() time.Duration { return 0 }
+
+func namespaceOf() uint32 { return 0 }
 
 func refuseNetwork(int) error { return errors.ErrUnsupported }
 

@@ -26,8 +26,6 @@ func ownerOf(info fs.FileInfo) (uid, gid uint32) {
 // Go's default).
 const openFlags = syscall.O_NOFOLLOW
 
-const errReadOnly = syscall.EROFS
-
 func supported() error { return nil }
 
 func mapShared(fd, size int) ([]byte, error) {

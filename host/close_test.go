@@ -1,0 +1,149 @@
+//go:build linux
+
+package host_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host"
+)
+
+func TestCloseRefusesAndKeepsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	again := reopen(t, dir, name, 1)
+	p := mustAcquire(t, sem, 1)
+	refused, admitted := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(context.Background(), 1)
+		refused <- err
+	}()
+	settles(t, sem, 1, 1)
+	go func() {
+		_, err := again.Acquire(context.Background(), 1)
+		admitted <- err
+	}()
+	settles(t, sem, 1, 2)
+	if err := sem.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, <-refused, sema.ErrClosed)
+	_, err := sem.TryAcquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrClosed)
+	wantErr(t, sem.Close(), sema.ErrClosed)
+	wantErr(t, sem.Resize(2), sema.ErrClosed)
+	settles(t, again, 1, 1)
+	p.Release()
+	if err := <-admitted; err != nil {
+		t.Errorf("the other handle's waiter: %v", err)
+	}
+}
+
+// Whoever has let go of a semaphore does not seem to use it.
+func TestClosedIsNotInUse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, use := range map[string]func(*host.Semaphore){
+		"a-waiter-that-left": func(sem *host.Semaphore) {
+			p := mustAcquire(t, sem, 1)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			defer cancel()
+			sem.Acquire(ctx, 1)
+			p.Release()
+		},
+		"a-permit-that-was-inherited": func(sem *host.Semaphore) {
+			p := mustAcquire(t, sem, 1)
+			defer p.Release()
+			cmd := exec.Command("sleep", "60")
+			if err := host.Inherit(p, cmd); errors.Is(err, errors.ErrUnsupported) {
+				return
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		},
+	} {
+		sem, err := host.Open(name, 1, host.Dir(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		use(sem)
+		sem.Close()
+		again, err := host.Open(name, 2, host.Dir(dir))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		again.Close()
+		if err := host.Remove(name, host.Dir(dir)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A child between fork and exec has a copy of every descriptor.
+func TestForkingElsewhereDoesNotKeepASemaphoreOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				exec.Command("true").Run()
+			}
+		}
+	})
+	for i := range 500 {
+		sem, err := host.Open("a", int64(1+i%2), host.Dir(dir))
+		if err != nil {
+			t.Errorf("open %d: %v", i, err)
+			break
+		}
+		sem.Close()
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func TestPanicOfAnObserverOfCloseLeaksNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sem, err := host.Open("a", 1, host.Dir(dir), host.Observe(sema.ObserverFunc(func(e sema.Event) { panic("observer") })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { recover() }()
+		sem.Close()
+	}()
+	if err := host.Remove("a", host.Dir(dir)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPermitsOutliveTheLastClose(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	p := mustAcquire(t, sem, 1)
+	sem.Close()
+	other := startUser(t, dir, name, 1)
+	other.Say("try 1")
+	other.Expect("full")
+	p.Release()
+	other.Say("try 1")
+	other.Expect("acquired 1")
+	_, err := sem.Stats()
+	wantErr(t, err, sema.ErrClosed)
+	_, err = sem.Holders()
+	wantErr(t, err, sema.ErrClosed)
+}
