@@ -228,6 +228,26 @@ func TestErrorsOfTheDriverAreNamed(t *testing.T) {
 	}
 }
 
+func TestWhoeverIsAloneBeginsAnew(t *testing.T) {
+	t.Parallel()
+	dir := Dir(t.TempDir())
+	sem, err := Open("a", 1, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sem.file.recordRoom(0)
+	sem.file.records[0] = self()
+	sem.file.bitmap[0].Store(1)
+	sem.Close()
+	if sem, err = Open("a", 1, dir); err != nil {
+		t.Fatal(err)
+	}
+	defer sem.Close()
+	if r := sem.file.readRecord(0); r != (record{}) || sem.file.bitmap[0].Load() != 0 {
+		t.Errorf("%+v is left", r)
+	}
+}
+
 func TestRecordsAreErased(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)

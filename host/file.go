@@ -55,7 +55,8 @@ const (
 	// the file up, or replaces it.
 	patience = 2 * time.Second
 	// lingering is how long somebody who has let go of a file may still seem to
-	// use it: a child between fork and exec, who lists what there is.
+	// use it: a driver that sleeps, a child between fork and exec, who lists what
+	// there is.
 	lingering = 100 * time.Millisecond
 
 	openPause = 5 * time.Millisecond

@@ -124,16 +124,7 @@ func (f *file) dequeue(w *waiter) bool {
 	if wasFirst {
 		f.wakeFirst()
 	}
-	f.dismissDriver()
 	return true
-}
-
-// dismissDriver has the driver leave, and let go of the file, as soon as nobody
-// waits.
-func (f *file) dismissDriver() {
-	if f.line.length.Load() == 0 {
-		f.rouse()
-	}
 }
 
 // expelTooLarge ends the waiters who ask for more than there can ever be.
@@ -161,7 +152,6 @@ func (f *file) expel(which func(*waiter) error) {
 	f.showFirst()
 	l.mu.Unlock()
 	f.wakeFirst()
-	f.dismissDriver()
 }
 
 // showFirst brings this process's place up to date with its line.
@@ -324,5 +314,4 @@ func (f *file) free(runs []run) {
 		return
 	}
 	f.wakeFirst()
-	f.dismissDriver()
 }

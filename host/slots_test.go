@@ -85,6 +85,16 @@ func TestWaitingForATurnEndsWithTheContext(t *testing.T) {
 	}
 }
 
+func TestAScanEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	f := openHere(t, 8).file
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := f.heldSlots(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func TestPatienceWithAStoppedTurnIsLostOnce(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 3)
