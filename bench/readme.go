@@ -29,9 +29,9 @@ func (s suite) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d cores, %s, %s. The last column is how long Sema takes in the same run, as a multiple of the rival.\n\n",
 		runtime.GOMAXPROCS(0), runtime.Version(), runtime.GOARCH)
-	b.WriteString("| | ns/op | allocs/op | Sema / this |\n|---|--:|--:|--:|\n")
+	b.WriteString("| | time | p99 | allocations | Sema / this |\n|---|--:|--:|--:|--:|\n")
 	for scenario, rows := range s.byScenario() {
-		fmt.Fprintf(&b, "| **%s** | | | |\n", s.about[scenario])
+		fmt.Fprintf(&b, "| **%s** | | | | |\n", s.about[scenario])
 		for _, r := range rows {
 			name, ratio := r.Impl, ""
 			if strings.HasPrefix(name, "sema") {
@@ -39,8 +39,21 @@ func (s suite) markdown() string {
 			} else {
 				ratio = fmt.Sprintf("%.2f", rows[0].RatioTo[r.Impl])
 			}
-			fmt.Fprintf(&b, "| %s | %.1f | %.2f | %s |\n", name, r.NsOp, r.AllocsOp, ratio)
+			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %s |\n", name, readable(r.NsOp), readable(r.P99), r.AllocsOp, ratio)
 		}
 	}
 	return b.String()
+}
+
+// readable is a time in the unit that suits it, or nothing.
+func readable(ns float64) string {
+	switch {
+	case ns == 0:
+		return ""
+	case ns < 1e3:
+		return fmt.Sprintf("%.1f ns", ns)
+	case ns < 1e6:
+		return fmt.Sprintf("%.1f µs", ns/1e3)
+	}
+	return fmt.Sprintf("%.1f ms", ns/1e6)
 }

@@ -59,7 +59,7 @@ complete() {
 			-e 'MEMLIM' -e 'out of memory' -e 'hash table is full' pan.log
 }
 
-line() { printf '%-8s %-46s %9s states %6s s  %s\n' "$@"; }
+line() { printf '%-10s %-46s %9s states %6s s  %s\n' "$@"; }
 
 # holds MODEL OPTIMIZE SWITCH... requires that all properties hold.
 holds() {
@@ -119,6 +119,19 @@ quick() {
 	holds joint -O0 -DJOINTS=2 -DSINGLES=1 -DCANCEL
 	holds joint -O0 -DJOINTS=2 -DSINGLES=2
 	holds joint -O0 -DJOINTS=2 -DSINGLES=0 -DCANCEL -DLIFO
+	holds host-slots -O0 -DHEAVY=1 -DTOGETHER
+	holds host-slots -O0 -DRESIZES=2 -DCLAIMERS=2
+	holds host-slots -O0 -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1
+	holds host-slots -O0 -DDEATH=0 -DRESIZES=1 -DCLAIMERS=2
+	holds host-slots -O0 -DDEATH=1 -DTOGETHER
+	holds host-line -O0 -DHOSTS=1 -DASLEEP=1 -DCANCEL=1
+	holds host-line -O0 -DHOSTS=3 -DASLEEP=2 -DCANCEL=2
+	holds host-line -O0 -DHOSTS=3 -DASLEEP=1 -DARRIVE -DHINTS
+	holds host-line -O0 -DCALLERS=2 -DHOLDERS=0 -DARRIVE -DFINE -DHINTS
+	holds host-line -O0 -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
+	holds host-line -O0 -DCALLERS=2 -DHOLDERS=0 -DARRIVE -DFINE -DPOLL=0 -DPASS
+	holds host-line -O0 -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DDEATH=1
+	holds host-line -O0 -DCALLERS=2 -DHOLDERS=0 -DSLOTS=2 -DUNSETTLED -DARRIVE -DPOLL=0
 }
 
 more() {
@@ -136,6 +149,37 @@ more() {
 	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=2 -DCANCEL
 	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=1 -DCLOSE -DCANCEL
 	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=1 -DLIFO
+	holds host-slots "-O2 -DCOLLAPSE" -DRESIZES=2 -DHOLDERS=1 -DSCAN
+	holds host-slots "-O2 -DCOLLAPSE" -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DSCAN -DTOGETHER
+	holds host-slots "-O2 -DCOLLAPSE" -DDEATH=0 -DTOGETHER
+	holds host-slots "-O2 -DCOLLAPSE" -DDEATH=0 -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DSCAN
+	holds host-slots "-O2 -DCOLLAPSE" -DDEATH=1 -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DSCAN
+	holds host-line "-O2 -DCOLLAPSE"
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DCANCEL=1
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=2 -DCANCEL=2 -DFINE
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=7 -DCANCEL=3 -DCALLERS=4
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=2 -DASLEEP=3 -DCANCEL=1 -DCALLERS=4
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP -DHINTS -DFINE
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DDEATH=0
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DDEATH=1
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DDEATH=2
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=2 -DPOLL=0 -DPASS
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DPASS
+	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DPASS -DDEATH=0
+	holds host-line -O0 -DCALLERS=2 -DPOLL=1 -DDEATH=1
+	caught host-slots -DMUTANT_COUNT_THEN_LOCK -DRESIZES=1 -DHOLDERS=1 -DCLAIMERS=2
+	caught host-slots -DMUTANT_COUNT_WITHOUT_MARKS -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DTOGETHER
+	caught host-slots -DMUTANT_NOT_MARKED -DSLOTS=1 -DTOGETHER
+	caught host-slots -DMUTANT_SETTLE_BLINDLY -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1
+	caught host-line -DMUTANT_READ_WORD_LATE -DCALLERS=2
+	caught host-line -DMUTANT_SERVED_TELLS_NOBODY -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
+	caught host-line -DMUTANT_BUSY_UNASKED -DHOSTS=3 -DASLEEP=1 -DARRIVE
+	caught host-line -DMUTANT_NOT_ROUSED -DHOSTS=1 -DASLEEP=1 -DCANCEL=1
+	caught host-line -DMUTANT_ATTEMPT_OUT_OF_TURN -DHOSTS=3 -DASLEEP=1
+	# What the poll is for: without it, these are stuck.
+	caught host-line -DHOSTS=3 -DASLEEP=3 -DDEATH=0
+	caught host-line -DHOSTS=3 -DASLEEP=3 -DPASS
+	caught host-line -DCALLERS=2 -DHOLDERS=0 -DSLOTS=2 -DUNSETTLED -DARRIVE
 }
 
 mutants() {
@@ -165,6 +209,18 @@ mutants() {
 	caught joint -DMUTANT_WITHDRAW_UNSETTLED -DCANCEL
 	caught joint -DMUTANT_DECIDED_TWICE -DCLOSE -DCANCEL
 	caught joint -DMUTANT_ONE_JOINT -DJOINTS=2 -DSINGLES=0 -DLIFO
+	caught host-slots -DMUTANT_NOT_CHECKED_AGAIN -DRESIZES=1 -DCLAIMERS=2
+	caught host-slots -DMUTANT_NOT_COUNTED -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DCLAIMERS=2
+	caught host-slots -DMUTANT_UNMARK_FIRST -DSLOTS=1 -DTOGETHER
+	caught host-slots -DMUTANT_CLEAR_HINT_FIRST -DSLOTS=1 -DCLAIMERS=2
+	caught host-line -DMUTANT_STAND_LATE -DCALLERS=2
+	caught host-line -DMUTANT_WAKE_THEN_UNLOCK -DCALLERS=2
+	caught host-line -DMUTANT_NUDGE_WITHOUT_WORD -DCALLERS=2
+	caught host-line -DMUTANT_LEAVE_UNTOLD -DHOSTS=3 -DASLEEP=3 -DCANCEL=1
+	caught host-line -DMUTANT_LOWER_WITHOUT_LOOK -DHOSTS=3 -DASLEEP=2 -DCANCEL=2
+	caught host-line -DMUTANT_HAND_OVER_BLINDLY -DCALLERS=4 -DASLEEP=3
+	caught host-line -DMUTANT_HAND_OVER_TELLS_NOBODY -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
+	caught host-line -DMUTANT_BURY_NOBODY -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DDEATH=0
 }
 
 case ${1-} in

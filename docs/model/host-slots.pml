@@ -1,0 +1,423 @@
+/*
+ * The slots of package host: slots.go and resize.go. That never more permits
+ * are out than the capacity, whatever dies and however it is resized.
+ *
+ * Claimers in two operating-system processes, "hosts" as in host-line.pml, claim
+ * slots, have them and give them back. A resizer changes the capacity. A host
+ * may die at any moment, which drops its locks and leaves its part of the shared
+ * memory as it is.
+ *
+ * One step here is one atomic operation of the code, or one system call on a
+ * lock. Asking the kernel for all locks is one call a slot, upwards or
+ * downwards: the code asks for ranges, in an order that depends on the answers.
+ *
+ * Switches (spin -D...), see check.sh for those that are run:
+ *   CLAIMERS=n    3 unless told, in host 0 and 1 by turns
+ *   TOGETHER      all but the last are host 0's
+ *   HEAVY=n       the first n claim two slots, not one
+ *   SLOTS=n       the capacity at first, 2 unless told
+ *   ROUNDS=n      how often each claims, 1 unless told
+ *   HOLDERS=n     the last n have slots from the start and claim none
+ *   SCAN          slots are found by the locks alone, not by the bitmap first
+ *   RESIZES=n     how often the capacity changes, 0 unless told; each time to
+ *                 any number from 1 to SLOTS that it is not
+ *   DEATH=n       host n dies
+ *   MUTANT_...    a protocol broken on purpose: an error must be found
+ */
+
+#ifndef CLAIMERS
+#define CLAIMERS 3
+#endif
+#ifndef HEAVY
+#define HEAVY 0
+#endif
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+#ifndef ROUNDS
+#define ROUNDS 1
+#endif
+#ifndef HOLDERS
+#define HOLDERS 0
+#endif
+#ifndef RESIZES
+#define RESIZES 0
+#endif
+
+#ifdef TOGETHER
+#define HOST(c)   ((c) < CLAIMERS - 1 -> 0 : 1)
+#else
+#define HOST(c)   ((c) & 1)
+#endif
+#define WEIGHT(c) ((c) < HEAVY -> 2 : 1)
+#define HOLDS(c)  ((c) >= CLAIMERS - HOLDERS)
+#define BIT(s)    (1 << (s))
+#define COUNT(m)  (((m) & 1) + (((m) >> 1) & 1) + (((m) >> 2) & 1))
+#define SCANS     2     /* 8 in the code */
+#define NONE      255
+
+/* The file. The config word is the first three together. */
+byte capacity = SLOTS;
+bool unsettled = false;
+byte changes = 0;
+byte bits = 0;                  /* hints: slots somebody has or is taking */
+
+byte lock[SLOTS];               /* 1 + the host that has it, or 0 */
+byte marks[2];                  /* file.mine: slots a host has or is taking */
+
+/* Not in the code, for the properties only. */
+byte out[CLAIMERS];             /* the slots of permits */
+byte finished = 0;
+#if CLAIMERS == 2
+#define TAKEN (out[0] | out[1])
+#elif CLAIMERS == 3
+#define TAKEN (out[0] | out[1] | out[2])
+#else
+#define TAKEN (out[0] | out[1] | out[2] | out[3])
+#endif
+#ifdef DEATH
+bool dead = false;
+#endif
+
+inline unlockSlots() {
+	do
+	:: atomic { got == 0 -> s = 0; break }
+	:: d_step { got != 0 && !(got & BIT(s)) -> s++ }
+	:: got & BIT(s) ->
+#ifdef MUTANT_UNMARK_FIRST
+	   marks[p] = marks[p] & ~BIT(s);
+#endif
+#ifdef MUTANT_CLEAR_HINT_FIRST
+	   bits = bits & ~BIT(s);
+#endif
+	   atomic {
+		/* Of whatever the host has there, if anything. */
+		lock[s] = (lock[s] == p + 1 -> 0 : lock[s])             /* unlock */
+	   };
+#ifndef MUTANT_CLEAR_HINT_FIRST
+	   bits = bits & ~BIT(s);                                       /* and */
+#endif
+	   atomic {
+#ifndef MUTANT_UNMARK_FIRST
+		marks[p] = marks[p] & ~BIT(s);                          /* and */
+#endif
+		got = got & ~BIT(s)
+	   }
+	od
+}
+
+/* The locks of one host do not tell its permits apart. */
+#define LOCKABLE(s) (lock[s] == 0 || lock[s] == p + 1)
+#define FOREIGN(s)  (lock[s] != 0 && lock[s] != p + 1)
+
+/* heldSlots leaves them in held. */
+inline heldSlots() {
+#ifdef MUTANT_COUNT_WITHOUT_MARKS
+	held = 0;
+#else
+	held = marks[p];                                                /* load */
+#endif
+	if
+	:: s = 0;
+	   do
+	   :: d_step { s < SLOTS -> held = held | (FOREIGN(s) -> BIT(s) : 0); s++ }
+	   :: atomic { s == SLOTS -> s = 0; break }
+	   od
+	:: s = SLOTS;
+	   do
+	   :: d_step { s > 0 -> s--; held = held | (FOREIGN(s) -> BIT(s) : 0) }
+	   :: s == 0 -> break
+	   od
+	fi
+}
+
+/* mark and unmark a slot within the host, in an atomic step. */
+#ifdef MUTANT_NOT_MARKED
+#define MARKED(s) false
+#else
+#define MARKED(s) (marks[p] & BIT(s))
+#endif
+
+inline lockHinted() {
+	d_step { held = bits; s = 0 };                                  /* load */
+	held = held | marks[p];                                         /* load */
+	do
+	:: atomic { s >= mayUse -> s = 0; held = 0; break }
+	:: d_step { s < mayUse && (held & BIT(s)) -> s++ }
+	:: atomic { s < mayUse && !(held & BIT(s)) ->
+		if
+		:: MARKED(s) -> held = held | BIT(s)                    /* or */
+		:: else -> marks[p] = marks[p] | BIT(s)                 /* or */
+		fi };
+	   if
+	   :: held & BIT(s)
+	   :: !(held & BIT(s)) ->
+		atomic {
+			held = held | (bits & BIT(s));
+			bits = bits | BIT(s)                            /* or */
+		};
+		if
+		:: held & BIT(s)
+		:: !(held & BIT(s)) ->
+			atomic {
+				if
+				:: LOCKABLE(s) ->                       /* lock */
+					lock[s] = p + 1;
+					got = BIT(s);
+					s = 0;
+					held = 0;
+					break
+				:: else -> held = held | BIT(s)
+				fi
+			}
+		fi;
+		marks[p] = marks[p] & ~BIT(s)                           /* and */
+	   fi
+	od
+}
+
+inline lockScanned() {
+	do
+	:: atomic { scans == SCANS || COUNT(got) == n -> scans = 0; break }
+	:: scans < SCANS && COUNT(got) < n ->
+	   heldSlots();
+	   bits = bits & held;                                          /* and */
+	   /* freeRuns and lockRuns, slot by slot */
+	   do
+	   :: atomic { s >= mayUse || COUNT(got) == n -> s = 0; held = 0; break }
+	   :: d_step { s < mayUse && COUNT(got) < n && (held & BIT(s)) -> s++ }
+	   :: atomic { s < mayUse && COUNT(got) < n && !(held & BIT(s)) ->
+		if
+		:: COUNT(~held & (BIT(mayUse) - 1) & ~((1 << s) - 1)) + COUNT(got) < n ->
+			s = 0;
+			held = 0;
+			scans = SCANS - 1;      /* too few are free */
+			break
+		:: else
+		fi;
+		if
+		:: MARKED(s) -> s = 0; held = 0; break                  /* or */
+		:: else -> marks[p] = marks[p] | BIT(s)                 /* or */
+		fi };
+	      atomic {
+		if
+		:: LOCKABLE(s) -> lock[s] = p + 1                       /* lock */
+		:: else -> held = NONE
+		fi };
+	      if
+	      :: atomic { held == NONE ->
+		marks[p] = marks[p] & ~BIT(s); s = 0; held = 0; break } /* and */
+	      :: atomic { held != NONE ->
+		bits = bits | BIT(s); got = got | BIT(s); s++ }         /* or */
+	      fi
+	   od;
+	   if
+	   :: COUNT(got) == n
+	   :: COUNT(got) < n ->
+		unlockSlots();
+		scans++
+	   fi
+	od
+}
+
+/* overCapacity leaves in over whether. */
+inline overCapacity() {
+	if
+	:: !wasUnsettled
+	:: wasUnsettled ->
+	   heldSlots();
+	   atomic {
+		over = COUNT(held) > mayUse;
+#ifdef MUTANT_NOT_COUNTED
+		over = false;
+#endif
+#ifdef MUTANT_SETTLE_BLINDLY
+		held = (over -> 255 : 0);
+#else
+		held = (over -> 255 : held >> mayUse)
+#endif
+	   };
+	   if
+	   :: held != 0
+	   :: atomic { held == 0 ->
+		if
+		:: changes == seen -> changes++; unsettled = false      /* CAS */
+		:: else
+		fi }
+	   fi;
+	   held = 0
+	fi
+}
+
+inline claim() {
+	do
+	:: atomic {
+		mayUse = capacity; wasUnsettled = unsettled; seen = changes; /* load */
+		if
+		:: n > mayUse -> mayUse = 0; wasUnsettled = false; seen = 0; break
+		:: else
+		fi
+	   };
+#ifdef MUTANT_COUNT_THEN_LOCK
+	   overCapacity();
+#endif
+	   if
+#ifdef SCAN
+	   :: true
+#else
+	   :: n == 1 -> lockHinted()
+	   :: n > 1
+#endif
+	   fi;
+	   if
+	   :: got == 0 -> lockScanned()
+	   :: got != 0
+	   fi;
+	   if
+	   :: atomic { got == 0 -> mayUse = 0; wasUnsettled = false; seen = 0; break }
+	   :: got != 0
+	   fi;
+#ifndef MUTANT_COUNT_THEN_LOCK
+	   overCapacity();
+#endif
+	   atomic {
+		if
+#ifdef MUTANT_NOT_CHECKED_AGAIN
+		:: !over ->
+#else
+		:: changes == seen && !over ->                          /* load */
+#endif
+			assert((TAKEN & got) == 0);             /* nobody has them */
+			assert(COUNT(TAKEN) + n <= capacity);   /* nor are more out than may be */
+			out[id] = got;
+			mayUse = 0;
+			wasUnsettled = false;
+			seen = 0;
+			break
+		:: else
+		fi
+	   };
+	   unlockSlots();
+	   if
+	   :: atomic { over -> over = false; mayUse = 0; wasUnsettled = false; seen = 0; break }
+	   :: !over
+	   fi
+	od
+}
+
+inline claims(id, p) {
+	if
+	:: atomic { HOLDS(id) -> rounds = 0; got = out[id]; goto holds }
+	:: !HOLDS(id)
+	fi;
+	do
+	:: rounds == 0 -> break
+	:: rounds > 0 ->
+	   claim();
+	   rounds--;
+	   if
+	   :: got == 0
+	   :: got != 0 ->
+holds:		out[id] = 0;
+		unlockSlots()
+	   fi
+	od;
+	finished++
+}
+
+#define LOCALS(id) \
+	byte n = WEIGHT(id); \
+	byte rounds = ROUNDS; \
+	byte p = HOST(id); \
+	byte got, s, held, mayUse, seen, scans; \
+	bool wasUnsettled, over
+
+proctype claimer(byte id) {
+	LOCALS(id);
+	claims(id, p)
+}
+
+#ifdef DEATH
+/* The same, of the host that dies. */
+proctype mortal(byte id) {
+	LOCALS(id);
+	{ claims(id, p) } unless { dead }
+}
+
+/* Everything of the dead is gone but what is in the file. */
+proctype killer() {
+	byte q;
+	atomic {
+		dead = true;
+		do
+		:: q < SLOTS -> lock[q] = (lock[q] == DEATH + 1 -> 0 : lock[q]); q++
+		:: else -> break
+		od;
+		q = 0;
+		do
+		:: q < CLAIMERS -> out[q] = (HOST(q) == DEATH -> 0 : out[q]); q++
+		:: else -> break
+		od;
+		q = 0
+	}
+}
+#define MORTAL(p) ((p) == DEATH)
+#else
+#define MORTAL(p) false
+#define mortal(id) claimer(id)
+#endif
+
+/* resize. The capacity is one that differs, so that every change is one. */
+proctype resizer() {
+	byte left = RESIZES;
+	byte to;
+	do
+	:: left == 0 -> break
+	:: left > 0 -> atomic {
+		if
+		:: capacity != 1 -> to = 1
+		:: capacity != 2 && SLOTS >= 2 -> to = 2
+		:: capacity != 3 && SLOTS >= 3 -> to = 3
+		fi;
+		capacity = to;
+		unsettled = true;
+		changes++;                                              /* CAS */
+		to = 0;
+		left-- }
+	od
+}
+
+init {
+	byte i;
+	atomic {
+		do
+		:: i < HOLDERS ->
+			lock[SLOTS - 1 - i] = HOST(CLAIMERS - 1 - i) + 1;
+			bits = bits | BIT(SLOTS - 1 - i);
+			marks[HOST(CLAIMERS - 1 - i)] = marks[HOST(CLAIMERS - 1 - i)] | BIT(SLOTS - 1 - i);
+			out[CLAIMERS - 1 - i] = BIT(SLOTS - 1 - i);
+			i++
+		:: else -> break
+		od;
+		i = 0;
+		do
+		:: i < CLAIMERS && !MORTAL(HOST(i)) -> run claimer(i); i++
+		:: i < CLAIMERS && MORTAL(HOST(i)) -> run mortal(i); i++
+		:: else -> break
+		od;
+		i = 0;
+		run resizer();
+#ifdef DEATH
+		run killer()
+#endif
+	}
+#ifndef DEATH
+	/* Everybody returns, and leaves nothing: above all no hint of a slot that
+	 * is free, which would keep the next from being told of it. */
+	atomic {
+		finished == CLAIMERS;
+		assert(bits == 0 && marks[0] == 0 && marks[1] == 0);
+		assert(lock[0] == 0 && lock[SLOTS-1] == 0)
+	}
+#endif
+}
