@@ -1,11 +1,11 @@
 #!/bin/sh
 # Checks the models next to this file with spin.
 #
-#	check.sh            every model in the sizes that are quick, under a minute
+#	check.sh            every model in the sizes that are quick, about a minute
 #	check.sh --mutants  breaks the protocol in every known way, and requires
 #	                    that each is found out: models that cannot fail show
 #	                    nothing
-#	check.sh --more     the models in larger sizes, some minutes
+#	check.sh --more     the models in larger sizes, and more mutants, some minutes
 #
 # Each line is one exhaustive search: the model, its switches, how many states
 # there are, how long it took. The result is non-zero if a property fails, if a

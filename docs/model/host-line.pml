@@ -352,11 +352,6 @@ inline remove(p, c) {
 /* ------------------------------------------------------------- slots.go */
 
 #define BIT(s) (1 << (s))
-#ifdef UNSETTLED
-#define USABLE (SLOTS - 1)
-#else
-#define USABLE SLOTS
-#endif
 
 inline unlockSlot() {
 	atomic { assert(lock[got] == p + 1); lock[got] = 0 };           /* unlock */
