@@ -17,7 +17,7 @@ const modulePath = "github.com/sema-go/sema"
 // above it. A package that is not listed may be imported by nobody.
 var rooms = []string{
 	".", "wfq", "classic", "pool", "group", "internal/proctest", "host/internal/futex", "host", "host/posix", "host/sysv", "admit",
-	"fleet", "fleet/memstore", "fleet/fleettest", "sematest",
+	"fleet/protocol", "fleet", "fleet/memstore", "fleet/fleettest", "sematest",
 }
 
 // testKits are the packages that are for tests, and may import testing

@@ -1,0 +1,112 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrConflict: the configuration was changed since the version that a change
+// was based on.
+var ErrConflict = errors.New("configuration was changed meanwhile")
+
+// Configure changes the configuration. The new one names the version it is
+// based on. What is out stays out; those in line who can never be served now
+// are refused.
+func (s *State) Configure(now Micros, c Config) (Config, error) {
+	s.begin(now)
+	if err := c.check(); err != nil {
+		return s.config, err
+	}
+	switch {
+	case c.Version != s.config.Version:
+		return s.config, fmt.Errorf("%w: it has version %d, not %d", ErrConflict, s.config.Version, c.Version)
+	case c.TTL != s.config.TTL || c.Kind != s.config.Kind || c.Window != s.config.Window:
+		return s.config, errors.New("kind, TTL and window are fixed when a semaphore is made")
+	}
+	s.ramp = ramp{from: min(s.effective(), c.Capacity), at: s.last}
+	c.Version++
+	s.config = c
+	s.hinted = nil
+	s.refuseAll(func(t *ticket) FateKind {
+		switch {
+		case s.config.Draining:
+			return Draining
+		case s.tooLarge(t.weight):
+			return TooLarge
+		}
+		return 0
+	})
+	s.settle()
+	return s.config, nil
+}
+
+// Revoke takes a lease away. Its holder is told, and the permits are free when
+// it has acknowledged that or died; or at once, which lets others in while it
+// may still be at work. It reports whether there was such a lease.
+func (s *State) Revoke(now Micros, seq Seq, atOnce bool) bool {
+	s.begin(now)
+	l := s.leases[seq]
+	if l == nil {
+		return false
+	}
+	if !l.revoked {
+		l.revoked = true
+		s.tell(l.session, Fate{Kind: Revoked, Lease: seq})
+	}
+	if atOnce {
+		s.drop(l)
+	}
+	s.settle()
+	return true
+}
+
+// A Snapshot is a semaphore at one moment, for people.
+type Snapshot struct {
+	Config    Config
+	Effective int64 // the capacity now, on the way to the target
+	InUse     int64
+	Sessions  []SessionInfo
+	Leases    []LeaseInfo  // by Seq
+	Line      []TicketInfo // in order
+}
+
+// A SessionInfo is a session in a [Snapshot].
+type SessionInfo struct {
+	Session  Session
+	Instance string
+	Seen     Micros // when it last spoke
+}
+
+// A LeaseInfo is a lease in a [Snapshot].
+type LeaseInfo struct {
+	Seq     Seq
+	Session Session
+	Weight  int64
+	Since   Micros
+	Pooled  bool
+	Revoked bool
+	Meta    string
+}
+
+// A TicketInfo is a waiter in a [Snapshot].
+type TicketInfo struct {
+	Ticket  Ticket
+	Session Session
+	Weight  int64
+	Meta    string
+}
+
+// Inspect is the state as it is, without a change.
+func (s *State) Inspect() Snapshot {
+	snapshot := Snapshot{Config: s.config, Effective: s.effective(), InUse: s.inUse}
+	for r := range s.byRenewal.all {
+		snapshot.Sessions = append(snapshot.Sessions, SessionInfo{r.id, r.instance, r.seen})
+	}
+	for l := range s.live.all {
+		snapshot.Leases = append(snapshot.Leases, LeaseInfo{l.seq, l.session.id, l.weight, l.since, l.pooled, l.revoked, l.meta})
+	}
+	for t := range s.line.all {
+		snapshot.Line = append(snapshot.Line, TicketInfo{t.id, t.session.id, t.weight, t.meta})
+	}
+	return snapshot
+}

@@ -1,0 +1,92 @@
+package protocol
+
+import "fmt"
+
+// Check fails if the state is not one that can be. It looks at everything, and
+// is for tests and for engines that have loaded a state from somewhere.
+func (s *State) Check() error {
+	if err := s.checkSessions(); err != nil {
+		return err
+	}
+	if err := s.checkLeases(); err != nil {
+		return err
+	}
+	return s.checkLine()
+}
+
+func (s *State) checkSessions() error {
+	if s.byRenewal.n != len(s.sessions) {
+		return fmt.Errorf("%d sessions, %d by renewal", len(s.sessions), s.byRenewal.n)
+	}
+	pools, last := 0, Micros(0)
+	for r := range s.byRenewal.all {
+		if s.sessions[r.id] != r || r.id > s.lastSession {
+			return fmt.Errorf("session %d is not known", r.id)
+		}
+		if r.deadline < last {
+			return fmt.Errorf("session %d is out of order", r.id)
+		}
+		last = r.deadline
+		if r.pooled > 0 {
+			pools++
+		}
+		for i, f := range r.fates {
+			if f.N > r.lastFate || i > 0 && f.N <= r.fates[i-1].N {
+				return fmt.Errorf("session %d: fate %d is out of order", r.id, f.N)
+			}
+		}
+	}
+	if pools != s.pools {
+		return fmt.Errorf("%d sessions have pools, not %d", pools, s.pools)
+	}
+	return nil
+}
+
+func (s *State) checkLeases() error {
+	weights, last, owned := int64(0), Seq(0), 0
+	for l := range s.live.all {
+		if s.leases[l.seq] != l || l.session.leases[l.seq] != l || s.sessions[l.session.id] != l.session {
+			return fmt.Errorf("lease %d is nobody's", l.seq)
+		}
+		if l.weight <= 0 || l.seq <= last || l.seq > s.lastSeq {
+			return fmt.Errorf("lease %d of weight %d comes after %d", l.seq, l.weight, last)
+		}
+		last = l.seq
+		weights += l.weight
+	}
+	for _, spent := range s.spent {
+		weights += spent.weight
+	}
+	if weights != s.inUse {
+		return fmt.Errorf("%d in use, %d leased or spent", s.inUse, weights)
+	}
+	for _, r := range s.sessions {
+		owned += len(r.leases)
+	}
+	if owned != len(s.leases) || s.live.n != len(s.leases) {
+		return fmt.Errorf("%d leases, %d owned, %d in order", len(s.leases), owned, s.live.n)
+	}
+	return nil
+}
+
+func (s *State) checkLine() error {
+	waiting := 0
+	for _, r := range s.sessions {
+		waiting += len(r.tickets)
+	}
+	if waiting != s.line.n {
+		return fmt.Errorf("%d in line, %d tickets", s.line.n, waiting)
+	}
+	for t := range s.line.all {
+		if t.session.tickets[t.id] != t || s.sessions[t.session.id] != t.session {
+			return fmt.Errorf("ticket %d of session %d is nobody's", t.id, t.session.id)
+		}
+		if s.config.Draining || s.tooLarge(t.weight) {
+			return fmt.Errorf("ticket %d of session %d waits in vain", t.id, t.session.id)
+		}
+	}
+	if first := s.first(); first != nil && s.fits(first.weight) && !s.more {
+		return fmt.Errorf("ticket %d of session %d could be granted", first.id, first.session.id)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package protocol
+
+// advance moves the semaphore's own clock on. It follows the engine's, but by
+// no more than a sixth of the TTL at a time and never back: an engine's clock
+// may step. A step forward, however large, adds a sixth, so two of them within
+// the two thirds of a TTL that a holder trusts in rob nobody; a step back only
+// makes sessions live longer. Deadlines of sessions and tickets are on this
+// clock. (Ramps and windows are on the engine's: there a step costs a burst,
+// and sparse use must not slow them.)
+func (s *State) advance(now Micros) {
+	if now < s.last {
+		s.shorten(now)
+	}
+	s.clock += min(max(now-s.last, 0), s.config.TTL/6)
+	s.last = now
+	s.expire()
+}
+
+// A ramp is a capacity that rises from some value at some time.
+type ramp struct {
+	from int64
+	at   Micros
+}
+
+// effective is how much may be in use now: the target, or what a rise to it has
+// reached.
+func (s *State) effective() int64 {
+	target := s.config.Capacity
+	if s.config.Ramp == 0 || s.ramp.from >= target {
+		return target
+	}
+	passed := max(s.last-s.ramp.at, 0)
+	seconds, rest := int64(passed/second), int64(passed%second)
+	if seconds > (target-s.ramp.from)/s.config.Ramp {
+		return target
+	}
+	risen := seconds*s.config.Ramp + rest*s.config.Ramp/int64(second)
+	return min(target, s.ramp.from+risen)
+}
+
+const second Micros = 1_000_000
+
+// due is how long until the first in line may be granted by time alone.
+func (s *State) due() (Micros, bool) {
+	first := s.first()
+	if first == nil {
+		return 0, false
+	}
+	missing := s.inUse + first.weight - s.effective()
+	if missing <= 0 || first.weight > s.config.Capacity {
+		return 0, false
+	}
+	if s.config.Kind == Rate {
+		for _, spent := range s.spent {
+			if missing -= spent.weight; missing <= 0 {
+				return max(spent.until-s.last, 0), true
+			}
+		}
+	}
+	if target := s.config.Capacity; s.config.Ramp > 0 && s.effective() < target && s.inUse+first.weight <= target {
+		needed := s.inUse + first.weight - s.ramp.from
+		at := s.ramp.at + Micros((needed*int64(second)+s.config.Ramp-1)/s.config.Ramp)
+		return max(at-s.last, 0), true
+	}
+	return 0, false
+}
+
+// A spending is what a grant of a Rate has taken, until its window has passed.
+type spending struct {
+	until  Micros
+	weight int64
+}
+
+// shorten is for a clock that stepped back: nothing is spent for longer than a
+// window, and no rise takes longer than it would from now on.
+func (s *State) shorten(now Micros) {
+	for i := range s.spent {
+		s.spent[i].until = min(s.spent[i].until, now+s.config.Window)
+	}
+	s.ramp = ramp{from: s.effective(), at: now}
+}
+
+// expire gives back what of a Rate is older than the window.
+func (s *State) expire() {
+	n := 0
+	for n < len(s.spent) && s.spent[n].until <= s.last {
+		s.inUse -= s.spent[n].weight
+		n++
+	}
+	s.spent = s.spent[n:]
+}

@@ -1,0 +1,107 @@
+package protocol
+
+// A lease is permits that a session has.
+type lease struct {
+	seq     Seq
+	session *session
+	weight  int64
+	pooled  bool
+	revoked bool
+	since   Micros
+	meta    string
+	node    node[*lease]
+}
+
+// lend makes a lease for what a ticket asked, and tells. What a Rate grants is
+// spent at once and needs no lease.
+func (s *State) lend(to *session, told Fate, asked *ticket) {
+	s.lastSeq++
+	told.Lease = s.lastSeq
+	s.inUse += asked.weight
+	if s.config.Kind == Rate {
+		s.spent = append(s.spent, spending{s.last + s.config.Window, asked.weight})
+	} else {
+		s.keep(&lease{seq: s.lastSeq, session: to, weight: asked.weight, pooled: asked.pooled, since: s.last, meta: asked.meta})
+	}
+	s.tell(to, told)
+}
+
+func (s *State) keep(l *lease) {
+	l.node.of = l
+	s.leases[l.seq] = l
+	s.live.pushBack(&l.node)
+	l.session.leases[l.seq] = l
+	if l.pooled {
+		if l.session.pooled == 0 {
+			s.pools++
+		}
+		l.session.pooled++
+	}
+}
+
+// drop frees a lease.
+func (s *State) drop(l *lease) {
+	s.inUse -= l.weight
+	s.live.remove(&l.node)
+	delete(s.leases, l.seq)
+	delete(l.session.leases, l.seq)
+	if l.pooled {
+		l.session.pooled--
+		if l.session.pooled == 0 {
+			s.pools--
+		}
+	}
+}
+
+// release gives back some of a lease, or all of it. One that is not there any
+// more is moot.
+func (s *State) release(from *session, seq Seq, weight int64) {
+	l := from.leases[seq]
+	switch {
+	case l == nil || weight < 0:
+	case weight == 0 || weight >= l.weight:
+		s.drop(l)
+	default:
+		l.weight -= weight
+		s.inUse -= weight
+	}
+}
+
+// split parts a lease in two. The new one has a Seq of its own.
+func (s *State) split(from *session, op Op) {
+	l := from.leases[op.Lease]
+	if l == nil || op.Weight <= 0 || op.Weight >= l.weight {
+		s.tell(from, Fate{Kind: Invalid, Ticket: op.Ticket})
+		return
+	}
+	l.weight -= op.Weight
+	s.lastSeq++
+	s.keep(&lease{seq: s.lastSeq, session: from, weight: op.Weight, pooled: l.pooled, since: l.since, meta: l.meta})
+	s.tell(from, Fate{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq})
+}
+
+// fence is what a holder shows to what it writes to.
+func (s *State) fence(seq Seq) Fence {
+	f := Fence{Seq: seq, Floor: seq}
+	if s.live.first == nil {
+		return f
+	}
+	f.Floor = min(seq, s.live.first.of.seq)
+	if f.Exact = s.live.n <= MaxFenced; !f.Exact {
+		return f
+	}
+	expected := f.Floor
+	for l := range s.live.all {
+		if l.seq > seq {
+			break
+		}
+		if l.seq > expected {
+			f.Revoked = append(f.Revoked, Range{expected, l.seq - 1})
+		}
+		expected = l.seq + 1
+	}
+	if expected < seq { // its own lease is gone, and so is what came just before
+		f.Revoked = append(f.Revoked, Range{expected, seq - 1})
+	}
+	return f
+}

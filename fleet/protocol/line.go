@@ -1,0 +1,149 @@
+package protocol
+
+import "slices"
+
+// A ticket is one acquire in line.
+type ticket struct {
+	id      Ticket
+	session *session
+	weight  int64
+	until   Micros // on the semaphore's clock; 0: without limit
+	try     bool
+	pooled  bool
+	meta    string
+	node    node[*ticket]
+}
+
+func (s *State) first() *ticket {
+	if s.line.first == nil {
+		return nil
+	}
+	return s.line.first.of
+}
+
+// acquire puts a ticket in line, or refuses it.
+func (s *State) acquire(from *session, op Op) {
+	if from.tickets[op.Ticket] != nil {
+		return // named twice
+	}
+	refuse := func(why FateKind) { s.tell(from, Fate{Kind: why, Ticket: op.Ticket}) }
+	s.grant() // what this batch has freed so far goes to those who were first
+	fits := s.line.n == 0 && s.fits(op.Weight)
+	switch {
+	case op.Weight <= 0:
+		refuse(Invalid)
+		return
+	case s.config.Draining:
+		refuse(Draining)
+		return
+	case s.tooLarge(op.Weight):
+		refuse(TooLarge)
+		return
+	case op.Try && !fits && s.certain():
+		refuse(Full)
+		return
+	case !fits && !op.Try && s.config.MaxWaiters > 0 && int64(s.line.n) >= s.config.MaxWaiters:
+		refuse(QueueFull)
+		return
+	}
+	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, try: op.Try, pooled: op.Pooled, meta: op.Meta}
+	t.node.of = t
+	if op.Wait > 0 {
+		t.until = s.clock + op.Wait
+	}
+	if op.Try { // until it is certain that it would have to wait
+		t.until = s.clock + s.config.TTL + s.config.TTL/6
+		from.tries = append(from.tries, t)
+	}
+	from.tickets[t.id] = t
+	s.line.pushBack(&t.node)
+}
+
+func (s *State) fits(weight int64) bool { return weight <= s.effective()-s.inUse }
+
+// tooLarge: more than there can ever be. A semaphore at 0 is paused, and nothing
+// is too large for it.
+func (s *State) tooLarge(weight int64) bool {
+	return weight > s.config.Capacity && s.config.Capacity > 0
+}
+
+// grant serves the line, strictly from its head. A dead session is not in its
+// way, unless this call has ended as many as one may.
+func (s *State) grant() {
+	for t := s.first(); t != nil; t = s.first() {
+		switch {
+		case s.dead(t.session):
+			if !s.bury(t.session) {
+				return
+			}
+		case t.until > 0 && t.until < s.clock:
+			s.refuse(t, TimedOut)
+		case !s.fits(t.weight):
+			return
+		default:
+			s.leave(t)
+			s.lend(t.session, Fate{Kind: Granted, Ticket: t.id}, t)
+		}
+	}
+}
+
+// leave takes a ticket out of line.
+func (s *State) leave(t *ticket) {
+	s.line.remove(&t.node)
+	delete(t.session.tickets, t.id)
+	if t.try {
+		t.session.tries = slices.DeleteFunc(t.session.tries, func(other *ticket) bool { return other == t })
+	}
+}
+
+// refuse ends a ticket without a lease. One who would not wait is told that it
+// would have to, whatever the reason.
+func (s *State) refuse(t *ticket, why FateKind) {
+	s.leave(t)
+	if t.try && why == TimedOut {
+		why = Full
+	}
+	s.tell(t.session, Fate{Kind: why, Ticket: t.id})
+}
+
+// refuseAll refuses those in line for whom why has a reason.
+func (s *State) refuseAll(why func(*ticket) FateKind) {
+	for t := range s.line.all {
+		if reason := why(t); reason != 0 {
+			s.refuse(t, reason)
+		}
+	}
+}
+
+// certain reports whether what is taken is taken by the living, as far as an
+// engine can know.
+func (s *State) certain() bool { return !s.more && !s.overdue() }
+
+// endTries refuses the tries of a session once it is certain that they would
+// have to wait. It reports whether there were any.
+func (s *State) endTries(of *session) bool {
+	if len(of.tries) == 0 || !s.certain() {
+		return false
+	}
+	for len(of.tries) > 0 {
+		s.refuse(of.tries[0], Full)
+	}
+	return true
+}
+
+// cancel takes back an acquire, whatever has become of it.
+func (s *State) cancel(from *session, id Ticket) {
+	if t := from.tickets[id]; t != nil {
+		s.leave(t)
+		return
+	}
+	for i, f := range from.fates {
+		if f.Ticket == id {
+			if f.Kind == Granted {
+				s.release(from, f.Lease, 0)
+			}
+			from.fates = slices.Delete(from.fates, i, i+1)
+			return
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package protocol_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestWorldsHold(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]faults{
+		"none":    {},
+		"network": {loss: true, double: true, delay: true, cancel: true},
+		"pauses":  {pause: true, crash: true, delay: true},
+		"steps":   {steps: true, pause: true, loss: true},
+		"admin":   {resize: true, revoke: true, cancel: true, loss: true},
+		"all":     {true, true, true, true, true, true, true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			grants, refused, stale := 0, 0, 0
+			for seed := range uint64(*seeds) {
+				w := newWorld(seed, f)
+				if err := w.run(); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				grants += w.grants
+				refused += w.refused
+				stale += w.resource.stale
+			}
+			t.Log(fmt.Sprintf("%d grants, %d refusals, %d stale writes", grants, refused, stale))
+			if grants < 10**seeds {
+				t.Errorf("only %d grants in %d worlds", grants, *seeds)
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package protocol
+
+import "slices"
+
+// A Peer is the client's side of one session: what it has asked, what it holds
+// and until when, and which batch is on its way. Like [State] it is pure: times
+// are on the client's own clock, which must go on while the machine sleeps and
+// never step back. It is not safe for concurrent use.
+type Peer struct {
+	session Session
+	config  Config
+	seq     uint64
+	ack     uint64
+	wishes  []Op
+	waiting map[Ticket]int64 // weights asked for, neither decided nor taken back
+	leases  map[Seq]int64    // weights held
+
+	flight  *Batch
+	sent    Micros // when flight was sent first
+	renewed Micros // when the last batch that was answered was sent first
+	speak   Micros // when to send again, though there is nothing to wish
+	ended   bool
+}
+
+// NewPeer begins with the answer to an open that was sent at some time.
+func NewPeer(sent Micros, session Session, c Config) *Peer {
+	return &Peer{
+		session: session, config: c, renewed: sent, speak: sent + c.TTL/3,
+		waiting: map[Ticket]int64{}, leases: map[Seq]int64{},
+	}
+}
+
+// Deadline is until when this session's leases are surely its own: two thirds
+// of a TTL after the first send of the last batch that was answered. Counted
+// from a later send it would outlast the engine's, if that heard the first one.
+func (p *Peer) Deadline() Micros { return p.renewed + p.config.TTL*2/3 }
+
+// Ended reports whether the session is over: the engine said so, or the
+// deadline has passed. It stays over, whatever is heard later: the engine may
+// have given the permits to others in between.
+func (p *Peer) Ended(now Micros) bool {
+	p.ended = p.ended || now >= p.Deadline()
+	return p.ended
+}
+
+// Holds reports whether a lease is this session's now.
+func (p *Peer) Holds(now Micros, lease Seq) bool {
+	_, held := p.leases[lease]
+	return held && !p.Ended(now)
+}
+
+// Config is the semaphore's, as last heard.
+func (p *Peer) Config() Config { return p.config }
+
+// Wish adds to the next batch.
+func (p *Peer) Wish(op Op) {
+	switch op.Verb {
+	case Acquire:
+		p.waiting[op.Ticket] = op.Weight
+	case Split:
+		p.waiting[op.Ticket] = op.Weight
+		p.leases[op.Lease] -= op.Weight
+	case Cancel:
+		delete(p.waiting, op.Ticket)
+		unsent := func(w Op) bool { return w.Verb == Acquire && w.Ticket == op.Ticket }
+		if slices.ContainsFunc(p.wishes, unsent) {
+			p.wishes = slices.DeleteFunc(p.wishes, unsent)
+			return
+		}
+	case Release:
+		if op.Weight == 0 || op.Weight >= p.leases[op.Lease] {
+			delete(p.leases, op.Lease)
+		} else {
+			p.leases[op.Lease] -= op.Weight
+		}
+	}
+	p.wishes = append(p.wishes, op)
+}
+
+// Due reports whether there is a new batch to send: none is on its way, and
+// there is something to say or it is time for a sign of life.
+func (p *Peer) Due(now Micros) bool {
+	return p.flight == nil && !p.ended && (len(p.wishes) > 0 || now >= p.speak)
+}
+
+// Flying reports whether a batch is on its way, and may have to be sent again.
+func (p *Peer) Flying() bool { return p.flight != nil }
+
+// Speak is when a sign of life is due.
+func (p *Peer) Speak() Micros { return p.speak }
+
+// Send is the batch to send now: the one that is on its way, if its answer was
+// lost, or else a new one of at most max wishes.
+func (p *Peer) Send(now Micros, max int) Batch {
+	if p.flight == nil {
+		p.seq++
+		n := min(len(p.wishes), max)
+		p.flight = &Batch{Session: p.session, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.wishes[:n])}
+		p.wishes = slices.Delete(p.wishes, 0, n)
+		p.sent = now
+	}
+	return *p.flight
+}
+
+// Hear takes the answer to the batch with a seq, and returns the fates that are
+// new. Answers to others, which were delayed, say nothing.
+func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
+	if p.flight == nil || seq != p.flight.Seq || p.Ended(now) {
+		return nil
+	}
+	if r.Verdict == Unknown || r.Verdict == Stale {
+		p.ended = true
+		return nil
+	}
+	p.flight = nil
+	p.renewed = p.sent
+	p.config = r.Config
+	p.speak = p.sent + p.config.TTL/3
+	switch {
+	case r.More:
+		p.speak = now
+	case r.Next > 0:
+		p.speak = min(p.speak, now+r.Next)
+	}
+	var news []Fate
+	for _, f := range r.Fates {
+		if f.N <= p.ack {
+			continue
+		}
+		p.ack = f.N
+		if p.take(f) {
+			news = append(news, f)
+		}
+	}
+	if len(news) > 0 && p.hasRevoked(news) {
+		p.speak = now // to acknowledge is to give up
+	}
+	return news
+}
+
+// take notes a fate, and reports whether anybody is still interested in it.
+func (p *Peer) take(f Fate) bool {
+	weight, wanted := p.waiting[f.Ticket]
+	switch {
+	case f.Kind == Revoked:
+		_, held := p.leases[f.Lease]
+		delete(p.leases, f.Lease)
+		return held
+	case !wanted:
+		// Taken back, but granted before that was heard. Acknowledging the fate
+		// ends it, so the lease has to be given back by its own name.
+		p.wishes = slices.DeleteFunc(p.wishes, func(w Op) bool { return w.Verb == Cancel && w.Ticket == f.Ticket })
+		if f.Kind == Granted {
+			p.wishes = append(p.wishes, Op{Verb: Release, Lease: f.Lease})
+		}
+		return false
+	}
+	delete(p.waiting, f.Ticket)
+	if f.Kind == Granted {
+		p.leases[f.Lease] = weight
+	}
+	return true
+}
+
+func (p *Peer) hasRevoked(fates []Fate) bool {
+	return slices.ContainsFunc(fates, func(f Fate) bool { return f.Kind == Revoked })
+}

@@ -1,0 +1,259 @@
+package protocol_test
+
+import (
+	"container/heap"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+var seeds = flag.Int("sim.seeds", 100, "how many worlds the simulation explores")
+
+const ms protocol.Micros = 1000
+
+// A world is an engine, clients and a network that loses, delays, doubles and
+// reorders, in a time of their own. Everything in it comes from a seed.
+type world struct {
+	rng      *rand.Rand
+	now      protocol.Micros // true time
+	events   events
+	order    int
+	state    *protocol.State
+	offset   protocol.Micros // of the engine's clock
+	clients  []*client
+	capacity int64
+	debt     bool // the capacity was lowered, and what was out is not back
+	live     map[protocol.Seq]bool
+	ended    map[protocol.Seq]protocol.Micros // when leases were gone
+	calm     bool                             // nothing goes wrong any more, and nobody wants anything new
+	resource guard
+	grants   int
+	refused  int
+	failure  error
+}
+
+func (w *world) engineTime() protocol.Micros { return w.now + w.offset }
+
+func (w *world) fail(format string, args ...any) {
+	if w.failure == nil {
+		w.failure = fmt.Errorf("at %d ms: "+format, append([]any{w.now / ms}, args...)...)
+	}
+}
+
+// A faults says what may go wrong in a world.
+type faults struct {
+	loss, double, delay, pause, crash, steps, resize, cancel, revoke bool
+}
+
+const (
+	ttl     = 1500 * ms
+	horizon = 60_000 * ms
+)
+
+func newWorld(seed uint64, f faults) *world {
+	w := &world{
+		rng: rand.New(rand.NewPCG(seed, 1)), capacity: 3,
+		live: map[protocol.Seq]bool{}, ended: map[protocol.Seq]protocol.Micros{},
+	}
+	state, err := protocol.New(w.engineTime(), protocol.Config{Capacity: w.capacity, TTL: ttl}, 0)
+	if err != nil {
+		panic(err)
+	}
+	w.state = state
+	for i := range 2 + w.rng.IntN(4) {
+		c := &client{world: w, faults: f, name: fmt.Sprint("client ", i)}
+		w.clients = append(w.clients, c)
+		w.at(w.between(0, 500*ms), c.open)
+	}
+	if f.steps {
+		w.at(w.between(0, 5000*ms), w.step)
+	}
+	if f.resize {
+		w.at(w.between(0, 5000*ms), w.resize)
+	}
+	if f.revoke {
+		w.at(w.between(0, 5000*ms), w.revoke)
+	}
+	return w
+}
+
+// step moves the engine's clock. No two steps are so near to each other that a
+// holder's two thirds of a TTL see three.
+func (w *world) step() {
+	if w.calm {
+		return
+	}
+	w.offset += w.between(-2*ttl, 2*ttl)
+	if w.rng.IntN(4) == 0 {
+		w.offset += w.between(-3600_000*ms, 3600_000*ms)
+	}
+	w.at(w.between(ttl/2, 4*ttl), w.step)
+}
+
+func (w *world) resize() {
+	c := w.state.Inspect().Config
+	c.Capacity = int64(w.rng.IntN(5))
+	if w.calm {
+		c.Capacity = 4
+	}
+	if _, err := w.state.Configure(w.engineTime(), c); err != nil {
+		w.fail("configure: %v", err)
+	}
+	w.capacity = c.Capacity
+	w.debt = true
+	w.hints()
+	w.at(w.between(0, 10*ttl), w.resize)
+}
+
+func (w *world) revoke() {
+	if w.calm {
+		return
+	}
+	if leases := w.state.Inspect().Leases; len(leases) > 0 {
+		w.state.Revoke(w.engineTime(), leases[w.rng.IntN(len(leases))].Seq, false)
+		w.hints()
+	}
+	w.at(w.between(0, 5*ttl), w.revoke)
+}
+
+// run lives until the horizon, and checks after every event; then it lets the
+// world come to rest, in which nobody may be left waiting, and nothing taken.
+func (w *world) run() error {
+	w.until(horizon)
+	w.calm = true
+	w.until(horizon + 30*ttl)
+	snapshot := w.state.Inspect()
+	if len(snapshot.Line) > 0 || snapshot.InUse > 0 {
+		w.fail("in the end %d wait and %d are in use", len(snapshot.Line), snapshot.InUse)
+	}
+	for _, c := range w.clients {
+		if len(c.asked) > 0 {
+			w.fail("%s still waits for an answer", c.name)
+		}
+	}
+	return w.failure
+}
+
+func (w *world) until(end protocol.Micros) {
+	for w.failure == nil && len(w.events) > 0 && w.events[0].at < end {
+		e := heap.Pop(&w.events).(event)
+		w.now = e.at
+		e.do()
+		w.check()
+	}
+}
+
+func (w *world) check() {
+	if err := w.state.Check(); err != nil {
+		w.fail("%v", err)
+	}
+	w.note()
+	believed := int64(0)
+	for _, c := range w.clients {
+		believed += c.holding()
+	}
+	inUse := w.state.Inspect().InUse
+	w.debt = w.debt && inUse > w.capacity
+	if believed > w.capacity && !w.debt {
+		w.fail("%d permits of %d are held", believed, w.capacity)
+	}
+	if believed > inUse {
+		w.fail("clients hold %d, the engine knows of %d: somebody living was robbed", believed, inUse)
+	}
+}
+
+// note notes when leases end.
+func (w *world) note() {
+	now := map[protocol.Seq]bool{}
+	for _, l := range w.state.Inspect().Leases {
+		now[l.Seq] = true
+	}
+	for seq := range w.live {
+		if !now[seq] {
+			w.ended[seq] = w.now
+		}
+	}
+	w.live = now
+}
+
+// deliver has the engine hear a batch, and answer.
+func (w *world) deliver(c *client, life int, b protocol.Batch) {
+	before := w.state.Inspect()
+	reply := w.state.Apply(w.engineTime(), b)
+	w.orderKept(before)
+	w.hints()
+	answered := w.now
+	c.network(func() { c.hear(life, b.Seq, reply, answered) })
+}
+
+// orderKept fails if somebody in line was overtaken: who has been granted since
+// stood before all who still stand.
+func (w *world) orderKept(before protocol.Snapshot) {
+	after := w.state.Inspect()
+	still := map[[2]uint64]bool{}
+	for _, t := range after.Line {
+		still[[2]uint64{uint64(t.Session), uint64(t.Ticket)}] = true
+	}
+	granted := map[protocol.Session]int{}
+	for _, l := range after.Leases {
+		granted[l.Session]++
+	}
+	for _, l := range before.Leases {
+		granted[l.Session]--
+	}
+	waiting := false
+	for _, t := range before.Line {
+		if still[[2]uint64{uint64(t.Session), uint64(t.Ticket)}] {
+			waiting = true
+		} else if waiting && granted[t.Session] > 0 && !after.Config.Draining {
+			// Behind somebody who still waits: it must have left without a grant.
+			granted[t.Session]--
+			if len(after.Leases) > len(before.Leases) {
+				w.fail("ticket %d of session %d overtook", t.Ticket, t.Session)
+			}
+		}
+	}
+}
+
+// hints tells those who have news, if the network likes.
+func (w *world) hints() {
+	for _, id := range w.state.Woken() {
+		for _, c := range w.clients {
+			if c.session == id {
+				life := c.life
+				c.network(func() { c.hinted(life) })
+			}
+		}
+	}
+}
+
+func (w *world) between(from, to protocol.Micros) protocol.Micros {
+	return from + protocol.Micros(w.rng.Int64N(int64(to-from)+1))
+}
+
+func (w *world) at(in protocol.Micros, do func()) {
+	w.order++
+	heap.Push(&w.events, event{w.now + in, w.order, do})
+}
+
+type event struct {
+	at    protocol.Micros
+	order int
+	do    func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}

@@ -1,0 +1,214 @@
+package protocol
+
+import "fmt"
+
+// A State is one semaphore. The zero State is not one: use [New].
+//
+// Its invariants, which [State.Check] checks and docs/protocol.md argues:
+//
+//	weights of live leases ≤ effective capacity, but for what was out when it was lowered
+//	tickets are granted strictly in order
+//	a batch is applied at most once for each session and seq
+//	nobody waits who could be granted, unless the last reply said More
+type State struct {
+	config Config
+	ramp   ramp
+
+	last  Micros // the engine's clock at the last batch
+	clock Micros // the semaphore's own, see advance
+
+	sessions    map[Session]*session
+	byRenewal   list[*session] // the oldest first
+	lastSession Session
+
+	line    list[*ticket] // in order
+	leases  map[Seq]*lease
+	live    list[*lease] // by Seq
+	lastSeq Seq
+	inUse   int64 // weights of leases; of a Rate, what was granted in the window
+	spent   []spending
+	pools   int // sessions with pooled leases
+
+	budget int       // dead sessions that may still be ended in this call
+	more   bool      // there were more of them
+	woken  []Session // who has news, for the engine to tell
+	hinted *ticket   // the first in line that was told to watch the time
+}
+
+// New makes the state of a new semaphore. Seqs begin after tombstone, the last
+// one of a semaphore of this name that was deleted, and not before the time: so
+// that no fence of an earlier life passes for one of this.
+func New(now Micros, config Config, tombstone Seq) (*State, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	config.Version = 1
+	return &State{
+		config: config, last: now,
+		ramp:     ramp{from: config.Capacity, at: now},
+		sessions: map[Session]*session{}, leases: map[Seq]*lease{},
+		lastSeq: max(tombstone, Seq(max(now, 0))),
+	}, nil
+}
+
+// Open begins a session, and does nothing else: a delayed duplicate of it leaves
+// a session nobody uses, which dies.
+func (s *State) Open(now Micros, instance string) (Session, Config) {
+	s.begin(now)
+	s.lastSession++
+	opened := &session{id: s.lastSession, instance: instance, tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{}}
+	opened.node.of = opened
+	s.sessions[opened.id] = opened
+	s.renew(opened)
+	return opened.id, s.config
+}
+
+// Apply does what a batch asks.
+func (s *State) Apply(now Micros, b Batch) Reply {
+	gap := now - s.last
+	s.begin(now)
+	from := s.sessions[b.Session]
+	verdict := Unknown
+	if from != nil && !s.dead(from) { // a dead one may not have been cleared away yet
+		verdict = s.hear(from, b)
+	}
+	s.settle()
+	if verdict == Unknown || b.Bye && verdict == Heard {
+		return Reply{Verdict: verdict, More: s.more, Config: s.config}
+	}
+	if s.endTries(from) {
+		s.settle()
+	}
+	return s.answer(from, verdict, gap > s.config.TTL/6)
+}
+
+// begin brings the semaphore up to date with the time.
+func (s *State) begin(now Micros) {
+	s.budget, s.more = reapAtOnce, false
+	s.advance(now)
+	s.reap()
+	s.settle()
+}
+
+// hear applies a batch, unless it was heard before.
+func (s *State) hear(from *session, b Batch) Verdict {
+	switch {
+	case b.Seq < from.seq:
+		return Stale
+	case b.Seq == from.seq:
+		return Again
+	}
+	from.seq = b.Seq
+	s.renew(from)
+	s.acknowledge(from, b.Ack)
+	if b.Bye {
+		s.end(from)
+		return Heard
+	}
+	for _, op := range b.Ops {
+		switch op.Verb {
+		case Acquire:
+			s.acquire(from, op)
+		case Cancel:
+			s.cancel(from, op.Ticket)
+		case Release:
+			s.release(from, op.Lease, op.Weight)
+		case Split:
+			s.split(from, op)
+		}
+	}
+	return Heard
+}
+
+// settle brings the semaphore to rest: who is first in line is served, and
+// those are told who can make room or have to watch the time.
+func (s *State) settle() {
+	s.grant()
+	first := s.first()
+	if first == nil {
+		return
+	}
+	s.recall()
+	if _, ok := s.due(); ok && s.hinted != first {
+		s.hinted = first
+		s.wake(first.session)
+	}
+}
+
+// answer is the reply to a session that lives.
+func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
+	fates := make([]Fate, len(to.fates))
+	for i, f := range to.fates {
+		if f.Kind == Granted {
+			f.Fence = s.fence(f.Lease)
+		}
+		fates[i] = f
+	}
+	return Reply{
+		Verdict: verdict, Fates: fates, More: s.more, Config: s.config,
+		Next: s.next(to, gapped), Recall: to.pooled > 0 && s.othersWait(to),
+	}
+}
+
+// next is when a session has to speak again, beyond its heartbeats: the first
+// in line looks for holders that died, so does whoever has closed a gap that
+// the semaphore's clock did not follow; and grants that come by time have
+// nobody to tell of them.
+func (s *State) next(to *session, gapped bool) Micros {
+	if len(to.tickets) == 0 {
+		return 0
+	}
+	first := s.first().session == to
+	if !first && !gapped && len(to.tries) == 0 {
+		return 0
+	}
+	next := s.config.TTL / 6
+	if due, ok := s.due(); ok && first {
+		next = max(1, min(next, due))
+	}
+	return next
+}
+
+// Woken is the sessions that were given something since it was last asked. An
+// engine hints to their instances; a hint that is lost costs a wait until the
+// next heartbeat.
+func (s *State) Woken() []Session {
+	woken := s.woken
+	s.woken = nil
+	return woken
+}
+
+// Instance is whose session it is.
+func (s *State) Instance(id Session) string {
+	if found := s.sessions[id]; found != nil {
+		return found.instance
+	}
+	return ""
+}
+
+// Tombstone is what a semaphore of the same name has to begin after.
+func (s *State) Tombstone() Seq { return s.lastSeq }
+
+func (c Config) check() error {
+	switch {
+	case c.Capacity < 0 || c.Capacity > MaxCapacity:
+		return fmt.Errorf("capacity %d: want 0 to %d", c.Capacity, int64(MaxCapacity))
+	case c.Ramp < 0 || c.Ramp > MaxCapacity:
+		return fmt.Errorf("ramp %d: want permits a second, or 0 for at once", c.Ramp)
+	case c.MaxWaiters < 0:
+		return fmt.Errorf("at most %d waiters: want 0 for no bound, or more", c.MaxWaiters)
+	case c.TTL < minTTL:
+		return fmt.Errorf("TTL of %d µs: want at least %d", c.TTL, minTTL)
+	case c.Kind > Rate:
+		return fmt.Errorf("kind %d is unknown", c.Kind)
+	case c.Kind == Rate && c.Window <= 0:
+		return fmt.Errorf("window of %d µs: want a positive one", c.Window)
+	}
+	return nil
+}
+
+// MaxCapacity is what every engine can count exactly, Lua's doubles included.
+const MaxCapacity = 1 << 40
+
+// minTTL leaves room for a heartbeat and its loss on any network.
+const minTTL Micros = 100_000

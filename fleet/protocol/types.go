@@ -1,0 +1,128 @@
+package protocol
+
+// A Micros is a time on an engine's clock, in microseconds since 1970, or a
+// duration. Engines have no finer one in common.
+type Micros int64
+
+// A Kind says how permits come back.
+type Kind uint8
+
+const (
+	Concurrency Kind = iota // when they are released
+	Rate                    // when Config.Window has passed, and only then
+)
+
+// A Config is how a semaphore behaves. It is set when the semaphore is made and
+// changed by [State.Configure] alone.
+type Config struct {
+	Kind       Kind
+	Capacity   int64  // the target; 0 pauses
+	Ramp       int64  // permits a second by which the capacity rises to the target; 0: at once
+	MaxWaiters int64  // tickets in line at most; 0: no bound
+	TTL        Micros // how long a session lives without a word; fixed
+	Window     Micros // of a Rate; fixed
+	Draining   bool
+	Version    uint64 // counts the changes
+}
+
+// A Session is one instance's use of one semaphore. Leases and tickets live as
+// long as it is renewed.
+type Session uint64
+
+// A Ticket is the name a session gives to one acquire of its own. It is not
+// used twice.
+type Ticket uint64
+
+// A Seq numbers the grants of a semaphore; it names the lease and fences it.
+type Seq uint64
+
+// An Op is one wish in a batch. Its Verb says which fields count.
+type Op struct {
+	Verb   Verb
+	Ticket Ticket // Acquire, Cancel, Split: of the new lease
+	Lease  Seq    // Release, Split
+	Weight int64  // Acquire; Split: of the new lease; Release: how much, 0 for all
+	Wait   Micros // Acquire: for how long, at most; 0: without limit
+	Try    bool   // Acquire: do not wait
+	Pooled bool   // Acquire: a block that can be recalled
+	Meta   string // Acquire: who, for people
+}
+
+// A Verb is what an Op does.
+type Verb uint8
+
+const (
+	Acquire Verb = iota + 1
+	Cancel       // the ticket, or the lease it was granted
+	Release
+	Split
+)
+
+// A Batch is what a session says at a time. One is on the way at a time, so
+// that a lost reply is asked for again with the same Seq, and nothing is done
+// twice or out of order.
+type Batch struct {
+	Session Session
+	Seq     uint64 // one more than the last
+	Ack     uint64 // fates up to this one were heard
+	Ops     []Op
+	Bye     bool // ends the session: all it has is free
+}
+
+// A Verdict says whether a batch was heard.
+type Verdict uint8
+
+const (
+	Heard   Verdict = iota
+	Again           // heard before: answered, but it renews nothing
+	Stale           // older than one that was heard
+	Unknown         // there is no such session: it was never opened, or is dead
+)
+
+// A Reply is the engine's answer.
+type Reply struct {
+	Verdict Verdict
+	Fates   []Fate // of tickets and leases, each until it is acknowledged
+	More    bool   // there is more to do: call again at once
+	Next    Micros // speak again within; 0: by the next heartbeat
+	Recall  bool   // others wait: give back what is not used of pooled blocks
+	Config  Config
+}
+
+// A Fate is what became of a ticket or a lease.
+type Fate struct {
+	N      uint64 // numbers the fates of a session
+	Kind   FateKind
+	Ticket Ticket
+	Fence  Fence // Granted
+	Lease  Seq   // Granted, Revoked
+}
+
+// A FateKind says what.
+type FateKind uint8
+
+const (
+	Granted FateKind = iota + 1
+	Full             // a try: too few are free
+	QueueFull
+	TooLarge
+	Draining
+	TimedOut
+	Revoked // a lease is to be given up; to acknowledge it is to do so
+	Invalid // an acquire of nothing, or a split that cannot be
+)
+
+// A Fence lets a resource tell those who may still write from those who may
+// not, however many may at a time.
+type Fence struct {
+	Seq     Seq
+	Floor   Seq     // the lowest Seq that is live
+	Revoked []Range // those from Floor up to Seq that are not live
+	Exact   bool    // Revoked is complete; not so for more than MaxFenced leases
+}
+
+// A Range is the Seqs from From up to and including To.
+type Range struct{ From, To Seq }
+
+// MaxFenced is up to how many live leases Revoked is told.
+const MaxFenced = 4096
