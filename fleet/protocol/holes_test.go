@@ -1,0 +1,548 @@
+package protocol_test
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// Each test here is a way in which an earlier draft of the protocol, or
+// somebody else's, was broken.
+
+// An engine is a state with a clock that goes on by itself.
+type engine struct {
+	t     *testing.T
+	state *protocol.State
+	now   protocol.Micros
+	seqs  map[protocol.Session]uint64
+	acks  map[protocol.Session]uint64
+}
+
+func newEngine(t *testing.T, c protocol.Config) *engine {
+	t.Helper()
+	if c.TTL == 0 {
+		c.TTL = ttl
+	}
+	e := &engine{t: t, now: 1_000_000 * ms, seqs: map[protocol.Session]uint64{}, acks: map[protocol.Session]uint64{}}
+	state, err := protocol.New(e.now, c, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.state = state
+	return e
+}
+
+func (e *engine) open() protocol.Session {
+	id, _ := e.state.Open(e.now, "test")
+	return id
+}
+
+// say has a session say the next batch, and acknowledges what was heard.
+func (e *engine) say(id protocol.Session, ops ...protocol.Op) protocol.Reply {
+	e.t.Helper()
+	e.seqs[id]++
+	r := e.state.Apply(e.now, protocol.Batch{Session: id, Seq: e.seqs[id], Ack: e.acks[id], Ops: ops})
+	for _, f := range r.Fates {
+		e.acks[id] = max(e.acks[id], f.N)
+	}
+	if err := e.state.Check(); err != nil {
+		e.t.Fatal(err)
+	}
+	return r
+}
+
+func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
+	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight}
+}
+
+func try(ticket protocol.Ticket, weight int64) protocol.Op {
+	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Try: true}
+}
+
+func release(lease protocol.Seq) protocol.Op {
+	return protocol.Op{Verb: protocol.Release, Lease: lease}
+}
+
+// wantFates fails the test unless these became of the tickets, in order.
+func wantFates(t *testing.T, r protocol.Reply, want ...protocol.FateKind) []protocol.Fate {
+	t.Helper()
+	var kinds []protocol.FateKind
+	for _, f := range r.Fates {
+		kinds = append(kinds, f.Kind)
+	}
+	if !slices.Equal(kinds, want) {
+		t.Fatalf("fates %v, want %v", kinds, want)
+	}
+	return r.Fates
+}
+
+func wantVerdict(t *testing.T, r protocol.Reply, want protocol.Verdict) {
+	t.Helper()
+	if r.Verdict != want {
+		t.Fatalf("verdict %d, want %d", r.Verdict, want)
+	}
+}
+
+// Holes 1 to 3: steps of the engine's clock, alone, with a late heartbeat, and
+// back and forth.
+func TestStepsRobNobody(t *testing.T) {
+	t.Parallel()
+	for _, steps := range [][]protocol.Micros{
+		{ttl * 9 / 10},
+		{ttl * 2 / 5, 0},
+		{3600_000 * ms, -3600_000 * ms},
+		{3600_000 * ms, 3600_000 * ms},
+		{math.MaxInt32 * ms, -math.MaxInt32 * ms},
+	} {
+		e := newEngine(t, protocol.Config{Capacity: 1})
+		holder, other := e.open(), e.open()
+		wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
+		e.say(other, acquire(1, 1))
+		for range 20 { // two thirds of a TTL without a word from the holder
+			e.now += ttl * 2 / 3 / 20
+			if len(steps) > 0 {
+				e.now += steps[0]
+				steps = steps[1:]
+			}
+			wantFates(t, e.say(other))
+		}
+		wantVerdict(t, e.say(holder), protocol.Heard)
+	}
+}
+
+// Hole 4: many dead, fewer of whom are cleared away at a time than there are.
+func TestTheDeadAreClearedAwayInPortionsAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 100})
+	living := e.open()
+	for i := range 60 {
+		wantFates(t, e.say(e.open(), acquire(protocol.Ticket(i), 1)), protocol.Granted)
+	}
+	waiting := false
+	for range 7 {
+		e.now += ttl / 6
+		e.say(living)
+	}
+	r := e.say(living, acquire(1, 90))
+	for calls := 0; r.More; calls++ {
+		waiting = true
+		if len(r.Fates) > 0 || calls > 10 {
+			t.Fatalf("call %d: %+v", calls, r)
+		}
+		r = e.say(living)
+	}
+	wantFates(t, r, protocol.Granted)
+	if !waiting {
+		t.Error("all the dead were cleared away at once")
+	}
+}
+
+// Hole 5.
+func TestADeadlineCountsFromTheFirstSend(t *testing.T) {
+	t.Parallel()
+	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl})
+	p.Wish(acquire(1, 1))
+	b := p.Send(10*ms, 8)
+	p.Send(500*ms, 8) // again, since nothing was heard
+	p.Hear(510*ms, b.Seq, protocol.Reply{Config: protocol.Config{TTL: ttl}})
+	if want := 10*ms + ttl*2/3; p.Deadline() != want {
+		t.Errorf("deadline %d, want %d", p.Deadline(), want)
+	}
+}
+
+func TestALostSessionStaysLost(t *testing.T) {
+	t.Parallel()
+	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl})
+	b := p.Send(ttl/2, 8)
+	if !p.Ended(ttl * 2 / 3) {
+		t.Fatal("the deadline passed unnoticed")
+	}
+	p.Hear(ttl*2/3, b.Seq, protocol.Reply{Config: protocol.Config{TTL: ttl}})
+	if !p.Ended(ttl*2/3) || p.Due(ttl) {
+		t.Error("a late reply brought the session back")
+	}
+}
+
+// Hole 6.
+func TestARepeatedBatchIsAnsweredAgainAndRenewsNothing(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 2})
+	id := e.open()
+	b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
+	first := e.state.Apply(e.now, b)
+	wantFates(t, first, protocol.Granted)
+	for range 20 {
+		e.now += ttl / 10
+		again := e.state.Apply(e.now, b)
+		if again.Verdict == protocol.Unknown {
+			return
+		}
+		wantVerdict(t, again, protocol.Again)
+		if !reflect.DeepEqual(again.Fates, first.Fates) {
+			t.Fatalf("%+v, want %+v", again.Fates, first.Fates)
+		}
+		if inUse := e.state.Inspect().InUse; inUse != 1 {
+			t.Fatalf("%d in use", inUse)
+		}
+	}
+	t.Error("the session never died")
+}
+
+func TestAnOlderBatchIsRefused(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	id := e.open()
+	e.say(id, acquire(1, 1))
+	e.say(id)
+	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(2, 1)}}), protocol.Stale)
+	if waiting := len(e.state.Inspect().Line); waiting != 0 {
+		t.Errorf("%d wait", waiting)
+	}
+}
+
+// Hole 7.
+func TestNobodyIsResurrected(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	id, other := e.open(), e.open()
+	b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
+	e.state.Apply(e.now, b)
+	for range 8 {
+		e.now += ttl / 6
+		e.say(other)
+	}
+	wantVerdict(t, e.state.Apply(e.now, b), protocol.Unknown)
+	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: 77, Seq: 1, Ops: b.Ops}), protocol.Unknown)
+	wantFates(t, e.say(other, try(1, 1)), protocol.Granted)
+}
+
+// A dead session that was not cleared away yet is dead all the same.
+func TestTheDeadAreNotHeard(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 100})
+	other := e.open()
+	for range 40 {
+		e.open()
+	}
+	late := e.open()
+	for range 6 {
+		e.now += ttl / 6
+		e.say(other)
+	}
+	e.now += ttl / 6
+	wantVerdict(t, e.say(late, acquire(1, 1)), protocol.Unknown)
+}
+
+// Hole 8.
+func TestEveryRefusalIsTold(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 2, MaxWaiters: 1})
+	holder, waiter := e.open(), e.open()
+	wantFates(t, e.say(holder, acquire(1, 2)), protocol.Granted)
+	wantFates(t, e.say(waiter, acquire(1, 2), acquire(2, 1), acquire(3, 3), acquire(4, 0), try(5, 1)),
+		protocol.QueueFull, protocol.TooLarge, protocol.Invalid, protocol.Full)
+	c := e.state.Inspect().Config
+	c.Capacity = 1
+	if _, err := e.state.Configure(e.now, c); err != nil {
+		t.Fatal(err)
+	}
+	wantFates(t, e.say(waiter), protocol.TooLarge)
+	e.say(waiter, acquire(6, 1))
+	c = e.state.Inspect().Config
+	c.Draining = true
+	if _, err := e.state.Configure(e.now, c); err != nil {
+		t.Fatal(err)
+	}
+	wantFates(t, e.say(waiter, acquire(7, 1)), protocol.Draining, protocol.Draining)
+	if _, err := e.state.Configure(e.now, protocol.Config{TTL: ttl, Version: 1}); !errors.Is(err, protocol.ErrConflict) {
+		t.Error(err)
+	}
+}
+
+// Hole 10: who gave a lease up may still have a write on the way.
+func TestAFenceTellsOfThoseWhoLeftInBetween(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 4})
+	id := e.open()
+	leases := wantFates(t, e.say(id, acquire(1, 1), acquire(2, 1), acquire(3, 1)), protocol.Granted, protocol.Granted, protocol.Granted)
+	e.say(id, release(leases[1].Lease))
+	f := wantFates(t, e.say(id, acquire(4, 1)), protocol.Granted)[0].Fence
+	want := protocol.Fence{
+		Seq: leases[2].Lease + 1, Floor: leases[0].Lease, Exact: true,
+		Revoked: []protocol.Range{{From: leases[1].Lease, To: leases[1].Lease}},
+	}
+	if !reflect.DeepEqual(f, want) {
+		t.Errorf("%+v, want %+v", f, want)
+	}
+}
+
+// Hole 11.
+func TestSeqsOfALaterLifeAreHigher(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	id := e.open()
+	for ticket := range protocol.Ticket(1000) {
+		lease := wantFates(t, e.say(id, acquire(ticket+1, 1)), protocol.Granted)[0].Lease
+		e.say(id, release(lease))
+	}
+	again, err := protocol.New(e.now-3600_000*ms, protocol.Config{Capacity: 1, TTL: ttl}, e.state.Tombstone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Tombstone() < e.state.Tombstone() {
+		t.Errorf("begins at %d, after %d", again.Tombstone(), e.state.Tombstone())
+	}
+}
+
+// Hole 12: grants that come by time.
+func TestWhoIsFirstIsToldWhenTimeWillServeIt(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 0, Ramp: 10})
+	a, b := e.open(), e.open()
+	e.say(a, acquire(1, 1))
+	e.say(b, acquire(1, 1))
+	c := e.state.Inspect().Config
+	c.Capacity = 2
+	e.state.Woken()
+	if _, err := e.state.Configure(e.now, c); err != nil {
+		t.Fatal(err)
+	}
+	if woken := e.state.Woken(); !slices.Equal(woken, []protocol.Session{a}) {
+		t.Fatalf("woken %v, want the first in line", woken)
+	}
+	if r := e.say(a); r.Next != 100*ms {
+		t.Fatalf("told to speak in %d, want 100 ms", r.Next)
+	}
+	e.now += 100 * ms
+	wantFates(t, e.say(a), protocol.Granted)
+	if woken := e.state.Woken(); !slices.Contains(woken, b) {
+		t.Errorf("woken %v, want the next", woken)
+	}
+	if r := e.say(b); r.Next != 100*ms {
+		t.Errorf("told to speak in %d, want 100 ms", r.Next)
+	}
+}
+
+func TestARateComesBackByTimeAlone(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Kind: protocol.Rate, Capacity: 3, Window: 1000 * ms})
+	id := e.open()
+	fates := wantFates(t, e.say(id, acquire(1, 2)), protocol.Granted)
+	e.now += 200 * ms
+	r := e.say(id, release(fates[0].Lease), acquire(2, 2))
+	wantFates(t, r)
+	if r.Next != min(800*ms, ttl/6) {
+		t.Errorf("told to speak in %d", r.Next)
+	}
+	e.now += 799 * ms
+	wantFates(t, e.say(id))
+	e.now += 1 * ms
+	wantFates(t, e.say(id), protocol.Granted)
+	e.now -= 3600_000 * ms // a clock that steps back costs a window at most
+	wantFates(t, e.say(id, acquire(3, 3)))
+	e.now += 1000 * ms
+	wantFates(t, e.say(id), protocol.Granted)
+}
+
+// A try is not refused because of somebody who is dead, only not known to be.
+func TestATryWaitsUntilItIsCertain(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	dead := e.open()
+	wantFates(t, e.say(dead, acquire(1, 1)), protocol.Granted)
+	e.now += 3600_000 * ms // an hour later, and nobody has spoken in between
+	id := e.open()
+	r := e.say(id, try(1, 1))
+	wantFates(t, r)
+	for range 20 {
+		if len(r.Fates) > 0 {
+			break
+		}
+		if r.Next == 0 || r.Next > ttl/6 {
+			t.Fatalf("told to speak in %d", r.Next)
+		}
+		e.now += r.Next
+		r = e.say(id)
+	}
+	wantFates(t, r, protocol.Granted)
+	wantFates(t, e.say(id, try(2, 1)), protocol.Full)
+}
+
+// A try that has to wait after all is told so as soon as that is certain.
+func TestATryThatWouldWaitIsEnded(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	holder := e.open()
+	e.open() // falls silent
+	id := e.open()
+	wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
+	e.now += 3600_000 * ms // the silent one is overdue by this clock, not by the semaphore's
+	e.say(holder)
+	wantFates(t, e.say(id, try(1, 1)))
+	for range 5 {
+		e.now += ttl / 6
+		e.say(holder)
+		wantFates(t, e.say(id))
+	}
+	e.now += ttl / 6
+	e.say(holder)
+	wantFates(t, e.say(id), protocol.Full)
+}
+
+// A cancel takes back what was granted and not heard of.
+func TestACancelIsNeverTooLate(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	id := e.open()
+	e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
+	r := e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{{Verb: protocol.Cancel, Ticket: 1}}})
+	wantFates(t, r)
+	if inUse := e.state.Inspect().InUse; inUse != 0 {
+		t.Errorf("%d in use", inUse)
+	}
+}
+
+func TestAPeerGivesBackWhatItNoLongerWants(t *testing.T) {
+	t.Parallel()
+	c := protocol.Config{TTL: ttl}
+	p := protocol.NewPeer(0, 1, c)
+	p.Wish(acquire(1, 1))
+	p.Wish(acquire(2, 1))
+	p.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: 1}) // before it was sent
+	b := p.Send(0, 8)
+	if len(b.Ops) != 1 || b.Ops[0].Ticket != 2 {
+		t.Fatalf("%+v", b.Ops)
+	}
+	p.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: 2})
+	r := protocol.Reply{Config: c, Fates: []protocol.Fate{{N: 1, Kind: protocol.Granted, Ticket: 2, Lease: 9}}}
+	if news := p.Hear(1, b.Seq, r); len(news) != 0 {
+		t.Errorf("told of %+v", news)
+	}
+	b = p.Send(2, 8)
+	if want := []protocol.Op{release(9)}; b.Ack != 1 || !reflect.DeepEqual(b.Ops, want) {
+		t.Errorf("%+v, want an acknowledgement and a release", b)
+	}
+}
+
+func TestAPeerHearsAFateOnce(t *testing.T) {
+	t.Parallel()
+	c := protocol.Config{TTL: ttl}
+	p := protocol.NewPeer(0, 1, c)
+	p.Wish(acquire(1, 1))
+	fates := []protocol.Fate{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 9}}
+	b := p.Send(0, 8)
+	if news := p.Hear(1, b.Seq, protocol.Reply{Config: c, Fates: fates}); len(news) != 1 || !p.Holds(1, 9) {
+		t.Fatalf("%+v", news)
+	}
+	p.Wish(release(9))
+	b = p.Send(2, 8)
+	if news := p.Hear(3, b.Seq, protocol.Reply{Config: c, Fates: fates}); len(news) != 0 || p.Holds(3, 9) {
+		t.Errorf("told again of %+v", news)
+	}
+	if b = p.Send(4, 8); len(b.Ops) != 0 {
+		t.Errorf("%+v", b.Ops)
+	}
+}
+
+func TestSplitPartsALease(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 5})
+	id := e.open()
+	whole := wantFates(t, e.say(id, acquire(1, 5)), protocol.Granted)[0].Lease
+	split := func(ticket protocol.Ticket, weight int64) protocol.Op {
+		return protocol.Op{Verb: protocol.Split, Lease: whole, Ticket: ticket, Weight: weight}
+	}
+	part := wantFates(t, e.say(id, split(2, 2)), protocol.Granted)[0].Lease
+	wantFates(t, e.say(id, split(3, 3), split(4, 0), split(5, 99)), protocol.Invalid, protocol.Invalid, protocol.Invalid)
+	e.say(id, release(whole))
+	if inUse := e.state.Inspect().InUse; inUse != 2 {
+		t.Errorf("%d in use", inUse)
+	}
+	e.say(id, release(part))
+	if inUse := e.state.Inspect().InUse; inUse != 0 {
+		t.Errorf("%d in use", inUse)
+	}
+}
+
+// Pooled blocks are recalled when others wait, once, and given back in part.
+func TestPooledBlocksAreRecalled(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 10})
+	pool, other := e.open(), e.open()
+	r := e.say(pool, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 10, Pooled: true})
+	block := wantFates(t, r, protocol.Granted)[0].Lease
+	if r.Recall {
+		t.Error("recalled though nobody waits")
+	}
+	e.state.Woken()
+	e.say(other, acquire(1, 3))
+	if woken := e.state.Woken(); !slices.Equal(woken, []protocol.Session{pool}) {
+		t.Errorf("woken %v, want the pool", woken)
+	}
+	e.say(other)
+	if woken := e.state.Woken(); len(woken) != 0 {
+		t.Errorf("woken %v a second time", woken)
+	}
+	if r := e.say(pool); !r.Recall {
+		t.Error("not recalled")
+	}
+	r = e.say(pool, protocol.Op{Verb: protocol.Release, Lease: block, Weight: 4})
+	if r.Recall {
+		t.Error("recalled though nobody waits")
+	}
+	wantFates(t, e.say(other), protocol.Granted)
+	if s := e.state.Inspect(); s.InUse != 9 || s.Leases[0].Weight != 6 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestATicketsOwnDeadline(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	holder, id := e.open(), e.open()
+	lease := wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	e.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: 100 * ms})
+	e.now += 101 * ms
+	e.say(holder, release(lease))
+	wantFates(t, e.say(id), protocol.TimedOut)
+}
+
+func TestByeFreesEverything(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	id, other := e.open(), e.open()
+	e.say(id, acquire(1, 1), acquire(2, 1))
+	e.say(other, acquire(1, 1))
+	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, Bye: true}), protocol.Heard)
+	wantFates(t, e.say(other), protocol.Granted)
+	wantVerdict(t, e.say(id), protocol.Unknown)
+}
+
+// One message for each grant, however many wait.
+func TestOneWakeUpForEachGrant(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 1})
+	const waiters = 1000
+	holder := e.open()
+	lease := wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	for range waiters {
+		e.say(e.open(), acquire(1, 1))
+	}
+	e.state.Woken()
+	messages := 0
+	for range waiters {
+		e.say(holder, release(lease))
+		woken := e.state.Woken()
+		messages += len(woken)
+		holder = woken[0]
+		lease = wantFates(t, e.say(holder), protocol.Granted)[0].Lease
+		messages += len(e.state.Woken())
+	}
+	if messages != waiters {
+		t.Errorf("%d messages for %d grants", messages, waiters)
+	}
+}
