@@ -59,6 +59,7 @@ stress:
 	go test -timeout 30m -run 'BehavesLikeItsModel' ./host -args -rapid.checks=3000
 	go test -timeout 30m -run 'Crashes|Kill' ./host ./host/sysv -args -stress.rounds=1000
 	go test -timeout 30m -tags sema_portable -run 'Crashes' ./host -args -stress.rounds=1000
+	go test -timeout 30m -run 'Worlds' ./fleet/protocol -args -sim.seeds=5000
 
 fuzz:
 	go test -run '^$$' -fuzz FuzzOperations -fuzztime 2m .

@@ -14,7 +14,7 @@ var ErrConflict = errors.New("configuration was changed meanwhile")
 // are refused.
 func (s *State) Configure(now Micros, c Config) (Config, error) {
 	s.begin(now)
-	if err := c.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return s.config, err
 	}
 	switch {

@@ -19,6 +19,7 @@ type Peer struct {
 	sent    Micros // when flight was sent first
 	renewed Micros // when the last batch that was answered was sent first
 	speak   Micros // when to send again, though there is nothing to wish
+	hinted  bool   // there was a hint since flight was sent
 	ended   bool
 }
 
@@ -48,6 +49,14 @@ func (p *Peer) Holds(now Micros, lease Seq) bool {
 	_, held := p.leases[lease]
 	return held && !p.Ended(now)
 }
+
+// Idle reports whether the session has nothing, wants nothing and says nothing.
+func (p *Peer) Idle() bool {
+	return len(p.leases) == 0 && len(p.waiting) == 0 && len(p.wishes) == 0 && p.flight == nil
+}
+
+// Said reports whether all wishes were heard.
+func (p *Peer) Said() bool { return len(p.wishes) == 0 && p.flight == nil }
 
 // Config is the semaphore's, as last heard.
 func (p *Peer) Config() Config { return p.config }
@@ -81,6 +90,13 @@ func (p *Peer) Wish(op Op) {
 // there is something to say or it is time for a sign of life.
 func (p *Peer) Due(now Micros) bool {
 	return p.flight == nil && !p.ended && (len(p.wishes) > 0 || now >= p.speak)
+}
+
+// Hint says that the engine may have news. One that comes while a batch is on
+// its way may be about what came after it.
+func (p *Peer) Hint(now Micros) {
+	p.hinted = p.flight != nil
+	p.speak = min(p.speak, now)
 }
 
 // Flying reports whether a batch is on its way, and may have to be sent again.
@@ -117,11 +133,12 @@ func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
 	p.config = r.Config
 	p.speak = p.sent + p.config.TTL/3
 	switch {
-	case r.More:
+	case r.More || p.hinted:
 		p.speak = now
 	case r.Next > 0:
 		p.speak = min(p.speak, now+r.Next)
 	}
+	p.hinted = false
 	var news []Fate
 	for _, f := range r.Fates {
 		if f.N <= p.ack {
@@ -156,7 +173,7 @@ func (p *Peer) take(f Fate) bool {
 		return false
 	}
 	delete(p.waiting, f.Ticket)
-	if f.Kind == Granted {
+	if f.Kind == Granted && p.config.Kind == Concurrency {
 		p.leases[f.Lease] = weight
 	}
 	return true

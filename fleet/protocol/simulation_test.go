@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-var seeds = flag.Int("sim.seeds", 100, "how many worlds the simulation explores")
+var seeds = flag.Int("sim.seeds", 60, "how many worlds the simulation explores")
 
 const ms protocol.Micros = 1000
 

@@ -39,7 +39,7 @@ type State struct {
 // one of a semaphore of this name that was deleted, and not before the time: so
 // that no fence of an earlier life passes for one of this.
 func New(now Micros, config Config, tombstone Seq) (*State, error) {
-	if err := config.check(); err != nil {
+	if err := config.Check(); err != nil {
 		return nil, err
 	}
 	config.Version = 1
@@ -189,7 +189,8 @@ func (s *State) Instance(id Session) string {
 // Tombstone is what a semaphore of the same name has to begin after.
 func (s *State) Tombstone() Seq { return s.lastSeq }
 
-func (c Config) check() error {
+// Check fails if there can be no such semaphore.
+func (c Config) Check() error {
 	switch {
 	case c.Capacity < 0 || c.Capacity > MaxCapacity:
 		return fmt.Errorf("capacity %d: want 0 to %d", c.Capacity, int64(MaxCapacity))

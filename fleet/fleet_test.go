@@ -1,0 +1,418 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A link is a way to a store that can be slow, or cut, and counts.
+type link struct {
+	fleet.Store
+	delay   time.Duration
+	cut     atomic.Bool
+	batches atomic.Int64
+	ops     atomic.Int64
+}
+
+var errCut = errors.New("cut off")
+
+func (l *link) pass(ctx context.Context) error {
+	if l.cut.Load() {
+		<-ctx.Done()
+		return errCut
+	}
+	time.Sleep(l.delay)
+	return nil
+}
+
+func (l *link) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	if err := l.pass(ctx); err != nil {
+		return 0, protocol.Config{}, err
+	}
+	return l.Store.Open(ctx, name, c, instance)
+}
+
+func (l *link) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	if err := l.pass(ctx); err != nil {
+		return protocol.Reply{}, err
+	}
+	l.batches.Add(1)
+	l.ops.Add(int64(len(b.Ops)))
+	return l.Store.Apply(ctx, name, b)
+}
+
+func (l *link) Listen(ctx context.Context, instance string, hint func(string)) error {
+	return l.Store.Listen(ctx, instance, func(name string) {
+		if !l.cut.Load() {
+			hint(name)
+		}
+	})
+}
+
+// join makes a client of a store, closed when the test ends.
+func join(t *testing.T, store fleet.Store) (*fleet.Client, *link) {
+	t.Helper()
+	l := &link{Store: store}
+	c := fleet.New(l)
+	c.UseBubbleClock()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.Close(ctx)
+	})
+	return c, l
+}
+
+func semaphore(t *testing.T, c *fleet.Client, o fleet.Options) *fleet.Semaphore {
+	t.Helper()
+	s, err := c.Semaphore("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustAcquire(t *testing.T, g sema.Gate, n int64) sema.Permit {
+	t.Helper()
+	p, err := g.Acquire(context.Background(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+// inUse is what the engine says is taken, and how many wait.
+func inUse(t *testing.T, store fleet.Store) (taken int64, waiting int) {
+	t.Helper()
+	s, err := store.Inspect(context.Background(), "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.InUse, len(s.Line)
+}
+
+func TestMachinesShareTheCapacityInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var sems []*fleet.Semaphore
+		for range 3 {
+			c, _ := join(t, store)
+			sems = append(sems, semaphore(t, c, fleet.Options{Capacity: 2}))
+		}
+		p := mustAcquire(t, sems[0], 2)
+		_, err := sems[1].TryAcquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrFull)
+		order := make(chan string, 10)
+		for i, n := range []int64{1, 2, 1} { // the heavy one is not overtaken
+			go func() {
+				q := mustAcquire(t, sems[i], n)
+				order <- fmt.Sprint(i)
+				time.Sleep(time.Second)
+				q.Release()
+			}()
+			synctest.Wait()
+		}
+		if taken, waiting := inUse(t, store); taken != 2 || waiting != 3 {
+			t.Errorf("%d taken, %d wait", taken, waiting)
+		}
+		start := time.Now()
+		p.Release()
+		for _, want := range []string{"0", "1", "2"} {
+			if got := <-order; got != want {
+				t.Errorf("%s was served, want %s", got, want)
+			}
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("it took %v: they were not woken when it was their turn", took)
+		}
+		time.Sleep(2 * time.Second)
+		if taken, waiting := inUse(t, store); taken != 0 || waiting != 0 {
+			t.Errorf("%d taken, %d wait", taken, waiting)
+		}
+	})
+}
+
+func TestIsAGateLikeTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := join(t, store)
+		s := semaphore(t, c, fleet.Options{Capacity: 4})
+		cause := errors.New("the cause")
+		ended, end := context.WithCancelCause(context.Background())
+		end(cause)
+		for _, try := range []struct {
+			ctx  context.Context
+			n    int64
+			want error
+		}{
+			{context.Background(), -1, sema.ErrInvalid},
+			{nil, 1, sema.ErrInvalid},
+			{ended, 1, cause},
+			{context.Background(), 5, sema.ErrTooLarge},
+			{context.Background(), 0, nil},
+		} {
+			for _, acquire := range []func(context.Context, int64) (sema.Permit, error){s.Acquire, s.TryAcquire} {
+				p, err := acquire(try.ctx, try.n)
+				wantErr(t, err, try.want)
+				if p.Held() {
+					t.Errorf("%d: a permit was had", try.n)
+				}
+			}
+		}
+		first, rest, err := mustAcquire(t, s, 4).Split(1)
+		wantErr(t, err, nil)
+		wantErr(t, fleet.Release(context.Background(), first), nil)
+		if taken, _ := inUse(t, store); taken != 3 {
+			t.Errorf("%d taken", taken)
+		}
+		wantErr(t, fleet.Release(context.Background(), rest), nil)
+		if taken, _ := inUse(t, store); taken != 0 {
+			t.Errorf("%d taken", taken)
+		}
+	})
+}
+
+func TestACancelledWaitLeavesNoTicket(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := join(t, store)
+		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: 3 * time.Second})
+		p := mustAcquire(t, s, 1)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := s.Acquire(ctx, 1)
+		wantErr(t, err, context.DeadlineExceeded)
+		_, err = s.Acquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrTimeout)
+		synctest.Wait()
+		if _, waiting := inUse(t, store); waiting != 0 {
+			t.Errorf("%d wait", waiting)
+		}
+		p.Release()
+	})
+}
+
+func TestAHolderThatIsCutOffIsToldBeforeOthersAreLetIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		holder, line := join(t, store)
+		other, _ := join(t, store)
+		o := fleet.Options{Capacity: 1, TTL: 15 * time.Second}
+		p := mustAcquire(t, semaphore(t, holder, o), 1)
+		start := time.Now()
+		line.cut.Store(true)
+		granted := make(chan time.Duration, 1)
+		go func() {
+			q := mustAcquire(t, semaphore(t, other, o), 1)
+			granted <- time.Since(start)
+			q.Release()
+		}()
+		<-p.Lost()
+		lost := time.Since(start)
+		wantErr(t, p.Err(), sema.ErrLost)
+		if lost > 10*time.Second {
+			t.Errorf("told after %v", lost)
+		}
+		if got := <-granted; got < lost || got > 20*time.Second {
+			t.Errorf("lost after %v, and granted to another after %v", lost, got)
+		}
+		line.cut.Store(false)
+		mustAcquire(t, semaphore(t, holder, o), 1).Release() // a new session
+	})
+}
+
+func TestALostPermitIsLostByTheClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1, TTL: 15 * time.Second}), 1)
+		if l, ok := fleet.LeaseOf(p); !ok || l.Left != 10*time.Second || l.Fence.Seq == 0 {
+			t.Errorf("%+v %v", l, ok)
+		}
+		line.cut.Store(true)
+		time.Sleep(10*time.Second - 1)
+		wantErr(t, p.Err(), nil)
+		time.Sleep(5 * time.Second)
+		wantErr(t, p.Err(), sema.ErrLost)
+		if l, _ := fleet.LeaseOf(p); l.Left != 0 {
+			t.Errorf("%v left", l.Left)
+		}
+		p.Release() // of no effect
+	})
+}
+
+func TestHeartbeatsKeepAPermit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 1000, TTL: 15 * time.Second})
+		var permits []sema.Permit
+		for range 1000 {
+			permits = append(permits, mustAcquire(t, s, 1))
+		}
+		line.batches.Store(0)
+		time.Sleep(time.Hour)
+		for _, p := range permits {
+			wantErr(t, p.Err(), nil)
+		}
+		if n := line.batches.Load(); n < 700 || n > 730 {
+			t.Errorf("%d batches an hour for a thousand leases, want one for every 5 s", n)
+		}
+	})
+}
+
+func TestWishesJoinTheNextBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		line.delay = 10 * time.Millisecond
+		s := semaphore(t, c, fleet.Options{Capacity: 256})
+		mustAcquire(t, s, 1).Release() // the session is there
+		synctest.Wait()
+		time.Sleep(time.Second)
+		line.batches.Store(0)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 256 {
+			wg.Go(func() { mustAcquire(t, s, 1).Release() })
+		}
+		wg.Wait()
+		if n, took := line.batches.Load(), time.Since(start); n > 3 || took > 30*time.Millisecond {
+			t.Errorf("%d batches and %v for 256 acquires at once", n, took)
+		}
+	})
+}
+
+func TestAnEngineThatIsAwayIsNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		line.cut.Store(true)
+		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: 7 * time.Second})
+		_, err := s.Acquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrUnavailable)
+	})
+}
+
+func TestARevokedPermitIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := join(t, store)
+		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		p := mustAcquire(t, s, 1)
+		l, _ := fleet.LeaseOf(p)
+		wantErr(t, store.Administer(context.Background(), "db", fleet.Command{Revoke: &fleet.Revocation{Lease: l.Fence.Seq}}), nil)
+		<-p.Lost()
+		wantErr(t, p.Err(), sema.ErrLost)
+		synctest.Wait()
+		if taken, _ := inUse(t, store); taken != 0 {
+			t.Errorf("%d taken", taken)
+		}
+	})
+}
+
+func TestARateIsKeptAcrossClients(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 3 {
+			c, _ := join(t, store)
+			s := semaphore(t, c, fleet.Options{Capacity: 10, Rate: time.Second})
+			for range 10 {
+				wg.Go(func() { mustAcquire(t, s, 1).Release() })
+			}
+		}
+		wg.Wait()
+		if took := time.Since(start); took < 2*time.Second || took > 2100*time.Millisecond {
+			t.Errorf("30 at 10 a second took %v, want 2 s", took)
+		}
+	})
+}
+
+func TestCloseWaitsForPermitsAndTellsOfThoseLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c := fleet.New(store)
+		c.UseBubbleClock()
+		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
+		refused := make(chan error, 1)
+		go func() {
+			_, err := s.Acquire(context.Background(), 1)
+			refused <- err
+		}()
+		synctest.Wait()
+		go func() {
+			time.Sleep(time.Second)
+			p.Release()
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		err := c.Close(ctx)
+		wantErr(t, err, context.DeadlineExceeded)
+		wantErr(t, <-refused, sema.ErrClosed)
+		_, err = s.Acquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrClosed)
+		if taken, _ := inUse(t, store); taken != 1 {
+			t.Errorf("%d taken, want the one that was not released", taken)
+		}
+		q.Release()
+		wantErr(t, c.Close(context.Background()), sema.ErrClosed)
+	})
+}
+
+func TestOpenByURL(t *testing.T) {
+	t.Parallel()
+	c, err := fleet.Open(context.Background(), "mem:")
+	wantErr(t, err, nil)
+	s := semaphore(t, c, fleet.Options{Capacity: 1})
+	mustAcquire(t, s, 1).Release()
+	wantErr(t, c.Close(context.Background()), nil)
+	for _, engine := range []string{"nosuch://host", "redis://user:secret@%zz"} {
+		_, err := fleet.Open(context.Background(), engine)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	t.Parallel()
+	c := fleet.New(memstore.New())
+	defer c.Close(context.Background())
+	for _, o := range []fleet.Options{{Capacity: -1}, {TTL: time.Millisecond}, {Ramp: -1}, {MaxWaiters: -1}, {Rate: -1}, {MaxWait: -1}} {
+		_, err := c.Semaphore("a", o)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	for _, name := range []string{"", "a b", "ä", "{a}", string(make([]byte, 201))} {
+		_, err := c.Semaphore(name, fleet.Options{Capacity: 1})
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	semaphore(t, c, fleet.Options{Capacity: 1})
+	_, err := c.Semaphore("db", fleet.Options{Capacity: 2})
+	wantErr(t, err, sema.ErrInvalid)
+}

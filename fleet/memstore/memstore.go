@@ -1,0 +1,181 @@
+// Package memstore is the fleet protocol's model as an engine, in the memory of
+// a process: for tests, and for programs that use fleet semaphores but run
+// alone. What it has is gone with the process.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func init() {
+	fleet.Register("mem", func(context.Context, *url.URL) (fleet.Store, error) { return New(), nil })
+}
+
+// A Store is an engine in memory. Clients that share it share its semaphores.
+type Store struct {
+	mu         sync.Mutex
+	semaphores map[string]*protocol.State
+	tombstones map[string]protocol.Seq
+	listeners  map[string][]*listener // by instance
+}
+
+// New makes an empty store.
+func New() *Store {
+	return &Store{
+		semaphores: map[string]*protocol.State{}, tombstones: map[string]protocol.Seq{}, listeners: map[string][]*listener{},
+	}
+}
+
+func now() protocol.Micros { return protocol.Micros(time.Now().UnixMicro()) }
+
+// Open is for [fleet.Store].
+func (s *Store) Open(_ context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.semaphores[name]
+	if state == nil {
+		var err error
+		if state, err = protocol.New(now(), c, s.tombstones[name]); err != nil {
+			return 0, protocol.Config{}, err
+		}
+		s.semaphores[name] = state
+	}
+	session, config := state.Open(now(), instance)
+	s.hint(name, state, session)
+	return session, config, nil
+}
+
+// Apply is for [fleet.Store].
+func (s *Store) Apply(_ context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.semaphores[name]
+	if state == nil {
+		return protocol.Reply{Verdict: protocol.Unknown}, nil
+	}
+	reply := state.Apply(now(), b)
+	s.hint(name, state, b.Session)
+	return reply, nil
+}
+
+// Inspect is for [fleet.Store].
+func (s *Store) Inspect(_ context.Context, name string) (protocol.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.semaphores[name]
+	if state == nil {
+		return protocol.Snapshot{}, fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
+	}
+	return state.Inspect(), nil
+}
+
+// List is for [fleet.Lister].
+func (s *Store) List(_ context.Context, prefix string) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := []string{}
+	for name := range s.semaphores {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Administer is for [fleet.Store].
+func (s *Store) Administer(_ context.Context, name string, c fleet.Command) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.semaphores[name]
+	if state == nil {
+		return fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
+	}
+	defer s.hint(name, state, 0)
+	switch {
+	case c.Configure != nil:
+		_, err := state.Configure(now(), *c.Configure)
+		return err
+	case c.Revoke != nil:
+		if !state.Revoke(now(), c.Revoke.Lease, c.Revoke.AtOnce) {
+			return fmt.Errorf("lease %d of %q: %w", c.Revoke.Lease, name, fs.ErrNotExist)
+		}
+	case c.Delete:
+		s.tombstones[name] = state.Tombstone()
+		delete(s.semaphores, name)
+	}
+	return nil
+}
+
+// A listener has names told to it one after the other.
+type listener struct {
+	pending []string
+	news    chan struct{} // buffered
+}
+
+// hint tells the instances of sessions that have news, but not the one that is
+// being answered. The store's mutex is held.
+func (s *Store) hint(name string, state *protocol.State, except protocol.Session) {
+	for _, id := range state.Woken() {
+		if id == except {
+			continue
+		}
+		for _, l := range s.listeners[state.Instance(id)] {
+			if !slices.Contains(l.pending, name) {
+				l.pending = append(l.pending, name)
+			}
+			select {
+			case l.news <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// Listen is for [fleet.Store].
+func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
+	l := &listener{news: make(chan struct{}, 1)}
+	s.mu.Lock()
+	s.listeners[instance] = append(s.listeners[instance], l)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.listeners[instance] = slices.DeleteFunc(s.listeners[instance], func(other *listener) bool { return other == l })
+		if len(s.listeners[instance]) == 0 {
+			delete(s.listeners, instance)
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.news:
+		}
+		s.mu.Lock()
+		names := l.pending
+		l.pending = nil
+		s.mu.Unlock()
+		for _, name := range names {
+			hint(name)
+		}
+	}
+}
+
+// Close does nothing: other clients may use the store.
+func (s *Store) Close() error { return nil }
+
+var (
+	_ fleet.Store  = (*Store)(nil)
+	_ fleet.Lister = (*Store)(nil)
+)
