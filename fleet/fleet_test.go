@@ -416,3 +416,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	_, err := c.Semaphore("db", fleet.Options{Capacity: 2})
 	wantErr(t, err, sema.ErrInvalid)
 }
+
+func (l *link) List(ctx context.Context, prefix string) ([]string, error) {
+	return l.Store.(fleet.Lister).List(ctx, prefix)
+}

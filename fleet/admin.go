@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// Inspect is a semaphore as it is at the engine: configuration, holders, line.
+// It fails with [io/fs.ErrNotExist] if there is none.
+func (c *Client) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	return c.store.Inspect(ctx, name)
+}
+
+// List is the names of semaphores that begin with a prefix. An engine that does
+// not know answers [errors.ErrUnsupported].
+func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
+	if l, ok := c.store.(Lister); ok {
+		return l.List(ctx, prefix)
+	}
+	return nil, fmt.Errorf("list semaphores: %w", errors.ErrUnsupported)
+}
+
+// configureTries bounds how often a change begins again because somebody else
+// changed something meanwhile.
+const configureTries = 10
+
+// Configure changes the configuration of a semaphore for all who use it. The
+// function is called with the present one, and again if somebody else was
+// quicker. Kind, TTL and window stay what they are.
+func (c *Client) Configure(ctx context.Context, name string, change func(*protocol.Config)) error {
+	var err error
+	for range configureTries {
+		snapshot, inspectErr := c.store.Inspect(ctx, name)
+		if inspectErr != nil {
+			return inspectErr
+		}
+		config := snapshot.Config
+		change(&config)
+		config.Version = snapshot.Config.Version
+		err = c.store.Administer(ctx, name, Command{Configure: &config})
+		if !errors.Is(err, protocol.ErrConflict) {
+			return err
+		}
+	}
+	return &sema.Error{Op: "configure", Name: name, Err: err, Detail: fmt.Sprintf("after %d tries", configureTries)}
+}
+
+// Drain refuses all who wait and come, on all machines, with ErrDraining, and
+// waits until nothing is held. When ctx ends first, it stays draining, and the
+// error says how much is held. Renewals go on.
+func (c *Client) Drain(ctx context.Context, name string) error {
+	if err := c.Configure(ctx, name, func(config *protocol.Config) { config.Draining = true }); err != nil {
+		return err
+	}
+	for {
+		snapshot, err := c.store.Inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		if snapshot.InUse == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return &sema.Error{Op: "drain", Name: name, Err: context.Cause(ctx), Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse,
+				Detail: fmt.Sprintf("%d permits are still held; it stays draining, Resume opens it again", snapshot.InUse)}
+		case <-time.After(drainLook):
+		}
+	}
+}
+
+// drainLook is how often Drain looks whether all is back.
+const drainLook = 200 * time.Millisecond
+
+// Resume ends what Drain began.
+func (c *Client) Resume(ctx context.Context, name string) error {
+	return c.Configure(ctx, name, func(config *protocol.Config) { config.Draining = false })
+}
+
+// ForceRelease takes a lease away. Its holder is told (Lost), and the permits are
+// free when it has heard of that or died; at once, if told so, which breaks the
+// bound: others are let in while it may still be at work.
+func (c *Client) ForceRelease(ctx context.Context, name string, lease protocol.Seq, atOnce bool) error {
+	return c.store.Administer(ctx, name, Command{Revoke: &Revocation{Lease: lease, AtOnce: atOnce}})
+}
+
+// Delete removes a semaphore. Its holders lose their permits, though they hear of
+// it only with their next sign of life.
+func (c *Client) Delete(ctx context.Context, name string) error {
+	return c.store.Administer(ctx, name, Command{Delete: true})
+}

@@ -1,0 +1,82 @@
+package fleettest
+
+import (
+	"reflect"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// batchChecks are about being heard: once, in order, and by nobody else.
+var batchChecks = []Check{
+	check("a batch that is repeated is answered and not done again", protocol.Config{Capacity: 3}, func(s *speaker) {
+		id := s.open()
+		b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1), acquire(2, 1)}}
+		first := s.apply(b)
+		s.wantVerdict(first, protocol.Heard)
+		for range 3 {
+			again := s.apply(b)
+			s.wantVerdict(again, protocol.Again)
+			if !reflect.DeepEqual(again.Fates, first.Fates) {
+				s.fail("answered again with %+v, want %+v", again.Fates, first.Fates)
+			}
+		}
+		s.wantInUse(2, 0)
+	}),
+	check("an older batch is refused", protocol.Config{Capacity: 1}, func(s *speaker) {
+		id := s.open()
+		s.granted(id, 1, acquire(1, 1))
+		s.say(id)
+		s.wantVerdict(s.apply(protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(9, 1)}}), protocol.Stale)
+		s.wantInUse(1, 0)
+	}),
+	check("a session that was not opened is not known", protocol.Config{Capacity: 1}, func(s *speaker) {
+		id := s.open()
+		s.wantVerdict(s.apply(protocol.Batch{Session: id + 100, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}), protocol.Unknown)
+		s.wantInUse(0, 0)
+	}),
+	check("sessions are numbered apart", protocol.Config{Capacity: 1}, func(s *speaker) {
+		seen := map[protocol.Session]bool{}
+		for range 20 {
+			id := s.open()
+			if seen[id] {
+				s.fail("session %d was opened twice", id)
+			}
+			seen[id] = true
+		}
+	}),
+	check("who says goodbye leaves nothing behind", protocol.Config{Capacity: 1}, func(s *speaker) {
+		id, other := s.open(), s.open()
+		s.granted(id, 1, acquire(1, 1), acquire(2, 1))
+		s.wantFates(s.say(other, acquire(1, 1)))
+		s.apply(protocol.Batch{Session: id, Seq: 2, Bye: true})
+		s.wantFates(s.say(other), protocol.Granted)
+		s.wantVerdict(s.say(id), protocol.Unknown)
+	}),
+	check("a fate is told until it is acknowledged", protocol.Config{Capacity: 1}, func(s *speaker) {
+		id := s.open()
+		for seq := range uint64(3) {
+			ops := []protocol.Op{}
+			if seq == 0 {
+				ops = append(ops, acquire(1, 1))
+			}
+			r := s.apply(protocol.Batch{Session: id, Seq: seq + 1, Ops: ops})
+			s.wantFates(r, protocol.Granted)
+		}
+		s.seqs[id] = 3
+		s.wantFates(s.say(id))
+	}),
+	check("a cancel takes back what was granted and not heard of", protocol.Config{Capacity: 1}, func(s *speaker) {
+		id := s.open()
+		s.apply(protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
+		s.wantFates(s.apply(protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{cancel(1)}}))
+		s.wantInUse(0, 0)
+	}),
+	check("a release of what is not there is moot", protocol.Config{Capacity: 1}, func(s *speaker) {
+		id, other := s.open(), s.open()
+		lease := s.granted(id, 1, acquire(1, 1))[0]
+		s.say(other, release(lease)) // another's
+		s.wantInUse(1, 0)
+		s.say(id, release(lease), release(lease))
+		s.wantInUse(0, 0)
+	}),
+}
