@@ -49,10 +49,10 @@ func Checks() []Check {
 // check makes a Check of a function that speaks to a semaphore of its own, and
 // panics with a failure.
 func check(name string, c protocol.Config, run func(*speaker)) Check {
+	if c.TTL == 0 { // too long for anybody to die meanwhile
+		c.TTL = protocol.Micros(time.Hour / time.Microsecond)
+	}
 	return Check{name, func(ctx context.Context, store fleet.Store) (err error) {
-		if c.TTL == 0 {
-			c.TTL = protocol.Micros(time.Hour / time.Microsecond)
-		}
 		defer func() {
 			switch failed := recover().(type) {
 			case nil:

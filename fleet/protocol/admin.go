@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrConflict: the configuration was changed since the version that a change
-// was based on.
+// ErrConflict is for a change that is based on an older version of the
+// configuration.
 var ErrConflict = errors.New("configuration was changed meanwhile")
 
 // Configure changes the configuration. The new one names the version it is

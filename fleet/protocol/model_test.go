@@ -1,9 +1,6 @@
 package protocol_test
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 func TestWorldsHold(t *testing.T) {
 	t.Parallel()
@@ -27,7 +24,7 @@ func TestWorldsHold(t *testing.T) {
 				refused += w.refused
 				stale += w.resource.stale
 			}
-			t.Log(fmt.Sprintf("%d grants, %d refusals, %d stale writes", grants, refused, stale))
+			t.Logf("%d grants, %d refusals, %d stale writes", grants, refused, stale)
 			if grants < 10**seeds {
 				t.Errorf("only %d grants in %d worlds", grants, *seeds)
 			}

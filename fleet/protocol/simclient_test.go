@@ -20,7 +20,6 @@ type client struct {
 	ticket  protocol.Ticket
 	asked   map[protocol.Ticket]int64
 	working map[protocol.Seq]work
-	idle    int // since when nothing was had, in rounds
 }
 
 type work struct {
