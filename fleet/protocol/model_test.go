@@ -10,7 +10,13 @@ func TestWorldsHold(t *testing.T) {
 		"pauses":  {pause: true, crash: true, delay: true},
 		"steps":   {steps: true, pause: true, loss: true},
 		"admin":   {resize: true, revoke: true, cancel: true, loss: true},
-		"all":     {true, true, true, true, true, true, true, true, true},
+		"pools":   {pool: true, split: true, loss: true, double: true, pause: true, cancel: true},
+		"ramp":    {ramp: true, resize: true, loss: true, crash: true},
+		"rate":    {rate: true, loss: true, crash: true, cancel: true, steps: true},
+		"all": {
+			loss: true, double: true, delay: true, pause: true, crash: true, steps: true, resize: true, cancel: true, revoke: true,
+			pool: true, split: true, ramp: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -68,7 +68,9 @@ func (p *Peer) Wish(op Op) {
 		p.waiting[op.Ticket] = op.Weight
 	case Split:
 		p.waiting[op.Ticket] = op.Weight
-		p.leases[op.Lease] -= op.Weight
+		if _, held := p.leases[op.Lease]; held { // or it was revoked, and the engine will say so
+			p.leases[op.Lease] -= op.Weight
+		}
 	case Cancel:
 		delete(p.waiting, op.Ticket)
 		unsent := func(w Op) bool { return w.Verb == Acquire && w.Ticket == op.Ticket }

@@ -1,6 +1,8 @@
 package protocol_test
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sema-go/sema/fleet/protocol"
@@ -18,12 +20,13 @@ type client struct {
 	paused  protocol.Micros // until when
 
 	ticket  protocol.Ticket
-	asked   map[protocol.Ticket]int64
+	asked   map[protocol.Ticket]work
 	working map[protocol.Seq]work
 }
 
 type work struct {
 	weight int64
+	pooled bool
 	fence  protocol.Fence
 	stamp  protocol.Micros // when the engine made the fence
 }
@@ -32,7 +35,7 @@ type work struct {
 func (c *client) open() {
 	c.life++
 	c.peer, c.session = nil, 0
-	c.asked, c.working = map[protocol.Ticket]int64{}, map[protocol.Seq]work{}
+	c.asked, c.working = map[protocol.Ticket]work{}, map[protocol.Seq]work{}
 	life, sent := c.life, c.world.now
 	c.network(func() {
 		id, config := c.world.state.Open(c.world.engineTime(), c.name)
@@ -105,18 +108,43 @@ func (c *client) hear(life int, seq uint64, r protocol.Reply, answered protocol.
 		}
 		if c.peer.Ended(c.world.now) {
 			c.lose()
-		} else {
-			c.send(life)
+			return
 		}
+		if r.Recall {
+			c.giveBack()
+		}
+		c.send(life)
 	})
+}
+
+// giveBack gives up half of every block.
+func (c *client) giveBack() {
+	for _, lease := range slices.Sorted(maps.Keys(c.working)) {
+		if w := c.working[lease]; w.pooled && w.weight > 1 {
+			w.weight /= 2
+			c.working[lease] = w
+			c.peer.Wish(protocol.Op{Verb: protocol.Release, Lease: lease, Weight: w.weight})
+		}
+	}
 }
 
 func (c *client) fate(life int, f protocol.Fate, answered protocol.Micros) {
 	switch f.Kind {
 	case protocol.Granted:
 		c.world.grants++
-		w := work{c.asked[f.Ticket], f.Fence, answered}
+		w := c.asked[f.Ticket]
+		w.fence, w.stamp = f.Fence, answered
 		delete(c.asked, f.Ticket)
+		if c.faults.rate {
+			c.after(life, c.world.between(0, ttl), func() { c.want(life) })
+			return
+		}
+		if c.faults.split && w.weight == 2 && c.world.rng.IntN(2) == 0 {
+			w.weight = 1
+			c.ticket++
+			c.asked[c.ticket] = work{weight: 1}
+			c.peer.Wish(protocol.Op{Verb: protocol.Split, Ticket: c.ticket, Lease: f.Lease, Weight: 1})
+		}
 		c.working[f.Lease] = w
 		c.write(life, f.Lease)
 		c.after(life, c.world.between(0, 3*ttl), func() {
@@ -141,9 +169,12 @@ func (c *client) want(life int) {
 		return
 	}
 	c.ticket++
-	id, weight := c.ticket, 1+c.world.rng.Int64N(2)
-	c.asked[id] = weight
-	c.peer.Wish(protocol.Op{Verb: protocol.Acquire, Ticket: id, Weight: weight, Try: c.world.rng.IntN(5) == 0})
+	id, wanted := c.ticket, work{weight: 1 + c.world.rng.Int64N(2), pooled: c.faults.pool && c.world.rng.IntN(2) == 0}
+	c.asked[id] = wanted
+	c.peer.Wish(protocol.Op{
+		Verb: protocol.Acquire, Ticket: id, Weight: wanted.weight, Pooled: wanted.pooled, Try: c.world.rng.IntN(5) == 0,
+		Meta: fmt.Sprintf("ticket %d of %s", id, c.name),
+	})
 	if c.faults.cancel && c.world.rng.IntN(3) == 0 {
 		c.after(life, c.world.between(0, 2*ttl), func() {
 			if _, waiting := c.asked[id]; waiting {

@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-var seeds = flag.Int("sim.seeds", 60, "how many worlds the simulation explores")
+var seeds = flag.Int("sim.seeds", 40, "how many worlds the simulation explores")
 
 const ms protocol.Micros = 1000
 
@@ -45,6 +45,8 @@ func (w *world) fail(format string, args ...any) {
 // A faults says what may go wrong in a world.
 type faults struct {
 	loss, double, delay, pause, crash, steps, resize, cancel, revoke bool
+
+	pool, split, ramp, rate bool // not faults, but what else there is
 }
 
 const (
@@ -57,7 +59,14 @@ func newWorld(seed uint64, f faults) *world {
 		rng: rand.New(rand.NewPCG(seed, 1)), capacity: 3,
 		live: map[protocol.Seq]bool{}, ended: map[protocol.Seq]protocol.Micros{},
 	}
-	state, err := protocol.New(w.engineTime(), protocol.Config{Capacity: w.capacity, TTL: ttl}, 0)
+	config := protocol.Config{Capacity: w.capacity, TTL: ttl}
+	if f.rate {
+		config.Kind, config.Window = protocol.Rate, ttl
+	}
+	if f.ramp {
+		config.Ramp = 1
+	}
+	state, err := protocol.New(w.engineTime(), config, 0)
 	if err != nil {
 		panic(err)
 	}
@@ -189,30 +198,26 @@ func (w *world) deliver(c *client, life int, b protocol.Batch) {
 }
 
 // orderKept fails if somebody in line was overtaken: who has been granted since
-// stood before all who still stand.
+// stood before all who still stand. Tickets and leases are known by their meta.
 func (w *world) orderKept(before protocol.Snapshot) {
 	after := w.state.Inspect()
-	still := map[[2]uint64]bool{}
+	stand, granted := map[string]bool{}, map[string]bool{}
 	for _, t := range after.Line {
-		still[[2]uint64{uint64(t.Session), uint64(t.Ticket)}] = true
+		stand[t.Meta] = true
 	}
-	granted := map[protocol.Session]int{}
 	for _, l := range after.Leases {
-		granted[l.Session]++
+		granted[l.Meta] = true
 	}
 	for _, l := range before.Leases {
-		granted[l.Session]--
+		delete(granted, l.Meta)
 	}
-	waiting := false
+	waiting := ""
 	for _, t := range before.Line {
-		if still[[2]uint64{uint64(t.Session), uint64(t.Ticket)}] {
-			waiting = true
-		} else if waiting && granted[t.Session] > 0 && !after.Config.Draining {
-			// Behind somebody who still waits: it must have left without a grant.
-			granted[t.Session]--
-			if len(after.Leases) > len(before.Leases) {
-				w.fail("ticket %d of session %d overtook", t.Ticket, t.Session)
-			}
+		switch {
+		case stand[t.Meta]:
+			waiting = t.Meta
+		case waiting != "" && granted[t.Meta]:
+			w.fail("%s was granted before %s", t.Meta, waiting)
 		}
 	}
 }
