@@ -52,6 +52,13 @@ type Options struct {
 	MaxWaiters int64         // in line at the engine; 0: no bound
 	Rate       time.Duration // if set, Capacity permits may be had in each such time, and come back by time alone
 	MaxWait    time.Duration // bounds each wait; a minute unless told
+	Observer   sema.Observer // is told what happens here, if not nil
+}
+
+// sameAs compares all but the observers, which may not be comparable.
+func (o Options) sameAs(other Options) bool {
+	o.Observer, other.Observer = nil, nil
+	return o == other
 }
 
 const (
@@ -90,7 +97,7 @@ func (c *Client) Semaphore(name string, o Options) (*Semaphore, error) {
 		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrClosed}
 	}
 	if s := c.semaphores[name]; s != nil {
-		if s.options != o {
+		if !s.options.sameAs(o) {
 			return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: fmt.Sprintf("this client uses it with other options: %+v, not %+v", s.options, o)}
 		}
 		return s, nil

@@ -150,7 +150,7 @@ func (s *Semaphore) fate(f protocol.Fate) {
 	if f.Kind == protocol.Revoked {
 		if g := s.leases[f.Lease]; g != nil {
 			delete(s.leases, f.Lease)
-			g.end("it was taken away by an administrator")
+			s.loseGrant(g, "it was taken away by an administrator")
 		}
 		return
 	}
@@ -167,7 +167,7 @@ func (s *Semaphore) fate(f protocol.Fate) {
 }
 
 func (s *Semaphore) lend(f protocol.Fate, weight int64) *lease {
-	g := &grant{sem: s, peer: s.peer, fence: f.Fence, out: weight, lost: make(chan struct{})}
+	g := &grant{sem: s, peer: s.peer, fence: f.Fence, since: time.Now(), out: weight, lost: make(chan struct{})}
 	if s.peer.Config().Kind == protocol.Concurrency {
 		s.leases[f.Lease] = g
 	}
@@ -196,6 +196,6 @@ func (s *Semaphore) lose() {
 	s.peer = nil
 	for seq, g := range s.leases {
 		delete(s.leases, seq)
-		g.end(unrenewed)
+		s.loseGrant(g, unrenewed)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -384,6 +385,40 @@ func TestCloseWaitsForPermitsAndTellsOfThoseLeft(t *testing.T) {
 		}
 		q.Release()
 		wantErr(t, c.Close(context.Background()), sema.ErrClosed)
+	})
+}
+
+func TestTheObserverIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		var mu sync.Mutex
+		var kinds []sema.Kind
+		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: time.Second, Observer: sema.ObserverFunc(func(e sema.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			kinds = append(kinds, e.Kind)
+		})})
+		p := mustAcquire(t, s, 1)
+		s.TryAcquire(context.Background(), 1)
+		s.Acquire(context.Background(), 1)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		s.Acquire(ctx, 1)
+		p.Release()
+		mustAcquire(t, s, 1)
+		line.cut.Store(true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		want := []sema.Kind{
+			sema.Queued, sema.Acquired, sema.Queued, sema.Rejected, sema.Queued, sema.TimedOut, sema.Queued, sema.Cancelled,
+			sema.Released, sema.Queued, sema.Acquired, sema.Lost,
+		}
+		if !slices.Equal(kinds, want) {
+			t.Errorf("told %v, want %v", kinds, want)
+		}
 	})
 }
 

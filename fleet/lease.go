@@ -14,6 +14,7 @@ type grant struct {
 	sem   *Semaphore
 	peer  *protocol.Peer // the session it belongs to; guarded by Semaphore.mu, like what follows
 	fence protocol.Fence
+	since time.Time
 	lost  chan struct{}
 	out   int64  // how much of it is not released
 	why   string // it was lost
@@ -29,6 +30,11 @@ func (l *lease) Name() string { return l.grant.sem.name }
 
 // Release is said to the engine with the next batch.
 func (l *lease) Release() {
+	l.giveBack()
+	l.grant.sem.tell(sema.Event{Kind: sema.Released, Weight: l.weight, Hold: time.Since(l.grant.since)})
+}
+
+func (l *lease) giveBack() {
 	g, s := l.grant, l.grant.sem
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,10 +77,15 @@ func (l *lease) Err() error {
 
 const unrenewed = "it could not be renewed in time"
 
-// end notes that the grant is gone. The mutex is held.
-func (g *grant) end(why string) {
+// loseGrant notes that a grant is gone. The mutex is held, so observers are told
+// by somebody else.
+func (s *Semaphore) loseGrant(g *grant, why string) {
 	g.why = why
 	close(g.lost)
+	if s.options.Observer != nil {
+		e := sema.Event{Kind: sema.Lost, Weight: g.out, Hold: time.Since(g.since), Err: s.fault("hold", g.out, sema.ErrLost, why)}
+		s.client.workers.Go(func() { s.tell(e) })
+	}
 }
 
 // A Lease is what is known of the lease behind a permit.

@@ -78,44 +78,55 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (sema.Permit, error) {
+	start := time.Now()
+	granted, err := s.await(ctx, op, wish)
+	if err != nil {
+		s.refused(ctx, wish.Weight, start, err)
+		return sema.Permit{}, err
+	}
+	if granted == nil {
+		return sema.Permit{}, nil
+	}
+	return s.admitted(granted, start), nil
+}
+
+// await asks and waits. There is no lease for a weight of 0.
+func (s *Semaphore) await(ctx context.Context, op string, wish protocol.Op) (*lease, error) {
 	switch {
 	case ctx == nil:
-		return sema.Permit{}, s.fault(op, wish.Weight, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		return nil, s.fault(op, wish.Weight, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
 	case wish.Weight < 0:
-		return sema.Permit{}, s.fault(op, wish.Weight, sema.ErrInvalid, "want a weight of 0 or more")
+		return nil, s.fault(op, wish.Weight, sema.ErrInvalid, "want a weight of 0 or more")
 	case ctx.Err() != nil:
-		return sema.Permit{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		wish.Wait = max(1, protocol.Micros(time.Until(deadline).Microseconds()))
 	}
 	w := &waiter{op: wish, ended: make(chan outcome, 1)}
 	if err := s.ask(op, w); err != nil || wish.Weight == 0 {
-		return sema.Permit{}, err
+		return nil, err
 	}
+	s.tell(sema.Event{Kind: sema.Queued, Weight: wish.Weight})
 	limit := time.NewTimer(s.maxWait)
 	defer limit.Stop()
 	select {
 	case o := <-w.ended:
 		if o.err == nil && ctx.Err() != nil {
-			o.lease.Release()
-			return sema.Permit{}, context.Cause(ctx)
+			o.lease.giveBack()
+			return nil, context.Cause(ctx)
 		}
-		return s.conclude(op, w, o)
+		if o.err != nil {
+			return nil, s.fault(op, wish.Weight, o.err, "")
+		}
+		return o.lease, nil
 	case <-ctx.Done():
 		s.withdraw(w)
-		return sema.Permit{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case <-limit.C:
 		s.withdraw(w)
-		return sema.Permit{}, s.timeout(op, wish.Weight)
+		return nil, s.timeout(op, wish.Weight)
 	}
-}
-
-func (s *Semaphore) conclude(op string, w *waiter, o outcome) (sema.Permit, error) {
-	if o.err != nil {
-		return sema.Permit{}, s.fault(op, w.op.Weight, o.err, "")
-	}
-	return sema.NewPermit(w.op.Weight, o.lease), nil
 }
 
 // ask puts a waiter's wish into the next batch.
@@ -153,7 +164,7 @@ func (s *Semaphore) withdraw(w *waiter) {
 	s.mu.Unlock()
 	if !waiting {
 		if o := <-w.ended; o.lease != nil {
-			o.lease.Release()
+			o.lease.giveBack()
 		}
 	}
 }

@@ -47,15 +47,22 @@ func (s *State) acquire(from *session, op Op) {
 		return
 	}
 	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, try: op.Try, pooled: op.Pooled, meta: op.Meta}
-	t.node.of = t
 	if op.Wait > 0 {
 		t.until = s.clock + op.Wait
 	}
 	if op.Try { // until it is certain that it would have to wait
 		t.until = s.clock + s.config.TTL + s.config.TTL/6
-		from.tries = append(from.tries, t)
 	}
-	from.tickets[t.id] = t
+	s.stand(t)
+}
+
+// stand puts a ticket at the end of the line.
+func (s *State) stand(t *ticket) {
+	t.node.of = t
+	t.session.tickets[t.id] = t
+	if t.try {
+		t.session.tries = append(t.session.tries, t)
+	}
 	s.line.pushBack(&t.node)
 }
 

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -189,12 +190,29 @@ func (w *world) note() {
 
 // deliver has the engine hear a batch, and answer.
 func (w *world) deliver(c *client, life int, b protocol.Batch) {
+	if w.rng.IntN(10) == 0 {
+		w.reload()
+	}
 	before := w.state.Inspect()
 	reply := w.state.Apply(w.engineTime(), b)
 	w.orderKept(before)
 	w.hints()
 	answered := w.now
 	c.network(func() { c.hear(life, b.Seq, reply, answered) })
+}
+
+// reload has the engine forget and remember all it knows.
+func (w *world) reload() {
+	image := w.state.Image()
+	restored, err := protocol.Restore(image)
+	if err != nil {
+		w.fail("restore: %v", err)
+		return
+	}
+	if again := restored.Image(); !reflect.DeepEqual(again, image) {
+		w.fail("restored %+v, want %+v", again, image)
+	}
+	w.state = restored
 }
 
 // orderKept fails if somebody in line was overtaken: who has been granted since

@@ -1,0 +1,49 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// admitted makes the permit and tells of it. Should the observer panic, the
+// permit is not lost with the stack.
+func (s *Semaphore) admitted(l *lease, start time.Time) sema.Permit {
+	permit := sema.NewPermit(l.weight, l)
+	if s.options.Observer == nil {
+		return permit
+	}
+	told := false
+	defer func() {
+		if !told {
+			permit.Release()
+		}
+	}()
+	s.tell(sema.Event{Kind: sema.Acquired, Weight: l.weight, Wait: time.Since(start)})
+	told = true
+	return permit
+}
+
+func (s *Semaphore) refused(ctx context.Context, n int64, start time.Time, err error) {
+	kind := sema.Rejected
+	switch {
+	case errors.Is(err, sema.ErrTimeout):
+		kind = sema.TimedOut
+	case ctx != nil && ctx.Err() != nil:
+		kind = sema.Cancelled
+	}
+	s.tell(sema.Event{Kind: kind, Weight: n, Wait: time.Since(start), Err: err})
+}
+
+func (s *Semaphore) tell(e sema.Event) {
+	if s.options.Observer == nil {
+		return
+	}
+	e.Name = s.name
+	s.mu.Lock()
+	e.Waiters = len(s.waiters)
+	s.mu.Unlock()
+	s.options.Observer.Observe(e)
+}

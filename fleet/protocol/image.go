@@ -1,0 +1,147 @@
+package protocol
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// An Image is all there is to a [State], in plain values: for engines that keep
+// it somewhere else than in memory. Its lists are in a defined order.
+type Image struct {
+	Config      Config
+	RampFrom    int64 // the capacity at RampAt, if it rises
+	RampAt      Micros
+	Last, Clock Micros
+	LastSession Session
+	LastSeq     Seq
+	Sessions    []SessionImage // by renewal
+	Leases      []LeaseImage   // by Seq
+	Line        []TicketImage  // in order
+	Spent       []SpentImage   // in order
+}
+
+// A SessionImage is a session in an [Image].
+type SessionImage struct {
+	ID       Session
+	Instance string
+	Seq      uint64
+	Deadline Micros
+	Seen     Micros
+	LastFate uint64
+	Recalled bool
+	Fates    []Fate // not acknowledged
+}
+
+// A LeaseImage is a lease in an [Image].
+type LeaseImage struct {
+	Seq     Seq
+	Session Session
+	Weight  int64
+	Pooled  bool
+	Revoked bool
+	Since   Micros
+	Meta    string
+}
+
+// A TicketImage is a ticket in an [Image].
+type TicketImage struct {
+	Session Session
+	Ticket  Ticket
+	Weight  int64
+	Until   Micros
+	Try     bool
+	Pooled  bool
+	Meta    string
+}
+
+// A SpentImage is what a grant of a Rate took, in an [Image].
+type SpentImage struct {
+	Until  Micros
+	Weight int64
+}
+
+// Image is the state as plain values.
+func (s *State) Image() Image {
+	im := Image{
+		Config: s.config, RampFrom: s.ramp.from, RampAt: s.ramp.at, Last: s.last, Clock: s.clock,
+		LastSession: s.lastSession, LastSeq: s.lastSeq,
+	}
+	for r := range s.byRenewal.all {
+		im.Sessions = append(im.Sessions, SessionImage{
+			ID: r.id, Instance: r.instance, Seq: r.seq, Deadline: r.deadline, Seen: r.seen,
+			LastFate: r.lastFate, Recalled: r.recalled, Fates: slices.Clone(r.fates),
+		})
+	}
+	for l := range s.live.all {
+		im.Leases = append(im.Leases, LeaseImage{l.seq, l.session.id, l.weight, l.pooled, l.revoked, l.since, l.meta})
+	}
+	for t := range s.line.all {
+		im.Line = append(im.Line, TicketImage{t.session.id, t.id, t.weight, t.until, t.try, t.pooled, t.meta})
+	}
+	for _, spent := range s.spent {
+		im.Spent = append(im.Spent, SpentImage{spent.until, spent.weight})
+	}
+	return im
+}
+
+// Restore is the state of an image. It fails on one that no state can have.
+func Restore(im Image) (*State, error) {
+	if err := im.Config.Check(); err != nil {
+		return nil, err
+	}
+	s := &State{
+		config: im.Config, ramp: ramp{im.RampFrom, im.RampAt}, last: im.Last, clock: im.Clock,
+		lastSession: im.LastSession, lastSeq: im.LastSeq,
+		sessions: map[Session]*session{}, leases: map[Seq]*lease{},
+	}
+	for _, r := range im.Sessions {
+		restored := &session{
+			id: r.ID, instance: r.Instance, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, lastFate: r.LastFate, recalled: r.Recalled,
+			fates: slices.Clone(r.Fates), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
+		}
+		restored.node.of = restored
+		s.sessions[r.ID] = restored
+		s.byRenewal.pushBack(&restored.node)
+	}
+	if err := s.restoreLeases(im.Leases); err != nil {
+		return nil, err
+	}
+	if err := s.restoreLine(im.Line); err != nil {
+		return nil, err
+	}
+	for _, spent := range im.Spent {
+		s.spent = append(s.spent, spending{spent.Until, spent.Weight})
+		s.inUse += spent.Weight
+	}
+	s.more = true // it may have been so, and costs a caller one more call
+	return s, s.Check()
+}
+
+func (s *State) restoreLeases(leases []LeaseImage) error {
+	if !slices.IsSortedFunc(leases, func(a, b LeaseImage) int { return cmp.Compare(a.Seq, b.Seq) }) {
+		return fmt.Errorf("leases are out of order")
+	}
+	for _, l := range leases {
+		holder := s.sessions[l.Session]
+		if holder == nil {
+			return fmt.Errorf("lease %d is of session %d, which is not there", l.Seq, l.Session)
+		}
+		s.keep(&lease{seq: l.Seq, session: holder, weight: l.Weight, pooled: l.Pooled, revoked: l.Revoked, since: l.Since, meta: l.Meta})
+		s.inUse += l.Weight
+	}
+	return nil
+}
+
+func (s *State) restoreLine(line []TicketImage) error {
+	for _, t := range line {
+		waiter := s.sessions[t.Session]
+		if waiter == nil {
+			return fmt.Errorf("ticket %d is of session %d, which is not there", t.Ticket, t.Session)
+		}
+		s.stand(&ticket{
+			id: t.Ticket, session: waiter, weight: t.Weight, until: t.Until, try: t.Try, pooled: t.Pooled, meta: t.Meta,
+		})
+	}
+	return nil
+}
