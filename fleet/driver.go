@@ -25,7 +25,6 @@ const (
 // engine about it: what others wish while a batch is on its way joins the next.
 // The mutex is held.
 func (s *Semaphore) drive() {
-	s.used = s.client.clock()
 	if !s.driven {
 		s.driven = true
 		s.client.workers.Go(s.work)
@@ -72,6 +71,9 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 		s.lose()
 	}
 	s.noteQuiet()
+	if s.peer != nil && !s.peer.Idle() {
+		s.used = now
+	}
 	switch {
 	case s.client.life.Err() != nil, s.peer == nil && len(s.waiters) == 0:
 		s.driven = false

@@ -455,3 +455,20 @@ func TestBadOptionsAreRefused(t *testing.T) {
 func (l *link) List(ctx context.Context, prefix string) ([]string, error) {
 	return l.Store.(fleet.Lister).List(ctx, prefix)
 }
+
+func TestASessionNobodyUsesIsLetGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, line := join(t, store)
+		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		mustAcquire(t, s, 1).Release()
+		time.Sleep(5 * time.Minute)
+		line.batches.Store(0)
+		time.Sleep(time.Hour)
+		if n := line.batches.Load(); n != 0 {
+			t.Errorf("%d batches for nothing", n)
+		}
+		mustAcquire(t, s, 1).Release()
+	})
+}

@@ -26,7 +26,7 @@ type Semaphore struct {
 	waiters    map[protocol.Ticket]*waiter
 	leases     map[protocol.Seq]*grant // of the session
 	driven     bool
-	used       protocol.Micros // when there was last something to do
+	used       protocol.Micros // when the driver last saw the session in use
 	closed     bool
 	quiet      chan struct{}   // closed when nothing is out or unsaid; nil unless somebody wants to know
 	saying     []chan struct{} // closed when nothing is unsaid
