@@ -117,14 +117,21 @@ func TestFaultyStoresAreCaught(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			var mu sync.Mutex
 			var caught []string
+			var wg sync.WaitGroup
 			for _, c := range fleettest.Checks() {
-				f := make()
-				f.Store = memstore.New()
-				if err := c.Run(background, f); err != nil {
-					caught = append(caught, c.Name)
-				}
+				wg.Go(func() {
+					f := make()
+					f.Store = memstore.New()
+					if err := c.Run(background, f); err != nil {
+						mu.Lock()
+						defer mu.Unlock()
+						caught = append(caught, c.Name)
+					}
+				})
 			}
+			wg.Wait()
 			if (len(caught) == 0) != (name == "none") {
 				t.Errorf("caught by %q", caught)
 			}

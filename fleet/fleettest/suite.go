@@ -43,7 +43,7 @@ type Check struct {
 
 // Checks are all there are.
 func Checks() []Check {
-	return slices.Concat(batchChecks, lineChecks, adminChecks, hintChecks, oracleChecks)
+	return slices.Concat(batchChecks, lineChecks, adminChecks, hintChecks, oracleChecks, timeChecks)
 }
 
 // check makes a Check of a function that speaks to a semaphore of its own, and
