@@ -51,6 +51,7 @@ func (s *State) Revoke(now Micros, seq Seq, atOnce bool) bool {
 	}
 	if !l.revoked {
 		l.revoked = true
+		s.journal.lease(seq)
 		s.tell(l.session, Fate{Kind: Revoked, Lease: seq})
 	}
 	if atOnce {

@@ -76,6 +76,7 @@ type spending struct {
 func (s *State) shorten(now Micros) {
 	for i := range s.spent {
 		s.spent[i].until = min(s.spent[i].until, now+s.config.Window)
+		s.journal.spend()
 	}
 	s.ramp = ramp{from: s.effective(), at: now}
 }
@@ -85,6 +86,7 @@ func (s *State) expire() {
 	n := 0
 	for n < len(s.spent) && s.spent[n].until <= s.last {
 		s.inUse -= s.spent[n].weight
+		s.journal.spend()
 		n++
 	}
 	s.spent = s.spent[n:]

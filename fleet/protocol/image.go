@@ -15,6 +15,7 @@ type Image struct {
 	Last, Clock Micros
 	LastSession Session
 	LastSeq     Seq
+	Renewals    uint64
 	Sessions    []SessionImage // by renewal
 	Leases      []LeaseImage   // by Seq
 	Line        []TicketImage  // in order
@@ -28,6 +29,7 @@ type SessionImage struct {
 	Seq      uint64
 	Deadline Micros
 	Seen     Micros
+	Renewal  uint64
 	LastFate uint64
 	Recalled bool
 	Fates    []Fate // not acknowledged
@@ -63,26 +65,48 @@ type SpentImage struct {
 
 // Image is the state as plain values.
 func (s *State) Image() Image {
-	im := Image{
-		Config: s.config, RampFrom: s.ramp.from, RampAt: s.ramp.at, Last: s.last, Clock: s.clock,
-		LastSession: s.lastSession, LastSeq: s.lastSeq,
-	}
+	im := s.plainImage()
 	for r := range s.byRenewal.all {
-		im.Sessions = append(im.Sessions, SessionImage{
-			ID: r.id, Instance: r.instance, Seq: r.seq, Deadline: r.deadline, Seen: r.seen,
-			LastFate: r.lastFate, Recalled: r.recalled, Fates: slices.Clone(r.fates),
-		})
+		im.Sessions = append(im.Sessions, r.image())
 	}
 	for l := range s.live.all {
-		im.Leases = append(im.Leases, LeaseImage{l.seq, l.session.id, l.weight, l.pooled, l.revoked, l.since, l.meta})
+		im.Leases = append(im.Leases, l.image())
 	}
 	for t := range s.line.all {
-		im.Line = append(im.Line, TicketImage{t.session.id, t.id, t.weight, t.until, t.try, t.pooled, t.meta})
+		im.Line = append(im.Line, t.image())
 	}
-	for _, spent := range s.spent {
-		im.Spent = append(im.Spent, SpentImage{spent.until, spent.weight})
-	}
+	im.Spent = s.spentImage()
 	return im
+}
+
+// plainImage is the image without its lists.
+func (s *State) plainImage() Image {
+	return Image{
+		Config: s.config, RampFrom: s.ramp.from, RampAt: s.ramp.at, Last: s.last, Clock: s.clock,
+		LastSession: s.lastSession, LastSeq: s.lastSeq, Renewals: s.renewals,
+	}
+}
+
+func (r *session) image() SessionImage {
+	return SessionImage{
+		ID: r.id, Instance: r.instance, Seq: r.seq, Deadline: r.deadline, Seen: r.seen, Renewal: r.renewal,
+		LastFate: r.lastFate, Recalled: r.recalled, Fates: slices.Clone(r.fates),
+	}
+}
+
+func (l *lease) image() LeaseImage {
+	return LeaseImage{l.seq, l.session.id, l.weight, l.pooled, l.revoked, l.since, l.meta}
+}
+
+func (t *ticket) image() TicketImage {
+	return TicketImage{t.session.id, t.id, t.weight, t.until, t.try, t.pooled, t.meta}
+}
+
+func (s *State) spentImage() (all []SpentImage) {
+	for _, spent := range s.spent {
+		all = append(all, SpentImage{spent.until, spent.weight})
+	}
+	return all
 }
 
 // Restore is the state of an image. It fails on one that no state can have.
@@ -92,12 +116,12 @@ func Restore(im Image) (*State, error) {
 	}
 	s := &State{
 		config: im.Config, ramp: ramp{im.RampFrom, im.RampAt}, last: im.Last, clock: im.Clock,
-		lastSession: im.LastSession, lastSeq: im.LastSeq,
+		lastSession: im.LastSession, lastSeq: im.LastSeq, renewals: im.Renewals,
 		sessions: map[Session]*session{}, leases: map[Seq]*lease{},
 	}
 	for _, r := range im.Sessions {
 		restored := &session{
-			id: r.ID, instance: r.Instance, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, lastFate: r.LastFate, recalled: r.Recalled,
+			id: r.ID, instance: r.Instance, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastFate: r.LastFate, recalled: r.Recalled,
 			fates: slices.Clone(r.Fates), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
 		}
 		restored.node.of = restored

@@ -20,6 +20,7 @@ func (s *State) lend(to *session, told Fate, asked *ticket) {
 	s.inUse += asked.weight
 	if s.config.Kind == Rate {
 		s.spent = append(s.spent, spending{s.last + s.config.Window, asked.weight})
+		s.journal.spend()
 	} else {
 		s.keep(&lease{seq: s.lastSeq, session: to, weight: asked.weight, pooled: asked.pooled, since: s.last, meta: asked.meta})
 	}
@@ -29,6 +30,7 @@ func (s *State) lend(to *session, told Fate, asked *ticket) {
 func (s *State) keep(l *lease) {
 	l.node.of = l
 	s.leases[l.seq] = l
+	s.journal.lease(l.seq)
 	s.live.pushBack(&l.node)
 	l.session.leases[l.seq] = l
 	if l.pooled {
@@ -42,6 +44,7 @@ func (s *State) keep(l *lease) {
 // drop frees a lease.
 func (s *State) drop(l *lease) {
 	s.inUse -= l.weight
+	s.journal.lease(l.seq)
 	s.live.remove(&l.node)
 	delete(s.leases, l.seq)
 	delete(l.session.leases, l.seq)
@@ -64,6 +67,7 @@ func (s *State) release(from *session, seq Seq, weight int64) {
 	default:
 		l.weight -= weight
 		s.inUse -= weight
+		s.journal.lease(seq)
 	}
 }
 
@@ -75,6 +79,7 @@ func (s *State) split(from *session, op Op) {
 		return
 	}
 	l.weight -= op.Weight
+	s.journal.lease(l.seq)
 	s.lastSeq++
 	s.keep(&lease{seq: s.lastSeq, session: from, weight: op.Weight, pooled: l.pooled, since: l.since, meta: l.meta})
 	s.tell(from, Fate{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq})

@@ -64,6 +64,7 @@ func (s *State) stand(t *ticket) {
 		t.session.tries = append(t.session.tries, t)
 	}
 	s.line.pushBack(&t.node)
+	s.journal.arrive(t)
 }
 
 func (s *State) fits(weight int64) bool { return weight <= s.effective()-s.inUse }
@@ -97,6 +98,7 @@ func (s *State) grant() {
 // leave takes a ticket out of line.
 func (s *State) leave(t *ticket) {
 	s.line.remove(&t.node)
+	s.journal.leave(t)
 	delete(t.session.tickets, t.id)
 	if t.try {
 		t.session.tries = slices.DeleteFunc(t.session.tries, func(other *ticket) bool { return other == t })

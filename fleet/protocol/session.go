@@ -9,6 +9,7 @@ type session struct {
 	seq      uint64 // of the last batch that was heard
 	deadline Micros // on the semaphore's clock
 	seen     Micros // on the engine's
+	renewal  uint64 // the how manieth of all sessions' it was
 
 	tickets map[Ticket]*ticket // in line
 	tries   []*ticket          // of those, the ones that would not wait
@@ -27,6 +28,9 @@ func (s *State) renew(r *session) {
 	r.deadline = s.clock + s.config.TTL
 	r.seen = s.last
 	r.recalled = false
+	s.renewals++
+	r.renewal = s.renewals
+	s.journal.session(r.id)
 	s.byRenewal.remove(&r.node)
 	s.byRenewal.pushBack(&r.node)
 }
@@ -70,6 +74,7 @@ func (s *State) end(r *session) {
 	}
 	s.byRenewal.remove(&r.node)
 	delete(s.sessions, r.id)
+	s.journal.session(r.id)
 }
 
 // tell adds a fate for a session to hear.
@@ -77,6 +82,7 @@ func (s *State) tell(to *session, f Fate) {
 	to.lastFate++
 	f.N = to.lastFate
 	to.fates = append(to.fates, f)
+	s.journal.session(to.id)
 	s.wake(to)
 }
 
@@ -112,6 +118,7 @@ func (s *State) recall() {
 	for holder := range s.byRenewal.all {
 		if holder.pooled > 0 && !holder.recalled && s.othersWait(holder) {
 			holder.recalled = true
+			s.journal.session(holder.id)
 			s.wake(holder)
 		}
 	}

@@ -1,11 +1,13 @@
 package protocol_test
 
 import (
+	"cmp"
 	"container/heap"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -29,6 +31,7 @@ type world struct {
 	live     map[protocol.Seq]bool
 	ended    map[protocol.Seq]protocol.Micros // when leases were gone
 	calm     bool                             // nothing goes wrong any more, and nobody wants anything new
+	kept     protocol.Image                   // what an engine has written down
 	resource guard
 	grants   int
 	refused  int
@@ -72,6 +75,8 @@ func newWorld(seed uint64, f faults) *world {
 		panic(err)
 	}
 	w.state = state
+	w.state.Track()
+	w.kept = w.state.Image()
 	for i := range 2 + w.rng.IntN(4) {
 		c := &client{world: w, faults: f, name: fmt.Sprint("client ", i)}
 		w.clients = append(w.clients, c)
@@ -159,6 +164,10 @@ func (w *world) check() {
 	if err := w.state.Check(); err != nil {
 		w.fail("%v", err)
 	}
+	keep(&w.kept, w.state.Changes())
+	if image := w.state.Image(); !reflect.DeepEqual(w.kept, image) {
+		w.fail("written down is %+v, want %+v", w.kept, image)
+	}
 	w.note()
 	believed := int64(0)
 	for _, c := range w.clients {
@@ -213,6 +222,44 @@ func (w *world) reload() {
 		w.fail("restored %+v, want %+v", again, image)
 	}
 	w.state = restored
+	w.state.Track()
+}
+
+// keep brings an image up to date, as an engine does with its tables.
+func keep(im *protocol.Image, c protocol.Changes) {
+	sessions, leases, line, spent := im.Sessions, im.Leases, im.Line, im.Spent
+	*im = c.Image
+	for _, id := range c.Ended {
+		sessions = slices.DeleteFunc(sessions, func(s protocol.SessionImage) bool { return s.ID == id })
+	}
+	for _, changed := range c.Sessions {
+		sessions = slices.DeleteFunc(sessions, func(s protocol.SessionImage) bool { return s.ID == changed.ID })
+	}
+	sessions = append(sessions, c.Sessions...)
+	slices.SortFunc(sessions, func(a, b protocol.SessionImage) int { return cmp.Compare(a.Renewal, b.Renewal) })
+	for _, seq := range c.Dropped {
+		leases = slices.DeleteFunc(leases, func(l protocol.LeaseImage) bool { return l.Seq == seq })
+	}
+	for _, changed := range c.Leases {
+		leases = slices.DeleteFunc(leases, func(l protocol.LeaseImage) bool { return l.Seq == changed.Seq })
+	}
+	leases = append(leases, c.Leases...)
+	slices.SortFunc(leases, func(a, b protocol.LeaseImage) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, name := range c.Left {
+		line = slices.DeleteFunc(line, func(t protocol.TicketImage) bool { return t.Session == name.Session && t.Ticket == name.Ticket })
+	}
+	line = append(line, c.Line...)
+	if c.Respent {
+		spent = c.Spent
+	}
+	im.Sessions, im.Leases, im.Line, im.Spent = nilIfEmpty(sessions), nilIfEmpty(leases), nilIfEmpty(line), nilIfEmpty(spent)
+}
+
+func nilIfEmpty[E any](list []E) []E {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 // orderKept fails if somebody in line was overtaken: who has been granted since

@@ -20,6 +20,7 @@ type State struct {
 	sessions    map[Session]*session
 	byRenewal   list[*session] // the oldest first
 	lastSession Session
+	renewals    uint64
 
 	line    list[*ticket] // in order
 	leases  map[Seq]*lease
@@ -29,10 +30,11 @@ type State struct {
 	spent   []spending
 	pools   int // sessions with pooled leases
 
-	budget int       // dead sessions that may still be ended in this call
-	more   bool      // there were more of them
-	woken  []Session // who has news, for the engine to tell
-	hinted *ticket   // the first in line that was told to watch the time
+	budget  int       // dead sessions that may still be ended in this call
+	more    bool      // there were more of them
+	woken   []Session // who has news, for the engine to tell
+	hinted  *ticket   // the first in line that was told to watch the time
+	journal *journal  // what has changed, if that is wanted
 }
 
 // New makes the state of a new semaphore. Seqs begin after tombstone, the last
@@ -99,7 +101,7 @@ func (s *State) hear(from *session, b Batch) Verdict {
 		return Again
 	}
 	from.seq = b.Seq
-	s.renew(from)
+	s.renew(from) // which notes the session as changed
 	s.acknowledge(from, b.Ack)
 	if b.Bye {
 		s.end(from)

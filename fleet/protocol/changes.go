@@ -1,0 +1,110 @@
+package protocol
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Changes are what is different since they were last asked for, so that an
+// engine can keep its image of a state up to date without writing all of it
+// down each time. What is in no list is as it was; the plain fields of an
+// [Image] always count.
+type Changes struct {
+	Image    Image          // without the lists
+	Sessions []SessionImage // new, or changed
+	Ended    []Session
+	Leases   []LeaseImage // new, or changed
+	Dropped  []Seq
+	Line     []TicketImage // new, at the end of the line, in order
+	Left     []TicketName
+	Spent    []SpentImage // all, if any changed
+	Respent  bool
+}
+
+// A TicketName names a ticket among those of all sessions.
+type TicketName struct {
+	Session Session
+	Ticket  Ticket
+}
+
+// A journal notes what is touched. A nil one notes nothing.
+type journal struct {
+	sessions map[Session]bool
+	leases   map[Seq]bool
+	arrived  []*ticket
+	left     []TicketName
+	spent    bool
+}
+
+func newJournal() *journal {
+	return &journal{sessions: map[Session]bool{}, leases: map[Seq]bool{}}
+}
+
+func (j *journal) session(id Session) {
+	if j != nil {
+		j.sessions[id] = true
+	}
+}
+
+func (j *journal) lease(seq Seq) {
+	if j != nil {
+		j.leases[seq] = true
+	}
+}
+
+func (j *journal) arrive(t *ticket) {
+	if j != nil {
+		j.arrived = append(j.arrived, t)
+	}
+}
+
+// leave forgets a ticket that has come since as well.
+func (j *journal) leave(t *ticket) {
+	if j == nil {
+		return
+	}
+	if i := slices.Index(j.arrived, t); i >= 0 {
+		j.arrived = slices.Delete(j.arrived, i, i+1)
+		return
+	}
+	j.left = append(j.left, TicketName{t.session.id, t.id})
+}
+
+func (j *journal) spend() {
+	if j != nil {
+		j.spent = true
+	}
+}
+
+// Track has the state note what changes from now on.
+func (s *State) Track() { s.journal = newJournal() }
+
+// Changes is what has changed since Track or the last Changes.
+func (s *State) Changes() Changes {
+	j := s.journal
+	s.journal = newJournal()
+	c := Changes{Image: s.plainImage(), Left: j.left, Respent: j.spent}
+	for _, id := range slices.Sorted(maps.Keys(j.sessions)) {
+		if r := s.sessions[id]; r != nil {
+			c.Sessions = append(c.Sessions, r.image())
+		} else {
+			c.Ended = append(c.Ended, id)
+		}
+	}
+	slices.SortFunc(c.Sessions, func(a, b SessionImage) int { return cmp.Compare(a.Renewal, b.Renewal) })
+	for _, seq := range slices.Sorted(maps.Keys(j.leases)) {
+		if l := s.leases[seq]; l != nil {
+			c.Leases = append(c.Leases, l.image())
+		} else {
+			c.Dropped = append(c.Dropped, seq)
+		}
+	}
+	for _, t := range j.arrived {
+		c.Line = append(c.Line, t.image())
+	}
+	if j.spent {
+		c.Spent = s.spentImage()
+	}
+	return c
+}
