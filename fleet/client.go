@@ -22,6 +22,7 @@ type Client struct {
 	life     context.Context
 	end      context.CancelFunc
 	workers  sync.WaitGroup
+	starting sync.Mutex // held to start a worker, and to end the life after which none is
 
 	mu         sync.Mutex
 	semaphores map[string]*Semaphore
@@ -146,6 +147,17 @@ func (c *Client) hint(name string) {
 	}
 }
 
+// start starts a worker, unless the client is at its end.
+func (c *Client) start(work func()) bool {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	if c.life.Err() != nil {
+		return false
+	}
+	c.workers.Go(work)
+	return true
+}
+
 // Close refuses who waits and who comes, and waits for the permits that are out.
 // When all are back, and the engine has heard of it, or ctx has ended, it lets
 // go of the engine. Permits that are out then are this process's until a TTL has
@@ -165,7 +177,9 @@ func (c *Client) Close(ctx context.Context) error {
 	for _, s := range c.semaphores {
 		left += s.drain(ctx)
 	}
+	c.starting.Lock()
 	c.end()
+	c.starting.Unlock()
 	c.workers.Wait()
 	err := c.store.Close()
 	if left > 0 {

@@ -26,8 +26,7 @@ const (
 // The mutex is held.
 func (s *Semaphore) drive() {
 	if !s.driven {
-		s.driven = true
-		s.client.workers.Go(s.work)
+		s.driven = s.client.start(s.work)
 	}
 	select {
 	case s.news <- struct{}{}:
@@ -82,7 +81,9 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 		return s.open, true
 	case s.peer.Flying() || s.peer.Due(now):
 		b, left := s.peer.Send(now, maxOps), s.peer.Deadline()-now
-		return func() error { return s.send(b, micros(left)) }, true
+		// A third of what is left, so that there is time to say it again.
+		within := min(left, max(left/3, s.peer.Config().TTL/18))
+		return func() error { return s.send(b, micros(within)) }, true
 	case s.peer.Idle() && (s.closed || now-s.used > idleAfter):
 		s.peer = nil // the session dies by itself
 		s.driven = false

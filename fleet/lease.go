@@ -84,7 +84,7 @@ func (s *Semaphore) loseGrant(g *grant, why string) {
 	close(g.lost)
 	if s.options.Observer != nil {
 		e := sema.Event{Kind: sema.Lost, Weight: g.out, Hold: time.Since(g.since), Err: s.fault("hold", g.out, sema.ErrLost, why)}
-		s.client.workers.Go(func() { s.tell(e) })
+		go s.tell(e) // not a worker of the client's: the observer may close it
 	}
 }
 
@@ -137,5 +137,7 @@ func (s *Semaphore) flush(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-s.client.life.Done():
+		return s.fault("release", 0, sema.ErrClosed, "the engine has not heard of it")
 	}
 }

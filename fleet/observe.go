@@ -26,6 +26,19 @@ func (s *Semaphore) admitted(l *lease, start time.Time) sema.Permit {
 	return permit
 }
 
+// tellQueued tells of somebody in line. Should the observer panic, nobody is
+// left there.
+func (s *Semaphore) tellQueued(w *waiter) {
+	told := false
+	defer func() {
+		if !told {
+			s.withdraw(w)
+		}
+	}()
+	s.tell(sema.Event{Kind: sema.Queued, Weight: w.op.Weight})
+	told = true
+}
+
 func (s *Semaphore) refused(ctx context.Context, n int64, start time.Time, err error) {
 	kind := sema.Rejected
 	switch {

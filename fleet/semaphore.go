@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -107,13 +108,18 @@ func (s *Semaphore) await(ctx context.Context, op string, wish protocol.Op) (*le
 	if err := s.ask(op, w); err != nil || wish.Weight == 0 {
 		return nil, err
 	}
-	s.tell(sema.Event{Kind: sema.Queued, Weight: wish.Weight})
+	s.tellQueued(w)
 	limit := time.NewTimer(s.maxWait)
 	defer limit.Stop()
 	select {
 	case o := <-w.ended:
-		if o.err == nil && ctx.Err() != nil {
-			o.lease.giveBack()
+		if wish.Wait > 0 && errors.Is(o.err, sema.ErrTimeout) {
+			<-ctx.Done() // the engine's clock was ahead; this is about the context's deadline
+		}
+		if ctx.Err() != nil {
+			if o.lease != nil {
+				o.lease.giveBack()
+			}
 			return nil, context.Cause(ctx)
 		}
 		if o.err != nil {
@@ -137,6 +143,9 @@ func (s *Semaphore) ask(op string, w *waiter) error {
 		return s.fault(op, w.op.Weight, sema.ErrClosed, "")
 	}
 	if w.op.Weight == 0 {
+		if s.peer != nil && s.peer.Config().Draining {
+			return s.fault(op, 0, sema.ErrDraining, "")
+		}
 		return nil
 	}
 	s.lastTicket++

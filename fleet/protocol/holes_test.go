@@ -546,3 +546,17 @@ func TestOneWakeUpForEachGrant(t *testing.T) {
 		t.Errorf("%d messages for %d grants", messages, waiters)
 	}
 }
+
+func TestARevokedLeaseCannotBeSplit(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, protocol.Config{Capacity: 4})
+	id := e.open()
+	lease := wantFates(t, e.say(id, acquire(1, 4)), protocol.Granted)[0].Lease
+	e.state.Revoke(e.now, lease, false)
+	wantFates(t, e.say(id, protocol.Op{Verb: protocol.Split, Lease: lease, Ticket: 2, Weight: 3}, protocol.Op{Verb: protocol.Cancel}),
+		protocol.Revoked, protocol.Invalid)
+	e.say(id)
+	if inUse := e.state.Inspect().InUse; inUse != 0 {
+		t.Errorf("%d in use", inUse)
+	}
+}

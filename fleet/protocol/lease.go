@@ -74,7 +74,7 @@ func (s *State) release(from *session, seq Seq, weight int64) {
 // split parts a lease in two. The new one has a Seq of its own.
 func (s *State) split(from *session, op Op) {
 	l := from.leases[op.Lease]
-	if l == nil || op.Weight <= 0 || op.Weight >= l.weight {
+	if l == nil || l.revoked || op.Weight <= 0 || op.Weight >= l.weight {
 		s.tell(from, Fate{Kind: Invalid, Ticket: op.Ticket})
 		return
 	}

@@ -147,7 +147,7 @@ func (s *State) cancel(from *session, id Ticket) {
 		return
 	}
 	for i, f := range from.fates {
-		if f.Ticket == id {
+		if f.Ticket == id && f.Kind != Revoked {
 			if f.Kind == Granted {
 				s.release(from, f.Lease, 0)
 			}

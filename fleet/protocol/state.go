@@ -37,9 +37,10 @@ type State struct {
 	journal *journal  // what has changed, if that is wanted
 }
 
-// New makes the state of a new semaphore. Seqs begin after tombstone, the last
-// one of a semaphore of this name that was deleted, and not before the time: so
-// that no fence of an earlier life passes for one of this.
+// New makes the state of a new semaphore. Seqs and sessions begin after
+// tombstone, the last of a semaphore of this name that was deleted, and not
+// before the time: so that no fence, and no batch, of an earlier life passes for
+// one of this.
 func New(now Micros, config Config, tombstone Seq) (*State, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -49,7 +50,8 @@ func New(now Micros, config Config, tombstone Seq) (*State, error) {
 		config: config, last: now,
 		ramp:     ramp{from: config.Capacity, at: now},
 		sessions: map[Session]*session{}, leases: map[Seq]*lease{},
-		lastSeq: max(tombstone, Seq(max(now, 0))),
+		lastSeq:     max(tombstone, Seq(max(now, 0))),
+		lastSession: Session(max(tombstone, Seq(max(now, 0)))),
 	}, nil
 }
 
@@ -189,7 +191,7 @@ func (s *State) Instance(id Session) string {
 }
 
 // Tombstone is what a semaphore of the same name has to begin after.
-func (s *State) Tombstone() Seq { return s.lastSeq }
+func (s *State) Tombstone() Seq { return max(s.lastSeq, Seq(s.lastSession)) }
 
 // Check fails if there can be no such semaphore.
 func (c Config) Check() error {
@@ -200,12 +202,12 @@ func (c Config) Check() error {
 		return fmt.Errorf("ramp %d: want permits a second, or 0 for at once", c.Ramp)
 	case c.MaxWaiters < 0:
 		return fmt.Errorf("at most %d waiters: want 0 for no bound, or more", c.MaxWaiters)
-	case c.TTL < minTTL:
-		return fmt.Errorf("TTL of %d µs: want at least %d", c.TTL, minTTL)
+	case c.TTL < minTTL || c.TTL > maxTime:
+		return fmt.Errorf("TTL of %d µs: want %d to %d", c.TTL, minTTL, maxTime)
 	case c.Kind > Rate:
 		return fmt.Errorf("kind %d is unknown", c.Kind)
-	case c.Kind == Rate && c.Window <= 0:
-		return fmt.Errorf("window of %d µs: want a positive one", c.Window)
+	case c.Kind == Rate && (c.Window <= 0 || c.Window > maxTime):
+		return fmt.Errorf("window of %d µs: want 1 to %d", c.Window, maxTime)
 	}
 	return nil
 }
@@ -213,5 +215,9 @@ func (c Config) Check() error {
 // MaxCapacity is what every engine can count exactly, Lua's doubles included.
 const MaxCapacity = 1 << 40
 
-// minTTL leaves room for a heartbeat and its loss on any network.
-const minTTL Micros = 100_000
+// minTTL leaves room for a heartbeat and its loss on any network; maxTime is a
+// year, far from any overflow.
+const (
+	minTTL  Micros = 100_000
+	maxTime Micros = 365 * 24 * 3600 * second
+)
