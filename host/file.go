@@ -133,7 +133,11 @@ func openPath(path string, create bool, access access) (*os.File, error) {
 		return nil, err
 	}
 	defer os.Remove(made.Name())
-	if err := errors.Join(access.grant(made), os.Link(made.Name(), path)); err != nil {
+	err = access.grant(made)
+	if err == nil {
+		err = os.Link(made.Name(), path)
+	}
+	if err != nil {
 		made.Close()
 		return nil, err
 	}

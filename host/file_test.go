@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -80,76 +79,13 @@ func TestDescriptorsDoNotLeakIntoChildren(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	mustAcquire(t, sem, 1)
-	out, err := exec.Command("ls", "-l", "/proc/self/fd").Output()
+	out, err := exec.Command(proctest.Need(t, "ls", "coreutils"), "-l", "/proc/self/fd").Output()
 	if err != nil {
-		t.Skip("needs /proc and ls")
+		t.Fatal(err)
 	}
 	if strings.Contains(string(out), filepath.Join(dir, name)) {
 		t.Errorf("a child has the semaphore's file open:\n%s", out)
 	}
-}
-
-func TestInheritedPermitOutlivesTheProcess(t *testing.T) {
-	t.Parallel()
-	sem, dir, name := open(t, 3)
-	bystander := mustAcquire(t, sem, 1)
-	wrapper := startUser(t, dir, name, 3)
-	wrapper.Say("acquire 1")
-	wrapper.Expect("acquired 1")
-	wrapper.Say("acquire 1")
-	wrapper.Expect("acquired 1")
-	wrapper.Say("run")
-	answer := wrapper.Hear()
-	if strings.Contains(answer, errors.ErrUnsupported.Error()) {
-		t.Skip("not on this system")
-	}
-	child, err := strconv.Atoi(answer)
-	if err != nil {
-		t.Fatal(answer)
-	}
-	defer syscall.Kill(child, syscall.SIGKILL)
-	settles(t, sem, 3, 0)
-	wrapper.End()
-	settles(t, sem, 2, 0) // the bystander's and the one passed on, not the wrapper's other one
-	if holders, err := sem.Holders(); err != nil || len(holders) != 2 || holders[1].PID != wrapper.Pid {
-		t.Errorf("%+v %v, want the dead wrapper named", holders, err)
-	}
-	bystander.Release()
-	settles(t, sem, 1, 0)
-	syscall.Kill(child, syscall.SIGKILL)
-	settles(t, sem, 0, 0)
-}
-
-func TestReleaseFreesWhatWasInherited(t *testing.T) {
-	t.Parallel()
-	sem, dir, name := open(t, 5)
-	other := startUser(t, dir, name, 5)
-	// Leave a hole, so that the permit has two runs.
-	a, b := mustAcquire(t, sem, 1), mustAcquire(t, sem, 1)
-	a.Release()
-	p := mustAcquire(t, sem, 4)
-	cmd := exec.Command("sleep", "60")
-	err := host.Inherit(p, cmd)
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("not on this system")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
-	other.Say("try 1")
-	other.Expect("full")
-	_, _, err = p.Split(1)
-	wantErr(t, err, sema.ErrInvalid)
-	p.Release()
-	other.Say("try 4")
-	other.Expect("acquired 4")
-	b.Release()
-	wantErr(t, host.Inherit(p, cmd), sema.ErrInvalid)
-	wantErr(t, host.Inherit(sema.Permit{}, cmd), sema.ErrInvalid)
 }
 
 func TestDeletedFileDoesNotDoubleTheCapacity(t *testing.T) {
@@ -352,6 +288,28 @@ func TestShareWithGroup(t *testing.T) {
 	stranger := asUser(t, "member", 65534, dir, name)
 	if answer := stranger.Hear(); !strings.Contains(answer, fs.ErrPermission.Error()) {
 		t.Errorf("a stranger: %s", answer)
+	}
+}
+
+// A file that cannot be given to the group must not be left in place.
+func TestNothingIsLeftOfWhatCannotBeShared(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be another user")
+	}
+	dir, err := os.MkdirTemp("", "sema-host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	stranger := asUser(t, "member", 65534, dir, "shared")
+	if answer := stranger.Hear(); !strings.Contains(answer, "is this user a member?") {
+		t.Errorf("a stranger to the group: %s", answer)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v %v is left", entries, err)
 	}
 }
 

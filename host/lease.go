@@ -16,10 +16,9 @@ type lease struct {
 	sem   *Semaphore
 	since time.Time
 
-	mu       sync.Mutex // Inherit and Release may meet
-	runs     []run      // nil once released or split
-	bequest  *os.File   // holds the locks instead of the semaphore's file; see Inherit
-	released bool
+	mu      sync.Mutex // Inherit and Release may meet
+	runs    []run      // nil once released or split
+	bequest *os.File   // holds the locks instead of the semaphore's file; see Inherit
 }
 
 func (l *lease) Name() string { return l.sem.name }
@@ -37,7 +36,7 @@ func (l *lease) Err() error {
 func (l *lease) Release() {
 	l.mu.Lock()
 	runs, bequest := l.runs, l.bequest
-	l.runs, l.released = nil, true
+	l.runs = nil
 	l.mu.Unlock()
 	f := l.sem.file
 	defer f.unref()
@@ -60,7 +59,7 @@ func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
 	}
 	f := l.sem.file
 	a, b := splitRuns(l.runs, n)
-	l.runs, l.released = nil, true
+	l.runs = nil
 	f.refs.Add(1) // one more lease
 	f.writeRecords(a, l.since, false)
 	f.writeRecords(b, l.since, false)
@@ -94,9 +93,12 @@ func Inherit(p sema.Permit, cmd *exec.Cmd) error {
 	if !ok {
 		return &sema.Error{Op: "inherit", Weight: p.Weight(), Err: sema.ErrInvalid, Detail: "want a permit of a host semaphore"}
 	}
+	if cmd == nil || cmd.Process != nil {
+		return &sema.Error{Op: "inherit", Name: l.sem.name, Err: sema.ErrInvalid, Detail: "want a command that is not started yet"}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.released || !p.Held() {
+	if l.runs == nil || !p.Held() {
 		return &sema.Error{Op: "inherit", Name: l.sem.name, Err: sema.ErrInvalid, Detail: "the permit is not held (released or split already)"}
 	}
 	if l.bequest == nil {

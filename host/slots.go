@@ -101,7 +101,7 @@ func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 	capacity := c.capacity()
 	for base := int64(0); base < capacity; base += wordBits {
 		word := base / wordBits
-		below := ^uint64(0) >> (wordBits - min(capacity-base, wordBits))
+		below := slotsBelow(capacity, base)
 		for free := below &^ (f.bitmap[word].Load() | f.mine[word].Load()); free != 0; free &= free - 1 {
 			bit := free & -free
 			if f.mine[word].Or(bit)&bit != 0 {
@@ -307,11 +307,17 @@ func (f *file) overCapacity(ctx context.Context, c config) (bool, error) {
 	return false, nil
 }
 
+// slotsBelow is a mask of the slots below the capacity in the word that begins
+// with slot base.
+func slotsBelow(capacity, base int64) uint64 {
+	return ^uint64(0) >> (wordBits - min(capacity-base, wordBits))
+}
+
 // hinted reports whether a slot is free by the bitmap.
 func (f *file) hinted() bool {
 	capacity := f.config().capacity()
 	for base := int64(0); base < capacity; base += wordBits {
-		below := ^uint64(0) >> (wordBits - min(capacity-base, wordBits))
+		below := slotsBelow(capacity, base)
 		if below&^f.bitmap[base/wordBits].Load() != 0 {
 			return true
 		}

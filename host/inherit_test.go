@@ -1,0 +1,71 @@
+//go:build linux && !sema_portable
+
+package host_test
+
+import (
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host"
+)
+
+func TestInheritedPermitOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 3)
+	bystander := mustAcquire(t, sem, 1)
+	wrapper := startUser(t, dir, name, 3)
+	wrapper.Say("acquire 1")
+	wrapper.Expect("acquired 1")
+	wrapper.Say("acquire 1")
+	wrapper.Expect("acquired 1")
+	wrapper.Say("run")
+	answer := wrapper.Hear()
+	child, err := strconv.Atoi(answer)
+	if err != nil {
+		t.Fatal(answer)
+	}
+	defer syscall.Kill(child, syscall.SIGKILL)
+	settles(t, sem, 3, 0)
+	wrapper.End()
+	settles(t, sem, 2, 0) // the bystander's and the one passed on, not the wrapper's other one
+	if holders, err := sem.Holders(); err != nil || len(holders) != 2 || holders[1].PID != wrapper.Pid {
+		t.Errorf("%+v %v, want the dead wrapper named", holders, err)
+	}
+	bystander.Release()
+	settles(t, sem, 1, 0)
+	syscall.Kill(child, syscall.SIGKILL)
+	settles(t, sem, 0, 0)
+}
+
+func TestReleaseFreesWhatWasInherited(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 5)
+	other := startUser(t, dir, name, 5)
+	// Leave a hole, so that the permit has two runs.
+	a, b := mustAcquire(t, sem, 1), mustAcquire(t, sem, 1)
+	a.Release()
+	p := mustAcquire(t, sem, 4)
+	cmd := exec.Command("sleep", "60")
+	if err := host.Inherit(p, cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	other.Say("try 1")
+	other.Expect("full")
+	wantErr(t, host.Inherit(p, cmd), sema.ErrInvalid) // it is started
+	wantErr(t, host.Inherit(p, nil), sema.ErrInvalid)
+	_, _, err := p.Split(1)
+	wantErr(t, err, sema.ErrInvalid)
+	p.Release()
+	other.Say("try 4")
+	other.Expect("acquired 4")
+	b.Release()
+	wantErr(t, host.Inherit(p, cmd), sema.ErrInvalid)
+	wantErr(t, host.Inherit(sema.Permit{}, cmd), sema.ErrInvalid)
+}
