@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/list"
 )
 
 // pollWithoutPlace is for a process that nobody can wake.
@@ -16,21 +17,20 @@ const pollWithoutPlace = 5 * time.Millisecond
 // waits in the host's line on behalf of the first of them, so that a process
 // blocks one thread however many of its goroutines wait.
 type line struct {
-	mu          sync.Mutex
-	first, last *waiter
-	length      atomic.Int32 // changed under mu
-	driven      bool
+	mu      sync.Mutex
+	waiters list.List[*waiter]
+	length  atomic.Int32 // how many, for who has not mu
+	driven  bool
 }
 
 // A waiter is one acquire in line. Whoever takes it out of the line, under the
 // line's mutex, decides how it ends.
 type waiter struct {
-	sem        *Semaphore
-	n          int64
-	ticket     uint64
-	ended      chan outcome // buffered
-	prev, next *waiter
-	queued     bool
+	sem    *Semaphore
+	n      int64
+	ticket uint64
+	ended  chan outcome // buffered
+	node   list.Node[*waiter]
 }
 
 type outcome struct {
@@ -39,29 +39,21 @@ type outcome struct {
 }
 
 func (l *line) append(w *waiter) {
-	w.prev, w.queued = l.last, true
-	if l.last == nil {
-		l.first = w
-	} else {
-		l.last.next = w
-	}
-	l.last = w
+	w.node.Of = w
+	l.waiters.PushBack(&w.node)
 	l.length.Add(1)
 }
 
 func (l *line) remove(w *waiter) {
-	if w.prev == nil {
-		l.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		l.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.queued = false
+	l.waiters.Remove(&w.node)
 	l.length.Add(-1)
+}
+
+func (l *line) first() *waiter {
+	if first := l.waiters.First(); first != nil {
+		return first.Of
+	}
+	return nil
 }
 
 // wait stands in line until slots are had or the context ends.
@@ -102,7 +94,7 @@ func (f *file) enqueue(w *waiter) error {
 		l.driven = true
 		f.refs.Add(1)
 		go f.drive()
-	case l.first == w: // the driver is asleep for somebody who left
+	case l.first() == w: // the driver is asleep for somebody who left
 		f.rouse()
 	}
 	return nil
@@ -113,11 +105,11 @@ func (f *file) enqueue(w *waiter) error {
 func (f *file) dequeue(w *waiter) bool {
 	l := &f.line
 	l.mu.Lock()
-	if !w.queued {
+	if !w.node.In() {
 		l.mu.Unlock()
 		return false
 	}
-	wasFirst := l.first == w
+	wasFirst := l.first() == w
 	l.remove(w)
 	f.showFirst()
 	l.mu.Unlock()
@@ -141,13 +133,11 @@ func (f *file) expelTooLarge(c config) {
 func (f *file) expel(which func(*waiter) error) {
 	l := &f.line
 	l.mu.Lock()
-	for w := l.first; w != nil; {
-		next := w.next
+	for w := range l.waiters.All {
 		if err := which(w); err != nil {
 			l.remove(w)
 			w.ended <- outcome{err: err}
 		}
-		w = next
 	}
 	f.showFirst()
 	l.mu.Unlock()
@@ -160,10 +150,10 @@ func (f *file) showFirst() {
 	own := int(f.own.Load())
 	switch {
 	case own == noPlace:
-	case f.line.first == nil:
+	case f.line.first() == nil:
 		f.stepOut(own)
 	default:
-		f.standAt(own, f.line.first, f.line.length.Load())
+		f.standAt(own, f.line.first(), f.line.length.Load())
 	}
 }
 
@@ -194,7 +184,7 @@ func (f *file) leader() (w *waiter, seen uint32) {
 	l := &f.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.first == nil {
+	if l.first() == nil {
 		l.driven = false
 		f.showFirst()
 		return nil, 0
@@ -205,7 +195,7 @@ func (f *file) leader() (w *waiter, seen uint32) {
 		p.beat.Store(int64(clock()))
 	}
 	f.showFirst()
-	return l.first, seen
+	return l.first(), seen
 }
 
 // sleep is until somebody nudges this process, or it is time to look.
@@ -266,7 +256,7 @@ func (f *file) attempt(w *waiter) bool {
 func (f *file) conclude(w *waiter, o outcome) bool {
 	l := &f.line
 	l.mu.Lock()
-	left := !w.queued
+	left := !w.node.In()
 	o.err = f.wrap("acquire", o.err)
 	if !left {
 		l.remove(w)
@@ -293,7 +283,7 @@ func (f *file) handOver(runs []run) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.first
+	w := l.first()
 	if w == nil || w.n != weightOf(runs) || f.config()&unsettled != 0 {
 		return false
 	}

@@ -100,13 +100,13 @@ type TicketInfo struct {
 // Inspect is the state as it is, without a change.
 func (s *State) Inspect() Snapshot {
 	snapshot := Snapshot{Config: s.config, Effective: s.effective(), InUse: s.inUse}
-	for r := range s.byRenewal.all {
+	for r := range s.byRenewal.All {
 		snapshot.Sessions = append(snapshot.Sessions, SessionInfo{r.id, r.instance, r.seen})
 	}
-	for l := range s.live.all {
+	for l := range s.live.All {
 		snapshot.Leases = append(snapshot.Leases, LeaseInfo{l.seq, l.session.id, l.weight, l.since, l.pooled, l.revoked, l.meta})
 	}
-	for t := range s.line.all {
+	for t := range s.line.All {
 		snapshot.Line = append(snapshot.Line, TicketInfo{t.id, t.session.id, t.weight, t.meta})
 	}
 	return snapshot

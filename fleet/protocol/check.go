@@ -15,11 +15,11 @@ func (s *State) Check() error {
 }
 
 func (s *State) checkSessions() error {
-	if s.byRenewal.n != len(s.sessions) {
-		return fmt.Errorf("%d sessions, %d by renewal", len(s.sessions), s.byRenewal.n)
+	if s.byRenewal.Len() != len(s.sessions) {
+		return fmt.Errorf("%d sessions, %d by renewal", len(s.sessions), s.byRenewal.Len())
 	}
 	pools, last := 0, Micros(0)
-	for r := range s.byRenewal.all {
+	for r := range s.byRenewal.All {
 		if s.sessions[r.id] != r || r.id > s.lastSession {
 			return fmt.Errorf("session %d is not known", r.id)
 		}
@@ -44,7 +44,7 @@ func (s *State) checkSessions() error {
 
 func (s *State) checkLeases() error {
 	weights, last, owned := int64(0), Seq(0), 0
-	for l := range s.live.all {
+	for l := range s.live.All {
 		if s.leases[l.seq] != l || l.session.leases[l.seq] != l || s.sessions[l.session.id] != l.session {
 			return fmt.Errorf("lease %d is nobody's", l.seq)
 		}
@@ -63,8 +63,8 @@ func (s *State) checkLeases() error {
 	for _, r := range s.sessions {
 		owned += len(r.leases)
 	}
-	if owned != len(s.leases) || s.live.n != len(s.leases) {
-		return fmt.Errorf("%d leases, %d owned, %d in order", len(s.leases), owned, s.live.n)
+	if owned != len(s.leases) || s.live.Len() != len(s.leases) {
+		return fmt.Errorf("%d leases, %d owned, %d in order", len(s.leases), owned, s.live.Len())
 	}
 	return nil
 }
@@ -74,10 +74,10 @@ func (s *State) checkLine() error {
 	for _, r := range s.sessions {
 		waiting += len(r.tickets)
 	}
-	if waiting != s.line.n {
-		return fmt.Errorf("%d in line, %d tickets", s.line.n, waiting)
+	if waiting != s.line.Len() {
+		return fmt.Errorf("%d in line, %d tickets", s.line.Len(), waiting)
 	}
-	for t := range s.line.all {
+	for t := range s.line.All {
 		if t.session.tickets[t.id] != t || s.sessions[t.session.id] != t.session {
 			return fmt.Errorf("ticket %d of session %d is nobody's", t.id, t.session.id)
 		}

@@ -66,13 +66,13 @@ type SpentImage struct {
 // Image is the state as plain values.
 func (s *State) Image() Image {
 	im := s.plainImage()
-	for r := range s.byRenewal.all {
+	for r := range s.byRenewal.All {
 		im.Sessions = append(im.Sessions, r.image())
 	}
-	for l := range s.live.all {
+	for l := range s.live.All {
 		im.Leases = append(im.Leases, l.image())
 	}
-	for t := range s.line.all {
+	for t := range s.line.All {
 		im.Line = append(im.Line, t.image())
 	}
 	im.Spent = s.spentImage()
@@ -124,9 +124,9 @@ func Restore(im Image) (*State, error) {
 			id: r.ID, instance: r.Instance, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastFate: r.LastFate, recalled: r.Recalled,
 			fates: slices.Clone(r.Fates), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
 		}
-		restored.node.of = restored
+		restored.node.Of = restored
 		s.sessions[r.ID] = restored
-		s.byRenewal.pushBack(&restored.node)
+		s.byRenewal.PushBack(&restored.node)
 	}
 	if err := s.restoreLeases(im.Leases); err != nil {
 		return nil, err

@@ -1,5 +1,7 @@
 package protocol
 
+import "github.com/sema-go/sema/internal/list"
+
 // A lease is permits that a session has.
 type lease struct {
 	seq     Seq
@@ -9,7 +11,7 @@ type lease struct {
 	revoked bool
 	since   Micros
 	meta    string
-	node    node[*lease]
+	node    list.Node[*lease]
 }
 
 // lend makes a lease for what a ticket asked, and tells. What a Rate grants is
@@ -28,10 +30,10 @@ func (s *State) lend(to *session, told Fate, asked *ticket) {
 }
 
 func (s *State) keep(l *lease) {
-	l.node.of = l
+	l.node.Of = l
 	s.leases[l.seq] = l
 	s.journal.lease(l.seq)
-	s.live.pushBack(&l.node)
+	s.live.PushBack(&l.node)
 	l.session.leases[l.seq] = l
 	if l.pooled {
 		if l.session.pooled == 0 {
@@ -45,7 +47,7 @@ func (s *State) keep(l *lease) {
 func (s *State) drop(l *lease) {
 	s.inUse -= l.weight
 	s.journal.lease(l.seq)
-	s.live.remove(&l.node)
+	s.live.Remove(&l.node)
 	delete(s.leases, l.seq)
 	delete(l.session.leases, l.seq)
 	if l.pooled {
@@ -88,15 +90,15 @@ func (s *State) split(from *session, op Op) {
 // fence is what a holder shows to what it writes to.
 func (s *State) fence(seq Seq) Fence {
 	f := Fence{Seq: seq, Floor: seq}
-	if s.live.first == nil {
+	if s.live.First() == nil {
 		return f
 	}
-	f.Floor = min(seq, s.live.first.of.seq)
-	if f.Exact = s.live.n <= MaxFenced; !f.Exact {
+	f.Floor = min(seq, s.live.First().Of.seq)
+	if f.Exact = s.live.Len() <= MaxFenced; !f.Exact {
 		return f
 	}
 	expected := f.Floor
-	for l := range s.live.all {
+	for l := range s.live.All {
 		if l.seq > seq {
 			break
 		}

@@ -1,6 +1,10 @@
 package protocol
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sema-go/sema/internal/list"
+)
 
 // A ticket is one acquire in line.
 type ticket struct {
@@ -11,14 +15,14 @@ type ticket struct {
 	try     bool
 	pooled  bool
 	meta    string
-	node    node[*ticket]
+	node    list.Node[*ticket]
 }
 
 func (s *State) first() *ticket {
-	if s.line.first == nil {
+	if s.line.First() == nil {
 		return nil
 	}
-	return s.line.first.of
+	return s.line.First().Of
 }
 
 // acquire puts a ticket in line, or refuses it.
@@ -28,7 +32,7 @@ func (s *State) acquire(from *session, op Op) {
 	}
 	refuse := func(why FateKind) { s.tell(from, Fate{Kind: why, Ticket: op.Ticket}) }
 	s.grant() // what this batch has freed so far goes to those who were first
-	fits := s.line.n == 0 && s.fits(op.Weight)
+	fits := s.line.Len() == 0 && s.fits(op.Weight)
 	switch {
 	case op.Weight <= 0:
 		refuse(Invalid)
@@ -42,7 +46,7 @@ func (s *State) acquire(from *session, op Op) {
 	case op.Try && !fits && s.certain():
 		refuse(Full)
 		return
-	case !fits && !op.Try && s.config.MaxWaiters > 0 && int64(s.line.n) >= s.config.MaxWaiters:
+	case !fits && !op.Try && s.config.MaxWaiters > 0 && int64(s.line.Len()) >= s.config.MaxWaiters:
 		refuse(QueueFull)
 		return
 	}
@@ -58,12 +62,12 @@ func (s *State) acquire(from *session, op Op) {
 
 // stand puts a ticket at the end of the line.
 func (s *State) stand(t *ticket) {
-	t.node.of = t
+	t.node.Of = t
 	t.session.tickets[t.id] = t
 	if t.try {
 		t.session.tries = append(t.session.tries, t)
 	}
-	s.line.pushBack(&t.node)
+	s.line.PushBack(&t.node)
 	s.journal.arrive(t)
 }
 
@@ -97,7 +101,7 @@ func (s *State) grant() {
 
 // leave takes a ticket out of line.
 func (s *State) leave(t *ticket) {
-	s.line.remove(&t.node)
+	s.line.Remove(&t.node)
 	s.journal.leave(t)
 	delete(t.session.tickets, t.id)
 	if t.try {
@@ -117,7 +121,7 @@ func (s *State) refuse(t *ticket, why FateKind) {
 
 // refuseAll refuses those in line for whom why has a reason.
 func (s *State) refuseAll(why func(*ticket) FateKind) {
-	for t := range s.line.all {
+	for t := range s.line.All {
 		if reason := why(t); reason != 0 {
 			s.refuse(t, reason)
 		}

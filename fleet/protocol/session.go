@@ -1,6 +1,10 @@
 package protocol
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sema-go/sema/internal/list"
+)
 
 // A session is one instance's use of the semaphore.
 type session struct {
@@ -19,7 +23,7 @@ type session struct {
 	fates    []Fate // not acknowledged yet
 	lastFate uint64
 	recalled bool // was woken to give blocks back, and has not spoken since
-	node     node[*session]
+	node     list.Node[*session]
 }
 
 // renew makes the session the youngest. All sessions have the same TTL and the
@@ -31,8 +35,8 @@ func (s *State) renew(r *session) {
 	s.renewals++
 	r.renewal = s.renewals
 	s.journal.session(r.id)
-	s.byRenewal.remove(&r.node)
-	s.byRenewal.pushBack(&r.node)
+	s.byRenewal.Remove(&r.node)
+	s.byRenewal.PushBack(&r.node)
 }
 
 func (s *State) dead(r *session) bool { return r.deadline < s.clock }
@@ -42,7 +46,7 @@ const reapAtOnce = 16
 
 // reap ends sessions whose deadline has passed.
 func (s *State) reap() {
-	for oldest := s.byRenewal.first; oldest != nil && s.dead(oldest.of) && s.bury(oldest.of); oldest = s.byRenewal.first {
+	for oldest := s.byRenewal.First(); oldest != nil && s.dead(oldest.Of) && s.bury(oldest.Of); oldest = s.byRenewal.First() {
 	}
 }
 
@@ -60,8 +64,8 @@ func (s *State) bury(dead *session) bool {
 // overdue reports whether somebody is silent for longer than a TTL by the
 // engine's clock, though not by the semaphore's.
 func (s *State) overdue() bool {
-	oldest := s.byRenewal.first
-	return oldest != nil && s.last-oldest.of.seen > s.config.TTL
+	oldest := s.byRenewal.First()
+	return oldest != nil && s.last-oldest.Of.seen > s.config.TTL
 }
 
 // end takes the session out, with all it has.
@@ -72,7 +76,7 @@ func (s *State) end(r *session) {
 	for _, l := range r.leases {
 		s.drop(l)
 	}
-	s.byRenewal.remove(&r.node)
+	s.byRenewal.Remove(&r.node)
 	delete(s.sessions, r.id)
 	s.journal.session(r.id)
 }
@@ -108,14 +112,14 @@ func (s *State) acknowledge(from *session, upTo uint64) {
 }
 
 // othersWait reports whether somebody else is in line.
-func (s *State) othersWait(than *session) bool { return s.line.n > len(than.tickets) }
+func (s *State) othersWait(than *session) bool { return s.line.Len() > len(than.tickets) }
 
 // recall wakes those who have blocks, since somebody waits.
 func (s *State) recall() {
 	if s.pools == 0 {
 		return
 	}
-	for holder := range s.byRenewal.all {
+	for holder := range s.byRenewal.All {
 		if holder.pooled > 0 && !holder.recalled && s.othersWait(holder) {
 			holder.recalled = true
 			s.journal.session(holder.id)

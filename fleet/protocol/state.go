@@ -1,6 +1,10 @@
 package protocol
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sema-go/sema/internal/list"
+)
 
 // A State is one semaphore. The zero State is not one: use [New].
 //
@@ -18,13 +22,13 @@ type State struct {
 	clock Micros // the semaphore's own, see advance
 
 	sessions    map[Session]*session
-	byRenewal   list[*session] // the oldest first
+	byRenewal   list.List[*session] // the oldest first
 	lastSession Session
 	renewals    uint64
 
-	line    list[*ticket] // in order
+	line    list.List[*ticket] // in order
 	leases  map[Seq]*lease
-	live    list[*lease] // by Seq
+	live    list.List[*lease] // by Seq
 	lastSeq Seq
 	inUse   int64 // weights of leases; of a Rate, what was granted in the window
 	spent   []spending
@@ -61,7 +65,7 @@ func (s *State) Open(now Micros, instance string) (Session, Config) {
 	s.begin(now)
 	s.lastSession++
 	opened := &session{id: s.lastSession, instance: instance, tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{}}
-	opened.node.of = opened
+	opened.node.Of = opened
 	s.sessions[opened.id] = opened
 	s.renew(opened)
 	return opened.id, s.config
