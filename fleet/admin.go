@@ -85,8 +85,8 @@ func (c *Client) Resume(ctx context.Context, name string) error {
 // ForceRelease takes a lease away. Its holder is told (Lost), and the permits are
 // free when it has heard of that or died; at once, if told so, which breaks the
 // bound: others are let in while it may still be at work.
-func (c *Client) ForceRelease(ctx context.Context, name string, lease protocol.Seq, atOnce bool) error {
-	return c.store.Administer(ctx, name, Command{Revoke: &Revocation{Lease: lease, AtOnce: atOnce}})
+func (c *Client) ForceRelease(ctx context.Context, name string, r Revocation) error {
+	return c.store.Administer(ctx, name, Command{Revoke: &r})
 }
 
 // Delete removes a semaphore. Its holders lose their permits, though they hear of

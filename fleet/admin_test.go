@@ -77,7 +77,7 @@ func TestForceReleaseFreesAndTells(t *testing.T) {
 		p := mustAcquire(t, s, 1)
 		snapshot, err := c.Inspect(context.Background(), "db")
 		wantErr(t, err, nil)
-		wantErr(t, c.ForceRelease(context.Background(), "db", snapshot.Leases[0].Seq, false), nil)
+		wantErr(t, c.ForceRelease(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, AtOnce: false}), nil)
 		mustAcquire(t, s, 1).Release()
 		wantErr(t, p.Err(), sema.ErrLost)
 	})

@@ -68,7 +68,7 @@ const (
 )
 
 func (o Options) config() protocol.Config {
-	c := protocol.Config{Capacity: o.Capacity, Ramp: o.Ramp, MaxWaiters: o.MaxWaiters, TTL: protocol.Micros(o.TTL.Microseconds())}
+	c := protocol.Config{Protocol: protocol.Version, Capacity: o.Capacity, Ramp: o.Ramp, MaxWaiters: o.MaxWaiters, TTL: protocol.Micros(o.TTL.Microseconds())}
 	if o.TTL == 0 {
 		c.TTL = protocol.Micros(defaultTTL.Microseconds())
 	}

@@ -125,7 +125,7 @@ func Release(ctx context.Context, p sema.Permit) error {
 // flush waits until all that was wished is heard, or moot.
 func (s *Semaphore) flush(ctx context.Context) error {
 	s.mu.Lock()
-	if s.peer == nil || s.peer.Said() {
+	if s.peer == nil || s.peer.Heard() >= s.peer.Promise(maxOps) {
 		s.mu.Unlock()
 		return nil
 	}

@@ -226,7 +226,7 @@ func (s *Semaphore) drain(ctx context.Context) (left int64) {
 
 // noteQuiet tells who drains or flushes. The mutex is held.
 func (s *Semaphore) noteQuiet() {
-	if s.peer == nil || s.peer.Said() {
+	if s.peer == nil || s.peer.Heard() >= s.peer.Promise(maxOps) {
 		for _, said := range s.saying {
 			close(said)
 		}

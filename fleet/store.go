@@ -12,7 +12,8 @@ import (
 // Renewal, waiting, batching and fencing are not its business.
 type Store interface {
 	// Open makes the semaphore with that configuration unless it is there, and
-	// begins a session on it.
+	// begins a session on it. It fails with [protocol.ErrVersion] if those who
+	// speak the configuration's Protocol cannot use what is there.
 	Open(ctx context.Context, name string, config protocol.Config, instance string) (protocol.Session, protocol.Config, error)
 
 	// Apply does what a batch asks.
@@ -52,4 +53,18 @@ type Revocation struct {
 	// AtOnce does not wait until the holder has heard of it. Others are let in
 	// while it may still be at work.
 	AtOnce bool
+	By     string // who takes it away, for the holder to read
+	Why    string
+}
+
+// Note is what the holder is told.
+func (r Revocation) Note() string {
+	note := "taken away"
+	if r.By != "" {
+		note += " by " + r.By
+	}
+	if r.Why != "" {
+		note += ": " + r.Why
+	}
+	return note
 }

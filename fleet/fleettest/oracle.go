@@ -66,7 +66,8 @@ func newHistory(s *speaker, seed uint64) *history {
 }
 
 func (h *history) begin() {
-	model, _ := h.model.Open(h.now, "fleettest")
+	model, _, err := h.model.Open(h.now, "fleettest", protocol.Version)
+	h.must(err)
 	h.sessions = append(h.sessions, pair{h.open(), model})
 }
 
@@ -91,7 +92,7 @@ func (h *history) reconfigure() error {
 	capacity, draining := h.rng.Int64N(8), h.rng.IntN(6) == 0
 	change := func(c *protocol.Config) { c.Capacity, c.Draining = capacity, draining }
 	h.must(h.configure(change))
-	c := h.model.Inspect().Config
+	c := h.model.Snapshot().Config
 	change(&c)
 	_, err := h.model.Configure(h.now, c)
 	return err
@@ -158,7 +159,7 @@ func (h *history) compare(i int, engine, model protocol.Reply) error {
 }
 
 func (h *history) compareStates() error {
-	engine, model := h.inspect(), h.model.Inspect()
+	engine, model := h.inspect(), h.model.Snapshot()
 	if engine.InUse != model.InUse || engine.Config != model.Config || len(engine.Leases) != len(model.Leases) {
 		return fmt.Errorf("the engine has %+v, the model %+v", engine, model)
 	}

@@ -49,6 +49,7 @@ func Checks() []Check {
 // check makes a Check of a function that speaks to a semaphore of its own, and
 // panics with a failure.
 func check(name string, c protocol.Config, run func(*speaker)) Check {
+	c.Protocol = protocol.Version
 	if c.TTL == 0 { // too long for anybody to die meanwhile
 		c.TTL = protocol.Micros(time.Hour / time.Microsecond)
 	}

@@ -50,9 +50,8 @@ func (s *Store) Open(_ context.Context, name string, c protocol.Config, instance
 		}
 		s.semaphores[name] = state
 	}
-	session, config := state.Open(now(), instance)
-	s.hint(name, state, session)
-	return session, config, nil
+	defer s.hint(name, state)
+	return state.Open(now(), instance, c.Protocol)
 }
 
 // Apply is for [fleet.Store].
@@ -64,7 +63,7 @@ func (s *Store) Apply(_ context.Context, name string, b protocol.Batch) (protoco
 		return protocol.Reply{Verdict: protocol.Unknown}, nil
 	}
 	reply := state.Apply(now(), b)
-	s.hint(name, state, b.Session)
+	s.hint(name, state)
 	return reply, nil
 }
 
@@ -76,7 +75,8 @@ func (s *Store) Inspect(_ context.Context, name string) (protocol.Snapshot, erro
 	if state == nil {
 		return protocol.Snapshot{}, fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
 	}
-	return state.Inspect(), nil
+	defer s.hint(name, state)
+	return state.Inspect(now()), nil
 }
 
 // List is for [fleet.Lister].
@@ -101,13 +101,13 @@ func (s *Store) Administer(_ context.Context, name string, c fleet.Command) erro
 	if state == nil {
 		return fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
 	}
-	defer s.hint(name, state, 0)
+	defer s.hint(name, state)
 	switch {
 	case c.Configure != nil:
 		_, err := state.Configure(now(), *c.Configure)
 		return err
 	case c.Revoke != nil:
-		if !state.Revoke(now(), c.Revoke.Lease, c.Revoke.AtOnce) {
+		if !state.Revoke(now(), c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
 			return fmt.Errorf("lease %d of %q: %w", c.Revoke.Lease, name, fs.ErrNotExist)
 		}
 	case c.Delete:
@@ -123,13 +123,10 @@ type listener struct {
 	news    chan struct{} // buffered
 }
 
-// hint tells the instances of sessions that have news, but not the one that is
-// being answered. The store's mutex is held.
-func (s *Store) hint(name string, state *protocol.State, except protocol.Session) {
+// hint tells the instances of sessions that have news. The store's mutex is
+// held.
+func (s *Store) hint(name string, state *protocol.State) {
 	for _, id := range state.Woken() {
-		if id == except {
-			continue
-		}
 		for _, l := range s.listeners[state.Instance(id)] {
 			if !slices.Contains(l.pending, name) {
 				l.pending = append(l.pending, name)

@@ -22,6 +22,8 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 		return s.config, fmt.Errorf("%w: it has version %d, not %d", ErrConflict, s.config.Version, c.Version)
 	case c.TTL != s.config.TTL || c.Kind != s.config.Kind || c.Window != s.config.Window:
 		return s.config, errors.New("kind, TTL and window are fixed when a semaphore is made")
+	case c.Protocol < s.config.Protocol || c.Protocol > s.config.Protocol+1:
+		return s.config, fmt.Errorf("protocol %d: it is %d, and can be raised by one, once nobody uses an older one", c.Protocol, s.config.Protocol)
 	}
 	s.ramp = ramp{from: min(s.effective(), c.Capacity), at: s.last}
 	c.Version++
@@ -31,7 +33,7 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 		switch {
 		case s.config.Draining:
 			return Draining
-		case s.tooLarge(t.weight):
+		case s.tooLarge(t.least):
 			return TooLarge
 		}
 		return 0
@@ -42,8 +44,9 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 
 // Revoke takes a lease away. Its holder is told, and the permits are free when
 // it has acknowledged that or died; or at once, which lets others in while it
-// may still be at work. It reports whether there was such a lease.
-func (s *State) Revoke(now Micros, seq Seq, atOnce bool) bool {
+// may still be at work. The note tells the holder by whom and why. It reports
+// whether there was such a lease.
+func (s *State) Revoke(now Micros, seq Seq, atOnce bool, note string) bool {
 	s.begin(now)
 	l := s.leases[seq]
 	if l == nil {
@@ -52,7 +55,7 @@ func (s *State) Revoke(now Micros, seq Seq, atOnce bool) bool {
 	if !l.revoked {
 		l.revoked = true
 		s.journal.lease(seq)
-		s.tell(l.session, Fate{Kind: Revoked, Lease: seq})
+		s.tell(l.session, Fate{Kind: Revoked, Lease: seq, Note: note})
 	}
 	if atOnce {
 		s.drop(l)
@@ -97,8 +100,15 @@ type TicketInfo struct {
 	Meta    string
 }
 
-// Inspect is the state as it is, without a change.
-func (s *State) Inspect() Snapshot {
+// Inspect is the state as it is now. It notices what time has changed, so that
+// who looks again and again sees the dead leave though nobody else speaks.
+func (s *State) Inspect(now Micros) Snapshot {
+	s.begin(now)
+	return s.Snapshot()
+}
+
+// Snapshot is the state as it was when somebody last spoke.
+func (s *State) Snapshot() Snapshot {
 	snapshot := Snapshot{Config: s.config, Effective: s.effective(), InUse: s.inUse}
 	for r := range s.byRenewal.All {
 		snapshot.Sessions = append(snapshot.Sessions, SessionInfo{r.id, r.instance, r.seen})

@@ -18,7 +18,7 @@ func (s *State) checkSessions() error {
 	if s.byRenewal.Len() != len(s.sessions) {
 		return fmt.Errorf("%d sessions, %d by renewal", len(s.sessions), s.byRenewal.Len())
 	}
-	pools, last := 0, Micros(0)
+	pools, recalled, last := 0, 0, Micros(0)
 	for r := range s.byRenewal.All {
 		if s.sessions[r.id] != r || r.id > s.lastSession {
 			return fmt.Errorf("session %d is not known", r.id)
@@ -27,8 +27,14 @@ func (s *State) checkSessions() error {
 			return fmt.Errorf("session %d is out of order", r.id)
 		}
 		last = r.deadline
-		if r.pooled > 0 {
+		switch {
+		case r.recalled:
+			recalled++
+		case r.pooled > 0:
 			pools++
+		}
+		if r.recalled && r.pooled == 0 {
+			return fmt.Errorf("session %d is to give back what it does not have", r.id)
 		}
 		for i, f := range r.fates {
 			if f.N > r.lastFate || i > 0 && f.N <= r.fates[i-1].N {
@@ -36,8 +42,8 @@ func (s *State) checkSessions() error {
 			}
 		}
 	}
-	if pools != s.pools {
-		return fmt.Errorf("%d sessions have pools, not %d", pools, s.pools)
+	if pools != s.pools.Len() || recalled != s.recalled.Len() {
+		return fmt.Errorf("%d and %d sessions have pools, not %d and %d", pools, recalled, s.pools.Len(), s.recalled.Len())
 	}
 	return nil
 }
@@ -70,7 +76,7 @@ func (s *State) checkLeases() error {
 }
 
 func (s *State) checkLine() error {
-	waiting := 0
+	waiting, wanted := 0, int64(0)
 	for _, r := range s.sessions {
 		waiting += len(r.tickets)
 	}
@@ -81,11 +87,15 @@ func (s *State) checkLine() error {
 		if t.session.tickets[t.id] != t || s.sessions[t.session.id] != t.session {
 			return fmt.Errorf("ticket %d of session %d is nobody's", t.id, t.session.id)
 		}
-		if s.config.Draining || s.tooLarge(t.weight) {
+		wanted += t.least
+		if s.config.Draining || s.tooLarge(t.least) {
 			return fmt.Errorf("ticket %d of session %d waits in vain", t.id, t.session.id)
 		}
 	}
-	if first := s.first(); first != nil && s.fits(first.weight) && !s.more {
+	if wanted != s.wanted {
+		return fmt.Errorf("%d wanted, not %d", wanted, s.wanted)
+	}
+	if first := s.first(); first != nil && s.fits(first.least) && !s.more {
 		return fmt.Errorf("ticket %d of session %d could be granted", first.id, first.session.id)
 	}
 	return nil

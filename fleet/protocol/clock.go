@@ -46,8 +46,8 @@ func (s *State) due() (Micros, bool) {
 	if first == nil {
 		return 0, false
 	}
-	missing := s.inUse + first.weight - s.effective()
-	if missing <= 0 || first.weight > s.config.Capacity {
+	missing := s.inUse + first.least - s.effective()
+	if missing <= 0 || first.least > s.config.Capacity {
 		return 0, false
 	}
 	if s.config.Kind == Rate {
@@ -57,8 +57,8 @@ func (s *State) due() (Micros, bool) {
 			}
 		}
 	}
-	if target := s.config.Capacity; s.config.Ramp > 0 && s.effective() < target && s.inUse+first.weight <= target {
-		needed := s.inUse + first.weight - s.ramp.from
+	if target := s.config.Capacity; s.config.Ramp > 0 && s.effective() < target && s.inUse+first.least <= target {
+		needed := s.inUse + first.least - s.ramp.from
 		at := s.ramp.at + Micros((needed*int64(second)+s.config.Ramp-1)/s.config.Ramp)
 		return max(at-s.last, 0), true
 	}

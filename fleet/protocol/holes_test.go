@@ -37,7 +37,10 @@ func newEngine(t *testing.T, c protocol.Config) *engine {
 }
 
 func (e *engine) open() protocol.Session {
-	id, _ := e.state.Open(e.now, "test")
+	id, _, err := e.state.Open(e.now, "test", protocol.Version)
+	if err != nil {
+		e.t.Fatal(err)
+	}
 	return id
 }
 
@@ -185,7 +188,7 @@ func TestARepeatedBatchIsAnsweredAgainAndRenewsNothing(t *testing.T) {
 		if !reflect.DeepEqual(again.Fates, first.Fates) {
 			t.Fatalf("%+v, want %+v", again.Fates, first.Fates)
 		}
-		if inUse := e.state.Inspect().InUse; inUse != 1 {
+		if inUse := e.state.Snapshot().InUse; inUse != 1 {
 			t.Fatalf("%d in use", inUse)
 		}
 	}
@@ -199,7 +202,7 @@ func TestAnOlderBatchIsRefused(t *testing.T) {
 	e.say(id, acquire(1, 1))
 	e.say(id)
 	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(2, 1)}}), protocol.Stale)
-	if waiting := len(e.state.Inspect().Line); waiting != 0 {
+	if waiting := len(e.state.Snapshot().Line); waiting != 0 {
 		t.Errorf("%d wait", waiting)
 	}
 }
@@ -245,14 +248,14 @@ func TestEveryRefusalIsTold(t *testing.T) {
 	wantFates(t, e.say(holder, acquire(1, 2)), protocol.Granted)
 	wantFates(t, e.say(waiter, acquire(1, 2), acquire(2, 1), acquire(3, 3), acquire(4, 0), try(5, 1)),
 		protocol.QueueFull, protocol.TooLarge, protocol.Invalid, protocol.Full)
-	c := e.state.Inspect().Config
+	c := e.state.Snapshot().Config
 	c.Capacity = 1
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
 	wantFates(t, e.say(waiter), protocol.TooLarge)
 	e.say(waiter, acquire(6, 1))
-	c = e.state.Inspect().Config
+	c = e.state.Snapshot().Config
 	c.Draining = true
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
@@ -305,7 +308,7 @@ func TestWhoIsFirstIsToldWhenTimeWillServeIt(t *testing.T) {
 	a, b := e.open(), e.open()
 	e.say(a, acquire(1, 1))
 	e.say(b, acquire(1, 1))
-	c := e.state.Inspect().Config
+	c := e.state.Snapshot().Config
 	c.Capacity = 2
 	e.state.Woken()
 	if _, err := e.state.Configure(e.now, c); err != nil {
@@ -401,7 +404,7 @@ func TestACancelIsNeverTooLate(t *testing.T) {
 	e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
 	r := e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{{Verb: protocol.Cancel, Ticket: 1}}})
 	wantFates(t, r)
-	if inUse := e.state.Inspect().InUse; inUse != 0 {
+	if inUse := e.state.Snapshot().InUse; inUse != 0 {
 		t.Errorf("%d in use", inUse)
 	}
 }
@@ -459,11 +462,11 @@ func TestSplitPartsALease(t *testing.T) {
 	part := wantFates(t, e.say(id, split(2, 2)), protocol.Granted)[0].Lease
 	wantFates(t, e.say(id, split(3, 3), split(4, 0), split(5, 99)), protocol.Invalid, protocol.Invalid, protocol.Invalid)
 	e.say(id, release(whole))
-	if inUse := e.state.Inspect().InUse; inUse != 2 {
+	if inUse := e.state.Snapshot().InUse; inUse != 2 {
 		t.Errorf("%d in use", inUse)
 	}
 	e.say(id, release(part))
-	if inUse := e.state.Inspect().InUse; inUse != 0 {
+	if inUse := e.state.Snapshot().InUse; inUse != 0 {
 		t.Errorf("%d in use", inUse)
 	}
 }
@@ -495,7 +498,7 @@ func TestPooledBlocksAreRecalled(t *testing.T) {
 		t.Error("recalled though nobody waits")
 	}
 	wantFates(t, e.say(other), protocol.Granted)
-	if s := e.state.Inspect(); s.InUse != 9 || s.Leases[0].Weight != 6 {
+	if s := e.state.Snapshot(); s.InUse != 9 || s.Leases[0].Weight != 6 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -552,11 +555,11 @@ func TestARevokedLeaseCannotBeSplit(t *testing.T) {
 	e := newEngine(t, protocol.Config{Capacity: 4})
 	id := e.open()
 	lease := wantFates(t, e.say(id, acquire(1, 4)), protocol.Granted)[0].Lease
-	e.state.Revoke(e.now, lease, false)
+	e.state.Revoke(e.now, lease, false, "")
 	wantFates(t, e.say(id, protocol.Op{Verb: protocol.Split, Lease: lease, Ticket: 2, Weight: 3}, protocol.Op{Verb: protocol.Cancel}),
 		protocol.Revoked, protocol.Invalid)
 	e.say(id)
-	if inUse := e.state.Inspect().InUse; inUse != 0 {
+	if inUse := e.state.Snapshot().InUse; inUse != 0 {
 		t.Errorf("%d in use", inUse)
 	}
 }

@@ -51,6 +51,7 @@ type TicketImage struct {
 	Session Session
 	Ticket  Ticket
 	Weight  int64
+	Least   int64
 	Until   Micros
 	Try     bool
 	Pooled  bool
@@ -99,7 +100,7 @@ func (l *lease) image() LeaseImage {
 }
 
 func (t *ticket) image() TicketImage {
-	return TicketImage{t.session.id, t.id, t.weight, t.until, t.try, t.pooled, t.meta}
+	return TicketImage{t.session.id, t.id, t.weight, t.least, t.until, t.try, t.pooled, t.meta}
 }
 
 func (s *State) spentImage() (all []SpentImage) {
@@ -124,7 +125,7 @@ func Restore(im Image) (*State, error) {
 			id: r.ID, instance: r.Instance, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastFate: r.LastFate, recalled: r.Recalled,
 			fates: slices.Clone(r.Fates), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
 		}
-		restored.node.Of = restored
+		restored.node.Of, restored.pool.Of = restored, restored
 		s.sessions[r.ID] = restored
 		s.byRenewal.PushBack(&restored.node)
 	}
@@ -163,8 +164,11 @@ func (s *State) restoreLine(line []TicketImage) error {
 		if waiter == nil {
 			return fmt.Errorf("ticket %d is of session %d, which is not there", t.Ticket, t.Session)
 		}
+		if t.Least <= 0 || t.Least > t.Weight {
+			return fmt.Errorf("ticket %d is for %d, at least %d", t.Ticket, t.Weight, t.Least)
+		}
 		s.stand(&ticket{
-			id: t.Ticket, session: waiter, weight: t.Weight, until: t.Until, try: t.Try, pooled: t.Pooled, meta: t.Meta,
+			id: t.Ticket, session: waiter, weight: t.Weight, least: t.Least, until: t.Until, try: t.Try, pooled: t.Pooled, meta: t.Meta,
 		})
 	}
 	return nil

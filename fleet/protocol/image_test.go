@@ -23,7 +23,8 @@ func TestImagesThatCannotBeAreNotRestored(t *testing.T) {
 		"a lease twice":             func(im *protocol.Image) { im.Leases[1] = im.Leases[0] },
 		"a lease of nothing":        func(im *protocol.Image) { im.Leases[0].Weight = 0 },
 		"a lease from the future":   func(im *protocol.Image) { im.LastSeq = im.Leases[0].Seq },
-		"a ticket that is hopeless": func(im *protocol.Image) { im.Line[0].Weight = 9 },
+		"a ticket that is hopeless": func(im *protocol.Image) { im.Line[0].Weight, im.Line[0].Least = 9, 9 },
+		"a ticket for nothing":      func(im *protocol.Image) { im.Line[0].Least = 0 },
 		"fates out of order":        func(im *protocol.Image) { im.Sessions[0].LastFate = 0 },
 		"a session from nowhere":    func(im *protocol.Image) { im.LastSession = 0 },
 	} {

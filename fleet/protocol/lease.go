@@ -14,19 +14,18 @@ type lease struct {
 	node    list.Node[*lease]
 }
 
-// lend makes a lease for what a ticket asked, and tells. What a Rate grants is
-// spent at once and needs no lease.
-func (s *State) lend(to *session, told Fate, asked *ticket) {
+// lend makes a lease for a ticket, and tells. What a Rate grants is spent at once
+// and needs no lease.
+func (s *State) lend(asked *ticket, weight int64) {
 	s.lastSeq++
-	told.Lease = s.lastSeq
-	s.inUse += asked.weight
+	s.inUse += weight
 	if s.config.Kind == Rate {
-		s.spent = append(s.spent, spending{s.last + s.config.Window, asked.weight})
+		s.spent = append(s.spent, spending{s.last + s.config.Window, weight})
 		s.journal.spend()
 	} else {
-		s.keep(&lease{seq: s.lastSeq, session: to, weight: asked.weight, pooled: asked.pooled, since: s.last, meta: asked.meta})
+		s.keep(&lease{seq: s.lastSeq, session: asked.session, weight: weight, pooled: asked.pooled, since: s.last, meta: asked.meta})
 	}
-	s.tell(to, told)
+	s.tell(asked.session, Fate{Kind: Granted, Ticket: asked.id, Lease: s.lastSeq, Weight: weight})
 }
 
 func (s *State) keep(l *lease) {
@@ -36,10 +35,8 @@ func (s *State) keep(l *lease) {
 	s.live.PushBack(&l.node)
 	l.session.leases[l.seq] = l
 	if l.pooled {
-		if l.session.pooled == 0 {
-			s.pools++
-		}
 		l.session.pooled++
+		s.notePool(l.session)
 	}
 }
 
@@ -52,9 +49,7 @@ func (s *State) drop(l *lease) {
 	delete(l.session.leases, l.seq)
 	if l.pooled {
 		l.session.pooled--
-		if l.session.pooled == 0 {
-			s.pools--
-		}
+		s.notePool(l.session)
 	}
 }
 
@@ -84,7 +79,7 @@ func (s *State) split(from *session, op Op) {
 	s.journal.lease(l.seq)
 	s.lastSeq++
 	s.keep(&lease{seq: s.lastSeq, session: from, weight: op.Weight, pooled: l.pooled, since: l.since, meta: l.meta})
-	s.tell(from, Fate{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq})
+	s.tell(from, Fate{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq, Weight: op.Weight})
 }
 
 // fence is what a holder shows to what it writes to.

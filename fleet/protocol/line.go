@@ -11,6 +11,7 @@ type ticket struct {
 	id      Ticket
 	session *session
 	weight  int64
+	least   int64  // what will do
 	until   Micros // on the semaphore's clock; 0: without limit
 	try     bool
 	pooled  bool
@@ -32,7 +33,11 @@ func (s *State) acquire(from *session, op Op) {
 	}
 	refuse := func(why FateKind) { s.tell(from, Fate{Kind: why, Ticket: op.Ticket}) }
 	s.grant() // what this batch has freed so far goes to those who were first
-	fits := s.line.Len() == 0 && s.fits(op.Weight)
+	least := op.Weight
+	if op.Pooled && op.Least > 0 {
+		least = min(op.Least, op.Weight)
+	}
+	fits := s.line.Len() == 0 && s.fits(least)
 	switch {
 	case op.Weight <= 0:
 		refuse(Invalid)
@@ -40,7 +45,7 @@ func (s *State) acquire(from *session, op Op) {
 	case s.config.Draining:
 		refuse(Draining)
 		return
-	case s.tooLarge(op.Weight):
+	case s.tooLarge(least):
 		refuse(TooLarge)
 		return
 	case op.Try && !fits && s.certain():
@@ -50,7 +55,7 @@ func (s *State) acquire(from *session, op Op) {
 		refuse(QueueFull)
 		return
 	}
-	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, try: op.Try, pooled: op.Pooled, meta: op.Meta}
+	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, least: least, try: op.Try, pooled: op.Pooled, meta: op.Meta}
 	if op.Wait > 0 {
 		t.until = s.clock + op.Wait
 	}
@@ -68,6 +73,7 @@ func (s *State) stand(t *ticket) {
 		t.session.tries = append(t.session.tries, t)
 	}
 	s.line.PushBack(&t.node)
+	s.wanted += t.least
 	s.journal.arrive(t)
 }
 
@@ -76,7 +82,8 @@ func (s *State) fits(weight int64) bool { return weight <= s.effective()-s.inUse
 // tooLarge: more than there can ever be. A semaphore at 0 is paused, and nothing
 // is too large for it.
 func (s *State) tooLarge(weight int64) bool {
-	return weight > s.config.Capacity && s.config.Capacity > 0
+	whole := max(s.config.Whole, s.config.Capacity)
+	return weight > whole && whole > 0
 }
 
 // grant serves the line, strictly from its head. A dead session is not in its
@@ -90,18 +97,30 @@ func (s *State) grant() {
 			}
 		case t.until > 0 && t.until < s.clock:
 			s.refuse(t, TimedOut)
-		case !s.fits(t.weight):
+		case !s.fits(t.least):
 			return
 		default:
+			weight := s.portion(t)
 			s.leave(t)
-			s.lend(t.session, Fate{Kind: Granted, Ticket: t.id}, t)
+			s.lend(t, weight)
 		}
 	}
+}
+
+// portion is how much of what it would like a ticket is given: what is free, but
+// while others wait no more than its session's even share.
+func (s *State) portion(t *ticket) int64 {
+	most := t.weight
+	if s.othersWait(t.session) {
+		most = min(most, s.config.Capacity/int64(len(s.sessions)))
+	}
+	return max(t.least, min(most, s.effective()-s.inUse))
 }
 
 // leave takes a ticket out of line.
 func (s *State) leave(t *ticket) {
 	s.line.Remove(&t.node)
+	s.wanted -= t.least
 	s.journal.leave(t)
 	delete(t.session.tickets, t.id)
 	if t.try {

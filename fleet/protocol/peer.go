@@ -12,29 +12,48 @@ type Peer struct {
 	seq     uint64
 	ack     uint64
 	wishes  []Op
-	waiting map[Ticket]int64 // weights asked for, neither decided nor taken back
+	waiting map[Ticket]asked // neither decided nor taken back
 	leases  map[Seq]int64    // weights held
 
 	flight  *Batch
 	sent    Micros // when flight was sent first
 	renewed Micros // when the last batch that was answered was sent first
+	trust   Micros // for how long from then the leases are surely held
 	speak   Micros // when to send again, though there is nothing to wish
 	hinted  bool   // there was a hint since flight was sent
 	ended   bool
 }
 
+// asked is what a ticket is for.
+type asked struct {
+	weight int64
+	of     Seq // the lease it splits, if so
+}
+
 // NewPeer begins with the answer to an open that was sent at some time.
 func NewPeer(sent Micros, session Session, c Config) *Peer {
-	return &Peer{
-		session: session, config: c, renewed: sent, speak: sent + c.TTL/3,
-		waiting: map[Ticket]int64{}, leases: map[Seq]int64{},
+	p := &Peer{
+		session: session, config: c, sent: sent, renewed: sent, trust: c.TTL * 2 / 3,
+		waiting: map[Ticket]asked{}, leases: map[Seq]int64{},
 	}
+	p.speak = p.heartbeat()
+	return p
+}
+
+// heartbeat is when a sign of life is due after the last batch: in time for
+// another one should it be lost, and a little earlier or later than others'.
+func (p *Peer) heartbeat() Micros {
+	in := min(p.config.TTL/3, p.trust/2)
+	const golden = 0x9e3779b97f4a7c15
+	scatter := (uint64(p.session)*31 + p.seq) * golden >> 32
+	return p.sent + in - Micros(scatter%uint64(in/8+1))
 }
 
 // Deadline is until when this session's leases are surely its own: two thirds
 // of a TTL after the first send of the last batch that was answered. Counted
 // from a later send it would outlast the engine's, if that heard the first one.
-func (p *Peer) Deadline() Micros { return p.renewed + p.config.TTL*2/3 }
+// It is earlier if the engine said so.
+func (p *Peer) Deadline() Micros { return p.renewed + p.trust }
 
 // Ended reports whether the session is over: the engine said so, or the
 // deadline has passed. It stays over, whatever is heard later: the engine may
@@ -55,8 +74,17 @@ func (p *Peer) Idle() bool {
 	return len(p.leases) == 0 && len(p.waiting) == 0 && len(p.wishes) == 0 && p.flight == nil
 }
 
-// Said reports whether all wishes were heard.
-func (p *Peer) Said() bool { return len(p.wishes) == 0 && p.flight == nil }
+// Promise is the seq of the batch with which all that was wished so far will
+// have been said, if a batch carries at most max wishes.
+func (p *Peer) Promise(max int) uint64 { return p.seq + uint64((len(p.wishes)+max-1)/max) }
+
+// Heard is the seq of the last batch that was answered.
+func (p *Peer) Heard() uint64 {
+	if p.flight != nil {
+		return p.seq - 1
+	}
+	return p.seq
+}
 
 // Config is the semaphore's, as last heard.
 func (p *Peer) Config() Config { return p.config }
@@ -65,9 +93,9 @@ func (p *Peer) Config() Config { return p.config }
 func (p *Peer) Wish(op Op) {
 	switch op.Verb {
 	case Acquire:
-		p.waiting[op.Ticket] = op.Weight
+		p.waiting[op.Ticket] = asked{weight: op.Weight}
 	case Split:
-		p.waiting[op.Ticket] = op.Weight
+		p.waiting[op.Ticket] = asked{op.Weight, op.Lease}
 		if _, held := p.leases[op.Lease]; held { // or it was revoked, and the engine will say so
 			p.leases[op.Lease] -= op.Weight
 		}
@@ -131,9 +159,14 @@ func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
 		return nil
 	}
 	p.flight = nil
-	p.renewed = p.sent
 	p.config = r.Config
-	p.speak = p.sent + p.config.TTL/3
+	if r.Valid >= 0 {
+		p.renewed, p.trust = p.sent, p.config.TTL*2/3
+		if r.Valid > 0 {
+			p.trust = min(p.trust, r.Valid)
+		}
+	}
+	p.speak = p.heartbeat()
 	switch {
 	case r.More || p.hinted:
 		p.speak = now
@@ -159,7 +192,7 @@ func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
 
 // take notes a fate, and reports whether anybody is still interested in it.
 func (p *Peer) take(f Fate) bool {
-	weight, wanted := p.waiting[f.Ticket]
+	what, wanted := p.waiting[f.Ticket]
 	switch {
 	case f.Kind == Revoked:
 		_, held := p.leases[f.Lease]
@@ -175,8 +208,13 @@ func (p *Peer) take(f Fate) bool {
 		return false
 	}
 	delete(p.waiting, f.Ticket)
-	if f.Kind == Granted && p.config.Kind == Concurrency {
-		p.leases[f.Lease] = weight
+	switch {
+	case f.Kind == Granted && p.config.Kind == Concurrency:
+		p.leases[f.Lease] = f.Weight
+	case f.Kind != Granted && what.of != 0:
+		if _, held := p.leases[what.of]; held {
+			p.leases[what.of] += what.weight
+		}
 	}
 	return true
 }

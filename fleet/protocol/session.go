@@ -22,8 +22,9 @@ type session struct {
 
 	fates    []Fate // not acknowledged yet
 	lastFate uint64
-	recalled bool // was woken to give blocks back, and has not spoken since
+	recalled bool // is in State.recalled, not in State.pools
 	node     list.Node[*session]
+	pool     list.Node[*session]
 }
 
 // renew makes the session the youngest. All sessions have the same TTL and the
@@ -31,7 +32,6 @@ type session struct {
 func (s *State) renew(r *session) {
 	r.deadline = s.clock + s.config.TTL
 	r.seen = s.last
-	r.recalled = false
 	s.renewals++
 	r.renewal = s.renewals
 	s.journal.session(r.id)
@@ -114,16 +114,51 @@ func (s *State) acknowledge(from *session, upTo uint64) {
 // othersWait reports whether somebody else is in line.
 func (s *State) othersWait(than *session) bool { return s.line.Len() > len(than.tickets) }
 
-// recall wakes those who have blocks, since somebody waits.
+// recalls reports whether a session is to give back what it does not use of its
+// blocks.
+func (s *State) recalls(from *session) bool {
+	return s.othersWait(from) || s.config.Draining || s.inUse > s.effective()
+}
+
+// recall wakes those who have blocks, once, when somebody else begins to wait.
 func (s *State) recall() {
-	if s.pools == 0 {
-		return
-	}
-	for holder := range s.byRenewal.All {
-		if holder.pooled > 0 && !holder.recalled && s.othersWait(holder) {
-			holder.recalled = true
-			s.journal.session(holder.id)
+	for holder := range s.pools.All {
+		if s.recalls(holder) {
+			s.noteRecalled(holder, true)
 			s.wake(holder)
 		}
+	}
+	if s.recalled.Len() == 0 || s.line.Len() > 0 || s.config.Draining || s.inUse > s.effective() {
+		return
+	}
+	for holder := range s.recalled.All {
+		s.noteRecalled(holder, false)
+	}
+}
+
+// noteRecalled moves a session from one list to the other.
+func (s *State) noteRecalled(holder *session, recalled bool) {
+	from, to := &s.pools, &s.recalled
+	if !recalled {
+		from, to = to, from
+	}
+	from.Remove(&holder.pool)
+	to.PushBack(&holder.pool)
+	holder.recalled = recalled
+	s.journal.session(holder.id)
+}
+
+// notePool has the session among those with blocks, or not.
+func (s *State) notePool(holder *session) {
+	in := &s.pools
+	if holder.recalled {
+		in = &s.recalled
+	}
+	switch {
+	case holder.pooled == 0:
+		in.Remove(&holder.pool)
+		holder.recalled = false
+	case !holder.pool.In():
+		in.PushBack(&holder.pool)
 	}
 }

@@ -38,7 +38,10 @@ func (c *client) open() {
 	c.asked, c.working = map[protocol.Ticket]work{}, map[protocol.Seq]work{}
 	life, sent := c.life, c.world.now
 	c.network(func() {
-		id, config := c.world.state.Open(c.world.engineTime(), c.name)
+		id, config, err := c.world.state.Open(c.world.engineTime(), c.name, protocol.Version)
+		if err != nil {
+			c.world.fail("open: %v", err)
+		}
 		c.network(func() {
 			c.unpaused(life, func() {
 				if c.peer == nil {
@@ -133,7 +136,7 @@ func (c *client) fate(life int, f protocol.Fate, answered protocol.Micros) {
 	case protocol.Granted:
 		c.world.grants++
 		w := c.asked[f.Ticket]
-		w.fence, w.stamp = f.Fence, answered
+		w.fence, w.stamp, w.weight = f.Fence, answered, f.Weight
 		delete(c.asked, f.Ticket)
 		if c.faults.rate {
 			c.after(life, c.world.between(0, ttl), func() { c.want(life) })
@@ -171,8 +174,12 @@ func (c *client) want(life int) {
 	c.ticket++
 	id, wanted := c.ticket, work{weight: 1 + c.world.rng.Int64N(2), pooled: c.faults.pool && c.world.rng.IntN(2) == 0}
 	c.asked[id] = wanted
+	least := wanted.weight
+	if wanted.pooled {
+		wanted.weight += c.world.rng.Int64N(3)
+	}
 	c.peer.Wish(protocol.Op{
-		Verb: protocol.Acquire, Ticket: id, Weight: wanted.weight, Pooled: wanted.pooled, Try: c.world.rng.IntN(5) == 0,
+		Verb: protocol.Acquire, Ticket: id, Weight: wanted.weight, Least: least, Pooled: wanted.pooled, Try: c.world.rng.IntN(5) == 0,
 		Meta: fmt.Sprintf("ticket %d of %s", id, c.name),
 	})
 	if c.faults.cancel && c.world.rng.IntN(3) == 0 {

@@ -108,7 +108,7 @@ func (w *world) step() {
 }
 
 func (w *world) resize() {
-	c := w.state.Inspect().Config
+	c := w.state.Snapshot().Config
 	c.Capacity = int64(w.rng.IntN(5))
 	if w.calm {
 		c.Capacity = 4
@@ -126,8 +126,8 @@ func (w *world) revoke() {
 	if w.calm {
 		return
 	}
-	if leases := w.state.Inspect().Leases; len(leases) > 0 {
-		w.state.Revoke(w.engineTime(), leases[w.rng.IntN(len(leases))].Seq, false)
+	if leases := w.state.Snapshot().Leases; len(leases) > 0 {
+		w.state.Revoke(w.engineTime(), leases[w.rng.IntN(len(leases))].Seq, false, "")
 		w.hints()
 	}
 	w.at(w.between(0, 5*ttl), w.revoke)
@@ -139,7 +139,7 @@ func (w *world) run() error {
 	w.until(horizon)
 	w.calm = true
 	w.until(horizon + 30*ttl)
-	snapshot := w.state.Inspect()
+	snapshot := w.state.Snapshot()
 	if len(snapshot.Line) > 0 || snapshot.InUse > 0 {
 		w.fail("in the end %d wait and %d are in use", len(snapshot.Line), snapshot.InUse)
 	}
@@ -173,7 +173,7 @@ func (w *world) check() {
 	for _, c := range w.clients {
 		believed += c.holding()
 	}
-	inUse := w.state.Inspect().InUse
+	inUse := w.state.Snapshot().InUse
 	w.debt = w.debt && inUse > w.capacity
 	if believed > w.capacity && !w.debt {
 		w.fail("%d permits of %d are held", believed, w.capacity)
@@ -186,7 +186,7 @@ func (w *world) check() {
 // note notes when leases end.
 func (w *world) note() {
 	now := map[protocol.Seq]bool{}
-	for _, l := range w.state.Inspect().Leases {
+	for _, l := range w.state.Snapshot().Leases {
 		now[l.Seq] = true
 	}
 	for seq := range w.live {
@@ -202,7 +202,7 @@ func (w *world) deliver(c *client, life int, b protocol.Batch) {
 	if w.rng.IntN(10) == 0 {
 		w.reload()
 	}
-	before := w.state.Inspect()
+	before := w.state.Snapshot()
 	reply := w.state.Apply(w.engineTime(), b)
 	w.orderKept(before)
 	w.hints()
@@ -265,7 +265,7 @@ func nilIfEmpty[E any](list []E) []E {
 // orderKept fails if somebody in line was overtaken: who has been granted since
 // stood before all who still stand. Tickets and leases are known by their meta.
 func (w *world) orderKept(before protocol.Snapshot) {
-	after := w.state.Inspect()
+	after := w.state.Snapshot()
 	stand, granted := map[string]bool{}, map[string]bool{}
 	for _, t := range after.Line {
 		stand[t.Meta] = true

@@ -1,7 +1,9 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sema-go/sema/internal/list"
 )
@@ -32,7 +34,10 @@ type State struct {
 	lastSeq Seq
 	inUse   int64 // weights of leases; of a Rate, what was granted in the window
 	spent   []spending
-	pools   int // sessions with pooled leases
+	wanted  int64 // least weights of the tickets in line
+
+	pools    list.List[*session] // who have blocks, and were not told that others wait
+	recalled list.List[*session] // and who were
 
 	budget  int       // dead sessions that may still be ended in this call
 	more    bool      // there were more of them
@@ -50,6 +55,9 @@ func New(now Micros, config Config, tombstone Seq) (*State, error) {
 		return nil, err
 	}
 	config.Version = 1
+	if config.Protocol == 0 {
+		config.Protocol = Version
+	}
 	return &State{
 		config: config, last: now,
 		ramp:     ramp{from: config.Capacity, at: now},
@@ -60,16 +68,23 @@ func New(now Micros, config Config, tombstone Seq) (*State, error) {
 }
 
 // Open begins a session, and does nothing else: a delayed duplicate of it leaves
-// a session nobody uses, which dies.
-func (s *State) Open(now Micros, instance string) (Session, Config) {
+// a session nobody uses, which dies. It fails with [ErrVersion] if the opener,
+// who speaks that version of the protocol, would not understand.
+func (s *State) Open(now Micros, instance string, version uint32) (Session, Config, error) {
 	s.begin(now)
+	if version+1 < s.config.Protocol || version > s.config.Protocol+1 {
+		return 0, s.config, fmt.Errorf("%w: the semaphore was made by version %d, this is version %d", ErrVersion, s.config.Protocol, version)
+	}
 	s.lastSession++
 	opened := &session{id: s.lastSession, instance: instance, tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{}}
-	opened.node.Of = opened
+	opened.node.Of, opened.pool.Of = opened, opened
 	s.sessions[opened.id] = opened
 	s.renew(opened)
-	return opened.id, s.config
+	return opened.id, s.config, nil
 }
+
+// ErrVersion is for those who are too old or too new for what is stored.
+var ErrVersion = errors.New("other version of the protocol; upgrade step by step")
 
 // Apply does what a batch asks.
 func (s *State) Apply(now Micros, b Batch) Reply {
@@ -82,10 +97,15 @@ func (s *State) Apply(now Micros, b Batch) Reply {
 	}
 	s.settle()
 	if verdict == Unknown || b.Bye && verdict == Heard {
-		return Reply{Verdict: verdict, More: s.more, Config: s.config}
+		return Reply{Verdict: verdict, More: s.more, Config: s.config, InUse: s.inUse, Wanted: s.wanted}
 	}
 	if s.endTries(from) {
 		s.settle()
+	}
+	if verdict == Heard {
+		// It hears of its news now. A batch that was doubled on its way may have
+		// nobody who listens to the answer.
+		s.woken = slices.DeleteFunc(s.woken, func(id Session) bool { return id == from.id })
 	}
 	return s.answer(from, verdict, gap > s.config.TTL/6)
 }
@@ -123,6 +143,8 @@ func (s *State) hear(from *session, b Batch) Verdict {
 			s.release(from, op.Lease, op.Weight)
 		case Split:
 			s.split(from, op)
+		default:
+			s.tell(from, Fate{Kind: Invalid, Ticket: op.Ticket})
 		}
 	}
 	return Heard
@@ -132,11 +154,11 @@ func (s *State) hear(from *session, b Batch) Verdict {
 // those are told who can make room or have to watch the time.
 func (s *State) settle() {
 	s.grant()
+	s.recall()
 	first := s.first()
 	if first == nil {
 		return
 	}
-	s.recall()
 	if _, ok := s.due(); ok && s.hinted != first {
 		s.hinted = first
 		s.wake(first.session)
@@ -154,7 +176,7 @@ func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
 	}
 	return Reply{
 		Verdict: verdict, Fates: fates, More: s.more, Config: s.config,
-		Next: s.next(to, gapped), Recall: to.pooled > 0 && s.othersWait(to),
+		Next: s.next(to, gapped), Recall: to.pooled > 0 && s.recalls(to), InUse: s.inUse, Wanted: s.wanted,
 	}
 }
 
@@ -177,8 +199,8 @@ func (s *State) next(to *session, gapped bool) Micros {
 	return next
 }
 
-// Woken is the sessions that were given something since it was last asked. An
-// engine hints to their instances; a hint that is lost costs a wait until the
+// Woken is the sessions that were given something since it was last asked, but
+// for those that were answered since. An engine hints to their instances; a hint that is lost costs a wait until the
 // next heartbeat.
 func (s *State) Woken() []Session {
 	woken := s.woken
@@ -202,6 +224,8 @@ func (c Config) Check() error {
 	switch {
 	case c.Capacity < 0 || c.Capacity > MaxCapacity:
 		return fmt.Errorf("capacity %d: want 0 to %d", c.Capacity, int64(MaxCapacity))
+	case c.Whole != 0 && c.Whole < c.Capacity:
+		return fmt.Errorf("capacity %d of %d: want a share", c.Capacity, c.Whole)
 	case c.Ramp < 0 || c.Ramp > MaxCapacity:
 		return fmt.Errorf("ramp %d: want permits a second, or 0 for at once", c.Ramp)
 	case c.MaxWaiters < 0:

@@ -1,5 +1,10 @@
 package protocol
 
+// Version is the protocol's. Neighbours understand each other: what one of them
+// does not know in an [Op] it refuses with [Invalid], what it does not know in
+// a [Fate] it takes for a refusal.
+const Version = 1
+
 // A Micros is a time on an engine's clock, in microseconds since 1970, or a
 // duration. Engines have no finer one in common.
 type Micros int64
@@ -17,12 +22,14 @@ const (
 type Config struct {
 	Kind       Kind
 	Capacity   int64  // the target; 0 pauses
+	Whole      int64  // of which Capacity is a share that may grow: what is too large is judged by it; 0: by Capacity
 	Ramp       int64  // permits a second by which the capacity rises to the target; 0: at once
 	MaxWaiters int64  // tickets in line at most; 0: no bound
 	TTL        Micros // how long a session lives without a word; fixed
 	Window     Micros // of a Rate; fixed
 	Draining   bool
 	Version    uint64 // counts the changes
+	Protocol   uint32 // the [Version] by which it was made; rises by one at a time
 }
 
 // A Session is one instance's use of one semaphore. Leases and tickets live as
@@ -42,6 +49,7 @@ type Op struct {
 	Ticket Ticket // Acquire, Cancel, Split: of the new lease
 	Lease  Seq    // Release, Split
 	Weight int64  // Acquire; Split: of the new lease; Release: how much, 0 for all
+	Least  int64  // Acquire, Pooled: what will do if there is not more to spare; 0: Weight
 	Wait   Micros // Acquire: for how long, at most; 0: without limit
 	Try    bool   // Acquire: do not wait
 	Pooled bool   // Acquire: a block that can be recalled
@@ -87,6 +95,9 @@ type Reply struct {
 	Next    Micros // speak again within; 0: by the next heartbeat
 	Recall  bool   // others wait: give back what is not used of pooled blocks
 	Config  Config
+	InUse   int64
+	Wanted  int64  // by those in line, at least
+	Valid   Micros // trust the leases no longer than this from when the batch was sent; 0: the TTL alone says; negative: as long as before
 }
 
 // A Fate is what became of a ticket or a lease.
@@ -94,8 +105,10 @@ type Fate struct {
 	N      uint64 // numbers the fates of a session
 	Kind   FateKind
 	Ticket Ticket
-	Fence  Fence // Granted
-	Lease  Seq   // Granted, Revoked
+	Fence  Fence  // Granted
+	Lease  Seq    // Granted, Revoked
+	Weight int64  // Granted
+	Note   string // Revoked: by whom and why, for people
 }
 
 // A FateKind says what.
@@ -109,7 +122,7 @@ const (
 	Draining
 	TimedOut
 	Revoked // a lease is to be given up; to acknowledge it is to do so
-	Invalid // an acquire of nothing, or a split that cannot be
+	Invalid // an acquire of nothing, a split that cannot be, a verb that is not known
 )
 
 // A Fence lets a resource tell those who may still write from those who may

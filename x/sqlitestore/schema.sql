@@ -1,0 +1,113 @@
+-- The tables are the words of fleet/protocol, and its numbers: times are
+-- microseconds since 1970, or on the semaphore's own clock where it says so.
+-- The views after them are for people.
+
+CREATE TABLE semaphore (
+  id           INTEGER PRIMARY KEY,
+  name         TEXT NOT NULL UNIQUE,
+  config       TEXT NOT NULL, -- JSON, as in protocol.Config
+  ramp_from    INTEGER NOT NULL,
+  ramp_at      INTEGER NOT NULL,
+  last         INTEGER NOT NULL, -- when it last changed
+  clock        INTEGER NOT NULL, -- its own
+  last_session INTEGER NOT NULL,
+  last_seq     INTEGER NOT NULL,
+  renewals     INTEGER NOT NULL
+);
+
+CREATE TABLE session (
+  semaphore INTEGER NOT NULL,
+  id        INTEGER NOT NULL,
+  instance  TEXT NOT NULL,
+  seq       INTEGER NOT NULL, -- of its last batch
+  deadline  INTEGER NOT NULL, -- on the semaphore's clock
+  seen      INTEGER NOT NULL,
+  renewal   INTEGER NOT NULL,
+  last_fate INTEGER NOT NULL,
+  recalled  INTEGER NOT NULL,
+  fates     TEXT NOT NULL, -- JSON, those that it has not acknowledged
+  PRIMARY KEY (semaphore, id)
+) WITHOUT ROWID;
+
+CREATE TABLE lease (
+  semaphore INTEGER NOT NULL,
+  seq       INTEGER NOT NULL,
+  session   INTEGER NOT NULL,
+  weight    INTEGER NOT NULL,
+  pooled    INTEGER NOT NULL,
+  revoked   INTEGER NOT NULL,
+  since     INTEGER NOT NULL,
+  meta      TEXT NOT NULL,
+  PRIMARY KEY (semaphore, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE ticket (
+  semaphore INTEGER NOT NULL,
+  session   INTEGER NOT NULL,
+  id        INTEGER NOT NULL,
+  place     INTEGER NOT NULL, -- in line: who has a lower one comes first
+  weight    INTEGER NOT NULL,
+  least     INTEGER NOT NULL, -- what will do of the weight
+  until     INTEGER NOT NULL, -- on the semaphore's clock; 0: without limit
+  try       INTEGER NOT NULL,
+  pooled    INTEGER NOT NULL,
+  meta      TEXT NOT NULL,
+  PRIMARY KEY (semaphore, session, id)
+) WITHOUT ROWID;
+
+CREATE TABLE spending ( -- of a rate: what was granted and is not back yet
+  semaphore INTEGER NOT NULL,
+  n         INTEGER NOT NULL,
+  until     INTEGER NOT NULL,
+  weight    INTEGER NOT NULL,
+  PRIMARY KEY (semaphore, n)
+) WITHOUT ROWID;
+
+CREATE TABLE tombstone ( -- of a name that was deleted: its fences go on after seq
+  name TEXT PRIMARY KEY,
+  seq  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE VIEW semaphores AS SELECT
+  name,
+  CASE json_extract(config, '$.Kind') WHEN 0 THEN 'concurrency' WHEN 1 THEN 'rate' ELSE json_extract(config, '$.Kind') END AS kind,
+  json_extract(config, '$.Capacity') AS capacity,
+  (SELECT coalesce(sum(weight), 0) FROM lease WHERE lease.semaphore = semaphore.id)
+    + (SELECT coalesce(sum(weight), 0) FROM spending WHERE spending.semaphore = semaphore.id) AS in_use,
+  (SELECT count(*) FROM ticket WHERE ticket.semaphore = semaphore.id) AS waiting,
+  (SELECT count(*) FROM session WHERE session.semaphore = semaphore.id) AS sessions,
+  json_extract(config, '$.Draining') AS draining,
+  json_extract(config, '$.TTL') / 1e6 AS ttl_seconds,
+  json_extract(config, '$.Window') / 1e6 AS window_seconds,
+  json_extract(config, '$.Ramp') AS ramp_per_second,
+  json_extract(config, '$.MaxWaiters') AS max_waiters,
+  json_extract(config, '$.Version') AS version,
+  strftime('%Y-%m-%d %H:%M:%f', last / 1e6, 'unixepoch') AS changed
+FROM semaphore ORDER BY name;
+
+CREATE VIEW permits AS SELECT
+  semaphore.name AS semaphore, lease.seq AS seq, session.instance AS instance, lease.weight AS weight,
+  strftime('%Y-%m-%d %H:%M:%f', lease.since / 1e6, 'unixepoch') AS since,
+  strftime('%Y-%m-%d %H:%M:%f', session.seen / 1e6, 'unixepoch') AS renewed,
+  lease.pooled AS pooled, lease.revoked AS revoked, lease.meta AS meta, lease.session AS session
+FROM lease
+  JOIN semaphore ON semaphore.id = lease.semaphore
+  JOIN session ON session.semaphore = lease.semaphore AND session.id = lease.session
+ORDER BY semaphore.name, lease.seq;
+
+CREATE VIEW waiters AS SELECT
+  semaphore.name AS semaphore, row_number() OVER (PARTITION BY ticket.semaphore ORDER BY ticket.place) AS place,
+  session.instance AS instance, ticket.weight AS weight,
+  ticket.try AS try, ticket.pooled AS pooled, ticket.meta AS meta, ticket.session AS session, ticket.id AS ticket
+FROM ticket
+  JOIN semaphore ON semaphore.id = ticket.semaphore
+  JOIN session ON session.semaphore = ticket.semaphore AND session.id = ticket.session
+ORDER BY semaphore.name, ticket.place;
+
+CREATE VIEW sessions AS SELECT
+  semaphore.name AS semaphore, session.id AS session, session.instance AS instance,
+  strftime('%Y-%m-%d %H:%M:%f', session.seen / 1e6, 'unixepoch') AS renewed,
+  (SELECT count(*) FROM lease WHERE lease.semaphore = session.semaphore AND lease.session = session.id) AS permits,
+  (SELECT count(*) FROM ticket WHERE ticket.semaphore = session.semaphore AND ticket.session = session.id) AS waiting
+FROM session JOIN semaphore ON semaphore.id = session.semaphore
+ORDER BY semaphore.name, session.id;

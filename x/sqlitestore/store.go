@@ -1,0 +1,189 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A Store is the use of a file by one client. Stores of one process that use
+// the same file share it.
+type Store struct {
+	engine *engine
+	prefix string
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Options are how a file is used.
+type Options struct {
+	// Prefix is put before the names of semaphores, so that clients can share a
+	// file and not their semaphores.
+	Prefix string
+	// Normal does not wait for the disk: what was acknowledged outlives the death
+	// of the process, but the last of it may be gone after a loss of power.
+	Normal bool
+}
+
+// Open opens a file, or makes it. There is one process at a time that has it
+// open.
+func Open(path string, o Options) (*Store, error) {
+	if err := o.check(path); err != nil {
+		return nil, err
+	}
+	e, err := share(path, o.Normal)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{engine: e, prefix: o.Prefix, closed: make(chan struct{})}, nil
+}
+
+// Open is for [fleet.Store].
+func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	var (
+		session protocol.Session
+		config  protocol.Config
+	)
+	err := s.do(ctx, name, 1, func(now protocol.Micros, k *kept) (err error) {
+		if k.state == nil {
+			if err = k.make(now, c); err != nil {
+				return err
+			}
+		}
+		session, config, err = k.state.Open(now, instance, c.Protocol)
+		return err
+	})
+	if err != nil {
+		return 0, protocol.Config{}, err
+	}
+	return session, config, nil
+}
+
+// Apply is for [fleet.Store].
+func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	b.Ops = slices.Clone(b.Ops) // whose owner may be gone before it is its turn
+	var reply protocol.Reply
+	err := s.do(ctx, name, 1+len(b.Ops), func(now protocol.Micros, k *kept) error {
+		if k.state == nil {
+			reply.Verdict = protocol.Unknown
+			return nil
+		}
+		reply = k.state.Apply(now, b)
+		return nil
+	})
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	return reply, nil
+}
+
+// Inspect is for [fleet.Store].
+func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	var snapshot protocol.Snapshot
+	err := s.do(ctx, name, 1, func(now protocol.Micros, k *kept) error {
+		if k.state == nil {
+			return fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
+		}
+		snapshot = k.state.Inspect(now)
+		return nil
+	})
+	if err != nil {
+		return protocol.Snapshot{}, err
+	}
+	return snapshot, nil
+}
+
+// Administer is for [fleet.Store].
+func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
+	return s.do(ctx, name, 1, func(now protocol.Micros, k *kept) error {
+		switch {
+		case k.state == nil:
+			return fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
+		case c.Configure != nil:
+			_, err := k.state.Configure(now, *c.Configure)
+			return err
+		case c.Revoke != nil:
+			if !k.state.Revoke(now, c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
+				return fmt.Errorf("lease %d of %q: %w", c.Revoke.Lease, name, fs.ErrNotExist)
+			}
+		case c.Delete:
+			k.delete()
+		}
+		return nil
+	})
+}
+
+// List is for [fleet.Lister].
+func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+	var names []string
+	err := s.await(ctx, &request{ctx: ctx, size: 1, read: func(f *file) (err error) {
+		names, err = f.names(s.prefix + prefix)
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	for i := range names {
+		names[i] = names[i][len(s.prefix):]
+	}
+	return names, nil
+}
+
+// Listen is for [fleet.Store].
+func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
+	l := s.engine.listeners.add(instance, s.prefix)
+	defer s.engine.listeners.remove(instance, l)
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.closed:
+			return s.engine.fault(errClosed)
+		case <-l.news:
+		}
+		for _, name := range s.engine.listeners.take(l) {
+			hint(name)
+		}
+	}
+}
+
+// Close lets go of the file, and closes it if no other store of this process
+// uses it.
+func (s *Store) Close() (err error) {
+	s.once.Do(func() {
+		close(s.closed)
+		err = s.engine.unshare()
+	})
+	return err
+}
+
+var errClosed = errors.New("the store is closed")
+
+// do has the writer act on a semaphore, and waits until that is written down.
+func (s *Store) do(ctx context.Context, name string, size int, act func(protocol.Micros, *kept) error) error {
+	return s.await(ctx, &request{ctx: ctx, name: s.prefix + name, size: size, act: act})
+}
+
+// await is over as soon as the context is. What was asked may still happen.
+func (s *Store) await(ctx context.Context, r *request) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-s.closed:
+		return s.engine.fault(errClosed)
+	default:
+	}
+	return s.engine.await(ctx, r)
+}
+
+var (
+	_ fleet.Store  = (*Store)(nil)
+	_ fleet.Lister = (*Store)(nil)
+)
