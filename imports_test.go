@@ -16,7 +16,7 @@ const modulePath = "github.com/sema-go/sema"
 // rooms is the order of the packages of this module: one may import only those
 // above it. A package that is not listed may be imported by nobody.
 var rooms = []string{
-	".", "wfq", "classic", "pool", "group", "internal/list", "internal/proctest", "host/internal/futex", "host", "host/posix", "host/sysv", "admit",
+	"internal/callsite", ".", "wfq", "classic", "pool", "group", "internal/list", "internal/proctest", "host/internal/futex", "host", "host/posix", "host/sysv", "admit",
 	"fleet/protocol", "fleet", "fleet/memstore", "fleet/fleettest", "sematest",
 }
 

@@ -2,9 +2,10 @@ package sema
 
 import (
 	"fmt"
-	"path"
 	"runtime"
 	"strings"
+
+	"github.com/sema-go/sema/internal/callsite"
 )
 
 // A stack is where something was acquired, as program counters: cheap to take,
@@ -28,23 +29,17 @@ func (st stack) frames(yield func(runtime.Frame) bool) {
 	frames := runtime.CallersFrames(st)
 	for {
 		f, more := frames.Next()
-		inside = inside && ofSema(f)
+		inside = inside && callsite.Own(f)
 		if !inside && !yield(f) || !more {
 			return
 		}
 	}
 }
 
-// ofSema reports whether a frame is the library's own, tests excepted.
-func ofSema(f runtime.Frame) bool {
-	rest, ok := strings.CutPrefix(f.Function, "github.com/sema-go/sema")
-	return ok && (rest[0] == '.' || rest[0] == '/') && !strings.HasSuffix(f.File, "_test.go")
-}
-
 // site is the caller's dir/file.go:line, or nothing for an empty stack.
 func (st stack) site() string {
 	for f := range st.frames {
-		return fmt.Sprintf("%s/%s:%d", path.Base(path.Dir(f.File)), path.Base(f.File), f.Line)
+		return callsite.Name(f)
 	}
 	return ""
 }
@@ -69,7 +64,7 @@ func libraryDepth() int {
 	frames := runtime.CallersFrames(pcs[:n])
 	for depth := 0; ; depth++ {
 		f, more := frames.Next()
-		if !ofSema(f) || !more {
+		if !callsite.Own(f) || !more {
 			return depth
 		}
 	}

@@ -2,12 +2,10 @@ package host
 
 import (
 	"errors"
-	"fmt"
-	"runtime"
-	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/callsite"
 )
 
 // admitted makes the permit and tells of it. Should an observer panic, the
@@ -42,29 +40,9 @@ func (s *Semaphore) tell(e sema.Event) {
 	if len(s.observers) == 0 {
 		return
 	}
-	e.Name, e.Site = s.name, callSite()
+	e.Name, e.Site = s.name, callsite.Here()
 	e.Waiters = int(s.file.line.length.Load())
 	for _, o := range s.observers {
 		o.Observe(e)
 	}
-}
-
-// callSite is the first caller outside Sema.
-func callSite() string {
-	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if !ofSema(f.Function) || strings.HasSuffix(f.File, "_test.go") {
-			return fmt.Sprintf("%s:%d", f.File, f.Line)
-		}
-		if !more {
-			return ""
-		}
-	}
-}
-
-func ofSema(function string) bool {
-	rest, inside := strings.CutPrefix(function, "github.com/sema-go/sema")
-	return inside && (rest[0] == '.' || rest[0] == '/')
 }
