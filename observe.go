@@ -36,13 +36,14 @@ type Event struct {
 	Capacity int64         // with Resized
 	Site     string        // file:line of the caller, with CallSites or for diagnosed permits
 	Err      error         // why: with Rejected, TimedOut, Cancelled, Lost
-	Report   string        // text for a person, with stacks: with Overheld, Leaked, Inverted, Deadlocked
+	Report   string        // text for a person, with stacks: with Overheld, Leaked, Inverted, Deadlocked, Mismatched
 }
 
 // A Kind is what sort of event it is.
 type Kind uint8
 
-// The kinds. Lost, Renewed and FailedOpen come from fleet semaphores only.
+// The kinds. Lost, Renewed, FailedOpen and Mismatched come from fleet semaphores
+// only.
 const (
 	Queued       Kind = iota + 1 // a caller begins to wait
 	Acquired                     // a permit was had
@@ -63,6 +64,7 @@ const (
 	OverReleased                 // more was given back than was out, and refused
 	Inverted                     // two semaphores are acquired in both orders
 	Deadlocked                   // a deadlock is suspected
+	Mismatched                   // asked for with another configuration than it has, which counts
 )
 
 var kindNames = [...]string{
@@ -71,6 +73,7 @@ var kindNames = [...]string{
 	Closed: "closed", Exhausted: "exhausted", Recovered: "recovered", Overheld: "overheld",
 	Lost: "lost", Renewed: "renewed", FailedOpen: "failed open", Leaked: "leaked",
 	OverReleased: "over-released", Inverted: "acquire order inverted", Deadlocked: "deadlock suspected",
+	Mismatched: "configuration mismatched",
 }
 
 // String is the kind in words.

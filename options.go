@@ -15,6 +15,7 @@ type config struct {
 	lineLimit    int
 	maxWait      time.Duration
 	parkOversize bool
+	backing      Backing
 	probe        *probe
 }
 
@@ -55,6 +56,17 @@ func MaxWait(d time.Duration) Option {
 		panic(fmt.Sprintf("sema: MaxWait(%v): want a positive duration; use TryAcquire not to wait", d))
 	}
 	return optionFunc(func(c *config) { c.maxWait = d })
+}
+
+// Backed has the semaphore's permits rest on something that can be lost: they
+// are handed out and given back at the same speed, and [Permit.Lost] and
+// [Permit.Err] are those of b. It is for those who share out what they hold
+// themselves, as package fleet does with its blocks.
+func Backed(b Backing) Option {
+	if b == nil {
+		panic("sema: Backed(nil): want what the permits rest on")
+	}
+	return optionFunc(func(c *config) { c.backing = b })
 }
 
 // A toggle is an option that is on when given.

@@ -192,9 +192,27 @@ func (p Permit) Lease() Lease {
 	return p.handle.lease
 }
 
+// A Backing is what the permits of a semaphore rest on, see [Backed].
+type Backing interface {
+	Lost() <-chan struct{} // for Permit.Lost
+	Err() error            // for Permit.Err
+}
+
+// Backing is what the permit's semaphore was made with, by [Backed]; nil for
+// others.
+func (p Permit) Backing() Backing {
+	if p.handle == nil || p.handle.sem == nil {
+		return nil
+	}
+	return p.handle.sem.backing
+}
+
 // Lost is closed when the lease behind the permit is gone before its release.
 // It is nil, and so never ready in a select, for permits that cannot be lost.
 func (p Permit) Lost() <-chan struct{} {
+	if b := p.Backing(); b != nil {
+		return b.Lost()
+	}
 	if l, ok := p.Lease().(interface{ Lost() <-chan struct{} }); ok {
 		return l.Lost()
 	}
@@ -205,6 +223,9 @@ func (p Permit) Lost() <-chan struct{} {
 // clock decides at the moment of the call. It is nil for permits that cannot
 // be lost.
 func (p Permit) Err() error {
+	if b := p.Backing(); b != nil {
+		return b.Err()
+	}
 	if l, ok := p.Lease().(interface{ Err() error }); ok {
 		return l.Err()
 	}

@@ -308,3 +308,43 @@ func TestReleaseDuringARefusedSplitIsNotLost(t *testing.T) {
 		}
 	}
 }
+
+// A vouched is a backing that can be lost.
+type vouched struct{ lost chan struct{} }
+
+func (v vouched) Lost() <-chan struct{} { return v.lost }
+
+func (v vouched) Err() error {
+	select {
+	case <-v.lost:
+		return sema.ErrLost
+	default:
+		return nil
+	}
+}
+
+func TestPermitsOfABackedSemaphoreAreLostWithIt(t *testing.T) {
+	t.Parallel()
+	v := vouched{make(chan struct{})}
+	for _, level := range []sema.Level{sema.Off, sema.Full} {
+		s := sema.New(4, sema.Backed(v), sema.Diagnose(level))
+		p, q, err := mustAcquire(t, s, 3).Split(1)
+		wantErr(t, err, nil)
+		if p.Backing() != v || q.Lost() != v.Lost() {
+			t.Error("the parts do not rest on what the whole did")
+		}
+		if level == sema.Off {
+			wantErr(t, p.Err(), nil)
+			close(v.lost)
+		}
+		wantErr(t, q.Err(), sema.ErrLost)
+		p.Release()
+		q.Release()
+		if in := s.Stats().InUse; in != 0 {
+			t.Errorf("%d in use", in)
+		}
+	}
+	if p := mustAcquire(t, sema.New(1), 1); p.Backing() != nil || p.Lost() != nil {
+		t.Error("a plain permit rests on something")
+	}
+}

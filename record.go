@@ -28,7 +28,7 @@ func newRecord(s *Semaphore, a attempt, id identity) *record {
 
 // permit makes the one permit of the record, and watches over it.
 func (r *record) permit(weight int64) Permit {
-	h := &handle{kind: recordedHandle, rec: r}
+	h := &handle{kind: recordedHandle, sem: r.sem, rec: r}
 	h.gen.Store(1)
 	books.add(r)
 	if d := r.sem.probe.warnHold; d > 0 { // less what a part has behind it

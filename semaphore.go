@@ -28,6 +28,7 @@ type Semaphore struct {
 	probe   *probe    // nil unless observed or diagnosed
 	maxWait time.Duration
 	name    string
+	backing Backing
 }
 
 var _ Gate = (*Semaphore)(nil)
@@ -39,7 +40,7 @@ var lastID atomic.Uint64
 // unlimited. It panics on a negative capacity.
 func New(capacity int64, opts ...Option) *Semaphore {
 	conf := newConfig(opts)
-	s := &Semaphore{maxWait: conf.maxWait, name: conf.name}
+	s := &Semaphore{maxWait: conf.maxWait, name: conf.name, backing: conf.backing}
 	s.core.id = lastID.Add(1)
 	s.core.order = conf.order
 	s.core.parkOversize = conf.parkOversize
