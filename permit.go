@@ -224,6 +224,9 @@ func (p Permit) Lost() <-chan struct{} {
 // be lost.
 func (p Permit) Err() error {
 	if b := p.Backing(); b != nil {
+		if !p.Held() {
+			return nil
+		}
 		return b.Err()
 	}
 	if l, ok := p.Lease().(interface{ Err() error }); ok {

@@ -1,11 +1,14 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,14 +55,66 @@ type Options struct {
 	Ramp       int64         // permits a second by which the capacity rises; 0: at once
 	MaxWaiters int64         // in line at the engine; 0: no bound
 	Rate       time.Duration // if set, Capacity permits may be had in each such time, and come back by time alone
-	MaxWait    time.Duration // bounds each wait; a minute unless told
-	Observer   sema.Observer // is told what happens here, if not nil
+
+	Mode     Mode
+	Block    int64         // Pooled: how many permits beyond those needed are asked for at a time, at most; 0: no bound
+	Quantum  time.Duration // Pooled: for how long blocks are lent out here when others wait for them; 50 ms unless told
+	MaxWait  time.Duration // bounds each wait; a minute unless told
+	FailOpen FailOpen      // what to do when the engine does not answer; fail closed unless told
+	Labels   map[string]string
+	Observer sema.Observer // is told what happens here, if not nil
 }
+
+// A Mode is how permits come from the engine.
+type Mode uint8
+
+const (
+	// Exact: each acquire has its lease, and its place in the line of all
+	// machines.
+	Exact Mode = iota
+	// Pooled: this process holds blocks and serves its goroutines from them at
+	// local speed. The bound is as strict, the order is kept only within the
+	// process: somebody elsewhere waits for a round trip, a quantum, and until
+	// a permit that is out now is released, at most.
+	Pooled
+)
 
 // sameAs compares all but the observers, which may not be comparable.
 func (o Options) sameAs(other Options) bool {
 	o.Observer, other.Observer = nil, nil
-	return o == other
+	return reflect.DeepEqual(o, other)
+}
+
+// check fails on what makes no sense, with what to do.
+func (o Options) check() error {
+	switch {
+	case o.MaxWait < 0:
+		return fmt.Errorf("MaxWait %v: want a positive duration, or 0 for %v", o.MaxWait, defaultMaxWait)
+	case o.Mode > Pooled:
+		return fmt.Errorf("mode %d: want Exact or Pooled", o.Mode)
+	case o.Mode == Pooled && o.Rate != 0:
+		return errors.New("a rate cannot be pooled: what it lends does not come back")
+	case o.Block < 0 || o.Quantum < 0:
+		return fmt.Errorf("block %d, quantum %v: want neither below 0", o.Block, o.Quantum)
+	case o.FailOpen.Limit < 0 || o.FailOpen.After < 0 || o.FailOpen.Until < 0:
+		return fmt.Errorf("fail open %+v: want nothing below 0", o.FailOpen)
+	}
+	for key := range o.Labels {
+		if key == "" || strings.ContainsAny(key, " =\"\n") {
+			return fmt.Errorf("label %q: want a key without spaces, quotes and =", key)
+		}
+	}
+	return nil
+}
+
+// withDefaults is with what was not told.
+func (o Options) withDefaults() Options {
+	o.MaxWait = cmp.Or(o.MaxWait, defaultMaxWait)
+	o.Block = cmp.Or(o.Block, protocol.MaxCapacity)
+	o.Quantum = cmp.Or(o.Quantum, defaultQuantum)
+	o.FailOpen.After = cmp.Or(o.FailOpen.After, o.TTL, defaultTTL)
+	o.FailOpen.Until = cmp.Or(o.FailOpen.Until, o.FailOpen.After)
+	return o
 }
 
 const (
@@ -89,9 +144,10 @@ func (c *Client) Semaphore(name string, o Options) (*Semaphore, error) {
 	if err := config.Check(); err != nil {
 		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
 	}
-	if o.MaxWait < 0 {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: fmt.Sprintf("MaxWait %v: want a positive duration, or 0 for %v", o.MaxWait, defaultMaxWait)}
+	if err := o.check(); err != nil {
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
 	}
+	o = o.withDefaults()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -156,37 +212,6 @@ func (c *Client) start(work func()) bool {
 	}
 	c.workers.Go(work)
 	return true
-}
-
-// Close refuses who waits and who comes, and waits for the permits that are out.
-// When all are back, and the engine has heard of it, or ctx has ended, it lets
-// go of the engine. Permits that are out then are this process's until a TTL has
-// passed, and no longer renewed: the error says how many.
-func (c *Client) Close(ctx context.Context) error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return &sema.Error{Op: "close", Err: sema.ErrClosed}
-	}
-	c.closed = true
-	c.mu.Unlock()
-	for _, s := range c.semaphores {
-		s.close()
-	}
-	var left int64
-	for _, s := range c.semaphores {
-		left += s.drain(ctx)
-	}
-	c.starting.Lock()
-	c.end()
-	c.starting.Unlock()
-	c.workers.Wait()
-	err := c.store.Close()
-	if left > 0 {
-		err = errors.Join(err, &sema.Error{Op: "close", Err: context.Cause(ctx),
-			Detail: fmt.Sprintf("%d permits were not released; they are free when their TTL has passed", left)})
-	}
-	return err
 }
 
 // A backoff is a pause that grows, and that differs from others'.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,163 +21,234 @@ const (
 	patience = 5 * time.Second
 )
 
-// drive has the driver look, and starts it if it is not there. It is one
-// goroutine for a semaphore that is in use, the only one that speaks to the
-// engine about it: what others wish while a batch is on its way joins the next.
-// The mutex is held.
+// A driver speaks to the engine about a semaphore: one goroutine, while there is
+// something to say, and none until the next sign of life is due. What others
+// wish while a batch is on its way joins the next one.
+type driver struct {
+	works   bool
+	alarm   *time.Timer // has it work again
+	pause   *backoff
+	used    protocol.Micros // when the session was last seen in use
+	began   protocol.Micros // the exchange
+	trouble error           // why the engine was not reached, last
+	heard   time.Time       // when it was
+}
+
+// drive has the driver work. The mutex is held.
 func (s *Semaphore) drive() {
-	if !s.driven {
-		s.driven = s.client.start(s.work)
-	}
-	select {
-	case s.news <- struct{}{}:
-	default:
+	if !s.driver.works {
+		s.driver.works = s.client.start(s.work)
 	}
 }
 
 func (s *Semaphore) work() {
-	for pause := newBackoff(); ; {
+	for {
 		step, ok := s.next()
 		if !ok {
 			return
 		}
 		if err := step(); err != nil {
-			s.rest(err, pause.next())
-		} else {
-			pause.reset()
+			s.rest(err)
 		}
 	}
 }
 
-// rest is after an error, but not beyond the moment at which the session is
-// lost: its holders have to be told then.
-func (s *Semaphore) rest(after error, pause time.Duration) {
+// rest is after an error, but not beyond the moment at which the session is lost
+// or the local limit rules: those who wait for that have to be told.
+func (s *Semaphore) rest(after error) {
 	s.mu.Lock()
-	s.trouble = after
+	now := s.client.clock()
+	s.driver.trouble = after
+	s.counts.Failures++
+	pause := s.driver.pause.next()
 	if s.peer != nil {
-		pause = min(pause, micros(s.peer.Deadline()-s.client.clock()))
+		pause = min(pause, micros(s.peer.Deadline()-now))
 	}
+	pause = min(pause, s.fallback.failed(s, s.driver.began, now))
 	s.mu.Unlock()
 	s.client.sleep(pause)
 }
 
-// next is what to do: begin a session, speak, or wait. There is nothing when
-// nobody wants or has anything.
+// reached is when the engine has answered. The mutex is held.
+func (s *Semaphore) reached() {
+	s.driver.trouble, s.driver.heard = nil, time.Now()
+	s.fallback.answered(s, s.client.clock())
+}
+
+// next is what to do: begin a session, or speak. There is nothing when nobody
+// wants or has anything, or until the alarm.
 func (s *Semaphore) next() (step func() error, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.client.clock()
+	s.driver.began = now
 	if s.peer != nil && s.peer.Ended(now) {
-		s.lose()
+		s.lose(unrenewed)
 	}
+	s.tendPool(now)
 	s.noteQuiet()
 	if s.peer != nil && !s.peer.Idle() {
-		s.used = now
+		s.driver.used = now
 	}
 	switch {
-	case s.client.life.Err() != nil, s.peer == nil && len(s.waiters) == 0:
-		s.driven = false
-		return nil, false
+	case s.client.life.Err() != nil:
+		return s.stop(0)
+	case s.peer == nil && (len(s.waiters) > 0 || s.pool.asked.Ticket != 0 || s.fallback.rules()):
+		within := s.fallback.patience(now)
+		return func() error { return s.begin(within) }, true
 	case s.peer == nil:
-		return s.open, true
-	case s.peer.Flying() || s.peer.Due(now):
+		return s.stop(0)
+	case s.peer.Flying() || s.peer.Due(now) || s.fallback.probeDue(now):
 		b, left := s.peer.Send(now, maxOps), s.peer.Deadline()-now
 		// A third of what is left, so that there is time to say it again.
-		within := min(left, max(left/3, s.peer.Config().TTL/18))
-		return func() error { return s.send(b, micros(within)) }, true
-	case s.peer.Idle() && (s.closed || now-s.used > idleAfter):
-		s.peer = nil // the session dies by itself
-		s.driven = false
-		return nil, false
+		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.fallback.patience(now))
+		return func() error { return s.send(b, within) }, true
+	case s.peer.Idle() && (s.closed || now-s.driver.used > idleAfter):
+		s.peer.Leave()
+		return func() error { return nil }, true
 	}
-	wait := micros(min(s.peer.Speak(), s.peer.Deadline()) - now)
-	return func() error { s.wait(wait); return nil }, true
+	at := min(s.peer.Speak(), s.peer.Deadline())
+	if due, any := s.pool.due(s.quantum()); any {
+		at = min(at, due)
+	}
+	if due, any := s.fallback.due(); any {
+		at = min(at, due)
+	}
+	return s.stop(max(1, at-now))
+}
+
+// stop ends the driver's work, for some time if there is a session. The mutex is
+// held.
+func (s *Semaphore) stop(until protocol.Micros) (func() error, bool) {
+	s.driver.works = false
+	switch {
+	case until == 0 && s.driver.alarm == nil:
+	case until == 0:
+		s.driver.alarm.Stop()
+	case s.driver.alarm == nil:
+		s.driver.alarm = time.AfterFunc(micros(until), s.wake)
+	default:
+		s.driver.alarm.Reset(micros(until))
+	}
+	return nil, false
+}
+
+func (s *Semaphore) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drive()
 }
 
 func micros(m protocol.Micros) time.Duration { return time.Duration(m) * time.Microsecond }
 
-// open begins a session, in which all who wait stand in line anew.
-func (s *Semaphore) open() error {
-	ctx, cancel := context.WithTimeout(s.client.life, patience)
+// begin begins a session, in which all who wait stand in line anew.
+func (s *Semaphore) begin(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(s.client.life, within)
 	defer cancel()
 	sent := s.client.clock()
 	session, config, err := s.client.store.Open(ctx, s.name, s.config, s.client.instance)
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trouble = nil
-	s.peer = protocol.NewPeer(sent, session, config)
+	switch {
+	case errors.Is(err, protocol.ErrVersion):
+		s.refuseAll(fmt.Errorf("%w: %w", sema.ErrInvalid, err))
+		return err
+	case err != nil:
+		return err
+	}
+	s.reached()
+	s.noteConfig(config)
+	if s.options.Mode == Pooled && config.Kind == protocol.Rate {
+		s.refuseAll(fmt.Errorf("%w: it is a rate, and cannot be pooled", sema.ErrInvalid))
+		return nil
+	}
+	peer := protocol.NewPeer(sent, session, config)
+	if peer.Ended(s.client.clock()) {
+		return fmt.Errorf("the answer to open took %v, longer than a session is to be trusted", micros(s.client.clock()-sent))
+	}
+	s.peer = peer
+	s.tellMismatch(config)
+	s.counts.Sessions++
 	for _, ticket := range slices.Sorted(maps.Keys(s.waiters)) {
 		s.peer.Wish(s.waiters[ticket].op)
 	}
+	if s.pool.asked.Ticket != 0 {
+		s.peer.Wish(s.pool.asked)
+	}
 	return nil
 }
+
+// errForgotten is when the engine does not know the session any more.
+var errForgotten = errors.New("the engine does not know the session any more")
 
 // send says a batch and hears the answer, if it comes while it still counts.
 func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(s.client.life, min(patience, within))
+	ctx, cancel := context.WithTimeout(s.client.life, within)
 	defer cancel()
 	reply, err := s.client.store.Apply(ctx, s.name, b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.Batches++
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trouble = nil
+	s.reached()
 	if s.peer == nil {
 		return nil
 	}
-	for _, f := range s.peer.Hear(s.client.clock(), b.Seq, reply) {
+	fates := s.peer.Hear(s.client.clock(), b.Seq, reply)
+	switch {
+	case b.Bye:
+		s.peer = nil
+		return nil
+	case reply.Verdict == protocol.Unknown || reply.Verdict == protocol.Stale:
+		s.lose(errForgotten.Error())
+		return errForgotten // not to begin again and again without a pause
+	}
+	s.driver.pause.reset()
+	s.noteConfig(reply.Config)
+	s.inUse.Store(reply.InUse)
+	for _, f := range fates {
 		s.fate(f)
 	}
-	if s.peer.Ended(s.client.clock()) {
-		s.lose()
+	s.heed(reply)
+	s.noteHeard()
+	if len(b.Ops) == 0 && len(s.leases) > 0 {
+		s.tellLater(sema.Event{Kind: sema.Renewed, Weight: s.held()})
 	}
 	return nil
 }
 
-// wait is until there is something to do.
-func (s *Semaphore) wait(at time.Duration) {
-	timer := time.NewTimer(at)
-	defer timer.Stop()
-	select {
-	case <-s.news:
-	case <-timer.C:
-	case <-s.client.life.Done():
-	}
-}
+// noteConfig is for what was heard. The mutex is held.
+func (s *Semaphore) noteConfig(c protocol.Config) { s.capacity.Store(max(c.Capacity, c.Whole)) }
 
 // fate ends a waiter, or a lease. The mutex is held.
 func (s *Semaphore) fate(f protocol.Fate) {
 	if f.Kind == protocol.Revoked {
-		if g := s.leases[f.Lease]; g != nil {
-			delete(s.leases, f.Lease)
-			s.loseGrant(g, "it was taken away by an administrator")
-		}
+		s.revoked(f)
+		return
+	}
+	if f.Ticket == s.pool.asked.Ticket {
+		s.poolFate(f)
 		return
 	}
 	w := s.waiters[f.Ticket]
 	delete(s.waiters, f.Ticket)
-	if w == nil {
-		return
-	}
-	if f.Kind != protocol.Granted {
+	switch {
+	case w == nil:
+	case f.Kind != protocol.Granted:
 		w.ended <- outcome{err: sentinelOf(f.Kind)}
-		return
+	case w.op.Pooled:
+		s.addBlock(f)
+		w.ended <- outcome{}
+	default:
+		s.counts.Grants++
+		w.ended <- outcome{lease: s.lend(f)}
 	}
-	w.ended <- outcome{lease: s.lend(f, w.op.Weight)}
 }
 
-func (s *Semaphore) lend(f protocol.Fate, weight int64) *lease {
-	g := &grant{sem: s, peer: s.peer, fence: f.Fence, since: time.Now(), out: weight, lost: make(chan struct{})}
-	if s.peer.Config().Kind == protocol.Concurrency {
-		s.leases[f.Lease] = g
-	}
-	return &lease{g, weight}
-}
-
+// sentinelOf is the error for a fate. One that is not known comes from a newer
+// version, and is a refusal.
 func sentinelOf(k protocol.FateKind) error {
 	switch k {
 	case protocol.Full:
@@ -193,12 +265,29 @@ func sentinelOf(k protocol.FateKind) error {
 	return fmt.Errorf("%w: fate %d", sema.ErrInvalid, k)
 }
 
+// refuseAll ends all who wait. The mutex is held.
+func (s *Semaphore) refuseAll(why error) {
+	for ticket, w := range s.waiters {
+		delete(s.waiters, ticket)
+		w.ended <- outcome{err: why}
+		s.unask(ticket)
+	}
+	s.refuseLine(why)
+}
+
 // lose ends the session: its leases are lost, those who wait will stand in line
 // in another one. The mutex is held.
-func (s *Semaphore) lose() {
+func (s *Semaphore) lose(why string) {
+	s.counts.Moot += int64(s.peer.Unheard(protocol.Release))
 	s.peer = nil
+	s.counts.SessionsLost++
 	for seq, g := range s.leases {
 		delete(s.leases, seq)
-		s.loseGrant(g, unrenewed)
+		s.loseGrant(g, why)
 	}
+	s.losePool(why)
+	for _, u := range s.unheard {
+		u.end(why)
+	}
+	s.unheard = nil
 }

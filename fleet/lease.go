@@ -24,6 +24,18 @@ type grant struct {
 type lease struct {
 	grant  *grant
 	weight int64
+	ended  bool  // released; guarded by Semaphore.mu
+	err    error // that Err had when it was
+}
+
+// lend makes what a waiter is given. What is of a Rate is spent, and never lost.
+// The mutex is held.
+func (s *Semaphore) lend(f protocol.Fate) *lease {
+	g := &grant{sem: s, peer: s.peer, fence: f.Fence, since: time.Now(), out: f.Weight, lost: make(chan struct{})}
+	if s.peer.Config().Kind == protocol.Concurrency {
+		s.leases[f.Lease] = g
+	}
+	return &lease{grant: g, weight: f.Weight}
 }
 
 func (l *lease) Name() string { return l.grant.sem.name }
@@ -38,6 +50,8 @@ func (l *lease) giveBack() {
 	g, s := l.grant, l.grant.sem
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l.err = l.failure()
+	l.ended = true
 	g.out -= l.weight
 	if s.leases[g.fence.Seq] != g {
 		return // lost, or of a Rate: there is nothing to give back
@@ -47,13 +61,19 @@ func (l *lease) giveBack() {
 		delete(s.leases, g.fence.Seq)
 		wish.Weight = 0
 	}
+	s.release(wish)
+}
+
+// release says it to the engine. The mutex is held.
+func (s *Semaphore) release(wish protocol.Op) {
+	s.counts.Releases++
 	s.peer.Wish(wish)
 	s.drive()
 }
 
 // Split needs no word to the engine: the parts are given back one by one.
 func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
-	return &lease{l.grant, n}, &lease{l.grant, l.weight - n}, nil
+	return &lease{grant: l.grant, weight: n}, &lease{grant: l.grant, weight: l.weight - n}, nil
 }
 
 // Lost is for [sema.Permit.Lost].
@@ -62,9 +82,17 @@ func (l *lease) Lost() <-chan struct{} { return l.grant.lost }
 // Err is for [sema.Permit.Err]: the clock decides, whether or not somebody had
 // the time to notice.
 func (l *lease) Err() error {
+	l.grant.sem.mu.Lock()
+	defer l.grant.sem.mu.Unlock()
+	if l.ended {
+		return l.err
+	}
+	return l.failure()
+}
+
+// failure is why the lease is not held any more. The mutex is held.
+func (l *lease) failure() error {
 	g, s := l.grant, l.grant.sem
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	why := g.why
 	if why == "" && g.peer.Config().Kind == protocol.Concurrency && g.peer.Ended(s.client.clock()) {
 		why = unrenewed
@@ -77,67 +105,149 @@ func (l *lease) Err() error {
 
 const unrenewed = "it could not be renewed in time"
 
-// loseGrant notes that a grant is gone. The mutex is held, so observers are told
-// by somebody else.
+// loseGrant notes that a grant is gone. The mutex is held.
 func (s *Semaphore) loseGrant(g *grant, why string) {
 	g.why = why
 	close(g.lost)
-	if s.options.Observer != nil {
-		e := sema.Event{Kind: sema.Lost, Weight: g.out, Hold: time.Since(g.since), Err: s.fault("hold", g.out, sema.ErrLost, why)}
-		go s.tell(e) // not a worker of the client's: the observer may close it
+	s.tellLater(sema.Event{Kind: sema.Lost, Weight: g.out, Hold: time.Since(g.since), Err: s.fault("hold", g.out, sema.ErrLost, why)})
+}
+
+// revoked takes a lease, or a block, away. The mutex is held.
+func (s *Semaphore) revoked(f protocol.Fate) {
+	if g := s.leases[f.Lease]; g != nil {
+		delete(s.leases, f.Lease)
+		s.loseGrant(g, f.Note)
+		return
 	}
+	s.revokeBlock(f)
+}
+
+// held is the weight of all permits that are out, those of pools included. The
+// mutex is held.
+func (s *Semaphore) held() (sum int64) {
+	for _, g := range s.leases {
+		sum += g.out
+	}
+	for _, g := range s.pool.generations() {
+		sum += g.local.Stats().InUse
+	}
+	return sum
 }
 
 // A Lease is what is known of the lease behind a permit.
 type Lease struct {
 	Semaphore string
+	ID        protocol.Seq   // by which administrators know it
 	Fence     protocol.Fence // to show to what the permit guards, see [Guard]
 	Left      time.Duration  // for how long the permit is surely held, if nothing more is heard
 }
 
 // LeaseOf is the lease behind a permit; ok is false if it is not a fleet
-// semaphore's.
+// semaphore's, or was had while that had failed open. Permits of a pool share
+// one: its fence tells them from other sessions', not from each other.
 func LeaseOf(p sema.Permit) (found Lease, ok bool) {
-	l, ok := p.Lease().(*lease)
-	if !ok {
-		return Lease{}, false
+	switch l := p.Lease().(type) {
+	case *lease:
+		found, ok = l.describe(), true
+	case *watched:
+		found, ok = LeaseOf(l.inner)
+	default:
+		g, pooled := p.Backing().(*generation)
+		if !pooled {
+			return Lease{}, false
+		}
+		found, ok = g.describe(), true
 	}
+	if !p.Held() {
+		found.Left = 0
+	}
+	return found, ok
+}
+
+func (l *lease) describe() Lease {
 	g, s := l.grant, l.grant.sem
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := micros(max(0, g.peer.Deadline()-s.client.clock()))
-	if g.why != "" {
-		left = 0
-	}
-	return Lease{s.name, g.fence, left}, true
+	return Lease{s.name, g.fence.Seq, g.fence, s.left(g.peer, g.why)}
 }
 
-// Release releases a permit and waits until the engine has heard of it.
+// left is for how long what a session has is surely its own. The mutex is held.
+func (s *Semaphore) left(peer *protocol.Peer, why string) time.Duration {
+	if now := s.client.clock(); why == "" && !peer.Ended(now) {
+		return micros(peer.Deadline() - now)
+	}
+	return 0
+}
+
+// Release releases a permit and waits until the engine has heard of it. It fails
+// with ErrLost if the permit was lost before; with the context's cause, or
+// ErrUnavailable, if that cannot be said: then the permit is free when its TTL
+// has passed. One of a pool goes back to the pool.
 func Release(ctx context.Context, p sema.Permit) error {
-	l, ok := p.Lease().(*lease)
-	p.Release()
-	if !ok {
-		return nil
+	var s *Semaphore
+	switch l := p.Lease().(type) {
+	case *lease:
+		s = l.grant.sem
+	case *watched:
+		s = l.sem
+	default:
+		if g, pooled := p.Backing().(*generation); pooled {
+			s = g.sem
+		}
 	}
-	return l.grant.sem.flush(ctx)
+	lost := p.Err()
+	p.Release()
+	if s == nil || lost != nil {
+		return lost
+	}
+	return s.flush(ctx)
 }
 
-// flush waits until all that was wished is heard, or moot.
+// An unheard is somebody who waits until a batch is answered.
+type unheard struct {
+	seq  uint64
+	done chan struct{}
+	lost string // why it will not be
+}
+
+func (u *unheard) end(lost string) {
+	u.lost = lost
+	close(u.done)
+}
+
+// flush waits until all that was wished so far is heard, or moot.
 func (s *Semaphore) flush(ctx context.Context) error {
 	s.mu.Lock()
 	if s.peer == nil || s.peer.Heard() >= s.peer.Promise(maxOps) {
 		s.mu.Unlock()
 		return nil
 	}
-	said := make(chan struct{})
-	s.saying = append(s.saying, said)
+	u := &unheard{seq: s.peer.Promise(maxOps), done: make(chan struct{})}
+	s.unheard = append(s.unheard, u)
 	s.mu.Unlock()
 	select {
-	case <-said:
-		return nil
+	case <-u.done:
+		if u.lost == "" || u.lost == errForgotten.Error() {
+			return nil // it is known to be free
+		}
+		return s.fault("release", 0, sema.ErrUnavailable, "the engine has not heard of it; it is free when its TTL has passed")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.client.life.Done():
 		return s.fault("release", 0, sema.ErrClosed, "the engine has not heard of it")
 	}
+}
+
+// noteHeard tells who waits for it that batches were answered. The mutex is
+// held.
+func (s *Semaphore) noteHeard() {
+	rest := s.unheard[:0]
+	for _, u := range s.unheard {
+		if s.peer.Heard() >= u.seq {
+			u.end("")
+		} else {
+			rest = append(rest, u)
+		}
+	}
+	s.unheard = rest
 }

@@ -3,17 +3,25 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// admitted makes the permit and tells of it. Should the observer panic, the
-// permit is not lost with the stack.
-func (s *Semaphore) admitted(l *lease, start time.Time) sema.Permit {
-	permit := sema.NewPermit(l.weight, l)
-	if s.options.Observer == nil {
+// admitted tells of a permit. Should the observer panic, the permit is not lost
+// with the stack.
+func (s *Semaphore) admitted(permit sema.Permit, start time.Time) sema.Permit {
+	if s.options.Observer == nil || permit.Weight() == 0 {
 		return permit
+	}
+	if _, own := permit.Lease().(*lease); !own {
+		permit = sema.NewPermit(permit.Weight(), &watched{sem: s, inner: permit, since: time.Now()})
 	}
 	told := false
 	defer func() {
@@ -21,21 +29,52 @@ func (s *Semaphore) admitted(l *lease, start time.Time) sema.Permit {
 			permit.Release()
 		}
 	}()
-	s.tell(sema.Event{Kind: sema.Acquired, Weight: l.weight, Wait: time.Since(start)})
+	s.tell(sema.Event{Kind: sema.Acquired, Weight: permit.Weight(), Wait: time.Since(start)})
 	told = true
 	return permit
 }
 
+// A watched is a permit of a local semaphore whose release an observer is told
+// of.
+type watched struct {
+	sem   *Semaphore
+	inner sema.Permit
+	since time.Time
+}
+
+func (w *watched) Name() string { return w.sem.name }
+
+// Release is for [sema.Lease].
+func (w *watched) Release() {
+	w.inner.Release()
+	w.sem.tell(sema.Event{Kind: sema.Released, Weight: w.inner.Weight(), Hold: time.Since(w.since)})
+}
+
+// Split is for [sema.Permit.Split].
+func (w *watched) Split(n int64) (first, rest sema.Lease, err error) {
+	a, b, err := w.inner.Split(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &watched{w.sem, a, w.since}, &watched{w.sem, b, w.since}, nil
+}
+
+// Lost is for [sema.Permit.Lost].
+func (w *watched) Lost() <-chan struct{} { return w.inner.Lost() }
+
+// Err is for [sema.Permit.Err].
+func (w *watched) Err() error { return w.inner.Err() }
+
 // tellQueued tells of somebody in line. Should the observer panic, nobody is
 // left there.
-func (s *Semaphore) tellQueued(w *waiter) {
+func (s *Semaphore) tellQueued(n int64, undo func()) {
 	told := false
 	defer func() {
 		if !told {
-			s.withdraw(w)
+			undo()
 		}
 	}()
-	s.tell(sema.Event{Kind: sema.Queued, Weight: w.op.Weight})
+	s.tell(sema.Event{Kind: sema.Queued, Weight: n})
 	told = true
 }
 
@@ -56,7 +95,98 @@ func (s *Semaphore) tell(e sema.Event) {
 	}
 	e.Name = s.name
 	s.mu.Lock()
-	e.Waiters = len(s.waiters)
+	e.Waiters = s.waiting()
 	s.mu.Unlock()
 	s.options.Observer.Observe(e)
+}
+
+// tellLater is for who holds the mutex. The goroutine is none of the client's
+// workers, since an observer may close the client.
+func (s *Semaphore) tellLater(e sema.Event) {
+	if s.options.Observer != nil {
+		go s.tell(e)
+	}
+}
+
+// tellMismatch tells if what is stored is not what was asked for. The mutex is
+// held.
+func (s *Semaphore) tellMismatch(stored protocol.Config) {
+	asked := s.config
+	asked.Version, asked.Draining, asked.Protocol, asked.Whole = stored.Version, stored.Draining, stored.Protocol, stored.Whole
+	if asked != stored {
+		s.tellLater(sema.Event{Kind: sema.Mismatched, Capacity: stored.Capacity, Report: fmt.Sprintf(
+			"semaphore %q was made with other options, which count: it has %s, and %s was asked for; change the options, or what is stored with Configure",
+			s.name, describe(stored), describe(asked))})
+	}
+}
+
+// describe is a configuration for people.
+func describe(c protocol.Config) string {
+	text := fmt.Sprintf("capacity %d, TTL %v", c.Capacity, micros(c.TTL))
+	if c.Kind == protocol.Rate {
+		text += fmt.Sprintf(", a window of %v", micros(c.Window))
+	}
+	if c.Ramp > 0 {
+		text += fmt.Sprintf(", a ramp of %d a second", c.Ramp)
+	}
+	if c.MaxWaiters > 0 {
+		text += fmt.Sprintf(", %d waiters at most", c.MaxWaiters)
+	}
+	return text
+}
+
+// textOf is labels as key=value, in order.
+func textOf(labels map[string]string) string {
+	var b strings.Builder
+	for i, key := range slices.Sorted(maps.Keys(labels)) {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		value := labels[key]
+		if strings.ContainsAny(value, " \"=") || strconv.Quote(value) != `"`+value+`"` {
+			value = strconv.Quote(value)
+		}
+		b.WriteString(key + "=" + value)
+	}
+	return b.String()
+}
+
+// Stats is a semaphore as this process uses it.
+type Stats struct {
+	Capacity   int64 // of all, as last heard
+	InUse      int64 // by all, as last heard
+	Held       int64 // permits that are out here
+	Blocks     int64 // permits that a pool has of the engine, lent out or not
+	Waiters    int   // acquires that wait here
+	FailedOpen bool  // the local limit rules
+	Aside      int64 // permits of the local limit that are out
+	Counts
+}
+
+// Counts are what has happened since the semaphore was made.
+type Counts struct {
+	Batches      int64 // said to the engine, signs of life included
+	Failures     int64 // exchanges with the engine that brought no answer
+	Hints        int64 // wake-ups from the engine
+	Grants       int64 // leases, or blocks
+	Releases     int64 // of leases, or of parts of blocks
+	Moot         int64 // releases the engine had not heard of when the session was over
+	Sessions     int64 // begun
+	SessionsLost int64
+}
+
+// Stats is one snapshot.
+func (s *Semaphore) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := Stats{
+		Capacity: s.capacity.Load(), InUse: s.inUse.Load(), Held: s.held(), Waiters: s.waiting(), FailedOpen: s.fallback.rules(), Counts: s.counts,
+	}
+	for _, g := range s.pool.generations() {
+		stats.Blocks += g.held
+	}
+	if s.fallback != nil {
+		stats.Aside = s.fallback.local.Stats().InUse
+	}
+	return stats
 }

@@ -5,33 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/callsite"
 )
 
 // A Semaphore is a semaphore of the fleet, as this process uses it. It is a
 // [sema.Gate].
 type Semaphore struct {
-	client  *Client
-	name    string
-	options Options
-	config  protocol.Config // to make it with
-	maxWait time.Duration
-	news    chan struct{} // buffered: there is something to do for the driver
+	client   *Client
+	name     string
+	options  Options
+	config   protocol.Config // to make it with
+	labels   string
+	front    atomic.Pointer[generation] // of a pool, for those who need not wait; nil if there is none, or it is watched
+	fallback *fallback                  // nil if it fails closed
+	capacity atomic.Int64               // as last heard
+	inUse    atomic.Int64
 
 	mu         sync.Mutex
 	peer       *protocol.Peer // nil while there is no session
 	lastTicket protocol.Ticket
 	waiters    map[protocol.Ticket]*waiter
 	leases     map[protocol.Seq]*grant // of the session
-	driven     bool
-	used       protocol.Micros // when the driver last saw the session in use
+	pool       pool
+	driver     driver
 	closed     bool
-	quiet      chan struct{}   // closed when nothing is out or unsaid; nil unless somebody wants to know
-	saying     []chan struct{} // closed when nothing is unsaid
-	trouble    error           // why the engine was not reached, last
+	quiet      chan struct{} // closed when there is nothing left to say; nil unless somebody wants to know
+	abandoning bool          // what is out then
+	unheard    []*unheard
+	counts     Counts
 }
 
 // A waiter is one acquire. Whoever takes it out of Semaphore.waiters decides
@@ -41,6 +47,8 @@ type waiter struct {
 	ended chan outcome // buffered
 }
 
+// An outcome is a lease, or why there is none. A try at a pool has neither: its
+// block is in the pool.
 type outcome struct {
 	lease *lease
 	err   error
@@ -48,11 +56,13 @@ type outcome struct {
 
 func newSemaphore(c *Client, name string, o Options, config protocol.Config) *Semaphore {
 	s := &Semaphore{
-		client: c, name: name, options: o, config: config, maxWait: o.MaxWait, news: make(chan struct{}, 1),
+		client: c, name: name, options: o, config: config, labels: textOf(o.Labels), fallback: newFallback(name, o),
 		waiters: map[protocol.Ticket]*waiter{}, leases: map[protocol.Seq]*grant{},
 	}
-	if s.maxWait == 0 {
-		s.maxWait = defaultMaxWait
+	s.driver.pause = newBackoff()
+	s.capacity.Store(o.Capacity)
+	if o.Mode == Pooled {
+		s.newFront()
 	}
 	return s
 }
@@ -65,9 +75,14 @@ func (s *Semaphore) Scope() sema.Scope { return sema.FleetScope }
 
 // Acquire waits for n permits, in its turn among all machines. It fails with the
 // context's cause when that ends first; with ErrTimeout when MaxWait has passed,
-// or ErrUnavailable if the engine could not be reached; and like
+// or ErrUnavailable if the engine was not reached all that time; and like
 // [sema.Semaphore.Acquire].
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
+	if g := s.front.Load(); g != nil && n > 0 && ctx != nil {
+		if p, err := g.local.TryAcquire(ctx, n); err == nil {
+			return p, nil
+		}
+	}
 	return s.acquire(ctx, "acquire", protocol.Op{Verb: protocol.Acquire, Weight: n})
 }
 
@@ -75,63 +90,89 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 // with ErrFull. It asks the engine, which may take a moment longer if somebody
 // has been silent for so long that it may be dead.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
+	if g := s.front.Load(); g != nil && n > 0 && ctx != nil {
+		if p, err := g.local.TryAcquire(ctx, n); err == nil {
+			return p, nil
+		}
+	}
 	return s.acquire(ctx, "try", protocol.Op{Verb: protocol.Acquire, Weight: n, Try: true})
 }
 
-func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (sema.Permit, error) {
+// errAside ends waits at the engine, to go on at the local limit.
+var errAside = errors.New("failed open")
+
+func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (permit sema.Permit, err error) {
 	start := time.Now()
-	granted, err := s.await(ctx, op, wish)
+	switch {
+	case ctx == nil:
+		err = s.fault(op, wish.Weight, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
+	case wish.Weight < 0:
+		err = s.fault(op, wish.Weight, sema.ErrInvalid, "want a weight of 0 or more")
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case s.fallback.rules():
+		err = errAside
+	case s.options.Mode == Pooled:
+		permit, err = s.acquirePooled(ctx, op, wish, start)
+	default:
+		permit, err = s.acquireExact(ctx, op, wish, start)
+	}
+	if err == errAside {
+		permit, err = s.acquireAside(ctx, op, wish, start)
+	}
 	if err != nil {
 		s.refused(ctx, wish.Weight, start, err)
 		return sema.Permit{}, err
 	}
-	if granted == nil {
-		return sema.Permit{}, nil
-	}
-	return s.admitted(granted, start), nil
+	return s.admitted(permit, start), nil
 }
 
-// await asks and waits. There is no lease for a weight of 0.
-func (s *Semaphore) await(ctx context.Context, op string, wish protocol.Op) (*lease, error) {
-	switch {
-	case ctx == nil:
-		return nil, s.fault(op, wish.Weight, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
-	case wish.Weight < 0:
-		return nil, s.fault(op, wish.Weight, sema.ErrInvalid, "want a weight of 0 or more")
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	}
+// acquireExact asks the engine and waits. There is no lease for a weight of 0.
+func (s *Semaphore) acquireExact(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		wish.Wait = max(1, protocol.Micros(time.Until(deadline).Microseconds()))
 	}
+	wish.Meta = s.meta()
 	w := &waiter{op: wish, ended: make(chan outcome, 1)}
 	if err := s.ask(op, w); err != nil || wish.Weight == 0 {
-		return nil, err
+		return sema.Permit{}, err
 	}
-	s.tellQueued(w)
-	limit := time.NewTimer(s.maxWait)
+	s.tellQueued(wish.Weight, func() { s.withdraw(w) })
+	o, err := s.await(ctx, op, w, start)
+	if err != nil {
+		return sema.Permit{}, err
+	}
+	return sema.NewPermit(o.lease.weight, o.lease), nil
+}
+
+// await is until a waiter's end. No permit is left with who does not want it any
+// more.
+func (s *Semaphore) await(ctx context.Context, op string, w *waiter, start time.Time) (outcome, error) {
+	limit := time.NewTimer(time.Until(start.Add(s.options.MaxWait)))
 	defer limit.Stop()
 	select {
 	case o := <-w.ended:
-		if wish.Wait > 0 && errors.Is(o.err, sema.ErrTimeout) {
+		if w.op.Wait > 0 && errors.Is(o.err, sema.ErrTimeout) {
 			<-ctx.Done() // the engine's clock was ahead; this is about the context's deadline
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			if o.lease != nil {
 				o.lease.giveBack()
 			}
-			return nil, context.Cause(ctx)
+			return outcome{}, context.Cause(ctx)
+		case o.err == errAside:
+			return outcome{}, errAside
+		case o.err != nil:
+			return outcome{}, s.refusal(op, w.op.Weight, o.err)
 		}
-		if o.err != nil {
-			return nil, s.fault(op, wish.Weight, o.err, "")
-		}
-		return o.lease, nil
+		return o, nil
 	case <-ctx.Done():
 		s.withdraw(w)
-		return nil, context.Cause(ctx)
+		return outcome{}, context.Cause(ctx)
 	case <-limit.C:
 		s.withdraw(w)
-		return nil, s.timeout(op, wish.Weight)
+		return outcome{}, s.timeout(op, w.op.Weight, start)
 	}
 }
 
@@ -139,14 +180,8 @@ func (s *Semaphore) await(ctx context.Context, op string, wish protocol.Op) (*le
 func (s *Semaphore) ask(op string, w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return s.fault(op, w.op.Weight, sema.ErrClosed, "")
-	}
-	if w.op.Weight == 0 {
-		if s.peer != nil && s.peer.Config().Draining {
-			return s.fault(op, 0, sema.ErrDraining, "")
-		}
-		return nil
+	if err := s.open(op, w.op.Weight); err != nil || w.op.Weight == 0 {
+		return err
 	}
 	s.lastTicket++
 	w.op.Ticket = s.lastTicket
@@ -158,6 +193,19 @@ func (s *Semaphore) ask(op string, w *waiter) error {
 	return nil
 }
 
+// open fails if nobody is let in, as far as is known here. The mutex is held.
+func (s *Semaphore) open(op string, n int64) error {
+	switch {
+	case s.closed:
+		return s.fault(op, n, sema.ErrClosed, "")
+	case n == 0 && s.draining():
+		return s.fault(op, n, sema.ErrDraining, "")
+	}
+	return nil
+}
+
+func (s *Semaphore) draining() bool { return s.peer != nil && s.peer.Config().Draining }
+
 // withdraw takes a waiter's wish back. What it was granted meanwhile is
 // released.
 func (s *Semaphore) withdraw(w *waiter) {
@@ -165,10 +213,7 @@ func (s *Semaphore) withdraw(w *waiter) {
 	_, waiting := s.waiters[w.op.Ticket]
 	if waiting {
 		delete(s.waiters, w.op.Ticket)
-		if s.peer != nil {
-			s.peer.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: w.op.Ticket})
-		}
-		s.drive()
+		s.unask(w.op.Ticket)
 	}
 	s.mu.Unlock()
 	if !waiting {
@@ -178,78 +223,65 @@ func (s *Semaphore) withdraw(w *waiter) {
 	}
 }
 
+// unask takes a ticket back. The mutex is held.
+func (s *Semaphore) unask(ticket protocol.Ticket) {
+	if s.peer != nil {
+		s.peer.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: ticket})
+		s.drive()
+	}
+}
+
 // hint has the driver ask for news.
 func (s *Semaphore) hint() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.counts.Hints++
 	if s.peer != nil {
 		s.peer.Hint(s.client.clock())
 		s.drive()
 	}
 }
 
-// close refuses everybody who waits or comes.
-func (s *Semaphore) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for ticket, w := range s.waiters {
-		delete(s.waiters, ticket)
-		w.ended <- outcome{err: sema.ErrClosed}
-		if s.peer != nil {
-			s.peer.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: ticket})
-		}
+// meta is what the engine is told of an acquire, for people: where in the
+// program, and the labels.
+func (s *Semaphore) meta() string {
+	site := callsite.Here()
+	if site == "" || s.labels == "" {
+		return site + s.labels
 	}
-	if s.peer != nil {
-		s.drive()
-	}
+	return site + " " + s.labels
 }
 
-// drain waits until nothing is out or unsaid, and says how much is left.
-func (s *Semaphore) drain(ctx context.Context) (left int64) {
-	s.mu.Lock()
-	s.quiet = make(chan struct{})
-	quiet := s.quiet
-	s.noteQuiet()
-	s.mu.Unlock()
-	select {
-	case <-quiet:
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, g := range s.leases {
-		left += g.out
-	}
-	return left
-}
-
-// noteQuiet tells who drains or flushes. The mutex is held.
-func (s *Semaphore) noteQuiet() {
-	if s.peer == nil || s.peer.Heard() >= s.peer.Promise(maxOps) {
-		for _, said := range s.saying {
-			close(said)
-		}
-		s.saying = nil
-	}
-	if s.quiet != nil && len(s.leases) == 0 && (s.peer == nil || s.peer.Idle()) {
-		close(s.quiet)
-		s.quiet = nil
-	}
-}
-
+// fault is an error about this semaphore.
 func (s *Semaphore) fault(op string, n int64, err error, detail string) error {
-	return &sema.Error{Op: op, Name: s.name, Weight: n, Capacity: s.options.Capacity, Err: err, Detail: detail}
+	return &sema.Error{Op: op, Name: s.name, Weight: n, Capacity: s.capacity.Load(), InUse: s.inUse.Load(), Err: err, Detail: detail}
 }
 
-func (s *Semaphore) timeout(op string, n int64) error {
+// refusal is a fault of somebody who was in line, as the engine was last heard
+// of.
+func (s *Semaphore) refusal(op string, n int64, err error) error {
+	fault := s.fault(op, n, err, "").(*sema.Error)
 	s.mu.Lock()
-	trouble := s.trouble
+	fault.Waiters = s.waiting()
 	s.mu.Unlock()
-	if trouble != nil {
-		return s.fault(op, n, sema.ErrUnavailable, fmt.Sprintf("for %v: %v", s.maxWait, trouble))
+	return fault
+}
+
+// waiting is how many wait here. The mutex is held.
+func (s *Semaphore) waiting() int { return len(s.waiters) + s.pool.line.Len() }
+
+// timeout is why MaxWait has passed: the line is too long, or the engine was
+// never reached meanwhile.
+func (s *Semaphore) timeout(op string, n int64, start time.Time) error {
+	s.mu.Lock()
+	trouble, heard := s.driver.trouble, s.driver.heard
+	s.mu.Unlock()
+	if trouble != nil && heard.Before(start) {
+		return s.fault(op, n, sema.ErrUnavailable, fmt.Sprintf("for %v: %v", s.options.MaxWait, trouble))
 	}
-	return s.fault(op, n, sema.ErrTimeout, s.maxWait.String())
+	fault := s.refusal(op, n, sema.ErrTimeout).(*sema.Error)
+	fault.Detail = s.options.MaxWait.String()
+	return fault
 }
 
 var _ sema.Gate = (*Semaphore)(nil)

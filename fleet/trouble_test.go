@@ -88,7 +88,7 @@ func TestReleaseThatNobodyHearsReturns(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		c.Close(ctx)
-		wantErr(t, fleet.Release(context.Background(), p), sema.ErrClosed)
+		wantErr(t, fleet.Release(context.Background(), p), sema.ErrLost)
 	})
 }
 

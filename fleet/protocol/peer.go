@@ -21,6 +21,7 @@ type Peer struct {
 	trust   Micros // for how long from then the leases are surely held
 	speak   Micros // when to send again, though there is nothing to wish
 	hinted  bool   // there was a hint since flight was sent
+	leaving bool
 	ended   bool
 }
 
@@ -71,7 +72,7 @@ func (p *Peer) Holds(now Micros, lease Seq) bool {
 
 // Idle reports whether the session has nothing, wants nothing and says nothing.
 func (p *Peer) Idle() bool {
-	return len(p.leases) == 0 && len(p.waiting) == 0 && len(p.wishes) == 0 && p.flight == nil
+	return len(p.leases) == 0 && len(p.waiting) == 0 && len(p.wishes) == 0 && p.flight == nil && !p.leaving
 }
 
 // Promise is the seq of the batch with which all that was wished so far will
@@ -116,10 +117,35 @@ func (p *Peer) Wish(op Op) {
 	p.wishes = append(p.wishes, op)
 }
 
+// Leave ends the session: the next batch says so, and all that it has is free
+// when that is heard.
+func (p *Peer) Leave() {
+	p.leaving = true
+	p.wishes = nil
+	clear(p.waiting)
+	clear(p.leases)
+}
+
+// Unheard is how many wishes of a kind the engine is not known to have heard.
+func (p *Peer) Unheard(verb Verb) (n int) {
+	count := func(ops []Op) {
+		for _, op := range ops {
+			if op.Verb == verb {
+				n++
+			}
+		}
+	}
+	count(p.wishes)
+	if p.flight != nil {
+		count(p.flight.Ops)
+	}
+	return n
+}
+
 // Due reports whether there is a new batch to send: none is on its way, and
 // there is something to say or it is time for a sign of life.
 func (p *Peer) Due(now Micros) bool {
-	return p.flight == nil && !p.ended && (len(p.wishes) > 0 || now >= p.speak)
+	return p.flight == nil && !p.ended && (len(p.wishes) > 0 || p.leaving || now >= p.speak)
 }
 
 // Hint says that the engine may have news. One that comes while a batch is on
@@ -141,7 +167,7 @@ func (p *Peer) Send(now Micros, max int) Batch {
 	if p.flight == nil {
 		p.seq++
 		n := min(len(p.wishes), max)
-		p.flight = &Batch{Session: p.session, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.wishes[:n])}
+		p.flight = &Batch{Session: p.session, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.wishes[:n]), Bye: p.leaving}
 		p.wishes = slices.Delete(p.wishes, 0, n)
 		p.sent = now
 	}

@@ -174,9 +174,13 @@ func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
 		}
 		fates[i] = f
 	}
+	recall := to.pooled > 0 && s.recalls(to)
+	if to.recalled && !recall {
+		s.noteRecalled(to, false) // it hears that it may go on, so it has to be told again
+	}
 	return Reply{
 		Verdict: verdict, Fates: fates, More: s.more, Config: s.config,
-		Next: s.next(to, gapped), Recall: to.pooled > 0 && s.recalls(to), InUse: s.inUse, Wanted: s.wanted,
+		Next: s.next(to, gapped), Recall: recall, InUse: s.inUse, Wanted: s.wanted,
 	}
 }
 

@@ -1,0 +1,322 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// askBlock asks the engine for what the first in line wants, in one piece, and
+// for more if nobody minds. The mutex is held.
+func (s *Semaphore) askBlock(first *queued) {
+	p := &s.pool
+	if p.asked.Ticket != 0 {
+		if p.asked.Least >= first.weight {
+			return
+		}
+		s.unask(p.asked.Ticket)
+	}
+	s.lastTicket++
+	p.asked = protocol.Op{
+		Verb: protocol.Acquire, Ticket: s.lastTicket, Pooled: true, Least: first.weight,
+		Weight: max(p.wanted, s.growth()), Meta: first.meta,
+	}
+	if first.until != 0 {
+		p.asked.Wait = max(1, first.until-s.client.clock())
+	}
+	if s.peer != nil {
+		s.peer.Wish(p.asked)
+	}
+	s.drive()
+}
+
+// growth is by how much the pool would like to grow when it is short: as much as
+// it has, so that it is big enough after a few times; nothing while others wait.
+// The mutex is held.
+func (s *Semaphore) growth() int64 {
+	if s.pool.recalled != 0 {
+		return 0
+	}
+	return min(s.pool.front.held, s.options.Block)
+}
+
+// poolFate is of what the first in line asked for. The mutex is held.
+func (s *Semaphore) poolFate(f protocol.Fate) {
+	s.pool.asked = protocol.Op{}
+	first := s.pool.line.First()
+	switch {
+	case f.Kind == protocol.Granted:
+		s.addBlock(f)
+	case f.Kind == protocol.Draining:
+		s.refuseLine(sema.ErrDraining)
+	case first == nil:
+	case f.Kind == protocol.TimedOut: // it has its own timer
+		s.askBlock(first.Of)
+	default:
+		first.Of.refuse(sentinelOf(f.Kind))
+	}
+}
+
+// refuseLine refuses all in line. They leave by themselves. The mutex is held.
+func (s *Semaphore) refuseLine(why error) {
+	for q := range s.pool.line.All {
+		q.refuse(why)
+	}
+}
+
+// addBlock has a block lent out here. The mutex is held.
+func (s *Semaphore) addBlock(f protocol.Fate) {
+	g, now := s.pool.front, s.client.clock()
+	if g.held == 0 {
+		g.peer, g.born = s.peer, now
+		s.pool.decayed = now
+	}
+	s.counts.Grants++
+	g.blocks = append(g.blocks, block{f.Fence, f.Weight})
+	g.held += f.Weight
+	g.capacity += f.Weight
+	g.local.Resize(g.capacity)
+}
+
+// heed does what a reply asks of a pool. The mutex is held.
+func (s *Semaphore) heed(r protocol.Reply) {
+	p := &s.pool
+	switch {
+	case p.front == nil:
+		return
+	case !r.Recall:
+		p.recalled = 0
+		s.publish()
+		return
+	case p.recalled == 0:
+		p.recalled = s.client.clock()
+	}
+	if r.Config.Draining {
+		s.refuseLine(sema.ErrDraining)
+		s.retire()
+	}
+	s.publish()
+	s.giveUnused()
+}
+
+// giveUnused gives the engine what is free, but for what the first in line is
+// about to take. The mutex is held.
+func (s *Semaphore) giveUnused() {
+	g := s.pool.front
+	stats := g.local.Stats()
+	keep := stats.InUse
+	if first := s.pool.line.First(); first != nil && stats.Free >= first.Of.weight {
+		keep += first.Of.weight
+	}
+	if keep < g.capacity {
+		g.shrink(keep)
+	}
+}
+
+// due is when the front is to be retired, if it is: what it has is lent out for
+// one quantum more when others wait, so that each block is worth its way.
+func (p *pool) due(quantum protocol.Micros) (at protocol.Micros, any bool) {
+	if p.recalled == 0 || p.front.held == 0 {
+		return 0, false
+	}
+	return max(p.recalled, p.front.born) + quantum, true
+}
+
+// tendPool does what is due by time. The mutex is held.
+func (s *Semaphore) tendPool(now protocol.Micros) {
+	if s.pool.front == nil || s.peer == nil {
+		return
+	}
+	if due, any := s.pool.due(s.quantum()); any && now >= due {
+		s.retire()
+	}
+	g := s.pool.front
+	if s.pool.recalled == 0 && now-s.pool.decayed >= s.peer.Config().TTL/3 {
+		s.pool.decayed = now
+		if free := g.local.Stats().Free; free > 0 {
+			g.shrink(g.capacity - (free+1)/2)
+		}
+	}
+	g.settle()
+}
+
+func (s *Semaphore) quantum() protocol.Micros {
+	return protocol.Micros(s.options.Quantum.Microseconds())
+}
+
+// retire begins another generation. The permits of the present one are given
+// back as they come. The mutex is held.
+func (s *Semaphore) retire() {
+	g := s.pool.front
+	if g.held == 0 {
+		return
+	}
+	close(g.over)
+	s.newFront()
+	g.shrink(g.local.Stats().InUse)
+	if g.held > 0 && s.client.start(func() { s.collect(g) }) {
+		s.pool.retired = append(s.pool.retired, g)
+	}
+}
+
+// collect waits for the permits of a retired generation.
+func (s *Semaphore) collect(g *generation) {
+	for {
+		p, err := g.local.Acquire(s.client.life, 1)
+		if err != nil {
+			return // lost, or the client is at its end
+		}
+		p.Release()
+		if s.collected(g) {
+			return
+		}
+	}
+}
+
+// collected gives back what has come back, and reports whether that was all.
+func (s *Semaphore) collected(g *generation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g.peer != s.peer {
+		return true
+	}
+	g.shrink(g.local.Stats().InUse)
+	if g.held > 0 {
+		return false
+	}
+	for i, other := range s.pool.retired {
+		if other == g {
+			s.pool.retired = append(s.pool.retired[:i:i], s.pool.retired[i+1:]...)
+			break
+		}
+	}
+	return true
+}
+
+// shrink lowers what may be lent out. The mutex is held.
+func (g *generation) shrink(capacity int64) {
+	if capacity < g.capacity {
+		g.capacity = capacity
+		g.local.Resize(capacity)
+	}
+	g.settle()
+}
+
+// settle gives the engine back what is neither to be lent nor out: the youngest
+// blocks first, so that the fence of the oldest is good for all that is out. The
+// mutex is held.
+func (g *generation) settle() {
+	for back := g.held - max(g.capacity, g.local.Stats().InUse); back > 0; {
+		last := &g.blocks[len(g.blocks)-1]
+		n := min(back, last.weight)
+		wish := protocol.Op{Verb: protocol.Release, Lease: last.fence.Seq, Weight: n}
+		last.weight -= n
+		if last.weight == 0 {
+			wish.Weight = 0
+			g.blocks = g.blocks[:len(g.blocks)-1]
+		}
+		g.held -= n
+		back -= n
+		g.sem.release(wish)
+	}
+}
+
+// losePool ends all generations with the session. The mutex is held.
+func (s *Semaphore) losePool(why string) {
+	if s.pool.front == nil {
+		return
+	}
+	for _, g := range s.pool.generations() {
+		g.lose(why)
+	}
+	s.pool.retired, s.pool.recalled = nil, 0
+	close(s.pool.front.over)
+	s.newFront()
+}
+
+// lose is when the permits that are out are lost. The mutex is held.
+func (g *generation) lose(why string) {
+	g.local.Close()
+	if g.why != "" {
+		return
+	}
+	g.why = why
+	close(g.lost)
+	if out := g.local.Stats().InUse; out > 0 {
+		g.sem.tellLater(sema.Event{Kind: sema.Lost, Weight: out, Err: g.sem.fault("hold", out, sema.ErrLost, why)})
+	}
+}
+
+// revokeBlock is when a block was taken away. Nobody can say which permits were
+// of it, so all of its generation are lost; the other blocks are given back with
+// them. The mutex is held.
+func (s *Semaphore) revokeBlock(f protocol.Fate) {
+	for _, g := range s.pool.generations() {
+		for i, b := range g.blocks {
+			if b.fence.Seq == f.Lease {
+				g.blocks = append(g.blocks[:i:i], g.blocks[i+1:]...)
+				g.held -= b.weight
+				g.disown(f.Note)
+				return
+			}
+		}
+	}
+}
+
+// disown tells holders that their permits are lost, while the generation lives
+// on until they are back. The mutex is held.
+func (g *generation) disown(why string) {
+	s := g.sem
+	g.capacity = min(g.capacity, g.held)
+	g.local.Resize(g.capacity)
+	if s.pool.front == g && g.held > 0 {
+		s.retire()
+	} else if s.pool.front == g {
+		close(g.over)
+		s.newFront()
+	}
+	if g.why == "" {
+		g.why = why
+		close(g.lost)
+		out := g.local.Stats().InUse
+		s.tellLater(sema.Event{Kind: sema.Lost, Weight: out, Err: s.fault("hold", out, sema.ErrLost, why)})
+	}
+}
+
+// Lost is for [sema.Permit.Lost].
+func (g *generation) Lost() <-chan struct{} { return g.lost }
+
+// Err is for [sema.Permit.Err].
+func (g *generation) Err() error {
+	g.sem.mu.Lock()
+	defer g.sem.mu.Unlock()
+	why := g.why
+	if why == "" && g.peer != nil && g.peer.Ended(g.sem.client.clock()) {
+		why = unrenewed
+	}
+	if why == "" {
+		return nil
+	}
+	return g.sem.fault("hold", 0, sema.ErrLost, why)
+}
+
+func (g *generation) describe() Lease {
+	s := g.sem
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := Lease{Semaphore: s.name}
+	if len(g.blocks) > 0 {
+		found.ID, found.Fence = g.blocks[0].fence.Seq, g.blocks[0].fence
+	}
+	if g.peer != nil {
+		found.Left = s.left(g.peer, g.why)
+	}
+	return found
+}
+
+var _ sema.Backing = (*generation)(nil)
+
+// defaultQuantum is long enough for a block to be worth its way to the engine,
+// and short for people.
+const defaultQuantum = 50 * time.Millisecond

@@ -1,0 +1,126 @@
+package fleet
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// FailOpen is how a semaphore behaves when its engine does not answer. The zero
+// value fails closed: acquires wait, and fail with ErrUnavailable in the end.
+//
+// With a Limit, this process goes on by itself: it lends that many permits of its
+// own, so that a fleet of N processes may have N × Limit out, besides what
+// others still hold of the engine's. Permits that were had before are lost when
+// they cannot be renewed, whatever the policy; those that are had meanwhile
+// cannot be lost, and stay valid when the engine is back.
+type FailOpen struct {
+	Limit int64         // permits of this process's own meanwhile; 0: fail closed
+	After time.Duration // of silence it begins; the TTL unless told
+	Until time.Duration // the engine has answered for so long, without a failure, it ends; as After unless told
+}
+
+// A fallback is a semaphore's local limit. A nil one never rules.
+type fallback struct {
+	local        *sema.Semaphore
+	after, until protocol.Micros
+	open         atomic.Bool
+
+	// Guarded by Semaphore.mu.
+	silent protocol.Micros // since when there was no answer; 0: there was one
+	good   protocol.Micros // since when there are answers again, while it rules
+	probe  protocol.Micros // when to ask for one
+}
+
+func newFallback(name string, o Options) *fallback {
+	if o.FailOpen.Limit == 0 {
+		return nil
+	}
+	return &fallback{
+		local: sema.New(o.FailOpen.Limit, sema.Name(name), sema.MaxWait(o.MaxWait)),
+		after: protocol.Micros(o.FailOpen.After.Microseconds()), until: protocol.Micros(o.FailOpen.Until.Microseconds()),
+	}
+}
+
+func (f *fallback) rules() bool { return f != nil && f.open.Load() }
+
+// acquireAside takes permits of the local limit.
+func (s *Semaphore) acquireAside(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
+	if wish.Try {
+		return s.fallback.local.TryAcquire(ctx, wish.Weight)
+	}
+	return s.fallback.local.Acquire(ctx, wish.Weight)
+}
+
+// patience is how long an answer may take: no longer than the silence after
+// which it would come too late.
+func (f *fallback) patience(now protocol.Micros) time.Duration {
+	if f == nil || f.open.Load() {
+		return patience
+	}
+	left := f.after
+	if f.silent != 0 {
+		left = f.silent + f.after - now
+	}
+	return max(10*time.Millisecond, min(patience, micros(left)))
+}
+
+// failed notes that an exchange which began at some time brought no answer, and
+// says when to look again. The semaphore's mutex is held.
+func (f *fallback) failed(s *Semaphore, began, now protocol.Micros) time.Duration {
+	if f == nil {
+		return math.MaxInt64
+	}
+	f.good = 0
+	if f.silent == 0 {
+		f.silent = began
+	}
+	if f.open.Load() {
+		return math.MaxInt64
+	}
+	if left := f.silent + f.after - now; left > 0 {
+		return micros(left)
+	}
+	f.open.Store(true)
+	s.publish()
+	s.refuseAll(errAside)
+	s.tellLater(sema.Event{Kind: sema.FailedOpen, Capacity: s.options.FailOpen.Limit, Err: s.fault("renew", 0, sema.ErrUnavailable, s.driver.trouble.Error())})
+	return math.MaxInt64
+}
+
+// answered notes an answer. The semaphore's mutex is held.
+func (f *fallback) answered(s *Semaphore, now protocol.Micros) {
+	if f == nil {
+		return
+	}
+	f.silent = 0
+	if !f.open.Load() {
+		return
+	}
+	if f.good == 0 {
+		f.good = now
+	}
+	f.probe = now + f.until/4
+	if now-f.good >= f.until {
+		f.open.Store(false)
+		f.good = 0
+		s.publish()
+		s.tellLater(sema.Event{Kind: sema.Recovered, Capacity: s.capacity.Load()})
+	}
+}
+
+// probeDue reports whether the engine is to be asked whether it is there. The
+// semaphore's mutex is held.
+func (f *fallback) probeDue(now protocol.Micros) bool { return f.rules() && now >= f.probe }
+
+// due is when it will be.
+func (f *fallback) due() (at protocol.Micros, any bool) {
+	if !f.rules() {
+		return 0, false
+	}
+	return f.probe, true
+}

@@ -1,0 +1,444 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+const rtt = 10 * time.Millisecond
+
+// pools makes clients of one store, a round trip away, with a pooled semaphore
+// each.
+func pools(t *testing.T, n int, o fleet.Options) ([]*fleet.Semaphore, []*link, *memstore.Store) {
+	t.Helper()
+	store := memstore.New()
+	o.Mode = fleet.Pooled
+	var sems []*fleet.Semaphore
+	var links []*link
+	for range n {
+		c, l := join(t, store)
+		l.delay = rtt
+		sems, links = append(sems, semaphore(t, c, o)), append(links, l)
+	}
+	return sems, links, store
+}
+
+// A meter counts permits that are out, and how many were at most.
+type meter struct{ now, most atomic.Int64 }
+
+func (m *meter) add(n int64) {
+	now := m.now.Add(n)
+	for most := m.most.Load(); now > most && !m.most.CompareAndSwap(most, now); most = m.most.Load() {
+	}
+}
+
+func TestAPoolIsServedWithoutTheEngine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 10})
+		mustAcquire(t, sems[0], 4).Release()
+		before := links[0].batches.Load()
+		start := time.Now()
+		for range 1000 {
+			p := mustAcquire(t, sems[0], 2)
+			wantErr(t, p.Err(), nil)
+			p.Release()
+		}
+		if n, took := links[0].batches.Load()-before, time.Since(start); n > 0 || took > 0 {
+			t.Errorf("%d batches and %v for what is there", n, took)
+		}
+	})
+}
+
+func TestPoolsKeepTheBound(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			const capacity = 6
+			sems, _, store := pools(t, 4, fleet.Options{Capacity: capacity, Quantum: 20 * time.Millisecond})
+			var out meter
+			var served [4]atomic.Int64
+			var wg sync.WaitGroup
+			for i, s := range sems {
+				for k := range 5 {
+					rng := rand.New(rand.NewPCG(seed, uint64(i*10+k)))
+					wg.Go(func() {
+						for range 30 {
+							n := 1 + rng.Int64N(3)
+							ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rng.IntN(3000))*time.Millisecond)
+							p, err := s.Acquire(ctx, n)
+							cancel()
+							if err == nil {
+								served[i].Add(1)
+								out.add(n)
+								time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+								out.add(-n)
+								p.Release()
+							}
+							time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+						}
+					})
+				}
+			}
+			wg.Wait()
+			if most := out.most.Load(); most > capacity {
+				t.Errorf("seed %d: %d of %d were out", seed, most, capacity)
+			}
+			for i := range served {
+				if served[i].Load() < 100 {
+					t.Errorf("seed %d: client %d was served %d times of 150", seed, i, served[i].Load())
+				}
+			}
+			time.Sleep(time.Minute) // what nobody uses goes back
+			if taken, waiting := inUse(t, store); taken != 0 || waiting != 0 {
+				t.Errorf("seed %d: %d taken, %d wait", seed, taken, waiting)
+			}
+		})
+	}
+}
+
+func TestWhatAPoolDoesNotUseGoesToWhoWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 8})
+		for range 3 { // it grows
+			p, q := mustAcquire(t, sems[0], 4), mustAcquire(t, sems[0], 1)
+			p.Release()
+			q.Release()
+		}
+		held := mustAcquire(t, sems[0], 1)
+		if blocks := sems[0].Stats().Blocks; blocks < 5 {
+			t.Fatalf("a pool of %d", blocks)
+		}
+		start := time.Now()
+		p := mustAcquire(t, sems[1], 7)
+		if took := time.Since(start); took > 6*rtt {
+			t.Errorf("waited %v for what nobody used", took)
+		}
+		wantErr(t, held.Err(), nil)
+		p.Release()
+		held.Release()
+	})
+}
+
+func TestABusyPoolIsLentForOneQuantumMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const quantum, hold = 200 * time.Millisecond, 30 * time.Millisecond
+		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 3, Quantum: quantum})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 8 { // always some in line
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					p := mustAcquire(t, sems[0], 1)
+					time.Sleep(hold)
+					p.Release()
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for range 5 {
+			start := time.Now()
+			p := mustAcquire(t, sems[1], 1)
+			if took := time.Since(start); took > quantum+hold+6*rtt {
+				t.Errorf("waited %v, want a quantum, a hold and some round trips", took)
+			}
+			p.Release()
+			time.Sleep(time.Second)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestLongHoldersDoNotKeepTheirPoolFromBeingServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 4})
+		long := mustAcquire(t, sems[0], 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					p := mustAcquire(t, sems[1], 1)
+					time.Sleep(50 * time.Millisecond)
+					p.Release()
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for range 5 {
+			start := time.Now()
+			mustAcquire(t, sems[0], 1).Release()
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("waited %v", took)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		wantErr(t, long.Err(), nil)
+		long.Release()
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestHeavyWishesOfTwoPoolsAreBothServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 3, fleet.Options{Capacity: 4, MaxWait: 10 * time.Second})
+		var wg sync.WaitGroup
+		for i, s := range sems {
+			for range 3 {
+				wg.Go(func() {
+					for range 20 {
+						p := mustAcquire(t, s, 2+int64(i))
+						time.Sleep(5 * time.Millisecond)
+						p.Release()
+					}
+				})
+			}
+		}
+		wg.Wait()
+	})
+}
+
+func TestThePoolServesItsOwnInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 2, Quantum: 20 * time.Millisecond})
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		p := mustAcquire(t, sems[0], 2)
+		for i := range 30 {
+			wg.Go(func() {
+				q := mustAcquire(t, sems[0], 1+int64(i%2))
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				time.Sleep(15 * time.Millisecond)
+				q.Release()
+			})
+			synctest.Wait()
+		}
+		wg.Go(func() { // generations come and go
+			for range 10 {
+				q := mustAcquire(t, sems[1], 1)
+				time.Sleep(10 * time.Millisecond)
+				q.Release()
+			}
+		})
+		p.Release()
+		wg.Wait()
+		if !slices.IsSorted(order) {
+			t.Errorf("served in the order %v", order)
+		}
+	})
+}
+
+func TestAPoolIsLostWithItsSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, links, _ := pools(t, 2, fleet.Options{Capacity: 2, TTL: 3 * time.Second})
+		p := mustAcquire(t, sems[0], 1)
+		fence, ok := fleet.LeaseOf(p)
+		if !ok || fence.Fence.Seq == 0 || fence.Left <= time.Second || fence.Semaphore != "db" {
+			t.Fatalf("%+v, %v", fence, ok)
+		}
+		links[0].cut.Store(true)
+		<-p.Lost()
+		wantErr(t, p.Err(), sema.ErrLost)
+		waiting := make(chan sema.Permit)
+		go func() { waiting <- mustAcquire(t, sems[0], 1) }()
+		all := mustAcquire(t, sems[1], 2)
+		var guard fleet.Guard
+		other, _ := fleet.LeaseOf(all)
+		wantErr(t, guard.Admit(other.Fence), nil)
+		wantErr(t, guard.Admit(fence.Fence), sema.ErrLost)
+		links[0].cut.Store(false)
+		time.Sleep(5 * time.Second)
+		all.Release()
+		q := <-waiting
+		wantErr(t, q.Err(), nil)
+		p.Release()
+		q.Release()
+		wantErr(t, p.Err(), nil)
+	})
+}
+
+func TestARevokedBlockIsLostAsAWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, store := pools(t, 2, fleet.Options{Capacity: 4})
+		p := mustAcquire(t, sems[0], 2)
+		admin, _ := join(t, store)
+		lease, _ := fleet.LeaseOf(p)
+		wantErr(t, admin.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: lease.ID, By: "ops", Why: "stuck"}), nil)
+		<-p.Lost()
+		if err := p.Err(); err == nil || !strings.Contains(err.Error(), "taken away by ops: stuck") {
+			t.Errorf("%v", err)
+		}
+		mustAcquire(t, sems[1], 4).Release()
+		p.Release()
+		mustAcquire(t, sems[0], 4).Release()
+	})
+}
+
+func TestADrainedPoolGivesEverythingBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, store := pools(t, 1, fleet.Options{Capacity: 4})
+		admin, _ := join(t, store)
+		p := mustAcquire(t, sems[0], 3)
+		waiting := make(chan error)
+		go func() {
+			_, err := sems[0].Acquire(context.Background(), 4)
+			waiting <- err
+		}()
+		time.Sleep(time.Second)
+		drained := make(chan error)
+		go func() { drained <- admin.Drain(context.Background(), "db") }()
+		wantErr(t, <-waiting, sema.ErrDraining)
+		for _, n := range []int64{0, 1} {
+			_, err := sems[0].Acquire(context.Background(), n)
+			wantErr(t, err, sema.ErrDraining)
+		}
+		wantErr(t, p.Err(), nil)
+		p.Release()
+		wantErr(t, <-drained, nil)
+		wantErr(t, admin.Resume(context.Background(), "db"), nil)
+		time.Sleep(20 * time.Second)
+		mustAcquire(t, sems[0], 4).Release()
+	})
+}
+
+func TestAShrunkCapacityIsTakenFromPools(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, store := pools(t, 1, fleet.Options{Capacity: 8})
+		admin, _ := join(t, store)
+		p := mustAcquire(t, sems[0], 8)
+		p.Release()
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 2 }), nil)
+		time.Sleep(time.Second)
+		if taken, _ := inUse(t, store); taken > 2 {
+			t.Errorf("%d are taken, and nobody uses them", taken)
+		}
+		_, err := sems[0].Acquire(t.Context(), 3)
+		wantErr(t, err, sema.ErrTooLarge)
+	})
+}
+
+func TestWaitingAtAPoolEndsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, store := pools(t, 2, fleet.Options{Capacity: 2, MaxWaiters: 2, MaxWait: 5 * time.Second})
+		all := mustAcquire(t, sems[1], 2)
+		_, err := sems[0].TryAcquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrFull)
+		ended := make(chan error)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, fmt.Errorf("enough"))
+		defer cancel()
+		go func() {
+			_, err := sems[0].Acquire(ctx, 1)
+			ended <- err
+		}()
+		synctest.Wait()
+		go func() {
+			_, err := sems[0].Acquire(context.Background(), 2)
+			ended <- err
+		}()
+		synctest.Wait()
+		_, err = sems[0].Acquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrQueueFull)
+		_, err = sems[0].TryAcquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrFull)
+		start := time.Now()
+		if err := <-ended; err == nil || err.Error() != "enough" || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		wantErr(t, <-ended, sema.ErrTimeout)
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("after %v", took)
+		}
+		time.Sleep(time.Second)
+		if _, waiting := inUse(t, store); waiting != 0 {
+			t.Errorf("%d still wait", waiting)
+		}
+		all.Release()
+		p, err := sems[0].TryAcquire(t.Context(), 2)
+		for ; err != nil; p, err = sems[0].TryAcquire(t.Context(), 2) { // until the recall is heard
+			time.Sleep(time.Second)
+		}
+		p.Release()
+	})
+}
+
+func TestClosingAPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := join(t, store)
+		s, err := c.Semaphore("db", fleet.Options{Capacity: 5, Mode: fleet.Pooled})
+		wantErr(t, err, nil)
+		p := mustAcquire(t, s, 3)
+		closed := make(chan error)
+		go func() { closed <- c.Close(context.Background()) }()
+		time.Sleep(time.Second)
+		_, err = s.Acquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrClosed)
+		wantErr(t, p.Err(), nil)
+		p.Release()
+		wantErr(t, <-closed, nil)
+		if taken, _ := inUse(t, store); taken != 0 {
+			t.Errorf("%d are taken", taken)
+		}
+	})
+}
+
+func TestAPoolIsObserved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		kinds := map[sema.Kind]int{}
+		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 2, TTL: 3 * time.Second, Observer: sema.ObserverFunc(func(e sema.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			kinds[e.Kind]++
+		})})
+		p, q, err := mustAcquire(t, sems[0], 2).Split(1)
+		wantErr(t, err, nil)
+		if l, ok := fleet.LeaseOf(p); !ok || l.ID == 0 {
+			t.Errorf("%+v", l)
+		}
+		go func() { mustAcquire(t, sems[0], 1) }()
+		synctest.Wait()
+		p.Release()
+		synctest.Wait()
+		links[0].cut.Store(true)
+		time.Sleep(5 * time.Second)
+		wantErr(t, q.Err(), sema.ErrLost)
+		mu.Lock()
+		defer mu.Unlock()
+		for kind, want := range map[sema.Kind]int{sema.Acquired: 2, sema.Queued: 2, sema.Released: 1, sema.Lost: 1} {
+			if kinds[kind] != want {
+				t.Errorf("%d × %v, want %d", kinds[kind], kind, want)
+			}
+		}
+	})
+}
