@@ -1,9 +1,15 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
+	"math/rand/v2"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -23,6 +29,50 @@ func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
 		return l.List(ctx, prefix)
 	}
 	return nil, fmt.Errorf("list semaphores: %w", errors.ErrUnsupported)
+}
+
+// Watch yields a semaphore as it is, and again whenever it has changed, until ctx
+// ends. It looks about as often as told, with some jitter. An error is yielded, and the next look is the next try; after
+// [io/fs.ErrNotExist] it ends.
+func (c *Client) Watch(ctx context.Context, name string, every time.Duration) iter.Seq2[protocol.Snapshot, error] {
+	return func(yield func(protocol.Snapshot, error) bool) {
+		var last *protocol.Snapshot
+		for {
+			now, err := c.store.Inspect(ctx, name)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil && !yield(now, err) || errors.Is(err, fs.ErrNotExist) {
+				return
+			}
+			if err == nil && (last == nil || changed(*last, now)) {
+				last = &now
+				if !yield(now, nil) {
+					return
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(every - every/10 + rand.N(every/5+1)):
+			}
+		}
+	}
+}
+
+// changed ignores signs of life.
+func changed(a, b protocol.Snapshot) bool {
+	a.Sessions, b.Sessions = unseen(a.Sessions), unseen(b.Sessions)
+	return !reflect.DeepEqual(a, b)
+}
+
+func unseen(sessions []protocol.SessionInfo) []protocol.SessionInfo {
+	sessions = slices.Clone(sessions)
+	for i := range sessions {
+		sessions[i].Seen = 0
+	}
+	slices.SortFunc(sessions, func(a, b protocol.SessionInfo) int { return cmp.Compare(a.Session, b.Session) })
+	return sessions
 }
 
 // configureTries bounds how often a change begins again because somebody else

@@ -94,14 +94,14 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 	case s.client.life.Err() != nil:
 		return s.stop(0)
 	case s.peer == nil && (len(s.waiters) > 0 || s.pool.asked.Ticket != 0 || s.fallback.rules()):
-		within := s.fallback.patience(now)
+		within := s.fallback.patience()
 		return func() error { return s.begin(within) }, true
 	case s.peer == nil:
 		return s.stop(0)
 	case s.peer.Flying() || s.peer.Due(now) || s.fallback.probeDue(now):
 		b, left := s.peer.Send(now, maxOps), s.peer.Deadline()-now
 		// A third of what is left, so that there is time to say it again.
-		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.fallback.patience(now))
+		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.fallback.patience())
 		return func() error { return s.send(b, within) }, true
 	case s.peer.Idle() && (s.closed || now-s.driver.used > idleAfter):
 		s.peer.Leave()

@@ -49,24 +49,20 @@ func newFallback(name string, o Options) *fallback {
 func (f *fallback) rules() bool { return f != nil && f.open.Load() }
 
 // acquireAside takes permits of the local limit.
-func (s *Semaphore) acquireAside(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
+func (s *Semaphore) acquireAside(ctx context.Context, wish protocol.Op) (sema.Permit, error) {
 	if wish.Try {
 		return s.fallback.local.TryAcquire(ctx, wish.Weight)
 	}
 	return s.fallback.local.Acquire(ctx, wish.Weight)
 }
 
-// patience is how long an answer may take: no longer than the silence after
-// which it would come too late.
-func (f *fallback) patience(now protocol.Micros) time.Duration {
-	if f == nil || f.open.Load() {
+// patience is how long an answer may take: not so long that one lost message
+// makes for a silence.
+func (f *fallback) patience() time.Duration {
+	if f == nil {
 		return patience
 	}
-	left := f.after
-	if f.silent != 0 {
-		left = f.silent + f.after - now
-	}
-	return max(10*time.Millisecond, min(patience, micros(left)))
+	return min(patience, micros(f.after/3))
 }
 
 // failed notes that an exchange which began at some time brought no answer, and

@@ -118,7 +118,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (p
 		permit, err = s.acquireExact(ctx, op, wish, start)
 	}
 	if err == errAside {
-		permit, err = s.acquireAside(ctx, op, wish, start)
+		permit, err = s.acquireAside(ctx, wish)
 	}
 	if err != nil {
 		s.refused(ctx, wish.Weight, start, err)

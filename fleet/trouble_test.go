@@ -2,6 +2,13 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -132,5 +139,270 @@ func TestADrainingSemaphoreRefusesNothingToo(t *testing.T) {
 		time.Sleep(time.Second)
 		_, err := s.Acquire(context.Background(), 0)
 		wantErr(t, err, sema.ErrDraining)
+	})
+}
+
+func TestReleaseIsHeardThoughOthersKeepTalking(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		line.delay = time.Millisecond
+		s := semaphore(t, c, fleet.Options{Capacity: 100})
+		p := mustAcquire(t, s, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 10 { // there is always something unsaid
+			go func() {
+				for ctx.Err() == nil {
+					mustAcquire(t, s, 1).Release()
+				}
+			}()
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		wantErr(t, fleet.Release(t.Context(), p), nil)
+		if took := time.Since(start); took > 5*time.Millisecond {
+			t.Errorf("it took %v to be heard", took)
+		}
+		cancel()
+		time.Sleep(time.Second)
+	})
+}
+
+func TestReleaseSaysWhenNobodyHeardOfIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
+		line.cut.Store(true)
+		wantErr(t, fleet.Release(t.Context(), p), sema.ErrUnavailable)
+		wantErr(t, p.Err(), nil) // it was not lost before it was released
+		wantErr(t, fleet.Release(t.Context(), q), sema.ErrLost)
+		if moot := s.Stats().Moot; moot != 1 {
+			t.Errorf("%d releases were moot", moot)
+		}
+	})
+}
+
+func TestDrainNoticesTheDeadAndTheWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		dead, line := join(t, store)
+		admin, _ := join(t, store)
+		mustAcquire(t, semaphore(t, dead, fleet.Options{Capacity: 1}), 1)
+		rate, err := dead.Semaphore("calls", fleet.Options{Capacity: 1, Rate: time.Hour})
+		wantErr(t, err, nil)
+		mustAcquire(t, rate, 1)
+		line.cut.Store(true)
+		start := time.Now()
+		wantErr(t, admin.Drain(t.Context(), "db"), nil)
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("the dead holder was noticed after %v", took)
+		}
+		wantErr(t, admin.Drain(t.Context(), "calls"), nil)
+		if took := time.Since(start); took > time.Hour+time.Second {
+			t.Errorf("the window was over after %v", took)
+		}
+	})
+}
+
+func TestCloseTellsOfReleasesNobodyHeard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
+		line.cut.Store(true)
+		p.Release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := c.Close(ctx)
+		wantErr(t, err, sema.ErrUnavailable)
+		wantErr(t, err, context.DeadlineExceeded)
+		select {
+		case <-q.Lost():
+		default:
+			t.Error("a permit that nobody renews any more is not lost")
+		}
+		wantErr(t, q.Err(), sema.ErrLost)
+		wantErr(t, p.Err(), nil)
+	})
+}
+
+func TestPartings(t *testing.T) {
+	t.Parallel()
+	for _, pooled := range []bool{false, true} {
+		for parting, left := range map[fleet.Parting]int64{fleet.ReleasePermits: 0, fleet.AbandonPermits: 2} {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				c, _ := join(t, store)
+				o := fleet.Options{Capacity: 5}
+				if pooled {
+					o.Mode = fleet.Pooled
+				}
+				s := semaphore(t, c, o)
+				p, q := mustAcquire(t, s, 2), mustAcquire(t, s, 1)
+				q.Release()
+				start := time.Now()
+				wantErr(t, c.Close(t.Context(), parting), nil)
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("it took %v", took)
+				}
+				wantErr(t, p.Err(), sema.ErrLost)
+				if taken, _ := inUse(t, store); taken != left {
+					t.Errorf("%d taken, want %d", taken, left)
+				}
+			})
+		}
+	}
+}
+
+func TestAReleasedPermitIsNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		p := mustAcquire(t, s, 2)
+		a, b, err := p.Split(1)
+		wantErr(t, err, nil)
+		a.Release()
+		if l, ok := fleet.LeaseOf(a); !ok || l.Left != 0 {
+			t.Errorf("%+v is left of what was released", l)
+		}
+		if l, _ := fleet.LeaseOf(b); l.Left == 0 {
+			t.Error("nothing is left of what is held")
+		}
+		line.cut.Store(true)
+		<-b.Lost()
+		wantErr(t, b.Err(), sema.ErrLost)
+		wantErr(t, a.Err(), nil)
+		b.Release()
+		wantErr(t, b.Err(), sema.ErrLost) // it was lost before
+	})
+}
+
+// An amnesiac forgets every session.
+type amnesiac struct {
+	*link
+	opened atomic.Int64
+}
+
+func (a *amnesiac) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	a.opened.Add(1)
+	return a.link.Open(ctx, name, c, instance)
+}
+
+func (a *amnesiac) Apply(context.Context, string, protocol.Batch) (protocol.Reply, error) {
+	return protocol.Reply{Verdict: protocol.Unknown}, nil
+}
+
+func TestAnEngineThatForgetsIsNotAskedWithoutAPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &amnesiac{link: &link{Store: memstore.New()}}
+		c, _ := join(t, a)
+		_, err := semaphore(t, c, fleet.Options{Capacity: 1}).Acquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrTimeout)
+		if n := a.opened.Load(); n > 120 {
+			t.Errorf("%d sessions in a minute", n)
+		}
+	})
+}
+
+func TestASlowOpenIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		line.delay = 200 * time.Millisecond
+		_, err := semaphore(t, c, fleet.Options{Capacity: 1, TTL: 200 * time.Millisecond}).Acquire(t.Context(), 1)
+		if err == nil {
+			t.Error("acquired in a session that was over when it began")
+		}
+	})
+}
+
+func TestErrorsTellWhatIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		a, _ := join(t, store)
+		b, _ := join(t, store)
+		p := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 3}), 2)
+		mismatched := make(chan sema.Event, 1)
+		s := semaphore(t, b, fleet.Options{Capacity: 7, Observer: sema.ObserverFunc(func(e sema.Event) {
+			if e.Kind == sema.Mismatched {
+				mismatched <- e
+			}
+		})})
+		_, err := s.TryAcquire(t.Context(), 2)
+		var fault *sema.Error
+		if !errors.As(err, &fault) || fault.Capacity != 3 || fault.InUse != 2 {
+			t.Errorf("%v", err)
+		}
+		if e := <-mismatched; e.Capacity != 3 || !strings.Contains(e.Report, "capacity 3") || !strings.Contains(e.Report, "capacity 7") {
+			t.Errorf("%+v", e)
+		}
+		p.Release()
+	})
+}
+
+func TestPeopleSeeWhoHoldsAndWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := join(t, store)
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Labels: map[string]string{"team": "payments", "job": "a b"}})
+		p := mustAcquire(t, s, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { s.Acquire(ctx, 1) }()
+		synctest.Wait()
+		snapshot, err := c.Inspect(t.Context(), "db")
+		wantErr(t, err, nil)
+		if got := snapshot.Leases[0].Meta; !regexp.MustCompile(`^fleet/fleet_test.go:\d+ job="a b" team=payments$`).MatchString(got) {
+			t.Errorf("the holder is %q", got)
+		}
+		if got := snapshot.Line[0].Meta; !strings.HasPrefix(got, "fleet/trouble_test.go:") {
+			t.Errorf("the waiter is %q", got)
+		}
+		if got := snapshot.Sessions[0].Instance; got != c.Instance() || !strings.Contains(got, fmt.Sprintf("/%d/", os.Getpid())) {
+			t.Errorf("the instance is %q", got)
+		}
+		cancel()
+		p.Release()
+	})
+}
+
+func TestWatchYieldsWhatChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := join(t, store)
+		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		mustAcquire(t, s, 1)
+		go func() {
+			time.Sleep(time.Minute)
+			mustAcquire(t, s, 1)
+			time.Sleep(time.Minute)
+			wantErr(t, c.Delete(t.Context(), "db"), nil)
+		}()
+		var seen []int64
+		var ended error
+		for snapshot, err := range c.Watch(t.Context(), "db", time.Second) {
+			seen, ended = append(seen, snapshot.InUse), err
+		}
+		if !slices.Equal(seen, []int64{1, 2, 0}) || !errors.Is(ended, fs.ErrNotExist) {
+			t.Errorf("saw %v in use, and then %v", seen, ended)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		mustAcquire(t, s, 1)
+		looks := 0
+		for range c.Watch(ctx, "db", time.Second) {
+			looks++
+		}
+		if looks != 1 {
+			t.Errorf("%d changes, and nothing had changed", looks)
+		}
 	})
 }

@@ -47,7 +47,7 @@ func outside(pc uintptr) string {
 	frames := runtime.CallersFrames([]uintptr{pc})
 	for {
 		f, more := frames.Next()
-		if !Own(f) {
+		if !Own(f) && !strings.HasPrefix(f.Function, "runtime.") { // where goroutines begin
 			return Name(f)
 		}
 		if !more {

@@ -1,0 +1,135 @@
+package fleet_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+)
+
+// A diary is an observer that remembers the kinds of events.
+type diary struct {
+	mu    sync.Mutex
+	kinds []sema.Kind
+}
+
+func (d *diary) Observe(e sema.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kinds = append(d.kinds, e.Kind)
+}
+
+func (d *diary) count(k sema.Kind) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, kind := range d.kinds {
+		if kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+func TestFailingOpenToALocalLimitAndBack(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			var d diary
+			c, line := join(t, memstore.New())
+			s := semaphore(t, c, fleet.Options{
+				Capacity: 5, TTL: 6 * time.Second, Mode: mode, Observer: &d,
+				FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second, Until: 10 * time.Second},
+			})
+			before := mustAcquire(t, s, 5)
+			line.cut.Store(true)
+			cutAt := time.Now()
+			a := mustAcquire(t, s, 1) // was waiting when it failed open
+			if took := time.Since(cutAt); took < 3*time.Second || took > 6*time.Second {
+				t.Errorf("it failed open after %v, want 3 s, and the wait for the first sign that is not answered", took)
+			}
+			b := mustAcquire(t, s, 1)
+			_, err := s.TryAcquire(t.Context(), 1)
+			wantErr(t, err, sema.ErrFull)
+			if stats := s.Stats(); !stats.FailedOpen || stats.Aside != 2 {
+				t.Errorf("%+v", stats)
+			}
+			if _, leased := fleet.LeaseOf(a); leased || a.Lost() != nil {
+				t.Error("a permit of the local limit has a lease")
+			}
+			<-before.Lost()
+			time.Sleep(time.Minute)
+
+			line.cut.Store(false)
+			time.Sleep(5 * time.Second) // the engine answers, but not for long enough
+			if !s.Stats().FailedOpen {
+				t.Error("one answer closed it again")
+			}
+			line.cut.Store(true)
+			time.Sleep(4 * time.Second)
+			line.cut.Store(false)
+			time.Sleep(9 * time.Second)
+			if !s.Stats().FailedOpen {
+				t.Error("the time before the second cut was counted")
+			}
+			time.Sleep(5 * time.Second)
+			if s.Stats().FailedOpen {
+				t.Error("it stays open")
+			}
+			p := mustAcquire(t, s, 5)
+			if _, leased := fleet.LeaseOf(p); !leased {
+				t.Error("a permit of the engine's has no lease")
+			}
+			wantErr(t, a.Err(), nil)
+			a.Release()
+			b.Release()
+			p.Release()
+			if opened, closed := d.count(sema.FailedOpen), d.count(sema.Recovered); opened != 1 || closed != 1 {
+				t.Errorf("told %d times that it failed open, %d that it recovered", opened, closed)
+			}
+		})
+	}
+}
+
+func TestAShortSilenceDoesNotFailOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 1, FailOpen: fleet.FailOpen{Limit: 2, After: 5 * time.Second}})
+		mustAcquire(t, s, 1).Release()
+		for range 10 {
+			line.cut.Store(true)
+			go s.Acquire(t.Context(), 1)
+			time.Sleep(3 * time.Second)
+			line.cut.Store(false)
+			time.Sleep(2 * time.Second)
+			if s.Stats().FailedOpen {
+				t.Fatal("it failed open")
+			}
+		}
+	})
+}
+
+func TestFailingClosedNamesTheEngine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: 20 * time.Second})
+		p := mustAcquire(t, s, 1)
+		waited := make(chan error)
+		go func() {
+			_, err := s.Acquire(context.Background(), 1)
+			waited <- err
+		}()
+		time.Sleep(19 * time.Second)
+		line.cut.Store(true) // only the last exchange fails: it is the line that was too long
+		wantErr(t, <-waited, sema.ErrTimeout)
+		_, err := s.Acquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrUnavailable)
+		p.Release()
+	})
+}
