@@ -112,9 +112,19 @@ func (s *State) grant() {
 func (s *State) portion(t *ticket) int64 {
 	most := t.weight
 	if s.othersWait(t.session) {
-		most = min(most, s.config.Capacity/int64(len(s.sessions)))
+		most = min(most, s.evenShare())
 	}
 	return max(t.least, min(most, s.effective()-s.inUse))
+}
+
+func (s *State) evenShare() int64 { return s.config.Capacity / int64(len(s.sessions)) }
+
+// firstWants is with how little the first in line would do; 0 if there is none.
+func (s *State) firstWants() int64 {
+	if first := s.first(); first != nil {
+		return first.least
+	}
+	return 0
 }
 
 // leave takes a ticket out of line.

@@ -87,6 +87,12 @@ func (s *State) Open(now Micros, instance string, version uint32) (Session, Conf
 var ErrVersion = errors.New("other version of the protocol; upgrade step by step")
 
 // Apply does what a batch asks.
+//
+// A Recall asks a session to give back what it does not use of its blocks, and
+// the rest as soon as it is released. One that serves many others, as a region
+// does, may go on with its even share: if nobody has more than that, whoever has
+// less finds something free. It is 0 while the first in line wants more than
+// such a share.
 func (s *State) Apply(now Micros, b Batch) Reply {
 	gap := now - s.last
 	s.begin(now)
@@ -97,7 +103,7 @@ func (s *State) Apply(now Micros, b Batch) Reply {
 	}
 	s.settle()
 	if verdict == Unknown || b.Bye && verdict == Heard {
-		return Reply{Verdict: verdict, More: s.more, Config: s.config, InUse: s.inUse, Wanted: s.wanted}
+		return Reply{Verdict: verdict, More: s.more, Config: s.config, InUse: s.inUse, Wanted: s.wanted, First: s.firstWants()}
 	}
 	if s.endTries(from) {
 		s.settle()
@@ -178,10 +184,14 @@ func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
 	if to.recalled && !recall {
 		s.noteRecalled(to, false) // it hears that it may go on, so it has to be told again
 	}
-	return Reply{
-		Verdict: verdict, Fates: fates, More: s.more, Config: s.config,
-		Next: s.next(to, gapped), Recall: recall, InUse: s.inUse, Wanted: s.wanted,
+	reply := Reply{
+		Verdict: verdict, Fates: fates, More: s.more, Config: s.config, Next: s.next(to, gapped),
+		Recall: recall, InUse: s.inUse, Wanted: s.wanted, First: s.firstWants(),
 	}
+	if recall && !s.config.Draining && s.firstWants() <= s.evenShare() {
+		reply.Share = s.evenShare()
+	}
+	return reply
 }
 
 // next is when a session has to speak again, beyond its heartbeats: the first

@@ -97,6 +97,8 @@ type Reply struct {
 	Config  Config
 	InUse   int64
 	Wanted  int64  // by those in line, at least
+	First   int64  // by the first of them, at least
+	Share   int64  // with Recall: what a session may keep that serves others of its own, see [State.Apply]
 	Valid   Micros // trust the leases no longer than this from when the batch was sent; 0: the TTL alone says; negative: as long as before
 }
 
