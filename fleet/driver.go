@@ -212,6 +212,9 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 		s.fate(f)
 	}
 	s.heed(reply)
+	if s.lender != nil {
+		s.lender.heard(reply)
+	}
 	s.noteHeard()
 	if len(b.Ops) == 0 && len(s.leases) > 0 {
 		s.tellLater(sema.Event{Kind: sema.Renewed, Weight: s.held()})
@@ -238,7 +241,7 @@ func (s *Semaphore) fate(f protocol.Fate) {
 	case w == nil:
 	case f.Kind != protocol.Granted:
 		w.ended <- outcome{err: sentinelOf(f.Kind)}
-	case w.op.Pooled:
+	case s.options.Mode == Pooled:
 		s.addBlock(f)
 		w.ended <- outcome{}
 	default:

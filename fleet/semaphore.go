@@ -32,6 +32,7 @@ type Semaphore struct {
 	waiters    map[protocol.Ticket]*waiter
 	leases     map[protocol.Seq]*grant // of the session
 	pool       pool
+	lender     lender // nil unless blocks are lent on
 	driver     driver
 	closed     bool
 	quiet      chan struct{} // closed when there is nothing left to say; nil unless somebody wants to know

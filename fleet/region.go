@@ -1,0 +1,188 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A Region is an engine for the clients of one region, as near to them as local
+// is. The capacity of its semaphores is leased from the semaphores of the same
+// names at a global engine, in blocks that grow with demand and go back when
+// other regions wait. So an acquire costs a round trip within the region, and
+// the bound is that of the global semaphore, over all regions.
+//
+// What regional clients hold is never trusted for longer than the region's block
+// is, by this process's own clock: a region that is cut off from the global
+// engine answers its clients no more when its block has run out, and they have
+// lost their permits by then.
+//
+// While other regions wait, a region gives back at once what it does not use;
+// after a quantum also what it has beyond its even share, as that is released.
+// So a region that has less than its share waits for a round trip to the global
+// engine, a quantum, and the permits that are out now, at most.
+//
+// There is one Region for a local engine, which nobody uses but through it: run
+// it in a server that the region's clients reach. A semaphore with a Rate is a
+// Rate in each region, and its share of the capacity is leased like any other.
+// Configure, through a region, sets MaxWaiters and Draining for the region, and
+// the capacity for all. To revoke a region's block at the global engine frees it
+// while regional permits may be out for up to two thirds of a TTL.
+type Region struct {
+	local   Store
+	global  *Client
+	quantum protocol.Micros
+	life    context.Context
+	end     context.CancelFunc
+	workers sync.WaitGroup
+
+	mu      sync.Mutex
+	keepers map[string]*keeper
+}
+
+// NewRegion makes the engine of a region, which closes local in the end. What it
+// has beyond its share is lent out for a quantum when others wait, 50 ms if it
+// is 0.
+func NewRegion(local Store, global *Client, quantum time.Duration) *Region {
+	if quantum <= 0 {
+		quantum = defaultQuantum
+	}
+	life, end := context.WithCancel(context.Background())
+	return &Region{
+		local: local, global: global, quantum: protocol.Micros(quantum.Microseconds()),
+		life: life, end: end, keepers: map[string]*keeper{},
+	}
+}
+
+// Open is for [Store].
+func (r *Region) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	if _, err := r.keeper(ctx, name, c); err != nil {
+		return 0, protocol.Config{}, err
+	}
+	session, stored, err := r.local.Open(ctx, name, c, instance) // which is there
+	return session, whole(stored), err
+}
+
+// Apply is for [Store].
+func (r *Region) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	k, err := r.present(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return protocol.Reply{Verdict: protocol.Unknown}, nil
+	}
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	reply, err := r.local.Apply(ctx, name, b)
+	if err != nil {
+		return reply, err
+	}
+	k.notice(reply)
+	valid, ok := k.covers(reply.InUse)
+	if !ok {
+		return protocol.Reply{}, &sema.Error{Op: "apply", Name: name, Err: sema.ErrUnavailable, Detail: "the region has no valid lease for what is in use; is the global engine within reach?"}
+	}
+	reply.Valid = valid
+	reply.Config = whole(reply.Config)
+	return reply, nil
+}
+
+// Listen is for [Store].
+func (r *Region) Listen(ctx context.Context, instance string, hint func(name string)) error {
+	return r.local.Listen(ctx, instance, hint)
+}
+
+// Inspect is for [Store]: what the region's clients hold. Effective is what the
+// region has of the capacity.
+func (r *Region) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	if _, err := r.present(ctx, name); err != nil {
+		return protocol.Snapshot{}, err
+	}
+	snapshot, err := r.local.Inspect(ctx, name)
+	snapshot.Config = whole(snapshot.Config)
+	return snapshot, err
+}
+
+// List is for [Lister].
+func (r *Region) List(ctx context.Context, prefix string) ([]string, error) {
+	if l, ok := r.local.(Lister); ok {
+		return l.List(ctx, prefix)
+	}
+	return nil, fmt.Errorf("list semaphores: %w", errors.ErrUnsupported)
+}
+
+// Administer is for [Store].
+func (r *Region) Administer(ctx context.Context, name string, c Command) error {
+	k, err := r.present(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case c.Configure != nil:
+		return k.configure(ctx, *c.Configure)
+	case c.Delete:
+		r.mu.Lock()
+		delete(r.keepers, name)
+		r.mu.Unlock()
+		k.stop()
+	}
+	return r.local.Administer(ctx, name, c)
+}
+
+// Close is for [Store]. What of the blocks is not in use goes back at once; the
+// rest when no client of the region trusts in it any more.
+func (r *Region) Close() error {
+	r.end()
+	r.workers.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.keepers {
+		k.stop()
+	}
+	return r.local.Close()
+}
+
+// present is the keeper of a semaphore that is there, though perhaps not opened
+// since this process began.
+func (r *Region) present(ctx context.Context, name string) (*keeper, error) {
+	r.mu.Lock()
+	k := r.keepers[name]
+	r.mu.Unlock()
+	if k != nil && k.begun.Load() {
+		return k, nil
+	}
+	snapshot, err := r.local.Inspect(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return r.keeper(ctx, name, whole(snapshot.Config))
+}
+
+// keeper is the one of a semaphore, which is made if it is not there.
+func (r *Region) keeper(ctx context.Context, name string, c protocol.Config) (*keeper, error) {
+	r.mu.Lock()
+	k := r.keepers[name]
+	if k == nil {
+		k = newKeeper(r, name, c.TTL)
+		r.keepers[name] = k
+	}
+	r.mu.Unlock()
+	return k, k.begin(ctx, c)
+}
+
+// whole is a configuration as regional clients see it.
+func whole(c protocol.Config) protocol.Config {
+	if c.Whole != 0 {
+		c.Capacity, c.Whole = c.Whole, 0
+	}
+	return c
+}
+
+var (
+	_ Store  = (*Region)(nil)
+	_ Lister = (*Region)(nil)
+)
