@@ -6,9 +6,24 @@ require (
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/jackc/puddle/v2 v2.2.3
 	github.com/sema-go/sema v0.0.0
+	github.com/sema-go/sema/x v0.0.0
 	golang.org/x/sync v0.24.0
+	modernc.org/sqlite v1.60.1
 )
 
-require github.com/bits-and-blooms/bitset v1.24.4 // indirect
+require (
+	github.com/bits-and-blooms/bitset v1.24.4 // indirect
+	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/ncruces/go-strftime v1.0.0 // indirect
+	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	modernc.org/libc v1.77.1 // indirect
+	modernc.org/mathutil v1.7.1 // indirect
+	modernc.org/memory v1.12.1 // indirect
+)
 
 replace github.com/sema-go/sema => ../
+
+replace github.com/sema-go/sema/x => ../x

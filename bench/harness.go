@@ -34,6 +34,7 @@ type sample struct {
 	mallocs uint64
 	bytes   float64 // per waiter, where a scenario measures that
 	p99     float64 // nanoseconds, where a scenario measures each operation
+	count   float64 // of something else, which the bar names
 }
 
 func (s sample) nsPerOp() float64     { return float64(s.elapsed.Nanoseconds()) / float64(s.ops) }
@@ -56,6 +57,7 @@ type row struct {
 	AllocsOp float64            `json:"allocs_op"`
 	BytesOp  float64            `json:"bytes_waiter,omitempty"`
 	P99      float64            `json:"p99_ns,omitempty"`
+	Count    float64            `json:"count,omitempty"`
 	RatioTo  map[string]float64 `json:"ratio_to"`
 }
 
@@ -96,6 +98,7 @@ func runScenario(sc scenario, rounds int) []row {
 			AllocsOp: medianOf(samples[i], sample.allocsPerOp),
 			BytesOp:  medianOf(samples[i], func(s sample) float64 { return s.bytes }),
 			P99:      medianOf(samples[i], func(s sample) float64 { return s.p99 }),
+			Count:    medianOf(samples[i], func(s sample) float64 { return s.count }),
 		}
 		for j, other := range sc.impls {
 			if i != j {
@@ -137,6 +140,16 @@ func measure(ops int, f func()) sample {
 	elapsed := time.Since(start)
 	runtime.ReadMemStats(&after)
 	return sample{ops: ops, elapsed: elapsed, mallocs: after.Mallocs - before.Mallocs}
+}
+
+// sampleOf is the sample of operations that were timed one by one.
+func sampleOf(waits []time.Duration) sample {
+	slices.Sort(waits)
+	s := sample{ops: len(waits), p99: float64(waits[len(waits)*99/100])}
+	for _, wait := range waits {
+		s.elapsed += wait
+	}
+	return s
 }
 
 func (s suite) writeJSON(w io.Writer) error {

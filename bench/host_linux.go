@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -279,16 +278,6 @@ func (h *hostBench) handOff(kind lockKind) impl {
 		must(peer.Wait())
 		return sampleOf(waits)
 	}}
-}
-
-// sampleOf is the sample of operations that were timed one by one.
-func sampleOf(waits []time.Duration) sample {
-	slices.Sort(waits)
-	s := sample{ops: len(waits), p99: float64(waits[len(waits)*99/100])}
-	for _, wait := range waits {
-		s.elapsed += wait
-	}
-	return s
 }
 
 // crash kills the holder, again and again, at any moment of the waiter's

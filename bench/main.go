@@ -3,6 +3,7 @@
 //
 //	go run . core                 # in a process: a table, and how each bar was met
 //	go run . host                 # among the processes of a machine
+//	go run . fleet --store URL    # among machines, through an engine
 //	go run . core --json          # for programs
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text
@@ -41,6 +42,7 @@ func main() {
 	readme := flags.String("readme", "", "write the tables into this file, between the marks <!-- bench:SUITE --> and <!-- end -->")
 	rounds := flags.Int("rounds", 9, "how often each implementation runs; medians are reported")
 	only := flags.String("only", "", "run only scenarios whose name contains this")
+	registerFleetFlags(flags)
 	profile := flags.String("cpuprofile", "", "write a CPU profile of all that runs to this file")
 	flags.Parse(os.Args[2:])
 	if *rounds < 1 {

@@ -39,7 +39,11 @@ func (s suite) markdown() string {
 			} else {
 				ratio = fmt.Sprintf("%.2f", rows[0].RatioTo[r.Impl])
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %s |\n", name, readable(r.NsOp), readable(r.P99), r.AllocsOp, ratio)
+			time, allocations := readable(r.NsOp), fmt.Sprintf("%.2f", r.AllocsOp)
+			if r.Count != 0 { // what counts is not time
+				time, allocations = fmt.Sprintf("%.2f %s", r.Count, s.bars[scenario][0].unit), ""
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, time, readable(r.P99), allocations, ratio)
 		}
 	}
 	return b.String()

@@ -216,7 +216,7 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 		s.lender.heard(reply)
 	}
 	s.noteHeard()
-	if len(b.Ops) == 0 && len(s.leases) > 0 {
+	if s.options.Observer != nil && len(b.Ops) == 0 && len(s.leases) > 0 {
 		s.tellLater(sema.Event{Kind: sema.Renewed, Weight: s.held()})
 	}
 	return nil

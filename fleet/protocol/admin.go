@@ -28,6 +28,7 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 	s.ramp = ramp{from: min(s.effective(), c.Capacity), at: s.last}
 	c.Version++
 	s.config = c
+	s.journal.matter()
 	s.hinted = nil
 	s.refuseAll(func(t *ticket) FateKind {
 		switch {

@@ -35,6 +35,7 @@ type journal struct {
 	arrived  []*ticket
 	left     []TicketName
 	spent    bool
+	vital    bool
 }
 
 func newJournal() *journal {
@@ -47,15 +48,25 @@ func (j *journal) session(id Session) {
 	}
 }
 
+// matter notes that something is vital.
+func (j *journal) matter() {
+	if j != nil {
+		j.vital = true
+	}
+}
+
 func (j *journal) lease(seq Seq) {
 	if j != nil {
 		j.leases[seq] = true
+		j.vital = true
 	}
 }
 
 func (j *journal) arrive(t *ticket) {
 	if j != nil {
+		t.fresh = true
 		j.arrived = append(j.arrived, t)
+		j.vital = true
 	}
 }
 
@@ -64,8 +75,9 @@ func (j *journal) leave(t *ticket) {
 	if j == nil {
 		return
 	}
-	if i := slices.Index(j.arrived, t); i >= 0 {
-		j.arrived = slices.Delete(j.arrived, i, i+1)
+	j.vital = true
+	if t.fresh {
+		j.arrived = slices.DeleteFunc(j.arrived, func(other *ticket) bool { return other == t })
 		return
 	}
 	j.left = append(j.left, TicketName{t.session.id, t.id})
@@ -79,6 +91,22 @@ func (j *journal) spend() {
 
 // Track has the state note what changes from now on.
 func (s *State) Track() { s.journal = newJournal() }
+
+// Vital reports whether anything has changed, since Track or the last Changes,
+// that must be written down before it is answered. Signs of life are not vital:
+// an engine may keep them to itself until something is, if it calls
+// [State.Extend] on what it restores.
+func (s *State) Vital() bool { return s.journal.vital }
+
+// Extend gives every session a whole TTL from now on. It is for a state that was
+// restored and may lack the last signs of life: those who gave them trust in
+// them.
+func (s *State) Extend() {
+	for r := range s.byRenewal.All {
+		r.deadline = s.clock + s.config.TTL
+		s.journal.session(r.id)
+	}
+}
 
 // Changes is what has changed since Track or the last Changes.
 func (s *State) Changes() Changes {
@@ -101,6 +129,7 @@ func (s *State) Changes() Changes {
 		}
 	}
 	for _, t := range j.arrived {
+		t.fresh = false
 		c.Line = append(c.Line, t.image())
 	}
 	if j.spent {

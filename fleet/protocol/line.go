@@ -16,6 +16,7 @@ type ticket struct {
 	try     bool
 	pooled  bool
 	meta    string
+	fresh   bool // came since the journal was begun
 	node    list.Node[*ticket]
 }
 

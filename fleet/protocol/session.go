@@ -87,6 +87,7 @@ func (s *State) tell(to *session, f Fate) {
 	f.N = to.lastFate
 	to.fates = append(to.fates, f)
 	s.journal.session(to.id)
+	s.journal.matter()
 	s.wake(to)
 }
 

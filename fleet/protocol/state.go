@@ -80,6 +80,7 @@ func (s *State) Open(now Micros, instance string, version uint32) (Session, Conf
 	opened.node.Of, opened.pool.Of = opened, opened
 	s.sessions[opened.id] = opened
 	s.renew(opened)
+	s.journal.matter() // or its number might be given again
 	return opened.id, s.config, nil
 }
 

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	_ "github.com/sema-go/sema/x/stores" // engines by URL
+)
+
+func init() { suites["fleet"] = fleetScenarios }
+
+// storeURL is the engine under test. Without one, it is a new SQLite file.
+var storeURL string
+
+func registerFleetFlags(flags *flag.FlagSet) {
+	flags.StringVar(&storeURL, "store", "", "fleet: URL of the engine; a new SQLite file unless told")
+}
+
+// fleetScenarios measure fleet semaphores through an engine.
+func fleetScenarios() []scenario {
+	f := newFleetBench()
+	return []scenario{
+		{
+			name:  "fleet-exact",
+			about: "256 goroutines acquire + release, each permit a durable lease of its own",
+			impls: []impl{f.exact(sqliteName, f.open), {"raw SQLite, same rows and batches", f.raw}, f.exact("sema/fleet, in memory", openMemory)},
+			bars: []bar{
+				{impl: sqliteName, rival: "raw SQLite, same rows and batches", limit: 2},
+				{impl: sqliteName, limit: 50, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a pair"},
+			},
+		},
+		{
+			name:  "fleet-pooled",
+			about: "one goroutine, acquire + release of a pooled fleet semaphore",
+			impls: []impl{{"sema/fleet, pooled", f.pooled}, {"local Semaphore", localPairs}},
+			bars:  []bar{{impl: "sema/fleet, pooled", rival: "local Semaphore", limit: 3}},
+		},
+		{
+			name:  "fleet-hand-off",
+			about: "from a release to the acquire of another client that waits, both idle before",
+			impls: []impl{{"sema/fleet", f.handOff}},
+			bars:  []bar{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.P99 / 1e6 }, unit: "p99 in ms"}},
+		},
+		{
+			name:  "fleet-herd",
+			about: "1,000 clients wait for one permit and pass it on",
+			impls: []impl{{"sema/fleet", f.herd}},
+			bars:  []bar{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "wake-ups a grant"}},
+		},
+		{
+			name:  "fleet-heartbeats",
+			about: "100,000 leases over 100 semaphores are kept alive, TTL 30 s: what that takes of a core, engine included",
+			impls: []impl{{"sema/fleet", f.heartbeats}},
+			bars:  []bar{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "% of one core"}},
+		},
+	}
+}
+
+const sqliteName = "sema/fleet, durable"
+
+// A fleetBench has an engine, and a directory left to the system's cleaning.
+type fleetBench struct {
+	url     string
+	dir     string
+	names   atomic.Int64
+	perSave float64 // pairs in a transaction, as the durable engine made them
+	keeping bool    // the leases of heartbeats are there
+}
+
+func newFleetBench() *fleetBench {
+	dir, err := os.MkdirTemp("", "sema-bench")
+	must(err)
+	f := &fleetBench{url: storeURL, dir: dir}
+	if f.url == "" {
+		f.url = "sqlite://" + filepath.Join(dir, "fleet.db")
+	}
+	return f
+}
+
+func (f *fleetBench) open() *fleet.Client {
+	c, err := fleet.Open(context.Background(), f.url)
+	must(err)
+	return c
+}
+
+func openMemory() *fleet.Client { return fleet.New(memstore.New()) }
+
+// semaphore is a new one.
+func (f *fleetBench) semaphore(c *fleet.Client, o fleet.Options) *fleet.Semaphore {
+	s, err := c.Semaphore(fmt.Sprintf("bench-%d-%d", os.Getpid(), f.names.Add(1)), o)
+	must(err)
+	return s
+}
+
+func acquireOne(s sema.Gate) sema.Permit {
+	p, err := s.Acquire(context.Background(), 1)
+	must(err)
+	return p
+}
+
+// exact has 256 goroutines take turns, with permits for all of them.
+func (f *fleetBench) exact(name string, open func() *fleet.Client) impl {
+	const goroutines, each = 256, 60
+	return impl{name, func() sample {
+		c := open()
+		s := f.semaphore(c, fleet.Options{Capacity: 1000})
+		acquireOne(s).Release()
+		before := s.Stats()
+		measured := measure(goroutines*each, func() {
+			var wg sync.WaitGroup
+			for range goroutines {
+				wg.Go(func() {
+					for range each {
+						acquireOne(s).Release()
+					}
+				})
+			}
+			wg.Wait()
+		})
+		if name == sqliteName {
+			f.perSave = float64(goroutines*each) / float64(s.Stats().Batches-before.Batches)
+		}
+		must(c.Delete(context.Background(), s.Name())) // so that the file does not grow from round to round
+		must(c.Close(context.Background()))
+		return measured
+	}}
+}
+
+func (f *fleetBench) pooled() sample {
+	c := f.open()
+	s := f.semaphore(c, fleet.Options{Capacity: 10, Mode: fleet.Pooled})
+	acquireOne(s).Release()
+	measured := gatePairs(s)
+	must(c.Close(context.Background()))
+	return measured
+}
+
+func localPairs() sample { return gatePairs(sema.New(10)) }
+
+func gatePairs(g sema.Gate) sample {
+	const pairs = 5_000_000
+	return measure(pairs, func() {
+		for range pairs {
+			acquireOne(g).Release()
+		}
+	})
+}
+
+// handOff has two clients pass one permit to and fro, with pauses.
+func (f *fleetBench) handOff() sample {
+	const times = 100
+	a, b := f.open(), f.open()
+	held := f.semaphore(a, fleet.Options{Capacity: 1})
+	waits, err := b.Semaphore(held.Name(), fleet.Options{Capacity: 1})
+	must(err)
+	took := make([]time.Duration, 0, times)
+	for range times {
+		p := acquireOne(held)
+		granted := make(chan time.Time)
+		go func() {
+			q := acquireOne(waits)
+			granted <- time.Now()
+			q.Release()
+		}()
+		for waits.Stats().Waiters == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Millisecond)
+		start := time.Now()
+		p.Release()
+		took = append(took, (<-granted).Sub(start))
+		held, waits = waits, held
+	}
+	must(a.Close(context.Background()))
+	must(b.Close(context.Background()))
+	return sampleOf(took)
+}
+
+// herd has a permit go through a thousand clients, and counts how often they
+// were woken.
+func (f *fleetBench) herd() sample {
+	const clients = 1000
+	holder := f.open()
+	s := f.semaphore(holder, fleet.Options{Capacity: 1})
+	p := acquireOne(s)
+	var all []*fleet.Client
+	var sems []*fleet.Semaphore
+	var wg sync.WaitGroup
+	for range clients {
+		c := f.open()
+		waiting, err := c.Semaphore(s.Name(), fleet.Options{Capacity: 1, MaxWait: 10 * time.Minute})
+		must(err)
+		all, sems = append(all, c), append(sems, waiting)
+		wg.Go(func() { acquireOne(waiting).Release() })
+	}
+	for inLine(holder, s.Name()) < clients {
+		time.Sleep(10 * time.Millisecond)
+	}
+	woken := func() (n int64) {
+		for _, s := range sems {
+			n += s.Stats().Hints
+		}
+		return n
+	}
+	before := woken()
+	measured := measure(clients, func() {
+		p.Release()
+		wg.Wait()
+	})
+	measured.count = float64(woken()-before) / clients
+	for _, c := range append(all, holder) {
+		must(c.Close(context.Background()))
+	}
+	return measured
+}
+
+func inLine(c *fleet.Client, name string) int {
+	snapshot, err := c.Inspect(context.Background(), name)
+	must(err)
+	return len(snapshot.Line)
+}
+
+// heartbeats takes a hundred thousand leases, once, and then measures what the
+// process takes of a core while it does nothing but keep them.
+func (f *fleetBench) heartbeats() sample {
+	const semaphores, each, ttl = 100, 1000, 30 * time.Second
+	if !f.keeping {
+		f.keeping = true
+		c := f.open() // which lives on
+		var wg sync.WaitGroup
+		for range semaphores {
+			s := f.semaphore(c, fleet.Options{Capacity: each, TTL: ttl})
+			for range each {
+				wg.Go(func() { acquireOne(s) })
+			}
+		}
+		wg.Wait()
+	}
+	before, start := processorTime(), time.Now()
+	time.Sleep(ttl / 3) // in which each session speaks about once
+	elapsed := time.Since(start)
+	return sample{ops: 1, elapsed: elapsed, count: 100 * float64(processorTime()-before) / float64(elapsed)}
+}

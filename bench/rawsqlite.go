@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	_ "modernc.org/sqlite"
+)
+
+// raw is SQLite alone, through database/sql: it writes the rows that the durable
+// engine writes for as many pairs, in transactions of the same size. A batch of
+// the client releases about as many leases as it acquires, and is one
+// transaction: the semaphore's row, the session's with the fates that were not
+// acknowledged yet, and a row for each lease that came or went.
+func (f *fleetBench) raw() sample {
+	perSave := max(1, int(math.Round(f.perSave)))
+	const pairs = 256 * 60
+	db := f.rawDatabase()
+	defer db.Close()
+	ctx := context.Background()
+	conn, err := db.Conn(ctx)
+	must(err)
+	defer conn.Close()
+	prepare := func(query string) *sql.Stmt {
+		s, err := conn.PrepareContext(ctx, query)
+		must(err)
+		return s
+	}
+	semaphore := prepare("INSERT OR REPLACE INTO semaphore VALUES (1, 'raw', ?, 0, 0, ?, ?, ?, ?, ?)")
+	session := prepare("INSERT OR REPLACE INTO session VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+	lease := prepare("INSERT INTO lease VALUES (1, ?, ?, ?, ?, ?, ?, ?)")
+	drop := prepare("DELETE FROM lease WHERE semaphore = 1 AND seq = ?")
+	exec := func(s *sql.Stmt, args ...any) {
+		_, err := s.Exec(args...)
+		must(err)
+	}
+	config, err := json.Marshal(protocol.Config{Capacity: 1000, TTL: 15_000_000, Version: 1, Protocol: protocol.Version})
+	must(err)
+	seq := 1_700_000_000_000_000
+	return measure(pairs, func() {
+		for done := 0; done < pairs; done += perSave {
+			_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+			must(err)
+			fates := make([]protocol.Fate, perSave)
+			for i := range fates {
+				fates[i] = protocol.Fate{N: uint64(done + i), Kind: protocol.Granted, Ticket: protocol.Ticket(done + i), Lease: protocol.Seq(seq + i), Weight: 1}
+			}
+			text, err := json.Marshal(fates)
+			must(err)
+			exec(semaphore, string(config), seq, seq, 1, seq, done)
+			exec(session, 1, "host/1/abcdef", done, seq, seq, done, done, false, string(text))
+			for i := range perSave {
+				if done > 0 {
+					exec(drop, seq-perSave+i)
+				}
+				exec(lease, seq+i, 1, 1, false, false, seq, "bench/fleet.go:100")
+			}
+			_, err = conn.ExecContext(ctx, "COMMIT")
+			must(err)
+			seq += perSave
+		}
+	})
+}
+
+// rawDatabase has the tables of the durable engine that such a load touches.
+func (f *fleetBench) rawDatabase() *sql.DB {
+	path := filepath.Join(f.dir, fmt.Sprintf("raw-%d.db", f.names.Add(1)))
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	must(err)
+	for _, statement := range []string{
+		`CREATE TABLE semaphore (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, config TEXT, ramp_from, ramp_at, last, clock, last_session, last_seq, renewals)`,
+		`CREATE TABLE session (semaphore, id, instance, seq, deadline, seen, renewal, last_fate, recalled, fates, PRIMARY KEY (semaphore, id)) WITHOUT ROWID`,
+		`CREATE TABLE lease (semaphore, seq, session, weight, pooled, revoked, since, meta, PRIMARY KEY (semaphore, seq)) WITHOUT ROWID`,
+	} {
+		_, err := db.Exec(statement)
+		must(err)
+	}
+	return db
+}
