@@ -128,3 +128,48 @@ func TestAGuardRefusesThoseWhoAreGoneAndNobodyElse(t *testing.T) {
 		}
 	}
 }
+
+func TestATenantAtItsCapHoldsNothingOfTheWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := join(t, memstore.New())
+		gate := func(name string, capacity int64) *fleet.Semaphore {
+			s, err := c.Semaphore(name, fleet.Options{Capacity: capacity})
+			wantErr(t, err, nil)
+			return s
+		}
+		all := gate("api", 3)
+		var whole meter
+		var tenants [2]meter
+		var wg sync.WaitGroup
+		call := func(tenant int, hold time.Duration) {
+			own := gate("api/"+string(rune('a'+tenant)), 2)
+			wantErr(t, sema.Do(t.Context(), own, 1, func(ctx context.Context) error {
+				return sema.Do(ctx, all, 1, func(context.Context) error {
+					whole.add(1)
+					tenants[tenant].add(1)
+					time.Sleep(hold)
+					tenants[tenant].add(-1)
+					whole.add(-1)
+					return nil
+				})
+			}), nil)
+		}
+		for range 20 { // one tenant wants far more than its cap
+			wg.Go(func() { call(0, time.Second) })
+		}
+		time.Sleep(100 * time.Millisecond)
+		start := time.Now()
+		call(1, 0)
+		if took := time.Since(start); took > 10*time.Millisecond {
+			t.Errorf("another tenant waited %v", took)
+		}
+		for range 20 {
+			wg.Go(func() { call(1, time.Second) })
+		}
+		wg.Wait()
+		if whole.most.Load() != 3 || tenants[0].most.Load() != 2 || tenants[1].most.Load() != 2 {
+			t.Errorf("%d at a time, %d and %d of the tenants", whole.most.Load(), tenants[0].most.Load(), tenants[1].most.Load())
+		}
+	})
+}

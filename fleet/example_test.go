@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
-	_ "github.com/sema-go/sema/fleet/memstore" // for mem: URLs
+	"github.com/sema-go/sema/fleet/memstore" // for mem: URLs, too
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
@@ -119,4 +120,133 @@ func ExampleClient_Configure() {
 	}
 	fmt.Println(snapshot.Config.Capacity, snapshot.Effective < 40)
 	// Output: 40 true
+}
+
+// Each tenant may make two calls at a time, all together three. The narrow gate
+// comes first: a tenant that is at its cap waits there, and holds nothing of
+// what all share.
+func Example_tenantsUnderAWhole() {
+	ctx := context.Background()
+	client, err := fleet.Open(ctx, "mem:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	all, err := client.Semaphore("api", fleet.Options{Capacity: 3})
+	if err != nil {
+		log.Fatal(err)
+	}
+	call := func(tenant string, do func(context.Context) error) error {
+		own, err := client.Semaphore("api/"+tenant, fleet.Options{Capacity: 2})
+		if err != nil {
+			return err
+		}
+		return sema.Do(ctx, own, 1, func(ctx context.Context) error {
+			return sema.Do(ctx, all, 1, do)
+		})
+	}
+	fmt.Println(call("acme", func(ctx context.Context) error { return nil }))
+	// Output: <nil>
+}
+
+// Permits at the speed of a local semaphore, for what is acquired very often.
+// The bound is that of the fleet.
+func ExampleOptions_pooled() {
+	ctx := context.Background()
+	client, err := fleet.Open(ctx, "mem:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	cache, err := client.Semaphore("cache", fleet.Options{Capacity: 1000, Mode: fleet.Pooled})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 100_000 {
+		permit, err := cache.Acquire(ctx, 1)
+		if err != nil {
+			log.Fatal(err)
+		}
+		permit.Release()
+	}
+	fmt.Println(cache.Stats().Batches < 10)
+	// Output: true
+}
+
+// When the engine does not answer, go on with five permits in each process.
+func ExampleFailOpen() {
+	ctx := context.Background()
+	client, err := fleet.Open(ctx, "mem:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	api, err := client.Semaphore("api", fleet.Options{Capacity: 100, FailOpen: fleet.FailOpen{Limit: 5, After: 10 * time.Second}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	permit, err := api.Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	fmt.Println(api.Stats().FailedOpen)
+	// Output: false
+}
+
+// A region's clients are served nearby; the capacity is that of the whole.
+func ExampleNewRegion() {
+	ctx := context.Background()
+	global, err := fleet.Open(ctx, "mem:") // far away
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer global.Close(ctx)
+	region := fleet.NewRegion(memstore.New(), global, 0)
+	client := fleet.New(region) // as each client in the region has one
+	defer client.Close(ctx)
+	db, err := client.Semaphore("db", fleet.Options{Capacity: 40})
+	if err != nil {
+		log.Fatal(err)
+	}
+	permit, err := db.Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	leased, err := global.Inspect(ctx, "db")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(leased.InUse)
+	// Output: 1
+}
+
+// Who holds, who waits, and what changes.
+func ExampleClient_Watch() {
+	ctx := context.Background()
+	client, err := fleet.Open(ctx, "mem:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	gpus, err := client.Semaphore("gpus", fleet.Options{Capacity: 8, Labels: map[string]string{"job": "train-7"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	permit, err := gpus.Acquire(ctx, 4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	for snapshot, err := range client.Watch(ctx, "gpus", time.Second) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, lease := range snapshot.Leases {
+			fmt.Println(lease.Weight, strings.Contains(lease.Meta, "job=train-7")) // Meta has file and line, too
+		}
+		break
+	}
+	// Output: 4 true
 }
