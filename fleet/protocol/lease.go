@@ -82,28 +82,36 @@ func (s *State) split(from *session, op Op) {
 	s.tell(from, Fate{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq, Weight: op.Weight})
 }
 
-// fence is what a holder shows to what it writes to.
-func (s *State) fence(seq Seq) Fence {
-	f := Fence{Seq: seq, Floor: seq}
-	if s.live.First() == nil {
-		return f
+// fences are what holders show to what they write to, one for each of some
+// Seqs, which rise. The leases are gone through once for all of them: the
+// Revoked of one is the beginning of the next one's.
+func (s *State) fences(seqs []Seq) []Fence {
+	fences := make([]Fence, len(seqs))
+	var gone []Range
+	next, live := s.live.First(), s.live.Len() > 0
+	exact := live && s.live.Len() <= MaxFenced
+	expected := Seq(0)
+	if live {
+		expected = next.Of.seq
 	}
-	f.Floor = min(seq, s.live.First().Of.seq)
-	if f.Exact = s.live.Len() <= MaxFenced; !f.Exact {
-		return f
-	}
-	expected := f.Floor
-	for l := range s.live.All {
-		if l.seq > seq {
-			break
+	for i, seq := range seqs {
+		f := Fence{Seq: seq, Floor: seq, Exact: exact}
+		if live {
+			f.Floor = min(seq, s.live.First().Of.seq)
 		}
-		if l.seq > expected {
-			f.Revoked = append(f.Revoked, Range{expected, l.seq - 1})
+		if exact && expected <= seq {
+			for ; next != nil && next.Of.seq <= seq; next = next.Next() {
+				if next.Of.seq > expected {
+					gone = append(gone, Range{expected, next.Of.seq - 1})
+				}
+				expected = next.Of.seq + 1
+			}
+			f.Revoked = gone[:len(gone):len(gone)]
+			if expected < seq { // its own lease is gone, and so is what came just before
+				f.Revoked = append(f.Revoked, Range{expected, seq - 1})
+			}
 		}
-		expected = l.seq + 1
+		fences[i] = f
 	}
-	if expected < seq { // its own lease is gone, and so is what came just before
-		f.Revoked = append(f.Revoked, Range{expected, seq - 1})
-	}
-	return f
+	return fences
 }

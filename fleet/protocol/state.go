@@ -174,13 +174,7 @@ func (s *State) settle() {
 
 // answer is the reply to a session that lives.
 func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
-	fates := make([]Fate, len(to.fates))
-	for i, f := range to.fates {
-		if f.Kind == Granted {
-			f.Fence = s.fence(f.Lease)
-		}
-		fates[i] = f
-	}
+	fates := s.withFences(to.fates)
 	recall := to.pooled > 0 && s.recalls(to)
 	if to.recalled && !recall {
 		s.noteRecalled(to, false) // it hears that it may go on, so it has to be told again
@@ -193,6 +187,25 @@ func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
 		reply.Share = s.evenShare()
 	}
 	return reply
+}
+
+// withFences is fates with what holders have to show. Those that were granted are
+// in the order of their Seqs.
+func (s *State) withFences(fates []Fate) []Fate {
+	fates = slices.Clone(fates)
+	var granted []Seq
+	for _, f := range fates {
+		if f.Kind == Granted {
+			granted = append(granted, f.Lease)
+		}
+	}
+	fences := s.fences(granted)
+	for i := range fates {
+		if fates[i].Kind == Granted {
+			fates[i].Fence, fences = fences[0], fences[1:]
+		}
+	}
+	return fates
 }
 
 // next is when a session has to speak again, beyond its heartbeats: the first

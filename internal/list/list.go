@@ -20,6 +20,9 @@ type Node[E any] struct {
 // First is the node of the first element, nil if there is none.
 func (l *List[E]) First() *Node[E] { return l.first }
 
+// Next is the node after this one, nil for the last.
+func (n *Node[E]) Next() *Node[E] { return n.next }
+
 // Len is how many elements there are.
 func (l *List[E]) Len() int { return l.n }
 
