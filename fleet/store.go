@@ -35,7 +35,8 @@ type Store interface {
 	Close() error
 }
 
-// A Lister is a Store that knows the names of its semaphores.
+// A Lister is a Store that knows the names of its semaphores. They are listed in
+// order.
 type Lister interface {
 	List(ctx context.Context, prefix string) ([]string, error)
 }

@@ -1,21 +1,17 @@
 package fleettest
 
 import (
+	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-func (s *speaker) configure(change func(*protocol.Config)) error {
-	c := s.inspect().Config
-	change(&c)
-	return s.store.Administer(s.ctx, s.name, fleet.Command{Configure: &c})
-}
-
-// adminChecks are about what people do.
-var adminChecks = []Check{
-	check("what is stored counts, not what a later opener brings", protocol.Config{Capacity: 2}, func(s *speaker) {
+// adminScripts are about what people do.
+var adminScripts = []script{
+	{"what is stored counts, not what a later opener brings", protocol.Config{Capacity: 2}, func(s *speaker) {
 		s.open()
 		other := s.config
 		other.Capacity = 7
@@ -24,8 +20,11 @@ var adminChecks = []Check{
 		if config.Capacity != 2 {
 			s.fail("capacity %d, want 2", config.Capacity)
 		}
-	}),
-	check("a shrink revokes nothing, and its debt is paid first", protocol.Config{Capacity: 3}, func(s *speaker) {
+		if config = s.inspect().Config; config.Capacity != 2 || config.Version != 1 {
+			s.fail("%+v, which nobody has changed", config)
+		}
+	}},
+	{"a shrink revokes nothing, and its debt is paid first", protocol.Config{Capacity: 3}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		leases := s.granted(holder, 3, acquire(1, 1), acquire(2, 1), acquire(3, 1))
 		s.wantFates(s.say(waiter, acquire(1, 1)))
@@ -35,8 +34,8 @@ var adminChecks = []Check{
 		s.wantFates(s.say(waiter))
 		s.say(holder, release(leases[2]))
 		s.wantFates(s.say(waiter), protocol.Granted)
-	}),
-	check("a rise serves who waits, a shrink tells who waits in vain", protocol.Config{Capacity: 2}, func(s *speaker) {
+	}},
+	{"a rise serves who waits, a shrink tells who waits in vain", protocol.Config{Capacity: 2}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		s.granted(holder, 1, acquire(1, 2))
 		s.wantFates(s.say(waiter, acquire(1, 1), acquire(2, 2)))
@@ -44,8 +43,8 @@ var adminChecks = []Check{
 		s.wantFates(s.say(waiter), protocol.Granted)
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 1 }))
 		s.wantFates(s.say(waiter), protocol.TooLarge)
-	}),
-	check("a change that is based on an old version is refused", protocol.Config{Capacity: 2}, func(s *speaker) {
+	}},
+	{"a change that is based on an old version is refused", protocol.Config{Capacity: 2}, func(s *speaker) {
 		s.open()
 		old := s.inspect().Config
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 3 }))
@@ -54,8 +53,8 @@ var adminChecks = []Check{
 		if got := s.inspect().Config; got.Capacity != 3 || got.Version != old.Version+1 {
 			s.fail("%+v", got)
 		}
-	}),
-	check("draining refuses, and renews", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"draining refuses, and renews", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
 		s.wantFates(s.say(waiter, acquire(1, 1)))
@@ -66,28 +65,31 @@ var adminChecks = []Check{
 		s.wantInUse(0, 0)
 		s.must(s.configure(func(c *protocol.Config) { c.Draining = false }))
 		s.granted(waiter, 1, acquire(3, 1))
-	}),
-	check("a revoked lease is free when its holder has heard of it", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"a revoked lease is free when its holder has heard of it", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
 		s.wantFates(s.say(waiter, acquire(1, 1)))
-		s.must(s.store.Administer(s.ctx, s.name, fleet.Command{Revoke: &fleet.Revocation{Lease: lease}}))
+		s.must(s.revoke(lease, false))
 		s.wantFates(s.say(waiter))
-		s.wantFates(s.say(holder), protocol.Revoked)
+		told := s.wantFates(s.say(holder), protocol.Revoked)[0]
+		if want := revocation(lease, false).Note(); told.Lease != lease || told.Note != want {
+			s.fail("told %+v, want %q", told, want)
+		}
 		s.wantFates(s.say(waiter))
 		s.say(holder)
 		s.wantFates(s.say(waiter), protocol.Granted)
-		s.mustBe(s.store.Administer(s.ctx, s.name, fleet.Command{Revoke: &fleet.Revocation{Lease: lease}}), fs.ErrNotExist)
-	}),
-	check("a revoked lease is free at once if told so", protocol.Config{Capacity: 1}, func(s *speaker) {
+		s.mustBe(s.revoke(lease, false), fs.ErrNotExist)
+	}},
+	{"a revoked lease is free at once if told so", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
 		s.wantFates(s.say(waiter, acquire(1, 1)))
-		s.must(s.store.Administer(s.ctx, s.name, fleet.Command{Revoke: &fleet.Revocation{Lease: lease, AtOnce: true}}))
+		s.must(s.revoke(lease, true))
 		s.wantFates(s.say(waiter), protocol.Granted)
 		s.wantFates(s.say(holder), protocol.Revoked)
-	}),
-	check("a deleted semaphore is gone, and its fences do not come back", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"a deleted semaphore is gone, and its fences do not come back", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 1))[0]
 		s.must(s.store.Administer(s.ctx, s.name, fleet.Command{Delete: true}))
@@ -98,5 +100,30 @@ var adminChecks = []Check{
 		if again := s.granted(s.open(), 1, acquire(1, 1))[0]; again <= lease {
 			s.fail("lease %d after %d of an earlier life", again, lease)
 		}
-	}),
+	}},
+	{"what there is can be listed", protocol.Config{Capacity: 1}, func(s *speaker) {
+		lister, ok := s.store.(fleet.Lister)
+		if !ok {
+			s.fail("%w: the store is no fleet.Lister", errors.ErrUnsupported)
+		}
+		want := func(prefix string, want ...string) {
+			names, err := lister.List(s.ctx, prefix)
+			s.must(err)
+			slices.Sort(names)
+			if !slices.Equal(names, want) {
+				s.fail("with the prefix %q there are %q, want %q", prefix, names, want)
+			}
+		}
+		want(s.name)
+		b, a := *s, *s
+		b.name, a.name = s.name+"-b_%", s.name+"-a*"
+		b.open()
+		a.open()
+		defer a.remove()
+		want(s.name, a.name, b.name)
+		want(b.name, b.name)
+		want(s.name + "-_")
+		b.remove()
+		want(s.name, a.name)
+	}},
 }

@@ -1,14 +1,16 @@
 package fleettest
 
 import (
+	"context"
 	"reflect"
+	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// batchChecks are about being heard: once, in order, and by nobody else.
-var batchChecks = []Check{
-	check("a batch that is repeated is answered and not done again", protocol.Config{Capacity: 3}, func(s *speaker) {
+// batchScripts are about being heard: once, in order, and by nobody else.
+var batchScripts = []script{
+	{"a batch that is repeated is answered and not done again", protocol.Config{Capacity: 3}, func(s *speaker) {
 		id := s.open()
 		b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1), acquire(2, 1)}}
 		first := s.apply(b)
@@ -21,20 +23,20 @@ var batchChecks = []Check{
 			}
 		}
 		s.wantInUse(2, 0)
-	}),
-	check("an older batch is refused", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"an older batch is refused", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		s.granted(id, 1, acquire(1, 1))
 		s.say(id)
 		s.wantVerdict(s.apply(protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(9, 1)}}), protocol.Stale)
 		s.wantInUse(1, 0)
-	}),
-	check("a session that was not opened is not known", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"a session that was not opened is not known", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		s.wantVerdict(s.apply(protocol.Batch{Session: id + 100, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}), protocol.Unknown)
 		s.wantInUse(0, 0)
-	}),
-	check("sessions are numbered apart", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"sessions are numbered apart", protocol.Config{Capacity: 1}, func(s *speaker) {
 		seen := map[protocol.Session]bool{}
 		for range 20 {
 			id := s.open()
@@ -43,16 +45,16 @@ var batchChecks = []Check{
 			}
 			seen[id] = true
 		}
-	}),
-	check("who says goodbye leaves nothing behind", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"who says goodbye leaves nothing behind", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id, other := s.open(), s.open()
 		s.granted(id, 1, acquire(1, 1), acquire(2, 1))
 		s.wantFates(s.say(other, acquire(1, 1)))
 		s.apply(protocol.Batch{Session: id, Seq: 2, Bye: true})
 		s.wantFates(s.say(other), protocol.Granted)
 		s.wantVerdict(s.say(id), protocol.Unknown)
-	}),
-	check("a fate is told until it is acknowledged", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"a fate is told until it is acknowledged", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		for seq := range uint64(3) {
 			ops := []protocol.Op{}
@@ -64,19 +66,32 @@ var batchChecks = []Check{
 		}
 		s.seqs[id] = 3
 		s.wantFates(s.say(id))
-	}),
-	check("a cancel takes back what was granted and not heard of", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"a cancel takes back what was granted and not heard of", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		s.apply(protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
 		s.wantFates(s.apply(protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{cancel(1)}}))
 		s.wantInUse(0, 0)
-	}),
-	check("a release of what is not there is moot", protocol.Config{Capacity: 1}, func(s *speaker) {
+	}},
+	{"a release of what is not there is moot", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id, other := s.open(), s.open()
 		lease := s.granted(id, 1, acquire(1, 1))[0]
 		s.say(other, release(lease)) // another's
 		s.wantInUse(1, 0)
 		s.say(id, release(lease), release(lease))
 		s.wantInUse(0, 0)
-	}),
+	}},
+	{"a batch whose caller gave up is done wholly or not at all", protocol.Config{Capacity: 100}, func(s *speaker) {
+		id := s.open()
+		for n := range 20 {
+			ticket := protocol.Ticket(10 * n)
+			ops := []protocol.Op{acquire(ticket+1, 1), acquire(ticket+2, 1), acquire(ticket+3, 1), acquire(ticket+4, 1)}
+			b := protocol.Batch{Session: id, Seq: uint64(n + 1), Ack: s.acks[id], Ops: ops}
+			ctx, cancel := context.WithTimeout(s.ctx, time.Duration(n)*50*time.Microsecond)
+			_, _ = s.store.Apply(ctx, s.name, b) // too late for some
+			cancel()
+			s.wantFates(s.apply(b), protocol.Granted, protocol.Granted, protocol.Granted, protocol.Granted)
+			s.wantInUse(4*int64(n+1), 0)
+		}
+	}},
 }

@@ -2,139 +2,80 @@ package fleettest_test
 
 import (
 	"context"
+	"flag"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
-	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/fleettest"
-	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A faulty store is a good one, but for one thing.
-type faulty struct {
-	fleet.Store
-	apply  func(store fleet.Store, name string, b protocol.Batch) (protocol.Reply, error)
-	listen func(hint func(string)) func(string)
-}
-
-func (f *faulty) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
-	if f.apply == nil {
-		return f.Store.Apply(ctx, name, b)
+// Faults are found on purpose here: rapid need neither shorten nor keep them.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "100ms"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
-	return f.apply(f.Store, name, b)
+	os.Exit(m.Run())
 }
 
-func (f *faulty) Listen(ctx context.Context, instance string, hint func(string)) error {
-	if f.listen != nil {
-		hint = f.listen(hint)
-	}
-	return f.Store.Listen(ctx, instance, hint)
+// A fault is one thing that is wrong, and the check that has to catch it.
+type fault struct {
+	name   string
+	caught string
+	make   func() *sick
 }
 
-// without is a batch without the ops that have something.
-func without(b protocol.Batch, unwanted func(protocol.Op) bool) protocol.Batch {
-	b.Ops = slices.DeleteFunc(slices.Clone(b.Ops), unwanted)
-	return b
+var faults = slices.Concat(wakeFaults, countFaults, batchFaults, lineFaults, fenceFaults, adminFaults, timeFaults)
+
+// run has a check look at a store with an engine of its own.
+func run(c fleettest.Check, s *sick) error {
+	s.Clock = &fleettest.Clock{}
+	s.semaphores, s.graves, s.listeners = map[string]*protocol.State{}, map[string]protocol.Seq{}, map[string]chan string{}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return c.Run(ctx, s)
 }
 
 func TestFaultyStoresAreCaught(t *testing.T) {
 	t.Parallel()
-	background := context.Background()
-	for name, make := range map[string]func() *faulty{
-		"none": func() *faulty { return &faulty{} },
-		"hints are lost": func() *faulty {
-			return &faulty{listen: func(func(string)) func(string) { return func(string) {} }}
-		},
-		"hints go out twice": func() *faulty {
-			return &faulty{listen: func(hint func(string)) func(string) {
-				return func(name string) { hint(name); hint(name) }
-			}}
-		},
-		"some releases are lost": func() *faulty {
-			n := 0
-			var mu sync.Mutex
-			return &faulty{apply: func(store fleet.Store, name string, b protocol.Batch) (protocol.Reply, error) {
-				return store.Apply(background, name, without(b, func(op protocol.Op) bool {
-					mu.Lock()
-					defer mu.Unlock()
-					n++
-					return op.Verb == protocol.Release && n%7 == 0
-				}))
-			}}
-		},
-		"cancels come too late": func() *faulty {
-			return &faulty{apply: func(store fleet.Store, name string, b protocol.Batch) (protocol.Reply, error) {
-				return store.Apply(background, name, without(b, func(op protocol.Op) bool { return op.Verb == protocol.Cancel }))
-			}}
-		},
-		"a repeated batch is done again": func() *faulty {
-			seqs := map[protocol.Session]uint64{}
-			var mu sync.Mutex
-			return &faulty{apply: func(store fleet.Store, name string, b protocol.Batch) (protocol.Reply, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				seqs[b.Session]++
-				b.Seq = seqs[b.Session] + 1<<20
-				return store.Apply(background, name, b)
-			}}
-		},
-		"a batch is done op by op": func() *faulty {
-			seqs := map[string]uint64{}
-			var mu sync.Mutex
-			return &faulty{apply: func(store fleet.Store, name string, b protocol.Batch) (reply protocol.Reply, err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				ops := b.Ops
-				for i := range max(1, len(ops)) {
-					b.Ops = ops[min(i, len(ops)):min(i+1, len(ops))]
-					key := name + string(rune(b.Session))
-					seqs[key]++
-					b.Seq = seqs[key]
-					if reply, err = store.Apply(background, name, b); err != nil {
-						return reply, err
-					}
-				}
-				return reply, nil
-			}}
-		},
-		"nothing is ever acknowledged": func() *faulty {
-			return &faulty{apply: func(store fleet.Store, name string, b protocol.Batch) (protocol.Reply, error) {
-				b.Ack = 0
-				return store.Apply(background, name, b)
-			}}
-		},
-		"weights are all one": func() *faulty {
-			return &faulty{apply: func(store fleet.Store, name string, b protocol.Batch) (protocol.Reply, error) {
-				b.Ops = slices.Clone(b.Ops)
-				for i := range b.Ops {
-					b.Ops[i].Weight = min(b.Ops[i].Weight, 1)
-				}
-				return store.Apply(background, name, b)
-			}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	checks := map[string]fleettest.Check{}
+	for _, c := range (fleettest.Suite{}).Checks() {
+		checks[c.Name] = c
+	}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			var mu sync.Mutex
-			var caught []string
-			var wg sync.WaitGroup
-			for _, c := range fleettest.Checks() {
-				wg.Go(func() {
-					f := make()
-					f.Store = memstore.New()
-					if err := c.Run(background, f); err != nil {
-						mu.Lock()
-						defer mu.Unlock()
-						caught = append(caught, c.Name)
-					}
-				})
+			c, ok := checks[f.caught]
+			if !ok {
+				t.Fatalf("there is no check %q", f.caught)
 			}
-			wg.Wait()
-			if (len(caught) == 0) != (name == "none") {
-				t.Errorf("caught by %q", caught)
+			err := run(c, f.make())
+			if err == nil {
+				t.Fatalf("not caught by %q", f.caught)
+			}
+			first, _, _ := strings.Cut(err.Error(), "\n")
+			t.Log(first)
+		})
+	}
+}
+
+// That a fault is caught means something only if its absence is not.
+func TestTheHealthyAreNotCaught(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	for _, c := range (fleettest.Suite{}).Checks() {
+		wg.Go(func() {
+			if err := run(c, &sick{}); err != nil {
+				t.Errorf("%s: %v", c.Name, err)
 			}
 		})
 	}
+	wg.Wait()
 }

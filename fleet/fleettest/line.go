@@ -2,9 +2,9 @@ package fleettest
 
 import "github.com/sema-go/sema/fleet/protocol"
 
-// lineChecks are about who is served, and when.
-var lineChecks = []Check{
-	check("served in order, across sessions", protocol.Config{Capacity: 1}, func(s *speaker) {
+// lineScripts are about who is served, and when.
+var lineScripts = []script{
+	{"served in order, across sessions", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder := s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
 		var line []protocol.Session
@@ -20,8 +20,8 @@ var lineChecks = []Check{
 			}
 			holder, lease = id, s.granted(id, 1)[0]
 		}
-	}),
-	check("a heavy waiter is not overtaken by a stream of light ones", protocol.Config{Capacity: 4}, func(s *speaker) {
+	}},
+	{"a heavy waiter is not overtaken by a stream of light ones", protocol.Config{Capacity: 4}, func(s *speaker) {
 		light, heavy := s.open(), s.open()
 		leases := s.granted(light, 3, acquire(1, 1), acquire(2, 1), acquire(3, 1))
 		s.wantFates(s.say(heavy, acquire(1, 3)))
@@ -31,59 +31,83 @@ var lineChecks = []Check{
 		s.wantFates(s.say(heavy))
 		s.say(light, release(leases[1]))
 		s.wantFates(s.say(heavy), protocol.Granted)
-	}),
-	check("one release serves as many as fit", protocol.Config{Capacity: 5}, func(s *speaker) {
+	}},
+	{"one release serves as many as fit", protocol.Config{Capacity: 5}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 5))[0]
 		s.wantFates(s.say(waiter, acquire(1, 2), acquire(2, 2), acquire(3, 2)))
 		s.say(holder, release(lease))
 		s.wantFates(s.say(waiter), protocol.Granted, protocol.Granted)
 		s.wantInUse(4, 1)
-	}),
-	check("who leaves makes room for those behind", protocol.Config{Capacity: 2}, func(s *speaker) {
+	}},
+	{"who leaves makes room for those behind", protocol.Config{Capacity: 2}, func(s *speaker) {
 		holder, heavy, light := s.open(), s.open(), s.open()
 		s.granted(holder, 1, acquire(1, 1))
 		s.wantFates(s.say(heavy, acquire(1, 2)))
 		s.wantFates(s.say(light, acquire(1, 1)))
 		s.say(heavy, cancel(1))
 		s.wantFates(s.say(light), protocol.Granted)
-	}),
-	check("refusals say why", protocol.Config{Capacity: 2, MaxWaiters: 1}, func(s *speaker) {
+	}},
+	{"refusals say why", protocol.Config{Capacity: 2, MaxWaiters: 1}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		s.granted(holder, 1, acquire(1, 2))
 		s.wantFates(s.say(waiter, acquire(1, 1), acquire(2, 1), acquire(3, 3), acquire(4, 0), try(5, 1)),
 			protocol.QueueFull, protocol.TooLarge, protocol.Invalid, protocol.Full)
-	}),
-	check("a lease is given back in parts", protocol.Config{Capacity: 5}, func(s *speaker) {
+	}},
+	{"a lease is given back in parts", protocol.Config{Capacity: 5}, func(s *speaker) {
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 5))[0]
 		s.say(id, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 2})
 		s.wantInUse(3, 0)
 		s.say(id, release(lease))
 		s.wantInUse(0, 0)
-	}),
-	check("at 0 nothing is too large, and nobody is served", protocol.Config{Capacity: 0}, func(s *speaker) {
+	}},
+	{"at 0 nothing is too large, and nobody is served", protocol.Config{Capacity: 0}, func(s *speaker) {
 		id := s.open()
 		s.wantFates(s.say(id, acquire(1, 100)))
 		s.wantFates(s.say(id, try(2, 1)), protocol.Full)
 		s.wantInUse(0, 1)
-	}),
-	check("fences rise, and tell of those who left in between", protocol.Config{Capacity: 4}, func(s *speaker) {
+	}},
+	{"large weights are exact", protocol.Config{Capacity: protocol.MaxCapacity}, func(s *speaker) {
 		id := s.open()
-		leases := s.granted(id, 3, acquire(1, 1), acquire(2, 1), acquire(3, 1))
-		s.say(id, release(leases[1]))
-		f := s.wantFates(s.say(id, acquire(4, 1)), protocol.Granted)[0].Fence
-		if f.Seq <= leases[2] || f.Floor != leases[0] || !revokes(f, leases[1]) || revokes(f, leases[0]) || revokes(f, leases[2]) {
-			s.fail("%+v after the leases %v, of which the second is gone", f, leases)
+		const most = protocol.MaxCapacity - 1
+		fates := s.wantFates(s.say(id, acquire(1, most), acquire(2, 1), acquire(3, 2)), protocol.Granted, protocol.Granted)
+		if fates[0].Weight != most {
+			s.fail("granted %d, want %d", fates[0].Weight, int64(most))
 		}
-	}),
-}
-
-func revokes(f protocol.Fence, seq protocol.Seq) bool {
-	for _, r := range f.Revoked {
-		if r.From <= seq && seq <= r.To {
-			return true
+		s.wantInUse(protocol.MaxCapacity, 1)
+		s.say(id, protocol.Op{Verb: protocol.Release, Lease: fates[0].Lease, Weight: most - 5})
+		s.wantInUse(8, 0)
+	}},
+	{"a batch may be long, and a line", protocol.Config{Capacity: 3000}, func(s *speaker) {
+		const each, batches = 512, 12 // as long as a client's get
+		id, other := s.open(), s.open()
+		ticket := protocol.Ticket(0)
+		granted := []protocol.Seq{}
+		for range batches {
+			ops := []protocol.Op{}
+			for range each {
+				ticket++
+				ops = append(ops, acquire(ticket, 1))
+			}
+			for _, f := range s.say(id, ops...).Fates {
+				granted = append(granted, f.Lease)
+			}
 		}
-	}
-	return false
+		s.wantFates(s.say(other, acquire(1, 1)))
+		s.wantInUse(3000, batches*each-3000+1)
+		for range 2 * batches {
+			n := min(each, len(granted))
+			ops := []protocol.Op{}
+			for _, lease := range granted[:n] {
+				ops = append(ops, release(lease))
+			}
+			granted = granted[n:]
+			for _, f := range s.say(id, ops...).Fates {
+				granted = append(granted, f.Lease)
+			}
+		}
+		s.wantInUse(1, 0)
+		s.granted(other, 1)
+	}},
 }

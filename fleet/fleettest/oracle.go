@@ -1,177 +1,272 @@
 package fleettest
 
 import (
+	"errors"
 	"fmt"
-	"math/rand/v2"
-	"reflect"
+	"io/fs"
+	"strings"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// histories is how many random ones an engine is led through.
-const histories = 40
+// oracleScripts compare an engine with the model on random histories.
+var oracleScripts = []script{
+	{"behaves like the model", protocol.Config{}, func(s *speaker) { s.oracle(s.suite.Histories, false) }},
+	{"behaves like the model as time passes and steps", protocol.Config{}, func(s *speaker) {
+		s.needClock()
+		s.oracle(s.suite.Histories/2, true)
+	}},
+}
 
-// oracleChecks compare an engine with the model, on histories in which time
-// has no part.
-var oracleChecks = []Check{
-	check("behaves like the model", protocol.Config{Capacity: 5}, func(s *speaker) {
-		for range histories {
-			seed := rand.Uint64()
-			h := newHistory(s, seed)
-			for step := range 60 {
-				if what, err := h.step(); err != nil {
-					s.fail("history %d, step %d (%s): %w", seed, step, what, err)
-				}
-			}
+// oracle leads the engine through histories, some at a time: an engine that is
+// far away has time for more than one. A clock that is stopped is the clock of
+// one only.
+func (s *speaker) oracle(histories int, timed bool) {
+	workers := 4
+	if timed {
+		workers = 1
+	}
+	errs := make(chan error, workers)
+	for range workers {
+		go func() {
+			errs <- explore(s.test, (histories+workers-1)/workers, func(t *rapid.T) { s.relive(t, timed) })
+		}()
+	}
+	var shortest error // of what may be as many times the same
+	for range workers {
+		if err := <-errs; err != nil && (shortest == nil || len(err.Error()) < len(shortest.Error())) {
+			shortest = err
 		}
-	}),
+	}
+	s.must(shortest)
+}
+
+// relive is one history. What it says when it fails has no names in it that are
+// others each time, so that rapid knows the failure again.
+func (s *speaker) relive(t *rapid.T, timed bool) {
+	h := newHistory(t, s, timed)
+	defer h.remove()
+	defer func() {
+		if err := failed(recover()); err != nil {
+			t.Fatal(strings.ReplaceAll(err.Error(), h.name, "it"))
+		}
+	}()
+	for _, some := range rapid.SliceOfN(rapid.SliceOfN(steps(h.config.TTL, timed), 1, 10), 1, 10).Draw(t, "history") {
+		for _, st := range some {
+			t.Log(st)
+			h.must(h.do(st))
+			h.must(h.checkModel())
+		}
+	}
+	t.Log("in the end")
+	h.must(h.look())
+}
+
+// checkModel is for the day on which it is the model that is wrong.
+func (h *history) checkModel() error {
+	if h.model == nil {
+		return nil
+	}
+	if err := h.model.Check(); err != nil {
+		return fmt.Errorf("the model itself is broken: %w", err)
+	}
+	return nil
 }
 
 // A history is done to the engine and to the model alike.
 type history struct {
-	*speaker
-	rng      *rand.Rand
-	model    *protocol.State
-	now      protocol.Micros
-	sessions []pair
-	leases   map[protocol.Seq]protocol.Seq // the model's name for a lease of the engine
-	held     []holding
-	last     map[protocol.Session]protocol.Batch // by the model's name
-	ticket   protocol.Ticket
+	speaker
+	timed    bool
+	model    *protocol.State // nil if it was deleted
+	now      protocol.Micros // the model's
+	grave    protocol.Seq
+	sessions []*member
+	leases   []pair // that were told of
+	names    names
 }
 
-type pair struct{ engine, model protocol.Session }
-
-type holding struct {
-	by    int
-	lease protocol.Seq // the engine's
+// A member is a session, as both know it.
+type member struct {
+	engine, model protocol.Session
+	instance      string
+	seq, heard    uint64
+	ticket        protocol.Ticket
+	last, older   *twin
 }
 
-func newHistory(s *speaker, seed uint64) *history {
-	own := *s
-	own.name = fmt.Sprintf("%s-%016x", s.name, seed)
-	own.seqs, own.acks = map[protocol.Session]uint64{}, map[protocol.Session]uint64{}
-	h := &history{
-		speaker: &own, rng: rand.New(rand.NewPCG(seed, 0)), now: protocol.Micros(time.Now().UnixMicro()),
-		leases: map[protocol.Seq]protocol.Seq{}, last: map[protocol.Session]protocol.Batch{},
+// A twin is a batch, as it is said to both.
+type twin struct{ engine, model protocol.Batch }
+
+func newHistory(t *rapid.T, s *speaker, timed bool) *history {
+	h := &history{speaker: s.another(), timed: timed, now: 1}
+	h.config = change(t, timed)
+	h.config.Capacity = max(h.config.Capacity, 0)
+	h.config.TTL, h.config.Protocol = long, protocol.Version
+	if timed {
+		h.config.TTL = micros(time.Minute)
+		h.clock = &stopped{s.clock.of, s.clock.at} // from the same time each time
+		h.pass(0)
+		h.now = protocol.Micros(h.clock.at.UnixMicro())
 	}
-	model, err := protocol.New(h.now, s.config, 0)
-	s.must(err)
-	h.model = model
-	for range 3 {
-		h.begin()
+	if rapid.IntRange(0, 5).Draw(t, "kind") == 5 {
+		h.config.Kind, h.config.Window = protocol.Rate, long
+		if timed {
+			h.config.Window = h.config.TTL / 2
+		}
 	}
+	t.Logf("made with %+v", h.config)
+	h.must(h.begin())
+	h.must(h.begin())
 	return h
 }
 
-func (h *history) begin() {
-	model, _, err := h.model.Open(h.now, "fleettest", protocol.Version)
-	h.must(err)
-	h.sessions = append(h.sessions, pair{h.open(), model})
-}
-
-func (h *history) step() (what string, err error) {
-	h.now++
-	i := h.rng.IntN(len(h.sessions))
-	switch n := h.rng.IntN(20); {
-	case n == 0:
-		h.begin()
-		return "open", nil
-	case n == 1:
-		return "configure", h.reconfigure()
-	case n == 2:
-		return "again", h.repeat(i)
+func (h *history) do(s step) error {
+	who := h.sessions[s.who%len(h.sessions)]
+	switch s.do {
+	case say:
+		return h.say(who, h.wish(who, s.wishes), s.unheard, false)
+	case bye:
+		return h.say(who, twin{}, 0, true)
+	case again:
+		return h.repeat(who, who.last)
+	case older:
+		return h.repeat(who, who.older)
+	case open:
+		return h.begin()
+	case look:
+		return h.look()
+	case configure:
+		return h.reconfigure(s.config, s.stale)
+	case revoke:
+		return h.take(s.lease, s.atOnce)
+	case remove:
+		return h.end()
 	default:
-		ops := h.wishes(i)
-		return fmt.Sprintf("session %d: %+v", i, ops), h.speak(i, ops)
-	}
-}
-
-func (h *history) reconfigure() error {
-	capacity, draining := h.rng.Int64N(8), h.rng.IntN(6) == 0
-	change := func(c *protocol.Config) { c.Capacity, c.Draining = capacity, draining }
-	h.must(h.configure(change))
-	c := h.model.Snapshot().Config
-	change(&c)
-	_, err := h.model.Configure(h.now, c)
-	return err
-}
-
-// wishes are some things to want, in the engine's names.
-func (h *history) wishes(i int) (ops []protocol.Op) {
-	for range h.rng.IntN(4) {
-		switch n := h.rng.IntN(10); {
-		case n < 5:
-			h.ticket++
-			ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: h.ticket, Weight: h.rng.Int64N(4) + 1, Try: n == 0, Pooled: n == 1})
-		case n < 6:
-			ops = append(ops, cancel(protocol.Ticket(h.rng.Int64N(int64(h.ticket)+1))))
-		case len(h.held) > 0:
-			k := h.rng.IntN(len(h.held))
-			if h.held[k].by == i {
-				ops = append(ops, protocol.Op{Verb: protocol.Release, Lease: h.held[k].lease, Weight: h.rng.Int64N(3)})
-			}
-		}
-	}
-	return ops
-}
-
-// speak says a batch to both, and compares what they answer.
-func (h *history) speak(i int, ops []protocol.Op) error {
-	p := h.sessions[i]
-	engineAck := h.acks[p.engine]
-	fromEngine := h.say(p.engine, ops...)
-	b := protocol.Batch{Session: p.model, Seq: h.seqs[p.engine], Ack: engineAck}
-	for _, op := range ops {
-		op.Lease = h.leases[op.Lease]
-		b.Ops = append(b.Ops, op)
-	}
-	h.last[p.model] = b
-	return h.compare(i, fromEngine, h.model.Apply(h.now, b))
-}
-
-func (h *history) repeat(i int) error {
-	p := h.sessions[i]
-	b, spoke := h.last[p.model]
-	if !spoke {
+		h.pass(time.Duration(s.time) * time.Microsecond)
+		h.now += s.time
 		return nil
 	}
-	fromEngine := h.apply(protocol.Batch{Session: p.engine, Seq: b.Seq, Ack: b.Ack, Ops: []protocol.Op{acquire(1<<40, 1)}})
-	return h.compare(i, fromEngine, h.model.Apply(h.now, b))
 }
 
-func (h *history) compare(i int, engine, model protocol.Reply) error {
-	if engine.Verdict != model.Verdict || engine.Recall != model.Recall || len(engine.Fates) != len(model.Fates) {
-		return fmt.Errorf("the engine says %+v, the model %+v", engine, model)
-	}
-	for k, f := range engine.Fates {
-		m := model.Fates[k]
-		if f.Kind != m.Kind || f.Ticket != m.Ticket || f.N != m.N {
-			return fmt.Errorf("fate %d: the engine says %+v, the model %+v", k, f, m)
+// begin opens a session, and makes the semaphore if it is not there.
+func (h *history) begin() error {
+	if h.model == nil {
+		model, err := protocol.New(h.now, h.config, h.grave)
+		if err != nil {
+			return err
 		}
-		if _, known := h.leases[f.Lease]; f.Kind == protocol.Granted && !known {
-			h.leases[f.Lease] = m.Lease
-			h.held = append(h.held, holding{i, f.Lease})
+		h.model = model
+	}
+	m := &member{instance: fmt.Sprint("instance ", len(h.sessions)/2)} // some have two
+	var err error
+	if m.model, _, err = h.model.Open(h.now, m.instance, protocol.Version); err != nil {
+		return err
+	}
+	m.engine = h.openAs(m.instance)
+	for _, other := range h.sessions {
+		if other.engine >= m.engine {
+			return errors.New("a session has a number that is not higher than that of an earlier one")
 		}
 	}
-	return h.compareStates()
+	h.sessions = append(h.sessions, m)
+	return nil
 }
 
-func (h *history) compareStates() error {
-	engine, model := h.inspect(), h.model.Snapshot()
-	if engine.InUse != model.InUse || engine.Config != model.Config || len(engine.Leases) != len(model.Leases) {
-		return fmt.Errorf("the engine has %+v, the model %+v", engine, model)
+// wish is the ops in the names of both.
+func (h *history) wish(who *member, wishes []wish) (t twin) {
+	for _, w := range wishes {
+		engine, model := w.op, w.op
+		switch w.op.Verb {
+		case protocol.Cancel:
+			engine.Ticket = who.ticket - min(who.ticket, protocol.Ticket(w.place))
+		case protocol.Release, protocol.Split:
+			if w.place < len(h.leases) {
+				lease := h.leases[len(h.leases)-1-w.place]
+				engine.Lease, model.Lease = lease.engine, lease.model
+			}
+		}
+		if w.op.Verb != protocol.Cancel && w.op.Verb != protocol.Release {
+			who.ticket++
+			engine.Ticket = who.ticket
+		}
+		model.Ticket = engine.Ticket
+		t.engine.Ops, t.model.Ops = append(t.engine.Ops, engine), append(t.model.Ops, model)
 	}
-	var lines [2][]protocol.Ticket
-	for _, t := range engine.Line {
-		lines[0] = append(lines[0], t.Ticket)
+	return t
+}
+
+// say says the next batch to both.
+func (h *history) say(who *member, t twin, unheard int, bye bool) error {
+	who.seq++
+	for _, b := range []*protocol.Batch{&t.engine, &t.model} {
+		b.Seq, b.Ack, b.Bye = who.seq, who.heard-min(who.heard, uint64(unheard)), bye
 	}
-	for _, t := range model.Line {
-		lines[1] = append(lines[1], t.Ticket)
+	t.engine.Session, t.model.Session = who.engine, who.model
+	who.older, who.last = who.last, &t
+	return h.repeat(who, &t)
+}
+
+// repeat says a batch to both, and compares what they answer.
+func (h *history) repeat(who *member, t *twin) error {
+	if t == nil {
+		return nil
 	}
-	if !reflect.DeepEqual(lines[0], lines[1]) {
-		return fmt.Errorf("the engine's line is %v, the model's %v", lines[0], lines[1])
+	engine := h.apply(t.engine)
+	model := protocol.Reply{Verdict: protocol.Unknown}
+	if h.model != nil {
+		model = h.model.Apply(h.now, t.model)
+	}
+	if err := h.compare(engine, model); err != nil {
+		return err
+	}
+	for _, f := range engine.Fates {
+		who.heard = max(who.heard, f.N)
 	}
 	return nil
+}
+
+func (h *history) reconfigure(c protocol.Config, stale bool) error {
+	if h.model == nil {
+		return nil
+	}
+	c.Kind, c.Window, c.TTL, c.Protocol, c.Version = h.config.Kind, h.config.Window, h.config.TTL, protocol.Version, h.model.Snapshot().Config.Version
+	if stale {
+		c.Version--
+	}
+	engine := h.store.Administer(h.ctx, h.name, fleet.Command{Configure: &c})
+	_, model := h.model.Configure(h.now, c)
+	if (engine == nil) != (model == nil) || errors.Is(model, protocol.ErrConflict) && !errors.Is(engine, protocol.ErrConflict) {
+		return fmt.Errorf("to the change the engine says %w, the model %w", engine, model)
+	}
+	return nil
+}
+
+// take revokes a lease.
+func (h *history) take(place int, atOnce bool) error {
+	if h.model == nil || place >= len(h.leases) {
+		return nil
+	}
+	lease := h.leases[len(h.leases)-1-place]
+	engine := h.revoke(lease.engine, atOnce)
+	if !errors.Is(engine, fs.ErrNotExist) {
+		h.must(engine)
+	}
+	if model := h.model.Revoke(h.now, lease.model, atOnce, revocation(lease.model, atOnce).Note()); model != (engine == nil) {
+		return fmt.Errorf("there was such a lease: %t; says the model: %t", engine == nil, model)
+	}
+	return nil
+}
+
+// end deletes the semaphore.
+func (h *history) end() error {
+	if h.model == nil {
+		return nil
+	}
+	h.grave = h.model.Tombstone()
+	h.model = nil
+	return h.store.Administer(h.ctx, h.name, fleet.Command{Delete: true})
 }

@@ -1,5 +1,26 @@
 // Package fleettest is what every engine for fleet semaphores has to pass. Those
-// who write one call [Run] in a test of theirs, against the real thing.
+// who write one call [Run] in a test of theirs, against the real thing:
+//
+//	func TestConforms(t *testing.T) {
+//		fleettest.Run(t, func(t *testing.T) fleet.Store {
+//			store, err := mystore.Open(t.Context(), "localhost:1234")
+//			if err != nil {
+//				t.Fatal(err)
+//			}
+//			return store
+//		})
+//	}
+//
+// A [Suite] has what can be adjusted. A store that is [Clocked] is checked with
+// its clock stopped and stepped, which takes no time and looks more closely;
+// checks that cannot do without are skipped for others.
+//
+// Most checks are short scripts, in files by concern: batches, line, fences,
+// administration, hints, versions, time, clock, pitfalls. Beside them the engine
+// is led through random histories and compared with [protocol.State], which
+// rapid shortens when they fail; and histories of concurrent callers are
+// checked by porcupine for an order in which the model would have answered the
+// same.
 package fleettest
 
 import (
@@ -15,20 +36,44 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Run checks an engine. Each check asks for a store of its own, to an engine
-// that may be shared: names of semaphores do not collide.
+// Run checks an engine. Each check opens a store of its own, to an engine that
+// may be shared: names of semaphores do not collide.
 func Run(t *testing.T, open func(t *testing.T) fleet.Store) {
 	t.Helper()
-	for _, c := range Checks() {
+	Suite{Open: open}.Run(t)
+}
+
+// A Suite is the checks, and how hard they look.
+type Suite struct {
+	// Open opens a store for a check. The suite closes it.
+	Open func(t *testing.T) fleet.Store
+
+	// Histories is how many random ones the engine is led through, of about
+	// twenty calls each and four at a time; 0 for 3,000.
+	Histories int
+
+	// TTL is for checks in which somebody dies, on a clock that runs: the
+	// shortest that the engine can keep; 0 for 150 ms.
+	TTL time.Duration
+}
+
+// Run checks an engine.
+func (s Suite) Run(t *testing.T) {
+	t.Helper()
+	for _, c := range s.Checks() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			store := open(t)
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			store := s.Open(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			if err := c.Run(ctx, store); err != nil {
+			err := c.run(ctx, store, t.Name())
+			if err := store.Close(); err != nil {
 				t.Error(err)
 			}
-			if err := store.Close(); err != nil {
+			switch {
+			case errors.Is(err, errors.ErrUnsupported):
+				t.Skip(err)
+			case err != nil:
 				t.Error(err)
 			}
 		})
@@ -38,142 +83,82 @@ func Run(t *testing.T, open func(t *testing.T) fleet.Store) {
 // A Check is one property of an engine.
 type Check struct {
 	Name string
-	Run  func(context.Context, fleet.Store) error
+	run  func(ctx context.Context, store fleet.Store, test string) error
 }
+
+// Run is the check outside of a test. It fails with [errors.ErrUnsupported] if
+// the store cannot be checked for it.
+func (c Check) Run(ctx context.Context, store fleet.Store) error { return c.run(ctx, store, c.Name) }
 
 // Checks are all there are.
-func Checks() []Check {
-	return slices.Concat(batchChecks, lineChecks, adminChecks, hintChecks, oracleChecks, timeChecks)
+func (s Suite) Checks() []Check {
+	if s.Histories == 0 {
+		s.Histories = 3000
+	}
+	if s.TTL == 0 {
+		s.TTL = 150 * time.Millisecond
+	}
+	var checks []Check
+	for _, script := range slices.Concat(
+		batchScripts, lineScripts, fenceScripts, adminScripts, hintScripts, versionScripts,
+		timeScripts, clockScripts, pitfallScripts, oracleScripts, linearScripts, conservationScripts,
+	) {
+		checks = append(checks, script.check(s))
+	}
+	return checks
 }
 
-// check makes a Check of a function that speaks to a semaphore of its own, and
-// panics with a failure.
-func check(name string, c protocol.Config, run func(*speaker)) Check {
+// A script speaks to a semaphore of its own, and panics with a failure.
+type script struct {
+	name   string
+	config protocol.Config
+	play   func(*speaker)
+}
+
+// In the configuration of a script: long is too long for anybody to die
+// meanwhile, and the default of the TTL; short is the suite's.
+const (
+	long  = protocol.Micros(time.Hour / time.Microsecond)
+	short = protocol.Micros(-1)
+)
+
+func (sc script) check(suite Suite) Check {
+	c := sc.config
 	c.Protocol = protocol.Version
-	if c.TTL == 0 { // too long for anybody to die meanwhile
-		c.TTL = protocol.Micros(time.Hour / time.Microsecond)
+	if c.TTL == 0 {
+		c.TTL = long
 	}
-	return Check{name, func(ctx context.Context, store fleet.Store) (err error) {
-		defer func() {
-			switch failed := recover().(type) {
-			case nil:
-			case failure:
-				err = failed
-			default:
-				panic(failed)
-			}
-		}()
-		run(&speaker{
-			ctx: ctx, store: store, config: c, name: fmt.Sprintf("fleettest-%016x", rand.Uint64()),
+	for _, d := range []*protocol.Micros{&c.TTL, &c.Window} {
+		if *d == short {
+			*d = micros(suite.TTL)
+		}
+	}
+	return Check{sc.name, func(ctx context.Context, store fleet.Store, test string) (err error) {
+		s := &speaker{
+			ctx: ctx, suite: suite, store: store, config: c, test: test, name: fmt.Sprintf("fleettest-%016x", rand.Uint64()),
 			seqs: map[protocol.Session]uint64{}, acks: map[protocol.Session]uint64{},
-		})
+		}
+		defer func() { err = failed(recover()) }()
+		defer s.runClock()
+		defer s.remove()
+		sc.play(s)
 		return nil
 	}}
 }
 
-type failure error
+// A failure is what a script panics with.
+type failure struct{ error }
 
-// A speaker speaks to one semaphore, in several sessions.
-type speaker struct {
-	ctx    context.Context
-	store  fleet.Store
-	name   string
-	config protocol.Config
-	seqs   map[protocol.Session]uint64
-	acks   map[protocol.Session]uint64
-}
+func (f failure) Unwrap() error { return f.error }
 
-func (s *speaker) fail(format string, args ...any) { panic(failure(fmt.Errorf(format, args...))) }
-
-func (s *speaker) must(err error) {
-	if err != nil {
-		s.fail("%w", err)
+// failed is the failure that was recovered, if any. It passes on what is not
+// one.
+func failed(recovered any) error {
+	switch f := recovered.(type) {
+	case nil:
+		return nil
+	case failure:
+		return f.error
 	}
-}
-
-func (s *speaker) mustBe(err, want error) {
-	if !errors.Is(err, want) {
-		s.fail("error %v, want %v", err, want)
-	}
-}
-
-func (s *speaker) open() protocol.Session { return s.openAs("fleettest") }
-
-func (s *speaker) openAs(instance string) protocol.Session {
-	id, config, err := s.store.Open(s.ctx, s.name, s.config, instance)
-	s.must(err)
-	if config.Kind != s.config.Kind || config.TTL != s.config.TTL {
-		s.fail("opened with %+v, want %+v", config, s.config)
-	}
-	return id
-}
-
-// say says the next batch of a session and acknowledges what is heard.
-func (s *speaker) say(id protocol.Session, ops ...protocol.Op) protocol.Reply {
-	s.seqs[id]++
-	return s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ack: s.acks[id], Ops: ops})
-}
-
-func (s *speaker) apply(b protocol.Batch) protocol.Reply {
-	r, err := s.store.Apply(s.ctx, s.name, b)
-	s.must(err)
-	for _, f := range r.Fates {
-		s.acks[b.Session] = max(s.acks[b.Session], f.N)
-	}
-	return r
-}
-
-func (s *speaker) inspect() protocol.Snapshot {
-	snapshot, err := s.store.Inspect(s.ctx, s.name)
-	s.must(err)
-	return snapshot
-}
-
-// wantFates fails unless the reply has just these fates, and returns them.
-func (s *speaker) wantFates(r protocol.Reply, want ...protocol.FateKind) []protocol.Fate {
-	var kinds []protocol.FateKind
-	for _, f := range r.Fates {
-		kinds = append(kinds, f.Kind)
-	}
-	if !slices.Equal(kinds, want) {
-		s.fail("fates %v, want %v", kinds, want)
-	}
-	return r.Fates
-}
-
-// granted says ops and returns the leases, of which there must be that many.
-func (s *speaker) granted(id protocol.Session, n int, ops ...protocol.Op) []protocol.Seq {
-	var leases []protocol.Seq
-	for _, f := range s.wantFates(s.say(id, ops...), slices.Repeat([]protocol.FateKind{protocol.Granted}, n)...) {
-		leases = append(leases, f.Lease)
-	}
-	return leases
-}
-
-func (s *speaker) wantVerdict(r protocol.Reply, want protocol.Verdict) {
-	if r.Verdict != want {
-		s.fail("verdict %d, want %d", r.Verdict, want)
-	}
-}
-
-func (s *speaker) wantInUse(inUse int64, waiting int) {
-	if got := s.inspect(); got.InUse != inUse || len(got.Line) != waiting {
-		s.fail("%d in use and %d in line, want %d and %d", got.InUse, len(got.Line), inUse, waiting)
-	}
-}
-
-func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight}
-}
-
-func try(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Try: true}
-}
-
-func cancel(ticket protocol.Ticket) protocol.Op {
-	return protocol.Op{Verb: protocol.Cancel, Ticket: ticket}
-}
-
-func release(lease protocol.Seq) protocol.Op {
-	return protocol.Op{Verb: protocol.Release, Lease: lease}
+	panic(recovered)
 }

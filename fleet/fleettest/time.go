@@ -6,92 +6,170 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// shortTTL is for checks in which somebody dies.
-const shortTTL = 600 * time.Millisecond
-
 func micros(d time.Duration) protocol.Micros { return protocol.Micros(d / time.Microsecond) }
 
-// untilGranted speaks, as often as the engine asks for and by heartbeats
-// otherwise, until there is a fate, and says how long that took.
-func (s *speaker) untilGranted(id protocol.Session, limit time.Duration) time.Duration {
-	start := time.Now()
-	for {
+// ttl is the semaphore's.
+func (s *speaker) ttl() time.Duration { return time.Duration(s.config.TTL) * time.Microsecond }
+
+// pass lets time pass on the engine's clock, or steps it.
+func (s *speaker) pass(d time.Duration) {
+	if s.clock == nil {
+		time.Sleep(d)
+		return
+	}
+	s.clock.at = s.clock.at.Add(d)
+	s.clock.of.SetClock(s.clock.at)
+}
+
+// time is the engine's, or one that goes as fast.
+func (s *speaker) time() time.Time {
+	if s.clock == nil {
+		return time.Now()
+	}
+	return s.clock.at
+}
+
+// await speaks, as often as the engine asks for and by heartbeats otherwise,
+// until there is a fate. It fails if there is none though the semaphore's clock
+// must have moved by more than limit.
+//
+// That clock follows by a sixth of a TTL from one call to the next, and the time
+// from the end of a call to the next has surely passed: so what is asked for
+// does not depend on how fast this process is.
+func (s *speaker) await(id protocol.Session, limit time.Duration) []protocol.Fate {
+	for moved := time.Duration(0); ; {
 		r := s.say(id)
+		ended := s.time()
 		s.wantVerdict(r, protocol.Heard)
-		if len(r.Fates) > 0 {
-			s.wantFates(r, protocol.Granted)
-			return time.Since(start)
-		}
-		if time.Since(start) > limit {
-			s.fail("nothing was granted for %v", limit)
-		}
-		pause := shortTTL / 3
 		switch {
-		case r.More:
-			pause = 0
-		case r.Next > 0:
-			pause = min(pause, time.Duration(r.Next)*time.Microsecond)
+		case len(r.Fates) > 0:
+			return r.Fates
+		case moved > limit:
+			s.fail("there was no answer after %v", moved)
 		}
-		time.Sleep(pause)
+		s.pass(s.pause(r))
+		moved += min(s.time().Sub(ended), s.ttl()/6)
 	}
 }
 
-// timeChecks are about what time does. They take some.
-var timeChecks = []Check{
-	check("what the dead had is free after a TTL, and not before", protocol.Config{Capacity: 1, TTL: micros(shortTTL)}, func(s *speaker) {
+// pause is until when the engine wants to hear from a client again.
+func (s *speaker) pause(r protocol.Reply) time.Duration {
+	switch {
+	case r.More:
+		return 0
+	case r.Next > 0:
+		return min(s.ttl()/3, time.Duration(r.Next)*time.Microsecond)
+	}
+	return s.ttl() / 3
+}
+
+func (s *speaker) awaitGrant(id protocol.Session, limit time.Duration) protocol.Fate {
+	return s.wantFates(protocol.Reply{Fates: s.await(id, limit)}, protocol.Granted)[0]
+}
+
+// bury lets a TTL pass, and more, in which only these speak.
+func (s *speaker) bury(living ...protocol.Session) {
+	for range 8 {
+		s.pass(s.ttl() / 6)
+		s.hear(living...)
+	}
+}
+
+// timeScripts are about what time does. They take some, unless the clock can be
+// set.
+var timeScripts = []script{
+	{"what the dead had is free after a TTL, and not before", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
+		s.stopClock()
 		dead, id := s.open(), s.open()
+		start := s.time()
 		s.granted(dead, 1, acquire(1, 1))
 		s.wantFates(s.say(id, acquire(1, 1)))
-		took := s.untilGranted(id, 5*shortTTL)
-		if took < shortTTL*9/10 || took > 2*shortTTL {
-			s.fail("granted after %v, with a TTL of %v", took, shortTTL)
+		s.awaitGrant(id, s.ttl()*7/6)
+		if took := s.time().Sub(start); took < s.ttl()*99/100 {
+			s.fail("granted after %v, with a TTL of %v", took, s.ttl())
+		} else if s.clock != nil && took > s.ttl()*5/4 {
+			s.fail("granted after %v to one who spoke when it was told to, with a TTL of %v", took, s.ttl())
 		}
 		s.wantVerdict(s.say(dead), protocol.Unknown)
-	}),
-	check("who speaks lives", protocol.Config{Capacity: 1, TTL: micros(shortTTL)}, func(s *speaker) {
+	}},
+	{"who speaks lives, and waits", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
+		s.stopClock()
 		holder, id := s.open(), s.open()
 		s.granted(holder, 1, acquire(1, 1))
 		s.wantFates(s.say(id, acquire(1, 1)))
-		for start := time.Now(); time.Since(start) < 3*shortTTL; time.Sleep(shortTTL / 6) {
-			s.wantVerdict(s.say(holder), protocol.Heard)
+		for start := s.time(); s.time().Sub(start) < 3*s.ttl(); s.pass(s.ttl() / 6) {
+			s.hear(holder)
 			s.wantFates(s.say(id))
 		}
-	}),
-	check("many dead waiters at the head are not in the way for long", protocol.Config{Capacity: 1, TTL: micros(shortTTL)}, func(s *speaker) {
-		holder := s.open()
-		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		for range 100 {
-			s.say(s.open(), acquire(1, 1))
-			s.say(holder)
-		}
-		id := s.open()
+		s.wantInUse(1, 1)
+	}},
+	{"a repeated batch renews nothing", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
+		s.stopClock()
+		holder, id := s.open(), s.open()
+		s.granted(holder, 1, acquire(1, 1))
 		s.wantFates(s.say(id, acquire(1, 1)))
-		s.say(holder, release(lease))
-		s.untilGranted(id, 6*shortTTL)
-	}),
-	check("a ticket's own deadline is kept", protocol.Config{Capacity: 1, TTL: micros(shortTTL)}, func(s *speaker) {
+		for range 9 {
+			s.repeat(holder, acquire(1, 1))
+			s.pass(s.ttl() / 6)
+			s.say(id)
+		}
+		s.wantVerdict(s.repeat(holder), protocol.Unknown)
+		s.wantInUse(1, 0)
+	}},
+	{"nobody but the engine need speak for the dead to leave", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
+		s.stopClock()
+		s.granted(s.open(), 1, acquire(1, 1))
+		for range 9 {
+			s.pass(s.ttl() / 6)
+			s.inspect()
+		}
+		s.wantInUse(0, 0)
+	}},
+	{"a ticket's own deadline is kept", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
+		s.stopClock()
 		holder, id := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: micros(shortTTL / 10)}))
-		time.Sleep(shortTTL / 6)
+		s.wantFates(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: micros(s.ttl() / 12)}))
+		s.pass(s.ttl() / 6)
 		s.say(holder, release(lease))
 		s.wantFates(s.say(id), protocol.TimedOut)
-	}),
-	check("a rate comes back by time alone", protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: micros(shortTTL), TTL: micros(shortTTL)}, func(s *speaker) {
+		s.wantInUse(0, 0)
+	}},
+	{"a try that comes long after a crash gets its turn", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
+		s.stopClock()
+		s.granted(s.open(), 1, acquire(1, 1))
+		s.pass(2 * s.ttl())
 		id := s.open()
-		s.granted(id, 2, acquire(1, 1), acquire(2, 1))
-		s.wantFates(s.say(id, acquire(3, 2)))
-		if took := s.untilGranted(id, 3*shortTTL); took < shortTTL*8/10 {
-			s.fail("granted again after %v, with a window of %v", took, shortTTL)
+		if r := s.say(id, try(1, 1)); len(r.Fates) > 0 {
+			s.wantFates(r, protocol.Granted)
+			return
 		}
-	}),
-	check("a capacity rises by its ramp", protocol.Config{Capacity: 0, Ramp: 10, TTL: micros(shortTTL)}, func(s *speaker) {
+		s.awaitGrant(id, s.ttl()*3/2)
+	}},
+	{"a rate comes back by time alone", protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: short, TTL: short}, func(s *speaker) {
+		s.stopClock()
+		id := s.open()
+		start := s.time()
+		lease := s.granted(id, 2, acquire(1, 1), acquire(2, 1))[0]
+		s.wantFates(s.say(id, release(lease), acquire(3, 2)))
+		s.awaitGrant(id, s.ttl()*7/6)
+		if took := s.time().Sub(start); took < s.ttl()*99/100 {
+			s.fail("granted again after %v, with a window of %v", took, s.ttl())
+		} else if s.clock != nil && took > s.ttl()*101/100 {
+			s.fail("granted again after %v to one who spoke when it was told to, with a window of %v", took, s.ttl())
+		}
+	}},
+	{"a capacity rises by its ramp", protocol.Config{Capacity: 0, Ramp: 20, TTL: micros(time.Minute)}, func(s *speaker) {
+		s.stopClock()
 		id := s.open()
 		s.wantFates(s.say(id, acquire(1, 3)))
+		start := s.time()
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 5 }))
-		took := s.untilGranted(id, 2*time.Second)
-		if took < 270*time.Millisecond || took > time.Second {
-			s.fail("three permits were there after %v, at ten a second", took)
+		s.awaitGrant(id, time.Second)
+		if took := s.time().Sub(start); took < 149*time.Millisecond {
+			s.fail("three permits were there after %v, at twenty a second", took)
+		} else if s.clock != nil && took > 151*time.Millisecond {
+			s.fail("three permits were given after %v to one who spoke when it was told to, at twenty a second", took)
 		}
-	}),
+	}},
 }

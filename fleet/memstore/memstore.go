@@ -23,6 +23,7 @@ func init() {
 
 // A Store is an engine in memory. Clients that share it share its semaphores.
 type Store struct {
+	clock      func() time.Time
 	mu         sync.Mutex
 	semaphores map[string]*protocol.State
 	tombstones map[string]protocol.Seq
@@ -30,13 +31,19 @@ type Store struct {
 }
 
 // New makes an empty store.
-func New() *Store {
+func New() *Store { return NewWithClock(time.Now) }
+
+// NewWithClock makes an empty store with a clock of its own, for tests that step
+// it. It is called by one goroutine at a time.
+func NewWithClock(clock func() time.Time) *Store {
 	return &Store{
+		clock:      clock,
 		semaphores: map[string]*protocol.State{}, tombstones: map[string]protocol.Seq{}, listeners: map[string][]*listener{},
 	}
 }
 
-func now() protocol.Micros { return protocol.Micros(time.Now().UnixMicro()) }
+// now is the time. The mutex is held.
+func (s *Store) now() protocol.Micros { return protocol.Micros(s.clock().UnixMicro()) }
 
 // Open is for [fleet.Store].
 func (s *Store) Open(_ context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
@@ -45,13 +52,13 @@ func (s *Store) Open(_ context.Context, name string, c protocol.Config, instance
 	state := s.semaphores[name]
 	if state == nil {
 		var err error
-		if state, err = protocol.New(now(), c, s.tombstones[name]); err != nil {
+		if state, err = protocol.New(s.now(), c, s.tombstones[name]); err != nil {
 			return 0, protocol.Config{}, err
 		}
 		s.semaphores[name] = state
 	}
 	defer s.hint(name, state)
-	return state.Open(now(), instance, c.Protocol)
+	return state.Open(s.now(), instance, c.Protocol)
 }
 
 // Apply is for [fleet.Store].
@@ -62,7 +69,7 @@ func (s *Store) Apply(_ context.Context, name string, b protocol.Batch) (protoco
 	if state == nil {
 		return protocol.Reply{Verdict: protocol.Unknown}, nil
 	}
-	reply := state.Apply(now(), b)
+	reply := state.Apply(s.now(), b)
 	s.hint(name, state)
 	return reply, nil
 }
@@ -76,7 +83,7 @@ func (s *Store) Inspect(_ context.Context, name string) (protocol.Snapshot, erro
 		return protocol.Snapshot{}, fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
 	}
 	defer s.hint(name, state)
-	return state.Inspect(now()), nil
+	return state.Inspect(s.now()), nil
 }
 
 // List is for [fleet.Lister].
@@ -104,10 +111,10 @@ func (s *Store) Administer(_ context.Context, name string, c fleet.Command) erro
 	defer s.hint(name, state)
 	switch {
 	case c.Configure != nil:
-		_, err := state.Configure(now(), *c.Configure)
+		_, err := state.Configure(s.now(), *c.Configure)
 		return err
 	case c.Revoke != nil:
-		if !state.Revoke(now(), c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
+		if !state.Revoke(s.now(), c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
 			return fmt.Errorf("lease %d of %q: %w", c.Revoke.Lease, name, fs.ErrNotExist)
 		}
 	case c.Delete:

@@ -89,7 +89,7 @@ func (s *State) fences(seqs []Seq) []Fence {
 	fences := make([]Fence, len(seqs))
 	var gone []Range
 	next, live := s.live.First(), s.live.Len() > 0
-	exact := live && s.live.Len() <= MaxFenced
+	exact := s.live.Len() <= MaxFenced
 	expected := Seq(0)
 	if live {
 		expected = next.Of.seq
@@ -99,7 +99,7 @@ func (s *State) fences(seqs []Seq) []Fence {
 		if live {
 			f.Floor = min(seq, s.live.First().Of.seq)
 		}
-		if exact && expected <= seq {
+		if live && exact && expected <= seq {
 			for ; next != nil && next.Of.seq <= seq; next = next.Next() {
 				if next.Of.seq > expected {
 					gone = append(gone, Range{expected, next.Of.seq - 1})

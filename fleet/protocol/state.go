@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,9 +56,7 @@ func New(now Micros, config Config, tombstone Seq) (*State, error) {
 		return nil, err
 	}
 	config.Version = 1
-	if config.Protocol == 0 {
-		config.Protocol = Version
-	}
+	config.Protocol = cmp.Or(config.Protocol, Version)
 	return &State{
 		config: config, last: now,
 		ramp:     ramp{from: config.Capacity, at: now},
@@ -72,6 +71,7 @@ func New(now Micros, config Config, tombstone Seq) (*State, error) {
 // who speaks that version of the protocol, would not understand.
 func (s *State) Open(now Micros, instance string, version uint32) (Session, Config, error) {
 	s.begin(now)
+	version = cmp.Or(version, Version)
 	if version+1 < s.config.Protocol || version > s.config.Protocol+1 {
 		return 0, s.config, fmt.Errorf("%w: the semaphore was made by version %d, this is version %d", ErrVersion, s.config.Protocol, version)
 	}

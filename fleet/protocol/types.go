@@ -29,7 +29,7 @@ type Config struct {
 	Window     Micros // of a Rate; fixed
 	Draining   bool
 	Version    uint64 // counts the changes
-	Protocol   uint32 // the [Version] by which it was made; rises by one at a time
+	Protocol   uint32 // the [Version] by which it was made; 0 is this one; rises by one at a time
 }
 
 // A Session is one instance's use of one semaphore. Leases and tickets live as

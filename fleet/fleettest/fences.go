@@ -1,0 +1,101 @@
+package fleettest
+
+import (
+	"errors"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// fenceScripts are about telling those who may still write from those who may
+// not.
+var fenceScripts = []script{
+	{"fences rise, and tell of those who left in between", protocol.Config{Capacity: 4}, func(s *speaker) {
+		id := s.open()
+		leases := s.granted(id, 3, acquire(1, 1), acquire(2, 1), acquire(3, 1))
+		s.say(id, release(leases[1]))
+		f := s.fence(id, acquire(4, 1))
+		if f.Seq <= leases[2] || f.Floor != leases[0] || !revokes(f, leases[1]) || revokes(f, leases[0]) || revokes(f, leases[2]) {
+			s.fail("%+v after the leases %v, of which the second is gone", f, leases)
+		}
+	}},
+	{"a fence is told anew with its fate", protocol.Config{Capacity: 3}, func(s *speaker) {
+		id, other := s.open(), s.open()
+		leases := s.granted(other, 2, acquire(1, 1), acquire(2, 1))
+		b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
+		s.wantFates(s.apply(b), protocol.Granted)
+		s.say(other, release(leases[1]))
+		if f := s.wantFates(s.apply(b), protocol.Granted)[0].Fence; f.Floor != leases[0] || !revokes(f, leases[1]) {
+			s.fail("%+v after the leases %v, of which the second is gone", f, leases)
+		}
+		s.say(other, release(leases[0]))
+		if f := s.wantFates(s.apply(b), protocol.Granted)[0].Fence; f.Floor != f.Seq {
+			s.fail("%+v, but there is no other lease", f)
+		}
+	}},
+	{"a guard refuses those who are gone, and nobody who holds", protocol.Config{Capacity: 3}, func(s *speaker) {
+		var guard fleet.Guard
+		first, second, third := s.open(), s.open(), s.open()
+		a, b := s.fence(first, acquire(1, 1)), s.fence(second, acquire(1, 1))
+		s.wantAdmitted(&guard, a, b)
+		s.say(second, release(b.Seq))
+		c := s.fence(third, acquire(1, 1))
+		s.wantAdmitted(&guard, c, a, c)
+		s.wantRefused(&guard, b)
+		s.say(first, release(a.Seq))
+		d := s.fence(second, acquire(2, 1))
+		s.wantAdmitted(&guard, d, c, d)
+		s.wantRefused(&guard, a, b)
+	}},
+	{"a lease that was split has two fences", protocol.Config{Capacity: 4}, func(s *speaker) {
+		var guard fleet.Guard
+		id := s.open()
+		whole := s.fence(id, acquire(1, 4))
+		part := s.fence(id, split(2, whole.Seq, 1))
+		if part.Seq <= whole.Seq {
+			s.fail("%d was split off %d", part.Seq, whole.Seq)
+		}
+		s.wantAdmitted(&guard, part, whole)
+		s.say(id, release(whole.Seq))
+		next := s.fence(id, acquire(3, 3))
+		s.wantAdmitted(&guard, next, part)
+		s.wantRefused(&guard, whole)
+	}},
+	{"a revoked lease is refused once it is given up", protocol.Config{Capacity: 2}, func(s *speaker) {
+		var guard fleet.Guard
+		id, other := s.open(), s.open()
+		a, b := s.fence(id, acquire(1, 1)), s.fence(other, acquire(1, 1))
+		s.must(s.revoke(b.Seq, false))
+		s.wantAdmitted(&guard, a, b)
+		s.wantFates(s.say(other), protocol.Revoked)
+		c := s.fence(other, acquire(2, 1))
+		s.wantAdmitted(&guard, c, a)
+		s.wantRefused(&guard, b)
+	}},
+}
+
+func (s *speaker) wantAdmitted(g *fleet.Guard, fences ...protocol.Fence) {
+	for _, f := range fences {
+		if err := g.Admit(f); err != nil {
+			s.fail("lease %d is live, but %w", f.Seq, err)
+		}
+	}
+}
+
+func (s *speaker) wantRefused(g *fleet.Guard, fences ...protocol.Fence) {
+	for _, f := range fences {
+		if err := g.Admit(f); !errors.Is(err, sema.ErrLost) {
+			s.fail("lease %d is gone, but admitted: %v", f.Seq, err)
+		}
+	}
+}
+
+func revokes(f protocol.Fence, seq protocol.Seq) bool {
+	for _, r := range f.Revoked {
+		if r.From <= seq && seq <= r.To {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,141 @@
+package fleettest
+
+import (
+	"cmp"
+	"hash/maphash"
+	"reflect"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// spec is the model for porcupine. A state is a *protocol.Image, which is never
+// changed.
+func (r *race) spec() porcupine.Model {
+	numbers := map[string]protocol.Seq{}
+	for seq, name := range r.names {
+		numbers[name] = seq
+	}
+	seed := maphash.MakeSeed()
+	return porcupine.Model{
+		Init: func() any { return canonical(r.init) },
+		Step: func(state, input, output any) (bool, any) {
+			model, err := protocol.Restore(*state.(*protocol.Image))
+			if err != nil {
+				return false, state
+			}
+			ok := r.step(model, input.(call), output.(answer)) && rising(model.Snapshot().Leases, numbers)
+			return ok, canonical(model.Image())
+		},
+		Equal: func(a, b any) bool { return reflect.DeepEqual(a, b) },
+		Hash: func(state any) uint64 {
+			im := state.(*protocol.Image)
+			var h maphash.Hash
+			h.SetSeed(seed)
+			maphash.WriteComparable(&h, im.LastSeq)
+			for _, one := range im.Sessions {
+				maphash.WriteComparable(&h, one.Seq)
+			}
+			for _, one := range im.Leases {
+				maphash.WriteComparable(&h, one)
+			}
+			for _, one := range im.Line {
+				maphash.WriteComparable(&h, one)
+			}
+			return h.Sum64()
+		},
+	}
+}
+
+// canonical is an image without what depends on who spoke last, which does not
+// matter where time has no part.
+func canonical(im protocol.Image) *protocol.Image {
+	slices.SortFunc(im.Sessions, func(a, b protocol.SessionImage) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range im.Sessions {
+		im.Sessions[i].Renewal = 0
+	}
+	im.Renewals = 0
+	return &im
+}
+
+// step has the model do what was called for, and reports whether it answers the
+// same.
+func (r *race) step(model *protocol.State, in call, out answer) bool {
+	switch {
+	case in.look:
+		return sameSnapshots(out.snapshot, model.Inspect(0))
+	case in.config != nil:
+		_, err := model.Configure(0, *in.config)
+		return out.conflict == (err != nil)
+	}
+	b := in.batch
+	b.Ops = slices.Clone(b.Ops)
+	leases := map[string]protocol.Seq{}
+	for _, l := range model.Snapshot().Leases {
+		leases[l.Meta] = l.Seq
+	}
+	for i, op := range b.Ops {
+		if op.Verb == protocol.Release {
+			b.Ops[i].Lease = leases[r.names[op.Lease]]
+		}
+	}
+	return r.sameReplies(out.reply, model.Apply(0, b), model.Snapshot().Leases)
+}
+
+func (r *race) sameReplies(engine, model protocol.Reply, live []protocol.LeaseInfo) bool {
+	if !reflect.DeepEqual(plain(engine), plain(model)) || len(engine.Fates) != len(model.Fates) {
+		return false
+	}
+	for i, e := range engine.Fates {
+		m := model.Fates[i]
+		if e.N != m.N || e.Kind != m.Kind || e.Ticket != m.Ticket || e.Weight != m.Weight {
+			return false
+		}
+		if e.Kind == protocol.Granted && !r.sound(e.Fence, live) {
+			return false
+		}
+	}
+	return true
+}
+
+// sound reports whether a fence tells the living from the others, of those
+// leases that were ever told of.
+func (r *race) sound(f protocol.Fence, live []protocol.LeaseInfo) bool {
+	lives := map[string]bool{}
+	for _, l := range live {
+		lives[l.Meta] = true
+	}
+	for seq, name := range r.names {
+		if seq < f.Seq && lives[name] == (seq < f.Floor || revokes(f, seq)) {
+			return false
+		}
+	}
+	return f.Floor <= f.Seq
+}
+
+// rising reports whether the engine has numbered leases in the order of their
+// grants.
+func rising(live []protocol.LeaseInfo, numbers map[string]protocol.Seq) bool {
+	last := protocol.Seq(0)
+	for _, l := range live {
+		seq, told := numbers[l.Meta]
+		if told && seq <= last {
+			return false
+		}
+		last = max(last, seq)
+	}
+	return true
+}
+
+func sameSnapshots(engine, model protocol.Snapshot) bool {
+	if engine.Config != model.Config || engine.InUse != model.InUse || engine.Effective != model.Effective {
+		return false
+	}
+	return slices.EqualFunc(engine.Leases, model.Leases, func(e, m protocol.LeaseInfo) bool {
+		return e.Meta == m.Meta && e.Weight == m.Weight && e.Pooled == m.Pooled
+	}) && slices.EqualFunc(engine.Line, model.Line, func(e, m protocol.TicketInfo) bool {
+		return e.Meta == m.Meta && e.Ticket == m.Ticket && e.Weight == m.Weight
+	})
+}
