@@ -20,7 +20,7 @@ func (s *Semaphore) askBlock(first *queued) {
 	s.lastTicket++
 	p.asked = protocol.Op{
 		Verb: protocol.Acquire, Ticket: s.lastTicket, Pooled: true, Least: first.weight,
-		Weight: max(p.wanted, s.growth()), Meta: first.meta,
+		Weight: p.wanted + s.cushion(p.wanted), Meta: first.meta,
 	}
 	if first.until != 0 {
 		p.asked.Wait = max(1, first.until-s.client.clock())
@@ -31,14 +31,10 @@ func (s *Semaphore) askBlock(first *queued) {
 	s.drive()
 }
 
-// growth is by how much the pool would like to grow when it is short: as much as
-// it has, so that it is big enough after a few times; nothing while others wait.
-// The mutex is held.
-func (s *Semaphore) growth() int64 {
-	if s.pool.recalled != 0 {
-		return 0
-	}
-	return min(s.pool.front.held, s.options.Block)
+// cushion is how much the pool would like to have ready when so much more is in
+// use than now. The mutex is held.
+func (s *Semaphore) cushion(more int64) int64 {
+	return min(s.last.Cushion(s.pool.front.local.Stats().InUse+more), s.options.Block)
 }
 
 // poolFate is of what the first in line asked for. The mutex is held.
@@ -97,20 +93,11 @@ func (s *Semaphore) heed(r protocol.Reply) {
 		s.retire()
 	}
 	s.publish()
-	s.giveUnused()
-}
-
-// giveUnused gives the engine what is free, but for what the first in line is
-// about to take. The mutex is held.
-func (s *Semaphore) giveUnused() {
-	g := s.pool.front
-	stats := g.local.Stats()
-	keep := stats.InUse
-	if first := s.pool.line.First(); first != nil && stats.Free >= first.Of.weight {
-		keep += first.Of.weight
-	}
-	if keep < g.capacity {
-		g.shrink(keep)
+	if s.pool.line.Len() == 0 {
+		// Half of what is free, and again with the answer to that: others need
+		// some of it, hardly all, and who wants it back has to ask.
+		g := s.pool.front
+		g.shrink(g.capacity - (g.local.Stats().Free+1)/2)
 	}
 }
 
@@ -134,8 +121,8 @@ func (s *Semaphore) tendPool(now protocol.Micros) {
 	g := s.pool.front
 	if s.pool.recalled == 0 && now-s.pool.decayed >= s.peer.Config().TTL/3 {
 		s.pool.decayed = now
-		if free := g.local.Stats().Free; free > 0 {
-			g.shrink(g.capacity - (free+1)/2)
+		if free, keep := g.local.Stats().Free, s.cushion(0); free > 2*keep {
+			g.shrink(g.capacity - (free-keep+1)/2)
 		}
 	}
 	g.settle()

@@ -57,7 +57,7 @@ type Options struct {
 	Rate       time.Duration // if set, Capacity permits may be had in each such time, and come back by time alone
 
 	Mode     Mode
-	Block    int64         // Pooled: how many permits beyond those needed are asked for at a time, at most; 0: no bound
+	Block    int64         // Pooled: how many permits are kept ready beyond those in use, at most; 0: as many as seems right
 	Quantum  time.Duration // Pooled: for how long blocks are lent out here when others wait for them; 50 ms unless told
 	MaxWait  time.Duration // bounds each wait; a minute unless told
 	FailOpen FailOpen      // what to do when the engine does not answer; fail closed unless told

@@ -208,6 +208,8 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 	s.driver.pause.reset()
 	s.noteConfig(reply.Config)
 	s.inUse.Store(reply.InUse)
+	s.last = reply
+	s.last.Fates = nil
 	for _, f := range fates {
 		s.fate(f)
 	}

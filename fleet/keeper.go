@@ -33,12 +33,13 @@ type keeper struct {
 	config   protocol.Config // of the regional semaphore
 	session  protocol.Session
 	seq      uint64
-	decayed  protocol.Micros
 
 	mu       sync.Mutex
 	seen     sight
+	low      int64           // the least that was free since idle
+	idle     protocol.Micros // since when low is noted
 	capacity int64           // of the regional semaphore
-	blocks   []sema.Permit   // the oldest first
+	blocks   []leasedBlock   // the oldest first
 	held     int64           // what they weigh
 	trusted  protocol.Micros // until when they surely are held, as of looked
 	looked   protocol.Micros
@@ -50,6 +51,12 @@ type keeper struct {
 // A sight is how much of a regional semaphore is used and wanted.
 type sight struct{ inUse, wanted, first int64 }
 
+// A leasedBlock is part of the share.
+type leasedBlock struct {
+	sema.Permit
+	since protocol.Micros
+}
+
 // An asking is a block on its way.
 type asking struct {
 	least  int64
@@ -60,7 +67,7 @@ type asking struct {
 type recall struct {
 	mu    sync.Mutex
 	since protocol.Micros // when other regions began to wait; 0: they do not
-	share int64           // what may be kept then
+	last  protocol.Reply
 }
 
 func newKeeper(r *Region, name string, ttl protocol.Micros) *keeper {
@@ -110,13 +117,29 @@ func (k *keeper) open(ctx context.Context, c protocol.Config) (err error) {
 
 // notice is how the regional semaphore was when a batch was answered.
 func (k *keeper) notice(r protocol.Reply) {
+	since, last := k.ears.read()
 	k.mu.Lock()
-	k.seen = sight{r.InUse, r.Wanted, r.First}
-	idle := k.ask == nil && k.seen.inUse+k.seen.wanted <= k.capacity
-	k.mu.Unlock()
-	if since, _ := k.ears.read(); !idle || since != 0 {
+	defer k.mu.Unlock()
+	k.note(sight{r.InUse, r.Wanted, r.First})
+	if since != 0 || k.ask != nil || k.free() < k.ready(last)/2 {
 		k.wake()
 	}
+}
+
+// note notes what was seen. The mutex is held.
+func (k *keeper) note(s sight) {
+	k.seen = s
+	k.low = min(k.low, k.free())
+}
+
+// free is what of the share is neither used nor wanted; less than 0 is missing.
+// The mutex is held.
+func (k *keeper) free() int64 { return k.held - k.seen.inUse - k.seen.wanted }
+
+// ready is how much the region would like to have free: what is needed before
+// more of it could come. The mutex is held.
+func (k *keeper) ready(last protocol.Reply) int64 {
+	return max(last.Cushion(k.seen.inUse), k.held/32)
 }
 
 // heard is what the global engine said, with that semaphore's mutex held.
@@ -130,8 +153,9 @@ func (k *keeper) heard(r protocol.Reply) {
 func (e *recall) hear(r protocol.Reply, now protocol.Micros) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	news := r.Recall != (e.since != 0) || r.Share != e.share
-	e.share = r.Share
+	news := r.Recall != (e.since != 0) || r.Share != e.last.Share
+	e.last = r
+	e.last.Fates = nil
 	switch {
 	case !r.Recall:
 		e.since = 0
@@ -141,10 +165,10 @@ func (e *recall) hear(r protocol.Reply, now protocol.Micros) bool {
 	return news
 }
 
-func (e *recall) read() (since protocol.Micros, share int64) {
+func (e *recall) read() (since protocol.Micros, last protocol.Reply) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.since, e.share
+	return e.since, e.last
 }
 
 func (k *keeper) wake() {
@@ -173,14 +197,14 @@ func (k *keeper) covers(inUse int64) (valid protocol.Micros, ok bool) {
 // held. The mutex is held.
 func (k *keeper) look(now protocol.Micros) {
 	k.looked, k.trusted, k.held = now, 0, 0
-	k.blocks = slices.DeleteFunc(k.blocks, func(p sema.Permit) bool { return p.Err() != nil })
-	for i, p := range k.blocks {
-		lease, _ := LeaseOf(p)
+	k.blocks = slices.DeleteFunc(k.blocks, func(b leasedBlock) bool { return b.Err() != nil })
+	for i, b := range k.blocks {
+		lease, _ := LeaseOf(b.Permit)
 		until := now + protocol.Micros(lease.Left.Microseconds())
 		if i == 0 || until < k.trusted {
 			k.trusted = until
 		}
-		k.held += p.Weight()
+		k.held += b.Weight()
 	}
 }
 
@@ -214,16 +238,16 @@ func (k *keeper) step(ctx context.Context) (next time.Duration, err error) {
 	if err := k.see(ctx); err != nil {
 		return 0, err
 	}
-	since, share := k.ears.read()
-	capacity := k.target(now, since, share)
+	since, last := k.ears.read()
+	capacity := k.target(now, since, last)
 	if err := k.setCapacity(ctx, capacity); err != nil {
 		return 0, err
 	}
 	if err := k.shed(ctx, capacity); err != nil {
 		return 0, err
 	}
-	k.demand(since != 0)
-	next = micros(k.ttl / 3)
+	k.demand(since != 0, last)
+	next = micros(min(k.ttl/3, lately))
 	if since != 0 {
 		next = min(next, micros(max(k.region.quantum/8, since+k.region.quantum-now)))
 	}
@@ -241,7 +265,7 @@ func (k *keeper) see(ctx context.Context) error {
 		if r.Verdict == protocol.Heard {
 			k.config = r.Config
 			k.mu.Lock()
-			k.seen = sight{r.InUse, r.Wanted, r.First}
+			k.note(sight{r.InUse, r.Wanted, r.First})
 			k.mu.Unlock()
 			return nil
 		}
@@ -252,29 +276,44 @@ func (k *keeper) see(ctx context.Context) error {
 	return errForgotten
 }
 
+// lately is how long something has to be free before a region gives it back
+// though nobody waits for it: some round trips around the world, so that it is
+// not asked for again the moment it is gone.
+const lately = protocol.Micros(250_000)
+
 // target is what the regional capacity is to be.
-func (k *keeper) target(now, recalled protocol.Micros, share int64) int64 {
+func (k *keeper) target(now, recalled protocol.Micros, last protocol.Reply) int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.look(now)
-	capacity, used := k.held, k.seen.inUse+k.seen.wanted
-	if k.seen.first > k.held {
-		// Nobody holds what others wait for while it waits for more.
-		capacity = min(capacity, k.seen.inUse)
-	}
 	switch {
-	case recalled == 0 && now-k.decayed >= k.ttl/3:
-		k.decayed = now
-		if free := k.held - used; free > 0 {
-			capacity = min(capacity, k.held-(free+1)/2)
-		}
-	case recalled == 0:
-	case now-recalled < k.region.quantum:
-		capacity = min(capacity, used)
-	default:
-		capacity = min(capacity, used, share)
+	case k.seen.first > k.held:
+		return min(k.held, k.seen.inUse) // nobody holds what others wait for while it waits for more
+	case recalled != 0:
+		return k.keepRecalled(now, recalled, last.Share)
+	case now-k.idle < lately:
+		return k.held
 	}
-	return capacity
+	surplus := max(0, k.low-k.ready(last))
+	k.low, k.idle = k.free()-surplus, now
+	return k.held - surplus
+}
+
+// keepRecalled is what may be lent while other regions wait: an even share, or
+// what it has for less than a quantum if that is more; without half of what is
+// free of it, and half of that again with each look. The mutex is held.
+func (k *keeper) keepRecalled(now, recalled protocol.Micros, share int64) int64 {
+	young := int64(0)
+	for _, b := range k.blocks {
+		if now < max(recalled, b.since)+k.region.quantum {
+			young += b.Weight()
+		}
+	}
+	keep := max(young, min(share, k.held))
+	if free := keep - k.seen.inUse - k.seen.wanted; free > 0 {
+		keep -= (free + 1) / 2
+	}
+	return keep
 }
 
 // setCapacity has the regional semaphore lend no more than that.

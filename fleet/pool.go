@@ -100,7 +100,7 @@ func (s *Semaphore) acquirePooled(ctx context.Context, op string, wish protocol.
 	}
 	if wish.Try {
 		busy := s.pool.line.Len() > 0
-		wish.Pooled, wish.Least, wish.Weight = true, wish.Weight, max(wish.Weight, s.growth())
+		wish.Pooled, wish.Least, wish.Weight = true, wish.Weight, wish.Weight+s.cushion(wish.Weight)
 		s.mu.Unlock()
 		if busy {
 			return sema.Permit{}, s.refusal(op, wish.Least, sema.ErrFull)

@@ -23,8 +23,9 @@ import (
 // engine answers its clients no more when its block has run out, and they have
 // lost their permits by then.
 //
-// While other regions wait, a region gives back at once what it does not use;
-// after a quantum also what it has beyond its even share, as that is released.
+// While other regions wait, a region gives back half of what it does not use,
+// again and again; after a quantum also what it has beyond its even share, as
+// that is released.
 // So a region that has less than its share waits for a round trip to the global
 // engine, a quantum, and the permits that are out now, at most.
 //

@@ -31,6 +31,7 @@ type Semaphore struct {
 	lastTicket protocol.Ticket
 	waiters    map[protocol.Ticket]*waiter
 	leases     map[protocol.Seq]*grant // of the session
+	last       protocol.Reply          // without its fates
 	pool       pool
 	lender     lender // nil unless blocks are lent on
 	driver     driver

@@ -37,8 +37,8 @@ func (k *keeper) giveBack(weight int64) {
 			if err != nil {
 				return // lost meanwhile
 			}
-			k.blocks = append(k.blocks, keep)
-			last = rest
+			k.blocks = append(k.blocks, leasedBlock{keep, last.since})
+			last.Permit = rest
 		}
 		weight -= last.Weight()
 		k.held -= last.Weight()
@@ -47,10 +47,13 @@ func (k *keeper) giveBack(weight int64) {
 }
 
 // demand asks for what is missing, one block at a time.
-func (k *keeper) demand(recalled bool) {
+func (k *keeper) demand(recalled bool, last protocol.Reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	missing := k.seen.inUse + k.seen.wanted - k.held
+	missing, ready := -k.free(), k.ready(last)
+	if !recalled && missing > -ready/2 {
+		missing += ready
+	}
 	least := max(1, k.seen.inUse-k.held) // to cover what is in use
 	if k.seen.first > k.held {
 		least = max(least, k.seen.first)
@@ -61,9 +64,6 @@ func (k *keeper) demand(recalled bool) {
 		return
 	case k.ask != nil || missing <= 0:
 		return
-	}
-	if !recalled {
-		missing += k.held
 	}
 	ctx, cancel := context.WithCancel(k.life)
 	k.ask = &asking{least, cancel}
@@ -82,8 +82,9 @@ func (k *keeper) asked(p sema.Permit, err error) {
 	case err == nil && k.life.Err() != nil:
 		p.Release()
 	case err == nil:
-		k.blocks = append(k.blocks, p)
-		k.look(k.region.global.clock())
+		now := k.region.global.clock()
+		k.blocks = append(k.blocks, leasedBlock{p, now})
+		k.look(now)
 	}
 	if err == nil || errors.Is(err, context.Canceled) {
 		k.wake() // or it was refused, and the next look is soon enough

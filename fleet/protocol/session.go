@@ -22,6 +22,7 @@ type session struct {
 
 	fates    []Fate // not acknowledged yet
 	lastFate uint64
+	woken    bool
 	recalled bool // is in State.recalled, not in State.pools
 	node     list.Node[*session]
 	pool     list.Node[*session]
@@ -94,7 +95,8 @@ func (s *State) tell(to *session, f Fate) {
 // wake has the session told that there is news. If it is the one that is being
 // answered, the engine need not.
 func (s *State) wake(who *session) {
-	if !slices.Contains(s.woken, who.id) {
+	if !who.woken {
+		who.woken = true
 		s.woken = append(s.woken, who.id)
 	}
 }
@@ -123,6 +125,9 @@ func (s *State) recalls(from *session) bool {
 
 // recall wakes those who have blocks, once, when somebody else begins to wait.
 func (s *State) recall() {
+	if s.line.Len() == 0 && s.recalled.Len() == 0 && !s.config.Draining && s.inUse <= s.effective() {
+		return
+	}
 	for holder := range s.pools.All {
 		if s.recalls(holder) {
 			s.noteRecalled(holder, true)

@@ -112,7 +112,10 @@ func (s *State) Apply(now Micros, b Batch) Reply {
 	if verdict == Heard {
 		// It hears of its news now. A batch that was doubled on its way may have
 		// nobody who listens to the answer.
-		s.woken = slices.DeleteFunc(s.woken, func(id Session) bool { return id == from.id })
+		if from.woken {
+			from.woken = false
+			s.woken = slices.DeleteFunc(s.woken, func(id Session) bool { return id == from.id })
+		}
 	}
 	return s.answer(from, verdict, gap > s.config.TTL/6)
 }
@@ -232,6 +235,11 @@ func (s *State) next(to *session, gapped bool) Micros {
 // next heartbeat.
 func (s *State) Woken() []Session {
 	woken := s.woken
+	for _, id := range woken {
+		if r := s.sessions[id]; r != nil {
+			r.woken = false
+		}
+	}
 	s.woken = nil
 	return woken
 }

@@ -141,3 +141,17 @@ type Range struct{ From, To Seq }
 
 // MaxFenced is up to how many live leases Revoked is told.
 const MaxFenced = 4096
+
+// Cushion is how much somebody who lends blocks on, and has so much in use, does
+// well to keep ready: four times its share of what is free, where a share is as
+// large as the part of what is lent that it uses; and at most half, since the
+// first to come must not take everything. The less there is to spare, the less
+// everybody keeps, long before anybody has to wait: recalls are for surprises.
+// docs/scale.md compares it with asking for as much again as one has.
+func (r Reply) Cushion(use int64) int64 {
+	spare := max(0, r.Config.Capacity-r.InUse)
+	if r.InUse <= 0 {
+		return 0
+	}
+	return int64(min(float64(spare)/2, 4*float64(spare)*float64(use)/float64(r.InUse)))
+}
