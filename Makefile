@@ -60,6 +60,7 @@ stress:
 	go test -timeout 30m -run 'Crashes|Kill' ./host ./host/sysv -args -stress.rounds=1000
 	go test -timeout 30m -tags sema_portable -run 'Crashes' ./host -args -stress.rounds=1000
 	go test -timeout 30m -run 'Worlds' ./fleet/protocol -args -sim.seeds=5000
+	go test -timeout 30m -run 'Killed' ./x/sqlitestore -args -stress.rounds=1000
 
 fuzz:
 	go test -run '^$$' -fuzz FuzzOperations -fuzztime 2m .
@@ -67,11 +68,14 @@ fuzz:
 bench:
 	go -C bench run . core
 	go -C bench run . host
+	go -C bench run . fleet
 
-# Writes the tables of figures in README.md anew.
+# Writes the tables of figures in README.md anew, and docs/scale.md.
 readme:
 	go -C bench run . core --readme ../README.md
 	go -C bench run . host --readme ../README.md
+	go -C bench run . fleet --readme ../README.md
+	go -C bench run ./scale
 
 clean:
 	rm -rf $(BIN)

@@ -67,8 +67,8 @@ func (s Suite) Run(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			err := c.run(ctx, store, t.Name())
-			if err := store.Close(); err != nil {
-				t.Error(err)
+			if closed := store.Close(); closed != nil {
+				t.Error(closed)
 			}
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):

@@ -53,11 +53,11 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instan
 	err := s.do(ctx, name, 1, func(now protocol.Micros, k *kept) (err error) {
 		if k.state == nil {
 			if err = k.make(now, c); err != nil {
-				return err
+				return about(name, err)
 			}
 		}
 		session, config, err = k.state.Open(now, instance, c.Protocol)
-		return err
+		return about(name, err)
 	})
 	if err != nil {
 		return 0, protocol.Config{}, err
@@ -88,7 +88,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 	var snapshot protocol.Snapshot
 	err := s.do(ctx, name, 1, func(now protocol.Micros, k *kept) error {
 		if k.state == nil {
-			return fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
+			return about(name, fs.ErrNotExist)
 		}
 		snapshot = k.state.Inspect(now)
 		return nil
@@ -104,13 +104,13 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 	return s.do(ctx, name, 1, func(now protocol.Micros, k *kept) error {
 		switch {
 		case k.state == nil:
-			return fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
+			return about(name, fs.ErrNotExist)
 		case c.Configure != nil:
 			_, err := k.state.Configure(now, *c.Configure)
-			return err
+			return about(name, err)
 		case c.Revoke != nil:
 			if !k.state.Revoke(now, c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
-				return fmt.Errorf("lease %d of %q: %w", c.Revoke.Lease, name, fs.ErrNotExist)
+				return about(name, fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist))
 			}
 		case c.Delete:
 			k.delete()
@@ -161,6 +161,14 @@ func (s *Store) Close() (err error) {
 		err = s.engine.unshare()
 	})
 	return err
+}
+
+// about says which semaphore an error is about.
+func about(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("semaphore %q: %w", name, err)
 }
 
 var errClosed = errors.New("the store is closed")

@@ -45,7 +45,7 @@ var parameters = map[string]func(*Options, string) error{
 // parse reads sqlite:///absolute/path or sqlite:relative/path.
 func parse(u *url.URL) (path string, o Options, err error) {
 	if u.Host != "" || u.User != nil || u.Fragment != "" {
-		return "", o, invalid("want sqlite:///absolute/path or sqlite:relative/path; %q is a host, user or fragment, and files have none", u.Host+"#"+u.Fragment)
+		return "", o, invalid("want sqlite:///absolute/path or sqlite:relative/path, without a host, user or fragment")
 	}
 	if path = u.Path; u.Opaque != "" {
 		if path, err = url.PathUnescape(u.Opaque); err != nil {

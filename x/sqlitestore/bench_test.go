@@ -1,0 +1,142 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// What the benchmarks are: 256 goroutines acquire and release one permit each of
+// one semaphore, through one client.
+var loads = []struct {
+	name     string
+	normal   bool
+	capacity int64
+}{
+	{"full/free", false, 1000}, {"full/queued", false, 16}, {"normal/free", true, 1000}, {"normal/queued", true, 16},
+}
+
+// BenchmarkPairs counts an acquire and its release as one.
+func BenchmarkPairs(b *testing.B) {
+	for _, load := range loads {
+		b.Run(load.name, func(b *testing.B) {
+			store := openAt(b, newFile(b), Options{Normal: load.normal})
+			pairs(b, store, load.capacity)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+			b.ReportMetric(float64(b.N)/float64(store.engine.writer.commits), "pairs/commit")
+		})
+	}
+}
+
+// BenchmarkRawPairs is SQLite alone: it writes the rows that such a load wrote,
+// in the same transactions, row by row with prepared statements.
+func BenchmarkRawPairs(b *testing.B) {
+	for _, load := range loads {
+		b.Run(load.name, func(b *testing.B) {
+			var recorded []protocol.Changes
+			store := openAt(b, newFile(b), Options{Normal: load.normal})
+			w := &store.engine.writer
+			w.beforeCommit = func() error {
+				for _, k := range w.touched {
+					recorded = append(recorded, k.changes)
+				}
+				return nil
+			}
+			pairs(b, store, load.capacity)
+			f, err := openFile(newFile(b), load.normal)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { f.close() })
+			raw := newRaw(f)
+			b.ResetTimer()
+			b.StartTimer()
+			for i := range recorded {
+				if err := raw.write(f, &recorded[i]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+		})
+	}
+}
+
+// pairs does b.N of them.
+func pairs(b *testing.B, store *Store, capacity int64) {
+	client := fleet.New(store)
+	s, err := client.Semaphore("pairs", fleet.Options{Capacity: capacity})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for range 256 {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				p, err := s.Acquire(context.Background(), 1)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				p.Release()
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	if err := client.Close(context.Background()); err != nil {
+		b.Error(err)
+	}
+}
+
+// raw is statements for one row each.
+type raw struct{ semaphore, session, lease, drop, ticket, leave *statement }
+
+func newRaw(f *file) raw {
+	return raw{
+		semaphore: f.statement("INSERT OR REPLACE INTO semaphore VALUES (1, 'pairs', ?, 0, 0, ?, ?, ?, ?, ?)"),
+		session:   f.statement("INSERT OR REPLACE INTO session VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+		lease:     f.statement("INSERT INTO lease VALUES (1, ?, ?, ?, ?, ?, ?, ?)"),
+		drop:      f.statement("DELETE FROM lease WHERE semaphore = 1 AND seq = ?"),
+		ticket:    f.statement("INSERT INTO ticket VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+		leave:     f.statement("DELETE FROM ticket WHERE semaphore = 1 AND session = ? AND id = ?"),
+	}
+}
+
+func (r raw) write(f *file, c *protocol.Changes) (err error) {
+	exec := func(s *statement, v ...driver.Value) {
+		if err == nil {
+			_, err = s.exec(values{}.with(v...))
+		}
+	}
+	exec(f.statements.begin)
+	config, _ := json.Marshal(c.Image.Config)
+	exec(r.semaphore, string(config), int64(c.Image.Last), int64(c.Image.Clock), int64(c.Image.LastSession), int64(c.Image.LastSeq), int64(c.Image.Renewals))
+	for _, s := range c.Sessions {
+		fates, _ := json.Marshal(withoutFences(s.Fates))
+		exec(r.session, int64(s.ID), s.Instance, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal), int64(s.LastFate), s.Recalled, string(fates))
+	}
+	for _, seq := range c.Dropped {
+		exec(r.drop, int64(seq))
+	}
+	for _, l := range c.Leases {
+		exec(r.lease, int64(l.Seq), int64(l.Session), l.Weight, l.Pooled, l.Revoked, int64(l.Since), l.Meta)
+	}
+	for _, t := range c.Left {
+		exec(r.leave, int64(t.Session), int64(t.Ticket))
+	}
+	for _, t := range c.Line {
+		exec(r.ticket, int64(t.Session), int64(t.Ticket), int64(t.Ticket), t.Weight, t.Least, int64(t.Until), t.Try, t.Pooled, t.Meta)
+	}
+	exec(f.statements.commit)
+	return err
+}

@@ -1,0 +1,104 @@
+package sqlitestore
+
+import (
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+const hour protocol.Micros = 3600 * 1_000_000
+
+// A steppable clock is the engine's, in a test.
+type steppable struct{ now protocol.Micros }
+
+func (c *steppable) drive(s *Store) { s.engine.writer.now = func() protocol.Micros { return c.now } }
+
+func TestAClockThatStepsRobsNobody(t *testing.T) {
+	t.Parallel()
+	for _, step := range []protocol.Micros{hour, -hour} {
+		store, clock := openAt(t, newFile(t), Options{}), steppable{1_700_000_000_000_000}
+		clock.drive(store)
+		holder, waiter := begin(t, store, "a", protocol.Config{Capacity: 1}), begin(t, store, "a", protocol.Config{Capacity: 1})
+		lease := holder.granted(1, acquire(1, 1))[0]
+		waiter.say(acquire(1, 1))
+		for range 6 { // one step in each heartbeat
+			clock.now += testTTL/3 + step
+			waiter.granted(0)
+			holder.say()
+		}
+		wantHeld(t, store, "a", lease)
+
+		// And who is silent is noticed, as if the clock had not stepped.
+		passed := protocol.Micros(0)
+		for len(waiter.say().Fates) == 0 {
+			clock.now += testTTL / 6
+			if passed += testTTL / 6; passed > 2*testTTL {
+				t.Fatal("a dead holder was not noticed")
+			}
+		}
+		if passed < testTTL*5/6 {
+			t.Errorf("the holder was dead after %d of a TTL of %d", passed, testTTL)
+		}
+	}
+}
+
+func TestWhoLivedWhenTheEngineStoppedLivesWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	for _, away := range []protocol.Micros{testTTL / 2, testTTL, hour, -hour} {
+		path, clock := newFile(t), steppable{1_700_000_000_000_000}
+		store, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.drive(store)
+		holder, waiter := begin(t, store, "a", protocol.Config{Capacity: 1}), begin(t, store, "a", protocol.Config{Capacity: 1})
+		lease := holder.granted(1, acquire(1, 1))[0]
+		waiter.say(acquire(1, 1))
+		clock.now += testTTL / 3
+		waiter.say() // that time has passed is known, and the holder is silent for a third
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		clock.now += away
+		store = openAt(t, path, Options{})
+		clock.drive(store)
+		holder.store, waiter.store = store, store
+		for range 2 { // whatever others say first
+			waiter.granted(0)
+			begin(t, store, "a", protocol.Config{Capacity: 1}).granted(0, acquire(1, 1))
+		}
+		holder.say()
+		wantHeld(t, store, "a", lease)
+		holder.say(release(lease))
+		waiter.granted(1)
+	}
+}
+
+func TestFencesOfADeletedNameDoNotComeBack(t *testing.T) {
+	t.Parallel()
+	path, clock := newFile(t), steppable{1_700_000_000_000_000}
+	var last protocol.Seq
+	for range 3 {
+		store, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.drive(store)
+		for range 2 { // lives in one process
+			lease := begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))[0]
+			if lease <= last {
+				t.Errorf("lease %d comes after %d", lease, last)
+			}
+			last = lease
+			if err := store.Administer(ctx, "a", fleet.Command{Delete: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		clock.now -= hour
+	}
+}

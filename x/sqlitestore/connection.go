@@ -1,0 +1,153 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+
+	"modernc.org/sqlite"
+)
+
+// A connection is one to SQLite, for one goroutine. The pool that database/sql
+// puts around connections would be in the way: it closes and opens them by
+// itself, and we have to know when.
+type connection struct {
+	conn       driver.Conn
+	statements []driver.Stmt
+}
+
+var background = context.Background()
+
+func connect(dsn string) (*connection, error) {
+	connector, err := sqlite.NewConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := connector.Connect(background)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{conn: conn}, nil
+}
+
+// exec executes statements that are not needed often.
+func (c *connection) exec(query string) error {
+	_, err := c.conn.(driver.ExecerContext).ExecContext(background, query, nil)
+	return err
+}
+
+// statement is one to be used often.
+func (c *connection) statement(query string) *statement { return &statement{on: c, query: query} }
+
+// query reads the rows that a statement finds which is not needed often.
+func (c *connection) query(query string, read func(*row)) error {
+	found, err := c.conn.(driver.QueryerContext).QueryContext(background, query, nil)
+	if err != nil {
+		return err
+	}
+	return readAll(found, read)
+}
+
+// close closes the statements first: SQLite keeps a connection, with its locks,
+// for as long as it has any.
+func (c *connection) close() error {
+	for _, s := range c.statements {
+		s.Close()
+	}
+	return c.conn.Close()
+}
+
+// A statement is compiled when it is first used, and for as long as the
+// connection is.
+type statement struct {
+	on       *connection
+	query    string
+	compiled driver.Stmt
+}
+
+func (s *statement) compile() (driver.Stmt, error) {
+	if s.compiled != nil {
+		return s.compiled, nil
+	}
+	compiled, err := s.on.conn.Prepare(s.query)
+	if err != nil {
+		return nil, fmt.Errorf("%w in %q", err, s.query)
+	}
+	s.compiled = compiled
+	s.on.statements = append(s.on.statements, compiled)
+	return compiled, nil
+}
+
+// values are those of a statement's question marks.
+type values []driver.NamedValue
+
+func (v values) with(more ...driver.Value) values {
+	for _, value := range more {
+		v = append(v, driver.NamedValue{Value: value})
+	}
+	return v
+}
+
+func (s *statement) exec(v values) (driver.Result, error) {
+	compiled, err := s.compile()
+	if err != nil {
+		return nil, err
+	}
+	for i := range v {
+		v[i].Ordinal = i + 1
+	}
+	return compiled.(driver.StmtExecContext).ExecContext(background, v)
+}
+
+// find reads the rows that are found by a key.
+func (s *statement) find(key driver.Value, read func(*row)) error {
+	compiled, err := s.compile()
+	if err != nil {
+		return err
+	}
+	found, err := compiled.(driver.StmtQueryContext).QueryContext(background, []driver.NamedValue{{Ordinal: 1, Value: key}})
+	if err != nil {
+		return err
+	}
+	return readAll(found, read)
+}
+
+func readAll(found driver.Rows, read func(*row)) (err error) {
+	defer func() { err = errors.Join(err, found.Close()) }()
+	r := &row{columns: make([]driver.Value, len(found.Columns()))}
+	for {
+		switch err := found.Next(r.columns); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		r.next = 0
+		if read(r); r.err != nil {
+			return r.err
+		}
+	}
+}
+
+// A row is read column by column. What is not as expected is zero, and an error
+// in the end.
+type row struct {
+	columns []driver.Value
+	next    int
+	err     error
+}
+
+func column[T any](r *row) (value T) {
+	value, ok := r.columns[r.next].(T)
+	if !ok {
+		r.err = errors.Join(r.err, fmt.Errorf("column %d is %v, want %T", r.next+1, r.columns[r.next], value))
+	}
+	r.next++
+	return value
+}
+
+func (r *row) integer() int64 { return column[int64](r) }
+func (r *row) text() string   { return column[string](r) }
+func (r *row) flag() bool     { return r.integer() != 0 }

@@ -1,0 +1,45 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/sema-go/sema/fleet"
+	_ "github.com/sema-go/sema/x/sqlitestore"
+)
+
+// A semaphore that outlives the process.
+func Example() {
+	directory, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(directory)
+
+	ctx := context.Background()
+	client, err := fleet.Open(ctx, "sqlite://"+filepath.ToSlash(filepath.Join(directory, "fleet.db"))+"?prefix=reports:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+
+	exports, err := client.Semaphore("exports", fleet.Options{Capacity: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	permit, err := exports.Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+
+	snapshot, err := client.Inspect(ctx, "exports")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(snapshot.InUse, "of", snapshot.Config.Capacity)
+	// Output: 1 of 2
+}

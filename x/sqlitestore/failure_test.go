@@ -1,0 +1,263 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func TestAFullDiskIsSurvived(t *testing.T) {
+	t.Parallel()
+	store := openAt(t, newFile(t), Options{})
+	limit := func(pages int) {
+		// On the writer's own goroutine, as all that uses the connection.
+		err := store.await(ctx, &request{ctx: ctx, read: func(f *file) error {
+			return f.exec("PRAGMA max_page_count = " + strconv.Itoa(pages))
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
+	kept := s.granted(1, acquire(1, 1))
+
+	limit(1) // which is: as many as there are
+	var ops []protocol.Op
+	for i := range 2000 {
+		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 2), Weight: 1, Meta: strings.Repeat("m", 100)})
+	}
+	b := s.next(ops...)
+	for range 3 {
+		_, err := store.Apply(ctx, "a", b)
+		if err == nil || !strings.Contains(err.Error(), "disk is full") || !strings.Contains(err.Error(), "make room") {
+			t.Fatalf("on a full disk: %v", err)
+		}
+	}
+	wantHeld(t, store, "a", kept...)
+
+	limit(1 << 20)
+	r, err := store.Apply(ctx, "a", b)
+	if err != nil || r.Verdict != protocol.Heard || len(s.hear(r).Fates) != 2000 {
+		t.Fatalf("when there is room again: %v, verdict %d, %d fates", err, r.Verdict, len(r.Fates))
+	}
+	s.granted(1, acquire(5000, 1))
+}
+
+// breakStatement has a statement of one connection fail from now on, as it does
+// when the disk fails. (There is no way to have a disk fail here.)
+func breakStatement(s *statement) { s.compiled = failing{s.compiled} }
+
+// A failing statement is one that cannot be executed.
+type failing struct{ driver.Stmt }
+
+func (failing) ExecContext(context.Context, []driver.NamedValue) (driver.Result, error) {
+	return nil, errTest
+}
+
+func (failing) QueryContext(context.Context, []driver.NamedValue) (driver.Rows, error) {
+	return nil, errTest
+}
+
+func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	store := openAt(t, newFile(t), Options{})
+	w := &store.engine.writer
+	s := begin(t, store, "a", protocol.Config{Capacity: 10})
+	lease := s.granted(1, acquire(1, 1))[0]
+
+	w.beforeCommit = func() error {
+		w.beforeCommit = nil
+		breakStatement(w.file.statements.begin)
+		return errTest
+	}
+	b := s.next(acquire(2, 1))
+	if _, err := store.Apply(ctx, "a", b); !errors.Is(err, errTest) {
+		t.Fatalf("error %v, want %v", err, errTest)
+	}
+	open := w.open
+	w.open = func() (*file, error) { return nil, errTest }
+	for range 3 {
+		if _, err := store.Inspect(ctx, "a"); !errors.Is(err, errTest) {
+			t.Fatalf("while the file cannot be opened: %v", err)
+		}
+		if _, err := store.List(ctx, ""); !errors.Is(err, errTest) {
+			t.Fatalf("while the file cannot be opened: %v", err)
+		}
+	}
+	w.open = open
+	wantHeld(t, store, "a", lease)
+	if r, err := store.Apply(ctx, "a", b); err != nil || r.Verdict != protocol.Heard {
+		t.Fatalf("afterwards: %v, verdict %d", err, r.Verdict)
+	}
+}
+
+func TestALoadThatFailsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	store := openAt(t, path, Options{})
+	w := &store.engine.writer
+	s := begin(t, store, "a", protocol.Config{Capacity: 10})
+	lease := s.granted(1, acquire(1, 1))[0]
+	w.beforeCommit = func() error { w.beforeCommit = nil; return errTest }
+	if _, err := store.Apply(ctx, "a", s.next()); !errors.Is(err, errTest) {
+		t.Fatal(err)
+	}
+	s.seq--
+	breakStatement(w.file.find)
+	if _, err := store.Inspect(ctx, "a"); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), `"a"`) {
+		t.Fatalf("error %v does not name file and semaphore", err)
+	}
+	wantHeld(t, store, "a", lease)
+	s.say()
+}
+
+func TestWhatCannotBeAStateIsNotServed(t *testing.T) {
+	t.Parallel()
+	for spoil, want := range map[string]string{
+		"UPDATE semaphore SET config = json_set(config, '$.Invention', 1)": "Invention",
+		"UPDATE semaphore SET config = 'no JSON'":                          "cannot be read",
+		"UPDATE semaphore SET last_seq = 0":                                "damaged",
+		"DELETE FROM session":                                              "damaged",
+		"UPDATE lease SET weight = 'one'":                                  "column 3",
+	} {
+		path := newFile(t)
+		store, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, path, spoil)
+		if store, err = Open(path, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Inspect(ctx, "a"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want %q", spoil, err, want)
+		}
+		begin(t, store, "b", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1)) // others are
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, path, "DELETE FROM semaphore") // as the error advises
+		if store, err = Open(path, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		lease := begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantHeld(t, openAt(t, path, Options{}), "a", lease...) // and nothing of its earlier life
+	}
+}
+
+func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		store := openAt(t, path, Options{})
+		a, b := begin(t, store, "a", protocol.Config{Capacity: 9}), begin(t, store, "b", protocol.Config{Capacity: 9})
+		lease := a.granted(1, acquire(1, 1))[0]
+		end, free := hold(store)
+		var wg sync.WaitGroup
+		wg.Go(func() { b.say() })
+		synctest.Wait()
+		batch := a.next(acquire(2, 1))
+		spoilt := func(do func() error) {
+			wg.Go(func() {
+				if err := do(); err == nil || !strings.Contains(err.Error(), "panic") {
+					t.Errorf("error %v, want one about the panic", err)
+				}
+			})
+			synctest.Wait()
+		}
+		apply := func() error { _, err := store.Apply(ctx, "a", batch); return err }
+		spoilt(apply) // in the same group before
+		spoilt(func() error {
+			return store.do(ctx, "a", 1, func(now protocol.Micros, k *kept) error {
+				k.state.Apply(now, protocol.Batch{Session: a.id, Seq: 99, Ops: []protocol.Op{release(lease)}})
+				panic(errTest)
+			})
+		})
+		spoilt(apply) // and after
+		wg.Go(func() { b.granted(1, acquire(3, 1)) })
+		synctest.Wait()
+		end <- nil
+		end <- nil
+		free()
+		wg.Wait()
+		wantHeld(t, store, "a", lease)
+		if r, err := store.Apply(ctx, "a", batch); err != nil || r.Verdict != protocol.Heard {
+			t.Errorf("afterwards: %v, verdict %d", err, r.Verdict)
+		}
+	})
+}
+
+func TestWhoGivesUpIsAnsweredAtOnceAndHarmsNobody(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		store := openAt(t, path, Options{})
+		s, other := begin(t, store, "a", protocol.Config{Capacity: 9}), begin(t, store, "a", protocol.Config{Capacity: 9})
+		end, free := hold(store)
+		giveUp, cancel := context.WithCancelCause(ctx)
+		var wg sync.WaitGroup
+		underway, queued := s.next(acquire(1, 1)), other.next(acquire(1, 1))
+		for _, b := range []protocol.Batch{underway, queued} {
+			wg.Go(func() {
+				if _, err := store.Apply(giveUp, "a", b); !errors.Is(err, errTest) {
+					t.Errorf("error %v, want the context's cause", err)
+				}
+			})
+			synctest.Wait()
+		}
+		cancel(errTest)
+		wg.Wait() // though the commit is still held
+		end <- nil
+		free()
+		synctest.Wait()
+		if r, err := store.Apply(ctx, "a", underway); err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 {
+			t.Errorf("what was under way: %v, %+v", err, r)
+		}
+		if r, err := store.Apply(ctx, "a", queued); err != nil || r.Verdict != protocol.Heard || len(r.Fates) != 1 {
+			t.Errorf("what was not begun: %v, %+v", err, r)
+		}
+	})
+}
+
+func TestWhoGivesUpMayUseItsBatchForSomethingElse(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		store := openAt(t, path, Options{})
+		s := begin(t, store, "a", protocol.Config{Capacity: 9})
+		w, begun := &store.engine.writer, make(chan struct{})
+		now := w.now
+		w.now = func() protocol.Micros {
+			w.now = now
+			<-begun
+			return now()
+		}
+		giveUp, cancel := context.WithCancel(ctx)
+		b := s.next(acquire(1, 5))
+		var wg sync.WaitGroup
+		wg.Go(func() { store.Apply(giveUp, "a", b) })
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		b.Ops[0].Weight = 1
+		close(begun)
+		synctest.Wait()
+		if snapshot, err := store.Inspect(ctx, "a"); err != nil || snapshot.InUse != 5 {
+			t.Errorf("%d in use, %v, want the 5 that were asked for", snapshot.InUse, err)
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package sqlitestore
+
+import (
+	_ "embed" // for the schema
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// A file is one of SQLite's, open, with the statements that the writer needs.
+type file struct {
+	*connection
+	statements
+}
+
+const (
+	// applicationID marks our files: "sema".
+	applicationID = 0x73656d61
+	// schemaVersion is what this program reads and writes.
+	schemaVersion = 1
+	// busyTimeout is for how many milliseconds somebody who writes to the file,
+	// which nobody should, can be in the way.
+	busyTimeout = "2000"
+	// longestLog is how many bytes of the write-ahead log are kept when it is
+	// begun anew. A reader who takes long can make it larger.
+	longestLog = "16777216"
+)
+
+//go:embed schema.sql
+var schema string
+
+func synchronous(normal bool) string {
+	if normal {
+		return "normal"
+	}
+	return "full"
+}
+
+func openFile(path string, normal bool) (*file, error) {
+	c, err := connect(dsn(path, normal))
+	if err != nil {
+		return nil, err
+	}
+	f := &file{connection: c, statements: newStatements(c)}
+	if err := f.prepareSchema(); err != nil {
+		c.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func dsn(path string, normal bool) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/path
+	}
+	pragmas := url.Values{"_pragma": {
+		"busy_timeout(" + busyTimeout + ")", "journal_size_limit(" + longestLog + ")", "synchronous(" + synchronous(normal) + ")",
+		"fullfsync(1)", "checkpoint_fullfsync(1)", // on a Mac fsync alone does not wait for the disk
+	}}
+	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas.Encode()
+}
+
+// prepareSchema makes the tables of a new file, and refuses a file that is
+// somebody else's or from the future.
+func (f *file) prepareSchema() error {
+	var tables, application, version int64
+	err := f.query(`SELECT (SELECT count(*) FROM sqlite_schema), (SELECT application_id FROM pragma_application_id),
+		(SELECT user_version FROM pragma_user_version)`,
+		func(r *row) { tables, application, version = r.integer(), r.integer(), r.integer() })
+	switch {
+	case err != nil:
+		return err
+	case application != applicationID && (tables > 0 || application != 0):
+		return errors.New("the file is a database of another program; name another file")
+	case version > schemaVersion:
+		return fmt.Errorf("the file was written by a newer program (its schema is %d, this one knows %d); upgrade this program", version, schemaVersion)
+	}
+	var mode string
+	if err := f.query("PRAGMA journal_mode(wal)", func(r *row) { mode = r.text() }); err != nil {
+		return err
+	}
+	switch {
+	case mode != "wal":
+		return fmt.Errorf("the file system cannot have a write-ahead log (journal mode is %s); use a local one", mode)
+	case application == applicationID:
+		return nil
+	}
+	return f.exec(fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id(%d); PRAGMA user_version(%d); COMMIT", schema, applicationID, schemaVersion))
+}
+
+// begin takes SQLite's lock for writing at once, not with the first write.
+func (f *file) begin() error {
+	_, err := f.statements.begin.exec(nil)
+	return err
+}
+
+func (f *file) commit() error {
+	_, err := f.statements.commit.exec(nil)
+	return err
+}
+
+// rollback ends the transaction, if there is one. It fails if the connection is
+// of no use any more.
+func (f *file) rollback() error {
+	f.exec("ROLLBACK") // SQLite may have done so by itself
+	if err := f.begin(); err != nil {
+		return err
+	}
+	return f.exec("ROLLBACK")
+}
+
+var errBroken = errors.New("the connection to the file is broken; it is opened again for the next request")
+
+// explain adds what to do about an error of SQLite's.
+func explain(err error) error {
+	var failed *sqlite.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	advice := ""
+	switch failed.Code() & 0xff { // without the details
+	case sqlite3.SQLITE_FULL:
+		advice = "make room on the disk; it goes on by itself then"
+	case sqlite3.SQLITE_IOERR:
+		advice = "look at the disk; it goes on by itself when that does"
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		advice = "another program writes to the file, and none may; find it (fuser) and stop it"
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		advice = "this process must be able to write to the file and to its directory"
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		advice = "the file is damaged, or not a database; restore it or name another one"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, advice)
+}

@@ -1,0 +1,300 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/proctest"
+)
+
+// ownFile opens a file and keeps it.
+func ownFile(c *proctest.Child) {
+	_, err := Open(c.Args[0], Options{})
+	c.Must(err)
+	c.Say("open")
+	c.Hear()
+}
+
+func TestAFileHasOneOwnerAndNoneWhenThatIsKilled(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	link := filepath.Join(t.TempDir(), "link.db")
+	owner := proctest.Start(t, "owner", path)
+	owner.Expect("open")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, link} {
+		_, err := Open(name, Options{})
+		if !errors.Is(err, ErrOwned) {
+			t.Fatalf("opened by two processes: %v", err)
+		}
+		for _, part := range []string{path, fmt.Sprint("process ", owner.Pid), "one owner"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
+			}
+		}
+	}
+	owner.End()
+	openAt(t, link, Options{})
+}
+
+// TestAClosedFileIsFreeThoughChildrenAreBeingStarted: for a moment a child has
+// all that its parent has open.
+func TestAClosedFileIsFreeThoughChildrenAreBeingStarted(t *testing.T) {
+	t.Parallel()
+	path, done := newFile(t), make(chan struct{})
+	var starting sync.WaitGroup
+	starting.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				exec.Command("true").Run()
+			}
+		}
+	})
+	for range 1000 {
+		o, err := own(path)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		time.Sleep(rand.N(time.Millisecond)) // so that some child begins meanwhile
+		o.release()
+	}
+	close(done)
+	starting.Wait()
+}
+
+func TestStoresOfOneProcessShareAFile(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	link := filepath.Join(t.TempDir(), "link.db")
+	a, err := Open(path, Options{Prefix: "a:"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	b, all := openAt(t, link, Options{Prefix: "b:"}), openAt(t, path, Options{})
+	inA := begin(t, a, "s", protocol.Config{Capacity: 1})
+	inB := begin(t, b, "s", protocol.Config{Capacity: 2})
+	lease := inA.granted(1, acquire(1, 1))
+	inB.granted(2, acquire(1, 1), acquire(2, 1))
+	wantHeld(t, all, "a:s", lease...)
+	for store, want := range map[*Store]string{a: "[s]", b: "[s]", all: "[a:s b:s]"} {
+		if names, err := store.List(ctx, ""); err != nil || fmt.Sprint(names) != want {
+			t.Errorf("names %v, %v, want %s", names, err, want)
+		}
+	}
+	if names, err := all.List(ctx, "a"); err != nil || fmt.Sprint(names) != "[a:s]" {
+		t.Errorf("names %v, %v, want only those that begin with a", names, err)
+	}
+
+	_, err = Open(path, Options{Normal: true})
+	if !errors.Is(err, sema.ErrInvalid) || !strings.Contains(err.Error(), "synchronous=full") {
+		t.Errorf("opened in another way: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+	if _, err := a.Inspect(ctx, "s"); !errors.Is(err, errClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := a.Listen(ctx, "i", func(string) {}); !errors.Is(err, errClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	inB.say()
+	wantHeld(t, all, "a:s", lease...) // which lives on
+}
+
+func TestACloseWritesAllIntoTheFile(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	for range 3 {
+		store, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin(t, store, "a", protocol.Config{Capacity: 9})
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path + "-wal"); err == nil {
+			t.Error("the log is still there: the connection was not closed")
+		}
+	}
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	t.Run("good", func(t *testing.T) {
+		t.Parallel()
+		for _, name := range []string{"plain.db", "with%20space%3Fand%23.db", "p.db?prefix=x:", "n.db?synchronous=normal&prefix=y", "f.db?synchronous=full"} {
+			c, err := fleet.Open(ctx, "sqlite://"+directory+"/"+name)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			s, err := c.Semaphore("a", fleet.Options{Capacity: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := s.Acquire(ctx, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+			if err := c.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, name := range []string{"plain.db", "with space?and#.db"} {
+			if _, err := os.Stat(filepath.Join(directory, name)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("bad", func(t *testing.T) {
+		t.Parallel()
+		for engine, want := range map[string]string{
+			"sqlite:":                                "no file",
+			"sqlite:///":                             "no file",
+			"sqlite://host/path":                     "sqlite:///absolute/path",
+			"sqlite://" + directory + "/a?sync=full": "there are: prefix, synchronous",
+			"sqlite://" + directory + "/a?synchronous=on":                     "want full or normal",
+			"sqlite://" + directory + "/a?prefix=a&prefix=b":                  "2 times",
+			"sqlite://" + directory + "/a?prefix=%20":                         "not allowed",
+			"sqlite://" + directory + "/a?prefix=" + strings.Repeat("p", 300): "at most 200",
+			"sqlite::memory:":                         "mem:",
+			"sqlite://" + directory + "/nowhere/a.db": "make it first",
+			"sqlite://" + directory:                   "directory",
+		} {
+			c, err := fleet.Open(ctx, engine)
+			if err == nil {
+				c.Close(ctx)
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", engine, err, want)
+			}
+		}
+	})
+}
+
+func TestRelativePathsAreOfTheWorkingDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, err := fleet.Open(ctx, "sqlite:relative%20path.db?prefix=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat("relative path.db"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFilesOfOthersAreRefused(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ spoil, want string }{
+		"newer":     {"PRAGMA user_version(99)", "upgrade this program"},
+		"another's": {"PRAGMA application_id(7)", "another program"},
+		"unmarked":  {"PRAGMA application_id(0)", "another program"},
+	} {
+		path := newFile(t)
+		store, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, path, c.spoil)
+		if _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+	path := newFile(t)
+	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), "not a database") {
+		t.Errorf("no database: %v", err)
+	}
+}
+
+func TestDurabilityIsWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, o := range []Options{{}, {Normal: true}} {
+		store := openAt(t, newFile(t), o)
+		want := map[string]int64{"synchronous": 2, "fullfsync": 1, "checkpoint_fullfsync": 1}
+		if o.Normal {
+			want["synchronous"] = 1
+		}
+		for pragma, value := range want {
+			var got int64
+			err := store.await(ctx, &request{ctx: ctx, read: func(f *file) error {
+				return f.query("PRAGMA "+pragma, func(r *row) { got = r.integer() })
+			}})
+			if err != nil || got != value {
+				t.Errorf("%+v: %s is %d, %v, want %d", o, pragma, got, err, value)
+			}
+		}
+	}
+}
+
+func TestHintsAreToldByTheNamesOfTheStore(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	a, b := openAt(t, path, Options{Prefix: "a:"}), openAt(t, path, Options{Prefix: "b:"})
+	holder := begin(t, a, "s", protocol.Config{Capacity: 1})
+	lease := holder.granted(1, acquire(1, 1))[0]
+	waiter := begin(t, a, "s", protocol.Config{Capacity: 1})
+	waiter.say(acquire(1, 1))
+	listening, stop := context.WithCancel(ctx)
+	told, done := make(chan string), make(chan error, 2)
+	ready := func(s *Store, instance string) {
+		go func() { done <- s.Listen(listening, instance, func(name string) { told <- name }) }()
+	}
+	ready(b, "instance of "+t.Name()) // of the same instance, and of other names
+	ready(a, "instance of "+t.Name())
+	for listening := 0; listening < 2; {
+		ls := &a.engine.listeners
+		ls.mu.Lock()
+		listening = len(ls.byInstance["instance of "+t.Name()])
+		ls.mu.Unlock()
+	}
+	holder.say(release(lease))
+	if name := <-told; name != "s" {
+		t.Errorf("told of %q, want s", name)
+	}
+	stop()
+	for range 2 {
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("listening ended with %v", err)
+		}
+	}
+	if len(a.engine.listeners.byInstance) > 0 {
+		t.Error("listeners are left")
+	}
+}

@@ -1,0 +1,253 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// fill sets every field to something, and to something else each time.
+func fill(v reflect.Value, next *uint64) {
+	*next++
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), next)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 70, 70)) // more than one portion, and a rest
+		for i := range v.Len() {
+			fill(v.Index(i), next)
+		}
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text %d: ü\x00'\"\n", *next))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Uint8:
+		v.SetUint(*next % 200)
+	default:
+		if v.CanInt() {
+			v.SetInt(int64(*next))
+		} else {
+			v.SetUint(*next)
+		}
+	}
+}
+
+// TestAllThereIsIsStored fails when something is added to the protocol's images
+// that is not written down, or not read.
+func TestAllThereIsIsStored(t *testing.T) {
+	t.Parallel()
+	store := openAt(t, newFile(t), Options{})
+	var want protocol.Image
+	fill(reflect.ValueOf(&want).Elem(), new(uint64))
+	for i := range want.Sessions {
+		for k := range want.Sessions[i].Fates {
+			want.Sessions[i].Fates[k].Fence = protocol.Fence{} // is made anew
+		}
+	}
+	state, err := protocol.New(1, protocol.Config{TTL: testTTL}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{name: "all", state: state, changes: protocol.Changes{
+		Image: plain(want), Sessions: want.Sessions, Leases: want.Leases, Line: want.Line, Spent: want.Spent, Respent: true,
+	}}
+	err = store.await(ctx, &request{ctx: ctx, read: func(f *file) error {
+		if err := f.begin(); err != nil {
+			return err
+		}
+		if err := f.write(k); err != nil {
+			return err
+		}
+		if err := f.commit(); err != nil {
+			return err
+		}
+		got, err := f.load("all")
+		if err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(got.image, want) {
+			t.Errorf("stored\n%+v\nread\n%+v", want, got.image)
+		}
+		if !reflect.DeepEqual(got.rows, k.rows) {
+			t.Errorf("rows are taken for\n%+v\nand are\n%+v", k.rows, got.rows)
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTheFileIsWhatIsInMemory leads semaphores through random histories, with
+// restarts, failed commits and clocks that step, and compares after each step.
+func TestTheFileIsWhatIsInMemory(t *testing.T) {
+	t.Parallel()
+	for _, c := range []protocol.Config{
+		{Capacity: 4, TTL: testTTL, MaxWaiters: 6},
+		{Capacity: 4, TTL: testTTL, Ramp: 1},
+		{Capacity: 6, TTL: testTTL, Kind: protocol.Rate, Window: testTTL / 3},
+	} {
+		c.Protocol = protocol.Version
+		t.Run(fmt.Sprintf("kind %d, ramp %d", c.Kind, c.Ramp), func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			h := &history{t: t, path: newFile(t), config: c, now: 1_700_000_000_000_000, rng: rand.New(rand.NewPCG(seed, 0))}
+			h.open()
+			for range 250 {
+				h.step()
+				h.compare()
+			}
+			if err := h.store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A history is that of one semaphore in a file.
+type history struct {
+	t        *testing.T
+	rng      *rand.Rand
+	path     string
+	store    *Store
+	config   protocol.Config
+	now      protocol.Micros
+	sessions []*speaker
+	ticket   protocol.Ticket
+	held     []protocol.Seq
+}
+
+func (h *history) open() {
+	var err error
+	if h.store, err = Open(h.path, Options{Normal: true}); err != nil {
+		h.t.Fatal(err)
+	}
+	h.store.engine.writer.now = func() protocol.Micros { return h.now }
+	for _, s := range h.sessions {
+		s.store = h.store
+	}
+}
+
+func (h *history) step() {
+	h.now += protocol.Micros(h.rng.Int64N(int64(testTTL / 20)))
+	switch n := h.rng.IntN(60); {
+	case n < 3 || len(h.sessions) == 0:
+		h.begin()
+	case n == 3:
+		if err := h.store.Close(); err != nil {
+			h.t.Fatal(err)
+		}
+		h.open()
+	case n == 4:
+		h.now += protocol.Micros(h.rng.Int64N(int64(testTTL*20))) - testTTL*10
+	case n == 5:
+		h.configure()
+	case n == 6 && len(h.held) > 0:
+		seq := h.held[h.rng.IntN(len(h.held))]
+		h.store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: seq, AtOnce: h.rng.IntN(2) == 0, By: "a test"}})
+	case n == 7 && h.rng.IntN(5) == 0:
+		h.store.Administer(ctx, "a", fleet.Command{Delete: true})
+	case n == 8:
+		w := &h.store.engine.writer
+		w.beforeCommit = func() error { w.beforeCommit = nil; return errTest }
+	case n == 9: // somebody is silent from now on
+		h.sessions = slices.Delete(h.sessions, 0, 1)
+	default:
+		h.speak(h.sessions[h.rng.IntN(len(h.sessions))])
+	}
+}
+
+func (h *history) begin() {
+	id, _, err := h.store.Open(ctx, "a", h.config, "history")
+	if err == nil { // or it was the commit that was to fail
+		h.sessions = append(h.sessions, &speaker{t: h.t, store: h.store, name: "a", id: id})
+	}
+}
+
+func (h *history) configure() {
+	snapshot, err := h.store.Inspect(ctx, "a")
+	if err != nil {
+		return // deleted
+	}
+	c := snapshot.Config
+	c.Capacity, c.Draining = h.rng.Int64N(8), h.rng.IntN(5) == 0
+	h.store.Administer(ctx, "a", fleet.Command{Configure: &c})
+}
+
+func (h *history) speak(s *speaker) {
+	var ops []protocol.Op
+	for range h.rng.IntN(12) {
+		switch n := h.rng.IntN(8); {
+		case n < 4:
+			h.ticket++
+			ops = append(ops, protocol.Op{
+				Verb: protocol.Acquire, Ticket: h.ticket, Weight: h.rng.Int64N(3) + 1, Try: n == 0, Pooled: n == 1, Least: 1,
+				Wait: protocol.Micros(h.rng.Int64N(2)) * testTTL, Meta: "history",
+			})
+		case n == 4:
+			ops = append(ops, protocol.Op{Verb: protocol.Cancel, Ticket: protocol.Ticket(h.rng.Int64N(int64(h.ticket) + 1))})
+		case len(h.held) == 0:
+		case n == 5:
+			h.ticket++
+			ops = append(ops, protocol.Op{Verb: protocol.Split, Ticket: h.ticket, Lease: h.held[h.rng.IntN(len(h.held))], Weight: 1})
+		default:
+			ops = append(ops, protocol.Op{Verb: protocol.Release, Lease: h.held[h.rng.IntN(len(h.held))], Weight: h.rng.Int64N(2)})
+		}
+	}
+	b := s.next(ops...)
+	b.Bye = h.rng.IntN(40) == 0
+	r, err := h.store.Apply(ctx, "a", b)
+	if err != nil {
+		s.seq--
+		return
+	}
+	for _, f := range r.Fates {
+		if f.Kind == protocol.Granted {
+			h.held = append(h.held, f.Lease)
+		}
+	}
+	if r.Verdict == protocol.Unknown || b.Bye {
+		h.sessions = slices.DeleteFunc(h.sessions, func(other *speaker) bool { return other == s })
+	}
+	if h.rng.IntN(3) > 0 { // or it was lost on the way
+		s.hear(r)
+	}
+}
+
+// compare compares the state in memory, if it is there, with the file's. The
+// writer rests meanwhile.
+func (h *history) compare() {
+	h.t.Helper()
+	w := &h.store.engine.writer
+	k := w.kept["a"]
+	if w.file == nil {
+		return
+	}
+	got, err := w.file.load("a")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if k == nil {
+		return
+	}
+	want := k.state.Image()
+	// That time has passed is not written down.
+	want.Last, want.Clock, got.image.Last, got.image.Clock = 0, 0, 0, 0
+	if normal(want) != normal(got.image) {
+		h.t.Fatalf("in memory\n%+v\nin the file\n%+v", want, got.image)
+	}
+	if restored, err := restore("a", got); err != nil || (restored.state == nil) != (k.state == nil) {
+		h.t.Fatalf("cannot be restored: %v", err)
+	}
+}
+
+// normal does away with the difference between no list and an empty one.
+func normal(im protocol.Image) string { return fmt.Sprintf("%+v", im) }

@@ -1,0 +1,221 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A writer has the semaphores of a file, in memory and in the file. It serves
+// requests in groups: all of a group are done in memory, then what has changed
+// is written in one transaction, and only when that is committed does anybody
+// hear of it. If it is not, memory is ahead of the file: what was touched is
+// forgotten, and read again before it is used again.
+//
+// It is not safe for concurrent use.
+type writer struct {
+	kept    map[string]*kept // by whole name; what is not here may be in the file
+	touched []*kept          // by the present group
+	file    *file            // nil: to be opened again
+	open    func() (*file, error)
+	fault   func(error) error
+	hint    func(instance, whole string)
+	now     func() protocol.Micros
+
+	commits      int          // that were made, of groups in which something changed
+	beforeCommit func() error // for tests; nil otherwise
+}
+
+// A request is what one caller wants: to act on a semaphore, or to read what is
+// in the file.
+type request struct {
+	ctx   context.Context
+	name  string // whole
+	size  int
+	act   func(protocol.Micros, *kept) error
+	read  func(*file) error
+	kept  *kept // that it acted on
+	err   error
+	ended chan error // buffered
+}
+
+// serve does what a group wants, and answers.
+func (w *writer) serve(group []*request) {
+	w.touched = w.touched[:0]
+	err := w.ready()
+	if err == nil {
+		for _, r := range group {
+			r.err = w.attempt(r)
+		}
+		err = w.commit()
+	}
+	var hints []hint
+	if err != nil {
+		w.forget()
+	} else {
+		hints = w.settle()
+	}
+	for _, r := range group {
+		r.ended <- w.outcome(r, err)
+	}
+	for _, h := range hints {
+		w.hint(h.instance, h.whole)
+	}
+}
+
+// ready has the file open. It is closed after an error that may be the
+// connection's.
+func (w *writer) ready() (err error) {
+	if w.file == nil {
+		w.file, err = w.open()
+	}
+	return err
+}
+
+// attempt acts in memory.
+func (w *writer) attempt(r *request) (err error) {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx) // nobody waits for it any more
+	}
+	if r.act == nil {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = w.fault(fmt.Errorf("semaphore %q: panic: %v; it is read again from the file", r.name, p))
+			if r.kept != nil {
+				r.kept.spoilt = err
+			}
+		}
+	}()
+	if r.kept, err = w.keep(r.name); err != nil {
+		return w.fault(err)
+	}
+	return r.act(w.now(), r.kept)
+}
+
+// keep is a semaphore, from memory or else from the file.
+func (w *writer) keep(name string) (*kept, error) {
+	k := w.kept[name]
+	if k == nil {
+		if w.file == nil {
+			return nil, errBroken
+		}
+		stored, err := w.file.load(name)
+		if err != nil {
+			w.drop()
+			return nil, err
+		}
+		if k, err = restore(name, stored); err != nil {
+			return nil, err
+		}
+		w.kept[name] = k
+	}
+	if !k.touched {
+		k.touched = true
+		w.touched = append(w.touched, k)
+	}
+	return k, nil
+}
+
+// commit writes what has changed. If nothing has, there is no transaction.
+func (w *writer) commit() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	changed := make([]*kept, 0, len(w.touched))
+	for _, k := range w.touched {
+		if k.spoilt == nil && k.collect() {
+			changed = append(changed, k)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	if w.file == nil {
+		return errBroken
+	}
+	if err := w.file.begin(); err != nil {
+		return err
+	}
+	for _, k := range changed {
+		if err := w.file.write(k); err != nil {
+			return fmt.Errorf("semaphore %q: %w", k.name, err)
+		}
+	}
+	if w.beforeCommit != nil {
+		if err := w.beforeCommit(); err != nil {
+			return err
+		}
+	}
+	w.commits++
+	return w.file.commit()
+}
+
+// forget is after a commit that failed. The file has what it had before, or, if
+// it was the disk that failed at the very end, what was to be written: so it is
+// asked, and memory is not believed.
+func (w *writer) forget() {
+	for _, k := range w.touched {
+		delete(w.kept, k.name)
+	}
+	if w.file != nil && w.file.rollback() != nil {
+		w.drop()
+	}
+}
+
+// drop closes the file, so that it is opened again for the next group.
+func (w *writer) drop() {
+	if w.file != nil {
+		w.file.close() // it is broken: what it says now is of no use
+		w.file = nil
+	}
+}
+
+// A hint is news for an instance.
+type hint struct{ instance, whole string }
+
+// settle is after a commit: memory is what the file has.
+func (w *writer) settle() (hints []hint) {
+	for _, k := range w.touched {
+		k.touched = false
+		if k.spoilt != nil || k.state == nil {
+			delete(w.kept, k.name)
+			continue
+		}
+		for _, id := range k.state.Woken() {
+			hints = append(hints, hint{k.state.Instance(id), k.name})
+		}
+	}
+	return hints
+}
+
+// outcome is how a request ends, after a commit that failed or did not.
+func (w *writer) outcome(r *request, failed error) error {
+	switch {
+	case failed != nil:
+		return w.fault(failed)
+	case r.kept != nil && r.kept.spoilt != nil:
+		return r.kept.spoilt
+	case r.err != nil:
+		return r.err
+	case r.read == nil:
+		return nil
+	case w.file == nil:
+		return w.fault(errBroken)
+	}
+	if err := r.read(w.file); err != nil {
+		return w.fault(err)
+	}
+	return nil
+}
+
+func (w *writer) close() error {
+	if w.file == nil {
+		return nil
+	}
+	return w.file.close()
+}
