@@ -16,6 +16,9 @@ func Do(ctx context.Context, gate Gate, n int64, fn func(context.Context) error)
 	if p.Lost() == nil {
 		return fn(holdingContext(ctx, p)) // nothing can end it early
 	}
+	if err := p.Err(); err != nil {
+		return err // lost before anything was done with it
+	}
 	held, cancel := p.Context(ctx)
 	defer cancel()
 	if err := fn(held); err != nil {

@@ -35,6 +35,7 @@ func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
 // ends. It looks about as often as told, with some jitter. An error is yielded, and the next look is the next try; after
 // [io/fs.ErrNotExist] it ends.
 func (c *Client) Watch(ctx context.Context, name string, every time.Duration) iter.Seq2[protocol.Snapshot, error] {
+	every = max(every, 10*time.Millisecond)
 	return func(yield func(protocol.Snapshot, error) bool) {
 		var last *protocol.Snapshot
 		for {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -12,10 +13,10 @@ import (
 func (s *Semaphore) askBlock(first *queued) {
 	p := &s.pool
 	if p.asked.Ticket != 0 {
-		if p.asked.Least >= first.weight {
+		if p.asked.Least == first.weight {
 			return
 		}
-		s.unask(p.asked.Ticket)
+		s.unaskBlock()
 	}
 	s.lastTicket++
 	p.asked = protocol.Op{
@@ -29,6 +30,14 @@ func (s *Semaphore) askBlock(first *queued) {
 		s.peer.Wish(p.asked)
 	}
 	s.drive()
+}
+
+// unaskBlock takes back what was asked. The mutex is held.
+func (s *Semaphore) unaskBlock() {
+	if s.pool.asked.Ticket != 0 {
+		s.unask(s.pool.asked.Ticket)
+		s.pool.asked = protocol.Op{}
+	}
 }
 
 // cushion is how much the pool would like to have ready when so much more is in
@@ -139,11 +148,26 @@ func (s *Semaphore) retire() {
 	if g.held == 0 {
 		return
 	}
-	close(g.over)
-	s.newFront()
-	g.shrink(g.local.Stats().InUse)
+	s.nextFront()
+	g.confine()
 	if g.held > 0 && s.client.start(func() { s.collect(g) }) {
 		s.pool.retired = append(s.pool.retired, g)
+	}
+}
+
+// nextFront begins another generation. The mutex is held.
+func (s *Semaphore) nextFront() {
+	close(s.pool.front.over)
+	s.newFront()
+}
+
+// confine has nothing lent any more but what is out. Somebody may have taken
+// something between the look and the change; that is out, too. The mutex is held.
+func (g *generation) confine() {
+	g.shrink(g.local.Stats().InUse)
+	if debt := g.local.Stats().Debt; debt > 0 && g.capacity+debt <= g.held {
+		g.capacity += debt
+		g.local.Resize(g.capacity)
 	}
 }
 
@@ -168,16 +192,11 @@ func (s *Semaphore) collected(g *generation) bool {
 	if g.peer != s.peer {
 		return true
 	}
-	g.shrink(g.local.Stats().InUse)
+	g.confine()
 	if g.held > 0 {
 		return false
 	}
-	for i, other := range s.pool.retired {
-		if other == g {
-			s.pool.retired = append(s.pool.retired[:i:i], s.pool.retired[i+1:]...)
-			break
-		}
-	}
+	s.pool.retired = slices.DeleteFunc(s.pool.retired, func(other *generation) bool { return other == g })
 	return true
 }
 
@@ -218,13 +237,18 @@ func (s *Semaphore) losePool(why string) {
 		g.lose(why)
 	}
 	s.pool.retired, s.pool.recalled = nil, 0
-	close(s.pool.front.over)
-	s.newFront()
+	s.nextFront()
 }
 
-// lose is when the permits that are out are lost. The mutex is held.
+// lose ends a generation, with the permits of it that are out. Who waits for
+// those that come back does so no more. The mutex is held.
 func (g *generation) lose(why string) {
+	g.disown(why)
 	g.local.Close()
+}
+
+// disown tells holders that their permits are lost. The mutex is held.
+func (g *generation) disown(why string) {
 	if g.why != "" {
 		return
 	}
@@ -242,32 +266,29 @@ func (s *Semaphore) revokeBlock(f protocol.Fate) {
 	for _, g := range s.pool.generations() {
 		for i, b := range g.blocks {
 			if b.fence.Seq == f.Lease {
-				g.blocks = append(g.blocks[:i:i], g.blocks[i+1:]...)
+				g.blocks = slices.Delete(g.blocks, i, i+1)
 				g.held -= b.weight
-				g.disown(f.Note)
+				s.without(g, f.Note)
 				return
 			}
 		}
 	}
 }
 
-// disown tells holders that their permits are lost, while the generation lives
-// on until they are back. The mutex is held.
-func (g *generation) disown(why string) {
-	s := g.sem
-	g.capacity = min(g.capacity, g.held)
-	g.local.Resize(g.capacity)
-	if s.pool.front == g && g.held > 0 {
+// without is a generation that has lost a block. It is the front no more, and
+// ends when it has nothing left to give back. The mutex is held.
+func (s *Semaphore) without(g *generation, why string) {
+	g.disown(why)
+	g.shrink(min(g.capacity, g.held))
+	switch {
+	case g.held == 0:
+		if g == s.pool.front {
+			s.nextFront()
+		}
+		g.local.Close()
+		s.pool.retired = slices.DeleteFunc(s.pool.retired, func(other *generation) bool { return other == g })
+	case g == s.pool.front:
 		s.retire()
-	} else if s.pool.front == g {
-		close(g.over)
-		s.newFront()
-	}
-	if g.why == "" {
-		g.why = why
-		close(g.lost)
-		out := g.local.Stats().InUse
-		s.tellLater(sema.Event{Kind: sema.Lost, Weight: out, Err: s.fault("hold", out, sema.ErrLost, why)})
 	}
 }
 

@@ -2,9 +2,9 @@ package fleet
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -22,10 +22,7 @@ type Client struct {
 	store    Store
 	instance string
 	clock    func() protocol.Micros
-	life     context.Context
-	end      context.CancelFunc
-	workers  sync.WaitGroup
-	starting sync.Mutex // held to start a worker, and to end the life after which none is
+	workers
 
 	mu         sync.Mutex
 	semaphores map[string]*Semaphore
@@ -35,12 +32,12 @@ type Client struct {
 // New makes a client of a store, which it closes in the end.
 func New(store Store) *Client {
 	host, _ := os.Hostname()
-	life, end := context.WithCancel(context.Background())
 	c := &Client{
-		store: store, clock: bootClock, life: life, end: end, semaphores: map[string]*Semaphore{},
+		store: store, clock: bootClock, semaphores: map[string]*Semaphore{},
 		instance: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
 	}
-	c.workers.Go(c.listen)
+	c.workers.begin()
+	c.start(c.listen)
 	return c
 }
 
@@ -96,8 +93,10 @@ func (o Options) check() error {
 		return errors.New("a rate cannot be pooled: what it lends does not come back")
 	case o.Block < 0 || o.Quantum < 0:
 		return fmt.Errorf("block %d, quantum %v: want neither below 0", o.Block, o.Quantum)
-	case o.FailOpen.Limit < 0 || o.FailOpen.After < 0 || o.FailOpen.Until < 0:
+	case o.FailOpen.Limit < 0 || o.FailOpen.Until < 0:
 		return fmt.Errorf("fail open %+v: want nothing below 0", o.FailOpen)
+	case o.FailOpen.After < 0 || o.FailOpen.After > 0 && o.FailOpen.After < minSilence:
+		return fmt.Errorf("fail open after %v: want at least %v, or answers that take their time count as silence", o.FailOpen.After, minSilence)
 	}
 	for key := range o.Labels {
 		if key == "" || strings.ContainsAny(key, " =\"\n") {
@@ -109,10 +108,12 @@ func (o Options) check() error {
 
 // withDefaults is with what was not told.
 func (o Options) withDefaults() Options {
+	o.TTL = cmp.Or(o.TTL, defaultTTL)
+	o.Labels = maps.Clone(o.Labels)
 	o.MaxWait = cmp.Or(o.MaxWait, defaultMaxWait)
 	o.Block = cmp.Or(o.Block, protocol.MaxCapacity)
 	o.Quantum = cmp.Or(o.Quantum, defaultQuantum)
-	o.FailOpen.After = cmp.Or(o.FailOpen.After, o.TTL, defaultTTL)
+	o.FailOpen.After = cmp.Or(o.FailOpen.After, max(o.TTL, minSilence))
 	o.FailOpen.Until = cmp.Or(o.FailOpen.Until, o.FailOpen.After)
 	return o
 }
@@ -120,13 +121,11 @@ func (o Options) withDefaults() Options {
 const (
 	defaultTTL     = 15 * time.Second
 	defaultMaxWait = time.Minute
+	minSilence     = time.Second
 )
 
 func (o Options) config() protocol.Config {
 	c := protocol.Config{Protocol: protocol.Version, Capacity: o.Capacity, Ramp: o.Ramp, MaxWaiters: o.MaxWaiters, TTL: protocol.Micros(o.TTL.Microseconds())}
-	if o.TTL == 0 {
-		c.TTL = protocol.Micros(defaultTTL.Microseconds())
-	}
 	if o.Rate != 0 {
 		c.Kind, c.Window = protocol.Rate, protocol.Micros(o.Rate.Microseconds())
 	}
@@ -135,28 +134,34 @@ func (o Options) config() protocol.Config {
 
 // Semaphore is the semaphore of that name, a [sema.Gate]. The engine is first
 // asked when somebody acquires. Asked for again, with the same options, it is
-// the same one.
+// the same one, and the first one's observer is told.
 func (c *Client) Semaphore(name string, o Options) (*Semaphore, error) {
+	s, err := c.semaphore(name, o)
+	if err == nil && !s.options.sameAs(o.withDefaults()) {
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: fmt.Sprintf("this client uses it with other options: %+v, not %+v", s.options, o)}
+	}
+	return s, err
+}
+
+// semaphore is the one of that name that there is, or a new one.
+func (c *Client) semaphore(name string, o Options) (*Semaphore, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
-	}
-	config := o.config()
-	if err := config.Check(); err != nil {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
 	}
 	if err := o.check(); err != nil {
 		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
 	}
 	o = o.withDefaults()
+	config := o.config()
+	if err := config.Check(); err != nil {
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrClosed}
 	}
 	if s := c.semaphores[name]; s != nil {
-		if !s.options.sameAs(o) {
-			return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: fmt.Sprintf("this client uses it with other options: %+v, not %+v", s.options, o)}
-		}
 		return s, nil
 	}
 	s := newSemaphore(c, name, o, config)
@@ -186,9 +191,13 @@ func checkName(name string) error {
 // cut off: what was missed meanwhile is heard at the next sign of life.
 func (c *Client) listen() {
 	for pause := newBackoff(); c.life.Err() == nil; {
+		start := time.Now()
 		err := c.store.Listen(c.life, c.instance, c.hint)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return
+		}
+		if time.Since(start) > 10*lastPause {
+			pause.reset()
 		}
 		c.sleep(pause.next())
 	}
@@ -201,17 +210,6 @@ func (c *Client) hint(name string) {
 	if s != nil {
 		s.hint()
 	}
-}
-
-// start starts a worker, unless the client is at its end.
-func (c *Client) start(work func()) bool {
-	c.starting.Lock()
-	defer c.starting.Unlock()
-	if c.life.Err() != nil {
-		return false
-	}
-	c.workers.Go(work)
-	return true
 }
 
 // A backoff is a pause that grows, and that differs from others'.

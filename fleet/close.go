@@ -41,7 +41,7 @@ func (c *Client) Close(ctx context.Context, then ...Parting) error {
 	}
 	c.closed = true
 	c.mu.Unlock()
-	for _, s := range c.semaphores {
+	for _, s := range c.semaphores { // there will be no other ones
 		s.close(parting)
 	}
 	var left, unsaid int64
@@ -50,10 +50,7 @@ func (c *Client) Close(ctx context.Context, then ...Parting) error {
 		left += out
 		unsaid += moot
 	}
-	c.starting.Lock()
-	c.end()
-	c.starting.Unlock()
-	c.workers.Wait()
+	c.workers.end()
 	for _, s := range c.semaphores {
 		s.finish()
 	}
@@ -74,6 +71,8 @@ func (s *Semaphore) close(parting Parting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	s.moot = s.counts.Moot
+	s.fallback.close()
 	s.refuseAll(sema.ErrClosed)
 	if s.pool.front != nil {
 		s.retire()
@@ -83,6 +82,7 @@ func (s *Semaphore) close(parting Parting) {
 		return
 	}
 	if parting == ReleasePermits {
+		s.leaving = int64(s.peer.Unheard(protocol.Release)) + s.held()
 		s.dropAll()
 		s.peer.Leave()
 	}
@@ -113,12 +113,19 @@ func (s *Semaphore) drain(ctx context.Context, parting Parting) (out, unsaid int
 	case <-quiet:
 	case <-ctx.Done():
 	}
+	if parting == WaitForPermits && s.fallback != nil {
+		s.fallback.local.WaitIdle(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.peer != nil {
-		unsaid = int64(s.peer.Unheard(protocol.Release))
+	unsaid = s.counts.Moot - s.moot
+	switch {
+	case parting == ReleasePermits:
+		unsaid = s.leaving
+	case s.peer != nil:
+		unsaid += int64(s.peer.Unheard(protocol.Release))
 	}
-	return s.held(), unsaid
+	return s.held() + s.fallback.stats().InUse, unsaid
 }
 
 // noteQuiet tells who drains. The mutex is held.

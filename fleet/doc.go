@@ -3,7 +3,8 @@
 //
 //	client, err := fleet.Open(ctx, "redis://…")
 //	…
-//	db := client.Semaphore("db", fleet.Options{Capacity: 40})
+//	db, err := client.Semaphore("db", fleet.Options{Capacity: 40})
+//	…
 //	permit, err := db.Acquire(ctx, 1)
 //	…
 //	defer permit.Release()

@@ -19,6 +19,9 @@ const (
 	idleAfter = protocol.Micros(time.Minute / time.Microsecond)
 	// patience is how long an answer may take before it counts as lost.
 	patience = 5 * time.Second
+	// wakeLook is how often a driver looks at the clock while a pool lends. Its
+	// timers stand still while the machine sleeps, its session does not.
+	wakeLook = protocol.Micros(100 * time.Millisecond / time.Microsecond)
 )
 
 // A driver speaks to the engine about a semaphore: one goroutine, while there is
@@ -58,13 +61,15 @@ func (s *Semaphore) work() {
 func (s *Semaphore) rest(after error) {
 	s.mu.Lock()
 	now := s.client.clock()
-	s.driver.trouble = after
-	s.counts.Failures++
 	pause := s.driver.pause.next()
 	if s.peer != nil {
 		pause = min(pause, micros(s.peer.Deadline()-now))
 	}
-	pause = min(pause, s.fallback.failed(s, s.driver.began, now))
+	if !errors.Is(after, errRefused) { // which is an answer
+		s.driver.trouble = after
+		s.counts.Failures++
+		pause = min(pause, s.fallback.failed(s, s.driver.began, now))
+	}
 	s.mu.Unlock()
 	s.client.sleep(pause)
 }
@@ -97,6 +102,7 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 		within := s.fallback.patience()
 		return func() error { return s.begin(within) }, true
 	case s.peer == nil:
+		s.fallback.forget() // nobody listens for an answer
 		return s.stop(0)
 	case s.peer.Flying() || s.peer.Due(now) || s.fallback.probeDue(now):
 		b, left := s.peer.Send(now, maxOps), s.peer.Deadline()-now
@@ -110,6 +116,9 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 	at := min(s.peer.Speak(), s.peer.Deadline())
 	if due, any := s.pool.due(s.quantum()); any {
 		at = min(at, due)
+	}
+	if s.pool.front != nil && s.pool.front.held > 0 {
+		at = min(at, now+wakeLook)
 	}
 	if due, any := s.fallback.due(); any {
 		at = min(at, due)
@@ -149,19 +158,18 @@ func (s *Semaphore) begin(within time.Duration) error {
 	session, config, err := s.client.store.Open(ctx, s.name, s.config, s.client.instance)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case errors.Is(err, protocol.ErrVersion):
-		s.refuseAll(fmt.Errorf("%w: %w", sema.ErrInvalid, err))
-		return err
-	case err != nil:
+	if err != nil && !errors.Is(err, protocol.ErrVersion) {
 		return err
 	}
 	s.reached()
-	s.noteConfig(config)
-	if s.options.Mode == Pooled && config.Kind == protocol.Rate {
-		s.refuseAll(fmt.Errorf("%w: it is a rate, and cannot be pooled", sema.ErrInvalid))
-		return nil
+	if err == nil && s.options.Mode == Pooled && config.Kind == protocol.Rate {
+		err = errors.New("it is a rate, and cannot be pooled")
 	}
+	if err != nil {
+		s.refuseAll(fmt.Errorf("%w: %w", sema.ErrInvalid, err))
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	s.noteConfig(config)
 	peer := protocol.NewPeer(sent, session, config)
 	if peer.Ended(s.client.clock()) {
 		return fmt.Errorf("the answer to open took %v, longer than a session is to be trusted", micros(s.client.clock()-sent))
@@ -178,8 +186,11 @@ func (s *Semaphore) begin(within time.Duration) error {
 	return nil
 }
 
+// errRefused is when the engine is there, and will not do.
+var errRefused = errors.New("refused")
+
 // errForgotten is when the engine does not know the session any more.
-var errForgotten = errors.New("the engine does not know the session any more")
+var errForgotten = fmt.Errorf("%w: the engine does not know the session any more", errRefused)
 
 // send says a batch and hears the answer, if it comes while it still counts.
 func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
@@ -200,23 +211,23 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 	switch {
 	case b.Bye:
 		s.peer = nil
+		s.leaving = 0
+		s.tellLender(protocol.Reply{Config: s.last.Config})
 		return nil
 	case reply.Verdict == protocol.Unknown || reply.Verdict == protocol.Stale:
 		s.lose(errForgotten.Error())
 		return errForgotten // not to begin again and again without a pause
 	}
 	s.driver.pause.reset()
-	s.noteConfig(reply.Config)
-	s.inUse.Store(reply.InUse)
 	s.last = reply
 	s.last.Fates = nil
+	s.noteConfig(reply.Config)
+	s.inUse.Store(reply.InUse)
 	for _, f := range fates {
 		s.fate(f)
 	}
 	s.heed(reply)
-	if s.lender != nil {
-		s.lender.heard(reply)
-	}
+	s.tellLender(reply)
 	s.noteHeard()
 	if s.options.Observer != nil && len(b.Ops) == 0 && len(s.leases) > 0 {
 		s.tellLater(sema.Event{Kind: sema.Renewed, Weight: s.held()})
@@ -224,8 +235,59 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 	return nil
 }
 
-// noteConfig is for what was heard. The mutex is held.
-func (s *Semaphore) noteConfig(c protocol.Config) { s.capacity.Store(max(c.Capacity, c.Whole)) }
+// noteConfig is for what was heard. Who waits here for more than there can ever
+// be is told. The mutex is held.
+func (s *Semaphore) noteConfig(c protocol.Config) {
+	s.last.Config = c
+	s.capacity.Store(max(c.Capacity, c.Whole))
+	for q := range s.pool.line.All {
+		if s.tooLarge(q.weight) {
+			q.refuse(sema.ErrTooLarge)
+		}
+	}
+}
+
+// tooLarge reports whether nobody can ever have so much, as far as is known. The
+// mutex is held.
+func (s *Semaphore) tooLarge(n int64) bool {
+	capacity := s.capacity.Load()
+	return s.last.Config.TTL != 0 && capacity > 0 && n > capacity
+}
+
+// A lender lends permits on, and is told what the engine says of them, with the
+// semaphore's mutex held.
+type lender interface{ heard(protocol.Reply) }
+
+// setLender changes who is told, if it is still that one.
+func (s *Semaphore) setLender(from, to *keeper) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case to != nil:
+		s.lender = to
+	case s.lender == lender(from):
+		s.lender = nil
+	}
+}
+
+// speaks reports whether there is a session.
+func (s *Semaphore) speaks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peer != nil
+}
+
+// lease takes a block for somebody who lends it on.
+func (s *Semaphore) lease(ctx context.Context, weight, least int64) (sema.Permit, error) {
+	return s.acquire(ctx, "lease", protocol.Op{Verb: protocol.Acquire, Weight: weight, Least: least, Pooled: true})
+}
+
+// tellLender tells who lends blocks on. The mutex is held.
+func (s *Semaphore) tellLender(r protocol.Reply) {
+	if s.lender != nil {
+		s.lender.heard(r)
+	}
+}
 
 // fate ends a waiter, or a lease. The mutex is held.
 func (s *Semaphore) fate(f protocol.Fate) {
@@ -286,6 +348,7 @@ func (s *Semaphore) lose(why string) {
 	s.counts.Moot += int64(s.peer.Unheard(protocol.Release))
 	s.peer = nil
 	s.counts.SessionsLost++
+	s.tellLender(protocol.Reply{Config: s.last.Config})
 	for seq, g := range s.leases {
 		delete(s.leases, seq)
 		s.loseGrant(g, why)

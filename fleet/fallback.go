@@ -41,19 +41,49 @@ func newFallback(name string, o Options) *fallback {
 		return nil
 	}
 	return &fallback{
-		local: sema.New(o.FailOpen.Limit, sema.Name(name), sema.MaxWait(o.MaxWait)),
+		local: sema.New(o.FailOpen.Limit, sema.Name(name)),
 		after: protocol.Micros(o.FailOpen.After.Microseconds()), until: protocol.Micros(o.FailOpen.Until.Microseconds()),
 	}
 }
 
 func (f *fallback) rules() bool { return f != nil && f.open.Load() }
 
-// acquireAside takes permits of the local limit.
-func (s *Semaphore) acquireAside(ctx context.Context, wish protocol.Op) (sema.Permit, error) {
+// acquireAside takes permits of the local limit. MaxWait is for both waits
+// together.
+func (s *Semaphore) acquireAside(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
 	if wish.Try {
 		return s.fallback.local.TryAcquire(ctx, wish.Weight)
 	}
-	return s.fallback.local.Acquire(ctx, wish.Weight)
+	wait, cancel := context.WithDeadlineCause(ctx, start.Add(s.options.MaxWait), sema.ErrTimeout)
+	defer cancel()
+	p, err := s.fallback.local.Acquire(wait, wish.Weight)
+	if err == sema.ErrTimeout && ctx.Err() == nil {
+		err = s.timeout(op, wish.Weight, start)
+	}
+	return p, err
+}
+
+// stats is of the local limit.
+func (f *fallback) stats() sema.Stats {
+	if f == nil {
+		return sema.Stats{}
+	}
+	return f.local.Stats()
+}
+
+// forget is when nobody wants an answer: what was not answered long ago is no
+// silence. The semaphore's mutex is held.
+func (f *fallback) forget() {
+	if f != nil && !f.open.Load() {
+		f.silent = 0
+	}
+}
+
+// close refuses who waits or comes. The semaphore's mutex is held.
+func (f *fallback) close() {
+	if f != nil {
+		f.local.Close()
+	}
 }
 
 // patience is how long an answer may take: not so long that one lost message

@@ -3,7 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
-	"slices"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,94 +22,142 @@ import (
 type keeper struct {
 	region *Region
 	name   string
-	ttl    protocol.Micros
 	life   context.Context
 	end    context.CancelFunc
 	news   chan struct{} // buffered
 	begun  atomic.Bool
 
-	stepping sync.Mutex // held to change the regional semaphore; before mu, and what follows is under it
+	// stepping is held to change the regional semaphore, while engines are called,
+	// and before mu. What follows it is under it, or fixed once the keeper has
+	// begun.
+	stepping *sema.Semaphore
 	global   *Semaphore
+	ttl      protocol.Micros
+	window   protocol.Micros // of a Rate
 	config   protocol.Config // of the regional semaphore
 	session  protocol.Session
 	seq      uint64
 
-	mu       sync.Mutex
-	seen     sight
-	low      int64           // the least that was free since idle
-	idle     protocol.Micros // since when low is noted
-	capacity int64           // of the regional semaphore
-	blocks   []leasedBlock   // the oldest first
-	held     int64           // what they weigh
-	trusted  protocol.Micros // until when they surely are held, as of looked
-	looked   protocol.Micros
-	ask      *asking
+	mu      sync.Mutex
+	told    protocol.Config // of the global semaphore
+	drained bool            // the region's own order, whatever the global semaphore's
+	version uint64          // counts what regional clients see change
+	share   share
 
-	ears recall
+	ears ears
 }
 
-// A sight is how much of a regional semaphore is used and wanted.
-type sight struct{ inUse, wanted, first int64 }
-
-// A leasedBlock is part of the share.
-type leasedBlock struct {
-	sema.Permit
-	since protocol.Micros
-}
-
-// An asking is a block on its way.
-type asking struct {
-	least  int64
-	cancel context.CancelFunc
-}
-
-// A recall is what the global engine said last. Its mutex is taken last of all.
-type recall struct {
-	mu    sync.Mutex
-	since protocol.Micros // when other regions began to wait; 0: they do not
-	last  protocol.Reply
-}
-
-func newKeeper(r *Region, name string, ttl protocol.Micros) *keeper {
-	life, end := context.WithCancel(r.life)
-	return &keeper{region: r, name: name, ttl: ttl, life: life, end: end, news: make(chan struct{}, 1)}
+func newKeeper(r *Region, name string) *keeper {
+	life, end := context.WithCancel(r.workers.life)
+	return &keeper{region: r, name: name, life: life, end: end, news: make(chan struct{}, 1), stepping: sema.New(1)}
 }
 
 // begin makes the regional semaphore, or takes over one that is there: what is
 // in use of it has to be leased first. Once that is done it does nothing.
-func (k *keeper) begin(ctx context.Context, c protocol.Config) (err error) {
-	k.stepping.Lock()
-	defer k.stepping.Unlock()
+func (k *keeper) begin(ctx context.Context, c protocol.Config) error {
 	if k.begun.Load() {
-		return nil
+		return k.alive()
 	}
-	if k.life.Err() != nil {
-		return &sema.Error{Op: "open", Name: k.name, Err: sema.ErrClosed}
-	}
-	k.global, err = k.region.global.Semaphore(k.name, Options{Capacity: c.Capacity, TTL: micros(c.TTL), Ramp: c.Ramp, MaxWait: untilTold})
+	turn, err := k.stepping.Acquire(ctx, 1)
 	if err != nil {
 		return err
 	}
-	c.Whole, c.Capacity, c.Ramp = c.Capacity, 0, 0
-	if err := k.open(ctx, c); err != nil {
+	defer turn.Release()
+	if k.begun.Load() || k.alive() != nil {
+		return k.alive()
+	}
+	if err := k.open(ctx, shareOf(c)); err != nil {
+		return err
+	}
+	k.ttl, k.window = k.config.TTL, k.config.Window
+	if k.global, err = k.region.global.semaphore(k.name, k.globalOptions(c)); err != nil {
+		return err
+	}
+	k.told, k.drained, k.version = protocol.Config{Capacity: c.Capacity, Ramp: c.Ramp}, k.config.Draining, k.config.Version
+	if _, err := k.refresh(ctx); err != nil {
 		return err
 	}
 	if err := k.setCapacity(ctx, 0); err != nil {
 		return err
 	}
-	k.global.mu.Lock()
-	k.global.lender = k
-	k.global.mu.Unlock()
+	k.global.setLender(nil, k)
 	k.begun.Store(true)
-	k.region.workers.Go(k.run)
+	k.region.workers.start(k.run)
 	return nil
+}
+
+func (k *keeper) alive() error {
+	if k.life.Err() != nil {
+		return &sema.Error{Op: "open", Name: k.name, Err: sema.ErrClosed}
+	}
+	return nil
+}
+
+// globalOptions are how the global semaphore is made, if it is not there. What
+// of a Rate was spent stays spent for a window, though the block was trusted up
+// to two thirds of the TTL.
+func (k *keeper) globalOptions(c protocol.Config) Options {
+	return Options{Capacity: c.Capacity, TTL: micros(max(k.ttl, 3*k.window)), Ramp: c.Ramp, MaxWait: untilTold}
 }
 
 // untilTold is for how long a block may be on its way.
 const untilTold = 365 * 24 * time.Hour
 
+// refresh asks for the configuration of the global semaphore, if there is no
+// session in which it would be heard. It reports whether there was news.
+func (k *keeper) refresh(ctx context.Context) (news bool, err error) {
+	if k.global.speaks() {
+		return false, nil
+	}
+	snapshot, err := k.region.global.store.Inspect(ctx, k.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil // it is made when something is leased
+	case err != nil:
+		return false, err
+	}
+	return k.tell(snapshot.Config), nil
+}
+
+// tell is what the global semaphore is like. It reports whether that is new.
+func (k *keeper) tell(c protocol.Config) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	news := c.Capacity != k.told.Capacity || c.Draining != k.told.Draining || c.Ramp != k.told.Ramp
+	if news {
+		k.version++
+	}
+	k.told = c
+	return news
+}
+
+// learn is refresh, and has the regional semaphore go by it.
+func (k *keeper) learn(ctx context.Context) error {
+	news, err := k.refresh(ctx)
+	if err != nil || !news {
+		return err
+	}
+	turn, err := k.stepping.Acquire(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	return k.setCapacity(ctx, k.config.Capacity)
+}
+
+// shown is the configuration as regional clients see it: that of the whole, but
+// for what is the region's own.
+func (k *keeper) shown(c protocol.Config) protocol.Config {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c.Capacity, c.Whole, c.Ramp, c.Version = k.told.Capacity, 0, k.told.Ramp, k.version
+	return c
+}
+
 // open begins the keeper's own session, by which it looks.
 func (k *keeper) open(ctx context.Context, c protocol.Config) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	k.seq = 0
 	k.session, k.config, err = k.region.local.Open(ctx, k.name, c, "region of "+k.region.global.instance)
 	return err
@@ -120,26 +168,10 @@ func (k *keeper) notice(r protocol.Reply) {
 	since, last := k.ears.read()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.note(sight{r.InUse, r.Wanted, r.First})
-	if since != 0 || k.ask != nil || k.free() < k.ready(last)/2 {
+	k.share.note(r)
+	if since != 0 || k.share.ask != nil || k.share.free() < k.share.ready(last)/2 {
 		k.wake()
 	}
-}
-
-// note notes what was seen. The mutex is held.
-func (k *keeper) note(s sight) {
-	k.seen = s
-	k.low = min(k.low, k.free())
-}
-
-// free is what of the share is neither used nor wanted; less than 0 is missing.
-// The mutex is held.
-func (k *keeper) free() int64 { return k.held - k.seen.inUse - k.seen.wanted }
-
-// ready is how much the region would like to have free: what is needed before
-// more of it could come. The mutex is held.
-func (k *keeper) ready(last protocol.Reply) int64 {
-	return max(last.Cushion(k.seen.inUse), k.held/32)
 }
 
 // heard is what the global engine said, with that semaphore's mutex held.
@@ -147,28 +179,6 @@ func (k *keeper) heard(r protocol.Reply) {
 	if k.ears.hear(r, k.region.global.clock()) {
 		k.wake()
 	}
-}
-
-// hear reports whether there is something to do.
-func (e *recall) hear(r protocol.Reply, now protocol.Micros) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	news := r.Recall != (e.since != 0) || r.Share != e.last.Share
-	e.last = r
-	e.last.Fates = nil
-	switch {
-	case !r.Recall:
-		e.since = 0
-	case e.since == 0:
-		e.since = now
-	}
-	return news
-}
-
-func (e *recall) read() (since protocol.Micros, last protocol.Reply) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.since, e.last
 }
 
 func (k *keeper) wake() {
@@ -181,31 +191,17 @@ func (k *keeper) wake() {
 // covers reports whether the blocks cover what is in use, and for how long that
 // is sure; 0 is without a bound, since nothing is in use.
 func (k *keeper) covers(inUse int64) (valid protocol.Micros, ok bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if inUse == 0 {
 		return 0, true
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	now := k.region.global.clock()
-	if now-k.looked > k.ttl/32 || now >= k.trusted || k.held < inUse {
-		k.look(now)
+	s := &k.share
+	if now-s.looked > k.ttl/32 || now >= s.trusted || s.held < inUse {
+		s.look(now)
 	}
-	return k.trusted - now, k.held >= inUse && now < k.trusted
-}
-
-// look forgets the blocks that were lost, and notes for how long the others are
-// held. The mutex is held.
-func (k *keeper) look(now protocol.Micros) {
-	k.looked, k.trusted, k.held = now, 0, 0
-	k.blocks = slices.DeleteFunc(k.blocks, func(b leasedBlock) bool { return b.Err() != nil })
-	for i, b := range k.blocks {
-		lease, _ := LeaseOf(b.Permit)
-		until := now + protocol.Micros(lease.Left.Microseconds())
-		if i == 0 || until < k.trusted {
-			k.trusted = until
-		}
-		k.held += b.Weight()
-	}
+	return s.trusted - now, s.held >= inUse && now < s.trusted
 }
 
 // run keeps the share until the end.
@@ -229,33 +225,36 @@ func (k *keeper) run() {
 
 // step brings capacity, blocks and demand together, and says when to look again.
 func (k *keeper) step(ctx context.Context) (next time.Duration, err error) {
-	k.stepping.Lock()
-	defer k.stepping.Unlock()
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+	turn, err := k.stepping.Acquire(ctx, 1)
+	if err != nil {
+		return 0, err
 	}
-	now := k.region.global.clock()
+	defer turn.Release()
 	if err := k.see(ctx); err != nil {
 		return 0, err
 	}
+	now := k.region.global.clock()
 	since, last := k.ears.read()
-	capacity := k.target(now, since, last)
+	if c, fresh := k.ears.config(); fresh {
+		k.tell(c)
+	}
+	k.mu.Lock()
+	capacity := k.share.target(now, k.region.quantum, since, last)
+	k.mu.Unlock()
 	if err := k.setCapacity(ctx, capacity); err != nil {
 		return 0, err
 	}
-	if err := k.shed(ctx, capacity); err != nil {
+	shed, err := k.shed(ctx, capacity)
+	if err != nil {
 		return 0, err
 	}
-	k.demand(since != 0, last)
-	next = micros(min(k.ttl/3, lately))
-	if since != 0 {
-		next = min(next, micros(max(k.region.quantum/8, since+k.region.quantum-now)))
-	}
-	return next, nil
+	return micros(k.demand(now, since, shed, last)), nil
 }
 
 // see looks how the regional semaphore is.
 func (k *keeper) see(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for range 2 {
 		k.seq++
 		r, err := k.region.local.Apply(ctx, k.name, protocol.Batch{Session: k.session, Seq: k.seq})
@@ -265,7 +264,7 @@ func (k *keeper) see(ctx context.Context) error {
 		if r.Verdict == protocol.Heard {
 			k.config = r.Config
 			k.mu.Lock()
-			k.note(sight{r.InUse, r.Wanted, r.First})
+			k.share.note(r)
 			k.mu.Unlock()
 			return nil
 		}
@@ -276,50 +275,15 @@ func (k *keeper) see(ctx context.Context) error {
 	return errForgotten
 }
 
-// lately is how long something has to be free before a region gives it back
-// though nobody waits for it: some round trips around the world, so that it is
-// not asked for again the moment it is gone.
-const lately = protocol.Micros(250_000)
-
-// target is what the regional capacity is to be.
-func (k *keeper) target(now, recalled protocol.Micros, last protocol.Reply) int64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.look(now)
-	switch {
-	case k.seen.first > k.held:
-		return min(k.held, k.seen.inUse) // nobody holds what others wait for while it waits for more
-	case recalled != 0:
-		return k.keepRecalled(now, recalled, last.Share)
-	case now-k.idle < lately:
-		return k.held
-	}
-	surplus := max(0, k.low-k.ready(last))
-	k.low, k.idle = k.free()-surplus, now
-	return k.held - surplus
-}
-
-// keepRecalled is what may be lent while other regions wait: an even share, or
-// what it has for less than a quantum if that is more; without half of what is
-// free of it, and half of that again with each look. The mutex is held.
-func (k *keeper) keepRecalled(now, recalled protocol.Micros, share int64) int64 {
-	young := int64(0)
-	for _, b := range k.blocks {
-		if now < max(recalled, b.since)+k.region.quantum {
-			young += b.Weight()
-		}
-	}
-	keep := max(young, min(share, k.held))
-	if free := keep - k.seen.inUse - k.seen.wanted; free > 0 {
-		keep -= (free + 1) / 2
-	}
-	return keep
-}
-
-// setCapacity has the regional semaphore lend no more than that.
+// setCapacity has the regional semaphore lend no more than that, of what the
+// global one has, and drain if that does.
 func (k *keeper) setCapacity(ctx context.Context, capacity int64) error {
-	whole := k.global.capacity.Load()
-	return k.change(ctx, func(c *protocol.Config) { c.Capacity, c.Whole = min(capacity, whole), whole })
+	k.mu.Lock()
+	told, drained := k.told, k.drained
+	k.mu.Unlock()
+	return k.change(ctx, func(c *protocol.Config) {
+		c.Capacity, c.Whole, c.Draining = min(capacity, told.Capacity), told.Capacity, drained || told.Draining
+	})
 }
 
 // change changes the regional configuration. Nobody else does.
@@ -329,34 +293,78 @@ func (k *keeper) change(ctx context.Context, change func(*protocol.Config)) erro
 	if changed == k.config {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if err := k.region.local.Administer(ctx, k.name, Command{Configure: &changed}); err != nil {
-		if errors.Is(err, protocol.ErrConflict) {
+		if errors.Is(err, protocol.ErrConflict) { // the answer to the last change was lost
 			err = errors.Join(err, k.see(ctx))
 		}
 		return err
 	}
 	k.config = changed
 	k.config.Version++
-	k.mu.Lock()
-	k.capacity = changed.Capacity
-	k.mu.Unlock()
 	return nil
 }
 
-// configure is what a client of the region wants for it, and of the capacity for
-// all.
+// configure is what a client of the region wants for it, and of capacity and
+// ramp for all.
 func (k *keeper) configure(ctx context.Context, c protocol.Config) error {
-	k.stepping.Lock()
-	defer k.stepping.Unlock()
-	if c.TTL != k.config.TTL || c.Kind != k.config.Kind || c.Window != k.config.Window {
-		return errors.New("kind, TTL and window are fixed when a semaphore is made")
+	turn, err := k.stepping.Acquire(ctx, 1)
+	if err != nil {
+		return err
 	}
-	if c.Capacity != k.config.Whole {
-		if err := k.region.global.Configure(ctx, k.name, func(g *protocol.Config) { g.Capacity = c.Capacity }); err != nil {
+	defer turn.Release()
+	k.mu.Lock()
+	told, version := k.told, k.version
+	k.mu.Unlock()
+	switch {
+	case c.Version != version:
+		return protocol.ErrConflict
+	case c.TTL != k.config.TTL || c.Kind != k.config.Kind || c.Window != k.config.Window:
+		return errors.New("kind, TTL and window are fixed when a semaphore is made")
+	case c.Capacity != told.Capacity || c.Ramp != told.Ramp:
+		if err := k.region.global.Configure(ctx, k.name, func(g *protocol.Config) { g.Capacity, g.Ramp = c.Capacity, c.Ramp }); err != nil {
 			return err
 		}
-		k.global.capacity.Store(c.Capacity)
-		k.wake()
+		told.Capacity, told.Ramp = c.Capacity, c.Ramp
+		k.ears.config() // which is older
+		k.tell(told)
 	}
-	return k.change(ctx, func(own *protocol.Config) { own.Draining, own.MaxWaiters = c.Draining, c.MaxWaiters })
+	k.mu.Lock()
+	k.drained = c.Draining
+	k.version++
+	k.mu.Unlock()
+	k.wake()
+	return k.change(ctx, func(own *protocol.Config) {
+		own.Whole, own.Draining, own.MaxWaiters = told.Capacity, c.Draining || told.Draining, c.MaxWaiters
+		own.Capacity = min(own.Capacity, own.Whole)
+	})
+}
+
+// stop ends it. What of the blocks is in use goes back when nobody trusts in it
+// any more, and of a Rate when it is not spent any more.
+func (k *keeper) stop() {
+	k.end()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	turn, err := k.stepping.Acquire(ctx, 1)
+	if err != nil || !k.begun.Load() {
+		return
+	}
+	defer turn.Release()
+	k.global.setLender(k, nil)
+	if k.setCapacity(ctx, 0) == nil && k.see(ctx) == nil {
+		k.mu.Lock()
+		k.share.giveBack(k.share.held - k.share.inUse)
+		k.mu.Unlock()
+	}
+	k.mu.Lock()
+	rest := k.share.blocks
+	k.share = share{}
+	k.mu.Unlock()
+	time.AfterFunc(micros(max(k.ttl*2/3, k.window)), func() {
+		for _, b := range rest {
+			b.Release()
+		}
+	})
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -173,10 +174,14 @@ func (l *lease) describe() Lease {
 
 // left is for how long what a session has is surely its own. The mutex is held.
 func (s *Semaphore) left(peer *protocol.Peer, why string) time.Duration {
-	if now := s.client.clock(); why == "" && !peer.Ended(now) {
-		return micros(peer.Deadline() - now)
+	now := s.client.clock()
+	switch {
+	case peer.Config().Kind == protocol.Rate:
+		return math.MaxInt64 // spent, and never lost
+	case why != "" || peer.Ended(now):
+		return 0
 	}
-	return 0
+	return micros(peer.Deadline() - now)
 }
 
 // Release releases a permit and waits until the engine has heard of it. It fails
@@ -197,6 +202,9 @@ func Release(ctx context.Context, p sema.Permit) error {
 	}
 	lost := p.Err()
 	p.Release()
+	if l, own := p.Lease().(*lease); own && lost == nil {
+		lost = l.Err() // it may have been lost just before it was released
+	}
 	if s == nil || lost != nil {
 		return lost
 	}

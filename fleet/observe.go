@@ -100,12 +100,56 @@ func (s *Semaphore) tell(e sema.Event) {
 	s.options.Observer.Observe(e)
 }
 
-// tellLater is for who holds the mutex. The goroutine is none of the client's
-// workers, since an observer may close the client.
+// A telling is events that happened to nobody's goroutine. They are told in
+// order, by one that is none of the client's workers, since an observer may
+// close the client.
+type telling struct {
+	events []sema.Event
+	on     bool
+}
+
+// maxUntold bounds how far an observer may lag behind.
+const maxUntold = 1000
+
+// tellLater is for who holds the mutex.
 func (s *Semaphore) tellLater(e sema.Event) {
-	if s.options.Observer != nil {
-		go s.tell(e)
+	t := &s.telling
+	if s.options.Observer == nil || len(t.events) >= maxUntold && e.Kind == sema.Renewed {
+		return
 	}
+	t.events = append(t.events[max(0, len(t.events)-maxUntold+1):], e)
+	if !t.on {
+		t.on = true
+		go s.tellAll()
+	}
+}
+
+func (s *Semaphore) tellAll() {
+	for {
+		s.mu.Lock()
+		t := &s.telling
+		if len(t.events) == 0 {
+			t.on = false
+			s.mu.Unlock()
+			return
+		}
+		e := t.events[0]
+		t.events = t.events[1:]
+		s.mu.Unlock()
+		s.tellSafely(e)
+	}
+}
+
+// tellSafely survives an observer that panics: nobody could recover for it.
+func (s *Semaphore) tellSafely(e sema.Event) {
+	defer func() {
+		if recover() != nil {
+			s.mu.Lock()
+			s.counts.Panics++
+			s.mu.Unlock()
+		}
+	}()
+	s.tell(e)
 }
 
 // tellMismatch tells if what is stored is not what was asked for. The mutex is
@@ -166,13 +210,14 @@ type Stats struct {
 // Counts are what has happened since the semaphore was made.
 type Counts struct {
 	Batches      int64 // said to the engine, signs of life included
-	Failures     int64 // exchanges with the engine that brought no answer
+	Failures     int64 // exchanges with the engine that brought no answer in time
 	Hints        int64 // wake-ups from the engine
 	Grants       int64 // leases, or blocks
 	Releases     int64 // of leases, or of parts of blocks
 	Moot         int64 // releases the engine had not heard of when the session was over
 	Sessions     int64 // begun
 	SessionsLost int64
+	Panics       int64 // of the observer, when told of what happened to nobody's goroutine
 }
 
 // Stats is one snapshot.
@@ -185,8 +230,6 @@ func (s *Semaphore) Stats() Stats {
 	for _, g := range s.pool.generations() {
 		stats.Blocks += g.held
 	}
-	if s.fallback != nil {
-		stats.Aside = s.fallback.local.Stats().InUse
-	}
+	stats.Aside = s.fallback.stats().InUse
 	return stats
 }

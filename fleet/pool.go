@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -69,9 +70,9 @@ func (s *Semaphore) newFront() {
 }
 
 // publish lets those who need not wait through without a look at anything else,
-// unless somebody wants to look. The mutex is held.
+// unless somebody waits, or wants to look. The mutex is held.
 func (s *Semaphore) publish() {
-	if s.options.Observer != nil || s.closed || s.fallback.rules() || s.draining() {
+	if s.options.Observer != nil || s.closed || s.fallback.rules() || s.draining() || s.pool.line.Len() > 0 {
 		s.front.Store(nil)
 		return
 	}
@@ -92,31 +93,38 @@ func (s *Semaphore) acquirePooled(ctx context.Context, op string, wish protocol.
 		s.mu.Unlock()
 		return sema.Permit{}, err
 	}
+	s.loseIfEnded()
 	if s.pool.line.Len() == 0 {
 		if p, err := s.pool.front.local.TryAcquire(ctx, wish.Weight); err == nil {
 			s.mu.Unlock()
 			return p, nil
 		}
 	}
-	if wish.Try {
-		busy := s.pool.line.Len() > 0
-		wish.Pooled, wish.Least, wish.Weight = true, wish.Weight, wish.Weight+s.cushion(wish.Weight)
-		s.mu.Unlock()
-		if busy {
-			return sema.Permit{}, s.refusal(op, wish.Least, sema.ErrFull)
-		}
-		return s.tryPooled(ctx, op, wish, start)
+	busy, doubtful := s.pool.line.Len() > 0, s.tooLarge(wish.Weight)
+	block := s.cushion(wish.Weight)
+	s.mu.Unlock()
+	if wish.Try && busy && !doubtful {
+		return sema.Permit{}, s.refusal(op, wish.Weight, sema.ErrFull)
 	}
+	if wish.Try || doubtful { // the capacity may have been raised: the engine says
+		p, err := s.tryPooled(ctx, op, wish, block, start)
+		if wish.Try || err == nil || !errors.Is(err, sema.ErrFull) {
+			return p, err
+		}
+	}
+	return s.waitPooled(ctx, op, wish, start)
+}
+
+// waitPooled stands in line.
+func (s *Semaphore) waitPooled(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
 	wait, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
 	q := &queued{weight: wish.Weight, turn: make(chan struct{}), refuse: refuse, meta: s.meta()}
 	if deadline, ok := ctx.Deadline(); ok {
 		q.until = s.client.clock() + protocol.Micros(time.Until(deadline).Microseconds())
 	}
-	full := !s.stand(q)
-	s.mu.Unlock()
-	if full {
-		return sema.Permit{}, s.refusal(op, wish.Weight, sema.ErrQueueFull)
+	if err := s.stand(op, q); err != nil {
+		return sema.Permit{}, err
 	}
 	defer s.leave(q)
 	s.tellQueued(q.weight, func() {}) // should the observer panic, it leaves all the same
@@ -168,9 +176,7 @@ func (s *Semaphore) awaitTurn(wait context.Context, q *queued) (sema.Permit, boo
 func (s *Semaphore) standFirst(q *queued) (*generation, *sema.Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.peer != nil && s.peer.Ended(s.client.clock()) {
-		s.lose(unrenewed)
-	}
+	s.loseIfEnded()
 	if s.pool.front.held < q.weight {
 		s.retire()
 	}
@@ -185,8 +191,8 @@ func (s *Semaphore) standFirst(q *queued) (*generation, *sema.Ticket) {
 }
 
 // tryPooled asks the engine for a block, and takes the permits from it.
-func (s *Semaphore) tryPooled(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
-	wish.Meta = s.meta()
+func (s *Semaphore) tryPooled(ctx context.Context, op string, wish protocol.Op, more int64, start time.Time) (sema.Permit, error) {
+	wish.Try, wish.Pooled, wish.Least, wish.Weight, wish.Meta = true, true, wish.Weight, wish.Weight+more, s.meta()
 	w := &waiter{op: wish, ended: make(chan outcome, 1)}
 	if err := s.ask(op, w); err != nil {
 		return sema.Permit{}, err
@@ -194,35 +200,48 @@ func (s *Semaphore) tryPooled(ctx context.Context, op string, wish protocol.Op, 
 	if _, err := s.await(ctx, op, w, start); err != nil {
 		return sema.Permit{}, err
 	}
-	p, err := s.currentFront().local.TryAcquire(ctx, wish.Least)
+	s.mu.Lock()
+	s.loseIfEnded()
+	p, err := s.pool.front.local.TryAcquire(ctx, wish.Least)
+	s.mu.Unlock()
 	if err != nil {
 		return sema.Permit{}, s.refusal(op, wish.Least, sema.ErrFull)
 	}
 	return p, nil
 }
 
-func (s *Semaphore) currentFront() *generation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pool.front
+// loseIfEnded notices the end of the session before the driver does. The mutex
+// is held.
+func (s *Semaphore) loseIfEnded() {
+	if s.peer != nil && s.peer.Ended(s.client.clock()) {
+		s.lose(unrenewed)
+	}
 }
 
-// stand puts somebody in line, unless that is full. The mutex is held.
-func (s *Semaphore) stand(q *queued) bool {
+// stand puts somebody in line, unless nobody is let in any more, or that is full.
+func (s *Semaphore) stand(op string, q *queued) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(op, q.weight); err != nil {
+		return err
+	}
 	limit := s.config.MaxWaiters
 	if s.peer != nil {
 		limit = s.peer.Config().MaxWaiters
 	}
-	if limit > 0 && int64(s.pool.line.Len()) >= limit {
-		return false
+	if waiting := s.pool.line.Len(); limit > 0 && int64(waiting) >= limit {
+		fault := s.fault(op, q.weight, sema.ErrQueueFull, "").(*sema.Error)
+		fault.Waiters = waiting
+		return fault
 	}
 	q.node.Of = q
 	s.pool.line.PushBack(&q.node)
 	s.pool.wanted += q.weight
 	if s.pool.line.Len() == 1 {
+		s.publish()
 		close(q.turn)
 	}
-	return true
+	return nil
 }
 
 // leave takes somebody out of line. It is the next one's turn.
@@ -235,12 +254,18 @@ func (s *Semaphore) leave(q *queued) {
 	first := s.pool.line.First() == &q.node
 	s.pool.line.Remove(&q.node)
 	s.pool.wanted -= q.weight
-	next := s.pool.line.First()
-	switch {
-	case next != nil && first:
-		close(next.Of.turn)
-	case next == nil && s.pool.asked.Ticket != 0:
-		s.unask(s.pool.asked.Ticket)
-		s.pool.asked = protocol.Op{}
+	if !first {
+		return
 	}
+	// What it asked for was for it: a heavy one that left must not go on standing
+	// at the engine for a light one.
+	if next := s.pool.line.First(); next != nil {
+		if s.pool.asked.Least != next.Of.weight {
+			s.unaskBlock()
+		}
+		close(next.Of.turn)
+		return
+	}
+	s.unaskBlock()
+	s.publish()
 }

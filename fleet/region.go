@@ -25,23 +25,23 @@ import (
 //
 // While other regions wait, a region gives back half of what it does not use,
 // again and again; after a quantum also what it has beyond its even share, as
-// that is released.
-// So a region that has less than its share waits for a round trip to the global
-// engine, a quantum, and the permits that are out now, at most.
+// that is released. So a region that has less than its share waits for a round
+// trip to the global engine, a quantum, and the permits that are out now, at
+// most.
 //
 // There is one Region for a local engine, which nobody uses but through it: run
-// it in a server that the region's clients reach. A semaphore with a Rate is a
-// Rate in each region, and its share of the capacity is leased like any other.
-// Configure, through a region, sets MaxWaiters and Draining for the region, and
-// the capacity for all. To revoke a region's block at the global engine frees it
-// while regional permits may be out for up to two thirds of a TTL.
+// it in a server that the region's clients reach. Configure, through a region,
+// sets MaxWaiters and Draining for the region, capacity and ramp for all; a drain
+// of the global semaphore is one of every region. A semaphore with a Rate is a
+// Rate in each region; its share is leased for three windows at a time, so that
+// what was spent by a region that is gone stays spent, and a region that died
+// keeps its share for as long. To revoke a region's block at the global engine
+// frees it while regional permits may be out for up to two thirds of a TTL.
 type Region struct {
 	local   Store
 	global  *Client
 	quantum protocol.Micros
-	life    context.Context
-	end     context.CancelFunc
-	workers sync.WaitGroup
+	workers workers
 
 	mu      sync.Mutex
 	keepers map[string]*keeper
@@ -54,20 +54,22 @@ func NewRegion(local Store, global *Client, quantum time.Duration) *Region {
 	if quantum <= 0 {
 		quantum = defaultQuantum
 	}
-	life, end := context.WithCancel(context.Background())
-	return &Region{
-		local: local, global: global, quantum: protocol.Micros(quantum.Microseconds()),
-		life: life, end: end, keepers: map[string]*keeper{},
-	}
+	r := &Region{local: local, global: global, quantum: protocol.Micros(quantum.Microseconds()), keepers: map[string]*keeper{}}
+	r.workers.begin()
+	return r
 }
 
 // Open is for [Store].
 func (r *Region) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
-	if _, err := r.keeper(ctx, name, c); err != nil {
+	k, err := r.keeper(ctx, name, c)
+	if err != nil {
 		return 0, protocol.Config{}, err
 	}
-	session, stored, err := r.local.Open(ctx, name, c, instance) // which is there
-	return session, whole(stored), err
+	if err := k.learn(ctx); err != nil {
+		return 0, protocol.Config{}, err
+	}
+	session, stored, err := r.local.Open(ctx, name, shareOf(c), instance)
+	return session, k.shown(stored), err
 }
 
 // Apply is for [Store].
@@ -89,7 +91,7 @@ func (r *Region) Apply(ctx context.Context, name string, b protocol.Batch) (prot
 		return protocol.Reply{}, &sema.Error{Op: "apply", Name: name, Err: sema.ErrUnavailable, Detail: "the region has no valid lease for what is in use; is the global engine within reach?"}
 	}
 	reply.Valid = valid
-	reply.Config = whole(reply.Config)
+	reply.Config = k.shown(reply.Config)
 	return reply, nil
 }
 
@@ -101,11 +103,12 @@ func (r *Region) Listen(ctx context.Context, instance string, hint func(name str
 // Inspect is for [Store]: what the region's clients hold. Effective is what the
 // region has of the capacity.
 func (r *Region) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
-	if _, err := r.present(ctx, name); err != nil {
+	k, err := r.present(ctx, name)
+	if err != nil {
 		return protocol.Snapshot{}, err
 	}
 	snapshot, err := r.local.Inspect(ctx, name)
-	snapshot.Config = whole(snapshot.Config)
+	snapshot.Config = k.shown(snapshot.Config)
 	return snapshot, err
 }
 
@@ -125,25 +128,30 @@ func (r *Region) Administer(ctx context.Context, name string, c Command) error {
 		return err
 	case c.Configure != nil:
 		return k.configure(ctx, *c.Configure)
-	case c.Delete:
-		r.mu.Lock()
-		delete(r.keepers, name)
-		r.mu.Unlock()
-		k.stop()
+	case !c.Delete:
+		return r.local.Administer(ctx, name, c)
 	}
-	return r.local.Administer(ctx, name, c)
+	k.stop()
+	err = r.local.Administer(ctx, name, c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.keepers[name] == k {
+		delete(r.keepers, name) // whoever comes now makes another one
+	}
+	return err
 }
 
 // Close is for [Store]. What of the blocks is not in use goes back at once; the
 // rest when no client of the region trusts in it any more.
 func (r *Region) Close() error {
-	r.end()
-	r.workers.Wait()
+	r.workers.end()
+	var stopping sync.WaitGroup
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, k := range r.keepers {
-		k.stop()
+		stopping.Go(k.stop)
 	}
+	r.mu.Unlock()
+	stopping.Wait()
 	return r.local.Close()
 }
 
@@ -160,7 +168,9 @@ func (r *Region) present(ctx context.Context, name string) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.keeper(ctx, name, whole(snapshot.Config))
+	c := snapshot.Config
+	c.Capacity = c.Whole
+	return r.keeper(ctx, name, c)
 }
 
 // keeper is the one of a semaphore, which is made if it is not there.
@@ -168,18 +178,16 @@ func (r *Region) keeper(ctx context.Context, name string, c protocol.Config) (*k
 	r.mu.Lock()
 	k := r.keepers[name]
 	if k == nil {
-		k = newKeeper(r, name, c.TTL)
+		k = newKeeper(r, name)
 		r.keepers[name] = k
 	}
 	r.mu.Unlock()
 	return k, k.begin(ctx, c)
 }
 
-// whole is a configuration as regional clients see it.
-func whole(c protocol.Config) protocol.Config {
-	if c.Whole != 0 {
-		c.Capacity, c.Whole = c.Whole, 0
-	}
+// shareOf is a configuration for the regional semaphore, before it has anything.
+func shareOf(c protocol.Config) protocol.Config {
+	c.Whole, c.Capacity, c.Ramp = c.Capacity, 0, 0
 	return c
 }
 

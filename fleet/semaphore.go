@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,12 @@ type Semaphore struct {
 	driver     driver
 	closed     bool
 	quiet      chan struct{} // closed when there is nothing left to say; nil unless somebody wants to know
-	abandoning bool          // what is out then
+	abandoning bool          // permits that are out do not keep it from being quiet
+	moot       int64         // Counts.Moot when it was closed
+	leaving    int64         // permits that were out, and releases unsaid, when the session was told to leave; 0 when that was heard
 	unheard    []*unheard
 	counts     Counts
+	telling    telling
 }
 
 // A waiter is one acquire. Whoever takes it out of Semaphore.waiters decides
@@ -112,15 +116,13 @@ func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (p
 		err = s.fault(op, wish.Weight, sema.ErrInvalid, "want a weight of 0 or more")
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case s.fallback.rules():
-		err = errAside
 	case s.options.Mode == Pooled:
 		permit, err = s.acquirePooled(ctx, op, wish, start)
 	default:
 		permit, err = s.acquireExact(ctx, op, wish, start)
 	}
 	if err == errAside {
-		permit, err = s.acquireAside(ctx, wish)
+		permit, err = s.acquireAside(ctx, op, wish, start)
 	}
 	if err != nil {
 		s.refused(ctx, wish.Weight, start, err)
@@ -150,32 +152,47 @@ func (s *Semaphore) acquireExact(ctx context.Context, op string, wish protocol.O
 // await is until a waiter's end. No permit is left with who does not want it any
 // more.
 func (s *Semaphore) await(ctx context.Context, op string, w *waiter, start time.Time) (outcome, error) {
-	limit := time.NewTimer(time.Until(start.Add(s.options.MaxWait)))
+	end := start.Add(s.options.MaxWait)
+	limit := time.NewTimer(time.Until(end))
 	defer limit.Stop()
-	select {
-	case o := <-w.ended:
-		if w.op.Wait > 0 && errors.Is(o.err, sema.ErrTimeout) {
-			<-ctx.Done() // the engine's clock was ahead; this is about the context's deadline
-		}
-		switch {
-		case ctx.Err() != nil:
-			if o.lease != nil {
-				o.lease.giveBack()
-			}
-			return outcome{}, context.Cause(ctx)
-		case o.err == errAside:
-			return outcome{}, errAside
-		case o.err != nil:
-			return outcome{}, s.refusal(op, w.op.Weight, o.err)
-		}
-		return o, nil
-	case <-ctx.Done():
-		s.withdraw(w)
-		return outcome{}, context.Cause(ctx)
-	case <-limit.C:
-		s.withdraw(w)
-		return outcome{}, s.timeout(op, w.op.Weight, start)
+	if w.op.Try { // it waits for an answer, not for its turn
+		limit.Reset(min(time.Until(end), 2*patience))
 	}
+	for {
+		select {
+		case o := <-w.ended:
+			return s.concluded(ctx, op, w, o)
+		case <-ctx.Done():
+			s.withdraw(w)
+			return outcome{}, context.Cause(ctx)
+		case <-limit.C:
+			if time.Now().Before(end) && s.heardSince(start) {
+				limit.Reset(time.Until(end)) // the engine is there, and not certain yet
+				continue
+			}
+			s.withdraw(w)
+			return outcome{}, s.timeout(op, w.op.Weight, start)
+		}
+	}
+}
+
+// concluded is what a waiter gets.
+func (s *Semaphore) concluded(ctx context.Context, op string, w *waiter, o outcome) (outcome, error) {
+	if w.op.Wait > 0 && errors.Is(o.err, sema.ErrTimeout) {
+		<-ctx.Done() // the engine's clock was ahead; this is about the context's deadline
+	}
+	switch {
+	case ctx.Err() != nil:
+		if o.lease != nil {
+			o.lease.giveBack()
+		}
+		return outcome{}, context.Cause(ctx)
+	case o.err == errAside:
+		return outcome{}, errAside
+	case o.err != nil:
+		return outcome{}, s.refusal(op, cmp.Or(w.op.Least, w.op.Weight), o.err)
+	}
+	return o, nil
 }
 
 // ask puts a waiter's wish into the next batch.
@@ -195,18 +212,23 @@ func (s *Semaphore) ask(op string, w *waiter) error {
 	return nil
 }
 
-// open fails if nobody is let in, as far as is known here. The mutex is held.
+// open fails if nobody is let in, as far as is known here, or if the local limit
+// rules. A drain is an order that outlasts an engine that goes away. The mutex
+// is held.
 func (s *Semaphore) open(op string, n int64) error {
 	switch {
 	case s.closed:
 		return s.fault(op, n, sema.ErrClosed, "")
-	case n == 0 && s.draining():
+	case s.draining() && (n == 0 || s.fallback.rules()):
 		return s.fault(op, n, sema.ErrDraining, "")
+	case s.fallback.rules():
+		return errAside
 	}
 	return nil
 }
 
-func (s *Semaphore) draining() bool { return s.peer != nil && s.peer.Config().Draining }
+// draining is as last heard. The mutex is held.
+func (s *Semaphore) draining() bool { return s.last.Config.Draining }
 
 // withdraw takes a waiter's wish back. What it was granted meanwhile is
 // released.
@@ -270,16 +292,25 @@ func (s *Semaphore) refusal(op string, n int64, err error) error {
 }
 
 // waiting is how many wait here. The mutex is held.
-func (s *Semaphore) waiting() int { return len(s.waiters) + s.pool.line.Len() }
+func (s *Semaphore) waiting() int {
+	return len(s.waiters) + s.pool.line.Len() + s.fallback.stats().Waiters
+}
+
+// heardSince reports whether the engine has answered since then.
+func (s *Semaphore) heardSince(start time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.driver.heard.Before(start)
+}
 
 // timeout is why MaxWait has passed: the line is too long, or the engine was
 // never reached meanwhile.
 func (s *Semaphore) timeout(op string, n int64, start time.Time) error {
 	s.mu.Lock()
-	trouble, heard := s.driver.trouble, s.driver.heard
+	trouble := s.driver.trouble
 	s.mu.Unlock()
-	if trouble != nil && heard.Before(start) {
-		return s.fault(op, n, sema.ErrUnavailable, fmt.Sprintf("for %v: %v", s.options.MaxWait, trouble))
+	if trouble != nil && !s.heardSince(start) {
+		return s.fault(op, n, sema.ErrUnavailable, fmt.Sprintf("for %v: %v", time.Since(start).Round(time.Millisecond), trouble))
 	}
 	fault := s.refusal(op, n, sema.ErrTimeout).(*sema.Error)
 	fault.Detail = s.options.MaxWait.String()

@@ -44,7 +44,7 @@ func NewPeer(sent Micros, session Session, c Config) *Peer {
 // heartbeat is when a sign of life is due after the last batch: in time for
 // another one should it be lost, and a little earlier or later than others'.
 func (p *Peer) heartbeat() Micros {
-	in := min(p.config.TTL/3, p.trust/2)
+	in := min(p.config.TTL/3, max(p.trust/2, p.config.TTL/64)) // not ever more often as trust runs out
 	const golden = 0x9e3779b97f4a7c15
 	scatter := (uint64(p.session)*31 + p.seq) * golden >> 32
 	return p.sent + in - Micros(scatter%uint64(in/8+1))

@@ -1,0 +1,163 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+)
+
+func TestPoolOfASleeperIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		asleep := func() time.Duration { return time.Duration(slept.Load()) }
+		store := memstore.NewWithClock(func() time.Time { return time.Now().Add(asleep()) })
+		a, line := join(t, store)
+		a.UseSleepyClock(asleep)
+		s := semaphore(t, a, fleet.Options{Capacity: 1, Mode: fleet.Pooled})
+		mustAcquire(t, s, 1).Release()
+		// The machine sleeps for ten minutes. Its boot clock goes on, its timers do not.
+		line.cut.Store(true)
+		for range 300 {
+			slept.Add(int64(2 * time.Second))
+			inUse(t, store) // others speak to the engine meanwhile
+		}
+		b, _ := join(t, store)
+		b.UseSleepyClock(asleep)
+		q := mustAcquire(t, semaphore(t, b, fleet.Options{Capacity: 1}), 1)
+		if p, err := s.TryAcquire(t.Context(), 1); err == nil { // the machine is just awake
+			wantErr(t, p.Err(), sema.ErrLost)
+			p.Release()
+		}
+		wantErr(t, sema.Do(t.Context(), s, 1, func(context.Context) error {
+			t.Error("something is done with a permit that was lost before")
+			return nil
+		}), sema.ErrLost)
+		time.Sleep(200 * time.Millisecond)
+		if s.Stats().Blocks > 0 {
+			t.Error("the pool lends on")
+		}
+		q.Release()
+	})
+}
+
+func TestACancelledHeavyWaiterHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		x, _ := join(t, store)
+		a, _ := join(t, store)
+		hold := mustAcquire(t, semaphore(t, x, fleet.Options{Capacity: 10}), 5)
+		s := semaphore(t, a, fleet.Options{Capacity: 10, Mode: fleet.Pooled})
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Acquire(ctx, 10)
+		synctest.Wait()
+		got := make(chan error, 1)
+		go func() { _, err := s.Acquire(t.Context(), 1); got <- err }()
+		synctest.Wait()
+		cancel() // 5 are free, and nobody but the light one waits
+		wantErr(t, <-got, nil)
+		hold.Release()
+	})
+}
+
+func TestTooLargeIsForWhoAskedTooMuch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 10})
+		ctx, cancel := context.WithCancel(t.Context())
+		go sems[0].Acquire(ctx, 50)
+		synctest.Wait()
+		got := make(chan error, 1)
+		go func() { _, err := sems[0].Acquire(t.Context(), 1); got <- err }()
+		synctest.Wait()
+		cancel()
+		wantErr(t, <-got, nil)
+	})
+}
+
+func TestTooLargeIsAnErrorAtOnceInAPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 10})
+		hold := mustAcquire(t, sems[0], 10)
+		go sems[0].Acquire(t.Context(), 1)
+		synctest.Wait()
+		start := time.Now()
+		if _, err := sems[0].Acquire(t.Context(), 50); !errors.Is(err, sema.ErrTooLarge) {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		hold.Release()
+	})
+}
+
+func TestNobodyOvertakesTheLineOfAPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 1})
+		s := sems[0]
+		p := mustAcquire(t, s, 1)
+		served, overtaken := make(chan struct{}), 0
+		var wg sync.WaitGroup
+		wg.Go(func() { // the first in line, who comes again and again
+			for range 1000 {
+				q := mustAcquire(t, s, 1)
+				q.Release()
+				select {
+				case <-served:
+					return
+				default:
+					overtaken++
+				}
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() { // the second
+			mustAcquire(t, s, 1).Release()
+			close(served)
+		})
+		synctest.Wait()
+		p.Release()
+		wg.Wait()
+		if overtaken > 2 {
+			t.Errorf("who came later was served %d times before who waited", overtaken)
+		}
+	})
+}
+
+func TestARevokedBlockOfARetiredGenerationIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		a, _ := join(t, store)
+		b, _ := join(t, store)
+		pooled := semaphore(t, a, fleet.Options{Capacity: 1, Mode: fleet.Pooled})
+		exact := semaphore(t, b, fleet.Options{Capacity: 1})
+		for range 20 {
+			p := mustAcquire(t, pooled, 1)
+			done := make(chan struct{})
+			go func() { mustAcquire(t, exact, 1).Release(); close(done) }()
+			time.Sleep(time.Second) // recalled, and retired
+			l, _ := fleet.LeaseOf(p)
+			wantErr(t, b.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: l.ID}), nil)
+			<-done
+			p.Release()
+			time.Sleep(time.Second)
+		}
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		if n := strings.Count(string(buf), "fleet.(*Semaphore).collect("); n > 1 {
+			t.Errorf("%d goroutines wait for what is not there any more", n)
+		}
+	})
+}

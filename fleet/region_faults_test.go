@@ -1,0 +1,354 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A counted is a continent whose way to its local engine is a link, too.
+type counted struct {
+	*continent
+	locals *link
+}
+
+func newCounted(t *testing.T, global, local fleet.Store) *counted {
+	c := &continent{}
+	var up *fleet.Client
+	up, c.uplink = join(t, global)
+	c.uplink.delay = farRTT
+	l := &link{Store: local}
+	c.region = fleet.NewRegion(l, up, quantum)
+	t.Cleanup(func() { c.region.Close() })
+	c.client, c.near = join(t, keepOpen{c.region})
+	c.near.delay = time.Millisecond
+	return &counted{c, l}
+}
+
+// A deaf store once does not answer the region's own session.
+type deaf struct {
+	fleet.Store
+	mu     sync.Mutex
+	region map[protocol.Session]bool
+	lose   bool
+}
+
+func newDeaf() *deaf { return &deaf{Store: memstore.New(), region: map[protocol.Session]bool{}} }
+
+func (d *deaf) loseOne() { d.mu.Lock(); d.lose = true; d.mu.Unlock() }
+
+func (d *deaf) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	id, c, err := d.Store.Open(ctx, name, c, instance)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.region[id] = strings.HasPrefix(instance, "region of")
+	return id, c, err
+}
+
+func (d *deaf) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	d.mu.Lock()
+	lose := d.lose && d.region[b.Session]
+	d.lose = d.lose && !lose
+	d.mu.Unlock()
+	if lose {
+		<-ctx.Done()
+		return protocol.Reply{}, context.Cause(ctx)
+	}
+	return d.Store.Apply(ctx, name, b)
+}
+
+func TestRegionGoesByTheStoredTTL(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global, local := memstore.New(), memstore.New()
+		region := func() (*fleet.Region, *fleet.Client) {
+			up, _ := join(t, global)
+			r := fleet.NewRegion(local, up, quantum)
+			c, _ := join(t, keepOpen{r})
+			return r, c
+		}
+		r0, c0 := region() // the region ran before, with a TTL of 30 s
+		mustAcquire(t, semaphore(t, c0, fleet.Options{Capacity: 4, TTL: 30 * time.Second}), 1).Release()
+		time.Sleep(time.Minute)
+		r0.Close()
+		r1, c1 := region()
+		p := mustAcquire(t, semaphore(t, c1, fleet.Options{Capacity: 4, TTL: 300 * time.Millisecond}), 4) // what is stored counts
+		time.Sleep(time.Second)
+		other, _ := join(t, global)
+		r1.Close()
+		q := mustAcquire(t, semaphore(t, other, fleet.Options{Capacity: 4, TTL: 30 * time.Second}), 4)
+		if p.Err() == nil {
+			l, _ := fleet.LeaseOf(p)
+			t.Errorf("8 of 4 are held; the first holder is sure for another %v", l.Left)
+		}
+		q.Release()
+	})
+}
+
+func TestRateOverRegionsOutlivesARegion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a, b := newContinent(t, global), newContinent(t, global)
+		o := fleet.Options{Capacity: 10, Rate: time.Hour, TTL: 6 * time.Second, MaxWait: 5 * time.Minute}
+		mustAcquire(t, a.semaphore(t, o), 10)
+		a.region.Close() // or a crash, or a cut of the uplink
+		if _, err := b.semaphore(t, o).Acquire(t.Context(), 10); err == nil {
+			t.Error("20 in a few minutes, of 10 an hour")
+		}
+	})
+}
+
+func TestOneLostMessageDoesNotStopAKeeper(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global, local := memstore.New(), newDeaf()
+		a, b := newCounted(t, global, local), newContinent(t, global)
+		o := fleet.Options{Capacity: 4}
+		mustAcquire(t, a.semaphore(t, o), 4).Release()
+		synctest.Wait()
+		local.loseOne()
+		time.Sleep(time.Hour)
+		if _, err := b.semaphore(t, o).Acquire(t.Context(), 4); err != nil {
+			t.Errorf("nobody has used it for an hour, yet: %v", err)
+		}
+	})
+}
+
+func TestConfigureHonoursItsContext(t *testing.T) {
+	t.Parallel()
+	local := newDeaf()
+	up := fleet.New(memstore.New())
+	defer up.Close(context.Background())
+	r := fleet.NewRegion(local, up, quantum)
+	defer r.Close()
+	c := fleet.New(keepOpen{r})
+	defer c.Close(context.Background(), fleet.ReleasePermits)
+	mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 4, TTL: 300 * time.Millisecond}), 1).Release()
+	local.loseOne()
+	time.Sleep(time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- c.Configure(ctx, "db", func(c *protocol.Config) { c.MaxWaiters = 5 }) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Error("Configure is still there, 4 s after its context ended")
+	}
+}
+
+func TestARegionLearnsTheCapacity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a := newContinent(t, global)
+		admin, _ := join(t, global)
+		s := a.semaphore(t, fleet.Options{Capacity: 4})
+		mustAcquire(t, s, 1).Release()
+		time.Sleep(5 * time.Minute) // the region's session at the global engine is let go
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 8 }), nil)
+		time.Sleep(time.Hour)
+		_, err := s.Acquire(t.Context(), 8)
+		wantErr(t, err, nil)
+	})
+}
+
+func TestInARegionWhatIsStoredCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		admin, _ := join(t, global)
+		mustAcquire(t, semaphore(t, admin, fleet.Options{Capacity: 100}), 1).Release()
+		_, err := newContinent(t, global).semaphore(t, fleet.Options{Capacity: 4}).Acquire(t.Context(), 10)
+		wantErr(t, err, nil)
+	})
+}
+
+func TestADrainReachesRegions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		admin, _ := join(t, global)
+		s := newContinent(t, global).semaphore(t, fleet.Options{Capacity: 4})
+		mustAcquire(t, s, 2).Release()
+		wantErr(t, admin.Drain(t.Context(), "db"), nil)
+		start := time.Now()
+		if _, err := s.Acquire(t.Context(), 1); !errors.Is(err, sema.ErrDraining) {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestDeletedInARegionAndMadeAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newContinent(t, memstore.New())
+		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4}), 2).Release()
+		wantErr(t, a.client.Delete(t.Context(), "db"), nil)
+		other, _ := join(t, keepOpen{a.region})
+		_, err := semaphore(t, other, fleet.Options{Capacity: 8}).Acquire(t.Context(), 1)
+		wantErr(t, err, nil)
+	})
+}
+
+func TestConfiguringARegionConflicts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newContinent(t, memstore.New())
+		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4}), 2).Release()
+		time.Sleep(time.Second)
+		wantErr(t, a.client.Configure(t.Context(), "db", func(c *protocol.Config) {
+			if !c.Draining { // meanwhile somebody else drains
+				go a.client.Configure(t.Context(), "db", func(c *protocol.Config) { c.Draining = true })
+				time.Sleep(time.Second)
+			}
+			c.MaxWaiters = 7
+		}), nil)
+		got, err := a.client.Inspect(t.Context(), "db")
+		wantErr(t, err, nil)
+		if !got.Config.Draining {
+			t.Error("the drain was undone by somebody who did not know of it")
+		}
+	})
+}
+
+func TestARampIsNoMismatchInARegion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		a := newContinent(t, memstore.New())
+		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4, Ramp: 100, Observer: &d}), 1).Release()
+		time.Sleep(time.Second)
+		if n := d.count(sema.Mismatched); n > 0 {
+			t.Errorf("told %d times that it did not get what it asked for", n)
+		}
+	})
+}
+
+func TestARecalledRegionIsQuiet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a, b := newCounted(t, global, memstore.New()), newContinent(t, global)
+		o := fleet.Options{Capacity: 1, MaxWait: 2 * time.Hour}
+		p := mustAcquire(t, a.semaphore(t, o), 1)
+		go func() { mustAcquire(t, b.semaphore(t, o), 1).Release() }()
+		time.Sleep(time.Minute)
+		before := a.locals.batches.Load()
+		time.Sleep(time.Hour)
+		if n := a.locals.batches.Load() - before; n > 10000 {
+			t.Errorf("%d batches in an hour in which nothing happened", n)
+		}
+		p.Release()
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestARecallEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a, b := newCounted(t, global, memstore.New()), newContinent(t, global)
+		o := fleet.Options{Capacity: 1}
+		p := mustAcquire(t, a.semaphore(t, o), 1)
+		got := make(chan sema.Permit)
+		go func() { got <- mustAcquire(t, b.semaphore(t, o), 1) }()
+		time.Sleep(time.Second) // the region hears that the other waits
+		a.uplink.cut.Store(true)
+		p.Release()
+		(<-got).Release()
+		a.uplink.cut.Store(false)
+		time.Sleep(10 * time.Minute) // nobody wants anything
+		before := a.locals.batches.Load()
+		time.Sleep(time.Hour)
+		if n := a.locals.batches.Load() - before; n > 2000 {
+			t.Errorf("%d batches in an hour in which nobody wanted anything", n)
+		}
+	})
+}
+
+func TestAClientOfARegionThatIsCutOffDoesNotLoop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newContinent(t, memstore.New())
+		near := &tired{Store: keepOpen{a.region}}
+		c, _ := join(t, near)
+		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 4}), 1)
+		a.uplink.cut.Store(true)
+		<-p.Lost()
+		if n := near.calls.Load(); n > 100 {
+			t.Errorf("%d batches until the permit was lost", n)
+		}
+	})
+}
+
+// With -race.
+func TestARegionMayBeOpenedWhileItCloses(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		up := fleet.New(memstore.New())
+		r := fleet.NewRegion(memstore.New(), up, quantum)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				r.Open(context.Background(), "db", protocol.Config{Capacity: 4, TTL: 1_000_000, Protocol: 1}, "i")
+			})
+		}
+		wg.Go(func() { r.Close() })
+		wg.Wait()
+		up.Close(context.Background())
+	}
+}
+
+// Hangs: run it with -timeout.
+func TestTwoClientsOpenAtOnceInABubble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newCounted(t, memstore.New(), memstore.New())
+		a.locals.delay = time.Millisecond
+		other, _ := join(t, keepOpen{a.region})
+		first := a.semaphore(t, fleet.Options{Capacity: 4})
+		opened := make(chan error)
+		go func() {
+			_, err := first.Acquire(t.Context(), 1)
+			opened <- err
+		}()
+		mustAcquire(t, semaphore(t, other, fleet.Options{Capacity: 4}), 1)
+		wantErr(t, <-opened, nil)
+	})
+}
+
+func TestADeletedSemaphoreLeavesItsSuccessorListening(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a, b := newContinent(t, global), newContinent(t, global)
+		o := fleet.Options{Capacity: 4}
+		for range 5 {
+			mustAcquire(t, a.semaphore(t, o), 4).Release()
+			deleted := make(chan error)
+			go func() { deleted <- a.client.Delete(context.Background(), "db") }()
+			again, _ := join(t, keepOpen{a.region})
+			p := mustAcquire(t, semaphore(t, again, o), 1)
+			wantErr(t, <-deleted, nil)
+			p.Release()
+			q := mustAcquire(t, semaphore(t, again, o), 4)
+			time.AfterFunc(time.Second, q.Release)
+			start := time.Now()
+			mustAcquire(t, b.semaphore(t, o), 4).Release()
+			if took := time.Since(start); took > 3*time.Second {
+				t.Errorf("waited %v: the region does not hear that others wait", took)
+			}
+		}
+	})
+}
