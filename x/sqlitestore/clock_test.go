@@ -102,3 +102,38 @@ func TestFencesOfADeletedNameDoNotComeBack(t *testing.T) {
 		clock.now -= hour
 	}
 }
+
+func TestSignsOfLifeAreNotWrittenAndNobodyIsRobbedOfThem(t *testing.T) {
+	t.Parallel()
+	path, clock := newFile(t), steppable{1_700_000_000_000_000}
+	store, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.drive(store)
+	holder, waiter := begin(t, store, "a", protocol.Config{Capacity: 1}), begin(t, store, "a", protocol.Config{Capacity: 1})
+	lease := holder.granted(1, acquire(1, 1))[0]
+	waiter.say(acquire(1, 1))
+	before := store.engine.writer.commits
+	for range 30 { // ten TTLs
+		clock.now += testTTL / 3
+		holder.say()
+		waiter.granted(0)
+	}
+	if got := store.engine.writer.commits - before; got != 0 {
+		t.Errorf("%d commits for signs of life", got)
+	}
+	store.engine.writer.forget() // as a crash does: nothing is written at the end
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store = openAt(t, path, Options{})
+	clock.drive(store)
+	holder.store, waiter.store = store, store
+	for range 4 { // two thirds of a TTL in which the holder does not reach the engine
+		clock.now += testTTL / 6
+		waiter.granted(0)
+	}
+	holder.say()
+	wantHeld(t, store, "a", lease)
+}

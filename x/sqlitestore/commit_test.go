@@ -49,7 +49,7 @@ func TestNobodyHearsOfWhatIsNotCommitted(t *testing.T) {
 		synctest.Wait()
 		go func() { store.Inspect(ctx, "a"); note("inspect") }()
 		go func() { store.List(ctx, ""); note("list") }()
-		go func() { store.Apply(ctx, "a", waiter.next()); note("other") }()
+		go func() { store.Apply(ctx, "a", waiter.next(acquire(9, 1))); note("other") }()
 		synctest.Wait()
 		if len(heard) > 0 {
 			t.Errorf("before the commit there was %q", heard)
@@ -108,7 +108,7 @@ func TestGroupsAreBounded(t *testing.T) {
 			wg.Go(func() { store.Apply(ctx, "a", b) })
 			synctest.Wait()
 		}
-		say(s.next())
+		say(s.next(acquire(1, 1)))
 		for range 3 {
 			s.seq++
 			b := protocol.Batch{Session: s.id, Seq: s.seq, Ops: make([]protocol.Op, maxSize)}

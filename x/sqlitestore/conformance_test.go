@@ -16,7 +16,7 @@ type clocked struct {
 
 func TestConforms(t *testing.T) {
 	t.Parallel()
-	fleettest.Suite{Histories: 60, Open: func(t *testing.T) fleet.Store {
+	fleettest.Suite{Open: func(t *testing.T) fleet.Store {
 		store := openAt(t, newFile(t), Options{Prefix: "here:", Normal: true})
 		clock := &fleettest.Clock{}
 		store.engine.writer.now = func() protocol.Micros { return protocol.Micros(clock.Now().UnixMicro()) }

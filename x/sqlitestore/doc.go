@@ -18,8 +18,9 @@
 // before the engine is started again.
 //
 // A process that is killed, at whatever moment, leaves a file that the next one
-// opens and goes on with. Sessions that lived when it died live on: the time in
-// which there was no engine counts for a sixth of their TTL at most.
+// opens and goes on with. Sessions that lived when it died live on, each for a
+// whole TTL from then: their signs of life are not written down until something
+// else is.
 //
 // On a full or failing disk requests fail, and nothing is half done. When there
 // is room again it goes on by itself.

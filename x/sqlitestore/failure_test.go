@@ -106,7 +106,7 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 	s := begin(t, store, "a", protocol.Config{Capacity: 10})
 	lease := s.granted(1, acquire(1, 1))[0]
 	w.beforeCommit = func() error { w.beforeCommit = nil; return errTest }
-	if _, err := store.Apply(ctx, "a", s.next()); !errors.Is(err, errTest) {
+	if _, err := store.Apply(ctx, "a", s.next(acquire(2, 1))); !errors.Is(err, errTest) {
 		t.Fatal(err)
 	}
 	s.seq--
@@ -168,7 +168,7 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 		lease := a.granted(1, acquire(1, 1))[0]
 		end, free := hold(store)
 		var wg sync.WaitGroup
-		wg.Go(func() { b.say() })
+		wg.Go(func() { b.say(acquire(1, 1)) })
 		synctest.Wait()
 		batch := a.next(acquire(2, 1))
 		spoilt := func(do func() error) {
@@ -188,7 +188,7 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 			})
 		})
 		spoilt(apply) // and after
-		wg.Go(func() { b.granted(1, acquire(3, 1)) })
+		wg.Go(func() { b.granted(2, acquire(3, 1)) }) // it has not heard of the first yet
 		synctest.Wait()
 		end <- nil
 		end <- nil

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -21,18 +20,11 @@ type kept struct {
 
 // rows are what the file has of a semaphore.
 type rows struct {
-	id     int64          // of the semaphore; 0: none
-	stale  bool           // all of them are of an earlier life
-	plain  protocol.Image // without the lists
-	places int64          // the last in line that was given
+	id     int64 // of the semaphore; 0: none
+	stale  bool  // all of them are of an earlier life
+	places int64 // the last in line that was given
 	spent  []protocol.SpentImage
 	first  int64 // the number of the first of spent
-}
-
-// plain is an image without its lists.
-func plain(im protocol.Image) protocol.Image {
-	im.Sessions, im.Leases, im.Line, im.Spent = nil, nil, nil, nil
-	return im
 }
 
 // stored is what the file says about a name.
@@ -53,6 +45,7 @@ func restore(name string, s stored) (*kept, error) {
 		return nil, fmt.Errorf("semaphore %q is damaged: %w; while nobody has the file open, delete its row in table semaphore", name, err)
 	}
 	state.Track()
+	state.Extend() // the last signs of life may not be in the file
 	k.state = state
 	return k, nil
 }
@@ -76,18 +69,16 @@ func (k *kept) delete() {
 }
 
 // collect prepares what is to be written. It reports whether there is anything.
-// That time has passed is not worth a commit: a clock that is behind after a
-// crash makes sessions live longer, never shorter.
+// Signs of life, and that time has passed, are not worth a commit: they go with
+// the next one, and if there is none before a crash, every session has a whole
+// TTL after it.
 func (k *kept) collect() bool {
-	if k.state == nil {
+	switch {
+	case k.state == nil:
 		return k.rows.stale
+	case !k.rows.stale && k.rows.id != 0 && !k.state.Vital():
+		return false
 	}
 	k.changes = k.state.Changes()
-	c := &k.changes
-	if k.rows.stale || len(c.Sessions)+len(c.Ended)+len(c.Leases)+len(c.Dropped)+len(c.Line)+len(c.Left) > 0 || c.Respent {
-		return true
-	}
-	now, then := c.Image, k.rows.plain
-	now.Last, now.Clock, then.Last, then.Clock = 0, 0, 0, 0
-	return !reflect.DeepEqual(now, then)
+	return true
 }

@@ -70,7 +70,6 @@ func (f *file) writeSemaphore(k *kept, im protocol.Image) error {
 	}
 	plain := values{}.with(string(config), im.RampFrom, int64(im.RampAt), int64(im.Last), int64(im.Clock),
 		int64(im.LastSession), int64(im.LastSeq), int64(im.Renewals))
-	k.rows.plain = im
 	if k.rows.id != 0 {
 		_, err = f.updateSemaphore.exec(plain.with(k.rows.id))
 		return err
@@ -199,7 +198,6 @@ func (f *file) load(name string) (s stored, err error) {
 		err = f.findTombstone.find(name, func(r *row) { s.tombstone = protocol.Seq(r.integer()) })
 	case err == nil:
 		err = errors.Join(decode(config, &im.Config), f.readSessions(&s), f.readLeases(&s), f.readLine(&s), f.readSpending(&s))
-		s.rows.plain = plain(s.image)
 	}
 	if err != nil {
 		return s, fmt.Errorf("semaphore %q cannot be read: %w", name, err)

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -227,6 +228,13 @@ func (h *history) speak(s *speaker) {
 func (h *history) compare() {
 	h.t.Helper()
 	w := &h.store.engine.writer
+	if k := w.kept["a"]; k != nil && k.state != nil {
+		// Signs of life are written with what matters.
+		same := k.state.Snapshot().Config
+		if err := h.store.Administer(ctx, "a", fleet.Command{Configure: &same}); err != nil && !errors.Is(err, errTest) {
+			h.t.Fatal(err)
+		}
+	}
 	k := w.kept["a"]
 	if w.file == nil {
 		return
@@ -251,3 +259,9 @@ func (h *history) compare() {
 
 // normal does away with the difference between no list and an empty one.
 func normal(im protocol.Image) string { return fmt.Sprintf("%+v", im) }
+
+// plain is an image without its lists.
+func plain(im protocol.Image) protocol.Image {
+	im.Sessions, im.Leases, im.Line, im.Spent = nil, nil, nil, nil
+	return im
+}
