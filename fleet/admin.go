@@ -55,11 +55,14 @@ func (c *Client) Watch(ctx context.Context, name string, every time.Duration) it
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(every - every/10 + rand.N(every/5+1)):
+			case <-time.After(jittered(every)):
 			}
 		}
 	}
 }
+
+// jittered is about as long, so that many who look do not do so at once.
+func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
 // changed ignores signs of life.
 func changed(a, b protocol.Snapshot) bool {
@@ -120,7 +123,7 @@ func (c *Client) Drain(ctx context.Context, name string) error {
 		case <-ctx.Done():
 			return &sema.Error{Op: "drain", Name: name, Err: context.Cause(ctx), Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse,
 				Detail: fmt.Sprintf("%d permits are still held; it stays draining, Resume opens it again", snapshot.InUse)}
-		case <-time.After(drainLook):
+		case <-time.After(jittered(drainLook)):
 		}
 	}
 }

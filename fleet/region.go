@@ -155,6 +155,33 @@ func (r *Region) Close() error {
 	return r.local.Close()
 }
 
+// A ShareInfo is what a region has of a semaphore.
+type ShareInfo struct {
+	Held     int64         // leased from the global semaphore
+	InUse    int64         // by the region's clients, as last seen
+	Wanted   int64         // by those of them who wait, at least
+	Left     time.Duration // for how long it surely is held, if nothing more is heard
+	Recalled bool          // other regions wait
+}
+
+// Share is what the region has of a semaphore that its clients have used since
+// it began; ok is false if they have not.
+func (r *Region) Share(name string) (info ShareInfo, ok bool) {
+	r.mu.Lock()
+	k := r.keepers[name]
+	r.mu.Unlock()
+	if k == nil || !k.begun.Load() {
+		return ShareInfo{}, false
+	}
+	since, _ := k.ears.read()
+	now := r.global.clock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := &k.share
+	s.look(now)
+	return ShareInfo{s.held, s.inUse, s.wanted, micros(max(0, s.trusted-now)), since != 0}, true
+}
+
 // present is the keeper of a semaphore that is there, though perhaps not opened
 // since this process began.
 func (r *Region) present(ctx context.Context, name string) (*keeper, error) {

@@ -104,6 +104,9 @@ func TestARegionIsServedNearby(t *testing.T) {
 		s := c.semaphore(t, fleet.Options{Capacity: 10})
 		mustAcquire(t, s, 2).Release()
 		before := c.uplink.batches.Load()
+		if share, ok := c.region.Share("db"); !ok || share.Held < 2 || share.Left <= 0 || share.Recalled {
+			t.Errorf("the region has %+v, %v", share, ok)
+		}
 		start := time.Now()
 		for range 100 {
 			mustAcquire(t, s, 1).Release()
