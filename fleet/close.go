@@ -71,7 +71,7 @@ func (s *Semaphore) close(parting Parting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.moot = s.counts.Moot
+	s.unsaid = 0
 	s.fallback.close()
 	s.refuseAll(sema.ErrClosed)
 	if s.pool.front != nil {
@@ -118,7 +118,7 @@ func (s *Semaphore) drain(ctx context.Context, parting Parting) (out, unsaid int
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unsaid = s.counts.Moot - s.moot
+	unsaid = s.unsaid
 	switch {
 	case parting == ReleasePermits:
 		unsaid = s.leaving

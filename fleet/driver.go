@@ -345,7 +345,11 @@ func (s *Semaphore) refuseAll(why error) {
 // lose ends the session: its leases are lost, those who wait will stand in line
 // in another one. The mutex is held.
 func (s *Semaphore) lose(why string) {
-	s.counts.Moot += int64(s.peer.Unheard(protocol.Release))
+	moot := int64(s.peer.Unheard(protocol.Release))
+	s.counts.Moot += moot
+	if why != errForgotten.Error() { // or it is known that nothing is held
+		s.unsaid += moot
+	}
 	s.peer = nil
 	s.counts.SessionsLost++
 	s.tellLender(protocol.Reply{Config: s.last.Config})

@@ -39,7 +39,7 @@ type Semaphore struct {
 	closed     bool
 	quiet      chan struct{} // closed when there is nothing left to say; nil unless somebody wants to know
 	abandoning bool          // permits that are out do not keep it from being quiet
-	moot       int64         // Counts.Moot when it was closed
+	unsaid     int64         // releases of lost sessions that the engine may not have heard of, since it was closed
 	leaving    int64         // permits that were out, and releases unsaid, when the session was told to leave; 0 when that was heard
 	unheard    []*unheard
 	counts     Counts

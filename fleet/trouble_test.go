@@ -406,3 +406,15 @@ func TestWatchYieldsWhatChanges(t *testing.T) {
 		}
 	})
 }
+
+func TestReleasesOfADeletedSemaphoreAreNotMissed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		line.delay = time.Millisecond
+		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		wantErr(t, c.Delete(t.Context(), "db"), nil)
+		p.Release()
+		wantErr(t, c.Close(t.Context()), nil)
+	})
+}
