@@ -187,7 +187,7 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 				panic(errTest)
 			})
 		})
-		spoilt(apply) // and after
+		spoilt(apply)                                 // and after
 		wg.Go(func() { b.granted(2, acquire(3, 1)) }) // it has not heard of the first yet
 		synctest.Wait()
 		end <- nil
