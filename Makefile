@@ -4,11 +4,11 @@ MODULES  := . x cmd/sema bench
 PACKAGES := ./... ./x/... ./cmd/sema/... ./bench/...
 BIN      := .bin
 
-.PHONY: test setup vet lint race portable alloc model stress fuzz bench readme clean
+.PHONY: test setup vet lint race conformance portable alloc model stress fuzz bench readme clean
 
 # Tests that need a program fail without it, instead of being skipped.
 test: export SEMA_TEST_REQUIRE = 1
-test: setup vet lint race portable alloc model
+test: setup vet lint race conformance portable alloc model
 	@echo "make test: all passed"
 
 # What the tests need beyond Go: apt packages.
@@ -34,6 +34,11 @@ $(BIN)/staticcheck: tools/go.mod tools/go.sum
 
 race:
 	go test -race -timeout 5m $(PACKAGES)
+
+# Every engine through thousands of histories, which takes too long under the
+# race detector.
+conformance:
+	go test -run 'Conforms' -timeout 5m ./fleet/memstore ./x/...
 
 # The way package host works on macOS and the BSDs, run on Linux.
 portable:

@@ -16,7 +16,7 @@ type clocked struct {
 
 func TestConforms(t *testing.T) {
 	t.Parallel()
-	fleettest.Suite{Open: func(t *testing.T) fleet.Store {
+	fleettest.Suite{Histories: histories, Open: func(t *testing.T) fleet.Store {
 		store := openAt(t, newFile(t), Options{Prefix: "here:", Normal: true})
 		clock := &fleettest.Clock{}
 		store.engine.writer.now = func() protocol.Micros { return protocol.Micros(clock.Now().UnixMicro()) }
@@ -28,5 +28,5 @@ func TestConformsIfSharedAndByTheRealClock(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	openAt(t, path, Options{}) // from the first check to the last
-	fleettest.Suite{Histories: 40, Open: func(t *testing.T) fleet.Store { return openAt(t, path, Options{}) }}.Run(t)
+	fleettest.Suite{Histories: histories / 3, Open: func(t *testing.T) fleet.Store { return openAt(t, path, Options{}) }}.Run(t)
 }

@@ -168,7 +168,8 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 		lease := a.granted(1, acquire(1, 1))[0]
 		end, free := hold(store)
 		var wg sync.WaitGroup
-		wg.Go(func() { b.say(acquire(1, 1)) })
+		first, second := b.next(acquire(1, 1)), b.next(acquire(3, 1))
+		wg.Go(func() { store.Apply(ctx, "b", first) })
 		synctest.Wait()
 		batch := a.next(acquire(2, 1))
 		spoilt := func(do func() error) {
@@ -187,8 +188,12 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 				panic(errTest)
 			})
 		})
-		spoilt(apply)                                 // and after
-		wg.Go(func() { b.granted(2, acquire(3, 1)) }) // it has not heard of the first yet
+		spoilt(apply) // and after
+		wg.Go(func() {
+			if r, err := store.Apply(ctx, "b", second); err != nil || len(r.Fates) != 2 {
+				t.Errorf("%v, fates %v: want those of both batches", err, r.Fates)
+			}
+		})
 		synctest.Wait()
 		end <- nil
 		end <- nil
