@@ -1,0 +1,67 @@
+package fleet_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+)
+
+func TestReleasesBeforeCloseAreNotItsBusiness(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		p := mustAcquire(t, s, 1)
+		line.cut.Store(true)
+		p.Release()
+		time.Sleep(time.Minute)
+		line.cut.Store(false)
+		q := mustAcquire(t, s, 1)
+		if moot := s.Stats().Moot; moot != 1 {
+			t.Fatalf("%d releases were moot", moot)
+		}
+		q.Release()
+		wantErr(t, c.Close(t.Context()), nil)
+	})
+}
+
+func TestCloseCountsWhatWasNotHeard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 3})
+		p := mustAcquire(t, s, 1)
+		mustAcquire(t, s, 2)
+		line.cut.Store(true)
+		p.Release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := c.Close(ctx, fleet.ReleasePermits)
+		wantErr(t, err, sema.ErrUnavailable)
+		if !strings.Contains(err.Error(), "not heard of 3 releases") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWhoHasNothingToAbandonSaysGoodbye(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := join(t, store)
+		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		wantErr(t, fleet.Release(t.Context(), mustAcquire(t, s, 1)), nil)
+		wantErr(t, c.Close(t.Context(), fleet.AbandonPermits), nil)
+		snapshot, err := store.Inspect(t.Context(), "db")
+		wantErr(t, err, nil)
+		if len(snapshot.Sessions) != 0 {
+			t.Errorf("%+v is left", snapshot.Sessions)
+		}
+	})
+}

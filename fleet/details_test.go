@@ -1,0 +1,337 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func TestAnEngineWhoseClockIsAheadDoesNotEndAWaitEarly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := join(t, hasty(t))
+		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		p := mustAcquire(t, s, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := s.Acquire(ctx, 1)
+		wantErr(t, err, context.DeadlineExceeded)
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("it ended after %v", took)
+		}
+		p.Release()
+	})
+}
+
+func TestAPermitThatComesWhenTheContextHasEndedGoesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := join(t, store)
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(e sema.Event) {
+			if e.Kind == sema.Queued {
+				time.Sleep(time.Second) // meanwhile it is granted, and not wanted any more
+			}
+		})})
+		for range 20 { // whatever is noticed first
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			_, err := s.Acquire(ctx, 1)
+			wantErr(t, err, context.DeadlineExceeded)
+			cancel()
+			synctest.Wait()
+			if taken, _ := inUse(t, store); taken > 0 {
+				t.Fatal("it is taken, and nobody has it")
+			}
+		}
+	})
+}
+
+func TestATryWaitsAsLongAsTheEngineIsNotCertain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		a, line := join(t, store)
+		b, _ := join(t, store)
+		o := fleet.Options{Capacity: 1, TTL: time.Minute, MaxWait: 5 * time.Minute}
+		mustAcquire(t, semaphore(t, a, o), 1)
+		line.cut.Store(true)
+		time.Sleep(time.Hour) // it is long dead, and nobody has looked
+		p, err := semaphore(t, b, o).TryAcquire(t.Context(), 1)
+		wantErr(t, err, nil)
+		p.Release()
+	})
+}
+
+func TestAnObserverThatPanicsIsCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(e sema.Event) {
+			if e.Kind == sema.Lost {
+				panic("observer")
+			}
+		})})
+		p := mustAcquire(t, s, 1)
+		line.cut.Store(true)
+		<-p.Lost()
+		synctest.Wait()
+		if n := s.Stats().Panics; n != 1 {
+			t.Errorf("%d panics were counted", n)
+		}
+	})
+}
+
+func TestALongLineIsNotBlamedOnTheEngine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: 16 * time.Second})
+		p := mustAcquire(t, s, 1)
+		time.AfterFunc(9*time.Second, func() { line.cut.Store(true) }) // its last exchanges fail
+		_, err := s.Acquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrTimeout)
+		p.Release()
+	})
+}
+
+func TestAMismatchIsOfWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	reports := func(change func(*protocol.Config), o fleet.Options) (found []string) {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			admin, _ := join(t, store)
+			mustAcquire(t, semaphore(t, admin, fleet.Options{Capacity: 3}), 1).Release()
+			wantErr(t, admin.Configure(t.Context(), "db", change), nil)
+			c, _ := join(t, store)
+			var mu sync.Mutex
+			o.Observer = sema.ObserverFunc(func(e sema.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Kind == sema.Mismatched {
+					found = append(found, e.Report)
+				}
+			})
+			semaphore(t, c, o).TryAcquire(t.Context(), 1)
+			synctest.Wait()
+		})
+		return found
+	}
+	same := fleet.Options{Capacity: 3}
+	for what, change := range map[string]func(*protocol.Config){
+		"a version":           func(c *protocol.Config) {},
+		"a drain":             func(c *protocol.Config) { c.Draining = true },
+		"a share":             func(c *protocol.Config) { c.Whole = 9 },
+		"a protocol that may": func(c *protocol.Config) { c.Protocol++ },
+	} {
+		if got := reports(change, same); len(got) != 0 {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+	for _, want := range []struct {
+		text string
+		o    fleet.Options
+	}{
+		{"capacity 4, TTL 15s", fleet.Options{Capacity: 4}},
+		{"capacity 3, TTL 7s", fleet.Options{Capacity: 3, TTL: 7 * time.Second}},
+		{"capacity 3, TTL 15s, a window of 2s", fleet.Options{Capacity: 3, Rate: 2 * time.Second}},
+		{"capacity 3, TTL 15s, a ramp of 5 a second", fleet.Options{Capacity: 3, Ramp: 5}},
+		{"capacity 3, TTL 15s, 6 waiters at most", fleet.Options{Capacity: 3, MaxWaiters: 6}},
+	} {
+		got := reports(func(*protocol.Config) {}, want.o)
+		if len(got) != 1 || !strings.Contains(got[0], "it has capacity 3, TTL 15s, and "+want.text+" was asked for") {
+			t.Errorf("%q, want %s", got, want.text)
+		}
+	}
+}
+
+func TestLabelsAreTextThatCanBeReadBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := join(t, memstore.New())
+		labels := map[string]string{"a": "x=y", "b": "say \"it\"", "c": "tab\t", "d": "ü", "e": "plain", "f": ""}
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Labels: labels})
+		labels["e"] = "changed later"
+		p := mustAcquire(t, s, 1)
+		snapshot, err := c.Inspect(t.Context(), "db")
+		wantErr(t, err, nil)
+		if _, got, _ := strings.Cut(snapshot.Leases[0].Meta, " "); got != `a="x=y" b="say \"it\"" c="tab\t" d=ü e=plain f=` {
+			t.Errorf("the labels are %s", got)
+		}
+		if _, err := c.Semaphore("db", fleet.Options{Capacity: 1, Labels: map[string]string{"e": "changed later"}}); err == nil {
+			t.Error("other labels are the same options")
+		}
+		p.Release()
+	})
+}
+
+func TestAGuardRemembersEverySeq(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var g fleet.Guard
+		n := naive{revoked: map[protocol.Seq]bool{}}
+		for range 60 {
+			floor := protocol.Seq(rng.IntN(20))
+			f := protocol.Fence{Seq: floor + protocol.Seq(rng.IntN(30)), Floor: floor}
+			for from := floor + protocol.Seq(rng.IntN(8)); from < f.Seq; {
+				to := min(f.Seq-1, from+protocol.Seq(rng.IntN(4)))
+				f.Revoked = append(f.Revoked, protocol.Range{From: from, To: to})
+				from = to + 2 + protocol.Seq(rng.IntN(8))
+			}
+			if got, want := g.Admit(f) == nil, n.admit(f); got != want {
+				t.Fatalf("seed %d, %+v: admitted is %v", seed, f, got)
+			}
+		}
+	}
+}
+
+func TestThoseWhoLookDoNotDoSoInStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &onlooker{Store: memstore.New()}
+		c, _ := join(t, o)
+		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range c.Watch(ctx, "db", time.Second) {
+		}
+		o.wantScattered(t, time.Second)
+		o.looks = nil
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := c.Drain(ctx, "db")
+		wantErr(t, err, context.DeadlineExceeded)
+		if fault := faultOf(t, err); fault.InUse != 1 || fault.Capacity != 1 || !strings.Contains(fault.Detail, "1 permits are still held") {
+			t.Errorf("%+v", fault)
+		}
+		o.looks = o.looks[1:] // that of Configure
+		o.wantScattered(t, 200*time.Millisecond)
+	})
+}
+
+func TestAWatchHasABreath(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &onlooker{Store: memstore.New()}
+		c, _ := join(t, o)
+		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range c.Watch(ctx, "db", time.Nanosecond) {
+		}
+		if n := len(o.looks); n > 120 {
+			t.Errorf("%d looks in a second", n)
+		}
+	})
+}
+
+func TestAWatchSurvivesAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failed := errors.New("failed")
+		o := &onlooker{Store: memstore.New()}
+		c, _ := join(t, o)
+		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		n := 0
+		o.fail = func(context.Context) error {
+			if n++; n == 1 {
+				return failed
+			}
+			return nil
+		}
+		var seen []error
+		for _, err := range c.Watch(t.Context(), "db", time.Second) {
+			if seen = append(seen, err); len(seen) == 2 {
+				break
+			}
+		}
+		if len(seen) != 2 || seen[0] != failed || seen[1] != nil {
+			t.Errorf("saw %v, want an error and what is there", seen)
+		}
+		// One who breaks off at an error is not called again.
+		o.fail = func(context.Context) error { return failed }
+		for range c.Watch(t.Context(), "db", time.Second) {
+			break
+		}
+		// What ends with the context is no error.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o.fail = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+		for _, err := range c.Watch(ctx, "db", time.Second) {
+			t.Errorf("told of %v", err)
+		}
+	})
+}
+
+func TestSignsOfLifeAreNoChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var last *fleet.Client
+		for range 3 {
+			last, _ = join(t, store)
+			mustAcquire(t, semaphore(t, last, fleet.Options{Capacity: 3}), 1)
+			time.Sleep(time.Second)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		looks := 0
+		for range last.Watch(ctx, "db", time.Second) {
+			looks++
+		}
+		if looks != 1 {
+			t.Errorf("%d changes, and nothing but signs of life", looks)
+		}
+	})
+}
+
+func TestConfigureGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &onlooker{Store: memstore.New()}
+		c, _ := join(t, o)
+		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1).Release()
+		wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Version = 77 }), nil) // which is not the caller's business
+		o.asked.Store(0)
+		o.always = fmt.Errorf("%w: again", protocol.ErrConflict)
+		err := c.Configure(t.Context(), "db", func(c *protocol.Config) {})
+		wantErr(t, err, protocol.ErrConflict)
+		if n := o.asked.Load(); n != 10 || !strings.Contains(err.Error(), "after 10 tries") {
+			t.Errorf("%v, after %d tries", err, n)
+		}
+	})
+}
+
+func TestASubscriptionIsTriedAgainWithAPauseThatGrows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hardOfHearing{Store: memstore.New(), err: errCut}
+		join(t, h)
+		time.Sleep(time.Minute)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		seen := map[time.Duration]bool{}
+		for i := range h.calls[1:] {
+			gap := h.calls[i+1].Sub(h.calls[i])
+			if limit := min(time.Second, 10*time.Millisecond<<min(i, 10)); gap > limit || gap < limit/2 {
+				t.Errorf("pause %d is %v, want %v at most, and half of it at least", i, gap, limit)
+			}
+			seen[gap] = true
+		}
+		if n := len(h.calls); n < 60 || n > 130 || len(seen) < n/2 {
+			t.Errorf("%d subscriptions, and %d different pauses", n, len(seen))
+		}
+	})
+}

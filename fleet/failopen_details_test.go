@@ -1,0 +1,172 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func TestADrainOutlastsTheEngine(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			c, line := join(t, memstore.New())
+			s := semaphore(t, c, fleet.Options{Capacity: 5, Mode: mode, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second}})
+			p := mustAcquire(t, s, 1)
+			wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Draining = true }), nil)
+			time.Sleep(10 * time.Second) // it is heard of
+			line.cut.Store(true)
+			time.Sleep(time.Minute)
+			if !s.Stats().FailedOpen {
+				t.Fatal("it has not failed open")
+			}
+			for _, n := range []int64{0, 1} {
+				_, err := s.Acquire(t.Context(), n)
+				wantErr(t, err, sema.ErrDraining)
+			}
+			p.Release()
+		})
+	}
+}
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	c := fleet.New(memstore.New())
+	for _, o := range []fleet.Options{
+		{Mode: fleet.Pooled + 1}, {Mode: fleet.Pooled, Rate: time.Second}, {Block: -1}, {Quantum: -1},
+		{FailOpen: fleet.FailOpen{Limit: -1}}, {FailOpen: fleet.FailOpen{Limit: 1, Until: -1}},
+		{FailOpen: fleet.FailOpen{Limit: 1, After: -1}}, {FailOpen: fleet.FailOpen{Limit: 1, After: time.Second - 1}},
+		{Labels: map[string]string{"": "a"}}, {Labels: map[string]string{"a b": "a"}}, {Labels: map[string]string{"a=b": "a"}},
+		{Labels: map[string]string{"a\"": "a"}}, {Labels: map[string]string{"a\n": "a"}},
+	} {
+		o.Capacity = 1
+		_, err := c.Semaphore("a", o)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	_, err := c.Semaphore("a\x7f", fleet.Options{Capacity: 1})
+	wantErr(t, err, sema.ErrInvalid)
+	_, err = c.Semaphore(strings.Repeat("~", 200), fleet.Options{Capacity: 1})
+	wantErr(t, err, nil)
+	observed := fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(sema.Event) {})}
+	for range 2 { // functions cannot be compared
+		_, err = c.Semaphore("b", observed)
+		wantErr(t, err, nil)
+	}
+	_, err = fleet.Open(t.Context(), "redis://user:secret@%zz")
+	if wantErr(t, err, sema.ErrInvalid); strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v: that has a password in it", err)
+	}
+	wantErr(t, c.Close(t.Context()), nil)
+	_, err = c.Semaphore("c", fleet.Options{Capacity: 1})
+	wantErr(t, err, sema.ErrClosed)
+}
+
+func TestItFailsOpenInTime(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, line := join(t, broken{memstore.New()})
+			line.cut.Store(cut)
+			s := semaphore(t, c, fleet.Options{Capacity: 5, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second}})
+			start := time.Now()
+			p := mustAcquire(t, s, 1)
+			took, late := time.Since(start), time.Millisecond
+			if cut { // the third exchange begins after two pauses
+				late = 40 * time.Millisecond
+			}
+			if took < 3*time.Second || took > 3*time.Second+late {
+				t.Errorf("it failed open after %v, want 3 s of silence", took)
+			}
+			p.Release()
+		})
+	}
+}
+
+func TestOneLostMessageIsNoSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		w := &wire{Store: memstore.New(), rtt: time.Millisecond}
+		c, _ := join(t, w)
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Observer: &d, FailOpen: fleet.FailOpen{Limit: 1, After: time.Second}})
+		p := mustAcquire(t, s, 1)
+		for range 20 {
+			w.lose.Store(1)
+			time.Sleep(10 * time.Second)
+		}
+		if n := d.count(sema.FailedOpen); n > 0 {
+			t.Errorf("it failed open %d times, for one message each", n)
+		}
+		p.Release()
+	})
+}
+
+func TestAnEngineThatIsBackIsNoticedThoughSignsOfLifeAreRare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{
+			Capacity: 5, TTL: 3 * time.Minute, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second, Until: 4 * time.Second},
+		})
+		p := mustAcquire(t, s, 1)
+		line.cut.Store(true)
+		mustAcquire(t, s, 1).Release()
+		if !s.Stats().FailedOpen {
+			t.Fatal("it has not failed open")
+		}
+		line.cut.Store(false)
+		time.Sleep(7 * time.Second)
+		if s.Stats().FailedOpen {
+			t.Error("it stays open, though the engine would have answered for 7 s")
+		}
+		wantErr(t, p.Err(), nil)
+		p.Release()
+	})
+}
+
+func TestAPoolThatFailedOpenLendsNoMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{
+			Capacity: 9, Mode: fleet.Pooled, TTL: 3 * time.Minute, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second},
+		})
+		block := mustAcquire(t, s, 5)
+		line.cut.Store(true)
+		p := mustAcquire(t, s, 1)
+		block.Release() // into the pool, which is still there
+		if stats := s.Stats(); !stats.FailedOpen || stats.Blocks != 5 || stats.Aside != 1 {
+			t.Fatalf("%+v", stats)
+		}
+		q := mustAcquire(t, s, 1)
+		if _, leased := fleet.LeaseOf(q); leased {
+			t.Error("it is of the pool")
+		}
+		q.Release()
+		_, err := s.TryAcquire(t.Context(), 2)
+		wantErr(t, err, sema.ErrFull)
+		p.Release()
+	})
+}
+
+func TestCloseWaitsForPermitsOfTheLocalLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 3, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second}})
+		line.cut.Store(true)
+		p := mustAcquire(t, s, 1)
+		start := time.Now()
+		time.AfterFunc(5*time.Second, p.Release)
+		wantErr(t, c.Close(t.Context()), nil)
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -1,0 +1,270 @@
+package fleet_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func TestEveryAcquireOfAPoolIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 2, Observer: &d})
+		for range 5 { // from what is there
+			mustAcquire(t, sems[0], 1).Release()
+			p, err := sems[0].TryAcquire(t.Context(), 1)
+			wantErr(t, err, nil)
+			p.Release()
+		}
+		if came, went := d.count(sema.Acquired), d.count(sema.Released); came != 10 || went != 10 {
+			t.Errorf("told of %d acquires and %d releases, want 10", came, went)
+		}
+	})
+}
+
+func TestASleeperIsNotLentWhatWasLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		var slept atomic.Int64
+		c, _ := join(t, memstore.New())
+		c.UseSleepyClock(func() time.Duration { return time.Duration(slept.Load()) })
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled, Observer: &d})
+		mustAcquire(t, s, 1).Release()
+		slept.Store(int64(10 * time.Minute))
+		p := mustAcquire(t, s, 1)
+		wantErr(t, p.Err(), nil)
+		p.Release()
+	})
+}
+
+func TestTheEngineSaysWhatIsTooLargeForAPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, store := pools(t, 2, fleet.Options{Capacity: 10})
+		admin, _ := join(t, store)
+		s := sems[0]
+		hold := mustAcquire(t, s, 10)
+		go func() { mustAcquire(t, s, 1).Release() }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		for _, acquire := range []func(context.Context, int64) (sema.Permit, error){s.Acquire, s.TryAcquire} {
+			start := time.Now()
+			_, err := acquire(t.Context(), 50)
+			wantErr(t, err, sema.ErrTooLarge)
+			if took := time.Since(start); took > 2*rtt {
+				t.Errorf("told after %v", took)
+			}
+		}
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 60 }), nil)
+		other := mustAcquire(t, sems[1], 30)
+		time.AfterFunc(time.Minute/2, other.Release)
+		hold.Release()
+		mustAcquire(t, s, 50).Release() // though it was too large when the pool last heard
+	})
+}
+
+func TestMaxWaitBoundsAllOfAWaitAtAPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, links, store := pools(t, 2, fleet.Options{Capacity: 10, MaxWait: 20 * time.Second})
+		admin, _ := join(t, store)
+		mustAcquire(t, sems[0], 1).Release()
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 60 }), nil)
+		other := mustAcquire(t, sems[1], 30)
+		links[0].delay = 2 * time.Second
+		start := time.Now()
+		_, err := sems[0].Acquire(t.Context(), 50) // the engine is asked first whether that can be
+		wantErr(t, err, sema.ErrTimeout)
+		if took := time.Since(start); took != 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		links[0].delay = rtt
+		other.Release()
+	})
+}
+
+func TestWhoWaitsAtAPoolOfASleeperIsServedAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		c, _ := join(t, memstore.New())
+		c.UseSleepyClock(func() time.Duration { return time.Duration(slept.Load()) })
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled})
+		p := mustAcquire(t, s, 1)
+		got := make(chan sema.Permit)
+		go func() { got <- mustAcquire(t, s, 1) }()
+		synctest.Wait()
+		slept.Store(int64(10 * time.Minute))
+		p.Release() // of what was lost meanwhile
+		q := <-got
+		wantErr(t, q.Err(), nil)
+		q.Release()
+	})
+}
+
+func TestAPermitOfAPoolThatComesTooLateGoesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		c, _ := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled, Observer: sema.ObserverFunc(func(e sema.Event) {
+			if e.Kind == sema.Queued && slow.Load() {
+				time.Sleep(time.Second) // meanwhile it is its turn, and it is not wanted any more
+			}
+		})})
+		for range 20 { // whatever is noticed first
+			slow.Store(false)
+			p := mustAcquire(t, s, 1)
+			slow.Store(true)
+			time.AfterFunc(200*time.Millisecond, p.Release)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			_, err := s.Acquire(ctx, 1)
+			wantErr(t, err, context.DeadlineExceeded)
+			cancel()
+			synctest.Wait()
+			if stats := s.Stats(); stats.Held != 0 || stats.Waiters != 0 {
+				t.Fatalf("%+v", stats)
+			}
+		}
+	})
+}
+
+func TestTheLineOfAPoolIsAsLongAsIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled})
+		p := mustAcquire(t, s, 1)
+		wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.MaxWaiters = 2 }), nil)
+		time.Sleep(10 * time.Second)
+		for range 2 {
+			go s.Acquire(t.Context(), 1)
+			synctest.Wait()
+		}
+		_, err := s.Acquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrQueueFull)
+		if fault := faultOf(t, err); fault.Waiters != 2 {
+			t.Errorf("%v: %d wait", err, fault.Waiters)
+		}
+		p.Release()
+	})
+}
+
+func TestAPoolKeepsNoMoreReadyThanItsBlock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 1000, Block: 3})
+		for n := range int64(50) {
+			mustAcquire(t, sems[0], 1)
+			if blocks := sems[0].Stats().Blocks; blocks > n+1+3 {
+				t.Fatalf("%d of the engine's, and %d are out", blocks, n+1)
+			}
+		}
+	})
+}
+
+func TestThePoolAsksForAllWhoWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 1000, Block: 1})
+		mustAcquire(t, sems[0], 1)
+		before, start := links[0].batches.Load(), time.Now()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { mustAcquire(t, sems[0], 1) })
+		}
+		wg.Wait()
+		if n, took := links[0].batches.Load()-before, time.Since(start); n > 5 || took > 5*rtt {
+			t.Errorf("%d batches and %v for 50 who came at once", n, took)
+		}
+	})
+}
+
+func TestAPoolAsksAgainWhenTheEnginesClockIsAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := hasty(t)
+		a, _ := join(t, store)
+		b, _ := join(t, store)
+		p := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 1}), 1)
+		time.AfterFunc(9*time.Second, p.Release)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		q, err := semaphore(t, b, fleet.Options{Capacity: 1, Mode: fleet.Pooled}).Acquire(ctx, 1)
+		wantErr(t, err, nil)
+		q.Release()
+	})
+}
+
+func TestABlockIsWorthItsWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, links, _ := pools(t, 2, fleet.Options{Capacity: 1, Quantum: 200 * time.Millisecond})
+		var served [2]atomic.Int64
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for i, s := range sems {
+			for range 5 { // always some in line
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						p := mustAcquire(t, s, 1)
+						time.Sleep(time.Millisecond)
+						p.Release()
+						served[i].Add(1)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for i := range served {
+			if n, batches := served[i].Load(), links[i].batches.Load(); n < 1000 || batches > 200 {
+				t.Errorf("pool %d served %d in 4 s, and said %d batches", i, n, batches)
+			}
+		}
+	})
+}
+
+func TestWhatAPoolCollectsForItsFirstIsItsOwnForAQuantum(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 4, Quantum: 200 * time.Millisecond})
+		mustAcquire(t, sems[0], 4).Release()
+		p := mustAcquire(t, sems[0], 1)
+		time.Sleep(time.Second)
+		start := time.Now()
+		time.AfterFunc(100*time.Millisecond, p.Release)
+		go func() { mustAcquire(t, sems[1], 1).Release() }()
+		all := mustAcquire(t, sems[0], 4)
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("waited %v for what was released after 100 ms", took)
+		}
+		all.Release()
+		time.Sleep(time.Second)
+	})
+}
+
+func TestWhatAPoolDoesNotUseGoesBackByHalves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 64})
+		mustAcquire(t, sems[0], 64).Release()
+		for _, want := range []int64{64, 32, 16, 8} {
+			time.Sleep(time.Second)
+			if blocks := sems[0].Stats().Blocks; blocks != want {
+				t.Errorf("%d are left, want %d", blocks, want)
+			}
+			time.Sleep(4 * time.Second) // a third of a TTL
+		}
+	})
+}

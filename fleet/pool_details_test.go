@@ -1,0 +1,306 @@
+package fleet_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func TestNothingIsKeptForAWaitThatIsOver(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			a, _ := join(t, store)
+			b, line := join(t, store)
+			c, _ := join(t, store)
+			o := fleet.Options{Capacity: 1}
+			p := mustAcquire(t, semaphore(t, a, o), 1)
+			waiter := o
+			waiter.Mode = mode
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			go semaphore(t, b, waiter).Acquire(ctx, 1)
+			synctest.Wait()
+			line.cut.Store(true) // nobody hears that it goes
+			time.Sleep(2 * time.Second)
+			p.Release()
+			start := time.Now()
+			mustAcquire(t, semaphore(t, c, o), 1).Release()
+			if took := time.Since(start); took > 0 {
+				t.Errorf("it took %v, while somebody was served who had long given up", took)
+			}
+		})
+	}
+}
+
+func TestATryAtAPoolIsRefusedForWhatItWanted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		a, _ := join(t, store)
+		b, _ := join(t, store)
+		s := semaphore(t, a, fleet.Options{Capacity: 100, Mode: fleet.Pooled})
+		p := mustAcquire(t, s, 10)
+		q := mustAcquire(t, semaphore(t, b, fleet.Options{Capacity: 100}), 90)
+		_, err := s.TryAcquire(t.Context(), 5)
+		wantErr(t, err, sema.ErrFull)
+		if fault := faultOf(t, err); fault.Weight != 5 {
+			t.Errorf("%d were refused, and 5 asked for", fault.Weight)
+		}
+		p.Release()
+		q.Release()
+	})
+}
+
+func TestWhatHappensIsCounted(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			a, _ := join(t, store)
+			b, line := join(t, store)
+			first := semaphore(t, a, fleet.Options{Capacity: 1})
+			s := semaphore(t, b, fleet.Options{Capacity: 1, Mode: mode})
+			p := mustAcquire(t, first, 1)
+			got := make(chan sema.Permit)
+			go func() { got <- mustAcquire(t, s, 1) }()
+			synctest.Wait()
+			p.Release()
+			q := <-got
+			synctest.Wait()
+			if c := first.Stats().Counts; c.Sessions != 1 || c.Grants != 1 || c.Releases != 1 || c.Batches != 2 || c.Failures != 0 {
+				t.Errorf("who went: %+v", c)
+			}
+			if c := s.Stats().Counts; c.Sessions != 1 || c.Grants != 1 || c.Releases != 0 || c.Hints != 1 || c.Batches != 2 {
+				t.Errorf("who came: %+v", c)
+			}
+			line.cut.Store(true)
+			if mode == fleet.Exact {
+				q.Release()
+			}
+			time.Sleep(time.Minute)
+			want := fleet.Counts{Grants: 1, Hints: 1, Sessions: 1, SessionsLost: 1}
+			if mode == fleet.Exact {
+				want.Releases, want.Moot = 1, 1
+			}
+			c := s.Stats().Counts
+			if c.Failures == 0 || c.Batches < c.Failures {
+				t.Errorf("who is cut off: %+v", c)
+			}
+			c.Failures, c.Batches = 0, 0
+			if c != want {
+				t.Errorf("who is cut off: %+v, want %+v", c, want)
+			}
+			line.cut.Store(false)
+			mustAcquire(t, s, 1).Release()
+			if c := s.Stats().Counts; c.Sessions != 2 || c.Grants != 2 {
+				t.Errorf("who is back: %+v", c)
+			}
+		})
+	}
+}
+
+func TestWhoWaitsIsCountedAndTold(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := join(t, memstore.New())
+			var mu sync.Mutex
+			queued := -1
+			s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, MaxWait: time.Minute, Observer: sema.ObserverFunc(func(e sema.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Kind == sema.Queued {
+					queued = e.Waiters
+				}
+			})})
+			p := mustAcquire(t, s, 1)
+			for n := range 2 {
+				go s.Acquire(t.Context(), 1)
+				synctest.Wait()
+				mu.Lock()
+				if got := s.Stats().Waiters; got != n+1 || queued != n+1 {
+					t.Errorf("%d wait, by Stats, and %d were told, want %d", got, queued, n+1)
+				}
+				mu.Unlock()
+			}
+			_, err := s.TryAcquire(t.Context(), 1)
+			wantErr(t, err, sema.ErrFull)
+			if fault := faultOf(t, err); fault.Waiters != 2 {
+				t.Errorf("%v: %d wait, want 2", err, fault.Waiters)
+			}
+			start := time.Now()
+			_, err = s.Acquire(t.Context(), 1)
+			wantErr(t, err, sema.ErrTimeout)
+			if fault := faultOf(t, err); fault.Detail != "1m0s" || fault.Weight != 1 || time.Since(start) != time.Minute {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+			p.Release()
+		})
+	}
+}
+
+func TestAQuantumEndsByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 2, Quantum: rtt})
+		p, q := mustAcquire(t, sems[0], 1), mustAcquire(t, sems[0], 1)
+		start := time.Now()
+		time.AfterFunc(6*rtt, p.Release)
+		mustAcquire(t, sems[1], 1).Release()
+		if took := time.Since(start); took > 12*rtt {
+			t.Errorf("waited %v for what was released after %v, when the quantum was over", took, 6*rtt)
+		}
+		q.Release()
+	})
+}
+
+func TestARateThatIsStoredCannotBePooled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		a, _ := join(t, store)
+		b, _ := join(t, store)
+		mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 5, Rate: time.Second}), 1)
+		_, err := semaphore(t, b, fleet.Options{Capacity: 5, Mode: fleet.Pooled}).Acquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrInvalid)
+	})
+}
+
+func TestWhatMayGrowIsNotTooLarge(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := join(t, memstore.New())
+			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode})
+			mustAcquire(t, s, 1).Release()
+			wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Whole = 9 }), nil)
+			time.Sleep(20 * time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, err := s.Acquire(ctx, 5)
+			wantErr(t, err, context.DeadlineExceeded)
+			_, err = s.Acquire(t.Context(), 10)
+			wantErr(t, err, sema.ErrTooLarge)
+		})
+	}
+}
+
+func TestWhatBecameTooLargeIsRefusedInLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, store := pools(t, 2, fleet.Options{Capacity: 8})
+		admin, _ := join(t, store)
+		all := mustAcquire(t, sems[1], 8)
+		go func() { mustAcquire(t, sems[0], 1).Release() }()
+		synctest.Wait()
+		heavy := make(chan error)
+		go func() { // the second in line, of which the engine does not know
+			_, err := sems[0].Acquire(context.Background(), 5)
+			heavy <- err
+		}()
+		time.Sleep(time.Second)
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 2 }), nil)
+		start := time.Now()
+		wantErr(t, <-heavy, sema.ErrTooLarge)
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("told after %v", took)
+		}
+		all.Release()
+		time.Sleep(time.Second)
+	})
+}
+
+func TestAPausedSemaphoreIsNotTooSmall(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := join(t, memstore.New())
+			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode})
+			mustAcquire(t, s, 1).Release()
+			resize := func(capacity int64) {
+				wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = capacity }), nil)
+			}
+			resize(0)
+			time.Sleep(10 * time.Second)
+			time.AfterFunc(20*time.Second, func() { resize(3) })
+			mustAcquire(t, s, 2).Release()
+		})
+	}
+}
+
+func TestAPoolThatGrowsAsksRarely(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 1000})
+		for range 100 {
+			mustAcquire(t, sems[0], 1)
+		}
+		if n := links[0].batches.Load(); n > 10 {
+			t.Errorf("%d batches for a hundred permits", n)
+		}
+	})
+}
+
+func TestReleasesAreToldPartByPart(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			var told []sema.Event
+			c, _ := join(t, memstore.New())
+			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode, Observer: sema.ObserverFunc(func(e sema.Event) {
+				if e.Kind == sema.Released {
+					told = append(told, e)
+				}
+			})})
+			p := mustAcquire(t, s, 3)
+			time.Sleep(time.Second)
+			a, b, err := p.Split(1)
+			wantErr(t, err, nil)
+			time.Sleep(time.Second)
+			a.Release()
+			time.Sleep(time.Second)
+			b.Release()
+			if len(told) != 2 || told[0].Weight != 1 || told[0].Hold != 2*time.Second || told[1].Weight != 2 || told[1].Hold != 3*time.Second {
+				t.Errorf("%+v", told)
+			}
+		})
+	}
+}
+
+func TestReleaseWaitsForTheEngineAndNoLonger(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			c, line := join(t, store)
+			line.delay = rtt
+			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode})
+			p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
+			time.Sleep(time.Second)
+			start := time.Now()
+			wantErr(t, fleet.Release(t.Context(), p), nil)
+			if took := time.Since(start); took > rtt {
+				t.Errorf("it took %v", took)
+			}
+			if mode == fleet.Pooled {
+				return
+			}
+			go s.Acquire(t.Context(), 1) // a batch is on its way
+			time.Sleep(rtt / 2)
+			start = time.Now()
+			wantErr(t, fleet.Release(t.Context(), q), nil)
+			if taken, _ := inUse(t, store); taken != 1 || time.Since(start) != rtt+rtt/2 {
+				t.Errorf("%d taken, after %v", taken, time.Since(start))
+			}
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package fleet_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func TestARegionIsNotRecalledWithoutASession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a, b := newContinent(t, global), newContinent(t, global)
+		o := fleet.Options{Capacity: 1}
+		mustAcquire(t, a.semaphore(t, o), 1)
+		go b.semaphore(t, o).Acquire(t.Context(), 1)
+		time.Sleep(time.Second)
+		if share, _ := a.region.Share("db"); !share.Recalled || share.Held != 1 || share.InUse != 1 {
+			t.Fatalf("%+v", share)
+		}
+		a.uplink.cut.Store(true)
+		time.Sleep(15 * time.Second)
+		if share, _ := a.region.Share("db"); share.Recalled || share.Held != 0 || share.Left != 0 {
+			t.Errorf("%+v, after its session was lost", share)
+		}
+	})
+}
+
+func TestARegionWhoseBlockWasRevokedTellsItsHolders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a := newContinent(t, global)
+		admin, _ := join(t, global)
+		o := fleet.Options{Capacity: 4}
+		p, q := mustAcquire(t, a.semaphore(t, o), 2), mustAcquire(t, a.semaphore(t, o), 2)
+		time.Sleep(time.Second)
+		snapshot, err := global.Inspect(t.Context(), "db")
+		wantErr(t, err, nil)
+		if len(snapshot.Leases) < 2 {
+			t.Fatalf("%+v: want a block that stays", snapshot.Leases)
+		}
+		block := snapshot.Leases[1]
+		wantErr(t, admin.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: block.Seq, AtOnce: true}), nil)
+		other := mustAcquire(t, semaphore(t, admin, o), block.Weight)
+		time.Sleep(20 * time.Second)
+		if p.Err() == nil && q.Err() == nil && other.Err() == nil {
+			t.Errorf("%d of 4 are held", 4+block.Weight)
+		}
+		other.Release()
+	})
+}
+
+func TestARegionGivesBackOnlyWhatItLendsNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a := newCounted(t, global, sluggish{memstore.New(), 300 * time.Millisecond})
+		b := newContinent(t, global)
+		o := fleet.Options{Capacity: 8}
+		s := a.semaphore(t, o)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					p := mustAcquire(t, s, 1)
+					time.Sleep(time.Duration(10+7*i) * time.Millisecond)
+					p.Release()
+					time.Sleep(time.Duration(20+9*i) * time.Millisecond)
+				}
+			})
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					p := mustAcquire(t, b.semaphore(t, o), 1)
+					time.Sleep(time.Duration(30+11*i) * time.Millisecond)
+					p.Release()
+					time.Sleep(time.Duration(90*i) * time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		if n := s.Stats().Failures; n > 0 { // more was in use than was leased
+			t.Errorf("the region refused to answer %d times", n)
+		}
+	})
+}
+
+func TestARegionThatBeginsAnewKnowsTheWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a := newContinent(t, global)
+		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4}), 1).Release()
+		time.Sleep(time.Minute)
+		up, _ := join(t, global)
+		wantErr(t, up.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 8 }), nil)
+		again := fleet.NewRegion(keepsOpen{a.local}, up, quantum)
+		t.Cleanup(func() { again.Close() })
+		snapshot, err := again.Inspect(t.Context(), "db") // before anybody uses it
+		wantErr(t, err, nil)
+		if snapshot.Config.Capacity != 8 {
+			t.Errorf("the capacity is %d", snapshot.Config.Capacity)
+		}
+	})
+}
