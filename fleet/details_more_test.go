@@ -43,6 +43,8 @@ func TestAnEngineWithoutHintsIsNotAskedAgain(t *testing.T) {
 		h := &hardOfHearing{Store: memstore.New(), err: fmt.Errorf("hints: %w", errors.ErrUnsupported)}
 		join(t, h)
 		time.Sleep(time.Minute)
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		if n := len(h.calls); n != 1 {
 			t.Errorf("%d subscriptions", n)
 		}

@@ -81,6 +81,7 @@ func TestMaxWaitBoundsAllOfAWaitAtAPool(t *testing.T) {
 		mustAcquire(t, sems[0], 1).Release()
 		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 60 }), nil)
 		other := mustAcquire(t, sems[1], 30)
+		synctest.Wait()
 		links[0].delay = 2 * time.Second
 		start := time.Now()
 		_, err := sems[0].Acquire(t.Context(), 50) // the engine is asked first whether that can be
@@ -88,6 +89,7 @@ func TestMaxWaitBoundsAllOfAWaitAtAPool(t *testing.T) {
 		if took := time.Since(start); took != 20*time.Second {
 			t.Errorf("it took %v", took)
 		}
+		synctest.Wait()
 		links[0].delay = rtt
 		other.Release()
 	})
