@@ -331,7 +331,7 @@ func (k *keeper) configure(ctx context.Context, c protocol.Config) error {
 		k.tell(told)
 	}
 	k.mu.Lock()
-	k.drained = c.Draining
+	k.drained = c.Draining && (k.drained || !told.Draining) // what the global one says is not the region's own
 	k.version++
 	k.mu.Unlock()
 	k.wake()

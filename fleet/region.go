@@ -37,6 +37,10 @@ import (
 // what was spent by a region that is gone stays spent, and a region that died
 // keeps its share for as long. To revoke a region's block at the global engine
 // frees it while regional permits may be out for up to two thirds of a TTL.
+//
+// Fences are the regional semaphore's: they tell the living from the gone among
+// the clients of one region, and must not be shown to a [Guard] that sees those
+// of another.
 type Region struct {
 	local   Store
 	global  *Client

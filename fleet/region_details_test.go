@@ -111,3 +111,40 @@ func TestARegionThatBeginsAnewKnowsTheWhole(t *testing.T) {
 		}
 	})
 }
+
+func TestARegionWhoseFirstWantsMoreThanItHasIsQuiet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newCounted(t, memstore.New(), memstore.New())
+		a.locals.delay = time.Millisecond
+		s := a.semaphore(t, fleet.Options{Capacity: 4, MaxWait: 2 * time.Hour})
+		p := mustAcquire(t, s, 1)
+		go func() { mustAcquire(t, s, 4).Release() }()
+		time.Sleep(10 * time.Second)
+		before := a.locals.batches.Load()
+		time.Sleep(time.Minute)
+		if n := a.locals.batches.Load() - before; n > 200 {
+			t.Errorf("%d batches in a minute in which nothing happened", n)
+		}
+		p.Release()
+		time.Sleep(10 * time.Second)
+	})
+}
+
+func TestADrainOfTheWholeIsNotTheRegionsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		a := newContinent(t, global)
+		admin, _ := join(t, global)
+		s := a.semaphore(t, fleet.Options{Capacity: 4})
+		mustAcquire(t, s, 1).Release()
+		wantErr(t, admin.Drain(t.Context(), "db"), nil)
+		time.Sleep(20 * time.Second)
+		wantErr(t, a.client.Configure(t.Context(), "db", func(c *protocol.Config) { c.MaxWaiters = 7 }), nil)
+		wantErr(t, admin.Resume(t.Context(), "db"), nil)
+		time.Sleep(10 * time.Minute)
+		_, err := s.Acquire(t.Context(), 1)
+		wantErr(t, err, nil)
+	})
+}

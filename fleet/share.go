@@ -165,7 +165,7 @@ func (k *keeper) demand(now, recalled protocol.Micros, shed bool, last protocol.
 		return k.region.quantum / 8 // for the other half
 	case recalled != 0 && now < recalled+k.region.quantum:
 		return recalled + k.region.quantum - now
-	case s.held > 0 && recalled == 0:
+	case s.held > 0 && recalled == 0 && s.first <= s.held: // or idle is not looked at
 		return min(k.ttl/3, max(1, s.idle+lately-now))
 	case s.held > 0 || s.inUse > 0 || s.wanted > 0:
 		return k.ttl / 3
