@@ -164,6 +164,7 @@ func (s *State) notePool(holder *session) {
 	case holder.pooled == 0:
 		in.Remove(&holder.pool)
 		holder.recalled = false
+		s.journal.session(holder.id)
 	case !holder.pool.In():
 		in.PushBack(&holder.pool)
 	}
