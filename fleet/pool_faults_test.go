@@ -135,8 +135,8 @@ func TestNobodyOvertakesTheLineOfAPool(t *testing.T) {
 	})
 }
 
+// It counts goroutines of the whole process, so it is alone.
 func TestARevokedBlockOfARetiredGenerationIsForgotten(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		a, _ := join(t, store)
