@@ -161,11 +161,14 @@ func TestNeighbouringVersionsUnderstandEachOther(t *testing.T) {
 	}
 	id := e.open5()
 	wantFates(t, e.say(id, protocol.Op{Verb: 99, Ticket: 1}, acquire(2, 1)), protocol.Invalid, protocol.Granted)
-	for version, ok := range map[uint32]bool{4: false, 7: false, 6: true} {
+	for _, to := range []struct {
+		version uint32
+		ok      bool
+	}{{4, false}, {7, false}, {6, true}} {
 		c := e.state.Snapshot().Config
-		c.Protocol = version
-		if _, err := e.state.Configure(e.now, c); ok != (err == nil) {
-			t.Errorf("from 5 to %d: %v", version, err)
+		c.Protocol = to.version
+		if _, err := e.state.Configure(e.now, c); to.ok != (err == nil) {
+			t.Errorf("from 5 to %d: %v", to.version, err)
 		}
 	}
 }
