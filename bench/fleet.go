@@ -157,7 +157,7 @@ func gatePairs(g sema.Gate) sample {
 
 // handOff has two clients pass one permit to and fro, with pauses.
 func (f *fleetBench) handOff() sample {
-	const times = 100
+	const times = 300
 	a, b := f.open(), f.open()
 	held := f.semaphore(a, fleet.Options{Capacity: 1})
 	waits, err := b.Semaphore(held.Name(), fleet.Options{Capacity: 1})

@@ -145,7 +145,7 @@ func measure(ops int, f func()) sample {
 // sampleOf is the sample of operations that were timed one by one.
 func sampleOf(waits []time.Duration) sample {
 	slices.Sort(waits)
-	s := sample{ops: len(waits), p99: float64(waits[len(waits)*99/100])}
+	s := sample{ops: len(waits), p99: float64(waits[(len(waits)*99-1)/100])}
 	for _, wait := range waits {
 		s.elapsed += wait
 	}

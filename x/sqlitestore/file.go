@@ -29,6 +29,12 @@ const (
 	// longestLog is how many bytes of the write-ahead log are kept when it is
 	// begun anew. A reader who takes long can make it larger.
 	longestLog = "16777216"
+	// commitsBetweenCheckpoints is after how many commits the log is carried over
+	// into the tables, once whoever waited for them is answered. SQLite would do
+	// so inside a commit, while they wait; it still does from pagesInLog on, which
+	// only large groups reach.
+	commitsBetweenCheckpoints = 256
+	pagesInLog                = "8192"
 )
 
 //go:embed schema.sql
@@ -60,7 +66,7 @@ func dsn(path string, normal bool) string {
 		path = "/" + path // C:/path
 	}
 	pragmas := url.Values{"_pragma": {
-		"busy_timeout(" + busyTimeout + ")", "journal_size_limit(" + longestLog + ")", "synchronous(" + synchronous(normal) + ")",
+		"busy_timeout(" + busyTimeout + ")", "journal_size_limit(" + longestLog + ")", "wal_autocheckpoint(" + pagesInLog + ")", "synchronous(" + synchronous(normal) + ")",
 		"fullfsync(1)", "checkpoint_fullfsync(1)", // on a Mac fsync alone does not wait for the disk
 	}}
 	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas.Encode()
@@ -104,6 +110,9 @@ func (f *file) commit() error {
 	_, err := f.statements.commit.exec(nil)
 	return err
 }
+
+// checkpoint carries the log over into the tables as far as readers allow.
+func (f *file) checkpoint() error { return f.exec("PRAGMA wal_checkpoint(PASSIVE)") }
 
 // rollback ends the transaction, if there is one. It fails if the connection is
 // of no use any more.

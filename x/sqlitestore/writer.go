@@ -24,6 +24,7 @@ type writer struct {
 	now     func() protocol.Micros
 
 	commits      int          // that were made, of groups in which something changed
+	checkpointed int          // how many were made when the log was last carried over
 	beforeCommit func() error // for tests; nil otherwise
 }
 
@@ -62,6 +63,18 @@ func (w *writer) serve(group []*request) {
 	for _, h := range hints {
 		w.hint(h.instance, h.whole)
 	}
+	w.tidy()
+}
+
+// tidy is when everybody has been answered. That it fails is nobody's business
+// yet: what is in the log is safe, and a disk that is full will be met by a
+// commit.
+func (w *writer) tidy() {
+	if w.file == nil || w.commits-w.checkpointed < commitsBetweenCheckpoints {
+		return
+	}
+	w.checkpointed = w.commits
+	_ = w.file.checkpoint()
 }
 
 // ready has the file open. It is closed after an error that may be the
