@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type Client struct {
 
 	mu         sync.Mutex
 	semaphores map[string]*Semaphore
+	lent       map[string][]*Semaphore // by name; whose permits regions lend on
 	closed     bool
 }
 
@@ -33,7 +35,7 @@ type Client struct {
 func New(store Store) *Client {
 	host, _ := os.Hostname()
 	c := &Client{
-		store: store, clock: bootClock, semaphores: map[string]*Semaphore{},
+		store: store, clock: bootClock, semaphores: map[string]*Semaphore{}, lent: map[string][]*Semaphore{},
 		instance: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
 	}
 	c.workers.begin()
@@ -76,10 +78,18 @@ const (
 	Pooled
 )
 
-// sameAs compares all but the observers, which may not be comparable.
-func (o Options) sameAs(other Options) bool {
+// differsFrom says in what, for people; "" if in nothing but the observer, which
+// may not be comparable.
+func (o Options) differsFrom(other Options) string {
 	o.Observer, other.Observer = nil, nil
-	return reflect.DeepEqual(o, other)
+	var differences []string
+	mine, others := reflect.ValueOf(o), reflect.ValueOf(other)
+	for i := range mine.NumField() {
+		if a, b := mine.Field(i).Interface(), others.Field(i).Interface(); !reflect.DeepEqual(a, b) {
+			differences = append(differences, fmt.Sprintf("%s %v, not %v", mine.Type().Field(i).Name, a, b))
+		}
+	}
+	return strings.Join(differences, ", ")
 }
 
 // check fails on what makes no sense, with what to do.
@@ -136,37 +146,62 @@ func (o Options) config() protocol.Config {
 // asked when somebody acquires. Asked for again, with the same options, it is
 // the same one, and the first one's observer is told.
 func (c *Client) Semaphore(name string, o Options) (*Semaphore, error) {
-	s, err := c.semaphore(name, o)
-	if err == nil && !s.options.sameAs(o.withDefaults()) {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: fmt.Sprintf("this client uses it with other options: %+v, not %+v", s.options, o)}
-	}
-	return s, err
-}
-
-// semaphore is the one of that name that there is, or a new one.
-func (c *Client) semaphore(name string, o Options) (*Semaphore, error) {
-	if err := checkName(name); err != nil {
+	s, err := newSemaphore(c, name, o)
+	if err != nil {
 		return nil, err
 	}
-	if err := o.check(); err != nil {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used := c.semaphores[name]
+	switch {
+	case c.closed:
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrClosed}
+	case used == nil:
+		c.semaphores[name] = s
+		return s, nil
 	}
-	o = o.withDefaults()
-	config := o.config()
-	if err := config.Check(); err != nil {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
+	if other := used.options.differsFrom(s.options); other != "" {
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: "this client uses it already, and differently: " + other + "; use the same options everywhere, or another client"}
 	}
+	return used, nil
+}
+
+// lend is the semaphore of which a keeper has its blocks: one of its own, since
+// it is recalled as a whole, and nobody who looks on is in its way.
+func (c *Client) lend(k *keeper, name string, o Options) (*Semaphore, error) {
+	s, err := newSemaphore(c, name, o)
+	if err != nil {
+		return nil, err
+	}
+	s.lender = k
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrClosed}
 	}
-	if s := c.semaphores[name]; s != nil {
-		return s, nil
-	}
-	s := newSemaphore(c, name, o, config)
-	c.semaphores[name] = s
+	c.lent[name] = append(c.lent[name], s)
 	return s, nil
+}
+
+// unlend is when nothing of it is lent any more.
+func (c *Client) unlend(s *Semaphore) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lent[s.name] = slices.DeleteFunc(c.lent[s.name], func(other *Semaphore) bool { return other == s })
+	if len(c.lent[s.name]) == 0 {
+		delete(c.lent, s.name)
+	}
+}
+
+// all are the semaphores there are.
+func (c *Client) all() []*Semaphore {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.Collect(maps.Values(c.semaphores))
+	for _, lent := range c.lent {
+		all = append(all, lent...)
+	}
+	return all
 }
 
 // maxName bounds names, which become keys, files and labels.
@@ -205,9 +240,12 @@ func (c *Client) listen() {
 
 func (c *Client) hint(name string) {
 	c.mu.Lock()
-	s := c.semaphores[name]
+	own, lent := c.semaphores[name], slices.Clone(c.lent[name])
 	c.mu.Unlock()
-	if s != nil {
+	if own != nil {
+		own.hint()
+	}
+	for _, s := range lent {
 		s.hint()
 	}
 }

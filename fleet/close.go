@@ -41,17 +41,18 @@ func (c *Client) Close(ctx context.Context, then ...Parting) error {
 	}
 	c.closed = true
 	c.mu.Unlock()
-	for _, s := range c.semaphores { // there will be no other ones
+	all := c.all() // there will be no other ones
+	for _, s := range all {
 		s.close(parting)
 	}
 	var left, unsaid int64
-	for _, s := range c.semaphores {
+	for _, s := range all {
 		out, moot := s.drain(ctx, parting)
 		left += out
 		unsaid += moot
 	}
 	c.workers.end()
-	for _, s := range c.semaphores {
+	for _, s := range all {
 		s.finish()
 	}
 	err := c.store.Close()
@@ -89,6 +90,14 @@ func (s *Semaphore) close(parting Parting) {
 	s.drive()
 }
 
+// part closes one that nobody needs any more, while the client goes on. It
+// reports whether the engine has heard of it before ctx ended.
+func (s *Semaphore) part(ctx context.Context) bool {
+	s.close(WaitForPermits)
+	out, unsaid := s.drain(ctx, WaitForPermits)
+	return out == 0 && unsaid == 0
+}
+
 const closedAway = "the client was closed"
 
 // dropAll loses all that is out. The mutex is held.
@@ -104,7 +113,9 @@ func (s *Semaphore) dropAll() {
 // how many releases were not heard.
 func (s *Semaphore) drain(ctx context.Context, parting Parting) (out, unsaid int64) {
 	s.mu.Lock()
-	s.quiet = make(chan struct{})
+	if s.quiet == nil {
+		s.quiet = make(chan struct{})
+	}
 	quiet := s.quiet
 	s.abandoning = parting == AbandonPermits
 	s.noteQuiet()

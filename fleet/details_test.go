@@ -39,18 +39,20 @@ func TestAPermitThatComesWhenTheContextHasEndedGoesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, _ := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Queued {
-				time.Sleep(time.Second) // meanwhile it is granted, and not wanted any more
+		c, l := join(t, store)
+		l.delay = 500 * time.Millisecond
+		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		mustAcquire(t, s, 1).Release()
+		for range 50 { // whatever is noticed first
+			time.Sleep(10 * time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), l.delay) // when it is granted
+			p, err := s.Acquire(ctx, 1)
+			if err != nil {
+				wantErr(t, err, context.DeadlineExceeded)
 			}
-		})})
-		for range 20 { // whatever is noticed first
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			_, err := s.Acquire(ctx, 1)
-			wantErr(t, err, context.DeadlineExceeded)
+			p.Release()
 			cancel()
-			synctest.Wait()
+			time.Sleep(10 * time.Second)
 			if taken, _ := inUse(t, store); taken > 0 {
 				t.Fatal("it is taken, and nobody has it")
 			}

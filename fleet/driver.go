@@ -158,12 +158,12 @@ func (s *Semaphore) begin(within time.Duration) error {
 	session, config, err := s.client.store.Open(ctx, s.name, s.config, s.client.instance)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && !errors.Is(err, protocol.ErrVersion) {
+	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) {
 		return err
 	}
 	s.reached()
-	if err == nil && s.options.Mode == Pooled && config.Kind == protocol.Rate {
-		err = errors.New("it is a rate, and cannot be pooled")
+	if err == nil {
+		err = s.unfit(config)
 	}
 	if err != nil {
 		s.refuseAll(fmt.Errorf("%w: %w", sema.ErrInvalid, err))
@@ -182,6 +182,17 @@ func (s *Semaphore) begin(within time.Duration) error {
 	}
 	if s.pool.asked.Ticket != 0 {
 		s.peer.Wish(s.pool.asked)
+	}
+	return nil
+}
+
+// unfit is why what is stored is of no use here.
+func (s *Semaphore) unfit(stored protocol.Config) error {
+	switch {
+	case s.options.Mode == Pooled && stored.Kind == protocol.Rate:
+		return errors.New("it is a rate, and cannot be pooled")
+	case s.lender != nil:
+		return s.lender.accepts(stored)
 	}
 	return nil
 }
@@ -238,6 +249,9 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 // noteConfig is for what was heard. Who waits here for more than there can ever
 // be is told. The mutex is held.
 func (s *Semaphore) noteConfig(c protocol.Config) {
+	if c.Draining && !s.draining() {
+		s.fallback.sendBack()
+	}
 	s.last.Config = c
 	s.capacity.Store(max(c.Capacity, c.Whole))
 	for q := range s.pool.line.All {
@@ -254,20 +268,11 @@ func (s *Semaphore) tooLarge(n int64) bool {
 	return s.last.Config.TTL != 0 && capacity > 0 && n > capacity
 }
 
-// A lender lends permits on, and is told what the engine says of them, with the
-// semaphore's mutex held.
-type lender interface{ heard(protocol.Reply) }
-
-// setLender changes who is told, if it is still that one.
-func (s *Semaphore) setLender(from, to *keeper) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case to != nil:
-		s.lender = to
-	case s.lender == lender(from):
-		s.lender = nil
-	}
+// A lender lends permits on, and is told what the engine says of them. Both are
+// called with the semaphore's mutex held.
+type lender interface {
+	accepts(stored protocol.Config) error
+	heard(protocol.Reply)
 }
 
 // speaks reports whether there is a session.

@@ -29,6 +29,7 @@ type fallback struct {
 	local        *sema.Semaphore
 	after, until protocol.Micros
 	open         atomic.Bool
+	reign        atomic.Pointer[reign] // the present one, or the last
 
 	// Guarded by Semaphore.mu.
 	silent protocol.Micros // since when there was no answer; 0: there was one
@@ -46,7 +47,29 @@ func newFallback(name string, o Options) *fallback {
 	}
 }
 
+// A reign is one time for which the local limit rules. Who waits for that until
+// then goes on at the engine.
+type reign struct {
+	life context.Context
+	end  context.CancelFunc
+}
+
 func (f *fallback) rules() bool { return f != nil && f.open.Load() }
+
+func (f *fallback) beginReign() {
+	life, end := context.WithCancel(context.Background())
+	f.reign.Store(&reign{life, end})
+}
+
+// sendBack has those who wait for the local limit ask anew. The semaphore's mutex
+// is held.
+func (f *fallback) sendBack() {
+	if f.rules() {
+		over := f.reign.Load()
+		f.beginReign()
+		over.end()
+	}
+}
 
 // acquireAside takes permits of the local limit. MaxWait is for both waits
 // together.
@@ -54,8 +77,11 @@ func (s *Semaphore) acquireAside(ctx context.Context, op string, wish protocol.O
 	if wish.Try {
 		return s.fallback.local.TryAcquire(ctx, wish.Weight)
 	}
-	wait, cancel := context.WithDeadlineCause(ctx, start.Add(s.options.MaxWait), sema.ErrTimeout)
+	limited, cancel := context.WithDeadlineCause(ctx, start.Add(s.options.MaxWait), sema.ErrTimeout)
 	defer cancel()
+	wait, leave := context.WithCancelCause(limited)
+	defer leave(nil)
+	defer context.AfterFunc(s.fallback.reign.Load().life, func() { leave(errBack) })()
 	p, err := s.fallback.local.Acquire(wait, wish.Weight)
 	if err == sema.ErrTimeout && ctx.Err() == nil {
 		err = s.timeout(op, wish.Weight, start)
@@ -111,6 +137,7 @@ func (f *fallback) failed(s *Semaphore, began, now protocol.Micros) time.Duratio
 	if left := f.silent + f.after - now; left > 0 {
 		return micros(left)
 	}
+	f.beginReign()
 	f.open.Store(true)
 	s.publish()
 	s.refuseAll(errAside)
@@ -133,6 +160,7 @@ func (f *fallback) answered(s *Semaphore, now protocol.Micros) {
 	f.probe = now + f.until/4
 	if now-f.good >= f.until {
 		f.open.Store(false)
+		f.reign.Load().end()
 		f.good = 0
 		s.publish()
 		s.tellLater(sema.Event{Kind: sema.Recovered, Capacity: s.capacity.Load()})

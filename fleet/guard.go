@@ -12,7 +12,8 @@ import (
 // to hold one any more, whatever they believe, and nobody who does. Show it the
 // fence of a permit ([LeaseOf]) with every write. The zero Guard is ready; keep
 // one for each semaphore that protects the resource, and keep it with the
-// resource.
+// resource. Permits of a rate are spent, not held, and those of a local limit
+// are unknown to everybody else: they have no fence, and no guard is for them.
 type Guard struct {
 	mu      sync.Mutex
 	floor   protocol.Seq
@@ -20,8 +21,11 @@ type Guard struct {
 }
 
 // Admit fails with [sema.ErrLost] if the fence is of a lease that was gone before
-// one that was shown here was granted.
+// one that was shown here was granted, and with [sema.ErrInvalid] if it is none.
 func (g *Guard) Admit(f protocol.Fence) error {
+	if f.Seq == 0 {
+		return &sema.Error{Op: "write", Err: sema.ErrInvalid, Detail: "the permit has no fence: it is of a rate, or of a local limit, or not a fleet semaphore's; see what LeaseOf says"}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f.Seq < g.floor || g.isRevoked(f.Seq) {

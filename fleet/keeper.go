@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,7 @@ type keeper struct {
 	// and before mu. What follows it is under it, or fixed once the keeper has
 	// begun.
 	stepping *sema.Semaphore
-	global   *Semaphore
+	global   *Semaphore // its own, besides the program's of that name
 	ttl      protocol.Micros
 	window   protocol.Micros // of a Rate
 	config   protocol.Config // of the regional semaphore
@@ -58,6 +59,8 @@ func (k *keeper) begin(ctx context.Context, c protocol.Config) error {
 	if k.begun.Load() {
 		return k.alive()
 	}
+	ctx, cancel := k.within(ctx)
+	defer cancel()
 	turn, err := k.stepping.Acquire(ctx, 1)
 	if err != nil {
 		return err
@@ -70,8 +73,10 @@ func (k *keeper) begin(ctx context.Context, c protocol.Config) error {
 		return err
 	}
 	k.ttl, k.window = k.config.TTL, k.config.Window
-	if k.global, err = k.region.global.semaphore(k.name, k.globalOptions(c)); err != nil {
-		return err
+	if k.global == nil {
+		if k.global, err = k.region.global.lend(k, k.name, k.globalOptions(c)); err != nil {
+			return err
+		}
 	}
 	k.told, k.drained, k.version = protocol.Config{Capacity: c.Capacity, Ramp: c.Ramp}, k.config.Draining, k.config.Version
 	if _, err := k.refresh(ctx); err != nil {
@@ -80,10 +85,25 @@ func (k *keeper) begin(ctx context.Context, c protocol.Config) error {
 	if err := k.setCapacity(ctx, 0); err != nil {
 		return err
 	}
-	k.global.setLender(nil, k)
 	k.begun.Store(true)
 	k.region.workers.start(k.run)
 	return nil
+}
+
+// within is a context that ends with the keeper, whatever its caller waits for.
+func (k *keeper) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(k.life, func() { cancel(k.alive()) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// patience is how long the regional engine may take: not so long that one lost
+// message costs what the region has.
+func (k *keeper) patience() time.Duration {
+	if k.config.TTL == 0 {
+		return patience
+	}
+	return min(patience, micros(k.config.TTL/6))
 }
 
 func (k *keeper) alive() error {
@@ -116,7 +136,21 @@ func (k *keeper) refresh(ctx context.Context) (news bool, err error) {
 	case err != nil:
 		return false, err
 	}
+	if err := k.accepts(snapshot.Config); err != nil {
+		return false, &sema.Error{Op: "open", Name: k.name, Err: sema.ErrInvalid, Detail: err.Error()}
+	}
 	return k.tell(snapshot.Config), nil
+}
+
+// accepts says why a global semaphore is not one to lease from.
+func (k *keeper) accepts(stored protocol.Config) error {
+	switch {
+	case stored.Kind == protocol.Rate:
+		return errors.New("the global semaphore is a rate, and regions lease from a plain one, also for rates of their own; use another name, or delete it")
+	case stored.TTL < 3*k.window:
+		return fmt.Errorf("the global semaphore has a TTL of %v, and a rate over %v needs one of %v or more; use another name, or delete it", micros(stored.TTL), micros(k.window), micros(3*k.window))
+	}
+	return nil
 }
 
 // tell is what the global semaphore is like. It reports whether that is new.
@@ -133,6 +167,8 @@ func (k *keeper) tell(c protocol.Config) bool {
 
 // learn is refresh, and has the regional semaphore go by it.
 func (k *keeper) learn(ctx context.Context) error {
+	ctx, cancel := k.within(ctx)
+	defer cancel()
 	news, err := k.refresh(ctx)
 	if err != nil || !news {
 		return err
@@ -156,7 +192,7 @@ func (k *keeper) shown(c protocol.Config) protocol.Config {
 
 // open begins the keeper's own session, by which it looks.
 func (k *keeper) open(ctx context.Context, c protocol.Config) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, k.patience())
 	defer cancel()
 	k.seq = 0
 	k.session, k.config, err = k.region.local.Open(ctx, k.name, c, "region of "+k.region.global.instance)
@@ -169,7 +205,8 @@ func (k *keeper) notice(r protocol.Reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.share.note(r)
-	if since != 0 || k.share.ask != nil || k.share.free() < k.share.ready(last)/2 {
+	ready := k.share.ready(last)
+	if since != 0 || k.share.ask != nil || k.share.free() < ready/2 || k.share.settled && k.share.free() > ready {
 		k.wake()
 	}
 }
@@ -253,7 +290,7 @@ func (k *keeper) step(ctx context.Context) (next time.Duration, err error) {
 
 // see looks how the regional semaphore is.
 func (k *keeper) see(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, k.patience())
 	defer cancel()
 	for range 2 {
 		k.seq++
@@ -293,7 +330,7 @@ func (k *keeper) change(ctx context.Context, change func(*protocol.Config)) erro
 	if changed == k.config {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, k.patience())
 	defer cancel()
 	if err := k.region.local.Administer(ctx, k.name, Command{Configure: &changed}); err != nil {
 		if errors.Is(err, protocol.ErrConflict) { // the answer to the last change was lost
@@ -309,6 +346,8 @@ func (k *keeper) change(ctx context.Context, change func(*protocol.Config)) erro
 // configure is what a client of the region wants for it, and of capacity and
 // ramp for all.
 func (k *keeper) configure(ctx context.Context, c protocol.Config) error {
+	ctx, cancel := k.within(ctx)
+	defer cancel()
 	turn, err := k.stepping.Acquire(ctx, 1)
 	if err != nil {
 		return err
@@ -348,23 +387,28 @@ func (k *keeper) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	turn, err := k.stepping.Acquire(ctx, 1)
-	if err != nil || !k.begun.Load() {
-		return
-	}
-	defer turn.Release()
-	k.global.setLender(k, nil)
-	if k.setCapacity(ctx, 0) == nil && k.see(ctx) == nil {
+	if err == nil && k.begun.Load() && k.setCapacity(ctx, 0) == nil && k.see(ctx) == nil {
 		k.mu.Lock()
 		k.share.giveBack(k.share.held - k.share.inUse)
 		k.mu.Unlock()
 	}
+	turn.Release()
 	k.mu.Lock()
 	rest := k.share.blocks
 	k.share = share{}
 	k.mu.Unlock()
-	time.AfterFunc(micros(max(k.ttl*2/3, k.window)), func() {
-		for _, b := range rest {
-			b.Release()
-		}
-	})
+	if k.begun.Load() || err == nil && k.global != nil {
+		time.AfterFunc(micros(max(k.ttl*2/3, k.window)), func() { k.leave(rest) })
+	}
+}
+
+// leave gives back the rest, and is done with the global semaphore when that was
+// heard there.
+func (k *keeper) leave(rest []leasedBlock) {
+	for _, b := range rest {
+		b.Release()
+	}
+	if k.global.part(k.region.global.life) {
+		k.region.global.unlend(k.global)
+	}
 }

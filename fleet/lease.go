@@ -139,7 +139,7 @@ func (s *Semaphore) held() (sum int64) {
 type Lease struct {
 	Semaphore string
 	ID        protocol.Seq   // by which administrators know it
-	Fence     protocol.Fence // to show to what the permit guards, see [Guard]
+	Fence     protocol.Fence // to show to what the permit guards, see [Guard]; zero for a rate
 	Left      time.Duration  // for how long the permit is surely held, if nothing more is heard
 }
 
@@ -149,7 +149,7 @@ type Lease struct {
 func LeaseOf(p sema.Permit) (found Lease, ok bool) {
 	switch l := p.Lease().(type) {
 	case *lease:
-		found, ok = l.describe(), true
+		found, ok = l.grant.describe(), true
 	case *watched:
 		found, ok = LeaseOf(l.inner)
 	default:
@@ -165,11 +165,15 @@ func LeaseOf(p sema.Permit) (found Lease, ok bool) {
 	return found, ok
 }
 
-func (l *lease) describe() Lease {
-	g, s := l.grant, l.grant.sem
+func (g *grant) describe() Lease {
+	s := g.sem
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Lease{s.name, g.fence.Seq, g.fence, s.left(g.peer, g.why)}
+	l := Lease{s.name, g.fence.Seq, g.fence, s.left(g.peer, g.why)}
+	if g.peer.Config().Kind == protocol.Rate {
+		l.Fence = protocol.Fence{}
+	}
+	return l
 }
 
 // left is for how long what a session has is surely its own. The mutex is held.

@@ -65,17 +65,20 @@ func (w *watched) Lost() <-chan struct{} { return w.inner.Lost() }
 // Err is for [sema.Permit.Err].
 func (w *watched) Err() error { return w.inner.Err() }
 
-// tellQueued tells of somebody in line. Should the observer panic, nobody is
-// left there.
-func (s *Semaphore) tellQueued(n int64, undo func()) {
-	told := false
-	defer func() {
-		if !told {
-			undo()
-		}
-	}()
-	s.tell(sema.Event{Kind: sema.Queued, Weight: n})
-	told = true
+// tellQueued tells of somebody who is about to stand in line, not of one who
+// stands there: an observer that is slow holds up nobody else. It fails, untold,
+// if nobody is let in.
+func (s *Semaphore) tellQueued(op string, n int64) error {
+	if s.options.Observer == nil {
+		return nil
+	}
+	s.mu.Lock()
+	err := s.open(op, n)
+	s.mu.Unlock()
+	if err == nil && n > 0 {
+		s.tell(sema.Event{Kind: sema.Queued, Weight: n})
+	}
+	return err
 }
 
 func (s *Semaphore) refused(ctx context.Context, n int64, start time.Time, err error) {
@@ -97,6 +100,9 @@ func (s *Semaphore) tell(e sema.Event) {
 	s.mu.Lock()
 	e.Waiters = s.waiting()
 	s.mu.Unlock()
+	if e.Kind == sema.Queued {
+		e.Waiters++ // whom it is about
+	}
 	s.options.Observer.Observe(e)
 }
 

@@ -123,11 +123,13 @@ func (s *Semaphore) waitPooled(ctx context.Context, op string, wish protocol.Op,
 	if deadline, ok := ctx.Deadline(); ok {
 		q.until = s.client.clock() + protocol.Micros(time.Until(deadline).Microseconds())
 	}
+	if err := s.tellQueued(op, q.weight); err != nil {
+		return sema.Permit{}, err
+	}
 	if err := s.stand(op, q); err != nil {
 		return sema.Permit{}, err
 	}
 	defer s.leave(q)
-	s.tellQueued(q.weight, func() {}) // should the observer panic, it leaves all the same
 	defer time.AfterFunc(time.Until(start.Add(s.options.MaxWait)), func() { refuse(sema.ErrTimeout) }).Stop()
 	p, ok := s.awaitTurn(wait, q)
 	why := context.Cause(wait)

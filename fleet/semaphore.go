@@ -34,7 +34,7 @@ type Semaphore struct {
 	leases     map[protocol.Seq]*grant // of the session
 	last       protocol.Reply          // without its fates
 	pool       pool
-	lender     lender // nil unless blocks are lent on
+	lender     lender // nil unless blocks are lent on; fixed
 	driver     driver
 	closed     bool
 	quiet      chan struct{} // closed when there is nothing left to say; nil unless somebody wants to know
@@ -60,7 +60,18 @@ type outcome struct {
 	err   error
 }
 
-func newSemaphore(c *Client, name string, o Options, config protocol.Config) *Semaphore {
+func newSemaphore(c *Client, name string, o Options) (*Semaphore, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
+	}
+	o = o.withDefaults()
+	config := o.config()
+	if err := config.Check(); err != nil {
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
+	}
 	s := &Semaphore{
 		client: c, name: name, options: o, config: config, labels: textOf(o.Labels), fallback: newFallback(name, o),
 		waiters: map[protocol.Ticket]*waiter{}, leases: map[protocol.Seq]*grant{},
@@ -70,7 +81,7 @@ func newSemaphore(c *Client, name string, o Options, config protocol.Config) *Se
 	if o.Mode == Pooled {
 		s.newFront()
 	}
-	return s
+	return s, nil
 }
 
 // Name is the semaphore's name.
@@ -107,6 +118,9 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error
 // errAside ends waits at the engine, to go on at the local limit.
 var errAside = errors.New("failed open")
 
+// errBack ends waits at the local limit, to go on at the engine.
+var errBack = errors.New("the engine is back")
+
 func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (permit sema.Permit, err error) {
 	start := time.Now()
 	switch {
@@ -116,13 +130,8 @@ func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (p
 		err = s.fault(op, wish.Weight, sema.ErrInvalid, "want a weight of 0 or more")
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case s.options.Mode == Pooled:
-		permit, err = s.acquirePooled(ctx, op, wish, start)
 	default:
-		permit, err = s.acquireExact(ctx, op, wish, start)
-	}
-	if err == errAside {
-		permit, err = s.acquireAside(ctx, op, wish, start)
+		permit, err = s.acquireSomehow(ctx, op, wish, start)
 	}
 	if err != nil {
 		s.refused(ctx, wish.Weight, start, err)
@@ -131,17 +140,36 @@ func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (p
 	return s.admitted(permit, start), nil
 }
 
+// acquireSomehow is from the engine, or from the local limit while that rules.
+func (s *Semaphore) acquireSomehow(ctx context.Context, op string, wish protocol.Op, start time.Time) (permit sema.Permit, err error) {
+	for {
+		if s.options.Mode == Pooled {
+			permit, err = s.acquirePooled(ctx, op, wish, start)
+		} else {
+			permit, err = s.acquireExact(ctx, op, wish, start)
+		}
+		if err != errAside {
+			return permit, err
+		}
+		if permit, err = s.acquireAside(ctx, op, wish, start); err != errBack {
+			return permit, err
+		}
+	}
+}
+
 // acquireExact asks the engine and waits. There is no lease for a weight of 0.
 func (s *Semaphore) acquireExact(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		wish.Wait = max(1, protocol.Micros(time.Until(deadline).Microseconds()))
 	}
 	wish.Meta = s.meta()
+	if err := s.tellQueued(op, wish.Weight); err != nil {
+		return sema.Permit{}, err
+	}
 	w := &waiter{op: wish, ended: make(chan outcome, 1)}
 	if err := s.ask(op, w); err != nil || wish.Weight == 0 {
 		return sema.Permit{}, err
 	}
-	s.tellQueued(wish.Weight, func() { s.withdraw(w) })
 	o, err := s.await(ctx, op, w, start)
 	if err != nil {
 		return sema.Permit{}, err

@@ -16,6 +16,7 @@ type share struct {
 	inUse, wanted, first int64           // at the regional semaphore, as last seen
 	low                  int64           // the least that was free since idle
 	idle                 protocol.Micros // since when low is noted
+	settled              bool            // there was nothing to give back at the last look
 
 	blocks  []leasedBlock   // the oldest first
 	held    int64           // what they weigh
@@ -160,12 +161,13 @@ func (k *keeper) demand(now, recalled protocol.Micros, shed bool, last protocol.
 	case s.ask == nil && missing > 0:
 		k.askFor(max(missing, least), least)
 	}
+	s.settled = s.free() <= ready
 	switch {
 	case recalled != 0 && shed:
 		return k.region.quantum / 8 // for the other half
 	case recalled != 0 && now < recalled+k.region.quantum:
 		return recalled + k.region.quantum - now
-	case s.held > 0 && recalled == 0 && s.first <= s.held: // or idle is not looked at
+	case s.held > 0 && recalled == 0 && s.first <= s.held && !s.settled: // or idle is not looked at
 		return min(k.ttl/3, max(1, s.idle+lately-now))
 	case s.held > 0 || s.inUse > 0 || s.wanted > 0:
 		return k.ttl / 3

@@ -1,0 +1,120 @@
+package fleet_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+)
+
+// failedOpen is a semaphore whose engine is out of reach, and whose only permit
+// of its own is out.
+func failedOpen(t *testing.T, o fleet.Options) (*fleet.Client, *fleet.Semaphore, *link, sema.Permit) {
+	t.Helper()
+	c, l := join(t, memstore.New())
+	o.Capacity, o.TTL, o.MaxWait, o.FailOpen = 10, 3*time.Second, time.Hour, fleet.FailOpen{Limit: 1}
+	s := semaphore(t, c, o)
+	mustAcquire(t, s, 1).Release()
+	l.cut.Store(true)
+	time.Sleep(10 * time.Second) // until a pool has lost what it had
+	p := mustAcquire(t, s, 1)
+	if !s.Stats().FailedOpen {
+		t.Fatal("it has not failed open")
+	}
+	return c, s, l, p
+}
+
+func TestWhoWaitsForTheLocalLimitGoesOnAtTheEngineWhenThatIsBack(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+		synctest.Test(t, func(t *testing.T) {
+			_, s, l, p := failedOpen(t, fleet.Options{Mode: mode})
+			got := make(chan sema.Permit, 1)
+			go func() { got <- mustAcquire(t, s, 1) }()
+			time.Sleep(time.Second)
+			l.cut.Store(false)
+			select {
+			case q := <-got:
+				q.Release()
+			case <-time.After(time.Minute):
+				t.Errorf("it waits, and 10 are free: %+v", s.Stats())
+			}
+			p.Release()
+			synctest.Wait()
+		})
+	}
+}
+
+func TestADrainReachesWhoWaitsForTheLocalLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s, l, p := failedOpen(t, fleet.Options{})
+		failed := make(chan error, 1)
+		acquire := func() { _, err := s.Acquire(t.Context(), 1); failed <- err }
+		go acquire()
+		time.Sleep(time.Second)
+		l.cut.Store(false)
+		wantErr(t, c.Drain(t.Context(), "db"), nil)
+		wantErr(t, <-failed, sema.ErrDraining)
+		if !s.Stats().FailedOpen {
+			t.Error("that was after it recovered")
+		}
+		go acquire()
+		wantErr(t, <-failed, sema.ErrDraining)
+		wantErr(t, c.Resume(t.Context(), "db"), nil)
+		time.Sleep(time.Minute)
+		mustAcquire(t, s, 1).Release()
+		p.Release()
+	})
+}
+
+func TestAnObserverThatIsSlowAtTheEndOfTheLineHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.Pooled, fleet.Exact} {
+		synctest.Test(t, func(t *testing.T) {
+			var slow atomic.Bool
+			c, _ := join(t, memstore.New())
+			s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, MaxWait: time.Hour, Observer: sema.ObserverFunc(func(e sema.Event) {
+				if e.Kind == sema.Queued && slow.CompareAndSwap(true, false) {
+					time.Sleep(time.Minute)
+				}
+			})})
+			p := mustAcquire(t, s, 1)
+			slow.Store(true)
+			go func() { mustAcquire(t, s, 1).Release() }()
+			synctest.Wait()
+			start := time.Now()
+			go func() { time.Sleep(time.Second); p.Release() }()
+			mustAcquire(t, s, 1).Release()
+			if took := time.Since(start); took > 2*time.Second {
+				t.Errorf("mode %d: it waited %v for a permit that nobody used", mode, took)
+			}
+			time.Sleep(2 * time.Minute)
+		})
+	}
+}
+
+func TestPermitsWithoutAFence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var guard fleet.Guard
+		c, _ := join(t, memstore.New())
+		rate := semaphore(t, c, fleet.Options{Capacity: 10, Rate: time.Minute})
+		lease, ok := fleet.LeaseOf(mustAcquire(t, rate, 1))
+		if !ok || lease.ID == 0 || lease.Fence.Seq != 0 {
+			t.Errorf("a permit of a rate has %+v, %v", lease, ok)
+		}
+		wantErr(t, guard.Admit(lease.Fence), sema.ErrInvalid)
+
+		_, _, _, p := failedOpen(t, fleet.Options{})
+		if lease, ok = fleet.LeaseOf(p); ok {
+			t.Errorf("a permit of a local limit has %+v", lease)
+		}
+		wantErr(t, guard.Admit(lease.Fence), sema.ErrInvalid)
+		p.Release()
+	})
+}

@@ -1,0 +1,242 @@
+package fleet_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// regionOver is a region that leases through a client others may use, and a
+// client of it.
+func regionOver(t *testing.T, global *fleet.Client) (*fleet.Region, *fleet.Client) {
+	t.Helper()
+	r := fleet.NewRegion(memstore.New(), global, quantum)
+	t.Cleanup(func() { r.Close() })
+	c, _ := join(t, keepOpen{r})
+	return r, c
+}
+
+func TestRegionsDoNotLeaseFromARate(t *testing.T) {
+	t.Parallel()
+	for _, regional := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			global := memstore.New()
+			direct, _ := join(t, global)
+			mustAcquire(t, semaphore(t, direct, fleet.Options{Capacity: 4, Rate: time.Minute}), 1)
+			a := newContinent(t, global)
+			_, err := a.semaphore(t, fleet.Options{Capacity: 4, Rate: regional}).Acquire(t.Context(), 1)
+			wantErr(t, err, sema.ErrInvalid)
+			if err == nil || !strings.Contains(err.Error(), "use another name") {
+				t.Errorf("it does not say what to do: %v", err)
+			}
+		})
+	}
+}
+
+func TestARegionDoesNotLeaseFromASemaphoreThatBecameARate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		direct, _ := join(t, global)
+		a := newContinent(t, global)
+		s := a.semaphore(t, fleet.Options{Capacity: 4, MaxWait: time.Hour})
+		p := mustAcquire(t, s, 1)
+		wantErr(t, direct.Delete(t.Context(), "db"), nil)
+		mustAcquire(t, semaphore(t, direct, fleet.Options{Capacity: 4, Rate: time.Minute}), 1)
+		<-p.Lost()
+		p.Release()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if _, err := s.Acquire(ctx, 1); err == nil {
+			t.Error("it lends what it has of a rate")
+		}
+	})
+}
+
+func TestARegionalRateNeedsBlocksThatOutlastItsWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global := memstore.New()
+		direct, _ := join(t, global)
+		mustAcquire(t, semaphore(t, direct, fleet.Options{Capacity: 4, TTL: 6 * time.Second}), 1).Release()
+		a := newContinent(t, global)
+		_, err := a.semaphore(t, fleet.Options{Capacity: 4, Rate: time.Minute}).Acquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrInvalid)
+		if err == nil || !strings.Contains(err.Error(), "3m0s") {
+			t.Errorf("it does not say what it needs: %v", err)
+		}
+	})
+}
+
+func TestRegionsOverOneClientShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global, _ := join(t, memstore.New())
+		o := fleet.Options{Capacity: 4, MaxWait: 10 * time.Minute}
+		_, busy := regionOver(t, global)
+		_, other := regionOver(t, global)
+		s, far := semaphore(t, busy, o), semaphore(t, other, o)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 12 {
+			go func() {
+				for ctx.Err() == nil {
+					p := mustAcquire(t, s, 1)
+					time.Sleep(50 * time.Millisecond)
+					p.Release()
+				}
+			}()
+		}
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		mustAcquire(t, far, 1).Release()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the other region was served after %v", took)
+		}
+		cancel()
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestARegionIsNotConcernedByHowElseItsClientIsUsed(t *testing.T) {
+	t.Parallel()
+	for what, own := range map[string]fleet.Options{
+		"pooled":    {Capacity: 4, Mode: fleet.Pooled},
+		"fail open": {Capacity: 4, FailOpen: fleet.FailOpen{Limit: 4}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				global, l := join(t, memstore.New())
+				mine := semaphore(t, global, own)
+				mustAcquire(t, mine, 1).Release()
+				_, c := regionOver(t, global)
+				s := semaphore(t, c, fleet.Options{Capacity: 4, MaxWait: time.Hour})
+				p := mustAcquire(t, s, 2)
+				l.cut.Store(true)
+				<-p.Lost()
+				p.Release()
+				time.Sleep(2 * time.Minute)
+				l.cut.Store(false)
+				mustAcquire(t, s, 4).Release() // all of it: the program's own pool gives back what it has
+				mustAcquire(t, mine, 4).Release()
+			})
+		})
+	}
+}
+
+func TestAnObserverOfTheGlobalSemaphoreMayAskTheRegion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global, _ := join(t, memstore.New())
+		var region atomic.Pointer[fleet.Region]
+		mine := semaphore(t, global, fleet.Options{Capacity: 4, Observer: sema.ObserverFunc(func(sema.Event) {
+			if r := region.Load(); r != nil {
+				r.Share("db")
+			}
+		})})
+		r, c := regionOver(t, global)
+		region.Store(r)
+		s := semaphore(t, c, fleet.Options{Capacity: 4})
+		for range 5 {
+			mustAcquire(t, s, 3).Release()
+			mustAcquire(t, mine, 3).Release()
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A hung engine does not answer some questions.
+type hung struct {
+	fleet.Store
+	hangs atomic.Bool
+}
+
+func (h *hung) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return protocol.Snapshot{}, errCut
+	}
+	return h.Store.Inspect(ctx, name)
+}
+
+func TestAKeeperThatIsStoppedWhileItsEngineHangsKeepsNothing(t *testing.T) {
+	t.Parallel()
+	for what, stop := range map[string]func(*fleet.Region, *fleet.Client) error{
+		"delete": func(_ *fleet.Region, c *fleet.Client) error { return c.Delete(context.Background(), "db") },
+		"close":  func(r *fleet.Region, _ *fleet.Client) error { return r.Close() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				h := &hung{Store: store}
+				global, _ := join(t, h)
+				r := fleet.NewRegion(memstore.New(), global, quantum)
+				c, _ := join(t, keepOpen{r})
+				mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 4}), 4).Release()
+				h.hangs.Store(true)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				go c.Configure(ctx, "db", func(c *protocol.Config) { c.Capacity = 8 })
+				synctest.Wait()
+				start := time.Now()
+				wantErr(t, stop(r, c), nil)
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("it took %v", took)
+				}
+				time.Sleep(5 * time.Minute)
+				if taken, _ := inUse(t, store); taken != 0 {
+					t.Errorf("%d are taken, and nobody uses them", taken)
+				}
+				r.Close()
+			})
+		})
+	}
+}
+
+func TestARegionWhoseClientsHoldWhatTheyNeedRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newCounted(t, memstore.New(), memstore.New())
+		s := a.semaphore(t, fleet.Options{Capacity: 4})
+		p := mustAcquire(t, s, 1)
+		time.Sleep(10 * time.Second)
+		before := a.locals.batches.Load()
+		time.Sleep(time.Hour)
+		if looks := a.locals.batches.Load() - before; looks > 2000 { // signs of life included, every 5 s
+			t.Errorf("%d batches in an hour", looks)
+		}
+		p.Release()
+		time.Sleep(10 * time.Second)
+		if info, _ := a.region.Share("db"); info.Held > 1 {
+			t.Errorf("it has %d, and uses none", info.Held)
+		}
+	})
+}
+
+func TestOneLostLookHoldsUpOtherRegionsForAShortWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		global, local := memstore.New(), newDeaf()
+		a, b := newCounted(t, global, local), newContinent(t, global)
+		o := fleet.Options{Capacity: 4, TTL: time.Second}
+		p := mustAcquire(t, a.semaphore(t, o), 1)
+		mustAcquire(t, b.semaphore(t, o), 1).Release()
+		synctest.Wait()
+		local.loseOne()
+		time.Sleep(time.Second)
+		start := time.Now()
+		p.Release()
+		q := mustAcquire(t, b.semaphore(t, o), 4)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("another region waited for %v, though the TTL is a second", took)
+		}
+		q.Release()
+	})
+}
