@@ -16,13 +16,13 @@ var (
 	// ErrQueueFull: as many callers wait as MaxWaiters allows. It is ErrFull too.
 	ErrQueueFull error = &sentinel{text: "queue full", hint: "shed the request, or raise MaxWaiters", is: ErrFull}
 	// ErrTimeout: MaxWait passed. It is context.DeadlineExceeded too.
-	ErrTimeout error = &sentinel{text: "waited too long", hint: "look for permits held too long (WarnHold), or raise MaxWait or the capacity", is: context.DeadlineExceeded}
+	ErrTimeout error = &sentinel{text: "waited too long", hint: "look for permits held too long, or raise MaxWait or the capacity", is: context.DeadlineExceeded}
 	// ErrClosed: the semaphore was closed.
-	ErrClosed error = &sentinel{text: "closed", hint: "make a new semaphore; a closed one stays closed"}
+	ErrClosed error = &sentinel{text: "closed", hint: "make a new one; what is closed stays closed"}
 	// ErrDraining: the semaphore is draining and takes nobody in.
-	ErrDraining error = &sentinel{text: "draining", hint: "go elsewhere, or retry after Reopen"}
+	ErrDraining error = &sentinel{text: "draining", hint: "go elsewhere, or retry when it is open again"}
 	// ErrTooLarge: more was asked for than can ever be granted.
-	ErrTooLarge error = &sentinel{text: "larger than capacity", hint: "split the request or Resize"}
+	ErrTooLarge error = &sentinel{text: "larger than capacity", hint: "split the request, or raise the capacity"}
 	// ErrLost: the lease behind a permit is gone; somebody else may hold it.
 	ErrLost error = &sentinel{text: "lease lost", hint: "stop using the resource and acquire again"}
 	// ErrUnavailable: the engine behind a fleet semaphore does not answer.
@@ -63,7 +63,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "%q: ", e.Name)
 	}
 	b.WriteString(e.Op)
-	if e.Weight != 0 || e.Capacity != 0 {
+	if e.Weight != 0 {
 		fmt.Fprintf(&b, " %d of %d permits", e.Weight, e.Capacity)
 	}
 	text, hint := e.Err.Error(), ""

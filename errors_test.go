@@ -29,13 +29,13 @@ func TestErrorsSayWhatHowMuchWhyAndWhatToDo(t *testing.T) {
 			is   error
 			text string
 		}{
-			{tooLarge, sema.ErrTooLarge, `sema: "db": acquire 12 of 10 permits: larger than capacity; split the request or Resize`},
+			{tooLarge, sema.ErrTooLarge, `sema: "db": acquire 12 of 10 permits: larger than capacity; split the request, or raise the capacity`},
 			{negative, sema.ErrInvalid, `sema: "db": acquire -1 of 10 permits: invalid argument: negative weight`},
 			{split, sema.ErrInvalid, `sema: split: invalid argument: 2 off a permit of 2: want 1 to 1`},
 			{full, sema.ErrFull, `sema: "db": try 3 of 10 permits: too few permits free (10 in use, 0 waiting); wait with Acquire, or shed the request`},
-			{timeout, sema.ErrTimeout, `sema: "db": acquire 3 of 10 permits: waited too long: 1s (10 in use, 0 waiting); look for permits held too long (WarnHold), or raise MaxWait or the capacity`},
-			{closed, sema.ErrClosed, `sema: "db": acquire 1 of 10 permits: closed; make a new semaphore; a closed one stays closed`},
-			{unnamed, sema.ErrTooLarge, `sema: acquire 2 of 1 permits: larger than capacity; split the request or Resize`},
+			{timeout, sema.ErrTimeout, `sema: "db": acquire 3 of 10 permits: waited too long: 1s (10 in use, 0 waiting); look for permits held too long, or raise MaxWait or the capacity`},
+			{closed, sema.ErrClosed, `sema: "db": acquire 1 of 10 permits: closed; make a new one; what is closed stays closed`},
+			{unnamed, sema.ErrTooLarge, `sema: acquire 2 of 1 permits: larger than capacity; split the request, or raise the capacity`},
 			{noGate, sema.ErrInvalid, `sema: acquire all: invalid argument: want 0 has no gate`},
 		} {
 			wantErr(t, c.err, c.is)

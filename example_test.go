@@ -46,7 +46,7 @@ func ExampleSemaphore_Acquire() {
 	fmt.Println(err)
 	// Output:
 	// 724 MB left
-	// sema: "memory MB": acquire 2048 of 1024 permits: larger than capacity; split the request or Resize
+	// sema: "memory MB": acquire 2048 of 1024 permits: larger than capacity; split the request, or raise the capacity
 }
 
 // A wait is bounded by its context.
@@ -189,7 +189,7 @@ func ExampleSemaphore_Close() {
 	s.Close()
 	_, err := s.Acquire(context.Background(), 1)
 	fmt.Println(err)
-	// Output: sema: acquire 1 of 1 permits: closed; make a new semaphore; a closed one stays closed
+	// Output: sema: acquire 1 of 1 permits: closed; make a new one; what is closed stays closed
 }
 
 func ExampleSemaphore_Stats() {

@@ -19,8 +19,23 @@ import (
 // Inspect is a semaphore as it is at the engine: configuration, holders, line.
 // It fails with [io/fs.ErrNotExist] if there is none.
 func (c *Client) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
-	return c.store.Inspect(ctx, name)
+	snapshot, err := c.store.Inspect(ctx, name)
+	return snapshot, about("inspect", name, err)
 }
+
+// about says of what an error is that tells there is no such semaphore.
+func about(op, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &sema.Error{Op: op, Name: name, Err: missing{}}
+	}
+	return err
+}
+
+// missing is [io/fs.ErrNotExist] of a semaphore.
+type missing struct{}
+
+func (missing) Error() string { return "there is no such semaphore; the first acquire makes it" }
+func (missing) Unwrap() error { return fs.ErrNotExist }
 
 // List is the names of semaphores that begin with a prefix. An engine that does
 // not know answers [errors.ErrUnsupported].
@@ -32,14 +47,14 @@ func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
 }
 
 // Watch yields a semaphore as it is, and again whenever it has changed, until ctx
-// ends. It looks about as often as told, with some jitter. An error is yielded, and the next look is the next try; after
-// [io/fs.ErrNotExist] it ends.
+// ends. It looks about as often as told, with some jitter. An error is yielded,
+// and the next look is the next try; after [io/fs.ErrNotExist] it ends.
 func (c *Client) Watch(ctx context.Context, name string, every time.Duration) iter.Seq2[protocol.Snapshot, error] {
 	every = max(every, 10*time.Millisecond)
 	return func(yield func(protocol.Snapshot, error) bool) {
 		var last *protocol.Snapshot
 		for {
-			now, err := c.store.Inspect(ctx, name)
+			now, err := c.Inspect(ctx, name)
 			if ctx.Err() != nil {
 				return
 			}
@@ -91,14 +106,14 @@ func (c *Client) Configure(ctx context.Context, name string, change func(*protoc
 	for range configureTries {
 		snapshot, inspectErr := c.store.Inspect(ctx, name)
 		if inspectErr != nil {
-			return inspectErr
+			return about("configure", name, inspectErr)
 		}
 		config := snapshot.Config
 		change(&config)
 		config.Version = snapshot.Config.Version
 		err = c.store.Administer(ctx, name, Command{Configure: &config})
 		if !errors.Is(err, protocol.ErrConflict) {
-			return err
+			return about("configure", name, err)
 		}
 	}
 	return &sema.Error{Op: "configure", Name: name, Err: err, Detail: fmt.Sprintf("after %d tries", configureTries)}
@@ -112,7 +127,7 @@ func (c *Client) Drain(ctx context.Context, name string) error {
 		return err
 	}
 	for {
-		snapshot, err := c.store.Inspect(ctx, name)
+		snapshot, err := c.Inspect(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -140,11 +155,11 @@ func (c *Client) Resume(ctx context.Context, name string) error {
 // free when it has heard of that or died; at once, if told so, which breaks the
 // bound: others are let in while it may still be at work.
 func (c *Client) ForceRelease(ctx context.Context, name string, r Revocation) error {
-	return c.store.Administer(ctx, name, Command{Revoke: &r})
+	return about("force release", name, c.store.Administer(ctx, name, Command{Revoke: &r}))
 }
 
 // Delete removes a semaphore. Its holders lose their permits, though they hear of
 // it only with their next sign of life.
 func (c *Client) Delete(ctx context.Context, name string) error {
-	return c.store.Administer(ctx, name, Command{Delete: true})
+	return about("delete", name, c.store.Administer(ctx, name, Command{Delete: true}))
 }

@@ -49,7 +49,7 @@ func (c *Client) Instance() string { return c.instance }
 // Options are how a semaphore is made, if it is not there, and how this client
 // uses it.
 type Options struct {
-	Capacity   int64         // when it is made; what is stored counts after that
+	Capacity   int64         // when it is made; what is stored counts after that. With 0 it lends nothing until Configure gives it more
 	TTL        time.Duration // after which a silent process has lost its permits; 15 s unless told
 	Ramp       int64         // permits a second by which the capacity rises; 0: at once
 	MaxWaiters int64         // in line at the engine; 0: no bound
