@@ -211,7 +211,8 @@ func TestAPoolAsksAgainWhenTheEnginesClockIsAhead(t *testing.T) {
 func TestABlockIsWorthItsWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, links, _ := pools(t, 2, fleet.Options{Capacity: 1, Quantum: 200 * time.Millisecond})
+		sems, links, _ := pools(t, 2, fleet.Options{Capacity: 2, Quantum: 200 * time.Millisecond})
+		long := mustAcquire(t, sems[0], 1) // for which it is recalled all the time
 		var served [2]atomic.Int64
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
@@ -234,6 +235,7 @@ func TestABlockIsWorthItsWay(t *testing.T) {
 				t.Errorf("pool %d served %d in 4 s, and said %d batches", i, n, batches)
 			}
 		}
+		long.Release()
 	})
 }
 
@@ -267,6 +269,22 @@ func TestWhatAPoolDoesNotUseGoesBackByHalves(t *testing.T) {
 				t.Errorf("%d are left, want %d", blocks, want)
 			}
 			time.Sleep(4 * time.Second) // a third of a TTL
+		}
+	})
+}
+
+func TestAPoolIsNotGivenBackInCrumbs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 1000, Block: 4})
+		mustAcquire(t, sems[0], 10)
+		mustAcquire(t, sems[0], 3).Release()
+		if blocks := sems[0].Stats().Blocks; blocks != 10+3+4 {
+			t.Fatalf("%d of the engine's", blocks)
+		}
+		time.Sleep(5 * time.Minute)
+		if blocks := sems[0].Stats().Blocks; blocks != 10+3+4 { // 7 are free, and 4 would do
+			t.Errorf("%d are left: what is not twice too much stays", blocks)
 		}
 	})
 }

@@ -118,3 +118,28 @@ func TestPermitsWithoutAFence(t *testing.T) {
 		p.Release()
 	})
 }
+
+func TestAnObserverThatLagsIsNotToldOfEverything(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		block := make(chan struct{})
+		c, line := join(t, memstore.New())
+		s := semaphore(t, c, fleet.Options{Capacity: 1200, Observer: sema.ObserverFunc(func(e sema.Event) {
+			if e.Kind == sema.Lost {
+				<-block
+			}
+			d.Observe(e)
+		})})
+		for range 1200 {
+			mustAcquire(t, s, 1)
+		}
+		line.cut.Store(true)
+		time.Sleep(time.Minute)
+		close(block)
+		synctest.Wait()
+		if lost := d.count(sema.Lost); lost < 1000 || lost > 1001 {
+			t.Errorf("told of %d losses, want the last thousand, and the one that it was about", lost)
+		}
+	})
+}

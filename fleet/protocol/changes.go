@@ -100,10 +100,16 @@ func (s *State) Vital() bool { return s.journal.vital }
 
 // Extend gives every session a whole TTL from now on. It is for a state that was
 // restored and may lack the last signs of life: those who gave them trust in
-// them.
+// them. Who has been silent since it was last extended is not again, or an engine
+// that is restored more often than a TTL passes would keep the dead for ever.
+// Those are the oldest, so the order of renewal is still that of deadlines.
 func (s *State) Extend() {
 	for r := range s.byRenewal.All {
+		if r.extended {
+			continue
+		}
 		r.deadline = s.clock + s.config.TTL
+		r.extended = true
 		s.journal.session(r.id)
 	}
 }

@@ -32,6 +32,7 @@ type SessionImage struct {
 	Renewal  uint64
 	LastFate uint64
 	Recalled bool
+	Extended bool   `json:",omitempty"` // by [State.Extend], and silent since
 	Fates    []Fate // not acknowledged
 }
 
@@ -91,7 +92,7 @@ func (s *State) plainImage() Image {
 func (r *session) image() SessionImage {
 	return SessionImage{
 		ID: r.id, Instance: r.instance, Seq: r.seq, Deadline: r.deadline, Seen: r.seen, Renewal: r.renewal,
-		LastFate: r.lastFate, Recalled: r.recalled, Fates: slices.Clone(r.fates),
+		LastFate: r.lastFate, Recalled: r.recalled, Extended: r.extended, Fates: slices.Clone(r.fates),
 	}
 }
 
@@ -122,7 +123,7 @@ func Restore(im Image) (*State, error) {
 	}
 	for _, r := range im.Sessions {
 		restored := &session{
-			id: r.ID, instance: r.Instance, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastFate: r.LastFate, recalled: r.Recalled,
+			id: r.ID, instance: r.Instance, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastFate: r.LastFate, recalled: r.Recalled, extended: r.Extended,
 			fates: slices.Clone(r.Fates), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
 		}
 		restored.node.Of, restored.pool.Of = restored, restored

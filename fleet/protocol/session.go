@@ -24,6 +24,7 @@ type session struct {
 	lastFate uint64
 	woken    bool
 	recalled bool // is in State.recalled, not in State.pools
+	extended bool // has given no sign of life since [State.Extend]
 	node     list.Node[*session]
 	pool     list.Node[*session]
 }
@@ -36,6 +37,10 @@ func (s *State) renew(r *session) {
 	s.renewals++
 	r.renewal = s.renewals
 	s.journal.session(r.id)
+	if r.extended {
+		r.extended = false
+		s.journal.matter() // or it is taken for dead when it is restored again
+	}
 	s.byRenewal.Remove(&r.node)
 	s.byRenewal.PushBack(&r.node)
 }

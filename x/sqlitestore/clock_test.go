@@ -76,6 +76,40 @@ func TestWhoLivedWhenTheEngineStoppedLivesWhenItIsBack(t *testing.T) {
 	}
 }
 
+func TestTheDeadAreNoticedThoughTheEngineComesBackAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	path, clock := newFile(t), steppable{1_700_000_000_000_000}
+	var waiter *speaker
+	for life := 0; ; life++ {
+		store, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.drive(store)
+		if life == 0 {
+			begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1)) // and is silent from now on
+			waiter = begin(t, store, "a", protocol.Config{Capacity: 1})
+			waiter.say(acquire(1, 1))
+		}
+		waiter.store = store
+		served := false
+		for range 3 {
+			clock.now += testTTL / 6
+			served = served || len(waiter.say().Fates) > 0
+		}
+		store.engine.writer.forget() // as a crash does
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if served {
+			return
+		}
+		if life > 20 {
+			t.Fatal("a holder has been dead for ten TTLs, and holds")
+		}
+	}
+}
+
 func TestFencesOfADeletedNameDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	path, clock := newFile(t), steppable{1_700_000_000_000_000}

@@ -88,14 +88,14 @@ func (f *file) writeSemaphore(k *kept, im protocol.Image) error {
 }
 
 func (f *file) writeSessions(id int64, c *protocol.Changes) error {
-	v := make(values, 0, 10*len(c.Sessions))
+	v := make(values, 0, 11*len(c.Sessions))
 	for _, s := range c.Sessions {
 		fates, err := json.Marshal(withoutFences(s.Fates))
 		if err != nil {
 			return err
 		}
 		v = v.with(id, int64(s.ID), s.Instance, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal),
-			int64(s.LastFate), s.Recalled, string(fates))
+			int64(s.LastFate), s.Recalled, s.Extended, string(fates))
 	}
 	if err := f.putSessions.exec(v); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (f *file) readSessions(s *stored) error {
 	return f.loadSessions.find(s.rows.id, func(r *row) {
 		im := protocol.SessionImage{
 			ID: protocol.Session(r.integer()), Instance: r.text(), Seq: uint64(r.integer()), Deadline: protocol.Micros(r.integer()),
-			Seen: protocol.Micros(r.integer()), Renewal: uint64(r.integer()), LastFate: uint64(r.integer()), Recalled: r.flag(),
+			Seen: protocol.Micros(r.integer()), Renewal: uint64(r.integer()), LastFate: uint64(r.integer()), Recalled: r.flag(), Extended: r.flag(),
 		}
 		var fates []storedFate
 		r.err = errors.Join(r.err, decode(r.text(), &fates))

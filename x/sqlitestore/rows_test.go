@@ -265,3 +265,20 @@ func plain(im protocol.Image) protocol.Image {
 	im.Sessions, im.Leases, im.Line, im.Spent = nil, nil, nil, nil
 	return im
 }
+
+func TestATicketThatComesAgainIsInTheFile(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	store := openAt(t, path, Options{})
+	config := protocol.Config{Capacity: 1, TTL: testTTL, Protocol: protocol.Version}
+	begin(t, store, "db", config).granted(1, acquire(1, 1))
+	waiter := begin(t, store, "db", config)
+	waiter.say(acquire(5, 1))
+	waiter.say(protocol.Op{Verb: protocol.Cancel, Ticket: 5}, acquire(5, 1))
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, line := held(t, openAt(t, path, Options{}), "db"); !slices.Equal(line, []protocol.Ticket{5}) {
+		t.Errorf("%v wait", line)
+	}
+}

@@ -25,6 +25,7 @@ CREATE TABLE session (
   renewal   INTEGER NOT NULL,
   last_fate INTEGER NOT NULL,
   recalled  INTEGER NOT NULL,
+  extended  INTEGER NOT NULL, -- had a whole TTL when the file was opened, and is silent since
   fates     TEXT NOT NULL, -- JSON, those that it has not acknowledged
   PRIMARY KEY (semaphore, id)
 ) WITHOUT ROWID;
