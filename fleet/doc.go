@@ -1,7 +1,7 @@
 // Package fleet bounds concurrency among machines: the same permits, with the
 // same verbs and guarantees, shared through an engine that all of them reach.
 //
-//	client, err := fleet.Open(ctx, "redis://…")
+//	client, err := fleet.Open(ctx, "sqlite:///var/lib/app/sema.db")
 //	…
 //	db, err := client.Semaphore("db", fleet.Options{Capacity: 40})
 //	…

@@ -38,6 +38,9 @@ import (
 // keeps its share for as long. To revoke a region's block at the global engine
 // frees it while regional permits may be out for up to two thirds of a TTL.
 //
+// Several regions may lease through one client, and the program may use that
+// for itself. It is closed after them, by who made it.
+//
 // Fences are the regional semaphore's: they tell the living from the gone among
 // the clients of one region, and must not be shown to a [Guard] that sees those
 // of another.
@@ -145,8 +148,9 @@ func (r *Region) Administer(ctx context.Context, name string, c Command) error {
 	return err
 }
 
-// Close is for [Store]. What of the blocks is not in use goes back at once; the
-// rest when no client of the region trusts in it any more.
+// Close is for [Store]. What of the blocks is not in use goes back with it; the
+// rest when no client of the region trusts in it any more, unless the global
+// client is closed before: then a TTL later.
 func (r *Region) Close() error {
 	r.workers.end()
 	var stopping sync.WaitGroup

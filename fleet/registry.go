@@ -31,7 +31,7 @@ func Register(scheme string, f Factory) {
 	factories.byScheme[scheme] = f
 }
 
-// Open opens a client of the engine at a URL: "mem:", "redis://host:6379", … The
+// Open opens a client of the engine at a URL: "mem:", "sqlite:///path", … The
 // engine's package must be imported; x/stores imports all of them.
 func Open(ctx context.Context, engine string) (*Client, error) {
 	u, err := url.Parse(engine)

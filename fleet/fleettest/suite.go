@@ -24,6 +24,7 @@
 package fleettest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,9 @@ type Suite struct {
 	// TTL is for checks in which somebody dies, on a clock that runs: the
 	// shortest that the engine can keep; 0 for 150 ms.
 	TTL time.Duration
+
+	// Patience is for how long one check may go on; 0 for two minutes.
+	Patience time.Duration
 }
 
 // Run checks an engine.
@@ -64,7 +68,7 @@ func (s Suite) Run(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			store := s.Open(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(s.Patience, 2*time.Minute))
 			defer cancel()
 			err := c.run(ctx, store, t.Name())
 			if closed := store.Close(); closed != nil {
