@@ -20,6 +20,26 @@ var fenceScripts = []script{
 			s.fail("%+v after the leases %v, of which the second is gone", f, leases)
 		}
 	}},
+	{"fences tell of many who left in between", protocol.Config{Capacity: 200}, func(s *speaker) {
+		id := s.open()
+		var ops []protocol.Op
+		for i := range protocol.Ticket(100) {
+			ops = append(ops, acquire(i+1, 1))
+		}
+		leases := s.granted(id, len(ops), ops...)
+		ops = ops[:0]
+		for i := 1; i < len(leases); i += 2 {
+			ops = append(ops, release(leases[i]))
+		}
+		s.say(id, ops...)
+		for _, f := range s.wantFates(s.say(id, acquire(101, 1), acquire(102, 1), acquire(103, 1)), protocol.Granted, protocol.Granted, protocol.Granted) {
+			for i, lease := range leases {
+				if gone := i%2 == 1; revokes(f.Fence, lease) != gone {
+					s.fail("%+v, but that lease %d is gone is %t", f.Fence, lease, gone)
+				}
+			}
+		}
+	}},
 	{"a fence is told anew with its fate", protocol.Config{Capacity: 3}, func(s *speaker) {
 		id, other := s.open(), s.open()
 		leases := s.granted(other, 2, acquire(1, 1), acquire(2, 1))
