@@ -75,9 +75,9 @@ func (s *Semaphore) rest(after error) {
 }
 
 // reached is when the engine has answered. The mutex is held.
-func (s *Semaphore) reached() {
+func (s *Semaphore) reached(now protocol.Micros) {
 	s.driver.trouble, s.driver.heard = nil, time.Now()
-	s.fallback.answered(s, s.client.clock())
+	s.fallback.answered(s, now)
 }
 
 // next is what to do: begin a session, or speak. There is nothing when nobody
@@ -161,7 +161,7 @@ func (s *Semaphore) begin(within time.Duration) error {
 	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) {
 		return err
 	}
-	s.reached()
+	s.reached(s.client.clock())
 	if err == nil {
 		err = s.unfit(config)
 	}
@@ -214,11 +214,12 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 	if err != nil {
 		return err
 	}
-	s.reached()
+	now := s.client.clock()
+	s.reached(now)
 	if s.peer == nil {
 		return nil
 	}
-	fates := s.peer.Hear(s.client.clock(), b.Seq, reply)
+	fates := s.peer.Hear(now, b.Seq, reply)
 	switch {
 	case b.Bye:
 		s.peer = nil
