@@ -4,7 +4,7 @@ MODULES  := . x cmd/sema bench
 PACKAGES := ./... ./x/... ./cmd/sema/... ./bench/...
 BIN      := .bin
 
-.PHONY: test setup vet lint race conformance portable alloc model stress fuzz bench readme clean
+.PHONY: test setup vet lint race conformance portable alloc model stress chaos fuzz bench readme clean
 
 # Tests that need a program fail without it, instead of being skipped.
 test: export SEMA_TEST_REQUIRE = 1
@@ -66,6 +66,11 @@ stress:
 	go test -timeout 30m -tags sema_portable -run 'Crashes' ./host -args -stress.rounds=1000
 	go test -timeout 30m -run 'Worlds' ./fleet/protocol -args -sim.seeds=5000
 	go test -timeout 30m -run 'Killed' ./x/sqlitestore -args -stress.rounds=1000
+
+# Real engines are tormented, a minute each: make chaos FOR=10m for longer.
+FOR ?= 1m
+chaos: setup
+	go -C bench run ./chaos -for $(FOR)
 
 fuzz:
 	go test -run '^$$' -fuzz FuzzOperations -fuzztime 2m .

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,9 +26,16 @@ func registerFleetFlags(flags *flag.FlagSet) {
 	flags.StringVar(&storeURL, "store", "", "fleet: URL of the engine; a new SQLite file unless told")
 }
 
-// fleetScenarios measure fleet semaphores through an engine.
+// fleetScenarios measure fleet semaphores through an engine, or through all of
+// them if none is told.
 func fleetScenarios() []scenario {
-	f := newFleetBench()
+	if storeURL == "" {
+		return slices.Concat(newFleetBench().scenarios(), redisScenarios(), postgresScenarios(), etcdScenarios())
+	}
+	return newFleetBench().scenarios()
+}
+
+func (f *fleetBench) scenarios() []scenario {
 	return []scenario{
 		{
 			name:  "fleet-exact",

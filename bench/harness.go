@@ -34,6 +34,7 @@ type sample struct {
 	mallocs uint64
 	bytes   float64 // per waiter, where a scenario measures that
 	p99     float64 // nanoseconds, where a scenario measures each operation
+	spread  float64 // p99/p50, where that is asked for
 	count   float64 // of something else, which the bar names
 }
 
@@ -57,6 +58,7 @@ type row struct {
 	AllocsOp float64            `json:"allocs_op"`
 	BytesOp  float64            `json:"bytes_waiter,omitempty"`
 	P99      float64            `json:"p99_ns,omitempty"`
+	Spread   float64            `json:"p99_p50,omitempty"`
 	Count    float64            `json:"count,omitempty"`
 	RatioTo  map[string]float64 `json:"ratio_to"`
 }
@@ -98,6 +100,7 @@ func runScenario(sc scenario, rounds int) []row {
 			AllocsOp: medianOf(samples[i], sample.allocsPerOp),
 			BytesOp:  medianOf(samples[i], func(s sample) float64 { return s.bytes }),
 			P99:      medianOf(samples[i], func(s sample) float64 { return s.p99 }),
+			Spread:   medianOf(samples[i], func(s sample) float64 { return s.spread }),
 			Count:    medianOf(samples[i], func(s sample) float64 { return s.count }),
 		}
 		for j, other := range sc.impls {

@@ -17,6 +17,8 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+
+	"github.com/sema-go/sema/internal/enginetest"
 )
 
 // suites are the comparisons there are on this system.
@@ -56,9 +58,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
-	result := runSuite(os.Args[1], scenarios, *rounds, os.Stderr)
+	var result suite
+	err = enginetest.Run(func(s *enginetest.Scope) {
+		scope = s
+		result = runSuite(os.Args[1], scenarios, *rounds, os.Stderr)
+	})
 	stop()
 	switch {
+	case err != nil:
 	case *asJSON:
 		err = result.writeJSON(os.Stdout)
 	case *readme != "":

@@ -11,6 +11,13 @@ need spin spin          # docs/model
 need python3 python3    # a foreign user of host/posix
 need ipcs util-linux    # host/sysv
 need sqlite3 sqlite3    # who looks into x/sqlitestore's tables
+need redis-server redis-server
+need redis-cli redis-tools
+need psql postgresql-client
+need pgbouncer pgbouncer
+need etcd etcd-server
+need etcdctl etcd-client
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 
 if [ ${#missing[@]} -eq 0 ]; then
@@ -26,5 +33,11 @@ if [ "$(id -u)" -ne 0 ]; then
 	exit 1
 fi
 echo "setup: $line"
+# Tests start servers of their own: those that packages would start are not.
+if [ ! -e /usr/sbin/policy-rc.d ]; then
+	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+	chmod +x /usr/sbin/policy-rc.d
+	trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+fi
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive $line >/dev/null

@@ -4,5 +4,8 @@ package stores
 
 import (
 	_ "github.com/sema-go/sema/fleet/memstore" // mem:
+	_ "github.com/sema-go/sema/x/etcdstore"    // etcd:
+	_ "github.com/sema-go/sema/x/pgstore"      // postgres:, postgresql:
+	_ "github.com/sema-go/sema/x/redisstore"   // redis:, rediss:
 	_ "github.com/sema-go/sema/x/sqlitestore"  // sqlite:
 )

@@ -15,7 +15,7 @@ func TestEveryEngineIsLinked(t *testing.T) {
 	if err == nil {
 		t.Fatal("opened nonsense")
 	}
-	for _, scheme := range []string{"mem", "sqlite"} {
+	for _, scheme := range []string{"mem", "sqlite", "redis", "rediss", "postgres", "postgresql", "etcd"} {
 		if !strings.Contains(err.Error(), scheme) {
 			t.Errorf("%q does not name %q", err, scheme)
 		}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+)
+
+// etcdScenarios measure the etcd engine beside etcd's own mutex.
+func etcdScenarios() []scenario {
+	if !installed("etcd", "etcd-…") {
+		return nil
+	}
+	cluster := once(func(s *enginetest.Scope) *etcdtest.Cluster { return etcdtest.Start(s, 1) })
+	b := &engineBench{url: func() string { return cluster().URL() }}
+	return []scenario{
+		{
+			name:  "etcd-pairs",
+			about: "256 goroutines acquire + release one semaphore, exact; or each its own mutex",
+			impls: []impl{{"sema/fleet", b.pairs(256, 30)}, {"concurrency.Mutex, 256 keys", mutexes(cluster)}},
+			bars:  []bar{{impl: "sema/fleet", rival: "concurrency.Mutex, 256 keys", limit: 1. / 5}},
+		},
+		b.pooledScenario("etcd"),
+	}
+}
+
+// mutexes has each goroutine lock and unlock one of its own.
+func mutexes(cluster func() *etcdtest.Cluster) func() sample {
+	all := sync.OnceValue(func() (all []*concurrency.Mutex) {
+		client, err := clientv3.New(clientv3.Config{Endpoints: cluster().Addresses(), Logger: zap.NewNop()})
+		must(err)
+		session, err := concurrency.NewSession(client)
+		must(err)
+		for i := range 256 {
+			all = append(all, concurrency.NewMutex(session, fmt.Sprintf("mutex/%d", i)))
+		}
+		return all
+	})
+	return func() sample {
+		all := all()
+		return together(len(all), 10, func(i int) {
+			must(all[i].Lock(context.Background()))
+			must(all[i].Unlock(context.Background()))
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+)
+
+// A queue is many callers in several processes for few permits.
+const (
+	queuePermits   = 8
+	queueHold      = 5 * time.Millisecond
+	queueProcesses = 4
+	queueCallers   = 64 // in each
+	queueLasts     = 2 * time.Second
+	queueWarmUp    = time.Second // is not counted
+)
+
+func init() { roles["queue"] = queueRole }
+
+// runQueue has processes of this program stand in line for a semaphore, and says
+// how often somebody was served and how the waits were spread.
+func runQueue(kind, url, name string) sample {
+	program, err := os.Executable()
+	must(err)
+	var wg sync.WaitGroup
+	waits := make([][]time.Duration, queueProcesses)
+	for i := range waits {
+		wg.Go(func() {
+			cmd := exec.Command(program, "queue", kind, url, name)
+			cmd.Stderr = os.Stderr
+			out, err := cmd.Output()
+			must(err)
+			must(json.Unmarshal(out, &waits[i]))
+		})
+	}
+	wg.Wait()
+	all := slices.Concat(waits...)
+	s := sampleOf(all)
+	s.elapsed = queueLasts
+	s.spread = s.p99 / float64(all[len(all)/2])
+	return s
+}
+
+// queueRole is one of the processes. It prints how long each of its callers
+// waited each time.
+func queueRole(args []string) {
+	kind, url, name := args[0], args[1], args[2]
+	var use func(hold func())
+	if kind == "fleet" {
+		c, err := fleet.Open(context.Background(), url)
+		must(err)
+		s, err := c.Semaphore(name, fleet.Options{Capacity: queuePermits})
+		must(err)
+		use = func(hold func()) {
+			p := acquireOne(s)
+			hold()
+			p.Release()
+		}
+	} else {
+		use = rivalQueue(url, name)
+	}
+	var mu sync.Mutex
+	var waits []time.Duration
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range queueCallers {
+		wg.Go(func() {
+			for time.Since(start) < queueWarmUp+queueLasts {
+				asked := time.Now()
+				use(func() {
+					wait := time.Since(asked)
+					if at := time.Since(start); at > queueWarmUp && at < queueWarmUp+queueLasts {
+						mu.Lock()
+						waits = append(waits, wait)
+						mu.Unlock()
+					}
+					time.Sleep(queueHold)
+				})
+			}
+		})
+	}
+	wg.Wait()
+	must(json.NewEncoder(os.Stdout).Encode(waits))
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+)
+
+// A redisBench is one Redis server, ours and rivals' in turn.
+type redisBench struct {
+	engineBench
+	server func() *redistest.Server
+	rivals *redisRivals
+}
+
+// redisScenarios measure the Redis engine beside what people use there.
+func redisScenarios() []scenario {
+	if !installed("redis-server", "redis-…") {
+		return nil
+	}
+	server := once(func(s *enginetest.Scope) *redistest.Server { return redistest.Start(s) })
+	b := &redisBench{server: server, engineBench: engineBench{url: func() string { return server().URL() }}, rivals: newRedisRivals(server)}
+	return []scenario{
+		{
+			name:  "redis-acquire",
+			about: "one caller acquires, exact",
+			impls: []impl{{"sema/fleet", b.oneAcquire}, {"bare EVALSHA of one ZADD", b.bare}},
+			bars:  []bar{{impl: "sema/fleet", rival: "bare EVALSHA of one ZADD", limit: 1.3}},
+		},
+		{
+			name:  "redis-pairs",
+			about: "512 goroutines acquire + release one semaphore, exact",
+			impls: []impl{{"sema/fleet", b.pairs(512, 40)}, {"sorted set + Lua, go-redis", b.rivals.pairs(512, 40)}},
+			bars:  []bar{{impl: "sema/fleet", rival: "sorted set + Lua, go-redis", limit: 0.25}},
+		},
+		{
+			name:  "redis-queue",
+			about: "256 callers in four processes, 8 permits held for 5 ms each: 625 µs a permit is the ideal",
+			impls: []impl{{"sema/fleet", b.queue}, {"sorted set + Lua, go-redis, retries after 50–200 ms", b.rivals.queue}},
+			bars: []bar{
+				{impl: "sema/fleet", limit: 625 / 0.9, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a permit"},
+				{impl: "sema/fleet", limit: 1.5, value: func(r row) float64 { return r.Spread }, unit: "p99/p50 of waits"},
+				{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "messages a grant"},
+			},
+		},
+		{
+			name:  "redis-mutex",
+			about: "one caller locks and unlocks, N = 1",
+			impls: []impl{{"sema/fleet", b.mutex}, {"rueidislock", b.rivals.rueidislock}, {"redsync", b.rivals.redsync}},
+		},
+		b.pooledScenario("redis"),
+	}
+}
+
+// bare is the least that an atomic acquire can cost.
+func (b *redisBench) bare() sample {
+	const times = 2000
+	client := b.rivals.rueidis()
+	script := rueidis.NewLuaScript("return redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])")
+	took := make([]time.Duration, 0, times)
+	for i := range times {
+		start := time.Now()
+		must(script.Exec(context.Background(), client, []string{"bare"}, []string{strconv.Itoa(i), strconv.Itoa(i % 100)}).Error())
+		took = append(took, time.Since(start))
+	}
+	return sampleOf(took)
+}
+
+func (b *redisBench) mutex() sample {
+	const times = 2000
+	s, done := b.semaphore(fleet.Options{Capacity: 1})
+	defer done()
+	return measure(times, func() {
+		for range times {
+			must(fleet.Release(context.Background(), acquireOne(s)))
+		}
+	})
+}
+
+// queue counts the messages that the server passed on, too.
+func (b *redisBench) queue() sample {
+	s, done := b.semaphore(fleet.Options{Capacity: queuePermits})
+	defer done()
+	before := b.published()
+	measured := runQueue("fleet", b.url(), s.Name())
+	measured.count = float64(b.published()-before) / float64(measured.ops)
+	return measured
+}
+
+// published is how many messages were, so far.
+func (b *redisBench) published() (n int64) {
+	for line := range strings.Lines(b.server().Must("INFO", "commandstats")) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_publish:calls="); ok {
+			calls, _, _ := strings.Cut(rest, ",")
+			n, _ = strconv.ParseInt(calls, 10, 64)
+		}
+	}
+	return n
+}

@@ -1,0 +1,97 @@
+package enginetest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// An Authority signs certificates for servers on loopback and for their clients.
+type Authority struct {
+	File string // has the authority's own certificate
+
+	directory   string
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// NewAuthority makes one, whose files last as long as its owner.
+func NewAuthority(t TB) *Authority {
+	t.Helper()
+	a := &Authority{directory: Directory(t, ""), key: newKey(t)}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	raw := sign(t, template, template, &a.key.PublicKey, a.key)
+	a.File = a.write(t, "ca.pem", "CERTIFICATE", raw)
+	var err error
+	if a.certificate, err = x509.ParseCertificate(raw); err != nil {
+		t.Fatalf("a certificate: %v", err)
+	}
+	return a
+}
+
+// Issue makes a certificate and its key, and returns the files they are in.
+func (a *Authority) Issue(t TB, name string) (cert, key string) {
+	t.Helper()
+	secret := newKey(t)
+	raw := sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.certificate, &secret.PublicKey, a.key)
+	encoded, err := x509.MarshalECPrivateKey(secret)
+	if err != nil {
+		t.Fatalf("a key: %v", err)
+	}
+	return a.write(t, name+".pem", "CERTIFICATE", raw), a.write(t, name+".key", "EC PRIVATE KEY", encoded)
+}
+
+// Client is for a client that has a certificate of its own.
+func (a *Authority) Client(t TB) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(a.Issue(t, "enginetest"))
+	if err != nil {
+		t.Fatalf("a certificate: %v", err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(a.certificate)
+	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}
+}
+
+func newKey(t TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatalf("a key: %v", err)
+	}
+	return key
+}
+
+func sign(t TB, template, by *x509.Certificate, of *ecdsa.PublicKey, with *ecdsa.PrivateKey) (raw []byte) {
+	t.Helper()
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	raw, err := x509.CreateCertificate(rand.Reader, template, by, of, with)
+	if err != nil {
+		t.Fatalf("a certificate: %v", err)
+	}
+	return raw
+}
+
+func (a *Authority) write(t TB, name, kind string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(a.directory, name)
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
+		t.Fatalf("a certificate: %v", err)
+	}
+	return path
+}

@@ -1,0 +1,161 @@
+// Package etcdtest starts etcd: one server, or a cluster whose members can be cut
+// off from each other. See package enginetest.
+package etcdtest
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema/internal/enginetest"
+)
+
+// packages have etcd and etcdctl.
+const packages = "etcd-server etcd-client"
+
+// Shared is for tests that use keys of their own.
+var Shared = enginetest.Shared[*Cluster]{
+	Variable: "SEMA_TEST_ETCD_URL",
+	Start:    func(t enginetest.TB) *Cluster { return Start(t, 1) },
+}
+
+// A Cluster is some servers that agree.
+type Cluster struct {
+	Nodes []*Node
+
+	tb        enginetest.TB
+	authority *enginetest.Authority // nil: without TLS
+}
+
+// Start starts so many servers and waits until they are ready. Flags are for all
+// of them, as on the command line.
+func Start(t enginetest.TB, nodes int, flags ...string) *Cluster {
+	t.Helper()
+	program := enginetest.Need(t, "etcd", packages)
+	return enginetest.Launch(t, func() *Cluster { return newCluster(t, program, nodes, nil, flags) })
+}
+
+// StartTLS starts one server that speaks to clients who have a certificate of the
+// authority's, and to nobody else.
+func StartTLS(t enginetest.TB, authority *enginetest.Authority, flags ...string) *Cluster {
+	t.Helper()
+	program := enginetest.Need(t, "etcd", packages)
+	return enginetest.Launch(t, func() *Cluster { return newCluster(t, program, 1, authority, flags) })
+}
+
+func newCluster(t enginetest.TB, program string, nodes int, authority *enginetest.Authority, flags []string) *Cluster {
+	t.Helper()
+	c := &Cluster{tb: t, authority: authority}
+	scheme, secure := "http", (*tls.Config)(nil)
+	if authority != nil {
+		scheme, secure = "https", authority.Client(t)
+		cert, key := authority.Issue(t, "server")
+		flags = append([]string{"--cert-file", cert, "--key-file", key, "--trusted-ca-file", authority.File, "--client-cert-auth"}, flags...)
+	}
+	directory, id := enginetest.Directory(t, ""), rand.Uint64()
+	arguments := make([][]string, nodes)
+	var members []string
+	for i := range nodes {
+		n := &Node{tb: t, cluster: c, name: fmt.Sprintf("node%d-%016x", i, id), Address: enginetest.Loopback(enginetest.Port(t)), scheme: scheme, secure: secure}
+		listens := enginetest.Loopback(enginetest.Port(t))
+		n.peers = enginetest.NewSourceProxy(t, listens, sender)
+		members = append(members, n.name+"=http://"+n.peers.Address)
+		arguments[i] = append([]string{
+			"--name", n.name, "--data-dir", filepath.Join(directory, n.name), "--logger", "zap", "--log-level", "warn",
+			"--listen-client-urls", scheme + "://" + n.Address, "--advertise-client-urls", scheme + "://" + n.Address,
+			"--listen-peer-urls", "http://" + listens, "--initial-advertise-peer-urls", "http://" + n.peers.Address,
+		}, flags...)
+		c.Nodes = append(c.Nodes, n)
+	}
+	for i, n := range c.Nodes {
+		n.Process = enginetest.NewProcess(t, enginetest.Program{
+			Path: program, Args: append(arguments[i], "--initial-cluster", strings.Join(members, ",")), Dir: directory,
+			Env:     []string{"ETCD_UNSUPPORTED_ARCH=arm64"}, // which some builds ask for, and others do not look at
+			Answers: func(int) error { return n.answers() },
+		})
+	}
+	return c
+}
+
+// Start starts all servers that do not run, and waits until they are ready.
+func (c *Cluster) Start() error {
+	failures := make([]error, len(c.Nodes))
+	var wg sync.WaitGroup
+	for i, n := range c.Nodes {
+		wg.Go(func() { failures[i] = n.Start() })
+	}
+	wg.Wait()
+	return errors.Join(failures...)
+}
+
+// Addresses are where clients reach the servers.
+func (c *Cluster) Addresses() (all []string) {
+	for _, n := range c.Nodes {
+		all = append(all, n.Address)
+	}
+	return all
+}
+
+// For is for [enginetest.Shared].
+func (c *Cluster) For(t enginetest.TB) *Cluster {
+	likeness := *c
+	likeness.tb = t
+	return &likeness
+}
+
+// URL is for fleet.Open.
+func (c *Cluster) URL() string {
+	u := "etcd://" + strings.Join(c.Addresses(), ",") + "/"
+	if c.authority != nil {
+		cert, key := c.authority.Issue(c.tb, "url")
+		u += "?ca=" + c.authority.File + "&cert=" + cert + "&key=" + key
+	}
+	return u
+}
+
+// Leader is the server that leads. It waits until one does.
+func (c *Cluster) Leader() *Node {
+	c.tb.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for _, n := range c.Nodes {
+			if n.Runs() && n.isolatedAs == "" && n.leads() {
+				return n
+			}
+		}
+	}
+	c.tb.Fatalf("no server leads")
+	panic("not reached")
+}
+
+// Followers are the others.
+func (c *Cluster) Followers() []*Node {
+	c.tb.Helper()
+	leader := c.Leader()
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(n *Node) bool { return n == leader })
+}
+
+// Etcdctl runs etcdctl against the servers and returns what it says.
+func (c *Cluster) Etcdctl(args ...string) string {
+	c.tb.Helper()
+	program := enginetest.Need(c.tb, "etcdctl", packages)
+	flags := []string{"--endpoints", strings.Join(c.Addresses(), ",")}
+	if c.authority != nil {
+		cert, key := c.authority.Issue(c.tb, "etcdctl")
+		flags = []string{"--endpoints", "https://" + c.Nodes[0].Address, "--cacert", c.authority.File, "--cert", cert, "--key", key}
+	}
+	cmd := exec.Command(program, append(flags, args...)...)
+	cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		c.tb.Fatalf("etcdctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}

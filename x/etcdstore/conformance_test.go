@@ -1,0 +1,86 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/fleettest"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+)
+
+// A clocked store has a clock that can be set, as if etcd had one.
+type clocked struct {
+	*Store
+	*fleettest.Clock
+}
+
+// openShared opens the server that the suites share, or the one that the
+// environment names. A prefix that is not empty replaces that of the URL.
+func openShared(t *testing.T, prefix string) *Store {
+	t.Helper()
+	u, err := url.Parse(etcdtest.Shared.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := parse(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Prefix = cmp.Or(prefix, o.Prefix)
+	return openBy(t, o)
+}
+
+func TestConforms(t *testing.T) {
+	t.Parallel()
+	fleettest.Suite{Histories: *histories, Open: func(t *testing.T) fleet.Store {
+		store := openShared(t, "here/")
+		clock := &fleettest.Clock{}
+		store.clock.fixed = func() protocol.Micros { return protocol.Micros(clock.Now().UnixMicro()) }
+		return clocked{store, clock}
+	}}.Run(t)
+}
+
+func TestConformsByTheMeasuredTime(t *testing.T) {
+	t.Parallel()
+	if *histories <= fewHistories {
+		t.Skip("several processes measure time as well; see the flag histories")
+	}
+	fleettest.Suite{Histories: *histories, TTL: 400 * time.Millisecond, Open: func(t *testing.T) fleet.Store { return openShared(t, "") }}.Run(t)
+}
+
+// TestConformsFromSeveralProcesses has sessions in three stores, none of which
+// knows what the others have done until etcd tells it.
+func TestConformsFromSeveralProcesses(t *testing.T) {
+	t.Parallel()
+	fleettest.Suite{Histories: *histories, TTL: time.Second, Open: func(t *testing.T) fleet.Store {
+		return &several{Store: openShared(t, ""), others: []*Store{openShared(t, ""), openShared(t, "")}}
+	}}.Run(t)
+}
+
+// several are stores, each with some of the sessions.
+type several struct {
+	*Store // which also looks
+	others []*Store
+}
+
+func (s *several) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	if i := int(b.Session) % (1 + len(s.others)); i > 0 {
+		return s.others[i-1].Apply(ctx, name, b)
+	}
+	return s.Store.Apply(ctx, name, b)
+}
+
+func (s *several) Listen(ctx context.Context, instance string, hint func(string)) error {
+	return s.others[0].Listen(ctx, instance, hint)
+}
+
+func (s *several) Administer(ctx context.Context, name string, c fleet.Command) error {
+	return s.others[1].Administer(ctx, name, c)
+}
+
+func (s *several) Close() error { return nil } // they are closed by the test

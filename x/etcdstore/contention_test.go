@@ -1,0 +1,239 @@
+//go:build unix
+
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/proctest"
+)
+
+func init() { roles["contend"], roles["mutexes"] = contend, contendByKeys }
+
+// shareCounter maps a file.
+func shareCounter(path string) (*guarded, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := f.Truncate(4096); err != nil {
+		return nil, err
+	}
+	memory, err := syscall.Mmap(int(f.Fd()), 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return (*guarded)(unsafe.Pointer(&memory[0])), nil
+}
+
+// A rush is what processes that contend are told.
+type rush struct {
+	members  string // of the cluster
+	counter  string // the file
+	capacity int64
+	callers  int
+	hold     time.Duration
+	shares   bool
+	skew     time.Duration // of the wall clock
+}
+
+func (r rush) arguments() []string {
+	return []string{
+		r.members, r.counter, strconv.FormatInt(r.capacity, 10), strconv.Itoa(r.callers), r.hold.String(),
+		strconv.FormatBool(r.shares), r.skew.String(),
+	}
+}
+
+func parseRush(c *proctest.Child) (r rush) {
+	var err [5]error
+	r.members, r.counter = c.Args[0], c.Args[1]
+	r.capacity, err[0] = strconv.ParseInt(c.Args[2], 10, 64)
+	r.callers, err[1] = strconv.Atoi(c.Args[3])
+	r.hold, err[2] = time.ParseDuration(c.Args[4])
+	r.shares, err[3] = strconv.ParseBool(c.Args[5])
+	r.skew, err[4] = time.ParseDuration(c.Args[6])
+	c.Must(errors.Join(err[:]...))
+	return r
+}
+
+// contend acquires and releases until it is told to stop, and says how it went.
+func contend(c *proctest.Child) {
+	r := parseRush(c)
+	counter, err := shareCounter(r.counter)
+	c.Must(err)
+	store, err := Open(Options{Endpoints: strings.Split(r.members, ","), Prefix: r.counter + "/"})
+	c.Must(err)
+	store.shares = r.shares
+	wall := store.clock.wall
+	store.clock.wall = func() protocol.Micros { return wall() + protocol.Micros(r.skew.Microseconds()) }
+	client := fleet.New(store)
+	s, err := client.Semaphore("rush", fleet.Options{Capacity: r.capacity, TTL: 6 * time.Second})
+	c.Must(err)
+	life, stop := context.WithCancel(context.Background())
+	var pairs, lost, worst atomic.Int64
+	var wg sync.WaitGroup
+	c.Say("ready")
+	c.Hear()
+	for range r.callers {
+		wg.Go(func() {
+			for life.Err() == nil {
+				began := time.Now()
+				p, err := s.Acquire(life, 1)
+				if err != nil {
+					if life.Err() == nil && !errors.Is(err, sema.ErrUnavailable) {
+						c.Must(err)
+					}
+					continue
+				}
+				worst.Store(max(worst.Load(), int64(time.Since(began))))
+				counter.enter(r.capacity)
+				if r.hold > 0 {
+					time.Sleep(r.hold/2 + rand.N(r.hold))
+				}
+				counter.leave()
+				if p.Err() != nil {
+					lost.Add(1)
+				}
+				p.Release()
+				pairs.Add(1)
+			}
+		})
+	}
+	c.Hear()
+	stop()
+	wg.Wait()
+	c.Must(client.Close(context.Background()))
+	c.Say("%d %d %d %d %d %d", pairs.Load(), lost.Load(), worst.Load(), store.counts.transactions.Load(), store.counts.writes.Load(), store.counts.conflicts.Load())
+}
+
+// contendByKeys is what a semaphore of ordered keys would have to do at least:
+// each acquire puts a key and each release deletes it, here even without anybody
+// to wait for.
+func contendByKeys(c *proctest.Child) {
+	r := parseRush(c)
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(r.members, ","), Logger: zap.NewNop()})
+	c.Must(err)
+	session, err := concurrency.NewSession(client)
+	c.Must(err)
+	var pairs, stopped atomic.Int64
+	var wg sync.WaitGroup
+	c.Say("ready")
+	c.Hear()
+	for i := range r.callers {
+		m := concurrency.NewMutex(session, fmt.Sprintf("mutex/%d/%d", os.Getpid(), i))
+		wg.Go(func() {
+			for stopped.Load() == 0 {
+				c.Must(m.Lock(context.Background()))
+				c.Must(m.Unlock(context.Background()))
+				pairs.Add(1)
+			}
+		})
+	}
+	c.Hear()
+	stopped.Store(1)
+	wg.Wait()
+	c.Say("%d 0 0 0 0 0", pairs.Load())
+}
+
+// A result is how a rush went, over all processes.
+type result struct {
+	pairs, lost, transactions, writes, conflicts int64
+	worst                                        time.Duration
+	each                                         []int64
+}
+
+// run has processes contend for a while, in which something may happen.
+func (r rush) run(t testing.TB, skews []time.Duration, meanwhile func()) (sum result) {
+	t.Helper()
+	return r.runAs(t, "contend", skews, meanwhile)
+}
+
+func (r rush) runAs(t testing.TB, role string, skews []time.Duration, meanwhile func()) (sum result) {
+	t.Helper()
+	r.counter = filepath.Join(t.TempDir(), "counter")
+	counter, err := shareCounter(r.counter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var processes []*proctest.Process
+	for _, skew := range skews {
+		r.skew = skew
+		processes = append(processes, proctest.Start(t, role, r.arguments()...))
+	}
+	for _, p := range processes {
+		p.Expect("ready")
+	}
+	for _, p := range processes {
+		p.Say("go")
+	}
+	meanwhile()
+	for _, p := range processes {
+		p.Say("stop")
+	}
+	for _, p := range processes {
+		var one result
+		if _, err := fmt.Sscan(p.Hear(), &one.pairs, &one.lost, &one.worst, &one.transactions, &one.writes, &one.conflicts); err != nil {
+			t.Fatal(err)
+		}
+		sum.pairs, sum.lost = sum.pairs+one.pairs, sum.lost+one.lost
+		sum.transactions, sum.writes, sum.conflicts = sum.transactions+one.transactions, sum.writes+one.writes, sum.conflicts+one.conflicts
+		sum.worst = max(sum.worst, one.worst)
+		sum.each = append(sum.each, one.pairs)
+	}
+	if over := counter.over.Load(); over > 0 {
+		t.Errorf("%d times more was held than %d; up to %d", over, r.capacity, counter.most.Load())
+	}
+	if n := counter.inside.Load(); n != 0 {
+		t.Errorf("%d are still held in the end", n)
+	}
+	return sum
+}
+
+var four = []time.Duration{0, 0, 0, 0}
+
+// BenchmarkFourProcesses is 4 × 64 goroutines on one semaphore, with batches of
+// other processes taken along and without; and on as many of etcd's mutexes.
+func BenchmarkFourProcesses(b *testing.B) {
+	server := etcdtest.Start(b, 1)
+	const lasts = 3 * time.Second
+	for _, load := range []rush{{capacity: 1000, callers: 64}, {capacity: 8, callers: 64, hold: 5 * time.Millisecond}} {
+		load.members = strings.Join(server.Addresses(), ",")
+		for _, load.shares = range []bool{false, true} {
+			b.Run(fmt.Sprintf("capacity=%d/shared=%t", load.capacity, load.shares), func(b *testing.B) {
+				r := load.run(b, four, func() { time.Sleep(lasts) })
+				b.ReportMetric(float64(r.pairs)/lasts.Seconds(), "pairs/s")
+				b.ReportMetric(float64(r.transactions)/lasts.Seconds(), "txns/s")
+				b.ReportMetric(float64(r.writes)/lasts.Seconds(), "writes/s")
+				b.ReportMetric(float64(r.conflicts)/lasts.Seconds(), "conflicts/s")
+				b.ReportMetric(r.worst.Seconds()*1000, "worst-ms")
+			})
+		}
+	}
+	b.Run("concurrency.Mutex", func(b *testing.B) {
+		load := rush{members: strings.Join(server.Addresses(), ","), callers: 64}
+		r := load.runAs(b, "mutexes", four, func() { time.Sleep(lasts) })
+		b.ReportMetric(float64(r.pairs)/lasts.Seconds(), "pairs/s")
+	})
+}

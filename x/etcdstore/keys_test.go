@@ -1,0 +1,244 @@
+package etcdstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+)
+
+// TestPeopleCanLook asks as a person would.
+func TestPeopleCanLook(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	store := openAt(t, server, "app/")
+	s := begin(t, store, "jobs", protocol.Config{Capacity: 3})
+	lease := s.granted(1, acquire(1, 2))[0]
+	s.say(acquire(2, 2), acquire(3, 1))
+	begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: testTTL}).granted(1, acquire(1, 4))
+
+	if got := server.Etcdctl("get", "--prefix", "--keys-only", "app/head/"); strings.Join(strings.Fields(got), " ") != "app/head/jobs app/head/mails" {
+		t.Errorf("keys %q", got)
+	}
+	for name, want := range map[string]string{
+		"jobs":  `"kind":"concurrency","capacity":3,"in_use":2,"waiting":2,"sessions":1,"version":1`,
+		"mails": `"kind":"rate","capacity":5,"in_use":4,"waiting":0,"sessions":1,"version":1`,
+	} {
+		got := server.Etcdctl("get", "--print-value-only", "app/head/"+name)
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s", name, got)
+		}
+		var h head
+		if err := json.Unmarshal([]byte(got), &h); err != nil || time.Since(h.Changed).Abs() > time.Minute {
+			t.Errorf("%s was changed at %v, %v", name, h.Changed, err)
+		}
+	}
+	// The last entry of a small semaphore has all of it.
+	log := server.Etcdctl("get", "--prefix", "--print-value-only", "--order", "DESCEND", "--limit", "1", "app/log/jobs ")
+	for _, want := range []string{
+		fmt.Sprintf(`"instance":"instance of %s"`, t.Name()),
+		fmt.Sprintf(`"leases":[{"seq":%d,"session":%d,"weight":2,`, lease, s.id), `"meta":"for a test"`,
+		fmt.Sprintf(`"line":[{"session":%d,"ticket":2,"weight":2,`, s.id),
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("%s\nhas no %s", log, want)
+		}
+	}
+}
+
+// count is how many keys there are, and how many bytes in them.
+func count(t *testing.T, s *Store, prefix string) (keys, bytes int) {
+	t.Helper()
+	client, err := s.connection.client(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := client.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range r.Kvs {
+		bytes += len(found.Value)
+	}
+	return len(r.Kvs), bytes
+}
+
+func TestTheLogDoesNotGrowForEver(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	store := openAt(t, server, "")
+	few, many := begin(t, store, "few", protocol.Config{Capacity: 100}), begin(t, store, "many", protocol.Config{Capacity: 100})
+	var ops []protocol.Op
+	for n := range protocol.Ticket(40) {
+		ops = append(ops, acquire(1000+n, 1))
+	}
+	many.granted(40, ops...)
+	for i := range protocol.Ticket(150) {
+		for _, s := range []*speaker{few, many} {
+			s.say(release(s.granted(1, acquire(i+1, 1))[0]))
+		}
+		if i%15 == 0 { // at any time, all that is needed is there
+			if _, err := openAt(t, server, "").Inspect(ctx, "many"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, s := range []*speaker{few, many} {
+		keys, bytes := count(t, store, "sema/log/"+s.name+" ")
+		if keys > 150 || bytes > 150<<10 {
+			t.Errorf("%q has %d entries of %d bytes", s.name, keys, bytes)
+		}
+	}
+	// Others can follow, from the beginning and from where they were.
+	other := openAt(t, server, "")
+	many.sayBy(other)
+	many.say(acquire(1, 1))
+	many.sayBy(other)
+}
+
+// TestLargeState has more than goes into one value of etcd, in one batch, in all,
+// and read by others.
+func TestLargeState(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	store, other := openAt(t, server, ""), openAt(t, server, "")
+	store.maxValue, other.maxValue = 20<<10, 30<<10
+	s := begin(t, store, "large", protocol.Config{Capacity: 5000})
+	ticket := protocol.Ticket(0)
+	for range 3 {
+		var ops []protocol.Op
+		for range 512 {
+			ticket++
+			op := acquire(ticket, 1)
+			var noise strings.Builder // of which compression makes little
+			for i := range 10 {
+				fmt.Fprintf(&noise, "%x", uint64(ticket)*0x9e3779b97f4a7c15*uint64(i+1))
+			}
+			op.Meta = noise.String()
+			ops = append(ops, op)
+		}
+		s.granted(512, ops...)
+		s.sayBy(other)
+	}
+	if parts, _ := count(t, store, "sema/part/"); parts == 0 {
+		t.Error("there are no parts: nothing was too large")
+	}
+	snapshot, err := other.Inspect(ctx, "large")
+	if err != nil || len(snapshot.Leases) != 3*512 || len(snapshot.Leases[700].Meta) < 100 {
+		t.Fatalf("%d leases, %v", len(snapshot.Leases), err)
+	}
+	var ops []protocol.Op
+	for _, l := range snapshot.Leases {
+		ops = append(ops, release(l.Seq))
+	}
+	s.sayBy(other, ops...)
+	for range 40 {
+		s.say()
+	}
+	wantHeld(t, other, "large")
+	if parts, _ := count(t, store, "sema/part/"); parts > 0 {
+		t.Errorf("%d parts are left of what is not there any more", parts)
+	}
+}
+
+func TestDeletedLeavesNothingButTheFloor(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	store, other, witness := openAt(t, server, ""), openAt(t, server, ""), openAt(t, server, "")
+	s := begin(t, store, "a", protocol.Config{Capacity: 1})
+	lease := s.granted(1, acquire(1, 1))[0]
+	wantHeld(t, witness, "a", lease)
+	if err := other.Administer(ctx, "a", fleet.Command{Delete: true}); err != nil {
+		t.Fatal(err)
+	}
+	if keys, _ := count(t, store, "sema/"); keys != 1 {
+		t.Errorf("%d keys are left", keys)
+	}
+	if r, err := store.Apply(ctx, "a", s.next()); err != nil || r.Verdict != protocol.Unknown {
+		t.Errorf("%+v, %v", r, err)
+	}
+	// One whose clock is a day behind makes it again.
+	late := openAt(t, server, "")
+	wall := late.clock.wall
+	late.clock.wall = func() protocol.Micros { return wall() - 24*3600e6 }
+	again := begin(t, late, "a", protocol.Config{Capacity: 1})
+	if fresh := again.granted(1, acquire(1, 1))[0]; fresh <= lease || again.id <= s.id {
+		t.Errorf("session %d and lease %d after %d and %d of an earlier life", again.id, fresh, s.id, lease)
+	}
+	// Who has not heard of it takes the one for the other if it looks only at how
+	// long the logs are.
+	for _, by := range []*Store{store, witness} {
+		if r, err := by.Apply(ctx, "a", s.next()); err != nil || r.Verdict != protocol.Unknown {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+// TestWhatNobodyUsesIsForgotten, unless somebody has changed its configuration.
+func TestWhatNobodyUsesIsForgotten(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	store := openBy(t, Options{Endpoints: server.Addresses(), Idle: time.Hour})
+	for _, name := range []string{"gone", "changed", "used", "young"} {
+		s := begin(t, store, name, protocol.Config{Capacity: 1})
+		if name == "changed" {
+			c := protocol.Config{Capacity: 2, TTL: testTTL, Version: 1, Protocol: 1}
+			if err := store.Administer(ctx, name, fleet.Command{Configure: &c}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if name != "used" {
+			b := s.next()
+			b.Bye = true
+			if _, err := store.Apply(ctx, name, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	later := openBy(t, Options{Endpoints: server.Addresses(), Idle: time.Hour})
+	wall := later.clock.wall
+	later.clock.wall = func() protocol.Micros { return wall() + 2*3600e6 }
+	begin(t, later, "young", protocol.Config{Capacity: 1}) // is not made, but used
+	begin(t, later, "new", protocol.Config{Capacity: 1})
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, err := store.Inspect(ctx, "gone")
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is not forgotten")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	later.workers.Wait()
+	names, err := store.List(ctx, "")
+	if err != nil || strings.Join(names, " ") != "changed new used young" {
+		t.Errorf("there are %v, %v", names, err)
+	}
+}
+
+// TestNewerFormatsAreRefused, and left alone.
+func TestNewerFormatsAreRefused(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	store := openAt(t, server, "")
+	server.Etcdctl("put", "sema/head/a", `{"format":2}`)
+	server.Etcdctl("put", "sema/log/a 000000000001", `what is this`)
+	_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: testTTL}, "me")
+	if !errors.Is(err, protocol.ErrVersion) {
+		t.Errorf("%v, want ErrVersion", err)
+	}
+	server.Etcdctl("put", "sema/head/b", `{"format":1,"entry":1,"complete":1}`)
+	_, err = store.Inspect(ctx, "b")
+	wantError(t, err, `semaphore "b"`)
+}

@@ -1,0 +1,92 @@
+package etcdstore
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// TestTimeIsNeverToldFasterThanItPasses has processes that come and go write at
+// random, learn late of what others write, and have wall clocks that differ by
+// days: the argument of the type pace, tried out.
+func TestTimeIsNeverToldFasterThanItPasses(t *testing.T) {
+	t.Parallel()
+	const ttl = protocol.Micros(6_000_000)
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var real protocol.Micros
+		type member struct {
+			pace
+			seen int // entries it knows
+		}
+		newMember := func() *member {
+			offset := protocol.Micros(random.Int64N(1e12))
+			return &member{pace: pace{clock: clock{elapsed: func() protocol.Micros { return real + offset }}}}
+		}
+		members := []*member{newMember(), newMember(), newMember(), newMember()}
+		type written struct{ r, at protocol.Micros } // at: real
+		log := []written{{0, 0}}
+		for range 400 {
+			real += protocol.Micros(random.Int64N(int64([]protocol.Micros{1000, ttl / 12, ttl / 6, ttl / 3, 4 * ttl}[random.IntN(5)])))
+			i := random.IntN(len(members))
+			if random.IntN(40) == 0 {
+				members[i] = newMember()
+			}
+			m := members[i]
+			if m.seen == 0 {
+				m.seen = len(log) - 1 // it reads the last one only
+			}
+			for ; m.seen < len(log); m.seen++ {
+				m.learn(log[m.seen].r, ttl)
+			}
+			m.tell()
+			real += protocol.Micros(random.Int64N(5000)) // on its way
+			if random.IntN(5) == 0 {
+				m.again() // it was not written
+				continue
+			}
+			now := written{m.told, real}
+			for _, before := range log {
+				if told, passed := now.r-before.r, now.at-before.at; told > passed+ttl/6 {
+					t.Fatalf("seed %d: %d µs were told in %d", seed, told, passed)
+				}
+			}
+			if last := log[len(log)-1]; now.r < last.r {
+				t.Fatalf("seed %d: time went back from %d to %d", seed, last.r, now.r)
+			}
+			log = append(log, now)
+			real += protocol.Micros(random.Int64N(5000)) // and back
+			m.learn(now.r, ttl)
+			m.seen = len(log)
+		}
+	}
+}
+
+// TestTimeIsToldAsItPasses is the other half: whoever speaks every sixth of a
+// TTL, as the first in line does, has it told in full whatever others write.
+func TestTimeIsToldAsItPasses(t *testing.T) {
+	t.Parallel()
+	const ttl = protocol.Micros(6_000_000)
+	var real protocol.Micros
+	elapsed := clock{elapsed: func() protocol.Micros { return real }}
+	waiter, holder := pace{clock: elapsed}, pace{clock: elapsed}
+	waiter.learn(0, ttl)
+	holder.learn(0, ttl)
+	for i := range 60 {
+		real += ttl / 12
+		if i%4 == 0 {
+			holder.learn(waiter.at, ttl)
+			holder.tell()
+			holder.learn(holder.told, ttl)
+			waiter.learn(holder.at, ttl)
+		}
+		if i%2 == 1 {
+			waiter.tell()
+			waiter.learn(waiter.told, ttl)
+		}
+	}
+	if waiter.at < real*95/100 {
+		t.Errorf("%d µs were told in %d", waiter.at, real)
+	}
+}

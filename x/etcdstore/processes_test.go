@@ -1,0 +1,249 @@
+package etcdstore
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+)
+
+// skewed is a store whose wall clock is not that of others.
+func skewed(t *testing.T, c *etcdtest.Cluster, by func() time.Duration) *Store {
+	s := openAt(t, c, "")
+	wall := s.clock.wall
+	s.clock.wall = func() protocol.Micros { return wall() + protocol.Micros(by().Microseconds()) }
+	return s
+}
+
+// TestClocksThatDifferRobNobody: each batch comes from a clock an hour before or
+// after the last one's, and a holder that renews just in time keeps its lease.
+func TestClocksThatDifferRobNobody(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	var step atomic.Int64
+	stores := []*Store{
+		skewed(t, server, func() time.Duration { return time.Hour }), skewed(t, server, func() time.Duration { return -time.Hour }),
+		skewed(t, server, func() time.Duration { return time.Duration(step.Add(1)) * time.Hour }), // it steps whenever it is looked at
+	}
+	const ttl = 1200 * time.Millisecond
+	config := protocol.Config{Capacity: 1, TTL: protocol.Micros(ttl.Microseconds())}
+	holder, waiter := begin(t, stores[0], "a", config), begin(t, stores[1], "a", config)
+	lease := holder.granted(1, acquire(1, 1))[0]
+	waiter.say(acquire(1, 1))
+	for range 3 {
+		for sent := time.Now(); time.Since(sent) < ttl*2/3-100*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+			for _, by := range stores[1:] {
+				if r := waiter.sayBy(by); len(r.Fates) > 0 {
+					t.Fatal("the holder lives, and the waiter has its permit")
+				}
+			}
+			if _, err := stores[2].Inspect(ctx, "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		holder.say()
+	}
+	wantHeld(t, stores[1], "a", lease)
+
+	// And it is noticed when it is dead, whoever looks.
+	died := time.Now()
+	for len(waiter.sayBy(stores[2]).Fates) == 0 {
+		if time.Since(died) > 3*ttl {
+			t.Fatal("nobody notices that the holder is dead")
+		}
+		time.Sleep(ttl / 12)
+	}
+	if took := time.Since(died); took < ttl*5/6 {
+		t.Errorf("it was dead after %v, with a TTL of %v", took, ttl)
+	} else {
+		t.Logf("it was noticed after %v, with a TTL of %v", took, ttl)
+	}
+}
+
+// TestAClockThatIsAheadCostsABurstOnce, of a rate; and when it has gone, the rate
+// goes on.
+func TestAClockThatIsAheadCostsABurstOnce(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	right, ahead := openAt(t, server, ""), skewed(t, server, func() time.Duration { return time.Hour })
+	const window = 1500 * time.Millisecond
+	config := protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: protocol.Micros(window.Microseconds())}
+	a, b := begin(t, right, "a", config), begin(t, ahead, "a", config)
+	start, granted, ticket := time.Now(), 0, protocol.Ticket(0)
+	for time.Since(start) < 2*window {
+		for _, s := range []*speaker{a, b} {
+			ticket++
+			op := acquire(ticket, 1)
+			op.Try = true
+			for _, f := range s.say(op).Fates {
+				if f.Kind == protocol.Granted {
+					granted++
+				}
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	// In two windows and a little: three times two, and a burst of two.
+	if granted < 4 || granted > 8 {
+		t.Errorf("%d were granted in two windows of 2", granted)
+	}
+}
+
+// TestARestartedProgramKnowsThatTimeHasPassed, though nobody was there to measure
+// it: an hourly job after a crash gets its turn.
+func TestARestartedProgramKnowsThatTimeHasPassed(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	config := protocol.Config{Capacity: 1, TTL: 600_000}
+	begin(t, openAt(t, server, ""), "a", config).granted(1, acquire(1, 1)) // and it crashes
+	job := begin(t, skewed(t, server, func() time.Duration { return time.Hour }), "a", config)
+	op := acquire(1, 1)
+	op.Try = true
+	r := job.say(op)
+	for start := time.Now(); len(r.Fates) == 0; r = job.say() {
+		if time.Since(start) > 5*time.Second {
+			t.Fatal("it waits for ever")
+		}
+		time.Sleep(time.Duration(r.Next) * time.Microsecond)
+	}
+	if r.Fates[0].Kind != protocol.Granted {
+		t.Errorf("%+v", r.Fates)
+	}
+}
+
+// TestBatchesAreTakenAlong by others: they are answered, once, and cleared away.
+func TestBatchesAreTakenAlong(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	one, two := openAt(t, server, ""), openAt(t, server, "")
+	a, b := begin(t, one, "a", protocol.Config{Capacity: 5}), begin(t, two, "a", protocol.Config{Capacity: 5})
+	asked := b.next(acquire(1, 2))
+	server.Etcdctl("put", "sema/call/a somebody", encode([]publicCall{{"somebody-1", asked}}))
+	server.Etcdctl("put", "sema/call/a other", "nonsense")
+	a.say() // one did not know what two wrote, fails, and sees the call
+	if keys, _ := count(t, one, "sema/call/"); keys != 0 {
+		t.Error("calls are left")
+	}
+	log := server.Etcdctl("get", "--prefix", "--print-value-only", "--order", "DESCEND", "--limit", "1", "sema/log/a ")
+	if !strings.Contains(log, `"answers":[{"to":"somebody-1","reply":{"Verdict":0,"Fates":[{"N":1,"Kind":1,"Ticket":1,`) {
+		t.Errorf("there is no answer in %s", log)
+	}
+	// Whoever asked asks again, for itself.
+	if r, err := two.Apply(ctx, "a", asked); err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestManyAreTold, more than go into a transaction.
+func TestManyAreTold(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	store := openAt(t, server, "")
+	const many = maxHints + 30
+	config := protocol.Config{Capacity: 0, TTL: testTTL, Protocol: protocol.Version}
+	client, err := store.connection.client(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range many {
+		instance := fmt.Sprintf("instance %d/ü", i)
+		if _, err := client.Put(ctx, store.keys.hint(instance), ""); err != nil {
+			t.Fatal(err)
+		}
+		id, _, err := store.Open(ctx, "a", config, instance)
+		if err == nil {
+			_, err = store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	config.Capacity, config.Version = many, 1
+	if err := store.Administer(ctx, "a", fleet.Command{Configure: &config}); err != nil {
+		t.Fatal(err)
+	}
+	store.workers.Wait()
+	if keys, bytes := count(t, store, "sema/hint/"); keys != many || bytes != many {
+		t.Errorf("%d instances listen, %d were told", keys, bytes)
+	}
+}
+
+// TestVersionsSideBySide is a rolling upgrade: a client that speaks the next
+// version of the protocol alongside one that speaks this.
+func TestVersionsSideBySide(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	old, next := openAt(t, server, ""), openAt(t, server, "")
+	config := protocol.Config{Capacity: 1, TTL: testTTL, Protocol: protocol.Version}
+	a := begin(t, old, "a", config)
+	config.Protocol++
+	id, made, err := next.Open(ctx, "a", config, "the next version")
+	if err != nil || made.Protocol != protocol.Version {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	b := &speaker{t: t, store: next, name: "a", id: id}
+	lease := a.granted(1, acquire(1, 1))[0]
+	r := b.say(acquire(1, 1), protocol.Op{Verb: 77, Ticket: 2}) // of which one is new
+	if len(r.Fates) != 1 || r.Fates[0].Kind != protocol.Invalid {
+		t.Errorf("%+v", r.Fates)
+	}
+	a.say(release(lease))
+	b.say(release(b.granted(1)[0]))
+	config.Version = 1
+	if err := next.Administer(ctx, "a", fleet.Command{Configure: &config}); err != nil {
+		t.Fatal(err)
+	}
+	a.say(release(a.granted(1, acquire(2, 1))[0])) // it is still a neighbour
+	config.Protocol++
+	_, _, err = next.Open(ctx, "a", config, "the one after")
+	if err != nil {
+		t.Error(err)
+	}
+	config.Protocol = protocol.Version + 3
+	_, _, err = next.Open(ctx, "a", config, "too new")
+	wantError(t, err, "upgrade step by step")
+}
+
+// TestTimeIsNotToldTwice: what a process that comes anew takes from its wall
+// clock is not added again by one that has measured it.
+func TestTimeIsNotToldTwice(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	old := openAt(t, server, "")
+	config := protocol.Config{Capacity: 1, TTL: 60_000_000}
+	a := begin(t, old, "a", config)
+	for range 3 {
+		time.Sleep(200 * time.Millisecond)
+		begin(t, openAt(t, server, ""), "a", config)
+	}
+	a.say()
+	if ahead := time.Until(old.semaphore("a").view.head.Changed); ahead > 0 {
+		t.Errorf("the semaphore is ahead of all clocks by %v", ahead)
+	}
+}
+
+// TestABlockThatIsRevokedTwice is told to others, though the model does not note
+// that its session has none to give back any more.
+func TestABlockThatIsRevokedTwice(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	store, other := openAt(t, server, ""), openAt(t, server, "")
+	config := protocol.Config{Capacity: 2}
+	holder, waiter := begin(t, store, "a", config), begin(t, other, "a", config)
+	for n := range protocol.Ticket(fewRows) { // so that entries are not complete
+		begin(t, store, "a", config).say(protocol.Op{Verb: protocol.Cancel, Ticket: n})
+	}
+	lease := holder.granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Least: 1, Pooled: true})[0]
+	waiter.say(acquire(1, 2))
+	for _, atOnce := range []bool{false, true} {
+		if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease, AtOnce: atOnce}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiter.granted(1)
+}

@@ -1,0 +1,176 @@
+package etcdstore
+
+import (
+	"reflect"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+const (
+	// maxValue is how large a value may be. A request may have 1.5 MB.
+	maxValue = 1 << 20
+	// fewRows are always written all together: it costs little, and whoever looks
+	// sees all of a semaphore in its last entry.
+	fewRows = 6
+	// leastLog is how many bytes of entries there are at least before all is
+	// written again.
+	leastLog = 32 << 10
+	// keptEntries are left before the last complete one, for who is a little
+	// behind, and who does not know what became of an attempt.
+	keptEntries = 16
+	// maxHints go with the write, so that it has less than 128 operations. Others
+	// follow.
+	maxHints = 64
+)
+
+// A proposal is what an attempt would write.
+type proposal struct {
+	attempt string
+	number  uint64
+	full    bool
+	changes protocol.Changes
+	rows    *rows // after it, if full
+	head    head
+	entry   entry
+	text    string // of the entry
+	parts   []string
+	hints   []string // instances
+	deletes bool
+}
+
+// propose is what has changed, nil if nothing has. A state that went ahead of
+// the rows only in that time has passed is not worth writing: a clock that is
+// behind makes sessions live longer, never shorter.
+func (v *view) propose(attempt string, answers []answer) *proposal {
+	switch {
+	case v.state == nil && v.rows == nil:
+		return nil
+	case v.state == nil:
+		return &proposal{attempt: attempt, deletes: true}
+	}
+	p := &proposal{attempt: attempt, number: v.head.Number + 1, changes: v.state.Changes()}
+	c := &p.changes
+	p.hints = v.hinted(c)
+	if v.rows != nil && !v.changed(c) && len(answers) == 0 && len(p.hints) == 0 {
+		return nil
+	}
+	p.full = v.rows == nil || v.logged >= max(leastLog, v.complete) || v.rows.count()+len(c.Sessions)+len(c.Leases)+len(c.Line) <= fewRows
+	p.entry = entry{By: attempt, Pace: v.pace.told, Answers: answers, Watching: ticketNameRow(v.watching), Plain: newPlainRow(c.Image)}
+	var t totals
+	full := v.head.Full
+	if p.full {
+		im := v.state.Image()
+		p.rows = newRows(im)
+		p.entry.State = newStateRows(im)
+		full, t = p.number, p.rows.totals()
+	} else {
+		p.entry.Changes = newChangeRows(c)
+		t = v.rows.after(totals{v.head.InUse, v.head.Waiting, v.head.Sessions}, c)
+	}
+	p.head = newHead(p.number, full, c.Image.Config, c.Image.Last, t)
+	if p.text = pack(p.entry); len(p.text) > v.maxValue {
+		for part := range slices.Chunk([]byte(p.text), v.maxValue) {
+			p.parts = append(p.parts, string(part))
+		}
+		p.text = encode(entry{By: attempt, Parts: len(p.parts)})
+	}
+	return p
+}
+
+func (v *view) changed(c *protocol.Changes) bool {
+	if len(c.Sessions)+len(c.Ended)+len(c.Leases)+len(c.Dropped)+len(c.Line)+len(c.Left) > 0 || c.Respent {
+		return true
+	}
+	now, then := c.Image, v.rows.plain
+	now.Last, now.Clock, then.Last, then.Clock = 0, 0, 0, 0
+	return !reflect.DeepEqual(now, then)
+}
+
+// hinted are the instances that have news. A state that was restored does not
+// know that the first in line was told to watch the time, and would have it told
+// with each entry of somebody else.
+func (v *view) hinted(c *protocol.Changes) (instances []string) {
+	woken := v.state.Woken()
+	if len(woken) == 0 {
+		return nil
+	}
+	var first protocol.TicketName
+	if line := v.state.Snapshot().Line; len(line) > 0 {
+		first = protocol.TicketName{Session: line[0].Session, Ticket: line[0].Ticket}
+	}
+	for _, id := range woken {
+		if !slices.ContainsFunc(c.Sessions, func(s protocol.SessionImage) bool { return s.ID == id }) && id == first.Session {
+			if v.watching == first {
+				continue
+			}
+			v.watching = first
+		}
+		if instance := v.state.Instance(id); instance != "" && !slices.Contains(instances, instance) {
+			instances = append(instances, instance)
+		}
+	}
+	return instances
+}
+
+// adopt is when a proposal was written, in some revision.
+func (v *view) adopt(p *proposal, revision int64) {
+	switch {
+	case p.deletes:
+		v.unload()
+		return
+	case p.full:
+		v.rows, v.complete, v.logged = p.rows, len(p.text), 0
+	default:
+		v.rows.apply(&p.changes)
+		v.logged += len(p.text)
+	}
+	if v.revision == 0 {
+		v.life = revision
+	}
+	v.head, v.revision = p.head, revision
+	v.pace.learn(p.entry.Pace, v.rows.plain.Config.TTL)
+}
+
+// operations are those that write a proposal down.
+func (v *view) operations(p *proposal, k keys) (guards []clientv3.Cmp, ops []clientv3.Op) {
+	guards = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(k.head(v.name)), "=", v.revision)}
+	if v.revision == 0 || p.deletes {
+		guards = append(guards, clientv3.Compare(clientv3.ModRevision(k.floor()), "=", v.floorRevision))
+	}
+	if p.deletes {
+		last := max(v.floor, protocol.Seq(v.rows.plain.LastSession), v.rows.plain.LastSeq)
+		return guards, []clientv3.Op{
+			clientv3.OpPut(k.floor(), encode(floor{last})), clientv3.OpDelete(k.head(v.name)),
+			clientv3.OpDelete(k.log(v.name), clientv3.WithPrefix()), clientv3.OpDelete(k.parts(v.name), clientv3.WithPrefix()),
+			clientv3.OpDelete(k.calls(v.name), clientv3.WithPrefix()),
+		}
+	}
+	ops = []clientv3.Op{clientv3.OpPut(k.head(v.name), encode(p.head)), clientv3.OpPut(k.entry(v.name, p.number), p.text)}
+	if p.full && p.number > keptEntries && (v.head.Full%keptEntries == 0 || p.number-v.head.Full > 1) {
+		dropped := p.number - keptEntries
+		ops = append(ops,
+			clientv3.OpDelete(k.log(v.name), clientv3.WithRange(k.entry(v.name, dropped))),
+			clientv3.OpDelete(k.parts(v.name), clientv3.WithRange(k.partsOf(v.name, dropped, ""))))
+	}
+	for _, instance := range p.hints[:min(len(p.hints), maxHints)] {
+		ops = append(ops, k.hintOp(instance, v.name))
+	}
+	return guards, ops
+}
+
+// A floor is what semaphores begin after that are made anew: what the last
+// fence, or session, was of any that was deleted.
+type floor struct {
+	Last protocol.Seq `json:"last"`
+}
+
+// hintOp tells an instance, if it listens.
+func (k keys) hintOp(instance, name string) clientv3.Op {
+	key := k.hint(instance)
+	return clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)},
+		[]clientv3.Op{clientv3.OpPut(key, name, clientv3.WithIgnoreLease())}, nil)
+}

@@ -1,0 +1,255 @@
+package etcdstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A Store is the use of an etcd cluster by one client.
+type Store struct {
+	connection connection
+	keys       keys
+	idle       time.Duration
+	clock      clock
+	shares     bool // batches with other processes, see publication
+	maxValue   int
+	attempts   attempts
+	counts     counts
+
+	life    context.Context
+	end     context.CancelFunc
+	workers sync.WaitGroup
+
+	mu         sync.Mutex // guards what follows, and that no worker starts after the end
+	semaphores map[string]*semaphore
+	forgetAt   int // how many there may be before those are forgotten that nobody uses
+	swept      time.Time
+	sweepEvery time.Duration
+	cursor     string // where the next sweep begins
+}
+
+// counts are of what was done, for tests and benchmarks.
+type counts struct{ transactions, writes, conflicts atomic.Int64 }
+
+// attempts have names that are no others'.
+type attempts struct {
+	process string
+	last    atomic.Uint64
+}
+
+func (a *attempts) next() string { return fmt.Sprintf("%s-%d", a.process, a.last.Add(1)) }
+
+// Open makes a store. It does not wait for etcd: whoever uses it does.
+func Open(o Options) (*Store, error) {
+	config, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	life, end := context.WithCancel(context.Background())
+	return &Store{
+		connection: connection{config: config, life: life}, keys: keys{o.Prefix}, idle: o.Idle, clock: machineClock(),
+		shares: true, maxValue: maxValue, attempts: attempts{process: rand.Text()[:13]},
+		life: life, end: end, semaphores: map[string]*semaphore{}, forgetAt: leastForgotten, sweepEvery: sweepEvery,
+	}, nil
+}
+
+// Open is for [fleet.Store].
+func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	made := false
+	o := s.do(name, &call{ctx: ctx, size: 300, act: func(now protocol.Micros, v *view) (o outcome) {
+		if made = v.state == nil; made {
+			if err := v.make(now, c); err != nil {
+				return outcome{err: about(name, err)}
+			}
+		}
+		o.session, o.config, o.err = v.state.Open(now, instance, c.Protocol)
+		o.err = about(name, o.err)
+		return o
+	}})
+	if o.err != nil {
+		return 0, protocol.Config{}, o.err
+	}
+	if made {
+		s.sweep()
+	}
+	return o.session, o.config, nil
+}
+
+// Apply is for [fleet.Store].
+func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	b.Ops = slices.Clone(b.Ops) // whose owner may be gone before it is its turn
+	o := s.do(name, &call{ctx: ctx, size: sizeOf(b), batch: &b, act: func(now protocol.Micros, v *view) outcome {
+		if v.state == nil {
+			return outcome{reply: protocol.Reply{Verdict: protocol.Unknown}}
+		}
+		return outcome{reply: v.state.Apply(now, b)}
+	}})
+	if o.err != nil {
+		return protocol.Reply{}, o.err
+	}
+	return o.reply, nil
+}
+
+// Inspect is for [fleet.Store].
+func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	o := s.do(name, &call{ctx: ctx, size: 100, act: func(now protocol.Micros, v *view) outcome {
+		if v.state == nil {
+			return outcome{err: about(name, fs.ErrNotExist)}
+		}
+		return outcome{snapshot: v.state.Inspect(now)}
+	}})
+	if o.err != nil {
+		return protocol.Snapshot{}, o.err
+	}
+	return o.snapshot, nil
+}
+
+// Administer is for [fleet.Store].
+func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
+	return s.do(name, &call{ctx: ctx, size: 300, alone: c.Delete, act: func(now protocol.Micros, v *view) (o outcome) {
+		switch {
+		case v.state == nil:
+			o.err = fs.ErrNotExist
+		case c.Configure != nil:
+			_, o.err = v.state.Configure(now, *c.Configure)
+		case c.Revoke != nil:
+			if !v.state.Revoke(now, c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
+				o.err = fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist)
+			}
+		case c.Delete:
+			v.state = nil
+		}
+		o.err = about(name, o.err)
+		return o
+	}}).err
+}
+
+// List is for [fleet.Lister].
+func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listing)
+	defer cancel()
+	client, err := s.connection.client(ctx)
+	if err != nil {
+		return nil, s.fault(err)
+	}
+	all := s.keys.head("")
+	r, err := client.Get(ctx, all+prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+	if err != nil {
+		if isLate(err) {
+			err = s.diagnose(err)
+		}
+		return nil, s.fault(err)
+	}
+	names := make([]string, len(r.Kvs))
+	for i, found := range r.Kvs {
+		names[i] = string(found.Key[len(all):])
+	}
+	return names, nil
+}
+
+// listing is how long a list may take.
+const listing = 5 * time.Second
+
+// Close lets go of etcd.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.end()
+	s.mu.Unlock()
+	s.workers.Wait()
+	return s.connection.close()
+}
+
+// about says which semaphore an error is about.
+func about(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("semaphore %q: %w", name, err)
+}
+
+// do has the worker of a semaphore serve a call.
+func (s *Store) do(name string, c *call) outcome {
+	switch {
+	case c.ctx.Err() != nil:
+		return outcome{err: context.Cause(c.ctx)}
+	case strings.Contains(name, " "):
+		return outcome{err: invalid("semaphore %q: a name has no spaces", name)}
+	}
+	return s.semaphore(name).await(c)
+}
+
+// semaphore is the one of that name.
+func (s *Store) semaphore(name string) *semaphore {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.semaphores[name]
+	if found == nil {
+		if len(s.semaphores) >= s.forgetAt {
+			s.forget()
+		}
+		found = &semaphore{store: s, used: time.Now(), view: view{name: name, maxValue: s.maxValue, pace: pace{clock: s.clock}}}
+		s.semaphores[name] = found
+	}
+	return found
+}
+
+// leastForgotten and unused are about what this process remembers of semaphores
+// that it does not use any more.
+const (
+	leastForgotten = 256
+	unused         = time.Minute
+)
+
+// forget is for who has used many semaphores, once. The mutex is held.
+func (s *Store) forget() {
+	for name, one := range s.semaphores {
+		if !one.mu.TryLock() {
+			continue // it is in use; and who has its mutex may want this one
+		}
+		if !one.works && time.Since(one.used) > unused {
+			delete(s.semaphores, name)
+		}
+		one.mu.Unlock()
+	}
+	s.forgetAt = max(leastForgotten, 2*len(s.semaphores))
+}
+
+// start starts a worker, unless the store is closed.
+func (s *Store) start(work func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return false
+	}
+	s.workers.Go(work)
+	return true
+}
+
+// sleep reports whether the store is still open after a while.
+func (s *Store) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.life.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+var (
+	_ fleet.Store  = (*Store)(nil)
+	_ fleet.Lister = (*Store)(nil)
+)

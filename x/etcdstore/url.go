@@ -1,0 +1,208 @@
+package etcdstore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+)
+
+func init() {
+	fleet.Register("etcd", func(_ context.Context, u *url.URL) (fleet.Store, error) {
+		options, err := parse(u)
+		if err != nil {
+			return nil, err
+		}
+		return Open(options)
+	})
+}
+
+// Options are how a cluster is reached, and used.
+type Options struct {
+	// Endpoints are the members, as host:port.
+	Endpoints []string
+	// User and Password are for clusters that want them.
+	User, Password string
+	// TLS is for clusters that are reached by it; nil: without.
+	TLS *tls.Config
+	// Prefix is what all keys begin with; "sema/" if empty.
+	Prefix string
+	// Idle is after how long a semaphore is forgotten that nobody has a session on
+	// and whose configuration was never changed, which the next to open it would
+	// make again; a day if zero, never if negative.
+	Idle time.Duration
+}
+
+// parameters are what may follow the ? of a URL.
+var parameters = map[string]func(*reading, string) error{
+	"endpoints": func(r *reading, value string) error {
+		r.Endpoints = append(r.Endpoints, strings.Split(value, ",")...)
+		return nil
+	},
+	"prefix": func(r *reading, value string) error {
+		r.Prefix = value
+		return nil
+	},
+	"idle": func(r *reading, value string) (err error) {
+		if r.Idle, err = time.ParseDuration(value); err != nil || r.Idle == 0 {
+			return fmt.Errorf("idle=%s: want a duration, as 24h; or a negative one for never", value)
+		}
+		return nil
+	},
+	"tls": func(r *reading, value string) error {
+		switch value {
+		case "on":
+			r.secure = true
+		case "off":
+			r.plain = true
+		default:
+			return fmt.Errorf("tls=%s: want on or off", value)
+		}
+		return nil
+	},
+	"ca":   func(r *reading, value string) error { r.ca = value; return nil },
+	"cert": func(r *reading, value string) error { r.cert = value; return nil },
+	"key":  func(r *reading, value string) error { r.key = value; return nil },
+}
+
+// A reading is a URL half read.
+type reading struct {
+	Options
+	secure, plain bool
+	ca, cert, key string
+}
+
+// parse reads etcd://user:password@host:port,host:port/?parameters.
+func parse(u *url.URL) (o Options, err error) {
+	if u.Opaque != "" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
+		return o, invalid("want etcd://host:port,host:port/?prefix=…, without a path or fragment")
+	}
+	r := reading{Options: Options{Endpoints: strings.Split(u.Host, ",")}}
+	if u.User != nil {
+		r.User = u.User.Username()
+		r.Password, _ = u.User.Password()
+	}
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return o, invalid("what follows the ? cannot be parsed")
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		set := parameters[key]
+		if set == nil {
+			return o, invalid("parameter %q is not known; there are: %s", key, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
+		}
+		if len(values[key]) > 1 {
+			return o, invalid("parameter %q is given %d times", key, len(values[key]))
+		}
+		if err := set(&r, values[key][0]); err != nil {
+			return o, invalid("%v", err)
+		}
+	}
+	for i, endpoint := range r.Endpoints {
+		if r.Endpoints[i], err = withPort(endpoint); err != nil {
+			return o, invalid("%v", err)
+		}
+	}
+	if r.TLS, err = r.tlsConfig(); err != nil {
+		return o, invalid("%v", err)
+	}
+	return r.Options, nil
+}
+
+// withPort is an endpoint with etcd's usual port, if it has none.
+func withPort(endpoint string) (string, error) {
+	if endpoint == "" || strings.Contains(endpoint, "/") {
+		return "", fmt.Errorf("member %q: want host:port", endpoint)
+	}
+	if _, _, err := net.SplitHostPort(endpoint); err == nil {
+		return endpoint, nil
+	}
+	endpoint = net.JoinHostPort(strings.Trim(endpoint, "[]"), "2379")
+	if _, _, err := net.SplitHostPort(endpoint); err != nil {
+		return "", fmt.Errorf("member %q: want host:port", endpoint)
+	}
+	return endpoint, nil
+}
+
+func (r *reading) tlsConfig() (*tls.Config, error) {
+	if r.ca == "" && r.cert == "" && r.key == "" && !r.secure {
+		return nil, nil
+	}
+	switch {
+	case r.plain:
+		return nil, fmt.Errorf("tls=off, but there are ca, cert or key")
+	case (r.cert == "") != (r.key == ""):
+		return nil, fmt.Errorf("cert and key: want both or none")
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12} // each member is to have a certificate for its own address
+	if r.ca != "" {
+		text, err := os.ReadFile(r.ca)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("ca: there is no certificate in %s", r.ca)
+		}
+	}
+	if r.cert != "" {
+		pair, err := tls.LoadX509KeyPair(r.cert, r.key)
+		if err != nil {
+			return nil, fmt.Errorf("cert and key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// config is for etcd's client. It also fills in what was not told.
+func (o *Options) config() (c clientv3.Config, err error) {
+	if o.Prefix == "" {
+		o.Prefix = "sema/"
+	}
+	if o.Idle == 0 {
+		o.Idle = 24 * time.Hour
+	}
+	if len(o.Endpoints) == 0 {
+		return c, invalid("there is no member of the cluster to reach")
+	}
+	if len(o.Prefix) > maxPrefix {
+		return c, invalid("prefix of %d bytes: want at most %d", len(o.Prefix), maxPrefix)
+	}
+	for _, r := range o.Prefix {
+		if r <= ' ' || r > '~' || r == '{' || r == '}' {
+			return c, invalid("prefix: %q is not allowed; use printable ASCII without spaces and braces", r)
+		}
+	}
+	return clientv3.Config{
+		Endpoints: o.Endpoints, Username: o.User, Password: o.Password, TLS: o.TLS,
+		MaxUnaryRetries: 2, // it is asked again by who knows what for
+		DialTimeout:     dialTimeout, DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive / 2,
+		Logger: zap.NewNop(), // what matters is in errors
+	}, nil
+}
+
+const (
+	maxPrefix   = 200 // that of names
+	dialTimeout = 2 * time.Second
+	// keepAlive is how often a silent member is asked whether it is there; servers
+	// do not like it more often than every five seconds.
+	keepAlive = 6 * time.Second
+)
+
+func invalid(format string, args ...any) error {
+	return &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "etcd: " + fmt.Sprintf(format, args...)}
+}

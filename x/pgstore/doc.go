@@ -1,0 +1,84 @@
+// Package pgstore is an engine for fleet semaphores in PostgreSQL, for those who
+// run one already. Import it, and [fleet.Open] knows
+//
+//	postgres://user:password@host:5432/database?sema_schema=sema&prefix=app:
+//	postgresql:///database?host=a,b&port=5432,5432&target_session_attrs=read-write
+//
+// with all that pgx understands, pool_max_conns and TLS included; what neither
+// it nor this package knows is a setting for the server, which refuses those it
+// does not know. This package's own:
+//
+//	prefix        is put before the names of semaphores
+//	sema_schema   where the tables are; sema unless told
+//	sema_migrate  auto (makes and updates them) or off
+//	sema_listen   auto, poll, or the host:port of the server behind a pooler
+//	sema_poll     how often to look for news where there is no LISTEN; 500ms
+//
+// A batch is one call of one function, which locks the row of the semaphore and
+// is one transaction. All of a semaphore's callers take turns; those of others do
+// not wait for them. Some tens of thousands of permits a second of one semaphore
+// come and go that way if many goroutines share a client, some hundreds if each
+// call is for one. Where that is not enough use [fleet.Pooled], or x/redisstore.
+//
+// # What it promises
+//
+// What was acknowledged is committed. With the server's own defaults that
+// survives a crash. With synchronous_commit=off, which can be set in the URL, the
+// last of it may be gone after one: up to three times wal_writer_delay, 0.6 s.
+//
+// The same holds for a failover to a standby. With synchronous replication
+// (synchronous_standby_names, and synchronous_commit not below on) to every
+// standby that may be promoted, nothing that was acknowledged is lost and nobody
+// is let in twice: zero over-admission is claimed for that alone. Otherwise what
+// the new primary has not received is forgotten. A permit that was granted in that
+// time can be granted a second time while its holder goes on, with the same
+// Seq, so that not even fences tell; this lasts until that holder releases it or
+// its session ends. A session that was opened in that time is not known any more, and
+// its client loses what it held. And an old primary that goes on serving
+// clients who still reach it is a second engine: shut it off before the standby is
+// promoted.
+//
+// A standby, and a primary that became one, refuses; with several hosts and
+// target_session_attrs=read-write the next connection finds the primary.
+//
+// The clock is the server's, read after the lock. It may step.
+//
+// A server that is stopped, restarted or cut off in the middle of a batch has done
+// it or not; the client says it again, and it is not done twice. statement_timeout
+// and lock_timeout are honoured: nothing is done then, and it is tried again.
+//
+// # Hints
+//
+// Who is granted something by another's release is told by NOTIFY, on a channel of
+// its instance, by the transaction that granted it. Transactions that notify commit
+// one after the other in a whole cluster, so this happens only when somebody else
+// has news. A client LISTENs on one connection of its own. Behind a pooler that
+// lends connections by the transaction (PgBouncer) that cannot be: then it
+// looks every sema_poll, by an index, unless sema_listen names the server itself.
+// A pooler is noticed by itself, and nothing is prepared there.
+//
+// # What is in the database
+//
+// Anybody may look, with psql for example:
+//
+//	SELECT * FROM sema.permits WHERE semaphore = 'db' ORDER BY since;
+//
+// The views semaphores, permits, waiters and sessions are for people. The tables
+// under them are the state as in fleet/protocol, with sums beside it; only the
+// functions may write to them. Who holds the row of a semaphore locked, in a
+// transaction that is left open, stops it.
+//
+// Each batch makes a new version of the semaphore's row and of the session's, which
+// stay on their pages (HOT) and are cleared away by the next ones. Leases and
+// tickets are rows that come and go: autovacuum clears them away, and is told to do
+// so early. Long transactions and abandoned replication slots keep it from that, as
+// everywhere.
+//
+// The tables are made by whoever opens the store first, or by [Migrate], for which
+// no superuser is needed. A program that is older than the tables refuses to start.
+// A semaphore stays until it is deleted, and then leaves a row in table tombstone:
+// where its fences have come to.
+//
+// The database has to be in UTF8, default_transaction_isolation read committed.
+// Tested with PostgreSQL 15; nothing newer than 13 is used.
+package pgstore

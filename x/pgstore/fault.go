@@ -1,0 +1,105 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sema-go/sema"
+)
+
+var errClosed = errors.New("the store is closed")
+
+// fault says where an error comes from and what to do about it. What may go well
+// if it is tried again is [sema.ErrUnavailable].
+func (s *Store) fault(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-s.closed:
+		return fmt.Errorf("postgres %s: %w", s.address, errClosed)
+	default:
+	}
+	var (
+		failed  *pgconn.PgError
+		connect *pgconn.ConnectError
+	)
+	switch {
+	case errors.As(err, &failed):
+		return s.explain(err, failed)
+	case errors.As(err, &connect):
+		return fmt.Errorf("%w: cannot reach postgres at %s: %s", sema.ErrUnavailable, s.address, unreached(connect))
+	case errors.Is(err, errUnreplicated):
+		return fmt.Errorf("%w: postgres %s: %w; it is done, but the next primary may not know of it: say it again", sema.ErrUnavailable, s.address, err)
+	case isNetwork(err):
+		return fmt.Errorf("%w: the connection to postgres at %s was lost: %w; it is made again for the next call", sema.ErrUnavailable, s.address, err)
+	}
+	return fmt.Errorf("postgres %s: %w", s.address, err)
+}
+
+// explain adds what to do about an error of the server's.
+func (s *Store) explain(err error, failed *pgconn.PgError) error {
+	advice, again := "", isDown(failed.Code)
+	switch failed.Code {
+	case "25006":
+		advice = "it is a standby; name the primary, or all of them as ?host=a,b&port=5432,5432&target_session_attrs=read-write; if it is none, set default_transaction_read_only to off"
+		again = true // it may be promoted, or the name point elsewhere
+	case "40001", "40P01":
+		advice, again = "nothing was done; it goes well when others are through", true
+	case "55P03":
+		advice, again = "nothing was done; somebody holds the semaphore's row for longer than lock_timeout: look for idle transactions in pg_stat_activity", true
+	case "57014":
+		advice, again = "nothing was done; the statement took longer than statement_timeout, or was cancelled: raise it, or look for idle transactions in pg_stat_activity", true
+	case "57P03", "57P05", "53300", "53100", "53200":
+		again = true
+	case "28P01", "28000":
+		advice = "check user and password, and pg_hba.conf on the server"
+	case "3D000":
+		advice = "make the database first: CREATE DATABASE …"
+	case "42501":
+		advice = "see the package's documentation for the rights that are needed"
+	case "42P01", "42883", "3F000":
+		advice = fmt.Sprintf("schema %q is not what it was when this program began; start it again, or run sema migrate", s.options.Schema)
+	}
+	if again && advice == "" {
+		advice = "it goes on when the server does"
+	}
+	if advice != "" {
+		err = fmt.Errorf("%w; %s", err, advice)
+	}
+	if again {
+		return fmt.Errorf("%w: postgres %s: %w", sema.ErrUnavailable, s.address, err)
+	}
+	return fmt.Errorf("postgres %s: %w", s.address, err)
+}
+
+// unreached is why there is no connection.
+func unreached(err error) string {
+	var resolve *net.DNSError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused; is it running?"
+	case errors.Is(err, syscall.ENOENT):
+		return "there is no such socket; is it running?"
+	case errors.As(err, &resolve):
+		return fmt.Sprintf("host %q is not known; check its name", resolve.Name)
+	case errors.Is(err, context.DeadlineExceeded):
+		return "it does not answer; check the address and the firewall"
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
+		err = inner // the innermost has neither user nor settings
+	}
+	return err.Error()
+}
+
+// isNetwork reports whether an error is about a connection.
+func isNetwork(err error) bool {
+	var network net.Error
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed) || errors.As(err, &network)
+}

@@ -1,0 +1,688 @@
+-- turn is what protocol.State does between two moments at rest: time passes, one
+-- session may speak, the line is served. It is the model in another language, and
+-- fleettest compares the two; the comments give the names that things have there.
+--
+-- What is hot is done in variables and written in bulk: the ops of a batch touch
+-- no table if they are releases, or acquires that fit while nobody waits. What
+-- waits is in table ticket, of which the head is read in portions ("window").
+-- What becomes of the caller's own session (me) is kept in variables to the end.
+-- Whatever is told to others is collected and written when the line is at rest.
+--
+-- Numbers are those of fleet/protocol. Verbs: 1 acquire, 2 cancel, 3 release,
+-- 4 split. Fates: 1 granted, 2 full, 3 queue full, 4 too large, 5 draining,
+-- 6 timed out, 7 revoked, 8 invalid. Verdicts: 0 heard, 1 again, 2 stale,
+-- 3 unknown. (They are no constants, and lists begin as null, because every
+-- expression that is evaluated costs a microsecond in each transaction.)
+--
+-- The caller has no session (p_session 0) if it only wants time to pass. With
+-- p_begin false not even that happens: what was changed is brought to rest.
+CREATE OR REPLACE FUNCTION turn(
+  p_name text, p_session bigint, p_seq bigint, p_ack bigint, p_bye boolean,
+  p_verb smallint[], p_ticket bigint[], p_weight bigint[], p_least bigint[], p_wait bigint[], p_try boolean[], p_pooled boolean[], p_meta text[],
+  p_named bigint[], -- the leases that are named by ops, each once
+  p_which integer[], -- which of them, for each op; 0: none
+  p_twice boolean, -- two acquires have the same ticket
+  p_plain bigint, -- if the ops are whole releases and acquires of one piece: what the acquires weigh; else -1
+  p_most bigint, -- and the heaviest of them; 0 if one is a try
+  p_begin boolean,
+  OUT r_verdict smallint, OUT r_more boolean, OUT r_next bigint, OUT r_recall boolean, OUT r_in_use bigint, OUT r_wanted bigint, OUT r_first bigint,
+  OUT r_share bigint,
+  OUT r_config bigint[], -- kind, capacity, whole, ramp, max_waiters, ttl, period, draining, version, protocol
+  OUT r_fate_n bigint[], OUT r_fate_kind smallint[], OUT r_fate_ticket bigint[], OUT r_fate_lease bigint[], OUT r_fate_weight bigint[], OUT r_fate_note text[],
+  OUT r_exact boolean, OUT r_floor bigint, OUT r_top bigint, -- the lowest and the highest live seq, up to the last that is told; 0: there is none
+  OUT r_gone_from bigint[], OUT r_gone_to bigint[] -- what is not live between them
+) LANGUAGE plpgsql VOLATILE
+  -- Tables whose rows come and go have no statistics worth the name. What is wanted
+  -- is always the same: what is named, by its key.
+  SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET jit = off
+  SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off
+AS $$
+DECLARE
+
+  s semaphore%ROWTYPE;
+  now_us bigint; gap bigint := 0;
+  eff bigint; -- effective
+  whole bigint; -- what is too large is judged by it
+  deaths boolean := false; -- there are dead sessions that were not ended
+  ids bigint[]; e record;
+
+  me session%ROWTYPE; -- whose batch it is, if it lives
+  mine boolean := false; -- there is one
+  own bigint := 0; -- its id
+  woken boolean := false; -- it has news
+  f_n bigint[]; f_kind smallint[]; f_ticket bigint[]; f_lease bigint[]; f_weight bigint[]; f_note text[];
+  holes boolean := false; -- there are fates of kind 0, which were taken back
+
+  n integer := cardinality(p_verb);
+  i integer := 0; j integer; k integer;
+  simple boolean; -- there are no ops but acquires and releases
+  twice boolean := false; there boolean := false; -- a ticket may be named twice; one is
+  kind smallint; -- of a fate
+  w bigint; least_ bigint; fits boolean; place_ bigint; until_ bigint; try_ boolean; since_ bigint; meta_ text;
+
+  h_place bigint; h_session bigint; h_least bigint; h_until bigint; -- the first in line; null: to be looked up
+  l_place bigint[]; l_session bigint[]; l_ticket bigint[]; l_weight bigint[]; l_least bigint[]; l_until bigint[]; l_try boolean[]; l_pooled boolean[];
+  l_meta text[]; l_deadline bigint[]; -- the window
+  l_n integer := 0; head integer := 1;
+  served bigint; -- as in the table; s.served runs ahead
+  due bigint;
+
+  t_weight bigint[]; t_pooled boolean[]; t_revoked boolean[]; t_before bigint[]; -- the leases that are named
+  touched boolean := false; parted boolean := false; -- some of them are gone; weigh less
+
+  g_seq bigint[]; g_session bigint[]; g_weight bigint[]; g_since bigint[]; g_pooled boolean[]; g_meta text[]; -- new leases
+  x_seq bigint[]; x_weight bigint[]; -- new spending
+  o_session bigint[]; o_kind smallint[]; o_ticket bigint[]; o_lease bigint[]; o_weight bigint[];
+  o_left integer[]; o_try integer[]; o_block integer[]; -- what others are told
+  w_ids bigint[]; -- who of the others has news
+BEGIN
+  SELECT x.* INTO s FROM semaphore x WHERE x.name = p_name FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN; -- with nulls
+  END IF;
+  served := s.served;
+  h_place := s.first_place; h_session := s.first_session; h_least := s.first_least; h_until := s.first_until;
+  whole := greatest(s.whole, s.capacity);
+  eff := effective(s.capacity, s.ramp, s.ramp_from, s.ramp_at, s.last);
+  r_more := false;
+
+  -- State.begin: advance the clocks and end the dead.
+  IF p_begin THEN
+    now_us := now_micros();
+    gap := now_us - s.last;
+    IF gap < 0 THEN -- shorten
+      IF s.kind = 1 THEN
+        UPDATE spending x SET until = now_us + s.period WHERE x.semaphore = s.id AND x.until > now_us + s.period;
+      END IF;
+      s.ramp_from := eff; s.ramp_at := now_us;
+    END IF;
+    s.clock := s.clock + least(greatest(gap, 0), s.ttl / 6);
+    s.last := now_us;
+    IF s.server <> pg_postmaster_start_time() THEN
+      -- It was started again, or is another, and something may be forgotten that was
+      -- answered. Nothing new has a number of that, and who knows of it is told below.
+      s.server := pg_postmaster_start_time();
+      s.moved := s.renewals;
+      s.last_seq := greatest(leap(s.last_seq), now_us); s.last_session := greatest(leap(s.last_session), now_us);
+    END IF;
+    IF s.kind = 1 THEN -- expire
+      WITH gone AS (DELETE FROM spending x WHERE x.semaphore = s.id AND x.until > now_us - gap AND x.until <= now_us RETURNING x.weight)
+        SELECT s.in_use - coalesce(sum(g.weight), 0) INTO s.in_use FROM gone g;
+    END IF;
+    eff := effective(s.capacity, s.ramp, s.ramp_from, s.ramp_at, s.last);
+    IF s.sessions > 0 AND s.oldest_deadline < s.clock THEN -- reap
+      ids := ARRAY(SELECT x.id FROM session x WHERE x.semaphore = s.id AND x.deadline < s.clock ORDER BY x.renewal LIMIT 16 + 1);
+      r_more := cardinality(ids) > 16;
+      ids := ids[1:16];
+      IF cardinality(ids) > 0 THEN
+        SELECT * INTO e FROM end_sessions(s.id, s.floor, ids);
+        s.sessions := s.sessions - e.sessions; s.pools := s.pools - e.pools; s.recalled := s.recalled - e.recalled;
+        s.waiting := s.waiting - e.waiting; s.wanted := s.wanted - e.wanted; s.leases := s.leases - e.leases; s.in_use := s.in_use - e.in_use;
+        h_place := NULL;
+      END IF;
+      SELECT x.id, x.seen, x.deadline INTO s.oldest, s.oldest_seen, s.oldest_deadline FROM session x WHERE x.semaphore = s.id ORDER BY x.renewal LIMIT 1;
+      s.oldest := coalesce(s.oldest, 0); s.oldest_seen := coalesce(s.oldest_seen, 0); s.oldest_deadline := coalesce(s.oldest_deadline, s.clock);
+      deaths := r_more;
+    END IF;
+    IF deaths THEN
+      h_place := NULL; -- whether it lives is seen in the window
+    END IF;
+  END IF;
+
+  IF p_session <> 0 THEN
+    SELECT x.id, x.seq, x.deadline, x.seen, x.renewal, x.waiting, x.tries, x.pooled, x.recalled, x.news, x.answered, x.last_fate,
+        x.fate_n, x.fate_kind, x.fate_ticket, x.fate_lease, x.fate_weight, x.fate_note
+      INTO me.id, me.seq, me.deadline, me.seen, me.renewal, me.waiting, me.tries, me.pooled, me.recalled, me.news, me.answered, me.last_fate,
+        f_n, f_kind, f_ticket, f_lease, f_weight, f_note
+      FROM session x WHERE x.semaphore = s.id AND x.id = p_session AND x.deadline >= s.clock;
+    mine := FOUND;
+    IF mine AND me.renewal <= s.moved AND (p_seq > me.seq + 1 OR p_ack > me.last_fate) THEN
+      mine := false; -- it has been answered what was forgotten, and may hold what others are given
+    END IF;
+  END IF;
+  IF mine THEN
+    own := me.id;
+    IF me.recalled THEN -- s.pools and s.recalled count the others from here on
+      s.recalled := s.recalled - 1;
+    ELSIF me.pooled > 0 THEN
+      s.pools := s.pools - 1;
+    END IF;
+  END IF;
+
+  -- Step 0 brings to rest what time has changed, and then the batch is heard.
+  -- Steps 1 to n are its ops, n+1 brings to rest what they have changed, n+2 what
+  -- the end of tries has.
+  LOOP
+    IF twice THEN -- an acquire of what is in line already is none
+      there := p_verb[i] = 1 /* acquire */
+        AND EXISTS (SELECT FROM ticket t WHERE t.semaphore = s.id AND t.session = me.id AND t.id = p_ticket[i] AND t.place > s.served);
+    END IF;
+    -- State.grant: serve the line, strictly from its head.
+    IF i = 0 OR i > n OR p_verb[i] = 1 /* acquire */ AND NOT there THEN
+      WHILE s.waiting > 0 LOOP
+        IF h_place IS NOT NULL AND (h_until = 0 OR h_until >= s.clock) AND h_least > eff - s.in_use THEN
+          EXIT;
+        END IF;
+        IF head > l_n THEN
+          SELECT array_agg(q.place), array_agg(q.session), array_agg(q.id), array_agg(q.weight), array_agg(q.least), array_agg(q.until),
+              array_agg(q.try), array_agg(q.pooled), array_agg(q.meta), array_agg(q.deadline)
+            INTO l_place, l_session, l_ticket, l_weight, l_least, l_until, l_try, l_pooled, l_meta, l_deadline
+            FROM (
+              SELECT t.*, x.deadline FROM ticket t JOIN session x ON x.semaphore = t.semaphore AND x.id = t.session
+              WHERE t.semaphore = s.id AND t.place > s.served
+              ORDER BY t.place LIMIT least(64, greatest(eff - s.in_use, 0) + 1)
+            ) q;
+          IF l_place IS NULL THEN
+            RAISE EXCEPTION 'sema: % tickets of % are not there', s.waiting, p_name USING ERRCODE = 'data_corrupted';
+          END IF;
+          l_n := cardinality(l_place); head := 1;
+        END IF;
+        h_place := l_place[head]; h_session := l_session[head]; h_least := l_least[head]; h_until := l_until[head];
+        IF deaths AND l_deadline[head] < s.clock THEN
+          EXIT; -- as many were ended as one call may
+        END IF;
+        IF h_until > 0 AND h_until < s.clock THEN -- refuse
+          kind := CASE WHEN l_try[head] THEN 2 /* full */ ELSE 6 /* timed_out */ END;
+          w := 0;
+        ELSIF h_least > eff - s.in_use THEN
+          EXIT;
+        ELSE
+          kind := 1 /* granted */;
+          w := l_weight[head];
+          IF h_least < w THEN -- portion
+            IF EXISTS (SELECT FROM ticket t WHERE t.semaphore = s.id AND t.place > s.served AND t.session <> h_session) THEN
+              w := least(w, s.capacity / s.sessions);
+            END IF;
+            w := greatest(h_least, least(w, eff - s.in_use));
+          END IF;
+          s.last_seq := s.last_seq + 1;
+          s.in_use := s.in_use + w;
+          IF s.kind = 1 THEN
+            x_seq := x_seq || s.last_seq; x_weight := x_weight || w;
+          ELSE
+            s.leases := s.leases + 1;
+            g_seq := g_seq || s.last_seq; g_session := g_session || h_session; g_weight := g_weight || w; g_since := g_since || s.last;
+            g_pooled := g_pooled || l_pooled[head]; g_meta := g_meta || l_meta[head];
+          END IF;
+        END IF;
+        s.waiting := s.waiting - 1;
+        s.wanted := s.wanted - h_least;
+        s.served := h_place;
+        IF mine AND h_session = me.id THEN
+          me.waiting := me.waiting - 1;
+          me.tries := me.tries - l_try[head]::integer;
+          IF kind = 1 /* granted */ AND s.kind = 0 AND l_pooled[head] THEN
+            me.pooled := me.pooled + 1;
+          END IF;
+          me.last_fate := me.last_fate + 1;
+          f_n := f_n || me.last_fate; f_kind := f_kind || kind; f_ticket := f_ticket || l_ticket[head];
+          f_lease := f_lease || CASE WHEN kind = 1 /* granted */ THEN s.last_seq ELSE 0 END; f_weight := f_weight || w; f_note := f_note || ''::text;
+          woken := true;
+        ELSE
+          o_session := o_session || h_session; o_kind := o_kind || kind; o_ticket := o_ticket || l_ticket[head];
+          o_lease := o_lease || CASE WHEN kind = 1 /* granted */ THEN s.last_seq ELSE 0 END; o_weight := o_weight || w;
+          o_left := o_left || 1; o_try := o_try || l_try[head]::integer;
+          o_block := o_block || (kind = 1 /* granted */ AND s.kind = 0 AND l_pooled[head])::integer;
+        END IF;
+        h_place := NULL;
+        head := head + 1;
+      END LOOP;
+    END IF;
+
+    -- State.settle: write it down, and tell those who can make room or have to
+    -- watch the time.
+    IF i = 0 OR i > n THEN
+      IF s.served > served OR touched OR parted OR g_seq IS NOT NULL OR x_seq IS NOT NULL OR o_session IS NOT NULL THEN
+        IF s.served > served THEN
+          DELETE FROM ticket t WHERE t.semaphore = s.id AND t.place > served AND t.place <= s.served;
+          served := s.served;
+        END IF;
+        IF touched THEN
+          DELETE FROM lease l USING unnest(p_named, t_weight, t_before) o(seq, weight, before)
+            WHERE l.semaphore = s.id AND l.seq = o.seq AND o.weight = 0 AND o.before > 0;
+          touched := false;
+        END IF;
+        IF parted THEN
+          UPDATE lease l SET weight = o.weight FROM unnest(p_named, t_weight, t_before) o(seq, weight, before)
+            WHERE l.semaphore = s.id AND l.seq = o.seq AND o.weight > 0 AND o.weight <> o.before;
+          parted := false;
+        END IF;
+        IF g_seq IS NOT NULL THEN
+          INSERT INTO lease (semaphore, seq, session, weight, since, pooled, meta)
+            SELECT s.id, o.* FROM unnest(g_seq, g_session, g_weight, g_since, g_pooled, g_meta) o(seq, session, weight, since, pooled, meta) WHERE o.weight > 0;
+          g_seq := NULL; g_session := NULL; g_weight := NULL; g_since := NULL; g_pooled := NULL; g_meta := NULL;
+        END IF;
+        IF x_seq IS NOT NULL THEN
+          INSERT INTO spending (semaphore, until, seq, weight) SELECT s.id, s.last + s.period, o.* FROM unnest(x_seq, x_weight) o;
+          x_seq := NULL; x_weight := NULL;
+        END IF;
+        IF o_session IS NOT NULL THEN
+          s.pools := s.pools + tell(s.id, o_session, o_kind, o_ticket, o_lease, o_weight, array_fill(''::text, ARRAY[cardinality(o_session)]), o_left, o_try, o_block);
+          w_ids := w_ids || o_session;
+          o_session := NULL; o_kind := NULL; o_ticket := NULL; o_lease := NULL; o_weight := NULL; o_left := NULL; o_try := NULL; o_block := NULL;
+        END IF;
+      END IF;
+
+      -- State.recall
+      IF s.pools = 0 AND s.recalled = 0 AND (NOT mine OR me.pooled = 0) THEN
+        NULL; -- nobody has blocks
+      ELSIF s.waiting > 0 OR s.draining OR s.in_use > eff THEN
+        IF mine AND me.pooled > 0 AND NOT me.recalled AND (s.waiting > me.waiting OR s.draining OR s.in_use > eff) THEN
+          me.recalled := true;
+          woken := true;
+        END IF;
+        IF s.pools > 0 THEN
+          WITH told AS (
+            UPDATE session x SET recalled = true, news = x.news + 1
+            WHERE x.semaphore = s.id AND x.id <> own AND x.pooled > 0 AND NOT x.recalled AND (s.waiting > x.waiting OR s.draining OR s.in_use > eff)
+            RETURNING x.id
+          ) SELECT coalesce(array_agg(o.id), '{}') INTO ids FROM told o;
+          s.pools := s.pools - cardinality(ids); s.recalled := s.recalled + cardinality(ids);
+          w_ids := w_ids || ids;
+        END IF;
+      ELSE
+        me.recalled := false;
+        IF s.recalled > 0 THEN
+          UPDATE session x SET recalled = false WHERE x.semaphore = s.id AND x.id <> own AND x.recalled;
+          s.pools := s.pools + s.recalled; s.recalled := 0;
+        END IF;
+      END IF;
+
+      -- State.due: how long until the first in line may be granted by time alone.
+      due := NULL;
+      IF s.waiting > 0 AND h_least <= s.capacity AND s.in_use + h_least > eff THEN
+        IF s.kind = 1 THEN
+          w := s.in_use + h_least - eff;
+          FOR e IN SELECT x.until, x.weight FROM spending x WHERE x.semaphore = s.id AND x.until > s.last ORDER BY x.until, x.seq LOOP
+            w := w - e.weight;
+            IF w <= 0 THEN
+              due := greatest(e.until - s.last, 0);
+              EXIT;
+            END IF;
+          END LOOP;
+        END IF;
+        IF due IS NULL AND s.ramp > 0 AND eff < s.capacity AND s.in_use + h_least <= s.capacity THEN
+          due := greatest(s.ramp_at + ((s.in_use + h_least - s.ramp_from) * 1000000 + s.ramp - 1) / s.ramp - s.last, 0);
+        END IF;
+        IF due IS NOT NULL AND s.hinted <> h_place THEN
+          s.hinted := h_place;
+          IF mine AND h_session = me.id THEN
+            woken := true;
+          ELSE
+            UPDATE session x SET news = x.news + 1 WHERE x.semaphore = s.id AND x.id = h_session;
+            w_ids := w_ids || h_session;
+          END IF;
+        END IF;
+      END IF;
+    END IF;
+
+    IF i = 0 THEN
+      -- State.hear
+      IF NOT mine THEN
+        r_verdict := 3 /* unknown */;
+      ELSIF p_seq < me.seq THEN
+        r_verdict := 2 /* stale */;
+      ELSIF p_seq = me.seq THEN
+        r_verdict := 1 /* again */;
+      ELSE
+        r_verdict := 0 /* heard */;
+      END IF;
+      IF r_verdict <> 0 /* heard */ THEN
+        i := n;
+      ELSE
+        me.seq := p_seq;
+        me.deadline := s.clock + s.ttl; me.seen := s.last; -- renew
+        s.renewals := s.renewals + 1; me.renewal := s.renewals;
+        IF s.oldest = me.id THEN
+          s.oldest := 0;
+        END IF;
+        -- State.acknowledge
+        k := 0;
+        WHILE f_n[k + 1] <= p_ack LOOP
+          k := k + 1;
+          IF f_kind[k] = 7 /* revoked */ THEN
+            DELETE FROM lease l WHERE l.semaphore = s.id AND l.seq = f_lease[k] AND l.session = me.id RETURNING l.weight, l.pooled INTO e;
+            IF FOUND THEN
+              s.leases := s.leases - 1; s.in_use := s.in_use - e.weight;
+              IF e.pooled THEN
+                me.pooled := me.pooled - 1; me.recalled := me.recalled AND me.pooled > 0;
+              END IF;
+            END IF;
+          END IF;
+        END LOOP;
+        IF k > 0 THEN
+          f_n := f_n[k + 1:]; f_kind := f_kind[k + 1:]; f_ticket := f_ticket[k + 1:]; f_lease := f_lease[k + 1:];
+          f_weight := f_weight[k + 1:]; f_note := f_note[k + 1:];
+        END IF;
+        IF p_bye THEN
+          SELECT * INTO e FROM end_sessions(s.id, s.floor, ARRAY[me.id]);
+          s.sessions := s.sessions - 1; s.waiting := s.waiting - e.waiting; s.wanted := s.wanted - e.wanted;
+          s.leases := s.leases - e.leases; s.in_use := s.in_use - e.in_use;
+          mine := false;
+          h_place := NULL; l_n := 0; head := 1;
+          i := n;
+        ELSIF n > 0 THEN
+          twice := p_twice OR p_plain <> 0 AND me.waiting > 0
+            AND EXISTS (SELECT FROM ticket t WHERE t.semaphore = s.id AND t.session = me.id AND t.id = ANY (p_ticket));
+        END IF;
+        IF i = n THEN
+          NULL;
+        ELSIF p_plain = 0 OR p_plain > 0 AND s.waiting = 0 AND p_plain <= eff - s.in_use AND s.kind = 0 AND NOT s.draining THEN
+          -- Most batches: releases, and acquires that all fit and have nobody before
+          -- them. In whatever order they are done, the end is the same.
+          IF cardinality(p_named) > 0 THEN
+            WITH gone AS (DELETE FROM lease l WHERE l.semaphore = s.id AND l.seq = ANY (p_named) AND l.session = me.id RETURNING l.weight, l.pooled)
+              SELECT count(*) AS leases, coalesce(sum(g.weight), 0) AS in_use, count(*) FILTER (WHERE g.pooled) AS pooled INTO e FROM gone g;
+            s.leases := s.leases - e.leases; s.in_use := s.in_use - e.in_use;
+            me.pooled := me.pooled - e.pooled; me.recalled := me.recalled AND me.pooled > 0;
+          END IF;
+          IF p_plain > 0 THEN
+            WITH asked AS (
+              SELECT row_number() OVER () AS n, o.* FROM unnest(p_verb, p_ticket, p_weight, p_meta) o(verb, ticket, weight, meta) WHERE o.verb = 1 /* acquire */
+            ), lent AS (
+              INSERT INTO lease (semaphore, seq, session, weight, since, pooled, meta)
+                SELECT s.id, s.last_seq + a.n, me.id, a.weight, s.last, false, a.meta FROM asked a
+            )
+            SELECT count(*) AS leases, array_agg(me.last_fate + a.n) AS n, array_agg(1::smallint) AS kind, array_agg(a.ticket) AS ticket,
+              array_agg(s.last_seq + a.n) AS lease, array_agg(a.weight) AS weight, array_agg(''::text) AS note INTO e FROM asked a;
+            f_n := f_n || e.n; f_kind := f_kind || e.kind; f_ticket := f_ticket || e.ticket; f_lease := f_lease || e.lease;
+            f_weight := f_weight || e.weight; f_note := f_note || e.note;
+            me.last_fate := me.last_fate + e.leases; s.last_seq := s.last_seq + e.leases;
+            s.leases := s.leases + e.leases; s.in_use := s.in_use + p_plain;
+          END IF;
+          i := n;
+        ELSIF p_most > 0 AND (p_most <= whole OR whole = 0) AND s.max_waiters = 0 AND NOT s.draining AND NOT s.pooled AND NOT twice THEN
+          -- Releases, and acquires that wait: nobody is refused, the line is served in
+          -- its order, and nobody takes more or less if more or less is free.
+          IF cardinality(p_named) > 0 THEN
+            WITH gone AS (DELETE FROM lease l WHERE l.semaphore = s.id AND l.seq = ANY (p_named) AND l.session = me.id RETURNING l.weight)
+              SELECT count(*) AS leases, coalesce(sum(g.weight), 0) AS in_use INTO e FROM gone g;
+            s.leases := s.leases - e.leases; s.in_use := s.in_use - e.in_use;
+          END IF;
+          INSERT INTO ticket (semaphore, place, session, id, weight, least, until, since, try, pooled, meta)
+            SELECT s.id, s.last_place + row_number() OVER (), me.id, o.ticket, o.weight, o.weight,
+              CASE WHEN o.wait > 0 THEN s.clock + o.wait ELSE 0 END, s.last, false, false, o.meta
+            FROM unnest(p_verb, p_ticket, p_weight, p_wait, p_meta) o(verb, ticket, weight, wait, meta) WHERE o.verb = 1 /* acquire */;
+          GET DIAGNOSTICS k = ROW_COUNT;
+          IF s.waiting = 0 THEN
+            h_place := NULL;
+          END IF;
+          s.last_place := s.last_place + k; s.waiting := s.waiting + k; s.wanted := s.wanted + p_plain; me.waiting := me.waiting + k;
+          i := n;
+        ELSE
+          simple := NOT twice AND p_verb <@ '{1,3}'; -- acquire, release
+          IF cardinality(p_named) > 0 THEN
+            SELECT array_agg(coalesce(q.weight, 0)), array_agg(coalesce(q.pooled, false)), array_agg(coalesce(q.revoked, false))
+              INTO t_weight, t_pooled, t_revoked
+              FROM (
+                SELECT l.weight, l.pooled, l.revoked FROM unnest(p_named) WITH ORDINALITY o(seq, i)
+                LEFT JOIN lease l ON l.semaphore = s.id AND l.seq = o.seq AND l.session = me.id ORDER BY o.i
+              ) q;
+            t_before := t_weight;
+          END IF;
+        END IF;
+      END IF;
+
+    ELSIF i <= n THEN
+      kind := 0;
+      IF p_verb[i] = 1 /* acquire */ THEN
+        w := p_weight[i];
+        least_ := w;
+        IF p_pooled[i] AND p_least[i] > 0 THEN
+          least_ := least(p_least[i], w);
+        END IF;
+        fits := s.waiting = 0 AND least_ <= eff - s.in_use;
+        IF there THEN
+          NULL; -- named twice
+        ELSIF w <= 0 THEN
+          kind := 8 /* invalid */;
+        ELSIF s.draining THEN
+          kind := 5 /* draining */;
+        ELSIF least_ > whole AND whole > 0 THEN
+          kind := 4 /* too_large */;
+        ELSIF fits AND simple AND NOT p_pooled[i] THEN
+          -- It would stand in line alone, and be served before anything else that
+          -- can be seen happens.
+          s.last_seq := s.last_seq + 1;
+          s.in_use := s.in_use + w;
+          IF s.kind = 1 THEN
+            x_seq := x_seq || s.last_seq; x_weight := x_weight || w;
+          ELSE
+            s.leases := s.leases + 1;
+            g_seq := g_seq || s.last_seq; g_session := g_session || p_session; g_weight := g_weight || w; g_since := g_since || s.last;
+            g_pooled := g_pooled || false; g_meta := g_meta || p_meta[i];
+          END IF;
+          me.last_fate := me.last_fate + 1;
+          f_n := f_n || me.last_fate; f_kind := f_kind || 1::smallint /* granted */; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || s.last_seq;
+          f_weight := f_weight || w; f_note := f_note || ''::text;
+        ELSE
+          try_ := p_try[i];
+          IF NOT fits AND try_ AND NOT r_more THEN -- certain, but for those who are overdue
+            IF s.oldest = 0 THEN
+              SELECT x.id, x.seen, x.deadline INTO s.oldest, s.oldest_seen, s.oldest_deadline FROM session x
+                WHERE x.semaphore = s.id AND x.id <> me.id ORDER BY x.renewal LIMIT 1;
+              IF s.oldest IS NULL THEN
+                s.oldest := me.id; s.oldest_seen := me.seen; s.oldest_deadline := me.deadline;
+              END IF;
+            END IF;
+            IF s.last - s.oldest_seen <= s.ttl THEN
+              kind := 2 /* full */;
+            END IF;
+          ELSIF NOT fits AND NOT try_ AND s.max_waiters > 0 AND s.waiting >= s.max_waiters THEN
+            kind := 3 /* queue_full */;
+          END IF;
+          IF kind = 0 THEN -- stand
+            until_ := CASE WHEN try_ THEN s.clock + s.ttl + s.ttl / 6 WHEN p_wait[i] > 0 THEN s.clock + p_wait[i] ELSE 0 END;
+            s.last_place := s.last_place + 1;
+            IF twice THEN -- one of the same name may have been served, and still be there
+              DELETE FROM ticket t WHERE t.semaphore = s.id AND t.place > served AND t.place <= s.served;
+              served := s.served;
+            END IF;
+            INSERT INTO ticket (semaphore, place, session, id, weight, least, until, since, try, pooled, meta)
+              VALUES (s.id, s.last_place, me.id, p_ticket[i], w, least_, until_, s.last, try_, p_pooled[i], p_meta[i]);
+            IF s.waiting = 0 THEN
+              h_place := s.last_place; h_session := me.id; h_least := least_; h_until := until_;
+            END IF;
+            s.waiting := s.waiting + 1;
+            s.wanted := s.wanted + least_;
+            me.waiting := me.waiting + 1;
+            me.tries := me.tries + try_::integer;
+            s.pooled := s.pooled OR p_pooled[i];
+          END IF;
+        END IF;
+
+      ELSIF p_verb[i] = 3 /* release */ THEN
+        j := p_which[i];
+        w := p_weight[i];
+        IF t_weight[j] = 0 OR w < 0 THEN
+          NULL; -- it is moot
+        ELSIF w = 0 OR w >= t_weight[j] THEN
+          s.in_use := s.in_use - t_weight[j];
+          s.leases := s.leases - 1;
+          t_weight[j] := 0;
+          touched := true;
+          IF t_pooled[j] THEN
+            me.pooled := me.pooled - 1; me.recalled := me.recalled AND me.pooled > 0;
+          END IF;
+        ELSE
+          s.in_use := s.in_use - w;
+          t_weight[j] := t_weight[j] - w;
+          parted := true;
+        END IF;
+
+      ELSIF p_verb[i] = 2 /* cancel */ THEN
+        DELETE FROM ticket t WHERE t.semaphore = s.id AND t.session = me.id AND t.id = p_ticket[i] AND t.place > s.served
+          RETURNING t.place, t.least, t.try INTO place_, least_, try_;
+        IF FOUND THEN
+          s.waiting := s.waiting - 1; s.wanted := s.wanted - least_;
+          me.waiting := me.waiting - 1; me.tries := me.tries - try_::integer;
+          l_n := 0; head := 1; -- the window may have it
+          IF place_ = h_place THEN
+            h_place := NULL;
+          END IF;
+        ELSE
+          k := 0;
+          LOOP
+            k := array_position(f_ticket, p_ticket[i], k + 1);
+            EXIT WHEN k IS NULL OR f_kind[k] NOT IN (0, 7 /* revoked */);
+          END LOOP;
+          IF k IS NOT NULL THEN
+            IF f_kind[k] = 1 /* granted */ THEN -- release
+              w := 0;
+              j := array_position(g_seq, f_lease[k]);
+              IF j IS NOT NULL THEN
+                w := g_weight[j]; fits := g_pooled[j];
+                g_weight[j] := 0;
+              ELSE
+                j := array_position(p_named, f_lease[k]);
+                IF j IS NOT NULL THEN
+                  w := t_weight[j]; fits := t_pooled[j];
+                  t_weight[j] := 0;
+                  touched := true;
+                ELSE
+                  DELETE FROM lease l WHERE l.semaphore = s.id AND l.seq = f_lease[k] AND l.session = me.id RETURNING l.weight, l.pooled INTO w, fits;
+                  w := coalesce(w, 0);
+                END IF;
+              END IF;
+              IF w > 0 THEN
+                s.in_use := s.in_use - w;
+                s.leases := s.leases - 1;
+                IF fits THEN
+                  me.pooled := me.pooled - 1; me.recalled := me.recalled AND me.pooled > 0;
+                END IF;
+              END IF;
+            END IF;
+            f_kind[k] := 0;
+            holes := true;
+          END IF;
+        END IF;
+
+      ELSIF p_verb[i] = 4 /* split */ AND t_weight[p_which[i]] > p_weight[i] AND p_weight[i] > 0 AND NOT t_revoked[p_which[i]] THEN
+        j := p_which[i];
+        w := p_weight[i];
+        t_weight[j] := t_weight[j] - w;
+        parted := true;
+        SELECT l.since, l.meta INTO since_, meta_ FROM lease l WHERE l.semaphore = s.id AND l.seq = p_named[j];
+        s.last_seq := s.last_seq + 1;
+        s.leases := s.leases + 1;
+        g_seq := g_seq || s.last_seq; g_session := g_session || p_session; g_weight := g_weight || w; g_since := g_since || since_;
+        g_pooled := g_pooled || t_pooled[j]; g_meta := g_meta || meta_;
+        me.pooled := me.pooled + t_pooled[j]::integer;
+        me.last_fate := me.last_fate + 1;
+        f_n := f_n || me.last_fate; f_kind := f_kind || 1::smallint /* granted */; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || s.last_seq;
+        f_weight := f_weight || w; f_note := f_note || ''::text;
+
+      ELSE
+        kind := 8 /* invalid */;
+      END IF;
+      IF kind > 0 THEN -- refuse
+        me.last_fate := me.last_fate + 1;
+        f_n := f_n || me.last_fate; f_kind := f_kind || kind; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || 0::bigint;
+        f_weight := f_weight || 0::bigint; f_note := f_note || ''::text;
+      END IF;
+
+    ELSE
+      -- State.endTries: it may be certain now that they would have to wait.
+      EXIT WHEN i > n + 1 OR NOT mine OR me.tries = 0 OR r_more;
+      IF s.oldest = 0 THEN
+        SELECT x.id, x.seen, x.deadline INTO s.oldest, s.oldest_seen, s.oldest_deadline FROM session x
+          WHERE x.semaphore = s.id AND (x.id <> me.id OR r_verdict <> 0 /* heard */) ORDER BY x.renewal LIMIT 1;
+        IF s.oldest IS NULL THEN
+          s.oldest := me.id; s.oldest_seen := me.seen; s.oldest_deadline := me.deadline;
+        END IF;
+      END IF;
+      EXIT WHEN s.last - s.oldest_seen > s.ttl;
+      FOR e IN
+        WITH gone AS (DELETE FROM ticket t WHERE t.semaphore = s.id AND t.session = me.id AND t.try RETURNING t.place, t.id, t.least)
+          SELECT g.* FROM gone g ORDER BY g.place
+      LOOP
+        s.waiting := s.waiting - 1; s.wanted := s.wanted - e.least;
+        me.waiting := me.waiting - 1; me.tries := me.tries - 1;
+        me.last_fate := me.last_fate + 1;
+        f_n := f_n || me.last_fate; f_kind := f_kind || 2::smallint /* full */; f_ticket := f_ticket || e.id; f_lease := f_lease || 0::bigint;
+        f_weight := f_weight || 0::bigint; f_note := f_note || ''::text;
+        woken := true;
+      END LOOP;
+      h_place := NULL; l_n := 0; head := 1;
+    END IF;
+    i := i + 1;
+  END LOOP;
+
+  -- State.answer
+  SELECT 0, false, 0, s.leases <= 4096, s.in_use, least(s.wanted, 9223372036854775807), CASE WHEN s.waiting > 0 THEN h_least ELSE 0 END,
+      ARRAY[s.kind, s.capacity, s.whole, s.ramp, s.max_waiters, s.ttl, s.period, s.draining::integer, s.version, s.protocol]
+    INTO r_next, r_recall, r_share, r_exact, r_in_use, r_wanted, r_first, r_config;
+  IF mine THEN
+    IF holes THEN
+      SELECT array_agg(q.n), array_agg(q.kind), array_agg(q.ticket), array_agg(q.lease), array_agg(q.weight), array_agg(q.note)
+        INTO f_n, f_kind, f_ticket, f_lease, f_weight, f_note
+        FROM (
+          SELECT * FROM unnest(f_n, f_kind, f_ticket, f_lease, f_weight, f_note) o(n, kind, ticket, lease, weight, note) WHERE o.kind > 0 ORDER BY o.n
+        ) q;
+      f_n := coalesce(f_n, '{}'); f_kind := coalesce(f_kind, '{}'); f_ticket := coalesce(f_ticket, '{}'); f_lease := coalesce(f_lease, '{}');
+      f_weight := coalesce(f_weight, '{}'); f_note := coalesce(f_note, '{}');
+    END IF;
+    IF me.pooled > 0 THEN
+      r_recall := s.waiting > me.waiting OR s.draining OR s.in_use > eff;
+      me.recalled := me.recalled AND r_recall; -- it hears that it may go on, so it has to be told again
+      IF r_recall AND NOT s.draining AND r_first <= s.capacity / s.sessions THEN
+        r_share := s.capacity / s.sessions;
+      END IF;
+    END IF;
+    IF me.waiting > 0 AND (h_session = me.id OR gap > s.ttl / 6 OR me.tries > 0) THEN -- next
+      r_next := s.ttl / 6;
+      IF h_session = me.id AND due IS NOT NULL THEN
+        r_next := greatest(1, least(r_next, due));
+      END IF;
+    END IF;
+    IF r_verdict = 0 /* heard */ THEN
+      me.answered := me.news; -- it hears of its news now
+    ELSIF woken THEN
+      -- A batch that was doubled on its way may have nobody who listens to the answer.
+      me.news := me.news + 1;
+      w_ids := w_ids || me.id;
+    END IF;
+    IF me.recalled THEN
+      s.recalled := s.recalled + 1;
+    ELSIF me.pooled > 0 THEN
+      s.pools := s.pools + 1;
+    END IF;
+    IF 1 /* granted */ = ANY (f_kind) AND s.leases > 0 THEN -- fences
+      w := (SELECT max(o.lease) FROM unnest(f_lease) o(lease));
+      IF r_exact THEN
+        SELECT min(p.seq), max(p.seq), array_agg(p.before + 1 ORDER BY p.seq) FILTER (WHERE p.seq > p.before + 1),
+            array_agg(p.seq - 1 ORDER BY p.seq) FILTER (WHERE p.seq > p.before + 1)
+          INTO r_floor, r_top, r_gone_from, r_gone_to
+          FROM (
+            SELECT l.seq, lag(l.seq) OVER (ORDER BY l.seq) AS before FROM lease l WHERE l.semaphore = s.id AND l.seq >= s.floor AND l.seq <= w
+          ) p;
+      ELSE
+        SELECT l.seq INTO r_floor FROM lease l WHERE l.semaphore = s.id AND l.seq >= s.floor AND l.seq <= w ORDER BY l.seq LIMIT 1;
+      END IF;
+      s.floor := coalesce(r_floor, s.floor);
+    END IF;
+    UPDATE session x SET
+      seq = me.seq, deadline = me.deadline, seen = me.seen, renewal = me.renewal, waiting = me.waiting, tries = me.tries, pooled = me.pooled,
+      recalled = me.recalled, news = me.news, answered = me.answered, last_fate = me.last_fate,
+      fate_n = f_n, fate_kind = f_kind, fate_ticket = f_ticket, fate_lease = f_lease, fate_weight = f_weight, fate_note = f_note
+    WHERE x.semaphore = s.id AND x.id = me.id;
+    IF cardinality(f_n) > 0 THEN
+      r_fate_n := f_n; r_fate_kind := f_kind; r_fate_ticket := f_ticket; r_fate_lease := f_lease; r_fate_weight := f_weight; r_fate_note := f_note;
+    END IF;
+  END IF;
+  IF s.waiting = 0 THEN
+    h_place := NULL;
+  END IF;
+  UPDATE semaphore x SET
+    ramp_from = s.ramp_from, ramp_at = s.ramp_at, last = s.last, clock = s.clock, last_session = s.last_session, last_seq = s.last_seq, renewals = s.renewals,
+    server = s.server, moved = s.moved,
+    in_use = s.in_use, leases = s.leases, sessions = s.sessions, waiting = s.waiting, wanted = s.wanted, pools = s.pools, recalled = s.recalled,
+    floor = s.floor, pooled = s.pooled, last_place = s.last_place, served = s.served,
+    first_place = h_place, first_session = h_session, first_least = h_least, first_until = h_until, hinted = s.hinted,
+    oldest = s.oldest, oldest_seen = s.oldest_seen, oldest_deadline = s.oldest_deadline
+  WHERE x.id = s.id;
+  IF w_ids IS NOT NULL THEN
+    PERFORM pg_notify(channel(q.instance), p_name) FROM (SELECT DISTINCT x.instance FROM session x WHERE x.semaphore = s.id AND x.id = ANY (w_ids)) q;
+  END IF;
+END
+$$;

@@ -1,0 +1,325 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// TestLargeBatchesAreAsInTheModel goes where fleettest does not: batches of dozens
+// of ops, lines longer than the engine reads at a time, tickets and leases that
+// are named more than once. With the clock stopped both number everything alike,
+// so that what they say has to be the same to the last bit.
+func TestLargeBatchesAreAsInTheModel(t *testing.T) {
+	t.Parallel()
+	for i := range max(8, *histories/100) {
+		seed := rand.Uint64()
+		if err := likeTheModel(t, fmt.Sprint("h", i), rand.New(rand.NewPCG(seed, 1))); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// A likeness is a store and the model, to which the same is done.
+type likeness struct {
+	store   clocked
+	name    string
+	model   *protocol.State
+	now     time.Time
+	random  *rand.Rand
+	members []*member
+	leases  []protocol.Seq
+	news    map[protocol.Session]int64
+}
+
+type member struct {
+	id       protocol.Session
+	seq, ack uint64
+	ticket   protocol.Ticket
+	last     protocol.Batch
+}
+
+func likeTheModel(t *testing.T, name string, random *rand.Rand) error {
+	l := &likeness{store: openClocked(t).(clocked), name: name, random: random, now: time.Now().Truncate(time.Microsecond)}
+	defer l.store.Close()
+	config := protocol.Config{
+		Capacity: []int64{1, 5, 40, 100, 1000}[random.IntN(5)], TTL: testTTL, Protocol: protocol.Version,
+		MaxWaiters: []int64{0, 0, 0, 20}[random.IntN(4)], Ramp: []int64{0, 0, 0, 7}[random.IntN(4)],
+	}
+	if random.IntN(5) == 0 {
+		config.Kind, config.Window = protocol.Rate, testTTL/3
+	}
+	l.store.SetClock(l.now)
+	var err error
+	if l.model, err = protocol.New(l.micros(), config, 0); err != nil {
+		return err
+	}
+	for range 3 {
+		if err := l.open(config); err != nil {
+			return err
+		}
+	}
+	plain := random.IntN(3) == 0 // or one batch is, and the next is not
+	for step := range 40 {
+		if err := l.step(plain || random.IntN(2) == 0); err != nil {
+			return fmt.Errorf("step %d of %+v: %w", step, config, err)
+		}
+		if err := errors.Join(l.model.Check(), l.compareWoken()); err != nil {
+			return fmt.Errorf("step %d of %+v: %w", step, config, err)
+		}
+	}
+	return nil
+}
+
+// compareWoken compares who has been given news since it was last asked.
+func (l *likeness) compareWoken() error {
+	rows, err := l.store.pool.Query(ctx, "SELECT id, news, answered FROM "+l.store.options.Schema+".session ORDER BY id")
+	if err != nil {
+		return err
+	}
+	var (
+		id, news, answered int64
+		got, want          []protocol.Session
+		seen               = map[protocol.Session]int64{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &news, &answered}, func() error {
+		seen[protocol.Session(id)] = news
+		if news > max(answered, l.news[protocol.Session(id)]) {
+			got = append(got, protocol.Session(id))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	l.news = seen
+	for _, id := range slices.Sorted(slices.Values(l.model.Woken())) {
+		if l.model.Instance(id) != "" {
+			want = append(want, id)
+		}
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("%v have news, in the model %v", got, want)
+	}
+	return nil
+}
+
+func (l *likeness) micros() protocol.Micros { return protocol.Micros(l.now.UnixMicro()) }
+
+func (l *likeness) open(c protocol.Config) error {
+	instance := fmt.Sprint("instance ", len(l.members))
+	want, _, wrong := l.model.Open(l.micros(), instance, c.Protocol)
+	got, _, err := l.store.Open(ctx, l.name, c, instance)
+	if err != nil || wrong != nil || got != want {
+		return fmt.Errorf("opened %d, %w; want %d, %w", got, err, want, wrong)
+	}
+	l.members = append(l.members, &member{id: got})
+	return nil
+}
+
+func (l *likeness) step(plain bool) error {
+	m := l.members[l.random.IntN(len(l.members))]
+	switch l.random.IntN(14) {
+	case 0:
+		l.now = l.now.Add(time.Duration(l.random.IntN(4000)) * time.Millisecond)
+		l.store.SetClock(l.now)
+		return nil
+	case 1:
+		return l.configure()
+	case 2:
+		return l.revoke()
+	case 3:
+		return l.look()
+	case 4:
+		return l.open(l.model.Snapshot().Config)
+	case 5:
+		return l.say(m, m.last) // again
+	}
+	m.seq++
+	b := protocol.Batch{Session: m.id, Seq: m.seq, Ack: m.ack - min(m.ack, uint64(l.random.IntN(3))), Bye: l.random.IntN(40) == 0}
+	for range l.random.IntN(90) {
+		b.Ops = append(b.Ops, l.op(m, plain))
+	}
+	m.last = b
+	return l.say(m, b)
+}
+
+func (l *likeness) op(m *member, plain bool) protocol.Op {
+	what := l.random.IntN(12)
+	if plain && what >= 9 {
+		what = l.random.IntN(9)
+	}
+	switch {
+	case what < 5 || len(l.leases) == 0:
+		m.ticket++
+		op := protocol.Op{Verb: protocol.Acquire, Ticket: m.ticket, Weight: 1 + l.random.Int64N(3), Meta: fmt.Sprint("m", m.ticket)}
+		if plain {
+			return op
+		}
+		switch l.random.IntN(8) {
+		case 0:
+			op.Try = true
+		case 1:
+			op.Pooled, op.Weight, op.Least = true, 1+l.random.Int64N(30), l.random.Int64N(5)
+		case 2:
+			op.Wait = protocol.Micros(l.random.Int64N(int64(testTTL / 2)))
+		case 3:
+			op.Ticket = max(1, m.ticket-protocol.Ticket(l.random.IntN(4))) // named twice
+		case 4:
+			op.Weight = []int64{0, -1, 200, protocol.MaxCapacity}[l.random.IntN(4)]
+		}
+		return op
+	case what < 9:
+		op := release(l.lease())
+		if !plain && l.random.IntN(4) == 0 {
+			op.Weight = l.random.Int64N(4) - 1
+		}
+		return op
+	case what == 9:
+		return protocol.Op{Verb: protocol.Cancel, Ticket: max(1, m.ticket-protocol.Ticket(l.random.IntN(30)))}
+	case what == 10:
+		m.ticket++
+		return protocol.Op{Verb: protocol.Split, Ticket: m.ticket, Lease: l.lease(), Weight: l.random.Int64N(3)}
+	default:
+		return protocol.Op{Verb: 99, Ticket: 7}
+	}
+}
+
+// lease is one of the last that were granted.
+func (l *likeness) lease() protocol.Seq {
+	return l.leases[len(l.leases)-1-l.random.IntN(min(len(l.leases), 100))]
+}
+
+func (l *likeness) say(m *member, b protocol.Batch) error {
+	if b.Session == 0 {
+		return nil
+	}
+	got, err := l.store.Apply(ctx, l.name, b)
+	if err != nil {
+		return err
+	}
+	want := l.model.Apply(l.micros(), b)
+	if len(got.Fates) == 0 && len(want.Fates) == 0 {
+		got.Fates, want.Fates = nil, nil
+	}
+	for _, fates := range [][]protocol.Fate{got.Fates, want.Fates} {
+		for i := range fates {
+			if len(fates[i].Fence.Revoked) == 0 {
+				fates[i].Fence.Revoked = nil
+			}
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("to %+v\nthe engine says %+v\nthe model      %+v", b, got, want)
+	}
+	for _, f := range got.Fates {
+		m.ack = max(m.ack, f.N)
+		if f.Kind == protocol.Granted {
+			l.leases = append(l.leases, f.Lease)
+		}
+	}
+	return nil
+}
+
+func (l *likeness) configure() error {
+	c := l.model.Snapshot().Config
+	c.Capacity = l.random.Int64N(60)
+	c.Draining = l.random.IntN(6) == 0
+	_, want := l.model.Configure(l.micros(), c)
+	got := l.store.Administer(ctx, l.name, fleet.Command{Configure: &c})
+	if (got == nil) != (want == nil) {
+		return fmt.Errorf("configured: %w, want %w", got, want)
+	}
+	return nil
+}
+
+func (l *likeness) revoke() error {
+	if len(l.leases) == 0 {
+		return nil
+	}
+	r := &fleet.Revocation{Lease: l.lease(), AtOnce: l.random.IntN(2) == 0, By: "somebody"}
+	want := l.model.Revoke(l.micros(), r.Lease, r.AtOnce, r.Note())
+	if got := l.store.Administer(ctx, l.name, fleet.Command{Revoke: r}); (got == nil) != want {
+		return fmt.Errorf("revoked: %w, want %t", got, want)
+	}
+	return nil
+}
+
+// look compares all there is, and that the tables say the same as their sums.
+func (l *likeness) look() error {
+	got, err := l.store.Inspect(ctx, l.name)
+	if err != nil {
+		return err
+	}
+	if want := l.model.Inspect(l.micros()); !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("the engine has %+v\nthe model      %+v", got, want)
+	}
+	return checkSums(l.store.Store)
+}
+
+// checkSums fails if what is kept beside the rows is not what they add up to.
+func checkSums(s *Store) error {
+	var wrong []string
+	err := s.pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(array_agg(x::text), '{}') FROM (
+		SELECT s.name, s.in_use, s.leases, s.sessions, s.waiting, s.wanted, s.pools, s.recalled,
+			l.n, l.weight, o.n, o.pools, o.recalled, t.n, t.least, o.waiting, t.first, s.first_place, o.oldest, s.oldest_deadline
+		FROM %[1]s.semaphore s,
+		LATERAL (SELECT count(*) n, coalesce(sum(weight), 0) weight, min(seq) lowest FROM %[1]s.lease l WHERE l.semaphore = s.id) l,
+		LATERAL (SELECT coalesce(sum(weight), 0) weight FROM %[1]s.spending x WHERE x.semaphore = s.id) x,
+		LATERAL (SELECT count(*) n, count(*) FILTER (WHERE pooled > 0 AND NOT recalled) pools, count(*) FILTER (WHERE recalled) recalled,
+			coalesce(sum(waiting), 0) waiting, min(deadline) oldest FROM %[1]s.session o WHERE o.semaphore = s.id) o,
+		LATERAL (SELECT count(*) n, coalesce(sum(least), 0) least, min(place) first FROM %[1]s.ticket t WHERE t.semaphore = s.id) t
+		WHERE (s.in_use, s.leases, s.sessions, s.waiting, s.wanted, s.pools, s.recalled, s.waiting)
+			IS DISTINCT FROM (l.weight + x.weight, l.n, o.n, t.n, t.least, o.pools, o.recalled, o.waiting)
+			OR s.first_place IS NOT NULL AND s.first_place IS DISTINCT FROM t.first OR t.first <= s.served OR l.lowest < s.floor OR o.oldest < s.oldest_deadline
+	) x`, s.options.Schema)).Scan(&wrong)
+	if err == nil && len(wrong) > 0 {
+		err = errors.New(fmt.Sprint("the sums are not those of the rows: ", wrong))
+	}
+	return err
+}
+
+// TestTheDeadAreEndedInPortions has forty sessions, of which one speaks.
+func TestTheDeadAreEndedInPortions(t *testing.T) {
+	t.Parallel()
+	l := &likeness{store: openClocked(t).(clocked), name: "a", now: time.Now().Truncate(time.Microsecond)}
+	l.store.SetClock(l.now)
+	config := protocol.Config{Capacity: 5, TTL: testTTL, Protocol: protocol.Version}
+	var err error
+	if l.model, err = protocol.New(l.micros(), config, 0); err != nil {
+		t.Fatal(err)
+	}
+	say := func(m *member, ops ...protocol.Op) {
+		t.Helper()
+		m.seq++
+		if err := l.say(m, protocol.Batch{Session: m.id, Seq: m.seq, Ack: m.ack, Ops: ops}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 40 {
+		if err := l.open(config); err != nil {
+			t.Fatal(err)
+		}
+		say(l.members[len(l.members)-1], acquire(1, 1))
+	}
+	living := l.members[20]
+	for i := range 16 {
+		if i < 9 { // then no time passes, and the rest is ended
+			l.now = l.now.Add(time.Duration(testTTL/6) * time.Microsecond)
+			l.store.SetClock(l.now)
+		}
+		say(living)
+		if err := errors.Join(l.compareWoken(), l.look()); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package pgstore
+
+const defaultHistories = 1000

@@ -1,0 +1,124 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+)
+
+// silent is a network in which nobody hears of anything.
+var silent = enginetest.Fault{LoseRequests: true, LoseReplies: true}
+
+// TestAHostThatIsGoneWithoutAWord has all connections go nowhere, and new ones to
+// the same host too. The other host is reached while holders still trust.
+func TestAHostThatIsGoneWithoutAWord(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	for name, idle := range map[string]time.Duration{"of late": 0, "not used for a while": longIdle + 100*time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dying, living := enginetest.NewProxy(t, server.Address), enginetest.NewProxy(t, server.Address)
+			url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%s,%s&pool_max_conns=4", portOf(dying), portOf(living))
+			store := openAt(t, url, Options{Schema: newSchema()})
+			s := begin(t, store, "a", protocol.Config{Capacity: 1})
+			fill(t, store)
+			time.Sleep(idle)
+			dying.SetFault(silent)
+			gone := time.Now()
+			const trust = 10 * time.Second
+			b := s.next(acquire(1, 1))
+			for left := trust; ; left = trust - time.Since(gone) { // as who holds a lease does
+				within, cancel := context.WithTimeout(ctx, left/3)
+				_, err := store.Apply(within, "a", b)
+				cancel()
+				t.Logf("after %v: %v", time.Since(gone), err)
+				if err == nil {
+					dying.Cut() // or it is waited for in the end
+					return
+				}
+				if time.Since(gone) > trust*9/10 {
+					t.Fatal("leases are lost")
+				}
+			}
+		})
+	}
+}
+
+// TestAHostThatDoesNotAnswer at first is passed over, though it takes connections.
+func TestAHostThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	nowhere := enginetest.NewProxy(t, server.Address)
+	nowhere.SetFault(silent)
+	url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%s,%d", portOf(nowhere), server.Port)
+	within, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	store, err := Open(within, url, Options{Schema: newSchema()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+}
+
+// TestAStandbyIsLeftForThePrimary: its name leads to another server now, but not
+// the connections there are.
+func TestAStandbyIsLeftForThePrimary(t *testing.T) {
+	t.Parallel()
+	primary, standby := startPair(t)
+	name := enginetest.NewProxy(t, standby.Address)
+	url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", name.Address)
+	store := openAt(t, url, Options{})
+	if _, err := store.Inspect(ctx, "a"); !isReadOnly(err) {
+		t.Fatalf("a standby has answered: %v", err)
+	}
+	name.Retarget(primary.Address)
+	begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+}
+
+// TestConnectionsThatWereNotUsedForLong are ended by a server that is told to.
+func TestConnectionsThatWereNotUsedForLong(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	store := openAt(t, server.URL()+"&pool_max_conns=1&idle_session_timeout=30&application_name=idler", Options{Schema: newSchema()})
+	s := begin(t, store, "a", protocol.Config{Capacity: 1})
+	for ticket := range protocol.Ticket(5) {
+		waitFor(t, func() bool {
+			left, err := server.Psql("postgres", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idler'")
+			return err == nil && left == "0"
+		})
+		s.say(release(s.granted(1, acquire(ticket+1, 1))[0]))
+		waitFor(t, func() bool { return store.pool.Stat().IdleConns() == 1 })
+	}
+	waitFor(t, func() bool {
+		left, err := server.Psql("postgres", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idler'")
+		return err == nil && left == "0"
+	})
+	if err := store.Administer(ctx, "a", fleet.Command{Delete: true}); err != nil {
+		t.Errorf("what was not done was not tried again: %v", err)
+	}
+}
+
+// fill has the pool make all the connections it may.
+func fill(t testing.TB, s *Store) {
+	t.Helper()
+	for range s.pool.Config().MaxConns {
+		c, err := s.pool.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Release()
+	}
+}
+
+func portOf(p *enginetest.Proxy) string {
+	_, port, _ := net.SplitHostPort(p.Address)
+	return port
+}

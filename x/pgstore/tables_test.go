@@ -1,0 +1,95 @@
+package pgstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+)
+
+// TestPeopleCanLook asks as a person would, with psql.
+func TestPeopleCanLook(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	store := openIn(t, newSchema(), Options{})
+	s := begin(t, store, "jobs", protocol.Config{Capacity: 3, MaxWaiters: 9})
+	lease := s.granted(1, acquire(1, 2))[0]
+	s.say(acquire(2, 2), acquire(3, 1))
+	r := begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: testTTL})
+	r.granted(2, acquire(1, 1), acquire(2, 3))
+
+	for query, want := range map[string]string{
+		"SELECT name, kind, capacity, in_use, waiting, sessions, draining, ttl_seconds, window_seconds, ramp_per_second, max_waiters, version FROM semaphores": `jobs|concurrency|3|2|2|1|f|15|0|0|9|1
+mails|rate|5|4|0|1|f|15|15|0|0|1`,
+		"SELECT semaphore, seq, instance, weight, pooled, revoked, meta FROM permits": fmt.Sprintf("jobs|%d|instance of %s|2|f|f|for a test", lease, t.Name()),
+		"SELECT semaphore, place, ticket, weight, instance FROM waiters":              fmt.Sprintf("jobs|1|2|2|instance of %[1]s\njobs|2|3|1|instance of %[1]s", t.Name()),
+		"SELECT semaphore, session, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|1|2\nmails|%d|0|0", s.id, r.id),
+		// The times are times, and now.
+		"SELECT abs(extract(epoch FROM now() - since)) < 60, abs(extract(epoch FROM now() - renewed)) < 60 FROM permits": "t|t",
+		"SELECT abs(extract(epoch FROM now() - changed)) < 60 FROM semaphores":                                           "t\nt",
+		"SELECT abs(extract(epoch FROM now() - since)) < 60 FROM waiters":                                                "t\nt",
+	} {
+		got, err := server.Psql("postgres", "SET search_path = "+store.options.Schema+"; "+query)
+		if err != nil || got != want {
+			t.Errorf("%s\n%v, got\n%s\nwant\n%s", query, err, got, want)
+		}
+	}
+	s.say()
+}
+
+// TestTheHotRowsStayWhereTheyAre does many batches and asks the server's own
+// statistics what has become of the rows that every one of them changes. Run with
+// -args -pairs=1000000 it prints the figures for the report.
+func TestTheHotRowsStayWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "autovacuum_naptime=10s")
+	store := openAt(t, server.URL()+"&synchronous_commit=off", Options{})
+	s := begin(t, store, "a", protocol.Config{Capacity: 1000})
+	var ops []protocol.Op
+	ticket := protocol.Ticket(0)
+	const each = 128
+	for range *pairs / each {
+		for range each {
+			ticket++
+			ops = append(ops, acquire(ticket, 1))
+		}
+		held := s.granted(each, ops...)
+		ops = nil
+		for _, l := range held {
+			ops = append(ops, release(l))
+		}
+	}
+	s.say(ops...)
+	_, _ = server.Psql("postgres", "SELECT pg_stat_force_next_flush()")
+	store.Close() // which has the backend report
+	for _, table := range []string{"semaphore", "session"} {
+		figures := statistics(t, server, table)
+		t.Log(figures)
+		var updated, hot, dead int64
+		var size string
+		if _, err := fmt.Sscanf(strings.ReplaceAll(figures[strings.Index(figures, "|")+1:], "|", " "), "%d %d %d %s", &updated, &hot, &dead, &size); err != nil {
+			t.Fatal(err)
+		}
+		if updated < int64(*pairs/each) || hot < updated*95/100 {
+			t.Errorf("%s: %d of %d updates were HOT, want 95 %%", table, hot, updated)
+		}
+		if dead > 200 {
+			t.Errorf("%s has %d dead rows, want few", table, dead)
+		}
+	}
+	t.Log(statistics(t, server, "lease"))
+	t.Log(statistics(t, server, "ticket"))
+}
+
+// statistics are updates, HOT ones, dead rows, size with indexes and TOAST, and
+// how often autovacuum came.
+func statistics(t *testing.T, server *pgtest.Server, table string) string {
+	out, err := server.Psql("postgres", fmt.Sprintf(`SELECT relname, n_tup_upd, n_tup_hot_upd, n_dead_tup, pg_size_pretty(pg_total_relation_size(relid)),
+		n_tup_ins, n_tup_del, autovacuum_count FROM pg_stat_user_tables WHERE relname = '%s'`, table))
+	if err != nil {
+		t.Fatal(out)
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+)
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]Options{
+		"postgres://u:p@h:1/d": {},
+		"postgresql:///d?host=a,b&port=1,2&prefix=p:&sema_schema=s&sema_listen=h:5432&sema_poll=2s&sema_migrate=off&pool_max_conns=7": {
+			Prefix: "p:", Schema: "s", Listen: "h:5432", Poll: 2 * time.Second, Unmigrated: true},
+	} {
+		u, err := url.Parse(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, got, err := parse(u)
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", given, got, err, want)
+		}
+		if strings.Contains(rest, "sema_") || strings.Contains(rest, "prefix") {
+			t.Errorf("%s is passed on as %s", given, rest)
+		}
+	}
+	for given, want := range map[string]string{
+		"postgres://h/d?sema_shcema=x":                      `"sema_shcema" is not known; there are: prefix, sema_listen, sema_migrate, sema_poll, sema_schema`,
+		"postgres://h/d?prefix=a&prefix=b":                  "given 2 times",
+		"postgres://h/d?prefix=a%20b":                       "not allowed",
+		"postgres://h/d?prefix=" + strings.Repeat("x", 201): "at most 200",
+		"postgres://h/d?sema_schema=pg_x":                   "does not begin with pg_",
+		"postgres://h/d?sema_poll=often":                    "want a duration",
+		"postgres://h/d?sema_listen=yes":                    "host:port",
+		"postgres://h/d?sema_migrate=no":                    "auto or off",
+		"postgres://h:99999/d":                              "cannot be parsed",
+		"postgres://h/d?default_query_exec_mode=x":          "cannot be parsed",
+	} {
+		_, err := fleet.Open(ctx, given)
+		if !errors.Is(err, sema.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", given, err, want)
+		}
+	}
+}
+
+func TestWhatTheServerDoesNotKnowIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := fleet.Open(ctx, pgtest.Shared.Server(t).URL()+"&sneaky=1")
+	if err == nil || !strings.Contains(err.Error(), "sneaky") {
+		t.Error(err)
+	}
+}
+
+// secret is in no error, log or String.
+const secret = "s3cr3t-w0rd"
+
+func TestPasswordsStaySecret(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	role := "secured"
+	if _, err := server.Psql("postgres", "CREATE ROLE "+role+" LOGIN SUPERUSER PASSWORD '"+secret+"'"); err != nil {
+		t.Fatal(err)
+	}
+	good := server.URLOf(role, "postgres")
+	good.User = url.UserPassword(role, secret)
+	store := openAt(t, good.String(), Options{Schema: newSchema()})
+	texts := []string{store.String(), fmt.Sprint(store)}
+
+	wrong := *good
+	wrong.User = url.UserPassword(role, secret+"!")
+	nowhere := *good
+	nowhere.Host = "127.0.0.1:1"
+	unknown := *good
+	unknown.Host = "nowhere.invalid"
+	for _, given := range []string{
+		wrong.String(), nowhere.String(), unknown.String(), "postgres://u:" + secret + "@h:notaport/d", "postgres://u:" + secret + "@h/d?sslmode=x",
+		"postgres://u:" + secret + "@h/d?sema_x=1", "postgres://h/d?password=" + secret + "&sslmode=x", "postgres://u:" + secret + "@h/d?%zz=1",
+	} {
+		within, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_, err := fleet.Open(within, given)
+		cancel()
+		if err == nil {
+			t.Fatalf("%s was opened", given)
+		}
+		texts = append(texts, err.Error(), fmt.Sprintf("%+v", err), Migrate(ctx, given).Error())
+	}
+	for _, text := range texts {
+		if strings.Contains(text, secret) {
+			t.Errorf("the password is in %q", text)
+		}
+	}
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	for given, want := range map[string]string{
+		"postgres://u@127.0.0.1:1/d?sslmode=disable":                                  "cannot reach postgres at 127.0.0.1:1/d: connection refused; is it running?",
+		"postgres:///d?host=/nowhere&user=u":                                          "no such socket; is it running?",
+		"postgres://u@nowhere.invalid/d":                                              `host "nowhere.invalid" is not known`,
+		server.URLOf("postgres", "nothing").String():                                  "CREATE DATABASE",
+		server.URLOf("nobody", "postgres").String():                                   "check user and password",
+		"postgres://u@127.0.0.1:1/d?connect_timeout=1&sslmode=disable&host=127.0.0.1": "cannot reach",
+	} {
+		within, cancel := context.WithTimeout(ctx, 10*time.Second)
+		_, err := fleet.Open(within, given)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", given, err, want)
+		}
+		if strings.Contains(want, "cannot reach") && !errors.Is(err, sema.ErrUnavailable) {
+			t.Errorf("%s: %v is not ErrUnavailable", given, err)
+		}
+	}
+}
+
+func TestPrefixesKeepClientsApart(t *testing.T) {
+	t.Parallel()
+	schema := newSchema()
+	a, b := openIn(t, schema, Options{Prefix: "a:"}), openIn(t, schema, Options{Prefix: "b:"})
+	begin(t, a, "x", protocol.Config{Capacity: 1})
+	if names, err := b.List(ctx, ""); err != nil || len(names) != 0 {
+		t.Error(names, err)
+	}
+	if names, err := a.List(ctx, ""); err != nil || len(names) != 1 || names[0] != "x" {
+		t.Error(names, err)
+	}
+}
+
+func TestTextThatPostgresCannotHold(t *testing.T) {
+	t.Parallel()
+	store := openIn(t, newSchema(), Options{})
+	s := begin(t, store, "a", protocol.Config{Capacity: 100})
+	metas := []string{"", "plain", "a\x00b", "\xff\xfe", `\x41`, `\`, "ü\n'\"%s{}", strings.Repeat("long ", 2000)}
+	for i, meta := range metas {
+		s.granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Meta: meta})
+	}
+	lease := s.granted(1, acquire(99, 1))[0]
+	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease, Why: "a\x00b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if f := s.say().Fates; len(f) != 1 || f[0].Note != "taken away: a\x00b" {
+		t.Errorf("told %+v", f)
+	}
+	snapshot, err := store.Inspect(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, meta := range metas {
+		if snapshot.Leases[i].Meta != meta {
+			t.Errorf("%q became %q", meta, snapshot.Leases[i].Meta)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package redisstore
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// packBatch is a request for apply.lua, and the fields of the leases that it
+// releases, which the script reads with the session. Names of tickets, leases and
+// sessions are strings: the script does not count with them.
+func packBatch(seen, promotion int64, b protocol.Batch) (p packer, leases []string) {
+	order := make([]byte, len(b.Ops))
+	for i, op := range b.Ops {
+		order[i] = letter(op)
+		if order[i] == 'r' {
+			leases = append(leases, "L"+decimal(uint64(op.Lease)))
+		}
+	}
+	ranges, wants, plain := survey(b, order)
+	p = make(packer, 0, 128+len(b.Ops)+16*len(ranges))
+	p.int(seen)
+	p.int(promotion)
+	p.string(decimal(uint64(b.Session)))
+	p.int(int64(b.Seq))
+	p.int(int64(b.Ack))
+	p.bool(b.Bye)
+	if plain {
+		p.int(int64(len(ranges)))
+	} else {
+		p.int(-1)
+	}
+	p.int(wants)
+	p.string(string(order))
+	if plain {
+		for _, r := range ranges {
+			p.int(int64(r.From))
+			p.int(int64(r.To))
+		}
+	}
+	p.wishes(b.Ops, order)
+	return p, leases
+}
+
+// letter says what an op is: r releases a lease, p a part of one.
+func letter(op protocol.Op) byte {
+	switch op.Verb {
+	case protocol.Acquire:
+		return 'a'
+	case protocol.Cancel:
+		return 'c'
+	case protocol.Split:
+		return 's'
+	case protocol.Release:
+		if op.Weight == 0 {
+			return 'r'
+		}
+		return 'p'
+	}
+	return 'x'
+}
+
+// wishes are what the letters do not say, in order.
+func (p *packer) wishes(ops []protocol.Op, order []byte) {
+	said := 0 // acquires of the last run that are yet to come
+	for i, op := range ops {
+		switch {
+		case order[i] == 'r':
+		case order[i] != 'a':
+			p.odd(op)
+		case said == 0:
+			said = p.run(ops[i:]) - 1
+		default:
+			said--
+		}
+	}
+}
+
+func (p *packer) odd(op protocol.Op) {
+	name, of := decimal(uint64(op.Ticket)), ""
+	switch op.Verb {
+	case protocol.Release:
+		name = decimal(uint64(op.Lease))
+	case protocol.Split:
+		of = decimal(uint64(op.Lease))
+	}
+	p.string(name)
+	p.string(of)
+	p.int(op.Weight)
+}
+
+// run says the first acquire and those after it that are like it, and how many
+// that are. Most are: they come from the same line of a program.
+func (p *packer) run(ops []protocol.Op) (n int) {
+	first, timed := ops[0], false
+	var waits []int64
+	for _, op := range ops {
+		if op.Verb != protocol.Acquire {
+			continue
+		}
+		if n > 0 && !follows(first, op, n) {
+			break
+		}
+		waits = append(waits, int64(op.Wait))
+		timed = timed || op.Wait != 0
+		n++
+	}
+	p.int(int64(n))
+	p.string(decimal(uint64(first.Ticket)))
+	p.int(first.Weight)
+	p.int(first.Least)
+	p.int(flags(first))
+	p.bool(timed)
+	p.string(first.Meta)
+	if timed {
+		for _, wait := range waits {
+			p.int(wait)
+		}
+	}
+	return n
+}
+
+// follows reports whether an op is the nth after the first of a run.
+func follows(first, op protocol.Op, n int) bool {
+	return op.Ticket == first.Ticket+protocol.Ticket(n) && op.Ticket < exact &&
+		op.Weight == first.Weight && op.Least == first.Least && op.Try == first.Try && op.Pooled == first.Pooled && op.Meta == first.Meta
+}
+
+// exact is up to where Lua's numbers are.
+const exact = 1 << 53
+
+// maxRead is how many leases the script reads at once.
+const maxRead = 1000
+
+// survey finds out whether a batch may go the short way of plain.lua. If so it
+// says which leases are released, and how much is acquired.
+func survey(b protocol.Batch, order []byte) (ranges []protocol.Range, wants int64, plain bool) {
+	var released []protocol.Seq
+	var last protocol.Ticket
+	for i, op := range b.Ops {
+		switch {
+		case order[i] == 'r' && op.Lease < exact && len(released) < maxRead:
+			released = append(released, op.Lease)
+		case order[i] == 'a' && !op.Pooled && op.Weight > 0 && op.Weight <= protocol.MaxCapacity && op.Ticket > last && op.Ticket < exact:
+			last = op.Ticket
+			wants += op.Weight
+		default:
+			return nil, 0, false
+		}
+	}
+	slices.Sort(released)
+	for i, seq := range released {
+		switch {
+		case i == 0 || seq > released[i-1]+1:
+			ranges = append(ranges, protocol.Range{From: seq, To: seq})
+		case seq == released[i-1]:
+			return nil, 0, false // named twice
+		default:
+			ranges[len(ranges)-1].To = seq
+		}
+	}
+	return ranges, wants, !b.Bye
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func flags(op protocol.Op) (flags int64) {
+	if op.Try {
+		flags |= 1
+	}
+	if op.Pooled {
+		flags |= 2
+	}
+	return flags
+}

@@ -1,0 +1,230 @@
+package redisstore
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+)
+
+// Who holds and who waits can be read with redis-cli.
+func TestPeopleCanReadIt(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := openServer(t, server)
+	program := enginetest.Need(t, "redis-cli", "redis-tools")
+	cli := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(program, append([]string{"-p", fmt.Sprint(server.Port)}, args...)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	s := begin(t, store, "db", protocol.Config{Capacity: 3})
+	lease := s.granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true, Meta: "web-1 main.go:44"})[0]
+	s.say(protocol.Op{Verb: protocol.Acquire, Ticket: 7, Weight: 2, Meta: "web-2 main.go:45"})
+	for _, want := range []struct{ command, text string }{
+		{"ZRANGE {sema:db}:leases 0 -1", fmt.Sprintf("%d session=%d weight=2 since=", lease, s.id)},
+		{"ZRANGE {sema:db}:leases 0 -1", "as=block meta=web-1 main.go:44"},
+		{"ZRANGE {sema:db}:line 0 -1", fmt.Sprintf("7 session=%d weight=2 least=2 until=0 as=permit meta=web-2 main.go:45", s.id)},
+		{"ZRANGE {sema:db}:sessions 0 -1", fmt.Sprintf("%d instance/of/TestPeopleCanReadIt", s.id)},
+		{"HMGET {sema:db} kind capacity draining ttl version", "concurrency\n3\nno\n15000000\n1"},
+	} {
+		if got := cli(strings.Fields(want.command)...); !strings.Contains(got, want.text) {
+			t.Errorf("%s: %s\nhas no %q", want.command, got, want.text)
+		}
+	}
+	var deadline float64
+	fmt.Sscan(strings.Split(cli("ZRANGE", "{sema:db}:sessions", "0", "-1", "WITHSCORES"), "\n")[1], &deadline)
+	if in := time.Until(time.UnixMicro(int64(deadline))); in < 12*time.Second || in > 16*time.Second {
+		t.Errorf("the session's deadline is in %v", in)
+	}
+}
+
+// keysOf are all there are, with how long they last in milliseconds.
+func keysOf(t *testing.T, server *redistest.Server) map[string]string {
+	t.Helper()
+	lasting := map[string]string{}
+	for _, key := range strings.Fields(server.Must("KEYS", "*")) {
+		lasting[key] = server.Must("PTTL", key)
+	}
+	return lasting
+}
+
+// busy has all kinds of keys be there.
+func busy(t *testing.T, store *Store, name string) {
+	a, b := begin(t, store, name, protocol.Config{Capacity: 2}), begin(t, store, name, protocol.Config{})
+	a.say(protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true})
+	b.say(acquire(1, 1))
+	rate := begin(t, store, name+"-rate", protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: testTTL})
+	rate.say(acquire(1, 1))
+}
+
+func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := openClocked(t, server.URL())
+	busy(t, store.Store, "db")
+	keys := keysOf(t, server)
+	// The server; db, sessions, leases, line, blocks and two sessions; the rate,
+	// sessions, spent and a session.
+	if len(keys) != 1+7+4 {
+		t.Errorf("%d keys: %v", len(keys), keys)
+	}
+	for key, lasts := range keys {
+		switch {
+		case key == "sema:server":
+		case !strings.HasPrefix(key, "{sema:db}") && !strings.HasPrefix(key, "{sema:db-rate}"):
+			t.Errorf("key %q is not under the semaphore's tag", key)
+		case len(lasts) < len("600000000"):
+			t.Errorf("key %q lasts for %s ms, want a week and more", key, lasts)
+		}
+	}
+
+	// Use puts it off, for all keys.
+	for key := range keys {
+		server.Must("PEXPIRE", key, "100000000")
+	}
+	server.Must("PERSIST", "sema:server")
+	store.SetClock(time.Now().Add(2 * time.Hour))
+	for _, name := range []string{"db", "db-rate"} {
+		if _, err := store.Inspect(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.SetClock(time.Time{})
+	for key, lasts := range keysOf(t, server) {
+		if key != "sema:server" && !strings.HasPrefix(key, "clock") && len(lasts) < len("600000000") {
+			t.Errorf("key %q lasts for %s ms after use, want a week and more", key, lasts)
+		}
+	}
+}
+
+func TestWhatAnAdministratorHasConfiguredStays(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := openServer(t, server)
+	busy(t, store, "db")
+	for _, name := range []string{"db", "db-rate"} {
+		snapshot, err := store.Inspect(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Administer(ctx, name, fleet.Command{Configure: &snapshot.Config}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busy(t, store, "db")
+	for key, lasts := range keysOf(t, server) {
+		if lasts != "-1" {
+			t.Errorf("key %q lasts for %s ms, want that it stays", key, lasts)
+		}
+	}
+}
+
+func TestADeletedSemaphoreLeavesAGraveThatIsForgotten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := openServer(t, server)
+	busy(t, store, "db")
+	for _, name := range []string{"db", "db-rate"} {
+		if err := store.Administer(ctx, name, fleet.Command{Delete: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key, lasts := range keysOf(t, server) {
+		if key != "sema:server" && (!strings.HasSuffix(key, ":grave") || lasts == "-1") {
+			t.Errorf("key %q is left, for %s ms", key, lasts)
+		}
+	}
+}
+
+// Clients whose programs and protocols differ share a semaphore.
+func TestARollingUpgrade(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	old, young := openServer(t, server), openServer(t, server)
+	young.program = assemble(func(part string) string { return part + "local anotherVersion = 2\n" })
+	a := begin(t, old, "db", protocol.Config{Capacity: 2})
+	id, _, err := young.Open(ctx, "db", protocol.Config{Capacity: 2, TTL: testTTL, Protocol: protocol.Version + 1}, "young")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &speaker{t: t, store: young, name: "db", id: id}
+	for n := protocol.Ticket(1); n < 20; n++ {
+		first, second := a.granted(1, acquire(n, 1))[0], b.granted(1, acquire(n, 1))[0]
+		a.say(acquire(100+n, 2))
+		b.say(release(second))
+		a.say(release(first))
+		a.say(release(a.lastLease()))
+	}
+	wantHeld(t, old, "db")
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	want := func(texts ...string) {
+		t.Helper()
+		got := openServer(t, primary).Warnings()
+		if len(got) != len(texts) {
+			t.Fatalf("%q, want %d", got, len(texts))
+		}
+		for i, text := range texts {
+			if !strings.Contains(got[i], text) || !strings.Contains(got[i], primary.Address) {
+				t.Errorf("%q, want %q", got[i], text)
+			}
+		}
+	}
+	want()
+	redistest.Replica(t, primary)
+	want("it has 1 replicas and min-replicas-to-write is 0")
+	primary.Must("CONFIG", "SET", "min-replicas-to-write", "1")
+	want()
+	primary.Must("CONFIG", "SET", "maxmemory", "100mb")
+	primary.Must("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	want("maxmemory-policy is allkeys-lru")
+}
+
+func TestTheSlotOfATag(t *testing.T) {
+	t.Parallel()
+	server := redistest.Cluster(t, 1)[0]
+	for _, tag := range []string{"sema:db", "sema:a*b", "", "123456789"} {
+		if want := server.Must("CLUSTER", "KEYSLOT", "x{"+tag+"}"); tag != "" && fmt.Sprint(slot(tag)) != want {
+			t.Errorf("%q is in slot %d, says the cluster %s", tag, slot(tag), want)
+		}
+	}
+	for i := range slots {
+		if slot(tagOf(i)) != i {
+			t.Fatalf("tag %q is not in slot %d", tagOf(i), i)
+		}
+	}
+}
+
+// A server more takes only what comes to it.
+func TestShardsByRendezvous(t *testing.T) {
+	t.Parallel()
+	three := &Store{servers: []*server{{address: "a"}, {address: "b"}, {address: "c"}}}
+	four := &Store{servers: append([]*server{{address: "d"}}, three.servers...)}
+	count := map[string]int{}
+	for i := range 4000 {
+		name := fmt.Sprint("semaphore", i)
+		before, after := three.serverOf(name).address, four.serverOf(name).address
+		if before != after && after != "d" {
+			t.Fatalf("%s moves from %s to %s", name, before, after)
+		}
+		count[after]++
+	}
+	for address, n := range count {
+		if n < 800 || n > 1200 {
+			t.Errorf("%d of 4000 are on %s", n, address)
+		}
+	}
+}

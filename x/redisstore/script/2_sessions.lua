@@ -1,0 +1,202 @@
+-- Sessions, and the fates they are to hear.
+
+-- A session's record. leases and tickets are those that were looked at: false for
+-- one that is not there. news are fates that were added in this call, packed;
+-- unheard counts all of them. before is the last fate that was numbered by the
+-- server it last spoke to, while it has not spoken to this one.
+local RECORD = '<dddddddddddddI4c0I4c0'
+
+local function decodeSession(id, key, packed)
+  local seq, deadline, seen, renewal, lastFate, recalled, pooled, waits, unheard, revocations, of, before, scored, instance, tries =
+    read(RECORD, packed)
+  return {
+    id = id, key = key, instance = instance, tries = tries, seq = seq, deadline = deadline, seen = seen, renewal = renewal,
+    lastFate = lastFate, recalled = recalled, pooled = pooled, waits = waits, waitsStored = waits, unheard = unheard,
+    revocations = revocations, epoch = of, before = before, scored = scored, stored = unheard > 0, old = false, refated = false, dirty = false, ended = false,
+    fields = {}, leases = {}, tickets = {}, news = {}, gone = {},
+  }
+end
+
+local function encodeSession(r)
+  return pack(RECORD, r.seq, r.deadline, r.seen, r.renewal, r.lastFate, r.recalled, r.pooled, r.waits, r.unheard, r.revocations,
+    r.epoch, r.before, r.scored, #r.instance, r.instance, #r.tries, r.tries)
+end
+
+local function keyOf(id) return BASE .. ':session:' .. id end
+
+local function fieldOf(id) return 's' .. id end
+
+-- session is the one of a number, or false.
+local function session(id)
+  local r = sessions[id]
+  if r == nil then
+    local packed = call('HGET', BASE, fieldOf(id))
+    r = packed and decodeSession(id, keyOf(id), packed)
+    sessions[id] = r
+  end
+  return r
+end
+
+local function memberOf(r) return r.id .. ' ' .. r.instance end
+
+local function score(r)
+  r.scored, r.dirty = r.deadline, true
+  call('ZADD', SESSIONS, integer(r.deadline), memberOf(r))
+end
+
+-- renew gives a session a whole TTL. In the sorted set it is noted if it is worth
+-- it; there a deadline is never later than in the record.
+local function renew(r)
+  r.deadline = clock + ttl
+  r.seen = last
+  renewals = renewals + 1
+  r.renewal = renewals
+  r.epoch, r.before = epoch, -1
+  r.dirty = true
+  soonest = min(soonest, r.deadline)
+  if r.deadline - r.scored > ttl / 64 then score(r) end
+end
+
+local function dead(r) return r.deadline < clock end
+
+local function numberIn(member) return match(member, '^%d+') end
+
+-- oldest is the session that was renewed first. Several may have the same
+-- deadline after the clock has stepped back, and then it is the order of renewal
+-- that counts.
+local function oldest()
+  while true do
+    local two = call('ZRANGE', SESSIONS, 0, 1, 'WITHSCORES')
+    if #two == 0 then
+      soonest = NEVER
+      return nil
+    end
+    local found = session(numberIn(two[1]))
+    local late = found.deadline ~= found.scored and found
+    if two[4] == two[2] then
+      for _, member in ipairs(call('ZRANGEBYSCORE', SESSIONS, two[2], two[2], 'LIMIT', 0, 64)) do
+        local other = session(numberIn(member))
+        if other.deadline ~= other.scored then late = other end
+        if other.renewal < found.renewal then found = other end
+      end
+    end
+    if not late then
+      soonest = found.deadline
+      return found
+    end
+    score(late)
+  end
+end
+
+-- overdue reports whether somebody is silent for longer than a TTL by the
+-- server's clock, though not by the semaphore's.
+local function overdue()
+  local r = oldest()
+  return r and last - r.seen > ttl
+end
+
+-- certain reports whether what is taken is taken by the living, as far as a
+-- server can know.
+local function certain() return not more and clock >= hold and not overdue() end
+
+-- wake has the session's instance told that there is news.
+local function wake(r) woken[r.id] = r end
+
+-- A fate, or so many of them at once: grants whose numbers, leases and tickets
+-- are each one more than the last.
+local FATE = '<dddddI4c0I4c0'
+
+local function ticketAfter(ticket, n) return n == 0 and ticket or format('%.0f', ticket + n) end
+
+-- tell adds a fate for a session to hear.
+local function tell(r, why, ticket, lease, weight, note)
+  if r.epoch ~= epoch and r.before < 0 then r.before = r.lastFate end
+  r.lastFate = r.lastFate + 1
+  r.unheard = r.unheard + 1
+  r.news[#r.news + 1] = pack(FATE, r.lastFate, why, lease, weight, 1, #ticket, ticket, #note, note)
+  r.dirty = true
+  wake(r)
+end
+
+local function refuseTicket(r, ticket, why) tell(r, why, ticket, 0, 0, '') end
+
+-- fatesOf is all fates that the session has not acknowledged, packed.
+local function fatesOf(r)
+  local new = table.concat(r.news)
+  if not r.stored then return new end
+  r.old = r.old or call('HGET', r.key, 'fates')
+  return r.old .. new
+end
+
+-- sift has keepFate decide about each fate, and forgets the others.
+local function sift(r, keepFate)
+  local all, kept, at = fatesOf(r), {}, 1
+  r.unheard = 0
+  while at <= #all do
+    local n, why, lease, weight, count, ticket, note
+    n, why, lease, weight, count, ticket, note, at = read(FATE, all, at)
+    for i = 0, count - 1 do
+      local of = ticketAfter(ticket, i)
+      if keepFate(n + i, why, of, lease + i) then
+        kept[#kept + 1] = pack(FATE, n + i, why, lease + i, weight, 1, #of, of, #note, note)
+        r.unheard = r.unheard + 1
+      elseif why == REVOKED then
+        r.revocations = r.revocations - 1
+      end
+    end
+  end
+  r.old, r.stored, r.news, r.refated, r.dirty = false, false, kept, true, true
+end
+
+-- notePool has the session among those with blocks, or not. was is how many it
+-- had.
+local function notePool(r, was)
+  r.dirty = true
+  if was == 0 then
+    untold = untold + 1
+    call('HSET', BLOCKS, r.id, 'untold')
+    if untold + told == 1 then keep(BLOCKS) end
+  elseif r.pooled == 0 then
+    if r.recalled == 1 then told = told - 1 else untold = untold - 1 end
+    r.recalled = 0
+    call('HDEL', BLOCKS, r.id)
+  end
+end
+
+local function noteRecalled(r, recalled)
+  r.recalled = recalled and 1 or 0
+  local by = recalled and 1 or -1
+  told, untold = told + by, untold - by
+  call('HSET', BLOCKS, r.id, recalled and 'told' or 'untold')
+  r.dirty = true
+end
+
+local function othersWait(r) return waiting > r.waits end
+
+-- recalls reports whether a session is to give back what it does not use of its
+-- blocks.
+local function recalls(r) return othersWait(r) or draining == 1 or inUse > effective() end
+
+local function holdersThat(are)
+  local found, all = {}, call('HGETALL', BLOCKS)
+  for i = 1, #all, 2 do
+    if all[i + 1] == are then found[#found + 1] = session(all[i]) end
+  end
+  return found
+end
+
+-- recall wakes those who have blocks, once, when somebody else begins to wait.
+local function recall()
+  if untold == 0 and told == 0 then return end
+  local pressed = waiting > 0 or draining == 1 or inUse > effective()
+  if pressed and untold > 0 then
+    for _, r in ipairs(holdersThat('untold')) do
+      if recalls(r) then
+        noteRecalled(r, true)
+        wake(r)
+      end
+    end
+  elseif not pressed and told > 0 then
+    for _, r in ipairs(holdersThat('told')) do noteRecalled(r, false) end
+  end
+end

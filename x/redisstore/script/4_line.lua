@@ -1,0 +1,235 @@
+-- The line, and who is served from it.
+
+local fetched, fetchedAt, lastFetched -- of the sorted set, from its head
+local arrived, arrivedAt              -- in this call, after all of those
+local byArrival                       -- tickets that were looked at
+local leftArrivals                    -- that are in the sorted set and have to leave it
+
+local function ticketMember(t)
+  return t.id .. ' session=' .. t.session.id .. ' weight=' .. integer(t.weight) .. ' least=' .. integer(t.least) ..
+    ' until=' .. integer(t.till) .. ' as=' .. (t.pooled and 'block' or 'permit') .. (t.try and ',try' or '') .. ' meta=' .. t.meta
+end
+
+local function decodeTicket(member, arrival)
+  local id, owner, weight, least, till, as, meta =
+    match(member, '^(%d+) session=(%d+) weight=(%d+) least=(%d+) until=(%d+) as=(%S+) meta=(.*)$')
+  local t = {
+    id = id, session = session(owner), weight = tonumber(weight), least = tonumber(least), till = tonumber(till),
+    pooled = sub(as, 1, 5) == 'block', try = sub(as, -4) == ',try', meta = meta, arrival = arrival, stored = true, gone = false,
+  }
+  byArrival[arrival] = t
+  return t
+end
+
+-- first is who is first in line.
+local function first()
+  if waiting == 0 then return nil end
+  while true do
+    local t = fetched[fetchedAt]
+    if t == nil then
+      if lastFetched == NEVER or storedWaiting == 0 then break end
+      local some = call('ZRANGEBYSCORE', LINE, '(' .. integer(lastFetched), '+inf', 'WITHSCORES', 'LIMIT', 0, 32)
+      for i = 1, #some, 2 do
+        lastFetched = tonumber(some[i + 1])
+        fetched[#fetched + 1] = byArrival[lastFetched] or decodeTicket(some[i], lastFetched)
+      end
+      if #some < 64 then lastFetched = NEVER end
+    elseif t.gone then
+      fetchedAt = fetchedAt + 1
+    else
+      return t
+    end
+  end
+  while arrived[arrivedAt].gone do arrivedAt = arrivedAt + 1 end
+  return arrived[arrivedAt]
+end
+
+-- stand puts a ticket at the end of the line.
+local function stand(t)
+  local r = t.session
+  arrivals = arrivals + 1
+  t.arrival = arrivals
+  arrived[#arrived + 1] = t
+  byArrival[arrivals] = t
+  r.tickets[t.id] = t
+  r.waits = r.waits + 1
+  r.dirty = true
+  if t.try then r.tries = r.tries .. t.id .. ' ' end
+  waiting = waiting + 1
+  wanted = wanted + t.least
+end
+
+-- ticketOf is a session's ticket in line, or false.
+local function ticketOf(r, id)
+  local t = r.tickets[id]
+  if t == nil then
+    local arrival = r.waitsStored > 0 and tonumber(call('HGET', r.key, 'T' .. id) or nil)
+    t = arrival and (byArrival[arrival] or decodeTicket(call('ZRANGEBYSCORE', LINE, arrival, arrival)[1], arrival)) or false
+    r.tickets[id] = t
+  end
+  return t and not t.gone and t
+end
+
+-- leave takes a ticket out of line.
+local function leave(t)
+  local r = t.session
+  t.gone = true
+  waiting = waiting - 1
+  wanted = wanted - t.least
+  r.waits = r.waits - 1
+  r.dirty = true
+  if t.stored then
+    leftArrivals[#leftArrivals + 1] = t.arrival
+    r.gone[#r.gone + 1] = 'T' .. t.id
+  end
+  if t.try then
+    local rest = ''
+    for id in string.gmatch(r.tries, '%d+') do
+      if id ~= t.id then rest = rest .. id .. ' ' end
+    end
+    r.tries = rest
+  end
+end
+
+-- finish takes the session out, with all it has.
+local function finish(r)
+  local all = call('HGETALL', r.key)
+  for i = 1, #all, 2 do
+    local what, name = sub(all[i], 1, 1), sub(all[i], 2)
+    if what == 'L' then
+      if r.leases[name] == nil then noteLease(r, name, all[i + 1]) end
+    elseif what == 'T' then
+      ticketOf(r, name)
+    end
+  end
+  for _, t in pairs(r.tickets) do
+    if t and not t.gone then leave(t) end
+  end
+  for _, l in pairs(r.leases) do
+    if l then drop(l) end
+  end
+  call('ZREM', SESSIONS, memberOf(r))
+  call('DEL', r.key)
+  call('HDEL', BASE, fieldOf(r.id))
+  sessionCount = sessionCount - 1
+  sessions[r.id] = false
+  r.ended = true
+end
+
+-- bury ends a dead session, unless this call has ended as many as one may.
+local function bury(r)
+  if budget == 0 then
+    more = true
+    return false
+  end
+  budget = budget - 1
+  finish(r)
+  return true
+end
+
+-- reap ends sessions whose deadline has passed.
+local function reap()
+  while soonest < clock do
+    local r = oldest()
+    if not r or not dead(r) or not bury(r) then return end
+  end
+end
+
+-- tooLarge: more than there can ever be. A semaphore at 0 is paused, and nothing
+-- is too large for it.
+local function tooLarge(weight)
+  local most = max(whole, capacity)
+  return weight > most and most > 0
+end
+
+local function evenShare() return floor(capacity / sessionCount) end
+
+-- portion is how much of what it would like a ticket is given: what is free, but
+-- while others wait no more than its session's even share.
+local function portion(t)
+  local most = t.weight
+  if most == t.least then return most end
+  if othersWait(t.session) then most = min(most, evenShare()) end
+  return max(t.least, min(most, effective() - inUse))
+end
+
+-- refuse ends a ticket without a lease. One who would not wait is told that it
+-- would have to, whatever the reason.
+local function refuse(t, why)
+  leave(t)
+  if t.try and why == TIMED_OUT then why = FULL end
+  refuseTicket(t.session, t.id, why)
+end
+
+-- grant serves the line, strictly from its head. A dead session is not in its
+-- way, unless this call has ended as many as one may.
+local function grant()
+  local t = first()
+  while t do
+    if dead(t.session) then
+      if not bury(t.session) then return end
+    elseif t.till > 0 and t.till < clock then
+      refuse(t, TIMED_OUT)
+    elseif not fits(t.least) then
+      return
+    else
+      local weight = portion(t)
+      leave(t)
+      lend(t, weight)
+    end
+    t = first()
+  end
+end
+
+-- due is how long until the first in line may be granted by time alone.
+local function due()
+  local t = first()
+  if not t then return nil end
+  if clock < hold then return hold - clock end
+  local missing = inUse + t.least - effective()
+  if missing <= 0 or t.least > capacity then return nil end
+  if kind == RATE then
+    local at = 0
+    while true do
+      local some = call('LRANGE', SPENT, at, at + 63)
+      for _, spent in ipairs(some) do
+        local till, weight = match(spent, '^(%d+) (%d+)')
+        missing = missing - tonumber(weight)
+        if missing <= 0 then return max(tonumber(till) - last, 0) end
+      end
+      if #some < 64 then break end
+      at = at + 64
+    end
+  end
+  if ramp > 0 and effective() < capacity and inUse + t.least <= capacity then
+    local needed = inUse + t.least - rampFrom
+    local at = rampAt + floor(needed / ramp) * SECOND + math.ceil(needed % ramp * SECOND / ramp)
+    return max(at - last, 0)
+  end
+  return nil
+end
+
+-- settle brings the semaphore to rest: who is first in line is served, and those
+-- are told who can make room or have to watch the time.
+local function settle()
+  grant()
+  recall()
+  local t = first()
+  if t and hinted ~= t.arrival and due() then
+    hinted = t.arrival
+    wake(t.session)
+  end
+end
+
+-- begin brings the semaphore up to date with the time.
+local function begin()
+  budget, more = REAP_AT_ONCE, false
+  advance()
+  reap()
+  settle()
+end
+
+local function firstWants()
+  local t = first()
+  return t and t.least or 0
+end

@@ -1,0 +1,161 @@
+-- What everything but Store.Apply calls. The request begins with what is asked
+-- for; the answer with the server that was met, and what came of it.
+
+local DONE, ABSENT, REFUSED, CONFLICT, FIXED, RAISED = 0, 1, 2, 3, 4, 5
+
+-- For people. The script reads the packed form.
+local function describe()
+  call('HSET', BASE, 'config', configured, 'kind', kind == RATE and 'rate' or 'concurrency', 'capacity', integer(capacity),
+    'whole', integer(whole), 'ramp', integer(ramp), 'maxwaiters', integer(maxWaiters), 'ttl', integer(ttl), 'window', integer(window),
+    'draining', draining == 1 and 'yes' or 'no', 'version', integer(version), 'protocol', integer(protocol))
+end
+
+-- open begins a session, in a semaphore that is made if there is none and the
+-- configuration is one.
+local function open(exists, met, loss, at, promotion)
+  local valid, speaks, instance, config
+  valid, speaks, instance, config = read('<ddI4c0I4c0', REQUEST, at)
+  if not exists then
+    if valid == 0 then return pack('<dd', met, ABSENT) end
+    make(config, met, loss, promotion)
+    describe()
+  end
+  begin()
+  if speaks + 1 < protocol or speaks > protocol + 1 then
+    write(nil)
+    return pack('<dd', epoch, REFUSED) .. configured
+  end
+  lastSession = lastSession + 1
+  local id = format('%.0f', lastSession)
+  local r = decodeSession(id, keyOf(id), pack(RECORD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, epoch, -1, 0, #instance, instance, 0, ''))
+  r.fields = { 'instance', instance }
+  sessions[id] = r
+  renew(r)
+  sessionCount = sessionCount + 1
+  write(nil)
+  keep(r.key)
+  if sessionCount == 1 then keep(SESSIONS) end
+  return pack('<ddd', epoch, DONE, lastSession) .. configured
+end
+
+-- persist is when an administrator has configured the semaphore, which therefore
+-- stays.
+local function persist()
+  for _, key in ipairs({ BASE, SESSIONS, LEASES, LINE, BLOCKS, SPENT }) do call('PERSIST', key) end
+  for _, member in ipairs(call('ZRANGE', SESSIONS, 0, -1)) do call('PERSIST', keyOf(numberIn(member))) end
+end
+
+-- refuseAll refuses those in line who can never be served now.
+local function refuseAll()
+  local kept = {}
+  local t = first()
+  while t do
+    local why = draining == 1 and DRAINING or tooLarge(t.least) and TOO_LARGE
+    if why then
+      refuse(t, why)
+    else -- out of the way, to see the next one
+      kept[#kept + 1] = t
+      t.gone = true
+      waiting = waiting - 1
+    end
+    t = first()
+  end
+  for i, k in ipairs(kept) do
+    k.gone = nil
+    fetched[i] = k
+  end
+  for i = #kept + 1, #fetched do fetched[i] = nil end
+  fetchedAt, waiting = 1, waiting + #kept
+end
+
+local function configure(at)
+  local valid, wants, config
+  valid, wants, config = read('<ddI4c0', REQUEST, at)
+  begin()
+  local was = { ttl, kind, window, protocol }
+  local outcome = DONE
+  if valid == 0 then
+    outcome = REFUSED
+  elseif wants ~= version then
+    outcome = CONFLICT
+  else
+    local present = configured
+    local from = effective()
+    loadConfig(config)
+    if ttl ~= was[1] or kind ~= was[2] or window ~= was[3] then outcome = FIXED end
+    if outcome == DONE and (protocol < was[4] or protocol > was[4] + 1) then outcome = RAISED end
+    if outcome == DONE then
+      rampFrom, rampAt = min(from, capacity), last
+      hinted = 0
+      describe()
+      persist()
+      refuseAll()
+      settle()
+    else
+      loadConfig(present)
+    end
+  end
+  write(nil)
+  return pack('<dd', epoch, outcome) .. configured
+end
+
+-- leaseBy is the lease of a Seq, or false.
+local function leaseBy(seq)
+  for _, l in ipairs(freshLeases) do
+    if l.seq == seq then return not l.gone and l end
+  end
+  local member = call('ZRANGEBYSCORE', LEASES, seq, seq)[1]
+  local r = member and session(match(member, ' session=(%d+)'))
+  return r and leaseOf(r, seq)
+end
+
+local function revoke(at)
+  local seq, atOnce, note
+  seq, atOnce, note = read('<I4c0dI4c0', REQUEST, at)
+  begin()
+  local l = leaseBy(seq)
+  if l then
+    if not l.revoked then
+      l.revoked = true
+      rewrite(l)
+      l.session.revocations = l.session.revocations + 1
+      tell(l.session, REVOKED, '0', tonumber(seq), 0, note)
+    end
+    if atOnce == 1 then drop(l) end
+    settle()
+  end
+  write(nil)
+  return pack('<dd', epoch, l and DONE or REFUSED)
+end
+
+local function inspect()
+  begin()
+  write(nil)
+  local seen, members = {}, call('ZRANGE', SESSIONS, 0, -1)
+  for i, member in ipairs(members) do seen[i] = format('%.0f', session(numberIn(member)).seen) end
+  return {
+    pack('<dddd', epoch, DONE, effective(), inUse) .. configured, members, seen, call('ZRANGE', LEASES, 0, -1), call('ZRANGE', LINE, 0, -1),
+  }
+end
+
+-- delete leaves a grave, for so long that no clock steps back behind it.
+local function delete()
+  local members = call('ZRANGE', SESSIONS, 0, -1)
+  for _, member in ipairs(members) do call('DEL', keyOf(numberIn(member))) end
+  call('DEL', BASE, SESSIONS, LEASES, LINE, BLOCKS, SPENT)
+  call('SET', GRAVE, format('%.0f', max(lastSeq, lastSession)), 'PX', format('%.0f', 4 * WEEK / 1000))
+  return pack('<dd', epoch, DONE)
+end
+
+function administer(keys, args)
+  start(keys, args)
+  forget()
+  local what, seen, promotion, at = read('<I4c0dd', REQUEST)
+  local exists, met, loss = load(seen, promotion, 'state')
+  if what == 'open' then return open(exists, met, loss, at, promotion) end
+  if not exists then return pack('<dd', met, ABSENT) end
+  if what == 'configure' then return configure(at) end
+  if what == 'revoke' then return revoke(at) end
+  if what == 'inspect' then return inspect() end
+  return delete()
+end

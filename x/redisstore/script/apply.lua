@@ -1,0 +1,163 @@
+-- What Store.Apply calls.
+
+local function bit(flags, n) return floor(flags / n) % 2 == 1 end
+
+-- acquire puts a ticket in line, or refuses it.
+local function acquire(r, ticket, weight, least, wait, flags, meta)
+  if ticketOf(r, ticket) then return end -- named twice
+  grant() -- what this batch has freed so far goes to those who were first
+  local try, pooled = bit(flags, 1), bit(flags, 2)
+  if not pooled or least <= 0 then least = weight else least = min(least, weight) end
+  local free = waiting == 0 and fits(least)
+  if weight <= 0 then return refuseTicket(r, ticket, INVALID) end
+  if draining == 1 then return refuseTicket(r, ticket, DRAINING) end
+  if tooLarge(least) then return refuseTicket(r, ticket, TOO_LARGE) end
+  if not free then
+    if try and certain() then return refuseTicket(r, ticket, FULL) end
+    if not try and maxWaiters > 0 and waiting >= maxWaiters then return refuseTicket(r, ticket, QUEUE_FULL) end
+  end
+  local till = wait > 0 and clock + wait or 0
+  if try then till = clock + ttl + floor(ttl / 6) end -- until it is certain that it would have to wait
+  stand({ id = ticket, session = r, weight = weight, least = least, till = till, try = try, pooled = pooled, meta = meta,
+    arrival = 0, stored = false, gone = false })
+end
+
+-- cancel takes back an acquire, whatever has become of it.
+local function cancel(r, ticket)
+  local t = ticketOf(r, ticket)
+  if t then return leave(t) end
+  if r.unheard == 0 then return end
+  local found, granted = false, nil
+  sift(r, function(_, why, of, lease)
+    if found or of ~= ticket or why == REVOKED then return true end
+    found = true
+    if why == GRANTED then granted = lease end
+    return false
+  end)
+  if granted then release(r, seqText(granted), 0) end
+end
+
+-- endTries refuses the tries of a session once it is certain that they would have
+-- to wait. It reports whether there were any.
+local function endTries(r)
+  if r.tries == '' or not certain() then return false end
+  for id in string.gmatch(r.tries, '%d+') do refuse(ticketOf(r, id), FULL) end
+  return true
+end
+
+-- continues reports whether a session that spoke to another server, of which this
+-- one may not know everything, has missed nothing: it has heard of no batch and no
+-- fate that are not known here. Otherwise it holds what others may be granted.
+local function continues(r, seq, ack)
+  local before = r.before >= 0 and r.before or r.lastFate
+  return seq <= r.seq or seq == r.seq + 1 and ack <= before
+end
+
+-- obey does what a batch wishes, in order.
+local function obey(r, order, at, args)
+  local leases = 3 -- of args
+  local taken, count, ticket, weight, least, flags, timed, meta, waits = 0, 0
+  for i = 1, #order do
+    local op = sub(order, i, i)
+    if op == 'a' then
+      if taken == count then
+        count, ticket, weight, least, flags, timed, meta, waits = read(RUN, REQUEST, at)
+        taken, at = 0, waits + timed * count * 8
+      end
+      local wait = timed == 1 and read('<d', REQUEST, waits + taken * 8) or 0
+      acquire(r, ticketAfter(ticket, taken), weight, least, wait, flags, meta)
+      taken = taken + 1
+    elseif op == 'r' then
+      leases = leases + 1
+      release(r, sub(args[leases], 2), 0)
+    else
+      local name, of, much
+      name, of, much, at = read('<I4c0I4c0d', REQUEST, at)
+      if op == 'p' then
+        release(r, name, much)
+      elseif op == 'c' then
+        cancel(r, name)
+      elseif op == 's' then
+        split(r, name, much, of)
+      else
+        refuseTicket(r, name, INVALID)
+      end
+    end
+  end
+end
+
+-- hear applies a batch, unless it was heard before.
+local function hear(r, seq, ack, bye, order, at, args)
+  if r.epoch ~= epoch and not continues(r, seq, ack) then
+    finish(r)
+    return UNKNOWN
+  end
+  if seq < r.seq then return STALE end
+  if seq == r.seq then return AGAIN end
+  r.seq = seq
+  renew(r)
+  acknowledge(r, ack)
+  if bye == 1 then
+    finish(r)
+  else
+    obey(r, order, at, args)
+  end
+  return HEARD
+end
+
+-- next is when a session has to speak again, beyond its heartbeats.
+local function nextWord(r, gapped)
+  if r.waits == 0 then return 0 end
+  local isFirst = first().session == r
+  if not isFirst and not gapped and r.tries == '' then return 0 end
+  local sixth = floor(ttl / 6)
+  local within = isFirst and due()
+  return within and max(1, min(sixth, within)) or sixth
+end
+
+-- answer is the reply to a session that lives.
+local function answer(r, verdict, gapped)
+  local recalled = r.pooled > 0 and recalls(r)
+  if r.recalled == 1 and not recalled then noteRecalled(r, false) end -- it hears that it may go on, so it has to be told again
+  local share = 0
+  if recalled and draining == 0 and firstWants() <= evenShare() then share = evenShare() end
+  local head = pack(HEAD, epoch, verdict, more and 1 or 0, inUse, wanted, firstWants(), nextWord(r, gapped), recalled and 1 or 0, share, r.unheard)
+  local fates = r.unheard > 0 and fatesOf(r) or ''
+  write(verdict == HEARD and r.id)
+  return head .. configured .. fates .. (r.unheard > 0 and fences(fates) or '')
+end
+
+function apply(keys, args)
+  start(keys, args)
+  local seen, promotion, id, seq, ack, bye, ranges, wants, order, at = read(BATCH, REQUEST)
+  local exists, met, _, record = load(seen, promotion, fieldOf(id))
+  if not exists then return pack(HEAD, met, UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0) end
+
+  -- All leases that the batch releases are read at once.
+  local key = keyOf(id)
+  local fields = #args > 3 and call('HMGET', key, unpack(args, 4, min(#args, 1003))) or {}
+  local reply = ranges >= 0 and record and plain(id, key, record, fields, args, seq, ack, ranges, wants, at)
+  if reply then return reply end
+
+  forget()
+  local gapped = now - last > floor(ttl / 6)
+  sessions[id] = record and decodeSession(id, key, record)
+  begin()
+  local r = sessions[id]
+  local verdict = UNKNOWN
+  if r and not dead(r) then -- a dead one may not have been cleared away yet
+    for i = 1, #fields do
+      local name = sub(args[i + 3], 2)
+      if r.leases[name] == nil then noteLease(r, name, fields[i]) end
+    end
+    verdict = hear(r, seq, ack, bye, order, at + max(ranges, 0) * 16, args)
+  end
+  settle()
+  if verdict == UNKNOWN or bye == 1 and verdict == HEARD then
+    reply = pack(HEAD, epoch, verdict, more and 1 or 0, inUse, wanted, firstWants(), 0, 0, 0, 0) .. configured
+    write(nil)
+    return reply
+  end
+  if endTries(r) then settle() end
+  return answer(r, verdict, gapped)
+end

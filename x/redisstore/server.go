@@ -1,0 +1,121 @@
+package redisstore
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A server is one Redis, or the one that Sentinel says, or a cluster. Its
+// connections are made anew when it turns out to be a replica: the one that it
+// follows is found at the same address, or by asking Sentinel again.
+type server struct {
+	address string // for people, and for the choice among several
+	connect func() (rueidis.Client, error)
+	client  atomic.Pointer[rueidis.Client]
+	caller
+
+	mu       sync.Mutex
+	replaced time.Time
+	closed   bool
+}
+
+func (s *server) now() rueidis.Client { return *s.client.Load() }
+
+// replace makes new connections, but not all the time. Commands that are on
+// their way on the old ones fail.
+func (s *server) replace() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || time.Since(s.replaced) < time.Second {
+		return
+	}
+	s.replaced = time.Now()
+	fresh, err := s.connect()
+	if err != nil {
+		return // with the old ones it will be tried again
+	}
+	old := s.now()
+	s.client.Store(&fresh)
+	old.Close()
+}
+
+func (s *server) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		s.now().Close()
+	}
+}
+
+// run calls a function of the program. What a server refuses for the moment, and
+// has not done, is tried again a few times. What got no answer is tried once more
+// if it may be done twice: a connection that was cut while nobody used it fails
+// the first who does.
+func (s *Store) run(ctx context.Context, v verb, twice bool, at place, request packer, leases ...string) (rueidis.RedisResult, error) {
+	args := make([]string, 0, 3+len(leases))
+	args = append(append(args, at.name, s.channel(""), rueidis.BinaryString(request)), leases...)
+	for pause := 20 * time.Millisecond; ; {
+		if ctx.Err() != nil {
+			return rueidis.RedisResult{}, context.Cause(ctx)
+		}
+		result := at.server.call(ctx, at.server.now(), s.program, v, at.keys, args)
+		err := result.Error()
+		if err == nil {
+			return result, nil
+		}
+		if s.life.Err() != nil {
+			return result, errClosed
+		}
+		_, answered := rueidis.IsRedisErr(err)
+		if twice && !answered {
+			twice = false
+			continue
+		}
+		if says(err, "READONLY") {
+			at.server.replace()
+		}
+		if !passing(err) || pause > 300*time.Millisecond || !sleep(ctx, pause/2+rand.N(pause)) {
+			return result, explain(ctx, at.server.address, err)
+		}
+		pause *= 2
+	}
+}
+
+// sleep reports whether ctx has lasted that long.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// scan notes the names of semaphores.
+func (s *server) scan(ctx context.Context, prefix, names string, found map[string]bool) error {
+	pattern := "{" + escape.Replace(prefix+names) + "*}"
+	for _, node := range s.now().Nodes() {
+		for cursor := uint64(0); ; {
+			page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Type("hash").Build()).AsScanEntry()
+			if err != nil {
+				return explain(ctx, s.address, err)
+			}
+			for _, key := range page.Elements {
+				found[strings.TrimSuffix(strings.TrimPrefix(key, "{"+prefix), "}")] = true
+			}
+			if cursor = page.Cursor; cursor == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package redisstore
+
+import (
+	"net"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+)
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Options{
+		"redis://localhost":                                        {Addresses: []string{"localhost:6379"}},
+		"redis://ann:secret@db:1/3?prefix=app:":                    {Addresses: []string{"db:1"}, Username: "ann", Password: "secret", DB: 3, Prefix: "app:"},
+		"redis://:secret@[::1]:2":                                  {Addresses: []string{"[::1]:2"}, Password: "secret"},
+		"redis://a?sentinel=main&addrs=b,c:3":                      {Addresses: []string{"a:26379", "b:26379", "c:3"}, Sentinel: "main"},
+		"redis://a?cluster=1&promotion=3s":                         {Addresses: []string{"a:6379"}, Cluster: true, Promotion: 3 * time.Second},
+		"redis://a?sharded=1&addrs=b":                              {Addresses: []string{"a:6379", "b:6379"}, Sharded: true},
+		"redis://a?sentinel=m&sentinel_user=u&sentinel_password=p": {Addresses: []string{"a:26379"}, Sentinel: "m", SentinelUsername: "u", SentinelPassword: "p"},
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parse(u)
+		if err == nil {
+			err = got.check()
+		}
+		if want.Prefix == "" {
+			want.Prefix = "sema:"
+		}
+		if want.Promotion == 0 {
+			want.Promotion = 12 * time.Second
+		}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+}
+
+func TestURLsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		"redis:localhost":                       "redis://user:password@host:port/db",
+		"redis://a?color=red":                   `"color" is not known; there are: addrs, ca, cert, cluster,`,
+		"redis://a?prefix=a&prefix=b":           "given 2 times",
+		"redis://a/x":                           "number of a database",
+		"redis://a?cluster=maybe":               "want 1 or 0",
+		"redis://a?cluster=1&sharded=1":         "one of sentinel, cluster and sharded",
+		"redis://a?addrs=b":                     "are they Sentinels",
+		"redis://a/1?cluster=1":                 "no database 1",
+		"redis://a?prefix={":                    "without spaces and braces",
+		"redis://a?promotion=soon":              "want a time",
+		"redis://a?ca=x":                        "for rediss://",
+		"rediss://a?ca=/does/not/exist":         "no such file",
+		"rediss://a?cert=x":                     "cert and key go together",
+		"redis://ann:hunter2@a?prefix=%zz":      "cannot be parsed",
+		"redis://ann:hunter2@a?nonsense=1":      "is not known",
+		"redis://ann:hunter2@a:1?promotion=-1s": "want a time",
+	} {
+		_, err := fleet.Open(ctx, text)
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: error %v, want %q", text, err, says)
+		}
+	}
+}
+
+func TestErrorsSayWhatToDoAndNoPassword(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := l.Addr().String()
+	l.Close()
+	server := redistest.Start(t)
+	server.Must("CONFIG", "SET", "requirepass", "swordfish")
+	for text, says := range map[string]string{
+		"redis://ann:hunter2@" + nobody:         "cannot reach redis at " + nobody + ": connect: connection refused; is it running?",
+		"redis://ann:hunter2@" + server.Address: "does not know that user and password",
+		"redis://" + server.Address:             "it wants a password",
+	} {
+		client, err := fleet.Open(ctx, text)
+		if err == nil {
+			_, err = client.Inspect(ctx, "db")
+			client.Close(ctx)
+		}
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("error %v, want %q", err, says)
+		}
+	}
+	store := openURL(t, "redis://:swordfish@"+server.Address)
+	if text := store.String(); strings.Contains(text, "swordfish") || !strings.Contains(text, server.Address) {
+		t.Error(text)
+	}
+}

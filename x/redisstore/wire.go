@@ -1,0 +1,108 @@
+package redisstore
+
+import (
+	"strconv"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// Configurations and replies, as script/*.lua has them.
+
+func packConfig(c protocol.Config) packer {
+	var p packer
+	for _, n := range []int64{int64(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window)} {
+		p.int(n)
+	}
+	p.bool(c.Draining)
+	p.int(int64(c.Version))
+	p.int(int64(c.Protocol))
+	return p
+}
+
+func (u *unpacker) config() protocol.Config {
+	return protocol.Config{
+		Kind: protocol.Kind(u.int()), Capacity: u.int(), Whole: u.int(), Ramp: u.int(), MaxWaiters: u.int(),
+		TTL: protocol.Micros(u.int()), Window: protocol.Micros(u.int()), Draining: u.bool(), Version: uint64(u.int()), Protocol: uint32(u.int()),
+	}
+}
+
+// unpackReply is the answer of apply.lua: which server it was, and the reply.
+func unpackReply(raw string) (met int64, r protocol.Reply, err error) {
+	u := &unpacker{rest: raw}
+	met = u.int()
+	r = protocol.Reply{
+		Verdict: protocol.Verdict(u.int()), More: u.bool(), InUse: u.int(), Wanted: u.int(), First: u.int(),
+		Next: protocol.Micros(u.int()), Recall: u.bool(), Share: u.int(),
+	}
+	fates := u.int()
+	if u.rest == "" { // there is no such semaphore
+		return met, r, u.err
+	}
+	r.Config = u.config()
+	if fates < 0 || fates > maxFates {
+		u.fail()
+	} else if fates > 0 {
+		r.Fates = make([]protocol.Fate, fates)
+		if granted := u.fates(r.Fates); granted > 0 {
+			u.fences(r.Fates, granted)
+		}
+	}
+	return met, r, u.err
+}
+
+// maxFates bounds what an answer that is not understood can cost.
+const maxFates = 1 << 20
+
+// fates reads them, and tells how many are grants.
+func (u *unpacker) fates(fates []protocol.Fate) (granted int) {
+	for i := 0; i < len(fates) && u.err == nil; {
+		f := protocol.Fate{N: uint64(u.int()), Kind: protocol.FateKind(u.int()), Lease: protocol.Seq(u.int()), Weight: u.int()}
+		count := u.int()
+		ticket, err := strconv.ParseUint(u.string(), 10, 64)
+		f.Ticket, f.Note = protocol.Ticket(ticket), u.string()
+		if err != nil || count < 1 || count > int64(len(fates)-i) {
+			u.fail()
+			return 0
+		}
+		if f.Kind == protocol.Granted {
+			granted += int(count)
+		}
+		for range count { // grants at once: all of them are one more than the last
+			fates[i] = f
+			i++
+			f.N, f.Lease, f.Ticket = f.N+1, f.Lease+1, f.Ticket+1
+		}
+	}
+	return granted
+}
+
+// fences reads those of the grants among the fates. They share their ranges: the
+// Revoked of one is the beginning of the next one's.
+func (u *unpacker) fences(fates []protocol.Fate, granted int) {
+	exact, floor, ranges, marks := u.bool(), protocol.Seq(u.int()), u.count(), u.count()
+	if marks != 0 && marks != int64(granted) {
+		u.fail()
+	}
+	gone := make([]protocol.Range, ranges)
+	for i := range gone {
+		gone[i] = protocol.Range{From: protocol.Seq(u.int()), To: protocol.Seq(u.int())}
+	}
+	for i := range fates {
+		f := &fates[i]
+		if f.Kind != protocol.Granted {
+			continue
+		}
+		f.Fence = protocol.Fence{Seq: f.Lease, Floor: f.Lease, Exact: exact}
+		if floor > 0 {
+			f.Fence.Floor = min(f.Lease, floor)
+		}
+		if marks == 0 {
+			continue
+		}
+		upTo, tail := min(max(u.int(), 0), ranges), protocol.Seq(u.int())
+		f.Fence.Revoked = gone[:upTo:upTo]
+		if tail > 0 {
+			f.Fence.Revoked = append(f.Fence.Revoked, protocol.Range{From: tail, To: f.Lease - 1})
+		}
+	}
+}
