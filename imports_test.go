@@ -16,7 +16,9 @@ const modulePath = "github.com/sema-go/sema"
 // rooms is the order of the packages of this module: one may import only those
 // above it. A package that is not listed may be imported by nobody.
 var rooms = []string{
-	"internal/callsite", ".", "wfq", "classic", "pool", "group", "internal/list", "internal/proctest", "host/internal/futex", "host", "host/posix", "host/sysv", "admit",
+	"internal/callsite", ".", "wfq", "classic", "pool", "group", "internal/list",
+	"internal/enginetest", "internal/enginetest/redistest", "internal/enginetest/pgtest", "internal/enginetest/etcdtest", "internal/proctest",
+	"host/internal/futex", "host", "host/posix", "host/sysv", "admit",
 	"fleet/protocol", "fleet", "fleet/memstore", "fleet/fleettest", "sematest",
 }
 

@@ -1,26 +1,17 @@
 package proctest
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/sema-go/sema/internal/enginetest"
 )
 
-// Need finds a program that a Debian package has. Without it the test is
-// skipped, or fails where the environment says that nothing may be skipped.
+// Need is [enginetest.Need].
 func Need(t testing.TB, program, debianPackage string) (path string) {
 	t.Helper()
-	path, err := exec.LookPath(program)
-	if err == nil {
-		return path
-	}
-	const advice = "%v; apt-get install -y --no-install-recommends %s"
-	if os.Getenv("SEMA_TEST_REQUIRE") == "1" {
-		t.Fatalf(advice, err, debianPackage)
-	}
-	t.Skipf(advice, err, debianPackage)
-	panic("not reached")
+	return enginetest.Need(t, program, debianPackage)
 }
 
 // CompileC compiles a program of one file and returns its path.

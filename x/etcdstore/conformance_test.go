@@ -19,11 +19,11 @@ type clocked struct {
 	*fleettest.Clock
 }
 
-// openShared opens the server that the suites share, or the one that the
-// environment names. A prefix that is not empty replaces that of the URL.
-func openShared(t *testing.T, prefix string) *Store {
+// openURL opens what a URL names. A prefix that is not empty replaces that of the
+// URL.
+func openURL(t *testing.T, text, prefix string) *Store {
 	t.Helper()
-	u, err := url.Parse(etcdtest.Shared.URL(t))
+	u, err := url.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +37,9 @@ func openShared(t *testing.T, prefix string) *Store {
 
 func TestConforms(t *testing.T) {
 	t.Parallel()
+	url := etcdtest.Shared.URL(t)
 	fleettest.Suite{Histories: *histories, Open: func(t *testing.T) fleet.Store {
-		store := openShared(t, "here/")
+		store := openURL(t, url, "here/")
 		clock := &fleettest.Clock{}
 		store.clock.fixed = func() protocol.Micros { return protocol.Micros(clock.Now().UnixMicro()) }
 		return clocked{store, clock}
@@ -50,15 +51,17 @@ func TestConformsByTheMeasuredTime(t *testing.T) {
 	if *histories <= fewHistories {
 		t.Skip("several processes measure time as well; see the flag histories")
 	}
-	fleettest.Suite{Histories: *histories, TTL: 400 * time.Millisecond, Open: func(t *testing.T) fleet.Store { return openShared(t, "") }}.Run(t)
+	url := etcdtest.Shared.URL(t)
+	fleettest.Suite{Histories: *histories, TTL: 400 * time.Millisecond, Open: func(t *testing.T) fleet.Store { return openURL(t, url, "") }}.Run(t)
 }
 
 // TestConformsFromSeveralProcesses has sessions in three stores, none of which
 // knows what the others have done until etcd tells it.
 func TestConformsFromSeveralProcesses(t *testing.T) {
 	t.Parallel()
+	url := etcdtest.Shared.URL(t)
 	fleettest.Suite{Histories: *histories, TTL: time.Second, Open: func(t *testing.T) fleet.Store {
-		return &several{Store: openShared(t, ""), others: []*Store{openShared(t, ""), openShared(t, "")}}
+		return &several{Store: openURL(t, url, ""), others: []*Store{openURL(t, url, ""), openURL(t, url, "")}}
 	}}.Run(t)
 }
 

@@ -2,4 +2,4 @@
 
 package pgstore
 
-const defaultHistories = 1000
+const defaultHistories = 500

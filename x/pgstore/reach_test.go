@@ -87,7 +87,7 @@ func TestAStandbyIsLeftForThePrimary(t *testing.T) {
 func TestConnectionsThatWereNotUsedForLong(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
-	store := openAt(t, server.URL()+"&pool_max_conns=1&idle_session_timeout=30&application_name=idler", Options{Schema: newSchema()})
+	store := openAt(t, server.URL()+"&pool_max_conns=1&idle_session_timeout=250&application_name=idler", Options{Schema: newSchema()})
 	s := begin(t, store, "a", protocol.Config{Capacity: 1})
 	for ticket := range protocol.Ticket(5) {
 		waitFor(t, func() bool {
