@@ -83,10 +83,10 @@ func (e *engineBench) pooled() sample {
 }
 
 // pooledScenario is the same for all engines.
-func (e *engineBench) pooledScenario(engine string) scenario {
+func (e *engineBench) pooledScenario(engine, title string) scenario {
 	return scenario{
 		name:  engine + "-pooled",
-		about: "one goroutine, acquire + release of a pooled semaphore in " + engine,
+		about: title + ": one goroutine, acquire + release of a pooled semaphore",
 		impls: []impl{{"sema/fleet, pooled", e.pooled}, {"local Semaphore", func() sample { return gatePairs(sema.New(1000)) }}},
 		bars:  []bar{{impl: "sema/fleet, pooled", limit: 1000, value: func(r row) float64 { return r.NsOp }, unit: "ns a pair"}},
 	}

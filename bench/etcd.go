@@ -23,11 +23,11 @@ func etcdScenarios() []scenario {
 	return []scenario{
 		{
 			name:  "etcd-pairs",
-			about: "256 goroutines acquire + release one semaphore, exact; or each its own mutex",
+			about: "etcd: 256 goroutines acquire + release one semaphore; or each its own mutex",
 			impls: []impl{{"sema/fleet", b.pairs(256, 30)}, {"concurrency.Mutex, 256 keys", mutexes(cluster)}},
 			bars:  []bar{{impl: "sema/fleet", rival: "concurrency.Mutex, 256 keys", limit: 1. / 5}},
 		},
-		b.pooledScenario("etcd"),
+		b.pooledScenario("etcd", "etcd"),
 	}
 }
 

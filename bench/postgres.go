@@ -24,11 +24,11 @@ func postgresScenarios() []scenario {
 	return []scenario{
 		{
 			name:  "postgres-pairs",
-			about: "256 goroutines acquire + release one semaphore, exact",
+			about: "PostgreSQL: 256 goroutines acquire + release one semaphore",
 			impls: []impl{{"sema/fleet", b.pairs(256, 60)}, {"SELECT … FOR UPDATE", seedSQL(server)}},
 			bars:  []bar{{impl: "sema/fleet", rival: "SELECT … FOR UPDATE", limit: 1. / 20}},
 		},
-		b.pooledScenario("postgres"),
+		b.pooledScenario("postgres", "PostgreSQL"),
 	}
 }
 

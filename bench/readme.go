@@ -40,7 +40,7 @@ func (s suite) markdown() string {
 				ratio = fmt.Sprintf("%.2f", rows[0].RatioTo[r.Impl])
 			}
 			time, allocations := readable(r.NsOp), fmt.Sprintf("%.2f", r.AllocsOp)
-			if r.Count != 0 { // what counts is not time
+			if r.Count != 0 && len(s.bars[scenario]) == 1 { // what counts is not time
 				time, allocations = fmt.Sprintf("%.2f %s", r.Count, s.bars[scenario][0].unit), ""
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, time, readable(r.P99), allocations, ratio)

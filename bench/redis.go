@@ -30,19 +30,19 @@ func redisScenarios() []scenario {
 	return []scenario{
 		{
 			name:  "redis-acquire",
-			about: "one caller acquires, exact",
+			about: "Redis: one caller acquires",
 			impls: []impl{{"sema/fleet", b.oneAcquire}, {"bare EVALSHA of one ZADD", b.bare}},
 			bars:  []bar{{impl: "sema/fleet", rival: "bare EVALSHA of one ZADD", limit: 1.3}},
 		},
 		{
 			name:  "redis-pairs",
-			about: "512 goroutines acquire + release one semaphore, exact",
+			about: "Redis: 512 goroutines acquire + release one semaphore",
 			impls: []impl{{"sema/fleet", b.pairs(512, 40)}, {"sorted set + Lua, go-redis", b.rivals.pairs(512, 40)}},
 			bars:  []bar{{impl: "sema/fleet", rival: "sorted set + Lua, go-redis", limit: 0.25}},
 		},
 		{
 			name:  "redis-queue",
-			about: "256 callers in four processes, 8 permits held for 5 ms each: 625 µs a permit is the ideal",
+			about: "Redis: 256 callers in four processes, 8 permits held for 5 ms each: 625 µs a permit is the ideal",
 			impls: []impl{{"sema/fleet", b.queue}, {"sorted set + Lua, go-redis, retries after 50–200 ms", b.rivals.queue}},
 			bars: []bar{
 				{impl: "sema/fleet", limit: 625 / 0.9, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a permit"},
@@ -52,10 +52,10 @@ func redisScenarios() []scenario {
 		},
 		{
 			name:  "redis-mutex",
-			about: "one caller locks and unlocks, N = 1",
+			about: "Redis: one caller locks and unlocks, N = 1",
 			impls: []impl{{"sema/fleet", b.mutex}, {"rueidislock", b.rivals.rueidislock}, {"redsync", b.rivals.redsync}},
 		},
-		b.pooledScenario("redis"),
+		b.pooledScenario("redis", "Redis"),
 	}
 }
 
