@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -102,19 +101,9 @@ func startEtcd(s *enginetest.Scope, ttl time.Duration) target {
 					n.Kill()
 				}
 			}, func() { must(cluster.Start()) }, ttl / 6},
-			{"history is compacted", func() { compact(cluster) }, nil, 0},
+			{"history is compacted", cluster.Compact, nil, 0},
 		},
 	}
-}
-
-// compact removes the past of all keys.
-func compact(cluster *etcdtest.Cluster) {
-	cluster.Etcdctl("put", "chaos/compaction", "now")
-	var revision int
-	if _, err := fmt.Sscan(cluster.Etcdctl("get", "chaos/compaction", "-w=fields"), &revision); err != nil {
-		return
-	}
-	cluster.Etcdctl("compact", fmt.Sprint(revision))
 }
 
 func must(err error) {

@@ -228,12 +228,7 @@ func TestListenersComeBack(t *testing.T) {
 	p.SetFault(enginetest.Fault{Refuse: true})
 	p.Cut()
 	holder.say(release(lease)) // of which it is told, and does not hear
-	head := strings.Fields(server.Etcdctl("endpoint", "status", "-w", "fields"))
-	for i, field := range head {
-		if field == `"Revision"` {
-			server.Etcdctl("compact", head[i+2])
-		}
-	}
+	server.Compact()
 	time.Sleep(50 * time.Millisecond)
 	p.Heal()
 	select {
@@ -280,11 +275,7 @@ func TestTheDatabaseIsFull(t *testing.T) {
 	wantError(t, err, "database is full", "etcdctl alarm disarm")
 	wantHeld(t, store, "a", lease) // reading goes on
 
-	r, err := client.Get(ctx, "filler")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Etcdctl("compact", fmt.Sprint(r.Header.Revision))
+	server.Compact()
 	server.Etcdctl("defrag")
 	server.Etcdctl("alarm", "disarm")
 	reply, err := store.Apply(ctx, "a", b)

@@ -142,20 +142,42 @@ func (c *Cluster) Followers() []*Node {
 	return slices.DeleteFunc(slices.Clone(c.Nodes), func(n *Node) bool { return n == leader })
 }
 
-// Etcdctl runs etcdctl against the servers and returns what it says.
+// Etcdctl runs etcdctl against any of the servers and returns what it says.
 func (c *Cluster) Etcdctl(args ...string) string {
 	c.tb.Helper()
+	return c.etcdctl(c.Addresses(), args)
+}
+
+// Compact makes the servers forget the past of all keys.
+func (c *Cluster) Compact() {
+	c.tb.Helper()
+	fields := strings.Fields(c.Leader().Etcdctl("get", "x", "-w", "fields"))
+	i := slices.Index(fields, `"Revision"`)
+	if i < 0 || i+2 >= len(fields) {
+		c.tb.Fatalf("no revision in %q", fields)
+	}
+	c.Leader().Etcdctl("compact", fields[i+2])
+}
+
+func (c *Cluster) etcdctl(addresses, args []string) string {
+	c.tb.Helper()
+	out, err := c.tryEtcdctl(addresses, args)
+	if err != nil {
+		c.tb.Fatalf("etcdctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func (c *Cluster) tryEtcdctl(addresses, args []string) (string, error) {
+	c.tb.Helper()
 	program := enginetest.Need(c.tb, "etcdctl", packages)
-	flags := []string{"--endpoints", strings.Join(c.Addresses(), ",")}
+	flags := []string{"--endpoints", strings.Join(addresses, ",")}
 	if c.authority != nil {
 		cert, key := c.authority.Issue(c.tb, "etcdctl")
-		flags = []string{"--endpoints", "https://" + c.Nodes[0].Address, "--cacert", c.authority.File, "--cert", cert, "--key", key}
+		flags = []string{"--endpoints", "https://" + strings.Join(addresses, ",https://"), "--cacert", c.authority.File, "--cert", cert, "--key", key}
 	}
 	cmd := exec.Command(program, append(flags, args...)...)
 	cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		c.tb.Fatalf("etcdctl %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), err
 }

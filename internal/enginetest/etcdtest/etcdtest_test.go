@@ -18,10 +18,10 @@ func TestAnIsolatedLeaderIsReplaced(t *testing.T) {
 	if fresh == old {
 		t.Fatal("it still leads")
 	}
-	c.Etcdctl("--endpoints", fresh.Address, "put", "key", "after")
+	fresh.Etcdctl("put", "key", "after")
 	old.Rejoin()
 	awaitHealth(t, old, true)
-	if got := c.Etcdctl("--endpoints", old.Address, "get", "--print-value-only", "key"); got != "after" {
+	if got := old.Etcdctl("get", "--print-value-only", "key"); got != "after" {
 		t.Errorf("it has %q", got)
 	}
 }
@@ -47,5 +47,22 @@ func TestAKilledServerComesBackWithItsData(t *testing.T) {
 	c.Nodes[0].Restart()
 	if got := c.Etcdctl("get", "--print-value-only", "key"); got != "value" {
 		t.Errorf("it has %q", got)
+	}
+}
+
+func TestCompactForgetsThePast(t *testing.T) {
+	t.Parallel()
+	c := Start(t, 1)
+	c.Etcdctl("put", "key", "first")
+	c.Etcdctl("put", "key", "second")
+	if got := c.Etcdctl("get", "--print-value-only", "--rev", "2", "key"); got != "first" {
+		t.Fatalf("before: %q", got)
+	}
+	c.Compact()
+	if got := c.Etcdctl("get", "--print-value-only", "key"); got != "second" {
+		t.Errorf("after: %q", got)
+	}
+	if _, err := c.tryEtcdctl(c.Addresses(), []string{"get", "--rev", "2", "key"}); err == nil {
+		t.Error("the past is still there")
 	}
 }

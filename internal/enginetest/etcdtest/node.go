@@ -49,6 +49,12 @@ func (n *Node) Rejoin() {
 	n.isolatedAs = ""
 }
 
+// Etcdctl runs etcdctl against this server and returns what it says.
+func (n *Node) Etcdctl(args ...string) string {
+	n.tb.Helper()
+	return n.cluster.etcdctl([]string{n.Address}, args)
+}
+
 // sender is the member that a request from one server to another comes from.
 func sender(hello []byte) string {
 	request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(hello)))
