@@ -30,7 +30,7 @@ func startSentinel(s *enginetest.Scope, ttl time.Duration) target {
 	}
 	primary := redistest.Start(s, settings...)
 	f := &sentinels{servers: []*redistest.Server{primary, redistest.Replica(s, primary, settings...), redistest.Replica(s, primary, settings...)}}
-	f.watchers = redistest.Sentinels(s, 3, primary)
+	f.watchers = redistest.Sentinels(s, 3, primary.Port)
 	var addresses []string
 	for _, w := range f.watchers {
 		addresses = append(addresses, w.Address)

@@ -11,6 +11,7 @@ import (
 // A Proxy is a network between clients and a server, which can be a bad one.
 type Proxy struct {
 	Address string // for clients
+	Port    int    // which is in it
 
 	tb       TB
 	identify func(hello []byte) (source string) // nil: all clients are alike
@@ -52,8 +53,9 @@ func NewProxy(t TB, target string) *Proxy {
 // as much of it as comes before an empty line.
 func NewSourceProxy(t TB, target string, identify func(hello []byte) (source string)) *Proxy {
 	t.Helper()
+	port := Port(t)
 	p := &Proxy{
-		Address: Loopback(Port(t)), tb: t, identify: identify,
+		Address: Loopback(port), Port: port, tb: t, identify: identify,
 		target: target, barred: map[string]bool{}, links: map[*link]bool{},
 	}
 	p.SetFault(Fault{})

@@ -29,8 +29,9 @@
 //   - over-admission is 0 if min-replicas-to-write, and one, is more than half of
 //     the servers, on each of them, and Promotion is min-replicas-max-lag and two
 //     seconds or more: of a primary that is cut off and one that is promoted only
-//     one has enough replicas, and the other refuses to answer in time.
-//     [Store.Warnings], and the log when a store is opened, say if that is not so;
+//     one has enough replicas, and the other refuses to answer in time, also if
+//     it was asleep meanwhile. [Store.Warnings], and the log when a store is
+//     opened, say if that is not so;
 //   - without it, it is 0 if the old primary is dead. If it is only cut off, it
 //     goes on serving the clients on its side, for as long as that lasts, and as
 //     many permits again can be out.

@@ -298,7 +298,7 @@ func TestAFailoverBySentinelAdmitsNobodyTooMany(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
 	redistest.Replica(t, primary)
-	sentinels := redistest.Sentinels(t, 3, primary)
+	sentinels := redistest.Sentinels(t, 3, primary.Port)
 	var addresses []string
 	for _, s := range sentinels {
 		addresses = append(addresses, s.Address)

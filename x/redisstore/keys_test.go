@@ -73,9 +73,8 @@ func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
 	store := openClocked(t, server.URL())
 	busy(t, store.Store, "db")
 	keys := keysOf(t, server)
-	// The server; db, sessions, leases, line, blocks and two sessions; the rate,
-	// sessions, spent and a session.
-	if len(keys) != 1+7+4 {
+	// The server; db, sessions, leases, line and blocks; the rate, sessions and spent.
+	if len(keys) != 1+5+3 {
 		t.Errorf("%d keys: %v", len(keys), keys)
 	}
 	for key, lasts := range keys {

@@ -30,11 +30,10 @@ func (u *unpacker) config() protocol.Config {
 func unpackReply(raw string) (met int64, r protocol.Reply, err error) {
 	u := &unpacker{rest: raw}
 	met = u.int()
-	r = protocol.Reply{
-		Verdict: protocol.Verdict(u.int()), More: u.bool(), InUse: u.int(), Wanted: u.int(), First: u.int(),
-		Next: protocol.Micros(u.int()), Recall: u.bool(), Share: u.int(),
-	}
+	r.InUse = u.int()
 	fates := u.int()
+	r.Verdict, r.More, r.Wanted, r.First = protocol.Verdict(u.int()), u.bool(), u.int(), u.int()
+	r.Next, r.Recall, r.Share = protocol.Micros(u.int()), u.bool(), u.int()
 	if u.rest == "" { // there is no such semaphore
 		return met, r, u.err
 	}

@@ -45,8 +45,8 @@ func offset(info, key string) (n int64) {
 // Promote makes a replica a primary.
 func (s *Server) Promote() { s.tb.Helper(); s.Must("REPLICAOF", "NO", "ONE") }
 
-// Sentinels starts some that watch a primary, under the name "main".
-func Sentinels(t enginetest.TB, n int, primary *Server) (all []*Server) {
+// Sentinels starts some that watch the primary at a port, under the name "main".
+func Sentinels(t enginetest.TB, n, primary int) (all []*Server) {
 	t.Helper()
 	program := enginetest.Need(t, "redis-server", packages)
 	for range n {
@@ -55,7 +55,7 @@ func Sentinels(t enginetest.TB, n int, primary *Server) (all []*Server) {
 			file := filepath.Join(directory, "sentinel.conf") // which it writes to
 			return newServer(t, program, directory, client{}, func(port int) []string {
 				settings := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor main 127.0.0.1 %d %d\n"+
-					"sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n", port, directory, primary.Port, n/2+1)
+					"sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n", port, directory, primary, n/2+1)
 				if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 					t.Fatalf("a Sentinel's settings: %v", err)
 				}

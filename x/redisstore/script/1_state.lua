@@ -8,13 +8,13 @@
 -- same text as a script, and makes all of it anew each time.
 --
 -- keys[1] is the semaphore and the hash tag of all it has:
---   {prefix:name}             hash: config, state and the sessions (s…), packed, for the script; the rest is for people
+--   {prefix:name}             hash: for the script: config, state, sessions (s…), leases (L…) and tickets (T…);
+--                             the rest is the configuration, for people
 --   {prefix:name}:sessions    sorted set: "number instance" by deadline, in microseconds of the semaphore's clock
 --   {prefix:name}:leases      sorted set: who holds what, by Seq
 --   {prefix:name}:line        sorted set: who waits for what, in order
 --   {prefix:name}:blocks      hash: which sessions have blocks, and were told that others wait
 --   {prefix:name}:spent       list: "until weight" of what a rate has granted
---   {prefix:name}:session:N   hash: whose it is, its fates, leases (L…: weight, b for a block, r if revoked) and tickets (T…)
 --   {prefix:name}:grave       string: what a semaphore of this name begins after
 -- keys[2] is the server: which run of which process it is, see meet.
 -- args is the name, the prefix of channels, the request, and the fields of the
@@ -34,7 +34,9 @@ local RATE = 1
 local REAP_AT_ONCE = 16
 local LEAP = 1e9 -- by how much Seqs jump after a failover: more than can have been granted and lost
 
-local GRANTED, FULL, QUEUE_FULL, TOO_LARGE, DRAINING, TIMED_OUT, REVOKED, INVALID = 1, 2, 3, 4, 5, 6, 7, 8
+-- What becomes of tickets and leases. In a table, since Lua knows no more than
+-- 200 locals at a time.
+local IS = { GRANTED = 1, FULL = 2, QUEUE_FULL = 3, TOO_LARGE = 4, DRAINING = 5, TIMED_OUT = 6, REVOKED = 7, INVALID = 8 }
 
 -- Lua's own and Redis's functions. When a library is loaded there are none yet,
 -- so the first call finds them.
@@ -52,9 +54,12 @@ local function integer(n)
   return format('%.0f', n)
 end
 
+local seqText, timeText, numberText
+do
+
 -- texts makes a function that has numbers as text. To format one takes as long as
 -- a small command; but Seqs come after each other, and so do times: most of their
--- digits are those of the last one. (And weights are small.)
+-- digits are those of the last one. Weights are small.
 local function texts()
   local high, most
   local small, rest = {}, {} -- '0' to '999', and '000' to '999'
@@ -72,19 +77,41 @@ local function texts()
   end
 end
 
-local seqText, timeText, weightText = texts(), texts(), texts()
+seqText, timeText, numberText = texts(), texts(), texts()
+
+end
+
+-- number is the reverse, for those that are mostly small.
+local number
+do
+
+local smallNumbers = {}
+
+function number(text)
+  local n = smallNumbers[text]
+  if not n then
+    n = tonumber(text)
+    if n and n < 1000 then smallNumbers[text] = n end
+  end
+  return n
+end
+
+end
 
 -- The configuration, and its packed form as stored.
 local kind, capacity, whole, ramp, maxWaiters, ttl, window, draining, version, protocol
 local configured, lifetime
 
--- The state. What protocol.State calls the same is the same.
-local clock, last, lastSeq, lastSession, renewals, inUse, wanted
-local waiting, arrivals, hinted       -- tickets in line, how many ever came, and which was told to watch the time
-local rampFrom, rampAt
+-- The state. What protocol.State calls the same is the same. First what almost
+-- every call changes.
+local clock, last, renewals, lastSeq, inUse
 local soonest                         -- no session's deadline is earlier
-local sessionCount, leaseCount        -- how many there are
+local leaseCount                      -- how many there are
 local lowest                          -- the lowest Seq that is live, or 0 if that is not known
+local lastSession, sessionCount
+local wanted, waiting, arrivals       -- by those in line, how many they are, and how many ever came
+local hinted                          -- which of them was told to watch the time
+local rampFrom, rampAt
 local untold, told                    -- how many sessions have blocks, and were not told that others wait, or were
 local epoch, hold                     -- the server's, see meet, and until when nothing is granted
 local kept                            -- when expiry was last put off
@@ -94,8 +121,12 @@ local now
 local budget, more                    -- dead sessions that may still be ended in this call; there were more of them
 local sessions, woken                 -- those that were looked at, by number; those that have news
 local storedLeases, storedWaiting     -- how many are in the sorted sets
+local goneFields, newFields           -- of the hash
+local owners                          -- of what is in the sorted sets, if that had to be looked for
 
-local CONFIG, STATE = '<dddddddddd', '<ddddddddddddddddddddd'
+local CONFIG = '<dddddddddd'
+local HOT, HOT_SIZE, COLD = '<dddddddd', 8 * 8, '<ddddddddddddd' -- the state
+local cold -- what was last unpacked of it, or packed; nil if that is not what there is now
 
 local function loadConfig(packed)
   if packed == configured then return end
@@ -142,6 +173,31 @@ end
 
 end
 
+local cutOff
+do
+
+local checked = -1 -- when the replicas were last looked at
+
+-- cutOff reports whether this server believes in replicas that are silent. With
+-- min-replicas-to-write it refuses to write once it has noticed, but it looks no
+-- more than once a second; and one that was asleep for a minute serves whoever
+-- asks when it wakes up before it looks again, though another one may have been
+-- promoted. INFO tells the lag as it is, and how many replicas were good when it
+-- last looked.
+function cutOff(promotion)
+  if now >= checked and now - checked < SECOND then return false end
+  local info = call('INFO', 'replication')
+  local believed, good = match(info, 'min_slaves_good_slaves:(%d+)'), 0
+  for lag in string.gmatch(info, 'state=online,offset=%d+,lag=(%d+)') do
+    if lag * SECOND <= max(promotion - 2 * SECOND, SECOND) then good = good + 1 end
+  end
+  if believed and good < tonumber(believed) then return true end
+  checked = now
+  return false
+end
+
+end
+
 -- quarantine is for how long nothing is granted on a server that was met at some
 -- time. Holders trust for two thirds of a TTL after they were last answered; the
 -- clock below may run ahead by a third if the server's steps. A primary that was
@@ -156,17 +212,20 @@ end
 -- sixth of the TTL at a time at most, and never back.
 local function ticked() return clock + min(max(now - last, 0), floor(ttl / 6)) end
 
--- load reads the semaphore, and reports whether there is one. It returns the
--- record of a session as well.
-local function load(seen, promotion, field)
-  local stored = call('HMGET', BASE, 'config', 'state', field)
-  local met, loss = meet(seen, stored[1])
-  if not stored[1] then return false, met, loss end
-  loadConfig(stored[1])
-  clock, last, lastSeq, lastSession, renewals, inUse, wanted, waiting, arrivals, hinted, rampFrom, rampAt,
-    soonest, sessionCount, leaseCount, lowest, untold, told, epoch, hold, kept = read(STATE, stored[2])
+-- load unpacks what was read of the semaphore, and reports whether there is one.
+local function load(config, state, seen, promotion)
+  local met, loss = meet(seen, config)
+  if not config then return false, met, loss end
+  loadConfig(config)
+  clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest = read(HOT, state)
+  local rest = sub(state, HOT_SIZE + 1)
+  if rest ~= cold then
+    lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept = read(COLD, rest)
+    cold = rest
+  end
   storedLeases, storedWaiting = leaseCount, waiting
   if epoch ~= met then
+    cold = nil
     epoch = met
     -- From now on, to where advance will move the clock. Numbers may have been given
     -- that are not known here, so they are passed over. (A session whose last sign
@@ -174,7 +233,7 @@ local function load(seen, promotion, field)
     hold = max(hold, ticked() + quarantine(met, max(loss, 1), promotion))
     lastSeq, lastSession = max(lastSeq, now) + LEAP, max(lastSession, now) + LEAP
   end
-  return true, met, loss, stored[3]
+  return true, met, loss
 end
 
 -- make is the state of a new semaphore. Its clock begins with the server's, so
@@ -209,6 +268,9 @@ end
 
 local function fits(weight) return clock >= hold and weight <= effective() - inUse end
 
+local advance
+do
+
 -- shorten is for a clock that stepped back: nothing is spent for longer than a
 -- window, and no rise takes longer than it would from now on.
 local function shorten()
@@ -240,9 +302,11 @@ local function expire()
 end
 
 -- advance brings the semaphore's own clock up to date.
-local function advance()
+function advance()
   if now < last then shorten() end
   clock = ticked()
   last = now
   expire()
+end
+
 end

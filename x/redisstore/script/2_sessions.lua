@@ -1,28 +1,35 @@
 -- Sessions, and the fates they are to hear.
 
--- A session's record. leases and tickets are those that were looked at: false for
--- one that is not there. news are fates that were added in this call, packed;
--- unheard counts all of them. before is the last fate that was numbered by the
+-- A session's record: what almost every call changes, and the size of the rest;
+-- the rest; and its fates, packed, of which unheard is how many there are. held is
+-- how many leases it has. lastTicket is the highest that ever stood in line, which
+-- mostly tells that one does not. before is the last fate that was numbered by the
 -- server it last spoke to, while it has not spoken to this one.
-local RECORD = '<dddddddddddddI4c0I4c0'
+local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<dddddddI4c0I4c0'
 
-local function decodeSession(id, key, packed)
-  local seq, deadline, seen, renewal, lastFate, recalled, pooled, waits, unheard, revocations, of, before, scored, instance, tries =
-    read(RECORD, packed)
+-- leases and tickets are those that were looked at: false for one that is not
+-- there. news are fates that were added in this call.
+local function decodeSession(id, packed)
+  local seq, deadline, seen, renewal, lastFate, unheard, scored, held, size = read(RECORD, packed)
+  local recalled, pooled, waits, revocations, of, before, lastTicket, instance, tries = read(REST, packed, RECORD_SIZE + 1)
   return {
-    id = id, key = key, instance = instance, tries = tries, seq = seq, deadline = deadline, seen = seen, renewal = renewal,
-    lastFate = lastFate, recalled = recalled, pooled = pooled, waits = waits, waitsStored = waits, unheard = unheard,
-    revocations = revocations, epoch = of, before = before, scored = scored, stored = unheard > 0, old = false, refated = false, dirty = false, ended = false,
-    fields = {}, leases = {}, tickets = {}, news = {}, gone = {},
+    id = id, seq = seq, deadline = deadline, seen = seen, renewal = renewal, lastFate = lastFate, unheard = unheard, scored = scored, held = held,
+    recalled = recalled, pooled = pooled, waits = waits, waitsStored = waits, revocations = revocations, epoch = of, before = before,
+    lastTicket = lastTicket, instance = instance, tries = tries, fates = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
+    leases = {}, tickets = {}, news = {},
   }
 end
 
-local function encodeSession(r)
-  return pack(RECORD, r.seq, r.deadline, r.seen, r.renewal, r.lastFate, r.recalled, r.pooled, r.waits, r.unheard, r.revocations,
-    r.epoch, r.before, r.scored, #r.instance, r.instance, #r.tries, r.tries)
+-- fatesOf is all fates that the session has not acknowledged, packed.
+local function fatesOf(r)
+  if #r.news > 0 then r.fates, r.news = r.fates .. table.concat(r.news), {} end
+  return r.fates
 end
 
-local function keyOf(id) return BASE .. ':session:' .. id end
+local function encodeSession(r)
+  local rest = pack(REST, r.recalled, r.pooled, r.waits, r.revocations, r.epoch, r.before, r.lastTicket, #r.instance, r.instance, #r.tries, r.tries)
+  return pack(RECORD, r.seq, r.deadline, r.seen, r.renewal, r.lastFate, r.unheard, r.scored, r.held, #rest) .. rest .. fatesOf(r)
+end
 
 local function fieldOf(id) return 's' .. id end
 
@@ -31,7 +38,7 @@ local function session(id)
   local r = sessions[id]
   if r == nil then
     local packed = call('HGET', BASE, fieldOf(id))
-    r = packed and decodeSession(id, keyOf(id), packed)
+    r = packed and decodeSession(id, packed)
     sessions[id] = r
   end
   return r
@@ -120,14 +127,6 @@ end
 
 local function refuseTicket(r, ticket, why) tell(r, why, ticket, 0, 0, '') end
 
--- fatesOf is all fates that the session has not acknowledged, packed.
-local function fatesOf(r)
-  local new = table.concat(r.news)
-  if not r.stored then return new end
-  r.old = r.old or call('HGET', r.key, 'fates')
-  return r.old .. new
-end
-
 -- sift has keepFate decide about each fate, and forgets the others.
 local function sift(r, keepFate)
   local all, kept, at = fatesOf(r), {}, 1
@@ -140,12 +139,12 @@ local function sift(r, keepFate)
       if keepFate(n + i, why, of, lease + i) then
         kept[#kept + 1] = pack(FATE, n + i, why, lease + i, weight, 1, #of, of, #note, note)
         r.unheard = r.unheard + 1
-      elseif why == REVOKED then
+      elseif why == IS.REVOKED then
         r.revocations = r.revocations - 1
       end
     end
   end
-  r.old, r.stored, r.news, r.refated, r.dirty = false, false, kept, true, true
+  r.fates, r.dirty = table.concat(kept), true
 end
 
 -- notePool has the session among those with blocks, or not. was is how many it
@@ -177,6 +176,9 @@ local function othersWait(r) return waiting > r.waits end
 -- blocks.
 local function recalls(r) return othersWait(r) or draining == 1 or inUse > effective() end
 
+local recall
+do
+
 local function holdersThat(are)
   local found, all = {}, call('HGETALL', BLOCKS)
   for i = 1, #all, 2 do
@@ -186,7 +188,7 @@ local function holdersThat(are)
 end
 
 -- recall wakes those who have blocks, once, when somebody else begins to wait.
-local function recall()
+function recall()
   if untold == 0 and told == 0 then return end
   local pressed = waiting > 0 or draining == 1 or inUse > effective()
   if pressed and untold > 0 then
@@ -199,4 +201,6 @@ local function recall()
   elseif not pressed and told > 0 then
     for _, r in ipairs(holdersThat('told')) do noteRecalled(r, false) end
   end
+end
+
 end

@@ -1,24 +1,26 @@
--- Leases. In the sorted set they are text, by Seq; with their session they are a
--- field, so that a batch finds those it releases with one read.
+-- Leases. In the sorted set they are text, by Seq. In the hash they are fields, so
+-- that a batch finds those it releases with one read.
 
 local freshLeases -- that were made in this call
 local droppedSeqs -- that are in the sorted set and have to leave it
 
--- brief is what a session has of a lease. That of a plain one is its weight.
-local function brief(l) return weightText(l.weight) .. (l.pooled and 'b' or '') .. (l.revoked and 'r' or '') end
+-- brief is the field: the weight, b for a block, r if revoked; and whose it is.
+local function brief(l) return numberText(l.weight) .. (l.pooled and 'b' or '') .. (l.revoked and 'r ' or ' ') .. l.session.id end
 
 local function leaseMember(l)
-  return l.seq .. ' session=' .. l.session.id .. ' weight=' .. integer(l.weight) .. ' since=' .. timeText(l.since) ..
+  return l.seq .. ' session=' .. l.session.id .. ' weight=' .. numberText(l.weight) .. ' since=' .. timeText(l.since) ..
     ' as=' .. (l.pooled and 'block' or 'permit') .. (l.revoked and ',revoked' or '') .. ' meta=' .. l.meta
 end
 
--- noteLease has the session know a lease of its own, from its field; false is
--- that there is none.
+-- noteLease has the session know a lease, from its field. One that is not there,
+-- or not its own, is false.
 local function noteLease(r, seq, field)
   local l = false
   if field then
-    local weight, pooled, revoked = match(field, '^(%d+)(b?)(r?)$')
-    l = { seq = seq, session = r, weight = tonumber(weight), pooled = pooled == 'b', revoked = revoked == 'r', stored = true, gone = false }
+    local weight, pooled, revoked, owner = match(field, '^(%d+)(b?)(r?) (%d+)$')
+    if owner == r.id then
+      l = { seq = seq, session = r, weight = number(weight), pooled = pooled == 'b', revoked = revoked == 'r', stored = true, gone = false }
+    end
   end
   r.leases[seq] = l
   return l
@@ -27,11 +29,11 @@ end
 -- leaseOf is a session's lease, or false.
 local function leaseOf(r, seq)
   local l = r.leases[seq]
-  if l == nil then l = noteLease(r, seq, call('HGET', r.key, 'L' .. seq)) end
+  if l == nil then l = noteLease(r, seq, call('HGET', BASE, 'L' .. seq)) end
   return l
 end
 
--- complete reads what a session does not have of a lease.
+-- complete reads what the field does not say of a lease.
 local function complete(l)
   if l.meta then return end
   local since, meta = match(call('ZRANGEBYSCORE', LEASES, l.seq, l.seq)[1], ' since=(%d+) as=%S+ meta=(.*)$')
@@ -41,6 +43,7 @@ end
 local function keepLease(l)
   local r = l.session
   r.leases[l.seq] = l
+  r.held = r.held + 1
   freshLeases[#freshLeases + 1] = l
   if leaseCount == 0 then lowest = lastSeq end
   leaseCount = leaseCount + 1
@@ -61,7 +64,7 @@ local function lend(t, weight)
   else
     keepLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = t.pooled, revoked = false, since = last, meta = t.meta, stored = false, gone = false })
   end
-  tell(r, GRANTED, t.id, lastSeq, weight, '')
+  tell(r, IS.GRANTED, t.id, lastSeq, weight, '')
 end
 
 -- drop frees a lease.
@@ -70,12 +73,13 @@ local function drop(l)
   inUse = inUse - l.weight
   leaseCount = leaseCount - 1
   r.leases[l.seq] = false
+  r.held = r.held - 1
   r.dirty = true
   local seq = tonumber(l.seq)
   if seq == lowest then lowest = 0 end
   if l.stored then
     droppedSeqs[#droppedSeqs + 1] = seq
-    r.gone[#r.gone + 1] = 'L' .. l.seq
+    goneFields[#goneFields + 1] = 'L' .. l.seq
   else
     l.gone = true
   end
@@ -92,7 +96,7 @@ local function rewrite(l)
   call('ZREMRANGEBYSCORE', LEASES, l.seq, l.seq)
   call('ZADD', LEASES, l.seq, leaseMember(l))
   if leaseCount == 1 then keep(LEASES) end -- that was the only one
-  call('HSET', l.session.key, 'L' .. l.seq, brief(l))
+  call('HSET', BASE, 'L' .. l.seq, brief(l))
 end
 
 -- release gives back some of a lease, or all of it. One that is not there any
@@ -109,13 +113,13 @@ end
 -- split parts a lease in two. The new one has a Seq of its own.
 local function split(r, ticket, weight, seq)
   local l = leaseOf(r, seq)
-  if not l or l.revoked or weight <= 0 or weight >= l.weight then return refuseTicket(r, ticket, INVALID) end
+  if not l or l.revoked or weight <= 0 or weight >= l.weight then return refuseTicket(r, ticket, IS.INVALID) end
   complete(l)
   l.weight = l.weight - weight
   rewrite(l)
   lastSeq = lastSeq + 1
   keepLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = l.pooled, revoked = false, since = l.since, meta = l.meta, stored = false, gone = false })
-  tell(r, GRANTED, ticket, lastSeq, weight, '')
+  tell(r, IS.GRANTED, ticket, lastSeq, weight, '')
 end
 
 -- acknowledge forgets the fates that the session has heard. One that was told to
@@ -123,12 +127,12 @@ end
 local function acknowledge(r, upTo)
   if r.unheard == 0 then return end
   if upTo >= r.lastFate and r.revocations == 0 then -- the usual case, in which nothing need be read
-    r.news, r.unheard, r.old, r.stored, r.refated = {}, 0, false, false, true
+    r.news, r.unheard, r.fates = {}, 0, ''
     return
   end
   sift(r, function(n, why, ticket, lease)
     if n > upTo then return true end
-    if why == REVOKED then release(r, seqText(lease), 0) end
+    if why == IS.REVOKED then release(r, seqText(lease), 0) end
     return false
   end)
 end

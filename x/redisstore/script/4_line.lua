@@ -1,12 +1,14 @@
 -- The line, and who is served from it.
 
-local fetched, fetchedAt, lastFetched -- of the sorted set, from its head
+local fetched, fetchedAt, lastFetched -- arrivals that are in the sorted set, from its head
+local members                         -- what it says of them
+local fetching                        -- how many at a time; more and more, since mostly few are looked at
 local arrived, arrivedAt              -- in this call, after all of those
 local byArrival                       -- tickets that were looked at
 local leftArrivals                    -- that are in the sorted set and have to leave it
 
 local function ticketMember(t)
-  return t.id .. ' session=' .. t.session.id .. ' weight=' .. integer(t.weight) .. ' least=' .. integer(t.least) ..
+  return t.id .. ' session=' .. t.session.id .. ' weight=' .. numberText(t.weight) .. ' least=' .. numberText(t.least) ..
     ' until=' .. integer(t.till) .. ' as=' .. (t.pooled and 'block' or 'permit') .. (t.try and ',try' or '') .. ' meta=' .. t.meta
 end
 
@@ -14,7 +16,7 @@ local function decodeTicket(member, arrival)
   local id, owner, weight, least, till, as, meta =
     match(member, '^(%d+) session=(%d+) weight=(%d+) least=(%d+) until=(%d+) as=(%S+) meta=(.*)$')
   local t = {
-    id = id, session = session(owner), weight = tonumber(weight), least = tonumber(least), till = tonumber(till),
+    id = id, session = session(owner), weight = number(weight), least = number(least), till = number(till),
     pooled = sub(as, 1, 5) == 'block', try = sub(as, -4) == ',try', meta = meta, arrival = arrival, stored = true, gone = false,
   }
   byArrival[arrival] = t
@@ -25,19 +27,21 @@ end
 local function first()
   if waiting == 0 then return nil end
   while true do
-    local t = fetched[fetchedAt]
-    if t == nil then
+    local arrival = fetched[fetchedAt]
+    if arrival == nil then
       if lastFetched == NEVER or storedWaiting == 0 then break end
-      local some = call('ZRANGEBYSCORE', LINE, '(' .. integer(lastFetched), '+inf', 'WITHSCORES', 'LIMIT', 0, 32)
+      local some = call('ZRANGEBYSCORE', LINE, '(' .. integer(lastFetched), '+inf', 'WITHSCORES', 'LIMIT', 0, fetching)
       for i = 1, #some, 2 do
         lastFetched = tonumber(some[i + 1])
-        fetched[#fetched + 1] = byArrival[lastFetched] or decodeTicket(some[i], lastFetched)
+        fetched[#fetched + 1] = lastFetched
+        members[lastFetched] = some[i]
       end
-      if #some < 64 then lastFetched = NEVER end
-    elseif t.gone then
-      fetchedAt = fetchedAt + 1
+      if #some < 2 * fetching then lastFetched = NEVER end
+      fetching = min(2 * fetching, 64)
     else
-      return t
+      local t = byArrival[arrival] or decodeTicket(members[arrival], arrival)
+      if not t.gone then return t end
+      fetchedAt = fetchedAt + 1
     end
   end
   while arrived[arrivedAt].gone do arrivedAt = arrivedAt + 1 end
@@ -52,6 +56,7 @@ local function stand(t)
   arrived[#arrived + 1] = t
   byArrival[arrivals] = t
   r.tickets[t.id] = t
+  r.lastTicket = max(r.lastTicket, tonumber(t.id))
   r.waits = r.waits + 1
   r.dirty = true
   if t.try then r.tries = r.tries .. t.id .. ' ' end
@@ -59,11 +64,13 @@ local function stand(t)
   wanted = wanted + t.least
 end
 
+local function ticketField(r, id) return 'T' .. r.id .. '/' .. id end
+
 -- ticketOf is a session's ticket in line, or false.
 local function ticketOf(r, id)
   local t = r.tickets[id]
   if t == nil then
-    local arrival = r.waitsStored > 0 and tonumber(call('HGET', r.key, 'T' .. id) or nil)
+    local arrival = r.waitsStored > 0 and tonumber(id) <= r.lastTicket and tonumber(call('HGET', BASE, ticketField(r, id)) or nil)
     t = arrival and (byArrival[arrival] or decodeTicket(call('ZRANGEBYSCORE', LINE, arrival, arrival)[1], arrival)) or false
     r.tickets[id] = t
   end
@@ -80,7 +87,7 @@ local function leave(t)
   r.dirty = true
   if t.stored then
     leftArrivals[#leftArrivals + 1] = t.arrival
-    r.gone[#r.gone + 1] = 'T' .. t.id
+    goneFields[#goneFields + 1] = ticketField(r, t.id)
   end
   if t.try then
     local rest = ''
@@ -91,29 +98,55 @@ local function leave(t)
   end
 end
 
+local finish
+do
+
+-- ownersIn goes through a sorted set, and has what is in it by session. Who ends
+-- with leases or in line has mostly crashed; that this takes longer, the more
+-- others have, is the price for one hash with all that other calls need.
+local function ownersIn(key)
+  local owned = {}
+  for from = 0, NEVER, 1000 do
+    local some = call('ZRANGE', key, from, from + 999, 'WITHSCORES')
+    for i = 1, #some, 2 do
+      local id = match(some[i], ' session=(%d+)')
+      owned[id] = owned[id] or {}
+      table.insert(owned[id], some[i])
+      table.insert(owned[id], some[i + 1])
+    end
+    if #some < 2000 then return owned end
+  end
+end
+
 -- finish takes the session out, with all it has.
-local function finish(r)
-  local all = call('HGETALL', r.key)
-  for i = 1, #all, 2 do
-    local what, name = sub(all[i], 1, 1), sub(all[i], 2)
-    if what == 'L' then
-      if r.leases[name] == nil then noteLease(r, name, all[i + 1]) end
-    elseif what == 'T' then
-      ticketOf(r, name)
+function finish(r)
+  if r.waits > 0 then
+    owners.line = owners.line or ownersIn(LINE)
+    local mine = owners.line[r.id] or {}
+    for i = 1, #mine, 2 do
+      local arrival = tonumber(mine[i + 1])
+      local t = byArrival[arrival] or decodeTicket(mine[i], arrival)
+      r.tickets[t.id] = r.tickets[t.id] or t
+    end
+    for _, t in pairs(r.tickets) do
+      if t and not t.gone then leave(t) end
     end
   end
-  for _, t in pairs(r.tickets) do
-    if t and not t.gone then leave(t) end
-  end
-  for _, l in pairs(r.leases) do
-    if l then drop(l) end
+  if r.held > 0 then
+    owners.leases = owners.leases or ownersIn(LEASES)
+    local mine = owners.leases[r.id] or {}
+    for i = 1, #mine, 2 do leaseOf(r, numberIn(mine[i])) end
+    for _, l in pairs(r.leases) do
+      if l then drop(l) end
+    end
   end
   call('ZREM', SESSIONS, memberOf(r))
-  call('DEL', r.key)
   call('HDEL', BASE, fieldOf(r.id))
   sessionCount = sessionCount - 1
   sessions[r.id] = false
   r.ended = true
+end
+
 end
 
 -- bury ends a dead session, unless this call has ended as many as one may.
@@ -157,7 +190,7 @@ end
 -- would have to, whatever the reason.
 local function refuse(t, why)
   leave(t)
-  if t.try and why == TIMED_OUT then why = FULL end
+  if t.try and why == IS.TIMED_OUT then why = IS.FULL end
   refuseTicket(t.session, t.id, why)
 end
 
@@ -169,7 +202,7 @@ local function grant()
     if dead(t.session) then
       if not bury(t.session) then return end
     elseif t.till > 0 and t.till < clock then
-      refuse(t, TIMED_OUT)
+      refuse(t, IS.TIMED_OUT)
     elseif not fits(t.least) then
       return
     else

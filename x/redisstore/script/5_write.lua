@@ -14,53 +14,54 @@ local function start(keys, args)
   now = time[1] * 1000000 + time[2]
 end
 
+local CUT_OFF = 'NOREPLICAS its replicas were silent for too long'
+
 -- forget is for what the last call has looked at.
 local function forget()
-  sessions, woken, freshLeases, droppedSeqs = {}, {}, {}, {}
-  fetched, fetchedAt, lastFetched, arrived, arrivedAt, byArrival, leftArrivals = {}, 1, -1, {}, 1, {}, {}
+  sessions, woken, freshLeases, droppedSeqs, goneFields, newFields, owners = {}, {}, {}, {}, {}, {}, {}
+  fetched, fetchedAt, lastFetched, members, fetching = {}, 1, -1, {}, 4
+  arrived, arrivedAt, byArrival, leftArrivals = {}, 1, {}, {}
 end
+
+local function allKeys() return { BASE, SESSIONS, LEASES, LINE, BLOCKS, SPENT } end
 
 -- bulk calls a command with many arguments, in portions that Lua's stack takes.
 local function bulk(command, key, items)
   for i = 1, #items, 1000 do call(command, key, unpack(items, i, min(i + 999, #items))) end
 end
 
-local function packState()
-  return pack(STATE, clock, last, lastSeq, lastSession, renewals, inUse, wanted, waiting, arrivals, hinted,
-    rampFrom, rampAt, soonest, sessionCount, leaseCount, lowest, untold, told, epoch, hold, kept)
-end
+local function packHot() return pack(HOT, clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest) end
 
 local write
 do -- what only write needs; a chunk has no more than 200 locals
 
 -- removeScores takes members out of a sorted set by their scores: whole runs of
 -- them at a time, since they mostly come in runs.
-local function removeScores(key, scores)
-  if #scores < 2 then
-    local only = scores[1] and integer(scores[1])
-    return only and call('ZREMRANGEBYSCORE', key, only, only)
-  end
+local function removeScores(key, scores, text)
   table.sort(scores)
   local from, to = scores[1], scores[1]
   for i = 2, #scores + 1 do
     if scores[i] ~= to + 1 then
-      call('ZREMRANGEBYSCORE', key, from, to)
+      call('ZREMRANGEBYSCORE', key, text(from), text(to))
       from = scores[i]
     end
     to = scores[i]
   end
 end
 
+local function addField(name, value)
+  local n = #newFields
+  newFields[n + 1], newFields[n + 2] = name, value
+end
+
 local function writeLeases()
-  removeScores(LEASES, droppedSeqs)
+  removeScores(LEASES, droppedSeqs, seqText)
   local added = {}
   for _, l in ipairs(freshLeases) do
     if not l.gone then
       local n = #added
       added[n + 1], added[n + 2] = l.seq, leaseMember(l)
-      local fields = l.session.fields
-      n = #fields
-      fields[n + 1], fields[n + 2] = 'L' .. l.seq, brief(l)
+      addField('L' .. l.seq, brief(l))
     end
   end
   if #added > 0 then
@@ -71,39 +72,19 @@ local function writeLeases()
 end
 
 local function writeLine()
-  removeScores(LINE, leftArrivals)
+  removeScores(LINE, leftArrivals, numberText)
   local added = {}
   for i = arrivedAt, #arrived do
     local t = arrived[i]
     if not t.gone then
-      local n = #added
-      added[n + 1], added[n + 2] = t.arrival, ticketMember(t)
-      local fields = t.session.fields
-      n = #fields
-      fields[n + 1], fields[n + 2] = 'T' .. t.id, integer(t.arrival)
+      local n, arrival = #added, numberText(t.arrival)
+      added[n + 1], added[n + 2] = arrival, ticketMember(t)
+      addField(ticketField(t.session, t.id), arrival)
     end
   end
   if #added == 0 then return end
   bulk('ZADD', LINE, added)
   if storedWaiting == #leftArrivals then keep(LINE) end
-end
-
-local function writeSession(r)
-  local fields = r.fields
-  if #r.news > 0 then
-    local n = #fields
-    fields[n + 1], fields[n + 2] = 'fates', fatesOf(r)
-  elseif r.refated and r.unheard == 0 then
-    r.gone[#r.gone + 1] = 'fates'
-  end
-  bulk('HDEL', r.key, r.gone) -- first: a ticket may have come again
-  bulk('HSET', r.key, fields)
-end
-
--- putOffExpiry is done now and then, for all there is.
-local function putOffExpiry()
-  for _, key in ipairs({ BASE, SESSIONS, LEASES, LINE, BLOCKS, SPENT }) do keep(key) end
-  for _, member in ipairs(call('ZRANGE', SESSIONS, 0, -1)) do keep(keyOf(numberIn(member))) end
 end
 
 -- hint tells the instances of those who have news: once, and not the one that is
@@ -122,19 +103,18 @@ end
 function write(answered)
   writeLeases()
   writeLine()
-  local written = { 'state', '' }
-  for _, r in pairs(sessions) do
-    if r and r.dirty and not r.ended then
-      writeSession(r)
-      local n = #written
-      written[n + 1], written[n + 2] = fieldOf(r.id), encodeSession(r)
-    end
+  for id, r in pairs(sessions) do
+    if r and r.dirty then addField(fieldOf(id), encodeSession(r)) end
   end
   local putOff = version == 1 and (now < kept or now - kept > HOUR)
   if putOff then kept = now end
-  written[2] = packState()
-  bulk('HSET', BASE, written)
-  if putOff then putOffExpiry() end
+  cold = pack(COLD, lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept)
+  addField('state', packHot() .. cold)
+  bulk('HDEL', BASE, goneFields) -- first: a ticket may have come again
+  bulk('HSET', BASE, newFields)
+  if putOff then
+    for _, key in ipairs(allKeys()) do keep(key) end
+  end
   hint(answered)
 end
 

@@ -27,13 +27,12 @@ local function open(exists, met, loss, at, promotion)
   end
   lastSession = lastSession + 1
   local id = format('%.0f', lastSession)
-  local r = decodeSession(id, keyOf(id), pack(RECORD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, epoch, -1, 0, #instance, instance, 0, ''))
-  r.fields = { 'instance', instance }
+  local rest = pack(REST, 0, 0, 0, 0, epoch, -1, 0, #instance, instance, 0, '')
+  local r = decodeSession(id, pack(RECORD, 0, 0, 0, 0, 0, 0, 0, 0, #rest) .. rest)
   sessions[id] = r
   renew(r)
   sessionCount = sessionCount + 1
   write(nil)
-  keep(r.key)
   if sessionCount == 1 then keep(SESSIONS) end
   return pack('<ddd', epoch, DONE, lastSession) .. configured
 end
@@ -41,8 +40,7 @@ end
 -- persist is when an administrator has configured the semaphore, which therefore
 -- stays.
 local function persist()
-  for _, key in ipairs({ BASE, SESSIONS, LEASES, LINE, BLOCKS, SPENT }) do call('PERSIST', key) end
-  for _, member in ipairs(call('ZRANGE', SESSIONS, 0, -1)) do call('PERSIST', keyOf(numberIn(member))) end
+  for _, key in ipairs(allKeys()) do call('PERSIST', key) end
 end
 
 -- refuseAll refuses those in line who can never be served now.
@@ -50,7 +48,7 @@ local function refuseAll()
   local kept = {}
   local t = first()
   while t do
-    local why = draining == 1 and DRAINING or tooLarge(t.least) and TOO_LARGE
+    local why = draining == 1 and IS.DRAINING or tooLarge(t.least) and IS.TOO_LARGE
     if why then
       refuse(t, why)
     else -- out of the way, to see the next one
@@ -62,7 +60,7 @@ local function refuseAll()
   end
   for i, k in ipairs(kept) do
     k.gone = nil
-    fetched[i] = k
+    fetched[i] = k.arrival
   end
   for i = #kept + 1, #fetched do fetched[i] = nil end
   fetchedAt, waiting = 1, waiting + #kept
@@ -119,7 +117,7 @@ local function revoke(at)
       l.revoked = true
       rewrite(l)
       l.session.revocations = l.session.revocations + 1
-      tell(l.session, REVOKED, '0', tonumber(seq), 0, note)
+      tell(l.session, IS.REVOKED, '0', tonumber(seq), 0, note)
     end
     if atOnce == 1 then drop(l) end
     settle()
@@ -140,9 +138,7 @@ end
 
 -- delete leaves a grave, for so long that no clock steps back behind it.
 local function delete()
-  local members = call('ZRANGE', SESSIONS, 0, -1)
-  for _, member in ipairs(members) do call('DEL', keyOf(numberIn(member))) end
-  call('DEL', BASE, SESSIONS, LEASES, LINE, BLOCKS, SPENT)
+  call('DEL', unpack(allKeys()))
   call('SET', GRAVE, format('%.0f', max(lastSeq, lastSession)), 'PX', format('%.0f', 4 * WEEK / 1000))
   return pack('<dd', epoch, DONE)
 end
@@ -151,7 +147,9 @@ function administer(keys, args)
   start(keys, args)
   forget()
   local what, seen, promotion, at = read('<I4c0dd', REQUEST)
-  local exists, met, loss = load(seen, promotion, 'state')
+  if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
+  local stored = call('HMGET', BASE, 'config', 'state')
+  local exists, met, loss = load(stored[1], stored[2], seen, promotion)
   if what == 'open' then return open(exists, met, loss, at, promotion) end
   if not exists then return pack('<dd', met, ABSENT) end
   if what == 'configure' then return configure(at) end

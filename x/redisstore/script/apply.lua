@@ -9,12 +9,12 @@ local function acquire(r, ticket, weight, least, wait, flags, meta)
   local try, pooled = bit(flags, 1), bit(flags, 2)
   if not pooled or least <= 0 then least = weight else least = min(least, weight) end
   local free = waiting == 0 and fits(least)
-  if weight <= 0 then return refuseTicket(r, ticket, INVALID) end
-  if draining == 1 then return refuseTicket(r, ticket, DRAINING) end
-  if tooLarge(least) then return refuseTicket(r, ticket, TOO_LARGE) end
+  if weight <= 0 then return refuseTicket(r, ticket, IS.INVALID) end
+  if draining == 1 then return refuseTicket(r, ticket, IS.DRAINING) end
+  if tooLarge(least) then return refuseTicket(r, ticket, IS.TOO_LARGE) end
   if not free then
-    if try and certain() then return refuseTicket(r, ticket, FULL) end
-    if not try and maxWaiters > 0 and waiting >= maxWaiters then return refuseTicket(r, ticket, QUEUE_FULL) end
+    if try and certain() then return refuseTicket(r, ticket, IS.FULL) end
+    if not try and maxWaiters > 0 and waiting >= maxWaiters then return refuseTicket(r, ticket, IS.QUEUE_FULL) end
   end
   local till = wait > 0 and clock + wait or 0
   if try then till = clock + ttl + floor(ttl / 6) end -- until it is certain that it would have to wait
@@ -29,9 +29,9 @@ local function cancel(r, ticket)
   if r.unheard == 0 then return end
   local found, granted = false, nil
   sift(r, function(_, why, of, lease)
-    if found or of ~= ticket or why == REVOKED then return true end
+    if found or of ~= ticket or why == IS.REVOKED then return true end
     found = true
-    if why == GRANTED then granted = lease end
+    if why == IS.GRANTED then granted = lease end
     return false
   end)
   if granted then release(r, seqText(granted), 0) end
@@ -41,7 +41,7 @@ end
 -- to wait. It reports whether there were any.
 local function endTries(r)
   if r.tries == '' or not certain() then return false end
-  for id in string.gmatch(r.tries, '%d+') do refuse(ticketOf(r, id), FULL) end
+  for id in string.gmatch(r.tries, '%d+') do refuse(ticketOf(r, id), IS.FULL) end
   return true
 end
 
@@ -80,7 +80,7 @@ local function obey(r, order, at, args)
       elseif op == 's' then
         split(r, name, much, of)
       else
-        refuseTicket(r, name, INVALID)
+        refuseTicket(r, name, IS.INVALID)
       end
     end
   end
@@ -90,10 +90,10 @@ end
 local function hear(r, seq, ack, bye, order, at, args)
   if r.epoch ~= epoch and not continues(r, seq, ack) then
     finish(r)
-    return UNKNOWN
+    return VERDICT.UNKNOWN
   end
-  if seq < r.seq then return STALE end
-  if seq == r.seq then return AGAIN end
+  if seq < r.seq then return VERDICT.STALE end
+  if seq == r.seq then return VERDICT.AGAIN end
   r.seq = seq
   renew(r)
   acknowledge(r, ack)
@@ -102,7 +102,7 @@ local function hear(r, seq, ack, bye, order, at, args)
   else
     obey(r, order, at, args)
   end
-  return HEARD
+  return VERDICT.HEARD
 end
 
 -- next is when a session has to speak again, beyond its heartbeats.
@@ -121,40 +121,40 @@ local function answer(r, verdict, gapped)
   if r.recalled == 1 and not recalled then noteRecalled(r, false) end -- it hears that it may go on, so it has to be told again
   local share = 0
   if recalled and draining == 0 and firstWants() <= evenShare() then share = evenShare() end
-  local head = pack(HEAD, epoch, verdict, more and 1 or 0, inUse, wanted, firstWants(), nextWord(r, gapped), recalled and 1 or 0, share, r.unheard)
+  local head = pack(HEAD, epoch, inUse, r.unheard, verdict, more and 1 or 0, wanted, firstWants(), nextWord(r, gapped), recalled and 1 or 0, share)
   local fates = r.unheard > 0 and fatesOf(r) or ''
-  write(verdict == HEARD and r.id)
+  write(verdict == VERDICT.HEARD and r.id)
   return head .. configured .. fates .. (r.unheard > 0 and fences(fates) or '')
 end
 
 function apply(keys, args)
   start(keys, args)
   local seen, promotion, id, seq, ack, bye, ranges, wants, order, at = read(BATCH, REQUEST)
-  local exists, met, _, record = load(seen, promotion, fieldOf(id))
-  if not exists then return pack(HEAD, met, UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0) end
-
-  -- All leases that the batch releases are read at once.
-  local key = keyOf(id)
-  local fields = #args > 3 and call('HMGET', key, unpack(args, 4, min(#args, 1003))) or {}
-  local reply = ranges >= 0 and record and plain(id, key, record, fields, args, seq, ack, ranges, wants, at)
+  if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
+  -- With the semaphore its session is read, and the leases that the batch releases.
+  local stored = call('HMGET', BASE, 'config', 'state', fieldOf(id), unpack(args, 4, min(#args, 1003)))
+  local exists, met = load(stored[1], stored[2], seen, promotion)
+  if not exists then return pack(HEAD, met, 0, 0, VERDICT.UNKNOWN, 0, 0, 0, 0, 0, 0) end
+  local record = stored[3]
+  local reply = ranges >= 0 and record and plain(id, stored, args, seq, ack, ranges, wants, at)
   if reply then return reply end
 
   forget()
   local gapped = now - last > floor(ttl / 6)
-  sessions[id] = record and decodeSession(id, key, record)
+  sessions[id] = record and decodeSession(id, record)
   begin()
   local r = sessions[id]
-  local verdict = UNKNOWN
+  local verdict = VERDICT.UNKNOWN
   if r and not dead(r) then -- a dead one may not have been cleared away yet
-    for i = 1, #fields do
-      local name = sub(args[i + 3], 2)
-      if r.leases[name] == nil then noteLease(r, name, fields[i]) end
+    for i = 4, #stored do
+      local name = sub(args[i], 2)
+      if r.leases[name] == nil then noteLease(r, name, stored[i]) end
     end
     verdict = hear(r, seq, ack, bye, order, at + max(ranges, 0) * 16, args)
   end
   settle()
-  if verdict == UNKNOWN or bye == 1 and verdict == HEARD then
-    reply = pack(HEAD, epoch, verdict, more and 1 or 0, inUse, wanted, firstWants(), 0, 0, 0, 0) .. configured
+  if verdict == VERDICT.UNKNOWN or bye == 1 and verdict == VERDICT.HEARD then
+    reply = pack(HEAD, epoch, inUse, 0, verdict, more and 1 or 0, wanted, firstWants(), 0, 0, 0) .. configured
     write(nil)
     return reply
   end

@@ -1,6 +1,6 @@
 -- Batches and the answers to them, as packBatch and unpackReply have them.
 
-local HEARD, AGAIN, STALE, UNKNOWN = 0, 1, 2, 3
+local VERDICT = { HEARD = 0, AGAIN = 1, STALE = 2, UNKNOWN = 3 }
 
 -- BATCH is how a batch begins: the server that was seen, the promotion bound, the
 -- session, seq, ack, bye; for a plain batch, see there, how many ranges of leases
@@ -31,7 +31,7 @@ local function fences(all)
   while at <= #all do
     local _, why, lease, count
     _, why, lease, _, count, _, _, at = read(FATE, all, at)
-    if why == GRANTED then
+    if why == IS.GRANTED then
       for i = 0, count - 1 do seqs[#seqs + 1] = lease + i end
     end
   end

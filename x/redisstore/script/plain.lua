@@ -4,8 +4,8 @@
 -- else has news, and all there is to do is to write. What comes of it is the same
 -- as in apply.lua, in half the time for one wish and a fifth for hundreds.
 
--- RECORD without the strings at its end.
-local NUMBERS, NUMBERS_SIZE = '<ddddddddddddd', 13 * 8
+-- Of an answer's HEAD, for who is heard and does not wait: 0, and six times more.
+local NOTHING_ELSE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- resting reports whether nothing happens to the semaphore up to some time on its
 -- clock but what a batch does.
@@ -14,13 +14,17 @@ local function resting(at)
     now >= last and at >= hold and at <= soonest and (version ~= 1 or now >= kept and now - kept <= HOUR)
 end
 
--- weightOf is how much leases have, by their fields; nil if one is not there, or
--- not a plain one.
-local function weightOf(fields)
-  local sum = 0
-  for i = 1, #fields do
-    local weight = fields[i] and tonumber(fields[i])
-    if not weight then return nil end
+-- weightOf is how much leases have, by their fields from stored[4] on; nil if one
+-- is not there, not the session's, or not a plain one.
+local function weightOf(stored, id)
+  local one, sum = '1 ' .. id, 0
+  for i = 4, #stored do
+    local weight = 1
+    if stored[i] ~= one then
+      local text, owner = match(stored[i] or '', '^(%d+) (%d+)$')
+      if owner ~= id then return nil end
+      weight = number(text)
+    end
     sum = sum + weight
   end
   return sum
@@ -37,65 +41,70 @@ end
 
 -- add makes leases for all acquires from at on. What is alike in their texts is
 -- put together once. It returns the fates, packed, and the number of the last.
-local function add(id, key, lastFate, at)
-  local added, written, fates, n = {}, { 'fates', '' }, '', 0
+local function add(id, lastFate, at, written)
+  local added, fates, n, m = {}, '', 0, #written
   local session, since = ' session=' .. id .. ' weight=', ' since=' .. timeText(now) .. ' as=permit meta='
   while at <= #REQUEST do
     local count, ticket, weight, timed, meta, _
     count, ticket, weight, _, _, timed, meta, at = read(RUN, REQUEST, at)
     at = at + timed * count * 8
-    fates = fates .. pack(FATE, lastFate + 1, GRANTED, lastSeq + 1, weight, count, #ticket, ticket, 0, '')
+    fates = fates .. pack(FATE, lastFate + 1, IS.GRANTED, lastSeq + 1, weight, count, #ticket, ticket, 0, '')
     lastFate = lastFate + count
-    local held = weightText(weight)
-    local rest = session .. held .. since .. meta
+    local much = numberText(weight)
+    local rest, field = session .. much .. since .. meta, much .. ' ' .. id
     for i = 1, count do
       local seq = seqText(lastSeq + i)
       added[n + 1], added[n + 2] = seq, seq .. rest
-      written[n + 3], written[n + 4] = 'L' .. seq, held
-      n = n + 2
+      written[m + 1], written[m + 2] = 'L' .. seq, field
+      n, m = n + 2, m + 2
     end
     lastSeq = lastSeq + count
     leaseCount = leaseCount + count
   end
-  written[2] = fates
   bulk('ZADD', LEASES, added)
-  bulk('HSET', key, written)
   return fates, lastFate
 end
 
 -- plain answers such a batch. If it is not one, there is no answer, and nothing
 -- has changed.
-function plain(id, key, record, fields, args, seq, ack, ranges, wants, at)
+function plain(id, stored, args, seq, ack, ranges, wants, at)
   local clockNow = ticked()
   if inUse + wants > capacity or not resting(clockNow) then return nil end
-  local heard, deadline, _, _, lastFate, recalled, pooled, waits, unheard, revocations, of, _, scored = read(NUMBERS, record)
+  local record = stored[3]
+  local heard, deadline, _, _, lastFate, unheard, scored, held, size = read(RECORD, record)
+  local revocations, of = read('<dd', record, RECORD_SIZE + 3 * 8 + 1)
   if seq <= heard or deadline < clockNow or of ~= epoch or unheard > 0 and (ack < lastFate or revocations > 0) then return nil end
-  local released = weightOf(fields)
+  local released = weightOf(stored, id)
   if not released then return nil end
 
   clock, last, renewals, inUse = clockNow, now, renewals + 1, inUse - released + wants
   deadline = clock + ttl
   soonest = min(soonest, deadline)
   if deadline - scored > ttl / 64 then
-    local instance = read('<I4c0', record, NUMBERS_SIZE + 1)
+    local instance = read('<I4c0', record, RECORD_SIZE + 7 * 8 + 1)
     call('ZADD', SESSIONS, integer(deadline), id .. ' ' .. instance)
     scored = deadline
   end
-  if unheard > 0 and wants == 0 then args[#args + 1] = 'fates' end
-  if #args > 3 then call('HDEL', key, unpack(args, 4)) end
-  leaseCount = leaseCount - #fields
-  remove(ranges, at)
-  local fates, fenced, before = '', '', lastFate
+  local before, fates, fenced = leaseCount, '', ''
+  if #args > 3 then
+    leaseCount = leaseCount - #args + 3
+    remove(ranges, at)
+    call('HDEL', BASE, unpack(args, 4))
+  end
+  local written = { 'state', '', fieldOf(id), '' }
+  unheard = 0
   if wants > 0 then
-    local none = leaseCount == 0
+    local none, heardOf = leaseCount == 0, lastFate
     if none then lowest = lastSeq + 1 end
-    fates, lastFate = add(id, key, lastFate, at + ranges * 16)
+    fates, lastFate = add(id, lastFate, at + ranges * 16, written)
+    unheard = lastFate - heardOf
     if none then keep(LEASES) end
   end
   if lowest == 0 and leaseCount > 0 then lowest = tonumber(numberIn(call('ZRANGE', LEASES, 0, 0)[1])) end
-  unheard = lastFate - before
-  call('HSET', BASE, 'state', packState(), fieldOf(id), pack(NUMBERS, seq, deadline, now, renewals, lastFate,
-    recalled, pooled, waits, unheard, 0, epoch, -1, scored) .. sub(record, NUMBERS_SIZE + 1))
+  written[2] = packHot() .. cold
+  written[4] = pack(RECORD, seq, deadline, now, renewals, lastFate, unheard, scored, held + leaseCount - before, size) ..
+    sub(record, RECORD_SIZE + 1, RECORD_SIZE + size) .. fates
+  bulk('HSET', BASE, written)
   if unheard > 0 then fenced = gapless() or fences(fates) end
-  return pack(HEAD, epoch, HEARD, 0, inUse, 0, 0, 0, 0, 0, unheard) .. configured .. fates .. fenced
+  return pack('<ddd', epoch, inUse, unheard) .. NOTHING_ELSE .. configured .. fates .. fenced
 end
