@@ -52,15 +52,15 @@ func runQueue(kind, url, name string) sample {
 // waited each time.
 func queueRole(args []string) {
 	kind, url, name := args[0], args[1], args[2]
-	var use func(hold func())
+	var use func(work func())
 	if kind == "fleet" {
 		c, err := fleet.Open(context.Background(), url)
 		must(err)
 		s, err := c.Semaphore(name, fleet.Options{Capacity: queuePermits})
 		must(err)
-		use = func(hold func()) {
+		use = func(work func()) {
 			p := acquireOne(s)
-			hold()
+			work()
 			p.Release()
 		}
 	} else {
@@ -81,7 +81,7 @@ func queueRole(args []string) {
 						waits = append(waits, wait)
 						mu.Unlock()
 					}
-					time.Sleep(queueHold)
+					hold(queueHold)
 				})
 			}
 		})

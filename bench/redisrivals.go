@@ -91,12 +91,12 @@ func (r *redisRivals) queue() sample {
 }
 
 // rivalQueue tries again after 50 to 200 ms.
-func rivalQueue(address, name string) func(hold func()) {
+func rivalQueue(address, name string) func(work func()) {
 	s := sortedSet{newGoRedis(address), name, queuePermits}
-	return func(hold func()) {
+	return func(work func()) {
 		for {
 			if token, ok := s.tryAcquire(); ok {
-				hold()
+				work()
 				s.release(token)
 				return
 			}

@@ -50,10 +50,43 @@ func (s *Semaphore) work() {
 		if !ok {
 			return
 		}
-		if err := step(); err != nil {
-			s.rest(err)
-		}
+		s.try(step)
 	}
+}
+
+func (s *Semaphore) try(step func() error) {
+	if err := step(); err != nil {
+		s.rest(err)
+	}
+}
+
+// carriesNow has a caller be the driver, if there is a session and nobody works.
+// Then it has to call carry. The mutex is held.
+func (s *Semaphore) carriesNow() bool {
+	if s.peer == nil || s.driver.works || !s.client.join() {
+		return false
+	}
+	s.driver.works = true
+	return true
+}
+
+// carry is one exchange in the goroutine of who waits for it, which saves it to
+// wake another one and to be woken. What comes after that is for a worker.
+func (s *Semaphore) carry() {
+	defer s.client.leave()
+	step, ok := s.next()
+	if !ok {
+		return
+	}
+	if err := step(); err != nil {
+		step = func() error { return err }
+	} else if step, ok = s.next(); !ok {
+		return
+	}
+	s.client.start(func() {
+		s.try(step)
+		s.work()
+	})
 }
 
 // rest is after an error, but not beyond the moment at which the session is lost
@@ -152,8 +185,8 @@ func micros(m protocol.Micros) time.Duration { return time.Duration(m) * time.Mi
 
 // begin begins a session, in which all who wait stand in line anew.
 func (s *Semaphore) begin(within time.Duration) error {
-	ctx, cancel := context.WithTimeout(s.client.life, within)
-	defer cancel()
+	ctx := s.client.within(within)
+	defer ctx.end()
 	sent := s.client.clock()
 	session, config, err := s.client.store.Open(ctx, s.name, s.config, s.client.instance)
 	s.mu.Lock()
@@ -205,8 +238,8 @@ var errForgotten = fmt.Errorf("%w: the engine does not know the session any more
 
 // send says a batch and hears the answer, if it comes while it still counts.
 func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(s.client.life, within)
-	defer cancel()
+	ctx := s.client.within(within)
+	defer ctx.end()
 	reply, err := s.client.store.Apply(ctx, s.name, b)
 	s.mu.Lock()
 	defer s.mu.Unlock()

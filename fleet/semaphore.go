@@ -49,8 +49,9 @@ type Semaphore struct {
 // A waiter is one acquire. Whoever takes it out of Semaphore.waiters decides
 // how it ends.
 type waiter struct {
-	op    protocol.Op
-	ended chan outcome // buffered
+	op      protocol.Op
+	ended   chan outcome // buffered
+	carries bool         // it would speak to the engine itself; after ask, it has to
 }
 
 // An outcome is a lease, or why there is none. A try at a pool has neither: its
@@ -173,8 +174,14 @@ func (s *Semaphore) acquireExact(ctx context.Context, op string, wish protocol.O
 		return sema.Permit{}, err
 	}
 	w := &waiter{op: wish, ended: make(chan outcome, 1)}
+	// Who cannot be called away, and waits for longer than an answer takes, can as
+	// well ask for itself.
+	w.carries = ctx.Done() == nil && s.options.MaxWait > patience
 	if err := s.ask(op, w); err != nil || wish.Weight == 0 {
 		return sema.Permit{}, err
+	}
+	if w.carries {
+		s.carry()
 	}
 	o, err := s.await(ctx, op, w, start)
 	if err != nil {
@@ -186,6 +193,11 @@ func (s *Semaphore) acquireExact(ctx context.Context, op string, wish protocol.O
 // await is until a waiter's end. No permit is left with who does not want it any
 // more.
 func (s *Semaphore) await(ctx context.Context, op string, w *waiter, start time.Time) (outcome, error) {
+	select {
+	case o := <-w.ended: // already
+		return s.concluded(ctx, op, w, o)
+	default:
+	}
 	end := start.Add(s.options.MaxWait)
 	limit := time.NewTimer(time.Until(end))
 	defer limit.Stop()
@@ -242,7 +254,9 @@ func (s *Semaphore) ask(op string, w *waiter) error {
 	if s.peer != nil {
 		s.peer.Wish(w.op)
 	}
-	s.drive()
+	if w.carries = w.carries && s.carriesNow(); !w.carries {
+		s.drive()
+	}
 	return nil
 }
 

@@ -24,20 +24,27 @@ func Name(f runtime.Frame) string {
 // one up takes longer than all else, and a program has few.
 var sites sync.Map // uintptr → string
 
-// depth is how far up Here looks.
-const depth = 12
+// Here looks up to twice as far as near. Who calls is mostly near, and to walk up
+// a stack takes time for each frame.
+const near = 6
 
 // Here is the first caller outside Sema, "" if there is none near.
 func Here() string {
-	var pcs [depth]uintptr
-	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
-		site, known := sites.Load(pc)
-		if !known {
-			site = outside(pc)
-			sites.Store(pc, site)
+	var pcs [near]uintptr
+	for skip := 2; skip <= 2+near; skip += near {
+		n := runtime.Callers(skip, pcs[:])
+		for _, pc := range pcs[:n] {
+			site, known := sites.Load(pc)
+			if !known {
+				site = outside(pc)
+				sites.Store(pc, site)
+			}
+			if site != "" {
+				return site.(string)
+			}
 		}
-		if site != "" {
-			return site.(string)
+		if n < near {
+			break
 		}
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -91,6 +92,10 @@ func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
 	s := &server{
 		address: strings.Join(addresses, ","),
 		connect: func() (rueidis.Client, error) { return rueidis.NewClient(option) },
+		met:     make([]atomic.Int64, 1),
+	}
+	if o.Cluster {
+		s.met = make([]atomic.Int64, slots)
 	}
 	type connected struct {
 		client rueidis.Client

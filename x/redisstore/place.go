@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A place is where a semaphore is: its server, and the keys that a script is
@@ -13,16 +14,19 @@ type place struct {
 	server *server
 	name   string
 	keys   []string
+	met    *atomic.Int64 // the run of the server that was last seen there, 0 for none
 }
 
 // place finds a semaphore.
 func (s *Store) place(name string) place {
-	tag := s.options.Prefix + name
-	run := s.options.Prefix + "server"
+	tag, server := s.options.Prefix+name, s.serverOf(name)
+	at := place{server: server, name: name, keys: []string{"{" + tag + "}", s.options.Prefix + "server"}, met: &server.met[0]}
 	if s.options.Cluster {
-		run += "{" + tagOf(slot(tag)) + "}"
+		slot := slot(tag)
+		at.keys[1] += "{" + tagOf(slot) + "}"
+		at.met = &server.met[slot]
 	}
-	return place{server: s.serverOf(name), name: name, keys: []string{"{" + tag + "}", run}}
+	return at
 }
 
 // serverOf is the one of several servers on which a semaphore is, by rendezvous:
@@ -51,22 +55,6 @@ func mix(h uint64) uint64 {
 	h *= 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
 }
-
-// seen is the run of the server that was last seen at a place, 0 for none.
-func (s *Store) seen(at place) int64 {
-	if met, ok := s.met.Load(at.memory()); ok {
-		return met.(int64)
-	}
-	return 0
-}
-
-func (s *Store) meet(at place, met int64) {
-	if s.seen(at) != met {
-		s.met.Store(at.memory(), met)
-	}
-}
-
-func (p place) memory() string { return p.server.address + " " + p.keys[1] }
 
 func (s *Store) promotion() int64 { return s.options.Promotion.Microseconds() }
 

@@ -18,6 +18,7 @@ type server struct {
 	address string // for people, and for the choice among several
 	connect func() (rueidis.Client, error)
 	client  atomic.Pointer[rueidis.Client]
+	met     []atomic.Int64 // see place; one for each slot of a cluster
 	caller
 
 	mu       sync.Mutex
@@ -62,9 +63,6 @@ func (s *Store) run(ctx context.Context, v verb, twice bool, at place, request p
 	args := make([]string, 0, 3+len(leases))
 	args = append(append(args, at.name, s.channel(""), rueidis.BinaryString(request)), leases...)
 	for pause := 20 * time.Millisecond; ; {
-		if ctx.Err() != nil {
-			return rueidis.RedisResult{}, context.Cause(ctx)
-		}
 		result := at.server.call(ctx, at.server.now(), s.program, v, at.keys, args)
 		err := result.Error()
 		if err == nil {

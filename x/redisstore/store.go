@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -22,7 +21,6 @@ type Store struct {
 	options  Options
 	program  *program
 	servers  []*server
-	met      sync.Map // by the key of a server: the run of it that was last seen, an int64
 	warnings []string
 	life     context.Context // until Close
 	end      context.CancelFunc
@@ -56,7 +54,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instan
 // Apply is for [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
 	at := s.place(name)
-	request, leases := packBatch(s.seen(at), s.promotion(), b)
+	request, leases := packBatch(at.met.Load(), s.promotion(), b)
 	result, err := s.run(ctx, s.program.apply, true, at, request, leases...)
 	if err != nil {
 		return protocol.Reply{}, about(name, err)
@@ -69,7 +67,7 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 	if err != nil {
 		return protocol.Reply{}, about(name, err)
 	}
-	s.meet(at, met)
+	at.met.Store(met)
 	return reply, nil
 }
 
@@ -88,7 +86,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 	if err != nil {
 		return protocol.Snapshot{}, about(name, err)
 	}
-	s.meet(at, met)
+	at.met.Store(met)
 	return snapshot, nil
 }
 
@@ -165,7 +163,7 @@ func orAbsent(name string, o outcome, err error) error {
 func (s *Store) ask(at place, what string) packer {
 	var p packer
 	p.string(what)
-	p.int(s.seen(at))
+	p.int(at.met.Load())
 	p.int(s.promotion())
 	return p
 }
@@ -188,7 +186,7 @@ func (s *Store) administer(ctx context.Context, name, what string, more func(*pa
 	if u.err != nil {
 		return nil, 0, about(name, u.err)
 	}
-	s.meet(at, met)
+	at.met.Store(met)
 	return u, o, nil
 }
 
