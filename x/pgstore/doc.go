@@ -29,17 +29,27 @@
 // The same holds for a failover to a standby. With synchronous replication
 // (synchronous_standby_names, and synchronous_commit not below on) to every
 // standby that may be promoted, nothing that was acknowledged is lost and nobody
-// is let in twice: zero over-admission is claimed for that alone. Otherwise what
-// the new primary has not received is forgotten. A permit that was granted in that
-// time can be granted a second time while its holder goes on, with the same
-// Seq, so that not even fences tell; this lasts until that holder releases it or
-// its session ends. A session that was opened in that time is not known any more, and
-// its client loses what it held. And an old primary that goes on serving
-// clients who still reach it is a second engine: shut it off before the standby is
-// promoted.
+// is let in twice: zero over-admission is claimed for that alone. [Store.Warnings],
+// and the log when a store is opened, say if it is not so. A server whose wait for
+// a standby was cancelled (pg_cancel_backend) answers all the same; such an answer
+// does not count, and the batch is said again.
+//
+// Otherwise what the new primary has not received is forgotten, and a permit of
+// that time can be granted a second time. Its holder loses it when it next
+// speaks, after a third of a TTL or, if it cannot, two thirds: who has been
+// answered more than the server knows of, or was opened in that time, is told that
+// it is not known. Numbers leap whenever the server is another, or was started
+// again: none is given twice, and a guard that has seen the fence of a new holder
+// refuses the old one. (Only a server with synchronous_commit=off that restarts by
+// itself, when one of its processes has crashed, cannot be told from what it was.)
+// And an old primary that goes on serving clients who still reach it is a second
+// engine: shut it off before the standby is promoted.
 //
 // A standby, and a primary that became one, refuses; with several hosts and
-// target_session_attrs=read-write the next connection finds the primary.
+// target_session_attrs=read-write the next connection finds the primary. A host
+// that is gone without a word is given up in time for leases to be kept, if each
+// host has two seconds (connect_timeout) to answer in and a connection one
+// (pool_ping_timeout), as they have unless told.
 //
 // The clock is the server's, read after the lock. It may step.
 //

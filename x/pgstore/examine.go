@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 // Warnings are what an operator should know: what keeps this server, or the
 // standby that takes its place, from forgetting what was acknowledged is not set.
 // They were found when the store was opened.
-func (s *Store) Warnings() []string { return append([]string(nil), s.warnings...) }
+func (s *Store) Warnings() []string { return slices.Clone(s.warnings) }
 
 // warn has the log tell what there is to know.
 func (s *Store) warn(ctx context.Context, c *pgx.Conn) error {

@@ -41,15 +41,18 @@ BEGIN
       fate_weight = x.fate_weight || a.weights, fate_note = x.fate_note || a.notes,
       waiting = x.waiting - a.lefts, tries = x.tries - a.unwaiting, pooled = x.pooled + a.blocks, news = x.news + 1
     FROM (
-      SELECT f.session, count(*) AS n, array_agg(f.kind) AS kinds, array_agg(f.ticket) AS tickets, array_agg(f.lease) AS leases,
-        array_agg(f.weight) AS weights, array_agg(f.note) AS notes, sum(f.left_line) AS lefts, sum(f.try) AS unwaiting, sum(f.block) AS blocks
-      FROM (
-        SELECT * FROM unnest(sessions, kinds, tickets, leases, weights, notes, lefts, tries, blocks)
-          WITH ORDINALITY AS o(session, kind, ticket, lease, weight, note, left_line, try, block, i)
-        ORDER BY o.session, o.i
-      ) f GROUP BY f.session
+      SELECT b.*, y.at FROM (
+        SELECT f.session, count(*) AS n, array_agg(f.kind) AS kinds, array_agg(f.ticket) AS tickets, array_agg(f.lease) AS leases,
+          array_agg(f.weight) AS weights, array_agg(f.note) AS notes, sum(f.left_line) AS lefts, sum(f.try) AS unwaiting, sum(f.block) AS blocks
+        FROM (
+          SELECT * FROM unnest(sessions, kinds, tickets, leases, weights, notes, lefts, tries, blocks)
+            WITH ORDINALITY AS o(session, kind, ticket, lease, weight, note, left_line, try, block, i)
+          ORDER BY o.session, o.i
+        ) f GROUP BY f.session
+      ) b, LATERAL (SELECT z.ctid AS at FROM session z WHERE z.semaphore = of_semaphore AND z.id = b.session OFFSET 0) y -- see turn
+      OFFSET 0
     ) a
-    WHERE x.semaphore = of_semaphore AND x.id = a.session
+    WHERE x.ctid = a.at
     RETURNING a.blocks > 0 AND x.pooled = a.blocks AS began
   )
   SELECT count(*) INTO begun FROM told WHERE told.began;

@@ -33,7 +33,9 @@ CREATE OR REPLACE FUNCTION turn(
   OUT r_gone_from bigint[], OUT r_gone_to bigint[] -- what is not live between them
 ) LANGUAGE plpgsql VOLATILE
   -- Tables whose rows come and go have no statistics worth the name. What is wanted
-  -- is always the same: what is named, by its key.
+  -- is always the same: what is named, by its key, one by one. A list of keys that is
+  -- joined, or = ANY, would rather be compared with all that the index has of the
+  -- semaphore, which looks like little, and is mostly dead: hence LATERAL and OFFSET 0.
   SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET jit = off
   SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off
 AS $$
@@ -238,13 +240,19 @@ BEGIN
           served := s.served;
         END IF;
         IF touched THEN
-          DELETE FROM lease l USING unnest(p_named, t_weight, t_before) o(seq, weight, before)
-            WHERE l.semaphore = s.id AND l.seq = o.seq AND o.weight = 0 AND o.before > 0;
+          DELETE FROM lease l WHERE l.ctid = ANY (ARRAY(
+            SELECT f.at FROM unnest(p_named, t_weight, t_before) o(seq, weight, before),
+              LATERAL (SELECT x.ctid AS at FROM lease x WHERE x.semaphore = s.id AND x.seq = o.seq OFFSET 0) f
+            WHERE o.weight = 0 AND o.before > 0
+          ));
           touched := false;
         END IF;
         IF parted THEN
-          UPDATE lease l SET weight = o.weight FROM unnest(p_named, t_weight, t_before) o(seq, weight, before)
-            WHERE l.semaphore = s.id AND l.seq = o.seq AND o.weight > 0 AND o.weight <> o.before;
+          UPDATE lease l SET weight = q.weight FROM (
+            SELECT f.at, o.weight FROM unnest(p_named, t_weight, t_before) o(seq, weight, before),
+              LATERAL (SELECT x.ctid AS at FROM lease x WHERE x.semaphore = s.id AND x.seq = o.seq OFFSET 0) f
+            WHERE o.weight > 0 AND o.weight <> o.before OFFSET 0
+          ) q WHERE l.ctid = q.at;
           parted := false;
         END IF;
         IF g_seq IS NOT NULL THEN
@@ -371,7 +379,12 @@ BEGIN
           -- Most batches: releases, and acquires that all fit and have nobody before
           -- them. In whatever order they are done, the end is the same.
           IF cardinality(p_named) > 0 THEN
-            WITH gone AS (DELETE FROM lease l WHERE l.semaphore = s.id AND l.seq = ANY (p_named) AND l.session = me.id RETURNING l.weight, l.pooled)
+            WITH gone AS (
+              DELETE FROM lease l WHERE l.ctid = ANY (ARRAY(
+                SELECT f.at FROM unnest(p_named) o(seq),
+                  LATERAL (SELECT x.ctid AS at FROM lease x WHERE x.semaphore = s.id AND x.seq = o.seq AND x.session = me.id OFFSET 0) f
+              )) RETURNING l.weight, l.pooled
+            )
               SELECT count(*) AS leases, coalesce(sum(g.weight), 0) AS in_use, count(*) FILTER (WHERE g.pooled) AS pooled INTO e FROM gone g;
             s.leases := s.leases - e.leases; s.in_use := s.in_use - e.in_use;
             me.pooled := me.pooled - e.pooled; me.recalled := me.recalled AND me.pooled > 0;
@@ -395,7 +408,12 @@ BEGIN
           -- Releases, and acquires that wait: nobody is refused, the line is served in
           -- its order, and nobody takes more or less if more or less is free.
           IF cardinality(p_named) > 0 THEN
-            WITH gone AS (DELETE FROM lease l WHERE l.semaphore = s.id AND l.seq = ANY (p_named) AND l.session = me.id RETURNING l.weight)
+            WITH gone AS (
+              DELETE FROM lease l WHERE l.ctid = ANY (ARRAY(
+                SELECT f.at FROM unnest(p_named) o(seq),
+                  LATERAL (SELECT x.ctid AS at FROM lease x WHERE x.semaphore = s.id AND x.seq = o.seq AND x.session = me.id OFFSET 0) f
+              )) RETURNING l.weight
+            )
               SELECT count(*) AS leases, coalesce(sum(g.weight), 0) AS in_use INTO e FROM gone g;
             s.leases := s.leases - e.leases; s.in_use := s.in_use - e.in_use;
           END IF;
@@ -416,7 +434,7 @@ BEGIN
               INTO t_weight, t_pooled, t_revoked
               FROM (
                 SELECT l.weight, l.pooled, l.revoked FROM unnest(p_named) WITH ORDINALITY o(seq, i)
-                LEFT JOIN lease l ON l.semaphore = s.id AND l.seq = o.seq AND l.session = me.id ORDER BY o.i
+                LEFT JOIN LATERAL (SELECT x.* FROM lease x WHERE x.semaphore = s.id AND x.seq = o.seq AND x.session = me.id OFFSET 0) l ON true ORDER BY o.i
               ) q;
             t_before := t_weight;
           END IF;
@@ -682,7 +700,9 @@ BEGIN
     oldest = s.oldest, oldest_seen = s.oldest_seen, oldest_deadline = s.oldest_deadline
   WHERE x.id = s.id;
   IF w_ids IS NOT NULL THEN
-    PERFORM pg_notify(channel(q.instance), p_name) FROM (SELECT DISTINCT x.instance FROM session x WHERE x.semaphore = s.id AND x.id = ANY (w_ids)) q;
+    PERFORM pg_notify(channel(q.instance), p_name) FROM (
+      SELECT DISTINCT f.instance FROM unnest(w_ids) o(id), LATERAL (SELECT x.instance FROM session x WHERE x.semaphore = s.id AND x.id = o.id OFFSET 0) f
+    ) q;
   END IF;
 END
 $$;

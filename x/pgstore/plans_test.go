@@ -1,0 +1,91 @@
+package pgstore
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+)
+
+// TestTheDeadAreNotInTheWay: leases that are gone, and that autovacuum has not come
+// for, cost those that come after them nothing, however many there were when the
+// server made its plans.
+func TestTheDeadAreNotInTheWay(t *testing.T) {
+	t.Parallel()
+	const few, many = 2, 1000
+	for _, planned := range []int{1, 300, many, 3 * many, 6 * many} {
+		schema := newSchema()
+		before := begin(t, openAlone(t, schema), "a", protocol.Config{Capacity: many})
+		for left := planned; left > 0; left -= many {
+			before.pairs(1, min(left, many))
+		}
+		s := begin(t, openAlone(t, schema), "a", protocol.Config{Capacity: many})
+		s.pairs(1, few)
+		first := s.pairs(20, few)
+		s.pairs(20, many)
+		if last := s.pairs(20, few); last > 2*first+20 {
+			t.Errorf("planned for %d: a batch touched %d pages at first, and %d in the end", planned, first, last)
+		}
+	}
+}
+
+// pairs acquires so many at a time and releases them, and says how many pages of
+// the leases are touched by that, each time.
+func (s *speaker) pairs(times int64, n int) int64 {
+	s.t.Helper()
+	before := touched(s.t, s.store, "lease")
+	for range times {
+		var acquires, releases []protocol.Op
+		for i := range n {
+			acquires = append(acquires, acquire(protocol.Ticket(i+1), 1))
+		}
+		for _, l := range s.granted(n, acquires...) {
+			releases = append(releases, release(l))
+		}
+		s.say(releases...)
+	}
+	return (touched(s.t, s.store, "lease") - before) / times
+}
+
+// TestOthersAreNotInTheWay: a hand-over costs the same however many sessions have
+// come since the server made its plans.
+func TestOthersAreNotInTheWay(t *testing.T) {
+	t.Parallel()
+	store := openAlone(t, newSchema())
+	r := newRelay(t, store, "a")
+	ticket := protocol.Ticket(0)
+	hand := func() (each int64) {
+		const times = 20
+		before := touched(t, store, "session")
+		for range times {
+			ticket++
+			r.hand(ticket, func() {})
+		}
+		return (touched(t, store, "session") - before) / times
+	}
+	hand()
+	alone := hand()
+	for i := range 1000 {
+		if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: testTTL}, fmt.Sprint("other ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if among := hand(); among > 2*alone+20 { // the index is a level higher
+		t.Errorf("a hand-over touched %d pages among two, and %d among a thousand", alone, among)
+	}
+}
+
+// openAlone opens a store with one connection, so that it is always the same that
+// has made its plans.
+func openAlone(t *testing.T, schema string) *Store {
+	return openAt(t, pgtest.Shared.Server(t).URL()+"&pool_max_conns=1", Options{Schema: schema})
+}
+
+// touched is how many pages of a table and its indexes were looked at so far.
+func touched(t testing.TB, s *Store, table string) int64 {
+	t.Helper()
+	exec(t, s, "SELECT pg_stat_force_next_flush()") // when this one ends
+	return count(t, s, fmt.Sprintf(`SELECT coalesce(sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read), 0)::bigint
+		FROM pg_statio_user_tables WHERE schemaname = '%s' AND relname = '%s'`, s.options.Schema, table))
+}
