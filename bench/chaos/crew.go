@@ -59,6 +59,9 @@ func (c *crew) hire() *worker {
 	if number%2 == 1 {
 		what.Mode = fleet.Pooled
 	}
+	if number/2%2 == 1 && what.Inside != "" {
+		what.URL = what.Inside
+	}
 	text, err := json.Marshal(what)
 	if err != nil {
 		c.scope.Fatalf("%v", err)

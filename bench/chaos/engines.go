@@ -15,6 +15,7 @@ import (
 // A target is an engine, running, and what can go wrong with it.
 type target struct {
 	url    string // for workers, by way of a network
+	inside string // for half of them, if there are two sides
 	direct string // for who looks in the end
 	faults []fault
 }
@@ -29,6 +30,7 @@ type engine struct {
 var engines = []engine{
 	{"redis", "one Redis that forgets nothing (appendfsync always)", startRedis},
 	{"sentinel", "a Redis primary, two replicas, three Sentinels", startSentinel},
+	{"parted", "a Redis primary, two replicas, three Sentinels; the primary and half of the clients are behind a wall", startParted},
 	{"postgres", "one PostgreSQL", startPostgres},
 	{"pgbouncer", "PostgreSQL behind PgBouncer, in transaction mode", startPgBouncer},
 	{"etcd", "three etcd members", startEtcd},

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -15,27 +16,28 @@ import (
 // are set so that a failover gives nothing twice: see the package documentation
 // of redisstore.
 type sentinels struct {
-	servers  []*redistest.Server
-	watchers []*redistest.Server
-	away     *redistest.Server // the primary that was
+	servers   []*redistest.Server
+	watchers  []*redistest.Server
+	announced map[*redistest.Server]int // by which ports Sentinels know servers, if not by their own
+	away      *redistest.Server         // the primary that was
 }
 
 // maxLag is min-replicas-max-lag, in seconds.
 const maxLag = 1
 
-func startSentinel(s *enginetest.Scope, ttl time.Duration) target {
-	settings := []string{
+var (
+	promotion        = fmt.Sprintf("promotion=%ds", maxLag+2)
+	sentinelSettings = []string{
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--appendonly", "yes",
 		"--min-replicas-to-write", "1", "--min-replicas-max-lag", fmt.Sprint(maxLag),
 	}
-	primary := redistest.Start(s, settings...)
-	f := &sentinels{servers: []*redistest.Server{primary, redistest.Replica(s, primary, settings...), redistest.Replica(s, primary, settings...)}}
+)
+
+func startSentinel(s *enginetest.Scope, ttl time.Duration) target {
+	primary := redistest.Start(s, sentinelSettings...)
+	f := &sentinels{servers: []*redistest.Server{primary, redistest.Replica(s, primary, sentinelSettings...), redistest.Replica(s, primary, sentinelSettings...)}}
 	f.watchers = redistest.Sentinels(s, 3, primary.Port)
-	var addresses []string
-	for _, w := range f.watchers {
-		addresses = append(addresses, w.Address)
-	}
-	url := fmt.Sprintf("redis://%s?sentinel=main&addrs=%s&promotion=%ds", addresses[0], strings.Join(addresses[1:], ","), maxLag+2)
+	url := f.url()
 	return target{
 		url: url, direct: url,
 		faults: []fault{
@@ -47,11 +49,20 @@ func startSentinel(s *enginetest.Scope, ttl time.Duration) target {
 	}
 }
 
+// url is for those who ask the Sentinels.
+func (f *sentinels) url() string {
+	var addresses []string
+	for _, w := range f.watchers {
+		addresses = append(addresses, w.Address)
+	}
+	return fmt.Sprintf("redis://%s?sentinel=main&addrs=%s&%s", addresses[0], strings.Join(addresses[1:], ","), promotion)
+}
+
 // primary is the server that a Sentinel believes in.
 func (f *sentinels) primary() *redistest.Server {
 	answer := f.watchers[0].Must("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
 	for _, s := range f.servers {
-		if strings.Contains(answer, fmt.Sprint(s.Port)) {
+		if strings.Contains(answer, fmt.Sprint(cmp.Or(f.announced[s], s.Port))) {
 			return s
 		}
 	}

@@ -27,6 +27,7 @@ const semaphoreName = "chaos"
 // An assignment is what a worker process is to do.
 type assignment struct {
 	URL      string
+	Inside   string // for half of them, instead; "" if there is no other
 	Socket   string // of the resource
 	Capacity int64
 	TTL      time.Duration
