@@ -205,10 +205,21 @@ func TestAServerThatIsLoadingIsWaitedFor(t *testing.T) {
 // at the same address by now.
 func TestAReplicaIsLeft(t *testing.T) {
 	t.Parallel()
+	t.Run("with the library", func(t *testing.T) { t.Parallel(); leaveReplica(t, func(*redistest.Server) {}) })
+	t.Run("without it", func(t *testing.T) {
+		t.Parallel()
+		leaveReplica(t, func(s *redistest.Server) { s.Must("FUNCTION", "FLUSH") })
+	})
+}
+
+// leaveReplica has a client's server become a replica, after something was done
+// there.
+func leaveReplica(t *testing.T, do func(primary *redistest.Server)) {
 	p := newPair(t)
 	s := begin(t, p.open(t), "db", protocol.Config{Capacity: 3})
 	p.catchUp()
 	p.replica.Promote()
+	do(p.primary)
 	p.primary.Must("REPLICAOF", "127.0.0.1", fmt.Sprint(p.replica.Port))
 	b := s.next()
 	if _, err := s.store.Apply(ctx, "db", b); err == nil || !strings.Contains(err.Error(), "it is a replica") {

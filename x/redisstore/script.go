@@ -115,13 +115,24 @@ func missing(err error) bool {
 	return says(err, "Function not found") || says(err, "unknown command") || says(err, "NOPERM")
 }
 
-// install gives the library to all primaries. Replicas have it from them.
+// install gives the library to all primaries. Replicas have it from them; if there
+// is nothing but replicas, that is the error.
 func (p *program) install(ctx context.Context, client rueidis.Client) error {
+	var refused error
+	taken := false
 	for _, node := range client.Nodes() {
 		err := node.Do(ctx, node.B().FunctionLoad().Replace().FunctionCode(p.library).Build()).Error()
-		if err != nil && !says(err, "READONLY") {
+		switch {
+		case err == nil:
+			taken = true
+		case says(err, "READONLY"):
+			refused = err
+		default:
 			return err
 		}
 	}
-	return nil
+	if taken {
+		return nil
+	}
+	return refused
 }
