@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -25,7 +24,7 @@ func TestAHostThatIsGoneWithoutAWord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dying, living := enginetest.NewProxy(t, server.Address), enginetest.NewProxy(t, server.Address)
-			url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%s,%s&pool_max_conns=4", portOf(dying), portOf(living))
+			url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d&pool_max_conns=4", dying.Port, living.Port)
 			store := openAt(t, url, Options{Schema: newSchema()})
 			s := begin(t, store, "a", protocol.Config{Capacity: 1})
 			fill(t, store)
@@ -57,7 +56,7 @@ func TestAHostThatDoesNotAnswer(t *testing.T) {
 	server := pgtest.Shared.Server(t)
 	nowhere := enginetest.NewProxy(t, server.Address)
 	nowhere.SetFault(silent)
-	url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%s,%d", portOf(nowhere), server.Port)
+	url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d", nowhere.Port, server.Port)
 	within, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	store, err := Open(within, url, Options{Schema: newSchema()})
@@ -116,9 +115,4 @@ func fill(t testing.TB, s *Store) {
 		}
 		defer c.Release()
 	}
-}
-
-func portOf(p *enginetest.Proxy) string {
-	_, port, _ := net.SplitHostPort(p.Address)
-	return port
 }
