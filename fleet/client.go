@@ -108,6 +108,9 @@ func (o Options) check() error {
 	case o.FailOpen.After < 0 || o.FailOpen.After > 0 && o.FailOpen.After < minSilence:
 		return fmt.Errorf("fail open after %v: want at least %v, or answers that take their time count as silence", o.FailOpen.After, minSilence)
 	}
+	if err := CheckMeta(textOf(o.Labels)); err != nil {
+		return fmt.Errorf("labels: %w", err)
+	}
 	for key := range o.Labels {
 		if key == "" || strings.ContainsAny(key, " =\"\n") {
 			return fmt.Errorf("label %q: want a key without spaces, quotes and =", key)
@@ -202,24 +205,6 @@ func (c *Client) all() []*Semaphore {
 		all = append(all, lent...)
 	}
 	return all
-}
-
-// maxName bounds names, which become keys, files and labels.
-const maxName = 200
-
-func checkName(name string) error {
-	invalid := func(detail string) error {
-		return &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: detail}
-	}
-	if name == "" || len(name) > maxName {
-		return invalid(fmt.Sprintf("name: want 1 to %d bytes, not %d", maxName, len(name)))
-	}
-	for _, r := range name {
-		if r <= ' ' || r > '~' || r == '{' || r == '}' {
-			return invalid(fmt.Sprintf("name: %q is not allowed; use printable ASCII without spaces and braces", r))
-		}
-	}
-	return nil
 }
 
 // listen passes hints on to the semaphores, and subscribes again when it was

@@ -62,7 +62,7 @@ type outcome struct {
 }
 
 func newSemaphore(c *Client, name string, o Options) (*Semaphore, error) {
-	if err := checkName(name); err != nil {
+	if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	if err := o.check(); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // wantWork fails unless everybody got a share, nobody waited for too long and
@@ -78,13 +79,13 @@ func TestWithoutAMajorityNobodyIsAnswered(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Start(t, 3)
 	store := openAt(t, cluster, "")
-	s := begin(t, store, "a", protocol.Config{Capacity: 2})
-	lease := s.granted(1, acquire(1, 1))[0]
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2})
+	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 	followers := cluster.Followers()
 	for _, n := range followers {
 		n.Kill()
 	}
-	b := s.next(acquire(2, 1))
+	b := s.Next(sessiontest.Acquire(2, 1))
 	_, err := store.Apply(limited(t, 2500*time.Millisecond), "a", b)
 	wantError(t, err, "majority")
 	_, err = store.Inspect(limited(t, 2500*time.Millisecond), "a")
@@ -101,5 +102,5 @@ func TestWithoutAMajorityNobodyIsAnswered(t *testing.T) {
 	if len(r.Fates) != 1 || r.Fates[0].Kind != protocol.Granted {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	wantHeld(t, store, "a", lease, r.Fates[0].Lease)
+	sessiontest.WantHeld(t, store, "a", lease, r.Fates[0].Lease)
 }

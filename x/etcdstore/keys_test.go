@@ -14,6 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestPeopleCanLook asks as a person would.
@@ -21,10 +22,10 @@ func TestPeopleCanLook(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "app/")
-	s := begin(t, store, "jobs", protocol.Config{Capacity: 3})
-	lease := s.granted(1, acquire(1, 2))[0]
-	s.say(acquire(2, 2), acquire(3, 1))
-	begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: testTTL}).granted(1, acquire(1, 4))
+	s := sessiontest.Begin(t, store, "jobs", protocol.Config{Capacity: 3})
+	lease := s.Granted(1, sessiontest.Acquire(1, 2))[0]
+	s.Say(sessiontest.Acquire(2, 2), sessiontest.Acquire(3, 1))
+	sessiontest.Begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: sessiontest.TTL}).Granted(1, sessiontest.Acquire(1, 4))
 
 	if got := server.Etcdctl("get", "--prefix", "--keys-only", "app/head/"); strings.Join(strings.Fields(got), " ") != "app/head/jobs app/head/mails" {
 		t.Errorf("keys %q", got)
@@ -46,8 +47,8 @@ func TestPeopleCanLook(t *testing.T) {
 	log := server.Etcdctl("get", "--prefix", "--print-value-only", "--order", "DESCEND", "--limit", "1", "app/log/jobs ")
 	for _, want := range []string{
 		fmt.Sprintf(`"instance":"instance of %s"`, t.Name()),
-		fmt.Sprintf(`"leases":[{"seq":%d,"session":%d,"weight":2,`, lease, s.id), `"meta":"for a test"`,
-		fmt.Sprintf(`"line":[{"session":%d,"ticket":2,"weight":2,`, s.id),
+		fmt.Sprintf(`"leases":[{"seq":%d,"session":%d,"weight":2,`, lease, s.ID), `"meta":"for a test"`,
+		fmt.Sprintf(`"line":[{"session":%d,"ticket":2,"weight":2,`, s.ID),
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("%s\nhas no %s", log, want)
@@ -76,15 +77,15 @@ func TestTheLogDoesNotGrowForEver(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
-	few, many := begin(t, store, "few", protocol.Config{Capacity: 100}), begin(t, store, "many", protocol.Config{Capacity: 100})
+	few, many := sessiontest.Begin(t, store, "few", protocol.Config{Capacity: 100}), sessiontest.Begin(t, store, "many", protocol.Config{Capacity: 100})
 	var ops []protocol.Op
 	for n := range protocol.Ticket(40) {
-		ops = append(ops, acquire(1000+n, 1))
+		ops = append(ops, sessiontest.Acquire(1000+n, 1))
 	}
-	many.granted(40, ops...)
+	many.Granted(40, ops...)
 	for i := range protocol.Ticket(150) {
-		for _, s := range []*speaker{few, many} {
-			s.say(release(s.granted(1, acquire(i+1, 1))[0]))
+		for _, s := range []*sessiontest.Session{few, many} {
+			s.Say(sessiontest.Release(s.Granted(1, sessiontest.Acquire(i+1, 1))[0]))
 		}
 		if i%15 == 0 { // at any time, all that is needed is there
 			if _, err := openAt(t, server, "").Inspect(ctx, "many"); err != nil {
@@ -92,17 +93,17 @@ func TestTheLogDoesNotGrowForEver(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []*speaker{few, many} {
-		keys, bytes := count(t, store, "sema/log/"+s.name+" ")
+	for _, s := range []*sessiontest.Session{few, many} {
+		keys, bytes := count(t, store, "sema/log/"+s.Name+" ")
 		if keys > 150 || bytes > 150<<10 {
-			t.Errorf("%q has %d entries of %d bytes", s.name, keys, bytes)
+			t.Errorf("%q has %d entries of %d bytes", s.Name, keys, bytes)
 		}
 	}
 	// Others can follow, from the beginning and from where they were.
 	other := openAt(t, server, "")
-	many.sayBy(other)
-	many.say(acquire(1, 1))
-	many.sayBy(other)
+	many.SayBy(other)
+	many.Say(sessiontest.Acquire(1, 1))
+	many.SayBy(other)
 }
 
 // TestLargeState has more than goes into one value of etcd, in one batch, in all,
@@ -112,13 +113,13 @@ func TestLargeState(t *testing.T) {
 	server := etcdtest.Start(t, 1)
 	store, other := openAt(t, server, ""), openAt(t, server, "")
 	store.maxValue, other.maxValue = 20<<10, 30<<10
-	s := begin(t, store, "large", protocol.Config{Capacity: 5000})
+	s := sessiontest.Begin(t, store, "large", protocol.Config{Capacity: 5000})
 	ticket := protocol.Ticket(0)
 	for range 3 {
 		var ops []protocol.Op
 		for range 512 {
 			ticket++
-			op := acquire(ticket, 1)
+			op := sessiontest.Acquire(ticket, 1)
 			var noise strings.Builder // of which compression makes little
 			for i := range 10 {
 				fmt.Fprintf(&noise, "%x", uint64(ticket)*0x9e3779b97f4a7c15*uint64(i+1))
@@ -126,8 +127,8 @@ func TestLargeState(t *testing.T) {
 			op.Meta = noise.String()
 			ops = append(ops, op)
 		}
-		s.granted(512, ops...)
-		s.sayBy(other)
+		s.Granted(512, ops...)
+		s.SayBy(other)
 	}
 	if parts, _ := count(t, store, "sema/part/"); parts == 0 {
 		t.Error("there are no parts: nothing was too large")
@@ -138,13 +139,13 @@ func TestLargeState(t *testing.T) {
 	}
 	var ops []protocol.Op
 	for _, l := range snapshot.Leases {
-		ops = append(ops, release(l.Seq))
+		ops = append(ops, sessiontest.Release(l.Seq))
 	}
-	s.sayBy(other, ops...)
+	s.SayBy(other, ops...)
 	for range 40 {
-		s.say()
+		s.Say()
 	}
-	wantHeld(t, other, "large")
+	sessiontest.WantHeld(t, other, "large")
 	if parts, _ := count(t, store, "sema/part/"); parts > 0 {
 		t.Errorf("%d parts are left of what is not there any more", parts)
 	}
@@ -154,30 +155,30 @@ func TestDeletedLeavesNothingButTheFloor(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store, other, witness := openAt(t, server, ""), openAt(t, server, ""), openAt(t, server, "")
-	s := begin(t, store, "a", protocol.Config{Capacity: 1})
-	lease := s.granted(1, acquire(1, 1))[0]
-	wantHeld(t, witness, "a", lease)
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
+	sessiontest.WantHeld(t, witness, "a", lease)
 	if err := other.Administer(ctx, "a", fleet.Command{Delete: true}); err != nil {
 		t.Fatal(err)
 	}
 	if keys, _ := count(t, store, "sema/"); keys != 1 {
 		t.Errorf("%d keys are left", keys)
 	}
-	if r, err := store.Apply(ctx, "a", s.next()); err != nil || r.Verdict != protocol.Unknown {
+	if r, err := store.Apply(ctx, "a", s.Next()); err != nil || r.Verdict != protocol.Unknown {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// One whose clock is a day behind makes it again.
 	late := openAt(t, server, "")
 	wall := late.clock.wall
 	late.clock.wall = func() protocol.Micros { return wall() - 24*3600e6 }
-	again := begin(t, late, "a", protocol.Config{Capacity: 1})
-	if fresh := again.granted(1, acquire(1, 1))[0]; fresh <= lease || again.id <= s.id {
-		t.Errorf("session %d and lease %d after %d and %d of an earlier life", again.id, fresh, s.id, lease)
+	again := sessiontest.Begin(t, late, "a", protocol.Config{Capacity: 1})
+	if fresh := again.Granted(1, sessiontest.Acquire(1, 1))[0]; fresh <= lease || again.ID <= s.ID {
+		t.Errorf("session %d and lease %d after %d and %d of an earlier life", again.ID, fresh, s.ID, lease)
 	}
 	// Who has not heard of it takes the one for the other if it looks only at how
 	// long the logs are.
 	for _, by := range []*Store{store, witness} {
-		if r, err := by.Apply(ctx, "a", s.next()); err != nil || r.Verdict != protocol.Unknown {
+		if r, err := by.Apply(ctx, "a", s.Next()); err != nil || r.Verdict != protocol.Unknown {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
@@ -189,15 +190,15 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 	server := etcdtest.Start(t, 1)
 	store := openBy(t, Options{Endpoints: server.Addresses(), Idle: time.Hour})
 	for _, name := range []string{"gone", "changed", "used", "young"} {
-		s := begin(t, store, name, protocol.Config{Capacity: 1})
+		s := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
 		if name == "changed" {
-			c := protocol.Config{Capacity: 2, TTL: testTTL, Version: 1, Protocol: 1}
+			c := protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Version: 1, Protocol: 1}
 			if err := store.Administer(ctx, name, fleet.Command{Configure: &c}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if name != "used" {
-			b := s.next()
+			b := s.Next()
 			b.Bye = true
 			if _, err := store.Apply(ctx, name, b); err != nil {
 				t.Fatal(err)
@@ -207,8 +208,8 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 	later := openBy(t, Options{Endpoints: server.Addresses(), Idle: time.Hour})
 	wall := later.clock.wall
 	later.clock.wall = func() protocol.Micros { return wall() + 2*3600e6 }
-	begin(t, later, "young", protocol.Config{Capacity: 1}) // is not made, but used
-	begin(t, later, "new", protocol.Config{Capacity: 1})
+	sessiontest.Begin(t, later, "young", protocol.Config{Capacity: 1}) // is not made, but used
+	sessiontest.Begin(t, later, "new", protocol.Config{Capacity: 1})
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		_, err := store.Inspect(ctx, "gone")
@@ -234,7 +235,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 	store := openAt(t, server, "")
 	server.Etcdctl("put", "sema/head/a", `{"format":2}`)
 	server.Etcdctl("put", "sema/log/a 000000000001", `what is this`)
-	_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: testTTL}, "me")
+	_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, "me")
 	if !errors.Is(err, protocol.ErrVersion) {
 		t.Errorf("%v, want ErrVersion", err)
 	}

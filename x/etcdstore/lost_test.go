@@ -11,6 +11,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestConformsWhileAnswersAreLost: what was written and not heard of is found
@@ -64,7 +65,7 @@ func TestADeletionWhoseAnswerIsLost(t *testing.T) {
 	p := enginetest.NewProxy(t, server.Nodes[0].Address)
 	store, other := openBy(t, Options{Endpoints: []string{p.Address}}), openAt(t, server, "")
 	for _, madeAgain := range []bool{false, true} {
-		begin(t, store, "a", protocol.Config{Capacity: 1})
+		sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 		deletions := 0
 		deleted := make(chan outcome)
 		go func() {
@@ -84,7 +85,7 @@ func TestADeletionWhoseAnswerIsLost(t *testing.T) {
 		}
 		var lease protocol.Seq
 		if madeAgain {
-			lease = begin(t, other, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))[0]
+			lease = sessiontest.Begin(t, other, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))[0]
 		}
 		p.Cut()
 		p.Heal()
@@ -92,7 +93,7 @@ func TestADeletionWhoseAnswerIsLost(t *testing.T) {
 			t.Errorf("made again: %t: after %d attempts, what was done is not known to be: %v", madeAgain, deletions, o.err)
 		}
 		if madeAgain {
-			wantHeld(t, other, "a", lease)
+			sessiontest.WantHeld(t, other, "a", lease)
 		}
 	}
 }
@@ -118,11 +119,11 @@ func TestWhatIsSaidToADeletedSemaphore(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	one, two := openAt(t, server, ""), openAt(t, server, "")
-	s := begin(t, one, "a", protocol.Config{Capacity: 1})
+	s := sessiontest.Begin(t, one, "a", protocol.Config{Capacity: 1})
 	if err := two.Administer(ctx, "a", fleet.Command{Delete: true}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := one.Apply(ctx, "a", s.next(acquire(1, 1)))
+	r, err := one.Apply(ctx, "a", s.Next(sessiontest.Acquire(1, 1)))
 	if err != nil || r.Verdict != protocol.Unknown {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -5,15 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/proctest"
 )
@@ -51,8 +48,6 @@ func (e ending) Run() int {
 
 var ctx = context.Background()
 
-const testTTL = protocol.Micros(15 * time.Second / time.Microsecond)
-
 // openAt opens a store that is closed when the test ends.
 func openAt(t testing.TB, c *etcdtest.Cluster, prefix string) *Store {
 	t.Helper()
@@ -71,99 +66,6 @@ func openBy(t testing.TB, o Options) *Store {
 		}
 	})
 	return s
-}
-
-// A speaker is one session on a semaphore.
-type speaker struct {
-	t     testing.TB
-	store *Store
-	name  string
-	id    protocol.Session
-	seq   uint64
-	ack   uint64
-}
-
-func begin(t testing.TB, s *Store, name string, c protocol.Config) *speaker {
-	t.Helper()
-	if c.TTL == 0 {
-		c.TTL = testTTL
-	}
-	c.Protocol = protocol.Version
-	id, _, err := s.Open(ctx, name, c, "instance of "+t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &speaker{t: t, store: s, name: name, id: id}
-}
-
-// next is the next batch of the session.
-func (s *speaker) next(ops ...protocol.Op) protocol.Batch {
-	s.seq++
-	return protocol.Batch{Session: s.id, Seq: s.seq, Ack: s.ack, Ops: ops}
-}
-
-// hear notes which fates there were.
-func (s *speaker) hear(r protocol.Reply) protocol.Reply {
-	for _, f := range r.Fates {
-		s.ack = max(s.ack, f.N)
-	}
-	return r
-}
-
-// say says a batch that must be heard.
-func (s *speaker) say(ops ...protocol.Op) protocol.Reply {
-	s.t.Helper()
-	return s.sayBy(s.store, ops...)
-}
-
-// sayBy says it through another store.
-func (s *speaker) sayBy(by *Store, ops ...protocol.Op) protocol.Reply {
-	s.t.Helper()
-	r, err := by.Apply(ctx, s.name, s.next(ops...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if r.Verdict != protocol.Heard {
-		s.t.Fatalf("batch %d of session %d: verdict %d", s.seq, s.id, r.Verdict)
-	}
-	return s.hear(r)
-}
-
-// granted says a batch and returns the leases that are granted by it.
-func (s *speaker) granted(n int, ops ...protocol.Op) (leases []protocol.Seq) {
-	s.t.Helper()
-	for _, f := range s.say(ops...).Fates {
-		if f.Kind == protocol.Granted {
-			leases = append(leases, f.Lease)
-		}
-	}
-	if len(leases) != n {
-		s.t.Fatalf("%d leases were granted, want %d", len(leases), n)
-	}
-	return leases
-}
-
-func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Meta: "for a test"}
-}
-
-func release(lease protocol.Seq) protocol.Op {
-	return protocol.Op{Verb: protocol.Release, Lease: lease}
-}
-
-func wantHeld(t testing.TB, s *Store, name string, want ...protocol.Seq) {
-	t.Helper()
-	snapshot, err := s.Inspect(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []protocol.Seq
-	for _, l := range snapshot.Leases {
-		got = append(got, l.Seq)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("leases %v of %q are out, want %v", got, name, want)
-	}
 }
 
 func wantError(t testing.TB, err error, parts ...string) {

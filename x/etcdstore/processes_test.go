@@ -10,6 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // skewed is a store whose wall clock is not that of others.
@@ -32,13 +33,13 @@ func TestClocksThatDifferRobNobody(t *testing.T) {
 	}
 	const ttl = 1200 * time.Millisecond
 	config := protocol.Config{Capacity: 1, TTL: protocol.Micros(ttl.Microseconds())}
-	holder, waiter := begin(t, stores[0], "a", config), begin(t, stores[1], "a", config)
-	lease := holder.granted(1, acquire(1, 1))[0]
-	waiter.say(acquire(1, 1))
+	holder, waiter := sessiontest.Begin(t, stores[0], "a", config), sessiontest.Begin(t, stores[1], "a", config)
+	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+	waiter.Say(sessiontest.Acquire(1, 1))
 	for range 3 {
 		for sent := time.Now(); time.Since(sent) < ttl*2/3-100*time.Millisecond; time.Sleep(10 * time.Millisecond) {
 			for _, by := range stores[1:] {
-				if r := waiter.sayBy(by); len(r.Fates) > 0 {
+				if r := waiter.SayBy(by); len(r.Fates) > 0 {
 					t.Fatal("the holder lives, and the waiter has its permit")
 				}
 			}
@@ -46,13 +47,13 @@ func TestClocksThatDifferRobNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		holder.say()
+		holder.Say()
 	}
-	wantHeld(t, stores[1], "a", lease)
+	sessiontest.WantHeld(t, stores[1], "a", lease)
 
 	// And it is noticed when it is dead, whoever looks.
 	died := time.Now()
-	for len(waiter.sayBy(stores[2]).Fates) == 0 {
+	for len(waiter.SayBy(stores[2]).Fates) == 0 {
 		if time.Since(died) > 3*ttl {
 			t.Fatal("nobody notices that the holder is dead")
 		}
@@ -73,14 +74,14 @@ func TestAClockThatIsAheadCostsABurstOnce(t *testing.T) {
 	right, ahead := openAt(t, server, ""), skewed(t, server, func() time.Duration { return time.Hour })
 	const window = 1500 * time.Millisecond
 	config := protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: protocol.Micros(window.Microseconds())}
-	a, b := begin(t, right, "a", config), begin(t, ahead, "a", config)
+	a, b := sessiontest.Begin(t, right, "a", config), sessiontest.Begin(t, ahead, "a", config)
 	start, granted, ticket := time.Now(), 0, protocol.Ticket(0)
 	for time.Since(start) < 2*window {
-		for _, s := range []*speaker{a, b} {
+		for _, s := range []*sessiontest.Session{a, b} {
 			ticket++
-			op := acquire(ticket, 1)
+			op := sessiontest.Acquire(ticket, 1)
 			op.Try = true
-			for _, f := range s.say(op).Fates {
+			for _, f := range s.Say(op).Fates {
 				if f.Kind == protocol.Granted {
 					granted++
 				}
@@ -100,12 +101,12 @@ func TestARestartedProgramKnowsThatTimeHasPassed(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	config := protocol.Config{Capacity: 1, TTL: 600_000}
-	begin(t, openAt(t, server, ""), "a", config).granted(1, acquire(1, 1)) // and it crashes
-	job := begin(t, skewed(t, server, func() time.Duration { return time.Hour }), "a", config)
-	op := acquire(1, 1)
+	sessiontest.Begin(t, openAt(t, server, ""), "a", config).Granted(1, sessiontest.Acquire(1, 1)) // and it crashes
+	job := sessiontest.Begin(t, skewed(t, server, func() time.Duration { return time.Hour }), "a", config)
+	op := sessiontest.Acquire(1, 1)
 	op.Try = true
-	r := job.say(op)
-	for start := time.Now(); len(r.Fates) == 0; r = job.say() {
+	r := job.Say(op)
+	for start := time.Now(); len(r.Fates) == 0; r = job.Say() {
 		if time.Since(start) > 5*time.Second {
 			t.Fatal("it waits for ever")
 		}
@@ -121,11 +122,11 @@ func TestBatchesAreTakenAlong(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	one, two := openAt(t, server, ""), openAt(t, server, "")
-	a, b := begin(t, one, "a", protocol.Config{Capacity: 5}), begin(t, two, "a", protocol.Config{Capacity: 5})
-	asked := b.next(acquire(1, 2))
+	a, b := sessiontest.Begin(t, one, "a", protocol.Config{Capacity: 5}), sessiontest.Begin(t, two, "a", protocol.Config{Capacity: 5})
+	asked := b.Next(sessiontest.Acquire(1, 2))
 	server.Etcdctl("put", "sema/call/a somebody", encode([]publicCall{{"somebody-1", asked}}))
 	server.Etcdctl("put", "sema/call/a other", "nonsense")
-	a.say() // one did not know what two wrote, fails, and sees the call
+	a.Say() // one did not know what two wrote, fails, and sees the call
 	if keys, _ := count(t, one, "sema/call/"); keys != 0 {
 		t.Error("calls are left")
 	}
@@ -145,7 +146,7 @@ func TestManyAreTold(t *testing.T) {
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
 	const many = maxHints + 30
-	config := protocol.Config{Capacity: 0, TTL: testTTL, Protocol: protocol.Version}
+	config := protocol.Config{Capacity: 0, TTL: sessiontest.TTL, Protocol: protocol.Version}
 	client, err := store.connection.client(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +158,7 @@ func TestManyAreTold(t *testing.T) {
 		}
 		id, _, err := store.Open(ctx, "a", config, instance)
 		if err == nil {
-			_, err = store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
+			_, err = store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{sessiontest.Acquire(1, 1)}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -179,26 +180,26 @@ func TestVersionsSideBySide(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	old, next := openAt(t, server, ""), openAt(t, server, "")
-	config := protocol.Config{Capacity: 1, TTL: testTTL, Protocol: protocol.Version}
-	a := begin(t, old, "a", config)
+	config := protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}
+	a := sessiontest.Begin(t, old, "a", config)
 	config.Protocol++
 	id, made, err := next.Open(ctx, "a", config, "the next version")
 	if err != nil || made.Protocol != protocol.Version {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	b := &speaker{t: t, store: next, name: "a", id: id}
-	lease := a.granted(1, acquire(1, 1))[0]
-	r := b.say(acquire(1, 1), protocol.Op{Verb: 77, Ticket: 2}) // of which one is new
+	b := sessiontest.Opened(t, next, "a", id)
+	lease := a.Granted(1, sessiontest.Acquire(1, 1))[0]
+	r := b.Say(sessiontest.Acquire(1, 1), protocol.Op{Verb: 77, Ticket: 2}) // of which one is new
 	if len(r.Fates) != 1 || r.Fates[0].Kind != protocol.Invalid {
 		t.Errorf("%+v", r.Fates)
 	}
-	a.say(release(lease))
-	b.say(release(b.granted(1)[0]))
+	a.Say(sessiontest.Release(lease))
+	b.Say(sessiontest.Release(b.Granted(1)[0]))
 	config.Version = 1
 	if err := next.Administer(ctx, "a", fleet.Command{Configure: &config}); err != nil {
 		t.Fatal(err)
 	}
-	a.say(release(a.granted(1, acquire(2, 1))[0])) // it is still a neighbour
+	a.Say(sessiontest.Release(a.Granted(1, sessiontest.Acquire(2, 1))[0])) // it is still a neighbour
 	config.Protocol++
 	_, _, err = next.Open(ctx, "a", config, "the one after")
 	if err != nil {
@@ -216,12 +217,12 @@ func TestTimeIsNotToldTwice(t *testing.T) {
 	server := etcdtest.Start(t, 1)
 	old := openAt(t, server, "")
 	config := protocol.Config{Capacity: 1, TTL: 60_000_000}
-	a := begin(t, old, "a", config)
+	a := sessiontest.Begin(t, old, "a", config)
 	for range 3 {
 		time.Sleep(200 * time.Millisecond)
-		begin(t, openAt(t, server, ""), "a", config)
+		sessiontest.Begin(t, openAt(t, server, ""), "a", config)
 	}
-	a.say()
+	a.Say()
 	if ahead := time.Until(old.semaphore("a").view.head.Changed); ahead > 0 {
 		t.Errorf("the semaphore is ahead of all clocks by %v", ahead)
 	}
@@ -234,16 +235,16 @@ func TestABlockThatIsRevokedTwice(t *testing.T) {
 	server := etcdtest.Start(t, 1)
 	store, other := openAt(t, server, ""), openAt(t, server, "")
 	config := protocol.Config{Capacity: 2}
-	holder, waiter := begin(t, store, "a", config), begin(t, other, "a", config)
+	holder, waiter := sessiontest.Begin(t, store, "a", config), sessiontest.Begin(t, other, "a", config)
 	for n := range protocol.Ticket(fewRows) { // so that entries are not complete
-		begin(t, store, "a", config).say(protocol.Op{Verb: protocol.Cancel, Ticket: n})
+		sessiontest.Begin(t, store, "a", config).Say(protocol.Op{Verb: protocol.Cancel, Ticket: n})
 	}
-	lease := holder.granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Least: 1, Pooled: true})[0]
-	waiter.say(acquire(1, 2))
+	lease := holder.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Least: 1, Pooled: true})[0]
+	waiter.Say(sessiontest.Acquire(1, 2))
 	for _, atOnce := range []bool{false, true} {
 		if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease, AtOnce: atOnce}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	waiter.granted(1)
+	waiter.Granted(1)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestUsers: who may, who may not, and that passwords stay where they are.
@@ -27,7 +28,7 @@ func TestUsers(t *testing.T) {
 
 	open := func(user, password, prefix string) error {
 		store := openBy(t, Options{Endpoints: server.Addresses(), User: user, Password: password, Prefix: prefix})
-		_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: testTTL}, "me")
+		_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, "me")
 		if err != nil && strings.Contains(err.Error(), "hush") {
 			t.Errorf("the password is in %q", err)
 		}
@@ -41,8 +42,8 @@ func TestUsers(t *testing.T) {
 	wantError(t, open("", "", "app/"), "wants a user")
 
 	store := openBy(t, Options{Endpoints: server.Addresses(), User: "me", Password: "hush", Prefix: "app/"})
-	s := begin(t, store, "b", protocol.Config{Capacity: 1})
-	s.say(release(s.granted(1, acquire(1, 1))[0]))
+	s := sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 1})
+	s.Say(sessiontest.Release(s.Granted(1, sessiontest.Acquire(1, 1))[0]))
 	if names, err := store.List(ctx, ""); err != nil || len(names) != 2 {
 		t.Errorf("%v, %v", names, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // limited is a context for calls that fail.
@@ -40,7 +41,7 @@ func TestClosed(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
-	begin(t, store, "a", protocol.Config{Capacity: 1})
+	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	listened := make(chan error)
 	go func() { listened <- store.Listen(ctx, "me", func(string) {}) }()
 	time.Sleep(50 * time.Millisecond)
@@ -60,15 +61,15 @@ func TestAPanicSpoilsNothing(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
-	s := begin(t, store, "a", protocol.Config{Capacity: 1})
-	lease := s.granted(1, acquire(1, 1))[0]
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 	o := store.do("a", &call{ctx: ctx, act: func(now protocol.Micros, v *view) outcome {
-		v.state.Apply(now, protocol.Batch{Session: s.id, Seq: 99, Bye: true})
+		v.state.Apply(now, protocol.Batch{Session: s.ID, Seq: 99, Bye: true})
 		panic("broken by the test")
 	}})
 	wantError(t, o.err, "panic: broken by the test")
-	wantHeld(t, store, "a", lease)
-	s.say(release(lease))
+	sessiontest.WantHeld(t, store, "a", lease)
+	s.Say(sessiontest.Release(lease))
 }
 
 // TestTheServerIsRestarted kills it in the middle of batches, again and again.
@@ -76,7 +77,7 @@ func TestTheServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
-	s := begin(t, store, "a", protocol.Config{Capacity: 3})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 3})
 	const rounds = 3
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -90,7 +91,7 @@ func TestTheServerIsRestarted(t *testing.T) {
 	batches, failures := 0, 0
 	var held protocol.Seq
 	for n := protocol.Ticket(1); ; n++ {
-		b := s.next(release(held), acquire(n, 3))
+		b := s.Next(sessiontest.Release(held), sessiontest.Acquire(n, 3))
 		r, err := store.Apply(ctx, "a", b)
 		for ; err != nil; r, err = store.Apply(ctx, "a", b) {
 			failures++ // it is said again as it was
@@ -100,12 +101,12 @@ func TestTheServerIsRestarted(t *testing.T) {
 			t.Fatalf("batch %d: %+v", n, r)
 		}
 		held = r.Fates[0].Lease
-		s.hear(r)
+		s.Hear(r)
 		batches++
 		select {
 		case <-stop:
 			wg.Wait()
-			wantHeld(t, openAt(t, server, ""), "a", held)
+			sessiontest.WantHeld(t, openAt(t, server, ""), "a", held)
 			t.Logf("%d batches, %d failures", batches, failures)
 			return
 		default:
@@ -120,8 +121,8 @@ func TestTheAnswerIsLost(t *testing.T) {
 	p := enginetest.NewProxy(t, server.Nodes[0].Address)
 	store := openBy(t, Options{Endpoints: []string{p.Address}})
 	other := openAt(t, server, "")
-	s := begin(t, store, "a", protocol.Config{Capacity: 5})
-	lease := s.granted(1, acquire(1, 1))[0]
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 5})
+	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 
 	// The same call goes on until it knows.
 	p.SetFault(enginetest.Fault{LoseReplies: true})
@@ -129,11 +130,11 @@ func TestTheAnswerIsLost(t *testing.T) {
 		p.Cut()
 		p.Heal()
 	})
-	second := s.granted(1, acquire(2, 1))[0]
+	second := s.Granted(1, sessiontest.Acquire(2, 1))[0]
 	if p.Lost() == 0 {
 		t.Error("no answer was lost")
 	}
-	wantHeld(t, other, "a", lease, second)
+	sessiontest.WantHeld(t, other, "a", lease, second)
 
 	// So it is for what cannot be repeated.
 	p.SetFault(enginetest.Fault{LoseReplies: true})
@@ -144,11 +145,11 @@ func TestTheAnswerIsLost(t *testing.T) {
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: second, AtOnce: true}}); err != nil {
 		t.Errorf("what was done is not known to be: %v", err)
 	}
-	wantHeld(t, other, "a", lease)
+	sessiontest.WantHeld(t, other, "a", lease)
 
 	// A caller who gives up says it again.
 	p.SetFault(enginetest.Fault{LoseReplies: true})
-	b := s.next(acquire(3, 1))
+	b := s.Next(sessiontest.Acquire(3, 1))
 	if _, err := store.Apply(limited(t, 300*time.Millisecond), "a", b); err == nil {
 		t.Error("an answer came though it was lost")
 	}
@@ -158,7 +159,7 @@ func TestTheAnswerIsLost(t *testing.T) {
 	if err != nil || len(r.Fates) != 2 || r.Fates[1].Kind != protocol.Granted {
 		t.Fatalf("%+v, %v", r, err) // the first is that of the revocation
 	}
-	wantHeld(t, other, "a", lease, r.Fates[1].Lease)
+	sessiontest.WantHeld(t, other, "a", lease, r.Fates[1].Lease)
 }
 
 // TestConnectionsAreCut while many work, and hints get lost.
@@ -211,23 +212,23 @@ func TestListenersComeBack(t *testing.T) {
 	p := enginetest.NewProxy(t, server.Nodes[0].Address)
 	deaf := openBy(t, Options{Endpoints: []string{p.Address}})
 	other := openAt(t, server, "")
-	waiter := begin(t, deaf, "a", protocol.Config{Capacity: 1})
-	holder := begin(t, other, "a", protocol.Config{Capacity: 1})
+	waiter := sessiontest.Begin(t, deaf, "a", protocol.Config{Capacity: 1})
+	holder := sessiontest.Begin(t, other, "a", protocol.Config{Capacity: 1})
 	heard := make(chan string, 100)
 	listening, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = deaf.Listen(listening, "instance of "+t.Name(), func(name string) { heard <- name }) })
+	wg.Go(func() { _ = deaf.Listen(listening, sessiontest.Instance(t), func(name string) { heard <- name }) })
 	defer wg.Wait()
 	defer stop()
-	lease := holder.granted(1, acquire(1, 1))[0]
-	waiter.say(acquire(1, 1))
+	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+	waiter.Say(sessiontest.Acquire(1, 1))
 	for len(server.Etcdctl("get", "--keys-only", "--prefix", "sema/hint/")) == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
 
 	p.SetFault(enginetest.Fault{Refuse: true})
 	p.Cut()
-	holder.say(release(lease)) // of which it is told, and does not hear
+	holder.Say(sessiontest.Release(lease)) // of which it is told, and does not hear
 	server.Compact()
 	time.Sleep(50 * time.Millisecond)
 	p.Heal()
@@ -240,15 +241,15 @@ func TestListenersComeBack(t *testing.T) {
 		t.Fatal("it was not told of what it missed")
 	}
 	// And of what is new.
-	again := waiter.granted(1)[0]
-	holder.say(acquire(2, 1))
-	waiter.say(release(again))
-	third := holder.granted(1)[0]
-	waiter.say(acquire(2, 1))
+	again := waiter.Granted(1)[0]
+	holder.Say(sessiontest.Acquire(2, 1))
+	waiter.Say(sessiontest.Release(again))
+	third := holder.Granted(1)[0]
+	waiter.Say(sessiontest.Acquire(2, 1))
 	for len(heard) > 0 {
 		<-heard
 	}
-	holder.say(release(third))
+	holder.Say(sessiontest.Release(third))
 	select {
 	case <-heard:
 	case <-time.After(10 * time.Second):
@@ -261,8 +262,8 @@ func TestTheDatabaseIsFull(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1, "--quota-backend-bytes", fmt.Sprint(4<<20))
 	store := openAt(t, server, "")
-	s := begin(t, store, "a", protocol.Config{Capacity: 3})
-	lease := s.granted(1, acquire(1, 1))[0]
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 3})
+	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 	client, err := store.connection.client(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -270,10 +271,10 @@ func TestTheDatabaseIsFull(t *testing.T) {
 	for i := 0; err == nil && i < 100; i++ {
 		_, err = client.Put(ctx, "filler", strings.Repeat("x", 500<<10))
 	}
-	b := s.next(acquire(2, 1))
+	b := s.Next(sessiontest.Acquire(2, 1))
 	_, err = store.Apply(ctx, "a", b)
 	wantError(t, err, "database is full", "etcdctl alarm disarm")
-	wantHeld(t, store, "a", lease) // reading goes on
+	sessiontest.WantHeld(t, store, "a", lease) // reading goes on
 
 	server.Compact()
 	server.Etcdctl("defrag")

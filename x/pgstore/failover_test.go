@@ -10,6 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // startPair starts a primary, and a standby that has all it has.
@@ -74,36 +75,36 @@ func TestWhatAStandbyHasForgotten(t *testing.T) {
 	primary, standby := startPair(t)
 	store := openAt(t, ofBoth(primary, standby), Options{})
 	config := protocol.Config{Capacity: 4}
-	open := func() *speaker { return begin(t, store, "a", config) }
+	open := func() *sessiontest.Session { return sessiontest.Begin(t, store, "a", config) }
 	quiet, busy, told := open(), open(), open()
-	for _, s := range []*speaker{quiet, busy} {
-		s.granted(1, acquire(1, 1))
-		s.say()
+	for _, s := range []*sessiontest.Session{quiet, busy} {
+		s.Granted(1, sessiontest.Acquire(1, 1))
+		s.Say()
 	}
-	lease := told.granted(1, acquire(1, 1))[0]
-	said := told.next()
+	lease := told.Granted(1, sessiontest.Acquire(1, 1))[0]
+	said := told.Next()
 	if _, err := store.Apply(ctx, "a", said); err != nil {
 		t.Fatal(err)
 	}
-	deleted := begin(t, store, "deleted", config)
+	deleted := sessiontest.Begin(t, store, "deleted", config)
 	awaitReplay(t, primary, standby)
 	cutOffFrom(t, primary, standby)
 
 	// All of this is forgotten.
-	forgotten := busy.say(acquire(2, 1)).Fates[0].Fence
+	forgotten := busy.Say(sessiontest.Acquire(2, 1)).Fates[0].Fence
 	young := open()
-	deletedToo := begin(t, store, "deleted", config)
-	leaseOfDeleted := deleted.granted(1, acquire(1, 1))[0]
+	deletedToo := sessiontest.Begin(t, store, "deleted", config)
+	leaseOfDeleted := deleted.Granted(1, sessiontest.Acquire(1, 1))[0]
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease}}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := store.Apply(ctx, "a", said); err != nil || len(told.hear(r).Fates) != 1 { // said again, it is answered with more
+	if r, err := store.Apply(ctx, "a", said); err != nil || len(told.Hear(r).Fates) != 1 { // said again, it is answered with more
 		t.Fatalf("%+v, %v", r, err)
 	}
 	failOver(t, primary, standby)
 
 	// It was there all the time, and goes on.
-	again := quiet.say(acquire(3, 1)).Fates
+	again := quiet.Say(sessiontest.Acquire(3, 1)).Fates
 	if len(again) != 1 || again[0].Lease <= forgotten.Seq {
 		t.Fatalf("%+v was granted after %d", again, forgotten.Seq)
 	}
@@ -114,23 +115,23 @@ func TestWhatAStandbyHasForgotten(t *testing.T) {
 	if err := guard.Admit(forgotten); !errors.Is(err, sema.ErrLost) {
 		t.Errorf("who holds what was forgotten is let in: %v", err)
 	}
-	if id := open().id; id <= young.id {
-		t.Errorf("session %d was opened after %d", id, young.id)
+	if id := open().ID; id <= young.ID {
+		t.Errorf("session %d was opened after %d", id, young.ID)
 	}
-	for who, s := range map[string]*speaker{"who was opened": young, "who was granted something": busy, "who was told something": told} {
-		if r, err := store.Apply(ctx, "a", s.next()); err != nil || r.Verdict != protocol.Unknown {
+	for who, s := range map[string]*sessiontest.Session{"who was opened": young, "who was granted something": busy, "who was told something": told} {
+		if r, err := store.Apply(ctx, "a", s.Next()); err != nil || r.Verdict != protocol.Unknown {
 			t.Errorf("%s: %+v, %v; want to be told that it is not known", who, r, err)
 		}
 	}
-	quiet.say()
+	quiet.Say()
 
 	// So it is with numbers of one that is deleted at once.
 	if err := store.Administer(ctx, "deleted", fleet.Command{Delete: true}); err != nil {
 		t.Fatal(err)
 	}
-	anew := begin(t, store, "deleted", config)
-	if lease := anew.granted(1, acquire(1, 1))[0]; anew.id <= deletedToo.id || lease <= leaseOfDeleted {
-		t.Errorf("session %d, lease %d; want more than %d and %d", anew.id, lease, deletedToo.id, leaseOfDeleted)
+	anew := sessiontest.Begin(t, store, "deleted", config)
+	if lease := anew.Granted(1, sessiontest.Acquire(1, 1))[0]; anew.ID <= deletedToo.ID || lease <= leaseOfDeleted {
+		t.Errorf("session %d, lease %d; want more than %d and %d", anew.ID, lease, deletedToo.ID, leaseOfDeleted)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestAWaitForAStandbyThatIsCancelled(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")
 	store := openAt(t, server.URL(), Options{})
-	s := begin(t, store, "a", protocol.Config{Capacity: 2})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2})
 	set(t, server, "synchronous_standby_names", "nobody")
 	type answer struct {
 		reply protocol.Reply
@@ -218,7 +219,7 @@ func TestAWaitForAStandbyThatIsCancelled(t *testing.T) {
 		fmt.Sscan(ask(t, server, "SELECT count(*) FROM (SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') x"), &n)
 		return n
 	}
-	b := s.next(acquire(1, 1))
+	b := s.Next(sessiontest.Acquire(1, 1))
 	go func() {
 		r, err := store.Apply(ctx, "a", b)
 		answered <- answer{r, err}

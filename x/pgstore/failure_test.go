@@ -16,6 +16,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // A room is what a semaphore is for: it counts who is in.
@@ -92,7 +93,7 @@ func wantEmpty(t *testing.T, s *Store, r *room, clients ...*fleet.Client) {
 	if most := r.most.Load(); most > 4 {
 		t.Errorf("%d were in at a time, want at most 4", most)
 	}
-	if leases, line := held(t, s, "room"); len(leases)+len(line) > 0 {
+	if leases, line := sessiontest.Held(t, s, "room"); len(leases)+len(line) > 0 {
 		t.Errorf("leases %v, tickets %v are left", leases, line)
 	}
 	if err := checkSums(s); err != nil {
@@ -153,15 +154,15 @@ func TestABatchWhoseAnswerWasLostIsNotDoneTwice(t *testing.T) {
 	u.Host = p.Address
 	schema := newSchema()
 	direct := openIn(t, schema, Options{})
-	s := begin(t, openAt(t, u.String(), Options{Schema: schema}), "a", protocol.Config{Capacity: 10})
-	s.say()
+	s := sessiontest.Begin(t, openAt(t, u.String(), Options{Schema: schema}), "a", protocol.Config{Capacity: 10})
+	s.Say()
 	p.SetFault(enginetest.Fault{CutReplies: true})
-	b := s.next(acquire(1, 3))
-	if _, err := s.store.Apply(ctx, "a", b); !errors.Is(err, sema.ErrUnavailable) {
+	b := s.Next(sessiontest.Acquire(1, 3))
+	if _, err := s.Store.Apply(ctx, "a", b); !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // the server may still be at it
-		if leases, _ := held(t, direct, "a"); len(leases) == 1 {
+		if leases, _ := sessiontest.Held(t, direct, "a"); len(leases) == 1 {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatal("the server has not heard it")
@@ -169,12 +170,12 @@ func TestABatchWhoseAnswerWasLostIsNotDoneTwice(t *testing.T) {
 	}
 	p.Heal()
 	for range 3 {
-		r, err := s.store.Apply(ctx, "a", b)
+		r, err := s.Store.Apply(ctx, "a", b)
 		if err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
-	if leases, _ := held(t, direct, "a"); len(leases) != 1 {
+	if leases, _ := sessiontest.Held(t, direct, "a"); len(leases) != 1 {
 		t.Errorf("leases %v, want one", leases)
 	}
 }
@@ -183,24 +184,24 @@ func TestABatchWhoseAnswerWasLostIsNotDoneTwice(t *testing.T) {
 func TestWhatIsRetriedAtOnceIsNotDoneTwice(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
-	s := begin(t, store, "a", protocol.Config{Capacity: 10})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 10})
 	for i := range protocol.Ticket(20) {
 		exec(t, store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state = 'idle' AND query LIKE '%'||$1||'%'", store.options.Schema)
-		r, err := store.Apply(ctx, "a", s.next(acquire(i+1, 1)))
+		r, err := store.Apply(ctx, "a", s.Next(sessiontest.Acquire(i+1, 1)))
 		if err != nil || r.Verdict > protocol.Again {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		s.hear(r)
-		s.say(release(r.Fates[0].Lease))
+		s.Hear(r)
+		s.Say(sessiontest.Release(r.Fates[0].Lease))
 	}
-	wantHeld(t, store, "a")
+	sessiontest.WantHeld(t, store, "a")
 }
 
 func TestAStandbySaysThatItIsOne(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")
 	primary := openAt(t, server.URL(), Options{})
-	begin(t, primary, "a", protocol.Config{Capacity: 1})
+	sessiontest.Begin(t, primary, "a", protocol.Config{Capacity: 1})
 	standby := server.Standby(t)
 	waitFor(t, func() bool {
 		s, err := Open(ctx, standby.URL(), Options{})
@@ -215,7 +216,7 @@ func TestAStandbySaysThatItIsOne(t *testing.T) {
 		t.Error(err)
 	}
 	both := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d&target_session_attrs=read-write", standby.Port, server.Port)
-	begin(t, openAt(t, both, Options{}), "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+	sessiontest.Begin(t, openAt(t, both, Options{}), "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
 func waitFor(t testing.TB, done func() bool) {
@@ -232,7 +233,7 @@ func TestTimeoutsAreHonoured(t *testing.T) {
 	t.Parallel()
 	schema := newSchema()
 	store := openIn(t, schema, Options{})
-	s := begin(t, store, "a", protocol.Config{Capacity: 1})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	tx, err := store.pool.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +243,7 @@ func TestTimeoutsAreHonoured(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := pgtest.Shared.Server(t).URL()
-	b := s.next(acquire(1, 1))
+	b := s.Next(sessiontest.Acquire(1, 1))
 	for setting, want := range map[string]string{"statement_timeout=50": "statement_timeout", "lock_timeout=50": "lock_timeout"} {
 		_, err := openAt(t, url+"&"+setting, Options{Schema: schema}).Apply(ctx, "a", b)
 		if !errors.Is(err, sema.ErrUnavailable) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "nothing was done") {
@@ -268,7 +269,7 @@ func TestTimeoutsAreHonoured(t *testing.T) {
 func TestTheTimeIsThatAfterTheLock(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
-	s := begin(t, store, "a", protocol.Config{Capacity: 1})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	tx, err := store.pool.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +279,7 @@ func TestTheTimeIsThatAfterTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := make(chan error)
-	b := s.next(acquire(1, 1))
+	b := s.Next(sessiontest.Acquire(1, 1))
 	go func() {
 		_, err := store.Apply(ctx, "a", b)
 		said <- err
@@ -309,7 +310,7 @@ func TestTheTimeIsThatAfterTheLock(t *testing.T) {
 func TestADroppedSchemaIsSaidToBeGone(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
-	begin(t, store, "a", protocol.Config{Capacity: 1})
+	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	exec(t, store, "DROP SCHEMA "+store.options.Schema+" CASCADE")
 	if _, err := store.Inspect(ctx, "a"); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "run sema migrate") {
 		t.Error(err)
@@ -322,21 +323,21 @@ func TestADroppedSchemaIsSaidToBeGone(t *testing.T) {
 func TestARollingUpgrade(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
-	old := begin(t, store, "a", protocol.Config{Capacity: 2})
+	old := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2})
 	openBy := func(version uint32) (protocol.Session, error) {
-		id, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 2, TTL: testTTL, Protocol: version}, "new")
+		id, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Protocol: version}, "new")
 		return id, err
 	}
 	id, err := openBy(protocol.Version + 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	young := &speaker{t: t, store: store, name: "a", id: id}
-	lease := young.granted(1, acquire(1, 1))[0]
-	old.granted(1, acquire(1, 1))
-	old.say(acquire(2, 1), protocol.Op{Verb: 77, Ticket: 3})
-	young.say(release(lease))
-	old.granted(1)
+	young := sessiontest.Opened(t, store, "a", id)
+	lease := young.Granted(1, sessiontest.Acquire(1, 1))[0]
+	old.Granted(1, sessiontest.Acquire(1, 1))
+	old.Say(sessiontest.Acquire(2, 1), protocol.Op{Verb: 77, Ticket: 3})
+	young.Say(sessiontest.Release(lease))
+	old.Granted(1)
 	for range 2 {
 		snapshot, err := store.Inspect(ctx, "a")
 		if err != nil {
@@ -350,7 +351,7 @@ func TestARollingUpgrade(t *testing.T) {
 	if _, err := openBy(protocol.Version); !errors.Is(err, protocol.ErrVersion) {
 		t.Error(err)
 	}
-	old.say() // who is there goes on
+	old.Say() // who is there goes on
 	if _, err := openBy(protocol.Version + 1); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestASchemaWithAnyName does all there is to do in one whose name has to be quoted.
@@ -32,27 +33,21 @@ func TestASchemaWithAnyName(t *testing.T) {
 	if names, err := store.List(ctx, ""); err != nil || len(names) != 1 {
 		t.Error(names, err)
 	}
-	config := r.a.config(t)
-	config.Capacity++
-	if err := store.Administer(ctx, "x", fleet.Command{Configure: &config}); err != nil {
+	snapshot, err := store.Inspect(ctx, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot.Config.Capacity++
+	if err := store.Administer(ctx, "x", fleet.Command{Configure: &snapshot.Config}); err != nil {
 		t.Error(err)
 	}
-	lease := r.a.granted(1, acquire(1000, 1))[0]
+	lease := r.a.Granted(1, sessiontest.Acquire(1000, 1))[0]
 	if err := store.Administer(ctx, "x", fleet.Command{Revoke: &fleet.Revocation{Lease: lease}}); err != nil {
 		t.Error(err)
 	}
 	if err := store.Administer(ctx, "x", fleet.Command{Delete: true}); err != nil {
 		t.Error(err)
 	}
-}
-
-func (s *speaker) config(t *testing.T) protocol.Config {
-	t.Helper()
-	snapshot, err := s.store.Inspect(ctx, s.name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return snapshot.Config
 }
 
 // TestASearchPathLeadsNobodyAstray, though what it leads to has the same names.
@@ -65,11 +60,11 @@ func TestASearchPathLeadsNobodyAstray(t *testing.T) {
 	for _, path := range []string{trap, "", trap + ", pg_catalog"} {
 		store := openAt(t, server.URL()+"&search_path="+url.QueryEscape(path), Options{Schema: schema})
 		name := "of " + path
-		a, b := begin(t, store, name, protocol.Config{Capacity: 1}), begin(t, store, name, protocol.Config{Capacity: 1})
-		lease := a.granted(1, acquire(1, 1))[0]
-		b.say(acquire(1, 1))
-		a.say(release(lease))
-		b.granted(1)
+		a, b := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1}), sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
+		lease := a.Granted(1, sessiontest.Acquire(1, 1))[0]
+		b.Say(sessiontest.Acquire(1, 1))
+		a.Say(sessiontest.Release(lease))
+		b.Granted(1)
 		if n := ask(t, server, "SELECT count(*) FROM "+trap+".semaphore"); n != "0" {
 			t.Errorf("search_path %q: %s semaphores are elsewhere", path, n)
 		}
@@ -146,9 +141,9 @@ func TestHintsComeWithoutAListener(t *testing.T) {
 	store := openIn(t, newSchema(), Options{Listen: "127.0.0.1:1"})
 	heard := hear(t, store, "b")
 	r := newRelay(t, store, "x")
-	lease := r.a.granted(1, acquire(1, 1))[0]
-	r.b.say(acquire(1, 1))
-	r.a.say(release(lease))
+	lease := r.a.Granted(1, sessiontest.Acquire(1, 1))[0]
+	r.b.Say(sessiontest.Acquire(1, 1))
+	r.a.Say(sessiontest.Release(lease))
 	wantHint(t, heard, "x")
 }
 

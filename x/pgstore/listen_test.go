@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // hear has an instance listen until the test ends, and tells what it hears.
@@ -26,26 +27,26 @@ func hear(t *testing.T, s *Store, instance string) <-chan string {
 }
 
 // A relay is two instances that hand one permit to and fro.
-type relay struct{ a, b *speaker }
+type relay struct{ a, b *sessiontest.Session }
 
 func newRelay(t *testing.T, s *Store, name string) *relay {
-	open := func(instance string) *speaker {
+	open := func(instance string) *sessiontest.Session {
 		id, _, err := s.Open(ctx, name, protocol.Config{Capacity: 1, TTL: protocol.Micros(time.Hour / time.Microsecond)}, instance)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &speaker{t: t, store: s, name: name, id: id}
+		return sessiontest.Opened(t, s, name, id)
 	}
 	return &relay{open("a"), open("b")}
 }
 
 // hand has a hold the permit and give it to b, and b give it up.
 func (r *relay) hand(ticket protocol.Ticket, between func()) {
-	lease := r.a.granted(1, acquire(ticket, 1))[0]
-	r.b.say(acquire(ticket, 1))
-	r.a.say(release(lease))
+	lease := r.a.Granted(1, sessiontest.Acquire(ticket, 1))[0]
+	r.b.Say(sessiontest.Acquire(ticket, 1))
+	r.a.Say(sessiontest.Release(lease))
 	between()
-	r.b.say(release(r.b.granted(1)[0]))
+	r.b.Say(sessiontest.Release(r.b.Granted(1)[0]))
 }
 
 func wantHint(t *testing.T, heard <-chan string, name string) {
@@ -93,14 +94,14 @@ func TestAListenerThatIsCutOffListensAgain(t *testing.T) {
 	for i := range protocol.Ticket(3) {
 		r.hand(ticket+2*i, func() { wantHint(t, heard, "x") })
 		// What happens while it is away is told when it is back.
-		lease := r.a.granted(1, acquire(ticket+2*i+1, 1))[0]
-		r.b.say(acquire(ticket+2*i+1, 1))
+		lease := r.a.Granted(1, sessiontest.Acquire(ticket+2*i+1, 1))[0]
+		r.b.Say(sessiontest.Acquire(ticket+2*i+1, 1))
 		waitFor(t, func() bool {
 			return count(t, store, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '"+listenerName+"' AND query LIKE '%"+store.options.Schema+"%'") > 0
 		})
-		r.a.say(release(lease))
+		r.a.Say(sessiontest.Release(lease))
 		wantHint(t, heard, "x")
-		r.b.say(release(r.b.granted(1)[0]))
+		r.b.Say(sessiontest.Release(r.b.Granted(1)[0]))
 		ticket++
 		time.Sleep(100 * time.Millisecond)
 		for len(heard) > 0 {
@@ -136,9 +137,9 @@ func TestTheOneWhoIsAnsweredIsNotHinted(t *testing.T) {
 	r := newRelay(t, store, "x")
 	ticket := r.ready(t, heard)
 	for i := range protocol.Ticket(5) {
-		lease := r.b.granted(1, acquire(ticket+2*i, 1))[0]
-		r.b.say(acquire(ticket+2*i+1, 1))
-		r.b.say(release(r.b.granted(1, release(lease))[0])) // which serves its own ticket
+		lease := r.b.Granted(1, sessiontest.Acquire(ticket+2*i, 1))[0]
+		r.b.Say(sessiontest.Acquire(ticket+2*i+1, 1))
+		r.b.Say(sessiontest.Release(r.b.Granted(1, sessiontest.Release(lease))[0])) // which serves its own ticket
 	}
 	time.Sleep(200 * time.Millisecond)
 	if len(heard) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 func TestManyStartAtOnce(t *testing.T) {
@@ -23,7 +24,7 @@ func TestManyStartAtOnce(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			if _, _, err := s.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: testTTL}, "i"); err != nil {
+			if _, _, err := s.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, "i"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -52,7 +53,7 @@ func TestMigrateAgainChangesNothing(t *testing.T) {
 		}
 	}
 	s := openIn(t, schema, Options{Unmigrated: true})
-	begin(t, s, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
 func TestTablesFromTheFutureAreRefused(t *testing.T) {
@@ -68,7 +69,7 @@ func TestTablesFromTheFutureAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	// Those who are at work go on.
-	begin(t, s, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
 func TestNothingIsMadeIfNotToldTo(t *testing.T) {
@@ -111,7 +112,7 @@ func TestNoSuperuserIsNeeded(t *testing.T) {
 		}
 	}
 	s := openAt(t, server.URLOf(user, "postgres").String(), Options{Schema: schema})
-	begin(t, s, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
 func TestAnIsolationThatCannotWorkIsRefused(t *testing.T) {

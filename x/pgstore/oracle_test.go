@@ -13,6 +13,7 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestLargeBatchesAreAsInTheModel goes where fleettest does not: batches of dozens
@@ -52,11 +53,11 @@ func likeTheModel(t *testing.T, name string, random *rand.Rand) error {
 	l := &likeness{store: openClocked(t).(clocked), name: name, random: random, now: time.Now().Truncate(time.Microsecond)}
 	defer l.store.Close()
 	config := protocol.Config{
-		Capacity: []int64{1, 5, 40, 100, 1000}[random.IntN(5)], TTL: testTTL, Protocol: protocol.Version,
+		Capacity: []int64{1, 5, 40, 100, 1000}[random.IntN(5)], TTL: sessiontest.TTL, Protocol: protocol.Version,
 		MaxWaiters: []int64{0, 0, 0, 20}[random.IntN(4)], Ramp: []int64{0, 0, 0, 7}[random.IntN(4)],
 	}
 	if random.IntN(5) == 0 {
-		config.Kind, config.Window = protocol.Rate, testTTL/3
+		config.Kind, config.Window = protocol.Rate, sessiontest.TTL/3
 	}
 	l.store.SetClock(l.now)
 	var err error
@@ -171,7 +172,7 @@ func (l *likeness) op(m *member, plain bool) protocol.Op {
 		case 1:
 			op.Pooled, op.Weight, op.Least = true, 1+l.random.Int64N(30), l.random.Int64N(5)
 		case 2:
-			op.Wait = protocol.Micros(l.random.Int64N(int64(testTTL / 2)))
+			op.Wait = protocol.Micros(l.random.Int64N(int64(sessiontest.TTL / 2)))
 		case 3:
 			op.Ticket = max(1, m.ticket-protocol.Ticket(l.random.IntN(4))) // named twice
 		case 4:
@@ -179,7 +180,7 @@ func (l *likeness) op(m *member, plain bool) protocol.Op {
 		}
 		return op
 	case what < 9:
-		op := release(l.lease())
+		op := sessiontest.Release(l.lease())
 		if !plain && l.random.IntN(4) == 0 {
 			op.Weight = l.random.Int64N(4) - 1
 		}
@@ -293,7 +294,7 @@ func TestTheDeadAreEndedInPortions(t *testing.T) {
 	t.Parallel()
 	l := &likeness{store: openClocked(t).(clocked), name: "a", now: time.Now().Truncate(time.Microsecond)}
 	l.store.SetClock(l.now)
-	config := protocol.Config{Capacity: 5, TTL: testTTL, Protocol: protocol.Version}
+	config := protocol.Config{Capacity: 5, TTL: sessiontest.TTL, Protocol: protocol.Version}
 	var err error
 	if l.model, err = protocol.New(l.micros(), config, 0); err != nil {
 		t.Fatal(err)
@@ -309,12 +310,12 @@ func TestTheDeadAreEndedInPortions(t *testing.T) {
 		if err := l.open(config); err != nil {
 			t.Fatal(err)
 		}
-		say(l.members[len(l.members)-1], acquire(1, 1))
+		say(l.members[len(l.members)-1], sessiontest.Acquire(1, 1))
 	}
 	living := l.members[20]
 	for i := range 16 {
 		if i < 9 { // then no time passes, and the rest is ended
-			l.now = l.now.Add(time.Duration(testTTL/6) * time.Microsecond)
+			l.now = l.now.Add(time.Duration(sessiontest.TTL/6) * time.Microsecond)
 			l.store.SetClock(l.now)
 		}
 		say(living)

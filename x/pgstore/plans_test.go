@@ -6,6 +6,7 @@ import (
 
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestTheDeadAreNotInTheWay: leases that are gone, and that autovacuum has not come
@@ -16,36 +17,39 @@ func TestTheDeadAreNotInTheWay(t *testing.T) {
 	const few, many = 2, 1000
 	for _, planned := range []int{1, 300, many, 3 * many, 6 * many} {
 		schema := newSchema()
-		before := begin(t, openAlone(t, schema), "a", protocol.Config{Capacity: many})
+		before := pairsBy(t, openAlone(t, schema), many)
 		for left := planned; left > 0; left -= many {
-			before.pairs(1, min(left, many))
+			before(1, min(left, many))
 		}
-		s := begin(t, openAlone(t, schema), "a", protocol.Config{Capacity: many})
-		s.pairs(1, few)
-		first := s.pairs(20, few)
-		s.pairs(20, many)
-		if last := s.pairs(20, few); last > 2*first+20 {
+		pairs := pairsBy(t, openAlone(t, schema), many)
+		pairs(1, few)
+		first := pairs(20, few)
+		pairs(20, many)
+		if last := pairs(20, few); last > 2*first+20 {
 			t.Errorf("planned for %d: a batch touched %d pages at first, and %d in the end", planned, first, last)
 		}
 	}
 }
 
-// pairs acquires so many at a time and releases them, and says how many pages of
-// the leases are touched by that, each time.
-func (s *speaker) pairs(times int64, n int) int64 {
-	s.t.Helper()
-	before := touched(s.t, s.store, "lease")
-	for range times {
-		var acquires, releases []protocol.Op
-		for i := range n {
-			acquires = append(acquires, acquire(protocol.Ticket(i+1), 1))
+// pairsBy has a session acquire n at a time and release them, and says how many
+// pages of the leases are touched by that, each time.
+func pairsBy(t *testing.T, store *Store, capacity int64) func(times int64, n int) (each int64) {
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: capacity})
+	return func(times int64, n int) (each int64) {
+		t.Helper()
+		before := touched(t, store, "lease")
+		for range times {
+			var acquires, releases []protocol.Op
+			for i := range n {
+				acquires = append(acquires, sessiontest.Acquire(protocol.Ticket(i+1), 1))
+			}
+			for _, l := range s.Granted(n, acquires...) {
+				releases = append(releases, sessiontest.Release(l))
+			}
+			s.Say(releases...)
 		}
-		for _, l := range s.granted(n, acquires...) {
-			releases = append(releases, release(l))
-		}
-		s.say(releases...)
+		return (touched(t, store, "lease") - before) / times
 	}
-	return (touched(s.t, s.store, "lease") - before) / times
 }
 
 // TestOthersAreNotInTheWay: a hand-over costs the same however many sessions have
@@ -67,7 +71,7 @@ func TestOthersAreNotInTheWay(t *testing.T) {
 	hand()
 	alone := hand()
 	for i := range 1000 {
-		if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: testTTL}, fmt.Sprint("other ", i)); err != nil {
+		if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, fmt.Sprint("other ", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // visitTable is a process that visits a room in the database, again and again,
@@ -94,7 +95,7 @@ func TestProcessesShareASemaphore(t *testing.T) {
 		t.Errorf("only %d visits", n)
 	}
 	waitFor(t, func() bool {
-		leases, line := held(t, store, "room")
+		leases, line := sessiontest.Held(t, store, "room")
 		return len(leases)+len(line) == 0
 	})
 	if err := checkSums(store); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // silent is a network in which nobody hears of anything.
@@ -26,13 +27,13 @@ func TestAHostThatIsGoneWithoutAWord(t *testing.T) {
 			dying, living := enginetest.NewProxy(t, server.Address), enginetest.NewProxy(t, server.Address)
 			url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d&pool_max_conns=4", dying.Port, living.Port)
 			store := openAt(t, url, Options{Schema: newSchema()})
-			s := begin(t, store, "a", protocol.Config{Capacity: 1})
+			s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 			fill(t, store)
 			time.Sleep(idle)
 			dying.SetFault(silent)
 			gone := time.Now()
 			const trust = 10 * time.Second
-			b := s.next(acquire(1, 1))
+			b := s.Next(sessiontest.Acquire(1, 1))
 			for left := trust; ; left = trust - time.Since(gone) { // as who holds a lease does
 				within, cancel := context.WithTimeout(ctx, left/3)
 				_, err := store.Apply(within, "a", b)
@@ -64,7 +65,7 @@ func TestAHostThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
 // TestAStandbyIsLeftForThePrimary: its name leads to another server now, but not
@@ -79,7 +80,7 @@ func TestAStandbyIsLeftForThePrimary(t *testing.T) {
 		t.Fatalf("a standby has answered: %v", err)
 	}
 	name.Retarget(primary.Address)
-	begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
 // TestConnectionsThatWereNotUsedForLong are ended by a server that is told to.
@@ -87,13 +88,13 @@ func TestConnectionsThatWereNotUsedForLong(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	store := openAt(t, server.URL()+"&pool_max_conns=1&idle_session_timeout=250&application_name=idler", Options{Schema: newSchema()})
-	s := begin(t, store, "a", protocol.Config{Capacity: 1})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	for ticket := range protocol.Ticket(5) {
 		waitFor(t, func() bool {
 			left, err := server.Psql("postgres", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idler'")
 			return err == nil && left == "0"
 		})
-		s.say(release(s.granted(1, acquire(ticket+1, 1))[0]))
+		s.Say(sessiontest.Release(s.Granted(1, sessiontest.Acquire(ticket+1, 1))[0]))
 		waitFor(t, func() bool { return store.pool.Stat().IdleConns() == 1 })
 	}
 	waitFor(t, func() bool {

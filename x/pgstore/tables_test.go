@@ -7,6 +7,7 @@ import (
 
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestPeopleCanLook asks as a person would, with psql.
@@ -14,18 +15,18 @@ func TestPeopleCanLook(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	store := openIn(t, newSchema(), Options{})
-	s := begin(t, store, "jobs", protocol.Config{Capacity: 3, MaxWaiters: 9})
-	lease := s.granted(1, acquire(1, 2))[0]
-	s.say(acquire(2, 2), acquire(3, 1))
-	r := begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: testTTL})
-	r.granted(2, acquire(1, 1), acquire(2, 3))
+	s := sessiontest.Begin(t, store, "jobs", protocol.Config{Capacity: 3, MaxWaiters: 9})
+	lease := s.Granted(1, sessiontest.Acquire(1, 2))[0]
+	s.Say(sessiontest.Acquire(2, 2), sessiontest.Acquire(3, 1))
+	r := sessiontest.Begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: sessiontest.TTL})
+	r.Granted(2, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 3))
 
 	for query, want := range map[string]string{
 		"SELECT name, kind, capacity, in_use, waiting, sessions, draining, ttl_seconds, window_seconds, ramp_per_second, max_waiters, version FROM semaphores": `jobs|concurrency|3|2|2|1|f|15|0|0|9|1
 mails|rate|5|4|0|1|f|15|15|0|0|1`,
 		"SELECT semaphore, seq, instance, weight, pooled, revoked, meta FROM permits": fmt.Sprintf("jobs|%d|instance of %s|2|f|f|for a test", lease, t.Name()),
 		"SELECT semaphore, place, ticket, weight, instance FROM waiters":              fmt.Sprintf("jobs|1|2|2|instance of %[1]s\njobs|2|3|1|instance of %[1]s", t.Name()),
-		"SELECT semaphore, session, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|1|2\nmails|%d|0|0", s.id, r.id),
+		"SELECT semaphore, session, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|1|2\nmails|%d|0|0", s.ID, r.ID),
 		// The times are times, and now.
 		"SELECT abs(extract(epoch FROM now() - since)) < 60, abs(extract(epoch FROM now() - renewed)) < 60 FROM permits": "t|t",
 		"SELECT abs(extract(epoch FROM now() - changed)) < 60 FROM semaphores":                                           "t\nt",
@@ -36,7 +37,7 @@ mails|rate|5|4|0|1|f|15|15|0|0|1`,
 			t.Errorf("%s\n%v, got\n%s\nwant\n%s", query, err, got, want)
 		}
 	}
-	s.say()
+	s.Say()
 }
 
 // TestTheHotRowsStayWhereTheyAre does many batches and asks the server's own
@@ -46,22 +47,22 @@ func TestTheHotRowsStayWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "autovacuum_naptime=10s")
 	store := openAt(t, server.URL()+"&synchronous_commit=off", Options{})
-	s := begin(t, store, "a", protocol.Config{Capacity: 1000})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1000})
 	var ops []protocol.Op
 	ticket := protocol.Ticket(0)
 	const each = 128
 	for range *pairs / each {
 		for range each {
 			ticket++
-			ops = append(ops, acquire(ticket, 1))
+			ops = append(ops, sessiontest.Acquire(ticket, 1))
 		}
-		held := s.granted(each, ops...)
+		held := s.Granted(each, ops...)
 		ops = nil
 		for _, l := range held {
-			ops = append(ops, release(l))
+			ops = append(ops, sessiontest.Release(l))
 		}
 	}
-	s.say(ops...)
+	s.Say(ops...)
 	_, _ = server.Psql("postgres", "SELECT pg_stat_force_next_flush()")
 	store.Close() // which has the backend report
 	for _, table := range []string{"semaphore", "session"} {

@@ -13,6 +13,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 func TestURLs(t *testing.T) {
@@ -128,7 +129,7 @@ func TestPrefixesKeepClientsApart(t *testing.T) {
 	t.Parallel()
 	schema := newSchema()
 	a, b := openIn(t, schema, Options{Prefix: "a:"}), openIn(t, schema, Options{Prefix: "b:"})
-	begin(t, a, "x", protocol.Config{Capacity: 1})
+	sessiontest.Begin(t, a, "x", protocol.Config{Capacity: 1})
 	if names, err := b.List(ctx, ""); err != nil || len(names) != 0 {
 		t.Error(names, err)
 	}
@@ -140,16 +141,16 @@ func TestPrefixesKeepClientsApart(t *testing.T) {
 func TestTextThatPostgresCannotHold(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
-	s := begin(t, store, "a", protocol.Config{Capacity: 100})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 100})
 	metas := []string{"", "plain", "a\x00b", "\xff\xfe", `\x41`, `\`, "ü\n'\"%s{}", strings.Repeat("long ", 2000)}
 	for i, meta := range metas {
-		s.granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Meta: meta})
+		s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Meta: meta})
 	}
-	lease := s.granted(1, acquire(99, 1))[0]
+	lease := s.Granted(1, sessiontest.Acquire(99, 1))[0]
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease, Why: "a\x00b"}}); err != nil {
 		t.Fatal(err)
 	}
-	if f := s.say().Fates; len(f) != 1 || f[0].Note != "taken away: a\x00b" {
+	if f := s.Say().Fates; len(f) != 1 || f[0].Note != "taken away: a\x00b" {
 		t.Errorf("told %+v", f)
 	}
 	snapshot, err := store.Inspect(ctx, "a")

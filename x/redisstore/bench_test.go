@@ -15,6 +15,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // BenchmarkAcquire compares a batch of one acquire with the least that an atomic
@@ -22,7 +23,7 @@ import (
 // else the machine does is the same for both.
 func BenchmarkAcquire(b *testing.B) {
 	s := openServer(b, redistest.Start(b))
-	id, _, err := s.Open(ctx, "bench", protocol.Config{Capacity: 1000, TTL: testTTL, Protocol: protocol.Version}, "bench")
+	id, _, err := s.Open(ctx, "bench", protocol.Config{Capacity: 1000, TTL: sessiontest.TTL, Protocol: protocol.Version}, "bench")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -44,10 +45,10 @@ func BenchmarkAcquire(b *testing.B) {
 		}
 		bare = append(bare, time.Since(began))
 		began = time.Now()
-		f := say(acquire(protocol.Ticket(seq+1), 1)).Fates[0]
+		f := say(sessiontest.Acquire(protocol.Ticket(seq+1), 1)).Fates[0]
 		acquires = append(acquires, time.Since(began))
 		ack = f.N
-		say(release(f.Lease))
+		say(sessiontest.Release(f.Lease))
 	}
 	slices.Sort(bare)
 	slices.Sort(acquires)

@@ -15,6 +15,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // A pair is a primary and a replica, and a proxy that clients go through to
@@ -52,7 +53,7 @@ func (p *pair) failOver() {
 }
 
 const (
-	shortTTL       = 1200 * ms
+	shortTTL       = protocol.Micros(1200 * time.Millisecond / time.Microsecond)
 	shortPromotion = 300 * time.Millisecond
 	trust          = 800 * time.Millisecond // two thirds of the TTL
 	// silence is for how long a server that was promoted grants nothing.
@@ -60,12 +61,12 @@ const (
 )
 
 // reopen begins a session as soon as the connections are made again.
-func reopen(t *testing.T, s *Store, name string, c protocol.Config) *speaker {
+func reopen(t *testing.T, s *Store, name string, c protocol.Config) *sessiontest.Session {
 	t.Helper()
 	c.Protocol = protocol.Version
 	for range 100 {
 		if id, _, err := s.Open(ctx, name, c, "reopened"); err == nil {
-			return &speaker{t: t, store: s, name: name, id: id}
+			return sessiontest.Opened(t, s, name, id)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -79,28 +80,26 @@ func TestNothingIsGrantedOverALeaseThatWasLost(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	store, config := p.open(t), protocol.Config{Capacity: 2, TTL: shortTTL}
-	kept, lost := begin(t, store, "db", config), begin(t, store, "db", config)
-	old := kept.granted(1, acquire(1, 1))[0]
-	kept.say()
+	kept, lost := sessiontest.Begin(t, store, "db", config), sessiontest.Begin(t, store, "db", config)
+	old := kept.Granted(1, sessiontest.Acquire(1, 1))[0]
+	kept.Say()
 	p.catchUp()
 	p.lag()
 	sent := time.Now()
-	gone := lost.granted(1, acquire(1, 1))[0]
+	gone := lost.Granted(1, sessiontest.Acquire(1, 1))[0]
 	p.failOver()
 
 	// Another process, that knows nothing of it.
 	met := time.Now()
 	waiter := reopen(t, p.open(t), "db", config)
-	if r := waiter.say(acquire(1, 1)); len(r.Fates) > 0 {
+	if r := waiter.Say(sessiontest.Acquire(1, 1)); len(r.Fates) > 0 {
 		t.Fatalf("granted at once: %+v", r.Fates)
 	}
-	if r := kept.said(); r.Verdict != protocol.Heard {
-		t.Fatalf("a session that has lost nothing: verdict %d", r.Verdict)
-	}
-	lost.wantUnknown()
+	kept.Say() // it has lost nothing
+	lost.WantUnknown()
 	for {
-		kept.say()
-		r := waiter.say()
+		kept.Say()
+		r := waiter.Say()
 		if len(r.Fates) == 0 {
 			time.Sleep(20 * time.Millisecond)
 			continue
@@ -121,22 +120,7 @@ func TestNothingIsGrantedOverALeaseThatWasLost(t *testing.T) {
 		}
 		break
 	}
-	wantHeld(t, store, "db", old, waiter.lastLease())
-}
-
-// lastLease is the one that is held by this session.
-func (s *speaker) lastLease() (lease protocol.Seq) {
-	s.t.Helper()
-	snapshot, err := s.store.Inspect(ctx, s.name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, l := range snapshot.Leases {
-		if l.Session == s.id {
-			lease = l.Seq
-		}
-	}
-	return lease
+	sessiontest.WantHeld(t, store, "db", old, waiter.LastLease())
 }
 
 // A session that the new primary knows, but not all it has said and heard, holds
@@ -145,33 +129,33 @@ func TestASessionOfWhichSomethingWasLostIsNotKnown(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	store, config := p.open(t), protocol.Config{Capacity: 5, TTL: shortTTL}
-	said, heard, repeated := begin(t, store, "db", config), begin(t, store, "db", config), begin(t, store, "db", config)
-	holder := begin(t, store, "db", config)
-	lease := holder.granted(1, acquire(1, 5))[0]
-	said.say()
-	for _, s := range []*speaker{heard, repeated} {
-		s.say(acquire(1, 1))
+	said, heard, repeated := sessiontest.Begin(t, store, "db", config), sessiontest.Begin(t, store, "db", config), sessiontest.Begin(t, store, "db", config)
+	holder := sessiontest.Begin(t, store, "db", config)
+	lease := holder.Granted(1, sessiontest.Acquire(1, 5))[0]
+	said.Say()
+	for _, s := range []*sessiontest.Session{heard, repeated} {
+		s.Say(sessiontest.Acquire(1, 1))
 	}
 	p.catchUp()
 	p.lag()
-	said.say(acquire(1, 1))
-	holder.say(release(lease))
+	said.Say(sessiontest.Acquire(1, 1))
+	holder.Say(sessiontest.Release(lease))
 	// It hears of its grant in the answer to a batch that it repeats, since the
 	// first answer was late.
-	r, err := store.Apply(ctx, "db", protocol.Batch{Session: heard.id, Seq: heard.seq})
-	if err != nil || r.Verdict != protocol.Again || len(heard.hear(r).Fates) != 1 {
+	r, err := store.Apply(ctx, "db", protocol.Batch{Session: heard.ID, Seq: heard.Seq})
+	if err != nil || r.Verdict != protocol.Again || len(heard.Hear(r).Fates) != 1 {
 		t.Fatal(r, err)
 	}
 	p.failOver()
 	reopen(t, store, "db", config)
-	said.wantUnknown()
-	holder.wantUnknown()
-	heard.wantUnknown()
-	r, err = store.Apply(ctx, "db", protocol.Batch{Session: repeated.id, Seq: repeated.seq})
+	said.WantUnknown()
+	holder.WantUnknown()
+	heard.WantUnknown()
+	r, err = store.Apply(ctx, "db", protocol.Batch{Session: repeated.ID, Seq: repeated.Seq})
 	if err != nil || r.Verdict != protocol.Again {
 		t.Errorf("a batch whose answer did not come: verdict %d, %v", r.Verdict, err)
 	}
-	repeated.say()
+	repeated.Say()
 }
 
 // A semaphore that the new primary has never heard of may be in use.
@@ -179,15 +163,15 @@ func TestASemaphoreThatWasLostIsNotTakenForANewOne(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	store, config := p.open(t), protocol.Config{Capacity: 1, TTL: shortTTL}
-	begin(t, store, "other", config)
+	sessiontest.Begin(t, store, "other", config)
 	p.catchUp()
 	p.lag()
 	sent := time.Now()
-	lost := begin(t, store, "db", config).granted(1, acquire(1, 1))[0]
+	lost := sessiontest.Begin(t, store, "db", config).Granted(1, sessiontest.Acquire(1, 1))[0]
 	p.failOver()
 	fresh := reopen(t, p.open(t), "db", config)
-	fresh.say(acquire(1, 1))
-	fate, _ := fresh.awaitGrant(10 * time.Second)
+	fresh.Say(sessiontest.Acquire(1, 1))
+	fate := fresh.AwaitGrant(10 * time.Second)
 	if passed := time.Since(sent); passed < trust+shortPromotion {
 		t.Errorf("granted %v after the lease that was lost", passed)
 	}
@@ -196,7 +180,7 @@ func TestASemaphoreThatWasLostIsNotTakenForANewOne(t *testing.T) {
 	}
 	time.Sleep(time.Duration(shortTTL)*time.Microsecond + shortPromotion)
 	later := reopen(t, store, "later", config)
-	later.granted(1, acquire(1, 1)) // at once: nobody can trust in anything any more
+	later.Granted(1, sessiontest.Acquire(1, 1)) // at once: nobody can trust in anything any more
 }
 
 // A server that comes back empty is told so by who has seen it before.
@@ -205,13 +189,13 @@ func TestAServerThatHasForgottenEverythingIsTold(t *testing.T) {
 	server := redistest.Start(t)
 	store, config := openServer(t, server), protocol.Config{Capacity: 1, TTL: shortTTL}
 	sent := time.Now()
-	holder := begin(t, store, "db", config)
-	holder.granted(1, acquire(1, 1))
+	holder := sessiontest.Begin(t, store, "db", config)
+	holder.Granted(1, sessiontest.Acquire(1, 1))
 	server.Restart()
 	fresh := reopen(t, store, "db", config)
-	holder.wantUnknown()
-	fresh.say(acquire(1, 1))
-	fresh.awaitGrant(10 * time.Second)
+	holder.WantUnknown()
+	fresh.Say(sessiontest.Acquire(1, 1))
+	fresh.AwaitGrant(10 * time.Second)
 	if passed := time.Since(sent); passed < trust {
 		t.Errorf("granted %v after the lease that was lost", passed)
 	}
@@ -222,15 +206,15 @@ func TestAServerThatHasForgottenEverythingIsToldLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store, config := openServer(t, server), protocol.Config{Capacity: 1, TTL: shortTTL}
-	begin(t, store, "db", config)
+	sessiontest.Begin(t, store, "db", config)
 	server.Must("FLUSHALL")
 	other := openServer(t, server)
-	begin(t, other, "other", config).granted(1, acquire(1, 1))
+	sessiontest.Begin(t, other, "other", config).Granted(1, sessiontest.Acquire(1, 1))
 	fresh := reopen(t, store, "db", config)
-	if r := fresh.say(acquire(1, 1)); len(r.Fates) > 0 {
+	if r := fresh.Say(sessiontest.Acquire(1, 1)); len(r.Fates) > 0 {
 		t.Error("granted at once")
 	}
-	fresh.awaitGrant(10 * time.Second)
+	fresh.AwaitGrant(10 * time.Second)
 }
 
 // Who comes back with its data goes on, for those who hold.
@@ -238,23 +222,23 @@ func TestHoldersOutliveARestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	store, config := openServer(t, server), protocol.Config{Capacity: 2, TTL: shortTTL}
-	holder, waiter := begin(t, store, "db", config), begin(t, store, "db", config)
-	lease := holder.granted(1, acquire(1, 1))[0]
-	waiter.say()
+	holder, waiter := sessiontest.Begin(t, store, "db", config), sessiontest.Begin(t, store, "db", config)
+	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+	waiter.Say()
 	server.Restart()
 	reopen(t, store, "other", config)
-	if r := holder.say(); len(r.Fates) > 0 {
+	if r := holder.Say(); len(r.Fates) > 0 {
 		t.Errorf("%+v", r)
 	}
-	waiter.say(acquire(1, 1))
-	for began := time.Now(); len(waiter.say().Fates) == 0; time.Sleep(20 * time.Millisecond) {
-		holder.say()
+	waiter.Say(sessiontest.Acquire(1, 1))
+	for began := time.Now(); len(waiter.Say().Fates) == 0; time.Sleep(20 * time.Millisecond) {
+		holder.Say()
 		if time.Since(began) > 10*time.Second {
 			t.Fatal("nothing is granted any more")
 		}
 	}
-	wantHeld(t, store, "db", lease, waiter.lastLease())
-	holder.say(release(lease))
+	sessiontest.WantHeld(t, store, "db", lease, waiter.LastLease())
+	holder.Say(sessiontest.Release(lease))
 }
 
 // A primary that was a replica in between is a new one, though it is the same
@@ -263,7 +247,7 @@ func TestWhoIsPromotedAgainIsNotTakenForWhoItWas(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	store, config := p.open(t), protocol.Config{Capacity: 1, TTL: shortTTL}
-	begin(t, store, "db", config)
+	sessiontest.Begin(t, store, "db", config)
 	p.catchUp()
 	// The replica is promoted, and the primary follows it.
 	p.replica.Promote()
@@ -272,21 +256,21 @@ func TestWhoIsPromotedAgainIsNotTakenForWhoItWas(t *testing.T) {
 	p.proxy.Retarget(p.replica.Address)
 	p.proxy.Cut()
 	begun := reopen(t, store, "db", config)
-	begun.say(acquire(1, 1))
-	begun.awaitGrant(10 * time.Second)
+	begun.Say(sessiontest.Acquire(1, 1))
+	begun.AwaitGrant(10 * time.Second)
 	p.primary.CatchUp(p.replica)
 	p.primary.Must("REPLICAOF", "127.0.0.1", "1")
-	begun.say(release(begun.lastLease()))
+	begun.Say(sessiontest.Release(begun.LastLease()))
 	sent := time.Now()
-	begun.granted(1, acquire(2, 1)) // which the first one will not know
+	begun.Granted(1, sessiontest.Acquire(2, 1)) // which the first one will not know
 	p.replica.Kill()
 	p.primary.Promote()
 	p.proxy.Retarget(p.primary.Address)
 	p.proxy.Cut()
 	fresh := reopen(t, p.open(t), "db", config)
-	fresh.say(acquire(1, 1))
-	begun.wantUnknown()
-	fresh.awaitGrant(10 * time.Second)
+	fresh.Say(sessiontest.Acquire(1, 1))
+	begun.WantUnknown()
+	fresh.AwaitGrant(10 * time.Second)
 	if passed := time.Since(sent); passed < trust+shortPromotion {
 		t.Errorf("granted %v after the lease that was lost", passed)
 	}

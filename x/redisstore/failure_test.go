@@ -13,6 +13,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // work has goroutines acquire and release while trouble is made, and fails unless
@@ -69,7 +70,7 @@ func work(t *testing.T, store *Store, trouble func(round int)) {
 
 func wantEmpty(t *testing.T, server *redistest.Server) {
 	t.Helper()
-	wantHeld(t, openServer(t, server), "db")
+	sessiontest.WantHeld(t, openServer(t, server), "db")
 }
 
 func TestItGoesOnWhenTheServerIsStartedAgain(t *testing.T) {
@@ -123,18 +124,18 @@ func TestALostAnswerIsToldAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := enginetest.NewProxy(t, server.Address)
-	s := begin(t, openAt(t, Options{Addresses: []string{proxy.Address}}), "db", protocol.Config{Capacity: 3})
+	s := sessiontest.Begin(t, openAt(t, Options{Addresses: []string{proxy.Address}}), "db", protocol.Config{Capacity: 3})
 	proxy.SetFault(enginetest.Fault{CutReplies: true})
-	b := s.next(acquire(1, 1))
-	if _, err := s.store.Apply(ctx, "db", b); err == nil {
+	b := s.Next(sessiontest.Acquire(1, 1))
+	if _, err := s.Store.Apply(ctx, "db", b); err == nil {
 		t.Fatal("there was an answer")
 	}
 	proxy.Heal()
-	r, err := s.store.Apply(ctx, "db", b)
+	r, err := s.Store.Apply(ctx, "db", b)
 	if err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 {
 		t.Fatal(r, err)
 	}
-	wantHeld(t, s.store, "db", r.Fates[0].Lease)
+	sessiontest.WantHeld(t, s.Store, "db", r.Fates[0].Lease)
 }
 
 // What the server refuses it has not done, and does when it can.
@@ -147,19 +148,19 @@ func TestWhatIsRefusedIsNotDone(t *testing.T) {
 		t.Run(refusal.name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			s := begin(t, openServer(t, server), "db", protocol.Config{Capacity: 3})
+			s := sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 3})
 			server.Must("CONFIG", "SET", refusal.setting, refusal.on)
-			b := s.next(acquire(1, 1))
-			_, err := s.store.Apply(ctx, "db", b)
+			b := s.Next(sessiontest.Acquire(1, 1))
+			_, err := s.Store.Apply(ctx, "db", b)
 			if err == nil || !strings.Contains(err.Error(), refusal.says) || !strings.Contains(err.Error(), server.Address) {
 				t.Errorf("error %v, want one about %s", err, refusal.says)
 			}
 			server.Must("CONFIG", "SET", refusal.setting, refusal.off)
-			r, err := s.store.Apply(ctx, "db", b)
+			r, err := s.Store.Apply(ctx, "db", b)
 			if err != nil || r.Verdict != protocol.Heard || len(r.Fates) != 1 {
 				t.Fatal(r, err)
 			}
-			wantHeld(t, s.store, "db", r.Fates[0].Lease)
+			sessiontest.WantHeld(t, s.Store, "db", r.Fates[0].Lease)
 		})
 	}
 }
@@ -168,10 +169,10 @@ func TestWhatIsRefusedIsNotDone(t *testing.T) {
 func TestARefusalThatPassesIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := begin(t, openServer(t, server), "db", protocol.Config{Capacity: 3})
+	s := sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 3})
 	server.Must("CONFIG", "SET", "min-replicas-to-write", "1")
 	time.AfterFunc(100*time.Millisecond, func() { server.Do("CONFIG", "SET", "min-replicas-to-write", "0") })
-	s.granted(1, acquire(1, 1))
+	s.Granted(1, sessiontest.Acquire(1, 1))
 }
 
 func TestAServerThatIsLoadingIsWaitedFor(t *testing.T) {
@@ -179,13 +180,13 @@ func TestAServerThatIsLoadingIsWaitedFor(t *testing.T) {
 	server := redistest.Start(t, "--save", "3600 1", "--key-load-delay", "1500", "--loading-process-events-interval-bytes", "1024")
 	store := openServer(t, server)
 	for i := range 400 {
-		begin(t, store, fmt.Sprint("other", i), protocol.Config{Capacity: 1})
+		sessiontest.Begin(t, store, fmt.Sprint("other", i), protocol.Config{Capacity: 1})
 	}
 	server.Must("SAVE")
 	server.Restart()
 	loading := 0
 	for began := time.Now(); ; {
-		_, _, err := store.Open(ctx, "db", protocol.Config{Capacity: 1, TTL: testTTL, Protocol: protocol.Version}, "test")
+		_, _, err := store.Open(ctx, "db", protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}, "test")
 		if err == nil {
 			break
 		}
@@ -216,18 +217,18 @@ func TestAReplicaIsLeft(t *testing.T) {
 // there.
 func leaveReplica(t *testing.T, do func(primary *redistest.Server)) {
 	p := newPair(t)
-	s := begin(t, p.open(t), "db", protocol.Config{Capacity: 3})
+	s := sessiontest.Begin(t, p.open(t), "db", protocol.Config{Capacity: 3})
 	p.catchUp()
 	p.replica.Promote()
 	do(p.primary)
 	p.primary.Must("REPLICAOF", "127.0.0.1", fmt.Sprint(p.replica.Port))
-	b := s.next()
-	if _, err := s.store.Apply(ctx, "db", b); err == nil || !strings.Contains(err.Error(), "it is a replica") {
+	b := s.Next()
+	if _, err := s.Store.Apply(ctx, "db", b); err == nil || !strings.Contains(err.Error(), "it is a replica") {
 		t.Errorf("error %v", err)
 	}
 	p.proxy.Retarget(p.replica.Address) // and no connection is cut
 	time.Sleep(time.Second)
-	if r, err := s.store.Apply(ctx, "db", b); err != nil || r.Verdict != protocol.Heard {
+	if r, err := s.Store.Apply(ctx, "db", b); err != nil || r.Verdict != protocol.Heard {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -240,26 +241,26 @@ func TestHintsComeAgainAfterACut(t *testing.T) {
 	told := make(chan string, 100)
 	listening, stop := context.WithCancel(ctx)
 	done := make(chan error)
-	go func() { done <- store.Listen(listening, "instance/of/"+t.Name(), func(name string) { told <- name }) }()
-	holder, waiter := begin(t, openServer(t, server), "db", protocol.Config{Capacity: 1}), begin(t, openServer(t, server), "db", protocol.Config{Capacity: 1})
+	go func() { done <- store.Listen(listening, sessiontest.Instance(t), func(name string) { told <- name }) }()
+	holder, waiter := sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 1}), sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 1})
 	for ticket := protocol.Ticket(1); ticket < 3; ticket++ {
 		for began := time.Now(); ; {
-			holder.say(release(holder.lastLease()), acquire(ticket*1000, 1))
-			waiter.say(acquire(ticket, 1))
-			holder.say(release(holder.lastLease()))
+			holder.Say(sessiontest.Release(holder.LastLease()), sessiontest.Acquire(ticket*1000, 1))
+			waiter.Say(sessiontest.Acquire(ticket, 1))
+			holder.Say(sessiontest.Release(holder.LastLease()))
 			select {
 			case name := <-told:
 				if name != "db" {
 					t.Errorf("told of %q", name)
 				}
 			case <-time.After(50 * time.Millisecond):
-				waiter.say(release(waiter.lastLease()))
+				waiter.Say(sessiontest.Release(waiter.LastLease()))
 				if time.Since(began) > 10*time.Second {
 					t.Fatal("not told")
 				}
 				continue
 			}
-			waiter.say(release(waiter.lastLease()))
+			waiter.Say(sessiontest.Release(waiter.LastLease()))
 			break
 		}
 		proxy.Cut()
@@ -281,17 +282,17 @@ func TestOneMessageForEachGrant(t *testing.T) {
 	server := redistest.Start(t)
 	store := openServer(t, server)
 	const waiters = 50
-	holder := begin(t, store, "db", protocol.Config{Capacity: 1})
-	lease := holder.granted(1, acquire(1, 1))[0]
-	line := make([]*speaker, waiters)
+	holder := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 1})
+	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+	line := make([]*sessiontest.Session, waiters)
 	for i := range line {
-		line[i] = begin(t, store, "db", protocol.Config{})
-		line[i].say(acquire(1, 1))
+		line[i] = sessiontest.Begin(t, store, "db", protocol.Config{})
+		line[i].Say(sessiontest.Acquire(1, 1))
 	}
 	server.Must("CONFIG", "RESETSTAT")
 	for _, next := range line {
-		holder.say(release(lease))
-		holder, lease = next, next.granted(1)[0]
+		holder.Say(sessiontest.Release(lease))
+		holder, lease = next, next.Granted(1)[0]
 	}
 	if stats := server.Must("INFO", "commandstats"); !strings.Contains(stats, fmt.Sprintf("cmdstat_publish:calls=%d,", waiters)) {
 		t.Errorf("want %d messages: %s", waiters, stats)

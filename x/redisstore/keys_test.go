@@ -11,6 +11,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // Who holds and who waits can be read with redis-cli.
@@ -27,14 +28,14 @@ func TestPeopleCanReadIt(t *testing.T) {
 		}
 		return string(out)
 	}
-	s := begin(t, store, "db", protocol.Config{Capacity: 3})
-	lease := s.granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true, Meta: "web-1 main.go:44"})[0]
-	s.say(protocol.Op{Verb: protocol.Acquire, Ticket: 7, Weight: 2, Meta: "web-2 main.go:45"})
+	s := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 3})
+	lease := s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true, Meta: "web-1 main.go:44"})[0]
+	s.Say(protocol.Op{Verb: protocol.Acquire, Ticket: 7, Weight: 2, Meta: "web-2 main.go:45"})
 	for _, want := range []struct{ command, text string }{
-		{"ZRANGE {sema:db}:leases 0 -1", fmt.Sprintf("%d session=%d weight=2 since=", lease, s.id)},
+		{"ZRANGE {sema:db}:leases 0 -1", fmt.Sprintf("%d session=%d weight=2 since=", lease, s.ID)},
 		{"ZRANGE {sema:db}:leases 0 -1", "as=block meta=web-1 main.go:44"},
-		{"ZRANGE {sema:db}:line 0 -1", fmt.Sprintf("7 session=%d weight=2 least=2 until=0 as=permit meta=web-2 main.go:45", s.id)},
-		{"ZRANGE {sema:db}:sessions 0 -1", fmt.Sprintf("%d instance/of/TestPeopleCanReadIt", s.id)},
+		{"ZRANGE {sema:db}:line 0 -1", fmt.Sprintf("7 session=%d weight=2 least=2 until=0 as=permit meta=web-2 main.go:45", s.ID)},
+		{"ZRANGE {sema:db}:sessions 0 -1", fmt.Sprintf("%d instance of TestPeopleCanReadIt", s.ID)},
 		{"HMGET {sema:db} kind capacity draining ttl version", "concurrency\n3\nno\n15000000\n1"},
 	} {
 		if got := cli(strings.Fields(want.command)...); !strings.Contains(got, want.text) {
@@ -60,11 +61,11 @@ func keysOf(t *testing.T, server *redistest.Server) map[string]string {
 
 // busy has all kinds of keys be there.
 func busy(t *testing.T, store *Store, name string) {
-	a, b := begin(t, store, name, protocol.Config{Capacity: 2}), begin(t, store, name, protocol.Config{})
-	a.say(protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true})
-	b.say(acquire(1, 1))
-	rate := begin(t, store, name+"-rate", protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: testTTL})
-	rate.say(acquire(1, 1))
+	a, b := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 2}), sessiontest.Begin(t, store, name, protocol.Config{})
+	a.Say(protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true})
+	b.Say(sessiontest.Acquire(1, 1))
+	rate := sessiontest.Begin(t, store, name+"-rate", protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: sessiontest.TTL})
+	rate.Say(sessiontest.Acquire(1, 1))
 }
 
 func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
@@ -151,20 +152,20 @@ func TestARollingUpgrade(t *testing.T) {
 	server := redistest.Start(t)
 	old, young := openServer(t, server), openServer(t, server)
 	young.program = assemble(func(part string) string { return part + "local anotherVersion = 2\n" })
-	a := begin(t, old, "db", protocol.Config{Capacity: 2})
-	id, _, err := young.Open(ctx, "db", protocol.Config{Capacity: 2, TTL: testTTL, Protocol: protocol.Version + 1}, "young")
+	a := sessiontest.Begin(t, old, "db", protocol.Config{Capacity: 2})
+	id, _, err := young.Open(ctx, "db", protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Protocol: protocol.Version + 1}, "young")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &speaker{t: t, store: young, name: "db", id: id}
+	b := sessiontest.Opened(t, young, "db", id)
 	for n := protocol.Ticket(1); n < 20; n++ {
-		first, second := a.granted(1, acquire(n, 1))[0], b.granted(1, acquire(n, 1))[0]
-		a.say(acquire(100+n, 2))
-		b.say(release(second))
-		a.say(release(first))
-		a.say(release(a.lastLease()))
+		first, second := a.Granted(1, sessiontest.Acquire(n, 1))[0], b.Granted(1, sessiontest.Acquire(n, 1))[0]
+		a.Say(sessiontest.Acquire(100+n, 2))
+		b.Say(sessiontest.Release(second))
+		a.Say(sessiontest.Release(first))
+		a.Say(sessiontest.Release(a.LastLease()))
 	}
-	wantHeld(t, old, "db")
+	sessiontest.WantHeld(t, old, "db")
 }
 
 func TestWarnings(t *testing.T) {

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
 )
 
@@ -38,11 +35,6 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
-const (
-	ms      = protocol.Micros(1000)
-	testTTL = 15000 * ms
-)
-
 // openAt opens a store that is closed when the test ends.
 func openAt(t testing.TB, o Options) *Store {
 	t.Helper()
@@ -64,121 +56,4 @@ func openAt(t testing.TB, o Options) *Store {
 func openServer(t testing.TB, s *redistest.Server) *Store {
 	t.Helper()
 	return openAt(t, Options{Addresses: []string{s.Address}})
-}
-
-// A speaker is one session on a semaphore.
-type speaker struct {
-	t     testing.TB
-	store *Store
-	name  string
-	id    protocol.Session
-	seq   uint64
-	ack   uint64
-}
-
-func begin(t testing.TB, s *Store, name string, c protocol.Config) *speaker {
-	t.Helper()
-	if c.TTL == 0 {
-		c.TTL = testTTL
-	}
-	c.Protocol = protocol.Version
-	id, _, err := s.Open(ctx, name, c, "instance/of/"+t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &speaker{t: t, store: s, name: name, id: id}
-}
-
-// next is the next batch of the session.
-func (s *speaker) next(ops ...protocol.Op) protocol.Batch {
-	s.seq++
-	return protocol.Batch{Session: s.id, Seq: s.seq, Ack: s.ack, Ops: ops}
-}
-
-// hear notes which fates there were.
-func (s *speaker) hear(r protocol.Reply) protocol.Reply {
-	for _, f := range r.Fates {
-		s.ack = max(s.ack, f.N)
-	}
-	return r
-}
-
-// said says the next batch, whatever comes of it.
-func (s *speaker) said(ops ...protocol.Op) protocol.Reply {
-	s.t.Helper()
-	r, err := s.store.Apply(ctx, s.name, s.next(ops...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return s.hear(r)
-}
-
-// say says a batch that must be heard.
-func (s *speaker) say(ops ...protocol.Op) protocol.Reply {
-	s.t.Helper()
-	r := s.said(ops...)
-	if r.Verdict != protocol.Heard {
-		s.t.Fatalf("batch %d of session %d: verdict %d", s.seq, s.id, r.Verdict)
-	}
-	return r
-}
-
-func (s *speaker) wantUnknown() {
-	s.t.Helper()
-	if r := s.said(); r.Verdict != protocol.Unknown {
-		s.t.Errorf("verdict %d, want that the session is not known", r.Verdict)
-	}
-}
-
-// granted says a batch and returns the leases that are granted by it.
-func (s *speaker) granted(n int, ops ...protocol.Op) (leases []protocol.Seq) {
-	s.t.Helper()
-	for _, f := range s.say(ops...).Fates {
-		if f.Kind == protocol.Granted {
-			leases = append(leases, f.Lease)
-		}
-	}
-	if len(leases) != n {
-		s.t.Fatalf("%d leases were granted, want %d", len(leases), n)
-	}
-	return leases
-}
-
-// awaitGrant speaks until there is a grant, and returns it and how long it took.
-func (s *speaker) awaitGrant(within time.Duration) (protocol.Fate, time.Duration) {
-	s.t.Helper()
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		for _, f := range s.say().Fates {
-			if f.Kind == protocol.Granted {
-				return f, time.Since(began)
-			}
-		}
-		if time.Since(began) > within {
-			s.t.Fatalf("nothing was granted in %v", within)
-		}
-	}
-}
-
-func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Meta: "for a test"}
-}
-
-func release(lease protocol.Seq) protocol.Op {
-	return protocol.Op{Verb: protocol.Release, Lease: lease}
-}
-
-// wantHeld compares the leases that are out.
-func wantHeld(t testing.TB, s *Store, name string, want ...protocol.Seq) {
-	t.Helper()
-	snapshot, err := s.Inspect(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []protocol.Seq
-	for _, l := range snapshot.Leases {
-		got = append(got, l.Seq)
-	}
-	if !slices.Equal(got, want) || snapshot.InUse != int64(len(want)) {
-		t.Errorf("leases %v of %q are out, %d in use, want %v", got, name, snapshot.InUse, want)
-	}
 }

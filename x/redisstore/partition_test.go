@@ -14,6 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // A guarded is what a semaphore protects. It looks at fences, and counts who is
@@ -205,9 +206,9 @@ func TestAPrimaryThatWakesUpGrantsNothing(t *testing.T) {
 	t.Parallel()
 	p := newParted(t)
 	config := protocol.Config{Capacity: partedCapacity, TTL: protocol.Micros(partedTTL.Microseconds())}
-	inside := begin(t, openURL(t, p.inside), "db", config)
-	inside.granted(1, acquire(1, 1))
-	inside.say(release(inside.lastLease()))
+	inside := sessiontest.Begin(t, openURL(t, p.inside), "db", config)
+	inside.Granted(1, sessiontest.Acquire(1, 1))
+	inside.Say(sessiontest.Release(inside.LastLease()))
 	p.primary.Must("WAIT", "1", "5000")
 
 	p.part(true)
@@ -229,7 +230,7 @@ func TestAPrimaryThatWakesUpGrantsNothing(t *testing.T) {
 	}
 	answered := make(chan answer)
 	go func() {
-		r, err := inside.store.Apply(ctx, "db", inside.next(acquire(2, 1)))
+		r, err := inside.Store.Apply(ctx, "db", inside.Next(sessiontest.Acquire(2, 1)))
 		answered <- answer{r, err}
 	}()
 	time.Sleep(100 * time.Millisecond) // it is there when the primary wakes up

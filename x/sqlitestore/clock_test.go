@@ -5,6 +5,7 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 const hour protocol.Micros = 3600 * 1_000_000
@@ -19,44 +20,44 @@ func TestAClockThatStepsRobsNobody(t *testing.T) {
 	for _, step := range []protocol.Micros{hour, -hour} {
 		store, clock := openAt(t, newFile(t), Options{}), steppable{1_700_000_000_000_000}
 		clock.drive(store)
-		holder, waiter := begin(t, store, "a", protocol.Config{Capacity: 1}), begin(t, store, "a", protocol.Config{Capacity: 1})
-		lease := holder.granted(1, acquire(1, 1))[0]
-		waiter.say(acquire(1, 1))
+		holder, waiter := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}), sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+		lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+		waiter.Say(sessiontest.Acquire(1, 1))
 		for range 6 { // one step in each heartbeat
-			clock.now += testTTL/3 + step
-			waiter.granted(0)
-			holder.say()
+			clock.now += sessiontest.TTL/3 + step
+			waiter.Granted(0)
+			holder.Say()
 		}
-		wantHeld(t, store, "a", lease)
+		sessiontest.WantHeld(t, store, "a", lease)
 
 		// And who is silent is noticed, as if the clock had not stepped.
 		passed := protocol.Micros(0)
-		for len(waiter.say().Fates) == 0 {
-			clock.now += testTTL / 6
-			if passed += testTTL / 6; passed > 2*testTTL {
+		for len(waiter.Say().Fates) == 0 {
+			clock.now += sessiontest.TTL / 6
+			if passed += sessiontest.TTL / 6; passed > 2*sessiontest.TTL {
 				t.Fatal("a dead holder was not noticed")
 			}
 		}
-		if passed < testTTL*5/6 {
-			t.Errorf("the holder was dead after %d of a TTL of %d", passed, testTTL)
+		if passed < sessiontest.TTL*5/6 {
+			t.Errorf("the holder was dead after %d of a TTL of %d", passed, sessiontest.TTL)
 		}
 	}
 }
 
 func TestWhoLivedWhenTheEngineStoppedLivesWhenItIsBack(t *testing.T) {
 	t.Parallel()
-	for _, away := range []protocol.Micros{testTTL / 2, testTTL, hour, -hour} {
+	for _, away := range []protocol.Micros{sessiontest.TTL / 2, sessiontest.TTL, hour, -hour} {
 		path, clock := newFile(t), steppable{1_700_000_000_000_000}
 		store, err := Open(path, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		clock.drive(store)
-		holder, waiter := begin(t, store, "a", protocol.Config{Capacity: 1}), begin(t, store, "a", protocol.Config{Capacity: 1})
-		lease := holder.granted(1, acquire(1, 1))[0]
-		waiter.say(acquire(1, 1))
-		clock.now += testTTL / 3
-		waiter.say() // that time has passed is known, and the holder is silent for a third
+		holder, waiter := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}), sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+		lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+		waiter.Say(sessiontest.Acquire(1, 1))
+		clock.now += sessiontest.TTL / 3
+		waiter.Say() // that time has passed is known, and the holder is silent for a third
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -64,22 +65,22 @@ func TestWhoLivedWhenTheEngineStoppedLivesWhenItIsBack(t *testing.T) {
 		clock.now += away
 		store = openAt(t, path, Options{})
 		clock.drive(store)
-		holder.store, waiter.store = store, store
+		holder.Store, waiter.Store = store, store
 		for range 2 { // whatever others say first
-			waiter.granted(0)
-			begin(t, store, "a", protocol.Config{Capacity: 1}).granted(0, acquire(1, 1))
+			waiter.Granted(0)
+			sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(0, sessiontest.Acquire(1, 1))
 		}
-		holder.say()
-		wantHeld(t, store, "a", lease)
-		holder.say(release(lease))
-		waiter.granted(1)
+		holder.Say()
+		sessiontest.WantHeld(t, store, "a", lease)
+		holder.Say(sessiontest.Release(lease))
+		waiter.Granted(1)
 	}
 }
 
 func TestTheDeadAreNoticedThoughTheEngineComesBackAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	path, clock := newFile(t), steppable{1_700_000_000_000_000}
-	var waiter *speaker
+	var waiter *sessiontest.Session
 	for life := 0; ; life++ {
 		store, err := Open(path, Options{})
 		if err != nil {
@@ -87,15 +88,15 @@ func TestTheDeadAreNoticedThoughTheEngineComesBackAgainAndAgain(t *testing.T) {
 		}
 		clock.drive(store)
 		if life == 0 {
-			begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1)) // and is silent from now on
-			waiter = begin(t, store, "a", protocol.Config{Capacity: 1})
-			waiter.say(acquire(1, 1))
+			sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1)) // and is silent from now on
+			waiter = sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+			waiter.Say(sessiontest.Acquire(1, 1))
 		}
-		waiter.store = store
+		waiter.Store = store
 		served := false
 		for range 3 {
-			clock.now += testTTL / 6
-			served = served || len(waiter.say().Fates) > 0
+			clock.now += sessiontest.TTL / 6
+			served = served || len(waiter.Say().Fates) > 0
 		}
 		store.engine.writer.forget() // as a crash does
 		if err := store.Close(); err != nil {
@@ -121,7 +122,7 @@ func TestFencesOfADeletedNameDoNotComeBack(t *testing.T) {
 		}
 		clock.drive(store)
 		for range 2 { // lives in one process
-			lease := begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))[0]
+			lease := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))[0]
 			if lease <= last {
 				t.Errorf("lease %d comes after %d", lease, last)
 			}
@@ -145,14 +146,14 @@ func TestSignsOfLifeAreNotWrittenAndNobodyIsRobbedOfThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.drive(store)
-	holder, waiter := begin(t, store, "a", protocol.Config{Capacity: 1}), begin(t, store, "a", protocol.Config{Capacity: 1})
-	lease := holder.granted(1, acquire(1, 1))[0]
-	waiter.say(acquire(1, 1))
+	holder, waiter := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}), sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+	waiter.Say(sessiontest.Acquire(1, 1))
 	before := store.engine.writer.commits
 	for range 30 { // ten TTLs
-		clock.now += testTTL / 3
-		holder.say()
-		waiter.granted(0)
+		clock.now += sessiontest.TTL / 3
+		holder.Say()
+		waiter.Granted(0)
 	}
 	if got := store.engine.writer.commits - before; got != 0 {
 		t.Errorf("%d commits for signs of life", got)
@@ -163,11 +164,11 @@ func TestSignsOfLifeAreNotWrittenAndNobodyIsRobbedOfThem(t *testing.T) {
 	}
 	store = openAt(t, path, Options{})
 	clock.drive(store)
-	holder.store, waiter.store = store, store
+	holder.Store, waiter.Store = store, store
 	for range 4 { // two thirds of a TTL in which the holder does not reach the engine
-		clock.now += testTTL / 6
-		waiter.granted(0)
+		clock.now += sessiontest.TTL / 6
+		waiter.Granted(0)
 	}
-	holder.say()
-	wantHeld(t, store, "a", lease)
+	holder.Say()
+	sessiontest.WantHeld(t, store, "a", lease)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // hold has each commit from now on wait until it is told how to end: with an
@@ -27,9 +28,9 @@ func TestNobodyHearsOfWhatIsNotCommitted(t *testing.T) {
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
-		holder, waiter := begin(t, store, "a", protocol.Config{Capacity: 1}), begin(t, store, "a", protocol.Config{Capacity: 1})
-		lease := holder.granted(1, acquire(1, 1))[0]
-		waiter.say(acquire(1, 1))
+		holder, waiter := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}), sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+		lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+		waiter.Say(sessiontest.Acquire(1, 1))
 
 		var heard []string
 		var mu sync.Mutex
@@ -40,16 +41,16 @@ func TestNobodyHearsOfWhatIsNotCommitted(t *testing.T) {
 		}
 		listening, stop := context.WithCancel(ctx)
 		defer stop()
-		go store.Listen(listening, "instance of "+t.Name(), func(string) { note("hint") })
+		go store.Listen(listening, sessiontest.Instance(t), func(string) { note("hint") })
 		synctest.Wait()
 
 		end, free := hold(store)
-		b := holder.next(release(lease))
+		b := holder.Next(sessiontest.Release(lease))
 		go func() { store.Apply(ctx, "a", b); note("reply") }()
 		synctest.Wait()
 		go func() { store.Inspect(ctx, "a"); note("inspect") }()
 		go func() { store.List(ctx, ""); note("list") }()
-		go func() { store.Apply(ctx, "a", waiter.next(acquire(9, 1))); note("other") }()
+		go func() { store.Apply(ctx, "a", waiter.Next(sessiontest.Acquire(9, 1))); note("other") }()
 		synctest.Wait()
 		if len(heard) > 0 {
 			t.Errorf("before the commit there was %q", heard)
@@ -74,15 +75,15 @@ func TestRequestsThatArriveDuringACommitShareTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
 		const many = 300
-		var speakers []*speaker
+		var sessions []*sessiontest.Session
 		for i := range many {
-			speakers = append(speakers, begin(t, store, fmt.Sprint("s", i%7), protocol.Config{Capacity: many}))
+			sessions = append(sessions, sessiontest.Begin(t, store, fmt.Sprint("s", i%7), protocol.Config{Capacity: many}))
 		}
 		end, free := hold(store)
 		before := store.engine.writer.commits
 		var wg sync.WaitGroup
-		for _, s := range speakers {
-			wg.Go(func() { s.granted(1, acquire(1, 1)) })
+		for _, s := range sessions {
+			wg.Go(func() { s.Granted(1, sessiontest.Acquire(1, 1)) })
 			synctest.Wait()
 		}
 		end <- nil
@@ -100,7 +101,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
-		s := begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
+		s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
 		end, free := hold(store)
 		before := store.engine.writer.commits
 		var wg sync.WaitGroup
@@ -108,10 +109,10 @@ func TestGroupsAreBounded(t *testing.T) {
 			wg.Go(func() { store.Apply(ctx, "a", b) })
 			synctest.Wait()
 		}
-		say(s.next(acquire(1, 1)))
+		say(s.Next(sessiontest.Acquire(1, 1)))
 		for range 3 {
-			s.seq++
-			b := protocol.Batch{Session: s.id, Seq: s.seq, Ops: make([]protocol.Op, maxSize)}
+			s.Seq++
+			b := protocol.Batch{Session: s.ID, Seq: s.Seq, Ops: make([]protocol.Op, maxSize)}
 			say(b)
 		}
 		for range 4 {
@@ -134,18 +135,18 @@ func TestNothingIsLeftOfADeletedSemaphore(t *testing.T) {
 			t.Fatal(err)
 		}
 		live := func() {
-			s := begin(t, store, "a", protocol.Config{Capacity: 1})
-			s.granted(1, acquire(1, 1))
-			s.say(acquire(2, 1))
+			s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+			s.Granted(1, sessiontest.Acquire(1, 1))
+			s.Say(sessiontest.Acquire(2, 1))
 		}
 		live()
 		end, free := hold(store)
 		var wg sync.WaitGroup
-		wg.Go(func() { begin(t, store, "other", protocol.Config{}) })
+		wg.Go(func() { sessiontest.Begin(t, store, "other", protocol.Config{}) })
 		synctest.Wait()
 		wg.Go(func() { store.Administer(ctx, "a", fleet.Command{Delete: true}) })
 		synctest.Wait()
-		wg.Go(func() { begin(t, store, "a", protocol.Config{Capacity: 7}) })
+		wg.Go(func() { sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 7}) })
 		synctest.Wait()
 		end <- nil
 		end <- nil // of the end and the new beginning at once
@@ -181,19 +182,19 @@ func TestAFailedCommitIsAsIfNothingHadBeenAsked(t *testing.T) {
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
-		a, b := begin(t, store, "a", protocol.Config{Capacity: 2}), begin(t, store, "b", protocol.Config{Capacity: 2})
-		leaseA, leaseB := a.granted(1, acquire(1, 1))[0], b.granted(1, acquire(1, 1))[0]
+		a, b := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2}), sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 2})
+		leaseA, leaseB := a.Granted(1, sessiontest.Acquire(1, 1))[0], b.Granted(1, sessiontest.Acquire(1, 1))[0]
 
 		end, free := hold(store)
 		var wg sync.WaitGroup
-		wg.Go(func() { begin(t, store, "other", protocol.Config{}) })
+		wg.Go(func() { sessiontest.Begin(t, store, "other", protocol.Config{}) })
 		synctest.Wait()
-		batchA, batchB := a.next(release(leaseA), acquire(2, 1)), b.next(acquire(2, 1))
+		batchA, batchB := a.Next(sessiontest.Release(leaseA), sessiontest.Acquire(2, 1)), b.Next(sessiontest.Acquire(2, 1))
 		for what, do := range map[string]func() error{
 			"a": func() error { _, err := store.Apply(ctx, "a", batchA); return err },
 			"b": func() error { _, err := store.Apply(ctx, "b", batchB); return err },
 			"new": func() error {
-				_, _, err := store.Open(ctx, "new", protocol.Config{TTL: testTTL, Protocol: protocol.Version}, "x")
+				_, _, err := store.Open(ctx, "new", protocol.Config{TTL: sessiontest.TTL, Protocol: protocol.Version}, "x")
 				return err
 			},
 			"delete":  func() error { return store.Administer(ctx, "b", fleet.Command{Delete: true}) },
@@ -212,8 +213,8 @@ func TestAFailedCommitIsAsIfNothingHadBeenAsked(t *testing.T) {
 		wg.Wait()
 		free()
 
-		wantHeld(t, store, "a", leaseA)
-		wantHeld(t, store, "b", leaseB)
+		sessiontest.WantHeld(t, store, "a", leaseA)
+		sessiontest.WantHeld(t, store, "b", leaseB)
 		if _, err := store.Inspect(ctx, "new"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a semaphore that was not committed: %v", err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 const (
@@ -57,7 +58,7 @@ func workUntilKilled(c *proctest.Child) {
 	c.Must(err)
 	for i := range victims {
 		name := fmt.Sprint("site ", i%crashSites)
-		id, _, err := store.Open(ctx, name, protocol.Config{Capacity: crashCapacity, TTL: testTTL * 100, Protocol: protocol.Version}, fmt.Sprint("victim ", i))
+		id, _, err := store.Open(ctx, name, protocol.Config{Capacity: crashCapacity, TTL: sessiontest.TTL * 100, Protocol: protocol.Version}, fmt.Sprint("victim ", i))
 		c.Must(err)
 		go func() {
 			v := victim{name: name, session: id, waiting: map[protocol.Ticket]bool{}, leases: map[protocol.Seq]int64{}}
@@ -94,7 +95,7 @@ func (v *victim) next() protocol.Batch {
 	b := protocol.Batch{Session: v.session, Seq: v.seq, Ack: v.ack}
 	for range rand.IntN(4) {
 		v.ticket++
-		b.Ops = append(b.Ops, acquire(v.ticket, 1+rand.Int64N(2)))
+		b.Ops = append(b.Ops, sessiontest.Acquire(v.ticket, 1+rand.Int64N(2)))
 	}
 	for ticket := range v.waiting {
 		if rand.IntN(4) == 0 {
@@ -354,8 +355,8 @@ func TestALogThatBreaksOffLeavesWholeBatches(t *testing.T) {
 	path := newFile(t)
 	store := openAt(t, path, Options{Normal: true})
 	for i := range victims {
-		s := begin(t, store, fmt.Sprint("site ", i%crashSites), protocol.Config{Capacity: crashCapacity})
-		v := victim{name: s.name, session: s.id, waiting: map[protocol.Ticket]bool{}, leases: map[protocol.Seq]int64{}}
+		s := sessiontest.Begin(t, store, fmt.Sprint("site ", i%crashSites), protocol.Config{Capacity: crashCapacity})
+		v := victim{name: s.Name, session: s.ID, waiting: map[protocol.Ticket]bool{}, leases: map[protocol.Seq]int64{}}
 		for range 25 {
 			b := v.next()
 			r, err := store.Apply(ctx, v.name, b)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestADiskThatIsReallyFullIsSurvived needs the right to mount.
@@ -26,7 +27,7 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 	t.Cleanup(func() { syscall.Unmount(directory, syscall.MNT_DETACH) })
 	path, filler := filepath.Join(directory, "fleet.db"), filepath.Join(directory, "filler")
 	store := openAt(t, path, Options{})
-	s := begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
 
 	held := map[protocol.Seq]bool{}
 	ticket := protocol.Ticket(0)
@@ -38,10 +39,10 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 		var failure error
 		for failure == nil { // there may be room in what is already theirs
 			ticket++
-			b = s.next(acquire(ticket, 1))
+			b = s.Next(sessiontest.Acquire(ticket, 1))
 			r, err := store.Apply(ctx, "a", b)
 			failure = err
-			for _, f := range s.hear(r).Fates {
+			for _, f := range s.Hear(r).Fates {
 				held[f.Lease] = true
 			}
 		}
@@ -63,7 +64,7 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 		if err != nil || r.Verdict != protocol.Heard {
 			t.Fatalf("round %d, when there is room again: %v, verdict %d", round, err, r.Verdict)
 		}
-		for _, f := range s.hear(r).Fates {
+		for _, f := range s.Hear(r).Fates {
 			held[f.Lease] = true
 		}
 		wantSame(t, store, held)
@@ -82,7 +83,7 @@ func roomy(t *testing.T, directory string) bool {
 // wantSame fails unless just these leases are out.
 func wantSame(t *testing.T, store *Store, want map[protocol.Seq]bool) {
 	t.Helper()
-	got, _ := held(t, store, "a")
+	got, _ := sessiontest.Held(t, store, "a")
 	if len(got) != len(want) {
 		t.Errorf("%d leases are out, want %d", len(got), len(want))
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 func TestAFullDiskIsSurvived(t *testing.T) {
@@ -25,29 +26,29 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
-	kept := s.granted(1, acquire(1, 1))
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
+	kept := s.Granted(1, sessiontest.Acquire(1, 1))
 
 	limit(1) // which is: as many as there are
 	var ops []protocol.Op
 	for i := range 2000 {
 		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 2), Weight: 1, Meta: strings.Repeat("m", 100)})
 	}
-	b := s.next(ops...)
+	b := s.Next(ops...)
 	for range 3 {
 		_, err := store.Apply(ctx, "a", b)
 		if err == nil || !strings.Contains(err.Error(), "disk is full") || !strings.Contains(err.Error(), "make room") {
 			t.Fatalf("on a full disk: %v", err)
 		}
 	}
-	wantHeld(t, store, "a", kept...)
+	sessiontest.WantHeld(t, store, "a", kept...)
 
 	limit(1 << 20)
 	r, err := store.Apply(ctx, "a", b)
-	if err != nil || r.Verdict != protocol.Heard || len(s.hear(r).Fates) != 2000 {
+	if err != nil || r.Verdict != protocol.Heard || len(s.Hear(r).Fates) != 2000 {
 		t.Fatalf("when there is room again: %v, verdict %d, %d fates", err, r.Verdict, len(r.Fates))
 	}
-	s.granted(1, acquire(5000, 1))
+	s.Granted(1, sessiontest.Acquire(5000, 1))
 }
 
 // breakStatement has a statement of one connection fail from now on, as it does
@@ -69,15 +70,15 @@ func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	store := openAt(t, newFile(t), Options{})
 	w := &store.engine.writer
-	s := begin(t, store, "a", protocol.Config{Capacity: 10})
-	lease := s.granted(1, acquire(1, 1))[0]
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 10})
+	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 
 	w.beforeCommit = func() error {
 		w.beforeCommit = nil
 		breakStatement(w.file.statements.begin)
 		return errTest
 	}
-	b := s.next(acquire(2, 1))
+	b := s.Next(sessiontest.Acquire(2, 1))
 	if _, err := store.Apply(ctx, "a", b); !errors.Is(err, errTest) {
 		t.Fatalf("error %v, want %v", err, errTest)
 	}
@@ -92,7 +93,7 @@ func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
 		}
 	}
 	w.open = open
-	wantHeld(t, store, "a", lease)
+	sessiontest.WantHeld(t, store, "a", lease)
 	if r, err := store.Apply(ctx, "a", b); err != nil || r.Verdict != protocol.Heard {
 		t.Fatalf("afterwards: %v, verdict %d", err, r.Verdict)
 	}
@@ -103,19 +104,19 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 	path := newFile(t)
 	store := openAt(t, path, Options{})
 	w := &store.engine.writer
-	s := begin(t, store, "a", protocol.Config{Capacity: 10})
-	lease := s.granted(1, acquire(1, 1))[0]
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 10})
+	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 	w.beforeCommit = func() error { w.beforeCommit = nil; return errTest }
-	if _, err := store.Apply(ctx, "a", s.next(acquire(2, 1))); !errors.Is(err, errTest) {
+	if _, err := store.Apply(ctx, "a", s.Next(sessiontest.Acquire(2, 1))); !errors.Is(err, errTest) {
 		t.Fatal(err)
 	}
-	s.seq--
+	s.Seq--
 	breakStatement(w.file.find)
 	if _, err := store.Inspect(ctx, "a"); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), `"a"`) {
 		t.Fatalf("error %v does not name file and semaphore", err)
 	}
-	wantHeld(t, store, "a", lease)
-	s.say()
+	sessiontest.WantHeld(t, store, "a", lease)
+	s.Say()
 }
 
 func TestWhatCannotBeAStateIsNotServed(t *testing.T) {
@@ -132,7 +133,7 @@ func TestWhatCannotBeAStateIsNotServed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+		sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +144,7 @@ func TestWhatCannotBeAStateIsNotServed(t *testing.T) {
 		if _, err := store.Inspect(ctx, "a"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", spoil, err, want)
 		}
-		begin(t, store, "b", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1)) // others are
+		sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1)) // others are
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -151,11 +152,11 @@ func TestWhatCannotBeAStateIsNotServed(t *testing.T) {
 		if store, err = Open(path, Options{}); err != nil {
 			t.Fatal(err)
 		}
-		lease := begin(t, store, "a", protocol.Config{Capacity: 1}).granted(1, acquire(1, 1))
+		lease := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		wantHeld(t, openAt(t, path, Options{}), "a", lease...) // and nothing of its earlier life
+		sessiontest.WantHeld(t, openAt(t, path, Options{}), "a", lease...) // and nothing of its earlier life
 	}
 }
 
@@ -164,14 +165,14 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
-		a, b := begin(t, store, "a", protocol.Config{Capacity: 9}), begin(t, store, "b", protocol.Config{Capacity: 9})
-		lease := a.granted(1, acquire(1, 1))[0]
+		a, b := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 9}), sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 9})
+		lease := a.Granted(1, sessiontest.Acquire(1, 1))[0]
 		end, free := hold(store)
 		var wg sync.WaitGroup
-		first, second := b.next(acquire(1, 1)), b.next(acquire(3, 1))
+		first, second := b.Next(sessiontest.Acquire(1, 1)), b.Next(sessiontest.Acquire(3, 1))
 		wg.Go(func() { store.Apply(ctx, "b", first) })
 		synctest.Wait()
-		batch := a.next(acquire(2, 1))
+		batch := a.Next(sessiontest.Acquire(2, 1))
 		spoilt := func(do func() error) {
 			wg.Go(func() {
 				if err := do(); err == nil || !strings.Contains(err.Error(), "panic") {
@@ -184,7 +185,7 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 		spoilt(apply) // in the same group before
 		spoilt(func() error {
 			return store.do(ctx, "a", 1, func(now protocol.Micros, k *kept) error {
-				k.state.Apply(now, protocol.Batch{Session: a.id, Seq: 99, Ops: []protocol.Op{release(lease)}})
+				k.state.Apply(now, protocol.Batch{Session: a.ID, Seq: 99, Ops: []protocol.Op{sessiontest.Release(lease)}})
 				panic(errTest)
 			})
 		})
@@ -199,7 +200,7 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 		end <- nil
 		free()
 		wg.Wait()
-		wantHeld(t, store, "a", lease)
+		sessiontest.WantHeld(t, store, "a", lease)
 		if r, err := store.Apply(ctx, "a", batch); err != nil || r.Verdict != protocol.Heard {
 			t.Errorf("afterwards: %v, verdict %d", err, r.Verdict)
 		}
@@ -211,11 +212,11 @@ func TestWhoGivesUpIsAnsweredAtOnceAndHarmsNobody(t *testing.T) {
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
-		s, other := begin(t, store, "a", protocol.Config{Capacity: 9}), begin(t, store, "a", protocol.Config{Capacity: 9})
+		s, other := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 9}), sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 9})
 		end, free := hold(store)
 		giveUp, cancel := context.WithCancelCause(ctx)
 		var wg sync.WaitGroup
-		underway, queued := s.next(acquire(1, 1)), other.next(acquire(1, 1))
+		underway, queued := s.Next(sessiontest.Acquire(1, 1)), other.Next(sessiontest.Acquire(1, 1))
 		for _, b := range []protocol.Batch{underway, queued} {
 			wg.Go(func() {
 				if _, err := store.Apply(giveUp, "a", b); !errors.Is(err, errTest) {
@@ -243,7 +244,7 @@ func TestWhoGivesUpMayUseItsBatchForSomethingElse(t *testing.T) {
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
-		s := begin(t, store, "a", protocol.Config{Capacity: 9})
+		s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 9})
 		w, begun := &store.engine.writer, make(chan struct{})
 		now := w.now
 		w.now = func() protocol.Micros {
@@ -252,7 +253,7 @@ func TestWhoGivesUpMayUseItsBatchForSomethingElse(t *testing.T) {
 			return now()
 		}
 		giveUp, cancel := context.WithCancel(ctx)
-		b := s.next(acquire(1, 5))
+		b := s.Next(sessiontest.Acquire(1, 5))
 		var wg sync.WaitGroup
 		wg.Go(func() { store.Apply(giveUp, "a", b) })
 		synctest.Wait()

@@ -17,6 +17,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // ownFile opens a file and keeps it.
@@ -92,11 +93,11 @@ func TestStoresOfOneProcessShareAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, all := openAt(t, link, Options{Prefix: "b:"}), openAt(t, path, Options{})
-	inA := begin(t, a, "s", protocol.Config{Capacity: 1})
-	inB := begin(t, b, "s", protocol.Config{Capacity: 2})
-	lease := inA.granted(1, acquire(1, 1))
-	inB.granted(2, acquire(1, 1), acquire(2, 1))
-	wantHeld(t, all, "a:s", lease...)
+	inA := sessiontest.Begin(t, a, "s", protocol.Config{Capacity: 1})
+	inB := sessiontest.Begin(t, b, "s", protocol.Config{Capacity: 2})
+	lease := inA.Granted(1, sessiontest.Acquire(1, 1))
+	inB.Granted(2, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1))
+	sessiontest.WantHeld(t, all, "a:s", lease...)
 	for store, want := range map[*Store]string{a: "[s]", b: "[s]", all: "[a:s b:s]"} {
 		if names, err := store.List(ctx, ""); err != nil || fmt.Sprint(names) != want {
 			t.Errorf("names %v, %v, want %s", names, err, want)
@@ -122,8 +123,8 @@ func TestStoresOfOneProcessShareAFile(t *testing.T) {
 	if err := a.Listen(ctx, "i", func(string) {}); !errors.Is(err, errClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	inB.say()
-	wantHeld(t, all, "a:s", lease...) // which lives on
+	inB.Say()
+	sessiontest.WantHeld(t, all, "a:s", lease...) // which lives on
 }
 
 func TestACloseWritesAllIntoTheFile(t *testing.T) {
@@ -134,7 +135,7 @@ func TestACloseWritesAllIntoTheFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		begin(t, store, "a", protocol.Config{Capacity: 9})
+		sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 9})
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -267,24 +268,24 @@ func TestHintsAreToldByTheNamesOfTheStore(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	a, b := openAt(t, path, Options{Prefix: "a:"}), openAt(t, path, Options{Prefix: "b:"})
-	holder := begin(t, a, "s", protocol.Config{Capacity: 1})
-	lease := holder.granted(1, acquire(1, 1))[0]
-	waiter := begin(t, a, "s", protocol.Config{Capacity: 1})
-	waiter.say(acquire(1, 1))
+	holder := sessiontest.Begin(t, a, "s", protocol.Config{Capacity: 1})
+	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
+	waiter := sessiontest.Begin(t, a, "s", protocol.Config{Capacity: 1})
+	waiter.Say(sessiontest.Acquire(1, 1))
 	listening, stop := context.WithCancel(ctx)
 	told, done := make(chan string), make(chan error, 2)
 	ready := func(s *Store, instance string) {
 		go func() { done <- s.Listen(listening, instance, func(name string) { told <- name }) }()
 	}
-	ready(b, "instance of "+t.Name()) // of the same instance, and of other names
-	ready(a, "instance of "+t.Name())
+	ready(b, sessiontest.Instance(t)) // of the same instance, and of other names
+	ready(a, sessiontest.Instance(t))
 	for listening := 0; listening < 2; {
 		ls := &a.engine.listeners
 		ls.mu.Lock()
-		listening = len(ls.byInstance["instance of "+t.Name()])
+		listening = len(ls.byInstance[sessiontest.Instance(t)])
 		ls.mu.Unlock()
 	}
-	holder.say(release(lease))
+	holder.Say(sessiontest.Release(lease))
 	if name := <-told; name != "s" {
 		t.Errorf("told of %q, want s", name)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // fill sets every field to something, and to something else each time.
@@ -52,7 +53,7 @@ func TestAllThereIsIsStored(t *testing.T) {
 			want.Sessions[i].Fates[k].Fence = protocol.Fence{} // is made anew
 		}
 	}
-	state, err := protocol.New(1, protocol.Config{TTL: testTTL}, 0)
+	state, err := protocol.New(1, protocol.Config{TTL: sessiontest.TTL}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,9 +92,9 @@ func TestAllThereIsIsStored(t *testing.T) {
 func TestTheFileIsWhatIsInMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []protocol.Config{
-		{Capacity: 4, TTL: testTTL, MaxWaiters: 6},
-		{Capacity: 4, TTL: testTTL, Ramp: 1},
-		{Capacity: 6, TTL: testTTL, Kind: protocol.Rate, Window: testTTL / 3},
+		{Capacity: 4, TTL: sessiontest.TTL, MaxWaiters: 6},
+		{Capacity: 4, TTL: sessiontest.TTL, Ramp: 1},
+		{Capacity: 6, TTL: sessiontest.TTL, Kind: protocol.Rate, Window: sessiontest.TTL / 3},
 	} {
 		c.Protocol = protocol.Version
 		t.Run(fmt.Sprintf("kind %d, ramp %d", c.Kind, c.Ramp), func(t *testing.T) {
@@ -121,7 +122,7 @@ type history struct {
 	store    *Store
 	config   protocol.Config
 	now      protocol.Micros
-	sessions []*speaker
+	sessions []*sessiontest.Session
 	ticket   protocol.Ticket
 	held     []protocol.Seq
 }
@@ -133,12 +134,12 @@ func (h *history) open() {
 	}
 	h.store.engine.writer.now = func() protocol.Micros { return h.now }
 	for _, s := range h.sessions {
-		s.store = h.store
+		s.Store = h.store
 	}
 }
 
 func (h *history) step() {
-	h.now += protocol.Micros(h.rng.Int64N(int64(testTTL / 20)))
+	h.now += protocol.Micros(h.rng.Int64N(int64(sessiontest.TTL / 20)))
 	switch n := h.rng.IntN(60); {
 	case n < 3 || len(h.sessions) == 0:
 		h.begin()
@@ -148,7 +149,7 @@ func (h *history) step() {
 		}
 		h.open()
 	case n == 4:
-		h.now += protocol.Micros(h.rng.Int64N(int64(testTTL*20))) - testTTL*10
+		h.now += protocol.Micros(h.rng.Int64N(int64(sessiontest.TTL*20))) - sessiontest.TTL*10
 	case n == 5:
 		h.configure()
 	case n == 6 && len(h.held) > 0:
@@ -169,7 +170,7 @@ func (h *history) step() {
 func (h *history) begin() {
 	id, _, err := h.store.Open(ctx, "a", h.config, "history")
 	if err == nil { // or it was the commit that was to fail
-		h.sessions = append(h.sessions, &speaker{t: h.t, store: h.store, name: "a", id: id})
+		h.sessions = append(h.sessions, sessiontest.Opened(h.t, h.store, "a", id))
 	}
 }
 
@@ -183,7 +184,7 @@ func (h *history) configure() {
 	h.store.Administer(ctx, "a", fleet.Command{Configure: &c})
 }
 
-func (h *history) speak(s *speaker) {
+func (h *history) speak(s *sessiontest.Session) {
 	var ops []protocol.Op
 	for range h.rng.IntN(12) {
 		switch n := h.rng.IntN(8); {
@@ -191,7 +192,7 @@ func (h *history) speak(s *speaker) {
 			h.ticket++
 			ops = append(ops, protocol.Op{
 				Verb: protocol.Acquire, Ticket: h.ticket, Weight: h.rng.Int64N(3) + 1, Try: n == 0, Pooled: n == 1, Least: 1,
-				Wait: protocol.Micros(h.rng.Int64N(2)) * testTTL, Meta: "history",
+				Wait: protocol.Micros(h.rng.Int64N(2)) * sessiontest.TTL, Meta: "history",
 			})
 		case n == 4:
 			ops = append(ops, protocol.Op{Verb: protocol.Cancel, Ticket: protocol.Ticket(h.rng.Int64N(int64(h.ticket) + 1))})
@@ -203,11 +204,11 @@ func (h *history) speak(s *speaker) {
 			ops = append(ops, protocol.Op{Verb: protocol.Release, Lease: h.held[h.rng.IntN(len(h.held))], Weight: h.rng.Int64N(2)})
 		}
 	}
-	b := s.next(ops...)
+	b := s.Next(ops...)
 	b.Bye = h.rng.IntN(40) == 0
 	r, err := h.store.Apply(ctx, "a", b)
 	if err != nil {
-		s.seq--
+		s.Seq--
 		return
 	}
 	for _, f := range r.Fates {
@@ -216,10 +217,10 @@ func (h *history) speak(s *speaker) {
 		}
 	}
 	if r.Verdict == protocol.Unknown || b.Bye {
-		h.sessions = slices.DeleteFunc(h.sessions, func(other *speaker) bool { return other == s })
+		h.sessions = slices.DeleteFunc(h.sessions, func(other *sessiontest.Session) bool { return other == s })
 	}
 	if h.rng.IntN(3) > 0 { // or it was lost on the way
-		s.hear(r)
+		s.Hear(r)
 	}
 }
 
@@ -270,15 +271,15 @@ func TestATicketThatComesAgainIsInTheFile(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{})
-	config := protocol.Config{Capacity: 1, TTL: testTTL, Protocol: protocol.Version}
-	begin(t, store, "db", config).granted(1, acquire(1, 1))
-	waiter := begin(t, store, "db", config)
-	waiter.say(acquire(5, 1))
-	waiter.say(protocol.Op{Verb: protocol.Cancel, Ticket: 5}, acquire(5, 1))
+	config := protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}
+	sessiontest.Begin(t, store, "db", config).Granted(1, sessiontest.Acquire(1, 1))
+	waiter := sessiontest.Begin(t, store, "db", config)
+	waiter.Say(sessiontest.Acquire(5, 1))
+	waiter.Say(protocol.Op{Verb: protocol.Cancel, Ticket: 5}, sessiontest.Acquire(5, 1))
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, line := held(t, openAt(t, path, Options{}), "db"); !slices.Equal(line, []protocol.Ticket{5}) {
+	if _, line := sessiontest.Held(t, openAt(t, path, Options{}), "db"); !slices.Equal(line, []protocol.Ticket{5}) {
 		t.Errorf("%v wait", line)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // TestPeopleCanLook asks as a person would, while the owner is at work.
@@ -17,18 +18,18 @@ func TestPeopleCanLook(t *testing.T) {
 	shell := proctest.Need(t, "sqlite3", "sqlite3")
 	path := newFile(t)
 	store := openAt(t, path, Options{})
-	s := begin(t, store, "jobs", protocol.Config{Capacity: 3, MaxWaiters: 9})
-	lease := s.granted(1, acquire(1, 2))[0]
-	s.say(acquire(2, 2), acquire(3, 1))
-	r := begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: testTTL})
-	r.granted(2, acquire(1, 1), acquire(2, 3))
+	s := sessiontest.Begin(t, store, "jobs", protocol.Config{Capacity: 3, MaxWaiters: 9})
+	lease := s.Granted(1, sessiontest.Acquire(1, 2))[0]
+	s.Say(sessiontest.Acquire(2, 2), sessiontest.Acquire(3, 1))
+	r := sessiontest.Begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: sessiontest.TTL})
+	r.Granted(2, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 3))
 
 	for query, want := range map[string]string{
 		"SELECT name, kind, capacity, in_use, waiting, sessions, draining, ttl_seconds, window_seconds, ramp_per_second, max_waiters, version FROM semaphores": `jobs|concurrency|3|2|2|1|0|15.0|0.0|0|9|1
 mails|rate|5|4|0|1|0|15.0|15.0|0|0|1`,
 		"SELECT semaphore, seq, instance, weight, pooled, revoked, meta FROM permits": fmt.Sprintf("jobs|%d|instance of %s|2|0|0|for a test", lease, t.Name()),
 		"SELECT semaphore, place, ticket, weight, instance FROM waiters":              fmt.Sprintf("jobs|1|2|2|instance of %[1]s\njobs|2|3|1|instance of %[1]s", t.Name()),
-		"SELECT semaphore, session, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|1|2\nmails|%d|0|0", s.id, r.id),
+		"SELECT semaphore, session, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|1|2\nmails|%d|0|0", s.ID, r.ID),
 		// The times are times, and now.
 		"SELECT abs(julianday('now') - julianday(since)) < 1, abs(julianday('now') - julianday(renewed)) < 1 FROM permits": "1|1",
 		"SELECT abs(julianday('now') - julianday(changed)) < 1 FROM semaphores":                                            "1\n1",
@@ -39,17 +40,17 @@ mails|rate|5|4|0|1|0|15.0|15.0|0|0|1`,
 			t.Errorf("%s\n%v, got\n%s\nwant\n%s", query, err, got, want)
 		}
 	}
-	s.say()
+	s.Say()
 }
 
 func TestTheLogDoesNotGrowForEver(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{Normal: true})
-	s := begin(t, store, "a", protocol.Config{Capacity: 100})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 100})
 	var largest int64
 	for i := range protocol.Ticket(1000) {
-		s.say(release(s.granted(1, acquire(i+1, 1))[0]))
+		s.Say(sessiontest.Release(s.Granted(1, sessiontest.Acquire(i+1, 1))[0]))
 		if about, err := os.Stat(path + "-wal"); err == nil {
 			largest = max(largest, about.Size())
 		}

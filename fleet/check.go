@@ -1,0 +1,50 @@
+package fleet
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sema-go/sema"
+)
+
+const (
+	maxName = 200 // bytes; names become keys, files and labels
+	maxMeta = 800 // bytes, with room for the call site; what is said of a lease is kept with each
+)
+
+// CheckName fails on a name that not every engine takes. Clients check it
+// themselves; it is for those who pass on what others say.
+func CheckName(name string) error {
+	invalid := func(detail string) error {
+		return &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: detail}
+	}
+	if name == "" || len(name) > maxName {
+		if len(name) > maxName {
+			name = name[:maxName] + "…"
+		}
+		return invalid(fmt.Sprintf("name: want 1 to %d bytes", maxName))
+	}
+	for _, r := range name {
+		if r <= ' ' || r > '~' || r == '{' || r == '}' {
+			return invalid(fmt.Sprintf("name: %q is not allowed; use printable ASCII without spaces and braces", r))
+		}
+	}
+	return nil
+}
+
+// CheckMeta fails on a text that cannot be kept with a lease.
+func CheckMeta(meta string) error {
+	if len(meta) > maxMeta {
+		return fmt.Errorf("%d bytes; want %d at most", len(meta), maxMeta)
+	}
+	if !utf8.ValidString(meta) {
+		return fmt.Errorf("%q is not UTF-8", meta)
+	}
+	for _, r := range meta {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("%q is not allowed; use text of one line", r)
+		}
+	}
+	return nil
+}
