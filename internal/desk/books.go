@@ -1,0 +1,248 @@
+package desk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+const (
+	patience  = 5 * time.Second // with an engine that does not answer
+	idleFor   = 2 * time.Second // a session waits for the next who comes
+	remembers = time.Minute     // a release, for those who say it twice
+)
+
+// welcome is a session for somebody: one that is idle, or a new one.
+func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
+	d.mu.Lock()
+	some := d.idle[r.Semaphore]
+	if n := len(some); n > 0 {
+		v := some[n-1]
+		d.idle[r.Semaphore] = some[:n-1]
+		d.mu.Unlock()
+		return v, nil
+	}
+	d.mu.Unlock()
+	var session protocol.Session
+	var config protocol.Config
+	err := d.insist(ctx, "acquire", r.Semaphore, func(ctx context.Context) (err error) {
+		session, config, err = d.store.Open(ctx, r.Semaphore, r.Config, d.instance)
+		if errors.Is(err, protocol.ErrVersion) || errors.Is(err, sema.ErrInvalid) {
+			err = refusal{err}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d.newVisit(r.Semaphore, session, config), nil
+}
+
+// park keeps a session that has nothing for the next who comes.
+func (d *Desk) park(v *visit) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v.lease, v.parted = 0, time.Now()
+	d.idle[v.semaphore] = append(d.idle[v.semaphore], v)
+}
+
+// find is the visit that has a lease. If it is not known here, another desk has
+// granted it, or this one before it was started again; then the engine is asked.
+func (d *Desk) find(ctx context.Context, h handle) (*visit, error) {
+	if v := d.visitOf(h); v != nil {
+		return v, nil
+	}
+	snapshot, err := d.look(ctx, h.semaphore)
+	if err != nil {
+		return nil, err
+	}
+	i := h.in(snapshot)
+	if i < 0 {
+		return nil, &sema.Error{Op: "hold", Name: h.semaphore, Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse, Err: sema.ErrLost, Detail: "it was released, taken away, or not renewed in time"}
+	}
+	return d.adopt(h.semaphore, snapshot, i), nil
+}
+
+// look is a semaphore as it is. One that is not there has no leases.
+func (d *Desk) look(ctx context.Context, semaphore string) (snapshot protocol.Snapshot, err error) {
+	err = d.insist(ctx, "inspect", semaphore, func(ctx context.Context) (err error) {
+		if snapshot, err = d.store.Inspect(ctx, semaphore); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	})
+	return snapshot, err
+}
+
+// adopt has this desk speak for one of the leases of a snapshot.
+func (d *Desk) adopt(semaphore string, s protocol.Snapshot, i int) *visit {
+	l := s.Leases[i]
+	v := d.newVisit(semaphore, l.Session, s.Config)
+	v.ticket, v.lease, v.weight, v.fence = protocol.Ticket(v.seq), l.Seq, l.Weight, fenceOf(s.Leases, i)
+	return d.remember(v)
+}
+
+// fenceOf is what a grant would have been told.
+func fenceOf(leases []protocol.LeaseInfo, i int) protocol.Fence {
+	f := protocol.Fence{Seq: leases[i].Seq, Floor: leases[0].Seq, Exact: len(leases) <= protocol.MaxFenced}
+	for k := 1; k <= i && f.Exact; k++ {
+		if from, to := leases[k-1].Seq+1, leases[k].Seq-1; from <= to {
+			f.Revoked = append(f.Revoked, protocol.Range{From: from, To: to})
+		}
+	}
+	return f
+}
+
+// remember has a visit be found by its lease. If there is one already, that is
+// it.
+func (d *Desk) remember(v *visit) *visit {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := d.visits[v.handle()]; known != nil {
+		return known
+	}
+	d.visits[v.handle()] = v
+	return v
+}
+
+func (d *Desk) visitOf(h handle) *visit {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.visits[h]
+}
+
+// forget is when a lease is gone.
+func (d *Desk) forget(h handle) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.visits, h)
+}
+
+func (d *Desk) noteReleased(h handle) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.visits, h)
+	d.released[h] = time.Now()
+}
+
+func (d *Desk) wasReleased(h handle) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, was := d.released[h]
+	return was
+}
+
+// tidy forgets what is of no use any more.
+func (d *Desk) tidy() {
+	for {
+		select {
+		case <-d.life.Done():
+			return
+		case <-time.After(time.Second):
+		}
+		for _, v := range d.outdated(time.Now()) {
+			d.bye(v)
+		}
+	}
+}
+
+// outdated takes out what is too old, and returns the sessions that are to be
+// ended.
+func (d *Desk) outdated(now time.Time) (ended []*visit) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for semaphore, some := range d.idle {
+		old := 0
+		for old < len(some) && now.Sub(some[old].parted) > idleFor { // the last to come is the first to go
+			old++
+		}
+		ended = append(ended, some[:old]...)
+		if d.idle[semaphore] = slices.Delete(some, 0, old); len(d.idle[semaphore]) == 0 {
+			delete(d.idle, semaphore)
+		}
+	}
+	for h, at := range d.released {
+		if now.Sub(at) > remembers {
+			delete(d.released, h)
+		}
+	}
+	for h, v := range d.visits {
+		if now.Sub(*v.until.Load()) > v.ttl { // the engine has ended it
+			delete(d.visits, h)
+		}
+	}
+	return ended
+}
+
+func (d *Desk) bye(v *visit) {
+	ctx, cancel := context.WithTimeout(d.life, patience)
+	defer cancel()
+	v.seq++
+	_, _ = d.store.Apply(ctx, v.semaphore, protocol.Batch{Session: v.session, Seq: v.seq, Ack: v.ack, Bye: true}) // or it dies by itself
+}
+
+// An inquiry is a request with a key that is under way.
+type inquiry struct {
+	done  chan struct{}
+	lease Lease
+	err   error
+}
+
+// acquireOnce acquires for a key, unless that was done before: here at the same
+// time, or by any desk, as what the engine knows of leases and of the line tells.
+func (d *Desk) acquireOnce(ctx context.Context, r Request) (Lease, error) {
+	digest := sha256.Sum256([]byte(r.Semaphore + "\x00" + r.Key))
+	mark := "key=" + hex.EncodeToString(digest[:12])
+	for {
+		d.mu.Lock()
+		other := d.asking[mark]
+		if other == nil {
+			break
+		}
+		d.mu.Unlock()
+		select {
+		case <-other.done:
+			if other.err == nil {
+				return other.lease, nil
+			}
+		case <-ctx.Done():
+			return Lease{}, context.Cause(ctx)
+		}
+	}
+	mine := &inquiry{done: make(chan struct{})}
+	d.asking[mark] = mine
+	d.mu.Unlock()
+	mine.lease, mine.err = d.acquireMarked(ctx, r, mark)
+	d.mu.Lock()
+	delete(d.asking, mark)
+	d.mu.Unlock()
+	close(mine.done)
+	return mine.lease, mine.err
+}
+
+func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease, error) {
+	snapshot, err := d.look(ctx, r.Semaphore)
+	if err != nil {
+		return Lease{}, err
+	}
+	marked := func(meta string) bool { return slices.Contains(strings.Fields(meta), mark) }
+	if i := slices.IndexFunc(snapshot.Leases, func(l protocol.LeaseInfo) bool { return marked(l.Meta) }); i >= 0 {
+		v := d.adopt(r.Semaphore, snapshot, i)
+		return v.renew(ctx, handle{r.Semaphore, snapshot.Leases[i].Seq, snapshot.Leases[i].Session})
+	}
+	if i := slices.IndexFunc(snapshot.Line, func(t protocol.TicketInfo) bool { return marked(t.Meta) }); i >= 0 {
+		v := d.newVisit(r.Semaphore, snapshot.Line[i].Session, snapshot.Config)
+		v.ticket = snapshot.Line[i].Ticket
+		return v.wait(ctx, r)
+	}
+	r.Meta = strings.TrimSpace(r.Meta + " " + mark)
+	return d.acquire(ctx, r)
+}

@@ -1,0 +1,236 @@
+// Package desk lends permits to those who have no session of their own: requests
+// that come one by one, from curl or from a script, and the next one perhaps to
+// another process. Each lease has a session to itself, and all that is needed to
+// renew or release it is in its name.
+//
+// Programs use package fleet, which needs one session for all that a process
+// holds, renews it, and joins what is asked at the same time.
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/list"
+)
+
+// A Desk speaks to an engine for those who come. Several desks over one engine
+// are as good as one.
+type Desk struct {
+	store    fleet.Store
+	instance string
+	life     context.Context
+	kill     context.CancelFunc
+	running  sync.WaitGroup
+
+	mu       sync.Mutex
+	visits   map[handle]*visit             // with a lease
+	idle     map[string][]*visit           // by semaphore: without one, for the next who comes
+	lines    map[string]*list.List[*visit] // by semaphore: who waits here
+	released map[handle]time.Time          // and when, for those who say it twice
+	asking   map[string]*inquiry           // by key: what is under way
+}
+
+// A Request is for permits.
+type Request struct {
+	Semaphore string
+	Weight    int64
+	Wait      time.Duration   // for how long, at most; 0: not at all
+	Config    protocol.Config // to make the semaphore with, if it is not there
+	Meta      string          // who asks, for people
+	Key       string          // the same request, said again, has the same lease; "" for one that is not
+}
+
+// A Lease is what was granted.
+type Lease struct {
+	Semaphore string
+	ID        string // with which it is renewed and released, by any desk
+	Weight    int64
+	Fence     protocol.Fence
+	TTL       time.Duration // after which it is lost, unless it is renewed
+	Left      time.Duration // for how long it is surely held
+}
+
+// New makes a desk. The store is not closed with it.
+func New(store fleet.Store) *Desk {
+	host, _ := os.Hostname()
+	d := &Desk{
+		store: store, instance: fmt.Sprintf("desk/%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
+		visits: map[handle]*visit{}, idle: map[string][]*visit{}, lines: map[string]*list.List[*visit]{},
+		released: map[handle]time.Time{}, asking: map[string]*inquiry{},
+	}
+	d.life, d.kill = context.WithCancel(context.Background())
+	d.start(d.listen)
+	d.start(d.tidy)
+	return d
+}
+
+// Close ends the desk's work. Those who wait are refused; leases live on, as long
+// as they do.
+func (d *Desk) Close() {
+	d.mu.Lock()
+	d.kill()
+	d.mu.Unlock()
+	d.running.Wait()
+}
+
+// start has something be done, unless the desk is closed.
+func (d *Desk) start(work func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life.Err() == nil {
+		d.running.Go(work)
+	}
+}
+
+// Acquire waits for permits, in turn among all who want some. It fails with
+// ErrFull, or ErrTimeout if there was a wait, with ErrQueueFull, ErrTooLarge,
+// ErrDraining, or ErrUnavailable if the engine does not answer; and with the
+// context's cause.
+func (d *Desk) Acquire(ctx context.Context, r Request) (Lease, error) {
+	if err := r.check(); err != nil {
+		return Lease{}, err
+	}
+	if r.Key != "" {
+		return d.acquireOnce(ctx, r)
+	}
+	return d.acquire(ctx, r)
+}
+
+func (d *Desk) acquire(ctx context.Context, r Request) (Lease, error) {
+	v, err := d.welcome(ctx, r)
+	if err != nil {
+		return Lease{}, err
+	}
+	v.ticket = max(v.ticket+1, protocol.Ticket(micros()))
+	return v.wait(ctx, r, protocol.Op{
+		Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.Meta,
+	})
+}
+
+// Renew keeps a lease for another TTL. It fails with ErrLost if it is gone.
+func (d *Desk) Renew(ctx context.Context, semaphore, id string) (Lease, error) {
+	h, err := parse("renew", semaphore, id)
+	if err != nil {
+		return Lease{}, err
+	}
+	v, err := d.find(ctx, h)
+	if err != nil {
+		return Lease{}, err
+	}
+	return v.renew(ctx, h)
+}
+
+// Release gives a lease back. It fails with ErrLost if it was gone before.
+func (d *Desk) Release(ctx context.Context, semaphore, id string) error {
+	h, err := parse("release", semaphore, id)
+	if err != nil {
+		return err
+	}
+	if d.wasReleased(h) {
+		return nil
+	}
+	v, err := d.find(ctx, h)
+	if err != nil {
+		return err
+	}
+	return v.release(ctx, h)
+}
+
+// Hold acquires, tells, and keeps the lease until ctx ends; then it is released at
+// once. It fails if there was no lease, or it was lost.
+func (d *Desk) Hold(ctx context.Context, r Request, granted func(Lease)) error {
+	lease, err := d.Acquire(ctx, r)
+	if err != nil {
+		return err
+	}
+	granted(lease)
+	held := time.Now().Add(lease.Left)
+	for {
+		select {
+		case <-ctx.Done():
+			return d.letGo(r.Semaphore, lease.ID)
+		case <-d.life.Done():
+			return d.closed("hold", r.Semaphore)
+		case <-time.After(jittered(lease.TTL / 3)):
+		}
+		switch renewed, err := d.Renew(ctx, r.Semaphore, lease.ID); {
+		case err == nil:
+			held = time.Now().Add(renewed.Left)
+		case errors.Is(err, sema.ErrLost) || time.Now().After(held):
+			return err
+		}
+	}
+}
+
+// letGo releases what somebody has left behind.
+func (d *Desk) letGo(semaphore, id string) error {
+	ctx, cancel := context.WithTimeout(d.life, patience)
+	defer cancel()
+	return d.Release(ctx, semaphore, id)
+}
+
+func (r Request) check() error {
+	if err := fleet.CheckName(r.Semaphore); err != nil {
+		return err
+	}
+	invalid := func(detail string) error {
+		return &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: sema.ErrInvalid, Detail: detail}
+	}
+	switch bad, unmakable := fleet.CheckMeta(r.Meta), r.Config.Check(); {
+	case bad != nil:
+		return invalid("meta: " + bad.Error())
+	case unmakable != nil:
+		return invalid(unmakable.Error())
+	case r.Weight < 1 || r.Weight > protocol.MaxCapacity:
+		return invalid(fmt.Sprintf("want a weight from 1 to %d", int64(protocol.MaxCapacity)))
+	case r.Wait < 0:
+		return invalid("want a wait of 0 or more")
+	}
+	return nil
+}
+
+// A handle is what a lease's ID says: which it is, and whose.
+type handle struct {
+	semaphore string
+	lease     protocol.Seq
+	session   protocol.Session
+}
+
+// in is where the lease is in a snapshot, or -1.
+func (h handle) in(s protocol.Snapshot) int {
+	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool { return l.Seq == h.lease && l.Session == h.session })
+}
+
+func (h handle) id() string { return fmt.Sprintf("%d.%d", h.lease, h.session) }
+
+func parse(op, semaphore, id string) (handle, error) {
+	if err := fleet.CheckName(semaphore); err != nil {
+		return handle{}, err
+	}
+	lease, session, _ := strings.Cut(id, ".")
+	seq, bad := strconv.ParseUint(lease, 10, 64)
+	number, worse := strconv.ParseUint(session, 10, 64)
+	if bad != nil || worse != nil {
+		return handle{}, &sema.Error{Op: op, Name: semaphore, Err: sema.ErrInvalid, Detail: fmt.Sprintf("lease %q: want the id that acquire gave, two numbers with a dot between", id)}
+	}
+	return handle{semaphore, protocol.Seq(seq), protocol.Session(number)}, nil
+}
+
+func (d *Desk) closed(op, semaphore string) error {
+	return &sema.Error{Op: op, Name: semaphore, Err: sema.ErrClosed}
+}
+
+// jittered is about as long, so that many do not speak at once.
+func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }

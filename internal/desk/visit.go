@@ -1,0 +1,256 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/list"
+)
+
+// A visit is a session that this desk speaks for. It has one lease, one ticket, or
+// neither.
+//
+// Another desk may have spoken for it before, and may do so again. All of them
+// count batches on from the microsecond at which they began with a session, so
+// that the numbers of a later one are higher; one that meets a higher number than
+// its own begins anew.
+type visit struct {
+	desk      *Desk
+	semaphore string
+	session   protocol.Session
+	ttl       time.Duration
+	speaking  chan struct{}             // full while a batch is on its way
+	news      chan struct{}             // full when there may be some
+	place     list.Node[*visit]         // in line at this desk
+	until     atomic.Pointer[time.Time] // the lease is surely held
+
+	// What follows belongs to who speaks, see enter, or is the only one to know the
+	// visit.
+	seq, ack uint64
+	ticket   protocol.Ticket
+	lease    protocol.Seq
+	weight   int64
+	fence    protocol.Fence
+	config   protocol.Config
+	inUse    int64
+	shared   bool          // another desk has spoken for it since this one last did
+	next     time.Duration // to speak again within; 0: by the next sign of life
+	parted   time.Time     // when it became idle
+}
+
+func (d *Desk) newVisit(semaphore string, session protocol.Session, c protocol.Config) *visit {
+	v := &visit{
+		desk: d, semaphore: semaphore, session: session, ttl: time.Duration(c.TTL) * time.Microsecond, config: c, seq: micros(),
+		speaking: make(chan struct{}, 1), news: make(chan struct{}, 1),
+	}
+	v.place.Of = v
+	v.trust(time.Now())
+	return v
+}
+
+func micros() uint64 { return uint64(time.Now().UnixMicro()) }
+
+// trust counts from when something was sent that was answered.
+func (v *visit) trust(sent time.Time) {
+	until := sent.Add(v.ttl * 2 / 3)
+	v.until.Store(&until)
+}
+
+// errStale is when another desk has spoken for the session.
+var errStale = errors.New("the engine has heard a later batch")
+
+// enter waits until nobody else speaks for the session.
+func (v *visit) enter(ctx context.Context) error {
+	select {
+	case v.speaking <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (v *visit) exit() { <-v.speaking }
+
+// enterFor enters if the visit still has a lease. If not it may be somebody
+// else's, whose news are not to be heard by another.
+func (v *visit) enterFor(ctx context.Context, h handle) error {
+	if err := v.enter(ctx); err != nil {
+		return err
+	}
+	if v.desk.visitOf(h) != v {
+		v.exit()
+		return &sema.Error{Op: "hold", Name: h.semaphore, Err: sema.ErrLost, Detail: "it was released meanwhile"}
+	}
+	return nil
+}
+
+// say says a batch, and returns what became of tickets and leases since the last.
+// Who says it has entered.
+func (v *visit) say(ctx context.Context, ops ...protocol.Op) (fates []protocol.Fate, err error) {
+	v.seq++
+	for _, leap := range []time.Duration{0, time.Second, time.Minute, time.Hour, 25 * time.Hour} { // by which another desk's clock may be ahead
+		if fates, err = v.exchange(ctx, ops); err != errStale {
+			return fates, err
+		}
+		v.shared = true
+		v.seq = max(v.seq, micros()) + uint64(leap.Microseconds()) + 1
+	}
+	return nil, v.lost("another server speaks for it, whose clock is ahead by more than a day")
+}
+
+// exchange is one batch and its answer.
+func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protocol.Fate, err error) {
+	b := protocol.Batch{Session: v.session, Seq: v.seq, Ack: v.ack, Ops: ops}
+	sent := time.Now()
+	var reply protocol.Reply
+	err = v.desk.insist(ctx, "acquire", v.semaphore, func(ctx context.Context) (err error) {
+		reply, err = v.desk.store.Apply(ctx, v.semaphore, b)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case reply.Verdict == protocol.Unknown:
+		return nil, v.lost("it was not renewed in time, or the semaphore was deleted")
+	case reply.Verdict == protocol.Stale:
+		return nil, errStale
+	}
+	v.config, v.inUse, v.next = reply.Config, reply.InUse, time.Duration(reply.Next)*time.Microsecond
+	if reply.More {
+		v.next = 1
+	}
+	v.trust(sent)
+	for _, f := range reply.Fates {
+		if f.N > v.ack {
+			v.ack = f.N
+			fates = append(fates, f)
+		}
+	}
+	return fates, nil
+}
+
+// renew keeps the lease of a handle.
+func (v *visit) renew(ctx context.Context, h handle) (Lease, error) {
+	if err := v.enterFor(ctx, h); err != nil {
+		return Lease{}, err
+	}
+	defer v.exit()
+	fates, err := v.say(ctx)
+	if errors.Is(err, sema.ErrLost) {
+		v.desk.forget(h)
+	}
+	if err != nil {
+		return Lease{}, err
+	}
+	for _, f := range fates {
+		if f.Kind == protocol.Revoked && f.Lease == h.lease {
+			v.desk.forget(h)
+			v.finally() // to acknowledge it is to give it up
+			return Lease{}, v.lost(f.Note)
+		}
+	}
+	if !v.stillHas(ctx, h) {
+		v.desk.forget(h)
+		return Lease{}, v.lost("it was released meanwhile")
+	}
+	return v.lent(), nil
+}
+
+// stillHas asks the engine, if another desk may have released the lease.
+func (v *visit) stillHas(ctx context.Context, h handle) bool {
+	if !v.shared {
+		return true
+	}
+	snapshot, err := v.desk.look(ctx, h.semaphore)
+	if err != nil || h.in(snapshot) < 0 {
+		return err != nil && time.Now().Before(*v.until.Load())
+	}
+	v.shared = false
+	return true
+}
+
+// finally says a last word in somebody's absence, and has the session wait for the
+// next who comes.
+func (v *visit) finally(ops ...protocol.Op) {
+	v.desk.start(func() {
+		ctx, cancel := context.WithTimeout(v.desk.life, patience)
+		defer cancel()
+		if v.enter(ctx) != nil {
+			return
+		}
+		defer v.exit()
+		if _, err := v.say(ctx, ops...); err == nil {
+			v.desk.park(v)
+		}
+	})
+}
+
+// release gives the lease of a handle back.
+func (v *visit) release(ctx context.Context, h handle) error {
+	if err := v.enterFor(ctx, h); err != nil {
+		if v.desk.wasReleased(h) {
+			return nil
+		}
+		return err
+	}
+	defer v.exit()
+	switch _, err := v.say(ctx, protocol.Op{Verb: protocol.Release, Lease: h.lease}); {
+	case errors.Is(err, sema.ErrLost):
+		v.desk.forget(h)
+		return err
+	case err != nil:
+		return err
+	}
+	v.desk.noteReleased(h)
+	v.desk.park(v)
+	return nil
+}
+
+func (v *visit) handle() handle { return handle{v.semaphore, v.lease, v.session} }
+
+// lent is the lease as it is told.
+func (v *visit) lent() Lease {
+	return Lease{
+		Semaphore: v.semaphore, ID: v.handle().id(), Weight: v.weight, Fence: v.fence, TTL: v.ttl, Left: time.Until(*v.until.Load()),
+	}
+}
+
+func (v *visit) lost(why string) error {
+	return &sema.Error{Op: "hold", Name: v.semaphore, Weight: v.weight, Capacity: v.config.Capacity, Err: sema.ErrLost, Detail: why}
+}
+
+// A refusal is an answer: to ask again does not help.
+type refusal struct{ error }
+
+// insist calls the engine until it answers, or patience is at its end.
+func (d *Desk) insist(ctx context.Context, op, semaphore string, call func(context.Context) error) error {
+	start := time.Now()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		within, cancel := context.WithTimeout(ctx, patience)
+		err := call(within)
+		cancel()
+		var final refusal
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &final):
+			return final.error
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case d.life.Err() != nil:
+			return d.closed(op, semaphore)
+		case time.Since(start)+pause > patience:
+			return &sema.Error{Op: op, Name: semaphore, Err: sema.ErrUnavailable, Detail: fmt.Sprintf("for %v: %v", time.Since(start).Round(time.Millisecond), err)}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}

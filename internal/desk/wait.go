@@ -1,0 +1,168 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/list"
+)
+
+// wait says what is wished, if that is not said yet, and waits for what becomes of
+// the visit's ticket.
+func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lease, error) {
+	d, start := v.desk, time.Now()
+	d.stand(v)
+	defer d.leave(v)
+	limit := r.Wait
+	if r.Wait == 0 { // a try is answered; that may take as long as it takes to find out who is dead
+		limit = 2*v.ttl + patience
+	}
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	for {
+		fates, err := v.speak(ctx, wishes)
+		if err != nil {
+			v.abandon(r)
+			return Lease{}, err
+		}
+		wishes = nil
+		for _, f := range fates {
+			if f.Ticket == v.ticket && f.Kind != protocol.Revoked {
+				return v.served(r, f, start)
+			}
+		}
+		sign := jittered(v.ttl / 3)
+		if v.next > 0 {
+			sign = min(sign, v.next)
+		}
+		select {
+		case <-v.news:
+		case <-time.After(sign):
+		case <-over.C:
+			err := v.refused(r, sema.ErrTimeout, start)
+			v.finally(protocol.Op{Verb: protocol.Cancel, Ticket: v.ticket})
+			return Lease{}, err
+		case <-ctx.Done():
+			v.abandon(r)
+			return Lease{}, context.Cause(ctx)
+		case <-d.life.Done():
+			return Lease{}, d.closed("acquire", v.semaphore)
+		}
+	}
+}
+
+// speak is say for who is the only one to know the visit, but for those who come
+// too late for an earlier lease.
+func (v *visit) speak(ctx context.Context, ops []protocol.Op) ([]protocol.Fate, error) {
+	if err := v.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.exit()
+	return v.say(ctx, ops...)
+}
+
+// served is the end of a wait.
+func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, error) {
+	d := v.desk
+	switch {
+	case f.Kind == protocol.Granted && v.config.Kind == protocol.Rate:
+		d.park(v) // it is spent, and comes back by time alone
+		return Lease{Semaphore: v.semaphore, Weight: f.Weight}, nil
+	case f.Kind == protocol.Granted:
+		v.lease, v.weight, v.fence = f.Lease, f.Weight, f.Fence
+		lease := v.lent()
+		d.remember(v)
+		d.wakeSome(v.semaphore, wokenByGrant) // it may not be the only one
+		return lease, nil
+	}
+	err := v.refused(r, sentinels[f.Kind], start)
+	d.park(v)
+	return Lease{}, err
+}
+
+// sentinels are errors for fates.
+var sentinels = map[protocol.FateKind]error{
+	protocol.Full: sema.ErrFull, protocol.QueueFull: sema.ErrQueueFull, protocol.TooLarge: sema.ErrTooLarge,
+	protocol.Draining: sema.ErrDraining, protocol.TimedOut: sema.ErrTimeout, protocol.Invalid: sema.ErrInvalid,
+}
+
+func (v *visit) refused(r Request, why error, start time.Time) error {
+	e := &sema.Error{Op: "acquire", Name: v.semaphore, Weight: r.Weight, Capacity: v.config.Capacity, InUse: v.inUse, Err: why}
+	if errors.Is(why, sema.ErrTimeout) {
+		e.Detail = time.Since(start).Round(time.Millisecond).String()
+	}
+	return e
+}
+
+// abandon takes the ticket of somebody back who has gone, with what was granted
+// meanwhile. One with a key may come again, and has its place for as long as its
+// session lives.
+func (v *visit) abandon(r Request) {
+	if r.Key != "" {
+		return
+	}
+	v.finally(protocol.Op{Verb: protocol.Cancel, Ticket: v.ticket})
+}
+
+// How many of those who wait are woken. The engine says that somebody at this desk
+// has news, and not who; it is almost always the first, unless several came at the
+// same time. Who is granted something wakes others, since one word may be about
+// several. Nobody depends on it: all speak now and then.
+const (
+	wokenByHint  = 8
+	wokenByGrant = 2
+)
+
+// stand puts a visit at the end of the line.
+func (d *Desk) stand(v *visit) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	line := d.lines[v.semaphore]
+	if line == nil {
+		line = &list.List[*visit]{}
+		d.lines[v.semaphore] = line
+	}
+	line.PushBack(&v.place)
+}
+
+func (d *Desk) leave(v *visit) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	line := d.lines[v.semaphore]
+	line.Remove(&v.place)
+	if line.Len() == 0 {
+		delete(d.lines, v.semaphore)
+	}
+}
+
+func (d *Desk) wakeSome(semaphore string, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	line := d.lines[semaphore]
+	if line == nil {
+		return
+	}
+	for place := line.First(); place != nil && n > 0; place, n = place.Next(), n-1 {
+		select {
+		case place.Of.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// listen passes on what the engine says.
+func (d *Desk) listen() {
+	for d.life.Err() == nil {
+		err := d.store.Listen(d.life, d.instance, func(name string) { d.wakeSome(name, wokenByHint) })
+		if errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		select {
+		case <-d.life.Done():
+		case <-time.After(jittered(time.Second)):
+		}
+	}
+}
