@@ -31,6 +31,17 @@ var batchScripts = []script{
 		s.wantVerdict(s.apply(protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(9, 1)}}), protocol.Stale)
 		s.wantInUse(1, 0)
 	}},
+	{"numbers of batches may leap, for who takes over a session", protocol.Config{Capacity: 2}, func(s *speaker) {
+		id := s.open()
+		s.granted(id, 1, acquire(1, 1))
+		const later = 1_800_000_000_000_000 // microseconds
+		s.seqs[id] = later
+		lease := s.granted(id, 1, acquire(2, 1))[0]
+		s.wantVerdict(s.apply(protocol.Batch{Session: id, Seq: 3, Ops: []protocol.Op{release(lease)}}), protocol.Stale)
+		s.wantInUse(2, 0)
+		s.say(id, release(lease))
+		s.wantInUse(1, 0)
+	}},
 	{"a session that was not opened is not known", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		s.wantVerdict(s.apply(protocol.Batch{Session: id + 100, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}), protocol.Unknown)

@@ -71,7 +71,7 @@ const (
 // twice or out of order.
 type Batch struct {
 	Session Session
-	Seq     uint64 // one more than the last
+	Seq     uint64 // one more than the last; higher still, from who takes over a session and cannot know it
 	Ack     uint64 // fates up to this one were heard
 	Ops     []Op
 	Bye     bool // ends the session: all it has is free
