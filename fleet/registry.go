@@ -34,6 +34,16 @@ func Register(scheme string, f Factory) {
 // Open opens a client of the engine at a URL: "mem:", "sqlite:///path", … The
 // engine's package must be imported; x/stores imports all of them.
 func Open(ctx context.Context, engine string) (*Client, error) {
+	store, err := OpenStore(ctx, engine)
+	if err != nil {
+		return nil, err
+	}
+	return New(store), nil
+}
+
+// OpenStore opens the engine itself, for those who need no client of their own or
+// several.
+func OpenStore(ctx context.Context, engine string) (Store, error) {
 	u, err := url.Parse(engine)
 	if err != nil {
 		// The text of the error has the whole URL in it, and that may have a password.
@@ -47,9 +57,5 @@ func Open(ctx context.Context, engine string) (*Client, error) {
 		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid,
 			Detail: fmt.Sprintf("no engine for %q URLs (there are: %s); import its package, or x/stores for all", u.Scheme, strings.Join(known, ", "))}
 	}
-	store, err := f(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	return New(store), nil
+	return f(ctx, u)
 }
