@@ -137,7 +137,9 @@ const (
 	minSilence     = time.Second
 )
 
-func (o Options) config() protocol.Config {
+// Config is what a semaphore is made with.
+func (o Options) Config() protocol.Config {
+	o = o.withDefaults()
 	c := protocol.Config{Protocol: protocol.Version, Capacity: o.Capacity, Ramp: o.Ramp, MaxWaiters: o.MaxWaiters, TTL: protocol.Micros(o.TTL.Microseconds())}
 	if o.Rate != 0 {
 		c.Kind, c.Window = protocol.Rate, protocol.Micros(o.Rate.Microseconds())

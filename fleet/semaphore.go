@@ -69,7 +69,7 @@ func newSemaphore(c *Client, name string, o Options) (*Semaphore, error) {
 		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
 	}
 	o = o.withDefaults()
-	config := o.config()
+	config := o.Config()
 	if err := config.Check(); err != nil {
 		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
 	}

@@ -148,14 +148,15 @@ func (d *Desk) Release(ctx context.Context, semaphore, id string) error {
 	return v.release(ctx, h)
 }
 
-// Hold acquires, tells, and keeps the lease until ctx ends; then it is released at
-// once. It fails if there was no lease, or it was lost.
-func (d *Desk) Hold(ctx context.Context, r Request, granted func(Lease)) error {
+// Hold acquires a lease and keeps it until ctx ends; then it is released at once.
+// It tells when it has one, and each time it is renewed. It fails if there was
+// none, or it was lost.
+func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
 	lease, err := d.Acquire(ctx, r)
 	if err != nil {
 		return err
 	}
-	granted(lease)
+	tell(lease)
 	held := time.Now().Add(lease.Left)
 	for {
 		select {
@@ -168,6 +169,7 @@ func (d *Desk) Hold(ctx context.Context, r Request, granted func(Lease)) error {
 		switch renewed, err := d.Renew(ctx, r.Semaphore, lease.ID); {
 		case err == nil:
 			held = time.Now().Add(renewed.Left)
+			tell(renewed)
 		case errors.Is(err, sema.ErrLost) || time.Now().After(held):
 			return err
 		}

@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A Verb is what somebody may do.
+type Verb string
+
+// The verbs. One does not include another.
+const (
+	Read    Verb = "read"    // list, inspect, watch, metrics
+	Acquire Verb = "acquire" // and renew, and release
+	Admin   Verb = "admin"   // configure, drain, resume, revoke, delete
+)
+
+// A Token is who may do what with which semaphores.
+type Token struct {
+	Name   string `yaml:"name"`   // for the log; the token itself is nowhere
+	Hash   string `yaml:"hash"`   // sha256:… of the token, see [HashToken]
+	Prefix string `yaml:"prefix"` // of the names of semaphores; "" for all
+	Verbs  []Verb `yaml:"verbs"`  // none: all
+}
+
+// HashToken is what a configuration has of a token. Tokens are long and random, so
+// that no slower function is needed.
+func HashToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hashKind + hex.EncodeToString(sum[:])
+}
+
+const hashKind = "sha256:"
+
+// An identity is who makes a request.
+type identity struct {
+	name   string
+	prefix string
+	verbs  []Verb
+}
+
+// everybody is who comes where no tokens are asked for.
+var everybody = &identity{name: "anonymous"}
+
+func (i *identity) may(verb Verb, semaphore string) bool {
+	return strings.HasPrefix(semaphore, i.prefix) && (len(i.verbs) == 0 || slices.Contains(i.verbs, verb))
+}
+
+type identityKey struct{}
+
+func (i *identity) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, identityKey{}, i)
+}
+
+// who is who makes the request that a context belongs to.
+func who(ctx context.Context) *identity {
+	if i, ok := ctx.Value(identityKey{}).(*identity); ok {
+		return i
+	}
+	return everybody
+}
+
+// tokens are the identities, by the hashes of their tokens.
+type tokens []struct {
+	hash [sha256.Size]byte
+	who  *identity
+}
+
+func newTokens(all []Token) (known tokens, err error) {
+	for _, t := range all {
+		raw, bad := hex.DecodeString(strings.TrimPrefix(t.Hash, hashKind))
+		if bad != nil || len(raw) != sha256.Size || !strings.HasPrefix(t.Hash, hashKind) {
+			return nil, fmt.Errorf("token %q: want a hash of %s and 64 hexadecimal digits, as `sema token` prints it", t.Name, hashKind)
+		}
+		for _, v := range t.Verbs {
+			if !slices.Contains([]Verb{Read, Acquire, Admin}, v) {
+				return nil, fmt.Errorf("token %q: there is no verb %q; want read, acquire or admin", t.Name, v)
+			}
+		}
+		if t.Name == "" {
+			return nil, fmt.Errorf("a token has no name; give it one, for the log")
+		}
+		known = append(known, struct {
+			hash [sha256.Size]byte
+			who  *identity
+		}{[sha256.Size]byte(raw), &identity{t.Name, t.Prefix, t.Verbs}})
+	}
+	return known, nil
+}
+
+// find compares with all of them, so that how long it takes tells nothing.
+func (t tokens) find(token string) (found *identity) {
+	hash := sha256.Sum256([]byte(token))
+	for i := range t {
+		if subtle.ConstantTimeCompare(hash[:], t[i].hash[:]) == 1 {
+			found = t[i].who
+		}
+	}
+	return found
+}
+
+// admit is who makes a request, if it may. A request that names no semaphore is
+// about all that the identity may see.
+func (s *Server) admit(r *http.Request, verb Verb) (*identity, error) {
+	i, err := s.identify(r)
+	if err != nil {
+		return nil, err
+	}
+	return i, i.allow(verb, r.PathValue("name"))
+}
+
+// allow fails unless the identity may do that.
+func (i *identity) allow(verb Verb, semaphore string) error {
+	if semaphore == "" {
+		semaphore = i.prefix
+	}
+	if !i.may(verb, semaphore) {
+		return &problem{
+			Status: http.StatusForbidden, Title: "not allowed",
+			Detail: fmt.Sprintf("%s may not %s %q; ask for a token with that verb and prefix", i.name, verb, semaphore),
+		}
+	}
+	return nil
+}
+
+func (s *Server) identify(r *http.Request) (*identity, error) {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return &identity{name: r.TLS.VerifiedChains[0][0].Subject.CommonName}, nil
+	}
+	if len(s.tokens) == 0 {
+		return everybody, nil
+	}
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if found := s.tokens.find(token); ok && found != nil {
+		return found, nil
+	}
+	return nil, &problem{
+		Status: http.StatusUnauthorized, Title: "who are you?", Detail: "send a token: Authorization: Bearer …",
+		header: http.Header{"WWW-Authenticate": {`Bearer realm="sema"`}},
+	}
+}

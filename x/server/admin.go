@@ -1,0 +1,300 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A semaphoreText is a semaphore as it is told.
+type semaphoreText struct {
+	Name       string       `json:"name"`
+	Kind       string       `json:"kind"`
+	Capacity   int64        `json:"capacity"`
+	Effective  int64        `json:"effective_capacity"` // on the way to the capacity, with a ramp
+	InUse      int64        `json:"in_use"`
+	Waiting    int          `json:"waiting"`
+	Draining   bool         `json:"draining"`
+	Ramp       int64        `json:"ramp,omitempty"`
+	MaxWaiters int64        `json:"max_waiters,omitempty"`
+	TTL        seconds      `json:"ttl"`
+	Window     seconds      `json:"window,omitempty"`
+	Version    uint64       `json:"version"`
+	Leases     []holderText `json:"leases,omitempty"`
+	Line       []waiterText `json:"line,omitempty"`
+}
+
+type holderText struct {
+	Lease   string    `json:"lease"`
+	Weight  int64     `json:"weight"`
+	Since   time.Time `json:"since"`
+	Holder  string    `json:"holder"`
+	Meta    string    `json:"meta,omitempty"`
+	Pooled  bool      `json:"pooled,omitempty"`
+	Revoked bool      `json:"revoked,omitempty"`
+}
+
+type waiterText struct {
+	Weight int64  `json:"weight"`
+	Waiter string `json:"waiter"`
+	Meta   string `json:"meta,omitempty"`
+}
+
+func describe(name string, s protocol.Snapshot) semaphoreText {
+	c := s.Config
+	t := semaphoreText{
+		Name: name, Kind: "concurrency", Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiting: len(s.Line), Draining: c.Draining,
+		Ramp: c.Ramp, MaxWaiters: c.MaxWaiters, TTL: span(c.TTL), Window: span(c.Window), Version: c.Version,
+	}
+	if c.Kind == protocol.Rate {
+		t.Kind = "rate"
+	}
+	instances := map[protocol.Session]string{}
+	for _, session := range s.Sessions {
+		instances[session.Session] = session.Instance
+	}
+	for _, l := range s.Leases {
+		t.Leases = append(t.Leases, holderText{
+			Lease: fmt.Sprintf("%d.%d", l.Seq, l.Session), Weight: l.Weight, Since: time.UnixMicro(int64(l.Since)).UTC(),
+			Holder: instances[l.Session], Meta: l.Meta, Pooled: l.Pooled, Revoked: l.Revoked,
+		})
+	}
+	for _, w := range s.Line {
+		t.Line = append(t.Line, waiterText{Weight: w.Weight, Waiter: instances[w.Session], Meta: w.Meta})
+	}
+	return t
+}
+
+func span(m protocol.Micros) seconds { return seconds(time.Duration(m) * time.Microsecond) }
+
+// list answers with all that whoever asks may see, without their holders.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
+	i, prefix := who(r.Context()), r.URL.Query().Get("prefix")
+	if !strings.HasPrefix(prefix, i.prefix) {
+		if !strings.HasPrefix(i.prefix, prefix) {
+			return answer(w, http.StatusOK, listText{Semaphores: []semaphoreText{}})
+		}
+		prefix = i.prefix
+	}
+	names, err := s.client.List(r.Context(), prefix)
+	if err != nil {
+		return err
+	}
+	all := listText{Semaphores: []semaphoreText{}}
+	for _, name := range names {
+		snapshot, err := s.client.Inspect(r.Context(), name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		t := describe(name, snapshot)
+		t.Leases, t.Line = nil, nil
+		all.Semaphores = append(all.Semaphores, t)
+	}
+	return answer(w, http.StatusOK, all)
+}
+
+type listText struct {
+	Semaphores []semaphoreText `json:"semaphores"`
+}
+
+func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("name")
+	snapshot, err := s.client.Inspect(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return tell(w, http.StatusOK, name, snapshot)
+}
+
+// tell answers with a semaphore. Its ETag is about the configuration alone.
+func tell(w http.ResponseWriter, status int, name string, snapshot protocol.Snapshot) error {
+	w.Header().Set("ETag", etag(snapshot.Config.Version))
+	w.Header().Set("RateLimit-Policy", fmt.Sprintf("%q;q=%d", name, snapshot.Effective))
+	w.Header().Set("RateLimit", fmt.Sprintf("%q;r=%d", name, max(0, snapshot.Effective-snapshot.InUse)))
+	return answer(w, status, describe(name, snapshot))
+}
+
+func etag(version uint64) string { return `"` + strconv.FormatUint(version, 10) + `"` }
+
+// A configuration is what can be changed; what is not said stays.
+type configuration struct {
+	Capacity   *int64    `json:"capacity"`
+	Ramp       *int64    `json:"ramp"`
+	MaxWaiters *int64    `json:"max_waiters"`
+	Draining   *bool     `json:"draining"`
+	TTL        *duration `json:"ttl"` // of one that is made
+}
+
+// configure makes a semaphore, or changes it, if it still has the version that
+// If-Match names.
+func (s *Server) configure(w http.ResponseWriter, r *http.Request) error {
+	var wanted configuration
+	if err := readJSON(r, &wanted); err != nil {
+		return err
+	}
+	name := r.PathValue("name")
+	status, err := s.change(r.Context(), name, r.Header.Get("If-Match"), wanted)
+	s.audit(r, "configure", name, fmt.Sprintf("%+v", wanted.said()), err)
+	if err != nil {
+		return err
+	}
+	snapshot, err := s.client.Inspect(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return tell(w, status, name, snapshot)
+}
+
+// said is for the log.
+func (c configuration) said() map[string]any {
+	said := map[string]any{}
+	if c.Capacity != nil {
+		said["capacity"] = *c.Capacity
+	}
+	if c.Ramp != nil {
+		said["ramp"] = *c.Ramp
+	}
+	if c.MaxWaiters != nil {
+		said["max_waiters"] = *c.MaxWaiters
+	}
+	if c.Draining != nil {
+		said["draining"] = *c.Draining
+	}
+	return said
+}
+
+func (s *Server) change(ctx context.Context, name, match string, wanted configuration) (status int, err error) {
+	status = http.StatusOK
+	snapshot, err := s.client.Inspect(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) && match == "" {
+		status = http.StatusCreated
+		if snapshot, err = s.create(ctx, name, wanted); err == nil {
+			match = etag(snapshot.Config.Version)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	if match != "" && match != "*" && match != etag(snapshot.Config.Version) {
+		return 0, fmt.Errorf("%w: it has version %d, If-Match says %s; look again, and say it anew", protocol.ErrConflict, snapshot.Config.Version, match)
+	}
+	config := snapshot.Config
+	set(&config.Capacity, wanted.Capacity)
+	set(&config.Ramp, wanted.Ramp)
+	set(&config.MaxWaiters, wanted.MaxWaiters)
+	set(&config.Draining, wanted.Draining)
+	if err := config.Check(); err != nil {
+		return 0, invalid("%v", err)
+	}
+	if match == "" { // whatever it is now
+		return status, s.client.Configure(ctx, name, func(c *protocol.Config) {
+			set(&c.Capacity, wanted.Capacity)
+			set(&c.Ramp, wanted.Ramp)
+			set(&c.MaxWaiters, wanted.MaxWaiters)
+			set(&c.Draining, wanted.Draining)
+		})
+	}
+	return status, s.store.Administer(ctx, name, fleet.Command{Configure: &config})
+}
+
+func set[T any](field, to *T) {
+	if to != nil {
+		*field = *to
+	}
+}
+
+// create makes a semaphore, by a session that is ended at once.
+func (s *Server) create(ctx context.Context, name string, wanted configuration) (protocol.Snapshot, error) {
+	var capacity int64
+	var ttl duration
+	set(&capacity, wanted.Capacity)
+	set(&ttl, wanted.TTL)
+	config := s.configFor(name, capacity, time.Duration(ttl))
+	if err := config.Check(); err != nil {
+		return protocol.Snapshot{}, invalid("%v", err)
+	}
+	session, _, err := s.store.Open(ctx, name, config, "administrator "+who(ctx).name)
+	if err != nil {
+		return protocol.Snapshot{}, err
+	}
+	if _, err := s.store.Apply(ctx, name, protocol.Batch{Session: session, Seq: 1, Bye: true}); err != nil {
+		return protocol.Snapshot{}, err
+	}
+	return s.client.Inspect(ctx, name)
+}
+
+func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("name")
+	err := s.client.Delete(r.Context(), name)
+	s.audit(r, "delete", name, "", err)
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// drain does not wait until all is back: who wants to know watches.
+func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
+	return s.setDraining(w, r, "drain", true)
+}
+
+func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
+	return s.setDraining(w, r, "resume", false)
+}
+
+func (s *Server) setDraining(w http.ResponseWriter, r *http.Request, op string, draining bool) error {
+	name := r.PathValue("name")
+	err := s.client.Configure(r.Context(), name, func(c *protocol.Config) { c.Draining = draining })
+	s.audit(r, op, name, "", err)
+	if err != nil {
+		return err
+	}
+	return s.inspect(w, r)
+}
+
+// A revocation is why a lease is taken away.
+type revocation struct {
+	Why    string `json:"why"`
+	AtOnce bool   `json:"at_once"` // others are let in while it may still be in use
+}
+
+func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
+	var why revocation
+	if err := readJSON(r, &why); err != nil {
+		return err
+	}
+	name := r.PathValue("name")
+	number, _, _ := strings.Cut(r.PathValue("lease"), ".")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return invalid("lease %q: want one of those that GET /v1/semaphores/%s lists", r.PathValue("lease"), name)
+	}
+	err = s.client.ForceRelease(r.Context(), name, fleet.Revocation{Lease: protocol.Seq(seq), AtOnce: why.AtOnce, By: who(r.Context()).name, Why: why.Why})
+	s.audit(r, "revoke", name, fmt.Sprintf("lease %d, at once %t: %s", seq, why.AtOnce, why.Why), err)
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// audit notes what an administrator has done, or tried.
+func (s *Server) audit(r *http.Request, op, name, detail string, err error) {
+	outcome := "done"
+	if err != nil {
+		outcome = err.Error()
+	}
+	s.log.Info("audit", "who", who(r.Context()).name, "from", r.RemoteAddr, "op", op, "semaphore", name, "detail", detail, "outcome", outcome)
+}

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+)
+
+// A step is one request of several.
+type step struct {
+	Op        string `json:"op"` // acquire, renew, release
+	Semaphore string `json:"semaphore"`
+	Lease     string `json:"lease"`
+	wish
+}
+
+// An outcome is what became of it: a lease, or a problem.
+type outcome struct {
+	Lease   *leaseText `json:"lease,omitempty"`
+	Problem *problem   `json:"problem,omitempty"`
+}
+
+const maxSteps = 100
+
+// batch does several things at a time, each by itself and in no order.
+func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
+	var asked struct {
+		Requests []json.RawMessage `json:"requests"`
+	}
+	if err := readJSON(r, &asked); err != nil {
+		return err
+	}
+	if len(asked.Requests) == 0 || len(asked.Requests) > maxSteps {
+		return invalid("%d requests; want 1 to %d", len(asked.Requests), maxSteps)
+	}
+	outcomes := make([]outcome, len(asked.Requests))
+	var wg sync.WaitGroup
+	for i, raw := range asked.Requests {
+		wg.Go(func() {
+			lease, err := s.step(r, raw)
+			if err != nil {
+				outcomes[i].Problem = problemOf(err)
+			} else if lease != nil {
+				outcomes[i].Lease = lease
+			}
+		})
+	}
+	wg.Wait()
+	return answer(w, http.StatusOK, map[string]any{"outcomes": outcomes})
+}
+
+func (s *Server) step(r *http.Request, raw json.RawMessage) (*leaseText, error) {
+	one := step{wish: wish{Weight: 1}}
+	if err := json.Unmarshal(raw, &one); err != nil {
+		return nil, invalid("%v; see /openapi.json", err)
+	}
+	if err := who(r.Context()).allow(Acquire, one.Semaphore); err != nil {
+		return nil, err
+	}
+	switch one.Op {
+	case "acquire":
+		if one.Hold != "" {
+			return nil, invalid("hold: not in a batch")
+		}
+		request, err := s.request(r, one.Semaphore, one.wish)
+		if err != nil {
+			return nil, err
+		}
+		request.Key = "" // it is the whole batch's
+		lease, err := s.lend(r, request)
+		s.counted.acquired(err)
+		if err != nil {
+			return nil, err
+		}
+		text := textOf(lease)
+		return &text, nil
+	case "renew":
+		lease, err := s.desk.Renew(r.Context(), one.Semaphore, one.Lease)
+		if err != nil {
+			return nil, err
+		}
+		text := textOf(lease)
+		return &text, nil
+	case "release":
+		return nil, s.desk.Release(r.Context(), one.Semaphore, one.Lease)
+	}
+	return nil, invalid("op %q: want acquire, renew or release", one.Op)
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A Declaration is how semaphores of a name, or of a pattern as of [path.Match],
+// are made when somebody first asks for them. Who asks need not know.
+type Declaration struct {
+	Name       string        `yaml:"name"`
+	Capacity   int64         `yaml:"capacity"`
+	TTL        time.Duration `yaml:"ttl"`         // 15 s unless told
+	Ramp       int64         `yaml:"ramp"`        // permits a second by which the capacity rises; 0: at once
+	MaxWaiters int64         `yaml:"max_waiters"` // 0: no bound
+	Rate       time.Duration `yaml:"rate"`        // if set, Capacity permits may be had in each such time
+}
+
+// Config is what a semaphore is made with.
+func (d Declaration) Config() protocol.Config {
+	o := fleet.Options{Capacity: d.Capacity, TTL: d.TTL, Ramp: d.Ramp, MaxWaiters: d.MaxWaiters, Rate: d.Rate}
+	return o.Config()
+}
+
+// declarations are tried in order.
+type declarations []Declaration
+
+func newDeclarations(all []Declaration) (declarations, error) {
+	for _, d := range all {
+		if _, err := path.Match(d.Name, ""); err != nil || d.Name == "" {
+			return nil, fmt.Errorf("declared semaphore %q: want a name, or a pattern with * and ?", d.Name)
+		}
+		if err := d.Config().Check(); err != nil {
+			return nil, fmt.Errorf("declared semaphore %q: %w", d.Name, err)
+		}
+	}
+	return all, nil
+}
+
+// of is the first that fits a name.
+func (all declarations) of(name string) (d Declaration, ok bool) {
+	for _, d := range all {
+		if fits, _ := path.Match(d.Name, name); fits {
+			return d, true
+		}
+	}
+	return Declaration{}, false
+}
+
+// configFor is what a semaphore is made with if it is not there: what is declared
+// counts; what the request says is for those of which nothing is.
+func (s *Server) configFor(name string, capacity int64, ttl time.Duration) protocol.Config {
+	d, ok := s.declared.of(name)
+	if !ok {
+		d = Declaration{Capacity: max(capacity, 1), TTL: ttl}
+	}
+	return d.Config()
+}

@@ -1,0 +1,11 @@
+package server
+
+import "strings"
+
+// Routes are all there are, as the description names them.
+func (s *Server) Routes() (all []string) {
+	for _, r := range s.routes {
+		all = append(all, r.method+" "+strings.TrimSuffix(r.path, "{$}"))
+	}
+	return all
+}

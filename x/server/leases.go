@@ -1,0 +1,245 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/desk"
+)
+
+// A leaseText is a lease as it is told.
+type leaseText struct {
+	Semaphore string  `json:"semaphore"`
+	Lease     string  `json:"lease,omitempty"` // none for a rate, which is spent
+	Weight    int64   `json:"weight"`
+	TTL       seconds `json:"ttl,omitempty"`       // it is lost after that, unless it is renewed
+	ValidFor  seconds `json:"valid_for,omitempty"` // from when the request was sent; renew before
+	Fence     *fence  `json:"fence,omitempty"`     // to show to what is protected
+}
+
+// A fence is as in package fleet.
+type fence struct {
+	Seq     protocol.Seq `json:"seq"`
+	Floor   protocol.Seq `json:"floor"`
+	Revoked [][2]uint64  `json:"revoked,omitempty"`
+	Exact   bool         `json:"exact"`
+}
+
+// seconds are what JSON has of a duration.
+type seconds time.Duration
+
+func (s seconds) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', -1, 64), nil
+}
+
+func textOf(l desk.Lease) leaseText {
+	t := leaseText{Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, TTL: seconds(l.TTL), ValidFor: seconds(l.Left.Round(time.Millisecond))}
+	if l.ID != "" {
+		t.Fence = &fence{Seq: l.Fence.Seq, Floor: l.Fence.Floor, Exact: l.Fence.Exact}
+		for _, r := range l.Fence.Revoked {
+			t.Fence.Revoked = append(t.Fence.Revoked, [2]uint64{uint64(r.From), uint64(r.To)})
+		}
+	}
+	return t
+}
+
+// acquire answers with a lease, or holds one for as long as the connection lasts.
+func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
+	wish, err := readWish(r)
+	if err != nil {
+		return err
+	}
+	request, err := s.request(r, r.PathValue("name"), wish)
+	if err != nil {
+		return err
+	}
+	if wish.Hold == "connection" {
+		return s.hold(w, r, request)
+	}
+	lease, err := s.lend(r, request)
+	s.counted.acquired(err)
+	if err != nil {
+		return err
+	}
+	if lease.ID != "" {
+		w.Header().Set("Location", "/v1/semaphores/"+url.PathEscape(lease.Semaphore)+"/leases/"+lease.ID)
+	}
+	return answer(w, http.StatusCreated, textOf(lease))
+}
+
+// lend waits for a lease, unless as many wait as may.
+func (s *Server) lend(r *http.Request, request desk.Request) (desk.Lease, error) {
+	ctx := r.Context()
+	if request.Wait > 0 {
+		leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
+		if err != nil {
+			return desk.Lease{}, err
+		}
+		defer leave()
+		bounded, cancel := s.until(r)
+		defer cancel()
+		ctx = bounded
+	}
+	return s.desk.Acquire(ctx, request)
+}
+
+// A wish is what a request for permits says, in its query or as JSON.
+type wish struct {
+	Weight   int64    `json:"weight"`
+	Wait     duration `json:"wait"`
+	Capacity int64    `json:"capacity"` // if it is to be made, and nothing is declared
+	TTL      duration `json:"ttl"`      // likewise
+	Meta     string   `json:"meta"`
+	Hold     string   `json:"hold"` // "connection", or ""
+}
+
+// A duration is a text like 30s, or seconds.
+type duration time.Duration
+
+func (d *duration) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `"`)
+	if plain, err := strconv.ParseFloat(text, 64); err == nil {
+		*d = duration(plain * float64(time.Second))
+		return nil
+	}
+	parsed, err := time.ParseDuration(text)
+	*d = duration(parsed)
+	return err
+}
+
+func readWish(r *http.Request) (w wish, err error) {
+	w.Weight = 1
+	if err := readJSON(r, &w); err != nil {
+		return w, err
+	}
+	if r.URL.RawQuery == "" {
+		return w, nil
+	}
+	for key, values := range r.URL.Query() {
+		value := values[len(values)-1]
+		switch key {
+		case "weight":
+			w.Weight, err = strconv.ParseInt(value, 10, 64)
+		case "capacity":
+			w.Capacity, err = strconv.ParseInt(value, 10, 64)
+		case "wait":
+			err = w.Wait.UnmarshalJSON([]byte(value))
+		case "ttl":
+			err = w.TTL.UnmarshalJSON([]byte(value))
+		case "meta":
+			w.Meta = value
+		case "hold":
+			w.Hold = value
+		default:
+			err = errors.New("there is no such parameter")
+		}
+		if err != nil {
+			return w, invalid("%s=%q: %v; want weight=1 wait=30s capacity=5 ttl=15s meta=… hold=connection", key, value, err)
+		}
+	}
+	return w, nil
+}
+
+// readJSON reads a body, which may be empty.
+func readJSON(r *http.Request, into any) error {
+	if r.Body == nil || r.ContentLength == 0 {
+		return nil
+	}
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	switch err := decoder.Decode(into); {
+	case err == nil || errors.Is(err, io.EOF):
+		return nil
+	default:
+		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
+			return err
+		}
+		return invalid("the body is not the JSON that is wanted here: %v; see /openapi.json", err)
+	}
+}
+
+// request is a wish as the desk has it.
+func (s *Server) request(r *http.Request, name string, w wish) (desk.Request, error) {
+	if s.leaving.Load() {
+		return desk.Request{}, errLeaving
+	}
+	if w.Hold != "" && w.Hold != "connection" {
+		return desk.Request{}, invalid("hold=%q: want connection, or nothing", w.Hold)
+	}
+	if limit := s.options.Limits.MaxWait; time.Duration(w.Wait) > limit {
+		return desk.Request{}, invalid("wait %v: want %v at most; ask again with the same Idempotency-Key to go on waiting in the same place", time.Duration(w.Wait), limit)
+	}
+	if len(r.Header.Get("Idempotency-Key")) > 200 {
+		return desk.Request{}, invalid("Idempotency-Key: want 200 bytes at most")
+	}
+	meta := w.Meta
+	if i := who(r.Context()); i != everybody {
+		meta = strings.TrimSpace(meta + " by=" + strconv.Quote(i.name))
+	}
+	return desk.Request{
+		Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: meta, Key: r.Header.Get("Idempotency-Key"),
+		Config: s.configFor(name, w.Capacity, time.Duration(w.TTL)),
+	}, nil
+}
+
+func (s *Server) renew(w http.ResponseWriter, r *http.Request) error {
+	lease, err := s.desk.Renew(r.Context(), r.PathValue("name"), r.PathValue("lease"))
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, textOf(lease))
+}
+
+func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
+	if err := s.desk.Release(r.Context(), r.PathValue("name"), r.PathValue("lease")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// hold has a lease as long as its connection: the answer is a line for the lease,
+// and one for each time it is renewed.
+func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Request) error {
+	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx, cancel := s.until(r)
+	defer cancel()
+	flush := http.NewResponseController(w)
+	tell := func(l desk.Lease) error {
+		if err := json.NewEncoder(w).Encode(textOf(l)); err != nil {
+			return err
+		}
+		return flush.Flush()
+	}
+	granted := false
+	err = s.desk.Hold(ctx, request, func(l desk.Lease) {
+		if !granted {
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.WriteHeader(http.StatusOK)
+			granted = true
+		}
+		if tell(l) != nil {
+			cancel() // it has gone
+		}
+	})
+	s.counted.acquired(err)
+	if !granted {
+		return err
+	}
+	if err != nil {
+		_ = json.NewEncoder(w).Encode(problemOf(fmt.Errorf("the lease is gone: %w", err)))
+	}
+	return nil
+}

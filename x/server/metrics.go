@@ -1,0 +1,84 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sema-go/sema"
+)
+
+// metrics are what is counted here, by route and outcome. They name no semaphore,
+// since anybody may make one.
+type metrics struct {
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	acquires *prometheus.CounterVec
+	serve    http.Handler
+}
+
+func newMetrics(s *Server) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_http_requests_total", Help: "Requests, by route and status."}, []string{"route", "code"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sema_http_request_seconds", Help: "How long requests took, waits included.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
+		}, []string{"route"}),
+		acquires: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_acquires_total", Help: "Acquires over HTTP, by outcome."}, []string{"outcome"}),
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.requests, m.took, m.acquires, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		gauge("sema_http_waiting", "Requests that wait for permits.", func() float64 { return float64(s.waiting.Load()) }),
+		gauge("sema_http_streams", "Connections that hold a lease, or watch.", func() float64 { return float64(s.streams.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sema_build_info", Help: "The version.", ConstLabels: prometheus.Labels{"version": s.options.Version},
+		}, func() float64 { return 1 }),
+	)
+	m.serve = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return m
+}
+
+// of counts requests of a route.
+func (m *metrics) of(at route) func(status int, start time.Time) {
+	name := at.method + " " + at.path
+	took := m.took.WithLabelValues(name)
+	usual := m.requests.WithLabelValues(name, "200") // the others are looked up
+	return func(status int, start time.Time) {
+		took.Observe(time.Since(start).Seconds())
+		if status == http.StatusOK {
+			usual.Inc()
+			return
+		}
+		m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
+	}
+}
+
+// acquired counts an acquire.
+func (m *metrics) acquired(err error) {
+	outcome := "acquired"
+	switch {
+	case err == nil:
+	case errors.Is(err, sema.ErrTimeout):
+		outcome = "timeout"
+	case errors.Is(err, sema.ErrFull), errors.Is(err, sema.ErrDraining), errors.Is(err, sema.ErrTooLarge):
+		outcome = "rejected"
+	case errors.Is(err, context.Canceled):
+		outcome = "canceled"
+	default:
+		outcome = "error"
+	}
+	m.acquires.WithLabelValues(outcome).Inc()
+}
+
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+	s.counted.serve.ServeHTTP(w, r)
+	return nil
+}

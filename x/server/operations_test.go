@@ -1,0 +1,137 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server"
+)
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Tokens: []server.Token{
+		{Name: "jobs", Hash: server.HashToken("secret-1"), Prefix: "job-", Verbs: []server.Verb{server.Acquire, server.Read}},
+		{Name: "ops", Hash: server.HashToken("secret-2")},
+	}})
+	none := s.want(401, "POST", "/v1/semaphores/job-1/leases?capacity=1", "")
+	if none.header.Get("WWW-Authenticate") == "" {
+		t.Errorf("%v", none.header)
+	}
+	s.auth = "guess"
+	s.want(401, "GET", "/v1/semaphores", "")
+	s.auth = "secret-1"
+	a := s.want(201, "POST", "/v1/semaphores/job-1/leases?capacity=1", "")
+	s.want(403, "POST", "/v1/semaphores/db/leases?capacity=1", "")
+	s.want(403, "PUT", "/v1/semaphores/job-1", `{"capacity": 2}`)
+	if refused := s.want(200, "POST", "/v1/batch", `{"requests": [{"op": "acquire", "semaphore": "db", "capacity": 1}]}`); !strings.Contains(refused.text, "not allowed") {
+		t.Error(refused.text)
+	}
+	s.auth = "secret-2"
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
+	s.want(200, "PUT", "/v1/semaphores/job-1", `{"capacity": 2}`)
+	shown := s.want(200, "GET", "/v1/semaphores/job-1", "")
+	if !strings.Contains(shown.text, `by=\"jobs\"`) {
+		t.Errorf("%s does not say who holds %s", shown.text, a.lease())
+	}
+	s.auth = "secret-1"
+	list := s.want(200, "GET", "/v1/semaphores", "")
+	if strings.Contains(list.text, `"db"`) || !strings.Contains(list.text, "job-1") {
+		t.Errorf("%s: it may see what begins with job- alone", list.text)
+	}
+	s.auth = ""
+	s.want(200, "GET", "/livez", "")
+	s.want(200, "GET", "/readyz", "")
+	if log := s.log.String(); strings.Contains(log, "secret") || !strings.Contains(log, "who=ops") {
+		t.Errorf("%s", log)
+	}
+	for _, bad := range []server.Token{{Name: "a", Hash: "secret"}, {Name: "a", Hash: "sha256:12"}, {Hash: server.HashToken("x")}, {Name: "a", Hash: server.HashToken("x"), Verbs: []server.Verb{"dance"}}} {
+		if _, err := server.New(nil, server.Options{Tokens: []server.Token{bad}}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// A server that leaves says so, takes in nobody, and answers those who wait.
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	s := open(t, store, server.Options{})
+	at := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").header.Get("Location")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if a := s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", ""); a.header.Get("Retry-After") == "" || a.body["type"] != "urn:sema:leaving" {
+			t.Errorf("%v %v", a.header, a.body)
+		}
+	})
+	waitFor(t, "somebody waits", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
+	s.want(200, "GET", "/readyz?verbose", "")
+	s.Leave()
+	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] staying") || !strings.Contains(a.text, "[+] engine") {
+		t.Error(a.text)
+	}
+	s.want(200, "GET", "/livez", "")
+	s.want(503, "POST", "/v1/semaphores/db/leases", "")
+	s.want(200, "PUT", at, "") // who holds goes on
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}
+
+// A dead store does not answer.
+type dead struct{ fleet.Store }
+
+func (dead) Inspect(context.Context, string) (protocol.Snapshot, error) {
+	return protocol.Snapshot{}, errors.New("connection refused")
+}
+
+func TestTheEngineIsDown(t *testing.T) {
+	t.Parallel()
+	s := open(t, dead{memstore.New()}, server.Options{})
+	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] engine: connection refused") {
+		t.Error(a.text)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Limits: server.Limits{Waiting: 1, Streams: 1, Body: 100}})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
+	var wg sync.WaitGroup
+	wg.Go(func() { s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", "") })
+	waitFor(t, "somebody waits", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
+	if a := s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", ""); !strings.Contains(a.text, "1 waiting requests") {
+		t.Error(a.text)
+	}
+	s.want(413, "POST", "/v1/semaphores/db/leases", `{"meta": "`+strings.Repeat("x", 200)+`"}`)
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
+	s.want(429, "POST", "/v1/semaphores/db/leases", "")
+	a := s.want(200, "GET", "/metrics", "")
+	for _, line := range []string{
+		`sema_acquires_total{outcome="acquired"} 1`, `sema_acquires_total{outcome="rejected"} 1`, `sema_build_info{version="test"} 1`, "sema_http_waiting 0",
+		`sema_http_requests_total{code="429",route="POST /v1/semaphores/{name}/leases"} 1`,
+	} {
+		if !strings.Contains(a.text, line) {
+			t.Errorf("there is no %s", line)
+		}
+	}
+	if a := s.want(200, "GET", "/", ""); !strings.Contains(a.text, "curl") {
+		t.Error(a.text)
+	}
+	s.want(200, "GET", "/version", "")
+}

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strconv"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A problem is an error as RFC 9457 has it.
+type problem struct {
+	Type      string `json:"type,omitempty"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail,omitempty"`
+	Semaphore string `json:"semaphore,omitempty"`
+	Capacity  int64  `json:"capacity,omitempty"`
+	InUse     int64  `json:"in_use,omitempty"`
+
+	header http.Header
+}
+
+func (p *problem) Error() string { return fmt.Sprintf("%s: %s", p.Title, p.Detail) }
+
+func invalid(format string, args ...any) error {
+	return &problem{Status: http.StatusBadRequest, Title: "invalid request", Detail: fmt.Sprintf(format, args...)}
+}
+
+func busy(what string, limit int64) error {
+	return &problem{
+		Status: http.StatusServiceUnavailable, Title: "the server is busy", Detail: fmt.Sprintf("%d %s are as many as it takes; ask again soon, or another one", limit, what),
+		header: retryAfter(1),
+	}
+}
+
+func retryAfter(seconds int) http.Header { return http.Header{"Retry-After": {strconv.Itoa(seconds)}} }
+
+// kinds are how errors are told, the first that fits.
+var kinds = []struct {
+	is     error
+	status int
+	name   string
+	retry  int // seconds; 0: do not say
+}{
+	{errLeaving, http.StatusServiceUnavailable, "leaving", 1},
+	{sema.ErrDraining, http.StatusServiceUnavailable, "draining", 10},
+	{sema.ErrUnavailable, http.StatusServiceUnavailable, "engine-unavailable", 1},
+	{sema.ErrClosed, http.StatusServiceUnavailable, "leaving", 1},
+	{sema.ErrQueueFull, http.StatusTooManyRequests, "queue-full", 1},
+	{sema.ErrFull, http.StatusTooManyRequests, "full", 1},
+	{sema.ErrTimeout, http.StatusTooManyRequests, "timeout", 1},
+	{sema.ErrTooLarge, http.StatusUnprocessableEntity, "too-large", 0},
+	{sema.ErrLost, http.StatusGone, "lease-lost", 0},
+	{sema.ErrInvalid, http.StatusBadRequest, "invalid", 0},
+	{protocol.ErrConflict, http.StatusPreconditionFailed, "changed-meanwhile", 0},
+	{protocol.ErrVersion, http.StatusConflict, "other-version", 0},
+	{errors.ErrUnsupported, http.StatusNotImplemented, "unsupported", 0},
+	{fs.ErrNotExist, http.StatusNotFound, "no-such-semaphore", 0},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "engine-unavailable", 1},
+}
+
+// problemOf is an error as it is told.
+func problemOf(err error) *problem {
+	var p *problem
+	if errors.As(err, &p) {
+		return p
+	}
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		return &problem{Status: http.StatusRequestEntityTooLarge, Title: "request too large", Detail: fmt.Sprintf("want %d bytes at most", tooLong.Limit)}
+	}
+	p = &problem{Status: http.StatusInternalServerError, Title: "internal error", Detail: err.Error()}
+	for _, k := range kinds {
+		if errors.Is(err, k.is) {
+			p.Status, p.Title, p.Type = k.status, k.is.Error(), "urn:sema:"+k.name
+			if k.retry > 0 {
+				p.header = retryAfter(k.retry)
+			}
+			break
+		}
+	}
+	var fault *sema.Error
+	if errors.As(err, &fault) {
+		p.Semaphore, p.Capacity, p.InUse = fault.Name, fault.Capacity, fault.InUse
+	}
+	return p
+}
+
+// fail answers with an error, unless the client has gone.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if r.Context().Err() != nil && !errors.Is(err, errLeaving) {
+		p = &problem{Status: statusGone, Title: "the client has gone"}
+	}
+	if p.Status == http.StatusInternalServerError {
+		s.log.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	for key, values := range p.header {
+		w.Header()[key] = values
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}
+
+// statusGone is what proxies log of a client that did not wait for an answer.
+const statusGone = 499
+
+// unrouted is for a path or a method that there is not.
+func (s *Server) unrouted(r *http.Request) error {
+	return &problem{Status: http.StatusNotFound, Title: "no such thing", Detail: fmt.Sprintf("%s %s: see /openapi.json for what there is", r.Method, r.URL.Path)}
+}
+
+func answer(w http.ResponseWriter, status int, body any) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // or the client has gone
+	return nil
+}

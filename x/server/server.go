@@ -1,0 +1,221 @@
+// Package server is the fleet's permits as a service: HTTP and JSON for people with
+// curl, and remote procedures for programs (x/remotestore), on one port. It is an
+// [http.Handler] over any engine, to be mounted anywhere; `sema serve` is a program
+// around it.
+//
+// Several servers over one engine are one service: a lease that one has granted can
+// be renewed and released at another, also after the first was killed.
+//
+// Go programs that can reach the engine need no server: see package fleet.
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/internal/desk"
+)
+
+// Options are how a server serves.
+type Options struct {
+	// Declared are semaphores, or patterns of their names, that are made with a
+	// configuration of the operator's; see [Declaration].
+	Declared []Declaration
+	// Tokens are who may do what. Without any, everybody may do everything: listen
+	// on loopback only, or demand certificates.
+	Tokens []Token
+	// Logger is told of requests that fail, and of what administrators do;
+	// slog.Default unless told.
+	Logger *slog.Logger
+	// Version is told by /version and the metrics.
+	Version string
+	Limits  Limits
+}
+
+// Limits protect the server. Zero ones are as said.
+type Limits struct {
+	Body    int64         // of a request, in bytes; 64 KiB
+	Waiting int64         // requests that wait at a time, all semaphores together; 20,000
+	Streams int64         // connections that hold a lease, or watch; 10,000
+	MaxWait time.Duration // of one request; a minute
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Body: cmp.Or(l.Body, 64<<10), Waiting: cmp.Or(l.Waiting, 20_000), Streams: cmp.Or(l.Streams, 10_000), MaxWait: cmp.Or(l.MaxWait, time.Minute),
+	}
+}
+
+// A Server serves an engine.
+type Server struct {
+	options  Options
+	log      *slog.Logger
+	store    fleet.Store
+	client   *fleet.Client // of administrators
+	desk     *desk.Desk
+	declared declarations
+	tokens   tokens
+	counted  *metrics
+	handler  http.Handler
+	routes   []route
+
+	waiting, streams atomic.Int64
+	leaving          atomic.Bool // nobody new is taken in
+	life             context.Context
+	end              context.CancelCauseFunc
+	closing          sync.Once
+	closed           error
+}
+
+// New makes a server, which closes the store in the end.
+func New(store fleet.Store, o Options) (*Server, error) {
+	o.Limits = o.Limits.withDefaults()
+	s := &Server{options: o, log: o.Logger, store: store}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	var bad [2]error
+	s.declared, bad[0] = newDeclarations(o.Declared)
+	s.tokens, bad[1] = newTokens(o.Tokens)
+	if err := errors.Join(bad[:]...); err != nil {
+		return nil, err
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	s.client, s.desk = fleet.New(store), desk.New(store)
+	s.counted = newMetrics(s)
+	s.handler = s.mount()
+	return s, nil
+}
+
+// ServeHTTP is for [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// errLeaving is why requests that wait are ended.
+var errLeaving = errors.New("the server is being stopped; ask another one, or again")
+
+// Leave has /readyz say that this server is about to go, and refuses who is new.
+// Those who wait go on.
+func (s *Server) Leave() { s.leaving.Store(true) }
+
+// Close ends requests that still wait, and streams, and lets go of the engine.
+// Leases live on. It may be called again.
+func (s *Server) Close(ctx context.Context) error {
+	s.Leave()
+	s.closing.Do(func() {
+		s.end(errLeaving)
+		s.desk.Close()
+		s.closed = s.client.Close(ctx, fleet.AbandonPermits)
+	})
+	return s.closed
+}
+
+// A route is one kind of request.
+type route struct {
+	method, path string
+	verb         Verb // that it needs; "" if it is for everybody
+	serve        func(http.ResponseWriter, *http.Request) error
+}
+
+func (s *Server) mount() http.Handler {
+	const one, lease = "/v1/semaphores/{name}", "/v1/semaphores/{name}/leases/{lease}"
+	s.routes = []route{
+		{"POST", one + "/leases", Acquire, s.acquire},
+		{"PUT", lease, Acquire, s.renew},
+		{"DELETE", lease, Acquire, s.release},
+		{"POST", lease + "/revoke", Admin, s.revoke},
+		{"GET", "/v1/semaphores", Read, s.list},
+		{"GET", one, Read, s.inspect},
+		{"PUT", one, Admin, s.configure},
+		{"DELETE", one, Admin, s.remove},
+		{"POST", one + "/drain", Admin, s.drain},
+		{"POST", one + "/resume", Admin, s.resume},
+		{"GET", one + "/watch", Read, s.watch},
+		{"POST", "/v1/batch", Acquire, s.batch},
+		{"GET", "/livez", "", s.livez},
+		{"GET", "/readyz", "", s.readyz},
+		{"GET", "/version", "", s.version},
+		{"GET", "/openapi.json", "", s.openAPI},
+		{"GET", "/metrics", Read, s.metrics},
+		{"GET", "/{$}", "", s.welcome},
+	}
+	mux := http.NewServeMux()
+	for _, r := range s.routes {
+		mux.Handle(r.method+" "+r.path, s.endpoint(r))
+	}
+	mux.Handle("/", s.endpoint(route{path: "other", serve: func(_ http.ResponseWriter, r *http.Request) error { return s.unrouted(r) }}))
+	return mux
+}
+
+// endpoint is what is done for every request of a route.
+func (s *Server) endpoint(at route) http.Handler {
+	counted, named := s.counted.of(at), strings.Contains(at.path, "{name}")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		seen := &observed{ResponseWriter: w}
+		r.Body = http.MaxBytesReader(w, r.Body, s.options.Limits.Body)
+		if at.verb != "" {
+			who, err := s.admit(r, at.verb)
+			if err != nil {
+				s.fail(seen, r, err)
+				counted(seen.status, start)
+				return
+			}
+			r = r.WithContext(who.in(r.Context()))
+		}
+		err := error(nil)
+		if named {
+			err = fleet.CheckName(r.PathValue("name"))
+		}
+		if err == nil {
+			err = at.serve(seen, r)
+		}
+		if err != nil {
+			s.fail(seen, r, err)
+		}
+		counted(seen.status, start)
+	})
+}
+
+// observed notes the status, which is 200 unless told.
+type observed struct {
+	http.ResponseWriter
+	status int
+}
+
+func (o *observed) WriteHeader(status int) {
+	o.status = status
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *observed) Write(b []byte) (int, error) {
+	o.status = cmp.Or(o.status, http.StatusOK)
+	return o.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// admitTo bounds how many wait at a time. What it returns is for when one has
+// done so.
+func admitTo(count *atomic.Int64, limit int64, what string) (leave func(), err error) {
+	if count.Add(1) > limit {
+		count.Add(-1)
+		return nil, busy(what, limit)
+	}
+	return func() { count.Add(-1) }, nil
+}
+
+// until is a request's context, that ends with the server as well.
+func (s *Server) until(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	stop := context.AfterFunc(s.life, func() { cancel(errLeaving) })
+	return ctx, func() { stop(); cancel(nil) }
+}
