@@ -52,18 +52,24 @@ func (i *identity) may(verb Verb, semaphore string) bool {
 	return strings.HasPrefix(semaphore, i.prefix) && (len(i.verbs) == 0 || slices.Contains(i.verbs, verb))
 }
 
-type identityKey struct{}
+// A caller is an identity at an address.
+type caller struct {
+	*identity
+	from string
+}
 
-func (i *identity) in(ctx context.Context) context.Context {
-	return context.WithValue(ctx, identityKey{}, i)
+type callerKey struct{}
+
+func (i *identity) in(ctx context.Context, from string) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller{i, from})
 }
 
 // who is who makes the request that a context belongs to.
-func who(ctx context.Context) *identity {
-	if i, ok := ctx.Value(identityKey{}).(*identity); ok {
-		return i
+func who(ctx context.Context) caller {
+	if c, ok := ctx.Value(callerKey{}).(caller); ok {
+		return c
 	}
-	return everybody
+	return caller{identity: everybody}
 }
 
 // tokens are the identities, by the hashes of their tokens.

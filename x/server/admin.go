@@ -77,14 +77,7 @@ func span(m protocol.Micros) seconds { return seconds(time.Duration(m) * time.Mi
 
 // list answers with all that whoever asks may see, without their holders.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
-	i, prefix := who(r.Context()), r.URL.Query().Get("prefix")
-	if !strings.HasPrefix(prefix, i.prefix) {
-		if !strings.HasPrefix(i.prefix, prefix) {
-			return answer(w, http.StatusOK, listText{Semaphores: []semaphoreText{}})
-		}
-		prefix = i.prefix
-	}
-	names, err := s.client.List(r.Context(), prefix)
+	names, err := who(r.Context()).list(r.URL.Query().Get("prefix"), func(prefix string) ([]string, error) { return s.client.List(r.Context(), prefix) })
 	if err != nil {
 		return err
 	}
@@ -145,7 +138,7 @@ func (s *Server) configure(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := r.PathValue("name")
 	status, err := s.change(r.Context(), name, r.Header.Get("If-Match"), wanted)
-	s.audit(r, "configure", name, fmt.Sprintf("%+v", wanted.said()), err)
+	s.audit(r.Context(), "configure", name, fmt.Sprintf("%+v", wanted.said()), err)
 	if err != nil {
 		return err
 	}
@@ -237,7 +230,7 @@ func (s *Server) create(ctx context.Context, name string, wanted configuration) 
 func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	err := s.client.Delete(r.Context(), name)
-	s.audit(r, "delete", name, "", err)
+	s.audit(r.Context(), "delete", name, "", err)
 	if err != nil {
 		return err
 	}
@@ -257,7 +250,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) setDraining(w http.ResponseWriter, r *http.Request, op string, draining bool) error {
 	name := r.PathValue("name")
 	err := s.client.Configure(r.Context(), name, func(c *protocol.Config) { c.Draining = draining })
-	s.audit(r, op, name, "", err)
+	s.audit(r.Context(), op, name, "", err)
 	if err != nil {
 		return err
 	}
@@ -282,7 +275,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 		return invalid("lease %q: want one of those that GET /v1/semaphores/%s lists", r.PathValue("lease"), name)
 	}
 	err = s.client.ForceRelease(r.Context(), name, fleet.Revocation{Lease: protocol.Seq(seq), AtOnce: why.AtOnce, By: who(r.Context()).name, Why: why.Why})
-	s.audit(r, "revoke", name, fmt.Sprintf("lease %d, at once %t: %s", seq, why.AtOnce, why.Why), err)
+	s.audit(r.Context(), "revoke", name, fmt.Sprintf("lease %d, at once %t: %s", seq, why.AtOnce, why.Why), err)
 	if err != nil {
 		return err
 	}
@@ -291,10 +284,11 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 }
 
 // audit notes what an administrator has done, or tried.
-func (s *Server) audit(r *http.Request, op, name, detail string, err error) {
+func (s *Server) audit(ctx context.Context, op, name, detail string, err error) {
 	outcome := "done"
 	if err != nil {
 		outcome = err.Error()
 	}
-	s.log.Info("audit", "who", who(r.Context()).name, "from", r.RemoteAddr, "op", op, "semaphore", name, "detail", detail, "outcome", outcome)
+	caller := who(ctx)
+	s.log.Info("audit", "who", caller.name, "from", caller.from, "op", op, "semaphore", name, "detail", detail, "outcome", outcome)
 }

@@ -155,15 +155,10 @@ func readJSON(r *http.Request, into any) error {
 	}
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
-	switch err := decoder.Decode(into); {
-	case err == nil || errors.Is(err, io.EOF):
-		return nil
-	default:
-		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
-			return err
-		}
+	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
 		return invalid("the body is not the JSON that is wanted here: %v; see /openapi.json", err)
 	}
+	return nil
 }
 
 // request is a wish as the desk has it.
@@ -181,7 +176,7 @@ func (s *Server) request(r *http.Request, name string, w wish) (desk.Request, er
 		return desk.Request{}, invalid("Idempotency-Key: want 200 bytes at most")
 	}
 	meta := w.Meta
-	if i := who(r.Context()); i != everybody {
+	if i := who(r.Context()); i.identity != everybody {
 		meta = strings.TrimSpace(meta + " by=" + strconv.Quote(i.name))
 	}
 	return desk.Request{

@@ -10,11 +10,15 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,28 +164,51 @@ func (s *Server) endpoint(at route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		seen := &observed{ResponseWriter: w}
-		r.Body = http.MaxBytesReader(w, r.Body, s.options.Limits.Body)
-		if at.verb != "" {
-			who, err := s.admit(r, at.verb)
-			if err != nil {
-				s.fail(seen, r, err)
-				counted(seen.status, start)
-				return
-			}
-			r = r.WithContext(who.in(r.Context()))
-		}
-		err := error(nil)
-		if named {
-			err = fleet.CheckName(r.PathValue("name"))
-		}
-		if err == nil {
-			err = at.serve(seen, r)
-		}
-		if err != nil {
+		if err := s.attend(seen, r, at, named); err != nil {
 			s.fail(seen, r, err)
 		}
 		counted(seen.status, start)
 	})
+}
+
+func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route, named bool) error {
+	if at.verb != "" {
+		who, err := s.admit(r, at.verb)
+		if err != nil {
+			return err
+		}
+		r = r.WithContext(who.in(r.Context(), r.RemoteAddr))
+	}
+	if named {
+		if err := fleet.CheckName(r.PathValue("name")); err != nil {
+			return err
+		}
+	}
+	if err := s.receive(w, r); err != nil {
+		return err
+	}
+	return at.serve(w, r)
+}
+
+// bodyWithin is how long a client may take to send what it has to say.
+const bodyWithin = 10 * time.Second
+
+// receive reads the body, so that nobody sends one byte at a time while others
+// wait. (A deadline must not outlast it: it would end requests that wait.)
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
+	if r.Body == nil || r.ContentLength == 0 {
+		return nil
+	}
+	connection := http.NewResponseController(w)
+	if err := connection.SetReadDeadline(time.Now().Add(bodyWithin)); err == nil {
+		defer connection.SetReadDeadline(time.Time{})
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.Limits.Body))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &problem{Status: http.StatusRequestTimeout, Title: "the request came too slowly", Detail: fmt.Sprintf("want it within %v", bodyWithin)}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return err
 }
 
 // observed notes the status, which is 200 unless told.

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// guarded is the engine for programs that reach it through this server: each may do
+// what its token allows, and makes semaphores as they are declared.
+type guarded struct{ *Server }
+
+func (g guarded) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	if err := g.check(ctx, Acquire, name); err != nil {
+		return 0, protocol.Config{}, err
+	}
+	if g.leaving.Load() {
+		return 0, protocol.Config{}, errLeaving
+	}
+	if d, ok := g.declared.of(name); ok {
+		version := c.Protocol
+		c = d.Config()
+		c.Protocol = version
+	}
+	return g.store.Open(ctx, name, c, instance)
+}
+
+func (g guarded) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	if err := g.check(ctx, Acquire, name); err != nil {
+		return protocol.Reply{}, err
+	}
+	for _, op := range b.Ops {
+		if err := fleet.CheckMeta(op.Meta); err != nil {
+			return protocol.Reply{}, invalid("meta: %v", err)
+		}
+	}
+	return g.store.Apply(ctx, name, b)
+}
+
+func (g guarded) Listen(ctx context.Context, instance string, hint func(name string)) error {
+	if err := who(ctx).allow(Acquire, ""); err != nil {
+		return err
+	}
+	leave, err := admitTo(&g.streams, g.options.Limits.Streams, "streams")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(g.life, func() { cancel(errLeaving) })()
+	return g.store.Listen(ctx, instance, hint)
+}
+
+func (g guarded) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	if err := g.check(ctx, Read, name); err != nil {
+		return protocol.Snapshot{}, err
+	}
+	return g.store.Inspect(ctx, name)
+}
+
+func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) error {
+	if err := g.check(ctx, Admin, name); err != nil {
+		return err
+	}
+	err := g.store.Administer(ctx, name, c)
+	switch {
+	case c.Configure != nil:
+		g.audit(ctx, "configure", name, fmt.Sprintf("%+v", *c.Configure), err)
+	case c.Revoke != nil:
+		g.audit(ctx, "revoke", name, fmt.Sprintf("%+v", *c.Revoke), err)
+	case c.Delete:
+		g.audit(ctx, "delete", name, "", err)
+	}
+	return err
+}
+
+// List is for [fleet.Lister]: what the token may see.
+func (g guarded) List(ctx context.Context, prefix string) ([]string, error) {
+	i := who(ctx)
+	if err := i.allow(Read, ""); err != nil {
+		return nil, err
+	}
+	return i.list(prefix, func(prefix string) ([]string, error) { return g.client.List(ctx, prefix) })
+}
+
+// Close does nothing: the engine is the server's.
+func (g guarded) Close() error { return nil }
+
+func (g guarded) check(ctx context.Context, verb Verb, name string) error {
+	if err := fleet.CheckName(name); err != nil {
+		return err
+	}
+	return who(ctx).allow(verb, name)
+}
+
+// list is the names that begin with a prefix, of those that an identity may see.
+func (i *identity) list(prefix string, names func(prefix string) ([]string, error)) ([]string, error) {
+	switch {
+	case strings.HasPrefix(prefix, i.prefix):
+		return names(prefix)
+	case strings.HasPrefix(i.prefix, prefix):
+		return names(i.prefix)
+	}
+	return nil, nil
+}
+
+var (
+	_ fleet.Store  = guarded{}
+	_ fleet.Lister = guarded{}
+)
