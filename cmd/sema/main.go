@@ -1,13 +1,19 @@
-// Command sema will run commands under a permit and serve permits to a fleet.
-// It has no commands yet: use the library at the root of the repository.
+// Command sema runs commands under a permit and serves permits to a fleet.
 package main
 
 import (
-	"fmt"
 	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sema-go/sema/cmd/sema/internal/serve"
+	_ "github.com/sema-go/sema/x/stores"
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "sema: no commands yet; see README.md for the library")
-	os.Exit(64)
+	root := &cobra.Command{Use: "sema", SilenceUsage: true}
+	root.AddCommand(serve.Command("dev"), serve.TokenCommand())
+	if root.Execute() != nil {
+		os.Exit(1)
+	}
 }

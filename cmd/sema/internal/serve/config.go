@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sema-go/sema/x/server"
+)
+
+// A Config is how a server is run: what the file says, and flags and the
+// environment on top of it.
+type Config struct {
+	Listen   string `yaml:"listen"`
+	Store    string `yaml:"store"`
+	Insecure bool   `yaml:"insecure"` // listen anywhere, without tokens or certificates
+
+	TLS struct {
+		Cert     string `yaml:"cert"`
+		Key      string `yaml:"key"`
+		ClientCA string `yaml:"client_ca"` // whose certificates clients must have
+	} `yaml:"tls"`
+
+	Tokens     []server.Token       `yaml:"tokens"`
+	Semaphores []server.Declaration `yaml:"semaphores"`
+
+	Log struct {
+		Format string `yaml:"format"` // text or json
+		Level  string `yaml:"level"`  // debug, info, warn, error
+	} `yaml:"log"`
+
+	Limits struct {
+		Body    int64         `yaml:"body"`
+		Waiting int64         `yaml:"waiting"`
+		Streams int64         `yaml:"streams"`
+		MaxWait time.Duration `yaml:"max_wait"`
+	} `yaml:"limits"`
+
+	// When it is told to stop: first it says so at /readyz for a while, then it
+	// takes in nobody and has those who wait finish for as long as Grace.
+	ReadyDelay time.Duration `yaml:"ready_delay"`
+	Grace      time.Duration `yaml:"grace"`
+}
+
+// defaults are what nobody told.
+func defaults() Config {
+	c := Config{Listen: "127.0.0.1:7600", Store: "sqlite://" + filepath.ToSlash(stateFile()), Grace: 10 * time.Second}
+	c.Log.Format, c.Log.Level = "text", "info"
+	return c
+}
+
+// stateFile is where the embedded engine keeps permits.
+func stateFile() string {
+	directory := os.Getenv("XDG_STATE_HOME")
+	if directory == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			home = os.TempDir()
+		}
+		directory = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(directory, "sema", "sema.db")
+}
+
+// read has a file's words replace what there is. What it does not understand is an
+// error: a capacity that is misspelt would otherwise be none.
+func (c *Config) read(file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(raw))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration %s: %w", file, err)
+	}
+	return nil
+}
+
+// check fails on what is not safe, or makes no sense.
+func (c Config) check() error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	switch {
+	case err != nil:
+		return fmt.Errorf("listen %q: want host:port, such as 127.0.0.1:7600, or :7600 for all addresses", c.Listen)
+	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
+		return errors.New("tls: want both cert and key, or neither")
+	case c.TLS.ClientCA != "" && c.TLS.Cert == "":
+		return errors.New("tls: client_ca needs cert and key as well")
+	case c.Log.Format != "text" && c.Log.Format != "json":
+		return fmt.Errorf("log format %q: want text or json", c.Log.Format)
+	case !isLoopback(host) && len(c.Tokens) == 0 && c.TLS.ClientCA == "" && !c.Insecure:
+		return fmt.Errorf("listen %q: others reach that address, and anybody could take and change everything: "+
+			"declare tokens (sema token), demand client certificates (tls.client_ca), or say --insecure", c.Listen)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,243 @@
+// Package serve is `sema serve`: the service as a process, with its configuration,
+// its log, and a way to stop that loses nothing. Programs that want the service
+// inside them mount x/server themselves.
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/x/server"
+)
+
+// Command is the command.
+func Command(version string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Lend permits to other machines, over HTTP",
+		Long: `Serve permits to whoever can reach this machine: with curl, with Sema's Go
+library (sema://host:7600), or with any client of the OpenAPI description.
+
+It needs nothing else: permits are kept in a file, and survive a restart. Over
+Redis, PostgreSQL or etcd (--store) several servers are one service.`,
+		Example: `  sema serve
+  sema serve --store redis://localhost:6379 --listen :7600 --config sema.yaml
+  curl -X POST 'http://127.0.0.1:7600/v1/semaphores/demo/leases?capacity=3&wait=10s'`,
+		Args: cobra.NoArgs,
+	}
+	config := defaults()
+	var file string
+	f := c.Flags()
+	f.StringVar(&file, "config", "", "a YAML file with tokens, semaphores and all of the following")
+	f.StringVar(&config.Listen, "listen", config.Listen, "host:port to listen on")
+	f.StringVar(&config.Store, "store", config.Store, "the engine that keeps the permits")
+	f.BoolVar(&config.Insecure, "insecure", false, "let others in without tokens or certificates")
+	f.StringVar(&config.TLS.Cert, "tls-cert", "", "certificate, in PEM")
+	f.StringVar(&config.TLS.Key, "tls-key", "", "its key")
+	f.StringVar(&config.TLS.ClientCA, "tls-client-ca", "", "demand certificates of this authority's from clients")
+	f.StringVar(&config.Log.Format, "log-format", config.Log.Format, "text or json")
+	f.StringVar(&config.Log.Level, "log-level", config.Log.Level, "debug, info, warn or error")
+	f.DurationVar(&config.Grace, "grace", config.Grace, "how long requests may finish when it is stopped")
+	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "how long /readyz says that it is about to stop before it refuses anybody")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := config.merge(c.Flags(), &file); err != nil {
+			return err
+		}
+		return config.run(c.Context(), version, c.OutOrStdout(), c.ErrOrStderr())
+	}
+	return c
+}
+
+// merge has the file count, then the environment (SEMA_LISTEN, …), then the flags:
+// who speaks last.
+func (c *Config) merge(flags *pflag.FlagSet, file *string) error {
+	told := map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			told[f.Name] = f.Value.String()
+		} else if value, ok := os.LookupEnv("SEMA_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))); ok {
+			told[f.Name] = value
+		}
+	})
+	if named, ok := told["config"]; ok {
+		*file = named
+	}
+	*c = defaults()
+	if *file != "" {
+		if err := c.read(*file); err != nil {
+			return err
+		}
+	}
+	for name, value := range told {
+		if err := flags.Set(name, value); err != nil {
+			return fmt.Errorf("%s %q: %w", name, value, err)
+		}
+	}
+	return c.check()
+}
+
+// run serves until it is told to stop.
+func (c Config) run(ctx context.Context, version string, out, errors io.Writer) error {
+	logger, err := c.logger(errors)
+	if err != nil {
+		return err
+	}
+	slog.SetDefault(logger)
+	store, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := server.New(store, server.Options{
+		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version,
+		Limits: server.Limits{Body: c.Limits.Body, Waiting: c.Limits.Waiting, Streams: c.Limits.Streams, MaxWait: c.Limits.MaxWait},
+	})
+	if err != nil {
+		store.Close()
+		return err
+	}
+	listener, err := c.listen()
+	if err != nil {
+		_ = s.Close(context.WithoutCancel(ctx))
+		return err
+	}
+	c.announce(out, version, listener.Addr(), store)
+	return c.serve(ctx, s, listener, logger)
+}
+
+// open opens the engine. The embedded one needs its directory.
+func (c Config) open(ctx context.Context) (fleet.Store, error) {
+	if path, embedded := strings.CutPrefix(c.Store, "sqlite://"); embedded {
+		path, _, _ = strings.Cut(path, "?")
+		if err := os.MkdirAll(filepath.Dir(filepath.FromSlash(path)), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return fleet.OpenStore(ctx, c.Store)
+}
+
+func (c Config) logger(to io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
+		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", c.Log.Level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(to, options)), nil
+}
+
+func (c Config) listen() (net.Listener, error) {
+	listener, err := net.Listen("tcp", c.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: is another server running there? choose another one with --listen", err)
+	}
+	return listener, err
+}
+
+// announce says where it is, and something to try.
+func (c Config) announce(out io.Writer, version string, at net.Addr, store fleet.Store) {
+	scheme := "http"
+	if c.TLS.Cert != "" {
+		scheme = "https"
+	}
+	url := scheme + "://" + at.String()
+	engine := c.Store
+	if named, ok := store.(fmt.Stringer); ok {
+		engine = named.String() // which has no password in it
+	} else if i := strings.LastIndex(engine, "@"); i >= 0 {
+		engine = "…" + engine[i:]
+	}
+	fmt.Fprintf(out, "sema %s, permits in %s\n  API          %s/v1/semaphores\n  description  %s/openapi.json\n", version, engine, url, url)
+	if len(c.Tokens) == 0 && c.TLS.ClientCA == "" {
+		fmt.Fprintf(out, "  try          curl -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", url)
+	} else {
+		fmt.Fprintf(out, "  try          curl -H \"Authorization: Bearer $TOKEN\" -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", url)
+	}
+}
+
+// serve listens until a signal, and then leaves in order.
+func (c Config) serve(ctx context.Context, s *server.Server, listener net.Listener, logger *slog.Logger) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	h := &http.Server{
+		Handler: s, Protocols: protocols, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	ended := make(chan error, 1)
+	go func() {
+		if c.TLS.Cert == "" {
+			ended <- h.Serve(listener)
+			return
+		}
+		var err error
+		if h.TLSConfig, err = c.tls(); err == nil {
+			err = h.ServeTLS(listener, c.TLS.Cert, c.TLS.Key)
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+	case <-ctx.Done():
+		stop() // another signal ends it at once
+	}
+	logger.Info("stopping", "grace", c.Grace)
+	return c.leave(context.WithoutCancel(ctx), s, h)
+}
+
+// leave first says that it is about to go, then has requests finish, and then
+// goes. Leases live on.
+func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) error {
+	s.Leave()
+	time.Sleep(c.ReadyDelay)
+	finishing, cancel := context.WithTimeout(ctx, c.Grace)
+	defer cancel()
+	err := h.Shutdown(finishing)
+	closed := s.Close(ctx) // ends those who still wait
+	if errors.Is(err, context.DeadlineExceeded) {
+		last, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err = h.Shutdown(last); err != nil {
+			err = h.Close()
+		}
+	}
+	return errors.Join(err, closed)
+}
+
+func (c Config) tls() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLS.ClientCA == "" {
+		return config, nil
+	}
+	raw, err := os.ReadFile(c.TLS.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("tls.client_ca: %w", err)
+	}
+	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !config.ClientCAs.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("tls.client_ca: there is no certificate in %s", c.TLS.ClientCA)
+	}
+	return config, nil
+}
