@@ -48,6 +48,9 @@ func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
 
 // park keeps a session that has nothing for the next who comes.
 func (d *Desk) park(v *visit) {
+	if v.foreign {
+		return // it dies by itself
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v.lease, v.parted = 0, time.Now()
@@ -86,7 +89,7 @@ func (d *Desk) look(ctx context.Context, semaphore string) (snapshot protocol.Sn
 func (d *Desk) adopt(semaphore string, s protocol.Snapshot, i int) *visit {
 	l := s.Leases[i]
 	v := d.newVisit(semaphore, l.Session, s.Config)
-	v.ticket, v.lease, v.weight, v.fence = protocol.Ticket(v.seq), l.Seq, l.Weight, fenceOf(s.Leases, i)
+	v.foreign, v.lease, v.weight, v.fence = true, l.Seq, l.Weight, fenceOf(s.Leases, i)
 	return d.remember(v)
 }
 
@@ -240,7 +243,7 @@ func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease
 	}
 	if i := slices.IndexFunc(snapshot.Line, func(t protocol.TicketInfo) bool { return marked(t.Meta) }); i >= 0 {
 		v := d.newVisit(r.Semaphore, snapshot.Line[i].Session, snapshot.Config)
-		v.ticket = snapshot.Line[i].Ticket
+		v.ticket, v.foreign = snapshot.Line[i].Ticket, true
 		return v.wait(ctx, r)
 	}
 	r.Meta = strings.TrimSpace(r.Meta + " " + mark)

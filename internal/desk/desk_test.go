@@ -390,3 +390,26 @@ func TestManyAtOnce(t *testing.T) {
 		d.Close()
 	}
 }
+
+// A session that another desk has opened is not kept for the next who comes: that
+// desk would be told of its news.
+func TestNobodyWaitsInASessionOfAnotherDesk(t *testing.T) {
+	in(t, func(t *testing.T, store fleet.Store, first *desk.Desk) {
+		second := desk.New(store)
+		defer second.Close()
+		for range 5 {
+			lease := acquire(t, first, want(1, 0))
+			wantErr(t, second.Release(t.Context(), "db", lease.ID), nil)
+		}
+		holder := acquire(t, first, want(1, 0))
+		var wg sync.WaitGroup
+		start := time.Now()
+		wg.Go(func() { acquire(t, second, want(1, time.Minute)) })
+		synctest.Wait()
+		wantErr(t, first.Release(t.Context(), "db", holder.ID), nil)
+		wg.Wait()
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("it was told after %v", took)
+		}
+	})
+}

@@ -39,6 +39,7 @@ type visit struct {
 	fence    protocol.Fence
 	config   protocol.Config
 	inUse    int64
+	foreign  bool          // another desk has opened it, is told when there is news, and may have it wait for the next who comes there
 	shared   bool          // another desk has spoken for it since this one last did
 	next     time.Duration // to speak again within; 0: by the next sign of life
 	parted   time.Time     // when it became idle

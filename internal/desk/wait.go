@@ -35,6 +35,9 @@ func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lea
 			}
 		}
 		sign := jittered(v.ttl / 3)
+		if v.foreign {
+			sign = min(sign, jittered(deafLook))
+		}
 		if v.next > 0 {
 			sign = min(sign, v.next)
 		}
@@ -106,6 +109,9 @@ func (v *visit) abandon(r Request) {
 	}
 	v.finally(protocol.Op{Verb: protocol.Cancel, Ticket: v.ticket})
 }
+
+// deafLook is how often somebody looks who is not told.
+const deafLook = 250 * time.Millisecond
 
 // How many of those who wait are woken. The engine says that somebody at this desk
 // has news, and not who; it is almost always the first, unless several came at the
