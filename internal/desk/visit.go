@@ -108,9 +108,10 @@ func (v *visit) say(ctx context.Context, ops ...protocol.Op) (fates []protocol.F
 // exchange is one batch and its answer.
 func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protocol.Fate, err error) {
 	b := protocol.Batch{Session: v.session, Seq: v.seq, Ack: v.ack, Ops: ops}
-	sent := time.Now()
+	sent, tries := time.Now(), 0
 	var reply protocol.Reply
 	err = v.desk.insist(ctx, "acquire", v.semaphore, func(ctx context.Context) (err error) {
+		tries++
 		reply, err = v.desk.store.Apply(ctx, v.semaphore, b)
 		return err
 	})
@@ -119,7 +120,7 @@ func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protoc
 		return nil, err
 	case reply.Verdict == protocol.Unknown:
 		return nil, v.lost("it was not renewed in time, or the semaphore was deleted")
-	case reply.Verdict == protocol.Stale:
+	case reply.Verdict == protocol.Stale || reply.Verdict == protocol.Again && tries == 1: // which was another desk's
 		return nil, errStale
 	}
 	v.config, v.inUse, v.next = reply.Config, reply.InUse, time.Duration(reply.Next)*time.Microsecond
