@@ -4,6 +4,7 @@
 //	go run . core                 # in a process: a table, and how each bar was met
 //	go run . host                 # among the processes of a machine
 //	go run . fleet --store URL    # among machines, through an engine
+//	go run . service              # through `sema serve`
 //	go run . core --json          # for programs
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text

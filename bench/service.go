@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sema-go/sema/internal/enginetest"
+)
+
+func init() {
+	suites["service"] = serviceScenarios
+	roles["bare-http"] = bareRole
+}
+
+// A serviceBench is the real program, which is built once, and load from here.
+type serviceBench struct {
+	program func() string
+	client  *http.Client
+}
+
+const (
+	serviceConnections = 32
+	serviceRequests    = 20_000
+	serviceWaiting     = 10_000
+)
+
+// serviceScenarios measure `sema serve`, on the same cores as its clients.
+func serviceScenarios() []scenario {
+	b := &serviceBench{
+		program: once(buildSema),
+		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: serviceConnections, DisableCompression: true}},
+	}
+	megabytes := func(r row) float64 { return r.Count }
+	return []scenario{
+		{
+			name:  "service-json",
+			about: fmt.Sprintf("requests over %d connections of HTTP/1.1 that stay, an acquire and its release in turn, permits in a file", serviceConnections),
+			impls: []impl{{"sema serve", b.json}, {"sema serve, in memory", b.jsonInMemory}, {"net/http handler that does nothing", b.bare}},
+			bars: []bar{
+				{impl: "sema serve", rival: "net/http handler that does nothing", limit: 1 / 0.6},
+				{impl: "sema serve, in memory", rival: "net/http handler that does nothing", limit: 1 / 0.6},
+			},
+		},
+		{
+			name:  "service-start",
+			about: "from the start of the program to its first answer",
+			impls: []impl{{"sema serve", b.start}},
+			bars:  []bar{{impl: "sema serve", limit: 300, value: func(r row) float64 { return r.NsOp / 1e6 }, unit: "ms"}},
+		},
+		{
+			name:  "service-idle",
+			about: "memory of a server that has served a request",
+			impls: []impl{{"sema serve", b.idle}},
+			bars:  []bar{{impl: "sema serve", limit: 40, value: megabytes, unit: "MB"}},
+		},
+		{
+			name:  "service-waiting",
+			about: "10,000 clients wait, each over its own connection, and are served one after the other",
+			impls: []impl{{"sema serve", b.waiting}},
+			bars:  []bar{{impl: "sema serve", limit: 1000, value: megabytes, unit: "MB"}},
+		},
+	}
+}
+
+func buildSema(s *enginetest.Scope) string {
+	directory, err := os.MkdirTemp("", "sema-bench")
+	must(err)
+	s.Cleanup(func() { os.RemoveAll(directory) })
+	program := filepath.Join(directory, "sema")
+	out, err := exec.Command("go", "build", "-o", program, "github.com/sema-go/sema/cmd/sema").CombinedOutput()
+	if err != nil {
+		s.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// A running is a server process.
+type running struct {
+	*exec.Cmd
+	url string
+}
+
+// serve starts the program and waits until it says where it is.
+func (b *serviceBench) serve(args ...string) *running {
+	directory, err := os.MkdirTemp("", "sema-bench")
+	must(err)
+	r := &running{Cmd: exec.Command(b.program(), append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)}
+	r.Env = append(os.Environ(), "XDG_STATE_HOME="+directory)
+	r.begin()
+	scope.Cleanup(func() { r.end(); os.RemoveAll(directory) })
+	return r
+}
+
+func (r *running) begin() {
+	out, err := r.StdoutPipe()
+	must(err)
+	must(r.Start())
+	lines := bufio.NewScanner(out)
+	for r.url == "" && lines.Scan() {
+		r.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(lines.Text())
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+}
+
+func (r *running) end() {
+	_ = r.Process.Kill()
+	_ = r.Wait()
+}
+
+// megabytes is how much memory the process has.
+func (r *running) megabytes() float64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Process.Pid))
+	must(err)
+	_, rest, _ := strings.Cut(string(raw), "VmRSS:")
+	kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	must(err)
+	return kilobytes / 1024
+}
+
+func (b *serviceBench) do(method, url string) []byte {
+	request, err := http.NewRequest(method, url, nil)
+	must(err)
+	response, err := b.client.Do(request)
+	must(err)
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	must(err)
+	return raw
+}
+
+func (b *serviceBench) json() sample         { return b.jsonOf() }
+func (b *serviceBench) jsonInMemory() sample { return b.jsonOf("--store", "mem:") }
+
+func (b *serviceBench) jsonOf(args ...string) sample {
+	r := b.serve(args...)
+	defer r.end()
+	at := r.url + "/v1/semaphores/bench/leases"
+	b.do("POST", at+"?capacity=1000")
+	return together(serviceConnections, serviceRequests/serviceConnections/2, func(int) {
+		var lease struct{ Lease string }
+		must(json.Unmarshal(b.do("POST", at), &lease))
+		b.do("DELETE", at+"/"+lease.Lease)
+	}).times(2)
+}
+
+// times is for operations that were several.
+func (s sample) times(n int) sample {
+	s.ops *= n
+	return s
+}
+
+// bareRole is a server that does nothing, and says as much as a lease is long.
+func bareRole([]string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	fmt.Println("http://" + listener.Addr().String())
+	body := bytes.Repeat([]byte("x"), 180)
+	must(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })))
+}
+
+func (b *serviceBench) bare() sample {
+	self, err := os.Executable()
+	must(err)
+	r := &running{Cmd: exec.Command(self, "bare-http")}
+	r.begin()
+	defer r.end()
+	return together(serviceConnections, serviceRequests/serviceConnections, func(int) { b.do("POST", r.url) })
+}
+
+func (b *serviceBench) start() sample {
+	b.program()
+	start := time.Now()
+	r := b.serve()
+	b.do("POST", r.url+"/v1/semaphores/bench/leases?capacity=1")
+	took := time.Since(start)
+	r.end()
+	return sample{ops: 1, elapsed: took}
+}
+
+func (b *serviceBench) idle() sample {
+	r := b.serve()
+	defer r.end()
+	b.do("POST", r.url+"/v1/semaphores/bench/leases?capacity=1")
+	time.Sleep(time.Second)
+	return sample{ops: 1, elapsed: time.Second, count: r.megabytes()}
+}
+
+// waiting has everybody wait, and then serves them all.
+func (b *serviceBench) waiting() sample {
+	r := b.serve("--store", "mem:")
+	defer r.end()
+	at := r.url + "/v1/semaphores/bench/leases"
+	var holder struct{ Lease string }
+	must(json.Unmarshal(b.do("POST", at+"?capacity=1"), &holder))
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+	var wg sync.WaitGroup
+	var served atomic.Int64
+	for range serviceWaiting {
+		wg.Go(func() {
+			response, err := client.Post(at+"?wait=55s", "", nil)
+			must(err)
+			defer response.Body.Close()
+			var lease struct{ Lease string }
+			must(json.NewDecoder(response.Body).Decode(&lease))
+			b.do("DELETE", at+"/"+lease.Lease)
+			served.Add(1)
+		})
+	}
+	for {
+		var seen struct{ Waiting int }
+		must(json.Unmarshal(b.do("GET", r.url+"/v1/semaphores/bench"), &seen))
+		b.do("PUT", at+"/"+holder.Lease)
+		if seen.Waiting == serviceWaiting {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	most := r.megabytes()
+	start := time.Now()
+	b.do("DELETE", at+"/"+holder.Lease)
+	wg.Wait()
+	return sample{ops: int(served.Load()), elapsed: time.Since(start), count: max(most, r.megabytes())}
+}
