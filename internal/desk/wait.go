@@ -16,9 +16,9 @@ func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lea
 	d, start := v.desk, time.Now()
 	d.stand(v)
 	defer d.leave(v)
-	limit := r.Wait
+	limit, why := r.Wait, sema.ErrTimeout
 	if r.Wait == 0 { // a try is answered; that may take as long as it takes to find out who is dead
-		limit = 2*v.ttl + patience
+		limit, why = min(2*v.ttl, longestTry)+patience, sema.ErrFull
 	}
 	over := time.NewTimer(limit)
 	defer over.Stop()
@@ -45,7 +45,7 @@ func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lea
 		case <-v.news:
 		case <-time.After(sign):
 		case <-over.C:
-			err := v.refused(r, sema.ErrTimeout, start)
+			err := v.refused(r, why, start)
 			v.finally(protocol.Op{Verb: protocol.Cancel, Ticket: v.ticket})
 			return Lease{}, err
 		case <-ctx.Done():
@@ -109,6 +109,10 @@ func (v *visit) abandon(r Request) {
 	}
 	v.finally(protocol.Op{Verb: protocol.Cancel, Ticket: v.ticket})
 }
+
+// longestTry is how long somebody who would not wait waits for the engine to be
+// certain.
+const longestTry = 30 * time.Second
 
 // deafLook is how often somebody looks who is not told.
 const deafLook = 250 * time.Millisecond

@@ -161,6 +161,10 @@ func readJSON(r *http.Request, into any) error {
 	return nil
 }
 
+// maxTTL is of semaphores that anybody makes: what somebody holds who has gone is
+// not to be had for as long.
+const maxTTL = time.Hour
+
 // request is a wish as the desk has it.
 func (s *Server) request(r *http.Request, name string, w wish) (desk.Request, error) {
 	if s.leaving.Load() {
@@ -171,6 +175,9 @@ func (s *Server) request(r *http.Request, name string, w wish) (desk.Request, er
 	}
 	if limit := s.options.Limits.MaxWait; time.Duration(w.Wait) > limit {
 		return desk.Request{}, invalid("wait %v: want %v at most; ask again with the same Idempotency-Key to go on waiting in the same place", time.Duration(w.Wait), limit)
+	}
+	if ttl := time.Duration(w.TTL); ttl < 0 || ttl > maxTTL {
+		return desk.Request{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
 	}
 	if len(r.Header.Get("Idempotency-Key")) > 200 {
 		return desk.Request{}, invalid("Idempotency-Key: want 200 bytes at most")

@@ -188,6 +188,7 @@ func TestBadRequestsSayWhatToDo(t *testing.T) {
 		{"POST", "/v1/semaphores/db/leases?wait=soon", "", 400, "wait"},
 		{"POST", "/v1/semaphores/db/leases?wait=2h", "", 400, "1m0s at most"},
 		{"POST", "/v1/semaphores/db/leases?wait=-1s", "", 400, "0 or more"},
+		{"POST", "/v1/semaphores/db/leases?ttl=2h", "", 400, "1h0m0s at most"},
 		{"POST", "/v1/semaphores/a%20b/leases", "", 400, "printable ASCII"},
 		{"POST", "/v1/semaphores/db/leases", `{"weigth": 1}`, 400, "unknown field"},
 		{"POST", "/v1/semaphores/db/leases", `nonsense`, 400, "JSON"},

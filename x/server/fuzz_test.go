@@ -1,0 +1,48 @@
+package server_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/x/server"
+)
+
+// FuzzAPI sends anything to anywhere: the server answers as described, never with
+// an internal error, and serves who comes after.
+func FuzzAPI(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"POST", "/v1/semaphores/db/leases?capacity=1&wait=1ms", ""},
+		{"POST", "/v1/semaphores/db/leases", `{"weight": 2, "wait": "5ms", "meta": "x"}`},
+		{"PUT", "/v1/semaphores/db", `{"capacity": 3, "ramp": 1}`},
+		{"PUT", "/v1/semaphores/db/leases/1.2", ""},
+		{"POST", "/v1/batch", `{"requests": [{"op": "acquire", "semaphore": "db"}]}`},
+		{"POST", "/v1/semaphores/db/leases/1/revoke", `{"why": "x", "at_once": true}`},
+		{"GET", "/v1/semaphores?prefix=%00", ""},
+		{"DELETE", "/v1/semaphores/%2F..%2F", ""},
+	} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	s := start(f, server.Options{Limits: server.Limits{MaxWait: 10 * time.Millisecond}})
+	f.Fuzz(func(t *testing.T, method, path, body string) {
+		if strings.Contains(path, "watch") || strings.Contains(strings.ToLower(path+body), "hold") {
+			t.Skip("it would last")
+		}
+		request, err := http.NewRequest(method, s.url+"/"+strings.TrimPrefix(path, "/"), strings.NewReader(body))
+		if err != nil {
+			t.Skip("it cannot be sent")
+		}
+		answered := httptest.NewRecorder()
+		s.ServeHTTP(answered, request)
+		if answered.Code >= 500 && answered.Code != http.StatusServiceUnavailable && answered.Code != http.StatusNotImplemented {
+			t.Errorf("%s %s %s: %d %s", method, path, body, answered.Code, answered.Body)
+		}
+		after := httptest.NewRecorder()
+		s.ServeHTTP(after, httptest.NewRequest("GET", "/livez", nil))
+		if after.Code != http.StatusOK {
+			t.Errorf("after %s %s: %d", method, path, after.Code)
+		}
+	})
+}
