@@ -33,7 +33,7 @@ type serviceBench struct {
 }
 
 const (
-	serviceConnections = 32
+	serviceConnections = 64
 	serviceRequests    = 20_000
 	serviceWaiting     = 10_000
 )
