@@ -4,7 +4,7 @@ MODULES  := . x cmd/sema bench
 PACKAGES := ./... ./x/... ./cmd/sema/... ./bench/...
 BIN      := .bin
 
-.PHONY: test setup vet lint race conformance portable alloc model stress chaos fuzz bench readme clean
+.PHONY: test setup vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
 
 # Tests that need a program fail without it, instead of being skipped.
 test: export SEMA_TEST_REQUIRE = 1
@@ -86,6 +86,10 @@ readme:
 	go -C bench run . host --readme ../README.md
 	go -C bench run . fleet --readme ../README.md
 	go -C bench run ./scale
+
+# Writes the Go code of x/proto anew. A test of x/semav1 fails where it is old.
+generate: setup
+	scripts/generate.sh
 
 clean:
 	rm -rf $(BIN)

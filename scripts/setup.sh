@@ -10,6 +10,7 @@ need gcc gcc            # the race detector, C programs that tests meet
 need spin spin          # docs/model
 need python3 python3    # a foreign user of host/posix
 need ipcs util-linux    # host/sysv
+need protoc protobuf-compiler # scripts/generate.sh
 need sqlite3 sqlite3    # who looks into x/sqlitestore's tables
 need redis-server redis-server
 need redis-cli redis-tools

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -32,9 +33,14 @@ func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
 	}
 	d.mu.Unlock()
 	var session protocol.Session
-	var config protocol.Config
+	config := r.Config
 	err := d.insist(ctx, "acquire", r.Semaphore, func(ctx context.Context) (err error) {
-		session, config, err = d.store.Open(ctx, r.Semaphore, r.Config, d.instance)
+		if r.Config == (protocol.Config{}) {
+			if config, err = d.present(ctx, r.Semaphore); err != nil {
+				return err
+			}
+		}
+		session, config, err = d.store.Open(ctx, r.Semaphore, config, d.instance)
 		if errors.Is(err, protocol.ErrVersion) || errors.Is(err, sema.ErrInvalid) {
 			err = refusal{err}
 		}
@@ -44,6 +50,15 @@ func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
 		return nil, err
 	}
 	return d.newVisit(r.Semaphore, session, config), nil
+}
+
+// present is the configuration of a semaphore that must be there.
+func (d *Desk) present(ctx context.Context, semaphore string) (protocol.Config, error) {
+	snapshot, err := d.store.Inspect(ctx, semaphore)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = refusal{fmt.Errorf("semaphore %q: %w: say with which capacity it is to be made", semaphore, fs.ErrNotExist)}
+	}
+	return snapshot.Config, err
 }
 
 // park keeps a session that has nothing for the next who comes.

@@ -47,7 +47,7 @@ type Request struct {
 	Semaphore string
 	Weight    int64
 	Wait      time.Duration   // for how long, at most; 0: not at all
-	Config    protocol.Config // to make the semaphore with, if it is not there
+	Config    protocol.Config // to make the semaphore with, if it is not there; zero: it must be
 	Meta      string          // who asks, for people
 	Key       string          // the same request, said again, has the same lease; "" for one that is not
 }
@@ -193,7 +193,7 @@ func (r Request) check() error {
 	switch bad, unmakable := fleet.CheckMeta(r.Meta), r.Config.Check(); {
 	case bad != nil:
 		return invalid("meta: " + bad.Error())
-	case unmakable != nil:
+	case unmakable != nil && r.Config != protocol.Config{}:
 		return invalid(unmakable.Error())
 	case r.Weight < 1 || r.Weight > protocol.MaxCapacity:
 		return invalid(fmt.Sprintf("want a weight from 1 to %d", int64(protocol.MaxCapacity)))

@@ -3,6 +3,7 @@ package desk_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,6 +188,9 @@ func TestRefusals(t *testing.T) {
 		large.Weight = 3
 		_, err := d.Acquire(t.Context(), large)
 		wantErr(t, err, sema.ErrTooLarge)
+		there := want(0, time.Second)
+		there.Config = protocol.Config{}
+		acquire(t, d, there) // by whatever configuration it has
 		for _, bad := range []desk.Request{
 			{Semaphore: "a b", Weight: 1}, {Semaphore: "db"}, {Semaphore: "db", Weight: -1}, {Semaphore: "db", Weight: 1, Wait: -1},
 			{Semaphore: "db", Weight: 1, Meta: "two\nlines"}, {Semaphore: "db", Weight: 1, Meta: strings.Repeat("x", 2000)},
@@ -200,6 +204,8 @@ func TestRefusals(t *testing.T) {
 			wantErr(t, err, sema.ErrInvalid)
 			wantErr(t, d.Release(t.Context(), "db", id), sema.ErrInvalid)
 		}
+		_, err = d.Acquire(t.Context(), desk.Request{Semaphore: "nowhere", Weight: 1})
+		wantErr(t, err, fs.ErrNotExist)
 		_, err = d.Renew(t.Context(), "nowhere", "1.2")
 		wantErr(t, err, sema.ErrLost)
 	})

@@ -3,12 +3,10 @@ package etcdstore
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/x/internal/tlsfiles"
 )
 
 func init() {
@@ -73,16 +72,16 @@ var parameters = map[string]func(*reading, string) error{
 		}
 		return nil
 	},
-	"ca":   func(r *reading, value string) error { r.ca = value; return nil },
-	"cert": func(r *reading, value string) error { r.cert = value; return nil },
-	"key":  func(r *reading, value string) error { r.key = value; return nil },
+	"ca":   func(r *reading, value string) error { r.files.CA = value; return nil },
+	"cert": func(r *reading, value string) error { r.files.Cert = value; return nil },
+	"key":  func(r *reading, value string) error { r.files.Key = value; return nil },
 }
 
 // A reading is a URL half read.
 type reading struct {
 	Options
 	secure, plain bool
-	ca, cert, key string
+	files         tlsfiles.Files
 }
 
 // parse reads etcd://user:password@host:port,host:port/?parameters.
@@ -138,34 +137,13 @@ func withPort(endpoint string) (string, error) {
 }
 
 func (r *reading) tlsConfig() (*tls.Config, error) {
-	if r.ca == "" && r.cert == "" && r.key == "" && !r.secure {
+	switch named := r.files != (tlsfiles.Files{}); {
+	case !named && !r.secure:
 		return nil, nil
-	}
-	switch {
 	case r.plain:
 		return nil, fmt.Errorf("tls=off, but there are ca, cert or key")
-	case (r.cert == "") != (r.key == ""):
-		return nil, fmt.Errorf("cert and key: want both or none")
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12} // each member is to have a certificate for its own address
-	if r.ca != "" {
-		text, err := os.ReadFile(r.ca)
-		if err != nil {
-			return nil, fmt.Errorf("ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("ca: there is no certificate in %s", r.ca)
-		}
-	}
-	if r.cert != "" {
-		pair, err := tls.LoadX509KeyPair(r.cert, r.key)
-		if err != nil {
-			return nil, fmt.Errorf("cert and key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
+	return r.files.Config() // each member is to have a certificate for its own address
 }
 
 // config is for etcd's client. It also fills in what was not told.

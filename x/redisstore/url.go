@@ -2,13 +2,10 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +13,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/x/internal/tlsfiles"
 )
 
 func init() {
@@ -31,7 +29,7 @@ func init() {
 }
 
 // A parameter is what may follow the ? of a URL.
-type parameter func(o *Options, files *tlsFiles, value string) error
+type parameter func(o *Options, files *tlsfiles.Files, value string) error
 
 var parameters = map[string]parameter{
 	"prefix":   text(func(o *Options) *string { return &o.Prefix }),
@@ -44,33 +42,33 @@ var parameters = map[string]parameter{
 	}),
 	"cluster": onOff(func(o *Options) *bool { return &o.Cluster }),
 	"sharded": onOff(func(o *Options) *bool { return &o.Sharded }),
-	"addrs": func(o *Options, _ *tlsFiles, value string) error {
+	"addrs": func(o *Options, _ *tlsfiles.Files, value string) error {
 		for address := range strings.SplitSeq(value, ",") {
 			o.Addresses = append(o.Addresses, strings.TrimSpace(address))
 		}
 		return nil
 	},
-	"promotion": func(o *Options, _ *tlsFiles, value string) (err error) {
+	"promotion": func(o *Options, _ *tlsfiles.Files, value string) (err error) {
 		if o.Promotion, err = time.ParseDuration(value); err != nil || o.Promotion <= 0 {
 			return fmt.Errorf("promotion=%s: want a time such as 12s", value)
 		}
 		return nil
 	},
-	"ca":          func(_ *Options, f *tlsFiles, value string) error { f.ca = value; return nil },
-	"cert":        func(_ *Options, f *tlsFiles, value string) error { f.cert = value; return nil },
-	"key":         func(_ *Options, f *tlsFiles, value string) error { f.key = value; return nil },
-	"server_name": func(_ *Options, f *tlsFiles, value string) error { f.serverName = value; return nil },
+	"ca":          func(_ *Options, f *tlsfiles.Files, value string) error { f.CA = value; return nil },
+	"cert":        func(_ *Options, f *tlsfiles.Files, value string) error { f.Cert = value; return nil },
+	"key":         func(_ *Options, f *tlsfiles.Files, value string) error { f.Key = value; return nil },
+	"server_name": func(_ *Options, f *tlsfiles.Files, value string) error { f.ServerName = value; return nil },
 }
 
 func text(field func(*Options) *string) parameter {
-	return func(o *Options, _ *tlsFiles, value string) error {
+	return func(o *Options, _ *tlsfiles.Files, value string) error {
 		*field(o) = value
 		return nil
 	}
 }
 
 func onOff(field func(*Options) *bool) parameter {
-	return func(o *Options, _ *tlsFiles, value string) (err error) {
+	return func(o *Options, _ *tlsfiles.Files, value string) (err error) {
 		if *field(o), err = strconv.ParseBool(value); err != nil {
 			return fmt.Errorf("want 1 or 0, not %q", value)
 		}
@@ -95,7 +93,7 @@ func parse(u *url.URL) (o Options, err error) {
 	if err != nil {
 		return o, invalid("what follows the ? cannot be parsed")
 	}
-	var files tlsFiles
+	var files tlsfiles.Files
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		set := parameters[key]
 		if set == nil {
@@ -109,39 +107,13 @@ func parse(u *url.URL) (o Options, err error) {
 		}
 	}
 	if u.Scheme == "rediss" {
-		o.TLS, err = files.config()
-	} else if files != (tlsFiles{}) {
+		if o.TLS, err = files.Config(); err != nil {
+			err = invalid("%v", err)
+		}
+	} else if files != (tlsfiles.Files{}) {
 		err = invalid("ca, cert, key and server_name are for rediss://")
 	}
 	return o, err
-}
-
-// tlsFiles are where what TLS needs is.
-type tlsFiles struct{ ca, cert, key, serverName string }
-
-func (f tlsFiles) config() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
-	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
-		if err != nil {
-			return nil, invalid("ca: %v", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, invalid("ca: there is no certificate in %s", f.ca)
-		}
-	}
-	if (f.cert == "") != (f.key == "") {
-		return nil, invalid("cert and key go together")
-	}
-	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return nil, invalid("cert and key: %v", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }
 
 // withPort adds the usual port if there is none.

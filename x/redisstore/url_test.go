@@ -58,7 +58,7 @@ func TestURLsThatAreRefused(t *testing.T) {
 		"redis://a?promotion=soon":              "want a time",
 		"redis://a?ca=x":                        "for rediss://",
 		"rediss://a?ca=/does/not/exist":         "no such file",
-		"rediss://a?cert=x":                     "cert and key go together",
+		"rediss://a?cert=x":                     "want both or none",
 		"redis://ann:hunter2@a?prefix=%zz":      "cannot be parsed",
 		"redis://ann:hunter2@a?nonsense=1":      "is not known",
 		"redis://ann:hunter2@a:1?promotion=-1s": "want a time",

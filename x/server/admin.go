@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -122,11 +123,11 @@ func etag(version uint64) string { return `"` + strconv.FormatUint(version, 10) 
 
 // A configuration is what can be changed; what is not said stays.
 type configuration struct {
-	Capacity   *int64    `json:"capacity"`
-	Ramp       *int64    `json:"ramp"`
-	MaxWaiters *int64    `json:"max_waiters"`
-	Draining   *bool     `json:"draining"`
-	TTL        *duration `json:"ttl"` // of one that is made
+	Capacity   *int64    `json:"capacity,omitempty"`
+	Ramp       *int64    `json:"ramp,omitempty"`
+	MaxWaiters *int64    `json:"max_waiters,omitempty"`
+	Draining   *bool     `json:"draining,omitempty"`
+	TTL        *duration `json:"ttl,omitempty"` // of one that is made
 }
 
 // configure makes a semaphore, or changes it, if it still has the version that
@@ -138,7 +139,7 @@ func (s *Server) configure(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := r.PathValue("name")
 	status, err := s.change(r.Context(), name, r.Header.Get("If-Match"), wanted)
-	s.audit(r.Context(), "configure", name, fmt.Sprintf("%+v", wanted.said()), err)
+	s.audit(r.Context(), "configure", name, wanted.String(), err)
 	if err != nil {
 		return err
 	}
@@ -149,22 +150,10 @@ func (s *Server) configure(w http.ResponseWriter, r *http.Request) error {
 	return tell(w, status, name, snapshot)
 }
 
-// said is for the log.
-func (c configuration) said() map[string]any {
-	said := map[string]any{}
-	if c.Capacity != nil {
-		said["capacity"] = *c.Capacity
-	}
-	if c.Ramp != nil {
-		said["ramp"] = *c.Ramp
-	}
-	if c.MaxWaiters != nil {
-		said["max_waiters"] = *c.MaxWaiters
-	}
-	if c.Draining != nil {
-		said["draining"] = *c.Draining
-	}
-	return said
+// String is for the log.
+func (c configuration) String() string {
+	raw, _ := json.Marshal(c)
+	return string(raw)
 }
 
 func (s *Server) change(ctx context.Context, name, match string, wanted configuration) (status int, err error) {
@@ -214,6 +203,9 @@ func (s *Server) create(ctx context.Context, name string, wanted configuration) 
 	set(&capacity, wanted.Capacity)
 	set(&ttl, wanted.TTL)
 	config := s.configFor(name, capacity, time.Duration(ttl))
+	if wanted.Capacity == nil && config == (protocol.Config{}) {
+		return protocol.Snapshot{}, invalid("there is no %q yet: say its capacity", name)
+	}
 	if err := config.Check(); err != nil {
 		return protocol.Snapshot{}, invalid("%v", err)
 	}

@@ -40,7 +40,7 @@ func TestConfiguration(t *testing.T) {
 	}
 	s.want(204, "DELETE", "/v1/semaphores/db", "")
 	s.want(404, "DELETE", "/v1/semaphores/db", "")
-	for _, said := range []string{"op=configure", "op=delete", "who=anonymous", "capacity:5"} {
+	for _, said := range []string{"op=configure", "op=delete", "who=anonymous", `capacity\":5`} {
 		if !strings.Contains(s.log.String(), said) {
 			t.Errorf("the log has no %q:\n%s", said, s.log)
 		}

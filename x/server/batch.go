@@ -62,13 +62,11 @@ func (s *Server) step(r *http.Request, raw json.RawMessage) (*leaseText, error) 
 		if one.Hold != "" {
 			return nil, invalid("hold: not in a batch")
 		}
-		request, err := s.request(r, one.Semaphore, one.wish)
+		request, err := s.request(r.Context(), one.Semaphore, "", one.wish)
 		if err != nil {
 			return nil, err
 		}
-		request.Key = "" // it is the whole batch's
-		lease, err := s.lend(r, request)
-		s.counted.acquired(err)
+		lease, err := s.lend(r.Context(), request)
 		if err != nil {
 			return nil, err
 		}

@@ -52,11 +52,15 @@ func (all declarations) of(name string) (d Declaration, ok bool) {
 }
 
 // configFor is what a semaphore is made with if it is not there: what is declared
-// counts; what the request says is for those of which nothing is.
+// counts; what the request says is for those of which nothing is. If neither says
+// anything it is zero, and the semaphore has to be there: a name that is misspelt
+// must not be a semaphore of its own.
 func (s *Server) configFor(name string, capacity int64, ttl time.Duration) protocol.Config {
-	d, ok := s.declared.of(name)
-	if !ok {
-		d = Declaration{Capacity: max(capacity, 1), TTL: ttl}
+	if d, ok := s.declared.of(name); ok {
+		return d.Config()
 	}
-	return d.Config()
+	if capacity == 0 {
+		return protocol.Config{}
+	}
+	return Declaration{Capacity: capacity, TTL: ttl}.Config()
 }

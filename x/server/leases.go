@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,15 +58,14 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	request, err := s.request(r, r.PathValue("name"), wish)
+	request, err := s.request(r.Context(), r.PathValue("name"), r.Header.Get("Idempotency-Key"), wish)
 	if err != nil {
 		return err
 	}
 	if wish.Hold == "connection" {
 		return s.hold(w, r, request)
 	}
-	lease, err := s.lend(r, request)
-	s.counted.acquired(err)
+	lease, err := s.lend(r.Context(), request)
 	if err != nil {
 		return err
 	}
@@ -76,15 +76,15 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 }
 
 // lend waits for a lease, unless as many wait as may.
-func (s *Server) lend(r *http.Request, request desk.Request) (desk.Lease, error) {
-	ctx := r.Context()
+func (s *Server) lend(ctx context.Context, request desk.Request) (lease desk.Lease, err error) {
+	defer func() { s.counted.acquired(err) }()
 	if request.Wait > 0 {
 		leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
 		if err != nil {
 			return desk.Lease{}, err
 		}
 		defer leave()
-		bounded, cancel := s.until(r)
+		bounded, cancel := s.until(ctx)
 		defer cancel()
 		ctx = bounded
 	}
@@ -166,7 +166,7 @@ func readJSON(r *http.Request, into any) error {
 const maxTTL = time.Hour
 
 // request is a wish as the desk has it.
-func (s *Server) request(r *http.Request, name string, w wish) (desk.Request, error) {
+func (s *Server) request(ctx context.Context, name, key string, w wish) (desk.Request, error) {
 	if s.leaving.Load() {
 		return desk.Request{}, errLeaving
 	}
@@ -179,15 +179,15 @@ func (s *Server) request(r *http.Request, name string, w wish) (desk.Request, er
 	if ttl := time.Duration(w.TTL); ttl < 0 || ttl > maxTTL {
 		return desk.Request{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
 	}
-	if len(r.Header.Get("Idempotency-Key")) > 200 {
+	if len(key) > 200 {
 		return desk.Request{}, invalid("Idempotency-Key: want 200 bytes at most")
 	}
 	meta := w.Meta
-	if i := who(r.Context()); i.identity != everybody {
+	if i := who(ctx); i.identity != everybody {
 		meta = strings.TrimSpace(meta + " by=" + strconv.Quote(i.name))
 	}
 	return desk.Request{
-		Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: meta, Key: r.Header.Get("Idempotency-Key"),
+		Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: meta, Key: key,
 		Config: s.configFor(name, w.Capacity, time.Duration(w.TTL)),
 	}, nil
 }
@@ -216,7 +216,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Reque
 		return err
 	}
 	defer leave()
-	ctx, cancel := s.until(r)
+	ctx, cancel := s.until(r.Context())
 	defer cancel()
 	flush := http.NewResponseController(w)
 	tell := func(l desk.Lease) error {

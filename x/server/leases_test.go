@@ -195,6 +195,8 @@ func TestBadRequestsSayWhatToDo(t *testing.T) {
 		{"POST", "/v1/semaphores/db/leases?meta=" + strings.Repeat("x", 900), "", 400, "800 at most"},
 		{"PUT", "/v1/semaphores/db/leases/what", "", 400, "two numbers"},
 		{"PUT", "/v1/semaphores/none/leases/1.2", "", 410, "lost"},
+		{"POST", "/v1/semaphores/none/leases", "", 404, "capacity"},
+		{"PUT", "/v1/semaphores/none", `{}`, 400, "say its capacity"},
 		{"GET", "/v1/semaphores/none", "", 404, "first acquire makes it"},
 		{"POST", "/v1/semaphores/none/drain", "", 404, "no such semaphore"},
 		{"PUT", "/v1/semaphores/db", `{"capacity": -1}`, 400, "capacity"},

@@ -44,7 +44,11 @@ func open(t testing.TB, store fleet.Store, o server.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listening := httptest.NewServer(s)
+	listening := httptest.NewUnstartedServer(s)
+	listening.Config.Protocols = &http.Protocols{}
+	listening.Config.Protocols.SetHTTP1(true)
+	listening.Config.Protocols.SetUnencryptedHTTP2(true)
+	listening.Start()
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)

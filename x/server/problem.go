@@ -28,6 +28,19 @@ type problem struct {
 
 func (p *problem) Error() string { return fmt.Sprintf("%s: %s", p.Title, p.Detail) }
 
+// Is is for those who branch on errors of package sema.
+func (p *problem) Is(target error) bool {
+	switch p.Status {
+	case http.StatusBadRequest:
+		return target == sema.ErrInvalid
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return target == fs.ErrPermission
+	case http.StatusServiceUnavailable:
+		return target == sema.ErrUnavailable
+	}
+	return false
+}
+
 func invalid(format string, args ...any) error {
 	return &problem{Status: http.StatusBadRequest, Title: "invalid request", Detail: fmt.Sprintf(format, args...)}
 }

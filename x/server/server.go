@@ -24,8 +24,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/internal/desk"
+	"github.com/sema-go/sema/x/internal/storerpc"
 )
 
 // Options are how a server serves.
@@ -70,6 +72,7 @@ type Server struct {
 	counted  *metrics
 	handler  http.Handler
 	routes   []route
+	engine   *storerpc.Handler // for programs
 
 	waiting, streams atomic.Int64
 	leaving          atomic.Bool // nobody new is taken in
@@ -103,17 +106,22 @@ func New(store fleet.Store, o Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // errLeaving is why requests that wait are ended.
-var errLeaving = errors.New("the server is being stopped; ask another one, or again")
+var errLeaving = fmt.Errorf("%w: the server is being stopped; ask another one, or again", sema.ErrClosed)
 
 // Leave has /readyz say that this server is about to go, and refuses who is new.
 // Those who wait go on.
 func (s *Server) Leave() { s.leaving.Store(true) }
+
+// EndStreams ends the streams of programs, which go elsewhere or come back. It is
+// for [http.Server.RegisterOnShutdown]: a shutdown would wait for them.
+func (s *Server) EndStreams() { s.engine.EndStreams() }
 
 // Close ends requests that still wait, and streams, and lets go of the engine.
 // Leases live on. It may be called again.
 func (s *Server) Close(ctx context.Context) error {
 	s.Leave()
 	s.closing.Do(func() {
+		s.EndStreams()
 		s.end(errLeaving)
 		s.desk.Close()
 		s.closed = s.client.Close(ctx, fleet.AbandonPermits)
@@ -154,6 +162,7 @@ func (s *Server) mount() http.Handler {
 	for _, r := range s.routes {
 		mux.Handle(r.method+" "+r.path, s.endpoint(r))
 	}
+	s.mountRPC(mux)
 	mux.Handle("/", s.endpoint(route{path: "other", serve: func(_ http.ResponseWriter, r *http.Request) error { return s.unrouted(r) }}))
 	return mux
 }
@@ -227,6 +236,9 @@ func (o *observed) Write(b []byte) (int, error) {
 	return o.ResponseWriter.Write(b)
 }
 
+// Flush is for [http.Flusher].
+func (o *observed) Flush() { _ = http.NewResponseController(o.ResponseWriter).Flush() }
+
 // Unwrap is for [http.ResponseController].
 func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
@@ -241,8 +253,8 @@ func admitTo(count *atomic.Int64, limit int64, what string) (leave func(), err e
 }
 
 // until is a request's context, that ends with the server as well.
-func (s *Server) until(r *http.Request) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(r.Context())
+func (s *Server) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.life, func() { cancel(errLeaving) })
 	return ctx, func() { stop(); cancel(nil) }
 }

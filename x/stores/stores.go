@@ -7,5 +7,6 @@ import (
 	_ "github.com/sema-go/sema/x/etcdstore"    // etcd:
 	_ "github.com/sema-go/sema/x/pgstore"      // postgres:, postgresql:
 	_ "github.com/sema-go/sema/x/redisstore"   // redis:, rediss:
+	_ "github.com/sema-go/sema/x/remotestore"  // sema:, semas:
 	_ "github.com/sema-go/sema/x/sqlitestore"  // sqlite:
 )

@@ -15,8 +15,8 @@ func TestEveryEngineIsLinked(t *testing.T) {
 	if err == nil {
 		t.Fatal("opened nonsense")
 	}
-	for _, scheme := range []string{"mem", "sqlite", "redis", "rediss", "postgres", "postgresql", "etcd"} {
-		if !strings.Contains(err.Error(), scheme) {
+	for _, scheme := range []string{"mem", "sqlite", "redis", "rediss", "postgres", "postgresql", "etcd", "sema", "semas"} {
+		if !strings.Contains(err.Error(), " "+scheme+",") && !strings.Contains(err.Error(), " "+scheme+")") {
 			t.Errorf("%q does not name %q", err, scheme)
 		}
 	}

@@ -1,0 +1,111 @@
+package storerpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/x/internal/wire"
+	"github.com/sema-go/sema/x/semav1"
+	"github.com/sema-go/sema/x/semav1/semav1connect"
+)
+
+// A service is the verbs.
+type service struct {
+	store   fleet.Store
+	handler *Handler
+}
+
+// Open is for the StoreService.
+func (s *service) Open(ctx context.Context, m *semav1.StoreOpenRequest) (*semav1.StoreOpenResponse, error) {
+	if err := check("open", m.Name, m.Instance); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	session, config, err := s.store.Open(ctx, m.Name, wire.ReadConfig(m.Config), string(m.Instance))
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.StoreOpenResponse{Session: uint64(session), Config: wire.ConfigOf(config)}, nil
+}
+
+// Apply is for the StoreService.
+func (s *service) Apply(ctx context.Context, m *semav1.StoreApplyRequest) (*semav1.StoreApplyResponse, error) {
+	if err := check("apply", m.Name, m.Metas...); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	b, err := wire.ReadBatch(m)
+	if err != nil {
+		return nil, wire.FaultOf(refuse("apply", m.Name, err.Error()))
+	}
+	r, err := s.store.Apply(ctx, m.Name, b)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return wire.ReplyOf(r), nil
+}
+
+// Inspect is for the StoreService.
+func (s *service) Inspect(ctx context.Context, m *semav1.StoreInspectRequest) (*semav1.StoreInspectResponse, error) {
+	if err := check("inspect", m.Name); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	snapshot, err := s.store.Inspect(ctx, m.Name)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return wire.SnapshotOf(snapshot), nil
+}
+
+// Administer is for the StoreService.
+func (s *service) Administer(ctx context.Context, m *semav1.StoreAdministerRequest) (*semav1.StoreAdministerResponse, error) {
+	if err := check("administer", m.Name, m.GetRevoke().GetBy(), m.GetRevoke().GetWhy()); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	command, known := wire.ReadCommand(m)
+	if !known {
+		return nil, wire.FaultOf(refuse("administer", m.Name, "there is no command, or one that this service does not know"))
+	}
+	if err := s.store.Administer(ctx, m.Name, command); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.StoreAdministerResponse{}, nil
+}
+
+// List is for the StoreService.
+func (s *service) List(ctx context.Context, m *semav1.StoreListRequest) (*semav1.StoreListResponse, error) {
+	lister, ok := s.store.(fleet.Lister)
+	if !ok {
+		return nil, wire.FaultOf(fmt.Errorf("list semaphores: %w", errors.ErrUnsupported))
+	}
+	if m.Prefix != "" {
+		if err := fleet.CheckName(m.Prefix); err != nil {
+			return nil, wire.FaultOf(err)
+		}
+	}
+	names, err := lister.List(ctx, m.Prefix)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.StoreListResponse{Names: names}, nil
+}
+
+// check fails on a name that cannot be, and on texts that are too long.
+func check(op, name string, texts ...[]byte) error {
+	if err := fleet.CheckName(name); err != nil {
+		return err
+	}
+	for _, text := range texts {
+		if len(text) > maxText {
+			return refuse(op, name, fmt.Sprintf("instance, metadata or reason of %d bytes: want at most %d", len(text), maxText))
+		}
+	}
+	return nil
+}
+
+func refuse(op, name, detail string) error {
+	return &sema.Error{Op: op, Name: name, Err: sema.ErrInvalid, Detail: detail}
+}
+
+var _ semav1connect.StoreServiceHandler = (*service)(nil)

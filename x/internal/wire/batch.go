@@ -1,0 +1,122 @@
+// Package wire turns what package fleet says to an engine into messages of
+// sema.v1, and back, errors included. Both ends use it: what one of them writes
+// the other reads, and nothing is lost on the way.
+package wire
+
+import (
+	"errors"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/semav1"
+)
+
+// errUnread is for messages of a version that is too new, or of somebody else.
+var errUnread = errors.New("a message cannot be read; are service and program of neighbouring versions?")
+
+// BatchOf is the message for a batch.
+func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
+	m := &semav1.StoreApplyRequest{
+		Name: name, Session: uint64(b.Session), Seq: b.Seq, Ack: b.Ack, Bye: b.Bye, Ops: make([]*semav1.Op, len(b.Ops)),
+	}
+	ops := make([]semav1.Op, len(b.Ops)) // all at once
+	last := ""
+	for i, op := range b.Ops {
+		to := &ops[i]
+		to.Verb, to.Ticket, to.Lease = semav1.Verb(op.Verb), uint64(op.Ticket), uint64(op.Lease)
+		to.Weight, to.Least, to.Wait, to.Try, to.Pooled = op.Weight, op.Least, int64(op.Wait), op.Try, op.Pooled
+		if op.Meta != "" {
+			if op.Meta != last {
+				last = op.Meta
+				m.Metas = append(m.Metas, []byte(last))
+			}
+			to.Meta = uint32(len(m.Metas))
+		}
+		m.Ops[i] = to
+	}
+	return m
+}
+
+// ReadBatch is the batch in a message.
+func ReadBatch(m *semav1.StoreApplyRequest) (protocol.Batch, error) {
+	b := protocol.Batch{Session: protocol.Session(m.Session), Seq: m.Seq, Ack: m.Ack, Bye: m.Bye}
+	metas := make([]string, 1+len(m.Metas)) // which most ops share
+	for i, meta := range m.Metas {
+		metas[i+1] = string(meta)
+	}
+	if len(m.Ops) > 0 {
+		b.Ops = make([]protocol.Op, len(m.Ops))
+	}
+	for i, op := range m.Ops {
+		if int64(op.Meta) >= int64(len(metas)) {
+			return protocol.Batch{}, errUnread
+		}
+		b.Ops[i] = protocol.Op{
+			Verb: narrow[protocol.Verb](op.Verb), Ticket: protocol.Ticket(op.Ticket), Lease: protocol.Seq(op.Lease),
+			Weight: bounded(op.Weight), Least: bounded(op.Least), Wait: protocol.Micros(op.Wait),
+			Try: op.Try, Pooled: op.Pooled, Meta: metas[op.Meta],
+		}
+	}
+	return b, nil
+}
+
+// bounded is a weight that engines can add to others. What is larger than that
+// can never be granted either, and is refused in the same way.
+func bounded(weight int64) int64 { return min(weight, protocol.MaxCapacity+1) }
+
+// narrow is the number of an enum as the protocol has it. One that does not fit
+// is of the future, and is not to be taken for one that is known.
+func narrow[T ~uint8, E ~int32](number E) T {
+	if number < 0 || number > 255 {
+		return 255
+	}
+	return T(number)
+}
+
+// ReplyOf is the message for a reply.
+func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
+	m := &semav1.StoreApplyResponse{
+		Verdict: semav1.Verdict(r.Verdict), More: r.More, Next: int64(r.Next), Recall: r.Recall, Config: ConfigOf(r.Config),
+		InUse: r.InUse, Wanted: r.Wanted, First: r.First, Share: r.Share, Valid: int64(r.Valid), Fates: make([]*semav1.Fate, len(r.Fates)),
+	}
+	fates := make([]semav1.Fate, len(r.Fates))
+	var last []protocol.Range
+	for i, f := range r.Fates {
+		to := &fates[i]
+		to.N, to.Kind, to.Ticket, to.Lease, to.Weight = f.N, semav1.FateKind(f.Kind), uint64(f.Ticket), uint64(f.Lease), f.Weight
+		if f.Note != "" {
+			to.Note = []byte(f.Note)
+		}
+		if f.Fence.Seq != 0 {
+			to.Fence = packFence(f.Fence, last)
+			last = f.Fence.Revoked
+		}
+		m.Fates[i] = to
+	}
+	return m
+}
+
+// ReadReply is the reply in a message.
+func ReadReply(m *semav1.StoreApplyResponse) (protocol.Reply, error) {
+	r := protocol.Reply{
+		Verdict: narrow[protocol.Verdict](m.Verdict), More: m.More, Next: protocol.Micros(m.Next), Recall: m.Recall, Config: ReadConfig(m.Config),
+		InUse: m.InUse, Wanted: m.Wanted, First: m.First, Share: m.Share, Valid: protocol.Micros(m.Valid),
+	}
+	if len(m.Fates) > 0 {
+		r.Fates = make([]protocol.Fate, len(m.Fates))
+	}
+	var last []protocol.Range
+	for i, f := range m.Fates {
+		r.Fates[i] = protocol.Fate{
+			N: f.N, Kind: narrow[protocol.FateKind](f.Kind), Ticket: protocol.Ticket(f.Ticket),
+			Lease: protocol.Seq(f.Lease), Weight: f.Weight, Note: string(f.Note),
+		}
+		if f.Fence == nil {
+			continue
+		}
+		var err error
+		if r.Fates[i].Fence, last, err = unpackFence(f.Fence, last); err != nil {
+			return protocol.Reply{}, err
+		}
+	}
+	return r, nil
+}

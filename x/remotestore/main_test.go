@@ -1,0 +1,274 @@
+package remotestore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/x/internal/storerpc"
+	"github.com/sema-go/sema/x/redisstore"
+	"github.com/sema-go/sema/x/sqlitestore"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "8") // they mostly wait
+	proctest.Main(leakCheck{m}, map[string]func(*proctest.Child){"server": serveUntilKilled})
+}
+
+// leakCheck runs the tests and fails if goroutines are left.
+type leakCheck struct{ *testing.M }
+
+func (l leakCheck) Run() int {
+	code := l.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+	return code
+}
+
+var ctx = context.Background()
+
+const testTTL = protocol.Micros(15 * time.Second / time.Microsecond)
+
+// openEngine opens what a server serves.
+func openEngine(at string) (fleet.Store, error) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return nil, err
+	}
+	switch u.Scheme {
+	case "mem":
+		return memstore.New(), nil
+	case "redis":
+		return redisstore.Open(ctx, redisstore.Options{Addresses: []string{u.Host}, Logger: slog.New(slog.DiscardHandler)})
+	}
+	return sqlitestore.Open(u.Path, sqlitestore.Options{Normal: u.Query().Get("synchronous") == "normal"})
+}
+
+// startServer starts a server in a process of its own. It says its address.
+func startServer(t testing.TB, address, engine string) *proctest.Process {
+	t.Helper()
+	return proctest.Start(t, "server", address, engine)
+}
+
+// serveUntilKilled is what it does.
+func serveUntilKilled(c *proctest.Child) {
+	engine, err := openEngine(c.Args[1])
+	c.Must(err)
+	l, err := net.Listen("tcp", c.Args[0])
+	c.Must(err)
+	s := newService(engine, serving{})
+	c.Say("%s", l.Addr())
+	c.Must(s.http.Serve(l))
+}
+
+// A service is a server of a store.
+type service struct {
+	address string
+	http    *http.Server
+	handler *storerpc.Handler
+	served  chan error
+}
+
+// serving is how a service differs from a plain one.
+type serving struct {
+	address   string                          // "": any
+	wrap      func(http.Handler) http.Handler // nil: nothing
+	secure    *enginetest.Authority           // nil: without TLS
+	wantCert  bool
+	heartbeat time.Duration
+	lifetime  time.Duration
+}
+
+func newService(store fleet.Store, how serving) *service {
+	mux := http.NewServeMux()
+	path, handler := storerpc.NewHandler(store)
+	if how.heartbeat != 0 {
+		handler.Heartbeat = how.heartbeat
+	}
+	if how.lifetime != 0 {
+		handler.Lifetime = how.lifetime
+	}
+	mux.Handle(path, handler)
+	s := &service{handler: handler, served: make(chan error, 1), http: &http.Server{Handler: mux, Protocols: &http.Protocols{}}}
+	if how.wrap != nil {
+		s.http.Handler = how.wrap(mux)
+	}
+	s.http.Protocols.SetHTTP1(true)
+	s.http.Protocols.SetHTTP2(true)
+	s.http.Protocols.SetUnencryptedHTTP2(true)
+	s.http.ErrorLog = log.New(io.Discard, "", 0)
+	s.http.RegisterOnShutdown(handler.EndStreams)
+	return s
+}
+
+// serve serves a store until the test ends.
+func serve(t testing.TB, store fleet.Store, how serving) *service {
+	t.Helper()
+	s := newService(store, how)
+	address := how.address
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.address = l.Addr().String()
+	if how.secure == nil {
+		go func() { s.served <- s.http.Serve(l) }()
+	} else {
+		s.http.TLSConfig = serverTLS(t, how.secure, how.wantCert)
+		go func() { s.served <- s.http.ServeTLS(l, "", "") }()
+	}
+	t.Cleanup(func() { s.kill(t) })
+	return s
+}
+
+// losing has a server do what it is asked and lose its answers, while that is set.
+func losing(set *atomic.Bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !set.Load() {
+				next.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		})
+	}
+}
+
+// kill ends all connections at once.
+func (s *service) kill(t testing.TB) {
+	t.Helper()
+	s.handler.EndStreams()
+	if err := s.http.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-s.served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+	s.served <- http.ErrServerClosed // for the next
+}
+
+// openAt opens a store that is closed when the test ends.
+func openAt(t testing.TB, hosts ...string) *Store {
+	t.Helper()
+	return openBy(t, Options{Hosts: hosts})
+}
+
+func openBy(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func wantError(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("there is no error, want one with %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q has no %q in it", err, part)
+		}
+	}
+}
+
+// limited is a context that ends with the test, or sooner.
+func limited(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// await waits for a condition.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not so: %s", what)
+		}
+	}
+}
+
+// open begins a session.
+func open(t testing.TB, s fleet.Store, name string, c protocol.Config) protocol.Session {
+	t.Helper()
+	if c.TTL == 0 {
+		c.TTL = testTTL
+	}
+	c.Protocol = protocol.Version
+	id, _, err := s.Open(ctx, name, c, "instance of "+t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
+	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Meta: "for a test"}
+}
+
+// serverTLS is with a certificate of the authority's.
+func serverTLS(t testing.TB, a *enginetest.Authority, wantCert bool) *tls.Config {
+	t.Helper()
+	c := a.Client(t) // which is for servers as well
+	if wantCert {
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, c.RootCAs
+	}
+	return c
+}
+
+// A listening is a call of Listen.
+type listening struct {
+	stop func() error // which returns what it returned
+}
+
+func goListen(t testing.TB, s fleet.Store, instance string, hint func(string)) *listening {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Listen(ctx, instance, hint) }()
+	stop := sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { stop() })
+	return &listening{stop}
+}

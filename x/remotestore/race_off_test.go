@@ -1,0 +1,5 @@
+//go:build !race
+
+package remotestore
+
+const histories = 3000

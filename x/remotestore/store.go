@@ -1,0 +1,144 @@
+package remotestore
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/internal/wire"
+	"github.com/sema-go/sema/x/semav1"
+	"github.com/sema-go/sema/x/semav1/semav1connect"
+)
+
+// A Store is the use of a service by one client.
+type Store struct {
+	addresses []string
+	secure    bool
+	token     *token
+	transport *http.Transport
+	servers   *servers
+
+	life  context.Context
+	end   context.CancelFunc
+	mu    sync.Mutex // guards that no call begins after the end, and what follows
+	calls sync.WaitGroup
+	names names
+}
+
+// Open makes a store. It does not wait for the service: whoever uses it does.
+func Open(o Options) (*Store, error) {
+	addresses, err := o.addresses()
+	if err != nil {
+		return nil, err
+	}
+	t, err := newToken(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{addresses: addresses, secure: o.TLS != nil, token: t, transport: newTransport(o.TLS), names: names{used: map[string]time.Time{}}}
+	s.servers = newServers(addresses, s.secure, s.transport, t)
+	s.life, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Open is for [fleet.Store].
+func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+	s.noteName(name)
+	m := &semav1.StoreOpenRequest{Name: name, Config: wire.ConfigOf(c), Instance: []byte(instance)}
+	answer, err := call(ctx, s, opening, m, semav1connect.StoreServiceClient.Open)
+	if err != nil {
+		return 0, protocol.Config{}, err
+	}
+	return protocol.Session(answer.Session), wire.ReadConfig(answer.Config), nil
+}
+
+// Apply is for [fleet.Store].
+func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	s.noteName(name)
+	answer, err := call(ctx, s, repeatable, wire.BatchOf(name, b), semav1connect.StoreServiceClient.Apply)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	reply, err := wire.ReadReply(answer)
+	if err != nil {
+		return protocol.Reply{}, fmt.Errorf("%s: %w", s, err)
+	}
+	return reply, nil
+}
+
+// Inspect is for [fleet.Store].
+func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	answer, err := call(ctx, s, repeatable, &semav1.StoreInspectRequest{Name: name}, semav1connect.StoreServiceClient.Inspect)
+	if err != nil {
+		return protocol.Snapshot{}, err
+	}
+	return wire.ReadSnapshot(answer), nil
+}
+
+// Administer is for [fleet.Store]. If the answer is lost, it fails with
+// [sema.ErrUnavailable], and the command may have been done.
+func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
+	_, err := call(ctx, s, commanding, wire.CommandOf(name, c), semav1connect.StoreServiceClient.Administer)
+	return err
+}
+
+// List is for [fleet.Lister].
+func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+	answer, err := call(ctx, s, repeatable, &semav1.StoreListRequest{Prefix: prefix}, semav1connect.StoreServiceClient.List)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Names, nil
+}
+
+// Close lets go of the service. Calls that are on their way fail.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.end()
+	s.mu.Unlock()
+	s.calls.Wait()
+	s.transport.CloseIdleConnections()
+	return nil
+}
+
+// String is where the service is, without the token.
+func (s *Store) String() string {
+	text := "sema service at " + strings.Join(s.addresses, ", ")
+	if s.secure {
+		text += ", by TLS"
+	}
+	return text
+}
+
+// GoString is for who prints it whole.
+func (s *Store) GoString() string { return fmt.Sprintf("remotestore.Store{%s}", s) }
+
+// begin begins a call, unless the store is closed. It ends with the context that
+// it is given, and with the store.
+func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return nil, nil, s.closed()
+	}
+	s.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	unbind := context.AfterFunc(s.life, func() { cancel(s.closed()) })
+	return ctx, func() {
+		unbind()
+		cancel(nil)
+		s.calls.Done()
+	}, nil
+}
+
+func (s *Store) closed() error { return fmt.Errorf("%s: the store is closed", s) }
+
+var (
+	_ fleet.Store  = (*Store)(nil)
+	_ fleet.Lister = (*Store)(nil)
+)

@@ -1,0 +1,37 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sema-go/sema/x/internal/storerpc"
+	"github.com/sema-go/sema/x/semav1/semav1connect"
+)
+
+// mountRPC serves programs: the engine itself, for x/remotestore, and the service,
+// for other languages. Connect, gRPC and gRPC-Web are told apart by what they say.
+func (s *Server) mountRPC(mux *http.ServeMux) {
+	path, handler := storerpc.NewHandler(guarded{s})
+	s.engine = handler
+	mux.Handle(path, s.identified("rpc engine", handler))
+	path, service := semav1connect.NewSemaServiceHandler(rpc{s}, connect.WithReadMaxBytes(int(s.options.Limits.Body)))
+	mux.Handle(path, s.identified("rpc service", service))
+}
+
+// identified has a handler know who calls, and turns away who must not.
+func (s *Server) identified(name string, handler http.Handler) http.Handler {
+	counted, refuse := s.counted.of(route{method: "RPC", path: name}), connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		seen := &observed{ResponseWriter: w}
+		who, err := s.identify(r)
+		if err != nil {
+			_ = refuse.Write(seen, r, connect.NewError(connect.CodeUnauthenticated, err))
+		} else {
+			handler.ServeHTTP(seen, r.WithContext(who.in(r.Context(), r.RemoteAddr)))
+		}
+		counted(seen.status, start)
+	})
+}

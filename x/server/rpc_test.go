@@ -1,0 +1,189 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	_ "github.com/sema-go/sema/x/remotestore"
+	"github.com/sema-go/sema/x/semav1"
+	"github.com/sema-go/sema/x/semav1/semav1connect"
+	"github.com/sema-go/sema/x/server"
+)
+
+// dial is a Go program's client of the service.
+func (s *site) dial(query string) *fleet.Client {
+	s.t.Helper()
+	c, err := fleet.Open(s.t.Context(), strings.Replace(s.url, "http:", "sema:", 1)+query)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close(context.Background(), fleet.AbandonPermits) })
+	return c
+}
+
+// Programs and people share semaphores.
+func TestAGoProgramUsesTheService(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Declared: []server.Declaration{{Name: "db", Capacity: 2}}})
+	db, err := s.dial("").Semaphore("db", fleet.Options{Capacity: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := db.Acquire(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := s.want(200, "GET", "/v1/semaphores/db", ""); a.body["capacity"] != 2.0 || a.body["in_use"] != 1.0 {
+		t.Errorf("%v: want the declared capacity", a.body)
+	}
+	s.want(201, "POST", "/v1/semaphores/db/leases", "")
+	if _, err := db.TryAcquire(t.Context(), 1); !errors.Is(err, sema.ErrFull) {
+		t.Errorf("%v", err)
+	}
+	if err := fleet.Release(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+	s.want(201, "POST", "/v1/semaphores/db/leases", "")
+}
+
+func TestTokensOfPrograms(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Tokens: []server.Token{
+		{Name: "jobs", Hash: server.HashToken("secret-1"), Prefix: "job-", Verbs: []server.Verb{server.Acquire, server.Read}},
+	}})
+	if _, err := s.dial("").Inspect(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("without a token: %v", err)
+	}
+	jobs := s.dial("?token=secret-1")
+	job, err := jobs.Semaphore("job-1", fleet.Options{Capacity: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.Inspect(t.Context(), "db"); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("of another's semaphore: %v", err)
+	}
+	if err := jobs.Resume(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("as an administrator: %v", err)
+	}
+	if names, err := jobs.List(t.Context(), ""); err != nil || fmt.Sprint(names) != "[job-1]" {
+		t.Errorf("%v, %v", names, err)
+	}
+	if strings.Contains(s.log.String(), "secret") {
+		t.Error("the token is in the log")
+	}
+}
+
+// Other languages have the same verbs, by Connect and by gRPC.
+func TestTheServiceForOtherLanguages(t *testing.T) {
+	t.Parallel()
+	for name, option := range map[string]connect.ClientOption{"Connect": connect.WithProtoJSON(), "gRPC-Web": connect.WithGRPCWeb()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, server.Options{})
+			verbs(t, semav1connect.NewSemaServiceClient(s.http.Client(), s.url, option))
+		})
+	}
+}
+
+func verbs(t *testing.T, c semav1connect.SemaServiceClient) {
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(err error, code connect.Code) {
+		t.Helper()
+		if connect.CodeOf(err) != code {
+			t.Fatalf("%v, want %v", err, code)
+		}
+	}
+	capacity := int64(1)
+	ask := &semav1.AcquireRequest{Name: "db", Holder: "cobol", Settings: &semav1.Settings{Capacity: &capacity}}
+	_, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "db"})
+	want(err, connect.CodeNotFound)
+	a, err := c.Acquire(ctx, ask)
+	must(err)
+	if a.Lease.Fence.GetSeq() == 0 || a.Lease.TtlMs < 9_000 || a.Lease.TtlMs > 10_000 {
+		t.Errorf("%v", a.Lease)
+	}
+	_, err = c.Acquire(ctx, ask)
+	want(err, connect.CodeResourceExhausted)
+	_, err = c.Renew(ctx, &semav1.RenewRequest{Name: "db", Lease: a.Lease.Id})
+	must(err)
+	seen, err := c.Inspect(ctx, &semav1.InspectRequest{Name: "db"})
+	must(err)
+	if len(seen.Holders) != 1 || seen.Holders[0].Holder != "cobol" || seen.Semaphore.InUse != 1 {
+		t.Errorf("%v", seen)
+	}
+	r, err := c.Release(ctx, &semav1.ReleaseRequest{Name: "db", Lease: a.Lease.Id})
+	must(err)
+	if !r.Released {
+		t.Error("it was not there")
+	}
+	_, err = c.Renew(ctx, &semav1.RenewRequest{Name: "db", Lease: a.Lease.Id})
+	want(err, connect.CodeFailedPrecondition)
+
+	two := int64(2)
+	changed, err := c.Configure(ctx, &semav1.ConfigureRequest{Name: "db", Settings: &semav1.Settings{Capacity: &two}})
+	must(err)
+	_, err = c.Configure(ctx, &semav1.ConfigureRequest{Name: "db", Settings: &semav1.Settings{Capacity: &two}, Version: changed.Semaphore.Version - 1})
+	want(err, connect.CodeAborted)
+	list, err := c.List(ctx, &semav1.ListRequest{})
+	must(err)
+	if len(list.Semaphores) != 1 || list.Semaphores[0].Capacity != 2 {
+		t.Errorf("%v", list)
+	}
+
+	stream, err := c.Hold(ctx, &semav1.HoldRequest{Acquire: ask})
+	must(err)
+	if !stream.Receive() || stream.Msg().GetHeld() == nil {
+		t.Fatalf("%v, %v", stream.Msg(), stream.Err())
+	}
+	_, err = c.ForceRelease(ctx, &semav1.ForceReleaseRequest{Name: "db", Fence: stream.Msg().GetHeld().Fence.Seq, Why: "enough", Now: true})
+	must(err)
+	must(stream.Close())
+	drained, err := c.Drain(ctx, &semav1.DrainRequest{Name: "db", WaitMs: 100})
+	must(err)
+	if drained.InUse != 0 {
+		t.Errorf("%d are held", drained.InUse)
+	}
+	_, err = c.Acquire(ctx, ask)
+	want(err, connect.CodeUnavailable)
+	_, err = c.Resume(ctx, &semav1.ResumeRequest{Name: "db"})
+	must(err)
+
+	b, err := c.Batch(ctx, &semav1.BatchRequest{Items: []*semav1.BatchItem{
+		{Item: &semav1.BatchItem_Acquire{Acquire: ask}}, {Item: &semav1.BatchItem_Release{Release: &semav1.ReleaseRequest{Name: "db", Lease: "nonsense"}}},
+	}})
+	must(err)
+	if b.Results[0].GetAcquire() == nil || b.Results[1].GetFailure().GetCode() != "invalid_argument" {
+		t.Errorf("%v", b.Results)
+	}
+	watching, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	watch, err := c.Watch(watching, &semav1.WatchRequest{Name: "db"})
+	must(err)
+	if !watch.Receive() || watch.Msg().GetNow().GetSemaphore().GetInUse() != 1 {
+		t.Errorf("%v, %v", watch.Msg(), watch.Err())
+	}
+	stop()
+	_ = watch.Close()
+	_, err = c.Delete(ctx, &semav1.DeleteRequest{Name: "db"})
+	must(err)
+	_, err = c.Inspect(ctx, &semav1.InspectRequest{Name: "db"})
+	want(err, connect.CodeNotFound)
+}

@@ -1,0 +1,308 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/desk"
+	"github.com/sema-go/sema/x/internal/wire"
+	"github.com/sema-go/sema/x/semav1"
+)
+
+// rpc is the service for programs in other languages: the same verbs as over JSON.
+type rpc struct{ *Server }
+
+func (s rpc) Acquire(ctx context.Context, m *semav1.AcquireRequest) (*semav1.AcquireResponse, error) {
+	request, err := s.wish(ctx, m)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	lease, err := s.lend(ctx, request)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.AcquireResponse{Lease: leaseMessage(lease)}, nil
+}
+
+// wish is a request as the desk has it, if it is allowed.
+func (s rpc) wish(ctx context.Context, m *semav1.AcquireRequest) (desk.Request, error) {
+	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
+		return desk.Request{}, err
+	}
+	return s.request(ctx, m.GetName(), m.GetIdempotencyKey(), wish{
+		Weight: max(m.GetWeight(), 1), Wait: millis[duration](m.GetWaitMs()), Meta: m.GetHolder(),
+		Capacity: m.GetSettings().GetCapacity(), TTL: millis[duration](m.GetSettings().GetTtlMs()),
+	})
+}
+
+func millis[D ~int64](ms uint32) D { return D(time.Duration(ms) * time.Millisecond) }
+
+func leaseMessage(l desk.Lease) *semav1.Lease {
+	m := &semav1.Lease{Id: l.ID, Name: l.Semaphore, Weight: l.Weight, TtlMs: uint32(l.Left.Milliseconds())}
+	if l.ID == "" {
+		return m
+	}
+	m.Fence = &semav1.Fence{Seq: uint64(l.Fence.Seq), Floor: uint64(l.Fence.Floor), Exact: l.Fence.Exact}
+	for _, r := range l.Fence.Revoked {
+		m.Fence.Revoked = append(m.Fence.Revoked, &semav1.Range{From: uint64(r.From), To: uint64(r.To)})
+	}
+	return m
+}
+
+func (s rpc) Renew(ctx context.Context, m *semav1.RenewRequest) (*semav1.RenewResponse, error) {
+	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	lease, err := s.desk.Renew(ctx, m.GetName(), m.GetLease())
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.RenewResponse{Lease: leaseMessage(lease)}, nil
+}
+
+func (s rpc) Release(ctx context.Context, m *semav1.ReleaseRequest) (*semav1.ReleaseResponse, error) {
+	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	err := s.desk.Release(ctx, m.GetName(), m.GetLease())
+	if err != nil && !errors.Is(err, sema.ErrLost) {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.ReleaseResponse{Released: err == nil}, nil
+}
+
+// Hold is a lease as long as its stream.
+func (s rpc) Hold(ctx context.Context, m *semav1.HoldRequest, out *connect.ServerStream[semav1.HoldResponse]) error {
+	request, err := s.wish(ctx, m.GetAcquire())
+	if err != nil {
+		return wire.FaultOf(err)
+	}
+	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	if err != nil {
+		return wire.FaultOf(err)
+	}
+	defer leave()
+	ctx, cancel := s.until(ctx)
+	defer cancel()
+	granted := false
+	err = s.desk.Hold(ctx, request, func(l desk.Lease) {
+		granted = true
+		if out.Send(&semav1.HoldResponse{Event: &semav1.HoldResponse_Held{Held: leaseMessage(l)}}) != nil {
+			cancel() // it has gone
+		}
+	})
+	if granted && errors.Is(err, sema.ErrLost) {
+		return out.Send(&semav1.HoldResponse{Event: &semav1.HoldResponse_Lost{Lost: &semav1.Loss{Why: err.Error()}}})
+	}
+	return wire.FaultOf(err)
+}
+
+// Batch does one after the other.
+func (s rpc) Batch(ctx context.Context, m *semav1.BatchRequest) (*semav1.BatchResponse, error) {
+	if n := len(m.GetItems()); n == 0 || n > maxSteps {
+		return nil, wire.FaultOf(invalid("%d items; want 1 to %d", n, maxSteps))
+	}
+	answer := &semav1.BatchResponse{}
+	for _, item := range m.GetItems() {
+		answer.Results = append(answer.Results, s.one(ctx, item))
+	}
+	return answer, nil
+}
+
+func (s rpc) one(ctx context.Context, item *semav1.BatchItem) *semav1.BatchResult {
+	var err error
+	switch wanted := item.GetItem().(type) {
+	case *semav1.BatchItem_Acquire:
+		var r *semav1.AcquireResponse
+		if r, err = s.Acquire(ctx, wanted.Acquire); err == nil {
+			return &semav1.BatchResult{Result: &semav1.BatchResult_Acquire{Acquire: r}}
+		}
+	case *semav1.BatchItem_Renew:
+		var r *semav1.RenewResponse
+		if r, err = s.Renew(ctx, wanted.Renew); err == nil {
+			return &semav1.BatchResult{Result: &semav1.BatchResult_Renew{Renew: r}}
+		}
+	case *semav1.BatchItem_Release:
+		var r *semav1.ReleaseResponse
+		if r, err = s.Release(ctx, wanted.Release); err == nil {
+			return &semav1.BatchResult{Result: &semav1.BatchResult_Release{Release: r}}
+		}
+	default:
+		err = wire.FaultOf(invalid("an item says nothing that is known"))
+	}
+	return &semav1.BatchResult{Result: &semav1.BatchResult_Failure{Failure: &semav1.Failure{Code: connect.CodeOf(err).String(), Message: err.Error()}}}
+}
+
+func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListResponse, error) {
+	names, err := guarded{s.Server}.List(ctx, m.GetPrefix())
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	const most = 1000
+	size := int(m.GetPageSize())
+	if size == 0 || size > most {
+		size = most
+	}
+	answer := &semav1.ListResponse{}
+	for _, name := range names {
+		if name <= m.GetAfter() && m.GetAfter() != "" {
+			continue
+		}
+		if len(answer.Semaphores) == size {
+			answer.More = true
+			break
+		}
+		snapshot, err := s.client.Inspect(ctx, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // meanwhile
+		}
+		if err != nil {
+			return nil, wire.FaultOf(err)
+		}
+		answer.Semaphores = append(answer.Semaphores, semaphoreMessage(name, snapshot))
+	}
+	return answer, nil
+}
+
+func (s rpc) Inspect(ctx context.Context, m *semav1.InspectRequest) (*semav1.InspectResponse, error) {
+	snapshot, err := guarded{s.Server}.Inspect(ctx, m.GetName())
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return inspectMessage(m.GetName(), snapshot), nil
+}
+
+func semaphoreMessage(name string, s protocol.Snapshot) *semav1.Semaphore {
+	c := s.Config
+	return &semav1.Semaphore{
+		Name: name, Kind: semav1.Kind(c.Kind), Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiters: int64(len(s.Line)),
+		Draining: c.Draining, Version: c.Version, TtlMs: uint32(c.TTL / 1000), Ramp: c.Ramp, MaxWaiters: c.MaxWaiters, RateMs: uint32(c.Window / 1000),
+	}
+}
+
+func inspectMessage(name string, s protocol.Snapshot) *semav1.InspectResponse {
+	answer := &semav1.InspectResponse{Semaphore: semaphoreMessage(name, s)}
+	sessions := map[protocol.Session]protocol.SessionInfo{}
+	for _, session := range s.Sessions {
+		sessions[session.Session] = session
+	}
+	for _, l := range s.Leases {
+		session := sessions[l.Session]
+		answer.Holders = append(answer.Holders, &semav1.Holding{
+			Fence: uint64(l.Seq), Weight: l.Weight, Holder: l.Meta, Instance: session.Instance, SinceUs: int64(l.Since), SeenUs: int64(session.Seen),
+			Pooled: l.Pooled, Revoked: l.Revoked,
+		})
+	}
+	for _, w := range s.Line {
+		answer.Waiters = append(answer.Waiters, &semav1.Waiter{Weight: w.Weight, Holder: w.Meta, Instance: sessions[w.Session].Instance})
+	}
+	return answer
+}
+
+func (s rpc) Configure(ctx context.Context, m *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error) {
+	name := m.GetName()
+	if err := (guarded{s.Server}).check(ctx, Admin, name); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	settings := m.GetSettings()
+	wanted := configuration{}
+	if settings != nil {
+		wanted.Capacity, wanted.Ramp, wanted.MaxWaiters = settings.Capacity, settings.Ramp, settings.MaxWaiters
+		if settings.TtlMs != nil {
+			ttl := millis[duration](*settings.TtlMs)
+			wanted.TTL = &ttl
+		}
+	}
+	match := ""
+	if m.GetVersion() != 0 {
+		match = etag(m.GetVersion())
+	}
+	_, err := s.change(ctx, name, match, wanted)
+	s.audit(ctx, "configure", name, wanted.String(), err)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	snapshot, err := s.client.Inspect(ctx, name)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.ConfigureResponse{Semaphore: semaphoreMessage(name, snapshot)}, nil
+}
+
+// Drain waits for a while, if told so.
+func (s rpc) Drain(ctx context.Context, m *semav1.DrainRequest) (*semav1.DrainResponse, error) {
+	if err := s.pause(ctx, "drain", m.GetName(), true); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	within, cancel := context.WithTimeout(ctx, min(millis[time.Duration](m.GetWaitMs()), s.options.Limits.MaxWait))
+	defer cancel()
+	_ = s.client.Drain(within, m.GetName()) // what is left is said
+	snapshot, err := s.client.Inspect(ctx, m.GetName())
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.DrainResponse{InUse: snapshot.InUse}, nil
+}
+
+func (s rpc) Resume(ctx context.Context, m *semav1.ResumeRequest) (*semav1.ResumeResponse, error) {
+	if err := s.pause(ctx, "resume", m.GetName(), false); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.ResumeResponse{}, nil
+}
+
+// pause drains a semaphore, or ends that.
+func (s rpc) pause(ctx context.Context, op, name string, draining bool) error {
+	if err := (guarded{s.Server}).check(ctx, Admin, name); err != nil {
+		return err
+	}
+	err := s.client.Configure(ctx, name, func(c *protocol.Config) { c.Draining = draining })
+	s.audit(ctx, op, name, "", err)
+	return err
+}
+
+func (s rpc) ForceRelease(ctx context.Context, m *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error) {
+	revocation := fleet.Revocation{Lease: protocol.Seq(m.GetFence()), AtOnce: m.GetNow(), By: who(ctx).name, Why: m.GetWhy()}
+	if err := (guarded{s.Server}).Administer(ctx, m.GetName(), fleet.Command{Revoke: &revocation}); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.ForceReleaseResponse{}, nil
+}
+
+func (s rpc) Delete(ctx context.Context, m *semav1.DeleteRequest) (*semav1.DeleteResponse, error) {
+	if err := (guarded{s.Server}).Administer(ctx, m.GetName(), fleet.Command{Delete: true}); err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return &semav1.DeleteResponse{}, nil
+}
+
+func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.ServerStream[semav1.WatchResponse]) error {
+	name := m.GetName()
+	if err := (guarded{s.Server}).check(ctx, Read, name); err != nil {
+		return wire.FaultOf(err)
+	}
+	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	if err != nil {
+		return wire.FaultOf(err)
+	}
+	defer leave()
+	ctx, cancel := s.until(ctx)
+	defer cancel()
+	every := max(millis[time.Duration](m.GetEveryMs()), watchEvery)
+	for snapshot, err := range s.client.Watch(ctx, name, every) {
+		if err != nil {
+			return wire.FaultOf(err)
+		}
+		if out.Send(&semav1.WatchResponse{Now: inspectMessage(name, snapshot)}) != nil {
+			return nil
+		}
+	}
+	return nil
+}
