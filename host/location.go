@@ -121,6 +121,13 @@ func (a access) check(info fs.FileInfo) error {
 	return nil
 }
 
+// Where is the directory that semaphores are in, made if need be. Options say
+// which, as for [Open].
+func Where(opts ...Option) (string, error) {
+	s, err := newSettings(opts)
+	return s.dir, err
+}
+
 // directory is the one for an access, made if need be.
 func directory(a access) (string, error) {
 	for _, base := range bases {

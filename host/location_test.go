@@ -49,6 +49,20 @@ func TestDirectoryIsInTheFirstBaseForEverybody(t *testing.T) {
 	}
 }
 
+func TestWhere(t *testing.T) {
+	base, own := t.TempDir(), t.TempDir()
+	inBases(t, base)
+	if dir, err := Where(); err != nil || filepath.Dir(dir) != base {
+		t.Errorf("%s %v, want one in %s", dir, err, base)
+	}
+	if dir, err := Where(Dir(own)); err != nil || dir != own {
+		t.Errorf("%s %v, want %s", dir, err, own)
+	}
+	if _, err := Where(Dir(filepath.Join(own, "none"))); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 func TestDirectoryOfAnotherIsRefusedAndNotPassedBy(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	inBases(t, first, second)

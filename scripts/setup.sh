@@ -11,6 +11,7 @@ need spin spin          # docs/model
 need python3 python3    # a foreign user of host/posix
 need ipcs util-linux    # host/sysv
 need protoc protobuf-compiler # scripts/generate.sh
+need tmux tmux          # a real terminal for sema top
 need sqlite3 sqlite3    # who looks into x/sqlitestore's tables
 need redis-server redis-server
 need redis-cli redis-tools

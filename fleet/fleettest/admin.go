@@ -126,4 +126,23 @@ var adminScripts = []script{
 		b.remove()
 		want(s.name, a.name)
 	}},
+	{"an engine that is examined says what was seen and what to do", protocol.Config{Capacity: 1}, func(s *speaker) {
+		e, ok := s.store.(fleet.Examiner)
+		if !ok {
+			return
+		}
+		_, err := e.Ping(s.ctx)
+		s.must(err)
+		findings, err := e.Examine(s.ctx)
+		s.must(err)
+		if len(findings) == 0 {
+			s.fail("nothing was seen")
+		}
+		for _, f := range findings {
+			known := f.Level == fleet.Fine || f.Level == fleet.Warning || f.Level == fleet.Problem
+			if !known || f.Check == "" || f.Seen == "" || (f.Advice == "") != (f.Level == fleet.Fine) {
+				s.fail("%+v: want what was seen, and what to do if it is not well", f)
+			}
+		}
+	}},
 }

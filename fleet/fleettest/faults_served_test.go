@@ -117,6 +117,9 @@ var adminFaults = []fault{
 		s.cut = func(im *protocol.Image) { im.Config.Capacity = capacity }
 		return s
 	}},
+	{"a warning without advice", "an engine that is examined says what was seen and what to do", func() *sick {
+		return &sick{examined: func(f *fleet.Finding) { f.Level = fleet.Warning }}
+	}},
 	{"a prefix is a pattern", "what there is can be listed", func() *sick {
 		return &sick{matches: func(name, prefix string) bool {
 			ok, _ := path.Match(strings.ReplaceAll(prefix, "_", "?"), name[:min(len(name), len(prefix))])

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/fleettest"
@@ -29,6 +30,7 @@ type sick struct {
 	begin      func(snapshot protocol.Snapshot, instance string) protocol.Session                            // instead of a new session, unless 0
 	matches    func(name, prefix string) bool                                                                // instead of strings.HasPrefix
 	look       func(*protocol.Snapshot)                                                                      // changes what is seen
+	examined   func(*fleet.Finding)                                                                          // changes what is found
 
 	mu         sync.Mutex
 	semaphores map[string]*protocol.State
@@ -197,6 +199,16 @@ func (s *sick) List(_ context.Context, prefix string) ([]string, error) {
 		matches = s.matches
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.semaphores)), func(name string) bool { return !matches(name, prefix) }), nil
+}
+
+func (s *sick) Ping(context.Context) (time.Time, error) { return s.Now(), nil }
+
+func (s *sick) Examine(context.Context) ([]fleet.Finding, error) {
+	f := fleet.Finding{Check: "health", Level: fleet.Fine, Seen: "well"}
+	if s.examined != nil {
+		s.examined(&f)
+	}
+	return []fleet.Finding{f}, nil
 }
 
 func (s *sick) Close() error { return nil }

@@ -86,6 +86,19 @@ func (s *Store) Inspect(_ context.Context, name string) (protocol.Snapshot, erro
 	return state.Inspect(s.now()), nil
 }
 
+// Ping is for [fleet.Examiner].
+func (s *Store) Ping(context.Context) (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock(), nil
+}
+
+// Examine is for [fleet.Examiner].
+func (s *Store) Examine(context.Context) ([]fleet.Finding, error) {
+	return []fleet.Finding{{Check: "persistence", Level: fleet.Warning,
+		Seen: "in the memory of this process: nobody else sees it, and it is gone with it", Advice: "use another engine for more than tests, see docs/engines.md"}}, nil
+}
+
 // List is for [fleet.Lister].
 func (s *Store) List(_ context.Context, prefix string) ([]string, error) {
 	s.mu.Lock()
@@ -180,6 +193,7 @@ func (s *Store) Listen(ctx context.Context, instance string, hint func(name stri
 func (s *Store) Close() error { return nil }
 
 var (
-	_ fleet.Store  = (*Store)(nil)
-	_ fleet.Lister = (*Store)(nil)
+	_ fleet.Store    = (*Store)(nil)
+	_ fleet.Lister   = (*Store)(nil)
+	_ fleet.Examiner = (*Store)(nil)
 )

@@ -250,6 +250,7 @@ func (s *Store) sleep(d time.Duration) bool {
 }
 
 var (
-	_ fleet.Store  = (*Store)(nil)
-	_ fleet.Lister = (*Store)(nil)
+	_ fleet.Store    = (*Store)(nil)
+	_ fleet.Lister   = (*Store)(nil)
+	_ fleet.Examiner = (*Store)(nil)
 )

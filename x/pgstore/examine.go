@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sema-go/sema/fleet"
 )
 
 // Warnings are what an operator should know: what keeps this server, or the
@@ -17,16 +20,64 @@ func (s *Store) Warnings() []string { return slices.Clone(s.warnings) }
 
 // warn has the log tell what there is to know.
 func (s *Store) warn(ctx context.Context, c *pgx.Conn) error {
-	found, err := examine(ctx, c)
+	d, err := askDurability(ctx, c)
 	if err != nil {
 		return err
 	}
-	for _, text := range found {
-		text = fmt.Sprintf("postgres at %s: %s", s.address, text)
-		s.warnings = append(s.warnings, text)
+	s.warnings = fleet.Problems("postgres at "+s.address, d.findings())
+	for _, text := range s.warnings {
 		s.options.Logger.WarnContext(ctx, "sema: "+text)
 	}
 	return nil
+}
+
+// Ping is for [fleet.Examiner].
+func (s *Store) Ping(ctx context.Context) (now time.Time, err error) {
+	err = s.query(ctx, true, func(row pgx.Row) error { return row.Scan(&now) }, "SELECT clock_timestamp()")
+	return now, err
+}
+
+// Examine is for [fleet.Examiner].
+func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
+	c, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	defer c.Release()
+	d, err := askDurability(ctx, c.Conn())
+	if err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	u, err := askUse(ctx, c.Conn())
+	if err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	tables, err := foundVersion(ctx, c, s.options.Schema)
+	if err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	all := []fleet.Finding{
+		u.version(), {Check: "tables", Level: fleet.Fine, Seen: fmt.Sprintf("schema %q has version %d, as this program", s.options.Schema, tables)},
+	}
+	all = append(all, d.findings()...)
+	return append(all, s.poolerFinding(u), u.room(), u.idle()), nil
+}
+
+func (s *Store) poolerFinding(u use) fleet.Finding {
+	f := fleet.Finding{Check: "pooler", Level: fleet.Fine, Seen: "none: LISTEN works, news comes at once"}
+	switch {
+	case !u.pooled && s.options.Listen == listenPoll:
+		f.Level = fleet.Warning
+		f.Seen = fmt.Sprintf("none, but sema_listen=poll: who waits learns of a permit up to %v late", s.options.Poll)
+		f.Advice = "leave sema_listen out of the URL"
+	case u.pooled && (s.options.Listen == listenAuto || s.options.Listen == listenPoll):
+		f.Level = fleet.Warning
+		f.Seen = fmt.Sprintf("there is a pooler (PgBouncer?) between here and the server, through which nobody can LISTEN: who waits learns of a permit up to %v late", s.options.Poll)
+		f.Advice = "name the server itself, sema_listen=host:port, or connect to it directly"
+	case u.pooled:
+		f.Seen = fmt.Sprintf("there is one, and news comes from %s at once", s.options.Listen)
+	}
+	return f
 }
 
 // durability is what the server says of how well it remembers.
@@ -36,37 +87,51 @@ type durability struct {
 	standbys             int // that are connected to it
 }
 
-func examine(ctx context.Context, c *pgx.Conn) ([]string, error) {
-	var d durability
-	err := c.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+func askDurability(ctx context.Context, c *pgx.Conn) (d durability, err error) {
+	err = c.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
 		pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on', (SELECT count(*) FROM pg_stat_replication)`,
 		pgx.QueryExecModeExec).Scan(&d.fsync, &d.commit, &d.names, &d.standby, &d.readOnly, &d.standbys)
-	return d.warnings(), err
+	return d, err
 }
 
-func (d durability) warnings() (found []string) {
+func (d durability) findings() (found []fleet.Finding) {
+	problem := func(check, seen, advice string) {
+		found = append(found, fleet.Finding{Check: check, Level: fleet.Problem, Seen: seen, Advice: advice})
+	}
+	fine := func(check, seen string) {
+		found = append(found, fleet.Finding{Check: check, Level: fleet.Fine, Seen: seen})
+	}
 	switch {
 	case d.standby:
-		return []string{"it is a standby, and refuses until it is promoted; name the primary, or all of them with target_session_attrs=read-write"}
+		problem("role", "it is a standby, and refuses until it is promoted", "name the primary, or all of them with target_session_attrs=read-write")
+		return found
 	case d.readOnly:
-		found = append(found, "default_transaction_read_only is on: every call is refused; set it to off")
+		problem("role", "default_transaction_read_only is on: every call is refused", "set it to off")
+	default:
+		fine("role", "primary")
 	}
 	if d.fsync == "off" {
-		found = append(found, "fsync is off: after a crash of its machine it may have forgotten everything, or be damaged; set it to on")
+		problem("persistence", "fsync is off: after a crash of its machine it may have forgotten everything, or be damaged", "set it to on")
 	}
 	if d.commit == "off" {
-		found = append(found, "synchronous_commit is off: after a crash it has forgotten the last moments, and permits of then can be granted twice; set it to on")
+		problem("persistence", "synchronous_commit is off: after a crash it has forgotten the last moments, and permits of then can be granted twice", "set it to on")
+	}
+	if d.fsync != "off" && d.commit != "off" {
+		fine("persistence", fmt.Sprintf("fsync %s, synchronous_commit %s", d.fsync, d.commit))
 	}
 	awaited := d.awaited()
 	switch {
 	case d.standbys == 0:
+		fine("replication", "it has no standbys: there is nothing to fail over to")
 	case awaited == 0:
-		found = append(found, fmt.Sprintf("it has %d standbys and waits for none of them (synchronous_commit is %s, synchronous_standby_names %q): "+
-			"one that is promoted has forgotten what it had not received, and permits of then can be granted twice; "+
-			"name all that can be promoted in synchronous_standby_names, and set synchronous_commit to on", d.standbys, d.commit, d.names))
+		problem("replication", fmt.Sprintf("it has %d standbys and waits for none of them (synchronous_commit is %s, synchronous_standby_names %q): "+
+			"one that is promoted has forgotten what it had not received, and permits of then can be granted twice", d.standbys, d.commit, d.names),
+			"name all that can be promoted in synchronous_standby_names, and set synchronous_commit to on")
 	case awaited < d.standbys:
-		found = append(found, fmt.Sprintf("it has %d standbys and waits for %d of them (synchronous_standby_names is %q): "+
-			"another that is promoted has forgotten what it had not received; promote only one that has all, or wait for all", d.standbys, awaited, d.names))
+		problem("replication", fmt.Sprintf("it has %d standbys and waits for %d of them (synchronous_standby_names is %q): "+
+			"another that is promoted has forgotten what it had not received", d.standbys, awaited, d.names), "promote only one that has all, or wait for all")
+	default:
+		fine("replication", fmt.Sprintf("%d standbys, and it waits for %d of them", d.standbys, awaited))
 	}
 	return found
 }

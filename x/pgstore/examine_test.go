@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/sema-go/sema/fleet"
 )
 
 // Tests open stores at servers that do not wait for the disk, and need not hear of
@@ -37,7 +39,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		d := safe
 		c.change(&d)
-		wantTexts(t, d.warnings(), c.want...)
+		wantTexts(t, fleet.Problems("here", d.findings()), c.want...)
 	}
 }
 

@@ -303,6 +303,7 @@ func (s *Store) String() string {
 func about(name string, err error) error { return fmt.Errorf("semaphore %q: %w", name, err) }
 
 var (
-	_ fleet.Store  = (*Store)(nil)
-	_ fleet.Lister = (*Store)(nil)
+	_ fleet.Store    = (*Store)(nil)
+	_ fleet.Lister   = (*Store)(nil)
+	_ fleet.Examiner = (*Store)(nil)
 )

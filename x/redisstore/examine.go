@@ -3,51 +3,211 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/sema-go/sema/fleet"
 )
 
-// examine looks for what an operator should know.
-func (s *Store) examine(ctx context.Context) (warnings []string) {
-	for _, server := range s.servers {
-		for address, node := range server.now().Nodes() {
-			for _, found := range examineNode(ctx, node) {
-				warnings = append(warnings, fmt.Sprintf("redis at %s: %s", address, found))
-			}
-		}
+// Ping is for [fleet.Examiner]. Of several servers, it is one of them that is
+// asked.
+func (s *Store) Ping(ctx context.Context) (time.Time, error) {
+	server := s.servers[0]
+	client := server.now()
+	answer, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+	switch {
+	case err != nil:
+		return time.Time{}, explain(ctx, server.address, err)
+	case len(answer) != 2:
+		return time.Time{}, errUnpack
 	}
-	return warnings
+	return time.Unix(answer[0], answer[1]*int64(time.Microsecond)), nil
 }
 
-func examineNode(ctx context.Context, node rueidis.Client) (found []string) {
-	info, err := node.Do(ctx, node.B().Info().Section("replication", "memory").Build()).ToString()
+// Examine is for [fleet.Examiner]. Where there are several servers, what is seen
+// begins with where.
+func (s *Store) Examine(ctx context.Context) (all []fleet.Finding, err error) {
+	nodes := s.examineNodes(ctx)
+	for _, n := range nodes {
+		for _, f := range n.findings {
+			if len(nodes) > 1 {
+				f.Seen = n.address + ": " + f.Seen
+			}
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// An examined node is one with what was found there.
+type examined struct {
+	address  string
+	findings []fleet.Finding
+}
+
+func (s *Store) examineNodes(ctx context.Context) (all []examined) {
+	for _, server := range s.servers {
+		nodes := server.now().Nodes()
+		for _, address := range slices.Sorted(maps.Keys(nodes)) {
+			all = append(all, examined{address, s.examineNode(ctx, nodes[address])})
+		}
+	}
+	return all
+}
+
+// problems are what an operator should know when a store is opened.
+func (s *Store) problems(ctx context.Context) (texts []string) {
+	for _, n := range s.examineNodes(ctx) {
+		texts = append(texts, fleet.Problems("redis at "+n.address, n.findings)...)
+	}
+	return texts
+}
+
+func (s *Store) examineNode(ctx context.Context, node rueidis.Client) []fleet.Finding {
+	info, err := node.Do(ctx, node.B().Info().Build()).ToString()
 	if err != nil {
-		return []string{fmt.Sprintf("it cannot be told whether a failover is safe: INFO: %v", err)}
+		return []fleet.Finding{{Check: "settings", Level: fleet.Problem, Seen: fmt.Sprintf("it cannot be told whether a failover is safe: INFO: %v", err), Advice: "allow the user +info"}}
 	}
 	facts := parseInfo(info)
-	if facts["role"] != "master" {
+	switch {
+	case facts["role"] == "slave" && s.options.Cluster:
 		return nil
+	case facts["role"] != "master":
+		return []fleet.Finding{version(facts), {Check: "role", Level: fleet.Problem,
+			Seen: fmt.Sprintf("it is a replica of %s:%s, and refuses", facts["master_host"], facts["master_port"]), Advice: "give the address of the primary, or use sentinel="}}
+	case facts["cluster_enabled"] == "1" && !s.options.Cluster:
+		return []fleet.Finding{version(facts), {Check: "role", Level: fleet.Problem, Seen: "it is a node of a cluster, and has only some of the keys", Advice: "use cluster=1"}}
 	}
-	if policy := facts["maxmemory_policy"]; policy != "" && policy != "noeviction" && facts["maxmemory"] != "0" {
-		found = append(found, fmt.Sprintf("maxmemory-policy is %s: when memory is short it may forget who holds what; set it to noeviction", policy))
+	n := nodeState{facts: facts, promotion: s.options.Promotion}
+	n.settings, n.unsettled = readSettings(ctx, node)
+	return []fleet.Finding{version(facts), n.persistence(), n.eviction(), n.memory(), n.replication()}
+}
+
+// readSettings asks for what counts here, and not for everything: there are
+// passwords among the rest. (Servers before version 7 take one at a time.)
+func readSettings(ctx context.Context, node rueidis.Client) (map[string]string, error) {
+	settings := map[string]string{}
+	for _, name := range []string{"save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-to-write", "min-replicas-max-lag"} {
+		one, err := node.Do(ctx, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(settings, one)
 	}
-	replicas, _ := strconv.Atoi(facts["connected_slaves"])
-	if replicas == 0 {
-		return found
+	return settings, nil
+}
+
+// A nodeState is what a primary says of itself.
+type nodeState struct {
+	facts     map[string]string // INFO
+	settings  map[string]string // CONFIG GET
+	unsettled error             // why there are no settings
+	promotion time.Duration
+}
+
+// number is 0 if there is none.
+func (n nodeState) number(fact string) int64 {
+	v, _ := strconv.ParseInt(n.facts[fact], 10, 64)
+	return v
+}
+
+func (n nodeState) setting(name string) int {
+	v, _ := strconv.Atoi(n.settings[name])
+	return v
+}
+
+func version(facts map[string]string) fleet.Finding {
+	f := fleet.Finding{Check: "version", Level: fleet.Fine, Seen: "Redis " + facts["redis_version"]}
+	if v := facts["valkey_version"]; v != "" {
+		f.Seen = "Valkey " + v
 	}
-	set, err := node.Do(ctx, node.B().ConfigGet().Parameter("min-replicas-to-write").Build()).AsStrMap()
-	if err != nil {
-		return append(found, fmt.Sprintf("it has %d replicas, and it cannot be told whether a failover is safe: CONFIG GET min-replicas-to-write: %v", replicas, err))
+	if major, _, _ := strings.Cut(facts["redis_version"], "."); len(major) == 1 && major < "7" {
+		f.Level, f.Advice = fleet.Warning, "from version 7 on it runs the program as a library, several times as fast; upgrade it"
 	}
+	return f
+}
+
+// persistence is never a problem for the bound: a server that has forgotten grants
+// nothing for a TTL.
+func (n nodeState) persistence() fleet.Finding {
+	f := fleet.Finding{Check: "persistence", Level: fleet.Warning}
+	const forgets = "when it is started again all holders have lost their permits, and nobody is granted any for a TTL"
+	aof, save := n.facts["aof_enabled"] == "1", n.settings["save"]
+	switch {
+	case n.facts["aof_last_write_status"] == "err" && aof:
+		f.Level, f.Seen, f.Advice = fleet.Problem, "the last write to its append-only file failed", "make room on its disk, or look at it"
+	case n.facts["rdb_last_bgsave_status"] == "err" && n.settings["stop-writes-on-bgsave-error"] == "yes":
+		f.Level, f.Seen, f.Advice = fleet.Problem, "its last snapshot failed, so it refuses to be written to", "make room on its disk, or look at it"
+	case aof && n.settings["appendfsync"] == "no":
+		f.Seen, f.Advice = "append-only file, but appendfsync is no: a crash of its machine loses what the kernel has not written yet", "set appendfsync to everysec"
+	case aof:
+		f.Level, f.Seen = fleet.Fine, "append-only file"
+		if how := n.settings["appendfsync"]; how != "" {
+			f.Seen += ", appendfsync " + how
+		}
+	case n.unsettled != nil:
+		f.Seen, f.Advice = "no append-only file; "+forgets, "set appendonly to yes, and allow the user +config|get"
+	case save == "":
+		f.Seen, f.Advice = "none: "+forgets, "set appendonly to yes, so that who held goes on"
+	default:
+		f.Seen, f.Advice = fmt.Sprintf("snapshots only (save %s): of what came after the last one, ", save)+forgets, "set appendonly to yes, so that who held goes on"
+	}
+	return f
+}
+
+func (n nodeState) eviction() fleet.Finding {
+	policy := n.facts["maxmemory_policy"]
+	switch {
+	case policy == "" || policy == "noeviction":
+		return fleet.Finding{Check: "eviction", Level: fleet.Fine, Seen: "noeviction"}
+	case n.facts["maxmemory"] == "0":
+		return fleet.Finding{Check: "eviction", Level: fleet.Fine, Seen: policy + ", and maxmemory is not set, so nothing is evicted"}
+	}
+	return fleet.Finding{Check: "eviction", Level: fleet.Problem,
+		Seen: fmt.Sprintf("maxmemory-policy is %s: when memory is short it may forget who holds what", policy), Advice: "set it to noeviction"}
+}
+
+func (n nodeState) memory() fleet.Finding {
+	used, most := n.number("used_memory"), n.number("maxmemory")
+	f := fleet.Finding{Check: "memory", Level: fleet.Fine, Seen: fmt.Sprintf("%s used, no maxmemory", n.facts["used_memory_human"])}
+	if most > 0 {
+		f.Seen = fmt.Sprintf("%d %% of %s used", 100*used/most, n.facts["maxmemory_human"])
+		if used > most/10*9 {
+			f.Level, f.Advice = fleet.Warning, "when it is full every acquire is refused (OOM); raise maxmemory, or find what fills it"
+		}
+	}
+	return f
+}
+
+func (n nodeState) replication() fleet.Finding {
+	f := fleet.Finding{Check: "replication", Level: fleet.Problem}
+	replicas := int(n.number("connected_slaves"))
 	// Who writes needs itself and so many others: if that is more than half of all,
 	// two cannot write at the same time.
-	if enough, _ := strconv.Atoi(set["min-replicas-to-write"]); 2*(1+enough) <= 1+replicas {
-		found = append(found, fmt.Sprintf("it has %d replicas and min-replicas-to-write is %d: a primary that is cut off goes on granting beside the one that is promoted; "+
-			"set it to %d on all of them", replicas, enough, (1+replicas)/2))
+	enough, lag := n.setting("min-replicas-to-write"), time.Duration(n.setting("min-replicas-max-lag"))*time.Second
+	switch {
+	case replicas == 0 && enough > 0:
+		f.Seen, f.Advice = fmt.Sprintf("it has no replicas and min-replicas-to-write is %d: it refuses to be written to", enough), "start its replicas"
+	case replicas == 0:
+		f.Level, f.Seen = fleet.Fine, "it has no replicas: there is nothing to fail over to"
+	case n.unsettled != nil:
+		f.Seen = fmt.Sprintf("it has %d replicas, and it cannot be told whether a failover is safe: CONFIG GET: %v", replicas, n.unsettled)
+		f.Advice = "allow the user +config|get"
+	case 2*(1+enough) <= 1+replicas:
+		f.Seen = fmt.Sprintf("it has %d replicas and min-replicas-to-write is %d: a primary that is cut off goes on granting beside the one that is promoted", replicas, enough)
+		f.Advice = fmt.Sprintf("set it to %d on all of them", (1+replicas)/2)
+	case n.promotion < lag+2*time.Second:
+		f.Seen = fmt.Sprintf("min-replicas-max-lag is %v and promotion=%v: a primary that is cut off may go on granting for longer than the one that is promoted waits", lag, n.promotion)
+		f.Advice = fmt.Sprintf("set promotion=%v in the URL", lag+2*time.Second)
+	default:
+		f.Level, f.Seen = fleet.Fine, fmt.Sprintf("%d replicas, min-replicas-to-write %d, max-lag %v", replicas, enough, lag)
 	}
-	return found
+	return f
 }
 
 // parseInfo reads what INFO says.

@@ -64,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 		s.servers = append(s.servers, server)
 	}
-	s.warnings = s.examine(ctx)
+	s.warnings = s.problems(ctx)
 	logger := o.Logger
 	if logger == nil {
 		logger = slog.Default()

@@ -272,6 +272,7 @@ func about(name string, err error) error {
 }
 
 var (
-	_ fleet.Store  = (*Store)(nil)
-	_ fleet.Lister = (*Store)(nil)
+	_ fleet.Store    = (*Store)(nil)
+	_ fleet.Lister   = (*Store)(nil)
+	_ fleet.Examiner = (*Store)(nil)
 )

@@ -16,7 +16,7 @@ func (s *Server) mountRPC(mux *http.ServeMux) {
 	path, handler := storerpc.NewHandler(guarded{s})
 	s.engine = handler
 	mux.Handle(path, s.identified("rpc engine", handler))
-	path, service := semav1connect.NewSemaServiceHandler(rpc{s}, connect.WithReadMaxBytes(int(s.options.Limits.Body)))
+	path, service := semav1connect.NewSemaServiceHandler(rpc{guarded{s}}, connect.WithReadMaxBytes(int(s.options.Limits.Body)))
 	mux.Handle(path, s.identified("rpc service", service))
 }
 

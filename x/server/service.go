@@ -17,7 +17,7 @@ import (
 )
 
 // rpc is the service for programs in other languages: the same verbs as over JSON.
-type rpc struct{ *Server }
+type rpc struct{ guarded }
 
 func (s rpc) Acquire(ctx context.Context, m *semav1.AcquireRequest) (*semav1.AcquireResponse, error) {
 	request, err := s.wish(ctx, m)
@@ -141,7 +141,7 @@ func (s rpc) one(ctx context.Context, item *semav1.BatchItem) *semav1.BatchResul
 }
 
 func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListResponse, error) {
-	names, err := guarded{s.Server}.List(ctx, m.GetPrefix())
+	names, err := s.guarded.List(ctx, m.GetPrefix())
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
@@ -172,7 +172,7 @@ func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListRespo
 }
 
 func (s rpc) Inspect(ctx context.Context, m *semav1.InspectRequest) (*semav1.InspectResponse, error) {
-	snapshot, err := guarded{s.Server}.Inspect(ctx, m.GetName())
+	snapshot, err := s.guarded.Inspect(ctx, m.GetName())
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
@@ -208,7 +208,7 @@ func inspectMessage(name string, s protocol.Snapshot) *semav1.InspectResponse {
 
 func (s rpc) Configure(ctx context.Context, m *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error) {
 	name := m.GetName()
-	if err := (guarded{s.Server}).check(ctx, Admin, name); err != nil {
+	if err := s.guarded.check(ctx, Admin, name); err != nil {
 		return nil, wire.FaultOf(err)
 	}
 	settings := m.GetSettings()
@@ -260,7 +260,7 @@ func (s rpc) Resume(ctx context.Context, m *semav1.ResumeRequest) (*semav1.Resum
 
 // pause drains a semaphore, or ends that.
 func (s rpc) pause(ctx context.Context, op, name string, draining bool) error {
-	if err := (guarded{s.Server}).check(ctx, Admin, name); err != nil {
+	if err := s.guarded.check(ctx, Admin, name); err != nil {
 		return err
 	}
 	err := s.client.Configure(ctx, name, func(c *protocol.Config) { c.Draining = draining })
@@ -270,14 +270,14 @@ func (s rpc) pause(ctx context.Context, op, name string, draining bool) error {
 
 func (s rpc) ForceRelease(ctx context.Context, m *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error) {
 	revocation := fleet.Revocation{Lease: protocol.Seq(m.GetFence()), AtOnce: m.GetNow(), By: who(ctx).name, Why: m.GetWhy()}
-	if err := (guarded{s.Server}).Administer(ctx, m.GetName(), fleet.Command{Revoke: &revocation}); err != nil {
+	if err := s.guarded.Administer(ctx, m.GetName(), fleet.Command{Revoke: &revocation}); err != nil {
 		return nil, wire.FaultOf(err)
 	}
 	return &semav1.ForceReleaseResponse{}, nil
 }
 
 func (s rpc) Delete(ctx context.Context, m *semav1.DeleteRequest) (*semav1.DeleteResponse, error) {
-	if err := (guarded{s.Server}).Administer(ctx, m.GetName(), fleet.Command{Delete: true}); err != nil {
+	if err := s.guarded.Administer(ctx, m.GetName(), fleet.Command{Delete: true}); err != nil {
 		return nil, wire.FaultOf(err)
 	}
 	return &semav1.DeleteResponse{}, nil
@@ -285,7 +285,7 @@ func (s rpc) Delete(ctx context.Context, m *semav1.DeleteRequest) (*semav1.Delet
 
 func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.ServerStream[semav1.WatchResponse]) error {
 	name := m.GetName()
-	if err := (guarded{s.Server}).check(ctx, Read, name); err != nil {
+	if err := s.guarded.check(ctx, Read, name); err != nil {
 		return wire.FaultOf(err)
 	}
 	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")

@@ -168,6 +168,12 @@ func (c *Cluster) etcdctl(addresses, args []string) string {
 	return out
 }
 
+// TryEtcdctl is Etcdctl for what may fail.
+func (c *Cluster) TryEtcdctl(args ...string) (string, error) {
+	c.tb.Helper()
+	return c.tryEtcdctl(c.Addresses(), args)
+}
+
 func (c *Cluster) tryEtcdctl(addresses, args []string) (string, error) {
 	c.tb.Helper()
 	program := enginetest.Need(c.tb, "etcdctl", packages)

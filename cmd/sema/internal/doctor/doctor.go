@@ -1,0 +1,137 @@
+// Package doctor is the command that examines an engine: whether it is reached,
+// how fast it answers, what its clock says, and whether it is set up so that
+// permits are neither forgotten nor granted twice. It uses the engine as any
+// program would, in a semaphore of its own that it removes again; tables that are
+// missing are made. For how an engine does under load there is package loadtest.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/fleet"
+)
+
+// settings are the flags.
+type settings struct {
+	output  string
+	ttl     time.Duration
+	pings   int
+	timeout time.Duration
+}
+
+// Command is "sema doctor".
+func Command(store func() string) *cobra.Command {
+	var s settings
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine an engine and say what to fix",
+		Long: `Examine an engine and say what to fix: one line for each thing that was looked at.
+
+It uses the engine as a program would, in a semaphore of its own that it removes
+again; tables that are missing are made. Exit codes: 0 if there is no problem
+(there may be warnings), 1 if there is one, 69 if the engine was not reached.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case s.output != "text" && s.output != "json":
+				return engine.Misused("-o %s: want text or json", s.output)
+			case s.pings < 2:
+				return engine.Misused("--pings %d: want 2 or more", s.pings)
+			case s.ttl <= 0 || s.timeout <= 0:
+				return engine.Misused("--ttl %v, --timeout %v: want positive durations", s.ttl, s.timeout)
+			}
+			// What stores log when they are opened is among the findings.
+			slog.SetDefault(slog.New(slog.DiscardHandler))
+			ctx, cancel := context.WithTimeout(c.Context(), s.timeout)
+			defer cancel()
+			r := examine(ctx, store(), s)
+			if err := r.print(c.OutOrStdout(), s.output); err != nil {
+				return err
+			}
+			return r.verdict()
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&s.output, "output", "o", "text", "text or json")
+	f.DurationVar(&s.ttl, "ttl", 15*time.Second, "of your semaphores, which the latency is judged by")
+	f.IntVar(&s.pings, "pings", 50, "how many round trips to measure, 20 ms apart")
+	f.DurationVar(&s.timeout, "timeout", time.Minute, "for all of it")
+	return c
+}
+
+// examine looks at everything, as far as it gets.
+func examine(ctx context.Context, store string, s settings) *report {
+	r := &report{Store: engine.Shown(store)}
+	if engine.IsHost(store) {
+		examineHost(ctx, r, store)
+		return r
+	}
+	u, err := url.Parse(store)
+	if err != nil {
+		r.misused = true
+		r.add(fleet.Finding{Check: "store", Level: fleet.Problem, Seen: "the URL cannot be parsed", Advice: "see docs/engines.md for what it looks like"})
+		return r
+	}
+	if !reach(ctx, r, addressesOf(u)) {
+		return r
+	}
+	client, ok := open(ctx, r, store)
+	if !ok {
+		return r
+	}
+	defer func() {
+		if err := engine.Close(client); err != nil {
+			r.add(fleet.Finding{Check: "close", Level: fleet.Warning, Seen: err.Error(), Advice: "its semaphore is gone after a TTL by itself"})
+		}
+	}()
+	p := probe{client: client, report: r, settings: s}
+	p.roundTrips(ctx)
+	findings, err := client.Examine(ctx)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+	case err != nil:
+		r.add(fleet.Finding{Check: "settings", Level: fleet.Problem, Seen: err.Error(), Advice: "allow the user to ask for them"})
+	}
+	r.add(findings...)
+	p.stored(ctx)
+	p.use(ctx)
+	return r
+}
+
+// answerPatience is how long a server has to let us in.
+const answerPatience = 5 * time.Second
+
+// open is for what comes after a connection: TLS, users, tables.
+func open(ctx context.Context, r *report, store string) (*fleet.Client, bool) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	start := time.Now()
+	client, err := fleet.Open(ctx, store)
+	if err == nil {
+		_, err = client.Ping(ctx)
+		if errors.Is(err, errors.ErrUnsupported) {
+			err = nil
+		}
+		if err != nil {
+			engine.Close(client)
+		}
+	}
+	if err != nil {
+		r.misused = errors.Is(err, sema.ErrInvalid)
+		r.add(refused(err))
+		return nil, false
+	}
+	r.Reached = true
+	r.add(fleet.Finding{Check: "authenticate", Level: fleet.Fine, Seen: fmt.Sprintf("it lets us in, after %v", figure.Short(time.Since(start)))})
+	return client, true
+}

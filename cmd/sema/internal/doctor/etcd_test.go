@@ -1,0 +1,85 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+)
+
+func TestAWellSetEtcd(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Shared.Server(t)
+	r, code := diagnose(t, cluster.URL()+"?prefix=well/")
+	for _, check := range []string{"connect", "authenticate", "latency", "clock", "version", "quorum", "endpoints", "database size", "alarms", "stored", "use"} {
+		r.want(t, check, fleet.Fine, "")
+	}
+	if code != 0 {
+		t.Errorf("code %d: %s", code, r.text())
+	}
+	r.want(t, "clock", fleet.Fine, "none that counts")
+	if left := cluster.Etcdctl("get", "--prefix", "--keys-only", "well/"); strings.Contains(left, "examined") || strings.Contains(left, "head/") {
+		t.Errorf("it leaves %s", left)
+	}
+}
+
+func TestAnEtcdWithTrouble(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 3)
+	url := cluster.URL()
+	one := "etcd://" + cluster.Nodes[0].Address
+	r, _ := diagnose(t, one)
+	r.want(t, "quorum", fleet.Fine, "3 of 3 members answer, 2 are a majority")
+	r.want(t, "endpoints", fleet.Warning, "the URL names 1 of 3 members")
+
+	cluster.Nodes[2].Kill()
+	r, code := diagnose(t, url)
+	r.want(t, "connect", fleet.Warning, "nobody listens at the port")
+	r.want(t, "quorum", fleet.Warning, "2 of 3 members answer, 2 are a majority; 0 more may fail; start node2")
+	if code != 0 {
+		t.Errorf("code %d: %s", code, r.text())
+	}
+
+	cluster.Nodes[1].Kill()
+	r, code = diagnose(t, url, "--timeout", "3s")
+	r.want(t, "quorum", fleet.Problem, "start the members that are down")
+	if code != 69 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestAnEtcdThatIsFull(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1, "--quota-backend-bytes", "200000")
+	for range 40 { // until it is
+		if out, err := cluster.TryEtcdctl("put", "x", strings.Repeat("x", 20_000)); err != nil && strings.Contains(out, "database space exceeded") {
+			break
+		}
+	}
+	r, code := diagnose(t, cluster.URL())
+	r.want(t, "alarms", fleet.Problem, "NOSPACE")
+	r.want(t, "alarms", fleet.Problem, "etcdctl alarm disarm")
+	r.want(t, "disk", fleet.Problem, "it cannot be written to")
+	r.want(t, "use", fleet.Problem, "acquire fails")
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestEtcdIsNotReached(t *testing.T) {
+	t.Parallel()
+	secured := etcdtest.StartTLS(t, enginetest.NewAuthority(t))
+	nobody := enginetest.Loopback(enginetest.Port(t))
+	for _, c := range []struct{ store, check, text string }{
+		{"etcd://" + nobody, "connect", "nobody listens at the port"},
+		{"etcd://" + secured.Nodes[0].Address + "?tls=on", "TLS", "signed by who is trusted here"},
+	} {
+		r, code := diagnose(t, c.store, "--timeout", "3s")
+		r.want(t, c.check, fleet.Problem, c.text)
+		if code != 69 {
+			t.Errorf("%s: code %d", c.store, code)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func TestAFileOfSQLite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "sema.db")
+	r, code := diagnose(t, "sqlite://"+path)
+	r.wantFine(t, code)
+	r.want(t, "persistence", fleet.Fine, "synchronous is full")
+	r, _ = diagnose(t, "sqlite://"+path+"?synchronous=normal")
+	r.want(t, "persistence", fleet.Warning, "synchronous is normal")
+
+	owner, err := fleet.Open(t.Context(), "sqlite://"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, code = diagnose(t, "sqlite://"+path)
+	r.want(t, "owner", fleet.Problem, "stop the other process")
+	if code != 69 {
+		t.Errorf("code %d", code)
+	}
+	wantProtocols(t, owner, path)
+}
+
+// wantProtocols leaves semaphores in the file that other versions have made.
+func wantProtocols(t *testing.T, owner *fleet.Client, path string) {
+	t.Helper()
+	s, err := owner.Semaphore("newer", fleet.Options{Capacity: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	permit, err := s.Acquire(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	permit.Release()
+	raise := func() {
+		if err := owner.Configure(t.Context(), "newer", func(c *protocol.Config) { c.Protocol++ }); err != nil {
+			t.Fatal(err)
+		}
+		if err := owner.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raise()
+	r, _ := diagnose(t, "sqlite://"+path)
+	r.want(t, "stored", fleet.Warning, "newer (protocol 2); this one (protocol 1) can use them")
+	if owner, err = fleet.Open(t.Context(), "sqlite://"+path); err != nil {
+		t.Fatal(err)
+	}
+	raise()
+	r, code := diagnose(t, "sqlite://"+path)
+	r.want(t, "stored", fleet.Problem, "cannot use newer (protocol 3)")
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestThisMachine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r, code := diagnose(t, "host:?dir="+dir)
+	r.wantFine(t, code)
+	for _, check := range []string{"directory", "system", "container", "use", "stored"} {
+		r.want(t, check, fleet.Fine, "")
+	}
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	r, _ = diagnose(t, "host:?dir="+dir)
+	r.want(t, "directory", fleet.Warning, "chmod o-w")
+	r, code = diagnose(t, "host:?dir=/nowhere")
+	r.want(t, "directory", fleet.Problem, "name a directory")
+	if code != 69 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	r, code := diagnose(t, "mem:")
+	r.wantFine(t, code, "persistence")
+	r.want(t, "persistence", fleet.Warning, "nobody else sees it")
+}
+
+func TestMisuse(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--store", "host:?colour=blue"}, {"--store", "nosql://x"}, {"--store", "redis://%zz:" + secret + "@x"}, {"-o", "yaml"}, {"--pings", "1"}, {"--ttl", "0s"}, {"more"}, {"--nonsense"},
+	} {
+		result := commandtest.Run(t, append([]string{"doctor"}, args...)...)
+		if result.Code != 64 || result.Out+result.Err == "" || strings.Contains(result.Out+result.Err, secret) {
+			t.Errorf("%q: %+v", args, result)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/host"
+)
+
+// examineHost is for semaphores of this machine, which have no server.
+func examineHost(ctx context.Context, r *report, store string) {
+	opts, err := engine.HostOptions(store)
+	if err != nil {
+		r.misused = true
+		r.add(fleet.Finding{Check: "store", Level: fleet.Problem, Seen: err.Error(), Advice: "want host:, host:?dir=/path or host:?group=name"})
+		return
+	}
+	dir, err := host.Where(opts...)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		r.add(fleet.Finding{Check: "system", Level: fleet.Problem, Seen: runtime.GOOS + " is not supported", Advice: "use a fleet engine, sqlite: for example"})
+		return
+	case err != nil:
+		r.add(fleet.Finding{Check: "directory", Level: fleet.Problem, Seen: err.Error(), Advice: "name a directory that this user may write to: host:?dir=/path"})
+		return
+	}
+	r.Reached = true
+	r.add(directoryFinding(dir), systemFinding(), containerFinding(store, dir), useHost(ctx, opts))
+	found, err := host.List(opts...)
+	if err != nil {
+		r.add(fleet.Finding{Check: "stored", Level: fleet.Problem, Seen: err.Error(), Advice: "let this user read the directory"})
+		return
+	}
+	r.add(fleet.Finding{Check: "stored", Level: fleet.Fine, Seen: figure.Count(int64(len(found)), "semaphore")})
+}
+
+func directoryFinding(dir string) fleet.Finding {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fleet.Finding{Check: "directory", Level: fleet.Problem, Seen: err.Error(), Advice: "make it, for this user to write to"}
+	}
+	f := fleet.Finding{Check: "directory", Level: fleet.Fine, Seen: fmt.Sprintf("%s, %v", dir, info.Mode())}
+	if info.Mode()&0o002 != 0 {
+		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("everybody may put files there, and take them away if it is not sticky; chmod o-w %s", dir)
+	}
+	return f
+}
+
+func systemFinding() fleet.Finding {
+	if runtime.GOOS == "linux" {
+		return fleet.Finding{Check: "system", Level: fleet.Fine, Seen: "linux: locks of open files, which can be inherited, and futexes"}
+	}
+	return fleet.Finding{Check: "system", Level: fleet.Warning, Seen: runtime.GOOS + ": record locks, which are not inherited; who waits looks every few milliseconds",
+		Advice: "nothing is wrong; a command outlives its wrapper without its permit here"}
+}
+
+// containerFinding is about programs that look for each other and have a /run, or
+// /var/tmp, of their own.
+func containerFinding(store, dir string) fleet.Finding {
+	for _, sign := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := os.Stat(sign); err == nil && (store == "" || store == "host:") {
+			return fleet.Finding{Check: "container", Level: fleet.Warning, Seen: "this is a container: others do not see " + dir, Advice: "mount one directory into all that should meet, and name it: host:?dir=/path"}
+		}
+	}
+	return fleet.Finding{Check: "container", Level: fleet.Fine, Seen: "processes that see " + dir + " meet there"}
+}
+
+// useHost does what programs do, in a semaphore that is removed again.
+func useHost(ctx context.Context, opts []host.Option) fleet.Finding {
+	problem := func(step string, err error) fleet.Finding {
+		return fleet.Finding{Check: "use", Level: fleet.Problem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "the directory has to be on a local file system with room in it, for this user to write to"}
+	}
+	name := engine.ScratchName("doctor")
+	s, err := host.Open(name, 1, opts...)
+	if err != nil {
+		return problem("open", err)
+	}
+	defer host.Remove(name, opts...)
+	defer s.Close()
+	const pairs = 1000
+	start := time.Now()
+	for range pairs {
+		permit, err := s.Acquire(ctx, 1)
+		if err != nil {
+			return problem("acquire", err)
+		}
+		permit.Release()
+	}
+	took := time.Since(start) / pairs
+	if err := s.Resize(2); err != nil {
+		return problem("resize", err)
+	}
+	return fleet.Finding{Check: "use", Level: fleet.Fine, Seen: fmt.Sprintf("acquire, release, resize work, %v a pair, in a semaphore that is gone again", took.Round(10*time.Nanosecond))}
+}

@@ -1,0 +1,100 @@
+package doctor
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+)
+
+func TestAWellSetPostgres(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	r, code := diagnose(t, server.URL())
+	r.wantFine(t, code)
+	for _, check := range []string{"connect", "authenticate", "latency", "clock", "version", "tables", "role", "persistence", "replication", "pooler", "connections", "transactions", "stored", "use"} {
+		r.want(t, check, fleet.Fine, "")
+	}
+	if left, err := server.Psql("postgres", "SELECT name FROM sema.semaphore"); left != "" || err != nil {
+		t.Errorf("it leaves %s, %v", left, err)
+	}
+}
+
+func TestAMisconfiguredPostgres(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off", "synchronous_commit=off", "max_connections=8", "superuser_reserved_connections=1")
+	// One who keeps a transaction open, and the room of most others.
+	for range 5 {
+		idle(t, server)
+	}
+	server.Standby(t)
+	r, code := diagnose(t, server.URL()+"&pool_max_conns=1&sema_listen=poll")
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+	r.want(t, "persistence", fleet.Problem, "fsync is off")
+	r.want(t, "persistence", fleet.Problem, "synchronous_commit is off")
+	r.want(t, "replication", fleet.Problem, "it has 1 standbys and waits for none of them")
+	r.want(t, "pooler", fleet.Warning, "sema_listen=poll")
+	r.want(t, "connections", fleet.Warning, "raise max_connections")
+}
+
+// idle has a connection in a transaction in which nothing happens.
+func idle(t *testing.T, server *pgtest.Server) {
+	t.Helper()
+	psql := exec.Command("psql", server.URL())
+	in, err := psql.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := psql.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := psql.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		psql.Wait()
+	})
+	in.Write([]byte("BEGIN;\n"))
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPooler(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	url := pgtest.StartPgBouncer(t, server).URL()
+	r, _ := diagnose(t, url+"&sema_schema=pooler")
+	r.want(t, "pooler", fleet.Warning, "nobody can LISTEN")
+	r.want(t, "use", fleet.Fine, "work")
+	r, _ = diagnose(t, url+"&sema_schema=pooler&sema_listen="+server.Address)
+	r.want(t, "pooler", fleet.Fine, "news comes from "+server.Address)
+}
+
+func TestPostgresIsNotReached(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	if out, err := server.Psql("postgres", "CREATE ROLE secured LOGIN PASSWORD '"+secret+"'; CREATE ROLE poor_doctor LOGIN"); err != nil {
+		t.Fatal(out)
+	}
+	url := func(user, database string) string { return server.URLOf(user, database).String() }
+	for _, c := range []struct{ store, check, text string }{
+		{strings.Replace(url("secured", "postgres"), "@", ":"+secret+"-wrong@", 1), "authenticate", "check user and password"},
+		{url("postgres", "nowhere"), "open", "make the database first"},
+		{url("poor_doctor", "postgres") + "&sema_schema=nobodys", "permissions", "sema migrate"},
+		{strings.Replace(url("postgres", "postgres"), "sslmode=disable", "sslmode=require", 1), "TLS", "do both sides want TLS"},
+		{"postgres:///postgres?host=/nowhere", "connect", "there is no such socket"},
+	} {
+		r, code := diagnose(t, c.store, "--timeout", "3s")
+		r.want(t, c.check, fleet.Problem, c.text)
+		if code != 69 {
+			t.Errorf("%s: code %d", c.store, code)
+		}
+	}
+}

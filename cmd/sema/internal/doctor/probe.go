@@ -1,0 +1,219 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A probe uses an engine that was reached.
+type probe struct {
+	client   *fleet.Client
+	report   *report
+	settings settings
+}
+
+// A sample is one round trip.
+type sample struct {
+	took  time.Duration
+	ahead time.Duration // of the engine's clock, give or take half of what it took; nothing if it has no clock
+}
+
+// pause is between pings, so that they are not one burst.
+const pause = 20 * time.Millisecond
+
+// roundTrips are about how fast the engine answers, and its clock.
+func (p *probe) roundTrips(ctx context.Context) {
+	var all []sample
+	clock := true
+	for range p.settings.pings {
+		start := time.Now()
+		there, err := p.client.Ping(ctx)
+		s := sample{took: time.Since(start)}
+		if errors.Is(err, errors.ErrUnsupported) {
+			_, err = p.client.Inspect(ctx, engine.ScratchName("doctor"))
+			s.took = time.Since(start)
+		}
+		if err != nil && !isAbsent(err) {
+			p.report.add(fleet.Finding{Check: "latency", Level: fleet.Problem, Seen: fmt.Sprintf("after %d answers there was none: %v", len(all), err), Advice: "look at the server, and at the network on the way"})
+			return
+		}
+		if clock = clock && !there.IsZero(); clock {
+			s.ahead = there.Sub(start.Add(s.took / 2))
+		}
+		all = append(all, s)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	p.report.add(judgeLatency(all, p.settings.ttl))
+	if clock {
+		p.report.add(judgeClock(all))
+	} else {
+		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "the engine has none that counts; clients measure the time, each for itself"})
+	}
+}
+
+// judgeLatency compares it with how often holders have to be heard: each third of
+// a TTL, and they stop to trust in their permits after two.
+func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
+	took := make([]time.Duration, len(all))
+	for i, s := range all {
+		took[i] = s.took
+	}
+	slices.Sort(took)
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	f := fleet.Finding{Check: "latency", Level: fleet.Fine, Seen: fmt.Sprintf("p50 %v, p99 %v of %d round trips; TTL %v", figure.Short(p50), figure.Short(p99), len(all), ttl)}
+	const far = 20 * time.Millisecond
+	switch {
+	case p99 > ttl/3:
+		f.Level, f.Advice = fleet.Problem, fmt.Sprintf("holders have to be heard every %v and lose their permits otherwise; raise the TTL, or find what is slow", ttl/3)
+	case p99 > ttl/15:
+		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("holders have to be heard every %v, with little time to spare; raise the TTL, or find what is slow", ttl/3)
+	case p50 > far:
+		f.Level, f.Advice = fleet.Warning, "every acquire takes a round trip; use an engine nearby, fleet.Pooled, or regions"
+	}
+	return f
+}
+
+// judgeClock is about how far it is off, and whether it has stepped while it was
+// looked at. Permits are safe from either; what people read is not.
+func judgeClock(all []sample) fleet.Finding {
+	const much, tolerance = time.Second, 20 * time.Millisecond
+	ahead := make([]time.Duration, len(all))
+	var step time.Duration
+	for i, s := range all {
+		ahead[i] = s.ahead
+		if i > 0 {
+			moved := s.ahead - all[i-1].ahead
+			// What a round trip took may all have been one way.
+			if moved.Abs() > (s.took+all[i-1].took)/2+tolerance && moved.Abs() > step.Abs() {
+				step = moved
+			}
+		}
+	}
+	slices.Sort(ahead)
+	median := ahead[len(ahead)/2]
+	f := fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: fmt.Sprintf("within %v of this machine's, and steady", figure.Short(max(median.Abs(), time.Millisecond)))}
+	direction := func(d time.Duration) string {
+		if d < 0 {
+			return fmt.Sprintf("%v behind", figure.Short(-d))
+		}
+		return fmt.Sprintf("%v ahead", figure.Short(d))
+	}
+	switch {
+	case step != 0:
+		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("it stepped by %v while it was looked at", figure.Short(step))
+		f.Advice = "nobody loses a permit by that, but the dead are noticed later and rates are off; have the machine slew its clock (chrony, ntpd) instead"
+	case median.Abs() > much:
+		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("%s of this machine's", direction(median))
+		f.Advice = "permits are safe, but what people read of since when is off; set both clocks (chrony, ntpd)"
+	}
+	return f
+}
+
+// looked is how many semaphores are looked at.
+const looked = 200
+
+// stored is about the protocol that what is stored was made by.
+func (p *probe) stored(ctx context.Context) {
+	names, err := p.client.List(ctx, "")
+	if err != nil {
+		p.report.add(fleet.Finding{Check: "stored", Level: fleet.Warning, Seen: fmt.Sprintf("cannot be listed: %v", err), Advice: "allow the user to read what is there"})
+		return
+	}
+	strange, unusable := []string{}, []string{}
+	for _, name := range names[:min(len(names), looked)] {
+		snapshot, err := p.client.Inspect(ctx, name)
+		switch made := int64(snapshot.Config.Protocol); {
+		case isAbsent(err) || err == nil && (made == protocol.Version || made == 0):
+		case err != nil:
+			unusable = append(unusable, fmt.Sprintf("%s (%v)", name, err))
+		case made > protocol.Version+1 || made < protocol.Version-1:
+			unusable = append(unusable, fmt.Sprintf("%s (protocol %d)", name, made))
+		default:
+			strange = append(strange, fmt.Sprintf("%s (protocol %d)", name, made))
+		}
+	}
+	f := fleet.Finding{Check: "stored", Level: fleet.Fine, Seen: fmt.Sprintf("%s, protocol %d", figure.Count(int64(len(names)), "semaphore"), protocol.Version)}
+	switch {
+	case len(unusable) > 0:
+		f.Level, f.Seen = fleet.Problem, fmt.Sprintf("%s, of which this program (protocol %d) cannot use %s", figure.Count(int64(len(names)), "semaphore"), protocol.Version, some(unusable))
+		f.Advice = "use the program that made them; versions next to each other understand each other"
+	case len(strange) > 0:
+		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("%s, of which a newer or older program made %s; this one (protocol %d) can use them", figure.Count(int64(len(names)), "semaphore"), some(strange), protocol.Version)
+		f.Advice = "finish the upgrade of all programs"
+	}
+	p.report.add(f)
+}
+
+// some is a list of not too many.
+func some(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// useTTL is short, since a server that was just started grants nothing for a TTL.
+const useTTL, usePatience = 2 * time.Second, 4 * time.Second
+
+// use does all that programs and operators do, in a semaphore that is removed
+// again.
+func (p *probe) use(ctx context.Context) {
+	name := engine.ScratchName("doctor")
+	s, err := p.client.Semaphore(name, fleet.Options{Capacity: 1, TTL: useTTL, MaxWait: usePatience})
+	if err != nil {
+		p.report.add(fleet.Finding{Check: "use", Level: fleet.Problem, Seen: err.Error(), Advice: "this should not be; please report it"})
+		return
+	}
+	var permit sema.Permit
+	var did []string
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		{"acquire", func() (err error) { permit, err = s.Acquire(ctx, 1); return err }},
+		{"inspect", func() error { _, err := p.client.Inspect(ctx, name); return err }},
+		{"configure", func() error {
+			return p.client.Configure(ctx, name, func(c *protocol.Config) { c.Capacity = 2 })
+		}},
+		{"release", func() error { return fleet.Release(ctx, permit) }},
+		{"delete", func() error { return p.client.Delete(context.WithoutCancel(ctx), name) }},
+	}
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			if len(did) > 0 {
+				permit.Release()
+				p.client.Delete(context.WithoutCancel(ctx), name)
+			}
+			p.report.add(unusable(step.name, err))
+			return
+		}
+		did = append(did, step.name)
+	}
+	p.report.add(fleet.Finding{Check: "use", Level: fleet.Fine, Seen: strings.Join(did, ", ") + " work, in a semaphore that is gone again"})
+}
+
+func unusable(step string, err error) fleet.Finding {
+	f := fleet.Finding{Check: "use", Level: fleet.Problem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "grant the user what the engine's documentation lists"}
+	if errors.Is(err, sema.ErrTimeout) {
+		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("nothing was granted within %v", usePatience)
+		f.Advice = "a Redis that was just started, or promoted, grants nothing for a TTL; look again in a minute"
+	}
+	return f
+}
+
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

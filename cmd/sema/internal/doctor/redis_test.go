@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+)
+
+func TestAWellSetRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes")
+	r, code := diagnose(t, server.URL())
+	r.wantFine(t, code)
+	for _, check := range []string{"connect", "authenticate", "latency", "clock", "version", "persistence", "eviction", "memory", "replication", "stored", "use"} {
+		r.want(t, check, fleet.Fine, "")
+	}
+	if left := server.Must("KEYS", "*doctor*"); strings.Contains(left, ":leases") || strings.Contains(left, ":sessions") {
+		t.Errorf("it leaves %s", left)
+	}
+	if text := commandtest.Run(t, "doctor", "--store", server.URL(), "--pings", "2"); text.Code != 0 ||
+		!strings.Contains(text.Out, "\nok       persistence    append-only file, appendfsync everysec\n") || !strings.HasSuffix(text.Out, "\nall is well\n") {
+		t.Errorf("%+v", text)
+	}
+}
+
+func TestAMisconfiguredRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	redistest.Replica(t, server)
+	r, code := diagnose(t, server.URL())
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+	r.want(t, "persistence", fleet.Warning, "none: when it is started again all holders have lost their permits")
+	r.want(t, "eviction", fleet.Problem, "allkeys-lru")
+	r.want(t, "replication", fleet.Problem, "1 replicas and min-replicas-to-write is 0")
+	r.want(t, "replication", fleet.Problem, "set it to 1 on all of them")
+
+	server.Must("CONFIG", "SET", "min-replicas-to-write", "1")
+	server.Must("CONFIG", "SET", "min-replicas-max-lag", "30")
+	server.Must("CONFIG", "SET", "maxmemory", "1mb") // less than it has
+	r, _ = diagnose(t, server.URL())
+	r.want(t, "replication", fleet.Problem, "set promotion=32s")
+	r.want(t, "memory", fleet.Warning, "raise maxmemory")
+	server.Must("CONFIG", "SET", "maxmemory", "0")
+	server.Must("CONFIG", "SET", "save", "3600 1")
+	r, code = diagnose(t, server.URL()+"?promotion=40s")
+	r.want(t, "replication", fleet.Fine, "1 replicas, min-replicas-to-write 1, max-lag 30s")
+	r.want(t, "persistence", fleet.Warning, "snapshots only (save 3600 1)")
+	r.want(t, "eviction", fleet.Fine, "maxmemory is not set")
+	if code != 0 {
+		t.Errorf("warnings end with %d", code)
+	}
+}
+
+// Of several servers, it is said which one is meant.
+func TestSeveralRedis(t *testing.T) {
+	t.Parallel()
+	good, bad := redistest.Start(t, "--appendonly", "yes"), redistest.Start(t, "--appendonly", "yes", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	r, code := diagnose(t, "redis://"+good.Address+"?sharded=1&addrs="+bad.Address)
+	r.want(t, "eviction", fleet.Problem, bad.Address+": maxmemory-policy is allkeys-lru")
+	r.want(t, "eviction", fleet.Fine, good.Address+": noeviction")
+	r.want(t, "connect", fleet.Fine, bad.Address)
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+
+	cluster := redistest.Cluster(t, 3)
+	r, code = diagnose(t, "redis://"+cluster[0].Address+"?cluster=1")
+	for _, node := range cluster {
+		r.want(t, "version", fleet.Fine, node.Address)
+	}
+	r.want(t, "use", fleet.Fine, "work")
+	if code != 0 {
+		t.Errorf("code %d: %s", code, r.text())
+	}
+	r, _ = diagnose(t, "redis://"+cluster[0].Address)
+	r.want(t, "role", fleet.Problem, "use cluster=1")
+
+	watched := redistest.Start(t)
+	sentinels := redistest.Sentinels(t, 1, watched.Port)
+	r, code = diagnose(t, "redis://"+sentinels[0].Address+"?sentinel=main")
+	r.want(t, "use", fleet.Fine, "work")
+	if code != 0 {
+		t.Errorf("code %d: %s", code, r.text())
+	}
+}
+
+func TestAReplicaInsteadOfThePrimary(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	r, code := diagnose(t, redistest.Replica(t, primary).URL())
+	r.want(t, "role", fleet.Problem, "it is a replica of 127.0.0.1:")
+	r.want(t, "use", fleet.Problem, "acquire fails")
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestRedisIsNotReached(t *testing.T) {
+	t.Parallel()
+	nobody := enginetest.Loopback(enginetest.Port(t))
+	secured := redistest.Start(t, "--requirepass", secret)
+	encrypted, _ := redistest.TLS(t)
+	silent := enginetest.NewProxy(t, secured.Address)
+	silent.SetFault(enginetest.Fault{LoseRequests: true})
+	for _, c := range []struct{ store, check, text string }{
+		{"redis://" + nobody, "connect", "nobody listens at the port"},
+		{"redis://no-such-host.invalid:6379", "resolve", "check its spelling"},
+		{"redis://:" + secret + "-wrong@" + secured.Address, "authenticate", "check user and password"},
+		{"redis://" + secured.Address, "authenticate", "check user and password"},
+		{"rediss://" + secured.Address, "answer", "with TLS if it wants that"},
+		{"rediss://" + encrypted.Address, "TLS", "signed by who is trusted here"},
+		{"redis://:" + secret + "@" + silent.Address, "answer", "does not answer as this engine does"},
+	} {
+		r, code := diagnose(t, c.store, "--timeout", "3s")
+		r.want(t, c.check, fleet.Problem, c.text)
+		if code != 69 || r.Reached {
+			t.Errorf("%s: code %d", c.store, code)
+		}
+	}
+}
+
+// A user who may do only some of it hears what fails.
+func TestARedisUserWithTooFewRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Must("ACL", "SETUSER", "reader", "on", ">"+secret, "+@read", "+@connection", "+time", "~*")
+	r, code := diagnose(t, "redis://reader:"+secret+"@"+server.Address)
+	r.want(t, "settings", fleet.Problem, "allow the user +info")
+	r.want(t, "use", fleet.Problem, "acquire fails")
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestAClockThatIsOff(t *testing.T) {
+	t.Parallel()
+	clock := enginetest.NewClock(t)
+	server := redistest.Start(clock.For(t))
+	clock.Set(time.Hour)
+	r, _ := diagnose(t, server.URL())
+	r.want(t, "clock", fleet.Warning, "1h0m0s ahead of this machine's")
+
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for ahead := time.Hour; ; ahead += time.Minute {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				clock.Set(ahead)
+			}
+		}
+	}()
+	r, _ = diagnose(t, server.URL(), "--pings", "50")
+	close(stop)
+	<-stopped
+	r.want(t, "clock", fleet.Warning, "it stepped by ")
+}
+
+func TestASlowNetwork(t *testing.T) {
+	t.Parallel()
+	slow := enginetest.NewProxy(t, redistest.Shared.Server(t).Address)
+	slow.SetFault(enginetest.Fault{Latency: 20 * time.Millisecond})
+	url := "redis://" + slow.Address
+	r, _ := diagnose(t, url)
+	r.want(t, "latency", fleet.Warning, "use an engine nearby")
+	r, code := diagnose(t, url, "--ttl", "60ms")
+	r.want(t, "latency", fleet.Problem, "holders have to be heard every 20ms")
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+}

@@ -1,0 +1,84 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/fleet"
+)
+
+// A report is what was found.
+type report struct {
+	Store    string          `json:"store"`
+	Reached  bool            `json:"reached"`
+	Problems int             `json:"problems"`
+	Warnings int             `json:"warnings"`
+	Findings []fleet.Finding `json:"findings"`
+	misused  bool            // the store makes no sense
+}
+
+func (r *report) add(findings ...fleet.Finding) {
+	for _, f := range findings {
+		switch f.Level {
+		case fleet.Problem:
+			r.Problems++
+		case fleet.Warning:
+			r.Warnings++
+		}
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// verdict is what the program ends with.
+func (r *report) verdict() error {
+	switch {
+	case r.misused:
+		return &engine.Error{Code: engine.Usage, Err: fmt.Errorf("%s makes no sense", r.Store), Said: true}
+	case !r.Reached:
+		return &engine.Error{Code: engine.Unavailable, Err: fmt.Errorf("%s was not reached", r.Store), Said: true}
+	case r.Problems > 0:
+		return &engine.Error{Code: engine.Problems, Err: errors.New(r.summary()), Said: true}
+	}
+	return nil
+}
+
+func (r *report) summary() string {
+	if r.Problems+r.Warnings == 0 {
+		return "all is well"
+	}
+	return figure.Count(int64(r.Problems), "problem") + ", " + figure.Count(int64(r.Warnings), "warning")
+}
+
+// styles of levels; who has no colours sees the words.
+var styles = map[fleet.Level]lipgloss.Style{
+	fleet.Fine:    lipgloss.NewStyle().Foreground(lipgloss.Green),
+	fleet.Warning: lipgloss.NewStyle().Foreground(lipgloss.Yellow),
+	fleet.Problem: lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
+}
+
+func (r *report) print(w io.Writer, as string) error {
+	if as == "json" {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, r.Store)
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%s %-14s %s\n", styles[f.Level].Render(fmt.Sprintf("%-8s", f.Level)), f.Check, f.Seen)
+		if f.Advice != "" {
+			fmt.Fprintf(&b, "%-23s → %s\n", "", f.Advice)
+		}
+	}
+	fmt.Fprintln(&b, r.summary())
+	_, err := lipgloss.Fprint(w, b.String()) // which leaves colours out where they are not wanted
+	return err
+}

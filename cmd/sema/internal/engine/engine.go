@@ -1,0 +1,122 @@
+// Package engine is what the commands that look after engines have in common: how
+// a store is named, and with what code the program ends.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/host"
+)
+
+// Codes that the program ends with, as in sysexits.h where there is one.
+const (
+	Problems    = 1  // what was asked for was done, and it does not look good
+	Usage       = 64 // the command line makes no sense
+	Unavailable = 69 // the engine was not reached
+	Interrupted = 130
+)
+
+// An Error ends the program with a code. Said is true if people have been told
+// already, so that the program need not.
+type Error struct {
+	Code int
+	Err  error
+	Said bool
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// ExitCode is what the program ends with.
+func (e *Error) ExitCode() int { return e.Code }
+
+// Misused is for a command line that makes no sense.
+func Misused(format string, args ...any) error {
+	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
+}
+
+// Unreached is for an engine that was not reached.
+func Unreached(err error) error {
+	return &Error{Code: Unavailable, Err: fmt.Errorf("%w; try 'sema doctor'", err)}
+}
+
+// IsHost reports whether a store is this machine: "host:", or nothing.
+func IsHost(store string) bool { return store == "" || strings.HasPrefix(store, "host:") }
+
+// HostOptions are those of host:?dir=/path&group=name.
+func HostOptions(store string) (opts []host.Option, err error) {
+	rest := strings.TrimPrefix(strings.TrimPrefix(store, "host:"), "?")
+	values, err := url.ParseQuery(rest)
+	if err != nil {
+		return nil, Misused("store %q: what follows the ? cannot be parsed", store)
+	}
+	for key, value := range values {
+		switch {
+		case len(value) != 1:
+			return nil, Misused("store %q: %s is given %d times", store, key, len(value))
+		case key == "dir":
+			opts = append(opts, host.Dir(value[0]))
+		case key == "group":
+			opts = append(opts, host.ShareWithGroup(value[0]))
+		default:
+			return nil, Misused("store %q: %s is not known; want host:, host:?dir=/path or host:?group=name", store, key)
+		}
+	}
+	return opts, nil
+}
+
+// Shown is a store without what is secret, and without its settings.
+func Shown(store string) string {
+	if IsHost(store) {
+		return strings.TrimSpace("host: " + strings.TrimPrefix(strings.TrimPrefix(store, "host:"), "?"))
+	}
+	u, err := url.Parse(store)
+	if err != nil {
+		return "the store" // the text of the error has all of it
+	}
+	if u.Host == "" && u.Path == "" {
+		return u.Scheme + ":" + u.Opaque
+	}
+	return u.Scheme + "://" + u.Host + u.Path
+}
+
+// CodeOf is what the program ends with after an error.
+func CodeOf(err error) int {
+	var coded interface{ ExitCode() int }
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &coded):
+		return coded.ExitCode()
+	}
+	return Usage // what cobra says of flags and arguments has no code
+}
+
+// WasSaid reports whether people have been told of an error already.
+func WasSaid(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Said
+}
+
+// closing is how long an engine has to hear the last words.
+const closing = 5 * time.Second
+
+// Close ends the use of an engine, whatever has ended before.
+func Close(client *fleet.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closing)
+	defer cancel()
+	return client.Close(ctx, fleet.ReleasePermits)
+}
+
+// ScratchName is one of a semaphore that nobody else uses, for people to know
+// which command has made it.
+func ScratchName(command string) string {
+	return fmt.Sprintf("sema-%s-%08x", command, rand.Uint32())
+}

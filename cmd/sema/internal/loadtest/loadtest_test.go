@@ -1,0 +1,182 @@
+package loadtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+)
+
+func TestMain(m *testing.M) { commandtest.Main(m, Command, redistest.Shared.End) }
+
+// measured runs the program and reads what it says.
+func measured(t *testing.T, args ...string) document {
+	t.Helper()
+	result := commandtest.Run(t, append([]string{"bench", "--for", "300ms", "-o", "json"}, args...)...)
+	var d document
+	if err := json.Unmarshal([]byte(result.Out), &d); err != nil || result.Code != 0 {
+		t.Fatalf("%v: %+v", err, result)
+	}
+	return d
+}
+
+func TestEnginesAreMeasured(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared.Server(t)
+	redis := server.URL() + "?prefix=bench:"
+	for name, args := range map[string][]string{
+		"redis":        {"--store", redis, "--callers", "8"},
+		"redis pooled": {"--store", redis, "--callers", "8", "--mode", "pooled"},
+		"sqlite":       {"--store", "sqlite://" + filepath.Join(t.TempDir(), "sema.db"), "--callers", "8"},
+		"memory":       {"--store", "mem:", "--callers", "8", "--capacity", "2"},
+		"host":         {"--store", "host:?dir=" + t.TempDir(), "--callers", "8"},
+	} {
+		d := measured(t, args...)
+		var counted int64
+		for _, c := range d.Histogram {
+			counted += c.Count
+		}
+		if d.Pairs < 10 || d.Pairs != counted || d.PairsPerSecond < 30 || d.Callers != 8 || len(d.Errors) > 0 || d.Interrupted ||
+			d.Acquire.P50 <= 0 || d.Acquire.P50 > d.Acquire.P90 || d.Acquire.P90 > d.Acquire.P99 || d.Acquire.P99 > d.Acquire.Max || d.Seconds < 0.3 {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	wantNothingLeft(t, redis)
+}
+
+// wantNothingLeft fails if a semaphore is.
+func wantNothingLeft(t *testing.T, store string) {
+	t.Helper()
+	client, err := fleet.Open(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	if names, err := client.List(t.Context(), ""); len(names) > 0 || err != nil {
+		t.Errorf("it leaves %v, %v", names, err)
+	}
+}
+
+// With one permit that is held for 20 ms there are no more than 50 pairs a second,
+// and the eighth caller waits for the seven before it.
+func TestWhatIsHeldIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := measured(t, "--store", "mem:", "--callers", "8", "--capacity", "1", "--hold", "20ms", "--for", "1s")
+	if d.Pairs > 51 || d.Pairs < 10 || d.Acquire.P50 < 100_000 || d.HoldMicros != 20_000 {
+		t.Errorf("%+v", d)
+	}
+	result := commandtest.Run(t, "bench", "--store", "mem:", "--callers", "8", "--capacity", "1", "--for", "100ms")
+	if !strings.Contains(result.Out, "1 permit for 8 callers: the time includes that of waiting for others.") ||
+		!strings.Contains(result.Out, " pairs a second (") || !strings.Contains(result.Out, "█") || result.Err != "measuring for 100ms …\n" {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestAnInterruptCleansUp(t *testing.T) {
+	t.Parallel()
+	for _, by := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		store := redistest.Shared.Server(t).URL() + "?prefix=interrupted:"
+		cmd := commandtest.Command(t, "bench", "--store", store, "--for", "1h", "--mode", "pooled")
+		var out, said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		client, err := fleet.Open(t.Context(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for names := []string{}; len(names) == 0; time.Sleep(time.Millisecond) {
+			if names, err = client.List(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cmd.Process.Signal(by); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String()+said.String(), "interrupted") {
+			t.Errorf("%v: code %d, %s%s", by, code, &out, &said)
+		}
+		client.Close(t.Context())
+		wantNothingLeft(t, store)
+	}
+}
+
+// An engine that goes away in the middle is not a fast one: what failed is said.
+func TestFailuresAreSaid(t *testing.T) {
+	t.Parallel()
+	var d document
+	dir := t.TempDir()
+	cmd := commandtest.Command(t, "bench", "--store", "host:?dir="+dir, "--for", "3s", "-o", "json", "--callers", "2")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for found := []string{}; len(found) == 0; time.Sleep(time.Millisecond) {
+		found, _ = filepath.Glob(filepath.Join(dir, "*.sema"))
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
+		t.Fatal(err, out.String())
+	}
+	if len(d.Errors) == 0 || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("code %d: %+v", cmd.ProcessState.ExitCode(), d)
+	}
+}
+
+func TestItIsNotReached(t *testing.T) {
+	t.Parallel()
+	nobody := enginetest.Loopback(enginetest.Port(t))
+	for _, store := range []string{"redis://" + nobody, "etcd://" + nobody, "host:?dir=/nowhere"} {
+		if result := commandtest.Run(t, "bench", "--store", store); result.Code != 69 || !strings.Contains(result.Err, "try 'sema doctor'") || result.Out != "" {
+			t.Errorf("%+v", result)
+		}
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--mode", "pooled"}, {"--mode", "fast", "--store", "mem:"}, {"--callers", "0"}, {"--capacity", "-1"}, {"--capacity", "100000000"},
+		{"--for", "0s"}, {"--hold", "-1s"}, {"-o", "yaml"}, {"more"}, {"--store", "host:?x=1"},
+	} {
+		if result := commandtest.Run(t, append([]string{"bench"}, args...)...); result.Code != 64 || result.Err == "" || result.Out != "" {
+			t.Errorf("%q: %+v", args, result)
+		}
+	}
+}
+
+func TestTheBarOnATerminal(t *testing.T) {
+	t.Parallel()
+	w := commandtest.NewTerminal(t, 80, 24)
+	w.Enter("$SEMA bench --store mem: --for 2s --callers 4")
+	w.Await("█")
+	w.AwaitThat("rate", func(screen string) bool {
+		return strings.Contains(screen, "1s of 2s  ") && strings.Contains(screen, " pairs/s")
+	})
+	screen := w.Await("pairs a second (")
+	if strings.Contains(screen, " of 2s") {
+		t.Errorf("the bar is left:\n%s", screen)
+	}
+	w.Enter("clear")
+	w.Enter("$SEMA bench --store mem: --for 1h --callers 4")
+	w.Await(" of 1h0m0s")
+	w.Press("C-c")
+	w.Await("interrupted: this is what was measured until then")
+	w.Enter("echo code $?")
+	w.Await("code 130")
+}

@@ -1,0 +1,267 @@
+package top
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+func TestScreens(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	s.golden("list-80x24")
+	s.choose("db")
+	s.press("enter")
+	s.golden("detail-80x24")
+	s.press("x")
+	s.golden("question-80x24")
+	s = newScreen(t, 132, 30)
+	s.golden("list-132x30")
+	s.press("/", "d", "e")
+	s.golden("filter-132x30")
+}
+
+func TestTroubleComesFirst(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	first := func(want string) {
+		t.Helper()
+		if got := s.shown()[0].name; got != want {
+			t.Errorf("%s comes first, want %s", got, want)
+		}
+	}
+	first("broken") // of which nothing is known
+	s.from.view.semaphores = s.from.view.semaphores[:8]
+	s.looked(noon)
+	first("payments-reconciliation-eu-central-1")
+	s.press("s")
+	first("payments-reconciliation-eu-central-1") // over its capacity
+	s.want("USE▾")
+	s.press("s")
+	first("api/search")
+	s.want("NAME▾")
+	s.press("s")
+	s.want("WAIT▾")
+}
+
+// The cursor stays with its semaphore when others overtake it, and with its holder
+// when others leave.
+func TestTheCursorStays(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	s.choose("db")
+	s.want("▸ db ")
+	s.from.view.semaphores[4].waiting = 100 // gpu
+	s.looked(noon)
+	s.want("▸ db ")
+	s.press("enter", "down")
+	s.want("▸ block 8 1m01s web-1/815")
+	db := &s.from.view.semaphores[1]
+	db.holders = db.holders[1:]
+	s.looked(noon)
+	s.want("▸ block 8 1m01s web-1/815")
+	s.press("x")
+	s.want(`Take 8 permits of "db" away from web-1/815, after 1m01s?`)
+	s.press("y")
+	s.wantDone("revoke db 102")
+	s.from.view.semaphores = s.from.view.semaphores[:1] // db is deleted
+	s.looked(noon)
+	s.want("▸ api/search", "db is gone")
+	s.press("x")
+	s.want("choose a holder first")
+}
+
+func TestActionsAskAndNameTheNumbers(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	s.choose("db")
+	s.press("d")
+	s.want(`Drain "db"? 40 of 40 permits are in use and go on; 3 who wait are refused, and all who come.`)
+	s.wantDone()
+	s.press("n")
+	s.want("nothing was done")
+	s.wantDone()
+	s.press("d", "y")
+	s.wantDone("drain db")
+	s.want("drain db")
+	s.press("r", "enter") // which is no yes
+	s.wantDone()
+	s.press("r", "y")
+	s.wantDone("resume db")
+
+	s.press("c", "1", "2", "backspace", "5")
+	s.want(`capacity of "db" (now 40): 15`)
+	s.press("enter")
+	s.want(`Set the capacity of "db" from 40 to 15? 40 are in use: nobody is let in until 26 are back.`)
+	s.press("y")
+	s.wantDone("resize db 15")
+	s.press("c", "0", "enter")
+	s.want("40 in use go on, and nobody is let in.")
+	s.press("y", "c", "8", "0", "enter")
+	s.want("from 40 to 80? 40 in use, 3 waiting.")
+	s.press("y")
+	s.wantDone("resize db 0", "resize db 80")
+	s.press("c", "x", "enter")
+	s.want("a capacity is a number of 0 or more; nothing was changed")
+	s.press("c", "-", "1", "enter", "y")
+	s.press("c", "7", "esc", "y")
+	s.wantDone()
+
+	s.press("x")
+	s.want("choose a holder first")
+	s.press("enter", "c", "9", "enter", "y")
+	s.wantDone("resize db 9")
+	s.want("PLACE") // the details are there still
+	s.press("end", "x")
+	s.want("choose a holder first") // who waits holds nothing
+	s.press("home", "tab")
+	s.want("▸ #1")
+	s.press("tab")
+	s.want("▸ holds 30")
+	s.press("home", "x", "Y")
+	s.wantDone("revoke db 101")
+}
+
+// Errors are shown, and the screen goes on.
+func TestErrorsAreShown(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	s.from.err = errRefused
+	s.choose("db")
+	s.press("d", "y")
+	s.wantDone("drain db")
+	s.want("drain db: connection refused")
+	s.looked(noon.Add(12 * time.Second))
+	s.want("NO ANSWER, as of 12s ago", "connection refused", "db")
+	s.press("enter")
+	s.want("batch-7/4711")
+	s.from.err = nil
+	s.looked(noon.Add(13 * time.Second))
+	s.send(tickMsg(noon.Add(16 * time.Second)))
+	s.want("12:00:16")
+	s.send(tickMsg(noon.Add(25 * time.Second))) // and no look has come back meanwhile
+	s.want("NO ANSWER, as of 12s ago")
+	s.press("esc")
+	s.looked(noon.Add(26 * time.Second))
+	if text := s.text(); strings.Contains(text, "NO ANSWER") || strings.Contains(text, "refused") || !strings.Contains(text, "12:00:26") {
+		t.Errorf("it is well again, but\n%s", text)
+	}
+}
+
+func TestFilterAsYouType(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	shown := func(want int) {
+		t.Helper()
+		if got := len(s.shown()); got != want {
+			t.Errorf("%d are shown, want %d\n%s", got, want, s.text())
+		}
+	}
+	s.press("/", "E")
+	shown(6)
+	s.press("m")
+	shown(1)
+	s.send(tea.PasteMsg{Content: "ail\x1b"})
+	s.want("/Email·")
+	shown(0) // what was pasted has a key in it that is shown, and does nothing
+	s.want(`none of 9 semaphores has "Email·" in its name`)
+	s.press("backspace", "enter", "d")
+	s.want(`Drain "emails"`)
+	s.press("n", "esc")
+	shown(9)
+	s.press("/", "q", "ctrl+u", "enter")
+	shown(9)
+}
+
+func TestNothingIsObeyedThatOthersHaveWritten(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	s.from.view.semaphores[1].name = "\x1b]0;title\adb"
+	s.looked(noon)
+	s.choose("\x1b]0;title\adb")
+	s.press("enter", "d")
+	if raw := s.draw(); strings.Contains(raw, "\x1b]0") || strings.Contains(raw, "\x1b[31mpool") || strings.Contains(raw, "\a") {
+		t.Errorf("%q", raw)
+	}
+	s.want("·]0;title·db", "·[31mpool.go:12")
+}
+
+// However small or large the window is, and wherever one is, the screen fits.
+func TestEverySize(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	s.choose("db")
+	for _, keys := range [][]string{{}, {"enter"}, {"x"}, {"n", "esc", "/", "d"}, {"enter", "c", "1"}, {"enter"}, {"y", "G"}} {
+		s.press(keys...)
+		for width := 1; width < 200; width += 7 {
+			for height := 1; height < 50; height += 3 {
+				s.send(tea.WindowSizeMsg{Width: width, Height: height})
+			}
+		}
+	}
+}
+
+func TestLongListsScroll(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 12)
+	s.from.view.semaphores = nil
+	for c := 'a'; c <= 'z'; c++ {
+		s.from.view.semaphores = append(s.from.view.semaphores, semaphore{name: "s-" + string(c), capacity: 1, effective: 1, line: nil})
+	}
+	s.from.view.more = 7
+	s.looked(noon)
+	s.want("▸ s-a", "7 more")
+	s.press("pgdown")
+	s.want("▸ s-i")
+	s.press("end")
+	s.want("▸ s-z")
+	s.press("up")
+	s.want("▸ s-y", "s-z")
+	s.press("home")
+	s.want("▸ s-a")
+	for range 30 {
+		s.press("down")
+	}
+	s.want("▸ s-z")
+}
+
+func TestQuit(t *testing.T) {
+	t.Parallel()
+	for _, keys := range [][]string{{"q"}, {"ctrl+c"}, {"d", "ctrl+c"}, {"/", "ctrl+c"}} {
+		s := newScreen(t, 80, 24)
+		var last tea.Cmd
+		for _, key := range keys {
+			msg := tea.KeyPressMsg{Text: key, Code: []rune(key)[0]}
+			if key == "ctrl+c" {
+				msg = tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
+			}
+			last = s.send(msg)
+		}
+		if last == nil {
+			t.Errorf("%v does not quit", keys)
+		} else if _, quits := last().(tea.QuitMsg); !quits {
+			t.Errorf("%v does not quit", keys)
+		}
+	}
+	s := newScreen(t, 80, 24)
+	if cmd := s.send(tea.KeyPressMsg{Text: "/", Code: '/'}); cmd != nil {
+		t.Error("/ does something")
+	}
+	if cmd := s.send(tea.KeyPressMsg{Text: "q", Code: 'q'}); cmd != nil || s.typed != "q" {
+		t.Error("q is not typed")
+	}
+}
+
+// Who looks for long waits for long, so that to look is no burden.
+func TestSlowEnginesAreLookedAtLess(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 80, 24)
+	if s.send(lookedMsg{night(), nil, noon, 0}) == nil {
+		t.Error("it does not look again")
+	}
+	if s.send(lookedMsg{night(), nil, noon, -1}) != nil {
+		t.Error("a look after an action doubles the others")
+	}
+}

@@ -1,0 +1,82 @@
+// Package top is the command that shows the semaphores of an engine as they are,
+// again and again, full screen: who holds what, who waits, and what is about to
+// run out; and that lets somebody on call drain, resize and take away, after a
+// question that names the numbers. For programs there is "sema ls -o json".
+//
+// The model (model.go, keys.go, view.go, detail.go) is pure: it is given messages
+// and draws what it knows. What it knows comes from a source (source.go).
+package top
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+)
+
+// Command is "sema top".
+func Command(store func() string) *cobra.Command {
+	var (
+		every  time.Duration
+		filter string
+	)
+	c := &cobra.Command{
+		Use:   "top",
+		Short: "Watch semaphores, holders and lines, full screen",
+		Long: `Watch semaphores, holders and lines, full screen; those with the longest lines come
+first.
+
+  ↑ ↓ Enter Esc   choose a semaphore, look at its holders and line, go back
+  s  /            sort by waiters, use or name; filter as you type
+  d  r  c  x      drain, resume, set the capacity, take a permit away (all ask first)
+  q               quit`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case every < shortest:
+				return engine.Misused("--every %v: want %v or more", every, shortest)
+			case !isTerminal(c.InOrStdin()) || !isTerminal(c.OutOrStdout()):
+				return engine.Misused("there is no terminal to draw on; use 'sema ls -o json' in scripts")
+			}
+			// What stores log would be written over the screen.
+			slog.SetDefault(slog.New(slog.DiscardHandler))
+			return watch(c, store(), every, filter)
+		},
+	}
+	c.Flags().DurationVar(&every, "every", time.Second, "how often to look")
+	c.Flags().StringVar(&filter, "filter", "", "only semaphores whose names begin so")
+	return c
+}
+
+// shortest is how often one may look.
+const shortest = 100 * time.Millisecond
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(f.Fd())
+}
+
+func watch(c *cobra.Command, store string, every time.Duration, prefix string) error {
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	from, err := openSource(ctx, store)
+	if err != nil {
+		return err
+	}
+	defer from.(io.Closer).Close()
+	m := newModel(ctx, from, engine.Shown(store), every, prefix)
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithInput(c.InOrStdin()), tea.WithOutput(c.OutOrStdout())).Run()
+	if ctx.Err() != nil {
+		return &engine.Error{Code: engine.Interrupted, Err: errors.New("interrupted"), Said: true}
+	}
+	return err
+}

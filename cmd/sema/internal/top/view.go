@@ -1,0 +1,320 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/sema-go/sema/cmd/sema/internal/figure"
+)
+
+// Styles. Nothing is said by a colour alone, and bold is what to look at first.
+var (
+	strong   = lipgloss.NewStyle().Bold(true)
+	faint    = lipgloss.NewStyle().Faint(true)
+	cursor   = lipgloss.NewStyle().Reverse(true)
+	calm     = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	tense    = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+	critical = lipgloss.NewStyle().Foreground(lipgloss.Red)
+	alarming = critical.Bold(true)
+	asking   = tense.Bold(true)
+)
+
+// View is for [tea.Model].
+func (m model) View() tea.View {
+	v := tea.NewView(m.draw())
+	v.AltScreen = true
+	v.WindowTitle = "sema top " + m.where
+	return v
+}
+
+// draw is the whole screen, each line as wide as it is at most.
+func (m model) draw() string {
+	lines := m.header()
+	body := m.list()
+	if m.mode == detailing || m.mode == sizing && m.back == detailing {
+		body = m.details()
+	}
+	lines = append(lines, body...)
+	footer := m.footer()
+	for len(lines) < m.height-len(footer) {
+		lines = append(lines, "")
+	}
+	lines = append(lines[:max(0, m.height-len(footer))], footer...)
+	for i := range lines {
+		lines[i] = strings.TrimRight(ansi.Truncate(lines[i], m.width, "…"), " ")
+	}
+	return strings.Join(lines[:min(len(lines), m.height)], "\n")
+}
+
+// rows is how many lines there are for a list.
+func (m model) rows() int { return max(1, m.height-len(m.header())-len(m.footer())-1) }
+
+// header says where this is and how things are on the whole.
+func (m model) header() []string {
+	left := strong.Render("sema top") + "  " + m.where
+	if m.prefix != "" {
+		left += "  " + m.prefix + "*"
+	}
+	var right string
+	switch {
+	case m.silent() && !m.seen.IsZero():
+		right = alarming.Render(fmt.Sprintf("NO ANSWER, as of %s ago", age(m.now.Sub(m.seen))))
+	case m.failure != "":
+		right = alarming.Render("NO ANSWER")
+	case m.seen.IsZero():
+		right = "looking …"
+	default:
+		right = m.summary()
+	}
+	lines := []string{apart(left, right, m.width)}
+	if m.mode == detailing || m.mode == sizing && m.back == detailing {
+		lines = append(lines, m.detailHeader()...)
+	}
+	return lines
+}
+
+func (m model) summary() string {
+	waiting, full := 0, 0
+	for _, s := range m.all {
+		waiting += s.waiting
+		if s.utilisation() >= 1 {
+			full++
+		}
+	}
+	text := fmt.Sprintf("%d waiting  %d of %d full  ", waiting, full, len(m.all))
+	if m.more > 0 {
+		text = fmt.Sprintf("%d waiting  %d of the first %d full, %d more  ", waiting, full, len(m.all), m.more)
+	}
+	if waiting > 0 {
+		text = strong.Render(text)
+	}
+	return text + m.now.Format(time.TimeOnly)
+}
+
+// footer is what is asked or said, and what keys there are.
+func (m model) footer() []string {
+	var said []string
+	switch {
+	case m.question != nil:
+		said = wrapped(asking, m.question.text, m.width)
+	case m.failure != "":
+		said = wrapped(alarming, m.failure, m.width)
+	case m.said != "" && m.saidBad:
+		said = wrapped(alarming, m.said, m.width)
+	case m.said != "":
+		said = wrapped(strong, m.said, m.width)
+	default:
+		said = []string{""}
+	}
+	return append(said, m.keys())
+}
+
+func (m model) keys() string {
+	switch s, _, _ := m.chosen(); {
+	case m.question != nil:
+		return asking.Render("y") + " yes   " + strong.Render("any other key") + " no"
+	case m.mode == filtering:
+		return strong.Render("/"+m.typed) + "▏  " + faint.Render("Enter keep  Esc clear")
+	case m.mode == sizing:
+		return strong.Render(fmt.Sprintf("capacity of %s (now %d): %s", quoted(s.name), s.capacity, m.typed)) + "▏  " + faint.Render("Enter  Esc")
+	case m.mode == detailing:
+		return hints("↑↓", "choose", "⇥", "line", "Esc", "back", "x", "take away", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
+	}
+	return hints("↑↓", "choose", "⏎", "look", "/", "filter", "s", "sort", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
+}
+
+// hints are keys, and what they do.
+func hints(pairs ...string) string {
+	var all []string
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, strong.Render(pairs[i])+" "+pairs[i+1])
+	}
+	return strings.Join(all, "  ")
+}
+
+// widths are of the columns that are not fixed.
+func (m model) widths(shown []semaphore) (name, bar int) {
+	const fixed, leastName, leastBar, mostBar = 48, 12, 8, 60
+	room := max(leastName+leastBar, m.width-fixed)
+	name = leastName
+	for _, s := range shown {
+		name = max(name, ansi.StringWidth(plain(s.name)))
+	}
+	name = min(name, max(leastName, room*3/5))
+	return name, max(leastBar, min(mostBar, room-name))
+}
+
+// list is a line for each semaphore.
+func (m model) list() []string {
+	shown := m.shown()
+	name, bar := m.widths(shown)
+	title := func(text string, by order) string {
+		if m.order == by {
+			return text + "▾"
+		}
+		return text
+	}
+	head := fmt.Sprintf("  %s  %s  %s %s  %7s  %s", fit(title("NAME", byName), name), fit(title("USE", byUse), bar), right("IN USE/CAP", 11), right(title("WAIT", byWaiters), 6), "HOLDERS", "STATE")
+	lines := []string{m.titled(head, len(shown))}
+	_, at, _ := m.chosen()
+	for i := m.top; i < min(len(shown), m.top+m.rows()); i++ {
+		lines = append(lines, m.row(shown[i], i == at, name, bar))
+	}
+	switch {
+	case len(shown) > 0:
+	case m.seen.IsZero():
+	case m.filter != "":
+		lines = append(lines, "", fmt.Sprintf("  none of %d semaphores has %q in its name", len(m.all), m.filter))
+	default:
+		lines = append(lines, "", "  there are no semaphores; the first acquire makes one")
+	}
+	return lines
+}
+
+// titled are the titles of columns, and which of so many lines are on the screen if
+// not all are.
+func (m model) titled(columns string, n int) string {
+	if n <= m.rows() {
+		return strong.Render(ansi.Truncate(columns, m.width, ""))
+	}
+	return strong.Render(apart(columns, fmt.Sprintf("%d–%d of %d", m.top+1, min(n, m.top+m.rows()), n), m.width))
+}
+
+func (m model) row(s semaphore, chosen bool, name, bar int) string {
+	marker, label := "  ", fit(middle(plain(s.name), name), name)
+	if chosen {
+		marker, label = "▸ ", cursor.Render(label)
+	} else if s.waiting > 0 {
+		label = strong.Render(label)
+	}
+	if s.failure != "" {
+		return fmt.Sprintf("%s%s  %s", marker, label, critical.Render("not read: "+plain(s.failure)))
+	}
+	waiting := faint.Render(right("0", 6))
+	if s.waiting > 0 {
+		waiting = alarming.Render(right(amount(int64(s.waiting)), 6))
+	}
+	return fmt.Sprintf("%s%s  %s  %s %s  %7s  %s", marker, label, s.bar(bar), right(amount(s.inUse)+"/"+amount(s.effective), 11), waiting, amount(int64(len(s.holders))), s.state())
+}
+
+// bar is how much is in use, in eighths of a column.
+func (s semaphore) bar(width int) string {
+	part := s.utilisation()
+	if s.inUse > 0 {
+		part = max(part, 1/float64(8*width)) // something is
+	}
+	filled, rest := figure.Bar(part, width)
+	style := calm
+	switch {
+	case s.waiting > 0 || s.utilisation() > 1:
+		style = critical
+	case s.utilisation() >= 0.8:
+		style = tense
+	}
+	return style.Render(filled) + faint.Render(strings.Repeat("·", rest))
+}
+
+// state is what else there is to know, in few words.
+func (s semaphore) state() string {
+	switch {
+	case s.draining && s.inUse == 0:
+		return tense.Render("drained")
+	case s.draining:
+		return tense.Render("draining")
+	case s.capacity == 0:
+		return tense.Render("paused")
+	case s.inUse > s.effective:
+		return critical.Render("over by " + amount(s.inUse-s.effective))
+	case s.effective < s.capacity:
+		return tense.Render("rising to " + amount(s.capacity))
+	case s.inUse == s.effective && s.waiting > 0:
+		return alarming.Render("full")
+	case s.inUse == s.effective:
+		return tense.Render("full")
+	case s.window > 0:
+		return "per " + span(s.window)
+	}
+	return ""
+}
+
+// span is a duration without zeros at its end: 1m, and not 1m0s.
+func span(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// amount is a number in at most six letters.
+func amount(n int64) string {
+	switch {
+	case n < 100_000:
+		return strconv.FormatInt(n, 10)
+	case n < 1_000_000:
+		return fmt.Sprintf("%dk", n/1000)
+	case n < 1_000_000_000:
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1fG", float64(n)/1e9)
+}
+
+// plain has nothing in it that a terminal would obey: what others have written is
+// shown, and does nothing.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '·'
+	}, text)
+}
+
+// fit is text in exactly so many columns.
+func fit(text string, width int) string {
+	text = ansi.Truncate(text, width, "…")
+	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
+}
+
+// middle leaves out what is in the middle of a name that is too long: names often
+// differ at their ends.
+func middle(name string, width int) string {
+	n := ansi.StringWidth(name)
+	if n <= width || width < 3 {
+		return name
+	}
+	end := (width - 1) / 2
+	return ansi.Truncate(name, width-end, "…") + ansi.TruncateLeft(name, n-end, "")
+}
+
+func right(text string, width int) string {
+	return strings.Repeat(" ", max(0, width-ansi.StringWidth(text))) + text
+}
+
+// apart has one text at the left and one at the right, which counts more if there
+// is too little room.
+func apart(left, end string, width int) string {
+	room := max(0, width-ansi.StringWidth(end)-2)
+	left = ansi.Truncate(left, room, "…")
+	return left + strings.Repeat(" ", max(0, width-ansi.StringWidth(left)-ansi.StringWidth(end))) + end
+}
+
+// wrapped is text in some lines, three at most.
+func wrapped(style lipgloss.Style, text string, width int) []string {
+	lines := strings.Split(ansi.Wrap(text, max(1, width), ""), "\n")
+	lines = lines[:min(len(lines), 3)]
+	for i := range lines {
+		lines[i] = style.Render(lines[i])
+	}
+	return lines
+}

@@ -1,0 +1,213 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sema-go/sema/fleet"
+)
+
+// Ping is for [fleet.Examiner]: a read that a majority has agreed to. etcd has no
+// clock that counts.
+func (s *Store) Ping(ctx context.Context) (time.Time, error) {
+	client, err := s.connection.client(ctx)
+	if err == nil {
+		_, err = client.Get(ctx, s.keys.head(""), clientv3.WithCountOnly())
+	}
+	if err != nil {
+		if isLate(err) {
+			err = s.diagnose(err)
+		}
+		return time.Time{}, s.fault(err)
+	}
+	return time.Time{}, nil
+}
+
+// Examine is for [fleet.Examiner]. It writes a key of its own some times, and
+// removes it.
+func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
+	client, err := s.connection.client(ctx)
+	if err != nil {
+		return nil, s.fault(err)
+	}
+	list, err := client.MemberList(ctx)
+	if err != nil {
+		return nil, s.fault(err)
+	}
+	c := clusterState{members: list.Members, named: s.connection.config.Endpoints, answers: askMembers(ctx, client, list.Members, s.connection.config.Endpoints)}
+	all := []fleet.Finding{c.version(), c.quorum(), c.endpoints(), c.size()}
+	return append(all, alarms(ctx, client), s.disk(ctx, client)), nil
+}
+
+// A clusterState is what the members say.
+type clusterState struct {
+	members []*etcdserverpb.Member
+	named   []string                            // in the URL
+	answers map[uint64]*clientv3.StatusResponse // by member
+}
+
+// askMembers asks each of the addresses that are known of a cluster, those in the
+// URL and those that its members say of themselves.
+func askMembers(ctx context.Context, client *clientv3.Client, members []*etcdserverpb.Member, named []string) map[uint64]*clientv3.StatusResponse {
+	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+	defer cancel()
+	addresses := slices.Clone(named)
+	for _, m := range members {
+		for _, u := range m.ClientURLs {
+			_, address, _ := strings.Cut(u, "://")
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	var (
+		mu      sync.Mutex
+		wg      sync.WaitGroup
+		answers = map[uint64]*clientv3.StatusResponse{}
+	)
+	for _, address := range slices.Compact(addresses) {
+		wg.Go(func() {
+			answer, err := client.Status(ctx, address)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[answer.Header.MemberId] = answer
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+// memberPatience is how long a member has to answer.
+const memberPatience = 2 * time.Second
+
+func (c clusterState) version() fleet.Finding {
+	var versions []string
+	for _, a := range c.answers {
+		versions = append(versions, a.Version)
+	}
+	slices.Sort(versions)
+	versions = slices.Compact(versions)
+	f := fleet.Finding{Check: "version", Level: fleet.Fine, Seen: "etcd " + strings.Join(versions, ", ")}
+	if len(versions) > 1 {
+		f.Level, f.Advice = fleet.Warning, "finish the upgrade: all members should have one version"
+	}
+	return f
+}
+
+func (c clusterState) quorum() fleet.Finding {
+	voters, there, leader := 0, 0, false
+	var silent []string
+	for _, m := range c.members {
+		if m.IsLearner {
+			continue
+		}
+		voters++
+		if a := c.answers[m.ID]; a != nil {
+			there++
+			leader = leader || a.Leader != 0
+		} else {
+			silent = append(silent, fmt.Sprintf("%s (%s)", m.Name, strings.Join(m.ClientURLs, ", ")))
+		}
+	}
+	majority := voters/2 + 1
+	f := fleet.Finding{Check: "quorum", Level: fleet.Fine, Seen: fmt.Sprintf("%d of %d members answer, %d are a majority", there, voters, majority)}
+	switch {
+	case there < majority || !leader:
+		f.Level, f.Advice = fleet.Problem, "there are no answers without a majority; start "+strings.Join(silent, ", ")
+	case there < voters:
+		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("%d more may fail; start %s, or look at the network between here and there", there-majority, strings.Join(silent, ", "))
+	case voters%2 == 0:
+		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("an even number bears no more failures than %d; add or remove one", voters-1)
+	}
+	return f
+}
+
+func (c clusterState) endpoints() fleet.Finding {
+	f := fleet.Finding{Check: "endpoints", Level: fleet.Fine, Seen: fmt.Sprintf("the URL names %d of %d members", min(len(c.named), len(c.members)), len(c.members))}
+	if len(c.named) < len(c.members) {
+		f.Level, f.Advice = fleet.Warning, "name all of them, or programs stop with the ones that are named"
+	}
+	return f
+}
+
+// usualQuota is that of a member that was not told another.
+const usualQuota = 2 << 30
+
+func (c clusterState) size() fleet.Finding {
+	var largest, used, quota int64
+	for _, a := range c.answers {
+		if a.DbSize >= largest {
+			largest, used, quota = a.DbSize, a.DbSizeInUse, a.DbSizeQuota
+		}
+	}
+	const mb = 1 << 20
+	f := fleet.Finding{Check: "database size", Level: fleet.Fine, Seen: fmt.Sprintf("%d MB, %d MB of it in use", largest/mb, used/mb)}
+	limit := quota
+	if limit == 0 {
+		limit = usualQuota // which older members do not say
+	}
+	switch {
+	case largest > limit/4*3:
+		f.Level, f.Seen = fleet.Warning, f.Seen+fmt.Sprintf(", and at %d MB (unless --quota-backend-bytes says otherwise) every acquire is refused", limit/mb)
+		f.Advice = "etcdctl compact, etcdctl defrag; and have it compact by itself: --auto-compaction-mode=periodic --auto-compaction-retention=5m"
+	case largest > 100*mb && used < largest/3:
+		f.Level, f.Advice = fleet.Warning, "etcdctl defrag, member by member"
+	}
+	return f
+}
+
+func alarms(ctx context.Context, client *clientv3.Client) fleet.Finding {
+	r, err := client.AlarmList(ctx)
+	switch {
+	case err != nil:
+		return fleet.Finding{Check: "alarms", Level: fleet.Warning, Seen: fmt.Sprintf("cannot be told: %v", err), Advice: "only root may ask, where there are users"}
+	case len(r.Alarms) == 0:
+		return fleet.Finding{Check: "alarms", Level: fleet.Fine, Seen: "none"}
+	}
+	f := fleet.Finding{Check: "alarms", Level: fleet.Problem, Advice: "see etcdctl alarm list"}
+	var seen []string
+	for _, a := range r.Alarms {
+		seen = append(seen, fmt.Sprintf("%v at member %x", a.Alarm, a.MemberID))
+		if a.Alarm == etcdserverpb.AlarmType_NOSPACE {
+			f.Advice = "its database is full: etcdctl compact, etcdctl defrag, then etcdctl alarm disarm"
+		}
+	}
+	f.Seen = strings.Join(seen, ", ")
+	return f
+}
+
+// disk is how long a write takes, which is mostly what the disks of a majority
+// take to have it.
+func (s *Store) disk(ctx context.Context, client *clientv3.Client) fleet.Finding {
+	const writes, slow = 10, 25 * time.Millisecond
+	f := fleet.Finding{Check: "disk", Level: fleet.Fine}
+	key := s.keys.prefix + "examined"
+	var took []time.Duration
+	for range writes {
+		start := time.Now()
+		if _, err := client.Put(ctx, key, ""); err != nil {
+			f.Level, f.Seen, f.Advice = fleet.Problem, fmt.Sprintf("it cannot be written to: %v", s.fault(err)), "see the line on alarms"
+			return f
+		}
+		took = append(took, time.Since(start))
+	}
+	if _, err := client.Delete(ctx, key); err != nil {
+		f.Level, f.Seen, f.Advice = fleet.Warning, fmt.Sprintf("key %q was written and cannot be removed: %v", key, s.fault(err)), "etcdctl del "+key
+		return f
+	}
+	slices.Sort(took)
+	f.Seen = fmt.Sprintf("a write takes %v, at worst %v", took[writes/2].Round(10*time.Microsecond), took[writes-1].Round(10*time.Microsecond))
+	if took[writes/2] > slow {
+		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("want less than %v; give its members faster disks of their own, or look at the network between them", slow)
+	}
+	return f
+}

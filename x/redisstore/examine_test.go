@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+)
+
+func TestWhatAPrimarySaysOfItself(t *testing.T) {
+	t.Parallel()
+	denied := errors.New("NOPERM")
+	type set = map[string]string
+	for _, c := range []struct {
+		facts, settings set
+		unsettled       error
+		check           string
+		level           fleet.Level
+		text            string
+	}{
+		{check: "persistence", level: fleet.Warning, text: "none: when it is started again"},
+		{unsettled: denied, check: "persistence", level: fleet.Warning, text: "allow the user +config|get"},
+		{settings: set{"save": "60 1"}, check: "persistence", level: fleet.Warning, text: "snapshots only (save 60 1)"},
+		{facts: set{"aof_enabled": "1"}, settings: set{"appendfsync": "everysec"}, check: "persistence", level: fleet.Fine, text: "append-only file, appendfsync everysec"},
+		{facts: set{"aof_enabled": "1"}, unsettled: denied, check: "persistence", level: fleet.Fine, text: "append-only file"},
+		{facts: set{"aof_enabled": "1"}, settings: set{"appendfsync": "no"}, check: "persistence", level: fleet.Warning, text: "appendfsync is no"},
+		{facts: set{"aof_enabled": "1", "aof_last_write_status": "err"}, check: "persistence", level: fleet.Problem, text: "the last write"},
+		{facts: set{"rdb_last_bgsave_status": "err"}, settings: set{"stop-writes-on-bgsave-error": "yes"}, check: "persistence", level: fleet.Problem, text: "its last snapshot failed"},
+		{facts: set{"rdb_last_bgsave_status": "err"}, settings: set{"stop-writes-on-bgsave-error": "no"}, check: "persistence", level: fleet.Warning, text: "none"},
+
+		{facts: set{"maxmemory_policy": "noeviction"}, check: "eviction", level: fleet.Fine},
+		{facts: set{"maxmemory_policy": "allkeys-lru", "maxmemory": "0"}, check: "eviction", level: fleet.Fine, text: "maxmemory is not set"},
+		{facts: set{"maxmemory_policy": "allkeys-lru", "maxmemory": "100"}, check: "eviction", level: fleet.Problem, text: "set it to noeviction"},
+		{facts: set{"maxmemory": "100", "used_memory": "89"}, check: "memory", level: fleet.Fine, text: "89 %"},
+		{facts: set{"maxmemory": "100", "used_memory": "91"}, check: "memory", level: fleet.Warning, text: "OOM"},
+
+		{check: "replication", level: fleet.Fine, text: "no replicas"},
+		{settings: set{"min-replicas-to-write": "1"}, check: "replication", level: fleet.Problem, text: "start its replicas"},
+		{facts: set{"connected_slaves": "2"}, unsettled: denied, check: "replication", level: fleet.Problem, text: "cannot be told"},
+		{facts: set{"connected_slaves": "2"}, settings: set{"min-replicas-to-write": "0"}, check: "replication", level: fleet.Problem, text: "set it to 1 on all of them"},
+		{facts: set{"connected_slaves": "4"}, settings: set{"min-replicas-to-write": "1"}, check: "replication", level: fleet.Problem, text: "set it to 2 on all of them"},
+		{facts: set{"connected_slaves": "2"}, settings: set{"min-replicas-to-write": "1", "min-replicas-max-lag": "11"}, check: "replication", level: fleet.Problem, text: "set promotion=13s"},
+		{facts: set{"connected_slaves": "2"}, settings: set{"min-replicas-to-write": "1", "min-replicas-max-lag": "10"}, check: "replication", level: fleet.Fine, text: "2 replicas"},
+
+		{facts: set{"redis_version": "7.0.15"}, check: "version", level: fleet.Fine, text: "Redis 7.0.15"},
+		{facts: set{"redis_version": "10.1.0"}, check: "version", level: fleet.Fine},
+		{facts: set{"redis_version": "6.2.6"}, check: "version", level: fleet.Warning, text: "upgrade"},
+		{facts: set{"redis_version": "7.2.4", "valkey_version": "8.0.1"}, check: "version", level: fleet.Fine, text: "Valkey 8.0.1"},
+	} {
+		n := nodeState{facts: set{}, settings: set{}, unsettled: c.unsettled, promotion: 12 * time.Second}
+		maps.Copy(n.facts, c.facts)
+		maps.Copy(n.settings, c.settings)
+		f := map[string]fleet.Finding{
+			"persistence": n.persistence(), "eviction": n.eviction(), "memory": n.memory(), "replication": n.replication(), "version": version(n.facts),
+		}[c.check]
+		if f.Check != c.check || f.Level != c.level || !strings.Contains(f.String(), c.text) {
+			t.Errorf("%v %v: %+v, want %s %q", c.facts, c.settings, f, c.level, c.text)
+		}
+	}
+}
