@@ -56,6 +56,12 @@ func serviceScenarios() []scenario {
 			},
 		},
 		{
+			name:  "service-remote",
+			about: "256 goroutines acquire + release one semaphore through the service, of a Go program, permits in a file",
+			impls: []impl{{"sema/fleet, through sema serve", b.remote}, {"sema/fleet, through sema serve in memory", b.remoteInMemory}},
+			bars:  []bar{{impl: "sema/fleet, through sema serve", limit: 1e6 / 25_000, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a pair"}},
+		},
+		{
 			name:  "service-start",
 			about: "from the start of the program to its first answer",
 			impls: []impl{{"sema serve", b.start}},
@@ -155,6 +161,16 @@ func (b *serviceBench) jsonOf(args ...string) sample {
 		must(json.Unmarshal(b.do("POST", at), &lease))
 		b.do("DELETE", at+"/"+lease.Lease)
 	}).times(2)
+}
+
+func (b *serviceBench) remote() sample         { return b.remoteOf() }
+func (b *serviceBench) remoteInMemory() sample { return b.remoteOf("--store", "mem:") }
+
+func (b *serviceBench) remoteOf(args ...string) sample {
+	r := b.serve(args...)
+	defer r.end()
+	e := engineBench{url: func() string { return strings.Replace(r.url, "http:", "sema:", 1) }}
+	return e.pairs(256, 100)()
 }
 
 // times is for operations that were several.

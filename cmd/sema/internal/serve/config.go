@@ -51,7 +51,7 @@ type Config struct {
 
 // defaults are what nobody told.
 func defaults() Config {
-	c := Config{Listen: "127.0.0.1:7600", Store: "sqlite://" + filepath.ToSlash(stateFile()), Grace: 10 * time.Second}
+	c := Config{Listen: "127.0.0.1:7362", Store: "sqlite://" + filepath.ToSlash(stateFile()), Grace: 10 * time.Second}
 	c.Log.Format, c.Log.Level = "text", "info"
 	return c
 }
@@ -89,7 +89,7 @@ func (c Config) check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	switch {
 	case err != nil:
-		return fmt.Errorf("listen %q: want host:port, such as 127.0.0.1:7600, or :7600 for all addresses", c.Listen)
+		return fmt.Errorf("listen %q: want host:port, such as 127.0.0.1:7362, or :7362 for all addresses", c.Listen)
 	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
 		return errors.New("tls: want both cert and key, or neither")
 	case c.TLS.ClientCA != "" && c.TLS.Cert == "":

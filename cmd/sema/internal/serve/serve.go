@@ -33,13 +33,13 @@ func Command(version string) *cobra.Command {
 		Use:   "serve",
 		Short: "Lend permits to other machines, over HTTP",
 		Long: `Serve permits to whoever can reach this machine: with curl, with Sema's Go
-library (sema://host:7600), or with any client of the OpenAPI description.
+library (sema://host:7362), or with any client of the OpenAPI description.
 
 It needs nothing else: permits are kept in a file, and survive a restart. Over
 Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 		Example: `  sema serve
-  sema serve --store redis://localhost:6379 --listen :7600 --config sema.yaml
-  curl -X POST 'http://127.0.0.1:7600/v1/semaphores/demo/leases?capacity=3&wait=10s'`,
+  sema serve --store redis://localhost:6379 --listen :7362 --config sema.yaml
+  curl -X POST 'http://127.0.0.1:7362/v1/semaphores/demo/leases?capacity=3&wait=10s'`,
 		Args: cobra.NoArgs,
 	}
 	config := defaults()
@@ -185,6 +185,7 @@ func (c Config) serve(ctx context.Context, s *server.Server, listener net.Listen
 		Handler: s, Protocols: protocols, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
+	h.RegisterOnShutdown(s.EndStreams)
 	ended := make(chan error, 1)
 	go func() {
 		if c.TLS.Cert == "" {
