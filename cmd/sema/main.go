@@ -1,19 +1,18 @@
-// Command sema runs commands under a permit and serves permits to a fleet.
+// Command sema bounds how much runs at a time, on one machine or on many: it runs
+// commands under a permit, shows and changes the semaphores that they share, and
+// serves permits to those who cannot reach an engine.
+//
+//	sema run nightly -n 1 --no-wait -- ./backup.sh
+//
+// 'sema help' tells the rest; so does docs/cli.md.
 package main
 
 import (
 	"os"
 
-	"github.com/spf13/cobra"
+	"github.com/sema-go/sema/cmd/sema/internal/cli"
 
-	"github.com/sema-go/sema/cmd/sema/internal/serve"
-	_ "github.com/sema-go/sema/x/stores"
+	_ "github.com/sema-go/sema/x/stores" // every engine
 )
 
-func main() {
-	root := &cobra.Command{Use: "sema", SilenceUsage: true}
-	root.AddCommand(serve.Command("dev"), serve.TokenCommand())
-	if root.Execute() != nil {
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

@@ -181,7 +181,7 @@ func (v *visit) stillHas(ctx context.Context, h handle) bool {
 // next who comes.
 func (v *visit) finally(ops ...protocol.Op) {
 	v.desk.start(func() {
-		ctx, cancel := context.WithTimeout(v.desk.life, patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.desk.life), patience) // Close waits for it
 		defer cancel()
 		if v.enter(ctx) != nil {
 			return

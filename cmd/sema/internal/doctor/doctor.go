@@ -40,6 +40,8 @@ func Command(store func() string) *cobra.Command {
 It uses the engine as a program would, in a semaphore of its own that it removes
 again; tables that are missing are made. Exit codes: 0 if there is no problem
 (there may be warnings), 1 if there is one, 69 if the engine was not reached.`,
+		Example: `  sema doctor --store redis://localhost:6379
+  sema doctor --store postgres://sema@db/sema -o json | jq .problems`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,23 +51,31 @@ func Unreached(err error) error {
 // IsHost reports whether a store is this machine: "host:", or nothing.
 func IsHost(store string) bool { return store == "" || strings.HasPrefix(store, "host:") }
 
-// HostOptions are those of host:?dir=/path&group=name.
+// HostOptions are those of host:, host:/directory, also as host:?dir=/directory,
+// and host:?group=name.
 func HostOptions(store string) (opts []host.Option, err error) {
-	rest := strings.TrimPrefix(strings.TrimPrefix(store, "host:"), "?")
-	values, err := url.ParseQuery(rest)
+	const wanted = "want host:, host:/directory or host:?group=name"
+	u, err := url.Parse(cmp.Or(store, "host:"))
+	if err != nil || u.Opaque != "" || u.Host != "" || u.User != nil || u.Fragment != "" {
+		return nil, Misused("the store of this machine: %s", wanted)
+	}
+	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, Misused("store %q: what follows the ? cannot be parsed", store)
+		return nil, Misused("host: what follows the ? cannot be parsed; %s", wanted)
+	}
+	if u.Path != "" {
+		opts = append(opts, host.Dir(u.Path))
 	}
 	for key, value := range values {
 		switch {
 		case len(value) != 1:
-			return nil, Misused("store %q: %s is given %d times", store, key, len(value))
+			return nil, Misused("host: %s is given %d times", key, len(value))
 		case key == "dir":
 			opts = append(opts, host.Dir(value[0]))
 		case key == "group":
 			opts = append(opts, host.ShareWithGroup(value[0]))
 		default:
-			return nil, Misused("store %q: %s is not known; want host:, host:?dir=/path or host:?group=name", store, key)
+			return nil, Misused("host: %s is not known; %s", key, wanted)
 		}
 	}
 	return opts, nil

@@ -45,6 +45,8 @@ It is done in a semaphore of its own, which is removed afterwards, also after ^C
 With fewer permits than callers (--capacity) the time includes that of waiting for
 others. Exit codes: 0, 1 if some acquires failed, 69 if the engine was not
 reached, 130 after ^C.`,
+		Example: `  sema bench --store redis://localhost:6379
+  sema bench --callers 256 --capacity 8 --hold 5ms --for 30s   # with a line`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if s.capacity == 0 {

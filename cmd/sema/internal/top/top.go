@@ -39,6 +39,8 @@ first.
   s  /            sort by waiters, use or name; filter as you type
   d  r  c  x      drain, resume, set the capacity, take a permit away (all ask first)
   q               quit`,
+		Example: `  sema top --store redis://localhost:6379
+  sema top --filter tenant- --every 500ms`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+)
+
+// A state is what of sema's JSON these tests look at.
+type state struct {
+	Name, Kind, TTL               string
+	Capacity, Free, Waiting, Ramp int64
+	InUse                         int64 `json:"in_use"`
+	MaxWaiters                    int64 `json:"max_waiters"`
+	Draining                      bool
+	Holders, Line                 []participant
+	Effective                     int64 `json:"effective_capacity"`
+}
+
+type participant struct {
+	Lease       uint64
+	Weight      int64
+	Since       time.Time
+	Host, About string
+	PID         int
+}
+
+func decode[T any](t testing.TB, text string) (value T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return value
+}
+
+func (s shell) show(name string) state {
+	s.t.Helper()
+	return decode[state](s.t, s.must("show", name, "-o", "json"))
+}
+
+func TestSemaphoresAreListedAndShown(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s shell) {
+		if got := s.must("ls", "-o", "json"); got != "[]\n" {
+			t.Errorf("nothing is listed as %q", got)
+		}
+		if r := s.expect(0, []string{"there are none yet"}, "ls"); r.out != "" {
+			t.Errorf("nothing is listed as %q", r.out)
+		}
+		before := time.Now().Add(-time.Second)
+		holder := holding(s, "team/a", "-n", "3", "-w", "2")
+		s.must("run", "team/b", "-n", "1", "--", "true")
+		s.must("run", "other", "-n", "1", "--", "true")
+
+		all := decode[[]state](t, s.must("ls", "team/", "-o", "json"))
+		if len(all) != 2 || all[0].Name != "team/a" || all[0].InUse != 2 || all[0].Capacity != 3 || all[0].Free != 1 || all[1].Name != "team/b" || all[1].InUse != 0 {
+			t.Errorf("listed are %+v", all)
+		}
+		table := strings.Split(s.must("ls"), "\n")
+		if strings.Join(strings.Fields(table[0]), " ") != "NAME IN USE CAPACITY WAITING STATUS" || len(table) != 5 ||
+			strings.Join(strings.Fields(table[2]), " ") != "team/a 2 3 0 open" {
+			t.Errorf("the table is\n%s", strings.Join(table, "\n"))
+		}
+		got := s.show("team/a")
+		if len(got.Holders) != 1 || got.Holders[0].PID != holder.Pid || got.Holders[0].Weight != 2 || got.Holders[0].Since.Before(before) || got.Holders[0].Since.After(time.Now()) {
+			t.Errorf("it shows %+v", got)
+		}
+		for _, format := range []string{"table", "wide"} {
+			if shown := s.must("show", "team/a", "-o", format); !strings.Contains(shown, pidText(holder)) || strings.Contains(shown, "\x1b") {
+				t.Errorf("it shows\n%s", shown)
+			}
+		}
+		if empty := s.must("show", "team/b", "-o", "json"); !strings.Contains(empty, `"holders": []`) {
+			t.Errorf("nobody is shown as\n%s", empty)
+		}
+	})
+}
+
+func TestTheLineIsShown(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	holding(s, "x", "-n", "1")
+	first := s.start("run", "x", "--", "true")
+	eventually(t, "the first waits", func() bool { return s.show("x").Waiting == 1 })
+	second := s.start("run", "x", "--", "true")
+	eventually(t, "the second waits", func() bool { return s.show("x").Waiting == 2 })
+	got := s.show("x")
+	if got.Line[0].PID != first.Pid || got.Line[1].PID != second.Pid || got.Holders[0].About != "command=sh" || got.Kind != "concurrency" || got.TTL != "15s" {
+		t.Errorf("it shows %+v", got)
+	}
+}
+
+func TestACapacityIsChangedForAll(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s shell) {
+		holding(s, "x", "-n", "1")
+		waiter := s.start("run", "x", "--", "echo", "mine")
+		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+		s.must("set", "x", "--capacity", "2")
+		if got := waiter.line(); got != "mine" || waiter.wait() != 0 {
+			t.Errorf("it says %q", got)
+		}
+		s.must("set", "x", "--capacity", "0")
+		s.expect(75, nil, "run", "x", "--no-wait", "--", "true")
+		s.expect(1, []string{`there is no semaphore "y"`}, "set", "y", "--capacity", "1")
+	})
+}
+
+func TestRampAndBoundAreKeptByAnEngine(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	holding(s, "x", "-n", "1")
+	s.must("set", "x", "--ramp", "1", "--max-waiters", "1", "--capacity", "1000")
+	got := s.show("x")
+	if got.Ramp != 1 || got.MaxWaiters != 1 || got.Capacity != 1000 || got.Effective > 100 {
+		t.Errorf("it shows %+v", got)
+	}
+	s.must("set", "x", "--ramp", "0", "--capacity", "1")
+	s.start("run", "x", "--", "true")
+	eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+	s.expect(75, []string{"the line", "is full", "--max-waiters"}, "run", "x", "--", "true")
+}
+
+func TestADrainRefusesAndWaits(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	holder := holding(s, "x", "-n", "1")
+	waiter := s.start("run", "x", "--", "true")
+	eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+	s.expect(75, []string{"permits are still held: 1", "sema resume x"}, "drain", "x", "--wait", "100ms")
+	if code := waiter.wait(); code != 75 || !strings.Contains(waiter.err.text(), "draining") {
+		t.Errorf("who waited ended with %d: %s", code, waiter.err.text())
+	}
+	s.expect(75, []string{"sema resume x"}, "run", "x", "--", "true")
+	drain := s.start("drain", "x")
+	holder.in.Close()
+	if code := drain.wait(); code != 0 || !strings.Contains(drain.err.text(), "nothing of it is held") {
+		t.Errorf("it ended with %d: %s", code, drain.err.text())
+	}
+	if !s.show("x").Draining {
+		t.Error("it is not draining")
+	}
+	s.must("resume", "x")
+	s.must("run", "x", "--", "true")
+}
+
+func TestNothingInUseIsRemovedUnasked(t *testing.T) {
+	t.Parallel()
+	host, redis := onHost(t), onRedis(t)
+	for _, s := range []shell{host, redis} {
+		holding(s, "x", "-n", "1")
+		s.must("run", "y", "-n", "1", "--", "true")
+		s.must("rm", "y")
+		s.expect(1, []string{`there is no semaphore "y"`}, "rm", "y")
+	}
+	host.expect(64, []string{"it is in use"}, "rm", "x", "--yes")
+	redis.expect(64, []string{"1 held", "--yes"}, "rm", "x")
+	redis.must("rm", "x", "--yes")
+	redis.expect(1, nil, "show", "x")
+}
+
+func TestWhatChangesIsWatched(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s shell) {
+		s.expect(1, []string{"there is no semaphore"}, "watch", "x")
+		holder := holding(s, "x", "-n", "2")
+		watch := s.start("watch", "x", "-o", "json", "--every", "20ms")
+		if got := decode[state](t, watch.line()); got.InUse != 1 {
+			t.Errorf("it begins with %+v", got)
+		}
+		holding(s, "x", "-w", "1")
+		if got := decode[state](t, watch.line()); got.InUse != 2 || len(got.Holders) != 2 {
+			t.Errorf("it goes on with %+v", got)
+		}
+		holder.in.Close()
+		if got := decode[state](t, watch.line()); got.InUse != 1 {
+			t.Errorf("it goes on with %+v", got)
+		}
+		plain := s.start("watch", "x")
+		if got := plain.line(); !strings.HasSuffix(got, "1 of 2 in use, 0 waiting, open") {
+			t.Errorf("in plain words %q", got)
+		}
+	})
+}
+
+func TestPostgresIsMigrated(t *testing.T) {
+	t.Parallel()
+	s := shell{t: t, store: pgtest.Shared.URL(t)}
+	with := "?"
+	if strings.Contains(s.store, "?") {
+		with = "&"
+	}
+	s.store += with + "sema_schema=cli_" + strings.ToLower(strings.ReplaceAll(time.Now().Format("150405.000"), ".", "_")) + "&sema_migrate=off"
+	s.expect(69, []string{"run sema migrate"}, "run", "x", "--", "true")
+	s.expect(0, []string{"up to date"}, "migrate")
+	s.expect(0, []string{"up to date"}, "migrate")
+	s.must("run", "x", "-n", "1", "--", "true")
+	if got := s.show("x"); got.Capacity != 1 {
+		t.Errorf("it shows %+v", got)
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestHelpTeaches: each command says what it is for and has an example.
+func TestHelpTeaches(t *testing.T) {
+	t.Parallel()
+	s := onHost(t)
+	root := s.must("--help")
+	names := regexp.MustCompile(`(?m)^  ([a-z-]+) {2,}\S`).FindAllStringSubmatch(root[strings.Index(root, "Run something"):], -1)
+	if len(names) < 15 {
+		t.Fatalf("there are %v in\n%s", names, root)
+	}
+	for _, match := range names {
+		name := match[1]
+		switch name {
+		case "help", "completion", "version", "token":
+			continue
+		}
+		help := s.must(name, "--help")
+		if !strings.Contains(help, "Examples:") {
+			t.Errorf("%s: there is no example in\n%s", name, help)
+		}
+		for line := range strings.SplitSeq(help, "\n") {
+			if len([]rune(line)) > 90 && !strings.Contains(line, "--") {
+				t.Errorf("%s: a long line: %s", name, line)
+			}
+		}
+	}
+	if bare := s.run(); bare.code != 0 || bare.out != root {
+		t.Errorf("without arguments it ends with %d and says\n%s", bare.code, bare.out)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	s := onHost(t)
+	if got := s.must("version"); !strings.HasPrefix(got, "sema ") || !strings.Contains(got, "protocol 1") {
+		t.Errorf("it says %q", got)
+	}
+	if got := decode[map[string]any](t, s.must("version", "-o", "json")); got["protocol"] != 1.0 || got["version"] == "" {
+		t.Errorf("it says %v", got)
+	}
+}
+
+func TestShellsCanCompleteIt(t *testing.T) {
+	t.Parallel()
+	s := onHost(t)
+	for _, name := range []string{"bash", "zsh", "fish", "powershell"} {
+		script := s.must("completion", name)
+		if !strings.Contains(script, "sema") {
+			t.Errorf("%s: %s", name, script)
+		}
+		if path, err := exec.LookPath(name); err == nil && name != "powershell" {
+			check := exec.Command(path, "-n")
+			check.Stdin = strings.NewReader(script)
+			if said, err := check.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, said)
+			}
+		}
+	}
+	s.must("run", "team/a", "-n", "1", "--", "true")
+	s.must("run", "other", "-n", "1", "--", "true")
+	if got := s.must("__complete", "show", "te"); !strings.HasPrefix(got, "team/a\n:") {
+		t.Errorf("names are %q", got)
+	}
+	if got := s.must("__complete", "ls", "-o", ""); !strings.Contains(got, "json\ntable\nwide") {
+		t.Errorf("formats are %q", got)
+	}
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/desk"
+)
+
+func (p *program) acquireCommand() *cobra.Command {
+	var (
+		want  wanting
+		about string
+	)
+	c := &cobra.Command{
+		Use:               "acquire NAME [-n CAPACITY] [flags]",
+		ValidArgsFunction: p.names,
+		Short:             "Acquire a permit that outlives this command",
+		Long: `Acquire a permit of an engine, and print its lease: for scripts that cannot wrap
+what they do in a command. If they can, 'sema run' is better: it renews, and notices
+a loss.
+
+Nobody renews the lease but 'sema renew', and it is lost when the semaphore's TTL
+has passed without: renew three times in that time, or make the semaphore with a TTL
+(--ttl) that is longer than the work.
+
+Not on host:, where a permit dies with the process that holds it.
+
+Exit code 75 if there is no permit, 69 if the engine does not answer.`,
+		Example: `  export SEMA_STORE=redis://redis.internal:6379
+  lease=$(sema acquire deploys -n 1 --ttl 10m --wait 5m) || exit
+  trap 'sema release deploys "$lease"' EXIT
+  ./deploy.sh`,
+		Args: cobra.ExactArgs(1),
+	}
+	want.flags(c)
+	output := outputFlag(c)
+	c.Flags().StringVar(&about, "about", "", "who or what it is for, for people who look")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := want.check(c); err != nil {
+			return err
+		}
+		return p.atDesk(func(ctx context.Context, d *desk.Desk, store fleet.Store) error {
+			lease, err := d.Acquire(ctx, want.request(args[0], about))
+			if err != nil {
+				return err
+			}
+			p.compare(ctx, store, args[0], want)
+			return p.writeLease(lease, *output)
+		})
+	}
+	return c
+}
+
+// aYear is longer than anybody waits, and a time that every engine can add.
+const aYear = 365 * 24 * time.Hour
+
+// defaultTTL is that of package fleet.
+const defaultTTL = 15 * time.Second
+
+func (w *wanting) request(name, about string) desk.Request {
+	r := desk.Request{
+		Semaphore: name, Weight: w.weight, Wait: w.wait, Meta: about,
+		Config: protocol.Config{
+			Protocol: protocol.Version, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, defaultTTL).Microseconds()),
+		},
+	}
+	if w.wait < 0 {
+		r.Wait = aYear
+	}
+	if r.Meta == "" {
+		if u, err := user.Current(); err == nil {
+			r.Meta = "user=" + u.Username
+		}
+	}
+	return r
+}
+
+// compare warns if the semaphore is not as it was asked for.
+func (p *program) compare(ctx context.Context, store fleet.Store, name string, want wanting) {
+	snapshot, err := store.Inspect(ctx, name)
+	if err != nil {
+		return
+	}
+	for _, text := range scope.Differences(scope.Want{Name: name, Capacity: want.capacity, TTL: want.ttl}, scope.StateOf(name, snapshot)) {
+		p.say("warning: %s", text)
+	}
+}
+
+func (p *program) renewCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:               "renew NAME LEASE",
+		ValidArgsFunction: p.names,
+		Short:             "Keep a lease for another TTL",
+		Long: `Keep a lease that 'sema acquire' has printed for another TTL, from any machine. Exit
+code 76 if it is lost: somebody else may hold the permit, stop.`,
+		Example: `  sema renew deploys "$lease" || kill $$`,
+		Args:    cobra.ExactArgs(2),
+	}
+	output := outputFlag(c)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		return p.atDesk(func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
+			lease, err := d.Renew(ctx, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return p.writeLease(lease, *output)
+		})
+	}
+	return c
+}
+
+func (p *program) releaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "release NAME LEASE",
+		ValidArgsFunction: p.names,
+		Short:             "Give a lease back",
+		Long: `Give a lease that 'sema acquire' has printed back, from any machine. Exit code 76 if
+it was lost before: what was done may have met what another holder did.`,
+		Example: `  sema release deploys "$lease"`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return p.atDesk(func(ctx context.Context, d *desk.Desk, _ fleet.Store) error { return d.Release(ctx, args[0], args[1]) })
+		},
+	}
+}
+
+// atDesk opens the engine for leases that outlive this process.
+func (p *program) atDesk(do func(context.Context, *desk.Desk, fleet.Store) error) error {
+	url := p.storeURL()
+	if engine.IsHost(url) {
+		return usage("on host: a permit dies with the process that holds it, so this command could hold none; use 'sema run NAME -- COMMAND', or name an engine with --store or SEMA_STORE")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	opening, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
+	defer cancel()
+	store, err := scope.OpenStore(opening, url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	d := desk.New(store)
+	defer d.Close()
+	return do(ctx, d, store)
+}
+
+// A leased is a lease as scripts read it.
+type leased struct {
+	Semaphore string         `json:"semaphore"`
+	Lease     string         `json:"lease"`
+	Weight    int64          `json:"weight"`
+	TTL       scope.Duration `json:"ttl"`
+	HeldFor   scope.Duration `json:"held_for"` // surely, if it is not renewed
+	Fence     fence          `json:"fence"`
+}
+
+// A fence is as [protocol.Fence].
+type fence struct {
+	Seq     protocol.Seq      `json:"seq"`
+	Floor   protocol.Seq      `json:"floor"`
+	Revoked [][2]protocol.Seq `json:"revoked"` // from and to, both included
+	Exact   bool              `json:"exact"`
+}
+
+// writeLease writes the id alone, unless more is asked for. A rate has none: what it
+// grants is spent.
+func (p *program) writeLease(l desk.Lease, f format) error {
+	if f != jsonLines {
+		if l.ID != "" {
+			fmt.Fprintln(p.out, l.ID)
+		}
+		return nil
+	}
+	out := leased{
+		Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, TTL: scope.Duration(l.TTL), HeldFor: scope.Duration(l.Left.Round(time.Millisecond)),
+		Fence: fence{Seq: l.Fence.Seq, Floor: l.Fence.Floor, Exact: l.Fence.Exact, Revoked: [][2]protocol.Seq{}},
+	}
+	for _, r := range l.Fence.Revoked {
+		out.Fence.Revoked = append(out.Fence.Revoked, [2]protocol.Seq{r.From, r.To})
+	}
+	return writeJSON(p.out, out)
+}

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
+)
+
+func (p *program) lsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "ls [PREFIX]",
+		Aliases: []string{"list"},
+		Short:   "List semaphores",
+		Long: `List semaphores, and how much of each is in use.
+
+On host: these are the ones in the directory: in use, or left from an earlier use.`,
+		Example: `  sema ls
+  sema ls team/ -o wide
+  sema ls -o json | jq -r '.[] | select(.free == 0) | .name'`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	output := outputFlag(c)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		prefix := ""
+		if len(args) == 1 {
+			prefix = args[0]
+		}
+		return p.briefly(func(ctx context.Context, s scope.Scope) error {
+			states, err := s.List(ctx, prefix)
+			if err != nil {
+				return err
+			}
+			return p.writeList(states, *output)
+		})
+	}
+	return c
+}
+
+func (p *program) writeList(states []scope.State, f format) error {
+	if f == jsonLines {
+		for i := range states {
+			states[i].Holders, states[i].Line = nil, nil // show has them
+		}
+		return writeJSON(p.out, states)
+	}
+	if len(states) == 0 {
+		p.say("there are none yet; 'sema run NAME -n 1 -- COMMAND' makes one")
+		return nil
+	}
+	return writeTable(p.out, p.listing(states, f))
+}
+
+func (p *program) showCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:               "show NAME",
+		ValidArgsFunction: p.names,
+		Short:             "Show who holds a semaphore, and who waits",
+		Long: `Show a semaphore: its configuration, who holds permits, and who waits in which
+order. "For" is by this machine's clock.
+
+On host: the kernel tells which processes hold, and how many wait, but not who.`,
+		Example: `  sema show builds
+  sema show partner-api -o json | jq '.holders[].host'`,
+		Args: cobra.ExactArgs(1),
+	}
+	output := outputFlag(c)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		return p.briefly(func(ctx context.Context, s scope.Scope) error {
+			state, err := s.Inspect(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return p.writeState(state, *output)
+		})
+	}
+	return c
+}
+
+func (p *program) writeState(s scope.State, f format) error {
+	if f == jsonLines {
+		return writeJSON(p.out, s)
+	}
+	if err := writeTable(p.out, p.listing([]scope.State{s}, wide)); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		title string
+		all   []scope.Participant
+	}{{"Holders, the oldest first:", s.Holders}, {"In line, the next first:", s.Line}} {
+		if len(part.all) == 0 {
+			continue
+		}
+		fmt.Fprintf(p.out, "\n%s\n", part.title)
+		if err := writeTable(p.out, participants(part.all, f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *program) watchCommand() *cobra.Command {
+	var every time.Duration
+	c := &cobra.Command{
+		Use:               "watch NAME",
+		ValidArgsFunction: p.names,
+		Short:             "Print a semaphore whenever it changes",
+		Long: `Print a line whenever a semaphore has changed, until interrupted. With -o json
+each line is an object, as 'sema show' has it.`,
+		Example: `  sema watch builds
+  sema watch builds -o json | jq -r '.in_use'`,
+		Args: cobra.ExactArgs(1),
+	}
+	output := outputFlag(c)
+	c.Flags().DurationVar(&every, "every", time.Second, "look so often")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if every < 10*time.Millisecond {
+			return usage("--every %v: want 10ms or more", every)
+		}
+		return p.with(func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
+	}
+	return c
+}
+
+// watch goes on when the engine is away, and says so. It ends well when it is
+// interrupted.
+func (p *program) watch(ctx context.Context, s scope.Scope, name string, every time.Duration, f format) error {
+	var last *scope.State
+	away := ""
+	for tick := time.NewTicker(every); ; {
+		state, err := s.Inspect(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && last == nil:
+			return err
+		case err != nil:
+			code, text := verdict(err)
+			if code != codeUnavailable {
+				return err
+			}
+			if text != away {
+				p.say("%s", text)
+				away = text
+			}
+		case last == nil || !reflect.DeepEqual(*last, state):
+			last, away = &state, ""
+			if err := p.writeChange(state, f); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *program) writeChange(s scope.State, f format) error {
+	if f == jsonLines {
+		return json.NewEncoder(p.out).Encode(s)
+	}
+	line := fmt.Sprintf("%s  %d of %d in use, %d waiting, %s", time.Now().Format(time.TimeOnly), s.InUse, s.Capacity, s.Waiting, p.status(s))
+	if f == wide {
+		for _, h := range s.Holders {
+			line += fmt.Sprintf("\n          %d  %s process %d  %s", h.Weight, h.Host, h.PID, h.About)
+		}
+	}
+	_, err := fmt.Fprintln(p.out, line)
+	return err
+}
+
+// names completes the name of a semaphore in a shell. One that does not answer at
+// once is not waited for.
+func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var names []string
+	_ = p.open(ctx, func(s scope.Scope) error {
+		states, err := s.List(ctx, begun)
+		for _, state := range states {
+			names = append(names, state.Name)
+		}
+		return err
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

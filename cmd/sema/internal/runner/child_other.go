@@ -1,0 +1,66 @@
+//go:build !unix
+
+package runner
+
+import (
+	"os"
+	"os/exec"
+	"time"
+)
+
+// There are no process groups here, and no signals but the one of Ctrl-C, which
+// the system sends to the command as well. A command without permits is ended at
+// once, and what it has started is not.
+
+var (
+	endings = []os.Signal{os.Interrupt}
+	others  []os.Signal
+)
+
+func numberOf(os.Signal) int { return 2 }
+
+func isContinue(os.Signal) bool { return false }
+
+// A child is the command.
+type child struct {
+	process  *os.Process
+	terminal terminal
+	changes  chan change
+}
+
+func start(cmd *exec.Cmd) (*child, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c := &child{process: cmd.Process, changes: make(chan change)}
+	go func() {
+		_ = cmd.Wait() // the code says it
+		c.changes <- change{ended: true, code: cmd.ProcessState.ExitCode()}
+	}()
+	return c, nil
+}
+
+func (c *child) signal(os.Signal) {}
+
+func (c *child) terminate() { c.kill() }
+
+func (c *child) kill() { _ = c.process.Kill() }
+
+func (c *child) resume() {}
+
+func (c *child) killRest(time.Time) {}
+
+func (c *child) wantsTerminal(os.Signal) bool { return false }
+
+func (c *child) giveTerminal() {}
+
+func (c *child) giveTerminalBack() {}
+
+func (c *child) takeTerminal() {}
+
+func (c *child) stopSelf() {}
+
+// A terminal is nobody's in particular.
+type terminal struct{}
+
+func (terminal) there() bool { return false }

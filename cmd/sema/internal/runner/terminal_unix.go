@@ -1,0 +1,64 @@
+//go:build unix
+
+package runner
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A terminal is the one that controls this process. One process group at a time
+// has it: the group reads from it, and Ctrl-C and Ctrl-Z go to it.
+type terminal struct{ file *os.File } // nil if there is none
+
+func openTerminal() *terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return &terminal{}
+	}
+	return &terminal{file}
+}
+
+func (t *terminal) there() bool { return t.file != nil }
+
+func (t *terminal) fd() int { return int(t.file.Fd()) }
+
+// isOurs reports whether the group of this process has it.
+func (t *terminal) isOurs() bool { return t.has(unix.Getpgrp()) }
+
+func (t *terminal) has(group int) bool {
+	if t.file == nil {
+		return false
+	}
+	foreground, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
+	return err == nil && foreground == group
+}
+
+// give lets a group have it.
+func (t *terminal) give(group int) {
+	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
+}
+
+// take is for this process's group, if another one has it.
+func (t *terminal) take(from int) {
+	if t.has(from) {
+		t.give(unix.Getpgrp())
+	}
+}
+
+// keepFromStopping lets this process give and take the terminal while another
+// group has it. A command that is started afterwards would inherit that.
+func (t *terminal) keepFromStopping() {
+	if t.there() {
+		signal.Ignore(syscall.SIGTTOU)
+	}
+}
+
+// isTerminal reports whether a file is the controlling terminal.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err == nil
+}

@@ -1,0 +1,167 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
+)
+
+// A line is a semaphore for which one waits until told otherwise.
+type line struct {
+	granted  chan scope.Hold
+	standing func() (scope.Standing, error)
+}
+
+func (l *line) Acquire(ctx context.Context, _ int64) (scope.Hold, error) {
+	select {
+	case h := <-l.granted:
+		return h, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (l *line) Standing(context.Context) (scope.Standing, error) { return l.standing() }
+
+// A hold is one that is never lost.
+type hold struct{ released bool }
+
+func (*hold) Environment() []string           { return nil }
+func (*hold) Attach(*exec.Cmd) error          { return nil }
+func (*hold) Lost() <-chan struct{}           { return nil }
+func (*hold) Err() error                      { return nil }
+func (*hold) Left() (time.Duration, bool)     { return 0, false }
+func (*hold) Deadline() time.Time             { return time.Time{} }
+func (h *hold) Release(context.Context) error { h.released = true; return nil }
+
+// A waiting is somebody at a line, and what it has said when.
+type waiting struct {
+	*line
+	wrapper *wrapper
+	start   time.Time
+	said    []string
+}
+
+func wait(standing func() (scope.Standing, error)) *waiting {
+	w := &waiting{line: &line{make(chan scope.Hold), standing}, start: time.Now()}
+	w.wrapper = &wrapper{signals: make(chan os.Signal, 1), Options: Options{
+		Want: scope.Want{Name: "x"}, Weight: 1,
+		Say: func(format string, args ...any) {
+			w.said = append(w.said, fmt.Sprintf("%v %s", time.Since(w.start).Round(10*time.Second), fmt.Sprintf(format, args...)))
+		},
+	}}
+	return w
+}
+
+func TestWhoWaitsHearsOfItNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := wait(func() (scope.Standing, error) {
+			s := scope.Standing{Position: 3, State: scope.State{Name: "x", InUse: 7, Effective: 7, Waiting: 4}}
+			for pid := range 7 {
+				s.Holders = append(s.Holders, scope.Participant{Host: "h", PID: pid + 1, Weight: 1, Since: time.Now().Add(-time.Minute), About: "command=make"})
+			}
+			return s, nil
+		})
+		granted := &hold{}
+		go func() {
+			time.Sleep(10 * time.Minute)
+			w.granted <- granted
+		}()
+		got, err := w.wrapper.acquire(t.Context(), w)
+		if got != granted || err != nil {
+			t.Fatalf("%v, %v", got, err)
+		}
+		if n := len(w.said); n < 11 || n > 15 {
+			t.Errorf("in ten minutes it was said %d times", n)
+		}
+		for _, want := range []string{`waiting for "x" for 2s, place 3 of 4 in line; 7 of 7 permits are held by`, "\n  h, process 1, for 1m0s: command=make\n", "\n  and 2 more, see 'sema show x'"} {
+			if !strings.Contains(w.said[0], want) {
+				t.Errorf("it does not say %q but\n%s", want, w.said[0])
+			}
+		}
+	})
+}
+
+func TestWhoIsServedSoonHearsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := wait(func() (scope.Standing, error) { t.Error("it was looked at"); return scope.Standing{}, nil })
+		go func() {
+			time.Sleep(words[0] - time.Millisecond)
+			w.granted <- &hold{}
+		}()
+		if _, err := w.wrapper.acquire(t.Context(), w); err != nil || len(w.said) > 0 {
+			t.Errorf("%v, said %v", err, w.said)
+		}
+	})
+}
+
+// TestAnEngineThatStaysAwayIsGivenUp, but not one that comes back.
+func TestAnEngineThatStaysAwayIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		away := &scope.Unreachable{Cause: errors.New("cannot reach it")}
+		start := time.Now()
+		w := wait(func() (scope.Standing, error) {
+			if now := time.Since(start); now > 5*time.Second && now < 50*time.Second || now > 3*time.Minute {
+				return scope.Standing{}, away
+			}
+			return scope.Standing{}, nil
+		})
+		_, err := w.wrapper.acquire(t.Context(), w)
+		if took := time.Since(start); !errors.Is(err, sema.ErrUnavailable) || took < 3*time.Minute+silence || took > 6*time.Minute {
+			t.Errorf("after %v: %v", took, err)
+		}
+		if !strings.Contains(w.said[1], "the engine does not answer: cannot reach it") {
+			t.Errorf("it says %q", w.said[1])
+		}
+	})
+}
+
+func TestAnEngineThatWasNeverThereIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := wait(func() (scope.Standing, error) {
+			return scope.Standing{}, &scope.Unreachable{Cause: errors.New("cannot reach it")}
+		})
+		_, err := w.wrapper.acquire(t.Context(), w)
+		if took := time.Since(w.start); !errors.Is(err, sema.ErrUnavailable) || took != words[0] || len(w.said) > 0 {
+			t.Errorf("after %v: %v, said %v", took, err, w.said)
+		}
+	})
+}
+
+// TestAPermitIsNotLeftWithWhoWasInterrupted: the signal and the grant may cross.
+func TestAPermitIsNotLeftWithWhoWasInterrupted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		crossed := &hold{}
+		w := wait(nil)
+		w.wrapper.signals <- os.Interrupt
+		_, err := w.wrapper.acquire(t.Context(), grantsAnyway{crossed})
+		var exit *Exit
+		if !errors.As(err, &exit) || exit.Code != 130 || !crossed.released {
+			t.Errorf("%v, released %v", err, crossed.released)
+		}
+	})
+}
+
+// A grantsAnyway does not care that nobody wants it any more.
+type grantsAnyway struct{ hold *hold }
+
+func (g grantsAnyway) Acquire(ctx context.Context, _ int64) (scope.Hold, error) {
+	<-ctx.Done()
+	return g.hold, nil
+}
+
+func (grantsAnyway) Standing(context.Context) (scope.Standing, error) { return scope.Standing{}, nil }

@@ -1,0 +1,165 @@
+package scope
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A fleetScope is the semaphores of an engine.
+type fleetScope struct{ *fleet.Client }
+
+func newFleet(store fleet.Store) Scope { return fleetScope{fleet.New(store)} }
+
+func (fleetScope) Host() bool { return false }
+
+// Close is when what was held is released, or its command is dead.
+func (s fleetScope) Close(ctx context.Context) error {
+	return s.Client.Close(ctx, fleet.ReleasePermits)
+}
+
+// List inspects each: one that was deleted meanwhile is left out.
+func (s fleetScope) List(ctx context.Context, prefix string) ([]State, error) {
+	names, err := s.Client.List(ctx, prefix)
+	if err != nil {
+		return nil, reached(err)
+	}
+	states := []State{}
+	for _, name := range names {
+		state, err := s.Inspect(ctx, name)
+		switch {
+		case err == nil:
+			states = append(states, state)
+		case !isMissing(err):
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// Inspect is for [Scope].
+func (s fleetScope) Inspect(ctx context.Context, name string) (State, error) {
+	snapshot, err := s.Client.Inspect(ctx, name)
+	if err != nil {
+		return State{}, reached(err)
+	}
+	return StateOf(name, snapshot), nil
+}
+
+// StateOf is a snapshot for people.
+func StateOf(name string, s protocol.Snapshot) State {
+	state := State{
+		Name: name, Kind: "concurrency", Capacity: s.Config.Capacity, Effective: s.Effective, InUse: s.InUse, Free: max(0, s.Effective-s.InUse),
+		Waiting: len(s.Line), Draining: s.Config.Draining, TTL: duration(s.Config.TTL), Ramp: s.Config.Ramp, MaxWaiters: s.Config.MaxWaiters,
+		Holders: []Participant{},
+	}
+	if s.Config.Kind == protocol.Rate {
+		state.Kind, state.Window = "rate", duration(s.Config.Window)
+	}
+	instances := map[protocol.Session]string{}
+	for _, session := range s.Sessions {
+		instances[session.Session] = session.Instance
+	}
+	for _, l := range s.Leases {
+		p := participant(instances[l.Session], l.Weight, l.Meta)
+		p.Lease, p.Since, p.Revoked, p.Pooled = uint64(l.Seq), time.UnixMicro(int64(l.Since)), l.Revoked, l.Pooled
+		state.Holders = append(state.Holders, p)
+	}
+	for _, t := range s.Line {
+		state.Line = append(state.Line, participant(instances[t.Session], t.Weight, t.Meta))
+	}
+	return state
+}
+
+func duration(m protocol.Micros) Duration { return Duration(time.Duration(m) * time.Microsecond) }
+
+// participant is with the host and process of an instance, which ends in
+// host/process/number.
+func participant(instance string, weight int64, meta string) Participant {
+	p := Participant{Weight: weight, About: meta}
+	parts := strings.Split(instance, "/")
+	if len(parts) < 3 {
+		p.Host = instance
+		return p
+	}
+	p.Host = parts[len(parts)-3]
+	p.PID, _ = strconv.Atoi(parts[len(parts)-2])
+	return p
+}
+
+// Configure is for [Scope].
+func (s fleetScope) Configure(ctx context.Context, name string, c Change) error {
+	return reached(s.Client.Configure(ctx, name, func(config *protocol.Config) {
+		for _, change := range []struct{ from, to *int64 }{
+			{c.Capacity, &config.Capacity}, {c.Ramp, &config.Ramp}, {c.MaxWaiters, &config.MaxWaiters},
+		} {
+			if change.from != nil {
+				*change.to = *change.from
+			}
+		}
+	}))
+}
+
+// Drain is for [Scope].
+func (s fleetScope) Drain(ctx context.Context, name string) error {
+	return reached(s.Client.Drain(ctx, name))
+}
+
+// Resume is for [Scope].
+func (s fleetScope) Resume(ctx context.Context, name string) error {
+	return reached(s.Client.Resume(ctx, name))
+}
+
+// Delete is for [Scope].
+func (s fleetScope) Delete(ctx context.Context, name string) error {
+	return reached(s.Client.Delete(ctx, name))
+}
+
+// ForceRelease is for [Scope].
+func (s fleetScope) ForceRelease(ctx context.Context, name string, r fleet.Revocation) error {
+	return reached(s.Client.ForceRelease(ctx, name, r))
+}
+
+// Semaphore is for [Scope].
+func (s fleetScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
+	compared := &mismatches{scope: s, want: w}
+	options := fleet.Options{
+		Capacity: cmp.Or(w.Capacity, 1), TTL: w.TTL, MaxWait: w.Wait,
+		Labels: map[string]string{"command": w.Command}, Observer: compared,
+	}
+	switch {
+	case w.Wait < 0:
+		options.MaxWait = forever
+	case w.Wait == 0: // a try, which still needs an answer
+		options.MaxWait = 0
+	}
+	gate, err := s.Client.Semaphore(w.Name, options)
+	if err != nil {
+		return nil, err
+	}
+	return &fleetSemaphore{scope: s, gate: gate, wait: w.Wait, compared: compared}, nil
+}
+
+// forever is longer than anybody waits, and can be added to a time.
+const forever = math.MaxInt64 / 4
+
+// reached has the errors that are no answer be an [Unreachable].
+func reached(err error) error {
+	switch {
+	case err == nil || isMissing(err) || answered(err):
+		return err
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return &Unreachable{err}
+}
+
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,249 @@
+package scope
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/host"
+)
+
+// A hostScope is the semaphores in a directory of this machine.
+type hostScope struct{ options []host.Option }
+
+func openHost(store string) (Scope, error) {
+	options, err := engine.HostOptions(store)
+	return hostScope{options}, err
+}
+
+func (hostScope) Host() bool { return true }
+
+func (hostScope) Close(context.Context) error { return nil }
+
+// Semaphore opens it with the capacity that was wanted, or with the one it is in
+// use with.
+func (s hostScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
+	if w.TTL != 0 {
+		w.Warn("--ttl means nothing on host: the kernel knows at once when a process is gone")
+	}
+	opened, err := s.open(w)
+	if err != nil {
+		return nil, err
+	}
+	h := &hostSemaphore{Semaphore: opened, wait: w.Wait}
+	if before, err := opened.Stats(); err == nil {
+		h.before = before.Waiters
+	}
+	return h, nil
+}
+
+func (s hostScope) open(w Want) (*host.Semaphore, error) {
+	if w.Capacity != 0 {
+		opened, err := host.Open(w.Name, w.Capacity, s.options...)
+		if !errors.Is(err, host.ErrMismatch) {
+			return opened, err
+		}
+		opened, err = s.existing(w.Name)
+		if err != nil {
+			return nil, err
+		}
+		if stats, err := opened.Stats(); err == nil && stats.Capacity != w.Capacity {
+			w.Warn(fmt.Sprintf("%q is in use with a capacity of %d, not %d; that counts as long as anybody uses it, or until 'sema set %s --capacity %d'",
+				w.Name, stats.Capacity, w.Capacity, w.Name, w.Capacity))
+		}
+		return opened, nil
+	}
+	opened, err := s.existing(w.Name)
+	if isMissing(err) {
+		return host.Open(w.Name, 1, s.options...)
+	}
+	return opened, err
+}
+
+func (s hostScope) existing(name string) (*host.Semaphore, error) {
+	return host.Open(name, host.Existing, s.options...)
+}
+
+// List is by name.
+func (s hostScope) List(_ context.Context, prefix string) ([]State, error) {
+	found, err := host.List(s.options...)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(i host.Info) bool { return !strings.HasPrefix(i.Name, prefix) })
+	states := make([]State, len(found))
+	for i, info := range found {
+		states[i] = hostState(info.Name, info.Stats)
+	}
+	return states, nil
+}
+
+func hostState(name string, s sema.Stats) State {
+	return State{
+		Name: name, Kind: "concurrency", Capacity: s.Capacity, Effective: s.Capacity, InUse: s.InUse, Free: s.Free, Waiting: s.Waiters,
+		Holders: []Participant{},
+	}
+}
+
+// Inspect has who holds, and how many wait: the kernel does not say who.
+func (s hostScope) Inspect(_ context.Context, name string) (State, error) {
+	opened, err := s.existing(name)
+	if err != nil {
+		return State{}, err
+	}
+	defer opened.Close()
+	return inspectHost(opened)
+}
+
+func inspectHost(opened *host.Semaphore) (State, error) {
+	stats, err := opened.Stats()
+	if err != nil {
+		return State{}, err
+	}
+	holders, err := opened.Holders()
+	if err != nil {
+		return State{}, err
+	}
+	state := hostState(opened.Name(), stats)
+	for _, h := range holders {
+		state.Holders = append(state.Holders, Participant{Weight: h.Weight, Since: h.Since, PID: h.PID, About: h.Command})
+	}
+	return state, nil
+}
+
+// Configure resizes: there is nothing else to configure.
+func (s hostScope) Configure(_ context.Context, name string, c Change) error {
+	if c.Ramp != nil || c.MaxWaiters != nil {
+		return unsupported("--ramp and --max-waiters are kept by an engine", "name one with --store")
+	}
+	opened, err := s.existing(name)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	return opened.Resize(*c.Capacity)
+}
+
+// Drain is of an engine: on a machine nobody would remember it.
+func (hostScope) Drain(_ context.Context, name string) error {
+	return unsupported("a semaphore of this machine cannot be drained: it is as its users open it",
+		fmt.Sprintf("'sema set %s --capacity 0' lets nobody in as long as anybody uses it", name))
+}
+
+// Resume is of an engine.
+func (hostScope) Resume(_ context.Context, name string) error {
+	return unsupported("a semaphore of this machine cannot be drained, nor resumed", fmt.Sprintf("'sema set %s --capacity N' lets N in", name))
+}
+
+// Delete fails if it is in use.
+func (s hostScope) Delete(_ context.Context, name string) error {
+	return host.Remove(name, s.options...)
+}
+
+// ForceRelease is of an engine.
+func (hostScope) ForceRelease(_ context.Context, name string, _ fleet.Revocation) error {
+	return unsupported("a permit of this machine is free when the process that holds it is gone",
+		fmt.Sprintf("'sema show %s' says which it is; end that", name))
+}
+
+// unsupported says what cannot be, and what can.
+func unsupported(what, instead string) error {
+	return &Unsupported{what + "; " + instead}
+}
+
+// An Unsupported is what this scope has no way to do.
+type Unsupported struct{ Text string }
+
+func (u *Unsupported) Error() string { return u.Text }
+
+// Unwrap is [errors.ErrUnsupported].
+func (u *Unsupported) Unwrap() error { return errors.ErrUnsupported }
+
+// A hostSemaphore is one from which this process wants a permit.
+type hostSemaphore struct {
+	*host.Semaphore
+	wait   time.Duration
+	before int // who waited when it was opened
+}
+
+// Acquire is for [Semaphore].
+func (h *hostSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error) {
+	if h.wait == 0 {
+		return h.hold(h.TryAcquire(ctx, weight))
+	}
+	if h.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, h.wait, sema.ErrTimeout)
+		defer cancel()
+	}
+	hold, err := h.hold(h.Semaphore.Acquire(ctx, weight))
+	if errors.Is(err, sema.ErrTimeout) {
+		err = h.timedOut(weight)
+	}
+	return hold, err
+}
+
+// timedOut is with the numbers.
+func (h *hostSemaphore) timedOut(weight int64) error {
+	fault := &sema.Error{Op: "acquire", Name: h.Name(), Weight: weight, Err: sema.ErrTimeout, Detail: h.wait.String()}
+	if s, err := h.Stats(); err == nil {
+		fault.Capacity, fault.InUse, fault.Waiters = s.Capacity, s.InUse, s.Waiters
+	}
+	return fault
+}
+
+func (h *hostSemaphore) hold(p sema.Permit, err error) (Hold, error) {
+	if err != nil {
+		return nil, err
+	}
+	return hostHold{p, h.Name()}, nil
+}
+
+// Standing is for [Semaphore]. Nobody knows more of the place than how many were
+// ahead in the beginning, and how many wait now.
+func (h *hostSemaphore) Standing(context.Context) (Standing, error) {
+	state, err := inspectHost(h.Semaphore)
+	return Standing{State: state, Position: max(1, min(h.before+1, state.Waiting)), AtMost: true}, err
+}
+
+// A hostHold is a permit of this machine.
+type hostHold struct {
+	permit sema.Permit
+	name   string
+}
+
+// Environment has no lease and no fence: the kernel lends nothing that could
+// expire.
+func (h hostHold) Environment() []string { return []string{"SEMA_NAME=" + h.name} }
+
+// Attach has the command hold the permit as well, where the system can do that:
+// elsewhere a wrapper that is killed frees it.
+func (h hostHold) Attach(cmd *exec.Cmd) error {
+	err := host.Inherit(h.permit, cmd)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+func (hostHold) Lost() <-chan struct{} { return nil }
+
+// Err is nil: that somebody has deleted the file is no reason to end a command.
+func (hostHold) Err() error { return nil }
+
+func (hostHold) Left() (time.Duration, bool) { return 0, false }
+
+func (hostHold) Deadline() time.Time { return time.Time{} }
+
+// Release is for [Hold].
+func (h hostHold) Release(context.Context) error {
+	h.permit.Release()
+	return nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExitCodes: scripts branch on them, and monitoring reads what is said.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("neither a program nor a script"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		code int
+		says []string
+		args []string
+	}{
+		"the command's own":         {7, nil, []string{"run", "x", "--", "sh", "-c", "exit 7"}},
+		"the command's own 75":      {75, nil, []string{"run", "x", "--on-full", "3", "--", "sh", "-c", "exit 75"}},
+		"well":                      {0, nil, []string{"run", "x", "-n", "2", "--", "true"}},
+		"ended by a signal":         {128 + 9, nil, []string{"run", "x", "--", "sh", "-c", "kill -9 $$"}},
+		"there is no such command":  {127, []string{"cannot run no-such-command"}, []string{"run", "x", "--", "no-such-command"}},
+		"there is no such file":     {127, []string{"cannot run ./no/such"}, []string{"run", "x", "--", "./no/such"}},
+		"a line for a shell":        {127, []string{"no shell in between"}, []string{"run", "x", "--", "echo a | cat"}},
+		"not executable":            {126, []string{"permission denied"}, []string{"run", "x", "--", text}},
+		"no name":                   {64, []string{"which semaphore?"}, []string{"run"}},
+		"no dashes":                 {64, []string{"put -- before the command"}, []string{"run", "x", "true"}},
+		"no command":                {64, []string{"which command?"}, []string{"run", "x", "--"}},
+		"two names":                 {64, []string{"one name before the --"}, []string{"run", "x", "y", "--", "true"}},
+		"no such flag":              {64, []string{"--frob"}, []string{"run", "x", "--frob", "--", "true"}},
+		"no such command of sema":   {64, []string{`unknown command "frob"`}, []string{"frob"}},
+		"a capacity of 0":           {64, []string{"-n 0: want 1 or more"}, []string{"run", "x", "-n", "0", "--", "true"}},
+		"a weight of 0":             {64, []string{"--weight 0"}, []string{"run", "x", "-w", "0", "--", "true"}},
+		"more than there can be":    {64, []string{"never be had"}, []string{"run", "x", "-n", "2", "-w", "3", "--", "true"}},
+		"a negative wait":           {64, []string{"--wait -1s"}, []string{"run", "x", "--wait", "-1s", "--", "true"}},
+		"both to wait and not":      {64, []string{"both --wait and --no-wait"}, []string{"run", "x", "--wait", "1s", "--no-wait", "--", "true"}},
+		"no exit code":              {64, []string{"--on-full 256"}, []string{"run", "x", "--on-full", "256", "--", "true"}},
+		"never killed":              {64, []string{"--kill-after 0s"}, []string{"run", "x", "--kill-after", "0", "--", "true"}},
+		"a name that is none":       {64, []string{"not allowed"}, []string{"run", "a b", "--", "true"}},
+		"no such scheme":            {64, []string{"no engine for", "frob"}, []string{"--store", "frob://x", "run", "x", "--", "true"}},
+		"no scheme":                 {64, []string{"no scheme"}, []string{"--store", "/tmp/x", "run", "x", "--", "true"}},
+		"memory":                    {64, []string{"use host:"}, []string{"--store", "mem:", "run", "x", "--", "true"}},
+		"what host: does not have":  {64, []string{"frob"}, []string{"--store", "host:?frob=1", "ls"}},
+		"a format that is none":     {64, []string{"want json, table or wide"}, []string{"ls", "-o", "yaml"}},
+		"no such semaphore":         {1, []string{`there is no semaphore "nobodys"`, "sema ls"}, []string{"show", "nobodys"}},
+		"Redis is not there":        {69, []string{"cannot reach redis at 127.0.0.1:1: connection refused — is it running? try 'sema doctor'"}, []string{"--store", "redis://127.0.0.1:1", "run", "x", "--", "true"}},
+		"PostgreSQL is not there":   {69, []string{"cannot reach postgres at 127.0.0.1:1/x: connection refused — is it running? try 'sema doctor'"}, []string{"--store", "postgres://127.0.0.1:1/x", "ls"}},
+		"a server is not there":     {69, []string{"cannot reach the sema service at 127.0.0.1:1: connection refused", "try 'sema doctor'"}, []string{"--store", "sema://127.0.0.1:1", "run", "x", "--", "true"}},
+		"etcd is not there":         {69, []string{"cannot reach etcd at 127.0.0.1:1", "try 'sema doctor'"}, []string{"--store", "etcd://127.0.0.1:1", "acquire", "x"}},
+		"a directory is not there":  {1, []string{"/no/such/directory"}, []string{"--store", "host:/no/such/directory", "ls"}},
+		"no table to migrate":       {64, []string{"nothing to migrate"}, []string{"migrate"}},
+		"a lease on host:":          {64, []string{"dies with the process", "sema run"}, []string{"acquire", "x"}},
+		"a drain on host:":          {64, []string{"cannot be drained", "--capacity 0"}, []string{"drain", "x"}},
+		"a resume on host:":         {64, []string{"--capacity N"}, []string{"resume", "x"}},
+		"a ramp on host:":           {64, []string{"kept by an engine"}, []string{"set", "x", "--ramp", "1"}},
+		"force-release on host:":    {64, []string{"is free when the process", "sema show x"}, []string{"force-release", "x", "1"}},
+		"a change of nothing":       {64, []string{"what is to change?"}, []string{"set", "x"}},
+		"a change to what is below": {64, []string{"--capacity -1"}, []string{"set", "x", "--capacity", "-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onHost(t).expect(c.code, c.says, c.args...)
+		})
+	}
+}
+
+// TestSecretsAreNotSaid: a password of a URL is in no error.
+func TestSecretsAreNotSaid(t *testing.T) {
+	t.Parallel()
+	for _, store := range []string{
+		"redis://me:swordfish@127.0.0.1:1", "postgres://me:swordfish@127.0.0.1:1/x",
+		"redis://me:swordfish@127.0.0.1:port", "frob://me:swordfish@host", "me:swordfish@host", "//me:swordfish@host",
+		"host://me:swordfish@host", "postgres://me:swordfish@127.0.0.1:1/x?sema_frob=1",
+	} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for _, args := range [][]string{{"run", "x", "--", "true"}, {"migrate"}, {"acquire", "x"}} {
+				s := onHost(t)
+				s.store = store
+				r := s.run(args...)
+				if said := r.out + r.err; r.code == 0 || strings.Contains(said, "swordfish") {
+					t.Errorf("%v at %s: exit code %d, says %s", args, store, r.code, said)
+				}
+			}
+		})
+	}
+}
+
+func TestTheCommandHasInputOutputAndItsName(t *testing.T) {
+	t.Parallel()
+	s := onHost(t)
+	s.env = []string{"SEMA_LEASE=1", "SEMA_FENCE=2", "SEMA_FENCE_FLOOR=3", "SEMA_NAME=outer"} // of a wrapper around this one
+	r := s.feed("in\n", "run", "x", "--", "sh", "-c", `cat; echo "$SEMA_NAME/$SEMA_LEASE/$SEMA_FENCE$SEMA_FENCE_FLOOR"; echo err >&2; printf '%s\n' "$@"`, "sh", "a b", "$HOME", "--flag")
+	if want := "in\nx//\na b\n$HOME\n--flag\n"; r.out != want || r.err != "err\n" || r.code != 0 {
+		t.Errorf("exit code %d, out %q, want %q, err %q", r.code, r.out, want, r.err)
+	}
+}
+
+// holding starts a command that holds until the test ends, or its input does.
+func holding(s shell, args ...string) *process {
+	s.t.Helper()
+	p := s.start(append(append([]string{"run"}, args...), "--", "sh", "-c", "echo held; cat")...)
+	if got := p.line(); got != "held" {
+		s.t.Fatalf("it says %q", got)
+	}
+	return p
+}
+
+func TestWhoFindsItFullGivesUpAsTold(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s shell) {
+		holder := holding(s, "x", "-n", "2", "-w", "2")
+		says := []string{`no permit of "x"`, "2 of 2 are in use", "sema show x"}
+		s.expect(75, says, "run", "x", "--no-wait", "--", "true")
+		s.expect(75, says, "run", "x", "--wait", "0", "--", "true")
+		s.expect(75, append(says, "within 200ms"), "run", "x", "--wait", "200ms", "--", "true")
+		s.expect(0, says, "run", "x", "--no-wait", "--on-full", "0", "--", "false")
+		s.expect(64, []string{"capacity of 2", "3 permits can never be had"}, "run", "x", "-w", "3", "--", "true")
+		s.expect(75, []string{"warning", "2, not 5", "sema set x --capacity 5"}, "run", "x", "-n", "5", "--no-wait", "--", "true")
+		holder.in.Close()
+		if code := holder.wait(); code != 0 {
+			t.Errorf("the holder ended with %d", code)
+		}
+		s.expect(0, nil, "run", "x", "--no-wait", "-w", "2", "--", "true")
+	})
+}
+
+// TestAtMostSoManyRunAtATime: the reason for all this.
+func TestAtMostSoManyRunAtATime(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s shell) {
+		inside := t.TempDir()
+		// Each makes a file, and counts how many there are.
+		const script = `touch "$1/$$"; ls "$1" | wc -l; sleep 0.05; rm "$1/$$"`
+		var all []*process
+		for range 8 {
+			all = append(all, s.start("run", "x", "-n", "2", "--", "sh", "-c", script, "sh", inside))
+		}
+		for _, p := range all {
+			if n := strings.TrimSpace(p.line()); n != "1" && n != "2" {
+				t.Errorf("%s are inside", n)
+			}
+			if code := p.wait(); code != 0 {
+				t.Errorf("exit code %d\n%s", code, p.err.text())
+			}
+		}
+	})
+}
+
+// TestWhoWaitsIsToldForWhom after two seconds.
+func TestWhoWaitsIsToldForWhom(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s shell) {
+		holder := holding(s, "x", "-n", "1")
+		waiter := s.start("run", "x", "--", "echo", "mine")
+		eventually(t, "it says for whom it waits", func() bool { return strings.Contains(waiter.err.text(), "process ") })
+		for _, want := range []string{`waiting for "x" for 2s, place 1 `, "of 1 in line; 1 of 1 permits are held by\n", "process " + pidText(holder)} {
+			if !strings.Contains(waiter.err.text(), want) {
+				t.Errorf("it does not say %q but\n%s", want, waiter.err.text())
+			}
+		}
+		holder.in.Close()
+		if got := waiter.line(); got != "mine" || waiter.wait() != 0 {
+			t.Errorf("it says %q and ends with %d", got, waiter.code)
+		}
+	})
+}
