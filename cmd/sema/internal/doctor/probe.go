@@ -35,12 +35,13 @@ const pause = 20 * time.Millisecond
 // roundTrips are about how fast the engine answers, and its clock.
 func (p *probe) roundTrips(ctx context.Context) {
 	var all []sample
-	clock := true
+	clock, asked := true, true
 	for range p.settings.pings {
 		start := time.Now()
 		there, err := p.client.Ping(ctx)
 		s := sample{took: time.Since(start)}
 		if errors.Is(err, errors.ErrUnsupported) {
+			asked = false
 			_, err = p.client.Inspect(ctx, engine.ScratchName("doctor"))
 			s.took = time.Since(start)
 		}
@@ -58,9 +59,12 @@ func (p *probe) roundTrips(ctx context.Context) {
 		}
 	}
 	p.report.add(judgeLatency(all, p.settings.ttl))
-	if clock {
+	switch {
+	case clock:
 		p.report.add(judgeClock(all))
-	} else {
+	case !asked:
+		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "it cannot be asked from here, nor how the engine is set up; run 'sema doctor' on the engine behind it, too"})
+	default:
 		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "the engine has none that counts; clients measure the time, each for itself"})
 	}
 }

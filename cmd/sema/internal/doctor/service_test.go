@@ -1,0 +1,36 @@
+package doctor
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/x/server"
+)
+
+// A service has an engine behind it, of which it does not tell all.
+func TestAService(t *testing.T) {
+	t.Parallel()
+	s, err := server.New(memstore.New(), server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening := httptest.NewUnstartedServer(s)
+	listening.Config.Protocols = &http.Protocols{}
+	listening.Config.Protocols.SetHTTP1(true)
+	listening.Config.Protocols.SetUnencryptedHTTP2(true)
+	listening.Start()
+	t.Cleanup(func() {
+		_ = s.Close(t.Context())
+		listening.Close()
+	})
+	r, code := diagnose(t, strings.Replace(listening.URL, "http:", "sema:", 1))
+	if code != 0 {
+		t.Errorf("code %d: %s", code, r.text())
+	}
+	r.want(t, "use", fleet.Fine, "")
+	r.want(t, "clock", fleet.Fine, "the engine behind it")
+}
