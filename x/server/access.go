@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -121,6 +122,31 @@ func (s *Server) admit(r *http.Request, verb Verb) (*identity, error) {
 	return i, i.allow(verb, r.PathValue("name"))
 }
 
+// fromBrowser fails for what a page of somebody else's has a browser do. It cannot
+// send a token, but where none is asked for it would not have to.
+func (s *Server) fromBrowser(r *http.Request) error {
+	forbidden := func(detail string) error {
+		return &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: detail}
+	}
+	if err := s.crossOrigin.Check(r); err != nil {
+		return forbidden("a page of another site may not do this: " + err.Error())
+	}
+	// A name that somebody else has point to this machine makes it that site's own.
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if ok && local.IP.IsLoopback() && len(s.tokens) == 0 && r.TLS == nil && !isLocal(r.Host) {
+		return forbidden(fmt.Sprintf("this server is for this machine alone, and is called %q: use 127.0.0.1 or localhost, or have it ask for tokens", r.Host))
+	}
+	return nil
+}
+
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return ip != nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
 // allow fails unless the identity may do that.
 func (i *identity) allow(verb Verb, semaphore string) error {
 	if semaphore == "" {
@@ -136,6 +162,9 @@ func (i *identity) allow(verb Verb, semaphore string) error {
 }
 
 func (s *Server) identify(r *http.Request) (*identity, error) {
+	if err := s.fromBrowser(r); err != nil {
+		return nil, err
+	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return &identity{name: r.TLS.VerifiedChains[0][0].Subject.CommonName}, nil
 	}

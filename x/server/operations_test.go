@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -134,4 +135,31 @@ func TestMetrics(t *testing.T) {
 		t.Error(a.text)
 	}
 	s.want(200, "GET", "/version", "")
+}
+
+// A page of somebody else's cannot have a browser change anything here.
+func TestBrowsers(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	for _, h := range []header{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}} {
+		if a := s.want(403, "POST", "/v1/semaphores/db/leases?capacity=1", "", h); !strings.Contains(a.text, "another site") {
+			t.Error(a.text)
+		}
+	}
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "", header{"Origin", s.url})
+	for host, status := range map[string]int{"evil.example": 403, "evil.example:80": 403, "localhost:1": 200, "127.0.0.1": 200, "[::1]:9": 200, "sema.localhost": 200} {
+		request, err := http.NewRequest("GET", s.url+"/v1/semaphores", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		response, err := s.http.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != status {
+			t.Errorf("as %s: %d, want %d", host, response.StatusCode, status)
+		}
+	}
 }

@@ -74,6 +74,8 @@ type Server struct {
 	routes   []route
 	engine   *storerpc.Handler // for programs
 
+	crossOrigin http.CrossOriginProtection
+
 	waiting, streams atomic.Int64
 	leaving          atomic.Bool // nobody new is taken in
 	life             context.Context
