@@ -2,13 +2,10 @@ package desk
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -104,7 +101,8 @@ func (d *Desk) look(ctx context.Context, semaphore string) (snapshot protocol.Sn
 func (d *Desk) adopt(semaphore string, s protocol.Snapshot, i int) *visit {
 	l := s.Leases[i]
 	v := d.newVisit(semaphore, l.Session, s.Config)
-	v.foreign, v.lease, v.weight, v.fence = true, l.Seq, l.Weight, fenceOf(s.Leases, i)
+	v.foreign, v.shared = true, true
+	v.lease, v.weight, v.fence = l.Seq, l.Weight, fenceOf(s.Leases, i)
 	return d.remember(v)
 }
 
@@ -205,62 +203,4 @@ func (d *Desk) bye(v *visit) {
 	defer cancel()
 	v.seq++
 	_, _ = d.store.Apply(ctx, v.semaphore, protocol.Batch{Session: v.session, Seq: v.seq, Ack: v.ack, Bye: true}) // or it dies by itself
-}
-
-// An inquiry is a request with a key that is under way.
-type inquiry struct {
-	done  chan struct{}
-	lease Lease
-	err   error
-}
-
-// acquireOnce acquires for a key, unless that was done before: here at the same
-// time, or by any desk, as what the engine knows of leases and of the line tells.
-func (d *Desk) acquireOnce(ctx context.Context, r Request) (Lease, error) {
-	digest := sha256.Sum256([]byte(r.Semaphore + "\x00" + r.Key))
-	mark := "key=" + hex.EncodeToString(digest[:12])
-	for {
-		d.mu.Lock()
-		other := d.asking[mark]
-		if other == nil {
-			break
-		}
-		d.mu.Unlock()
-		select {
-		case <-other.done:
-			if other.err == nil {
-				return other.lease, nil
-			}
-		case <-ctx.Done():
-			return Lease{}, context.Cause(ctx)
-		}
-	}
-	mine := &inquiry{done: make(chan struct{})}
-	d.asking[mark] = mine
-	d.mu.Unlock()
-	mine.lease, mine.err = d.acquireMarked(ctx, r, mark)
-	d.mu.Lock()
-	delete(d.asking, mark)
-	d.mu.Unlock()
-	close(mine.done)
-	return mine.lease, mine.err
-}
-
-func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease, error) {
-	snapshot, err := d.look(ctx, r.Semaphore)
-	if err != nil {
-		return Lease{}, err
-	}
-	marked := func(meta string) bool { return slices.Contains(strings.Fields(meta), mark) }
-	if i := slices.IndexFunc(snapshot.Leases, func(l protocol.LeaseInfo) bool { return marked(l.Meta) }); i >= 0 {
-		v := d.adopt(r.Semaphore, snapshot, i)
-		return v.renew(ctx, handle{r.Semaphore, snapshot.Leases[i].Seq, snapshot.Leases[i].Session})
-	}
-	if i := slices.IndexFunc(snapshot.Line, func(t protocol.TicketInfo) bool { return marked(t.Meta) }); i >= 0 {
-		v := d.newVisit(r.Semaphore, snapshot.Line[i].Session, snapshot.Config)
-		v.ticket, v.foreign = snapshot.Line[i].Ticket, true
-		return v.wait(ctx, r)
-	}
-	r.Meta = strings.TrimSpace(r.Meta + " " + mark)
-	return d.acquire(ctx, r)
 }

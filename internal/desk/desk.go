@@ -32,7 +32,8 @@ type Desk struct {
 	instance string
 	life     context.Context
 	kill     context.CancelFunc
-	running  sync.WaitGroup
+	running  sync.WaitGroup // what the desk does by itself
+	callers  sync.WaitGroup // who has come, and what they left to be said
 
 	mu       sync.Mutex
 	visits   map[handle]*visit             // with a lease
@@ -76,13 +77,32 @@ func New(store fleet.Store) *Desk {
 	return d
 }
 
-// Close ends the desk's work. Those who wait are refused; leases live on, as long
-// as they do.
+// Close ends the desk's work. Those who wait are refused, and are in nobody's way
+// any more; what is held by [Desk.Hold] is back. Other leases live on, as long as
+// they do. An engine that does not answer, or a caller that does not return, holds
+// it up for a while only.
 func (d *Desk) Close() {
 	d.mu.Lock()
 	d.kill()
 	d.mu.Unlock()
 	d.running.Wait()
+	gone := make(chan struct{})
+	go func() { d.callers.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-time.After(patience):
+	}
+}
+
+// admit has a call go on until it says that it is done, unless the desk is closed.
+func (d *Desk) admit(op, semaphore string) (done func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life.Err() != nil {
+		return nil, d.closed(op, semaphore)
+	}
+	d.callers.Add(1)
+	return d.callers.Done, nil
 }
 
 // start has something be done, unless the desk is closed.
@@ -102,21 +122,36 @@ func (d *Desk) Acquire(ctx context.Context, r Request) (Lease, error) {
 	if err := r.check(); err != nil {
 		return Lease{}, err
 	}
+	done, err := d.admit("acquire", r.Semaphore)
+	if err != nil {
+		return Lease{}, err
+	}
+	defer done()
 	if r.Key != "" {
 		return d.acquireOnce(ctx, r)
 	}
 	return d.acquire(ctx, r)
 }
 
+// acquire begins anew if its session is lost, as one that was idle may be, and all
+// are when a semaphore is deleted.
 func (d *Desk) acquire(ctx context.Context, r Request) (Lease, error) {
-	v, err := d.welcome(ctx, r)
-	if err != nil {
-		return Lease{}, err
+	for over := time.Now().Add(r.Wait); ; {
+		v, err := d.welcome(ctx, r)
+		if err != nil {
+			return Lease{}, err
+		}
+		v.ticket = max(v.ticket+1, protocol.Ticket(micros()))
+		lease, err := v.wait(ctx, r, protocol.Op{
+			Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.Meta,
+		})
+		if !errors.Is(err, sema.ErrLost) {
+			return lease, err
+		}
+		if r.Wait > 0 {
+			r.Wait = max(time.Until(over), 1)
+		}
 	}
-	v.ticket = max(v.ticket+1, protocol.Ticket(micros()))
-	return v.wait(ctx, r, protocol.Op{
-		Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.Meta,
-	})
 }
 
 // Renew keeps a lease for another TTL. It fails with ErrLost if it is gone.
@@ -125,6 +160,11 @@ func (d *Desk) Renew(ctx context.Context, semaphore, id string) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
+	done, err := d.admit("renew", semaphore)
+	if err != nil {
+		return Lease{}, err
+	}
+	defer done()
 	v, err := d.find(ctx, h)
 	if err != nil {
 		return Lease{}, err
@@ -134,6 +174,15 @@ func (d *Desk) Renew(ctx context.Context, semaphore, id string) (Lease, error) {
 
 // Release gives a lease back. It fails with ErrLost if it was gone before.
 func (d *Desk) Release(ctx context.Context, semaphore, id string) error {
+	done, err := d.admit("release", semaphore)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return d.release(ctx, semaphore, id)
+}
+
+func (d *Desk) release(ctx context.Context, semaphore, id string) error {
 	h, err := parse("release", semaphore, id)
 	if err != nil {
 		return err
@@ -148,10 +197,15 @@ func (d *Desk) Release(ctx context.Context, semaphore, id string) error {
 	return v.release(ctx, h)
 }
 
-// Hold acquires a lease and keeps it until ctx ends; then it is released at once.
-// It tells when it has one, and each time it is renewed. It fails if there was
-// none, or it was lost.
+// Hold acquires a lease and keeps it until ctx ends, or the desk is closed; then it
+// is released at once. It tells when it has one, and each time it is renewed. It
+// fails if there was none, or it was lost.
 func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
+	done, err := d.admit("hold", r.Semaphore)
+	if err != nil {
+		return err
+	}
+	defer done()
 	lease, err := d.Acquire(ctx, r)
 	if err != nil {
 		return err
@@ -163,7 +217,7 @@ func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
 		case <-ctx.Done():
 			return d.letGo(r.Semaphore, lease.ID)
 		case <-d.life.Done():
-			return d.closed("hold", r.Semaphore)
+			return errors.Join(d.closed("hold", r.Semaphore), d.letGo(r.Semaphore, lease.ID))
 		case <-time.After(jittered(lease.TTL / 3)):
 		}
 		switch renewed, err := d.Renew(ctx, r.Semaphore, lease.ID); {
@@ -178,9 +232,14 @@ func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
 
 // letGo releases what somebody has left behind.
 func (d *Desk) letGo(semaphore, id string) error {
-	ctx, cancel := context.WithTimeout(d.life, patience)
+	ctx, cancel := d.lastWords()
 	defer cancel()
-	return d.Release(ctx, semaphore, id)
+	return d.release(ctx, semaphore, id)
+}
+
+// lastWords are said when the desk is closed, too.
+func (d *Desk) lastWords() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(d.life), patience)
 }
 
 func (r Request) check() error {

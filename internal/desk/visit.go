@@ -100,6 +100,9 @@ func (v *visit) say(ctx context.Context, ops ...protocol.Op) (fates []protocol.F
 			return fates, err
 		}
 		v.shared = true
+		if len(ops) > 0 && ops[0].Verb == protocol.Acquire { // it may have been heard, and not answered
+			ops = []protocol.Op{{Verb: protocol.Cancel, Ticket: ops[0].Ticket}, ops[0]}
+		}
 		v.seq = max(v.seq, micros()) + uint64(leap.Microseconds()) + 1
 	}
 	return nil, v.lost("another server speaks for it, whose clock is ahead by more than a day")
@@ -129,7 +132,8 @@ func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protoc
 	}
 	v.trust(sent)
 	for _, f := range reply.Fates {
-		if f.N > v.ack {
+		mine := v.lease != 0 && f.Lease == v.lease || v.ticket != 0 && f.Ticket == v.ticket
+		if f.N > v.ack && (mine || !v.foreign) { // others' are for the desk that opened it
 			v.ack = f.N
 			fates = append(fates, f)
 		}
@@ -180,14 +184,30 @@ func (v *visit) stillHas(ctx context.Context, h handle) bool {
 // finally says a last word in somebody's absence, and has the session wait for the
 // next who comes.
 func (v *visit) finally(ops ...protocol.Op) {
-	v.desk.start(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.desk.life), patience) // Close waits for it
+	v.desk.callers.Go(func() {
+		ctx, cancel := v.desk.lastWords()
 		defer cancel()
-		if v.enter(ctx) != nil {
+		if _, err := v.speak(ctx, ops); err == nil {
+			v.desk.park(v)
+		}
+	})
+}
+
+// giveUp takes the ticket of a request with a key back, unless another desk has
+// spoken for it: there the same request may wait, or have its lease.
+func (v *visit) giveUp() {
+	v.desk.callers.Go(func() {
+		ctx, cancel := v.desk.lastWords()
+		defer cancel()
+		if v.foreign || v.enter(ctx) != nil {
 			return
 		}
 		defer v.exit()
-		if _, err := v.say(ctx, ops...); err == nil {
+		if v.shared {
+			return
+		}
+		v.seq++
+		if _, err := v.exchange(ctx, []protocol.Op{{Verb: protocol.Cancel, Ticket: v.ticket}}); err == nil {
 			v.desk.park(v)
 		}
 	})

@@ -13,28 +13,53 @@ import (
 // wait says what is wished, if that is not said yet, and waits for what becomes of
 // the visit's ticket.
 func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lease, error) {
-	d, start := v.desk, time.Now()
+	start := time.Now()
+	switch fate, err := v.await(ctx, r.Wait, wishes); {
+	case err == nil:
+		return v.served(r, fate, start)
+	case err == errOver:
+		why := sema.ErrTimeout
+		if r.Wait == 0 {
+			why = sema.ErrFull
+		}
+		err = v.refused(r, why, start)
+		if r.Key != "" {
+			v.giveUp()
+		} else {
+			v.abandon(r)
+		}
+		return Lease{}, err
+	default:
+		v.abandon(r)
+		return Lease{}, err
+	}
+}
+
+// errOver is when somebody has waited for as long as it would.
+var errOver = errors.New("the wait is over")
+
+// await stands in line until there is a fate.
+func (v *visit) await(ctx context.Context, limit time.Duration, wishes []protocol.Op) (protocol.Fate, error) {
+	d := v.desk
 	d.stand(v)
-	defer d.leave(v)
-	limit, why := r.Wait, sema.ErrTimeout
-	if r.Wait == 0 { // a try is answered; that may take as long as it takes to find out who is dead
-		limit, why = min(2*v.ttl, longestTry)+patience, sema.ErrFull
+	defer d.leave(v) // before the session is anybody else's
+	if limit == 0 {  // a try is answered; that may take as long as it takes to find out who is dead
+		limit = min(2*v.ttl, longestTry) + patience
 	}
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	for {
 		fates, err := v.speak(ctx, wishes)
 		if err != nil {
-			v.abandon(r)
-			return Lease{}, err
+			return protocol.Fate{}, err
 		}
 		wishes = nil
 		for _, f := range fates {
 			if f.Ticket == v.ticket && f.Kind != protocol.Revoked {
-				return v.served(r, f, start)
+				return f, nil
 			}
 		}
-		sign := jittered(v.ttl / 3)
+		sign := jittered(min(v.ttl/3, longestSilence))
 		if v.foreign {
 			sign = min(sign, jittered(deafLook))
 		}
@@ -45,14 +70,11 @@ func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lea
 		case <-v.news:
 		case <-time.After(sign):
 		case <-over.C:
-			err := v.refused(r, why, start)
-			v.finally(protocol.Op{Verb: protocol.Cancel, Ticket: v.ticket})
-			return Lease{}, err
+			return protocol.Fate{}, errOver
 		case <-ctx.Done():
-			v.abandon(r)
-			return Lease{}, context.Cause(ctx)
+			return protocol.Fate{}, context.Cause(ctx)
 		case <-d.life.Done():
-			return Lease{}, d.closed("acquire", v.semaphore)
+			return protocol.Fate{}, d.closed("acquire", v.semaphore)
 		}
 	}
 }
@@ -113,6 +135,10 @@ func (v *visit) abandon(r Request) {
 // longestTry is how long somebody who would not wait waits for the engine to be
 // certain.
 const longestTry = 30 * time.Second
+
+// longestSilence is how late a word of the engine's that was lost may be made up
+// for, however long a session would live.
+const longestSilence = 5 * time.Second
 
 // deafLook is how often somebody looks who is not told.
 const deafLook = 250 * time.Millisecond

@@ -165,10 +165,11 @@ func (s *Server) identify(r *http.Request) (*identity, error) {
 	if err := s.fromBrowser(r); err != nil {
 		return nil, err
 	}
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+	switch certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0; {
+	case len(s.tokens) > 0: // which say who may do what; a certificate does not
+	case certified:
 		return &identity{name: r.TLS.VerifiedChains[0][0].Subject.CommonName}, nil
-	}
-	if len(s.tokens) == 0 {
+	default:
 		return everybody, nil
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

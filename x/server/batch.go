@@ -1,9 +1,13 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"sync"
+	"time"
+
+	"github.com/sema-go/sema"
 )
 
 // A step is one request of several.
@@ -18,6 +22,21 @@ type step struct {
 type outcome struct {
 	Lease   *leaseText `json:"lease,omitempty"`
 	Problem *problem   `json:"problem,omitempty"`
+
+	at time.Time
+}
+
+// age takes off the time for which others of the batch have waited. A lease that
+// may be lost by then is not told as one.
+func (o *outcome) age() {
+	if o.Lease == nil || o.Lease.Lease == "" {
+		return
+	}
+	o.Lease.ValidFor -= seconds(time.Since(o.at).Round(time.Millisecond))
+	if o.Lease.ValidFor <= 0 {
+		detail := "the lease was not renewed while others of the batch waited; wait for less, or ask one by one"
+		*o = outcome{Problem: problemOf(&sema.Error{Op: "hold", Name: o.Lease.Semaphore, Err: sema.ErrLost, Detail: detail})}
+	}
 }
 
 const maxSteps = 100
@@ -38,20 +57,24 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 	for i, raw := range asked.Requests {
 		wg.Go(func() {
 			lease, err := s.step(r, raw)
+			outcomes[i] = outcome{Lease: lease, at: time.Now()}
 			if err != nil {
-				outcomes[i].Problem = problemOf(err)
-			} else if lease != nil {
-				outcomes[i].Lease = lease
+				outcomes[i] = outcome{Problem: problemOf(err)}
 			}
 		})
 	}
 	wg.Wait()
+	for i := range outcomes {
+		outcomes[i].age()
+	}
 	return answer(w, http.StatusOK, map[string]any{"outcomes": outcomes})
 }
 
 func (s *Server) step(r *http.Request, raw json.RawMessage) (*leaseText, error) {
 	one := step{wish: wish{Weight: 1}}
-	if err := json.Unmarshal(raw, &one); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&one); err != nil {
 		return nil, invalid("%v; see /openapi.json", err)
 	}
 	if err := who(r.Context()).allow(Acquire, one.Semaphore); err != nil {

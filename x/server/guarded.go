@@ -52,7 +52,12 @@ func (g guarded) Listen(ctx context.Context, instance string, hint func(name str
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(g.life, func() { cancel(errLeaving) })()
-	return g.store.Listen(ctx, instance, hint)
+	i := who(ctx)
+	return g.store.Listen(ctx, instance, func(name string) {
+		if i.may(Acquire, name) { // an instance is whatever somebody calls itself
+			hint(name)
+		}
+	})
 }
 
 func (g guarded) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {

@@ -64,7 +64,7 @@ func (c check) String() string {
 }
 
 func (s *Server) staying() error {
-	if s.leaving.Load() {
+	if s.unready.Load() {
 		return errLeaving
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -174,7 +175,7 @@ func (s *Server) request(ctx context.Context, name, key string, w wish) (desk.Re
 		return desk.Request{}, invalid("hold=%q: want connection, or nothing", w.Hold)
 	}
 	if limit := s.options.Limits.MaxWait; time.Duration(w.Wait) > limit {
-		return desk.Request{}, invalid("wait %v: want %v at most; ask again with the same Idempotency-Key to go on waiting in the same place", time.Duration(w.Wait), limit)
+		return desk.Request{}, invalid("wait %v: want %v at most; ask again when it has passed", time.Duration(w.Wait), limit)
 	}
 	if ttl := time.Duration(w.TTL); ttl < 0 || ttl > maxTTL {
 		return desk.Request{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
@@ -183,8 +184,14 @@ func (s *Server) request(ctx context.Context, name, key string, w wish) (desk.Re
 		return desk.Request{}, invalid("Idempotency-Key: want 200 bytes at most")
 	}
 	meta := w.Meta
+	if slices.ContainsFunc(strings.Fields(meta), func(field string) bool { return strings.HasPrefix(field, "key=") || strings.HasPrefix(field, "by=") }) {
+		return desk.Request{}, invalid("meta: key= and by= are said by the server")
+	}
 	if i := who(ctx); i.identity != everybody {
 		meta = strings.TrimSpace(meta + " by=" + strconv.Quote(i.name))
+		if key != "" {
+			key = i.name + "\x00" + key // others may use the same
+		}
 	}
 	return desk.Request{
 		Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: meta, Key: key,
@@ -208,9 +215,21 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// keyless fails if two connections could have the same lease: when one of them
+// ended, the other would go on without.
+func keyless(held desk.Request) error {
+	if held.Key != "" {
+		return invalid("Idempotency-Key: a lease that is as long as its connection has none; ask again without")
+	}
+	return nil
+}
+
 // hold has a lease as long as its connection: the answer is a line for the lease,
 // and one for each time it is renewed.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Request) error {
+	if err := keyless(request); err != nil {
+		return err
+	}
 	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ func (s *Server) identified(name string, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		seen := &observed{ResponseWriter: w}
+		soon(seen, r)
 		who, err := s.identify(r)
 		if err != nil {
 			_ = refuse.Write(seen, r, connect.NewError(connect.CodeUnauthenticated, err))

@@ -77,6 +77,7 @@ type Server struct {
 	crossOrigin http.CrossOriginProtection
 
 	waiting, streams atomic.Int64
+	unready          atomic.Bool // balancers are told to look elsewhere
 	leaving          atomic.Bool // nobody new is taken in
 	life             context.Context
 	end              context.CancelCauseFunc
@@ -110,9 +111,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // errLeaving is why requests that wait are ended.
 var errLeaving = fmt.Errorf("%w: the server is being stopped; ask another one, or again", sema.ErrClosed)
 
+// Unready has /readyz say that this server is about to go. Who comes is served.
+func (s *Server) Unready() { s.unready.Store(true) }
+
 // Leave has /readyz say that this server is about to go, and refuses who is new.
 // Those who wait go on.
-func (s *Server) Leave() { s.leaving.Store(true) }
+func (s *Server) Leave() {
+	s.Unready()
+	s.leaving.Store(true)
+}
 
 // EndStreams ends the streams of programs, which go elsewhere or come back. It is
 // for [http.Server.RegisterOnShutdown]: a shutdown would wait for them.
@@ -175,6 +182,7 @@ func (s *Server) endpoint(at route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		seen := &observed{ResponseWriter: w}
+		soon(seen, r)
 		if err := s.attend(seen, r, at, named); err != nil {
 			s.fail(seen, r, err)
 		}
@@ -204,15 +212,37 @@ func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route, named 
 // bodyWithin is how long a client may take to send what it has to say.
 const bodyWithin = 10 * time.Second
 
-// receive reads the body, so that nobody sends one byte at a time while others
-// wait. (A deadline must not outlast it: it would end requests that wait.)
-func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
+// soon has the body come within that time, so that nobody sends one byte at a time
+// while others wait, also where it is not read: the connection is kept until it has
+// come. The deadline must not outlast it: it would end requests that wait.
+func soon(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.ContentLength == 0 {
-		return nil
+		return
 	}
 	connection := http.NewResponseController(w)
 	if err := connection.SetReadDeadline(time.Now().Add(bodyWithin)); err == nil {
-		defer connection.SetReadDeadline(time.Time{})
+		r.Body = &timed{r.Body, connection}
+	}
+}
+
+// A timed body has no deadline any more when all of it has come.
+type timed struct {
+	io.ReadCloser
+	connection *http.ResponseController
+}
+
+func (t *timed) Read(b []byte) (int, error) {
+	n, err := t.ReadCloser.Read(b)
+	if err == io.EOF {
+		_ = t.connection.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// receive reads the body.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
+	if r.Body == nil || r.ContentLength == 0 {
+		return nil
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.Limits.Body))
 	if errors.Is(err, os.ErrDeadlineExceeded) {

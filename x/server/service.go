@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -37,7 +38,7 @@ func (s rpc) wish(ctx context.Context, m *semav1.AcquireRequest) (desk.Request, 
 		return desk.Request{}, err
 	}
 	return s.request(ctx, m.GetName(), m.GetIdempotencyKey(), wish{
-		Weight: max(m.GetWeight(), 1), Wait: millis[duration](m.GetWaitMs()), Meta: m.GetHolder(),
+		Weight: cmp.Or(m.GetWeight(), 1), Wait: millis[duration](m.GetWaitMs()), Meta: m.GetHolder(),
 		Capacity: m.GetSettings().GetCapacity(), TTL: millis[duration](m.GetSettings().GetTtlMs()),
 	})
 }
@@ -81,6 +82,9 @@ func (s rpc) Release(ctx context.Context, m *semav1.ReleaseRequest) (*semav1.Rel
 // Hold is a lease as long as its stream.
 func (s rpc) Hold(ctx context.Context, m *semav1.HoldRequest, out *connect.ServerStream[semav1.HoldResponse]) error {
 	request, err := s.wish(ctx, m.GetAcquire())
+	if err == nil {
+		err = keyless(request)
+	}
 	if err != nil {
 		return wire.FaultOf(err)
 	}

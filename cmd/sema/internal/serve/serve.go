@@ -184,6 +184,7 @@ func (c Config) serve(ctx context.Context, s *server.Server, listener net.Listen
 	h := &http.Server{
 		Handler: s, Protocols: protocols, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // or who vanishes holds for as long as the kernel tries
 	}
 	h.RegisterOnShutdown(s.EndStreams)
 	ended := make(chan error, 1)
@@ -211,8 +212,9 @@ func (c Config) serve(ctx context.Context, s *server.Server, listener net.Listen
 // leave first says that it is about to go, then has requests finish, and then
 // goes. Leases live on.
 func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) error {
-	s.Leave()
+	s.Unready()
 	time.Sleep(c.ReadyDelay)
+	s.Leave()
 	finishing, cancel := context.WithTimeout(ctx, c.Grace)
 	defer cancel()
 	err := h.Shutdown(finishing)

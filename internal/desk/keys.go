@@ -1,0 +1,152 @@
+package desk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// An inquiry is a request with a key that is under way.
+type inquiry struct {
+	weight int64
+	done   chan struct{}
+	lease  Lease
+	err    error
+}
+
+// acquireOnce acquires for a key, unless that was done before: here at the same
+// time, or by any desk, as what the engine knows of leases and of the line tells.
+func (d *Desk) acquireOnce(ctx context.Context, r Request) (Lease, error) {
+	digest := sha256.Sum256([]byte(r.Semaphore + "\x00" + r.Key))
+	mark := "key=" + hex.EncodeToString(digest[:12])
+	limit, why := r.Wait, sema.ErrTimeout
+	if limit == 0 {
+		limit, why = patience, sema.ErrFull
+	}
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	for {
+		d.mu.Lock()
+		other := d.asking[mark]
+		if other == nil {
+			break
+		}
+		d.mu.Unlock()
+		if other.weight != r.Weight {
+			return Lease{}, r.mistaken(other.weight)
+		}
+		select {
+		case <-other.done:
+			if other.err == nil {
+				return other.lease, nil
+			}
+		case <-over.C:
+			return Lease{}, &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: why, Detail: "another request with the same key still waits"}
+		case <-ctx.Done():
+			return Lease{}, context.Cause(ctx)
+		}
+	}
+	mine := &inquiry{weight: r.Weight, done: make(chan struct{})}
+	d.asking[mark] = mine
+	d.mu.Unlock()
+	mine.lease, mine.err = d.acquireMarked(ctx, r, mark)
+	d.mu.Lock()
+	delete(d.asking, mark)
+	d.mu.Unlock()
+	close(mine.done)
+	return mine.lease, mine.err
+}
+
+// acquireMarked goes on with a lease or a ticket that has the mark, or begins.
+func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease, error) {
+	over := time.Now().Add(r.Wait)
+	var v *visit // that speaks for the ticket
+	for {
+		snapshot, err := d.look(ctx, r.Semaphore)
+		if err != nil {
+			return Lease{}, err
+		}
+		if i := markedLease(snapshot, mark); i >= 0 {
+			return d.share(ctx, r, snapshot, i)
+		}
+		i := slices.IndexFunc(snapshot.Line, func(t protocol.TicketInfo) bool { return marked(t.Meta, mark) })
+		if i < 0 {
+			break
+		}
+		t := snapshot.Line[i]
+		if t.Weight != r.Weight {
+			return Lease{}, r.mistaken(t.Weight)
+		}
+		if v == nil || v.session != t.Session || v.ticket != t.Ticket {
+			v = d.newVisit(r.Semaphore, t.Session, snapshot.Config)
+			v.ticket, v.foreign = t.Ticket, true
+			// Once this desk has spoken, the other one does not take the ticket back. It
+			// may have done so just before: look again.
+			_, err = v.speak(ctx, nil)
+			v.ack = 0 // what it said is heard later
+			if err != nil && !errors.Is(err, sema.ErrLost) {
+				return Lease{}, err
+			}
+			continue
+		}
+		lease, err := v.wait(ctx, r)
+		left := time.Until(over)
+		if ended := errors.Is(err, sema.ErrLost) || errors.Is(err, sema.ErrTimeout); !ended || left <= 0 {
+			return lease, err
+		}
+		r.Wait, v = left, nil // the ticket was for less
+	}
+	told := r
+	told.Meta = strings.TrimSpace(r.Meta + " " + mark)
+	lease, err := d.acquire(ctx, told)
+	if err != nil || lease.ID == "" {
+		return lease, err
+	}
+	return d.first(ctx, r, lease, mark)
+}
+
+// first is the oldest lease with the mark. If another desk was asked at the same
+// time there are two, and both desks see that one.
+func (d *Desk) first(ctx context.Context, r Request, mine Lease, mark string) (Lease, error) {
+	snapshot, err := d.look(ctx, r.Semaphore)
+	if err != nil {
+		return mine, nil
+	}
+	i := markedLease(snapshot, mark)
+	if i < 0 || snapshot.Leases[i].Seq >= mine.Fence.Seq {
+		return mine, nil
+	}
+	if err := d.letGo(r.Semaphore, mine.ID); err != nil {
+		return Lease{}, err
+	}
+	return d.share(ctx, r, snapshot, i)
+}
+
+// share is a lease that the same request has had before.
+func (d *Desk) share(ctx context.Context, r Request, s protocol.Snapshot, i int) (Lease, error) {
+	l := s.Leases[i]
+	if l.Weight != r.Weight {
+		return Lease{}, r.mistaken(l.Weight)
+	}
+	return d.adopt(r.Semaphore, s, i).renew(ctx, handle{r.Semaphore, l.Seq, l.Session})
+}
+
+func markedLease(s protocol.Snapshot, mark string) int {
+	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool { return marked(l.Meta, mark) })
+}
+
+func marked(meta, mark string) bool { return slices.Contains(strings.Fields(meta), mark) }
+
+// mistaken is when a key is used for something else.
+func (r Request) mistaken(weight int64) error {
+	return &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: sema.ErrInvalid,
+		Detail: fmt.Sprintf("the same key was used for a weight of %d; use another one for another request", weight)}
+}

@@ -1,0 +1,238 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/x/semav1"
+	"github.com/sema-go/sema/x/semav1/semav1connect"
+	"github.com/sema-go/sema/x/server"
+)
+
+// A page in somebody's browser reaches servers on the same machine.
+func TestNoPageOfAnotherOriginDoesAnything(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
+	for _, h := range []header{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Origin", "null"}} {
+		s.want(403, "POST", "/v1/semaphores/db/drain", "", h)
+		s.want(403, "POST", "/v1/semaphores/other/leases?capacity=1", "", h)
+	}
+	if s.want(200, "GET", "/v1/semaphores/db", "").body["draining"] == true {
+		t.Error("it was drained")
+	}
+	s.want(200, "POST", "/v1/semaphores/db/drain", "", header{"Sec-Fetch-Site", "same-origin"})
+}
+
+// A page whose name suddenly means this machine is of the same origin, and still
+// has another name.
+func TestNoOtherNameOfThisMachine(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	ask := func(host string) int {
+		r, _ := http.NewRequest("GET", s.url+"/v1/semaphores", nil)
+		r.Host = host
+		response, err := s.http.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	for host, status := range map[string]int{"evil.example:7362": 403, "evil.example": 403, "localhost:7362": 200, "127.0.0.1": 200, "[::1]:7362": 200, "localhost": 200} {
+		if got := ask(host); got != status {
+			t.Errorf("%s: status %d, want %d", host, got, status)
+		}
+	}
+}
+
+// Nobody keeps a connection by a body that never comes.
+func TestABodyThatNeverComes(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a")}}})
+	var wg sync.WaitGroup
+	for _, path := range []string{"/v1/semaphores/db/leases", "/nowhere", "/sema.v1.StoreService/Open", "/sema.v1.SemaService/Acquire", "/livez"} {
+		for _, auth := range []string{"", "Authorization: Bearer a\r\n"} {
+			wg.Go(func() {
+				c, err := net.Dial("tcp", s.http.Listener.Addr().String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", path, auth)
+				c.SetReadDeadline(time.Now().Add(15 * time.Second))
+				if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("POST %s, %q: it waits for ever", path, auth)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// A wait over RPC is not ended by what bounds the time for its body.
+func TestAWaitOutlastsItsBody(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&ttl=1m", "")
+	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url) // HTTP/1.1
+	_, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Name: "db", WaitMs: 11_000})
+	if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !strings.Contains(err.Error(), "waited too long") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A certificate does not replace a token where tokens are asked for.
+func TestACertificateIsNoToken(t *testing.T) {
+	t.Parallel()
+	s, err := server.New(memstore.New(), server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a"), Verbs: []server.Verb{server.Read}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	for token, status := range map[string]int{"": 401, "a": 403} {
+		r := httptest.NewRequest("POST", "/v1/semaphores/db/leases?capacity=1", nil)
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "laptop"}}}}}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != status {
+			t.Errorf("token %q: status %d, want %d", token, w.Code, status)
+		}
+	}
+}
+
+// A lease that was lost while others of the batch waited is not told as one.
+func TestABatchTellsHowMuchIsLeft(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/full/leases?capacity=1", "")
+	a := s.want(200, "POST", "/v1/batch", `{"requests":[
+		{"op":"acquire","semaphore":"short","capacity":1,"ttl":"300ms"},
+		{"op":"acquire","semaphore":"long","capacity":1,"ttl":"15s"},
+		{"op":"acquire","semaphore":"full","wait":"2s"}]}`)
+	outcomes := a.body["outcomes"].([]any)
+	if lease, told := outcomes[0].(map[string]any)["lease"]; told {
+		t.Errorf("told as held: %v", lease)
+	}
+	if left := outcomes[1].(map[string]any)["lease"].(map[string]any)["valid_for"].(float64); left > 8.1 {
+		t.Errorf("valid for %v", left)
+	}
+}
+
+// A lease of two connections would be lost to one when the other ends.
+func TestAHoldHasNoKey(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(400, "POST", "/v1/semaphores/db/leases?capacity=1&hold=connection&wait=1s", "", header{"Idempotency-Key", "k"})
+}
+
+// Two who happen to use the same key do not share a lease.
+func TestAKeyIsItsUsers(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a")}, {Name: "b", Hash: server.HashToken("b")}}})
+	s.auth = "a"
+	first := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "", header{"Idempotency-Key", "1"}).lease()
+	s.auth = "b"
+	if second := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "", header{"Idempotency-Key", "1"}).lease(); second == first {
+		t.Error("two clients have one lease")
+	}
+}
+
+// A mark that somebody else has made up is none.
+func TestMetaIsNoKey(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	first := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "", header{"Idempotency-Key", "1"})
+	meta := s.want(200, "GET", "/v1/semaphores/db", "").body["leases"].([]any)[0].(map[string]any)["meta"].(string)
+	s.want(204, "DELETE", "/v1/semaphores/db/leases/"+first.lease(), "")
+	s.want(400, "POST", "/v1/semaphores/db/leases?meta="+meta, "")
+}
+
+func TestANegativeWeightOverRPC(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
+	capacity := int64(3)
+	_, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Name: "db", Weight: -2, Settings: &semav1.Settings{Capacity: &capacity}})
+	if connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What is misspelt in a batch is an error, as it is elsewhere.
+func TestAMisspeltStep(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	a := s.want(200, "POST", "/v1/batch", `{"requests":[{"op":"acquire","semaphore":"db","capacity":5,"wieght":3}]}`)
+	if !strings.Contains(a.text, "wieght") {
+		t.Error(a.text)
+	}
+}
+
+// Who listens hears of what it may use, whoever's instance it names.
+func TestWhoListensHearsOfItsOwnOnly(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Tokens: []server.Token{
+		{Name: "all", Hash: server.HashToken("all")}, {Name: "ci", Hash: server.HashToken("ci"), Prefix: "ci-", Verbs: []server.Verb{server.Acquire}}}})
+	s.auth = "all"
+	for _, name := range []string{"secret", "ci-a"} {
+		s.want(201, "POST", "/v1/semaphores/"+name+"/leases?capacity=1", "")
+	}
+	instance := s.want(200, "GET", "/v1/semaphores/ci-a", "").body["leases"].([]any)[0].(map[string]any)["holder"].(string)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	client := semav1connect.NewStoreServiceClient(s.http.Client(), s.url, connect.WithInterceptors(bearer("ci")))
+	stream, err := client.Listen(ctx, &semav1.StoreListenRequest{Instance: []byte(instance)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream.Receive()
+	for _, name := range []string{"secret", "ci-a"} {
+		lease := s.want(200, "GET", "/v1/semaphores/"+name, "").body["leases"].([]any)[0].(map[string]any)["lease"].(string)
+		s.want(204, "POST", "/v1/semaphores/"+name+"/leases/"+lease+"/revoke", "")
+	}
+	for stream.Receive() {
+		names := fmt.Sprint(stream.Msg().Names)
+		if strings.Contains(names, "secret") {
+			t.Error("it hears of", names)
+		}
+		if strings.Contains(names, "ci-a") {
+			break
+		}
+	}
+	cancel()
+	stream.Close()
+}
+
+type bearer string
+
+func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc { return next }
+func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		c := next(ctx, spec)
+		c.RequestHeader().Set("Authorization", "Bearer "+string(b))
+		return c
+	}
+}
