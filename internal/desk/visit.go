@@ -63,6 +63,13 @@ func (v *visit) trust(sent time.Time) {
 	v.until.Store(&until)
 }
 
+// leaps are by how much another desk's clock may be ahead. They are small at first:
+// two desks whose clocks differ take turns in leaping, and each leap is on top of the
+// other's.
+var leaps = []time.Duration{
+	0, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 25 * time.Hour,
+}
+
 // errStale is when another desk has spoken for the session.
 var errStale = errors.New("the engine has heard a later batch")
 
@@ -95,7 +102,7 @@ func (v *visit) enterFor(ctx context.Context, h handle) error {
 // Who says it has entered.
 func (v *visit) say(ctx context.Context, ops ...protocol.Op) (fates []protocol.Fate, err error) {
 	v.seq++
-	for _, leap := range []time.Duration{0, time.Second, time.Minute, time.Hour, 25 * time.Hour} { // by which another desk's clock may be ahead
+	for _, leap := range leaps {
 		if fates, err = v.exchange(ctx, ops); err != errStale {
 			return fates, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -19,6 +20,9 @@ func (g guarded) Open(ctx context.Context, name string, c protocol.Config, insta
 	}
 	if g.leaving.Load() {
 		return 0, protocol.Config{}, errLeaving
+	}
+	if ttl := time.Duration(c.TTL) * time.Microsecond; ttl > maxTTL {
+		return 0, protocol.Config{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
 	}
 	if d, ok := g.declared.of(name); ok {
 		version := c.Protocol

@@ -239,10 +239,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Reque
 	defer cancel()
 	flush := http.NewResponseController(w)
 	tell := func(l desk.Lease) error {
-		if err := json.NewEncoder(w).Encode(textOf(l)); err != nil {
-			return err
-		}
-		return flush.Flush()
+		return within(flush, func() error { return json.NewEncoder(w).Encode(textOf(l)) })
 	}
 	granted := false
 	err = s.desk.Hold(ctx, request, func(l desk.Lease) {

@@ -166,11 +166,13 @@ func verbs(t *testing.T, c semav1connect.SemaServiceClient) {
 	_, err = c.Resume(ctx, &semav1.ResumeRequest{Name: "db"})
 	must(err)
 
+	waiting := &semav1.AcquireRequest{Name: "db", WaitMs: 100}
 	b, err := c.Batch(ctx, &semav1.BatchRequest{Items: []*semav1.BatchItem{
 		{Item: &semav1.BatchItem_Acquire{Acquire: ask}}, {Item: &semav1.BatchItem_Release{Release: &semav1.ReleaseRequest{Name: "db", Lease: "nonsense"}}},
+		{Item: &semav1.BatchItem_Acquire{Acquire: waiting}},
 	}})
 	must(err)
-	if b.Results[0].GetAcquire() == nil || b.Results[1].GetFailure().GetCode() != "invalid_argument" {
+	if b.Results[0].GetAcquire() == nil || b.Results[2].GetFailure() == nil || b.Results[1].GetFailure().GetCode() != "invalid_argument" {
 		t.Errorf("%v", b.Results)
 	}
 	watching, stop := context.WithTimeout(ctx, 10*time.Second)

@@ -125,7 +125,9 @@ func (s rpc) one(ctx context.Context, item *semav1.BatchItem) *semav1.BatchResul
 	switch wanted := item.GetItem().(type) {
 	case *semav1.BatchItem_Acquire:
 		var r *semav1.AcquireResponse
-		if r, err = s.Acquire(ctx, wanted.Acquire); err == nil {
+		if wanted.Acquire.GetWaitMs() > 0 {
+			err = wire.FaultOf(invalid("wait_ms: not in a batch, whose other leases would grow old meanwhile"))
+		} else if r, err = s.Acquire(ctx, wanted.Acquire); err == nil {
 			return &semav1.BatchResult{Result: &semav1.BatchResult_Acquire{Acquire: r}}
 		}
 	case *semav1.BatchItem_Renew:

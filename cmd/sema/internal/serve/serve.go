@@ -145,7 +145,8 @@ func (c Config) logger(to io.Writer) (*slog.Logger, error) {
 }
 
 func (c Config) listen() (net.Listener, error) {
-	listener, err := net.Listen("tcp", c.Listen)
+	listening := net.ListenConfig{Control: noticeSilence, KeepAlive: 15 * time.Second}
+	listener, err := listening.Listen(context.Background(), "tcp", c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%w: is another server running there? choose another one with --listen", err)
 	}
