@@ -129,11 +129,11 @@ func (w *wrapper) run(cmd *exec.Cmd, hold scope.Hold) error {
 	if err := hold.Attach(cmd); err != nil {
 		return err
 	}
+	w.catch(others) // before it can have told anybody that it is there
 	child, err := start(cmd)
 	if err != nil {
 		return notStarted(w.Command[0], err)
 	}
-	w.catch(others)
 	return w.supervise(child, hold)
 }
 
