@@ -14,7 +14,7 @@ import (
 
 func TestSignalsReachTheWholeGroup(t *testing.T) {
 	t.Parallel()
-	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo usr1' USR1; sleep 100 & echo ready; while true; do wait; done`)
+	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo usr1' USR1; sleep 60 & echo ready; for n in $(seq 3000); do wait; sleep 0.02; done`)
 	p.line()
 	p.Signal(syscall.SIGUSR1)
 	if got := p.line(); got != "usr1" {
@@ -29,7 +29,7 @@ func TestSignalsReachTheWholeGroup(t *testing.T) {
 
 func TestACommandMayHandleASignalAndEndWell(t *testing.T) {
 	t.Parallel()
-	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo bye; exit 3' INT; echo ready; while true; do sleep 0.02; done`)
+	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo bye; exit 3' INT; echo ready; for n in $(seq 3000); do sleep 0.02; done`)
 	p.line()
 	p.Signal(os.Interrupt)
 	if got, code := p.line(), p.wait(); got != "bye" || code != 3 {
@@ -39,7 +39,7 @@ func TestACommandMayHandleASignalAndEndWell(t *testing.T) {
 
 func TestWhoDoesNotEndIsKilledIfToldSo(t *testing.T) {
 	t.Parallel()
-	p := onHost(t).start("run", "x", "--kill-after", "200ms", "--", "sh", "-c", `trap '' TERM; sleep 100 & echo ready; while true; do wait; sleep 0.02; done`)
+	p := onHost(t).start("run", "x", "--kill-after", "200ms", "--", "sh", "-c", `trap '' TERM; sleep 60 & echo ready; for n in $(seq 3000); do wait; sleep 0.02; done`)
 	p.line()
 	p.Signal(syscall.SIGTERM)
 	if code := p.wait(); code != 128+9 {

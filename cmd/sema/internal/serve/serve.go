@@ -145,8 +145,7 @@ func (c Config) logger(to io.Writer) (*slog.Logger, error) {
 }
 
 func (c Config) listen() (net.Listener, error) {
-	listening := net.ListenConfig{Control: noticeSilence, KeepAlive: 15 * time.Second}
-	listener, err := listening.Listen(context.Background(), "tcp", c.Listen)
+	listener, err := net.Listen("tcp", c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%w: is another server running there? choose another one with --listen", err)
 	}
@@ -184,7 +183,7 @@ func (c Config) serve(ctx context.Context, s *server.Server, listener net.Listen
 	protocols.SetUnencryptedHTTP2(true)
 	h := &http.Server{
 		Handler: s, Protocols: protocols, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // or who vanishes holds for as long as the kernel tries
 	}
 	h.RegisterOnShutdown(s.EndStreams)
