@@ -1,6 +1,6 @@
 //go:build unix
 
-// Chaos torments real engines and looks whether fleet permits hold: worker
+// Command chaos torments real engines and looks whether fleet permits hold: worker
 // processes share one semaphore and write to a guarded resource while servers are
 // killed, networks fail and workers are paused beyond their TTL.
 //

@@ -1,7 +1,6 @@
 package fleettest
 
 import (
-	"errors"
 	"io/fs"
 	"slices"
 
@@ -104,7 +103,7 @@ var adminScripts = []script{
 	{"what there is can be listed", protocol.Config{Capacity: 1}, func(s *speaker) {
 		lister, ok := s.store.(fleet.Lister)
 		if !ok {
-			s.fail("%w: the store is no fleet.Lister", errors.ErrUnsupported)
+			s.fail("%w: the store is no fleet.Lister", errNotOffered)
 		}
 		want := func(prefix string, want ...string) {
 			names, err := lister.List(s.ctx, prefix)

@@ -1,7 +1,6 @@
 package fleettest
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +65,7 @@ func (s *speaker) stopClock() bool {
 // needClock stops the engine's clock, or ends the script.
 func (s *speaker) needClock() {
 	if !s.stopClock() {
-		s.fail("%w: the engine's clock cannot be set; see Clocked", errors.ErrUnsupported)
+		s.fail("%w: the engine's clock cannot be set; see Clocked", errNotOffered)
 	}
 }
 
