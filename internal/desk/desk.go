@@ -22,7 +22,6 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/list"
 )
 
 // A Desk speaks to an engine for those who come. Several desks over one engine
@@ -36,11 +35,11 @@ type Desk struct {
 	callers  sync.WaitGroup // who has come, and what they left to be said
 
 	mu       sync.Mutex
-	visits   map[handle]*visit             // with a lease
-	idle     map[string][]*visit           // by semaphore: without one, for the next who comes
-	lines    map[string]*list.List[*visit] // by semaphore: who waits here
-	released map[handle]time.Time          // and when, for those who say it twice
-	asking   map[string]*inquiry           // by key: what is under way
+	visits   map[handle]*visit    // with a lease
+	idle     map[string][]*visit  // by semaphore: without one, for the next who comes
+	lines    map[string]*line     // by semaphore: who waits here
+	released map[handle]time.Time // and when, for those who say it twice
+	asking   map[string]*inquiry  // by key: what is under way
 }
 
 // A Request is for permits.
@@ -68,7 +67,7 @@ func New(store fleet.Store) *Desk {
 	host, _ := os.Hostname()
 	d := &Desk{
 		store: store, instance: fmt.Sprintf("desk/%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
-		visits: map[handle]*visit{}, idle: map[string][]*visit{}, lines: map[string]*list.List[*visit]{},
+		visits: map[handle]*visit{}, idle: map[string][]*visit{}, lines: map[string]*line{},
 		released: map[handle]time.Time{}, asking: map[string]*inquiry{},
 	}
 	d.life, d.kill = context.WithCancel(context.Background())

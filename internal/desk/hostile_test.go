@@ -183,6 +183,90 @@ func TestATimeoutTakesNothingBackThatWasGrantedElsewhere(t *testing.T) {
 }
 
 // The same key for something else is a mistake.
+// A shuffler has the engine hear wishes in the reverse of the order in which they
+// were made.
+type shuffler struct {
+	fleet.Store
+	late time.Duration
+	mu   sync.Mutex
+}
+
+func (s *shuffler) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	if len(b.Ops) > 0 && b.Ops[0].Verb == protocol.Acquire && !b.Ops[0].Try {
+		s.mu.Lock()
+		s.late -= time.Millisecond
+		late := s.late
+		s.mu.Unlock()
+		time.Sleep(late)
+	}
+	return s.Store.Apply(ctx, name, b)
+}
+
+func configure(t *testing.T, store fleet.Store, change func(*protocol.Config)) {
+	t.Helper()
+	client := fleet.New(store)
+	wantErr(t, client.Configure(t.Context(), "db", change), nil)
+	wantErr(t, client.Close(t.Context()), nil)
+}
+
+// Whoever the engine serves is woken, though it was not the first to come here.
+func TestManyWhoComeAtOnceAreServedWithoutDelay(t *testing.T) {
+	const many = 300
+	for name, free := range map[string]func(*testing.T, fleet.Store, *desk.Desk, desk.Lease){
+		"one after the other": func(t *testing.T, _ fleet.Store, d *desk.Desk, holder desk.Lease) {
+			wantErr(t, d.Release(t.Context(), "db", holder.ID), nil)
+		},
+		"all at once": func(t *testing.T, store fleet.Store, _ *desk.Desk, _ desk.Lease) {
+			configure(t, store, func(c *protocol.Config) { c.Capacity = many + 1 })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &shuffler{Store: memstore.New(), late: time.Second}
+				d := desk.New(store)
+				defer d.Close()
+				holder := acquire(t, d, want(1, 0))
+				var wg sync.WaitGroup
+				for range many {
+					wg.Go(func() {
+						lease := acquire(t, d, want(1, time.Hour))
+						wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+					})
+				}
+				time.Sleep(2 * time.Second)
+				start := time.Now()
+				free(t, store, d, holder)
+				wg.Wait()
+				if took := time.Since(start); took > 100*time.Millisecond {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// All who are refused are told at once.
+func TestManyAreToldOfADrain(t *testing.T) {
+	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+		acquire(t, d, want(1, 0))
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() {
+				_, err := d.Acquire(t.Context(), want(1, time.Hour))
+				wantErr(t, err, sema.ErrDraining)
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		configure(t, store, func(c *protocol.Config) { c.Draining = true })
+		wg.Wait()
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 func TestAKeyForSomethingElse(t *testing.T) {
 	in(t, func(t *testing.T, _ fleet.Store, d *desk.Desk) {
 		r := want(5, 0)

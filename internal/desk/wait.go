@@ -7,7 +7,6 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/list"
 )
 
 // wait says what is wished, if that is not said yet, and waits for what becomes of
@@ -100,7 +99,7 @@ func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, erro
 		v.lease, v.weight, v.fence = f.Lease, f.Weight, f.Fence
 		lease := v.lent()
 		d.remember(v)
-		d.wakeSome(v.semaphore, wokenByGrant) // it may not be the only one
+		d.wake(v.semaphore, wokenByGrant) // it may not be the only one
 		return lease, nil
 	}
 	err := v.refused(r, sentinels[f.Kind], start)
@@ -142,63 +141,3 @@ const longestSilence = 5 * time.Second
 
 // deafLook is how often somebody looks who is not told.
 const deafLook = 250 * time.Millisecond
-
-// How many of those who wait are woken. The engine says that somebody at this desk
-// has news, and not who; it is almost always the first, unless several came at the
-// same time. Who is granted something wakes others, since one word may be about
-// several. Nobody depends on it: all speak now and then.
-const (
-	wokenByHint  = 8
-	wokenByGrant = 2
-)
-
-// stand puts a visit at the end of the line.
-func (d *Desk) stand(v *visit) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	line := d.lines[v.semaphore]
-	if line == nil {
-		line = &list.List[*visit]{}
-		d.lines[v.semaphore] = line
-	}
-	line.PushBack(&v.place)
-}
-
-func (d *Desk) leave(v *visit) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	line := d.lines[v.semaphore]
-	line.Remove(&v.place)
-	if line.Len() == 0 {
-		delete(d.lines, v.semaphore)
-	}
-}
-
-func (d *Desk) wakeSome(semaphore string, n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	line := d.lines[semaphore]
-	if line == nil {
-		return
-	}
-	for place := line.First(); place != nil && n > 0; place, n = place.Next(), n-1 {
-		select {
-		case place.Of.news <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// listen passes on what the engine says.
-func (d *Desk) listen() {
-	for d.life.Err() == nil {
-		err := d.store.Listen(d.life, d.instance, func(name string) { d.wakeSome(name, wokenByHint) })
-		if errors.Is(err, errors.ErrUnsupported) {
-			return
-		}
-		select {
-		case <-d.life.Done():
-		case <-time.After(jittered(time.Second)):
-		}
-	}
-}
