@@ -13,7 +13,9 @@ import (
 type Store interface {
 	// Open makes the semaphore with that configuration unless it is there, and
 	// begins a session on it. It fails with [protocol.ErrVersion] if those who
-	// speak the configuration's Protocol cannot use what is there.
+	// speak the configuration's Protocol cannot use what is there. With a
+	// configuration that no semaphore can have it opens what is there, and makes
+	// nothing.
 	Open(ctx context.Context, name string, config protocol.Config, instance string) (protocol.Session, protocol.Config, error)
 
 	// Apply does what a batch asks.

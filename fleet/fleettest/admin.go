@@ -23,6 +23,20 @@ var adminScripts = []script{
 			s.fail("%+v, which nobody has changed", config)
 		}
 	}},
+	{"what is no configuration opens what is there, and makes nothing", protocol.Config{Capacity: 2}, func(s *speaker) {
+		none := protocol.Config{Protocol: protocol.Version}
+		if _, _, err := s.store.Open(s.ctx, s.name, none, "fleettest"); err == nil {
+			s.fail("a semaphore was made with %+v", none)
+		}
+		_, err := s.store.Inspect(s.ctx, s.name)
+		s.mustBe(err, fs.ErrNotExist)
+		s.open()
+		_, config, err := s.store.Open(s.ctx, s.name, none, "fleettest")
+		s.must(err)
+		if config.Capacity != 2 || config.TTL != s.config.TTL {
+			s.fail("%+v, which nobody has changed", config)
+		}
+	}},
 	{"a shrink revokes nothing, and its debt is paid first", protocol.Config{Capacity: 3}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		leases := s.granted(holder, 3, acquire(1, 1), acquire(2, 1), acquire(3, 1))

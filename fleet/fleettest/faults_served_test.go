@@ -142,6 +142,9 @@ var adminFaults = []fault{
 			}
 		}}
 	}},
+	{"anything is made", "what is no configuration opens what is there, and makes nothing", func() *sick {
+		return &sick{open: func(c *protocol.Config, _ *protocol.Seq) { c.TTL = max(c.TTL, 1_000_000) }}
+	}},
 	{"every version may open", "neighbouring versions share a semaphore, others are refused", func() *sick {
 		return &sick{open: func(c *protocol.Config, _ *protocol.Seq) { c.Protocol = protocol.Version + 1 }}
 	}},

@@ -30,17 +30,9 @@ func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
 	}
 	d.mu.Unlock()
 	var session protocol.Session
-	config := r.Config
+	var config protocol.Config
 	err := d.insist(ctx, "acquire", r.Semaphore, func(ctx context.Context) (err error) {
-		if r.Config == (protocol.Config{}) {
-			if config, err = d.present(ctx, r.Semaphore); err != nil {
-				return err
-			}
-		}
-		session, config, err = d.store.Open(ctx, r.Semaphore, config, d.instance)
-		if errors.Is(err, protocol.ErrVersion) || errors.Is(err, sema.ErrInvalid) {
-			err = refusal{err}
-		}
+		session, config, err = d.open(ctx, r)
 		return err
 	})
 	if err != nil {
@@ -49,13 +41,26 @@ func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
 	return d.newVisit(r.Semaphore, session, config), nil
 }
 
-// present is the configuration of a semaphore that must be there.
-func (d *Desk) present(ctx context.Context, semaphore string) (protocol.Config, error) {
-	snapshot, err := d.store.Inspect(ctx, semaphore)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = refusal{fmt.Errorf("semaphore %q: %w: say with which capacity it is to be made", semaphore, fs.ErrNotExist)}
+// open begins a session. A request without a configuration makes nothing: the
+// engine refuses, and is asked whether that is why.
+func (d *Desk) open(ctx context.Context, r Request) (protocol.Session, protocol.Config, error) {
+	mustBeThere := r.Config == (protocol.Config{})
+	if mustBeThere {
+		r.Config.Protocol = protocol.Version
 	}
-	return snapshot.Config, err
+	session, config, err := d.store.Open(ctx, r.Semaphore, r.Config, d.instance)
+	switch {
+	case err == nil:
+		return session, config, nil
+	case errors.Is(err, protocol.ErrVersion) || errors.Is(err, sema.ErrInvalid):
+		return 0, config, refusal{err}
+	}
+	if mustBeThere {
+		if _, absent := d.store.Inspect(ctx, r.Semaphore); errors.Is(absent, fs.ErrNotExist) {
+			err = refusal{fmt.Errorf("semaphore %q: %w: say with which capacity it is to be made", r.Semaphore, fs.ErrNotExist)}
+		}
+	}
+	return 0, config, err
 }
 
 // park keeps a session that has nothing for the next who comes.
