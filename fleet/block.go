@@ -6,6 +6,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/fate"
 )
 
 // askBlock asks the engine for what the first in line wants, in one piece, and
@@ -59,7 +60,7 @@ func (s *Semaphore) poolFate(f protocol.Fate) {
 	case f.Kind == protocol.TimedOut: // it has its own timer
 		s.askBlock(first.Of)
 	default:
-		first.Of.refuse(sentinelOf(f.Kind))
+		first.Of.refuse(fate.Error(f.Kind))
 	}
 }
 

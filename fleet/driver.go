@@ -10,6 +10,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/fate"
 )
 
 const (
@@ -343,7 +344,7 @@ func (s *Semaphore) fate(f protocol.Fate) {
 	switch {
 	case w == nil:
 	case f.Kind != protocol.Granted:
-		w.ended <- outcome{err: sentinelOf(f.Kind)}
+		w.ended <- outcome{err: fate.Error(f.Kind)}
 	case s.options.Mode == Pooled:
 		s.addBlock(f)
 		w.ended <- outcome{}
@@ -351,24 +352,6 @@ func (s *Semaphore) fate(f protocol.Fate) {
 		s.counts.Grants++
 		w.ended <- outcome{lease: s.lend(f)}
 	}
-}
-
-// sentinelOf is the error for a fate. One that is not known comes from a newer
-// version, and is a refusal.
-func sentinelOf(k protocol.FateKind) error {
-	switch k {
-	case protocol.Full:
-		return sema.ErrFull
-	case protocol.QueueFull:
-		return sema.ErrQueueFull
-	case protocol.TooLarge:
-		return sema.ErrTooLarge
-	case protocol.Draining:
-		return sema.ErrDraining
-	case protocol.TimedOut:
-		return sema.ErrTimeout
-	}
-	return fmt.Errorf("%w: fate %d", sema.ErrInvalid, k)
 }
 
 // refuseAll ends all who wait. The mutex is held.

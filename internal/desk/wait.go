@@ -7,6 +7,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/fate"
 )
 
 // wait says what is wished, if that is not said yet, and waits for what becomes of
@@ -102,15 +103,9 @@ func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, erro
 		d.wake(v.semaphore, wokenByGrant) // it may not be the only one
 		return lease, nil
 	}
-	err := v.refused(r, sentinels[f.Kind], start)
+	err := v.refused(r, fate.Error(f.Kind), start)
 	d.park(v)
 	return Lease{}, err
-}
-
-// sentinels are errors for fates.
-var sentinels = map[protocol.FateKind]error{
-	protocol.Full: sema.ErrFull, protocol.QueueFull: sema.ErrQueueFull, protocol.TooLarge: sema.ErrTooLarge,
-	protocol.Draining: sema.ErrDraining, protocol.TimedOut: sema.ErrTimeout, protocol.Invalid: sema.ErrInvalid,
 }
 
 func (v *visit) refused(r Request, why error, start time.Time) error {

@@ -1,0 +1,28 @@
+// Package fate says what becomes of a ticket in the errors of package sema, for
+// those who speak the fleet protocol: package fleet, and internal/desk.
+package fate
+
+import (
+	"fmt"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// Error is for a ticket that was refused. A kind that is not known comes from a
+// newer version, and is a refusal.
+func Error(kind protocol.FateKind) error {
+	switch kind {
+	case protocol.Full:
+		return sema.ErrFull
+	case protocol.QueueFull:
+		return sema.ErrQueueFull
+	case protocol.TooLarge:
+		return sema.ErrTooLarge
+	case protocol.Draining:
+		return sema.ErrDraining
+	case protocol.TimedOut:
+		return sema.ErrTimeout
+	}
+	return fmt.Errorf("%w: fate %d", sema.ErrInvalid, kind)
+}
