@@ -155,6 +155,9 @@ func (c *Client) Resume(ctx context.Context, name string) error {
 // free when it has heard of that or died; at once, if told so, which breaks the
 // bound: others are let in while it may still be at work.
 func (c *Client) ForceRelease(ctx context.Context, name string, r Revocation) error {
+	if err := r.Check(); err != nil {
+		return about("force release", name, err)
+	}
 	return about("force release", name, c.store.Administer(ctx, name, Command{Revoke: &r}))
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -77,6 +78,10 @@ func TestForceReleaseFreesAndTells(t *testing.T) {
 		p := mustAcquire(t, s, 1)
 		snapshot, err := c.Inspect(context.Background(), "db")
 		wantErr(t, err, nil)
+		for _, why := range []string{strings.Repeat("x", 1000), "two\nlines"} {
+			wantErr(t, c.ForceRelease(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, Why: why}), sema.ErrInvalid)
+		}
+		wantErr(t, p.Err(), nil)
 		wantErr(t, c.ForceRelease(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, AtOnce: false}), nil)
 		mustAcquire(t, s, 1).Release()
 		wantErr(t, p.Err(), sema.ErrLost)

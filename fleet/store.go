@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
@@ -58,6 +60,14 @@ type Revocation struct {
 	AtOnce bool
 	By     string // who takes it away, for the holder to read
 	Why    string
+}
+
+// Check fails on a reason that no engine has to keep.
+func (r Revocation) Check() error {
+	if err := CheckMeta(r.Note()); err != nil {
+		return fmt.Errorf("%w: the reason is kept with the lease: %w", sema.ErrInvalid, err)
+	}
+	return nil
 }
 
 // Note is what the holder is told.

@@ -68,6 +68,7 @@ func TestALeaseIsTakenAway(t *testing.T) {
 	s := start(t, server.Options{})
 	a := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
 	at := a.header.Get("Location")
+	s.want(400, "POST", at+"/revoke", `{"why": "`+strings.Repeat("it hangs ", 200)+`"}`)
 	s.want(204, "POST", at+"/revoke", `{"why": "it hangs"}`)
 	if gone := s.want(410, "PUT", at, ""); !strings.Contains(gone.text, "it hangs") {
 		t.Errorf("%s does not say why", gone.text)

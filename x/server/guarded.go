@@ -75,6 +75,11 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 	if err := g.check(ctx, Admin, name); err != nil {
 		return err
 	}
+	if c.Revoke != nil {
+		if err := c.Revoke.Check(); err != nil {
+			return err
+		}
+	}
 	err := g.store.Administer(ctx, name, c)
 	switch {
 	case c.Configure != nil:

@@ -26,6 +26,12 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
+	if err != nil {
+		s.log.Warn("the engine does not answer", "error", err)
+		if _, stranger := s.identify(r); stranger != nil {
+			err = errUnreachable
+		}
+	}
 	checks := []check{{"engine", err, time.Since(start)}, {"staying", s.staying(), 0}}
 	status := http.StatusOK
 	for _, c := range checks {
@@ -45,6 +51,9 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	}
 	return nil
 }
+
+// errUnreachable is what those are told of an engine who may not know where it is.
+var errUnreachable = errors.New("does not answer; the log says more")
 
 // A check is something that has to be well.
 type check struct {

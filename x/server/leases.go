@@ -76,15 +76,16 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusCreated, textOf(lease))
 }
 
-// lend waits for a lease, unless as many wait as may.
+// lend waits for a lease, unless as many wait as may. Who would not wait is counted
+// as well: until the engine is certain of a refusal may take as long as a TTL.
 func (s *Server) lend(ctx context.Context, request desk.Request) (lease desk.Lease, err error) {
 	defer func() { s.counted.acquired(err) }()
+	leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
+	if err != nil {
+		return desk.Lease{}, err
+	}
+	defer leave()
 	if request.Wait > 0 {
-		leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
-		if err != nil {
-			return desk.Lease{}, err
-		}
-		defer leave()
 		bounded, cancel := s.until(ctx)
 		defer cancel()
 		ctx = bounded
@@ -241,12 +242,14 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Reque
 	tell := func(l desk.Lease) error {
 		return within(flush, func() error { return json.NewEncoder(w).Encode(textOf(l)) })
 	}
-	granted := false
+	granted, careless := false, func() {}
+	defer func() { careless() }()
 	err = s.desk.Hold(ctx, request, func(l desk.Lease) {
 		if !granted {
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			w.WriteHeader(http.StatusOK)
 			granted = true
+			careless = watchOver(r, l.TTL/3)
 		}
 		if tell(l) != nil {
 			cancel() // it has gone

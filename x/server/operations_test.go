@@ -98,6 +98,14 @@ func TestTheEngineIsDown(t *testing.T) {
 	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] engine: connection refused") {
 		t.Error(a.text)
 	}
+	s = open(t, dead{memstore.New()}, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret")}}})
+	if a := s.want(503, "GET", "/readyz?verbose", ""); !strings.Contains(a.text, "[-] engine: does not answer") || !strings.Contains(s.log.String(), "connection refused") {
+		t.Errorf("a stranger is told %q; the log says %s", a.text, s.log)
+	}
+	s.auth = "secret"
+	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] engine: connection refused") {
+		t.Error(a.text)
+	}
 }
 
 func TestLimits(t *testing.T) {
@@ -110,6 +118,7 @@ func TestLimits(t *testing.T) {
 	if a := s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", ""); !strings.Contains(a.text, "1 waiting requests") {
 		t.Error(a.text)
 	}
+	s.want(503, "POST", "/v1/semaphores/db/leases", "") // a try is counted, too
 	s.want(413, "POST", "/v1/semaphores/db/leases", `{"meta": "`+strings.Repeat("x", 200)+`"}`)
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)

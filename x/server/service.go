@@ -114,8 +114,18 @@ func (s rpc) Batch(ctx context.Context, m *semav1.BatchRequest) (*semav1.BatchRe
 		return nil, wire.FaultOf(invalid("%d items; want 1 to %d", n, maxSteps))
 	}
 	answer := &semav1.BatchResponse{}
+	leases := map[*semav1.Lease]time.Time{}
 	for _, item := range m.GetItems() {
-		answer.Results = append(answer.Results, s.one(ctx, item))
+		result := s.one(ctx, item)
+		answer.Results = append(answer.Results, result)
+		for _, l := range []*semav1.Lease{result.GetAcquire().GetLease(), result.GetRenew().GetLease()} {
+			if l != nil {
+				leases[l] = time.Now()
+			}
+		}
+	}
+	for l, had := range leases { // which have grown older while the others were done
+		l.TtlMs -= min(l.TtlMs, uint32(time.Since(had).Milliseconds()))
 	}
 	return answer, nil
 }
@@ -247,9 +257,18 @@ func (s rpc) Drain(ctx context.Context, m *semav1.DrainRequest) (*semav1.DrainRe
 	if err := s.pause(ctx, "drain", m.GetName(), true); err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	within, cancel := context.WithTimeout(ctx, min(millis[time.Duration](m.GetWaitMs()), s.options.Limits.MaxWait))
-	defer cancel()
-	_ = s.client.Drain(within, m.GetName()) // what is left is said
+	if m.GetWaitMs() > 0 {
+		leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
+		if err != nil {
+			return nil, wire.FaultOf(err)
+		}
+		defer leave()
+		ending, stop := s.until(ctx)
+		defer stop()
+		within, cancel := context.WithTimeout(ending, min(millis[time.Duration](m.GetWaitMs()), s.options.Limits.MaxWait))
+		defer cancel()
+		_ = s.client.Drain(within, m.GetName()) // what is left is said
+	}
 	snapshot, err := s.client.Inspect(ctx, m.GetName())
 	if err != nil {
 		return nil, wire.FaultOf(err)

@@ -182,7 +182,7 @@ func (c Config) serve(ctx context.Context, s *server.Server, listener net.Listen
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	h := &http.Server{
-		Handler: s, Protocols: protocols, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		Handler: s, Protocols: protocols, ConnContext: server.ConnContext, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // or who vanishes holds for as long as the kernel tries
 	}
