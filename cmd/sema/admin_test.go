@@ -81,16 +81,17 @@ func TestSemaphoresAreListedAndShown(t *testing.T) {
 
 func TestTheLineIsShown(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	holding(s, "x", "-n", "1")
-	first := s.start("run", "x", "--", "true")
-	eventually(t, "the first waits", func() bool { return s.show("x").Waiting == 1 })
-	second := s.start("run", "x", "--", "true")
-	eventually(t, "the second waits", func() bool { return s.show("x").Waiting == 2 })
-	got := s.show("x")
-	if got.Line[0].PID != first.Pid || got.Line[1].PID != second.Pid || got.Holders[0].About != "command=sh" || got.Kind != "concurrency" || got.TTL != "15s" {
-		t.Errorf("it shows %+v", got)
-	}
+	amongMachines(t, func(t *testing.T, s shell) {
+		holding(s, "x", "-n", "1")
+		first := s.start("run", "x", "--", "true")
+		eventually(t, "the first waits", func() bool { return s.show("x").Waiting == 1 })
+		second := s.start("run", "x", "--", "true")
+		eventually(t, "the second waits", func() bool { return s.show("x").Waiting == 2 })
+		got := s.show("x")
+		if got.Line[0].PID != first.Pid || got.Line[1].PID != second.Pid || got.Holders[0].About != "command=sh" || got.Kind != "concurrency" || got.TTL != "15s" {
+			t.Errorf("it shows %+v", got)
+		}
+	})
 }
 
 func TestACapacityIsChangedForAll(t *testing.T) {
@@ -111,40 +112,42 @@ func TestACapacityIsChangedForAll(t *testing.T) {
 
 func TestRampAndBoundAreKeptByAnEngine(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	holding(s, "x", "-n", "1")
-	s.must("set", "x", "--ramp", "1", "--max-waiters", "1", "--capacity", "1000")
-	got := s.show("x")
-	if got.Ramp != 1 || got.MaxWaiters != 1 || got.Capacity != 1000 || got.Effective > 100 {
-		t.Errorf("it shows %+v", got)
-	}
-	s.must("set", "x", "--ramp", "0", "--capacity", "1")
-	s.start("run", "x", "--", "true")
-	eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
-	s.expect(75, []string{"the line", "is full", "--max-waiters"}, "run", "x", "--", "true")
+	amongMachines(t, func(t *testing.T, s shell) {
+		holding(s, "x", "-n", "1")
+		s.must("set", "x", "--ramp", "1", "--max-waiters", "1", "--capacity", "1000")
+		got := s.show("x")
+		if got.Ramp != 1 || got.MaxWaiters != 1 || got.Capacity != 1000 || got.Effective > 100 {
+			t.Errorf("it shows %+v", got)
+		}
+		s.must("set", "x", "--ramp", "0", "--capacity", "1")
+		s.start("run", "x", "--", "true")
+		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+		s.expect(75, []string{"the line", "is full", "--max-waiters"}, "run", "x", "--", "true")
+	})
 }
 
 func TestADrainRefusesAndWaits(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	holder := holding(s, "x", "-n", "1")
-	waiter := s.start("run", "x", "--", "true")
-	eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
-	s.expect(75, []string{"permits are still held: 1", "sema resume x"}, "drain", "x", "--wait", "100ms")
-	if code := waiter.wait(); code != 75 || !strings.Contains(waiter.err.text(), "draining") {
-		t.Errorf("who waited ended with %d: %s", code, waiter.err.text())
-	}
-	s.expect(75, []string{"sema resume x"}, "run", "x", "--", "true")
-	drain := s.start("drain", "x")
-	holder.in.Close()
-	if code := drain.wait(); code != 0 || !strings.Contains(drain.err.text(), "nothing of it is held") {
-		t.Errorf("it ended with %d: %s", code, drain.err.text())
-	}
-	if !s.show("x").Draining {
-		t.Error("it is not draining")
-	}
-	s.must("resume", "x")
-	s.must("run", "x", "--", "true")
+	amongMachines(t, func(t *testing.T, s shell) {
+		holder := holding(s, "x", "-n", "1")
+		waiter := s.start("run", "x", "--", "true")
+		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+		s.expect(75, []string{"permits are still held: 1", "sema resume x"}, "drain", "x", "--wait", "100ms")
+		if code := waiter.wait(); code != 75 || !strings.Contains(waiter.err.text(), "draining") {
+			t.Errorf("who waited ended with %d: %s", code, waiter.err.text())
+		}
+		s.expect(75, []string{"sema resume x"}, "run", "x", "--", "true")
+		drain := s.start("drain", "x")
+		holder.in.Close()
+		if code := drain.wait(); code != 0 || !strings.Contains(drain.err.text(), "nothing of it is held") {
+			t.Errorf("it ended with %d: %s", code, drain.err.text())
+		}
+		if !s.show("x").Draining {
+			t.Error("it is not draining")
+		}
+		s.must("resume", "x")
+		s.must("run", "x", "--", "true")
+	})
 }
 
 func TestNothingInUseIsRemovedUnasked(t *testing.T) {

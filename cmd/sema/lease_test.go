@@ -8,66 +8,70 @@ import (
 
 func TestALeaseOutlivesTheCommandThatAcquiredIt(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	lease := strings.TrimSpace(s.must("acquire", "x", "-n", "1", "--about", "a deployment"))
-	if got := s.show("x"); got.InUse != 1 || len(got.Holders) != 1 || got.Holders[0].About != "a deployment" {
-		t.Errorf("it shows %+v", got)
-	}
-	s.expect(75, []string{`no permit of "x" is free`}, "acquire", "x", "--no-wait")
-	s.expect(75, []string{"within "}, "acquire", "x", "--wait", "100ms")
-	if renewed := strings.TrimSpace(s.must("renew", "x", lease)); renewed != lease {
-		t.Errorf("renewed is %q", renewed)
-	}
-	s.must("release", "x", lease)
-	s.expect(76, []string{"lease lost"}, "release", "x", lease)
-	s.expect(76, []string{"lease lost"}, "renew", "x", lease)
-	s.expect(64, []string{"want the id"}, "renew", "x", "it")
-	s.expect(0, nil, "run", "x", "--no-wait", "--", "true")
+	amongMachines(t, func(t *testing.T, s shell) {
+		lease := strings.TrimSpace(s.must("acquire", "x", "-n", "1", "--about", "a deployment"))
+		if got := s.show("x"); got.InUse != 1 || len(got.Holders) != 1 || got.Holders[0].About != "a deployment" {
+			t.Errorf("it shows %+v", got)
+		}
+		s.expect(75, []string{`no permit of "x" is free`}, "acquire", "x", "--no-wait")
+		s.expect(75, []string{"within "}, "acquire", "x", "--wait", "100ms")
+		if renewed := strings.TrimSpace(s.must("renew", "x", lease)); renewed != lease {
+			t.Errorf("renewed is %q", renewed)
+		}
+		s.must("release", "x", lease)
+		s.expect(76, []string{"lease lost"}, "release", "x", lease)
+		s.expect(76, []string{"lease lost"}, "renew", "x", lease)
+		s.expect(64, []string{"want the id"}, "renew", "x", "it")
+		s.expect(0, nil, "run", "x", "--no-wait", "--", "true")
+	})
 }
 
 func TestALeaseThatIsNotRenewedIsLost(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	lease := strings.TrimSpace(s.must("acquire", "x", "-n", "1", "--ttl", "500ms"))
-	s.must("run", "x", "--wait", "10s", "--", "true")
-	s.expect(76, nil, "renew", "x", lease)
+	amongMachines(t, func(t *testing.T, s shell) {
+		lease := strings.TrimSpace(s.must("acquire", "x", "-n", "1", "--ttl", "500ms"))
+		s.must("run", "x", "--wait", "10s", "--", "true")
+		s.expect(76, nil, "renew", "x", lease)
+	})
 }
 
 func TestALeaseIsToldInFull(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	r := s.run("acquire", "x", "-n", "3", "-w", "2", "--ttl", "30s", "-o", "json")
-	lease := decode[struct {
-		Semaphore, Lease, TTL string
-		Weight                int64
-		HeldFor               string `json:"held_for"`
-		Fence                 struct {
-			Seq, Floor uint64
-			Revoked    [][2]uint64
-			Exact      bool
+	amongMachines(t, func(t *testing.T, s shell) {
+		r := s.run("acquire", "x", "-n", "3", "-w", "2", "--ttl", "30s", "-o", "json")
+		lease := decode[struct {
+			Semaphore, Lease, TTL string
+			Weight                int64
+			HeldFor               string `json:"held_for"`
+			Fence                 struct {
+				Seq, Floor uint64
+				Revoked    [][2]uint64
+				Exact      bool
+			}
+		}](t, r.out)
+		held, err := time.ParseDuration(lease.HeldFor)
+		if err != nil || held <= 15*time.Second || held > 20*time.Second || lease.TTL != "30s" || lease.Weight != 2 || lease.Semaphore != "x" || lease.Fence.Seq == 0 || lease.Fence.Floor != lease.Fence.Seq {
+			t.Errorf("it tells %+v", lease)
 		}
-	}](t, r.out)
-	held, err := time.ParseDuration(lease.HeldFor)
-	if err != nil || held <= 15*time.Second || held > 20*time.Second || lease.TTL != "30s" || lease.Weight != 2 || lease.Semaphore != "x" || lease.Fence.Seq == 0 || lease.Fence.Floor != lease.Fence.Seq {
-		t.Errorf("it tells %+v", lease)
-	}
-	warned := s.run("acquire", "x", "-n", "4", "--ttl", "1m")
-	if warned.code != 0 || !strings.Contains(warned.err, "capacity of 3, not 4") || !strings.Contains(warned.err, "TTL of 30s, not 1m0s") {
-		t.Errorf("exit code %d, says %s", warned.code, warned.err)
-	}
-	// What show and acquire call the lease, force-release knows.
-	s.must("force-release", "x", strings.TrimSpace(warned.out), "--now", "--yes")
-	s.expect(64, []string{"--yes"}, "force-release", "x", lease.Lease, "--now")
-	s.expect(76, nil, "renew", "x", strings.TrimSpace(warned.out))
+		warned := s.run("acquire", "x", "-n", "4", "--ttl", "1m")
+		if warned.code != 0 || !strings.Contains(warned.err, "capacity of 3, not 4") || !strings.Contains(warned.err, "TTL of 30s, not 1m0s") {
+			t.Errorf("exit code %d, says %s", warned.code, warned.err)
+		}
+		// What show and acquire call the lease, force-release knows.
+		s.must("force-release", "x", strings.TrimSpace(warned.out), "--now", "--yes")
+		s.expect(64, []string{"--yes"}, "force-release", "x", lease.Lease, "--now")
+		s.expect(76, nil, "renew", "x", strings.TrimSpace(warned.out))
+	})
 }
 
 // TestAFenceRises from one run to the next.
 func TestAFenceRises(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	print := []string{"run", "x", "-n", "1", "--", "sh", "-c", `echo "$SEMA_NAME $SEMA_FENCE $SEMA_FENCE_FLOOR"; test "$SEMA_FENCE" = "$SEMA_LEASE"`}
-	first, second := strings.Fields(s.must(print...)), strings.Fields(s.must(print...))
-	if len(first) != 3 || len(second) != 3 || first[0] != "x" || len(first[1]) != len(second[1]) || first[1] >= second[1] || second[2] != second[1] {
-		t.Errorf("first %v, then %v", first, second)
-	}
+	amongMachines(t, func(t *testing.T, s shell) {
+		print := []string{"run", "x", "-n", "1", "--", "sh", "-c", `echo "$SEMA_NAME $SEMA_FENCE $SEMA_FENCE_FLOOR"; test "$SEMA_FENCE" = "$SEMA_LEASE"`}
+		first, second := strings.Fields(s.must(print...)), strings.Fields(s.must(print...))
+		if len(first) != 3 || len(second) != 3 || first[0] != "x" || len(first[1]) != len(second[1]) || first[1] >= second[1] || second[2] != second[1] {
+			t.Errorf("first %v, then %v", first, second)
+		}
+	})
 }

@@ -70,9 +70,31 @@ func onRedis(t testing.TB) shell {
 	return shell{t: t, store: redistest.Shared.URL(t) + "?prefix=" + strings.ReplaceAll(t.Name(), "/", ".") + "-"}
 }
 
-// everywhere runs a test on this machine, and over an engine.
+// onService has semaphores of its own, behind a `sema serve`.
+func onService(t testing.TB) shell {
+	t.Helper()
+	s := shell{t: t, env: []string{"XDG_STATE_HOME=" + t.TempDir()}}
+	server := s.start("serve", "--listen", "127.0.0.1:0")
+	for {
+		if _, rest, found := strings.Cut(server.line(), "http://"); found {
+			address, _, _ := strings.Cut(rest, "/")
+			return shell{t: t, store: "sema://" + address}
+		}
+	}
+}
+
+// everywhere runs a test on this machine, and among machines.
 func everywhere(t *testing.T, test func(*testing.T, shell)) {
-	for name, on := range map[string]func(testing.TB) shell{"host": onHost, "redis": onRedis} {
+	t.Run("host", func(t *testing.T) {
+		t.Parallel()
+		test(t, onHost(t))
+	})
+	amongMachines(t, test)
+}
+
+// amongMachines runs a test over an engine, and over the service.
+func amongMachines(t *testing.T, test func(*testing.T, shell)) {
+	for name, on := range map[string]func(testing.TB) shell{"redis": onRedis, "service": onService} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, on(t))

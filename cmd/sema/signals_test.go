@@ -119,21 +119,22 @@ func TestACommandDiesWithItsWrapper(t *testing.T) {
 // goes on and renews.
 func TestACommandThatIsStoppedElsewhereKeepsItsPermit(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	cmd := s.command("run", "x", "-n", "1", "--ttl", "500ms", "--", "sh", "-c", "echo $$; exec cat")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	p := startCommand(t, cmd)
-	pid, err := strconv.Atoi(p.line())
-	if err != nil {
-		t.Fatal(err)
-	}
-	syscall.Kill(pid, syscall.SIGSTOP)
-	s.expect(75, nil, "run", "x", "--wait", "1s", "--", "true")
-	p.Signal(syscall.SIGCONT) // is passed on
-	p.in.Close()
-	if code := p.wait(); code != 0 {
-		t.Errorf("exit code %d\n%s", code, p.err.text())
-	}
+	amongMachines(t, func(t *testing.T, s shell) {
+		cmd := s.command("run", "x", "-n", "1", "--ttl", "500ms", "--", "sh", "-c", "echo $$; exec cat")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		p := startCommand(t, cmd)
+		pid, err := strconv.Atoi(p.line())
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Kill(pid, syscall.SIGSTOP)
+		s.expect(75, nil, "run", "x", "--wait", "1s", "--", "true")
+		p.Signal(syscall.SIGCONT) // is passed on
+		p.in.Close()
+		if code := p.wait(); code != 0 {
+			t.Errorf("exit code %d\n%s", code, p.err.text())
+		}
+	})
 }
 
 // TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn, with all that it has started.
@@ -180,39 +181,41 @@ func TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn(t *testing.T) {
 // TestAPermitThatIsTakenAwayEndsItsCommand, which is told by whom and why.
 func TestAPermitThatIsTakenAwayEndsItsCommand(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	p := s.start("run", "x", "-n", "1", "--", "sh", "-c", `echo "$SEMA_LEASE"; exec sleep 100`)
-	lease := p.line()
-	s.expect(1, []string{`"x" has no lease 5`}, "force-release", "x", "5")
-	s.expect(64, []string{"want a number"}, "force-release", "x", "it")
-	s.must("force-release", "x", lease, "--why", "stuck since noon")
-	if code := p.wait(); code != 76 {
-		t.Errorf("exit code %d", code)
-	}
-	if said := p.err.text(); !strings.Contains(said, "taken away by ") || !strings.Contains(said, "stuck since noon") {
-		t.Errorf("it says\n%s", said)
-	}
-	p.silent()
-	s.expect(0, nil, "run", "x", "--wait", "10s", "--", "true")
+	amongMachines(t, func(t *testing.T, s shell) {
+		p := s.start("run", "x", "-n", "1", "--", "sh", "-c", `echo "$SEMA_LEASE"; exec sleep 100`)
+		lease := p.line()
+		s.expect(1, []string{`"x" has no lease 5`}, "force-release", "x", "5")
+		s.expect(64, []string{"want a number"}, "force-release", "x", "it")
+		s.must("force-release", "x", lease, "--why", "stuck since noon")
+		if code := p.wait(); code != 76 {
+			t.Errorf("exit code %d", code)
+		}
+		if said := p.err.text(); !strings.Contains(said, "taken away by ") || !strings.Contains(said, "stuck since noon") {
+			t.Errorf("it says\n%s", said)
+		}
+		p.silent()
+		s.expect(0, nil, "run", "x", "--wait", "10s", "--", "true")
+	})
 }
 
 // TestAnAcquireThatIsInterruptedLeavesNothing in line, and holds nothing.
 func TestAnAcquireThatIsInterruptedLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := onRedis(t)
-	holder := holding(s, "x", "-n", "1", "--ttl", "1h") // what is left would be there for long
-	p := s.start("acquire", "x")
-	eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
-	p.Signal(os.Interrupt)
-	if code := p.wait(); code != 128+2 {
-		t.Errorf("exit code %d\n%s", code, p.err.text())
-	}
-	if got := s.show("x"); got.Waiting != 0 {
-		t.Errorf("in line is %+v", got.Line)
-	}
-	holder.in.Close()
-	holder.wait()
-	if got := s.show("x"); got.InUse != 0 {
-		t.Errorf("held by %+v", got.Holders)
-	}
+	amongMachines(t, func(t *testing.T, s shell) {
+		holder := holding(s, "x", "-n", "1", "--ttl", "1h") // what is left would be there for long
+		p := s.start("acquire", "x")
+		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+		p.Signal(os.Interrupt)
+		if code := p.wait(); code != 128+2 {
+			t.Errorf("exit code %d\n%s", code, p.err.text())
+		}
+		if got := s.show("x"); got.Waiting != 0 {
+			t.Errorf("in line is %+v", got.Line)
+		}
+		holder.in.Close()
+		holder.wait()
+		if got := s.show("x"); got.InUse != 0 {
+			t.Errorf("held by %+v", got.Holders)
+		}
+	})
 }

@@ -72,7 +72,7 @@ func (c *Config) merge(flags *pflag.FlagSet, file *string) error {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
 			told[f.Name] = f.Value.String()
-		} else if value, ok := os.LookupEnv("SEMA_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))); ok {
+		} else if value := os.Getenv("SEMA_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))); value != "" {
 			told[f.Name] = value
 		}
 	})
