@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -90,6 +91,8 @@ func (c Config) check() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("listen %q: want host:port, such as 127.0.0.1:7362, or :7362 for all addresses", c.Listen)
+	case strings.HasPrefix(c.Store, "host:"):
+		return fmt.Errorf("store %q: the processes of one machine need no server; name an engine with --store, or none (and no SEMA_STORE) for a file of this server's own", c.Store)
 	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
 		return errors.New("tls: want both cert and key, or neither")
 	case c.TLS.ClientCA != "" && c.TLS.Cert == "":

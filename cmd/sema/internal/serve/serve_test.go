@@ -142,6 +142,7 @@ func TestWhatItRefuses(t *testing.T) {
 	}{
 		{args: []string{"--listen", ":0"}, says: "sema token"},
 		{env: []string{"SEMA_LISTEN=0.0.0.0:0"}, says: "--insecure"},
+		{env: []string{"SEMA_STORE=host:"}, says: "need no server"},
 		{args: []string{"--listen", "nowhere"}, says: "host:port"},
 		{args: []string{"--listen", anywhere, "--tls-cert", "x"}, says: "both cert and key"},
 		{args: []string{"--listen", anywhere, "--log-level", "loud"}, says: "debug, info"},
