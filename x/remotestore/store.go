@@ -96,6 +96,28 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 	return answer.Names, nil
 }
 
+// Ping is for [fleet.Examiner]: the clock is that of the engine behind the service.
+func (s *Store) Ping(ctx context.Context) (time.Time, error) {
+	answer, err := call(ctx, s, repeatable, &semav1.StorePingRequest{}, semav1connect.StoreServiceClient.Ping)
+	if err != nil || answer.Clock == 0 {
+		return time.Time{}, err
+	}
+	return time.UnixMicro(answer.Clock), nil
+}
+
+// Examine is for [fleet.Examiner]: it is the engine behind the service that is
+// examined, as the service sees it.
+func (s *Store) Examine(ctx context.Context) (findings []fleet.Finding, err error) {
+	answer, err := call(ctx, s, repeatable, &semav1.StoreExamineRequest{}, semav1connect.StoreServiceClient.Examine)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range answer.Findings {
+		findings = append(findings, fleet.Finding{Check: f.Check, Level: fleet.Level(f.Level), Seen: f.Seen, Advice: f.Advice})
+	}
+	return findings, nil
+}
+
 // Close lets go of the service. Calls that are on their way fail.
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -139,6 +161,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 func (s *Store) closed() error { return fmt.Errorf("%s: the store is closed", s) }
 
 var (
-	_ fleet.Store  = (*Store)(nil)
-	_ fleet.Lister = (*Store)(nil)
+	_ fleet.Store    = (*Store)(nil)
+	_ fleet.Lister   = (*Store)(nil)
+	_ fleet.Examiner = (*Store)(nil)
 )

@@ -932,6 +932,235 @@ func (x *StoreListResponse) GetNames() []string {
 	return nil
 }
 
+type StorePingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StorePingRequest) Reset() {
+	*x = StorePingRequest{}
+	mi := &file_sema_v1_store_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StorePingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StorePingRequest) ProtoMessage() {}
+
+func (x *StorePingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_store_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StorePingRequest.ProtoReflect.Descriptor instead.
+func (*StorePingRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{10}
+}
+
+type StorePingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Clock         int64                  `protobuf:"varint,1,opt,name=clock,proto3" json:"clock,omitempty"` // of the engine; 0 if it has none that counts
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StorePingResponse) Reset() {
+	*x = StorePingResponse{}
+	mi := &file_sema_v1_store_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StorePingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StorePingResponse) ProtoMessage() {}
+
+func (x *StorePingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_store_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StorePingResponse.ProtoReflect.Descriptor instead.
+func (*StorePingResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StorePingResponse) GetClock() int64 {
+	if x != nil {
+		return x.Clock
+	}
+	return 0
+}
+
+type StoreExamineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreExamineRequest) Reset() {
+	*x = StoreExamineRequest{}
+	mi := &file_sema_v1_store_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreExamineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreExamineRequest) ProtoMessage() {}
+
+func (x *StoreExamineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_store_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreExamineRequest.ProtoReflect.Descriptor instead.
+func (*StoreExamineRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{12}
+}
+
+type StoreExamineResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Findings      []*Finding             `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreExamineResponse) Reset() {
+	*x = StoreExamineResponse{}
+	mi := &file_sema_v1_store_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreExamineResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreExamineResponse) ProtoMessage() {}
+
+func (x *StoreExamineResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_store_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreExamineResponse.ProtoReflect.Descriptor instead.
+func (*StoreExamineResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *StoreExamineResponse) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// A Finding is one thing that was looked at.
+type Finding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Check         string                 `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	Level         string                 `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"` // ok, warning, problem
+	Seen          string                 `protobuf:"bytes,3,opt,name=seen,proto3" json:"seen,omitempty"`
+	Advice        string                 `protobuf:"bytes,4,opt,name=advice,proto3" json:"advice,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_sema_v1_store_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_store_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Finding) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *Finding) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Finding) GetSeen() string {
+	if x != nil {
+		return x.Seen
+	}
+	return ""
+}
+
+func (x *Finding) GetAdvice() string {
+	if x != nil {
+		return x.Advice
+	}
+	return ""
+}
+
 type StoreListenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      []byte                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -941,7 +1170,7 @@ type StoreListenRequest struct {
 
 func (x *StoreListenRequest) Reset() {
 	*x = StoreListenRequest{}
-	mi := &file_sema_v1_store_proto_msgTypes[10]
+	mi := &file_sema_v1_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1182,7 @@ func (x *StoreListenRequest) String() string {
 func (*StoreListenRequest) ProtoMessage() {}
 
 func (x *StoreListenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[10]
+	mi := &file_sema_v1_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1195,7 @@ func (x *StoreListenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreListenRequest.ProtoReflect.Descriptor instead.
 func (*StoreListenRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{10}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StoreListenRequest) GetInstance() []byte {
@@ -986,7 +1215,7 @@ type StoreListenResponse struct {
 
 func (x *StoreListenResponse) Reset() {
 	*x = StoreListenResponse{}
-	mi := &file_sema_v1_store_proto_msgTypes[11]
+	mi := &file_sema_v1_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -998,7 +1227,7 @@ func (x *StoreListenResponse) String() string {
 func (*StoreListenResponse) ProtoMessage() {}
 
 func (x *StoreListenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[11]
+	mi := &file_sema_v1_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1011,7 +1240,7 @@ func (x *StoreListenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreListenResponse.ProtoReflect.Descriptor instead.
 func (*StoreListenResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{11}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StoreListenResponse) GetNames() []string {
@@ -1047,7 +1276,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_sema_v1_store_proto_msgTypes[12]
+	mi := &file_sema_v1_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1288,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[12]
+	mi := &file_sema_v1_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1301,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{12}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Config) GetKind() Kind {
@@ -1163,7 +1392,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_sema_v1_store_proto_msgTypes[13]
+	mi := &file_sema_v1_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1404,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[13]
+	mi := &file_sema_v1_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1417,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{13}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Op) GetVerb() Verb {
@@ -1270,7 +1499,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_sema_v1_store_proto_msgTypes[14]
+	mi := &file_sema_v1_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1511,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[14]
+	mi := &file_sema_v1_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1524,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{14}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Fate) GetN() uint64 {
@@ -1366,7 +1595,7 @@ type PackedFence struct {
 
 func (x *PackedFence) Reset() {
 	*x = PackedFence{}
-	mi := &file_sema_v1_store_proto_msgTypes[15]
+	mi := &file_sema_v1_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1607,7 @@ func (x *PackedFence) String() string {
 func (*PackedFence) ProtoMessage() {}
 
 func (x *PackedFence) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[15]
+	mi := &file_sema_v1_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1620,7 @@ func (x *PackedFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackedFence.ProtoReflect.Descriptor instead.
 func (*PackedFence) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{15}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PackedFence) GetSeq() uint64 {
@@ -1440,7 +1669,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_sema_v1_store_proto_msgTypes[16]
+	mi := &file_sema_v1_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1681,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[16]
+	mi := &file_sema_v1_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1694,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{16}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SessionInfo) GetSession() uint64 {
@@ -1504,7 +1733,7 @@ type LeaseInfo struct {
 
 func (x *LeaseInfo) Reset() {
 	*x = LeaseInfo{}
-	mi := &file_sema_v1_store_proto_msgTypes[17]
+	mi := &file_sema_v1_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1745,7 @@ func (x *LeaseInfo) String() string {
 func (*LeaseInfo) ProtoMessage() {}
 
 func (x *LeaseInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[17]
+	mi := &file_sema_v1_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1758,7 @@ func (x *LeaseInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseInfo.ProtoReflect.Descriptor instead.
 func (*LeaseInfo) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{17}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseInfo) GetSeq() uint64 {
@@ -1593,7 +1822,7 @@ type TicketInfo struct {
 
 func (x *TicketInfo) Reset() {
 	*x = TicketInfo{}
-	mi := &file_sema_v1_store_proto_msgTypes[18]
+	mi := &file_sema_v1_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1834,7 @@ func (x *TicketInfo) String() string {
 func (*TicketInfo) ProtoMessage() {}
 
 func (x *TicketInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[18]
+	mi := &file_sema_v1_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1847,7 @@ func (x *TicketInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TicketInfo.ProtoReflect.Descriptor instead.
 func (*TicketInfo) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{18}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TicketInfo) GetTicket() uint64 {
@@ -1662,7 +1891,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_sema_v1_store_proto_msgTypes[19]
+	mi := &file_sema_v1_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1903,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[19]
+	mi := &file_sema_v1_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1916,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{19}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Revocation) GetLease() uint64 {
@@ -1727,7 +1956,7 @@ type Deletion struct {
 
 func (x *Deletion) Reset() {
 	*x = Deletion{}
-	mi := &file_sema_v1_store_proto_msgTypes[20]
+	mi := &file_sema_v1_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1968,7 @@ func (x *Deletion) String() string {
 func (*Deletion) ProtoMessage() {}
 
 func (x *Deletion) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[20]
+	mi := &file_sema_v1_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1981,7 @@ func (x *Deletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
 func (*Deletion) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{20}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{25}
 }
 
 var File_sema_v1_store_proto protoreflect.FileDescriptor
@@ -1807,7 +2036,18 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x10StoreListRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\")\n" +
 	"\x11StoreListResponse\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"0\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"\x12\n" +
+	"\x10StorePingRequest\")\n" +
+	"\x11StorePingResponse\x12\x14\n" +
+	"\x05clock\x18\x01 \x01(\x03R\x05clock\"\x15\n" +
+	"\x13StoreExamineRequest\"D\n" +
+	"\x14StoreExamineResponse\x12,\n" +
+	"\bfindings\x18\x01 \x03(\v2\x10.sema.v1.FindingR\bfindings\"a\n" +
+	"\aFinding\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\tR\x05level\x12\x12\n" +
+	"\x04seen\x18\x03 \x01(\tR\x04seen\x12\x16\n" +
+	"\x06advice\x18\x04 \x01(\tR\x06advice\"0\n" +
 	"\x12StoreListenRequest\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\fR\binstance\"I\n" +
 	"\x13StoreListenResponse\x12\x14\n" +
@@ -1900,14 +2140,16 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x12FATE_KIND_DRAINING\x10\x05\x12\x17\n" +
 	"\x13FATE_KIND_TIMED_OUT\x10\x06\x12\x15\n" +
 	"\x11FATE_KIND_REVOKED\x10\a\x12\x15\n" +
-	"\x11FATE_KIND_INVALID\x10\b2\xae\x03\n" +
+	"\x11FATE_KIND_INVALID\x10\b2\xb5\x04\n" +
 	"\fStoreService\x12=\n" +
 	"\x04Open\x12\x19.sema.v1.StoreOpenRequest\x1a\x1a.sema.v1.StoreOpenResponse\x12@\n" +
 	"\x05Apply\x12\x1a.sema.v1.StoreApplyRequest\x1a\x1b.sema.v1.StoreApplyResponse\x12F\n" +
 	"\aInspect\x12\x1c.sema.v1.StoreInspectRequest\x1a\x1d.sema.v1.StoreInspectResponse\x12O\n" +
 	"\n" +
 	"Administer\x12\x1f.sema.v1.StoreAdministerRequest\x1a .sema.v1.StoreAdministerResponse\x12=\n" +
-	"\x04List\x12\x19.sema.v1.StoreListRequest\x1a\x1a.sema.v1.StoreListResponse\x12E\n" +
+	"\x04List\x12\x19.sema.v1.StoreListRequest\x1a\x1a.sema.v1.StoreListResponse\x12=\n" +
+	"\x04Ping\x12\x19.sema.v1.StorePingRequest\x1a\x1a.sema.v1.StorePingResponse\x12F\n" +
+	"\aExamine\x12\x1c.sema.v1.StoreExamineRequest\x1a\x1d.sema.v1.StoreExamineResponse\x12E\n" +
 	"\x06Listen\x12\x1b.sema.v1.StoreListenRequest\x1a\x1c.sema.v1.StoreListenResponse0\x01B)Z'github.com/sema-go/sema/x/semav1;semav1b\x06proto3"
 
 var (
@@ -1923,7 +2165,7 @@ func file_sema_v1_store_proto_rawDescGZIP() []byte {
 }
 
 var file_sema_v1_store_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_sema_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_sema_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_sema_v1_store_proto_goTypes = []any{
 	(Kind)(0),                       // 0: sema.v1.Kind
 	(Verb)(0),                       // 1: sema.v1.Verb
@@ -1939,53 +2181,63 @@ var file_sema_v1_store_proto_goTypes = []any{
 	(*StoreAdministerResponse)(nil), // 11: sema.v1.StoreAdministerResponse
 	(*StoreListRequest)(nil),        // 12: sema.v1.StoreListRequest
 	(*StoreListResponse)(nil),       // 13: sema.v1.StoreListResponse
-	(*StoreListenRequest)(nil),      // 14: sema.v1.StoreListenRequest
-	(*StoreListenResponse)(nil),     // 15: sema.v1.StoreListenResponse
-	(*Config)(nil),                  // 16: sema.v1.Config
-	(*Op)(nil),                      // 17: sema.v1.Op
-	(*Fate)(nil),                    // 18: sema.v1.Fate
-	(*PackedFence)(nil),             // 19: sema.v1.PackedFence
-	(*SessionInfo)(nil),             // 20: sema.v1.SessionInfo
-	(*LeaseInfo)(nil),               // 21: sema.v1.LeaseInfo
-	(*TicketInfo)(nil),              // 22: sema.v1.TicketInfo
-	(*Revocation)(nil),              // 23: sema.v1.Revocation
-	(*Deletion)(nil),                // 24: sema.v1.Deletion
+	(*StorePingRequest)(nil),        // 14: sema.v1.StorePingRequest
+	(*StorePingResponse)(nil),       // 15: sema.v1.StorePingResponse
+	(*StoreExamineRequest)(nil),     // 16: sema.v1.StoreExamineRequest
+	(*StoreExamineResponse)(nil),    // 17: sema.v1.StoreExamineResponse
+	(*Finding)(nil),                 // 18: sema.v1.Finding
+	(*StoreListenRequest)(nil),      // 19: sema.v1.StoreListenRequest
+	(*StoreListenResponse)(nil),     // 20: sema.v1.StoreListenResponse
+	(*Config)(nil),                  // 21: sema.v1.Config
+	(*Op)(nil),                      // 22: sema.v1.Op
+	(*Fate)(nil),                    // 23: sema.v1.Fate
+	(*PackedFence)(nil),             // 24: sema.v1.PackedFence
+	(*SessionInfo)(nil),             // 25: sema.v1.SessionInfo
+	(*LeaseInfo)(nil),               // 26: sema.v1.LeaseInfo
+	(*TicketInfo)(nil),              // 27: sema.v1.TicketInfo
+	(*Revocation)(nil),              // 28: sema.v1.Revocation
+	(*Deletion)(nil),                // 29: sema.v1.Deletion
 }
 var file_sema_v1_store_proto_depIdxs = []int32{
-	16, // 0: sema.v1.StoreOpenRequest.config:type_name -> sema.v1.Config
-	16, // 1: sema.v1.StoreOpenResponse.config:type_name -> sema.v1.Config
-	17, // 2: sema.v1.StoreApplyRequest.ops:type_name -> sema.v1.Op
+	21, // 0: sema.v1.StoreOpenRequest.config:type_name -> sema.v1.Config
+	21, // 1: sema.v1.StoreOpenResponse.config:type_name -> sema.v1.Config
+	22, // 2: sema.v1.StoreApplyRequest.ops:type_name -> sema.v1.Op
 	2,  // 3: sema.v1.StoreApplyResponse.verdict:type_name -> sema.v1.Verdict
-	18, // 4: sema.v1.StoreApplyResponse.fates:type_name -> sema.v1.Fate
-	16, // 5: sema.v1.StoreApplyResponse.config:type_name -> sema.v1.Config
-	16, // 6: sema.v1.StoreInspectResponse.config:type_name -> sema.v1.Config
-	20, // 7: sema.v1.StoreInspectResponse.sessions:type_name -> sema.v1.SessionInfo
-	21, // 8: sema.v1.StoreInspectResponse.leases:type_name -> sema.v1.LeaseInfo
-	22, // 9: sema.v1.StoreInspectResponse.line:type_name -> sema.v1.TicketInfo
-	16, // 10: sema.v1.StoreAdministerRequest.configure:type_name -> sema.v1.Config
-	23, // 11: sema.v1.StoreAdministerRequest.revoke:type_name -> sema.v1.Revocation
-	24, // 12: sema.v1.StoreAdministerRequest.delete:type_name -> sema.v1.Deletion
-	0,  // 13: sema.v1.Config.kind:type_name -> sema.v1.Kind
-	1,  // 14: sema.v1.Op.verb:type_name -> sema.v1.Verb
-	3,  // 15: sema.v1.Fate.kind:type_name -> sema.v1.FateKind
-	19, // 16: sema.v1.Fate.fence:type_name -> sema.v1.PackedFence
-	4,  // 17: sema.v1.StoreService.Open:input_type -> sema.v1.StoreOpenRequest
-	6,  // 18: sema.v1.StoreService.Apply:input_type -> sema.v1.StoreApplyRequest
-	8,  // 19: sema.v1.StoreService.Inspect:input_type -> sema.v1.StoreInspectRequest
-	10, // 20: sema.v1.StoreService.Administer:input_type -> sema.v1.StoreAdministerRequest
-	12, // 21: sema.v1.StoreService.List:input_type -> sema.v1.StoreListRequest
-	14, // 22: sema.v1.StoreService.Listen:input_type -> sema.v1.StoreListenRequest
-	5,  // 23: sema.v1.StoreService.Open:output_type -> sema.v1.StoreOpenResponse
-	7,  // 24: sema.v1.StoreService.Apply:output_type -> sema.v1.StoreApplyResponse
-	9,  // 25: sema.v1.StoreService.Inspect:output_type -> sema.v1.StoreInspectResponse
-	11, // 26: sema.v1.StoreService.Administer:output_type -> sema.v1.StoreAdministerResponse
-	13, // 27: sema.v1.StoreService.List:output_type -> sema.v1.StoreListResponse
-	15, // 28: sema.v1.StoreService.Listen:output_type -> sema.v1.StoreListenResponse
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	23, // 4: sema.v1.StoreApplyResponse.fates:type_name -> sema.v1.Fate
+	21, // 5: sema.v1.StoreApplyResponse.config:type_name -> sema.v1.Config
+	21, // 6: sema.v1.StoreInspectResponse.config:type_name -> sema.v1.Config
+	25, // 7: sema.v1.StoreInspectResponse.sessions:type_name -> sema.v1.SessionInfo
+	26, // 8: sema.v1.StoreInspectResponse.leases:type_name -> sema.v1.LeaseInfo
+	27, // 9: sema.v1.StoreInspectResponse.line:type_name -> sema.v1.TicketInfo
+	21, // 10: sema.v1.StoreAdministerRequest.configure:type_name -> sema.v1.Config
+	28, // 11: sema.v1.StoreAdministerRequest.revoke:type_name -> sema.v1.Revocation
+	29, // 12: sema.v1.StoreAdministerRequest.delete:type_name -> sema.v1.Deletion
+	18, // 13: sema.v1.StoreExamineResponse.findings:type_name -> sema.v1.Finding
+	0,  // 14: sema.v1.Config.kind:type_name -> sema.v1.Kind
+	1,  // 15: sema.v1.Op.verb:type_name -> sema.v1.Verb
+	3,  // 16: sema.v1.Fate.kind:type_name -> sema.v1.FateKind
+	24, // 17: sema.v1.Fate.fence:type_name -> sema.v1.PackedFence
+	4,  // 18: sema.v1.StoreService.Open:input_type -> sema.v1.StoreOpenRequest
+	6,  // 19: sema.v1.StoreService.Apply:input_type -> sema.v1.StoreApplyRequest
+	8,  // 20: sema.v1.StoreService.Inspect:input_type -> sema.v1.StoreInspectRequest
+	10, // 21: sema.v1.StoreService.Administer:input_type -> sema.v1.StoreAdministerRequest
+	12, // 22: sema.v1.StoreService.List:input_type -> sema.v1.StoreListRequest
+	14, // 23: sema.v1.StoreService.Ping:input_type -> sema.v1.StorePingRequest
+	16, // 24: sema.v1.StoreService.Examine:input_type -> sema.v1.StoreExamineRequest
+	19, // 25: sema.v1.StoreService.Listen:input_type -> sema.v1.StoreListenRequest
+	5,  // 26: sema.v1.StoreService.Open:output_type -> sema.v1.StoreOpenResponse
+	7,  // 27: sema.v1.StoreService.Apply:output_type -> sema.v1.StoreApplyResponse
+	9,  // 28: sema.v1.StoreService.Inspect:output_type -> sema.v1.StoreInspectResponse
+	11, // 29: sema.v1.StoreService.Administer:output_type -> sema.v1.StoreAdministerResponse
+	13, // 30: sema.v1.StoreService.List:output_type -> sema.v1.StoreListResponse
+	15, // 31: sema.v1.StoreService.Ping:output_type -> sema.v1.StorePingResponse
+	17, // 32: sema.v1.StoreService.Examine:output_type -> sema.v1.StoreExamineResponse
+	20, // 33: sema.v1.StoreService.Listen:output_type -> sema.v1.StoreListenResponse
+	26, // [26:34] is the sub-list for method output_type
+	18, // [18:26] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_sema_v1_store_proto_init() }
@@ -2004,7 +2256,7 @@ func file_sema_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sema_v1_store_proto_rawDesc), len(file_sema_v1_store_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   21,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -101,6 +101,22 @@ func (g guarded) List(ctx context.Context, prefix string) ([]string, error) {
 	return i.list(prefix, func(prefix string) ([]string, error) { return g.client.List(ctx, prefix) })
 }
 
+// Ping is for [fleet.Examiner].
+func (g guarded) Ping(ctx context.Context) (time.Time, error) {
+	if err := who(ctx).allow(Read, ""); err != nil {
+		return time.Time{}, err
+	}
+	return g.client.Ping(ctx)
+}
+
+// Examine is for [fleet.Examiner]. What it says of the engine has no secrets in it.
+func (g guarded) Examine(ctx context.Context) ([]fleet.Finding, error) {
+	if err := who(ctx).allow(Read, ""); err != nil {
+		return nil, err
+	}
+	return g.client.Examine(ctx)
+}
+
 // Close does nothing: the engine is the server's.
 func (g guarded) Close() error { return nil }
 
@@ -123,6 +139,7 @@ func (i *identity) list(prefix string, names func(prefix string) ([]string, erro
 }
 
 var (
-	_ fleet.Store  = guarded{}
-	_ fleet.Lister = guarded{}
+	_ fleet.Store    = guarded{}
+	_ fleet.Lister   = guarded{}
+	_ fleet.Examiner = guarded{}
 )

@@ -91,6 +91,46 @@ func (s *service) List(ctx context.Context, m *semav1.StoreListRequest) (*semav1
 	return &semav1.StoreListResponse{Names: names}, nil
 }
 
+// Ping is for the StoreService.
+func (s *service) Ping(ctx context.Context, _ *semav1.StorePingRequest) (*semav1.StorePingResponse, error) {
+	engine, err := s.examiner()
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	clock, err := engine.Ping(ctx)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	if clock.IsZero() {
+		return &semav1.StorePingResponse{}, nil
+	}
+	return &semav1.StorePingResponse{Clock: clock.UnixMicro()}, nil
+}
+
+// Examine is for the StoreService.
+func (s *service) Examine(ctx context.Context, _ *semav1.StoreExamineRequest) (*semav1.StoreExamineResponse, error) {
+	engine, err := s.examiner()
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	findings, err := engine.Examine(ctx)
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	answer := &semav1.StoreExamineResponse{}
+	for _, f := range findings {
+		answer.Findings = append(answer.Findings, &semav1.Finding{Check: f.Check, Level: string(f.Level), Seen: f.Seen, Advice: f.Advice})
+	}
+	return answer, nil
+}
+
+func (s *service) examiner() (fleet.Examiner, error) {
+	if e, ok := s.store.(fleet.Examiner); ok {
+		return e, nil
+	}
+	return nil, fmt.Errorf("examine the engine: %w", errors.ErrUnsupported)
+}
+
 // check fails on a name that cannot be, and on texts that are too long.
 func check(op, name string, texts ...[]byte) error {
 	if err := fleet.CheckName(name); err != nil {

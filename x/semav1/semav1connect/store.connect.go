@@ -43,6 +43,10 @@ const (
 	StoreServiceAdministerProcedure = "/sema.v1.StoreService/Administer"
 	// StoreServiceListProcedure is the fully-qualified name of the StoreService's List RPC.
 	StoreServiceListProcedure = "/sema.v1.StoreService/List"
+	// StoreServicePingProcedure is the fully-qualified name of the StoreService's Ping RPC.
+	StoreServicePingProcedure = "/sema.v1.StoreService/Ping"
+	// StoreServiceExamineProcedure is the fully-qualified name of the StoreService's Examine RPC.
+	StoreServiceExamineProcedure = "/sema.v1.StoreService/Examine"
 	// StoreServiceListenProcedure is the fully-qualified name of the StoreService's Listen RPC.
 	StoreServiceListenProcedure = "/sema.v1.StoreService/Listen"
 )
@@ -62,6 +66,10 @@ type StoreServiceClient interface {
 	Administer(context.Context, *semav1.StoreAdministerRequest) (*semav1.StoreAdministerResponse, error)
 	// List is the names of semaphores, in order.
 	List(context.Context, *semav1.StoreListRequest) (*semav1.StoreListResponse, error)
+	// Ping is a round trip to the engine.
+	Ping(context.Context, *semav1.StorePingRequest) (*semav1.StorePingResponse, error)
+	// Examine says how the engine is set up and how it does.
+	Examine(context.Context, *semav1.StoreExamineRequest) (*semav1.StoreExamineResponse, error)
 	// Listen has the names of semaphores on which sessions of an instance have news.
 	// A message comes at least as often as the first one says, empty if there is no
 	// news. From time to time the stream ends without an error: then the client
@@ -111,6 +119,18 @@ func NewStoreServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(storeServiceMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
+		ping: connect.NewClient[semav1.StorePingRequest, semav1.StorePingResponse](
+			httpClient,
+			baseURL+StoreServicePingProcedure,
+			connect.WithSchema(storeServiceMethods.ByName("Ping")),
+			connect.WithClientOptions(opts...),
+		),
+		examine: connect.NewClient[semav1.StoreExamineRequest, semav1.StoreExamineResponse](
+			httpClient,
+			baseURL+StoreServiceExamineProcedure,
+			connect.WithSchema(storeServiceMethods.ByName("Examine")),
+			connect.WithClientOptions(opts...),
+		),
 		listen: connect.NewClient[semav1.StoreListenRequest, semav1.StoreListenResponse](
 			httpClient,
 			baseURL+StoreServiceListenProcedure,
@@ -127,6 +147,8 @@ type storeServiceClient struct {
 	inspect    *connect.Client[semav1.StoreInspectRequest, semav1.StoreInspectResponse]
 	administer *connect.Client[semav1.StoreAdministerRequest, semav1.StoreAdministerResponse]
 	list       *connect.Client[semav1.StoreListRequest, semav1.StoreListResponse]
+	ping       *connect.Client[semav1.StorePingRequest, semav1.StorePingResponse]
+	examine    *connect.Client[semav1.StoreExamineRequest, semav1.StoreExamineResponse]
 	listen     *connect.Client[semav1.StoreListenRequest, semav1.StoreListenResponse]
 }
 
@@ -175,6 +197,24 @@ func (c *storeServiceClient) List(ctx context.Context, req *semav1.StoreListRequ
 	return nil, err
 }
 
+// Ping calls sema.v1.StoreService.Ping.
+func (c *storeServiceClient) Ping(ctx context.Context, req *semav1.StorePingRequest) (*semav1.StorePingResponse, error) {
+	response, err := c.ping.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Examine calls sema.v1.StoreService.Examine.
+func (c *storeServiceClient) Examine(ctx context.Context, req *semav1.StoreExamineRequest) (*semav1.StoreExamineResponse, error) {
+	response, err := c.examine.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Listen calls sema.v1.StoreService.Listen.
 func (c *storeServiceClient) Listen(ctx context.Context, req *semav1.StoreListenRequest) (*connect.ServerStreamForClient[semav1.StoreListenResponse], error) {
 	return c.listen.CallServerStream(ctx, connect.NewRequest(req))
@@ -195,6 +235,10 @@ type StoreServiceHandler interface {
 	Administer(context.Context, *semav1.StoreAdministerRequest) (*semav1.StoreAdministerResponse, error)
 	// List is the names of semaphores, in order.
 	List(context.Context, *semav1.StoreListRequest) (*semav1.StoreListResponse, error)
+	// Ping is a round trip to the engine.
+	Ping(context.Context, *semav1.StorePingRequest) (*semav1.StorePingResponse, error)
+	// Examine says how the engine is set up and how it does.
+	Examine(context.Context, *semav1.StoreExamineRequest) (*semav1.StoreExamineResponse, error)
 	// Listen has the names of semaphores on which sessions of an instance have news.
 	// A message comes at least as often as the first one says, empty if there is no
 	// news. From time to time the stream ends without an error: then the client
@@ -240,6 +284,18 @@ func NewStoreServiceHandler(svc StoreServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(storeServiceMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
+	storeServicePingHandler := connect.NewUnaryHandlerSimple(
+		StoreServicePingProcedure,
+		svc.Ping,
+		connect.WithSchema(storeServiceMethods.ByName("Ping")),
+		connect.WithHandlerOptions(opts...),
+	)
+	storeServiceExamineHandler := connect.NewUnaryHandlerSimple(
+		StoreServiceExamineProcedure,
+		svc.Examine,
+		connect.WithSchema(storeServiceMethods.ByName("Examine")),
+		connect.WithHandlerOptions(opts...),
+	)
 	storeServiceListenHandler := connect.NewServerStreamHandlerSimple(
 		StoreServiceListenProcedure,
 		svc.Listen,
@@ -258,6 +314,10 @@ func NewStoreServiceHandler(svc StoreServiceHandler, opts ...connect.HandlerOpti
 			storeServiceAdministerHandler.ServeHTTP(w, r)
 		case StoreServiceListProcedure:
 			storeServiceListHandler.ServeHTTP(w, r)
+		case StoreServicePingProcedure:
+			storeServicePingHandler.ServeHTTP(w, r)
+		case StoreServiceExamineProcedure:
+			storeServiceExamineHandler.ServeHTTP(w, r)
 		case StoreServiceListenProcedure:
 			storeServiceListenHandler.ServeHTTP(w, r)
 		default:
@@ -287,6 +347,14 @@ func (UnimplementedStoreServiceHandler) Administer(context.Context, *semav1.Stor
 
 func (UnimplementedStoreServiceHandler) List(context.Context, *semav1.StoreListRequest) (*semav1.StoreListResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.StoreService.List is not implemented"))
+}
+
+func (UnimplementedStoreServiceHandler) Ping(context.Context, *semav1.StorePingRequest) (*semav1.StorePingResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.StoreService.Ping is not implemented"))
+}
+
+func (UnimplementedStoreServiceHandler) Examine(context.Context, *semav1.StoreExamineRequest) (*semav1.StoreExamineResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.StoreService.Examine is not implemented"))
 }
 
 func (UnimplementedStoreServiceHandler) Listen(context.Context, *semav1.StoreListenRequest, *connect.ServerStream[semav1.StoreListenResponse]) error {

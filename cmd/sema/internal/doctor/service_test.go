@@ -11,7 +11,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A service has an engine behind it, of which it does not tell all.
+// A service has an engine behind it, which is examined.
 func TestAService(t *testing.T) {
 	t.Parallel()
 	s, err := server.New(memstore.New(), server.Options{})
@@ -32,5 +32,6 @@ func TestAService(t *testing.T) {
 		t.Errorf("code %d: %s", code, r.text())
 	}
 	r.want(t, "use", fleet.Fine, "")
-	r.want(t, "clock", fleet.Fine, "the engine behind it")
+	r.want(t, "clock", fleet.Fine, "within")
+	r.want(t, "persistence", fleet.Warning, "in the memory")
 }
