@@ -74,6 +74,8 @@ chaos: setup
 
 fuzz:
 	go test -run '^$$' -fuzz FuzzOperations -fuzztime 2m .
+	go test -run '^$$' -fuzz FuzzAPI -fuzztime 2m ./x/server
+	go test -run '^$$' -fuzz FuzzBatches -fuzztime 2m ./x/internal/storerpc
 
 bench:
 	go -C bench run . core
