@@ -1,7 +1,7 @@
 # make test is what a newcomer runs and what CI runs.
 
-MODULES  := . x cmd/sema bench
-PACKAGES := ./... ./x/... ./cmd/sema/... ./bench/...
+MODULES  := . x cmd/sema cmd/semavet bench
+PACKAGES := ./... ./x/... ./cmd/sema/... ./cmd/semavet/... ./bench/...
 BIN      := .bin
 
 .PHONY: test setup vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
@@ -21,12 +21,15 @@ vet:
 	@for os in darwin windows freebsd; do echo "GOOS=$$os go vet"; GOOS=$$os go vet $(PACKAGES) || exit 1; done
 	GOARCH=386 go vet ./...
 
-# gofmt, tidy go.mod files, staticcheck with everything on (staticcheck.conf).
+# gofmt, tidy go.mod files, staticcheck with everything on (staticcheck.conf), and
+# semavet, which go vet runs: it remembers what it has seen.
 lint: $(BIN)/staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'd:" $$unformatted; exit 1; fi
 	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy -diff) || exit 1; done
 	$(BIN)/staticcheck $(PACKAGES)
+	go build -o $(BIN)/ ./cmd/semavet
+	go vet -vettool=$(CURDIR)/$(BIN)/semavet $(PACKAGES)
 
 # Tools have a go.mod of their own, so that no library's go.mod names them.
 $(BIN)/staticcheck: tools/go.mod tools/go.sum

@@ -248,7 +248,7 @@ func (f *fleetBench) heartbeats() sample {
 		for range semaphores {
 			s := f.semaphore(c, fleet.Options{Capacity: each, TTL: ttl})
 			for range each {
-				wg.Go(func() { acquireOne(s) })
+				wg.Go(func() { acquireOne(s) }) //semavet:ignore they live on with the client
 			}
 		}
 		wg.Wait()
