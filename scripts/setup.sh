@@ -12,6 +12,7 @@ need python3 python3    # a foreign user of host/posix
 need ipcs util-linux    # host/sysv
 need protoc protobuf-compiler # scripts/generate.sh
 need tmux tmux          # a real terminal for sema top
+need chromium chromium  # a real browser for the dashboard
 need sqlite3 sqlite3    # who looks into x/sqlitestore's tables
 need redis-server redis-server
 need redis-cli redis-tools

@@ -162,6 +162,17 @@ func (i *identity) allow(verb Verb, semaphore string) error {
 }
 
 func (s *Server) identify(r *http.Request) (*identity, error) {
+	token, ok := bearer(r)
+	return s.identifyBy(r, token, ok)
+}
+
+// bearer is the token that a request carries, if it does.
+func bearer(r *http.Request) (token string, ok bool) {
+	return strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+}
+
+// identifyBy is who makes a request, by a token if there is one.
+func (s *Server) identifyBy(r *http.Request, token string, ok bool) (*identity, error) {
 	if err := s.fromBrowser(r); err != nil {
 		return nil, err
 	}
@@ -172,7 +183,6 @@ func (s *Server) identify(r *http.Request) (*identity, error) {
 	default:
 		return everybody, nil
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if found := s.tokens.find(token); ok && found != nil {
 		return found, nil
 	}

@@ -92,6 +92,26 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 	return err
 }
 
+// reconfigure changes a semaphore, or makes it, as admin.go has it.
+func (g guarded) reconfigure(ctx context.Context, name, match string, wanted configuration) error {
+	if err := g.check(ctx, Admin, name); err != nil {
+		return err
+	}
+	_, err := g.change(ctx, name, match, wanted)
+	g.audit(ctx, "configure", name, wanted.String(), err)
+	return err
+}
+
+// pause drains a semaphore, or ends that.
+func (g guarded) pause(ctx context.Context, op, name string, draining bool) error {
+	if err := g.check(ctx, Admin, name); err != nil {
+		return err
+	}
+	err := g.client.Configure(ctx, name, func(c *protocol.Config) { c.Draining = draining })
+	g.audit(ctx, op, name, "", err)
+	return err
+}
+
 // List is for [fleet.Lister]: what the token may see.
 func (g guarded) List(ctx context.Context, prefix string) ([]string, error) {
 	i := who(ctx)

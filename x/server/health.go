@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -93,14 +94,20 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// welcome is for people who look what is here.
+// welcome is for people who look what is here: with a browser, or with curl.
 func (s *Server) welcome(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Vary", "Accept")
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Redirect(w, r, "/ui/", http.StatusFound)
+		return nil
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, err := fmt.Fprintf(w, `Sema %s bounds concurrency: this server lends permits.
 
   curl -X POST 'http://%[2]s/v1/semaphores/demo/leases?capacity=3&wait=10s'   take one of three
   curl http://%[2]s/v1/semaphores/demo                                        who holds, who waits
   curl http://%[2]s/openapi.json                                              everything else
+  http://%[2]s/ui/                                                            the same in a browser
 `, s.options.Version, r.Host)
 	return err
 }

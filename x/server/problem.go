@@ -105,15 +105,22 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// fail answers with an error, unless the client has gone.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := problemOf(err)
+// diagnose is an error as the client is told of it, unless it has gone, and has the
+// log know of what should not be.
+func (s *Server) diagnose(r *http.Request, err error) *problem {
 	if r.Context().Err() != nil && !errors.Is(err, errLeaving) {
-		p = &problem{Status: statusGone, Title: "the client has gone"}
+		return &problem{Status: statusGone, Title: "the client has gone"}
 	}
+	p := problemOf(err)
 	if p.Status == http.StatusInternalServerError {
 		s.log.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
+	return p
+}
+
+// fail answers with an error.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.diagnose(r, err)
 	for key, values := range p.header {
 		w.Header()[key] = values
 	}

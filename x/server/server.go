@@ -1,7 +1,7 @@
 // Package server is the fleet's permits as a service: HTTP and JSON for people with
-// curl, and remote procedures for programs (x/remotestore), on one port. It is an
-// [http.Handler] over any engine, to be mounted anywhere; `sema serve` is a program
-// around it.
+// curl, remote procedures for programs (x/remotestore), and a dashboard for browsers
+// at /ui/, on one port. It is an [http.Handler] over any engine; `sema serve` is a
+// program around it.
 //
 // Several servers over one engine are one service: a lease that one has granted can
 // be renewed and released at another, also after the first was killed.
@@ -28,6 +28,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/internal/desk"
 	"github.com/sema-go/sema/x/internal/storerpc"
+	"github.com/sema-go/sema/x/server/internal/dashboard"
 )
 
 // Options are how a server serves.
@@ -73,6 +74,7 @@ type Server struct {
 	handler  http.Handler
 	routes   []route
 	engine   *storerpc.Handler // for programs
+	people   *dashboard.Dashboard
 
 	crossOrigin http.CrossOriginProtection
 
@@ -121,9 +123,13 @@ func (s *Server) Leave() {
 	s.leaving.Store(true)
 }
 
-// EndStreams ends the streams of programs, which go elsewhere or come back. It is
-// for [http.Server.RegisterOnShutdown]: a shutdown would wait for them.
-func (s *Server) EndStreams() { s.engine.EndStreams() }
+// EndStreams ends the streams of programs, which go elsewhere or come back, and of
+// the dashboard. It is for [http.Server.RegisterOnShutdown]: a shutdown would wait
+// for them.
+func (s *Server) EndStreams() {
+	s.engine.EndStreams()
+	s.people.EndStreams()
+}
 
 // Close ends requests that still wait, and streams, and lets go of the engine.
 // Leases live on. It may be called again.
@@ -132,6 +138,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
 		s.EndStreams()
 		s.end(errLeaving)
+		s.people.Close()
 		s.desk.Close()
 		s.closed = s.client.Close(ctx, fleet.AbandonPermits)
 	})
@@ -172,6 +179,7 @@ func (s *Server) mount() http.Handler {
 		mux.Handle(r.method+" "+r.path, s.endpoint(r))
 	}
 	s.mountRPC(mux)
+	s.mountDashboard(mux)
 	mux.Handle("/", s.endpoint(route{path: "other", serve: func(_ http.ResponseWriter, r *http.Request) error { return s.unrouted(r) }}))
 	return mux
 }

@@ -223,11 +223,7 @@ func inspectMessage(name string, s protocol.Snapshot) *semav1.InspectResponse {
 }
 
 func (s rpc) Configure(ctx context.Context, m *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error) {
-	name := m.GetName()
-	if err := s.guarded.check(ctx, Admin, name); err != nil {
-		return nil, wire.FaultOf(err)
-	}
-	settings := m.GetSettings()
+	name, settings := m.GetName(), m.GetSettings()
 	wanted := configuration{}
 	if settings != nil {
 		wanted.Capacity, wanted.Ramp, wanted.MaxWaiters = settings.Capacity, settings.Ramp, settings.MaxWaiters
@@ -240,9 +236,7 @@ func (s rpc) Configure(ctx context.Context, m *semav1.ConfigureRequest) (*semav1
 	if m.GetVersion() != 0 {
 		match = etag(m.GetVersion())
 	}
-	_, err := s.change(ctx, name, match, wanted)
-	s.audit(ctx, "configure", name, wanted.String(), err)
-	if err != nil {
+	if err := s.reconfigure(ctx, name, match, wanted); err != nil {
 		return nil, wire.FaultOf(err)
 	}
 	snapshot, err := s.client.Inspect(ctx, name)
@@ -281,16 +275,6 @@ func (s rpc) Resume(ctx context.Context, m *semav1.ResumeRequest) (*semav1.Resum
 		return nil, wire.FaultOf(err)
 	}
 	return &semav1.ResumeResponse{}, nil
-}
-
-// pause drains a semaphore, or ends that.
-func (s rpc) pause(ctx context.Context, op, name string, draining bool) error {
-	if err := s.guarded.check(ctx, Admin, name); err != nil {
-		return err
-	}
-	err := s.client.Configure(ctx, name, func(c *protocol.Config) { c.Draining = draining })
-	s.audit(ctx, op, name, "", err)
-	return err
 }
 
 func (s rpc) ForceRelease(ctx context.Context, m *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error) {

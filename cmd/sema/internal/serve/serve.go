@@ -165,7 +165,7 @@ func (c Config) announce(out io.Writer, version string, at net.Addr, store fleet
 	} else if i := strings.LastIndex(engine, "@"); i >= 0 {
 		engine = "…" + engine[i:]
 	}
-	fmt.Fprintf(out, "sema %s, permits in %s\n  API          %s/v1/semaphores\n  description  %s/openapi.json\n", version, engine, url, url)
+	fmt.Fprintf(out, "sema %s, permits in %s\n  API          %s/v1/semaphores\n  description  %s/openapi.json\n  dashboard    %s/ui/\n", version, engine, url, url, url)
 	if len(c.Tokens) == 0 && c.TLS.ClientCA == "" {
 		fmt.Fprintf(out, "  try          curl -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", url)
 	} else {

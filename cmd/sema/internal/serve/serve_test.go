@@ -100,6 +100,25 @@ func TestItStopsInOrder(t *testing.T) {
 	p.want(200, "PUT", waited.at)
 }
 
+// Who looks at the dashboard does not hold it up.
+func TestAViewerDoesNotUseUpTheGrace(t *testing.T) {
+	t.Parallel()
+	p := serve(t, t.TempDir(), "--listen", anywhere, "--grace", "15s")
+	dashboard := regexp.MustCompile(`dashboard +(http.*/ui/)\n`).FindStringSubmatch(p.said.String())
+	if dashboard == nil {
+		t.Fatalf("it does not say where the dashboard is: %s", p.said)
+	}
+	response, err := http.Get(dashboard[1] + "live")
+	if err != nil || response.StatusCode != 200 {
+		t.Fatal(response, err)
+	}
+	defer response.Body.Close()
+	begin := time.Now()
+	if state := p.stop(); state.ExitCode() != 0 || time.Since(begin) > 5*time.Second {
+		t.Errorf("%v after %v: %s", state, time.Since(begin), p.log)
+	}
+}
+
 // Those who would wait for too long are told to ask again.
 func TestGraceHasAnEnd(t *testing.T) {
 	t.Parallel()

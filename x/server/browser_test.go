@@ -1,0 +1,248 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/x/server"
+)
+
+// A window is a real browser's, on a site.
+type window struct {
+	*site
+	ctx     context.Context
+	mu      sync.Mutex
+	console []string // what pages complain about
+}
+
+// window opens one. It is closed with the test.
+func (s *site) window() *window {
+	s.t.Helper()
+	path := enginetest.Need(s.t, "chromium", "chromium")
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, closeTab := chromedp.NewContext(allocated)
+	w := &window{site: s, ctx: ctx}
+	messages := chromedp.Console(ctx)
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			w.mu.Lock()
+			w.console = append(w.console, fmt.Sprintf("%s (%s)", m, m.URL))
+			w.mu.Unlock()
+		}
+	})
+	s.t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			s.t.Error(err)
+		}
+		closeTab()
+		stop()
+		listening.Wait()
+	})
+	return w
+}
+
+func (w *window) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, 20*time.Second)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		w.t.Fatalf("%s: %v\n%s", what, err, w.text())
+	}
+}
+
+func (w *window) open(path string) {
+	w.t.Helper()
+	w.do("open "+path, chromedp.Navigate(w.url+path))
+}
+
+func (w *window) click(css string) {
+	w.t.Helper()
+	w.do("click "+css, chromedp.Click(chromedp.CSS(css)))
+}
+
+// is evaluates a condition in the page.
+func (w *window) is(condition string) bool {
+	ok, err := chromedp.Run(w.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")"))
+	return err == nil && ok // a page that is just being left has no answer
+}
+
+// sees waits until a condition holds in the page.
+func (w *window) sees(condition string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !w.is(condition); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("the page never came to show that %s:\n%s", condition, w.text())
+		}
+	}
+}
+
+// shows waits until an element has a text in it.
+func (w *window) shows(css, text string) {
+	w.t.Helper()
+	w.sees(fmt.Sprintf("document.querySelector(%q)?.textContent.replace(/\\s+/g, ' ').includes(%q)", css, text))
+}
+
+func (w *window) text() string {
+	text, _ := chromedp.Run(w.ctx, chromedp.Evaluate[string]("document.body.innerText"))
+	return text
+}
+
+// quiet fails if a page has had anything to complain about.
+func (w *window) quiet() {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.console) > 0 {
+		w.t.Errorf("the console says:\n%s", strings.Join(w.console, "\n"))
+	}
+}
+
+// What others do is seen as it happens, and what is to be done is asked, done and
+// told, all on a page that is never loaded anew.
+func TestTheDashboardInABrowser(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	w := s.window()
+	const at = "/v1/semaphores/db%2Fmain"
+	w.open("/ui/")
+	w.shows("#live", "live")
+	w.shows("#empty", "There is no semaphore yet")
+	w.is("window.loaded = 'once'")
+
+	first := s.want(201, "POST", at+"/leases?capacity=2&ttl=60s&meta=first", "").header.Get("Location")
+	w.shows("#rows", "db/main")
+	w.shows("#rows", "1 of 2")
+	s.want(201, "POST", at+"/leases?meta=second", "")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.want(201, "POST", at+"/leases?meta=third&wait=30s", "") })
+	w.shows("#rows", "2 of 2")
+	w.shows("#rows .waiting", "1")
+	w.shows("#summary", "1 waiting")
+	w.sees("window.loaded === 'once'")
+
+	w.do("filter", chromedp.SendKeys(chromedp.CSS("#filter"), "nothing"))
+	w.shows("#empty", "No name has “nothing” in it")
+	w.sees("location.search.includes('nothing')")
+	w.do("clear", chromedp.SendKeys(chromedp.CSS("#filter"), strings.Repeat("\b", len("nothing"))))
+	w.shows("#rows", "db/main")
+	w.shows("#live", "live")
+	w.sees("window.loaded === 'once'")
+
+	w.click("#rows .name a")
+	w.shows("h1", "db/main")
+	w.shows("#live", "live")
+	w.shows("#holders", "first")
+	w.shows("#line", "third")
+	w.is("window.loaded = 'twice'")
+	w.click("#holders tr:first-child .button")
+	w.shows("dialog[open]", `Take 1 permit of "db/main" back`)
+	w.click("dialog [data-close]")
+	w.sees("!document.querySelector('dialog').open")
+	w.click("#holders tr:first-child .button")
+	w.shows("dialog[open]", `Take 1 permit of "db/main" back`)
+	w.do("why", chromedp.SendKeys(chromedp.CSS("dialog #why"), "it hangs"))
+	w.click("dialog .primary")
+	w.shows("#outcome", "The holder is told to let go")
+	w.sees("!document.querySelector('dialog').open")
+	w.shows("#holders tr:first-child", "told to let go")
+	s.want(410, "PUT", first, "") // it hears of that
+	w.shows("#holders", "third")
+	w.shows("#line-note", "Nobody waits.")
+
+	w.click("#verbs .button:first-child")
+	w.shows("dialog[open]", `Drain "db/main"? 2 permits in use stay out`)
+	w.click("dialog .primary")
+	w.shows("#outcome", `Draining "db/main"`)
+	w.shows("#state", "draining")
+	w.shows("#verbs", "Resume…")
+	if s.want(200, "GET", at, "").body["draining"] != true {
+		t.Error("it is not drained")
+	}
+	w.click("#verbs .button:first-child")
+	w.shows("dialog[open]", `Resume "db/main"?`)
+	w.click("dialog .primary")
+	w.shows("#verbs", "Drain…")
+
+	w.do("capacity", chromedp.SetValue(chromedp.CSS("#capacity"), "7"))
+	w.click(".resize button")
+	w.shows("dialog[open]", `Set the capacity of "db/main" from 2 to 7?`)
+	w.click("dialog .primary")
+	w.shows("#settings", "Capacity7")
+	w.shows("#state", "2 of 7")
+	w.sees("window.loaded === 'twice'")
+	w.quiet()
+
+	// A tab that nobody sees has no stream.
+	streams := func(n int) func() bool {
+		return func() bool {
+			return strings.Contains(s.want(200, "GET", "/metrics", "").text, fmt.Sprintf("sema_http_streams %d\n", n))
+		}
+	}
+	waitFor(t, "the page has a stream", streams(1))
+	const hide = "Object.defineProperty(document, 'hidden', {value: %t, configurable: true}), document.dispatchEvent(new Event('visibilitychange'))"
+	w.is(fmt.Sprintf(hide, true))
+	waitFor(t, "it has none", streams(0))
+	w.is(fmt.Sprintf(hide, false))
+	waitFor(t, "it has one again", streams(1))
+	w.shows("#live", "live")
+	w.quiet()
+
+	w.click("#verbs .danger")
+	w.shows("dialog[open]", `Delete "db/main"?`)
+	w.click("dialog .danger") // not without the tick
+	w.sees("document.querySelector('dialog').open")
+	w.click("dialog [name=sure]")
+	w.click("dialog .danger")
+	w.shows("#outcome", `Deleted "db/main"`)
+	w.shows("#state", "It is gone.")
+	w.quiet()
+
+	s.EndStreams()
+	w.shows("#live", "not live since")
+}
+
+// Without scripts, everything works by pages; and people log in.
+func TestABrowserWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s := start(t, watchers())
+	s.auth = "secret-ops"
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=2&ttl=60s&meta=first", "")
+	w := s.window()
+	w.open("/ui/") // the first page starts the browser
+	if _, err := chromedp.Call(w.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.open("/ui/semaphore?name=db")
+	w.do("log in", chromedp.SendKeys(chromedp.CSS("#token"), "secret-ops\n"))
+	w.shows("h1", "db")
+	w.shows("#holders", "first")
+	w.shows(".viewer", "ops")
+	w.sees("document.cookie === ''") // scripts would not see it
+	w.click("#verbs .button:first-child")
+	w.shows("main", `Drain "db"? 1 permit in use stays out`)
+	w.click("main .primary")
+	w.shows("#outcome", `Draining "db"`)
+	w.shows("#state", "draining")
+	w.click(".crumbs a")
+	w.shows("#rows", "draining")
+	w.click("header .quiet")
+	w.shows("h1", "Log in")
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/dashboard"
+)
+
+// mountDashboard serves people who have a browser.
+func (s *Server) mountDashboard(mux *http.ServeMux) {
+	s.people = dashboard.New(dashboard.Options{Engine: s.client, Service: reception{s}, Version: s.options.Version, Login: len(s.tokens) > 0})
+	counted := s.counted.of(route{method: "UI", path: "/ui/"})
+	mux.HandleFunc("/ui/", func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		seen := &observed{ResponseWriter: w}
+		soon(seen, r)
+		if err := s.receive(seen, r); err != nil {
+			s.fail(seen, r, err)
+		} else {
+			s.people.ServeHTTP(seen, r)
+		}
+		counted(seen.status, start)
+	})
+}
+
+// A reception is the server for its dashboard.
+type reception struct{ *Server }
+
+// Admit knows people by the cookie as well, which counts nowhere else.
+func (s reception) Admit(r *http.Request) (dashboard.Viewer, error) {
+	token, ok := bearer(r)
+	if !ok {
+		token, ok = dashboard.Token(r)
+	}
+	i, err := s.identifyBy(r, token, ok)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.allow(Read, ""); err != nil {
+		return nil, err
+	}
+	return viewer{guarded(s), caller{i, r.RemoteAddr}}, nil
+}
+
+func (s reception) Stream(w http.ResponseWriter, r *http.Request) (ctx context.Context, say func(string) bool, end func(), err error) {
+	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, cancel := s.until(r.Context())
+	out := &events{w: w, flush: http.NewResponseController(w)}
+	return ctx, out.say, func() { cancel(); leave() }, nil
+}
+
+func (s reception) Explain(r *http.Request, err error) dashboard.Problem {
+	p := s.diagnose(r, err)
+	return dashboard.Problem{Status: p.Status, Title: p.Title, Detail: p.Detail, Header: p.header}
+}
+
+// A viewer is somebody at the dashboard. It does what programs do, by the same way.
+type viewer struct {
+	guarded
+	caller
+}
+
+func (v viewer) Name() string {
+	if v.identity == everybody {
+		return ""
+	}
+	return v.name
+}
+
+func (v viewer) Prefix() string                  { return v.prefix }
+func (v viewer) MaySee(semaphore string) bool    { return v.may(Read, semaphore) }
+func (v viewer) MayChange(semaphore string) bool { return v.may(Admin, semaphore) }
+
+func (v viewer) Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error {
+	return v.reconfigure(v.in(ctx, v.from), semaphore, etag(version), configuration{Capacity: &capacity, Ramp: &ramp})
+}
+
+func (v viewer) Drain(ctx context.Context, semaphore string) error {
+	return v.pause(v.in(ctx, v.from), "drain", semaphore, true)
+}
+
+func (v viewer) Resume(ctx context.Context, semaphore string) error {
+	return v.pause(v.in(ctx, v.from), "resume", semaphore, false)
+}
+
+func (v viewer) Revoke(ctx context.Context, semaphore string, lease protocol.Seq, atOnce bool, why string) error {
+	return v.Administer(v.in(ctx, v.from), semaphore, fleet.Command{Revoke: &fleet.Revocation{Lease: lease, AtOnce: atOnce, By: v.name, Why: why}})
+}
+
+func (v viewer) Delete(ctx context.Context, semaphore string) error {
+	return v.Administer(v.in(ctx, v.from), semaphore, fleet.Command{Delete: true})
+}

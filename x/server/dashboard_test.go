@@ -1,0 +1,315 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/x/server"
+)
+
+func TestBrowsersAreSentToTheDashboard(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	p := s.tab().get(302, "/", header{"Accept", "text/html,application/xhtml+xml,*/*;q=0.8"})
+	if p.header.Get("Location") != "/ui/" {
+		t.Errorf("%v", p.header)
+	}
+	if a := s.want(200, "GET", "/", ""); !strings.Contains(a.text, "curl -X POST") {
+		t.Error(a.text)
+	}
+}
+
+// With nothing there, the page has a line to paste that works.
+func TestAnEmptyDashboardSaysWhatToTry(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	b := s.tab()
+	p := b.get(200, "/ui/")
+	p.says(t, "There is no semaphore yet")
+	line := regexp.MustCompile(`curl -X POST '(http.*)'`).FindStringSubmatch(html.UnescapeString(p.text))
+	if line == nil || !strings.HasPrefix(line[1], s.url) {
+		t.Fatalf("%v in %s", line, p.text)
+	}
+	s.want(201, "POST", strings.TrimPrefix(line[1], s.url), "")
+	b.get(200, "/ui/").says(t, "demo", "1 of 3")
+	b.get(200, "/ui/?q=DEM").says(t, "demo")
+	b.get(200, "/ui/?q=x").says(t, "No name has “x” in it")
+	b.get(404, "/ui/semaphore?name=none").says(t, "There is no such semaphore")
+	b.get(404, "/ui/nothing").says(t, "There is no such page")
+}
+
+// A page uses what this server sends, and nothing that is written into it runs.
+func TestPagesAreClosed(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&meta=me", "")
+	b := s.tab()
+	for _, path := range []string{"/ui/", "/ui/semaphore?name=db", "/ui/confirm?do=delete&name=db", "/ui/nothing"} {
+		p := b.send("GET", path, nil)
+		policy := p.header.Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} {
+			if !strings.Contains(policy, part) || strings.Contains(policy, "unsafe") {
+				t.Errorf("%s: policy %q", path, policy)
+			}
+		}
+		for key, value := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store", "X-Frame-Options": "DENY"} {
+			if p.header.Get(key) != value {
+				t.Errorf("%s: %s is %q", path, key, p.header.Get(key))
+			}
+		}
+		if bad := regexp.MustCompile(`(?i)<script>|<style| style=|\son[a-z]+=|https?://`).FindString(p.text); bad != "" {
+			t.Errorf("%s has %q", path, bad)
+		}
+		for _, found := range regexp.MustCompile(`(?:src|href)="(/ui/assets/[^"]+)"`).FindAllStringSubmatch(p.text, -1) {
+			if a := b.get(200, found[1]); !strings.Contains(a.header.Get("Cache-Control"), "immutable") || len(a.text) == 0 {
+				t.Errorf("%s: %v", found[1], a.header)
+			}
+		}
+	}
+	b.get(404, "/ui/assets/0000000000000000/sema.js")
+	b.get(404, "/ui/assets/0000000000000000/htmx.LICENSE")
+}
+
+// Names and what holders say of themselves are text, whatever is in them.
+func TestHostileNamesAndHolders(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	b := s.tab()
+	names := []string{`<script>alert(1)</script>`, `a/b/../c`, `..`, `.`, `"onload="x`, `%2F?&#`, `'x'`, `+a+b`, `\n`, `javascript:alert(1)`}
+	const meta = `<img src=x onerror=alert(2)>`
+	for _, name := range names {
+		s.want(200, "POST", "/v1/batch", fmt.Sprintf(`{"requests": [{"op": "acquire", "semaphore": %q, "capacity": 2, "meta": %q}]}`, name, meta))
+	}
+	overview := b.get(200, "/ui/")
+	next, end := b.live("sort=name")
+	defer end()
+	first := next()
+	for _, name := range names {
+		link := regexp.MustCompile(`<a href="([^"]+)">` + regexp.QuoteMeta(escaped(name)) + `</a>`).FindStringSubmatch(overview.text)
+		if link == nil {
+			t.Errorf("there is no link to %q", name)
+			continue
+		}
+		p := b.get(200, html.UnescapeString(link[1]))
+		p.says(t, name, meta, "1 of 2")
+		for _, text := range []string{p.text, first.Parts["s:"+name], overview.text} {
+			if strings.Contains(text, "<img src=x") || strings.Contains(text, "<script>") || strings.Contains(text, `"onload="`) {
+				t.Errorf("%q is not escaped: %s", name, text)
+			}
+		}
+	}
+	if len(first.Lists["rows"]) != len(names) {
+		t.Errorf("rows %v", first.Lists["rows"])
+	}
+}
+
+// escaped is text as html/template has it.
+func escaped(text string) string {
+	return strings.NewReplacer("+", "&#43;").Replace(html.EscapeString(text))
+}
+
+func watchers() server.Options {
+	return server.Options{Tokens: []server.Token{
+		{Name: "ops", Hash: server.HashToken("secret-ops")},
+		{Name: "reader", Hash: server.HashToken("secret-reader"), Prefix: "ci-", Verbs: []server.Verb{server.Read}},
+		{Name: "worker", Hash: server.HashToken("secret-worker"), Verbs: []server.Verb{server.Acquire}},
+	}}
+}
+
+func (b *tab) login(token string) {
+	b.t.Helper()
+	if p := b.post(303, "/ui/login", form("token", token, "next", "/ui/semaphore?name=a%2Fb")); p.header.Get("Location") != "/ui/semaphore?name=a%2Fb" {
+		b.t.Errorf("it leads to %q", p.header.Get("Location"))
+	}
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	s := start(t, watchers())
+	b := s.tab()
+	b.get(401, "/ui/semaphore?name=db").says(t, "Log in", "/ui/semaphore?name=db")
+	b.get(401, "/ui/live")
+	if p := b.get(401, "/ui/confirm?name=db&do=drain", header{"HX-Request", "true"}); p.header.Get("HX-Refresh") != "true" {
+		t.Errorf("%v", p.header)
+	}
+	wrong := b.post(401, "/ui/login", form("token", "secret-guess"))
+	wrong.says(t, "This token is not known here")
+	if wrong.header.Get("WWW-Authenticate") == "" || strings.Contains(wrong.text, "secret-guess") || wrong.header.Get("Set-Cookie") != "" {
+		t.Errorf("%v %s", wrong.header, wrong.text)
+	}
+	b.post(403, "/ui/login", form("token", "secret-worker")).says(t, `worker may not read`)
+	for _, next := range []string{"https://evil.example/ui/", "//evil.example/ui/", `/\evil.example`, "/v1/semaphores", "/ui/../v1/semaphores", "javascript:alert(1)", ""} {
+		if p := s.tab().post(303, "/ui/login", form("token", "secret-ops", "next", next)); p.header.Get("Location") != "/ui/" {
+			t.Errorf("%q leads to %q", next, p.header.Get("Location"))
+		}
+	}
+	b.login("secret-ops")
+	b.get(200, "/ui/").says(t, "ops", "Log out", `-H "Authorization: Bearer $TOKEN"`)
+	b.get(303, "/ui/login")
+	// What the browser keeps is for pages alone.
+	kept := b.browser.Jar.Cookies(&url.URL{Scheme: "http", Host: strings.TrimPrefix(s.url, "http://"), Path: "/ui/"})
+	if len(kept) != 1 {
+		t.Fatalf("%v", kept)
+	}
+	cookie := header{"Cookie", kept[0].String()}
+	b.get(401, "/v1/semaphores", cookie)
+	b.post(401, "/sema.v1.SemaService/List", nil, cookie, header{"Content-Type", "application/json"})
+	gone := b.post(303, "/ui/logout", nil)
+	if c := gone.header.Get("Set-Cookie"); !strings.Contains(c, "Max-Age=0") {
+		t.Errorf("%q", c)
+	}
+	b.get(401, "/ui/")
+	b.get(401, "/ui/", header{"Cookie", "sema-token=" + strings.Repeat("A", 40)})
+	b.get(200, "/ui/", header{"Authorization", "Bearer secret-ops"})
+	if strings.Contains(s.log.String(), "secret") {
+		t.Errorf("%s", s.log)
+	}
+}
+
+func TestTheCookie(t *testing.T) {
+	t.Parallel()
+	s := start(t, watchers())
+	set := func(change func(*http.Request)) string {
+		r := httptest.NewRequest("POST", "/ui/login", strings.NewReader("token=secret-ops"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		change(r)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Header().Get("Set-Cookie")
+	}
+	plain := set(func(*http.Request) {})
+	for _, part := range []string{"HttpOnly", "SameSite=Strict", "Path=/ui/"} {
+		if !strings.Contains(plain, part) || strings.Contains(plain, "Secure") || strings.Contains(plain, "secret") {
+			t.Errorf("%q", plain)
+		}
+	}
+	for _, c := range []string{set(func(r *http.Request) { r.TLS = &tls.ConnectionState{} }), set(func(r *http.Request) { r.Header.Set("X-Forwarded-Proto", "https") })} {
+		if !strings.Contains(c, "Secure") {
+			t.Errorf("%q", c)
+		}
+	}
+}
+
+// Who may see some sees nothing of the others, and who may not change anything is
+// not offered to, and is refused.
+func TestViewersSeeAndDoWhatTheyMay(t *testing.T) {
+	t.Parallel()
+	s := start(t, watchers())
+	s.auth = "secret-ops"
+	for _, name := range []string{"ci-a", "vault"} {
+		s.want(201, "POST", "/v1/semaphores/"+name+"/leases?capacity=1", "")
+	}
+	lease := s.want(200, "GET", "/v1/semaphores/ci-a", "").body["leases"].([]any)[0].(map[string]any)["lease"].(string)
+	seq, _, _ := strings.Cut(lease, ".")
+	b := s.tab()
+	b.login("secret-reader")
+	next, end := b.live("q=")
+	defer end()
+	if first := next(); !slices.Equal(first.Lists["rows"], []string{"s:ci-a"}) || strings.Contains(fmt.Sprint(first), "vault") {
+		t.Errorf("%+v", first)
+	}
+	if p := b.get(200, "/ui/"); strings.Contains(p.text, "vault\"") || strings.Contains(p.text, ">vault<") {
+		t.Error(p.text)
+	}
+	for _, path := range []string{"/ui/semaphore?name=vault", "/ui/live?name=vault", "/ui/confirm?do=drain&name=vault"} {
+		b.get(404, path)
+	}
+	b.post(404, "/ui/do", form("do", "drain", "name", "vault"))
+	p := b.get(200, "/ui/semaphore?name=ci-a")
+	if strings.Contains(p.text, "/ui/confirm") || strings.Contains(p.text, "Drain") || strings.Contains(p.text, "Take back") {
+		t.Errorf("there are buttons: %s", p.text)
+	}
+	b.get(403, "/ui/confirm?do=drain&name=ci-a").says(t, "a token that has the verb admin")
+	for _, f := range []url.Values{
+		form("do", "drain"), form("do", "resume"), form("do", "resize", "capacity", "5", "ramp", "0", "version", "1"),
+		form("do", "release", "lease", seq), form("do", "release", "lease", seq, "at_once", "1", "sure", "1"), form("do", "delete", "sure", "1"),
+	} {
+		f.Set("name", "ci-a")
+		b.post(403, "/ui/do", f).says(t, "reader may not admin")
+	}
+	if a := s.want(200, "GET", "/v1/semaphores/ci-a", ""); a.body["draining"] == true || a.body["capacity"] != 1.0 || a.body["in_use"] != 1.0 {
+		t.Errorf("%v", a.body)
+	}
+}
+
+// A page of another site, or one that calls this machine by a name of its own, has
+// nobody's browser do anything.
+func TestActionsOfOthersAreRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
+	b := s.tab()
+	for _, h := range []header{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}, {"Host", "evil.example"}} {
+		b.post(403, "/ui/do", form("do", "drain", "name", "db"), h)
+	}
+	for _, path := range []string{"/ui/", "/ui/live", "/ui/semaphore?name=db"} {
+		b.get(403, path, header{"Host", "evil.example"})
+	}
+	b.send("GET", "/ui/do?do=drain&name=db", nil)
+	if s.want(200, "GET", "/v1/semaphores/db", "").body["draining"] == true {
+		t.Error("it was drained")
+	}
+	b.post(200, "/ui/do", form("do", "drain", "name", "db"), header{"Origin", s.url}, header{"Sec-Fetch-Site", "same-origin"})
+	if s.want(200, "GET", "/v1/semaphores/db", "").body["draining"] != true {
+		t.Error("it was not drained")
+	}
+	tokens := start(t, watchers()).tab()
+	tokens.post(403, "/ui/login", form("token", "secret-ops"), header{"Origin", "https://evil.example"})
+	tokens.login("secret-ops")
+	tokens.post(403, "/ui/logout", nil, header{"Origin", "https://evil.example"})
+	tokens.get(200, "/ui/")
+}
+
+// Streams of pages are counted, end when the server is stopped, and do not hold
+// that up.
+func TestStreamsOfPages(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Limits: server.Limits{Streams: 1}})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=2", "")
+	b := s.tab()
+	next, end := b.live("name=db")
+	defer end()
+	first := next()
+	if !first.Live || !strings.Contains(first.Parts["state"], "1 <small>of 2") || len(first.Lists["holders"]) != 1 {
+		t.Errorf("%+v", first)
+	}
+	b.get(503, "/ui/live").says(t, "1 streams are as many")
+	s.want(201, "POST", "/v1/semaphores/db/leases", "")
+	for c := next(); !strings.Contains(c.Parts["state"], "2 <small>of 2"); c = next() {
+		if c.ended {
+			t.Fatal("the stream has ended")
+		}
+	}
+	began := time.Now()
+	s.EndStreams()
+	for !next().ended {
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	b.get(503, "/ui/live")
+	b.get(200, "/ui/semaphore?name=db")
+}
+
+func TestThePageSaysThatTheEngineIsDown(t *testing.T) {
+	t.Parallel()
+	s := open(t, dead{memstore.New()}, server.Options{})
+	b := s.tab()
+	b.get(503, "/ui/semaphore?name=db").says(t, "The engine has not answered since", "connection refused")
+	b.post(500, "/ui/do", form("do", "drain", "name", "db"), header{"HX-Request", "true"}).says(t, "Not done", "connection refused")
+	next, end := b.live("name=db")
+	defer end()
+	if c := next(); c.Live || !strings.Contains(c.Parts["trouble"], "connection refused") {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,0 +1,144 @@
+package dashboard
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+func shown(capacity, effective, inUse int64, waiting int, change func(*protocol.Config)) semaphore {
+	s := semaphore{Name: "db", Snapshot: protocol.Snapshot{Config: protocol.Config{Capacity: capacity, TTL: 15e6}, Effective: effective, InUse: inUse}}
+	s.Line = make([]protocol.TicketInfo, waiting)
+	if change != nil {
+		change(&s.Config)
+	}
+	return s
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	drain := func(c *protocol.Config) { c.Draining = true }
+	for _, c := range []struct {
+		s      semaphore
+		tone   string
+		states []string
+	}{
+		{shown(4, 4, 1, 0, nil), "calm", nil},
+		{shown(5, 5, 4, 0, nil), "tense", nil},
+		{shown(4, 4, 4, 0, nil), "tense", []string{"full"}},
+		{shown(4, 4, 4, 2, nil), "critical", []string{"full"}},
+		{shown(4, 4, 3, 1, nil), "critical", nil}, // the first wants more than is free
+		{shown(2, 2, 5, 0, nil), "critical", []string{"over by 3"}},
+		{shown(9, 4, 1, 0, nil), "calm", []string{"ramping to 9"}},
+		{shown(0, 0, 0, 0, nil), "calm", []string{"paused"}},
+		{shown(4, 4, 1, 0, drain), "calm", []string{"draining"}},
+		{shown(4, 4, 0, 0, drain), "calm", []string{"drained"}},
+		{semaphore{Name: "db", Failure: "connection refused"}, "critical", []string{"not read"}},
+	} {
+		var states []string
+		for _, one := range c.s.States() {
+			states = append(states, one.Text)
+		}
+		if c.s.Tone() != c.tone || !slices.Equal(states, c.states) {
+			t.Errorf("%+v: %s %v, want %s %v", c.s, c.s.Tone(), states, c.tone, c.states)
+		}
+	}
+}
+
+func TestBars(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		s    semaphore
+		want bar
+	}{
+		{shown(4, 4, 1, 0, nil), bar{"25.00%", "25.00%", "0.00%", "100.00%", "0.00%"}},
+		{shown(2, 2, 4, 0, nil), bar{"50.00%", "50.00%", "50.00%", "100.00%", "0.00%"}},
+		{shown(10, 5, 1, 0, nil), bar{"10.00%", "10.00%", "0.00%", "50.00%", "50.00%"}},
+		{shown(0, 0, 0, 0, nil), bar{"0.00%", "0.00%", "0.00%", "0.00%", "0.00%"}},
+	} {
+		if got := c.s.Bar(); got != c.want {
+			t.Errorf("%d of %d, %d in use: %+v, want %+v", c.s.Effective, c.s.Config.Capacity, c.s.InUse, got, c.want)
+		}
+	}
+}
+
+// A holder is overdue when two thirds of the TTL have passed without a word.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMicro(100e6)
+	s := shown(4, 4, 2, 0, nil)
+	s.now = now
+	s.Sessions = []protocol.SessionInfo{{Session: 1, Instance: "quick", Seen: 91e6}, {Session: 2, Instance: "silent", Seen: 89e6}}
+	s.Leases = []protocol.LeaseInfo{{Seq: 1, Session: 1, Weight: 1, Since: 40e6}, {Seq: 2, Session: 2, Weight: 1, Since: 50e6}}
+	holders := s.holders(s.Leases, false)
+	if holders[0].Overdue || !holders[1].Overdue || holders[1].Left() != 4*time.Second || holders[0].Held != time.Minute {
+		t.Errorf("%+v", holders)
+	}
+}
+
+// A curve has no line where nobody looked.
+func TestChartsHaveGaps(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	at := func(ago int, inUse int64) sample {
+		return sample{at: now.Add(-time.Duration(ago) * time.Second), inUse: inUse, effective: 4}
+	}
+	charts := chartsOf([]sample{at(50, 2), at(49, 2), at(48, 4), at(10, 1), at(9, 1)}, now)
+	use := charts[0]
+	if strings.Count(use.Curve, "M") != 2 || strings.Count(use.Area, "Z") != 2 || use.Peak != 4 || use.Now != 1 || use.Top != 4 || use.Span != time.Minute {
+		t.Errorf("%+v", use)
+	}
+	if !strings.HasPrefix(use.Curve, "M100.0 50.0H120.0V0.0") {
+		t.Errorf("curve %q", use.Curve)
+	}
+	if none := chartsOf(nil, now); none[0].Curve != "" || none[1].Peak != 0 {
+		t.Errorf("%+v", none)
+	}
+	if long := chartsOf([]sample{at(290, 1), at(0, 1)}, now); long[0].Span != trailSpan {
+		t.Errorf("%v", long[0].Span)
+	}
+}
+
+// Only what has changed is sent.
+func TestScreensTurn(t *testing.T) {
+	t.Parallel()
+	var s screen
+	to := func(lists map[string][]string, parts ...part) change { return s.turn(scene{parts, lists}, true) }
+	rows := func(ids ...string) map[string][]string { return map[string][]string{"rows": ids} }
+	if c := to(rows("a", "b"), part{"a", "1"}, part{"b", "1"}); len(c.Parts) != 2 || len(c.Lists) != 1 {
+		t.Errorf("%+v", c)
+	}
+	if c := to(rows("a", "b"), part{"a", "1"}, part{"b", "2"}); len(c.Parts) != 1 || c.Parts["b"] != "2" || len(c.Lists) != 0 {
+		t.Errorf("%+v", c)
+	}
+	if c := to(rows("b"), part{"b", "2"}); len(c.Parts) != 0 || !slices.Equal(c.Lists["rows"], []string{"b"}) {
+		t.Errorf("%+v", c)
+	}
+	// What had gone is sent again when it is back.
+	if c := to(rows("b", "a"), part{"b", "2"}, part{"a", "1"}); c.Parts["a"] != "1" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 300 * time.Millisecond: "300ms", 59 * time.Second: "59s", time.Minute: "1m", 200 * time.Second: "3m 20s", time.Hour: "1h",
+		3900 * time.Second: "1h 5m", 50 * time.Hour: "2d 2h", -time.Second: "0s",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -100: "-100"} {
+		if got := count(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+	if got := rise(10, 3); got != 4*time.Second {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,60 @@
+package dashboard
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// age is a duration in its two largest units, as people say it.
+func age(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second && d > 0:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return two(d, time.Minute, "m", time.Second, "s")
+	case d < day:
+		return two(d, time.Hour, "h", time.Minute, "m")
+	}
+	return two(d, day, "d", time.Hour, "h")
+}
+
+func two(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d%s", d/large, largeName)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf(" %d%s", rest, smallName)
+	}
+	return text
+}
+
+// count is a number with its thousands apart.
+func count(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	end := 0
+	if n < 0 {
+		end = 1
+	}
+	for i := len(digits) - 3; i > end; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func permits(n int64) string { return plural(n, "1 permit", count(n)+" permits") }
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// rise is how long it takes to rise by so much.
+func rise(by, aSecond int64) time.Duration {
+	return time.Duration(min((by-1)/aSecond+1, int64(1)<<32)) * time.Second
+}

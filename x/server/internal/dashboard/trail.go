@@ -1,0 +1,128 @@
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// trailSpan is how far back the charts go.
+const trailSpan = 5 * time.Minute
+
+// A trail is how a semaphore was of late, as far as somebody looked.
+type trail struct{ samples []sample }
+
+type sample struct {
+	at                        time.Time
+	inUse, effective, waiting int64
+}
+
+// add takes what is newer by enough to be seen: pages that many people load at a
+// time add nothing.
+func (t *trail) add(s sample) {
+	if n := len(t.samples); n > 0 && s.at.Sub(t.samples[n-1].at) < every/2 {
+		t.samples[n-1] = s
+		return
+	}
+	t.samples = append(t.samples, s)
+}
+
+// forget reports whether nothing is left.
+func (t *trail) forget(before time.Time) bool {
+	old := 0
+	for old < len(t.samples) && t.samples[old].at.Before(before) {
+		old++
+	}
+	if old > 0 {
+		t.samples = append([]sample(nil), t.samples[old:]...)
+	}
+	return len(t.samples) == 0
+}
+
+// A chart is a curve over the last minutes. Where nobody looked there is none: it
+// says nothing that was not seen.
+type chart struct {
+	Label string
+	Now   int64
+	Peak  int64
+	Top   int64 // what the upper edge stands for
+	Area  string
+	Curve string
+	Limit string        // the effective capacity; "" if it does not matter
+	Span  time.Duration // from the left edge to now
+	Since time.Time
+}
+
+// The box that charts are drawn in; pages stretch it.
+const (
+	chartWidth  = 600.0
+	chartHeight = 100.0
+)
+
+// gap is the longest time between two looks that were one after the other.
+const gap = 2*every + patience
+
+// chartsOf are the permits in use and those who wait, up to now. They begin with a
+// minute, so that who has just come sees something soon.
+func chartsOf(samples []sample, now time.Time) (all []chart) {
+	inUse := func(s sample) int64 { return s.inUse }
+	effective := func(s sample) int64 { return s.effective }
+	waiting := func(s sample) int64 { return s.waiting }
+	shown := time.Minute
+	if len(samples) > 0 {
+		shown = min(trailSpan, max(shown, now.Sub(samples[0].at).Truncate(time.Minute)+time.Minute))
+	}
+	use := chart{Label: "In use", Span: shown, Top: max(1, highest(samples, inUse), highest(samples, effective))}
+	use.draw(samples, now, inUse)
+	use.Limit, _ = curve(samples, now, shown, use.Top, effective)
+	line := chart{Label: "Waiting", Span: shown, Top: max(1, highest(samples, waiting))}
+	line.draw(samples, now, waiting)
+	return []chart{use, line}
+}
+
+func (c *chart) draw(samples []sample, now time.Time, value func(sample) int64) {
+	c.Peak = highest(samples, value)
+	c.Curve, c.Area = curve(samples, now, c.Span, c.Top, value)
+	if n := len(samples); n > 0 {
+		c.Now, c.Since = value(samples[n-1]), samples[0].at
+	}
+}
+
+// Text is the chart for those who do not see it.
+func (c chart) Text() string {
+	return fmt.Sprintf("%s: now %s, at most %s in the last %s", c.Label, count(c.Now), count(c.Peak), age(c.Span))
+}
+
+func highest(samples []sample, value func(sample) int64) (top int64) {
+	for _, s := range samples {
+		top = max(top, value(s))
+	}
+	return top
+}
+
+// curve is a path through the samples, in steps since that is how permits are
+// taken, and the area below it.
+func curve(samples []sample, now time.Time, shown time.Duration, top int64, value func(sample) int64) (path, area string) {
+	var line, below strings.Builder
+	x := func(at time.Time) float64 {
+		return chartWidth * (1 - min(1, max(0, now.Sub(at).Seconds()/shown.Seconds())))
+	}
+	y := func(s sample) float64 { return chartHeight * (1 - float64(value(s))/float64(top)) }
+	for i, s := range samples {
+		begins := i == 0 || s.at.Sub(samples[i-1].at) > gap
+		ends := i == len(samples)-1 || samples[i+1].at.Sub(s.at) > gap
+		switch {
+		case begins:
+			fmt.Fprintf(&line, "M%.1f %.1f", x(s.at), y(s))
+			fmt.Fprintf(&below, "M%.1f %.0fV%.1f", x(s.at), chartHeight, y(s))
+		case ends || value(s) != value(samples[i-1]):
+			fmt.Fprintf(&line, "H%.1fV%.1f", x(s.at), y(s))
+			fmt.Fprintf(&below, "H%.1fV%.1f", x(s.at), y(s))
+		}
+		if ends {
+			fmt.Fprintf(&line, "h1.5")
+			fmt.Fprintf(&below, "h1.5V%.0fZ", chartHeight)
+		}
+	}
+	return line.String(), below.String()
+}
