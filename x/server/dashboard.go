@@ -51,7 +51,7 @@ func (s reception) Stream(w http.ResponseWriter, r *http.Request) (ctx context.C
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, cancel := s.until(r.Context())
+	ctx, cancel := until(r.Context(), s.looking)
 	out := &events{w: w, flush: http.NewResponseController(w)}
 	return ctx, out.say, func() { cancel(); leave() }, nil
 }

@@ -53,9 +53,8 @@ func (g guarded) Listen(ctx context.Context, instance string, hint func(name str
 		return err
 	}
 	defer leave()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(g.life, func() { cancel(errLeaving) })()
+	ctx, cancel := until(ctx, g.life)
+	defer cancel()
 	i := who(ctx)
 	return g.store.Listen(ctx, instance, func(name string) {
 		if i.may(Acquire, name) { // an instance is whatever somebody calls itself

@@ -86,7 +86,7 @@ func (s *Server) lend(ctx context.Context, request desk.Request) (lease desk.Lea
 	}
 	defer leave()
 	if request.Wait > 0 {
-		bounded, cancel := s.until(ctx)
+		bounded, cancel := until(ctx, s.life)
 		defer cancel()
 		ctx = bounded
 	}
@@ -236,7 +236,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Reque
 		return err
 	}
 	defer leave()
-	ctx, cancel := s.until(r.Context())
+	ctx, cancel := until(r.Context(), s.life)
 	defer cancel()
 	flush := http.NewResponseController(w)
 	tell := func(l desk.Lease) error {

@@ -79,10 +79,10 @@ type Server struct {
 	crossOrigin http.CrossOriginProtection
 
 	waiting, streams atomic.Int64
-	unready          atomic.Bool // balancers are told to look elsewhere
-	leaving          atomic.Bool // nobody new is taken in
-	life             context.Context
-	end              context.CancelCauseFunc
+	unready          atomic.Bool     // balancers are told to look elsewhere
+	leaving          atomic.Bool     // nobody new is taken in
+	life, looking    context.Context // of requests; of those who only look
+	end, endLooking  context.CancelFunc
 	closing          sync.Once
 	closed           error
 }
@@ -100,7 +100,8 @@ func New(store fleet.Store, o Options) (*Server, error) {
 	if err := errors.Join(bad[:]...); err != nil {
 		return nil, err
 	}
-	s.life, s.end = context.WithCancelCause(context.Background())
+	s.life, s.end = context.WithCancel(context.Background())
+	s.looking, s.endLooking = context.WithCancel(s.life)
 	s.client, s.desk = fleet.New(store), desk.New(store)
 	s.counted = newMetrics(s)
 	s.handler = s.mount()
@@ -123,12 +124,13 @@ func (s *Server) Leave() {
 	s.leaving.Store(true)
 }
 
-// EndStreams ends the streams of programs, which go elsewhere or come back, and of
-// the dashboard. It is for [http.Server.RegisterOnShutdown]: a shutdown would wait
-// for them.
+// EndStreams ends the streams of programs and of those who watch, which go elsewhere
+// or come back, and of the dashboard. Those that hold a lease go on. It is for
+// [http.Server.RegisterOnShutdown]: a shutdown would wait for them.
 func (s *Server) EndStreams() {
 	s.engine.EndStreams()
 	s.people.EndStreams()
+	s.endLooking()
 }
 
 // Close ends requests that still wait, and streams, and lets go of the engine.
@@ -137,7 +139,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.Leave()
 	s.closing.Do(func() {
 		s.EndStreams()
-		s.end(errLeaving)
+		s.end()
 		s.people.Close()
 		s.desk.Close()
 		s.closed = s.client.Close(ctx, fleet.AbandonPermits)
@@ -292,9 +294,9 @@ func admitTo(count *atomic.Int64, limit int64, what string) (leave func(), err e
 	return func() { count.Add(-1) }, nil
 }
 
-// until is a request's context, that ends with the server as well.
-func (s *Server) until(ctx context.Context) (context.Context, context.CancelFunc) {
+// until is a request's context, that ends with one of the server's as well.
+func until(ctx, life context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.life, func() { cancel(errLeaving) })
+	stop := context.AfterFunc(life, func() { cancel(errLeaving) })
 	return ctx, func() { stop(); cancel(nil) }
 }

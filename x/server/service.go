@@ -93,7 +93,7 @@ func (s rpc) Hold(ctx context.Context, m *semav1.HoldRequest, out *connect.Serve
 		return wire.FaultOf(err)
 	}
 	defer leave()
-	ctx, cancel := s.until(ctx)
+	ctx, cancel := until(ctx, s.life)
 	defer cancel()
 	granted := false
 	err = s.desk.Hold(ctx, request, func(l desk.Lease) {
@@ -257,7 +257,7 @@ func (s rpc) Drain(ctx context.Context, m *semav1.DrainRequest) (*semav1.DrainRe
 			return nil, wire.FaultOf(err)
 		}
 		defer leave()
-		ending, stop := s.until(ctx)
+		ending, stop := until(ctx, s.life)
 		defer stop()
 		within, cancel := context.WithTimeout(ending, min(millis[time.Duration](m.GetWaitMs()), s.options.Limits.MaxWait))
 		defer cancel()
@@ -302,7 +302,7 @@ func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.Ser
 		return wire.FaultOf(err)
 	}
 	defer leave()
-	ctx, cancel := s.until(ctx)
+	ctx, cancel := until(ctx, s.looking)
 	defer cancel()
 	every := max(millis[time.Duration](m.GetEveryMs()), watchEvery)
 	for snapshot, err := range s.client.Watch(ctx, name, every) {

@@ -29,7 +29,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.client.Inspect(r.Context(), name); err != nil {
 		return err
 	}
-	ctx, cancel := s.until(r.Context())
+	ctx, cancel := until(r.Context(), s.looking)
 	defer cancel()
 	line, kind := "%s\n", "application/x-ndjson"
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {

@@ -100,7 +100,7 @@ func TestItStopsInOrder(t *testing.T) {
 	p.want(200, "PUT", waited.at)
 }
 
-// Who looks at the dashboard does not hold it up.
+// Who looks at the dashboard, or watches, does not hold it up.
 func TestAViewerDoesNotUseUpTheGrace(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "--listen", anywhere, "--grace", "15s")
@@ -108,11 +108,14 @@ func TestAViewerDoesNotUseUpTheGrace(t *testing.T) {
 	if dashboard == nil {
 		t.Fatalf("it does not say where the dashboard is: %s", p.said)
 	}
-	response, err := http.Get(dashboard[1] + "live")
-	if err != nil || response.StatusCode != 200 {
-		t.Fatal(response, err)
+	p.want(http.StatusCreated, "POST", "/v1/semaphores/db/leases?capacity=1")
+	for _, stream := range []string{dashboard[1] + "live", p.url + "/v1/semaphores/db/watch"} {
+		response, err := http.Get(stream)
+		if err != nil || response.StatusCode != 200 {
+			t.Fatal(response, err)
+		}
+		defer response.Body.Close()
 	}
-	defer response.Body.Close()
 	begin := time.Now()
 	if state := p.stop(); state.ExitCode() != 0 || time.Since(begin) > 5*time.Second {
 		t.Errorf("%v after %v: %s", state, time.Since(begin), p.log)
