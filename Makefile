@@ -84,12 +84,14 @@ bench:
 	go -C bench run . core
 	go -C bench run . host
 	go -C bench run . fleet
+	go -C bench run . service
 
 # Writes the tables of figures in README.md anew, and docs/scale.md.
 readme:
 	go -C bench run . core --readme ../README.md
 	go -C bench run . host --readme ../README.md
 	go -C bench run . fleet --readme ../README.md
+	go -C bench run . service --readme ../README.md
 	go -C bench run ./scale
 
 # Writes the Go code of x/proto anew. A test of x/semav1 fails where it is old.

@@ -34,6 +34,8 @@ var engines = []engine{
 	{"postgres", "one PostgreSQL", startPostgres},
 	{"pgbouncer", "PostgreSQL behind PgBouncer, in transaction mode", startPgBouncer},
 	{"etcd", "three etcd members", startEtcd},
+	{"embedded", "a server of Sema's, with its permits in a file", startEmbedded},
+	{"service", "three servers of Sema's over one Redis", startService},
 }
 
 func startRedis(s *enginetest.Scope, ttl time.Duration) target {
