@@ -44,7 +44,7 @@ func newCrew(s *enginetest.Scope, seed uint64, what assignment) *crew {
 	return c
 }
 
-// hire starts a worker. Every other one uses pools, and some have clocks that are
+// hire starts a worker. Every other one uses pools, or is a script, and some have clocks that are
 // an hour ahead or behind, where the system lets them.
 func (c *crew) hire() *worker {
 	program, err := os.Executable()
@@ -61,6 +61,11 @@ func (c *crew) hire() *worker {
 	}
 	if number/2%2 == 1 && what.Inside != "" {
 		what.URL = what.Inside
+	}
+	if what.API != "" && (number%4 == 1 || number%4 == 2) { // of whom one has a clock of its own
+		what.Mode = fleet.Exact
+	} else {
+		what.API = ""
 	}
 	text, err := json.Marshal(what)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 type target struct {
 	url    string // for workers, by way of a network
 	inside string // for half of them, if there are two sides
+	api    string // for half of them, if it is a service: addresses, with commas between
 	direct string // for who looks in the end
 	faults []fault
 }

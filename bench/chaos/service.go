@@ -56,7 +56,7 @@ func startEmbedded(s *enginetest.Scope, ttl time.Duration) target {
 	one := serve(s, buildServer(s), "sqlite://"+filepath.Join(enginetest.Directory(s, ""), "sema.db"))
 	net := enginetest.NewProxy(s, one.address)
 	return target{
-		url: "sema://" + net.Address, direct: "sema://" + one.address,
+		url: "sema://" + net.Address, api: net.Address, direct: "sema://" + one.address,
 		faults: slices.Concat(netFaults(net, ttl), processFaults("the server", one.Process, ttl)),
 	}
 }
@@ -89,7 +89,7 @@ func startService(s *enginetest.Scope, ttl time.Duration) target {
 	}
 	faults = append(faults, fault{"all servers are killed", all((*enginetest.Process).Kill), all(func(p *enginetest.Process) { must(p.Start()) }), ttl / 6})
 	return target{
-		url: "sema://" + strings.Join(addresses, ","), direct: redis.URL(),
+		url: "sema://" + strings.Join(addresses, ","), api: strings.Join(addresses, ","), direct: redis.URL(),
 		faults: append(faults, processFaults("Redis", redis.Process, ttl)...),
 	}
 }

@@ -44,7 +44,7 @@ func (p plan) torment(e engine) (r report, err error) {
 		target := e.start(s, p.ttl)
 		resource := newResource(s)
 		crew := newCrew(s, p.seed, assignment{
-			URL: target.url, Inside: target.inside, Socket: resource.socket, Capacity: p.capacity, TTL: p.ttl, Callers: callers,
+			URL: target.url, Inside: target.inside, API: target.api, Socket: resource.socket, Capacity: p.capacity, TTL: p.ttl, Callers: callers,
 		})
 		for range processes {
 			crew.hire()

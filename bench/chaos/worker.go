@@ -28,6 +28,7 @@ const semaphoreName = "chaos"
 type assignment struct {
 	URL      string
 	Inside   string // for half of them, instead; "" if there is no other
+	API      string // for those who speak JSON, instead: addresses of servers
 	Socket   string // of the resource
 	Capacity int64
 	TTL      time.Duration
@@ -64,11 +65,7 @@ func work(a assignment) error {
 	defer stop()
 	ctx, end := context.WithCancel(told)
 	defer end()
-	client, err := open(ctx, a.URL)
-	if err != nil {
-		return err
-	}
-	gate, err := client.Semaphore(semaphoreName, fleet.Options{Capacity: a.Capacity, TTL: a.TTL, Mode: a.Mode, MaxWait: time.Hour})
+	gate, close, err := a.gate(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,7 +82,30 @@ func work(a assignment) error {
 	callers.Wait()
 	farewell, cancel := context.WithTimeout(context.Background(), 3*a.TTL)
 	defer cancel()
-	return client.Close(farewell)
+	return close(farewell)
+}
+
+// gate is the semaphore, by the library or as a script would have it.
+func (a assignment) gate(ctx context.Context) (gate sema.Gate, close func(context.Context) error, err error) {
+	if a.API != "" {
+		g := newScriptGate(a)
+		return g, func(context.Context) error { g.bye.Wait(); return nil }, nil
+	}
+	client, err := open(ctx, a.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	gate, err = client.Semaphore(semaphoreName, fleet.Options{Capacity: a.Capacity, TTL: a.TTL, Mode: a.Mode, MaxWait: time.Hour})
+	return gate, func(ctx context.Context) error { return client.Close(ctx) }, err
+}
+
+// fenceOf is the fence of a permit of either kind.
+func fenceOf(p sema.Permit) protocol.Fence {
+	if l, ok := p.Lease().(*scriptLease); ok {
+		return l.fence
+	}
+	lease, _ := fleet.LeaseOf(p)
+	return lease.Fence
 }
 
 // open tries again while the engine is out of reach: that is when workers are
@@ -173,8 +193,7 @@ func (c *caller) use(ctx context.Context, gate sema.Gate) error {
 	defer p.Release()
 	grant := message{Kind: granted}
 	if c.Mode == fleet.Exact {
-		lease, _ := fleet.LeaseOf(p)
-		grant.Fence.Seq = lease.ID
+		grant.Fence.Seq = fenceOf(p).Seq
 	}
 	if _, err := c.tell(grant); err != nil {
 		return err
@@ -206,7 +225,7 @@ func (c *caller) use(ctx context.Context, gate sema.Gate) error {
 // writes are as if they had been on their way before that was looked at, and are
 // the guard's to refuse. One that is refused is the end of it.
 func (c *caller) write(p sema.Permit) (held bool, err error) {
-	lease, _ := fleet.LeaseOf(p)
+	fence := fenceOf(p)
 	sure := time.Now() // before the look, or a pause in between would be counted
 	if c.rng.IntN(3) == 0 {
 		sure = time.Time{}
@@ -214,7 +233,7 @@ func (c *caller) write(p sema.Permit) (held bool, err error) {
 		_, err := c.tell(message{Kind: lost})
 		return false, err
 	}
-	admitted, err := c.tell(message{Kind: writes, Fence: lease.Fence, Sure: sure})
+	admitted, err := c.tell(message{Kind: writes, Fence: fence, Sure: sure})
 	if err != nil || admitted {
 		return err == nil, err
 	}

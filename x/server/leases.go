@@ -23,7 +23,7 @@ type leaseText struct {
 	Lease     string  `json:"lease,omitempty"` // none for a rate, which is spent
 	Weight    int64   `json:"weight"`
 	TTL       seconds `json:"ttl,omitempty"`       // it is lost after that, unless it is renewed
-	ValidFor  seconds `json:"valid_for,omitempty"` // from when the request was sent; renew before
+	ValidFor  seconds `json:"valid_for,omitempty"` // from when this is said; renew before
 	Fence     *fence  `json:"fence,omitempty"`     // to show to what is protected
 }
 
