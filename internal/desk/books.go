@@ -16,6 +16,8 @@ const (
 	patience  = 5 * time.Second // with an engine that does not answer
 	idleFor   = 2 * time.Second // a session waits for the next who comes
 	remembers = time.Minute     // a release, for those who say it twice
+
+	remembered = 100_000 // releases at most; the others are answered as if the lease was lost
 )
 
 // welcome is a session for somebody: one that is idle, or a new one.
@@ -63,6 +65,14 @@ func (d *Desk) open(ctx context.Context, r Request) (protocol.Session, protocol.
 	return 0, config, err
 }
 
+// dismiss forgets those that wait for the next who comes, of a semaphore of which one
+// has died: the others have, too, or will.
+func (d *Desk) dismiss(semaphore string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.idle, semaphore)
+}
+
 // park keeps a session that has nothing for the next who comes.
 func (d *Desk) park(v *visit) {
 	if v.foreign {
@@ -88,18 +98,10 @@ func (d *Desk) find(ctx context.Context, h handle) (*visit, error) {
 	if i < 0 {
 		return nil, &sema.Error{Op: "hold", Name: h.semaphore, Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse, Err: sema.ErrLost, Detail: "it was released, taken away, or not renewed in time"}
 	}
+	if program := foreigner(snapshot, h.session); program != "" {
+		return nil, notYours(h, program)
+	}
 	return d.adopt(h.semaphore, snapshot, i), nil
-}
-
-// look is a semaphore as it is. One that is not there has no leases.
-func (d *Desk) look(ctx context.Context, semaphore string) (snapshot protocol.Snapshot, err error) {
-	err = d.insist(ctx, "inspect", semaphore, func(ctx context.Context) (err error) {
-		if snapshot, err = d.store.Inspect(ctx, semaphore); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-		return err
-	})
-	return snapshot, err
 }
 
 // adopt has this desk speak for one of the leases of a snapshot.
@@ -151,7 +153,9 @@ func (d *Desk) noteReleased(h handle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.visits, h)
-	d.released[h] = time.Now()
+	if len(d.released) < remembered {
+		d.released[h] = time.Now()
+	}
 }
 
 func (d *Desk) wasReleased(h handle) bool {

@@ -40,6 +40,7 @@ type Desk struct {
 	lines    map[string]*line     // by semaphore: who waits here
 	released map[handle]time.Time // and when, for those who say it twice
 	asking   map[string]*inquiry  // by key: what is under way
+	sights   map[string]*sight    // by semaphore that is being looked at: the next look, nil if nobody needs one
 }
 
 // A Request is for permits.
@@ -50,6 +51,8 @@ type Request struct {
 	Config    protocol.Config // to make the semaphore with, if it is not there; zero: it must be
 	Meta      string          // who asks, for people
 	Key       string          // the same request, said again, has the same lease; "" for one that is not
+
+	hold bool // of a rate there is nothing to hold
 }
 
 // A Lease is what was granted.
@@ -66,9 +69,9 @@ type Lease struct {
 func New(store fleet.Store) *Desk {
 	host, _ := os.Hostname()
 	d := &Desk{
-		store: store, instance: fmt.Sprintf("desk/%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
+		store: store, instance: fmt.Sprintf(deskInstance+"%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
 		visits: map[handle]*visit{}, idle: map[string][]*visit{}, lines: map[string]*line{},
-		released: map[handle]time.Time{}, asking: map[string]*inquiry{},
+		released: map[handle]time.Time{}, asking: map[string]*inquiry{}, sights: map[string]*sight{},
 	}
 	d.life, d.kill = context.WithCancel(context.Background())
 	d.start(d.listen)
@@ -140,6 +143,10 @@ func (d *Desk) acquire(ctx context.Context, r Request) (Lease, error) {
 		if err != nil {
 			return Lease{}, err
 		}
+		if r.hold && v.config.Kind == protocol.Rate {
+			d.park(v)
+			return Lease{}, &sema.Error{Op: "hold", Name: r.Semaphore, Err: sema.ErrInvalid, Detail: "it is a rate, whose permits come back by time; acquire it, and there is nothing to hold"}
+		}
 		v.ticket = max(v.ticket+1, protocol.Ticket(micros()))
 		lease, err := v.wait(ctx, r, protocol.Op{
 			Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.Meta,
@@ -147,6 +154,7 @@ func (d *Desk) acquire(ctx context.Context, r Request) (Lease, error) {
 		if !errors.Is(err, sema.ErrLost) {
 			return lease, err
 		}
+		d.dismiss(r.Semaphore)
 		if r.Wait > 0 {
 			r.Wait = max(time.Until(over), 1)
 		}
@@ -205,6 +213,7 @@ func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
 		return err
 	}
 	defer done()
+	r.hold = true
 	lease, err := d.Acquire(ctx, r)
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ func (d *Desk) acquireOnce(ctx context.Context, r Request) (Lease, error) {
 	if limit == 0 {
 		limit, why = patience, sema.ErrFull
 	}
+	start := time.Now()
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	for {
@@ -57,6 +58,9 @@ func (d *Desk) acquireOnce(ctx context.Context, r Request) (Lease, error) {
 	mine := &inquiry{weight: r.Weight, done: make(chan struct{})}
 	d.asking[mark] = mine
 	d.mu.Unlock()
+	if r.Wait > 0 {
+		r.Wait = max(r.Wait-time.Since(start), 1)
+	}
 	mine.lease, mine.err = d.acquireMarked(ctx, r, mark)
 	d.mu.Lock()
 	delete(d.asking, mark)
@@ -77,7 +81,9 @@ func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease
 		if i := markedLease(snapshot, mark); i >= 0 {
 			return d.share(ctx, r, snapshot, i)
 		}
-		i := slices.IndexFunc(snapshot.Line, func(t protocol.TicketInfo) bool { return marked(t.Meta, mark) })
+		i := slices.IndexFunc(snapshot.Line, func(t protocol.TicketInfo) bool {
+			return marked(t.Meta, mark) && foreigner(snapshot, t.Session) == ""
+		})
 		if i < 0 {
 			break
 		}
@@ -140,7 +146,9 @@ func (d *Desk) share(ctx context.Context, r Request, s protocol.Snapshot, i int)
 }
 
 func markedLease(s protocol.Snapshot, mark string) int {
-	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool { return marked(l.Meta, mark) })
+	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool {
+		return marked(l.Meta, mark) && foreigner(s, l.Session) == "" // a program may say anything of itself
+	})
 }
 
 func marked(meta, mark string) bool { return slices.Contains(strings.Fields(meta), mark) }

@@ -29,6 +29,8 @@ func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lea
 			v.abandon(r)
 		}
 		return Lease{}, err
+	case errors.Is(err, sema.ErrLost): // and its ticket with it
+		return Lease{}, err
 	default:
 		v.abandon(r)
 		return Lease{}, err

@@ -75,6 +75,7 @@ var kinds = []struct {
 	{protocol.ErrVersion, http.StatusConflict, "other-version", 0},
 	{errors.ErrUnsupported, http.StatusNotImplemented, "unsupported", 0},
 	{fs.ErrNotExist, http.StatusNotFound, "no-such-semaphore", 0},
+	{fs.ErrPermission, http.StatusForbidden, "not-allowed", 0},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "engine-unavailable", 1},
 }
 

@@ -1,0 +1,180 @@
+package desk_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/desk"
+)
+
+// counting is an engine that counts, and takes a while for a look.
+type counting struct {
+	fleet.Store
+	looks, batches atomic.Int64
+}
+
+func (c *counting) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	c.looks.Add(1)
+	time.Sleep(50 * time.Millisecond)
+	return c.Store.Inspect(ctx, name)
+}
+
+func (c *counting) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	c.batches.Add(1)
+	return c.Store.Apply(ctx, name, b)
+}
+
+// over runs a test in a bubble with such an engine and a desk.
+func over(t *testing.T, f func(t *testing.T, store *counting, d *desk.Desk)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &counting{Store: memstore.New()}
+		d := desk.New(store)
+		defer d.Close()
+		f(t, store, d)
+	})
+}
+
+// When a server is gone, all of its leases are renewed at another one within moments.
+func TestManyLeasesOfADeskThatIsGone(t *testing.T) {
+	over(t, func(t *testing.T, store *counting, d *desk.Desk) {
+		const many = 500
+		before := desk.New(store)
+		var leases []desk.Lease
+		for range many {
+			leases = append(leases, acquire(t, before, want(many, 0)))
+		}
+		before.Close()
+		store.looks.Store(0)
+		for range 2 {
+			var wg sync.WaitGroup
+			for _, lease := range leases {
+				wg.Go(func() {
+					if _, err := d.Renew(t.Context(), "db", lease.ID); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		if n := store.looks.Load(); n > 10 {
+			t.Errorf("%d looks for %d leases", n, many)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := d.Remembered(); n != 0 {
+			t.Errorf("%d things are remembered", n)
+		}
+	})
+}
+
+// A look is never older than the question: what was released before it was asked is
+// not seen.
+func TestALookIsNotOld(t *testing.T) {
+	over(t, func(t *testing.T, _ *counting, d *desk.Desk) {
+		lease := acquire(t, d, want(2, 0))
+		held := acquire(t, d, want(2, 0))
+		other := desk.New(d.Engine())
+		defer other.Close()
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = other.Renew(t.Context(), "db", held.ID) })
+		synctest.Wait() // it looks
+		wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+		_, err := other.Renew(t.Context(), "db", lease.ID)
+		wantErr(t, err, sema.ErrLost)
+		wg.Wait()
+	})
+}
+
+// What a program holds is its own: it would lose everything if somebody else spoke
+// for its session.
+func TestALeaseOfAProgramIsNotAnybodys(t *testing.T) {
+	over(t, func(t *testing.T, store *counting, d *desk.Desk) {
+		client := fleet.New(store)
+		defer client.Close(context.Background(), fleet.ReleasePermits)
+		s, err := client.Semaphore("db", fleet.Options{Capacity: 3, TTL: ttl})
+		wantErr(t, err, nil)
+		var permits []sema.Permit
+		for range 2 {
+			p, err := s.Acquire(t.Context(), 1)
+			wantErr(t, err, nil)
+			permits = append(permits, p)
+		}
+		snapshot, err := store.Inspect(t.Context(), "db")
+		wantErr(t, err, nil)
+		id := fmt.Sprintf("%d.%d", snapshot.Leases[0].Seq, snapshot.Leases[0].Session)
+		_, err = d.Renew(t.Context(), "db", id)
+		wantErr(t, err, fs.ErrPermission)
+		wantErr(t, d.Release(t.Context(), "db", id), fs.ErrPermission)
+		time.Sleep(2 * ttl)
+		for _, p := range permits {
+			wantErr(t, p.Err(), nil)
+			p.Release()
+		}
+	})
+}
+
+// If the engine has forgotten the sessions that wait for the next who comes, they are
+// not tried one after the other.
+func TestManyIdleSessionsMayHaveDied(t *testing.T) {
+	over(t, func(t *testing.T, store *counting, d *desk.Desk) {
+		var leases []desk.Lease
+		for range 200 {
+			leases = append(leases, acquire(t, d, want(200, 0)))
+		}
+		for _, lease := range leases {
+			wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+		}
+		wantErr(t, store.Administer(t.Context(), "db", fleet.Command{Delete: true}), nil)
+		store.batches.Store(0)
+		acquire(t, d, want(200, 0))
+		if n := store.batches.Load(); n > 3 {
+			t.Errorf("%d batches for one acquire", n)
+		}
+	})
+}
+
+// Who says the same as somebody else who waits does not wait for longer than it would.
+func TestTheSameKeyWaitsNoLonger(t *testing.T) {
+	in(t, func(t *testing.T, _ fleet.Store, d *desk.Desk) {
+		holder := want(1, 0)
+		holder.Config.TTL *= 100
+		acquire(t, d, holder)
+		r := want(1, 20*time.Second)
+		r.Key = "k"
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = d.Acquire(ctx, r) })
+		synctest.Wait()
+		start := time.Now()
+		wg.Go(func() {
+			time.Sleep(18 * time.Second)
+			cancel()
+		})
+		_, err := d.Acquire(t.Context(), r)
+		wantErr(t, err, sema.ErrTimeout)
+		if took := time.Since(start); took > 21*time.Second {
+			t.Errorf("it waited for %v", took)
+		}
+		wg.Wait()
+	})
+}
+
+func TestARateIsNotHeld(t *testing.T) {
+	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+		r := want(1, 0)
+		r.Config.Kind, r.Config.Window = protocol.Rate, 60_000_000
+		wantErr(t, d.Hold(t.Context(), r, func(desk.Lease) { t.Error("it has a lease") }), sema.ErrInvalid)
+		wantInUse(t, store, 0)
+	})
+}
