@@ -114,6 +114,9 @@ func (v *visit) refused(r Request, why error, start time.Time) error {
 	e := &sema.Error{Op: "acquire", Name: v.semaphore, Weight: r.Weight, Capacity: v.config.Capacity, InUse: v.inUse, Err: why}
 	if errors.Is(why, sema.ErrTimeout) {
 		e.Detail = time.Since(start).Round(time.Millisecond).String()
+		if v.inUse == 0 && v.config.Capacity > 0 {
+			e.Detail += ", though none is in use; an engine that was just started grants none for a TTL, since it may have forgotten who holds some"
+		}
 	}
 	return e
 }

@@ -37,6 +37,14 @@ func NewClock(t TB) *Clock {
 	return c
 }
 
+// ClockOf is the clock of t's servers, or a new one for some that are still to come.
+func ClockOf(t TB) *Clock {
+	if by, ok := t.(timed); ok {
+		return by.clock
+	}
+	return NewClock(t)
+}
+
 // Set has it be that much ahead.
 func (c *Clock) Set(ahead time.Duration) {
 	c.tb.Helper()
@@ -48,7 +56,12 @@ func (c *Clock) Set(ahead time.Duration) {
 }
 
 // For has the servers that are started with it go by the clock.
-func (c *Clock) For(t TB) TB { return timed{t, c} }
+func (c *Clock) For(t TB) TB {
+	if by, ok := t.(timed); ok {
+		t = by.TB
+	}
+	return timed{t, c}
+}
 
 type timed struct {
 	TB

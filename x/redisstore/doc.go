@@ -36,6 +36,11 @@
 //     goes on serving the clients on its side, for as long as that lasts, and as
 //     many permits again can be out.
 //
+// A server that has forgotten everything, as one without persistence has when it is
+// started again, knows that it is new by its uptime: it grants nothing until it has
+// been up for a TTL. So a Redis that is used for the first time within that is waited
+// for, too.
+//
 // A semaphore moved to another node of a cluster is taken for one after a
 // failover: it grants nothing for a TTL. FLUSHALL is noticed by clients that were
 // there before; until one of them speaks, it is not. A step of the server's clock

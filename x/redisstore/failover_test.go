@@ -201,6 +201,26 @@ func TestAServerThatHasForgottenEverythingIsTold(t *testing.T) {
 	}
 }
 
+// One that comes back empty grants nothing for a TTL, though nobody who comes has
+// been there before.
+func TestAServerThatHasForgottenEverythingKnowsThatItIsNew(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := protocol.Config{Capacity: 1, TTL: shortTTL}
+	sent := time.Now()
+	sessiontest.Begin(t, openServer(t, server), "db", config).Granted(1, sessiontest.Acquire(1, 1))
+	server.Restart()
+	newcomer := openServer(t, server)
+	fresh := sessiontest.Begin(t, newcomer, "db", config)
+	fresh.Say(sessiontest.Acquire(1, 1))
+	fresh.AwaitGrant(10 * time.Second)
+	if passed := time.Since(sent); passed < trust {
+		t.Errorf("granted %v after the lease that was lost", passed)
+	}
+	// By then it is old enough for everybody.
+	sessiontest.Begin(t, newcomer, "other", config).Granted(1, sessiontest.Acquire(1, 1))
+}
+
 // So is one that was empty, and was used by somebody new in between.
 func TestAServerThatHasForgottenEverythingIsToldLate(t *testing.T) {
 	t.Parallel()

@@ -182,6 +182,7 @@ func TestAServerThatIsLoadingIsWaitedFor(t *testing.T) {
 	for i := range 400 {
 		sessiontest.Begin(t, store, fmt.Sprint("other", i), protocol.Config{Capacity: 1})
 	}
+	server.Await("rdb_bgsave_in_progress:0", "INFO", "persistence") // which the clock has set off
 	server.Must("SAVE")
 	server.Restart()
 	loading := 0

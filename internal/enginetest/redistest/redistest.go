@@ -36,9 +36,30 @@ type Server struct {
 // Start starts a server, without persistence unless the settings say otherwise.
 // Settings are as on its command line: "--appendonly", "yes". A password among
 // them is the one that this package uses too.
+//
+// It seems to have been started long ago: what was started just now may have
+// forgotten something, and x/redisstore grants nothing for a while. One that is
+// killed and started again is as new as it is.
 func Start(t enginetest.TB, settings ...string) *Server {
 	t.Helper()
+	return aged(t, func(t enginetest.TB) *Server { return start(t, "--port", client{}, settings) })
+}
+
+// StartNew starts a server that goes by the machine's clock, and is as new as it is.
+func StartNew(t enginetest.TB, settings ...string) *Server {
+	t.Helper()
 	return start(t, "--port", client{}, settings)
+}
+
+// aged has a server be started days ago, by its clock.
+func aged(t enginetest.TB, start func(enginetest.TB) *Server) *Server {
+	t.Helper()
+	clock := enginetest.ClockOf(t)
+	clock.Set(-50 * time.Hour)
+	s := start(clock.For(t))
+	clock.Set(0)
+	s.tb = t
+	return s
 }
 
 // TLS starts a server that speaks TLS alone, and asks nobody for a certificate.
@@ -47,9 +68,11 @@ func TLS(t enginetest.TB, settings ...string) (s *Server, ca string) {
 	t.Helper()
 	authority := enginetest.NewAuthority(t)
 	cert, key := authority.Issue(t, "server")
-	s = start(t, "--tls-port", client{secure: authority.Client(t)}, append([]string{
-		"--port", "0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", authority.File, "--tls-auth-clients", "no",
-	}, settings...))
+	s = aged(t, func(t enginetest.TB) *Server {
+		return start(t, "--tls-port", client{secure: authority.Client(t)}, append([]string{
+			"--port", "0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", authority.File, "--tls-auth-clients", "no",
+		}, settings...))
+	})
 	s.ca = authority.File
 	return s, s.ca
 }

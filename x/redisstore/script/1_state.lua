@@ -147,9 +147,14 @@ local metText, metRun, metAt, metLoss
 -- meet finds out which run of which server this is, and since when. A server
 -- that is started again or promoted may not know all that was acknowledged. Who
 -- calls says which one it has seen last, so that a server that has forgotten
--- everything is told so. The answer is the microsecond at which this one was met
--- first, and whether anybody may trust in what was lost: 0 if not, 1 if so, and 2
--- if an older primary may still be answering.
+-- everything is told so; if nobody who comes has seen one, it may have forgotten
+-- whatever was before it was started. The answer is the microsecond at which this
+-- one was met first, or started, and whether anybody may trust in what was lost: 0
+-- if not, 1 if so, 2 if an older primary may still be answering, and 3 if nothing is
+-- known of what was before the start.
+local UNTOLD = 3
+local LONG_UP = 24 * 3600 -- seconds, after which nobody trusts in what was before
+
 function meet(seen, used)
   if not run then
     local info = call('INFO', 'server')
@@ -161,14 +166,15 @@ function meet(seen, used)
     if known ~= metText then
       metText, metRun, metAt, metLoss = known, sub(known, 1, 40), tonumber(sub(known, 42, -3)), tonumber(sub(known, -1))
     end
-    if metRun == run and (metLoss > 0 or seen == 0 or seen == metAt) then return metAt, metLoss end
+    if metRun == run and (metLoss == 1 or metLoss == 2 or seen == 0 or seen == metAt) then return metAt, metLoss end
   end
-  local loss = 0
-  if known or used or seen > 0 then
-    loss = find(call('INFO', 'replication'), 'second_repl_offset:-1', 1, true) and 1 or 2
+  local loss, since = find(call('INFO', 'replication'), 'second_repl_offset:-1', 1, true) and 1 or 2, now
+  if not (known or used or seen > 0) and loss == 1 then
+    local up = tonumber(match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
+    since, loss = now - up * SECOND, up > LONG_UP and 0 or UNTOLD
   end
-  call('SET', SERVER, run .. ' ' .. format('%.0f', now) .. ' ' .. loss)
-  return now, loss
+  call('SET', SERVER, run .. ' ' .. format('%.0f', since) .. ' ' .. loss)
+  return since, loss
 end
 
 end

@@ -35,6 +35,7 @@ func TestAnEtcdWithTrouble(t *testing.T) {
 	r.want(t, "endpoints", fleet.Warning, "the URL names 1 of 3 members")
 
 	cluster.Nodes[2].Kill()
+	cluster.Leader() // is there, or elected
 	r, code := diagnose(t, url)
 	r.want(t, "connect", fleet.Warning, "nobody listens at the port")
 	r.want(t, "quorum", fleet.Warning, "2 of 3 members answer, 2 are a majority; 0 more may fail; start node2")

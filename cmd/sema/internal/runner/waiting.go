@@ -112,6 +112,9 @@ func describe(s scope.Standing, waited time.Duration) string {
 		fmt.Fprintf(&b, ", place %d of %d in line", s.Position, s.Waiting)
 	}
 	fmt.Fprintf(&b, "; %d of %d permits are held", s.InUse, s.Effective)
+	if s.InUse == 0 && s.Effective > 0 && s.Position == 1 {
+		b.WriteString(" (an engine that was just started grants none for a TTL, since it may have forgotten who holds some)")
+	}
 	if len(s.Holders) > 0 {
 		b.WriteString(" by")
 	}
