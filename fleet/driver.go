@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"time"
@@ -192,10 +193,14 @@ func (s *Semaphore) begin(within time.Duration) error {
 	session, config, err := s.client.store.Open(ctx, s.name, s.config, s.client.instance)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) {
+	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	s.reached(s.client.clock())
+	if errors.Is(err, fs.ErrPermission) {
+		s.refuseAll(err)
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
 	if err == nil {
 		err = s.unfit(config)
 	}

@@ -418,3 +418,24 @@ func TestReleasesOfADeletedSemaphoreAreNotMissed(t *testing.T) {
 		wantErr(t, c.Close(t.Context()), nil)
 	})
 }
+
+// closedDoor is an engine that lets nobody in.
+type closedDoor struct{ fleet.Store }
+
+func (closedDoor) Open(context.Context, string, protocol.Config, string) (protocol.Session, protocol.Config, error) {
+	return 0, protocol.Config{}, fmt.Errorf("%w: this token may not acquire", fs.ErrPermission)
+}
+
+// Who may not is told so, and does not wait for the engine to change its mind.
+func TestWhoMayNotIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := join(t, closedDoor{memstore.New()})
+		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		start := time.Now()
+		_, err := s.Acquire(t.Context(), 1)
+		if !errors.Is(err, fs.ErrPermission) || errors.Is(err, sema.ErrUnavailable) || time.Since(start) > time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}

@@ -93,6 +93,11 @@ func newTokens(all []Token) (known tokens, err error) {
 		if t.Name == "" {
 			return nil, fmt.Errorf("a token has no name; give it one, for the log")
 		}
+		for _, other := range known {
+			if other.hash == [sha256.Size]byte(raw) {
+				return nil, fmt.Errorf("tokens %q and %q are the same; make another one with `sema token`", other.who.name, t.Name)
+			}
+		}
 		known = append(known, struct {
 			hash [sha256.Size]byte
 			who  *identity
@@ -186,8 +191,12 @@ func (s *Server) identifyBy(r *http.Request, token string, ok bool) (*identity, 
 	if found := s.tokens.find(token); ok && found != nil {
 		return found, nil
 	}
+	detail := "send a token: Authorization: Bearer …"
+	if ok {
+		detail = "this token is not known here; is all of it there, and is it one of this server's?"
+	}
 	return nil, &problem{
-		Status: http.StatusUnauthorized, Title: "who are you?", Detail: "send a token: Authorization: Bearer …",
+		Status: http.StatusUnauthorized, Title: "who are you?", Detail: detail,
 		header: http.Header{"WWW-Authenticate": {`Bearer realm="sema"`}},
 	}
 }

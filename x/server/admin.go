@@ -268,6 +268,12 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 	}
 	err = s.client.ForceRelease(r.Context(), name, fleet.Revocation{Lease: protocol.Seq(seq), AtOnce: why.AtOnce, By: who(r.Context()).name, Why: why.Why})
 	s.audit(r.Context(), "revoke", name, fmt.Sprintf("lease %d, at once %t: %s", seq, why.AtOnce, why.Why), err)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, there := s.client.Inspect(r.Context(), name); there == nil {
+			return &problem{Status: http.StatusNotFound, Type: "urn:sema:no-such-lease", Title: "there is no such lease",
+				Detail: fmt.Sprintf("lease %d of %q is gone already: it was given back, or has run out", seq, name)}
+		}
+	}
 	if err != nil {
 		return err
 	}

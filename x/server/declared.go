@@ -34,6 +34,9 @@ func newDeclarations(all []Declaration) (declarations, error) {
 		if _, err := path.Match(d.Name, ""); err != nil || d.Name == "" {
 			return nil, fmt.Errorf("declared semaphore %q: want a name, or a pattern with * and ?", d.Name)
 		}
+		if d.Capacity < 1 {
+			return nil, fmt.Errorf("declared semaphore %q: capacity %d: want 1 or more, or nobody is ever let in", d.Name, d.Capacity)
+		}
 		if err := d.Config().Check(); err != nil {
 			return nil, fmt.Errorf("declared semaphore %q: %w", d.Name, err)
 		}

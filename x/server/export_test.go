@@ -1,6 +1,11 @@
 package server
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
+
+func init() { readWithin = 2 * time.Second }
 
 // Routes are all there are, as the description names them.
 func (s *Server) Routes() (all []string) {

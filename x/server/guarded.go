@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sema-go/sema/fleet"
@@ -128,12 +130,40 @@ func (g guarded) Ping(ctx context.Context) (time.Time, error) {
 	return g.client.Ping(ctx)
 }
 
-// Examine is for [fleet.Examiner]. What it says of the engine has no secrets in it.
+// Examine is for [fleet.Examiner]. It is about all semaphores, and for those who may
+// see them; and it is work for the engine, so that what was found is told for a while.
 func (g guarded) Examine(ctx context.Context) ([]fleet.Finding, error) {
-	if err := who(ctx).allow(Read, ""); err != nil {
+	i := who(ctx)
+	if err := i.allow(Read, ""); err != nil {
 		return nil, err
 	}
-	return g.client.Examine(ctx)
+	if i.prefix != "" {
+		return nil, &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: fmt.Sprintf("%s may see what begins with %q; to examine the engine takes a token for all", i.name, i.prefix)}
+	}
+	return g.examination.findings(func() ([]fleet.Finding, error) { return g.client.Examine(ctx) })
+}
+
+// examinedFor is how long an examination is good for.
+const examinedFor = 10 * time.Second
+
+// An examination is what was found of late, by one at a time.
+type examination struct {
+	mu    sync.Mutex
+	at    time.Time
+	found []fleet.Finding
+}
+
+func (e *examination) findings(examine func() ([]fleet.Finding, error)) ([]fleet.Finding, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if time.Since(e.at) < examinedFor {
+		return e.found, nil
+	}
+	found, err := examine()
+	if err == nil {
+		e.at, e.found = time.Now(), found
+	}
+	return found, err
 }
 
 // Close does nothing: the engine is the server's.

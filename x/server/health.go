@@ -23,7 +23,14 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	start := time.Now()
-	_, err := s.store.Inspect(ctx, "sema-readyz")
+	answer := make(chan error, 1) // not all engines give up in time
+	go func() { _, err := s.store.Inspect(ctx, "sema-readyz"); answer <- err }()
+	var err error
+	select {
+	case err = <-answer:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,8 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 	"github.com/sema-go/sema/x/semav1"
 	"github.com/sema-go/sema/x/semav1/semav1connect"
 	"github.com/sema-go/sema/x/server"
@@ -201,6 +204,9 @@ func TestWhoListensHearsOfItsOwnOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	client := semav1connect.NewStoreServiceClient(s.http.Client(), s.url, connect.WithInterceptors(bearer("ci")))
+	if _, err := client.Examine(t.Context(), &semav1.StoreExamineRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("who may see some semaphores examines the engine: %v", err)
+	}
 	stream, err := client.Listen(ctx, &semav1.StoreListenRequest{Instance: []byte(instance)})
 	if err != nil {
 		t.Fatal(err)
@@ -234,5 +240,29 @@ func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 		c := next(ctx, spec)
 		c.RequestHeader().Set("Authorization", "Bearer "+string(b))
 		return c
+	}
+}
+
+// Who asks and does not read is not waited for.
+func TestAClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	s := open(t, store, server.Options{})
+	session := sessiontest.Begin(t, store, "big", protocol.Config{Capacity: 1 << 20})
+	var ops []protocol.Op
+	for i := range 20_000 {
+		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Meta: strings.Repeat("x", 500)})
+	}
+	session.Say(ops...)
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GET /v1/semaphores/big HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	time.Sleep(4 * time.Second) // that is what it does
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) || n > 12<<20 {
+		t.Errorf("%d bytes were waiting for it, %v", n, err)
 	}
 }

@@ -160,6 +160,9 @@ func readJSON(r *http.Request, into any) error {
 	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
 		return invalid("the body is not the JSON that is wanted here: %v; see /openapi.json", err)
 	}
+	if decoder.More() {
+		return invalid("the body has more than one value of JSON; see /openapi.json")
+	}
 	return nil
 }
 
@@ -239,9 +242,6 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Reque
 	ctx, cancel := until(r.Context(), s.life)
 	defer cancel()
 	flush := http.NewResponseController(w)
-	tell := func(l desk.Lease) error {
-		return within(flush, func() error { return json.NewEncoder(w).Encode(textOf(l)) })
-	}
 	granted, careless := false, func() {}
 	defer func() { careless() }()
 	err = s.desk.Hold(ctx, request, func(l desk.Lease) {
@@ -251,7 +251,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Reque
 			granted = true
 			careless = watchOver(r, l.TTL/3)
 		}
-		if tell(l) != nil {
+		if json.NewEncoder(w).Encode(textOf(l)) != nil || flush.Flush() != nil {
 			cancel() // it has gone
 		}
 	})

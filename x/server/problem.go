@@ -54,6 +54,8 @@ func busy(what string, limit int64) error {
 
 func retryAfter(seconds int) http.Header { return http.Header{"Retry-After": {strconv.Itoa(seconds)}} }
 
+const noSuchSemaphore = "no-such-semaphore"
+
 // kinds are how errors are told, the first that fits.
 var kinds = []struct {
 	is     error
@@ -74,7 +76,7 @@ var kinds = []struct {
 	{protocol.ErrConflict, http.StatusPreconditionFailed, "changed-meanwhile", 0},
 	{protocol.ErrVersion, http.StatusConflict, "other-version", 0},
 	{errors.ErrUnsupported, http.StatusNotImplemented, "unsupported", 0},
-	{fs.ErrNotExist, http.StatusNotFound, "no-such-semaphore", 0},
+	{fs.ErrNotExist, http.StatusNotFound, noSuchSemaphore, 0},
 	{fs.ErrPermission, http.StatusForbidden, "not-allowed", 0},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "engine-unavailable", 1},
 }
@@ -93,6 +95,9 @@ func problemOf(err error) *problem {
 	for _, k := range kinds {
 		if errors.Is(err, k.is) {
 			p.Status, p.Title, p.Type = k.status, k.is.Error(), "urn:sema:"+k.name
+			if k.name == noSuchSemaphore {
+				p.Title = "there is no such semaphore" // and not: file
+			}
 			if k.retry > 0 {
 				p.header = retryAfter(k.retry)
 			}

@@ -74,7 +74,9 @@ type Server struct {
 	handler  http.Handler
 	routes   []route
 	engine   *storerpc.Handler // for programs
-	people   *dashboard.Dashboard
+
+	examination examination
+	people      *dashboard.Dashboard
 
 	crossOrigin http.CrossOriginProtection
 
@@ -123,6 +125,9 @@ func (s *Server) Leave() {
 	s.Unready()
 	s.leaving.Store(true)
 }
+
+// Resting reports whether nobody waits, and nobody holds a lease by a connection.
+func (s *Server) Resting() bool { return s.waiting.Load() == 0 && s.streams.Load() == 0 }
 
 // EndStreams ends the streams of programs and of those who watch, which go elsewhere
 // or come back, and of the dashboard. Those that hold a lease go on. It is for
@@ -262,24 +267,46 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// observed notes the status, which is 200 unless told.
+// observed notes the status, which is 200 unless told, and has answers be read
+// within some time: who asks and does not read would hold memory for ever.
 type observed struct {
 	http.ResponseWriter
 	status int
 }
 
+// readWithin is how long a client may take to read what it is told. Tests have less
+// patience.
+var readWithin = 30 * time.Second
+
+// hurry is before something is written, and what was is to be read by then.
+func (o *observed) hurry() {
+	_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Now().Add(readWithin))
+}
+
 func (o *observed) WriteHeader(status int) {
+	o.hurry()
 	o.status = status
 	o.ResponseWriter.WriteHeader(status)
 }
 
 func (o *observed) Write(b []byte) (int, error) {
+	o.hurry()
 	o.status = cmp.Or(o.status, http.StatusOK)
 	return o.ResponseWriter.Write(b)
 }
 
 // Flush is for [http.Flusher].
-func (o *observed) Flush() { _ = http.NewResponseController(o.ResponseWriter).Flush() }
+func (o *observed) Flush() { _ = o.FlushError() }
+
+// FlushError is for [http.ResponseController]. Who flushes may be silent for long
+// before it goes on, and is not to be cut off meanwhile.
+func (o *observed) FlushError() error {
+	o.hurry()
+	c := http.NewResponseController(o.ResponseWriter)
+	err := c.Flush()
+	_ = c.SetWriteDeadline(time.Time{})
+	return err
+}
 
 // Unwrap is for [http.ResponseController].
 func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }

@@ -68,24 +68,8 @@ func (e *events) say(text string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.said = time.Now()
-	return within(e.flush, func() error {
-		_, err := io.WriteString(e.w, text)
-		return err
-	}) == nil
-}
-
-// writeWithin is how long a client may take to read what a stream says.
-const writeWithin = 30 * time.Second
-
-// within writes and flushes, unless the client does not read.
-func within(c *http.ResponseController, write func() error) error {
-	if c.SetWriteDeadline(time.Now().Add(writeWithin)) == nil {
-		defer c.SetWriteDeadline(time.Time{}) // it would end what is written later
-	}
-	if err := write(); err != nil {
-		return err
-	}
-	return c.Flush()
+	_, err := io.WriteString(e.w, text)
+	return err == nil && e.flush.Flush() == nil
 }
 
 func (e *events) silent() bool {

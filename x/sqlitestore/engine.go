@@ -147,8 +147,12 @@ const (
 
 // yields is how often others who are ready to run are let run before a group is
 // closed: they may be about to join it. A commit costs as much for one as for
-// twenty. Where nobody is, it takes less than a microsecond.
-const yields = 3
+// twenty. Where nobody is, it takes less than a microsecond; where so many are that
+// it takes longer than brief, they have other things to do.
+const (
+	yields = 3
+	brief  = 100 * time.Microsecond
+)
 
 // gather is a request and those that are there already, or about to be.
 func (e *engine) gather(first *request) []*request {
@@ -162,8 +166,11 @@ func (e *engine) gather(first *request) []*request {
 			if yielded == yields {
 				return group
 			}
-			yielded++
+			start := time.Now()
 			runtime.Gosched()
+			if yielded++; time.Since(start) > brief {
+				yielded = yields
+			}
 		}
 	}
 	return group

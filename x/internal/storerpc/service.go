@@ -23,6 +23,9 @@ func (s *service) Open(ctx context.Context, m *semav1.StoreOpenRequest) (*semav1
 	if err := check("open", m.Name, m.Instance); err != nil {
 		return nil, wire.FaultOf(err)
 	}
+	if err := fleet.CheckMeta(string(m.Instance)); err != nil { // people will read it, at terminals
+		return nil, wire.FaultOf(refuse("open", m.Name, "instance: "+err.Error()))
+	}
 	session, config, err := s.store.Open(ctx, m.Name, wire.ReadConfig(m.Config), string(m.Instance))
 	if err != nil {
 		return nil, wire.FaultOf(err)

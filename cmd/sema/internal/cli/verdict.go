@@ -19,6 +19,7 @@ const (
 	codeUsage       = 64
 	codeUnavailable = 69
 	codeNotObtained = 75
+	codeNotAllowed  = 77
 	codeInterrupted = 130
 )
 
@@ -56,6 +57,8 @@ func verdict(err error) (code int, text string) {
 		return codeNotObtained, refusal(err)
 	case errors.Is(err, sema.ErrTooLarge):
 		return codeUsage, refusal(err)
+	case errors.Is(err, fs.ErrPermission):
+		return codeNotAllowed, plain(err)
 	case errors.Is(err, sema.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
 		return codeUsage, plain(err)
 	case errors.Is(err, sema.ErrLost):

@@ -95,11 +95,17 @@ func (c *Config) merge(flags *pflag.FlagSet, file *string) error {
 
 // run serves until it is told to stop.
 func (c Config) run(ctx context.Context, version string, out, errors io.Writer) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	logger, err := c.logger(errors)
 	if err != nil {
 		return err
 	}
 	slog.SetDefault(logger)
+	secure, err := c.tls() // before anybody is told that it serves
+	if err != nil {
+		return err
+	}
 	store, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -118,7 +124,7 @@ func (c Config) run(ctx context.Context, version string, out, errors io.Writer) 
 		return err
 	}
 	c.announce(out, version, listener.Addr(), store)
-	return c.serve(ctx, s, listener, logger)
+	return c.serve(ctx, stop, s, listener, secure, logger)
 }
 
 // open opens the engine. The embedded one needs its directory.
@@ -173,10 +179,9 @@ func (c Config) announce(out io.Writer, version string, at net.Addr, store fleet
 	}
 }
 
-// serve listens until a signal, and then leaves in order.
-func (c Config) serve(ctx context.Context, s *server.Server, listener net.Listener, logger *slog.Logger) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
+// serve listens until a signal, and then leaves in order. With stop, another signal
+// ends it at once.
+func (c Config) serve(ctx context.Context, stop func(), s *server.Server, listener net.Listener, secure *tls.Config, logger *slog.Logger) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -184,39 +189,44 @@ func (c Config) serve(ctx context.Context, s *server.Server, listener net.Listen
 	h := &http.Server{
 		Handler: s, Protocols: protocols, ConnContext: server.ConnContext, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // or who vanishes holds for as long as the kernel tries
+		HTTP2:     &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // or who vanishes holds for as long as the kernel tries
+		TLSConfig: secure,
 	}
 	h.RegisterOnShutdown(s.EndStreams)
 	ended := make(chan error, 1)
 	go func() {
-		if c.TLS.Cert == "" {
+		if secure == nil {
 			ended <- h.Serve(listener)
 			return
 		}
-		var err error
-		if h.TLSConfig, err = c.tls(); err == nil {
-			err = h.ServeTLS(listener, c.TLS.Cert, c.TLS.Key)
-		}
-		ended <- err
+		ended <- h.ServeTLS(listener, "", "")
 	}()
 	select {
 	case err := <-ended:
 		return errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 	case <-ctx.Done():
-		stop() // another signal ends it at once
+		stop()
 	}
 	logger.Info("stopping", "grace", c.Grace)
 	return c.leave(context.WithoutCancel(ctx), s, h)
 }
 
 // leave first says that it is about to go, then has requests finish, and then
-// goes. Leases live on.
+// goes. Leases live on: until nobody waits any more they are renewed and released
+// here, and not only when somebody else has the port.
 func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) error {
 	s.Unready()
 	time.Sleep(c.ReadyDelay)
 	s.Leave()
+	s.EndStreams()
 	finishing, cancel := context.WithTimeout(ctx, c.Grace)
 	defer cancel()
+	for !s.Resting() && finishing.Err() == nil {
+		select {
+		case <-finishing.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 	err := h.Shutdown(finishing)
 	closed := s.Close(ctx) // ends those who still wait
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -229,8 +239,16 @@ func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) err
 	return errors.Join(err, closed)
 }
 
+// tls is how connections are secured, nil if they are not.
 func (c Config) tls() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLS.Cert == "" {
+		return nil, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
 	if c.TLS.ClientCA == "" {
 		return config, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -98,6 +99,55 @@ func TestItStopsInOrder(t *testing.T) {
 	wg.Wait()
 	p = serve(t, directory, "--listen", anywhere)
 	p.want(200, "PUT", waited.at)
+}
+
+// While those who wait may finish, leases are renewed and released.
+func TestRenewalsAreServedWhileItStops(t *testing.T) {
+	t.Parallel()
+	p := serve(t, t.TempDir(), "--listen", anywhere, "--grace", "15s")
+	held := p.want(http.StatusCreated, "POST", "/v1/semaphores/db/leases?capacity=1")
+	waited := make(chan answer, 1)
+	go func() {
+		a, _ := ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?wait=30s")
+		waited <- a
+	}()
+	p.waitFor("somebody waits", func() bool { return p.want(http.StatusOK, "GET", "/v1/semaphores/db").body["waiting"] == 1.0 })
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.waitFor("it refuses who is new", func() bool {
+		a, err := ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases")
+		return err == nil && a.status == http.StatusServiceUnavailable
+	})
+	p.want(http.StatusOK, "PUT", held.at)
+	p.want(http.StatusNoContent, "DELETE", held.at)
+	if a := <-waited; a.status != http.StatusCreated {
+		t.Errorf("who waited got %+v", a)
+	}
+	<-p.done
+	if !p.ProcessState.Success() {
+		t.Errorf("%v: %s", p.ProcessState, p.log)
+	}
+}
+
+// From the moment that it can have said anything, it stops in order.
+func TestASignalThatComesEarly(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		cmd := command(t, t.TempDir(), "serve", "--listen", anywhere)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = out.Read(make([]byte, 1))
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
 }
 
 // Who looks at the dashboard, or watches, does not hold it up.
