@@ -209,8 +209,8 @@ Not on host:, where a permit is free when the process that holds it has ended.`,
   sema force-release db 1763220000000001 --why 'stuck since noon'`,
 		Args: cobra.ExactArgs(2),
 	}
-	c.Flags().BoolVar(&now, "now", false, "do not wait until the holder has heard of it")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(&now, "now", false, "do not wait until the holder has heard of it; asks first")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "with --now: do not ask")
 	c.Flags().StringVar(&why, "why", "", "for the holder to read")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		return p.with(func(ctx context.Context, s scope.Scope) error {

@@ -17,6 +17,8 @@ const (
 	// silence is how long an engine may be away before somebody who would wait
 	// without limit gives up. One that was never there is given up at once.
 	silence = time.Minute
+	// firstLook is when it is looked whether the engine is there. Nothing is said of it.
+	firstLook = 250 * time.Millisecond
 	// lookTime is how long it may take to look.
 	lookTime = 5 * time.Second
 	// retryLook is when to look again at an engine that did not answer.
@@ -49,7 +51,7 @@ func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, e
 		answers <- answer{hold, err}
 	}()
 	started, word := time.Now(), 0
-	next := time.NewTimer(words[0])
+	next := time.NewTimer(firstLook)
 	defer next.Stop()
 	var away time.Time // since when
 	seen := false
@@ -66,7 +68,11 @@ func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, e
 		case <-next.C:
 			go func() { looks <- lookAt(ctx, s) }()
 		case l := <-looks:
+			early := words[0] - time.Since(started)
 			switch {
+			case early > 0:
+				seen = l.err == nil
+				next.Reset(early)
 			case l.err == nil:
 				away, seen = time.Time{}, true
 				w.Say("%s", describe(l.standing, time.Since(started)))

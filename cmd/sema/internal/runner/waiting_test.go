@@ -95,13 +95,14 @@ func TestWhoWaitsHearsOfItNowAndThen(t *testing.T) {
 func TestWhoIsServedSoonHearsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := wait(func() (scope.Standing, error) { t.Error("it was looked at"); return scope.Standing{}, nil })
+		looks := 0
+		w := wait(func() (scope.Standing, error) { looks++; return scope.Standing{}, nil })
 		go func() {
 			time.Sleep(words[0] - time.Millisecond)
 			w.granted <- &hold{}
 		}()
-		if _, err := w.wrapper.acquire(t.Context(), w); err != nil || len(w.said) > 0 {
-			t.Errorf("%v, said %v", err, w.said)
+		if _, err := w.wrapper.acquire(t.Context(), w); err != nil || len(w.said) > 0 || looks > 1 {
+			t.Errorf("%v, said %v, after %d looks", err, w.said, looks)
 		}
 	})
 }
@@ -124,6 +125,24 @@ func TestAnEngineThatStaysAwayIsGivenUp(t *testing.T) {
 		}
 		if !strings.Contains(w.said[1], "the engine does not answer: cannot reach it") {
 			t.Errorf("it says %q", w.said[1])
+		}
+	})
+}
+
+// TestAnEngineThatGoesSoonIsWaitedFor: it was there.
+func TestAnEngineThatGoesSoonIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := wait(nil)
+		w.standing = func() (scope.Standing, error) {
+			if time.Since(w.start) > time.Second {
+				return scope.Standing{}, &scope.Unreachable{Cause: errors.New("cannot reach it")}
+			}
+			return scope.Standing{}, nil
+		}
+		_, err := w.wrapper.acquire(t.Context(), w)
+		if took := time.Since(w.start); !errors.Is(err, sema.ErrUnavailable) || took < silence {
+			t.Errorf("after %v: %v", took, err)
 		}
 	})
 }
