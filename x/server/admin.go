@@ -37,6 +37,7 @@ type holderText struct {
 	Lease   string    `json:"lease"`
 	Weight  int64     `json:"weight"`
 	Since   time.Time `json:"since"`
+	Seen    time.Time `json:"seen,omitzero"` // when it was last heard of
 	Holder  string    `json:"holder"`
 	Meta    string    `json:"meta,omitempty"`
 	Pooled  bool      `json:"pooled,omitempty"`
@@ -58,18 +59,18 @@ func describe(name string, s protocol.Snapshot) semaphoreText {
 	if c.Kind == protocol.Rate {
 		t.Kind = "rate"
 	}
-	instances := map[protocol.Session]string{}
+	sessions := map[protocol.Session]protocol.SessionInfo{}
 	for _, session := range s.Sessions {
-		instances[session.Session] = session.Instance
+		sessions[session.Session] = session
 	}
 	for _, l := range s.Leases {
 		t.Leases = append(t.Leases, holderText{
 			Lease: fmt.Sprintf("%d.%d", l.Seq, l.Session), Weight: l.Weight, Since: time.UnixMicro(int64(l.Since)).UTC(),
-			Holder: instances[l.Session], Meta: l.Meta, Pooled: l.Pooled, Revoked: l.Revoked,
+			Seen: time.UnixMicro(int64(sessions[l.Session].Seen)).UTC(), Holder: sessions[l.Session].Instance, Meta: l.Meta, Pooled: l.Pooled, Revoked: l.Revoked,
 		})
 	}
 	for _, w := range s.Line {
-		t.Line = append(t.Line, waiterText{Weight: w.Weight, Waiter: instances[w.Session], Meta: w.Meta})
+		t.Line = append(t.Line, waiterText{Weight: w.Weight, Waiter: sessions[w.Session].Instance, Meta: w.Meta})
 	}
 	return t
 }

@@ -103,14 +103,15 @@ func orDash(known bool, text string) string {
 
 // participants are those who hold, or wait, as a table.
 func participants(all []scope.Participant, f format) [][]string {
-	head := []string{"LEASE", "WEIGHT", "FOR", "HOST", "PROCESS", "ABOUT"}
+	head := []string{"LEASE", "WEIGHT", "FOR", "SEEN", "HOST", "PROCESS", "ABOUT"}
 	if f == wide {
-		head = append(head[:5:5], "SINCE", "NOTE", "ABOUT")
+		head = append(head[:6:6], "SINCE", "NOTE", "ABOUT")
 	}
 	rows := [][]string{head}
 	for _, h := range all {
 		row := []string{
 			orDash(h.Lease != 0, strconv.FormatUint(h.Lease, 10)), number(h.Weight), orDash(!h.Since.IsZero(), h.For().Round(time.Second).String()),
+			orDash(!h.Seen.IsZero(), max(0, time.Since(h.Seen)).Round(time.Second).String()+" ago"),
 			orDash(h.Host != "", h.Host), orDash(h.PID != 0, strconv.Itoa(h.PID)),
 		}
 		if f == wide {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -64,17 +65,20 @@ func StateOf(name string, s protocol.Snapshot) State {
 	if s.Config.Kind == protocol.Rate {
 		state.Kind, state.Window = "rate", duration(s.Config.Window)
 	}
-	instances := map[protocol.Session]string{}
+	sessions := map[protocol.Session]protocol.SessionInfo{}
 	for _, session := range s.Sessions {
-		instances[session.Session] = session.Instance
+		sessions[session.Session] = session
 	}
 	for _, l := range s.Leases {
-		p := participant(instances[l.Session], l.Weight, l.Meta)
+		p := participant(sessions[l.Session].Instance, l.Weight, l.Meta)
+		if seen := sessions[l.Session].Seen; seen > 0 {
+			p.Seen = time.UnixMicro(int64(seen))
+		}
 		p.Lease, p.Since, p.Revoked, p.Pooled = uint64(l.Seq), time.UnixMicro(int64(l.Since)), l.Revoked, l.Pooled
 		state.Holders = append(state.Holders, p)
 	}
 	for _, t := range s.Line {
-		state.Line = append(state.Line, participant(instances[t.Session], t.Weight, t.Meta))
+		state.Line = append(state.Line, participant(sessions[t.Session].Instance, t.Weight, t.Meta))
 	}
 	return state
 }
@@ -84,15 +88,26 @@ func duration(m protocol.Micros) Duration { return Duration(time.Duration(m) * t
 // participant is with the host and process of an instance, which ends in
 // host/process/number.
 func participant(instance string, weight int64, meta string) Participant {
-	p := Participant{Weight: weight, About: meta}
-	parts := strings.Split(instance, "/")
+	p := Participant{Weight: weight, About: printable(meta)}
+	parts := strings.Split(printable(instance), "/")
 	if len(parts) < 3 {
-		p.Host = instance
+		p.Host = printable(instance)
 		return p
 	}
 	p.Host = parts[len(parts)-3]
 	p.PID, _ = strconv.Atoi(parts[len(parts)-2])
 	return p
+}
+
+// printable is without what a terminal would obey: programs say of themselves what
+// they like.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 // Configure is for [Scope].

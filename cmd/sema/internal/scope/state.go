@@ -42,6 +42,7 @@ type Participant struct {
 	Lease   uint64    `json:"lease,omitempty"` // by which force-release knows it
 	Weight  int64     `json:"weight"`
 	Since   time.Time `json:"since,omitzero"`
+	Seen    time.Time `json:"seen,omitzero"` // when it was last heard of; after a TTL it is dead, and its permits go to who asks next
 	Host    string    `json:"host,omitempty"`
 	PID     int       `json:"pid,omitempty"`
 	About   string    `json:"about,omitempty"` // a command, or what the program says of itself
