@@ -50,6 +50,8 @@ func TestExitCodes(t *testing.T) {
 		"Redis is not there":        {69, []string{"cannot reach redis at 127.0.0.1:1: connection refused — is it running? try 'sema doctor'"}, []string{"--store", "redis://127.0.0.1:1", "run", "x", "--", "true"}},
 		"PostgreSQL is not there":   {69, []string{"cannot reach postgres at 127.0.0.1:1/x: connection refused — is it running? try 'sema doctor'"}, []string{"--store", "postgres://127.0.0.1:1/x", "ls"}},
 		"a server is not there":     {69, []string{"cannot reach the sema service at 127.0.0.1:1: connection refused", "try 'sema doctor'"}, []string{"--store", "sema://127.0.0.1:1", "run", "x", "--", "true"}},
+		"a server without engine":   {69, []string{"cannot reach redis at 127.0.0.1:1"}, []string{"serve", "--store", "redis://127.0.0.1:1"}},
+		"a server for anybody":      {64, []string{"--insecure"}, []string{"serve", "--store", "mem:", "--listen", ":0"}},
 		"etcd is not there":         {69, []string{"cannot reach etcd at 127.0.0.1:1", "try 'sema doctor'"}, []string{"--store", "etcd://127.0.0.1:1", "acquire", "x"}},
 		"a directory is not there":  {1, []string{"/no/such/directory"}, []string{"--store", "host:/no/such/directory", "ls"}},
 		"no table to migrate":       {64, []string{"nothing to migrate"}, []string{"migrate"}},

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -61,24 +62,25 @@ var kinds = []struct {
 	is     error
 	status int
 	name   string
-	retry  int // seconds; 0: do not say
+	retry  int    // seconds; 0: do not say
+	next   string // what to do, for who speaks HTTP; "": what the library says will do
 }{
-	{errLeaving, http.StatusServiceUnavailable, "leaving", 1},
-	{sema.ErrDraining, http.StatusServiceUnavailable, "draining", 10},
-	{sema.ErrUnavailable, http.StatusServiceUnavailable, "engine-unavailable", 1},
-	{sema.ErrClosed, http.StatusServiceUnavailable, "leaving", 1},
-	{sema.ErrQueueFull, http.StatusTooManyRequests, "queue-full", 1},
-	{sema.ErrFull, http.StatusTooManyRequests, "full", 1},
-	{sema.ErrTimeout, http.StatusTooManyRequests, "timeout", 1},
-	{sema.ErrTooLarge, http.StatusUnprocessableEntity, "too-large", 0},
-	{sema.ErrLost, http.StatusGone, "lease-lost", 0},
-	{sema.ErrInvalid, http.StatusBadRequest, "invalid", 0},
-	{protocol.ErrConflict, http.StatusPreconditionFailed, "changed-meanwhile", 0},
-	{protocol.ErrVersion, http.StatusConflict, "other-version", 0},
-	{errors.ErrUnsupported, http.StatusNotImplemented, "unsupported", 0},
-	{fs.ErrNotExist, http.StatusNotFound, noSuchSemaphore, 0},
-	{fs.ErrPermission, http.StatusForbidden, "not-allowed", 0},
-	{context.DeadlineExceeded, http.StatusServiceUnavailable, "engine-unavailable", 1},
+	{errLeaving, http.StatusServiceUnavailable, "leaving", 1, ""},
+	{sema.ErrDraining, http.StatusServiceUnavailable, "draining", 10, "nobody is let in until it is resumed; ask again later"},
+	{sema.ErrUnavailable, http.StatusServiceUnavailable, "engine-unavailable", 1, ""},
+	{sema.ErrClosed, http.StatusServiceUnavailable, "leaving", 1, "this server is being stopped; ask again, or another one"},
+	{sema.ErrQueueFull, http.StatusTooManyRequests, "queue-full", 1, "as many wait as may (max_waiters); ask again later, or shed the work"},
+	{sema.ErrFull, http.StatusTooManyRequests, "full", 1, "ask with ?wait=30s to stand in line, or shed the work"},
+	{sema.ErrTimeout, http.StatusTooManyRequests, "timeout", 1, "ask again, or look who holds them: GET /v1/semaphores/{name}"},
+	{sema.ErrTooLarge, http.StatusUnprocessableEntity, "too-large", 0, "ask for less"},
+	{sema.ErrLost, http.StatusGone, "lease-lost", 0, "stop what it was for, and ask for another one"},
+	{sema.ErrInvalid, http.StatusBadRequest, "invalid", 0, ""},
+	{protocol.ErrConflict, http.StatusPreconditionFailed, "changed-meanwhile", 0, ""},
+	{protocol.ErrVersion, http.StatusConflict, "other-version", 0, ""},
+	{errors.ErrUnsupported, http.StatusNotImplemented, "unsupported", 0, ""},
+	{fs.ErrNotExist, http.StatusNotFound, noSuchSemaphore, 0, ""},
+	{fs.ErrPermission, http.StatusForbidden, "not-allowed", 0, ""},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "engine-unavailable", 1, ""},
 }
 
 // problemOf is an error as it is told.
@@ -92,6 +94,8 @@ func problemOf(err error) *problem {
 		return &problem{Status: http.StatusRequestEntityTooLarge, Title: "request too large", Detail: fmt.Sprintf("want %d bytes at most", tooLong.Limit)}
 	}
 	p = &problem{Status: http.StatusInternalServerError, Title: "internal error", Detail: err.Error()}
+	var fault *sema.Error
+	refused := errors.As(err, &fault)
 	for _, k := range kinds {
 		if errors.Is(err, k.is) {
 			p.Status, p.Title, p.Type = k.status, k.is.Error(), "urn:sema:"+k.name
@@ -101,14 +105,28 @@ func problemOf(err error) *problem {
 			if k.retry > 0 {
 				p.header = retryAfter(k.retry)
 			}
+			if refused && k.next != "" {
+				p.Detail = facts(fault) + "; " + k.next
+			}
 			break
 		}
 	}
-	var fault *sema.Error
-	if errors.As(err, &fault) {
+	if refused {
 		p.Semaphore, p.Capacity, p.InUse = fault.Name, fault.Capacity, fault.InUse
 	}
 	return p
+}
+
+// facts are those of a refusal. What the library advises is for programs.
+func facts(e *sema.Error) string {
+	text := fmt.Sprintf("%q: %s", e.Name, strings.TrimPrefix(e.Err.Error(), "sema: "))
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	if e.Weight > 0 && e.Capacity > 0 {
+		text += fmt.Sprintf(" (%d wanted, %d of %d in use)", e.Weight, e.InUse, e.Capacity)
+	}
+	return text
 }
 
 // diagnose is an error as the client is told of it, unless it has gone, and has the

@@ -23,6 +23,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/x/server"
 )
@@ -58,7 +60,7 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "how long /readyz says that it is about to stop before it refuses anybody")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := config.merge(c.Flags(), &file); err != nil {
-			return err
+			return engine.Misused("%w", err)
 		}
 		return config.run(c.Context(), version, c.OutOrStdout(), c.ErrOrStderr())
 	}
@@ -94,10 +96,10 @@ func (c *Config) merge(flags *pflag.FlagSet, file *string) error {
 }
 
 // run serves until it is told to stop.
-func (c Config) run(ctx context.Context, version string, out, errors io.Writer) error {
+func (c Config) run(ctx context.Context, version string, out, logs io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	logger, err := c.logger(errors)
+	logger, err := c.logger(logs)
 	if err != nil {
 		return err
 	}
@@ -135,7 +137,11 @@ func (c Config) open(ctx context.Context) (fleet.Store, error) {
 			return nil, err
 		}
 	}
-	return fleet.OpenStore(ctx, c.Store)
+	store, err := fleet.OpenStore(ctx, c.Store)
+	if err != nil && !errors.Is(err, sema.ErrInvalid) && !strings.HasPrefix(c.Store, "sqlite:") {
+		return nil, engine.Unreached(err)
+	}
+	return store, err
 }
 
 func (c Config) logger(to io.Writer) (*slog.Logger, error) {
@@ -172,11 +178,14 @@ func (c Config) announce(out io.Writer, version string, at net.Addr, store fleet
 		engine = "…" + engine[i:]
 	}
 	fmt.Fprintf(out, "sema %s, permits in %s\n  API          %s/v1/semaphores\n  description  %s/openapi.json\n  dashboard    %s/ui/\n", version, engine, url, url, url)
-	if len(c.Tokens) == 0 && c.TLS.ClientCA == "" {
-		fmt.Fprintf(out, "  try          curl -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", url)
-	} else {
-		fmt.Fprintf(out, "  try          curl -H \"Authorization: Bearer $TOKEN\" -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", url)
+	command := "curl"
+	if c.TLS.ClientCA != "" {
+		command += " --cacert ca.crt --cert client.crt --key client.key"
 	}
+	if len(c.Tokens) > 0 {
+		command += ` -H "Authorization: Bearer $TOKEN"`
+	}
+	fmt.Fprintf(out, "  try          %s -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", command, url)
 }
 
 // serve listens until a signal, and then leaves in order. With stop, another signal
