@@ -13,7 +13,7 @@ import (
 
 // calls are the statements, each of which is one round trip and a transaction of
 // its own.
-type calls struct{ open, apply, inspect, configure, revoke, remove, list, news, channel string }
+type calls struct{ open, apply, inspect, configure, revoke, remove, list, news, channels string }
 
 func newCalls(schema string) calls {
 	in := pgx.Identifier{schema}.Sanitize()
@@ -26,8 +26,10 @@ func newCalls(schema string) calls {
 	}
 	return calls{
 		open: call("begin_session", 12), apply: call("turn", 19), inspect: call("inspect", 1), configure: call("configure", 11),
-		revoke: call("revoke_lease", 4), remove: call("remove", 1), news: call("news", 1), channel: call("channel", 1),
-		list: fmt.Sprintf("SELECT coalesce(array_agg(name ORDER BY name), '{}') FROM %s.semaphore WHERE name >= $1 AND starts_with(name, $1)", in),
+		revoke: call("revoke_lease", 4), remove: call("remove", 1),
+		news:     fmt.Sprintf("SELECT i, n.* FROM unnest($1::text[]) i, %s.news(i) n", in),
+		channels: fmt.Sprintf("SELECT i, %s.channel(i) FROM unnest($1::text[]) i", in),
+		list:     fmt.Sprintf("SELECT coalesce(array_agg(name ORDER BY name), '{}') FROM %s.semaphore WHERE name >= $1 AND starts_with(name, $1)", in),
 	}
 }
 

@@ -62,10 +62,11 @@
 // Who is granted something by another's release is told by NOTIFY, on a channel of
 // its instance, by the transaction that granted it. Transactions that notify commit
 // one after the other in a whole cluster, so this happens only when somebody else
-// has news. A client LISTENs on one connection of its own. Behind a pooler that
-// lends connections by the transaction (PgBouncer) that cannot be: then it
-// looks every sema_poll, by an index, unless sema_listen names the server itself.
-// A pooler is noticed by itself, and nothing is prepared there.
+// has news. A store LISTENs on one connection for all instances that listen by it,
+// of which a server for others (package server) has thousands. Behind a pooler that
+// lends connections by the transaction (PgBouncer) that cannot be: then it looks for
+// all of them every sema_poll, by an index, unless sema_listen names the server
+// itself. A pooler is noticed by itself, and nothing is prepared there.
 //
 // # What is in the database
 //

@@ -21,10 +21,8 @@ func (s *Store) fault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	select {
-	case <-s.closed:
+	if s.life.Err() != nil {
 		return fmt.Errorf("postgres %s: %w", s.address, errClosed)
-	default:
 	}
 	var (
 		failed  *pgconn.PgError

@@ -162,13 +162,13 @@ func TestAListenerThatIsDeadWithoutAWord(t *testing.T) {
 		c.Close(ctx)
 		<-c.PgConn().CleanupDone()
 	}()
-	l := &listener{store: store, instance: "i", hint: func(string) {}, told: map[int64]int64{}}
-	if err := l.look(ctx, c); err != nil {
+	e := &ear{store: store, told: map[string]map[int64]int64{}}
+	if err := e.look(ctx, c, []string{"i"}); err != nil {
 		t.Fatal(err)
 	}
 	w.SetFault(silent)
 	began := time.Now()
-	if err := l.look(ctx, c); err == nil || time.Since(began) > 2*lookWithin {
+	if err := e.look(ctx, c, []string{"i"}); err == nil || time.Since(began) > 2*lookWithin {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

@@ -2,220 +2,164 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
 	listenAuto = "auto"
 	listenPoll = "poll"
 
-	// review is how often somebody who listens looks all the same: a connection
-	// can be dead without anybody being told. Then there is no answer either.
+	// review is how often one looks who listens all the same: a connection can be
+	// dead without anybody being told. Then there is no answer either.
 	review     = 15 * time.Second
 	lookWithin = 5 * time.Second
-
-	// listenerName is what people see in pg_stat_activity, unless the URL says
-	// otherwise.
-	listenerName = "sema listener"
 
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// Listen is for [fleet.Store]. It has a connection of its own, which is made
-// again when it is lost.
+// Listen is for [fleet.Store]. All who listen share a connection, which is made
+// again when it is lost: what was missed meanwhile is told then.
 func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	var closing sync.WaitGroup
-	defer closing.Wait()
 	defer cancel(nil)
-	closing.Go(func() {
-		select {
-		case <-s.closed:
-			cancel(s.fault(context.Background(), errClosed))
-		case <-ctx.Done():
-		}
-	})
-	l := &listener{store: s, instance: encodeText(instance), hint: hint, told: map[int64]int64{}}
+	defer context.AfterFunc(s.life, func() { cancel(s.fault(context.Background(), errClosed)) })()
+	return s.hub.Listen(ctx, encodeText(instance), hint)
+}
+
+// hear is for the hub.
+func (s *Store) hear(ctx context.Context) {
+	e := &ear{store: s, told: map[string]map[int64]int64{}}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		l.looked = false
-		l.listen(ctx) // whose error is that of the next call, too
-		if l.looked {
+		e.looked = false
+		_ = e.listen(ctx) // whose error is that of the next call, too
+		if e.looked {
 			pause = firstPause
 		} else { // there may be a connection for calls, and none for this
-			_ = l.look(ctx, s.pool)
+			_ = e.look(ctx, s.pool, s.hub.All())
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return
 		}
 		sleep(ctx, pause/2+rand.N(pause))
 	}
 }
 
-// A listener hears of news of one instance.
-type listener struct {
-	store    *Store
-	instance string
-	hint     func(name string)
-	told     map[int64]int64 // of sessions: up to which of their news
-	looked   bool            // since it last connected
+// An ear hears of news for all who listen.
+type ear struct {
+	store  *Store
+	told   map[string]map[int64]int64 // of instances and their sessions: up to which of their news
+	looked bool                       // since it last connected
 }
 
-// listen hears until the connection is lost or ctx ends. Behind a pooler there
-// is no connection to listen on: what is heard on it is for whoever has it then.
-func (l *listener) listen(ctx context.Context) error {
-	if l.store.options.Listen == listenPoll {
-		return l.poll(ctx)
-	}
-	config := l.store.pool.Config().ConnConfig
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = listenerName
-	}
-	if direct := l.store.options.Listen; direct != listenAuto {
-		if err := redirect(config, direct); err != nil {
+// listen hears until the connection is lost or ctx ends.
+func (e *ear) listen(ctx context.Context) error {
+	if e.store.options.Listen != listenPoll {
+		if err := e.subscribe(ctx); !errors.Is(err, errPooled) {
 			return err
 		}
 	}
-	c, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		c.Close(ended)
-	}()
-	if pooled, err := behindPooler(ctx, c); err != nil {
-		return err
-	} else if pooled && l.store.options.Listen == listenAuto {
-		return l.poll(ctx)
-	}
-	return l.subscribe(ctx, c)
-}
-
-// redirect has a connection go to a host:port, which has a certificate of its own,
-// or none if that will do.
-func redirect(config *pgx.ConnConfig, to string) error {
-	host, port, err := net.SplitHostPort(to)
-	if err != nil {
-		return err
-	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return err
-	}
-	ways := []*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}
-	for _, f := range config.Fallbacks {
-		if f.Host == config.Host && f.Port == config.Port { // the same one, with TLS and without
-			ways = append(ways, f)
-		}
-	}
-	for _, way := range ways {
-		way.Host, way.Port = host, uint16(number)
-		if way.TLSConfig != nil && way.TLSConfig.ServerName != "" {
-			way.TLSConfig.ServerName = host
-		}
-	}
-	config.Host, config.Port, config.Fallbacks = host, uint16(number), ways[1:]
-	return nil
-}
-
-// subscribe hears by LISTEN. What there was before it is looked for once.
-func (l *listener) subscribe(ctx context.Context, c *pgx.Conn) error {
-	var channel string
-	if err := c.QueryRow(ctx, l.store.calls.channel, pgx.QueryExecModeExec, l.instance).Scan(&channel); err != nil {
-		return err
-	}
-	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize(), pgx.QueryExecModeExec); err != nil {
-		return err
-	}
-	for {
-		if err := l.look(ctx, c); err != nil {
-			return err
-		}
-		if err := l.hear(ctx, c); err != nil {
-			return err
-		}
-	}
-}
-
-// hear passes on what is notified, for a while.
-func (l *listener) hear(ctx context.Context, c *pgx.Conn) error {
-	within, cancel := context.WithTimeout(ctx, review-rand.N(review/4))
-	defer cancel()
-	for {
-		n, err := c.WaitForNotification(within)
-		switch {
-		case err != nil && within.Err() != nil && ctx.Err() == nil && !c.IsClosed():
-			return nil
-		case err != nil:
-			return err
-		}
-		l.tell(n.Payload)
-	}
+	return e.poll(ctx)
 }
 
 // poll looks again and again, through the pool.
-func (l *listener) poll(ctx context.Context) error {
+func (e *ear) poll(ctx context.Context) error {
+	hub := e.store.hub
 	for {
-		if err := l.look(ctx, l.store.pool); err != nil {
+		e.forget(hub.Changes())
+		if err := e.look(ctx, e.store.pool, hub.All()); err != nil {
 			return err
 		}
-		every := l.store.options.Poll
-		sleep(ctx, every-every/8+rand.N(every/4+1))
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		every := e.store.options.Poll
+		if err := e.pollJoined(ctx, every-every/8+rand.N(every/4+1)); err != nil {
+			return err
 		}
 	}
 }
 
-// look finds the sessions that have news, and hints at those it has not hinted at
-// yet.
-func (l *listener) look(ctx context.Context, in interface {
+// pollJoined looks for those who come within a while.
+func (e *ear) pollJoined(ctx context.Context, within time.Duration) error {
+	over := time.NewTimer(within)
+	defer over.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-over.C:
+			return nil
+		case <-e.store.hub.Changed():
+		}
+		joined, left := e.store.hub.Changes()
+		e.forget(joined, left)
+		if err := e.look(ctx, e.store.pool, joined); err != nil {
+			return err
+		}
+	}
+}
+
+// forget has those who join be told all that there is.
+func (e *ear) forget(joined, left []string) {
+	for _, moved := range [][]string{joined, left} {
+		for _, instance := range moved {
+			delete(e.told, instance)
+		}
+	}
+}
+
+// look finds the sessions of instances that have news, and hints at those it has
+// not hinted at yet.
+func (e *ear) look(ctx context.Context, in interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
-}) error {
+}, instances []string) error {
+	if len(instances) == 0 {
+		e.looked = true
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	rows, err := in.Query(ctx, l.store.calls.news, l.instance)
+	rows, err := in.Query(ctx, e.store.calls.news, instances)
 	if err != nil {
 		return err
 	}
 	var (
-		name          string
-		session, news int64
-		found         = map[int64]int64{}
+		instance, name string
+		session, news  int64
+		found          = map[string]map[int64]int64{}
 	)
-	names := []string{}
-	_, err = pgx.ForEachRow(rows, []any{&name, &session, &news}, func() error {
-		if l.told[session] != news {
-			names = append(names, name)
+	_, err = pgx.ForEachRow(rows, []any{&instance, &name, &session, &news}, func() error {
+		if found[instance] == nil {
+			found[instance] = map[int64]int64{}
 		}
-		found[session] = news
+		found[instance][session] = news
+		if e.told[instance][session] != news {
+			e.tell(instance, name)
+		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("look for news: %w", err)
 	}
-	l.told, l.looked = found, true
-	for _, name := range names {
-		l.tell(name)
+	e.looked = true
+	for _, instance := range instances {
+		if found[instance] == nil {
+			delete(e.told, instance)
+		} else {
+			e.told[instance] = found[instance]
+		}
 	}
 	return nil
 }
 
 // tell passes on the name of a semaphore, unless it is one of another prefix.
-func (l *listener) tell(whole string) {
-	if name, own := strings.CutPrefix(whole, l.store.options.Prefix); own {
-		l.hint(name)
+func (e *ear) tell(instance, whole string) {
+	if name, own := strings.CutPrefix(whole, e.store.options.Prefix); own {
+		e.store.hub.Tell(instance, name)
 	}
 }
 

@@ -51,7 +51,7 @@ func Migrate(ctx context.Context, database string) error {
 		return unparsed(err)
 	}
 	setUp(config)
-	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config)}
+	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config), life: context.Background()}
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return s.fault(ctx, err)

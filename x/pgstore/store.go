@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/internal/hints"
 )
 
 // A Store is the use of a database by one client. Stores in any number of
@@ -25,8 +25,9 @@ type Store struct {
 	options Options
 	address string // for people
 	calls   calls
-	once    sync.Once
-	closed  chan struct{}
+	hub     *hints.Hub
+	life    context.Context // until Close
+	end     context.CancelFunc
 
 	warnings []string
 }
@@ -73,7 +74,9 @@ func Open(ctx context.Context, database string, o Options) (*Store, error) {
 		return nil, unparsed(err)
 	}
 	setUp(config)
-	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config), calls: newCalls(o.Schema), closed: make(chan struct{})}
+	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config), calls: newCalls(o.Schema)}
+	s.hub = hints.NewHub(s.hear)
+	s.life, s.end = context.WithCancel(context.Background())
 	if err := s.connect(ctx, config, asked(database, "default_query_exec_mode")); err != nil {
 		return nil, err
 	}
@@ -287,10 +290,9 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 
 // Close lets go of the database.
 func (s *Store) Close() error {
-	s.once.Do(func() {
-		close(s.closed)
-		s.pool.Close()
-	})
+	s.end()
+	s.hub.Close()
+	s.pool.Close()
 	return nil
 }
 

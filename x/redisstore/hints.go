@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,30 +13,25 @@ import (
 // channel is where an instance is told that it has news.
 func (s *Store) channel(instance string) string { return s.options.Prefix + "hints:" + instance }
 
-// Listen is for [fleet.Store]. What is published while a connection is down is
-// lost, and heard of at the next sign of life.
+// Listen is for [fleet.Store]. All who listen share a connection to each server.
+// What is published while it is down is lost, and heard of at the next sign of life.
 func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(errClosed) })()
 	var wg sync.WaitGroup
 	for _, server := range s.servers {
-		wg.Go(func() { s.subscribe(ctx, server, instance, hint) })
+		wg.Go(func() { _ = server.hub.Listen(ctx, instance, hint) })
 	}
 	wg.Wait()
 	return context.Cause(ctx)
 }
 
-// subscribe hears from one server until ctx ends.
-func (s *Store) subscribe(ctx context.Context, server *server, instance string, hint func(name string)) {
+// hear is for the hub of a server.
+func (s *Store) hear(ctx context.Context, server *server) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		// A connection of its own: one that is read all the time is slower to answer.
-		_ = server.now().Dedicated(func(client rueidis.DedicatedClient) error {
-			return client.Receive(ctx, client.B().Subscribe().Channel(s.channel(instance)).Build(), func(m rueidis.PubSubMessage) {
-				hint(m.Message)
-			})
-		})
+		_ = s.subscribe(ctx, server)
 		// Not at once, and not all instances at the same time.
 		pause := 100*time.Millisecond + rand.N(400*time.Millisecond)
 		if time.Since(began) > 10*time.Second {
@@ -43,4 +39,52 @@ func (s *Store) subscribe(ctx context.Context, server *server, instance string, 
 		}
 		sleep(ctx, pause)
 	}
+}
+
+// subscribe hears from a server until the connection is lost or ctx ends. It is a
+// connection of its own: one that is read all the time is slower to answer.
+func (s *Store) subscribe(ctx context.Context, server *server) error {
+	client, _ := server.now().Dedicate()
+	defer client.Close() // or it would be kept for others
+	lost := client.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
+		if instance, own := strings.CutPrefix(m.Channel, s.channel("")); own {
+			server.hub.Tell(instance, m.Message)
+		}
+	}})
+	server.hub.Changes()
+	joined, left := server.hub.All(), []string{}
+	for {
+		if err := s.change(ctx, client, joined, left); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-lost:
+			return err
+		case <-server.hub.Changed():
+			joined, left = server.hub.Changes()
+		}
+	}
+}
+
+// change has a connection hear for instances, and for others no more.
+func (s *Store) change(ctx context.Context, client rueidis.DedicatedClient, joined, left []string) error {
+	if len(left) > 0 {
+		if err := client.Do(ctx, client.B().Unsubscribe().Channel(s.channels(left)...).Build()).Error(); err != nil {
+			return err
+		}
+	}
+	if len(joined) > 0 {
+		return client.Do(ctx, client.B().Subscribe().Channel(s.channels(joined)...).Build()).Error()
+	}
+	return nil
+}
+
+func (s *Store) channels(instances []string) []string {
+	channels := make([]string, len(instances))
+	for i, instance := range instances {
+		channels[i] = s.channel(instance)
+	}
+	return channels
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/sema-go/sema/x/internal/hints"
 )
 
 // Options are where the servers are and how they are used.
@@ -62,6 +64,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			s.Close()
 			return nil, err
 		}
+		server.hub = hints.NewHub(func(ctx context.Context) { s.hear(ctx, server) })
 		s.servers = append(s.servers, server)
 	}
 	s.warnings = s.problems(ctx)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/sema-go/sema/x/internal/hints"
 )
 
 // A server is one Redis, or the one that Sentinel says, or a cluster. Its
@@ -19,6 +21,7 @@ type server struct {
 	connect func() (rueidis.Client, error)
 	client  atomic.Pointer[rueidis.Client]
 	met     []atomic.Int64 // see place; one for each slot of a cluster
+	hub     *hints.Hub
 	caller
 
 	mu       sync.Mutex

@@ -259,6 +259,7 @@ func (s *Store) Close() error {
 	s.end()
 	for _, server := range s.servers {
 		server.close()
+		server.hub.Close()
 	}
 	return nil
 }

@@ -3,14 +3,12 @@ package storerpc
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/sema-go/sema/x/internal/hints"
 	"github.com/sema-go/sema/x/internal/wire"
 	"github.com/sema-go/sema/x/semav1"
 )
@@ -22,8 +20,8 @@ func (s *service) Listen(ctx context.Context, m *semav1.StoreListenRequest, to *
 		return wire.FaultOf(refuse("listen", "", "the instance's name is too long"))
 	}
 	hearing, stop := context.WithCancel(ctx)
-	news, ended := newNews(), make(chan error, 1)
-	go func() { ended <- s.store.Listen(hearing, string(m.Instance), news.add) }()
+	news, ended := hints.NewInbox(), make(chan error, 1)
+	go func() { ended <- s.store.Listen(hearing, string(m.Instance), news.Add) }()
 	err := s.tell(ctx, to, news, ended)
 	stop()
 	<-ended // the store may be closed when all handlers have returned
@@ -33,7 +31,7 @@ func (s *service) Listen(ctx context.Context, m *semav1.StoreListenRequest, to *
 var errEnding = errors.New("this server is shutting down")
 
 // tell passes on what there is until there is a reason to end.
-func (s *service) tell(ctx context.Context, to *connect.ServerStream[semav1.StoreListenResponse], n *news, ended chan error) error {
+func (s *service) tell(ctx context.Context, to *connect.ServerStream[semav1.StoreListenResponse], news *hints.Inbox, ended chan error) error {
 	beat := time.NewTicker(s.handler.Heartbeat)
 	defer beat.Stop()
 	life := s.handler.Lifetime
@@ -55,39 +53,11 @@ func (s *service) tell(ctx context.Context, to *connect.ServerStream[semav1.Stor
 			ended <- err
 			return wire.FaultOf(err)
 		case <-beat.C:
-		case <-n.some:
-			names = n.take()
+		case <-news.Some():
+			names = news.Take()
 		}
 		if err := to.Send(&semav1.StoreListenResponse{Names: names}); err != nil {
 			return err
 		}
 	}
-}
-
-// news are names that are to be told. A client that is slow to read is told of each
-// once, and is in nobody's way.
-type news struct {
-	mu      sync.Mutex
-	pending map[string]bool
-	some    chan struct{} // buffered
-}
-
-func newNews() *news { return &news{pending: map[string]bool{}, some: make(chan struct{}, 1)} }
-
-func (n *news) add(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.pending[name] = true
-	select {
-	case n.some <- struct{}{}:
-	default:
-	}
-}
-
-func (n *news) take() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	names := slices.Collect(maps.Keys(n.pending))
-	clear(n.pending)
-	return names
 }
