@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/x/server"
 )
@@ -217,6 +218,24 @@ func TestTheDashboardInABrowser(t *testing.T) {
 
 	s.EndStreams()
 	w.shows("#live", "not live since")
+}
+
+// With an engine that is slow, a page says of when it is, and not that it is not live.
+func TestABrowserAndASlowEngine(t *testing.T) {
+	t.Parallel()
+	m := &moody{Store: memstore.New()}
+	s := open(t, m, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5&ttl=60s", "")
+	w := s.window()
+	w.open("/ui/semaphore?name=db")
+	w.is("new MutationObserver(() => { if (document.querySelector('#live').dataset.state === 'lost') window.lost = true }).observe(document.querySelector('#live'), {attributes: true}), true")
+	w.shows("#live-text", "live")
+	m.takes.Store(int64(2500 * time.Millisecond))
+	w.shows("#live-text", "live, as of ")
+	s.want(201, "POST", "/v1/semaphores/db/leases?ttl=60s", "")
+	w.shows("#state", "2 of 5")
+	w.sees("!window.lost")
+	w.quiet()
 }
 
 // Without scripts, everything works by pages; and people log in.

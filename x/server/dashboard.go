@@ -61,6 +61,10 @@ func (s reception) Explain(r *http.Request, err error) dashboard.Problem {
 	return dashboard.Problem{Status: p.Status, Title: p.Title, Detail: p.Detail, Header: p.header}
 }
 
+func (s reception) Unanswered(err error) {
+	s.log.Warn("the engine does not answer", "error", err)
+}
+
 // A viewer is somebody at the dashboard. It does what programs do, by the same way.
 type viewer struct {
 	guarded
@@ -75,7 +79,6 @@ func (v viewer) Name() string {
 }
 
 func (v viewer) Prefix() string                  { return v.prefix }
-func (v viewer) MaySee(semaphore string) bool    { return v.may(Read, semaphore) }
 func (v viewer) MayChange(semaphore string) bool { return v.may(Admin, semaphore) }
 
 func (v viewer) Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error {

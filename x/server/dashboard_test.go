@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"html"
@@ -10,10 +11,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/server"
 )
 
@@ -41,7 +45,9 @@ func TestAnEmptyDashboardSaysWhatToTry(t *testing.T) {
 		t.Fatalf("%v in %s", line, p.text)
 	}
 	s.want(201, "POST", strings.TrimPrefix(line[1], s.url), "")
-	b.get(200, "/ui/").says(t, "demo", "1 of 3")
+	waitFor(t, "it shows up", func() bool { // a page may be a second old
+		return strings.Contains(b.get(200, "/ui/").text, "<b>1</b> of 3")
+	})
 	b.get(200, "/ui/?q=DEM").says(t, "demo")
 	b.get(200, "/ui/?q=x").says(t, "No name has “x” in it")
 	b.get(404, "/ui/semaphore?name=none").says(t, "There is no such semaphore")
@@ -312,4 +318,158 @@ func TestThePageSaysThatTheEngineIsDown(t *testing.T) {
 	if c := next(); c.Live || !strings.Contains(c.Parts["trouble"], "connection refused") {
 		t.Errorf("%+v", c)
 	}
+}
+
+// A moody engine is slow, or fails, as it is told, and counts how often it is asked.
+type moody struct {
+	*memstore.Store
+	takes              atomic.Int64
+	down, broken       atomic.Pointer[string] // everything fails; one semaphore does
+	asked, asking, top atomic.Int64
+}
+
+func (m *moody) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	m.asked.Add(1)
+	now := m.asking.Add(1)
+	defer m.asking.Add(-1)
+	for top := m.top.Load(); now > top && !m.top.CompareAndSwap(top, now); top = m.top.Load() {
+	}
+	select {
+	case <-time.After(time.Duration(m.takes.Load())):
+	case <-ctx.Done():
+		return protocol.Snapshot{}, ctx.Err()
+	}
+	if one := m.broken.Load(); m.down.Load() != nil || one != nil && *one == name {
+		return protocol.Snapshot{}, fmt.Errorf("semaphore %q: connection refused", name)
+	}
+	return m.Store.Inspect(ctx, name)
+}
+
+// Pages that many load at a time are of one look, which asks for a few at a time.
+func TestManyPagesAreOneLook(t *testing.T) {
+	t.Parallel()
+	m := &moody{Store: memstore.New()}
+	s := open(t, m, server.Options{})
+	const semaphores, people = 60, 40
+	for i := range semaphores {
+		s.want(201, "POST", fmt.Sprintf("/v1/semaphores/service-%d/leases?capacity=2", i), "")
+	}
+	m.takes.Store(int64(2 * time.Millisecond))
+	m.asked.Store(0)
+	m.top.Store(0)
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range people {
+		wg.Go(func() {
+			if p := s.tab().get(200, "/ui/"); strings.Count(p.text, "<tr id=") != semaphores {
+				t.Errorf("there are %d rows", strings.Count(p.text, "<tr id="))
+			}
+		})
+	}
+	wg.Wait()
+	looks := int64(time.Since(start)/time.Second) + 1
+	if asked, top := m.asked.Load(), m.top.Load(); asked > looks*semaphores || top > 16 {
+		t.Errorf("%d page loads were %d inspects, %d at a time", people, asked, top)
+	}
+}
+
+// Who may see some is told nothing of the others when the engine fails; the log is.
+func TestFailuresOfOthersAreNotTold(t *testing.T) {
+	t.Parallel()
+	m := &moody{Store: memstore.New()}
+	s := open(t, m, watchers())
+	s.auth = "secret-ops"
+	for _, name := range []string{"vault", "ci-a"} {
+		s.want(201, "POST", "/v1/semaphores/"+name+"/leases?capacity=1", "")
+	}
+	ops, reader := s.tab(), s.tab()
+	ops.login("secret-ops")
+	reader.login("secret-reader")
+	m.down.Store(new(string))
+	for _, query := range []string{"name=vault", ""} {
+		_, end := ops.live(query)
+		defer end()
+	}
+	for _, query := range []string{"name=ci-a", "q="} {
+		next, end := reader.live(query)
+		defer end()
+		for range 3 {
+			if c := next(); c.Live || strings.Contains(fmt.Sprint(c), "vault") || !strings.Contains(c.Parts["trouble"], "The engine has not answered since") && c.Parts["trouble"] != "" {
+				t.Errorf("%s: %+v", query, c)
+			}
+		}
+	}
+	if p := reader.get(503, "/ui/semaphore?name=ci-a"); strings.Contains(p.text, "vault") {
+		t.Error(p.text)
+	}
+	if p := reader.get(200, "/ui/"); strings.Contains(p.text, "vault") {
+		t.Error(p.text)
+	}
+	s.EndStreams()
+	if n := strings.Count(s.log.String(), "the engine does not answer"); n != 1 {
+		t.Errorf("the log says it %d times: %s", n, s.log)
+	}
+}
+
+// That the engine does not answer is said when it does not, and since when; not when
+// somebody leaves, and not when one semaphore cannot be read.
+func TestWhatIsNotTheEngine(t *testing.T) {
+	t.Parallel()
+	m := &moody{Store: memstore.New()}
+	s := open(t, m, server.Options{})
+	for _, name := range []string{"a", "b"} {
+		s.want(201, "POST", "/v1/semaphores/"+name+"/leases?capacity=1&ttl=60s", "")
+	}
+	b := s.tab()
+	m.takes.Store(int64(time.Second / 2))
+	ctx, leave := context.WithTimeout(t.Context(), time.Second/10)
+	defer leave()
+	request, _ := http.NewRequestWithContext(ctx, "GET", s.url+"/ui/semaphore?name=a", nil)
+	if _, err := b.browser.Do(request); err == nil {
+		t.Fatal("it was not left")
+	}
+	waitFor(t, "nothing is asked for any more", func() bool { return m.asking.Load() == 0 })
+	m.takes.Store(0)
+	left := time.Now()
+
+	one := "b"
+	m.broken.Store(&one)
+	broken := b.get(503, "/ui/semaphore?name=b")
+	broken.says(t, "This semaphore cannot be read", `semaphore "b": connection refused`)
+	next, end := b.live("name=b")
+	defer end()
+	if c := next(); c.Live || !strings.Contains(c.Parts["trouble"], "This semaphore cannot be read") {
+		t.Errorf("%+v", c)
+	}
+	b.get(200, "/ui/semaphore?name=a").says(t, "1 of 1")
+	for _, p := range []page{broken, b.get(200, "/ui/"), b.get(200, "/ui/?q=b")} {
+		if strings.Contains(p.text, "The engine has not") {
+			t.Error(p.text)
+		}
+	}
+	end()
+
+	waitFor(t, "it is another second", func() bool { return time.Since(left) > 1100*time.Millisecond })
+	down := time.Now().Truncate(time.Second)
+	m.down.Store(&one)
+	text := b.get(503, "/ui/semaphore?name=a").text
+	for at := down; !strings.Contains(text, "has not answered since "+at.Format(time.TimeOnly)); at = at.Add(time.Second) {
+		if at.After(time.Now()) {
+			t.Fatalf("want since %v: %s", down, text)
+		}
+	}
+}
+
+// Under another place than /ui/ nothing would lead where it should, and it says so.
+func TestTheDashboardIsAtTheRoot(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	under := httptest.NewServer(http.StripPrefix("/sema", s.Server))
+	defer under.Close()
+	s.url = under.URL + "/sema"
+	b := s.tab()
+	for _, path := range []string{"/ui/", "/ui/semaphore?name=db", "/ui/login"} {
+		b.get(404, path).says(t, "without http.StripPrefix")
+	}
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "") // all else works there
 }

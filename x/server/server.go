@@ -1,7 +1,7 @@
 // Package server is the fleet's permits as a service: HTTP and JSON for people with
 // curl, remote procedures for programs (x/remotestore), and a dashboard for browsers
-// at /ui/, on one port. It is an [http.Handler] over any engine; `sema serve` is a
-// program around it.
+// at /ui/, on one port. It is an [http.Handler] over any engine, for the root of a
+// host: its pages do not work under another path. `sema serve` is a program around it.
 //
 // Several servers over one engine are one service: a lease that one has granted can
 // be renewed and released at another, also after the first was killed.

@@ -73,7 +73,7 @@ func (d *Dashboard) do(w http.ResponseWriter, r *http.Request, v Viewer) error {
 	}
 	if err == nil {
 		err = want.do(r.Context(), v)
-		d.watch.soon()
+		d.watch.changed(want.name)
 	}
 	return d.report(w, r, v, want, err)
 }

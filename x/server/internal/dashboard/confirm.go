@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -15,7 +17,7 @@ import (
 // A question is asked before anything is done. It names the semaphore and says what
 // will come of it, in numbers.
 type question struct {
-	frame
+	border
 	URL    string   // of the semaphore's page
 	Ask    string   // Drain "db"?
 	Then   []string // what comes of it
@@ -36,19 +38,18 @@ func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) er
 	if !v.MayChange(want.name) {
 		return errMayNot
 	}
-	seen := d.watch.look(r.Context(), wish{one: want.name})
-	if seen.err != nil {
-		return d.report(w, r, v, want, seen.err)
+	s, err := d.moment(r.Context(), want.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	s, there := seen.semaphore(want.name)
-	if !there {
-		return fs.ErrNotExist
-	}
-	q, err := ask(want, s)
 	if err != nil {
 		return d.report(w, r, v, want, err)
 	}
-	q.frame, q.URL = d.frame(v, q.Ask), s.URL()
+	q, err := questionOf(want, s)
+	if err != nil {
+		return d.report(w, r, v, want, err)
+	}
+	q.border, q.URL = d.border(v, q.Ask), s.URL()
 	q.Fields["name"], q.Fields["do"] = want.name, want.verb
 	template := "question"
 	if byScript(r) {
@@ -58,8 +59,21 @@ func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) er
 	return nil
 }
 
-// ask is the question about a semaphore as it is.
-func ask(want wanted, s semaphore) (question, error) {
+// moment is a semaphore as it is right now, with all of its leases: who decides by it
+// should not do so by what was.
+func (d *Dashboard) moment(ctx context.Context, name string) (semaphore, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	snapshot, err := d.Engine.Inspect(ctx, name)
+	if err != nil {
+		return semaphore{}, err
+	}
+	ahead, _ := d.watch.asker.ahead(every).wait(ctx)
+	return seen(name, snapshot, time.Now().Add(ahead)), nil
+}
+
+// questionOf is the question about a semaphore as it is.
+func questionOf(want wanted, s semaphore) (question, error) {
 	name := strconv.Quote(s.Name)
 	switch want.verb {
 	case "drain":
@@ -101,10 +115,12 @@ func askRelease(want wanted, s semaphore) (question, error) {
 	if i < 0 {
 		return question{}, errNoLease
 	}
-	h := s.holders(s.Leases[i:i+1], true)[0]
+	alone := s
+	alone.Leases, alone.Line = s.Leases[i:i+1], nil
+	h := alone.shortened().holders(true)[0]
 	lease := strconv.FormatUint(uint64(h.Seq), 10)
 	return question{
-		Ask:    fmt.Sprintf("Take %s of %q back, after %s?", permits(h.Weight), s.Name, age(h.Held.Truncate(time.Second))),
+		Ask:    fmt.Sprintf("Take %s of %q back, after %s?", permits(h.Weight), s.Name, age(h.Held)),
 		Button: "Ask it to let go", Why: true, Fields: map[string]string{"lease": lease},
 		Then: []string{
 			"Held by " + whoIs(h) + ".",

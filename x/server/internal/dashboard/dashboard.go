@@ -14,6 +14,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -34,8 +35,7 @@ type Engine interface {
 // noted, as it is whichever way it comes.
 type Viewer interface {
 	Name() string   // "" where nobody is asked
-	Prefix() string // of all that it may see
-	MaySee(semaphore string) bool
+	Prefix() string // of all that it may see, and of nothing else
 	MayChange(semaphore string) bool
 
 	// Resize fails if the configuration has another version by now.
@@ -58,6 +58,9 @@ type Service interface {
 
 	// Explain is an error as it is told, and is told of it.
 	Explain(r *http.Request, err error) Problem
+
+	// Unanswered is told when the engine ceases to answer.
+	Unanswered(err error)
 }
 
 // A Problem is an error for people.
@@ -75,7 +78,8 @@ type Options struct {
 	Login   bool // people have to say a token
 }
 
-// A Dashboard is an [http.Handler] for /ui/.
+// A Dashboard is an [http.Handler] for /ui/, and for no other place: all that pages
+// lead to is there.
 type Dashboard struct {
 	Options
 	watch  *watch
@@ -84,7 +88,7 @@ type Dashboard struct {
 
 // New makes a dashboard, which has to be closed.
 func New(o Options) *Dashboard {
-	d := &Dashboard{Options: o, watch: newWatch(o.Engine), routes: http.NewServeMux()}
+	d := &Dashboard{Options: o, watch: newWatch(o.Engine, o.Service.Unanswered), routes: http.NewServeMux()}
 	d.routes.HandleFunc("GET /ui/assets/{version}/{file}", serveAsset)
 	d.routes.HandleFunc("GET /ui/{$}", d.admitted(d.overview))
 	d.routes.HandleFunc("GET /ui/semaphore", d.admitted(d.semaphore))
@@ -108,10 +112,7 @@ var (
 func (d *Dashboard) EndStreams() { d.watch.end() }
 
 // Close ends streams, and returns when the engine is not looked at any more.
-func (d *Dashboard) Close() {
-	d.watch.end()
-	d.watch.running.Wait()
-}
+func (d *Dashboard) Close() { d.watch.close() }
 
 // policy has pages use what this server sends, and nothing else; no page of another
 // site shows them in a frame. Nothing is written into pages that is code or style.
@@ -127,6 +128,11 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "same-origin") // with none, browsers would not say where a form comes from
 	h.Set("Cache-Control", "no-store")
+	if at, err := url.ParseRequestURI(r.RequestURI); err == nil && !strings.HasPrefix(at.Path, "/ui/") {
+		// Links, forms and the cookie would lead elsewhere, and half of it would work.
+		http.Error(w, "the dashboard has to be at /ui/: serve this handler at the root of a host, without http.StripPrefix", http.StatusNotFound)
+		return
+	}
 	d.routes.ServeHTTP(w, r)
 }
 
@@ -159,9 +165,9 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v Viewer, err e
 		d.refuse(w, r, p)
 	default:
 		d.render(w, p.Status, "problem", struct {
-			frame
+			border
 			Problem Problem
-		}{d.frame(v, p.Title), p})
+		}{d.border(v, p.Title), p})
 	}
 }
 
@@ -202,14 +208,14 @@ func (d *Dashboard) named(r *http.Request, v Viewer) (string, error) {
 	if err := fleet.CheckName(name); err != nil {
 		return "", err
 	}
-	if !v.MaySee(name) {
+	if !strings.HasPrefix(name, v.Prefix()) {
 		return "", fs.ErrNotExist // also whether there is one is not for others to know
 	}
 	return name, nil
 }
 
-// A frame is what is around every page.
-type frame struct {
+// A border is what is around every page.
+type border struct {
 	Title   string
 	Viewer  string // "" if there is nothing to tell
 	Login   bool
@@ -218,12 +224,12 @@ type frame struct {
 	AsOf    time.Time
 }
 
-func (d *Dashboard) frame(v Viewer, title string) frame {
-	f := frame{Title: title, Login: d.Login && v != nil, Version: d.Version, AsOf: time.Now()}
+func (d *Dashboard) border(v Viewer, title string) border {
+	b := border{Title: title, Login: d.Login && v != nil, Version: d.Version, AsOf: time.Now()}
 	if v != nil {
-		f.Viewer = v.Name()
+		b.Viewer = v.Name()
 	}
-	return f
+	return b
 }
 
 //go:embed templates
@@ -234,7 +240,6 @@ var sources embed.FS
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"asset": assetURL, "confirm": questionURL, "count": count, "permits": permits, "age": age,
-		"ago":   func(d time.Duration) string { return age(d.Truncate(time.Second)) },
 		"clock": func(t time.Time) string { return t.Format(time.TimeOnly) },
 	}).ParseFS(sources, "templates/*.html"))
 })

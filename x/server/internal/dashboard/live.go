@@ -1,54 +1,50 @@
 package dashboard
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
 // A scene is a page in parts, each an element with an id. Lists are elements whose
-// children come, go and change places.
+// children come, go and change places. It is not changed once it is made: many see it.
 type scene struct {
-	parts []part
-	lists map[string][]string // ids of the children, by that of the list
+	parts map[string]template.HTML // by id
+	lists map[string][]string      // ids of the children, by that of the list
 }
 
-type part struct{ id, html string }
+// Part is one of them, for the page.
+func (s scene) Part(id string) template.HTML { return s.parts[id] }
 
-func (s *scene) add(id, template string, data any) {
-	var html bytes.Buffer
-	if err := templates().ExecuteTemplate(&html, template, data); err != nil {
-		return // the page has said so when it was opened; this part stays as it is
+// List is the children of one, for the page.
+func (s scene) List(id string) template.HTML {
+	var all strings.Builder
+	for _, child := range s.lists[id] {
+		all.WriteString(string(s.parts[child]))
 	}
-	s.parts = append(s.parts, part{id, strings.TrimSpace(html.String())})
+	return template.HTML(all.String())
 }
 
 // A change is what of a scene is not as it was. A page gets one at every look, also
 // if there is nothing in it: so it knows that it is live.
 type change struct {
-	Live  bool                `json:"live"`  // the engine answers
-	Parts map[string]string   `json:"parts"` // by id
-	Lists map[string][]string `json:"lists,omitempty"`
+	Live  bool                     `json:"live"`  // what is shown is as it is now
+	Parts map[string]template.HTML `json:"parts"` // by id
+	Lists map[string][]string      `json:"lists,omitempty"`
 }
 
-// A screen is what a page shows by now.
-type screen struct {
-	parts map[string]string
-	lists map[string][]string
-}
-
-// turn is the change to a scene. Where the engine does not answer, what is there
-// stays, and says so.
-func (s *screen) turn(to scene, live bool) change {
-	c := change{Live: live, Parts: map[string]string{}, Lists: map[string][]string{}}
-	now := map[string]string{}
-	for _, p := range to.parts {
-		now[p.id] = p.html
-		if s.parts[p.id] != p.html {
-			c.Parts[p.id] = p.html
+// turn is the change from a scene to another one. Where the engine does not answer,
+// what is there stays, and says so.
+func (s scene) turn(to scene, live bool) change {
+	c := change{Live: live, Parts: map[string]template.HTML{}, Lists: map[string][]string{}}
+	for id, html := range to.parts {
+		if s.parts[id] != html {
+			c.Parts[id] = html
 		}
 	}
 	for id, order := range to.lists {
@@ -56,23 +52,55 @@ func (s *screen) turn(to scene, live bool) change {
 			c.Lists[id] = order
 		}
 	}
-	s.parts, s.lists = now, to.lists
 	return c
 }
 
+// A frame is a scene as all on a stage are shown it. What is sent is made once for
+// those who have seen the frame before, and once for those who have seen none.
+type frame struct {
+	scene
+	live   bool
+	number int
+	next   string
+	whole  func() string
+}
+
+func newFrame(before *frame, to scene, live bool) *frame {
+	f := &frame{scene: to, live: live, number: 1}
+	f.whole = sync.OnceValue(func() string { return event(scene{}.turn(to, live)) })
+	if before != nil {
+		f.number = before.number + 1
+		f.next = event(before.turn(to, live))
+	}
+	return f
+}
+
+// after is what is sent to somebody who has seen another frame, or none.
+func (f *frame) after(seen *frame) string {
+	switch {
+	case seen == nil:
+		return f.whole()
+	case f.number == seen.number+1:
+		return f.next
+	}
+	return event(seen.turn(f.scene, f.live))
+}
+
+// signOfLife is how often a page hears something. It takes a stream that says nothing
+// for dead, and an engine may be slow.
+const signOfLife = 2 * time.Second
+
 // live streams what changes of a page: of one semaphore's, or of the overview.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request, v Viewer) error {
-	q := queryOf(r)
-	wanted := q.wish(v)
-	name := ""
+	what := d.overviewOf(r, v)
 	if r.FormValue("name") != "" {
-		var err error
-		if name, err = d.named(r, v); err != nil {
+		name, err := d.named(r, v)
+		if err != nil {
 			return err
 		}
-		wanted = wish{one: name}
+		what = viewOf(name, v)
 	}
-	looker, leave, err := d.watch.join(wanted)
+	looker, leave, err := d.watch.join(what)
 	if err != nil {
 		return err
 	}
@@ -84,34 +112,25 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request, v Viewer) error
 	defer end()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies would keep it for themselves
-	shown := &screen{}
 	if !say(fmt.Sprintf("retry: %d\n\n", 2*every.Milliseconds())) {
 		return nil
 	}
+	var shown *frame
 	for {
+		text := "event: alive\ndata: 1\n\n" // without data, browsers would not tell the page
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-d.watch.life.Done():
 			return nil
-		case s := <-looker.news:
-			if !say(event(shown.turn(d.scene(r, v, q, name, s), s.err == nil))) {
-				return nil
-			}
+		case f := <-looker.news:
+			text, shown = f.after(shown), f
+		case <-time.After(signOfLife):
+		}
+		if !say(text) {
+			return nil
 		}
 	}
-}
-
-func (d *Dashboard) scene(r *http.Request, v Viewer, q query, name string, s *sight) scene {
-	switch {
-	case s.err != nil:
-		var only scene
-		only.add("trouble", "trouble", troubleOf(s))
-		return only
-	case name != "":
-		return d.portrait(v, name, s).scene()
-	}
-	return d.listing(r, v, q, s).scene()
 }
 
 // event is a change as it is sent, on one line.

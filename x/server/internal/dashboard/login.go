@@ -54,11 +54,11 @@ func (d *Dashboard) askForToken(w http.ResponseWriter, r *http.Request, next str
 		keep(w, r, "", -1)
 	}
 	d.render(w, p.Status, "login", struct {
-		frame
+		border
 		Next    string
 		Problem Problem
 		Said    bool
-	}{d.frame(nil, "Log in"), inside(next), p, r.Method == http.MethodPost})
+	}{d.border(nil, "Log in"), inside(next), p, r.Method == http.MethodPost})
 }
 
 // login keeps a token that is known.

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"fmt"
+	"html/template"
 	"slices"
 	"strings"
 	"testing"
@@ -10,12 +12,12 @@ import (
 )
 
 func shown(capacity, effective, inUse int64, waiting int, change func(*protocol.Config)) semaphore {
-	s := semaphore{Name: "db", Snapshot: protocol.Snapshot{Config: protocol.Config{Capacity: capacity, TTL: 15e6}, Effective: effective, InUse: inUse}}
+	s := protocol.Snapshot{Config: protocol.Config{Capacity: capacity, TTL: 15e6}, Effective: effective, InUse: inUse}
 	s.Line = make([]protocol.TicketInfo, waiting)
 	if change != nil {
 		change(&s.Config)
 	}
-	return s
+	return seen("db", s, time.Time{})
 }
 
 func TestStates(t *testing.T) {
@@ -73,9 +75,38 @@ func TestOverdue(t *testing.T) {
 	s.now = now
 	s.Sessions = []protocol.SessionInfo{{Session: 1, Instance: "quick", Seen: 91e6}, {Session: 2, Instance: "silent", Seen: 89e6}}
 	s.Leases = []protocol.LeaseInfo{{Seq: 1, Session: 1, Weight: 1, Since: 40e6}, {Seq: 2, Session: 2, Weight: 1, Since: 50e6}}
-	holders := s.holders(s.Leases, false)
+	holders := s.holders(false)
 	if holders[0].Overdue || !holders[1].Overdue || holders[1].Left() != 4*time.Second || holders[0].Held != time.Minute {
 		t.Errorf("%+v", holders)
+	}
+	s.now = now.Add(time.Second / 2)
+	if !slices.Equal(holders, s.holders(false)) {
+		t.Error("what looks the same is not the same")
+	}
+}
+
+// Of many holders and waiters those who are listed are kept, with who they are.
+func TestOnlyTheListedAreKept(t *testing.T) {
+	t.Parallel()
+	const all = 1000
+	var snapshot protocol.Snapshot
+	for i := range all {
+		session := protocol.Session(all - i) // in an order of their own
+		snapshot.Sessions = append(snapshot.Sessions, protocol.SessionInfo{Session: session, Instance: fmt.Sprint("instance ", session)})
+		snapshot.Leases = append(snapshot.Leases, protocol.LeaseInfo{Seq: protocol.Seq(i), Session: protocol.Session(i + 1)})
+		snapshot.Line = append(snapshot.Line, protocol.TicketInfo{Session: protocol.Session(all - i)})
+	}
+	s := seen("db", snapshot, time.Now()).shortened()
+	if len(s.Leases) != mostListed || len(s.Line) != mostListed || len(s.Sessions) != 2*mostListed || cap(s.Leases) > 2*mostListed {
+		t.Errorf("%d leases, %d in line, %d sessions are kept", len(s.Leases), len(s.Line), len(s.Sessions))
+	}
+	if s.MoreHolders() != all-mostListed || s.MoreWaiters() != all-mostListed || s.Waiting() != all {
+		t.Errorf("%d and %d more", s.MoreHolders(), s.MoreWaiters())
+	}
+	for i, h := range s.holders(false) {
+		if w := s.waiters()[i]; h.Instance != fmt.Sprint("instance ", i+1) || w.Instance != fmt.Sprint("instance ", all-i) {
+			t.Fatalf("holder %d is %q, and %q waits", i, h.Instance, w.Instance)
+		}
 	}
 }
 
@@ -103,22 +134,27 @@ func TestChartsHaveGaps(t *testing.T) {
 }
 
 // Only what has changed is sent.
-func TestScreensTurn(t *testing.T) {
+func TestScenesTurn(t *testing.T) {
 	t.Parallel()
-	var s screen
-	to := func(lists map[string][]string, parts ...part) change { return s.turn(scene{parts, lists}, true) }
+	var s scene
+	type parts = map[string]template.HTML
+	to := func(lists map[string][]string, p parts) change {
+		c := s.turn(scene{p, lists}, true)
+		s = scene{p, lists}
+		return c
+	}
 	rows := func(ids ...string) map[string][]string { return map[string][]string{"rows": ids} }
-	if c := to(rows("a", "b"), part{"a", "1"}, part{"b", "1"}); len(c.Parts) != 2 || len(c.Lists) != 1 {
+	if c := to(rows("a", "b"), parts{"a": "1", "b": "1"}); len(c.Parts) != 2 || len(c.Lists) != 1 {
 		t.Errorf("%+v", c)
 	}
-	if c := to(rows("a", "b"), part{"a", "1"}, part{"b", "2"}); len(c.Parts) != 1 || c.Parts["b"] != "2" || len(c.Lists) != 0 {
+	if c := to(rows("a", "b"), parts{"a": "1", "b": "2"}); len(c.Parts) != 1 || c.Parts["b"] != "2" || len(c.Lists) != 0 {
 		t.Errorf("%+v", c)
 	}
-	if c := to(rows("b"), part{"b", "2"}); len(c.Parts) != 0 || !slices.Equal(c.Lists["rows"], []string{"b"}) {
+	if c := to(rows("b"), parts{"b": "2"}); len(c.Parts) != 0 || !slices.Equal(c.Lists["rows"], []string{"b"}) {
 		t.Errorf("%+v", c)
 	}
 	// What had gone is sent again when it is back.
-	if c := to(rows("b", "a"), part{"b", "2"}, part{"a", "1"}); c.Parts["a"] != "1" {
+	if c := to(rows("b", "a"), parts{"b": "2", "a": "1"}); c.Parts["a"] != "1" {
 		t.Errorf("%+v", c)
 	}
 }

@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
+	"html/template"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -10,6 +12,25 @@ import (
 	"time"
 )
 
+// most are the semaphores that one page shows.
+const most = 500
+
+// A view is what a page shows: one semaphore, or some of all. What differs by viewer
+// is in it, so that who has the same one may be shown the same.
+type view struct {
+	one       string
+	mayChange bool // the one
+	query
+	prefix string // of all that may be seen
+	try    string // a line to paste where there is nothing
+}
+
+func (d *Dashboard) overviewOf(r *http.Request, v Viewer) view {
+	return view{query: queryOf(r), prefix: v.Prefix(), try: example(r, v, d.Login)}
+}
+
+func viewOf(name string, v Viewer) view { return view{one: name, mayChange: v.MayChange(name)} }
+
 // A query is which semaphores the overview shows, and in which order.
 type query struct {
 	Filter string
@@ -17,14 +38,14 @@ type query struct {
 }
 
 // orders are those that there are. What people wait for comes first unless told.
-var orders = map[string]func(a, b semaphore) int{
-	"waiting": func(a, b semaphore) int {
+var orders = map[string]func(a, b *glance) int{
+	"waiting": func(a, b *glance) int {
 		return cmp.Or(cmp.Compare(b.Waiting(), a.Waiting()), cmp.Compare(b.use(), a.use()))
 	},
-	"use": func(a, b semaphore) int {
+	"use": func(a, b *glance) int {
 		return cmp.Or(cmp.Compare(b.use(), a.use()), cmp.Compare(b.Waiting(), a.Waiting()))
 	},
-	"name": func(semaphore, semaphore) int { return 0 },
+	"name": func(*glance, *glance) int { return 0 },
 }
 
 func queryOf(r *http.Request) query {
@@ -43,73 +64,103 @@ func (q query) Live() string { return "/ui/live?" + q.encode() }
 
 func (q query) encode() string { return url.Values{"q": {q.Filter}, "sort": {q.Sort}}.Encode() }
 
-// matching are the names that fit and may be seen, in order.
-func (q query) matching(v Viewer, names []string) (all []string) {
-	filter := strings.ToLower(q.Filter)
+// matching are the first names that fit and may be seen, in order, and how many there
+// are in all.
+func (v view) matching(names []name) (first []string, all int) {
+	filter := strings.ToLower(v.Filter)
 	for _, name := range names {
-		if v.MaySee(name) && strings.Contains(strings.ToLower(name), filter) {
-			all = append(all, name)
+		if !strings.HasPrefix(name.is, v.prefix) || !strings.Contains(name.lower, filter) {
+			continue
+		}
+		if all++; all <= most {
+			first = append(first, name.is)
 		}
 	}
-	return all
+	return first, all
 }
 
-func (q query) wish(v Viewer) wish {
-	return wish{some: func(names []string) []string {
-		all := q.matching(v, names)
-		return all[:min(len(all), most)]
-	}}
+// A trouble is that what is shown may not be as it is.
+type trouble struct {
+	Since time.Time // when the engine last answered; zero if it does
+	What  string    // that cannot be read
+	Why   string
+}
+
+// troubleOf is what a viewer is told of an error: what the engine says of its own, and
+// nothing of what others look at. failing is since when it does not answer, if it is
+// known that it does not.
+func (a *asker) troubleOf(ctx context.Context, failing *time.Time, now time.Time, what string, err error) *trouble {
+	t := &trouble{What: what, Why: err.Error()}
+	t.Since, _ = a.away(ctx, failing, now, err)
+	return t
+}
+
+// troubled is all that is shown of a page.
+func troubled(t *trouble) scene {
+	return scene{parts: map[string]template.HTML{"trouble": drawn("trouble", t)}}
 }
 
 // A listing is what the overview shows.
 type listing struct {
 	query
-	Rows          []semaphore
-	Matching      int // of which as many as Rows are shown
-	Full, Waiting int64
-	Trouble       *trouble
-	Try           string // a line to paste
+	scene
+	Shown, Matching int
+	Full, Waiting   int64
+	Trouble         *trouble
+	Try             string
 }
 
-// A trouble is that the engine does not answer.
-type trouble struct {
-	Since time.Time
-	Why   string
-}
-
-func (d *Dashboard) listing(r *http.Request, v Viewer, q query, s *sight) listing {
-	l := listing{query: q, Trouble: troubleOf(s), Try: example(r, v, d.Login)}
-	names := q.matching(v, s.names)
-	l.Matching = len(names)
-	for _, name := range names[:min(len(names), most)] {
-		one, ok := s.semaphore(name)
-		if !ok {
+func (a *asker) listing(ctx context.Context, v view, within time.Duration) listing {
+	start := time.Now()
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	l := listing{query: v.query, Try: v.try}
+	names, err := a.list(soon, within)
+	if err != nil {
+		l.Trouble = a.troubleOf(ctx, &a.unlisted, start, "The semaphores cannot be listed", err)
+		if v.prefix != "" {
+			l.Trouble.Why = "the log of the server has more" // it may be about those of others
+		}
+		l.scene = l.draw(nil)
+		return l
+	}
+	first, all := v.matching(names)
+	seen := a.look(soon, first, within, a.rest)
+	var rows []*glance
+	var failed error
+	for _, name := range first {
+		g := seen[name]
+		if g.gone {
 			continue // meanwhile
 		}
-		l.Rows = append(l.Rows, one)
-		l.Waiting += one.Waiting()
-		if one.Failure == "" && one.use() >= 1 {
+		rows = append(rows, g)
+		l.Waiting += g.Waiting()
+		if g.err == nil && g.use() >= 1 {
 			l.Full++
 		}
+		if g.err != nil {
+			failed = g.err
+		}
 	}
-	slices.SortStableFunc(l.Rows, orders[q.Sort])
+	if failed != nil && !slices.ContainsFunc(rows, func(g *glance) bool { return g.err == nil }) {
+		// Nothing could be read. The names are known, so that each row says why.
+		l.Trouble = a.troubleOf(ctx, &a.unread, start, "No semaphore can be read", failed)
+	}
+	l.Shown, l.Matching = len(rows), all
+	slices.SortStableFunc(rows, orders[v.Sort])
+	l.scene = l.draw(rows)
 	return l
 }
 
-// semaphore is one as it was seen, if it was there.
-func (s *sight) semaphore(name string) (one semaphore, ok bool) {
-	if err := s.failed[name]; err != nil {
-		return semaphore{Name: name, Failure: err.Error()}, true
+// draw is the overview in parts that change on their own.
+func (l listing) draw(rows []*glance) scene {
+	ids := make([]string, len(rows))
+	parts := map[string]template.HTML{"summary": drawn("summary", l), "trouble": drawn("trouble", l.Trouble), "empty": drawn("empty", l)}
+	for i, g := range rows {
+		ids[i] = g.ID()
+		parts[ids[i]] = g.row()
 	}
-	snapshot, ok := s.seen[name]
-	return semaphore{Snapshot: snapshot, Name: name, now: s.now}, ok
-}
-
-func troubleOf(s *sight) *trouble {
-	if s.err == nil {
-		return nil
-	}
-	return &trouble{s.failing, s.err.Error()}
+	return scene{parts, map[string][]string{"rows": ids}}
 }
 
 // example takes a permit, when pasted into a shell.
@@ -129,51 +180,39 @@ func example(r *http.Request, v Viewer, token bool) string {
 }
 
 func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request, v Viewer) error {
-	q := queryOf(r)
-	f := d.frame(v, "Semaphores")
-	f.Live = q.Live()
-	d.render(w, http.StatusOK, "overview", struct {
-		frame
-		listing
-	}{f, d.listing(r, v, q, d.watch.look(r.Context(), q.wish(v)))})
-	return nil
-}
-
-// scene is the overview in parts that change on their own.
-func (l listing) scene() scene {
-	s := scene{lists: map[string][]string{"rows": {}}}
-	s.add("summary", "summary", l)
-	s.add("trouble", "trouble", l.Trouble)
-	s.add("empty", "empty", l)
-	for _, row := range l.Rows {
-		s.add(row.ID(), "row", row)
-		s.lists["rows"] = append(s.lists["rows"], row.ID())
+	what := d.overviewOf(r, v)
+	l := d.watch.asker.listing(r.Context(), what, every)
+	if err := r.Context().Err(); err != nil {
+		return err // nobody waits for it
 	}
-	return s
+	b := d.border(v, "Semaphores")
+	b.Live = what.Live()
+	d.render(w, http.StatusOK, "overview", struct {
+		border
+		listing
+	}{b, l})
+	return nil
 }
 
 // A portrait is what the page of one semaphore shows.
 type portrait struct {
-	semaphore
-	Gone      bool
+	*glance
+	scene
 	MayChange bool
-	Holders   []holder
-	Waiters   []waiter
-	Charts    []chart
 	Trouble   *trouble
 }
 
-func (p portrait) MoreHolders() int { return len(p.Leases) - len(p.Holders) }
-func (p portrait) MoreWaiters() int { return len(p.Line) - len(p.Waiters) }
-
-func (d *Dashboard) portrait(v Viewer, name string, s *sight) portrait {
-	one, ok := s.semaphore(name)
-	one.Name = name
-	p := portrait{semaphore: one, Gone: !ok, MayChange: v.MayChange(name), Trouble: troubleOf(s)}
-	if ok {
-		p.Holders, p.Waiters = one.holders(one.Leases[:min(len(one.Leases), mostListed)], p.MayChange), one.waiters()
-		p.Charts = chartsOf(d.watch.trailOf(name), s.at)
+func (a *asker) portrait(ctx context.Context, v view, within time.Duration) portrait {
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	g := a.look(soon, []string{v.one}, within, a.first)[v.one]
+	p := portrait{glance: g, MayChange: v.mayChange}
+	if g.err != nil {
+		p.Trouble = a.troubleOf(ctx, &a.unread, g.at, "This semaphore cannot be read", g.err)
+		p.scene = troubled(p.Trouble)
+		return p
 	}
+	p.scene = g.scene(a, v.mayChange)
 	return p
 }
 
@@ -187,54 +226,27 @@ func (d *Dashboard) showSemaphore(w http.ResponseWriter, r *http.Request, v View
 	if err != nil {
 		return err
 	}
-	p := d.portrait(v, name, d.watch.look(r.Context(), wish{one: name}))
-	f := d.frame(v, name)
-	template := "semaphore"
+	p := d.watch.asker.portrait(r.Context(), viewOf(name, v), every)
+	if err := r.Context().Err(); err != nil {
+		return err // nobody waits for it
+	}
+	b := d.border(v, name)
+	page := "semaphore"
 	switch {
 	case p.Trouble != nil:
-		template, status = "blank", http.StatusServiceUnavailable
-	case p.Gone && done == nil:
+		page, status = "blank", http.StatusServiceUnavailable
+	case p.gone && done == nil:
 		return fs.ErrNotExist
-	case p.Gone:
-		template = "after"
+	case p.gone:
+		page = "after"
 	}
-	if template != "after" {
-		f.Live = "/ui/live?" + url.Values{"name": {name}}.Encode()
+	if page != "after" {
+		b.Live = "/ui/live?" + url.Values{"name": {name}}.Encode()
 	}
-	d.render(w, status, template, struct {
-		frame
+	d.render(w, status, page, struct {
+		border
 		portrait
 		Outcome *outcome
-	}{f, p, done})
+	}{b, p, done})
 	return nil
-}
-
-// scene is the page in parts that change on their own. What is not known stays as it
-// was, and the first part says why.
-func (p portrait) scene() (s scene) {
-	s.add("trouble", "trouble", p.Trouble)
-	s.add("state", "state", p)
-	if p.Failure != "" {
-		return s
-	}
-	s.lists = map[string][]string{"holders": {}, "line": {}}
-	if p.Gone {
-		return s
-	}
-	s.add("charts", "charts", p)
-	s.add("settings", "settings", p)
-	s.add("holders-note", "holders-note", p)
-	s.add("line-note", "line-note", p)
-	if p.MayChange {
-		s.add("verbs", "verbs", p)
-	}
-	for _, h := range p.Holders {
-		s.add(h.ID(), "holder", h)
-		s.lists["holders"] = append(s.lists["holders"], h.ID())
-	}
-	for _, one := range p.Waiters {
-		s.add(one.ID(), "waiter", one)
-		s.lists["line"] = append(s.lists["line"], one.ID())
-	}
-	return s
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
@@ -14,11 +15,49 @@ type semaphore struct {
 	Name    string
 	Failure string    // why it could not be looked at
 	now     time.Time // by the engine's clock
+
+	holding, waiting int // leases and those in line, of which not all may be listed
 }
+
+func seen(name string, s protocol.Snapshot, now time.Time) semaphore {
+	return semaphore{Snapshot: s, Name: name, now: now, holding: len(s.Leases), waiting: len(s.Line)}
+}
+
+// mostListed are the holders and waiters that a page shows: those who have been
+// there longest are first, and are the ones to look for.
+const mostListed = 100
+
+// shortened has those who are listed alone, so that what is kept is little.
+func (s semaphore) shortened() semaphore {
+	s.Leases = slices.Clone(s.Leases[:min(len(s.Leases), mostListed)])
+	s.Line = slices.Clone(s.Line[:min(len(s.Line), mostListed)])
+	listed := map[protocol.Session]bool{}
+	for _, l := range s.Leases {
+		listed[l.Session] = true
+	}
+	for _, t := range s.Line {
+		listed[t.Session] = true
+	}
+	all := s.Sessions
+	s.Sessions = nil
+	for _, one := range all {
+		if len(s.Sessions) == len(listed) {
+			break
+		}
+		if listed[one.Session] {
+			s.Sessions = append(s.Sessions, one)
+		}
+	}
+	return s
+}
+
+// MoreHolders and MoreWaiters are those who are not listed.
+func (s semaphore) MoreHolders() int { return s.holding - len(s.Leases) }
+func (s semaphore) MoreWaiters() int { return s.waiting - len(s.Line) }
 
 func (s semaphore) ID() string             { return "s:" + s.Name }
 func (s semaphore) URL() string            { return "/ui/semaphore?name=" + url.QueryEscape(s.Name) }
-func (s semaphore) Waiting() int64         { return int64(len(s.Line)) }
+func (s semaphore) Waiting() int64         { return int64(s.waiting) }
 func (s semaphore) IsRate() bool           { return s.Config.Kind == protocol.Rate }
 func (s semaphore) Window() string         { return age(span(s.Config.Window)) }
 func (s semaphore) TTL() string            { return age(span(s.Config.TTL)) }
@@ -49,7 +88,7 @@ func (s semaphore) Percent() string { return fmt.Sprintf("%.0f %%", 100*s.use())
 // Tone is how urgent it is: people wait, it is nearly full, or all is well.
 func (s semaphore) Tone() string {
 	switch {
-	case s.Failure != "", len(s.Line) > 0, s.InUse > s.Effective:
+	case s.Failure != "", s.waiting > 0, s.InUse > s.Effective:
 		return "critical"
 	case s.use() >= 0.8:
 		return "tense"
@@ -104,13 +143,15 @@ func (s semaphore) BarText() string {
 	return fmt.Sprintf("%s of %s in use, %s waiting", count(s.InUse), count(s.Effective), count(s.Waiting()))
 }
 
-// A holder is a lease, with what is known of who has it.
+// A holder is a lease, with what is known of who has it. Two that are equal look the
+// same.
 type holder struct {
 	protocol.LeaseInfo
-	Semaphore semaphore
+	Name      string // of the semaphore
+	TTL       time.Duration
 	Instance  string
-	Held      time.Duration
-	Silent    time.Duration // since it was last heard of
+	Held      time.Duration // as far as it is shown
+	Silent    time.Duration // since it was last heard of, as far as it is shown
 	Overdue   bool          // it should have been heard of long ago
 	MayChange bool
 }
@@ -121,30 +162,31 @@ func (h holder) ID() string { return fmt.Sprintf("l:%d", h.Seq) }
 func (h holder) Granted() time.Time { return time.UnixMicro(int64(h.LeaseInfo.Since)).UTC() }
 
 // Left is after how long it is taken for dead if it stays silent.
-func (h holder) Left() time.Duration {
-	return max(0, span(h.Semaphore.Config.TTL)-h.Silent)
-}
+func (h holder) Left() time.Duration { return max(0, h.TTL-h.Silent) }
 
 // Take is the address at which it can be taken back.
 func (h holder) Take() string {
-	return fmt.Sprintf("/ui/confirm?do=release&name=%s&lease=%d", url.QueryEscape(h.Semaphore.Name), h.Seq)
+	return fmt.Sprintf("/ui/confirm?do=release&name=%s&lease=%d", url.QueryEscape(h.Name), h.Seq)
 }
 
-// mostListed are the holders and waiters that a page shows: those who have been
-// there longest are first, and are the ones to look for.
-const mostListed = 100
-
-// holders are who has permits, the oldest first.
-func (s semaphore) holders(leases []protocol.LeaseInfo, mayChange bool) (all []holder) {
-	sessions := map[protocol.Session]protocol.SessionInfo{}
+// sessions are those that are listed.
+func (s semaphore) sessions() map[protocol.Session]protocol.SessionInfo {
+	all := make(map[protocol.Session]protocol.SessionInfo, len(s.Sessions))
 	for _, one := range s.Sessions {
-		sessions[one.Session] = one
+		all[one.Session] = one
 	}
-	for _, l := range leases {
+	return all
+}
+
+// holders are those who are listed, the oldest first.
+func (s semaphore) holders(mayChange bool) (all []holder) {
+	sessions := s.sessions()
+	for _, l := range s.Leases {
 		session := sessions[l.Session]
 		silent := s.since(session.Seen)
 		all = append(all, holder{
-			LeaseInfo: l, Semaphore: s, Instance: session.Instance, Held: s.since(l.Since), Silent: silent, MayChange: mayChange,
+			LeaseInfo: l, Name: s.Name, TTL: span(s.Config.TTL), Instance: session.Instance,
+			Held: shownAge(s.since(l.Since)), Silent: shownAge(silent), MayChange: mayChange,
 			Overdue: silent > span(s.Config.TTL)*2/3,
 		})
 	}
@@ -166,12 +208,9 @@ type waiter struct {
 func (w waiter) ID() string { return fmt.Sprintf("w:%d.%d", w.Session, w.Ticket) }
 
 func (s semaphore) waiters() (all []waiter) {
-	instances := map[protocol.Session]string{}
-	for _, one := range s.Sessions {
-		instances[one.Session] = one.Instance
-	}
-	for i, t := range s.Line[:min(len(s.Line), mostListed)] {
-		all = append(all, waiter{t, i + 1, instances[t.Session]})
+	sessions := s.sessions()
+	for i, t := range s.Line {
+		all = append(all, waiter{t, i + 1, sessions[t.Session].Instance})
 	}
 	return all
 }

@@ -24,6 +24,17 @@ func age(d time.Duration) string {
 	return two(d, day, "d", time.Hour, "h")
 }
 
+// shownAge is as much of a duration as age shows.
+func shownAge(d time.Duration) time.Duration {
+	switch {
+	case d >= 24*time.Hour:
+		return d.Truncate(time.Hour)
+	case d >= time.Hour:
+		return d.Truncate(time.Minute)
+	}
+	return d.Truncate(time.Second)
+}
+
 func two(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
 	text := fmt.Sprintf("%d%s", d/large, largeName)
 	if rest := d % large / small; rest > 0 {

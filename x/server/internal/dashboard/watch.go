@@ -2,235 +2,158 @@ package dashboard
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
-const (
-	every    = time.Second     // how often the engine is looked at, while anybody looks
-	patience = 5 * time.Second // how long it has to answer
-	atATime  = 8               // semaphores that are asked for, so that to look is no burden
-	most     = 500             // that one page shows
-)
-
-// A watch looks at semaphores for all who look at the dashboard, however many they
-// are, and only while there is anybody.
+// A watch shows semaphores to all who look at the dashboard, however many they are,
+// and only while there is anybody. Who wants to see the same is shown the same, which
+// is drawn once for all of them.
 type watch struct {
-	engine  Engine
-	life    context.Context
+	asker   *asker
+	life    context.Context // of streams
 	end     context.CancelFunc
 	running sync.WaitGroup
-	hurry   chan struct{} // somebody has changed something
+	began   time.Time
 
-	mu      sync.Mutex
-	lookers map[*looker]struct{}
-	looking bool // somebody is at it
-	failing time.Time
-	trails  map[string]*trail
+	mu     sync.Mutex
+	stages map[view]*stage
 }
 
-func newWatch(e Engine) *watch {
-	w := &watch{engine: e, hurry: make(chan struct{}, 1), lookers: map[*looker]struct{}{}, trails: map[string]*trail{}}
+func newWatch(e Engine, trouble func(error)) *watch {
+	w := &watch{asker: newAsker(e, trouble), stages: map[view]*stage{}, began: time.Now()}
 	w.life, w.end = context.WithCancel(context.Background())
 	return w
 }
 
-// A wish is what somebody wants to see: one semaphore, or some of all.
-type wish struct {
-	one  string
-	some func(all []string) []string
+// close returns when the engine is not looked at any more.
+func (w *watch) close() {
+	w.mu.Lock()
+	w.end() // nobody joins from now on
+	w.mu.Unlock()
+	w.running.Wait()
+	w.asker.close()
 }
 
-// A looker is somebody with a wish. Of what is seen, only the latest counts.
-type looker struct {
-	wish
-	news chan *sight
+// A stage is where a view is shown.
+type stage struct {
+	view
+	lookers map[*looker]struct{}
+	latest  *frame
+	hurry   chan struct{}
 }
 
-// A sight is what was seen at a time.
-type sight struct {
-	at      time.Time // here
-	now     time.Time // by the engine's clock, which says since when permits are held
-	names   []string  // of all semaphores, if anybody wanted to know
-	seen    map[string]protocol.Snapshot
-	failed  map[string]error // those that could not be looked at
-	err     error            // the engine does not answer
-	failing time.Time        // and since when
-}
+// A looker is somebody who looks. Of what is shown, only the latest counts.
+type looker struct{ news chan *frame }
 
-// join has somebody told, from the next look on, until it leaves.
-func (w *watch) join(what wish) (l *looker, leave func(), err error) {
+// join has somebody be shown a view, until it leaves.
+func (w *watch) join(v view) (l *looker, leave func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.life.Err() != nil {
 		return nil, nil, errEnding
 	}
-	l = &looker{what, make(chan *sight, 1)}
-	w.lookers[l] = struct{}{}
-	if !w.looking {
-		w.looking = true
-		w.running.Go(w.run)
+	l = &looker{make(chan *frame, 1)}
+	s := w.stages[v]
+	if s == nil {
+		s = &stage{view: v, lookers: map[*looker]struct{}{}, hurry: make(chan struct{}, 1)}
+		w.stages[v] = s
+		w.running.Go(func() { w.run(s) })
 	}
+	if s.latest != nil {
+		l.news <- s.latest
+	}
+	s.lookers[l] = struct{}{}
 	return l, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.lookers, l)
+		delete(s.lookers, l)
 	}, nil
 }
 
-var errEnding = &sema.Error{Op: "watch", Err: sema.ErrClosed, Detail: "this server is being stopped"}
-
-// soon has the next look be at once.
-func (w *watch) soon() {
-	select {
-	case w.hurry <- struct{}{}:
-	default:
+// changed has what somebody has done be seen at once.
+func (w *watch) changed(name string) {
+	w.asker.renew()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for v, s := range w.stages {
+		if v.one != "" && v.one != name {
+			continue
+		}
+		select {
+		case s.hurry <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// run looks until nobody does. An engine that is slow is not asked more than half
-// the time.
-func (w *watch) run() {
-	for {
-		wishes := w.wishes()
-		if len(wishes) == 0 {
-			return
-		}
+// run shows a view until nobody looks. All stages look at the same time, so that the
+// engine is asked once for all of them.
+func (w *watch) run(s *stage) {
+	within := every
+	for w.wanted(s) {
 		start := time.Now()
-		s := w.look(w.life, wishes...)
-		w.tell(s)
-		took := time.Since(start)
+		scene, trouble := w.draw(w.life, s.view, within)
+		if w.life.Err() != nil {
+			continue // it was not looked at to the end
+		}
+		w.show(s, scene, trouble == nil)
+		within = every / 2
 		select {
 		case <-w.life.Done():
-		case <-w.hurry:
-		case <-time.After(max(every-took, took)):
+		case <-s.hurry:
+		case <-time.After(w.untilNext(start)):
 		}
 	}
 }
 
-// wishes are of all who look. If there are none, whoever is next begins anew.
-func (w *watch) wishes() (all []wish) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.life.Err() == nil {
-		for l := range w.lookers {
-			all = append(all, l.wish)
-		}
+// untilNext is until a stage looks again. An engine that is slow is not asked more
+// than half the time.
+func (w *watch) untilNext(start time.Time) time.Duration {
+	now := time.Now()
+	next := start.Add(max(every, 2*now.Sub(start))).Sub(w.began)
+	wait := next.Truncate(every) - now.Sub(w.began)
+	if wait <= 0 {
+		wait += every
 	}
-	w.looking = len(all) > 0
-	return all
+	return wait
 }
 
-func (w *watch) tell(s *sight) {
+// wanted reports whether anybody looks. If not, whoever is next begins anew.
+func (w *watch) wanted(s *stage) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for l := range w.lookers {
+	if len(s.lookers) > 0 && w.life.Err() == nil {
+		return true
+	}
+	delete(w.stages, s.view)
+	return false
+}
+
+func (w *watch) show(s *stage, to scene, live bool) {
+	f := newFrame(s.latest, to, live)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.latest = f
+	for l := range s.lookers {
 		select {
 		case <-l.news: // too late
 		default:
 		}
-		l.news <- s
+		l.news <- f
 	}
 }
 
-// look asks the engine for all that somebody wants to see, and for each once.
-func (w *watch) look(ctx context.Context, wishes ...wish) *sight {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	s := &sight{at: time.Now(), seen: map[string]protocol.Snapshot{}, failed: map[string]error{}}
-	wanted := map[string]bool{}
-	for _, one := range wishes {
-		if one.some == nil {
-			wanted[one.one] = true
-		} else if s.names == nil {
-			if s.names, s.err = w.engine.List(ctx, ""); s.err != nil {
-				w.note(s)
-				return s
-			}
-			slices.Sort(s.names)
-		}
+// draw is a view as it is now, or was within that time. In trouble, what pages show
+// stays, and they say so.
+func (w *watch) draw(ctx context.Context, v view, within time.Duration) (scene, *trouble) {
+	if v.one != "" {
+		p := w.asker.portrait(ctx, v, within)
+		return p.scene, p.Trouble
 	}
-	for _, one := range wishes {
-		if one.some != nil {
-			for _, name := range one.some(s.names) {
-				wanted[name] = true
-			}
-		}
+	l := w.asker.listing(ctx, v, within)
+	if l.Trouble != nil {
+		return troubled(l.Trouble), l.Trouble
 	}
-	s.now = s.at
-	if there, err := w.engine.Ping(ctx); err == nil && !there.IsZero() {
-		s.now = there
-	}
-	w.inspect(ctx, s, wanted)
-	w.note(s)
-	return s
-}
-
-func (w *watch) inspect(ctx context.Context, s *sight, wanted map[string]bool) {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, atATime)
-	for name := range wanted {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
-			snapshot, err := w.engine.Inspect(ctx, name)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, fs.ErrNotExist): // or not any more
-			case err != nil:
-				s.failed[name], s.err = err, err
-			default:
-				s.seen[name] = snapshot
-			}
-		})
-	}
-	wg.Wait()
-	if len(s.seen) > 0 {
-		s.err = nil // it does answer
-	}
-}
-
-// note remembers what was seen, for the charts, and since when nothing is.
-func (w *watch) note(s *sight) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if s.err != nil {
-		if w.failing.IsZero() {
-			w.failing = s.at
-		}
-		s.failing = w.failing
-		return
-	}
-	w.failing = time.Time{}
-	for name, snapshot := range s.seen {
-		t := w.trails[name]
-		if t == nil {
-			t = &trail{}
-			w.trails[name] = t
-		}
-		t.add(sample{s.at, snapshot.InUse, snapshot.Effective, int64(len(snapshot.Line))})
-	}
-	for name, t := range w.trails {
-		if t.forget(s.at.Add(-trailSpan)) {
-			delete(w.trails, name)
-		}
-	}
-}
-
-// trailOf is what is remembered of a semaphore, oldest first.
-func (w *watch) trailOf(name string) []sample {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if t := w.trails[name]; t != nil {
-		return slices.Clone(t.samples)
-	}
-	return nil
+	return l.scene, nil
 }

@@ -3,8 +3,10 @@
 "use strict";
 (() => {
   const silence = 5000; // after which a stream that says nothing is taken for dead
-  let stream = null, address = "", opened = 0, retry = 0, wait = 1000;
-  let heard = Date.now(); // the page itself is as new as that
+  const fresh = 3000; // what is older is not shown as if it were of now
+  let stream = null, address = "", answered = false, opened = 0, retry = 0, wait = 1000;
+  let heard = Date.now(); // when the stream last said anything
+  let seen = heard; // when the page was last as it is now
 
   const byId = id => document.getElementById(id);
   const clock = time => new Date(time).toTimeString().slice(0, 8);
@@ -17,7 +19,7 @@
   }
 
   function lost() {
-    tell("lost", `not live since ${clock(heard)}, trying again`);
+    tell("lost", `not live since ${clock(seen)}, trying again`);
   }
 
   function close() {
@@ -33,15 +35,22 @@
     if (!page || document.hidden) return;
     address = page.dataset.stream;
     opened = Date.now();
+    answered = false;
     const mine = stream = new EventSource(address);
     mine.addEventListener("look", event => {
       const change = JSON.parse(event.data);
       wait = 1000;
-      apply(change);
-      if (!change.live) return lost();
-      if (document.querySelector("[data-blank]")) return location.reload(); // now there is something to show
       heard = Date.now();
+      apply(change);
+      if (answered = change.live) seen = heard;
+      else return lost();
+      if (document.querySelector("[data-blank]")) return location.reload(); // now there is something to show
       tell("live", "live");
+    });
+    // An engine that is slow is looked at more seldom. The stream lives all the same.
+    mine.addEventListener("alive", () => {
+      heard = Date.now();
+      if (answered && heard - seen > fresh) tell("live", `live, as of ${clock(seen)}`);
     });
     mine.addEventListener("error", () => {
       if (mine !== stream) return;
@@ -182,7 +191,7 @@
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
       close();
-      tell("rests", `as of ${clock(heard)}`);
+      tell("rests", `as of ${clock(seen)}`);
     } else {
       open();
     }
