@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -95,8 +96,16 @@ func (c *Config) merge(flags *pflag.FlagSet, file *string) error {
 	return c.check()
 }
 
+// ballast has the heap be collected when it has grown by so much, at the least.
+// What lives in a server is small, so that it would be collected every few
+// megabytes otherwise, which takes a twentieth of its time under load. Nobody writes to
+// it: it is address space, not memory.
+const ballast = 12 << 20
+
 // run serves until it is told to stop.
 func (c Config) run(ctx context.Context, version string, out, logs io.Writer) error {
+	weight := make([]byte, ballast)
+	defer runtime.KeepAlive(&weight)
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	logger, err := c.logger(logs)
