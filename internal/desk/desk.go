@@ -63,6 +63,8 @@ type Lease struct {
 	Fence     protocol.Fence
 	TTL       time.Duration // after which it is lost, unless it is renewed
 	Left      time.Duration // for how long it is surely held
+	InUse     int64         // permits of the semaphore, this one's included
+	Capacity  int64         // of the semaphore
 }
 
 // New makes a desk. The store is not closed with it.

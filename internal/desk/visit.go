@@ -247,6 +247,7 @@ func (v *visit) handle() handle { return handle{v.semaphore, v.lease, v.session}
 func (v *visit) lent() Lease {
 	return Lease{
 		Semaphore: v.semaphore, ID: v.handle().id(), Weight: v.weight, Fence: v.fence, TTL: v.ttl, Left: time.Until(*v.until.Load()),
+		InUse: v.inUse, Capacity: v.config.Capacity,
 	}
 }
 

@@ -97,7 +97,7 @@ func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, erro
 	switch {
 	case f.Kind == protocol.Granted && v.config.Kind == protocol.Rate:
 		d.park(v) // it is spent, and comes back by time alone
-		return Lease{Semaphore: v.semaphore, Weight: f.Weight}, nil
+		return Lease{Semaphore: v.semaphore, Weight: f.Weight, InUse: v.inUse, Capacity: v.config.Capacity}, nil
 	case f.Kind == protocol.Granted:
 		v.lease, v.weight, v.fence = f.Lease, f.Weight, f.Fence
 		lease := v.lent()

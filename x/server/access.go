@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -79,20 +80,29 @@ type tokens []struct {
 	who  *identity
 }
 
+// Check fails on a token that cannot be.
+func (t Token) Check() error {
+	digits, ours := strings.CutPrefix(t.Hash, hashKind)
+	if raw, err := hex.DecodeString(digits); err != nil || !ours || len(raw) != sha256.Size {
+		return fmt.Errorf("token %q: want a hash of %s and 64 hexadecimal digits, as `sema token` prints it", t.Name, hashKind)
+	}
+	for _, v := range t.Verbs {
+		if !slices.Contains([]Verb{Read, Acquire, Admin}, v) {
+			return fmt.Errorf("token %q: there is no verb %q; want read, acquire or admin", t.Name, v)
+		}
+	}
+	if t.Name == "" {
+		return errors.New("a token has no name; give it one, for the log")
+	}
+	return nil
+}
+
 func newTokens(all []Token) (known tokens, err error) {
 	for _, t := range all {
-		raw, bad := hex.DecodeString(strings.TrimPrefix(t.Hash, hashKind))
-		if bad != nil || len(raw) != sha256.Size || !strings.HasPrefix(t.Hash, hashKind) {
-			return nil, fmt.Errorf("token %q: want a hash of %s and 64 hexadecimal digits, as `sema token` prints it", t.Name, hashKind)
+		if err := t.Check(); err != nil {
+			return nil, err
 		}
-		for _, v := range t.Verbs {
-			if !slices.Contains([]Verb{Read, Acquire, Admin}, v) {
-				return nil, fmt.Errorf("token %q: there is no verb %q; want read, acquire or admin", t.Name, v)
-			}
-		}
-		if t.Name == "" {
-			return nil, fmt.Errorf("a token has no name; give it one, for the log")
-		}
+		raw, _ := hex.DecodeString(strings.TrimPrefix(t.Hash, hashKind))
 		for _, other := range known {
 			if other.hash == [sha256.Size]byte(raw) {
 				return nil, fmt.Errorf("tokens %q and %q are the same; make another one with `sema token`", other.who.name, t.Name)

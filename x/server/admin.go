@@ -115,9 +115,14 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
 // tell answers with a semaphore. Its ETag is about the configuration alone.
 func tell(w http.ResponseWriter, status int, name string, snapshot protocol.Snapshot) error {
 	w.Header().Set("ETag", etag(snapshot.Config.Version))
-	w.Header().Set("RateLimit-Policy", fmt.Sprintf("%q;q=%d", name, snapshot.Effective))
-	w.Header().Set("RateLimit", fmt.Sprintf("%q;r=%d", name, max(0, snapshot.Effective-snapshot.InUse)))
+	limits(w, name, snapshot.Effective, snapshot.InUse)
 	return answer(w, status, describe(name, snapshot))
+}
+
+// limits say how many permits there are, and how many are left.
+func limits(w http.ResponseWriter, name string, capacity, inUse int64) {
+	w.Header().Set("RateLimit-Policy", fmt.Sprintf("%q;q=%d", name, capacity))
+	w.Header().Set("RateLimit", fmt.Sprintf("%q;r=%d", name, max(0, capacity-inUse)))
 }
 
 func etag(version uint64) string { return `"` + strconv.FormatUint(version, 10) + `"` }

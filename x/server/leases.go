@@ -73,6 +73,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	if lease.ID != "" {
 		w.Header().Set("Location", "/v1/semaphores/"+url.PathEscape(lease.Semaphore)+"/leases/"+lease.ID)
 	}
+	limits(w, lease.Semaphore, lease.Capacity, lease.InUse)
 	return answer(w, http.StatusCreated, textOf(lease))
 }
 

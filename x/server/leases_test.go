@@ -139,7 +139,9 @@ func TestALeaseThatIsHeldByItsConnection(t *testing.T) {
 			t.Fatalf("%q, %v", lines.Text(), lines.Err())
 		}
 	}
-	s.want(429, "POST", "/v1/semaphores/db/leases", "")
+	if full := s.want(429, "POST", "/v1/semaphores/db/leases", ""); full.header.Get("RateLimit") != `"db";r=0` || full.header.Get("RateLimit-Policy") != `"db";q=1` {
+		t.Errorf("%v", full.header)
+	}
 	start := time.Now()
 	client.CloseIdleConnections()
 	cancel()

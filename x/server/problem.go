@@ -148,6 +148,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	for key, values := range p.header {
 		w.Header()[key] = values
 	}
+	if p.Status == http.StatusTooManyRequests && p.Capacity > 0 {
+		limits(w, p.Semaphore, p.Capacity, p.InUse)
+	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +40,12 @@ func serve(t *testing.T, store fleet.Store, change func(*Handler, *http.Server))
 	t.Helper()
 	mux := http.NewServeMux()
 	path, handler := NewHandler(store)
-	mux.Handle(path, handler)
+	var serving sync.WaitGroup // for whom Close does not wait
+	mux.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serving.Add(1)
+		defer serving.Done()
+		handler.ServeHTTP(w, r)
+	}))
 	s := &served{handler: handler, server: &http.Server{Handler: mux, Protocols: &http.Protocols{}}}
 	s.server.Protocols.SetHTTP1(true)
 	s.server.Protocols.SetUnencryptedHTTP2(true)
@@ -67,6 +73,7 @@ func serve(t *testing.T, store fleet.Store, change func(*Handler, *http.Server))
 		two.CloseIdleConnections()
 		s.server.Close()
 		<-ended
+		serving.Wait()
 	})
 	return s
 }

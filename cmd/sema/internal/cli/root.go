@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -108,10 +109,11 @@ SEMA_STORE, which keeps passwords out of the list of processes.
   sqlite:///path               one process at a time
 
 Exit codes: 0 well · 1 there is no such semaphore · 64 wrong usage · 69 the engine
-does not answer · 75 no permit · 76 the lease was lost · and those of 'sema run'.`,
+does not answer · 75 no permit · 76 the lease was lost · 77 not allowed · and those of
+'sema run'.`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		Args:              cobra.NoArgs,
+		Args:              known,
 		PersistentPreRun:  func(*cobra.Command, []string) { p.began = true },
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
@@ -125,6 +127,19 @@ does not answer · 75 no permit · 76 the lease was lost · and those of 'sema r
 		}
 	}
 	return root
+}
+
+// known fails on a command that there is not.
+func known(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	next := "'sema --help' lists them"
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		next = fmt.Sprintf("did you mean '%s'?", strings.Join(like, "' or '"))
+	}
+	return usage("unknown command %q; %s", args[0], next)
 }
 
 // storeURL is what was named.
