@@ -30,6 +30,7 @@ type engine struct {
 
 var engines = []engine{
 	{"redis", "one Redis that forgets nothing (appendfsync always)", startRedis},
+	{"forgetful", "one Redis that forgets everything when it is started again", startForgetful},
 	{"sentinel", "a Redis primary, two replicas, three Sentinels", startSentinel},
 	{"parted", "a Redis primary, two replicas, three Sentinels; the primary and half of the clients are behind a wall", startParted},
 	{"postgres", "one PostgreSQL", startPostgres},
@@ -47,6 +48,11 @@ func startRedis(s *enginetest.Scope, ttl time.Duration) target {
 		url: "redis://" + net.Address, direct: server.URL(),
 		faults: slices.Concat(netFaults(net, ttl), processFaults("Redis", server.Process, ttl), clockFaults(clock, ttl)),
 	}
+}
+
+func startForgetful(s *enginetest.Scope, ttl time.Duration) target {
+	server := redistest.Start(s)
+	return target{url: server.URL(), direct: server.URL(), faults: processFaults("Redis", server.Process, ttl)}
 }
 
 func startPostgres(s *enginetest.Scope, ttl time.Duration) target {
