@@ -75,3 +75,15 @@ func TestAFenceRises(t *testing.T) {
 		}
 	})
 }
+
+// TestARunSaysWhatItIsFor, to people who look.
+func TestARunSaysWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	amongMachines(t, func(t *testing.T, s shell) {
+		p := s.start("run", "x", "--about", "nightly import", "--", "sh", "-c", "echo ready; read line")
+		p.line()
+		if got := s.show("x"); len(got.Holders) != 1 || !strings.Contains(got.Holders[0].About, "nightly import") || !strings.Contains(got.Holders[0].About, "command=sh") {
+			t.Errorf("it shows %+v", got.Holders)
+		}
+	})
+}

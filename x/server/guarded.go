@@ -84,9 +84,9 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 	err := g.store.Administer(ctx, name, c)
 	switch {
 	case c.Configure != nil:
-		g.audit(ctx, "configure", name, fmt.Sprintf("%+v", *c.Configure), err)
+		g.audit(ctx, "configure", name, told(*c.Configure), err)
 	case c.Revoke != nil:
-		g.audit(ctx, "revoke", name, fmt.Sprintf("%+v", *c.Revoke), err)
+		g.audit(ctx, "revoke", name, fmt.Sprintf("lease %d, at once %t: %s", c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Why), err)
 	case c.Delete:
 		g.audit(ctx, "delete", name, "", err)
 	}
@@ -111,6 +111,15 @@ func (g guarded) pause(ctx context.Context, op, name string, draining bool) erro
 	err := g.client.Configure(ctx, name, func(c *protocol.Config) { c.Draining = draining })
 	g.audit(ctx, op, name, "", err)
 	return err
+}
+
+// told is a configuration for people.
+func told(c protocol.Config) string {
+	text := fmt.Sprintf("capacity %d, ramp %d, max_waiters %d, ttl %v", c.Capacity, c.Ramp, c.MaxWaiters, time.Duration(c.TTL)*time.Microsecond)
+	if c.Draining {
+		text += ", draining"
+	}
+	return text
 }
 
 // List is for [fleet.Lister]: what the token may see.

@@ -55,6 +55,7 @@ func (w *wanting) check(c *cobra.Command) error {
 func (p *program) runCommand() *cobra.Command {
 	var (
 		want      wanting
+		about     string
 		killAfter time.Duration
 		onFull    int
 	)
@@ -126,7 +127,7 @@ Exit codes:
 			err := p.open(context.Background(), func(s scope.Scope) error {
 				return runner.Run(context.Background(), s, runner.Options{
 					Want: scope.Want{
-						Name: args[0], Capacity: want.capacity, TTL: want.ttl, Wait: want.wait, Command: filepath.Base(args[1]),
+						Name: args[0], Capacity: want.capacity, TTL: want.ttl, Wait: want.wait, Command: filepath.Base(args[1]), About: about,
 						Warn: func(text string) { p.say("warning: %s", text) },
 					},
 					Weight: want.weight, Command: args[1:], KillAfter: killAfter, Say: p.say,
@@ -140,6 +141,7 @@ Exit codes:
 		},
 	}
 	want.flags(c)
+	c.Flags().StringVar(&about, "about", "", "what it is for, for people who look ('sema show'); on host: they see the command itself")
 	c.Flags().DurationVar(&killAfter, "kill-after", 0, "SIGKILL so long after the command was told to end (default: when others may be let in)")
 	c.Flags().IntVar(&onFull, "on-full", codeNotObtained, "exit with `CODE` if there is no permit")
 	return c

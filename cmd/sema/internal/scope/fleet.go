@@ -85,6 +85,15 @@ func StateOf(name string, s protocol.Snapshot) State {
 
 func duration(m protocol.Micros) Duration { return Duration(time.Duration(m) * time.Microsecond) }
 
+// labels are what is kept with a lease, for people.
+func (w Want) labels() map[string]string {
+	labels := map[string]string{"command": w.Command}
+	if w.About != "" {
+		labels["about"] = w.About
+	}
+	return labels
+}
+
 // participant is with the host and process of an instance, which ends in
 // host/process/number.
 func participant(instance string, weight int64, meta string) Participant {
@@ -148,7 +157,7 @@ func (s fleetScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	compared := &mismatches{scope: s, want: w}
 	options := fleet.Options{
 		Capacity: cmp.Or(w.Capacity, 1), TTL: w.TTL, MaxWait: w.Wait,
-		Labels: map[string]string{"command": w.Command}, Observer: compared,
+		Labels: w.labels(), Observer: compared,
 	}
 	switch {
 	case w.Wait < 0:

@@ -46,6 +46,7 @@ type Want struct {
 	TTL      time.Duration // 0: as it is, or the usual one
 	Wait     time.Duration // at most; below 0: without limit
 	Command  string        // for whom, for people: the program alone, its arguments may be secret
+	About    string        // what for, for people; "" if it is not said
 	Warn     func(string)  // is told of what is not as wanted
 }
 
