@@ -1,4 +1,4 @@
-// Semavet finds permits that are dropped. It reads packages itself
+// Command semavet finds permits that are dropped. It reads packages itself
 //
 //	semavet ./...
 //

@@ -1,6 +1,10 @@
 package desk
 
-import "github.com/sema-go/sema/fleet"
+import (
+	"context"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
 
 // Remembered is how much the desk knows.
 func (d *Desk) Remembered() int {
@@ -16,5 +20,7 @@ func (d *Desk) Standing() int {
 	return len(d.lines)
 }
 
-// Engine is what the desk speaks to.
-func (d *Desk) Engine() fleet.Store { return d.store }
+// Look is a semaphore as it is.
+func (d *Desk) Look(ctx context.Context, semaphore string) (protocol.Snapshot, error) {
+	return d.look(ctx, semaphore)
+}

@@ -50,7 +50,7 @@ type Options struct {
 // Limits protect the server. Zero ones are as said.
 type Limits struct {
 	Body    int64         // of a request, in bytes; 64 KiB
-	Waiting int64         // requests that wait at a time, all semaphores together; 20,000
+	Waiting int64         // acquires that are under way at a time, waiting or not, all semaphores together; 20,000
 	Streams int64         // connections that hold a lease, or watch; 10,000
 	MaxWait time.Duration // of one request; a minute
 }

@@ -1,4 +1,4 @@
-// Main holds a permit for as long as the process lives.
+// Command main holds a permit for as long as the process lives.
 package main
 
 import (
