@@ -13,9 +13,12 @@ import (
 	"time"
 )
 
+// The scripts count their turns before they say that they are ready: a signal to
+// the group also ends the process that counts.
+
 func TestSignalsReachTheWholeGroup(t *testing.T) {
 	t.Parallel()
-	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo usr1' USR1; sleep 60 & echo ready; for n in $(seq 3000); do wait; sleep 0.02; done`)
+	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo usr1' USR1; turns=$(seq 3000); echo ready; for n in $turns; do sleep 60 & wait; sleep 0.02; done`)
 	p.line()
 	p.Signal(syscall.SIGUSR1)
 	if got := p.line(); got != "usr1" {
@@ -30,7 +33,7 @@ func TestSignalsReachTheWholeGroup(t *testing.T) {
 
 func TestACommandMayHandleASignalAndEndWell(t *testing.T) {
 	t.Parallel()
-	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo bye; exit 3' INT; echo ready; for n in $(seq 3000); do sleep 0.02; done`)
+	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo bye; exit 3' INT; turns=$(seq 3000); echo ready; for n in $turns; do sleep 0.02; done`)
 	p.line()
 	p.Signal(os.Interrupt)
 	if got, code := p.line(), p.wait(); got != "bye" || code != 3 {
@@ -40,7 +43,7 @@ func TestACommandMayHandleASignalAndEndWell(t *testing.T) {
 
 func TestWhoDoesNotEndIsKilledIfToldSo(t *testing.T) {
 	t.Parallel()
-	p := onHost(t).start("run", "x", "--kill-after", "200ms", "--", "sh", "-c", `trap '' TERM; sleep 60 & echo ready; for n in $(seq 3000); do wait; sleep 0.02; done`)
+	p := onHost(t).start("run", "x", "--kill-after", "200ms", "--", "sh", "-c", `trap '' TERM; turns=$(seq 3000); sleep 60 & echo ready; for n in $turns; do wait; sleep 0.02; done`)
 	p.line()
 	p.Signal(syscall.SIGTERM)
 	if code := p.wait(); code != 128+9 {
