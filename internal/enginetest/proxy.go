@@ -2,9 +2,11 @@ package enginetest
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -79,6 +81,7 @@ func (p *Proxy) SetFault(f Fault) {
 	case f.Refuse && p.listener != nil:
 		p.listener.Close()
 		p.listener = nil
+		p.awaitRefusal()
 	case !f.Refuse && p.listener == nil && !p.closed:
 		listener, err := net.Listen("tcp", p.Address)
 		if err != nil {
@@ -87,6 +90,22 @@ func (p *Proxy) SetFault(f Fault) {
 		p.listener = listener
 		p.running.Go(func() { p.accept(listener) })
 	}
+}
+
+// awaitRefusal is when the listener was closed: each child of this process has it,
+// too, until its program has begun.
+func (p *Proxy) awaitRefusal() {
+	p.tb.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		c, err := net.Dial("tcp", p.Address)
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return
+		case err == nil:
+			c.Close()
+		}
+	}
+	p.tb.Fatalf("a proxy: somebody listens at %s, which was to refuse", p.Address)
 }
 
 // Heal ends all faults.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -228,4 +230,38 @@ func TestAProxyTellsSourcesApart(t *testing.T) {
 	bob.wantAnswer("still here", "server still here")
 	p.Admit("ann")
 	dial(t, p.Address).wantAnswer("ann\r\n\r", "server ann")
+}
+
+// TestAProxyRefusesWhileProcessesStart: between its fork and its program, a child
+// has all that its parent has open.
+func TestAProxyRefusesWhileProcessesStart(t *testing.T) {
+	t.Parallel()
+	server, _ := listen(t, "server")
+	p := enginetest.NewProxy(t, server)
+	var starts sync.WaitGroup
+	over := make(chan struct{})
+	for range 2 {
+		starts.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if err := exec.Command("true").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	defer starts.Wait()
+	defer close(over)
+	for range 300 {
+		p.SetFault(enginetest.Fault{Refuse: true})
+		if _, err := net.Dial("tcp", p.Address); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("%v, want that the connection is refused", err)
+		}
+		p.Heal()
+	}
 }
