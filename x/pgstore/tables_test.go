@@ -63,8 +63,10 @@ func TestTheHotRowsStayWhereTheyAre(t *testing.T) {
 		}
 	}
 	s.Say(ops...)
-	_, _ = server.Psql("postgres", "SELECT pg_stat_force_next_flush()")
-	store.Close() // which has the backend report
+	store.Close()
+	waitFor(t, func() bool { // a backend reports before it is gone
+		return ask(t, server, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()") == "0"
+	})
 	for _, table := range []string{"semaphore", "session"} {
 		figures := statistics(t, server, table)
 		t.Log(figures)
