@@ -190,7 +190,10 @@ func (s *Semaphore) begin(within time.Duration) error {
 	ctx := s.client.within(within)
 	defer ctx.end()
 	sent := s.client.clock()
-	session, config, err := s.client.store.Open(ctx, s.name, s.config, s.client.instance)
+	s.mu.Lock()
+	by := protocol.Opener{Instance: s.client.instance, Owner: protocol.Owner{Key: protocol.NewKey()}, Highest: s.highest}
+	s.mu.Unlock()
+	session, config, err := s.client.store.Open(ctx, s.name, s.config, by)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
@@ -209,7 +212,7 @@ func (s *Semaphore) begin(within time.Duration) error {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	s.noteConfig(config)
-	peer := protocol.NewPeer(sent, session, config)
+	peer := protocol.NewPeer(sent, session, config, by)
 	if peer.Ended(s.client.clock()) {
 		return fmt.Errorf("the answer to open took %v, longer than a session is to be trusted", micros(s.client.clock()-sent))
 	}
@@ -274,6 +277,7 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 	s.last.Fates = nil
 	s.noteConfig(reply.Config)
 	s.inUse.Store(reply.InUse)
+	s.highest = s.peer.Highest()
 	for _, f := range fates {
 		s.fate(f)
 	}

@@ -57,9 +57,9 @@ func (s *tired) call() {
 	}
 }
 
-func (s *tired) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (s *tired) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	s.call()
-	return s.Store.Open(ctx, name, c, instance)
+	return s.Store.Open(ctx, name, c, by)
 }
 
 func (s *tired) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
@@ -128,7 +128,7 @@ func TestAFailureLongAgoIsNoSilence(t *testing.T) {
 
 type otherVersion struct{ fleet.Store }
 
-func (otherVersion) Open(context.Context, string, protocol.Config, string) (protocol.Session, protocol.Config, error) {
+func (otherVersion) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
 	return 0, protocol.Config{}, protocol.ErrVersion
 }
 
@@ -167,10 +167,10 @@ func TestMaxWaitBoundsBothWaits(t *testing.T) {
 // A patient link gives up with its context.
 type patient struct{ fleet.Store }
 
-func (p patient) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (p patient) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	select {
 	case <-time.After(50 * time.Millisecond):
-		return p.Store.Open(ctx, name, c, instance)
+		return p.Store.Open(ctx, name, c, by)
 	case <-ctx.Done():
 		return 0, protocol.Config{}, context.Cause(ctx)
 	}

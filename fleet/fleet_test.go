@@ -37,11 +37,11 @@ func (l *link) pass(ctx context.Context) error {
 	return nil
 }
 
-func (l *link) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (l *link) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	if err := l.pass(ctx); err != nil {
 		return 0, protocol.Config{}, err
 	}
-	return l.Store.Open(ctx, name, c, instance)
+	return l.Store.Open(ctx, name, c, by)
 }
 
 func (l *link) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {

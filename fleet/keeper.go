@@ -37,6 +37,7 @@ type keeper struct {
 	window   protocol.Micros // of a Rate
 	config   protocol.Config // of the regional semaphore
 	session  protocol.Session
+	owner    protocol.Owner
 	seq      uint64
 
 	mu      sync.Mutex
@@ -195,7 +196,9 @@ func (k *keeper) open(ctx context.Context, c protocol.Config) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.patience())
 	defer cancel()
 	k.seq = 0
-	k.session, k.config, err = k.region.local.Open(ctx, k.name, c, "region of "+k.region.global.instance)
+	k.owner = protocol.Owner{Key: protocol.NewKey()}
+	by := protocol.Opener{Instance: "region of " + k.region.global.instance, Owner: k.owner}
+	k.session, k.config, err = k.region.local.Open(ctx, k.name, c, by)
 	return err
 }
 
@@ -294,7 +297,7 @@ func (k *keeper) see(ctx context.Context) error {
 	defer cancel()
 	for range 2 {
 		k.seq++
-		r, err := k.region.local.Apply(ctx, k.name, protocol.Batch{Session: k.session, Seq: k.seq})
+		r, err := k.region.local.Apply(ctx, k.name, protocol.Batch{Session: k.session, Owner: k.owner, Seq: k.seq})
 		if err != nil {
 			return err
 		}

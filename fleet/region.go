@@ -67,7 +67,7 @@ func NewRegion(local Store, global *Client, quantum time.Duration) *Region {
 }
 
 // Open is for [Store].
-func (r *Region) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (r *Region) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	k, err := r.keeper(ctx, name, c)
 	if err != nil {
 		return 0, protocol.Config{}, err
@@ -75,7 +75,7 @@ func (r *Region) Open(ctx context.Context, name string, c protocol.Config, insta
 	if err := k.learn(ctx); err != nil {
 		return 0, protocol.Config{}, err
 	}
-	session, stored, err := r.local.Open(ctx, name, shareOf(c), instance)
+	session, stored, err := r.local.Open(ctx, name, shareOf(c), by)
 	return session, k.shown(stored), err
 }
 

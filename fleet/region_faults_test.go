@@ -46,11 +46,11 @@ func newDeaf() *deaf { return &deaf{Store: memstore.New(), region: map[protocol.
 
 func (d *deaf) loseOne() { d.mu.Lock(); d.lose = true; d.mu.Unlock() }
 
-func (d *deaf) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
-	id, c, err := d.Store.Open(ctx, name, c, instance)
+func (d *deaf) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
+	id, c, err := d.Store.Open(ctx, name, c, by)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.region[id] = strings.HasPrefix(instance, "region of")
+	d.region[id] = strings.HasPrefix(by.Instance, "region of")
 	return id, c, err
 }
 
@@ -301,7 +301,7 @@ func TestARegionMayBeOpenedWhileItCloses(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				r.Open(context.Background(), "db", protocol.Config{Capacity: 4, TTL: 1_000_000, Protocol: 1}, "i")
+				r.Open(context.Background(), "db", protocol.Config{Capacity: 4, TTL: 1_000_000, Protocol: 1}, protocol.Opener{Instance: "i"})
 			})
 		}
 		wg.Go(func() { r.Close() })

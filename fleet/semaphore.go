@@ -30,6 +30,7 @@ type Semaphore struct {
 	mu         sync.Mutex
 	peer       *protocol.Peer // nil while there is no session
 	lastTicket protocol.Ticket
+	highest    protocol.Seq // that was seen, in all sessions
 	waiters    map[protocol.Ticket]*waiter
 	leases     map[protocol.Seq]*grant // of the session
 	last       protocol.Reply          // without its fates

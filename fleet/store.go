@@ -17,8 +17,9 @@ type Store interface {
 	// begins a session on it. It fails with [protocol.ErrVersion] if those who
 	// speak the configuration's Protocol cannot use what is there. With a
 	// configuration that no semaphore can have it opens what is there, and makes
-	// nothing.
-	Open(ctx context.Context, name string, config protocol.Config, instance string) (protocol.Session, protocol.Config, error)
+	// nothing. The session belongs to the opener's owner: a batch with another one
+	// gets [protocol.Unknown].
+	Open(ctx context.Context, name string, config protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error)
 
 	// Apply does what a batch asks.
 	Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error)

@@ -133,7 +133,7 @@ func (h *hardOfHearing) Listen(ctx context.Context, _ string, _ func(string)) er
 // A broken store fails at once.
 type broken struct{ fleet.Store }
 
-func (broken) Open(context.Context, string, protocol.Config, string) (protocol.Session, protocol.Config, error) {
+func (broken) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
 	return 0, protocol.Config{}, errCut
 }
 
@@ -159,11 +159,11 @@ func (w *wire) pass(ctx context.Context, lost bool) error {
 	}
 }
 
-func (w *wire) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (w *wire) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	if err := w.pass(ctx, false); err != nil {
 		return 0, protocol.Config{}, err
 	}
-	return w.Store.Open(ctx, name, c, instance)
+	return w.Store.Open(ctx, name, c, by)
 }
 
 func (w *wire) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {

@@ -288,9 +288,9 @@ type amnesiac struct {
 	opened atomic.Int64
 }
 
-func (a *amnesiac) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (a *amnesiac) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	a.opened.Add(1)
-	return a.link.Open(ctx, name, c, instance)
+	return a.link.Open(ctx, name, c, by)
 }
 
 func (a *amnesiac) Apply(context.Context, string, protocol.Batch) (protocol.Reply, error) {
@@ -422,7 +422,7 @@ func TestReleasesOfADeletedSemaphoreAreNotMissed(t *testing.T) {
 // closedDoor is an engine that lets nobody in.
 type closedDoor struct{ fleet.Store }
 
-func (closedDoor) Open(context.Context, string, protocol.Config, string) (protocol.Session, protocol.Config, error) {
+func (closedDoor) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
 	return 0, protocol.Config{}, fmt.Errorf("%w: this token may not acquire", fs.ErrPermission)
 }
 

@@ -41,7 +41,7 @@ func newEngine(w *world, capacity, whole int64) *engine {
 
 // open numbers a session, and notes whose it is.
 func (e *engine) open(link int32, life uint32) (protocol.Session, protocol.Config) {
-	session, config, err := e.state.Open(e.world.now, "", protocol.Version)
+	session, config, err := e.state.Open(e.world.now, protocol.Opener{}, protocol.Version)
 	if err != nil {
 		panic(err) // there is one version
 	}

@@ -70,7 +70,7 @@ func (w *world) answer(i int32) {
 	switch {
 	case l.down || mail.life != l.life: // nobody is there who asked
 	case mail.open && l.peer == nil:
-		l.peer = protocol.NewPeer(mail.sent, mail.session, mail.reply.Config)
+		l.peer = protocol.NewPeer(mail.sent, mail.session, mail.reply.Config, protocol.Opener{})
 		l.owner.review()
 		w.flush(mail.link)
 	case !mail.open:

@@ -14,7 +14,7 @@ var adminScripts = []script{
 		s.open()
 		other := s.config
 		other.Capacity = 7
-		_, config, err := s.store.Open(s.ctx, s.name, other, "fleettest")
+		_, config, err := s.store.Open(s.ctx, s.name, other, opener("fleettest"))
 		s.must(err)
 		if config.Capacity != 2 {
 			s.fail("capacity %d, want 2", config.Capacity)
@@ -25,13 +25,13 @@ var adminScripts = []script{
 	}},
 	{"what is no configuration opens what is there, and makes nothing", protocol.Config{Capacity: 2}, func(s *speaker) {
 		none := protocol.Config{Protocol: protocol.Version}
-		if _, _, err := s.store.Open(s.ctx, s.name, none, "fleettest"); err == nil {
+		if _, _, err := s.store.Open(s.ctx, s.name, none, opener("fleettest")); err == nil {
 			s.fail("a semaphore was made with %+v", none)
 		}
 		_, err := s.store.Inspect(s.ctx, s.name)
 		s.mustBe(err, fs.ErrNotExist)
 		s.open()
-		_, config, err := s.store.Open(s.ctx, s.name, none, "fleettest")
+		_, config, err := s.store.Open(s.ctx, s.name, none, opener("fleettest"))
 		s.must(err)
 		if config.Capacity != 2 || config.TTL != s.config.TTL {
 			s.fail("%+v, which nobody has changed", config)

@@ -97,7 +97,7 @@ var batchScripts = []script{
 		for n := range 20 {
 			ticket := protocol.Ticket(10 * n)
 			ops := []protocol.Op{acquire(ticket+1, 1), acquire(ticket+2, 1), acquire(ticket+3, 1), acquire(ticket+4, 1)}
-			b := protocol.Batch{Session: id, Seq: uint64(n + 1), Ack: s.acks[id], Ops: ops}
+			b := protocol.Batch{Session: id, Owner: owner, Seq: uint64(n + 1), Ack: s.acks[id], Ops: ops}
 			ctx, cancel := context.WithTimeout(s.ctx, time.Duration(n)*50*time.Microsecond)
 			_, _ = s.store.Apply(ctx, s.name, b) // too late for some
 			cancel()

@@ -161,6 +161,7 @@ func (h *history) compareSessions(engine, model []protocol.SessionInfo) error {
 			if !h.timed {
 				info.Seen = 0
 			}
+			info.Owner.Key = protocol.Key{} // a service shows no keys
 			both[i] = append(both[i], info)
 		}
 		slices.SortFunc(both[i], func(a, b protocol.SessionInfo) int { return cmp.Compare(a.Session, b.Session) })

@@ -61,7 +61,7 @@ func (s *speaker) hammer(id protocol.Session, batches int, stop time.Time) error
 	waiting := map[protocol.Ticket]bool{}
 	for n := 0; ; n++ {
 		closing := n >= batches || time.Now().After(stop)
-		b := protocol.Batch{Session: id, Seq: uint64(n + 1), Ack: heard}
+		b := protocol.Batch{Session: id, Owner: owner, Seq: uint64(n + 1), Ack: heard}
 		for lease, weight := range held {
 			switch how := rand.IntN(4); {
 			case closing || how == 0:

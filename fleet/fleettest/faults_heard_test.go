@@ -188,7 +188,7 @@ var batchFaults = []fault{
 			}
 			s.operate(name, func(im *protocol.Image) {
 				if b.Session <= im.LastSession {
-					raise(im, b.Session)
+					raise(im, b)
 				}
 			})
 			return s.apply(name, b)
@@ -203,7 +203,7 @@ var batchFaults = []fault{
 	{"who speaks has a session", "a session that was not opened is not known", func() *sick {
 		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
 			if s.semaphores[name].Instance(b.Session) == "" {
-				s.operate(name, func(im *protocol.Image) { raise(im, b.Session) })
+				s.operate(name, func(im *protocol.Image) { raise(im, b) })
 			}
 			return s.apply(name, b)
 		}}
@@ -221,9 +221,9 @@ var batchFaults = []fault{
 }
 
 // raise begins a session, or begins it again.
-func raise(im *protocol.Image, id protocol.Session) {
-	im.LastSession = max(im.LastSession, id)
-	im.Sessions = append(im.Sessions, protocol.SessionImage{ID: id, Instance: "?", Deadline: im.Clock + im.Config.TTL, Seen: im.Last})
+func raise(im *protocol.Image, b protocol.Batch) {
+	im.LastSession = max(im.LastSession, b.Session)
+	im.Sessions = append(im.Sessions, protocol.SessionImage{ID: b.Session, Owner: b.Owner, Instance: "?", Deadline: im.Clock + im.Config.TTL, Seen: im.Last})
 }
 
 // without is a batch without the ops that have something.

@@ -233,7 +233,7 @@ var timeFaults = []fault{
 			}
 		}}
 	}},
-	{"a try is refused because of the dead", "a try that comes long after a crash gets its turn", func() *sick {
+	{"a try is refused because of the dead", "a try long after a crash can be decided when the reply says", func() *sick {
 		return &sick{cut: func(im *protocol.Image) {
 			for i := range im.Sessions {
 				im.Sessions[i].Seen = math.MaxInt64 / 2

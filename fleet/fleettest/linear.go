@@ -90,7 +90,7 @@ func newRace(s *speaker) *race {
 	model, err := protocol.New(0, r.config, 0)
 	r.must(err)
 	for range 5 {
-		place, _, err := model.Open(0, "fleettest", protocol.Version)
+		place, _, err := model.Open(0, opener("fleettest"), protocol.Version)
 		r.must(err)
 		r.racers = append(r.racers, &racer{place: place, id: r.open()})
 	}
@@ -137,7 +137,7 @@ func (r *race) round() {
 // wish is the next batch of a racer.
 func (w *racer) wish() protocol.Batch {
 	w.seq++
-	b := protocol.Batch{Session: w.place, Seq: w.seq, Ack: w.heard}
+	b := protocol.Batch{Session: w.place, Owner: owner, Seq: w.seq, Ack: w.heard}
 	w.held = slices.DeleteFunc(w.held, func(lease protocol.Seq) bool {
 		give := rand.IntN(2) == 0
 		if give {

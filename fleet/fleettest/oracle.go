@@ -163,7 +163,7 @@ func (h *history) begin() error {
 	}
 	m := &member{instance: fmt.Sprint("instance ", len(h.sessions)/2)} // some have two
 	var err error
-	if m.model, _, err = h.model.Open(h.now, m.instance, protocol.Version); err != nil {
+	if m.model, _, err = h.model.Open(h.now, opener(m.instance), protocol.Version); err != nil {
 		return err
 	}
 	m.engine = h.openAs(m.instance)
@@ -203,6 +203,7 @@ func (h *history) wish(who *member, wishes []wish) (t twin) {
 func (h *history) say(who *member, t twin, unheard int, bye bool) error {
 	who.seq++
 	for _, b := range []*protocol.Batch{&t.engine, &t.model} {
+		b.Owner = owner
 		b.Seq, b.Ack, b.Bye = who.seq, who.heard-min(who.heard, uint64(unheard)), bye
 	}
 	t.engine.Session, t.model.Session = who.engine, who.model

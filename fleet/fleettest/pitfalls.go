@@ -194,9 +194,9 @@ func (s *speaker) crowd(n int, alive protocol.Session) {
 	for range callers {
 		wg.Go(func() {
 			for range n / callers {
-				id, _, err := s.store.Open(s.ctx, s.name, s.config, "fleettest")
+				id, _, err := s.store.Open(s.ctx, s.name, s.config, opener("fleettest"))
 				if err == nil {
-					_, err = s.store.Apply(s.ctx, s.name, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
+					_, err = s.store.Apply(s.ctx, s.name, protocol.Batch{Session: id, Owner: owner, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
 				}
 				errs <- err
 			}

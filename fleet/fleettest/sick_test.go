@@ -84,7 +84,7 @@ func (s *sick) operate(name string, cut func(*protocol.Image)) {
 	s.semaphores[name] = state
 }
 
-func (s *sick) Open(_ context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (s *sick) Open(_ context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.finish(name)
@@ -100,11 +100,11 @@ func (s *sick) Open(_ context.Context, name string, c protocol.Config, instance 
 		s.semaphores[name] = state
 	}
 	if s.begin != nil {
-		if id := s.begin(s.semaphores[name].Snapshot(), instance); id != 0 {
+		if id := s.begin(s.semaphores[name].Snapshot(), by.Instance); id != 0 {
 			return id, c, nil
 		}
 	}
-	return s.semaphores[name].Open(s.now(), instance, c.Protocol)
+	return s.semaphores[name].Open(s.now(), by, c.Protocol)
 }
 
 func (s *sick) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {

@@ -52,10 +52,18 @@ func (s *speaker) remove() {
 	_ = s.store.Administer(context.WithoutCancel(s.ctx), s.name, fleet.Command{Delete: true})
 }
 
+// owner has the sessions of the suite.
+var owner = protocol.Owner{Key: protocol.NewKey()}
+
+// opener describes an instance that opens sessions of the suite.
+func opener(instance string) protocol.Opener {
+	return protocol.Opener{Instance: instance, Owner: owner}
+}
+
 func (s *speaker) open() protocol.Session { return s.openAs("fleettest") }
 
 func (s *speaker) openAs(instance string) protocol.Session {
-	id, config, err := s.store.Open(s.ctx, s.name, s.config, instance)
+	id, config, err := s.store.Open(s.ctx, s.name, s.config, opener(instance))
 	s.must(err)
 	if config.Kind != s.config.Kind || config.TTL != s.config.TTL {
 		s.fail("opened with %+v, want %+v", config, s.config)
@@ -82,6 +90,9 @@ func (s *speaker) repeat(id protocol.Session, ops ...protocol.Op) protocol.Reply
 }
 
 func (s *speaker) apply(b protocol.Batch) protocol.Reply {
+	if b.Owner == (protocol.Owner{}) {
+		b.Owner = owner
+	}
 	s.must(context.Cause(s.ctx)) // there are engines that do not look at it
 	r, err := s.store.Apply(s.ctx, s.name, b)
 	s.must(err)

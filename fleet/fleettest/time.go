@@ -1,6 +1,7 @@
 package fleettest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
@@ -135,16 +136,27 @@ var timeScripts = []script{
 		s.wantFates(s.say(id), protocol.TimedOut)
 		s.wantInUse(0, 0)
 	}},
-	{"a try that comes long after a crash gets its turn", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
+	{"a try long after a crash can be decided when the reply says", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
 		s.stopClock()
 		s.granted(s.open(), 1, acquire(1, 1))
 		s.pass(2 * s.ttl())
 		id := s.open()
-		if r := s.say(id, try(1, 1)); len(r.Fates) > 0 {
-			s.wantFates(r, protocol.Granted)
-			return
+		r := s.say(id, try(1, 1))
+		if kinds := kindsOf(r.Fates); slices.Equal(kinds, []protocol.FateKind{protocol.Granted}) {
+			return // the store has noticed by itself
 		}
-		s.awaitGrant(id, s.ttl()*3/2)
+		s.wantFates(r, protocol.Full)
+		if r.Undecided <= 0 || r.Undecided > s.config.TTL {
+			s.fail("undecided for %d µs, want at most a TTL: the holder may have expired", r.Undecided)
+		}
+		for asked := 0; r.Undecided > 0; asked++ {
+			if asked > 24 {
+				s.fail("still undecided after %d batches, a sixth of a TTL or less apart", asked)
+			}
+			s.pass(time.Duration(min(r.Undecided, s.config.TTL/6)) * time.Microsecond)
+			r = s.say(id)
+		}
+		s.wantFates(s.say(id, try(2, 1)), protocol.Granted)
 	}},
 	{"a rate comes back by time alone", protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: short, TTL: short}, func(s *speaker) {
 		s.stopClock()

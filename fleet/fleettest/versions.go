@@ -6,7 +6,7 @@ import "github.com/sema-go/sema/fleet/protocol"
 func (s *speaker) openBy(version uint32) (protocol.Session, error) {
 	c := s.config
 	c.Protocol = version
-	id, _, err := s.store.Open(s.ctx, s.name, c, "fleettest")
+	id, _, err := s.store.Open(s.ctx, s.name, c, opener("fleettest"))
 	return id, err
 }
 

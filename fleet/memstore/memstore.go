@@ -46,7 +46,7 @@ func NewWithClock(clock func() time.Time) *Store {
 func (s *Store) now() protocol.Micros { return protocol.Micros(s.clock().UnixMicro()) }
 
 // Open is for [fleet.Store].
-func (s *Store) Open(_ context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (s *Store) Open(_ context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.semaphores[name]
@@ -58,7 +58,7 @@ func (s *Store) Open(_ context.Context, name string, c protocol.Config, instance
 		s.semaphores[name] = state
 	}
 	defer s.hint(name, state)
-	return state.Open(s.now(), instance, c.Protocol)
+	return state.Open(s.now(), by, c.Protocol)
 }
 
 // Apply is for [fleet.Store].

@@ -79,6 +79,7 @@ type Snapshot struct {
 type SessionInfo struct {
 	Session  Session
 	Instance string
+	Owner    Owner
 	Seen     Micros // when it last spoke
 }
 
@@ -112,7 +113,7 @@ func (s *State) Inspect(now Micros) Snapshot {
 func (s *State) Snapshot() Snapshot {
 	snapshot := Snapshot{Config: s.config, Effective: s.effective(), InUse: s.inUse}
 	for r := range s.byRenewal.All {
-		snapshot.Sessions = append(snapshot.Sessions, SessionInfo{r.id, r.instance, r.seen})
+		snapshot.Sessions = append(snapshot.Sessions, SessionInfo{r.id, r.instance, r.owner, r.seen})
 	}
 	for l := range s.live.All {
 		snapshot.Leases = append(snapshot.Leases, LeaseInfo{l.seq, l.session.id, l.weight, l.since, l.pooled, l.revoked, l.meta})

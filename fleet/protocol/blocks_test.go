@@ -154,7 +154,7 @@ func TestNeighbouringVersionsUnderstandEachOther(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1, Protocol: 5})
 	for version, ok := range map[uint32]bool{3: false, 4: true, 5: true, 6: true, 7: false} {
-		_, _, err := e.state.Open(e.now, "test", version)
+		_, _, err := e.state.Open(e.now, tester, version)
 		if ok != (err == nil) || !ok && !errors.Is(err, protocol.ErrVersion) {
 			t.Errorf("version %d of 5: %v", version, err)
 		}
@@ -174,7 +174,7 @@ func TestNeighbouringVersionsUnderstandEachOther(t *testing.T) {
 }
 
 func (e *engine) open5() protocol.Session {
-	id, _, err := e.state.Open(e.now, "test", 5)
+	id, _, err := e.state.Open(e.now, tester, 5)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestAHintIsWithheldOnlyFromWhoIsAnswered(t *testing.T) {
 func TestTrustEndsWhenTheEngineSaysSo(t *testing.T) {
 	t.Parallel()
 	config := protocol.Config{Capacity: 1, TTL: ttl}
-	p := protocol.NewPeer(0, 1, config)
+	p := protocol.NewPeer(0, 1, config, tester)
 	p.Wish(acquire(1, 1))
 	say := func(now protocol.Micros, valid protocol.Micros) {
 		b := p.Send(now, 8)
@@ -240,7 +240,7 @@ func TestTrustEndsWhenTheEngineSaysSo(t *testing.T) {
 func TestASplitThatCannotBeIsUndone(t *testing.T) {
 	t.Parallel()
 	config := protocol.Config{Capacity: 4, TTL: ttl}
-	p := protocol.NewPeer(0, 1, config)
+	p := protocol.NewPeer(0, 1, config, tester)
 	p.Wish(acquire(1, 3))
 	hear := func(now protocol.Micros, f protocol.Fate) {
 		b := p.Send(now, 8)
@@ -258,7 +258,7 @@ func TestASplitThatCannotBeIsUndone(t *testing.T) {
 func TestPromisesAreKept(t *testing.T) {
 	t.Parallel()
 	config := protocol.Config{Capacity: 4, TTL: ttl}
-	p := protocol.NewPeer(0, 1, config)
+	p := protocol.NewPeer(0, 1, config, tester)
 	for i := range protocol.Ticket(10) {
 		p.Wish(acquire(i+1, 1))
 	}
@@ -286,7 +286,7 @@ func TestSignsOfLifeAreScattered(t *testing.T) {
 	t.Parallel()
 	seen := map[protocol.Micros]bool{}
 	for id := range protocol.Session(100) {
-		at := protocol.NewPeer(0, id, protocol.Config{TTL: ttl}).Speak()
+		at := protocol.NewPeer(0, id, protocol.Config{TTL: ttl}, tester).Speak()
 		if at > ttl/3 || at < ttl/3*7/8 {
 			t.Errorf("speaks after %d of %d", at, ttl)
 		}

@@ -138,23 +138,6 @@ func TestOnlyTheFirstWatchesTheTime(t *testing.T) {
 	}
 }
 
-func TestATryBehindOthersIsToldToAskAgain(t *testing.T) {
-	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1, MaxWaiters: 1}) // in which a try does not wait
-	e.open()                                                       // falls silent
-	holder, waiter, id := e.open(), e.open(), e.open()
-	wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
-	e.say(waiter, acquire(1, 1))
-	e.now += 2 * ttl // somebody is overdue by this clock, not by the semaphore's
-	e.say(holder)
-	e.say(waiter)
-	r := e.say(id, try(1, 1)) // there is no gap
-	wantFates(t, r)
-	if r.Next != ttl/6 {
-		t.Errorf("told to speak in %d, want %d", r.Next, ttl/6)
-	}
-}
-
 func TestWhatIsGivenUpIsThereForTheSameBatch(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
@@ -271,26 +254,6 @@ func TestOnlyABlockMayBeLess(t *testing.T) {
 	wantFates(t, e.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 2, Weight: 3, Least: 1}))
 }
 
-func TestATryDoesNotWaitForEver(t *testing.T) {
-	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
-	holder, id := e.open(), e.open()
-	wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
-	step := func() { // and somebody falls silent, again and again
-		e.open()
-		e.now += 10 * ttl
-		e.say(holder)
-	}
-	step()
-	wantFates(t, e.say(id, try(1, 1)))
-	for range 7 {
-		step()
-		wantFates(t, e.say(id))
-	}
-	step()
-	wantFates(t, e.say(id), protocol.Full)
-}
-
 func TestNothingIsGrantedToTheDead(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
@@ -345,30 +308,6 @@ func TestABlockIsNotLessForOnesOwnSake(t *testing.T) {
 	if fates[0].Weight != 10 || fates[1].Weight != 2 {
 		t.Errorf("%d and %d, want 10 and what is left", fates[0].Weight, fates[1].Weight)
 	}
-}
-
-// By a clock that steps back nobody is overdue, but the dead are.
-func TestATryWaitsUntilTheDeadAreClearedAway(t *testing.T) {
-	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 40})
-	id := e.open()
-	for range 40 {
-		wantFates(t, e.say(e.open(), acquire(1, 1)), protocol.Granted)
-	}
-	for range 6 {
-		e.now += ttl / 6
-		e.say(id)
-		e.now -= ttl / 6
-		e.say(id)
-	}
-	e.now += ttl / 6
-	r := e.say(id, try(1, 30))
-	for range 3 {
-		if len(r.Fates) == 0 && r.More {
-			r = e.say(id)
-		}
-	}
-	wantFates(t, r, protocol.Granted)
 }
 
 func TestNobodyReleasesLessThanNothing(t *testing.T) {

@@ -36,8 +36,11 @@ func newEngine(t *testing.T, c protocol.Config) *engine {
 	return e
 }
 
+// tester opens the sessions of these tests, without a key.
+var tester = protocol.Opener{Instance: "test"}
+
 func (e *engine) open() protocol.Session {
-	id, _, err := e.state.Open(e.now, "test", protocol.Version)
+	id, _, err := e.state.Open(e.now, tester, protocol.Version)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -147,7 +150,7 @@ func TestTheDeadAreClearedAwayInPortionsAndNobodyElse(t *testing.T) {
 // Hole 5.
 func TestADeadlineCountsFromTheFirstSend(t *testing.T) {
 	t.Parallel()
-	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl})
+	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl}, tester)
 	p.Wish(acquire(1, 1))
 	b := p.Send(10*ms, 8)
 	p.Send(500*ms, 8) // again, since nothing was heard
@@ -159,7 +162,7 @@ func TestADeadlineCountsFromTheFirstSend(t *testing.T) {
 
 func TestALostSessionStaysLost(t *testing.T) {
 	t.Parallel()
-	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl})
+	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl}, tester)
 	b := p.Send(ttl/2, 8)
 	if !p.Ended(ttl * 2 / 3) {
 		t.Fatal("the deadline passed unnoticed")
@@ -351,51 +354,6 @@ func TestARateComesBackByTimeAlone(t *testing.T) {
 	wantFates(t, e.say(id), protocol.Granted)
 }
 
-// A try is not refused because of somebody who is dead, only not known to be.
-func TestATryWaitsUntilItIsCertain(t *testing.T) {
-	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
-	dead := e.open()
-	wantFates(t, e.say(dead, acquire(1, 1)), protocol.Granted)
-	e.now += 3600_000 * ms // an hour later, and nobody has spoken in between
-	id := e.open()
-	r := e.say(id, try(1, 1))
-	wantFates(t, r)
-	for range 20 {
-		if len(r.Fates) > 0 {
-			break
-		}
-		if r.Next == 0 || r.Next > ttl/6 {
-			t.Fatalf("told to speak in %d", r.Next)
-		}
-		e.now += r.Next
-		r = e.say(id)
-	}
-	wantFates(t, r, protocol.Granted)
-	wantFates(t, e.say(id, try(2, 1)), protocol.Full)
-}
-
-// A try that has to wait after all is told so as soon as that is certain.
-func TestATryThatWouldWaitIsEnded(t *testing.T) {
-	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
-	holder := e.open()
-	e.open() // falls silent
-	id := e.open()
-	wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
-	e.now += 3600_000 * ms // the silent one is overdue by this clock, not by the semaphore's
-	e.say(holder)
-	wantFates(t, e.say(id, try(1, 1)))
-	for range 5 {
-		e.now += ttl / 6
-		e.say(holder)
-		wantFates(t, e.say(id))
-	}
-	e.now += ttl / 6
-	e.say(holder)
-	wantFates(t, e.say(id), protocol.Full)
-}
-
 // A cancel takes back what was granted and not heard of.
 func TestACancelIsNeverTooLate(t *testing.T) {
 	t.Parallel()
@@ -412,7 +370,7 @@ func TestACancelIsNeverTooLate(t *testing.T) {
 func TestAPeerGivesBackWhatItNoLongerWants(t *testing.T) {
 	t.Parallel()
 	c := protocol.Config{TTL: ttl}
-	p := protocol.NewPeer(0, 1, c)
+	p := protocol.NewPeer(0, 1, c, tester)
 	p.Wish(acquire(1, 1))
 	p.Wish(acquire(2, 1))
 	p.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: 1}) // before it was sent
@@ -434,7 +392,7 @@ func TestAPeerGivesBackWhatItNoLongerWants(t *testing.T) {
 func TestAPeerHearsAFateOnce(t *testing.T) {
 	t.Parallel()
 	c := protocol.Config{TTL: ttl}
-	p := protocol.NewPeer(0, 1, c)
+	p := protocol.NewPeer(0, 1, c, tester)
 	p.Wish(acquire(1, 1))
 	fates := []protocol.Fate{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 9}}
 	b := p.Send(0, 8)

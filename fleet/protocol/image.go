@@ -26,6 +26,7 @@ type Image struct {
 type SessionImage struct {
 	ID       Session
 	Instance string
+	Owner    Owner
 	Seq      uint64
 	Deadline Micros
 	Seen     Micros
@@ -54,7 +55,6 @@ type TicketImage struct {
 	Weight  int64
 	Least   int64
 	Until   Micros
-	Try     bool
 	Pooled  bool
 	Meta    string
 }
@@ -91,7 +91,7 @@ func (s *State) plainImage() Image {
 
 func (r *session) image() SessionImage {
 	return SessionImage{
-		ID: r.id, Instance: r.instance, Seq: r.seq, Deadline: r.deadline, Seen: r.seen, Renewal: r.renewal,
+		ID: r.id, Instance: r.instance, Owner: r.owner, Seq: r.seq, Deadline: r.deadline, Seen: r.seen, Renewal: r.renewal,
 		LastFate: r.lastFate, Recalled: r.recalled, Extended: r.extended, Fates: slices.Clone(r.fates),
 	}
 }
@@ -101,7 +101,7 @@ func (l *lease) image() LeaseImage {
 }
 
 func (t *ticket) image() TicketImage {
-	return TicketImage{t.session.id, t.id, t.weight, t.least, t.until, t.try, t.pooled, t.meta}
+	return TicketImage{t.session.id, t.id, t.weight, t.least, t.until, t.pooled, t.meta}
 }
 
 func (s *State) spentImage() (all []SpentImage) {
@@ -123,7 +123,7 @@ func Restore(im Image) (*State, error) {
 	}
 	for _, r := range im.Sessions {
 		restored := &session{
-			id: r.ID, instance: r.Instance, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastFate: r.LastFate, recalled: r.Recalled, extended: r.Extended,
+			id: r.ID, instance: r.Instance, owner: r.Owner, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastFate: r.LastFate, recalled: r.Recalled, extended: r.Extended,
 			fates: slices.Clone(r.Fates), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
 		}
 		restored.node.Of, restored.pool.Of = restored, restored
@@ -169,7 +169,7 @@ func (s *State) restoreLine(line []TicketImage) error {
 			return fmt.Errorf("ticket %d is for %d, at least %d", t.Ticket, t.Weight, t.Least)
 		}
 		s.stand(&ticket{
-			id: t.Ticket, session: waiter, weight: t.Weight, least: t.Least, until: t.Until, try: t.Try, pooled: t.Pooled, meta: t.Meta,
+			id: t.Ticket, session: waiter, weight: t.Weight, least: t.Least, until: t.Until, pooled: t.Pooled, meta: t.Meta,
 		})
 	}
 	return nil

@@ -13,7 +13,6 @@ type ticket struct {
 	weight  int64
 	least   int64  // what will do
 	until   Micros // on the semaphore's clock; 0: without limit
-	try     bool
 	pooled  bool
 	meta    string
 	fresh   bool // came since the journal was begun
@@ -49,19 +48,16 @@ func (s *State) acquire(from *session, op Op) {
 	case s.tooLarge(least):
 		refuse(TooLarge)
 		return
-	case op.Try && !fits && s.certain():
+	case op.Try && !fits:
 		refuse(Full)
 		return
-	case !fits && !op.Try && s.config.MaxWaiters > 0 && int64(s.line.Len()) >= s.config.MaxWaiters:
+	case !fits && s.config.MaxWaiters > 0 && int64(s.line.Len()) >= s.config.MaxWaiters:
 		refuse(QueueFull)
 		return
 	}
-	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, least: least, try: op.Try, pooled: op.Pooled, meta: op.Meta}
+	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, least: least, pooled: op.Pooled, meta: op.Meta}
 	if op.Wait > 0 {
 		t.until = s.clock + op.Wait
-	}
-	if op.Try { // until it is certain that it would have to wait
-		t.until = s.clock + s.config.TTL + s.config.TTL/6
 	}
 	s.stand(t)
 }
@@ -70,9 +66,6 @@ func (s *State) acquire(from *session, op Op) {
 func (s *State) stand(t *ticket) {
 	t.node.Of = t
 	t.session.tickets[t.id] = t
-	if t.try {
-		t.session.tries = append(t.session.tries, t)
-	}
 	s.line.PushBack(&t.node)
 	s.wanted += t.least
 	s.journal.arrive(t)
@@ -134,18 +127,11 @@ func (s *State) leave(t *ticket) {
 	s.wanted -= t.least
 	s.journal.leave(t)
 	delete(t.session.tickets, t.id)
-	if t.try {
-		t.session.tries = slices.DeleteFunc(t.session.tries, func(other *ticket) bool { return other == t })
-	}
 }
 
-// refuse ends a ticket without a lease. One who would not wait is told that it
-// would have to, whatever the reason.
+// refuse ends a ticket without a lease.
 func (s *State) refuse(t *ticket, why FateKind) {
 	s.leave(t)
-	if t.try && why == TimedOut {
-		why = Full
-	}
 	s.tell(t.session, Fate{Kind: why, Ticket: t.id})
 }
 
@@ -156,22 +142,6 @@ func (s *State) refuseAll(why func(*ticket) FateKind) {
 			s.refuse(t, reason)
 		}
 	}
-}
-
-// certain reports whether what is taken is taken by the living, as far as an
-// engine can know.
-func (s *State) certain() bool { return !s.more && !s.overdue() }
-
-// endTries refuses the tries of a session once it is certain that they would
-// have to wait. It reports whether there were any.
-func (s *State) endTries(of *session) bool {
-	if len(of.tries) == 0 || !s.certain() {
-		return false
-	}
-	for len(of.tries) > 0 {
-		s.refuse(of.tries[0], Full)
-	}
-	return true
 }
 
 // cancel takes back an acquire, whatever has become of it.

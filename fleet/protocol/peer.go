@@ -8,6 +8,8 @@ import "slices"
 // never step back. It is not safe for concurrent use.
 type Peer struct {
 	session Session
+	owner   Owner
+	highest Seq // that was seen, also in earlier sessions
 	config  Config
 	seq     uint64
 	ack     uint64
@@ -21,6 +23,7 @@ type Peer struct {
 	trust   Micros // for how long from then the leases are surely held
 	speak   Micros // when to send again, though there is nothing to wish
 	hinted  bool   // there was a hint since flight was sent
+	polls   Micros // until then it asks every sixth of a TTL whether the store can decide; 0: it does not
 	leaving bool
 	ended   bool
 }
@@ -31,10 +34,11 @@ type asked struct {
 	of     Seq // the lease it splits, if so
 }
 
-// NewPeer begins with the answer to an open that was sent at some time.
-func NewPeer(sent Micros, session Session, c Config) *Peer {
+// NewPeer returns the client's side of a session that was opened by a request sent
+// at that time.
+func NewPeer(sent Micros, session Session, c Config, by Opener) *Peer {
 	p := &Peer{
-		session: session, config: c, sent: sent, renewed: sent, trust: c.TTL * 2 / 3,
+		session: session, owner: by.Owner, highest: by.Highest, config: c, sent: sent, renewed: sent, trust: c.TTL * 2 / 3,
 		waiting: map[Ticket]asked{}, leases: map[Seq]int64{},
 	}
 	p.speak = p.heartbeat()
@@ -86,6 +90,13 @@ func (p *Peer) Heard() uint64 {
 	}
 	return p.seq
 }
+
+// Highest returns the highest Seq that was seen of this semaphore.
+func (p *Peer) Highest() Seq { return p.highest }
+
+// Polls reports whether the session asks until the store can decide what it could
+// not when an acquire failed. It does so for at most two TTLs.
+func (p *Peer) Polls(now Micros) bool { return now < p.polls }
 
 // Config is the semaphore's, as last heard.
 func (p *Peer) Config() Config { return p.config }
@@ -167,7 +178,9 @@ func (p *Peer) Send(now Micros, max int) Batch {
 	if p.flight == nil {
 		p.seq++
 		n := min(len(p.wishes), max)
-		p.flight = &Batch{Session: p.session, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.wishes[:n]), Bye: p.leaving}
+		p.flight = &Batch{
+			Session: p.session, Owner: p.owner, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.wishes[:n]), Bye: p.leaving, Highest: p.highest,
+		}
 		p.wishes = slices.Delete(p.wishes, 0, n)
 		p.sent = now
 	}
@@ -184,6 +197,7 @@ func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
 		p.ended = true
 		return nil
 	}
+	sent := p.flight
 	p.flight = nil
 	p.config = r.Config
 	if r.Valid >= 0 {
@@ -200,6 +214,7 @@ func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
 		p.speak = min(p.speak, now+r.Next)
 	}
 	p.hinted = false
+	p.poll(now, r, *sent)
 	var news []Fate
 	for _, f := range r.Fates {
 		if f.N <= p.ack {
@@ -216,9 +231,28 @@ func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
 	return news
 }
 
+// poll makes the session ask again soon where an acquire failed, waits or was
+// cancelled while the store could not decide. Without it the semaphore's clock, which
+// follows the store's by a sixth of a TTL a call, would stand still until the next
+// acquire, and that would fail as well.
+func (p *Peer) poll(now Micros, r Reply, sent Batch) {
+	rejected := func(f Fate) bool { return f.Kind != Granted && f.Kind != Revoked }
+	cancels := func(op Op) bool { return op.Verb == Cancel }
+	switch {
+	case r.Undecided == 0:
+		p.polls = 0
+	case !p.Polls(now) && (len(p.waiting) > 0 || slices.ContainsFunc(r.Fates, rejected) || slices.ContainsFunc(sent.Ops, cancels)):
+		p.polls = now + 2*p.config.TTL
+	}
+	if p.Polls(now) {
+		p.speak = min(p.speak, now+max(1, min(r.Undecided, p.config.TTL/6)))
+	}
+}
+
 // take notes a fate, and reports whether anybody is still interested in it.
 func (p *Peer) take(f Fate) bool {
 	what, wanted := p.waiting[f.Ticket]
+	p.highest = max(p.highest, f.Lease)
 	switch {
 	case f.Kind == Revoked:
 		_, held := p.leases[f.Lease]

@@ -10,13 +10,13 @@ import (
 type session struct {
 	id       Session
 	instance string
+	owner    Owner
 	seq      uint64 // of the last batch that was heard
 	deadline Micros // on the semaphore's clock
 	seen     Micros // on the engine's
 	renewal  uint64 // the how manieth of all sessions' it was
 
 	tickets map[Ticket]*ticket // in line
-	tries   []*ticket          // of those, the ones that would not wait
 	leases  map[Seq]*lease
 	pooled  int // how many of the leases are blocks
 
@@ -67,11 +67,19 @@ func (s *State) bury(dead *session) bool {
 	return true
 }
 
-// overdue reports whether somebody is silent for longer than a TTL by the
-// engine's clock, though not by the semaphore's.
-func (s *State) overdue() bool {
+// undecided returns how long it takes until it is known whether a session that has
+// sent nothing for a TTL on the store's clock has expired on the semaphore's.
+func (s *State) undecided() Micros {
 	oldest := s.byRenewal.First()
-	return oldest != nil && s.last-oldest.Of.seen > s.config.TTL
+	switch {
+	case oldest == nil || s.config.Kind == Rate: // of which no session holds anything
+		return 0
+	case s.dead(oldest.Of): // beyond what one call ends
+		return 1
+	case s.last-oldest.Of.seen <= s.config.TTL:
+		return 0
+	}
+	return oldest.Of.deadline - s.clock + 1
 }
 
 // end takes the session out, with all it has.

@@ -37,15 +37,16 @@ func (c *client) open() {
 	c.peer, c.session = nil, 0
 	c.asked, c.working = map[protocol.Ticket]work{}, map[protocol.Seq]work{}
 	life, sent := c.life, c.world.now
+	by := protocol.Opener{Instance: c.name, Owner: protocol.Owner{Key: protocol.Key{byte(life), byte(life >> 8)}, Principal: c.name}}
 	c.network(func() {
-		id, config, err := c.world.state.Open(c.world.engineTime(), c.name, protocol.Version)
+		id, config, err := c.world.state.Open(c.world.engineTime(), by, protocol.Version)
 		if err != nil {
 			c.world.fail("open: %v", err)
 		}
 		c.network(func() {
 			c.unpaused(life, func() {
 				if c.peer == nil {
-					c.session, c.peer = id, protocol.NewPeer(sent, id, config)
+					c.session, c.peer = id, protocol.NewPeer(sent, id, config, by)
 					c.want(life)
 					c.tick(life)
 				}

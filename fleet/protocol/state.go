@@ -69,14 +69,15 @@ func New(now Micros, config Config, tombstone Seq) (*State, error) {
 // Open begins a session, and does nothing else: a delayed duplicate of it leaves
 // a session nobody uses, which dies. It fails with [ErrVersion] if the opener,
 // who speaks that version of the protocol, would not understand.
-func (s *State) Open(now Micros, instance string, version uint32) (Session, Config, error) {
+func (s *State) Open(now Micros, by Opener, version uint32) (Session, Config, error) {
 	s.begin(now)
 	version = cmp.Or(version, Version)
 	if version+1 < s.config.Protocol || version > s.config.Protocol+1 {
 		return 0, s.config, fmt.Errorf("%w: the semaphore was made by version %d, this is version %d", ErrVersion, s.config.Protocol, version)
 	}
+	s.noteHighest(by.Highest)
 	s.lastSession++
-	opened := &session{id: s.lastSession, instance: instance, tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{}}
+	opened := &session{id: s.lastSession, instance: by.Instance, owner: by.Owner, tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{}}
 	opened.node.Of, opened.pool.Of = opened, opened
 	s.sessions[opened.id] = opened
 	s.renew(opened)
@@ -99,15 +100,13 @@ func (s *State) Apply(now Micros, b Batch) Reply {
 	s.begin(now)
 	from := s.sessions[b.Session]
 	verdict := Unknown
-	if from != nil && !s.dead(from) { // a dead one may not have been cleared away yet
+	if from != nil && from.owner == b.Owner && !s.dead(from) { // an expired one may not have been removed yet
+		s.noteHighest(b.Highest)
 		verdict = s.hear(from, b)
 	}
 	s.settle()
 	if verdict == Unknown || b.Bye && verdict == Heard {
-		return Reply{Verdict: verdict, More: s.more, Config: s.config, InUse: s.inUse, Wanted: s.wanted, First: s.firstWants()}
-	}
-	if s.endTries(from) {
-		s.settle()
+		return Reply{Verdict: verdict, More: s.more, Config: s.config, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstWants()}
 	}
 	if verdict == Heard {
 		// It hears of its news now. A batch that was doubled on its way may have
@@ -184,7 +183,7 @@ func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
 	}
 	reply := Reply{
 		Verdict: verdict, Fates: fates, More: s.more, Config: s.config, Next: s.next(to, gapped),
-		Recall: recall, InUse: s.inUse, Wanted: s.wanted, First: s.firstWants(),
+		Recall: recall, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstWants(),
 	}
 	if recall && !s.config.Draining && s.firstWants() <= s.evenShare() {
 		reply.Share = s.evenShare()
@@ -220,7 +219,7 @@ func (s *State) next(to *session, gapped bool) Micros {
 		return 0
 	}
 	first := s.first().session == to
-	if !first && !gapped && len(to.tries) == 0 {
+	if !first && !gapped {
 		return 0
 	}
 	next := s.config.TTL / 6
@@ -228,6 +227,13 @@ func (s *State) next(to *session, gapped bool) Micros {
 		next = max(1, min(next, due))
 	}
 	return next
+}
+
+// noteHighest makes new Seqs higher than one that a client has seen.
+func (s *State) noteHighest(seen Seq) {
+	if seen > s.lastSeq && seen <= Seq(max(s.last, 0))+MaxLead {
+		s.lastSeq = seen
+	}
 }
 
 // Woken is the sessions that were given something since it was last asked, but

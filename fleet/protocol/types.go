@@ -1,5 +1,11 @@
 package protocol
 
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+)
+
 // Version is the protocol's. Neighbours understand each other: what one of them
 // does not know in an [Op] it refuses with [Invalid], what it does not know in
 // a [Fate] it takes for a refusal.
@@ -36,6 +42,48 @@ type Config struct {
 // long as it is renewed.
 type Session uint64
 
+// A Key is the secret of a session: 128 random bits that its client generates.
+// It is required in every batch and appears in no listing.
+type Key [16]byte
+
+// NewKey returns a random key.
+func NewKey() (k Key) {
+	_, _ = rand.Read(k[:]) // never fails
+	return k
+}
+
+// Hex returns the key as text, for stores to write down.
+func (k Key) Hex() string { return hex.EncodeToString(k[:]) }
+
+// ParseKey returns the key that Hex has written.
+func ParseKey(text string) (k Key, err error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(k) {
+		return Key{}, errors.New("the key of a session cannot be read: want 32 hexadecimal digits")
+	}
+	return Key(raw), nil
+}
+
+// String hides the key, so that it is in no log and no error.
+func (k Key) String() string { return "[key]" }
+
+// GoString hides the key.
+func (k Key) GoString() string { return "protocol.Key{…}" }
+
+// An Owner is the client to which a session belongs. A batch with another owner
+// than the session's gets the reply for an unknown session.
+type Owner struct {
+	Key       Key
+	Principal string // the identity that a server has authenticated; empty for direct access to the store
+}
+
+// An Opener describes the client that opens a session.
+type Opener struct {
+	Instance string // names the client in listings and receives its notifications
+	Owner    Owner
+	Highest  Seq // see [Batch.Highest]
+}
+
 // A Ticket is the name a session gives to one acquire of its own. It is not
 // used twice.
 type Ticket uint64
@@ -51,7 +99,7 @@ type Op struct {
 	Weight int64  // Acquire; Split: of the new lease; Release: how much, 0 for all
 	Least  int64  // Acquire, Pooled: what will do if there is not more to spare; 0: Weight
 	Wait   Micros // Acquire: for how long, at most; 0: without limit
-	Try    bool   // Acquire: do not wait
+	Try    bool   // Acquire: reject instead of queueing
 	Pooled bool   // Acquire: a block that can be recalled
 	Meta   string // Acquire: who, for people
 }
@@ -71,11 +119,22 @@ const (
 // twice or out of order.
 type Batch struct {
 	Session Session
+	Owner   Owner
 	Seq     uint64 // one more than the last; higher still, from who takes over a session and cannot know it
 	Ack     uint64 // fates up to this one were heard
 	Ops     []Op
 	Bye     bool // ends the session: all it has is free
+
+	// Highest is the highest Seq that the client has seen of this semaphore. New
+	// Seqs are higher, so that fences rise although a store has lost its data. More
+	// than MaxLead ahead of the store's clock it is ignored.
+	Highest Seq
 }
+
+// MaxLead bounds how far [Batch.Highest] may be ahead of the store's clock, so that
+// no client can exhaust the numbers: three years in microseconds, more than any
+// store that has restarted skips.
+const MaxLead = 1e14
 
 // A Verdict says whether a batch was heard.
 type Verdict uint8
@@ -84,7 +143,7 @@ const (
 	Heard   Verdict = iota
 	Again           // heard before: answered, but it renews nothing
 	Stale           // older than one that was heard
-	Unknown         // there is no such session: it was never opened, or is dead
+	Unknown         // there is no such session of this owner: it was never opened, or has expired
 )
 
 // A Reply is the engine's answer.
@@ -96,10 +155,15 @@ type Reply struct {
 	Recall  bool   // others wait: give back what is not used of pooled blocks
 	Config  Config
 	InUse   int64
-	Wanted  int64  // by those in line, at least
-	First   int64  // by the first of them, at least
-	Share   int64  // with Recall: what a session may keep that serves others of its own, see [State.Apply]
-	Valid   Micros // trust the leases no longer than this from when the batch was sent; 0: the TTL alone says; negative: as long as before
+
+	// Undecided is how long it takes until the store knows whether all that is in
+	// use is still held, if it is asked every sixth of a TTL until then; 0: it knows.
+	Undecided Micros
+
+	Wanted int64  // by those in line, at least
+	First  int64  // by the first of them, at least
+	Share  int64  // with Recall: what a session may keep that serves others of its own, see [State.Apply]
+	Valid  Micros // trust the leases no longer than this from when the batch was sent; 0: the TTL alone says; negative: as long as before
 }
 
 // A Fate is what became of a ticket or a lease.
@@ -123,8 +187,9 @@ const (
 	TooLarge
 	Draining
 	TimedOut
-	Revoked // a lease is to be given up; to acknowledge it is to do so
-	Invalid // an acquire of nothing, a split that cannot be, a verb that is not known
+	Revoked   // a lease is to be given up; to acknowledge it is to do so
+	Invalid   // an acquire of nothing, a split that cannot be, a verb that is not known
+	Undecided // a try: the store cannot decide yet, see Reply.Undecided
 )
 
 // A Fence lets a resource tell those who may still write from those who may

@@ -33,24 +33,25 @@ func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
 	d.mu.Unlock()
 	var session protocol.Session
 	var config protocol.Config
+	owner := protocol.Owner{Key: protocol.NewKey()}
 	err := d.insist(ctx, "acquire", r.Semaphore, func(ctx context.Context) (err error) {
-		session, config, err = d.open(ctx, r)
+		session, config, err = d.open(ctx, r, owner)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return d.newVisit(r.Semaphore, session, config), nil
+	return d.newVisit(r.Semaphore, session, owner, config), nil
 }
 
 // open begins a session. A request without a configuration makes nothing: the
 // engine refuses, and is asked whether that is why.
-func (d *Desk) open(ctx context.Context, r Request) (protocol.Session, protocol.Config, error) {
+func (d *Desk) open(ctx context.Context, r Request, owner protocol.Owner) (protocol.Session, protocol.Config, error) {
 	mustBeThere := r.Config == (protocol.Config{})
 	if mustBeThere {
 		r.Config.Protocol = protocol.Version
 	}
-	session, config, err := d.store.Open(ctx, r.Semaphore, r.Config, d.instance)
+	session, config, err := d.store.Open(ctx, r.Semaphore, r.Config, protocol.Opener{Instance: d.instance, Owner: owner})
 	switch {
 	case err == nil:
 		return session, config, nil
@@ -107,7 +108,7 @@ func (d *Desk) find(ctx context.Context, h handle) (*visit, error) {
 // adopt has this desk speak for one of the leases of a snapshot.
 func (d *Desk) adopt(semaphore string, s protocol.Snapshot, i int) *visit {
 	l := s.Leases[i]
-	v := d.newVisit(semaphore, l.Session, s.Config)
+	v := d.newVisit(semaphore, l.Session, ownerOf(s, l.Session), s.Config)
 	v.foreign, v.shared = true, true
 	v.lease, v.weight, v.fence = l.Seq, l.Weight, fenceOf(s.Leases, i)
 	return d.remember(v)
@@ -211,5 +212,5 @@ func (d *Desk) bye(v *visit) {
 	ctx, cancel := context.WithTimeout(d.life, patience)
 	defer cancel()
 	v.seq++
-	_, _ = d.store.Apply(ctx, v.semaphore, protocol.Batch{Session: v.session, Seq: v.seq, Ack: v.ack, Bye: true}) // or it dies by itself
+	_, _ = d.store.Apply(ctx, v.semaphore, protocol.Batch{Session: v.session, Owner: v.owner, Seq: v.seq, Ack: v.ack, Bye: true}) // or it dies by itself
 }

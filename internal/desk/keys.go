@@ -92,7 +92,7 @@ func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease
 			return Lease{}, r.mistaken(t.Weight)
 		}
 		if v == nil || v.session != t.Session || v.ticket != t.Ticket {
-			v = d.newVisit(r.Semaphore, t.Session, snapshot.Config)
+			v = d.newVisit(r.Semaphore, t.Session, ownerOf(snapshot, t.Session), snapshot.Config)
 			v.ticket, v.foreign = t.Ticket, true
 			// Once this desk has spoken, the other one does not take the ticket back. It
 			// may have done so just before: look again.

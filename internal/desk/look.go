@@ -79,6 +79,16 @@ func foreigner(s protocol.Snapshot, session protocol.Session) string {
 	return ""
 }
 
+// ownerOf returns the owner of a session, which its batches have to name.
+func ownerOf(s protocol.Snapshot, session protocol.Session) protocol.Owner {
+	for _, one := range s.Sessions {
+		if one.Session == session {
+			return one.Owner
+		}
+	}
+	return protocol.Owner{}
+}
+
 // notYours is when somebody names a lease of a program's.
 func notYours(h handle, program string) error {
 	return fmt.Errorf("lease %s of %q: %w: program %s holds it, and renews and releases it itself; an administrator can take it away", h.id(), h.semaphore, fs.ErrPermission, program)

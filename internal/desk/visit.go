@@ -24,6 +24,7 @@ type visit struct {
 	desk      *Desk
 	semaphore string
 	session   protocol.Session
+	owner     protocol.Owner
 	ttl       time.Duration
 	speaking  chan struct{}             // full while a batch is on its way
 	news      chan struct{}             // full when there may be some
@@ -45,9 +46,9 @@ type visit struct {
 	parted   time.Time     // when it became idle
 }
 
-func (d *Desk) newVisit(semaphore string, session protocol.Session, c protocol.Config) *visit {
+func (d *Desk) newVisit(semaphore string, session protocol.Session, owner protocol.Owner, c protocol.Config) *visit {
 	v := &visit{
-		desk: d, semaphore: semaphore, session: session, ttl: time.Duration(c.TTL) * time.Microsecond, config: c, seq: micros(),
+		desk: d, semaphore: semaphore, session: session, owner: owner, ttl: time.Duration(c.TTL) * time.Microsecond, config: c, seq: micros(),
 		speaking: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 	v.place.Of = v
@@ -117,7 +118,7 @@ func (v *visit) say(ctx context.Context, ops ...protocol.Op) (fates []protocol.F
 
 // exchange is one batch and its answer.
 func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protocol.Fate, err error) {
-	b := protocol.Batch{Session: v.session, Seq: v.seq, Ack: v.ack, Ops: ops}
+	b := protocol.Batch{Session: v.session, Owner: v.owner, Seq: v.seq, Ack: v.ack, Ops: ops, Highest: v.lease}
 	sent, tries := time.Now(), 0
 	var reply protocol.Reply
 	err = v.desk.insist(ctx, "acquire", v.semaphore, func(ctx context.Context) (err error) {

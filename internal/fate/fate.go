@@ -23,6 +23,8 @@ func Error(kind protocol.FateKind) error {
 		return sema.ErrDraining
 	case protocol.TimedOut:
 		return sema.ErrTimeout
+	case protocol.Undecided:
+		return sema.ErrUnavailable
 	}
 	return fmt.Errorf("%w: fate %d", sema.ErrInvalid, kind)
 }

@@ -79,7 +79,7 @@ func (c *Crowd) Join() *Member {
 func (m *Member) open(instance string) *Session {
 	c := m.crowd
 	c.t.Helper()
-	id, _, err := c.store.Open(context.Background(), m.semaphore, protocol.Config{Capacity: 1, TTL: 20 * TTL, Protocol: protocol.Version}, instance)
+	id, _, err := c.store.Open(context.Background(), m.semaphore, protocol.Config{Capacity: 1, TTL: 20 * TTL, Protocol: protocol.Version}, Opener(instance))
 	if err != nil {
 		c.t.Fatal(err)
 	}

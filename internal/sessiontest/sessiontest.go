@@ -21,7 +21,7 @@ const TTL = protocol.Micros(15 * time.Second / time.Microsecond)
 
 // A Store is what a session needs of a fleet.Store.
 type Store interface {
-	Open(ctx context.Context, name string, config protocol.Config, instance string) (protocol.Session, protocol.Config, error)
+	Open(ctx context.Context, name string, config protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error)
 	Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error)
 	Inspect(ctx context.Context, name string) (protocol.Snapshot, error)
 }
@@ -40,6 +40,14 @@ type Session struct {
 // Instance is who begins the sessions of a test.
 func Instance(t testing.TB) string { return "instance of " + t.Name() }
 
+// Owner has all sessions of tests, in whichever process they are.
+var Owner = protocol.Owner{Key: protocol.Key{'s', 'e', 's', 's', 'i', 'o', 'n', 't', 'e', 's', 't'}}
+
+// Opener describes an instance that opens sessions of tests.
+func Opener(instance string) protocol.Opener {
+	return protocol.Opener{Instance: instance, Owner: Owner}
+}
+
 // Begin makes the semaphore unless it is there, and opens a session on it.
 func Begin(t testing.TB, store Store, name string, c protocol.Config) *Session {
 	t.Helper()
@@ -47,14 +55,14 @@ func Begin(t testing.TB, store Store, name string, c protocol.Config) *Session {
 		c.TTL = TTL
 	}
 	c.Protocol = protocol.Version
-	id, _, err := store.Open(context.Background(), name, c, Instance(t))
+	id, _, err := store.Open(context.Background(), name, c, Opener(Instance(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Opened(t, store, name, id)
 }
 
-// Opened is a session that the test has opened in its own way.
+// Opened returns a session that the test has opened with an [Opener].
 func Opened(t testing.TB, store Store, name string, id protocol.Session) *Session {
 	return &Session{Store: store, Name: name, ID: id, t: t}
 }
@@ -62,7 +70,7 @@ func Opened(t testing.TB, store Store, name string, id protocol.Session) *Sessio
 // Next makes the next batch, for the test to apply.
 func (s *Session) Next(ops ...protocol.Op) protocol.Batch {
 	s.Seq++
-	return protocol.Batch{Session: s.ID, Seq: s.Seq, Ack: s.ack, Ops: ops}
+	return protocol.Batch{Session: s.ID, Owner: Owner, Seq: s.Seq, Ack: s.ack, Ops: ops}
 }
 
 // Hear notes the fates of a reply, which the next batch acknowledges.

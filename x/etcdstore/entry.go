@@ -6,9 +6,9 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// format is that of what is stored. One that is higher was written by somebody
-// who knows more.
-const format = 1
+// format is that of what is stored. Another one is rejected: a higher one was
+// written by a newer program, a lower one before version 1.
+const format = 2
 
 // A head says how long the log of a semaphore is. Every write puts it, and
 // compares it: that is what keeps writers apart. The rest of it is for people.
@@ -85,15 +85,17 @@ type (
 		Renewals    uint64           `json:"renewals"`
 	}
 	sessionRow struct {
-		ID       protocol.Session `json:"id"`
-		Instance string           `json:"instance"`
-		Seq      uint64           `json:"seq"`
-		Deadline protocol.Micros  `json:"deadline"`
-		Seen     protocol.Micros  `json:"seen"`
-		Renewal  uint64           `json:"renewal"`
-		LastFate uint64           `json:"last_fate,omitempty"`
-		Recalled bool             `json:"recalled,omitempty"`
-		Fates    []fateRow        `json:"fates,omitempty"`
+		ID        protocol.Session `json:"id"`
+		Instance  string           `json:"instance"`
+		Key       keyRow           `json:"key"`
+		Principal string           `json:"principal,omitempty"`
+		Seq       uint64           `json:"seq"`
+		Deadline  protocol.Micros  `json:"deadline"`
+		Seen      protocol.Micros  `json:"seen"`
+		Renewal   uint64           `json:"renewal"`
+		LastFate  uint64           `json:"last_fate,omitempty"`
+		Recalled  bool             `json:"recalled,omitempty"`
+		Fates     []fateRow        `json:"fates,omitempty"`
 	}
 	fateRow struct { // without the fence, which is that of the moment in which it is told
 		N      uint64            `json:"n"`
@@ -118,7 +120,6 @@ type (
 		Weight  int64            `json:"weight"`
 		Least   int64            `json:"least"`
 		Until   protocol.Micros  `json:"until,omitempty"`
-		Try     bool             `json:"try,omitempty"`
 		Pooled  bool             `json:"pooled,omitempty"`
 		Meta    string           `json:"meta,omitempty"`
 	}
@@ -148,6 +149,17 @@ type (
 	}
 )
 
+// A keyRow is the key of a session, in hexadecimal digits.
+type keyRow protocol.Key
+
+func (k keyRow) MarshalText() ([]byte, error) { return []byte(protocol.Key(k).Hex()), nil }
+
+func (k *keyRow) UnmarshalText(text []byte) error {
+	key, err := protocol.ParseKey(string(text))
+	*k = keyRow(key)
+	return err
+}
+
 func newPlainRow(im protocol.Image) *plainRow {
 	return &plainRow{configRow(im.Config), im.RampFrom, im.RampAt, im.Last, im.Clock, im.LastSession, im.LastSeq, im.Renewals}
 }
@@ -160,14 +172,14 @@ func (p *plainRow) image() protocol.Image {
 }
 
 func newSessionRow(s protocol.SessionImage) sessionRow {
-	return sessionRow{s.ID, s.Instance, s.Seq, s.Deadline, s.Seen, s.Renewal, s.LastFate, s.Recalled, each(s.Fates, func(f protocol.Fate) fateRow {
+	return sessionRow{s.ID, s.Instance, keyRow(s.Owner.Key), s.Owner.Principal, s.Seq, s.Deadline, s.Seen, s.Renewal, s.LastFate, s.Recalled, each(s.Fates, func(f protocol.Fate) fateRow {
 		return fateRow{f.N, f.Kind, f.Ticket, f.Lease, f.Weight, f.Note}
 	})}
 }
 
 func (s sessionRow) image() protocol.SessionImage {
 	return protocol.SessionImage{
-		ID: s.ID, Instance: s.Instance, Seq: s.Seq, Deadline: s.Deadline, Seen: s.Seen, Renewal: s.Renewal, LastFate: s.LastFate, Recalled: s.Recalled,
+		ID: s.ID, Instance: s.Instance, Owner: protocol.Owner{Key: protocol.Key(s.Key), Principal: s.Principal}, Seq: s.Seq, Deadline: s.Deadline, Seen: s.Seen, Renewal: s.Renewal, LastFate: s.LastFate, Recalled: s.Recalled,
 		Fates: each(s.Fates, func(f fateRow) protocol.Fate {
 			return protocol.Fate{N: f.N, Kind: f.Kind, Ticket: f.Ticket, Lease: f.Lease, Weight: f.Weight, Note: f.Note}
 		}),

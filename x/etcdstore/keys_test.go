@@ -228,18 +228,22 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 	}
 }
 
-// TestNewerFormatsAreRefused, and left alone.
-func TestNewerFormatsAreRefused(t *testing.T) {
+// A format that is newer, or older than version 1, is left alone.
+func TestStore_RejectsOtherFormats(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
-	server.Etcdctl("put", "sema/head/a", `{"format":2}`)
+	server.Etcdctl("put", "sema/head/a", `{"format":3}`)
 	server.Etcdctl("put", "sema/log/a 000000000001", `what is this`)
-	_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, "me")
+	_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener("me"))
 	if !errors.Is(err, protocol.ErrVersion) {
 		t.Errorf("%v, want ErrVersion", err)
 	}
-	server.Etcdctl("put", "sema/head/b", `{"format":1,"entry":1,"complete":1}`)
+	server.Etcdctl("put", "sema/head/old", `{"format":1,"entry":1,"complete":1}`)
+	if _, err = store.Inspect(ctx, "old"); !errors.Is(err, protocol.ErrVersion) {
+		t.Errorf("%v, want ErrVersion for what was written before version 1", err)
+	}
+	server.Etcdctl("put", "sema/head/b", `{"format":2,"entry":1,"complete":1}`)
 	_, err = store.Inspect(ctx, "b")
 	wantError(t, err, `semaphore "b"`)
 }

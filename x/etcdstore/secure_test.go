@@ -28,7 +28,7 @@ func TestUsers(t *testing.T) {
 
 	open := func(user, password, prefix string) error {
 		store := openBy(t, Options{Endpoints: server.Addresses(), User: user, Password: password, Prefix: prefix})
-		_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, "me")
+		_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener("me"))
 		if err != nil && strings.Contains(err.Error(), "hush") {
 			t.Errorf("the password is in %q", err)
 		}

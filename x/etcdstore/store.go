@@ -66,7 +66,7 @@ func Open(o Options) (*Store, error) {
 }
 
 // Open is for [fleet.Store].
-func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	made := false
 	o := s.do(name, &call{ctx: ctx, size: 300, act: func(now protocol.Micros, v *view) (o outcome) {
 		if made = v.state == nil; made {
@@ -74,7 +74,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instan
 				return outcome{err: about(name, err)}
 			}
 		}
-		o.session, o.config, o.err = v.state.Open(now, instance, c.Protocol)
+		o.session, o.config, o.err = v.state.Open(now, by, c.Protocol)
 		o.err = about(name, o.err)
 		return o
 	}})

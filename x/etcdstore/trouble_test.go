@@ -64,7 +64,7 @@ func TestAPanicSpoilsNothing(t *testing.T) {
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 	o := store.do("a", &call{ctx: ctx, act: func(now protocol.Micros, v *view) outcome {
-		v.state.Apply(now, protocol.Batch{Session: s.ID, Seq: 99, Bye: true})
+		v.state.Apply(now, protocol.Batch{Owner: sessiontest.Owner, Session: s.ID, Seq: 99, Bye: true})
 		panic("broken by the test")
 	}})
 	wantError(t, o.err, "panic: broken by the test")

@@ -107,7 +107,7 @@ func parseHead(found *mvccpb.KeyValue) (h head, err error) {
 	if err := json.Unmarshal(found.Value, &h); err != nil {
 		return h, fmt.Errorf("its head: %w", err)
 	}
-	if h.Format > format {
+	if h.Format != format {
 		return h, fmt.Errorf("%w: it was written in format %d, this program knows %d", protocol.ErrVersion, h.Format, format)
 	}
 	return h, nil

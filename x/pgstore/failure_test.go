@@ -325,7 +325,7 @@ func TestARollingUpgrade(t *testing.T) {
 	store := openIn(t, newSchema(), Options{})
 	old := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2})
 	openBy := func(version uint32) (protocol.Session, error) {
-		id, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Protocol: version}, "new")
+		id, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Protocol: version}, sessiontest.Opener("new"))
 		return id, err
 	}
 	id, err := openBy(protocol.Version + 1)

@@ -31,7 +31,7 @@ type relay struct{ a, b *sessiontest.Session }
 
 func newRelay(t *testing.T, s *Store, name string) *relay {
 	open := func(instance string) *sessiontest.Session {
-		id, _, err := s.Open(ctx, name, protocol.Config{Capacity: 1, TTL: protocol.Micros(time.Hour / time.Microsecond)}, instance)
+		id, _, err := s.Open(ctx, name, protocol.Config{Capacity: 1, TTL: protocol.Micros(time.Hour / time.Microsecond)}, sessiontest.Opener(instance))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func TestManyStartAtOnce(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			if _, _, err := s.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, "i"); err != nil {
+			if _, _, err := s.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener("i")); err != nil {
 				t.Error(err)
 			}
 		})

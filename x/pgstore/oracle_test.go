@@ -118,8 +118,8 @@ func (l *likeness) micros() protocol.Micros { return protocol.Micros(l.now.UnixM
 
 func (l *likeness) open(c protocol.Config) error {
 	instance := fmt.Sprint("instance ", len(l.members))
-	want, _, wrong := l.model.Open(l.micros(), instance, c.Protocol)
-	got, _, err := l.store.Open(ctx, l.name, c, instance)
+	want, _, wrong := l.model.Open(l.micros(), sessiontest.Opener(instance), c.Protocol)
+	got, _, err := l.store.Open(ctx, l.name, c, sessiontest.Opener(instance))
 	if err != nil || wrong != nil || got != want {
 		return fmt.Errorf("opened %d, %w; want %d, %w", got, err, want, wrong)
 	}
@@ -146,7 +146,7 @@ func (l *likeness) step(plain bool) error {
 		return l.say(m, m.last) // again
 	}
 	m.seq++
-	b := protocol.Batch{Session: m.id, Seq: m.seq, Ack: m.ack - min(m.ack, uint64(l.random.IntN(3))), Bye: l.random.IntN(40) == 0}
+	b := protocol.Batch{Owner: sessiontest.Owner, Session: m.id, Seq: m.seq, Ack: m.ack - min(m.ack, uint64(l.random.IntN(3))), Bye: l.random.IntN(40) == 0}
 	for range l.random.IntN(90) {
 		b.Ops = append(b.Ops, l.op(m, plain))
 	}
@@ -302,7 +302,7 @@ func TestTheDeadAreEndedInPortions(t *testing.T) {
 	say := func(m *member, ops ...protocol.Op) {
 		t.Helper()
 		m.seq++
-		if err := l.say(m, protocol.Batch{Session: m.id, Seq: m.seq, Ack: m.ack, Ops: ops}); err != nil {
+		if err := l.say(m, protocol.Batch{Owner: sessiontest.Owner, Session: m.id, Seq: m.seq, Ack: m.ack, Ops: ops}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -71,7 +71,7 @@ func TestOthersAreNotInTheWay(t *testing.T) {
 	hand()
 	alone := hand()
 	for i := range 1000 {
-		if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, fmt.Sprint("other ", i)); err != nil {
+		if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener(fmt.Sprint("other ", i))); err != nil {
 			t.Fatal(err)
 		}
 	}

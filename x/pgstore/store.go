@@ -122,7 +122,7 @@ func behindPooler(ctx context.Context, c *pgx.Conn) (bool, error) {
 }
 
 // Open is for [fleet.Store].
-func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	var (
 		problem string
 		session *int64
@@ -131,7 +131,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instan
 	invalid := c.Check()
 	version := cmp.Or(c.Protocol, protocol.Version)
 	err := s.query(ctx, false, func(row pgx.Row) error { return row.Scan(&problem, &session, &stored) }, s.calls.open,
-		s.options.Prefix+name, encodeText(instance), int16(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window),
+		s.options.Prefix+name, encodeText(by.Instance), int16(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window),
 		c.Draining, int64(version), invalid == nil)
 	switch {
 	case err != nil:

@@ -23,14 +23,14 @@ import (
 // else the machine does is the same for both.
 func BenchmarkAcquire(b *testing.B) {
 	s := openServer(b, redistest.Start(b))
-	id, _, err := s.Open(ctx, "bench", protocol.Config{Capacity: 1000, TTL: sessiontest.TTL, Protocol: protocol.Version}, "bench")
+	id, _, err := s.Open(ctx, "bench", protocol.Config{Capacity: 1000, TTL: sessiontest.TTL, Protocol: protocol.Version}, sessiontest.Opener("bench"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	var seq, ack uint64
 	say := func(op protocol.Op) protocol.Reply {
 		seq++
-		r, err := s.Apply(ctx, "bench", protocol.Batch{Session: id, Seq: seq, Ack: ack, Ops: []protocol.Op{op}})
+		r, err := s.Apply(ctx, "bench", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: seq, Ack: ack, Ops: []protocol.Op{op}})
 		if err != nil || r.Verdict != protocol.Heard {
 			b.Fatal(r, err)
 		}

@@ -65,7 +65,7 @@ func reopen(t *testing.T, s *Store, name string, c protocol.Config) *sessiontest
 	t.Helper()
 	c.Protocol = protocol.Version
 	for range 100 {
-		if id, _, err := s.Open(ctx, name, c, "reopened"); err == nil {
+		if id, _, err := s.Open(ctx, name, c, sessiontest.Opener("reopened")); err == nil {
 			return sessiontest.Opened(t, s, name, id)
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -142,7 +142,7 @@ func TestASessionOfWhichSomethingWasLostIsNotKnown(t *testing.T) {
 	holder.Say(sessiontest.Release(lease))
 	// It hears of its grant in the answer to a batch that it repeats, since the
 	// first answer was late.
-	r, err := store.Apply(ctx, "db", protocol.Batch{Session: heard.ID, Seq: heard.Seq})
+	r, err := store.Apply(ctx, "db", protocol.Batch{Owner: sessiontest.Owner, Session: heard.ID, Seq: heard.Seq})
 	if err != nil || r.Verdict != protocol.Again || len(heard.Hear(r).Fates) != 1 {
 		t.Fatal(r, err)
 	}
@@ -151,7 +151,7 @@ func TestASessionOfWhichSomethingWasLostIsNotKnown(t *testing.T) {
 	said.WantUnknown()
 	holder.WantUnknown()
 	heard.WantUnknown()
-	r, err = store.Apply(ctx, "db", protocol.Batch{Session: repeated.ID, Seq: repeated.Seq})
+	r, err = store.Apply(ctx, "db", protocol.Batch{Owner: sessiontest.Owner, Session: repeated.ID, Seq: repeated.Seq})
 	if err != nil || r.Verdict != protocol.Again {
 		t.Errorf("a batch whose answer did not come: verdict %d, %v", r.Verdict, err)
 	}

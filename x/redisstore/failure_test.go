@@ -187,7 +187,7 @@ func TestAServerThatIsLoadingIsWaitedFor(t *testing.T) {
 	server.Restart()
 	loading := 0
 	for began := time.Now(); ; {
-		_, _, err := store.Open(ctx, "db", protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}, "test")
+		_, _, err := store.Open(ctx, "db", protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}, sessiontest.Opener("test"))
 		if err == nil {
 			break
 		}

@@ -153,7 +153,7 @@ func TestARollingUpgrade(t *testing.T) {
 	old, young := openServer(t, server), openServer(t, server)
 	young.program = assemble(func(part string) string { return part + "local anotherVersion = 2\n" })
 	a := sessiontest.Begin(t, old, "db", protocol.Config{Capacity: 2})
-	id, _, err := young.Open(ctx, "db", protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Protocol: protocol.Version + 1}, "young")
+	id, _, err := young.Open(ctx, "db", protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Protocol: protocol.Version + 1}, sessiontest.Opener("young"))
 	if err != nil {
 		t.Fatal(err)
 	}

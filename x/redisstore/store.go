@@ -27,7 +27,7 @@ type Store struct {
 }
 
 // Open is for [fleet.Store].
-func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	version := cmp.Or(c.Protocol, protocol.Version)
 	invalid := c.Check()
 	made := c
@@ -35,7 +35,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instan
 	u, outcome, err := s.administer(ctx, name, "open", func(p *packer) {
 		p.bool(invalid == nil)
 		p.int(int64(version))
-		p.string(instance)
+		p.string(by.Instance)
 		p.string(string(packConfig(made)))
 	})
 	switch {

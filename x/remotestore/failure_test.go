@@ -14,6 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // behind is a store that reaches one engine by several servers, each behind a
@@ -43,7 +44,7 @@ func TestConnectionsThatAreCutAreMadeAgain(t *testing.T) {
 	store, proxies := behind(t, memstore.New(), 1, serving{})
 	id := open(t, store, "a", protocol.Config{Capacity: 1})
 	for seq := range uint64(20) {
-		r, err := store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: seq + 1})
+		r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: seq + 1})
 		if err != nil || r.Verdict != protocol.Heard {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -67,7 +68,7 @@ func TestALostAnswerToABatchIsAskedForElsewhere(t *testing.T) {
 	store, loses := lossy(t, memstore.New())
 	id := open(t, store, "a", protocol.Config{Capacity: 5})
 	loses.Store(true)
-	r, err := store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 2)}})
+	r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 2)}})
 	if err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 || r.InUse != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -78,7 +79,7 @@ func TestConnectionsThatAreCutInAnAnswer(t *testing.T) {
 	t.Parallel()
 	store, proxies := behind(t, memstore.New(), 2, serving{})
 	id := open(t, store, "a", protocol.Config{Capacity: 5})
-	batch := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 2)}}
+	batch := protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 2)}}
 	proxies[0].SetFault(enginetest.Fault{CutReplies: true})
 	if r, err := store.Apply(ctx, "a", batch); err != nil || r.InUse != 2 || len(r.Fates) != 1 {
 		t.Errorf("%+v, %v", r, err)
@@ -151,7 +152,7 @@ func TestALostAnswerToOpenLeavesASessionThatNobodyUses(t *testing.T) {
 	store, loses := lossy(t, memstore.New())
 	open(t, store, "a", protocol.Config{Capacity: 5})
 	loses.Store(true)
-	if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 5, TTL: testTTL}, "me"); err == nil || errors.Is(err, errLost) {
+	if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 5, TTL: testTTL}, sessiontest.Opener("me")); err == nil || errors.Is(err, errLost) {
 		t.Error(err)
 	}
 	if s, err := store.Inspect(ctx, "a"); err != nil || len(s.Sessions) != 2 {
@@ -170,16 +171,16 @@ func TestASilentServerIsLeft(t *testing.T) {
 			id := open(t, store, "a", protocol.Config{Capacity: 5})
 			proxies[0].SetFault(fault)
 			began := time.Now()
-			_, err := store.Apply(limited(t, 1100*time.Millisecond), "a", protocol.Batch{Session: id, Seq: 1})
+			_, err := store.Apply(limited(t, 1100*time.Millisecond), "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1})
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
 			wantError(t, err, proxies[0].Address, "does not answer")
-			if r, err := store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: 1}); err != nil || r.Verdict > protocol.Again {
+			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1}); err != nil || r.Verdict > protocol.Again {
 				t.Errorf("%+v, %v", r, err)
 			}
 			store.servers.current.Store(0)
-			if r, err := store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: 2}); err != nil || r.Verdict > protocol.Again {
+			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 2}); err != nil || r.Verdict > protocol.Again {
 				t.Errorf("%+v, %v", r, err)
 			}
 			if took := time.Since(began); took > 8*time.Second {
@@ -243,7 +244,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	proxies[0].SetFault(enginetest.Fault{LoseReplies: true})
 	calling := make(chan error, 1)
 	go func() {
-		_, err := store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: 1})
+		_, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1})
 		calling <- err
 	}()
 	await(t, "the answer is lost", func() bool { return proxies[0].Lost() > 0 })

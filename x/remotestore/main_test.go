@@ -27,6 +27,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/internal/sessiontest"
 	"github.com/sema-go/sema/x/internal/storerpc"
 	"github.com/sema-go/sema/x/redisstore"
 	"github.com/sema-go/sema/x/sqlitestore"
@@ -234,7 +235,7 @@ func open(t testing.TB, s fleet.Store, name string, c protocol.Config) protocol.
 		c.TTL = testTTL
 	}
 	c.Protocol = protocol.Version
-	id, _, err := s.Open(ctx, name, c, "instance of "+t.Name())
+	id, _, err := s.Open(ctx, name, c, sessiontest.Opener("instance of "+t.Name()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // look asks a service for a semaphore that is not there.
@@ -121,7 +122,7 @@ func TestATokenIsReplaced(t *testing.T) {
 	store := openBy(t, Options{Hosts: []string{server.address}, TokenFile: file})
 	id := open(t, store, "a", protocol.Config{Capacity: 1})
 	apply := func(seq uint64) error {
-		_, err := store.Apply(ctx, "a", protocol.Batch{Session: id, Seq: seq})
+		_, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: seq})
 		return err
 	}
 	if err := apply(1); err != nil {

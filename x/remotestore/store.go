@@ -47,9 +47,9 @@ func Open(o Options) (*Store, error) {
 }
 
 // Open is for [fleet.Store].
-func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	s.noteName(name)
-	m := &semav1.StoreOpenRequest{Name: name, Config: wire.ConfigOf(c), Instance: []byte(instance)}
+	m := &semav1.StoreOpenRequest{Name: name, Config: wire.ConfigOf(c), Instance: []byte(by.Instance), Key: by.Owner.Key[:], Highest: uint64(by.Highest)}
 	answer, err := call(ctx, s, opening, m, semav1connect.StoreServiceClient.Open)
 	if err != nil {
 		return 0, protocol.Config{}, err

@@ -191,6 +191,7 @@ const (
 	FateKind_FATE_KIND_TIMED_OUT   FateKind = 6
 	FateKind_FATE_KIND_REVOKED     FateKind = 7
 	FateKind_FATE_KIND_INVALID     FateKind = 8
+	FateKind_FATE_KIND_UNDECIDED   FateKind = 9
 )
 
 // Enum value maps for FateKind.
@@ -205,6 +206,7 @@ var (
 		6: "FATE_KIND_TIMED_OUT",
 		7: "FATE_KIND_REVOKED",
 		8: "FATE_KIND_INVALID",
+		9: "FATE_KIND_UNDECIDED",
 	}
 	FateKind_value = map[string]int32{
 		"FATE_KIND_UNSPECIFIED": 0,
@@ -216,6 +218,7 @@ var (
 		"FATE_KIND_TIMED_OUT":   6,
 		"FATE_KIND_REVOKED":     7,
 		"FATE_KIND_INVALID":     8,
+		"FATE_KIND_UNDECIDED":   9,
 	}
 )
 
@@ -251,6 +254,8 @@ type StoreOpenRequest struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Config        *Config                `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"` // for a semaphore that is not there
 	Instance      []byte                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	Key           []byte                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`          // 16 random bytes, which every batch of the session repeats
+	Highest       uint64                 `protobuf:"varint,5,opt,name=highest,proto3" json:"highest,omitempty"` // see StoreApplyRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,6 +309,20 @@ func (x *StoreOpenRequest) GetInstance() []byte {
 		return x.Instance
 	}
 	return nil
+}
+
+func (x *StoreOpenRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *StoreOpenRequest) GetHighest() uint64 {
+	if x != nil {
+		return x.Highest
+	}
+	return 0
 }
 
 type StoreOpenResponse struct {
@@ -366,7 +385,9 @@ type StoreApplyRequest struct {
 	Ack           uint64                 `protobuf:"varint,4,opt,name=ack,proto3" json:"ack,omitempty"`
 	Bye           bool                   `protobuf:"varint,5,opt,name=bye,proto3" json:"bye,omitempty"`
 	Ops           []*Op                  `protobuf:"bytes,6,rep,name=ops,proto3" json:"ops,omitempty"`
-	Metas         [][]byte               `protobuf:"bytes,7,rep,name=metas,proto3" json:"metas,omitempty"` // those of the ops, see Op.meta
+	Metas         [][]byte               `protobuf:"bytes,7,rep,name=metas,proto3" json:"metas,omitempty"`      // those of the ops, see Op.meta
+	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`          // of the session
+	Highest       uint64                 `protobuf:"varint,9,opt,name=highest,proto3" json:"highest,omitempty"` // the highest Seq that the client has seen of the semaphore
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +471,20 @@ func (x *StoreApplyRequest) GetMetas() [][]byte {
 	return nil
 }
 
+func (x *StoreApplyRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *StoreApplyRequest) GetHighest() uint64 {
+	if x != nil {
+		return x.Highest
+	}
+	return 0
+}
+
 type StoreApplyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Verdict       Verdict                `protobuf:"varint,1,opt,name=verdict,proto3,enum=sema.v1.Verdict" json:"verdict,omitempty"`
@@ -463,6 +498,7 @@ type StoreApplyResponse struct {
 	First         int64                  `protobuf:"varint,9,opt,name=first,proto3" json:"first,omitempty"`
 	Share         int64                  `protobuf:"varint,10,opt,name=share,proto3" json:"share,omitempty"`
 	Valid         int64                  `protobuf:"zigzag64,11,opt,name=valid,proto3" json:"valid,omitempty"`
+	Undecided     int64                  `protobuf:"varint,12,opt,name=undecided,proto3" json:"undecided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -570,6 +606,13 @@ func (x *StoreApplyResponse) GetShare() int64 {
 func (x *StoreApplyResponse) GetValid() int64 {
 	if x != nil {
 		return x.Valid
+	}
+	return 0
+}
+
+func (x *StoreApplyResponse) GetUndecided() int64 {
+	if x != nil {
+		return x.Undecided
 	}
 	return 0
 }
@@ -1663,6 +1706,7 @@ type SessionInfo struct {
 	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
 	Instance      []byte                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	Seen          int64                  `protobuf:"varint,3,opt,name=seen,proto3" json:"seen,omitempty"`
+	Principal     string                 `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1716,6 +1760,13 @@ func (x *SessionInfo) GetSeen() int64 {
 		return x.Seen
 	}
 	return 0
+}
+
+func (x *SessionInfo) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
 }
 
 type LeaseInfo struct {
@@ -1988,14 +2039,16 @@ var File_sema_v1_store_proto protoreflect.FileDescriptor
 
 const file_sema_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x13sema/v1/store.proto\x12\asema.v1\"k\n" +
+	"\x13sema/v1/store.proto\x12\asema.v1\"\x97\x01\n" +
 	"\x10StoreOpenRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x06config\x18\x02 \x01(\v2\x0f.sema.v1.ConfigR\x06config\x12\x1a\n" +
-	"\binstance\x18\x03 \x01(\fR\binstance\"V\n" +
+	"\binstance\x18\x03 \x01(\fR\binstance\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\fR\x03key\x12\x18\n" +
+	"\ahighest\x18\x05 \x01(\x04R\ahighest\"V\n" +
 	"\x11StoreOpenResponse\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12'\n" +
-	"\x06config\x18\x02 \x01(\v2\x0f.sema.v1.ConfigR\x06config\"\xac\x01\n" +
+	"\x06config\x18\x02 \x01(\v2\x0f.sema.v1.ConfigR\x06config\"\xd8\x01\n" +
 	"\x11StoreApplyRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x10\n" +
@@ -2003,7 +2056,9 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x03ack\x18\x04 \x01(\x04R\x03ack\x12\x10\n" +
 	"\x03bye\x18\x05 \x01(\bR\x03bye\x12\x1d\n" +
 	"\x03ops\x18\x06 \x03(\v2\v.sema.v1.OpR\x03ops\x12\x14\n" +
-	"\x05metas\x18\a \x03(\fR\x05metas\"\xbf\x02\n" +
+	"\x05metas\x18\a \x03(\fR\x05metas\x12\x10\n" +
+	"\x03key\x18\b \x01(\fR\x03key\x12\x18\n" +
+	"\ahighest\x18\t \x01(\x04R\ahighest\"\xdd\x02\n" +
 	"\x12StoreApplyResponse\x12*\n" +
 	"\averdict\x18\x01 \x01(\x0e2\x10.sema.v1.VerdictR\averdict\x12#\n" +
 	"\x05fates\x18\x02 \x03(\v2\r.sema.v1.FateR\x05fates\x12\x12\n" +
@@ -2016,7 +2071,8 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x05first\x18\t \x01(\x03R\x05first\x12\x14\n" +
 	"\x05share\x18\n" +
 	" \x01(\x03R\x05share\x12\x14\n" +
-	"\x05valid\x18\v \x01(\x12R\x05valid\")\n" +
+	"\x05valid\x18\v \x01(\x12R\x05valid\x12\x1c\n" +
+	"\tundecided\x18\f \x01(\x03R\tundecided\")\n" +
 	"\x13StoreInspectRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\xfb\x01\n" +
 	"\x14StoreInspectResponse\x12'\n" +
@@ -2089,11 +2145,12 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x05floor\x18\x02 \x01(\x04R\x05floor\x12\x14\n" +
 	"\x05exact\x18\x03 \x01(\bR\x05exact\x12\x16\n" +
 	"\x06shared\x18\x04 \x01(\rR\x06shared\x12\x18\n" +
-	"\arevoked\x18\x05 \x03(\x04R\arevoked\"W\n" +
+	"\arevoked\x18\x05 \x03(\x04R\arevoked\"u\n" +
 	"\vSessionInfo\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\fR\binstance\x12\x12\n" +
-	"\x04seen\x18\x03 \x01(\x03R\x04seen\"\xab\x01\n" +
+	"\x04seen\x18\x03 \x01(\x03R\x04seen\x12\x1c\n" +
+	"\tprincipal\x18\x04 \x01(\tR\tprincipal\"\xab\x01\n" +
 	"\tLeaseInfo\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
@@ -2130,7 +2187,7 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\rVERDICT_HEARD\x10\x00\x12\x11\n" +
 	"\rVERDICT_AGAIN\x10\x01\x12\x11\n" +
 	"\rVERDICT_STALE\x10\x02\x12\x13\n" +
-	"\x0fVERDICT_UNKNOWN\x10\x03*\xe2\x01\n" +
+	"\x0fVERDICT_UNKNOWN\x10\x03*\xfb\x01\n" +
 	"\bFateKind\x12\x19\n" +
 	"\x15FATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FATE_KIND_GRANTED\x10\x01\x12\x12\n" +
@@ -2140,7 +2197,8 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x12FATE_KIND_DRAINING\x10\x05\x12\x17\n" +
 	"\x13FATE_KIND_TIMED_OUT\x10\x06\x12\x15\n" +
 	"\x11FATE_KIND_REVOKED\x10\a\x12\x15\n" +
-	"\x11FATE_KIND_INVALID\x10\b2\xb5\x04\n" +
+	"\x11FATE_KIND_INVALID\x10\b\x12\x17\n" +
+	"\x13FATE_KIND_UNDECIDED\x10\t2\xb5\x04\n" +
 	"\fStoreService\x12=\n" +
 	"\x04Open\x12\x19.sema.v1.StoreOpenRequest\x1a\x1a.sema.v1.StoreOpenResponse\x12@\n" +
 	"\x05Apply\x12\x1a.sema.v1.StoreApplyRequest\x1a\x1b.sema.v1.StoreApplyResponse\x12F\n" +

@@ -215,11 +215,12 @@ func (s *Server) create(ctx context.Context, name string, wanted configuration) 
 	if err := config.Check(); err != nil {
 		return protocol.Snapshot{}, invalid("%v", err)
 	}
-	session, _, err := s.store.Open(ctx, name, config, "administrator "+who(ctx).name)
+	owner := protocol.Owner{Key: protocol.NewKey()}
+	session, _, err := s.store.Open(ctx, name, config, protocol.Opener{Instance: "administrator " + who(ctx).name, Owner: owner})
 	if err != nil {
 		return protocol.Snapshot{}, err
 	}
-	if _, err := s.store.Apply(ctx, name, protocol.Batch{Session: session, Seq: 1, Bye: true}); err != nil {
+	if _, err := s.store.Apply(ctx, name, protocol.Batch{Session: session, Owner: owner, Seq: 1, Bye: true}); err != nil {
 		return protocol.Snapshot{}, err
 	}
 	return s.client.Inspect(ctx, name)

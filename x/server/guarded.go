@@ -16,7 +16,7 @@ import (
 // what its token allows, and makes semaphores as they are declared.
 type guarded struct{ *Server }
 
-func (g guarded) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (g guarded) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	if err := g.check(ctx, Acquire, name); err != nil {
 		return 0, protocol.Config{}, err
 	}
@@ -31,7 +31,7 @@ func (g guarded) Open(ctx context.Context, name string, c protocol.Config, insta
 		c = d.Config()
 		c.Protocol = version
 	}
-	return g.store.Open(ctx, name, c, instance)
+	return g.store.Open(ctx, name, c, by)
 }
 
 func (g guarded) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {

@@ -104,10 +104,10 @@ type raw struct{ semaphore, session, lease, drop, ticket, leave *statement }
 func newRaw(f *file) raw {
 	return raw{
 		semaphore: f.statement("INSERT OR REPLACE INTO semaphore VALUES (1, 'pairs', ?, 0, 0, ?, ?, ?, ?, ?)"),
-		session:   f.statement("INSERT OR REPLACE INTO session VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+		session:   f.statement("INSERT OR REPLACE INTO session VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
 		lease:     f.statement("INSERT INTO lease VALUES (1, ?, ?, ?, ?, ?, ?, ?)"),
 		drop:      f.statement("DELETE FROM lease WHERE semaphore = 1 AND seq = ?"),
-		ticket:    f.statement("INSERT INTO ticket VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+		ticket:    f.statement("INSERT INTO ticket VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"),
 		leave:     f.statement("DELETE FROM ticket WHERE semaphore = 1 AND session = ? AND id = ?"),
 	}
 }
@@ -123,7 +123,8 @@ func (r raw) write(f *file, c *protocol.Changes) (err error) {
 	exec(r.semaphore, string(config), int64(c.Image.Last), int64(c.Image.Clock), int64(c.Image.LastSession), int64(c.Image.LastSeq), int64(c.Image.Renewals))
 	for _, s := range c.Sessions {
 		fates, _ := json.Marshal(withoutFences(s.Fates))
-		exec(r.session, int64(s.ID), s.Instance, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal), int64(s.LastFate), s.Recalled, string(fates))
+		exec(r.session, int64(s.ID), s.Instance, s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal),
+			int64(s.LastFate), s.Recalled, s.Extended, string(fates))
 	}
 	for _, seq := range c.Dropped {
 		exec(r.drop, int64(seq))
@@ -135,7 +136,7 @@ func (r raw) write(f *file, c *protocol.Changes) (err error) {
 		exec(r.leave, int64(t.Session), int64(t.Ticket))
 	}
 	for _, t := range c.Line {
-		exec(r.ticket, int64(t.Session), int64(t.Ticket), int64(t.Ticket), t.Weight, t.Least, int64(t.Until), t.Try, t.Pooled, t.Meta)
+		exec(r.ticket, int64(t.Session), int64(t.Ticket), int64(t.Ticket), t.Weight, t.Least, int64(t.Until), t.Pooled, t.Meta)
 	}
 	exec(f.statements.commit)
 	return err

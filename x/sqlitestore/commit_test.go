@@ -112,7 +112,7 @@ func TestGroupsAreBounded(t *testing.T) {
 		say(s.Next(sessiontest.Acquire(1, 1)))
 		for range 3 {
 			s.Seq++
-			b := protocol.Batch{Session: s.ID, Seq: s.Seq, Ops: make([]protocol.Op, maxSize)}
+			b := protocol.Batch{Owner: sessiontest.Owner, Session: s.ID, Seq: s.Seq, Ops: make([]protocol.Op, maxSize)}
 			say(b)
 		}
 		for range 4 {
@@ -194,7 +194,7 @@ func TestAFailedCommitIsAsIfNothingHadBeenAsked(t *testing.T) {
 			"a": func() error { _, err := store.Apply(ctx, "a", batchA); return err },
 			"b": func() error { _, err := store.Apply(ctx, "b", batchB); return err },
 			"new": func() error {
-				_, _, err := store.Open(ctx, "new", protocol.Config{TTL: sessiontest.TTL, Protocol: protocol.Version}, "x")
+				_, _, err := store.Open(ctx, "new", protocol.Config{TTL: sessiontest.TTL, Protocol: protocol.Version}, sessiontest.Opener("x"))
 				return err
 			},
 			"delete":  func() error { return store.Administer(ctx, "b", fleet.Command{Delete: true}) },

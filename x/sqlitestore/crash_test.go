@@ -58,7 +58,7 @@ func workUntilKilled(c *proctest.Child) {
 	c.Must(err)
 	for i := range victims {
 		name := fmt.Sprint("site ", i%crashSites)
-		id, _, err := store.Open(ctx, name, protocol.Config{Capacity: crashCapacity, TTL: sessiontest.TTL * 100, Protocol: protocol.Version}, fmt.Sprint("victim ", i))
+		id, _, err := store.Open(ctx, name, protocol.Config{Capacity: crashCapacity, TTL: sessiontest.TTL * 100, Protocol: protocol.Version}, sessiontest.Opener(fmt.Sprint("victim ", i)))
 		c.Must(err)
 		go func() {
 			v := victim{name: name, session: id, waiting: map[protocol.Ticket]bool{}, leases: map[protocol.Seq]int64{}}
@@ -92,7 +92,7 @@ type victim struct {
 // next is a batch of some wishes.
 func (v *victim) next() protocol.Batch {
 	v.seq++
-	b := protocol.Batch{Session: v.session, Seq: v.seq, Ack: v.ack}
+	b := protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq, Ack: v.ack}
 	for range rand.IntN(4) {
 		v.ticket++
 		b.Ops = append(b.Ops, sessiontest.Acquire(v.ticket, 1+rand.Int64N(2)))
@@ -233,7 +233,7 @@ func (w *witness) check(t *testing.T, store *Store) (midway int) {
 		midway += v.goOn(t, store)
 	}
 	for _, v := range w.victims {
-		if _, err := store.Apply(ctx, v.name, protocol.Batch{Session: v.session, Seq: v.seq + 2, Bye: true}); err != nil {
+		if _, err := store.Apply(ctx, v.name, protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq + 2, Bye: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -321,7 +321,7 @@ func (v *victim) goOn(t *testing.T, store *Store) (midway int) {
 		}
 		v.hear(*v.flying, r)
 	}
-	b := protocol.Batch{Session: v.session, Seq: v.seq + 1, Ack: v.ack}
+	b := protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq + 1, Ack: v.ack}
 	r := say(b)
 	if r.Verdict != protocol.Heard {
 		t.Errorf("session %d, batch %d: verdict %d", v.session, b.Seq, r.Verdict)

@@ -185,7 +185,7 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 		spoilt(apply) // in the same group before
 		spoilt(func() error {
 			return store.do(ctx, "a", 1, func(now protocol.Micros, k *kept) error {
-				k.state.Apply(now, protocol.Batch{Session: a.ID, Seq: 99, Ops: []protocol.Op{sessiontest.Release(lease)}})
+				k.state.Apply(now, protocol.Batch{Owner: sessiontest.Owner, Session: a.ID, Seq: 99, Ops: []protocol.Op{sessiontest.Release(lease)}})
 				panic(errTest)
 			})
 		})

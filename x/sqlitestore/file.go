@@ -22,7 +22,7 @@ const (
 	// applicationID marks our files: "sema".
 	applicationID = 0x73656d61
 	// schemaVersion is what this program reads and writes.
-	schemaVersion = 1
+	schemaVersion = 2
 	// busyTimeout is for how many milliseconds somebody who writes to the file,
 	// which nobody should, can be in the way.
 	busyTimeout = "2000"
@@ -86,6 +86,8 @@ func (f *file) prepareSchema() error {
 		return errors.New("the file is a database of another program; name another file")
 	case version > schemaVersion:
 		return fmt.Errorf("the file was written by a newer program (its schema is %d, this one knows %d); upgrade this program", version, schemaVersion)
+	case application == applicationID && version < schemaVersion:
+		return fmt.Errorf("the file was written before version 1 (its schema is %d, this program knows %d); move it away and start with a new one", version, schemaVersion)
 	}
 	var mode string
 	if err := f.query("PRAGMA journal_mode(wal)", func(r *row) { mode = r.text() }); err != nil {

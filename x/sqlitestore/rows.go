@@ -88,13 +88,13 @@ func (f *file) writeSemaphore(k *kept, im protocol.Image) error {
 }
 
 func (f *file) writeSessions(id int64, c *protocol.Changes) error {
-	v := make(values, 0, 11*len(c.Sessions))
+	v := make(values, 0, 13*len(c.Sessions))
 	for _, s := range c.Sessions {
 		fates, err := json.Marshal(withoutFences(s.Fates))
 		if err != nil {
 			return err
 		}
-		v = v.with(id, int64(s.ID), s.Instance, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal),
+		v = v.with(id, int64(s.ID), s.Instance, s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal),
 			int64(s.LastFate), s.Recalled, s.Extended, string(fates))
 	}
 	if err := f.putSessions.exec(v); err != nil {
@@ -139,7 +139,7 @@ func (f *file) writeLeases(id int64, c *protocol.Changes) error {
 // writeLine removes those who left first: one of their names may have come
 // again.
 func (f *file) writeLine(k *kept, c *protocol.Changes) error {
-	v := make(values, 0, max(3*len(c.Left), 10*len(c.Line)))
+	v := make(values, 0, max(3*len(c.Left), 9*len(c.Line)))
 	for _, t := range c.Left {
 		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket))
 	}
@@ -149,7 +149,7 @@ func (f *file) writeLine(k *kept, c *protocol.Changes) error {
 	v = v[:0]
 	for _, t := range c.Line {
 		k.rows.places++
-		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket), k.rows.places, t.Weight, t.Least, int64(t.Until), t.Try, t.Pooled, t.Meta)
+		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket), k.rows.places, t.Weight, t.Least, int64(t.Until), t.Pooled, t.Meta)
 	}
 	return f.putTickets.exec(v)
 }
@@ -215,7 +215,7 @@ func decode(text string, into any) error {
 func (f *file) readSessions(s *stored) error {
 	return f.loadSessions.find(s.rows.id, func(r *row) {
 		im := protocol.SessionImage{
-			ID: protocol.Session(r.integer()), Instance: r.text(), Seq: uint64(r.integer()), Deadline: protocol.Micros(r.integer()),
+			ID: protocol.Session(r.integer()), Instance: r.text(), Owner: readOwner(r), Seq: uint64(r.integer()), Deadline: protocol.Micros(r.integer()),
 			Seen: protocol.Micros(r.integer()), Renewal: uint64(r.integer()), LastFate: uint64(r.integer()), Recalled: r.flag(), Extended: r.flag(),
 		}
 		var fates []storedFate
@@ -225,6 +225,12 @@ func (f *file) readSessions(s *stored) error {
 		}
 		s.image.Sessions = append(s.image.Sessions, im)
 	})
+}
+
+func readOwner(r *row) (o protocol.Owner) {
+	key, err := protocol.ParseKey(r.text())
+	r.err = errors.Join(r.err, err)
+	return protocol.Owner{Key: key, Principal: r.text()}
 }
 
 func (f *file) readLeases(s *stored) error {
@@ -241,7 +247,7 @@ func (f *file) readLine(s *stored) error {
 		s.rows.places = r.integer()
 		s.image.Line = append(s.image.Line, protocol.TicketImage{
 			Session: protocol.Session(r.integer()), Ticket: protocol.Ticket(r.integer()), Weight: r.integer(), Least: r.integer(),
-			Until: protocol.Micros(r.integer()), Try: r.flag(), Pooled: r.flag(), Meta: r.text(),
+			Until: protocol.Micros(r.integer()), Pooled: r.flag(), Meta: r.text(),
 		})
 	})
 }

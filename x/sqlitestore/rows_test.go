@@ -21,6 +21,10 @@ func fill(v reflect.Value, next *uint64) {
 		for i := range v.NumField() {
 			fill(v.Field(i), next)
 		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), next)
+		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 70, 70)) // more than one portion, and a rest
 		for i := range v.Len() {
@@ -168,7 +172,7 @@ func (h *history) step() {
 }
 
 func (h *history) begin() {
-	id, _, err := h.store.Open(ctx, "a", h.config, "history")
+	id, _, err := h.store.Open(ctx, "a", h.config, sessiontest.Opener("history"))
 	if err == nil { // or it was the commit that was to fail
 		h.sessions = append(h.sessions, sessiontest.Opened(h.t, h.store, "a", id))
 	}

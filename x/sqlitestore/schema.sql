@@ -19,6 +19,8 @@ CREATE TABLE session (
   semaphore INTEGER NOT NULL,
   id        INTEGER NOT NULL,
   instance  TEXT NOT NULL,
+  key       TEXT NOT NULL, -- hexadecimal; a secret, which each of its batches repeats
+  principal TEXT NOT NULL, -- the identity that a server has authenticated
   seq       INTEGER NOT NULL, -- of its last batch
   deadline  INTEGER NOT NULL, -- on the semaphore's clock
   seen      INTEGER NOT NULL,
@@ -50,7 +52,6 @@ CREATE TABLE ticket (
   weight    INTEGER NOT NULL,
   least     INTEGER NOT NULL, -- what will do of the weight
   until     INTEGER NOT NULL, -- on the semaphore's clock; 0: without limit
-  try       INTEGER NOT NULL,
   pooled    INTEGER NOT NULL,
   meta      TEXT NOT NULL,
   PRIMARY KEY (semaphore, session, id)
@@ -99,14 +100,14 @@ ORDER BY semaphore.name, lease.seq;
 CREATE VIEW waiters AS SELECT
   semaphore.name AS semaphore, row_number() OVER (PARTITION BY ticket.semaphore ORDER BY ticket.place) AS place,
   session.instance AS instance, ticket.weight AS weight,
-  ticket.try AS try, ticket.pooled AS pooled, ticket.meta AS meta, ticket.session AS session, ticket.id AS ticket
+  ticket.pooled AS pooled, ticket.meta AS meta, ticket.session AS session, ticket.id AS ticket
 FROM ticket
   JOIN semaphore ON semaphore.id = ticket.semaphore
   JOIN session ON session.semaphore = ticket.semaphore AND session.id = ticket.session
 ORDER BY semaphore.name, ticket.place;
 
 CREATE VIEW sessions AS SELECT
-  semaphore.name AS semaphore, session.id AS session, session.instance AS instance,
+  semaphore.name AS semaphore, session.id AS session, session.instance AS instance, session.principal AS principal,
   strftime('%Y-%m-%d %H:%M:%f', session.seen / 1e6, 'unixepoch') AS renewed,
   (SELECT count(*) FROM lease WHERE lease.semaphore = session.semaphore AND lease.session = session.id) AS permits,
   (SELECT count(*) FROM ticket WHERE ticket.semaphore = session.semaphore AND ticket.session = session.id) AS waiting

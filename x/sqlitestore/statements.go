@@ -27,9 +27,9 @@ func newStatements(c *connection) (s statements) {
 
 	s.find = c.statement("SELECT id, config, ramp_from, ramp_at, last, clock, last_session, last_seq, renewals FROM semaphore WHERE name = ?")
 	s.findTombstone = c.statement("SELECT seq FROM tombstone WHERE name = ?")
-	s.loadSessions = c.statement("SELECT id, instance, seq, deadline, seen, renewal, last_fate, recalled, extended, fates FROM session WHERE semaphore = ? ORDER BY renewal")
+	s.loadSessions = c.statement("SELECT id, instance, key, principal, seq, deadline, seen, renewal, last_fate, recalled, extended, fates FROM session WHERE semaphore = ? ORDER BY renewal")
 	s.loadLeases = c.statement("SELECT seq, session, weight, pooled, revoked, since, meta FROM lease WHERE semaphore = ? ORDER BY seq")
-	s.loadLine = c.statement("SELECT place, session, id, weight, least, until, try, pooled, meta FROM ticket WHERE semaphore = ? ORDER BY place")
+	s.loadLine = c.statement("SELECT place, session, id, weight, least, until, pooled, meta FROM ticket WHERE semaphore = ? ORDER BY place")
 	s.loadSpending = c.statement("SELECT n, until, weight FROM spending WHERE semaphore = ? ORDER BY n")
 	s.list = c.statement("SELECT name FROM semaphore WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name")
 
@@ -44,9 +44,9 @@ func newStatements(c *connection) (s statements) {
 	s.dropSpending = c.statement("DELETE FROM spending WHERE semaphore = ? AND n < ?")
 	s.purgeSpending = c.statement("DELETE FROM spending WHERE semaphore = ?")
 
-	s.putSessions = c.put("session", "semaphore", "id", "instance", "seq", "deadline", "seen", "renewal", "last_fate", "recalled", "extended", "fates")
+	s.putSessions = c.put("session", "semaphore", "id", "instance", "key", "principal", "seq", "deadline", "seen", "renewal", "last_fate", "recalled", "extended", "fates")
 	s.putLeases = c.put("lease", "semaphore", "seq", "session", "weight", "pooled", "revoked", "since", "meta")
-	s.putTickets = c.put("ticket", "semaphore", "session", "id", "place", "weight", "least", "until", "try", "pooled", "meta")
+	s.putTickets = c.put("ticket", "semaphore", "session", "id", "place", "weight", "least", "until", "pooled", "meta")
 	s.putSpending = c.put("spending", "semaphore", "n", "until", "weight")
 	s.endSessions = c.remove("session", "semaphore", "id")
 	s.dropLeases = c.remove("lease", "semaphore", "seq")

@@ -45,7 +45,7 @@ func Open(path string, o Options) (*Store, error) {
 }
 
 // Open is for [fleet.Store].
-func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instance string) (protocol.Session, protocol.Config, error) {
+func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	var (
 		session protocol.Session
 		config  protocol.Config
@@ -56,7 +56,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, instan
 				return about(name, err)
 			}
 		}
-		session, config, err = k.state.Open(now, instance, c.Protocol)
+		session, config, err = k.state.Open(now, by, c.Protocol)
 		return about(name, err)
 	})
 	if err != nil {

@@ -26,8 +26,9 @@ func FuzzBatches(f *testing.F) {
 	f.Add(say(protocol.Batch{Session: 1, Seq: 1, Ops: []protocol.Op{acquire}}), say(protocol.Batch{Session: 1, Seq: 2, Bye: true}))
 	f.Add(say(protocol.Batch{Session: 1, Seq: 9, Ops: []protocol.Op{acquire, {Verb: protocol.Release, Lease: 1}, {Verb: protocol.Cancel, Ticket: 1}}}), []byte("{"))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
+		key := protocol.NewKey()
 		s := &service{store: memstore.New()}
-		opened, err := s.Open(t.Context(), &semav1.StoreOpenRequest{Name: "a", Config: wire.ConfigOf(protocol.Config{Capacity: capacity, TTL: 1_000_000, Protocol: protocol.Version})})
+		opened, err := s.Open(t.Context(), &semav1.StoreOpenRequest{Name: "a", Key: key[:], Config: wire.ConfigOf(protocol.Config{Capacity: capacity, TTL: 1_000_000, Protocol: protocol.Version})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,7 @@ func FuzzBatches(f *testing.F) {
 			}
 			m.Name = "a"
 			if m.Session < 10 { // or it would hardly ever be guessed
-				m.Session = opened.Session
+				m.Session, m.Key = opened.Session, key[:]
 			}
 			_, _ = s.Apply(t.Context(), &m)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/internal/wire"
 	"github.com/sema-go/sema/x/semav1"
 	"github.com/sema-go/sema/x/semav1/semav1connect"
@@ -26,7 +27,11 @@ func (s *service) Open(ctx context.Context, m *semav1.StoreOpenRequest) (*semav1
 	if err := fleet.CheckMeta(string(m.Instance)); err != nil { // people will read it, at terminals
 		return nil, wire.FaultOf(refuse("open", m.Name, "instance: "+err.Error()))
 	}
-	session, config, err := s.store.Open(ctx, m.Name, wire.ReadConfig(m.Config), string(m.Instance))
+	by := protocol.Opener{Instance: string(m.Instance), Highest: protocol.Seq(m.Highest)}
+	if copy(by.Owner.Key[:], m.Key); len(m.Key) != len(by.Owner.Key) || by.Owner.Key == (protocol.Key{}) {
+		return nil, wire.FaultOf(refuse("open", m.Name, fmt.Sprintf("key of %d bytes: want %d random bytes", len(m.Key), len(by.Owner.Key))))
+	}
+	session, config, err := s.store.Open(ctx, m.Name, wire.ReadConfig(m.Config), by)
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}

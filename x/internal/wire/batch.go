@@ -13,10 +13,12 @@ import (
 // errUnread is for messages of a version that is too new, or of somebody else.
 var errUnread = errors.New("a message cannot be read; are service and program of neighbouring versions?")
 
-// BatchOf is the message for a batch.
+// BatchOf returns the message for a batch. The owner's principal is left out: the
+// server that authenticates the client adds it.
 func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
 	m := &semav1.StoreApplyRequest{
-		Name: name, Session: uint64(b.Session), Seq: b.Seq, Ack: b.Ack, Bye: b.Bye, Ops: make([]*semav1.Op, len(b.Ops)),
+		Name: name, Session: uint64(b.Session), Key: b.Owner.Key[:], Seq: b.Seq, Ack: b.Ack, Bye: b.Bye, Highest: uint64(b.Highest),
+		Ops: make([]*semav1.Op, len(b.Ops)),
 	}
 	ops := make([]semav1.Op, len(b.Ops)) // all at once
 	last := ""
@@ -38,7 +40,8 @@ func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
 
 // ReadBatch is the batch in a message.
 func ReadBatch(m *semav1.StoreApplyRequest) (protocol.Batch, error) {
-	b := protocol.Batch{Session: protocol.Session(m.Session), Seq: m.Seq, Ack: m.Ack, Bye: m.Bye}
+	b := protocol.Batch{Session: protocol.Session(m.Session), Seq: m.Seq, Ack: m.Ack, Bye: m.Bye, Highest: protocol.Seq(m.Highest)}
+	copy(b.Owner.Key[:], m.Key)
 	metas := make([]string, 1+len(m.Metas)) // which most ops share
 	for i, meta := range m.Metas {
 		metas[i+1] = string(meta)
@@ -76,7 +79,7 @@ func narrow[T ~uint8, E ~int32](number E) T {
 func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
 	m := &semav1.StoreApplyResponse{
 		Verdict: semav1.Verdict(r.Verdict), More: r.More, Next: int64(r.Next), Recall: r.Recall, Config: ConfigOf(r.Config),
-		InUse: r.InUse, Wanted: r.Wanted, First: r.First, Share: r.Share, Valid: int64(r.Valid), Fates: make([]*semav1.Fate, len(r.Fates)),
+		InUse: r.InUse, Wanted: r.Wanted, First: r.First, Share: r.Share, Valid: int64(r.Valid), Undecided: int64(r.Undecided), Fates: make([]*semav1.Fate, len(r.Fates)),
 	}
 	fates := make([]semav1.Fate, len(r.Fates))
 	var last []protocol.Range
@@ -99,7 +102,7 @@ func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
 func ReadReply(m *semav1.StoreApplyResponse) (protocol.Reply, error) {
 	r := protocol.Reply{
 		Verdict: narrow[protocol.Verdict](m.Verdict), More: m.More, Next: protocol.Micros(m.Next), Recall: m.Recall, Config: ReadConfig(m.Config),
-		InUse: m.InUse, Wanted: m.Wanted, First: m.First, Share: m.Share, Valid: protocol.Micros(m.Valid),
+		InUse: m.InUse, Wanted: m.Wanted, First: m.First, Share: m.Share, Valid: protocol.Micros(m.Valid), Undecided: protocol.Micros(m.Undecided),
 	}
 	if len(m.Fates) > 0 {
 		r.Fates = make([]protocol.Fate, len(m.Fates))

@@ -22,11 +22,12 @@ func ReadConfig(m *semav1.Config) protocol.Config {
 	}
 }
 
-// SnapshotOf is the message for a snapshot.
+// SnapshotOf returns the message for a snapshot. The keys of sessions are left out:
+// readers must not be able to act as holders.
 func SnapshotOf(s protocol.Snapshot) *semav1.StoreInspectResponse {
 	m := &semav1.StoreInspectResponse{Config: ConfigOf(s.Config), Effective: s.Effective, InUse: s.InUse}
 	for _, r := range s.Sessions {
-		m.Sessions = append(m.Sessions, &semav1.SessionInfo{Session: uint64(r.Session), Instance: []byte(r.Instance), Seen: int64(r.Seen)})
+		m.Sessions = append(m.Sessions, &semav1.SessionInfo{Session: uint64(r.Session), Instance: []byte(r.Instance), Seen: int64(r.Seen), Principal: r.Owner.Principal})
 	}
 	for _, l := range s.Leases {
 		m.Leases = append(m.Leases, &semav1.LeaseInfo{
@@ -43,7 +44,7 @@ func SnapshotOf(s protocol.Snapshot) *semav1.StoreInspectResponse {
 func ReadSnapshot(m *semav1.StoreInspectResponse) protocol.Snapshot {
 	s := protocol.Snapshot{Config: ReadConfig(m.Config), Effective: m.Effective, InUse: m.InUse}
 	for _, r := range m.Sessions {
-		s.Sessions = append(s.Sessions, protocol.SessionInfo{Session: protocol.Session(r.Session), Instance: string(r.Instance), Seen: protocol.Micros(r.Seen)})
+		s.Sessions = append(s.Sessions, protocol.SessionInfo{Session: protocol.Session(r.Session), Instance: string(r.Instance), Seen: protocol.Micros(r.Seen), Owner: protocol.Owner{Principal: r.Principal}})
 	}
 	for _, l := range m.Leases {
 		s.Leases = append(s.Leases, protocol.LeaseInfo{

@@ -1,0 +1,70 @@
+package fleettest
+
+import "github.com/sema-go/sema/fleet/protocol"
+
+// ownerScripts are about sessions of several owners, and what clients report.
+var ownerScripts = []script{
+	{"a batch with another key is of an unknown session", protocol.Config{Capacity: 1}, func(s *speaker) {
+		s.rejectsOwners(owner, protocol.Owner{Key: protocol.NewKey()}, protocol.Owner{Key: protocol.Key{1}})
+	}},
+	{"a batch of another principal is of an unknown session", protocol.Config{Capacity: 1}, func(s *speaker) {
+		by := protocol.Owner{Key: owner.Key, Principal: "token:a"}
+		s.rejectsOwners(by, protocol.Owner{Key: by.Key, Principal: "token:b"}, protocol.Owner{Key: by.Key}, protocol.Owner{Key: by.Key, Principal: "token:a "})
+	}},
+	{"Seqs are higher than what a client reports", protocol.Config{Capacity: 10}, func(s *speaker) {
+		id := s.open()
+		first := s.granted(id, 1, acquire(1, 1))[0]
+		seen := first + 1_000_000
+		s.seqs[id]++
+		r := s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ack: s.acks[id], Highest: seen, Ops: []protocol.Op{acquire(2, 1)}})
+		if lease := s.wantFates(r, protocol.Granted)[0].Lease; lease <= seen {
+			s.fail("lease %d, though a client has seen %d", lease, seen)
+		}
+		seen += 1_000_000
+		if _, _, err := s.store.Open(s.ctx, s.name, s.config, protocol.Opener{Owner: owner, Highest: seen}); err != nil {
+			s.fail("%w", err)
+		}
+		lease := s.granted(id, 1, acquire(3, 1))[0]
+		if lease <= seen {
+			s.fail("lease %d, though a client that opened a session has seen %d", lease, seen)
+		}
+		s.seqs[id]++
+		r = s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ack: s.acks[id], Highest: lease + 2*protocol.MaxLead, Ops: []protocol.Op{acquire(4, 1)}})
+		if next := s.wantFates(r, protocol.Granted)[0].Lease; next > lease+1_000_000 {
+			s.fail("lease %d after %d: a client exhausts the numbers", next, lease)
+		}
+	}},
+}
+
+// rejectsOwners fails unless a session obeys its owner alone.
+func (s *speaker) rejectsOwners(by protocol.Owner, others ...protocol.Owner) {
+	id, _, err := s.store.Open(s.ctx, s.name, s.config, protocol.Opener{Instance: "fleettest", Owner: by})
+	s.must(err)
+	b := protocol.Batch{Session: id, Owner: by, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
+	lease := s.wantFates(s.apply(b), protocol.Granted)[0].Lease
+	if stored := s.inspect().Sessions[0].Owner.Principal; stored != by.Principal {
+		if stored == "" {
+			return // it is in front of another store, and trusts no client's principal
+		}
+		s.fail("principal %q was stored as %q", by.Principal, stored)
+	}
+	for _, other := range others {
+		for _, b := range []protocol.Batch{
+			{Ops: []protocol.Op{release(lease)}},
+			{Ops: []protocol.Op{acquire(2, 1)}},
+			{Ack: 1},
+			{Bye: true},
+		} {
+			b.Session, b.Owner, b.Seq = id, other, 2
+			r := s.apply(b)
+			s.wantVerdict(r, protocol.Unknown)
+			if len(r.Fates) > 0 {
+				s.fail("another owner receives %v", r.Fates)
+			}
+		}
+	}
+	s.wantInUse(1, 0)
+	r := s.apply(protocol.Batch{Session: id, Owner: by, Seq: 2, Ack: 1, Ops: []protocol.Op{release(lease), acquire(2, 1)}})
+	s.wantVerdict(r, protocol.Heard)
+	s.wantFates(r, protocol.Granted)
+}
