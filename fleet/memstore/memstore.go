@@ -28,13 +28,20 @@ type Store struct {
 	semaphores map[string]*protocol.State
 	tombstones map[string]protocol.Seq
 	listeners  map[string][]*listener // by instance
+	ticks      bool                   // the clock is the process's own
+	timer      *time.Timer            // calls tick; nil while no session is open
 }
 
-// New makes an empty store.
-func New() *Store { return NewWithClock(time.Now) }
+// New returns an empty store. What expired sessions held becomes free by itself.
+func New() *Store {
+	s := NewWithClock(time.Now)
+	s.ticks = true
+	return s
+}
 
 // NewWithClock makes an empty store with a clock of its own, for tests that step
-// it. It is called by one goroutine at a time.
+// it. It is called by one goroutine at a time. Time passes for a semaphore only when
+// the store is called.
 func NewWithClock(clock func() time.Time) *Store {
 	return &Store{
 		clock:      clock,
@@ -58,7 +65,40 @@ func (s *Store) Open(_ context.Context, name string, c protocol.Config, by proto
 		s.semaphores[name] = state
 	}
 	defer s.hint(name, state)
-	return state.Open(s.now(), by, c.Protocol)
+	session, config, err := state.Open(s.now(), by, c.Protocol)
+	if s.ticks && s.timer == nil {
+		s.timer = time.AfterFunc(pause(state.TickEvery()), s.tick)
+	}
+	return session, config, err
+}
+
+// tick ends sessions that have expired, and comes again while there are any. A
+// timer, unlike a goroutine, needs no end: a store is never closed.
+func (s *Store) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, every := s.now(), protocol.Micros(0)
+	for name, state := range s.semaphores {
+		if state.TickEvery() == 0 {
+			continue
+		}
+		if state.Tick(now) {
+			s.hint(name, state)
+		}
+		if next := state.TickEvery(); every == 0 || next > 0 && next < every {
+			every = next
+		}
+	}
+	if every == 0 {
+		s.timer = nil
+		return
+	}
+	s.timer.Reset(pause(every))
+}
+
+// pause bounds how often the store looks at its semaphores.
+func pause(every protocol.Micros) time.Duration {
+	return min(max(time.Duration(every)*time.Microsecond, 10*time.Millisecond), time.Second)
 }
 
 // Apply is for [fleet.Store].

@@ -16,6 +16,27 @@ func (s *State) advance(now Micros) {
 	s.expire()
 }
 
+// TickEvery returns how often [State.Tick] is to be called; 0: not at all, since
+// there is no session that could expire.
+func (s *State) TickEvery() Micros {
+	if len(s.sessions) == 0 {
+		return 0
+	}
+	return s.config.TTL / 12
+}
+
+// Tick moves the semaphore's clock on though no batch arrives. A store in a process
+// calls it, so that what expired sessions held is free before a client asks; over
+// other stores the clock stands still until one does. It reports whether time had
+// passed.
+func (s *State) Tick(now Micros) bool {
+	if passed := now - s.last; passed >= 0 && passed < s.TickEvery() {
+		return false
+	}
+	s.begin(now)
+	return true
+}
+
 // A ramp is a capacity that rises from some value at some time.
 type ramp struct {
 	from int64

@@ -96,7 +96,12 @@ func start(path string, normal bool) (*engine, error) {
 		file: f, open: func() (*file, error) { return openFile(path, normal) },
 		fault: e.fault, hint: e.listeners.hint,
 		now:  func() protocol.Micros { return protocol.Micros(time.Now().UnixMicro()) },
-		kept: map[string]*kept{},
+		kept: map[string]*kept{}, live: map[string]*kept{},
+	}
+	if e.writer.unread, err = f.inUse(); err != nil {
+		f.close()
+		o.release()
+		return nil, faultOf(path, err)
 	}
 	go e.run()
 	return e, nil
@@ -125,10 +130,15 @@ func (e *engine) unshare() error {
 // under load each commit is shared.
 func (e *engine) run() {
 	defer close(e.done)
+	ticks := time.NewTimer(e.writer.untilTick())
+	defer ticks.Stop()
 	for {
 		select {
 		case r := <-e.inbox:
 			e.writer.serve(e.gather(r))
+		case <-ticks.C:
+			e.writer.tick()
+			ticks.Reset(e.writer.untilTick())
 		case <-e.quit:
 			for len(e.inbox) > 0 {
 				e.writer.serve(e.gather(<-e.inbox))

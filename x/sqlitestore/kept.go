@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -12,6 +13,7 @@ type kept struct {
 	state     *protocol.State // nil: there is none of that name
 	tombstone protocol.Seq    // of one that there was
 	touched   bool            // by the present group
+	ticked    time.Time       // when tick last looked at it, by the clock that never steps
 	spoilt    error           // somebody panicked half-way
 
 	changes protocol.Changes // to write

@@ -262,6 +262,13 @@ func (f *file) readSpending(s *stored) error {
 	})
 }
 
+// inUse returns the names of semaphores that have sessions.
+func (f *file) inUse() (map[string]bool, error) {
+	names := map[string]bool{}
+	err := f.query("SELECT name FROM semaphore WHERE id IN (SELECT semaphore FROM session)", func(r *row) { names[r.text()] = true })
+	return names, err
+}
+
 // names are those of semaphores that begin with a prefix.
 func (f *file) names(prefix string) (all []string, err error) {
 	all = []string{}

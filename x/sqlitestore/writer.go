@@ -17,6 +17,8 @@ import (
 type writer struct {
 	kept    map[string]*kept // by whole name; what is not here may be in the file
 	touched []*kept          // by the present group
+	live    map[string]*kept // of kept, those with sessions
+	unread  map[string]bool  // whole names with sessions in the file that are not in memory
 	file    *file            // nil: to be opened again
 	open    func() (*file, error)
 	fault   func(error) error
@@ -124,6 +126,7 @@ func (w *writer) keep(name string) (*kept, error) {
 			return nil, err
 		}
 		w.kept[name] = k
+		delete(w.unread, name)
 	}
 	if !k.touched {
 		k.touched = true
@@ -174,6 +177,10 @@ func (w *writer) commit() (err error) {
 func (w *writer) forget() {
 	for _, k := range w.touched {
 		delete(w.kept, k.name)
+		if w.live[k.name] != nil {
+			delete(w.live, k.name)
+			w.unread[k.name] = true
+		}
 	}
 	if w.file != nil && w.file.rollback() != nil {
 		w.drop()
@@ -197,7 +204,13 @@ func (w *writer) settle() (hints []hint) {
 		k.touched = false
 		if k.spoilt != nil || k.state == nil {
 			delete(w.kept, k.name)
+			delete(w.live, k.name)
 			continue
+		}
+		if k.state.TickEvery() > 0 {
+			w.live[k.name] = k
+		} else {
+			delete(w.live, k.name)
 		}
 		for _, id := range k.state.Woken() {
 			hints = append(hints, hint{k.state.Instance(id), k.name})
