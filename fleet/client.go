@@ -55,11 +55,16 @@ type Options struct {
 	MaxWaiters int64         // in line at the engine; 0: no bound
 	Rate       time.Duration // if set, Capacity permits may be had in each such time, and come back by time alone
 
-	Mode     Mode
-	Block    int64         // Pooled: how many permits are kept ready beyond those in use, at most; 0: as many as seems right
-	Quantum  time.Duration // Pooled: for how long blocks are lent out here when others wait for them; 50 ms unless told
-	MaxWait  time.Duration // bounds each wait; a minute unless told
-	FailOpen FailOpen      // what to do when the engine does not answer; fail closed unless told
+	Mode    Mode
+	Block   int64         // Pooled: how many permits are kept ready beyond those in use, at most; 0: as many as seems right
+	Quantum time.Duration // Pooled: for how long blocks are lent out here when others wait for them; 50 ms unless told
+	MaxWait time.Duration // bounds each wait; a minute unless told
+
+	// TryTimeout bounds TryAcquire, which sends one batch and fails with
+	// ErrUnavailable if the store does not reply in time; default 1s.
+	TryTimeout time.Duration
+
+	FailOpen FailOpen // what to do when the engine does not answer; fail closed unless told
 	Labels   map[string]string
 	Observer sema.Observer // is told what happens here, if not nil
 }
@@ -97,6 +102,8 @@ func (o Options) check() error {
 	switch {
 	case o.MaxWait < 0:
 		return fmt.Errorf("MaxWait %v: want a positive duration, or 0 for %v", o.MaxWait, defaultMaxWait)
+	case o.TryTimeout < 0:
+		return fmt.Errorf("TryTimeout %v: want a positive duration, or 0 for %v", o.TryTimeout, defaultTryTimeout)
 	case o.Mode > Pooled:
 		return fmt.Errorf("mode %d: want Exact or Pooled", o.Mode)
 	case o.Mode == Pooled && o.Rate != 0:
@@ -124,6 +131,7 @@ func (o Options) withDefaults() Options {
 	o.TTL = cmp.Or(o.TTL, defaultTTL)
 	o.Labels = maps.Clone(o.Labels)
 	o.MaxWait = cmp.Or(o.MaxWait, defaultMaxWait)
+	o.TryTimeout = cmp.Or(o.TryTimeout, defaultTryTimeout)
 	o.Block = cmp.Or(o.Block, protocol.MaxCapacity)
 	o.Quantum = cmp.Or(o.Quantum, defaultQuantum)
 	o.FailOpen.After = cmp.Or(o.FailOpen.After, max(o.TTL, minSilence))
@@ -132,9 +140,10 @@ func (o Options) withDefaults() Options {
 }
 
 const (
-	defaultTTL     = 15 * time.Second
-	defaultMaxWait = time.Minute
-	minSilence     = time.Second
+	defaultTTL        = 15 * time.Second
+	defaultMaxWait    = time.Minute
+	defaultTryTimeout = time.Second
+	minSilence        = time.Second
 )
 
 // Config is what a semaphore is made with.

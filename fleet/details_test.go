@@ -61,22 +61,6 @@ func TestAPermitThatComesWhenTheContextHasEndedGoesBack(t *testing.T) {
 	})
 }
 
-func TestATryWaitsAsLongAsTheEngineIsNotCertain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		a, line := join(t, store)
-		b, _ := join(t, store)
-		o := fleet.Options{Capacity: 1, TTL: time.Minute, MaxWait: 5 * time.Minute}
-		mustAcquire(t, semaphore(t, a, o), 1)
-		line.cut.Store(true)
-		time.Sleep(time.Hour) // it is long dead, and nobody has looked
-		p, err := semaphore(t, b, o).TryAcquire(t.Context(), 1)
-		wantErr(t, err, nil)
-		p.Release()
-	})
-}
-
 func TestAnObserverThatPanicsIsCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -36,6 +36,7 @@ type driver struct {
 	used    protocol.Micros // when the session was last seen in use
 	began   protocol.Micros // the exchange
 	trouble error           // why the engine was not reached, last
+	asked   time.Time       // when the first exchange was sent to which there is no reply yet; zero: there is none
 	heard   time.Time       // when it was
 }
 
@@ -109,9 +110,22 @@ func (s *Semaphore) rest(after error) {
 	s.client.sleep(pause)
 }
 
+// ask notes that an exchange is about to be sent.
+func (d *driver) ask() {
+	if d.asked.IsZero() {
+		d.asked = time.Now()
+	}
+}
+
+// silent reports whether the store has replied to nothing since then, though it was
+// asked for most of that time. The mutex is held.
+func (d *driver) silent(since time.Time) bool {
+	return !d.asked.IsZero() && d.heard.Before(since) && time.Since(d.asked) > time.Since(since)/2
+}
+
 // reached is when the engine has answered. The mutex is held.
 func (s *Semaphore) reached(now protocol.Micros) {
-	s.driver.trouble, s.driver.heard = nil, time.Now()
+	s.driver.trouble, s.driver.asked, s.driver.heard = nil, time.Time{}, time.Now()
 	s.fallback.answered(s, now)
 }
 
@@ -127,7 +141,7 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 	}
 	s.tendPool(now)
 	s.noteQuiet()
-	if s.peer != nil && !s.peer.Idle() {
+	if s.peer != nil && (!s.peer.Idle() || s.peer.Polls(now)) {
 		s.driver.used = now
 	}
 	switch {
@@ -135,6 +149,7 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 		return s.stop(0)
 	case s.peer == nil && (len(s.waiters) > 0 || s.pool.asked.Ticket != 0 || s.fallback.rules()):
 		within := s.fallback.patience()
+		s.driver.ask()
 		return func() error { return s.begin(within) }, true
 	case s.peer == nil:
 		s.fallback.forget() // nobody listens for an answer
@@ -143,6 +158,7 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 		b, left := s.peer.Send(now, maxOps), s.peer.Deadline()-now
 		// A third of what is left, so that there is time to say it again.
 		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.fallback.patience())
+		s.driver.ask()
 		return func() error { return s.send(b, within) }, true
 	case s.peer.Idle() && (s.closed || now-s.driver.used > idleAfter):
 		s.peer.Leave()
@@ -352,14 +368,16 @@ func (s *Semaphore) fate(f protocol.Fate) {
 	delete(s.waiters, f.Ticket)
 	switch {
 	case w == nil:
+	case w.of != nil:
+		s.attach(w.of, f)
 	case f.Kind != protocol.Granted:
-		w.ended <- outcome{err: fate.Error(f.Kind)}
+		w.ended <- outcome{err: fate.Error(f.Kind), after: micros(s.last.Undecided)}
 	case s.options.Mode == Pooled:
 		s.addBlock(f)
 		w.ended <- outcome{}
 	default:
 		s.counts.Grants++
-		w.ended <- outcome{lease: s.lend(f)}
+		w.ended <- outcome{lease: s.lend(f, w.op.Pooled)}
 	}
 }
 
@@ -389,6 +407,7 @@ func (s *Semaphore) lose(why string) {
 		s.loseGrant(g, why)
 	}
 	s.losePool(why)
+	s.endSplits()
 	for _, u := range s.unheard {
 		u.end(why)
 	}

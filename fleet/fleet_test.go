@@ -22,6 +22,7 @@ type link struct {
 	fleet.Store
 	delay   time.Duration
 	cut     atomic.Bool
+	deaf    atomic.Bool // replies are lost
 	batches atomic.Int64
 	ops     atomic.Int64
 }
@@ -50,7 +51,12 @@ func (l *link) Apply(ctx context.Context, name string, b protocol.Batch) (protoc
 	}
 	l.batches.Add(1)
 	l.ops.Add(int64(len(b.Ops)))
-	return l.Store.Apply(ctx, name, b)
+	reply, err := l.Store.Apply(ctx, name, b)
+	if l.deaf.Load() {
+		<-ctx.Done()
+		return protocol.Reply{}, errCut
+	}
+	return reply, err
 }
 
 func (l *link) Listen(ctx context.Context, instance string, hint func(string)) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A grant is a lease at the engine. The permits that were split off it share
-// it.
+// A grant is a lease at the store. Each permit has one of its own, with a fence of
+// its own; the parts of a rate's permit and of a region's block share it.
 type grant struct {
 	sem   *Semaphore
 	peer  *protocol.Peer // the session it belongs to; guarded by Semaphore.mu, like what follows
@@ -19,6 +19,13 @@ type grant struct {
 	lost  chan struct{}
 	out   int64  // how much of it is not released
 	why   string // it was lost
+	block bool   // of a region, which shows no fence of it
+
+	// A split whose caller has given up leaves the permit whole. The store may have
+	// split the lease all the same: parts are what came off it later, and are
+	// released with it.
+	splits bool
+	parts  []protocol.Seq
 }
 
 // A lease is what one permit has of a grant.
@@ -31,8 +38,8 @@ type lease struct {
 
 // lend makes what a waiter is given. What is of a Rate is spent, and never lost.
 // The mutex is held.
-func (s *Semaphore) lend(f protocol.Fate) *lease {
-	g := &grant{sem: s, peer: s.peer, fence: f.Fence, since: time.Now(), out: f.Weight, lost: make(chan struct{})}
+func (s *Semaphore) lend(f protocol.Fate, block bool) *lease {
+	g := &grant{sem: s, block: block, peer: s.peer, fence: f.Fence, since: time.Now(), out: f.Weight, lost: make(chan struct{})}
 	if s.peer.Config().Kind == protocol.Concurrency {
 		s.leases[f.Lease] = g
 	}
@@ -57,12 +64,15 @@ func (l *lease) giveBack() {
 	if s.leases[g.fence.Seq] != g {
 		return // lost, or of a Rate: there is nothing to give back
 	}
-	wish := protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq, Weight: l.weight}
-	if g.out == 0 {
-		delete(s.leases, g.fence.Seq)
-		wish.Weight = 0
+	if g.out > 0 {
+		s.release(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq, Weight: l.weight})
+		return
 	}
-	s.release(wish)
+	delete(s.leases, g.fence.Seq)
+	s.release(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq})
+	for _, part := range g.parts {
+		s.release(protocol.Op{Verb: protocol.Release, Lease: part})
+	}
 }
 
 // release says it to the engine. The mutex is held.
@@ -70,11 +80,6 @@ func (s *Semaphore) release(wish protocol.Op) {
 	s.counts.Releases++
 	s.peer.Wish(wish)
 	s.drive()
-}
-
-// Split needs no word to the engine: the parts are given back one by one.
-func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
-	return &lease{grant: l.grant, weight: n}, &lease{grant: l.grant, weight: l.weight - n}, nil
 }
 
 // Lost is for [sema.Permit.Lost].

@@ -52,6 +52,7 @@ type Semaphore struct {
 type waiter struct {
 	op      protocol.Op
 	ended   chan outcome // buffered
+	of      *grant       // of a split whose caller has given up: what is split
 	carries bool         // it would speak to the engine itself; after ask, it has to
 }
 
@@ -60,6 +61,7 @@ type waiter struct {
 type outcome struct {
 	lease *lease
 	err   error
+	after time.Duration // of a try: when the store can decide; 0: it has
 }
 
 func newSemaphore(c *Client, name string, o Options) (*Semaphore, error) {
@@ -111,9 +113,12 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	return s.acquire(ctx, "acquire", protocol.Op{Verb: protocol.Acquire, Weight: n})
 }
 
-// TryAcquire takes n permits if they are free and nobody waits, or else fails
-// with ErrFull. It asks the engine, which may take a moment longer if somebody
-// has been silent for so long that it may be dead.
+// TryAcquire takes n permits if they are free and no caller waits, or else fails
+// with ErrFull. It sends one batch and never queues. Where the store cannot decide
+// yet, since a holder may have expired or the store has restarted, it fails with
+// ErrFull or ErrUnavailable and the error's After is positive: the client asks the
+// store until then, so that the next try is final. It fails with ErrUnavailable if
+// the store does not reply within TryTimeout.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	if g := s.front.Load(); g != nil && n > 0 && ctx != nil {
 		if p, err := g.local.TryAcquire(ctx, n); err == nil {
@@ -199,27 +204,24 @@ func (s *Semaphore) await(ctx context.Context, op string, w *waiter, start time.
 		return s.concluded(ctx, op, w, o)
 	default:
 	}
-	end := start.Add(s.options.MaxWait)
-	limit := time.NewTimer(time.Until(end))
-	defer limit.Stop()
-	if w.op.Try { // it waits for an answer, not for its turn
-		limit.Reset(min(time.Until(end), 2*patience))
+	most := s.options.MaxWait
+	if op == "try" { // it waits for a reply, not for its turn
+		most = min(most, s.options.TryTimeout)
 	}
-	for {
-		select {
-		case o := <-w.ended:
-			return s.concluded(ctx, op, w, o)
-		case <-ctx.Done():
-			s.withdraw(w)
-			return outcome{}, context.Cause(ctx)
-		case <-limit.C:
-			if time.Now().Before(end) && s.heardSince(start) {
-				limit.Reset(time.Until(end)) // the engine is there, and not certain yet
-				continue
-			}
-			s.withdraw(w)
-			return outcome{}, s.timeout(op, w.op.Weight, start)
+	limit := time.NewTimer(time.Until(start.Add(most)))
+	defer limit.Stop()
+	select {
+	case o := <-w.ended:
+		return s.concluded(ctx, op, w, o)
+	case <-ctx.Done():
+		s.withdraw(w)
+		return outcome{}, context.Cause(ctx)
+	case <-limit.C:
+		s.withdraw(w)
+		if op == "try" {
+			return outcome{}, s.silence(op, cmp.Or(w.op.Least, w.op.Weight), start)
 		}
+		return outcome{}, s.timeout(op, w.op.Weight, start)
 	}
 }
 
@@ -237,7 +239,11 @@ func (s *Semaphore) concluded(ctx context.Context, op string, w *waiter, o outco
 	case o.err == errAside:
 		return outcome{}, errAside
 	case o.err != nil:
-		return outcome{}, s.refusal(op, cmp.Or(w.op.Least, w.op.Weight), o.err)
+		fault := s.refusal(op, cmp.Or(w.op.Least, w.op.Weight), o.err).(*sema.Error)
+		if fault.After = o.after; fault.After > 0 && errors.Is(o.err, sema.ErrUnavailable) {
+			fault.Detail = "the store has restarted and does not know yet what is held"
+		}
+		return outcome{}, fault
 	}
 	return o, nil
 }
@@ -345,21 +351,28 @@ func (s *Semaphore) waiting() int {
 	return len(s.waiters) + s.pool.line.Len() + s.fallback.stats().Waiters
 }
 
-// heardSince reports whether the engine has answered since then.
-func (s *Semaphore) heardSince(start time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.driver.heard.Before(start)
-}
-
-// timeout is why MaxWait has passed: the line is too long, or the engine was
-// never reached meanwhile.
-func (s *Semaphore) timeout(op string, n int64, start time.Time) error {
+// silence returns the error of an operation to which the store has not replied.
+func (s *Semaphore) silence(op string, n int64, start time.Time) error {
 	s.mu.Lock()
 	trouble := s.driver.trouble
 	s.mu.Unlock()
-	if trouble != nil && !s.heardSince(start) {
-		return s.fault(op, n, sema.ErrUnavailable, fmt.Sprintf("for %v: %v", time.Since(start).Round(time.Millisecond), trouble))
+	if trouble == nil {
+		trouble = errSilent
+	}
+	return s.fault(op, n, sema.ErrUnavailable, fmt.Sprintf("for %v: %v", time.Since(start).Round(time.Millisecond), trouble))
+}
+
+// errSilent is the reason where an exchange neither failed nor got a reply.
+var errSilent = errors.New("the store does not reply")
+
+// timeout returns the error of a wait that has taken MaxWait: the queue is too long,
+// or the store has not replied meanwhile.
+func (s *Semaphore) timeout(op string, n int64, start time.Time) error {
+	s.mu.Lock()
+	silent := s.driver.silent(start)
+	s.mu.Unlock()
+	if silent {
+		return s.silence(op, n, start)
 	}
 	fault := s.refusal(op, n, sema.ErrTimeout).(*sema.Error)
 	fault.Detail = s.options.MaxWait.String()

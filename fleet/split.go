@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// Split implements [sema.Permit.Split]. The rest gets a Seq of its own from the
+// store, so that a guard rejects a part that was released while it admits the other.
+// It fails with ErrUnavailable if the store does not reply within TryTimeout; the
+// permit is then whole. The parts of a rate's permit and of a region's block need no
+// fences, and the store is not asked.
+func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
+	g, s := l.grant, l.grant.sem
+	s.mu.Lock()
+	if g.block || g.peer.Config().Kind == protocol.Rate {
+		s.mu.Unlock()
+		return &lease{grant: g, weight: n}, &lease{grant: g, weight: l.weight - n}, nil
+	}
+	if err := l.splittable(); err != nil {
+		s.mu.Unlock()
+		return nil, nil, err
+	}
+	start, w := time.Now(), s.askSplit(g, l.weight-n)
+	s.mu.Unlock()
+	limit := time.NewTimer(s.options.TryTimeout)
+	defer limit.Stop()
+	select {
+	case o := <-w.ended:
+		return l.divide(n, o)
+	case <-limit.C:
+	}
+	s.mu.Lock()
+	if s.waiters[w.op.Ticket] == w {
+		w.of = g // who takes it from here
+		s.mu.Unlock()
+		return nil, nil, s.silence("split", l.weight, start)
+	}
+	s.mu.Unlock()
+	return l.divide(n, <-w.ended)
+}
+
+// splittable returns why the lease cannot be split now. The mutex is held.
+func (l *lease) splittable() error {
+	g, s := l.grant, l.grant.sem
+	switch err := l.failure(); {
+	case err != nil:
+		return err
+	case g.splits || len(g.parts) > 0:
+		return s.fault("split", l.weight, sema.ErrUnavailable, "an earlier split got no reply in time")
+	case s.leases[g.fence.Seq] != g:
+		return s.fault("split", l.weight, sema.ErrLost, "it was revoked")
+	}
+	return nil
+}
+
+// askSplit puts a split into the next batch. The mutex is held.
+func (s *Semaphore) askSplit(g *grant, weight int64) *waiter {
+	s.lastTicket++
+	w := &waiter{op: protocol.Op{Verb: protocol.Split, Ticket: s.lastTicket, Lease: g.fence.Seq, Weight: weight}, ended: make(chan outcome, 1)}
+	g.splits = true
+	s.waiters[w.op.Ticket] = w
+	s.peer.Wish(w.op)
+	s.drive()
+	return w
+}
+
+// divide returns the two parts of a lease after the store has replied.
+func (l *lease) divide(n int64, o outcome) (first, rest sema.Lease, err error) {
+	g, s := l.grant, l.grant.sem
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.splits = false
+	if o.err != nil {
+		if lost := l.failure(); lost != nil {
+			return nil, nil, lost
+		}
+		return nil, nil, s.fault("split", l.weight, o.err, "")
+	}
+	g.out = n
+	o.lease.grant.since = g.since
+	return &lease{grant: g, weight: n}, o.lease, nil
+}
+
+// attach keeps what the store has split off a lease after the caller gave up, or
+// releases it if the lease is released already. The mutex is held.
+func (s *Semaphore) attach(g *grant, f protocol.Fate) {
+	g.splits = false
+	switch {
+	case f.Kind != protocol.Granted:
+	case s.leases[g.fence.Seq] == g:
+		g.parts = append(g.parts, f.Lease)
+	case g.peer == s.peer:
+		s.release(protocol.Op{Verb: protocol.Release, Lease: f.Lease})
+	}
+}
+
+// endSplits ends the splits of a session that is lost. The mutex is held.
+func (s *Semaphore) endSplits() {
+	for ticket, w := range s.waiters {
+		if w.op.Verb == protocol.Split {
+			delete(s.waiters, ticket)
+			w.ended <- outcome{err: sema.ErrLost}
+		}
+	}
+}

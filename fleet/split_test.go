@@ -1,0 +1,100 @@
+package fleet_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+)
+
+// admit shows the fence of a permit to a guard.
+func admit(t *testing.T, g *fleet.Guard, p sema.Permit) error {
+	t.Helper()
+	l, ok := fleet.LeaseOf(p)
+	if !ok {
+		t.Fatal("the permit has no lease")
+	}
+	return g.Admit(l.Fence)
+}
+
+// Each part of a permit has a fence of its own: the guard rejects the part that was
+// released, whichever it is, once another client was granted what it had.
+func TestLease_SplitPartsHaveFencesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for name, release := range map[string]int{"first": 0, "rest": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				a, _ := join(t, store)
+				b, _ := join(t, store)
+				o := fleet.Options{Capacity: 3}
+				whole := mustAcquire(t, semaphore(t, a, o), 3)
+				first, rest, err := whole.Split(2)
+				wantErr(t, err, nil)
+				parts := []sema.Permit{first, rest}
+				released, kept := parts[release], parts[1-release]
+				var guard fleet.Guard
+				wantErr(t, admit(t, &guard, first), nil)
+				wantErr(t, admit(t, &guard, rest), nil)
+				weight := released.Weight()
+				released.Release()
+				synctest.Wait()
+				other := mustAcquire(t, semaphore(t, b, o), weight)
+				wantErr(t, admit(t, &guard, other), nil)
+				wantErr(t, admit(t, &guard, released), sema.ErrLost)
+				wantErr(t, admit(t, &guard, kept), nil)
+				kept.Release()
+				other.Release()
+				synctest.Wait()
+				if taken, _ := inUse(t, store); taken != 0 {
+					t.Errorf("%d in use after all were released", taken)
+				}
+			})
+		})
+	}
+}
+
+// A split to which the store does not reply leaves the permit whole. When the store
+// has split the lease all the same, both leases are released with the permit.
+func TestLease_SplitDuringAnOutageChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ before, after bool }{
+		"the store was not reached":                {before: true},
+		"the reply is lost":                        {after: true},
+		"the reply comes after the permit is back": {after: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				client, line := join(t, store)
+				s := semaphore(t, client, fleet.Options{Capacity: 3, TTL: time.Minute})
+				whole := mustAcquire(t, s, 3)
+				line.cut.Store(c.before)
+				line.deaf.Store(c.after)
+				_, _, err := whole.Split(2)
+				wantErr(t, err, sema.ErrUnavailable)
+				if !whole.Held() || whole.Weight() != 3 {
+					t.Fatalf("the permit weighs %d, held: %v; want it whole", whole.Weight(), whole.Held())
+				}
+				_, _, err = whole.Split(1)
+				wantErr(t, err, sema.ErrUnavailable)
+				if name == "the reply comes after the permit is back" {
+					whole.Release()
+				}
+				line.cut.Store(false)
+				line.deaf.Store(false)
+				time.Sleep(20 * time.Second)
+				whole.Release()
+				time.Sleep(time.Second)
+				if taken, _ := inUse(t, store); taken != 0 {
+					t.Errorf("%d in use after the release", taken)
+				}
+			})
+		})
+	}
+}
