@@ -23,17 +23,18 @@ const (
 // welcome is a session for somebody: one that is idle, or a new one.
 func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
 	d.mu.Lock()
-	some := d.idle[r.Semaphore]
+	in := room{r.Semaphore, r.Principal}
+	some := d.idle[in]
 	if n := len(some); n > 0 {
 		v := some[n-1]
-		d.idle[r.Semaphore] = some[:n-1]
+		d.idle[in] = some[:n-1]
 		d.mu.Unlock()
 		return v, nil
 	}
 	d.mu.Unlock()
 	var session protocol.Session
 	var config protocol.Config
-	owner := protocol.Owner{Key: protocol.NewKey()}
+	owner := protocol.Owner{Key: protocol.NewKey(), Principal: r.Principal}
 	err := d.insist(ctx, "acquire", r.Semaphore, func(ctx context.Context) (err error) {
 		session, config, err = d.open(ctx, r, owner)
 		return err
@@ -68,10 +69,10 @@ func (d *Desk) open(ctx context.Context, r Request, owner protocol.Owner) (proto
 
 // dismiss forgets those that wait for the next who comes, of a semaphore of which one
 // has died: the others have, too, or will.
-func (d *Desk) dismiss(semaphore string) {
+func (d *Desk) dismiss(in room) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.idle, semaphore)
+	delete(d.idle, in)
 }
 
 // park keeps a session that has nothing for the next who comes.
@@ -82,25 +83,23 @@ func (d *Desk) park(v *visit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v.lease, v.parted = 0, time.Now()
-	d.idle[v.semaphore] = append(d.idle[v.semaphore], v)
+	in := room{v.semaphore, v.owner.Principal}
+	d.idle[in] = append(d.idle[in], v)
 }
 
 // find is the visit that has a lease. If it is not known here, another desk has
 // granted it, or this one before it was started again; then the engine is asked.
-func (d *Desk) find(ctx context.Context, h handle) (*visit, error) {
-	if v := d.visitOf(h); v != nil {
+func (d *Desk) find(ctx context.Context, principal string, h handle) (*visit, error) {
+	if v := d.visitOf(h); v != nil && v.owner.Principal == principal {
 		return v, nil
 	}
 	snapshot, err := d.look(ctx, h.semaphore)
 	if err != nil {
 		return nil, err
 	}
-	i := h.in(snapshot)
+	i := h.in(snapshot, principal)
 	if i < 0 {
 		return nil, &sema.Error{Op: "hold", Name: h.semaphore, Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse, Err: sema.ErrLost, Detail: "it was released, taken away, or not renewed in time"}
-	}
-	if program := foreigner(snapshot, h.session); program != "" {
-		return nil, notYours(h, program)
 	}
 	return d.adopt(h.semaphore, snapshot, i), nil
 }
@@ -108,7 +107,8 @@ func (d *Desk) find(ctx context.Context, h handle) (*visit, error) {
 // adopt has this desk speak for one of the leases of a snapshot.
 func (d *Desk) adopt(semaphore string, s protocol.Snapshot, i int) *visit {
 	l := s.Leases[i]
-	v := d.newVisit(semaphore, l.Session, ownerOf(s, l.Session), s.Config)
+	owner, _ := ownerOf(s, l.Session)
+	v := d.newVisit(semaphore, l.Session, owner, s.Config)
 	v.foreign, v.shared = true, true
 	v.lease, v.weight, v.fence = l.Seq, l.Weight, fenceOf(s.Leases, i)
 	return d.remember(v)
@@ -185,14 +185,14 @@ func (d *Desk) tidy() {
 func (d *Desk) outdated(now time.Time) (ended []*visit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for semaphore, some := range d.idle {
+	for in, some := range d.idle {
 		old := 0
 		for old < len(some) && now.Sub(some[old].parted) > idleFor { // the last to come is the first to go
 			old++
 		}
 		ended = append(ended, some[:old]...)
-		if d.idle[semaphore] = slices.Delete(some, 0, old); len(d.idle[semaphore]) == 0 {
-			delete(d.idle, semaphore)
+		if d.idle[in] = slices.Delete(some, 0, old); len(d.idle[in]) == 0 {
+			delete(d.idle, in)
 		}
 	}
 	for h, at := range d.released {
@@ -201,8 +201,9 @@ func (d *Desk) outdated(now time.Time) (ended []*visit) {
 		}
 	}
 	for h, v := range d.visits {
-		if now.Sub(*v.until.Load()) > v.ttl { // the engine has ended it
+		if now.Sub(*v.until.Load()) > v.ttl/3 { // it has expired
 			delete(d.visits, h)
+			d.pollLocked(v.semaphore, v.ttl)
 		}
 	}
 	return ended

@@ -3,7 +3,7 @@ package desk_test
 import (
 	"context"
 	"fmt"
-	"io/fs"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,7 +62,7 @@ func TestManyLeasesOfADeskThatIsGone(t *testing.T) {
 			var wg sync.WaitGroup
 			for _, lease := range leases {
 				wg.Go(func() {
-					if _, err := d.Renew(t.Context(), "db", lease.ID); err != nil {
+					if _, err := d.Renew(t.Context(), "", "db", lease.ID); err != nil {
 						t.Error(err)
 					}
 				})
@@ -110,10 +110,10 @@ func TestALeaseOfAProgramIsNotAnybodys(t *testing.T) {
 		}
 		snapshot, err := store.Inspect(t.Context(), "db")
 		wantErr(t, err, nil)
-		id := fmt.Sprintf("%d.%d", snapshot.Leases[0].Seq, snapshot.Leases[0].Session)
-		_, err = d.Renew(t.Context(), "db", id)
-		wantErr(t, err, fs.ErrPermission)
-		wantErr(t, d.Release(t.Context(), "db", id), fs.ErrPermission)
+		id := fmt.Sprintf("%d.%d.%s", snapshot.Leases[0].Seq, snapshot.Leases[0].Session, strings.Repeat("0", 32))
+		_, err = d.Renew(t.Context(), "", "db", id)
+		wantErr(t, err, sema.ErrLost)
+		wantErr(t, d.Release(t.Context(), "", "db", id), sema.ErrLost)
 		time.Sleep(2 * ttl)
 		for _, p := range permits {
 			wantErr(t, p.Err(), nil)
@@ -131,7 +131,7 @@ func TestManyIdleSessionsMayHaveDied(t *testing.T) {
 			leases = append(leases, acquire(t, d, want(200, 0)))
 		}
 		for _, lease := range leases {
-			wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+			wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		}
 		wantErr(t, store.Administer(t.Context(), "db", fleet.Command{Delete: true}), nil)
 		store.batches.Store(0)

@@ -13,9 +13,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,12 +33,16 @@ type Desk struct {
 
 	mu       sync.Mutex
 	visits   map[handle]*visit    // with a lease
-	idle     map[string][]*visit  // by semaphore: without one, for the next who comes
+	idle     map[room][]*visit    // without one, for the next request of the same principal
 	lines    map[string]*line     // by semaphore: who waits here
 	released map[handle]time.Time // and when, for those who say it twice
 	asking   map[string]*inquiry  // by key: what is under way
 	sights   map[string]*sight    // by semaphore that is being looked at: the next look, nil if nobody needs one
+	polls    map[string]time.Time // by semaphore that is polled until the store can decide: until when
 }
+
+// A room is where idle sessions are kept: they belong to a principal.
+type room struct{ semaphore, principal string }
 
 // A Request is for permits.
 type Request struct {
@@ -50,7 +51,8 @@ type Request struct {
 	Wait      time.Duration   // for how long, at most; 0: not at all
 	Config    protocol.Config // to make the semaphore with, if it is not there; zero: it must be
 	Meta      string          // who asks, for people
-	Key       string          // the same request, said again, has the same lease; "" for one that is not
+	Key       string          // the same request of the same principal, sent again, gets the same lease; "": none
+	Principal string          // the identity that was authenticated, to which the lease belongs; "": none
 
 	hold bool // of a rate there is nothing to hold
 }
@@ -72,8 +74,9 @@ func New(store fleet.Store) *Desk {
 	host, _ := os.Hostname()
 	d := &Desk{
 		store: store, instance: fmt.Sprintf(deskInstance+"%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
-		visits: map[handle]*visit{}, idle: map[string][]*visit{}, lines: map[string]*line{},
+		visits: map[handle]*visit{}, idle: map[room][]*visit{}, lines: map[string]*line{},
 		released: map[handle]time.Time{}, asking: map[string]*inquiry{}, sights: map[string]*sight{},
+		polls: map[string]time.Time{},
 	}
 	d.life, d.kill = context.WithCancel(context.Background())
 	d.start(d.listen)
@@ -156,15 +159,16 @@ func (d *Desk) acquire(ctx context.Context, r Request) (Lease, error) {
 		if !errors.Is(err, sema.ErrLost) {
 			return lease, err
 		}
-		d.dismiss(r.Semaphore)
+		d.dismiss(room{r.Semaphore, r.Principal})
 		if r.Wait > 0 {
 			r.Wait = max(time.Until(over), 1)
 		}
 	}
 }
 
-// Renew keeps a lease for another TTL. It fails with ErrLost if it is gone.
-func (d *Desk) Renew(ctx context.Context, semaphore, id string) (Lease, error) {
+// Renew keeps a principal's lease for another TTL. It fails with ErrLost if there is
+// no such lease of that principal.
+func (d *Desk) Renew(ctx context.Context, principal, semaphore, id string) (Lease, error) {
 	h, err := parse("renew", semaphore, id)
 	if err != nil {
 		return Lease{}, err
@@ -174,24 +178,25 @@ func (d *Desk) Renew(ctx context.Context, semaphore, id string) (Lease, error) {
 		return Lease{}, err
 	}
 	defer done()
-	v, err := d.find(ctx, h)
+	v, err := d.find(ctx, principal, h)
 	if err != nil {
 		return Lease{}, err
 	}
 	return v.renew(ctx, h)
 }
 
-// Release gives a lease back. It fails with ErrLost if it was gone before.
-func (d *Desk) Release(ctx context.Context, semaphore, id string) error {
+// Release returns a principal's lease. It fails with ErrLost if there is no such lease
+// of that principal.
+func (d *Desk) Release(ctx context.Context, principal, semaphore, id string) error {
 	done, err := d.admit("release", semaphore)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return d.release(ctx, semaphore, id)
+	return d.release(ctx, principal, semaphore, id)
 }
 
-func (d *Desk) release(ctx context.Context, semaphore, id string) error {
+func (d *Desk) release(ctx context.Context, principal, semaphore, id string) error {
 	h, err := parse("release", semaphore, id)
 	if err != nil {
 		return err
@@ -199,7 +204,7 @@ func (d *Desk) release(ctx context.Context, semaphore, id string) error {
 	if d.wasReleased(h) {
 		return nil
 	}
-	v, err := d.find(ctx, h)
+	v, err := d.find(ctx, principal, h)
 	if err != nil {
 		return err
 	}
@@ -225,12 +230,12 @@ func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return d.letGo(r.Semaphore, lease.ID)
+			return d.releaseLate(r, lease.ID)
 		case <-d.life.Done():
-			return errors.Join(d.closed("hold", r.Semaphore), d.letGo(r.Semaphore, lease.ID))
+			return errors.Join(d.closed("hold", r.Semaphore), d.releaseLate(r, lease.ID))
 		case <-time.After(jittered(lease.TTL / 3)):
 		}
-		switch renewed, err := d.Renew(ctx, r.Semaphore, lease.ID); {
+		switch renewed, err := d.Renew(ctx, r.Principal, r.Semaphore, lease.ID); {
 		case err == nil:
 			held = time.Now().Add(renewed.Left)
 			tell(renewed)
@@ -240,11 +245,11 @@ func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
 	}
 }
 
-// letGo releases what somebody has left behind.
-func (d *Desk) letGo(semaphore, id string) error {
+// releaseLate releases a lease whose request has ended.
+func (d *Desk) releaseLate(r Request, id string) error {
 	ctx, cancel := d.lastWords()
 	defer cancel()
-	return d.release(ctx, semaphore, id)
+	return d.release(ctx, r.Principal, r.Semaphore, id)
 }
 
 // lastWords are said when the desk is closed, too.
@@ -270,33 +275,6 @@ func (r Request) check() error {
 		return invalid("want a wait of 0 or more")
 	}
 	return nil
-}
-
-// A handle is what a lease's ID says: which it is, and whose.
-type handle struct {
-	semaphore string
-	lease     protocol.Seq
-	session   protocol.Session
-}
-
-// in is where the lease is in a snapshot, or -1.
-func (h handle) in(s protocol.Snapshot) int {
-	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool { return l.Seq == h.lease && l.Session == h.session })
-}
-
-func (h handle) id() string { return fmt.Sprintf("%d.%d", h.lease, h.session) }
-
-func parse(op, semaphore, id string) (handle, error) {
-	if err := fleet.CheckName(semaphore); err != nil {
-		return handle{}, err
-	}
-	lease, session, _ := strings.Cut(id, ".")
-	seq, bad := strconv.ParseUint(lease, 10, 64)
-	number, worse := strconv.ParseUint(session, 10, 64)
-	if bad != nil || worse != nil {
-		return handle{}, &sema.Error{Op: op, Name: semaphore, Err: sema.ErrInvalid, Detail: fmt.Sprintf("lease %q: want the id that acquire gave, two numbers with a dot between", id)}
-	}
-	return handle{semaphore, protocol.Seq(seq), protocol.Session(number)}, nil
 }
 
 func (d *Desk) closed(op, semaphore string) error {

@@ -73,16 +73,16 @@ func TestALeaseIsRenewedAndReleased(t *testing.T) {
 		wantErr(t, err, sema.ErrFull)
 		for range 10 {
 			time.Sleep(ttl * 2 / 3)
-			again, err := d.Renew(t.Context(), "db", lease.ID)
+			again, err := d.Renew(t.Context(), "", "db", lease.ID)
 			wantErr(t, err, nil)
 			if again.ID != lease.ID || again.Left != ttl*2/3 || again.Fence.Seq != lease.Fence.Seq {
 				t.Errorf("%+v, was %+v", again, lease)
 			}
 		}
-		wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+		wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		wantInUse(t, store, 0)
-		wantErr(t, d.Release(t.Context(), "db", lease.ID), nil) // said twice
-		_, err = d.Renew(t.Context(), "db", lease.ID)
+		wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil) // said twice
+		_, err = d.Renew(t.Context(), "", "db", lease.ID)
 		wantErr(t, err, sema.ErrLost)
 	})
 }
@@ -96,9 +96,9 @@ func TestALeaseThatIsNotRenewedIsLost(t *testing.T) {
 			t.Errorf("somebody else had it after %v", took)
 		}
 		wantInUse(t, store, 1)
-		_, err := d.Renew(t.Context(), "db", lease.ID)
+		_, err := d.Renew(t.Context(), "", "db", lease.ID)
 		wantErr(t, err, sema.ErrLost)
-		wantErr(t, d.Release(t.Context(), "db", lease.ID), sema.ErrLost)
+		wantErr(t, d.Release(t.Context(), "", "db", lease.ID), sema.ErrLost)
 	})
 }
 
@@ -112,19 +112,19 @@ func TestDesksAreAsGoodAsOne(t *testing.T) {
 		for i := range 6 {
 			time.Sleep(ttl / 3)
 			d := []*desk.Desk{first, second}[i%2]
-			renewed, err := d.Renew(t.Context(), "db", lease.ID)
+			renewed, err := d.Renew(t.Context(), "", "db", lease.ID)
 			wantErr(t, err, nil)
 			if renewed.ID != lease.ID || renewed.Fence.Seq != lease.Fence.Seq || renewed.Weight != lease.Weight {
 				t.Errorf("%+v, was %+v", renewed, lease)
 			}
-			_, err = second.Renew(t.Context(), "db", other.ID)
+			_, err = second.Renew(t.Context(), "", "db", other.ID)
 			wantErr(t, err, nil)
 		}
-		wantErr(t, second.Release(t.Context(), "db", lease.ID), nil)
+		wantErr(t, second.Release(t.Context(), "", "db", lease.ID), nil)
 		wantInUse(t, store, 1)
-		_, err := first.Renew(t.Context(), "db", lease.ID)
+		_, err := first.Renew(t.Context(), "", "db", lease.ID)
 		wantErr(t, err, sema.ErrLost)
-		wantErr(t, first.Release(t.Context(), "db", other.ID), nil)
+		wantErr(t, first.Release(t.Context(), "", "db", other.ID), nil)
 		wantInUse(t, store, 0)
 	})
 }
@@ -141,12 +141,12 @@ func TestThoseWhoWaitAreServedInTurn(t *testing.T) {
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+				wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 			})
 			synctest.Wait()
 		}
 		start := time.Now()
-		wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+		wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		wg.Wait()
 		for i, who := range order {
 			if who != i {
@@ -164,7 +164,7 @@ func TestWaitsEnd(t *testing.T) {
 	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
 		lease := acquire(t, d, want(1, 0))
 		start := time.Now()
-		keep := time.AfterFunc(ttl/2, func() { d.Renew(context.Background(), "db", lease.ID) })
+		keep := time.AfterFunc(ttl/2, func() { d.Renew(context.Background(), "", "db", lease.ID) })
 		defer keep.Stop()
 		_, err := d.Acquire(t.Context(), want(1, 3*time.Second))
 		wantErr(t, err, sema.ErrTimeout)
@@ -176,7 +176,7 @@ func TestWaitsEnd(t *testing.T) {
 		_, err = d.Acquire(ctx, want(1, time.Minute))
 		wantErr(t, err, context.DeadlineExceeded)
 		synctest.Wait()
-		wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+		wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		wantInUse(t, store, 0) // nobody who has gone was given anything
 		acquire(t, d, want(1, 0))
 	})
@@ -200,13 +200,13 @@ func TestRefusals(t *testing.T) {
 			wantErr(t, err, sema.ErrInvalid)
 		}
 		for _, id := range []string{"", "1", "1.", ".1", "a.b", "1.2.3", "-1.2"} {
-			_, err := d.Renew(t.Context(), "db", id)
+			_, err := d.Renew(t.Context(), "", "db", id)
 			wantErr(t, err, sema.ErrInvalid)
-			wantErr(t, d.Release(t.Context(), "db", id), sema.ErrInvalid)
+			wantErr(t, d.Release(t.Context(), "", "db", id), sema.ErrInvalid)
 		}
 		_, err = d.Acquire(t.Context(), desk.Request{Semaphore: "nowhere", Weight: 1})
 		wantErr(t, err, fs.ErrNotExist)
-		_, err = d.Renew(t.Context(), "nowhere", "1.2")
+		_, err = d.Renew(t.Context(), "", "nowhere", "1.2."+strings.Repeat("0", 32))
 		wantErr(t, err, sema.ErrLost)
 	})
 }
@@ -216,7 +216,7 @@ func TestARevokedLeaseIsGivenUp(t *testing.T) {
 		lease := acquire(t, d, want(1, 0))
 		wantErr(t, store.Administer(t.Context(), "db", fleet.Command{Revoke: &fleet.Revocation{Lease: lease.Fence.Seq, By: "ops", Why: "night"}}), nil)
 		wantInUse(t, store, 1)
-		_, err := d.Renew(t.Context(), "db", lease.ID)
+		_, err := d.Renew(t.Context(), "", "db", lease.ID)
 		wantErr(t, err, sema.ErrLost)
 		if !strings.Contains(err.Error(), "ops: night") {
 			t.Errorf("%v does not say by whom and why", err)
@@ -280,7 +280,7 @@ func TestTheSameKeyHasTheSameLease(t *testing.T) {
 		if other := acquire(t, d, r); other.ID == first.ID {
 			t.Error("another key has the same lease")
 		}
-		wantErr(t, d.Release(t.Context(), "db", first.ID), nil)
+		wantErr(t, d.Release(t.Context(), "", "db", first.ID), nil)
 		r.Key = "retry-7"
 		if later := acquire(t, d, r); later.ID == first.ID {
 			t.Error("a lease that was released is back")
@@ -303,7 +303,7 @@ func TestAKeyKeepsItsPlace(t *testing.T) {
 		wg.Go(func() {
 			lease := acquire(t, d, want(1, time.Minute))
 			second.Store(true)
-			wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+			wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		})
 		synctest.Wait()
 		elsewhere := desk.New(store)
@@ -313,10 +313,10 @@ func TestAKeyKeepsItsPlace(t *testing.T) {
 			if second.Load() {
 				t.Error("who came later was served first")
 			}
-			wantErr(t, elsewhere.Release(t.Context(), "db", lease.ID), nil)
+			wantErr(t, elsewhere.Release(t.Context(), "", "db", lease.ID), nil)
 		})
 		synctest.Wait()
-		wantErr(t, d.Release(t.Context(), "db", holder.ID), nil)
+		wantErr(t, d.Release(t.Context(), "", "db", holder.ID), nil)
 		wg.Wait()
 		wantInUse(t, store, 0)
 	})
@@ -327,7 +327,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
 		for range 100 {
 			lease := acquire(t, d, want(1, 0))
-			wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+			wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		}
 		sessions := func() int {
 			snapshot, err := store.Inspect(t.Context(), "db")
@@ -367,21 +367,21 @@ func TestManyAtOnce(t *testing.T) {
 				}
 				most.Store(max(most.Load(), inside.Add(1)))
 				var also sync.WaitGroup
-				also.Go(func() { _, _ = other.Renew(t.Context(), "db", lease.ID) })
+				also.Go(func() { _, _ = other.Renew(t.Context(), "", "db", lease.ID) })
 				if n%3 == 0 {
-					also.Go(func() { _, _ = d.Renew(t.Context(), "db", lease.ID) })
+					also.Go(func() { _, _ = d.Renew(t.Context(), "", "db", lease.ID) })
 				}
 				if n%5 == 0 {
 					ctx, cancel := context.WithCancel(t.Context())
 					also.Go(func() {
 						if lease, err := d.Acquire(ctx, want(3, time.Minute)); err == nil {
-							_ = d.Release(t.Context(), "db", lease.ID)
+							_ = d.Release(t.Context(), "", "db", lease.ID)
 						}
 					})
 					cancel()
 				}
 				inside.Add(-1)
-				if err := d.Release(t.Context(), "db", lease.ID); err != nil {
+				if err := d.Release(t.Context(), "", "db", lease.ID); err != nil {
 					t.Error(err)
 				}
 				also.Wait()
@@ -405,14 +405,14 @@ func TestNobodyWaitsInASessionOfAnotherDesk(t *testing.T) {
 		defer second.Close()
 		for range 5 {
 			lease := acquire(t, first, want(1, 0))
-			wantErr(t, second.Release(t.Context(), "db", lease.ID), nil)
+			wantErr(t, second.Release(t.Context(), "", "db", lease.ID), nil)
 		}
 		holder := acquire(t, first, want(1, 0))
 		var wg sync.WaitGroup
 		start := time.Now()
 		wg.Go(func() { acquire(t, second, want(1, time.Minute)) })
 		synctest.Wait()
-		wantErr(t, first.Release(t.Context(), "db", holder.ID), nil)
+		wantErr(t, first.Release(t.Context(), "", "db", holder.ID), nil)
 		wg.Wait()
 		if took := time.Since(start); took > 100*time.Millisecond {
 			t.Errorf("it was told after %v", took)

@@ -37,7 +37,7 @@ func TestManyWhoAreRefusedAtOnce(t *testing.T) {
 	if n := d.Standing(); n != 0 {
 		t.Errorf("somebody is in %d lines, though nobody waits", n)
 	}
-	wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+	wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 }
 
 // A session that has died while it was idle is not given to anybody.
@@ -46,10 +46,10 @@ func TestAnIdleSessionMayHaveDied(t *testing.T) {
 		r := want(1, 0)
 		r.Config.TTL = protocol.Micros(200_000)
 		lease := acquire(t, d, r)
-		wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+		wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		time.Sleep(time.Second)
 		lease = acquire(t, d, r)
-		wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+		wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		wantErr(t, store.Administer(t.Context(), "db", fleet.Command{Delete: true}), nil)
 		acquire(t, d, r)
 	})
@@ -91,7 +91,7 @@ func TestAKeyAtTwoDesksAtOnce(t *testing.T) {
 		store := memstore.New()
 		acquireSetup := desk.New(store)
 		l := acquire(t, acquireSetup, want(5, 0))
-		wantErr(t, acquireSetup.Release(t.Context(), "db", l.ID), nil)
+		wantErr(t, acquireSetup.Release(t.Context(), "", "db", l.ID), nil)
 		acquireSetup.Close()
 		var gate sync.WaitGroup
 		gate.Add(2)
@@ -137,7 +137,7 @@ func TestATimeoutHarmsNobodyWithTheSameKeyElsewhere(t *testing.T) {
 			served.Store(true)
 		})
 		time.Sleep(3 * time.Second)
-		wantErr(t, first.Release(t.Context(), "db", holder.ID), nil)
+		wantErr(t, first.Release(t.Context(), "", "db", holder.ID), nil)
 		time.Sleep(2 * time.Second)
 		if !served.Load() {
 			t.Error("a permit is free, and who waits for it has no place in line")
@@ -173,11 +173,11 @@ func TestATimeoutTakesNothingBackThatWasGrantedElsewhere(t *testing.T) {
 		var lease desk.Lease
 		wg.Go(func() { lease = acquire(t, second, again) })
 		time.Sleep(200 * time.Millisecond)
-		wantErr(t, second.Release(t.Context(), "db", holder.ID), nil)
+		wantErr(t, second.Release(t.Context(), "", "db", holder.ID), nil)
 		wg.Wait()
 		time.Sleep(2 * time.Second)
 		wantInUse(t, store, 1)
-		_, err := second.Renew(t.Context(), "db", lease.ID)
+		_, err := second.Renew(t.Context(), "", "db", lease.ID)
 		wantErr(t, err, nil)
 	})
 }
@@ -214,7 +214,7 @@ func TestManyWhoComeAtOnceAreServedWithoutDelay(t *testing.T) {
 	const many = 300
 	for name, free := range map[string]func(*testing.T, fleet.Store, *desk.Desk, desk.Lease){
 		"one after the other": func(t *testing.T, _ fleet.Store, d *desk.Desk, holder desk.Lease) {
-			wantErr(t, d.Release(t.Context(), "db", holder.ID), nil)
+			wantErr(t, d.Release(t.Context(), "", "db", holder.ID), nil)
 		},
 		"all at once": func(t *testing.T, store fleet.Store, _ *desk.Desk, _ desk.Lease) {
 			configure(t, store, func(c *protocol.Config) { c.Capacity = many + 1 })
@@ -231,7 +231,7 @@ func TestManyWhoComeAtOnceAreServedWithoutDelay(t *testing.T) {
 				for range many {
 					wg.Go(func() {
 						lease := acquire(t, d, want(1, time.Hour))
-						wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+						wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 					})
 				}
 				time.Sleep(2 * time.Second)
@@ -311,7 +311,7 @@ func TestAClosedDeskLeavesNobodyInLine(t *testing.T) {
 		synctest.Wait()
 		closing.Close()
 		wg.Wait()
-		wantErr(t, d.Release(t.Context(), "db", lease.ID), nil)
+		wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		start := time.Now()
 		acquire(t, d, want(1, time.Minute))
 		if took := time.Since(start); took > time.Second {
@@ -360,9 +360,9 @@ func TestARenewalThatComesTooLate(t *testing.T) {
 		lease := acquire(t, first, want(1, 0))
 		time.Sleep(time.Second)
 		renewed := make(chan error)
-		go func() { _, err := second.Renew(t.Context(), "db", lease.ID); renewed <- err }()
+		go func() { _, err := second.Renew(t.Context(), "", "db", lease.ID); renewed <- err }()
 		synctest.Wait()
-		wantErr(t, first.Release(t.Context(), "db", lease.ID), nil)
+		wantErr(t, first.Release(t.Context(), "", "db", lease.ID), nil)
 		acquire(t, first, want(1, 0)) // in the same session
 		close(gate)
 		wantErr(t, <-renewed, sema.ErrLost)

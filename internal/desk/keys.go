@@ -25,7 +25,7 @@ type inquiry struct {
 // acquireOnce acquires for a key, unless that was done before: here at the same
 // time, or by any desk, as what the engine knows of leases and of the line tells.
 func (d *Desk) acquireOnce(ctx context.Context, r Request) (Lease, error) {
-	digest := sha256.Sum256([]byte(r.Semaphore + "\x00" + r.Key))
+	digest := sha256.Sum256([]byte(r.Principal + "\x00" + r.Semaphore + "\x00" + r.Key))
 	mark := "key=" + hex.EncodeToString(digest[:12])
 	limit, why := r.Wait, sema.ErrTimeout
 	if limit == 0 {
@@ -78,11 +78,11 @@ func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease
 		if err != nil {
 			return Lease{}, err
 		}
-		if i := markedLease(snapshot, mark); i >= 0 {
+		if i := markedLease(snapshot, mark, r.Principal); i >= 0 {
 			return d.share(ctx, r, snapshot, i)
 		}
 		i := slices.IndexFunc(snapshot.Line, func(t protocol.TicketInfo) bool {
-			return marked(t.Meta, mark) && foreigner(snapshot, t.Session) == ""
+			return marked(t.Meta, mark) && serves(snapshot, t.Session, r.Principal)
 		})
 		if i < 0 {
 			break
@@ -92,7 +92,8 @@ func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease
 			return Lease{}, r.mistaken(t.Weight)
 		}
 		if v == nil || v.session != t.Session || v.ticket != t.Ticket {
-			v = d.newVisit(r.Semaphore, t.Session, ownerOf(snapshot, t.Session), snapshot.Config)
+			owner, _ := ownerOf(snapshot, t.Session)
+			v = d.newVisit(r.Semaphore, t.Session, owner, snapshot.Config)
 			v.ticket, v.foreign = t.Ticket, true
 			// Once this desk has spoken, the other one does not take the ticket back. It
 			// may have done so just before: look again.
@@ -126,11 +127,11 @@ func (d *Desk) first(ctx context.Context, r Request, mine Lease, mark string) (L
 	if err != nil {
 		return mine, nil
 	}
-	i := markedLease(snapshot, mark)
+	i := markedLease(snapshot, mark, r.Principal)
 	if i < 0 || snapshot.Leases[i].Seq >= mine.Fence.Seq {
 		return mine, nil
 	}
-	if err := d.letGo(r.Semaphore, mine.ID); err != nil {
+	if err := d.releaseLate(r, mine.ID); err != nil {
 		return Lease{}, err
 	}
 	return d.share(ctx, r, snapshot, i)
@@ -142,12 +143,13 @@ func (d *Desk) share(ctx context.Context, r Request, s protocol.Snapshot, i int)
 	if l.Weight != r.Weight {
 		return Lease{}, r.mistaken(l.Weight)
 	}
-	return d.adopt(r.Semaphore, s, i).renew(ctx, handle{r.Semaphore, l.Seq, l.Session})
+	v := d.adopt(r.Semaphore, s, i)
+	return v.renew(ctx, v.handle())
 }
 
-func markedLease(s protocol.Snapshot, mark string) int {
+func markedLease(s protocol.Snapshot, mark, principal string) int {
 	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool {
-		return marked(l.Meta, mark) && foreigner(s, l.Session) == "" // a program may say anything of itself
+		return marked(l.Meta, mark) && serves(s, l.Session, principal) // a program chooses its metadata itself
 	})
 }
 

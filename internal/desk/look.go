@@ -3,7 +3,6 @@ package desk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"strings"
 
@@ -67,29 +66,14 @@ func (d *Desk) lookAgain(semaphore string) {
 // instances of desks begin like this.
 const deskInstance = "desk/"
 
-// foreigner is the program that a session belongs to, "" if it is a desk's: only
-// those are anybody's who knows a lease's name. A program speaks for its sessions
-// itself, and would lose all that it holds if somebody else did.
-func foreigner(s protocol.Snapshot, session protocol.Session) string {
-	for _, one := range s.Sessions {
-		if one.Session == session && !strings.HasPrefix(one.Instance, deskInstance) {
-			return one.Instance
-		}
-	}
-	return ""
-}
-
-// ownerOf returns the owner of a session, which its batches have to name.
-func ownerOf(s protocol.Snapshot, session protocol.Session) protocol.Owner {
+// serves reports whether a session is a desk's and serves that principal. A program
+// sends the batches of its sessions itself, and would lose all that it holds if a desk
+// did.
+func serves(s protocol.Snapshot, session protocol.Session, principal string) bool {
 	for _, one := range s.Sessions {
 		if one.Session == session {
-			return one.Owner
+			return strings.HasPrefix(one.Instance, deskInstance) && one.Owner.Principal == principal && one.Owner.Key != (protocol.Key{})
 		}
 	}
-	return protocol.Owner{}
-}
-
-// notYours is when somebody names a lease of a program's.
-func notYours(h handle, program string) error {
-	return fmt.Errorf("lease %s of %q: %w: program %s holds it, and renews and releases it itself; an administrator can take it away", h.id(), h.semaphore, fs.ErrPermission, program)
+	return false
 }

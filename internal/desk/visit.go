@@ -42,6 +42,7 @@ type visit struct {
 	inUse    int64
 	foreign  bool          // another desk has opened it, is told when there is news, and may have it wait for the next who comes there
 	shared   bool          // another desk has spoken for it since this one last did
+	decided  time.Duration // after which the store knows whether all that is in use is held; 0: it does
 	next     time.Duration // to speak again within; 0: by the next sign of life
 	parted   time.Time     // when it became idle
 }
@@ -135,6 +136,7 @@ func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protoc
 		return nil, errStale
 	}
 	v.config, v.inUse, v.next = reply.Config, reply.InUse, time.Duration(reply.Next)*time.Microsecond
+	v.decided = time.Duration(reply.Undecided) * time.Microsecond
 	if reply.More {
 		v.next = 1
 	}
@@ -182,7 +184,7 @@ func (v *visit) stillHas(ctx context.Context, h handle) bool {
 		return true
 	}
 	snapshot, err := v.desk.look(ctx, h.semaphore)
-	if err != nil || h.in(snapshot) < 0 {
+	if err != nil || h.in(snapshot, v.owner.Principal) < 0 {
 		return err != nil && time.Now().Before(*v.until.Load())
 	}
 	v.shared = false
@@ -242,7 +244,7 @@ func (v *visit) release(ctx context.Context, h handle) error {
 	return nil
 }
 
-func (v *visit) handle() handle { return handle{v.semaphore, v.lease, v.session} }
+func (v *visit) handle() handle { return newHandle(v.semaphore, v.lease, v.session, v.owner.Key) }
 
 // lent is the lease as it is told.
 func (v *visit) lent() Lease {

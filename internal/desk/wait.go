@@ -45,8 +45,8 @@ func (v *visit) await(ctx context.Context, limit time.Duration, wishes []protoco
 	d := v.desk
 	d.stand(v)
 	defer d.leave(v) // before the session is anybody else's
-	if limit == 0 {  // a try is answered; that may take as long as it takes to find out who is dead
-		limit = min(2*v.ttl, longestTry) + patience
+	if limit == 0 {  // the first reply decides a try
+		limit = patience
 	}
 	over := time.NewTimer(limit)
 	defer over.Stop()
@@ -111,12 +111,15 @@ func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, erro
 }
 
 func (v *visit) refused(r Request, why error, start time.Time) error {
-	e := &sema.Error{Op: "acquire", Name: v.semaphore, Weight: r.Weight, Capacity: v.config.Capacity, InUse: v.inUse, Err: why}
+	e := &sema.Error{Op: "acquire", Name: v.semaphore, Weight: r.Weight, Capacity: v.config.Capacity, InUse: v.inUse, Err: why, After: v.decided}
 	if errors.Is(why, sema.ErrTimeout) {
 		e.Detail = time.Since(start).Round(time.Millisecond).String()
-		if v.inUse == 0 && v.config.Capacity > 0 {
-			e.Detail += ", though none is in use; an engine that was just started grants none for a TTL, since it may have forgotten who holds some"
-		}
+	}
+	if e.After > 0 && (errors.Is(why, sema.ErrUnavailable) || v.inUse == 0) {
+		e.Detail = "the store has restarted and does not know yet what is held"
+	}
+	if e.After > 0 {
+		v.desk.poll(v.semaphore, v.ttl)
 	}
 	return e
 }
@@ -130,10 +133,6 @@ func (v *visit) abandon(r Request) {
 	}
 	v.finally(protocol.Op{Verb: protocol.Cancel, Ticket: v.ticket})
 }
-
-// longestTry is how long somebody who would not wait waits for the engine to be
-// certain.
-const longestTry = 30 * time.Second
 
 // longestSilence is how late a word of the engine's that was lost may be made up
 // for, however long a session would live.

@@ -42,9 +42,10 @@ const hashKind = "sha256:"
 
 // An identity is who makes a request.
 type identity struct {
-	name   string
-	prefix string
-	verbs  []Verb
+	name      string
+	principal string
+	prefix    string
+	verbs     []Verb
 }
 
 // everybody is who comes where no tokens are asked for.
@@ -111,7 +112,7 @@ func newTokens(all []Token) (known tokens, err error) {
 		known = append(known, struct {
 			hash [sha256.Size]byte
 			who  *identity
-		}{[sha256.Size]byte(raw), &identity{t.Name, t.Prefix, t.Verbs}})
+		}{[sha256.Size]byte(raw), &identity{t.Name, "token:" + t.Name, t.Prefix, t.Verbs}})
 	}
 	return known, nil
 }

@@ -31,6 +31,7 @@ func (g guarded) Open(ctx context.Context, name string, c protocol.Config, by pr
 		c = d.Config()
 		c.Protocol = version
 	}
+	by.Owner.Principal = who(ctx).principal
 	return g.store.Open(ctx, name, c, by)
 }
 
@@ -43,6 +44,7 @@ func (g guarded) Apply(ctx context.Context, name string, b protocol.Batch) (prot
 			return protocol.Reply{}, invalid("meta: %v", err)
 		}
 	}
+	b.Owner.Principal = who(ctx).principal
 	return g.store.Apply(ctx, name, b)
 }
 

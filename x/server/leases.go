@@ -194,18 +194,15 @@ func (s *Server) request(ctx context.Context, name, key string, w wish) (desk.Re
 	}
 	if i := who(ctx); i.identity != everybody {
 		meta = strings.TrimSpace(meta + " by=" + strconv.Quote(i.name))
-		if key != "" {
-			key = i.name + "\x00" + key // others may use the same
-		}
 	}
 	return desk.Request{
-		Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: meta, Key: key,
+		Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: meta, Key: key, Principal: who(ctx).principal,
 		Config: s.configFor(name, w.Capacity, time.Duration(w.TTL)),
 	}, nil
 }
 
 func (s *Server) renew(w http.ResponseWriter, r *http.Request) error {
-	lease, err := s.desk.Renew(r.Context(), r.PathValue("name"), r.PathValue("lease"))
+	lease, err := s.desk.Renew(r.Context(), who(r.Context()).principal, r.PathValue("name"), r.PathValue("lease"))
 	if err != nil {
 		return err
 	}
@@ -213,7 +210,7 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
-	if err := s.desk.Release(r.Context(), r.PathValue("name"), r.PathValue("lease")); err != nil {
+	if err := s.desk.Release(r.Context(), who(r.Context()).principal, r.PathValue("name"), r.PathValue("lease")); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -61,7 +61,7 @@ func (s rpc) Renew(ctx context.Context, m *semav1.RenewRequest) (*semav1.RenewRe
 	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	lease, err := s.desk.Renew(ctx, m.GetName(), m.GetLease())
+	lease, err := s.desk.Renew(ctx, who(ctx).principal, m.GetName(), m.GetLease())
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
@@ -72,7 +72,7 @@ func (s rpc) Release(ctx context.Context, m *semav1.ReleaseRequest) (*semav1.Rel
 	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	err := s.desk.Release(ctx, m.GetName(), m.GetLease())
+	err := s.desk.Release(ctx, who(ctx).principal, m.GetName(), m.GetLease())
 	if err != nil && !errors.Is(err, sema.ErrLost) {
 		return nil, wire.FaultOf(err)
 	}

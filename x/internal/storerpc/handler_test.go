@@ -97,7 +97,7 @@ func (s *served) post(t *testing.T, procedure, body string) (int, string) {
 func TestPeopleCanSpeakToIt(t *testing.T) {
 	t.Parallel()
 	s := serve(t, memstore.New(), nil)
-	status, text := s.post(t, semav1connect.StoreServiceOpenProcedure, `{"name":"a","config":{"capacity":2,"ttl":"1000000"}}`)
+	status, text := s.post(t, semav1connect.StoreServiceOpenProcedure, `{"name":"a","key":"c2l4dGVlbi1ieXRlcyEhIQ==","config":{"capacity":2,"ttl":"1000000"}}`)
 	if status != http.StatusOK || !strings.Contains(text, `"session"`) {
 		t.Errorf("%d %s", status, text)
 	}
@@ -157,13 +157,14 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 // TestWeightsThatEnginesCannotAddAreTooLarge: two of them would be less than none.
 func TestWeightsThatEnginesCannotAddAreTooLarge(t *testing.T) {
 	t.Parallel()
+	key := []byte("sixteen-bytes!!!")
 	s := serve(t, memstore.New(), nil)
-	opened, err := s.client.Open(t.Context(), &semav1.StoreOpenRequest{Name: "a", Config: &semav1.Config{Ttl: 1e6}})
+	opened, err := s.client.Open(t.Context(), &semav1.StoreOpenRequest{Name: "a", Key: key, Config: &semav1.Config{Ttl: 1e6}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const most = 1<<63 - 1
-	r, err := s.client.Apply(t.Context(), &semav1.StoreApplyRequest{Name: "a", Session: opened.Session, Seq: 1, Ops: []*semav1.Op{
+	r, err := s.client.Apply(t.Context(), &semav1.StoreApplyRequest{Name: "a", Session: opened.Session, Key: key, Seq: 1, Ops: []*semav1.Op{
 		{Verb: semav1.Verb_VERB_ACQUIRE, Ticket: 1, Weight: most}, {Verb: semav1.Verb_VERB_ACQUIRE, Ticket: 2, Weight: most},
 	}})
 	if err != nil || r.Wanted != 2*(protocol.MaxCapacity+1) {
