@@ -249,19 +249,6 @@ func TestSecondOpenIsCheckedToo(t *testing.T) {
 	wantErr(t, err, sema.ErrInvalid)
 }
 
-func TestForeignContentIsMadeAnewWhenNobodyUsesIt(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.sema"), []byte(strings.Repeat("garbage ", 10000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := host.Open("a", host.Existing, host.Dir(dir))
-	wantErr(t, err, fs.ErrNotExist)
-	sem := reopen(t, dir, "a", 2)
-	mustAcquire(t, sem, 2)
-	settles(t, sem, 2, 0)
-}
-
 // A group's semaphore, opened by another user of the group.
 func TestShareWithGroup(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -29,8 +29,15 @@ func (s *Semaphore) Holders() ([]Holder, error) {
 		return nil, s.fault("holders", 0, sema.ErrClosed, "")
 	}
 	defer f.unref()
-	holders, err := f.holders()
-	return holders, f.wrap("holders", err)
+	var holders []Holder
+	err := f.guarded(func() (err error) {
+		holders, err = f.holders()
+		return err
+	})
+	if err != nil {
+		return nil, f.wrap("holders", err)
+	}
+	return holders, nil
 }
 
 func (f *file) holders() ([]Holder, error) {
@@ -99,7 +106,18 @@ func (s *Semaphore) Stats() (sema.Stats, error) {
 	return stats, f.wrap("stats", err)
 }
 
-func (f *file) stats(ctx context.Context) (sema.Stats, error) {
+func (f *file) stats(ctx context.Context) (stats sema.Stats, err error) {
+	err = f.guarded(func() (err error) {
+		stats, err = f.count(ctx)
+		return err
+	})
+	if err != nil {
+		return sema.Stats{}, err
+	}
+	return stats, nil
+}
+
+func (f *file) count(ctx context.Context) (sema.Stats, error) {
 	held, err := f.heldSlots(ctx)
 	if err != nil {
 		return sema.Stats{}, err
@@ -138,12 +156,14 @@ func (f *file) writeRecords(runs []run, since time.Time, inherited bool) {
 	if inherited {
 		mine.inherited = 1
 	}
-	for _, r := range runs {
-		mine.slots = r.n
-		if f.recordRoom(r.at) {
-			f.records[r.at] = mine
+	f.touch(func() {
+		for _, r := range runs {
+			mine.slots = r.n
+			if f.recordRoom(r.at) {
+				f.records[r.at] = mine
+			}
 		}
-	}
+	})
 }
 
 // recordRoom makes sure that the page of a slot's record is there.
