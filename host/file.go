@@ -72,7 +72,8 @@ var errReplaced = errors.New("replaced while it was opened")
 func openFile(name, path string, capacity int64, access access) (*file, error) {
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(openPause) {
 		f, err := openOnce(name, path, capacity, access)
-		if errors.Is(err, errReplaced) || errors.Is(err, ErrMismatch) && time.Since(start) < lingering {
+		inUse := errors.Is(err, ErrMismatch) || errors.Is(err, ErrDamaged)
+		if errors.Is(err, errReplaced) || inUse && time.Since(start) < lingering {
 			continue
 		}
 		return f, err
