@@ -222,7 +222,7 @@ func (c *Counter) check(ctx context.Context, op string, n int64) error {
 	case c.core.capacity == 0:
 		panic("sema: " + op + " on a zero Counter; make it with sema.NewCounter")
 	case ctx == nil:
-		return c.fault(op, n, ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		return c.fault(op, n, ErrInvalid, nilContext)
 	case n < 0:
 		return c.fault(op, n, ErrInvalid, "negative weight")
 	case ctx.Err() != nil:
