@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && !sema_portable
 
 package host_test
 
@@ -16,6 +16,9 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/host"
 )
+
+// The tests here open the file a second time, which drops the locks of a
+// process where locks are of the process.
 
 // damages are what another program of the user may do to a file in use. Those
 // that cut it short make the kernel send SIGBUS to whoever touches the rest.

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && !sema_portable
 
 package host_test
 
@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sema-go/sema/host"
+	"github.com/sema-go/sema/internal/proctest"
 )
 
 func wantText(t *testing.T, value fmt.Stringer, want string) {
@@ -51,4 +53,25 @@ func TestSemaphore_PrintsItsFigures(t *testing.T) {
 	}
 	wantText(t, new(host.Semaphore), "host semaphore: zero value, open it with host.Open")
 	wantText(t, (*host.Semaphore)(nil), "<nil>")
+}
+
+// A command line is what its process chose, and it may choose escapes.
+func TestHolders_CommandIsPrintable(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 2)
+	other := proctest.Start(t, "user", dir, name, "2", "\x1b[2J\x1b]0;owned\x07", "two\nlines", strings.Repeat("long ", 1000))
+	other.Expect("open")
+	other.Say("acquire 1")
+	other.Expect("acquired 1")
+	holders, err := sem.Holders()
+	if err != nil || len(holders) != 1 || holders[0].PID != other.Pid {
+		t.Fatalf("%+v %v", holders, err)
+	}
+	command := holders[0].Command
+	if strings.ContainsAny(command, "\x1b\x07\n") || !strings.Contains(command, "\ufffd[2J\ufffd]0;owned\ufffd two lines long") {
+		t.Errorf("%q", command)
+	}
+	if len(command) > 1024 || !strings.HasSuffix(command, "…") {
+		t.Errorf("%d bytes", len(command))
+	}
 }
