@@ -48,9 +48,10 @@ portable:
 	go test -tags sema_portable -timeout 3m ./host
 
 # sync.Pool drops puts under the race detector, so allocations are counted in a
-# pass without it.
+# pass without it. Nor can faults in mapped files be caught under it.
 alloc:
 	go test -run 'Allocates|Sizes' -timeout 2m .
+	go test -run 'Damaged|Fuzz' -timeout 2m ./host
 
 # The hand-off protocol, checked by spin; and that spin finds it when broken.
 model:
@@ -77,6 +78,8 @@ chaos: setup
 
 fuzz:
 	go test -run '^$$' -fuzz FuzzOperations -fuzztime 2m .
+	go test -run '^$$' -fuzz FuzzRecord_IsCheckedWhenRead -fuzztime 1m ./host
+	go test -run '^$$' -fuzz FuzzFile_SurvivesAnyContent -fuzztime 1m ./host
 	go test -run '^$$' -fuzz FuzzAPI -fuzztime 2m ./x/server
 	go test -run '^$$' -fuzz FuzzBatches -fuzztime 2m ./x/internal/storerpc
 

@@ -73,10 +73,10 @@ func checkWants(ctx context.Context, wants []Want) error {
 		return &Error{Op: "acquire all", Err: ErrInvalid, Detail: detail}
 	}
 	if ctx == nil {
-		return invalid("nil context; pass context.Background() to wait without limit")
+		return invalid(nilContext)
 	}
 	for i, w := range wants {
-		if s, isSemaphore := w.Gate.(*Semaphore); w.Gate == nil || isSemaphore && s == nil {
+		if v := reflect.ValueOf(w.Gate); w.Gate == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 			return invalid(fmt.Sprintf("want %d has no gate", i))
 		}
 		if w.N < 0 {

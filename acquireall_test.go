@@ -341,3 +341,42 @@ func TestAcquireAllOrdersGatesThatAreValues(t *testing.T) {
 	_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: odd{a, func() {}}, N: 1}, sema.Want{Gate: odd{b, func() {}}, N: 1})
 	wantErr(t, err, nil) // not comparable, and no reason to panic
 }
+
+// A bundle whose release is interrupted by a panic still returns every permit.
+func TestAcquireAll_ReleasesAllWhenAnObserverPanics(t *testing.T) {
+	angry := sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.Released {
+			panic("observer")
+		}
+	})
+	a, b, c := sema.New(1), sema.New(1, sema.Observe(angry)), sema.New(1, sema.Observe(angry))
+	p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1}, sema.Want{Gate: c, N: 1})
+	wantErr(t, err, nil)
+	wantPanic(t, "an observer that panics", p.Release)
+	for _, s := range []*sema.Semaphore{a, b, c} {
+		wantStats(t, s, 0, 0)
+	}
+}
+
+func TestAcquireAll_RejectsNilGates(t *testing.T) {
+	for _, gate := range []sema.Gate{nil, (*sema.Semaphore)(nil), (*sema.Striped)(nil)} {
+		_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: gate, N: 1})
+		wantErr(t, err, sema.ErrInvalid)
+	}
+}
+
+func TestDo_RejectsWhatMakesNoSense(t *testing.T) {
+	s := sema.New(1)
+	ran := false
+	run := func(context.Context) error { ran = true; return nil }
+	var noContext context.Context
+	wantErr(t, sema.Do(t.Context(), nil, 1, run), sema.ErrInvalid)
+	wantErr(t, sema.Do(noContext, s, 1, run), sema.ErrInvalid)
+	wantErr(t, sema.Do(t.Context(), s, -1, run), sema.ErrInvalid)
+	if wantStats(t, s, 0, 0); ran {
+		t.Error("it ran")
+	}
+	if permits := sema.Held(noContext); permits != nil {
+		t.Error(permits)
+	}
+}

@@ -82,6 +82,7 @@ var orders = orderGraph{edges: map[string]map[string]edge{}}
 type orderGraph struct {
 	mu    sync.Mutex
 	edges map[string]map[string]edge
+	n     int // edges
 }
 
 // mostOrders keeps names that are made up as a program runs from filling the
@@ -111,7 +112,7 @@ func (p *probe) auditOrder(s *Semaphore, id identity, a attempt) {
 func (g *orderGraph) note(held hold, wanted string, at stack) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, known := g.edges[held.name][wanted]; known || len(g.edges) > mostOrders {
+	if _, known := g.edges[held.name][wanted]; known || g.n >= mostOrders {
 		return ""
 	}
 	if len(at) == 0 {
@@ -121,6 +122,7 @@ func (g *orderGraph) note(held hold, wanted string, at stack) string {
 		g.edges[held.name] = map[string]edge{}
 	}
 	g.edges[held.name][wanted] = edge{held.stack, at}
+	g.n++
 	way := g.path(wanted, held.name, map[string]bool{})
 	if way == nil {
 		return ""

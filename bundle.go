@@ -23,12 +23,12 @@ func (b *bundle) add(p Permit) {
 	}
 }
 
-// Release gives all back, the last acquired first.
+// Release gives all back, the last acquired first, also if an observer panics.
 func (b *bundle) Release() {
-	for _, p := range slices.Backward(b.permits) {
-		p.Release()
+	defer close(b.ended)
+	for _, p := range b.permits {
+		defer p.Release()
 	}
-	close(b.ended)
 }
 
 // Err is the first loss among them.

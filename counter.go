@@ -36,36 +36,98 @@ func NewCounter(initial, max int64, opts ...Option) *Counter {
 
 // Wait lowers the counter by n, waiting in turn until it is at least n. It
 // fails with the context's cause, ErrTooLarge if n exceeds the maximum,
-// ErrQueueFull, ErrClosed, or ErrInvalid. Wait of 0 does not wait.
+// ErrQueueFull, ErrInvalid, or ErrClosed: on a closed counter it takes n if that
+// much is left, and does not wait. Wait of 0 does not wait.
 func (c *Counter) Wait(ctx context.Context, n int64) error {
-	if err := c.check(ctx, "wait", n); err != nil {
+	const op = "wait"
+	if err := c.check(ctx, op, n); err != nil {
 		return err
 	}
-	if n == 0 {
-		if v := c.core.closedFor(); v != granted {
-			return c.fault("wait", n, sentinelOf(v), "")
-		}
+	switch v := c.take(ctx, n); v {
+	case granted:
 		return nil
+	case cancelled:
+		return context.Cause(ctx)
+	case closed:
+		if _, ok := c.takeLeft(n, n); ok {
+			return nil
+		}
+		return c.fault(op, n, ErrClosed, "")
+	default:
+		return c.fault(op, n, sentinelOf(v), "")
+	}
+}
+
+// WaitUpTo waits like Wait until the counter is at least least, lowers it by as
+// much as there is, most at most, and returns by how much. It is for consumers
+// that work in batches. Of what other waiters wait for it takes no more than
+// least. On a closed counter it does not wait, and returns what is left even if
+// that is less than least; ErrClosed follows when nothing is.
+//
+// It fails like Wait, and with ErrInvalid unless 0 ≤ least ≤ most. A least of 0
+// does not wait.
+func (c *Counter) WaitUpTo(ctx context.Context, least, most int64) (int64, error) {
+	const op = "wait up to"
+	if err := c.check(ctx, op, least); err != nil {
+		return 0, err
+	}
+	if most < least {
+		return 0, c.fault(op, least, ErrInvalid, fmt.Sprintf("at least %d and at most %d", least, most))
+	}
+	most = min(most, c.Max())
+	switch v := c.take(ctx, least); v {
+	case granted:
+		return least + int64(c.core.takeUnclaimed(uint64(most-least))), nil
+	case cancelled:
+		return 0, context.Cause(ctx)
+	case closed:
+		if got, ok := c.takeLeft(0, most); ok {
+			return got, nil
+		}
+		return 0, c.fault(op, least, ErrClosed, "")
+	default:
+		return 0, c.fault(op, least, sentinelOf(v), "")
+	}
+}
+
+// TryWait lowers the counter by n if it can at once, and says whether it did.
+func (c *Counter) TryWait(n int64) bool {
+	if n < 0 || n > MaxCapacity {
+		return false
+	}
+	v := c.core.closedFor()
+	if n > 0 {
+		v = c.core.tryTake(uint64(n))
+	}
+	if v == closed {
+		_, ok := c.takeLeft(n, n)
+		return ok
+	}
+	return v == granted
+}
+
+// take lowers the counter by n in turn, waiting for it; for 0 it only looks
+// whether the counter is open.
+func (c *Counter) take(ctx context.Context, n int64) verdict {
+	if n == 0 {
+		return c.core.closedFor()
 	}
 	w, v := c.core.enter(uint64(n), ctx.Done())
 	if v == pending {
 		v = c.core.park(ctx, w, 0)
 	}
-	switch v {
-	case granted:
-		return nil
-	case cancelled:
-		return context.Cause(ctx)
-	}
-	return c.fault("wait", n, sentinelOf(v), "")
+	return v
 }
 
-// TryWait lowers the counter by n if it can at once, and says whether it did.
-func (c *Counter) TryWait(n int64) bool {
-	if n == 0 {
-		return c.core.closedFor() == granted
+// takeLeft takes from a closed counter as much as is left, most at most. It
+// fails if nothing is left, or less than least.
+func (c *Counter) takeLeft(least, most int64) (got int64, ok bool) {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if left := c.core.free(); left == 0 || left < uint64(least) {
+		return 0, false
 	}
-	return n > 0 && n <= MaxCapacity && c.core.tryTake(uint64(n)) == granted
+	return int64(c.core.takeUpTo(uint64(most))), true
 }
 
 // Post raises the counter by n and wakes whom that lets through. Anybody may
@@ -104,12 +166,55 @@ func (c *Counter) Max() int64 { return int64(c.core.capacity) }
 // Waiters is how many wait now.
 func (c *Counter) Waiters() int { return c.core.waiters() }
 
-// Close wakes all who wait, and refuses all who will, with ErrClosed. Posts
-// still count. It always returns nil.
+// Close ends waiting: waiters that can be served with what the counter has are
+// served in turn, the others get ErrClosed. What is left can still be taken, by
+// [Counter.Wait], [Counter.WaitUpTo] and [Counter.TryWait], until the counter is
+// 0; then they fail with ErrClosed. Posts still count, and can be taken
+// likewise. It always returns nil.
 func (c *Counter) Close() error {
 	c.core.mu.Lock()
-	c.core.unlock(c.core.turnAway(shut))
+	c.core.unlock(c.core.shutServing())
 	return nil
+}
+
+// shutServing closes the core for good, with mu held, and ends every wait: with
+// a grant where what is free suffices.
+func (c *core) shutServing() wakes {
+	var out wakes
+	c.phase = shut
+	c.raiseFlags() // from here on only the holder of mu takes
+	for w := c.line.head; w != nil; {
+		next := w.next
+		v := closed
+		if c.takeFlagged(w.n) {
+			v = granted
+		}
+		c.dismiss(w, v, &out)
+		w = next
+	}
+	c.settleInto(&out)
+	return out
+}
+
+// takeUnclaimed takes as much as is free and no waiter has a claim to, n at
+// most.
+func (c *core) takeUnclaimed(n uint64) uint64 {
+	for {
+		old := c.word.Load()
+		if old >= slowFlag {
+			break
+		}
+		got := min(old, n)
+		if got == 0 || c.word.CompareAndSwap(old, old-got) {
+			return got
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mustQueue() {
+		return 0
+	}
+	return c.takeUpTo(n)
 }
 
 func (c *Counter) check(ctx context.Context, op string, n int64) error {
@@ -117,7 +222,7 @@ func (c *Counter) check(ctx context.Context, op string, n int64) error {
 	case c.core.capacity == 0:
 		panic("sema: " + op + " on a zero Counter; make it with sema.NewCounter")
 	case ctx == nil:
-		return c.fault(op, n, ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		return c.fault(op, n, ErrInvalid, nilContext)
 	case n < 0:
 		return c.fault(op, n, ErrInvalid, "negative weight")
 	case ctx.Err() != nil:

@@ -95,17 +95,136 @@ func TestCounterWaitFailsWithAReason(t *testing.T) {
 		synctest.Wait()
 		c.Close()
 		wantErr(t, <-waiting, sema.ErrClosed)
-		wantErr(t, c.Post(1), nil)
 		wantErr(t, c.Wait(t.Context(), 1), sema.ErrClosed)
 		wantErr(t, c.Wait(t.Context(), 0), sema.ErrClosed)
 		if c.TryWait(0) {
-			t.Error("a closed counter lets even nothing through")
+			t.Error("a closed counter at 0 lets even nothing through")
 		}
 	})
 	wantPanic(t, "initial above maximum", func() { sema.NewCounter(2, 1) })
 	wantPanic(t, "negative", func() { sema.NewCounter(-1, 1) })
 	wantPanic(t, "no room", func() { sema.NewCounter(0, 0) })
 	wantPanic(t, "zero Counter", func() { new(sema.Counter).Wait(t.Context(), 1) })
+}
+
+func TestCounter_ClosedGivesWhatIsLeft(t *testing.T) {
+	c := sema.NewCounter(5, 10, sema.Name("jobs"))
+	c.Close()
+	wantErr(t, c.Wait(t.Context(), 2), nil)
+	wantErr(t, c.Wait(t.Context(), 4), sema.ErrClosed) // 3 are left: it does not wait
+	wantErr(t, c.Wait(t.Context(), 0), nil)
+	if !c.TryWait(1) || c.TryWait(3) || !c.TryWait(0) {
+		t.Error("a try must take what is left, and no more")
+	}
+	wantErr(t, c.Post(1), nil)
+	if n, err := c.WaitUpTo(t.Context(), 4, 10); n != 3 || err != nil {
+		t.Errorf("%d, %v: want the 3 that are left", n, err)
+	}
+	n, err := c.WaitUpTo(t.Context(), 0, 10)
+	wantErr(t, err, sema.ErrClosed)
+	wantErr(t, c.Wait(t.Context(), 1), sema.ErrClosed)
+	if n != 0 || c.TryWait(1) || c.Value() != 0 {
+		t.Errorf("took %d of an empty counter, which is at %d", n, c.Value())
+	}
+	wantErr(t, c.Close(), nil)
+}
+
+func TestCounter_CloseServesWaitersThatFit(t *testing.T) {
+	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair, "LIFO": sema.LIFO} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := sema.NewCounter(0, 10, order)
+				ended := map[int64]chan error{}
+				for _, n := range []int64{5, 2, 4, 1} {
+					ended[n] = make(chan error, 1)
+					go func() { ended[n] <- c.Wait(t.Context(), n) }()
+					synctest.Wait()
+				}
+				c.Post(3) // in LIFO order this serves 1 already
+				synctest.Wait()
+				c.Close()
+				for n, want := range map[int64]error{5: sema.ErrClosed, 2: nil, 4: sema.ErrClosed, 1: nil} {
+					wantErr(t, <-ended[n], want)
+				}
+				if c.Value() != 0 || c.Waiters() != 0 {
+					t.Errorf("%d left, %d waiting", c.Value(), c.Waiters())
+				}
+			})
+		})
+	}
+}
+
+func TestCounter_WaitUpTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sema.NewCounter(7, 10)
+		take := func(least, most, want int64) {
+			t.Helper()
+			if n, err := c.WaitUpTo(t.Context(), least, most); n != want || err != nil {
+				t.Fatalf("%d to %d: got %d, %v, want %d", least, most, n, err, want)
+			}
+		}
+		take(1, 3, 3)
+		take(0, 0, 0)
+		take(2, 100, 4)
+		take(0, 5, 0)
+		type batch struct {
+			n   int64
+			err error
+		}
+		first, second := make(chan batch, 1), make(chan error, 1)
+		go func() {
+			n, err := c.WaitUpTo(t.Context(), 2, 10)
+			first <- batch{n, err}
+		}()
+		synctest.Wait()
+		go func() { second <- c.Wait(t.Context(), 4) }()
+		synctest.Wait()
+		c.Post(1)
+		synctest.Wait()
+		if len(first) > 0 || c.Value() != 1 {
+			t.Fatal("took less than its least")
+		}
+		c.Post(4)
+		if b := <-first; b.n != 2 || b.err != nil {
+			t.Errorf("%+v, want the least: the rest is what another waits for", b)
+		}
+		if len(second) > 0 || c.Value() != 3 {
+			t.Error("3 left for a waiter for 4")
+		}
+		c.Post(1)
+		wantErr(t, <-second, nil)
+	})
+}
+
+func TestCounter_WaitUpToFailsWithAReason(t *testing.T) {
+	c := sema.NewCounter(0, 2, sema.Name("jobs"), sema.MaxWaiters(0))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var noContext context.Context
+	for _, call := range []struct {
+		ctx         context.Context
+		least, most int64
+		want        error
+	}{
+		{noContext, 1, 1, sema.ErrInvalid},
+		{t.Context(), -1, 1, sema.ErrInvalid},
+		{t.Context(), 2, 1, sema.ErrInvalid},
+		{t.Context(), 0, -1, sema.ErrInvalid},
+		{t.Context(), 3, 4, sema.ErrTooLarge},
+		{t.Context(), 1, math.MaxInt64, sema.ErrQueueFull},
+		{ended, 1, 1, context.Canceled},
+	} {
+		n, err := c.WaitUpTo(call.ctx, call.least, call.most)
+		wantErr(t, err, call.want)
+		if n != 0 {
+			t.Errorf("took %d with an error", n)
+		}
+	}
+	wantErr(t, c.Post(2), nil)
+	if n, err := c.WaitUpTo(t.Context(), 1, math.MaxInt64); n != 2 || err != nil {
+		t.Errorf("%d, %v: want all there is", n, err)
+	}
+	wantPanic(t, "zero Counter", func() { new(sema.Counter).WaitUpTo(t.Context(), 1, 1) })
 }
 
 func TestCounterLosesNoPost(t *testing.T) {

@@ -6,8 +6,11 @@ import "context"
 // fn returns, panics or ends its goroutine. fn's context is that of
 // [Permit.Context]: it ends when the permit is lost. Do returns what kept it
 // from acquiring, or fn's error, or else, if the permit was lost meanwhile,
-// that.
+// that. A nil gate is ErrInvalid.
 func Do(ctx context.Context, gate Gate, n int64, fn func(context.Context) error) error {
+	if gate == nil {
+		return &Error{Op: "do", Err: ErrInvalid, Detail: "nil gate"}
+	}
 	p, err := gate.Acquire(ctx, n)
 	if err != nil {
 		return err

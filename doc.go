@@ -41,7 +41,7 @@
 //   - [Semaphore] unless you know better. [Unfair] if throughput matters more
 //     than order, [LIFO] if under overload some should be served quickly.
 //   - [Weighted] to replace x/sync without touching the code that uses it.
-//   - [Counter] to signal: who posts is not who waited.
+//   - [Counter] to signal: any goroutine may post what another waits for.
 //   - [Striped] for permits of weight 1, hot on many cores and seldom full.
 //   - [Spin] inside data structures, for sections of some nanoseconds.
 //

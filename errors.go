@@ -34,6 +34,9 @@ var (
 	ErrInvalid error = &sentinel{text: "invalid argument"}
 )
 
+// nilContext is the detail of ErrInvalid for a call without a context.
+const nilContext = "nil context; pass context.Background() to wait without limit"
+
 // A sentinel is an error that may be a special case of another.
 type sentinel struct {
 	text, hint string

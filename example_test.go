@@ -329,6 +329,40 @@ func ExampleCounter() {
 	// sema: post 1 of 3 permits: more released than acquired: the counter is at 3; release each permit once, by whoever acquired it
 }
 
+// A producer posts, and closes when it is done; a consumer takes batches until
+// nothing is left.
+func ExampleCounter_WaitUpTo() {
+	ready := sema.NewCounter(0, 100)
+	ready.Post(7)
+	ready.Close()
+	for {
+		n, err := ready.WaitUpTo(context.Background(), 1, 3)
+		if errors.Is(err, sema.ErrClosed) {
+			fmt.Println("done")
+			return
+		}
+		fmt.Println("batch of", n)
+	}
+	// Output:
+	// batch of 3
+	// batch of 3
+	// batch of 1
+	// done
+}
+
+// What a closed counter has left can still be taken.
+func ExampleCounter_Close() {
+	jobs := sema.NewCounter(2, 10, sema.Name("jobs"))
+	jobs.Close()
+	for range 3 {
+		fmt.Println(jobs.Wait(context.Background(), 1))
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// sema: "jobs": wait 1 of 10 permits: closed; make a new one; what is closed stays closed
+}
+
 func ExampleStriped() {
 	inFlight := sema.NewStriped(10_000) // hot on every core, seldom full
 	permit, err := inFlight.Acquire(context.Background(), 1)

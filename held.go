@@ -55,6 +55,9 @@ type holding struct {
 type holdingKey struct{}
 
 func holdingOf(ctx context.Context) *holding {
+	if ctx == nil {
+		return nil
+	}
 	h, _ := ctx.Value(holdingKey{}).(*holding)
 	return h
 }

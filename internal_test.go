@@ -1,6 +1,7 @@
 package sema
 
 import (
+	"fmt"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -90,5 +91,21 @@ func TestTestBinariesAreRecognised(t *testing.T) {
 	}
 	if !inTest() {
 		t.Error("this is a test binary")
+	}
+}
+
+// Names may be made up as a program runs, of what is held and of what is wanted.
+func TestOrderGraph_IsBounded(t *testing.T) {
+	g := orderGraph{edges: map[string]map[string]edge{}}
+	for i := range 3 * mostOrders {
+		g.note(hold{name: "global"}, fmt.Sprint("tenant ", i), stack{1})
+		g.note(hold{name: fmt.Sprint("job ", i)}, "disk", stack{1})
+	}
+	edges := 0
+	for _, wanted := range g.edges {
+		edges += len(wanted)
+	}
+	if edges > mostOrders {
+		t.Errorf("%d edges are remembered, want %d at most", edges, mostOrders)
 	}
 }

@@ -132,7 +132,7 @@ func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, er
 	var err error
 	switch {
 	case ctx == nil:
-		err = s.fault(op, n, ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		err = s.fault(op, n, ErrInvalid, nilContext)
 	case n < 0:
 		err = s.fault(op, n, ErrInvalid, "negative weight")
 	case ctx.Err() != nil:

@@ -47,9 +47,9 @@ func (s *Spin) TryAcquire() bool {
 }
 
 // Acquire takes a permit, trying until it succeeds or ctx ends; then it
-// returns the context's cause. It panics if ctx is nil.
+// returns the context's cause. A nil ctx is ErrInvalid.
 func (s *Spin) Acquire(ctx context.Context) error {
-	if ctx.Err() == nil && s.TryAcquire() {
+	if ctx != nil && ctx.Err() == nil && s.TryAcquire() {
 		return nil
 	}
 	return s.spin(ctx)
@@ -65,6 +65,9 @@ const (
 )
 
 func (s *Spin) spin(ctx context.Context) error {
+	if ctx == nil {
+		return &Error{Op: "acquire", Err: ErrInvalid, Detail: nilContext}
+	}
 	busy := 0
 	if runtime.GOMAXPROCS(0) > 1 {
 		busy = busyTries

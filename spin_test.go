@@ -82,3 +82,14 @@ func TestSpinRefusesRacingOverReleases(t *testing.T) {
 		}
 	}
 }
+
+func TestSpin_NilContextIsInvalid(t *testing.T) {
+	var s sema.Spin
+	var noContext context.Context
+	wantErr(t, s.Acquire(noContext), sema.ErrInvalid)
+	if s.InUse() != 0 {
+		t.Error("took a permit")
+	}
+	s.TryAcquire()
+	wantErr(t, s.Acquire(noContext), sema.ErrInvalid)
+}

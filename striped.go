@@ -191,7 +191,7 @@ func (s *Striped) unusual(ctx context.Context, op string, n int64) (Permit, erro
 	case len(s.cells) == 0:
 		panic("sema: " + op + " on a zero Striped; make it with sema.NewStriped")
 	case ctx == nil:
-		return Permit{}, s.fault(op, n, ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		return Permit{}, s.fault(op, n, ErrInvalid, nilContext)
 	case n < 0:
 		return Permit{}, s.fault(op, n, ErrInvalid, "negative weight")
 	case ctx.Err() != nil:

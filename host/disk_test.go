@@ -159,6 +159,26 @@ func TestHoldersBelieveNoRecordThatCannotBe(t *testing.T) {
 	}
 }
 
+func TestStats_CountALockToTheEndOfTheFile(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 4)
+	const toTheEnd = 0
+	if ok, err := tryLock(beside(t, sem.file), exclusive, slotLocks+1, toTheEnd); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if stats, err := sem.Stats(); err != nil || stats.InUse != 3 {
+		t.Errorf("%+v %v, want 3 in use", stats, err)
+	}
+	p, err := sem.TryAcquire(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	if _, err := sem.TryAcquire(context.Background(), 1); !errors.Is(err, sema.ErrFull) {
+		t.Error(err)
+	}
+}
+
 func TestAHeaderThatCannotBeIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)

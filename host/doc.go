@@ -37,8 +37,11 @@
 // other machines in the way this package needs. For machines, use package
 // fleet.
 //
-// Whoever may write the file is trusted: to cut it short kills the processes
-// that use it. That is the user, or the members of the group.
+// Whoever may write the file is trusted with the capacity: the user, or the
+// members of the group. What others wrote into it is checked before it is shown
+// ([Holder]), and a file that was cut short or overwritten is [ErrDamaged]: its
+// semaphore admits nobody until all have closed it, and permits that are held
+// stay good. A file that this package did not make is never overwritten.
 //
 // Linux has open-file-description locks and futexes, which this package was
 // made for. On macOS and the BSDs it locks by POSIX record locks, waits by

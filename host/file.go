@@ -40,6 +40,8 @@ type file struct {
 	roused     chan struct{}
 	line       line
 
+	damaged atomic.Bool // see touch
+
 	refs atomic.Int64 // handles, calls, permits and the driver; the last one out closes
 	gone bool         // closed; guarded by files.mu
 }
@@ -70,7 +72,8 @@ var errReplaced = errors.New("replaced while it was opened")
 func openFile(name, path string, capacity int64, access access) (*file, error) {
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(openPause) {
 		f, err := openOnce(name, path, capacity, access)
-		if errors.Is(err, errReplaced) || errors.Is(err, ErrMismatch) && time.Since(start) < lingering {
+		inUse := errors.Is(err, ErrMismatch) || errors.Is(err, ErrDamaged)
+		if errors.Is(err, errReplaced) || inUse && time.Since(start) < lingering {
 			continue
 		}
 		return f, err
@@ -146,7 +149,8 @@ func openPath(path string, create bool, access access) (*os.File, error) {
 
 // setUp checks the opened file, takes the presence lock and maps it. Whoever is
 // alone with the file makes it anew: nobody holds anything, so nothing in it
-// counts but the capacity, and that only for those who do not bring one.
+// counts but the capacity, and that only for those who do not bring one. A file
+// that is not of this package is left as it is.
 func (f *file) setUp(capacity int64, access access) error {
 	info, err := f.file.Stat()
 	if err != nil {
@@ -166,6 +170,9 @@ func (f *file) setUp(capacity int64, access access) error {
 	if now, err := os.Lstat(f.path); err != nil || identify(now) != f.id {
 		return errReplaced
 	}
+	if err := f.admissible(alone, capacity); err != nil {
+		return err
+	}
 	if err := reserve(f.fd, 0, placesAt); err != nil {
 		return openError(f.name, err, "no room for "+f.path)
 	}
@@ -176,13 +183,30 @@ func (f *file) setUp(capacity int64, access access) error {
 	f.bitmap = (*[maxCapacity / wordBits]atomic.Uint64)(unsafe.Pointer(&f.memory[bitmapAt]))
 	f.places = (*[maxPlaces]place)(unsafe.Pointer(&f.memory[placesAt]))
 	f.records = (*[maxCapacity]record)(unsafe.Pointer(&f.memory[recordsAt]))
-	if alone {
-		return f.begin(capacity)
+	if !alone {
+		return f.agree(capacity)
 	}
-	if found := f.head.magic.Load(); found != magic {
-		return openError(f.name, sema.ErrInvalid, fmt.Sprintf("%s is in use by a version of Sema with another layout (%#x, ours is %#x)", f.path, found, uint64(magic)))
+	begun := ErrDamaged
+	f.touch(func() { begun = f.begin(capacity) })
+	return f.wrap("open", begun)
+}
+
+// admissible fails if the file must not be used, or made anew, as it is.
+func (f *file) admissible(alone bool, capacity int64) error {
+	is, found, err := f.examine()
+	switch {
+	case err != nil:
+		return f.wrap("open", err)
+	case is == foreign && alone:
+		return openError(f.name, sema.ErrInvalid, f.path+" is not a file of Sema and was left as it is; remove it, or use another name or directory")
+	case is == otherKind && !alone:
+		return openError(f.name, sema.ErrInvalid, fmt.Sprintf("%s is in use by a version of Sema with another layout (%#x, this one has %#x)", f.path, found, uint64(magic)))
+	case is != complete && !alone:
+		return openError(f.name, ErrDamaged, f.path)
+	case is != complete && capacity == Existing:
+		return openError(f.name, fs.ErrNotExist, "nobody has opened it with a capacity")
 	}
-	return f.agree(capacity)
+	return nil
 }
 
 // enter takes the presence lock, shared, and says whether nobody else has it:
@@ -207,12 +231,9 @@ func (f *file) enter() (alone bool, err error) {
 func (f *file) begin(capacity int64) error {
 	before := config(f.head.config.Load())
 	if capacity == Existing {
-		if f.head.magic.Load() != magic {
-			return openError(f.name, fs.ErrNotExist, "nobody has opened it with a capacity")
-		}
 		capacity = before.capacity()
 	}
-	f.head.magic.Store(0)
+	f.head.magic.Store(beginning)
 	if err := f.file.Truncate(placesAt); err != nil { // places and records of the past
 		return f.wrap("open", err)
 	}
@@ -233,13 +254,30 @@ func (f *file) begin(capacity int64) error {
 
 // agree checks that an opener means the capacity there is.
 func (f *file) agree(capacity int64) error {
-	if there := f.config().capacity(); capacity != Existing && capacity != there {
+	there := f.config().capacity()
+	if f.damaged.Load() {
+		return openError(f.name, ErrDamaged, f.path)
+	}
+	if capacity != Existing && capacity != there {
 		return openError(f.name, ErrMismatch, fmt.Sprintf("it is in use with capacity %d, not %d; open it with %d or Existing, or Resize it for all", there, capacity, there))
 	}
 	return nil
 }
 
-func (f *file) config() config { return config(f.head.config.Load()) }
+// config is what the file says. A file without its magic is damaged: that was
+// there before anybody else could open it.
+func (f *file) config() (c config) {
+	f.touch(func() {
+		c = config(f.head.config.Load())
+		if f.head.magic.Load() != magic {
+			f.damaged.Store(true)
+		}
+	})
+	if f.damaged.Load() {
+		return 0
+	}
+	return c
+}
 
 // pathCheck is how often the path is checked by those who need not wait.
 const pathCheck = int64(time.Second)

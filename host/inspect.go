@@ -13,12 +13,14 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A Holder is a permit that is out, in whatever process.
+// A Holder is a permit that is held, in whatever process. Every process that
+// may use the semaphore can write what the file says of holders. It is checked
+// when it is read, and safe to print, but may be a lie.
 type Holder struct {
 	PID     int       // 0 if its process could not write it down
 	Weight  int64     // how many permits it is
-	Since   time.Time // when it was acquired
-	Command string    // the process's command line, or its name if it is gone and left the permit to another
+	Since   time.Time // when it was acquired; never in the future
+	Command string    // the process's command line, or its name if it is gone and left the permit to another; printable, 1024 bytes at most
 }
 
 // Holders is who holds permits now, the oldest first. The locks are asked
@@ -29,8 +31,15 @@ func (s *Semaphore) Holders() ([]Holder, error) {
 		return nil, s.fault("holders", 0, sema.ErrClosed, "")
 	}
 	defer f.unref()
-	holders, err := f.holders()
-	return holders, f.wrap("holders", err)
+	var holders []Holder
+	err := f.guarded(func() (err error) {
+		holders, err = f.holders()
+		return err
+	})
+	if err != nil {
+		return nil, f.wrap("holders", err)
+	}
+	return holders, nil
 }
 
 func (f *file) holders() ([]Holder, error) {
@@ -42,6 +51,7 @@ func (f *file) holders() ([]Holder, error) {
 		pid, namespace, permit uint32
 		started                uint64
 	}
+	now := time.Now().UnixNano()
 	index := map[key]int{}
 	holders := []Holder{}
 	for at := uint32(0); int(at) < len(held)*wordBits; {
@@ -63,7 +73,7 @@ func (f *file) holders() ([]Holder, error) {
 		}
 		index[k] = len(holders)
 		holders = append(holders, Holder{
-			PID: int(r.pid), Weight: int64(r.slots), Since: time.Unix(0, r.since), Command: r.commandLine(),
+			PID: int(r.pid), Weight: int64(r.slots), Since: time.Unix(0, min(r.since, now)), Command: r.commandLine(),
 		})
 	}
 	slices.SortStableFunc(holders, func(a, b Holder) int { return cmp.Compare(a.Since.UnixNano(), b.Since.UnixNano()) })
@@ -72,10 +82,17 @@ func (f *file) holders() ([]Holder, error) {
 
 func isHeld(held []uint64, slot uint32) bool { return held[slot/wordBits]&(1<<(slot%wordBits)) != 0 }
 
+// maxPID is the highest number that Linux gives to a process; other systems
+// have lower ones.
+const maxPID = 1 << 22
+
 // credible reports whether the record can be that of whoever holds the slots
-// from at on, and not one that a dead process left.
+// from at on, and not one that a dead process left, or damage.
 func (r *record) credible(held []uint64, at uint32) bool {
-	if r.since == 0 || r.slots == 0 || int64(at)+int64(r.slots) > int64(len(held)*wordBits) {
+	if r.since <= 0 || r.pid == 0 || r.pid > maxPID {
+		return false
+	}
+	if r.slots == 0 || int64(at)+int64(r.slots) > int64(len(held)*wordBits) {
 		return false
 	}
 	for slot := at; slot < at+r.slots; slot++ {
@@ -99,7 +116,22 @@ func (s *Semaphore) Stats() (sema.Stats, error) {
 	return stats, f.wrap("stats", err)
 }
 
-func (f *file) stats(ctx context.Context) (sema.Stats, error) {
+func (f *file) stats(ctx context.Context) (stats sema.Stats, err error) {
+	err = f.guarded(func() (err error) {
+		stats, err = f.count(ctx)
+		return err
+	})
+	if err != nil {
+		return sema.Stats{}, err
+	}
+	return stats, nil
+}
+
+// maxWaiters is how many waiters of one process are counted: more is damage, and
+// would overflow an int of 32 bits.
+const maxWaiters = 1 << 18
+
+func (f *file) count(ctx context.Context) (sema.Stats, error) {
 	held, err := f.heldSlots(ctx)
 	if err != nil {
 		return sema.Stats{}, err
@@ -116,7 +148,7 @@ func (f *file) stats(ctx context.Context) (sema.Stats, error) {
 				return sema.Stats{}, err
 			}
 			if alive {
-				waiters += int(p.waiters.Load())
+				waiters += int(min(p.waiters.Load(), maxWaiters))
 			}
 		}
 	}
@@ -138,12 +170,14 @@ func (f *file) writeRecords(runs []run, since time.Time, inherited bool) {
 	if inherited {
 		mine.inherited = 1
 	}
-	for _, r := range runs {
-		mine.slots = r.n
-		if f.recordRoom(r.at) {
-			f.records[r.at] = mine
+	f.touch(func() {
+		for _, r := range runs {
+			mine.slots = r.n
+			if f.recordRoom(r.at) {
+				f.records[r.at] = mine
+			}
 		}
-	}
+	})
 }
 
 // recordRoom makes sure that the page of a slot's record is there.
@@ -180,12 +214,12 @@ func (f *file) readRecord(slot uint32) (r record) {
 // the process of that number still.
 func (r *record) commandLine() string {
 	if r.namespace == self().namespace && r.started == startOf(int(r.pid)) {
-		if line := commandOf(int(r.pid)); line != "" {
+		if line := printable(commandOf(int(r.pid)), maxCommand); line != "" {
 			return line
 		}
 	}
 	name, _, _ := bytes.Cut(r.command[:], []byte{0})
-	return string(name)
+	return printable(string(name), maxCommand)
 }
 
 // self is what is the same in all records of this process.

@@ -18,7 +18,11 @@ const (
 	recordSize  = 64
 	wordBits    = 64
 
-	magic = 0x0031_7473_6f68_6573 // the layout's version; whoever does not know it stays out
+	// The first word of a file tells what it is. The last two bytes are the
+	// version of the layout; a process that does not know it stays out.
+	magic      = 0x0031_7473_6f68_6573
+	beginning  = 0x0030_7473_6f68_6573 // it is being made, or its maker was killed
+	familyMask = 0x0000_ffff_ffff_ffff // the same in all versions
 )
 
 // Where the locks are. They lie beyond all content: a lock needs no byte to be

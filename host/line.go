@@ -86,7 +86,9 @@ func (f *file) enqueue(w *waiter) error {
 	if w.sem.closed.Load() {
 		return w.sem.fault("acquire", w.n, sema.ErrClosed, "")
 	}
-	w.ticket = f.head.tickets.Add(1)
+	if !f.touch(func() { w.ticket = f.head.tickets.Add(1) }) {
+		return f.wrap("acquire", ErrDamaged)
+	}
 	l.append(w)
 	f.showFirst()
 	switch {
@@ -148,13 +150,15 @@ func (f *file) expel(which func(*waiter) error) {
 // The line's mutex is held.
 func (f *file) showFirst() {
 	own := int(f.own.Load())
-	switch {
-	case own == noPlace:
-	case f.line.first() == nil:
-		f.stepOut(own)
-	default:
-		f.standAt(own, f.line.first(), f.line.length.Load())
-	}
+	f.touch(func() {
+		switch {
+		case own == noPlace:
+		case f.line.first() == nil:
+			f.stepOut(own)
+		default:
+			f.standAt(own, f.line.first(), f.line.length.Load())
+		}
+	})
 }
 
 // drive gets slots for whoever is first in this process's line, until nobody
@@ -167,7 +171,12 @@ func (f *file) drive() {
 		if w == nil {
 			return
 		}
-		if c := f.config(); c != known {
+		c := f.config()
+		if f.damaged.Load() {
+			f.expel(func(*waiter) error { return f.wrap("acquire", ErrDamaged) })
+			continue
+		}
+		if c != known {
 			known = c
 			f.expelTooLarge(c)
 			continue
@@ -189,11 +198,13 @@ func (f *file) leader() (w *waiter, seen uint32) {
 		f.showFirst()
 		return nil, 0
 	}
-	if own := f.takePlace(); own != noPlace {
-		p := &f.places[own]
-		seen = p.word.Load()
-		p.beat.Store(int64(clock()))
-	}
+	f.touch(func() {
+		if own := f.takePlace(); own != noPlace {
+			p := &f.places[own]
+			seen = p.word.Load()
+			p.beat.Store(int64(clock()))
+		}
+	})
 	f.showFirst()
 	return l.first(), seen
 }
@@ -201,7 +212,7 @@ func (f *file) leader() (w *waiter, seen uint32) {
 // sleep is until somebody nudges this process, or it is time to look.
 func (f *file) sleep(seen uint32) {
 	if own := f.own.Load(); own != noPlace {
-		waitWord(&f.places[own].word, seen, poll)
+		f.touch(func() { waitWord(&f.places[own].word, seen, poll) })
 		return
 	}
 	select {
@@ -213,7 +224,7 @@ func (f *file) sleep(seen uint32) {
 // rouse has this process's driver look.
 func (f *file) rouse() {
 	if own := f.own.Load(); own != noPlace {
-		f.nudge(int(own))
+		f.touch(func() { f.nudge(int(own)) })
 		return
 	}
 	select {
@@ -287,7 +298,8 @@ func (f *file) handOver(runs []run) bool {
 	if w == nil || w.n != weightOf(runs) || f.config()&unsettled != 0 {
 		return false
 	}
-	if at, ticket := f.first(); at != int(f.own.Load()) || ticket != w.ticket {
+	at, ticket := noPlace, uint64(0)
+	if !f.touch(func() { at, ticket = f.first() }) || at != int(f.own.Load()) || ticket != w.ticket {
 		return false
 	}
 	l.remove(w)

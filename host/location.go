@@ -52,10 +52,15 @@ func fileName(name string) (string, error) {
 
 const nameRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@+/"
 
-// nameOf is the semaphore's name for a file's.
+// nameOf is the semaphore's name for a file's, if it is one that fileName gives.
 func nameOf(file string) (name string, ok bool) {
-	name, ok = strings.CutSuffix(file, suffix)
-	return strings.ReplaceAll(name, "%", "/"), ok
+	bare, ok := strings.CutSuffix(file, suffix)
+	if !ok {
+		return "", false
+	}
+	name = strings.ReplaceAll(bare, "%", "/")
+	back, err := fileName(name)
+	return name, err == nil && back == file
 }
 
 // An access says who may use a semaphore: the user, or the members of a group.

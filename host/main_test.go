@@ -140,9 +140,15 @@ func asUser(t *testing.T, role string, group uint32, dir, name string) *proctest
 // startUser starts a process that has the semaphore open.
 func startUser(t *testing.T, dir, name string, capacity int64) *proctest.Process {
 	t.Helper()
-	p := proctest.Start(t, "user", dir, name, strconv.FormatInt(capacity, 10))
+	p := startAnyUser(t, dir, name, capacity)
 	p.Expect("open")
 	return p
+}
+
+// startAnyUser starts a process that tries to open the semaphore.
+func startAnyUser(t *testing.T, dir, name string, capacity int64) *proctest.Process {
+	t.Helper()
+	return proctest.Start(t, "user", dir, name, strconv.FormatInt(capacity, 10))
 }
 
 var names atomic.Int64

@@ -129,17 +129,20 @@ func (f *file) first() (at int, ticket uint64) {
 
 // living is first, but a living process's; the dead are put out of the line.
 func (f *file) living() (at int, ticket uint64, err error) {
-	for {
-		at, ticket := f.first()
-		if at == noPlace {
-			return noPlace, 0, nil
+	err = f.guarded(func() error {
+		for {
+			at, ticket = f.first()
+			if at == noPlace {
+				return nil
+			}
+			alive, err := f.alive(at)
+			if alive || err != nil {
+				return err
+			}
+			f.places[at].ticket.CompareAndSwap(ticket, 0)
 		}
-		alive, err := f.alive(at)
-		if alive || err != nil {
-			return at, ticket, err
-		}
-		f.places[at].ticket.CompareAndSwap(ticket, 0)
-	}
+	})
+	return at, ticket, err
 }
 
 func (f *file) alive(i int) (bool, error) {
@@ -152,17 +155,19 @@ func (f *file) alive(i int) (bool, error) {
 
 // wakeFirst has the process whose turn it is look for slots.
 func (f *file) wakeFirst() {
-	for f.head.high.Load() > 0 {
-		at, ticket := f.first()
-		if at == noPlace || f.nudge(at) {
-			return
+	f.touch(func() {
+		for f.head.high.Load() > 0 {
+			at, ticket := f.first()
+			if at == noPlace || f.nudge(at) {
+				return
+			}
+			// It was not asleep: on its way to look, or dead.
+			if alive, err := f.alive(at); alive || err != nil {
+				return
+			}
+			f.places[at].ticket.CompareAndSwap(ticket, 0)
 		}
-		// It was not asleep: on its way to look, or dead.
-		if alive, err := f.alive(at); alive || err != nil {
-			return
-		}
-		f.places[at].ticket.CompareAndSwap(ticket, 0)
-	}
+	})
 }
 
 // wakeAll has everybody in line look.
@@ -185,12 +190,16 @@ func (f *file) busy() (bool, error) {
 	if f.line.length.Load() > 0 {
 		return true, nil
 	}
-	if f.head.high.Load() == 0 {
+	high := 0
+	if !f.touch(func() { high = f.high() }) {
+		return false, ErrDamaged
+	}
+	if high == 0 {
 		return false, nil
 	}
 	at, _, err := f.living()
 	if at == noPlace && err == nil {
-		f.lowerHigh()
+		f.touch(f.lowerHigh)
 	}
 	return at != noPlace, err
 }

@@ -27,7 +27,9 @@ func (s *Semaphore) Resize(capacity int64) error {
 	if err := f.deleted(); err != nil {
 		return f.wrap("resize", err)
 	}
-	f.resize(capacity)
+	if err := f.guarded(func() error { f.resize(capacity); return nil }); err != nil {
+		return f.wrap("resize", err)
+	}
 	s.tell(sema.Event{Kind: sema.Resized, Capacity: capacity})
 	return nil
 }

@@ -28,6 +28,9 @@ var (
 	ErrMismatch = errors.New("capacity mismatch")
 	// ErrDeleted: somebody deleted the file under a semaphore in use.
 	ErrDeleted = errors.New("its file was deleted or replaced; close the semaphore and open it again")
+	// ErrDamaged: the file under a semaphore in use was cut short or
+	// overwritten. Permits that are held stay good and can be released.
+	ErrDamaged = errors.New("its file was cut short or overwritten; close the semaphore in all processes and open it again")
 )
 
 // A Semaphore bounds what the processes of this machine do at a time. It is a

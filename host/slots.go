@@ -45,7 +45,19 @@ const (
 // slots beyond the capacity are held, a claim counts only if no more than the
 // capacity are locked after it: of any set of permits out at one time, the last
 // that locked its slots has seen all the others.
-func (f *file) claim(ctx context.Context, n int64) ([]run, verdict, error) {
+func (f *file) claim(ctx context.Context, n int64) (runs []run, v verdict, err error) {
+	err = f.guarded(func() (err error) {
+		runs, v, err = f.claimSlots(ctx, n)
+		return err
+	})
+	if err != nil && runs != nil {
+		f.unlockSlots(runs)
+		runs = nil
+	}
+	return runs, v, err
+}
+
+func (f *file) claimSlots(ctx context.Context, n int64) ([]run, verdict, error) {
 	for {
 		c := f.config()
 		switch capacity := c.capacity(); {
@@ -213,9 +225,11 @@ func (f *file) unlockSlots(runs []run) { f.unlockOn(f.fd, runs) }
 // unlockOn is unlockSlots for locks that another descriptor has.
 func (f *file) unlockOn(fd int, runs []run) {
 	for _, r := range runs {
-		f.eraseRecord(r)
+		f.touch(func() { f.eraseRecord(r) })
 		unlock(fd, r.offset(), int64(r.n))
-		r.masks(func(word int, mask uint64) { f.bitmap[word].And(^mask) })
+		f.touch(func() {
+			r.masks(func(word int, mask uint64) { f.bitmap[word].And(^mask) })
+		})
 		f.unmarkMine(r)
 	}
 }
@@ -314,15 +328,14 @@ func slotsBelow(capacity, base int64) uint64 {
 }
 
 // hinted reports whether a slot is free by the bitmap.
-func (f *file) hinted() bool {
+func (f *file) hinted() (free bool) {
 	capacity := f.config().capacity()
-	for base := int64(0); base < capacity; base += wordBits {
-		below := slotsBelow(capacity, base)
-		if below&^f.bitmap[base/wordBits].Load() != 0 {
-			return true
+	f.touch(func() {
+		for base := int64(0); base < capacity && !free; base += wordBits {
+			free = slotsBelow(capacity, base)&^f.bitmap[base/wordBits].Load() != 0
 		}
-	}
-	return false
+	})
+	return free
 }
 
 // turnPatience is how long a claim waits for its turn to scan. Turns are over

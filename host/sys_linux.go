@@ -5,6 +5,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -118,7 +119,12 @@ func startOf(pid int) uint64 {
 }
 
 func commandOf(pid int) string {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	file, err := os.Open(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	line, err := io.ReadAll(io.LimitReader(file, maxCommand+1)) // it may have megabytes
 	if err != nil {
 		return ""
 	}

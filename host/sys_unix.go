@@ -4,6 +4,7 @@ package host
 
 import (
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -67,6 +68,9 @@ func conflict(fd int, at, n int64) (start, length int64, found bool, err error) 
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: at, Len: n}
 	if err := fcntlLock(fd, getLock, &lock); err != nil {
 		return 0, 0, false, os.NewSyscallError("fcntl", err)
+	}
+	if lock.Len == 0 { // to the end, wherever that will be
+		lock.Len = math.MaxInt64 - lock.Start
 	}
 	return lock.Start, lock.Len, lock.Type != syscall.F_UNLCK, nil
 }

@@ -110,7 +110,7 @@ func Unlink(name string) error {
 
 // An Info is what [List] found out about a semaphore.
 type Info struct {
-	Name    string // with a leading slash
+	Name    string // with a leading slash; any user may have chosen it, so quote it to print it
 	Mode    fs.FileMode
 	Value   uint32
 	Waiters uint32 // see [Semaphore.Waiters]

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -150,11 +151,11 @@ func unmapAfter(m *memory, forget func(weak.Pointer[memory])) {
 
 func checkFile(op, name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("%s is no regular file (%v), and so no semaphore", fileOf(name), info.Mode()))
+		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("%s is no regular file (%v), and so no semaphore", readable(fileOf(name)), info.Mode()))
 	}
 	if info.Size() < semaphoreSize {
 		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("%s has %d bytes, a semaphore %d; Unlink what is left of it and Create it anew",
-			fileOf(name), info.Size(), semaphoreSize))
+			readable(fileOf(name)), info.Size(), semaphoreSize))
 	}
 	return nil
 }
@@ -240,9 +241,21 @@ func inspect(name string) Info {
 	return info
 }
 
+// readable quotes a path that would not print as it is: any user may have chosen
+// the name of a listed one.
+func readable(path string) string {
+	if quoted := strconv.Quote(path); quoted != `"`+path+`"` {
+		return quoted
+	}
+	return path
+}
+
 // explain says what to do about an error of the file system.
 func explain(op, name string, err error) error {
-	file, advice := fileOf(name), ""
+	file, advice := readable(fileOf(name)), ""
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		err = &fs.PathError{Op: pathErr.Op, Path: readable(pathErr.Path), Err: pathErr.Err}
+	}
 	switch {
 	case op == "new" || op == "list" && name == "":
 	case errors.Is(err, fs.ErrNotExist) && op == "create":

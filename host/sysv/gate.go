@@ -190,6 +190,9 @@ type lease struct {
 	n    int64
 }
 
+// Name is the gate's.
+func (l *lease) Name() string { return l.gate.Name() }
+
 // Release is for [sema.Permit.Release].
 func (l *lease) Release() { l.gate.give(l.n) }
 

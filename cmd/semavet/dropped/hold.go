@@ -21,8 +21,8 @@ type kind struct {
 }
 
 var (
-	permit = &kind{"permit", []string{"Weight", "Held", "Lost", "Err", "Context"}}
-	ticket = &kind{"ticket", []string{"Ready"}}
+	permit = &kind{"permit", []string{"Weight", "Held", "Lost", "Err", "Context", "String", "GoString", "LogValue"}}
+	ticket = &kind{"ticket", []string{"Ready", "String", "GoString", "LogValue"}}
 	cancel = &kind{"cancel function", nil}
 )
 

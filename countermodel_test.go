@@ -1,0 +1,216 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sema-go/sema"
+	"pgregory.net/rapid"
+)
+
+// A counterCall is a Wait or a WaitUpTo, in the model and for real.
+type counterCall struct {
+	least, most int64 // equal for a Wait
+	waiting     bool
+	want        error // the sentinel, once ended
+
+	cancel context.CancelFunc
+	done   bool
+	got    int64
+	err    error
+}
+
+// room is how much the call may still take after want was decided.
+func (c *counterCall) room() int64 {
+	switch {
+	case c.want == nil:
+		return c.most - c.least
+	case errors.Is(c.want, sema.ErrClosed) && c.least < c.most:
+		return c.most
+	}
+	return 0
+}
+
+// A counterModel says what a counter must do. Which of several batches gets
+// what is beyond its least is left open: only the sum is certain.
+type counterModel struct {
+	lifo       bool
+	max, value int64
+	closed     bool
+	calls      []*counterCall
+	line       []*counterCall
+	fresh      []*counterCall // ended by the operation at hand
+}
+
+func (m *counterModel) end(c *counterCall, err error) {
+	c.waiting, c.want = false, err
+	m.fresh = append(m.fresh, c)
+}
+
+func (m *counterModel) call(c *counterCall) {
+	m.calls = append(m.calls, c)
+	switch {
+	case c.least > m.max:
+		m.end(c, sema.ErrTooLarge)
+	case m.closed && (m.value == 0 || m.value < c.least):
+		m.end(c, sema.ErrClosed)
+	case c.least == 0 || m.value >= c.least && (m.closed || m.lifo || len(m.line) == 0):
+		m.value -= c.least
+		m.end(c, nil)
+	default:
+		c.waiting = true
+		if m.lifo {
+			m.line = slices.Insert(m.line, 0, c)
+		} else {
+			m.line = append(m.line, c)
+		}
+	}
+}
+
+// serve serves the line until one does not fit; a closed counter ends it all.
+func (m *counterModel) serve() {
+	for len(m.line) > 0 {
+		c := m.line[0]
+		fits := m.value >= c.least
+		if !fits && !m.closed {
+			return
+		}
+		m.line = m.line[1:]
+		if fits {
+			m.value -= c.least
+			m.end(c, nil)
+		} else {
+			m.end(c, sema.ErrClosed)
+		}
+	}
+}
+
+// extras takes what the batches that ended take beyond their least.
+func (m *counterModel) extras() {
+	if len(m.line) == 0 || m.lifo {
+		for _, c := range m.fresh {
+			m.value -= min(m.value, c.room())
+		}
+	}
+}
+
+func (m *counterModel) compare(c *sema.Counter) error {
+	m.extras()
+	if c.Value() != m.value || c.Waiters() != len(m.line) {
+		return fmt.Errorf("%v, want %d of %d and %d waiting", c, m.value, m.max, len(m.line))
+	}
+	for i, r := range m.calls {
+		if r.done == r.waiting {
+			return fmt.Errorf("call %d for %d to %d: ended %v, want waiting %v", i, r.least, r.most, r.done, r.waiting)
+		}
+		switch {
+		case r.waiting:
+		case r.err == nil && r.want == nil && r.least <= r.got && r.got <= r.most:
+		case r.err == nil && r.room() > 0 && 0 < r.got && r.got <= r.most:
+		case r.err != nil && errors.Is(r.err, r.want) && r.got == 0:
+		default:
+			return fmt.Errorf("call %d for %d to %d: %d, %v, want %v", i, r.least, r.most, r.got, r.err, r.want)
+		}
+	}
+	return nil
+}
+
+type counterOp string
+
+var counterOps = []counterOp{"wait", "wait", "batch", "batch", "post", "post", "post", "cancel", "close"}
+
+func TestCounter_BehavesLikeItsModel(t *testing.T) {
+	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "LIFO": sema.LIFO} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				// Sampled, because integers are drawn small more often than not.
+				kinds := rapid.SliceOfN(rapid.SampledFrom(counterOps), 20, 60).Draw(rt, "kinds")
+				weights := rapid.SampledFrom([]int64{0, 1, 2, 3, 4, 5, 6, 7, 8})
+				numbers := rapid.SliceOfN(weights, 2*len(kinds), 2*len(kinds)).Draw(rt, "numbers")
+				if err := runCounterModel(t, order, kinds, numbers); err != nil {
+					rt.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+func runCounterModel(t *testing.T, order sema.Option, kinds []counterOp, numbers []int64) (failure error) {
+	synctest.Test(t, func(t *testing.T) {
+		const top = 7
+		c := sema.NewCounter(2, top, order)
+		m := &counterModel{lifo: order == sema.Option(sema.LIFO), max: top, value: 2}
+		defer func() {
+			for _, r := range m.calls {
+				r.cancel()
+			}
+		}()
+		posted, taken := int64(2), int64(0)
+		for i, kind := range kinds {
+			a, b := numbers[2*i], numbers[2*i+1]
+			m.fresh = nil
+			switch kind {
+			case "wait", "batch":
+				ctx, cancel := context.WithCancelCause(t.Context())
+				r := &counterCall{least: a, most: a, cancel: func() { cancel(errGone) }}
+				if kind == "batch" {
+					r.most += b
+				}
+				go func() {
+					if r.least == r.most {
+						if r.err = c.Wait(ctx, r.least); r.err == nil {
+							r.got = r.least
+						}
+					} else {
+						r.got, r.err = c.WaitUpTo(ctx, r.least, r.most)
+					}
+					r.done = true
+				}()
+				m.call(r)
+			case "post":
+				if err := c.Post(a); (err == nil) != (a <= m.max-m.value) {
+					failure = fmt.Errorf("post %d to %d: %v", a, m.value, err)
+					return
+				} else if err == nil {
+					posted += a
+					m.value += a
+					m.serve()
+				}
+			case "cancel":
+				if len(m.calls) == 0 {
+					break
+				}
+				r := m.calls[int(a)%len(m.calls)]
+				r.cancel()
+				if r.waiting {
+					m.line = slices.DeleteFunc(m.line, func(o *counterCall) bool { return o == r })
+					m.end(r, errGone)
+					m.serve()
+				}
+			case "close":
+				if a < 5 { // or most runs would end early
+					break
+				}
+				c.Close()
+				m.closed = true
+				m.serve()
+			}
+			synctest.Wait()
+			if failure = m.compare(c); failure != nil {
+				failure = fmt.Errorf("after %d operations of kinds %v, numbers %v: %w", i+1, kinds[:i+1], numbers[:2*i+2], failure)
+				return
+			}
+		}
+		for _, r := range m.calls {
+			taken += r.got
+		}
+		if posted != taken+c.Value() {
+			failure = fmt.Errorf("%d posted, %d taken, %d left", posted, taken, c.Value())
+		}
+	})
+	return failure
+}

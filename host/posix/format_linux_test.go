@@ -1,0 +1,58 @@
+//go:build !386 && !arm && !mips && !mipsle
+
+package posix_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sema-go/sema/host/posix"
+)
+
+func wantText(t *testing.T, value any, want string) {
+	t.Helper()
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if got := fmt.Sprintf(format, value); got != want {
+			t.Errorf("%s: got %s, want %s", format, got, want)
+		}
+	}
+}
+
+func TestSemaphore_PrintsItsValue(t *testing.T) {
+	s := fresh(t, 3)
+	title := fmt.Sprintf("POSIX semaphore %q: ", s.Name())
+	wantText(t, s, title+"value 3, 0 waiting")
+	gate := posix.AsGate(s)
+	p, err := gate.Acquire(t.Context(), 1)
+	wantErr(t, err, nil)
+	wantText(t, gate, title+"value 2, 0 waiting")
+	wantText(t, p, fmt.Sprintf("permit of %q: 1, held", s.Name()))
+	p.Release()
+	s.Close()
+	wantText(t, s, title+"closed")
+	wantText(t, new(posix.Semaphore), "POSIX semaphore: closed")
+	wantText(t, (*posix.Semaphore)(nil), "<nil>")
+}
+
+// Any user can make a file of any name where semaphores are.
+func TestList_ErrorsQuoteNames(t *testing.T) {
+	name := "/sema-\x1b[2J" + strings.TrimPrefix(freshName(t), "/")
+	file := "/dev/shm/sem." + name[1:]
+	if err := os.Symlink("/dev/null", file); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(file)
+	_, err := posix.Open(name)
+	if err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("%q", err)
+	}
+	list, err := posix.List()
+	wantErr(t, err, nil)
+	for _, info := range list {
+		if info.Name == name && (info.Err == nil || strings.Contains(info.Err.Error(), "\x1b")) {
+			t.Errorf("%q", info.Err)
+		}
+	}
+}
