@@ -25,7 +25,7 @@ func newCalls(schema string) calls {
 		return fmt.Sprintf("SELECT * FROM %s.%s(%s)", in, function, strings.Join(places, ", "))
 	}
 	return calls{
-		open: call("begin_session", 12), apply: call("turn", 19), inspect: call("inspect", 1), configure: call("configure", 11),
+		open: call("begin_session", 15), apply: call("turn", 22), inspect: call("inspect", 1), configure: call("configure", 11),
 		revoke: call("revoke_lease", 4), remove: call("remove", 1),
 		news:     fmt.Sprintf("SELECT i, n.* FROM unnest($1::text[]) i, %s.news(i) n", in),
 		channels: fmt.Sprintf("SELECT i, %s.channel(i) FROM unnest($1::text[]) i", in),

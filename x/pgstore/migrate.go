@@ -17,7 +17,7 @@ import (
 // schemaVersion is what this program reads and writes. It rises with any change
 // of the tables, which is a file in migrations, or of the functions, which are
 // made anew.
-const schemaVersion = 1
+const schemaVersion = 2
 
 var (
 	//go:embed migrations/*.sql

@@ -132,7 +132,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	version := cmp.Or(c.Protocol, protocol.Version)
 	err := s.query(ctx, false, func(row pgx.Row) error { return row.Scan(&problem, &session, &stored) }, s.calls.open,
 		s.options.Prefix+name, encodeText(by.Instance), int16(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window),
-		c.Draining, int64(version), invalid == nil)
+		c.Draining, int64(version), invalid == nil, encodeKey(by.Owner.Key), encodeText(by.Owner.Principal), int64(by.Highest))
 	switch {
 	case err != nil:
 		return 0, protocol.Config{}, err
@@ -184,8 +184,12 @@ func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 func decodeSnapshot(text []byte) (protocol.Snapshot, error) {
 	read := struct {
 		protocol.Snapshot
-		Config []int64
-		Line   []struct {
+		Config   []int64
+		Sessions []struct {
+			protocol.SessionInfo
+			Key, Principal string
+		}
+		Line []struct {
 			protocol.TicketInfo
 			Ticket int64 // which clients choose, so that all bits may be set
 		}
@@ -198,8 +202,13 @@ func decodeSnapshot(text []byte) (protocol.Snapshot, error) {
 	if snapshot.Config, err = decodeConfig(read.Config); err != nil {
 		return snapshot, err
 	}
-	for i := range snapshot.Sessions {
-		snapshot.Sessions[i].Instance = decodeText(snapshot.Sessions[i].Instance)
+	for _, r := range read.Sessions {
+		key, err := protocol.ParseKey(r.Key)
+		if err != nil {
+			return snapshot, err
+		}
+		r.Instance, r.Owner = decodeText(r.Instance), protocol.Owner{Key: key, Principal: decodeText(r.Principal)}
+		snapshot.Sessions = append(snapshot.Sessions, r.SessionInfo)
 	}
 	for i := range snapshot.Leases {
 		snapshot.Leases[i].Meta = decodeText(snapshot.Leases[i].Meta)
