@@ -33,6 +33,12 @@ var (
 //
 //	GRANT USAGE ON SCHEMA sema TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sema TO app;
+//
+// Roles that only read need the views. The tables have the keys of sessions, with
+// which batches can be sent for them:
+//
+//	GRANT USAGE ON SCHEMA sema TO reader;
+//	GRANT SELECT ON sema.semaphores, sema.permits, sema.waiters, sema.sessions TO reader;
 func Migrate(ctx context.Context, database string) error {
 	u, err := url.Parse(database)
 	if err != nil {

@@ -1,9 +1,9 @@
 -- A session has an owner, and a try is never queued.
 --
--- Sessions that are open have no known key. They keep the zero key, which no client
--- has, so that nothing can be sent for them: they expire after a TTL, and until then
--- what they hold stays held. Programs of the earlier version stop with an error that
--- names the schema, because the functions that they call are gone.
+-- Sessions that are open get a random key, which no client has, so that nothing can
+-- be sent for them: they expire after a TTL, and until then what they hold stays held.
+-- Programs of the earlier version stop with an error that names the schema, because
+-- the functions that they call are gone.
 
 DROP FUNCTION IF EXISTS turn(
   text, bigint, bigint, bigint, boolean, smallint[], bigint[], bigint[], bigint[], bigint[], boolean[], boolean[], text[], bigint[], integer[], boolean, bigint, bigint, boolean);
@@ -14,7 +14,7 @@ DROP VIEW waiters;
 
 ALTER TABLE session
   DROP COLUMN tries,
-  ADD COLUMN key uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000', -- the owner's secret: in no view
+  ADD COLUMN key uuid NOT NULL DEFAULT gen_random_uuid(), -- the owner's secret: in no view
   ADD COLUMN principal text COLLATE "C" NOT NULL DEFAULT ''; -- as a server has authenticated it; empty: the program reaches the database itself
 ALTER TABLE session ALTER COLUMN key DROP DEFAULT, ALTER COLUMN principal DROP DEFAULT;
 
