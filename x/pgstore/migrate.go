@@ -58,13 +58,15 @@ func Migrate(ctx context.Context, database string) error {
 	}
 	setUp(config)
 	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config), life: context.Background()}
+	ctx, cancel := s.bound(ctx, 6*o.replyWithin)
+	defer cancel()
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return s.fault(ctx, err)
 	}
 	defer c.Close(context.WithoutCancel(ctx))
 	if err := prepareSchema(ctx, c, o.Schema, true); err != nil {
-		return s.fault(ctx, err)
+		return s.fault(ctx, whyReadOnly(err, c.PgConn()))
 	}
 	return nil
 }
@@ -129,6 +131,11 @@ func migrateSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 		return err
 	}
 	if err := checkServer(ctx, tx.Conn()); err != nil {
+		return err
+	}
+	// All who use a table wait behind ALTER TABLE, which waits for one transaction that
+	// was left open.
+	if err := run(ctx, tx, "SELECT set_config('lock_timeout', '10s', true) WHERE current_setting('lock_timeout') = '0'"); err != nil {
 		return err
 	}
 	version, err := foundVersion(ctx, tx, schema)
