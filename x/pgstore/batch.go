@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -58,9 +59,13 @@ func encodeBatch(name string, b protocol.Batch) []any {
 		most = 0
 	}
 	return []any{
-		name, int64(b.Session), int64(b.Seq), int64(b.Ack), b.Bye, verbs, tickets, weights, leasts, waits, tries, pooled, metas, named, which, twice, plain, most, true,
+		name, int64(b.Session), encodeKey(b.Owner.Key), encodeText(b.Owner.Principal), int64(b.Highest), int64(b.Seq), int64(b.Ack), b.Bye,
+		verbs, tickets, weights, leasts, waits, tries, pooled, metas, named, which, twice, plain, most, true,
 	}
 }
+
+// encodeKey returns the key as a uuid, which has as many bits.
+func encodeKey(k protocol.Key) pgtype.UUID { return pgtype.UUID{Bytes: k, Valid: true} }
 
 // notPlain is for batches in which more happens than whole releases and acquires
 // of one piece.
@@ -80,18 +85,18 @@ func plainWith(sum int64, op protocol.Op) int64 {
 
 // A row is what turn answers. All of it is null if there is no such semaphore.
 type row struct {
-	verdict                                    *int16
-	more, recall, exact                        *bool
-	next, inUse, wanted, first, share          *int64
-	config                                     []int64
-	n, ticket, lease, weight, goneFrom, goneTo []int64
-	kind                                       []int16
-	note                                       []string
-	floor, top                                 *int64
+	verdict                                      *int16
+	more, recall, exact                          *bool
+	next, inUse, wanted, first, share, undecided *int64
+	config                                       []int64
+	n, ticket, lease, weight, goneFrom, goneTo   []int64
+	kind                                         []int16
+	note                                         []string
+	floor, top                                   *int64
 }
 
 func (r *row) scan(from pgx.Row) error {
-	return from.Scan(&r.verdict, &r.more, &r.next, &r.recall, &r.inUse, &r.wanted, &r.first, &r.share, &r.config,
+	return from.Scan(&r.verdict, &r.more, &r.next, &r.recall, &r.inUse, &r.wanted, &r.first, &r.share, &r.undecided, &r.config,
 		&r.n, &r.kind, &r.ticket, &r.lease, &r.weight, &r.note, &r.exact, &r.floor, &r.top, &r.goneFrom, &r.goneTo)
 }
 
@@ -105,7 +110,7 @@ func (r *row) reply() (protocol.Reply, error) {
 	}
 	reply := protocol.Reply{
 		Verdict: protocol.Verdict(*r.verdict), More: *r.more, Next: protocol.Micros(*r.next), Recall: *r.recall, Config: config,
-		InUse: *r.inUse, Wanted: *r.wanted, First: *r.first, Share: *r.share,
+		InUse: *r.inUse, Wanted: *r.wanted, First: *r.first, Share: *r.share, Undecided: protocol.Micros(*r.undecided),
 	}
 	live := live{exact: *r.exact, floor: seqOf(r.floor), top: seqOf(r.top)}
 	for i := range r.goneFrom {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sema-go/sema"
 )
 
 // calls are the statements, each of which is one round trip and a transaction of
@@ -25,7 +27,7 @@ func newCalls(schema string) calls {
 		return fmt.Sprintf("SELECT * FROM %s.%s(%s)", in, function, strings.Join(places, ", "))
 	}
 	return calls{
-		open: call("begin_session", 12), apply: call("turn", 19), inspect: call("inspect", 1), configure: call("configure", 11),
+		open: call("begin_session", 15), apply: call("turn", 22), inspect: call("inspect", 1), configure: call("configure", 11),
 		revoke: call("revoke_lease", 4), remove: call("remove", 1),
 		news:     fmt.Sprintf("SELECT i, n.* FROM unnest($1::text[]) i, %s.news(i) n", in),
 		channels: fmt.Sprintf("SELECT i, %s.channel(i) FROM unnest($1::text[]) i", in),
@@ -38,7 +40,9 @@ const attempts = 3
 
 // query asks for one row. What the server has surely not done is tried again at
 // once; if it is repeatable, so is what it may have done.
-func (s *Store) query(ctx context.Context, repeatable bool, scan func(pgx.Row) error, call string, arguments ...any) error {
+func (s *Store) query(caller context.Context, repeatable bool, scan func(pgx.Row) error, call string, arguments ...any) error {
+	ctx, cancel := s.bound(caller, s.options.replyWithin)
+	defer cancel()
 	for attempt := 1; ; attempt++ {
 		err := s.ask(ctx, scan, call, arguments)
 		if err == nil {
@@ -74,7 +78,18 @@ func (s *Store) ask(ctx context.Context, scan func(pgx.Row) error, call string, 
 	if wasUnreplicated(c.Conn().PgConn()) && err == nil {
 		return errUnreplicated
 	}
-	return err
+	return whyReadOnly(err, c.Conn().PgConn())
+}
+
+// bound returns a context that ends in time, though that of the caller may not: a
+// server that is gone without a word never replies.
+func (s *Store) bound(caller context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+	if end, bounded := caller.Deadline(); bounded && time.Until(end) <= within {
+		return caller, func() {}
+	}
+	silent := fmt.Errorf("%w: no reply from postgres at %s within %v; it may still do what was asked (hint: check the network, and look for locks in pg_stat_activity)",
+		sema.ErrUnavailable, s.address, within)
+	return context.WithTimeoutCause(caller, within, silent)
 }
 
 // undone reports whether the server has surely done nothing.
@@ -88,8 +103,26 @@ func undone(err error) bool {
 	return pgconn.SafeToRetry(err)
 }
 
-// isReadOnly reports whether a standby was asked.
+// isReadOnly reports whether the server rejects all that changes something.
 func isReadOnly(err error) bool { return codeOf(err) == "25006" }
+
+var (
+	errStandby         = errors.New("the server is a standby")
+	errReadOnlyDefault = errors.New("default_transaction_read_only is on")
+)
+
+// whyReadOnly adds the reason for which a server rejects changes, where it is known:
+// servers report it since version 14, and poolers do not pass it on.
+func whyReadOnly(err error, c *pgconn.PgConn) error {
+	switch {
+	case !isReadOnly(err):
+	case c.ParameterStatus("in_hot_standby") == "on":
+		return fmt.Errorf("%w: %w", errStandby, err)
+	case c.ParameterStatus("default_transaction_read_only") == "on":
+		return fmt.Errorf("%w: %w", errReadOnlyDefault, err)
+	}
+	return err
+}
 
 // cutOff reports whether an answer was lost on a connection that there was: the
 // pool has others, or makes one.

@@ -54,7 +54,9 @@
 // The clock is the server's, read after the lock. It may step.
 //
 // A server that is stopped, restarted or cut off in the middle of a batch has done
-// it or not; the client says it again, and it is not done twice. statement_timeout
+// it or not; the client says it again, and it is not done twice. An operation returns
+// [sema.ErrUnavailable] if there is no reply within 10 s, or the deadline of its
+// context. statement_timeout
 // and lock_timeout are honoured: nothing is done then, and it is tried again.
 //
 // # Hints
@@ -70,13 +72,14 @@
 //
 // # What is in the database
 //
-// Anybody may look, with psql for example:
+// Operators can read the views, with psql for example:
 //
 //	SELECT * FROM sema.permits WHERE semaphore = 'db' ORDER BY since;
 //
 // The views semaphores, permits, waiters and sessions are for people. The tables
 // under them are the state as in fleet/protocol, with sums beside it; only the
-// functions may write to them. Who holds the row of a semaphore locked, in a
+// functions may write to them. Table session has the keys with which batches can be
+// sent for a session: grant roles that only read the views (see [Migrate]). Who holds the row of a semaphore locked, in a
 // transaction that is left open, stops it.
 //
 // Each batch makes a new version of the semaphore's row and of the session's, which

@@ -39,6 +39,8 @@ func (s *Store) Ping(ctx context.Context) (now time.Time, err error) {
 
 // Examine is for [fleet.Examiner].
 func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
+	ctx, cancel := s.bound(ctx, s.options.replyWithin)
+	defer cancel()
 	c, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, s.fault(ctx, err)

@@ -251,3 +251,34 @@ func TestAWaitForAStandbyThatIsCancelled(t *testing.T) {
 	}
 	set(t, server, "synchronous_standby_names", "")
 }
+
+// With synchronous_commit=off a server that crashed has forgotten the last commits. A
+// holder of what it has forgotten is rejected at its next batch, and new fences are
+// higher than that of the holder.
+func TestStore_CrashWithAsynchronousCommit(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off", "wal_writer_delay=10s", "autovacuum=off")
+	store, async := openAt(t, server.URL(), Options{}), openAt(t, server.URL()+"&synchronous_commit=off", Options{})
+	for round := range 20 { // until a commit was not written in time
+		name := fmt.Sprint("a", round)
+		holder := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
+		holder.Say()
+		forgotten := holder.SayBy(async, sessiontest.Acquire(1, 1)).Fates[0].Fence
+		server.StopAtOnce()
+		server.Restart()
+		if leases, _ := sessiontest.Held(t, store, name); len(leases) > 0 {
+			continue
+		}
+		second := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1}).Say(sessiontest.Acquire(1, 1)).Fates[0].Fence
+		var guard fleet.Guard
+		if err := guard.Admit(second); err != nil || second.Seq <= forgotten.Seq {
+			t.Errorf("fence %+v after %+v: %v", second, forgotten, err)
+		}
+		if err := guard.Admit(forgotten); !errors.Is(err, sema.ErrLost) {
+			t.Errorf("the guard admits what was forgotten: %v", err)
+		}
+		holder.WantUnknown()
+		return
+	}
+	t.Fatal("all commits were written in time")
+}

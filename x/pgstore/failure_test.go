@@ -212,8 +212,11 @@ func TestAStandbySaysThatItIsOne(t *testing.T) {
 	})
 	s := openAt(t, standby.URL(), Options{})
 	_, err := s.Inspect(ctx, "a")
-	if !errors.Is(err, sema.ErrUnavailable) || !strings.Contains(err.Error(), "it is a standby; name the primary") {
+	if !errors.Is(err, sema.ErrUnavailable) || !strings.Contains(err.Error(), "the server is a standby") || !strings.Contains(err.Error(), "; name the primary") {
 		t.Error(err)
+	}
+	if strings.Contains(err.Error(), "default_transaction_read_only") {
+		t.Errorf("advice for a server that is no standby: %v", err)
 	}
 	both := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d&target_session_attrs=read-write", standby.Port, server.Port)
 	sessiontest.Begin(t, openAt(t, both, Options{}), "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))

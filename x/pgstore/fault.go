@@ -46,15 +46,16 @@ func (s *Store) explain(err error, failed *pgconn.PgError) error {
 	advice, again := "", isDown(failed.Code)
 	switch failed.Code {
 	case "25006":
-		advice = "it is a standby; name the primary, or all of them as ?host=a,b&port=5432,5432&target_session_attrs=read-write; if it is none, set default_transaction_read_only to off"
-		again = true // it may be promoted, or the name point elsewhere
+		advice, again = readOnlyAdvice(err), true // it may be promoted, or the name point elsewhere
 	case "40001", "40P01":
 		advice, again = "nothing was done; it goes well when others are through", true
 	case "55P03":
 		advice, again = "nothing was done; somebody holds the semaphore's row for longer than lock_timeout: look for idle transactions in pg_stat_activity", true
 	case "57014":
 		advice, again = "nothing was done; the statement took longer than statement_timeout, or was cancelled: raise it, or look for idle transactions in pg_stat_activity", true
-	case "57P03", "57P05", "53300", "53100", "53200":
+	case "53100":
+		advice, again = "nothing was done: the disk of the server is full; make room on it (tables, pg_wal and logs), it goes on by itself then", true
+	case "57P03", "57P05", "53300", "53200":
 		again = true
 	case "28P01", "28000":
 		advice = "check user and password, and pg_hba.conf on the server"
@@ -75,6 +76,21 @@ func (s *Store) explain(err error, failed *pgconn.PgError) error {
 		return fmt.Errorf("%w: postgres %s: %w", sema.ErrUnavailable, s.address, err)
 	}
 	return fmt.Errorf("postgres %s: %w", s.address, err)
+}
+
+// readOnlyAdvice returns what to do about a server that rejects changes.
+func readOnlyAdvice(err error) string {
+	const (
+		standby = "name the primary, or all of them as ?host=a,b&port=5432,5432&target_session_attrs=read-write"
+		setting = "set default_transaction_read_only to off for this role and database"
+	)
+	switch {
+	case errors.Is(err, errStandby):
+		return standby
+	case errors.Is(err, errReadOnlyDefault):
+		return setting
+	}
+	return "if it is a standby, " + standby + "; if it is none, " + setting
 }
 
 // unreached is why there is no connection.

@@ -17,7 +17,7 @@ import (
 // schemaVersion is what this program reads and writes. It rises with any change
 // of the tables, which is a file in migrations, or of the functions, which are
 // made anew.
-const schemaVersion = 1
+const schemaVersion = 2
 
 var (
 	//go:embed migrations/*.sql
@@ -33,6 +33,12 @@ var (
 //
 //	GRANT USAGE ON SCHEMA sema TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sema TO app;
+//
+// Roles that only read need the views. The tables have the keys of sessions, with
+// which batches can be sent for them:
+//
+//	GRANT USAGE ON SCHEMA sema TO reader;
+//	GRANT SELECT ON sema.semaphores, sema.permits, sema.waiters, sema.sessions TO reader;
 func Migrate(ctx context.Context, database string) error {
 	u, err := url.Parse(database)
 	if err != nil {
@@ -52,13 +58,15 @@ func Migrate(ctx context.Context, database string) error {
 	}
 	setUp(config)
 	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config), life: context.Background()}
+	ctx, cancel := s.bound(ctx, 6*o.replyWithin)
+	defer cancel()
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return s.fault(ctx, err)
 	}
 	defer c.Close(context.WithoutCancel(ctx))
 	if err := prepareSchema(ctx, c, o.Schema, true); err != nil {
-		return s.fault(ctx, err)
+		return s.fault(ctx, whyReadOnly(err, c.PgConn()))
 	}
 	return nil
 }
@@ -123,6 +131,11 @@ func migrateSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 		return err
 	}
 	if err := checkServer(ctx, tx.Conn()); err != nil {
+		return err
+	}
+	// All who use a table wait behind ALTER TABLE, which waits for one transaction that
+	// was left open.
+	if err := run(ctx, tx, "SELECT set_config('lock_timeout', '10s', true) WHERE current_setting('lock_timeout') = '0'"); err != nil {
 		return err
 	}
 	version, err := foundVersion(ctx, tx, schema)

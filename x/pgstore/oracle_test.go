@@ -3,6 +3,7 @@ package pgstore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -44,6 +45,7 @@ type likeness struct {
 
 type member struct {
 	id       protocol.Session
+	owner    protocol.Owner
 	seq, ack uint64
 	ticket   protocol.Ticket
 	last     protocol.Batch
@@ -117,13 +119,17 @@ func (l *likeness) compareWoken() error {
 func (l *likeness) micros() protocol.Micros { return protocol.Micros(l.now.UnixMicro()) }
 
 func (l *likeness) open(c protocol.Config) error {
-	instance := fmt.Sprint("instance ", len(l.members))
-	want, _, wrong := l.model.Open(l.micros(), sessiontest.Opener(instance), c.Protocol)
-	got, _, err := l.store.Open(ctx, l.name, c, sessiontest.Opener(instance))
+	by := sessiontest.Opener(fmt.Sprint("instance ", len(l.members)))
+	by.Owner.Principal = []string{"", "token:a", "\x00\xff"}[len(l.members)%3]
+	if len(l.leases) > 0 && len(l.members)%3 == 0 {
+		by.Highest = l.highest() + 7
+	}
+	want, _, wrong := l.model.Open(l.micros(), by, c.Protocol)
+	got, _, err := l.store.Open(ctx, l.name, c, by)
 	if err != nil || wrong != nil || got != want {
 		return fmt.Errorf("opened %d, %w; want %d, %w", got, err, want, wrong)
 	}
-	l.members = append(l.members, &member{id: got})
+	l.members = append(l.members, &member{id: got, owner: by.Owner})
 	return nil
 }
 
@@ -131,7 +137,7 @@ func (l *likeness) step(plain bool) error {
 	m := l.members[l.random.IntN(len(l.members))]
 	switch l.random.IntN(14) {
 	case 0:
-		l.now = l.now.Add(time.Duration(l.random.IntN(4000)) * time.Millisecond)
+		l.now = l.now.Add(l.pause())
 		l.store.SetClock(l.now)
 		return nil
 	case 1:
@@ -146,12 +152,52 @@ func (l *likeness) step(plain bool) error {
 		return l.say(m, m.last) // again
 	}
 	m.seq++
-	b := protocol.Batch{Owner: sessiontest.Owner, Session: m.id, Seq: m.seq, Ack: m.ack - min(m.ack, uint64(l.random.IntN(3))), Bye: l.random.IntN(40) == 0}
+	b := protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack - min(m.ack, uint64(l.random.IntN(3))), Bye: l.random.IntN(40) == 0}
 	for range l.random.IntN(90) {
 		b.Ops = append(b.Ops, l.op(m, plain))
 	}
+	switch l.random.IntN(12) {
+	case 0:
+		b.Highest = l.highest() + 500
+		return l.say(m, asAnother(b, l.random.IntN(3))) // and the next batch has a higher Seq
+	case 1:
+		b.Highest = []protocol.Seq{1, l.highest() + 500, l.highest() + 3*protocol.MaxLead, 1 << 63, math.MaxUint64}[l.random.IntN(5)]
+	}
 	m.last = b
 	return l.say(m, b)
+}
+
+// pause is mostly shorter than a heartbeat. Sometimes the clock steps back, or nothing
+// happens for an hour.
+func (l *likeness) pause() time.Duration {
+	switch l.random.IntN(8) {
+	case 0:
+		return -time.Duration(l.random.IntN(20_000)) * time.Millisecond
+	case 1:
+		return time.Hour
+	}
+	return time.Duration(l.random.IntN(4000)) * time.Millisecond
+}
+
+// asAnother returns the batch with another owner.
+func asAnother(b protocol.Batch, how int) protocol.Batch {
+	switch how {
+	case 0:
+		b.Owner.Key[15] ^= 1
+	case 1:
+		b.Owner.Key = protocol.Key{}
+	default:
+		b.Owner.Principal += " "
+	}
+	return b
+}
+
+// highest is the last lease that was granted.
+func (l *likeness) highest() (seq protocol.Seq) {
+	for _, lease := range l.leases {
+		seq = max(seq, lease)
+	}
+	return seq
 }
 
 func (l *likeness) op(m *member, plain bool) protocol.Op {
@@ -302,7 +348,7 @@ func TestTheDeadAreEndedInPortions(t *testing.T) {
 	say := func(m *member, ops ...protocol.Op) {
 		t.Helper()
 		m.seq++
-		if err := l.say(m, protocol.Batch{Owner: sessiontest.Owner, Session: m.id, Seq: m.seq, Ack: m.ack, Ops: ops}); err != nil {
+		if err := l.say(m, protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack, Ops: ops}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -52,6 +52,10 @@ type Options struct {
 	// Logger is told of what [Store.Warnings] has, when the store is opened;
 	// slog.Default unless told.
 	Logger *slog.Logger
+
+	// replyWithin bounds an operation whose context has no earlier deadline; default
+	// 10s. To open the store may take six times as long.
+	replyWithin time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -59,6 +63,7 @@ func (o Options) withDefaults() Options {
 	o.Listen = cmp.Or(o.Listen, listenAuto)
 	o.Poll = cmp.Or(o.Poll, 500*time.Millisecond)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.replyWithin = cmp.Or(o.replyWithin, 10*time.Second)
 	return o
 }
 
@@ -85,14 +90,16 @@ func Open(ctx context.Context, database string, o Options) (*Store, error) {
 
 // connect makes the pool. Behind a pooler that lends server connections by the
 // transaction, what is prepared on one is not there on the next: so nothing is.
-func (s *Store) connect(ctx context.Context, config *pgxpool.Config, modeAsked bool) error {
+func (s *Store) connect(caller context.Context, config *pgxpool.Config, modeAsked bool) error {
+	ctx, cancel := s.bound(caller, 6*s.options.replyWithin)
+	defer cancel()
 	first, err := pgx.ConnectConfig(ctx, config.ConnConfig.Copy())
 	if err != nil {
 		return s.fault(ctx, err)
 	}
 	defer first.Close(context.WithoutCancel(ctx))
 	if err := prepareSchema(ctx, first, s.options.Schema, !s.options.Unmigrated); err != nil {
-		return s.fault(ctx, err)
+		return s.fault(ctx, whyReadOnly(err, first.PgConn()))
 	}
 	if err := s.warn(ctx, first); err != nil {
 		return s.fault(ctx, err)
@@ -107,7 +114,7 @@ func (s *Store) connect(ctx context.Context, config *pgxpool.Config, modeAsked b
 		}
 	}
 	s.resetIfSilent(config)
-	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	if s.pool, err = pgxpool.NewWithConfig(caller, config); err != nil {
 		return s.fault(ctx, err)
 	}
 	return nil
@@ -132,7 +139,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	version := cmp.Or(c.Protocol, protocol.Version)
 	err := s.query(ctx, false, func(row pgx.Row) error { return row.Scan(&problem, &session, &stored) }, s.calls.open,
 		s.options.Prefix+name, encodeText(by.Instance), int16(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window),
-		c.Draining, int64(version), invalid == nil)
+		c.Draining, int64(version), invalid == nil, encodeKey(by.Owner.Key), encodeText(by.Owner.Principal), int64(by.Highest))
 	switch {
 	case err != nil:
 		return 0, protocol.Config{}, err
@@ -184,8 +191,12 @@ func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 func decodeSnapshot(text []byte) (protocol.Snapshot, error) {
 	read := struct {
 		protocol.Snapshot
-		Config []int64
-		Line   []struct {
+		Config   []int64
+		Sessions []struct {
+			protocol.SessionInfo
+			Key, Principal string
+		}
+		Line []struct {
 			protocol.TicketInfo
 			Ticket int64 // which clients choose, so that all bits may be set
 		}
@@ -198,8 +209,13 @@ func decodeSnapshot(text []byte) (protocol.Snapshot, error) {
 	if snapshot.Config, err = decodeConfig(read.Config); err != nil {
 		return snapshot, err
 	}
-	for i := range snapshot.Sessions {
-		snapshot.Sessions[i].Instance = decodeText(snapshot.Sessions[i].Instance)
+	for _, r := range read.Sessions {
+		key, err := protocol.ParseKey(r.Key)
+		if err != nil {
+			return snapshot, err
+		}
+		r.Instance, r.Owner = decodeText(r.Instance), protocol.Owner{Key: key, Principal: decodeText(r.Principal)}
+		snapshot.Sessions = append(snapshot.Sessions, r.SessionInfo)
 	}
 	for i := range snapshot.Leases {
 		snapshot.Leases[i].Meta = decodeText(snapshot.Leases[i].Meta)

@@ -15,7 +15,7 @@ func TestPeopleCanLook(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	store := openIn(t, newSchema(), Options{})
-	s := sessiontest.Begin(t, store, "jobs", protocol.Config{Capacity: 3, MaxWaiters: 9})
+	s := sessiontest.Begin(t, actingFor{store, "token:ci"}, "jobs", protocol.Config{Capacity: 3, MaxWaiters: 9})
 	lease := s.Granted(1, sessiontest.Acquire(1, 2))[0]
 	s.Say(sessiontest.Acquire(2, 2), sessiontest.Acquire(3, 1))
 	r := sessiontest.Begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: sessiontest.TTL})
@@ -24,9 +24,9 @@ func TestPeopleCanLook(t *testing.T) {
 	for query, want := range map[string]string{
 		"SELECT name, kind, capacity, in_use, waiting, sessions, draining, ttl_seconds, window_seconds, ramp_per_second, max_waiters, version FROM semaphores": `jobs|concurrency|3|2|2|1|f|15|0|0|9|1
 mails|rate|5|4|0|1|f|15|15|0|0|1`,
-		"SELECT semaphore, seq, instance, weight, pooled, revoked, meta FROM permits": fmt.Sprintf("jobs|%d|instance of %s|2|f|f|for a test", lease, t.Name()),
-		"SELECT semaphore, place, ticket, weight, instance FROM waiters":              fmt.Sprintf("jobs|1|2|2|instance of %[1]s\njobs|2|3|1|instance of %[1]s", t.Name()),
-		"SELECT semaphore, session, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|1|2\nmails|%d|0|0", s.ID, r.ID),
+		"SELECT semaphore, seq, instance, principal, weight, pooled, revoked, meta FROM permits": fmt.Sprintf("jobs|%d|instance of %s|token:ci|2|f|f|for a test", lease, t.Name()),
+		"SELECT semaphore, place, ticket, weight, instance, principal FROM waiters":              fmt.Sprintf("jobs|1|2|2|instance of %[1]s|token:ci\njobs|2|3|1|instance of %[1]s|token:ci", t.Name()),
+		"SELECT semaphore, session, principal, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|token:ci|1|2\nmails|%d||0|0", s.ID, r.ID),
 		// The times are times, and now.
 		"SELECT abs(extract(epoch FROM now() - since)) < 60, abs(extract(epoch FROM now() - renewed)) < 60 FROM permits": "t|t",
 		"SELECT abs(extract(epoch FROM now() - changed)) < 60 FROM semaphores":                                           "t\nt",

@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION begin_session(
   p_name text, p_instance text, p_kind smallint, p_capacity bigint, p_whole bigint, p_ramp bigint, p_max_waiters bigint, p_ttl bigint, p_period bigint,
   p_draining boolean, p_protocol bigint, p_make boolean,
+  p_key uuid, p_principal text, p_highest bigint, -- of the opener
   OUT r_problem text, OUT r_session bigint, OUT r_config bigint[]
 ) LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 AS $$
@@ -20,8 +21,8 @@ BEGIN
     -- Who deletes it meanwhile has to have ended before the tombstone is read, so
     -- that comes after.
     now_us := now_micros();
-    INSERT INTO semaphore (name, kind, capacity, whole, ramp, max_waiters, ttl, period, draining, version, protocol, ramp_from, ramp_at, last, last_session, last_seq)
-      VALUES (p_name, p_kind, p_capacity, p_whole, p_ramp, p_max_waiters, p_ttl, p_period, p_draining, 1, p_protocol, p_capacity, now_us, now_us,
+    INSERT INTO semaphore (name, kind, capacity, whole, ramp, max_waiters, ttl, period, draining, version, protocol, ramp_from, ramp_at, last, oldest_seen, last_session, last_seq)
+      VALUES (p_name, p_kind, p_capacity, p_whole, p_ramp, p_max_waiters, p_ttl, p_period, p_draining, 1, p_protocol, p_capacity, now_us, now_us, now_us,
         greatest(now_us, 0), greatest(now_us, 0))
       ON CONFLICT (name) DO NOTHING;
     IF FOUND THEN
@@ -36,8 +37,10 @@ BEGIN
     RETURN;
   END IF;
   r_session := s.last_session + 1;
-  INSERT INTO session (semaphore, id, instance, deadline, seen, renewal) VALUES (s.id, r_session, p_instance, s.clock + s.ttl, s.last, s.renewals + 1);
-  UPDATE semaphore x SET last_session = r_session, renewals = x.renewals + 1, sessions = x.sessions + 1 WHERE x.id = s.id;
+  INSERT INTO session (semaphore, id, instance, key, principal, deadline, seen, renewal)
+    VALUES (s.id, r_session, p_instance, p_key, p_principal, s.clock + s.ttl, s.last, s.renewals + 1);
+  UPDATE semaphore x SET last_session = r_session, last_seq = note_highest(x.last_seq, p_highest, x.last), renewals = x.renewals + 1, sessions = x.sessions + 1
+    WHERE x.id = s.id;
 END
 $$;
 
@@ -45,7 +48,7 @@ $$;
 CREATE OR REPLACE FUNCTION pass_time(p_name text, p_begin boolean, OUT r_verdict smallint, OUT r_config bigint[]) LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   SELECT r.r_verdict, r.r_config INTO r_verdict, r_config
-    FROM turn(p_name, 0, 0, 0, false, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', false, -1, 0, p_begin) r;
+    FROM turn(p_name, 0, NULL, '', 0, 0, 0, false, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', false, -1, 0, p_begin) r;
 END
 $$;
 
@@ -85,7 +88,7 @@ BEGIN
     DELETE FROM ticket t WHERE t.semaphore = s.id AND (p_draining OR t.least > largest AND largest > 0) RETURNING t.*
   ), told AS (
     SELECT tell(s.id, array_agg(g.session), array_agg(CASE WHEN p_draining THEN 5 ELSE 4 END::smallint), array_agg(g.id), array_agg(0::bigint), array_agg(0::bigint),
-        array_agg(''::text), array_agg(1), array_agg(g.try::integer), array_agg(0)) AS begun,
+        array_agg(''::text), array_agg(1), array_agg(0)) AS begun,
       sum(g.least) AS wanted, count(*) AS waiting, array_agg(g.session) AS sessions
     FROM (SELECT * FROM gone ORDER BY gone.place) g HAVING count(*) > 0
   ), counted AS (
@@ -118,7 +121,7 @@ BEGIN
   r_problem := '';
   IF NOT l.revoked THEN
     UPDATE lease x SET revoked = true WHERE x.semaphore = s.id AND x.seq = p_seq;
-    PERFORM tell(s.id, ARRAY[l.session], ARRAY[7::smallint], ARRAY[0::bigint], ARRAY[p_seq], ARRAY[0::bigint], ARRAY[p_note], ARRAY[0], ARRAY[0], ARRAY[0]);
+    PERFORM tell(s.id, ARRAY[l.session], ARRAY[7::smallint], ARRAY[0::bigint], ARRAY[p_seq], ARRAY[0::bigint], ARRAY[p_note], ARRAY[0], ARRAY[0]);
     PERFORM pg_notify(channel(x.instance), p_name) FROM session x WHERE x.semaphore = s.id AND x.id = l.session;
   END IF;
   IF p_at_once THEN
@@ -170,7 +173,8 @@ BEGIN
   END IF;
   SELECT json_build_object(
       'Config', turned.r_config, 'InUse', s.in_use, 'Effective', effective(s.capacity, s.ramp, s.ramp_from, s.ramp_at, s.last),
-      'Sessions', (SELECT json_agg(json_build_object('Session', x.id, 'Instance', x.instance, 'Seen', x.seen) ORDER BY x.renewal) FROM session x WHERE x.semaphore = s.id),
+      'Sessions', (SELECT json_agg(json_build_object('Session', x.id, 'Instance', x.instance, 'Seen', x.seen,
+          'Key', replace(x.key::text, '-', ''), 'Principal', x.principal) ORDER BY x.renewal) FROM session x WHERE x.semaphore = s.id),
       'Leases', (SELECT json_agg(json_build_object('Seq', x.seq, 'Session', x.session, 'Weight', x.weight, 'Since', x.since, 'Pooled', x.pooled,
           'Revoked', x.revoked, 'Meta', x.meta) ORDER BY x.seq) FROM lease x WHERE x.semaphore = s.id AND x.seq >= s.floor),
       'Line', (SELECT json_agg(json_build_object('Ticket', x.id, 'Session', x.session, 'Weight', x.weight, 'Meta', x.meta) ORDER BY x.place)

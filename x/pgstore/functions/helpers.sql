@@ -7,6 +7,11 @@ $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 -- one, and forgotten.
 CREATE OR REPLACE FUNCTION leap(last bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT last + 1000000000 $$;
 
+-- note_highest returns last_seq, or what a client has seen if that is higher and at
+-- most MaxLead ahead of the clock.
+CREATE OR REPLACE FUNCTION note_highest(last_seq bigint, highest bigint, last bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN highest > last_seq AND highest <= greatest(last, 0) + 100000000000000 THEN highest ELSE last_seq END $$;
+
 -- channel is where an instance hears of news. Two that share one are told of each
 -- other's, which does no harm.
 CREATE OR REPLACE FUNCTION channel(instance text) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS
@@ -24,11 +29,11 @@ $$ SELECT CASE
 END $$;
 
 -- tell adds fates, in order, to sessions; a ticket that had one leaves the line
--- (left 1), perhaps one that would not wait (tries 1), perhaps for a block
--- (blocks 1). It returns how many of the sessions had no block before.
+-- (left 1), perhaps for a block (blocks 1). It returns how many of the sessions had
+-- no block before.
 CREATE OR REPLACE FUNCTION tell(
   of_semaphore bigint, sessions bigint[], kinds smallint[], tickets bigint[], leases bigint[], weights bigint[], notes text[],
-  lefts integer[], tries integer[], blocks integer[]
+  lefts integer[], blocks integer[]
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   begun bigint;
@@ -39,14 +44,14 @@ BEGIN
       fate_n = x.fate_n || ARRAY(SELECT x.last_fate + i FROM generate_series(1, a.n) i),
       fate_kind = x.fate_kind || a.kinds, fate_ticket = x.fate_ticket || a.tickets, fate_lease = x.fate_lease || a.leases,
       fate_weight = x.fate_weight || a.weights, fate_note = x.fate_note || a.notes,
-      waiting = x.waiting - a.lefts, tries = x.tries - a.unwaiting, pooled = x.pooled + a.blocks, news = x.news + 1
+      waiting = x.waiting - a.lefts, pooled = x.pooled + a.blocks, news = x.news + 1
     FROM (
       SELECT b.*, y.at FROM (
         SELECT f.session, count(*) AS n, array_agg(f.kind) AS kinds, array_agg(f.ticket) AS tickets, array_agg(f.lease) AS leases,
-          array_agg(f.weight) AS weights, array_agg(f.note) AS notes, sum(f.left_line) AS lefts, sum(f.try) AS unwaiting, sum(f.block) AS blocks
+          array_agg(f.weight) AS weights, array_agg(f.note) AS notes, sum(f.left_line) AS lefts, sum(f.block) AS blocks
         FROM (
-          SELECT * FROM unnest(sessions, kinds, tickets, leases, weights, notes, lefts, tries, blocks)
-            WITH ORDINALITY AS o(session, kind, ticket, lease, weight, note, left_line, try, block, i)
+          SELECT * FROM unnest(sessions, kinds, tickets, leases, weights, notes, lefts, blocks)
+            WITH ORDINALITY AS o(session, kind, ticket, lease, weight, note, left_line, block, i)
           ORDER BY o.session, o.i
         ) f GROUP BY f.session
       ) b, LATERAL (SELECT z.ctid AS at FROM session z WHERE z.semaphore = of_semaphore AND z.id = b.session OFFSET 0) y -- see turn
@@ -57,6 +62,21 @@ BEGIN
   )
   SELECT count(*) INTO begun FROM told WHERE told.began;
   RETURN begun;
+END
+$$;
+
+-- find_oldest returns the session that was renewed longest ago, for the cache in table
+-- semaphore: of which oldest is 0 if another one was seen earlier, which happens where
+-- the clock has stepped back; lowest_seen is not later than any seen, now or to come.
+CREATE OR REPLACE FUNCTION find_oldest(of_semaphore bigint, last bigint, OUT oldest bigint, OUT seen bigint, OUT deadline bigint, OUT lowest_seen bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  SELECT x.id, x.seen, x.deadline, min(x.seen) OVER () INTO oldest, seen, deadline, lowest_seen
+    FROM session x WHERE x.semaphore = of_semaphore ORDER BY x.renewal LIMIT 1;
+  lowest_seen := least(lowest_seen, last);
+  IF oldest IS NULL OR seen > lowest_seen THEN
+    oldest := 0;
+  END IF;
 END
 $$;
 

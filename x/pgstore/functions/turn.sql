@@ -17,7 +17,10 @@
 -- The caller has no session (p_session 0) if it only wants time to pass. With
 -- p_begin false not even that happens: what was changed is brought to rest.
 CREATE OR REPLACE FUNCTION turn(
-  p_name text, p_session bigint, p_seq bigint, p_ack bigint, p_bye boolean,
+  p_name text, p_session bigint,
+  p_key uuid, p_principal text, -- the owner
+  p_highest bigint, -- see note_highest
+  p_seq bigint, p_ack bigint, p_bye boolean,
   p_verb smallint[], p_ticket bigint[], p_weight bigint[], p_least bigint[], p_wait bigint[], p_try boolean[], p_pooled boolean[], p_meta text[],
   p_named bigint[], -- the leases that are named by ops, each once
   p_which integer[], -- which of them, for each op; 0: none
@@ -26,7 +29,7 @@ CREATE OR REPLACE FUNCTION turn(
   p_most bigint, -- and the heaviest of them; 0 if one is a try
   p_begin boolean,
   OUT r_verdict smallint, OUT r_more boolean, OUT r_next bigint, OUT r_recall boolean, OUT r_in_use bigint, OUT r_wanted bigint, OUT r_first bigint,
-  OUT r_share bigint,
+  OUT r_share bigint, OUT r_undecided bigint,
   OUT r_config bigint[], -- kind, capacity, whole, ramp, max_waiters, ttl, period, draining, version, protocol
   OUT r_fate_n bigint[], OUT r_fate_kind smallint[], OUT r_fate_ticket bigint[], OUT r_fate_lease bigint[], OUT r_fate_weight bigint[], OUT r_fate_note text[],
   OUT r_exact boolean, OUT r_floor bigint, OUT r_top bigint, -- the lowest and the highest live seq, up to the last that is told; 0: there is none
@@ -60,10 +63,10 @@ DECLARE
   simple boolean; -- there are no ops but acquires and releases
   twice boolean := false; there boolean := false; -- a ticket may be named twice; one is
   kind smallint; -- of a fate
-  w bigint; least_ bigint; fits boolean; place_ bigint; until_ bigint; try_ boolean; since_ bigint; meta_ text;
+  w bigint; least_ bigint; fits boolean; place_ bigint; until_ bigint; since_ bigint; meta_ text;
 
   h_place bigint; h_session bigint; h_least bigint; h_until bigint; -- the first in line; null: to be looked up
-  l_place bigint[]; l_session bigint[]; l_ticket bigint[]; l_weight bigint[]; l_least bigint[]; l_until bigint[]; l_try boolean[]; l_pooled boolean[];
+  l_place bigint[]; l_session bigint[]; l_ticket bigint[]; l_weight bigint[]; l_least bigint[]; l_until bigint[]; l_pooled boolean[];
   l_meta text[]; l_deadline bigint[]; -- the window
   l_n integer := 0; head integer := 1;
   served bigint; -- as in the table; s.served runs ahead
@@ -75,7 +78,7 @@ DECLARE
   g_seq bigint[]; g_session bigint[]; g_weight bigint[]; g_since bigint[]; g_pooled boolean[]; g_meta text[]; -- new leases
   x_seq bigint[]; x_weight bigint[]; -- new spending
   o_session bigint[]; o_kind smallint[]; o_ticket bigint[]; o_lease bigint[]; o_weight bigint[];
-  o_left integer[]; o_try integer[]; o_block integer[]; -- what others are told
+  o_left integer[]; o_block integer[]; -- what others are told
   w_ids bigint[]; -- who of the others has news
 BEGIN
   SELECT x.* INTO s FROM semaphore x WHERE x.name = p_name FOR UPDATE;
@@ -97,6 +100,7 @@ BEGIN
         UPDATE spending x SET until = now_us + s.period WHERE x.semaphore = s.id AND x.until > now_us + s.period;
       END IF;
       s.ramp_from := eff; s.ramp_at := now_us;
+      s.oldest := 0; s.oldest_seen := least(s.oldest_seen, now_us); -- whoever is seen next is seen earlier
     END IF;
     s.clock := s.clock + least(greatest(gap, 0), s.ttl / 6);
     s.last := now_us;
@@ -122,8 +126,8 @@ BEGIN
         s.waiting := s.waiting - e.waiting; s.wanted := s.wanted - e.wanted; s.leases := s.leases - e.leases; s.in_use := s.in_use - e.in_use;
         h_place := NULL;
       END IF;
-      SELECT x.id, x.seen, x.deadline INTO s.oldest, s.oldest_seen, s.oldest_deadline FROM session x WHERE x.semaphore = s.id ORDER BY x.renewal LIMIT 1;
-      s.oldest := coalesce(s.oldest, 0); s.oldest_seen := coalesce(s.oldest_seen, 0); s.oldest_deadline := coalesce(s.oldest_deadline, s.clock);
+      SELECT * INTO e FROM find_oldest(s.id, s.last);
+      s.oldest := e.oldest; s.oldest_seen := e.lowest_seen; s.oldest_deadline := coalesce(e.deadline, s.clock);
       deaths := r_more;
     END IF;
     IF deaths THEN
@@ -132,11 +136,11 @@ BEGIN
   END IF;
 
   IF p_session <> 0 THEN
-    SELECT x.id, x.seq, x.deadline, x.seen, x.renewal, x.waiting, x.tries, x.pooled, x.recalled, x.news, x.answered, x.last_fate,
+    SELECT x.id, x.seq, x.deadline, x.seen, x.renewal, x.waiting, x.pooled, x.recalled, x.news, x.answered, x.last_fate,
         x.fate_n, x.fate_kind, x.fate_ticket, x.fate_lease, x.fate_weight, x.fate_note
-      INTO me.id, me.seq, me.deadline, me.seen, me.renewal, me.waiting, me.tries, me.pooled, me.recalled, me.news, me.answered, me.last_fate,
+      INTO me.id, me.seq, me.deadline, me.seen, me.renewal, me.waiting, me.pooled, me.recalled, me.news, me.answered, me.last_fate,
         f_n, f_kind, f_ticket, f_lease, f_weight, f_note
-      FROM session x WHERE x.semaphore = s.id AND x.id = p_session AND x.deadline >= s.clock;
+      FROM session x WHERE x.semaphore = s.id AND x.id = p_session AND x.deadline >= s.clock AND x.key = p_key AND x.principal = p_principal;
     mine := FOUND;
     IF mine AND me.renewal <= s.moved AND (p_seq > me.seq + 1 OR p_ack > me.last_fate) THEN
       mine := false; -- it has been answered what was forgotten, and may hold what others are given
@@ -152,8 +156,7 @@ BEGIN
   END IF;
 
   -- Step 0 brings to rest what time has changed, and then the batch is heard.
-  -- Steps 1 to n are its ops, n+1 brings to rest what they have changed, n+2 what
-  -- the end of tries has.
+  -- Steps 1 to n are its ops, n+1 brings to rest what they have changed.
   LOOP
     IF twice THEN -- an acquire of what is in line already is none
       there := p_verb[i] = 1 /* acquire */
@@ -167,8 +170,8 @@ BEGIN
         END IF;
         IF head > l_n THEN
           SELECT array_agg(q.place), array_agg(q.session), array_agg(q.id), array_agg(q.weight), array_agg(q.least), array_agg(q.until),
-              array_agg(q.try), array_agg(q.pooled), array_agg(q.meta), array_agg(q.deadline)
-            INTO l_place, l_session, l_ticket, l_weight, l_least, l_until, l_try, l_pooled, l_meta, l_deadline
+              array_agg(q.pooled), array_agg(q.meta), array_agg(q.deadline)
+            INTO l_place, l_session, l_ticket, l_weight, l_least, l_until, l_pooled, l_meta, l_deadline
             FROM (
               SELECT t.*, x.deadline FROM ticket t JOIN session x ON x.semaphore = t.semaphore AND x.id = t.session
               WHERE t.semaphore = s.id AND t.place > s.served
@@ -184,7 +187,7 @@ BEGIN
           EXIT; -- as many were ended as one call may
         END IF;
         IF h_until > 0 AND h_until < s.clock THEN -- refuse
-          kind := CASE WHEN l_try[head] THEN 2 /* full */ ELSE 6 /* timed_out */ END;
+          kind := 6 /* timed_out */;
           w := 0;
         ELSIF h_least > eff - s.in_use THEN
           EXIT;
@@ -212,7 +215,6 @@ BEGIN
         s.served := h_place;
         IF mine AND h_session = me.id THEN
           me.waiting := me.waiting - 1;
-          me.tries := me.tries - l_try[head]::integer;
           IF kind = 1 /* granted */ AND s.kind = 0 AND l_pooled[head] THEN
             me.pooled := me.pooled + 1;
           END IF;
@@ -223,7 +225,7 @@ BEGIN
         ELSE
           o_session := o_session || h_session; o_kind := o_kind || kind; o_ticket := o_ticket || l_ticket[head];
           o_lease := o_lease || CASE WHEN kind = 1 /* granted */ THEN s.last_seq ELSE 0 END; o_weight := o_weight || w;
-          o_left := o_left || 1; o_try := o_try || l_try[head]::integer;
+          o_left := o_left || 1;
           o_block := o_block || (kind = 1 /* granted */ AND s.kind = 0 AND l_pooled[head])::integer;
         END IF;
         h_place := NULL;
@@ -265,9 +267,9 @@ BEGIN
           x_seq := NULL; x_weight := NULL;
         END IF;
         IF o_session IS NOT NULL THEN
-          s.pools := s.pools + tell(s.id, o_session, o_kind, o_ticket, o_lease, o_weight, array_fill(''::text, ARRAY[cardinality(o_session)]), o_left, o_try, o_block);
+          s.pools := s.pools + tell(s.id, o_session, o_kind, o_ticket, o_lease, o_weight, array_fill(''::text, ARRAY[cardinality(o_session)]), o_left, o_block);
           w_ids := w_ids || o_session;
-          o_session := NULL; o_kind := NULL; o_ticket := NULL; o_lease := NULL; o_weight := NULL; o_left := NULL; o_try := NULL; o_block := NULL;
+          o_session := NULL; o_kind := NULL; o_ticket := NULL; o_lease := NULL; o_weight := NULL; o_left := NULL; o_block := NULL;
         END IF;
       END IF;
 
@@ -334,6 +336,9 @@ BEGIN
         r_verdict := 1 /* again */;
       ELSE
         r_verdict := 0 /* heard */;
+      END IF;
+      IF mine AND p_highest > s.last_seq THEN
+        s.last_seq := note_highest(s.last_seq, p_highest, s.last);
       END IF;
       IF r_verdict <> 0 /* heard */ THEN
         i := n;
@@ -417,9 +422,9 @@ BEGIN
               SELECT count(*) AS leases, coalesce(sum(g.weight), 0) AS in_use INTO e FROM gone g;
             s.leases := s.leases - e.leases; s.in_use := s.in_use - e.in_use;
           END IF;
-          INSERT INTO ticket (semaphore, place, session, id, weight, least, until, since, try, pooled, meta)
+          INSERT INTO ticket (semaphore, place, session, id, weight, least, until, since, pooled, meta)
             SELECT s.id, s.last_place + row_number() OVER (), me.id, o.ticket, o.weight, o.weight,
-              CASE WHEN o.wait > 0 THEN s.clock + o.wait ELSE 0 END, s.last, false, false, o.meta
+              CASE WHEN o.wait > 0 THEN s.clock + o.wait ELSE 0 END, s.last, false, o.meta
             FROM unnest(p_verb, p_ticket, p_weight, p_wait, p_meta) o(verb, ticket, weight, wait, meta) WHERE o.verb = 1 /* acquire */;
           GET DIAGNOSTICS k = ROW_COUNT;
           IF s.waiting = 0 THEN
@@ -473,40 +478,26 @@ BEGIN
           me.last_fate := me.last_fate + 1;
           f_n := f_n || me.last_fate; f_kind := f_kind || 1::smallint /* granted */; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || s.last_seq;
           f_weight := f_weight || w; f_note := f_note || ''::text;
-        ELSE
-          try_ := p_try[i];
-          IF NOT fits AND try_ AND NOT r_more THEN -- certain, but for those who are overdue
-            IF s.oldest = 0 THEN
-              SELECT x.id, x.seen, x.deadline INTO s.oldest, s.oldest_seen, s.oldest_deadline FROM session x
-                WHERE x.semaphore = s.id AND x.id <> me.id ORDER BY x.renewal LIMIT 1;
-              IF s.oldest IS NULL THEN
-                s.oldest := me.id; s.oldest_seen := me.seen; s.oldest_deadline := me.deadline;
-              END IF;
-            END IF;
-            IF s.last - s.oldest_seen <= s.ttl THEN
-              kind := 2 /* full */;
-            END IF;
-          ELSIF NOT fits AND NOT try_ AND s.max_waiters > 0 AND s.waiting >= s.max_waiters THEN
-            kind := 3 /* queue_full */;
+        ELSIF NOT fits AND p_try[i] THEN
+          kind := 2 /* full */;
+        ELSIF NOT fits AND s.max_waiters > 0 AND s.waiting >= s.max_waiters THEN
+          kind := 3 /* queue_full */;
+        ELSE -- stand
+          until_ := CASE WHEN p_wait[i] > 0 THEN s.clock + p_wait[i] ELSE 0 END;
+          s.last_place := s.last_place + 1;
+          IF twice THEN -- one of the same name may have been served, and still be there
+            DELETE FROM ticket t WHERE t.semaphore = s.id AND t.place > served AND t.place <= s.served;
+            served := s.served;
           END IF;
-          IF kind = 0 THEN -- stand
-            until_ := CASE WHEN try_ THEN s.clock + s.ttl + s.ttl / 6 WHEN p_wait[i] > 0 THEN s.clock + p_wait[i] ELSE 0 END;
-            s.last_place := s.last_place + 1;
-            IF twice THEN -- one of the same name may have been served, and still be there
-              DELETE FROM ticket t WHERE t.semaphore = s.id AND t.place > served AND t.place <= s.served;
-              served := s.served;
-            END IF;
-            INSERT INTO ticket (semaphore, place, session, id, weight, least, until, since, try, pooled, meta)
-              VALUES (s.id, s.last_place, me.id, p_ticket[i], w, least_, until_, s.last, try_, p_pooled[i], p_meta[i]);
-            IF s.waiting = 0 THEN
-              h_place := s.last_place; h_session := me.id; h_least := least_; h_until := until_;
-            END IF;
-            s.waiting := s.waiting + 1;
-            s.wanted := s.wanted + least_;
-            me.waiting := me.waiting + 1;
-            me.tries := me.tries + try_::integer;
-            s.pooled := s.pooled OR p_pooled[i];
+          INSERT INTO ticket (semaphore, place, session, id, weight, least, until, since, pooled, meta)
+            VALUES (s.id, s.last_place, me.id, p_ticket[i], w, least_, until_, s.last, p_pooled[i], p_meta[i]);
+          IF s.waiting = 0 THEN
+            h_place := s.last_place; h_session := me.id; h_least := least_; h_until := until_;
           END IF;
+          s.waiting := s.waiting + 1;
+          s.wanted := s.wanted + least_;
+          me.waiting := me.waiting + 1;
+          s.pooled := s.pooled OR p_pooled[i];
         END IF;
 
       ELSIF p_verb[i] = 3 /* release */ THEN
@@ -530,10 +521,10 @@ BEGIN
 
       ELSIF p_verb[i] = 2 /* cancel */ THEN
         DELETE FROM ticket t WHERE t.semaphore = s.id AND t.session = me.id AND t.id = p_ticket[i] AND t.place > s.served
-          RETURNING t.place, t.least, t.try INTO place_, least_, try_;
+          RETURNING t.place, t.least INTO place_, least_;
         IF FOUND THEN
           s.waiting := s.waiting - 1; s.wanted := s.wanted - least_;
-          me.waiting := me.waiting - 1; me.tries := me.tries - try_::integer;
+          me.waiting := me.waiting - 1;
           l_n := 0; head := 1; -- the window may have it
           IF place_ = h_place THEN
             h_place := NULL;
@@ -600,36 +591,15 @@ BEGIN
       END IF;
 
     ELSE
-      -- State.endTries: it may be certain now that they would have to wait.
-      EXIT WHEN i > n + 1 OR NOT mine OR me.tries = 0 OR r_more;
-      IF s.oldest = 0 THEN
-        SELECT x.id, x.seen, x.deadline INTO s.oldest, s.oldest_seen, s.oldest_deadline FROM session x
-          WHERE x.semaphore = s.id AND (x.id <> me.id OR r_verdict <> 0 /* heard */) ORDER BY x.renewal LIMIT 1;
-        IF s.oldest IS NULL THEN
-          s.oldest := me.id; s.oldest_seen := me.seen; s.oldest_deadline := me.deadline;
-        END IF;
-      END IF;
-      EXIT WHEN s.last - s.oldest_seen > s.ttl;
-      FOR e IN
-        WITH gone AS (DELETE FROM ticket t WHERE t.semaphore = s.id AND t.session = me.id AND t.try RETURNING t.place, t.id, t.least)
-          SELECT g.* FROM gone g ORDER BY g.place
-      LOOP
-        s.waiting := s.waiting - 1; s.wanted := s.wanted - e.least;
-        me.waiting := me.waiting - 1; me.tries := me.tries - 1;
-        me.last_fate := me.last_fate + 1;
-        f_n := f_n || me.last_fate; f_kind := f_kind || 2::smallint /* full */; f_ticket := f_ticket || e.id; f_lease := f_lease || 0::bigint;
-        f_weight := f_weight || 0::bigint; f_note := f_note || ''::text;
-        woken := true;
-      END LOOP;
-      h_place := NULL; l_n := 0; head := 1;
+      EXIT;
     END IF;
     i := i + 1;
   END LOOP;
 
   -- State.answer
-  SELECT 0, false, 0, s.leases <= 4096, s.in_use, least(s.wanted, 9223372036854775807), CASE WHEN s.waiting > 0 THEN h_least ELSE 0 END,
+  SELECT 0, false, 0, 0, s.leases <= 4096, s.in_use, least(s.wanted, 9223372036854775807), CASE WHEN s.waiting > 0 THEN h_least ELSE 0 END,
       ARRAY[s.kind, s.capacity, s.whole, s.ramp, s.max_waiters, s.ttl, s.period, s.draining::integer, s.version, s.protocol]
-    INTO r_next, r_recall, r_share, r_exact, r_in_use, r_wanted, r_first, r_config;
+    INTO r_next, r_recall, r_share, r_undecided, r_exact, r_in_use, r_wanted, r_first, r_config;
   IF mine THEN
     IF holes THEN
       SELECT array_agg(q.n), array_agg(q.kind), array_agg(q.ticket), array_agg(q.lease), array_agg(q.weight), array_agg(q.note)
@@ -647,7 +617,7 @@ BEGIN
         r_share := s.capacity / s.sessions;
       END IF;
     END IF;
-    IF me.waiting > 0 AND (h_session = me.id OR gap > s.ttl / 6 OR me.tries > 0) THEN -- next
+    IF me.waiting > 0 AND (h_session = me.id OR gap > s.ttl / 6) THEN -- next
       r_next := s.ttl / 6;
       IF h_session = me.id AND due IS NOT NULL THEN
         r_next := greatest(1, least(r_next, due));
@@ -680,7 +650,7 @@ BEGIN
       s.floor := coalesce(r_floor, s.floor);
     END IF;
     UPDATE session x SET
-      seq = me.seq, deadline = me.deadline, seen = me.seen, renewal = me.renewal, waiting = me.waiting, tries = me.tries, pooled = me.pooled,
+      seq = me.seq, deadline = me.deadline, seen = me.seen, renewal = me.renewal, waiting = me.waiting, pooled = me.pooled,
       recalled = me.recalled, news = me.news, answered = me.answered, last_fate = me.last_fate,
       fate_n = f_n, fate_kind = f_kind, fate_ticket = f_ticket, fate_lease = f_lease, fate_weight = f_weight, fate_note = f_note
     WHERE x.semaphore = s.id AND x.id = me.id;
@@ -690,6 +660,19 @@ BEGIN
   END IF;
   IF s.waiting = 0 THEN
     h_place := NULL;
+  END IF;
+  IF (r_more OR s.last - s.oldest_seen > s.ttl) AND s.kind = 0 AND s.sessions > 0 THEN -- State.undecided
+    IF r_more THEN
+      r_undecided := 1; -- there are more than one call ends
+    ELSIF s.oldest <> 0 THEN
+      r_undecided := s.oldest_deadline - s.clock + 1;
+    ELSE
+      SELECT * INTO e FROM find_oldest(s.id, s.last);
+      s.oldest := e.oldest; s.oldest_seen := e.lowest_seen; s.oldest_deadline := e.deadline;
+      IF s.last - e.seen > s.ttl THEN
+        r_undecided := e.deadline - s.clock + 1;
+      END IF;
+    END IF;
   END IF;
   UPDATE semaphore x SET
     ramp_from = s.ramp_from, ramp_at = s.ramp_at, last = s.last, clock = s.clock, last_session = s.last_session, last_seq = s.last_seq, renewals = s.renewals,

@@ -1,0 +1,130 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
+)
+
+// wantUnavailable fails unless the error is one after which it makes sense to try
+// again, and has the texts.
+func wantUnavailable(t *testing.T, what string, err error, texts ...string) {
+	t.Helper()
+	if !errors.Is(err, sema.ErrUnavailable) {
+		t.Errorf("%s: %v, want ErrUnavailable", what, err)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v, want %q", what, err, text)
+		}
+	}
+}
+
+// Callers whose context has no deadline get an error from a server that does not
+// reply.
+func TestStore_IsBoundedIfTheServerIsSilent(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	p := enginetest.NewProxy(t, server.Address)
+	u := server.URLOf("postgres", "postgres")
+	u.Host = p.Address
+	schema := newSchema()
+	openIn(t, schema, Options{})
+	store := openAt(t, u.String(), Options{Schema: schema})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+	b := s.Next(sessiontest.Acquire(1, 1))
+	store.options.replyWithin = 300 * time.Millisecond
+	p.SetFault(silent)
+	for what, call := range map[string]func() error{
+		"Open": func() error {
+			_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener("i"))
+			return err
+		},
+		"Apply":      func() error { _, err := store.Apply(ctx, "a", b); return err },
+		"Inspect":    func() error { _, err := store.Inspect(ctx, "a"); return err },
+		"Administer": func() error { return store.Administer(ctx, "a", fleet.Command{Delete: true}) },
+		"List":       func() error { _, err := store.List(ctx, ""); return err },
+		"Ping":       func() error { _, err := store.Ping(ctx); return err },
+		"Examine":    func() error { _, err := store.Examine(ctx); return err },
+	} {
+		wantUnavailable(t, what, call(), p.Address)
+	}
+	late, cancel := context.WithTimeout(ctx, time.Hour) // which is the caller's, but too long
+	defer cancel()
+	_, err := store.Apply(late, "a", b)
+	wantUnavailable(t, "Apply within an hour", err, p.Address)
+	p.Cut() // or it is waited for in the end
+}
+
+// A connection that was established, and tables that somebody has locked.
+func TestOpen_IsBoundedIfTablesAreLocked(t *testing.T) {
+	t.Parallel()
+	store := openIn(t, newSchema(), Options{})
+	schema := store.options.Schema
+	tx, err := store.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, "LOCK TABLE "+schema+".migration"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(ctx, pgtest.Shared.Server(t).URL(), Options{Schema: schema, replyWithin: 50 * time.Millisecond})
+	wantUnavailable(t, "Open", err, "no reply from postgres")
+}
+
+// A migration gives up where a transaction that was left open has read a table: all
+// batches would wait behind it.
+func TestMigrate_GivesUpWhereATransactionIsLeftOpen(t *testing.T) {
+	t.Parallel()
+	schema := newGuestSchema(t)
+	makeFirstVersion(t, schema)
+	c, err := pgx.Connect(ctx, pgtest.Shared.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "SELECT FROM "+schema+".session"); err != nil {
+		t.Fatal(err)
+	}
+	database := pgtest.Shared.URL(t) + "&sema_schema=" + schema
+	wantUnavailable(t, "Migrate", Migrate(ctx, database+"&lock_timeout=100"), "lock_timeout")
+	wantUnavailable(t, "Migrate", Migrate(ctx, database), "lock_timeout")
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := Migrate(ctx, database); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStore_SaysThatTheDefaultIsReadOnly(t *testing.T) {
+	t.Parallel()
+	store := openIn(t, newSchema(), Options{})
+	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
+	database := pgtest.Shared.Server(t).URL() + "&default_transaction_read_only=on"
+	_, err := openAt(t, database, Options{Schema: store.options.Schema}).Inspect(ctx, "a")
+	_, ofOpen := Open(ctx, database, Options{Schema: newSchema()})
+	for what, err := range map[string]error{"Inspect": err, "Open": ofOpen} {
+		wantUnavailable(t, what, err, "default_transaction_read_only is on", "set default_transaction_read_only to off")
+		if err != nil && strings.Contains(err.Error(), "standby") {
+			t.Errorf("%s: advice for a standby: %v", what, err)
+		}
+	}
+}

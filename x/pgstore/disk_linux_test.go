@@ -1,0 +1,86 @@
+package pgstore
+
+import (
+	"errors"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/sessiontest"
+)
+
+// The tables are on a disk of their own, which fills up. It needs the right to mount.
+func TestStore_SaysThatTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	disk := enginetest.Directory(t, "postgres")
+	err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=2m")
+	if errors.Is(err, syscall.EPERM) {
+		t.Skipf("mount: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	giveToPostgres(t, disk)
+	ask(t, server, "CREATE TABLESPACE small LOCATION '"+disk+"'")
+	store := openAt(t, server.URL()+"&default_tablespace=small", Options{})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
+	kept := s.Granted(1, sessiontest.Acquire(1, 1))
+
+	var (
+		batch   protocol.Batch
+		failure error
+	)
+	for ticket := protocol.Ticket(2); failure == nil; {
+		var ops []protocol.Op
+		for range 200 {
+			ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: 1, Meta: strings.Repeat("m", 1000)})
+			ticket++
+		}
+		batch = s.Next(ops...)
+		var r protocol.Reply
+		r, failure = store.Apply(ctx, "a", batch)
+		for _, f := range s.Hear(r).Fates {
+			kept = append(kept, f.Lease)
+		}
+	}
+	wantUnavailable(t, "Apply", failure, "disk of the server is full", "make room")
+	if codeOf(failure) != "53100" {
+		t.Errorf("%v: the code of the server is lost", failure)
+	}
+	if leases, _ := sessiontest.Held(t, store, "a"); len(leases) != len(kept) {
+		t.Errorf("%d leases, want %d: a batch that failed was done in part", len(leases), len(kept))
+	}
+	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT, "size=64m"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := store.Apply(ctx, "a", batch); err != nil || r.Verdict != protocol.Heard || len(r.Fates) != 200 {
+		t.Errorf("when there is room: %v, verdict %d, %d fates", err, r.Verdict, len(r.Fates))
+	}
+}
+
+// giveToPostgres makes the directory that of the user that runs the server.
+func giveToPostgres(t *testing.T, directory string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := strconv.Atoi(u.Uid)
+	if err == nil {
+		err = os.Chown(directory, id, -1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
