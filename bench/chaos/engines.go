@@ -9,7 +9,6 @@ import (
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 )
 
 // A target is an engine, running, and what can go wrong with it.
@@ -31,6 +30,7 @@ type engine struct {
 var engines = []engine{
 	{"redis", "one Redis that forgets nothing (appendfsync always)", startRedis},
 	{"forgetful", "one Redis that forgets everything when it is started again", startForgetful},
+	{"snapshots", "one Redis that is started again from old snapshots", startSnapshots},
 	{"sentinel", "a Redis primary, two replicas, three Sentinels", startSentinel},
 	{"parted", "a Redis primary, two replicas, three Sentinels; the primary and half of the clients are behind a wall", startParted},
 	{"postgres", "one PostgreSQL", startPostgres},
@@ -38,21 +38,6 @@ var engines = []engine{
 	{"etcd", "three etcd members", startEtcd},
 	{"embedded", "a server of Sema's, with its permits in a file", startEmbedded},
 	{"service", "three servers of Sema's over one Redis", startService},
-}
-
-func startRedis(s *enginetest.Scope, ttl time.Duration) target {
-	clock := enginetest.NewClock(s)
-	server := redistest.Start(clock.For(s), "--appendonly", "yes", "--appendfsync", "always")
-	net := enginetest.NewProxy(s, server.Address)
-	return target{
-		url: "redis://" + net.Address, direct: server.URL(),
-		faults: slices.Concat(netFaults(net, ttl), processFaults("Redis", server.Process, ttl), clockFaults(clock, ttl)),
-	}
-}
-
-func startForgetful(s *enginetest.Scope, ttl time.Duration) target {
-	server := redistest.Start(s)
-	return target{url: server.URL(), direct: server.URL(), faults: processFaults("Redis", server.Process, ttl)}
 }
 
 func startPostgres(s *enginetest.Scope, ttl time.Duration) target {

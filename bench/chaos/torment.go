@@ -129,7 +129,7 @@ func (p plan) collect(s *enginetest.Scope, url string) (missing int64, free time
 			permit.Release()
 			return 0, time.Since(start)
 		}
-		if !errors.Is(err, sema.ErrFull) {
+		if !errors.Is(err, sema.ErrFull) && !errors.Is(err, sema.ErrUnavailable) { // which is while the engine cannot decide
 			s.Fatalf("%v", err)
 		}
 		if ctx.Err() != nil || time.Since(start) > p.recovery()-p.ttl {

@@ -23,8 +23,10 @@ func packBatch(seen, promotion int64, b protocol.Batch) (p packer, leases []stri
 	p.int(seen)
 	p.int(promotion)
 	p.string(decimal(uint64(b.Session)))
+	p.owner(b.Owner)
 	p.int(int64(b.Seq))
 	p.int(int64(b.Ack))
+	p.int(int64(b.Highest))
 	p.bool(b.Bye)
 	if plain {
 		p.int(int64(len(ranges)))

@@ -221,20 +221,20 @@ func TestAServerThatHasForgottenEverythingKnowsThatItIsNew(t *testing.T) {
 	sessiontest.Begin(t, newcomer, "other", config).Granted(1, sessiontest.Acquire(1, 1))
 }
 
-// So is one that was empty, and was used by somebody new in between.
+// It grants nothing to those either who were not there before. One who was there comes
+// when that is over, and is not waited for again.
 func TestAServerThatHasForgottenEverythingIsToldLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store, config := openServer(t, server), protocol.Config{Capacity: 1, TTL: shortTTL}
 	sessiontest.Begin(t, store, "db", config)
 	server.Must("FLUSHALL")
-	other := openServer(t, server)
-	sessiontest.Begin(t, other, "other", config).Granted(1, sessiontest.Acquire(1, 1))
-	fresh := reopen(t, store, "db", config)
+	fresh := sessiontest.Begin(t, openServer(t, server), "other", config)
 	if r := fresh.Say(sessiontest.Acquire(1, 1)); len(r.Fates) > 0 {
 		t.Error("granted at once")
 	}
 	fresh.AwaitGrant(10 * time.Second)
+	reopen(t, store, "db", config).Granted(1, sessiontest.Acquire(1, 1))
 }
 
 // Who comes back with its data goes on, for those who hold.

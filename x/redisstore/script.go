@@ -64,8 +64,8 @@ func assemble(edit func(part string) string) *program {
 	digest := sha256.Sum256([]byte(text.String()))
 	name := "sema_" + hex.EncodeToString(digest[:6])
 	p := &program{
-		apply: verb{name + "_apply", rueidis.NewLuaScript(text.String() + "return apply(KEYS, ARGV)")},
-		admin: verb{name + "_admin", rueidis.NewLuaScript(text.String() + "return administer(KEYS, ARGV)")},
+		apply: verb{name + "_apply", rueidis.NewLuaScript(text.String() + "scripted = true\nreturn apply(KEYS, ARGV)")},
+		admin: verb{name + "_admin", rueidis.NewLuaScript(text.String() + "scripted = true\nreturn administer(KEYS, ARGV)")},
 	}
 	text.WriteString("redis.register_function('" + p.apply.function + "', apply)\nredis.register_function('" + p.admin.function + "', administer)\n")
 	p.library = "#!lua name=" + name + "\n" + text.String()

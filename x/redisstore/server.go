@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/internal/hints"
 )
 
@@ -58,6 +60,11 @@ func (s *server) close() {
 	}
 }
 
+// errLayout is for a semaphore that another release has written, and this one would
+// read wrongly.
+var errLayout = fmt.Errorf("%w: it was written to Redis by another release of redisstore, in a layout that this one cannot read (hint: use one release for all clients; "+
+	"or stop them and delete the semaphore, which the next one creates again)", protocol.ErrVersion)
+
 // run calls a function of the program. What a server refuses for the moment, and
 // has not done, is tried again a few times. What got no answer is tried once more
 // if it may be done twice: a connection that was cut while nobody used it fails
@@ -73,6 +80,9 @@ func (s *Store) run(ctx context.Context, v verb, twice bool, at place, request p
 		}
 		if s.life.Err() != nil {
 			return result, errClosed
+		}
+		if says(err, "SEMALAYOUT") { // see STATE in script/1_state.lua
+			return result, errLayout
 		}
 		_, answered := rueidis.IsRedisErr(err)
 		if twice && !answered {

@@ -36,6 +36,8 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 		p.bool(invalid == nil)
 		p.int(int64(version))
 		p.string(by.Instance)
+		p.owner(by.Owner)
+		p.int(int64(by.Highest))
 		p.string(string(packConfig(made)))
 	})
 	switch {
@@ -191,14 +193,14 @@ func (s *Store) administer(ctx context.Context, name, what string, more func(*pa
 }
 
 func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, met int64, err error) {
-	if len(parts) != 5 {
+	if len(parts) != 6 {
 		return snapshot, 0, errUnpack
 	}
 	head, err := parts[0].ToString()
 	if err != nil {
 		return snapshot, 0, errUnpack
 	}
-	var lists [4][]string
+	var lists [5][]string
 	for i := range lists {
 		if lists[i], err = parts[i+1].AsStrSlice(); err != nil {
 			return snapshot, 0, errUnpack
@@ -211,16 +213,17 @@ func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, m
 	for i, member := range lists[0] {
 		info, bad := parseSession(member)
 		seen, unread := strconv.ParseInt(lists[1][i], 10, 64)
-		info.Seen = protocol.Micros(seen)
+		owner, unowned := parseOwner(lists[2][i])
+		info.Seen, info.Owner = protocol.Micros(seen), owner
 		snapshot.Sessions = append(snapshot.Sessions, info)
-		err = cmp.Or(err, bad, unread)
+		err = cmp.Or(err, bad, unread, unowned)
 	}
-	for _, member := range lists[2] {
+	for _, member := range lists[3] {
 		info, bad := parseLease(member)
 		snapshot.Leases = append(snapshot.Leases, info)
 		err = cmp.Or(err, bad)
 	}
-	for _, member := range lists[3] {
+	for _, member := range lists[4] {
 		info, bad := parseTicket(member)
 		snapshot.Line = append(snapshot.Line, info)
 		err = cmp.Or(err, bad)

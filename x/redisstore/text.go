@@ -12,7 +12,7 @@ import (
 // with redis-cli:
 //
 //	1763201234567891 session=1763201234567880 weight=1 since=1763201234569000 as=permit meta=web-1 [4711] main.go:44
-//	17 session=1763201234567881 weight=2 least=2 until=0 as=permit,try meta=web-2 [815] main.go:44
+//	17 session=1763201234567881 weight=2 least=2 until=0 as=permit meta=web-2 [815] main.go:44
 //	1763201234567880 web-1/4711
 //
 // Meta comes last, since it may be anything.

@@ -26,6 +26,17 @@ func (u *unpacker) config() protocol.Config {
 	}
 }
 
+// owner appends the key, and the principal after it: the scripts compare both at once.
+func (p *packer) owner(o protocol.Owner) { p.string(string(o.Key[:]) + o.Principal) }
+
+// parseOwner returns what packer.owner has written.
+func parseOwner(text string) (o protocol.Owner, err error) {
+	if len(text) < len(o.Key) {
+		return protocol.Owner{}, errUnpack
+	}
+	return protocol.Owner{Key: protocol.Key([]byte(text[:len(o.Key)])), Principal: text[len(o.Key):]}, nil
+}
+
 // unpackReply is the answer of apply.lua: which server it was, and the reply.
 func unpackReply(raw string) (met int64, r protocol.Reply, err error) {
 	u := &unpacker{rest: raw}
@@ -33,7 +44,7 @@ func unpackReply(raw string) (met int64, r protocol.Reply, err error) {
 	r.InUse = u.int()
 	fates := u.int()
 	r.Verdict, r.More, r.Wanted, r.First = protocol.Verdict(u.int()), u.bool(), u.int(), u.int()
-	r.Next, r.Recall, r.Share = protocol.Micros(u.int()), u.bool(), u.int()
+	r.Next, r.Recall, r.Share, r.Undecided = protocol.Micros(u.int()), u.bool(), u.int(), protocol.Micros(u.int())
 	if u.rest == "" { // there is no such semaphore
 		return met, r, u.err
 	}

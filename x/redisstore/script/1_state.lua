@@ -8,7 +8,8 @@
 -- same text as a script, and makes all of it anew each time.
 --
 -- keys[1] is the semaphore and the hash tag of all it has:
---   {prefix:name}             hash: for the script: config, state, sessions (s…), leases (L…) and tickets (T…);
+--   {prefix:name}             hash: for the script: config, the state under the name of its layout (see STATE),
+--                             sessions (s…), leases (L…) and tickets (T…);
 --                             the rest is the configuration, for people
 --   {prefix:name}:sessions    sorted set: "number instance" by deadline, in microseconds of the semaphore's clock
 --   {prefix:name}:leases      sorted set: who holds what, by Seq
@@ -25,6 +26,8 @@
 -- packed is made of such doubles (d) and of strings with their length (I4c0);
 -- struct is several times as fast as cmsgpack, which is faster than JSON.
 
+local scripted -- this runs as a script, which remembers nothing from call to call
+
 local BASE, SERVER, NAME, CHANNEL, REQUEST
 local SESSIONS, LEASES, LINE, BLOCKS, SPENT, GRAVE
 
@@ -32,21 +35,26 @@ local SECOND, HOUR, WEEK = 1e6, 3600e6, 7 * 24 * 3600e6
 local NEVER = 9007199254740992
 local RATE = 1
 local REAP_AT_ONCE = 16
-local LEAP = 1e9 -- by how much Seqs jump after a failover: more than can have been granted and lost
+
+-- STATE names the field of the state after the layout of the records in the hash.
+-- A release that changes the layout changes the name: its program rejects what
+-- others have written, and theirs fail on what it has written, instead of reading
+-- it wrongly.
+local STATE = 'state2'
 
 -- What becomes of tickets and leases. In a table, since Lua knows no more than
 -- 200 locals at a time.
-local IS = { GRANTED = 1, FULL = 2, QUEUE_FULL = 3, TOO_LARGE = 4, DRAINING = 5, TIMED_OUT = 6, REVOKED = 7, INVALID = 8 }
+local IS = { GRANTED = 1, FULL = 2, QUEUE_FULL = 3, TOO_LARGE = 4, DRAINING = 5, TIMED_OUT = 6, REVOKED = 7, INVALID = 8, UNDECIDED = 9 }
 
 -- Lua's own and Redis's functions. When a library is loaded there are none yet,
 -- so the first call finds them.
 local call, pack, read
-local floor, max, min, format, match, sub, find, byte
+local floor, max, min, format, match, sub
 
 local function findFunctions()
   call, pack, read = redis.call, struct.pack, struct.unpack
   floor, max, min = math.floor, math.max, math.min
-  format, match, sub, find, byte = string.format, string.match, string.sub, string.find, string.byte
+  format, match, sub = string.format, string.match, string.sub
 end
 
 local function integer(n)
@@ -115,6 +123,8 @@ local rampFrom, rampAt
 local untold, told                    -- how many sessions have blocks, and were not told that others wait, or were
 local epoch, hold                     -- the server's, see meet, and until when nothing is granted
 local kept                            -- when expiry was last put off
+local leastLag, stepped               -- see undecided: no session was renewed while the clock lagged less behind the
+                                      -- server's; where the clock was when the server's last stepped back
 
 -- What belongs to this call alone.
 local now
@@ -124,75 +134,102 @@ local storedLeases, storedWaiting     -- how many are in the sorted sets
 local goneFields, newFields           -- of the hash
 local owners                          -- of what is in the sorted sets, if that had to be looked for
 
-local CONFIG = '<dddddddddd'
-local HOT, HOT_SIZE, COLD = '<dddddddd', 8 * 8, '<ddddddddddddd' -- the state
+local HOT, COLD = '<dddddddd', '<ddddddddddddddd' -- the state
 local cold -- what was last unpacked of it, or packed; nil if that is not what there is now
 
 local function loadConfig(packed)
   if packed == configured then return end
   configured = packed
-  kind, capacity, whole, ramp, maxWaiters, ttl, window, draining, version, protocol = read(CONFIG, packed)
+  kind, capacity, whole, ramp, maxWaiters, ttl, window, draining, version, protocol = read('<dddddddddd', packed)
   lifetime = format('%.0f', floor((WEEK + 2 * ttl) / 1000))
 end
 
-local meet
+-- ticked is where the semaphore's own clock is now: it follows the server's by a
+-- sixth of the TTL at a time at most, and never back.
+local function ticked() return clock + min(max(now - last, 0), floor(ttl / 6)) end
+
+local met -- the epoch, which names the meeting of this run of the server, see meet
+local cutOff, load, make
 do
 
--- The run of this process is remembered from call to call: it is the same for as
+-- What else meet has found: since when a TTL is counted; and 2 if the server was a
+-- replica, so that an older primary may still be answering, or else 1.
+local metSince, metLoss
+local reign -- the replication ID, which is another one each time a server becomes a primary; see cutOff
+
+-- The ID of this process is remembered from call to call: it is the same for as
 -- long as this memory lasts. (So are names of keys, and the configuration and the
 -- server that were last unpacked.)
-local run
-local metText, metRun, metAt, metLoss
+local process
+local run, runReign -- of the server: the process, and since when it is a primary
+local metText, metRun
+local seenKeys = {} -- the server keys that this process has had
 
--- meet finds out which run of which server this is, and since when. A server
--- that is started again or promoted may not know all that was acknowledged. Who
--- calls says which one it has seen last, so that a server that has forgotten
--- everything is told so; if nobody who comes has seen one, it may have forgotten
--- whatever was before it was started. The answer is the microsecond at which this
--- one was met first, or started, and whether anybody may trust in what was lost: 0
--- if not, 1 if so, 2 if an older primary may still be answering, and 3 if nothing is
--- known of what was before the start.
-local UNTOLD = 3
-local LONG_UP = 24 * 3600 -- seconds, after which nobody trusts in what was before
+-- Commands after which a key may be missing that was there, and those after which
+-- nothing can be known of the commands before.
+local LOSING = {
+  flushall = true, flushdb = true, swapdb = true, restore = true, debug = true, replicaof = true, slaveof = true,
+  ['config|resetstat'] = true,
+}
+local RUNNING = { fcall = true, fcall_ro = true, eval = true, eval_ro = true, evalsha = true, evalsha_ro = true }
 
-function meet(seen, used)
-  if not run then
-    local info = call('INFO', 'server')
-    local at = find(info, 'run_id:', 1, true) + 7
-    run = sub(info, at, at + 39)
+-- untouched reports whether this process cannot have lost the server key: it has not
+-- had one of this name, and has run no command that loses keys. A program that runs as
+-- a script does not know the former. Therefore it counts scripts, except in a cluster,
+-- where every slot has a server key. (Calls that failed do not count: the first call of
+-- a program fails, and loads it.)
+local function untouched()
+  if seenKeys[SERVER] or not string.find(call('INFO', 'stats'), 'evicted_keys:0', 1, true) then return false end
+  local alone = not string.find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true)
+  for name, calls, rest in string.gmatch(call('INFO', 'commandstats'), 'cmdstat_([^:]+):calls=(%d+)([^\r\n]*)') do
+    local loses = LOSING[name] or scripted and alone and RUNNING[name]
+    if loses and calls - (match(rest, 'failed_calls=(%d+)') or 0) > 0 then return false end
   end
+  return true
+end
+
+-- meet finds out which run of which server this is. The server key says which one
+-- has answered last. If that was another one, or the key is missing, a state may have
+-- been lost that holders trust in: nothing is granted for a TTL. It is counted from
+-- now, or, if this process cannot have lost the key itself, from its start. The start
+-- is known to the second, and taken to be later rather than earlier.
+--
+-- seen is the epoch that the client has seen last. One that is later than the
+-- key's was lost, too: the data are older than the key's run.
+local function meet(seen, used)
+  process = process or match(call('INFO', 'server'), 'run_id:(%x+)')
+  if runReign ~= reign then run, runReign = process .. reign, reign end
   local known = call('GET', SERVER)
-  if known then
-    if known ~= metText then
-      metText, metRun, metAt, metLoss = known, sub(known, 1, 40), tonumber(sub(known, 42, -3)), tonumber(sub(known, -1))
-    end
-    if metRun == run and (metLoss == 1 or metLoss == 2 or seen == 0 or seen == metAt) then return metAt, metLoss end
+  if known and known ~= metText then
+    metText = known
+    local since, number, loss
+    metRun, since, number, loss = match(known, '^(%x+) (%d+) (%d+) ([12])$')
+    metSince, met, metLoss = tonumber(since or 0), tonumber(number or 0), tonumber(loss or 0)
+    seenKeys[SERVER] = true
   end
-  local loss, since = find(call('INFO', 'replication'), 'second_repl_offset:-1', 1, true) and 1 or 2, now
-  if not (known or used or seen > 0) and loss == 1 then
+  if known and metRun == run and seen <= met then return end
+  met = max(now, seen + 1, known and met + 1 or 0)
+  metSince, metLoss = now, string.find(call('INFO', 'replication'), 'second_repl_offset:-1', 1, true) and 1 or 2
+  if not (known or used or seen > 0) and metLoss == 1 and untouched() then
     local up = tonumber(match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
-    since, loss = now - up * SECOND, up > LONG_UP and 0 or UNTOLD
+    metSince = max(0, now - max(0, up - 1) * SECOND)
   end
-  call('SET', SERVER, run .. ' ' .. format('%.0f', since) .. ' ' .. loss)
-  return since, loss
+  metText, metRun, seenKeys[SERVER] = run .. ' ' .. format('%.0f', metSince) .. ' ' .. format('%.0f', met) .. ' ' .. metLoss, run, true
+  call('SET', SERVER, metText)
 end
-
-end
-
-local cutOff
-do
 
 local checked = -1 -- when the replicas were last looked at
 
--- cutOff reports whether this server believes in replicas that are silent. With
--- min-replicas-to-write it refuses to write once it has noticed, but it looks no
--- more than once a second; and one that was asleep for a minute serves whoever
--- asks when it wakes up before it looks again, though another one may have been
--- promoted. INFO tells the lag as it is, and how many replicas were good when it
--- last looked.
+-- cutOff reports whether this server believes in replicas that are silent, and must not
+-- answer; and notes since when it is a primary. With min-replicas-to-write it refuses
+-- to write once it has noticed, but it looks no more than once a second; and one that
+-- was asleep for a minute serves whoever asks when it wakes up before it looks again,
+-- though another one may have been promoted. INFO tells the lag as it is, and how many
+-- replicas were good when it last looked.
 function cutOff(promotion)
   if now >= checked and now - checked < SECOND then return false end
   local info = call('INFO', 'replication')
+  reign = match(info, 'master_replid:(%x+)') or ''
   local believed, good = match(info, 'min_slaves_good_slaves:(%d+)'), 0
   for lag in string.gmatch(info, 'state=online,offset=%d+,lag=(%d+)') do
     if lag * SECOND <= max(promotion - 2 * SECOND, SECOND) then good = good + 1 end
@@ -202,57 +239,82 @@ function cutOff(promotion)
   return false
 end
 
+-- Seqs and sessions start a thousand seconds ahead of the server's clock wherever
+-- an earlier state may have been lost. They count up more slowly than the clock, so
+-- that a later start is higher than all that was granted before, unless the clock has
+-- stepped back by more than that. What is stored may be as far ahead already. It is
+-- not moved on: two starts from the same snapshot would be the same.
+local LEAP = 1e9
+
+-- quarantine is for how long nothing is granted on the server that was met. Holders trust for two thirds of a TTL after they were last
+-- answered; the clock below may run ahead by a third if the server's steps. A primary
+-- that was cut off goes on answering for as long as the promotion takes.
+local function quarantine(promotion)
+  local bound = metLoss == 2 and promotion or 0
+  return max(0, ttl + bound - max(0, now - metSince))
 end
 
--- quarantine is for how long nothing is granted on a server that was met at some
--- time. Holders trust for two thirds of a TTL after they were last answered; the
--- clock below may run ahead by a third if the server's steps. A primary that was
--- cut off goes on answering for as long as the promotion takes.
-local function quarantine(met, loss, promotion)
-  if loss == 0 then return 0 end
-  local bound = loss == 2 and promotion or 0
-  return max(0, ttl + bound - max(0, now - met))
-end
-
--- ticked is where the semaphore's own clock is now: it follows the server's by a
--- sixth of the TTL at a time at most, and never back.
-local function ticked() return clock + min(max(now - last, 0), floor(ttl / 6)) end
-
--- load unpacks what was read of the semaphore, and reports whether there is one.
-local function load(config, state, seen, promotion)
-  local met, loss = meet(seen, config)
-  if not config then return false, met, loss end
+-- load unpacks what was read of the semaphore, and reports whether there is one. If
+-- it cannot be read there is an error as well.
+function load(config, state, seen, promotion)
+  meet(seen, config)
+  if not config then return false end
+  if not state then return false, redis.error_reply('SEMALAYOUT the semaphore was written by another release') end
   loadConfig(config)
   clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest = read(HOT, state)
-  local rest = sub(state, HOT_SIZE + 1)
+  local rest = sub(state, 8 * 8 + 1)
   if rest ~= cold then
-    lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept = read(COLD, rest)
+    lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept, leastLag, stepped = read(COLD, rest)
     cold = rest
   end
   storedLeases, storedWaiting = leaseCount, waiting
   if epoch ~= met then
     cold = nil
     epoch = met
-    -- From now on, to where advance will move the clock. Numbers may have been given
-    -- that are not known here, so they are passed over. (A session whose last sign
+    -- From now on, to where advance will move the clock. (A session whose last sign
     -- of life was lost is refused, see continues, so nobody needs more time.)
-    hold = max(hold, ticked() + quarantine(met, max(loss, 1), promotion))
-    lastSeq, lastSession = max(lastSeq, now) + LEAP, max(lastSession, now) + LEAP
+    hold = max(hold, ticked() + quarantine(promotion))
+    lastSeq, lastSession = max(lastSeq, now + LEAP), max(lastSession, now + LEAP)
   end
-  return true, met, loss
+  return true
 end
 
 -- make is the state of a new semaphore. Its clock begins with the server's, so
--- that deadlines read as times.
-local function make(packed, met, loss, promotion)
+-- that deadlines read as times. There may have been one of its name that was lost.
+function make(packed, promotion)
   loadConfig(packed)
-  local grave = tonumber(call('GET', GRAVE) or 0)
-  if loss > 0 then grave = max(grave, now + LEAP) end
-  clock, last, lastSeq, lastSession, renewals, inUse, wanted = now, now, max(grave, now), max(grave, now), 0, 0, 0
+  local first = max(tonumber(call('GET', GRAVE) or 0), now + LEAP)
+  clock, last, lastSeq, lastSession, renewals, inUse, wanted = now, now, first, first, 0, 0, 0
   waiting, arrivals, hinted, rampFrom, rampAt, soonest = 0, 0, 0, capacity, now, NEVER
   sessionCount, leaseCount, lowest, untold, told, storedLeases, storedWaiting = 0, 0, 0, 0, 0, 0, 0
-  epoch, hold, kept = met, clock + quarantine(met, loss, promotion), 0
+  epoch, hold, kept, leastLag, stepped = met, clock + quarantine(promotion), 0, 0, 0
   call('DEL', SESSIONS, LEASES, LINE, BLOCKS, SPENT)
+end
+
+end
+
+-- leaveGrave leaves a key behind: Seqs and sessions of a semaphore of this name begin after a
+-- number, for so long that no clock steps back behind it.
+local function leaveGrave(number) call('SET', GRAVE, format('%.0f', number), 'PX', format('%.0f', 4 * WEEK / 1000)) end
+
+local noteHighest, remember
+do
+
+-- believable reports whether a client may have seen a Seq. One that is too far ahead
+-- of the clock would exhaust the numbers.
+local MAX_LEAD = 1e14
+local function believable(seen) return seen <= max(now, 0) + MAX_LEAD end
+
+-- noteHighest makes new Seqs higher than one that a client has seen.
+function noteHighest(seen)
+  if seen > lastSeq and believable(seen) then lastSeq = seen end
+end
+
+-- remember is noteHighest for a semaphore that is missing, and may have been lost.
+function remember(seen)
+  if seen > now and believable(seen) and seen > tonumber(call('GET', GRAVE) or 0) then leaveGrave(seen) end
+end
+
 end
 
 -- keep has a key expire long after the last use, unless the semaphore was
@@ -309,9 +371,11 @@ end
 
 -- advance brings the semaphore's own clock up to date.
 function advance()
-  if now < last then shorten() end
+  local back = now < last
+  if back then shorten() end
   clock = ticked()
   last = now
+  if back then leastLag, stepped = min(leastLag, last - clock), clock end
   expire()
 end
 

@@ -2,20 +2,21 @@
 
 -- A session's record: what almost every call changes, and the size of the rest;
 -- the rest; and its fates, packed, of which unheard is how many there are. held is
--- how many leases it has. lastTicket is the highest that ever stood in line, which
--- mostly tells that one does not. before is the last fate that was numbered by the
--- server it last spoke to, while it has not spoken to this one.
-local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<dddddddI4c0I4c0'
+-- how many leases it has. owner is the 16 bytes of its key, and its principal.
+-- lastTicket is the highest that ever stood in line, which mostly tells that one does
+-- not. before is the last fate that was numbered by the server it last spoke to, while
+-- it has not spoken to this one.
+local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<I4c0dddddddI4c0'
 
 -- leases and tickets are those that were looked at: false for one that is not
 -- there. news are fates that were added in this call.
 local function decodeSession(id, packed)
   local seq, deadline, seen, renewal, lastFate, unheard, scored, held, size = read(RECORD, packed)
-  local recalled, pooled, waits, revocations, of, before, lastTicket, instance, tries = read(REST, packed, RECORD_SIZE + 1)
+  local owner, revocations, of, recalled, pooled, waits, before, lastTicket, instance = read(REST, packed, RECORD_SIZE + 1)
   return {
     id = id, seq = seq, deadline = deadline, seen = seen, renewal = renewal, lastFate = lastFate, unheard = unheard, scored = scored, held = held,
     recalled = recalled, pooled = pooled, waits = waits, waitsStored = waits, revocations = revocations, epoch = of, before = before,
-    lastTicket = lastTicket, instance = instance, tries = tries, fates = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
+    lastTicket = lastTicket, instance = instance, owner = owner, fates = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
     leases = {}, tickets = {}, news = {},
   }
 end
@@ -27,7 +28,7 @@ local function fatesOf(r)
 end
 
 local function encodeSession(r)
-  local rest = pack(REST, r.recalled, r.pooled, r.waits, r.revocations, r.epoch, r.before, r.lastTicket, #r.instance, r.instance, #r.tries, r.tries)
+  local rest = pack(REST, #r.owner, r.owner, r.revocations, r.epoch, r.recalled, r.pooled, r.waits, r.before, r.lastTicket, #r.instance, r.instance)
   return pack(RECORD, r.seq, r.deadline, r.seen, r.renewal, r.lastFate, r.unheard, r.scored, r.held, #rest) .. rest .. fatesOf(r)
 end
 
@@ -95,16 +96,27 @@ local function oldest()
   end
 end
 
--- overdue reports whether somebody is silent for longer than a TTL by the
--- server's clock, though not by the semaphore's.
-local function overdue()
+-- undecided is how long it takes until it is known whether what is in use is held:
+-- until the quarantine is over, and until a session that has sent nothing for a TTL on
+-- the server's clock has expired on the semaphore's.
+--
+-- A session was seen when the clock was at its deadline less a TTL, and lagged behind
+-- the server's by leastLag or more. So if no deadline is earlier than the server's
+-- clock less leastLag, all of them were seen within a TTL, and none need be read.
+local function undecided()
+  local held = max(0, hold - clock)
+  if kind == RATE or last - leastLag <= soonest then return held end -- no session holds anything of a rate
   local r = oldest()
-  return r and last - r.seen > ttl
+  if not r then
+    leastLag = last - clock
+    return held
+  end
+  local renewed = r.deadline - ttl
+  if renewed > stepped then leastLag = max(leastLag, r.seen - renewed) end -- which has only grown since then
+  if dead(r) then return max(held, 1) end -- beyond what one call ends
+  if last - r.seen <= ttl then return held end
+  return max(held, r.deadline - clock + 1)
 end
-
--- certain reports whether what is taken is taken by the living, as far as a
--- server can know.
-local function certain() return not more and clock >= hold and not overdue() end
 
 -- wake has the session's instance told that there is news.
 local function wake(r) woken[r.id] = r end

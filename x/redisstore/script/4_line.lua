@@ -9,7 +9,7 @@ local leftArrivals                    -- that are in the sorted set and have to 
 
 local function ticketMember(t)
   return t.id .. ' session=' .. t.session.id .. ' weight=' .. numberText(t.weight) .. ' least=' .. numberText(t.least) ..
-    ' until=' .. integer(t.till) .. ' as=' .. (t.pooled and 'block' or 'permit') .. (t.try and ',try' or '') .. ' meta=' .. t.meta
+    ' until=' .. integer(t.till) .. ' as=' .. (t.pooled and 'block' or 'permit') .. ' meta=' .. t.meta
 end
 
 local function decodeTicket(member, arrival)
@@ -17,7 +17,7 @@ local function decodeTicket(member, arrival)
     match(member, '^(%d+) session=(%d+) weight=(%d+) least=(%d+) until=(%d+) as=(%S+) meta=(.*)$')
   local t = {
     id = id, session = session(owner), weight = number(weight), least = number(least), till = number(till),
-    pooled = sub(as, 1, 5) == 'block', try = sub(as, -4) == ',try', meta = meta, arrival = arrival, stored = true, gone = false,
+    pooled = as == 'block', meta = meta, arrival = arrival, stored = true, gone = false,
   }
   byArrival[arrival] = t
   return t
@@ -59,7 +59,6 @@ local function stand(t)
   r.lastTicket = max(r.lastTicket, tonumber(t.id))
   r.waits = r.waits + 1
   r.dirty = true
-  if t.try then r.tries = r.tries .. t.id .. ' ' end
   waiting = waiting + 1
   wanted = wanted + t.least
 end
@@ -88,13 +87,6 @@ local function leave(t)
   if t.stored then
     leftArrivals[#leftArrivals + 1] = t.arrival
     goneFields[#goneFields + 1] = ticketField(r, t.id)
-  end
-  if t.try then
-    local rest = ''
-    for id in string.gmatch(r.tries, '%d+') do
-      if id ~= t.id then rest = rest .. id .. ' ' end
-    end
-    r.tries = rest
   end
 end
 
@@ -149,6 +141,24 @@ end
 
 end
 
+-- tooLarge: more than there can ever be. A semaphore at 0 is paused, and nothing
+-- is too large for it.
+local function tooLarge(weight)
+  local most = max(whole, capacity)
+  return weight > most and most > 0
+end
+
+local function evenShare() return floor(capacity / sessionCount) end
+
+-- refuse ends a ticket without a lease.
+local function refuse(t, why)
+  leave(t)
+  refuseTicket(t.session, t.id, why)
+end
+
+local reap, grant
+do
+
 -- bury ends a dead session, unless this call has ended as many as one may.
 local function bury(r)
   if budget == 0 then
@@ -161,21 +171,12 @@ local function bury(r)
 end
 
 -- reap ends sessions whose deadline has passed.
-local function reap()
+function reap()
   while soonest < clock do
     local r = oldest()
     if not r or not dead(r) or not bury(r) then return end
   end
 end
-
--- tooLarge: more than there can ever be. A semaphore at 0 is paused, and nothing
--- is too large for it.
-local function tooLarge(weight)
-  local most = max(whole, capacity)
-  return weight > most and most > 0
-end
-
-local function evenShare() return floor(capacity / sessionCount) end
 
 -- portion is how much of what it would like a ticket is given: what is free, but
 -- while others wait no more than its session's even share.
@@ -186,17 +187,9 @@ local function portion(t)
   return max(t.least, min(most, effective() - inUse))
 end
 
--- refuse ends a ticket without a lease. One who would not wait is told that it
--- would have to, whatever the reason.
-local function refuse(t, why)
-  leave(t)
-  if t.try and why == IS.TIMED_OUT then why = IS.FULL end
-  refuseTicket(t.session, t.id, why)
-end
-
 -- grant serves the line, strictly from its head. A dead session is not in its
 -- way, unless this call has ended as many as one may.
-local function grant()
+function grant()
   local t = first()
   while t do
     if dead(t.session) then
@@ -212,6 +205,8 @@ local function grant()
     end
     t = first()
   end
+end
+
 end
 
 -- due is how long until the first in line may be granted by time alone.
@@ -257,6 +252,7 @@ end
 -- begin brings the semaphore up to date with the time.
 local function begin()
   budget, more = REAP_AT_ONCE, false
+  cold = nil -- until it is written: if this call fails, the next one has to read it again
   advance()
   reap()
   settle()

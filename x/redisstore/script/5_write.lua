@@ -108,8 +108,8 @@ function write(answered)
   end
   local putOff = version == 1 and (now < kept or now - kept > HOUR)
   if putOff then kept = now end
-  cold = pack(COLD, lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept)
-  addField('state', packHot() .. cold)
+  cold = pack(COLD, lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept, leastLag, stepped)
+  addField(STATE, packHot() .. cold)
   bulk('HDEL', BASE, goneFields) -- first: a ticket may have come again
   bulk('HSET', BASE, newFields)
   if putOff then

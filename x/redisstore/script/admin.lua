@@ -12,12 +12,12 @@ end
 
 -- open begins a session, in a semaphore that is made if there is none and the
 -- configuration is one.
-local function open(exists, met, loss, at, promotion)
-  local valid, speaks, instance, config
-  valid, speaks, instance, config = read('<ddI4c0I4c0', REQUEST, at)
+local function open(exists, at, promotion)
+  local valid, speaks, instance, owner, highest, config
+  valid, speaks, instance, owner, highest, config = read('<ddI4c0I4c0dI4c0', REQUEST, at)
   if not exists then
     if valid == 0 then return pack('<dd', met, ABSENT) end
-    make(config, met, loss, promotion)
+    make(config, promotion)
     describe()
   end
   begin()
@@ -25,9 +25,10 @@ local function open(exists, met, loss, at, promotion)
     write(nil)
     return pack('<dd', epoch, REFUSED) .. configured
   end
+  noteHighest(highest)
   lastSession = lastSession + 1
   local id = format('%.0f', lastSession)
-  local rest = pack(REST, 0, 0, 0, 0, epoch, -1, 0, #instance, instance, 0, '')
+  local rest = pack(REST, #owner, owner, 0, epoch, 0, 0, 0, -1, 0, #instance, instance)
   local r = decodeSession(id, pack(RECORD, 0, 0, 0, 0, 0, 0, 0, 0, #rest) .. rest)
   sessions[id] = r
   renew(r)
@@ -129,18 +130,31 @@ end
 local function inspect()
   begin()
   write(nil)
-  local seen, members = {}, call('ZRANGE', SESSIONS, 0, -1)
-  for i, member in ipairs(members) do seen[i] = format('%.0f', session(numberIn(member)).seen) end
+  local seen, owners, members = {}, {}, call('ZRANGE', SESSIONS, 0, -1)
+  for i, member in ipairs(members) do
+    local r = session(numberIn(member))
+    seen[i], owners[i] = format('%.0f', r.seen), r.owner
+  end
   return {
-    pack('<dddd', epoch, DONE, effective(), inUse) .. configured, members, seen, call('ZRANGE', LEASES, 0, -1), call('ZRANGE', LINE, 0, -1),
+    pack('<dddd', epoch, DONE, effective(), inUse) .. configured, members, seen, owners,
+    call('ZRANGE', LEASES, 0, -1), call('ZRANGE', LINE, 0, -1),
   }
 end
 
--- delete leaves a grave, for so long that no clock steps back behind it.
 local function delete()
   call('DEL', unpack(allKeys()))
-  call('SET', GRAVE, format('%.0f', max(lastSeq, lastSession)), 'PX', format('%.0f', 4 * WEEK / 1000))
-  return pack('<dd', epoch, DONE)
+  leaveGrave(max(lastSeq, lastSession))
+  return pack('<dd', met, DONE)
+end
+
+-- deleteFirstLayout deletes a semaphore that was written in the layout before this
+-- one. Another layout is not known, and not deleted.
+local function deleteFirstLayout(failed)
+  local state = call('HGET', BASE, 'state')
+  if not state then return failed end
+  local _
+  _, _, _, lastSeq, _, _, _, _, lastSession = read('<ddddddddd', state)
+  return delete()
 end
 
 function administer(keys, args)
@@ -148,9 +162,10 @@ function administer(keys, args)
   forget()
   local what, seen, promotion, at = read('<I4c0dd', REQUEST)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
-  local stored = call('HMGET', BASE, 'config', 'state')
-  local exists, met, loss = load(stored[1], stored[2], seen, promotion)
-  if what == 'open' then return open(exists, met, loss, at, promotion) end
+  local stored = call('HMGET', BASE, 'config', STATE)
+  local exists, failed = load(stored[1], stored[2], seen, promotion)
+  if failed then return what == 'delete' and deleteFirstLayout(failed) or failed end
+  if what == 'open' then return open(exists, at, promotion) end
   if not exists then return pack('<dd', met, ABSENT) end
   if what == 'configure' then return configure(at) end
   if what == 'revoke' then return revoke(at) end

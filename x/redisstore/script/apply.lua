@@ -13,12 +13,10 @@ local function acquire(r, ticket, weight, least, wait, flags, meta)
   if draining == 1 then return refuseTicket(r, ticket, IS.DRAINING) end
   if tooLarge(least) then return refuseTicket(r, ticket, IS.TOO_LARGE) end
   if not free then
-    if try and certain() then return refuseTicket(r, ticket, IS.FULL) end
-    if not try and maxWaiters > 0 and waiting >= maxWaiters then return refuseTicket(r, ticket, IS.QUEUE_FULL) end
+    if try then return refuseTicket(r, ticket, clock < hold and IS.UNDECIDED or IS.FULL) end
+    if maxWaiters > 0 and waiting >= maxWaiters then return refuseTicket(r, ticket, IS.QUEUE_FULL) end
   end
-  local till = wait > 0 and clock + wait or 0
-  if try then till = clock + ttl + floor(ttl / 6) end -- until it is certain that it would have to wait
-  stand({ id = ticket, session = r, weight = weight, least = least, till = till, try = try, pooled = pooled, meta = meta,
+  stand({ id = ticket, session = r, weight = weight, least = least, till = wait > 0 and clock + wait or 0, pooled = pooled, meta = meta,
     arrival = 0, stored = false, gone = false })
 end
 
@@ -35,14 +33,6 @@ local function cancel(r, ticket)
     return false
   end)
   if granted then release(r, seqText(granted), 0) end
-end
-
--- endTries refuses the tries of a session once it is certain that they would have
--- to wait. It reports whether there were any.
-local function endTries(r)
-  if r.tries == '' or not certain() then return false end
-  for id in string.gmatch(r.tries, '%d+') do refuse(ticketOf(r, id), IS.FULL) end
-  return true
 end
 
 -- continues reports whether a session that spoke to another server, of which this
@@ -109,7 +99,7 @@ end
 local function nextWord(r, gapped)
   if r.waits == 0 then return 0 end
   local isFirst = first().session == r
-  if not isFirst and not gapped and r.tries == '' then return 0 end
+  if not isFirst and not gapped then return 0 end
   local sixth = floor(ttl / 6)
   local within = isFirst and due()
   return within and max(1, min(sixth, within)) or sixth
@@ -121,7 +111,8 @@ local function answer(r, verdict, gapped)
   if r.recalled == 1 and not recalled then noteRecalled(r, false) end -- it hears that it may go on, so it has to be told again
   local share = 0
   if recalled and draining == 0 and firstWants() <= evenShare() then share = evenShare() end
-  local head = pack(HEAD, epoch, inUse, r.unheard, verdict, more and 1 or 0, wanted, firstWants(), nextWord(r, gapped), recalled and 1 or 0, share)
+  local head = pack(HEAD, epoch, inUse, r.unheard, verdict, more and 1 or 0, wanted, firstWants(), nextWord(r, gapped), recalled and 1 or 0, share,
+    undecided())
   local fates = r.unheard > 0 and fatesOf(r) or ''
   write(verdict == VERDICT.HEARD and r.id)
   return head .. configured .. fates .. (r.unheard > 0 and fences(fates) or '')
@@ -129,14 +120,18 @@ end
 
 function apply(keys, args)
   start(keys, args)
-  local seen, promotion, id, seq, ack, bye, ranges, wants, order, at = read(BATCH, REQUEST)
+  local seen, promotion, id, owner, seq, ack, highest, bye, ranges, wants, order, at = read(BATCH, REQUEST)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
   -- With the semaphore its session is read, and the leases that the batch releases.
-  local stored = call('HMGET', BASE, 'config', 'state', fieldOf(id), unpack(args, 4, min(#args, 1003)))
-  local exists, met = load(stored[1], stored[2], seen, promotion)
-  if not exists then return pack(HEAD, met, 0, 0, VERDICT.UNKNOWN, 0, 0, 0, 0, 0, 0) end
+  local stored = call('HMGET', BASE, 'config', STATE, fieldOf(id), unpack(args, 4, min(#args, 1003)))
+  local exists, failed = load(stored[1], stored[2], seen, promotion)
+  if failed then return failed end
+  if not exists then
+    remember(highest)
+    return pack(HEAD, met, 0, 0, VERDICT.UNKNOWN, 0, 0, 0, 0, 0, 0, 0)
+  end
   local record = stored[3]
-  local reply = ranges >= 0 and record and plain(id, stored, args, seq, ack, ranges, wants, at)
+  local reply = ranges >= 0 and record and plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
   if reply then return reply end
 
   forget()
@@ -145,19 +140,21 @@ function apply(keys, args)
   begin()
   local r = sessions[id]
   local verdict = VERDICT.UNKNOWN
-  if r and not dead(r) then -- a dead one may not have been cleared away yet
+  if r and r.owner == owner and not dead(r) then -- a dead one may not have been cleared away yet
+    noteHighest(highest)
     for i = 4, #stored do
       local name = sub(args[i], 2)
       if r.leases[name] == nil then noteLease(r, name, stored[i]) end
     end
     verdict = hear(r, seq, ack, bye, order, at + max(ranges, 0) * 16, args)
+  elseif clock < hold then
+    noteHighest(highest) -- its session may have been lost
   end
   settle()
   if verdict == VERDICT.UNKNOWN or bye == 1 and verdict == VERDICT.HEARD then
-    reply = pack(HEAD, epoch, inUse, 0, verdict, more and 1 or 0, wanted, firstWants(), 0, 0, 0) .. configured
+    reply = pack(HEAD, epoch, inUse, 0, verdict, more and 1 or 0, wanted, firstWants(), 0, 0, 0, undecided()) .. configured
     write(nil)
     return reply
   end
-  if endTries(r) then settle() end
   return answer(r, verdict, gapped)
 end

@@ -3,14 +3,14 @@
 local VERDICT = { HEARD = 0, AGAIN = 1, STALE = 2, UNKNOWN = 3 }
 
 -- BATCH is how a batch begins: the server that was seen, the promotion bound, the
--- session, seq, ack, bye; for a plain batch, see there, how many ranges of leases
+-- session, its owner, seq, ack, the highest Seq that was seen, bye; for a plain batch, see there, how many ranges of leases
 -- it releases, or -1, and how much it acquires; and a letter for each wish. Then
 -- come those ranges, and what the letters do not say.
 -- RUN is acquires that are alike: how many, the first ticket, of which the next
 -- ones are each one more, and what all of them want. Then comes for how long they
 -- wait, if any does.
 -- HEAD is how an answer begins, before the configuration, the fates and their fences.
-local BATCH, RUN, HEAD = '<ddI4c0dddddI4c0', '<dI4c0ddddI4c0', '<dddddddddd'
+local BATCH, RUN, HEAD = '<ddI4c0I4c0ddddddI4c0', '<dI4c0ddddI4c0', '<ddddddddddd'
 
 local MAX_FENCED = 4096
 

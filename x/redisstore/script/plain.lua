@@ -4,14 +4,14 @@
 -- else has news, and all there is to do is to write. What comes of it is the same
 -- as in apply.lua, in half the time for one wish and a fifth for hundreds.
 
--- Of an answer's HEAD, for who is heard and does not wait: 0, and six times more.
-local NOTHING_ELSE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+-- Of an answer's HEAD, for who is heard and does not wait: 0, and seven times more.
+local NOTHING_ELSE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- resting reports whether nothing happens to the semaphore up to some time on its
--- clock but what a batch does.
+-- clock but what a batch does, and nothing is undecided.
 local function resting(at)
   return waiting == 0 and told == 0 and draining == 0 and kind ~= RATE and (ramp == 0 or rampFrom >= capacity) and
-    now >= last and at >= hold and at <= soonest and (version ~= 1 or now >= kept and now - kept <= HOUR)
+    now >= last and at >= hold and now - leastLag <= soonest and (version ~= 1 or now >= kept and now - kept <= HOUR)
 end
 
 -- weightOf is how much leases have, by their fields from stored[4] on; nil if one
@@ -67,21 +67,22 @@ end
 
 -- plain answers such a batch. If it is not one, there is no answer, and nothing
 -- has changed.
-function plain(id, stored, args, seq, ack, ranges, wants, at)
+function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
   local clockNow = ticked()
   if inUse + wants > capacity or not resting(clockNow) then return nil end
   local record = stored[3]
   local heard, deadline, _, _, lastFate, unheard, scored, held, size = read(RECORD, record)
-  local revocations, of = read('<dd', record, RECORD_SIZE + 3 * 8 + 1)
-  if seq <= heard or deadline < clockNow or of ~= epoch or unheard > 0 and (ack < lastFate or revocations > 0) then return nil end
+  local whose, revocations, of = read('<I4c0dd', record, RECORD_SIZE + 1)
+  if whose ~= owner or seq <= heard or deadline < clockNow or of ~= epoch or unheard > 0 and (ack < lastFate or revocations > 0) then return nil end
   local released = weightOf(stored, id)
   if not released then return nil end
 
   clock, last, renewals, inUse = clockNow, now, renewals + 1, inUse - released + wants
   deadline = clock + ttl
   soonest = min(soonest, deadline)
+  noteHighest(highest)
   if deadline - scored > ttl / 64 then
-    local instance = read('<I4c0', record, RECORD_SIZE + 7 * 8 + 1)
+    local instance = read('<I4c0', record, RECORD_SIZE + 4 + #owner + 7 * 8 + 1)
     call('ZADD', SESSIONS, integer(deadline), id .. ' ' .. instance)
     scored = deadline
   end
@@ -91,7 +92,7 @@ function plain(id, stored, args, seq, ack, ranges, wants, at)
     remove(ranges, at)
     call('HDEL', BASE, unpack(args, 4))
   end
-  local written = { 'state', '', fieldOf(id), '' }
+  local written = { STATE, '', fieldOf(id), '' }
   unheard = 0
   if wants > 0 then
     local none, heardOf = leaseCount == 0, lastFate

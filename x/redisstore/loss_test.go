@@ -1,0 +1,301 @@
+package redisstore
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/sessiontest"
+)
+
+// A member is a client with a session and a key of its own, which reports what it
+// has seen.
+type member struct {
+	t     *testing.T
+	store *Store
+	peer  *protocol.Peer
+	id    protocol.Session
+}
+
+var memberConfig = protocol.Config{Capacity: 2, TTL: shortTTL, Protocol: protocol.Version}
+
+func join(t *testing.T, store *Store) *member {
+	t.Helper()
+	by := protocol.Opener{Instance: t.Name(), Owner: protocol.Owner{Key: protocol.NewKey()}}
+	id, config, err := store.Open(ctx, "db", memberConfig, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &member{t, store, protocol.NewPeer(0, id, config, by), id}
+}
+
+// send sends the next batch. The peer's clock stands still, so that it is the store
+// that decides what has expired.
+func (m *member) send(ops ...protocol.Op) (protocol.Reply, []protocol.Fate) {
+	m.t.Helper()
+	for _, op := range ops {
+		m.peer.Wish(op)
+	}
+	b := m.peer.Send(0, 10)
+	r, err := m.store.Apply(ctx, "db", b)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return r, m.peer.Hear(0, b.Seq, r)
+}
+
+// hold acquires so much, and waits until it is granted.
+func (m *member) hold(weight int64) protocol.Fence {
+	m.t.Helper()
+	_, fates := m.send(sessiontest.Acquire(1, weight))
+	for began := time.Now(); len(fates) == 0; _, fates = m.send() {
+		if time.Since(began) > 20*time.Second {
+			m.t.Fatal("nothing was granted")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if fates[0].Kind != protocol.Granted {
+		m.t.Fatalf("%+v, want a grant", fates[0])
+	}
+	return fates[0].Fence
+}
+
+// reconnect waits until the member reaches the server again. It sends nothing of the
+// semaphore's.
+func (m *member) reconnect() {
+	m.t.Helper()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := m.store.Ping(ctx); err == nil {
+			return
+		} else if time.Since(began) > 20*time.Second {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+// wantLost fails unless the member's session is unknown.
+func (m *member) wantLost() {
+	m.t.Helper()
+	m.reconnect()
+	if r, _ := m.send(); r.Verdict != protocol.Unknown {
+		m.t.Errorf("verdict %d for session %d, want that it is not known", r.Verdict, m.id)
+	}
+}
+
+// wantHandover fails unless a guard rejects the earlier fence, and no other, once it
+// has seen the later one.
+func wantHandover(t *testing.T, earlier, later protocol.Fence) {
+	t.Helper()
+	var guard fleet.Guard
+	if guard.Admit(earlier) != nil || guard.Admit(later) != nil {
+		t.Errorf("the guard rejects a holder: %+v, then %+v", earlier, later)
+	}
+	if guard.Admit(earlier) == nil {
+		t.Errorf("the guard admits %+v after %+v, which was granted when it was lost", earlier, later)
+	}
+}
+
+// A server starts twice from a snapshot whose numbers are ahead of the clock already.
+func TestStore_SnapshotThatIsRestoredTwice(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	join(t, openServer(t, server))
+	server.Must("SAVE")
+	server.Restart()
+	join(t, openServer(t, server)) // numbers leap
+	server.Must("SAVE")
+	server.Restart()
+	a := join(t, openServer(t, server))
+	first := a.hold(2)
+	server.Restart()
+	b := join(t, openServer(t, server))
+	if b.id == a.id {
+		t.Errorf("session %d was opened twice", b.id)
+	}
+	a.wantLost()
+	wantHandover(t, first, b.hold(2))
+	a.wantLost()
+}
+
+// The server's clock has stepped back, so that it cannot tell which numbers it has
+// given. Sessions are told apart by their keys, and Seqs start after those that a
+// client reports.
+func TestStore_SnapshotThatIsRestoredTwiceAfterTheClockSteppedBack(t *testing.T) {
+	t.Parallel()
+	clock := enginetest.NewClock(t)
+	server := redistest.Start(clock.For(t))
+	join(t, openServer(t, server))
+	server.Must("SAVE")
+	clock.Set(-3 * time.Hour)
+	server.Restart()
+	a := join(t, openServer(t, server))
+	first := a.hold(2)
+	server.Restart()
+	b := join(t, openServer(t, server))
+	if b.id != a.id {
+		t.Errorf("sessions %d and %d: this is to be about one number", a.id, b.id)
+	}
+	a.wantLost()
+	wantHandover(t, first, b.hold(2))
+	a.wantLost()
+}
+
+// There is nothing left of the semaphore, and the clock has stepped back.
+func TestStore_MissingSemaphoreStartsAfterWhatAClientReports(t *testing.T) {
+	t.Parallel()
+	clock := enginetest.NewClock(t)
+	server := redistest.Start(clock.For(t))
+	a := join(t, openServer(t, server))
+	first := a.hold(2)
+	clock.Set(-3 * time.Hour)
+	server.Restart()
+	a.wantLost()
+	wantHandover(t, first, join(t, openServer(t, server)).hold(2))
+}
+
+// Without persistence, a client that was there before comes after one that was not.
+func TestStore_NumbersOfAnEmptyServerLeapOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	old := openServer(t, server)
+	join(t, old)
+	server.Restart()
+	join(t, openServer(t, server))
+	returned := &member{t: t, store: old}
+	returned.reconnect()
+	second := join(t, old).hold(2)
+	server.Restart()
+	wantHandover(t, second, join(t, openServer(t, server)).hold(2))
+}
+
+// uptime_in_seconds is up to a second more than the time since the start.
+func TestStore_EmptyServerGrantsNothingForAWholeTTL(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartNew(t)
+	for range 5 {
+		server.Kill()
+		now := time.Now()
+		time.Sleep(now.Truncate(time.Second).Add(1970 * time.Millisecond).Sub(now)) // where a second ends soon
+		began := time.Now()
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		join(t, openServer(t, server)).hold(2)
+		if took := time.Since(began); took < time.Duration(shortTTL)*time.Microsecond {
+			t.Errorf("granted %v after the start, with a TTL of %d µs", took, shortTTL)
+		}
+	}
+}
+
+// losses are ways to lose all data while the server runs.
+var losses = []struct {
+	name string
+	lose func(*redistest.Server)
+}{
+	{"FLUSHALL", func(s *redistest.Server) { s.Must("FLUSHALL") }},
+	{"FLUSHDB", func(s *redistest.Server) { s.Must("FLUSHDB") }},
+	{"SWAPDB", func(s *redistest.Server) { s.Must("SWAPDB", "0", "1") }},
+	{"FLUSHALL, and statistics are reset", func(s *redistest.Server) { s.Must("FLUSHALL"); s.Must("CONFIG", "RESETSTAT") }},
+	{"keys are deleted by a pattern", func(s *redistest.Server) { s.Must(append([]string{"DEL"}, strings.Fields(s.Must("KEYS", "*"))...)...) }},
+}
+
+// The server is up for days, and the first to come knows nothing of the holders.
+func TestStore_ServerThatLosesItsDataWhileItRuns(t *testing.T) {
+	t.Parallel()
+	for form, settings := range map[string][]string{"functions": nil, "script": {"--rename-command", "FUNCTION", ""}} {
+		for _, loss := range losses {
+			t.Run(loss.name+", "+form, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Start(t, settings...)
+				a := join(t, openServer(t, server))
+				first := a.hold(2)
+				began := time.Now()
+				loss.lose(server)
+				second := join(t, openServer(t, server)).hold(2)
+				if took := time.Since(began); took < time.Duration(shortTTL)*time.Microsecond {
+					t.Errorf("granted %v after the data were lost, with a TTL of %d µs", took, shortTTL)
+				}
+				a.wantLost()
+				wantHandover(t, first, second)
+			})
+		}
+	}
+}
+
+// A server that has lost nothing is not waited for, though others use it.
+func TestStore_NewPrefixIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	sessiontest.Begin(t, openServer(t, server), "db", memberConfig).Granted(1, sessiontest.Acquire(1, 1))
+	for _, o := range []Options{{Prefix: "other:"}, {DB: 1, Prefix: "third:"}} {
+		o.Addresses = []string{server.Address}
+		sessiontest.Begin(t, openAt(t, o), "db", memberConfig).Granted(1, sessiontest.Acquire(1, 1))
+	}
+	sessiontest.Begin(t, openServer(t, server), "new", memberConfig).Granted(1, sessiontest.Acquire(1, 1))
+}
+
+// The same process is a primary, a replica and a primary again, and has heard nothing
+// of what the other one has granted meanwhile.
+func TestStore_PrimaryThatMissedAWholeReign(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	join(t, p.open(t))
+	p.catchUp()
+	p.replica.Promote()
+	p.primary.Must("REPLICAOF", "127.0.0.1", p.replica.Address[len("127.0.0.1:"):])
+	p.primary.Await("master_link_status:up", "INFO", "replication")
+	p.primary.CatchUp(p.replica)
+	p.primary.Must("REPLICAOF", "127.0.0.1", "1")
+	p.proxy.Retarget(p.replica.Address)
+	p.proxy.Cut()
+	a := join(t, p.open(t))
+	first := a.hold(2)
+	p.replica.Kill()
+	p.primary.Promote()
+	p.proxy.Retarget(p.primary.Address)
+	p.proxy.Cut()
+	began := time.Now()
+	second := join(t, p.open(t)).hold(2)
+	if took := time.Since(began); took < silence {
+		t.Errorf("granted %v after the promotion, want %v", took, silence)
+	}
+	a.wantLost()
+	wantHandover(t, first, second)
+}
+
+// A try on a server that was started just now is answered at once, and can be decided
+// when the reply says.
+func TestStore_TryOnANewServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartNew(t)
+	s := sessiontest.Begin(t, openServer(t, server), "db", memberConfig)
+	try := func(ticket protocol.Ticket, weight int64) protocol.Op {
+		return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Try: true}
+	}
+	r := s.Say(try(1, 1), try(2, 2), try(3, 3))
+	var kinds []protocol.FateKind
+	for _, f := range r.Fates {
+		kinds = append(kinds, f.Kind)
+	}
+	if len(kinds) != 3 || kinds[0] != protocol.Undecided || kinds[1] != protocol.Undecided || kinds[2] != protocol.TooLarge {
+		t.Fatalf("fates %v, want that it is not known", kinds)
+	}
+	if r.Undecided <= 0 || r.Undecided > shortTTL {
+		t.Errorf("undecided for %d µs, want at most a TTL", r.Undecided)
+	}
+	if _, line := sessiontest.Held(t, s.Store, "db"); len(line) > 0 {
+		t.Errorf("tickets %v are queued", line)
+	}
+	for polls := 0; r.Undecided > 0; polls++ {
+		if polls > 24 {
+			t.Fatalf("undecided for %d µs after %d polls", r.Undecided, polls)
+		}
+		time.Sleep(time.Duration(min(r.Undecided, shortTTL/6)) * time.Microsecond)
+		r = s.Say()
+	}
+	s.Granted(1, try(4, 2))
+}
