@@ -45,7 +45,9 @@
 //
 // Beside the file there are fleet.db-wal and fleet.db-shm, which are part of it
 // and are gone after a proper end, and fleet.db-owner, which is locked by the
-// owner and can be left where it is. The file has to be on a local file system.
+// owner and can be left where it is. The file has to be on a local file system, and
+// has one name: one with several hard links is rejected, and on Linux one that
+// another process has open under another path.
 // Do not move or remove it under its owner, and copy it with the shell's .backup.
 // A copy is how things were: before one is used again, wait for a TTL.
 package sqlitestore
