@@ -22,8 +22,11 @@
 // whole TTL from then: their signs of life are not written down until something
 // else is.
 //
-// On a full or failing disk requests fail, and nothing is half done. When there
-// is room again it goes on by itself.
+// On a full or failing disk requests fail with [sema.ErrUnavailable] (and
+// [fleet.FaultFull] if it is full), and nothing is half done. It continues by itself
+// when there is room again. On Linux up to 1 MB behind the end of the file is
+// allocated beforehand, so that the write-ahead log can be carried over and reused
+// on a disk that it has filled.
 //
 // # Reading only
 //

@@ -102,7 +102,7 @@ func start(path string, normal bool) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openFile(path, normal)
+	f, err := openFile(path, normal, o.database)
 	if err != nil {
 		o.release()
 		return nil, faultOf(path, err)
@@ -112,7 +112,7 @@ func start(path string, normal bool) (*engine, error) {
 		inbox: make(chan *request, maxGroup), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.writer = writer{
-		file: f, open: func() (*file, error) { return openFile(path, normal) },
+		file: f, open: func() (*file, error) { return openFile(path, normal, o.database) },
 		fault: e.fault, hint: e.listeners.hint,
 		now:  func() protocol.Micros { return protocol.Micros(time.Now().UnixMicro()) },
 		kept: map[string]*kept{},
