@@ -103,6 +103,10 @@ func start(path string, normal bool) (*engine, error) {
 		return nil, err
 	}
 	f, err := openFile(path, normal, o.database)
+	if isFull(err) { // even the index of the log, of 32 KB, needs room
+		(&reserve{database: o.database}).release()
+		f, err = openFile(path, normal, o.database)
+	}
 	if err != nil {
 		o.release()
 		return nil, faultOf(path, err)

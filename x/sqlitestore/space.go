@@ -48,6 +48,26 @@ func (r *reserve) refill() {
 	}
 }
 
+// release frees the reserve. SQLite must not have the file open.
+func (r *reserve) release() {
+	if info, err := r.database.Stat(); err == nil {
+		r.database.Truncate(info.Size())
+	}
+}
+
+// bytesPerOp is about what an op adds to the database, with what is noted with it.
+const bytesPerOp = 1 << 10
+
+// isLow reports whether the reserve may be used up soon. It looks only if there
+// were enough ops to use up a quarter of it.
+func (w *writer) isLow() bool {
+	if int64(w.unweighed)*bytesPerOp < w.file.reserve.size/4 {
+		return false
+	}
+	w.unweighed = 0
+	return w.file.isLow()
+}
+
 // isLow reports whether the new pages in the log use more than half of the reserve.
 func (f *file) isLow() bool {
 	if f.reserve.size == 0 {

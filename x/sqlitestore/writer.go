@@ -25,6 +25,7 @@ type writer struct {
 
 	commits      int          // that were made, of groups in which something changed
 	checkpointed int          // how many were made when the log was last carried over
+	unweighed    int          // ops since the last look at the reserve
 	beforeCommit func() error // for tests; nil otherwise
 }
 
@@ -46,6 +47,9 @@ func (w *writer) serve(group []*request) {
 	err := w.attemptAll(group)
 	if isFull(err) && w.file != nil && w.file.checkpoint() {
 		err = w.attemptAll(group) // into the log, which begins anew
+	}
+	for _, r := range group {
+		w.unweighed += r.size
 	}
 	var hints []hint
 	if err == nil {
@@ -80,7 +84,7 @@ func (w *writer) attemptAll(group []*request) error {
 // tidy runs when all requests have been answered. A failed checkpoint is ignored:
 // what is in the log is safe, and the next commit meets a disk that is full.
 func (w *writer) tidy() {
-	if w.file == nil || w.commits == w.checkpointed || w.commits-w.checkpointed < commitsBetweenCheckpoints && !w.file.isLow() {
+	if w.file == nil || w.commits-w.checkpointed < commitsBetweenCheckpoints && !w.isLow() {
 		return
 	}
 	w.checkpointed = w.commits
