@@ -18,7 +18,7 @@ import (
 // An Option changes how [Open] opens a store.
 type Option func(*options)
 
-type options struct{ readOnly bool }
+type options struct{ readOnly, anySettings bool }
 
 // ReadOnly opens a store for programs that only list and inspect. Nothing is
 // created or migrated:
@@ -33,6 +33,11 @@ type options struct{ readOnly bool }
 // not reject them.
 func ReadOnly() Option { return func(o *options) { o.readOnly = true } }
 
+// AnySettings opens a store also if its server is set up so that permits may be
+// lost, which Open rejects otherwise (eviction=allow on Redis). It is for programs
+// that examine the server.
+func AnySettings() Option { return func(o *options) { o.anySettings = true } }
+
 // Open opens the store at a URL, as [fleet.OpenStore] does, with options.
 func Open(ctx context.Context, store string, opts ...Option) (fleet.Store, error) {
 	var o options
@@ -41,6 +46,9 @@ func Open(ctx context.Context, store string, opts ...Option) (fleet.Store, error
 	}
 	if o.readOnly {
 		store = withParameter(store, readOnlyParameters)
+	}
+	if o.anySettings {
+		store = withParameter(store, anySettingsParameters)
 	}
 	return fleet.OpenStore(ctx, store)
 }
@@ -51,6 +59,13 @@ var readOnlyParameters = map[string][2]string{
 	"sqlite":     {"mode", "ro"},
 	"postgres":   {"sema_migrate", "off"},
 	"postgresql": {"sema_migrate", "off"},
+}
+
+// anySettingsParameters are those with which a store rejects no settings of its
+// server.
+var anySettingsParameters = map[string][2]string{
+	"redis":  {"eviction", "allow"},
+	"rediss": {"eviction", "allow"},
 }
 
 // withParameter returns the URL with its scheme's parameter set. A URL that cannot
