@@ -120,7 +120,7 @@ func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
 	select {
 	case r := <-result:
 		if r.err != nil {
-			return nil, explain(ctx, s.address, r.err)
+			return nil, explainDial(ctx, o, addresses, r.err)
 		}
 		s.client.Store(&r.client)
 		return s, nil
@@ -130,7 +130,7 @@ func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
 				r.client.Close()
 			}
 		}()
-		return nil, explain(ctx, s.address, ctx.Err())
+		return nil, explainDial(ctx, o, addresses, ctx.Err())
 	}
 }
 
