@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -110,8 +111,9 @@ func (s *Semaphore) tell(e sema.Event) {
 // order, by one that is none of the client's workers, since an observer may
 // close the client.
 type telling struct {
-	events []sema.Event
-	on     bool
+	events         []sema.Event
+	on             bool
+	mismatchLogged bool // there is no observer, and the log has it
 }
 
 // maxUntold bounds how far an observer may lag behind.
@@ -158,15 +160,23 @@ func (s *Semaphore) tellSafely(e sema.Event) {
 	s.tell(e)
 }
 
-// tellMismatch tells if what is stored is not what was asked for. The mutex is
+// tellMismatch reports a stored configuration that is not what was asked for: to
+// the observer with each session, or else to the default logger, once. The mutex is
 // held.
 func (s *Semaphore) tellMismatch(stored protocol.Config) {
 	asked := s.config
 	asked.Version, asked.Draining, asked.Protocol, asked.Whole = stored.Version, stored.Draining, stored.Protocol, stored.Whole
-	if asked != stored {
-		s.tellLater(sema.Event{Kind: sema.Mismatched, Capacity: stored.Capacity, Report: fmt.Sprintf(
-			"semaphore %q was made with other options, which count: it has %s, and %s was asked for; change the options, or what is stored with Configure",
-			s.name, describe(stored), describe(asked))})
+	if asked == stored {
+		return
+	}
+	report := fmt.Sprintf("semaphore %q was made with other options, which count: it has %s, and %s was asked for; change the options, or what is stored with Configure",
+		s.name, describe(stored), describe(asked))
+	switch {
+	case s.options.Observer != nil:
+		s.tellLater(sema.Event{Kind: sema.Mismatched, Capacity: stored.Capacity, Report: report})
+	case !s.telling.mismatchLogged:
+		s.telling.mismatchLogged = true
+		go slog.Default().Warn("sema: " + report) // a slow handler must not hold the mutex
 	}
 }
 

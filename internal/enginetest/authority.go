@@ -43,11 +43,27 @@ func NewAuthority(t TB) *Authority {
 // Issue makes a certificate and its key, and returns the files they are in.
 func (a *Authority) Issue(t TB, name string) (cert, key string) {
 	t.Helper()
+	return a.issue(t, name, x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+}
+
+// IssueExpired makes one that was valid until a minute ago.
+func (a *Authority) IssueExpired(t TB, name string) (cert, key string) {
+	t.Helper()
+	return a.issue(t, name, x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(-time.Minute)})
+}
+
+// IssueFor makes one for a host that is not on loopback.
+func (a *Authority) IssueFor(t TB, name, host string) (cert, key string) {
+	t.Helper()
+	return a.issue(t, name, x509.Certificate{DNSNames: []string{host}})
+}
+
+func (a *Authority) issue(t TB, name string, template x509.Certificate) (cert, key string) {
+	t.Helper()
 	secret := newKey(t)
-	raw := sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.certificate, &secret.PublicKey, a.key)
+	template.Subject = pkix.Name{CommonName: name}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	raw := sign(t, &template, a.certificate, &secret.PublicKey, a.key)
 	encoded, err := x509.MarshalECPrivateKey(secret)
 	if err != nil {
 		t.Fatalf("a key: %v", err)
@@ -79,7 +95,10 @@ func newKey(t TB) *ecdsa.PrivateKey {
 func sign(t TB, template, by *x509.Certificate, of *ecdsa.PublicKey, with *ecdsa.PrivateKey) (raw []byte) {
 	t.Helper()
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, by, of, with)
 	if err != nil {
 		t.Fatalf("a certificate: %v", err)

@@ -86,7 +86,7 @@ func contend(c *proctest.Child) {
 	r := parseRush(c)
 	counter, err := shareCounter(r.counter)
 	c.Must(err)
-	store, err := Open(Options{Endpoints: strings.Split(r.members, ","), Prefix: r.counter + "/"})
+	store, err := Open(ctx, Options{Endpoints: strings.Split(r.members, ","), Prefix: r.counter + "/"})
 	c.Must(err)
 	store.shares = r.shares
 	wall := store.clock.wall

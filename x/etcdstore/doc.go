@@ -7,7 +7,8 @@
 // Parameters are prefix, of all keys ("sema/" unless told); endpoints, members
 // besides those before the path, which may be written as addresses of IPv6; tls
 // (on or off), ca, cert and key, for members that are reached by TLS, each of
-// which has a certificate for its own address; and idle, after how long a
+// which has a certificate for its own address; open (check or lazy), whether etcd
+// has to be there when the store is opened; and idle, after how long a
 // semaphore is forgotten that nobody uses and whose configuration was never
 // changed (24h; never if negative).
 //

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
@@ -49,30 +50,90 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestTLS has a server that wants a certificate before it listens to anybody.
-func TestTLS(t *testing.T) {
+// reach asks etcd for a semaphore that is not there.
+func reach(t *testing.T, at string) error {
+	t.Helper()
+	client, err := fleet.Open(limited(t, 30*time.Second), at)
+	if err != nil {
+		return err
+	}
+	_, err = client.Inspect(limited(t, 30*time.Second), "a")
+	if err := client.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	return err
+}
+
+// TestOpen_TellsTLSFaultsApart has a server that wants a certificate before it
+// listens to anybody.
+func TestOpen_TellsTLSFaultsApart(t *testing.T) {
 	t.Parallel()
 	authority, stranger := enginetest.NewAuthority(t), enginetest.NewAuthority(t)
-	server := etcdtest.StartTLS(t, authority)
+	server, plain := etcdtest.StartTLS(t, authority), etcdtest.Shared.Server(t)
 	cert, key := authority.Issue(t, "client")
-	for query, wrong := range map[string]string{
-		"ca=" + authority.File + "&cert=" + cert + "&key=" + key: "",
-		"ca=" + stranger.File + "&cert=" + cert + "&key=" + key:  "x509: certificate signed by unknown authority",
-		"ca=" + authority.File: "remote error: tls: ", // how it goes on depends on the server's version
-		"":                     "without TLS?",
+	strange, strangeKey := stranger.Issue(t, "client")
+	secure, mine := "etcd://"+server.Nodes[0].Address+"/?", "&cert="+cert+"&key="+key
+	check := func(at, want string) {
+		t.Helper()
+		err := reach(t, at)
+		wantError(t, err, "cannot reach etcd at 127.0.0.1:", want)
+		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, fleet.FaultTLS) {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	if err := reach(t, secure+"ca="+authority.File+mine); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	check(secure+"ca="+stranger.File+mine, "unknown authority); set ca=")
+	check(secure+"ca="+authority.File, "requires a client certificate")
+	check(secure+"ca="+authority.File+"&cert="+strange+"&key="+strangeKey, "rejects the client certificate")
+	check(secure, "uses TLS on this port, and the client does not; set tls=on or ca=")
+	check("etcd://"+plain.Nodes[0].Address+"/?ca="+authority.File, "does not use TLS on this port; leave tls, ca, cert and key out of the URL")
+
+	// The server reads its files again for each connection.
+	authority.IssueExpired(t, "server")
+	check(secure+"ca="+authority.File+mine, "has expired, on ")
+	authority.IssueFor(t, "server", "etcd.example")
+	check(secure+"ca="+authority.File+mine, "is for etcd.example, and not for 127.0.0.1")
+	authority.Issue(t, "server")
+}
+
+func TestOpen_ChecksAtOnce(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, 1)
+	server.Etcdctl("user", "add", "root:toor")
+	server.Etcdctl("user", "grant-role", "root", "root")
+	server.Etcdctl("user", "add", "me:hush")
+	server.Etcdctl("auth", "enable")
+	address := server.Nodes[0].Address
+	for at, want := range map[string]struct {
+		fault fleet.Fault
+		text  string
+	}{
+		"etcd://nowhere.invalid:1/":           {fleet.FaultName, `name resolution failed: host "nowhere.invalid"`},
+		"etcd://127.0.0.1:1,127.0.0.1:2/":     {fleet.FaultConnection, "connection refused; is it running?"},
+		"etcd://" + address + "/":             {fleet.FaultAccess, "it wants a user"},
+		"etcd://root:hushed@" + address + "/": {fleet.FaultAccess, "user or password is wrong"},
+		"etcd://me:hush@" + address + "/":     {fleet.FaultAccess, "grant-permission"},
 	} {
-		client, err := fleet.Open(ctx, "etcd://"+server.Nodes[0].Address+"/?"+query)
-		if err != nil {
+		store, err := fleet.OpenStore(limited(t, time.Minute), at)
+		if err == nil {
+			store.Close()
+		}
+		wantError(t, err, want.text)
+		if fleet.FaultOf(err) != want.fault || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: fault %q of %v, want %q", at, fleet.FaultOf(err), err, want.fault)
+		}
+		if store, err = fleet.OpenStore(ctx, at+"?open=lazy"); err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.Inspect(limited(t, 10*time.Second), "a")
-		if wrong != "" {
-			wantError(t, err, wrong)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("with %q: %v", query, err)
-		}
-		if err := client.Close(ctx); err != nil {
+		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	}
+	store, err := fleet.OpenStore(ctx, "etcd://root:toor@127.0.0.1:1,"+address+"/")
+	if err != nil {
+		t.Fatalf("one of two members is there: %v", err)
+	}
+	store.Close()
 }

@@ -51,18 +51,26 @@ type attempts struct {
 
 func (a *attempts) next() string { return fmt.Sprintf("%s-%d", a.process, a.last.Add(1)) }
 
-// Open makes a store. It does not wait for etcd: whoever uses it does.
-func Open(o Options) (*Store, error) {
+// Open opens a store. It fails within 5 s if etcd cannot be reached, if TLS fails, or
+// if it does not serve this user; [Options].Lazy leaves that to the first call.
+func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := o.config()
 	if err != nil {
 		return nil, err
 	}
 	life, end := context.WithCancel(context.Background())
-	return &Store{
+	s := &Store{
 		connection: connection{config: config, life: life}, keys: keys{o.Prefix}, idle: o.Idle, clock: machineClock(),
 		shares: true, maxValue: maxValue, attempts: attempts{process: rand.Text()[:13]},
 		life: life, end: end, semaphores: map[string]*semaphore{}, forgetAt: leastForgotten, sweepEvery: sweepEvery,
-	}, nil
+	}
+	if !o.Lazy {
+		if err := s.check(ctx); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // Open is for [fleet.Store].

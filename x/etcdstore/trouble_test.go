@@ -2,12 +2,14 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
@@ -274,6 +276,9 @@ func TestTheDatabaseIsFull(t *testing.T) {
 	b := s.Next(sessiontest.Acquire(2, 1))
 	_, err = store.Apply(ctx, "a", b)
 	wantError(t, err, "database is full", "etcdctl alarm disarm")
+	if !errors.Is(err, fleet.FaultFull) || !errors.Is(err, sema.ErrUnavailable) {
+		t.Errorf("%v is not FaultFull and ErrUnavailable", err)
+	}
 	sessiontest.WantHeld(t, store, "a", lease) // reading goes on
 
 	server.Compact()

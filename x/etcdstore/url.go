@@ -20,12 +20,12 @@ import (
 )
 
 func init() {
-	fleet.Register("etcd", func(_ context.Context, u *url.URL) (fleet.Store, error) {
+	fleet.Register("etcd", func(ctx context.Context, u *url.URL) (fleet.Store, error) {
 		options, err := parse(u)
 		if err != nil {
 			return nil, err
 		}
-		return Open(options)
+		return Open(ctx, options)
 	})
 }
 
@@ -43,6 +43,9 @@ type Options struct {
 	// and whose configuration was never changed, which the next to open it would
 	// make again; a day if zero, never if negative.
 	Idle time.Duration
+	// Lazy opens the store without a check whether etcd can be reached and serves
+	// this user, for programs that start while it is away.
+	Lazy bool
 }
 
 // parameters are what may follow the ? of a URL.
@@ -58,6 +61,16 @@ var parameters = map[string]func(*reading, string) error{
 	"idle": func(r *reading, value string) (err error) {
 		if r.Idle, err = time.ParseDuration(value); err != nil || r.Idle == 0 {
 			return fmt.Errorf("idle=%s: want a duration, as 24h; or a negative one for never", value)
+		}
+		return nil
+	},
+	"open": func(r *reading, value string) error {
+		switch value {
+		case "check":
+		case "lazy":
+			r.Lazy = true
+		default:
+			return fmt.Errorf("open=%s: want check or lazy", value)
 		}
 		return nil
 	},

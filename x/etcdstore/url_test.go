@@ -53,7 +53,7 @@ func TestWrongURLs(t *testing.T) {
 	for text, part := range map[string]string{
 		"etcd:":                             "want etcd://host:port",
 		"etcd://a/path":                     "without a path",
-		"etcd://a?colour=red":               "there are: ca, cert, endpoints, idle, key, prefix, tls",
+		"etcd://a?colour=red":               "there are: ca, cert, endpoints, idle, key, open, prefix, tls",
 		"etcd://a?prefix=a&prefix=b":        "given 2 times",
 		"etcd://a?prefix=a%20b":             "not allowed",
 		"etcd://a?tls=maybe":                "want on or off",
@@ -61,6 +61,7 @@ func TestWrongURLs(t *testing.T) {
 		"etcd://a?cert=x":                   "both or none",
 		"etcd://a?ca=/no/such/file":         "no such file",
 		"etcd://a?ca=" + empty:              "no certificate",
+		"etcd://a?open=never":               "want check or lazy",
 		"etcd://a?idle=never":               "want a duration",
 		"etcd://a,,b":                       "want host:port",
 		"etcd://me:hush@a?colour=red":       "not known",

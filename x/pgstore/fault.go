@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/x/internal/netfault"
 )
 
 var errClosed = errors.New("the store is closed")
@@ -32,7 +35,7 @@ func (s *Store) fault(ctx context.Context, err error) error {
 	case errors.As(err, &failed):
 		return s.explain(err, failed)
 	case errors.As(err, &connect):
-		return fmt.Errorf("%w: cannot reach postgres at %s: %s", sema.ErrUnavailable, s.address, unreached(connect))
+		return fmt.Errorf("%w: cannot reach postgres at %s: %w", sema.ErrUnavailable, s.address, unreached(connect))
 	case errors.Is(err, errUnreplicated):
 		return fmt.Errorf("%w: postgres %s: %w; it is done, but the next primary may not know of it: say it again", sema.ErrUnavailable, s.address, err)
 	case isNetwork(err):
@@ -41,9 +44,20 @@ func (s *Store) fault(ctx context.Context, err error) error {
 	return fmt.Errorf("postgres %s: %w", s.address, err)
 }
 
+// words are what URLs say about TLS.
+var words = netfault.Words{Plain: "set sslmode=disable, or ssl=on on the server", Secure: "set sslmode=verify-full", CA: "sslrootcert=", Cert: "sslcert= and sslkey=",
+	Name: "set sslmode=verify-ca, which does not compare names"}
+
+// faults are the kinds of faults that errors of the server are, by their codes.
+var faults = map[string]fleet.Fault{
+	"25006": fleet.FaultReadOnly,
+	"28000": fleet.FaultAccess, "28P01": fleet.FaultAccess, "42501": fleet.FaultAccess,
+	"53100": fleet.FaultFull, "53200": fleet.FaultFull,
+}
+
 // explain adds what to do about an error of the server's.
 func (s *Store) explain(err error, failed *pgconn.PgError) error {
-	advice, again := "", isDown(failed.Code)
+	fault, advice, again := faults[failed.Code], "", isDown(failed.Code)
 	switch failed.Code {
 	case "25006":
 		advice, again = readOnlyAdvice(err), true // it may be promoted, or the name point elsewhere
@@ -58,7 +72,7 @@ func (s *Store) explain(err error, failed *pgconn.PgError) error {
 	case "57P03", "57P05", "53300", "53200":
 		again = true
 	case "28P01", "28000":
-		advice = "check user and password, and pg_hba.conf on the server"
+		fault, advice = access(failed)
 	case "3D000":
 		advice = "make the database first: CREATE DATABASE …"
 	case "42501":
@@ -68,6 +82,9 @@ func (s *Store) explain(err error, failed *pgconn.PgError) error {
 	}
 	if again && advice == "" {
 		advice = "it goes on when the server does"
+	}
+	if fault != "" {
+		err = &netfault.Error{Fault: fault, Text: err.Error(), Cause: err}
 	}
 	if advice != "" {
 		err = fmt.Errorf("%w; %s", err, advice)
@@ -93,23 +110,45 @@ func readOnlyAdvice(err error) string {
 	return "if it is a standby, " + standby + "; if it is none, " + setting
 }
 
-// unreached is why there is no connection.
-func unreached(err error) string {
-	var resolve *net.DNSError
+// access is about a client that pg_hba.conf does not let in. Where the file asks for
+// TLS, or for a client certificate, the server's text says so (in English).
+func access(failed *pgconn.PgError) (fleet.Fault, string) {
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused; is it running?"
+	case strings.Contains(failed.Message, "client certificate"):
+		return fleet.FaultTLS, "set " + words.Cert
+	case strings.Contains(failed.Message, "no encryption"):
+		return fleet.FaultAccess, "check user and password, and pg_hba.conf on the server: if it wants TLS (hostssl), " + words.Secure
+	}
+	return fleet.FaultAccess, "check user and password, and pg_hba.conf on the server"
+}
+
+// errNoTLS is the text of pgx for a server that is set to ssl=off.
+const errNoTLS = "server refused TLS connection"
+
+// unreached is why there is no connection.
+func unreached(connect *pgconn.ConnectError) error {
+	err := error(connect)
+	if strings.Contains(err.Error(), errNoTLS) {
+		err = netfault.ErrPlain
+	}
+	hasCert := connect.Config != nil && connect.Config.TLSConfig != nil && len(connect.Config.TLSConfig.Certificates) > 0
+	if why := netfault.Explain(err, words, hasCert); why != nil {
+		return why
+	}
+	text := ""
+	switch {
 	case errors.Is(err, syscall.ENOENT):
-		return "there is no such socket; is it running?"
-	case errors.As(err, &resolve):
-		return fmt.Sprintf("host %q is not known; check its name", resolve.Name)
+		text = "there is no such socket; is it running?"
 	case errors.Is(err, context.DeadlineExceeded):
-		return "it does not answer; check the address and the firewall"
+		text = "connection timed out; check the address and the firewall"
+	}
+	if text != "" {
+		return &netfault.Error{Fault: fleet.FaultConnection, Text: text, Cause: err}
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner // the innermost has neither user nor settings
 	}
-	return err.Error()
+	return errors.New(err.Error())
 }
 
 // isNetwork reports whether an error is about a connection.

@@ -47,9 +47,9 @@
 // forward just after a failover, before a semaphore is first used, shortens its
 // wait by as much.
 //
-// An eviction policy other than noeviction may have Redis forget who holds what;
-// that is one of the warnings. Memory that is used up refuses batches with OOM,
-// and nothing is half done.
+// With a maxmemory-policy other than noeviction Redis may forget who holds what.
+// Open rejects such a server, or warns only (eviction=allow). Memory that is used up
+// rejects batches with OOM ([fleet.FaultFull]), and nothing is half done.
 //
 // # What is in Redis
 //

@@ -6,8 +6,14 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/x/internal/netfault"
 )
 
 var errClosed = errors.New("the store is closed")
@@ -29,36 +35,86 @@ func passing(err error) bool {
 	return false
 }
 
-// advice is what to do about what Redis says.
-var advice = []struct{ kind, text string }{
-	{"LOADING", "it is reading its data and will serve soon"},
-	{"READONLY", "it is a replica; give the address of the primary, or use sentinel="},
-	{"NOREPLICAS", "it has too few replicas to be safe, see min-replicas-to-write; are they running?"},
-	{"CLUSTERDOWN", "part of the cluster is down"},
-	{"OOM", "it is out of memory, see maxmemory"},
-	{"MISCONF", "it cannot write to its disk"},
-	{"WRONGPASS", "it does not know that user and password"},
-	{"NOAUTH", "it wants a password: redis://user:password@host"},
-	{"NOPERM", "the user may not do this; see the package's documentation for what it has to be allowed"},
-	{"MOVED", "it is a cluster; use cluster=1"},
-	{"BUSY", "a script or function of somebody's keeps it busy"},
+// advice is what to do about what Redis says, and what kind of fault it is.
+var advice = []struct {
+	kind  string
+	fault fleet.Fault // "": none
+	again bool        // it may pass without a change of this program's settings
+	text  string
+}{
+	{"LOADING", "", true, "it is reading its data and will serve soon"},
+	{"READONLY", fleet.FaultReadOnly, true, "it is a replica; give the address of the primary, or use sentinel="},
+	{"MASTERDOWN", fleet.FaultReadOnly, true, "it is a replica, and its primary is down"},
+	{"NOREPLICAS", "", true, "it has too few replicas to be safe, see min-replicas-to-write; are they running?"},
+	{"CLUSTERDOWN", "", true, "part of the cluster is down"},
+	{"OOM", fleet.FaultFull, true, "it is out of memory, see maxmemory"},
+	{"MISCONF", fleet.FaultFull, true, "it cannot write to its disk; make room there, or look at it"},
+	{"WRONGPASS", fleet.FaultAccess, false, "it does not know that user and password"},
+	{"NOAUTH", fleet.FaultAccess, false, "it wants a password: redis://user:password@host"},
+	{"NOPERM", fleet.FaultAccess, false, "the user may not do this; see the package's documentation for what it has to be allowed"},
+	{"MOVED", "", false, "it is a cluster; use cluster=1"},
+	{"BUSY", "", true, "a script or function of somebody's keeps it busy"},
 }
 
-// explain says which server an error is from, and what can be done about it.
+// words are what URLs say about TLS.
+var words = netfault.Words{Plain: "use redis://", Secure: "use rediss://", CA: "ca=", Cert: "cert= and key=", Name: "name it with server_name="}
+
+// explain says which server an error is from, and what can be done about it. One
+// that may pass is [sema.ErrUnavailable] too.
 func explain(ctx context.Context, address string, err error) error {
 	for _, a := range advice {
-		if says(err, a.kind) {
-			return fmt.Errorf("redis at %s: %w: %s", address, err, a.text)
+		if !says(err, a.kind) {
+			continue
 		}
+		if a.fault != "" {
+			err = &netfault.Error{Fault: a.fault, Text: err.Error(), Cause: err}
+		}
+		if a.again {
+			return fmt.Errorf("%w: redis at %s: %w: %s", sema.ErrUnavailable, address, err, a.text)
+		}
+		return fmt.Errorf("redis at %s: %w: %s", address, err, a.text)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("redis at %s did not answer in time: %w", address, context.Cause(ctx))
+	}
+	if errors.Is(err, rueidis.ErrClosing) {
+		return fmt.Errorf("redis at %s: %w", address, errClosed)
+	}
+	if why := netfault.Explain(err, words, false); why != nil {
+		return unreached(address, why)
 	}
 	var op *net.OpError
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("redis at %s did not answer in time: %w", address, context.Cause(ctx))
-	case errors.Is(err, rueidis.ErrClosing):
-		return fmt.Errorf("redis at %s: %w", address, errClosed)
-	case errors.As(err, &op) && op.Op == "dial":
-		return fmt.Errorf("cannot reach redis at %s: %w; is it running?", address, op.Err)
+	if errors.As(err, &op) && op.Op == "dial" {
+		return fmt.Errorf("%w: cannot reach redis at %s: %w; is it running?", sema.ErrUnavailable, address, op.Err)
 	}
 	return fmt.Errorf("redis at %s: %w", address, err)
+}
+
+func unreached(address string, why *netfault.Error) error {
+	return fmt.Errorf("%w: cannot reach redis at %s: %w", sema.ErrUnavailable, address, why)
+}
+
+// diagnosis is how long it may take to find out why there is no connection.
+const diagnosis = 2 * time.Second
+
+// explainDial is for a connection that was not made. Where the error does not say
+// why, because a server that does not speak TLS waits for more, it connects again.
+func explainDial(ctx context.Context, o Options, addresses []string, err error) error {
+	at := strings.Join(addresses, ",")
+	hasCert := o.TLS != nil && (len(o.TLS.Certificates) > 0 || o.TLS.GetClientCertificate != nil)
+	if _, replied := rueidis.IsRedisErr(err); replied {
+		return explain(ctx, at, err)
+	}
+	why := netfault.Explain(err, words, hasCert)
+	if why == nil || why.Fault == fleet.FaultConnection && !errors.Is(err, syscall.ECONNREFUSED) {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosis)
+		defer cancel()
+		if found := netfault.Explain(netfault.Probe(within, netfault.Target{Address: addresses[0], TLS: o.TLS, Hello: "PING\r\n"}), words, hasCert); found != nil {
+			why = found
+		}
+	}
+	if why == nil {
+		return explain(ctx, at, err)
+	}
+	return unreached(at, why)
 }

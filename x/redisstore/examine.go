@@ -61,12 +61,30 @@ func (s *Store) examineNodes(ctx context.Context) (all []examined) {
 }
 
 // problems are what an operator should know when a store is opened.
-func (s *Store) problems(ctx context.Context) (texts []string) {
-	for _, n := range s.examineNodes(ctx) {
+func problems(nodes []examined) (texts []string) {
+	for _, n := range nodes {
 		texts = append(texts, fleet.Problems("redis at "+n.address, n.findings)...)
 	}
 	return texts
 }
+
+// rejectEviction fails if a server may evict keys. INFO says so, which managed
+// servers allow where CONFIG is forbidden.
+func (s *Store) rejectEviction(nodes []examined) error {
+	if s.options.AllowEviction {
+		return nil
+	}
+	for _, n := range nodes {
+		for _, f := range n.findings {
+			if f.Check == evictionCheck && f.Level == fleet.Problem {
+				return fmt.Errorf("%w: redis at %s: %s (eviction=allow opens it nevertheless)", fleet.FaultSettings, n.address, f)
+			}
+		}
+	}
+	return nil
+}
+
+const evictionCheck = "eviction"
 
 func (s *Store) examineNode(ctx context.Context, node rueidis.Client) []fleet.Finding {
 	info, err := node.Do(ctx, node.B().Info().Build()).ToString()
@@ -162,14 +180,15 @@ func (n nodeState) persistence() fleet.Finding {
 
 func (n nodeState) eviction() fleet.Finding {
 	policy := n.facts["maxmemory_policy"]
-	switch {
-	case policy == "" || policy == "noeviction":
-		return fleet.Finding{Check: "eviction", Level: fleet.Fine, Seen: "noeviction"}
-	case n.facts["maxmemory"] == "0":
-		return fleet.Finding{Check: "eviction", Level: fleet.Fine, Seen: policy + ", and maxmemory is not set, so nothing is evicted"}
+	if policy == "" || policy == "noeviction" {
+		return fleet.Finding{Check: evictionCheck, Level: fleet.Fine, Seen: "noeviction"}
 	}
-	return fleet.Finding{Check: "eviction", Level: fleet.Problem,
-		Seen: fmt.Sprintf("maxmemory-policy is %s: when memory is short it may forget who holds what", policy), Advice: "set it to noeviction"}
+	f := fleet.Finding{Check: evictionCheck, Level: fleet.Problem, Advice: "set maxmemory-policy to noeviction, in redis.conf and with CONFIG SET, or in the parameters of a managed server",
+		Seen: fmt.Sprintf("maxmemory-policy is %s: when memory is short it may forget who holds what", policy)}
+	if n.facts["maxmemory"] == "0" {
+		f.Seen = fmt.Sprintf("maxmemory-policy is %s: once maxmemory is set (now it is not), it may forget who holds what", policy)
+	}
+	return f
 }
 
 func (n nodeState) memory() fleet.Finding {

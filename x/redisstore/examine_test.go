@@ -32,8 +32,8 @@ func TestWhatAPrimarySaysOfItself(t *testing.T) {
 		{facts: set{"rdb_last_bgsave_status": "err"}, settings: set{"stop-writes-on-bgsave-error": "no"}, check: "persistence", level: fleet.Warning, text: "none"},
 
 		{facts: set{"maxmemory_policy": "noeviction"}, check: "eviction", level: fleet.Fine},
-		{facts: set{"maxmemory_policy": "allkeys-lru", "maxmemory": "0"}, check: "eviction", level: fleet.Fine, text: "maxmemory is not set"},
-		{facts: set{"maxmemory_policy": "allkeys-lru", "maxmemory": "100"}, check: "eviction", level: fleet.Problem, text: "set it to noeviction"},
+		{facts: set{"maxmemory_policy": "allkeys-lru", "maxmemory": "0"}, check: "eviction", level: fleet.Problem, text: "once maxmemory is set"},
+		{facts: set{"maxmemory_policy": "allkeys-lru", "maxmemory": "100"}, check: "eviction", level: fleet.Problem, text: "set maxmemory-policy to noeviction"},
 		{facts: set{"maxmemory": "100", "used_memory": "89"}, check: "memory", level: fleet.Fine, text: "89 %"},
 		{facts: set{"maxmemory": "100", "used_memory": "91"}, check: "memory", level: fleet.Warning, text: "OOM"},
 

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
@@ -141,9 +143,12 @@ func TestALostAnswerIsToldAgain(t *testing.T) {
 // What the server refuses it has not done, and does when it can.
 func TestWhatIsRefusedIsNotDone(t *testing.T) {
 	t.Parallel()
-	for _, refusal := range []struct{ name, setting, on, off, says string }{
-		{"memory", "maxmemory", "1", "0", "OOM"},
-		{"replicas", "min-replicas-to-write", "1", "0", "NOREPLICAS"},
+	for _, refusal := range []struct {
+		name, setting, on, off, says string
+		fault                        fleet.Fault
+	}{
+		{"memory", "maxmemory", "1", "0", "OOM", fleet.FaultFull},
+		{"replicas", "min-replicas-to-write", "1", "0", "NOREPLICAS", ""},
 	} {
 		t.Run(refusal.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,6 +159,9 @@ func TestWhatIsRefusedIsNotDone(t *testing.T) {
 			_, err := s.Store.Apply(ctx, "db", b)
 			if err == nil || !strings.Contains(err.Error(), refusal.says) || !strings.Contains(err.Error(), server.Address) {
 				t.Errorf("error %v, want one about %s", err, refusal.says)
+			}
+			if !errors.Is(err, sema.ErrUnavailable) || fleet.FaultOf(err) != refusal.fault {
+				t.Errorf("%v is not ErrUnavailable and %q", err, refusal.fault)
 			}
 			server.Must("CONFIG", "SET", refusal.setting, refusal.off)
 			r, err := s.Store.Apply(ctx, "db", b)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -173,7 +174,7 @@ func TestWarnings(t *testing.T) {
 	primary := redistest.Start(t)
 	want := func(texts ...string) {
 		t.Helper()
-		got := openServer(t, primary).Warnings()
+		got := openAt(t, Options{Addresses: []string{primary.Address}, AllowEviction: true}).Warnings()
 		if len(got) != len(texts) {
 			t.Fatalf("%q, want %d", got, len(texts))
 		}
@@ -191,6 +192,35 @@ func TestWarnings(t *testing.T) {
 	primary.Must("CONFIG", "SET", "maxmemory", "100mb")
 	primary.Must("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	want("maxmemory-policy is allkeys-lru")
+}
+
+func TestOpen_RejectsEviction(t *testing.T) {
+	t.Parallel()
+	managed := redistest.Start(t, "--maxmemory-policy", "volatile-lru", "--maxmemory", "100mb")
+	managed.Must("ACL", "SETUSER", "default", "-config")
+	unlimited := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	for policy, server := range map[string]*redistest.Server{"volatile-lru": managed, "allkeys-lru": unlimited} {
+		_, err := fleet.OpenStore(ctx, server.URL())
+		if !errors.Is(err, fleet.FaultSettings) {
+			t.Errorf("%s: %v", policy, err)
+			continue
+		}
+		for _, part := range []string{server.Address, "maxmemory-policy is " + policy, "set maxmemory-policy to noeviction", "eviction=allow"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
+			}
+		}
+		store, err := fleet.OpenStore(ctx, server.URL()+"?eviction=allow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warnings := strings.Join(store.(*Store).Warnings(), "\n"); !strings.Contains(warnings, policy) {
+			t.Errorf("the warnings are %q", warnings)
+		}
+		store.Close()
+	}
+	unlimited.Must("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	openServer(t, unlimited)
 }
 
 func TestTheSlotOfATag(t *testing.T) {

@@ -40,6 +40,9 @@ type Options struct {
 	// after a replica was promoted: min-replicas-max-lag and two seconds, 12 s
 	// unless told.
 	Promotion time.Duration
+	// AllowEviction opens servers whose maxmemory-policy is not noeviction. Such a
+	// server may forget who holds what when its memory is short.
+	AllowEviction bool
 	// Logger is told of what [Store.Warnings] has, when the store is opened;
 	// slog.Default unless told.
 	Logger *slog.Logger
@@ -67,7 +70,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		server.hub = hints.NewHub(func(ctx context.Context) { s.hear(ctx, server) })
 		s.servers = append(s.servers, server)
 	}
-	s.warnings = s.problems(ctx)
+	nodes := s.examineNodes(ctx)
+	if err := s.rejectEviction(nodes); err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.warnings = problems(nodes)
 	logger := o.Logger
 	if logger == nil {
 		logger = slog.Default()
@@ -112,7 +120,7 @@ func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
 	select {
 	case r := <-result:
 		if r.err != nil {
-			return nil, explain(ctx, s.address, r.err)
+			return nil, explainDial(ctx, o, addresses, r.err)
 		}
 		s.client.Store(&r.client)
 		return s, nil
@@ -122,7 +130,7 @@ func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
 				r.client.Close()
 			}
 		}()
-		return nil, explain(ctx, s.address, ctx.Err())
+		return nil, explainDial(ctx, o, addresses, ctx.Err())
 	}
 }
 

@@ -54,6 +54,16 @@ var parameters = map[string]parameter{
 		}
 		return nil
 	},
+	"eviction": func(o *Options, _ *tlsfiles.Files, value string) error {
+		switch value {
+		case "allow":
+			o.AllowEviction = true
+		case "reject":
+		default:
+			return fmt.Errorf("want reject or allow, not %q", value)
+		}
+		return nil
+	},
 	"ca":          func(_ *Options, f *tlsfiles.Files, value string) error { f.CA = value; return nil },
 	"cert":        func(_ *Options, f *tlsfiles.Files, value string) error { f.Cert = value; return nil },
 	"key":         func(_ *Options, f *tlsfiles.Files, value string) error { f.Key = value; return nil },

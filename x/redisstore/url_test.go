@@ -81,7 +81,7 @@ func TestErrorsSayWhatToDoAndNoPassword(t *testing.T) {
 	server := redistest.Start(t)
 	server.Must("CONFIG", "SET", "requirepass", "swordfish")
 	for text, says := range map[string]string{
-		"redis://ann:hunter2@" + nobody:         "cannot reach redis at " + nobody + ": connect: connection refused; is it running?",
+		"redis://ann:hunter2@" + nobody:         "cannot reach redis at " + nobody + ": connection refused; is it running?",
 		"redis://ann:hunter2@" + server.Address: "does not know that user and password",
 		"redis://" + server.Address:             "it wants a password",
 	} {

@@ -12,7 +12,8 @@
 // before the ?, which may be written as addresses of IPv6; token or token_file, what
 // the service knows this program by (or else the environment variable SEMA_TOKEN has
 // it, if there is one); ca, the authority of the servers' certificates, unless the
-// system knows it; cert and key, of this program's own certificate. A token without
+// system knows it; cert and key, of this program's own certificate; open (check or
+// lazy), whether the service has to be there when the store is opened. A token without
 // TLS can be read by who listens on the way: keep that to loopback and to networks
 // you trust.
 //

@@ -98,9 +98,10 @@ type service struct {
 
 // serving is how a service differs from a plain one.
 type serving struct {
-	address   string                          // "": any
-	wrap      func(http.Handler) http.Handler // nil: nothing
-	secure    *enginetest.Authority           // nil: without TLS
+	address   string                                         // "": any
+	wrap      func(http.Handler) http.Handler                // nil: nothing
+	secure    *enginetest.Authority                          // nil: without TLS
+	issue     func(enginetest.TB, string) (cert, key string) // the server's certificate; nil: a good one
 	wantCert  bool
 	heartbeat time.Duration
 	lifetime  time.Duration
@@ -144,7 +145,7 @@ func serve(t testing.TB, store fleet.Store, how serving) *service {
 	if how.secure == nil {
 		go func() { s.served <- s.http.Serve(l) }()
 	} else {
-		s.http.TLSConfig = serverTLS(t, how.secure, how.wantCert)
+		s.http.TLSConfig = serverTLS(t, how)
 		go func() { s.served <- s.http.ServeTLS(l, "", "") }()
 	}
 	t.Cleanup(func() { s.kill(t) })
@@ -184,9 +185,11 @@ func openAt(t testing.TB, hosts ...string) *Store {
 	return openBy(t, Options{Hosts: hosts})
 }
 
+// openBy opens one without a check, so that calls meet what is wrong.
 func openBy(t testing.TB, o Options) *Store {
 	t.Helper()
-	s, err := Open(o)
+	o.Lazy = true
+	s, err := Open(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,10 +250,17 @@ func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
 }
 
 // serverTLS is with a certificate of the authority's.
-func serverTLS(t testing.TB, a *enginetest.Authority, wantCert bool) *tls.Config {
+func serverTLS(t testing.TB, how serving) *tls.Config {
 	t.Helper()
-	c := a.Client(t) // which is for servers as well
-	if wantCert {
+	c := how.secure.Client(t) // which is for servers as well
+	if how.issue != nil {
+		pair, err := tls.LoadX509KeyPair(how.issue(t, "server"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	if how.wantCert {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, c.RootCAs
 	}
 	return c

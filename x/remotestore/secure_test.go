@@ -3,6 +3,7 @@ package remotestore
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,9 +23,9 @@ import (
 // look asks a service for a semaphore that is not there.
 func look(t *testing.T, at string) error {
 	t.Helper()
-	client, err := fleet.Open(ctx, at)
+	client, err := fleet.Open(limited(t, 20*time.Second), at)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	_, err = client.Inspect(limited(t, 20*time.Second), "a")
 	if err := client.Close(ctx); err != nil {
@@ -51,19 +52,79 @@ func TestTLS(t *testing.T) {
 
 	wantReached(t, "semas://"+secure+"?ca="+authority.File)
 	wantReached(t, "semas://"+mutual+"?ca="+authority.File+"&cert="+cert+"&key="+key)
+	expired := serve(t, engine, serving{secure: authority, issue: authority.IssueExpired}).address
+	renamed := serve(t, engine, serving{secure: authority, issue: func(t enginetest.TB, name string) (cert, key string) {
+		return authority.IssueFor(t, name, "sema.example")
+	}}).address
+	strange, strangeKey := stranger.Issue(t, "client")
+	trust := "?ca=" + authority.File
 	for at, want := range map[string]string{
-		"semas://" + secure:                           "unknown authority; is its authority the one in ca=?",
-		"semas://" + secure + "?ca=" + stranger.File:  "unknown authority",
-		"semas://" + mutual + "?ca=" + authority.File: "want cert= and key=?",
-		"semas://" + plain + "?ca=" + authority.File:  "does not speak TLS; use sema://",
-		"sema://" + secure:                            "without TLS?",
+		"semas://" + secure:                          "unknown authority); set ca= to",
+		"semas://" + secure + "?ca=" + stranger.File: "unknown authority",
+		"semas://" + mutual + trust:                  "requires a client certificate (certificate required); set cert= and key=",
+		"semas://" + mutual + trust + "&cert=" + strange + "&key=" + strangeKey: "rejects the client certificate",
+		"semas://" + expired + trust: "has expired, on ",
+		"semas://" + renamed + trust: "is for sema.example, and not for 127.0.0.1",
+		"semas://" + plain + trust:   "does not use TLS on this port; use sema://",
+		"sema://" + secure:           "uses TLS on this port, and the client does not; use semas://",
+		"sema://" + mutual:           "use semas://",
 	} {
 		err := look(t, at)
-		wantError(t, err, want)
-		if !errors.Is(err, sema.ErrUnavailable) {
+		wantError(t, err, "cannot reach the sema service at 127.0.0.1:", want)
+		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, fleet.FaultTLS) {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
+}
+
+func TestOpen_ChecksAtOnce(t *testing.T) {
+	t.Parallel()
+	server := serve(t, memstore.New(), serving{wrap: guard(func() string { return "hush" })})
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // which accepts, and never replies
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for at, want := range map[string]struct {
+		fault fleet.Fault
+		text  string
+	}{
+		"sema://nowhere.invalid":                     {fleet.FaultName, `name resolution failed: host "nowhere.invalid"`},
+		"sema://127.0.0.1:1":                         {fleet.FaultConnection, "connection refused; is it running? start it with: sema serve"},
+		"sema://127.0.0.1:1,127.0.0.1:2":             {fleet.FaultConnection, "127.0.0.1:1, 127.0.0.1:2"},
+		"sema://" + server.address + "?token=hushed": {fleet.FaultAccess, "check token_file=, token= or SEMA_TOKEN"},
+		"sema://" + silent.Addr().String():           {"", "does not answer"},
+	} {
+		began := time.Now()
+		store, err := fleet.OpenStore(ctx, at)
+		if err == nil {
+			store.Close()
+		}
+		wantError(t, err, want.text)
+		if fleet.FaultOf(err) != want.fault {
+			t.Errorf("%s: fault %q, want %q", at, fleet.FaultOf(err), want.fault)
+		}
+		if took := time.Since(began); took > 30*time.Second { // 5 s, and what a busy machine takes
+			t.Errorf("%s took %v", at, took)
+		}
+		lazy := at + map[bool]string{true: "&", false: "?"}[strings.Contains(at, "?")] + "open=lazy"
+		if store, err = fleet.OpenStore(ctx, lazy); err != nil {
+			t.Fatal(err)
+		}
+		store.Close()
+	}
+	for _, at := range []string{"?token=hush", "?token=reader"} { // which is known, and may not ping
+		store, err := fleet.OpenStore(ctx, "sema://"+server.address+at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Close()
+	}
+	store, err := fleet.OpenStore(ctx, "sema://127.0.0.1:1,"+server.address+"?token=hush")
+	if err != nil {
+		t.Fatalf("one of two servers is there: %v", err)
+	}
+	store.Close()
 }
 
 // guard is a check of tokens as a service may have it.

@@ -29,7 +29,7 @@ const crowdCapacity = 5
 
 func newCrowd(t *testing.T, hosts ...string) *crowd {
 	t.Helper()
-	store, err := Open(Options{Hosts: hosts})
+	store, err := Open(ctx, Options{Hosts: hosts, Lazy: true})
 	if err != nil {
 		t.Fatal(err)
 	}

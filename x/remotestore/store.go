@@ -2,6 +2,7 @@ package remotestore
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,7 +19,7 @@ import (
 // A Store is the use of a service by one client.
 type Store struct {
 	addresses []string
-	secure    bool
+	tls       *tls.Config // nil: without; the transport changes its own
 	token     *token
 	transport *http.Transport
 	servers   *servers
@@ -30,8 +31,10 @@ type Store struct {
 	names names
 }
 
-// Open makes a store. It does not wait for the service: whoever uses it does.
-func Open(o Options) (*Store, error) {
+// Open opens a store. It fails within 5 s if no server of the service can be reached,
+// if TLS fails, if the token is not known, or if the service does not reach its own
+// store; [Options].Lazy leaves that to the first call.
+func Open(ctx context.Context, o Options) (*Store, error) {
 	addresses, err := o.addresses()
 	if err != nil {
 		return nil, err
@@ -40,9 +43,15 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{addresses: addresses, secure: o.TLS != nil, token: t, transport: newTransport(o.TLS), names: names{used: map[string]time.Time{}}}
-	s.servers = newServers(addresses, s.secure, s.transport, t)
+	s := &Store{addresses: addresses, tls: o.TLS, token: t, transport: newTransport(o.TLS), names: names{used: map[string]time.Time{}}}
+	s.servers = newServers(addresses, s.tls != nil, s.transport, t)
 	s.life, s.end = context.WithCancel(context.Background())
+	if !o.Lazy {
+		if err := s.check(ctx); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -131,7 +140,7 @@ func (s *Store) Close() error {
 // String is where the service is, without the token.
 func (s *Store) String() string {
 	text := "sema service at " + strings.Join(s.addresses, ", ")
-	if s.secure {
+	if s.tls != nil {
 		text += ", by TLS"
 	}
 	return text

@@ -18,12 +18,12 @@ import (
 
 func init() {
 	for _, scheme := range []string{plainScheme, secureScheme} {
-		fleet.Register(scheme, func(_ context.Context, u *url.URL) (fleet.Store, error) {
+		fleet.Register(scheme, func(ctx context.Context, u *url.URL) (fleet.Store, error) {
 			options, err := parse(u)
 			if err != nil {
 				return nil, err
 			}
-			return Open(options)
+			return Open(ctx, options)
 		})
 	}
 }
@@ -51,6 +51,9 @@ type Options struct {
 	Token string
 	// TokenFile has the token, and is read again when the service refuses it.
 	TokenFile string
+	// Lazy opens the store without a check whether the service can be reached and
+	// knows the token, for programs that start while it is away.
+	Lazy bool
 }
 
 // String is without the token.
@@ -64,11 +67,13 @@ func (o Options) GoString() string { return fmt.Sprintf("remotestore.Options{%s}
 // A reading is a URL half read.
 type reading struct {
 	Options
+	open  string
 	files tlsfiles.Files
 }
 
 // parameters are what may follow the ? of a URL.
 var parameters = map[string]func(*reading, string){
+	"open":       func(r *reading, value string) { r.open = value },
 	"hosts":      func(r *reading, value string) { r.Hosts = append(r.Hosts, strings.Split(value, ",")...) },
 	"token":      func(r *reading, value string) { r.Token = value },
 	"token_file": func(r *reading, value string) { r.TokenFile = value },
@@ -104,6 +109,13 @@ func parse(u *url.URL) (o Options, err error) {
 			return o, invalid("parameter %q is empty; leave it out", key)
 		}
 		set(&r, values[key][0])
+	}
+	switch r.open {
+	case "", "check":
+	case "lazy":
+		r.Lazy = true
+	default:
+		return o, invalid("open=%s: want check or lazy", r.open)
 	}
 	if r.Token == "" && r.TokenFile == "" {
 		r.Token = os.Getenv(TokenVariable)

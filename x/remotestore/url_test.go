@@ -25,7 +25,8 @@ func parseText(t *testing.T, text string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(o)
+	o.Lazy = true
+	return Open(ctx, o)
 }
 
 func TestURLs(t *testing.T) {
@@ -46,7 +47,7 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if !slices.Equal(store.addresses, want) || store.secure != strings.HasPrefix(text, "semas:") {
+		if !slices.Equal(store.addresses, want) || (store.tls != nil) != strings.HasPrefix(text, "semas:") {
 			t.Errorf("%s is %v", text, store)
 		}
 		if strings.Contains(text, "hush%2Bhub") && *store.token.value.Load() != "Bearer hush+hub" {
@@ -73,8 +74,9 @@ func TestURLsThatCannotBe(t *testing.T) {
 		"sema://one/path":                          "without a path",
 		"sema://one#hush":                          "without a path or fragment",
 		"sema://hush@one":                          "token_file=",
-		"sema://one?tocken=hush":                   `parameter "tocken" is not known; there are: ca, cert, hosts, key, token, token_file`,
+		"sema://one?tocken=hush":                   `parameter "tocken" is not known; there are: ca, cert, hosts, key, open, token, token_file`,
 		"sema://one?token=hush&token=hush":         `"token" is given 2 times`,
+		"sema://one?open=never":                    "want check or lazy",
 		"sema://one?token=":                        `"token" is empty`,
 		"sema://one?token=hush%zz":                 "cannot be parsed",
 		"sema://one?token=hush%0a":                 "printable ASCII",

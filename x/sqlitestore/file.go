@@ -5,17 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
 )
 
 // A file is one of SQLite's, open, with the statements that the writer needs.
 type file struct {
 	*connection
 	statements
+	size    *statement // of the database in bytes, with what is in the log
+	reserve reserve
 }
 
 const (
@@ -47,47 +53,72 @@ func synchronous(normal bool) string {
 	return "full"
 }
 
-func openFile(path string, normal bool) (*file, error) {
+// openFile opens a database. Where its owner's descriptor is given, room is reserved
+// behind its end.
+func openFile(path string, normal bool, database *os.File) (*file, error) {
 	c, err := connect(dsn(path, normal))
 	if err != nil {
 		return nil, err
 	}
-	f := &file{connection: c, statements: newStatements(c)}
+	f := &file{connection: c, statements: newStatements(c), size: c.statement("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")}
 	if err := f.prepareSchema(); err != nil {
 		c.close()
 		return nil, err
 	}
+	f.reserve.database = database
+	f.reserve.refill()
 	return f, nil
 }
 
 func dsn(path string, normal bool) string {
-	path = filepath.ToSlash(path)
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // C:/path
-	}
 	pragmas := url.Values{"_pragma": {
 		"busy_timeout(" + busyTimeout + ")", "journal_size_limit(" + longestLog + ")", "wal_autocheckpoint(" + pagesInLog + ")", "synchronous(" + synchronous(normal) + ")",
 		"fullfsync(1)", "checkpoint_fullfsync(1)", // on a Mac fsync alone does not wait for the disk
 	}}
-	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas.Encode()
+	return fileURL(path) + "?" + pragmas.Encode()
 }
 
-// prepareSchema makes the tables of a new file, and refuses a file that is
-// somebody else's or from the future.
-func (f *file) prepareSchema() error {
-	var tables, application, version int64
-	err := f.query(`SELECT (SELECT count(*) FROM sqlite_schema), (SELECT application_id FROM pragma_application_id),
+// fileURL is how SQLite names a file.
+func fileURL(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/path
+	}
+	return "file://" + (&url.URL{Path: path}).EscapedPath()
+}
+
+// marks are what a file says about the program that created it.
+type marks struct{ tables, application, version int64 }
+
+func (f *file) marks() (m marks, err error) {
+	err = f.query(`SELECT (SELECT count(*) FROM sqlite_schema), (SELECT application_id FROM pragma_application_id),
 		(SELECT user_version FROM pragma_user_version)`,
-		func(r *row) { tables, application, version = r.integer(), r.integer(), r.integer() })
+		func(r *row) { m = marks{tables: r.integer(), application: r.integer(), version: r.integer()} })
+	return m, err
+}
+
+// check rejects a file of another program, and one of a newer version of this one.
+func (m marks) check() error {
 	switch {
-	case err != nil:
-		return err
-	case application != applicationID && (tables > 0 || application != 0):
+	case m.application != applicationID && (m.tables > 0 || m.application != 0):
 		return errors.New("the file is a database of another program; name another file")
-	case version > schemaVersion:
-		return fmt.Errorf("the file was written by a newer program (its schema is %d, this one knows %d); upgrade this program", version, schemaVersion)
-	case application == applicationID && version < schemaVersion:
-		return fmt.Errorf("the file was written before version 1 (its schema is %d, this program knows %d); move it away and start with a new one", version, schemaVersion)
+	case m.version > schemaVersion:
+		return fmt.Errorf("the file was written by a newer program (its schema is %d, this one knows %d); upgrade this program", m.version, schemaVersion)
+	case m.application == applicationID && m.version < schemaVersion:
+		return fmt.Errorf("the file was written before version 1 (its schema is %d, this program knows %d); move it away and start with a new one", m.version, schemaVersion)
+	}
+	return nil
+}
+
+// prepareSchema creates the tables of a new file, and rejects a file that this
+// program cannot use.
+func (f *file) prepareSchema() error {
+	found, err := f.marks()
+	if err != nil {
+		return err
+	}
+	if err := found.check(); err != nil {
+		return err
 	}
 	var mode string
 	if err := f.query("PRAGMA journal_mode(wal)", func(r *row) { mode = r.text() }); err != nil {
@@ -96,7 +127,7 @@ func (f *file) prepareSchema() error {
 	switch {
 	case mode != "wal":
 		return fmt.Errorf("the file system cannot have a write-ahead log (journal mode is %s); use a local one", mode)
-	case application == applicationID:
+	case found.application == applicationID:
 		return nil
 	}
 	return f.exec(fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id(%d); PRAGMA user_version(%d); COMMIT", schema, applicationID, schemaVersion))
@@ -113,9 +144,6 @@ func (f *file) commit() error {
 	return err
 }
 
-// checkpoint carries the log over into the tables as far as readers allow.
-func (f *file) checkpoint() error { return f.exec("PRAGMA wal_checkpoint(PASSIVE)") }
-
 // rollback ends the transaction, if there is one. It fails if the connection is
 // of no use any more.
 func (f *file) rollback() error {
@@ -128,26 +156,27 @@ func (f *file) rollback() error {
 
 var errBroken = errors.New("the connection to the file is broken; it is opened again for the next request")
 
-// explain adds what to do about an error of SQLite's.
+// explain adds what to do about an error of SQLite's. One that may pass is
+// [sema.ErrUnavailable] too.
 func explain(err error) error {
 	var failed *sqlite.Error
+	if isFull(err) {
+		return fmt.Errorf("%w: %w: %w; make room on the disk: it continues by itself then", sema.ErrUnavailable, fleet.FaultFull, err)
+	}
 	if !errors.As(err, &failed) {
 		return err
 	}
-	advice := ""
 	switch failed.Code() & 0xff { // without the details
-	case sqlite3.SQLITE_FULL:
-		advice = "make room on the disk; it goes on by itself then"
 	case sqlite3.SQLITE_IOERR:
-		advice = "look at the disk; it goes on by itself when that does"
+		return fmt.Errorf("%w: %w; look at the disk: it continues by itself when the disk does", sema.ErrUnavailable, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		advice = "another program writes to the file, and none may; find it (fuser) and stop it"
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
-		advice = "this process must be able to write to the file and to its directory"
+		return fmt.Errorf("%w: %w; another program writes to the file, and none may; find it (fuser) and stop it", sema.ErrUnavailable, err)
+	case sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("%w: %w; this process must be able to write to the file and to its directory", fleet.FaultReadOnly, err)
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return fmt.Errorf("%w: %w; this process must be able to write to the file and to its directory", fleet.FaultAccess, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		advice = "the file is damaged, or not a database; restore it or name another one"
-	default:
-		return err
+		return fmt.Errorf("%w; the file is damaged, or not a database; restore it or name another one", err)
 	}
-	return fmt.Errorf("%w; %s", err, advice)
+	return err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/x/stores"
 )
 
 // settings are the flags.
@@ -118,8 +119,10 @@ func open(ctx context.Context, r *report, store string) (*fleet.Client, bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	start := time.Now()
-	client, err := fleet.Open(ctx, store)
+	var client *fleet.Client
+	opened, err := stores.Open(ctx, store, stores.AnySettings())
 	if err == nil {
+		client = fleet.New(opened)
 		_, err = client.Ping(ctx)
 		if errors.Is(err, errors.ErrUnsupported) {
 			err = nil

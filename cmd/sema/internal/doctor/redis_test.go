@@ -52,7 +52,10 @@ func TestAMisconfiguredRedis(t *testing.T) {
 	r, code = diagnose(t, server.URL()+"?promotion=40s")
 	r.want(t, "replication", fleet.Fine, "1 replicas, min-replicas-to-write 1, max-lag 30s")
 	r.want(t, "persistence", fleet.Warning, "snapshots only (save 3600 1)")
-	r.want(t, "eviction", fleet.Fine, "maxmemory is not set")
+	r.want(t, "eviction", fleet.Problem, "once maxmemory is set")
+	server.Must("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	r, code = diagnose(t, server.URL()+"?promotion=40s")
+	r.want(t, "eviction", fleet.Fine, "noeviction")
 	if code != 0 {
 		t.Errorf("warnings end with %d", code)
 	}
