@@ -75,7 +75,7 @@ func (p *program) report(ctx context.Context, s scope.Scope, name string) error 
 	if err != nil {
 		return err
 	}
-	return writeTable(p.out, p.listing([]scope.State{state}, wide))
+	return p.writeStates([]scope.State{state}, true, table)
 }
 
 func (p *program) drainCommand() *cobra.Command {

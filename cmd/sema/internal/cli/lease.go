@@ -58,10 +58,29 @@ Exit code 75 if there is no permit, 69 if the engine does not answer.`,
 				return err
 			}
 			p.compare(ctx, store, args[0], want)
-			return p.writeLease(lease, *output)
+			if err := p.writeLease(lease, *output); err != nil {
+				return p.unprinted(d, lease)
+			}
+			return nil
 		})
 	}
 	return c
+}
+
+// unprinted releases a lease that could not be printed: without its id no script could
+// release it.
+func (p *program) unprinted(d *desk.Desk, lease desk.Lease) error {
+	if lease.ID == "" { // of a rate: it is spent
+		return p.out.failure()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := d.Release(ctx, lease.Semaphore, lease.ID); err != nil {
+		p.say("the permit of %q is held until its TTL of %v has passed: %v", lease.Semaphore, lease.TTL, err)
+	} else {
+		p.say("the permit of %q was released", lease.Semaphore)
+	}
+	return p.out.failure()
 }
 
 // aYear is longer than anybody waits, and a time that every engine can add.
@@ -143,6 +162,9 @@ func (p *program) atDesk(do func(context.Context, *desk.Desk, fleet.Store) error
 	if engine.IsHost(url) {
 		return usage("on host: a permit dies with the process that holds it, so this command could hold none; use 'sema run NAME -- COMMAND', or name an engine with --store or SEMA_STORE")
 	}
+	// A reader that is gone must not end this process while it holds a lease: the
+	// write fails instead.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	opening, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
@@ -179,10 +201,11 @@ type fence struct {
 // grants is spent.
 func (p *program) writeLease(l desk.Lease, f format) error {
 	if f != jsonLines {
-		if l.ID != "" {
-			fmt.Fprintln(p.out, l.ID)
+		if l.ID == "" {
+			return nil
 		}
-		return nil
+		_, err := fmt.Fprintln(p.out, l.ID)
+		return err
 	}
 	out := leased{
 		Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, TTL: scope.Duration(l.TTL), HeldFor: scope.Duration(l.Left.Round(time.Millisecond)),

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
@@ -53,7 +53,7 @@ func (p *program) writeList(states []scope.State, f format) error {
 		p.say("there are none yet; 'sema run NAME -n 1 -- COMMAND' makes one")
 		return nil
 	}
-	return writeTable(p.out, p.listing(states, f))
+	return p.writeStates(states, f == wide, f)
 }
 
 func (p *program) showCommand() *cobra.Command {
@@ -86,7 +86,7 @@ func (p *program) writeState(s scope.State, f format) error {
 	if f == jsonLines {
 		return writeJSON(p.out, s)
 	}
-	if err := writeTable(p.out, p.listing([]scope.State{s}, wide)); err != nil {
+	if err := p.writeStates([]scope.State{s}, true, f); err != nil {
 		return err
 	}
 	for _, part := range []struct {
@@ -97,7 +97,7 @@ func (p *program) writeState(s scope.State, f format) error {
 			continue
 		}
 		fmt.Fprintf(p.out, "\n%s\n", part.title)
-		if err := writeTable(p.out, participants(part.all, f)); err != nil {
+		if err := p.writeParticipants(part.all, f); err != nil {
 			return err
 		}
 	}
@@ -164,12 +164,12 @@ func (p *program) watch(ctx context.Context, s scope.Scope, name string, every t
 
 func (p *program) writeChange(s scope.State, f format) error {
 	if f == jsonLines {
-		return json.NewEncoder(p.out).Encode(s)
+		return printable.WriteJSON(p.out, s, "")
 	}
-	line := fmt.Sprintf("%s  %d of %d in use, %d waiting, %s", time.Now().Format(time.TimeOnly), s.InUse, s.Capacity, s.Waiting, p.status(s))
+	line := fmt.Sprintf("%s  %d of %d in use, %d waiting, %s", time.Now().Format(time.TimeOnly), s.InUse, s.Capacity, s.Waiting, p.paintStatus(s.Status()))
 	if f == wide {
 		for _, h := range s.Holders {
-			line += fmt.Sprintf("\n          %d  %s process %d  %s", h.Weight, h.Host, h.PID, h.About)
+			line += printable.Sprintf("\n          %d  %s process %d  %s", h.Weight, h.Host, h.PID, h.About)
 		}
 	}
 	_, err := fmt.Fprintln(p.out, line)
@@ -188,7 +188,9 @@ func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string
 	_ = p.open(ctx, func(s scope.Scope) error {
 		states, err := s.List(ctx, begun)
 		for _, state := range states {
-			names = append(names, state.Name)
+			if state.Name == printable.Line(state.Name) { // others cannot be typed
+				names = append(names, state.Name)
+			}
 		}
 		return err
 	})

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sema-go/sema/cmd/sema/internal/doctor"
 	"github.com/sema-go/sema/cmd/sema/internal/loadtest"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/serve"
 	"github.com/sema-go/sema/cmd/sema/internal/top"
@@ -49,23 +51,27 @@ type group struct {
 
 // A program is one call of sema.
 type program struct {
-	in       *os.File
-	out, err io.Writer
-	store    string // as --store has it
-	began    bool   // a command did: what was wrong before is the usage
+	in    *os.File
+	out   *output
+	err   io.Writer
+	store string // the value of --store
+	began bool   // a command was started: errors before that are wrong usage
 }
 
 // Main runs sema and returns its exit code.
 func Main(args []string, in, out, errs *os.File) int {
-	p := &program{in: in, out: out, err: errs}
+	p := &program{in: in, out: &output{File: out}, err: errs}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
+	root.SetOut(p.out)
 	root.SetErr(errs)
 	err := root.Execute()
 	if err != nil && !p.began {
 		err = &usageError{err}
+	}
+	if lost := p.out.failure(); lost != nil && (err == nil || errors.Is(err, p.out.err)) {
+		err = lost
 	}
 	code, text := verdict(err)
 	if text != "" {
@@ -74,9 +80,9 @@ func Main(args []string, in, out, errs *os.File) int {
 	return code
 }
 
-// say is to the person, not to what reads the output.
+// say writes a message for the user to stderr. Its arguments may come from elsewhere.
 func (p *program) say(format string, args ...any) {
-	fmt.Fprintln(p.err, "sema: "+unprefixed(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(p.err, "sema: "+unprefixed(printable.Sprintf(format, args...)))
 }
 
 func (p *program) root() *cobra.Command {

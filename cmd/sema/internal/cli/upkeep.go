@@ -83,8 +83,8 @@ func (p *program) versionCommand() *cobra.Command {
 		if *output == jsonLines {
 			return writeJSON(p.out, b)
 		}
-		fmt.Fprintf(p.out, "sema %s (protocol %d, %s, %s)\n", b.Version, b.Protocol, b.Go, b.Platform)
-		return nil
+		_, err := fmt.Fprintf(p.out, "sema %s (protocol %d, %s, %s)\n", b.Version, b.Protocol, b.Go, b.Platform)
+		return err
 	}
 	return c
 }

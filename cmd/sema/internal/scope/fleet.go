@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -97,26 +96,15 @@ func (w Want) labels() map[string]string {
 // participant is with the host and process of an instance, which ends in
 // host/process/number.
 func participant(instance string, weight int64, meta string) Participant {
-	p := Participant{Weight: weight, About: printable(meta)}
-	parts := strings.Split(printable(instance), "/")
+	p := Participant{Weight: weight, About: meta}
+	parts := strings.Split(instance, "/")
 	if len(parts) < 3 {
-		p.Host = printable(instance)
+		p.Host = instance
 		return p
 	}
 	p.Host = parts[len(parts)-3]
 	p.PID, _ = strconv.Atoi(parts[len(parts)-2])
 	return p
-}
-
-// printable is without what a terminal would obey: programs say of themselves what
-// they like.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }
 
 // Configure is for [Scope].

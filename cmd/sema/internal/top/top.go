@@ -11,7 +11,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -63,7 +62,7 @@ first.
 const shortest = 100 * time.Millisecond
 
 func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(f.Fd())
 }
 
