@@ -9,6 +9,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
 // A model is all that there is on the screen. Methods return another one.
@@ -101,7 +103,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m.settled(), next
 	case tea.PasteMsg:
 		if m.mode == filtering || m.mode == sizing {
-			m.typed += plain(msg.Content)
+			m.typed += printable.Line(msg.Content)
 		}
 		if m.mode == filtering {
 			m.filter = m.typed
@@ -116,7 +118,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case doneMsg:
 		m.said, m.saidBad = msg.what, msg.err != nil
 		if msg.err != nil {
-			m.said = plain(fmt.Sprintf("%s: %v", msg.what, msg.err))
+			m.said = printable.Line(fmt.Sprintf("%s: %v", msg.what, msg.err))
 		}
 		return m, m.lookOnce()
 	}
@@ -167,7 +169,7 @@ func (m model) lookAgain(took time.Duration) tea.Cmd {
 func (m model) looked(msg lookedMsg) model {
 	m.now = msg.at
 	if msg.err != nil {
-		m.failure = plain(msg.err.Error())
+		m.failure = printable.Line(msg.err.Error())
 		return m
 	}
 	m.failure, m.seen = "", msg.at
@@ -232,7 +234,7 @@ func (m model) settled() model {
 	if gone := m.selected; gone != s.name && (m.mode == detailing || m.mode == sizing) {
 		// Keys must not reach another one instead.
 		m.mode, m.back, m.typed, m.top = listing, listing, "", 0
-		m.said, m.saidBad = plain(gone)+" is gone", true
+		m.said, m.saidBad = printable.Line(gone)+" is gone", true
 	}
 	if m.selected = s.name; !ok {
 		m.top, m.line = 0, 0
