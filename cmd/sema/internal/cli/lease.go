@@ -28,26 +28,26 @@ func (p *program) acquireCommand() *cobra.Command {
 		Use:               "acquire NAME [-n CAPACITY] [flags]",
 		ValidArgsFunction: p.names,
 		Short:             "Acquire a permit that outlives this command",
-		Long: `Acquire a permit of an engine, and print its lease: for scripts that cannot wrap
-what they do in a command. If they can, 'sema run' is better: it renews, and notices
-a loss.
+		Long: `Acquire a permit and print the id of its lease, for scripts that cannot put their
+work into one command. If they can, use 'sema run': it renews the lease and ends
+the command when the lease is lost.
 
-Nobody renews the lease but 'sema renew', and it is lost when the semaphore's TTL
-has passed without: renew three times in that time, or make the semaphore with a TTL
-(--ttl) that is longer than the work.
+The lease is lost when the TTL of the semaphore has passed without 'sema renew'. So
+renew it three times in a TTL, or create the semaphore with a TTL that is longer
+than the work (--ttl). If the id cannot be printed, the permit is released again.
 
-Not on host:, where a permit dies with the process that holds it.
+This needs a store (--store or SEMA_STORE): a permit on host: ends with its process.
 
-Exit code 75 if there is no permit, 69 if the engine does not answer.`,
+Exit codes: 64 wrong usage, 69 the store cannot be reached, 74 the id could not be
+written, 75 no permit, 77 not allowed.`,
 		Example: `  export SEMA_STORE=redis://redis.internal:6379
   lease=$(sema acquire deploys -n 1 --ttl 10m --wait 5m) || exit
   trap 'sema release deploys "$lease"' EXIT
   ./deploy.sh`,
-		Args: cobra.ExactArgs(1),
 	}
 	want.flags(c)
-	output := outputFlag(c)
-	c.Flags().StringVar(&about, "about", "", "who or what it is for, for people who look")
+	output := outputFlag(c, text, jsonLines)
+	c.Flags().StringVar(&about, "about", "", "`TEXT` for 'sema show' and other waiters: what this is for (default: the user's name)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := want.check(c); err != nil {
 			return err
@@ -123,12 +123,12 @@ func (p *program) renewCommand() *cobra.Command {
 		Use:               "renew NAME LEASE",
 		ValidArgsFunction: p.names,
 		Short:             "Keep a lease for another TTL",
-		Long: `Keep a lease that 'sema acquire' has printed for another TTL, from any machine. Exit
-code 76 if it is lost: somebody else may hold the permit, stop.`,
-		Example: `  sema renew deploys "$lease" || kill $$`,
-		Args:    cobra.ExactArgs(2),
+		Long: `Keep a lease for another TTL. LEASE is what 'sema acquire' printed; any machine may
+renew it. Exit code 76: the lease is lost and another holder may be admitted, so
+stop the work.`,
+		Example: `  sema renew deploys "$lease" || exit   # stop if it is lost`,
 	}
-	output := outputFlag(c)
+	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		return p.atDesk(func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
 			lease, err := d.Renew(ctx, args[0], args[1])
@@ -145,11 +145,10 @@ func (p *program) releaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "release NAME LEASE",
 		ValidArgsFunction: p.names,
-		Short:             "Give a lease back",
-		Long: `Give a lease that 'sema acquire' has printed back, from any machine. Exit code 76 if
-it was lost before: what was done may have met what another holder did.`,
+		Short:             "Release a lease of 'sema acquire'",
+		Long: `Release a lease. LEASE is what 'sema acquire' printed; any machine may release it.
+Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
-		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return p.atDesk(func(ctx context.Context, d *desk.Desk, _ fleet.Store) error { return d.Release(ctx, args[0], args[1]) })
 		},
@@ -160,7 +159,7 @@ it was lost before: what was done may have met what another holder did.`,
 func (p *program) atDesk(do func(context.Context, *desk.Desk, fleet.Store) error) error {
 	url := p.storeURL()
 	if engine.IsHost(url) {
-		return usage("on host: a permit dies with the process that holds it, so this command could hold none; use 'sema run NAME -- COMMAND', or name an engine with --store or SEMA_STORE")
+		return usage("on host: a permit dies with the process that holds it, so this command could hold none; use 'sema run NAME -- COMMAND', or name a store with --store or SEMA_STORE")
 	}
 	// A reader that is gone must not end this process while it holds a lease: the
 	// write fails instead.

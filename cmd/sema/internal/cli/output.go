@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/mattn/go-isatty"
@@ -18,32 +19,48 @@ type format string
 
 const (
 	table     format = "table"
+	text      format = "text"
 	wide      format = "wide"
 	jsonLines format = "json"
 )
 
-// String, Set and Type are for flags.
-func (f *format) String() string { return string(*f) }
-
-// Type is what help calls it.
-func (*format) Type() string { return "format" }
-
-// Set takes what there is.
-func (f *format) Set(text string) error {
-	switch format(text) {
-	case table, wide, jsonLines:
-		*f = format(text)
-		return nil
-	}
-	return fmt.Errorf("want json, table or wide")
+// A formatFlag is the flag -o. It implements [pflag.Value].
+type formatFlag struct {
+	chosen  *format
+	allowed []string
 }
 
-// outputFlag adds -o.
-func outputFlag(c *cobra.Command) *format {
-	f := table
-	c.Flags().VarP(&f, "output", "o", "json, table or wide")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "table", "wide"}, cobra.ShellCompDirectiveNoFileComp))
-	return &f
+// String implements [pflag.Value].
+func (f formatFlag) String() string {
+	if f.chosen == nil {
+		return ""
+	}
+	return string(*f.chosen)
+}
+
+// Type implements [pflag.Value].
+func (formatFlag) Type() string { return "FORMAT" }
+
+// Set implements [pflag.Value].
+func (f formatFlag) Set(text string) error {
+	if !slices.Contains(f.allowed, text) {
+		return fmt.Errorf("want %s", strings.Join(f.allowed, " or "))
+	}
+	*f.chosen = format(text)
+	return nil
+}
+
+// outputFlag adds -o with the formats of a command, the first of which is the default.
+func outputFlag(c *cobra.Command, formats ...format) *format {
+	chosen := formats[0]
+	f := formatFlag{chosen: &chosen}
+	for _, one := range formats {
+		f.allowed = append(f.allowed, string(one))
+	}
+	slices.Sort(f.allowed)
+	c.Flags().VarP(f, "output", "o", "output `FORMAT`: "+strings.Join(f.allowed, ", "))
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.allowed, cobra.ShellCompDirectiveNoFileComp))
+	return &chosen
 }
 
 // writeJSON writes a value as indented JSON.

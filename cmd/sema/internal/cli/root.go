@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -27,16 +26,16 @@ import (
 // own is added here.
 func (p *program) commands() []group {
 	return []group{
-		{"Run something under a permit:", []*cobra.Command{
+		{"Run a command under a permit:", []*cobra.Command{
 			p.runCommand(), p.acquireCommand(), p.renewCommand(), p.releaseCommand(),
 		}},
 		{"Look at semaphores:", []*cobra.Command{
 			p.lsCommand(), p.showCommand(), p.watchCommand(), top.Command(p.storeURL),
 		}},
-		{"Change them, for all who use them:", []*cobra.Command{
+		{"Change semaphores, for all their users:", []*cobra.Command{
 			p.setCommand(), p.drainCommand(), p.resumeCommand(), p.forceReleaseCommand(), p.rmCommand(),
 		}},
-		{"Serve, and look after engines:", []*cobra.Command{
+		{"Servers and stores:", []*cobra.Command{
 			serve.Command(thisBuild().Version), serve.TokenCommand(), doctor.Command(p.storeURL), loadtest.Command(p.storeURL),
 			p.migrateCommand(), p.versionCommand(),
 		}},
@@ -54,13 +53,14 @@ type program struct {
 	in    *os.File
 	out   *output
 	err   io.Writer
+	args  []string
 	store string // the value of --store
 	began bool   // a command was started: errors before that are wrong usage
 }
 
 // Main runs sema and returns its exit code.
 func Main(args []string, in, out, errs *os.File) int {
-	p := &program{in: in, out: &output{File: out}, err: errs}
+	p := &program{in: in, out: &output{File: out}, err: errs, args: args}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -88,8 +88,8 @@ func (p *program) say(format string, args ...any) {
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sema",
-		Short: "Bound how much runs at a time, on one machine or on many",
-		Long: `sema bounds how much runs at a time, on one machine or on many.
+		Short: "Limit how many commands run at a time, on one machine or on many",
+		Long: `sema limits how many commands run at a time, on one machine or on many.
 
 A cron job that must not overlap itself:
   sema run nightly -n 1 --no-wait -- ./backup.sh
@@ -101,9 +101,10 @@ At most ten calls of an API from all machines, through a Redis that all reach:
   export SEMA_STORE=redis://redis.internal:6379
   sema run partner-api -n 10 -- ./sync.py
 
-Semaphores of this machine need nothing: no server, no setup, no cleaning up after
-a crash. For many machines, name an engine that you run already: --store, or
-SEMA_STORE, which keeps passwords out of the list of processes.
+A semaphore has a name and a number of permits, its capacity. On one machine it needs
+no server, no setup and no cleaning up after a crash. For many machines, name a store
+that all of them reach, with --store or SEMA_STORE (which keeps passwords out of the
+list of processes):
 
   host:                        this machine, this user (the default)
   host:?group=builders         this machine, members of a group
@@ -114,38 +115,38 @@ SEMA_STORE, which keeps passwords out of the list of processes.
   sema://host:7362             a server, see 'sema serve'
   sqlite:///path               one process at a time
 
-Exit codes: 0 well · 1 there is no such semaphore · 64 wrong usage · 69 the engine
-does not answer · 75 no permit · 76 the lease was lost · 77 not allowed · and those of
-'sema run'.`,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		Args:              known,
+Exit codes: 0 success · 1 no such semaphore · 64 wrong usage · 69 the store cannot be
+reached · 74 the output could not be written · 75 no permit · 76 the lease was lost ·
+77 not allowed · and those of 'sema run'.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(c, args[0])
+			}
+			return nil
+		},
 		PersistentPreRun:  func(*cobra.Command, []string) { p.began = true },
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
-	root.PersistentFlags().StringVar(&p.store, "store", "", "where semaphores are (default $SEMA_STORE, or host:)")
+	root.PersistentFlags().StringVar(&p.store, "store", "", "`URL` of the store (default $SEMA_STORE, or host:)")
 	for _, g := range p.commands() {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, c := range g.commands {
 			c.GroupID = g.title
+			if c.Name() != "run" { // whose arguments are another command's
+				c.Args = positional
+			}
 			root.AddCommand(c)
 		}
 	}
+	help := helpCommand()
+	help.Args = positional
+	root.SetHelpCommand(help)
+	explainCompletion(root)
+	root.SetFlagErrorFunc(p.flagError)
 	return root
-}
-
-// known fails on a command that there is not.
-func known(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	c.SuggestionsMinimumDistance = 2
-	next := "'sema --help' lists them"
-	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-		next = fmt.Sprintf("did you mean '%s'?", strings.Join(like, "' or '"))
-	}
-	return usage("unknown command %q; %s", args[0], next)
 }
 
 // storeURL is what was named.

@@ -18,6 +18,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/fleet"
 )
 
@@ -34,12 +35,13 @@ func Command(store func() string) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine an engine and say what to fix",
-		Long: `Examine an engine and say what to fix: one line for each thing that was looked at.
+		Short: "Examine a store and say what to fix",
+		Long: `Examine a store: whether it can be reached, how fast it responds, its clock, its
+settings, and whether permits can be acquired. One line per check; → says what to do.
 
-It uses the engine as a program would, in a semaphore of its own that it removes
-again; tables that are missing are made. Exit codes: 0 if there is no problem
-(there may be warnings), 1 if there is one, 69 if the engine was not reached.`,
+It acquires a permit of a semaphore of its own, which it removes again. It creates and
+upgrades no tables. Exit codes: 0 no problem (there may be warnings), 1 a problem, 69
+the store cannot be reached.`,
 		Example: `  sema doctor --store redis://localhost:6379
   sema doctor --store postgres://sema@db/sema -o json | jq .problems`,
 		Args: cobra.NoArgs,
@@ -64,10 +66,10 @@ again; tables that are missing are made. Exit codes: 0 if there is no problem
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&s.output, "output", "o", "text", "text or json")
-	f.DurationVar(&s.ttl, "ttl", 15*time.Second, "of your semaphores, which the latency is judged by")
-	f.IntVar(&s.pings, "pings", 50, "how many round trips to measure, 20 ms apart")
-	f.DurationVar(&s.timeout, "timeout", time.Minute, "for all of it")
+	f.StringVarP(&s.output, "output", "o", "text", "output `FORMAT`: text or json")
+	flags.Duration(f, &s.ttl, "ttl", 15*time.Second, "judge the latency for semaphores with a TTL of `DURATION`")
+	f.IntVar(&s.pings, "pings", 50, "measure `N` round trips, 20 ms apart")
+	flags.Duration(f, &s.timeout, "timeout", time.Minute, "give up after `DURATION`")
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
@@ -32,10 +33,10 @@ func (m model) detailHeader() []string {
 		settings = append(settings, fmt.Sprintf("rises by %d a second", s.ramp))
 	}
 	if s.window > 0 {
-		settings = append(settings, "per "+span(s.window))
+		settings = append(settings, "per "+flags.Span(s.window))
 	}
 	if s.ttl > 0 {
-		settings = append(settings, "TTL "+span(s.ttl))
+		settings = append(settings, "TTL "+flags.Span(s.ttl))
 	}
 	return []string{first, strings.Join(settings, "  ")}
 }
@@ -63,7 +64,7 @@ func (m model) details() []string {
 	case s.failure != "":
 		lines = append(lines, "", critical.Render("  not read: "+printable.Line(s.failure)))
 	case n == 0 && s.inUse > 0 && s.window > 0:
-		lines = append(lines, "", fmt.Sprintf("  %d were granted in the last %s, and come back by time alone", s.inUse, span(s.window)))
+		lines = append(lines, "", fmt.Sprintf("  %d were granted in the last %s, and come back by time alone", s.inUse, flags.Span(s.window)))
 	case n == 0 && s.waiting == 0:
 		lines = append(lines, "", "  nobody holds a permit, nobody waits")
 	case s.waiting > len(s.line):

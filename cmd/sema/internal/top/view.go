@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
@@ -239,21 +240,9 @@ func (s semaphore) state() string {
 	case s.inUse == s.effective:
 		return tense.Render("full")
 	case s.window > 0:
-		return "per " + span(s.window)
+		return "per " + flags.Span(s.window)
 	}
 	return ""
-}
-
-// span is a duration without zeros at its end: 1m, and not 1m0s.
-func span(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // amount is a number in at most six letters.
