@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // What callers branch on, with errors.Is, at every scope. The errors returned
@@ -52,7 +53,9 @@ type Error struct {
 	InUse    int64
 	Waiters  int
 	Detail   string // more facts, if there are any
-	Err      error
+	// After is the time after which asking again makes sense; 0: unknown.
+	After time.Duration
+	Err   error
 }
 
 // Error is one line: what, how much of how much, why, and what to do.
@@ -66,9 +69,13 @@ func (e *Error) Error() string {
 	if e.Weight != 0 {
 		fmt.Fprintf(&b, " %d of %d permits", e.Weight, e.Capacity)
 	}
-	text, hint := e.Err.Error(), ""
-	if s, ok := e.Err.(*sentinel); ok {
-		text, hint = s.text, s.hint
+	text, hint := "failed", ""
+	switch err := e.Err.(type) {
+	case nil:
+	case *sentinel:
+		text, hint = err.text, err.hint
+	default:
+		text = err.Error()
 	}
 	b.WriteString(": " + text)
 	if e.Detail != "" {
@@ -76,6 +83,9 @@ func (e *Error) Error() string {
 	}
 	if errors.Is(e.Err, ErrFull) || errors.Is(e.Err, ErrTimeout) {
 		fmt.Fprintf(&b, " (%d in use, %d waiting)", e.InUse, e.Waiters)
+	}
+	if e.After > 0 {
+		fmt.Fprintf(&b, "; try again after %v", max(e.After.Round(time.Millisecond), time.Millisecond))
 	}
 	if hint != "" {
 		b.WriteString("; " + hint)

@@ -50,6 +50,30 @@ func TestErrorsSayWhatHowMuchWhyAndWhatToDo(t *testing.T) {
 	})
 }
 
+func TestError_SaysWhenToTryAgain(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{0, `sema: "db": try 3 of 10 permits: draining; go elsewhere, or retry when it is open again`},
+		{-time.Second, `sema: "db": try 3 of 10 permits: draining; go elsewhere, or retry when it is open again`},
+		{3 * time.Second, `sema: "db": try 3 of 10 permits: draining; try again after 3s; go elsewhere, or retry when it is open again`},
+		{1234567 * time.Microsecond, `sema: "db": try 3 of 10 permits: draining; try again after 1.235s; go elsewhere, or retry when it is open again`},
+		{1, `sema: "db": try 3 of 10 permits: draining; try again after 1ms; go elsewhere, or retry when it is open again`},
+	} {
+		err := &sema.Error{Op: "try", Name: "db", Weight: 3, Capacity: 10, After: c.after, Err: sema.ErrDraining}
+		if got := err.Error(); got != c.want {
+			t.Errorf("After %v:\ngot  %s\nwant %s", c.after, got, c.want)
+		}
+	}
+}
+
+func TestError_WithoutCausePrints(t *testing.T) {
+	if got, want := (&sema.Error{Op: "try", Name: "db"}).Error(), `sema: "db": try: failed`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestSentinelsAreSpecialCasesOfEachOther(t *testing.T) {
 	if !errors.Is(sema.ErrQueueFull, sema.ErrFull) || errors.Is(sema.ErrFull, sema.ErrQueueFull) {
 		t.Error("a full queue is a full semaphore, and not the other way round")
