@@ -25,6 +25,11 @@
 // On a full or failing disk requests fail, and nothing is half done. When there
 // is room again it goes on by itself.
 //
+// # Reading only
+//
+// With mode=ro in the URL ([OpenReader]) a file is listed and inspected, also
+// while another process owns it. It is neither created, locked nor migrated.
+//
 // # What is in the file
 //
 // Anybody may read it at any time, with the sqlite3 shell for example:

@@ -21,43 +21,53 @@ func (s *Store) Ping(ctx context.Context) (time.Time, error) {
 }
 
 // Examine is for [fleet.Examiner].
-func (s *Store) Examine(ctx context.Context) (all []fleet.Finding, err error) {
-	var version, damage string
-	err = s.await(ctx, &request{ctx: ctx, size: 1, read: func(f *file) error {
-		if err := f.query("SELECT sqlite_version()", func(r *row) { version = r.text() }); err != nil {
-			return err
-		}
-		return f.query("PRAGMA quick_check(1)", func(r *row) { damage = r.text() })
+func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
+	var version, whole fleet.Finding
+	err := s.await(ctx, &request{ctx: ctx, size: 1, read: func(f *file) (err error) {
+		version, whole, err = f.examine(s.engine.path)
+		return err
 	}})
 	if err != nil {
 		return nil, err
 	}
-	all = []fleet.Finding{
-		{Check: "version", Level: fleet.Fine, Seen: fmt.Sprintf("SQLite %s, schema %d", version, schemaVersion)},
-		{Check: "file", Level: fleet.Fine, Seen: s.engine.path + " is whole, and this process owns it"},
-		{Check: "persistence", Level: fleet.Fine, Seen: "synchronous is full: what was acknowledged is on the disk"},
-		s.logFinding(),
+	if whole.Level == fleet.Fine {
+		whole.Seen += ", and this process owns it"
 	}
-	if damage != "ok" {
-		all[1] = fleet.Finding{Check: "file", Level: fleet.Problem, Seen: s.engine.path + " is damaged: " + damage, Advice: "restore it, or name another one; wait for a TTL before"}
-	}
+	persistence := fleet.Finding{Check: "persistence", Level: fleet.Fine, Seen: "synchronous is full: what was acknowledged is on the disk"}
 	if s.engine.normal {
-		all[2] = fleet.Finding{Check: "persistence", Level: fleet.Warning,
+		persistence = fleet.Finding{Check: "persistence", Level: fleet.Warning,
 			Seen: "synchronous is normal: after a loss of power the last of what was acknowledged may be gone", Advice: "leave synchronous=normal out of the URL, or wait for a TTL before it is started again"}
 	}
-	return all, nil
+	return []fleet.Finding{version, whole, persistence, logFinding(s.engine.path)}, nil
 }
 
-// logFinding is about the write-ahead log, which grows under readers who keep a
+// examine returns findings about the version and about damage of a file.
+func (f *file) examine(path string) (version, whole fleet.Finding, err error) {
+	var number, damage string
+	if err := f.query("SELECT sqlite_version()", func(r *row) { number = r.text() }); err != nil {
+		return version, whole, err
+	}
+	if err := f.query("PRAGMA quick_check(1)", func(r *row) { damage = r.text() }); err != nil {
+		return version, whole, err
+	}
+	version = fleet.Finding{Check: "version", Level: fleet.Fine, Seen: fmt.Sprintf("SQLite %s, schema %d", number, schemaVersion)}
+	whole = fleet.Finding{Check: "file", Level: fleet.Fine, Seen: path + " is whole"}
+	if damage != "ok" {
+		whole = fleet.Finding{Check: "file", Level: fleet.Problem, Seen: path + " is damaged: " + damage, Advice: "restore it, or name another one; wait for a TTL before"}
+	}
+	return version, whole, nil
+}
+
+// logFinding is about the write-ahead log, which grows under readers that keep a
 // transaction open.
-func (s *Store) logFinding() fleet.Finding {
+func logFinding(path string) fleet.Finding {
 	const long = 64 << 20
-	info, err := os.Stat(s.engine.path + "-wal")
+	info, err := os.Stat(path + "-wal")
 	switch {
 	case err != nil:
 		return fleet.Finding{Check: "log", Level: fleet.Fine, Seen: "the write-ahead log is empty"}
 	case info.Size() > long:
-		return fleet.Finding{Check: "log", Level: fleet.Warning, Seen: fmt.Sprintf("the write-ahead log has %d MB: somebody reads the file in a long transaction", info.Size()>>20), Advice: "find who has it open (fuser) and end that"}
+		return fleet.Finding{Check: "log", Level: fleet.Warning, Seen: fmt.Sprintf("the write-ahead log has %d MB: a process reads the file in a long transaction", info.Size()>>20), Advice: "find the process that has it open (fuser) and end its transaction"}
 	}
 	return fleet.Finding{Check: "log", Level: fleet.Fine, Seen: fmt.Sprintf("the write-ahead log has %d KB", info.Size()>>10)}
 }

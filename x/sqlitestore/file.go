@@ -61,31 +61,52 @@ func openFile(path string, normal bool) (*file, error) {
 }
 
 func dsn(path string, normal bool) string {
-	path = filepath.ToSlash(path)
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // C:/path
-	}
 	pragmas := url.Values{"_pragma": {
 		"busy_timeout(" + busyTimeout + ")", "journal_size_limit(" + longestLog + ")", "wal_autocheckpoint(" + pagesInLog + ")", "synchronous(" + synchronous(normal) + ")",
 		"fullfsync(1)", "checkpoint_fullfsync(1)", // on a Mac fsync alone does not wait for the disk
 	}}
-	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas.Encode()
+	return fileURL(path) + "?" + pragmas.Encode()
 }
 
-// prepareSchema makes the tables of a new file, and refuses a file that is
-// somebody else's or from the future.
-func (f *file) prepareSchema() error {
-	var tables, application, version int64
-	err := f.query(`SELECT (SELECT count(*) FROM sqlite_schema), (SELECT application_id FROM pragma_application_id),
+// fileURL is how SQLite names a file.
+func fileURL(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/path
+	}
+	return "file://" + (&url.URL{Path: path}).EscapedPath()
+}
+
+// marks are what a file says about the program that created it.
+type marks struct{ tables, application, version int64 }
+
+func (f *file) marks() (m marks, err error) {
+	err = f.query(`SELECT (SELECT count(*) FROM sqlite_schema), (SELECT application_id FROM pragma_application_id),
 		(SELECT user_version FROM pragma_user_version)`,
-		func(r *row) { tables, application, version = r.integer(), r.integer(), r.integer() })
+		func(r *row) { m = marks{tables: r.integer(), application: r.integer(), version: r.integer()} })
+	return m, err
+}
+
+// check rejects a file of another program, and one of a newer version of this one.
+func (m marks) check() error {
 	switch {
-	case err != nil:
-		return err
-	case application != applicationID && (tables > 0 || application != 0):
+	case m.application != applicationID && (m.tables > 0 || m.application != 0):
 		return errors.New("the file is a database of another program; name another file")
-	case version > schemaVersion:
-		return fmt.Errorf("the file was written by a newer program (its schema is %d, this one knows %d); upgrade this program", version, schemaVersion)
+	case m.version > schemaVersion:
+		return fmt.Errorf("the file was written by a newer program (its schema is %d, this one knows %d); upgrade this program", m.version, schemaVersion)
+	}
+	return nil
+}
+
+// prepareSchema creates the tables of a new file, and rejects a file that this
+// program cannot use.
+func (f *file) prepareSchema() error {
+	found, err := f.marks()
+	if err != nil {
+		return err
+	}
+	if err := found.check(); err != nil {
+		return err
 	}
 	var mode string
 	if err := f.query("PRAGMA journal_mode(wal)", func(r *row) { mode = r.text() }); err != nil {
@@ -94,7 +115,7 @@ func (f *file) prepareSchema() error {
 	switch {
 	case mode != "wal":
 		return fmt.Errorf("the file system cannot have a write-ahead log (journal mode is %s); use a local one", mode)
-	case application == applicationID:
+	case found.application == applicationID:
 		return nil
 	}
 	return f.exec(fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id(%d); PRAGMA user_version(%d); COMMIT", schema, applicationID, schemaVersion))

@@ -181,7 +181,7 @@ func TestURLs(t *testing.T) {
 			"sqlite:":                                "no file",
 			"sqlite:///":                             "no file",
 			"sqlite://host/path":                     "sqlite:///absolute/path",
-			"sqlite://" + directory + "/a?sync=full": "there are: prefix, synchronous",
+			"sqlite://" + directory + "/a?sync=full": "there are: mode, prefix, synchronous",
 			"sqlite://" + directory + "/a?synchronous=on":                     "want full or normal",
 			"sqlite://" + directory + "/a?prefix=a&prefix=b":                  "2 times",
 			"sqlite://" + directory + "/a?prefix=%20":                         "not allowed",

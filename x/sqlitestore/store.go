@@ -29,6 +29,9 @@ type Options struct {
 	// Normal does not wait for the disk: what was acknowledged outlives the death
 	// of the process, but the last of it may be gone after a loss of power.
 	Normal bool
+	// ReadOnly is for [OpenReader], which [fleet.Open] calls for mode=ro. Open
+	// rejects it.
+	ReadOnly bool
 }
 
 // Open opens a file, or makes it. There is one process at a time that has it
@@ -36,6 +39,9 @@ type Options struct {
 func Open(path string, o Options) (*Store, error) {
 	if err := o.check(path); err != nil {
 		return nil, err
+	}
+	if o.ReadOnly {
+		return nil, invalid("%s: a Store writes; use OpenReader to read only", path)
 	}
 	e, err := share(path, o.Normal)
 	if err != nil {

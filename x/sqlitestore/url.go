@@ -20,6 +20,9 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
+		if options.ReadOnly {
+			return OpenReader(path, options)
+		}
 		return Open(path, options)
 	})
 }
@@ -28,6 +31,16 @@ func init() {
 var parameters = map[string]func(*Options, string) error{
 	"prefix": func(o *Options, value string) error {
 		o.Prefix = value
+		return nil
+	},
+	"mode": func(o *Options, value string) error {
+		switch value {
+		case "rw":
+		case "ro":
+			o.ReadOnly = true
+		default:
+			return fmt.Errorf("mode=%s: want rw or ro", value)
+		}
 		return nil
 	},
 	"synchronous": func(o *Options, value string) error {

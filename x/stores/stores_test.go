@@ -2,11 +2,16 @@ package stores_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/sema-go/sema/fleet"
-	_ "github.com/sema-go/sema/x/stores"
+	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/x/stores"
 )
 
 func TestEveryEngineIsLinked(t *testing.T) {
@@ -20,4 +25,54 @@ func TestEveryEngineIsLinked(t *testing.T) {
 			t.Errorf("%q does not name %q", err, scheme)
 		}
 	}
+}
+
+func TestOpen_ReadOnlyCreatesNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		directory := t.TempDir()
+		at := "sqlite://" + filepath.Join(directory, "fleet.db") + "?prefix=a"
+		if _, err := stores.Open(ctx, at, stores.ReadOnly()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a missing file: %v", err)
+		}
+		if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
+			t.Errorf("there is %v, %v", left, err)
+		}
+		writable, err := stores.Open(ctx, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writable.Close()
+		reader, err := stores.Open(ctx, at, stores.ReadOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := reader.(fleet.Lister).List(ctx, ""); err != nil {
+			t.Error(err)
+		}
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		server := pgtest.Start(t)
+		if _, err := stores.Open(ctx, server.URL()+"&sema_migrate=auto", stores.ReadOnly()); err == nil || !strings.Contains(err.Error(), "sema migrate") {
+			t.Errorf("missing tables: %v", err)
+		}
+		schemas, err := server.Psql("postgres", "SELECT count(*) FROM pg_namespace WHERE nspname = 'sema'")
+		if err != nil || strings.TrimSpace(schemas) != "0" {
+			t.Errorf("%q schemas were created, %v", schemas, err)
+		}
+	})
+	t.Run("mem", func(t *testing.T) {
+		t.Parallel()
+		store, err := stores.Open(ctx, "mem:", stores.ReadOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Close()
+	})
 }
