@@ -49,7 +49,7 @@ func BenchmarkRawPairs(b *testing.B) {
 				return nil
 			}
 			pairs(b, store, load.capacity)
-			f, err := openFile(newFile(b), load.normal)
+			f, err := openFile(newFile(b), load.normal, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -380,7 +380,7 @@ func TestALogThatBreaksOffLeavesWholeBatches(t *testing.T) {
 		if os.WriteFile(broken, file, 0o600) != nil || os.WriteFile(broken+"-wal", log[:end], 0o600) != nil {
 			t.Fatal("cannot copy the file")
 		}
-		f, err := openFile(broken, true)
+		f, err := openFile(broken, true, nil)
 		if err != nil {
 			t.Fatalf("with %d bytes of the log: %v", end, err)
 		}

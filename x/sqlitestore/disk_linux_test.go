@@ -9,15 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// TestADiskThatIsReallyFullIsSurvived needs the right to mount.
-func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
-	t.Parallel()
-	directory := t.TempDir()
-	err := syscall.Mount("tmpfs", directory, "tmpfs", 0, "size=1m")
+// newDisk mounts a disk of some size. It needs the right to mount.
+func newDisk(t *testing.T, size string) (directory string) {
+	t.Helper()
+	directory = t.TempDir()
+	err := syscall.Mount("tmpfs", directory, "tmpfs", 0, "size="+size)
 	if errors.Is(err, syscall.EPERM) {
 		t.Skipf("mount: %v", err)
 	}
@@ -25,6 +27,127 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { syscall.Unmount(directory, syscall.MNT_DETACH) })
+	return directory
+}
+
+// TestDisk_IsNotFilledByTheLog: the log of a small state outgrows a small disk
+// again and again, in one process and across restarts, and no request fails.
+func TestDisk_IsNotFilledByTheLog(t *testing.T) {
+	t.Parallel()
+	for _, size := range []string{"512k", "1m", "3m"} {
+		t.Run(size, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(newDisk(t, size), "fleet.db")
+			for range 3 {
+				store, err := Open(path, Options{Normal: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 200})
+				for ticket := range protocol.Ticket(400) {
+					r, err := store.Apply(ctx, "a", s.Next(sessiontest.Acquire(ticket+1, 1)))
+					if err != nil {
+						t.Fatalf("acquire %d: %v", ticket, err)
+					}
+					s.Hear(r)
+				}
+				if err := store.Administer(ctx, "a", fleet.Command{Delete: true}); err != nil {
+					t.Error(err)
+				}
+				if err := store.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestDisk_FullAcrossRestarts: others have filled the disk, and the process is
+// started again before there is room.
+func TestDisk_FullAcrossRestarts(t *testing.T) {
+	t.Parallel()
+	directory := newDisk(t, "3m")
+	path, filler := filepath.Join(directory, "fleet.db"), filepath.Join(directory, "filler")
+	open := func() *Store {
+		t.Helper()
+		store, err := Open(path, Options{Normal: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	store := open()
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
+	fillDisk(t, filler)
+	b := fillStore(t, s)
+	for range 3 {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+		store = open()
+		_, err := store.Apply(ctx, "a", b)
+		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, fleet.FaultFull) || !strings.Contains(err.Error(), "make room on the disk") {
+			t.Errorf("after a restart on the full disk: %v", err)
+		}
+		if _, err := store.Inspect(ctx, "a"); err != nil {
+			t.Errorf("what is stored cannot be read: %v", err)
+		}
+	}
+	emptyDisk(t, filler)
+	if r, err := store.Apply(ctx, "a", b); err != nil || r.Verdict != protocol.Heard {
+		t.Errorf("when there is room again: %v, verdict %d", err, r.Verdict)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// fillDisk writes a file until the disk is full.
+func fillDisk(t *testing.T, filler string) {
+	t.Helper()
+	if err := os.WriteFile(filler, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+}
+
+func emptyDisk(t *testing.T, filler string) {
+	t.Helper()
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	for !roomy(t, filepath.Dir(filler)) { // a child that is just being started may have the filler open
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// fillStore acquires permits until the disk is full, and returns the batch that
+// failed.
+func fillStore(t *testing.T, s *sessiontest.Session) protocol.Batch {
+	t.Helper()
+	for ticket := protocol.Ticket(0); ; ticket += bulk {
+		b := s.Next(bulky(ticket)...)
+		r, err := s.Store.Apply(ctx, "a", b)
+		if err != nil {
+			return b
+		}
+		s.Hear(r)
+	}
+}
+
+// bulk is how many acquires bulky returns.
+const bulk = 100
+
+// bulky returns acquires that take much room, whose tickets come after one.
+func bulky(after protocol.Ticket) (ops []protocol.Op) {
+	for i := range protocol.Ticket(bulk) {
+		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: after + i + 1, Weight: 1, Meta: strings.Repeat("m", 200)})
+	}
+	return ops
+}
+
+func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
+	t.Parallel()
+	directory := newDisk(t, "1m")
 	path, filler := filepath.Join(directory, "fleet.db"), filepath.Join(directory, "filler")
 	store := openAt(t, path, Options{})
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
@@ -32,14 +155,12 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 	held := map[protocol.Seq]bool{}
 	ticket := protocol.Ticket(0)
 	for round := range 4 {
-		if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-			t.Fatalf("the disk is not full: %v", err)
-		}
+		fillDisk(t, filler)
 		var b protocol.Batch
 		var failure error
 		for failure == nil { // there may be room in what is already theirs
-			ticket++
-			b = s.Next(sessiontest.Acquire(ticket, 1))
+			b = s.Next(bulky(ticket)...)
+			ticket += bulk
 			r, err := store.Apply(ctx, "a", b)
 			failure = err
 			for _, f := range s.Hear(r).Fates {
@@ -54,12 +175,7 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 		}
 		wantSame(t, store, held)
 
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
-		for !roomy(t, directory) { // a child that is just being started may have the filler open
-			time.Sleep(time.Millisecond)
-		}
+		emptyDisk(t, filler)
 		r, err := store.Apply(ctx, "a", b)
 		if err != nil || r.Verdict != protocol.Heard {
 			t.Fatalf("round %d, when there is room again: %v, verdict %d", round, err, r.Verdict)

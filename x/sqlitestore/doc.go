@@ -22,8 +22,11 @@
 // whole TTL from then: their signs of life are not written down until something
 // else is.
 //
-// On a full or failing disk requests fail, and nothing is half done. When there
-// is room again it goes on by itself.
+// On a full or failing disk requests fail with [sema.ErrUnavailable] (and
+// [fleet.FaultFull] if it is full), and nothing is half done. It continues by itself
+// when there is room again. On Linux up to 1 MB behind the end of the file is
+// allocated beforehand, so that the write-ahead log can be carried over and reused
+// on a disk that it has filled.
 //
 // # Reading only
 //
@@ -45,7 +48,9 @@
 //
 // Beside the file there are fleet.db-wal and fleet.db-shm, which are part of it
 // and are gone after a proper end, and fleet.db-owner, which is locked by the
-// owner and can be left where it is. The file has to be on a local file system.
+// owner and can be left where it is. The file has to be on a local file system, and
+// has one name: one with several hard links is rejected, and on Linux one that
+// another process has open under another path.
 // Do not move or remove it under its owner, and copy it with the shell's .backup.
 // A copy is how things were: before one is used again, wait for a TTL.
 package sqlitestore

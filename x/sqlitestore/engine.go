@@ -47,6 +47,9 @@ func share(path string, normal bool) (*engine, error) {
 	e := engines.byPath[path]
 	switch {
 	case e == nil:
+		if err := ownAlready(path); err != nil {
+			return nil, err
+		}
 		if e, err = start(path, normal); err != nil {
 			return nil, err
 		}
@@ -56,6 +59,22 @@ func share(path string, normal bool) (*engine, error) {
 	}
 	e.stores++
 	return e, nil
+}
+
+// ownAlready rejects a file that this process has open under another path. It must
+// not even be opened: to close it again would drop SQLite's locks. engines.mu is
+// held.
+func ownAlready(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // whatever it is, start meets it
+	}
+	for other, e := range engines.byPath {
+		if there, err := e.owner.database.Stat(); err == nil && os.SameFile(info, there) {
+			return faultOf(path, fmt.Errorf("this process has it open as %s, and %w; open it under that path", other, ErrOwned))
+		}
+	}
+	return nil
 }
 
 // resolve finds one name for a file, whichever way it is reached.
@@ -83,7 +102,7 @@ func start(path string, normal bool) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openFile(path, normal)
+	f, err := openFile(path, normal, o.database)
 	if err != nil {
 		o.release()
 		return nil, faultOf(path, err)
@@ -93,7 +112,7 @@ func start(path string, normal bool) (*engine, error) {
 		inbox: make(chan *request, maxGroup), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.writer = writer{
-		file: f, open: func() (*file, error) { return openFile(path, normal) },
+		file: f, open: func() (*file, error) { return openFile(path, normal, o.database) },
 		fault: e.fault, hint: e.listeners.hint,
 		now:  func() protocol.Micros { return protocol.Micros(time.Now().UnixMicro()) },
 		kept: map[string]*kept{},

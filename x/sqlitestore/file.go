@@ -5,17 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
 )
 
 // A file is one of SQLite's, open, with the statements that the writer needs.
 type file struct {
 	*connection
 	statements
+	size    *statement // of the database in bytes, with what is in the log
+	reserve reserve
 }
 
 const (
@@ -47,16 +53,20 @@ func synchronous(normal bool) string {
 	return "full"
 }
 
-func openFile(path string, normal bool) (*file, error) {
+// openFile opens a database. Where its owner's descriptor is given, room is reserved
+// behind its end.
+func openFile(path string, normal bool, database *os.File) (*file, error) {
 	c, err := connect(dsn(path, normal))
 	if err != nil {
 		return nil, err
 	}
-	f := &file{connection: c, statements: newStatements(c)}
+	f := &file{connection: c, statements: newStatements(c), size: c.statement("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")}
 	if err := f.prepareSchema(); err != nil {
 		c.close()
 		return nil, err
 	}
+	f.reserve.database = database
+	f.reserve.refill()
 	return f, nil
 }
 
@@ -132,9 +142,6 @@ func (f *file) commit() error {
 	return err
 }
 
-// checkpoint carries the log over into the tables as far as readers allow.
-func (f *file) checkpoint() error { return f.exec("PRAGMA wal_checkpoint(PASSIVE)") }
-
 // rollback ends the transaction, if there is one. It fails if the connection is
 // of no use any more.
 func (f *file) rollback() error {
@@ -147,26 +154,27 @@ func (f *file) rollback() error {
 
 var errBroken = errors.New("the connection to the file is broken; it is opened again for the next request")
 
-// explain adds what to do about an error of SQLite's.
+// explain adds what to do about an error of SQLite's. One that may pass is
+// [sema.ErrUnavailable] too.
 func explain(err error) error {
 	var failed *sqlite.Error
+	if isFull(err) {
+		return fmt.Errorf("%w: %w: %w; make room on the disk: it continues by itself then", sema.ErrUnavailable, fleet.FaultFull, err)
+	}
 	if !errors.As(err, &failed) {
 		return err
 	}
-	advice := ""
 	switch failed.Code() & 0xff { // without the details
-	case sqlite3.SQLITE_FULL:
-		advice = "make room on the disk; it goes on by itself then"
 	case sqlite3.SQLITE_IOERR:
-		advice = "look at the disk; it goes on by itself when that does"
+		return fmt.Errorf("%w: %w; look at the disk: it continues by itself when the disk does", sema.ErrUnavailable, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		advice = "another program writes to the file, and none may; find it (fuser) and stop it"
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
-		advice = "this process must be able to write to the file and to its directory"
+		return fmt.Errorf("%w: %w; another program writes to the file, and none may; find it (fuser) and stop it", sema.ErrUnavailable, err)
+	case sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("%w: %w; this process must be able to write to the file and to its directory", fleet.FaultReadOnly, err)
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return fmt.Errorf("%w: %w; this process must be able to write to the file and to its directory", fleet.FaultAccess, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		advice = "the file is damaged, or not a database; restore it or name another one"
-	default:
-		return err
+		return fmt.Errorf("%w; the file is damaged, or not a database; restore it or name another one", err)
 	}
-	return fmt.Errorf("%w; %s", err, advice)
+	return err
 }

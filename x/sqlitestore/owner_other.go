@@ -11,3 +11,9 @@ import (
 func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
 func unlock(*os.File) {}
+
+func tryLockDatabase(*os.File) (bool, error) { return false, errors.ErrUnsupported }
+
+func unlockDatabase(*os.File) {}
+
+func hardLinks(*os.File, os.FileInfo) (links, number uint64) { return 1, 0 }

@@ -27,3 +27,12 @@ func tryLock(f *os.File) (bool, error) {
 // unlock unlocks before the file is closed: a child that is just being started
 // has it open as well, for a moment.
 func unlock(f *os.File) { syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+
+// hardLinks returns how many names a file has, and its inode number.
+func hardLinks(_ *os.File, info os.FileInfo) (links, number uint64) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 1, 0
+	}
+	return uint64(stat.Nlink), uint64(stat.Ino)
+}

@@ -20,4 +20,18 @@ func tryLock(f *os.File) (bool, error) {
 
 func unlock(f *os.File) { windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, lockedByte()) }
 
-func lockedByte() *windows.Overlapped { return &windows.Overlapped{OffsetHigh: 1} }
+// lockedByte is behind the end of any database: locks are mandatory here.
+func lockedByte() *windows.Overlapped { return &windows.Overlapped{OffsetHigh: 1 << 30} }
+
+func tryLockDatabase(f *os.File) (bool, error) { return tryLock(f) }
+
+func unlockDatabase(f *os.File) { unlock(f) }
+
+// hardLinks returns how many names a file has, and its file index.
+func hardLinks(f *os.File, _ os.FileInfo) (links, number uint64) {
+	var about windows.ByHandleFileInformation
+	if windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &about) != nil {
+		return 1, 0
+	}
+	return uint64(about.NumberOfLinks), uint64(about.FileIndexHigh)<<32 | uint64(about.FileIndexLow)
+}

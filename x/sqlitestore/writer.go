@@ -43,18 +43,12 @@ type request struct {
 
 // serve does what a group wants, and answers.
 func (w *writer) serve(group []*request) {
-	w.touched = w.touched[:0]
-	err := w.ready()
-	if err == nil {
-		for _, r := range group {
-			r.err = w.attempt(r)
-		}
-		err = w.commit()
+	err := w.attemptAll(group)
+	if isFull(err) && w.file != nil && w.file.checkpoint() {
+		err = w.attemptAll(group) // into the log, which begins anew
 	}
 	var hints []hint
-	if err != nil {
-		w.forget()
-	} else {
+	if err == nil {
 		hints = w.settle()
 	}
 	for _, r := range group {
@@ -66,15 +60,31 @@ func (w *writer) serve(group []*request) {
 	w.tidy()
 }
 
-// tidy is when everybody has been answered. That it fails is nobody's business
-// yet: what is in the log is safe, and a disk that is full will be met by a
-// commit.
+// attemptAll does what a group wants, wholly or not at all. Nobody is answered yet.
+func (w *writer) attemptAll(group []*request) error {
+	w.touched = w.touched[:0]
+	err := w.ready()
+	if err == nil {
+		for _, r := range group {
+			r.kept = nil
+			r.err = w.attempt(r)
+		}
+		err = w.commit()
+	}
+	if err != nil {
+		w.forget()
+	}
+	return err
+}
+
+// tidy runs when all requests have been answered. A failed checkpoint is ignored:
+// what is in the log is safe, and the next commit meets a disk that is full.
 func (w *writer) tidy() {
-	if w.file == nil || w.commits-w.checkpointed < commitsBetweenCheckpoints {
+	if w.file == nil || w.commits == w.checkpointed || w.commits-w.checkpointed < commitsBetweenCheckpoints && !w.file.isLow() {
 		return
 	}
 	w.checkpointed = w.commits
-	_ = w.file.checkpoint()
+	w.file.checkpoint()
 }
 
 // ready has the file open. It is closed after an error that may be the
