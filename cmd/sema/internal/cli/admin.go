@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/runner"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
@@ -59,7 +60,7 @@ use: the next user after that sets it with 'sema run -n'.`,
 		if changed == 0 {
 			return usage("nothing to change; give --capacity N, --ramp N or --max-waiters N")
 		}
-		return p.briefly(func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			if err := s.Configure(ctx, args[0], change); err != nil {
 				return err
 			}
@@ -96,7 +97,7 @@ This needs a store. On host: use 'sema set NAME --capacity 0'.`,
 	}
 	flags.Duration(c.Flags(), &wait, "wait", flags.Absent, "wait for `DURATION` at most (default: until no permit is held)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(func(ctx context.Context, s scope.Scope) error {
+		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			if wait >= 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, max(wait, patience/20))
@@ -139,7 +140,7 @@ func (p *program) resumeCommand() *cobra.Command {
 capacity is as it was before.`,
 		Example: `  sema resume db`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.briefly(func(ctx context.Context, s scope.Scope) error {
+			return p.briefly(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 				if err := s.Resume(ctx, args[0]); err != nil {
 					return err
 				}
@@ -165,7 +166,7 @@ unused semaphore takes a few kilobytes.`,
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "remove without asking")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(func(ctx context.Context, s scope.Scope) error {
+		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			for _, name := range args {
 				if err := p.remove(ctx, s, name, yes); err != nil {
 					return err
@@ -215,7 +216,7 @@ This needs a store. On host: end the process that holds the permit.`,
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "with --now: do not ask first")
 	c.Flags().StringVar(&why, "why", "", "`TEXT` for the holder: the reason")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(func(ctx context.Context, s scope.Scope) error {
+		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			if s.Host() {
 				return s.ForceRelease(ctx, args[0], fleet.Revocation{})
 			}

@@ -52,7 +52,7 @@ written, 75 no permit, 77 not allowed.`,
 		if err := want.check(c); err != nil {
 			return err
 		}
-		return p.atDesk(func(ctx context.Context, d *desk.Desk, store fleet.Store) error {
+		return p.atDesk(engine.Creating, func(ctx context.Context, d *desk.Desk, store fleet.Store) error {
 			lease, err := d.Acquire(ctx, want.request(args[0], about))
 			if err != nil {
 				return err
@@ -130,7 +130,7 @@ stop the work.`,
 	}
 	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.atDesk(func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
+		return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
 			lease, err := d.Renew(ctx, args[0], args[1])
 			if err != nil {
 				return err
@@ -150,13 +150,13 @@ func (p *program) releaseCommand() *cobra.Command {
 Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.atDesk(func(ctx context.Context, d *desk.Desk, _ fleet.Store) error { return d.Release(ctx, args[0], args[1]) })
+			return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error { return d.Release(ctx, args[0], args[1]) })
 		},
 	}
 }
 
 // atDesk opens the engine for leases that outlive this process.
-func (p *program) atDesk(do func(context.Context, *desk.Desk, fleet.Store) error) error {
+func (p *program) atDesk(access engine.Access, do func(context.Context, *desk.Desk, fleet.Store) error) error {
 	url := p.storeURL()
 	if engine.IsHost(url) {
 		return usage("on host: a permit dies with the process that holds it, so this command could hold none; use 'sema run NAME -- COMMAND', or name a store with --store or SEMA_STORE")
@@ -168,7 +168,7 @@ func (p *program) atDesk(do func(context.Context, *desk.Desk, fleet.Store) error
 	defer stop()
 	opening, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
-	store, err := scope.OpenStore(opening, url)
+	store, err := scope.OpenStore(opening, url, access)
 	if err != nil {
 		return err
 	}

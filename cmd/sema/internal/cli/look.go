@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
@@ -36,7 +37,7 @@ On host: the list has all semaphores of the directory, also those in use by nobo
 		if len(args) == 1 {
 			prefix = args[0]
 		}
-		return p.briefly(func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(engine.Reading, func(ctx context.Context, s scope.Scope) error {
 			states, err := s.List(ctx, prefix)
 			if err != nil {
 				return err
@@ -81,7 +82,7 @@ number is known.`,
 	}
 	output := outputFlag(c, table, wide, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.briefly(func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(engine.Reading, func(ctx context.Context, s scope.Scope) error {
 			state, err := s.Inspect(ctx, args[0])
 			if err != nil {
 				return err
@@ -131,7 +132,7 @@ the holders follow; with -o json each line is an object as in 'sema show -o json
 		if every < 10*time.Millisecond {
 			return usage("--every %v: want 10ms or more", every)
 		}
-		return p.with(func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
+		return p.with(engine.Reading, func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
 	}
 	return c
 }
@@ -194,7 +195,7 @@ func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var names []string
-	_ = p.open(ctx, func(s scope.Scope) error {
+	_ = p.open(ctx, engine.Reading, func(s scope.Scope) error {
 		states, err := s.List(ctx, begun)
 		for _, state := range states {
 			if state.Name == printable.Line(state.Name) { // others cannot be typed

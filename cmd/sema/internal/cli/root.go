@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema/cmd/sema/internal/doctor"
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/loadtest"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
@@ -163,15 +164,15 @@ func (p *program) storeURL() string {
 const patience = 10 * time.Second
 
 // with opens the scope for a command that a signal may end.
-func (p *program) with(do func(context.Context, scope.Scope) error) error {
+func (p *program) with(access engine.Access, do func(context.Context, scope.Scope) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return p.open(ctx, func(s scope.Scope) error { return do(ctx, s) })
+	return p.open(ctx, access, func(s scope.Scope) error { return do(ctx, s) })
 }
 
-// briefly is with, for what is quick if the engine is well.
-func (p *program) briefly(do func(context.Context, scope.Scope) error) error {
-	return p.with(func(ctx context.Context, s scope.Scope) error {
+// briefly is with, for commands that a healthy store completes at once.
+func (p *program) briefly(access engine.Access, do func(context.Context, scope.Scope) error) error {
+	return p.with(access, func(ctx context.Context, s scope.Scope) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 		defer cancel()
 		return do(ctx, s)
@@ -180,10 +181,10 @@ func (p *program) briefly(do func(context.Context, scope.Scope) error) error {
 
 // open does something with the scope. What matters is said by then: that the engine
 // is not taken leave of changes nothing.
-func (p *program) open(ctx context.Context, do func(scope.Scope) error) error {
+func (p *program) open(ctx context.Context, access engine.Access, do func(scope.Scope) error) error {
 	opening, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
-	s, err := scope.Open(opening, p.storeURL())
+	s, err := scope.Open(opening, p.storeURL(), access)
 	if err != nil {
 		return err
 	}

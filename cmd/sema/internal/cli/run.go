@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/runner"
@@ -131,7 +132,7 @@ Exit codes:
 			if onFull < 0 || onFull > 255 {
 				return usage("--on-full %d: want an exit code, 0 to 255", onFull)
 			}
-			err := p.open(context.Background(), func(s scope.Scope) error {
+			err := p.open(context.Background(), engine.Creating, func(s scope.Scope) error {
 				return runner.Run(context.Background(), s, runner.Options{
 					Want: scope.Want{
 						Name: args[0], Capacity: want.capacity, TTL: want.ttl, Wait: want.wait, Command: filepath.Base(args[1]), About: about,

@@ -1,8 +1,8 @@
-// Package doctor is the command that examines an engine: whether it is reached,
-// how fast it answers, what its clock says, and whether it is set up so that
-// permits are neither forgotten nor granted twice. It uses the engine as any
-// program would, in a semaphore of its own that it removes again; tables that are
-// missing are made. For how an engine does under load there is package loadtest.
+// Package doctor is the command that examines a store: whether it can be reached,
+// how fast it responds, what its clock says, and whether it is set up so that
+// permits are neither forgotten nor granted twice. It acquires from a semaphore of
+// its own, which it removes again. It creates and upgrades no tables: older programs
+// may use them. Package loadtest measures a store under load.
 package doctor
 
 import (
@@ -120,8 +120,10 @@ func open(ctx context.Context, r *report, store string) (*fleet.Client, bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	start := time.Now()
-	client, err := fleet.Open(ctx, store)
+	opened, err := engine.OpenStore(ctx, store, engine.Changing)
+	var client *fleet.Client
 	if err == nil {
+		client = fleet.New(opened)
 		_, err = client.Ping(ctx)
 		if errors.Is(err, errors.ErrUnsupported) {
 			err = nil

@@ -74,10 +74,11 @@ func openSource(ctx context.Context, store string) (source, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	client, err := fleet.Open(ctx, store)
+	opened, err := engine.OpenStore(ctx, store, engine.Reading)
 	if err != nil {
 		return nil, engine.Unreached(err)
 	}
+	client := fleet.New(opened)
 	if _, err := client.List(ctx, ""); err != nil {
 		engine.Close(client)
 		return nil, engine.Unreached(err)
