@@ -212,7 +212,7 @@ func TestLongListsScroll(t *testing.T) {
 	}
 	s.from.view.more = 7
 	s.looked(noon)
-	s.want("▸ s-a", "7 more")
+	s.want("▸ s-a", "7 not read yet")
 	s.press("pgdown")
 	s.want("▸ s-i")
 	s.press("end")

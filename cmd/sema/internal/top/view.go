@@ -91,7 +91,7 @@ func (m model) summary() string {
 	}
 	text := fmt.Sprintf("%d waiting  %d of %d full  ", waiting, full, len(m.all))
 	if m.more > 0 {
-		text = fmt.Sprintf("%d waiting  %d of the first %d full, %d more  ", waiting, full, len(m.all), m.more)
+		text = fmt.Sprintf("%d waiting  %d of %d full, %d not read yet  ", waiting, full, len(m.all), m.more)
 	}
 	if waiting > 0 {
 		text = strong.Render(text)
