@@ -196,10 +196,10 @@ func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string
 	defer cancel()
 	var names []string
 	_ = p.open(ctx, engine.Reading, func(s scope.Scope) error {
-		states, err := s.List(ctx, begun)
-		for _, state := range states {
-			if state.Name == printable.Line(state.Name) { // others cannot be typed
-				names = append(names, state.Name)
+		all, err := s.Names(ctx, begun)
+		for _, name := range all {
+			if name == printable.Line(name) { // others cannot be typed
+				names = append(names, name)
 			}
 		}
 		return err

@@ -64,9 +64,6 @@ func Main(args []string, in, out, errs *os.File) int {
 	p := &program{in: in, out: &output{File: out}, err: errs, args: args}
 	root := p.root()
 	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(p.out)
-	root.SetErr(errs)
 	err := root.Execute()
 	if err != nil && !p.began {
 		err = &usageError{err}
@@ -142,6 +139,9 @@ reached · 74 the output could not be written · 75 no permit · 76 the lease wa
 			root.AddCommand(c)
 		}
 	}
+	root.SetIn(p.in)
+	root.SetOut(p.out) // before cobra's command for shells is made, which keeps it
+	root.SetErr(p.err)
 	help := helpCommand()
 	help.Args = positional
 	root.SetHelpCommand(help)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sema-go/sema/fleet"
@@ -26,23 +27,50 @@ func (s fleetScope) Close(ctx context.Context) error {
 	return s.Client.Close(ctx, fleet.ReleasePermits)
 }
 
-// List inspects each: one that was deleted meanwhile is left out.
-func (s fleetScope) List(ctx context.Context, prefix string) ([]State, error) {
+// Names implements [Scope].
+func (s fleetScope) Names(ctx context.Context, prefix string) ([]string, error) {
 	names, err := s.Client.List(ctx, prefix)
+	return names, reached(err)
+}
+
+// atATime is how many semaphores List reads at the same time.
+const atATime = 8
+
+// List implements [Scope]. Semaphores that are deleted meanwhile are left out.
+func (s fleetScope) List(ctx context.Context, prefix string) ([]State, error) {
+	names, err := s.Names(ctx, prefix)
 	if err != nil {
-		return nil, reached(err)
+		return nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found, failed := make([]State, len(names)), make([]error, len(names))
+	turns := make(chan struct{}, atATime)
+	var wg sync.WaitGroup
+	for i, name := range names {
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			if ctx.Err() != nil {
+				return // another one has failed
+			}
+			if found[i], failed[i] = s.Inspect(ctx, name); failed[i] != nil && !isMissing(failed[i]) {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
 	states := []State{}
-	for _, name := range names {
-		state, err := s.Inspect(ctx, name)
-		switch {
-		case err == nil:
-			states = append(states, state)
-		case !isMissing(err):
+	for i, state := range found {
+		switch err := failed[i]; {
+		case isMissing(err):
+		case err != nil && !errors.Is(err, context.Canceled):
 			return nil, err
+		case err == nil && state.Name != "":
+			states = append(states, state)
 		}
 	}
-	return states, nil
+	return states, context.Cause(ctx)
 }
 
 // Inspect is for [Scope].

@@ -26,6 +26,7 @@ type Scope interface {
 	// Semaphore is for who wants permits.
 	Semaphore(ctx context.Context, w Want) (Semaphore, error)
 
+	Names(ctx context.Context, prefix string) ([]string, error)
 	List(ctx context.Context, prefix string) ([]State, error)
 	Inspect(ctx context.Context, name string) (State, error)
 	Configure(ctx context.Context, name string, c Change) error
