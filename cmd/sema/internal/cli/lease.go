@@ -53,7 +53,7 @@ written, 75 no permit, 77 not allowed.`,
 			return err
 		}
 		return p.atDesk(engine.Creating, func(ctx context.Context, d *desk.Desk, store fleet.Store) error {
-			lease, err := d.Acquire(ctx, want.request(args[0], about))
+			lease, err := p.acquire(ctx, d, store, want.request(args[0], about))
 			if err != nil {
 				return err
 			}
@@ -65,6 +65,20 @@ written, 75 no permit, 77 not allowed.`,
 		})
 	}
 	return c
+}
+
+// acquire acquires a lease. If it is not to wait, a store that cannot decide yet is
+// asked again.
+func (p *program) acquire(ctx context.Context, d *desk.Desk, store fleet.Store, r desk.Request) (desk.Lease, error) {
+	if r.Wait > 0 {
+		return d.Acquire(ctx, r)
+	}
+	return scope.Try(ctx, r.Semaphore, func(text string) { p.say("%s", text) },
+		func(ctx context.Context) (scope.State, error) {
+			snapshot, err := store.Inspect(ctx, r.Semaphore)
+			return scope.StateOf(r.Semaphore, snapshot), err
+		},
+		func(ctx context.Context) (desk.Lease, error) { return d.Acquire(ctx, r) })
 }
 
 // unprinted releases a lease that could not be printed: without its id no script could
@@ -86,14 +100,11 @@ func (p *program) unprinted(d *desk.Desk, lease desk.Lease) error {
 // aYear is longer than anybody waits, and a time that every engine can add.
 const aYear = 365 * 24 * time.Hour
 
-// defaultTTL is that of package fleet.
-const defaultTTL = 15 * time.Second
-
 func (w *wanting) request(name, about string) desk.Request {
 	r := desk.Request{
 		Semaphore: name, Weight: w.weight, Wait: w.wait, Meta: about,
 		Config: protocol.Config{
-			Protocol: protocol.Version, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, defaultTTL).Microseconds()),
+			Protocol: protocol.Version, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, scope.DefaultTTL).Microseconds()),
 		},
 	}
 	if w.wait < 0 {

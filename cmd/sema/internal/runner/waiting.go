@@ -76,7 +76,9 @@ func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, e
 				next.Reset(early)
 			case l.err == nil:
 				away, seen = time.Time{}, true
-				w.Say("%s", describe(l.standing, time.Since(started)))
+				if w.Want.Wait != 0 { // or else it waits for the store alone, and that was said
+					w.Say("%s", describe(l.standing, time.Since(started)))
+				}
 				word = min(word+1, len(words)-1)
 				next.Reset(jittered(words[word]))
 			case !errors.Is(l.err, sema.ErrUnavailable): // it is gone, or cannot be looked at
