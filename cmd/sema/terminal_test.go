@@ -185,3 +185,34 @@ func TestColoursAreForPeople(t *testing.T) {
 		}
 	}
 }
+
+// TestLs_FitsTheTerminal: one long name must not push all other columns off the screen.
+func TestLs_FitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	long := "tenant-" + strings.Repeat("x", 150) + "-primary"
+	s.must("run", long, "-n", "3", "--", "true")
+	s.must("run", "short", "-n", "4", "--", "true")
+	p := atTerminal(s)
+	p.types("stty cols 60 -echo; echo re''sized\n", "resized", "READY$ ")
+	p.types("$sema ls\n", "READY$ ")
+	screen := p.seen.text()
+	for _, want := range []string{"tenant-xxx", "…", "x-primary", "short"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("there is no %q in\n%s", want, screen)
+		}
+	}
+	for line := range strings.SplitSeq(screen, "\n") {
+		line = strings.TrimPrefix(strings.TrimRight(line, "\r"), "READY$ ")
+		if len([]rune(line)) > 60 {
+			t.Errorf("a line of %d columns: %s", len([]rune(line)), line)
+		}
+		if strings.HasPrefix(line, "short") && !strings.HasSuffix(line, "0       4         0        open") {
+			t.Errorf("the columns are %q", line)
+		}
+	}
+	// For programs it is all there.
+	if !strings.Contains(s.must("ls"), long) || !strings.Contains(s.must("ls", "-o", "json"), long) {
+		t.Error("the name is cut where no terminal is")
+	}
+}

@@ -78,8 +78,10 @@ func prepareSchema(ctx context.Context, c *pgx.Conn, schema string, migrate bool
 	switch {
 	case err != nil:
 		return err
+	case version == 0 && !migrate:
+		return fmt.Errorf("schema %q has no tables of Sema (version %d); run sema migrate, which creates them", schema, schemaVersion)
 	case version < schemaVersion && !migrate:
-		return fmt.Errorf("schema %q has version %d, this program needs %d; run sema migrate, or let it do so by itself (sema_migrate=auto)", schema, version, schemaVersion)
+		return fmt.Errorf("schema %q has version %d, this program needs %d; run sema migrate when all programs that use it are of this version", schema, version, schemaVersion)
 	case version < schemaVersion:
 		err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return migrateSchema(ctx, tx, schema) })
 		return advise(err, "42501", fmt.Sprintf("have somebody who may create in the database run sema migrate, or make a schema for this user first: CREATE SCHEMA %s AUTHORIZATION …", pgx.Identifier{schema}.Sanitize()))

@@ -116,7 +116,7 @@ func (r *Reader) Listen(ctx context.Context, _ string, _ func(string)) error {
 }
 
 // Open implements [fleet.Store]. It always fails.
-func (r *Reader) Open(context.Context, string, protocol.Config, string) (protocol.Session, protocol.Config, error) {
+func (r *Reader) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
 	return 0, protocol.Config{}, r.rejectWrite()
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/runner"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/fleet"
@@ -23,23 +25,22 @@ func (p *program) setCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "set NAME [--capacity N] [--ramp N] [--max-waiters N]",
 		ValidArgsFunction: p.names,
-		Short:             "Change a semaphore for all who use it",
-		Long: `Change a semaphore for all who use it, at once. To lower the capacity takes nothing
-from who holds: nobody is let in until enough is given back. At 0 it is paused.
+		Short:             "Change the capacity of a semaphore, for all its users",
+		Long: `Change the configuration of a semaphore, at once and for all its users.
 
-With a ramp the capacity rises by so many permits a second, so that what is behind
-it is not hit all at once, and a number that is far too high can be set right.
+A lower capacity revokes nothing: no permit is granted until enough are released. A
+capacity of 0 pauses the semaphore. With a ramp, a higher capacity is reached by N
+permits a second, so that what the semaphore protects is not hit all at once.
 
-On host: only the capacity can be set, and it counts as long as anybody uses the
-semaphore: who comes when nobody does sets it anew (sema run -n).`,
+On host: only the capacity can be set, and it holds as long as the semaphore is in
+use: the next user after that sets it with 'sema run -n'.`,
 		Example: `  sema set partner-api --capacity 20 --ramp 2
   sema set partner-api --capacity 0      # pause
   sema set partner-api --max-waiters 100`,
-		Args: cobra.ExactArgs(1),
 	}
-	c.Flags().Int64VarP(&capacity, "capacity", "n", 0, "how many may be held at a time")
-	c.Flags().Int64Var(&ramp, "ramp", 0, "permits a second by which the capacity rises; 0: at once")
-	c.Flags().Int64Var(&maxWaiters, "max-waiters", 0, "how many may wait; 0: no bound")
+	c.Flags().Int64VarP(&capacity, "capacity", "n", 0, "at most `N` permits are held at a time; 0 pauses")
+	c.Flags().Int64Var(&ramp, "ramp", 0, "raise the capacity by `N` permits a second; 0: at once")
+	c.Flags().Int64Var(&maxWaiters, "max-waiters", 0, "at most `N` wait, more are rejected; 0: no bound")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var change scope.Change
 		changed := 0
@@ -57,9 +58,9 @@ semaphore: who comes when nobody does sets it anew (sema run -n).`,
 			*f.to = f.value
 		}
 		if changed == 0 {
-			return usage("what is to change? --capacity, --ramp or --max-waiters")
+			return usage("nothing to change; give --capacity N, --ramp N or --max-waiters N")
 		}
-		return p.briefly(func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			if err := s.Configure(ctx, args[0], change); err != nil {
 				return err
 			}
@@ -75,7 +76,7 @@ func (p *program) report(ctx context.Context, s scope.Scope, name string) error 
 	if err != nil {
 		return err
 	}
-	return writeTable(p.out, p.listing([]scope.State{state}, wide))
+	return p.writeStates([]scope.State{state}, true, table)
 }
 
 func (p *program) drainCommand() *cobra.Command {
@@ -83,19 +84,20 @@ func (p *program) drainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "drain NAME",
 		ValidArgsFunction: p.names,
-		Short:             "Let nobody in, and wait until nothing is held",
-		Long: `Let nobody in, and refuse those who wait, on all machines; then wait until nothing
-is held: before maintenance of what the semaphore guards. Interrupted, or when
---wait is over, it stays draining (exit code 75); 'sema resume' opens it again.
+		Short:             "Grant no more permits, and wait until none is held",
+		Long: `Reject waiters and new acquires, on all machines, and wait until no permit is held:
+before maintenance of what the semaphore protects. 'sema resume' ends it.
 
-Not on host:, where nobody would remember it: use 'sema set NAME --capacity 0'.`,
+If it is interrupted, or --wait has passed, the semaphore stays draining, and the
+exit code is 75.
+
+This needs a store. On host: use 'sema set NAME --capacity 0'.`,
 		Example: `  sema drain db && ./migrate-database.sh && sema resume db
   sema drain db --wait 0    # do not wait for what is held`,
-		Args: cobra.ExactArgs(1),
 	}
-	c.Flags().DurationVar(&wait, "wait", -1, "wait so long at most (default: until nothing is held)")
+	flags.Duration(c.Flags(), &wait, "wait", flags.Absent, "wait for `DURATION` at most (default: until no permit is held)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(func(ctx context.Context, s scope.Scope) error {
+		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			if wait >= 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, max(wait, patience/20))
@@ -133,11 +135,12 @@ func (p *program) resumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "resume NAME",
 		ValidArgsFunction: p.names,
-		Short:             "Open a semaphore that was drained",
-		Example:           `  sema resume db`,
-		Args:              cobra.ExactArgs(1),
+		Short:             "Grant permits again after 'sema drain'",
+		Long: `End the draining of a semaphore: permits are granted again, on all machines. The
+capacity is as it was before.`,
+		Example: `  sema resume db`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.briefly(func(ctx context.Context, s scope.Scope) error {
+			return p.briefly(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 				if err := s.Resume(ctx, args[0]); err != nil {
 					return err
 				}
@@ -154,15 +157,16 @@ func (p *program) rmCommand() *cobra.Command {
 		ValidArgsFunction: p.names,
 		Aliases:           []string{"delete"},
 		Short:             "Remove semaphores",
-		Long: `Remove semaphores. Who holds a permit of an engine's loses it, and hears of that
-with the next sign of life: drain it first. On host: what is in use is not removed,
-and there is no need to: an unused one is a few kilobytes.`,
+		Long: `Remove semaphores. If one is in use, sema asks first: its holders lose their permits
+with their next heartbeat. So drain it before.
+
+On host: a semaphore in use cannot be removed. There is no need to remove others: an
+unused semaphore takes a few kilobytes.`,
 		Example: `  sema drain old && sema rm old --yes`,
-		Args:    cobra.MinimumNArgs(1),
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "remove without asking")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(func(ctx context.Context, s scope.Scope) error {
+		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			for _, name := range args {
 				if err := p.remove(ctx, s, name, yes); err != nil {
 					return err
@@ -196,24 +200,23 @@ func (p *program) forceReleaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "force-release NAME LEASE",
 		ValidArgsFunction: p.names,
-		Short:             "Take a permit away from who holds it",
-		Long: `Take a permit away from who holds it. 'sema show NAME' has the lease's number. The
-holder is told by whom and why, and the permit is free when it has heard of that or
-is dead: 'sema run' ends its command with SIGTERM, then SIGKILL.
+		Short:             "Revoke a permit of another holder",
+		Long: `Revoke a permit. LEASE is its number in 'sema show NAME'. The holder is notified, with
+your name and the reason, and the permit is free when the holder has confirmed or
+has expired: 'sema run' ends its command with SIGTERM, then SIGKILL.
 
-With --now the permit is free at once, and somebody else is let in while the holder
-may still be at work.
+With --now the permit is free at once: another holder is admitted while this one may
+still be working.
 
-Not on host:, where a permit is free when the process that holds it has ended.`,
+This needs a store. On host: end the process that holds the permit.`,
 		Example: `  sema show db
   sema force-release db 1763220000000001 --why 'stuck since noon'`,
-		Args: cobra.ExactArgs(2),
 	}
-	c.Flags().BoolVar(&now, "now", false, "do not wait until the holder has heard of it; asks first")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "with --now: do not ask")
-	c.Flags().StringVar(&why, "why", "", "for the holder to read")
+	c.Flags().BoolVar(&now, "now", false, "free the permit without the holder's confirmation; asks first")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "with --now: do not ask first")
+	c.Flags().StringVar(&why, "why", "", "`TEXT` for the holder: the reason")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(func(ctx context.Context, s scope.Scope) error {
+		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			if s.Host() {
 				return s.ForceRelease(ctx, args[0], fleet.Revocation{})
 			}

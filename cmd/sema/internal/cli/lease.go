@@ -28,53 +28,83 @@ func (p *program) acquireCommand() *cobra.Command {
 		Use:               "acquire NAME [-n CAPACITY] [flags]",
 		ValidArgsFunction: p.names,
 		Short:             "Acquire a permit that outlives this command",
-		Long: `Acquire a permit of an engine, and print its lease: for scripts that cannot wrap
-what they do in a command. If they can, 'sema run' is better: it renews, and notices
-a loss.
+		Long: `Acquire a permit and print the id of its lease, for scripts that cannot put their
+work into one command. If they can, use 'sema run': it renews the lease and ends
+the command when the lease is lost.
 
-Nobody renews the lease but 'sema renew', and it is lost when the semaphore's TTL
-has passed without: renew three times in that time, or make the semaphore with a TTL
-(--ttl) that is longer than the work.
+The lease is lost when the TTL of the semaphore has passed without 'sema renew'. So
+renew it three times in a TTL, or create the semaphore with a TTL that is longer
+than the work (--ttl). If the id cannot be printed, the permit is released again.
 
-Not on host:, where a permit dies with the process that holds it.
+This needs a store (--store or SEMA_STORE): a permit on host: ends with its process.
 
-Exit code 75 if there is no permit, 69 if the engine does not answer.`,
+Exit codes: 64 wrong usage, 69 the store cannot be reached, 74 the id could not be
+written, 75 no permit, 77 not allowed.`,
 		Example: `  export SEMA_STORE=redis://redis.internal:6379
   lease=$(sema acquire deploys -n 1 --ttl 10m --wait 5m) || exit
   trap 'sema release deploys "$lease"' EXIT
   ./deploy.sh`,
-		Args: cobra.ExactArgs(1),
 	}
 	want.flags(c)
-	output := outputFlag(c)
-	c.Flags().StringVar(&about, "about", "", "who or what it is for, for people who look")
+	output := outputFlag(c, text, jsonLines)
+	c.Flags().StringVar(&about, "about", "", "`TEXT` for 'sema show' and other waiters: what this is for (default: the user's name)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := want.check(c); err != nil {
 			return err
 		}
-		return p.atDesk(func(ctx context.Context, d *desk.Desk, store fleet.Store) error {
-			lease, err := d.Acquire(ctx, want.request(args[0], about))
+		return p.atDesk(engine.Creating, func(ctx context.Context, d *desk.Desk, store fleet.Store) error {
+			lease, err := p.acquire(ctx, d, store, want.request(args[0], about))
 			if err != nil {
 				return err
 			}
 			p.compare(ctx, store, args[0], want)
-			return p.writeLease(lease, *output)
+			if err := p.writeLease(lease, *output); err != nil {
+				return p.unprinted(d, lease)
+			}
+			return nil
 		})
 	}
 	return c
 }
 
+// acquire acquires a lease. If it is not to wait, a store that cannot decide yet is
+// asked again.
+func (p *program) acquire(ctx context.Context, d *desk.Desk, store fleet.Store, r desk.Request) (desk.Lease, error) {
+	if r.Wait > 0 {
+		return d.Acquire(ctx, r)
+	}
+	return scope.Try(ctx, r.Semaphore, func(text string) { p.say("%s", text) },
+		func(ctx context.Context) (scope.State, error) {
+			snapshot, err := store.Inspect(ctx, r.Semaphore)
+			return scope.StateOf(r.Semaphore, snapshot), err
+		},
+		func(ctx context.Context) (desk.Lease, error) { return d.Acquire(ctx, r) })
+}
+
+// unprinted releases a lease that could not be printed: without its id no script could
+// release it.
+func (p *program) unprinted(d *desk.Desk, lease desk.Lease) error {
+	if lease.ID == "" { // of a rate: it is spent
+		return p.out.failure()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := d.Release(ctx, lease.Semaphore, lease.ID); err != nil {
+		p.say("the permit of %q is held until its TTL of %v has passed: %v", lease.Semaphore, lease.TTL, err)
+	} else {
+		p.say("the permit of %q was released", lease.Semaphore)
+	}
+	return p.out.failure()
+}
+
 // aYear is longer than anybody waits, and a time that every engine can add.
 const aYear = 365 * 24 * time.Hour
-
-// defaultTTL is that of package fleet.
-const defaultTTL = 15 * time.Second
 
 func (w *wanting) request(name, about string) desk.Request {
 	r := desk.Request{
 		Semaphore: name, Weight: w.weight, Wait: w.wait, Meta: about,
 		Config: protocol.Config{
-			Protocol: protocol.Version, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, defaultTTL).Microseconds()),
+			Protocol: protocol.Version, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, scope.DefaultTTL).Microseconds()),
 		},
 	}
 	if w.wait < 0 {
@@ -104,14 +134,14 @@ func (p *program) renewCommand() *cobra.Command {
 		Use:               "renew NAME LEASE",
 		ValidArgsFunction: p.names,
 		Short:             "Keep a lease for another TTL",
-		Long: `Keep a lease that 'sema acquire' has printed for another TTL, from any machine. Exit
-code 76 if it is lost: somebody else may hold the permit, stop.`,
-		Example: `  sema renew deploys "$lease" || kill $$`,
-		Args:    cobra.ExactArgs(2),
+		Long: `Keep a lease for another TTL. LEASE is what 'sema acquire' printed; any machine may
+renew it. Exit code 76: the lease is lost and another holder may be admitted, so
+stop the work.`,
+		Example: `  sema renew deploys "$lease" || exit   # stop if it is lost`,
 	}
-	output := outputFlag(c)
+	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.atDesk(func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
+		return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
 			lease, err := d.Renew(ctx, args[0], args[1])
 			if err != nil {
 				return err
@@ -126,28 +156,30 @@ func (p *program) releaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "release NAME LEASE",
 		ValidArgsFunction: p.names,
-		Short:             "Give a lease back",
-		Long: `Give a lease that 'sema acquire' has printed back, from any machine. Exit code 76 if
-it was lost before: what was done may have met what another holder did.`,
+		Short:             "Release a lease of 'sema acquire'",
+		Long: `Release a lease. LEASE is what 'sema acquire' printed; any machine may release it.
+Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
-		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.atDesk(func(ctx context.Context, d *desk.Desk, _ fleet.Store) error { return d.Release(ctx, args[0], args[1]) })
+			return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error { return d.Release(ctx, args[0], args[1]) })
 		},
 	}
 }
 
 // atDesk opens the engine for leases that outlive this process.
-func (p *program) atDesk(do func(context.Context, *desk.Desk, fleet.Store) error) error {
+func (p *program) atDesk(access engine.Access, do func(context.Context, *desk.Desk, fleet.Store) error) error {
 	url := p.storeURL()
 	if engine.IsHost(url) {
-		return usage("on host: a permit dies with the process that holds it, so this command could hold none; use 'sema run NAME -- COMMAND', or name an engine with --store or SEMA_STORE")
+		return usage("on host: a permit dies with the process that holds it, so this command could hold none; use 'sema run NAME -- COMMAND', or name a store with --store or SEMA_STORE")
 	}
+	// A reader that is gone must not end this process while it holds a lease: the
+	// write fails instead.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	opening, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
-	store, err := scope.OpenStore(opening, url)
+	store, err := scope.OpenStore(opening, url, access)
 	if err != nil {
 		return err
 	}
@@ -179,10 +211,11 @@ type fence struct {
 // grants is spent.
 func (p *program) writeLease(l desk.Lease, f format) error {
 	if f != jsonLines {
-		if l.ID != "" {
-			fmt.Fprintln(p.out, l.ID)
+		if l.ID == "" {
+			return nil
 		}
-		return nil
+		_, err := fmt.Fprintln(p.out, l.ID)
+		return err
 	}
 	out := leased{
 		Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, TTL: scope.Duration(l.TTL), HeldFor: scope.Duration(l.Left.Round(time.Millisecond)),

@@ -2,13 +2,15 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
@@ -17,21 +19,25 @@ func (p *program) lsCommand() *cobra.Command {
 		Use:     "ls [PREFIX]",
 		Aliases: []string{"list"},
 		Short:   "List semaphores",
-		Long: `List semaphores, and how much of each is in use.
+		Long: `List semaphores with the permits in use, the capacity and the number of waiters.
+PREFIX lists only names that begin with it. Nothing is created or changed.
 
-On host: these are the ones in the directory: in use, or left from an earlier use.`,
+STATUS is open, full, draining ('sema drain'), paused (capacity 0) or rising (the
+capacity is on its way up, see 'sema set --ramp'). At a terminal, long names are cut
+in the middle; -o wide and -o json have all of them.
+
+On host: the list has all semaphores of the directory, also those in use by nobody.`,
 		Example: `  sema ls
   sema ls team/ -o wide
   sema ls -o json | jq -r '.[] | select(.free == 0) | .name'`,
-		Args: cobra.MaximumNArgs(1),
 	}
-	output := outputFlag(c)
+	output := outputFlag(c, table, wide, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		prefix := ""
 		if len(args) == 1 {
 			prefix = args[0]
 		}
-		return p.briefly(func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(engine.Reading, func(ctx context.Context, s scope.Scope) error {
 			states, err := s.List(ctx, prefix)
 			if err != nil {
 				return err
@@ -53,25 +59,30 @@ func (p *program) writeList(states []scope.State, f format) error {
 		p.say("there are none yet; 'sema run NAME -n 1 -- COMMAND' makes one")
 		return nil
 	}
-	return writeTable(p.out, p.listing(states, f))
+	return p.writeStates(states, f == wide, f)
 }
 
 func (p *program) showCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "show NAME",
 		ValidArgsFunction: p.names,
-		Short:             "Show who holds a semaphore, and who waits",
-		Long: `Show a semaphore: its configuration, who holds permits, and who waits in which
-order. "For" is by this machine's clock.
+		Short:             "Show the holders and waiters of a semaphore",
+		Long: `Show a semaphore: its configuration, who holds permits and since when, and who
+waits, the next first.
 
-On host: the kernel tells which processes hold, and how many wait, but not who.`,
+  LEASE   the number for 'sema force-release'
+  FOR     how long a permit is held, by the clock of this machine
+  SEEN    when the holder was last heard of; after a TTL it loses its permit
+  ABOUT   what the holder says it is for (--about, labels, its command)
+
+On host: the holders are processes with their command lines; of the waiters only the
+number is known.`,
 		Example: `  sema show builds
   sema show partner-api -o json | jq '.holders[].host'`,
-		Args: cobra.ExactArgs(1),
 	}
-	output := outputFlag(c)
+	output := outputFlag(c, table, wide, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.briefly(func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(engine.Reading, func(ctx context.Context, s scope.Scope) error {
 			state, err := s.Inspect(ctx, args[0])
 			if err != nil {
 				return err
@@ -86,7 +97,7 @@ func (p *program) writeState(s scope.State, f format) error {
 	if f == jsonLines {
 		return writeJSON(p.out, s)
 	}
-	if err := writeTable(p.out, p.listing([]scope.State{s}, wide)); err != nil {
+	if err := p.writeStates([]scope.State{s}, true, f); err != nil {
 		return err
 	}
 	for _, part := range []struct {
@@ -97,7 +108,7 @@ func (p *program) writeState(s scope.State, f format) error {
 			continue
 		}
 		fmt.Fprintf(p.out, "\n%s\n", part.title)
-		if err := writeTable(p.out, participants(part.all, f)); err != nil {
+		if err := p.writeParticipants(part.all, f); err != nil {
 			return err
 		}
 	}
@@ -109,20 +120,19 @@ func (p *program) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "watch NAME",
 		ValidArgsFunction: p.names,
-		Short:             "Print a semaphore whenever it changes",
-		Long: `Print a line whenever a semaphore has changed, until interrupted. With -o json
-each line is an object, as 'sema show' has it.`,
+		Short:             "Print a line whenever a semaphore changes",
+		Long: `Print a line whenever a semaphore changes, until interrupted (Ctrl-C). With -o wide
+the holders follow; with -o json each line is an object as in 'sema show -o json'.`,
 		Example: `  sema watch builds
   sema watch builds -o json | jq -r '.in_use'`,
-		Args: cobra.ExactArgs(1),
 	}
-	output := outputFlag(c)
-	c.Flags().DurationVar(&every, "every", time.Second, "look so often")
+	output := outputFlag(c, table, wide, jsonLines)
+	flags.Duration(c.Flags(), &every, "every", time.Second, "read the semaphore every `DURATION`")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if every < 10*time.Millisecond {
 			return usage("--every %v: want 10ms or more", every)
 		}
-		return p.with(func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
+		return p.with(engine.Reading, func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
 	}
 	return c
 }
@@ -164,12 +174,12 @@ func (p *program) watch(ctx context.Context, s scope.Scope, name string, every t
 
 func (p *program) writeChange(s scope.State, f format) error {
 	if f == jsonLines {
-		return json.NewEncoder(p.out).Encode(s)
+		return printable.WriteJSON(p.out, s, "")
 	}
-	line := fmt.Sprintf("%s  %d of %d in use, %d waiting, %s", time.Now().Format(time.TimeOnly), s.InUse, s.Capacity, s.Waiting, p.status(s))
+	line := fmt.Sprintf("%s  %d of %d in use, %d waiting, %s", time.Now().Format(time.TimeOnly), s.InUse, s.Capacity, s.Waiting, p.paintStatus(s.Status()))
 	if f == wide {
 		for _, h := range s.Holders {
-			line += fmt.Sprintf("\n          %d  %s process %d  %s", h.Weight, h.Host, h.PID, h.About)
+			line += printable.Sprintf("\n          %d  %s process %d  %s", h.Weight, h.Host, h.PID, h.About)
 		}
 	}
 	_, err := fmt.Fprintln(p.out, line)
@@ -185,10 +195,12 @@ func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var names []string
-	_ = p.open(ctx, func(s scope.Scope) error {
-		states, err := s.List(ctx, begun)
-		for _, state := range states {
-			names = append(names, state.Name)
+	_ = p.open(ctx, engine.Reading, func(s scope.Scope) error {
+		all, err := s.Names(ctx, begun)
+		for _, name := range all {
+			if name == printable.Line(name) { // others cannot be typed
+				names = append(names, name)
+			}
 		}
 		return err
 	})

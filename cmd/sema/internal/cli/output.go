@@ -2,19 +2,16 @@ package cli
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
 // A format is how results are written.
@@ -22,140 +19,59 @@ type format string
 
 const (
 	table     format = "table"
+	text      format = "text"
 	wide      format = "wide"
 	jsonLines format = "json"
 )
 
-// String, Set and Type are for flags.
-func (f *format) String() string { return string(*f) }
-
-// Type is what help calls it.
-func (*format) Type() string { return "format" }
-
-// Set takes what there is.
-func (f *format) Set(text string) error {
-	switch format(text) {
-	case table, wide, jsonLines:
-		*f = format(text)
-		return nil
-	}
-	return fmt.Errorf("want json, table or wide")
+// A formatFlag is the flag -o. It implements [pflag.Value].
+type formatFlag struct {
+	chosen  *format
+	allowed []string
 }
 
-// outputFlag adds -o.
-func outputFlag(c *cobra.Command) *format {
-	f := table
-	c.Flags().VarP(&f, "output", "o", "json, table or wide")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "table", "wide"}, cobra.ShellCompDirectiveNoFileComp))
-	return &f
+// String implements [pflag.Value].
+func (f formatFlag) String() string {
+	if f.chosen == nil {
+		return ""
+	}
+	return string(*f.chosen)
 }
 
-// writeJSON writes a value as people can read it, too.
-func writeJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+// Type implements [pflag.Value].
+func (formatFlag) Type() string { return "FORMAT" }
+
+// Set implements [pflag.Value].
+func (f formatFlag) Set(text string) error {
+	if !slices.Contains(f.allowed, text) {
+		return fmt.Errorf("want %s", strings.Join(f.allowed, " or "))
+	}
+	*f.chosen = format(text)
+	return nil
 }
 
-// writeTable aligns rows of cells. There is no row without a first one.
-func writeTable(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+// outputFlag adds -o with the formats of a command, the first of which is the default.
+func outputFlag(c *cobra.Command, formats ...format) *format {
+	chosen := formats[0]
+	f := formatFlag{chosen: &chosen}
+	for _, one := range formats {
+		f.allowed = append(f.allowed, string(one))
 	}
-	return t.Flush()
+	slices.Sort(f.allowed)
+	c.Flags().VarP(f, "output", "o", "output `FORMAT`: "+strings.Join(f.allowed, ", "))
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.allowed, cobra.ShellCompDirectiveNoFileComp))
+	return &chosen
 }
 
-// listing is semaphores as a table. The status is last: its colour would count as
-// width.
-func (p *program) listing(states []scope.State, f format) [][]string {
-	head := []string{"NAME", "IN USE", "CAPACITY", "WAITING"}
-	if f == wide {
-		head = append(head, "KIND", "TTL", "RAMP", "MAX WAITERS")
-	}
-	rows := [][]string{append(head, "STATUS")}
-	for _, s := range states {
-		row := []string{s.Name, number(s.InUse), number(s.Capacity), strconv.Itoa(s.Waiting)}
-		if f == wide {
-			row = append(row, kindOf(s), orDash(s.TTL != 0, time.Duration(s.TTL).String()), orDash(s.Ramp > 0, number(s.Ramp)+"/s"), orDash(s.MaxWaiters > 0, number(s.MaxWaiters)))
-		}
-		rows = append(rows, append(row, p.status(s)))
-	}
-	return rows
-}
+// writeJSON writes a value as indented JSON.
+func writeJSON(w io.Writer, value any) error { return printable.WriteJSON(w, value, "  ") }
 
-func kindOf(s scope.State) string {
-	if s.Window != 0 {
-		return fmt.Sprintf("%s per %v", s.Kind, time.Duration(s.Window))
-	}
-	return s.Kind
-}
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
-
-func orDash(known bool, text string) string {
-	if known {
-		return text
-	}
-	return "-"
-}
-
-// participants are those who hold, or wait, as a table.
-func participants(all []scope.Participant, f format) [][]string {
-	head := []string{"LEASE", "WEIGHT", "FOR", "SEEN", "HOST", "PROCESS", "ABOUT"}
-	if f == wide {
-		head = append(head[:6:6], "SINCE", "NOTE", "ABOUT")
-	}
-	rows := [][]string{head}
-	for _, h := range all {
-		row := []string{
-			orDash(h.Lease != 0, strconv.FormatUint(h.Lease, 10)), number(h.Weight), orDash(!h.Since.IsZero(), h.For().Round(time.Second).String()),
-			orDash(!h.Seen.IsZero(), max(0, time.Since(h.Seen)).Round(time.Second).String()+" ago"),
-			orDash(h.Host != "", h.Host), orDash(h.PID != 0, strconv.Itoa(h.PID)),
-		}
-		if f == wide {
-			row = append(row, orDash(!h.Since.IsZero(), h.Since.Format(time.RFC3339)), noteOf(h))
-		}
-		rows = append(rows, append(row, orDash(h.About != "", h.About)))
-	}
-	return rows
-}
-
-func noteOf(h scope.Participant) string {
-	switch {
-	case h.Revoked:
-		return "taken away"
-	case h.Pooled:
-		return "pool"
-	}
-	return "-"
-}
-
-// status is with a colour where that is wanted.
-func (p *program) status(s scope.State) string {
-	const red, yellow, plainly = "\x1b[31m", "\x1b[33m", "\x1b[0m"
-	text := s.Status()
-	if !p.colours() {
-		return text
-	}
-	switch text {
-	case "full":
-		return red + text + plainly
-	case "draining", "paused", "rising":
-		return yellow + text + plainly
-	}
-	return text
-}
-
-// colours reports whether somebody looks who has not asked for none.
+// colours reports whether the output is a terminal, and colours are not switched off.
 func (p *program) colours() bool {
-	out, ok := p.out.(*os.File)
-	return ok && isatty.IsTerminal(out.Fd()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return isatty.IsTerminal(p.out.Fd()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// confirm asks the person at the terminal. Without one nobody is asked, and yes has
-// to be said beforehand.
+// confirm asks the user at the terminal. Without a terminal it fails unless yes.
 func (p *program) confirm(yes bool, question string) error {
 	if yes {
 		return nil
@@ -163,7 +79,7 @@ func (p *program) confirm(yes bool, question string) error {
 	if !isatty.IsTerminal(p.in.Fd()) {
 		return usage("%s Say --yes: there is no terminal to ask at", question)
 	}
-	fmt.Fprintf(p.err, "%s [y/N] ", question)
+	fmt.Fprintf(p.err, "%s [y/N] ", printable.Line(question))
 	answer, _ := bufio.NewReader(p.in).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":

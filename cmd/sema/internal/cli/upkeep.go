@@ -20,15 +20,14 @@ import (
 func (p *program) migrateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
-		Short: "Make the tables of PostgreSQL, or bring them up to date",
-		Long: `Make the tables and functions in PostgreSQL, or bring them up to date. Programs do
-that by themselves, unless they may not (sema_migrate=off, or no right to create):
-then somebody who may runs this once, before they are upgraded. To run it again
-changes nothing.
+		Short: "Create or upgrade the tables of PostgreSQL",
+		Long: `Create the tables and functions of Sema in PostgreSQL, or upgrade them. Running it
+again changes nothing. The other stores need no such step.
 
-Other engines keep no tables.`,
+Programs that acquire permits do this by themselves, unless they have no right to
+create tables, or their URL says sema_migrate=off: then run it once as a user who
+may, before the programs are upgraded. Commands that only read never do it.`,
 		Example: `  SEMA_STORE='postgres://admin@db.internal/app' sema migrate`,
-		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			url := p.storeURL()
 			if scheme, _, _ := strings.Cut(url, ":"); scheme != "postgres" && scheme != "postgresql" {
@@ -75,16 +74,17 @@ func (p *program) versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Example: `  sema version
+  sema version -o json`,
 	}
-	output := outputFlag(c)
+	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(*cobra.Command, []string) error {
 		b := thisBuild()
 		if *output == jsonLines {
 			return writeJSON(p.out, b)
 		}
-		fmt.Fprintf(p.out, "sema %s (protocol %d, %s, %s)\n", b.Version, b.Protocol, b.Go, b.Platform)
-		return nil
+		_, err := fmt.Fprintf(p.out, "sema %s (protocol %d, %s, %s)\n", b.Version, b.Protocol, b.Go, b.Platform)
+		return err
 	}
 	return c
 }

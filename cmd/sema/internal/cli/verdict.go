@@ -18,6 +18,7 @@ const (
 	codeFailed      = 1
 	codeUsage       = 64
 	codeUnavailable = 69
+	codeOutput      = 74
 	codeNotObtained = 75
 	codeNotAllowed  = 77
 	codeInterrupted = 130

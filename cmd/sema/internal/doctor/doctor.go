@@ -1,8 +1,8 @@
-// Package doctor is the command that examines an engine: whether it is reached,
-// how fast it answers, what its clock says, and whether it is set up so that
-// permits are neither forgotten nor granted twice. It uses the engine as any
-// program would, in a semaphore of its own that it removes again; tables that are
-// missing are made. For how an engine does under load there is package loadtest.
+// Package doctor is the command that examines a store: whether it can be reached,
+// how fast it responds, what its clock says, and whether it is set up so that
+// permits are neither forgotten nor granted twice. It acquires from a semaphore of
+// its own, which it removes again. It creates and upgrades no tables: older programs
+// may use them. Package loadtest measures a store under load.
 package doctor
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/x/stores"
 )
@@ -35,12 +36,13 @@ func Command(store func() string) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine an engine and say what to fix",
-		Long: `Examine an engine and say what to fix: one line for each thing that was looked at.
+		Short: "Examine a store and say what to fix",
+		Long: `Examine a store: whether it can be reached, how fast it responds, its clock, its
+settings, and whether permits can be acquired. One line per check; → says what to do.
 
-It uses the engine as a program would, in a semaphore of its own that it removes
-again; tables that are missing are made. Exit codes: 0 if there is no problem
-(there may be warnings), 1 if there is one, 69 if the engine was not reached.`,
+It acquires a permit of a semaphore of its own, which it removes again. It creates and
+upgrades no tables. Exit codes: 0 no problem (there may be warnings), 1 a problem, 69
+the store cannot be reached.`,
 		Example: `  sema doctor --store redis://localhost:6379
   sema doctor --store postgres://sema@db/sema -o json | jq .problems`,
 		Args: cobra.NoArgs,
@@ -65,10 +67,10 @@ again; tables that are missing are made. Exit codes: 0 if there is no problem
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&s.output, "output", "o", "text", "text or json")
-	f.DurationVar(&s.ttl, "ttl", 15*time.Second, "of your semaphores, which the latency is judged by")
-	f.IntVar(&s.pings, "pings", 50, "how many round trips to measure, 20 ms apart")
-	f.DurationVar(&s.timeout, "timeout", time.Minute, "for all of it")
+	f.StringVarP(&s.output, "output", "o", "text", "output `FORMAT`: text or json")
+	flags.Duration(f, &s.ttl, "ttl", 15*time.Second, "judge the latency for semaphores with a TTL of `DURATION`")
+	f.IntVar(&s.pings, "pings", 50, "measure `N` round trips, 20 ms apart")
+	flags.Duration(f, &s.timeout, "timeout", time.Minute, "give up after `DURATION`")
 	return c
 }
 
@@ -119,8 +121,8 @@ func open(ctx context.Context, r *report, store string) (*fleet.Client, bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	start := time.Now()
+	opened, err := engine.OpenStore(ctx, store, engine.Changing, stores.AnySettings())
 	var client *fleet.Client
-	opened, err := stores.Open(ctx, store, stores.AnySettings())
 	if err == nil {
 		client = fleet.New(opened)
 		_, err = client.Ping(ctx)

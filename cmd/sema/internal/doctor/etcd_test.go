@@ -64,6 +64,7 @@ func TestAnEtcdThatIsFull(t *testing.T) {
 	r.want(t, "alarms", fleet.Problem, "etcdctl alarm disarm")
 	r.want(t, "disk", fleet.Problem, "it cannot be written to")
 	r.want(t, "use", fleet.Problem, "acquire fails")
+	r.want(t, "use", fleet.Problem, "compact and defragment")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -75,7 +76,7 @@ func TestEtcdIsNotReached(t *testing.T) {
 	nobody := enginetest.Loopback(enginetest.Port(t))
 	for _, c := range []struct{ store, check, text string }{
 		{"etcd://" + nobody, "connect", "nobody listens at the port"},
-		{"etcd://" + secured.Nodes[0].Address + "?tls=on", "TLS", "signed by who is trusted here"},
+		{"etcd://" + secured.Nodes[0].Address + "?tls=on", "TLS", "signed by an authority that is trusted here"},
 	} {
 		r, code := diagnose(t, c.store, "--timeout", "3s")
 		r.want(t, c.check, fleet.Problem, c.text)

@@ -15,6 +15,18 @@ func TestAFileOfSQLite(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sema.db")
 	r, code := diagnose(t, "sqlite://"+path)
+	r.want(t, "open", fleet.Problem, "does not exist")
+	if _, err := os.Stat(path); code != 69 || err == nil {
+		t.Errorf("code %d, the file was created: %v", code, err == nil)
+	}
+	first, err := fleet.Open(t.Context(), "sqlite://"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, code = diagnose(t, "sqlite://"+path)
 	r.wantFine(t, code)
 	r.want(t, "persistence", fleet.Fine, "synchronous is full")
 	r, _ = diagnose(t, "sqlite://"+path+"?synchronous=normal")

@@ -7,11 +7,46 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/x/pgstore"
 )
+
+func migrate(t *testing.T, url string) {
+	t.Helper()
+	if err := pgstore.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDoctor_MissingTables are reported, and not created.
+func TestDoctor_MissingTables(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	r, code := diagnose(t, server.URL()+"&sema_schema=undoctored&sema_migrate=auto")
+	r.want(t, "tables", fleet.Problem, "run 'sema migrate'")
+	if code != 69 {
+		t.Errorf("code %d", code)
+	}
+	if found, err := server.Psql("postgres", "SELECT nspname FROM pg_namespace WHERE nspname = 'undoctored'"); err != nil || strings.Contains(found, "undoctored") {
+		t.Errorf("it was created: %s, %v", found, err)
+	}
+}
+
+// TestDoctor_Standby is told from a server that is full, and from missing rights.
+func TestDoctor_Standby(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Start(t)
+	migrate(t, primary.URL())
+	r, code := diagnose(t, primary.Standby(t).URL())
+	r.want(t, "use", fleet.Problem, "as replicas and standbys are: name the primary")
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+}
 
 func TestAWellSetPostgres(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
+	migrate(t, server.URL())
 	r, code := diagnose(t, server.URL())
 	r.wantFine(t, code)
 	for _, check := range []string{"connect", "authenticate", "latency", "clock", "version", "tables", "role", "persistence", "replication", "pooler", "connections", "transactions", "stored", "use"} {
@@ -30,6 +65,7 @@ func TestAMisconfiguredPostgres(t *testing.T) {
 		idle(t, server)
 	}
 	server.Standby(t)
+	migrate(t, server.URL())
 	r, code := diagnose(t, server.URL()+"&pool_max_conns=1&sema_listen=poll")
 	if code != 1 {
 		t.Errorf("code %d", code)
@@ -70,6 +106,7 @@ func TestAPooler(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	url := pgtest.StartPgBouncer(t, server).URL()
+	migrate(t, url+"&sema_schema=pooler")
 	r, _ := diagnose(t, url+"&sema_schema=pooler")
 	r.want(t, "pooler", fleet.Warning, "nobody can LISTEN")
 	r.want(t, "use", fleet.Fine, "work")
@@ -87,8 +124,8 @@ func TestPostgresIsNotReached(t *testing.T) {
 	for _, c := range []struct{ store, check, text string }{
 		{strings.Replace(url("secured", "postgres"), "@", ":"+secret+"-wrong@", 1), "authenticate", "check user and password"},
 		{url("postgres", "nowhere"), "open", "make the database first"},
-		{url("poor_doctor", "postgres") + "&sema_schema=nobodys", "permissions", "sema migrate"},
-		{strings.Replace(url("postgres", "postgres"), "sslmode=disable", "sslmode=require", 1), "TLS", "do both sides want TLS"},
+		{url("poor_doctor", "postgres") + "&sema_schema=nobodys", "tables", "run 'sema migrate'"},
+		{strings.Replace(url("postgres", "postgres"), "sslmode=disable", "sslmode=require", 1), "TLS", "use TLS on both sides or on neither"},
 		{"postgres:///postgres?host=/nowhere", "connect", "there is no such socket"},
 	} {
 		r, code := diagnose(t, c.store, "--timeout", "3s")

@@ -211,13 +211,4 @@ func (p *probe) use(ctx context.Context) {
 	p.report.add(fleet.Finding{Check: "use", Level: fleet.Fine, Seen: strings.Join(did, ", ") + " work, in a semaphore that is gone again"})
 }
 
-func unusable(step string, err error) fleet.Finding {
-	f := fleet.Finding{Check: "use", Level: fleet.Problem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "grant the user what the engine's documentation lists"}
-	if errors.Is(err, sema.ErrTimeout) {
-		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("nothing was granted within %v", usePatience)
-		f.Advice = "a Redis that was just started, or promoted, grants nothing for a TTL; look again in a minute"
-	}
-	return f
-}
-
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -137,34 +137,3 @@ func connectAdvice(err error) string {
 	}
 	return "check the address, and the firewalls on the way"
 }
-
-// refused is about a server that was connected to and went no further.
-func refused(err error) fleet.Finding {
-	f := fleet.Finding{Check: "authenticate", Level: fleet.Problem, Seen: err.Error()}
-	text := strings.ToLower(err.Error())
-	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(text, w) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case has("tls:", "x509:", "first record does not look like", "server refused tls"):
-		f.Check, f.Advice = "TLS", "do both sides want TLS (rediss://, sslmode=, tls=on), and is the certificate for this host and signed by who is trusted here (ca=, sslrootcert=)?"
-	case has("wrongpass", "noauth", "password", "user or password", "28p01", "28000", "it wants a user"):
-		f.Advice = "check user and password in the URL; what is special in them is written as %XX"
-	case has("noperm", "permission denied", "42501"):
-		f.Check, f.Advice = "permissions", "grant the user what the engine's documentation lists"
-	case has("owner"):
-		f.Check, f.Advice = "owner", "stop the other process, or reach its semaphores through it: sema serve"
-	case has("majority"):
-		f.Check, f.Advice = "quorum", "start the members that are down: etcdctl endpoint status --cluster"
-	case has("deadline", "in time", "timeout", "eof"):
-		f.Check, f.Advice = "answer", "something accepts connections there and does not answer as this engine does: is it the right port, with TLS if it wants that and without if not, and is the server neither stopped nor overloaded?"
-	default:
-		f.Check, f.Advice = "open", "see docs/engines.md for what the URL and the server have to be like"
-	}
-	return f
-}

@@ -100,6 +100,19 @@ func TestAReplicaInsteadOfThePrimary(t *testing.T) {
 	r, code := diagnose(t, redistest.Replica(t, primary).URL())
 	r.want(t, "role", fleet.Problem, "it is a replica of 127.0.0.1:")
 	r.want(t, "use", fleet.Problem, "acquire fails")
+	r.want(t, "use", fleet.Problem, "as replicas and standbys are: name the primary")
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+}
+
+// TestDoctor_RedisOutOfMemory tells it from a full disk, and from missing rights.
+func TestDoctor_RedisOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Must("CONFIG", "SET", "maxmemory", "1")
+	r, code := diagnose(t, server.URL())
+	r.want(t, "use", fleet.Problem, "raise maxmemory")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -118,7 +131,7 @@ func TestRedisIsNotReached(t *testing.T) {
 		{"redis://:" + secret + "-wrong@" + secured.Address, "authenticate", "check user and password"},
 		{"redis://" + secured.Address, "authenticate", "check user and password"},
 		{"rediss://" + secured.Address, "answer", "with TLS if it wants that"},
-		{"rediss://" + encrypted.Address, "TLS", "signed by who is trusted here"},
+		{"rediss://" + encrypted.Address, "TLS", "signed by an authority that is trusted here"},
 		{"redis://:" + secret + "@" + silent.Address, "answer", "does not answer as this engine does"},
 	} {
 		r, code := diagnose(t, c.store, "--timeout", "3s")
@@ -137,6 +150,7 @@ func TestARedisUserWithTooFewRights(t *testing.T) {
 	r, code := diagnose(t, "redis://reader:"+secret+"@"+server.Address)
 	r.want(t, "settings", fleet.Problem, "allow the user +info")
 	r.want(t, "use", fleet.Problem, "acquire fails")
+	r.want(t, "use", fleet.Problem, "grant the user")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/fleet"
 )
 
@@ -65,17 +65,14 @@ var styles = map[fleet.Level]lipgloss.Style{
 
 func (r *report) print(w io.Writer, as string) error {
 	if as == "json" {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return printable.WriteJSON(w, r, "  ")
 	}
 	var b strings.Builder
-	fmt.Fprintln(&b, r.Store)
+	fmt.Fprintln(&b, printable.Line(r.Store))
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%s %-14s %s\n", styles[f.Level].Render(fmt.Sprintf("%-8s", f.Level)), f.Check, f.Seen)
+		fmt.Fprintf(&b, "%s %-14s %s\n", styles[f.Level].Render(fmt.Sprintf("%-8s", f.Level)), printable.Line(f.Check), printable.Line(f.Seen))
 		if f.Advice != "" {
-			fmt.Fprintf(&b, "%-23s → %s\n", "", f.Advice)
+			fmt.Fprintf(&b, "%-23s → %s\n", "", printable.Line(f.Advice))
 		}
 	}
 	fmt.Fprintln(&b, r.summary())

@@ -43,8 +43,13 @@ func Misused(format string, args ...any) error {
 	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
-// Unreached is for an engine that was not reached.
+// Unreached returns the error of a store that cannot be reached. One with a code of
+// its own keeps it.
 func Unreached(err error) error {
+	var known *Error
+	if errors.As(err, &known) {
+		return err
+	}
 	return &Error{Code: Unavailable, Err: fmt.Errorf("%w; try 'sema doctor'", err)}
 }
 

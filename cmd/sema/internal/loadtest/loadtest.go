@@ -18,6 +18,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/host"
 )
@@ -37,16 +38,16 @@ func Command(store func() string) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure an engine: pairs a second, and how long an acquire takes",
-		Long: `Measure an engine: how many pairs of acquire and release it serves in a second,
-and how long an acquire takes.
+		Short: "Measure a store: acquires per second, and their latency",
+		Long: `Measure how many pairs of acquire and release a store serves in a second, and how
+long an acquire takes.
 
-It is done in a semaphore of its own, which is removed afterwards, also after ^C.
-With fewer permits than callers (--capacity) the time includes that of waiting for
-others. Exit codes: 0, 1 if some acquires failed, 69 if the engine was not
-reached, 130 after ^C.`,
+It uses a semaphore of its own, which it removes afterwards, also after Ctrl-C. With
+fewer permits than callers (--capacity) the latency includes waiting for a permit.
+Exit codes: 0, 1 some acquires failed, 69 the store cannot be reached, 130 after
+Ctrl-C.`,
 		Example: `  sema bench --store redis://localhost:6379
-  sema bench --callers 256 --capacity 8 --hold 5ms --for 30s   # with a line`,
+  sema bench --callers 256 --capacity 8 --hold 5ms --for 30s   # with waiting`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if s.capacity == 0 {
@@ -59,12 +60,12 @@ reached, 130 after ^C.`,
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&s.duration, "for", 10*time.Second, "how long to measure")
-	f.IntVar(&s.callers, "callers", 64, "how many acquire at the same time")
-	f.Int64Var(&s.capacity, "capacity", 0, "permits; 0 for as many as callers, so that nobody waits for another")
-	f.StringVar(&s.mode, "mode", "exact", "exact, or pooled: blocks of permits are lent to this process")
-	f.DurationVar(&s.hold, "hold", 0, "how long each permit is held")
-	f.StringVarP(&s.output, "output", "o", "text", "text or json")
+	flags.Duration(f, &s.duration, "for", 10*time.Second, "measure for `DURATION`")
+	f.IntVar(&s.callers, "callers", 64, "`N` goroutines acquire at the same time")
+	f.Int64Var(&s.capacity, "capacity", 0, "the semaphore has `N` permits (default: as many as callers, so that none waits)")
+	f.StringVar(&s.mode, "mode", "exact", "`MODE`: exact (each permit is a lease in the store), or pooled (this process borrows blocks of permits)")
+	flags.Duration(f, &s.hold, "hold", 0, "hold each permit for `DURATION` (default: release at once)")
+	f.StringVarP(&s.output, "output", "o", "text", "output `FORMAT`: text or json")
 	return c
 }
 

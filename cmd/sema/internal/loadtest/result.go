@@ -1,7 +1,6 @@
 package loadtest
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
 // A result is what was measured.
@@ -27,10 +27,7 @@ func (r *result) rate() float64 { return float64(r.Pairs) / r.elapsed.Seconds() 
 
 func (r *result) print(w io.Writer, as string) error {
 	if as == "json" {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(r.document())
+		return printable.WriteJSON(w, r.document(), "  ")
 	}
 	_, err := io.WriteString(w, r.text())
 	return err
@@ -83,7 +80,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 func (r *result) text() string {
 	var b strings.Builder
 	s := r.settings
-	fmt.Fprintf(&b, "%s\n%d callers, %s, %s, held for %v\n", r.Store, s.callers, figure.Count(s.capacity, "permit"), s.mode, s.hold)
+	fmt.Fprintf(&b, "%s\n%d callers, %s, %s, held for %v\n", printable.Line(r.Store), s.callers, figure.Count(s.capacity, "permit"), s.mode, s.hold)
 	if r.Interrupted {
 		fmt.Fprintf(&b, "interrupted: this is what was measured until then\n")
 	}
@@ -96,7 +93,7 @@ func (r *result) text() string {
 		fmt.Fprintf(&b, "\n%s for %d callers: the time includes that of waiting for others.\n", figure.Count(s.capacity, "permit"), s.callers)
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Errors)) {
-		fmt.Fprintf(&b, "\nfailed %s times: %s\n", figure.Grouped(r.Errors[text]), text)
+		fmt.Fprintf(&b, "\nfailed %s times: %s\n", figure.Grouped(r.Errors[text]), printable.Line(text))
 	}
 	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
@@ -75,7 +76,9 @@ func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, e
 				next.Reset(early)
 			case l.err == nil:
 				away, seen = time.Time{}, true
-				w.Say("%s", describe(l.standing, time.Since(started)))
+				if w.Want.Wait != 0 { // or else it waits for the store alone, and that was said
+					w.Say("%s", describe(l.standing, time.Since(started)))
+				}
 				word = min(word+1, len(words)-1)
 				next.Reset(jittered(words[word]))
 			case !errors.Is(l.err, sema.ErrUnavailable): // it is gone, or cannot be looked at
@@ -107,8 +110,8 @@ func lookAt(ctx context.Context, s scope.Semaphore) look {
 
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
-// describe is who waits for whom, for people.
-func describe(s scope.Standing, waited time.Duration) string {
+// describe returns the notice of a waiter: its place, and a line for each holder.
+func describe(s scope.Standing, waited time.Duration) printable.Lines {
 	var b strings.Builder
 	fmt.Fprintf(&b, "waiting for %q for %v", s.Name, waited.Round(time.Second))
 	switch {
@@ -124,27 +127,30 @@ func describe(s scope.Standing, waited time.Duration) string {
 	if len(s.Holders) > 0 {
 		b.WriteString(" by")
 	}
+	lines := printable.Lines{b.String()}
 	for i, h := range s.Holders {
 		if i == shown {
-			fmt.Fprintf(&b, "\n  and %d more, see 'sema show %s'", len(s.Holders)-shown, s.Name)
+			lines = append(lines, fmt.Sprintf("and %d more, see 'sema show %s'", len(s.Holders)-shown, printable.Arg(s.Name)))
 			break
 		}
-		b.WriteString("\n  " + Describe(h))
+		lines = append(lines, describeHolder(h))
 	}
-	return b.String()
+	return lines
 }
 
-// Describe is somebody who holds, in a line.
-func Describe(p scope.Participant) string {
+// holderColumns is the width of a holder's line in a notice.
+const holderColumns = 200
+
+func describeHolder(p scope.Participant) string {
 	var parts []string
 	if p.Host != "" {
-		parts = append(parts, p.Host)
+		parts = append(parts, printable.Fit(printable.Line(p.Host), holderColumns/3))
 	}
 	if p.PID != 0 {
 		parts = append(parts, fmt.Sprintf("process %d", p.PID))
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "somebody unknown")
+		parts = append(parts, "an unknown process")
 	}
 	if p.Weight != 1 {
 		parts = append(parts, fmt.Sprintf("%d permits", p.Weight))
@@ -154,9 +160,9 @@ func Describe(p scope.Participant) string {
 	}
 	text := strings.Join(parts, ", ")
 	if p.About != "" {
-		text += ": " + p.About
+		text += ": " + printable.Line(p.About)
 	}
-	return text
+	return printable.Fit(text, holderColumns)
 }
 
 // codeOf is the exit code of who was ended by a signal.

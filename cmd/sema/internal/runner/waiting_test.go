@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
@@ -54,9 +55,9 @@ type waiting struct {
 func wait(standing func() (scope.Standing, error)) *waiting {
 	w := &waiting{line: &line{make(chan scope.Hold), standing}, start: time.Now()}
 	w.wrapper = &wrapper{signals: make(chan os.Signal, 1), Options: Options{
-		Want: scope.Want{Name: "x"}, Weight: 1,
+		Want: scope.Want{Name: "x", Wait: -1}, Weight: 1,
 		Say: func(format string, args ...any) {
-			w.said = append(w.said, fmt.Sprintf("%v %s", time.Since(w.start).Round(10*time.Second), fmt.Sprintf(format, args...)))
+			w.said = append(w.said, fmt.Sprintf("%v %s", time.Since(w.start).Round(10*time.Second), printable.Sprintf(format, args...)))
 		},
 	}}
 	return w

@@ -8,8 +8,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
-	"unicode"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -27,23 +27,50 @@ func (s fleetScope) Close(ctx context.Context) error {
 	return s.Client.Close(ctx, fleet.ReleasePermits)
 }
 
-// List inspects each: one that was deleted meanwhile is left out.
-func (s fleetScope) List(ctx context.Context, prefix string) ([]State, error) {
+// Names implements [Scope].
+func (s fleetScope) Names(ctx context.Context, prefix string) ([]string, error) {
 	names, err := s.Client.List(ctx, prefix)
+	return names, reached(err)
+}
+
+// atATime is how many semaphores List reads at the same time.
+const atATime = 8
+
+// List implements [Scope]. Semaphores that are deleted meanwhile are left out.
+func (s fleetScope) List(ctx context.Context, prefix string) ([]State, error) {
+	names, err := s.Names(ctx, prefix)
 	if err != nil {
-		return nil, reached(err)
+		return nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found, failed := make([]State, len(names)), make([]error, len(names))
+	turns := make(chan struct{}, atATime)
+	var wg sync.WaitGroup
+	for i, name := range names {
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			if ctx.Err() != nil {
+				return // another one has failed
+			}
+			if found[i], failed[i] = s.Inspect(ctx, name); failed[i] != nil && !isMissing(failed[i]) {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
 	states := []State{}
-	for _, name := range names {
-		state, err := s.Inspect(ctx, name)
-		switch {
-		case err == nil:
-			states = append(states, state)
-		case !isMissing(err):
+	for i, state := range found {
+		switch err := failed[i]; {
+		case isMissing(err):
+		case err != nil && !errors.Is(err, context.Canceled):
 			return nil, err
+		case err == nil && state.Name != "":
+			states = append(states, state)
 		}
 	}
-	return states, nil
+	return states, context.Cause(ctx)
 }
 
 // Inspect is for [Scope].
@@ -97,26 +124,15 @@ func (w Want) labels() map[string]string {
 // participant is with the host and process of an instance, which ends in
 // host/process/number.
 func participant(instance string, weight int64, meta string) Participant {
-	p := Participant{Weight: weight, About: printable(meta)}
-	parts := strings.Split(printable(instance), "/")
+	p := Participant{Weight: weight, About: meta}
+	parts := strings.Split(instance, "/")
 	if len(parts) < 3 {
-		p.Host = printable(instance)
+		p.Host = instance
 		return p
 	}
 	p.Host = parts[len(parts)-3]
 	p.PID, _ = strconv.Atoi(parts[len(parts)-2])
 	return p
-}
-
-// printable is without what a terminal would obey: programs say of themselves what
-// they like.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }
 
 // Configure is for [Scope].

@@ -71,6 +71,15 @@ func (s hostScope) existing(name string) (*host.Semaphore, error) {
 	return host.Open(name, host.Existing, s.options...)
 }
 
+// Names implements [Scope].
+func (s hostScope) Names(ctx context.Context, prefix string) (names []string, err error) {
+	states, err := s.List(ctx, prefix)
+	for _, state := range states {
+		names = append(names, state.Name)
+	}
+	return names, err
+}
+
 // List is by name.
 func (s hostScope) List(_ context.Context, prefix string) ([]State, error) {
 	found, err := host.List(s.options...)

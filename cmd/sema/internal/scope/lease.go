@@ -27,7 +27,7 @@ type fleetSemaphore struct {
 func (s *fleetSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error) {
 	acquire := s.gate.Acquire
 	if s.wait == 0 {
-		acquire = s.gate.TryAcquire
+		acquire = s.try
 	}
 	var permit sema.Permit
 	var err error
@@ -42,6 +42,13 @@ func (s *fleetSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error
 		return nil, err
 	}
 	return newFleetHold(permit), nil
+}
+
+func (s *fleetSemaphore) try(ctx context.Context, weight int64) (sema.Permit, error) {
+	name := s.gate.Name()
+	return Try(ctx, name, s.compared.want.Warn,
+		func(ctx context.Context) (State, error) { return s.scope.Inspect(ctx, name) },
+		func(ctx context.Context) (sema.Permit, error) { return s.gate.TryAcquire(ctx, weight) })
 }
 
 // Standing is for [Semaphore].

@@ -26,6 +26,7 @@ type Scope interface {
 	// Semaphore is for who wants permits.
 	Semaphore(ctx context.Context, w Want) (Semaphore, error)
 
+	Names(ctx context.Context, prefix string) ([]string, error)
 	List(ctx context.Context, prefix string) ([]State, error)
 	Inspect(ctx context.Context, name string) (State, error)
 	Configure(ctx context.Context, name string, c Change) error
@@ -92,8 +93,8 @@ type Change struct {
 	Capacity, Ramp, MaxWaiters *int64
 }
 
-// Open opens the scope of a URL: "host:" and its like, or an engine's.
-func Open(ctx context.Context, store string) (Scope, error) {
+// Open opens the scope of a URL: "host:" and its like, or a store's.
+func Open(ctx context.Context, store string, access engine.Access) (Scope, error) {
 	u, err := url.Parse(store)
 	if err != nil { // its text has the URL in it, and that may have a password
 		return nil, invalid("the store's URL cannot be parsed; want host:, redis://…, postgres://…, etcd://… or sqlite:///…")
@@ -104,15 +105,15 @@ func Open(ctx context.Context, store string) (Scope, error) {
 	if u.Scheme == "" {
 		return nil, invalid(fmt.Sprintf("store %q has no scheme; want host:, redis://…, postgres://…, etcd://… or sqlite:///…", withoutSecret(store)))
 	}
-	opened, err := OpenStore(ctx, store)
+	opened, err := OpenStore(ctx, store, access)
 	if err != nil {
 		return nil, err
 	}
 	return newFleet(opened), nil
 }
 
-// OpenStore opens an engine. It fails for what is no place to meet.
-func OpenStore(ctx context.Context, store string) (fleet.Store, error) {
+// OpenStore opens a store. It rejects those that processes cannot share.
+func OpenStore(ctx context.Context, store string, access engine.Access) (fleet.Store, error) {
 	scheme, _, _ := strings.Cut(store, ":")
 	switch scheme {
 	case "host":
@@ -120,8 +121,9 @@ func OpenStore(ctx context.Context, store string) (fleet.Store, error) {
 	case "mem":
 		return nil, invalid("mem: is forgotten with this process, and nobody else could reach it; use host: on one machine")
 	}
-	opened, err := fleet.OpenStore(ctx, store)
-	if err != nil && !errors.Is(err, sema.ErrInvalid) {
+	opened, err := engine.OpenStore(ctx, store, access)
+	var known *engine.Error
+	if err != nil && !errors.Is(err, sema.ErrInvalid) && !errors.As(err, &known) {
 		return nil, &Unreachable{err}
 	}
 	return opened, err

@@ -70,8 +70,9 @@ func stateFile() string {
 	return filepath.Join(directory, "sema", "sema.db")
 }
 
-// read has a file's words replace what there is. What it does not understand is an
-// error: a capacity that is misspelt would otherwise be none.
+// read applies a file to c. The file may consist of several YAML documents, as 'sema
+// token' appends them: later values replace earlier ones, tokens and semaphores are
+// added. An unknown key is an error: a capacity that is misspelt would be none.
 func (c *Config) read(file string) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -79,10 +80,20 @@ func (c *Config) read(file string) error {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("configuration %s: %w", file, err)
+	for {
+		next := *c
+		next.Tokens, next.Semaphores = nil, nil
+		err := decoder.Decode(&next)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("configuration %s: %w", file, err)
+		}
+		next.Tokens = append(c.Tokens, next.Tokens...)
+		next.Semaphores = append(c.Semaphores, next.Semaphores...)
+		*c = next
 	}
-	return nil
 }
 
 // check fails on what is not safe, or makes no sense.

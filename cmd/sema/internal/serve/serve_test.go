@@ -233,14 +233,10 @@ func TestWhatItRefuses(t *testing.T) {
 
 func TestAConfigurationFile(t *testing.T) {
 	t.Parallel()
-	out, err := command(t, t.TempDir(), "token").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, configured, _ := strings.Cut(string(out), "\n\n")
+	configured, token := createToken(t)
 	directory := t.TempDir()
 	file := filepath.Join(directory, "sema.yaml")
-	text := "listen: 127.0.0.1:1\n" + configured + "semaphores:\n  - name: tenant-*\n    capacity: 4\n    ttl: 30s\nlog: {format: json}\n"
+	text := "listen: 127.0.0.1:1\nsemaphores:\n  - name: tenant-*\n    capacity: 4\n    ttl: 30s\nlog: {format: json}\n" + configured
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

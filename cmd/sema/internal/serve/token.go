@@ -3,43 +3,84 @@ package serve
 import (
 	"crypto/rand"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/x/server"
 )
 
-// TokenCommand is `sema token`.
+// A newToken is a token and its entry in the configuration.
+type newToken struct {
+	Secret string        `json:"token"`
+	Name   string        `json:"name"`
+	Hash   string        `json:"hash"`
+	Prefix string        `json:"prefix"`
+	Verbs  []server.Verb `json:"verbs"`
+}
+
+// TokenCommand returns the command "sema token".
 func TokenCommand() *cobra.Command {
-	token := server.Token{Name: "someone"}
+	var t newToken
+	var output string
 	verbs := []string{"read", "acquire"}
 	c := &cobra.Command{
 		Use:   "token",
-		Short: "Make a token for `sema serve`, and what its configuration has of it",
-		Long: `Make a token. Give the first line to who is to use it (SEMA_TOKEN, or
-Authorization: Bearer), and put the rest into the server's configuration, which
-so has no secret in it.`,
-		Example: `  sema token --name ci --prefix ci- --verbs read,acquire`,
-		Args:    cobra.NoArgs,
+		Short: "Create a token for 'sema serve'",
+		Long: `Create a token for 'sema serve', and its entry in the server's configuration.
+
+The entry goes to stdout. It holds a hash of the token and no secret: append it to
+the configuration file, as often as you like, and restart the server.
+
+The token itself goes to stderr, and is shown only this once. Clients send it as
+SEMA_TOKEN (Sema's library and command line) or Authorization: Bearer (HTTP).`,
+		Example: `  sema token --name ci --prefix ci- --verbs read,acquire >>sema.yaml
+  sema token --name ops --verbs read,acquire,admin >>sema.yaml
+  sema token --name ci -o json | jq -r .token`,
+		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.StringVar(&token.Name, "name", token.Name, "who it is for, for the log")
-	f.StringVar(&token.Prefix, "prefix", "", "of the names of semaphores that it may use; all of them have \"\"")
-	f.StringSliceVar(&verbs, "verbs", verbs, "what it may do: read, acquire, admin")
+	f.StringVar(&t.Name, "name", "someone", "`NAME` of the user, for the log")
+	f.StringVar(&t.Prefix, "prefix", "", "allow only semaphores whose names begin with `PREFIX`")
+	f.StringSliceVar(&verbs, "verbs", verbs, "what it allows: `LIST` of read, acquire, admin")
+	f.StringVarP(&output, "output", "o", "yaml", "`FORMAT`: yaml (an entry to append), or json (with the token in it)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		secret := "sema_" + rand.Text() + rand.Text()
-		token.Hash = server.HashToken(secret)
-		for _, v := range verbs {
-			token.Verbs = append(token.Verbs, server.Verb(v))
+		switch {
+		case output != "yaml" && output != "json":
+			return engine.Misused("-o %s: want yaml or json", output)
+		case len(verbs) == 0:
+			return engine.Misused("--verbs: want at least one of read, acquire, admin")
 		}
-		if err := token.Check(); err != nil {
+		t.Secret = "sema_" + rand.Text() + rand.Text()
+		t.Hash = server.HashToken(t.Secret)
+		for _, v := range verbs {
+			t.Verbs = append(t.Verbs, server.Verb(strings.TrimSpace(v)))
+		}
+		if err := (server.Token{Name: t.Name, Hash: t.Hash, Prefix: t.Prefix, Verbs: t.Verbs}).Check(); err != nil {
 			return engine.Misused("%w", err)
 		}
-		_, err := fmt.Fprintf(c.OutOrStdout(), "%s\n\ntokens:\n  - name: %q\n    hash: %s\n    prefix: %q\n    verbs: [%s]\n",
-			secret, token.Name, token.Hash, token.Prefix, strings.Join(verbs, ", "))
-		return err
+		if output == "json" {
+			return printable.WriteJSON(c.OutOrStdout(), t, "  ")
+		}
+		// Without its token an entry is of no use, so the token is written first.
+		if _, err := fmt.Fprintf(c.ErrOrStderr(), "The token, shown only once (SEMA_TOKEN, or Authorization: Bearer):\n%s\n", t.Secret); err != nil {
+			return fmt.Errorf("cannot write the token to stderr: %w", err)
+		}
+		return t.writeEntry(c.OutOrStdout())
 	}
 	return c
+}
+
+// writeEntry writes a YAML document of its own: so it can follow whatever the file
+// ends with.
+func (t newToken) writeEntry(w io.Writer) error {
+	var verbs []string
+	for _, v := range t.Verbs {
+		verbs = append(verbs, string(v))
+	}
+	_, err := fmt.Fprintf(w, "\n---\ntokens:\n  - name: %q\n    hash: %s\n    prefix: %q\n    verbs: [%s]\n", t.Name, t.Hash, t.Prefix, strings.Join(verbs, ", "))
+	return err
 }

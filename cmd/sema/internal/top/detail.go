@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
 // detailHeader is the semaphore that is looked at, and how it is set.
@@ -21,8 +24,8 @@ func (m model) detailHeader() []string {
 		how += "  " + state
 	}
 	const leastName, leastBar, mostBar = 16, 8, 40
-	name := plain(s.name)
-	name = middle(name, max(leastName, m.width-ansi.StringWidth(how)-leastBar-2))
+	name := printable.Line(s.name)
+	name = printable.Fit(name, max(leastName, m.width-ansi.StringWidth(how)-leastBar-2))
 	bar := max(leastBar, min(mostBar, m.width-ansi.StringWidth(name+how)-2))
 	first := strong.Render(name) + "  " + s.bar(bar) + how
 	settings := []string{fmt.Sprintf("capacity %d", s.capacity)}
@@ -30,10 +33,10 @@ func (m model) detailHeader() []string {
 		settings = append(settings, fmt.Sprintf("rises by %d a second", s.ramp))
 	}
 	if s.window > 0 {
-		settings = append(settings, "per "+span(s.window))
+		settings = append(settings, "per "+flags.Span(s.window))
 	}
 	if s.ttl > 0 {
-		settings = append(settings, "TTL "+span(s.ttl))
+		settings = append(settings, "TTL "+flags.Span(s.ttl))
 	}
 	return []string{first, strings.Join(settings, "  ")}
 }
@@ -46,10 +49,10 @@ func (m model) details() []string {
 	}
 	who := 12
 	for _, h := range s.holders {
-		who = max(who, len(plain(h.who)))
+		who = max(who, ansi.StringWidth(printable.Line(h.who)))
 	}
 	for _, w := range s.line {
-		who = max(who, len(plain(w.who)))
+		who = max(who, ansi.StringWidth(printable.Line(w.who)))
 	}
 	who = min(who, max(12, m.width/3))
 	n := len(s.holders) + len(s.line)
@@ -59,9 +62,9 @@ func (m model) details() []string {
 	}
 	switch {
 	case s.failure != "":
-		lines = append(lines, "", critical.Render("  not read: "+plain(s.failure)))
+		lines = append(lines, "", critical.Render("  not read: "+printable.Line(s.failure)))
 	case n == 0 && s.inUse > 0 && s.window > 0:
-		lines = append(lines, "", fmt.Sprintf("  %d were granted in the last %s, and come back by time alone", s.inUse, span(s.window)))
+		lines = append(lines, "", fmt.Sprintf("  %d were granted in the last %s, and come back by time alone", s.inUse, flags.Span(s.window)))
 	case n == 0 && s.waiting == 0:
 		lines = append(lines, "", "  nobody holds a permit, nobody waits")
 	case s.waiting > len(s.line):
@@ -90,9 +93,9 @@ func (m model) detail(s semaphore, i, width int) string {
 		w := s.line[i-len(s.holders)]
 		place, weight, who, where = fmt.Sprintf("#%d", i-len(s.holders)+1), w.weight, w.who, w.where
 	}
-	label := fit(plain(who), width)
+	label := fit(printable.Line(who), width)
 	if i == m.line {
 		label = cursor.Render(label)
 	}
-	return fmt.Sprintf("%s%-7s %6s  %6s  %s  %s", marker, place, amount(weight), held, label, plain(where))
+	return fmt.Sprintf("%s%-7s %6s  %6s  %s  %s", marker, place, amount(weight), held, label, printable.Line(where))
 }

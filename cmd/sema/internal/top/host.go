@@ -29,7 +29,7 @@ func openHost(store string) (source, error) {
 // Close has nothing to close.
 func (s *hostSource) Close() error { return nil }
 
-func (s *hostSource) look(_ context.Context, prefix string) (v view, err error) {
+func (s *hostSource) look(_ context.Context, prefix, _ string) (v view, err error) {
 	all, err := host.List(s.opts...)
 	if err != nil {
 		return v, err

@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
 // A question is asked before something is done. It names the numbers.
@@ -116,7 +117,7 @@ func (m model) typing(key tea.KeyPressMsg) (model, tea.Cmd) {
 	case "ctrl+u":
 		m.typed = ""
 	default:
-		m.typed += plain(key.Text)
+		m.typed += printable.Line(key.Text)
 	}
 	if m.mode == filtering {
 		m.filter = m.typed
@@ -158,8 +159,8 @@ func (m model) askRevoke(s semaphore) model {
 	h := s.holders[m.line]
 	m.question = &question{
 		text: fmt.Sprintf("Take %s of %s away from %s, after %v? It is told; others are let in once it has let go, or is dead for %v.",
-			figure.Count(h.weight, "permit"), quoted(s.name), plain(h.who), age(h.held), s.ttl),
-		what: fmt.Sprintf("take %s away from %s", figure.Count(h.weight, "permit"), plain(h.who)),
+			figure.Count(h.weight, "permit"), quoted(s.name), printable.Fit(printable.Line(h.who), 60), age(h.held), s.ttl),
+		what: fmt.Sprintf("take %s away from %s", figure.Count(h.weight, "permit"), printable.Line(h.who)),
 		do:   func(ctx context.Context) error { return m.from.revoke(ctx, s.name, h.lease) },
 	}
 	return m
@@ -209,7 +210,7 @@ func (m model) answer(key string) (model, tea.Cmd) {
 	}
 }
 
-func quoted(name string) string { return strconv.Quote(name) }
+func quoted(name string) string { return strconv.Quote(printable.Fit(printable.Line(name), 60)) }
 
 // refused is what becomes of those in line when nobody is let in any more.
 func refused(waiting int) string {

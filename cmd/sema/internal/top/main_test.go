@@ -29,7 +29,7 @@ type fake struct {
 	err  error
 }
 
-func (f *fake) look(context.Context, string) (view, error) { return f.view, f.err }
+func (f *fake) look(context.Context, string, string) (view, error) { return f.view, f.err }
 
 func (f *fake) do(format string, args ...any) error {
 	f.done = append(f.done, fmt.Sprintf(format, args...))
@@ -97,7 +97,7 @@ func (s *screen) send(msg tea.Msg) tea.Cmd {
 // looked has the model see what the source has.
 func (s *screen) looked(at time.Time) {
 	s.t.Helper()
-	v, err := s.from.look(s.t.Context(), "")
+	v, err := s.from.look(s.t.Context(), "", "")
 	s.send(lookedMsg{v, err, at, 0})
 }
 

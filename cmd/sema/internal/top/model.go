@@ -9,6 +9,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
 // A model is all that there is on the screen. Methods return another one.
@@ -21,7 +23,9 @@ type model struct {
 
 	width, height int
 	all           []semaphore // as last seen
-	more          int
+	more          int         // semaphores that were not read yet
+	looks         int         // how often all was set
+	arranged      *arrangement
 	seen          time.Time // when that was; zero before the first look
 	now           time.Time
 	failure       string // of the last look, if it failed
@@ -63,7 +67,7 @@ const (
 func (o order) String() string { return [...]string{"waiters", "use", "name"}[o] }
 
 func newModel(ctx context.Context, from source, where string, every time.Duration, prefix string) model {
-	return model{ctx: ctx, from: from, where: where, every: every, prefix: prefix, width: 80, height: 24}
+	return model{ctx: ctx, from: from, where: where, every: every, prefix: prefix, width: 80, height: 24, arranged: &arrangement{}}
 }
 
 // Messages besides those of keys and of the window.
@@ -101,7 +105,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m.settled(), next
 	case tea.PasteMsg:
 		if m.mode == filtering || m.mode == sizing {
-			m.typed += plain(msg.Content)
+			m.typed += printable.Line(msg.Content)
 		}
 		if m.mode == filtering {
 			m.filter = m.typed
@@ -116,7 +120,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case doneMsg:
 		m.said, m.saidBad = msg.what, msg.err != nil
 		if msg.err != nil {
-			m.said = plain(fmt.Sprintf("%s: %v", msg.what, msg.err))
+			m.said = printable.Line(fmt.Sprintf("%s: %v", msg.what, msg.err))
 		}
 		return m, m.lookOnce()
 	}
@@ -140,7 +144,7 @@ func (m model) look() tea.Cmd {
 		ctx, cancel := context.WithTimeout(m.ctx, lookTime)
 		defer cancel()
 		start := time.Now()
-		v, err := m.from.look(ctx, m.prefix)
+		v, err := m.from.look(ctx, m.prefix, m.selected)
 		return lookedMsg{v, err, time.Now(), time.Since(start)}
 	}
 }
@@ -167,18 +171,36 @@ func (m model) lookAgain(took time.Duration) tea.Cmd {
 func (m model) looked(msg lookedMsg) model {
 	m.now = msg.at
 	if msg.err != nil {
-		m.failure = plain(msg.err.Error())
+		m.failure = printable.Line(msg.err.Error())
 		return m
 	}
 	m.failure, m.seen = "", msg.at
-	m.all, m.more = msg.view.semaphores, msg.view.more
+	m.all, m.more, m.looks = msg.view.semaphores, msg.view.more, m.looks+1
 	return m
 }
 
-// shown are the semaphores that pass the filter, in order.
+// An arrangement is the list as it was last sorted. Thousands of semaphores are not
+// sorted again for every key.
+type arrangement struct {
+	looks  int
+	filter string
+	order  order
+	rows   []semaphore
+}
+
+// shown returns the semaphores that pass the filter, in order. Callers do not change
+// them.
 func (m model) shown() []semaphore {
+	if a := m.arranged; a.rows == nil || a.looks != m.looks || a.filter != m.filter || a.order != m.order {
+		*a = arrangement{m.looks, m.filter, m.order, m.arrange()}
+	}
+	return m.arranged.rows
+}
+
+func (m model) arrange() []semaphore {
+	filter := strings.ToLower(m.filter)
 	shown := slices.DeleteFunc(slices.Clone(m.all), func(s semaphore) bool {
-		return !strings.Contains(strings.ToLower(s.name), strings.ToLower(m.filter))
+		return !strings.Contains(strings.ToLower(s.name), filter)
 	})
 	slices.SortStableFunc(shown, func(a, b semaphore) int {
 		unread := cmp.Compare(min(1, len(b.failure)), min(1, len(a.failure)))
@@ -232,7 +254,7 @@ func (m model) settled() model {
 	if gone := m.selected; gone != s.name && (m.mode == detailing || m.mode == sizing) {
 		// Keys must not reach another one instead.
 		m.mode, m.back, m.typed, m.top = listing, listing, "", 0
-		m.said, m.saidBad = plain(gone)+" is gone", true
+		m.said, m.saidBad = printable.Line(gone)+" is gone", true
 	}
 	if m.selected = s.name; !ok {
 		m.top, m.line = 0, 0

@@ -164,9 +164,9 @@ func TestFilterAsYouType(t *testing.T) {
 	s.press("m")
 	shown(1)
 	s.send(tea.PasteMsg{Content: "ail\x1b"})
-	s.want("/Email·")
+	s.want("/Email�")
 	shown(0) // what was pasted has a key in it that is shown, and does nothing
-	s.want(`none of 9 semaphores has "Email·" in its name`)
+	s.want(`none of 9 semaphores has "Email�" in its name`)
 	s.press("backspace", "enter", "d")
 	s.want(`Drain "emails"`)
 	s.press("n", "esc")
@@ -185,7 +185,7 @@ func TestNothingIsObeyedThatOthersHaveWritten(t *testing.T) {
 	if raw := s.draw(); strings.Contains(raw, "\x1b]0") || strings.Contains(raw, "\x1b[31mpool") || strings.Contains(raw, "\a") {
 		t.Errorf("%q", raw)
 	}
-	s.want("·]0;title·db", "·[31mpool.go:12")
+	s.want("�]0;title�db", "�[31mpool.go:12")
 }
 
 // However small or large the window is, and wherever one is, the screen fits.
@@ -212,7 +212,7 @@ func TestLongListsScroll(t *testing.T) {
 	}
 	s.from.view.more = 7
 	s.looked(noon)
-	s.want("▸ s-a", "7 more")
+	s.want("▸ s-a", "7 not read yet")
 	s.press("pgdown")
 	s.want("▸ s-i")
 	s.press("end")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/user"
 	"slices"
@@ -16,12 +17,14 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/survey"
 )
 
 // A source is where semaphores are looked at, and changed.
 type source interface {
-	// look is all semaphores whose names begin so, or some if there are too many.
-	look(ctx context.Context, prefix string) (view, error)
+	// look returns all semaphores whose names begin with a prefix. The selected one
+	// is surely up to date.
+	look(ctx context.Context, prefix, selected string) (view, error)
 	drain(ctx context.Context, name string) error
 	resume(ctx context.Context, name string) error
 	resize(ctx context.Context, name string, capacity int64) error
@@ -31,7 +34,7 @@ type source interface {
 // A view is what was seen at one look.
 type view struct {
 	semaphores []semaphore
-	more       int // that were not looked at
+	more       int // semaphores that were not read yet
 }
 
 // A semaphore is one, for people.
@@ -47,7 +50,9 @@ type semaphore struct {
 	ttl       time.Duration
 	holders   []holder
 	line      []waiter
-	failure   string // why it could not be looked at
+	failure   string    // why it could not be read
+	readAt    time.Time // by the clock of the store
+	gone      bool      // it was deleted
 }
 
 // A holder is a permit that is out.
@@ -74,15 +79,16 @@ func openSource(ctx context.Context, store string) (source, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	client, err := fleet.Open(ctx, store)
+	opened, err := engine.OpenStore(ctx, store, engine.Reading)
 	if err != nil {
 		return nil, engine.Unreached(err)
 	}
+	client := fleet.New(opened)
 	if _, err := client.List(ctx, ""); err != nil {
 		engine.Close(client)
 		return nil, engine.Unreached(err)
 	}
-	return &fleetSource{client}, nil
+	return &fleetSource{client: client}, nil
 }
 
 // patience is how long an engine has to answer.
@@ -97,47 +103,116 @@ type fleetClient interface {
 	ForceRelease(ctx context.Context, name string, r fleet.Revocation) error
 }
 
-type fleetSource struct{ client fleetClient }
+// A fleetSource reads a store. It is used by one goroutine at a time.
+type fleetSource struct {
+	client fleetClient
 
-// Close lets go of the engine.
+	mu     sync.Mutex
+	survey survey.Survey
+	read   map[string]semaphore // as last read
+}
+
+// Close closes the client.
 func (s *fleetSource) Close() error { return engine.Close(s.client.(*fleet.Client)) }
 
-// A look is bounded, so that to look is no burden to the engine.
 const (
+	// mostLooked is how many semaphores, by waiters, are read at every look.
 	mostLooked = 500
-	atATime    = 8
+	// atATime is how many are read at the same time.
+	atATime = 8
+	// surveyTime is how long a look may take over the others.
+	surveyTime = 2 * time.Second
 )
 
-func (s *fleetSource) look(ctx context.Context, prefix string) (v view, err error) {
+// look reads the selected semaphore, those with the most waiters, and some of the
+// others. What it does not read is as it was read last.
+func (s *fleetSource) look(ctx context.Context, prefix, selected string) (v view, err error) {
 	names, err := s.client.List(ctx, prefix)
 	if err != nil {
 		return v, err
 	}
-	if len(names) > mostLooked {
-		v.more = len(names) - mostLooked
-		names = names[:mostLooked]
-	}
+	s.mu.Lock() // a look besides the regular one follows each action
+	defer s.mu.Unlock()
+	s.survey.Keep(names)
 	now := s.now(ctx)
-	seen := make([]semaphore, len(names))
+	top := s.survey.Top(names, mostLooked, func(a, b survey.Load) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Use, a.Use))
+	})
+	if slices.Contains(names, selected) && !slices.Contains(top, selected) {
+		top = append(top, selected)
+	}
+	read := s.readAll(ctx, top, now)
+	soon, cancel := context.WithTimeout(ctx, surveyTime)
+	defer cancel()
+	maps.Copy(read, s.readAll(soon, s.survey.Due(time.Now(), names, top), now))
+	if err := ctx.Err(); err != nil {
+		return v, err
+	}
+	for _, name := range names {
+		if one, known := read[name]; known {
+			v.semaphores = append(v.semaphores, one)
+		} else if one, known := s.read[name]; known {
+			one.age(now.Sub(one.readAt))
+			v.semaphores, read[name] = append(v.semaphores, one), one
+		}
+	}
+	s.read = read
+	v.semaphores = slices.DeleteFunc(v.semaphores, func(s semaphore) bool { return s.gone })
+	v.more = s.survey.Totals(names).Unknown
+	return v, nil
+}
+
+// readAll reads semaphores until ctx ends. Those that were deleted are marked as gone.
+func (s *fleetSource) readAll(ctx context.Context, names []string, now time.Time) map[string]semaphore {
+	all := make([]semaphore, len(names))
 	turns := make(chan struct{}, atATime)
 	var wg sync.WaitGroup
 	for i, name := range names {
 		turns <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
 		wg.Go(func() {
 			defer func() { <-turns }()
-			snapshot, err := s.client.Inspect(ctx, name)
-			switch {
-			case errors.Is(err, fs.ErrNotExist): // it is gone meanwhile
-			case err != nil:
-				seen[i] = semaphore{name: name, failure: err.Error()}
-			default:
-				seen[i] = semaphoreOf(name, snapshot, now)
-			}
+			all[i] = s.inspect(ctx, name, now)
 		})
 	}
 	wg.Wait()
-	v.semaphores = slices.DeleteFunc(seen, func(s semaphore) bool { return s.name == "" })
-	return v, ctx.Err()
+	read := make(map[string]semaphore, len(names))
+	for _, one := range all {
+		if one.name != "" {
+			read[one.name] = one
+		}
+	}
+	return read
+}
+
+// inspect returns an unnamed semaphore if ctx ends before.
+func (s *fleetSource) inspect(ctx context.Context, name string, now time.Time) semaphore {
+	snapshot, err := s.client.Inspect(ctx, name)
+	switch at := time.Now(); {
+	case errors.Is(err, fs.ErrNotExist):
+		s.survey.Forget(name)
+		return semaphore{name: name, gone: true}
+	case err != nil && ctx.Err() != nil:
+		return semaphore{}
+	case err != nil:
+		s.survey.Fail(name, at)
+		return semaphore{name: name, readAt: now, failure: err.Error()}
+	default:
+		one := semaphoreOf(name, snapshot, now)
+		s.survey.Note(name, survey.Load{At: at, Waiting: int64(one.waiting), Use: one.utilisation()})
+		return one
+	}
+}
+
+// age adds to how long permits are held, since the semaphore was read.
+func (s *semaphore) age(by time.Duration) {
+	s.readAt = s.readAt.Add(by)
+	s.holders = slices.Clone(s.holders)
+	for i := range s.holders {
+		s.holders[i].held += max(0, by)
+	}
 }
 
 // now is the time of the engine, by which it notes since when permits are held.
@@ -150,7 +225,7 @@ func (s *fleetSource) now(ctx context.Context) time.Time {
 
 func semaphoreOf(name string, s protocol.Snapshot, now time.Time) semaphore {
 	seen := semaphore{
-		name: name, capacity: s.Config.Capacity, effective: s.Effective, inUse: s.InUse, waiting: len(s.Line), draining: s.Config.Draining, ramp: s.Config.Ramp,
+		name: name, readAt: now, capacity: s.Config.Capacity, effective: s.Effective, inUse: s.InUse, waiting: len(s.Line), draining: s.Config.Draining, ramp: s.Config.Ramp,
 		window: durationOf(s.Config.Window), ttl: durationOf(s.Config.TTL),
 	}
 	instances := map[protocol.Session]string{}

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 )
 
 // Command is "sema top".
@@ -31,13 +31,13 @@ func Command(store func() string) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Watch semaphores, holders and lines, full screen",
-		Long: `Watch semaphores, holders and lines, full screen; those with the longest lines come
-first.
+		Short: "Watch all semaphores, full screen",
+		Long: `Watch all semaphores with their holders and waiters, full screen. The semaphores
+with the most waiters come first, whatever their names are.
 
-  ↑ ↓ Enter Esc   choose a semaphore, look at its holders and line, go back
+  ↑ ↓ Enter Esc   choose a semaphore, show its holders and waiters, go back
   s  /            sort by waiters, use or name; filter as you type
-  d  r  c  x      drain, resume, set the capacity, take a permit away (all ask first)
+  d  r  c  x      drain, resume, set the capacity, revoke a permit (all ask first)
   q               quit`,
 		Example: `  sema top --store redis://localhost:6379
   sema top --filter tenant- --every 500ms`,
@@ -54,8 +54,8 @@ first.
 			return watch(c, store(), every, filter)
 		},
 	}
-	c.Flags().DurationVar(&every, "every", time.Second, "how often to look")
-	c.Flags().StringVar(&filter, "filter", "", "only semaphores whose names begin so")
+	flags.Duration(c.Flags(), &every, "every", time.Second, "read the store every `DURATION`")
+	c.Flags().StringVar(&filter, "filter", "", "show only semaphores whose names begin with `PREFIX`")
 	return c
 }
 
@@ -63,7 +63,7 @@ first.
 const shortest = 100 * time.Millisecond
 
 func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(f.Fd())
 }
 

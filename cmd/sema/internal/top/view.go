@@ -5,13 +5,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
 // Styles. Nothing is said by a colour alone, and bold is what to look at first.
@@ -30,7 +31,7 @@ var (
 func (m model) View() tea.View {
 	v := tea.NewView(m.draw())
 	v.AltScreen = true
-	v.WindowTitle = "sema top " + m.where
+	v.WindowTitle = "sema top " + printable.Line(m.where)
 	return v
 }
 
@@ -58,9 +59,9 @@ func (m model) rows() int { return max(1, m.height-len(m.header())-len(m.footer(
 
 // header says where this is and how things are on the whole.
 func (m model) header() []string {
-	left := strong.Render("sema top") + "  " + m.where
+	left := strong.Render("sema top") + "  " + printable.Line(m.where)
 	if m.prefix != "" {
-		left += "  " + m.prefix + "*"
+		left += "  " + printable.Line(m.prefix) + "*"
 	}
 	var right string
 	switch {
@@ -90,7 +91,7 @@ func (m model) summary() string {
 	}
 	text := fmt.Sprintf("%d waiting  %d of %d full  ", waiting, full, len(m.all))
 	if m.more > 0 {
-		text = fmt.Sprintf("%d waiting  %d of the first %d full, %d more  ", waiting, full, len(m.all), m.more)
+		text = fmt.Sprintf("%d waiting  %d of %d full, %d not read yet  ", waiting, full, len(m.all), m.more)
 	}
 	if waiting > 0 {
 		text = strong.Render(text)
@@ -145,7 +146,7 @@ func (m model) widths(shown []semaphore) (name, bar int) {
 	room := max(leastName+leastBar, m.width-fixed)
 	name = leastName
 	for _, s := range shown {
-		name = max(name, ansi.StringWidth(plain(s.name)))
+		name = max(name, ansi.StringWidth(printable.Line(s.name)))
 	}
 	name = min(name, max(leastName, room*3/5))
 	return name, max(leastBar, min(mostBar, room-name))
@@ -188,14 +189,14 @@ func (m model) titled(columns string, n int) string {
 }
 
 func (m model) row(s semaphore, chosen bool, name, bar int) string {
-	marker, label := "  ", fit(middle(plain(s.name), name), name)
+	marker, label := "  ", fit(printable.Fit(printable.Line(s.name), name), name)
 	if chosen {
 		marker, label = "▸ ", cursor.Render(label)
 	} else if s.waiting > 0 {
 		label = strong.Render(label)
 	}
 	if s.failure != "" {
-		return fmt.Sprintf("%s%s  %s", marker, label, critical.Render("not read: "+plain(s.failure)))
+		return fmt.Sprintf("%s%s  %s", marker, label, critical.Render("not read: "+printable.Line(s.failure)))
 	}
 	waiting := faint.Render(right("0", 6))
 	if s.waiting > 0 {
@@ -239,21 +240,9 @@ func (s semaphore) state() string {
 	case s.inUse == s.effective:
 		return tense.Render("full")
 	case s.window > 0:
-		return "per " + span(s.window)
+		return "per " + flags.Span(s.window)
 	}
 	return ""
-}
-
-// span is a duration without zeros at its end: 1m, and not 1m0s.
-func span(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // amount is a number in at most six letters.
@@ -269,32 +258,10 @@ func amount(n int64) string {
 	return fmt.Sprintf("%.1fG", float64(n)/1e9)
 }
 
-// plain has nothing in it that a terminal would obey: what others have written is
-// shown, and does nothing.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '·'
-	}, text)
-}
-
 // fit is text in exactly so many columns.
 func fit(text string, width int) string {
 	text = ansi.Truncate(text, width, "…")
 	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
-}
-
-// middle leaves out what is in the middle of a name that is too long: names often
-// differ at their ends.
-func middle(name string, width int) string {
-	n := ansi.StringWidth(name)
-	if n <= width || width < 3 {
-		return name
-	}
-	end := (width - 1) / 2
-	return ansi.Truncate(name, width-end, "…") + ansi.TruncateLeft(name, n-end, "")
 }
 
 func right(text string, width int) string {

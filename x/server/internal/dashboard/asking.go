@@ -13,6 +13,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/survey"
 )
 
 const (
@@ -42,6 +43,8 @@ type asker struct {
 	seen   map[string]*sighting
 	trails map[string]*trail
 	swept  time.Time
+
+	survey survey.Survey // the load of all semaphores, for their order; it has a lock of its own
 
 	unlisted, unread time.Time // since when there is no list, and no semaphore, as nothing is answered
 }
@@ -179,6 +182,7 @@ func (a *asker) list(ctx context.Context, within time.Duration) ([]name, error) 
 		}
 		if err == nil {
 			a.forget(&a.unlisted)
+			a.survey.Keep(names)
 		}
 		return all, err
 	}).wait(ctx)
@@ -247,17 +251,20 @@ func (a *asker) inspect(ctx context.Context, name string, album *album, clock *a
 	at := time.Now()
 	snapshot, err := a.read(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
+		a.survey.Forget(name)
 		g := newGlance(semaphore{Name: name}, album)
 		g.gone, g.at = true, at
 		return g, nil
 	}
 	if err != nil {
+		a.survey.Fail(name, at)
 		return nil, err
 	}
 	album.turn()
 	ahead, _ := clock.wait(ctx) // an engine without a clock has that of this machine
 	g := newGlance(seen(name, snapshot, at.Add(ahead)).shortened(), album)
 	g.at = at
+	a.survey.Note(name, survey.Load{At: at, Waiting: g.Waiting(), Use: g.use()})
 	a.remember(name, sample{at, snapshot.InUse, snapshot.Effective, g.Waiting()})
 	return g, nil
 }

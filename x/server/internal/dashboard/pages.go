@@ -3,17 +3,25 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sema-go/sema/internal/survey"
 )
 
-// most are the semaphores that one page shows.
-const most = 500
+const (
+	most = 500 // semaphores on one page
+	// surveyTime is how long a page waits for semaphores that may not be on it.
+	// What was not read by then is read for the next page.
+	surveyTime = 2 * time.Second
+)
 
 // A view is what a page shows: one semaphore, or some of all. What differs by viewer
 // is in it, so that who has the same one may be shown the same.
@@ -37,20 +45,20 @@ type query struct {
 	Sort   string
 }
 
-// orders are those that there are. What people wait for comes first unless told.
-var orders = map[string]func(a, b *glance) int{
-	"waiting": func(a, b *glance) int {
-		return cmp.Or(cmp.Compare(b.Waiting(), a.Waiting()), cmp.Compare(b.use(), a.use()))
+// orders are those of the overview; "waiting" is the default.
+var orders = map[string]func(a, b survey.Load) int{
+	"waiting": func(a, b survey.Load) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Use, a.Use))
 	},
-	"use": func(a, b *glance) int {
-		return cmp.Or(cmp.Compare(b.use(), a.use()), cmp.Compare(b.Waiting(), a.Waiting()))
+	"use": func(a, b survey.Load) int {
+		return cmp.Or(cmp.Compare(b.Use, a.Use), cmp.Compare(b.Waiting, a.Waiting))
 	},
-	"name": func(*glance, *glance) int { return 0 },
+	"name": nil,
 }
 
 func queryOf(r *http.Request) query {
 	q := query{Filter: strings.TrimSpace(r.FormValue("q")), Sort: r.FormValue("sort")}
-	if orders[q.Sort] == nil {
+	if _, known := orders[q.Sort]; !known {
 		q.Sort = "waiting"
 	}
 	return q
@@ -64,19 +72,45 @@ func (q query) Live() string { return "/ui/live?" + q.encode() }
 
 func (q query) encode() string { return url.Values{"q": {q.Filter}, "sort": {q.Sort}}.Encode() }
 
-// matching are the first names that fit and may be seen, in order, and how many there
-// are in all.
-func (v view) matching(names []name) (first []string, all int) {
+// matching returns the names that fit and may be seen, in order.
+func (v view) matching(names []name) (all []string) {
 	filter := strings.ToLower(v.Filter)
 	for _, name := range names {
-		if !strings.HasPrefix(name.is, v.prefix) || !strings.Contains(name.lower, filter) {
-			continue
-		}
-		if all++; all <= most {
-			first = append(first, name.is)
+		if strings.HasPrefix(name.is, v.prefix) && strings.Contains(name.lower, filter) {
+			all = append(all, name.is)
 		}
 	}
-	return first, all
+	return all
+}
+
+// top returns the names of the page, in its order, as far as it is known.
+func (a *asker) top(v view, names []string) []string {
+	if orders[v.Sort] == nil {
+		return names[:min(len(names), most)]
+	}
+	return a.survey.Top(names, most, orders[v.Sort])
+}
+
+// lookAtTop reads the semaphores of the page: those that are on it by what is known,
+// some of the others, and those that are on it by what is known then. All viewers share
+// what was read.
+func (a *asker) lookAtTop(ctx context.Context, v view, names []string, within time.Duration) (shown []string, seen map[string]*glance) {
+	shown = a.top(v, names)
+	seen = a.look(ctx, shown, within, a.rest)
+	if len(names) > len(shown) {
+		soon, cancel := context.WithTimeout(ctx, surveyTime)
+		defer cancel()
+		maps.Copy(seen, a.look(soon, a.survey.Due(time.Now(), names, shown), within, a.rest))
+	}
+	shown = a.top(v, names)
+	var missing []string
+	for _, name := range shown {
+		if g := seen[name]; g == nil || errors.Is(g.err, errNoTurn) {
+			missing = append(missing, name)
+		}
+	}
+	maps.Copy(seen, a.look(ctx, missing, within, a.rest))
+	return shown, seen
 }
 
 // A trouble is that what is shown may not be as it is.
@@ -104,8 +138,8 @@ func troubled(t *trouble) scene {
 type listing struct {
 	query
 	scene
+	survey.Totals          // of all that match
 	Shown, Matching int
-	Full, Waiting   int64
 	Trouble         *trouble
 	Try             string
 }
@@ -124,20 +158,16 @@ func (a *asker) listing(ctx context.Context, v view, within time.Duration) listi
 		l.scene = l.draw(nil)
 		return l
 	}
-	first, all := v.matching(names)
-	seen := a.look(soon, first, within, a.rest)
+	matching := v.matching(names)
+	shown, seen := a.lookAtTop(soon, v, matching, within)
 	var rows []*glance
 	var failed error
-	for _, name := range first {
+	for _, name := range shown {
 		g := seen[name]
 		if g.gone {
 			continue // meanwhile
 		}
 		rows = append(rows, g)
-		l.Waiting += g.Waiting()
-		if g.err == nil && g.use() >= 1 {
-			l.Full++
-		}
 		if g.err != nil {
 			failed = g.err
 		}
@@ -146,8 +176,7 @@ func (a *asker) listing(ctx context.Context, v view, within time.Duration) listi
 		// Nothing could be read. The names are known, so that each row says why.
 		l.Trouble = a.troubleOf(ctx, &a.unread, start, "No semaphore can be read", failed)
 	}
-	l.Shown, l.Matching = len(rows), all
-	slices.SortStableFunc(rows, orders[v.Sort])
+	l.Shown, l.Matching, l.Totals = len(rows), len(matching), a.survey.Totals(matching)
 	l.scene = l.draw(rows)
 	return l
 }

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+
+	_ "github.com/sema-go/sema/x/stores"
+)
+
+// hostile is what another user writes into a command line, a label or a name: an
+// escape sequence, C1 controls, a bidirectional override, a line break, and more
+// text than a screen holds.
+var hostile = "evil\x1b]0;owned\x07\x1b[2J\u009b31m\u202etxet\u2066\nsema: forged\r\x7f" + strings.Repeat("long ", 2000)
+
+// checkPrintable fails on what a terminal would obey, on forged lines and on lines
+// that are too long to read.
+func checkPrintable(t *testing.T, what, text string) {
+	t.Helper()
+	for _, r := range text {
+		if r != '\n' && !unicode.IsPrint(r) {
+			t.Errorf("%s writes %q:\n%.300q", what, r, text)
+			return
+		}
+	}
+	if !strings.Contains(text, "evil") {
+		t.Errorf("%s does not show it:\n%.300q", what, text)
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(line, "sema: forged") || len(line) > 3000 {
+			t.Errorf("%s writes a line of %d bytes: %.100s", what, len(line), line)
+		}
+	}
+}
+
+// TestCommands_HostileCommandLine is about the processes of other users.
+func TestCommands_HostileCommandLine(t *testing.T) {
+	t.Parallel()
+	s := onHost(t)
+	holder := s.start("run", "x", "-n", "1", "--", "sh", "-c", "echo held; cat", hostile)
+	holder.line()
+	for _, args := range [][]string{{"show", "x"}, {"show", "x", "-o", "wide"}} {
+		checkPrintable(t, strings.Join(args, " "), s.must(args...))
+	}
+	watch := s.start("watch", "x", "-o", "wide")
+	watch.line()
+	checkPrintable(t, "watch", watch.line())
+	waiter := s.start("run", "x", "--", "true")
+	eventually(t, "the notice", func() bool { return strings.Contains(waiter.err.text(), "evil") })
+	checkPrintable(t, "run", waiter.err.text())
+
+	out := s.must("show", "x", "-o", "json")
+	for _, r := range out {
+		if r != '\n' && !unicode.IsPrint(r) {
+			t.Errorf("show -o json writes %q", r)
+		}
+	}
+	if about := decode[state](t, out).Holders[0].About; !strings.Contains(about, hostile[:60]) {
+		t.Errorf("JSON is not exact: %.300q", about)
+	}
+}
+
+// TestCommands_HostileStore is about clients that write into the store themselves.
+func TestCommands_HostileStore(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	store, err := fleet.OpenStore(ctx, s.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, name := range []string{"x", hostile} {
+		session, _, err := store.Open(ctx, name, protocol.Config{Protocol: protocol.Version, Capacity: 1, TTL: 60_000_000}, hostile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = store.Apply(ctx, name, protocol.Batch{Session: session, Seq: 1, Ops: []protocol.Op{
+			{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Meta: hostile}, {Verb: protocol.Acquire, Ticket: 2, Weight: 1, Meta: hostile},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"ls"}, {"ls", "-o", "wide"}, {"show", "x"}, {"show", "x", "-o", "wide"}} {
+		checkPrintable(t, strings.Join(args, " "), s.must(args...))
+	}
+	s.must("rm", "--yes", hostile)
+	watch := s.start("watch", "x", "-o", "wide")
+	watch.line()
+	checkPrintable(t, "watch", watch.line())
+	waiter := s.start("run", "x", "--", "true")
+	eventually(t, "the notice", func() bool { return strings.Contains(waiter.err.text(), "evil") })
+	checkPrintable(t, "run", waiter.err.text())
+}
+
+// TestCommands_HostileErrors is about texts of servers, and of operators.
+func TestCommands_HostileErrors(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	r := s.run("show", hostile)
+	checkPrintable(t, "show of a hostile name", r.err)
+
+	holder := holding(s, "x", "-n", "1", "--ttl", "2s")
+	lease := s.show("x").Holders[0].Lease
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	store, err := fleet.OpenStore(ctx, s.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Administer(ctx, "x", fleet.Command{Revoke: &fleet.Revocation{Lease: protocol.Seq(lease), By: hostile[:40]}}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-holder.ended:
+	case <-time.After(patience):
+		t.Fatal("the revoked command goes on")
+	}
+	checkPrintable(t, "run that is revoked", holder.err.text())
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
+)
+
+// positional checks the arguments of a command by its usage line: capital words are
+// arguments, [WORD] may be left out, WORD… is one or more.
+func positional(c *cobra.Command, args []string) error {
+	least, most := 0, 0
+	var missing string
+	for _, word := range strings.Fields(c.Use)[1:] {
+		optional, repeated := strings.HasPrefix(word, "["), strings.HasSuffix(word, "…")
+		word = strings.Trim(word, "[]…")
+		if word == "" || word != strings.ToUpper(word) || strings.HasPrefix(word, "-") {
+			break // flags follow
+		}
+		if !optional {
+			if least++; least == len(args)+1 {
+				missing = word
+			}
+		}
+		if most++; repeated {
+			most = len(args) + least
+		}
+	}
+	switch line := c.CommandPath() + strings.TrimPrefix(c.Use, c.Name()); {
+	case len(args) < least:
+		return usage("missing %s; write: %s", missing, line)
+	case len(args) > most && most == 0:
+		return usage("unexpected argument %q; '%s' takes none, see '%s --help'", args[0], c.CommandPath(), c.CommandPath())
+	case len(args) > most:
+		return usage("unexpected argument %q; write: %s", args[most], line)
+	}
+	return nil
+}
+
+// flagError explains an error of package pflag.
+func (p *program) flagError(c *cobra.Command, err error) error {
+	var (
+		unknown *pflag.NotExistError
+		invalid *pflag.InvalidValueError
+		empty   *pflag.ValueRequiredError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return p.unknownFlag(c, unknown)
+	case errors.As(err, &invalid):
+		return usage("%s %s: %s", flagName(invalid.GetFlag()), printable.Arg(invalid.GetValue()), wanted(invalid))
+	case errors.As(err, &empty):
+		name, what := pflag.UnquoteUsage(empty.GetFlag())
+		return usage("%s needs a value (%s): %s", flagName(empty.GetFlag()), name, what)
+	}
+	return usage("%w; see '%s --help'", err, c.CommandPath())
+}
+
+func flagName(f *pflag.Flag) string { return "--" + f.Name }
+
+// wanted says which values a flag takes.
+func wanted(e *pflag.InvalidValueError) string {
+	switch f := e.GetFlag(); f.Value.Type() {
+	case "int", "int64":
+		return "want a whole number, such as 4"
+	case "bool":
+		return "want true or false, or leave the value out"
+	case "duration":
+		return "want a duration with a unit, such as 30s or 5m"
+	}
+	return e.Unwrap().Error()
+}
+
+// unknownFlag suggests what was meant. In front of the command of 'sema run' a missing
+// -- is the most likely mistake: the flags are the command's.
+func (p *program) unknownFlag(c *cobra.Command, e *pflag.NotExistError) error {
+	name := "--" + e.GetSpecifiedName()
+	if e.GetSpecifiedShortnames() != "" {
+		name = "-" + e.GetSpecifiedShortnames()
+	}
+	if c.Name() == "run" && !slices.Contains(p.args, "--") {
+		return usage("unknown flag %s; if it belongs to the command, put -- before the command: sema run NAME -- COMMAND %s", name, name)
+	}
+	hint := fmt.Sprintf("'%s --help' lists all", c.CommandPath())
+	if like := similarFlag(c, e.GetSpecifiedName()); like != "" {
+		hint = fmt.Sprintf("did you mean %s?", like)
+	}
+	return usage("unknown flag %s; %s", name, hint)
+}
+
+func similarFlag(c *cobra.Command, name string) (like string) {
+	if name == "json" && c.Flag("output") != nil {
+		return "-o json"
+	}
+	nearest := 3 // typing mistakes at most, plus one
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if d := distance(f.Name, name); d < nearest && len(name) > 2 {
+			nearest, like = d, "--"+f.Name
+		}
+	})
+	return like
+}
+
+// distance counts the letters to change, add or remove (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// unknownCommand suggests what was meant.
+func unknownCommand(root *cobra.Command, name string) error {
+	root.SuggestionsMinimumDistance = 2
+	next := "'sema --help' lists all"
+	if like := root.SuggestionsFor(name); len(like) > 0 {
+		slices.SortStableFunc(like, func(a, b string) int { return distance(a, name) - distance(b, name) })
+		next = fmt.Sprintf("did you mean '%s'?", strings.Join(like, "' or '"))
+	}
+	return usage("unknown command %q; %s", name, next)
+}
+
+// helpCommand replaces cobra's, which exits with 0 for a command that does not exist.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Show the help of a command",
+		Example: "  sema help run",
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			for _, one := range c.Root().Commands() {
+				if len(args) == 0 && one.IsAvailableCommand() {
+					names = append(names, one.Name())
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Root().Help()
+			}
+			found, rest, err := c.Root().Find(args)
+			if err != nil || found == c.Root() || len(rest) > 0 {
+				return unknownCommand(c.Root(), strings.Join(args, " "))
+			}
+			return found.Help()
+		},
+	}
+}
+
+// explainCompletion makes cobra's command for shells fail without a shell that it knows.
+func explainCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Use = "completion SHELL"
+		c.Short = "Print a script that completes commands and names in a shell"
+		c.Long = `Print a script that completes commands, flags and names of semaphores in a shell:
+bash, zsh, fish or powershell.`
+		c.Example = `  source <(sema completion bash)                                # this shell
+  sema completion bash >/etc/bash_completion.d/sema              # all of them
+  sema completion fish >~/.config/fish/completions/sema.fish`
+		c.Args = nil
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("missing SHELL; write: sema completion bash (or zsh, fish, powershell)")
+			}
+			return usage("unknown shell %q; want bash, zsh, fish or powershell", args[0])
+		}
+	}
+}
