@@ -3,7 +3,6 @@ package desk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"time"
@@ -59,11 +58,17 @@ func (d *Desk) open(ctx context.Context, r Request) (protocol.Session, protocol.
 	}
 	if mustBeThere {
 		if _, absent := d.store.Inspect(ctx, r.Semaphore); errors.Is(absent, fs.ErrNotExist) {
-			err = refusal{fmt.Errorf("semaphore %q: %w: say with which capacity it is to be made", r.Semaphore, fs.ErrNotExist)}
+			err = refusal{&sema.Error{Op: "acquire", Name: r.Semaphore, Err: missing{}, Detail: "give a capacity to create it"}}
 		}
 	}
 	return 0, config, err
 }
+
+// missing is [fs.ErrNotExist] of a semaphore.
+type missing struct{}
+
+func (missing) Error() string { return "there is no such semaphore" }
+func (missing) Unwrap() error { return fs.ErrNotExist }
 
 // dismiss forgets those that wait for the next who comes, of a semaphore of which one
 // has died: the others have, too, or will.

@@ -50,9 +50,11 @@ type Request struct {
 	Wait      time.Duration   // for how long, at most; 0: not at all
 	Config    protocol.Config // to make the semaphore with, if it is not there; zero: it must be
 	Meta      string          // who asks, for people
+	By        string          // the client's identity, for people; stored apart from Meta
 	Key       string          // the same request, said again, has the same lease; "" for one that is not
 
-	hold bool // of a rate there is nothing to hold
+	hold bool   // of a rate there is nothing to hold
+	mark string // the digest of the key
 }
 
 // A Lease is what was granted.
@@ -65,6 +67,7 @@ type Lease struct {
 	Left      time.Duration // for how long it is surely held
 	InUse     int64         // permits of the semaphore, this one's included
 	Capacity  int64         // of the semaphore
+	Window    time.Duration // of a rate; 0 for others
 }
 
 // New makes a desk. The store is not closed with it.
@@ -151,7 +154,7 @@ func (d *Desk) acquire(ctx context.Context, r Request) (Lease, error) {
 		}
 		v.ticket = max(v.ticket+1, protocol.Ticket(micros()))
 		lease, err := v.wait(ctx, r, protocol.Op{
-			Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.Meta,
+			Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.label(),
 		})
 		if !errors.Is(err, sema.ErrLost) {
 			return lease, err
@@ -181,27 +184,32 @@ func (d *Desk) Renew(ctx context.Context, semaphore, id string) (Lease, error) {
 	return v.renew(ctx, h)
 }
 
-// Release gives a lease back. It fails with ErrLost if it was gone before.
+// Release returns a lease's permits. It fails with ErrLost if it was lost before. To
+// release a lease again at the same desk is no error, for a minute.
 func (d *Desk) Release(ctx context.Context, semaphore, id string) error {
+	_, err := d.ReleaseFirst(ctx, semaphore, id)
+	return err
+}
+
+// ReleaseFirst is [Desk.Release]. It reports whether this call released the lease, and
+// not an earlier one.
+func (d *Desk) ReleaseFirst(ctx context.Context, semaphore, id string) (first bool, err error) {
 	done, err := d.admit("release", semaphore)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer done()
 	return d.release(ctx, semaphore, id)
 }
 
-func (d *Desk) release(ctx context.Context, semaphore, id string) error {
+func (d *Desk) release(ctx context.Context, semaphore, id string) (first bool, err error) {
 	h, err := parse("release", semaphore, id)
-	if err != nil {
-		return err
-	}
-	if d.wasReleased(h) {
-		return nil
+	if err != nil || d.wasReleased(h) {
+		return false, err
 	}
 	v, err := d.find(ctx, h)
 	if err != nil {
-		return err
+		return false, err
 	}
 	return v.release(ctx, h)
 }
@@ -244,7 +252,8 @@ func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
 func (d *Desk) letGo(semaphore, id string) error {
 	ctx, cancel := d.lastWords()
 	defer cancel()
-	return d.release(ctx, semaphore, id)
+	_, err := d.release(ctx, semaphore, id)
+	return err
 }
 
 // lastWords are said when the desk is closed, too.

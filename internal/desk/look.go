@@ -81,5 +81,16 @@ func foreigner(s protocol.Snapshot, session protocol.Session) string {
 
 // notYours is when somebody names a lease of a program's.
 func notYours(h handle, program string) error {
-	return fmt.Errorf("lease %s of %q: %w: program %s holds it, and renews and releases it itself; an administrator can take it away", h.id(), h.semaphore, fs.ErrPermission, program)
+	return foreignLease{h, program}
+}
+
+// A foreignLease is the error about a lease of a program. It is [fs.ErrPermission].
+type foreignLease struct {
+	handle
+	program string
+}
+
+func (e foreignLease) Unwrap() error { return fs.ErrPermission }
+func (e foreignLease) Error() string {
+	return fmt.Sprintf("lease %s of %q: program %s holds it, and renews and releases it itself; an administrator can revoke it", e.id(), e.semaphore, e.program)
 }

@@ -220,25 +220,26 @@ func (v *visit) giveUp() {
 	})
 }
 
-// release gives the lease of a handle back.
-func (v *visit) release(ctx context.Context, h handle) error {
+// release returns the permits of a handle's lease, and reports whether no earlier call
+// has.
+func (v *visit) release(ctx context.Context, h handle) (first bool, err error) {
 	if err := v.enterFor(ctx, h); err != nil {
 		if v.desk.wasReleased(h) {
-			return nil
+			return false, nil
 		}
-		return err
+		return false, err
 	}
 	defer v.exit()
 	switch _, err := v.say(ctx, protocol.Op{Verb: protocol.Release, Lease: h.lease}); {
 	case errors.Is(err, sema.ErrLost):
 		v.desk.forget(h)
-		return err
+		return false, err
 	case err != nil:
-		return err
+		return false, err
 	}
 	v.desk.noteReleased(h)
 	v.desk.park(v)
-	return nil
+	return true, nil
 }
 
 func (v *visit) handle() handle { return handle{v.semaphore, v.lease, v.session} }
