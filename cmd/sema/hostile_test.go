@@ -77,7 +77,7 @@ func TestCommands_HostileStore(t *testing.T) {
 	}
 	defer store.Close()
 	for _, name := range []string{"x", hostile} {
-		session, _, err := store.Open(ctx, name, protocol.Config{Protocol: protocol.Version, Capacity: 1, TTL: 60_000_000}, hostile)
+		session, _, err := store.Open(ctx, name, protocol.Config{Protocol: protocol.Version, Capacity: 1, TTL: 60_000_000}, protocol.Opener{Instance: hostile})
 		if err != nil {
 			t.Fatal(err)
 		}

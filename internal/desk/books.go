@@ -3,9 +3,9 @@ package desk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -61,11 +61,17 @@ func (d *Desk) open(ctx context.Context, r Request, owner protocol.Owner) (proto
 	}
 	if mustBeThere {
 		if _, absent := d.store.Inspect(ctx, r.Semaphore); errors.Is(absent, fs.ErrNotExist) {
-			err = refusal{fmt.Errorf("semaphore %q: %w: say with which capacity it is to be made", r.Semaphore, fs.ErrNotExist)}
+			err = refusal{&sema.Error{Op: "acquire", Name: r.Semaphore, Err: missing{}, Detail: "give a capacity to create it"}}
 		}
 	}
 	return 0, config, err
 }
+
+// missing is [fs.ErrNotExist] of a semaphore.
+type missing struct{}
+
+func (missing) Error() string { return "there is no such semaphore" }
+func (missing) Unwrap() error { return fs.ErrNotExist }
 
 // dismiss forgets those that wait for the next who comes, of a semaphore of which one
 // has died: the others have, too, or will.
@@ -78,7 +84,11 @@ func (d *Desk) dismiss(in room) {
 // park keeps a session that has nothing for the next who comes.
 func (d *Desk) park(v *visit) {
 	if v.foreign {
-		return // it dies by itself
+		return // it expires by itself
+	}
+	if d.keyInID { // whoever has the key may use the session
+		d.bye(v)
+		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,18 +107,18 @@ func (d *Desk) find(ctx context.Context, principal string, h handle) (*visit, er
 	if err != nil {
 		return nil, err
 	}
-	i := h.in(snapshot, principal)
-	if i < 0 {
+	i, owner := h.in(snapshot)
+	if i < 0 || owner.Principal != principal && !d.keyInID { // a client does not know its own
 		return nil, &sema.Error{Op: "hold", Name: h.semaphore, Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse, Err: sema.ErrLost, Detail: "it was released, taken away, or not renewed in time"}
 	}
-	return d.adopt(h.semaphore, snapshot, i), nil
+	return d.adopt(h, owner, snapshot, i), nil
 }
 
 // adopt has this desk speak for one of the leases of a snapshot.
-func (d *Desk) adopt(semaphore string, s protocol.Snapshot, i int) *visit {
+func (d *Desk) adopt(h handle, owner protocol.Owner, s protocol.Snapshot, i int) *visit {
 	l := s.Leases[i]
-	owner, _ := ownerOf(s, l.Session)
-	v := d.newVisit(semaphore, l.Session, owner, s.Config)
+	v := d.newVisit(h.semaphore, l.Session, owner, s.Config)
+	v.keyInID = strings.HasPrefix(h.proof, keyMark)
 	v.foreign, v.shared = true, true
 	v.lease, v.weight, v.fence = l.Seq, l.Weight, fenceOf(s.Leases, i)
 	return d.remember(v)

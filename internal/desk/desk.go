@@ -26,6 +26,7 @@ import (
 type Desk struct {
 	store    fleet.Store
 	instance string
+	keyInID  bool
 	life     context.Context
 	kill     context.CancelFunc
 	running  sync.WaitGroup // what the desk does by itself
@@ -51,10 +52,12 @@ type Request struct {
 	Wait      time.Duration   // for how long, at most; 0: not at all
 	Config    protocol.Config // to make the semaphore with, if it is not there; zero: it must be
 	Meta      string          // who asks, for people
+	By        string          // the client's identity, for people; stored apart from Meta
 	Key       string          // the same request of the same principal, sent again, gets the same lease; "": none
 	Principal string          // the identity that was authenticated, to which the lease belongs; "": none
 
-	hold bool // of a rate there is nothing to hold
+	hold bool   // of a rate there is nothing to hold
+	mark string // the digest of the key
 }
 
 // A Lease is what was granted.
@@ -67,16 +70,27 @@ type Lease struct {
 	Left      time.Duration // for how long it is surely held
 	InUse     int64         // permits of the semaphore, this one's included
 	Capacity  int64         // of the semaphore
+	Window    time.Duration // of a rate; 0 for others
 }
 
-// New makes a desk. The store is not closed with it.
-func New(store fleet.Store) *Desk {
+// An Option changes a desk.
+type Option func(*Desk)
+
+// KeyInID makes IDs with which another process can use a lease through a service. It is
+// for processes that acquire on their own account, and not for servers.
+func KeyInID(d *Desk) { d.keyInID = true }
+
+// New returns a desk over a store, which is not closed with it.
+func New(store fleet.Store, opts ...Option) *Desk {
 	host, _ := os.Hostname()
 	d := &Desk{
 		store: store, instance: fmt.Sprintf(deskInstance+"%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
 		visits: map[handle]*visit{}, idle: map[room][]*visit{}, lines: map[string]*line{},
 		released: map[handle]time.Time{}, asking: map[string]*inquiry{}, sights: map[string]*sight{},
 		polls: map[string]time.Time{},
+	}
+	for _, set := range opts {
+		set(d)
 	}
 	d.life, d.kill = context.WithCancel(context.Background())
 	d.start(d.listen)
@@ -154,7 +168,7 @@ func (d *Desk) acquire(ctx context.Context, r Request) (Lease, error) {
 		}
 		v.ticket = max(v.ticket+1, protocol.Ticket(micros()))
 		lease, err := v.wait(ctx, r, protocol.Op{
-			Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.Meta,
+			Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.label(),
 		})
 		if !errors.Is(err, sema.ErrLost) {
 			return lease, err
@@ -186,27 +200,32 @@ func (d *Desk) Renew(ctx context.Context, principal, semaphore, id string) (Leas
 }
 
 // Release returns a principal's lease. It fails with ErrLost if there is no such lease
-// of that principal.
+// of that principal. To release a lease again at the same desk is no error, for a
+// minute.
 func (d *Desk) Release(ctx context.Context, principal, semaphore, id string) error {
+	_, err := d.ReleaseFirst(ctx, principal, semaphore, id)
+	return err
+}
+
+// ReleaseFirst is [Desk.Release]. It reports whether this call released the lease, and
+// not an earlier one.
+func (d *Desk) ReleaseFirst(ctx context.Context, principal, semaphore, id string) (first bool, err error) {
 	done, err := d.admit("release", semaphore)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer done()
 	return d.release(ctx, principal, semaphore, id)
 }
 
-func (d *Desk) release(ctx context.Context, principal, semaphore, id string) error {
+func (d *Desk) release(ctx context.Context, principal, semaphore, id string) (first bool, err error) {
 	h, err := parse("release", semaphore, id)
-	if err != nil {
-		return err
-	}
-	if d.wasReleased(h) {
-		return nil
+	if err != nil || d.wasReleased(h) {
+		return false, err
 	}
 	v, err := d.find(ctx, principal, h)
 	if err != nil {
-		return err
+		return false, err
 	}
 	return v.release(ctx, h)
 }
@@ -249,7 +268,8 @@ func (d *Desk) Hold(ctx context.Context, r Request, tell func(Lease)) error {
 func (d *Desk) releaseLate(r Request, id string) error {
 	ctx, cancel := d.lastWords()
 	defer cancel()
-	return d.release(ctx, r.Principal, r.Semaphore, id)
+	_, err := d.release(ctx, r.Principal, r.Semaphore, id)
+	return err
 }
 
 // lastWords are said when the desk is closed, too.

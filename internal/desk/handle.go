@@ -16,12 +16,14 @@ import (
 )
 
 // A handle is what the ID of a lease says: which lease of which session, and a proof
-// that it was granted to the bearer.
+// that it was granted to the bearer. A listing shows leases and sessions, but no keys,
+// so that a reader cannot make an ID.
 //
-// The proof is a MAC of the lease under the session's key. A listing shows leases and
-// sessions, but no keys, so that a reader cannot make an ID; and a session that served
-// one request serves the next one under the same key, so that the key itself in an ID
-// would let the first bearer release what the second one holds.
+// The proof of a server's desk is a MAC of the lease under the session's key: a session
+// that served one request serves the next one under the same key, so that the key itself
+// would let the first bearer release what the second one holds. A desk of [KeyInID] uses
+// a session once, and puts the key into the ID: so another process can use the lease
+// through a service, which shows keys to no client.
 type handle struct {
 	semaphore string
 	lease     protocol.Seq
@@ -30,7 +32,10 @@ type handle struct {
 }
 
 // newHandle returns the handle of a lease whose session has that key.
-func newHandle(semaphore string, lease protocol.Seq, session protocol.Session, key protocol.Key) handle {
+func newHandle(semaphore string, lease protocol.Seq, session protocol.Session, key protocol.Key, keyInID bool) handle {
+	if keyInID {
+		return handle{semaphore, lease, session, keyMark + key.Hex()}
+	}
 	mac := hmac.New(sha256.New, key[:])
 	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(lease)))
 	return handle{semaphore, lease, session, hex.EncodeToString(mac.Sum(nil)[:proofSize])}
@@ -39,17 +44,25 @@ func newHandle(semaphore string, lease protocol.Seq, session protocol.Session, k
 // proofSize is in bytes: as hard to guess as the key.
 const proofSize = len(protocol.Key{})
 
+// keyMark begins a proof that is the session's key.
+const keyMark = "k"
+
 func (h handle) id() string { return fmt.Sprintf("%d.%d.%s", h.lease, h.session, h.proof) }
 
-// in returns the place of the lease in a snapshot, or -1 if it is not there, or not
-// the principal's, or the proof is wrong.
-func (h handle) in(s protocol.Snapshot, principal string) int {
+// in returns the place of the lease in a snapshot and the owner of its session, or -1 if
+// it is not there or the proof is wrong. Where the store shows
+// no keys, it compares the one of the ID itself with each batch.
+func (h handle) in(s protocol.Snapshot) (int, protocol.Owner) {
 	owner, found := ownerOf(s, h.session)
-	proven := hmac.Equal([]byte(h.proof), []byte(newHandle(h.semaphore, h.lease, h.session, owner.Key).proof))
-	if !found || owner.Principal != principal || owner.Key == (protocol.Key{}) || !proven {
-		return -1
+	text, keyInID := strings.CutPrefix(h.proof, keyMark)
+	if key, err := protocol.ParseKey(text); keyInID && err == nil && owner.Key == (protocol.Key{}) {
+		owner.Key = key
 	}
-	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool { return l.Seq == h.lease && l.Session == h.session })
+	proven := hmac.Equal([]byte(h.proof), []byte(newHandle(h.semaphore, h.lease, h.session, owner.Key, keyInID).proof))
+	if !found || owner.Key == (protocol.Key{}) || !proven {
+		return -1, owner
+	}
+	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool { return l.Seq == h.lease && l.Session == h.session }), owner
 }
 
 func parse(op, semaphore, id string) (handle, error) {
@@ -57,7 +70,7 @@ func parse(op, semaphore, id string) (handle, error) {
 		return handle{}, err
 	}
 	parts := strings.Split(id, ".")
-	if len(parts) == 3 && len(parts[2]) == hex.EncodedLen(proofSize) {
+	if len(parts) == 3 && len(strings.TrimPrefix(parts[2], keyMark)) == hex.EncodedLen(proofSize) {
 		lease, bad := strconv.ParseUint(parts[0], 10, 64)
 		session, worse := strconv.ParseUint(parts[1], 10, 64)
 		if bad == nil && worse == nil {

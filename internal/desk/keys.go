@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -26,7 +25,7 @@ type inquiry struct {
 // time, or by any desk, as what the engine knows of leases and of the line tells.
 func (d *Desk) acquireOnce(ctx context.Context, r Request) (Lease, error) {
 	digest := sha256.Sum256([]byte(r.Principal + "\x00" + r.Semaphore + "\x00" + r.Key))
-	mark := "key=" + hex.EncodeToString(digest[:12])
+	mark := hex.EncodeToString(digest[:12])
 	limit, why := r.Wait, sema.ErrTimeout
 	if limit == 0 {
 		limit, why = patience, sema.ErrFull
@@ -111,9 +110,9 @@ func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease
 		}
 		r.Wait, v = left, nil // the ticket was for less
 	}
-	told := r
-	told.Meta = strings.TrimSpace(r.Meta + " " + mark)
-	lease, err := d.acquire(ctx, told)
+	marked := r
+	marked.mark = mark
+	lease, err := d.acquire(ctx, marked)
 	if err != nil || lease.ID == "" {
 		return lease, err
 	}
@@ -143,8 +142,9 @@ func (d *Desk) share(ctx context.Context, r Request, s protocol.Snapshot, i int)
 	if l.Weight != r.Weight {
 		return Lease{}, r.mistaken(l.Weight)
 	}
-	v := d.adopt(r.Semaphore, s, i)
-	return v.renew(ctx, v.handle())
+	owner, _ := ownerOf(s, l.Session)
+	h := newHandle(r.Semaphore, l.Seq, l.Session, owner.Key, d.keyInID)
+	return d.adopt(h, owner, s, i).renew(ctx, h)
 }
 
 func markedLease(s protocol.Snapshot, mark, principal string) int {
@@ -153,7 +153,10 @@ func markedLease(s protocol.Snapshot, mark, principal string) int {
 	})
 }
 
-func marked(meta, mark string) bool { return slices.Contains(strings.Fields(meta), mark) }
+func marked(label, mark string) bool {
+	_, m, has := cutMarks(label)
+	return has && m.key == mark
+}
 
 // mistaken is when a key is used for something else.
 func (r Request) mistaken(weight int64) error {

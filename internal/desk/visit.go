@@ -25,6 +25,7 @@ type visit struct {
 	semaphore string
 	session   protocol.Session
 	owner     protocol.Owner
+	keyInID   bool // see handle
 	ttl       time.Duration
 	speaking  chan struct{}             // full while a batch is on its way
 	news      chan struct{}             // full when there may be some
@@ -49,7 +50,7 @@ type visit struct {
 
 func (d *Desk) newVisit(semaphore string, session protocol.Session, owner protocol.Owner, c protocol.Config) *visit {
 	v := &visit{
-		desk: d, semaphore: semaphore, session: session, owner: owner, ttl: time.Duration(c.TTL) * time.Microsecond, config: c, seq: micros(),
+		desk: d, semaphore: semaphore, session: session, owner: owner, keyInID: d.keyInID, ttl: time.Duration(c.TTL) * time.Microsecond, config: c, seq: micros(),
 		speaking: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 	v.place.Of = v
@@ -184,7 +185,7 @@ func (v *visit) stillHas(ctx context.Context, h handle) bool {
 		return true
 	}
 	snapshot, err := v.desk.look(ctx, h.semaphore)
-	if err != nil || h.in(snapshot, v.owner.Principal) < 0 {
+	if i, _ := h.in(snapshot); err != nil || i < 0 {
 		return err != nil && time.Now().Before(*v.until.Load())
 	}
 	v.shared = false
@@ -223,28 +224,31 @@ func (v *visit) giveUp() {
 	})
 }
 
-// release gives the lease of a handle back.
-func (v *visit) release(ctx context.Context, h handle) error {
+// release returns the permits of a handle's lease, and reports whether no earlier call
+// has.
+func (v *visit) release(ctx context.Context, h handle) (first bool, err error) {
 	if err := v.enterFor(ctx, h); err != nil {
 		if v.desk.wasReleased(h) {
-			return nil
+			return false, nil
 		}
-		return err
+		return false, err
 	}
 	defer v.exit()
 	switch _, err := v.say(ctx, protocol.Op{Verb: protocol.Release, Lease: h.lease}); {
 	case errors.Is(err, sema.ErrLost):
 		v.desk.forget(h)
-		return err
+		return false, err
 	case err != nil:
-		return err
+		return false, err
 	}
 	v.desk.noteReleased(h)
 	v.desk.park(v)
-	return nil
+	return true, nil
 }
 
-func (v *visit) handle() handle { return newHandle(v.semaphore, v.lease, v.session, v.owner.Key) }
+func (v *visit) handle() handle {
+	return newHandle(v.semaphore, v.lease, v.session, v.owner.Key, v.keyInID)
+}
 
 // lent is the lease as it is told.
 func (v *visit) lent() Lease {

@@ -97,7 +97,7 @@ func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, erro
 	switch {
 	case f.Kind == protocol.Granted && v.config.Kind == protocol.Rate:
 		d.park(v) // it is spent, and comes back by time alone
-		return Lease{Semaphore: v.semaphore, Weight: f.Weight, InUse: v.inUse, Capacity: v.config.Capacity}, nil
+		return Lease{Semaphore: v.semaphore, Weight: f.Weight, InUse: v.inUse, Capacity: v.config.Capacity, Window: v.window()}, nil
 	case f.Kind == protocol.Granted:
 		v.lease, v.weight, v.fence = f.Lease, f.Weight, f.Fence
 		lease := v.lent()
@@ -121,8 +121,23 @@ func (v *visit) refused(r Request, why error, start time.Time) error {
 	if e.After > 0 {
 		v.desk.poll(v.semaphore, v.ttl)
 	}
+	if v.config.Kind == protocol.Rate {
+		return &RateError{e, v.window()}
+	}
 	return e
 }
+
+// A RateError is a rejection by a rate, whose permits return Window after they were
+// granted.
+type RateError struct {
+	Rejection *sema.Error
+	Window    time.Duration
+}
+
+func (e *RateError) Error() string { return e.Rejection.Error() }
+func (e *RateError) Unwrap() error { return e.Rejection }
+
+func (v *visit) window() time.Duration { return time.Duration(v.config.Window) * time.Microsecond }
 
 // abandon takes the ticket of somebody back who has gone, with what was granted
 // meanwhile. One with a key may come again, and has its place for as long as its

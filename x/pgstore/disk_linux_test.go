@@ -2,9 +2,6 @@ package pgstore
 
 import (
 	"errors"
-	"os"
-	"os/user"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,24 +60,5 @@ func TestStore_SaysThatTheDiskIsFull(t *testing.T) {
 	}
 	if r, err := store.Apply(ctx, "a", batch); err != nil || r.Verdict != protocol.Heard || len(r.Fates) != 200 {
 		t.Errorf("when there is room: %v, verdict %d, %d fates", err, r.Verdict, len(r.Fates))
-	}
-}
-
-// giveToPostgres makes the directory that of the user that runs the server.
-func giveToPostgres(t *testing.T, directory string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		return
-	}
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := strconv.Atoi(u.Uid)
-	if err == nil {
-		err = os.Chown(directory, id, -1)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -184,7 +184,8 @@ func (s *Server) identify(r *http.Request) (*identity, error) {
 
 // bearer is the token that a request carries, if it does.
 func bearer(r *http.Request) (token string, ok bool) {
-	return strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimLeft(token, " "), strings.EqualFold(scheme, "Bearer") // RFC 9110, section 11.1
 }
 
 // identifyBy is who makes a request, by a token if there is one.

@@ -25,7 +25,7 @@ func TestConfiguration(t *testing.T) {
 		t.Errorf("%v %v", changed.header, changed.body)
 	}
 	s.want(412, "PUT", "/v1/semaphores/db", `{"capacity": 6}`, tag)
-	s.want(404, "PUT", "/v1/semaphores/none", `{"capacity": 6}`, tag)
+	s.want(412, "PUT", "/v1/semaphores/none", `{"capacity": 6}`, tag)
 	s.want(200, "PUT", "/v1/semaphores/db", `{"capacity": 6}`)
 	shown := s.want(200, "GET", "/v1/semaphores/db", "")
 	if shown.header.Get("RateLimit-Policy") == "" || !strings.HasPrefix(shown.header.Get("RateLimit"), `"db";r=`) {
@@ -54,7 +54,7 @@ func TestDrainAndResume(t *testing.T) {
 	if a := s.want(200, "POST", "/v1/semaphores/db/drain", ""); a.body["draining"] != true {
 		t.Errorf("%v", a.body)
 	}
-	if refused := s.want(503, "POST", "/v1/semaphores/db/leases", ""); refused.header.Get("Retry-After") == "" || refused.body["type"] != "urn:sema:draining" {
+	if refused := s.want(503, "POST", "/v1/semaphores/db/leases", ""); refused.header.Get("Retry-After") == "" || refused.body["type"] != "/problems/draining" {
 		t.Errorf("%v %v", refused.header, refused.body)
 	}
 	s.want(200, "PUT", at, "") // renewals go on

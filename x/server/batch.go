@@ -1,13 +1,13 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
 )
 
 // A step is one request of several.
@@ -46,11 +46,11 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 	var asked struct {
 		Requests []json.RawMessage `json:"requests"`
 	}
-	if err := readJSON(r, &asked); err != nil {
+	if _, err := readJSON(r, &asked); err != nil {
 		return err
 	}
 	if len(asked.Requests) == 0 || len(asked.Requests) > maxSteps {
-		return invalid("%d requests; want 1 to %d", len(asked.Requests), maxSteps)
+		return invalid("requests: there are %d: want 1 to %d", len(asked.Requests), maxSteps)
 	}
 	outcomes := make([]outcome, len(asked.Requests))
 	var wg sync.WaitGroup
@@ -59,7 +59,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 			lease, err := s.step(r, raw)
 			outcomes[i] = outcome{Lease: lease, at: time.Now()}
 			if err != nil {
-				outcomes[i] = outcome{Problem: problemOf(err)}
+				outcomes[i] = outcome{Problem: s.diagnose(r, err)}
 			}
 		})
 	}
@@ -72,10 +72,11 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) step(r *http.Request, raw json.RawMessage) (*leaseText, error) {
 	one := step{wish: wish{Weight: 1}}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&one); err != nil {
-		return nil, invalid("%v; see /openapi.json", err)
+	if err := decodeObject(raw, &one); err != nil {
+		return nil, err
+	}
+	if err := fleet.CheckName(one.Semaphore); err != nil {
+		return nil, err
 	}
 	if err := who(r.Context()).allow(Acquire, one.Semaphore); err != nil {
 		return nil, err
@@ -105,5 +106,5 @@ func (s *Server) step(r *http.Request, raw json.RawMessage) (*leaseText, error) 
 	case "release":
 		return nil, s.desk.Release(r.Context(), who(r.Context()).principal, one.Semaphore, one.Lease)
 	}
-	return nil, invalid("op %q: want acquire, renew or release", one.Op)
+	return nil, invalid("op: %s: want acquire, renew or release", quote(one.Op))
 }

@@ -58,7 +58,11 @@ func (s reception) Stream(w http.ResponseWriter, r *http.Request) (ctx context.C
 
 func (s reception) Explain(r *http.Request, err error) dashboard.Problem {
 	p := s.diagnose(r, err)
-	return dashboard.Problem{Status: p.Status, Title: p.Title, Detail: p.Detail, Header: p.header}
+	detail := p.Detail
+	if p.Type == problemPath+kindStore.name {
+		detail = err.Error() // operators look here for the cause
+	}
+	return dashboard.Problem{Status: p.Status, Title: p.Title, Detail: detail, Header: p.header}
 }
 
 func (s reception) Unanswered(err error) {
@@ -82,7 +86,7 @@ func (v viewer) Prefix() string                  { return v.prefix }
 func (v viewer) MayChange(semaphore string) bool { return v.may(Admin, semaphore) }
 
 func (v viewer) Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error {
-	return v.reconfigure(v.in(ctx, v.from), semaphore, etag(version), configuration{Capacity: &capacity, Ramp: &ramp})
+	return v.reconfigure(v.in(ctx, v.from), semaphore, ifVersion(version), configuration{Capacity: &capacity, Ramp: &ramp})
 }
 
 func (v viewer) Drain(ctx context.Context, semaphore string) error {

@@ -312,7 +312,7 @@ func TestThePageSaysThatTheEngineIsDown(t *testing.T) {
 	s := open(t, dead{memstore.New()}, server.Options{})
 	b := s.tab()
 	b.get(503, "/ui/semaphore?name=db").says(t, "The engine has not answered since", "connection refused")
-	b.post(500, "/ui/do", form("do", "drain", "name", "db"), header{"HX-Request", "true"}).says(t, "Not done", "connection refused")
+	b.post(503, "/ui/do", form("do", "drain", "name", "db"), header{"HX-Request", "true"}).says(t, "Not done", "connection refused")
 	next, end := b.live("name=db")
 	defer end()
 	if c := next(); c.Live || !strings.Contains(c.Parts["trouble"], "connection refused") {

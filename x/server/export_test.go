@@ -1,6 +1,8 @@
 package server
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,4 +15,18 @@ func (s *Server) Routes() (all []string) {
 		all = append(all, r.method+" "+strings.TrimSuffix(r.path, "{$}"))
 	}
 	return all
+}
+
+// Parameters are the query parameters that a route reads.
+func (s *Server) Parameters(route string) []string {
+	return slices.Sorted(maps.Keys(parameters[route]))
+}
+
+// ProblemTypes are the types of problems, each with its status.
+func (s *Server) ProblemTypes() map[string]int {
+	types := map[string]int{}
+	for _, k := range problemKinds {
+		types[problemPath+k.name] = k.status
+	}
+	return types
 }

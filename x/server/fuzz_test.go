@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -22,6 +23,9 @@ func FuzzAPI(f *testing.F) {
 		{"POST", "/v1/semaphores/db/leases/1/revoke", `{"why": "x", "at_once": true}`},
 		{"GET", "/v1/semaphores?prefix=%00", ""},
 		{"DELETE", "/v1/semaphores/%2F..%2F", ""},
+		{"PUT", "/v1/semaphores/db", `{"capacity": 1e99, "ttl": "x", "draining": 1}`},
+		{"POST", "/v1/semaphores/db/leases?weight=x&wait=y;z", ""},
+		{"PATCH", "/v1/semaphores/db", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}
@@ -38,6 +42,15 @@ func FuzzAPI(f *testing.F) {
 		s.ServeHTTP(answered, request)
 		if answered.Code >= 500 && answered.Code != http.StatusServiceUnavailable && answered.Code != http.StatusNotImplemented {
 			t.Errorf("%s %s %s: %d %s", method, path, body, answered.Code, answered.Body)
+		}
+		if strings.Contains(answered.Header().Get("Content-Type"), "problem") {
+			var p struct{ Type, Title, Detail string }
+			if err := json.Unmarshal(answered.Body.Bytes(), &p); err != nil || p.Type == "" || p.Title == "" {
+				t.Errorf("%s %s %s: %s", method, path, body, answered.Body)
+			}
+			if !strings.Contains(path+body, internals.FindString(p.Detail)) { // it may repeat what was sent
+				wantPlain(t, p.Detail)
+			}
 		}
 		after := httptest.NewRecorder()
 		s.ServeHTTP(after, httptest.NewRequest("GET", "/livez", nil))

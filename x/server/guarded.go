@@ -96,11 +96,11 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 }
 
 // reconfigure changes a semaphore, or makes it, as admin.go has it.
-func (g guarded) reconfigure(ctx context.Context, name, match string, wanted configuration) error {
+func (g guarded) reconfigure(ctx context.Context, name string, when conditions, wanted configuration) error {
 	if err := g.check(ctx, Admin, name); err != nil {
 		return err
 	}
-	_, err := g.change(ctx, name, match, wanted)
+	_, err := g.change(ctx, name, when, wanted)
 	g.audit(ctx, "configure", name, wanted.String(), err)
 	return err
 }
@@ -110,7 +110,7 @@ func (g guarded) pause(ctx context.Context, op, name string, draining bool) erro
 	if err := g.check(ctx, Admin, name); err != nil {
 		return err
 	}
-	err := g.client.Configure(ctx, name, func(c *protocol.Config) { c.Draining = draining })
+	_, err := g.change(ctx, name, conditions{}, configuration{Draining: &draining, existing: true})
 	g.audit(ctx, op, name, "", err)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -163,11 +164,24 @@ func TestAKeyIsItsUsers(t *testing.T) {
 // A mark that somebody else has made up is none.
 func TestMetaIsNoKey(t *testing.T) {
 	t.Parallel()
-	s := start(t, server.Options{})
+	store := memstore.New()
+	s := open(t, store, server.Options{})
 	first := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "", header{"Idempotency-Key", "1"})
-	meta := s.want(200, "GET", "/v1/semaphores/db", "").body["leases"].([]any)[0].(map[string]any)["meta"].(string)
+	snapshot, err := store.Inspect(t.Context(), "db")
+	if err != nil || !strings.Contains(snapshot.Leases[0].Meta, "key=") {
+		t.Fatal(snapshot, err)
+	}
 	s.want(204, "DELETE", "/v1/semaphores/db/leases/"+first.lease(), "")
-	s.want(400, "POST", "/v1/semaphores/db/leases?meta="+meta, "")
+	mark := snapshot.Leases[0].Meta
+	for _, meta := range []string{mark, "x" + mark, strings.Trim(mark, " []"), mark + mark} {
+		forged := s.want(201, "POST", "/v1/semaphores/db/leases?meta="+url.QueryEscape(meta), "").lease()
+		real := s.want(201, "POST", "/v1/semaphores/db/leases", "", header{"Idempotency-Key", "1"}).lease()
+		if real == forged {
+			t.Errorf("meta %q is taken for a key", meta)
+		}
+		s.want(204, "DELETE", "/v1/semaphores/db/leases/"+forged, "")
+		s.want(204, "DELETE", "/v1/semaphores/db/leases/"+real, "")
+	}
 }
 
 func TestANegativeWeightOverRPC(t *testing.T) {
@@ -272,7 +286,11 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	}
 	defer c.Close()
 	fmt.Fprint(c, "GET /v1/semaphores/big HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-	time.Sleep(4 * time.Second) // that is what it does
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(s.ask("GET", "/metrics", "").text, `route="GET /v1/semaphores/{name}"} 1`); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the server waits for a client that does not read")
+		}
+	}
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if n, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) || n > 12<<20 {
 		t.Errorf("%d bytes were waiting for it, %v", n, err)

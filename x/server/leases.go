@@ -3,12 +3,9 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +28,7 @@ type leaseText struct {
 type fence struct {
 	Seq     protocol.Seq `json:"seq"`
 	Floor   protocol.Seq `json:"floor"`
-	Revoked [][2]uint64  `json:"revoked,omitempty"`
+	Revoked [][2]uint64  `json:"revoked"`
 	Exact   bool         `json:"exact"`
 }
 
@@ -45,7 +42,7 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 func textOf(l desk.Lease) leaseText {
 	t := leaseText{Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, TTL: seconds(l.TTL), ValidFor: seconds(l.Left.Round(time.Millisecond))}
 	if l.ID != "" {
-		t.Fence = &fence{Seq: l.Fence.Seq, Floor: l.Fence.Floor, Exact: l.Fence.Exact}
+		t.Fence = &fence{Seq: l.Fence.Seq, Floor: l.Fence.Floor, Exact: l.Fence.Exact, Revoked: [][2]uint64{}}
 		for _, r := range l.Fence.Revoked {
 			t.Fence.Revoked = append(t.Fence.Revoked, [2]uint64{uint64(r.From), uint64(r.To)})
 		}
@@ -59,7 +56,11 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	request, err := s.request(r.Context(), r.PathValue("name"), r.Header.Get("Idempotency-Key"), wish)
+	keys, given := r.Header["Idempotency-Key"]
+	if given && (len(keys) != 1 || keys[0] == "") {
+		return invalid("Idempotency-Key: want one that is not empty, or none")
+	}
+	request, err := s.request(r.Context(), r.PathValue("name"), strings.Join(keys, ""), wish)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	if lease.ID != "" {
 		w.Header().Set("Location", "/v1/semaphores/"+url.PathEscape(lease.Semaphore)+"/leases/"+lease.ID)
 	}
-	limits(w, lease.Semaphore, lease.Capacity, lease.InUse)
+	limits(w, lease.Semaphore, lease.Capacity, lease.InUse, lease.Window)
 	return answer(w, http.StatusCreated, textOf(lease))
 }
 
@@ -96,80 +97,38 @@ func (s *Server) lend(ctx context.Context, request desk.Request) (lease desk.Lea
 
 // A wish is what a request for permits says, in its query or as JSON.
 type wish struct {
-	Weight   int64    `json:"weight"`
-	Wait     duration `json:"wait"`
-	Capacity int64    `json:"capacity"` // if it is to be made, and nothing is declared
-	TTL      duration `json:"ttl"`      // likewise
-	Meta     string   `json:"meta"`
-	Hold     string   `json:"hold"` // "connection", or ""
+	Weight   int64     `json:"weight"`
+	Wait     duration  `json:"wait"`
+	Capacity *int64    `json:"capacity"` // to create the semaphore with; nil: it has to exist, or be declared
+	TTL      *duration `json:"ttl"`      // likewise; nil: default 15s
+	Meta     string    `json:"meta"`
+	Hold     string    `json:"hold"` // "connection", or ""
+
+	ramp, maxWaiters int64         // likewise, over RPC
+	rate             time.Duration // likewise
 }
 
-// A duration is a text like 30s, or seconds.
-type duration time.Duration
-
-func (d *duration) UnmarshalJSON(raw []byte) error {
-	text := strings.Trim(string(raw), `"`)
-	if plain, err := strconv.ParseFloat(text, 64); err == nil {
-		*d = duration(plain * float64(time.Second))
-		return nil
-	}
-	parsed, err := time.ParseDuration(text)
-	*d = duration(parsed)
-	return err
-}
-
+// readWish reads the body, and the query, which counts more.
 func readWish(r *http.Request) (w wish, err error) {
 	w.Weight = 1
-	if err := readJSON(r, &w); err != nil {
+	if _, err := readJSON(r, &w); err != nil {
 		return w, err
 	}
-	if r.URL.RawQuery == "" {
-		return w, nil
-	}
+	fields := fieldsOf(&w)
 	for key, values := range r.URL.Query() {
-		value := values[len(values)-1]
-		switch key {
-		case "weight":
-			w.Weight, err = strconv.ParseInt(value, 10, 64)
-		case "capacity":
-			w.Capacity, err = strconv.ParseInt(value, 10, 64)
-		case "wait":
-			err = w.Wait.UnmarshalJSON([]byte(value))
-		case "ttl":
-			err = w.TTL.UnmarshalJSON([]byte(value))
-		case "meta":
-			w.Meta = value
-		case "hold":
-			w.Hold = value
-		default:
-			err = errors.New("there is no such parameter")
-		}
-		if err != nil {
-			return w, invalid("%s=%q: %v; want weight=1 wait=30s capacity=5 ttl=15s meta=… hold=connection", key, value, err)
+		if want := setText(fields[key], values[0]); want != "" {
+			return w, invalid("%s: %s: want %s", key, quote(values[0]), want)
 		}
 	}
 	return w, nil
 }
 
-// readJSON reads a body, which may be empty.
-func readJSON(r *http.Request, into any) error {
-	if r.Body == nil || r.ContentLength == 0 {
-		return nil
-	}
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		return invalid("the body is not the JSON that is wanted here: %v; see /openapi.json", err)
-	}
-	if decoder.More() {
-		return invalid("the body has more than one value of JSON; see /openapi.json")
-	}
-	return nil
-}
-
 // maxTTL is of semaphores that anybody makes: what somebody holds who has gone is
 // not to be had for as long.
 const maxTTL = time.Hour
+
+// minTTL is the shortest that stores accept.
+const minTTL = 100 * time.Millisecond
 
 // request is a wish as the desk has it.
 func (s *Server) request(ctx context.Context, name, key string, w wish) (desk.Request, error) {
@@ -177,31 +136,50 @@ func (s *Server) request(ctx context.Context, name, key string, w wish) (desk.Re
 		return desk.Request{}, errLeaving
 	}
 	if w.Hold != "" && w.Hold != "connection" {
-		return desk.Request{}, invalid("hold=%q: want connection, or nothing", w.Hold)
+		return desk.Request{}, invalid("hold: %s: want connection, or nothing", quote(w.Hold))
 	}
 	if limit := s.options.Limits.MaxWait; time.Duration(w.Wait) > limit {
-		return desk.Request{}, invalid("wait %v: want %v at most; ask again when it has passed", time.Duration(w.Wait), limit)
-	}
-	if ttl := time.Duration(w.TTL); ttl < 0 || ttl > maxTTL {
-		return desk.Request{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
+		return desk.Request{}, invalid("wait: %v: want %v at most; ask again when it has passed", time.Duration(w.Wait), limit)
 	}
 	if len(key) > 200 {
 		return desk.Request{}, invalid("Idempotency-Key: want 200 bytes at most")
 	}
-	meta := w.Meta
-	if slices.ContainsFunc(strings.Fields(meta), func(field string) bool { return strings.HasPrefix(field, "key=") || strings.HasPrefix(field, "by=") }) {
-		return desk.Request{}, invalid("meta: key= and by= are said by the server")
+	config, err := s.configOf(name, w)
+	if err != nil {
+		return desk.Request{}, err
 	}
+	request := desk.Request{Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: w.Meta, Key: key, Principal: who(ctx).principal, Config: config}
 	if i := who(ctx); i.identity != everybody {
-		meta = strings.TrimSpace(meta + " by=" + strconv.Quote(i.name))
+		request.By = i.name
 	}
-	return desk.Request{
-		Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: meta, Key: key, Principal: who(ctx).principal,
-		Config: s.configFor(name, w.Capacity, time.Duration(w.TTL)),
-	}, nil
+	return request, nil
+}
+
+// configOf returns what the semaphore of a wish is created with.
+func (s *Server) configOf(name string, w wish) (protocol.Config, error) {
+	var capacity int64
+	var ttl time.Duration
+	if w.Capacity != nil {
+		if capacity = *w.Capacity; capacity < 1 {
+			return protocol.Config{}, invalid("capacity: %d: want 1 or more; PUT /v1/semaphores/{name} creates one that is paused", capacity)
+		}
+	}
+	if w.TTL != nil {
+		if ttl = time.Duration(*w.TTL); ttl < minTTL || ttl > maxTTL {
+			return protocol.Config{}, invalid("ttl: %v: want %v at least and %v at most; an operator may declare semaphores with more", ttl, minTTL, maxTTL)
+		}
+	}
+	config := s.configFor(name, capacity, ttl)
+	if _, declared := s.declared.of(name); declared || config == (protocol.Config{}) {
+		return config, nil
+	}
+	return Declaration{Capacity: capacity, TTL: ttl, Ramp: w.ramp, MaxWaiters: w.maxWaiters, Rate: w.rate}.Config(), nil
 }
 
 func (s *Server) renew(w http.ResponseWriter, r *http.Request) error {
+	if err := noBody(r); err != nil {
+		return err
+	}
 	lease, err := s.desk.Renew(r.Context(), who(r.Context()).principal, r.PathValue("name"), r.PathValue("lease"))
 	if err != nil {
 		return err

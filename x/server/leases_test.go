@@ -23,7 +23,7 @@ func TestALeaseByCurl(t *testing.T) {
 		t.Errorf("%s, %v", at, a.body)
 	}
 	full := s.want(429, "POST", "/v1/semaphores/db/leases", "")
-	if full.header.Get("Retry-After") == "" || full.body["capacity"] != 1.0 || full.body["in_use"] != 1.0 || full.body["type"] != "urn:sema:full" {
+	if full.header.Get("Retry-After") == "" || full.body["capacity"] != 1.0 || full.body["in_use"] != 1.0 || full.body["type"] != "/problems/full" {
 		t.Errorf("%v, %v", full.header, full.body)
 	}
 	if again := s.want(200, "PUT", at, ""); again.lease() != a.lease() {
@@ -39,7 +39,7 @@ func TestALeaseByCurl(t *testing.T) {
 	s.want(410, "PUT", at, "")
 	s.want(201, "POST", "/v1/semaphores/db/leases", `{"weight": 1, "wait": 0.5}`)
 	timeout := s.want(429, "POST", "/v1/semaphores/db/leases", `{"wait": "20ms"}`)
-	if timeout.body["type"] != "urn:sema:timeout" {
+	if timeout.body["type"] != "/problems/timeout" {
 		t.Errorf("%v", timeout.body)
 	}
 	s.want(422, "POST", "/v1/semaphores/db/leases?weight=2", "")

@@ -37,7 +37,7 @@ func TestTokens(t *testing.T) {
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
 	s.want(200, "PUT", "/v1/semaphores/job-1", `{"capacity": 2}`)
 	shown := s.want(200, "GET", "/v1/semaphores/job-1", "")
-	if !strings.Contains(shown.text, `by=\"jobs\"`) {
+	if !strings.Contains(shown.text, `"by":"jobs"`) {
 		t.Errorf("%s does not say who holds %s", shown.text, a.lease())
 	}
 	s.auth = "secret-1"
@@ -66,7 +66,7 @@ func TestLeaving(t *testing.T) {
 	at := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").header.Get("Location")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if a := s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", ""); a.header.Get("Retry-After") == "" || a.body["type"] != "urn:sema:leaving" {
+		if a := s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", ""); a.header.Get("Retry-After") == "" || a.body["type"] != "/problems/leaving" {
 			t.Errorf("%v %v", a.header, a.body)
 		}
 	})

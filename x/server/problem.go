@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,14 +8,17 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/desk"
 )
 
-// A problem is an error as RFC 9457 has it.
+// A problem is an error as RFC 9457 defines it. Without a Type it gets the type for
+// its status; the title is that of the type.
 type problem struct {
-	Type      string `json:"type,omitempty"`
+	Type      string `json:"type"`
 	Title     string `json:"title"`
 	Status    int    `json:"status"`
 	Detail    string `json:"detail,omitempty"`
@@ -25,148 +27,160 @@ type problem struct {
 	InUse     int64  `json:"in_use,omitempty"`
 
 	header http.Header
+	window time.Duration // of a rate; 0 for others
 }
 
 func (p *problem) Error() string { return fmt.Sprintf("%s: %s", p.Title, p.Detail) }
 
-// Is is for those who branch on errors of package sema.
+// Is reports which errors of package sema the problem is.
 func (p *problem) Is(target error) bool {
 	switch p.Status {
 	case http.StatusBadRequest:
 		return target == sema.ErrInvalid
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return target == fs.ErrPermission
+	case http.StatusNotFound:
+		return target == fs.ErrNotExist
+	case http.StatusPreconditionFailed:
+		return target == protocol.ErrConflict
 	case http.StatusServiceUnavailable:
 		return target == sema.ErrUnavailable
 	}
 	return false
 }
 
-func invalid(format string, args ...any) error {
-	return &problem{Status: http.StatusBadRequest, Title: "invalid request", Detail: fmt.Sprintf(format, args...)}
-}
-
-func busy(what string, limit int64) error {
-	return &problem{
-		Status: http.StatusServiceUnavailable, Title: "the server is busy", Detail: fmt.Sprintf("%d %s are as many as it takes; ask again soon, or another one", limit, what),
-		header: retryAfter(1),
-	}
-}
-
-func retryAfter(seconds int) http.Header { return http.Header{"Retry-After": {strconv.Itoa(seconds)}} }
-
-const noSuchSemaphore = "no-such-semaphore"
-
-// kinds are how errors are told, the first that fits.
-var kinds = []struct {
-	is     error
-	status int
-	name   string
-	retry  int    // seconds; 0: do not say
-	next   string // what to do, for who speaks HTTP; "": what the library says will do
-}{
-	{errLeaving, http.StatusServiceUnavailable, "leaving", 1, ""},
-	{sema.ErrDraining, http.StatusServiceUnavailable, "draining", 10, "nobody is let in until it is resumed; ask again later"},
-	{sema.ErrUnavailable, http.StatusServiceUnavailable, "engine-unavailable", 1, ""},
-	{sema.ErrClosed, http.StatusServiceUnavailable, "leaving", 1, "this server is being stopped; ask again, or another one"},
-	{sema.ErrQueueFull, http.StatusTooManyRequests, "queue-full", 1, "as many wait as may (max_waiters); ask again later, or shed the work"},
-	{sema.ErrFull, http.StatusTooManyRequests, "full", 1, "ask with ?wait=30s to stand in line, or shed the work"},
-	{sema.ErrTimeout, http.StatusTooManyRequests, "timeout", 1, "ask again, or look who holds them: GET /v1/semaphores/{name}"},
-	{sema.ErrTooLarge, http.StatusUnprocessableEntity, "too-large", 0, "ask for less"},
-	{sema.ErrLost, http.StatusGone, "lease-lost", 0, "stop what it was for, and ask for another one"},
-	{sema.ErrInvalid, http.StatusBadRequest, "invalid", 0, ""},
-	{protocol.ErrConflict, http.StatusPreconditionFailed, "changed-meanwhile", 0, ""},
-	{protocol.ErrVersion, http.StatusConflict, "other-version", 0, ""},
-	{errors.ErrUnsupported, http.StatusNotImplemented, "unsupported", 0, ""},
-	{fs.ErrNotExist, http.StatusNotFound, noSuchSemaphore, 0, ""},
-	{fs.ErrPermission, http.StatusForbidden, "not-allowed", 0, ""},
-	{context.DeadlineExceeded, http.StatusServiceUnavailable, "engine-unavailable", 1, ""},
-}
-
-// problemOf is an error as it is told.
-func problemOf(err error) *problem {
-	var p *problem
-	if errors.As(err, &p) {
-		return p
-	}
-	var tooLong *http.MaxBytesError
-	if errors.As(err, &tooLong) {
-		return &problem{Status: http.StatusRequestEntityTooLarge, Title: "request too large", Detail: fmt.Sprintf("want %d bytes at most", tooLong.Limit)}
-	}
-	p = &problem{Status: http.StatusInternalServerError, Title: "internal error", Detail: err.Error()}
-	var fault *sema.Error
-	refused := errors.As(err, &fault)
-	for _, k := range kinds {
-		if errors.Is(err, k.is) {
-			p.Status, p.Title, p.Type = k.status, k.is.Error(), "urn:sema:"+k.name
-			if k.name == noSuchSemaphore {
-				p.Title = "there is no such semaphore" // and not: file
-			}
-			if k.retry > 0 {
-				p.header = retryAfter(k.retry)
-			}
-			if refused && k.next != "" {
-				p.Detail = facts(fault) + "; " + k.next
-			}
-			break
-		}
-	}
-	if refused {
-		p.Semaphore, p.Capacity, p.InUse = fault.Name, fault.Capacity, fault.InUse
+// newProblem returns a problem of a kind.
+func newProblem(k *problemKind, format string, args ...any) *problem {
+	p := &problem{Type: problemPath + k.name, Title: k.title, Status: k.status, Detail: fmt.Sprintf(format, args...)}
+	if k.retry > 0 {
+		p.header = retryAfter(k.retry)
 	}
 	return p
 }
 
-// facts are those of a refusal. What the library advises is for programs.
-func facts(e *sema.Error) string {
-	text := fmt.Sprintf("%q: %s", e.Name, strings.TrimPrefix(e.Err.Error(), "sema: "))
-	if e.Detail != "" {
-		text += ": " + e.Detail
+func invalid(format string, args ...any) error { return newProblem(kindInvalid, format, args...) }
+
+func busy(what string, limit int64) error {
+	return newProblem(kindBusy, "%d %s are as many as this server serves at a time; retry soon, or use another server", limit, what)
+}
+
+func retryAfter(seconds int) http.Header { return http.Header{"Retry-After": {strconv.Itoa(seconds)}} }
+
+// problemOf returns an error as clients read it: in words of the API.
+func problemOf(err error) *problem {
+	var p *problem
+	if errors.As(err, &p) {
+		return p.typed()
 	}
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		return newProblem(kindTooLong, "the body has more than %d bytes, the most that this server reads", tooLong.Limit)
+	}
+	kind := kindOf(err)
+	p = newProblem(kind, "%s", kind.detail)
+	var fault *sema.Error
+	if errors.As(err, &fault) {
+		p.Semaphore, p.Capacity, p.InUse = fault.Name, fault.Capacity, fault.InUse
+		if kind.detail == "" {
+			p.Detail = facts(fault)
+		}
+	} else if kind == kindNoSemaphore {
+		p.Detail = "there is no such semaphore"
+	} else if kind.detail == "" {
+		p.Detail = strings.TrimPrefix(err.Error(), sema.ErrInvalid.Error()+": ")
+	}
+	var rate *desk.RateError
+	if errors.As(err, &rate) && kind.status == http.StatusTooManyRequests {
+		p.window = rate.Window
+		p.header = retryAfter(wholeSeconds(returnTime(rate.Window, fault.Weight, fault.Capacity)))
+	}
+	if kind.appends {
+		p.Detail += "; " + kind.advice
+	}
+	return p
+}
+
+// typed returns the problem with the type and title of its status, if it has none.
+// The problem itself may be shared.
+func (p *problem) typed() *problem {
+	if p.Type != "" {
+		return p
+	}
+	q := *p
+	q.Type, q.Title = "about:blank", http.StatusText(p.Status)
+	if k := kindByStatus[p.Status]; k != nil {
+		q.Type, q.Title = problemPath+k.name, k.title
+	}
+	return &q
+}
+
+// facts returns what a rejection says. The library's hints are for programs.
+func facts(e *sema.Error) string {
+	text := ""
+	if e.Name != "" {
+		text = fmt.Sprintf("%q: ", e.Name)
+	}
+	if e.Err != sema.ErrInvalid || e.Detail == "" {
+		text += strings.TrimPrefix(e.Err.Error(), "sema: ")
+		if e.Detail != "" {
+			text += ": "
+		}
+	}
+	text += e.Detail
 	if e.Weight > 0 && e.Capacity > 0 {
 		text += fmt.Sprintf(" (%d wanted, %d of %d in use)", e.Weight, e.InUse, e.Capacity)
 	}
 	return text
 }
 
-// diagnose is an error as the client is told of it, unless it has gone, and has the
-// log know of what should not be.
+// diagnose returns an error as the client reads it, unless the client has gone, and
+// logs what an operator has to know of.
 func (s *Server) diagnose(r *http.Request, err error) *problem {
-	if r.Context().Err() != nil && !errors.Is(err, errLeaving) {
-		return &problem{Status: statusGone, Title: "the client has gone"}
+	var told *problem
+	if r.Context().Err() != nil && !errors.As(err, &told) && !errors.Is(err, errLeaving) {
+		return &problem{Type: "about:blank", Status: statusGone, Title: "client closed request"}
 	}
 	p := problemOf(err)
-	if p.Status == http.StatusInternalServerError {
-		s.log.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
-	}
+	s.logFailure(r.Method+" "+r.URL.Path, p, err)
 	return p
 }
 
-// fail answers with an error.
+// logFailure logs an error whose cause the client is not told. An outage of the store
+// fails every request, so that it is logged once a second.
+func (s *Server) logFailure(request string, p *problem, err error) {
+	switch p.Type {
+	case problemPath + kindInternal.name:
+		s.log.Error("request failed", "request", request, "error", err)
+	case problemPath + kindStore.name:
+		now := time.Now().UnixNano()
+		if last := s.outageLogged.Load(); now-last >= int64(time.Second) && s.outageLogged.CompareAndSwap(last, now) {
+			s.log.Warn("store unavailable", "request", request, "error", err)
+		}
+	}
+}
+
+// fail responds with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.diagnose(r, err)
 	for key, values := range p.header {
 		w.Header()[key] = values
 	}
 	if p.Status == http.StatusTooManyRequests && p.Capacity > 0 {
-		limits(w, p.Semaphore, p.Capacity, p.InUse)
+		limits(w, p.Semaphore, p.Capacity, p.InUse, p.window)
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// statusGone is what proxies log of a client that did not wait for an answer.
+// statusGone is what proxies log of a client that did not wait for the response.
 const statusGone = 499
-
-// unrouted is for a path or a method that there is not.
-func (s *Server) unrouted(r *http.Request) error {
-	return &problem{Status: http.StatusNotFound, Title: "no such thing", Detail: fmt.Sprintf("%s %s: see /openapi.json for what there is", r.Method, r.URL.Path)}
-}
 
 func answer(w http.ResponseWriter, status int, body any) error {
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // or the client has gone
+	_ = json.NewEncoder(w).Encode(body) // fails if the client has gone
 	return nil
 }

@@ -1,12 +1,15 @@
 package server
 
 import (
+	"errors"
+	"maps"
 	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/sema-go/sema/x/internal/storerpc"
+	"github.com/sema-go/sema/x/internal/wire"
 	"github.com/sema-go/sema/x/semav1/semav1connect"
 )
 
@@ -16,7 +19,7 @@ func (s *Server) mountRPC(mux *http.ServeMux) {
 	path, handler := storerpc.NewHandler(guarded{s})
 	s.engine = handler
 	mux.Handle(path, s.identified("rpc engine", handler))
-	path, service := semav1connect.NewSemaServiceHandler(rpc{guarded{s}}, connect.WithReadMaxBytes(int(s.options.Limits.Body)))
+	path, service := semav1connect.NewSemaServiceHandler(rpc{guarded{s}}, connect.WithReadMaxBytes(int(s.options.Limits.Body)), jsonCodecs())
 	mux.Handle(path, s.identified("rpc service", service))
 }
 
@@ -27,9 +30,15 @@ func (s *Server) identified(name string, handler http.Handler) http.Handler {
 		start := time.Now()
 		seen := &observed{ResponseWriter: w}
 		soon(seen, r)
+		r.Body = &rpcBody{r.Body, r, seen.Header()}
 		who, err := s.identify(r)
 		if err != nil {
-			_ = refuse.Write(seen, r, connect.NewError(connect.CodeUnauthenticated, err))
+			p := problemOf(err)
+			maps.Copy(seen.Header(), p.header)
+			if p.Status == http.StatusUnauthorized {
+				err = connect.NewError(connect.CodeUnauthenticated, errors.New(p.Detail))
+			}
+			_ = refuse.Write(seen, r, wire.FaultOf(err))
 		} else {
 			handler.ServeHTTP(seen, r.WithContext(who.in(r.Context(), r.RemoteAddr)))
 		}

@@ -18,7 +18,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,6 +80,7 @@ type Server struct {
 	crossOrigin http.CrossOriginProtection
 
 	waiting, streams atomic.Int64
+	outageLogged     atomic.Int64    // when an outage of the store was last logged, in nanoseconds since 1970
 	unready          atomic.Bool     // balancers are told to look elsewhere
 	leaving          atomic.Bool     // nobody new is taken in
 	life, looking    context.Context // of requests; of those who only look
@@ -104,7 +104,8 @@ func New(store fleet.Store, o Options) (*Server, error) {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.looking, s.endLooking = context.WithCancel(s.life)
-	s.client, s.desk = fleet.New(store), desk.New(store)
+	s.store = timedStore{store}
+	s.client, s.desk = fleet.New(s.store), desk.New(store)
 	s.counted = newMetrics(s)
 	s.handler = s.mount()
 	return s, nil
@@ -178,6 +179,7 @@ func (s *Server) mount() http.Handler {
 		{"GET", "/readyz", "", s.readyz},
 		{"GET", "/version", "", s.version},
 		{"GET", "/openapi.json", "", s.openAPI},
+		{"GET", "/problems/{problem}", "", s.explain},
 		{"GET", "/metrics", Read, s.metrics},
 		{"GET", "/{$}", "", s.welcome},
 	}
@@ -187,7 +189,7 @@ func (s *Server) mount() http.Handler {
 	}
 	s.mountRPC(mux)
 	s.mountDashboard(mux)
-	mux.Handle("/", s.endpoint(route{path: "other", serve: func(_ http.ResponseWriter, r *http.Request) error { return s.unrouted(r) }}))
+	mux.Handle("/", s.endpoint(route{path: "other", serve: s.unrouted}))
 	return mux
 }
 
@@ -217,6 +219,9 @@ func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route, named 
 		if err := fleet.CheckName(r.PathValue("name")); err != nil {
 			return err
 		}
+	}
+	if err := checkQuery(r, at); err != nil {
+		return err
 	}
 	if err := s.receive(w, r); err != nil {
 		return err
@@ -260,11 +265,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.Limits.Body))
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &problem{Status: http.StatusRequestTimeout, Title: "the request came too slowly", Detail: fmt.Sprintf("want it within %v", bodyWithin)}
-	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	return err
+	return unread(r, err)
 }
 
 // observed notes the status, which is 200 unless told, and has answers be read

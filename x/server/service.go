@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
+	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -20,14 +22,44 @@ import (
 // rpc is the service for programs in other languages: the same verbs as over JSON.
 type rpc struct{ guarded }
 
+// fault returns an error as RPC clients read it: in words of the API, with the code and
+// the reasons of [wire.FaultOf], and with Retry-After where JSON has it.
+func (s rpc) fault(ctx context.Context, err error) error {
+	var coded *connect.Error
+	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || ctx.Err() != nil && !errors.Is(err, errLeaving) {
+		return wire.FaultOf(err)
+	}
+	p := problemOf(err)
+	s.logFailure("rpc", p, err)
+	switch p.Status {
+	case http.StatusConflict:
+		coded = connect.NewError(connect.CodeFailedPrecondition, errors.New(p.Detail))
+	case http.StatusInternalServerError:
+		coded = connect.NewError(connect.CodeInternal, errors.New(p.Detail))
+	default:
+		errors.As(wire.FaultOf(worded{p.Detail, err}), &coded)
+	}
+	maps.Copy(coded.Meta(), p.header)
+	return coded
+}
+
+// A worded error has another text than its cause.
+type worded struct {
+	text  string
+	cause error
+}
+
+func (w worded) Error() string { return w.text }
+func (w worded) Unwrap() error { return w.cause }
+
 func (s rpc) Acquire(ctx context.Context, m *semav1.AcquireRequest) (*semav1.AcquireResponse, error) {
 	request, err := s.wish(ctx, m)
 	if err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	lease, err := s.lend(ctx, request)
 	if err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	return &semav1.AcquireResponse{Lease: leaseMessage(lease)}, nil
 }
@@ -37,10 +69,23 @@ func (s rpc) wish(ctx context.Context, m *semav1.AcquireRequest) (desk.Request, 
 	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
 		return desk.Request{}, err
 	}
-	return s.request(ctx, m.GetName(), m.GetIdempotencyKey(), wish{
+	settings := m.GetSettings()
+	w := wish{
 		Weight: cmp.Or(m.GetWeight(), 1), Wait: millis[duration](m.GetWaitMs()), Meta: m.GetHolder(),
-		Capacity: m.GetSettings().GetCapacity(), TTL: millis[duration](m.GetSettings().GetTtlMs()),
-	})
+		ramp: settings.GetRamp(), maxWaiters: settings.GetMaxWaiters(), rate: millis[time.Duration](settings.GetRateMs()),
+	}
+	if settings != nil {
+		w.Capacity, w.TTL = settings.Capacity, optional[duration](settings.TtlMs)
+	}
+	return s.request(ctx, m.GetName(), m.GetIdempotencyKey(), w)
+}
+
+// optional converts milliseconds that may be absent.
+func optional[D ~int64](ms *uint32) *D {
+	if ms == nil {
+		return nil
+	}
+	return new(millis[D](*ms))
 }
 
 func millis[D ~int64](ms uint32) D { return D(time.Duration(ms) * time.Millisecond) }
@@ -59,24 +104,24 @@ func leaseMessage(l desk.Lease) *semav1.Lease {
 
 func (s rpc) Renew(ctx context.Context, m *semav1.RenewRequest) (*semav1.RenewResponse, error) {
 	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	lease, err := s.desk.Renew(ctx, who(ctx).principal, m.GetName(), m.GetLease())
 	if err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	return &semav1.RenewResponse{Lease: leaseMessage(lease)}, nil
 }
 
 func (s rpc) Release(ctx context.Context, m *semav1.ReleaseRequest) (*semav1.ReleaseResponse, error) {
 	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
-	err := s.desk.Release(ctx, who(ctx).principal, m.GetName(), m.GetLease())
+	released, err := s.desk.ReleaseFirst(ctx, who(ctx).principal, m.GetName(), m.GetLease())
 	if err != nil && !errors.Is(err, sema.ErrLost) {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
-	return &semav1.ReleaseResponse{Released: err == nil}, nil
+	return &semav1.ReleaseResponse{Released: released}, nil
 }
 
 // Hold is a lease as long as its stream.
@@ -86,11 +131,11 @@ func (s rpc) Hold(ctx context.Context, m *semav1.HoldRequest, out *connect.Serve
 		err = keyless(request)
 	}
 	if err != nil {
-		return wire.FaultOf(err)
+		return s.fault(ctx, err)
 	}
 	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
 	if err != nil {
-		return wire.FaultOf(err)
+		return s.fault(ctx, err)
 	}
 	defer leave()
 	ctx, cancel := until(ctx, s.life)
@@ -105,13 +150,13 @@ func (s rpc) Hold(ctx context.Context, m *semav1.HoldRequest, out *connect.Serve
 	if granted && errors.Is(err, sema.ErrLost) {
 		return out.Send(&semav1.HoldResponse{Event: &semav1.HoldResponse_Lost{Lost: &semav1.Loss{Why: err.Error()}}})
 	}
-	return wire.FaultOf(err)
+	return s.fault(ctx, err)
 }
 
 // Batch does one after the other.
 func (s rpc) Batch(ctx context.Context, m *semav1.BatchRequest) (*semav1.BatchResponse, error) {
 	if n := len(m.GetItems()); n == 0 || n > maxSteps {
-		return nil, wire.FaultOf(invalid("%d items; want 1 to %d", n, maxSteps))
+		return nil, s.fault(ctx, invalid("items: there are %d: want 1 to %d", n, maxSteps))
 	}
 	answer := &semav1.BatchResponse{}
 	leases := map[*semav1.Lease]time.Time{}
@@ -136,7 +181,7 @@ func (s rpc) one(ctx context.Context, item *semav1.BatchItem) *semav1.BatchResul
 	case *semav1.BatchItem_Acquire:
 		var r *semav1.AcquireResponse
 		if wanted.Acquire.GetWaitMs() > 0 {
-			err = wire.FaultOf(invalid("wait_ms: not in a batch, whose other leases would grow old meanwhile"))
+			err = s.fault(ctx, invalid("wait_ms: a batch cannot wait, its other leases would expire meanwhile"))
 		} else if r, err = s.Acquire(ctx, wanted.Acquire); err == nil {
 			return &semav1.BatchResult{Result: &semav1.BatchResult_Acquire{Acquire: r}}
 		}
@@ -151,15 +196,25 @@ func (s rpc) one(ctx context.Context, item *semav1.BatchItem) *semav1.BatchResul
 			return &semav1.BatchResult{Result: &semav1.BatchResult_Release{Release: r}}
 		}
 	default:
-		err = wire.FaultOf(invalid("an item says nothing that is known"))
+		err = s.fault(ctx, invalid("an item has none of acquire, renew and release"))
 	}
-	return &semav1.BatchResult{Result: &semav1.BatchResult_Failure{Failure: &semav1.Failure{Code: connect.CodeOf(err).String(), Message: err.Error()}}}
+	failure := &semav1.Failure{Code: connect.CodeOf(err).String(), Message: err.Error()}
+	var coded *connect.Error
+	if errors.As(err, &coded) {
+		failure.Message = coded.Message() // without the code
+		for _, detail := range coded.Details() {
+			if value, err := detail.Value(); err == nil {
+				failure.Fault, _ = value.(*semav1.Fault)
+			}
+		}
+	}
+	return &semav1.BatchResult{Result: &semav1.BatchResult_Failure{Failure: failure}}
 }
 
 func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListResponse, error) {
 	names, err := s.guarded.List(ctx, m.GetPrefix())
 	if err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	const most = 1000
 	size := int(m.GetPageSize())
@@ -180,7 +235,7 @@ func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListRespo
 			continue // meanwhile
 		}
 		if err != nil {
-			return nil, wire.FaultOf(err)
+			return nil, s.fault(ctx, err)
 		}
 		answer.Semaphores = append(answer.Semaphores, semaphoreMessage(name, snapshot))
 	}
@@ -188,9 +243,12 @@ func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListRespo
 }
 
 func (s rpc) Inspect(ctx context.Context, m *semav1.InspectRequest) (*semav1.InspectResponse, error) {
-	snapshot, err := s.guarded.Inspect(ctx, m.GetName())
+	if err := s.check(ctx, Read, m.GetName()); err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	snapshot, err := s.client.Inspect(ctx, m.GetName())
 	if err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	return inspectMessage(m.GetName(), snapshot), nil
 }
@@ -211,13 +269,16 @@ func inspectMessage(name string, s protocol.Snapshot) *semav1.InspectResponse {
 	}
 	for _, l := range s.Leases {
 		session := sessions[l.Session]
+		meta, _ := desk.ReadMeta(session.Instance, l.Meta)
 		answer.Holders = append(answer.Holders, &semav1.Holding{
-			Fence: uint64(l.Seq), Weight: l.Weight, Holder: l.Meta, Instance: session.Instance, SinceUs: int64(l.Since), SeenUs: int64(session.Seen),
+			Fence: uint64(l.Seq), Weight: l.Weight, Holder: meta, Instance: session.Instance, SinceUs: int64(l.Since), SeenUs: int64(session.Seen),
 			Pooled: l.Pooled, Revoked: l.Revoked,
 		})
 	}
 	for _, w := range s.Line {
-		answer.Waiters = append(answer.Waiters, &semav1.Waiter{Weight: w.Weight, Holder: w.Meta, Instance: sessions[w.Session].Instance})
+		instance := sessions[w.Session].Instance
+		meta, _ := desk.ReadMeta(instance, w.Meta)
+		answer.Waiters = append(answer.Waiters, &semav1.Waiter{Weight: w.Weight, Holder: meta, Instance: instance})
 	}
 	return answer
 }
@@ -227,67 +288,70 @@ func (s rpc) Configure(ctx context.Context, m *semav1.ConfigureRequest) (*semav1
 	wanted := configuration{}
 	if settings != nil {
 		wanted.Capacity, wanted.Ramp, wanted.MaxWaiters = settings.Capacity, settings.Ramp, settings.MaxWaiters
-		if settings.TtlMs != nil {
-			ttl := millis[duration](*settings.TtlMs)
-			wanted.TTL = &ttl
-		}
+		wanted.TTL, wanted.rate = optional[duration](settings.TtlMs), optional[time.Duration](settings.RateMs)
 	}
-	match := ""
+	when := conditions{}
 	if m.GetVersion() != 0 {
-		match = etag(m.GetVersion())
+		when = ifVersion(m.GetVersion())
 	}
-	if err := s.reconfigure(ctx, name, match, wanted); err != nil {
-		return nil, wire.FaultOf(err)
+	if err := s.reconfigure(ctx, name, when, wanted); err != nil {
+		return nil, s.fault(ctx, err)
 	}
 	snapshot, err := s.client.Inspect(ctx, name)
 	if err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	return &semav1.ConfigureResponse{Semaphore: semaphoreMessage(name, snapshot)}, nil
 }
 
-// Drain waits for a while, if told so.
+// Drain waits until nothing is held, if the request has a wait. The response says how
+// much is.
 func (s rpc) Drain(ctx context.Context, m *semav1.DrainRequest) (*semav1.DrainResponse, error) {
 	if err := s.pause(ctx, "drain", m.GetName(), true); err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	if m.GetWaitMs() > 0 {
 		leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
 		if err != nil {
-			return nil, wire.FaultOf(err)
+			return nil, s.fault(ctx, err)
 		}
 		defer leave()
 		ending, stop := until(ctx, s.life)
 		defer stop()
 		within, cancel := context.WithTimeout(ending, min(millis[time.Duration](m.GetWaitMs()), s.options.Limits.MaxWait))
 		defer cancel()
-		_ = s.client.Drain(within, m.GetName()) // what is left is said
+		for now, err := range s.client.Watch(within, m.GetName(), watchEvery) {
+			if err == nil && now.InUse == 0 {
+				break
+			}
+		}
 	}
 	snapshot, err := s.client.Inspect(ctx, m.GetName())
 	if err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	return &semav1.DrainResponse{InUse: snapshot.InUse}, nil
 }
 
 func (s rpc) Resume(ctx context.Context, m *semav1.ResumeRequest) (*semav1.ResumeResponse, error) {
 	if err := s.pause(ctx, "resume", m.GetName(), false); err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	return &semav1.ResumeResponse{}, nil
 }
 
 func (s rpc) ForceRelease(ctx context.Context, m *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error) {
 	revocation := fleet.Revocation{Lease: protocol.Seq(m.GetFence()), AtOnce: m.GetNow(), By: who(ctx).name, Why: m.GetWhy()}
-	if err := s.guarded.Administer(ctx, m.GetName(), fleet.Command{Revoke: &revocation}); err != nil {
-		return nil, wire.FaultOf(err)
+	err := s.guarded.Administer(ctx, m.GetName(), fleet.Command{Revoke: &revocation})
+	if err = s.missingLease(ctx, m.GetName(), revocation.Lease, err); err != nil {
+		return nil, s.fault(ctx, err)
 	}
 	return &semav1.ForceReleaseResponse{}, nil
 }
 
 func (s rpc) Delete(ctx context.Context, m *semav1.DeleteRequest) (*semav1.DeleteResponse, error) {
 	if err := s.guarded.Administer(ctx, m.GetName(), fleet.Command{Delete: true}); err != nil {
-		return nil, wire.FaultOf(err)
+		return nil, s.fault(ctx, err)
 	}
 	return &semav1.DeleteResponse{}, nil
 }
@@ -295,11 +359,11 @@ func (s rpc) Delete(ctx context.Context, m *semav1.DeleteRequest) (*semav1.Delet
 func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.ServerStream[semav1.WatchResponse]) error {
 	name := m.GetName()
 	if err := s.guarded.check(ctx, Read, name); err != nil {
-		return wire.FaultOf(err)
+		return s.fault(ctx, err)
 	}
 	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
 	if err != nil {
-		return wire.FaultOf(err)
+		return s.fault(ctx, err)
 	}
 	defer leave()
 	ctx, cancel := until(ctx, s.looking)
@@ -307,7 +371,7 @@ func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.Ser
 	every := max(millis[time.Duration](m.GetEveryMs()), watchEvery)
 	for snapshot, err := range s.client.Watch(ctx, name, every) {
 		if err != nil {
-			return wire.FaultOf(err)
+			return s.fault(ctx, err)
 		}
 		if out.Send(&semav1.WatchResponse{Now: inspectMessage(name, snapshot)}) != nil {
 			return nil

@@ -37,13 +37,16 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	out := &events{w: w, flush: http.NewResponseController(w)}
 	stop := out.beat(cancel)
 	defer stop()
 	for snapshot, err := range s.client.Watch(ctx, name, watchEvery) {
 		var text []byte
 		if err != nil {
-			text, _ = json.Marshal(problemOf(err))
+			text, _ = json.Marshal(s.diagnose(r, err))
 		} else {
 			text, _ = json.Marshal(describe(name, snapshot))
 		}

@@ -84,7 +84,7 @@ func TestReader_ChangesNothing(t *testing.T) {
 	wantInUse(t, reader, "a", 2)
 	for what, err := range map[string]error{
 		"Open": func() error {
-			_, _, err := reader.Open(ctx, "b", protocol.Config{Capacity: 1}, "i")
+			_, _, err := reader.Open(ctx, "b", protocol.Config{Capacity: 1}, protocol.Opener{Instance: "i"})
 			return err
 		}(),
 		"Apply": func() error {

@@ -89,7 +89,7 @@ func (p *program) unprinted(d *desk.Desk, lease desk.Lease) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := d.Release(ctx, lease.Semaphore, lease.ID); err != nil {
+	if err := d.Release(ctx, "", lease.Semaphore, lease.ID); err != nil {
 		p.say("the permit of %q is held until its TTL of %v has passed: %v", lease.Semaphore, lease.TTL, err)
 	} else {
 		p.say("the permit of %q was released", lease.Semaphore)
@@ -142,7 +142,7 @@ stop the work.`,
 	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
-			lease, err := d.Renew(ctx, args[0], args[1])
+			lease, err := d.Renew(ctx, "", args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,9 @@ func (p *program) releaseCommand() *cobra.Command {
 Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error { return d.Release(ctx, args[0], args[1]) })
+			return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
+				return d.Release(ctx, "", args[0], args[1])
+			})
 		},
 	}
 }
@@ -184,7 +186,7 @@ func (p *program) atDesk(access engine.Access, do func(context.Context, *desk.De
 		return err
 	}
 	defer store.Close()
-	d := desk.New(store)
+	d := desk.New(store, desk.KeyInID)
 	defer d.Close()
 	return do(ctx, d, store)
 }

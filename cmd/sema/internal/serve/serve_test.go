@@ -52,7 +52,7 @@ except urllib.error.HTTPError as e:
     print(e.code, json.load(e)["type"])
 `
 	out, err := exec.Command(python, "-c", script, p.url).CombinedOutput()
-	if err != nil || strings.TrimSpace(string(out)) != "410 urn:sema:lease-lost" {
+	if err != nil || strings.TrimSpace(string(out)) != "410 /problems/lease-lost" {
 		t.Errorf("%s, %v", out, err)
 	}
 }

@@ -1,0 +1,111 @@
+package server_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sema-go/sema/x/server"
+)
+
+// changes are the requests that change a configuration. Each honours If-Match.
+var changes = []struct {
+	method, path, body string
+	status             int
+	absent             int // the status for a semaphore that does not exist
+}{
+	{"PUT", "", `{"capacity": 9}`, 200, 412}, // it would create one
+	{"POST", "/drain", "", 200, 404},
+	{"POST", "/resume", "", 200, 404},
+	{"DELETE", "", "", 204, 404},
+}
+
+func TestPreconditions_IfMatchFails(t *testing.T) {
+	t.Parallel()
+	for _, c := range changes {
+		t.Run(c.method+c.path, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, server.Options{})
+			tag := s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`).header.Get("ETag")
+			if c.path == "/resume" {
+				tag = s.want(200, "POST", "/v1/semaphores/db/drain", "").header.Get("ETag")
+			}
+			for _, other := range []string{`"4711"`, `"4711", "4712"`, "W/" + tag, `"a, ` + tag[1:], `""`} {
+				a := s.want(412, c.method, "/v1/semaphores/db"+c.path, c.body, header{"If-Match", other})
+				if a.body["type"] != "/problems/precondition-failed" {
+					t.Errorf("If-Match: %s: %v", other, a.body)
+				}
+			}
+			for _, malformed := range []string{tag[1 : len(tag)-1], `"a" "b"`, `"a`, `*, "a"`, "w/" + tag} {
+				s.want(400, c.method, "/v1/semaphores/db"+c.path, c.body, header{"If-Match", malformed})
+			}
+			if now := s.want(200, "GET", "/v1/semaphores/db", "").header.Get("ETag"); now != tag {
+				t.Errorf("ETag %s, was %s: a rejected request changed something", now, tag)
+			}
+			s.want(c.absent, c.method, "/v1/semaphores/none"+c.path, c.body, header{"If-Match", "*"})
+			s.want(404, "GET", "/v1/semaphores/none", "")
+		})
+	}
+}
+
+func TestPreconditions_IfMatchHolds(t *testing.T) {
+	t.Parallel()
+	for _, c := range changes {
+		for _, format := range []string{"%s", `"4711", %s`, `%s , W/"x"`, ",%s,", "*"} {
+			s := start(t, server.Options{})
+			tag := s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`).header.Get("ETag")
+			value := format
+			if format != "*" {
+				value = fmt.Sprintf(format, tag)
+			}
+			s.want(c.status, c.method, "/v1/semaphores/db"+c.path, c.body, header{"If-Match", value})
+		}
+	}
+}
+
+func TestPreconditions_IfNoneMatch(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	create := header{"If-None-Match", "*"}
+	tag := s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`, create).header.Get("ETag")
+	s.want(412, "PUT", "/v1/semaphores/db", `{"capacity": 9}`, create)
+	s.want(412, "PUT", "/v1/semaphores/db", `{"capacity": 9}`, header{"If-None-Match", `"x", W/` + tag})
+	for _, path := range []string{"/drain", "/resume"} {
+		s.want(412, "POST", "/v1/semaphores/db"+path, "", create)
+	}
+	s.want(412, "DELETE", "/v1/semaphores/db", "", create)
+	shown := s.want(200, "GET", "/v1/semaphores/db", "")
+	if shown.body["capacity"] != 3.0 || shown.header.Get("ETag") != tag {
+		t.Errorf("%v %v: want it as it was created", shown.header, shown.body)
+	}
+	s.want(200, "PUT", "/v1/semaphores/db", `{"capacity": 9}`, header{"If-None-Match", `"x"`})
+	// The tag is of the configuration, and a semaphore in use changes all the time.
+	s.want(200, "GET", "/v1/semaphores/db", "", header{"If-None-Match", s.want(200, "GET", "/v1/semaphores/db", "").header.Get("ETag")})
+}
+
+// One of many writers that read the same version changes it.
+func TestPreconditions_OneWriterWins(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	tag := s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`).header.Get("ETag")
+	var changed atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			a := s.ask("PUT", "/v1/semaphores/db", `{"capacity": `+strconv.Itoa(10+i)+`}`, header{"If-Match", tag})
+			switch a.status {
+			case 200:
+				changed.Add(1)
+			case 412:
+			default:
+				t.Errorf("%d %s", a.status, a.text)
+			}
+		})
+	}
+	wg.Wait()
+	if changed.Load() != 1 {
+		t.Errorf("%d writers changed the same version", changed.Load())
+	}
+}

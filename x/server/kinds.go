@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// problemPath begins the type of every problem. The types can be fetched.
+const problemPath = "/problems/"
+
+// A problemKind is one type of problem.
+type problemKind struct {
+	name    string
+	status  int
+	title   string
+	advice  string // what a client does about it
+	detail  string // in place of the error's own text, which is for the log
+	retry   int    // for Retry-After, in seconds; 0: no such header
+	appends bool   // the advice follows the facts in the detail of a problem
+}
+
+var (
+	kindInvalid = &problemKind{name: "invalid-request", status: http.StatusBadRequest, title: "invalid request",
+		advice: "change the request as the detail says"}
+	kindUnauthenticated = &problemKind{name: "unauthenticated", status: http.StatusUnauthorized, title: "no valid token",
+		advice: "send a token of this server: Authorization: Bearer …"}
+	kindNotAllowed = &problemKind{name: "not-allowed", status: http.StatusForbidden, title: "not allowed",
+		advice: "ask the operator for a token with the verb and prefix that the detail names"}
+	kindNoPath = &problemKind{name: "no-such-path", status: http.StatusNotFound, title: "no such path",
+		advice: "/openapi.json has all paths"}
+	kindNoSemaphore = &problemKind{name: "no-such-semaphore", status: http.StatusNotFound, title: "no such semaphore",
+		advice: "check the name, or create the semaphore: acquire with capacity=, or PUT it"}
+	kindNoLease = &problemKind{name: "no-such-lease", status: http.StatusNotFound, title: "no such lease",
+		advice: "it was released, or has expired; GET /v1/semaphores/{name} lists those that are held"}
+	kindMethod = &problemKind{name: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "method not allowed",
+		advice: "use a method of the Allow header"}
+	kindSlow = &problemKind{name: "slow-request", status: http.StatusRequestTimeout, title: "the body arrived too slowly",
+		advice: "send the body together with the header"}
+	kindFixed = &problemKind{name: "setting-fixed", status: http.StatusConflict, title: "the setting is fixed",
+		advice: "delete the semaphore and create it anew, or use another name"}
+	kindOtherVersion = &problemKind{name: "other-version", status: http.StatusConflict, title: "another version of the protocol",
+		advice: "run servers and programs of neighbouring versions"}
+	kindLost = &problemKind{name: "lease-lost", status: http.StatusGone, title: "lease lost",
+		advice: "stop the work that the lease was for, and acquire another one", appends: true}
+	kindPrecondition = &problemKind{name: "precondition-failed", status: http.StatusPreconditionFailed, title: "precondition failed",
+		advice: "GET the semaphore, and repeat the change with its present ETag"}
+	kindTooLong = &problemKind{name: "request-too-large", status: http.StatusRequestEntityTooLarge, title: "the body is too large",
+		advice: "send less"}
+	kindTooLarge = &problemKind{name: "too-large", status: http.StatusUnprocessableEntity, title: "larger than the capacity",
+		advice: "ask for less", appends: true}
+	kindFull = &problemKind{name: "full", status: http.StatusTooManyRequests, title: "too few permits are free",
+		advice: "retry after Retry-After, queue with wait=30s, or shed the work", retry: 1, appends: true}
+	kindQueueFull = &problemKind{name: "queue-full", status: http.StatusTooManyRequests, title: "the queue is full",
+		advice: "as many requests wait as max_waiters allows; retry after Retry-After, or shed the work", retry: 1, appends: true}
+	kindTimeout = &problemKind{name: "timeout", status: http.StatusTooManyRequests, title: "waited too long",
+		advice: "retry, or look for leases held too long: GET /v1/semaphores/{name}", retry: 1, appends: true}
+	kindDraining = &problemKind{name: "draining", status: http.StatusServiceUnavailable, title: "draining",
+		advice: "nothing is granted until it is resumed; retry after Retry-After", retry: 10, appends: true}
+	kindLeaving = &problemKind{name: "leaving", status: http.StatusServiceUnavailable, title: "the server is being stopped",
+		advice: "retry after Retry-After, or use another server", retry: 1, detail: "this server is being stopped; retry, or use another one"}
+	kindBusy = &problemKind{name: "busy", status: http.StatusServiceUnavailable, title: "the server is busy",
+		advice: "retry after Retry-After, or use another server", retry: 1}
+	kindStore = &problemKind{name: "store-unavailable", status: http.StatusServiceUnavailable, title: "the store is unavailable",
+		advice: "retry after Retry-After; the operator finds the cause in the server's log, and at /readyz?verbose", retry: 1,
+		detail: "the store behind this server did not reply in time, or cannot be reached; retry later (the server's log has the cause)"}
+	kindUnsupported = &problemKind{name: "unsupported", status: http.StatusNotImplemented, title: "not supported by the store",
+		advice: "use another store", detail: "the store behind this server cannot do this"}
+	kindInternal = &problemKind{name: "internal-error", status: http.StatusInternalServerError, title: "internal error",
+		advice: "report it, with what the server's log says", detail: "the server's log has the cause"}
+)
+
+// problemKinds are all types of problems.
+var problemKinds = []*problemKind{
+	kindInvalid, kindUnauthenticated, kindNotAllowed, kindNoPath, kindNoSemaphore, kindNoLease, kindMethod, kindSlow, kindFixed, kindOtherVersion, kindLost,
+	kindPrecondition, kindTooLong, kindTooLarge, kindFull, kindQueueFull, kindTimeout, kindDraining, kindLeaving, kindBusy, kindStore, kindUnsupported, kindInternal,
+}
+
+// kindByStatus has the types of problems that name none.
+var kindByStatus = map[int]*problemKind{
+	http.StatusBadRequest: kindInvalid, http.StatusUnauthorized: kindUnauthenticated, http.StatusForbidden: kindNotAllowed, http.StatusNotFound: kindNoPath,
+	http.StatusRequestTimeout: kindSlow, http.StatusRequestEntityTooLarge: kindTooLong, http.StatusInternalServerError: kindInternal,
+}
+
+// kindOf returns the type of an error. The first that fits counts: some errors are
+// special cases of later ones.
+func kindOf(err error) *problemKind {
+	for _, k := range []struct {
+		is   error
+		kind *problemKind
+	}{
+		{errLeaving, kindLeaving},
+		{sema.ErrDraining, kindDraining},
+		{sema.ErrUnavailable, kindStore},
+		{sema.ErrClosed, kindLeaving},
+		{sema.ErrQueueFull, kindQueueFull},
+		{sema.ErrFull, kindFull},
+		{sema.ErrTimeout, kindTimeout},
+		{sema.ErrTooLarge, kindTooLarge},
+		{sema.ErrLost, kindLost},
+		{sema.ErrInvalid, kindInvalid},
+		{protocol.ErrConflict, kindPrecondition},
+		{protocol.ErrVersion, kindOtherVersion},
+		{errors.ErrUnsupported, kindUnsupported},
+		{fs.ErrNotExist, kindNoSemaphore},
+		{fs.ErrPermission, kindNotAllowed},
+		{context.DeadlineExceeded, kindStore},
+	} {
+		if errors.Is(err, k.is) {
+			return k.kind
+		}
+	}
+	return kindInternal
+}
+
+// explain responds with what a type of problem means.
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
+	for _, k := range problemKinds {
+		if k.name == r.PathValue("problem") {
+			return answer(w, http.StatusOK, kindText{problemPath + k.name, k.title, k.status, k.advice})
+		}
+	}
+	return newProblem(kindNoPath, "there is no type of problem %q", r.PathValue("problem"))
+}
+
+type kindText struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Advice string `json:"advice"`
+}

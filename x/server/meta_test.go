@@ -1,0 +1,87 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/sema-go/sema/x/semav1"
+	"github.com/sema-go/sema/x/semav1/semav1connect"
+	"github.com/sema-go/sema/x/server"
+)
+
+var metas = []string{
+	"cron", "", " leading and trailing ", `by="x"`, "key=abc", `job by="jobs" key=00ff`, `x [by="jobs" key=0123456789abcdef01234567]`, "[]", " []", "x []", " [] []", `<b>&"\`, "naïve ☃", strings.Repeat("x", 800),
+}
+
+// What a client says of itself is shown as it was sent, whatever the server adds.
+func TestMeta_ComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"", "secret"} {
+		for _, key := range []string{"", "k"} {
+			for i, meta := range metas {
+				o := server.Options{}
+				if token != "" {
+					o.Tokens = []server.Token{{Name: `team "a" [x]`, Hash: server.HashToken(token)}}
+				}
+				s := start(t, o)
+				s.auth = token
+				var headers []header
+				if key != "" {
+					headers = append(headers, header{"Idempotency-Key", key})
+				}
+				if i%2 == 0 {
+					s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&meta="+url.QueryEscape(meta), "", headers...)
+				} else {
+					said, _ := json.Marshal(map[string]any{"capacity": 1, "meta": meta})
+					s.want(201, "POST", "/v1/semaphores/db/leases", string(said), headers...)
+				}
+				holder := s.want(200, "GET", "/v1/semaphores/db", "").body["leases"].([]any)[0].(map[string]any)
+				if got, _ := holder["meta"].(string); got != meta {
+					t.Errorf("token %q, key %q: %q came back as %q", token, key, meta, got)
+				}
+				if by, _ := holder["by"].(string); by != map[string]string{"": "", "secret": `team "a" [x]`}[token] {
+					t.Errorf("token %q: by %q", token, by)
+				}
+				client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url, connect.WithInterceptors(unaryBearer(token)))
+				seen, err := client.Inspect(t.Context(), &semav1.InspectRequest{Name: "db"})
+				if err != nil || seen.Holders[0].Holder != meta {
+					t.Errorf("token %q, key %q: %q came back as %v, %v", token, key, meta, seen, err)
+				}
+			}
+		}
+	}
+}
+
+func TestMeta_OfAWaiter(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	at := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").header.Get("Location")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s.want(201, "POST", "/v1/semaphores/db/leases?wait=30s&meta=x+by%3Dy", "", header{"Idempotency-Key", "k"})
+	})
+	waitFor(t, "a waiter is shown as it said", func() bool {
+		line, _ := s.ask("GET", "/v1/semaphores/db", "").body["line"].([]any)
+		return len(line) == 1 && line[0].(map[string]any)["meta"] == "x by=y"
+	})
+	s.want(204, "DELETE", at, "")
+	wg.Wait()
+}
+
+// unaryBearer sends a token with each call.
+func unaryBearer(token string) connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+			if token != "" {
+				request.Header().Set("Authorization", "bearer "+token)
+			}
+			return next(ctx, request)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+	_ "github.com/sema-go/sema/x/redisstore"
+	"github.com/sema-go/sema/x/semav1"
+	"github.com/sema-go/sema/x/semav1/semav1connect"
+	"github.com/sema-go/sema/x/server"
+)
+
+// Redis is gone, or silent: every request is answered soon, with 503 and when to retry.
+func TestUnavailable_Redis(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]enginetest.Fault{
+		"silent":  {LoseRequests: true, LoseReplies: true},
+		"refuses": {Refuse: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := enginetest.NewProxy(t, redistest.Start(t).Address)
+			store, err := fleet.OpenStore(t.Context(), "redis://"+proxy.Address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, store, server.Options{})
+			lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "").header.Get("Location")
+			proxy.SetFault(fault)
+			if fault.Refuse {
+				proxy.Cut()
+			}
+			s.answersUnavailable(lease)
+			s.rpcUnavailable(strings.TrimPrefix(lease, "/v1/semaphores/db/leases/"))
+			if !strings.Contains(s.log.String(), "redis at") {
+				t.Errorf("the log has no cause: %s", s.log)
+			}
+			proxy.Heal()
+		})
+	}
+}
+
+// soonEnough is far more than the server's own bound, and far less than what a hung
+// store takes.
+const soonEnough = 20 * time.Second
+
+func (s *site) answersUnavailable(lease string) {
+	s.t.Helper()
+	var wg sync.WaitGroup
+	for _, request := range [][3]string{
+		{"GET", "/v1/semaphores", ""}, {"GET", "/v1/semaphores?prefix=d", ""}, {"GET", "/v1/semaphores/db", ""}, {"GET", "/v1/semaphores/db/watch", ""},
+		{"PUT", "/v1/semaphores/db", `{"capacity": 6}`}, {"PUT", "/v1/semaphores/new", `{"capacity": 6}`},
+		{"POST", "/v1/semaphores/db/drain", ""}, {"POST", "/v1/semaphores/db/resume", ""}, {"DELETE", "/v1/semaphores/db", ""},
+		{"POST", lease + "/revoke", ""}, {"PUT", lease, ""}, {"DELETE", lease, ""}, {"POST", "/v1/semaphores/db/leases", ""}, {"POST", "/v1/semaphores/new/leases?capacity=1", ""},
+	} {
+		wg.Go(func() {
+			start := time.Now()
+			a := s.ask(request[0], request[1], request[2])
+			if a.status != 503 || a.header.Get("Retry-After") == "" || a.body["type"] != "/problems/store-unavailable" {
+				s.t.Errorf("%v: %d %v %s", request, a.status, a.header, a.text)
+			}
+			if strings.Contains(a.text, "127.0.0.1") {
+				s.t.Errorf("%v: the store's address is told to clients: %s", request, a.text)
+			}
+			if took := time.Since(start); took > soonEnough {
+				s.t.Errorf("%v: took %v", request, took)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (s *site) rpcUnavailable(lease string) {
+	s.t.Helper()
+	c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
+	programs := semav1connect.NewStoreServiceClient(s.http.Client(), s.url)
+	ctx := s.t.Context()
+	var wg sync.WaitGroup
+	for name, call := range map[string]func() error{
+		"List":      func() error { _, err := c.List(ctx, &semav1.ListRequest{}); return err },
+		"Inspect":   func() error { _, err := c.Inspect(ctx, &semav1.InspectRequest{Name: "db"}); return err },
+		"Configure": func() error { _, err := c.Configure(ctx, &semav1.ConfigureRequest{Name: "db"}); return err },
+		"Drain":     func() error { _, err := c.Drain(ctx, &semav1.DrainRequest{Name: "db"}); return err },
+		"Resume":    func() error { _, err := c.Resume(ctx, &semav1.ResumeRequest{Name: "db"}); return err },
+		"Delete":    func() error { _, err := c.Delete(ctx, &semav1.DeleteRequest{Name: "db"}); return err },
+		"ForceRelease": func() error {
+			_, err := c.ForceRelease(ctx, &semav1.ForceReleaseRequest{Name: "db", Fence: 1})
+			return err
+		},
+		"Acquire": func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "db"}); return err },
+		"Renew":   func() error { _, err := c.Renew(ctx, &semav1.RenewRequest{Name: "db", Lease: lease}); return err },
+		"Release": func() error { _, err := c.Release(ctx, &semav1.ReleaseRequest{Name: "db", Lease: lease}); return err },
+		"Watch": func() error {
+			stream, err := c.Watch(ctx, &semav1.WatchRequest{Name: "db"})
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			stream.Receive()
+			return stream.Err()
+		},
+		"store List":    func() error { _, err := programs.List(ctx, &semav1.StoreListRequest{}); return err },
+		"store Inspect": func() error { _, err := programs.Inspect(ctx, &semav1.StoreInspectRequest{Name: "db"}); return err },
+	} {
+		wg.Go(func() {
+			start := time.Now()
+			err := call()
+			if connect.CodeOf(err) != connect.CodeUnavailable {
+				s.t.Errorf("%s: %v", name, err)
+			}
+			if took := time.Since(start); took > soonEnough {
+				s.t.Errorf("%s: took %v", name, took)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A client that has gone is not an outage of the store.
+func TestUnavailable_ClientGone(t *testing.T) {
+	t.Parallel()
+	store := &stuck{Store: memstore.New(), stuck: make(chan struct{})}
+	s := open(t, store, server.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
+		_, err := c.Inspect(ctx, &semav1.InspectRequest{Name: "db"})
+		if connect.CodeOf(err) != connect.CodeCanceled {
+			t.Error(err)
+		}
+	}()
+	<-store.stuck
+	cancel()
+	<-done
+	if strings.Contains(s.log.String(), "store unavailable") {
+		t.Error(s.log)
+	}
+}
