@@ -77,32 +77,6 @@ func describe(name string, s protocol.Snapshot) semaphoreText {
 
 func span(m protocol.Micros) seconds { return seconds(time.Duration(m) * time.Microsecond) }
 
-// list answers with all that whoever asks may see, without their holders.
-func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
-	names, err := who(r.Context()).list(r.URL.Query().Get("prefix"), func(prefix string) ([]string, error) { return s.client.List(r.Context(), prefix) })
-	if err != nil {
-		return err
-	}
-	all := listText{Semaphores: []semaphoreText{}}
-	for _, name := range names {
-		snapshot, err := s.client.Inspect(r.Context(), name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		t := describe(name, snapshot)
-		t.Leases, t.Line = nil, nil
-		all.Semaphores = append(all.Semaphores, t)
-	}
-	return answer(w, http.StatusOK, all)
-}
-
-type listText struct {
-	Semaphores []semaphoreText `json:"semaphores"`
-}
-
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	snapshot, err := s.client.Inspect(r.Context(), name)
@@ -116,7 +90,7 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
 func tell(w http.ResponseWriter, status int, name string, snapshot protocol.Snapshot) error {
 	w.Header().Set("ETag", etag(snapshot.Config.Version))
 	limits(w, name, snapshot.Effective, snapshot.InUse)
-	return answer(w, status, describe(name, snapshot))
+	return answer(w, status, firstPage(name, snapshot))
 }
 
 // limits say how many permits there are, and how many are left.

@@ -26,12 +26,25 @@ func (g guarded) Open(ctx context.Context, name string, c protocol.Config, insta
 	if ttl := time.Duration(c.TTL) * time.Microsecond; ttl > maxTTL {
 		return 0, protocol.Config{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
 	}
+	if strings.HasPrefix(instance, "desk/") { // the servers' own, which may speak for leases of each other
+		return 0, protocol.Config{}, invalid("instance %q: desk/ is reserved for servers", instance)
+	}
 	if d, ok := g.declared.of(name); ok {
 		version := c.Protocol
 		c = d.Config()
 		c.Protocol = version
 	}
-	return g.store.Open(ctx, name, c, instance)
+	one := g.accounts.caller(ctx)
+	if err := g.programs.take(one, held); err != nil {
+		return 0, protocol.Config{}, err
+	}
+	session, stored, err := g.store.Open(ctx, name, c, instance)
+	if err != nil {
+		g.accounts.give(one, held)
+		return 0, stored, err
+	}
+	g.programs.opened(one, name, session, stored)
+	return session, stored, nil
 }
 
 func (g guarded) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
@@ -43,14 +56,14 @@ func (g guarded) Apply(ctx context.Context, name string, b protocol.Batch) (prot
 			return protocol.Reply{}, invalid("meta: %v", err)
 		}
 	}
-	return g.store.Apply(ctx, name, b)
+	return g.programs.apply(ctx, name, b)
 }
 
 func (g guarded) Listen(ctx context.Context, instance string, hint func(name string)) error {
 	if err := who(ctx).allow(Acquire, ""); err != nil {
 		return err
 	}
-	leave, err := admitTo(&g.streams, g.options.Limits.Streams, "streams")
+	leave, err := g.stream(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,6 +90,9 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 		return err
 	}
 	if c.Revoke != nil {
+		revocation := *c.Revoke
+		revocation.By = who(ctx).signature(revocation.By)
+		c.Revoke = &revocation
 		if err := c.Revoke.Check(); err != nil {
 			return err
 		}
@@ -91,6 +107,15 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 		g.audit(ctx, "delete", name, "", err)
 	}
 	return err
+}
+
+// signature is the name under which a caller acts. Where no authentication is
+// configured, what it calls itself is told as no more than that.
+func (c caller) signature(claim string) string {
+	if c.identity != everybody || claim == "" || claim == c.name {
+		return c.name
+	}
+	return fmt.Sprintf("%s (%s)", c.name, claim)
 }
 
 // reconfigure changes a semaphore, or makes it, as admin.go has it.

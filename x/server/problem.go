@@ -46,13 +46,6 @@ func invalid(format string, args ...any) error {
 	return &problem{Status: http.StatusBadRequest, Title: "invalid request", Detail: fmt.Sprintf(format, args...)}
 }
 
-func busy(what string, limit int64) error {
-	return &problem{
-		Status: http.StatusServiceUnavailable, Title: "the server is busy", Detail: fmt.Sprintf("%d %s are as many as it takes; ask again soon, or another one", limit, what),
-		header: retryAfter(1),
-	}
-}
-
 func retryAfter(seconds int) http.Header { return http.Header{"Retry-After": {strconv.Itoa(seconds)}} }
 
 const noSuchSemaphore = "no-such-semaphore"

@@ -88,11 +88,6 @@ func (s rpc) Hold(ctx context.Context, m *semav1.HoldRequest, out *connect.Serve
 	if err != nil {
 		return wire.FaultOf(err)
 	}
-	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
-	if err != nil {
-		return wire.FaultOf(err)
-	}
-	defer leave()
 	ctx, cancel := until(ctx, s.life)
 	defer cancel()
 	granted := false
@@ -161,11 +156,7 @@ func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListRespo
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	const most = 1000
-	size := int(m.GetPageSize())
-	if size == 0 || size > most {
-		size = most
-	}
+	size := rpcPage(m.GetPageSize())
 	answer := &semav1.ListResponse{}
 	for _, name := range names {
 		if name <= m.GetAfter() && m.GetAfter() != "" {
@@ -192,7 +183,11 @@ func (s rpc) Inspect(ctx context.Context, m *semav1.InspectRequest) (*semav1.Ins
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	return inspectMessage(m.GetName(), snapshot), nil
+	answer, err := inspectPageMessage(m.GetName(), snapshot, page{limit: rpcPage(m.GetPageSize()), after: m.GetAfter()})
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return answer, nil
 }
 
 func semaphoreMessage(name string, s protocol.Snapshot) *semav1.Semaphore {
@@ -252,7 +247,7 @@ func (s rpc) Drain(ctx context.Context, m *semav1.DrainRequest) (*semav1.DrainRe
 		return nil, wire.FaultOf(err)
 	}
 	if m.GetWaitMs() > 0 {
-		leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
+		leave, err := s.wait(ctx)
 		if err != nil {
 			return nil, wire.FaultOf(err)
 		}
@@ -297,7 +292,7 @@ func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.Ser
 	if err := s.guarded.check(ctx, Read, name); err != nil {
 		return wire.FaultOf(err)
 	}
-	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	leave, err := s.stream(ctx)
 	if err != nil {
 		return wire.FaultOf(err)
 	}
@@ -309,7 +304,7 @@ func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.Ser
 		if err != nil {
 			return wire.FaultOf(err)
 		}
-		if out.Send(&semav1.WatchResponse{Now: inspectMessage(name, snapshot)}) != nil {
+		if out.Send(&semav1.WatchResponse{Now: firstPageMessage(name, snapshot)}) != nil {
 			return nil
 		}
 	}

@@ -20,7 +20,7 @@ const (
 // watch tells how a semaphore is, and again whenever it has changed: as events for
 // browsers, or else as lines of JSON.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
-	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	leave, err := s.stream(r.Context())
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			text, _ = json.Marshal(problemOf(err))
 		} else {
-			text, _ = json.Marshal(describe(name, snapshot))
+			text, _ = json.Marshal(firstPage(name, snapshot))
 		}
 		if !out.say(fmt.Sprintf(line, text)) {
 			return nil
