@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"log"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -70,4 +72,24 @@ func (j *journal) admit(kind string, now time.Time) (suppressed int64, ok bool) 
 	k.lines++
 	suppressed, k.suppressed = k.suppressed, 0
 	return suppressed, true
+}
+
+// ErrorLog returns a log for [http.Server.ErrorLog]: connections that cannot be
+// accepted, failed handshakes, and panics.
+func (s *Server) ErrorLog() *log.Logger { return log.New(connectionLog{s.journal}, "", 0) }
+
+type connectionLog struct{ journal *journal }
+
+// Write logs a line of package net/http by its kind.
+func (c connectionLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	switch {
+	case strings.Contains(text, "Accept error"):
+		c.journal.error("accept", "a connection was not accepted", "error", text)
+	case strings.Contains(text, "TLS handshake error"):
+		c.journal.warn("handshake", "a TLS handshake failed", "error", text)
+	default:
+		c.journal.warn("connection", "a connection failed", "error", text)
+	}
+	return len(line), nil
 }

@@ -16,7 +16,7 @@ import (
 // server. The defaults fit a container of 1 GiB.
 type Limits struct {
 	Body    int64         // bytes of a request; default 64 KiB
-	Waiting int64         // acquires under way at a time, over HTTP or queued by Go clients; default 8,000
+	Waiting int64         // acquires under way at a time, over HTTP or queued by Go clients; default 10,000
 	Streams int64         // connections that hold a lease, watch or listen, and pages of the dashboard; default 4,000
 	Held    int64         // leases, queued acquires and sessions of Go clients in the store; default 20,000
 	Names   int64         // semaphores that clients have created; default 10,000
@@ -57,7 +57,7 @@ func (q Quota) check() error {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Body: cmp.Or(l.Body, 64<<10), Waiting: cmp.Or(l.Waiting, 8_000), Streams: cmp.Or(l.Streams, 4_000), Held: cmp.Or(l.Held, 20_000),
+		Body: cmp.Or(l.Body, 64<<10), Waiting: cmp.Or(l.Waiting, 10_000), Streams: cmp.Or(l.Streams, 4_000), Held: cmp.Or(l.Held, 20_000),
 		Names: cmp.Or(l.Names, 10_000), Reads: cmp.Or(l.Reads, 64), MaxWait: cmp.Or(l.MaxWait, time.Minute), Idle: l.Idle,
 	}
 }
