@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -463,3 +464,5 @@ func TestMetrics_CountGoClients(t *testing.T) {
 		waitFor(t, line, func() bool { return s.metric(line) })
 	}
 }
+
+func textLogger(to io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(to, nil)) }
