@@ -237,3 +237,38 @@ func (s *slow) Inspect(ctx context.Context, name string) (protocol.Snapshot, err
 	<-s.release
 	return s.Store.Inspect(ctx, name)
 }
+
+// stuck is a client that does not read until it is told to.
+type stuck struct {
+	*httptest.ResponseRecorder
+	writing, release chan struct{}
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	s.writing <- struct{}{}
+	<-s.release
+	return 0, errors.New("gone")
+}
+
+// What a watcher does not read counts among the replies that are being sent.
+func TestLimits_ReadsOfWatchers(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Reads: 2}})
+	s.auth = "a"
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
+	w := &stuck{httptest.NewRecorder(), make(chan struct{}, 1), make(chan struct{})}
+	r := httptest.NewRequest("GET", "/v1/semaphores/db/watch", nil)
+	r.Header.Set("Authorization", "Bearer a")
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.ServeHTTP(w, r) }()
+	<-w.writing
+	if a := s.want(429, "GET", "/v1/semaphores/db", ""); !strings.Contains(a.text, "limits.reads") {
+		t.Error(a.text)
+	}
+	s.auth = "b"
+	s.want(200, "GET", "/v1/semaphores/db", "")
+	close(w.release)
+	<-ended
+	s.auth = "a"
+	s.want(200, "GET", "/v1/semaphores/db", "")
+}

@@ -274,6 +274,9 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	const body = `{"name":"big"}` // for Go clients a snapshot is whole
 	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		semav1connect.StoreServiceInspectProcedure, len(body), body)
+	if _, err := c.Read(make([]byte, 1)); err != nil { // it is being sent
+		t.Fatal(err)
+	}
 	time.Sleep(4 * time.Second) // that is what it does
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if n, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) || n > 12<<20 {

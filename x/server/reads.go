@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -32,4 +33,19 @@ func (s *Server) reading(handler http.Handler) http.Handler {
 		}
 		handler.ServeHTTP(w, r)
 	})
+}
+
+// sending calls send when it is the caller's turn to read: what a stream sends is in
+// memory until its client has read it. It reports whether the stream goes on.
+func (s *Server) sending(ctx context.Context, send func() bool) bool {
+	for {
+		done, err := s.accounts.read(ctx, 1)
+		switch {
+		case err == nil:
+			defer done()
+			return send()
+		case ctx.Err() != nil:
+			return false
+		}
+	}
 }

@@ -304,7 +304,7 @@ func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.Ser
 		if err != nil {
 			return wire.FaultOf(err)
 		}
-		if out.Send(&semav1.WatchResponse{Now: firstPageMessage(name, snapshot)}) != nil {
+		if !s.sending(ctx, func() bool { return out.Send(&semav1.WatchResponse{Now: firstPageMessage(name, snapshot)}) == nil }) {
 			return nil
 		}
 	}

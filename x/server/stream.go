@@ -41,13 +41,16 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	stop := out.beat(cancel)
 	defer stop()
 	for snapshot, err := range s.client.Watch(ctx, name, watchEvery) {
-		var text []byte
-		if err != nil {
-			text, _ = json.Marshal(problemOf(err))
-		} else {
-			text, _ = json.Marshal(firstPage(name, snapshot))
-		}
-		if !out.say(fmt.Sprintf(line, text)) {
+		goesOn := s.sending(ctx, func() bool {
+			var text []byte
+			if err != nil {
+				text, _ = json.Marshal(problemOf(err))
+			} else {
+				text, _ = json.Marshal(firstPage(name, snapshot))
+			}
+			return out.say(fmt.Sprintf(line, text))
+		})
+		if !goesOn {
 			return nil
 		}
 	}
