@@ -208,7 +208,7 @@ func TestHost_Rebinding(t *testing.T) {
 func TestLimits_Reads(t *testing.T) {
 	t.Parallel()
 	store := &slow{Store: memstore.New(), asked: make(chan struct{}, 100), release: make(chan struct{})}
-	s := open(t, store, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Reads: 16}})
+	s := open(t, store, server.Options{Tokens: []server.Token{all("a"), all("b"), all("c")}, Limits: server.Limits{Reads: 16}})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer close(store.release)
@@ -224,6 +224,8 @@ func TestLimits_Reads(t *testing.T) {
 	other.auth = "b"
 	wg.Go(func() { other.connect(semav1connect.StoreServiceInspectProcedure, body("four")) })
 	<-store.asked // another tenant reads meanwhile
+	s.auth = "c"
+	s.want(429, "GET", "/v1/semaphores/five", "") // and that is all the server does at a time
 }
 
 // slow answers when it is told to.
@@ -234,7 +236,11 @@ type slow struct {
 
 func (s *slow) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	s.asked <- struct{}{}
-	<-s.release
+	select {
+	case <-s.release:
+	case <-ctx.Done():
+		return protocol.Snapshot{}, context.Cause(ctx)
+	}
 	return s.Store.Inspect(ctx, name)
 }
 

@@ -46,20 +46,20 @@ type process struct {
 
 // locked is a buffer that several write to and read.
 type locked struct {
-	mu sync.Mutex
-	bytes.Buffer
+	mu   sync.Mutex
+	text bytes.Buffer // not embedded: io.Copy would use its ReadFrom, without the lock
 }
 
 func (l *locked) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Buffer.Write(b)
+	return l.text.Write(b)
 }
 
 func (l *locked) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Buffer.String()
+	return l.text.String()
 }
 
 // command is the program, with its state in a directory.
