@@ -716,6 +716,8 @@ func (x *ListResponse) GetMore() bool {
 type InspectRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // leases and waiters at most; 0: as many as the service likes
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`                        // the next of the page before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -757,11 +759,26 @@ func (x *InspectRequest) GetName() string {
 	return ""
 }
 
+func (x *InspectRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *InspectRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 type InspectResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
 	Holders       []*Holding             `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"` // by fence
 	Waiters       []*Waiter              `protobuf:"bytes,3,rep,name=waiters,proto3" json:"waiters,omitempty"` // in order
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`       // if there are more leases or waiters: the after with which to get them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -815,6 +832,13 @@ func (x *InspectResponse) GetWaiters() []*Waiter {
 		return x.Waiters
 	}
 	return nil
+}
+
+func (x *InspectResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type ConfigureRequest struct {
@@ -2365,13 +2389,16 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\n" +
 	"semaphores\x18\x01 \x03(\v2\x12.sema.v1.SemaphoreR\n" +
 	"semaphores\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"$\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"W\n" +
 	"\x0eInspectRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x9a\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\xae\x01\n" +
 	"\x0fInspectResponse\x120\n" +
 	"\tsemaphore\x18\x01 \x01(\v2\x12.sema.v1.SemaphoreR\tsemaphore\x12*\n" +
 	"\aholders\x18\x02 \x03(\v2\x10.sema.v1.HoldingR\aholders\x12)\n" +
-	"\awaiters\x18\x03 \x03(\v2\x0f.sema.v1.WaiterR\awaiters\"o\n" +
+	"\awaiters\x18\x03 \x03(\v2\x0f.sema.v1.WaiterR\awaiters\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\"o\n" +
 	"\x10ConfigureRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
 	"\bsettings\x18\x02 \x01(\v2\x11.sema.v1.SettingsR\bsettings\x12\x18\n" +

@@ -4,16 +4,19 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/sema-go/sema/fleet"
 )
 
-// A Verb is what somebody may do.
+// A Verb is a kind of action that a token may allow.
 type Verb string
 
 // The verbs. One does not include another.
@@ -23,16 +26,23 @@ const (
 	Admin   Verb = "admin"   // configure, drain, resume, revoke, delete
 )
 
-// A Token is who may do what with which semaphores.
+// Verbs returns all verbs there are.
+func Verbs() []Verb { return []Verb{Read, Acquire, Admin} }
+
+// A Token grants verbs on the semaphores of a prefix. Its principal is
+// "token:" and its name: leases, idempotency keys and limits belong to the name,
+// so that they survive a new token under the same name.
 type Token struct {
-	Name   string `yaml:"name"`   // for the log; the token itself is nowhere
-	Hash   string `yaml:"hash"`   // sha256:… of the token, see [HashToken]
-	Prefix string `yaml:"prefix"` // of the names of semaphores; "" for all
-	Verbs  []Verb `yaml:"verbs"`  // none: all
+	Name   string   `yaml:"name"`   // unique; for the log as well
+	Hash   string   `yaml:"hash"`   // sha256:… of the token, see [HashToken]
+	Hashes []string `yaml:"hashes"` // more of them: while tokens are rotated, both the old and the new one count
+	Prefix string   `yaml:"prefix"` // of the names of semaphores; "" for all
+	Verbs  []Verb   `yaml:"verbs"`  // at least one
+	Limits Quota    `yaml:"limits"` // of this principal; zero fields have their defaults
 }
 
-// HashToken is what a configuration has of a token. Tokens are long and random, so
-// that no slower function is needed.
+// HashToken returns what a configuration contains of a token. Tokens are long and
+// random, so that no slower hash function is needed.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hashKind + hex.EncodeToString(sum[:])
@@ -40,130 +50,24 @@ func HashToken(token string) string {
 
 const hashKind = "sha256:"
 
-// An identity is who makes a request.
+// An identity is what a request is made as. Its principal is the key of everything
+// that belongs to it: "token:<name>", "cert:<issuer key hash>/<name>", or "" where
+// no authentication is configured.
 type identity struct {
-	name      string
+	name      string // for people
 	principal string
 	prefix    string
 	verbs     []Verb
 }
 
-// everybody is who comes where no tokens are asked for.
-var everybody = &identity{name: "anonymous"}
+// everybody is the identity where no authentication is configured.
+var everybody = &identity{name: "anonymous", verbs: Verbs()}
 
 func (i *identity) may(verb Verb, semaphore string) bool {
-	return strings.HasPrefix(semaphore, i.prefix) && (len(i.verbs) == 0 || slices.Contains(i.verbs, verb))
+	return strings.HasPrefix(semaphore, i.prefix) && slices.Contains(i.verbs, verb)
 }
 
-// A caller is an identity at an address.
-type caller struct {
-	*identity
-	from string
-}
-
-type callerKey struct{}
-
-func (i *identity) in(ctx context.Context, from string) context.Context {
-	return context.WithValue(ctx, callerKey{}, caller{i, from})
-}
-
-// who is who makes the request that a context belongs to.
-func who(ctx context.Context) caller {
-	if c, ok := ctx.Value(callerKey{}).(caller); ok {
-		return c
-	}
-	return caller{identity: everybody}
-}
-
-// tokens are the identities, by the hashes of their tokens.
-type tokens []struct {
-	hash [sha256.Size]byte
-	who  *identity
-}
-
-// Check fails on a token that cannot be.
-func (t Token) Check() error {
-	digits, ours := strings.CutPrefix(t.Hash, hashKind)
-	if raw, err := hex.DecodeString(digits); err != nil || !ours || len(raw) != sha256.Size {
-		return fmt.Errorf("token %q: want a hash of %s and 64 hexadecimal digits, as `sema token` prints it", t.Name, hashKind)
-	}
-	for _, v := range t.Verbs {
-		if !slices.Contains([]Verb{Read, Acquire, Admin}, v) {
-			return fmt.Errorf("token %q: there is no verb %q; want read, acquire or admin", t.Name, v)
-		}
-	}
-	if t.Name == "" {
-		return errors.New("a token has no name; give it one, for the log")
-	}
-	return nil
-}
-
-func newTokens(all []Token) (known tokens, err error) {
-	for _, t := range all {
-		if err := t.Check(); err != nil {
-			return nil, err
-		}
-		raw, _ := hex.DecodeString(strings.TrimPrefix(t.Hash, hashKind))
-		for _, other := range known {
-			if other.hash == [sha256.Size]byte(raw) {
-				return nil, fmt.Errorf("tokens %q and %q are the same; make another one with `sema token`", other.who.name, t.Name)
-			}
-		}
-		known = append(known, struct {
-			hash [sha256.Size]byte
-			who  *identity
-		}{[sha256.Size]byte(raw), &identity{t.Name, "token:" + t.Name, t.Prefix, t.Verbs}})
-	}
-	return known, nil
-}
-
-// find compares with all of them, so that how long it takes tells nothing.
-func (t tokens) find(token string) (found *identity) {
-	hash := sha256.Sum256([]byte(token))
-	for i := range t {
-		if subtle.ConstantTimeCompare(hash[:], t[i].hash[:]) == 1 {
-			found = t[i].who
-		}
-	}
-	return found
-}
-
-// admit is who makes a request, if it may. A request that names no semaphore is
-// about all that the identity may see.
-func (s *Server) admit(r *http.Request, verb Verb) (*identity, error) {
-	i, err := s.identify(r)
-	if err != nil {
-		return nil, err
-	}
-	return i, i.allow(verb, r.PathValue("name"))
-}
-
-// fromBrowser fails for what a page of somebody else's has a browser do. It cannot
-// send a token, but where none is asked for it would not have to.
-func (s *Server) fromBrowser(r *http.Request) error {
-	forbidden := func(detail string) error {
-		return &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: detail}
-	}
-	if err := s.crossOrigin.Check(r); err != nil {
-		return forbidden("a page of another site may not do this: " + err.Error())
-	}
-	// A name that somebody else has point to this machine makes it that site's own.
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if ok && local.IP.IsLoopback() && len(s.tokens) == 0 && r.TLS == nil && !isLocal(r.Host) {
-		return forbidden(fmt.Sprintf("this server is for this machine alone, and is called %q: use 127.0.0.1 or localhost, or have it ask for tokens", r.Host))
-	}
-	return nil
-}
-
-func isLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return ip != nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
-}
-
-// allow fails unless the identity may do that.
+// allow fails if the identity may not do that.
 func (i *identity) allow(verb Verb, semaphore string) error {
 	if semaphore == "" {
 		semaphore = i.prefix
@@ -177,38 +81,237 @@ func (i *identity) allow(verb Verb, semaphore string) error {
 	return nil
 }
 
-func (s *Server) identify(r *http.Request) (*identity, error) {
+// A caller is an identity at an address.
+type caller struct {
+	*identity
+	from    string
+	journal *journal // of denials; nil outside of a request
+}
+
+// allow fails if the caller may not do that, and logs it.
+func (c caller) allow(verb Verb, semaphore string) error {
+	err := c.identity.allow(verb, semaphore)
+	if err != nil && c.journal != nil {
+		c.journal.warn("denied", "request denied", "principal", c.principal, "from", c.from, "verb", string(verb), "semaphore", semaphore)
+	}
+	return err
+}
+
+type callerKey struct{}
+
+func (c caller) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// who returns the caller of the request that a context belongs to.
+func who(ctx context.Context) caller {
+	if c, ok := ctx.Value(callerKey{}).(caller); ok {
+		return c
+	}
+	return caller{identity: everybody}
+}
+
+// tokens are the identities by the hashes of their tokens.
+type tokens struct {
+	all    []Token
+	hashes []tokenHash
+}
+
+type tokenHash struct {
+	sum [sha256.Size]byte
+	who *identity
+}
+
+// sums returns the hashes of all tokens of an entry.
+func (t Token) sums() (sums [][sha256.Size]byte, err error) {
+	texts := t.Hashes
+	if t.Hash != "" || len(texts) == 0 {
+		texts = append([]string{t.Hash}, texts...)
+	}
+	for _, text := range texts {
+		digits, ours := strings.CutPrefix(text, hashKind)
+		raw, err := hex.DecodeString(digits)
+		if err != nil || !ours || len(raw) != sha256.Size {
+			return nil, fmt.Errorf("token %q: want a hash of %s and 64 hexadecimal digits, as `sema token` prints it", t.Name, hashKind)
+		}
+		sums = append(sums, [sha256.Size]byte(raw))
+	}
+	return sums, nil
+}
+
+// Check fails on a token that no server accepts.
+func (t Token) Check() error {
+	if t.Name == "" {
+		return errors.New("a token has no name; give it one, for the log")
+	}
+	if err := checkText(t.Name); err != nil {
+		return fmt.Errorf("token %q: name: %w", t.Name, err)
+	}
+	if _, err := t.sums(); err != nil {
+		return err
+	}
+	if len(t.Verbs) == 0 {
+		return fmt.Errorf("token %q has no verbs, and could do nothing; list those it needs: verbs: [read, acquire, admin]", t.Name)
+	}
+	for _, v := range t.Verbs {
+		if !slices.Contains(Verbs(), v) {
+			return fmt.Errorf("token %q: there is no verb %q; want read, acquire or admin", t.Name, v)
+		}
+	}
+	if t.Prefix != "" {
+		if err := fleet.CheckName(t.Prefix); err != nil {
+			return fmt.Errorf("token %q: prefix: %w", t.Name, err)
+		}
+	}
+	if err := t.Limits.check(); err != nil {
+		return fmt.Errorf("token %q: %w", t.Name, err)
+	}
+	return nil
+}
+
+// checkText fails on text that must not be part of a principal.
+func checkText(text string) error {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("it contains characters that cannot be printed")
+	}
+	return nil
+}
+
+func newTokens(all []Token) (*tokens, error) {
+	known := &tokens{all: all}
+	names := map[string]bool{}
+	for _, t := range all {
+		if err := t.Check(); err != nil {
+			return nil, err
+		}
+		if names[t.Name] {
+			return nil, fmt.Errorf("two tokens are named %q; leases and limits belong to the name: give each its own, or list the hashes of one with hashes: […]", t.Name)
+		}
+		names[t.Name] = true
+		i := &identity{name: t.Name, principal: "token:" + t.Name, prefix: t.Prefix, verbs: t.Verbs}
+		sums, _ := t.sums()
+		for _, sum := range sums {
+			for _, other := range known.hashes {
+				if other.sum == sum {
+					return nil, fmt.Errorf("tokens %q and %q have the same hash; make another one with `sema token`", other.who.name, t.Name)
+				}
+			}
+			known.hashes = append(known.hashes, tokenHash{sum, i})
+		}
+	}
+	return known, nil
+}
+
+// required reports whether requests need a token.
+func (t *tokens) required() bool { return len(t.hashes) > 0 }
+
+// find compares with all of them, so that the time it takes reveals nothing.
+func (t *tokens) find(token string) (found *identity) {
+	sum := sha256.Sum256([]byte(token))
+	for i := range t.hashes {
+		if subtle.ConstantTimeCompare(sum[:], t.hashes[i].sum[:]) == 1 {
+			found = t.hashes[i].who
+		}
+	}
+	return found
+}
+
+// SetTokens replaces the tokens. Leases, waits and streams of tokens that are gone
+// go on; their next request is rejected. It changes nothing if one of them is
+// invalid. A server asks for tokens from its beginning or never: the first token
+// cannot be added, nor the last one removed.
+func (s *Server) SetTokens(all []Token) error {
+	known, err := newTokens(all)
+	if err != nil {
+		return err
+	}
+	if known.required() != s.tokens.Load().required() {
+		return errors.New("tokens: the first token cannot be added, nor the last one removed, while the server runs; restart it")
+	}
+	s.tokens.Store(known)
+	s.accounts.refresh()
+	return nil
+}
+
+// admit identifies the caller of a request, and fails if it may not make it. A
+// request that names no semaphore is about all that the identity may see.
+func (s *Server) admit(r *http.Request, verb Verb) (caller, error) {
+	c, err := s.identify(r)
+	if err != nil {
+		return caller{}, err
+	}
+	return c, c.allow(verb, r.PathValue("name"))
+}
+
+func (s *Server) identify(r *http.Request) (caller, error) {
 	token, ok := bearer(r)
 	return s.identifyBy(r, token, ok)
 }
 
-// bearer is the token that a request carries, if it does.
+// bearer returns the token that a request carries, if it does.
 func bearer(r *http.Request) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimLeft(token, " "), strings.EqualFold(scheme, "Bearer") // RFC 9110, section 11.1
 }
 
-// identifyBy is who makes a request, by a token if there is one.
-func (s *Server) identifyBy(r *http.Request, token string, ok bool) (*identity, error) {
+// identifyBy identifies the caller of a request, by a token if there is one.
+func (s *Server) identifyBy(r *http.Request, token string, ok bool) (caller, error) {
+	i, err := s.identityBy(r, token, ok)
+	if err != nil {
+		s.journal.warn("unidentified", "request rejected", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "error", err)
+		return caller{}, err
+	}
+	return caller{i, r.RemoteAddr, s.journal}, nil
+}
+
+func (s *Server) identityBy(r *http.Request, token string, ok bool) (*identity, error) {
 	if err := s.fromBrowser(r); err != nil {
 		return nil, err
 	}
+	known := s.tokens.Load()
 	switch certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0; {
-	case len(s.tokens) > 0: // which say who may do what; a certificate does not
+	case known.required(): // they say who may do what; a certificate does not
 	case certified:
-		return &identity{name: r.TLS.VerifiedChains[0][0].Subject.CommonName}, nil
+		return certificateIdentity(r.TLS.VerifiedChains[0])
 	default:
 		return everybody, nil
 	}
-	if found := s.tokens.find(token); ok && found != nil {
+	if found := known.find(token); ok && found != nil {
 		return found, nil
 	}
 	detail := "send a token: Authorization: Bearer …"
 	if ok {
-		detail = "this token is not known here; is all of it there, and is it one of this server's?"
+		detail = "unknown token: check that it was copied completely and belongs to this server"
 	}
 	return nil, &problem{
 		Status: http.StatusUnauthorized, Title: "who are you?", Detail: detail,
 		header: http.Header{"WWW-Authenticate": {`Bearer realm="sema"`}},
 	}
+}
+
+// certificateIdentity names the holder of a client certificate by its first URI
+// SAN, or else its common name, and by the key of the authority that has signed
+// it: two authorities may use the same names.
+func certificateIdentity(chain []*x509.Certificate) (*identity, error) {
+	leaf, issuer := chain[0], chain[min(1, len(chain)-1)]
+	name, unusable := leaf.Subject.CommonName, ""
+	switch {
+	case len(leaf.URIs) > 0:
+		name = leaf.URIs[0].String()
+	case name == "":
+		unusable = "it has neither a URI SAN nor a common name"
+	case strings.Contains(name, "://"): // it would pass for the URI of another one
+		unusable = "its common name is a URI; put it into a URI SAN"
+	}
+	if err := checkText(name); err != nil && unusable == "" {
+		unusable = "its name: " + err.Error()
+	}
+	if unusable != "" {
+		return nil, &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: "the client certificate names nobody: " + unusable}
+	}
+	key := sha256.Sum256(issuer.RawSubjectPublicKeyInfo)
+	return &identity{
+		// Fields of a lease's metadata end at spaces: a name must not look like several.
+		name: strings.Join(strings.Fields(name), "_"), principal: "cert:" + hex.EncodeToString(key[:16]) + "/" + name, verbs: Verbs(),
+	}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sema-go/sema/fleet"
@@ -39,7 +38,7 @@ type semaphoreText struct {
 }
 
 type holderText struct {
-	Lease   string    `json:"lease"`
+	Fence   uint64    `json:"fence"` // of which the holder alone knows the id
 	Weight  int64     `json:"weight"`
 	Since   time.Time `json:"since"`
 	Seen    time.Time `json:"seen,omitzero"` // when it was last heard of
@@ -79,7 +78,7 @@ func describe(name string, s protocol.Snapshot) semaphoreText {
 		session := sessions[l.Session]
 		meta, by := desk.ReadMeta(session.Instance, l.Meta)
 		t.Leases = append(t.Leases, holderText{
-			Lease: fmt.Sprintf("%d.%d", l.Seq, l.Session), Weight: l.Weight, Since: time.UnixMicro(int64(l.Since)).UTC(),
+			Fence: uint64(l.Seq), Weight: l.Weight, Since: time.UnixMicro(int64(l.Since)).UTC(),
 			Seen: time.UnixMicro(int64(session.Seen)).UTC(), Holder: session.Instance, Meta: meta, By: by, Pooled: l.Pooled, Revoked: l.Revoked,
 		})
 	}
@@ -92,30 +91,6 @@ func describe(name string, s protocol.Snapshot) semaphoreText {
 }
 
 func span(m protocol.Micros) seconds { return seconds(time.Duration(m) * time.Microsecond) }
-
-// list answers with all that whoever asks may see, without their holders.
-func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
-	names, err := who(r.Context()).list(r.URL.Query().Get("prefix"), func(prefix string) ([]string, error) { return s.client.List(r.Context(), prefix) })
-	if err != nil {
-		return err
-	}
-	all := listText{Semaphores: []summaryText{}}
-	for _, name := range names {
-		snapshot, err := s.client.Inspect(r.Context(), name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		all.Semaphores = append(all.Semaphores, summarize(name, snapshot))
-	}
-	return answer(w, http.StatusOK, all)
-}
-
-type listText struct {
-	Semaphores []summaryText `json:"semaphores"`
-}
 
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
@@ -130,7 +105,7 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
 func tell(w http.ResponseWriter, status int, name string, snapshot protocol.Snapshot) error {
 	w.Header().Set("ETag", etag(snapshot.Config.Version))
 	limits(w, name, snapshot.Effective, snapshot.InUse, time.Duration(span(snapshot.Config.Window)))
-	return answer(w, status, describe(name, snapshot))
+	return answer(w, status, firstPage(name, snapshot))
 }
 
 func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
@@ -201,10 +176,9 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	name := r.PathValue("name")
-	number, _, _ := strings.Cut(r.PathValue("lease"), ".")
-	seq, err := strconv.ParseUint(number, 10, 64)
+	seq, err := strconv.ParseUint(r.PathValue("fence"), 10, 64)
 	if err != nil {
-		return invalid("lease: %s: want one of those that GET /v1/semaphores/%s lists", quote(r.PathValue("lease")), name)
+		return invalid("fence: %s: want the number of a lease, as GET /v1/semaphores/%s lists it", quote(r.PathValue("fence")), name)
 	}
 	err = s.client.ForceRelease(r.Context(), name, fleet.Revocation{Lease: protocol.Seq(seq), AtOnce: why.AtOnce, By: who(r.Context()).name, Why: why.Why})
 	s.audit(r.Context(), "revoke", name, fmt.Sprintf("lease %d, at once %t: %s", seq, why.AtOnce, why.Why), err)

@@ -12,7 +12,7 @@ import (
 
 // mountDashboard serves people who have a browser.
 func (s *Server) mountDashboard(mux *http.ServeMux) {
-	s.people = dashboard.New(dashboard.Options{Engine: s.client, Service: reception{s}, Version: s.options.Version, Login: len(s.tokens) > 0})
+	s.people = dashboard.New(dashboard.Options{Engine: s.client, Service: reception{s}, Version: s.options.Version, Login: s.tokens.Load().required()})
 	counted := s.counted.of(route{method: "UI", path: "/ui/"})
 	mux.HandleFunc("/ui/", func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -36,18 +36,22 @@ func (s reception) Admit(r *http.Request) (dashboard.Viewer, error) {
 	if !ok {
 		token, ok = dashboard.Token(r)
 	}
-	i, err := s.identifyBy(r, token, ok)
+	c, err := s.identifyBy(r, token, ok)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.allow(Read, ""); err != nil {
+	if err := c.allow(Read, ""); err != nil {
 		return nil, err
 	}
-	return viewer{guarded(s), caller{i, r.RemoteAddr}}, nil
+	return viewer{guarded(s), c}, nil
 }
 
 func (s reception) Stream(w http.ResponseWriter, r *http.Request) (ctx context.Context, say func(string) bool, end func(), err error) {
-	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	v, err := s.Admit(r)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	leave, err := s.stream(v.(viewer).in(r.Context()))
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -86,21 +90,21 @@ func (v viewer) Prefix() string                  { return v.prefix }
 func (v viewer) MayChange(semaphore string) bool { return v.may(Admin, semaphore) }
 
 func (v viewer) Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error {
-	return v.reconfigure(v.in(ctx, v.from), semaphore, ifVersion(version), configuration{Capacity: &capacity, Ramp: &ramp})
+	return v.reconfigure(v.in(ctx), semaphore, ifVersion(version), configuration{Capacity: &capacity, Ramp: &ramp})
 }
 
 func (v viewer) Drain(ctx context.Context, semaphore string) error {
-	return v.pause(v.in(ctx, v.from), "drain", semaphore, true)
+	return v.pause(v.in(ctx), "drain", semaphore, true)
 }
 
 func (v viewer) Resume(ctx context.Context, semaphore string) error {
-	return v.pause(v.in(ctx, v.from), "resume", semaphore, false)
+	return v.pause(v.in(ctx), "resume", semaphore, false)
 }
 
 func (v viewer) Revoke(ctx context.Context, semaphore string, lease protocol.Seq, atOnce bool, why string) error {
-	return v.Administer(v.in(ctx, v.from), semaphore, fleet.Command{Revoke: &fleet.Revocation{Lease: lease, AtOnce: atOnce, By: v.name, Why: why}})
+	return v.Administer(v.in(ctx), semaphore, fleet.Command{Revoke: &fleet.Revocation{Lease: lease, AtOnce: atOnce, By: v.name, Why: why}})
 }
 
 func (v viewer) Delete(ctx context.Context, semaphore string) error {
-	return v.Administer(v.in(ctx, v.from), semaphore, fleet.Command{Delete: true})
+	return v.Administer(v.in(ctx), semaphore, fleet.Command{Delete: true})
 }

@@ -126,7 +126,7 @@ func escaped(text string) string {
 
 func watchers() server.Options {
 	return server.Options{Tokens: []server.Token{
-		{Name: "ops", Hash: server.HashToken("secret-ops")},
+		{Name: "ops", Hash: server.HashToken("secret-ops"), Verbs: server.Verbs()},
 		{Name: "reader", Hash: server.HashToken("secret-reader"), Prefix: "ci-", Verbs: []server.Verb{server.Read}},
 		{Name: "worker", Hash: server.HashToken("secret-worker"), Verbs: []server.Verb{server.Acquire}},
 	}}
@@ -289,7 +289,7 @@ func TestStreamsOfPages(t *testing.T) {
 	if !first.Live || !strings.Contains(first.Parts["state"], "1 <small>of 2") || len(first.Lists["holders"]) != 1 {
 		t.Errorf("%+v", first)
 	}
-	b.get(503, "/ui/live").says(t, "1 streams are as many")
+	b.get(503, "/ui/live").says(t, "limits.streams of this server is 1,")
 	s.want(201, "POST", "/v1/semaphores/db/leases", "")
 	for c := next(); !strings.Contains(c.Parts["state"], "2 <small>of 2"); c = next() {
 		if c.ended {

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/sema-go/sema/fleet"
@@ -30,7 +31,12 @@ func (d Declaration) Config() protocol.Config {
 type declarations []Declaration
 
 func newDeclarations(all []Declaration) (declarations, error) {
+	declared := map[string]bool{}
 	for _, d := range all {
+		if declared[d.Name] {
+			return nil, fmt.Errorf("semaphore %q is declared twice; only the first would count", d.Name)
+		}
+		declared[d.Name] = true
 		if _, err := path.Match(d.Name, ""); err != nil || d.Name == "" {
 			return nil, fmt.Errorf("declared semaphore %q: want a name, or a pattern with * and ?", d.Name)
 		}
@@ -52,6 +58,11 @@ func (all declarations) of(name string) (d Declaration, ok bool) {
 		}
 	}
 	return Declaration{}, false
+}
+
+// exactly reports whether a name itself is declared, and not only a pattern of it.
+func (all declarations) exactly(name string) bool {
+	return slices.ContainsFunc(all, func(d Declaration) bool { return d.Name == name })
 }
 
 // configFor is what a semaphore is made with if it is not there: what is declared

@@ -26,13 +26,26 @@ func (g guarded) Open(ctx context.Context, name string, c protocol.Config, by pr
 	if ttl := time.Duration(c.TTL) * time.Microsecond; ttl > maxTTL {
 		return 0, protocol.Config{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
 	}
+	if strings.HasPrefix(by.Instance, "desk/") { // the servers' own, which may speak for leases of each other
+		return 0, protocol.Config{}, invalid("instance %q: desk/ is reserved for servers", by.Instance)
+	}
 	if d, ok := g.declared.of(name); ok {
 		version := c.Protocol
 		c = d.Config()
 		c.Protocol = version
 	}
+	one := g.accounts.caller(ctx)
+	if err := g.programs.take(one, held); err != nil {
+		return 0, protocol.Config{}, err
+	}
 	by.Owner.Principal = who(ctx).principal
-	return g.store.Open(ctx, name, c, by)
+	session, stored, err := g.store.Open(ctx, name, c, by)
+	if err != nil {
+		g.accounts.give(one, held)
+		return 0, stored, err
+	}
+	g.programs.opened(one, name, session, stored)
+	return session, stored, nil
 }
 
 func (g guarded) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
@@ -45,14 +58,14 @@ func (g guarded) Apply(ctx context.Context, name string, b protocol.Batch) (prot
 		}
 	}
 	b.Owner.Principal = who(ctx).principal
-	return g.store.Apply(ctx, name, b)
+	return g.programs.apply(ctx, name, b)
 }
 
 func (g guarded) Listen(ctx context.Context, instance string, hint func(name string)) error {
 	if err := who(ctx).allow(Acquire, ""); err != nil {
 		return err
 	}
-	leave, err := admitTo(&g.streams, g.options.Limits.Streams, "streams")
+	leave, err := g.stream(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,6 +92,9 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 		return err
 	}
 	if c.Revoke != nil {
+		revocation := *c.Revoke
+		revocation.By = who(ctx).signature(revocation.By)
+		c.Revoke = &revocation
 		if err := c.Revoke.Check(); err != nil {
 			return err
 		}
@@ -93,6 +109,15 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 		g.audit(ctx, "delete", name, "", err)
 	}
 	return err
+}
+
+// signature is the name under which a caller acts. Where no authentication is
+// configured, what it calls itself is told as no more than that.
+func (c caller) signature(claim string) string {
+	if c.identity != everybody || claim == "" || claim == c.name {
+		return c.name
+	}
+	return fmt.Sprintf("%s (%s)", c.name, claim)
 }
 
 // reconfigure changes a semaphore, or makes it, as admin.go has it.

@@ -8,7 +8,11 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
 )
 
 // livez says that the process works.
@@ -17,30 +21,17 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// readyz says whether requests are welcome here: the engine answers, and the server
-// is not about to go.
+// readyz says whether requests are welcome here: the store can be written to, and
+// the server is not about to go.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-	defer cancel()
-	start := time.Now()
-	answer := make(chan error, 1) // not all engines give up in time
-	go func() { _, err := s.store.Inspect(ctx, "sema-readyz"); answer <- err }()
-	var err error
-	select {
-	case err = <-answer:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err, took := s.readiness.of(s)
 	if err != nil {
-		s.log.Warn("the engine does not answer", "error", err)
-		if _, stranger := s.identify(r); stranger != nil {
+		token, ok := bearer(r)
+		if _, unidentified := s.identityBy(r, token, ok); unidentified != nil {
 			err = errUnreachable
 		}
 	}
-	checks := []check{{"engine", err, time.Since(start)}, {"staying", s.staying(), 0}}
+	checks := []check{{"engine", err, took}, {"staying", s.staying(), 0}}
 	status := http.StatusOK
 	for _, c := range checks {
 		if c.err != nil {
@@ -58,6 +49,70 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 		fmt.Fprintln(w, "ok")
 	}
 	return nil
+}
+
+const (
+	readyWithin = 2 * time.Second // a check of the store takes at most
+	readyFor    = time.Second     // a result counts, so that probes cost the store nothing more
+
+	// readyName is the semaphore that is created and deleted to see whether the store
+	// can be written to.
+	readyName = "sema-readyz"
+)
+
+// readiness is the last check of the store.
+type readiness struct {
+	mu      sync.Mutex
+	at      time.Time
+	took    time.Duration
+	err     error
+	pending chan error // of a check that has not ended in time
+}
+
+// of returns the result of a check that is a second old at most. One is made at a
+// time, and callers wait for it.
+func (c *readiness) of(s *Server) (error, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.at.IsZero() && time.Since(c.at) < readyFor {
+		return c.err, c.took
+	}
+	start := time.Now()
+	if c.pending == nil {
+		result := make(chan error, 1) // not all stores give up in time
+		c.pending = result
+		go func() { result <- s.writable() }()
+	}
+	select {
+	case c.err = <-c.pending:
+		c.pending = nil
+	case <-time.After(readyWithin):
+		c.err = fmt.Errorf("no reply within %v", readyWithin)
+	}
+	c.at, c.took = time.Now(), time.Since(start)
+	if c.err != nil {
+		s.journal.error("readiness", "the store failed a write check", "error", c.err)
+	}
+	return c.err, c.took
+}
+
+// writable fails if the store cannot be read and written.
+func (s *Server) writable() error {
+	ctx, cancel := context.WithTimeout(s.life, readyWithin)
+	defer cancel()
+	store := s.store.Store // it is no semaphore of anybody's
+	config := Declaration{Capacity: 1, TTL: time.Second}.Config()
+	if _, _, err := store.Open(ctx, readyName, config, protocol.Opener{Instance: "readyz", Owner: protocol.Owner{Key: protocol.NewKey()}}); err != nil {
+		return err
+	}
+	if err := store.Administer(ctx, readyName, fleet.Command{Delete: true}); err != nil && !errors.Is(err, fs.ErrNotExist) { // another server's check may be quicker
+		return err
+	}
+	_, err := store.Inspect(ctx, readyName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // errUnreachable is what those are told of an engine who may not know where it is.

@@ -68,7 +68,7 @@ func TestNoOtherNameOfThisMachine(t *testing.T) {
 // Nobody keeps a connection by a body that never comes.
 func TestABodyThatNeverComes(t *testing.T) {
 	t.Parallel()
-	s := start(t, server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a")}}})
+	s := start(t, server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a"), Verbs: server.Verbs()}}})
 	var wg sync.WaitGroup
 	for _, path := range []string{"/v1/semaphores/db/leases", "/nowhere", "/sema.v1.StoreService/Open", "/sema.v1.SemaService/Acquire", "/livez"} {
 		for _, auth := range []string{"", "Authorization: Bearer a\r\n"} {
@@ -152,7 +152,7 @@ func TestAHoldHasNoKey(t *testing.T) {
 // Two who happen to use the same key do not share a lease.
 func TestAKeyIsItsUsers(t *testing.T) {
 	t.Parallel()
-	s := start(t, server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a")}, {Name: "b", Hash: server.HashToken("b")}}})
+	s := start(t, server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a"), Verbs: server.Verbs()}, {Name: "b", Hash: server.HashToken("b"), Verbs: server.Verbs()}}})
 	s.auth = "a"
 	first := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "", header{"Idempotency-Key", "1"}).lease()
 	s.auth = "b"
@@ -209,7 +209,7 @@ func TestAMisspeltStep(t *testing.T) {
 func TestWhoListensHearsOfItsOwnOnly(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{
-		{Name: "all", Hash: server.HashToken("all")}, {Name: "ci", Hash: server.HashToken("ci"), Prefix: "ci-", Verbs: []server.Verb{server.Acquire}},
+		{Name: "all", Hash: server.HashToken("all"), Verbs: server.Verbs()}, {Name: "ci", Hash: server.HashToken("ci"), Prefix: "ci-", Verbs: []server.Verb{server.Acquire}},
 		{Name: "look", Hash: server.HashToken("look"), Prefix: "ci-", Verbs: []server.Verb{server.Read}}}})
 	s.auth = "all"
 	for _, name := range []string{"secret", "ci-a"} {
@@ -285,8 +285,13 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprint(c, "GET /v1/semaphores/big HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(s.ask("GET", "/metrics", "").text, `route="GET /v1/semaphores/{name}"} 1`); time.Sleep(50 * time.Millisecond) {
+	const body = `{"name":"big"}` // for Go clients a snapshot is whole
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		semav1connect.StoreServiceInspectProcedure, len(body), body)
+	if _, err := c.Read(make([]byte, 1)); err != nil { // it is being sent
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(s.ask("GET", "/metrics", "").text, `route="rpc engine"} 1`); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the server waits for a client that does not read")
 		}

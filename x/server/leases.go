@@ -78,15 +78,8 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusCreated, textOf(lease))
 }
 
-// lend waits for a lease, unless as many wait as may. Who would not wait is counted
-// as well: until the engine is certain of a refusal may take as long as a TTL.
-func (s *Server) lend(ctx context.Context, request desk.Request) (lease desk.Lease, err error) {
-	defer func() { s.counted.acquired(err) }()
-	leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
-	if err != nil {
-		return desk.Lease{}, err
-	}
-	defer leave()
+// lend waits for a lease.
+func (s *Server) lend(ctx context.Context, request desk.Request) (desk.Lease, error) {
 	if request.Wait > 0 {
 		bounded, cancel := until(ctx, s.life)
 		defer cancel()
@@ -180,7 +173,7 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request) error {
 	if err := noBody(r); err != nil {
 		return err
 	}
-	lease, err := s.desk.Renew(r.Context(), who(r.Context()).principal, r.PathValue("name"), r.PathValue("lease"))
+	lease, err := s.desk.Renew(r.Context(), r.PathValue("name"), r.PathValue("lease"))
 	if err != nil {
 		return err
 	}
@@ -188,7 +181,7 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
-	if err := s.desk.Release(r.Context(), who(r.Context()).principal, r.PathValue("name"), r.PathValue("lease")); err != nil {
+	if _, err := s.desk.Release(r.Context(), r.PathValue("name"), r.PathValue("lease")); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -210,17 +203,12 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Reque
 	if err := keyless(request); err != nil {
 		return err
 	}
-	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
-	if err != nil {
-		return err
-	}
-	defer leave()
 	ctx, cancel := until(r.Context(), s.life)
 	defer cancel()
 	flush := http.NewResponseController(w)
 	granted, careless := false, func() {}
 	defer func() { careless() }()
-	err = s.desk.Hold(ctx, request, func(l desk.Lease) {
+	err := s.desk.Hold(ctx, request, func(l desk.Lease) {
 		if !granted {
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			w.WriteHeader(http.StatusOK)
@@ -231,7 +219,6 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, request desk.Reque
 			cancel() // it has gone
 		}
 	})
-	s.counted.acquired(err)
 	if !granted {
 		return err
 	}

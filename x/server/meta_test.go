@@ -73,15 +73,3 @@ func TestMeta_OfAWaiter(t *testing.T) {
 	s.want(204, "DELETE", at, "")
 	wg.Wait()
 }
-
-// unaryBearer sends a token with each call.
-func unaryBearer(token string) connect.UnaryInterceptorFunc {
-	return func(next connect.UnaryFunc) connect.UnaryFunc {
-		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
-			if token != "" {
-				request.Header().Set("Authorization", "bearer "+token)
-			}
-			return next(ctx, request)
-		}
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
 )
 
 // metrics are what is counted here, by route and outcome. They name no semaphore,
@@ -20,6 +21,9 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	acquires *prometheus.CounterVec
+	releases prometheus.Counter
+	limited  *prometheus.CounterVec
+	panics   prometheus.Counter
 	serve    http.Handler
 }
 
@@ -29,13 +33,16 @@ func newMetrics(s *Server) *metrics {
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sema_http_request_seconds", Help: "How long requests took, waits included.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"route"}),
-		acquires: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_acquires_total", Help: "Acquires over HTTP, by outcome."}, []string{"outcome"}),
+		acquires: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_acquires_total", Help: "Acquires over HTTP, RPC and by Go clients, by outcome."}, []string{"outcome"}),
+		releases: prometheus.NewCounter(prometheus.CounterOpts{Name: "sema_releases_total", Help: "Leases that were released, over HTTP, RPC and by Go clients."}),
+		limited:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_limited_total", Help: "Requests that a limit of this server has rejected, by limit."}, []string{"limit"}),
+		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "sema_panics_total", Help: "Requests that ended in a panic; the log has the stack."}),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.requests, m.took, m.acquires, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	registry.MustRegister(m.requests, m.took, m.acquires, m.releases, m.limited, m.panics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("sema_http_waiting", "Requests that wait for permits.", func() float64 { return float64(s.waiting.Load()) }),
 		gauge("sema_http_streams", "Connections that hold a lease, or watch.", func() float64 { return float64(s.streams.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -68,14 +75,31 @@ func (m *metrics) acquired(err error) {
 	case err == nil:
 	case errors.Is(err, sema.ErrTimeout):
 		outcome = "timeout"
-	case errors.Is(err, sema.ErrFull), errors.Is(err, sema.ErrDraining), errors.Is(err, sema.ErrTooLarge):
+	case errors.Is(err, sema.ErrFull), errors.Is(err, sema.ErrQueueFull), errors.Is(err, sema.ErrDraining), errors.Is(err, sema.ErrTooLarge):
 		outcome = "rejected"
 	case errors.Is(err, context.Canceled):
 		outcome = "canceled"
 	default:
 		outcome = "error"
 	}
-	m.acquires.WithLabelValues(outcome).Inc()
+	m.outcome(outcome)
+}
+
+func (m *metrics) outcome(outcome string) { m.acquires.WithLabelValues(outcome).Inc() }
+
+// result counts what became of an acquire of a Go client.
+func (m *metrics) result(kind protocol.FateKind) {
+	switch kind {
+	case protocol.Granted:
+		m.outcome("acquired")
+	case protocol.Full, protocol.QueueFull, protocol.TooLarge, protocol.Draining:
+		m.outcome("rejected")
+	case protocol.TimedOut:
+		m.outcome("timeout")
+	case protocol.Revoked: // it is about a lease
+	default:
+		m.outcome("error")
+	}
 }
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {

@@ -18,7 +18,7 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{
 		{Name: "jobs", Hash: server.HashToken("secret-1"), Prefix: "job-", Verbs: []server.Verb{server.Acquire, server.Read}},
-		{Name: "ops", Hash: server.HashToken("secret-2")},
+		{Name: "ops", Hash: server.HashToken("secret-2"), Verbs: server.Verbs()},
 	}})
 	none := s.want(401, "POST", "/v1/semaphores/job-1/leases?capacity=1", "")
 	if none.header.Get("WWW-Authenticate") == "" {
@@ -98,7 +98,7 @@ func TestTheEngineIsDown(t *testing.T) {
 	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] engine: connection refused") {
 		t.Error(a.text)
 	}
-	s = open(t, dead{memstore.New()}, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret")}}})
+	s = open(t, dead{memstore.New()}, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret"), Verbs: server.Verbs()}}})
 	if a := s.want(503, "GET", "/readyz?verbose", ""); !strings.Contains(a.text, "[-] engine: does not answer") || !strings.Contains(s.log.String(), "connection refused") {
 		t.Errorf("a stranger is told %q; the log says %s", a.text, s.log)
 	}
@@ -115,7 +115,7 @@ func TestLimits(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", "") })
 	waitFor(t, "somebody waits", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
-	if a := s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", ""); !strings.Contains(a.text, "1 waiting requests") {
+	if a := s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", ""); !strings.Contains(a.text, "limits.waiting of this server is 1,") {
 		t.Error(a.text)
 	}
 	s.want(503, "POST", "/v1/semaphores/db/leases", "") // a try is counted, too

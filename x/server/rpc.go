@@ -18,9 +18,9 @@ import (
 func (s *Server) mountRPC(mux *http.ServeMux) {
 	path, handler := storerpc.NewHandler(guarded{s})
 	s.engine = handler
-	mux.Handle(path, s.identified("rpc engine", handler))
+	mux.Handle(path, s.identified("rpc engine", s.reading(handler)))
 	path, service := semav1connect.NewSemaServiceHandler(rpc{guarded{s}}, connect.WithReadMaxBytes(int(s.options.Limits.Body)), jsonCodecs())
-	mux.Handle(path, s.identified("rpc service", service))
+	mux.Handle(path, s.identified("rpc service", s.reading(service)))
 }
 
 // identified has a handler know who calls, and turns away who must not.
@@ -40,7 +40,7 @@ func (s *Server) identified(name string, handler http.Handler) http.Handler {
 			}
 			_ = refuse.Write(seen, r, wire.FaultOf(err))
 		} else {
-			handler.ServeHTTP(seen, r.WithContext(who.in(r.Context(), r.RemoteAddr)))
+			handler.ServeHTTP(seen, r.WithContext(who.in(r.Context())))
 		}
 		counted(seen.status, start)
 	})

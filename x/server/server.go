@@ -18,6 +18,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,6 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/desk"
 	"github.com/sema-go/sema/x/internal/storerpc"
 	"github.com/sema-go/sema/x/server/internal/dashboard"
 )
@@ -43,38 +43,32 @@ type Options struct {
 	Logger *slog.Logger
 	// Version is told by /version and the metrics.
 	Version string
-	Limits  Limits
-}
-
-// Limits protect the server. Zero ones are as said.
-type Limits struct {
-	Body    int64         // of a request, in bytes; 64 KiB
-	Waiting int64         // acquires that are under way at a time, waiting or not, all semaphores together; 20,000
-	Streams int64         // connections that hold a lease, or watch; 10,000
-	MaxWait time.Duration // of one request; a minute
-}
-
-func (l Limits) withDefaults() Limits {
-	return Limits{
-		Body: cmp.Or(l.Body, 64<<10), Waiting: cmp.Or(l.Waiting, 20_000), Streams: cmp.Or(l.Streams, 10_000), MaxWait: cmp.Or(l.MaxWait, time.Minute),
-	}
+	// Hosts are names by which clients call a server that asks for no tokens, besides
+	// addresses, localhost, and names that no public site can have. Others are
+	// rejected: a page of another site could make a browser call it (DNS rebinding).
+	Hosts  []string
+	Limits Limits
 }
 
 // A Server serves an engine.
 type Server struct {
 	options  Options
 	log      *slog.Logger
-	store    fleet.Store
+	journal  *journal
+	store    *catalog
 	client   *fleet.Client // of administrators
-	desk     *desk.Desk
+	desk     *lender
 	declared declarations
-	tokens   tokens
+	tokens   atomic.Pointer[tokens]
+	accounts *accounts
+	programs *programs
 	counted  *metrics
 	handler  http.Handler
 	routes   []route
 	engine   *storerpc.Handler // for programs
 
 	examination examination
+	readiness   readiness
 	people      *dashboard.Dashboard
 
 	crossOrigin http.CrossOriginProtection
@@ -85,34 +79,57 @@ type Server struct {
 	leaving          atomic.Bool     // nobody new is taken in
 	life, looking    context.Context // of requests; of those who only look
 	end, endLooking  context.CancelFunc
+	work             sync.WaitGroup // upkeep
 	closing          sync.Once
 	closed           error
 }
 
 // New makes a server, which closes the store in the end.
 func New(store fleet.Store, o Options) (*Server, error) {
-	o.Limits = o.Limits.withDefaults()
-	s := &Server{options: o, log: o.Logger, store: store}
+	s := &Server{options: o, log: o.Logger}
+	s.options.Limits = o.Limits.withDefaults()
 	if s.log == nil {
 		s.log = slog.Default()
 	}
 	var bad [2]error
 	s.declared, bad[0] = newDeclarations(o.Declared)
-	s.tokens, bad[1] = newTokens(o.Tokens)
-	if err := errors.Join(bad[:]...); err != nil {
+	known, invalid := newTokens(o.Tokens)
+	bad[1] = invalid
+	if err := errors.Join(o.Limits.Check(), bad[0], bad[1]); err != nil {
 		return nil, err
 	}
+	s.tokens.Store(known)
+	s.journal = newJournal(s.log)
+	s.accounts, s.programs = newAccounts(s), newPrograms(s)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.looking, s.endLooking = context.WithCancel(s.life)
-	s.store = timedStore{store}
-	s.client, s.desk = fleet.New(s.store), desk.New(store)
 	s.counted = newMetrics(s)
+	s.store = newCatalog(timedStore{store}, s)
+	s.client, s.desk = fleet.New(s.store), newLender(s)
 	s.handler = s.mount()
+	s.work.Go(s.upkeep)
 	return s, nil
 }
 
-// ServeHTTP is for [http.Handler].
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.recovered(r)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	s.handler.ServeHTTP(w, r)
+}
+
+// recovered logs a panic of a handler, and ends its connection alone.
+func (s *Server) recovered(r *http.Request) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if cause != http.ErrAbortHandler {
+		s.counted.panics.Inc()
+		s.journal.error("panic", "a request panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	}
+	panic(http.ErrAbortHandler)
+}
 
 // errLeaving is why requests that wait are ended.
 var errLeaving = fmt.Errorf("%w: the server is being stopped; ask another one, or again", sema.ErrClosed)
@@ -146,6 +163,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
 		s.EndStreams()
 		s.end()
+		s.work.Wait()
 		s.people.Close()
 		s.desk.Close()
 		s.closed = s.client.Close(ctx, fleet.AbandonPermits)
@@ -158,30 +176,31 @@ type route struct {
 	method, path string
 	verb         Verb // that it needs; "" if it is for everybody
 	serve        func(http.ResponseWriter, *http.Request) error
+	reads        bool // it sends what may be large
 }
 
 func (s *Server) mount() http.Handler {
 	const one, lease = "/v1/semaphores/{name}", "/v1/semaphores/{name}/leases/{lease}"
 	s.routes = []route{
-		{"POST", one + "/leases", Acquire, s.acquire},
-		{"PUT", lease, Acquire, s.renew},
-		{"DELETE", lease, Acquire, s.release},
-		{"POST", lease + "/revoke", Admin, s.revoke},
-		{"GET", "/v1/semaphores", Read, s.list},
-		{"GET", one, Read, s.inspect},
-		{"PUT", one, Admin, s.configure},
-		{"DELETE", one, Admin, s.remove},
-		{"POST", one + "/drain", Admin, s.drain},
-		{"POST", one + "/resume", Admin, s.resume},
-		{"GET", one + "/watch", Read, s.watch},
-		{"POST", "/v1/batch", Acquire, s.batch},
-		{"GET", "/livez", "", s.livez},
-		{"GET", "/readyz", "", s.readyz},
-		{"GET", "/version", "", s.version},
-		{"GET", "/openapi.json", "", s.openAPI},
-		{"GET", "/problems/{problem}", "", s.explain},
-		{"GET", "/metrics", Read, s.metrics},
-		{"GET", "/{$}", "", s.welcome},
+		{"POST", one + "/leases", Acquire, s.acquire, false},
+		{"PUT", lease, Acquire, s.renew, false},
+		{"DELETE", lease, Acquire, s.release, false},
+		{"POST", one + "/leases/{fence}/revoke", Admin, s.revoke, false},
+		{"GET", "/v1/semaphores", Read, s.listPage, true},
+		{"GET", one, Read, s.inspectPage, true},
+		{"PUT", one, Admin, s.configure, false},
+		{"DELETE", one, Admin, s.remove, false},
+		{"POST", one + "/drain", Admin, s.drain, false},
+		{"POST", one + "/resume", Admin, s.resume, false},
+		{"GET", one + "/watch", Read, s.watch, false},
+		{"POST", "/v1/batch", Acquire, s.batch, false},
+		{"GET", "/livez", "", s.livez, false},
+		{"GET", "/readyz", "", s.readyz, false},
+		{"GET", "/version", "", s.version, false},
+		{"GET", "/openapi.json", "", s.openAPI, false},
+		{"GET", "/problems/{problem}", "", s.explain, false},
+		{"GET", "/metrics", Read, s.metrics, false},
+		{"GET", "/{$}", "", s.welcome, false},
 	}
 	mux := http.NewServeMux()
 	for _, r := range s.routes {
@@ -213,7 +232,7 @@ func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route, named 
 		if err != nil {
 			return err
 		}
-		r = r.WithContext(who.in(r.Context(), r.RemoteAddr))
+		r = r.WithContext(who.in(r.Context()))
 	}
 	if named {
 		if err := fleet.CheckName(r.PathValue("name")); err != nil {
@@ -225,6 +244,13 @@ func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route, named 
 	}
 	if err := s.receive(w, r); err != nil {
 		return err
+	}
+	if at.reads {
+		done, err := s.accounts.read(r.Context(), 1)
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
 	return at.serve(w, r)
 }
@@ -313,14 +339,26 @@ func (o *observed) FlushError() error {
 // Unwrap is for [http.ResponseController].
 func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// admitTo bounds how many wait at a time. What it returns is for when one has
-// done so.
-func admitTo(count *atomic.Int64, limit int64, what string) (leave func(), err error) {
-	if count.Add(1) > limit {
-		count.Add(-1)
-		return nil, busy(what, limit)
+// stream counts a connection that stays open for the caller, until leave is called.
+func (s *Server) stream(ctx context.Context) (leave func(), err error) {
+	return s.enter(ctx, streams, &s.streams)
+}
+
+// wait counts a request of the caller's that waits, until leave is called.
+func (s *Server) wait(ctx context.Context) (leave func(), err error) {
+	return s.enter(ctx, waiting, &s.waiting)
+}
+
+func (s *Server) enter(ctx context.Context, r resource, here *atomic.Int64) (func(), error) {
+	one := s.accounts.caller(ctx)
+	if err := s.accounts.take(one, r); err != nil {
+		return nil, err
 	}
-	return func() { count.Add(-1) }, nil
+	here.Add(1)
+	return func() {
+		here.Add(-1)
+		s.accounts.give(one, r)
+	}, nil
 }
 
 // until is a request's context, that ends with one of the server's as well.

@@ -106,7 +106,7 @@ func (s rpc) Renew(ctx context.Context, m *semav1.RenewRequest) (*semav1.RenewRe
 	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	lease, err := s.desk.Renew(ctx, who(ctx).principal, m.GetName(), m.GetLease())
+	lease, err := s.desk.Renew(ctx, m.GetName(), m.GetLease())
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
@@ -117,7 +117,7 @@ func (s rpc) Release(ctx context.Context, m *semav1.ReleaseRequest) (*semav1.Rel
 	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	released, err := s.desk.ReleaseFirst(ctx, who(ctx).principal, m.GetName(), m.GetLease())
+	released, err := s.desk.Release(ctx, m.GetName(), m.GetLease())
 	if err != nil && !errors.Is(err, sema.ErrLost) {
 		return nil, s.fault(ctx, err)
 	}
@@ -133,11 +133,6 @@ func (s rpc) Hold(ctx context.Context, m *semav1.HoldRequest, out *connect.Serve
 	if err != nil {
 		return s.fault(ctx, err)
 	}
-	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
-	if err != nil {
-		return s.fault(ctx, err)
-	}
-	defer leave()
 	ctx, cancel := until(ctx, s.life)
 	defer cancel()
 	granted := false
@@ -216,11 +211,7 @@ func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListRespo
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	const most = 1000
-	size := int(m.GetPageSize())
-	if size == 0 || size > most {
-		size = most
-	}
+	size := rpcPage(m.GetPageSize())
 	answer := &semav1.ListResponse{}
 	for _, name := range names {
 		if name <= m.GetAfter() && m.GetAfter() != "" {
@@ -250,7 +241,11 @@ func (s rpc) Inspect(ctx context.Context, m *semav1.InspectRequest) (*semav1.Ins
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	return inspectMessage(m.GetName(), snapshot), nil
+	answer, err := inspectPageMessage(m.GetName(), snapshot, page{limit: rpcPage(m.GetPageSize()), after: m.GetAfter()})
+	if err != nil {
+		return nil, wire.FaultOf(err)
+	}
+	return answer, nil
 }
 
 func semaphoreMessage(name string, s protocol.Snapshot) *semav1.Semaphore {
@@ -311,7 +306,7 @@ func (s rpc) Drain(ctx context.Context, m *semav1.DrainRequest) (*semav1.DrainRe
 		return nil, s.fault(ctx, err)
 	}
 	if m.GetWaitMs() > 0 {
-		leave, err := admitTo(&s.waiting, s.options.Limits.Waiting, "waiting requests")
+		leave, err := s.wait(ctx)
 		if err != nil {
 			return nil, s.fault(ctx, err)
 		}
@@ -361,7 +356,7 @@ func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.Ser
 	if err := s.guarded.check(ctx, Read, name); err != nil {
 		return s.fault(ctx, err)
 	}
-	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	leave, err := s.stream(ctx)
 	if err != nil {
 		return s.fault(ctx, err)
 	}
@@ -373,7 +368,7 @@ func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.Ser
 		if err != nil {
 			return s.fault(ctx, err)
 		}
-		if out.Send(&semav1.WatchResponse{Now: inspectMessage(name, snapshot)}) != nil {
+		if !s.sending(ctx, func() bool { return out.Send(&semav1.WatchResponse{Now: firstPageMessage(name, snapshot)}) == nil }) {
 			return nil
 		}
 	}

@@ -20,7 +20,7 @@ const (
 // watch tells how a semaphore is, and again whenever it has changed: as events for
 // browsers, or else as lines of JSON.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
-	leave, err := admitTo(&s.streams, s.options.Limits.Streams, "streams")
+	leave, err := s.stream(r.Context())
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,16 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	stop := out.beat(cancel)
 	defer stop()
 	for snapshot, err := range s.client.Watch(ctx, name, watchEvery) {
-		var text []byte
-		if err != nil {
-			text, _ = json.Marshal(s.diagnose(r, err))
-		} else {
-			text, _ = json.Marshal(describe(name, snapshot))
-		}
-		if !out.say(fmt.Sprintf(line, text)) {
+		goesOn := s.sending(ctx, func() bool {
+			var text []byte
+			if err != nil {
+				text, _ = json.Marshal(s.diagnose(r, err))
+			} else {
+				text, _ = json.Marshal(firstPage(name, snapshot))
+			}
+			return out.say(fmt.Sprintf(line, text))
+		})
+		if !goesOn {
 			return nil
 		}
 	}

@@ -23,6 +23,10 @@ type Config struct {
 	Store    string `yaml:"store"`
 	Insecure bool   `yaml:"insecure"` // listen anywhere, without tokens or certificates
 
+	// Hosts are names by which clients call a server without tokens; see
+	// [server.Options].
+	Hosts []string `yaml:"hosts"`
+
 	TLS struct {
 		Cert     string `yaml:"cert"`
 		Key      string `yaml:"key"`
@@ -38,10 +42,14 @@ type Config struct {
 	} `yaml:"log"`
 
 	Limits struct {
-		Body    int64         `yaml:"body"`
-		Waiting int64         `yaml:"waiting"`
-		Streams int64         `yaml:"streams"`
-		MaxWait time.Duration `yaml:"max_wait"`
+		Body    int64          `yaml:"body"`
+		Waiting int64          `yaml:"waiting"`
+		Streams int64          `yaml:"streams"`
+		Held    int64          `yaml:"held"`
+		Names   int64          `yaml:"names"`
+		Reads   int64          `yaml:"reads"`
+		MaxWait time.Duration  `yaml:"max_wait"`
+		Idle    *time.Duration `yaml:"idle"` // of the embedded store; default 24h, 0 for never
 	} `yaml:"limits"`
 
 	// When it is told to stop: first it says so at /readyz for a while, then it
@@ -50,24 +58,51 @@ type Config struct {
 	Grace      time.Duration `yaml:"grace"`
 }
 
-// defaults are what nobody told.
+// defaults are what the configuration begins with.
 func defaults() Config {
-	c := Config{Listen: "127.0.0.1:7362", Store: "sqlite://" + filepath.ToSlash(stateFile()), Grace: 10 * time.Second}
+	c := Config{Listen: "127.0.0.1:7362", Grace: 10 * time.Second}
+	if file := stateFile(); file != "" {
+		c.Store = "sqlite://" + filepath.ToSlash(file)
+	}
 	c.Log.Format, c.Log.Level = "text", "info"
 	return c
 }
 
-// stateFile is where the embedded engine keeps permits.
+// stateFile is where the embedded store keeps permits: in a directory of the user's
+// own. It is empty if there is none, and never one that is shared.
 func stateFile() string {
 	directory := os.Getenv("XDG_STATE_HOME")
 	if directory == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			home = os.TempDir()
+			return ""
 		}
 		directory = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(directory, "sema", "sema.db")
+}
+
+// defaultIdle is after how long unused semaphores of the embedded store are deleted.
+const defaultIdle = 24 * time.Hour
+
+// limits returns the server's limits.
+func (c Config) limits() server.Limits {
+	l := server.Limits{
+		Body: c.Limits.Body, Waiting: c.Limits.Waiting, Streams: c.Limits.Streams, Held: c.Limits.Held, Names: c.Limits.Names, Reads: c.Limits.Reads,
+		MaxWait: c.Limits.MaxWait,
+	}
+	switch {
+	case c.Limits.Idle != nil:
+		l.Idle = *c.Limits.Idle
+	case c.embedded():
+		l.Idle = defaultIdle
+	}
+	return l
+}
+
+// embedded reports whether the store is this server's alone.
+func (c Config) embedded() bool {
+	return strings.HasPrefix(c.Store, "sqlite:") || strings.HasPrefix(c.Store, "mem:")
 }
 
 // read applies a file to c. The file may consist of several YAML documents, as 'sema
@@ -102,6 +137,8 @@ func (c Config) check() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("listen %q: want host:port, such as 127.0.0.1:7362, or :7362 for all addresses", c.Listen)
+	case c.Store == "":
+		return errors.New("store: there is no home directory to keep permits in; name a file with --store sqlite:///path/sema.db, or another store")
 	case strings.HasPrefix(c.Store, "host:"):
 		return fmt.Errorf("store %q: the processes of one machine need no server; name an engine with --store, or none (and no SEMA_STORE) for a file of this server's own", c.Store)
 	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
@@ -110,11 +147,15 @@ func (c Config) check() error {
 		return errors.New("tls: client_ca needs cert and key as well")
 	case c.Log.Format != "text" && c.Log.Format != "json":
 		return fmt.Errorf("log format %q: want text or json", c.Log.Format)
+	case c.Grace < 0 || c.ReadyDelay < 0:
+		return fmt.Errorf("grace %v, ready_delay %v: want 0 or more", c.Grace, c.ReadyDelay)
+	case c.Limits.Idle != nil && *c.Limits.Idle > 0 && !c.embedded():
+		return errors.New("limits.idle: it is for the embedded store; in another one, other programs may use a semaphore that is idle here")
 	case !isLoopback(host) && len(c.Tokens) == 0 && c.TLS.ClientCA == "" && !c.Insecure:
 		return fmt.Errorf("listen %q: others reach that address, and anybody could take and change everything: "+
 			"declare tokens (sema token), demand client certificates (tls.client_ca), or say --insecure", c.Listen)
 	}
-	return nil
+	return c.limits().Check()
 }
 
 func isLoopback(host string) bool {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	_ "github.com/sema-go/sema/x/stores"
 )
 
@@ -30,9 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	root := &cobra.Command{Use: "sema", SilenceUsage: true}
 	root.AddCommand(Command("test"), TokenCommand())
-	if root.Execute() != nil {
-		os.Exit(1)
-	}
+	os.Exit(engine.CodeOf(root.Execute()))
 }
 
 // A process is a server that runs.
@@ -47,20 +46,20 @@ type process struct {
 
 // locked is a buffer that several write to and read.
 type locked struct {
-	mu sync.Mutex
-	bytes.Buffer
+	mu   sync.Mutex
+	text bytes.Buffer // not embedded: io.Copy would use its ReadFrom, without the lock
 }
 
 func (l *locked) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Buffer.Write(b)
+	return l.text.Write(b)
 }
 
 func (l *locked) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Buffer.String()
+	return l.text.String()
 }
 
 // command is the program, with its state in a directory.
@@ -78,7 +77,13 @@ func command(t *testing.T, directory string, args ...string) *exec.Cmd {
 // serve starts a server and waits until it says where it is.
 func serve(t *testing.T, directory string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: command(t, directory, append([]string{"serve"}, args...)...), t: t, said: &bytes.Buffer{}, log: &locked{}, done: make(chan struct{})}
+	return start(t, command(t, directory, append([]string{"serve"}, args...)...))
+}
+
+// start starts the command of a server and waits until it says where it is.
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: cmd, t: t, said: &bytes.Buffer{}, log: &locked{}, done: make(chan struct{})}
 	p.Stderr = p.log
 	out, err := p.StdoutPipe()
 	if err != nil {

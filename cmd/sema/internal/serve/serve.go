@@ -60,17 +60,22 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 	f.DurationVar(&config.Grace, "grace", config.Grace, "how long requests may finish when it is stopped")
 	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "how long /readyz says that it is about to stop before it refuses anybody")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := config.merge(c.Flags(), &file); err != nil {
+		told := settled(c.Flags())
+		if err := config.merge(c.Flags(), told, &file); err != nil {
 			return engine.Misused("%w", err)
 		}
-		return config.run(c.Context(), version, c.OutOrStdout(), c.ErrOrStderr())
+		current := config
+		again := func() (Config, error) {
+			err := config.merge(c.Flags(), told, &file)
+			return config, err
+		}
+		return current.run(c.Context(), version, c.OutOrStdout(), c.ErrOrStderr(), again)
 	}
 	return c
 }
 
-// merge has the file count, then the environment (SEMA_LISTEN, …), then the flags:
-// who speaks last.
-func (c *Config) merge(flags *pflag.FlagSet, file *string) error {
+// settled returns what flags say, and for the others the environment (SEMA_LISTEN, …).
+func settled(flags *pflag.FlagSet) map[string]string {
 	told := map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
@@ -79,6 +84,12 @@ func (c *Config) merge(flags *pflag.FlagSet, file *string) error {
 			told[f.Name] = value
 		}
 	})
+	return told
+}
+
+// merge reads the file, and then sets what flags and environment say: they count
+// more.
+func (c *Config) merge(flags *pflag.FlagSet, told map[string]string, file *string) error {
 	if named, ok := told["config"]; ok {
 		*file = named
 	}
@@ -103,37 +114,46 @@ func (c *Config) merge(flags *pflag.FlagSet, file *string) error {
 const ballast = 12 << 20
 
 // run serves until it is told to stop.
-func (c Config) run(ctx context.Context, version string, out, logs io.Writer) error {
+func (c Config) run(ctx context.Context, version string, out, logs io.Writer, again func() (Config, error)) error {
 	weight := make([]byte, ballast)
 	defer runtime.KeepAlive(&weight)
+	signal.Ignore(syscall.SIGPIPE) // a reader of the log that has gone must not end the server
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	logger, err := c.logger(logs)
 	if err != nil {
-		return err
+		return engine.Misused("%w", err)
 	}
 	slog.SetDefault(logger)
-	secure, err := c.tls() // before anybody is told that it serves
+	secure, err := c.tls() // before it is announced
 	if err != nil {
-		return err
+		return engine.Misused("%w", err)
 	}
 	store, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	s, err := server.New(store, server.Options{
-		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version,
-		Limits: server.Limits{Body: c.Limits.Body, Waiting: c.Limits.Waiting, Streams: c.Limits.Streams, MaxWait: c.Limits.MaxWait},
+		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version, Hosts: c.Hosts, Limits: c.limits(),
 	})
 	if err != nil {
 		store.Close()
-		return err
+		return engine.Misused("%w", err)
 	}
 	listener, err := c.listen()
 	if err != nil {
 		_ = s.Close(context.WithoutCancel(ctx))
 		return err
 	}
+	reloading := &reloader{current: c, read: again, server: s, logger: logger}
+	if secure != nil {
+		reloading.secure = newSecuring(secure)
+		secure = reloading.secure.config()
+	}
+	go reloading.run(ctx, hangup)
 	c.announce(out, version, listener.Addr(), store)
 	return c.serve(ctx, stop, s, listener, secure, logger)
 }
@@ -142,8 +162,14 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer) er
 func (c Config) open(ctx context.Context) (fleet.Store, error) {
 	if path, embedded := strings.CutPrefix(c.Store, "sqlite://"); embedded {
 		path, _, _ = strings.Cut(path, "?")
-		if err := os.MkdirAll(filepath.Dir(filepath.FromSlash(path)), 0o700); err != nil {
+		directory := filepath.Dir(filepath.FromSlash(path))
+		if err := os.MkdirAll(directory, 0o700); err != nil {
 			return nil, err
+		}
+		if path == filepath.ToSlash(stateFile()) { // nobody has chosen it
+			if err := checkOwner(directory); err != nil {
+				return nil, engine.Misused("%w", err)
+			}
 		}
 	}
 	store, err := fleet.OpenStore(ctx, c.Store)
@@ -165,12 +191,21 @@ func (c Config) logger(to io.Writer) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(to, options)), nil
 }
 
+// listen listens on IPv4 alone for 0.0.0.0: package net would take it for all
+// addresses of both.
 func (c Config) listen() (net.Listener, error) {
-	listener, err := net.Listen("tcp", c.Listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w: is another server running there? choose another one with --listen", err)
+	network := "tcp"
+	if host, _, _ := net.SplitHostPort(c.Listen); host == "0.0.0.0" {
+		network = "tcp4"
 	}
-	return listener, err
+	listener, err := net.Listen(network, c.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: is another server running there? choose another address with --listen", err)
+	}
+	if err != nil {
+		return nil, &engine.Error{Code: engine.Unavailable, Err: err}
+	}
+	return listener, nil
 }
 
 // announce says where it is, and something to try.
@@ -205,7 +240,7 @@ func (c Config) serve(ctx context.Context, stop func(), s *server.Server, listen
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	h := &http.Server{
-		Handler: s, Protocols: protocols, ConnContext: server.ConnContext, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		Handler: s, Protocols: protocols, ConnContext: server.ConnContext, ErrorLog: s.ErrorLog(),
 		ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		HTTP2:     &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // or who vanishes holds for as long as the kernel tries
 		TLSConfig: secure,
@@ -266,7 +301,7 @@ func (c Config) tls() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}}
 	if c.TLS.ClientCA == "" {
 		return config, nil
 	}

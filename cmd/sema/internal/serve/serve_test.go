@@ -17,6 +17,7 @@ import (
 
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/x/server"
 )
 
 const anywhere = "127.0.0.1:0"
@@ -223,6 +224,16 @@ func TestWhatItRefuses(t *testing.T) {
 		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - name: db\n    capacity: -3\n")}, says: "capacity -3"},
 		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: plain-secret\n")}, says: "64 hexadecimal digits"},
 		{args: []string{"--listen", anywhere, "--config", "/does/not/exist"}, says: "no such file"},
+		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\n---\ngrace: 2s\n")}, says: "more than one YAML document"},
+		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\ngrace: 2s\n")}, says: "already defined"},
+		{args: []string{"--listen", anywhere, "--config", file("grace: -1s\n")}, says: "grace"},
+		{args: []string{"--listen", anywhere, "--config", file("limits: {waiting: -1}\n")}, says: "limits.waiting"},
+		{args: []string{"--listen", anywhere, "--config", file("limits: {max_wait: -1s}\n")}, says: "limits.max_wait"},
+		{args: []string{"--listen", anywhere, "--config", file("limits: {colour: 1}\n")}, says: "colour"},
+		{args: []string{"--listen", anywhere, "--config", file("limits: {idle: 1h}\nstore: redis://127.0.0.1:1\n")}, says: "limits.idle"},
+		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - {name: db, capacity: 3}\n  - {name: db, capacity: 4}\n")}, says: "declared twice"},
+		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: " + server.HashToken("a") + "\n")}, says: "verbs: [read, acquire, admin]"},
+		{args: []string{"--listen", anywhere}, env: []string{"XDG_STATE_HOME=", "HOME="}, says: "--store sqlite:///"},
 		{env: []string{"SEMA_GRACE=soon"}, args: []string{"--listen", anywhere}, says: "grace"},
 	} {
 		if out := refused(t, c.env, c.args...); !strings.Contains(out, c.says) || strings.Contains(out, "plain-secret") {

@@ -138,7 +138,7 @@ func troubled(t *trouble) scene {
 type listing struct {
 	query
 	scene
-	survey.Totals          // of all that match
+	survey.Totals   // of all that match
 	Shown, Matching int
 	Trouble         *trouble
 	Try             string

@@ -1,0 +1,52 @@
+package serve
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A full disk is logged, and /readyz says so until there is room again. It needs the
+// right to mount.
+func TestServe_DiskIsFull(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	err := syscall.Mount("tmpfs", directory, "tmpfs", 0, "size=1m")
+	if errors.Is(err, syscall.EPERM) {
+		t.Skipf("mount: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) })
+	p := serve(t, directory, "--listen", anywhere)
+	ready := func() int {
+		a, err := ask(http.DefaultClient, "GET", p.url+"/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.status
+	}
+	if status := ready(); status != http.StatusOK {
+		t.Fatalf("%d: %s", status, p.log)
+	}
+	filler := filepath.Join(directory, "filler")
+	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	p.waitFor("it is not ready", func() bool { // there may be room in what is already the database's
+		_, _ = ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?capacity=100000")
+		return ready() == http.StatusServiceUnavailable
+	})
+	if text := p.log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "full") {
+		t.Errorf("the log does not say it: %s", text)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	p.waitFor("it is ready again", func() bool { return ready() == http.StatusOK })
+}

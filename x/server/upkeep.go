@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+)
+
+// upkeepEvery is how often what has expired is forgotten.
+const upkeepEvery = 10 * time.Minute
+
+// upkeep forgets what has expired, until the server is closed.
+func (s *Server) upkeep() {
+	every := upkeepEvery
+	if idle := s.options.Limits.Idle; idle > 0 {
+		every = min(every, max(idle/4, time.Millisecond))
+	}
+	for {
+		s.tidy(s.life)
+		select {
+		case <-s.life.Done():
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+func (s *Server) tidy(ctx context.Context) {
+	now := time.Now()
+	s.programs.sweep(now, 0)
+	s.desk.sweep(now, 0)
+	if err := s.store.compare(ctx, now); err != nil {
+		return // logged; names are counted as they are used
+	}
+	if s.options.Limits.Idle > 0 {
+		s.store.deleteIdle(ctx, now.Add(-s.options.Limits.Idle))
+	}
+}
+
+// compare learns the names that are in the store, and forgets those that are not:
+// other servers, and some stores, delete semaphores as well.
+func (c *catalog) compare(ctx context.Context, now time.Time) error {
+	all, err := c.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool, len(all))
+	for _, name := range all {
+		there[name] = true
+		if name != readyName {
+			c.add(name, nil)
+		}
+	}
+	c.mu.Lock()
+	var absent []string
+	for name, e := range c.names {
+		if !there[name] && e.used.Load() < now.UnixNano() {
+			absent = append(absent, name)
+		}
+	}
+	c.mu.Unlock()
+	for _, name := range absent {
+		c.remove(name)
+	}
+	return nil
+}
+
+// deleteIdle deletes semaphores that nothing has used since a time.
+func (c *catalog) deleteIdle(ctx context.Context, since time.Time) {
+	c.mu.Lock()
+	idle := map[string]*entry{}
+	for name, e := range c.names {
+		if e.used.Load() < since.UnixNano() {
+			idle[name] = e
+		}
+	}
+	c.mu.Unlock()
+	deleted := 0
+	for name, e := range idle {
+		if ctx.Err() != nil {
+			break
+		}
+		if c.deleteUnused(ctx, name, e, since) {
+			deleted++
+		}
+	}
+	if deleted > 0 {
+		c.server.log.Info("idle semaphores deleted", "count", deleted, "idle", c.server.options.Limits.Idle)
+	}
+}
+
+// deleteUnused deletes a semaphore if it is still unused, nothing is held or queued,
+// and its configuration is what it was created with. It reports whether it did. The
+// entry is locked meanwhile: nothing is granted in between.
+func (c *catalog) deleteUnused(ctx context.Context, name string, e *entry, since time.Time) bool {
+	if c.server.declared.exactly(name) || !e.mu.TryLock() {
+		return false
+	}
+	defer e.mu.Unlock()
+	if e.gone || e.used.Load() >= since.UnixNano() {
+		return false
+	}
+	s, err := c.Store.Inspect(ctx, name)
+	if err != nil || len(s.Leases) > 0 || len(s.Line) > 0 || s.InUse > 0 || s.Config.Version > 1 {
+		return false
+	}
+	err = c.Store.Administer(ctx, name, fleet.Command{Delete: true})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return c.failed("delete", name, err) == nil
+	}
+	e.gone = true
+	c.remove(name)
+	return true
+}
