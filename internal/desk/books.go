@@ -211,9 +211,13 @@ func (d *Desk) outdated(now time.Time) (ended []*visit) {
 		}
 	}
 	for h, v := range d.visits {
-		if now.Sub(*v.until.Load()) > v.ttl/3 { // it has expired
-			delete(d.visits, h)
+		late := now.Sub(*v.until.Load())
+		if late > v.ttl/3 && !v.expired {
+			v.expired = true
 			d.pollLocked(v.semaphore, v.ttl)
+		}
+		if late > v.ttl {
+			delete(d.visits, h)
 		}
 	}
 	return ended

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,6 +92,9 @@ func New(store fleet.Store, opts ...Option) *Desk {
 	}
 	for _, set := range opts {
 		set(d)
+	}
+	if d.keyInID { // the instances of servers are reserved
+		d.instance = "command/" + strings.TrimPrefix(d.instance, deskInstance)
 	}
 	d.life, d.kill = context.WithCancel(context.Background())
 	d.start(d.listen)

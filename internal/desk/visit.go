@@ -26,6 +26,7 @@ type visit struct {
 	session   protocol.Session
 	owner     protocol.Owner
 	keyInID   bool // see handle
+	expired   bool // it was not renewed in time; guarded by Desk.mu
 	ttl       time.Duration
 	speaking  chan struct{}             // full while a batch is on its way
 	news      chan struct{}             // full when there may be some

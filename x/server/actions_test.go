@@ -14,8 +14,7 @@ func (s *site) leases(name string) (numbers []string) {
 	s.t.Helper()
 	all, _ := s.want(200, "GET", "/v1/semaphores/"+name, "").body["leases"].([]any)
 	for _, l := range all {
-		number, _, _ := strings.Cut(l.(map[string]any)["lease"].(string), ".")
-		numbers = append(numbers, number)
+		numbers = append(numbers, fmt.Sprintf("%.0f", l.(map[string]any)["fence"]))
 	}
 	return numbers
 }

@@ -68,13 +68,13 @@ func TestALeaseIsTakenAway(t *testing.T) {
 	s := start(t, server.Options{})
 	a := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
 	at := a.header.Get("Location")
-	s.want(400, "POST", at+"/revoke", `{"why": "`+strings.Repeat("it hangs ", 200)+`"}`)
-	s.want(204, "POST", at+"/revoke", `{"why": "it hangs"}`)
+	s.want(400, "POST", a.revoke(), `{"why": "`+strings.Repeat("it hangs ", 200)+`"}`)
+	s.want(204, "POST", a.revoke(), `{"why": "it hangs"}`)
 	if gone := s.want(410, "PUT", at, ""); !strings.Contains(gone.text, "it hangs") {
 		t.Errorf("%s does not say why", gone.text)
 	}
 	waitFor(t, "the permit is free", func() bool { return s.ask("POST", "/v1/semaphores/db/leases", "").status == 201 })
-	s.want(404, "POST", at+"/revoke", "")
+	s.want(404, "POST", a.revoke(), "")
 	s.want(400, "POST", "/v1/semaphores/db/leases/x/revoke", "")
 }
 

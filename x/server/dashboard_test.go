@@ -215,8 +215,7 @@ func TestViewersSeeAndDoWhatTheyMay(t *testing.T) {
 	for _, name := range []string{"ci-a", "vault"} {
 		s.want(201, "POST", "/v1/semaphores/"+name+"/leases?capacity=1", "")
 	}
-	lease := s.want(200, "GET", "/v1/semaphores/ci-a", "").body["leases"].([]any)[0].(map[string]any)["lease"].(string)
-	seq, _, _ := strings.Cut(lease, ".")
+	seq := s.leases("ci-a")[0]
 	b := s.tab()
 	b.login("secret-reader")
 	next, end := b.live("q=")

@@ -145,7 +145,7 @@ func TestAudit_ControlCharacters(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
-	s.want(400, "POST", "/v1/semaphores/db/leases/1.1/revoke", `{"why": "x \u001b[2J\r\n\u009b31m level=INFO msg=audit who=ceo"}`)
+	s.want(400, "POST", "/v1/semaphores/db/leases/1/revoke", `{"why": "x \u001b[2J\r\n\u009b31m level=INFO msg=audit who=ceo"}`)
 	if text := s.log.String(); strings.ContainsAny(text, "\x1b\r\u009b") || strings.Contains(text, "\nlevel") {
 		t.Errorf("%q", text)
 	}

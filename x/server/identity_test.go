@@ -208,7 +208,7 @@ func TestRevoke_ByCannotBeForged(t *testing.T) {
 func TestOpen_ServersInstanceIsReserved(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
-	status, text := s.connect("/sema.v1.StoreService/Open", `{"name":"db","config":{"capacity":1,"ttl":"1000000"},"instance":"ZGVzay94"}`) // desk/x
+	status, text := s.connect("/sema.v1.StoreService/Open", `{"name":"db","key":"c2l4dGVlbi1ieXRlcyEhIQ==","config":{"capacity":1,"ttl":"1000000"},"instance":"ZGVzay94"}`) // desk/x
 	if status != http.StatusBadRequest || !strings.Contains(text, "reserved") {
 		t.Errorf("%d %s", status, text)
 	}

@@ -57,6 +57,8 @@ var (
 		advice: "retry after Retry-After, queue with wait=30s, or shed the work", retry: 1, appends: true}
 	kindQueueFull = &problemKind{name: "queue-full", status: http.StatusTooManyRequests, title: "the queue is full",
 		advice: "as many requests wait as max_waiters allows; retry after Retry-After, or shed the work", retry: 1, appends: true}
+	kindLimit = &problemKind{name: "limit", status: http.StatusTooManyRequests, title: "a limit of the client is reached",
+		advice: "the detail names the limit and what to do; the operator can raise it (limits: in the configuration)", retry: 1}
 	kindTimeout = &problemKind{name: "timeout", status: http.StatusTooManyRequests, title: "waited too long",
 		advice: "retry, or look for leases held too long: GET /v1/semaphores/{name}", retry: 1, appends: true}
 	kindDraining = &problemKind{name: "draining", status: http.StatusServiceUnavailable, title: "draining",
@@ -76,7 +78,7 @@ var (
 
 // problemKinds are all types of problems.
 var problemKinds = []*problemKind{
-	kindInvalid, kindUnauthenticated, kindNotAllowed, kindNoPath, kindNoSemaphore, kindNoLease, kindMethod, kindSlow, kindFixed, kindOtherVersion, kindLost,
+	kindInvalid, kindUnauthenticated, kindNotAllowed, kindNoPath, kindNoSemaphore, kindNoLease, kindMethod, kindSlow, kindFixed, kindOtherVersion, kindLost, kindLimit,
 	kindPrecondition, kindTooLong, kindTooLarge, kindFull, kindQueueFull, kindTimeout, kindDraining, kindLeaving, kindBusy, kindStore, kindUnsupported, kindInternal,
 }
 

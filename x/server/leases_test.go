@@ -31,8 +31,11 @@ func TestALeaseByCurl(t *testing.T) {
 	}
 	shown := s.want(200, "GET", "/v1/semaphores/db", "")
 	holder := shown.body["leases"].([]any)[0].(map[string]any)
-	if holder["lease"] != a.lease() || holder["meta"] != "cron" {
+	if holder["fence"] != a.body["fence"].(map[string]any)["seq"] || holder["meta"] != "cron" {
 		t.Errorf("%v", holder)
+	}
+	if proof := a.lease()[strings.LastIndex(a.lease(), ".")+1:]; len(proof) < 32 || strings.Contains(shown.text, proof) {
+		t.Errorf("the listing shows with what a lease is released: %s", shown.text)
 	}
 	s.want(204, "DELETE", at, "")
 	s.want(204, "DELETE", at, "") // said twice
@@ -160,7 +163,7 @@ func TestABatch(t *testing.T) {
 		{"op": "renew", "semaphore": "db", "lease": "`+a.lease()+`"},
 		{"op": "acquire", "semaphore": "gpu", "capacity": 3, "weight": 2},
 		{"op": "acquire", "semaphore": "gpu", "capacity": 3, "weight": 9},
-		{"op": "release", "semaphore": "db", "lease": "1.2"},
+		{"op": "release", "semaphore": "db", "lease": "`+gone+`"},
 		{"op": "dance", "semaphore": "db"}]}`)
 	outcomes := b.body["outcomes"].([]any)
 	for i, want := range []struct {
@@ -195,8 +198,8 @@ func TestBadRequestsSayWhatToDo(t *testing.T) {
 		{"POST", "/v1/semaphores/db/leases", `{"weigth": 1}`, 400, "unknown field"},
 		{"POST", "/v1/semaphores/db/leases", `nonsense`, 400, "JSON"},
 		{"POST", "/v1/semaphores/db/leases?meta=" + strings.Repeat("x", 900), "", 400, "800 at most"},
-		{"PUT", "/v1/semaphores/db/leases/what", "", 400, "two numbers"},
-		{"PUT", "/v1/semaphores/none/leases/1.2", "", 410, "lost"},
+		{"PUT", "/v1/semaphores/db/leases/what", "", 400, "the id that acquire returned"},
+		{"PUT", "/v1/semaphores/none/leases/" + gone, "", 410, "lost"},
 		{"POST", "/v1/semaphores/none/leases", "", 404, "capacity"},
 		{"PUT", "/v1/semaphores/none", `{}`, 400, "say its capacity"},
 		{"GET", "/v1/semaphores/none", "", 404, "first acquire makes it"},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -214,20 +213,14 @@ func (a *accounts) over(one *account, r resource, limit int64) error {
 	if one.principal != "" {
 		whose = one.principal
 	}
-	return &limitError{&problem{
-		Status: http.StatusTooManyRequests, Type: "urn:sema:limit", Title: "limit reached",
-		Detail: fmt.Sprintf("limits.%s of %s is %d; %s, or have the operator raise it", r, whose, limit, r.advice()), header: retryAfter(1),
-	}, r.sentinel()}
+	return &limitError{newProblem(kindLimit, "limits.%s of %s is %d; %s, or have the operator raise it", r, whose, limit, r.advice()), r.sentinel()}
 }
 
 // busy is the error of a server at its limit.
 func (a *accounts) busy(one *account, r resource, limit int64) error {
 	a.server.counted.limited.WithLabelValues(r.String()).Inc()
 	a.server.journal.warn("busy "+r.String(), "server limit reached", "limit", "limits."+r.String(), "principal", one.principal, "at", limit)
-	return &limitError{&problem{
-		Status: http.StatusServiceUnavailable, Type: "urn:sema:busy", Title: "the server is busy",
-		Detail: fmt.Sprintf("limits.%s of this server is %d, for all clients together; %s, or ask another server", r, limit, r.advice()), header: retryAfter(1),
-	}, r.sentinel()}
+	return &limitError{newProblem(kindBusy, "limits.%s of this server is %d, for all clients together; %s, or ask another server", r, limit, r.advice()), r.sentinel()}
 }
 
 // read waits for a turn to read a snapshot or a list, and to send it: clients that
@@ -252,9 +245,6 @@ func (a *accounts) unread(ctx context.Context, one *account, err error) error {
 	}
 	a.server.counted.limited.WithLabelValues("reads").Inc()
 	a.server.journal.warn("limit reads", "limit reached", "limit", "limits.reads", "principal", one.principal, "error", err)
-	return &limitError{&problem{
-		Status: http.StatusTooManyRequests, Type: "urn:sema:limit", Title: "limit reached",
-		Detail: fmt.Sprintf("limits.reads of this server is %d, half of it for one client, and for %v none has ended; read what was answered, and ask again",
-			a.server.options.Limits.Reads, readWait), header: retryAfter(1),
-	}, sema.ErrQueueFull}
+	return &limitError{newProblem(kindLimit, "limits.reads of this server is %d, half of it for one client, and for %v none has ended; read what was answered, and ask again",
+		a.server.options.Limits.Reads, readWait), sema.ErrQueueFull}
 }

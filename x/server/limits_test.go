@@ -201,7 +201,7 @@ func TestLimits_Held(t *testing.T) {
 	if a := s.want(429, "POST", "/v1/semaphores/db/leases", ""); !strings.Contains(a.text, "limits.held of token:a is 5") {
 		t.Error(a.text)
 	}
-	if status, text := s.connect(semav1connect.StoreServiceOpenProcedure, `{"name":"db","config":{"capacity":1,"ttl":"1000000"}}`); status != http.StatusBadRequest || !strings.Contains(text, "limits.held") {
+	if status, text := s.connect(semav1connect.StoreServiceOpenProcedure, `{"name":"db","key":"c2l4dGVlbi1ieXRlcyEhIQ==","config":{"capacity":1,"ttl":"1000000"}}`); status != http.StatusBadRequest || !strings.Contains(text, "limits.held") {
 		t.Errorf("a session: %d %s", status, text)
 	}
 	s.auth = "b"

@@ -122,6 +122,15 @@ func (s *site) want(status int, method, path, body string, headers ...header) an
 }
 
 // lease is the one in an answer.
+// gone is the id of a lease that does not exist.
+const gone = "1.2.00000000000000000000000000000000"
+
+// revoke returns where a lease is revoked: by its fence, and not by its id.
+func (a answer) revoke() string {
+	fence, _ := a.body["fence"].(map[string]any)["seq"].(float64)
+	return fmt.Sprintf("/v1/semaphores/%s/leases/%.0f/revoke", a.body["semaphore"], fence)
+}
+
 func (a answer) lease() string { return fmt.Sprint(a.body["lease"]) }
 
 // describes is openapi.json, by path and method.
@@ -221,6 +230,9 @@ func templateOf(path string) string {
 		}
 		if i == 5 && parts[4] == "leases" {
 			parts[i] = "{lease}"
+			if len(parts) == 7 {
+				parts[i] = "{fence}"
+			}
 		}
 	}
 	return strings.Join(parts, "/")

@@ -54,10 +54,10 @@ func TestProblem_Types(t *testing.T) {
 		{404, "GET", "/v1/semaphores/none", "", "no-such-semaphore"},
 		{404, "DELETE", "/v1/semaphores/none", "", "no-such-semaphore"},
 		{404, "POST", "/v1/semaphores/none/leases", "", "no-such-semaphore"},
-		{404, "POST", "/v1/semaphores/db/leases/1.2/revoke", "", "no-such-lease"},
-		{410, "PUT", "/v1/semaphores/db/leases/1.2", "", "lease-lost"},
+		{404, "POST", "/v1/semaphores/db/leases/1/revoke", "", "no-such-lease"},
+		{410, "PUT", "/v1/semaphores/db/leases/" + gone, "", "lease-lost"},
 		{400, "PUT", "/v1/semaphores/db/leases/x", "", "invalid-request"},
-		{400, "PUT", "/v1/semaphores/a%20b/leases/1.2", "", "invalid-request"},
+		{400, "PUT", "/v1/semaphores/a%20b/leases/" + gone, "", "invalid-request"},
 		{404, "GET", "/nowhere", "", "no-such-path"},
 		{413, "POST", "/v1/semaphores/db/leases", strings.Repeat(" ", 70_000), "request-too-large"},
 	} {

@@ -62,7 +62,7 @@ func TestRequests_QueryIsRead(t *testing.T) {
 		{"DELETE", "/v1/semaphores/db?force=1", "force"},
 		{"PUT", lease + "?ttl=1m", "ttl"},
 		{"DELETE", lease + "?now", "now"},
-		{"POST", lease + "/revoke?why=stuck", "why"},
+		{"POST", "/v1/semaphores/db/leases/1/revoke?why=stuck", "why"},
 		{"POST", "/v1/batch?x=1", "x"},
 	} {
 		if a := s.want(400, c.method, c.path, ""); !strings.Contains(fmt.Sprint(a.body["detail"]), c.says) {
@@ -169,7 +169,7 @@ func TestRequests_BadBodySaysWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`)
-	const acquire, put, revoke, batch = "POST /v1/semaphores/db/leases", "PUT /v1/semaphores/db", "POST /v1/semaphores/db/leases/1.2/revoke", "POST /v1/batch"
+	const acquire, put, revoke, batch = "POST /v1/semaphores/db/leases", "PUT /v1/semaphores/db", "POST /v1/semaphores/db/leases/1/revoke", "POST /v1/batch"
 	for _, c := range []struct{ at, body, says string }{
 		{acquire, `{"weight": "x"}`, `weight: "x": want a whole number`},
 		{acquire, `{"weight": "3"}`, `weight: "3": want a whole number`},

@@ -60,7 +60,7 @@ func (s *site) answersUnavailable(lease string) {
 		{"GET", "/v1/semaphores", ""}, {"GET", "/v1/semaphores?prefix=d", ""}, {"GET", "/v1/semaphores/db", ""}, {"GET", "/v1/semaphores/db/watch", ""},
 		{"PUT", "/v1/semaphores/db", `{"capacity": 6}`}, {"PUT", "/v1/semaphores/new", `{"capacity": 6}`},
 		{"POST", "/v1/semaphores/db/drain", ""}, {"POST", "/v1/semaphores/db/resume", ""}, {"DELETE", "/v1/semaphores/db", ""},
-		{"POST", lease + "/revoke", ""}, {"PUT", lease, ""}, {"DELETE", lease, ""}, {"POST", "/v1/semaphores/db/leases", ""}, {"POST", "/v1/semaphores/new/leases?capacity=1", ""},
+		{"POST", "/v1/semaphores/db/leases/1/revoke", ""}, {"PUT", lease, ""}, {"DELETE", lease, ""}, {"POST", "/v1/semaphores/db/leases", ""}, {"POST", "/v1/semaphores/new/leases?capacity=1", ""},
 	} {
 		wg.Go(func() {
 			start := time.Now()
