@@ -83,7 +83,7 @@ func (s *Store) check(ctx context.Context) error {
 		return s.fault(err)
 	}
 	_, err := s.Ping(within)
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return context.Cause(ctx)
 	}
 	return err

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"strings"
@@ -136,4 +137,19 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 		t.Fatalf("one of two members is there: %v", err)
 	}
 	store.Close()
+}
+
+// TestOpen_SaysThatThereIsNoMajority also if the caller has less time than the check.
+func TestOpen_SaysThatThereIsNoMajority(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 2)
+	cluster.Nodes[1].Kill()
+	store, err := fleet.OpenStore(limited(t, 2*time.Second), cluster.URL())
+	if err == nil {
+		store.Close()
+	}
+	wantError(t, err, "does not answer", "a majority of its members up?")
+	if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
 }

@@ -54,7 +54,7 @@ func (s *Store) check(ctx context.Context) error {
 	defer cancel()
 	_, err := s.Ping(within)
 	switch {
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
 	case errors.Is(err, errDenied) || answeredAs(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported):
 		return nil // the token is known, and allows other things than this

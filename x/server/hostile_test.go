@@ -298,7 +298,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	}
 	for deadline := time.Now().Add(2 * time.Minute); ended() == before; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the server waits for a client that does not read")
+			t.Fatalf("the server waits for a client that does not read: %s", s.ask("GET", "/metrics", "").text)
 		}
 	}
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))

@@ -90,7 +90,7 @@ func TestLimits_WaitingIsSharedFairly(t *testing.T) {
 	}
 	s.auth = "a"
 	a := s.want(429, "POST", "/v1/semaphores/db/leases?wait=1s", "")
-	if a.header.Get("Retry-After") == "" || a.body["type"] != "urn:sema:limit" || !strings.Contains(a.text, "limits.waiting of token:a is 2") {
+	if a.header.Get("Retry-After") == "" || a.body["type"] != "/problems/limit" || !strings.Contains(a.text, "limits.waiting of token:a is 2") {
 		t.Errorf("%v %s", a.header, a.text)
 	}
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url, connect.WithInterceptors(unaryBearer("a")))
@@ -98,7 +98,7 @@ func TestLimits_WaitingIsSharedFairly(t *testing.T) {
 		t.Errorf("over RPC: %v", err)
 	}
 	s.auth = "b"
-	if a := s.want(429, "POST", "/v1/semaphores/db/leases?wait=1ms", ""); a.body["type"] != "urn:sema:timeout" {
+	if a := s.want(429, "POST", "/v1/semaphores/db/leases?wait=1ms", ""); a.body["type"] != "/problems/timeout" {
 		t.Errorf("another tenant is rejected: %s", a.text)
 	}
 	session.Say(protocol.Op{Verb: protocol.Cancel, Ticket: 1})

@@ -26,7 +26,7 @@ func TestMeta_ComesBackAsItWas(t *testing.T) {
 			for i, meta := range metas {
 				o := server.Options{}
 				if token != "" {
-					o.Tokens = []server.Token{{Name: `team "a" [x]`, Hash: server.HashToken(token)}}
+					o.Tokens = []server.Token{{Name: `team "a" [x]`, Hash: server.HashToken(token), Verbs: server.Verbs()}}
 				}
 				s := start(t, o)
 				s.auth = token

@@ -128,7 +128,7 @@ func TestRPC_SecondRelease(t *testing.T) {
 // Who is rejected over RPC is told how to authenticate, or that it may not.
 func TestRPC_Rejections(t *testing.T) {
 	t.Parallel()
-	s := start(t, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret")}}})
+	s := start(t, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret"), Verbs: server.Verbs()}}})
 	for _, procedure := range []string{semav1connect.SemaServiceListProcedure, semav1connect.StoreServiceListProcedure} {
 		for _, kind := range []string{"application/json", "application/proto", "application/grpc-web+proto"} {
 			response := s.post(procedure, header{"Content-Type", kind})
@@ -153,7 +153,7 @@ func TestRPC_Rejections(t *testing.T) {
 
 func TestTokens_SchemeIsCaseInsensitive(t *testing.T) {
 	t.Parallel()
-	s := start(t, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret")}}})
+	s := start(t, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret"), Verbs: server.Verbs()}}})
 	for _, value := range []string{"Bearer secret", "bearer secret", "BEARER secret", "Bearer  secret"} {
 		s.want(200, "GET", "/v1/semaphores", "", header{"Authorization", value})
 	}

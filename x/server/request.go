@@ -22,7 +22,8 @@ import (
 // each. Other routes of the API reject every query.
 var parameters = map[string]map[string]string{
 	"POST /v1/semaphores/{name}/leases": {"weight": "1", "wait": "30s", "capacity": "5", "ttl": "15s", "meta": "nightly", "hold": "connection"},
-	"GET /v1/semaphores":                {"prefix": "ci-"},
+	"GET /v1/semaphores":                {"prefix": "ci-", "limit": "100", "after": "ci-a"},
+	"GET /v1/semaphores/{name}":         {"limit": "100", "after": "l7"},
 }
 
 // checkQuery rejects a query that the route would not read as the client meant it.
