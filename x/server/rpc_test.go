@@ -60,7 +60,10 @@ func TestTokensOfPrograms(t *testing.T) {
 	s := start(t, server.Options{Tokens: []server.Token{
 		{Name: "jobs", Hash: server.HashToken("secret-1"), Prefix: "job-", Verbs: []server.Verb{server.Acquire, server.Read}},
 	}})
-	if _, err := s.dial("").Inspect(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {
+	if _, err := fleet.Open(t.Context(), strings.Replace(s.url, "http:", "sema:", 1)); !errors.Is(err, fs.ErrPermission) || !errors.Is(err, fleet.FaultAccess) {
+		t.Errorf("opened without a token: %v", err)
+	}
+	if _, err := s.dial("?open=lazy").Inspect(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("without a token: %v", err)
 	}
 	jobs := s.dial("?token=secret-1")
