@@ -1,0 +1,31 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/sema-go/sema/fleet"
+)
+
+// TestReport_HostileServer: what a server says of itself does not control the terminal.
+func TestReport_HostileServer(t *testing.T) {
+	t.Parallel()
+	hostile := "7.2\x1b]0;owned\x07\u009b31m\u202e\nok       use            forged"
+	r := &report{Store: hostile}
+	r.add(fleet.Finding{Check: "version", Level: fleet.Warning, Seen: hostile, Advice: hostile})
+	for _, as := range []string{"text", "json"} {
+		var out strings.Builder
+		if err := r.print(&out, as); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range strings.ReplaceAll(out.String(), "\x1b[", "") { // its own colours
+			if c != '\n' && !unicode.IsPrint(c) {
+				t.Errorf("as %s it has %q: %q", as, c, out.String())
+			}
+		}
+		if strings.Contains(out.String(), "\u009b") || strings.Contains(out.String(), "\nok  ") {
+			t.Errorf("as %s: %q", as, out.String())
+		}
+	}
+}
