@@ -90,7 +90,7 @@ func examine(ctx context.Context, store string, s settings) *report {
 	if !reach(ctx, r, addressesOf(u)) {
 		return r
 	}
-	client, ok := open(ctx, r, store)
+	client, ok := open(ctx, r, store, s.timeout)
 	if !ok {
 		return r
 	}
@@ -113,12 +113,13 @@ func examine(ctx context.Context, store string, s settings) *report {
 	return r
 }
 
-// answerPatience is how long a server has to let us in.
-const answerPatience = 5 * time.Second
+// leastAnswer is the least time that a server has to let us in. With the default
+// --timeout it is all: one that does not respond is reported soon.
+const leastAnswer = 5 * time.Second
 
 // open is for what comes after a connection: TLS, users, tables.
-func open(ctx context.Context, r *report, store string) (*fleet.Client, bool) {
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+func open(ctx context.Context, r *report, store string, timeout time.Duration) (*fleet.Client, bool) {
+	ctx, cancel := context.WithTimeout(ctx, max(leastAnswer, timeout/12))
 	defer cancel()
 	start := time.Now()
 	opened, err := engine.OpenStore(ctx, store, engine.Changing, stores.AnySettings())

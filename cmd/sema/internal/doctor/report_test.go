@@ -3,6 +3,7 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/sema-go/sema/fleet"
@@ -26,6 +27,22 @@ func TestReport_HostileServer(t *testing.T) {
 		}
 		if strings.Contains(out.String(), "\u009b") || strings.Contains(out.String(), "\nok  ") {
 			t.Errorf("as %s: %q", as, out.String())
+		}
+	}
+}
+
+func TestJudgeLatency(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		took, ttl time.Duration
+		level     fleet.Level
+	}{
+		{time.Millisecond, 15 * time.Second, fleet.Fine}, {20 * time.Millisecond, 15 * time.Second, fleet.Fine},
+		{21 * time.Millisecond, 15 * time.Second, fleet.Warning}, {2 * time.Second, 15 * time.Second, fleet.Warning},
+		{6 * time.Second, 15 * time.Second, fleet.Problem}, {21 * time.Millisecond, 60 * time.Millisecond, fleet.Problem},
+	} {
+		if f := judgeLatency([]sample{{took: c.took}, {took: c.took}}, c.ttl); f.Level != c.level || f.Level != fleet.Fine && f.Advice == "" {
+			t.Errorf("%v with a TTL of %v: %+v", c.took, c.ttl, f)
 		}
 	}
 }
