@@ -285,7 +285,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	}
 	defer c.Close()
 	ended := func() string { // requests of Go clients that were answered
-		_, rest, _ := strings.Cut(s.ask("GET", "/metrics", "").text, `sema_http_request_seconds_count{route="rpc engine"} `)
+		_, rest, _ := strings.Cut(s.ask("GET", "/metrics", "").text, `sema_http_request_seconds_count{route="RPC rpc engine"} `)
 		count, _, _ := strings.Cut(rest, "\n")
 		return count
 	}
@@ -298,7 +298,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	}
 	for deadline := time.Now().Add(2 * time.Minute); ended() == before; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the server waits for a client that does not read: %s", s.ask("GET", "/metrics", "").text)
+			t.Fatal("the server waits for a client that does not read")
 		}
 	}
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))

@@ -133,15 +133,22 @@ func (a answer) revoke() string {
 
 func (a answer) lease() string { return fmt.Sprint(a.body["lease"]) }
 
+// A parameter is one of openapi.json, or the name of one.
+type parameter struct {
+	Ref      string `json:"$ref"`
+	Name, In string
+}
+
 // describes is openapi.json, by path and method.
 var describes = func() (doc struct {
 	Paths map[string]map[string]struct {
-		Parameters []struct{ Name, In string }
+		Parameters []parameter
 		Responses  map[string]struct {
 			Ref     string `json:"$ref"`
 			Content map[string]struct{ Schema json.RawMessage }
 		}
 	}
+	Components struct{ Parameters map[string]parameter }
 }) {
 	raw, err := os.ReadFile("openapi.json")
 	if err != nil {
