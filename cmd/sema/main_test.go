@@ -184,7 +184,7 @@ type process struct {
 	lines chan string
 	ended chan struct{}
 	code  int
-	err   said
+	err   written
 }
 
 // start starts sema in the background. What is left of it is killed.
@@ -204,7 +204,13 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stderr = &p.err
+	// A file has all of it as soon as the process has ended; a pipe would not.
+	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	cmd.Stderr, p.err = errs, written{t, errs.Name()}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -271,6 +277,20 @@ func (p *process) wait() int {
 		p.t.Fatalf("process %d does not end\n%s", p.Pid, p.err.text())
 	}
 	return p.code
+}
+
+// A written is a file that is written to.
+type written struct {
+	t    testing.TB
+	path string
+}
+
+func (w written) text() string {
+	all, err := os.ReadFile(w.path)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return string(all)
 }
 
 // A said is what was written so far.
