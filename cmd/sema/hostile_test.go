@@ -60,8 +60,11 @@ func TestCommands_HostileCommandLine(t *testing.T) {
 			t.Errorf("show -o json writes %q", r)
 		}
 	}
-	if about := decode[state](t, out).Holders[0].About; !strings.Contains(about, hostile[:60]) {
-		t.Errorf("JSON is not exact: %.300q", about)
+	// On a host other users write the file that it is read from, so that already the
+	// library makes it printable.
+	about := decode[state](t, out).Holders[0].About
+	if !strings.Contains(about, "evil") || strings.ContainsFunc(about, unicode.IsControl) {
+		t.Errorf("JSON has %.300q", about)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestALeaseOutlivesTheCommandThatAcquiredIt(t *testing.T) {
 		s.must("release", "x", lease)
 		s.expect(76, []string{"lease lost"}, "release", "x", lease)
 		s.expect(76, []string{"lease lost"}, "renew", "x", lease)
-		s.expect(64, []string{"want the id"}, "renew", "x", "it")
+		s.expect(64, []string{"the id that acquire returned"}, "renew", "x", "it")
 		s.expect(0, nil, "run", "x", "--no-wait", "--", "true")
 	})
 }

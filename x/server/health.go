@@ -24,7 +24,7 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) error {
 // readyz says whether requests are welcome here: the store can be written to, and
 // the server is not about to go.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
-	err, took := s.readiness.of(s)
+	took, err := s.readiness.of(s)
 	if err != nil {
 		token, ok := bearer(r)
 		if _, unidentified := s.identityBy(r, token, ok); unidentified != nil {
@@ -71,11 +71,11 @@ type readiness struct {
 
 // of returns the result of a check that is a second old at most. One is made at a
 // time, and callers wait for it.
-func (c *readiness) of(s *Server) (error, time.Duration) {
+func (c *readiness) of(s *Server) (took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() && time.Since(c.at) < readyFor {
-		return c.err, c.took
+		return c.took, c.err
 	}
 	start := time.Now()
 	if c.pending == nil {
@@ -93,7 +93,7 @@ func (c *readiness) of(s *Server) (error, time.Duration) {
 	if c.err != nil {
 		s.journal.error("readiness", "the store failed a write check", "error", c.err)
 	}
-	return c.err, c.took
+	return c.took, c.err
 }
 
 // writable fails if the store cannot be read and written.

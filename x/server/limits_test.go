@@ -328,7 +328,7 @@ func TestLimits_Names(t *testing.T) {
 		}
 	}
 	s.want(429, "PUT", "/v1/semaphores/a-2", `{"capacity": 1}`)
-	if _, err := s.store("?token=a").(fleet.Store).Inspect(t.Context(), "a-2"); err == nil {
+	if _, err := s.store("?token=a").Inspect(t.Context(), "a-2"); err == nil {
 		t.Error("it was created")
 	}
 	db, err := s.dial("?token=a").Semaphore("a-2", fleet.Options{Capacity: 1})

@@ -60,10 +60,6 @@ func newProblem(k *problemKind, format string, args ...any) *problem {
 
 func invalid(format string, args ...any) error { return newProblem(kindInvalid, format, args...) }
 
-func busy(what string, limit int64) error {
-	return newProblem(kindBusy, "%d %s are as many as this server serves at a time; retry soon, or use another server", limit, what)
-}
-
 func retryAfter(seconds int) http.Header { return http.Header{"Retry-After": {strconv.Itoa(seconds)}} }
 
 // problemOf returns an error as clients read it: in words of the API.

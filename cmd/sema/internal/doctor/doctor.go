@@ -20,7 +20,6 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/x/stores"
 )
 
 // settings are the flags.
@@ -122,7 +121,7 @@ func open(ctx context.Context, r *report, store string, timeout time.Duration) (
 	ctx, cancel := context.WithTimeout(ctx, max(leastAnswer, timeout/12))
 	defer cancel()
 	start := time.Now()
-	opened, err := engine.OpenStore(ctx, store, engine.Changing, stores.AnySettings())
+	opened, err := engine.OpenStore(ctx, store, engine.Changing)
 	var client *fleet.Client
 	if err == nil {
 		client = fleet.New(opened)

@@ -53,6 +53,9 @@ func TestAMisconfiguredRedis(t *testing.T) {
 	r.want(t, "replication", fleet.Fine, "1 replicas, min-replicas-to-write 1, max-lag 30s")
 	r.want(t, "persistence", fleet.Warning, "snapshots only (save 3600 1)")
 	r.want(t, "eviction", fleet.Problem, "once maxmemory is set")
+	if code != 1 {
+		t.Errorf("a problem ends with %d", code)
+	}
 	server.Must("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	r, code = diagnose(t, server.URL()+"?promotion=40s")
 	r.want(t, "eviction", fleet.Fine, "noeviction")
@@ -130,7 +133,7 @@ func TestRedisIsNotReached(t *testing.T) {
 		{"redis://no-such-host.invalid:6379", "resolve", "check its spelling"},
 		{"redis://:" + secret + "-wrong@" + secured.Address, "authenticate", "check user and password"},
 		{"redis://" + secured.Address, "authenticate", "check user and password"},
-		{"rediss://" + secured.Address, "answer", "with TLS if it wants that"},
+		{"rediss://" + secured.Address, "TLS", "use TLS on both sides or on neither"},
 		{"rediss://" + encrypted.Address, "TLS", "signed by an authority that is trusted here"},
 		{"redis://:" + secret + "@" + silent.Address, "answer", "does not answer as this engine does"},
 	} {

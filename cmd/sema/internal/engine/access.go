@@ -17,7 +17,7 @@ type Access uint8
 
 const (
 	// Reading creates, migrates and changes nothing. A SQLite file can be read while
-	// another process owns it.
+	// another process owns it, and a server whose settings may lose permits is read too.
 	Reading Access = iota
 	// Changing changes semaphores that exist. It neither creates nor migrates tables:
 	// a command of an operator must not upgrade a schema that older programs use.
@@ -27,11 +27,11 @@ const (
 )
 
 // OpenStore opens the store at a URL.
-func OpenStore(ctx context.Context, store string, access Access, opts ...stores.Option) (fleet.Store, error) {
+func OpenStore(ctx context.Context, store string, access Access) (fleet.Store, error) {
 	if access == Creating {
-		return stores.Open(ctx, store, opts...)
+		return stores.Open(ctx, store)
 	}
-	opened, err := stores.Open(ctx, store, append(opts, stores.ReadOnly())...)
+	opened, err := stores.Open(ctx, store, stores.ReadOnly(), stores.AnySettings())
 	sqlite := strings.HasPrefix(store, "sqlite:")
 	switch {
 	case err != nil && sqlite && errors.Is(err, fs.ErrNotExist):
@@ -47,7 +47,7 @@ func OpenStore(ctx context.Context, store string, access Access, opts ...stores.
 	if err := opened.Close(); err != nil {
 		return nil, err
 	}
-	return stores.Open(ctx, store, opts...)
+	return stores.Open(ctx, store)
 }
 
 // A reader is a store without notifications: clients would register for them, and
