@@ -47,20 +47,20 @@ type process struct {
 
 // locked is a buffer that several write to and read.
 type locked struct {
-	mu sync.Mutex
-	bytes.Buffer
+	mu   sync.Mutex
+	text bytes.Buffer // not embedded: io.Copy would use its ReadFrom, without the lock
 }
 
 func (l *locked) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Buffer.Write(b)
+	return l.text.Write(b)
 }
 
 func (l *locked) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Buffer.String()
+	return l.text.String()
 }
 
 // command is the program, with its state in a directory.
@@ -124,7 +124,7 @@ func (p *process) stop() *os.ProcessState {
 	_ = p.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		p.t.Fatalf("it does not stop: %s", p.log)
 	}
 	return p.ProcessState
@@ -167,7 +167,7 @@ func (p *process) want(status int, method, path string, headers ...string) answe
 
 func (p *process) waitFor(what string, is func() bool) {
 	p.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("it never came to be that %s: %s", what, p.log)
 		}
