@@ -54,7 +54,7 @@ func TestClocksThatDifferRobNobody(t *testing.T) {
 	// And it is noticed when it is dead, whoever looks.
 	died := time.Now()
 	for len(waiter.SayBy(stores[2]).Fates) == 0 {
-		if time.Since(died) > 3*ttl {
+		if time.Since(died) > 3*ttl+time.Minute {
 			t.Fatal("nobody notices that the holder is dead")
 		}
 		time.Sleep(ttl / 12)
@@ -107,7 +107,7 @@ func TestARestartedProgramKnowsThatTimeHasPassed(t *testing.T) {
 	op.Try = true
 	r := job.Say(op)
 	for start := time.Now(); len(r.Fates) == 0; r = job.Say() {
-		if time.Since(start) > 5*time.Second {
+		if time.Since(start) > time.Minute {
 			t.Fatal("it waits for ever")
 		}
 		time.Sleep(time.Duration(r.Next) * time.Microsecond)
