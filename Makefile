@@ -4,7 +4,7 @@ MODULES  := . x cmd/sema cmd/semavet bench
 PACKAGES := ./... ./x/... ./cmd/sema/... ./cmd/semavet/... ./bench/...
 BIN      := .bin
 
-.PHONY: test setup vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
+.PHONY: test setup bare vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
 
 # Tests that need a program fail without it, instead of being skipped.
 test: export SEMA_TEST_REQUIRE = 1
@@ -14,6 +14,11 @@ test: setup vet lint race conformance portable alloc model
 # What the tests need beyond Go: apt packages.
 setup:
 	@scripts/setup.sh
+
+# README's commands on a fresh Debian with only Go, make and git: needs root and
+# debootstrap. make bare STAGES="vet race" runs these in place of make test.
+bare:
+	scripts/bare.sh $(STAGES)
 
 # On the systems it builds for, and both word sizes.
 vet:
@@ -35,23 +40,26 @@ lint: $(BIN)/staticcheck
 $(BIN)/staticcheck: tools/go.mod tools/go.sum
 	cd tools && GOWORK=off go build -o ../$(BIN)/ honnef.co/go/tools/cmd/staticcheck
 
+# Timeouts end what is stuck, also on a machine that is slow and busy: CI ends a run
+# after 90 minutes.
 race:
-	go test -race -timeout 5m $(PACKAGES)
+	go test -race -timeout 30m $(PACKAGES)
 
-# Every engine through thousands of histories, which takes too long under the
-# race detector.
+# Every engine through thousands of histories, and ten thousand clients that wait:
+# too much for the race detector.
 conformance:
-	go test -run 'Conforms' -timeout 5m ./fleet/memstore ./x/...
+	go test -run 'Conforms' -timeout 20m ./fleet/memstore ./x/...
+	go test -run 'TenThousand' -timeout 20m ./cmd/sema/internal/serve
 
 # The way package host works on macOS and the BSDs, run on Linux.
 portable:
-	go test -tags sema_portable -timeout 3m ./host
+	go test -tags sema_portable -timeout 15m ./host
 
 # sync.Pool drops puts under the race detector, so allocations are counted in a
 # pass without it. Nor can faults in mapped files be caught under it.
 alloc:
-	go test -run 'Allocates|Sizes' -timeout 2m .
-	go test -run 'Damaged|Fuzz' -timeout 2m ./host
+	go test -run 'Allocates|Sizes' -timeout 10m .
+	go test -run 'Damaged|Fuzz' -timeout 10m ./host
 
 # The hand-off protocol, checked by spin; and that spin finds it when broken.
 model:

@@ -52,7 +52,7 @@ func acquiring(ctx context.Context, g sema.Gate, n int64) <-chan result {
 // outside a bubble.
 func waitersReach(t testing.TB, n int, waiters func() int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); waiters() != n; {
+	for deadline := time.Now().Add(time.Minute); waiters() != n; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d waiters, want %d", waiters(), n)
 		}

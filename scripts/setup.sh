@@ -4,8 +4,12 @@
 set -euo pipefail
 
 missing=()
-need() { command -v "$1" >/dev/null || missing+=("$2"); }
+# A program in a file: a builtin of this shell is none that a test could start.
+need() { type -P "$1" >/dev/null || missing+=("$2"); }
 
+need git git            # make lint
+need curl curl          # the line that sema serve says to try
+need kill procps        # signals to sema top
 need gcc gcc            # the race detector, C programs that tests meet
 need spin spin          # docs/model
 need python3 python3    # a foreign user of host/posix
@@ -22,6 +26,7 @@ need etcd etcd-server
 need etcdctl etcd-client
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
+[ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates) # Go downloads modules
 
 if [ ${#missing[@]} -eq 0 ]; then
 	exit 0

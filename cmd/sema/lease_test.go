@@ -30,7 +30,7 @@ func TestALeaseThatIsNotRenewedIsLost(t *testing.T) {
 	t.Parallel()
 	amongMachines(t, func(t *testing.T, s shell) {
 		lease := strings.TrimSpace(s.must("acquire", "x", "-n", "1", "--ttl", "500ms"))
-		s.must("run", "x", "--wait", "10s", "--", "true")
+		s.must("run", "x", "--wait", "1m", "--", "true")
 		s.expect(76, nil, "renew", "x", lease)
 	})
 }

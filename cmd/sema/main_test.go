@@ -53,7 +53,7 @@ func runAll(m *testing.M) int {
 }
 
 // patience is how long a test waits for what has to happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // A shell is an environment in which sema is called.
 type shell struct {

@@ -148,7 +148,7 @@ func TestACommandThatWasStoppedForTooLongDoesNotGoOn(t *testing.T) {
 	p := atTerminal(s)
 	p.types("$sema run x -n 1 --ttl 1s -- sh -c 'echo began; while true; do echo work\"\"ing; done'\n", "began", "working")
 	p.types(ctrlZ, "the permit is lost if it does not go on", "Stopped", "READY$ ")
-	s.expect(0, nil, "run", "x", "--wait", "10s", "--", "true") // somebody else had it meanwhile
+	s.expect(0, nil, "run", "x", "--wait", "1m", "--", "true") // somebody else had it meanwhile
 	stopped := p.read
 	p.types("fg\n", "lease lost", "READY$ ")
 	if after := p.seen.text()[stopped:]; strings.Contains(after, "working") {

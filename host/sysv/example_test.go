@@ -5,6 +5,7 @@ package sysv_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -72,15 +73,29 @@ func ExampleAsGate() {
 
 // Programs that agree on a file find the same set, whichever comes first.
 func ExampleOpenOrCreate() {
-	key, err := sysv.KeyOf("/etc/passwd", 'L')
+	file, err := os.CreateTemp("", "licences") // /etc/app/licences, say
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	set, err := sysv.OpenOrCreate(key, 0o600, 4)
+	defer os.Remove(file.Name())
+	defer file.Close()
+	key, err := sysv.KeyOf(file.Name(), 'L')
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(set.Len(), "semaphore")
+	for range 2 {
+		set, err := sysv.OpenOrCreate(key, 0o600, 4)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		free, _ := set.Value(0)
+		fmt.Println(set.Len(), "semaphore,", free, "free")
+		defer set.Remove()
+	}
+	// Output:
+	// 1 semaphore, 4 free
+	// 1 semaphore, 4 free
 }

@@ -17,7 +17,7 @@ import (
 const roleVariable = "SEMA_PROCTEST_ROLE"
 
 // patience is how long a test waits for a line before it fails.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // A Child is a process seen from inside, in its role.
 type Child struct {

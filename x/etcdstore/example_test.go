@@ -2,18 +2,20 @@ package etcdstore_test
 
 import (
 	"context"
+	"fmt"
 	"log"
+	"os"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	_ "github.com/sema-go/sema/x/etcdstore"
 )
 
-// Forty connections to a database, shared by all machines that reach the same
-// etcd.
+// Example bounds the connections of all machines that reach the same etcd.
 func Example() {
 	ctx := context.Background()
-	client, err := fleet.Open(ctx, "etcd://app:secret@etcd1:2379,etcd2:2379,etcd3:2379/?prefix=app/&ca=/etc/etcd/ca.pem")
+	// SEMA_STORE=etcd://app:secret@etcd1:2379,etcd2:2379,etcd3:2379/?prefix=app/&ca=/etc/etcd/ca.pem
+	client, err := fleet.Open(ctx, os.Getenv("SEMA_STORE"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -23,8 +25,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = sema.Do(ctx, db, 1, func(ctx context.Context) error {
-		return nil // ctx ends when the permit is lost
+	err = sema.Do(ctx, db, 1, func(ctx context.Context) error { // ctx ends when the permit is lost
+		snapshot, err := client.Inspect(ctx, "db")
+		if err != nil {
+			return err
+		}
+		fmt.Println(snapshot.InUse, "of", snapshot.Config.Capacity)
+		return nil
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -210,7 +210,7 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 	later.clock.wall = func() protocol.Micros { return wall() + 2*3600e6 }
 	sessiontest.Begin(t, later, "young", protocol.Config{Capacity: 1}) // is not made, but used
 	sessiontest.Begin(t, later, "new", protocol.Config{Capacity: 1})
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		_, err := store.Inspect(ctx, "gone")
 		if errors.Is(err, fs.ErrNotExist) {

@@ -239,7 +239,7 @@ func TestListenersComeBack(t *testing.T) {
 		if name != "a" {
 			t.Errorf("told of %q", name)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it was not told of what it missed")
 	}
 	// And of what is new.
@@ -254,7 +254,7 @@ func TestListenersComeBack(t *testing.T) {
 	holder.Say(sessiontest.Release(third))
 	select {
 	case <-heard:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it was not told of news")
 	}
 }

@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	_ "github.com/sema-go/sema/x/pgstore"
 )
 
-// Forty connections for all machines.
+// Example bounds the reports of all machines that share a PostgreSQL.
 func Example() {
 	ctx := context.Background()
-	client, err := fleet.Open(ctx, "postgres://app@db.example.com/app?sema_schema=limits")
+	// SEMA_STORE=postgres://app@db.example.com/app?sema_schema=limits
+	client, err := fleet.Open(ctx, os.Getenv("SEMA_STORE"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -22,10 +25,15 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	permit, err := reports.Acquire(ctx, 1)
+	err = sema.Do(ctx, reports, 1, func(ctx context.Context) error { // ctx ends when the permit is lost
+		snapshot, err := client.Inspect(ctx, "reports")
+		if err != nil {
+			return err
+		}
+		fmt.Println(snapshot.InUse, "of", snapshot.Config.Capacity)
+		return nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer permit.Release()
-	fmt.Println("one of", 40)
 }

@@ -161,7 +161,7 @@ func TestABatchWhoseAnswerWasLostIsNotDoneTwice(t *testing.T) {
 	if _, err := s.Store.Apply(ctx, "a", b); !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // the server may still be at it
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the server may still be at it
 		if leases, _ := sessiontest.Held(t, direct, "a"); len(leases) == 1 {
 			break
 		} else if time.Now().After(deadline) {
@@ -224,7 +224,7 @@ func TestAStandbySaysThatItIsOne(t *testing.T) {
 
 func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not come")
 		}
@@ -256,7 +256,7 @@ func TestTimeoutsAreHonoured(t *testing.T) {
 	within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if _, err := store.Apply(within, "a", b); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 5*time.Second {
+	if _, err := store.Apply(within, "a", b); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	if err := tx.Rollback(ctx); err != nil {

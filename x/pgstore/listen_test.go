@@ -56,7 +56,7 @@ func wantHint(t *testing.T, heard <-chan string, name string) {
 		if got != name {
 			t.Errorf("hinted at %q, want %q", got, name)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("there is no hint")
 	}
 }
@@ -158,7 +158,7 @@ func TestListeningEndsPromptly(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		began := time.Now()
 		cancel(cause)
-		if err := <-done; !errors.Is(err, cause) || time.Since(began) > 2*time.Second {
+		if err := <-done; !errors.Is(err, cause) || time.Since(began) > time.Minute {
 			t.Errorf("%+v: %v after %v", o, err, time.Since(began))
 		}
 		go func() { done <- store.Listen(ctx, "i", func(string) {}) }()

@@ -58,7 +58,7 @@ func TestAHostThatDoesNotAnswer(t *testing.T) {
 	nowhere := enginetest.NewProxy(t, server.Address)
 	nowhere.SetFault(silent)
 	url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d", nowhere.Port, server.Port)
-	within, cancel := context.WithTimeout(ctx, 20*time.Second)
+	within, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	store, err := Open(within, url, Options{Schema: newSchema()})
 	if err != nil {

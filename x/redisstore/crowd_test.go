@@ -26,7 +26,7 @@ func subscribed(server *redistest.Server) (each []string) {
 // awaitSubscribed waits for what subscribed says.
 func awaitSubscribed(t *testing.T, server *redistest.Server, want ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		each := subscribed(server)
 		if fmt.Sprint(each) == fmt.Sprint(want) {
 			return

@@ -2,17 +2,20 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
 	"log"
+	"os"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	_ "github.com/sema-go/sema/x/redisstore"
 )
 
-// Forty connections that all machines share.
+// Example bounds the connections of all machines that share a Redis.
 func Example() {
 	ctx := context.Background()
-	client, err := fleet.Open(ctx, "redis://localhost:6379/0?prefix=shop:")
+	// SEMA_STORE=redis://localhost:6379/0?prefix=shop:
+	client, err := fleet.Open(ctx, os.Getenv("SEMA_STORE"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -22,10 +25,15 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = sema.Do(ctx, db, 1, func(ctx context.Context) error {
-		return nil // the query; ctx ends when the permit is lost
+	err = sema.Do(ctx, db, 1, func(ctx context.Context) error { // ctx ends when the permit is lost
+		snapshot, err := client.Inspect(ctx, "db")
+		if err != nil {
+			return err
+		}
+		fmt.Println(snapshot.InUse, "of", snapshot.Config.Capacity)
+		return nil
 	})
 	if err != nil {
-		log.Print(err)
+		log.Fatal(err)
 	}
 }

@@ -253,7 +253,7 @@ func TestHoldersOutliveARestart(t *testing.T) {
 	waiter.Say(sessiontest.Acquire(1, 1))
 	for began := time.Now(); len(waiter.Say().Fates) == 0; time.Sleep(20 * time.Millisecond) {
 		holder.Say()
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatal("nothing is granted any more")
 		}
 	}
@@ -351,7 +351,7 @@ func TestAFailoverBySentinelAdmitsNobodyTooMany(t *testing.T) {
 	before := grants.Load()
 	primary.Kill()
 	for began := time.Now(); grants.Load() < before+50; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Error("nothing is granted any more")
 			break
 		}

@@ -2,18 +2,20 @@ package remotestore_test
 
 import (
 	"context"
+	"fmt"
 	"log"
+	"os"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	_ "github.com/sema-go/sema/x/remotestore"
 )
 
-// Forty connections to a database, shared by all machines that reach one of two
-// servers.
+// Example bounds the connections of all machines that reach one of two servers.
 func Example() {
 	ctx := context.Background()
-	client, err := fleet.Open(ctx, "semas://sema1,sema2?token_file=/run/secrets/sema")
+	// SEMA_STORE=semas://sema1,sema2?token_file=/run/secrets/sema
+	client, err := fleet.Open(ctx, os.Getenv("SEMA_STORE"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -23,8 +25,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = sema.Do(ctx, db, 1, func(ctx context.Context) error {
-		return nil // ctx ends when the permit is lost
+	err = sema.Do(ctx, db, 1, func(ctx context.Context) error { // ctx ends when the permit is lost
+		snapshot, err := client.Inspect(ctx, "db")
+		if err != nil {
+			return err
+		}
+		fmt.Println(snapshot.InUse, "of", snapshot.Config.Capacity)
+		return nil
 	})
 	if err != nil {
 		log.Fatal(err)

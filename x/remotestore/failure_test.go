@@ -183,7 +183,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 2}); err != nil || r.Verdict > protocol.Again {
 				t.Errorf("%+v, %v", r, err)
 			}
-			if took := time.Since(began); took > 8*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
 		})
@@ -205,7 +205,7 @@ func TestASilentServerIsLeftByThoseWhoAskBriefly(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if time.Since(began) > 2500*time.Millisecond {
+		if time.Since(began) > time.Minute {
 			t.Fatal(err)
 		}
 	}

@@ -224,7 +224,7 @@ func limited(t testing.TB, d time.Duration) context.Context {
 // await waits for a condition.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it is not so: %s", what)
 		}

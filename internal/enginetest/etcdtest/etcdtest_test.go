@@ -29,7 +29,7 @@ func TestAnIsolatedLeaderIsReplaced(t *testing.T) {
 // awaitHealth waits until a server is in a majority, or knows that it is not.
 func awaitHealth(t *testing.T, n *Node, want bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); (n.answers() == nil) != want; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); (n.answers() == nil) != want; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%v, want health %t", n.answers(), want)
 		}

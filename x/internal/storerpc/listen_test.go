@@ -21,7 +21,7 @@ import (
 	"github.com/sema-go/sema/x/semav1/semav1connect"
 )
 
-const soon = 10 * time.Second // is when it has to be so
+const soon = time.Minute // is when it has to be so
 
 // counted counts who listens.
 type counted struct {

@@ -94,7 +94,7 @@ func (w *Terminal) Await(text string) string {
 // AwaitThat waits until the screen is as wanted, and returns it.
 func (w *Terminal) AwaitThat(wanted string, is func(screen string) bool) (screen string) {
 	w.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if screen = w.Screen(); is(screen) {
 			return screen
 		}

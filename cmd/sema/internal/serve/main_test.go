@@ -129,7 +129,7 @@ func (p *process) stop() *os.ProcessState {
 	_ = p.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		p.t.Fatalf("it does not stop: %s", p.log)
 	}
 	return p.ProcessState
@@ -172,7 +172,7 @@ func (p *process) want(status int, method, path string, headers ...string) answe
 
 func (p *process) waitFor(what string, is func() bool) {
 	p.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("it never came to be that %s: %s", what, p.log)
 		}

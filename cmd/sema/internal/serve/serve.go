@@ -45,6 +45,7 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
   curl -X POST 'http://127.0.0.1:7362/v1/semaphores/demo/leases?capacity=3&wait=10s'`,
 		Args: cobra.NoArgs,
 	}
+	c.AddCommand(healthCommand())
 	config := defaults()
 	var file string
 	f := c.Flags()
