@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// poll asks the store about a semaphore every sixth of a TTL, for two TTLs at most,
+// Poll asks the store about a semaphore every sixth of a TTL, for two TTLs at most,
 // until it can decide whether all that is in use is held. Over a store that does not
 // look by itself the semaphore's clock would stand still until the next request, and
 // that would be rejected as well. However many requests there are, a semaphore is
 // polled once.
-func (d *Desk) poll(semaphore string, ttl time.Duration) {
+func (d *Desk) Poll(semaphore string, ttl time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pollLocked(semaphore, ttl)

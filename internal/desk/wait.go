@@ -119,7 +119,7 @@ func (v *visit) refused(r Request, why error, start time.Time) error {
 		e.Detail = "the store has restarted and does not know yet what is held"
 	}
 	if e.After > 0 {
-		v.desk.poll(v.semaphore, v.ttl)
+		v.desk.Poll(v.semaphore, v.ttl)
 	}
 	if v.config.Kind == protocol.Rate {
 		return &RateError{e, v.window()}

@@ -41,6 +41,7 @@ type program struct {
 	mu      sync.Mutex
 	ended   bool // nothing of it counts any more
 	seen    time.Time
+	overdue bool // it was not heard for a TTL when reap last looked
 	ttl     time.Duration
 	told    uint64                           // the last result that was counted
 	counted time.Time                        // when it was last compared with the store

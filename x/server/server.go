@@ -108,6 +108,7 @@ func New(store fleet.Store, o Options) (*Server, error) {
 	s.client, s.desk = fleet.New(s.store), newLender(s)
 	s.handler = s.mount()
 	s.work.Go(s.upkeep)
+	s.work.Go(s.reap)
 	return s, nil
 }
 

@@ -1,0 +1,43 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/x/server"
+)
+
+// A client dies that has acquired through a service over Redis, in Go or over HTTP.
+// Its permit is free although no client asks for one. The test looks at the keys of
+// Redis: to ask the store, or the service, would be to ask.
+func TestServer_FreesWhatExpiredOverASharedStore(t *testing.T) {
+	t.Parallel()
+	for name, acquire := range map[string]func(t *testing.T, s *site){
+		"a Go client": func(t *testing.T, s *site) {
+			sessiontest.Begin(t, s.store(""), "db", protocol.Config{Capacity: 1, TTL: 1_000_000}).Granted(1, sessiontest.Acquire(1, 1))
+		},
+		"a client over HTTP": func(t *testing.T, s *site) {
+			s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&ttl=1s", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			store, err := fleet.OpenStore(t.Context(), redis.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, store, server.Options{})
+			waitFor(t, "the new Redis grants", func() bool { return s.ask("POST", "/v1/semaphores/first/leases?capacity=1&ttl=1s", "").status == 201 })
+			acquire(t, s)
+			leases := "{sema:db}:leases"
+			if held := redis.Must("ZCARD", leases); held != "1" {
+				t.Fatalf("%s leases in %s, want 1", held, leases)
+			}
+			waitFor(t, "the permit is free", func() bool { return redis.Must("ZCARD", leases) == "0" })
+		})
+	}
+}
