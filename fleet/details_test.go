@@ -192,6 +192,8 @@ func TestThoseWhoLookDoNotDoSoInStep(t *testing.T) {
 		o := &onlooker{Store: memstore.New()}
 		c, _ := join(t, o)
 		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		synctest.Wait()
+		o.looks = nil // that of compareModes
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range c.Watch(ctx, "db", time.Second) {

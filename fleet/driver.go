@@ -234,6 +234,9 @@ func (s *Semaphore) begin(within time.Duration) error {
 	}
 	s.peer = peer
 	s.tellMismatch(config)
+	if s.counts.Sessions == 0 && s.lender == nil && config.Kind == protocol.Concurrency {
+		s.client.start(s.compareModes)
+	}
 	s.counts.Sessions++
 	for _, ticket := range slices.Sorted(maps.Keys(s.waiters)) {
 		s.peer.Wish(s.waiters[ticket].op)

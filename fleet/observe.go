@@ -171,9 +171,15 @@ func (s *Semaphore) tellMismatch(stored protocol.Config) {
 	}
 	report := fmt.Sprintf("semaphore %q was made with other options, which count: it has %s, and %s was asked for; change the options, or what is stored with Configure",
 		s.name, describe(stored), describe(asked))
+	s.reportMismatch(stored.Capacity, report)
+}
+
+// reportMismatch reports to the observer, or else to the default logger, once. The
+// mutex is held.
+func (s *Semaphore) reportMismatch(capacity int64, report string) {
 	switch {
 	case s.options.Observer != nil:
-		s.tellLater(sema.Event{Kind: sema.Mismatched, Capacity: stored.Capacity, Report: report})
+		s.tellLater(sema.Event{Kind: sema.Mismatched, Capacity: capacity, Report: report})
 	case !s.telling.mismatchLogged:
 		s.telling.mismatchLogged = true
 		go slog.Default().Warn("sema: " + report) // a slow handler must not hold the mutex
