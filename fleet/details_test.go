@@ -218,6 +218,7 @@ func TestAWatchHasABreath(t *testing.T) {
 		o := &onlooker{Store: memstore.New()}
 		c, _ := join(t, o)
 		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		synctest.Wait() // until compareModes has looked
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range c.Watch(ctx, "db", time.Nanosecond) {
@@ -235,6 +236,7 @@ func TestAWatchSurvivesAnError(t *testing.T) {
 		o := &onlooker{Store: memstore.New()}
 		c, _ := join(t, o)
 		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		synctest.Wait() // until compareModes has looked
 		n := 0
 		o.fail = func(context.Context) error {
 			if n++; n == 1 {
