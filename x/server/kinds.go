@@ -70,6 +70,9 @@ var (
 	kindStore = &problemKind{name: "store-unavailable", status: http.StatusServiceUnavailable, title: "the store is unavailable",
 		advice: "retry after Retry-After; the operator finds the cause in the server's log, and at /readyz?verbose", retry: 1,
 		detail: "the store behind this server did not reply in time, or cannot be reached; retry later (the server's log has the cause)"}
+	kindUndecided = &problemKind{name: "store-undecided", status: http.StatusServiceUnavailable, title: "the store cannot decide yet",
+		advice: "the store has restarted and does not know yet what is held; retry after Retry-After, or queue with wait=30s", retry: 1,
+		detail: "the store behind this server has restarted and does not know yet what is held; retry after Retry-After, or queue with wait=30s"}
 	kindUnsupported = &problemKind{name: "unsupported", status: http.StatusNotImplemented, title: "not supported by the store",
 		advice: "use another store", detail: "the store behind this server cannot do this"}
 	kindInternal = &problemKind{name: "internal-error", status: http.StatusInternalServerError, title: "internal error",
@@ -78,7 +81,7 @@ var (
 
 // problemKinds are all types of problems.
 var problemKinds = []*problemKind{
-	kindInvalid, kindUnauthenticated, kindNotAllowed, kindNoPath, kindNoSemaphore, kindNoLease, kindMethod, kindSlow, kindFixed, kindOtherVersion, kindLost, kindLimit,
+	kindInvalid, kindUnauthenticated, kindNotAllowed, kindNoPath, kindNoSemaphore, kindNoLease, kindMethod, kindSlow, kindFixed, kindOtherVersion, kindLost, kindLimit, kindUndecided,
 	kindPrecondition, kindTooLong, kindTooLarge, kindFull, kindQueueFull, kindTimeout, kindDraining, kindLeaving, kindBusy, kindStore, kindUnsupported, kindInternal,
 }
 

@@ -73,9 +73,12 @@ func problemOf(err error) *problem {
 		return newProblem(kindTooLong, "the body has more than %d bytes, the most that this server reads", tooLong.Limit)
 	}
 	kind := kindOf(err)
-	p = newProblem(kind, "%s", kind.detail)
 	var fault *sema.Error
-	if errors.As(err, &fault) {
+	if errors.As(err, &fault) && fault.After > 0 && kind == kindStore {
+		kind = kindUndecided
+	}
+	p = newProblem(kind, "%s", kind.detail)
+	if fault != nil {
 		p.Semaphore, p.Capacity, p.InUse = fault.Name, fault.Capacity, fault.InUse
 		if kind.detail == "" {
 			p.Detail = facts(fault)
@@ -89,6 +92,9 @@ func problemOf(err error) *problem {
 	if errors.As(err, &rate) && kind.status == http.StatusTooManyRequests {
 		p.window = rate.Window
 		p.header = retryAfter(wholeSeconds(returnTime(rate.Window, fault.Weight, fault.Capacity)))
+	}
+	if fault != nil && fault.After > 0 {
+		p.header = retryAfter(wholeSeconds(fault.After))
 	}
 	if kind.appends {
 		p.Detail += "; " + kind.advice

@@ -105,9 +105,10 @@ func (c Config) embedded() bool {
 	return strings.HasPrefix(c.Store, "sqlite:") || strings.HasPrefix(c.Store, "mem:")
 }
 
-// read applies a file to c. The file may consist of several YAML documents, as 'sema
-// token' appends them: later values replace earlier ones, tokens and semaphores are
-// added. An unknown key is an error: a capacity that is misspelt would be none.
+// read applies a file to c. Further YAML documents of it may add tokens and semaphores,
+// as those that 'sema token' appends; a setting in one of them is an error, for it would
+// replace an earlier one unnoticed. So is an unknown key: a capacity that is misspelt
+// would be none.
 func (c *Config) read(file string) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -115,20 +116,22 @@ func (c *Config) read(file string) error {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	decoder.KnownFields(true)
-	for {
-		next := *c
-		next.Tokens, next.Semaphores = nil, nil
-		err := decoder.Decode(&next)
-		if errors.Is(err, io.EOF) {
-			return nil
+	err = decoder.Decode(c)
+	for err == nil {
+		var more struct {
+			Tokens     []server.Token       `yaml:"tokens"`
+			Semaphores []server.Declaration `yaml:"semaphores"`
 		}
-		if err != nil {
-			return fmt.Errorf("configuration %s: %w", file, err)
+		if err = decoder.Decode(&more); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("configuration %s: a further YAML document may only add tokens and semaphores: %w", file, err)
 		}
-		next.Tokens = append(c.Tokens, next.Tokens...)
-		next.Semaphores = append(c.Semaphores, next.Semaphores...)
-		*c = next
+		c.Tokens = append(c.Tokens, more.Tokens...)
+		c.Semaphores = append(c.Semaphores, more.Semaphores...)
 	}
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration %s: %w", file, err)
+	}
+	return nil
 }
 
 // check fails on what is not safe, or makes no sense.

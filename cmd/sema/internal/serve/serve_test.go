@@ -224,7 +224,7 @@ func TestWhatItRefuses(t *testing.T) {
 		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - name: db\n    capacity: -3\n")}, says: "capacity -3"},
 		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: plain-secret\n")}, says: "64 hexadecimal digits"},
 		{args: []string{"--listen", anywhere, "--config", "/does/not/exist"}, says: "no such file"},
-		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\n---\ngrace: 2s\n")}, says: "more than one YAML document"},
+		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\n---\ngrace: 2s\n")}, says: "may only add tokens and semaphores"},
 		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\ngrace: 2s\n")}, says: "already defined"},
 		{args: []string{"--listen", anywhere, "--config", file("grace: -1s\n")}, says: "grace"},
 		{args: []string{"--listen", anywhere, "--config", file("limits: {waiting: -1}\n")}, says: "limits.waiting"},

@@ -79,23 +79,25 @@ func TestToken_SecretIsApart(t *testing.T) {
 	}
 }
 
-// TestConfig_OfSeveralDocuments: later ones count, and lists grow. A mistake is found in
-// each.
+// Further documents add tokens and semaphores. A setting in one of them is found, and so
+// is a mistake.
 func TestConfig_OfSeveralDocuments(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "sema.yaml")
-	text := "listen: 127.0.0.1:1\nsemaphores: [{name: a, capacity: 1}]\n---\nlisten: 127.0.0.1:2\nsemaphores: [{name: b, capacity: 2}]\n---\n"
+	text := "listen: 127.0.0.1:1\nsemaphores: [{name: a, capacity: 1}]\n---\nsemaphores: [{name: b, capacity: 2}]\n---\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := defaults()
-	if err := c.read(file); err != nil || c.Listen != "127.0.0.1:2" || len(c.Semaphores) != 2 || c.Log.Level != "info" {
+	if err := c.read(file); err != nil || c.Listen != "127.0.0.1:1" || len(c.Semaphores) != 2 || c.Log.Level != "info" {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if err := os.WriteFile(file, []byte(text+"lissten: x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.read(file); err == nil || !strings.Contains(err.Error(), "lissten") {
-		t.Errorf("%v", err)
+	for _, bad := range []string{"lissten", "listen"} {
+		if err := os.WriteFile(file, []byte(text+bad+": x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.read(file); err == nil || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "only add tokens") {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }

@@ -1,0 +1,46 @@
+package server_test
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/x/server"
+)
+
+// A holder may have expired, and the store cannot tell yet: the reply says when it can.
+func TestAcquire_SaysWhenTheStoreCanDecide(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	store := memstore.NewWithClock(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+	s := open(t, store, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&ttl=10m", "")
+	if a := s.want(429, "POST", "/v1/semaphores/db/leases", ""); a.header.Get("Retry-After") != "1" {
+		t.Errorf("the holder is alive: Retry-After %s", a.header.Get("Retry-After"))
+	}
+	ahead.Store(int64(time.Hour))
+	a := s.want(429, "POST", "/v1/semaphores/db/leases", "")
+	if after, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || after < 2 || after > 600 {
+		t.Errorf("Retry-After %q, want up to a TTL", a.header.Get("Retry-After"))
+	}
+}
+
+// A Redis that was just started does not know what an earlier run has granted.
+func TestAcquire_OverARedisThatWasJustStarted(t *testing.T) {
+	t.Parallel()
+	store, err := fleet.OpenStore(t.Context(), redistest.StartNew(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, store, server.Options{})
+	a := s.want(503, "POST", "/v1/semaphores/db/leases?capacity=1&ttl=50m", "")
+	after, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil || after < 2 || after > 3000 || a.body["type"] != "/problems/store-undecided" || !strings.Contains(a.text, "restarted") {
+		t.Errorf("Retry-After %q: %s", a.header.Get("Retry-After"), a.text)
+	}
+}
