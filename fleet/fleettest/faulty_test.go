@@ -32,7 +32,7 @@ type fault struct {
 	make   func() *sick
 }
 
-var faults = slices.Concat(wakeFaults, countFaults, ownerFaults, batchFaults, lineFaults, fenceFaults, adminFaults, timeFaults)
+var faults = slices.Concat(wakeFaults, countFaults, ownerFaults, lostFaults, batchFaults, lineFaults, fenceFaults, adminFaults, timeFaults)
 
 // run has a check look at a store with an engine of its own.
 func run(c fleettest.Check, s *sick) error {

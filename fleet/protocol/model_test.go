@@ -9,13 +9,14 @@ func TestWorldsHold(t *testing.T) {
 		"network": {loss: true, double: true, delay: true, cancel: true},
 		"pauses":  {pause: true, crash: true, delay: true},
 		"steps":   {steps: true, pause: true, loss: true},
+		"ticks":   {ticks: true, steps: true, pause: true, crash: true, loss: true, cancel: true},
 		"admin":   {resize: true, revoke: true, cancel: true, loss: true},
 		"pools":   {pool: true, split: true, loss: true, double: true, pause: true, cancel: true},
 		"ramp":    {ramp: true, resize: true, loss: true, crash: true},
 		"rate":    {rate: true, loss: true, crash: true, cancel: true, steps: true},
 		"all": {
 			loss: true, double: true, delay: true, pause: true, crash: true, steps: true, resize: true, cancel: true, revoke: true,
-			pool: true, split: true, ramp: true,
+			pool: true, split: true, ramp: true, ticks: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,6 +51,7 @@ type faults struct {
 	loss, double, delay, pause, crash, steps, resize, cancel, revoke bool
 
 	pool, split, ramp, rate bool // not faults, but what else there is
+	ticks                   bool // the store looks at the time by itself
 }
 
 const (
@@ -91,7 +92,23 @@ func newWorld(seed uint64, f faults) *world {
 	if f.revoke {
 		w.at(w.between(0, 5000*ms), w.revoke)
 	}
+	if f.ticks {
+		w.at(w.between(0, ttl), w.tick)
+	}
 	return w
+}
+
+// tick is a store in a process that ends expired sessions, sometimes later than it
+// should.
+func (w *world) tick() {
+	every := w.state.TickEvery()
+	if w.state.Tick(w.engineTime()) {
+		w.hints()
+	}
+	if every == 0 {
+		every = ttl
+	}
+	w.at(w.between(every/2, 3*every), w.tick)
 }
 
 // step moves the engine's clock. No two steps are so near to each other that a
