@@ -131,7 +131,10 @@ var timeScripts = []script{
 		holder, id := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
 		s.wantFates(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: micros(s.ttl() / 12)}))
-		s.pass(s.ttl() / 6)
+		for range 3 { // much longer than that, and not so long that a session may expire
+			s.pass(s.ttl() / 6)
+			s.hear(holder)
+		}
 		s.say(holder, release(lease))
 		s.wantFates(s.say(id), protocol.TimedOut)
 		s.wantInUse(0, 0)

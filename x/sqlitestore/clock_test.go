@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"context"
 	"testing"
 
 	"github.com/sema-go/sema/fleet"
@@ -13,7 +14,16 @@ const hour protocol.Micros = 3600 * 1_000_000
 // A steppable clock is the engine's, in a test.
 type steppable struct{ now protocol.Micros }
 
-func (c *steppable) drive(s *Store) { s.engine.writer.now = func() protocol.Micros { return c.now } }
+func (c *steppable) drive(s *Store) { s.useClock(func() protocol.Micros { return c.now }) }
+
+// useClock replaces the clock of a store, which then looks at it only when it is asked.
+func (s *Store) useClock(now func() protocol.Micros) {
+	w := &s.engine.writer
+	_ = s.await(context.Background(), &request{ctx: context.Background(), size: 1, read: func(*file) error {
+		w.now, w.still = now, true
+		return nil
+	}})
+}
 
 func TestAClockThatStepsRobsNobody(t *testing.T) {
 	t.Parallel()

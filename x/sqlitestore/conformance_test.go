@@ -19,7 +19,7 @@ func TestConforms(t *testing.T) {
 	fleettest.Suite{Histories: histories, Open: func(t *testing.T) fleet.Store {
 		store := openAt(t, newFile(t), Options{Prefix: "here:", Normal: true})
 		clock := &fleettest.Clock{}
-		store.engine.writer.now = func() protocol.Micros { return protocol.Micros(clock.Now().UnixMicro()) }
+		store.useClock(func() protocol.Micros { return protocol.Micros(clock.Now().UnixMicro()) })
 		return clocked{store, clock}
 	}}.Run(t)
 }

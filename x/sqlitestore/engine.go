@@ -153,7 +153,7 @@ func (e *engine) unshare() error {
 // under load each commit is shared.
 func (e *engine) run() {
 	defer close(e.done)
-	ticks := time.NewTimer(e.writer.untilTick())
+	ticks := time.NewTimer(longestTick)
 	defer ticks.Stop()
 	for {
 		select {

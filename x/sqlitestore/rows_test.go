@@ -136,7 +136,7 @@ func (h *history) open() {
 	if h.store, err = Open(h.path, Options{Normal: true}); err != nil {
 		h.t.Fatal(err)
 	}
-	h.store.engine.writer.now = func() protocol.Micros { return h.now }
+	h.store.useClock(func() protocol.Micros { return h.now })
 	for _, s := range h.sessions {
 		s.Store = h.store
 	}

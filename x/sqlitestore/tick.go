@@ -20,6 +20,9 @@ const (
 // tick moves the clocks of semaphores on to which no client speaks, so that what
 // expired sessions held is free before a client asks.
 func (w *writer) tick() {
+	if w.still {
+		return
+	}
 	var group []*request
 	for name, k := range w.live {
 		if every := k.state.TickEvery(); every > 0 && time.Since(k.ticked) >= time.Duration(every)*time.Microsecond {
@@ -54,10 +57,13 @@ func (w *writer) tickOf(name string) *request {
 
 // untilTick returns how long the writer waits for the next tick.
 func (w *writer) untilTick() time.Duration {
+	next := longestTick
+	if w.still {
+		return next
+	}
 	if len(w.unread) > 0 {
 		return shortestTick
 	}
-	next := longestTick
 	for _, k := range w.live {
 		next = min(next, time.Duration(k.state.TickEvery())*time.Microsecond)
 	}

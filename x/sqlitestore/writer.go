@@ -24,6 +24,7 @@ type writer struct {
 	fault   func(error) error
 	hint    func(instance, whole string)
 	now     func() protocol.Micros
+	still   bool // a test moves the clock: nothing expires by itself
 
 	commits      int          // that were made, of groups in which something changed
 	checkpointed int          // how many were made when the log was last carried over

@@ -46,7 +46,7 @@ func TestEnginesAreMeasured(t *testing.T) {
 			counted += c.Count
 		}
 		if d.Pairs < 10 || d.Pairs != counted || d.PairsPerSecond < 30 || d.Callers != 8 || len(d.Errors) > 0 || d.Interrupted ||
-			d.Acquire.P50 <= 0 || d.Acquire.P50 > d.Acquire.P90 || d.Acquire.P90 > d.Acquire.P99 || d.Acquire.P99 > d.Acquire.Max || d.Seconds < 1 {
+			d.Acquire.P50 <= 0 || d.Acquire.P50 > d.Acquire.P90 || d.Acquire.P90 > d.Acquire.P99 || d.Acquire.P99 > d.Acquire.Max || d.Seconds < 0.5 { // of a second, less what starting took
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
