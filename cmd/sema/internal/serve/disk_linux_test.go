@@ -38,8 +38,10 @@ func TestServe_DiskIsFull(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	p.waitFor("it is not ready", func() bool { // there may be room in what is already the database's
-		_, _ = ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?capacity=100000")
+	p.waitFor("it is not ready", func() bool { // there is room in what is already the database's
+		for range 50 {
+			_, _ = ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?capacity=100000&meta="+strings.Repeat("x", 700))
+		}
 		return ready() == http.StatusServiceUnavailable
 	})
 	if text := p.log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "full") {
