@@ -57,14 +57,14 @@ type Options struct {
 
 	Mode    Mode
 	Block   int64         // Pooled: how many permits are kept ready beyond those in use, at most; 0: as many as seems right
-	Quantum time.Duration // Pooled: for how long blocks are lent out here when others wait for them; 50 ms unless told
-	MaxWait time.Duration // bounds each wait; a minute unless told
+	Quantum time.Duration // Pooled: for how long blocks are lent out here when others wait for them; default 50ms
+	MaxWait time.Duration // bounds each wait; default 1m
 
 	// TryTimeout bounds TryAcquire, which sends one batch and fails with
 	// ErrUnavailable if the store does not reply in time; default 1s.
 	TryTimeout time.Duration
 
-	FailOpen FailOpen // what to do when the engine does not answer; fail closed unless told
+	FailOpen FailOpen // what to do when the store does not reply; default: fail closed
 	Labels   map[string]string
 	Observer sema.Observer // is told what happens here, if not nil
 }

@@ -10,11 +10,11 @@ import (
 
 // The content of a file may be cut short or overwritten while it is mapped: by
 // an editor, a script, or a user who takes it for rubbish. The kernel then
-// raises SIGBUS in whoever touches what is no longer there, which would end the
+// raises SIGBUS in a process that touches what is no longer there, which would end the
 // process. So the mapped content is touched only within touch, which turns the
 // fault into a flag.
 //
-// A damaged file admits nobody: its capacity is gone. The permits that are held
+// A damaged file admits no process: its capacity is gone. The permits that are held
 // stay good, because the locks do not lie in the content, and nobody begins
 // the file anew while one process has it open (see presenceLock). So a permit of
 // a damaged file is released like any other. For the same reason it does no

@@ -79,8 +79,8 @@ func TestState_TryBehindALiveHolderIsDecided(t *testing.T) {
 	wantFates(t, r, protocol.Full)
 }
 
-// One call ends sixteen expired sessions. A try that needs more of them is told to
-// ask again at once.
+// One call ends sixteen expired sessions. For a try that needs more
+// of them the reply says to ask again at once.
 func TestState_TryBeyondWhatOneCallEnds(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 40})

@@ -86,7 +86,7 @@ func (d *Desk) park(v *visit) {
 	if v.foreign {
 		return // it expires by itself
 	}
-	if d.keyInID { // whoever has the key may use the session
+	if d.keyInID { // the bearer of the id could use the session again
 		d.bye(v)
 		return
 	}

@@ -273,7 +273,7 @@ func (c *catalog) Inspect(ctx context.Context, name string) (protocol.Snapshot, 
 	}
 }
 
-// take takes snapshots while somebody wants one.
+// take takes snapshots while callers wait for one.
 func (c *catalog) take(name string, l *look) {
 	for {
 		c.mu.Lock()

@@ -228,7 +228,7 @@ func TestLimits_Reads(t *testing.T) {
 	s.want(429, "GET", "/v1/semaphores/five", "") // and that is all the server does at a time
 }
 
-// slow answers when it is told to.
+// slow is a store that replies when its release channel is closed.
 type slow struct {
 	fleet.Store
 	asked, release chan struct{}
@@ -240,7 +240,7 @@ func (s *slow) Inspect(ctx context.Context, name string) (protocol.Snapshot, err
 	return s.Store.Inspect(ctx, name)
 }
 
-// unread is a client that does not read until it is told to.
+// unread is a client that does not read until its release channel is closed.
 type unread struct {
 	*httptest.ResponseRecorder
 	writing, release chan struct{}

@@ -112,7 +112,7 @@ func (g guarded) Administer(ctx context.Context, name string, c fleet.Command) e
 }
 
 // signature is the name under which a caller acts. Where no authentication is
-// configured, what it calls itself is told as no more than that.
+// configured, the name it claims is shown as a claim.
 func (c caller) signature(claim string) string {
 	if c.identity != everybody || claim == "" || claim == c.name {
 		return c.name

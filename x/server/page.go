@@ -132,7 +132,7 @@ func (p page) cut(s protocol.Snapshot) (part protocol.Snapshot, next string, err
 }
 
 // rest returns what follows the cursor. If its waiter is not in the queue any more,
-// the queue is told from its beginning: some may be seen twice, none is left out.
+// the page starts at the head of the queue: some may be seen twice, none is left out.
 func (p page) rest(s protocol.Snapshot) ([]protocol.LeaseInfo, []protocol.TicketInfo, error) {
 	leases, line := s.Leases, s.Line
 	bad := invalid("after=%q: want the next of the page before", p.after)

@@ -67,7 +67,7 @@ func (w *writer) serve(group []*request) {
 	w.tidy()
 }
 
-// attemptAll does what a group wants, wholly or not at all. Nobody is answered yet.
+// attemptAll does what a group wants, wholly or not at all. The replies are sent later.
 func (w *writer) attemptAll(group []*request) error {
 	w.touched = w.touched[:0]
 	err := w.ready()
