@@ -3,6 +3,7 @@ package remotestore
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/fleettest"
@@ -26,7 +27,8 @@ func TestConformsInFrontOfMemory(t *testing.T) {
 	}}.Run(t)
 }
 
-// TestConformsInFrontOfSQLite has two servers of one engine.
+// TestConformsInFrontOfSQLite has two servers of one store. The store ends sessions by
+// itself, so that a TTL has to be longer than this process is ever kept waiting.
 func TestConformsInFrontOfSQLite(t *testing.T) {
 	t.Parallel()
 	engine, err := sqlitestore.Open(filepath.Join(t.TempDir(), "fleet.db"), sqlitestore.Options{Normal: true})
@@ -35,5 +37,5 @@ func TestConformsInFrontOfSQLite(t *testing.T) {
 	}
 	t.Cleanup(func() { engine.Close() })
 	one, other := serve(t, engine, serving{}), serve(t, engine, serving{})
-	fleettest.Suite{Histories: histories / 3, Open: func(t *testing.T) fleet.Store { return openAt(t, one.address, other.address) }}.Run(t)
+	fleettest.Suite{Histories: histories / 3, TTL: 6 * time.Second, Open: func(t *testing.T) fleet.Store { return openAt(t, one.address, other.address) }}.Run(t)
 }
