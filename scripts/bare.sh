@@ -145,16 +145,18 @@ done
 work=$(mktemp -d)
 child=
 cleanup() {
-	local init
+	set +e
 	# unshare waits for the first process of the namespace, whose end is that of all.
-	if [ -n "$child" ] && read -r init <"/proc/$child/task/$child/children"; then
-		kill -KILL "$init"
+	if [ -n "$child" ]; then
+		kill -KILL $(cat "/proc/$child/task/$child/children")
 		wait "$child"
 	fi
 	rm -rf --one-file-system "$work"
 }
 trap 'cleanup 2>/dev/null' EXIT
-trap 'exit 130' INT TERM HUP
+for signal in INT TERM HUP; do
+	trap "fail 'ended by SIG$signal'" "$signal"
+done
 SEMA_BARE_WORK=$work unshare --mount --pid --fork --kill-child --mount-proc --ipc "$0" "${stages[@]}" &
 child=$!
 until ! kill -0 "$child" 2>/dev/null; do
