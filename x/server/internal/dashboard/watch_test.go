@@ -56,10 +56,12 @@ func (e *engine) List(context.Context, string) ([]string, error) {
 func (e *engine) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	e.set(func() { e.asking++; e.most = max(e.most, e.asking) })
 	defer e.set(func() { e.asking-- })
-	select {
-	case <-ctx.Done():
-		return protocol.Snapshot{}, ctx.Err()
-	case <-time.After(e.takes):
+	if e.takes > 0 { // timers that are due at once trip the race detector in a bubble
+		select {
+		case <-ctx.Done():
+			return protocol.Snapshot{}, ctx.Err()
+		case <-time.After(e.takes):
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
