@@ -234,8 +234,8 @@ func (s *Semaphore) begin(within time.Duration) error {
 	}
 	s.peer = peer
 	s.tellMismatch(config)
-	if s.counts.Sessions == 0 && s.lender == nil && config.Kind == protocol.Concurrency {
-		s.client.start(s.compareModes)
+	if s.counts.Sessions == 0 {
+		s.watchModes(s.client.clock())
 	}
 	s.counts.Sessions++
 	for _, ticket := range slices.Sorted(maps.Keys(s.waiters)) {
@@ -301,6 +301,9 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 		s.fate(f)
 	}
 	s.heed(reply)
+	if s.waits() {
+		s.watchModes(now)
+	}
 	s.tellLender(reply)
 	s.noteHeard()
 	if s.options.Observer != nil && len(b.Ops) == 0 && len(s.leases) > 0 {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
@@ -42,6 +43,57 @@ func TestSemaphore_ReportsAnotherMode(t *testing.T) {
 				}
 				p.Release()
 				held.Release()
+			})
+		})
+	}
+}
+
+// Replicas that start together hold nothing when each of them looks. The one that
+// waits for the other looks again.
+func TestSemaphore_ReportsAnotherModeOfReplicasThatStartTogether(t *testing.T) {
+	t.Parallel()
+	for name, modes := range map[string][2]fleet.Mode{
+		"pooled waits for exact": {fleet.Exact, fleet.Pooled},
+		"exact waits for pooled": {fleet.Pooled, fleet.Exact},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				reports := make(map[string]int)
+				var both [2]*fleet.Semaphore
+				for i, mode := range modes {
+					c, _ := join(t, store)
+					both[i] = semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, Observer: sema.ObserverFunc(func(e sema.Event) {
+						if e.Kind == sema.Mismatched {
+							reports[e.Report]++
+						}
+					})})
+					_, err := both[i].TryAcquire(t.Context(), 2) // opens the session, and holds nothing
+					wantErr(t, err, sema.ErrTooLarge)
+				}
+				synctest.Wait()
+				if len(reports) > 0 {
+					t.Fatalf("reports of clients that hold nothing: %v", reports)
+				}
+				time.Sleep(time.Minute / 2)
+				held := mustAcquire(t, both[0], 1)
+				go func() {
+					time.Sleep(20 * time.Second)
+					held.Release()
+				}()
+				for range 3 {
+					mustAcquire(t, both[1], 1).Release()
+				}
+				synctest.Wait()
+				if len(reports) != 1 {
+					t.Errorf("reports: %v", reports)
+				}
+				for report, n := range reports {
+					if n != 1 || !strings.Contains(report, "use one mode") {
+						t.Errorf("%d times: %q", n, report)
+					}
+				}
 			})
 		})
 	}

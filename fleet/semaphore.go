@@ -45,6 +45,7 @@ type Semaphore struct {
 	unheard    []*unheard
 	counts     Counts
 	telling    telling
+	modes      comparison
 }
 
 // A waiter is one acquire. Whoever takes it out of Semaphore.waiters decides
