@@ -21,10 +21,12 @@ type clocked struct {
 
 func openClocked(t *testing.T, url string) *clocked {
 	s := &clocked{openURL(t, url), fmt.Sprintf("clock-%x", rand.Uint64())}
-	s.program = assemble(func(part string) string {
-		return strings.Replace(part, "local time = call('TIME')",
-			"local set = call('GET', '"+s.key+"')\nlocal time = set and { 0, set } or call('TIME')", 1)
-	})
+	edit := strings.NewReplacer(
+		"local time = call('TIME')", "local set = call('GET', '"+s.key+"')\nlocal time = set and { 0, set } or call('TIME')",
+		// Keys do not expire by this clock, whatever gaps it has, and other stores of the
+		// server have other clocks.
+		"local LONG = WEEK / 2", "local LONG = NEVER", ":used'", ":used-"+s.key+"'")
+	s.program = assemble(edit.Replace)
 	return s
 }
 

@@ -36,16 +36,16 @@
 //     goes on serving the clients on its side, for as long as that lasts, and as
 //     many permits again can be out.
 //
-// A server that has forgotten everything, as one without persistence has when it is
-// started again, knows that it is new by its uptime: it grants nothing until it has
-// been up for a TTL. So a Redis that is used for the first time within that is waited
-// for, too.
+// The same holds for a server that has lost everything, by a restart without
+// persistence or by FLUSHALL. The TTL is counted from the first request, or from the
+// start of the server if it cannot have lost anything before that: it has had no keys
+// of this package, and INFO commandstats shows no command that loses keys. So a Redis
+// that is used for the first time within a TTL of its start is waited for, too.
+// docs/engines.md has what each setting of persistence promises.
 //
 // A semaphore moved to another node of a cluster is taken for one after a
-// failover: it grants nothing for a TTL. FLUSHALL is noticed by clients that were
-// there before; until one of them speaks, it is not. A step of the server's clock
-// forward just after a failover, before a semaphore is first used, shortens its
-// wait by as much.
+// failover: it grants nothing for a TTL. A step of the server's clock forward just
+// after a failover, before a semaphore is first used, shortens its wait by as much.
 //
 // With a maxmemory-policy other than noeviction Redis may forget who holds what.
 // Open rejects such a server, or warns only (eviction=allow). Memory that is used up
@@ -68,7 +68,10 @@
 //
 // A semaphore that no administrator has configured is gone a week (and two TTLs)
 // after its last use; a deleted one leaves a key for four weeks, which keeps its
-// fences rising. The key sema:server says which run of the server was met.
+// fences rising. If the server's clock steps forward by more than a week, a semaphore
+// in use may be gone, too. Therefore semaphores that are created after half a week in
+// which none was used grant nothing for a TTL. The key sema:server says which run of
+// the server was met, and sema:server:used when a semaphore was last used.
 //
 // # What Redis runs
 //

@@ -18,6 +18,7 @@
 --   {prefix:name}:spent       list: "until weight" of what a rate has granted
 --   {prefix:name}:grave       string: what a semaphore of this name begins after
 -- keys[2] is the server: which run of which process it is, see meet.
+--   server:used               string: when a semaphore was last used, to the hour, and the last gap, see noteUse
 -- args is the name, the prefix of channels, the request, and the fields of the
 -- leases that it releases, in order.
 --
@@ -188,6 +189,30 @@ local function untouched()
   return true
 end
 
+-- Keys of a semaphore that nobody uses expire, also if the server's clock has stepped
+-- and it is held. Then nothing was used for a long time on that clock. gap is when that
+-- was last found: semaphores that are missing may have been lost then.
+local gap
+local noted = {} -- when a use was last noted, by server key
+local LONG = WEEK / 2
+
+-- noteUse notes that the server is used, once an hour, and finds gaps.
+local function noteUse()
+  local at, key = noted[SERVER], SERVER .. ':used'
+  if at and now >= at.used and now - at.used < HOUR then
+    gap = at.gap
+    return
+  end
+  local used, found = match(call('GET', key) or '', '^(%d+) (%d+)$')
+  used, gap = tonumber(used or at and at.used or now), min(tonumber(found or 0), now)
+  if now - used > LONG then gap = now end
+  if not found or now < used or now - used >= HOUR then
+    used = now
+    call('SET', key, format('%.0f', used) .. ' ' .. format('%.0f', gap))
+  end
+  noted[SERVER] = { used = used, gap = gap }
+end
+
 -- meet finds out which run of which server this is. The server key says which one
 -- has answered last. If that was another one, or the key is missing, a state may have
 -- been lost that holders trust in: nothing is granted for a TTL. It is counted from
@@ -199,6 +224,7 @@ end
 local function meet(seen, used)
   process = process or match(call('INFO', 'server'), 'run_id:(%x+)')
   if runReign ~= reign then run, runReign = process .. reign, reign end
+  noteUse()
   local known = call('GET', SERVER)
   if known and known ~= metText then
     metText = known
@@ -246,13 +272,14 @@ end
 -- not moved on: two starts from the same snapshot would be the same.
 local LEAP = 1e9
 
--- quarantine is for how long nothing is granted on the server that was met. Holders trust for two thirds of a TTL after they were last
--- answered; the clock below may run ahead by a third if the server's steps. A primary
--- that was cut off goes on answering for as long as the promotion takes.
-local function quarantine(promotion)
-  local bound = metLoss == 2 and promotion or 0
-  return max(0, ttl + bound - max(0, now - metSince))
-end
+-- quarantine is for how long nothing is granted after a loss at some time. Holders trust
+-- for two thirds of a TTL after they were last answered; the clock below may run ahead
+-- by a third if the server's steps.
+local function quarantine(since, bound) return max(0, ttl + bound - max(0, now - since)) end
+
+-- metQuarantine is that of the server that was met. A primary that was cut off goes on
+-- answering for as long as the promotion takes.
+local function metQuarantine(promotion) return quarantine(metSince, metLoss == 2 and promotion or 0) end
 
 -- load unpacks what was read of the semaphore, and reports whether there is one. If
 -- it cannot be read there is an error as well.
@@ -273,7 +300,7 @@ function load(config, state, seen, promotion)
     epoch = met
     -- From now on, to where advance will move the clock. (A session whose last sign
     -- of life was lost is refused, see continues, so nobody needs more time.)
-    hold = max(hold, ticked() + quarantine(promotion))
+    hold = max(hold, ticked() + metQuarantine(promotion))
     lastSeq, lastSession = max(lastSeq, now + LEAP), max(lastSession, now + LEAP)
   end
   return true
@@ -287,7 +314,7 @@ function make(packed, promotion)
   clock, last, lastSeq, lastSession, renewals, inUse, wanted = now, now, first, first, 0, 0, 0
   waiting, arrivals, hinted, rampFrom, rampAt, soonest = 0, 0, 0, capacity, now, NEVER
   sessionCount, leaseCount, lowest, untold, told, storedLeases, storedWaiting = 0, 0, 0, 0, 0, 0, 0
-  epoch, hold, kept, leastLag, stepped = met, clock + quarantine(promotion), 0, 0, 0
+  epoch, hold, kept, leastLag, stepped = met, clock + max(metQuarantine(promotion), quarantine(gap, 0)), 0, 0, 0
   call('DEL', SESSIONS, LEASES, LINE, BLOCKS, SPENT)
 end
 
