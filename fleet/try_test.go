@@ -72,6 +72,29 @@ func TestSemaphore_TryAcquireAfterACrashIsDecidedSoon(t *testing.T) {
 	}
 }
 
+// A store inside a process ends expired sessions by itself: the first try long after a
+// crash is final.
+func TestSemaphore_TryAcquireAfterACrashIsFinalOverAStoreInAProcess(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]fleet.Mode{"exact": fleet.Exact, "pooled": fleet.Pooled} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				a, line := join(t, store)
+				o := fleet.Options{Capacity: 1, TTL: time.Minute, Mode: mode}
+				mustAcquire(t, semaphore(t, a, o), 1)
+				line.cut.Store(true)
+				time.Sleep(130 * time.Second)
+				b, _ := join(t, store)
+				p, err := semaphore(t, b, o).TryAcquire(t.Context(), 1)
+				wantErr(t, err, nil)
+				p.Release()
+			})
+		})
+	}
+}
+
 // A client whose wait was too short polls on, so that the next attempt succeeds.
 func TestSemaphore_AcquireThatTimesOutAfterACrashIsDecidedSoon(t *testing.T) {
 	t.Parallel()
