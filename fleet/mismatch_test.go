@@ -53,3 +53,31 @@ func TestSemaphore_LogsAMismatchOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestSemaphore_LogsEachKindOfMismatch: another capacity does not hide another mode. It
+// replaces the default logger, so that it cannot run in parallel.
+func TestSemaphore_LogsEachKindOfMismatch(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		first, _ := join(t, store)
+		silent := sema.ObserverFunc(func(sema.Event) {}) // so that only the other one logs
+		held := mustAcquire(t, semaphore(t, first, fleet.Options{Capacity: 3, Observer: silent}), 1)
+		other, _ := join(t, store)
+		s := semaphore(t, other, fleet.Options{Capacity: 4, Mode: fleet.Pooled})
+		for range 3 {
+			mustAcquire(t, s, 1).Release()
+			time.Sleep(time.Hour)
+		}
+		held.Release()
+		synctest.Wait()
+	})
+	for _, text := range []string{"was made with other options", "use one mode"} {
+		if n := strings.Count(log.String(), text); n != 1 {
+			t.Errorf("%q was logged %d times, want once: %s", text, n, log.String())
+		}
+	}
+}

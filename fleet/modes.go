@@ -72,5 +72,6 @@ func (s *Semaphore) compareModes() {
 		return
 	}
 	s.modes.done = true
-	s.reportMismatch(snapshot.Config.Capacity, fmt.Sprintf("semaphore %q: this client uses %s and others use %s; use one mode, or the order is kept only from block to block", s.name, modes[0], modes[1]))
+	logged := false // done is what keeps it from being reported twice
+	s.reportMismatch(snapshot.Config.Capacity, fmt.Sprintf("semaphore %q: this client uses %s and others use %s; use one mode, or the order is kept only from block to block", s.name, modes[0], modes[1]), &logged)
 }

@@ -113,7 +113,7 @@ func (s *Semaphore) tell(e sema.Event) {
 type telling struct {
 	events         []sema.Event
 	on             bool
-	mismatchLogged bool // there is no observer, and the log has it
+	mismatchLogged bool // there is no observer, and the log has that options differ from what is stored
 }
 
 // maxUntold bounds how far an observer may lag behind.
@@ -171,17 +171,17 @@ func (s *Semaphore) tellMismatch(stored protocol.Config) {
 	}
 	report := fmt.Sprintf("semaphore %q was made with other options, which count: it has %s, and %s was asked for; change the options, or what is stored with Configure",
 		s.name, describe(stored), describe(asked))
-	s.reportMismatch(stored.Capacity, report)
+	s.reportMismatch(stored.Capacity, report, &s.telling.mismatchLogged)
 }
 
-// reportMismatch reports to the observer, or else to the default logger, once. The
-// mutex is held.
-func (s *Semaphore) reportMismatch(capacity int64, report string) {
+// reportMismatch reports to the observer, or else to the default logger, once for each
+// kind of mismatch: logged is set. The mutex is held.
+func (s *Semaphore) reportMismatch(capacity int64, report string, logged *bool) {
 	switch {
 	case s.options.Observer != nil:
 		s.tellLater(sema.Event{Kind: sema.Mismatched, Capacity: capacity, Report: report})
-	case !s.telling.mismatchLogged:
-		s.telling.mismatchLogged = true
+	case !*logged:
+		*logged = true
 		go slog.Default().Warn("sema: " + report) // a slow handler must not hold the mutex
 	}
 }
