@@ -109,6 +109,9 @@ func tell(w http.ResponseWriter, status int, name string, snapshot protocol.Snap
 }
 
 func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
+	if err := noBody(r); err != nil {
+		return err
+	}
 	when, err := readConditions(r.Header)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,11 +17,26 @@ func etag(version uint64) string { return `"` + strconv.FormatUint(version, 10) 
 // are none.
 type conditions struct {
 	match, noneMatch *entityTags // nil: not given
+	version          uint64      // over RPC and by the dashboard; 0: not given
 }
 
-// ifVersion returns the condition that a configuration still has a version.
-func ifVersion(version uint64) conditions {
-	return conditions{match: &entityTags{tags: []string{etag(version)}}}
+// conditional are the requests that honour preconditions.
+var conditional = []string{
+	"PUT /v1/semaphores/{name}", "DELETE /v1/semaphores/{name}", "POST /v1/semaphores/{name}/drain", "POST /v1/semaphores/{name}/resume",
+}
+
+// checkConditions rejects a precondition that would be ignored, except by requests that
+// change nothing.
+func checkConditions(r *http.Request, at route) error {
+	if at.method == http.MethodGet || !strings.HasPrefix(at.path, "/v1/") || slices.Contains(conditional, at.method+" "+at.path) {
+		return nil
+	}
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if _, given := r.Header[name]; given {
+			return invalid("%s: this request has no preconditions; those that change a configuration have", name)
+		}
+	}
+	return nil
 }
 
 // readConditions reads If-Match and If-None-Match.
@@ -37,6 +53,12 @@ func (c conditions) check(exists bool, version uint64) error {
 	present := "it does not exist"
 	if exists {
 		present = "its ETag is " + etag(version)
+	}
+	if c.version != 0 && (!exists || c.version != version) {
+		if exists {
+			present = fmt.Sprintf("it has version %d", version)
+		}
+		return newProblem(kindPrecondition, "version: %d, and %s; inspect it, and decide anew", c.version, present)
 	}
 	if c.match != nil && !c.match.include(exists, etag(version), false) {
 		return newProblem(kindPrecondition, "If-Match: %s, and %s; GET it, and decide anew", c.match, present)

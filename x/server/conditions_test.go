@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,6 +87,34 @@ func TestPreconditions_IfNoneMatch(t *testing.T) {
 }
 
 // One of many writers that read the same version changes it.
+// A precondition that would be ignored is rejected.
+func TestPreconditions_OfOtherRequests(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=3", "")
+	fence := lease.body["fence"].(map[string]any)["seq"].(float64)
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		for _, request := range [][3]string{
+			{"POST", "/v1/semaphores/db/leases", ""},
+			{"POST", "/v1/semaphores/new/leases?capacity=1", ""},
+			{"PUT", lease.header.Get("Location"), ""},
+			{"DELETE", lease.header.Get("Location"), ""},
+			{"POST", fmt.Sprintf("/v1/semaphores/db/leases/%.0f/revoke", fence), ""},
+			{"POST", "/v1/batch", `{"requests": [{"op": "acquire", "semaphore": "db"}]}`},
+		} {
+			a := s.want(400, request[0], request[1], request[2], header{name, `"4711"`})
+			if !strings.Contains(a.text, name) {
+				t.Errorf("%v: %s", request, a.text)
+			}
+		}
+		s.want(200, "GET", "/v1/semaphores/db", "", header{name, `"4711"`})
+	}
+	if shown := s.want(200, "GET", "/v1/semaphores/db", ""); shown.body["in_use"] != 1.0 {
+		t.Errorf("a rejected request changed something: %s", shown.text)
+	}
+	s.want(404, "GET", "/v1/semaphores/new", "")
+}
+
 func TestPreconditions_OneWriterWins(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})

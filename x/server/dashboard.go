@@ -90,7 +90,7 @@ func (v viewer) Prefix() string                  { return v.prefix }
 func (v viewer) MayChange(semaphore string) bool { return v.may(Admin, semaphore) }
 
 func (v viewer) Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error {
-	return v.reconfigure(v.in(ctx), semaphore, ifVersion(version), configuration{Capacity: &capacity, Ramp: &ramp})
+	return v.reconfigure(v.in(ctx), semaphore, conditions{version: version}, configuration{Capacity: &capacity, Ramp: &ramp})
 }
 
 func (v viewer) Drain(ctx context.Context, semaphore string) error {

@@ -181,6 +181,9 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
+	if err := noBody(r); err != nil {
+		return err
+	}
 	if _, err := s.desk.Release(r.Context(), r.PathValue("name"), r.PathValue("lease")); err != nil {
 		return err
 	}

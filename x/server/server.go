@@ -243,6 +243,9 @@ func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route, named 
 	if err := checkQuery(r, at); err != nil {
 		return err
 	}
+	if err := checkConditions(r, at); err != nil {
+		return err
+	}
 	if err := s.receive(w, r); err != nil {
 		return err
 	}

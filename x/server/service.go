@@ -285,11 +285,7 @@ func (s rpc) Configure(ctx context.Context, m *semav1.ConfigureRequest) (*semav1
 		wanted.Capacity, wanted.Ramp, wanted.MaxWaiters = settings.Capacity, settings.Ramp, settings.MaxWaiters
 		wanted.TTL, wanted.rate = optional[duration](settings.TtlMs), optional[time.Duration](settings.RateMs)
 	}
-	when := conditions{}
-	if m.GetVersion() != 0 {
-		when = ifVersion(m.GetVersion())
-	}
-	if err := s.reconfigure(ctx, name, when, wanted); err != nil {
+	if err := s.reconfigure(ctx, name, conditions{version: m.GetVersion()}, wanted); err != nil {
 		return nil, s.fault(ctx, err)
 	}
 	snapshot, err := s.client.Inspect(ctx, name)
