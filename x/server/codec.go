@@ -12,7 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A jsonCodec is Connect's own, with errors that name the field and no types of Go.
+// A jsonCodec is Connect's own, with errors that name the field and no types of Go, and
+// with the values that are false, 0 or empty.
 type jsonCodec string
 
 // Name implements [connect.Codec].
@@ -20,7 +21,7 @@ func (c jsonCodec) Name() string { return string(c) }
 
 // Marshal implements [connect.Codec].
 func (c jsonCodec) Marshal(message any) ([]byte, error) {
-	return protojson.Marshal(message.(proto.Message))
+	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(message.(proto.Message))
 }
 
 // Unmarshal implements [connect.Codec]. Fields of newer clients are ignored.
@@ -28,16 +29,42 @@ func (c jsonCodec) Unmarshal(raw []byte, message any) error {
 	if len(raw) == 0 {
 		return errors.New("want a JSON object, the body is empty")
 	}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, message.(proto.Message)); err != nil {
-		_, what, _ := strings.Cut(err.Error(), "(line") // after the name of the library
-		return errors.New("(line" + what)
+	err := protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(raw, message.(proto.Message))
+	if err == nil {
+		return nil
+	}
+	_, where, found := strings.Cut(err.Error(), "(line") // after the name of the library
+	if !found {
+		return errors.New("the body is not complete JSON")
+	}
+	return errors.New("(line" + where)
+}
+
+// A protoCodec is Connect's own for protobuf, with errors that have no types of Go.
+type protoCodec struct{}
+
+// Name implements [connect.Codec].
+func (protoCodec) Name() string { return "proto" }
+
+// Marshal implements [connect.Codec].
+func (protoCodec) Marshal(message any) ([]byte, error) { return proto.Marshal(message.(proto.Message)) }
+
+// MarshalAppend lets Connect reuse its buffers.
+func (protoCodec) MarshalAppend(to []byte, message any) ([]byte, error) {
+	return proto.MarshalOptions{}.MarshalAppend(to, message.(proto.Message))
+}
+
+// Unmarshal implements [connect.Codec].
+func (protoCodec) Unmarshal(raw []byte, message any) error {
+	if proto.Unmarshal(raw, message.(proto.Message)) != nil {
+		return errors.New("the body is no protobuf message of this request, or has text that is not UTF-8")
 	}
 	return nil
 }
 
-// jsonCodecs are for both media types that Connect knows.
-func jsonCodecs() connect.HandlerOption {
-	return connect.WithHandlerOptions(connect.WithCodec(jsonCodec("json")), connect.WithCodec(jsonCodec("json; charset=utf-8")))
+// codecs are for all media types that Connect knows.
+func codecs() connect.HandlerOption {
+	return connect.WithHandlerOptions(connect.WithCodec(jsonCodec("json")), connect.WithCodec(jsonCodec("json; charset=utf-8")), connect.WithCodec(protoCodec{}))
 }
 
 // An rpcBody has the errors of [unread] for one that cannot be read, with a code.

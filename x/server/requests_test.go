@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sema-go/sema/x/semav1/semav1connect"
 	"github.com/sema-go/sema/x/server"
 )
 
@@ -265,7 +266,9 @@ func TestRequests_RPCBody(t *testing.T) {
 	}{
 		{sized(`{"name": "db", "weight": "x"}`), "weight", 400, false},
 		{sized(`{"name": 1}`), "name", 400, false},
-		{sized(`{"name": `), "(line", 400, false},
+		{sized(`{"name": `), "not complete JSON", 400, false},
+		{sized("{"), "not complete JSON", 400, false},
+		{sized(`["db"]`), "(line 1:1): unexpected token [", 400, false},
 		{sized(""), "JSON object", 400, false},
 		{chunked("zz\r\n"), "malformed", 400, true},
 		{"Content-Length: 50\r\n\r\n{", "not complete", 504, true},
@@ -292,5 +295,46 @@ func TestRequests_BadQuerySaysWhatIsWanted(t *testing.T) {
 		if a := s.want(400, "POST", "/v1/semaphores/db/leases?"+query, ""); !strings.Contains(fmt.Sprint(a.body["detail"]), says) {
 			t.Errorf("%s: %v\nhas no %s", query, a.body["detail"], says)
 		}
+	}
+}
+
+// A message that cannot be parsed is rejected without the types of Go, by both services
+// and in both encodings.
+func TestRequests_RPCGarbage(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	for _, procedure := range []string{semav1connect.SemaServiceAcquireProcedure, semav1connect.StoreServiceOpenProcedure} {
+		for kind, bodies := range map[string][]string{
+			"application/json":                {"{", "garbage", "[]", `{"name": [1]}`},
+			"application/json; charset=utf-8": {`{"name": {}}`},
+			"application/proto":               {"garbage", "\x0a\xff", "\x0a\x02\xff\xff"},
+		} {
+			for _, body := range bodies {
+				_, text := s.exchange("POST", fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", procedure, kind, len(body), body))
+				if !strings.Contains(text, "invalid_argument") || strings.HasSuffix(text, `(line"}`) {
+					t.Errorf("%s %s %q: %s", procedure, kind, body, text)
+				}
+				for _, internal := range []string{"semav1", "proto:", "*"} {
+					if strings.Contains(text, internal) {
+						t.Errorf("%s %s %q: %s\nhas %q in it", procedure, kind, body, text, internal)
+					}
+				}
+			}
+		}
+	}
+}
+
+// What a body says is read, or rejected: a client that means a condition by it must not
+// lose a semaphore.
+func TestRequests_DELETEHasNoBody(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=3", "").header.Get("Location")
+	for _, path := range []string{lease, "/v1/semaphores/db"} {
+		for _, body := range []string{`{"version": 1}`, "null", "x"} {
+			s.want(400, "DELETE", path, body)
+		}
+		s.want(200, "GET", "/v1/semaphores/db", "")
+		s.want(204, "DELETE", path, "{}")
 	}
 }

@@ -16,10 +16,10 @@ import (
 // mountRPC serves programs: the engine itself, for x/remotestore, and the service,
 // for other languages. Connect, gRPC and gRPC-Web are told apart by what they say.
 func (s *Server) mountRPC(mux *http.ServeMux) {
-	path, handler := storerpc.NewHandler(guarded{s})
+	path, handler := storerpc.NewHandler(guarded{s}, codecs())
 	s.engine = handler
 	mux.Handle(path, s.identified("rpc engine", s.reading(handler)))
-	path, service := semav1connect.NewSemaServiceHandler(rpc{guarded{s}}, connect.WithReadMaxBytes(int(s.options.Limits.Body)), jsonCodecs())
+	path, service := semav1connect.NewSemaServiceHandler(rpc{guarded{s}}, connect.WithReadMaxBytes(int(s.options.Limits.Body)), codecs())
 	mux.Handle(path, s.identified("rpc service", s.reading(service)))
 }
 

@@ -145,3 +145,29 @@ func TestJSON_EmptyArrays(t *testing.T) {
 		t.Error(list.text)
 	}
 }
+
+// Connect's JSON has what is false, 0 or empty, too: a reader need not know which fields
+// there are.
+func TestJSON_EmptyValuesOverConnect(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").body["lease"]
+	for _, c := range []struct {
+		procedure, body string
+		wants           []string
+	}{
+		{semav1connect.SemaServiceListProcedure, `{"prefix": "none"}`, []string{`"semaphores":[]`, `"more":false`}},
+		{semav1connect.SemaServiceReleaseProcedure, fmt.Sprintf(`{"name": "db", "lease": %q}`, lease), []string{`"released":true`}},
+		{semav1connect.SemaServiceReleaseProcedure, fmt.Sprintf(`{"name": "db", "lease": %q}`, lease), []string{`"released":false`}},
+		{semav1connect.SemaServiceConfigureProcedure, `{"name": "db", "settings": {"capacity": 0}}`, []string{`"capacity":"0"`, `"draining":false`}},
+		{semav1connect.SemaServiceInspectProcedure, `{"name": "db"}`, []string{`"holders":[]`, `"waiters":[]`, `"inUse":"0"`}},
+		{semav1connect.SemaServiceDrainProcedure, `{"name": "db"}`, []string{`"inUse":"0"`}},
+	} {
+		_, text := s.exchange("POST", fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", c.procedure, len(c.body), c.body))
+		for _, want := range c.wants {
+			if !strings.Contains(strings.ReplaceAll(text, " ", ""), want) {
+				t.Errorf("%s: %s has no %s", c.procedure, text, want)
+			}
+		}
+	}
+}
