@@ -25,6 +25,7 @@ type problem struct {
 	Semaphore string `json:"semaphore,omitempty"`
 	Capacity  int64  `json:"capacity,omitempty"`
 	InUse     int64  `json:"in_use,omitempty"`
+	Retry     int    `json:"retry_after,omitempty"` // in seconds; also the header Retry-After, which items of a batch do not have
 
 	header http.Header
 	window time.Duration // of a rate; 0 for others
@@ -53,14 +54,17 @@ func (p *problem) Is(target error) bool {
 func newProblem(k *problemKind, format string, args ...any) *problem {
 	p := &problem{Type: problemPath + k.name, Title: k.title, Status: k.status, Detail: fmt.Sprintf(format, args...)}
 	if k.retry > 0 {
-		p.header = retryAfter(k.retry)
+		p.retryAfter(k.retry)
 	}
 	return p
 }
 
-func invalid(format string, args ...any) error { return newProblem(kindInvalid, format, args...) }
+// retryAfter says after how many seconds the request may succeed.
+func (p *problem) retryAfter(seconds int) {
+	p.Retry, p.header = seconds, http.Header{"Retry-After": {strconv.Itoa(seconds)}}
+}
 
-func retryAfter(seconds int) http.Header { return http.Header{"Retry-After": {strconv.Itoa(seconds)}} }
+func invalid(format string, args ...any) error { return newProblem(kindInvalid, format, args...) }
 
 // problemOf returns an error as clients read it: in words of the API.
 func problemOf(err error) *problem {
@@ -91,10 +95,10 @@ func problemOf(err error) *problem {
 	var rate *desk.RateError
 	if errors.As(err, &rate) && kind.status == http.StatusTooManyRequests {
 		p.window = rate.Window
-		p.header = retryAfter(wholeSeconds(returnTime(rate.Window, fault.Weight, fault.Capacity)))
+		p.retryAfter(wholeSeconds(returnTime(rate.Window, fault.Weight, fault.Capacity)))
 	}
 	if fault != nil && fault.After > 0 {
-		p.header = retryAfter(wholeSeconds(fault.After))
+		p.retryAfter(wholeSeconds(fault.After))
 	}
 	if kind.appends {
 		p.Detail += "; " + kind.advice

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -196,4 +197,36 @@ func (s *stuck) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 	}
 	<-ctx.Done()
 	return protocol.Snapshot{}, ctx.Err()
+}
+
+// An item of a batch has no header of its own: the problem itself says when to retry.
+func TestProblem_RetryAfterInABatch(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Declared: []server.Declaration{{Name: "mails", Capacity: 4, Rate: time.Minute}}})
+	s.want(201, "POST", "/v1/semaphores/mails/leases?weight=4", "")
+	alone := s.want(429, "POST", "/v1/semaphores/mails/leases?weight=2", "")
+	if alone.header.Get("Retry-After") != "30" || alone.body["retry_after"] != 30.0 {
+		t.Errorf("%v %s", alone.header, alone.text)
+	}
+	a := s.want(200, "POST", "/v1/batch", `{"requests": [{"op": "acquire", "semaphore": "mails", "weight": 2}, {"op": "acquire", "semaphore": "none"}]}`)
+	for i, want := range []any{30.0, nil} {
+		problem := a.body["outcomes"].([]any)[i].(map[string]any)["problem"].(map[string]any)
+		if problem["retry_after"] != want {
+			t.Errorf("%v: want retry_after %v", problem, want)
+		}
+	}
+}
+
+// RPC has versions, and no headers of HTTP.
+func TestProblem_RPCVersion(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`)
+	c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
+	for name, says := range map[string]string{"db": "it has version 1", "none": "it does not exist"} {
+		_, err := c.Configure(t.Context(), &semav1.ConfigureRequest{Name: name, Version: 9, Settings: &semav1.Settings{Capacity: new(int64(4))}})
+		if connect.CodeOf(err) != connect.CodeAborted || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "If-Match") || strings.Contains(err.Error(), "GET") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
