@@ -235,7 +235,18 @@ func (v *visit) release(ctx context.Context, h handle) (first bool, err error) {
 		return false, err
 	}
 	defer v.exit()
-	switch _, err := v.say(ctx, protocol.Op{Verb: protocol.Release, Lease: h.lease}); {
+	release := protocol.Op{Verb: protocol.Release, Lease: h.lease}
+	v.seq++
+	_, err = v.exchange(ctx, []protocol.Op{release})
+	if err == errStale { // another desk has used the session, and may have released the lease
+		v.shared = true
+		if !v.stillHas(ctx, h) {
+			v.desk.forget(h)
+			return false, v.lost("it was released meanwhile")
+		}
+		_, err = v.say(ctx, release)
+	}
+	switch {
 	case errors.Is(err, sema.ErrLost):
 		v.desk.forget(h)
 		return false, err

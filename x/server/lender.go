@@ -37,7 +37,12 @@ func newLender(s *Server) *lender {
 // another lease. A request that does not wait counts as well: until the store is
 // certain that it must be rejected may take as long as a TTL.
 func (l *lender) Acquire(ctx context.Context, r desk.Request) (lease desk.Lease, err error) {
-	defer func() { l.server.counted.acquired(err) }()
+	repeated := false
+	defer func() {
+		if !repeated {
+			l.server.counted.acquired(err)
+		}
+	}()
 	leave, err := l.server.wait(ctx)
 	if err != nil {
 		return desk.Lease{}, err
@@ -51,7 +56,7 @@ func (l *lender) Acquire(ctx context.Context, r desk.Request) (lease desk.Lease,
 		l.server.accounts.give(one, held)
 		return lease, err
 	}
-	l.keep(one, lease)
+	repeated = !l.keep(one, lease)
 	return lease, nil
 }
 
@@ -104,9 +109,10 @@ func (l *lender) Renew(ctx context.Context, semaphore, id string) (desk.Lease, e
 func (l *lender) Release(ctx context.Context, semaphore, id string) (first bool, err error) {
 	first, err = l.Desk.ReleaseFirst(ctx, who(ctx).principal, semaphore, id)
 	if err == nil || errors.Is(err, sema.ErrLost) {
-		if l.drop(lentKey{semaphore, id}) && err == nil {
-			l.server.counted.releases.Inc()
-		}
+		l.drop(lentKey{semaphore, id})
+	}
+	if first {
+		l.server.counted.releases.Inc()
 	}
 	return first, err
 }
@@ -121,18 +127,19 @@ func (l *lender) reserve(ctx context.Context) (*account, error) {
 	return one, l.server.programs.take(one, held)
 }
 
-// keep notes a lease, whose place was taken. With an idempotency key it may be one
-// that is known.
-func (l *lender) keep(one *account, lease desk.Lease) {
+// keep notes a lease, whose place was taken, and reports whether it is new. With an
+// idempotency key it may be one that is known.
+func (l *lender) keep(one *account, lease desk.Lease) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := lentKey{lease.Semaphore, lease.ID}
 	if known := l.lent[key]; known != nil {
 		l.server.accounts.give(one, held)
 		known.until = expiry(lease)
-		return
+		return false
 	}
 	l.lent[key] = &lent{one, expiry(lease)}
+	return true
 }
 
 func expiry(lease desk.Lease) time.Time { return time.Now().Add(2 * lease.TTL) }
@@ -153,8 +160,8 @@ func (l *lender) renewed(ctx context.Context, lease desk.Lease) {
 	l.lent[key] = &lent{one, expiry(lease)}
 }
 
-// drop forgets a lease that is over. It reports whether it was known.
-func (l *lender) drop(key lentKey) bool {
+// drop forgets a lease that is over.
+func (l *lender) drop(key lentKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.lent[key]
@@ -162,7 +169,6 @@ func (l *lender) drop(key lentKey) bool {
 		delete(l.lent, key)
 		l.server.accounts.give(known.account, held)
 	}
-	return known != nil
 }
 
 // sweep forgets leases that have expired, not more often than told.
