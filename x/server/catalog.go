@@ -289,5 +289,20 @@ func (c *catalog) take(name string, l *look) {
 		now.snapshot, now.err = c.Store.Inspect(ctx, name)
 		cancel()
 		close(now.done)
+		if errors.Is(now.err, sema.ErrUnavailable) {
+			c.share(l, now.err)
+		}
+	}
+}
+
+// share fails those who wait for the next snapshot: they have waited while the store
+// did not reply, and need not wait for another timeout.
+func (c *catalog) share(l *look, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.next != nil {
+		l.next.err = err
+		close(l.next.done)
+		l.next = nil
 	}
 }

@@ -2,15 +2,19 @@ package server_test
 
 import (
 	"context"
+	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
 	_ "github.com/sema-go/sema/x/redisstore"
@@ -146,4 +150,38 @@ func TestUnavailable_ClientGone(t *testing.T) {
 	if strings.Contains(s.log.String(), "store unavailable") {
 		t.Error(s.log)
 	}
+}
+
+// However many ask for a semaphore of a store that does not reply, each is told within
+// the time of one operation.
+func TestUnavailable_CallersShareTheFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := server.New(hung{memstore.New()}, server.Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close(t.Context())
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/v1/semaphores/db", nil))
+				if took := time.Since(start); w.Code != 503 || took != 5*time.Second {
+					t.Errorf("%d after %v", w.Code, took)
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		wg.Wait()
+	})
+}
+
+// hung does not reply to Inspect.
+type hung struct{ fleet.Store }
+
+func (h hung) Inspect(ctx context.Context, _ string) (protocol.Snapshot, error) {
+	<-ctx.Done()
+	return protocol.Snapshot{}, ctx.Err()
 }
