@@ -86,6 +86,25 @@ func TestPagesAreClosed(t *testing.T) {
 	b.get(404, "/ui/assets/0000000000000000/htmx.LICENSE")
 }
 
+// A page that exists has methods; another one is told which.
+func TestDashboard_WrongMethod(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	for path, allow := range map[string]string{
+		"/ui/": "GET, HEAD", "/ui/semaphore": "GET, HEAD", "/ui/live": "GET, HEAD", "/ui/confirm": "GET, HEAD", "/ui/do": "POST", "/ui/login": "GET, HEAD, POST", "/ui/logout": "POST",
+	} {
+		for _, method := range []string{"PUT", "DELETE", "PATCH", "OPTIONS"} {
+			response, text := s.exchange(method, method+" "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			if response.StatusCode != 405 || response.Header.Get("Allow") != allow || !strings.Contains(text, "Method not allowed") {
+				t.Errorf("%s %s: %s, Allow %q, want %q: %s", method, path, response.Status, response.Header.Get("Allow"), allow, text)
+			}
+		}
+	}
+	if response, _ := s.exchange("PUT", "PUT /ui/none HTTP/1.1\r\nHost: localhost\r\n\r\n"); response.StatusCode != 404 {
+		t.Errorf("PUT /ui/none: %s", response.Status)
+	}
+}
+
 // Names and what holders say of themselves are text, whatever is in them.
 func TestHostileNamesAndHolders(t *testing.T) {
 	t.Parallel()

@@ -98,13 +98,34 @@ func New(o Options) *Dashboard {
 	d.routes.HandleFunc("GET /ui/login", d.showLogin)
 	d.routes.HandleFunc("POST /ui/login", d.login)
 	d.routes.HandleFunc("POST /ui/logout", d.admitted(d.logout))
-	d.routes.HandleFunc("/ui/", d.admitted(func(http.ResponseWriter, *http.Request, Viewer) error { return errNoPage }))
+	d.routes.HandleFunc("/ui/", d.admitted(d.unrouted))
 	return d
 }
 
+// unrouted fails requests that no route serves: there is no such page, or it has
+// other methods.
+func (d *Dashboard) unrouted(w http.ResponseWriter, r *http.Request, _ Viewer) error {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		_, pattern := d.routes.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host})
+		if strings.HasPrefix(pattern, method+" ") {
+			methods = append(methods, method)
+		}
+		if strings.HasPrefix(pattern, "GET ") {
+			methods = append(methods, http.MethodHead) // [http.ServeMux] serves it, too
+		}
+	}
+	if len(methods) == 0 {
+		return errNoPage
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	return errNoMethod
+}
+
 var (
-	errNoPage = errors.New("there is no such page")
-	errMayNot = errors.New("this viewer may not change anything")
+	errNoPage   = errors.New("there is no such page")
+	errNoMethod = errors.New("the page has other methods")
+	errMayNot   = errors.New("this viewer may not change anything")
 )
 
 // EndStreams ends all streams, and refuses new ones. Pages say that they are not
@@ -185,6 +206,9 @@ func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
 func (d *Dashboard) explain(r *http.Request, err error) Problem {
 	if errors.Is(err, errNoPage) {
 		return Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The overview has all that there is."}
+	}
+	if errors.Is(err, errNoMethod) {
+		return Problem{Status: http.StatusMethodNotAllowed, Title: "Method not allowed", Detail: "The header Allow has the methods of this page."}
 	}
 	if errors.Is(err, errMayNot) {
 		return Problem{Status: http.StatusForbidden, Title: "You may look, and not change anything", Detail: "Log in with a token that has the verb admin for this semaphore."}
