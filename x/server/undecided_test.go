@@ -44,3 +44,21 @@ func TestAcquire_OverARedisThatWasJustStarted(t *testing.T) {
 		t.Errorf("Retry-After %q: %s", a.header.Get("Retry-After"), a.text)
 	}
 }
+
+// What the store cannot tell yet changes nothing for a request that is too large, or for
+// a semaphore that drains.
+func TestAcquire_RejectedWhileTheStoreCannotDecide(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	store := memstore.NewWithClock(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+	s := open(t, store, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&ttl=10m", "")
+	ahead.Store(int64(time.Hour))
+	if a := s.want(422, "POST", "/v1/semaphores/db/leases?weight=2", ""); a.header.Get("Retry-After") != "" || strings.Contains(a.text, "restarted") {
+		t.Errorf("Retry-After %q: %s", a.header.Get("Retry-After"), a.text)
+	}
+	s.want(200, "POST", "/v1/semaphores/db/drain", "")
+	if a := s.want(503, "POST", "/v1/semaphores/db/leases", ""); a.header.Get("Retry-After") != "10" || a.body["type"] != "/problems/draining" {
+		t.Errorf("Retry-After %q: %s", a.header.Get("Retry-After"), a.text)
+	}
+}
