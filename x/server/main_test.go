@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,14 +31,14 @@ type site struct {
 	t    testing.TB
 	http *httptest.Server
 	url  string
-	log  *bytes.Buffer
+	log  *logBuffer
 	auth string // the token that is sent
 }
 
 // open starts a server over an engine, which is closed with it.
 func open(t testing.TB, store fleet.Store, o server.Options) *site {
 	t.Helper()
-	log := &bytes.Buffer{}
+	log := &logBuffer{}
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
 	o.Version = "test"
 	s, err := server.New(store, o)
@@ -56,6 +57,24 @@ func open(t testing.TB, store fleet.Store, o server.Options) *site {
 		listening.Close()
 	})
 	return &site{Server: s, t: t, http: listening, url: listening.URL, log: log}
+}
+
+// A logBuffer is a log that requests write while a test reads it.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func start(t testing.TB, o server.Options) *site {
