@@ -377,7 +377,11 @@ func (s *Semaphore) fate(f protocol.Fate) {
 	case w.of != nil:
 		s.attach(w.of, f)
 	case f.Kind != protocol.Granted:
-		w.ended <- outcome{err: fate.Error(f.Kind), after: micros(s.last.Undecided)}
+		o := outcome{err: fate.Error(f.Kind)}
+		if fate.MayChange(o.err) {
+			o.after = micros(s.last.Undecided)
+		}
+		w.ended <- o
 	case s.options.Mode == Pooled:
 		s.addBlock(f)
 		w.ended <- outcome{}

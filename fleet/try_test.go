@@ -63,6 +63,15 @@ func TestSemaphore_TryAcquireAfterACrashIsDecidedSoon(t *testing.T) {
 				if !errors.As(err, &fault) || fault.After <= 0 || fault.After > 10*time.Minute {
 					t.Fatalf("%v: try again after %v, want at most a TTL", err, fault.After)
 				}
+				_, err = s.TryAcquire(t.Context(), 2)
+				wantErr(t, err, sema.ErrTooLarge)
+				if errors.As(err, &fault) && fault.After != 0 {
+					t.Errorf("%v, which is final", err)
+				}
+				_, err = s.TryAcquire(t.Context(), 1)
+				if !errors.As(err, &fault) {
+					t.Fatal(err)
+				}
 				time.Sleep(fault.After + time.Second)
 				p, err := s.TryAcquire(t.Context(), 1)
 				wantErr(t, err, nil)

@@ -112,7 +112,7 @@ func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, erro
 
 func (v *visit) refused(r Request, why error, start time.Time) error {
 	e := &sema.Error{Op: "acquire", Name: v.semaphore, Weight: r.Weight, Capacity: v.config.Capacity, InUse: v.inUse, Err: why}
-	if errors.Is(why, sema.ErrFull) || errors.Is(why, sema.ErrTimeout) || errors.Is(why, sema.ErrUnavailable) { // others do not depend on what is held
+	if fate.MayChange(why) {
 		e.After = v.decided
 	}
 	if errors.Is(why, sema.ErrTimeout) {

@@ -3,6 +3,7 @@
 package fate
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/sema-go/sema"
@@ -27,4 +28,10 @@ func Error(kind protocol.FateKind) error {
 		return sema.ErrUnavailable
 	}
 	return fmt.Errorf("%w: fate %d", sema.ErrInvalid, kind)
+}
+
+// MayChange reports whether a rejection depends on what is held, so that asking again
+// makes sense once the store knows that.
+func MayChange(err error) bool {
+	return errors.Is(err, sema.ErrFull) || errors.Is(err, sema.ErrTimeout) || errors.Is(err, sema.ErrUnavailable)
 }
