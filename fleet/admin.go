@@ -34,7 +34,7 @@ func about(op, name string, err error) error {
 // missing is [io/fs.ErrNotExist] of a semaphore.
 type missing struct{}
 
-func (missing) Error() string { return "there is no such semaphore; the first acquire makes it" }
+func (missing) Error() string { return "no such semaphore; an acquire with a capacity creates it" }
 func (missing) Unwrap() error { return fs.ErrNotExist }
 
 // List is the names of semaphores that begin with a prefix. An engine that does

@@ -202,7 +202,7 @@ func TestBadRequestsSayWhatToDo(t *testing.T) {
 		{"PUT", "/v1/semaphores/none/leases/" + gone, "", 410, "lost"},
 		{"POST", "/v1/semaphores/none/leases", "", 404, "capacity"},
 		{"PUT", "/v1/semaphores/none", `{}`, 400, "say its capacity"},
-		{"GET", "/v1/semaphores/none", "", 404, "first acquire makes it"},
+		{"GET", "/v1/semaphores/none", "", 404, "acquire with a capacity creates it"},
 		{"POST", "/v1/semaphores/none/drain", "", 404, "no such semaphore"},
 		{"PUT", "/v1/semaphores/db", `{"capacity": -1}`, 400, "capacity"},
 	} {
