@@ -39,6 +39,7 @@ type file struct {
 	turns      chan struct{}
 	roused     chan struct{}
 	line       line
+	pace       pace // constant but for tests
 
 	damaged atomic.Bool // see touch
 
@@ -114,6 +115,7 @@ func openOnce(name, path string, capacity int64, access access) (*file, error) {
 	f := &file{
 		name: name, path: path, file: opened, fd: int(opened.Fd()),
 		turns: make(chan struct{}, 1), roused: make(chan struct{}, 1),
+		pace: usualPace,
 	}
 	f.own.Store(noPlace)
 	if err := f.setUp(capacity, access); err != nil {

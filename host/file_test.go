@@ -116,9 +116,9 @@ func TestDeletedFileDoesNotDoubleTheCapacity(t *testing.T) {
 	}
 	reopened := reopen(t, dir, name, 1)
 	mustAcquire(t, reopened, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		p, err := sem.Acquire(ctx, 1)
 		p.Release()
 		if errors.Is(err, host.ErrDeleted) {

@@ -212,7 +212,7 @@ func (f *file) leader() (w *waiter, seen uint32) {
 // sleep is until somebody nudges this process, or it is time to look.
 func (f *file) sleep(seen uint32) {
 	if own := f.own.Load(); own != noPlace {
-		f.touch(func() { waitWord(&f.places[own].word, seen, poll) })
+		f.touch(func() { waitWord(&f.places[own].word, seen, f.pace.poll) })
 		return
 	}
 	select {

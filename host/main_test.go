@@ -24,6 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	proctest.Main(m, map[string]func(*proctest.Child){
 		"user":      userRole,
+		"paced":     pacedRole,
 		"chaotic":   chaoticRole,
 		"member":    memberRole,
 		"contender": contenderRole,
@@ -44,6 +45,24 @@ func userRole(c *proctest.Child) {
 		c.Say("refused: %v", err)
 		return
 	}
+	use(c, sem)
+}
+
+// pacedRole is userRole with two more arguments, those of [host.SetPace].
+func pacedRole(c *proctest.Child) {
+	capacity, err := strconv.ParseInt(c.Args[2], 10, 64)
+	c.Must(err)
+	sem, err := host.Open(c.Args[1], capacity, host.Dir(c.Args[0]))
+	c.Must(err)
+	poll, err := time.ParseDuration(c.Args[3])
+	c.Must(err)
+	passAfter, err := time.ParseDuration(c.Args[4])
+	c.Must(err)
+	host.SetPace(sem, poll, passAfter)
+	use(c, sem)
+}
+
+func use(c *proctest.Child, sem *host.Semaphore) {
 	c.Say("open")
 	permits := make(chan sema.Permit, 1024)
 	for {
@@ -145,6 +164,19 @@ func startUser(t *testing.T, dir, name string, capacity int64) *proctest.Process
 	return p
 }
 
+// startPatientUser starts a process for [openPatient].
+func startPatientUser(t *testing.T, dir, name string, capacity int64) *proctest.Process {
+	t.Helper()
+	return startPacedUser(t, dir, name, capacity, time.Hour, time.Hour)
+}
+
+func startPacedUser(t *testing.T, dir, name string, capacity int64, poll, passAfter time.Duration) *proctest.Process {
+	t.Helper()
+	p := proctest.Start(t, "paced", dir, name, strconv.FormatInt(capacity, 10), poll.String(), passAfter.String())
+	p.Expect("open")
+	return p
+}
+
 // startAnyUser starts a process that tries to open the semaphore.
 func startAnyUser(t *testing.T, dir, name string, capacity int64) *proctest.Process {
 	t.Helper()
@@ -160,6 +192,15 @@ func open(t *testing.T, capacity int64, opts ...host.Option) (sem *host.Semaphor
 	return reopen(t, dir, name, capacity, opts...), dir, name
 }
 
+// openPatient opens a semaphore whose waiters go on only when they are woken, and
+// keep their places however slow the machine is.
+func openPatient(t *testing.T, capacity int64) (sem *host.Semaphore, dir, name string) {
+	t.Helper()
+	sem, dir, name = open(t, capacity)
+	host.SetPace(sem, time.Hour, time.Hour)
+	return sem, dir, name
+}
+
 func reopen(t *testing.T, dir, name string, capacity int64, opts ...host.Option) *host.Semaphore {
 	t.Helper()
 	sem, err := host.Open(name, capacity, append(opts, host.Dir(dir))...)
@@ -172,7 +213,7 @@ func reopen(t *testing.T, dir, name string, capacity int64, opts ...host.Option)
 
 func mustAcquire(t *testing.T, g sema.Gate, n int64) sema.Permit {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	p, err := g.Acquire(ctx, n)
 	if err != nil {
@@ -188,11 +229,21 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
+// eventually waits for what must come about by itself.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after a minute: %s", what)
+		}
+	}
+}
+
 // settles waits until the semaphore's figures are as wanted.
 func settles(t *testing.T, sem *host.Semaphore, inUse int64, waiters int) {
 	t.Helper()
 	var stats sema.Stats
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		var err error
 		if stats, err = sem.Stats(); err != nil {
 			t.Fatal(err)

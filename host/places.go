@@ -2,14 +2,21 @@ package host
 
 import "time"
 
-const (
-	// poll is how often a process that waits looks for itself: nobody tells it
-	// of a crash.
-	poll = 40 * time.Millisecond
-	// passAfter is how long ago the last look may be before a process counts as
-	// stopped, and is passed over until it looks again.
-	passAfter = 150 * time.Millisecond
-)
+// A pace is the durations by which processes notice others that cannot notify
+// them. Tests replace it, so that no result depends on the speed of the machine.
+type pace struct {
+	// poll is the interval at which a waiting process looks by itself: nothing
+	// notifies it of a crash. Default 40ms.
+	poll time.Duration
+	// passAfter is the age of the last look at which a process counts as stopped,
+	// and is passed over until it looks again. Default 150ms.
+	passAfter time.Duration
+	// turnDistrust is how long claims do not wait for a turn after one of them has
+	// waited in vain. Default 1s.
+	turnDistrust time.Duration
+}
+
+var usualPace = pace{poll: 40 * time.Millisecond, passAfter: 150 * time.Millisecond, turnDistrust: time.Second}
 
 // noPlace is the index of no place.
 const noPlace = -1
@@ -98,7 +105,7 @@ func (f *file) vacant(i int) bool {
 	if ticket == 0 {
 		return true
 	}
-	if !p.stopped(clock()) {
+	if !f.stopped(p, clock()) {
 		return false
 	}
 	alive, err := f.alive(i)
@@ -107,7 +114,9 @@ func (f *file) vacant(i int) bool {
 
 // stopped reports whether the place's process has not looked for so long that
 // it cannot be running.
-func (p *place) stopped(now time.Duration) bool { return now-time.Duration(p.beat.Load()) > passAfter }
+func (f *file) stopped(p *place, now time.Duration) bool {
+	return now-time.Duration(p.beat.Load()) > f.pace.passAfter
+}
 
 // first is the place whose turn it is: of those not stopped, the one with the
 // lowest ticket. It may be a dead process's.
@@ -120,7 +129,7 @@ func (f *file) first() (at int, ticket uint64) {
 	now := clock()
 	for i := range high {
 		p := &f.places[i]
-		if t := p.ticket.Load(); t != 0 && (at == noPlace || t < ticket) && !p.stopped(now) {
+		if t := p.ticket.Load(); t != 0 && (at == noPlace || t < ticket) && !f.stopped(p, now) {
 			at, ticket = i, t
 		}
 	}

@@ -136,9 +136,8 @@ func TestOrderIsKeptWithinAProcess(t *testing.T) {
 
 func TestCancelIsPromptAndLetsOthersThrough(t *testing.T) {
 	t.Parallel()
-	sem, _, _ := open(t, 3)
+	sem, _, _ := openPatient(t, 3)
 	cause := errors.New("enough")
-	var cancelled, served []time.Duration
 	for range 11 {
 		p := mustAcquire(t, sem, 2)
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -150,17 +149,12 @@ func TestCancelIsPromptAndLetsOthersThrough(t *testing.T) {
 		settles(t, sem, 2, 1)
 		go func() { light <- mustAcquire(t, sem, 1) }()
 		settles(t, sem, 2, 2)
-		start := time.Now()
 		cancel(cause)
 		wantErr(t, <-heavy, cause)
-		cancelled = append(cancelled, time.Since(start))
 		(<-light).Release()
-		served = append(served, time.Since(start))
 		p.Release()
 		settles(t, sem, 0, 0)
 	}
-	wantWoken(t, cancelled)
-	wantWoken(t, served)
 }
 
 func TestWaitersBlockOneThread(t *testing.T) {
@@ -279,9 +273,8 @@ func TestWhoBecomesTooLargeOnTheWayToTheLineIsTold(t *testing.T) {
 
 func TestHandOverTellsTheNext(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := open(t, 5)
-	other := startUser(t, dir, name, 5)
-	var took []time.Duration
+	sem, dir, name := openPatient(t, 5)
+	other := startPatientUser(t, dir, name, 5)
 	for range 11 {
 		p := mustAcquire(t, sem, 4)
 		first := make(chan sema.Permit, 1)
@@ -289,15 +282,12 @@ func TestHandOverTellsTheNext(t *testing.T) {
 		settles(t, sem, 4, 1)
 		other.Say("acquire 1") // would fit, and is not first
 		settles(t, sem, 4, 2)
-		start := time.Now()
 		p.Release()
 		other.Expect("acquired 1")
-		took = append(took, time.Since(start))
 		(<-first).Release()
 		other.Say("release")
 		other.Expect("released")
 	}
-	wantWoken(t, took)
 }
 
 func TestDebtIsPaidBeforeTheQueueIsServed(t *testing.T) {
@@ -328,26 +318,22 @@ func TestDebtIsPaidBeforeTheQueueIsServed(t *testing.T) {
 
 func TestResizeWakesThoseWhoNowFit(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := open(t, 1)
-	other := startUser(t, dir, name, 1)
+	sem, dir, name := openPatient(t, 1)
+	other := startPatientUser(t, dir, name, 1)
 	p := mustAcquire(t, sem, 1)
-	var took []time.Duration
 	for range 11 {
 		other.Say("acquire 1")
 		settles(t, sem, 1, 1)
-		resized := time.Now()
 		if err := sem.Resize(2); err != nil {
 			t.Fatal(err)
 		}
 		other.Expect("acquired 1")
-		took = append(took, time.Since(resized))
 		other.Say("release")
 		other.Expect("released")
 		if err := sem.Resize(1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantWoken(t, took)
 	p.Release()
 }
 
@@ -374,7 +360,11 @@ func TestObserverIsTold(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var kinds []sema.Kind
+	ctx, cancel := context.WithCancel(context.Background())
 	sem, _, _ := open(t, 1, host.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.Queued {
+			cancel()
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Name == "" || !strings.Contains(e.Site, "_test.go") && e.Kind != sema.Closed {
@@ -383,8 +373,6 @@ func TestObserverIsTold(t *testing.T) {
 		kinds = append(kinds, e.Kind)
 	})))
 	p := mustAcquire(t, sem, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-	defer cancel()
 	sem.Acquire(ctx, 1)
 	sem.TryAcquire(context.Background(), 1)
 	p.Release()

@@ -340,11 +340,8 @@ func (f *file) hinted() (free bool) {
 
 // turnPatience is how long a claim waits for its turn to scan. Turns are over
 // in microseconds, unless a process is stopped in the middle of one. Who has
-// lost patience has none for the next turnDistrust.
-const (
-	turnPatience = 100 * time.Millisecond
-	turnDistrust = time.Second
-)
+// lost patience has none for the next [pace.turnDistrust].
+const turnPatience = 100 * time.Millisecond
 
 // turn lets one claim at a time scan, so that two who want several slots do
 // not keep each other from all of them. It is a courtesy: the capacity does not
@@ -358,7 +355,7 @@ func (f *file) turn(ctx context.Context) (leave func(), err error) {
 	}
 	alone := func() { <-f.turns }
 	deadline := time.Now().Add(turnPatience)
-	if time.Now().UnixNano()-f.distrusted.Load() < int64(turnDistrust) {
+	if time.Now().UnixNano()-f.distrusted.Load() < int64(f.pace.turnDistrust) {
 		deadline = time.Time{}
 	}
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {

@@ -98,17 +98,21 @@ func TestAScanEndsWithTheContext(t *testing.T) {
 func TestPatienceWithAStoppedTurnIsLostOnce(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 3)
+	sem.file.pace.turnDistrust = time.Hour
 	lockBeside(t, beside(t, sem.file), turnLock)
-	start := time.Now()
-	for range 20 {
+	var lost int64 // when patience was lost
+	for i := range 20 {
 		p, err := sem.TryAcquire(context.Background(), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Release()
-	}
-	if took := time.Since(start); took > 5*turnPatience {
-		t.Errorf("20 tries took %v", took)
+		switch now := sem.file.distrusted.Load(); {
+		case i == 0:
+			lost = now
+		case now != lost || now == 0:
+			t.Fatalf("try %d lost its patience at %d, the first one at %d", i, now, lost)
+		}
 	}
 }
 
