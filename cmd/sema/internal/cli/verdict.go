@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/engine"
@@ -98,10 +99,26 @@ func refusal(err error) string {
 		return fmt.Sprintf("%q is draining and lets nobody in until 'sema resume %s'", e.Name, e.Name)
 	case errors.Is(err, sema.ErrQueueFull):
 		return fmt.Sprintf("the line for %q is full (%s); try later, or 'sema set %s --max-waiters N'", e.Name, numbers, e.Name)
+	case undecided(e):
+		return fmt.Sprintf("no permit of %q yet: %s%s", e.Name, e.Detail, later(e.After))
 	case errors.Is(err, sema.ErrTimeout):
 		return fmt.Sprintf("no permit of %q within %s: %s; 'sema show %s' says by whom", e.Name, e.Detail, numbers, e.Name)
 	}
 	return fmt.Sprintf("no permit of %q is free: %s; 'sema show %s' says by whom", e.Name, numbers, e.Name)
+}
+
+// undecided reports whether there is no permit for another reason than that all are
+// held: the detail is that reason. Otherwise it is empty, or how long a wait lasted.
+func undecided(e *sema.Error) bool {
+	_, err := time.ParseDuration(e.Detail)
+	return (errors.Is(e, sema.ErrTimeout) || errors.Is(e, sema.ErrFull)) && e.Detail != "" && err != nil
+}
+
+func later(after time.Duration) string {
+	if after <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; try again after %v", max(after.Round(time.Second), time.Second))
 }
 
 // unavailable adds where to look.
