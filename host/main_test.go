@@ -222,6 +222,17 @@ func mustAcquire(t *testing.T, g sema.Gate, n int64) sema.Permit {
 	return p
 }
 
+// acquiring starts an acquire and returns where its permit will be. The channel is
+// closed if it fails, so that the test ends.
+func acquiring(t *testing.T, g sema.Gate, n int64) <-chan sema.Permit {
+	c := make(chan sema.Permit, 1)
+	go func() {
+		defer close(c)
+		c <- mustAcquire(t, g, n)
+	}()
+	return c
+}
+
 func wantErr(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -141,13 +141,13 @@ func TestCancelIsPromptAndLetsOthersThrough(t *testing.T) {
 	for range 11 {
 		p := mustAcquire(t, sem, 2)
 		ctx, cancel := context.WithCancelCause(context.Background())
-		heavy, light := make(chan error, 1), make(chan sema.Permit, 1)
+		heavy := make(chan error, 1)
 		go func() {
 			_, err := sem.Acquire(ctx, 3)
 			heavy <- err
 		}()
 		settles(t, sem, 2, 1)
-		go func() { light <- mustAcquire(t, sem, 1) }()
+		light := acquiring(t, sem, 1)
 		settles(t, sem, 2, 2)
 		cancel(cause)
 		wantErr(t, <-heavy, cause)
@@ -277,8 +277,7 @@ func TestHandOverTellsTheNext(t *testing.T) {
 	other := startPatientUser(t, dir, name, 5)
 	for range 11 {
 		p := mustAcquire(t, sem, 4)
-		first := make(chan sema.Permit, 1)
-		go func() { first <- mustAcquire(t, sem, 4) }()
+		first := acquiring(t, sem, 4)
 		settles(t, sem, 4, 1)
 		other.Say("acquire 1") // would fit, and is not first
 		settles(t, sem, 4, 2)
@@ -297,8 +296,7 @@ func TestDebtIsPaidBeforeTheQueueIsServed(t *testing.T) {
 	for range 3 {
 		permits = append(permits, mustAcquire(t, sem, 1))
 	}
-	served := make(chan sema.Permit, 1)
-	go func() { served <- mustAcquire(t, sem, 1) }()
+	served := acquiring(t, sem, 1)
 	settles(t, sem, 3, 1)
 	if err := sem.Resize(1); err != nil {
 		t.Fatal(err)
