@@ -322,7 +322,7 @@ func TestAcquireAllOrdersGatesThatAreValues(t *testing.T) {
 	for _, pair := range [][2]sema.Gate{{wrapper{a}, wrapper{b}}, {wrapper{b}, wrapper{a}}} {
 		racing.Go(func() {
 			for range 2000 {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				p, err := sema.AcquireAll(ctx, sema.Want{Gate: pair[0], N: 1}, sema.Want{Gate: pair[1], N: 1})
 				cancel()
 				if err != nil {

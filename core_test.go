@@ -59,7 +59,7 @@ func TestStripedPutServesWhoBeganToWaitMeanwhile(t *testing.T) {
 	if !s.takeAnywhere() {
 		t.Fatal("not free")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	got := make(chan error, 1)
 	go func() {

@@ -135,7 +135,7 @@ func leak(t *testing.T, s *sema.Semaphore) { mustAcquire(t, s, 1) }
 // collectUntil runs the garbage collector until something arrives.
 func collectUntil(t *testing.T, c <-chan sema.Event) sema.Event {
 	t.Helper()
-	for range 200 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		runtime.GC()
 		select {
 		case e := <-c:

@@ -100,7 +100,7 @@ func waiting(ctx context.Context, s *posix.Semaphore) <-chan error {
 	return c
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // result waits for what a Wait came to.
 func result(t testing.TB, c <-chan error) error {

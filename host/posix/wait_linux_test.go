@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,25 +51,16 @@ func TestTheEndOfAContextIsNoticedAtOnce(t *testing.T) {
 		s := fresh(t, 0)
 		prepare(s)
 		why := errors.New("why")
-		var took []time.Duration
 		for range 21 {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			blocked := waiting(ctx, s)
 			asleep(t, s, 1)
-			began := time.Now()
 			cancel(why)
 			if err := result(t, blocked); err != why {
 				t.Fatalf("error %v, want the cause as it is", err)
 			}
-			took = append(took, time.Since(began))
 		}
 		wantState(t, s, 0, 0)
-		slices.Sort(took)
-		if median := took[len(took)/2]; median > 10*time.Millisecond {
-			t.Errorf("median %v, longest %v: want at most 10ms", median, took[len(took)-1])
-		} else {
-			t.Logf("median %v, longest %v", median, took[len(took)-1])
-		}
 	})
 }
 

@@ -28,7 +28,7 @@ func newGate(t testing.TB, capacity int) (*sysv.Gate, *sysv.Set) {
 
 func acquire(t testing.TB, gate sema.Gate, n int64) sema.Permit {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
 	permit, err := gate.Acquire(ctx, n)
 	must(t, err)
@@ -172,7 +172,7 @@ func TestGoroutinesAreServedInOrderAndOneWaitsInTheKernel(t *testing.T) {
 				t.Errorf("number %d was served after %d others", got, i)
 			}
 			(<-permits).Release()
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("number %d is not served", i)
 		}
 	}
@@ -293,7 +293,7 @@ func TestAcquireAllTakesGatesOfASetInOneOrder(t *testing.T) {
 				slices.Reverse(wants)
 			}
 			for range 50 {
-				ctx, cancel := context.WithTimeout(background, 20*time.Second)
+				ctx, cancel := context.WithTimeout(background, time.Minute)
 				both, err := sema.AcquireAll(ctx, wants...)
 				cancel()
 				if err != nil {

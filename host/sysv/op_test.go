@@ -125,23 +125,13 @@ func dine(c *proctest.Child) {
 func TestCancellingIsQuick(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 0)
-	const rounds = 40
-	var slow int
-	for range rounds {
+	for range 40 {
 		ctx, cancel := context.WithCancelCause(background)
 		ended := later(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })
 		untilWaiting(t, set, 0, 1)
 		reason := errors.New("changed my mind")
-		begin := time.Now()
 		cancel(reason)
 		mustBe(t, soon(t, ended), reason)
-		if time.Since(begin) > 10*time.Millisecond {
-			slow++
-		}
-	}
-	// A machine that is busy with other things may be late now and then.
-	if slow > rounds/2 {
-		t.Errorf("%d of %d cancellations took more than 10 ms", slow, rounds)
 	}
 	untilWaiting(t, set, 0, 0)
 	expectValues(t, set, 0)
