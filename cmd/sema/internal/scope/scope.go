@@ -97,13 +97,13 @@ type Change struct {
 func Open(ctx context.Context, store string, access engine.Access) (Scope, error) {
 	u, err := url.Parse(store)
 	if err != nil { // its text has the URL in it, and that may have a password
-		return nil, invalid("the store's URL cannot be parsed; want host:, redis://…, postgres://…, etcd://… or sqlite:///…")
+		return nil, invalid("the store's URL cannot be parsed; want host:, redis://…, postgres://…, etcd://…, sema://… or sqlite:///…")
 	}
 	if engine.IsHost(store) {
 		return openHost(store)
 	}
 	if u.Scheme == "" {
-		return nil, invalid(fmt.Sprintf("store %q has no scheme; want host:, redis://…, postgres://…, etcd://… or sqlite:///…", withoutSecret(store)))
+		return nil, invalid(fmt.Sprintf("store %q has no scheme; want host:, redis://…, postgres://…, etcd://…, sema://… or sqlite:///…", withoutSecret(store)))
 	}
 	opened, err := OpenStore(ctx, store, access)
 	if err != nil {
