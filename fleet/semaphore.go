@@ -92,12 +92,6 @@ func newSemaphore(c *Client, name string, o Options) (*Semaphore, error) {
 // Name is the semaphore's name.
 func (s *Semaphore) Name() string { return s.name }
 
-// String is for people.
-func (s *Semaphore) String() string {
-	stats := s.Stats()
-	return fmt.Sprintf("fleet semaphore %q: %d of %d in use, %d waiting here", s.name, stats.InUse, stats.Capacity, stats.Waiters)
-}
-
 // Scope is where [sema.AcquireAll] orders it.
 func (s *Semaphore) Scope() sema.Scope { return sema.FleetScope }
 

@@ -312,11 +312,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// String is where the store is, without the password.
-func (s *Store) String() string {
-	return fmt.Sprintf("postgres %s, schema %s", s.address, s.options.Schema)
-}
-
 // about says which semaphore an error is about.
 func about(name string, err error) error { return fmt.Errorf("semaphore %q: %w", name, err) }
 

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -251,11 +250,6 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 // forgetting, or from serving two masters, is not set. They were found when the
 // store was opened.
 func (s *Store) Warnings() []string { return slices.Clone(s.warnings) }
-
-// String has no password in it.
-func (s *Store) String() string {
-	return "redis at " + strings.Join(s.options.Addresses, ", ")
-}
 
 // Close lets go of the connections.
 func (s *Store) Close() error {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -136,18 +135,6 @@ func (s *Store) Close() error {
 	s.transport.CloseIdleConnections()
 	return nil
 }
-
-// String is where the service is, without the token.
-func (s *Store) String() string {
-	text := "sema service at " + strings.Join(s.addresses, ", ")
-	if s.tls != nil {
-		text += ", by TLS"
-	}
-	return text
-}
-
-// GoString is for who prints it whole.
-func (s *Store) GoString() string { return fmt.Sprintf("remotestore.Store{%s}", s) }
 
 // begin begins a call, unless the store is closed. It ends with the context that
 // it is given, and with the store.

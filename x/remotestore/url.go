@@ -56,14 +56,6 @@ type Options struct {
 	Lazy bool
 }
 
-// String is without the token.
-func (o Options) String() string {
-	return fmt.Sprintf("hosts %s, by TLS: %t, with a token: %t", strings.Join(o.Hosts, ", "), o.TLS != nil, o.Token != "" || o.TokenFile != "")
-}
-
-// GoString is for who prints it whole.
-func (o Options) GoString() string { return fmt.Sprintf("remotestore.Options{%s}", o) }
-
 // A reading is a URL half read.
 type reading struct {
 	Options

@@ -1,0 +1,27 @@
+package fleet_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/internal/enginetest"
+)
+
+func TestClient_PrintsNoInternals(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	enginetest.Prints(t, store, "memory store of 0 semaphores")
+	c := fleet.New(store)
+	defer c.Close(t.Context())
+	enginetest.Prints(t, c, "fleet client "+c.Instance()+" of memory store of 0 semaphores")
+	s := semaphore(t, c, fleet.Options{Capacity: 3})
+	defer mustAcquire(t, s, 1).Release()
+	enginetest.Prints(t, s, fmt.Sprintf("fleet semaphore %q: 1 of 3 in use, 0 waiting here", s.Name()))
+	local := memstore.New()
+	r := fleet.NewRegion(local, c, 0)
+	defer r.Close()
+	enginetest.Prints(t, r, fmt.Sprintf("region with memory store of 0 semaphores, leasing by %v", c))
+	enginetest.Prints(t, new(fleet.Guard), "guard: fences from 0 on, 0 ranges revoked")
+}

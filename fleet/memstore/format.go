@@ -1,0 +1,19 @@
+package memstore
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// String returns how many semaphores there are.
+func (s *Store) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("memory store of %d semaphores", len(s.semaphores))
+}
+
+// GoString implements [fmt.GoStringer]: it returns String.
+func (s *Store) GoString() string { return s.String() }
+
+// LogValue implements [slog.LogValuer]: it returns String.
+func (s *Store) LogValue() slog.Value { return slog.StringValue(s.String()) }
