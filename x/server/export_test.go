@@ -30,3 +30,15 @@ func (s *Server) ProblemTypes() map[string]int {
 	}
 	return types
 }
+
+// Denied returns how many rejected tickets are noted.
+func (s *Server) Denied() (n int) {
+	s.programs.mu.Lock()
+	defer s.programs.mu.Unlock()
+	for _, one := range s.programs.sessions {
+		one.turn <- struct{}{}
+		n += len(one.denied)
+		one.unlock()
+	}
+	return n
+}

@@ -44,7 +44,7 @@ func (g guarded) Open(ctx context.Context, name string, c protocol.Config, by pr
 		g.accounts.give(one, held)
 		return 0, stored, err
 	}
-	g.programs.opened(one, name, session, stored)
+	g.programs.opened(one, name, session, by.Owner, stored)
 	return session, stored, nil
 }
 

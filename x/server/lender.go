@@ -99,7 +99,7 @@ func (l *lender) Renew(ctx context.Context, semaphore, id string) (desk.Lease, e
 	case err == nil:
 		l.renewed(ctx, lease)
 	case errors.Is(err, sema.ErrLost):
-		l.drop(lentKey{semaphore, id})
+		l.drop(ctx, lentKey{semaphore, id})
 	}
 	return lease, err
 }
@@ -109,7 +109,7 @@ func (l *lender) Renew(ctx context.Context, semaphore, id string) (desk.Lease, e
 func (l *lender) Release(ctx context.Context, semaphore, id string) (first bool, err error) {
 	first, err = l.Desk.ReleaseFirst(ctx, who(ctx).principal, semaphore, id)
 	if err == nil || errors.Is(err, sema.ErrLost) {
-		l.drop(lentKey{semaphore, id})
+		l.drop(ctx, lentKey{semaphore, id})
 	}
 	if first {
 		l.server.counted.releases.Inc()
@@ -155,19 +155,19 @@ func (l *lender) renewed(ctx context.Context, lease desk.Lease) {
 		return
 	}
 	one := l.server.accounts.caller(ctx)
-	one.used[held].Add(1)
-	l.server.accounts.used[held].Add(1)
+	l.server.accounts.add(one, held)
 	l.lent[key] = &lent{one, expiry(lease)}
 }
 
-// drop forgets a lease that is over.
-func (l *lender) drop(key lentKey) {
+// drop forgets a lease of the caller's that is over. To another principal every lease
+// is lost, and lives on.
+func (l *lender) drop(ctx context.Context, key lentKey) {
+	one := l.server.accounts.caller(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.lent[key]
-	if known != nil {
+	if known := l.lent[key]; known != nil && known.account == one {
 		delete(l.lent, key)
-		l.server.accounts.give(known.account, held)
+		l.server.accounts.give(one, held)
 	}
 }
 

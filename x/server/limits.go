@@ -184,6 +184,12 @@ func (a *accounts) take(one *account, r resource) error {
 	return nil
 }
 
+// add counts one more of a resource, whatever the limits: it exists.
+func (a *accounts) add(one *account, r resource) {
+	one.used[r].Add(1)
+	a.used[r].Add(1)
+}
+
 func (a *accounts) give(one *account, r resource) {
 	one.used[r].Add(-1)
 	a.used[r].Add(-1)

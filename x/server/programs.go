@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +18,15 @@ const (
 	maxUnheard = 4 * maxOps
 )
 
-// programs count what Go clients have in the store, by what they say and what they
-// are told. A session that was opened through another server, or before this one
-// was started, is counted from when it is first heard of.
+// programs count what Go clients have in the store, by what they send and what the
+// store replies. A session that was opened through another server, or before this one
+// was started, is counted from its first batch here.
+//
+// Clients may send anything to evade their limits. Invariant: what is counted is at
+// least what the store has. So a batch that the store does not apply ends nothing, an
+// operation ends only what the store had before it, and what cannot be told apart (two
+// acquires with one ticket) is rejected. A client that breaks the protocol may be
+// counted for more than it has.
 type programs struct {
 	server *Server
 
@@ -28,24 +35,29 @@ type programs struct {
 	swept    time.Time
 }
 
+// A programKey contains the owner: a batch with another key, or of another principal,
+// must not count for the session it names.
 type programKey struct {
 	semaphore string
 	session   protocol.Session
+	owner     protocol.Owner
 }
 
-// A program is a session of a Go client. The mutex of programs may be taken while a
-// program's is held; the other way round only by TryLock.
+// A program is a session of a Go client. It is locked while a batch is applied, so that
+// batches are counted in the order in which the store has seen them. The mutex of
+// programs may be taken while a program is locked; the other way round only by tryLock.
 type program struct {
 	account *account
+	turn    chan struct{} // full while it is locked; guards what follows
 
-	mu      sync.Mutex
 	ended   bool // nothing of it counts any more
+	unknown bool // the store has not replied yet that there is such a session
 	seen    time.Time
 	overdue bool // it was not heard for a TTL when reap last looked
 	ttl     time.Duration
 	told    uint64                           // the last result that was counted
 	counted time.Time                        // when it was last compared with the store
-	queued  map[protocol.Ticket]bool         // acquires in the queue, or on their way there
+	queued  map[protocol.Ticket]uint64       // acquires in the queue, or on their way there, and the Seqs of their batches
 	splits  map[protocol.Ticket]protocol.Seq // leases to come, of the lease that is parted
 	granted map[protocol.Ticket]protocol.Seq // leases by ticket
 	leases  map[protocol.Seq]programLease    // each counts as held
@@ -55,23 +67,50 @@ type program struct {
 type programLease struct {
 	ticket protocol.Ticket
 	weight int64
+	n      uint64 // of the result that granted it
 }
+
+// lock waits until no other batch of the session is applied.
+func (one *program) lock(ctx context.Context) error {
+	select {
+	case one.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (one *program) tryLock() bool {
+	select {
+	case one.turn <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (one *program) unlock() { <-one.turn }
 
 func newPrograms(s *Server) *programs {
 	return &programs{server: s, sessions: map[programKey]*program{}}
 }
 
-// opened counts a new session. Its place is taken before it is opened.
-func (p *programs) opened(one *account, semaphore string, session protocol.Session, c protocol.Config) {
+// opened counts a new session, whose place is taken before it is opened.
+func (p *programs) opened(one *account, semaphore string, session protocol.Session, owner protocol.Owner, c protocol.Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sessions[programKey{semaphore, session}] = newProgram(one, c)
+	key := programKey{semaphore, session, owner}
+	if p.sessions[key] != nil { // a batch that guessed its number was quicker, and has counted it
+		p.server.accounts.give(one, held)
+		return
+	}
+	p.sessions[key] = newProgram(one, c)
 }
 
 func newProgram(one *account, c protocol.Config) *program {
 	return &program{
-		account: one, seen: time.Now(), ttl: time.Duration(c.TTL) * time.Microsecond,
-		queued: map[protocol.Ticket]bool{}, splits: map[protocol.Ticket]protocol.Seq{}, granted: map[protocol.Ticket]protocol.Seq{},
+		account: one, turn: make(chan struct{}, 1), seen: time.Now(), ttl: time.Duration(c.TTL) * time.Microsecond,
+		queued: map[protocol.Ticket]uint64{}, splits: map[protocol.Ticket]protocol.Seq{}, granted: map[protocol.Ticket]protocol.Seq{},
 		leases: map[protocol.Seq]programLease{}, denied: map[protocol.Ticket]uint64{},
 	}
 }
@@ -93,100 +132,149 @@ func (p *programs) apply(ctx context.Context, semaphore string, b protocol.Batch
 	if len(b.Ops) > maxOps {
 		return protocol.Reply{}, invalid("%d operations in a batch: want %d at most", len(b.Ops), maxOps)
 	}
-	key := programKey{semaphore, b.Session}
-	p.mu.Lock()
-	one := p.sessions[key]
-	p.mu.Unlock()
-	unknown := one == nil
-	if unknown {
-		one = newProgram(p.server.accounts.caller(ctx), protocol.Config{})
+	if err := checkTickets(b.Ops); err != nil {
+		return protocol.Reply{}, err
 	}
-	one.mu.Lock()
-	if one.ended { // by another batch, just now
-		one.mu.Unlock()
-		one, unknown = newProgram(one.account, protocol.Config{}), true
-		one.mu.Lock()
+	key := programKey{semaphore, b.Session, b.Owner}
+	one, err := p.enter(ctx, key)
+	if err != nil {
+		return protocol.Reply{}, err
 	}
+	defer one.unlock()
 	if one.told > b.Ack && one.told-b.Ack > maxUnheard && !b.Bye {
-		one.mu.Unlock()
 		return protocol.Reply{}, invalid("%d results of this session are not acknowledged: want %d at most", one.told-b.Ack, maxUnheard)
 	}
-	fresh := p.reserve(ctx, one, semaphore, &b)
-	one.mu.Unlock()
+	fresh, err := p.reserve(ctx, one, semaphore, &b)
+	if err != nil {
+		p.undone(one, fresh)
+		return protocol.Reply{}, err
+	}
+	if one.unknown { // what is not counted yet must not be applied without its reply
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+	}
 	reply, err := p.server.store.Apply(ctx, semaphore, b)
-	one.mu.Lock()
-	defer one.mu.Unlock()
 	switch {
-	case err != nil:
-		if unknown {
-			p.free(one)
+	case err != nil: // it may have been applied
+		if one.unknown {
+			p.end(key, one)
 		}
 		return reply, err
-	case reply.Verdict == protocol.Unknown || b.Bye && reply.Verdict != protocol.Stale:
+	case reply.Verdict == protocol.Unknown || b.Bye && reply.Verdict == protocol.Heard:
 		p.end(key, one)
 		return reply, nil
 	case reply.Verdict == protocol.Stale:
-		for _, ticket := range fresh {
-			p.forget(one, ticket)
-		}
+		p.undone(one, fresh)
 	default:
 		p.heard(one, b, &reply)
 	}
-	one.seen, one.ttl = time.Now(), time.Duration(reply.Config.TTL)*time.Microsecond
-	if unknown {
-		p.adopt(key, one)
-	}
+	one.unknown, one.seen, one.ttl = false, time.Now(), time.Duration(reply.Config.TTL)*time.Microsecond
 	return reply, nil
 }
 
-// adopt counts a session that was opened elsewhere, whatever the limit: it exists.
-// The program's mutex is held, and nothing else knows it yet.
-func (p *programs) adopt(key programKey, one *program) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sessions[key] != nil {
-		p.free(one) // another batch of it came at the same time
-		return
+// checkTickets fails if two acquires or splits of a batch have one ticket: their results
+// could not be told apart.
+func checkTickets(ops []protocol.Op) error {
+	seen := make(map[protocol.Ticket]bool, len(ops))
+	for _, op := range ops {
+		if op.Verb != protocol.Acquire && op.Verb != protocol.Split {
+			continue
+		}
+		if seen[op.Ticket] {
+			return invalid("ticket %d is used twice in a batch", op.Ticket)
+		}
+		seen[op.Ticket] = true
 	}
-	p.sessions[key] = one
-	one.account.used[held].Add(1)
-	p.server.accounts.used[held].Add(1)
+	return nil
+}
+
+// enter returns the program of a session, locked. One that was opened elsewhere counts
+// from now, whatever the limit; if the store does not know it, its first batch ends it.
+func (p *programs) enter(ctx context.Context, key programKey) (*program, error) {
+	for {
+		p.mu.Lock()
+		one := p.sessions[key]
+		if one == nil {
+			one = newProgram(p.server.accounts.caller(ctx), protocol.Config{})
+			one.unknown = true
+			one.turn <- struct{}{}
+			p.sessions[key] = one
+			p.server.accounts.add(one.account, held)
+			p.mu.Unlock()
+			return one, nil
+		}
+		p.mu.Unlock()
+		if err := one.lock(ctx); err != nil {
+			return nil, err
+		}
+		if !one.ended {
+			return one, nil
+		}
+		one.unlock() // another batch, or the sweep, has just ended it
+	}
+}
+
+// undone forgets what a batch that was not applied has reserved.
+func (p *programs) undone(one *program, fresh []protocol.Ticket) {
+	for _, ticket := range fresh {
+		p.forget(one, ticket)
+		if n, denied := one.denied[ticket]; denied && n == 0 {
+			delete(one.denied, ticket)
+		}
+	}
 }
 
 // reserve takes what the operations of a batch may come to use, and turns those for
 // which there is no room into operations that the store rejects: so that they have
-// a result of their own, which is kept until the client has heard it.
-func (p *programs) reserve(ctx context.Context, one *program, semaphore string, b *protocol.Batch) (fresh []protocol.Ticket) {
-	maps.DeleteFunc(one.denied, func(_ protocol.Ticket, n uint64) bool { return n != 0 && n <= b.Ack })
-	rewritten := false
+// a result of their own, which is kept until the client has heard it. It returns the
+// tickets that were not known before.
+func (p *programs) reserve(ctx context.Context, one *program, semaphore string, b *protocol.Batch) (fresh []protocol.Ticket, err error) {
+	maps.DeleteFunc(one.denied, func(_ protocol.Ticket, n uint64) bool {
+		return n != 0 && n <= b.Ack || n == 0 && len(one.denied) > maxUnheard // of batches that were never replied to
+	})
+	rewritten, cancelled := false, map[protocol.Ticket]bool{}
 	for i, op := range b.Ops {
-		if op.Verb != protocol.Acquire && op.Verb != protocol.Split {
+		switch op.Verb {
+		case protocol.Acquire, protocol.Split:
+		case protocol.Cancel:
+			cancelled[op.Ticket] = true
+			continue
+		default:
 			continue
 		}
 		_, denied := one.denied[op.Ticket]
-		if !denied && (one.queued[op.Ticket] || one.splits[op.Ticket] != 0 || one.granted[op.Ticket] != 0) {
-			continue // said again
-		}
-		if !denied && p.room(ctx, one, semaphore, b.Session, op) == nil {
+		at, queued := one.queued[op.Ticket]
+		_, splits := one.splits[op.Ticket]
+		switch {
+		case denied:
+		case queued && op.Verb == protocol.Acquire && (at == b.Seq || cancelled[op.Ticket]), splits && op.Verb == protocol.Split:
+			continue // the batch is sent again, or the place is that of the acquire that it cancels
+		case queued || splits: // the store may have a result for it: then this would be one more
+			return fresh, invalid("ticket %d is used already", op.Ticket)
+		case p.room(ctx, one, semaphore, *b, op) == nil:
 			fresh = append(fresh, op.Ticket)
 			continue
 		}
 		if !rewritten {
 			b.Ops, rewritten = append([]protocol.Op(nil), b.Ops...), true
 		}
-		one.denied[op.Ticket] = 0
+		if !denied {
+			fresh = append(fresh, op.Ticket)
+			one.denied[op.Ticket] = 0
+		}
 		b.Ops[i] = protocol.Op{Verb: op.Verb, Ticket: op.Ticket, Lease: op.Lease} // of weight 0
 	}
-	return fresh
+	return fresh, nil
 }
 
 // room takes what one operation may come to use.
-func (p *programs) room(ctx context.Context, one *program, semaphore string, session protocol.Session, op protocol.Op) error {
+func (p *programs) room(ctx context.Context, one *program, semaphore string, b protocol.Batch, op protocol.Op) error {
 	err := p.take(one.account, held)
 	if err != nil && time.Since(one.counted) > recountEvery {
 		one.counted = time.Now()
 		if snapshot, failed := p.server.store.Inspect(ctx, semaphore); failed == nil {
-			p.recount(one, session, snapshot)
+			p.recount(one, b.Session, snapshot)
 			err = p.take(one.account, held)
 		}
 	}
@@ -201,7 +289,7 @@ func (p *programs) room(ctx context.Context, one *program, semaphore string, ses
 		p.server.accounts.give(one.account, held)
 		return err
 	}
-	one.queued[op.Ticket] = true
+	one.queued[op.Ticket] = b.Seq
 	return nil
 }
 
@@ -225,7 +313,7 @@ func (p *programs) recount(one *program, session protocol.Session, s protocol.Sn
 
 // forget ends an acquire that is not in the queue any more, or never was.
 func (p *programs) forget(one *program, ticket protocol.Ticket) {
-	if one.queued[ticket] {
+	if _, queued := one.queued[ticket]; queued {
 		delete(one.queued, ticket)
 		p.server.accounts.give(one.account, waiting)
 		p.server.accounts.give(one.account, held)
@@ -241,16 +329,18 @@ func (p *programs) release(one *program, seq protocol.Seq) bool {
 	l, ok := one.leases[seq]
 	if ok {
 		delete(one.leases, seq)
-		delete(one.granted, l.ticket)
+		if one.granted[l.ticket] == seq { // a ticket may have been used again
+			delete(one.granted, l.ticket)
+		}
 		p.server.accounts.give(one.account, held)
 	}
 	return ok
 }
 
-// heard counts what a batch has done. Results are counted once, before the
-// operations: none of these is about a lease that the client has not heard of, but
-// a cancel may come after its grant.
+// heard counts what a batch has done. Its operations end only what the server knew
+// before the reply: a grant of the reply may be later than they are.
 func (p *programs) heard(one *program, b protocol.Batch, r *protocol.Reply) {
+	before := one.told
 	for i, f := range r.Fates {
 		if _, denied := one.denied[f.Ticket]; denied && f.Kind == protocol.Invalid {
 			one.denied[f.Ticket] = f.N
@@ -265,22 +355,34 @@ func (p *programs) heard(one *program, b protocol.Batch, r *protocol.Reply) {
 	if r.Verdict != protocol.Heard {
 		return
 	}
-	for _, op := range b.Ops {
+	for i, op := range b.Ops {
 		switch op.Verb {
 		case protocol.Release:
-			if l := one.leases[op.Lease]; op.Weight > 0 && op.Weight < l.weight {
-				l.weight -= op.Weight
-				one.leases[op.Lease] = l
-			} else if p.release(one, op.Lease) {
-				p.server.counted.releases.Inc()
-			}
+			p.returned(one, op, before)
 		case protocol.Cancel:
-			if one.queued[op.Ticket] {
+			again := slices.ContainsFunc(b.Ops[i:], func(o protocol.Op) bool { return o.Verb == protocol.Acquire && o.Ticket == op.Ticket })
+			if _, queued := one.queued[op.Ticket]; queued && !again {
 				p.server.counted.outcome("canceled")
+				p.forget(one, op.Ticket)
 			}
-			p.forget(one, op.Ticket)
-			p.release(one, one.granted[op.Ticket])
+			// The store knows the lease of a ticket until the grant is acknowledged.
+			if l := one.leases[one.granted[op.Ticket]]; l.n > b.Ack && l.n <= before {
+				p.release(one, one.granted[op.Ticket])
+			}
 		}
+	}
+}
+
+// returned counts the release of a lease that was granted before, or of a part of it.
+func (p *programs) returned(one *program, op protocol.Op, before uint64) {
+	l, ok := one.leases[op.Lease]
+	switch {
+	case !ok || l.n > before || op.Weight < 0:
+	case op.Weight > 0 && op.Weight < l.weight:
+		l.weight -= op.Weight
+		one.leases[op.Lease] = l
+	case p.release(one, op.Lease):
+		p.server.counted.releases.Inc()
 	}
 }
 
@@ -302,20 +404,24 @@ func (p *programs) result(one *program, f protocol.Fate, c protocol.Config) {
 			one.leases[of] = l
 		}
 		one.lease(f)
-	case one.queued[f.Ticket]:
-		delete(one.queued, f.Ticket)
-		p.server.accounts.give(one.account, waiting)
+	default:
+		if _, queued := one.queued[f.Ticket]; queued {
+			delete(one.queued, f.Ticket)
+			p.server.accounts.give(one.account, waiting)
+		} else { // it was asked for through another server
+			p.server.accounts.add(one.account, held)
+		}
 		one.lease(f)
 	}
 }
 
-// lease notes a lease whose place was taken when it was asked for.
+// lease notes a lease whose place is taken.
 func (one *program) lease(f protocol.Fate) {
-	one.leases[f.Lease] = programLease{f.Ticket, f.Weight}
+	one.leases[f.Lease] = programLease{f.Ticket, f.Weight, f.N}
 	one.granted[f.Ticket] = f.Lease
 }
 
-// end forgets a session that is over. The program's mutex is held.
+// end forgets a session that is over, and is locked.
 func (p *programs) end(key programKey, one *program) {
 	p.mu.Lock()
 	known := p.sessions[key] == one
@@ -354,20 +460,20 @@ func (p *programs) sweep(now time.Time, every time.Duration) bool {
 	p.swept = now
 	expired := map[programKey]*program{}
 	for key, one := range p.sessions {
-		if one.mu.TryLock() { // one that is being spoken for has not expired
+		if one.tryLock() { // one that is being spoken for has not expired
 			if now.Sub(one.seen) > 2*one.ttl {
 				expired[key] = one
 			}
-			one.mu.Unlock()
+			one.unlock()
 		}
 	}
 	p.mu.Unlock()
 	for key, one := range expired {
-		if one.mu.TryLock() {
+		if one.tryLock() {
 			if now.Sub(one.seen) > 2*one.ttl {
 				p.end(key, one)
 			}
-			one.mu.Unlock()
+			one.unlock()
 		}
 	}
 	return true

@@ -29,7 +29,7 @@ func (p *programs) overdue(now time.Time) map[string]time.Duration {
 	defer p.mu.Unlock()
 	var found map[string]time.Duration
 	for key, one := range p.sessions {
-		if !one.mu.TryLock() { // a batch of it is being applied
+		if !one.tryLock() { // a batch of it is being applied
 			continue
 		}
 		late := now.Sub(one.seen) > one.ttl
@@ -40,7 +40,7 @@ func (p *programs) overdue(now time.Time) map[string]time.Duration {
 			found[key.semaphore] = max(found[key.semaphore], one.ttl)
 		}
 		one.overdue = late
-		one.mu.Unlock()
+		one.unlock()
 	}
 	return found
 }
