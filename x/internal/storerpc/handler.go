@@ -44,9 +44,9 @@ const (
 	heartbeat = 5 * time.Second
 	lifetime  = 2 * time.Minute
 
-	// maxRequest bounds what one request may make a server allocate. Clients say at
-	// most 512 wishes at a time, which are a few dozen bytes each.
-	maxRequest = 2 << 20
+	// maxRequest bounds a request, in bytes. Clients send at most 512 operations at a
+	// time: a few dozen bytes each, and at most 800 of metadata.
+	maxRequest = 1 << 20
 	// maxText bounds what is told of oneself.
 	maxText = 8 << 10
 )
@@ -58,6 +58,7 @@ func NewHandler(store fleet.Store, options ...connect.HandlerOption) (path strin
 	h.life, h.end = context.WithCancel(context.Background())
 	defaults := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxRequest),
+		codecs(),
 		connect.WithCompression("gzip", nil, nil), // costs more than it saves
 	}
 	path, h.inner = semav1connect.NewStoreServiceHandler(&service{store, h}, append(defaults, options...)...)

@@ -227,3 +227,29 @@ func ExampleNewHandler() {
 	fmt.Println(path)
 	// Output: /sema.v1.StoreService/
 }
+
+// A request of two bytes for each operation is rejected before it is decoded into
+// hundreds of megabytes; in JSON, before it is decoded at all.
+func TestApply_DecodedSizeIsBounded(t *testing.T) {
+	t.Parallel()
+	s := serve(t, memstore.New(), nil)
+	for kind, body := range map[string]string{
+		"application/proto": "\x0a\x01a" + strings.Repeat("\x32\x00", (maxRequest-3)/2),
+		"application/json":  `{"name":"a","ops":[` + strings.Repeat("{},", 100_000) + `{}]}`,
+	} {
+		response, err := s.http.Post(s.url+semav1connect.StoreServiceApplyProcedure, kind, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "more than 4096 operations") && !strings.Contains(string(text), "bytes of JSON") {
+			t.Errorf("%s: %s %s", kind, response.Status, text)
+		}
+	}
+	message := &semav1.StoreApplyRequest{}
+	bomb := []byte(strings.Repeat("\x32\x00", 500_000))
+	if err := (binaryCodec{}).Unmarshal(bomb, message); err == nil || len(message.Ops) > 0 {
+		t.Errorf("%v, after %d operations were decoded", err, len(message.Ops))
+	}
+}
