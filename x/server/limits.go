@@ -94,6 +94,7 @@ type account struct {
 	used      usage
 	limits    [resources]atomic.Int64
 	reads     *sema.Semaphore
+	bodies    atomic.Int64 // see meteredBody
 }
 
 // accounts are those of all principals.
@@ -101,6 +102,7 @@ type accounts struct {
 	server *Server
 	used   usage // by all together
 	reads  *sema.Semaphore
+	bodies atomic.Int64
 
 	mu  sync.RWMutex
 	all map[string]*account // by principal

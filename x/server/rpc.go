@@ -40,7 +40,11 @@ func (s *Server) identified(name string, handler http.Handler) http.Handler {
 			}
 			_ = refuse.Write(seen, r, wire.FaultOf(err))
 		} else {
-			handler.ServeHTTP(seen, r.WithContext(who.in(r.Context())))
+			body := &meteredBody{ReadCloser: r.Body, accounts: s.accounts, account: s.accounts.of(who.principal), header: seen.Header()}
+			defer body.ended()
+			r = r.WithContext(who.in(r.Context()))
+			r.Body = body
+			handler.ServeHTTP(seen, r)
 		}
 		counted(seen.status, start)
 	})
