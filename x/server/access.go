@@ -289,6 +289,12 @@ func (s *Server) identityBy(r *http.Request, token string, ok bool) (*identity, 
 	}
 }
 
+// isURI tells the names of URI SANs from common names. Others have colons too, such as
+// system:node:a.
+func isURI(name string) bool {
+	return strings.Contains(name, "://") || len(name) >= 4 && strings.EqualFold(name[:4], "urn:")
+}
+
 // certificateIdentity names the holder of a client certificate by its first URI
 // SAN, or else its common name, and by the key of the authority that has signed
 // it: two authorities may use the same names.
@@ -297,10 +303,12 @@ func certificateIdentity(chain []*x509.Certificate) (*identity, error) {
 	name, unusable := leaf.Subject.CommonName, ""
 	switch {
 	case len(leaf.URIs) > 0:
-		name = leaf.URIs[0].String()
+		if name = leaf.URIs[0].String(); !isURI(name) {
+			unusable = "its URI SAN cannot be told from a common name; want a URN, or a URI with ://"
+		}
 	case name == "":
 		unusable = "it has neither a URI SAN nor a common name"
-	case strings.Contains(name, "://"): // it would pass for the URI of another one
+	case isURI(name): // it would pass for the URI of another one
 		unusable = "its common name is a URI; put it into a URI SAN"
 	}
 	if err := checkText(name); err != nil && unusable == "" {

@@ -33,7 +33,7 @@ func TestActionsOfPages(t *testing.T) {
 		t.Helper()
 		for line := range strings.Lines(s.log.String()) {
 			missing := 0
-			for _, part := range append(parts, "audit", "who=ops", "from=127.0.0.1:", "semaphore=db") {
+			for _, part := range append(parts, "audit", "who=ops", "principal=token:ops", "from=127.0.0.1:", "semaphore=db") {
 				if !strings.Contains(line, part) {
 					missing++
 				}

@@ -211,5 +211,5 @@ func (s *Server) audit(ctx context.Context, op, name, detail string, err error) 
 		outcome = err.Error()
 	}
 	caller := who(ctx)
-	s.log.Info("audit", "who", caller.name, "from", caller.from, "op", op, "semaphore", name, "detail", detail, "outcome", outcome)
+	s.log.Info("audit", "who", caller.name, "principal", caller.principal, "from", caller.from, "op", op, "semaphore", name, "detail", detail, "outcome", outcome)
 }

@@ -146,6 +146,8 @@ func TestCertificate_Identity(t *testing.T) {
 		"a common name":                              chainOf(t, "A", laptop),
 		"the same of another authority":              chainOf(t, "A", laptop), // by name only: its key is another one
 		"a URI with the same common name":            chainOf(t, "A", laptop, "spiffe://example/laptop"),
+		"a URN":                                      chainOf(t, "A", laptop, "urn:example:laptop"),
+		"a common name with colons":                  chainOf(t, "A", pkix.Name{CommonName: "system:node:laptop"}),
 		"a name that looks like an idempotency mark": chainOf(t, "A", pkix.Name{CommonName: "x key=0123 y"}),
 	}
 	seen := map[string]string{}
@@ -166,6 +168,8 @@ func TestCertificate_Identity(t *testing.T) {
 	for says, chain := range map[string][]*x509.Certificate{
 		"neither a URI SAN nor a common name": chainOf(t, "A", pkix.Name{Organization: []string{"O"}}),
 		"put it into a URI SAN":               chainOf(t, "A", pkix.Name{CommonName: "spiffe://example/laptop"}),
+		"is a URI; put it into a URI SAN":     chainOf(t, "A", pkix.Name{CommonName: "URN:example:laptop"}),
+		"want a URN, or a URI with ://":       chainOf(t, "A", laptop, "mailto:laptop@example"),
 		"cannot be printed":                   chainOf(t, "A", pkix.Name{CommonName: "a\x07"}),
 	} {
 		if status, body := lease(chain); status != http.StatusForbidden || !strings.Contains(body, says) {
