@@ -258,7 +258,7 @@ func bearer(r *http.Request) (token string, ok bool) {
 func (s *Server) identifyBy(r *http.Request, token string, ok bool) (caller, error) {
 	i, err := s.identityBy(r, token, ok)
 	if err != nil {
-		s.journal.warn("unidentified", "request rejected", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "error", err)
+		s.journal.warn("unidentified", "request rejected", "from", r.RemoteAddr, "method", r.Method, "path", loggedPath(r), "error", err)
 		return caller{}, err
 	}
 	return caller{i, r.RemoteAddr, s.journal}, nil
@@ -284,9 +284,19 @@ func (s *Server) identityBy(r *http.Request, token string, ok bool) (*identity, 
 		detail = "unknown token: check that it was copied completely and belongs to this server"
 	}
 	return nil, &problem{
-		Status: http.StatusUnauthorized, Title: "who are you?", Detail: detail,
+		Status: http.StatusUnauthorized, Title: "no valid token", Detail: detail,
 		header: http.Header{"WWW-Authenticate": {`Bearer realm="sema"`}},
 	}
+}
+
+// loggedPath returns the path of a request without the id of a lease, which is a secret
+// of its holder.
+func loggedPath(r *http.Request) string {
+	before, _, found := strings.Cut(r.URL.Path, "/leases/")
+	if !found {
+		return r.URL.Path
+	}
+	return before + "/leases/…"
 }
 
 // isURI tells the names of URI SANs from common names. Others have colons too, such as

@@ -106,7 +106,10 @@ func TestLog_DenialsAreLimited(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		ask("GET", "/v1/semaphores", "guessed-secret")
+		ask("DELETE", "/v1/semaphores/db/leases/secret-id", "guessed-secret")
+		if text := log.String(); !strings.Contains(text, "/v1/semaphores/db/leases/…") || strings.Contains(text, "secret-id") {
+			t.Errorf("want no id of a lease in %s", text)
+		}
 		if text := log.String(); !strings.Contains(text, "suppressed=195") || strings.Contains(text, "guessed-secret") {
 			t.Error(text)
 		}

@@ -147,7 +147,7 @@ func (s *Server) diagnose(r *http.Request, err error) *problem {
 		return &problem{Type: "about:blank", Status: statusGone, Title: "client closed request"}
 	}
 	p := problemOf(err)
-	s.logFailure(r.Method+" "+r.URL.Path, p, err)
+	s.logFailure(r.Method+" "+loggedPath(r), p, err)
 	return p
 }
 

@@ -127,7 +127,7 @@ func (s *Server) recovered(r *http.Request) {
 	}
 	if cause != http.ErrAbortHandler {
 		s.counted.panics.Inc()
-		s.journal.error("panic", "a request panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		s.journal.error("panic", "a request panicked", "method", r.Method, "path", loggedPath(r), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	}
 	panic(http.ErrAbortHandler)
 }

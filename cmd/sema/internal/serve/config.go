@@ -68,13 +68,15 @@ func defaults() Config {
 	return c
 }
 
-// stateFile is where the embedded store keeps permits: in a directory of the user's
-// own. It is empty if there is none, and never one that is shared.
+// stateFile returns where the embedded store keeps permits: in a directory of the
+// user's own. It is empty if there is none, and never one that is shared. Paths that
+// are not absolute are ignored, as the XDG base directory specification has it: they
+// would depend on where the server is started.
 func stateFile() string {
 	directory := os.Getenv("XDG_STATE_HOME")
-	if directory == "" {
+	if !filepath.IsAbs(directory) {
 		home, err := os.UserHomeDir()
-		if err != nil {
+		if err != nil || !filepath.IsAbs(home) {
 			return ""
 		}
 		directory = filepath.Join(home, ".local", "state")

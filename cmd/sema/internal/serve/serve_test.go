@@ -234,6 +234,7 @@ func TestWhatItRefuses(t *testing.T) {
 		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - {name: db, capacity: 3}\n  - {name: db, capacity: 4}\n")}, says: "declared twice"},
 		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: " + server.HashToken("a") + "\n")}, says: "verbs: [read, acquire, admin]"},
 		{args: []string{"--listen", anywhere}, env: []string{"XDG_STATE_HOME=", "HOME="}, says: "--store sqlite:///"},
+		{args: []string{"--listen", anywhere}, env: []string{"XDG_STATE_HOME=here", "HOME=there"}, says: "--store sqlite:///"},
 		{env: []string{"SEMA_GRACE=soon"}, args: []string{"--listen", anywhere}, says: "grace"},
 	} {
 		if out := refused(t, c.env, c.args...); !strings.Contains(out, c.says) || strings.Contains(out, "plain-secret") {
