@@ -20,7 +20,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"sync"
 )
 
 // A TB is what owns servers: a test, which is a [testing.TB], or the [Scope] of a
@@ -77,23 +76,25 @@ const (
 	second    = 10_000
 )
 
-var portsInUse sync.Map
-
-// Port finds a port at which nobody listens, and gives it to nobody else until
-// the end. Other programs may still take it, so who starts a server has to make
-// sure that it is the one that answers.
+// Port returns a port at which no program listens, and reserves it until the test
+// ends, among all test processes of this machine: also while the server that uses it
+// is down. Other programs may still take it, so that whoever starts a server has to
+// check that it is the one that replies.
 func Port(t TB) int {
 	t.Helper()
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if _, taken := portsInUse.LoadOrStore(port, true); taken {
+		// The servers use TCP. The same port of UDP is free for the reservation, which
+		// ends with the process.
+		reservation, err := net.ListenPacket("udp", Loopback(port))
+		if err != nil {
 			continue
 		}
 		if isFree(port) && isFree(port+second) {
-			t.Cleanup(func() { portsInUse.Delete(port) })
+			t.Cleanup(func() { reservation.Close() })
 			return port
 		}
-		portsInUse.Delete(port)
+		reservation.Close()
 	}
 	t.Fatalf("no port from %d to %d is free", firstPort, lastPort)
 	panic("not reached")

@@ -83,12 +83,22 @@ func (p *Proxy) SetFault(f Fault) {
 		p.listener = nil
 		p.awaitRefusal()
 	case !f.Refuse && p.listener == nil && !p.closed:
-		listener, err := net.Listen("tcp", p.Address)
+		listener, err := listen(p.Address)
 		if err != nil {
 			p.tb.Fatalf("a proxy: %v", err)
 		}
 		p.listener = listener
 		p.running.Go(func() { p.accept(listener) })
+	}
+}
+
+// listen waits for an address that is in use: a process that another test starts has
+// the listeners of this one, which are closed here, until its program has begun.
+func listen(address string) (l net.Listener, err error) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if l, err = net.Listen("tcp", address); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
 	}
 }
 

@@ -265,3 +265,29 @@ func TestAProxyRefusesWhileProcessesStart(t *testing.T) {
 		p.Heal()
 	}
 }
+
+// A child between fork and exec has the listeners of its parent, and so has the
+// address for a moment after they were closed.
+func TestProxy_WaitsForItsAddress(t *testing.T) {
+	t.Parallel()
+	p := enginetest.NewProxy(t, "127.0.0.1:1")
+	p.SetFault(enginetest.Fault{Refuse: true})
+	child, err := net.Listen("tcp", p.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { child.Close() })
+	p.Heal()
+	if _, err := net.Dial("tcp", p.Address); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPort_IsReservedAmongProcesses(t *testing.T) {
+	t.Parallel()
+	port := enginetest.Port(t)
+	if l, err := net.ListenPacket("udp", enginetest.Loopback(port)); err == nil {
+		l.Close()
+		t.Errorf("another process can reserve port %d, too", port)
+	}
+}
