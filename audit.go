@@ -19,23 +19,20 @@ type identity struct {
 
 // A hold is a permit that somebody is known to hold.
 type hold struct {
-	name   string
-	sem    *Semaphore // nil for a permit of another kind of gate
-	weight int64
-	stack  stack   // empty if it was not recorded
-	rec    *record // nil likewise
+	name    string
+	monitor *Monitor // nil if the gate has none
+	weight  int64
+	stack   stack   // empty if it was not recorded
+	rec     *record // nil likewise
 }
 
-func (p *probe) identify(ctx context.Context) (id identity) {
-	if p.level == Off {
-		return id
-	}
+func (m *Monitor) identify(ctx context.Context) (id identity) {
 	for h := holdingOf(ctx); h != nil; h = h.outer {
 		if h.permit.Held() {
 			id.held = append(id.held, h.permit.describe())
 		}
 	}
-	if p.level == Full {
+	if m.level == Full {
 		id.goroutine = goroutineID()
 	}
 	return id
@@ -47,7 +44,7 @@ func (id identity) holds() []hold {
 	if id.goroutine != 0 {
 		for _, r := range books.heldByGoroutine(id.goroutine) {
 			if !slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r }) {
-				list = append(list, hold{r.sem.name, r.sem, r.weight, r.stack, r})
+				list = append(list, hold{r.monitor.name, r.monitor, r.weight, r.stack, r})
 			}
 		}
 	}
@@ -56,23 +53,20 @@ func (id identity) holds() []hold {
 
 // has reports whether the identity holds the permit of r.
 func (id identity) has(r *record) bool {
-	return id.goroutine != 0 && id.goroutine == r.who.goroutine ||
+	return id.goroutine != 0 && id.goroutine == r.by.goroutine ||
 		slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r })
 }
 
 // describe says what is known of a permit whoever holds it.
 func (p Permit) describe() hold {
-	h := p.handle
-	switch h.kind {
-	case slotHandle, pooledHandle:
-		return hold{name: h.sem.name, sem: h.sem, weight: p.weight}
-	case recordedHandle:
-		return hold{h.rec.sem.name, h.rec.sem, p.weight, h.rec.stack, h.rec}
+	if r := p.handle.rec; r != nil {
+		return hold{r.monitor.name, r.monitor, p.weight, r.stack, r}
 	}
-	if l, ok := p.Lease().(interface{ Name() string }); ok {
-		return hold{name: l.Name(), weight: p.weight}
+	h := hold{name: p.gateName(), weight: p.weight}
+	if i := p.issuer(); i != nil {
+		h.monitor = i.monitor
 	}
-	return hold{weight: p.weight}
+	return h
 }
 
 // orders is in which order named semaphores were seen to be acquired: an edge
@@ -92,18 +86,18 @@ const mostOrders = 10_000
 // An edge remembers where the order was first seen.
 type edge struct{ held, wanted stack }
 
-// auditOrder notes that s is about to be acquired by id, and reports, once,
-// each cycle this closes: two callers who go round it may block each other.
-func (p *probe) auditOrder(s *Semaphore, id identity, a attempt) {
-	if p.level == Off || s.name == "" {
+// auditOrder notes that the gate is about to be acquired, and reports, once, each
+// cycle this closes: two callers in it may block each other.
+func (m *Monitor) auditOrder(w *Wait) {
+	if m.level == Off || m.name == "" {
 		return
 	}
-	for _, h := range id.holds() {
-		if h.name == "" || h.name == s.name {
+	for _, h := range w.more.by.holds() {
+		if h.name == "" || h.name == m.name {
 			continue
 		}
-		if report := orders.note(h, s.name, a.stack); report != "" {
-			p.tell(s, Event{Kind: Inverted, Weight: a.weight, Site: a.stack.site(), Report: report})
+		if report := orders.note(h, m.name, w.more.stack); report != "" {
+			m.Report(Event{Kind: Inverted, Weight: w.weight, Site: w.site(), Report: report})
 		}
 	}
 }
@@ -154,49 +148,49 @@ func (g *orderGraph) path(from, to string, seen map[string]bool) []string {
 	return nil
 }
 
-// auditDeadlock looks whether w, which has just begun to wait for s, completes
+// auditDeadlock looks whether w, which has just begun to wait, completes
 // a deadlock: every permit in use of every semaphore involved was acquired by
 // somebody who now waits for another of them. It can only be suspected, for a
 // permit may be released by another than who acquired it.
-func (p *probe) auditDeadlock(s *Semaphore, w *wait) {
-	if p.level == Off {
+func (m *Monitor) auditDeadlock(w *queuedWait) {
+	if m.level == Off {
 		return
 	}
 	own := int64(0)
-	for _, h := range w.who.holds() {
-		if h.sem == s {
+	for _, h := range w.by.holds() {
+		if h.monitor == m {
 			own += h.weight
 		}
 	}
-	if in := s.Stats().InUse; own > 0 && own == in {
-		p.tell(s, Event{Kind: Deadlocked, Weight: w.weight, Site: w.stack.site(), Report: fmt.Sprintf(
-			"deadlock suspected: the caller holds all %d permits in use of %q and waits for %d more, at\n%s", in, s.name, w.weight, w.stack)})
+	if in, known := m.inUse(); own > 0 && known && own == in {
+		m.Report(Event{Kind: Deadlocked, Weight: w.weight, Site: w.stack.site(), Report: fmt.Sprintf(
+			"deadlock suspected: the caller holds all %d permits in use of %q and waits for %d more, at\n%s", in, m.name, w.weight, w.stack)})
 		return
 	}
-	if p.level != Full {
+	if m.level != Full {
 		return
 	}
 	if ring := stuck(w); ring != nil && reportedRings.first(ring) {
-		p.tell(s, Event{Kind: Deadlocked, Weight: w.weight, Site: w.stack.site(), Report: describeRing(ring)})
+		m.Report(Event{Kind: Deadlocked, Weight: w.weight, Site: w.stack.site(), Report: describeRing(ring)})
 	}
 }
 
 // stuck returns the blocked permits of all semaphores that w can never pass
 // unless somebody outside the ring acts, or nil if somebody inside can.
-func stuck(w *wait) []blockade {
+func stuck(w *queuedWait) []blockade {
 	var ring []blockade
-	involved := []*Semaphore{w.sem}
+	involved := []*Monitor{w.monitor}
 	for i := 0; i < len(involved); i++ { // grows while it runs
-		s := involved[i]
+		m := involved[i]
 		blocked := int64(0)
-		for _, k := range books.blockades(s) {
+		for _, k := range books.blockades(m) {
 			ring = append(ring, k)
 			blocked += k.rec.weight
-			if !slices.Contains(involved, k.by.sem) {
-				involved = append(involved, k.by.sem)
+			if !slices.Contains(involved, k.by.monitor) {
+				involved = append(involved, k.by.monitor)
 			}
 		}
-		if blocked == 0 || blocked != s.Stats().InUse {
+		if in, known := m.inUse(); blocked == 0 || !known || blocked != in {
 			return nil
 		}
 	}
@@ -208,7 +202,7 @@ func describeRing(ring []blockade) string {
 	b.WriteString("deadlock suspected: every permit of the semaphores below was acquired by somebody who waits for another of them\n")
 	for _, k := range ring {
 		fmt.Fprintf(&b, "%d of %q, acquired at\n%s  by one who waits for %d of %q at\n%s",
-			k.rec.weight, k.rec.sem.name, k.rec.stack, k.by.weight, k.by.sem.name, k.by.stack)
+			k.rec.weight, k.rec.monitor.name, k.rec.stack, k.by.weight, k.by.monitor.name, k.by.stack)
 	}
 	return b.String()
 }

@@ -8,27 +8,27 @@ import (
 
 // books is who holds and who waits, of all that is recorded in the process.
 var books = registry{
-	held:        map[*Semaphore]map[*record]bool{},
+	held:        map[*Monitor]map[*record]bool{},
 	byGoroutine: map[uint64]map[*record]bool{},
-	waiting:     map[*wait]bool{},
+	waiting:     map[*queuedWait]bool{},
 }
 
 // A registry is indexed by what the audits ask for at each acquire: what a
 // goroutine holds, and who holds a semaphore.
 type registry struct {
 	mu          sync.Mutex
-	held        map[*Semaphore]map[*record]bool
+	held        map[*Monitor]map[*record]bool
 	byGoroutine map[uint64]map[*record]bool // goroutine 0, unknown, left out
-	waiting     map[*wait]bool
+	waiting     map[*queuedWait]bool
 }
 
-// A wait is a recorded caller in line.
-type wait struct {
-	sem    *Semaphore
-	weight int64
-	since  time.Time
-	stack  stack
-	who    identity
+// A queuedWait is a recorded caller that waits.
+type queuedWait struct {
+	monitor *Monitor
+	weight  int64
+	since   time.Time
+	stack   stack
+	by      identity
 }
 
 var (
@@ -45,9 +45,9 @@ func newProfile(name string) *pprof.Profile {
 
 func (b *registry) add(r *record) {
 	b.mu.Lock()
-	addTo(b.held, r.sem, r)
-	if r.who.goroutine != 0 {
-		addTo(b.byGoroutine, r.who.goroutine, r)
+	addTo(b.held, r.monitor, r)
+	if r.by.goroutine != 0 {
+		addTo(b.byGoroutine, r.by.goroutine, r)
 	}
 	b.mu.Unlock()
 	heldProfile.Add(r, libraryDepth()+1)
@@ -55,8 +55,8 @@ func (b *registry) add(r *record) {
 
 func (b *registry) remove(r *record) {
 	b.mu.Lock()
-	removeFrom(b.held, r.sem, r)
-	removeFrom(b.byGoroutine, r.who.goroutine, r)
+	removeFrom(b.held, r.monitor, r)
+	removeFrom(b.byGoroutine, r.by.goroutine, r)
 	b.mu.Unlock()
 	heldProfile.Remove(r)
 }
@@ -75,8 +75,8 @@ func removeFrom[K comparable](index map[K]map[*record]bool, key K, r *record) {
 	}
 }
 
-func (b *registry) startWait(s *Semaphore, a attempt, id identity) *wait {
-	w := &wait{sem: s, weight: a.weight, since: a.start, stack: a.stack, who: id}
+func (b *registry) startWait(of *Wait) *queuedWait {
+	w := &queuedWait{monitor: of.m, weight: of.weight, since: epoch.Add(time.Duration(of.start)), stack: of.more.stack, by: of.more.by}
 	b.mu.Lock()
 	b.waiting[w] = true
 	b.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *registry) startWait(s *Semaphore, a attempt, id identity) *wait {
 	return w
 }
 
-func (b *registry) endWait(w *wait) {
+func (b *registry) endWait(w *queuedWait) {
 	b.mu.Lock()
 	delete(b.waiting, w)
 	b.mu.Unlock()
@@ -118,16 +118,16 @@ func (b *registry) heldByGoroutine(id uint64) []*record {
 // A blockade is a permit whose holder waits.
 type blockade struct {
 	rec *record
-	by  *wait
+	by  *queuedWait
 }
 
-// blockades lists the recorded permits of s with the waits of their holders,
-// or nothing if there is a holder who does not wait.
-func (b *registry) blockades(s *Semaphore) []blockade {
+// blockades lists the recorded permits of a gate with the waits of their holders,
+// or nothing if a holder does not wait.
+func (b *registry) blockades(m *Monitor) []blockade {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var list []blockade
-	for r := range b.held[s] {
+	for r := range b.held[m] {
 		by := b.waitOf(r)
 		if by == nil {
 			return nil
@@ -137,9 +137,9 @@ func (b *registry) blockades(s *Semaphore) []blockade {
 	return list
 }
 
-func (b *registry) waitOf(r *record) *wait {
+func (b *registry) waitOf(r *record) *queuedWait {
 	for w := range b.waiting {
-		if w.who.has(r) {
+		if w.by.has(r) {
 			return w
 		}
 	}

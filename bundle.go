@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 )
 
 // A bundle is the lease of several permits that are one.
@@ -92,104 +91,75 @@ func (b *bundle) acquireJointly(ctx context.Context, wants []localWant) error {
 	}
 	watch := watchJoint(ctx, some)
 	j := newJoint(some)
-	if watch.anybody() && j.wouldWait() {
-		defer watch.queueing()()
+	if watch.observed() && j.wouldWait() {
+		defer watch.ended()
+		watch.queued()
 	}
 	v, culprit := j.acquire(ctx)
 	if v == granted {
-		watch.admitted(b)
+		watch.granted(b)
 		return nil
 	}
 	return watch.failed(ctx, v, culprit)
 }
 
-// A jointWatch is a joint acquire as the probes of its semaphores see it.
+// A jointWatch is a joint acquire under observation.
 type jointWatch struct {
-	wants    []localWant
-	attempts []attempt  // zero for a semaphore without a probe
-	ids      []identity // likewise
+	wants []localWant
+	waits []Wait
 }
 
 func watchJoint(ctx context.Context, wants []localWant) jointWatch {
-	watch := jointWatch{wants, make([]attempt, len(wants)), make([]identity, len(wants))}
+	watch := jointWatch{wants, make([]Wait, len(wants))}
 	for i, w := range wants {
-		if p := w.sem.probe; p != nil {
-			watch.attempts[i] = p.begin(w.n)
-			watch.ids[i] = p.identify(ctx)
-			p.auditOrder(w.sem, watch.ids[i], watch.attempts[i])
-		}
+		watch.waits[i] = w.sem.monitor.Begin(ctx, w.n)
 	}
 	return watch
 }
 
-// anybody reports whether a semaphore has a probe.
-func (j jointWatch) anybody() bool {
-	return slices.ContainsFunc(j.wants, func(w localWant) bool { return w.sem.probe != nil })
+// observed reports whether one of the semaphores is.
+func (j jointWatch) observed() bool {
+	return slices.ContainsFunc(j.wants, func(w localWant) bool { return w.sem.monitor != nil })
 }
 
-// queueing tells that the caller is about to stand in all lines, and returns
-// what is to be called when it no longer does.
-func (j jointWatch) queueing() (ended func()) {
-	var waits []*wait
-	for i, w := range j.wants {
-		if p := w.sem.probe; p != nil {
-			p.queueing(w.sem, j.attempts[i])
-			if j.attempts[i].record {
-				waits = append(waits, books.startWait(w.sem, j.attempts[i], j.ids[i]))
-			}
-		}
-	}
-	return func() {
-		for _, w := range waits {
-			books.endWait(w)
-			contention.add(w.stack, time.Since(w.since), w.sem.probe.sampleWeight())
-		}
+// queued reports that the caller is about to join all queues.
+func (j jointWatch) queued() {
+	for i := range j.waits {
+		j.waits[i].Queued()
 	}
 }
 
-// admitted makes the permits. If an observer panics half-way, what has no
-// permit yet is given back here, and the rest by who holds the bundle.
-func (j jointWatch) admitted(b *bundle) {
-	made := 0
+// ended takes the caller off the lists of waits, also if an observer panicked.
+func (j jointWatch) ended() {
+	for i := range j.waits {
+		j.waits[i].ended()
+	}
+}
+
+// granted issues the permits. If an observer panics half-way, what has no permit
+// yet is returned here, and the rest by the holder of the bundle.
+func (j jointWatch) granted(b *bundle) {
+	issued := 0
 	defer func() {
-		for _, w := range j.wants[made:] {
+		for _, w := range j.wants[issued:] {
 			w.sem.core.give(uint64(w.n))
 		}
 	}()
 	for i, w := range j.wants {
-		made++
-		if w.sem.probe == nil {
-			b.add(w.sem.permit(w.n))
-			continue
-		}
-		a := j.attempts[i]
-		b.add(w.sem.admitted(a, j.ids[i], Event{Weight: w.n, Wait: time.Since(a.start), Site: a.stack.site()}))
+		issued++
+		b.add(j.waits[i].Granted(&w.sem.issuer))
 	}
 }
 
-// failed tells all of it and is the error.
+// failed reports the error to all and returns it.
 func (j jointWatch) failed(ctx context.Context, v verdict, culprit *Semaphore) error {
-	e := Event{Kind: Rejected}
-	weight := int64(0)
-	for _, w := range j.wants {
-		if w.sem == culprit {
-			weight = w.n
-		}
+	err := context.Cause(ctx)
+	if v != cancelled {
+		i := slices.IndexFunc(j.wants, func(w localWant) bool { return w.sem == culprit })
+		err = culprit.refusal("acquire all", j.wants[i].n, v)
 	}
-	switch v {
-	case cancelled:
-		e.Kind, e.Err = Cancelled, context.Cause(ctx)
-	case timedOut:
-		e.Kind, e.Err = TimedOut, culprit.refusal("acquire all", weight, v)
-	default:
-		e.Err = culprit.refusal("acquire all", weight, v)
+	for i := range j.waits {
+		j.waits[i].Failed(err)
 	}
-	for i, w := range j.wants {
-		if p := w.sem.probe; p != nil {
-			e.Weight, e.Wait, e.Site = w.n, time.Since(j.attempts[i].start), j.attempts[i].stack.site()
-			p.tell(w.sem, e)
-			p.edge(w.sem)
-		}
-	}
-	return e.Err
+	return err
 }

@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// An order says who is served next. It is an [Option].
-type order uint8
+// An Order selects which waiter is served next. It is an [Option].
+type Order uint8
 
 const (
 	// Fair serves strictly in order of arrival, whatever the weights: a heavy
 	// waiter at the head is never overtaken. The default.
-	Fair order = iota
+	Fair Order = iota
 	// Unfair lets an arrival take free permits past the queue, which spares the
 	// switch of goroutines that each hand-off costs. A waiter older than a
 	// millisecond ends that: until it is served, nobody overtakes.
@@ -71,13 +71,24 @@ type core struct {
 
 	// Fixed at construction.
 	id           uint64 // the order in which AcquireAll locks
-	order        order
+	order        Order
 	parkOversize bool
 	lineLimit    int // waiters allowed + 1; 0: no limit
 
 	// Unfair only.
 	starving   bool    // arrivals may not barge: the head has waited too long
 	competitor *waiter // woken to compete, still in line
+}
+
+// lineLimit returns the field of that name for a MaxWaiters of [Settings].
+func lineLimit(maxWaiters int) int {
+	switch maxWaiters {
+	case 0:
+		return 0
+	case NoWaiters:
+		return 1
+	}
+	return maxWaiters + 1
 }
 
 // init gives the core its permits. Capacity 0 needs no init.
@@ -365,6 +376,9 @@ func (c *core) phaseVerdict() verdict {
 
 // waiters is how many stand in line.
 func (c *core) waiters() int {
+	if !c.line.occupied.Load() {
+		return 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.line.n
@@ -372,6 +386,9 @@ func (c *core) waiters() int {
 
 // exhausted reports whether nothing is free or somebody waits for it.
 func (c *core) exhausted() bool {
+	if !c.line.occupied.Load() {
+		return c.free() == 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.free() == 0 || c.line.servable() > 0

@@ -81,7 +81,7 @@ func TestStripedPutServesWhoBeganToWaitMeanwhile(t *testing.T) {
 func TestEdgeThatIsOutdatedWhenToldIsTakenBack(t *testing.T) {
 	var kinds []Kind
 	s := New(1, Observe(ObserverFunc(func(e Event) { kinds = append(kinds, e.Kind) })))
-	s.probe.edgeTo(s, true)
+	s.monitor.edgeTo(true)
 	if want := []Kind{Exhausted, Recovered}; !slices.Equal(kinds, want) {
 		t.Errorf("told %v, want %v", kinds, want)
 	}

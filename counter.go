@@ -26,9 +26,9 @@ func NewCounter(initial, max int64, opts ...Option) *Counter {
 		panic(fmt.Sprintf("sema: NewCounter(%d, %d): want 0 ≤ initial ≤ max and 1 ≤ max ≤ %d", initial, max, MaxCapacity))
 	}
 	conf := newConfig(opts)
-	c := &Counter{name: conf.name, observers: conf.probe.observers}
-	c.core.order = conf.order
-	c.core.lineLimit = conf.lineLimit
+	c := &Counter{name: conf.Name, observers: conf.reports.observers}
+	c.core.order = conf.Order
+	c.core.lineLimit = lineLimit(conf.MaxWaiters)
 	c.core.capacity = uint64(max)
 	c.core.word.Store(uint64(initial))
 	return c

@@ -28,21 +28,21 @@ const sampleEvery = 128
 
 // Diagnose sets the level of one semaphore, whatever the environment variable
 // SEMA_DEBUG (off, sampled or full) says for the process.
-func Diagnose(l Level) Option {
+func Diagnose(l Level) SharedOption {
 	if l > Full {
 		panic(fmt.Sprintf("sema: Diagnose(%d): want Off, Sampled or Full", l))
 	}
-	return optionFunc(func(c *config) { c.probe.level = l })
+	return sharedFunc(func(c *config) { c.reports.level = l })
 }
 
 // WarnHold reports, as an [Overheld] event with the stack of the acquire, each
 // permit held for longer than d. Every acquire is recorded for it, as with
 // Diagnose([Full]). It panics unless d is positive.
-func WarnHold(d time.Duration) Option {
+func WarnHold(d time.Duration) SharedOption {
 	if d <= 0 {
 		panic(fmt.Sprintf("sema: WarnHold(%v): want a positive duration", d))
 	}
-	return optionFunc(func(c *config) { c.probe.warnHold = d })
+	return sharedFunc(func(c *config) { c.reports.warnHold = d })
 }
 
 // processLevel is what SEMA_DEBUG asks for.
@@ -80,18 +80,11 @@ func (l Level) String() string {
 }
 
 // sampleWeight is how many waits a recorded one stands for.
-func (p *probe) sampleWeight() int64 {
-	if p.level == Sampled && p.warnHold == 0 {
+func (m *Monitor) sampleWeight() int64 {
+	if m.level == Sampled && m.warnHold == 0 {
 		return sampleEvery
 	}
 	return 1
-}
-
-// reportSomewhere makes diagnostics nobody listens to go to the log.
-func (p *probe) reportSomewhere() {
-	if len(p.observers) == 0 {
-		p.observers = []Observer{defaultLog}
-	}
 }
 
 var defaultLog = LogTo(nil)

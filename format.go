@@ -68,11 +68,13 @@ func (p Permit) GoString() string { return p.String() }
 func (p Permit) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 // gateName returns the name of the permit's semaphore or lease, if it has one.
-// It reads only what is fixed in a handle: the handle may serve another permit
-// by now.
 func (p Permit) gateName() string {
-	if s := p.handle.sem; s != nil {
-		return s.name
+	if i := p.issuer(); i != nil {
+		named, _ := i.owner.(interface{ Name() string })
+		if named == nil {
+			return ""
+		}
+		return named.Name()
 	}
 	if l, ok := p.Lease().(interface{ Name() string }); ok {
 		return l.Name()

@@ -16,7 +16,7 @@ const modulePath = "github.com/sema-go/sema"
 // rooms is the order of the packages of this module: one may import only those
 // above it. A package that is not listed may be imported by nobody.
 var rooms = []string{
-	"internal/callsite", "internal/describe", ".", "wfq", "classic", "pool", "group", "internal/list",
+	"internal/callsite", "internal/describe", "internal/seal", ".", "wfq", "classic", "pool", "group", "internal/list",
 	"internal/enginetest", "internal/enginetest/redistest", "internal/enginetest/pgtest", "internal/enginetest/etcdtest", "internal/proctest",
 	"host/internal/futex", "host", "host/posix", "host/sysv", "admit",
 	"internal/survey", "fleet/protocol", "internal/sessiontest", "internal/fate", "fleet", "internal/desk", "fleet/memstore", "fleet/fleettest", "sematest",

@@ -10,8 +10,8 @@ import (
 )
 
 func TestSizesThatMatter(t *testing.T) {
-	if n := unsafe.Sizeof(slot{}); n != 64 {
-		t.Errorf("a slot is %d bytes, want a cache line", n)
+	if n := unsafe.Sizeof(handle{}); n != 64 {
+		t.Errorf("a handle is %d bytes, want a cache line", n)
 	}
 	if n := unsafe.Sizeof(cell{}); n != 128 {
 		t.Errorf("a cell is %d bytes, want two cache lines", n)

@@ -18,7 +18,7 @@ func (s *Semaphore) Resize(capacity int64) {
 	n := checkCapacity("Resize", s.name, capacity)
 	s.core.mu.Lock()
 	s.core.unlock(s.core.setCapacity(n))
-	s.probe.resized(s)
+	s.monitor.resized(s.Stats().Capacity)
 }
 
 // Forget gives p up for good: it is not released, and the capacity shrinks by
@@ -30,7 +30,7 @@ func (s *Semaphore) Forget(p Permit) {
 	if !p.Held() {
 		return
 	}
-	if h.owner() != s {
+	if p.issuer() != &s.issuer {
 		panic(fmt.Sprintf("sema: %q: Forget of a permit that is not this semaphore's; it is still held", s.name))
 	}
 	if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
@@ -42,15 +42,7 @@ func (s *Semaphore) Forget(p Permit) {
 	}
 	s.core.mu.Lock()
 	s.core.unlock(s.core.forget(uint64(p.weight)))
-	s.probe.resized(s)
-}
-
-// owner is the semaphore a held permit's handle belongs to, nil for a lease.
-func (h *handle) owner() *Semaphore {
-	if h.kind == recordedHandle {
-		return h.rec.sem
-	}
-	return h.sem
+	s.monitor.resized(s.Stats().Capacity)
 }
 
 // Drain refuses everybody, those in line included, with ErrDraining, and waits
@@ -71,7 +63,7 @@ func (s *Semaphore) Drain(ctx context.Context) error {
 	}
 	reopened := c.reopened // nil, and never ready, if closed
 	c.unlock(out)
-	s.probe.drained(s)
+	s.monitor.Report(Event{Kind: Drained})
 	return s.waitIdle(ctx, op, reopened)
 }
 
@@ -132,7 +124,7 @@ func (s *Semaphore) Close() error {
 	first := s.core.phase != shut
 	s.core.unlock(s.core.turnAway(shut))
 	if first {
-		s.probe.closed(s)
+		s.monitor.Report(Event{Kind: Closed})
 	}
 	return nil
 }

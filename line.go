@@ -1,5 +1,7 @@
 package sema
 
+import "sync/atomic"
+
 // A line is the queue of a core: a doubly linked list through the waiters, so
 // that joining and leaving at any place costs no allocation and no search.
 // It is guarded by the core's mutex.
@@ -13,8 +15,9 @@ package sema
 // watcher leaves the line, a follower is told to watch instead.
 type line struct {
 	head, tail *waiter
-	n          int // waiters in line
-	parked     int // of these, how many cannot be served at this capacity
+	n          int         // waiters in line
+	occupied   atomic.Bool // n > 0, for observers, which do without the mutex while no caller waits
+	parked     int         // of these, how many cannot be served at this capacity
 
 	watcher   *waiter // in line, watches its context for its followers
 	followers int
@@ -63,6 +66,9 @@ func (l *line) joined(w *waiter) {
 		l.followers++
 	}
 	l.n++
+	if l.n == 1 {
+		l.occupied.Store(true)
+	}
 }
 
 func (l *line) remove(w *waiter) {
@@ -79,6 +85,9 @@ func (l *line) remove(w *waiter) {
 	w.next, w.prev = nil, nil
 	w.verdict = pending
 	l.n--
+	if l.n == 0 {
+		l.occupied.Store(false)
+	}
 	if w.parked {
 		l.parked--
 	}

@@ -17,11 +17,11 @@ type ObserverFunc func(Event)
 func (f ObserverFunc) Observe(e Event) { f(e) }
 
 // Observe has events sent to o. Given several times, all are told.
-func Observe(o Observer) Option {
+func Observe(o Observer) SharedOption {
 	if o == nil {
 		panic("sema: Observe(nil): want an observer")
 	}
-	return optionFunc(func(c *config) { c.probe.observers = append(c.probe.observers, o) })
+	return sharedFunc(func(c *config) { c.reports.observers = append(c.reports.observers, o) })
 }
 
 // An Event is one thing that happened. Fields that say nothing about its Kind

@@ -16,23 +16,24 @@ type Permit struct {
 }
 
 // A handle is what the copies of a permit share. The permit is held while the
-// handle's generation is the permit's; whoever moves the generation on has
-// ended it, and only then may read what is not fixed in a handle that is
-// reused. 64 bits of generation do not wrap.
+// handle's generation is the permit's. Only the caller that moves the generation on
+// has ended the permit, and may then read the fields of a handle that is reused.
+// 64 bits of generation do not wrap.
 type handle struct {
-	gen   atomic.Uint64 // odd while a permit is out on it
-	kind  handleKind    // fixed
-	sem   *Semaphore    // fixed; nil for leased handles
-	lease Lease         // fixed, but for spare cell handles
-	rec   *record       // fixed; for recorded handles
-	since int64         // for pooled handles of an observed semaphore
+	gen    atomic.Uint64          // odd while a permit is held on it
+	kind   handleKind             // fixed
+	core   *core                  // fixed; where Release returns permits without further ado, nil otherwise
+	issuer atomic.Pointer[Issuer] // fixed, but for overflow handles; nil for leases
+	lease  Lease                  // fixed, but for spare cell handles
+	rec    *record                // fixed; for recorded handles
+	since  atomic.Int64           // when the permit was acquired, of an observed issuer
 }
 
 type handleKind uint8
 
 const (
-	slotHandle      handleKind = iota // lives in its semaphore, reused at once
-	pooledHandle                      // from its semaphore's pool of spares
+	slotHandle      handleKind = iota // lives in its issuer, reused at once
+	overflowHandle                    // from the pool of all issuers
 	recordedHandle                    // made for one permit, known to the diagnostics
 	leasedHandle                      // made by NewPermit for one permit
 	cellHandle                        // lives in a cell of a Striped, reused at once
@@ -62,26 +63,30 @@ func NewPermit(weight int64, lease Lease) Permit {
 	return Permit{h, leaseHeld, weight}
 }
 
-// Release gives the permit back. Only the first call among all copies counts;
-// it may come from any goroutine. It does not block or panic, unless an
-// [Observer] or [Lease] of yours does.
+// Release returns the permit to its gate. Only the first call among all copies
+// counts; it may come from any goroutine. It does not block or panic, unless an
+// [Observer], [Lease] or [Owner] of yours does.
 func (p Permit) Release() {
 	h := p.handle
 	if h == nil {
 		return
 	}
+	if c := h.core; c != nil {
+		if h.gen.CompareAndSwap(p.gen, p.gen+1) {
+			c.give(uint64(p.weight))
+		}
+		return
+	}
+	p.release()
+}
+
+func (p Permit) release() {
+	h := p.handle
+	since := h.since.Load() // before the slot may serve another permit
 	if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
 		h.releaseDuringSplit()
 		return
 	}
-	if h.kind == slotHandle {
-		h.sem.core.give(uint64(p.weight))
-		return
-	}
-	h.release(p.weight)
-}
-
-func (h *handle) release(weight int64) {
 	switch h.kind {
 	case leasedHandle, cellHandle:
 		h.lease.Release()
@@ -90,12 +95,14 @@ func (h *handle) release(weight int64) {
 		c.owner.spares.Put(h)
 		c.Release()
 	case recordedHandle:
-		h.rec.released(weight)
+		h.rec.released(p.weight)
 		runtime.KeepAlive(h) // or it might be collected, and taken for leaked, before
-	case pooledHandle:
-		s, since := h.sem, h.since
-		s.spares.Put(h)
-		s.giveBack(weight, since)
+	case slotHandle:
+		h.issuer.Load().returned(p.weight, since)
+	case overflowHandle:
+		i := h.issuer.Load()
+		overflowHandles.Put(h)
+		i.returned(p.weight, since)
 	}
 }
 
@@ -118,21 +125,21 @@ func (p Permit) Split(n int64) (first, rest Permit, err error) {
 		return p.splitLease(n)
 	}
 	h := p.handle
+	since := h.since.Load()
 	if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
 		return Permit{}, Permit{}, errNotHeld("split")
 	}
-	switch h.kind {
-	case recordedHandle:
+	if h.kind == recordedHandle {
 		first, rest = h.rec.split(n, p.weight-n)
 		runtime.KeepAlive(h)
-	case pooledHandle:
-		s, since := h.sem, h.since
-		first, rest = s.pooledPermit(n, since), s.pooledPermit(p.weight-n, since)
-		s.spares.Put(h)
-	default:
-		first, rest = h.sem.permit(n), h.sem.permit(p.weight-n)
+		return first, rest, nil
 	}
-	return first, rest, nil
+	i := h.issuer.Load()
+	if h.kind == overflowHandle {
+		overflowHandles.Put(h)
+	}
+	i.splits.Add(1)
+	return i.permitSince(n, since), i.permitSince(p.weight-n, since), nil
 }
 
 // A leased handle serves one permit, so its generation has room for what a
@@ -198,13 +205,34 @@ type Backing interface {
 	Err() error            // for Permit.Err
 }
 
-// Backing is what the permit's semaphore was made with, by [Backed]; nil for
-// others.
+// Backing returns what the permit rests on, nil if it cannot be lost.
 func (p Permit) Backing() Backing {
-	if p.handle == nil || p.handle.sem == nil {
+	if i := p.issuer(); i != nil {
+		return i.backing
+	}
+	return nil
+}
+
+// Owner returns the gate whose [Issuer] made the permit, nil for others and for
+// permits that are no longer held.
+func (p Permit) Owner() Owner {
+	if i := p.issuer(); i != nil {
+		return i.owner
+	}
+	return nil
+}
+
+// issuer returns what made the permit. The handle of a permit from the pool may
+// serve another issuer as soon as the permit is released, so that it is nil then.
+func (p Permit) issuer() *Issuer {
+	if p.handle == nil {
 		return nil
 	}
-	return p.handle.sem.backing
+	i := p.handle.issuer.Load()
+	if p.handle.kind == overflowHandle && !p.Held() {
+		return nil
+	}
+	return i
 }
 
 // Lost is closed when the lease behind the permit is gone before its release.

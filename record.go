@@ -12,26 +12,28 @@ import (
 // reaches the permit's handle: profiles and lists hold records, and must not
 // keep a permit that everybody else has lost from being collected.
 type record struct {
-	sem      *Semaphore
+	monitor  *Monitor
+	issuer   *Issuer
 	weight   int64
 	since    time.Time
 	stack    stack
-	who      identity
+	by       identity
 	overheld *time.Timer     // with WarnHold
 	leak     runtime.Cleanup // of the handle
 	watched  bool            // whether leak is set
 }
 
-func newRecord(s *Semaphore, a attempt, id identity) *record {
-	return &record{sem: s, weight: a.weight, since: time.Now(), stack: a.stack, who: id}
+func newRecord(w *Wait, i *Issuer) *record {
+	return &record{monitor: w.m, issuer: i, weight: w.weight, since: time.Now(), stack: w.more.stack, by: w.more.by}
 }
 
 // permit makes the one permit of the record, and watches over it.
 func (r *record) permit(weight int64) Permit {
-	h := &handle{kind: recordedHandle, sem: r.sem, rec: r}
+	h := &handle{kind: recordedHandle, rec: r}
+	h.issuer.Store(r.issuer)
 	h.gen.Store(1)
 	books.add(r)
-	if d := r.sem.probe.warnHold; d > 0 { // less what a part has behind it
+	if d := r.monitor.warnHold; d > 0 { // less what a part has behind it
 		r.overheld = time.AfterFunc(d-time.Since(r.since), r.tellOverheld)
 	}
 	// The cleanup runs outside any bubble, from where a waiter inside cannot
@@ -56,8 +58,8 @@ func (r *record) end() {
 
 func (r *record) released(weight int64) {
 	r.end()
-	r.sem.core.give(uint64(weight))
-	r.sem.probe.released(r.sem, weight, time.Since(r.since), r.stack.site())
+	r.issuer.owner.TakeBack(weight)
+	r.monitor.released(weight, time.Since(r.since), r.stack.site())
 }
 
 func (r *record) split(n, m int64) (first, rest Permit) {
@@ -70,24 +72,24 @@ func (r *record) split(n, m int64) (first, rest Permit) {
 // leaked runs when the handle was garbage-collected with the permit out.
 func (r *record) leaked() {
 	r.end()
-	s := r.sem
+	m := r.monitor
 	fate := "its weight is lost until the process ends; option ReclaimLeaks would return it"
-	if s.probe.reclaim {
-		s.core.give(uint64(r.weight))
+	if m.reclaim {
+		r.issuer.owner.TakeBack(r.weight)
 		fate = "its weight was returned (ReclaimLeaks)"
 	}
 	r.tell(Leaked, fmt.Sprintf("a permit of weight %d of semaphore %q was garbage-collected without Release; %s. Acquired %v ago at\n%s",
-		r.weight, s.name, fate, time.Since(r.since).Round(time.Millisecond), r.stack))
-	s.probe.edge(s)
+		r.weight, m.name, fate, time.Since(r.since).Round(time.Millisecond), r.stack))
+	m.edge()
 }
 
 func (r *record) tellOverheld() {
 	r.tell(Overheld, fmt.Sprintf("a permit of weight %d of semaphore %q has been held for over %v. Acquired at\n%s",
-		r.weight, r.sem.name, r.sem.probe.warnHold, r.stack))
+		r.weight, r.monitor.name, r.monitor.warnHold, r.stack))
 }
 
 func (r *record) tell(kind Kind, report string) {
-	r.sem.probe.tell(r.sem, Event{Kind: kind, Weight: r.weight, Hold: time.Since(r.since), Site: r.stack.site(), Report: report})
+	r.monitor.Report(Event{Kind: kind, Weight: r.weight, Hold: time.Since(r.since), Site: r.stack.site(), Report: report})
 }
 
 // A Holder is a permit that is out, as the diagnostics know it.
@@ -104,7 +106,7 @@ type Holder struct {
 func Holders() []Holder {
 	var list []Holder
 	for _, r := range books.all() {
-		list = append(list, Holder{Name: r.sem.name, Weight: r.weight, Age: time.Since(r.since), Site: r.stack.site(), Stack: r.stack.String()})
+		list = append(list, Holder{Name: r.monitor.name, Weight: r.weight, Age: time.Since(r.since), Site: r.stack.site(), Stack: r.stack.String()})
 	}
 	slices.SortFunc(list, func(a, b Holder) int { return cmp.Compare(b.Age, a.Age) })
 	return list

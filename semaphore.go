@@ -3,7 +3,6 @@ package sema
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -22,13 +21,10 @@ type Gate interface {
 // at once. Make it with [New]. All methods may be called concurrently.
 type Semaphore struct {
 	core    core
-	ownSlot handle
-	slots   atomic.Pointer[slotTable]
-	spares  sync.Pool // handles beyond the slots
-	probe   *probe    // nil unless observed or diagnosed
+	issuer  Issuer
+	monitor *Monitor // nil unless observed or diagnosed
 	maxWait time.Duration
 	name    string
-	backing Backing
 }
 
 var _ Gate = (*Semaphore)(nil)
@@ -40,17 +36,15 @@ var lastID atomic.Uint64
 // unlimited. It panics on a negative capacity.
 func New(capacity int64, opts ...Option) *Semaphore {
 	conf := newConfig(opts)
-	s := &Semaphore{maxWait: conf.maxWait, name: conf.name, backing: conf.backing}
+	s := &Semaphore{maxWait: conf.MaxWait, name: conf.Name}
 	s.core.id = lastID.Add(1)
-	s.core.order = conf.order
+	s.core.order = conf.Order
 	s.core.parkOversize = conf.parkOversize
-	s.core.lineLimit = conf.lineLimit
-	s.core.init(checkCapacity("New", conf.name, capacity))
-	s.ownSlot.sem = s
-	if conf.probe.wanted() {
-		conf.probe.reportSomewhere()
-		s.probe = conf.probe
-	}
+	s.core.lineLimit = lineLimit(conf.MaxWaiters)
+	s.core.init(checkCapacity("New", conf.Name, capacity))
+	s.monitor = conf.newMonitor(s)
+	s.issuer.Init((*semaphoreOwner)(s), s.monitor)
+	s.issuer.backing = conf.backing
 	return s
 }
 
@@ -67,8 +61,8 @@ func (s *Semaphore) Name() string { return s.name }
 //
 // A weight of 0 is granted at once, without waiting, as an inert permit.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (Permit, error) {
-	if s.probe == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil && s.core.take(uint64(n)) {
-		return s.permit(n), nil
+	if s.monitor == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil && s.core.take(uint64(n)) {
+		return s.issuer.Permit(n), nil
 	}
 	return s.acquire(ctx, n)
 }
@@ -76,8 +70,8 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (Permit, error) {
 // TryAcquire takes n permits if they are free and nobody fair waits, and fails
 // with ErrFull otherwise, or like Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (Permit, error) {
-	if s.probe == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil && s.core.take(uint64(n)) {
-		return s.permit(n), nil
+	if s.monitor == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil && s.core.take(uint64(n)) {
+		return s.issuer.Permit(n), nil
 	}
 	return s.tryAcquire(ctx, n)
 }
@@ -88,14 +82,22 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) (Permit, error) {
 		return s.unusual(ctx, op, n)
 	}
 	s.mustBeNew(op)
-	if s.probe != nil {
-		return s.acquireProbed(ctx, n)
+	watch := s.monitor.Begin(ctx, n)
+	if s.monitor != nil { // reports first, and queues afterwards
+		v := s.core.tryOrWait(uint64(n))
+		if v != pending {
+			return s.conclude(ctx, op, &watch, v)
+		}
+		watch.Queued()
+		if ctx.Err() != nil { // it may have ended while observers ran
+			return s.conclude(ctx, op, &watch, cancelled)
+		}
 	}
 	w, v := s.core.enter(uint64(n), ctx.Done())
 	if v == pending {
 		v = s.core.park(ctx, w, s.maxWait)
 	}
-	return s.conclude(ctx, op, n, v)
+	return s.conclude(ctx, op, &watch, v)
 }
 
 func (s *Semaphore) tryAcquire(ctx context.Context, n int64) (Permit, error) {
@@ -104,10 +106,8 @@ func (s *Semaphore) tryAcquire(ctx context.Context, n int64) (Permit, error) {
 		return s.unusual(ctx, op, n)
 	}
 	s.mustBeNew(op)
-	if s.probe != nil {
-		return s.tryProbed(ctx, n)
-	}
-	return s.conclude(ctx, op, n, s.core.tryTake(uint64(n)))
+	watch := s.monitor.begin(ctx, n)
+	return s.conclude(ctx, op, &watch, s.core.tryTake(uint64(n)))
 }
 
 // TryAcquireAll takes whatever is free now, as one permit, and fails with
@@ -119,11 +119,8 @@ func (s *Semaphore) TryAcquireAll(ctx context.Context) (Permit, error) {
 	}
 	s.mustBeNew(op)
 	n, v := s.core.takeAll()
-	if s.probe != nil {
-		a := s.probe.begin(int64(n))
-		return s.concludeProbed(ctx, op, a, s.probe.identify(ctx), v)
-	}
-	return s.conclude(ctx, op, int64(n), v)
+	watch := s.monitor.begin(ctx, int64(n))
+	return s.conclude(ctx, op, &watch, v)
 }
 
 // unusual answers calls that a semaphore need not be asked about, in the order
@@ -147,20 +144,29 @@ func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, er
 		}
 		err = s.refusal(op, 0, v)
 	}
-	s.probe.refused(s, n, err, ctx)
-	return Permit{}, err
+	watch := s.monitor.begin(ctx, n)
+	return Permit{}, watch.Failed(err)
 }
 
-// conclude turns a verdict into a permit or an error.
-func (s *Semaphore) conclude(ctx context.Context, op string, n int64, v verdict) (Permit, error) {
+// conclude turns a verdict into a permit or an error, and reports it.
+func (s *Semaphore) conclude(ctx context.Context, op string, watch *Wait, v verdict) (Permit, error) {
 	switch v {
 	case granted:
-		return s.permit(n), nil
+		return watch.Granted(&s.issuer), nil
 	case cancelled:
-		return Permit{}, context.Cause(ctx)
+		return Permit{}, watch.Failed(context.Cause(ctx))
 	}
-	return Permit{}, s.refusal(op, n, v)
+	return Permit{}, watch.Failed(s.refusal(op, watch.weight, v))
 }
+
+// A semaphoreOwner is a Semaphore as its issuer sees it.
+type semaphoreOwner Semaphore
+
+// TakeBack implements [Owner].
+func (s *semaphoreOwner) TakeBack(n int64) { s.core.give(uint64(n)) }
+
+// Name implements [Owner].
+func (s *semaphoreOwner) Name() string { return s.name }
 
 func (s *Semaphore) refusal(op string, n int64, v verdict) error {
 	detail := ""

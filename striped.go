@@ -40,7 +40,7 @@ type cell struct {
 	free  atomic.Int64
 	owner *Striped
 	slot  handle
-	_     [56]byte // two cache lines, so that neighbours share none
+	_     [48]byte // two cache lines, so that neighbours share none
 }
 
 // NewStriped makes a striped semaphore. It panics unless 1 ≤ capacity ≤

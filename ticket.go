@@ -23,8 +23,7 @@ type Ticket struct {
 	ready  chan struct{}
 	waiter *waiter // in line until decided; nil if it never had to
 	limit  *time.Timer
-	a      attempt // for an observed semaphore
-	wait   *wait   // for a recorded one
+	watch  Wait
 
 	mu       sync.Mutex // guards the rest; no other lock is taken while it is held
 	state    ticketState
@@ -55,13 +54,13 @@ func (s *Semaphore) Request(n int64) *Ticket {
 	}
 	s.mustBeNew(op)
 	v := pending
-	if s.probe != nil {
-		t.a = s.probe.begin(n)
+	t.watch = s.monitor.begin(endedContext, n)
+	if more := t.watch.more; more != nil {
+		more.by, more.detached = identity{}, true // no caller is blocked by it
+	}
+	if s.monitor != nil {
 		if v = s.core.tryOrWait(uint64(n)); v == pending {
-			s.probe.queueing(s, t.a)
-			if t.a.record {
-				t.wait = books.startWait(s, t.a, identity{}) // nobody is blocked by it
-			}
+			t.watch.Queued()
 		}
 	}
 	if v == pending {
@@ -166,15 +165,7 @@ func (t *Ticket) resolve(v verdict) {
 		back.Release()
 		close(t.ready)
 	}()
-	if s.probe == nil {
-		p, err = s.conclude(endedContext, "request", t.n, v)
-		return
-	}
-	if t.wait != nil {
-		books.endWait(t.wait)
-		contention.count(t.a.stack, time.Since(t.a.start), s.probe.sampleWeight())
-	}
-	p, err = s.concludeProbed(endedContext, "request", t.a, identity{}, v)
+	p, err = s.conclude(endedContext, "request", &t.watch, v)
 }
 
 // endedContext gives a cancelled ticket its error.

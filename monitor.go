@@ -1,0 +1,285 @@
+package sema
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// A Monitor reports what happens at a gate, as its options ask: events to
+// observers, and to the diagnostics of this package what is held and waited for.
+// Every gate of one's own that uses one has [Holders], the pprof profiles, leak,
+// over-hold and deadlock reports as a [Semaphore] has them.
+//
+// A nil Monitor is valid: it reports nothing and costs nothing. An acquire is
+//
+//	w := monitor.Begin(ctx, n)
+//	… w.Queued(waiters)                // before the caller joins the queue
+//	return w.Granted(&issuer), nil     // or
+//	return sema.Permit{}, w.Failed(err)
+type Monitor struct {
+	gate  Gate
+	name  string
+	core  *core                      // of a Semaphore
+	stats interface{ Stats() Stats } // nil if the gate has none
+
+	reports
+	traces    bool        // some acquires need a trace
+	exhausted atomic.Bool // what was last reported
+}
+
+// reports is what options ask a Monitor to report.
+type reports struct {
+	observers []Observer
+	level     Level
+	warnHold  time.Duration
+	reclaim   bool
+	sites     bool
+}
+
+// NewMonitor returns what reports on gate as the options ask, or nil if they ask
+// for nothing. The name is that of the option [Name].
+func NewMonitor(gate Gate, opts ...SharedOption) *Monitor {
+	if gate == nil {
+		panic("sema: NewMonitor(nil): want the gate to report on")
+	}
+	conf := newConfig(opts)
+	return conf.newMonitor(gate)
+}
+
+func (c *config) newMonitor(gate Gate) *Monitor {
+	r := c.reports
+	if len(r.observers) == 0 && r.level == Off && r.warnHold == 0 {
+		return nil
+	}
+	if len(r.observers) == 0 { // what no observer receives goes to the log
+		r.observers = []Observer{defaultLog}
+	}
+	m := &Monitor{gate: gate, name: c.Name, reports: r, traces: r.level > Off || r.warnHold > 0 || r.sites}
+	m.stats, _ = gate.(interface{ Stats() Stats })
+	if s, ok := gate.(*Semaphore); ok {
+		m.core = &s.core
+	}
+	return m
+}
+
+// waiters returns how many callers are queued.
+func (m *Monitor) waiters() int {
+	switch {
+	case m.core != nil:
+		return m.core.waiters()
+	case m.stats != nil:
+		return m.stats.Stats().Waiters
+	}
+	return 0
+}
+
+// inUse returns how many permits are held, if that is known.
+func (m *Monitor) inUse() (n int64, known bool) {
+	if m.stats == nil {
+		return 0, false
+	}
+	return m.stats.Stats().InUse, true
+}
+
+// isExhausted reports whether nothing is free or a caller waits.
+func (m *Monitor) isExhausted() bool {
+	switch {
+	case m.core != nil:
+		return m.core.exhausted()
+	case m.stats != nil:
+		st := m.stats.Stats()
+		return st.Free <= 0 || st.Waiters > 0
+	}
+	return false
+}
+
+// Report sends an event to the observers, with the name of the gate and the number
+// of its waiters. No lock that an observer might need may be held.
+func (m *Monitor) Report(e Event) {
+	if m != nil {
+		m.report(&e)
+	}
+}
+
+// report is Report for an event that is not copied: it takes 128 bytes.
+func (m *Monitor) report(e *Event) {
+	e.Name = m.name
+	e.Waiters += m.waiters() // an event about a caller that is going to wait counts it already
+	for _, o := range m.observers {
+		o.Observe(*e)
+	}
+}
+
+// A Wait is one acquire under observation, from [Monitor.Begin] to Granted or
+// Failed. It is passed by pointer within a package and never shared.
+type Wait struct {
+	m      *Monitor
+	ctx    context.Context
+	weight int64
+	start  int64  // of the wait, since the epoch; 0 while the caller has not waited
+	more   *trace // nil unless this acquire is recorded or call sites are wanted
+}
+
+// A trace is what is known of a caller beyond the common case.
+type trace struct {
+	stack    stack
+	by       identity
+	record   bool
+	queued   *queuedWait // in the list of waits
+	detached bool        // the wait ends in a goroutine that has not waited
+}
+
+// Begin notes that a caller asks for n permits.
+func (m *Monitor) Begin(ctx context.Context, n int64) Wait {
+	w := m.begin(ctx, n)
+	if w.more != nil {
+		m.auditOrder(&w)
+	}
+	return w
+}
+
+// begin is Begin for a caller that does not wait, so that no order matters.
+func (m *Monitor) begin(ctx context.Context, n int64) Wait {
+	w := Wait{m: m, ctx: ctx, weight: n}
+	if m != nil && m.traces {
+		w.more = m.trace(ctx)
+	}
+	return w
+}
+
+func (m *Monitor) trace(ctx context.Context) *trace {
+	t := &trace{record: m.level == Full || m.warnHold > 0 || m.level == Sampled && rand.Uint32()%sampleEvery == 0}
+	if t.record || m.sites {
+		t.stack = callers()
+	}
+	if m.level > Off {
+		t.by = m.identify(ctx)
+	}
+	return t
+}
+
+// site returns where the caller is, if that is known.
+func (w *Wait) site() string {
+	if w.more == nil {
+		return ""
+	}
+	return w.more.stack.site()
+}
+
+// Queued reports that the caller is about to wait. It is called before the caller
+// joins the queue: observers may take their time, or panic, and no waiter should
+// depend on a goroutine that runs them.
+func (w *Wait) Queued() {
+	m := w.m
+	if m == nil {
+		return
+	}
+	w.start = sinceEpoch()
+	m.report(&Event{Kind: Queued, Weight: w.weight, Site: w.site(), Waiters: 1})
+	if m.exhausted.CompareAndSwap(false, true) {
+		m.report(&Event{Kind: Exhausted, Waiters: 1})
+	}
+	if t := w.more; t != nil && t.record {
+		t.queued = books.startWait(w)
+		m.auditDeadlock(t.queued)
+	}
+}
+
+// ended takes the caller off the list of waits.
+func (w *Wait) ended() {
+	t := w.more
+	if t == nil || t.queued == nil {
+		return
+	}
+	books.endWait(t.queued)
+	t.queued = nil
+	if t.detached {
+		contention.count(t.stack, w.waited(), w.m.sampleWeight())
+	} else {
+		contention.add(t.stack, w.waited(), w.m.sampleWeight())
+	}
+}
+
+func (w *Wait) waited() time.Duration {
+	if w.start == 0 {
+		return 0
+	}
+	return time.Duration(sinceEpoch() - w.start)
+}
+
+// Granted issues the permit that the gate has granted, and reports it. If an
+// observer panics the permit is released.
+func (w *Wait) Granted(i *Issuer) Permit {
+	if w.m == nil {
+		return i.Permit(w.weight)
+	}
+	w.ended()
+	var p Permit
+	if w.more != nil && w.more.record {
+		p = newRecord(w, i).permit(w.weight)
+	} else {
+		p = i.permitSince(w.weight, sinceEpoch())
+	}
+	reported := false
+	defer func() {
+		if !reported {
+			p.Release()
+		}
+	}()
+	w.m.report(&Event{Kind: Acquired, Weight: w.weight, Wait: w.waited(), Site: w.site()})
+	w.m.edge()
+	reported = true
+	return p
+}
+
+// Failed reports why the caller gets no permit, and returns the error.
+func (w *Wait) Failed(err error) error {
+	m := w.m
+	if m == nil {
+		return err
+	}
+	w.ended()
+	kind := Rejected
+	switch {
+	case errors.Is(err, ErrTimeout):
+		kind = TimedOut
+	case w.ctx != nil && w.ctx.Err() != nil && err == context.Cause(w.ctx):
+		kind = Cancelled
+	}
+	m.report(&Event{Kind: kind, Weight: w.weight, Wait: w.waited(), Site: w.site(), Err: err})
+	m.edge()
+	return err
+}
+
+// released reports that a permit was released.
+func (m *Monitor) released(n int64, hold time.Duration, site string) {
+	m.report(&Event{Kind: Released, Weight: n, Hold: hold, Site: site})
+	m.edge()
+}
+
+// edge reports that the gate became exhausted or recovered.
+func (m *Monitor) edge() { m.edgeTo(m.isExhausted()) }
+
+// edgeTo reports a change to what was seen. Then it looks again: a caller that
+// changed it back during the report found the flag not yet moved.
+func (m *Monitor) edgeTo(exhausted bool) {
+	for m.exhausted.Load() != exhausted && m.exhausted.CompareAndSwap(!exhausted, exhausted) {
+		kind := Recovered
+		if exhausted {
+			kind = Exhausted
+		}
+		m.Report(Event{Kind: kind})
+		exhausted = m.isExhausted()
+	}
+}
+
+// resized reports the new capacity of a semaphore.
+func (m *Monitor) resized(capacity int64) {
+	if m != nil {
+		m.Report(Event{Kind: Resized, Capacity: capacity})
+		m.edge()
+	}
+}
