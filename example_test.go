@@ -118,8 +118,8 @@ func ExampleSemaphore_Resize() {
 	held.Release()
 	fmt.Printf("%+v\n", s.Stats())
 	// Output:
-	// {Capacity:2 InUse:4 Free:0 Debt:2 Waiters:0 Draining:false Closed:false}
-	// {Capacity:2 InUse:0 Free:2 Debt:0 Waiters:0 Draining:false Closed:false}
+	// {Capacity:2 InUse:4 Free:0 Debt:2 Waiters:0 Acquired:1 Draining:false Closed:false}
+	// {Capacity:2 InUse:0 Free:2 Debt:0 Waiters:0 Acquired:1 Draining:false Closed:false}
 }
 
 // Capacities often come from configuration and change while a program runs.

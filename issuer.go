@@ -36,7 +36,7 @@ type Issuer struct {
 
 	// Permits that generations of slots do not count as they should, see issued.
 	overflowed atomic.Int64
-	splits     atomic.Int64
+	parts      atomic.Int64
 }
 
 // Init makes the issuer ready. It must be called before Permit, once. Releases are
@@ -157,7 +157,7 @@ func (i *Issuer) issued() int64 {
 			n += (t.slots[k].gen.Load() + 1) / 2
 		}
 	}
-	return int64(n) + i.overflowed.Load() - i.splits.Load()
+	return int64(n) + i.overflowed.Load() - i.parts.Load()
 }
 
 // stackHint is a number below 2^(64−shift) by where the caller's stack is: for

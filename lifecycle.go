@@ -136,6 +136,7 @@ type Stats struct {
 	Free     int64 // permits that could be taken now if nobody waits
 	Debt     int64 // releases to come before the queue is served again
 	Waiters  int   // callers in line
+	Acquired int64 // permits acquired since it was created, whatever their weight; it costs an acquire nothing
 	Draining bool
 	Closed   bool
 }
@@ -153,6 +154,7 @@ func (s *Semaphore) Stats() Stats {
 		Free:     int64(free),
 		Debt:     int64(c.debt),
 		Waiters:  c.line.n,
+		Acquired: s.issuer.issued(),
 		Draining: c.phase == draining,
 		Closed:   c.phase == shut,
 	}

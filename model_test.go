@@ -59,6 +59,7 @@ type model struct {
 	park     bool
 	capacity int64
 	inUse    int64
+	acquired int64
 	draining bool
 	closed   bool
 	calls    []*call
@@ -94,8 +95,7 @@ func (m *model) acquire(n int64, wait bool) *call {
 		c.err = err
 	case n == 0:
 	case !m.oversize(n) && !m.mustQueue() && m.capacity-m.inUse >= n:
-		m.inUse += n
-		c.held = true
+		m.grant(c)
 	case !wait:
 		c.err = sema.ErrFull
 	default:
@@ -129,9 +129,14 @@ func (m *model) settle() {
 			return
 		}
 		m.end(c, nil)
-		m.inUse += c.n
-		c.held = true
+		m.grant(c)
 	}
+}
+
+func (m *model) grant(c *call) {
+	m.inUse += c.n
+	m.acquired++
+	c.held = true
 }
 
 func (m *model) release(c *call) {
@@ -307,6 +312,7 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 func compare(s *sema.Semaphore, m *model, real []*realCall) error {
 	st := s.Stats()
 	want := sema.Stats{
+		Acquired: m.acquired,
 		Capacity: m.capacity, InUse: m.inUse, Free: m.free(), Debt: max(0, m.inUse-m.capacity),
 		Waiters: len(m.line), Draining: m.draining, Closed: m.closed,
 	}

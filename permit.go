@@ -138,7 +138,7 @@ func (p Permit) Split(n int64) (first, rest Permit, err error) {
 	if h.kind == overflowHandle {
 		overflowHandles.Put(h)
 	}
-	i.splits.Add(1)
+	i.parts.Add(2)
 	return i.permitSince(n, since), i.permitSince(p.weight-n, since), nil
 }
 
