@@ -345,7 +345,7 @@ func TestAcquireAllOrdersGatesThatAreValues(t *testing.T) {
 // A bundle whose release is interrupted by a panic still returns every permit.
 func TestAcquireAll_ReleasesAllWhenAnObserverPanics(t *testing.T) {
 	angry := sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Released {
+		if e.Kind == sema.EventReleased {
 			panic("observer")
 		}
 	})

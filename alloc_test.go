@@ -26,7 +26,7 @@ func TestUncontendedAcquireAllocatesNothing(t *testing.T) {
 	for name, pair := range map[string]func(){
 		"Semaphore": func() { p, _ := s.Acquire(ctx, 1); p.Release() },
 		"Try":       func() { p, _ := s.TryAcquire(ctx, 3); p.Release() },
-		"TryAll":    func() { p, _ := s.TryAcquireAll(ctx); p.Release() },
+		"TryAll":    func() { p, _ := s.TryAcquireFree(ctx); p.Release() },
 		"Split":     func() { p, _ := s.Acquire(ctx, 2); a, b, _ := p.Split(1); a.Release(); b.Release() },
 		"Several": func() {
 			a, _ := s.Acquire(ctx, 1)

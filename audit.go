@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// An identity is who acquires: what its context says it holds and, at Full,
+// An identity is who acquires: what its context says it holds and, at DiagnoseFull,
 // its goroutine (0 if unknown). It is kept in records, and so names permits
 // without reaching their handles.
 type identity struct {
@@ -32,7 +32,7 @@ func (m *Monitor) identify(ctx context.Context) (id identity) {
 			id.held = append(id.held, h.permit.describe())
 		}
 	}
-	if m.level == Full {
+	if m.level == DiagnoseFull {
 		id.goroutine = goroutineID()
 	}
 	return id
@@ -89,7 +89,7 @@ type edge struct{ held, wanted stack }
 // auditOrder notes that the gate is about to be acquired, and reports, once, each
 // cycle this closes: two callers in it may block each other.
 func (m *Monitor) auditOrder(w *Wait) {
-	if m.level == Off || m.name == "" {
+	if m.level == DiagnoseOff || m.name == "" {
 		return
 	}
 	for _, h := range w.more.by.holds() {
@@ -97,7 +97,7 @@ func (m *Monitor) auditOrder(w *Wait) {
 			continue
 		}
 		if report := orders.note(h, m.name, w.more.stack); report != "" {
-			m.Report(Event{Kind: Inverted, Weight: w.weight, Site: w.site(), Report: report})
+			m.Report(Event{Kind: EventInverted, Weight: w.weight, Site: w.site(), Report: report})
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (g *orderGraph) path(from, to string, seen map[string]bool) []string {
 // somebody who now waits for another of them. It can only be suspected, for a
 // permit may be released by another than who acquired it.
 func (m *Monitor) auditDeadlock(w *queuedWait) {
-	if m.level == Off {
+	if m.level == DiagnoseOff {
 		return
 	}
 	own := int64(0)
@@ -163,15 +163,15 @@ func (m *Monitor) auditDeadlock(w *queuedWait) {
 		}
 	}
 	if in, known := m.inUse(); own > 0 && known && own == in {
-		m.Report(Event{Kind: Deadlocked, Weight: w.weight, Site: w.stack.site(), Report: fmt.Sprintf(
+		m.Report(Event{Kind: EventDeadlocked, Weight: w.weight, Site: w.stack.site(), Report: fmt.Sprintf(
 			"deadlock suspected: the caller holds all %d permits in use of %q and waits for %d more, at\n%s", in, m.name, w.weight, w.stack)})
 		return
 	}
-	if m.level != Full {
+	if m.level != DiagnoseFull {
 		return
 	}
 	if ring := stuck(w); ring != nil && reportedRings.first(ring) {
-		m.Report(Event{Kind: Deadlocked, Weight: w.weight, Site: w.stack.site(), Report: describeRing(ring)})
+		m.Report(Event{Kind: EventDeadlocked, Weight: w.weight, Site: w.stack.site(), Report: describeRing(ring)})
 	}
 }
 

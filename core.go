@@ -67,7 +67,7 @@ type core struct {
 	line     line
 	phase    phase
 	idlers   []chan struct{} // each closed when nothing is in use
-	reopened chan struct{}   // closed by Reopen, for those who drain; nil if nobody does
+	resumed  chan struct{}   // closed by Resume, for those who drain; nil if nobody does
 
 	// Fixed at construction.
 	id           uint64 // the order in which AcquireAll locks
@@ -302,7 +302,7 @@ func (c *core) resettle() wakes {
 	return out
 }
 
-// turnAway refuses everybody in line and all who come, until reopened.
+// turnAway refuses everybody in line and all who come, until resumed.
 func (c *core) turnAway(to phase) wakes {
 	why := refused
 	if to == shut {

@@ -79,10 +79,10 @@ func TestStripedPutServesWhoBeganToWaitMeanwhile(t *testing.T) {
 // TestEdgeThatIsOutdatedWhenToldIsTakenBack begins where an acquire has seen
 // the last permit go, and another goroutine has returned one since.
 func TestEdgeThatIsOutdatedWhenToldIsTakenBack(t *testing.T) {
-	var kinds []Kind
+	var kinds []EventKind
 	s := New(1, Observe(ObserverFunc(func(e Event) { kinds = append(kinds, e.Kind) })))
 	s.monitor.edgeTo(true)
-	if want := []Kind{Exhausted, Recovered}; !slices.Equal(kinds, want) {
+	if want := []EventKind{EventExhausted, EventRecovered}; !slices.Equal(kinds, want) {
 		t.Errorf("told %v, want %v", kinds, want)
 	}
 }

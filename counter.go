@@ -19,7 +19,7 @@ type Counter struct {
 
 // NewCounter makes a counter that starts at initial and never exceeds max.
 // Of the options it heeds Name, MaxWaiters, the orders, and Observe, which is
-// told of refused posts ([OverReleased]) only. It panics unless
+// told of refused posts ([EventOverReleased]) only. It panics unless
 // 0 ≤ initial ≤ max and 1 ≤ max ≤ [MaxCapacity].
 func NewCounter(initial, max int64, opts ...Option) *Counter {
 	if initial < 0 || max < 1 || initial > max || max > MaxCapacity {
@@ -143,7 +143,7 @@ func (c *Counter) Post(n int64) error {
 		if uint64(n) > core.capacity-old&freeMask { // capacity is fixed
 			err := c.fault("post", n, ErrOverRelease, fmt.Sprintf("the counter is at %d", old&freeMask))
 			for _, o := range c.observers {
-				o.Observe(Event{Kind: OverReleased, Name: c.name, Weight: n, Err: err})
+				o.Observe(Event{Kind: EventOverReleased, Name: c.name, Weight: n, Err: err})
 			}
 			return err
 		}

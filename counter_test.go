@@ -257,7 +257,7 @@ func TestCounterTellsOfRefusedPostsAndCountsAllWaiters(t *testing.T) {
 		var j journal
 		c := sema.NewCounter(0, 2, sema.Name("jobs"), sema.Observe(&j), sema.Unfair)
 		wantErr(t, c.Post(3), sema.ErrOverRelease)
-		if e := wantKinds(t, &j, sema.OverReleased); e[0].Name != "jobs" || e[0].Weight != 3 {
+		if e := wantKinds(t, &j, sema.EventOverReleased); e[0].Name != "jobs" || e[0].Weight != 3 {
 			t.Errorf("%+v", e[0])
 		}
 		for range 5 {

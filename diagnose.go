@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// A Level says how closely a semaphore is watched for leaks, overlong holds,
+// A DiagnoseLevel says how closely a semaphore is watched for leaks, overlong holds,
 // acquire-order inversions and deadlocks.
-type Level uint8
+type DiagnoseLevel uint8
 
 const (
-	// Off costs nothing. The default.
-	Off Level = iota
-	// Sampled records one acquire in 128, with its stack. Cheap enough to
+	// DiagnoseOff costs nothing. The default.
+	DiagnoseOff DiagnoseLevel = iota
+	// DiagnoseSampled records one acquire in 128, with its stack. Cheap enough to
 	// leave on; finds what happens often. A holder is known by [Permit.Context].
-	Sampled
-	// Full records every acquire, with its stack and goroutine: some
+	DiagnoseSampled
+	// DiagnoseFull records every acquire, with its stack and goroutine: some
 	// microseconds each. Deadlocks are looked for at this level only.
-	Full
+	DiagnoseFull
 )
 
 const sampleEvery = 128
 
 // Diagnose sets the level of one semaphore, whatever the environment variable
 // SEMA_DEBUG (off, sampled or full) says for the process.
-func Diagnose(l Level) SharedOption {
-	if l > Full {
-		panic(fmt.Sprintf("sema: Diagnose(%d): want Off, Sampled or Full", l))
+func Diagnose(l DiagnoseLevel) SharedOption {
+	if l > DiagnoseFull {
+		panic(fmt.Sprintf("sema: Diagnose(%d): want DiagnoseOff, DiagnoseSampled or DiagnoseFull", l))
 	}
 	return sharedFunc(func(c *config) { c.reports.level = l })
 }
 
-// WarnHold reports, as an [Overheld] event with the stack of the acquire, each
+// WarnHold reports, as an [EventOverheld] event with the stack of the acquire, each
 // permit held for longer than d. Every acquire is recorded for it, as with
-// Diagnose([Full]). It panics unless d is positive.
+// Diagnose([DiagnoseFull]). It panics unless d is positive.
 func WarnHold(d time.Duration) SharedOption {
 	if d <= 0 {
 		panic(fmt.Sprintf("sema: WarnHold(%v): want a positive duration", d))
@@ -46,7 +46,7 @@ func WarnHold(d time.Duration) SharedOption {
 }
 
 // processLevel is what SEMA_DEBUG asks for.
-var processLevel = sync.OnceValue(func() Level {
+var processLevel = sync.OnceValue(func() DiagnoseLevel {
 	value := os.Getenv("SEMA_DEBUG")
 	level, ok := parseLevel(value)
 	if !ok {
@@ -55,33 +55,33 @@ var processLevel = sync.OnceValue(func() Level {
 	return level
 })
 
-func parseLevel(s string) (l Level, ok bool) {
+func parseLevel(s string) (l DiagnoseLevel, ok bool) {
 	switch strings.ToLower(s) {
 	case "", "off":
-		return Off, true
+		return DiagnoseOff, true
 	case "sampled":
-		return Sampled, true
+		return DiagnoseSampled, true
 	case "full":
-		return Full, true
+		return DiagnoseFull, true
 	}
-	return Off, false
+	return DiagnoseOff, false
 }
 
-func (l Level) String() string {
+func (l DiagnoseLevel) String() string {
 	switch l {
-	case Off:
+	case DiagnoseOff:
 		return "off"
-	case Sampled:
+	case DiagnoseSampled:
 		return "sampled"
-	case Full:
+	case DiagnoseFull:
 		return "full"
 	}
-	return fmt.Sprintf("Level(%d)", uint8(l))
+	return fmt.Sprintf("DiagnoseLevel(%d)", uint8(l))
 }
 
 // sampleWeight is how many waits a recorded one stands for.
 func (m *Monitor) sampleWeight() int64 {
-	if m.level == Sampled && m.warnHold == 0 {
+	if m.level == DiagnoseSampled && m.warnHold == 0 {
 		return sampleEvery
 	}
 	return 1

@@ -17,7 +17,7 @@ import (
 )
 
 // reports collects events of one kind.
-func reports(kind sema.Kind) (*journal, sema.Option) {
+func reports(kind sema.EventKind) (*journal, sema.Option) {
 	j := new(journal)
 	return j, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind == kind {
@@ -27,7 +27,7 @@ func reports(kind sema.Kind) (*journal, sema.Option) {
 }
 
 func TestHoldersAndProfilesNameTheAcquire(t *testing.T) {
-	s := sema.New(2, sema.Name("profiled"), sema.Diagnose(sema.Full), sema.Observe(new(journal)))
+	s := sema.New(2, sema.Name("profiled"), sema.Diagnose(sema.DiagnoseFull), sema.Observe(new(journal)))
 	held := mustAcquire(t, s, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := acquiring(ctx, s, 1)
@@ -79,7 +79,7 @@ func profileText(name string) string {
 
 func TestWarnHoldReportsOnceWithTheStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, observe := reports(sema.Overheld)
+		j, observe := reports(sema.EventOverheld)
 		s := sema.New(2, sema.WarnHold(time.Second), observe)
 		quick := mustAcquire(t, s, 1)
 		slow := mustAcquire(t, s, 1)
@@ -87,7 +87,7 @@ func TestWarnHoldReportsOnceWithTheStack(t *testing.T) {
 		quick.Release()
 		time.Sleep(time.Minute)
 		slow.Release()
-		e := wantKinds(t, j, sema.Overheld)
+		e := wantKinds(t, j, sema.EventOverheld)
 		if e[0].Hold != time.Second || !strings.Contains(e[0].Report, "TestWarnHoldReportsOnceWithTheStack") {
 			t.Errorf("%+v", e[0])
 		}
@@ -96,7 +96,7 @@ func TestWarnHoldReportsOnceWithTheStack(t *testing.T) {
 
 func TestLeakedPermitIsReportedAndKeptUnlessReclaimIsAskedFor(t *testing.T) {
 	leaked, observe := leakReports()
-	s := sema.New(2, sema.Name("keeps"), sema.Diagnose(sema.Full), observe)
+	s := sema.New(2, sema.Name("keeps"), sema.Diagnose(sema.DiagnoseFull), observe)
 	leak(t, s)
 	kept := mustAcquire(t, s, 1)
 	e := collectUntil(t, leaked)
@@ -111,9 +111,9 @@ func TestLeakedPermitIsReportedAndKeptUnlessReclaimIsAskedFor(t *testing.T) {
 }
 
 func TestInvertedOrderIsReportedOnceWithBothStacks(t *testing.T) {
-	for name, level := range map[string]sema.Level{"by context": sema.Sampled, "by goroutine": sema.Full} {
+	for name, level := range map[string]sema.DiagnoseLevel{"by context": sema.DiagnoseSampled, "by goroutine": sema.DiagnoseFull} {
 		t.Run(name, func(t *testing.T) {
-			j, observe := reports(sema.Inverted)
+			j, observe := reports(sema.EventInverted)
 			a := sema.New(1, sema.Name("a "+name), sema.Diagnose(level), observe)
 			b := sema.New(1, sema.Name("b "+name), sema.Diagnose(level), observe)
 			for range 3 {
@@ -125,7 +125,7 @@ func TestInvertedOrderIsReportedOnceWithBothStacks(t *testing.T) {
 			for range 3 {
 				lockBThenA(t, b, a, level)
 			}
-			e := wantKinds(t, j, sema.Inverted)
+			e := wantKinds(t, j, sema.EventInverted)
 			report := e[0].Report
 			if !strings.Contains(report, "lockAThenB") || !strings.Contains(report, "lockBThenA") ||
 				!strings.Contains(report, `"a `+name) || !strings.Contains(report, "AcquireAll") {
@@ -135,15 +135,19 @@ func TestInvertedOrderIsReportedOnceWithBothStacks(t *testing.T) {
 	}
 }
 
-func lockAThenB(t *testing.T, a, b *sema.Semaphore, level sema.Level) { lockInOrder(t, a, b, level) }
-func lockBThenA(t *testing.T, b, a *sema.Semaphore, level sema.Level) { lockInOrder(t, b, a, level) }
+func lockAThenB(t *testing.T, a, b *sema.Semaphore, level sema.DiagnoseLevel) {
+	lockInOrder(t, a, b, level)
+}
+func lockBThenA(t *testing.T, b, a *sema.Semaphore, level sema.DiagnoseLevel) {
+	lockInOrder(t, b, a, level)
+}
 
-func lockInOrder(t *testing.T, first, second *sema.Semaphore, level sema.Level) {
+func lockInOrder(t *testing.T, first, second *sema.Semaphore, level sema.DiagnoseLevel) {
 	ctx := t.Context()
 	p, err := first.Acquire(ctx, 1)
 	wantErr(t, err, nil)
 	defer p.Release()
-	if level != sema.Full { // tell who holds by the context
+	if level != sema.DiagnoseFull { // tell who holds by the context
 		held, cancel := p.Context(ctx)
 		defer cancel()
 		ctx = held
@@ -154,24 +158,24 @@ func lockInOrder(t *testing.T, first, second *sema.Semaphore, level sema.Level) 
 }
 
 func TestLongerCyclesAreReportedToo(t *testing.T) {
-	j, observe := reports(sema.Inverted)
+	j, observe := reports(sema.EventInverted)
 	var ring []*sema.Semaphore
 	for _, name := range []string{"ring x", "ring y", "ring z"} {
-		ring = append(ring, sema.New(1, sema.Name(name), sema.Diagnose(sema.Full), observe))
+		ring = append(ring, sema.New(1, sema.Name(name), sema.Diagnose(sema.DiagnoseFull), observe))
 	}
-	lockInOrder(t, ring[0], ring[1], sema.Full)
-	lockInOrder(t, ring[1], ring[2], sema.Full)
-	lockInOrder(t, ring[2], ring[0], sema.Full)
-	e := wantKinds(t, j, sema.Inverted)
+	lockInOrder(t, ring[0], ring[1], sema.DiagnoseFull)
+	lockInOrder(t, ring[1], ring[2], sema.DiagnoseFull)
+	lockInOrder(t, ring[2], ring[0], sema.DiagnoseFull)
+	e := wantKinds(t, j, sema.EventInverted)
 	if !strings.Contains(e[0].Report, "ring z → ring x here, but ring x → ring y → ring z elsewhere") {
 		t.Errorf("%s", e[0].Report)
 	}
 }
 
 func TestAcquireAllIsNoInversion(t *testing.T) {
-	j, observe := reports(sema.Inverted)
-	a := sema.New(1, sema.Name("all a"), sema.Diagnose(sema.Full), observe)
-	b := sema.New(1, sema.Name("all b"), sema.Diagnose(sema.Full), observe)
+	j, observe := reports(sema.EventInverted)
+	a := sema.New(1, sema.Name("all a"), sema.Diagnose(sema.DiagnoseFull), observe)
+	b := sema.New(1, sema.Name("all b"), sema.Diagnose(sema.DiagnoseFull), observe)
 	for range 2 {
 		p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
 		wantErr(t, err, nil)
@@ -182,11 +186,11 @@ func TestAcquireAllIsNoInversion(t *testing.T) {
 }
 
 func TestSelfDeadlockIsSuspected(t *testing.T) {
-	for _, level := range []sema.Level{sema.Sampled, sema.Full} {
-		j, observe := reports(sema.Deadlocked)
+	for _, level := range []sema.DiagnoseLevel{sema.DiagnoseSampled, sema.DiagnoseFull} {
+		j, observe := reports(sema.EventDeadlocked)
 		var stop context.CancelFunc
 		whenReported := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Deadlocked {
+			if e.Kind == sema.EventDeadlocked {
 				stop()
 			}
 		}))
@@ -201,7 +205,7 @@ func TestSelfDeadlockIsSuspected(t *testing.T) {
 		stop()
 		cancel()
 		p.Release()
-		e := wantKinds(t, j, sema.Deadlocked)
+		e := wantKinds(t, j, sema.EventDeadlocked)
 		if !strings.Contains(e[0].Report, "suspected") || !strings.Contains(e[0].Report, "holds all 1 permits in use") {
 			t.Errorf("%s", e[0].Report)
 		}
@@ -209,9 +213,9 @@ func TestSelfDeadlockIsSuspected(t *testing.T) {
 }
 
 func TestDeadlockAmongGoroutinesIsSuspectedOnce(t *testing.T) {
-	j, observe := reports(sema.Deadlocked)
-	a := sema.New(1, sema.Name("dead a"), sema.Diagnose(sema.Full), observe)
-	b := sema.New(1, sema.Name("dead b"), sema.Diagnose(sema.Full), observe)
+	j, observe := reports(sema.EventDeadlocked)
+	a := sema.New(1, sema.Name("dead a"), sema.Diagnose(sema.DiagnoseFull), observe)
+	b := sema.New(1, sema.Name("dead b"), sema.Diagnose(sema.DiagnoseFull), observe)
 	ctx, cancel := context.WithCancel(t.Context())
 	var both, ended sync.WaitGroup
 	both.Add(2)
@@ -232,7 +236,7 @@ func TestDeadlockAmongGoroutinesIsSuspectedOnce(t *testing.T) {
 	cancel()
 	ended.Wait()
 	<-late
-	e := wantKinds(t, j, sema.Deadlocked)
+	e := wantKinds(t, j, sema.EventDeadlocked)
 	for _, want := range []string{"suspected", `1 of "dead a"`, `1 of "dead b"`, "TestDeadlockAmongGoroutines"} {
 		if !strings.Contains(e[0].Report, want) {
 			t.Errorf("no %q in\n%s", want, e[0].Report)
@@ -242,7 +246,7 @@ func TestDeadlockAmongGoroutinesIsSuspectedOnce(t *testing.T) {
 
 func TestSampledRecordsAFewAndLosesNothing(t *testing.T) {
 	j := new(journal)
-	s := sema.New(5000, sema.Name("sampled"), sema.Diagnose(sema.Sampled), sema.Observe(j))
+	s := sema.New(5000, sema.Name("sampled"), sema.Diagnose(sema.DiagnoseSampled), sema.Observe(j))
 	var held []sema.Permit
 	for range 5000 {
 		held = append(held, mustAcquire(t, s, 1))
@@ -269,7 +273,7 @@ func TestEnvironmentSetsTheLevelOfTheProcess(t *testing.T) {
 		if len(sema.Holders()) == 1 {
 			os.Stdout.WriteString("recorded\n")
 		}
-		quiet := sema.New(1, sema.Diagnose(sema.Off))
+		quiet := sema.New(1, sema.Diagnose(sema.DiagnoseOff))
 		leak(t, quiet)
 		if len(sema.Holders()) == 1 {
 			os.Stdout.WriteString("override\n")
@@ -290,8 +294,8 @@ func TestEnvironmentSetsTheLevelOfTheProcess(t *testing.T) {
 // holder held, and must know it without reaching the handles.
 func TestInnerPermitDoesNotKeepALeakedOuterOneAlive(t *testing.T) {
 	leaked, observe := leakReports()
-	outer := sema.New(1, sema.Name("outer"), sema.Diagnose(sema.Full), observe)
-	inner := sema.New(1, sema.Name("inner"), sema.Diagnose(sema.Full), observe)
+	outer := sema.New(1, sema.Name("outer"), sema.Diagnose(sema.DiagnoseFull), observe)
+	inner := sema.New(1, sema.Name("inner"), sema.Diagnose(sema.DiagnoseFull), observe)
 	held := acquireInside(t, outer, inner)
 	if e := collectUntil(t, leaked); e.Name != "outer" {
 		t.Errorf("%+v", e)
@@ -312,8 +316,8 @@ func acquireInside(t *testing.T, outer, inner *sema.Semaphore) sema.Permit {
 // TestReleaseIsNeverTakenForALeak collects all the time while permits come and
 // go, so that a handle may die in the middle of its release.
 func TestReleaseIsNeverTakenForALeak(t *testing.T) {
-	s := sema.New(8, sema.Diagnose(sema.Full), sema.ReclaimLeaks, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Leaked {
+	s := sema.New(8, sema.Diagnose(sema.DiagnoseFull), sema.ReclaimLeaks, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.EventLeaked {
 			t.Error(e.Report)
 		}
 	})))
@@ -343,7 +347,7 @@ func TestReleaseIsNeverTakenForALeak(t *testing.T) {
 
 func TestWarnHoldOfAPartCountsFromTheAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, observe := reports(sema.Overheld)
+		j, observe := reports(sema.EventOverheld)
 		s := sema.New(2, sema.WarnHold(time.Second), observe)
 		whole := mustAcquire(t, s, 2)
 		time.Sleep(600 * time.Millisecond)
@@ -351,7 +355,7 @@ func TestWarnHoldOfAPartCountsFromTheAcquire(t *testing.T) {
 		wantErr(t, err, nil)
 		a.Release()
 		time.Sleep(500 * time.Millisecond)
-		wantKinds(t, j, sema.Overheld)
+		wantKinds(t, j, sema.EventOverheld)
 		b.Release()
 	})
 }

@@ -111,12 +111,12 @@ func ExampleNew_orders() {
 // Two semaphores acquired in both orders are reported before they deadlock.
 func ExampleDiagnose() {
 	observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Inverted {
+		if e.Kind == sema.EventInverted {
 			fmt.Println(strings.SplitN(e.Report, ";", 2)[0])
 		}
 	}))
-	accounts := sema.New(1, sema.Name("accounts"), sema.Diagnose(sema.Full), observe)
-	ledger := sema.New(1, sema.Name("ledger"), sema.Diagnose(sema.Full), observe)
+	accounts := sema.New(1, sema.Name("accounts"), sema.Diagnose(sema.DiagnoseFull), observe)
+	ledger := sema.New(1, sema.Name("ledger"), sema.Diagnose(sema.DiagnoseFull), observe)
 	transfer := func(first, second *sema.Semaphore) {
 		a, _ := first.Acquire(context.Background(), 1)
 		defer a.Release()

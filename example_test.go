@@ -73,12 +73,12 @@ func ExampleSemaphore_TryAcquire() {
 	// Output: 503: busy, try later
 }
 
-func ExampleSemaphore_TryAcquireAll() {
+func ExampleSemaphore_TryAcquireFree() {
 	s := sema.New(10)
 	held, _ := s.Acquire(context.Background(), 3)
 	defer held.Release()
 
-	rest, _ := s.TryAcquireAll(context.Background()) // whatever is idle now
+	rest, _ := s.TryAcquireFree(context.Background()) // whatever is idle now
 	defer rest.Release()
 	fmt.Println(rest.Weight())
 	// Output: 7
@@ -163,10 +163,10 @@ func ExampleSemaphore_Drain() {
 	// <nil>
 }
 
-func ExampleSemaphore_Reopen() {
+func ExampleSemaphore_Resume() {
 	s := sema.New(1)
 	s.Drain(context.Background())
-	s.Reopen()
+	s.Resume()
 	permit, err := s.Acquire(context.Background(), 1)
 	fmt.Println(err)
 	permit.Release()
@@ -395,7 +395,7 @@ func ExampleNew_bounded() {
 func ExampleObserve() {
 	waited := 0
 	s := sema.New(1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Rejected {
+		if e.Kind == sema.EventRejected {
 			waited++
 			fmt.Println(e.Kind, e.Weight)
 		}
@@ -428,7 +428,7 @@ func ExampleWarnHold() {
 	told := make(chan struct{})
 	s := sema.New(1, sema.Name("db"), sema.WarnHold(time.Millisecond),
 		sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Overheld {
+			if e.Kind == sema.EventOverheld {
 				fmt.Println(e.Kind, "at", strings.Split(e.Site, ":")[0] != "")
 				close(told)
 			}
@@ -441,7 +441,7 @@ func ExampleWarnHold() {
 
 // Who holds what, and since when: for a debug page.
 func ExampleHolders() {
-	s := sema.New(2, sema.Name("example"), sema.Diagnose(sema.Full))
+	s := sema.New(2, sema.Name("example"), sema.Diagnose(sema.DiagnoseFull))
 	permit, _ := s.Acquire(context.Background(), 1)
 	for _, h := range sema.Holders() {
 		if h.Name == "example" {
@@ -455,7 +455,7 @@ func ExampleHolders() {
 // Where callers wait, the longest first.
 func ExampleContention() {
 	quiet := sema.ObserverFunc(func(sema.Event) {}) // without, reports are logged
-	s := sema.New(1, sema.Diagnose(sema.Full), sema.MaxWait(time.Millisecond), sema.Observe(quiet))
+	s := sema.New(1, sema.Diagnose(sema.DiagnoseFull), sema.MaxWait(time.Millisecond), sema.Observe(quiet))
 	held, _ := s.Acquire(context.Background(), 1)
 	s.Acquire(context.Background(), 1)
 	held.Release()

@@ -78,7 +78,7 @@ func TestPermit_PrintsWhatItIs(t *testing.T) {
 		of   string
 	}{
 		{named, ` of "db"`},
-		{sema.New(10, sema.Name("db"), sema.Diagnose(sema.Full)), ` of "db"`},
+		{sema.New(10, sema.Name("db"), sema.Diagnose(sema.DiagnoseFull)), ` of "db"`},
 		{sema.New(10, sema.Name("db"), sema.Observe(&journal{})), ` of "db"`},
 		{sema.New(10), ""},
 		{sema.NewStriped(10), ""},

@@ -53,7 +53,7 @@ func TestContentionProfileStaysBounded(t *testing.T) {
 }
 
 func TestDebugLevelsAreParsed(t *testing.T) {
-	for text, want := range map[string]Level{"": Off, "off": Off, "Sampled": Sampled, "FULL": Full} {
+	for text, want := range map[string]DiagnoseLevel{"": DiagnoseOff, "off": DiagnoseOff, "Sampled": DiagnoseSampled, "FULL": DiagnoseFull} {
 		if got, ok := parseLevel(text); !ok || got != want {
 			t.Errorf("%q: %v, %v", text, got, ok)
 		}
@@ -61,7 +61,7 @@ func TestDebugLevelsAreParsed(t *testing.T) {
 	if _, ok := parseLevel("verbose"); ok {
 		t.Error("an unknown level was accepted")
 	}
-	for l := Off; l <= Full; l++ {
+	for l := DiagnoseOff; l <= DiagnoseFull; l++ {
 		if got, ok := parseLevel(l.String()); !ok || got != l {
 			t.Errorf("%v does not survive", l)
 		}
@@ -69,8 +69,8 @@ func TestDebugLevelsAreParsed(t *testing.T) {
 }
 
 func TestKindsHaveNames(t *testing.T) {
-	for k := Queued; k <= Deadlocked; k++ {
-		if strings.HasPrefix(k.String(), "Kind(") || k.String() == "" {
+	for k := EventQueued; k <= EventMismatched; k++ {
+		if strings.HasPrefix(k.String(), "EventKind(") || k.String() == "" {
 			t.Errorf("kind %d has no name", k)
 		}
 	}

@@ -71,7 +71,7 @@ func (g *tokens) wantFree(t *testing.T, want int64) {
 
 func TestIssuer_PermitIsReleasedOnce(t *testing.T) {
 	for name, g := range map[string]*tokens{
-		"plain": newTokens(100), "observed": newTokens(100, sema.Observe(&journal{})), "diagnosed": newTokens(100, sema.Diagnose(sema.Full)),
+		"plain": newTokens(100), "observed": newTokens(100, sema.Observe(&journal{})), "diagnosed": newTokens(100, sema.Diagnose(sema.DiagnoseFull)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var permits []sema.Permit
@@ -184,16 +184,16 @@ func TestStats_Acquired(t *testing.T) {
 func TestMonitor_ReportsOfAnyGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		g := newTokens(2, sema.Observe(&j), sema.Diagnose(sema.Full), sema.WarnHold(time.Minute))
+		g := newTokens(2, sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull), sema.WarnHold(time.Minute))
 		p := mustAcquire(t, g, 2)
-		if e := wantKinds(t, &j, sema.Acquired); e[0].Name != "tokens" || e[0].Weight != 2 || !strings.Contains(e[0].Site, "issuer_test.go:") {
+		if e := wantKinds(t, &j, sema.EventAcquired); e[0].Name != "tokens" || e[0].Weight != 2 || !strings.Contains(e[0].Site, "issuer_test.go:") {
 			t.Errorf("%+v", e[0])
 		}
 		_, err := g.Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrFull)
-		wantKinds(t, &j, sema.Rejected)
+		wantKinds(t, &j, sema.EventRejected)
 		time.Sleep(2 * time.Minute)
-		wantKinds(t, &j, sema.Overheld)
+		wantKinds(t, &j, sema.EventOverheld)
 		found := false
 		for _, h := range sema.Holders() {
 			found = found || h.Name == "tokens" && h.Weight == 2 && h.Age == 2*time.Minute
@@ -202,7 +202,7 @@ func TestMonitor_ReportsOfAnyGate(t *testing.T) {
 			t.Errorf("the permit is not among the holders: %v", sema.Holders())
 		}
 		p.Release()
-		if e := wantKinds(t, &j, sema.Released); e[0].Hold != 2*time.Minute {
+		if e := wantKinds(t, &j, sema.EventReleased); e[0].Hold != 2*time.Minute {
 			t.Errorf("%+v", e[0])
 		}
 	})
@@ -210,7 +210,7 @@ func TestMonitor_ReportsOfAnyGate(t *testing.T) {
 
 func TestMonitor_LeakOfAnyGateIsReported(t *testing.T) {
 	var j journal
-	g := newTokens(1, sema.Observe(&j), sema.Diagnose(sema.Full), sema.ReclaimLeaks)
+	g := newTokens(1, sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull), sema.ReclaimLeaks)
 	mustAcquire(t, g, 1) //semavet:ignore it is leaked on purpose
 	for deadline := time.Now().Add(time.Minute); g.free.Load() == 0; {
 		if time.Now().After(deadline) {
@@ -225,7 +225,7 @@ func TestMonitor_NilReportsNothing(t *testing.T) {
 	if g.monitor != nil {
 		t.Fatal("a monitor although no option asks for one")
 	}
-	g.monitor.Report(sema.Event{Kind: sema.Acquired})
+	g.monitor.Report(sema.Event{Kind: sema.EventAcquired})
 	mustAcquire(t, g, 1).Release()
 	g.wantFree(t, 1)
 }

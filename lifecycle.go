@@ -48,7 +48,7 @@ func (s *Semaphore) Forget(p Permit) {
 // Drain refuses everybody, those in line included, with ErrDraining, and waits
 // until all permits are back. If ctx ends first the error is its cause and
 // says how many are out; the semaphore goes on draining. Drain returns early,
-// with an error, if somebody calls Reopen.
+// with an error, if somebody calls Resume.
 func (s *Semaphore) Drain(ctx context.Context) error {
 	const op = "drain"
 	if ctx == nil {
@@ -58,23 +58,23 @@ func (s *Semaphore) Drain(ctx context.Context) error {
 	c := &s.core
 	c.mu.Lock()
 	out := c.turnAway(draining)
-	if c.phase == draining && c.reopened == nil {
-		c.reopened = make(chan struct{})
+	if c.phase == draining && c.resumed == nil {
+		c.resumed = make(chan struct{})
 	}
-	reopened := c.reopened // nil, and never ready, if closed
+	resumed := c.resumed // nil, and never ready, if closed
 	c.unlock(out)
-	s.monitor.Report(Event{Kind: Drained})
-	return s.waitIdle(ctx, op, reopened)
+	s.monitor.Report(Event{Kind: EventDrained})
+	return s.waitIdle(ctx, op, resumed)
 }
 
-// Reopen ends draining. A closed semaphore stays closed.
-func (s *Semaphore) Reopen() {
+// Resume ends draining. A closed semaphore stays closed.
+func (s *Semaphore) Resume() {
 	c := &s.core
 	c.mu.Lock()
 	if c.phase == draining {
 		c.phase = open
-		close(c.reopened)
-		c.reopened = nil
+		close(c.resumed)
+		c.resumed = nil
 	}
 	c.unlock(c.settle())
 }
@@ -89,9 +89,9 @@ func (s *Semaphore) WaitIdle(ctx context.Context) error {
 	return s.waitIdle(ctx, op, nil)
 }
 
-var errReopened = errors.New("reopened before all permits were back")
+var errResumeed = errors.New("resumed before all permits were back")
 
-func (s *Semaphore) waitIdle(ctx context.Context, op string, reopened <-chan struct{}) error {
+func (s *Semaphore) waitIdle(ctx context.Context, op string, resumed <-chan struct{}) error {
 	c := &s.core
 	idle := make(chan struct{})
 	c.mu.Lock()
@@ -101,8 +101,8 @@ func (s *Semaphore) waitIdle(ctx context.Context, op string, reopened <-chan str
 	select {
 	case <-idle:
 		return nil
-	case <-reopened:
-		why = errReopened
+	case <-resumed:
+		why = errResumeed
 	case <-ctx.Done():
 		why = context.Cause(ctx)
 	}
@@ -124,7 +124,7 @@ func (s *Semaphore) Close() error {
 	first := s.core.phase != shut
 	s.core.unlock(s.core.turnAway(shut))
 	if first {
-		s.monitor.Report(Event{Kind: Closed})
+		s.monitor.Report(Event{Kind: EventClosed})
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func TestDrainRefusesQueuedAndNewAndWaitsForHeld(t *testing.T) {
 		}
 		held.Release()
 		wantErr(t, <-drained, nil)
-		s.Reopen()
+		s.Resume()
 		mustAcquire(t, s, 1).Release()
 	})
 }
@@ -158,15 +158,15 @@ func TestDrainThatTimesOutSaysHowManyAreOutAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestReopenEndsADrainThatWaits(t *testing.T) {
+func TestResumeEndsADrainThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)
 		drained := make(chan error, 1)
 		go func() { drained <- s.Drain(t.Context()) }()
 		synctest.Wait()
-		s.Reopen()
-		if err := <-drained; err == nil || !strings.Contains(err.Error(), "reopened") {
+		s.Resume()
+		if err := <-drained; err == nil || !strings.Contains(err.Error(), "resumed") {
 			t.Errorf("%v", err)
 		}
 		held.Release()
@@ -323,7 +323,7 @@ func TestBadArgumentsAreRefusedWithAReason(t *testing.T) {
 		_, err = g.TryAcquire(noContext, 1)
 		wantErr(t, err, sema.ErrInvalid)
 	}
-	_, err := s.TryAcquireAll(noContext)
+	_, err := s.TryAcquireFree(noContext)
 	wantErr(t, err, sema.ErrInvalid)
 	wantErr(t, s.Drain(noContext), sema.ErrInvalid)
 	wantErr(t, s.WaitIdle(noContext), sema.ErrInvalid)
@@ -356,7 +356,7 @@ func TestTimeoutThatRacesACancelIsNoAcquire(t *testing.T) {
 	}
 }
 
-func TestCloseDuringDrainIsNotReopened(t *testing.T) {
+func TestCloseDuringDrainIsNotResumeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)
@@ -364,10 +364,10 @@ func TestCloseDuringDrainIsNotReopened(t *testing.T) {
 		go func() { drained <- s.Drain(t.Context()) }()
 		synctest.Wait()
 		s.Close()
-		s.Reopen()
+		s.Resume()
 		synctest.Wait()
 		if len(drained) > 0 {
-			t.Fatal("a closed semaphore was reopened")
+			t.Fatal("a closed semaphore was resumed")
 		}
 		held.Release()
 		wantErr(t, <-drained, nil)

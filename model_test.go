@@ -30,7 +30,7 @@ const (
 	opForget
 	opResize
 	opDrain
-	opReopen
+	opResume
 	opClose
 	opKinds
 )
@@ -43,7 +43,7 @@ type op struct {
 
 func (o op) String() string {
 	return fmt.Sprintf("%s(%d,%d)", [...]string{"acquire", "try", "tryAll", "request", "release", "releaseTwice",
-		"cancel", "split", "forget", "resize", "drain", "reopen", "close"}[o.Kind], o.A, o.B)
+		"cancel", "split", "forget", "resize", "drain", "resume", "close"}[o.Kind], o.A, o.B)
 }
 
 // A call is an acquire in the model: waiting, or ended with err, or holding.
@@ -228,7 +228,7 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 		real = append(real, &realCall{done: true, permit: p, err: err})
 		m.acquire(weight, false)
 	case opTryAll:
-		p, err := s.TryAcquireAll(t.Context())
+		p, err := s.TryAcquireFree(t.Context())
 		real = append(real, &realCall{done: true, permit: p, err: err})
 		n := m.free()
 		if n == 0 || m.mustQueue() {
@@ -298,8 +298,8 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 		go s.Drain(stopDrains)
 		m.draining = !m.closed
 		m.settle()
-	case opReopen:
-		s.Reopen()
+	case opResume:
+		s.Resume()
 		m.draining = false
 	case opClose:
 		s.Close()

@@ -33,7 +33,7 @@ type Monitor struct {
 // reports is what options ask a Monitor to report.
 type reports struct {
 	observers []Observer
-	level     Level
+	level     DiagnoseLevel
 	warnHold  time.Duration
 	reclaim   bool
 	sites     bool
@@ -51,13 +51,13 @@ func NewMonitor(gate Gate, opts ...SharedOption) *Monitor {
 
 func (c *config) newMonitor(gate Gate) *Monitor {
 	r := c.reports
-	if len(r.observers) == 0 && r.level == Off && r.warnHold == 0 {
+	if len(r.observers) == 0 && r.level == DiagnoseOff && r.warnHold == 0 {
 		return nil
 	}
 	if len(r.observers) == 0 { // what no observer receives goes to the log
 		r.observers = []Observer{defaultLog}
 	}
-	m := &Monitor{gate: gate, name: c.Name, reports: r, traces: r.level > Off || r.warnHold > 0 || r.sites}
+	m := &Monitor{gate: gate, name: c.Name, reports: r, traces: r.level > DiagnoseOff || r.warnHold > 0 || r.sites}
 	m.stats, _ = gate.(interface{ Stats() Stats })
 	if s, ok := gate.(*Semaphore); ok {
 		m.core = &s.core
@@ -151,11 +151,11 @@ func (m *Monitor) begin(ctx context.Context, n int64) Wait {
 }
 
 func (m *Monitor) trace(ctx context.Context) *trace {
-	t := &trace{record: m.level == Full || m.warnHold > 0 || m.level == Sampled && rand.Uint32()%sampleEvery == 0}
+	t := &trace{record: m.level == DiagnoseFull || m.warnHold > 0 || m.level == DiagnoseSampled && rand.Uint32()%sampleEvery == 0}
 	if t.record || m.sites {
 		t.stack = callers()
 	}
-	if m.level > Off {
+	if m.level > DiagnoseOff {
 		t.by = m.identify(ctx)
 	}
 	return t
@@ -178,9 +178,9 @@ func (w *Wait) Queued() {
 		return
 	}
 	w.start = sinceEpoch()
-	m.report(&Event{Kind: Queued, Weight: w.weight, Site: w.site(), Waiters: 1})
+	m.report(&Event{Kind: EventQueued, Weight: w.weight, Site: w.site(), Waiters: 1})
 	if m.exhausted.CompareAndSwap(false, true) {
-		m.report(&Event{Kind: Exhausted, Waiters: 1})
+		m.report(&Event{Kind: EventExhausted, Waiters: 1})
 	}
 	if t := w.more; t != nil && t.record {
 		t.queued = books.startWait(w)
@@ -229,7 +229,7 @@ func (w *Wait) Granted(i *Issuer) Permit {
 			p.Release()
 		}
 	}()
-	w.m.report(&Event{Kind: Acquired, Weight: w.weight, Wait: w.waited(), Site: w.site()})
+	w.m.report(&Event{Kind: EventAcquired, Weight: w.weight, Wait: w.waited(), Site: w.site()})
 	w.m.edge()
 	reported = true
 	return p
@@ -242,12 +242,12 @@ func (w *Wait) Failed(err error) error {
 		return err
 	}
 	w.ended()
-	kind := Rejected
+	kind := EventRejected
 	switch {
 	case errors.Is(err, ErrTimeout):
-		kind = TimedOut
+		kind = EventTimedOut
 	case w.ctx != nil && w.ctx.Err() != nil && err == context.Cause(w.ctx):
-		kind = Cancelled
+		kind = EventCancelled
 	}
 	m.report(&Event{Kind: kind, Weight: w.weight, Wait: w.waited(), Site: w.site(), Err: err})
 	m.edge()
@@ -256,7 +256,7 @@ func (w *Wait) Failed(err error) error {
 
 // released reports that a permit was released.
 func (m *Monitor) released(n int64, hold time.Duration, site string) {
-	m.report(&Event{Kind: Released, Weight: n, Hold: hold, Site: site})
+	m.report(&Event{Kind: EventReleased, Weight: n, Hold: hold, Site: site})
 	m.edge()
 }
 
@@ -267,9 +267,9 @@ func (m *Monitor) edge() { m.edgeTo(m.isExhausted()) }
 // changed it back during the report found the flag not yet moved.
 func (m *Monitor) edgeTo(exhausted bool) {
 	for m.exhausted.Load() != exhausted && m.exhausted.CompareAndSwap(!exhausted, exhausted) {
-		kind := Recovered
+		kind := EventRecovered
 		if exhausted {
-			kind = Exhausted
+			kind = EventExhausted
 		}
 		m.Report(Event{Kind: kind})
 		exhausted = m.isExhausted()
@@ -279,7 +279,7 @@ func (m *Monitor) edgeTo(exhausted bool) {
 // resized reports the new capacity of a semaphore.
 func (m *Monitor) resized(capacity int64) {
 	if m != nil {
-		m.Report(Event{Kind: Resized, Capacity: capacity})
+		m.Report(Event{Kind: EventResized, Capacity: capacity})
 		m.edge()
 	}
 }

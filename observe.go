@@ -27,59 +27,59 @@ func Observe(o Observer) SharedOption {
 // An Event is one thing that happened. Fields that say nothing about its Kind
 // are zero.
 type Event struct {
-	Kind     Kind
+	Kind     EventKind
 	Name     string        // the semaphore's
 	Weight   int64         // permits asked for, had or returned
 	Wait     time.Duration // how long a caller waited until this
 	Hold     time.Duration // how long a permit was held until this
 	Waiters  int           // callers in line at this moment
-	Capacity int64         // with Resized
+	Capacity int64         // with EventResized
 	Site     string        // file:line of the caller, with CallSites or for diagnosed permits
-	Err      error         // why: with Rejected, TimedOut, Cancelled, Lost
-	Report   string        // text for a person, with stacks: with Overheld, Leaked, Inverted, Deadlocked, Mismatched
+	Err      error         // why: with EventRejected, EventTimedOut, EventCancelled, EventLost
+	Report   string        // text for a person, with stacks: of EventOverheld, EventLeaked, EventInverted, EventDeadlocked, EventMismatched
 }
 
-// A Kind is what sort of event it is.
-type Kind uint8
+// An EventKind is what an [Event] reports.
+type EventKind uint8
 
-// The kinds. Lost, Renewed, FailedOpen and Mismatched come from fleet semaphores
-// only.
+// The kinds. EventLost, EventRenewed, EventFailedOpen and EventMismatched come from
+// fleet semaphores only.
 const (
-	Queued       Kind = iota + 1 // a caller begins to wait
-	Acquired                     // a permit was had
-	Released                     // a permit was given back
-	TimedOut                     // MaxWait passed
-	Cancelled                    // the caller's context ended
-	Rejected                     // refused: full, too large, draining, closed, invalid
-	Resized                      // the capacity changed, by Resize or Forget
-	Drained                      // Drain began
-	Closed                       // Close was called
-	Exhausted                    // the last permit went, or somebody queued
-	Recovered                    // permits are free again and nobody waits
-	Overheld                     // a permit is held for longer than WarnHold
-	Lost                         // a lease is gone
-	Renewed                      // leases were renewed
-	FailedOpen                   // the engine is away and the local limit rules
-	Leaked                       // a permit was garbage-collected without Release
-	OverReleased                 // more was given back than was out, and refused
-	Inverted                     // two semaphores are acquired in both orders
-	Deadlocked                   // a deadlock is suspected
-	Mismatched                   // asked for with another configuration than it has, which counts
+	EventQueued       EventKind = iota + 1 // a caller begins to wait
+	EventAcquired                          // a permit was granted
+	EventReleased                          // a permit was released
+	EventTimedOut                          // MaxWait passed
+	EventCancelled                         // the caller's context ended
+	EventRejected                          // the call failed: full, too large, draining, closed, invalid
+	EventResized                           // the capacity changed, by Resize or Forget
+	EventDrained                           // Drain began
+	EventClosed                            // Close was called
+	EventExhausted                         // the last permit was acquired, or a caller queued
+	EventRecovered                         // permits are free again and no caller waits
+	EventOverheld                          // a permit is held for longer than WarnHold
+	EventLost                              // a lease is gone
+	EventRenewed                           // leases were renewed
+	EventFailedOpen                        // the store is unavailable and the local limit applies
+	EventLeaked                            // a permit was garbage-collected without Release
+	EventOverReleased                      // more was released than acquired, and rejected
+	EventInverted                          // two semaphores are acquired in both orders
+	EventDeadlocked                        // a deadlock is suspected
+	EventMismatched                        // opened with another configuration than the stored one, which applies
 )
 
 var kindNames = [...]string{
-	Queued: "queued", Acquired: "acquired", Released: "released", TimedOut: "timed out",
-	Cancelled: "cancelled", Rejected: "rejected", Resized: "resized", Drained: "drained",
-	Closed: "closed", Exhausted: "exhausted", Recovered: "recovered", Overheld: "overheld",
-	Lost: "lost", Renewed: "renewed", FailedOpen: "failed open", Leaked: "leaked",
-	OverReleased: "over-released", Inverted: "acquire order inverted", Deadlocked: "deadlock suspected",
-	Mismatched: "configuration mismatched",
+	EventQueued: "queued", EventAcquired: "acquired", EventReleased: "released", EventTimedOut: "timed out",
+	EventCancelled: "cancelled", EventRejected: "rejected", EventResized: "resized", EventDrained: "drained",
+	EventClosed: "closed", EventExhausted: "exhausted", EventRecovered: "recovered", EventOverheld: "overheld",
+	EventLost: "lost", EventRenewed: "renewed", EventFailedOpen: "failed open", EventLeaked: "leaked",
+	EventOverReleased: "over-released", EventInverted: "acquire order inverted", EventDeadlocked: "deadlock suspected",
+	EventMismatched: "configuration mismatched",
 }
 
-// String is the kind in words.
-func (k Kind) String() string {
+// String returns the kind in words.
+func (k EventKind) String() string {
 	if int(k) < len(kindNames) && k > 0 {
 		return kindNames[k]
 	}
-	return fmt.Sprintf("Kind(%d)", uint8(k))
+	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }

@@ -37,15 +37,15 @@ func (j *journal) take() []sema.Event {
 	return j.events
 }
 
-func kinds(events []sema.Event) []sema.Kind {
-	var list []sema.Kind
+func kinds(events []sema.Event) []sema.EventKind {
+	var list []sema.EventKind
 	for _, e := range events {
 		list = append(list, e.Kind)
 	}
 	return list
 }
 
-func wantKinds(t *testing.T, j *journal, want ...sema.Kind) []sema.Event {
+func wantKinds(t *testing.T, j *journal, want ...sema.EventKind) []sema.Event {
 	t.Helper()
 	events := j.take()
 	if got := kinds(events); !slices.Equal(got, want) {
@@ -60,13 +60,13 @@ func TestObserverIsToldWhatHappens(t *testing.T) {
 		s := sema.New(2, sema.Name("db"), sema.Observe(&j), sema.MaxWait(5*time.Second), sema.CallSites)
 
 		a := mustAcquire(t, s, 2)
-		e := wantKinds(t, &j, sema.Acquired, sema.Exhausted)
+		e := wantKinds(t, &j, sema.EventAcquired, sema.EventExhausted)
 		if e[0].Name != "db" || e[0].Weight != 2 || !strings.Contains(e[0].Site, "helpers_test.go:") {
 			t.Errorf("%+v", e[0])
 		}
 		next := acquiring(t.Context(), s, 1)
 		synctest.Wait()
-		e = wantKinds(t, &j, sema.Queued)
+		e = wantKinds(t, &j, sema.EventQueued)
 		if e[0].Waiters != 1 || e[0].Weight != 1 {
 			t.Errorf("%+v", e[0])
 		}
@@ -76,15 +76,15 @@ func TestObserverIsToldWhatHappens(t *testing.T) {
 		synctest.Wait()
 		for _, e := range j.take() {
 			switch e.Kind {
-			case sema.Released:
+			case sema.EventReleased:
 				if e.Hold != 2*time.Second || e.Weight != 2 {
 					t.Errorf("%+v", e)
 				}
-			case sema.Acquired:
+			case sema.EventAcquired:
 				if e.Wait != 2*time.Second || e.Weight != 1 {
 					t.Errorf("%+v", e)
 				}
-			case sema.Recovered:
+			case sema.EventRecovered:
 			default:
 				t.Errorf("unexpected %+v", e)
 			}
@@ -93,41 +93,41 @@ func TestObserverIsToldWhatHappens(t *testing.T) {
 		j.take()
 
 		_, err := s.Acquire(t.Context(), 3)
-		e = wantKinds(t, &j, sema.Rejected)
+		e = wantKinds(t, &j, sema.EventRejected)
 		if e[0].Err != err || !errors.Is(err, sema.ErrTooLarge) {
 			t.Errorf("%+v", e[0])
 		}
 		s.Acquire(t.Context(), -1)
-		wantKinds(t, &j, sema.Rejected)
+		wantKinds(t, &j, sema.EventRejected)
 
 		b := mustAcquire(t, s, 2)
 		_, err = s.TryAcquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrFull)
-		wantKinds(t, &j, sema.Acquired, sema.Exhausted, sema.Rejected)
+		wantKinds(t, &j, sema.EventAcquired, sema.EventExhausted, sema.EventRejected)
 		s.Acquire(t.Context(), 1)
-		e = wantKinds(t, &j, sema.Queued, sema.TimedOut)
+		e = wantKinds(t, &j, sema.EventQueued, sema.EventTimedOut)
 		if e[1].Wait != 5*time.Second {
 			t.Errorf("%+v", e[1])
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		s.Acquire(ctx, 1)
-		wantKinds(t, &j, sema.Queued, sema.Cancelled)
+		wantKinds(t, &j, sema.EventQueued, sema.EventCancelled)
 
 		s.Resize(3)
-		e = wantKinds(t, &j, sema.Resized, sema.Recovered)
+		e = wantKinds(t, &j, sema.EventResized, sema.EventRecovered)
 		if e[0].Capacity != 3 {
 			t.Errorf("%+v", e[0])
 		}
 		s.Forget(b)
-		e = wantKinds(t, &j, sema.Resized)
+		e = wantKinds(t, &j, sema.EventResized)
 		if e[0].Capacity != 1 {
 			t.Errorf("%+v", e[0])
 		}
 		s.Drain(t.Context())
 		s.Close()
 		s.Close()
-		wantKinds(t, &j, sema.Drained, sema.Closed)
+		wantKinds(t, &j, sema.EventDrained, sema.EventClosed)
 	})
 }
 
@@ -137,26 +137,26 @@ func TestObserverSeesTicketsAndJointAcquires(t *testing.T) {
 		a, b := sema.New(2, sema.Observe(&j)), sema.New(2, sema.Observe(&k))
 		p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
 		wantErr(t, err, nil)
-		wantKinds(t, &j, sema.Acquired)
-		wantKinds(t, &k, sema.Acquired)
+		wantKinds(t, &j, sema.EventAcquired)
+		wantKinds(t, &k, sema.EventAcquired)
 		p.Release()
-		wantKinds(t, &j, sema.Released)
-		wantKinds(t, &k, sema.Released)
+		wantKinds(t, &j, sema.EventReleased)
+		wantKinds(t, &k, sema.EventReleased)
 
 		b.Close()
 		k.take()
 		_, err = sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
 		wantErr(t, err, sema.ErrClosed)
-		wantKinds(t, &j, sema.Rejected)
-		wantKinds(t, &k, sema.Rejected)
+		wantKinds(t, &j, sema.EventRejected)
+		wantKinds(t, &k, sema.EventRejected)
 
 		held := mustAcquire(t, a, 2)
 		ticket := a.Request(1)
 		synctest.Wait()
-		wantKinds(t, &j, sema.Acquired, sema.Exhausted, sema.Queued)
+		wantKinds(t, &j, sema.EventAcquired, sema.EventExhausted, sema.EventQueued)
 		time.Sleep(time.Second)
 		ticket.Cancel()
-		if e := wantKinds(t, &j, sema.Cancelled); e[0].Wait != time.Second {
+		if e := wantKinds(t, &j, sema.EventCancelled); e[0].Wait != time.Second {
 			t.Errorf("%+v", e[0])
 		}
 		held.Release()
@@ -178,9 +178,9 @@ func TestExhaustionIsToldOncePerEdge(t *testing.T) {
 	exhausted, recovered := 0, 0
 	for _, e := range j.take() {
 		switch e.Kind {
-		case sema.Exhausted:
+		case sema.EventExhausted:
 			exhausted++
-		case sema.Recovered:
+		case sema.EventRecovered:
 			recovered++
 		}
 	}
@@ -190,8 +190,8 @@ func TestExhaustionIsToldOncePerEdge(t *testing.T) {
 }
 
 func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
-	for _, at := range []sema.Kind{sema.Queued, sema.Acquired, sema.Released} {
-		for _, level := range []sema.Level{sema.Off, sema.Full} {
+	for _, at := range []sema.EventKind{sema.EventQueued, sema.EventAcquired, sema.EventReleased} {
+		for _, level := range []sema.DiagnoseLevel{sema.DiagnoseOff, sema.DiagnoseFull} {
 			armed := false
 			s := sema.New(1, sema.Diagnose(level), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				if armed && e.Kind == at {
@@ -209,7 +209,7 @@ func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
 				}()
 				p.Release()
 			}
-			if at == sema.Queued {
+			if at == sema.EventQueued {
 				held := mustAcquire(t, s, 1)
 				armed = true
 				try(func() (sema.Permit, error) { return s.Acquire(t.Context(), 1) })
@@ -232,7 +232,7 @@ func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
 				return sema.AcquireAll(t.Context(), sema.Want{Gate: s, N: 1}, sema.Want{Gate: other, N: 1})
 			})
 			wantStats(t, s, 0, 0)
-			if at == sema.Acquired {
+			if at == sema.EventAcquired {
 				wantStats(t, other, 0, 0)
 			}
 		}
@@ -262,7 +262,7 @@ func (b *lockedBuffer) take() string {
 func TestObserverThatPanicsAtATicketKeepsNobodyElseAsleep(t *testing.T) {
 	var armed atomic.Bool
 	s := sema.New(4, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if armed.Load() && e.Kind == sema.Acquired {
+		if armed.Load() && e.Kind == sema.EventAcquired {
 			panic("observer")
 		}
 	})))
@@ -332,7 +332,7 @@ func TestSlowObserverStallsNobodyElse(t *testing.T) {
 			goOn := make(chan struct{})
 			var slow atomic.Bool
 			s := sema.New(2, order, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-				if e.Kind == sema.Queued {
+				if e.Kind == sema.EventQueued {
 					if slow.CompareAndSwap(false, true) {
 						<-goOn
 					}
@@ -369,7 +369,7 @@ func TestSlowObserverStallsNobodyElse(t *testing.T) {
 func TestObserverMayCancelATicketItIsToldOf(t *testing.T) {
 	var ticket *sema.Ticket
 	s := sema.New(1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if ticket != nil && e.Kind == sema.Acquired {
+		if ticket != nil && e.Kind == sema.EventAcquired {
 			ticket.Cancel()
 		}
 	})))
@@ -385,16 +385,16 @@ func TestObserverMayCancelATicketItIsToldOf(t *testing.T) {
 func TestWaitingJointlyAndByTicketIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		a, b := sema.New(1, sema.Diagnose(sema.Full), sema.Observe(&j)), sema.New(1)
+		a, b := sema.New(1, sema.Diagnose(sema.DiagnoseFull), sema.Observe(&j)), sema.New(1)
 		held := mustAcquire(t, a, 1)
-		wantKinds(t, &j, sema.Acquired, sema.Exhausted)
+		wantKinds(t, &j, sema.EventAcquired, sema.EventExhausted)
 		before := pprof.Lookup("sema.waiting").Count()
 		ctx, cancel := context.WithCancel(t.Context())
 		go sema.AcquireAll(ctx, sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
 		synctest.Wait()
-		wantKinds(t, &j, sema.Queued)
+		wantKinds(t, &j, sema.EventQueued)
 		ticket := a.Request(1)
-		if e := wantKinds(t, &j, sema.Queued); e[0].Waiters != 2 {
+		if e := wantKinds(t, &j, sema.EventQueued); e[0].Waiters != 2 {
 			t.Errorf("%d waiters", e[0].Waiters)
 		}
 		if n := pprof.Lookup("sema.waiting").Count() - before; n != 2 {
@@ -418,7 +418,7 @@ func TestParkedCallersCountAsWaiting(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.Acquire(ctx, 2)
 		synctest.Wait()
-		if e := j.take(); e[0].Kind != sema.Queued || e[0].Waiters != 1 {
+		if e := j.take(); e[0].Kind != sema.EventQueued || e[0].Waiters != 1 {
 			t.Errorf("%+v", e)
 		}
 		wantStats(t, s, 0, 1)
@@ -435,7 +435,7 @@ func TestJointAcquireThatFailsLeavesNobodyExhausted(t *testing.T) {
 		defer cancel()
 		_, err := sema.AcquireAll(ctx, sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
 		wantErr(t, err, context.DeadlineExceeded)
-		wantKinds(t, &j, sema.Queued, sema.Exhausted, sema.Cancelled, sema.Recovered)
+		wantKinds(t, &j, sema.EventQueued, sema.EventExhausted, sema.EventCancelled, sema.EventRecovered)
 		held.Release()
 	})
 }

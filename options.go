@@ -119,7 +119,7 @@ type sharedToggle uint8
 const (
 	// ReclaimLeaks returns the weight of a permit that was garbage-collected without
 	// Release to the semaphore. Leaks are noticed for permits that the diagnostics
-	// recorded, so it is complete only with Diagnose([Full]).
+	// recorded, so it is complete only with Diagnose([DiagnoseFull]).
 	ReclaimLeaks sharedToggle = iota
 	// CallSites puts the caller's file and line in the events of acquires.
 	CallSites

@@ -89,7 +89,7 @@ func TestTryNeverOvertakesAFairQueue(t *testing.T) {
 		synctest.Wait()
 		_, err := s.TryAcquire(t.Context(), 1) // one is free, but spoken for
 		wantErr(t, err, sema.ErrFull)
-		_, err = s.TryAcquireAll(t.Context())
+		_, err = s.TryAcquireFree(t.Context())
 		wantErr(t, err, sema.ErrFull)
 		held.Release()
 		(<-heavy).permit.Release()

@@ -52,7 +52,7 @@ func TestPastBugXSync14be23e_DoneContextNeverAcquires(t *testing.T) {
 		wantErr(t, err, cause)
 		_, err = s.Acquire(ctx, 0)
 		wantErr(t, err, cause)
-		_, err = s.TryAcquireAll(ctx)
+		_, err = s.TryAcquireFree(ctx)
 		wantErr(t, err, cause)
 		_, err = striped.Acquire(ctx, 1)
 		wantErr(t, err, cause)
@@ -219,12 +219,12 @@ func TestPastBugTokio901f6d2_ObserverMayUseTheSemaphore(t *testing.T) {
 	wantStats(t, s, 0, 0)
 }
 
-func TestPastBugTokio8020_ForgetDoesNotReopenAClosedSemaphore(t *testing.T) {
+func TestPastBugTokio8020_ForgetDoesNotResumeAClosedSemaphore(t *testing.T) {
 	s := sema.New(3)
 	p := mustAcquire(t, s, 1)
 	s.Close()
 	s.Forget(p)
-	s.Reopen()
+	s.Resume()
 	s.Resize(10)
 	_, err := s.Acquire(t.Context(), 1)
 	wantErr(t, err, sema.ErrClosed)

@@ -326,14 +326,14 @@ func (v vouched) Err() error {
 func TestPermitsOfABackedSemaphoreAreLostWithIt(t *testing.T) {
 	t.Parallel()
 	v := vouched{make(chan struct{})}
-	for _, level := range []sema.Level{sema.Off, sema.Full} {
+	for _, level := range []sema.DiagnoseLevel{sema.DiagnoseOff, sema.DiagnoseFull} {
 		s := sema.New(4, sema.Backed(v), sema.Diagnose(level))
 		p, q, err := mustAcquire(t, s, 3).Split(1)
 		wantErr(t, err, nil)
 		if p.Backing() != v || q.Lost() != v.Lost() {
 			t.Error("the parts do not rest on what the whole did")
 		}
-		if level == sema.Off {
+		if level == sema.DiagnoseOff {
 			wantErr(t, p.Err(), nil)
 			close(v.lost)
 		}

@@ -78,17 +78,17 @@ func (r *record) leaked() {
 		r.issuer.owner.TakeBack(r.weight)
 		fate = "its weight was returned (ReclaimLeaks)"
 	}
-	r.tell(Leaked, fmt.Sprintf("a permit of weight %d of semaphore %q was garbage-collected without Release; %s. Acquired %v ago at\n%s",
+	r.tell(EventLeaked, fmt.Sprintf("a permit of weight %d of semaphore %q was garbage-collected without Release; %s. Acquired %v ago at\n%s",
 		r.weight, m.name, fate, time.Since(r.since).Round(time.Millisecond), r.stack))
 	m.edge()
 }
 
 func (r *record) tellOverheld() {
-	r.tell(Overheld, fmt.Sprintf("a permit of weight %d of semaphore %q has been held for over %v. Acquired at\n%s",
+	r.tell(EventOverheld, fmt.Sprintf("a permit of weight %d of semaphore %q has been held for over %v. Acquired at\n%s",
 		r.weight, r.monitor.name, r.monitor.warnHold, r.stack))
 }
 
-func (r *record) tell(kind Kind, report string) {
+func (r *record) tell(kind EventKind, report string) {
 	r.monitor.Report(Event{Kind: kind, Weight: r.weight, Hold: time.Since(r.since), Site: r.stack.site(), Report: report})
 }
 
@@ -102,7 +102,7 @@ type Holder struct {
 }
 
 // Holders lists the recorded permits that are out, the oldest first: all of
-// semaphores diagnosed at Full or with WarnHold, a sample of others.
+// semaphores diagnosed at DiagnoseFull or with WarnHold, a sample of others.
 func Holders() []Holder {
 	var list []Holder
 	for _, r := range books.all() {

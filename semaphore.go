@@ -110,9 +110,9 @@ func (s *Semaphore) tryAcquire(ctx context.Context, n int64) (Permit, error) {
 	return s.conclude(ctx, op, &watch, s.core.tryTake(uint64(n)))
 }
 
-// TryAcquireAll takes whatever is free now, as one permit, and fails with
+// TryAcquireFree takes whatever is free now, as one permit, and fails with
 // ErrFull if that is nothing or others are waiting for it.
-func (s *Semaphore) TryAcquireAll(ctx context.Context) (Permit, error) {
+func (s *Semaphore) TryAcquireFree(ctx context.Context) (Permit, error) {
 	const op = "try all"
 	if ctx == nil || ctx.Err() != nil {
 		return s.unusual(ctx, op, 0)

@@ -34,7 +34,7 @@ type logKey struct {
 type logWindow struct {
 	since   time.Time
 	open    bool
-	logged  Kind
+	logged  EventKind
 	latest  Event
 	skipped int
 }
@@ -42,9 +42,9 @@ type logWindow struct {
 // Observe logs e, now, later or not at all.
 func (o *logObserver) Observe(e Event) {
 	switch e.Kind {
-	case Exhausted, Recovered, Overheld:
+	case EventExhausted, EventRecovered, EventOverheld:
 		o.fold(e)
-	case Leaked, Inverted, Deadlocked, Lost, FailedOpen, OverReleased:
+	case EventLeaked, EventInverted, EventDeadlocked, EventLost, EventFailedOpen, EventOverReleased:
 		o.log(e, 0)
 	}
 }
@@ -52,7 +52,7 @@ func (o *logObserver) Observe(e Event) {
 // fold logs e if no window is open, and otherwise keeps it for the end of it.
 func (o *logObserver) fold(e Event) {
 	const mostNames = 10_000 // names may be made up as a program runs
-	key := logKey{e.Name, e.Kind == Overheld}
+	key := logKey{e.Name, e.Kind == EventOverheld}
 	o.mu.Lock()
 	w := o.windows[key]
 	if w == nil {
@@ -98,7 +98,7 @@ func (o *logObserver) log(e Event, skipped int) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	if e.Kind == Recovered {
+	if e.Kind == EventRecovered {
 		level = slog.LevelInfo
 	}
 	attrs := []slog.Attr{slog.String("semaphore", e.Name)}

@@ -47,7 +47,7 @@ func (st stack) site() string {
 // String is the stack as a panic would print it.
 func (st stack) String() string {
 	if len(st) == 0 {
-		return "\t(not recorded: see sema.Full)\n"
+		return "\t(not recorded: see sema.DiagnoseFull)\n"
 	}
 	var b strings.Builder
 	for f := range st.frames {

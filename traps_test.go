@@ -107,7 +107,7 @@ func TestTrapTicketAndLostChannelsAreNotReused(t *testing.T) {
 
 func TestTrapProfilesDoNotKeepALeakedPermitAlive(t *testing.T) {
 	leaked, observe := leakReports()
-	s := sema.New(1, sema.Name("leaky"), sema.Diagnose(sema.Full), sema.ReclaimLeaks, observe)
+	s := sema.New(1, sema.Name("leaky"), sema.Diagnose(sema.DiagnoseFull), sema.ReclaimLeaks, observe)
 	leak(t, s)
 	if n := pprof.Lookup("sema.held").Count(); n == 0 {
 		t.Fatal("the permit is not in the profile")
@@ -123,7 +123,7 @@ func TestTrapProfilesDoNotKeepALeakedPermitAlive(t *testing.T) {
 func leakReports() (<-chan sema.Event, sema.Option) {
 	leaked := make(chan sema.Event, 1)
 	return leaked, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Leaked {
+		if e.Kind == sema.EventLeaked {
 			leaked <- e
 		}
 	}))
@@ -171,12 +171,12 @@ func TestTrapCapacityBeyondTheWordIsUnlimited(t *testing.T) {
 func TestTrapDeadlockIsOnlySuspectedWhenEveryHolderIsBlocked(t *testing.T) {
 	reports := make(chan sema.Event, 10)
 	observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Deadlocked {
+		if e.Kind == sema.EventDeadlocked {
 			reports <- e
 		}
 	}))
-	a := sema.New(2, sema.Name("a"), sema.Diagnose(sema.Full), observe)
-	b := sema.New(1, sema.Name("b"), sema.Diagnose(sema.Full), observe)
+	a := sema.New(2, sema.Name("a"), sema.Diagnose(sema.DiagnoseFull), observe)
+	b := sema.New(1, sema.Name("b"), sema.Diagnose(sema.DiagnoseFull), observe)
 	free := mustAcquire(t, a, 1) // this goroutine holds one of a and never waits
 	ctx, cancel := context.WithCancel(t.Context())
 	inA, inB := make(chan struct{}), make(chan struct{})

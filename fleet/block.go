@@ -256,7 +256,7 @@ func (g *generation) disown(why string) {
 	g.why = why
 	close(g.lost)
 	if out := g.local.Stats().InUse; out > 0 {
-		g.sem.tellLater(sema.Event{Kind: sema.Lost, Weight: out, Err: g.sem.fault("hold", out, sema.ErrLost, why)})
+		g.sem.tellLater(sema.Event{Kind: sema.EventLost, Weight: out, Err: g.sem.fault("hold", out, sema.ErrLost, why)})
 	}
 }
 

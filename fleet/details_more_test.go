@@ -194,12 +194,12 @@ func TestRenewalsAreToldWhileSomethingIsHeld(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		p.Release()
 		synctest.Wait()
-		told := d.count(sema.Renewed)
+		told := d.count(sema.EventRenewed)
 		if told < 6 || told > 8 {
 			t.Errorf("told %d times in 30 s", told)
 		}
 		time.Sleep(30 * time.Second)
-		if more := d.count(sema.Renewed); more > told {
+		if more := d.count(sema.EventRenewed); more > told {
 			t.Errorf("told %d times that nothing was renewed", more-told)
 		}
 	})
@@ -224,7 +224,7 @@ func TestWhatIsOfARateIsNeitherHeldNorLost(t *testing.T) {
 		default:
 		}
 		p.Release()
-		if stats := s.Stats(); stats.Releases != 0 || stats.SessionsLost != 1 || d.count(sema.Lost) != 0 {
+		if stats := s.Stats(); stats.Releases != 0 || stats.SessionsLost != 1 || d.count(sema.EventLost) != 0 {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -307,7 +307,7 @@ func TestAnObserverThatLagsIsToldOfWhatMatters(t *testing.T) {
 		block := make(chan struct{})
 		c, _ := join(t, memstore.New())
 		s := semaphore(t, c, fleet.Options{Capacity: 2, Observer: sema.ObserverFunc(func(e sema.Event) {
-			if d.Observe(e); e.Kind == sema.Renewed {
+			if d.Observe(e); e.Kind == sema.EventRenewed {
 				<-block
 			}
 		})})
@@ -319,7 +319,7 @@ func TestAnObserverThatLagsIsToldOfWhatMatters(t *testing.T) {
 		time.Sleep(3 * time.Hour) // of signs of life
 		close(block)
 		synctest.Wait()
-		if lost, renewed := d.count(sema.Lost), d.count(sema.Renewed); lost != 1 || renewed > 1001 {
+		if lost, renewed := d.count(sema.EventLost), d.count(sema.EventRenewed); lost != 1 || renewed > 1001 {
 			t.Errorf("told of %d losses and %d renewals", lost, renewed)
 		}
 		q.Release()

@@ -66,7 +66,7 @@ func TestAnObserverThatPanicsIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		s := semaphore(t, c, fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Lost {
+			if e.Kind == sema.EventLost {
 				panic("observer")
 			}
 		})})
@@ -106,7 +106,7 @@ func TestAMismatchIsOfWhatWasAskedFor(t *testing.T) {
 			o.Observer = sema.ObserverFunc(func(e sema.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				if e.Kind == sema.Mismatched {
+				if e.Kind == sema.EventMismatched {
 					found = append(found, e.Report)
 				}
 			})

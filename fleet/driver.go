@@ -307,7 +307,7 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 	s.tellLender(reply)
 	s.noteHeard()
 	if s.options.Observer != nil && len(b.Ops) == 0 && len(s.leases) > 0 {
-		s.tellLater(sema.Event{Kind: sema.Renewed, Weight: s.held()})
+		s.tellLater(sema.Event{Kind: sema.EventRenewed, Weight: s.held()})
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func TestOneLostMessageIsNoSilence(t *testing.T) {
 			w.lose.Store(1)
 			time.Sleep(10 * time.Second)
 		}
-		if n := d.count(sema.FailedOpen); n > 0 {
+		if n := d.count(sema.EventFailedOpen); n > 0 {
 			t.Errorf("it failed open %d times, for one message each", n)
 		}
 		p.Release()

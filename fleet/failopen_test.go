@@ -15,7 +15,7 @@ import (
 // A diary is an observer that remembers the kinds of events.
 type diary struct {
 	mu    sync.Mutex
-	kinds []sema.Kind
+	kinds []sema.EventKind
 }
 
 func (d *diary) Observe(e sema.Event) {
@@ -24,7 +24,7 @@ func (d *diary) Observe(e sema.Event) {
 	d.kinds = append(d.kinds, e.Kind)
 }
 
-func (d *diary) count(k sema.Kind) (n int) {
+func (d *diary) count(k sema.EventKind) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, kind := range d.kinds {
@@ -88,7 +88,7 @@ func TestFailingOpenToALocalLimitAndBack(t *testing.T) {
 			a.Release()
 			b.Release()
 			p.Release()
-			if opened, closed := d.count(sema.FailedOpen), d.count(sema.Recovered); opened != 1 || closed != 1 {
+			if opened, closed := d.count(sema.EventFailedOpen), d.count(sema.EventRecovered); opened != 1 || closed != 1 {
 				t.Errorf("told %d times that it failed open, %d that it recovered", opened, closed)
 			}
 		})

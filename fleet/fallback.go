@@ -141,7 +141,7 @@ func (f *fallback) failed(s *Semaphore, began, now protocol.Micros) time.Duratio
 	f.open.Store(true)
 	s.publish()
 	s.refuseAll(errAside)
-	s.tellLater(sema.Event{Kind: sema.FailedOpen, Capacity: s.options.FailOpen.Limit, Err: s.fault("renew", 0, sema.ErrUnavailable, s.driver.trouble.Error())})
+	s.tellLater(sema.Event{Kind: sema.EventFailedOpen, Capacity: s.options.FailOpen.Limit, Err: s.fault("renew", 0, sema.ErrUnavailable, s.driver.trouble.Error())})
 	return math.MaxInt64
 }
 
@@ -163,7 +163,7 @@ func (f *fallback) answered(s *Semaphore, now protocol.Micros) {
 		f.reign.Load().end()
 		f.good = 0
 		s.publish()
-		s.tellLater(sema.Event{Kind: sema.Recovered, Capacity: s.capacity.Load()})
+		s.tellLater(sema.Event{Kind: sema.EventRecovered, Capacity: s.capacity.Load()})
 	}
 }
 

@@ -242,7 +242,7 @@ func TestAnObserverThatBlocksIsNotPiledUpOn(t *testing.T) {
 		c, _ := join(t, memstore.New())
 		block := make(chan bool)
 		s := semaphore(t, c, fleet.Options{Capacity: 4, Observer: sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Renewed {
+			if e.Kind == sema.EventRenewed {
 				<-block
 			}
 		})})

@@ -399,7 +399,7 @@ func TestTheObserverIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		var mu sync.Mutex
-		var kinds []sema.Kind
+		var kinds []sema.EventKind
 		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: time.Second, Observer: sema.ObserverFunc(func(e sema.Event) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -418,9 +418,9 @@ func TestTheObserverIsTold(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		want := []sema.Kind{
-			sema.Queued, sema.Acquired, sema.Queued, sema.Rejected, sema.Queued, sema.TimedOut, sema.Queued, sema.Cancelled,
-			sema.Released, sema.Queued, sema.Acquired, sema.Lost,
+		want := []sema.EventKind{
+			sema.EventQueued, sema.EventAcquired, sema.EventQueued, sema.EventRejected, sema.EventQueued, sema.EventTimedOut, sema.EventQueued, sema.EventCancelled,
+			sema.EventReleased, sema.EventQueued, sema.EventAcquired, sema.EventLost,
 		}
 		if !slices.Equal(kinds, want) {
 			t.Errorf("told %v, want %v", kinds, want)

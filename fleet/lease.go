@@ -51,7 +51,7 @@ func (l *lease) Name() string { return l.grant.sem.name }
 // Release is said to the engine with the next batch.
 func (l *lease) Release() {
 	l.giveBack()
-	l.grant.sem.tell(sema.Event{Kind: sema.Released, Weight: l.weight, Hold: time.Since(l.grant.since)})
+	l.grant.sem.tell(sema.Event{Kind: sema.EventReleased, Weight: l.weight, Hold: time.Since(l.grant.since)})
 }
 
 func (l *lease) giveBack() {
@@ -115,7 +115,7 @@ const unrenewed = "it could not be renewed in time"
 func (s *Semaphore) loseGrant(g *grant, why string) {
 	g.why = why
 	close(g.lost)
-	s.tellLater(sema.Event{Kind: sema.Lost, Weight: g.out, Hold: time.Since(g.since), Err: s.fault("hold", g.out, sema.ErrLost, why)})
+	s.tellLater(sema.Event{Kind: sema.EventLost, Weight: g.out, Hold: time.Since(g.since), Err: s.fault("hold", g.out, sema.ErrLost, why)})
 }
 
 // revoked takes a lease, or a block, away. The mutex is held.

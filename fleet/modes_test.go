@@ -32,7 +32,7 @@ func TestSemaphore_ReportsAnotherMode(t *testing.T) {
 				held := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 10, Mode: c.first}), 1)
 				var reports []string
 				s := semaphore(t, b, fleet.Options{Capacity: 10, Mode: c.second, Observer: sema.ObserverFunc(func(e sema.Event) {
-					if e.Kind == sema.Mismatched {
+					if e.Kind == sema.EventMismatched {
 						reports = append(reports, e.Report)
 					}
 				})})
@@ -65,7 +65,7 @@ func TestSemaphore_ReportsAnotherModeOfReplicasThatStartTogether(t *testing.T) {
 				for i, mode := range modes {
 					c, _ := join(t, store)
 					both[i] = semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, Observer: sema.ObserverFunc(func(e sema.Event) {
-						if e.Kind == sema.Mismatched {
+						if e.Kind == sema.EventMismatched {
 							reports[e.Report]++
 						}
 					})})

@@ -30,7 +30,7 @@ func (s *Semaphore) admitted(permit sema.Permit, start time.Time) sema.Permit {
 			permit.Release()
 		}
 	}()
-	s.tell(sema.Event{Kind: sema.Acquired, Weight: permit.Weight(), Wait: time.Since(start)})
+	s.tell(sema.Event{Kind: sema.EventAcquired, Weight: permit.Weight(), Wait: time.Since(start)})
 	told = true
 	return permit
 }
@@ -48,7 +48,7 @@ func (w *watched) Name() string { return w.sem.name }
 // Release is for [sema.Lease].
 func (w *watched) Release() {
 	w.inner.Release()
-	w.sem.tell(sema.Event{Kind: sema.Released, Weight: w.inner.Weight(), Hold: time.Since(w.since)})
+	w.sem.tell(sema.Event{Kind: sema.EventReleased, Weight: w.inner.Weight(), Hold: time.Since(w.since)})
 }
 
 // Split is for [sema.Permit.Split].
@@ -77,18 +77,18 @@ func (s *Semaphore) tellQueued(op string, n int64) error {
 	err := s.open(op, n)
 	s.mu.Unlock()
 	if err == nil && n > 0 {
-		s.tell(sema.Event{Kind: sema.Queued, Weight: n})
+		s.tell(sema.Event{Kind: sema.EventQueued, Weight: n})
 	}
 	return err
 }
 
 func (s *Semaphore) refused(ctx context.Context, n int64, start time.Time, err error) {
-	kind := sema.Rejected
+	kind := sema.EventRejected
 	switch {
 	case errors.Is(err, sema.ErrTimeout):
-		kind = sema.TimedOut
+		kind = sema.EventTimedOut
 	case ctx != nil && ctx.Err() != nil:
-		kind = sema.Cancelled
+		kind = sema.EventCancelled
 	}
 	s.tell(sema.Event{Kind: kind, Weight: n, Wait: time.Since(start), Err: err})
 }
@@ -101,7 +101,7 @@ func (s *Semaphore) tell(e sema.Event) {
 	s.mu.Lock()
 	e.Waiters = s.waiting()
 	s.mu.Unlock()
-	if e.Kind == sema.Queued {
+	if e.Kind == sema.EventQueued {
 		e.Waiters++ // whom it is about
 	}
 	s.options.Observer.Observe(e)
@@ -122,7 +122,7 @@ const maxUntold = 1000
 // tellLater is for who holds the mutex.
 func (s *Semaphore) tellLater(e sema.Event) {
 	t := &s.telling
-	if s.options.Observer == nil || len(t.events) >= maxUntold && e.Kind == sema.Renewed {
+	if s.options.Observer == nil || len(t.events) >= maxUntold && e.Kind == sema.EventRenewed {
 		return
 	}
 	t.events = append(t.events[max(0, len(t.events)-maxUntold+1):], e)
@@ -179,7 +179,7 @@ func (s *Semaphore) tellMismatch(stored protocol.Config) {
 func (s *Semaphore) reportMismatch(capacity int64, report string, logged *bool) {
 	switch {
 	case s.options.Observer != nil:
-		s.tellLater(sema.Event{Kind: sema.Mismatched, Capacity: capacity, Report: report})
+		s.tellLater(sema.Event{Kind: sema.EventMismatched, Capacity: capacity, Report: report})
 	case !*logged:
 		*logged = true
 		go slog.Default().Warn("sema: " + report) // a slow handler must not hold the mutex

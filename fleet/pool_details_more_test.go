@@ -25,7 +25,7 @@ func TestEveryAcquireOfAPoolIsTold(t *testing.T) {
 			wantErr(t, err, nil)
 			p.Release()
 		}
-		if came, went := d.count(sema.Acquired), d.count(sema.Released); came != 10 || went != 10 {
+		if came, went := d.count(sema.EventAcquired), d.count(sema.EventReleased); came != 10 || went != 10 {
 			t.Errorf("told of %d acquires and %d releases, want 10", came, went)
 		}
 	})
@@ -120,7 +120,7 @@ func TestAPermitOfAPoolThatComesTooLateGoesBack(t *testing.T) {
 		var slow atomic.Bool
 		c, _ := join(t, memstore.New())
 		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled, Observer: sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Queued && slow.Load() {
+			if e.Kind == sema.EventQueued && slow.Load() {
 				time.Sleep(time.Second) // meanwhile it is its turn, and it is not wanted any more
 			}
 		})})

@@ -118,7 +118,7 @@ func TestWhoWaitsIsCountedAndTold(t *testing.T) {
 			s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, MaxWait: time.Minute, Observer: sema.ObserverFunc(func(e sema.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				if e.Kind == sema.Queued {
+				if e.Kind == sema.EventQueued {
 					queued = e.Waiters
 				}
 			})})
@@ -257,7 +257,7 @@ func TestReleasesAreToldPartByPart(t *testing.T) {
 			var told []sema.Event
 			c, _ := join(t, memstore.New())
 			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode, Observer: sema.ObserverFunc(func(e sema.Event) {
-				if e.Kind == sema.Released {
+				if e.Kind == sema.EventReleased {
 					told = append(told, e)
 				}
 			})})

@@ -415,7 +415,7 @@ func TestAPoolIsObserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		kinds := map[sema.Kind]int{}
+		kinds := map[sema.EventKind]int{}
 		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 2, TTL: 3 * time.Second, Observer: sema.ObserverFunc(func(e sema.Event) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -435,7 +435,7 @@ func TestAPoolIsObserved(t *testing.T) {
 		wantErr(t, q.Err(), sema.ErrLost)
 		mu.Lock()
 		defer mu.Unlock()
-		for kind, want := range map[sema.Kind]int{sema.Acquired: 2, sema.Queued: 2, sema.Released: 1, sema.Lost: 1} {
+		for kind, want := range map[sema.EventKind]int{sema.EventAcquired: 2, sema.EventQueued: 2, sema.EventReleased: 1, sema.EventLost: 1} {
 			if kinds[kind] != want {
 				t.Errorf("%d × %v, want %d", kinds[kind], kind, want)
 			}

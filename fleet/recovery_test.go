@@ -79,7 +79,7 @@ func TestAnObserverThatIsSlowAtTheEndOfTheLineHoldsUpNobody(t *testing.T) {
 			var slow atomic.Bool
 			c, _ := join(t, memstore.New())
 			s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, MaxWait: time.Hour, Observer: sema.ObserverFunc(func(e sema.Event) {
-				if e.Kind == sema.Queued && slow.CompareAndSwap(true, false) {
+				if e.Kind == sema.EventQueued && slow.CompareAndSwap(true, false) {
 					time.Sleep(time.Minute)
 				}
 			})})
@@ -126,7 +126,7 @@ func TestAnObserverThatLagsIsNotToldOfEverything(t *testing.T) {
 		block := make(chan struct{})
 		c, line := join(t, memstore.New())
 		s := semaphore(t, c, fleet.Options{Capacity: 1200, Observer: sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Lost {
+			if e.Kind == sema.EventLost {
 				<-block
 			}
 			d.Observe(e)
@@ -138,7 +138,7 @@ func TestAnObserverThatLagsIsNotToldOfEverything(t *testing.T) {
 		time.Sleep(time.Minute)
 		close(block)
 		synctest.Wait()
-		if lost := d.count(sema.Lost); lost < 1000 || lost > 1001 {
+		if lost := d.count(sema.EventLost); lost < 1000 || lost > 1001 {
 			t.Errorf("told of %d losses, want the last thousand, and the one that it was about", lost)
 		}
 	})

@@ -229,7 +229,7 @@ func TestARampIsNoMismatchInARegion(t *testing.T) {
 		a := newContinent(t, memstore.New())
 		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4, Ramp: 100, Observer: &d}), 1).Release()
 		time.Sleep(time.Second)
-		if n := d.count(sema.Mismatched); n > 0 {
+		if n := d.count(sema.EventMismatched); n > 0 {
 			t.Errorf("told %d times that it did not get what it asked for", n)
 		}
 	})

@@ -116,7 +116,7 @@ func TestAnObserverMayPanicOrClose(t *testing.T) {
 		}
 		closed := make(chan struct{})
 		s, err := c.Semaphore("closing", fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Lost {
+			if e.Kind == sema.EventLost {
 				c.Close(context.Background())
 				close(closed)
 			}
@@ -331,7 +331,7 @@ func TestErrorsTellWhatIsStored(t *testing.T) {
 		p := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 3}), 2)
 		mismatched := make(chan sema.Event, 1)
 		s := semaphore(t, b, fleet.Options{Capacity: 7, Observer: sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.Mismatched {
+			if e.Kind == sema.EventMismatched {
 				mismatched <- e
 			}
 		})})

@@ -47,7 +47,7 @@ func (l *lease) Release() {
 	} else {
 		f.free(runs)
 	}
-	l.sem.tell(sema.Event{Kind: sema.Released, Weight: weightOf(runs), Hold: time.Since(l.since)})
+	l.sem.tell(sema.Event{Kind: sema.EventReleased, Weight: weightOf(runs), Hold: time.Since(l.since)})
 }
 
 // Split parts the slots.

@@ -23,15 +23,15 @@ func (s *Semaphore) admitted(n int64, start time.Time, runs []run) sema.Permit {
 			permit.Release()
 		}
 	}()
-	s.tell(sema.Event{Kind: sema.Acquired, Weight: n, Wait: now.Sub(start)})
+	s.tell(sema.Event{Kind: sema.EventAcquired, Weight: n, Wait: now.Sub(start)})
 	told = true
 	return permit
 }
 
 func (s *Semaphore) refused(n int64, start time.Time, err error) {
-	kind := sema.Cancelled
+	kind := sema.EventCancelled
 	if semaErr := (*sema.Error)(nil); errors.As(err, &semaErr) {
-		kind = sema.Rejected
+		kind = sema.EventRejected
 	}
 	s.tell(sema.Event{Kind: kind, Weight: n, Wait: time.Since(start), Err: err})
 }

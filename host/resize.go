@@ -30,7 +30,7 @@ func (s *Semaphore) Resize(capacity int64) error {
 	if err := f.guarded(func() error { f.resize(capacity); return nil }); err != nil {
 		return f.wrap("resize", err)
 	}
-	s.tell(sema.Event{Kind: sema.Resized, Capacity: capacity})
+	s.tell(sema.Event{Kind: sema.EventResized, Capacity: capacity})
 	return nil
 }
 

@@ -213,7 +213,7 @@ func (s *Semaphore) takeRuns(ctx context.Context, op string, n int64, mayWait bo
 	case !mayWait:
 		return nil, s.full(ctx, n)
 	}
-	s.tell(sema.Event{Kind: sema.Queued, Weight: n})
+	s.tell(sema.Event{Kind: sema.EventQueued, Weight: n})
 	return f.wait(ctx, s, n)
 }
 
@@ -231,7 +231,7 @@ func (s *Semaphore) Close() error {
 		}
 		return s.fault("acquire", w.n, sema.ErrClosed, "")
 	})
-	s.tell(sema.Event{Kind: sema.Closed})
+	s.tell(sema.Event{Kind: sema.EventClosed})
 	return nil
 }
 

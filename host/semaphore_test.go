@@ -250,7 +250,7 @@ func TestWhoBecomesTooLargeOnTheWayToTheLineIsTold(t *testing.T) {
 	go func() { third <- mustAcquire(t, sem, 1) }() // the driver goes on
 	settles(t, sem, 3, 2)
 	observed := reopen(t, dir, name, 4, host.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind != sema.Queued {
+		if e.Kind != sema.EventQueued {
 			return
 		}
 		if err := sem.Resize(2); err != nil {
@@ -357,15 +357,15 @@ func TestPausedAtZero(t *testing.T) {
 func TestObserverIsTold(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	var kinds []sema.Kind
+	var kinds []sema.EventKind
 	ctx, cancel := context.WithCancel(context.Background())
 	sem, _, _ := open(t, 1, host.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Queued {
+		if e.Kind == sema.EventQueued {
 			cancel()
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if e.Name == "" || !strings.Contains(e.Site, "_test.go") && e.Kind != sema.Closed {
+		if e.Name == "" || !strings.Contains(e.Site, "_test.go") && e.Kind != sema.EventClosed {
 			t.Errorf("%+v has no name or site", e)
 		}
 		kinds = append(kinds, e.Kind)
@@ -376,7 +376,7 @@ func TestObserverIsTold(t *testing.T) {
 	p.Release()
 	sem.Resize(2)
 	sem.Close()
-	want := []sema.Kind{sema.Acquired, sema.Queued, sema.Cancelled, sema.Rejected, sema.Released, sema.Resized, sema.Closed}
+	want := []sema.EventKind{sema.EventAcquired, sema.EventQueued, sema.EventCancelled, sema.EventRejected, sema.EventReleased, sema.EventResized, sema.EventClosed}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("told %v, want %v", kinds, want)
 	}
@@ -385,7 +385,7 @@ func TestObserverIsTold(t *testing.T) {
 func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 1, host.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.Acquired {
+		if e.Kind == sema.EventAcquired {
 			panic("observer")
 		}
 	})))

@@ -179,7 +179,7 @@ type mismatches struct {
 
 // Observe is for [sema.Observer].
 func (m *mismatches) Observe(e sema.Event) {
-	if e.Kind != sema.Mismatched {
+	if e.Kind != sema.EventMismatched {
 		return
 	}
 	m.mu.Lock()
