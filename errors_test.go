@@ -3,6 +3,7 @@ package sema_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestErrorsSayWhatHowMuchWhyAndWhatToDo(t *testing.T) {
+func TestError_HasTheFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(10, sema.Name("db"), sema.MaxWait(time.Second))
 		_, tooLarge := s.Acquire(t.Context(), 12)
@@ -29,13 +30,13 @@ func TestErrorsSayWhatHowMuchWhyAndWhatToDo(t *testing.T) {
 			is   error
 			text string
 		}{
-			{tooLarge, sema.ErrTooLarge, `sema: "db": acquire 12 of 10 permits: larger than capacity; split the request, or raise the capacity`},
+			{tooLarge, sema.ErrTooLarge, `sema: "db": acquire 12 of 10 permits: larger than capacity`},
 			{negative, sema.ErrInvalid, `sema: "db": acquire -1 of 10 permits: invalid argument: negative weight`},
 			{split, sema.ErrInvalid, `sema: split: invalid argument: 2 off a permit of 2: want 1 to 1`},
-			{full, sema.ErrFull, `sema: "db": try 3 of 10 permits: too few permits free (10 in use, 0 waiting); wait with Acquire, or shed the request`},
-			{timeout, sema.ErrTimeout, `sema: "db": acquire 3 of 10 permits: waited too long: 1s (10 in use, 0 waiting); look for permits held too long, or raise MaxWait or the capacity`},
-			{closed, sema.ErrClosed, `sema: "db": acquire 1 of 10 permits: closed; make a new one; what is closed stays closed`},
-			{unnamed, sema.ErrTooLarge, `sema: acquire 2 of 1 permits: larger than capacity; split the request, or raise the capacity`},
+			{full, sema.ErrFull, `sema: "db": try 3 of 10 permits: too few permits free (10 in use, 0 waiting)`},
+			{timeout, sema.ErrTimeout, `sema: "db": acquire 3 of 10 permits: waited too long: 1s (10 in use, 0 waiting)`},
+			{closed, sema.ErrClosed, `sema: "db": acquire 1 of 10 permits: closed`},
+			{unnamed, sema.ErrTooLarge, `sema: acquire 2 of 1 permits: larger than capacity`},
 			{noGate, sema.ErrInvalid, `sema: acquire all: invalid argument: want 0 has no gate`},
 		} {
 			wantErr(t, c.err, c.is)
@@ -55,11 +56,11 @@ func TestError_SaysWhenToTryAgain(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		{0, `sema: "db": try 3 of 10 permits: draining; go elsewhere, or retry when it is open again`},
-		{-time.Second, `sema: "db": try 3 of 10 permits: draining; go elsewhere, or retry when it is open again`},
-		{3 * time.Second, `sema: "db": try 3 of 10 permits: draining; try again after 3s; go elsewhere, or retry when it is open again`},
-		{1234567 * time.Microsecond, `sema: "db": try 3 of 10 permits: draining; try again after 1.235s; go elsewhere, or retry when it is open again`},
-		{1, `sema: "db": try 3 of 10 permits: draining; try again after 1ms; go elsewhere, or retry when it is open again`},
+		{0, `sema: "db": try 3 of 10 permits: draining`},
+		{-time.Second, `sema: "db": try 3 of 10 permits: draining`},
+		{3 * time.Second, `sema: "db": try 3 of 10 permits: draining; try again after 3s`},
+		{1234567 * time.Microsecond, `sema: "db": try 3 of 10 permits: draining; try again after 1.235s`},
+		{1, `sema: "db": try 3 of 10 permits: draining; try again after 1ms`},
 	} {
 		err := &sema.Error{Op: "try", Name: "db", Weight: 3, Capacity: 10, After: c.after, Err: sema.ErrDraining}
 		if got := err.Error(); got != c.want {
@@ -88,6 +89,42 @@ func TestSentinelsAreSpecialCasesOfEachOther(t *testing.T) {
 			if errors.Is(a, b) != (i == j) {
 				t.Errorf("%v is %v: %v", a, b, errors.Is(a, b))
 			}
+		}
+	}
+}
+
+type reasoned struct{ error }
+
+func (reasoned) Hint() string   { return "wait until the breaker closes" }
+func (reasoned) Reason() string { return "breaker" }
+
+func TestReasonAndHint_OfErrors(t *testing.T) {
+	closed := sema.New(1)
+	closed.Close()
+	_, isClosed := closed.Acquire(t.Context(), 1)
+	_, noContext := sema.New(1).Acquire(nil, 1) //lint:ignore SA1012 it is the test
+	for _, c := range []struct {
+		err          error
+		reason, hint string
+	}{
+		{nil, "", ""},
+		{sema.ErrFull, "full", "wait with Acquire, or shed the request"},
+		{sema.ErrQueueFull, "queue-full", "shed the request, or raise MaxWaiters"},
+		{&sema.Error{Op: "acquire", Err: sema.ErrTimeout}, "timeout", "look for permits held too long, or raise MaxWait or the capacity"},
+		{&sema.Error{Op: "acquire", Err: sema.ErrTimeout, Advice: "sleep"}, "timeout", "sleep"},
+		{fmt.Errorf("load: %w", isClosed), "closed", "create a new one: a closed one stays closed"},
+		{noContext, "invalid", "pass context.Background() to wait without limit"},
+		{&sema.Error{Op: "acquire", Err: reasoned{sema.ErrFull}}, "breaker", "wait until the breaker closes"},
+		{context.Canceled, "cancelled", ""},
+		{context.DeadlineExceeded, "deadline", ""},
+		{errors.New("disk on fire"), "other", ""},
+		{&sema.Error{Op: "acquire"}, "other", ""},
+	} {
+		if got := sema.Reason(c.err); got != c.reason {
+			t.Errorf("%v: reason %q, want %q", c.err, got, c.reason)
+		}
+		if got := sema.Hint(c.err); got != c.hint {
+			t.Errorf("%v: hint %q, want %q", c.err, got, c.hint)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func ExampleSemaphore_Acquire() {
 	fmt.Println(err)
 	// Output:
 	// 724 MB left
-	// sema: "memory MB": acquire 2048 of 1024 permits: larger than capacity; split the request, or raise the capacity
+	// sema: "memory MB": acquire 2048 of 1024 permits: larger than capacity
 }
 
 // A wait is bounded by its context.
@@ -189,7 +189,7 @@ func ExampleSemaphore_Close() {
 	s.Close()
 	_, err := s.Acquire(context.Background(), 1)
 	fmt.Println(err)
-	// Output: sema: acquire 1 of 1 permits: closed; make a new one; what is closed stays closed
+	// Output: sema: acquire 1 of 1 permits: closed
 }
 
 func ExampleSemaphore_Stats() {
@@ -326,7 +326,7 @@ func ExampleCounter() {
 	fmt.Println(sema.NewCounter(3, 3).Post(1))
 	// Output:
 	// <nil>
-	// sema: post 1 of 3 permits: more released than acquired: the counter is at 3; release each permit once, by whoever acquired it
+	// sema: post 1 of 3 permits: more released than acquired: the counter is at 3
 }
 
 // A producer posts, and closes when it is done; a consumer takes batches until
@@ -360,7 +360,7 @@ func ExampleCounter_Close() {
 	// Output:
 	// <nil>
 	// <nil>
-	// sema: "jobs": wait 1 of 10 permits: closed; make a new one; what is closed stays closed
+	// sema: "jobs": wait 1 of 10 permits: closed
 }
 
 func ExampleStriped() {

@@ -52,7 +52,7 @@ func (s *Semaphore) Forget(p Permit) {
 func (s *Semaphore) Drain(ctx context.Context) error {
 	const op = "drain"
 	if ctx == nil {
-		return s.fault(op, 0, ErrInvalid, "nil context")
+		return s.fault(op, 0, ErrInvalid, nilContext)
 	}
 	s.mustBeNew(op)
 	c := &s.core
@@ -84,7 +84,7 @@ func (s *Semaphore) Resume() {
 func (s *Semaphore) WaitIdle(ctx context.Context) error {
 	const op = "wait until idle"
 	if ctx == nil {
-		return s.fault(op, 0, ErrInvalid, "nil context")
+		return s.fault(op, 0, ErrInvalid, nilContext)
 	}
 	return s.waitIdle(ctx, op, nil)
 }

@@ -133,7 +133,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (p
 	start := time.Now()
 	switch {
 	case ctx == nil:
-		err = s.fault(op, wish.Weight, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		err = s.fault(op, wish.Weight, sema.ErrInvalid, "nil context")
 	case wish.Weight < 0:
 		err = s.fault(op, wish.Weight, sema.ErrInvalid, "want a weight of 0 or more")
 	case ctx.Err() != nil:

@@ -178,7 +178,7 @@ func (s *Semaphore) takeRuns(ctx context.Context, op string, n int64, mayWait bo
 	}()
 	switch {
 	case ctx == nil:
-		return nil, s.fault(op, n, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		return nil, s.fault(op, n, sema.ErrInvalid, "nil context")
 	case n < 0:
 		return nil, s.fault(op, n, sema.ErrInvalid, "want a weight of 0 or more")
 	case s.closed.Load():

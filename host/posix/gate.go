@@ -66,7 +66,7 @@ func (g gate) unusual(ctx context.Context, op string, n int64) error {
 	s := g.s
 	switch {
 	case ctx == nil:
-		return s.fault(op, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		return s.fault(op, sema.ErrInvalid, "nil context")
 	case n < 0:
 		return s.fault(op, sema.ErrInvalid, fmt.Sprintf("negative weight, %d", n))
 	case n > 1 && ctx.Err() == nil:

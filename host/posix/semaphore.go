@@ -127,7 +127,7 @@ func (s *Semaphore) Close() error {
 // wait is Wait when it did not succeed at once.
 func (s *Semaphore) wait(ctx context.Context, op string) error {
 	if ctx == nil {
-		return s.fault(op, sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		return s.fault(op, sema.ErrInvalid, "nil context")
 	}
 	if err := s.refusal(ctx, op); err != nil {
 		return err

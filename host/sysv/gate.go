@@ -130,7 +130,7 @@ func (g *Gate) unusual(ctx context.Context, op string, n int64) (bool, error) {
 	}
 	switch {
 	case ctx == nil:
-		return mistake(sema.ErrInvalid, "nil context; pass context.Background() to wait without limit")
+		return mistake(sema.ErrInvalid, "nil context")
 	case n < 0:
 		return mistake(sema.ErrInvalid, "negative weight")
 	case ctx.Err() != nil:

@@ -57,7 +57,7 @@ const undoFlag = 0x1000 // SEM_UNDO
 // While it waits it uses a thread.
 func (s *Set) Op(ctx context.Context, ops ...Op) error {
 	if ctx == nil {
-		return invalid(s.label(), "op", "nil context; pass context.Background() to wait without limit")
+		return invalid(s.label(), "op", "nil context")
 	}
 	encoded, err := s.encode(ops)
 	if err != nil {

@@ -75,8 +75,14 @@ func verdict(err error) (code int, text string) {
 	return codeFailed, plain(err)
 }
 
-// plain is the text without the name of the library.
-func plain(err error) string { return unprefixed(err.Error()) }
+// plain returns the text without the name of the library, and the hint.
+func plain(err error) string {
+	text := unprefixed(err.Error())
+	if hint := sema.Hint(err); hint != "" {
+		text += "; " + hint
+	}
+	return text
+}
 
 // unprefixed is without the name of the library, which each line begins with.
 func unprefixed(text string) string { return strings.ReplaceAll(text, "sema: ", "") }
@@ -123,7 +129,7 @@ func later(after time.Duration) string {
 
 // unavailable adds where to look.
 func unavailable(err error) string {
-	text := strings.TrimPrefix(plain(err), "engine unavailable: ")
+	text := strings.TrimPrefix(plain(err), "store unavailable: ")
 	text = strings.Replace(text, ": connect: ", ": ", 1) // the system call
 	if running, ok := strings.CutSuffix(text, "; is it running?"); ok {
 		return running + " — is it running? try 'sema doctor'"

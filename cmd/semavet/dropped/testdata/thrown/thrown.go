@@ -12,7 +12,7 @@ import (
 func statement(ctx context.Context, s *sema.Semaphore) {
 	s.Acquire(ctx, 1)                              // want `the permit of s.Acquire is dropped: nothing can release it; keep it, and defer its Release$`
 	(s.TryAcquire(ctx, 1))                         // want `the permit of s.TryAcquire is dropped`
-	s.TryAcquireFree(ctx)                           // want `the permit of s.TryAcquireFree is dropped`
+	s.TryAcquireFree(ctx)                          // want `the permit of s.TryAcquireFree is dropped`
 	go s.Acquire(ctx, 1)                           // want `the permit of s.Acquire is dropped`
 	defer s.Acquire(ctx, 1)                        // want `the permit of s.Acquire is dropped`
 	sema.AcquireAll(ctx, sema.Want{Gate: s, N: 1}) // want `the permit of sema.AcquireAll is dropped`
