@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
-// An identity is who acquires: what its context says it holds and, at DiagnoseFull,
-// its goroutine (0 if unknown). It is kept in records, and so names permits
+// An identity is what is known of a caller: what its context says it holds and, at
+// DiagnoseFull, its goroutine (0 if unknown). It is kept in records, and so names permits
 // without reaching their handles.
 type identity struct {
 	goroutine uint64
@@ -24,6 +25,7 @@ type hold struct {
 	weight  int64
 	stack   stack   // empty if it was not recorded
 	rec     *record // nil likewise
+	booked  bool    // on the caller's goroutine, which may have handed it over
 }
 
 func (m *Monitor) identify(ctx context.Context) (id identity) {
@@ -44,23 +46,22 @@ func (id identity) holds() []hold {
 	if id.goroutine != 0 {
 		for _, r := range books.heldByGoroutine(id.goroutine) {
 			if !slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r }) {
-				list = append(list, hold{r.monitor.name, r.monitor, r.weight, r.stack, r})
+				list = append(list, hold{r.monitor.name, r.monitor, r.weight, r.stack, r, true})
 			}
 		}
 	}
 	return list
 }
 
-// has reports whether the identity holds the permit of r.
-func (id identity) has(r *record) bool {
-	return id.goroutine != 0 && id.goroutine == r.by.goroutine ||
-		slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r })
+// contextHas reports whether the permit of r is one that the caller's context has.
+func (id identity) contextHas(r *record) bool {
+	return slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r })
 }
 
 // describe says what is known of a permit whoever holds it.
 func (p Permit) describe() hold {
 	if r := p.handle.rec; r != nil {
-		return hold{r.monitor.name, r.monitor, p.weight, r.stack, r}
+		return hold{r.monitor.name, r.monitor, p.weight, r.stack, r, false}
 	}
 	h := hold{name: p.gateName(), weight: p.weight}
 	if i := p.issuer(); i != nil {
@@ -93,13 +94,41 @@ func (m *Monitor) auditOrder(w *Wait) {
 		return
 	}
 	for _, h := range w.more.by.holds() {
-		if h.name == "" || h.name == m.name {
-			continue
-		}
-		if report := orders.note(h, m.name, w.more.stack); report != "" {
-			m.Report(Event{Kind: EventInverted, Weight: w.weight, Site: w.site(), Report: report})
+		switch {
+		case h.name == "" || h.name == m.name:
+		case h.booked:
+			if !orders.has(h.name, m.name) {
+				books.addPending(h.rec, m, pendingOrder{w.weight, w.more.stack})
+			}
+		default:
+			m.noteOrder(h, w.weight, w.more.stack)
 		}
 	}
+}
+
+// A pendingOrder is an acquire while a permit was held that is booked on a goroutine.
+type pendingOrder struct {
+	weight int64
+	at     stack
+}
+
+// mostPending bounds the pending orders of one permit, which may be held for as long as
+// a program runs.
+const mostPending = 100
+
+// noteOrder notes that the gate was acquired while h was held, at some place.
+func (m *Monitor) noteOrder(h hold, weight int64, at stack) {
+	if report := orders.note(h, m.name, at); report != "" {
+		m.Report(Event{Kind: EventInverted, Weight: weight, Site: at.site(), Report: report})
+	}
+}
+
+// has reports whether an order was seen.
+func (g *orderGraph) has(held, wanted string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, known := g.edges[held][wanted]
+	return known || g.n >= mostOrders
 }
 
 // note adds an edge and returns a report if it is new and closes a cycle.
@@ -148,17 +177,20 @@ func (g *orderGraph) path(from, to string, seen map[string]bool) []string {
 	return nil
 }
 
-// auditDeadlock looks whether w, which has just begun to wait, completes
-// a deadlock: every permit in use of every semaphore involved was acquired by
-// somebody who now waits for another of them. It can only be suspected, for a
-// permit may be released by another than who acquired it.
+// deadlockAfter is how long a caller waits before a deadlock is looked for: most waits
+// that look like one end soon.
+const deadlockAfter = time.Second
+
+// auditDeadlock looks whether w is part of a deadlock: every permit in use of every
+// semaphore involved was acquired by a caller that waits for another of them. It can
+// only be suspected, for another goroutine may release a permit.
 func (m *Monitor) auditDeadlock(w *queuedWait) {
-	if m.level == DiagnoseOff {
+	if !books.isWaiting(w) {
 		return
 	}
-	own := int64(0)
+	own, above := int64(0), sync.OnceValue(parents)
 	for _, h := range w.by.holds() {
-		if h.monitor == m {
+		if h.monitor == m && !(h.booked && h.rec.isHandedOver(w, above)) {
 			own += h.weight
 		}
 	}
@@ -170,7 +202,7 @@ func (m *Monitor) auditDeadlock(w *queuedWait) {
 	if m.level != DiagnoseFull {
 		return
 	}
-	if ring := stuck(w); ring != nil && reportedRings.first(ring) {
+	if ring := stuck(w); ring != nil && !handsOver(ring, above) && reportedRings.first(ring) {
 		m.Report(Event{Kind: EventDeadlocked, Weight: w.weight, Site: w.stack.site(), Report: describeRing(ring)})
 	}
 }
@@ -195,6 +227,17 @@ func stuck(w *queuedWait) []blockade {
 		}
 	}
 	return ring
+}
+
+// handsOver reports whether a permit of the ring may be held by a goroutine that does
+// not wait.
+func handsOver(ring []blockade, above func() map[uint64]bool) bool {
+	for _, k := range ring {
+		if !k.by.by.contextHas(k.rec) && k.rec.isHandedOver(k.by, above) {
+			return true
+		}
+	}
+	return false
 }
 
 func describeRing(ring []blockade) string {

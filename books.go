@@ -11,6 +11,7 @@ var books = registry{
 	held:        map[*Monitor]map[*record]bool{},
 	byGoroutine: map[uint64]map[*record]bool{},
 	waiting:     map[*queuedWait]bool{},
+	pending:     map[*record]map[*Monitor]pendingOrder{},
 }
 
 // A registry is indexed by what the audits ask for at each acquire: what a
@@ -20,6 +21,7 @@ type registry struct {
 	held        map[*Monitor]map[*record]bool
 	byGoroutine map[uint64]map[*record]bool // goroutine 0, unknown, left out
 	waiting     map[*queuedWait]bool
+	pending     map[*record]map[*Monitor]pendingOrder // what was acquired while a permit was held
 }
 
 // A queuedWait is a recorded caller that waits.
@@ -29,6 +31,7 @@ type queuedWait struct {
 	since   time.Time
 	stack   stack
 	by      identity
+	check   *time.Timer // looks for a deadlock
 }
 
 var (
@@ -46,7 +49,7 @@ func newProfile(name string) *pprof.Profile {
 func (b *registry) add(r *record) {
 	b.mu.Lock()
 	addTo(b.held, r.monitor, r)
-	if r.by.goroutine != 0 {
+	if r.by.goroutine != 0 && !r.handedOver {
 		addTo(b.byGoroutine, r.by.goroutine, r)
 	}
 	b.mu.Unlock()
@@ -57,8 +60,44 @@ func (b *registry) remove(r *record) {
 	b.mu.Lock()
 	removeFrom(b.held, r.monitor, r)
 	removeFrom(b.byGoroutine, r.by.goroutine, r)
+	delete(b.pending, r)
 	b.mu.Unlock()
 	heldProfile.Remove(r)
+}
+
+func (b *registry) addPending(held *record, wanted *Monitor, o pendingOrder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.held[held.monitor][held] {
+		return // released meanwhile, by another goroutine
+	}
+	if b.pending[held] == nil {
+		b.pending[held] = map[*Monitor]pendingOrder{}
+	}
+	if _, known := b.pending[held][wanted]; !known && len(b.pending[held]) < mostPending {
+		b.pending[held][wanted] = o
+	}
+}
+
+// pendingOf returns what was acquired while a permit that ends was held.
+func (b *registry) pendingOf(r *record) map[*Monitor]pendingOrder {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pending[r]
+}
+
+// unbook takes a permit off the goroutine that acquired it.
+func (b *registry) unbook(r *record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	removeFrom(b.byGoroutine, r.by.goroutine, r)
+}
+
+// isWaiting reports whether a wait has not ended.
+func (b *registry) isWaiting(w *queuedWait) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting[w]
 }
 
 func addTo[K comparable](index map[K]map[*record]bool, key K, r *record) {
@@ -77,6 +116,9 @@ func removeFrom[K comparable](index map[K]map[*record]bool, key K, r *record) {
 
 func (b *registry) startWait(of *Wait) *queuedWait {
 	w := &queuedWait{monitor: of.m, weight: of.weight, since: epoch.Add(time.Duration(of.start)), stack: of.more.stack, by: of.more.by}
+	if of.m.level > DiagnoseOff && !of.more.detached {
+		w.check = time.AfterFunc(deadlockAfter, func() { w.monitor.auditDeadlock(w) })
+	}
 	b.mu.Lock()
 	b.waiting[w] = true
 	b.mu.Unlock()
@@ -85,6 +127,9 @@ func (b *registry) startWait(of *Wait) *queuedWait {
 }
 
 func (b *registry) endWait(w *queuedWait) {
+	if w.check != nil {
+		w.check.Stop()
+	}
 	b.mu.Lock()
 	delete(b.waiting, w)
 	b.mu.Unlock()
@@ -137,9 +182,10 @@ func (b *registry) blockades(m *Monitor) []blockade {
 	return list
 }
 
+// waitOf returns the wait of the holder of a permit. The mutex is held.
 func (b *registry) waitOf(r *record) *queuedWait {
 	for w := range b.waiting {
-		if w.by.has(r) {
+		if w.by.contextHas(r) || b.byGoroutine[w.by.goroutine][r] {
 			return w
 		}
 	}

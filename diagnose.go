@@ -20,7 +20,9 @@ const (
 	// leave on; finds what happens often. A holder is known by [Permit.Context].
 	DiagnoseSampled
 	// DiagnoseFull records every acquire, with its stack and goroutine: some
-	// microseconds each. Deadlocks are looked for at this level only.
+	// microseconds each. Deadlocks are looked for at this level only, when a caller has
+	// waited for a second. A permit counts as held by the goroutine that acquired it
+	// unless that hands it over to others.
 	DiagnoseFull
 )
 

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,10 +18,10 @@ import (
 )
 
 // reports collects events of one kind.
-func reports(kind sema.EventKind) (*journal, sema.Option) {
+func reports(kinds ...sema.EventKind) (*journal, sema.SharedOption) {
 	j := new(journal)
 	return j, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == kind {
+		if slices.Contains(kinds, e.Kind) {
 			j.Observe(e)
 		}
 	}))

@@ -184,7 +184,6 @@ func (w *Wait) Queued() {
 	}
 	if t := w.more; t != nil && t.record {
 		t.queued = books.startWait(w)
-		m.auditDeadlock(t.queued)
 	}
 }
 

@@ -12,19 +12,22 @@ import (
 // reaches the permit's handle: profiles and lists hold records, and must not
 // keep a permit that everybody else has lost from being collected.
 type record struct {
-	monitor  *Monitor
-	issuer   *Issuer
-	weight   int64
-	since    time.Time
-	stack    stack
-	by       identity
-	overheld *time.Timer     // with WarnHold
-	leak     runtime.Cleanup // of the handle
-	watched  bool            // whether leak is set
+	monitor    *Monitor
+	issuer     *Issuer
+	weight     int64
+	since      time.Time
+	stack      stack
+	by         identity
+	handedOver bool            // permits acquired at this place are released by other goroutines
+	overheld   *time.Timer     // with WarnHold
+	leak       runtime.Cleanup // of the handle
+	watched    bool            // whether leak is set
 }
 
 func newRecord(w *Wait, i *Issuer) *record {
-	return &record{monitor: w.m, issuer: i, weight: w.weight, since: time.Now(), stack: w.more.stack, by: w.more.by}
+	r := &record{monitor: w.m, issuer: i, weight: w.weight, since: time.Now(), stack: w.more.stack, by: w.more.by}
+	r.handedOver = r.by.goroutine != 0 && handovers.has(r.stack.place())
+	return r
 }
 
 // permit makes the one permit of the record, and watches over it.
@@ -57,9 +60,25 @@ func (r *record) end() {
 }
 
 func (r *record) released(weight int64) {
+	orders := books.pendingOf(r)
 	r.end()
+	if r.by.goroutine != 0 && !r.handedOver {
+		if goroutineID() == r.by.goroutine {
+			r.confirmOrders(orders)
+		} else {
+			handovers.add(r.stack.place())
+		}
+	}
 	r.issuer.owner.TakeBack(weight)
 	r.monitor.released(weight, time.Since(r.since), r.stack.site())
+}
+
+// confirmOrders notes what was acquired while the permit was held, now that it is
+// certain that the same goroutine held it.
+func (r *record) confirmOrders(orders map[*Monitor]pendingOrder) {
+	for wanted, o := range orders {
+		wanted.noteOrder(hold{name: r.monitor.name, monitor: r.monitor, weight: r.weight, stack: r.stack, rec: r}, o.weight, o.at)
+	}
 }
 
 func (r *record) split(n, m int64) (first, rest Permit) {

@@ -44,6 +44,21 @@ func (st stack) site() string {
 	return ""
 }
 
+// place returns where the caller is, and its callers: one function may acquire for a
+// whole program.
+func (st stack) place() string {
+	const depth = 3
+	var b strings.Builder
+	n := 0
+	for f := range st.frames {
+		fmt.Fprintf(&b, "%s:%d ", f.File, f.Line)
+		if n++; n == depth {
+			break
+		}
+	}
+	return b.String()
+}
+
 // String is the stack as a panic would print it.
 func (st stack) String() string {
 	if len(st) == 0 {
