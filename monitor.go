@@ -222,16 +222,28 @@ func (w *Wait) Granted(i *Issuer) Permit {
 	} else {
 		p = i.permitSince(w.weight, sinceEpoch())
 	}
+	w.m.issued(p, &Event{Kind: EventAcquired, Weight: w.weight, Wait: w.waited(), Site: w.site()})
+	return p
+}
+
+// issue is Granted for a caller that did not wait and needs no trace.
+func (m *Monitor) issue(i *Issuer, n int64) Permit {
+	p := i.permitSince(n, sinceEpoch())
+	m.issued(p, &Event{Kind: EventAcquired, Weight: n})
+	return p
+}
+
+// issued reports a new permit, and releases it if an observer panics.
+func (m *Monitor) issued(p Permit, e *Event) {
 	reported := false
 	defer func() {
 		if !reported {
 			p.Release()
 		}
 	}()
-	w.m.report(&Event{Kind: EventAcquired, Weight: w.weight, Wait: w.waited(), Site: w.site()})
-	w.m.edge()
+	m.report(e)
+	m.edge()
 	reported = true
-	return p
 }
 
 // Failed reports why the caller gets no permit, and returns the error.

@@ -82,6 +82,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) (Permit, error) {
 		return s.unusual(ctx, op, n)
 	}
 	s.mustBeNew(op)
+	if m := s.monitor; m != nil && !m.traces && s.core.takeAgain(uint64(n)) {
+		return m.issue(&s.issuer, n), nil // as below, without what only a wait or a trace needs
+	}
 	watch := s.monitor.Begin(ctx, n)
 	if s.monitor != nil { // reports first, and queues afterwards
 		v := s.core.tryOrWait(uint64(n))

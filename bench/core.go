@@ -46,6 +46,16 @@ func coreScenarios() []scenario {
 			},
 		},
 		{
+			name: "gates", about: "one goroutine, a permit of a gate of one's own",
+			impls: alone(semaSemaphore, gateOfIssuer, gateOfLeases),
+			bars:  []bar{{impl: "gate on sema.Issuer", rival: ours, limit: 2}, noAllocs("gate on sema.Issuer")},
+		},
+		{
+			name: "observed", about: "one goroutine, an observer that does nothing",
+			impls: alone(semaSemaphore, semaObserved, semaTimed),
+			bars:  []bar{{impl: "sema.Semaphore observed", rival: "sema.Semaphore + 2 × time.Since", limit: 1.5}, noAllocs("sema.Semaphore observed")},
+		},
+		{
 			name: "two-cores", about: "2 goroutines that never wait",
 			impls: crowd(2, 64, 1_000_000, shortHold, semaStriped, semaSemaphore, semaWeighted, xsync, channel),
 			bars:  []bar{{impl: "sema.Striped", rival: "x/sync", limit: 0.6}},
