@@ -21,7 +21,7 @@ type kind struct {
 }
 
 var (
-	permit = &kind{"permit", []string{"Weight", "Held", "Lost", "Err", "Context", "String", "GoString", "LogValue"}}
+	permit = &kind{"permit", []string{"Weight", "Held", "Owner", "Lost", "Err", "Context", "String", "GoString", "LogValue"}}
 	ticket = &kind{"ticket", []string{"Ready", "String", "GoString", "LogValue"}}
 	cancel = &kind{"cancel function", nil}
 )

@@ -129,7 +129,7 @@ func later(after time.Duration) string {
 
 // unavailable adds where to look.
 func unavailable(err error) string {
-	text := strings.TrimPrefix(plain(err), "store unavailable: ")
+	text := strings.TrimPrefix(unprefixed(err.Error()), "store unavailable: ")
 	text = strings.Replace(text, ": connect: ", ": ", 1) // the system call
 	if running, ok := strings.CutSuffix(text, "; is it running?"); ok {
 		return running + " — is it running? try 'sema doctor'"
