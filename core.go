@@ -67,7 +67,7 @@ type core struct {
 	line     line
 	phase    phase
 	idlers   []chan struct{} // each closed when nothing is in use
-	resumed  chan struct{}   // closed by Resume, for those who drain; nil if nobody does
+	resumed  chan struct{}   // closed by Resume, for callers of Drain; nil if there are none
 
 	// Fixed at construction.
 	id           uint64 // the order in which AcquireAll locks

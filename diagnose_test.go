@@ -148,7 +148,7 @@ func lockInOrder(t *testing.T, first, second *sema.Semaphore, level sema.Diagnos
 	p, err := first.Acquire(ctx, 1)
 	wantErr(t, err, nil)
 	defer p.Release()
-	if level != sema.DiagnoseFull { // tell who holds by the context
+	if level != sema.DiagnoseFull { // the context says which permit is held
 		held, cancel := p.Context(ctx)
 		defer cancel()
 		ctx = held

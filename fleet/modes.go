@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A comparison is when the modes of clients are compared. The mutex guards it.
+// A comparison schedules how often the modes of clients are compared. The mutex guards it.
 type comparison struct {
 	done bool            // another mode was reported, or this client may not read
 	next protocol.Micros // not before; 0: with the first session
