@@ -202,7 +202,7 @@ func (m *Monitor) auditDeadlock(w *queuedWait) {
 	if m.level != DiagnoseFull {
 		return
 	}
-	if ring := stuck(w); ring != nil && !handsOver(ring, above) && reportedRings.first(ring) {
+	if ring := stuck(w); ring != nil && !mayBeHandedOver(ring, above) && reportedRings.first(ring) {
 		m.Report(Event{Kind: EventDeadlocked, Weight: w.weight, Site: w.stack.site(), Report: describeRing(ring)})
 	}
 }
@@ -229,9 +229,9 @@ func stuck(w *queuedWait) []blockade {
 	return ring
 }
 
-// handsOver reports whether a permit of the ring may be held by a goroutine that does
+// mayBeHandedOver reports whether a permit of the ring may be held by a goroutine that does
 // not wait.
-func handsOver(ring []blockade, above func() map[uint64]bool) bool {
+func mayBeHandedOver(ring []blockade, above func() map[uint64]bool) bool {
 	for _, k := range ring {
 		if !k.by.by.contextHas(k.rec) && k.rec.isHandedOver(k.by, above) {
 			return true

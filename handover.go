@@ -3,6 +3,7 @@ package sema
 import (
 	"bufio"
 	"bytes"
+	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -29,44 +30,81 @@ import (
 //   - A goroutine that waits for more of what it has acquired at the same place runs a
 //     loop, which more often sends its permits elsewhere than it forgets them.
 
-// handovers are the places at which permits are acquired that other goroutines
-// release.
-var handovers = placeSet{places: map[string]bool{}}
+// handovers has which goroutines release the permits that are acquired at a place.
+var handovers = releases{byPlace: map[string]int{}}
 
-type placeSet struct {
-	mu     sync.Mutex
-	places map[string]bool
+// releases counts, for each place, the permits that were released by the goroutine
+// that acquired them; handsOver if one was not.
+type releases struct {
+	mu      sync.Mutex
+	byPlace map[string]int
 }
 
-// mostPlaces bounds a placeSet: code that is generated or evaluated as a program runs
-// has any number of places.
-const mostPlaces = 10_000
+const (
+	handsOver = -1
+	// settled is after how many releases by the same goroutine only one in rarely is
+	// looked at: to find out the number of a goroutine takes microseconds.
+	settled = 16
+	rarely  = 64
+	// mostPlaces bounds the places: code that is generated or evaluated as a program
+	// runs has any number of them.
+	mostPlaces = 10_000
+)
 
-func (s *placeSet) add(place string) {
+// handOver notes that permits of a place are handed over.
+func (s *releases) handOver(place string) { s.set(place, func(int) int { return handsOver }) }
+
+// own notes a release by the goroutine that acquired the permit.
+func (s *releases) own(place string) {
+	s.set(place, func(n int) int {
+		if n == handsOver {
+			return n
+		}
+		return min(n+1, settled)
+	})
+}
+
+func (s *releases) set(place string, change func(int) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.places) < mostPlaces {
-		s.places[place] = true
+	if n, known := s.byPlace[place]; known || len(s.byPlace) < mostPlaces {
+		s.byPlace[place] = change(n)
 	}
 }
 
-func (s *placeSet) has(place string) bool {
+func (s *releases) of(place string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.places[place]
+	return s.byPlace[place]
+}
+
+// learn looks which goroutine releases a permit. It confirms what was acquired
+// meanwhile if that is the one that has acquired the permit.
+func (r *record) learn(acquired map[*Monitor]pendingOrder) {
+	if r.by.goroutine == 0 || r.handedOver || len(acquired) == 0 && handovers.of(r.place) == settled && rand.Uint32()%rarely != 0 {
+		return
+	}
+	if goroutineID() != r.by.goroutine {
+		handovers.handOver(r.place)
+		return
+	}
+	handovers.own(r.place)
+	for wanted, o := range acquired {
+		wanted.noteOrder(hold{name: r.monitor.name, monitor: r.monitor, weight: r.weight, stack: r.stack, rec: r}, o.weight, o.at)
+	}
 }
 
 // isHandedOver reports whether the permit may be held by another goroutine than the
 // one that acquired it and now waits. If that has started others, its permits are
 // booked on none from then on.
 func (r *record) isHandedOver(w *queuedWait, parents func() map[uint64]bool) bool {
-	if r.monitor == w.monitor && r.stack.place() == w.stack.place() {
+	if r.monitor == w.monitor && r.place == w.stack.place() {
 		return true
 	}
 	if !parents()[r.by.goroutine] {
 		return false
 	}
-	handovers.add(r.stack.place())
+	handovers.handOver(r.place)
 	books.unbook(r)
 	return true
 }

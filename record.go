@@ -19,6 +19,7 @@ type record struct {
 	stack      stack
 	by         identity
 	handedOver bool            // permits acquired at this place are released by other goroutines
+	place      string          // where it was acquired, if the goroutine is known
 	overheld   *time.Timer     // with WarnHold
 	leak       runtime.Cleanup // of the handle
 	watched    bool            // whether leak is set
@@ -26,7 +27,10 @@ type record struct {
 
 func newRecord(w *Wait, i *Issuer) *record {
 	r := &record{monitor: w.m, issuer: i, weight: w.weight, since: time.Now(), stack: w.more.stack, by: w.more.by}
-	r.handedOver = r.by.goroutine != 0 && handovers.has(r.stack.place())
+	if r.by.goroutine != 0 {
+		r.place = r.stack.place()
+		r.handedOver = handovers.of(r.place) == handsOver
+	}
 	return r
 }
 
@@ -60,25 +64,11 @@ func (r *record) end() {
 }
 
 func (r *record) released(weight int64) {
-	orders := books.pendingOf(r)
+	acquired := books.pendingOf(r)
 	r.end()
-	if r.by.goroutine != 0 && !r.handedOver {
-		if goroutineID() == r.by.goroutine {
-			r.confirmOrders(orders)
-		} else {
-			handovers.add(r.stack.place())
-		}
-	}
+	r.learn(acquired)
 	r.issuer.owner.TakeBack(weight)
 	r.monitor.released(weight, time.Since(r.since), r.stack.site())
-}
-
-// confirmOrders notes what was acquired while the permit was held, now that it is
-// certain that the same goroutine held it.
-func (r *record) confirmOrders(orders map[*Monitor]pendingOrder) {
-	for wanted, o := range orders {
-		wanted.noteOrder(hold{name: r.monitor.name, monitor: r.monitor, weight: r.weight, stack: r.stack, rec: r}, o.weight, o.at)
-	}
 }
 
 func (r *record) split(n, m int64) (first, rest Permit) {

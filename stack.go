@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/sema-go/sema/internal/callsite"
 )
@@ -47,6 +48,11 @@ func (st stack) site() string {
 // place returns where the caller is, and its callers: one function may acquire for a
 // whole program.
 func (st stack) place() string {
+	var key placeKey
+	copy(key[:], st)
+	if known, ok := places.Load(key); ok {
+		return known.(string)
+	}
 	const depth = 3
 	var b strings.Builder
 	n := 0
@@ -56,8 +62,16 @@ func (st stack) place() string {
 			break
 		}
 	}
+	places.Store(key, b.String())
 	return b.String()
 }
+
+// places are those of stacks that were seen: to look up three frames takes
+// microseconds. A program has as many as it has ways to its acquires.
+var places sync.Map
+
+// A placeKey is the top of a stack: some frames of Sema, and three of its callers.
+type placeKey [12]uintptr
 
 // String is the stack as a panic would print it.
 func (st stack) String() string {
