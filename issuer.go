@@ -79,6 +79,9 @@ func (i *Issuer) permitSince(n, since int64) Permit {
 
 // returned ends a permit that was acquired at a time since the epoch.
 func (i *Issuer) returned(n, since int64) {
+	if i == nil {
+		panic("sema: Release of a permit of an Issuer without Init")
+	}
 	i.owner.TakeBack(n)
 	if i.monitor != nil {
 		i.monitor.released(n, time.Duration(sinceEpoch()-since), "")
@@ -133,13 +136,16 @@ func (i *Issuer) overflow(n int64) Permit {
 }
 
 // newSlotTable has some slots per processor, so that two running goroutines seldom
-// want the same, but not many more than there can be permits held.
+// want the same, but not many more than a semaphore can have permits held. An owner is
+// not asked: it may hold a lock while it issues a permit.
 func (i *Issuer) newSlotTable() *slotTable {
-	want := 8 * int64(runtime.GOMAXPROCS(0))
-	if s, ok := i.owner.(interface{ Stats() Stats }); ok {
-		want = min(want, 2*s.Stats().Capacity)
+	want, most := 8*uint64(runtime.GOMAXPROCS(0)), uint64(64)
+	if s, ok := i.owner.(*semaphoreOwner); ok {
+		s.core.mu.Lock()
+		most = min(256, 2*s.core.capacity)
+		s.core.mu.Unlock()
 	}
-	log := bits.Len64(uint64(max(2, min(want, 256))) - 1)
+	log := bits.Len64(max(2, min(want, most)) - 1)
 	t := &slotTable{slots: make([]handle, 1<<log), shift: uint8(64 - log)}
 	for k := range t.slots {
 		t.slots[k].init(i)

@@ -159,6 +159,39 @@ func TestIssuer_ConcurrentReleasesCountOnce(t *testing.T) {
 	wantStats(t, s, 0, 0)
 }
 
+// A gate may hold its own lock, which its Stats needs, while it issues a permit.
+func TestIssuer_AsksTheOwnerForNothing(t *testing.T) {
+	g := &locked{}
+	g.issuer.Init(g, nil)
+	g.mu.Lock()
+	var permits []sema.Permit
+	for range 100 {
+		permits = append(permits, g.issuer.Permit(1))
+	}
+	g.mu.Unlock()
+	for _, p := range permits {
+		p.Release()
+	}
+	if g.back != 100 {
+		t.Errorf("%d of 100 permits were returned", g.back)
+	}
+	var zero sema.Issuer
+	wantPanic(t, "Release without Init", zero.Permit(1).Release)
+}
+
+type locked struct {
+	mu     sync.Mutex
+	back   int64
+	issuer sema.Issuer
+}
+
+func (g *locked) Stats() sema.Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return sema.Stats{Capacity: 100}
+}
+func (g *locked) TakeBack(n int64) { g.mu.Lock(); defer g.mu.Unlock(); g.back += n }
+
 func TestStats_Acquired(t *testing.T) {
 	for name, opts := range map[string][]sema.Option{"plain": nil, "observed": {sema.Observe(&journal{})}} {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,12 @@ import (
 // A nil Monitor is valid: it reports nothing and costs nothing. An acquire is
 //
 //	w := monitor.Begin(ctx, n)
-//	… w.Queued(waiters)                // before the caller joins the queue
+//	… w.Queued()                       // before the caller joins the queue
 //	return w.Granted(&issuer), nil     // or
 //	return sema.Permit{}, w.Failed(err)
+//
+// All of these run observers, and call the gate's method Stats if it has one: no lock
+// of the gate may be held.
 type Monitor struct {
 	gate  Gate
 	name  string
