@@ -245,11 +245,21 @@ func TestMonitor_LeakOfAnyGateIsReported(t *testing.T) {
 	var j journal
 	g := newTokens(1, sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull), sema.ReclaimLeaks)
 	mustAcquire(t, g, 1) //semavet:ignore it is leaked on purpose
-	for deadline := time.Now().Add(time.Minute); g.free.Load() == 0; {
+	var leaked []sema.Event
+	for deadline := time.Now().Add(time.Minute); len(leaked) == 0; {
 		if time.Now().After(deadline) {
-			t.Fatal("the leak was not noticed")
+			t.Fatal("the leak was not reported")
 		}
 		runtime.GC()
+		for _, e := range j.take() {
+			if e.Kind == sema.EventLeaked {
+				leaked = append(leaked, e)
+			}
+		}
+	}
+	g.wantFree(t, 1)
+	if e := leaked[0]; e.Name != "tokens" || !strings.Contains(e.Report, "TestMonitor_LeakOfAnyGateIsReported") {
+		t.Errorf("%+v", e)
 	}
 }
 

@@ -48,7 +48,7 @@ func (s *Semaphore) Forget(p Permit) {
 // Drain refuses everybody, those in line included, with ErrDraining, and waits
 // until all permits are back. If ctx ends first the error is its cause and
 // says how many are out; the semaphore goes on draining. Drain returns early,
-// with an error, if somebody calls Resume.
+// with an error, if Resume is called.
 func (s *Semaphore) Drain(ctx context.Context) error {
 	const op = "drain"
 	if ctx == nil {

@@ -23,7 +23,6 @@ import (
 // All of these run observers, and call the gate's method Stats if it has one: no lock
 // of the gate may be held.
 type Monitor struct {
-	gate  Gate
 	name  string
 	core  *core                      // of a Semaphore
 	stats interface{ Stats() Stats } // nil if the gate has none
@@ -60,7 +59,7 @@ func (c *config) newMonitor(gate Gate) *Monitor {
 	if len(r.observers) == 0 { // what no observer receives goes to the log
 		r.observers = []Observer{defaultLog}
 	}
-	m := &Monitor{gate: gate, name: c.Name, reports: r, traces: r.level > DiagnoseOff || r.warnHold > 0 || r.sites}
+	m := &Monitor{name: c.Name, reports: r, traces: r.level > DiagnoseOff || r.warnHold > 0 || r.sites}
 	m.stats, _ = gate.(interface{ Stats() Stats })
 	if s, ok := gate.(*Semaphore); ok {
 		m.core = &s.core

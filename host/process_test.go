@@ -184,7 +184,7 @@ func TestSeveralStoppedWaitersAreNotInTheWay(t *testing.T) {
 		stopped.Stop()
 	}
 	p.Release()
-	eventually(t, "a try is served, since nobody else runs", func() bool {
+	eventually(t, "a try is served, since no other process runs", func() bool {
 		q, err := sem.TryAcquire(context.Background(), 1)
 		if err != nil {
 			wantErr(t, err, sema.ErrFull)

@@ -78,8 +78,8 @@ const (
 
 // Port returns a port at which no program listens, and reserves it until the test
 // ends, among all test processes of this machine: also while the server that uses it
-// is down. Other programs may still take it, so that whoever starts a server has to
-// check that it is the one that replies.
+// is down. Other programs may still take it, so that a test that starts a server
+// has to check that it is the one that replies.
 func Port(t TB) int {
 	t.Helper()
 	for range 1000 {

@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A blockedStore applies no batch until it is told to.
+// A blockedStore applies no batch until the test allows it.
 type blockedStore struct {
 	*memstore.Store
 	blocked sync.Map // principal to *atomic.Int64

@@ -86,7 +86,7 @@ func TestPagesAreClosed(t *testing.T) {
 	b.get(404, "/ui/assets/0000000000000000/htmx.LICENSE")
 }
 
-// A page that exists has methods; another one is told which.
+// A page rejects other methods than its own, and lists these.
 func TestDashboard_WrongMethod(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})

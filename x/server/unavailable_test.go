@@ -145,7 +145,7 @@ func TestUnavailable_ClientGone(t *testing.T) {
 	}
 }
 
-// However many ask for a semaphore of a store that does not reply, each is told within
+// However many clients ask for a semaphore of a store that does not reply, each gets 503 within
 // the time of one operation.
 func TestUnavailable_CallersShareTheFailure(t *testing.T) {
 	t.Parallel()

@@ -189,9 +189,9 @@ local function untouched()
   return true
 end
 
--- Keys of a semaphore that nobody uses expire, also if the server's clock has stepped
--- and it is held. Then nothing was used for a long time on that clock. gap is when that
--- was last found: semaphores that are missing may have been lost then.
+-- Keys of an unused semaphore expire. So do those of a held one if the server's clock
+-- steps far enough: then nothing was used for a long time on that clock. gap is the time
+-- at which that was last found: semaphores that are missing may have been lost then.
 local gap
 local noted = {} -- when a use was last noted, by server key
 local LONG = WEEK / 2
