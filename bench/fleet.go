@@ -234,7 +234,7 @@ func (f *fleetBench) herd() sample {
 func inLine(c *fleet.Client, name string) int {
 	snapshot, err := c.Inspect(context.Background(), name)
 	must(err)
-	return len(snapshot.Line)
+	return len(snapshot.Queue)
 }
 
 // heartbeats takes a hundred thousand leases, once, and then measures what the

@@ -223,9 +223,9 @@ func (b bar) judge(rows []row) string {
 	default:
 		got = ours.RatioTo[b.rival]
 	}
-	verdict := "ok  "
+	status := "ok  "
 	if got > b.limit {
-		verdict = "MISS"
+		status = "MISS"
 	}
-	return fmt.Sprintf("%s %-58s %6.3f  (at most %g)", verdict, what, got, b.limit)
+	return fmt.Sprintf("%s %-58s %6.3f  (at most %g)", status, what, got, b.limit)
 }

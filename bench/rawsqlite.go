@@ -15,7 +15,7 @@ import (
 // raw is SQLite alone, through database/sql: it writes the rows that the durable
 // engine writes for as many pairs, in transactions of the same size. A batch of
 // the client releases about as many leases as it acquires, and is one
-// transaction: the semaphore's row, the session's with the fates that were not
+// transaction: the semaphore's row, the session's with the results that were not
 // acknowledged yet, and a row for each lease that came or went.
 func (f *fleetBench) raw() sample {
 	perSave := max(1, int(math.Round(f.perSave)))
@@ -46,11 +46,11 @@ func (f *fleetBench) raw() sample {
 		for done := 0; done < pairs; done += perSave {
 			_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 			must(err)
-			fates := make([]protocol.Fate, perSave)
-			for i := range fates {
-				fates[i] = protocol.Fate{N: uint64(done + i), Kind: protocol.Granted, Ticket: protocol.Ticket(done + i), Lease: protocol.Seq(seq + i), Weight: 1}
+			results := make([]protocol.Result, perSave)
+			for i := range results {
+				results[i] = protocol.Result{N: uint64(done + i), Kind: protocol.Granted, Ticket: protocol.Ticket(done + i), Lease: protocol.Seq(seq + i), Weight: 1}
 			}
-			text, err := json.Marshal(fates)
+			text, err := json.Marshal(results)
 			must(err)
 			exec(semaphore, string(config), seq, seq, 1, seq, done)
 			exec(session, 1, "host/1/abcdef", done, seq, seq, done, done, false, string(text))
@@ -74,7 +74,7 @@ func (f *fleetBench) rawDatabase() *sql.DB {
 	must(err)
 	for _, statement := range []string{
 		`CREATE TABLE semaphore (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, config TEXT, ramp_from, ramp_at, last, clock, last_session, last_seq, renewals)`,
-		`CREATE TABLE session (semaphore, id, instance, seq, deadline, seen, renewal, last_fate, recalled, fates, PRIMARY KEY (semaphore, id)) WITHOUT ROWID`,
+		`CREATE TABLE session (semaphore, id, instance, seq, deadline, seen, renewal, last_result, recalled, results, PRIMARY KEY (semaphore, id)) WITHOUT ROWID`,
 		`CREATE TABLE lease (semaphore, seq, session, weight, pooled, revoked, since, meta, PRIMARY KEY (semaphore, seq)) WITHOUT ROWID`,
 	} {
 		_, err := db.Exec(statement)

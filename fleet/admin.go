@@ -151,14 +151,14 @@ func (c *Client) Resume(ctx context.Context, name string) error {
 	return c.Configure(ctx, name, func(config *protocol.Config) { config.Draining = false })
 }
 
-// ForceRelease takes a lease away. Its holder is told (Lost), and the permits are
-// free when it has heard of that or died; at once, if told so, which breaks the
-// bound: others are let in while it may still be at work.
-func (c *Client) ForceRelease(ctx context.Context, name string, r Revocation) error {
+// Revoke ends a lease of any client. Its holder is notified (Lost), and the permits
+// are free when the holder has confirmed that or has expired. With AtOnce they are
+// free at once, which breaks the bound while the holder still works.
+func (c *Client) Revoke(ctx context.Context, name string, r Revocation) error {
 	if err := r.Check(); err != nil {
-		return about("force release", name, err)
+		return about("revoke", name, err)
 	}
-	return about("force release", name, c.store.Administer(ctx, name, Command{Revoke: &r}))
+	return about("revoke", name, c.store.Administer(ctx, name, Command{Revoke: &r}))
 }
 
 // Delete removes a semaphore. Its holders lose their permits, though they hear of

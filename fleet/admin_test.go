@@ -70,7 +70,7 @@ func TestConfigureBeginsAgainWhenSomebodyWasQuicker(t *testing.T) {
 	}
 }
 
-func TestForceReleaseFreesAndTells(t *testing.T) {
+func TestRevokeFreesAndTells(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
@@ -79,10 +79,10 @@ func TestForceReleaseFreesAndTells(t *testing.T) {
 		snapshot, err := c.Inspect(context.Background(), "db")
 		wantErr(t, err, nil)
 		for _, why := range []string{strings.Repeat("x", 1000), "two\nlines"} {
-			wantErr(t, c.ForceRelease(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, Why: why}), sema.ErrInvalid)
+			wantErr(t, c.Revoke(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, Why: why}), sema.ErrInvalid)
 		}
 		wantErr(t, p.Err(), nil)
-		wantErr(t, c.ForceRelease(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, AtOnce: false}), nil)
+		wantErr(t, c.Revoke(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, AtOnce: false}), nil)
 		mustAcquire(t, s, 1).Release()
 		wantErr(t, p.Err(), sema.ErrLost)
 	})

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/fate"
 )
 
 // askBlock asks the engine for what the first in line wants, in one piece, and
@@ -47,8 +46,8 @@ func (s *Semaphore) cushion(more int64) int64 {
 	return min(s.last.Cushion(s.pool.front.local.Stats().InUse+more), s.options.Block)
 }
 
-// poolFate is of what the first in line asked for. The mutex is held.
-func (s *Semaphore) poolFate(f protocol.Fate) {
+// poolResult is of what the first in line asked for. The mutex is held.
+func (s *Semaphore) poolResult(f protocol.Result) {
 	s.pool.asked = protocol.Op{}
 	first := s.pool.line.First()
 	switch {
@@ -60,7 +59,7 @@ func (s *Semaphore) poolFate(f protocol.Fate) {
 	case f.Kind == protocol.TimedOut: // it has its own timer
 		s.askBlock(first.Of)
 	default:
-		first.Of.refuse(fate.Error(f.Kind))
+		first.Of.refuse(f.Kind.Err())
 	}
 }
 
@@ -72,7 +71,7 @@ func (s *Semaphore) refuseLine(why error) {
 }
 
 // addBlock has a block lent out here. The mutex is held.
-func (s *Semaphore) addBlock(f protocol.Fate) {
+func (s *Semaphore) addBlock(f protocol.Result) {
 	g, now := s.pool.front, s.client.clock()
 	if g.held == 0 {
 		g.peer, g.born = s.peer, now
@@ -263,7 +262,7 @@ func (g *generation) disown(why string) {
 // revokeBlock is when a block was taken away. Nobody can say which permits were
 // of it, so all of its generation are lost; the other blocks are given back with
 // them. The mutex is held.
-func (s *Semaphore) revokeBlock(f protocol.Fate) {
+func (s *Semaphore) revokeBlock(f protocol.Result) {
 	for _, g := range s.pool.generations() {
 		for i, b := range g.blocks {
 			if b.fence.Seq == f.Lease {

@@ -254,7 +254,7 @@ func TestARevokedPermitTellsByWhomAndWhy(t *testing.T) {
 		s := semaphore(t, c, fleet.Options{Capacity: 2})
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 		l, _ := fleet.LeaseOf(p)
-		wantErr(t, c.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: l.ID, By: "ops", Why: "stuck"}), nil)
+		wantErr(t, c.Revoke(t.Context(), "db", fleet.Revocation{Lease: l.ID, By: "ops", Why: "stuck"}), nil)
 		<-p.Lost()
 		wantErr(t, p.Err(), sema.ErrLost)
 		if !strings.Contains(p.Err().Error(), "taken away by ops: stuck") {
@@ -314,7 +314,7 @@ func TestAnObserverThatLagsIsToldOfWhatMatters(t *testing.T) {
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 		time.Sleep(time.Minute)
 		l, _ := fleet.LeaseOf(p)
-		wantErr(t, c.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: l.ID}), nil)
+		wantErr(t, c.Revoke(t.Context(), "db", fleet.Revocation{Lease: l.ID}), nil)
 		<-p.Lost()
 		time.Sleep(3 * time.Hour) // of signs of life
 		close(block)

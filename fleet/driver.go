@@ -11,7 +11,6 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/fate"
 )
 
 const (
@@ -280,25 +279,25 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 	if s.peer == nil {
 		return nil
 	}
-	fates := s.peer.Hear(now, b.Seq, reply)
+	results := s.peer.Hear(now, b.Seq, reply)
 	switch {
-	case b.Bye:
+	case b.End:
 		s.peer = nil
 		s.leaving = 0
 		s.tellLender(protocol.Reply{Config: s.last.Config})
 		return nil
-	case reply.Verdict == protocol.Unknown || reply.Verdict == protocol.Stale:
+	case reply.Status == protocol.Unknown || reply.Status == protocol.Stale:
 		s.lose(errForgotten.Error())
 		return errForgotten // not to begin again and again without a pause
 	}
 	s.driver.pause.reset()
 	s.last = reply
-	s.last.Fates = nil
+	s.last.Results = nil
 	s.noteConfig(reply.Config)
 	s.inUse.Store(reply.InUse)
 	s.highest = s.peer.Highest()
-	for _, f := range fates {
-		s.fate(f)
+	for _, f := range results {
+		s.result(f)
 	}
 	s.heed(reply)
 	if s.waits() {
@@ -360,14 +359,14 @@ func (s *Semaphore) tellLender(r protocol.Reply) {
 	}
 }
 
-// fate ends a waiter, or a lease. The mutex is held.
-func (s *Semaphore) fate(f protocol.Fate) {
+// result ends a waiter, or a lease. The mutex is held.
+func (s *Semaphore) result(f protocol.Result) {
 	if f.Kind == protocol.Revoked {
 		s.revoked(f)
 		return
 	}
 	if f.Ticket == s.pool.asked.Ticket {
-		s.poolFate(f)
+		s.poolResult(f)
 		return
 	}
 	w := s.waiters[f.Ticket]
@@ -377,8 +376,8 @@ func (s *Semaphore) fate(f protocol.Fate) {
 	case w.of != nil:
 		s.attach(w.of, f)
 	case f.Kind != protocol.Granted:
-		o := outcome{err: fate.Error(f.Kind)}
-		if fate.MayChange(o.err) {
+		o := outcome{err: f.Kind.Err()}
+		if protocol.MayChange(o.err) {
 			o.after = micros(s.last.Undecided)
 		}
 		w.ended <- o

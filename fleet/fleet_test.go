@@ -113,7 +113,7 @@ func inUse(t *testing.T, store fleet.Store) (taken int64, waiting int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.InUse, len(s.Line)
+	return s.InUse, len(s.Queue)
 }
 
 func TestMachinesShareTheCapacityInOrder(t *testing.T) {

@@ -301,7 +301,7 @@ func (k *keeper) see(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if r.Verdict == protocol.Heard {
+		if r.Status == protocol.Applied {
 			k.config = r.Config
 			k.mu.Lock()
 			k.share.note(r)

@@ -38,7 +38,7 @@ type lease struct {
 
 // lend makes what a waiter is given. What is of a Rate is spent, and never lost.
 // The mutex is held.
-func (s *Semaphore) lend(f protocol.Fate, block bool) *lease {
+func (s *Semaphore) lend(f protocol.Result, block bool) *lease {
 	g := &grant{sem: s, block: block, peer: s.peer, fence: f.Fence, since: time.Now(), out: f.Weight, lost: make(chan struct{})}
 	if s.peer.Config().Kind == protocol.Concurrency {
 		s.leases[f.Lease] = g
@@ -119,7 +119,7 @@ func (s *Semaphore) loseGrant(g *grant, why string) {
 }
 
 // revoked takes a lease, or a block, away. The mutex is held.
-func (s *Semaphore) revoked(f protocol.Fate) {
+func (s *Semaphore) revoked(f protocol.Result) {
 	if g := s.leases[f.Lease]; g != nil {
 		delete(s.leases, f.Lease)
 		s.loseGrant(g, f.Note)

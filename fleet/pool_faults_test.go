@@ -149,7 +149,7 @@ func TestARevokedBlockOfARetiredGenerationIsForgotten(t *testing.T) {
 			go func() { mustAcquire(t, exact, 1).Release(); close(done) }()
 			time.Sleep(time.Second) // recalled, and retired
 			l, _ := fleet.LeaseOf(p)
-			wantErr(t, b.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: l.ID}), nil)
+			wantErr(t, b.Revoke(t.Context(), "db", fleet.Revocation{Lease: l.ID}), nil)
 			<-done
 			p.Release()
 			time.Sleep(time.Second)

@@ -288,7 +288,7 @@ func TestARevokedBlockIsLostAsAWhole(t *testing.T) {
 		p := mustAcquire(t, sems[0], 2)
 		admin, _ := join(t, store)
 		lease, _ := fleet.LeaseOf(p)
-		wantErr(t, admin.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: lease.ID, By: "ops", Why: "stuck"}), nil)
+		wantErr(t, admin.Revoke(t.Context(), "db", fleet.Revocation{Lease: lease.ID, By: "ops", Why: "stuck"}), nil)
 		<-p.Lost()
 		if err := p.Err(); err == nil || !strings.Contains(err.Error(), "taken away by ops: stuck") {
 			t.Errorf("%v", err)

@@ -83,7 +83,7 @@ func (r *Region) Open(ctx context.Context, name string, c protocol.Config, by pr
 func (r *Region) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
 	k, err := r.present(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return protocol.Reply{Verdict: protocol.Unknown}, nil
+		return protocol.Reply{Status: protocol.Unknown}, nil
 	}
 	if err != nil {
 		return protocol.Reply{}, err

@@ -47,7 +47,7 @@ func TestARegionWhoseBlockWasRevokedTellsItsHolders(t *testing.T) {
 			t.Fatalf("%+v: want a block that stays", snapshot.Leases)
 		}
 		block := snapshot.Leases[1]
-		wantErr(t, admin.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: block.Seq, AtOnce: true}), nil)
+		wantErr(t, admin.Revoke(t.Context(), "db", fleet.Revocation{Lease: block.Seq, AtOnce: true}), nil)
 		other := mustAcquire(t, semaphore(t, admin, o), block.Weight)
 		time.Sleep(20 * time.Second)
 		if p.Err() == nil && q.Err() == nil && other.Err() == nil {

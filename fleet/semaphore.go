@@ -33,7 +33,7 @@ type Semaphore struct {
 	highest    protocol.Seq // that was seen, in all sessions
 	waiters    map[protocol.Ticket]*waiter
 	leases     map[protocol.Seq]*grant // of the session
-	last       protocol.Reply          // without its fates
+	last       protocol.Reply          // without its results
 	pool       pool
 	lender     lender // nil unless blocks are lent on; fixed
 	driver     driver

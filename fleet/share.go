@@ -211,7 +211,7 @@ func (k *keeper) asked(p sema.Permit, err error) {
 type ears struct {
 	mu    sync.Mutex
 	since protocol.Micros // when other regions began to wait; 0: they do not
-	last  protocol.Reply  // without its fates
+	last  protocol.Reply  // without its results
 	fresh bool            // its configuration was new, and nobody has looked at it yet
 }
 
@@ -222,7 +222,7 @@ func (e *ears) hear(r protocol.Reply, now protocol.Micros) bool {
 	news := r.Recall != (e.since != 0) || r.Share != e.last.Share || r.Config != e.last.Config
 	e.fresh = e.fresh || r.Config != e.last.Config
 	e.last = r
-	e.last.Fates = nil
+	e.last.Results = nil
 	switch {
 	case !r.Recall:
 		e.since = 0

@@ -86,7 +86,7 @@ func (l *lease) divide(n int64, o outcome) (first, rest sema.Lease, err error) {
 
 // attach keeps what the store has split off a lease after the caller gave up, or
 // releases it if the lease is released already. The mutex is held.
-func (s *Semaphore) attach(g *grant, f protocol.Fate) {
+func (s *Semaphore) attach(g *grant, f protocol.Result) {
 	g.splits = false
 	switch {
 	case f.Kind != protocol.Granted:

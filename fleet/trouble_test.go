@@ -111,7 +111,7 @@ func TestAnObserverMayPanicOrClose(t *testing.T) {
 			fragile.Acquire(context.Background(), 1)
 		}()
 		time.Sleep(time.Second)
-		if s, err := store.Inspect(context.Background(), "fragile"); err == nil && s.InUse+int64(len(s.Line)) > 0 {
+		if s, err := store.Inspect(context.Background(), "fragile"); err == nil && s.InUse+int64(len(s.Queue)) > 0 {
 			t.Errorf("%+v is left behind", s)
 		}
 		closed := make(chan struct{})
@@ -294,7 +294,7 @@ func (a *amnesiac) Open(ctx context.Context, name string, c protocol.Config, by 
 }
 
 func (a *amnesiac) Apply(context.Context, string, protocol.Batch) (protocol.Reply, error) {
-	return protocol.Reply{Verdict: protocol.Unknown}, nil
+	return protocol.Reply{Status: protocol.Unknown}, nil
 }
 
 func TestAnEngineThatForgetsIsNotAskedWithoutAPause(t *testing.T) {
@@ -362,7 +362,7 @@ func TestPeopleSeeWhoHoldsAndWaits(t *testing.T) {
 		if got := snapshot.Leases[0].Meta; !regexp.MustCompile(`^fleet/fleet_test.go:\d+ job="a b" team=payments$`).MatchString(got) {
 			t.Errorf("the holder is %q", got)
 		}
-		if got := snapshot.Line[0].Meta; !strings.HasPrefix(got, "fleet/trouble_test.go:") {
+		if got := snapshot.Queue[0].Meta; !strings.HasPrefix(got, "fleet/trouble_test.go:") {
 			t.Errorf("the waiter is %q", got)
 		}
 		if got := snapshot.Sessions[0].Instance; got != c.Instance() || !strings.Contains(got, fmt.Sprintf("/%d/", os.Getpid())) {

@@ -185,8 +185,8 @@ func (in *instance) heartbeat() {
 	in.give(l, in.world.p.policy.decay(in.stake(l)))
 }
 
-func (in *instance) granted(fates []protocol.Fate) {
-	for _, f := range fates {
+func (in *instance) granted(results []protocol.Result) {
+	for _, f := range results {
 		if f.Kind == protocol.Granted {
 			in.blocks = append(in.blocks, block{lease: f.Lease, weight: f.Weight, since: in.world.now})
 			in.free += f.Weight

@@ -74,12 +74,12 @@ func (w *world) answer(i int32) {
 		l.owner.review()
 		w.flush(mail.link)
 	case !mail.open:
-		fates := l.peer.Hear(w.now, mail.batch.Seq, mail.reply)
+		results := l.peer.Hear(w.now, mail.batch.Seq, mail.reply)
 		if l.peer.Ended(w.now) {
 			w.ended(mail.link)
 			return
 		}
-		w.hear(l, mail.reply, fates)
+		w.hear(l, mail.reply, results)
 		w.flush(mail.link)
 	}
 }

@@ -31,14 +31,14 @@ type link struct {
 
 // An owner is whose link it is.
 type owner interface {
-	review()                 // something has changed
-	granted([]protocol.Fate) // some of them are new blocks
-	heartbeat()              // a sign of life is due
-	lose()                   // the session is over
+	review()                   // something has changed
+	granted([]protocol.Result) // some of them are new blocks
+	heartbeat()                // a sign of life is due
+	lose()                     // the session is over
 }
 
 // hear takes an answer.
-func (w *world) hear(l *link, r protocol.Reply, fates []protocol.Fate) {
+func (w *world) hear(l *link, r protocol.Reply, results []protocol.Result) {
 	switch {
 	case !r.Recall:
 		l.recalled = 0
@@ -46,7 +46,7 @@ func (w *world) hear(l *link, r protocol.Reply, fates []protocol.Fate) {
 		l.recalled = w.now
 	}
 	l.share, l.lent, l.spare = r.Share, r.InUse, max(0, r.Config.Capacity-r.InUse)
-	for _, f := range fates {
+	for _, f := range results {
 		if f.Ticket != l.ticket {
 			continue
 		}
@@ -56,7 +56,7 @@ func (w *world) hear(l *link, r protocol.Reply, fates []protocol.Fate) {
 		}
 	}
 	l.waits = l.asking && l.since > 0
-	l.owner.granted(fates)
+	l.owner.granted(results)
 	l.owner.review()
 }
 

@@ -144,8 +144,8 @@ func (r *region) heartbeat() {
 	}
 }
 
-func (r *region) granted(fates []protocol.Fate) {
-	for _, f := range fates {
+func (r *region) granted(results []protocol.Result) {
+	for _, f := range results {
 		if f.Kind == protocol.Granted {
 			r.blocks = append(r.blocks, block{lease: f.Lease, weight: f.Weight, since: r.world.now})
 			r.held += f.Weight

@@ -53,10 +53,10 @@ func TestDocs_LinesWork(t *testing.T) {
 		} {
 			lines = strings.ReplaceAll(lines, from, to)
 		}
-		if strings.Contains(lines, "force-release") { // before what drains the semaphore
-			before, after, _ := strings.Cut(lines, "sema force-release db "+number)
+		if strings.Contains(lines, "revoke") { // before what drains the semaphore
+			before, after, _ := strings.Cut(lines, "sema revoke db "+number)
 			_, after, _ = strings.Cut(after, "\n")
-			lines = "sema force-release db " + number + " --why 'stuck since noon' --now --yes\n" + before + after
+			lines = "sema revoke db " + number + " --why 'stuck since noon' --now --yes\n" + before + after
 			lines = strings.ReplaceAll(lines, "sema release db "+strconv.Quote(lease)+"; ", "")
 		}
 		cmd := exec.Command(bash, "-e", "-u", "-c", lines)

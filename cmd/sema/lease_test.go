@@ -57,9 +57,9 @@ func TestALeaseIsToldInFull(t *testing.T) {
 		if warned.code != 0 || !strings.Contains(warned.err, "capacity of 3, not 4") || !strings.Contains(warned.err, "TTL of 30s, not 1m0s") {
 			t.Errorf("exit code %d, says %s", warned.code, warned.err)
 		}
-		// What show and acquire call the lease, force-release knows.
-		s.must("force-release", "x", strings.TrimSpace(warned.out), "--now", "--yes")
-		s.expect(64, []string{"--yes"}, "force-release", "x", lease.Lease, "--now")
+		// What show and acquire call the lease, revoke knows.
+		s.must("revoke", "x", strings.TrimSpace(warned.out), "--now", "--yes")
+		s.expect(64, []string{"--yes"}, "revoke", "x", lease.Lease, "--now")
 		s.expect(76, nil, "renew", "x", strings.TrimSpace(warned.out))
 	})
 }

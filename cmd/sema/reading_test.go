@@ -14,7 +14,7 @@ import (
 // them may create or migrate anything.
 var looking = [][]string{
 	{"ls"}, {"ls", "-o", "json"}, {"show", "x"}, {"watch", "x"}, {"__complete", "show", ""}, {"doctor", "--pings", "2"},
-	{"set", "x", "--capacity", "2"}, {"drain", "x"}, {"resume", "x"}, {"rm", "x", "--yes"}, {"force-release", "x", "1", "--now", "--yes"},
+	{"set", "x", "--capacity", "2"}, {"drain", "x"}, {"resume", "x"}, {"rm", "x", "--yes"}, {"revoke", "x", "1", "--now", "--yes"},
 	{"renew", "x", "1.1.1"}, {"release", "x", "1.1.1"},
 }
 

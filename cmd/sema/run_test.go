@@ -83,7 +83,7 @@ func TestExitCodes(t *testing.T) {
 		"a drain on host:":          {64, []string{"cannot be drained", "--capacity 0"}, []string{"drain", "x"}},
 		"a resume on host:":         {64, []string{"--capacity N"}, []string{"resume", "x"}},
 		"a ramp on host:":           {64, []string{"kept by an engine"}, []string{"set", "x", "--ramp", "1"}},
-		"force-release on host:":    {64, []string{"is free when the process", "sema show x"}, []string{"force-release", "x", "1"}},
+		"revoke on host:":           {64, []string{"is free when the process", "sema show x"}, []string{"revoke", "x", "1"}},
 		"a change of nothing":       {64, []string{"nothing to change; give --capacity N"}, []string{"set", "x"}},
 		"a change to what is below": {64, []string{"--capacity -1"}, []string{"set", "x", "--capacity", "-1"}},
 	} {

@@ -190,9 +190,9 @@ func TestAPermitThatIsTakenAwayEndsItsCommand(t *testing.T) {
 	amongMachines(t, func(t *testing.T, s shell) {
 		p := s.start("run", "x", "-n", "1", "--", "sh", "-c", `echo "$SEMA_LEASE"; exec sleep 100`)
 		lease := p.line()
-		s.expect(1, []string{`"x" has no lease 5`}, "force-release", "x", "5")
-		s.expect(64, []string{"want a number"}, "force-release", "x", "it")
-		s.must("force-release", "x", lease, "--why", "stuck since noon")
+		s.expect(1, []string{`"x" has no lease 5`}, "revoke", "x", "5")
+		s.expect(64, []string{"want a number"}, "revoke", "x", "it")
+		s.must("revoke", "x", lease, "--why", "stuck since noon")
 		if code := p.wait(); code != 76 {
 			t.Errorf("exit code %d", code)
 		}

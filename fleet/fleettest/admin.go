@@ -40,22 +40,22 @@ var adminScripts = []script{
 	{"a shrink revokes nothing, and its debt is paid first", protocol.Config{Capacity: 3}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		leases := s.granted(holder, 3, acquire(1, 1), acquire(2, 1), acquire(3, 1))
-		s.wantFates(s.say(waiter, acquire(1, 1)))
+		s.wantResults(s.say(waiter, acquire(1, 1)))
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 1 }))
 		s.wantInUse(3, 1)
 		s.say(holder, release(leases[0]), release(leases[1]))
-		s.wantFates(s.say(waiter))
+		s.wantResults(s.say(waiter))
 		s.say(holder, release(leases[2]))
-		s.wantFates(s.say(waiter), protocol.Granted)
+		s.wantResults(s.say(waiter), protocol.Granted)
 	}},
 	{"a rise serves who waits, a shrink tells who waits in vain", protocol.Config{Capacity: 2}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		s.granted(holder, 1, acquire(1, 2))
-		s.wantFates(s.say(waiter, acquire(1, 1), acquire(2, 2)))
+		s.wantResults(s.say(waiter, acquire(1, 1), acquire(2, 2)))
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 3 }))
-		s.wantFates(s.say(waiter), protocol.Granted)
+		s.wantResults(s.say(waiter), protocol.Granted)
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 1 }))
-		s.wantFates(s.say(waiter), protocol.TooLarge)
+		s.wantResults(s.say(waiter), protocol.TooLarge)
 	}},
 	{"a change that is based on an old version is refused", protocol.Config{Capacity: 2}, func(s *speaker) {
 		s.open()
@@ -70,10 +70,10 @@ var adminScripts = []script{
 	{"draining refuses, and renews", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(waiter, acquire(1, 1)))
+		s.wantResults(s.say(waiter, acquire(1, 1)))
 		s.must(s.configure(func(c *protocol.Config) { c.Draining = true }))
-		s.wantFates(s.say(waiter, acquire(2, 1)), protocol.Draining, protocol.Draining)
-		s.wantVerdict(s.say(holder), protocol.Heard)
+		s.wantResults(s.say(waiter, acquire(2, 1)), protocol.Draining, protocol.Draining)
+		s.wantVerdict(s.say(holder), protocol.Applied)
 		s.say(holder, release(lease))
 		s.wantInUse(0, 0)
 		s.must(s.configure(func(c *protocol.Config) { c.Draining = false }))
@@ -82,25 +82,25 @@ var adminScripts = []script{
 	{"a revoked lease is free when its holder has heard of it", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(waiter, acquire(1, 1)))
+		s.wantResults(s.say(waiter, acquire(1, 1)))
 		s.must(s.revoke(lease, false))
-		s.wantFates(s.say(waiter))
-		told := s.wantFates(s.say(holder), protocol.Revoked)[0]
+		s.wantResults(s.say(waiter))
+		told := s.wantResults(s.say(holder), protocol.Revoked)[0]
 		if want := revocation(lease, false).Note(); told.Lease != lease || told.Note != want {
 			s.fail("told %+v, want %q", told, want)
 		}
-		s.wantFates(s.say(waiter))
+		s.wantResults(s.say(waiter))
 		s.say(holder)
-		s.wantFates(s.say(waiter), protocol.Granted)
+		s.wantResults(s.say(waiter), protocol.Granted)
 		s.mustBe(s.revoke(lease, false), fs.ErrNotExist)
 	}},
 	{"a revoked lease is free at once if told so", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(waiter, acquire(1, 1)))
+		s.wantResults(s.say(waiter, acquire(1, 1)))
 		s.must(s.revoke(lease, true))
-		s.wantFates(s.say(waiter), protocol.Granted)
-		s.wantFates(s.say(holder), protocol.Revoked)
+		s.wantResults(s.say(waiter), protocol.Granted)
+		s.wantResults(s.say(holder), protocol.Revoked)
 	}},
 	{"a deleted semaphore is gone, and its fences do not come back", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()

@@ -14,12 +14,12 @@ var batchScripts = []script{
 		id := s.open()
 		b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1), acquire(2, 1)}}
 		first := s.apply(b)
-		s.wantVerdict(first, protocol.Heard)
+		s.wantVerdict(first, protocol.Applied)
 		for range 3 {
 			again := s.apply(b)
-			s.wantVerdict(again, protocol.Again)
-			if !reflect.DeepEqual(again.Fates, first.Fates) {
-				s.fail("answered again with %+v, want %+v", again.Fates, first.Fates)
+			s.wantVerdict(again, protocol.Repeated)
+			if !reflect.DeepEqual(again.Results, first.Results) {
+				s.fail("answered again with %+v, want %+v", again.Results, first.Results)
 			}
 		}
 		s.wantInUse(2, 0)
@@ -60,12 +60,12 @@ var batchScripts = []script{
 	{"who says goodbye leaves nothing behind", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id, other := s.open(), s.open()
 		s.granted(id, 1, acquire(1, 1), acquire(2, 1))
-		s.wantFates(s.say(other, acquire(1, 1)))
-		s.apply(protocol.Batch{Session: id, Seq: 2, Bye: true})
-		s.wantFates(s.say(other), protocol.Granted)
+		s.wantResults(s.say(other, acquire(1, 1)))
+		s.apply(protocol.Batch{Session: id, Seq: 2, End: true})
+		s.wantResults(s.say(other), protocol.Granted)
 		s.wantVerdict(s.say(id), protocol.Unknown)
 	}},
-	{"a fate is told until it is acknowledged", protocol.Config{Capacity: 1}, func(s *speaker) {
+	{"a result is told until it is acknowledged", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		for seq := range uint64(3) {
 			ops := []protocol.Op{}
@@ -73,15 +73,15 @@ var batchScripts = []script{
 				ops = append(ops, acquire(1, 1))
 			}
 			r := s.apply(protocol.Batch{Session: id, Seq: seq + 1, Ops: ops})
-			s.wantFates(r, protocol.Granted)
+			s.wantResults(r, protocol.Granted)
 		}
 		s.seqs[id] = 3
-		s.wantFates(s.say(id))
+		s.wantResults(s.say(id))
 	}},
 	{"a cancel takes back what was granted and not heard of", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		s.apply(protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
-		s.wantFates(s.apply(protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{cancel(1)}}))
+		s.wantResults(s.apply(protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{cancel(1)}}))
 		s.wantInUse(0, 0)
 	}},
 	{"a release of what is not there is moot", protocol.Config{Capacity: 1}, func(s *speaker) {
@@ -101,7 +101,7 @@ var batchScripts = []script{
 			ctx, cancel := context.WithTimeout(s.ctx, time.Duration(n)*50*time.Microsecond)
 			_, _ = s.store.Apply(ctx, s.name, b) // too late for some
 			cancel()
-			s.wantFates(s.apply(b), protocol.Granted, protocol.Granted, protocol.Granted, protocol.Granted)
+			s.wantResults(s.apply(b), protocol.Granted, protocol.Granted, protocol.Granted, protocol.Granted)
 			s.wantInUse(4*int64(n+1), 0)
 		}
 	}},

@@ -94,7 +94,7 @@ var clockScripts = []script{
 			a := s.another()
 			dead, id := a.open(), a.open()
 			a.granted(dead, 1, acquire(1, 1))
-			a.wantFates(a.say(id, acquire(1, 1)))
+			a.wantResults(a.say(id, acquire(1, 1)))
 			a.pass(step)
 			start := a.time()
 			a.awaitGrant(id, a.ttl()*7/6)
@@ -108,9 +108,9 @@ var clockScripts = []script{
 		s.needClock()
 		holder, id := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: micros(s.ttl())}))
+		s.wantResults(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: micros(s.ttl())}))
 		s.pass(time.Hour)
-		s.wantFates(s.say(id))
+		s.wantResults(s.say(id))
 		s.pass(-time.Hour)
 		s.hear(holder)
 		s.say(holder, release(lease))
@@ -120,10 +120,10 @@ var clockScripts = []script{
 		s.needClock()
 		id := s.open()
 		s.granted(id, 2, acquire(1, 1), acquire(2, 1))
-		s.wantFates(s.say(id, acquire(3, 2)))
+		s.wantResults(s.say(id, acquire(3, 2)))
 		s.pass(time.Hour)
-		s.wantFates(s.say(id), protocol.Granted)
-		s.wantFates(s.say(id, acquire(4, 2)))
+		s.wantResults(s.say(id), protocol.Granted)
+		s.wantResults(s.say(id, acquire(4, 2)))
 		s.pass(-2 * time.Hour)
 		start := s.time()
 		s.awaitGrant(id, s.ttl()*7/6)
@@ -135,16 +135,16 @@ var clockScripts = []script{
 		s.needClock()
 		id := s.open()
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 10 }))
-		s.wantFates(s.say(id, acquire(1, 3)))
+		s.wantResults(s.say(id, acquire(1, 3)))
 		s.pass(time.Second)
-		s.wantFates(s.say(id)) // two of ten
+		s.wantResults(s.say(id)) // two of ten
 		s.pass(-time.Hour)
-		s.wantFates(s.say(id))
+		s.wantResults(s.say(id))
 		s.pass(600 * time.Millisecond)
-		s.wantFates(s.say(id), protocol.Granted)
-		s.wantFates(s.say(id, acquire(2, 7)))
+		s.wantResults(s.say(id), protocol.Granted)
+		s.wantResults(s.say(id, acquire(2, 7)))
 		s.pass(time.Hour)
-		s.wantFates(s.say(id), protocol.Granted)
+		s.wantResults(s.say(id), protocol.Granted)
 	}},
 	{"a semaphore that is made again after a step back has no fences of before", protocol.Config{Capacity: 1}, func(s *speaker) {
 		s.needClock()
@@ -173,14 +173,14 @@ func (s *speaker) stepped(steps []time.Duration) {
 		id := s.open()
 		leases[id] = s.granted(id, 1, acquire(1, 1))[0]
 	}
-	s.wantFates(s.say(waiter, acquire(1, s.config.Capacity)))
+	s.wantResults(s.say(waiter, acquire(1, s.config.Capacity)))
 	for range 3 {
 		for i := range 20 {
 			s.pass(s.ttl() * 2 / 3 / 20)
 			if i%6 == 3 && i/6 < len(steps) {
 				s.pass(steps[i/6])
 			}
-			s.wantFates(s.say(waiter))
+			s.wantResults(s.say(waiter))
 			s.hear(other)
 		}
 		for id := range leases {

@@ -36,24 +36,24 @@ func (n *names) learn(engine, model protocol.Seq) error {
 func (n names) known(engine, model protocol.Seq) bool { return slices.Contains(n, pair{engine, model}) }
 
 // compare compares replies. Of one that is not for a session that lives, only
-// the verdict counts.
+// the status counts.
 func (h *history) compare(engine, model protocol.Reply) error {
-	if engine.Verdict != model.Verdict {
-		return fmt.Errorf("verdict %d, the model says %d", engine.Verdict, model.Verdict)
+	if engine.Status != model.Status {
+		return fmt.Errorf("status %d, the model says %d", engine.Status, model.Status)
 	}
-	if model.Verdict == protocol.Unknown {
+	if model.Status == protocol.Unknown {
 		return nil
 	}
-	if !slices.Equal(kindsOf(engine.Fates), kindsOf(model.Fates)) {
-		return fmt.Errorf("fates %v, the model says %v", kindsOf(engine.Fates), kindsOf(model.Fates))
+	if !slices.Equal(kindsOf(engine.Results), kindsOf(model.Results)) {
+		return fmt.Errorf("results %v, the model says %v", kindsOf(engine.Results), kindsOf(model.Results))
 	}
-	for i, f := range engine.Fates {
-		if err := h.compareFates(f, model.Fates[i]); err != nil {
-			return fmt.Errorf("fate %d: %w", i, err)
+	for i, f := range engine.Results {
+		if err := h.compareResults(f, model.Results[i]); err != nil {
+			return fmt.Errorf("result %d: %w", i, err)
 		}
 	}
 	if e, m := plain(engine), plain(model); !reflect.DeepEqual(e, m) {
-		return fmt.Errorf("apart from fates, the engine says %+v, the model %+v", e, m)
+		return fmt.Errorf("apart from results, the engine says %+v, the model %+v", e, m)
 	}
 	// To be told to speak earlier does no harm, but nobody is told who need not.
 	if (engine.Next > 0) != (model.Next > 0) || engine.Next > model.Next {
@@ -62,14 +62,14 @@ func (h *history) compare(engine, model protocol.Reply) error {
 	return nil
 }
 
-// plain is what of a reply is the same with every engine: not the fates, which
+// plain is what of a reply is the same with every engine: not the results, which
 // have names in them, nor what depends on how the engine keeps time.
 func plain(r protocol.Reply) protocol.Reply {
-	r.Fates, r.Next, r.Valid = nil, 0, 0
+	r.Results, r.Next, r.Valid = nil, 0, 0
 	return r
 }
 
-func (h *history) compareFates(engine, model protocol.Fate) error {
+func (h *history) compareResults(engine, model protocol.Result) error {
 	if model.Lease != 0 {
 		if err := h.names.learn(engine.Lease, model.Lease); err != nil {
 			return err
@@ -139,11 +139,11 @@ func (h *history) look() error {
 	if err := h.compareLeases(engine.Leases, model.Leases); err != nil {
 		return err
 	}
-	if len(engine.Line) != len(model.Line) {
-		return fmt.Errorf("%d in line, the model has %d", len(engine.Line), len(model.Line))
+	if len(engine.Queue) != len(model.Queue) {
+		return fmt.Errorf("%d in line, the model has %d", len(engine.Queue), len(model.Queue))
 	}
-	for i, e := range engine.Line {
-		m := model.Line[i]
+	for i, e := range engine.Queue {
+		m := model.Queue[i]
 		if e.Session = h.inModel(e.Session); e != m {
 			return fmt.Errorf("in line at %d is %+v, the model has %+v", i, e, m)
 		}

@@ -96,15 +96,15 @@ func (s *speaker) hammer(id protocol.Session, batches int, stop time.Time) error
 		case err != nil:
 			return err
 		case n > 2*batches:
-			return fmt.Errorf("nothing is wanted any more, but after %d batches there is no end to fates", n)
-		case reply.Verdict > protocol.Again:
-			return fmt.Errorf("verdict %d", reply.Verdict)
+			return fmt.Errorf("nothing is wanted any more, but after %d batches there is no end to results", n)
+		case reply.Status > protocol.Repeated:
+			return fmt.Errorf("status %d", reply.Status)
 		case reply.InUse > reply.Config.Capacity:
 			return fmt.Errorf("%d in use of %d", reply.InUse, reply.Config.Capacity)
-		case closing && len(b.Ops) == 0 && len(reply.Fates) == 0:
+		case closing && len(b.Ops) == 0 && len(reply.Results) == 0:
 			return nil
 		}
-		for _, f := range reply.Fates {
+		for _, f := range reply.Results {
 			if f.N <= heard {
 				continue
 			}

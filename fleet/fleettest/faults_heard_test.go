@@ -58,7 +58,7 @@ var countFaults = []fault{
 		return &sick{
 			hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
 				r := s.apply(name, b)
-				if r.Verdict == protocol.Again {
+				if r.Status == protocol.Repeated {
 					drift++
 				}
 				return r
@@ -152,7 +152,7 @@ var batchFaults = []fault{
 		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
 			return s.apply(name, without(b, func(op protocol.Op) bool {
 				waits := func(t protocol.TicketInfo) bool { return t.Session == b.Session && t.Ticket == op.Ticket }
-				return op.Verb == protocol.Cancel && !slices.ContainsFunc(s.semaphores[name].Snapshot().Line, waits)
+				return op.Verb == protocol.Cancel && !slices.ContainsFunc(s.semaphores[name].Snapshot().Queue, waits)
 			}))
 		}}
 	}},
@@ -163,12 +163,12 @@ var batchFaults = []fault{
 			return s.apply(name, b)
 		}}
 	}},
-	{"a fate is told once", "a fate is told until it is acknowledged", func() *sick {
+	{"a result is told once", "a result is told until it is acknowledged", func() *sick {
 		told := map[protocol.Session]uint64{}
 		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
 			b.Ack = told[b.Session]
 			r := s.apply(name, b)
-			for _, f := range r.Fates {
+			for _, f := range r.Results {
 				told[b.Session] = f.N
 			}
 			return r
@@ -183,7 +183,7 @@ var batchFaults = []fault{
 	{"a delayed batch brings its session back to life", "a process that was stopped past its TTL comes back to nothing", func() *sick {
 		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
 			r := s.apply(name, b)
-			if r.Verdict != protocol.Unknown {
+			if r.Status != protocol.Unknown {
 				return r
 			}
 			s.operate(name, func(im *protocol.Image) {
@@ -196,7 +196,7 @@ var batchFaults = []fault{
 	}},
 	{"goodbyes are not heard", "who says goodbye leaves nothing behind", func() *sick {
 		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
-			b.Bye = false
+			b.End = false
 			return s.apply(name, b)
 		}}
 	}},

@@ -24,7 +24,7 @@ var lostFaults = []fault{
 		batches := 0
 		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
 			if batches++; batches%7 == 0 {
-				s.operate(name, func(im *protocol.Image) { im.Sessions, im.Leases, im.Line, im.Spent = nil, nil, nil, nil })
+				s.operate(name, func(im *protocol.Image) { im.Sessions, im.Leases, im.Queue, im.Spent = nil, nil, nil, nil })
 			}
 			return s.apply(name, b)
 		}}

@@ -16,7 +16,7 @@ import (
 var lineFaults = []fault{
 	{"the light come first", "a heavy waiter under a stream of light ones gets its turn", func() *sick {
 		return &sick{cut: func(im *protocol.Image) {
-			slices.SortStableFunc(im.Line, func(a, b protocol.TicketImage) int { return cmp.Compare(a.Weight, b.Weight) })
+			slices.SortStableFunc(im.Queue, func(a, b protocol.TicketImage) int { return cmp.Compare(a.Weight, b.Weight) })
 		}}
 	}},
 	{"who fits overtakes", "a heavy waiter is not overtaken by a stream of light ones", func() *sick {
@@ -25,9 +25,9 @@ var lineFaults = []fault{
 			for _, l := range im.Leases {
 				free -= l.Weight
 			}
-			if i := slices.IndexFunc(im.Line, func(t protocol.TicketImage) bool { return t.Least <= free }); i > 0 {
-				fits := im.Line[i]
-				im.Line = slices.Insert(slices.Delete(im.Line, i, i+1), 0, fits)
+			if i := slices.IndexFunc(im.Queue, func(t protocol.TicketImage) bool { return t.Least <= free }); i > 0 {
+				fits := im.Queue[i]
+				im.Queue = slices.Insert(slices.Delete(im.Queue, i, i+1), 0, fits)
 			}
 		}}
 	}},
@@ -39,8 +39,8 @@ var lineFaults = []fault{
 				}
 				if slices.ContainsFunc(im.Sessions, isLate) {
 					theirs := func(t protocol.TicketImage) bool { return t.Session != b.Session }
-					own := slices.DeleteFunc(slices.Clone(im.Line), theirs)
-					im.Line = append(slices.DeleteFunc(im.Line, func(t protocol.TicketImage) bool { return !theirs(t) }), own...)
+					own := slices.DeleteFunc(slices.Clone(im.Queue), theirs)
+					im.Queue = append(slices.DeleteFunc(im.Queue, func(t protocol.TicketImage) bool { return !theirs(t) }), own...)
 				}
 			})
 			return s.apply(name, b)
@@ -48,7 +48,7 @@ var lineFaults = []fault{
 	}},
 	{"the line is by session", "order is that of commits, over many sessions of one instance", func() *sick {
 		return &sick{cut: func(im *protocol.Image) {
-			slices.SortStableFunc(im.Line, func(a, b protocol.TicketImage) int { return cmp.Compare(a.Session, b.Session) })
+			slices.SortStableFunc(im.Queue, func(a, b protocol.TicketImage) int { return cmp.Compare(a.Session, b.Session) })
 		}}
 	}},
 	{"a try waits", "refusals say why", func() *sick {
@@ -78,7 +78,7 @@ var fenceFaults = []fault{
 	{"nobody is said to be revoked", "fences rise, and tell of those who left in between", func() *sick {
 		return &sick{answer: fences(func(f *protocol.Fence) { f.Revoked = nil })}
 	}},
-	{"a fence stays as it was at first", "a fence is told anew with its fate", func() *sick {
+	{"a fence stays as it was at first", "a fence is told anew with its result", func() *sick {
 		first := map[protocol.Seq]protocol.Fence{}
 		return &sick{answer: fences(func(f *protocol.Fence) {
 			if _, told := first[f.Seq]; !told {
@@ -104,8 +104,8 @@ var fenceFaults = []fault{
 // fences changes the fences in a reply.
 func fences(change func(*protocol.Fence)) func(*protocol.Reply) {
 	return func(r *protocol.Reply) {
-		for i := range r.Fates {
-			change(&r.Fates[i].Fence)
+		for i := range r.Results {
+			change(&r.Results[i].Fence)
 		}
 	}
 }
@@ -162,7 +162,7 @@ var timeFaults = []fault{
 	{"repeats renew", "a repeated batch renews nothing", func() *sick {
 		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
 			r := s.apply(name, b)
-			if r.Verdict == protocol.Again {
+			if r.Status == protocol.Repeated {
 				s.operate(name, func(im *protocol.Image) {
 					i := slices.IndexFunc(im.Sessions, func(one protocol.SessionImage) bool { return one.ID == b.Session })
 					again := im.Sessions[i]
@@ -206,16 +206,16 @@ var timeFaults = []fault{
 	}},
 	{"who waits does so for ever", "a ticket's own deadline is kept", func() *sick {
 		return &sick{cut: func(im *protocol.Image) {
-			for i := range im.Line {
-				im.Line[i].Until = 0
+			for i := range im.Queue {
+				im.Queue[i].Until = 0
 			}
 		}}
 	}},
 	{"who waits dies of it, though it speaks", "who speaks lives, and waits", func() *sick {
 		return &sick{cut: func(im *protocol.Image) {
-			for i := range im.Line {
-				if im.Line[i].Until == 0 {
-					im.Line[i].Until = im.Clock + im.Config.TTL
+			for i := range im.Queue {
+				if im.Queue[i].Until == 0 {
+					im.Queue[i].Until = im.Clock + im.Config.TTL
 				}
 			}
 		}}

@@ -32,7 +32,7 @@ var fenceScripts = []script{
 			ops = append(ops, release(leases[i]))
 		}
 		s.say(id, ops...)
-		for _, f := range s.wantFates(s.say(id, acquire(101, 1), acquire(102, 1), acquire(103, 1)), protocol.Granted, protocol.Granted, protocol.Granted) {
+		for _, f := range s.wantResults(s.say(id, acquire(101, 1), acquire(102, 1), acquire(103, 1)), protocol.Granted, protocol.Granted, protocol.Granted) {
 			for i, lease := range leases {
 				if gone := i%2 == 1; revokes(f.Fence, lease) != gone {
 					s.fail("%+v, but that lease %d is gone is %t", f.Fence, lease, gone)
@@ -40,17 +40,17 @@ var fenceScripts = []script{
 			}
 		}
 	}},
-	{"a fence is told anew with its fate", protocol.Config{Capacity: 3}, func(s *speaker) {
+	{"a fence is told anew with its result", protocol.Config{Capacity: 3}, func(s *speaker) {
 		id, other := s.open(), s.open()
 		leases := s.granted(other, 2, acquire(1, 1), acquire(2, 1))
 		b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
-		s.wantFates(s.apply(b), protocol.Granted)
+		s.wantResults(s.apply(b), protocol.Granted)
 		s.say(other, release(leases[1]))
-		if f := s.wantFates(s.apply(b), protocol.Granted)[0].Fence; f.Floor != leases[0] || !revokes(f, leases[1]) {
+		if f := s.wantResults(s.apply(b), protocol.Granted)[0].Fence; f.Floor != leases[0] || !revokes(f, leases[1]) {
 			s.fail("%+v after the leases %v, of which the second is gone", f, leases)
 		}
 		s.say(other, release(leases[0]))
-		if f := s.wantFates(s.apply(b), protocol.Granted)[0].Fence; f.Floor != f.Seq {
+		if f := s.wantResults(s.apply(b), protocol.Granted)[0].Fence; f.Floor != f.Seq {
 			s.fail("%+v, but there is no other lease", f)
 		}
 	}},
@@ -88,7 +88,7 @@ var fenceScripts = []script{
 		a, b := s.fence(id, acquire(1, 1)), s.fence(other, acquire(1, 1))
 		s.must(s.revoke(b.Seq, false))
 		s.wantAdmitted(&guard, a, b)
-		s.wantFates(s.say(other), protocol.Revoked)
+		s.wantResults(s.say(other), protocol.Revoked)
 		c := s.fence(other, acquire(2, 1))
 		s.wantAdmitted(&guard, c, a)
 		s.wantRefused(&guard, b)

@@ -67,7 +67,7 @@ func (l *listeners) ready(other *speaker) {
 				l.fail("instance %d listens, and is not told of anything", i)
 			}
 			lease := other.granted(holder, 1, acquire(n, 1))[0]
-			other.wantFates(other.say(id, acquire(n, 1)))
+			other.wantResults(other.say(id, acquire(n, 1)))
 			other.say(holder, release(lease))
 			time.Sleep(10 * time.Millisecond)
 			other.say(id, release(other.granted(id, 1)[0]))
@@ -129,7 +129,7 @@ var hintScripts = []script{
 			s.pass(s.ttl() / 6)
 			s.hear(other)
 		}
-		s.wantFates(s.say(s.openAs(l.instances[2]), acquire(1, 1)))
+		s.wantResults(s.say(s.openAs(l.instances[2]), acquire(1, 1)))
 		for n := 0; s.say(other).Wanted > 0; n++ {
 			if n > 6 {
 				s.fail("the death is not noticed")
@@ -143,7 +143,7 @@ var hintScripts = []script{
 		defer l.stop()
 		holder, id := s.openAs(l.instances[0]), s.openAs(l.instances[1])
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(id, acquire(1, 1), acquire(2, 1)))
+		s.wantResults(s.say(id, acquire(1, 1), acquire(2, 1)))
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 2 }))
 		l.await(1, 1)
 		s.granted(id, 1)
@@ -151,7 +151,7 @@ var hintScripts = []script{
 		l.await(1, 2)
 		l.await(0, 1)
 		s.granted(id, 1)
-		s.wantFates(s.say(holder), protocol.Revoked)
+		s.wantResults(s.say(holder), protocol.Revoked)
 	}},
 	{"who has a block is told that others wait", protocol.Config{Capacity: 4}, func(s *speaker) {
 		l := s.listen(2)
@@ -161,7 +161,7 @@ var hintScripts = []script{
 		if s.say(holder).Recall {
 			s.fail("a block is recalled, but nobody waits")
 		}
-		s.wantFates(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
 		l.await(0, 1)
 		if !s.say(holder).Recall {
 			s.fail("a block is not recalled, but somebody waits")
@@ -173,7 +173,7 @@ var hintScripts = []script{
 	{"who does not listen hears of it at the next sign of life", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder, id := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
 		s.say(holder, release(lease))
 		s.wantInUse(1, 0) // granted, though it has not been heard of
 		s.granted(id, 1)

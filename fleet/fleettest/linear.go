@@ -176,7 +176,7 @@ func (r *race) say(w *racer, b protocol.Batch) error {
 	r.note(int(w.place), began, call{batch: b}, answer{reply: reply})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range reply.Fates {
+	for _, f := range reply.Results {
 		if f.N > w.heard && f.Kind == protocol.Granted {
 			w.held = append(w.held, f.Lease)
 			r.names[f.Lease] = purpose(w.place, f.Ticket)
@@ -213,8 +213,8 @@ func (r *race) change(c protocol.Config) error {
 
 // judge has porcupine look for the order.
 func (r *race) judge() {
-	verdict, info := porcupine.CheckOperationsVerbose(r.spec(), r.calls, decision)
-	if verdict == porcupine.Ok {
+	status, info := porcupine.CheckOperationsVerbose(r.spec(), r.calls, decision)
+	if status == porcupine.Ok {
 		return
 	}
 	longest := 0
@@ -228,7 +228,7 @@ func (r *race) judge() {
 	for _, o := range r.calls[:min(len(r.calls), longest+2*len(r.racers)+3)] { // to the end of the round, and what led to it
 		lines = append(lines, fmt.Sprintf("from %v to %v, %s\n\t-> %s", time.Duration(o.Call), time.Duration(o.Return), o.Input, o.Output))
 	}
-	r.fail("%d of %d calls could be put in an order, and no more (%s):\n%s", longest, len(r.calls), verdict, strings.Join(lines, "\n"))
+	r.fail("%d of %d calls could be put in an order, and no more (%s):\n%s", longest, len(r.calls), status, strings.Join(lines, "\n"))
 }
 
 func (c call) String() string {
@@ -246,12 +246,12 @@ func (a answer) String() string {
 	case a.conflict:
 		return "conflict"
 	case snapshot.Config.TTL != 0:
-		return fmt.Sprintf("%d in use of %d: %+v; in line: %+v", snapshot.InUse, snapshot.Effective, snapshot.Leases, snapshot.Line)
+		return fmt.Sprintf("%d in use of %d: %+v; in line: %+v", snapshot.InUse, snapshot.Effective, snapshot.Leases, snapshot.Queue)
 	case reply.Config.TTL == 0:
 		return "done"
 	default:
-		return fmt.Sprintf("verdict %d, fates %+v, %d in use of %d, %d wanted, recall: %t",
-			reply.Verdict, reply.Fates, reply.InUse, reply.Config.Capacity, reply.Wanted, reply.Recall)
+		return fmt.Sprintf("status %d, results %+v, %d in use of %d, %d wanted, recall: %t",
+			reply.Status, reply.Results, reply.InUse, reply.Config.Capacity, reply.Wanted, reply.Recall)
 	}
 }
 

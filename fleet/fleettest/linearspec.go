@@ -41,7 +41,7 @@ func (r *race) spec() porcupine.Model {
 			for _, one := range im.Leases {
 				maphash.WriteComparable(&h, one)
 			}
-			for _, one := range im.Line {
+			for _, one := range im.Queue {
 				maphash.WriteComparable(&h, one)
 			}
 			return h.Sum64()
@@ -85,11 +85,11 @@ func (r *race) step(model *protocol.State, in call, out answer) bool {
 }
 
 func (r *race) sameReplies(engine, model protocol.Reply, live []protocol.LeaseInfo) bool {
-	if !reflect.DeepEqual(plain(engine), plain(model)) || len(engine.Fates) != len(model.Fates) {
+	if !reflect.DeepEqual(plain(engine), plain(model)) || len(engine.Results) != len(model.Results) {
 		return false
 	}
-	for i, e := range engine.Fates {
-		m := model.Fates[i]
+	for i, e := range engine.Results {
+		m := model.Results[i]
 		if e.N != m.N || e.Kind != m.Kind || e.Ticket != m.Ticket || e.Weight != m.Weight {
 			return false
 		}
@@ -135,7 +135,7 @@ func sameSnapshots(engine, model protocol.Snapshot) bool {
 	}
 	return slices.EqualFunc(engine.Leases, model.Leases, func(e, m protocol.LeaseInfo) bool {
 		return e.Meta == m.Meta && e.Weight == m.Weight && e.Pooled == m.Pooled
-	}) && slices.EqualFunc(engine.Line, model.Line, func(e, m protocol.TicketInfo) bool {
+	}) && slices.EqualFunc(engine.Queue, model.Queue, func(e, m protocol.TicketInfo) bool {
 		return e.Meta == m.Meta && e.Ticket == m.Ticket && e.Weight == m.Weight
 	})
 }

@@ -204,7 +204,7 @@ func (h *history) say(who *member, t twin, unheard int, bye bool) error {
 	who.seq++
 	for _, b := range []*protocol.Batch{&t.engine, &t.model} {
 		b.Owner = owner
-		b.Seq, b.Ack, b.Bye = who.seq, who.heard-min(who.heard, uint64(unheard)), bye
+		b.Seq, b.Ack, b.End = who.seq, who.heard-min(who.heard, uint64(unheard)), bye
 	}
 	t.engine.Session, t.model.Session = who.engine, who.model
 	who.older, who.last = who.last, &t
@@ -217,14 +217,14 @@ func (h *history) repeat(who *member, t *twin) error {
 		return nil
 	}
 	engine := h.apply(t.engine)
-	model := protocol.Reply{Verdict: protocol.Unknown}
+	model := protocol.Reply{Status: protocol.Unknown}
 	if h.model != nil {
 		model = h.model.Apply(h.now, t.model)
 	}
 	if err := h.compare(engine, model); err != nil {
 		return err
 	}
-	for _, f := range engine.Fates {
+	for _, f := range engine.Results {
 		who.heard = max(who.heard, f.N)
 	}
 	return nil

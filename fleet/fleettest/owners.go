@@ -17,7 +17,7 @@ var ownerScripts = []script{
 		seen := first + 1_000_000
 		s.seqs[id]++
 		r := s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ack: s.acks[id], Highest: seen, Ops: []protocol.Op{acquire(2, 1)}})
-		if lease := s.wantFates(r, protocol.Granted)[0].Lease; lease <= seen {
+		if lease := s.wantResults(r, protocol.Granted)[0].Lease; lease <= seen {
 			s.fail("lease %d, though a client has seen %d", lease, seen)
 		}
 		seen += 1_000_000
@@ -30,7 +30,7 @@ var ownerScripts = []script{
 		}
 		s.seqs[id]++
 		r = s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ack: s.acks[id], Highest: lease + 2*protocol.MaxLead, Ops: []protocol.Op{acquire(4, 1)}})
-		if next := s.wantFates(r, protocol.Granted)[0].Lease; next > lease+1_000_000 {
+		if next := s.wantResults(r, protocol.Granted)[0].Lease; next > lease+1_000_000 {
 			s.fail("lease %d after %d: a client exhausts the numbers", next, lease)
 		}
 	}},
@@ -41,7 +41,7 @@ func (s *speaker) rejectsOwners(by protocol.Owner, others ...protocol.Owner) {
 	id, _, err := s.store.Open(s.ctx, s.name, s.config, protocol.Opener{Instance: "fleettest", Owner: by})
 	s.must(err)
 	b := protocol.Batch{Session: id, Owner: by, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
-	lease := s.wantFates(s.apply(b), protocol.Granted)[0].Lease
+	lease := s.wantResults(s.apply(b), protocol.Granted)[0].Lease
 	if stored := s.inspect().Sessions[0].Owner.Principal; stored != by.Principal {
 		if stored == "" {
 			return // it is in front of another store, and trusts no client's principal
@@ -53,18 +53,18 @@ func (s *speaker) rejectsOwners(by protocol.Owner, others ...protocol.Owner) {
 			{Ops: []protocol.Op{release(lease)}},
 			{Ops: []protocol.Op{acquire(2, 1)}},
 			{Ack: 1},
-			{Bye: true},
+			{End: true},
 		} {
 			b.Session, b.Owner, b.Seq = id, other, 2
 			r := s.apply(b)
 			s.wantVerdict(r, protocol.Unknown)
-			if len(r.Fates) > 0 {
-				s.fail("another owner receives %v", r.Fates)
+			if len(r.Results) > 0 {
+				s.fail("another owner receives %v", r.Results)
 			}
 		}
 	}
 	s.wantInUse(1, 0)
 	r := s.apply(protocol.Batch{Session: id, Owner: by, Seq: 2, Ack: 1, Ops: []protocol.Op{release(lease), acquire(2, 1)}})
-	s.wantVerdict(r, protocol.Heard)
-	s.wantFates(r, protocol.Granted)
+	s.wantVerdict(r, protocol.Applied)
+	s.wantResults(r, protocol.Granted)
 }

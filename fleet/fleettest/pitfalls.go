@@ -16,12 +16,12 @@ var pitfallScripts = []script{
 		stopped, other, id := s.open(), s.open(), s.open()
 		old, others := s.fence(stopped, acquire(1, 1)), s.fence(other, acquire(1, 1))
 		s.wantAdmitted(&guard, old, others)
-		s.wantFates(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
 		var fresh protocol.Fence
 		for range 9 {
 			s.pass(s.ttl() / 6)
 			s.hear(other)
-			for _, f := range s.say(id).Fates {
+			for _, f := range s.say(id).Results {
 				fresh = f.Fence
 			}
 		}
@@ -40,51 +40,51 @@ var pitfallScripts = []script{
 		s.stopClock()
 		late, id := s.open(), s.open()
 		lease := s.granted(late, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
 		s.awaitGrant(id, s.ttl()*7/6)
 		s.wantVerdict(s.say(late, release(lease)), protocol.Unknown)
 		again := s.open()
 		r := s.say(again, release(lease), try(1, 1))
 		for range 20 {
-			if len(r.Fates) > 0 {
+			if len(r.Results) > 0 {
 				break
 			}
 			s.hear(id) // who may be overdue, so that it is not certain yet
 			r = s.say(again)
 		}
-		s.wantFates(r, protocol.Full)
+		s.wantResults(r, protocol.Full)
 		s.wantInUse(1, 0)
 	}},
 	{"a cancel that races with the grant leaves nothing behind", protocol.Config{Capacity: 1}, func(s *speaker) {
 		holder, id, next := s.open(), s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(id, acquire(1, 1)))
-		s.wantFates(s.say(next, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(next, acquire(1, 1)))
 		s.say(holder, release(lease)) // id has it, and does not know
-		s.wantFates(s.say(id, cancel(1)))
+		s.wantResults(s.say(id, cancel(1)))
 		s.granted(next, 1)
 		s.wantInUse(1, 0)
 	}},
 	{"a cancel is not overtaken by its own acquire", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
 		first := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
-		s.wantFates(s.apply(first), protocol.Granted)
-		s.wantFates(s.apply(protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{cancel(1)}}))
+		s.wantResults(s.apply(first), protocol.Granted)
+		s.wantResults(s.apply(protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{cancel(1)}}))
 		s.wantVerdict(s.apply(first), protocol.Stale)
 		s.wantInUse(0, 0)
 		s.seqs[id] = 2
-		s.wantFates(s.say(id, acquire(2, 1), cancel(2)))
+		s.wantResults(s.say(id, acquire(2, 1), cancel(2)))
 		s.wantInUse(0, 0)
 	}},
 	{"a reply that was lost after the commit is told again", protocol.Config{Capacity: 2}, func(s *speaker) {
 		holder, id := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 2))[0]
 		b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1), acquire(2, 1)}}
-		s.wantFates(s.apply(b))
-		s.wantFates(s.apply(b)) // the reply was lost
+		s.wantResults(s.apply(b))
+		s.wantResults(s.apply(b)) // the reply was lost
 		s.wantInUse(2, 2)
 		s.say(holder, release(lease))
-		s.wantFates(s.apply(b), protocol.Granted, protocol.Granted) // and again
+		s.wantResults(s.apply(b), protocol.Granted, protocol.Granted) // and again
 		s.wantInUse(2, 0)
 		s.seqs[id] = 1
 		s.say(id, release(s.inspect().Leases[0].Seq))
@@ -98,14 +98,14 @@ var pitfallScripts = []script{
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
 		s.crowd(dead, holder)
 		id := s.open()
-		s.wantFates(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
 		s.hear(holder)
 		s.bury(holder, id)
 		s.say(holder, release(lease))
 		for calls := 0; ; calls++ {
 			r := s.say(id)
-			if len(r.Fates) > 0 {
-				s.wantFates(r, protocol.Granted)
+			if len(r.Results) > 0 {
+				s.wantResults(r, protocol.Granted)
 				break
 			}
 			if !r.More {
@@ -120,9 +120,9 @@ var pitfallScripts = []script{
 	{"a heavy waiter under a stream of light ones gets its turn", protocol.Config{Capacity: 4}, func(s *speaker) {
 		light, heavy := s.open(), s.open()
 		held := s.granted(light, 4, acquire(1, 1), acquire(2, 1), acquire(3, 1), acquire(4, 1))
-		s.wantFates(s.say(heavy, acquire(1, 4)))
+		s.wantResults(s.say(heavy, acquire(1, 4)))
 		for n := protocol.Ticket(5); len(held) > 0; n++ {
-			s.wantFates(s.say(light, release(held[0]), acquire(n, 1), try(100+n, 1)), protocol.Full)
+			s.wantResults(s.say(light, release(held[0]), acquire(n, 1), try(100+n, 1)), protocol.Full)
 			held = held[1:]
 		}
 		s.granted(heavy, 1)
@@ -131,9 +131,9 @@ var pitfallScripts = []script{
 	{"a heavy waiter is served by releases of parts", protocol.Config{Capacity: 6}, func(s *speaker) {
 		holder, id := s.open(), s.open()
 		leases := s.granted(holder, 2, acquire(1, 3), acquire(2, 3))
-		s.wantFates(s.say(id, acquire(1, 4)))
+		s.wantResults(s.say(id, acquire(1, 4)))
 		s.say(holder, protocol.Op{Verb: protocol.Release, Lease: leases[0], Weight: 2})
-		s.wantFates(s.say(id))
+		s.wantResults(s.say(id))
 		s.say(holder, protocol.Op{Verb: protocol.Release, Lease: leases[1], Weight: 2})
 		s.wantInUse(6, 0)
 		s.granted(id, 1)
@@ -141,14 +141,14 @@ var pitfallScripts = []script{
 	{"resized to 0 it is paused, and goes on when it is raised", protocol.Config{Capacity: 2}, func(s *speaker) {
 		holder, id := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 2))[0]
-		s.wantFates(s.say(id, acquire(1, 2)))
+		s.wantResults(s.say(id, acquire(1, 2)))
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 0 }))
-		s.wantFates(s.say(id, acquire(2, 5), try(3, 1)), protocol.Full)
-		s.wantFates(s.say(holder, release(lease)))
+		s.wantResults(s.say(id, acquire(2, 5), try(3, 1)), protocol.Full)
+		s.wantResults(s.say(holder, release(lease)))
 		s.wantInUse(0, 2)
 		s.hear(holder, id)
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 1 }))
-		s.wantFates(s.say(id), protocol.TooLarge, protocol.TooLarge)
+		s.wantResults(s.say(id), protocol.TooLarge, protocol.TooLarge)
 		s.granted(id, 1, acquire(4, 1))
 	}},
 	{"order is that of commits, over many sessions of one instance", protocol.Config{Capacity: 1}, func(s *speaker) {
@@ -158,7 +158,7 @@ var pitfallScripts = []script{
 		want := []protocol.Session{}
 		for n := range 9 { // the youngest session first
 			id := ids[len(ids)-1-n%len(ids)]
-			s.wantFates(s.say(id, acquire(protocol.Ticket(n+1), 1)))
+			s.wantResults(s.say(id, acquire(protocol.Ticket(n+1), 1)))
 			want = append(want, id)
 		}
 		for n, id := range want {
@@ -174,14 +174,14 @@ var pitfallScripts = []script{
 		s.stopClock()
 		holder, id, next := s.open(), s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(id, acquire(1, 1)))
-		s.wantFates(s.say(next, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(next, acquire(1, 1)))
 		for range 4 { // heartbeats that come, if only just
 			s.pass(s.ttl() * 2 / 3)
 			s.hear(holder, next, id)
 		}
 		s.say(holder, release(lease))
-		s.wantFates(s.say(next))
+		s.wantResults(s.say(next))
 		s.granted(id, 1)
 	}},
 }

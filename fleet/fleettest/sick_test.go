@@ -118,7 +118,7 @@ func (s *sick) locked(name string, b protocol.Batch) protocol.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.semaphores[name] == nil {
-		return protocol.Reply{Verdict: protocol.Unknown}
+		return protocol.Reply{Status: protocol.Unknown}
 	}
 	defer s.finish(name)
 	if s.hear == nil {

@@ -80,7 +80,7 @@ func (s *speaker) say(id protocol.Session, ops ...protocol.Op) protocol.Reply {
 // hear says nothing, and fails unless that is heard.
 func (s *speaker) hear(ids ...protocol.Session) {
 	for _, id := range ids {
-		s.wantVerdict(s.say(id), protocol.Heard)
+		s.wantVerdict(s.say(id), protocol.Applied)
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *speaker) apply(b protocol.Batch) protocol.Reply {
 	s.must(context.Cause(s.ctx)) // there are engines that do not look at it
 	r, err := s.store.Apply(s.ctx, s.name, b)
 	s.must(err)
-	for _, f := range r.Fates {
+	for _, f := range r.Results {
 		s.acks[b.Session] = max(s.acks[b.Session], f.N)
 	}
 	return r
@@ -124,16 +124,16 @@ func revocation(lease protocol.Seq, atOnce bool) *fleet.Revocation {
 	return &fleet.Revocation{Lease: lease, AtOnce: atOnce, By: `O'Hara "the admin"`, Why: "ü\n%s"}
 }
 
-// wantFates fails unless the reply has just these fates, and returns them.
-func (s *speaker) wantFates(r protocol.Reply, want ...protocol.FateKind) []protocol.Fate {
-	if kinds := kindsOf(r.Fates); !slices.Equal(kinds, want) {
-		s.fail("fates %v, want %v", kinds, want)
+// wantResults fails unless the reply has just these results, and returns them.
+func (s *speaker) wantResults(r protocol.Reply, want ...protocol.ResultKind) []protocol.Result {
+	if kinds := kindsOf(r.Results); !slices.Equal(kinds, want) {
+		s.fail("results %v, want %v", kinds, want)
 	}
-	return r.Fates
+	return r.Results
 }
 
-func kindsOf(fates []protocol.Fate) (kinds []protocol.FateKind) {
-	for _, f := range fates {
+func kindsOf(results []protocol.Result) (kinds []protocol.ResultKind) {
+	for _, f := range results {
 		kinds = append(kinds, f.Kind)
 	}
 	return kinds
@@ -142,7 +142,7 @@ func kindsOf(fates []protocol.Fate) (kinds []protocol.FateKind) {
 // granted says ops and returns the leases, of which there must be that many.
 func (s *speaker) granted(id protocol.Session, n int, ops ...protocol.Op) []protocol.Seq {
 	var leases []protocol.Seq
-	for _, f := range s.wantFates(s.say(id, ops...), slices.Repeat([]protocol.FateKind{protocol.Granted}, n)...) {
+	for _, f := range s.wantResults(s.say(id, ops...), slices.Repeat([]protocol.ResultKind{protocol.Granted}, n)...) {
 		leases = append(leases, f.Lease)
 	}
 	return leases
@@ -150,18 +150,18 @@ func (s *speaker) granted(id protocol.Session, n int, ops ...protocol.Op) []prot
 
 // fence says ops, of which one must be granted at once, and returns its fence.
 func (s *speaker) fence(id protocol.Session, ops ...protocol.Op) protocol.Fence {
-	return s.wantFates(s.say(id, ops...), protocol.Granted)[0].Fence
+	return s.wantResults(s.say(id, ops...), protocol.Granted)[0].Fence
 }
 
-func (s *speaker) wantVerdict(r protocol.Reply, want protocol.Verdict) {
-	if r.Verdict != want {
-		s.fail("verdict %d, want %d", r.Verdict, want)
+func (s *speaker) wantVerdict(r protocol.Reply, want protocol.Status) {
+	if r.Status != want {
+		s.fail("status %d, want %d", r.Status, want)
 	}
 }
 
 func (s *speaker) wantInUse(inUse int64, waiting int) {
-	if got := s.inspect(); got.InUse != inUse || len(got.Line) != waiting {
-		s.fail("%d in use and %d in line, want %d and %d", got.InUse, len(got.Line), inUse, waiting)
+	if got := s.inspect(); got.InUse != inUse || len(got.Queue) != waiting {
+		s.fail("%d in use and %d in line, want %d and %d", got.InUse, len(got.Queue), inUse, waiting)
 	}
 }
 

@@ -17,7 +17,7 @@ type step struct {
 	do      deed
 	who     int             // which session
 	wishes  []wish          // say
-	unheard int             // say: how many of the last fates are not acknowledged
+	unheard int             // say: how many of the last results are not acknowledged
 	config  protocol.Config // configure
 	stale   bool            // configure: based on an old version
 	lease   int             // revoke: counted from the last

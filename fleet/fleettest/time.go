@@ -31,20 +31,20 @@ func (s *speaker) time() time.Time {
 }
 
 // await speaks, as often as the engine asks for and by heartbeats otherwise,
-// until there is a fate. It fails if there is none though the semaphore's clock
+// until there is a result. It fails if there is none though the semaphore's clock
 // must have moved by more than limit.
 //
 // That clock follows by a sixth of a TTL from one call to the next, and the time
 // from the end of a call to the next has surely passed: so what is asked for
 // does not depend on how fast this process is.
-func (s *speaker) await(id protocol.Session, limit time.Duration) []protocol.Fate {
+func (s *speaker) await(id protocol.Session, limit time.Duration) []protocol.Result {
 	for moved := time.Duration(0); ; {
 		r := s.say(id)
 		ended := s.time()
-		s.wantVerdict(r, protocol.Heard)
+		s.wantVerdict(r, protocol.Applied)
 		switch {
-		case len(r.Fates) > 0:
-			return r.Fates
+		case len(r.Results) > 0:
+			return r.Results
 		case moved > limit:
 			s.fail("there was no answer after %v", moved)
 		}
@@ -64,8 +64,8 @@ func (s *speaker) pause(r protocol.Reply) time.Duration {
 	return s.ttl() / 3
 }
 
-func (s *speaker) awaitGrant(id protocol.Session, limit time.Duration) protocol.Fate {
-	return s.wantFates(protocol.Reply{Fates: s.await(id, limit)}, protocol.Granted)[0]
+func (s *speaker) awaitGrant(id protocol.Session, limit time.Duration) protocol.Result {
+	return s.wantResults(protocol.Reply{Results: s.await(id, limit)}, protocol.Granted)[0]
 }
 
 // bury lets a TTL pass, and more, in which only these speak.
@@ -84,7 +84,7 @@ var timeScripts = []script{
 		dead, id := s.open(), s.open()
 		start := s.time()
 		s.granted(dead, 1, acquire(1, 1))
-		s.wantFates(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
 		s.awaitGrant(id, s.ttl()*7/6)
 		if took := s.time().Sub(start); took < s.ttl()*99/100 {
 			s.fail("granted after %v, with a TTL of %v", took, s.ttl())
@@ -97,10 +97,10 @@ var timeScripts = []script{
 		s.stopClock()
 		holder, id := s.open(), s.open()
 		s.granted(holder, 1, acquire(1, 1))
-		s.wantFates(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
 		for start := s.time(); s.time().Sub(start) < 3*s.ttl(); s.pass(s.ttl() / 6) {
 			s.hear(holder)
-			s.wantFates(s.say(id))
+			s.wantResults(s.say(id))
 		}
 		s.wantInUse(1, 1)
 	}},
@@ -108,7 +108,7 @@ var timeScripts = []script{
 		s.stopClock()
 		holder, id := s.open(), s.open()
 		s.granted(holder, 1, acquire(1, 1))
-		s.wantFates(s.say(id, acquire(1, 1)))
+		s.wantResults(s.say(id, acquire(1, 1)))
 		for range 9 {
 			s.repeat(holder, acquire(1, 1))
 			s.pass(s.ttl() / 6)
@@ -130,13 +130,13 @@ var timeScripts = []script{
 		s.stopClock()
 		holder, id := s.open(), s.open()
 		lease := s.granted(holder, 1, acquire(1, 1))[0]
-		s.wantFates(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: micros(s.ttl() / 12)}))
+		s.wantResults(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: micros(s.ttl() / 12)}))
 		for range 3 { // much longer than that, and not so long that a session may expire
 			s.pass(s.ttl() / 6)
 			s.hear(holder)
 		}
 		s.say(holder, release(lease))
-		s.wantFates(s.say(id), protocol.TimedOut)
+		s.wantResults(s.say(id), protocol.TimedOut)
 		s.wantInUse(0, 0)
 	}},
 	{"a try long after a crash can be decided when the reply says", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
@@ -145,10 +145,10 @@ var timeScripts = []script{
 		s.pass(2 * s.ttl())
 		id := s.open()
 		r := s.say(id, try(1, 1))
-		if kinds := kindsOf(r.Fates); slices.Equal(kinds, []protocol.FateKind{protocol.Granted}) {
+		if kinds := kindsOf(r.Results); slices.Equal(kinds, []protocol.ResultKind{protocol.Granted}) {
 			return // the store has noticed by itself
 		}
-		s.wantFates(r, protocol.Full)
+		s.wantResults(r, protocol.Full)
 		if r.Undecided <= 0 || r.Undecided > s.config.TTL {
 			s.fail("undecided for %d µs, want at most a TTL: the holder may have expired", r.Undecided)
 		}
@@ -159,14 +159,14 @@ var timeScripts = []script{
 			s.pass(time.Duration(min(r.Undecided, s.config.TTL/6)) * time.Microsecond)
 			r = s.say(id)
 		}
-		s.wantFates(s.say(id, try(2, 1)), protocol.Granted)
+		s.wantResults(s.say(id, try(2, 1)), protocol.Granted)
 	}},
 	{"a rate comes back by time alone", protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: short, TTL: short}, func(s *speaker) {
 		s.stopClock()
 		id := s.open()
 		start := s.time()
 		lease := s.granted(id, 2, acquire(1, 1), acquire(2, 1))[0]
-		s.wantFates(s.say(id, release(lease), acquire(3, 2)))
+		s.wantResults(s.say(id, release(lease), acquire(3, 2)))
 		s.awaitGrant(id, s.ttl()*7/6)
 		if took := s.time().Sub(start); took < s.ttl()*99/100 {
 			s.fail("granted again after %v, with a window of %v", took, s.ttl())
@@ -177,7 +177,7 @@ var timeScripts = []script{
 	{"a capacity rises by its ramp", protocol.Config{Capacity: 0, Ramp: 20, TTL: micros(time.Minute)}, func(s *speaker) {
 		s.stopClock()
 		id := s.open()
-		s.wantFates(s.say(id, acquire(1, 3)))
+		s.wantResults(s.say(id, acquire(1, 3)))
 		start := s.time()
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 5 }))
 		s.awaitGrant(id, time.Second)

@@ -68,11 +68,11 @@ var versionScripts = []script{
 	}},
 	{"what an op says that is not known is refused, and the rest is done", protocol.Config{Capacity: 3}, func(s *speaker) {
 		id := s.open()
-		fates := s.wantFates(s.say(id, acquire(1, 1), protocol.Op{Verb: unknownVerb, Ticket: 2, Weight: 1, Meta: "?"}, acquire(3, 1)),
+		results := s.wantResults(s.say(id, acquire(1, 1), protocol.Op{Verb: unknownVerb, Ticket: 2, Weight: 1, Meta: "?"}, acquire(3, 1)),
 			protocol.Invalid, protocol.Granted, protocol.Granted)
 		for i, want := range []protocol.Ticket{2, 1, 3} {
-			if fates[i].Ticket != want {
-				s.fail("fates %+v", fates)
+			if results[i].Ticket != want {
+				s.fail("results %+v", results)
 			}
 		}
 		s.wantInUse(2, 0)

@@ -107,7 +107,7 @@ func (s *Store) Apply(_ context.Context, name string, b protocol.Batch) (protoco
 	defer s.mu.Unlock()
 	state := s.semaphores[name]
 	if state == nil {
-		return protocol.Reply{Verdict: protocol.Unknown}, nil
+		return protocol.Reply{Status: protocol.Unknown}, nil
 	}
 	reply := state.Apply(s.now(), b)
 	s.hint(name, state)

@@ -30,7 +30,7 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 	s.config = c
 	s.journal.matter()
 	s.hinted = nil
-	s.refuseAll(func(t *ticket) FateKind {
+	s.refuseAll(func(t *ticket) ResultKind {
 		switch {
 		case s.config.Draining:
 			return Draining
@@ -56,7 +56,7 @@ func (s *State) Revoke(now Micros, seq Seq, atOnce bool, note string) bool {
 	if !l.revoked {
 		l.revoked = true
 		s.journal.lease(seq)
-		s.tell(l.session, Fate{Kind: Revoked, Lease: seq, Note: note})
+		s.tell(l.session, Result{Kind: Revoked, Lease: seq, Note: note})
 	}
 	if atOnce {
 		s.drop(l)
@@ -72,7 +72,7 @@ type Snapshot struct {
 	InUse     int64
 	Sessions  []SessionInfo
 	Leases    []LeaseInfo  // by Seq
-	Line      []TicketInfo // in order
+	Queue     []TicketInfo // in order
 }
 
 // A SessionInfo is a session in a [Snapshot].
@@ -119,7 +119,7 @@ func (s *State) Snapshot() Snapshot {
 		snapshot.Leases = append(snapshot.Leases, LeaseInfo{l.seq, l.session.id, l.weight, l.since, l.pooled, l.revoked, l.meta})
 	}
 	for t := range s.line.All {
-		snapshot.Line = append(snapshot.Line, TicketInfo{t.id, t.session.id, t.weight, t.meta})
+		snapshot.Queue = append(snapshot.Queue, TicketInfo{t.id, t.session.id, t.weight, t.meta})
 	}
 	return snapshot
 }

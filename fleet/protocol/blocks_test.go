@@ -16,19 +16,19 @@ func TestABlockIsAsLargeAsOthersAllow(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 12})
 	a, b, c := e.open(), e.open(), e.open()
-	if f := wantFates(t, e.say(a, block(1, 100, 1)), protocol.Granted)[0]; f.Weight != 12 {
+	if f := wantResults(t, e.say(a, block(1, 100, 1)), protocol.Granted)[0]; f.Weight != 12 {
 		t.Errorf("%d of 12 for who is alone", f.Weight)
 	}
 	lease := e.state.Snapshot().Leases[0].Seq
 	e.say(b, block(1, 100, 2))
 	e.say(c, block(1, 100, 1))
 	e.say(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 1})
-	wantFates(t, e.say(b)) // one is too little for b, and c is behind it
+	wantResults(t, e.say(b)) // one is too little for b, and c is behind it
 	e.say(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 8})
-	if f := wantFates(t, e.say(b), protocol.Granted)[0]; f.Weight != 4 {
+	if f := wantResults(t, e.say(b), protocol.Granted)[0]; f.Weight != 4 {
 		t.Errorf("%d while others wait, want the even share of 4", f.Weight)
 	}
-	if f := wantFates(t, e.say(c), protocol.Granted)[0]; f.Weight != 5 {
+	if f := wantResults(t, e.say(c), protocol.Granted)[0]; f.Weight != 5 {
 		t.Errorf("%d for the last in line, want what was left", f.Weight)
 	}
 }
@@ -37,22 +37,22 @@ func TestABlockIsNeverLessThanWillDo(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 6})
 	a, b := e.open(), e.open()
-	lease := wantFates(t, e.say(a, acquire(1, 6)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(a, acquire(1, 6)), protocol.Granted)[0].Lease
 	e.say(a, block(2, 6, 5)) // more than the even share
 	e.say(b, acquire(1, 1))
 	e.say(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 4})
-	wantFates(t, e.say(b))
-	if f := wantFates(t, e.say(a, release(lease)), protocol.Granted)[0]; f.Weight != 5 {
+	wantResults(t, e.say(b))
+	if f := wantResults(t, e.say(a, release(lease)), protocol.Granted)[0]; f.Weight != 5 {
 		t.Errorf("%d, want 5", f.Weight)
 	}
-	wantFates(t, e.say(b), protocol.Granted)
+	wantResults(t, e.say(b), protocol.Granted)
 }
 
 func TestBlocksAreRecalledOnceForAsLongAsOthersWait(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 4})
 	holder, waiter, last := e.open(), e.open(), e.open()
-	lease := wantFates(t, e.say(holder, block(1, 4, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(holder, block(1, 4, 1)), protocol.Granted)[0].Lease
 	woken := func(want ...protocol.Session) {
 		t.Helper()
 		if got := e.state.Woken(); !slices.Equal(got, want) {
@@ -91,7 +91,7 @@ func TestAShareMayBeKeptUnlessTheFirstWantsMore(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 9})
 	a, b, c := e.open(), e.open(), e.open()
-	wantFates(t, e.say(a, block(1, 9, 1)), protocol.Granted)
+	wantResults(t, e.say(a, block(1, 9, 1)), protocol.Granted)
 	e.say(b, acquire(1, 3))
 	if r := e.say(a); !r.Recall || r.Share != 3 {
 		t.Errorf("%+v", r)
@@ -111,7 +111,7 @@ func TestBlocksAreRecalledForADrainAndADebt(t *testing.T) {
 	} {
 		e := newEngine(t, protocol.Config{Capacity: 4})
 		holder := e.open()
-		wantFates(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
+		wantResults(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
 		c := e.state.Snapshot().Config
 		change(&c)
 		if _, err := e.state.Configure(e.now, c); err != nil {
@@ -130,20 +130,20 @@ func TestAShareOfAWholeMayGrow(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 0, Whole: 5})
 	a := e.open()
-	wantFates(t, e.say(a, acquire(1, 6)), protocol.TooLarge)
-	wantFates(t, e.say(a, acquire(2, 4)))
+	wantResults(t, e.say(a, acquire(1, 6)), protocol.TooLarge)
+	wantResults(t, e.say(a, acquire(2, 4)))
 	c := e.state.Snapshot().Config
 	c.Capacity = 3
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
-	wantFates(t, e.say(a))
+	wantResults(t, e.say(a))
 	c = e.state.Snapshot().Config
 	c.Capacity = 4
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
-	wantFates(t, e.say(a), protocol.Granted)
+	wantResults(t, e.say(a), protocol.Granted)
 	c.Capacity, c.Version = 6, c.Version+1
 	if _, err := e.state.Configure(e.now, c); err == nil {
 		t.Error("a share larger than the whole")
@@ -160,7 +160,7 @@ func TestNeighbouringVersionsUnderstandEachOther(t *testing.T) {
 		}
 	}
 	id := e.open5()
-	wantFates(t, e.say(id, protocol.Op{Verb: 99, Ticket: 1}, acquire(2, 1)), protocol.Invalid, protocol.Granted)
+	wantResults(t, e.say(id, protocol.Op{Verb: 99, Ticket: 1}, acquire(2, 1)), protocol.Invalid, protocol.Granted)
 	for _, to := range []struct {
 		version uint32
 		ok      bool
@@ -185,7 +185,7 @@ func TestALookNoticesTheDead(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	holder, waiter := e.open(), e.open()
-	wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
+	wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)
 	for range 8 {
 		e.now += ttl / 6
 		e.state.Inspect(e.now)
@@ -200,12 +200,12 @@ func TestAHintIsWithheldOnlyFromWhoIsAnswered(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	holder, waiter := e.open(), e.open()
-	lease := wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
 	e.say(waiter, acquire(1, 1))
 	e.state.Woken()
 	e.say(holder, release(lease))
 	again := protocol.Batch{Session: waiter, Seq: e.seqs[waiter]} // doubled on its way
-	wantVerdict(t, e.state.Apply(e.now, again), protocol.Again)
+	wantVerdict(t, e.state.Apply(e.now, again), protocol.Repeated)
 	if got := e.state.Woken(); !slices.Equal(got, []protocol.Session{waiter}) {
 		t.Errorf("woke %v, want the waiter", got)
 	}
@@ -218,7 +218,7 @@ func TestTrustEndsWhenTheEngineSaysSo(t *testing.T) {
 	p.Wish(acquire(1, 1))
 	say := func(now protocol.Micros, valid protocol.Micros) {
 		b := p.Send(now, 8)
-		p.Hear(now+ms, b.Seq, protocol.Reply{Config: config, Valid: valid, Fates: []protocol.Fate{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 7, Weight: 1}}})
+		p.Hear(now+ms, b.Seq, protocol.Reply{Config: config, Valid: valid, Results: []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 7, Weight: 1}}})
 	}
 	say(10*ms, ttl/4)
 	if p.Deadline() != 10*ms+ttl/4 || p.Speak() > 10*ms+ttl/8 {
@@ -242,13 +242,13 @@ func TestASplitThatCannotBeIsUndone(t *testing.T) {
 	config := protocol.Config{Capacity: 4, TTL: ttl}
 	p := protocol.NewPeer(0, 1, config, tester)
 	p.Wish(acquire(1, 3))
-	hear := func(now protocol.Micros, f protocol.Fate) {
+	hear := func(now protocol.Micros, f protocol.Result) {
 		b := p.Send(now, 8)
-		p.Hear(now, b.Seq, protocol.Reply{Config: config, Fates: []protocol.Fate{f}})
+		p.Hear(now, b.Seq, protocol.Reply{Config: config, Results: []protocol.Result{f}})
 	}
-	hear(1, protocol.Fate{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 7, Weight: 3})
+	hear(1, protocol.Result{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 7, Weight: 3})
 	p.Wish(protocol.Op{Verb: protocol.Split, Ticket: 2, Lease: 7, Weight: 2})
-	hear(2, protocol.Fate{N: 2, Kind: protocol.Invalid, Ticket: 2})
+	hear(2, protocol.Result{N: 2, Kind: protocol.Invalid, Ticket: 2})
 	p.Wish(protocol.Op{Verb: protocol.Release, Lease: 7, Weight: 2})
 	if !p.Holds(3, 7) {
 		t.Error("two of three were released, and nothing is left")

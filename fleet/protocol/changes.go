@@ -16,7 +16,7 @@ type Changes struct {
 	Ended    []Session
 	Leases   []LeaseImage // new, or changed
 	Dropped  []Seq
-	Line     []TicketImage // new, at the end of the line, in order
+	Queue    []TicketImage // new, at the end of the line, in order
 	Left     []TicketName
 	Spent    []SpentImage // all, if any changed
 	Respent  bool
@@ -136,7 +136,7 @@ func (s *State) Changes() Changes {
 	}
 	for _, t := range j.arrived {
 		t.fresh = false
-		c.Line = append(c.Line, t.image())
+		c.Queue = append(c.Queue, t.image())
 	}
 	if j.spent {
 		c.Spent = s.spentImage()

@@ -36,9 +36,9 @@ func (s *State) checkSessions() error {
 		if r.recalled && r.pooled == 0 {
 			return fmt.Errorf("session %d is to give back what it does not have", r.id)
 		}
-		for i, f := range r.fates {
-			if f.N > r.lastFate || i > 0 && f.N <= r.fates[i-1].N {
-				return fmt.Errorf("session %d: fate %d is out of order", r.id, f.N)
+		for i, f := range r.results {
+			if f.N > r.lastResult || i > 0 && f.N <= r.results[i-1].N {
+				return fmt.Errorf("session %d: result %d is out of order", r.id, f.N)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func TestALifeBeginsAfterItsTime(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	id := e.open()
-	lease := wantFates(t, e.say(id, acquire(1, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(id, acquire(1, 1)), protocol.Granted)[0].Lease
 	if lease <= protocol.Seq(e.now) || id <= protocol.Session(e.now) {
 		t.Errorf("lease %d and session %d at %d: those of a life whose tombstone was lost may have been as high", lease, id, e.now)
 	}
@@ -65,8 +65,8 @@ func TestWhatMustNotBeForgottenIsVital(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 4})
 	id := e.open()
-	lease := wantFates(t, e.say(id, acquire(1, 2)), protocol.Granted)[0].Lease
-	held := wantFates(t, e.say(id, acquire(2, 2)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(id, acquire(1, 2)), protocol.Granted)[0].Lease
+	held := wantResults(t, e.say(id, acquire(2, 2)), protocol.Granted)[0].Lease
 	e.say(id)
 	e.state.Track()
 	for _, step := range []struct {
@@ -86,7 +86,7 @@ func TestWhatMustNotBeForgottenIsVital(t *testing.T) {
 		{"a change", func() { e.configure(func(c *protocol.Config) { c.MaxWaiters = 7 }) }, true},
 		{"a revocation", func() { e.state.Revoke(e.now, held, false, "") }, true},
 		{"the same again", func() { e.state.Revoke(e.now, held, false, "") }, false},
-		{"an end", func() { e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 100, Bye: true}) }, true},
+		{"an end", func() { e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 100, End: true}) }, true},
 	} {
 		step.do()
 		if got := e.state.Vital(); got != step.vital {
@@ -142,19 +142,19 @@ func TestWhatIsGivenUpIsThereForTheSameBatch(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	id := e.open()
-	lease := wantFates(t, e.say(id, acquire(1, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(id, acquire(1, 1)), protocol.Granted)[0].Lease
 	e.state.Revoke(e.now, lease, false, "")
-	wantFates(t, e.say(id), protocol.Revoked)
-	wantFates(t, e.say(id, try(2, 1)), protocol.Granted) // which acknowledges
+	wantResults(t, e.say(id), protocol.Revoked)
+	wantResults(t, e.say(id, try(2, 1)), protocol.Granted) // which acknowledges
 }
 
 func TestNobodyIsRecalledForWhatIsFree(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 4})
 	pool, other := e.open(), e.open()
-	wantFates(t, e.say(pool, block(1, 2, 2)), protocol.Granted)
+	wantResults(t, e.say(pool, block(1, 2, 2)), protocol.Granted)
 	e.state.Woken()
-	wantFates(t, e.say(other, acquire(1, 1)), protocol.Granted)
+	wantResults(t, e.say(other, acquire(1, 1)), protocol.Granted)
 	e.wantWoken()
 }
 
@@ -162,7 +162,7 @@ func TestOnlyBlocksAreRecalled(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	holder, waiter := e.open(), e.open()
-	wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
+	wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)
 	e.say(waiter, acquire(1, 1))
 	if r := e.say(holder); r.Recall || r.Share != 0 {
 		t.Errorf("%+v: it has no blocks", r)
@@ -174,7 +174,7 @@ func TestNoShareIsKeptFromADrain(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 4})
 	holder := e.open()
-	wantFates(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
+	wantResults(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
 	e.configure(func(c *protocol.Config) { c.Draining = true })
 	if r := e.say(holder); !r.Recall || r.Share != 0 {
 		t.Errorf("recalled: %v, and may keep %d", r.Recall, r.Share)
@@ -186,9 +186,9 @@ func TestLaterNewsAreHintedAgain(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 2})
 	holder, waiter := e.open(), e.open()
-	fates := wantFates(t, e.say(holder, acquire(1, 1), acquire(2, 1)), protocol.Granted, protocol.Granted)
+	results := wantResults(t, e.say(holder, acquire(1, 1), acquire(2, 1)), protocol.Granted, protocol.Granted)
 	e.say(waiter, acquire(1, 1), acquire(2, 1))
-	for _, f := range fates {
+	for _, f := range results {
 		e.say(holder, release(f.Lease))
 		e.wantWoken(waiter)
 	}
@@ -199,14 +199,14 @@ var _ = reflect.DeepEqual
 func TestANewSemaphoreDoesNotRise(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 4, Ramp: 1})
-	wantFates(t, e.say(e.open(), acquire(1, 4)), protocol.Granted)
+	wantResults(t, e.say(e.open(), acquire(1, 4)), protocol.Granted)
 }
 
 func TestWhoWaitsLaterIsWorthAnotherRecall(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 4})
 	holder, waiter := e.open(), e.open()
-	wantFates(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
+	wantResults(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
 	for ticket := range protocol.Ticket(3) {
 		e.say(waiter, acquire(ticket+1, 1))
 		e.wantWoken(holder)
@@ -225,7 +225,7 @@ func TestADrainIsToldOnce(t *testing.T) {
 	} {
 		e := newEngine(t, protocol.Config{Capacity: 4})
 		holder, other := e.open(), e.open()
-		wantFates(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
+		wantResults(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
 		e.configure(change)
 		e.wantWoken(holder)
 		for range 3 {
@@ -239,19 +239,19 @@ func TestWhatABatchFreesGoesToTheFirstBeforeItAsksAgain(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 2, MaxWaiters: 1})
 	holder, waiter := e.open(), e.open()
-	fates := wantFates(t, e.say(holder, acquire(1, 1), acquire(2, 1)), protocol.Granted, protocol.Granted)
+	results := wantResults(t, e.say(holder, acquire(1, 1), acquire(2, 1)), protocol.Granted, protocol.Granted)
 	e.say(waiter, acquire(1, 1))
 	// The one in line is served by what is released before, and others find room.
-	wantFates(t, e.say(holder, release(fates[0].Lease), release(fates[1].Lease), try(3, 1)), protocol.Granted)
-	wantFates(t, e.say(waiter), protocol.Granted)
+	wantResults(t, e.say(holder, release(results[0].Lease), release(results[1].Lease), try(3, 1)), protocol.Granted)
+	wantResults(t, e.say(waiter), protocol.Granted)
 }
 
 func TestOnlyABlockMayBeLess(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 3})
 	id := e.open()
-	wantFates(t, e.say(id, acquire(1, 1)), protocol.Granted)
-	wantFates(t, e.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 2, Weight: 3, Least: 1}))
+	wantResults(t, e.say(id, acquire(1, 1)), protocol.Granted)
+	wantResults(t, e.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 2, Weight: 3, Least: 1}))
 }
 
 func TestNothingIsGrantedToTheDead(t *testing.T) {
@@ -261,7 +261,7 @@ func TestNothingIsGrantedToTheDead(t *testing.T) {
 		e.open()
 	}
 	dead, holder := e.open(), e.open()
-	lease := wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
 	e.say(dead, acquire(1, 1))
 	for range 6 {
 		e.now += ttl / 6
@@ -278,35 +278,35 @@ func TestATicketIsServedUpToItsDeadline(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	holder, id := e.open(), e.open()
-	lease := wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
 	e.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: 100 * ms})
 	e.now += 100 * ms
 	e.say(holder, release(lease))
-	wantFates(t, e.say(id), protocol.Granted)
+	wantResults(t, e.say(id), protocol.Granted)
 }
 
 func TestWhoHasGivenUpIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 3})
 	holder, heavy, light := e.open(), e.open(), e.open()
-	wantFates(t, e.say(holder, acquire(1, 2)), protocol.Granted)
+	wantResults(t, e.say(holder, acquire(1, 2)), protocol.Granted)
 	e.say(heavy, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 3, Wait: 100 * ms})
-	wantFates(t, e.say(light, acquire(1, 1)))
+	wantResults(t, e.say(light, acquire(1, 1)))
 	e.now += 101 * ms
-	wantFates(t, e.say(light), protocol.Granted)
-	wantFates(t, e.say(heavy), protocol.TimedOut)
+	wantResults(t, e.say(light), protocol.Granted)
+	wantResults(t, e.say(heavy), protocol.TimedOut)
 }
 
 func TestABlockIsNotLessForOnesOwnSake(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 12})
 	a, b := e.open(), e.open()
-	lease := wantFates(t, e.say(b, acquire(1, 12)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(b, acquire(1, 12)), protocol.Granted)[0].Lease
 	e.say(a, block(1, 10, 1), block(2, 10, 1))
 	e.say(b, release(lease))
-	fates := wantFates(t, e.say(a), protocol.Granted, protocol.Granted)
-	if fates[0].Weight != 10 || fates[1].Weight != 2 {
-		t.Errorf("%d and %d, want 10 and what is left", fates[0].Weight, fates[1].Weight)
+	results := wantResults(t, e.say(a), protocol.Granted, protocol.Granted)
+	if results[0].Weight != 10 || results[1].Weight != 2 {
+		t.Errorf("%d and %d, want 10 and what is left", results[0].Weight, results[1].Weight)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestNobodyReleasesLessThanNothing(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 3})
 	id := e.open()
-	lease := wantFates(t, e.say(id, acquire(1, 2)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(id, acquire(1, 2)), protocol.Granted)[0].Lease
 	e.say(id, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: -1})
 	if s := e.state.Snapshot(); s.InUse != 2 || s.Leases[0].Weight != 2 {
 		t.Errorf("%d in use, by %+v", s.InUse, s.Leases)
@@ -327,9 +327,9 @@ func TestAPartIsAsOldAsTheWhole(t *testing.T) {
 	id := e.open()
 	op := block(1, 5, 5)
 	op.Meta = "who"
-	whole := wantFates(t, e.say(id, op), protocol.Granted)[0].Lease
+	whole := wantResults(t, e.say(id, op), protocol.Granted)[0].Lease
 	e.now += 100 * ms
-	part := wantFates(t, e.say(id, protocol.Op{Verb: protocol.Split, Lease: whole, Ticket: 2, Weight: 2}), protocol.Granted)[0].Lease
+	part := wantResults(t, e.say(id, protocol.Op{Verb: protocol.Split, Lease: whole, Ticket: 2, Weight: 2}), protocol.Granted)[0].Lease
 	want := []protocol.LeaseInfo{
 		{Seq: whole, Session: id, Weight: 3, Since: e.now - 100*ms, Pooled: true, Meta: "who"},
 		{Seq: part, Session: id, Weight: 2, Since: e.now - 100*ms, Pooled: true, Meta: "who"},
@@ -347,10 +347,10 @@ func TestAFenceIsExactForAsManyAsItSays(t *testing.T) {
 	for i := range protocol.Ticket(protocol.MaxFenced) {
 		ops = append(ops, acquire(i+1, 1))
 	}
-	if fates := e.say(id, ops...).Fates; len(fates) != protocol.MaxFenced || !fates[len(fates)-1].Fence.Exact {
-		t.Errorf("%d grants, and the last fence is not exact", len(fates))
+	if results := e.say(id, ops...).Results; len(results) != protocol.MaxFenced || !results[len(results)-1].Fence.Exact {
+		t.Errorf("%d grants, and the last fence is not exact", len(results))
 	}
-	f := wantFates(t, e.say(id, acquire(protocol.MaxFenced+1, 1)), protocol.Granted)[0].Fence
+	f := wantResults(t, e.say(id, acquire(protocol.MaxFenced+1, 1)), protocol.Granted)[0].Fence
 	if f.Exact || len(f.Revoked) > 0 || f.Floor != f.Seq-protocol.MaxFenced {
 		t.Errorf("%+v, of more than are told", f)
 	}
@@ -368,15 +368,15 @@ func TestFencesOfTheGoneTellTheLiveToo(t *testing.T) {
 			b.Ops = append(b.Ops, acquire(i+1, 1))
 		}
 		r := e.state.Apply(e.now, b)
-		for _, f := range r.Fates {
+		for _, f := range r.Results {
 			if rng.IntN(2) == 0 {
 				e.state.Revoke(e.now, f.Lease, true, "")
 			}
 		}
 		again := e.state.Apply(e.now, b)
-		again.Fates = again.Fates[:len(r.Fates)] // without the revocations
+		again.Results = again.Results[:len(r.Results)] // without the revocations
 		checkFences(t, e, again)
-		for _, f := range again.Fates {
+		for _, f := range again.Results {
 			if n := len(f.Fence.Revoked); n > 0 && f.Fence.Revoked[n-1].To >= f.Lease {
 				t.Fatalf("%+v tells of what came later", f.Fence)
 			}

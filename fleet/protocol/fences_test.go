@@ -35,7 +35,7 @@ func TestFencesTellTheLiveFromTheGone(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				e.acks[id] = ack // they are told again
 			} else {
-				for _, f := range r.Fates {
+				for _, f := range r.Results {
 					held[id] = append(held[id], f.Lease)
 				}
 			}
@@ -53,10 +53,10 @@ func checkFences(t *testing.T, e *engine, r protocol.Reply) {
 		}
 		live[l.Seq] = true
 	}
-	for _, fate := range r.Fates {
-		f := fate.Fence
-		if f.Seq != fate.Lease || floor != 0 && f.Floor != min(f.Seq, floor) {
-			t.Fatalf("fence %+v of lease %d, and %d is the lowest", f, fate.Lease, floor)
+	for _, result := range r.Results {
+		f := result.Fence
+		if f.Seq != result.Lease || floor != 0 && f.Floor != min(f.Seq, floor) {
+			t.Fatalf("fence %+v of lease %d, and %d is the lowest", f, result.Lease, floor)
 		}
 		for seq := f.Floor; seq < f.Seq; seq++ {
 			revoked := false

@@ -52,7 +52,7 @@ func (e *engine) say(id protocol.Session, ops ...protocol.Op) protocol.Reply {
 	e.t.Helper()
 	e.seqs[id]++
 	r := e.state.Apply(e.now, protocol.Batch{Session: id, Seq: e.seqs[id], Ack: e.acks[id], Ops: ops})
-	for _, f := range r.Fates {
+	for _, f := range r.Results {
 		e.acks[id] = max(e.acks[id], f.N)
 	}
 	if err := e.state.Check(); err != nil {
@@ -73,23 +73,23 @@ func release(lease protocol.Seq) protocol.Op {
 	return protocol.Op{Verb: protocol.Release, Lease: lease}
 }
 
-// wantFates fails the test unless these became of the tickets, in order.
-func wantFates(t *testing.T, r protocol.Reply, want ...protocol.FateKind) []protocol.Fate {
+// wantResults fails the test unless these became of the tickets, in order.
+func wantResults(t *testing.T, r protocol.Reply, want ...protocol.ResultKind) []protocol.Result {
 	t.Helper()
-	var kinds []protocol.FateKind
-	for _, f := range r.Fates {
+	var kinds []protocol.ResultKind
+	for _, f := range r.Results {
 		kinds = append(kinds, f.Kind)
 	}
 	if !slices.Equal(kinds, want) {
-		t.Fatalf("fates %v, want %v", kinds, want)
+		t.Fatalf("results %v, want %v", kinds, want)
 	}
-	return r.Fates
+	return r.Results
 }
 
-func wantVerdict(t *testing.T, r protocol.Reply, want protocol.Verdict) {
+func wantVerdict(t *testing.T, r protocol.Reply, want protocol.Status) {
 	t.Helper()
-	if r.Verdict != want {
-		t.Fatalf("verdict %d, want %d", r.Verdict, want)
+	if r.Status != want {
+		t.Fatalf("status %d, want %d", r.Status, want)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestStepsRobNobody(t *testing.T) {
 	} {
 		e := newEngine(t, protocol.Config{Capacity: 1})
 		holder, other := e.open(), e.open()
-		wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
+		wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)
 		e.say(other, acquire(1, 1))
 		for range 20 { // two thirds of a TTL without a word from the holder
 			e.now += ttl * 2 / 3 / 20
@@ -114,9 +114,9 @@ func TestStepsRobNobody(t *testing.T) {
 				e.now += steps[0]
 				steps = steps[1:]
 			}
-			wantFates(t, e.say(other))
+			wantResults(t, e.say(other))
 		}
-		wantVerdict(t, e.say(holder), protocol.Heard)
+		wantVerdict(t, e.say(holder), protocol.Applied)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestTheDeadAreClearedAwayInPortionsAndNobodyElse(t *testing.T) {
 	e := newEngine(t, protocol.Config{Capacity: 100})
 	living := e.open()
 	for i := range 60 {
-		wantFates(t, e.say(e.open(), acquire(protocol.Ticket(i), 1)), protocol.Granted)
+		wantResults(t, e.say(e.open(), acquire(protocol.Ticket(i), 1)), protocol.Granted)
 	}
 	waiting := false
 	for range 7 {
@@ -136,12 +136,12 @@ func TestTheDeadAreClearedAwayInPortionsAndNobodyElse(t *testing.T) {
 	r := e.say(living, acquire(1, 90))
 	for calls := 0; r.More; calls++ {
 		waiting = true
-		if len(r.Fates) > 0 || calls > 10 {
+		if len(r.Results) > 0 || calls > 10 {
 			t.Fatalf("call %d: %+v", calls, r)
 		}
 		r = e.say(living)
 	}
-	wantFates(t, r, protocol.Granted)
+	wantResults(t, r, protocol.Granted)
 	if !waiting {
 		t.Error("all the dead were cleared away at once")
 	}
@@ -180,16 +180,16 @@ func TestARepeatedBatchIsAnsweredAgainAndRenewsNothing(t *testing.T) {
 	id := e.open()
 	b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
 	first := e.state.Apply(e.now, b)
-	wantFates(t, first, protocol.Granted)
+	wantResults(t, first, protocol.Granted)
 	for range 20 {
 		e.now += ttl / 10
 		again := e.state.Apply(e.now, b)
-		if again.Verdict == protocol.Unknown {
+		if again.Status == protocol.Unknown {
 			return
 		}
-		wantVerdict(t, again, protocol.Again)
-		if !reflect.DeepEqual(again.Fates, first.Fates) {
-			t.Fatalf("%+v, want %+v", again.Fates, first.Fates)
+		wantVerdict(t, again, protocol.Repeated)
+		if !reflect.DeepEqual(again.Results, first.Results) {
+			t.Fatalf("%+v, want %+v", again.Results, first.Results)
 		}
 		if inUse := e.state.Snapshot().InUse; inUse != 1 {
 			t.Fatalf("%d in use", inUse)
@@ -205,7 +205,7 @@ func TestAnOlderBatchIsRefused(t *testing.T) {
 	e.say(id, acquire(1, 1))
 	e.say(id)
 	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(2, 1)}}), protocol.Stale)
-	if waiting := len(e.state.Snapshot().Line); waiting != 0 {
+	if waiting := len(e.state.Snapshot().Queue); waiting != 0 {
 		t.Errorf("%d wait", waiting)
 	}
 }
@@ -223,7 +223,7 @@ func TestNobodyIsResurrected(t *testing.T) {
 	}
 	wantVerdict(t, e.state.Apply(e.now, b), protocol.Unknown)
 	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: 77, Seq: 1, Ops: b.Ops}), protocol.Unknown)
-	wantFates(t, e.say(other, try(1, 1)), protocol.Granted)
+	wantResults(t, e.say(other, try(1, 1)), protocol.Granted)
 }
 
 // A dead session that was not cleared away yet is dead all the same.
@@ -248,22 +248,22 @@ func TestEveryRefusalIsTold(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 2, MaxWaiters: 1})
 	holder, waiter := e.open(), e.open()
-	wantFates(t, e.say(holder, acquire(1, 2)), protocol.Granted)
-	wantFates(t, e.say(waiter, acquire(1, 2), acquire(2, 1), acquire(3, 3), acquire(4, 0), try(5, 1)),
+	wantResults(t, e.say(holder, acquire(1, 2)), protocol.Granted)
+	wantResults(t, e.say(waiter, acquire(1, 2), acquire(2, 1), acquire(3, 3), acquire(4, 0), try(5, 1)),
 		protocol.QueueFull, protocol.TooLarge, protocol.Invalid, protocol.Full)
 	c := e.state.Snapshot().Config
 	c.Capacity = 1
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
-	wantFates(t, e.say(waiter), protocol.TooLarge)
+	wantResults(t, e.say(waiter), protocol.TooLarge)
 	e.say(waiter, acquire(6, 1))
 	c = e.state.Snapshot().Config
 	c.Draining = true
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
-	wantFates(t, e.say(waiter, acquire(7, 1)), protocol.Draining, protocol.Draining)
+	wantResults(t, e.say(waiter, acquire(7, 1)), protocol.Draining, protocol.Draining)
 	if _, err := e.state.Configure(e.now, protocol.Config{TTL: ttl, Version: 1}); !errors.Is(err, protocol.ErrConflict) {
 		t.Error(err)
 	}
@@ -274,9 +274,9 @@ func TestAFenceTellsOfThoseWhoLeftInBetween(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 4})
 	id := e.open()
-	leases := wantFates(t, e.say(id, acquire(1, 1), acquire(2, 1), acquire(3, 1)), protocol.Granted, protocol.Granted, protocol.Granted)
+	leases := wantResults(t, e.say(id, acquire(1, 1), acquire(2, 1), acquire(3, 1)), protocol.Granted, protocol.Granted, protocol.Granted)
 	e.say(id, release(leases[1].Lease))
-	f := wantFates(t, e.say(id, acquire(4, 1)), protocol.Granted)[0].Fence
+	f := wantResults(t, e.say(id, acquire(4, 1)), protocol.Granted)[0].Fence
 	want := protocol.Fence{
 		Seq: leases[2].Lease + 1, Floor: leases[0].Lease, Exact: true,
 		Revoked: []protocol.Range{{From: leases[1].Lease, To: leases[1].Lease}},
@@ -292,7 +292,7 @@ func TestSeqsOfALaterLifeAreHigher(t *testing.T) {
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	id := e.open()
 	for ticket := range protocol.Ticket(1000) {
-		lease := wantFates(t, e.say(id, acquire(ticket+1, 1)), protocol.Granted)[0].Lease
+		lease := wantResults(t, e.say(id, acquire(ticket+1, 1)), protocol.Granted)[0].Lease
 		e.say(id, release(lease))
 	}
 	again, err := protocol.New(e.now-3600_000*ms, protocol.Config{Capacity: 1, TTL: ttl}, e.state.Tombstone())
@@ -324,7 +324,7 @@ func TestWhoIsFirstIsToldWhenTimeWillServeIt(t *testing.T) {
 		t.Fatalf("told to speak in %d, want 100 ms", r.Next)
 	}
 	e.now += 100 * ms
-	wantFates(t, e.say(a), protocol.Granted)
+	wantResults(t, e.say(a), protocol.Granted)
 	if woken := e.state.Woken(); !slices.Contains(woken, b) {
 		t.Errorf("woken %v, want the next", woken)
 	}
@@ -337,21 +337,21 @@ func TestARateComesBackByTimeAlone(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Kind: protocol.Rate, Capacity: 3, Window: 1000 * ms})
 	id := e.open()
-	fates := wantFates(t, e.say(id, acquire(1, 2)), protocol.Granted)
+	results := wantResults(t, e.say(id, acquire(1, 2)), protocol.Granted)
 	e.now += 200 * ms
-	r := e.say(id, release(fates[0].Lease), acquire(2, 2))
-	wantFates(t, r)
+	r := e.say(id, release(results[0].Lease), acquire(2, 2))
+	wantResults(t, r)
 	if r.Next != min(800*ms, ttl/6) {
 		t.Errorf("told to speak in %d", r.Next)
 	}
 	e.now += 799 * ms
-	wantFates(t, e.say(id))
+	wantResults(t, e.say(id))
 	e.now += 1 * ms
-	wantFates(t, e.say(id), protocol.Granted)
+	wantResults(t, e.say(id), protocol.Granted)
 	e.now -= 3600_000 * ms // a clock that steps back costs a window at most
-	wantFates(t, e.say(id, acquire(3, 3)))
+	wantResults(t, e.say(id, acquire(3, 3)))
 	e.now += 1000 * ms
-	wantFates(t, e.say(id), protocol.Granted)
+	wantResults(t, e.say(id), protocol.Granted)
 }
 
 // A cancel takes back what was granted and not heard of.
@@ -361,7 +361,7 @@ func TestACancelIsNeverTooLate(t *testing.T) {
 	id := e.open()
 	e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
 	r := e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{{Verb: protocol.Cancel, Ticket: 1}}})
-	wantFates(t, r)
+	wantResults(t, r)
 	if inUse := e.state.Snapshot().InUse; inUse != 0 {
 		t.Errorf("%d in use", inUse)
 	}
@@ -379,7 +379,7 @@ func TestAPeerGivesBackWhatItNoLongerWants(t *testing.T) {
 		t.Fatalf("%+v", b.Ops)
 	}
 	p.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: 2})
-	r := protocol.Reply{Config: c, Fates: []protocol.Fate{{N: 1, Kind: protocol.Granted, Ticket: 2, Lease: 9}}}
+	r := protocol.Reply{Config: c, Results: []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 2, Lease: 9}}}
 	if news := p.Hear(1, b.Seq, r); len(news) != 0 {
 		t.Errorf("told of %+v", news)
 	}
@@ -394,14 +394,14 @@ func TestAPeerHearsAFateOnce(t *testing.T) {
 	c := protocol.Config{TTL: ttl}
 	p := protocol.NewPeer(0, 1, c, tester)
 	p.Wish(acquire(1, 1))
-	fates := []protocol.Fate{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 9}}
+	results := []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 9}}
 	b := p.Send(0, 8)
-	if news := p.Hear(1, b.Seq, protocol.Reply{Config: c, Fates: fates}); len(news) != 1 || !p.Holds(1, 9) {
+	if news := p.Hear(1, b.Seq, protocol.Reply{Config: c, Results: results}); len(news) != 1 || !p.Holds(1, 9) {
 		t.Fatalf("%+v", news)
 	}
 	p.Wish(release(9))
 	b = p.Send(2, 8)
-	if news := p.Hear(3, b.Seq, protocol.Reply{Config: c, Fates: fates}); len(news) != 0 || p.Holds(3, 9) {
+	if news := p.Hear(3, b.Seq, protocol.Reply{Config: c, Results: results}); len(news) != 0 || p.Holds(3, 9) {
 		t.Errorf("told again of %+v", news)
 	}
 	if b = p.Send(4, 8); len(b.Ops) != 0 {
@@ -413,12 +413,12 @@ func TestSplitPartsALease(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 5})
 	id := e.open()
-	whole := wantFates(t, e.say(id, acquire(1, 5)), protocol.Granted)[0].Lease
+	whole := wantResults(t, e.say(id, acquire(1, 5)), protocol.Granted)[0].Lease
 	split := func(ticket protocol.Ticket, weight int64) protocol.Op {
 		return protocol.Op{Verb: protocol.Split, Lease: whole, Ticket: ticket, Weight: weight}
 	}
-	part := wantFates(t, e.say(id, split(2, 2)), protocol.Granted)[0].Lease
-	wantFates(t, e.say(id, split(3, 3), split(4, 0), split(5, 99)), protocol.Invalid, protocol.Invalid, protocol.Invalid)
+	part := wantResults(t, e.say(id, split(2, 2)), protocol.Granted)[0].Lease
+	wantResults(t, e.say(id, split(3, 3), split(4, 0), split(5, 99)), protocol.Invalid, protocol.Invalid, protocol.Invalid)
 	e.say(id, release(whole))
 	if inUse := e.state.Snapshot().InUse; inUse != 2 {
 		t.Errorf("%d in use", inUse)
@@ -435,7 +435,7 @@ func TestPooledBlocksAreRecalled(t *testing.T) {
 	e := newEngine(t, protocol.Config{Capacity: 10})
 	pool, other := e.open(), e.open()
 	r := e.say(pool, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 10, Pooled: true})
-	block := wantFates(t, r, protocol.Granted)[0].Lease
+	block := wantResults(t, r, protocol.Granted)[0].Lease
 	if r.Recall {
 		t.Error("recalled though nobody waits")
 	}
@@ -455,7 +455,7 @@ func TestPooledBlocksAreRecalled(t *testing.T) {
 	if r.Recall {
 		t.Error("recalled though nobody waits")
 	}
-	wantFates(t, e.say(other), protocol.Granted)
+	wantResults(t, e.say(other), protocol.Granted)
 	if s := e.state.Snapshot(); s.InUse != 9 || s.Leases[0].Weight != 6 {
 		t.Errorf("%+v", s)
 	}
@@ -465,11 +465,11 @@ func TestATicketsOwnDeadline(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	holder, id := e.open(), e.open()
-	lease := wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
 	e.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: 100 * ms})
 	e.now += 101 * ms
 	e.say(holder, release(lease))
-	wantFates(t, e.say(id), protocol.TimedOut)
+	wantResults(t, e.say(id), protocol.TimedOut)
 }
 
 func TestByeFreesEverything(t *testing.T) {
@@ -478,8 +478,8 @@ func TestByeFreesEverything(t *testing.T) {
 	id, other := e.open(), e.open()
 	e.say(id, acquire(1, 1), acquire(2, 1))
 	e.say(other, acquire(1, 1))
-	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, Bye: true}), protocol.Heard)
-	wantFates(t, e.say(other), protocol.Granted)
+	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, End: true}), protocol.Applied)
+	wantResults(t, e.say(other), protocol.Granted)
 	wantVerdict(t, e.say(id), protocol.Unknown)
 }
 
@@ -489,7 +489,7 @@ func TestOneWakeUpForEachGrant(t *testing.T) {
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	const waiters = 1000
 	holder := e.open()
-	lease := wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
 	for range waiters {
 		e.say(e.open(), acquire(1, 1))
 	}
@@ -500,7 +500,7 @@ func TestOneWakeUpForEachGrant(t *testing.T) {
 		woken := e.state.Woken()
 		messages += len(woken)
 		holder = woken[0]
-		lease = wantFates(t, e.say(holder), protocol.Granted)[0].Lease
+		lease = wantResults(t, e.say(holder), protocol.Granted)[0].Lease
 		messages += len(e.state.Woken())
 	}
 	if messages != waiters {
@@ -512,9 +512,9 @@ func TestARevokedLeaseCannotBeSplit(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 4})
 	id := e.open()
-	lease := wantFates(t, e.say(id, acquire(1, 4)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.say(id, acquire(1, 4)), protocol.Granted)[0].Lease
 	e.state.Revoke(e.now, lease, false, "")
-	wantFates(t, e.say(id, protocol.Op{Verb: protocol.Split, Lease: lease, Ticket: 2, Weight: 3}, protocol.Op{Verb: protocol.Cancel}),
+	wantResults(t, e.say(id, protocol.Op{Verb: protocol.Split, Lease: lease, Ticket: 2, Weight: 3}, protocol.Op{Verb: protocol.Cancel}),
 		protocol.Revoked, protocol.Invalid)
 	e.say(id)
 	if inUse := e.state.Snapshot().InUse; inUse != 0 {

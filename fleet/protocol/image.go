@@ -18,23 +18,23 @@ type Image struct {
 	Renewals    uint64
 	Sessions    []SessionImage // by renewal
 	Leases      []LeaseImage   // by Seq
-	Line        []TicketImage  // in order
+	Queue       []TicketImage  // in order
 	Spent       []SpentImage   // in order
 }
 
 // A SessionImage is a session in an [Image].
 type SessionImage struct {
-	ID       Session
-	Instance string
-	Owner    Owner
-	Seq      uint64
-	Deadline Micros
-	Seen     Micros
-	Renewal  uint64
-	LastFate uint64
-	Recalled bool
-	Extended bool   `json:",omitempty"` // by [State.Extend], and silent since
-	Fates    []Fate // not acknowledged
+	ID         Session
+	Instance   string
+	Owner      Owner
+	Seq        uint64
+	Deadline   Micros
+	Seen       Micros
+	Renewal    uint64
+	LastResult uint64
+	Recalled   bool
+	Extended   bool     `json:",omitempty"` // by [State.Extend], and silent since
+	Results    []Result // not acknowledged
 }
 
 // A LeaseImage is a lease in an [Image].
@@ -75,7 +75,7 @@ func (s *State) Image() Image {
 		im.Leases = append(im.Leases, l.image())
 	}
 	for t := range s.line.All {
-		im.Line = append(im.Line, t.image())
+		im.Queue = append(im.Queue, t.image())
 	}
 	im.Spent = s.spentImage()
 	return im
@@ -92,7 +92,7 @@ func (s *State) plainImage() Image {
 func (r *session) image() SessionImage {
 	return SessionImage{
 		ID: r.id, Instance: r.instance, Owner: r.owner, Seq: r.seq, Deadline: r.deadline, Seen: r.seen, Renewal: r.renewal,
-		LastFate: r.lastFate, Recalled: r.recalled, Extended: r.extended, Fates: slices.Clone(r.fates),
+		LastResult: r.lastResult, Recalled: r.recalled, Extended: r.extended, Results: slices.Clone(r.results),
 	}
 }
 
@@ -123,8 +123,8 @@ func Restore(im Image) (*State, error) {
 	}
 	for _, r := range im.Sessions {
 		restored := &session{
-			id: r.ID, instance: r.Instance, owner: r.Owner, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastFate: r.LastFate, recalled: r.Recalled, extended: r.Extended,
-			fates: slices.Clone(r.Fates), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
+			id: r.ID, instance: r.Instance, owner: r.Owner, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastResult: r.LastResult, recalled: r.Recalled, extended: r.Extended,
+			results: slices.Clone(r.Results), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
 		}
 		restored.node.Of, restored.pool.Of = restored, restored
 		s.sessions[r.ID] = restored
@@ -133,7 +133,7 @@ func Restore(im Image) (*State, error) {
 	if err := s.restoreLeases(im.Leases); err != nil {
 		return nil, err
 	}
-	if err := s.restoreLine(im.Line); err != nil {
+	if err := s.restoreLine(im.Queue); err != nil {
 		return nil, err
 	}
 	for _, spent := range im.Spent {

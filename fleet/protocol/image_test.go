@@ -18,14 +18,14 @@ func TestImagesThatCannotBeAreNotRestored(t *testing.T) {
 	for what, spoil := range map[string]func(*protocol.Image){
 		"no TTL":                    func(im *protocol.Image) { im.Config.TTL = 0 },
 		"a lease of nobody":         func(im *protocol.Image) { im.Leases[0].Session = 99 },
-		"a ticket of nobody":        func(im *protocol.Image) { im.Line[0].Session = 99 },
+		"a ticket of nobody":        func(im *protocol.Image) { im.Queue[0].Session = 99 },
 		"leases out of order":       func(im *protocol.Image) { im.Leases[0].Seq = im.Leases[1].Seq + 1 },
 		"a lease twice":             func(im *protocol.Image) { im.Leases[1] = im.Leases[0] },
 		"a lease of nothing":        func(im *protocol.Image) { im.Leases[0].Weight = 0 },
 		"a lease from the future":   func(im *protocol.Image) { im.LastSeq = im.Leases[0].Seq },
-		"a ticket that is hopeless": func(im *protocol.Image) { im.Line[0].Weight, im.Line[0].Least = 9, 9 },
-		"a ticket for nothing":      func(im *protocol.Image) { im.Line[0].Least = 0 },
-		"fates out of order":        func(im *protocol.Image) { im.Sessions[0].LastFate = 0 },
+		"a ticket that is hopeless": func(im *protocol.Image) { im.Queue[0].Weight, im.Queue[0].Least = 9, 9 },
+		"a ticket for nothing":      func(im *protocol.Image) { im.Queue[0].Least = 0 },
+		"results out of order":      func(im *protocol.Image) { im.Sessions[0].LastResult = 0 },
 		"a session from nowhere":    func(im *protocol.Image) { im.LastSession = 0 },
 	} {
 		spoilt := e.state.Image()

@@ -25,7 +25,7 @@ func (s *State) lend(asked *ticket, weight int64) {
 	} else {
 		s.keep(&lease{seq: s.lastSeq, session: asked.session, weight: weight, pooled: asked.pooled, since: s.last, meta: asked.meta})
 	}
-	s.tell(asked.session, Fate{Kind: Granted, Ticket: asked.id, Lease: s.lastSeq, Weight: weight})
+	s.tell(asked.session, Result{Kind: Granted, Ticket: asked.id, Lease: s.lastSeq, Weight: weight})
 }
 
 func (s *State) keep(l *lease) {
@@ -72,14 +72,14 @@ func (s *State) release(from *session, seq Seq, weight int64) {
 func (s *State) split(from *session, op Op) {
 	l := from.leases[op.Lease]
 	if l == nil || l.revoked || op.Weight <= 0 || op.Weight >= l.weight {
-		s.tell(from, Fate{Kind: Invalid, Ticket: op.Ticket})
+		s.tell(from, Result{Kind: Invalid, Ticket: op.Ticket})
 		return
 	}
 	l.weight -= op.Weight
 	s.journal.lease(l.seq)
 	s.lastSeq++
 	s.keep(&lease{seq: s.lastSeq, session: from, weight: op.Weight, pooled: l.pooled, since: l.since, meta: l.meta})
-	s.tell(from, Fate{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq, Weight: op.Weight})
+	s.tell(from, Result{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq, Weight: op.Weight})
 }
 
 // fences are what holders show to what they write to, one for each of some

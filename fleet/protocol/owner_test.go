@@ -22,19 +22,19 @@ func TestState_RejectsBatchesOfAnotherOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 			granted := e.state.Apply(e.now, protocol.Batch{Session: id, Owner: owner, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
-			lease := wantFates(t, granted, protocol.Granted)[0].Lease
+			lease := wantResults(t, granted, protocol.Granted)[0].Lease
 			seen := e.state.Snapshot().Sessions[0].Seen
 			e.now += ttl / 6
 			for _, b := range []protocol.Batch{
-				{Bye: true},
+				{End: true},
 				{Ops: []protocol.Op{release(lease)}},
 				{Ack: 1, Highest: lease + 1000},
 			} {
 				b.Session, b.Owner, b.Seq = id, other, 2
 				r := e.state.Apply(e.now, b)
 				wantVerdict(t, r, protocol.Unknown)
-				if len(r.Fates) > 0 {
-					t.Errorf("fates of another owner: %v", r.Fates)
+				if len(r.Results) > 0 {
+					t.Errorf("results of another owner: %v", r.Results)
 				}
 			}
 			s := e.state.Snapshot()
@@ -42,7 +42,7 @@ func TestState_RejectsBatchesOfAnotherOwner(t *testing.T) {
 				t.Errorf("%d leases, renewed: %v; want the lease as it was", len(s.Leases), s.Sessions[0].Seen != seen)
 			}
 			next := e.state.Apply(e.now, protocol.Batch{Session: id, Owner: owner, Seq: 2, Ack: 1, Ops: []protocol.Op{release(lease), acquire(2, 1)}})
-			if next := wantFates(t, next, protocol.Granted)[0].Lease; next != lease+1 {
+			if next := wantResults(t, next, protocol.Granted)[0].Lease; next != lease+1 {
 				t.Errorf("lease %d after %d: what another owner has reported counts", next, lease)
 			}
 		})
@@ -53,21 +53,21 @@ func TestState_SeqsRiseAboveWhatClientsHaveSeen(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 10})
 	id := e.open()
-	first := wantFates(t, e.say(id, acquire(1, 1)), protocol.Granted)[0].Lease
+	first := wantResults(t, e.say(id, acquire(1, 1)), protocol.Granted)[0].Lease
 	seen := first + 1_000_000
 	b := protocol.Batch{Session: id, Seq: 2, Ack: 1, Highest: seen, Ops: []protocol.Op{acquire(2, 1)}}
-	if lease := wantFates(t, e.state.Apply(e.now, b), protocol.Granted)[0].Lease; lease != seen+1 {
+	if lease := wantResults(t, e.state.Apply(e.now, b), protocol.Granted)[0].Lease; lease != seen+1 {
 		t.Errorf("lease %d, want %d", lease, seen+1)
 	}
 	if _, _, err := e.state.Open(e.now, protocol.Opener{Highest: seen + 50}, 0); err != nil {
 		t.Fatal(err)
 	}
 	b = protocol.Batch{Session: id, Seq: 3, Ack: 2, Ops: []protocol.Op{acquire(3, 1)}}
-	if lease := wantFates(t, e.state.Apply(e.now, b), protocol.Granted)[0].Lease; lease != seen+51 {
+	if lease := wantResults(t, e.state.Apply(e.now, b), protocol.Granted)[0].Lease; lease != seen+51 {
 		t.Errorf("lease %d, want %d", lease, seen+51)
 	}
 	b = protocol.Batch{Session: id, Seq: 4, Ack: 3, Highest: 1 << 63, Ops: []protocol.Op{acquire(4, 1)}}
-	if lease := wantFates(t, e.state.Apply(e.now, b), protocol.Granted)[0].Lease; lease != seen+52 {
+	if lease := wantResults(t, e.state.Apply(e.now, b), protocol.Granted)[0].Lease; lease != seen+52 {
 		t.Errorf("lease %d, want %d: a client must not exhaust the numbers", lease, seen+52)
 	}
 }

@@ -83,7 +83,7 @@ func (p *Peer) Idle() bool {
 // have been said, if a batch carries at most max wishes.
 func (p *Peer) Promise(max int) uint64 { return p.seq + uint64((len(p.wishes)+max-1)/max) }
 
-// Heard is the seq of the last batch that was answered.
+// Applied is the seq of the last batch that was answered.
 func (p *Peer) Heard() uint64 {
 	if p.flight != nil {
 		return p.seq - 1
@@ -179,7 +179,7 @@ func (p *Peer) Send(now Micros, max int) Batch {
 		p.seq++
 		n := min(len(p.wishes), max)
 		p.flight = &Batch{
-			Session: p.session, Owner: p.owner, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.wishes[:n]), Bye: p.leaving, Highest: p.highest,
+			Session: p.session, Owner: p.owner, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.wishes[:n]), End: p.leaving, Highest: p.highest,
 		}
 		p.wishes = slices.Delete(p.wishes, 0, n)
 		p.sent = now
@@ -187,13 +187,13 @@ func (p *Peer) Send(now Micros, max int) Batch {
 	return *p.flight
 }
 
-// Hear takes the answer to the batch with a seq, and returns the fates that are
+// Hear takes the answer to the batch with a seq, and returns the results that are
 // new. Answers to others, which were delayed, say nothing.
-func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
+func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Result {
 	if p.flight == nil || seq != p.flight.Seq || p.Ended(now) {
 		return nil
 	}
-	if r.Verdict == Unknown || r.Verdict == Stale {
+	if r.Status == Unknown || r.Status == Stale {
 		p.ended = true
 		return nil
 	}
@@ -215,8 +215,8 @@ func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
 	}
 	p.hinted = false
 	p.poll(now, r, *sent)
-	var news []Fate
-	for _, f := range r.Fates {
+	var news []Result
+	for _, f := range r.Results {
 		if f.N <= p.ack {
 			continue
 		}
@@ -236,12 +236,12 @@ func (p *Peer) Hear(now Micros, seq uint64, r Reply) []Fate {
 // follows the store's by a sixth of a TTL a call, would stand still until the next
 // acquire, and that would fail as well.
 func (p *Peer) poll(now Micros, r Reply, sent Batch) {
-	rejected := func(f Fate) bool { return f.Kind != Granted && f.Kind != Revoked }
+	rejected := func(f Result) bool { return f.Kind != Granted && f.Kind != Revoked }
 	cancels := func(op Op) bool { return op.Verb == Cancel }
 	switch {
 	case r.Undecided == 0:
 		p.polls = 0
-	case !p.Polls(now) && (len(p.waiting) > 0 || slices.ContainsFunc(r.Fates, rejected) || slices.ContainsFunc(sent.Ops, cancels)):
+	case !p.Polls(now) && (len(p.waiting) > 0 || slices.ContainsFunc(r.Results, rejected) || slices.ContainsFunc(sent.Ops, cancels)):
 		p.polls = now + 2*p.config.TTL
 	}
 	if p.Polls(now) {
@@ -249,8 +249,8 @@ func (p *Peer) poll(now Micros, r Reply, sent Batch) {
 	}
 }
 
-// take notes a fate, and reports whether anybody is still interested in it.
-func (p *Peer) take(f Fate) bool {
+// take notes a result, and reports whether anybody is still interested in it.
+func (p *Peer) take(f Result) bool {
 	what, wanted := p.waiting[f.Ticket]
 	p.highest = max(p.highest, f.Lease)
 	switch {
@@ -259,7 +259,7 @@ func (p *Peer) take(f Fate) bool {
 		delete(p.leases, f.Lease)
 		return held
 	case !wanted:
-		// Taken back, but granted before that was heard. Acknowledging the fate
+		// Taken back, but granted before that was heard. Acknowledging the result
 		// ends it, so the lease has to be given back by its own name.
 		p.wishes = slices.DeleteFunc(p.wishes, func(w Op) bool { return w.Verb == Cancel && w.Ticket == f.Ticket })
 		if f.Kind == Granted {
@@ -279,6 +279,6 @@ func (p *Peer) take(f Fate) bool {
 	return true
 }
 
-func (p *Peer) hasRevoked(fates []Fate) bool {
-	return slices.ContainsFunc(fates, func(f Fate) bool { return f.Kind == Revoked })
+func (p *Peer) hasRevoked(results []Result) bool {
+	return slices.ContainsFunc(results, func(f Result) bool { return f.Kind == Revoked })
 }

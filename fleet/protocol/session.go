@@ -20,13 +20,13 @@ type session struct {
 	leases  map[Seq]*lease
 	pooled  int // how many of the leases are blocks
 
-	fates    []Fate // not acknowledged yet
-	lastFate uint64
-	woken    bool
-	recalled bool // is in State.recalled, not in State.pools
-	extended bool // has given no sign of life since [State.Extend]
-	node     list.Node[*session]
-	pool     list.Node[*session]
+	results    []Result // not acknowledged yet
+	lastResult uint64
+	woken      bool
+	recalled   bool // is in State.recalled, not in State.pools
+	extended   bool // has given no sign of life since [State.Extend]
+	node       list.Node[*session]
+	pool       list.Node[*session]
 }
 
 // renew makes the session the youngest. All sessions have the same TTL and the
@@ -95,11 +95,11 @@ func (s *State) end(r *session) {
 	s.journal.session(r.id)
 }
 
-// tell adds a fate for a session to hear.
-func (s *State) tell(to *session, f Fate) {
-	to.lastFate++
-	f.N = to.lastFate
-	to.fates = append(to.fates, f)
+// tell adds a result for a session to hear.
+func (s *State) tell(to *session, f Result) {
+	to.lastResult++
+	f.N = to.lastResult
+	to.results = append(to.results, f)
 	s.journal.session(to.id)
 	s.journal.matter()
 	s.wake(to)
@@ -114,17 +114,17 @@ func (s *State) wake(who *session) {
 	}
 }
 
-// acknowledge forgets the fates that the session has heard. One that was told
+// acknowledge forgets the results that the session has heard. One that was told
 // to give up a lease has done so.
 func (s *State) acknowledge(from *session, upTo uint64) {
 	n := 0
-	for n < len(from.fates) && from.fates[n].N <= upTo {
-		if f := from.fates[n]; f.Kind == Revoked {
+	for n < len(from.results) && from.results[n].N <= upTo {
+		if f := from.results[n]; f.Kind == Revoked {
 			s.release(from, f.Lease, 0)
 		}
 		n++
 	}
-	from.fates = slices.Delete(from.fates, 0, n)
+	from.results = slices.Delete(from.results, 0, n)
 }
 
 // othersWait reports whether somebody else is in line.

@@ -108,7 +108,7 @@ func (c *client) hear(life int, seq uint64, r protocol.Reply, answered protocol.
 			return
 		}
 		for _, f := range c.peer.Hear(c.world.now, seq, r) {
-			c.fate(life, f, answered)
+			c.result(life, f, answered)
 		}
 		if c.peer.Ended(c.world.now) {
 			c.lose()
@@ -132,7 +132,7 @@ func (c *client) giveBack() {
 	}
 }
 
-func (c *client) fate(life int, f protocol.Fate, answered protocol.Micros) {
+func (c *client) result(life int, f protocol.Result, answered protocol.Micros) {
 	switch f.Kind {
 	case protocol.Granted:
 		c.world.grants++

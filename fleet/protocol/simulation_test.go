@@ -157,8 +157,8 @@ func (w *world) run() error {
 	w.calm = true
 	w.until(horizon + 30*ttl)
 	snapshot := w.state.Snapshot()
-	if len(snapshot.Line) > 0 || snapshot.InUse > 0 {
-		w.fail("in the end %d wait and %d are in use", len(snapshot.Line), snapshot.InUse)
+	if len(snapshot.Queue) > 0 || snapshot.InUse > 0 {
+		w.fail("in the end %d wait and %d are in use", len(snapshot.Queue), snapshot.InUse)
 	}
 	for _, c := range w.clients {
 		if len(c.asked) > 0 {
@@ -247,7 +247,7 @@ func (w *world) reload() {
 
 // keep brings an image up to date, as an engine does with its tables.
 func keep(im *protocol.Image, c protocol.Changes) {
-	sessions, leases, line, spent := im.Sessions, im.Leases, im.Line, im.Spent
+	sessions, leases, line, spent := im.Sessions, im.Leases, im.Queue, im.Spent
 	*im = c.Image
 	for _, id := range c.Ended {
 		sessions = slices.DeleteFunc(sessions, func(s protocol.SessionImage) bool { return s.ID == id })
@@ -268,11 +268,11 @@ func keep(im *protocol.Image, c protocol.Changes) {
 	for _, name := range c.Left {
 		line = slices.DeleteFunc(line, func(t protocol.TicketImage) bool { return t.Session == name.Session && t.Ticket == name.Ticket })
 	}
-	line = append(line, c.Line...)
+	line = append(line, c.Queue...)
 	if c.Respent {
 		spent = c.Spent
 	}
-	im.Sessions, im.Leases, im.Line, im.Spent = nilIfEmpty(sessions), nilIfEmpty(leases), nilIfEmpty(line), nilIfEmpty(spent)
+	im.Sessions, im.Leases, im.Queue, im.Spent = nilIfEmpty(sessions), nilIfEmpty(leases), nilIfEmpty(line), nilIfEmpty(spent)
 }
 
 func nilIfEmpty[E any](list []E) []E {
@@ -287,7 +287,7 @@ func nilIfEmpty[E any](list []E) []E {
 func (w *world) orderKept(before protocol.Snapshot) {
 	after := w.state.Snapshot()
 	stand, granted := map[string]bool{}, map[string]bool{}
-	for _, t := range after.Line {
+	for _, t := range after.Queue {
 		stand[t.Meta] = true
 	}
 	for _, l := range after.Leases {
@@ -297,7 +297,7 @@ func (w *world) orderKept(before protocol.Snapshot) {
 		delete(granted, l.Meta)
 	}
 	waiting := ""
-	for _, t := range before.Line {
+	for _, t := range before.Queue {
 		switch {
 		case stand[t.Meta]:
 			waiting = t.Meta

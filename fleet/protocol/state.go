@@ -99,16 +99,16 @@ func (s *State) Apply(now Micros, b Batch) Reply {
 	gap := now - s.last
 	s.begin(now)
 	from := s.sessions[b.Session]
-	verdict := Unknown
+	status := Unknown
 	if from != nil && from.owner == b.Owner && !s.dead(from) { // an expired one may not have been removed yet
 		s.noteHighest(b.Highest)
-		verdict = s.hear(from, b)
+		status = s.hear(from, b)
 	}
 	s.settle()
-	if verdict == Unknown || b.Bye && verdict == Heard {
-		return Reply{Verdict: verdict, More: s.more, Config: s.config, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstWants()}
+	if status == Unknown || b.End && status == Applied {
+		return Reply{Status: status, More: s.more, Config: s.config, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstWants()}
 	}
-	if verdict == Heard {
+	if status == Applied {
 		// It hears of its news now. A batch that was doubled on its way may have
 		// nobody who listens to the answer.
 		if from.woken {
@@ -116,7 +116,7 @@ func (s *State) Apply(now Micros, b Batch) Reply {
 			s.woken = slices.DeleteFunc(s.woken, func(id Session) bool { return id == from.id })
 		}
 	}
-	return s.answer(from, verdict, gap > s.config.TTL/6)
+	return s.answer(from, status, gap > s.config.TTL/6)
 }
 
 // begin brings the semaphore up to date with the time.
@@ -128,19 +128,19 @@ func (s *State) begin(now Micros) {
 }
 
 // hear applies a batch, unless it was heard before.
-func (s *State) hear(from *session, b Batch) Verdict {
+func (s *State) hear(from *session, b Batch) Status {
 	switch {
 	case b.Seq < from.seq:
 		return Stale
 	case b.Seq == from.seq:
-		return Again
+		return Repeated
 	}
 	from.seq = b.Seq
 	s.renew(from) // which notes the session as changed
 	s.acknowledge(from, b.Ack)
-	if b.Bye {
+	if b.End {
 		s.end(from)
-		return Heard
+		return Applied
 	}
 	for _, op := range b.Ops {
 		switch op.Verb {
@@ -153,10 +153,10 @@ func (s *State) hear(from *session, b Batch) Verdict {
 		case Split:
 			s.split(from, op)
 		default:
-			s.tell(from, Fate{Kind: Invalid, Ticket: op.Ticket})
+			s.tell(from, Result{Kind: Invalid, Ticket: op.Ticket})
 		}
 	}
-	return Heard
+	return Applied
 }
 
 // settle brings the semaphore to rest: who is first in line is served, and
@@ -175,14 +175,14 @@ func (s *State) settle() {
 }
 
 // answer is the reply to a session that lives.
-func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
-	fates := s.withFences(to.fates)
+func (s *State) answer(to *session, status Status, gapped bool) Reply {
+	results := s.withFences(to.results)
 	recall := to.pooled > 0 && s.recalls(to)
 	if to.recalled && !recall {
 		s.noteRecalled(to, false) // it hears that it may go on, so it has to be told again
 	}
 	reply := Reply{
-		Verdict: verdict, Fates: fates, More: s.more, Config: s.config, Next: s.next(to, gapped),
+		Status: status, Results: results, More: s.more, Config: s.config, Next: s.next(to, gapped),
 		Recall: recall, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstWants(),
 	}
 	if recall && !s.config.Draining && s.firstWants() <= s.evenShare() {
@@ -191,23 +191,23 @@ func (s *State) answer(to *session, verdict Verdict, gapped bool) Reply {
 	return reply
 }
 
-// withFences is fates with what holders have to show. Those that were granted are
+// withFences is results with what holders have to show. Those that were granted are
 // in the order of their Seqs.
-func (s *State) withFences(fates []Fate) []Fate {
-	fates = slices.Clone(fates)
+func (s *State) withFences(results []Result) []Result {
+	results = slices.Clone(results)
 	var granted []Seq
-	for _, f := range fates {
+	for _, f := range results {
 		if f.Kind == Granted {
 			granted = append(granted, f.Lease)
 		}
 	}
 	fences := s.fences(granted)
-	for i := range fates {
-		if fates[i].Kind == Granted {
-			fates[i].Fence, fences = fences[0], fences[1:]
+	for i := range results {
+		if results[i].Kind == Granted {
+			results[i].Fence, fences = fences[0], fences[1:]
 		}
 	}
-	return fates
+	return results
 }
 
 // next is when a session has to speak again, beyond its heartbeats: the first

@@ -26,13 +26,13 @@ func TestState_TryNeverQueues(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
 	holder, waiter, id := e.open(), e.open(), e.open()
-	wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
-	if r := e.say(id, try(1, 1)); wantFates(t, r, protocol.Full) == nil || r.Undecided != 0 {
+	wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)
+	if r := e.say(id, try(1, 1)); wantResults(t, r, protocol.Full) == nil || r.Undecided != 0 {
 		t.Errorf("undecided for %d, though the holder is alive", r.Undecided)
 	}
 	e.say(waiter, acquire(1, 1))
-	wantFates(t, e.say(id, try(2, 1)), protocol.Full)
-	if queued := len(e.state.Snapshot().Line); queued != 1 {
+	wantResults(t, e.say(id, try(2, 1)), protocol.Full)
+	if queued := len(e.state.Snapshot().Queue); queued != 1 {
 		t.Errorf("%d queued, want the one that waits", queued)
 	}
 }
@@ -42,11 +42,11 @@ func TestState_TryNeverQueues(t *testing.T) {
 func TestState_TryAfterASilentHourIsUndecided(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
-	wantFates(t, e.say(e.open(), acquire(1, 1)), protocol.Granted)
+	wantResults(t, e.say(e.open(), acquire(1, 1)), protocol.Granted)
 	e.now += 3600_000 * ms
 	id := e.open()
 	r := e.say(id, try(1, 1))
-	wantFates(t, r, protocol.Full)
+	wantResults(t, r, protocol.Full)
 	if r.Undecided <= 0 || r.Undecided > ttl {
 		t.Fatalf("undecided for %d, want at most a TTL", r.Undecided)
 	}
@@ -54,7 +54,7 @@ func TestState_TryAfterASilentHourIsUndecided(t *testing.T) {
 	if took := e.poll(id, r); took > said+ttl/6 {
 		t.Errorf("decided after %d, the reply said %d", took, said)
 	}
-	wantFates(t, e.say(id, try(2, 1)), protocol.Granted)
+	wantResults(t, e.say(id, try(2, 1)), protocol.Granted)
 }
 
 // The session that sends nothing holds nothing, so polling ends with a rejection
@@ -65,18 +65,18 @@ func TestState_TryBehindALiveHolderIsDecided(t *testing.T) {
 	holder := e.open()
 	e.open() // expires
 	id := e.open()
-	wantFates(t, e.say(holder, acquire(1, 1)), protocol.Granted)
+	wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)
 	e.now += 3600_000 * ms
 	e.say(holder)
 	r := e.say(id, try(1, 1))
-	for wantFates(t, r, protocol.Full); r.Undecided > 0; r = e.say(id) {
+	for wantResults(t, r, protocol.Full); r.Undecided > 0; r = e.say(id) {
 		e.now += min(r.Undecided, ttl/6)
 		e.say(holder)
 	}
 	if r = e.say(id, try(2, 1)); r.Undecided != 0 {
 		t.Errorf("undecided for %d, though only live sessions are left", r.Undecided)
 	}
-	wantFates(t, r, protocol.Full)
+	wantResults(t, r, protocol.Full)
 }
 
 // One call ends sixteen expired sessions. For a try that needs more
@@ -86,7 +86,7 @@ func TestState_TryBeyondWhatOneCallEnds(t *testing.T) {
 	e := newEngine(t, protocol.Config{Capacity: 40})
 	id := e.open()
 	for range 40 {
-		wantFates(t, e.say(e.open(), acquire(1, 1)), protocol.Granted)
+		wantResults(t, e.say(e.open(), acquire(1, 1)), protocol.Granted)
 	}
 	for range 6 { // by a clock that steps back none is overdue
 		e.now += ttl / 6
@@ -98,7 +98,7 @@ func TestState_TryBeyondWhatOneCallEnds(t *testing.T) {
 	ticket := protocol.Ticket(1)
 	r := e.say(id, try(ticket, 30))
 	for range 3 {
-		if r.Fates[0].Kind == protocol.Granted {
+		if r.Results[0].Kind == protocol.Granted {
 			return
 		}
 		if r.Undecided != 1 {
@@ -115,20 +115,20 @@ func TestState_TryBeyondWhatOneCallEnds(t *testing.T) {
 func TestPeer_PollsUntilATryCanBeDecided(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, protocol.Config{Capacity: 1})
-	wantFates(t, e.say(e.open(), acquire(1, 1)), protocol.Granted)
+	wantResults(t, e.say(e.open(), acquire(1, 1)), protocol.Granted)
 	e.now += 3600_000 * ms
 	id, config, err := e.state.Open(e.now, tester, protocol.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := protocol.NewPeer(e.now, id, config, tester)
-	exchange := func() []protocol.Fate {
+	exchange := func() []protocol.Result {
 		b := p.Send(e.now, 10)
 		return p.Hear(e.now, b.Seq, e.state.Apply(e.now, b))
 	}
 	p.Wish(try(1, 1))
-	if fates := exchange(); len(fates) != 1 || fates[0].Kind != protocol.Full || !p.Polls(e.now) {
-		t.Fatalf("%v, polls: %v", fates, p.Polls(e.now))
+	if results := exchange(); len(results) != 1 || results[0].Kind != protocol.Full || !p.Polls(e.now) {
+		t.Fatalf("%v, polls: %v", results, p.Polls(e.now))
 	}
 	for end := e.now + 2*ttl; p.Polls(e.now) && e.now < end; exchange() {
 		if p.Speak() > e.now+ttl/6 {
@@ -140,7 +140,7 @@ func TestPeer_PollsUntilATryCanBeDecided(t *testing.T) {
 		t.Error("polls on, though all is decided")
 	}
 	p.Wish(try(2, 1))
-	if fates := exchange(); len(fates) != 1 || fates[0].Kind != protocol.Granted {
-		t.Errorf("%v, want a grant", fates)
+	if results := exchange(); len(results) != 1 || results[0].Kind != protocol.Granted {
+		t.Errorf("%v, want a grant", results)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Version is the protocol's. Neighbours understand each other: what one of them
 // does not know in an [Op] it refuses with [Invalid], what it does not know in
-// a [Fate] it takes for a refusal.
+// a [Result] it takes for a refusal.
 const Version = 1
 
 // A Micros is a time on an engine's clock, in microseconds since 1970, or a
@@ -121,9 +121,9 @@ type Batch struct {
 	Session Session
 	Owner   Owner
 	Seq     uint64 // one more than the last; higher still, from who takes over a session and cannot know it
-	Ack     uint64 // fates up to this one were heard
+	Ack     uint64 // results up to this one were heard
 	Ops     []Op
-	Bye     bool // ends the session: all it has is free
+	End     bool // ends the session: all it has is free
 
 	// Highest is the highest Seq that the client has seen of this semaphore. New
 	// Seqs are higher, so that fences rise although a store has lost its data. More
@@ -136,23 +136,23 @@ type Batch struct {
 // store that has restarted skips.
 const MaxLead = 1e14
 
-// A Verdict says whether a batch was heard.
-type Verdict uint8
+// A Status says whether a batch was heard.
+type Status uint8
 
 const (
-	Heard   Verdict = iota
-	Again           // heard before: answered, but it renews nothing
+	Applied  Status = iota
+	Repeated        // heard before: answered, but it renews nothing
 	Stale           // older than one that was heard
 	Unknown         // there is no such session of this owner: it was never opened, or has expired
 )
 
 // A Reply is the engine's answer.
 type Reply struct {
-	Verdict Verdict
-	Fates   []Fate // of tickets and leases, each until it is acknowledged
-	More    bool   // there is more to do: call again at once
-	Next    Micros // speak again within; 0: by the next heartbeat
-	Recall  bool   // others wait: give back what is not used of pooled blocks
+	Status  Status
+	Results []Result // of tickets and leases, each until it is acknowledged
+	More    bool     // there is more to do: call again at once
+	Next    Micros   // speak again within; 0: by the next heartbeat
+	Recall  bool     // others wait: give back what is not used of pooled blocks
 	Config  Config
 	InUse   int64
 
@@ -166,10 +166,10 @@ type Reply struct {
 	Valid  Micros // trust the leases no longer than this from when the batch was sent; 0: the TTL alone says; negative: as long as before
 }
 
-// A Fate is what became of a ticket or a lease.
-type Fate struct {
-	N      uint64 // numbers the fates of a session
-	Kind   FateKind
+// A Result is what became of a ticket or a lease.
+type Result struct {
+	N      uint64 // numbers the results of a session
+	Kind   ResultKind
 	Ticket Ticket
 	Fence  Fence  // Granted
 	Lease  Seq    // Granted, Revoked
@@ -177,12 +177,12 @@ type Fate struct {
 	Note   string // Revoked: by whom and why, for people
 }
 
-// A FateKind says what.
-type FateKind uint8
+// A ResultKind says what.
+type ResultKind uint8
 
 const (
-	Granted FateKind = iota + 1
-	Full             // a try: too few are free
+	Granted ResultKind = iota + 1
+	Full               // a try: too few are free
 	QueueFull
 	TooLarge
 	Draining

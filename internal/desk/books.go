@@ -227,5 +227,5 @@ func (d *Desk) bye(v *visit) {
 	ctx, cancel := context.WithTimeout(d.life, patience)
 	defer cancel()
 	v.seq++
-	_, _ = d.store.Apply(ctx, v.semaphore, protocol.Batch{Session: v.session, Owner: v.owner, Seq: v.seq, Ack: v.ack, Bye: true}) // or it dies by itself
+	_, _ = d.store.Apply(ctx, v.semaphore, protocol.Batch{Session: v.session, Owner: v.owner, Seq: v.seq, Ack: v.ack, End: true}) // or it dies by itself
 }

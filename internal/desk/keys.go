@@ -80,13 +80,13 @@ func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease
 		if i := markedLease(snapshot, mark, r.Principal); i >= 0 {
 			return d.share(ctx, r, snapshot, i)
 		}
-		i := slices.IndexFunc(snapshot.Line, func(t protocol.TicketInfo) bool {
+		i := slices.IndexFunc(snapshot.Queue, func(t protocol.TicketInfo) bool {
 			return marked(t.Meta, mark) && serves(snapshot, t.Session, r.Principal)
 		})
 		if i < 0 {
 			break
 		}
-		t := snapshot.Line[i]
+		t := snapshot.Queue[i]
 		if t.Weight != r.Weight {
 			return Lease{}, r.mistaken(t.Weight)
 		}

@@ -119,7 +119,7 @@ func (d *Desk) sort(semaphore string, l *line, after time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l.took = time.Since(start)
-	l.arrange(snapshot.Line)
+	l.arrange(snapshot.Queue)
 }
 
 // arrange puts those first who do not stand in the engine's line: they have news, or

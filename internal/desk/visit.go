@@ -104,11 +104,11 @@ func (v *visit) enterFor(ctx context.Context, h handle) error {
 
 // say says a batch, and returns what became of tickets and leases since the last.
 // Who says it has entered.
-func (v *visit) say(ctx context.Context, ops ...protocol.Op) (fates []protocol.Fate, err error) {
+func (v *visit) say(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
 	v.seq++
 	for _, leap := range leaps {
-		if fates, err = v.exchange(ctx, ops); err != errStale {
-			return fates, err
+		if results, err = v.exchange(ctx, ops); err != errStale {
+			return results, err
 		}
 		v.shared = true
 		if len(ops) > 0 && ops[0].Verb == protocol.Acquire { // it may have been heard, and not answered
@@ -120,7 +120,7 @@ func (v *visit) say(ctx context.Context, ops ...protocol.Op) (fates []protocol.F
 }
 
 // exchange is one batch and its answer.
-func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protocol.Fate, err error) {
+func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (results []protocol.Result, err error) {
 	b := protocol.Batch{Session: v.session, Owner: v.owner, Seq: v.seq, Ack: v.ack, Ops: ops, Highest: v.lease}
 	sent, tries := time.Now(), 0
 	var reply protocol.Reply
@@ -132,9 +132,9 @@ func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protoc
 	switch {
 	case err != nil:
 		return nil, err
-	case reply.Verdict == protocol.Unknown:
+	case reply.Status == protocol.Unknown:
 		return nil, v.lost("it was not renewed in time, or the semaphore was deleted")
-	case reply.Verdict == protocol.Stale || reply.Verdict == protocol.Again && tries == 1: // which was another desk's
+	case reply.Status == protocol.Stale || reply.Status == protocol.Repeated && tries == 1: // which was another desk's
 		return nil, errStale
 	}
 	v.config, v.inUse, v.next = reply.Config, reply.InUse, time.Duration(reply.Next)*time.Microsecond
@@ -143,14 +143,14 @@ func (v *visit) exchange(ctx context.Context, ops []protocol.Op) (fates []protoc
 		v.next = 1
 	}
 	v.trust(sent)
-	for _, f := range reply.Fates {
+	for _, f := range reply.Results {
 		mine := v.lease != 0 && f.Lease == v.lease || v.ticket != 0 && f.Ticket == v.ticket
 		if f.N > v.ack && (mine || !v.foreign) { // others' are for the desk that opened it
 			v.ack = f.N
-			fates = append(fates, f)
+			results = append(results, f)
 		}
 	}
-	return fates, nil
+	return results, nil
 }
 
 // renew keeps the lease of a handle.
@@ -159,14 +159,14 @@ func (v *visit) renew(ctx context.Context, h handle) (Lease, error) {
 		return Lease{}, err
 	}
 	defer v.exit()
-	fates, err := v.say(ctx)
+	results, err := v.say(ctx)
 	if errors.Is(err, sema.ErrLost) {
 		v.desk.forget(h)
 	}
 	if err != nil {
 		return Lease{}, err
 	}
-	for _, f := range fates {
+	for _, f := range results {
 		if f.Kind == protocol.Revoked && f.Lease == h.lease {
 			v.desk.forget(h)
 			v.finally() // to acknowledge it is to give it up

@@ -7,16 +7,15 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/fate"
 )
 
 // wait says what is wished, if that is not said yet, and waits for what becomes of
 // the visit's ticket.
 func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lease, error) {
 	start := time.Now()
-	switch fate, err := v.await(ctx, r.Wait, wishes); {
+	switch result, err := v.await(ctx, r.Wait, wishes); {
 	case err == nil:
-		return v.served(r, fate, start)
+		return v.served(r, result, start)
 	case err == errOver:
 		why := sema.ErrTimeout
 		if r.Wait == 0 {
@@ -40,8 +39,8 @@ func (v *visit) wait(ctx context.Context, r Request, wishes ...protocol.Op) (Lea
 // errOver is when somebody has waited for as long as it would.
 var errOver = errors.New("the wait is over")
 
-// await stands in line until there is a fate.
-func (v *visit) await(ctx context.Context, limit time.Duration, wishes []protocol.Op) (protocol.Fate, error) {
+// await stands in line until there is a result.
+func (v *visit) await(ctx context.Context, limit time.Duration, wishes []protocol.Op) (protocol.Result, error) {
 	d := v.desk
 	d.stand(v)
 	defer d.leave(v) // before the session is anybody else's
@@ -51,12 +50,12 @@ func (v *visit) await(ctx context.Context, limit time.Duration, wishes []protoco
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	for {
-		fates, err := v.speak(ctx, wishes)
+		results, err := v.speak(ctx, wishes)
 		if err != nil {
-			return protocol.Fate{}, err
+			return protocol.Result{}, err
 		}
 		wishes = nil
-		for _, f := range fates {
+		for _, f := range results {
 			if f.Ticket == v.ticket && f.Kind != protocol.Revoked {
 				return f, nil
 			}
@@ -72,18 +71,18 @@ func (v *visit) await(ctx context.Context, limit time.Duration, wishes []protoco
 		case <-v.news:
 		case <-time.After(sign):
 		case <-over.C:
-			return protocol.Fate{}, errOver
+			return protocol.Result{}, errOver
 		case <-ctx.Done():
-			return protocol.Fate{}, context.Cause(ctx)
+			return protocol.Result{}, context.Cause(ctx)
 		case <-d.life.Done():
-			return protocol.Fate{}, d.closed("acquire", v.semaphore)
+			return protocol.Result{}, d.closed("acquire", v.semaphore)
 		}
 	}
 }
 
 // speak is say for who is the only one to know the visit, but for those who come
 // too late for an earlier lease.
-func (v *visit) speak(ctx context.Context, ops []protocol.Op) ([]protocol.Fate, error) {
+func (v *visit) speak(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
 	if err := v.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -92,7 +91,7 @@ func (v *visit) speak(ctx context.Context, ops []protocol.Op) ([]protocol.Fate, 
 }
 
 // served is the end of a wait.
-func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, error) {
+func (v *visit) served(r Request, f protocol.Result, start time.Time) (Lease, error) {
 	d := v.desk
 	switch {
 	case f.Kind == protocol.Granted && v.config.Kind == protocol.Rate:
@@ -105,14 +104,14 @@ func (v *visit) served(r Request, f protocol.Fate, start time.Time) (Lease, erro
 		d.wake(v.semaphore, wokenByGrant) // it may not be the only one
 		return lease, nil
 	}
-	err := v.refused(r, fate.Error(f.Kind), start)
+	err := v.refused(r, f.Kind.Err(), start)
 	d.park(v)
 	return Lease{}, err
 }
 
 func (v *visit) refused(r Request, why error, start time.Time) error {
 	e := &sema.Error{Op: "acquire", Name: v.semaphore, Weight: r.Weight, Capacity: v.config.Capacity, InUse: v.inUse, Err: why}
-	if fate.MayChange(why) {
+	if protocol.MayChange(why) {
 		e.After = v.decided
 	}
 	if errors.Is(why, sema.ErrTimeout) {

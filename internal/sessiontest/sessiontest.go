@@ -73,9 +73,9 @@ func (s *Session) Next(ops ...protocol.Op) protocol.Batch {
 	return protocol.Batch{Session: s.ID, Owner: Owner, Seq: s.Seq, Ack: s.ack, Ops: ops}
 }
 
-// Hear notes the fates of a reply, which the next batch acknowledges.
+// Hear notes the results of a reply, which the next batch acknowledges.
 func (s *Session) Hear(r protocol.Reply) protocol.Reply {
-	for _, f := range r.Fates {
+	for _, f := range r.Results {
 		s.ack = max(s.ack, f.N)
 	}
 	return r
@@ -91,8 +91,8 @@ func (s *Session) Say(ops ...protocol.Op) protocol.Reply {
 func (s *Session) SayBy(by Store, ops ...protocol.Op) protocol.Reply {
 	s.t.Helper()
 	r := s.apply(by, ops...)
-	if r.Verdict != protocol.Heard {
-		s.t.Fatalf("batch %d of session %d: verdict %d", s.Seq, s.ID, r.Verdict)
+	if r.Status != protocol.Applied {
+		s.t.Fatalf("batch %d of session %d: status %d", s.Seq, s.ID, r.Status)
 	}
 	return r
 }
@@ -109,15 +109,15 @@ func (s *Session) apply(by Store, ops ...protocol.Op) protocol.Reply {
 // WantUnknown says a batch, and the store must not know the session.
 func (s *Session) WantUnknown() {
 	s.t.Helper()
-	if r := s.apply(s.Store); r.Verdict != protocol.Unknown {
-		s.t.Errorf("verdict %d, want that the session is not known", r.Verdict)
+	if r := s.apply(s.Store); r.Status != protocol.Unknown {
+		s.t.Errorf("status %d, want that the session is not known", r.Status)
 	}
 }
 
 // Granted says a batch and returns the leases of the reply, of which there must be n.
 func (s *Session) Granted(n int, ops ...protocol.Op) (leases []protocol.Seq) {
 	s.t.Helper()
-	for _, f := range s.Say(ops...).Fates {
+	for _, f := range s.Say(ops...).Results {
 		if f.Kind == protocol.Granted {
 			leases = append(leases, f.Lease)
 		}
@@ -129,10 +129,10 @@ func (s *Session) Granted(n int, ops ...protocol.Op) (leases []protocol.Seq) {
 }
 
 // AwaitGrant speaks until something is granted.
-func (s *Session) AwaitGrant(within time.Duration) protocol.Fate {
+func (s *Session) AwaitGrant(within time.Duration) protocol.Result {
 	s.t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		for _, f := range s.Say().Fates {
+		for _, f := range s.Say().Results {
 			if f.Kind == protocol.Granted {
 				return f
 			}
@@ -168,7 +168,7 @@ func Release(lease protocol.Seq) protocol.Op {
 func Held(t testing.TB, store Store, name string) (leases []protocol.Seq, line []protocol.Ticket) {
 	t.Helper()
 	snapshot := inspect(t, store, name)
-	for _, w := range snapshot.Line {
+	for _, w := range snapshot.Queue {
 		line = append(line, w.Ticket)
 	}
 	return seqs(snapshot), line

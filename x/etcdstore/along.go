@@ -102,7 +102,7 @@ func (t *turn) takeAlong(now protocol.Micros) (answers []answer, ok bool) {
 		for _, c := range a.calls {
 			reply := t.view.state.Apply(now, c.Batch)
 			answers = append(answers, answer{c.Name, reply})
-			for _, f := range reply.Fates {
+			for _, f := range reply.Results {
 				size += 150 + 32*len(f.Fence.Revoked)
 			}
 		}

@@ -126,7 +126,7 @@ func BenchmarkHandOff(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			waits = len(snapshot.Line) == 1
+			waits = len(snapshot.Queue) == 1
 		}
 		began := time.Now()
 		held.Release()

@@ -99,8 +99,8 @@ func TestWithoutAMajorityNobodyIsAnswered(t *testing.T) {
 	for ; err != nil && t.Context().Err() == nil; r, err = store.Apply(ctx, "a", b) {
 		time.Sleep(50 * time.Millisecond)
 	}
-	if len(r.Fates) != 1 || r.Fates[0].Kind != protocol.Granted {
+	if len(r.Results) != 1 || r.Results[0].Kind != protocol.Granted {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	sessiontest.WantHeld(t, store, "a", lease, r.Fates[0].Lease)
+	sessiontest.WantHeld(t, store, "a", lease, r.Results[0].Lease)
 }

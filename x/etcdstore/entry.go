@@ -85,25 +85,25 @@ type (
 		Renewals    uint64           `json:"renewals"`
 	}
 	sessionRow struct {
-		ID        protocol.Session `json:"id"`
-		Instance  string           `json:"instance"`
-		Key       keyRow           `json:"key"`
-		Principal string           `json:"principal,omitempty"`
-		Seq       uint64           `json:"seq"`
-		Deadline  protocol.Micros  `json:"deadline"`
-		Seen      protocol.Micros  `json:"seen"`
-		Renewal   uint64           `json:"renewal"`
-		LastFate  uint64           `json:"last_fate,omitempty"`
-		Recalled  bool             `json:"recalled,omitempty"`
-		Fates     []fateRow        `json:"fates,omitempty"`
+		ID         protocol.Session `json:"id"`
+		Instance   string           `json:"instance"`
+		Key        keyRow           `json:"key"`
+		Principal  string           `json:"principal,omitempty"`
+		Seq        uint64           `json:"seq"`
+		Deadline   protocol.Micros  `json:"deadline"`
+		Seen       protocol.Micros  `json:"seen"`
+		Renewal    uint64           `json:"renewal"`
+		LastResult uint64           `json:"last_result,omitempty"`
+		Recalled   bool             `json:"recalled,omitempty"`
+		Results    []fateRow        `json:"results,omitempty"`
 	}
 	fateRow struct { // without the fence, which is that of the moment in which it is told
-		N      uint64            `json:"n"`
-		Kind   protocol.FateKind `json:"kind"`
-		Ticket protocol.Ticket   `json:"ticket,omitempty"`
-		Lease  protocol.Seq      `json:"lease,omitempty"`
-		Weight int64             `json:"weight,omitempty"`
-		Note   string            `json:"note,omitempty"`
+		N      uint64              `json:"n"`
+		Kind   protocol.ResultKind `json:"kind"`
+		Ticket protocol.Ticket     `json:"ticket,omitempty"`
+		Lease  protocol.Seq        `json:"lease,omitempty"`
+		Weight int64               `json:"weight,omitempty"`
+		Note   string              `json:"note,omitempty"`
 	}
 	leaseRow struct {
 		Seq     protocol.Seq     `json:"seq"`
@@ -134,7 +134,7 @@ type (
 	stateRows struct {
 		Sessions []sessionRow `json:"sessions,omitempty"`
 		Leases   []leaseRow   `json:"leases,omitempty"`
-		Line     []ticketRow  `json:"line,omitempty"`
+		Queue    []ticketRow  `json:"queue,omitempty"`
 		Spent    []spentRow   `json:"spent,omitempty"`
 	}
 	changeRows struct {
@@ -142,7 +142,7 @@ type (
 		Ended    []protocol.Session `json:"ended,omitempty"`
 		Leases   []leaseRow         `json:"leases,omitempty"`
 		Dropped  []protocol.Seq     `json:"dropped,omitempty"`
-		Line     []ticketRow        `json:"line,omitempty"`
+		Queue    []ticketRow        `json:"queue,omitempty"`
 		Left     []ticketNameRow    `json:"left,omitempty"`
 		Spent    []spentRow         `json:"spent,omitempty"`
 		Respent  bool               `json:"respent,omitempty"`
@@ -172,16 +172,16 @@ func (p *plainRow) image() protocol.Image {
 }
 
 func newSessionRow(s protocol.SessionImage) sessionRow {
-	return sessionRow{s.ID, s.Instance, keyRow(s.Owner.Key), s.Owner.Principal, s.Seq, s.Deadline, s.Seen, s.Renewal, s.LastFate, s.Recalled, each(s.Fates, func(f protocol.Fate) fateRow {
+	return sessionRow{s.ID, s.Instance, keyRow(s.Owner.Key), s.Owner.Principal, s.Seq, s.Deadline, s.Seen, s.Renewal, s.LastResult, s.Recalled, each(s.Results, func(f protocol.Result) fateRow {
 		return fateRow{f.N, f.Kind, f.Ticket, f.Lease, f.Weight, f.Note}
 	})}
 }
 
 func (s sessionRow) image() protocol.SessionImage {
 	return protocol.SessionImage{
-		ID: s.ID, Instance: s.Instance, Owner: protocol.Owner{Key: protocol.Key(s.Key), Principal: s.Principal}, Seq: s.Seq, Deadline: s.Deadline, Seen: s.Seen, Renewal: s.Renewal, LastFate: s.LastFate, Recalled: s.Recalled,
-		Fates: each(s.Fates, func(f fateRow) protocol.Fate {
-			return protocol.Fate{N: f.N, Kind: f.Kind, Ticket: f.Ticket, Lease: f.Lease, Weight: f.Weight, Note: f.Note}
+		ID: s.ID, Instance: s.Instance, Owner: protocol.Owner{Key: protocol.Key(s.Key), Principal: s.Principal}, Seq: s.Seq, Deadline: s.Deadline, Seen: s.Seen, Renewal: s.Renewal, LastResult: s.LastResult, Recalled: s.Recalled,
+		Results: each(s.Results, func(f fateRow) protocol.Result {
+			return protocol.Result{N: f.N, Kind: f.Kind, Ticket: f.Ticket, Lease: f.Lease, Weight: f.Weight, Note: f.Note}
 		}),
 	}
 }
@@ -190,7 +190,7 @@ func newStateRows(im protocol.Image) *stateRows {
 	return &stateRows{
 		each(im.Sessions, newSessionRow),
 		each(im.Leases, func(l protocol.LeaseImage) leaseRow { return leaseRow(l) }),
-		each(im.Line, func(t protocol.TicketImage) ticketRow { return ticketRow(t) }),
+		each(im.Queue, func(t protocol.TicketImage) ticketRow { return ticketRow(t) }),
 		each(im.Spent, func(s protocol.SpentImage) spentRow { return spentRow(s) }),
 	}
 }
@@ -198,7 +198,7 @@ func newStateRows(im protocol.Image) *stateRows {
 func (s *stateRows) image(plain protocol.Image) protocol.Image {
 	plain.Sessions = each(s.Sessions, sessionRow.image)
 	plain.Leases = each(s.Leases, func(l leaseRow) protocol.LeaseImage { return protocol.LeaseImage(l) })
-	plain.Line = each(s.Line, func(t ticketRow) protocol.TicketImage { return protocol.TicketImage(t) })
+	plain.Queue = each(s.Queue, func(t ticketRow) protocol.TicketImage { return protocol.TicketImage(t) })
 	plain.Spent = each(s.Spent, func(s spentRow) protocol.SpentImage { return protocol.SpentImage(s) })
 	return plain
 }
@@ -207,7 +207,7 @@ func newChangeRows(c *protocol.Changes) *changeRows {
 	return &changeRows{
 		each(c.Sessions, newSessionRow), c.Ended,
 		each(c.Leases, func(l protocol.LeaseImage) leaseRow { return leaseRow(l) }), c.Dropped,
-		each(c.Line, func(t protocol.TicketImage) ticketRow { return ticketRow(t) }),
+		each(c.Queue, func(t protocol.TicketImage) ticketRow { return ticketRow(t) }),
 		each(c.Left, func(t protocol.TicketName) ticketNameRow { return ticketNameRow(t) }),
 		each(c.Spent, func(s protocol.SpentImage) spentRow { return spentRow(s) }), c.Respent,
 	}
@@ -217,7 +217,7 @@ func (c *changeRows) changes(plain protocol.Image) *protocol.Changes {
 	return &protocol.Changes{
 		Image: plain, Sessions: each(c.Sessions, sessionRow.image), Ended: c.Ended,
 		Leases: each(c.Leases, func(l leaseRow) protocol.LeaseImage { return protocol.LeaseImage(l) }), Dropped: c.Dropped,
-		Line:  each(c.Line, func(t ticketRow) protocol.TicketImage { return protocol.TicketImage(t) }),
+		Queue: each(c.Queue, func(t ticketRow) protocol.TicketImage { return protocol.TicketImage(t) }),
 		Left:  each(c.Left, func(t ticketNameRow) protocol.TicketName { return protocol.TicketName(t) }),
 		Spent: each(c.Spent, func(s spentRow) protocol.SpentImage { return protocol.SpentImage(s) }), Respent: c.Respent,
 	}

@@ -48,7 +48,7 @@ func TestPeopleCanLook(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf(`"instance":"instance of %s"`, t.Name()),
 		fmt.Sprintf(`"leases":[{"seq":%d,"session":%d,"weight":2,`, lease, s.ID), `"meta":"for a test"`,
-		fmt.Sprintf(`"line":[{"session":%d,"ticket":2,"weight":2,`, s.ID),
+		fmt.Sprintf(`"queue":[{"session":%d,"ticket":2,"weight":2,`, s.ID),
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("%s\nhas no %s", log, want)
@@ -164,7 +164,7 @@ func TestDeletedLeavesNothingButTheFloor(t *testing.T) {
 	if keys, _ := count(t, store, "sema/"); keys != 1 {
 		t.Errorf("%d keys are left", keys)
 	}
-	if r, err := store.Apply(ctx, "a", s.Next()); err != nil || r.Verdict != protocol.Unknown {
+	if r, err := store.Apply(ctx, "a", s.Next()); err != nil || r.Status != protocol.Unknown {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// One whose clock is a day behind makes it again.
@@ -178,7 +178,7 @@ func TestDeletedLeavesNothingButTheFloor(t *testing.T) {
 	// Who has not heard of it takes the one for the other if it looks only at how
 	// long the logs are.
 	for _, by := range []*Store{store, witness} {
-		if r, err := by.Apply(ctx, "a", s.Next()); err != nil || r.Verdict != protocol.Unknown {
+		if r, err := by.Apply(ctx, "a", s.Next()); err != nil || r.Status != protocol.Unknown {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 		}
 		if name != "used" {
 			b := s.Next()
-			b.Bye = true
+			b.End = true
 			if _, err := store.Apply(ctx, name, b); err != nil {
 				t.Fatal(err)
 			}

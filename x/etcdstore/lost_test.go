@@ -124,7 +124,7 @@ func TestWhatIsSaidToADeletedSemaphore(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := one.Apply(ctx, "a", s.Next(sessiontest.Acquire(1, 1)))
-	if err != nil || r.Verdict != protocol.Unknown {
+	if err != nil || r.Status != protocol.Unknown {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if keys, _ := count(t, one, "sema/"); keys != 1 {

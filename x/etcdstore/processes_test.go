@@ -39,7 +39,7 @@ func TestClocksThatDifferRobNobody(t *testing.T) {
 	for range 3 {
 		for sent := time.Now(); time.Since(sent) < ttl*2/3-100*time.Millisecond; time.Sleep(10 * time.Millisecond) {
 			for _, by := range stores[1:] {
-				if r := waiter.SayBy(by); len(r.Fates) > 0 {
+				if r := waiter.SayBy(by); len(r.Results) > 0 {
 					t.Fatal("the holder lives, and the waiter has its permit")
 				}
 			}
@@ -53,7 +53,7 @@ func TestClocksThatDifferRobNobody(t *testing.T) {
 
 	// And it is noticed when it is dead, whoever looks.
 	died := time.Now()
-	for len(waiter.SayBy(stores[2]).Fates) == 0 {
+	for len(waiter.SayBy(stores[2]).Results) == 0 {
 		if time.Since(died) > 3*ttl+time.Minute {
 			t.Fatal("nobody notices that the holder is dead")
 		}
@@ -81,7 +81,7 @@ func TestAClockThatIsAheadCostsABurstOnce(t *testing.T) {
 			ticket++
 			op := sessiontest.Acquire(ticket, 1)
 			op.Try = true
-			for _, f := range s.Say(op).Fates {
+			for _, f := range s.Say(op).Results {
 				if f.Kind == protocol.Granted {
 					granted++
 				}
@@ -106,9 +106,9 @@ func TestARestartedProgramKnowsThatTimeHasPassed(t *testing.T) {
 	op := sessiontest.Acquire(1, 1)
 	op.Try = true
 	r := job.Say(op)
-	for asked := 0; r.Fates[0].Kind != protocol.Granted; asked++ {
+	for asked := 0; r.Results[0].Kind != protocol.Granted; asked++ {
 		if r.Undecided == 0 || asked > 24 {
-			t.Fatalf("%+v after %d polls, undecided for %d", r.Fates, asked, r.Undecided)
+			t.Fatalf("%+v after %d polls, undecided for %d", r.Results, asked, r.Undecided)
 		}
 		time.Sleep(time.Duration(min(r.Undecided, config.TTL/6)) * time.Microsecond)
 		op.Ticket++
@@ -130,11 +130,11 @@ func TestBatchesAreTakenAlong(t *testing.T) {
 		t.Error("calls are left")
 	}
 	log := server.Etcdctl("get", "--prefix", "--print-value-only", "--order", "DESCEND", "--limit", "1", "sema/log/a ")
-	if !strings.Contains(log, `"answers":[{"to":"somebody-1","reply":{"Verdict":0,"Fates":[{"N":1,"Kind":1,"Ticket":1,`) {
+	if !strings.Contains(log, `"answers":[{"to":"somebody-1","reply":{"Status":0,"Results":[{"N":1,"Kind":1,"Ticket":1,`) {
 		t.Errorf("there is no answer in %s", log)
 	}
 	// Whoever asked asks again, for itself.
-	if r, err := two.Apply(ctx, "a", asked); err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 {
+	if r, err := two.Apply(ctx, "a", asked); err != nil || r.Status != protocol.Repeated || len(r.Results) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -189,8 +189,8 @@ func TestVersionsSideBySide(t *testing.T) {
 	b := sessiontest.Opened(t, next, "a", id)
 	lease := a.Granted(1, sessiontest.Acquire(1, 1))[0]
 	r := b.Say(sessiontest.Acquire(1, 1), protocol.Op{Verb: 77, Ticket: 2}) // of which one is new
-	if len(r.Fates) != 1 || r.Fates[0].Kind != protocol.Invalid {
-		t.Errorf("%+v", r.Fates)
+	if len(r.Results) != 1 || r.Results[0].Kind != protocol.Invalid {
+		t.Errorf("%+v", r.Results)
 	}
 	a.Say(sessiontest.Release(lease))
 	b.Say(sessiontest.Release(b.Granted(1)[0]))

@@ -57,7 +57,7 @@ func (v *view) propose(attempt string, answers []answer) *proposal {
 	if v.rows != nil && !v.changed(c) && len(answers) == 0 && len(p.hints) == 0 {
 		return nil
 	}
-	p.full = v.rows == nil || v.logged >= max(leastLog, v.complete) || v.rows.count()+len(c.Sessions)+len(c.Leases)+len(c.Line) <= fewRows
+	p.full = v.rows == nil || v.logged >= max(leastLog, v.complete) || v.rows.count()+len(c.Sessions)+len(c.Leases)+len(c.Queue) <= fewRows
 	p.entry = entry{By: attempt, Pace: v.pace.told, Answers: answers, Watching: ticketNameRow(v.watching), Plain: newPlainRow(c.Image)}
 	var t totals
 	full := v.head.Full
@@ -81,7 +81,7 @@ func (v *view) propose(attempt string, answers []answer) *proposal {
 }
 
 func (v *view) changed(c *protocol.Changes) bool {
-	if len(c.Sessions)+len(c.Ended)+len(c.Leases)+len(c.Dropped)+len(c.Line)+len(c.Left) > 0 || c.Respent {
+	if len(c.Sessions)+len(c.Ended)+len(c.Leases)+len(c.Dropped)+len(c.Queue)+len(c.Left) > 0 || c.Respent {
 		return true
 	}
 	now, then := c.Image, v.rows.plain
@@ -98,7 +98,7 @@ func (v *view) hinted(c *protocol.Changes) (instances []string) {
 		return nil
 	}
 	var first protocol.TicketName
-	if line := v.state.Snapshot().Line; len(line) > 0 {
+	if line := v.state.Snapshot().Queue; len(line) > 0 {
 		first = protocol.TicketName{Session: line[0].Session, Ticket: line[0].Ticket}
 	}
 	for _, id := range woken {

@@ -20,7 +20,7 @@ type rows struct {
 
 func newRows(im protocol.Image) *rows {
 	r := &rows{
-		plain: plain(im), line: im.Line, spent: im.Spent,
+		plain: plain(im), line: im.Queue, spent: im.Spent,
 		sessions: make(map[protocol.Session]protocol.SessionImage, len(im.Sessions)), leases: make(map[protocol.Seq]protocol.LeaseImage, len(im.Leases)),
 	}
 	for _, s := range im.Sessions {
@@ -34,7 +34,7 @@ func newRows(im protocol.Image) *rows {
 
 // plain is an image without its lists.
 func plain(im protocol.Image) protocol.Image {
-	im.Sessions, im.Leases, im.Line, im.Spent = nil, nil, nil, nil
+	im.Sessions, im.Leases, im.Queue, im.Spent = nil, nil, nil, nil
 	return im
 }
 
@@ -60,7 +60,7 @@ func (r *rows) totals() totals {
 // after is the totals with some changes, which are not applied yet.
 func (r *rows) after(before totals, c *protocol.Changes) totals {
 	t := before
-	t.waiting += len(c.Line) - len(c.Left)
+	t.waiting += len(c.Queue) - len(c.Left)
 	for _, s := range c.Sessions {
 		if _, there := r.sessions[s.ID]; !there {
 			t.sessions++
@@ -111,7 +111,7 @@ func (r *rows) apply(c *protocol.Changes) {
 			return left[protocol.TicketName{Session: t.Session, Ticket: t.Ticket}]
 		})
 	}
-	r.line = append(r.line, c.Line...)
+	r.line = append(r.line, c.Queue...)
 	if c.Respent {
 		r.spent = c.Spent
 	}
@@ -121,6 +121,6 @@ func (r *rows) image() protocol.Image {
 	im := r.plain
 	im.Sessions = slices.SortedFunc(maps.Values(r.sessions), func(a, b protocol.SessionImage) int { return cmp.Compare(a.Renewal, b.Renewal) })
 	im.Leases = slices.SortedFunc(maps.Values(r.leases), func(a, b protocol.LeaseImage) int { return cmp.Compare(a.Seq, b.Seq) })
-	im.Line, im.Spent = r.line, r.spent
+	im.Queue, im.Spent = r.line, r.spent
 	return im
 }

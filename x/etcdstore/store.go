@@ -100,7 +100,7 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 	b.Ops = slices.Clone(b.Ops) // whose owner may be gone before it is its turn
 	o := s.do(name, &call{ctx: ctx, size: sizeOf(b), batch: &b, act: func(now protocol.Micros, v *view) outcome {
 		if v.state == nil {
-			return outcome{reply: protocol.Reply{Verdict: protocol.Unknown}}
+			return outcome{reply: protocol.Reply{Status: protocol.Unknown}}
 		}
 		return outcome{reply: v.state.Apply(now, b)}
 	}})

@@ -66,7 +66,7 @@ func TestAPanicSpoilsNothing(t *testing.T) {
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 	o := store.do("a", &call{ctx: ctx, act: func(now protocol.Micros, v *view) outcome {
-		v.state.Apply(now, protocol.Batch{Owner: sessiontest.Owner, Session: s.ID, Seq: 99, Bye: true})
+		v.state.Apply(now, protocol.Batch{Owner: sessiontest.Owner, Session: s.ID, Seq: 99, End: true})
 		panic("broken by the test")
 	}})
 	wantError(t, o.err, "panic: broken by the test")
@@ -99,10 +99,10 @@ func TestTheServerIsRestarted(t *testing.T) {
 			failures++ // it is said again as it was
 			time.Sleep(5 * time.Millisecond)
 		}
-		if r.Verdict != protocol.Heard && r.Verdict != protocol.Again || len(r.Fates) != 1 || r.Fates[0].Kind != protocol.Granted {
+		if r.Status != protocol.Applied && r.Status != protocol.Repeated || len(r.Results) != 1 || r.Results[0].Kind != protocol.Granted {
 			t.Fatalf("batch %d: %+v", n, r)
 		}
-		held = r.Fates[0].Lease
+		held = r.Results[0].Lease
 		s.Hear(r)
 		batches++
 		select {
@@ -158,10 +158,10 @@ func TestTheAnswerIsLost(t *testing.T) {
 	p.Cut()
 	p.Heal()
 	r, err := store.Apply(ctx, "a", b)
-	if err != nil || len(r.Fates) != 2 || r.Fates[1].Kind != protocol.Granted {
+	if err != nil || len(r.Results) != 2 || r.Results[1].Kind != protocol.Granted {
 		t.Fatalf("%+v, %v", r, err) // the first is that of the revocation
 	}
-	sessiontest.WantHeld(t, other, "a", lease, r.Fates[1].Lease)
+	sessiontest.WantHeld(t, other, "a", lease, r.Results[1].Lease)
 }
 
 // TestConnectionsAreCut while many work, and hints get lost.
@@ -285,7 +285,7 @@ func TestTheDatabaseIsFull(t *testing.T) {
 	server.Etcdctl("defrag")
 	server.Etcdctl("alarm", "disarm")
 	reply, err := store.Apply(ctx, "a", b)
-	if err != nil || len(reply.Fates) != 1 || reply.Fates[0].Kind != protocol.Granted {
+	if err != nil || len(reply.Results) != 1 || reply.Results[0].Kind != protocol.Granted {
 		t.Errorf("%+v, %v", reply, err)
 	}
 }

@@ -59,7 +59,7 @@ func encodeBatch(name string, b protocol.Batch) []any {
 		most = 0
 	}
 	return []any{
-		name, int64(b.Session), encodeKey(b.Owner.Key), encodeText(b.Owner.Principal), int64(b.Highest), int64(b.Seq), int64(b.Ack), b.Bye,
+		name, int64(b.Session), encodeKey(b.Owner.Key), encodeText(b.Owner.Principal), int64(b.Highest), int64(b.Seq), int64(b.Ack), b.End,
 		verbs, tickets, weights, leasts, waits, tries, pooled, metas, named, which, twice, plain, most, true,
 	}
 }
@@ -85,7 +85,7 @@ func plainWith(sum int64, op protocol.Op) int64 {
 
 // A row is what turn answers. All of it is null if there is no such semaphore.
 type row struct {
-	verdict                                      *int16
+	status                                       *int16
 	more, recall, exact                          *bool
 	next, inUse, wanted, first, share, undecided *int64
 	config                                       []int64
@@ -96,20 +96,20 @@ type row struct {
 }
 
 func (r *row) scan(from pgx.Row) error {
-	return from.Scan(&r.verdict, &r.more, &r.next, &r.recall, &r.inUse, &r.wanted, &r.first, &r.share, &r.undecided, &r.config,
+	return from.Scan(&r.status, &r.more, &r.next, &r.recall, &r.inUse, &r.wanted, &r.first, &r.share, &r.undecided, &r.config,
 		&r.n, &r.kind, &r.ticket, &r.lease, &r.weight, &r.note, &r.exact, &r.floor, &r.top, &r.goneFrom, &r.goneTo)
 }
 
 func (r *row) reply() (protocol.Reply, error) {
-	if r.verdict == nil {
-		return protocol.Reply{Verdict: protocol.Unknown}, nil
+	if r.status == nil {
+		return protocol.Reply{Status: protocol.Unknown}, nil
 	}
 	config, err := decodeConfig(r.config)
 	if err != nil {
 		return protocol.Reply{}, err
 	}
 	reply := protocol.Reply{
-		Verdict: protocol.Verdict(*r.verdict), More: *r.more, Next: protocol.Micros(*r.next), Recall: *r.recall, Config: config,
+		Status: protocol.Status(*r.status), More: *r.more, Next: protocol.Micros(*r.next), Recall: *r.recall, Config: config,
 		InUse: *r.inUse, Wanted: *r.wanted, First: *r.first, Share: *r.share, Undecided: protocol.Micros(*r.undecided),
 	}
 	live := live{exact: *r.exact, floor: seqOf(r.floor), top: seqOf(r.top)}
@@ -117,14 +117,14 @@ func (r *row) reply() (protocol.Reply, error) {
 		live.gone = append(live.gone, protocol.Range{From: protocol.Seq(r.goneFrom[i]), To: protocol.Seq(r.goneTo[i])})
 	}
 	for i := range r.n {
-		f := protocol.Fate{
-			N: uint64(r.n[i]), Kind: protocol.FateKind(r.kind[i]), Ticket: protocol.Ticket(r.ticket[i]), Lease: protocol.Seq(r.lease[i]),
+		f := protocol.Result{
+			N: uint64(r.n[i]), Kind: protocol.ResultKind(r.kind[i]), Ticket: protocol.Ticket(r.ticket[i]), Lease: protocol.Seq(r.lease[i]),
 			Weight: r.weight[i], Note: decodeText(r.note[i]),
 		}
 		if f.Kind == protocol.Granted {
 			f.Fence = live.fence(f.Lease)
 		}
-		reply.Fates = append(reply.Fates, f)
+		reply.Results = append(reply.Results, f)
 	}
 	return reply, nil
 }

@@ -44,7 +44,7 @@ func TestStore_SaysThatTheDiskIsFull(t *testing.T) {
 		batch = s.Next(ops...)
 		var r protocol.Reply
 		r, failure = store.Apply(ctx, "a", batch)
-		for _, f := range s.Hear(r).Fates {
+		for _, f := range s.Hear(r).Results {
 			kept = append(kept, f.Lease)
 		}
 	}
@@ -58,7 +58,7 @@ func TestStore_SaysThatTheDiskIsFull(t *testing.T) {
 	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT, "size=64m"); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := store.Apply(ctx, "a", batch); err != nil || r.Verdict != protocol.Heard || len(r.Fates) != 200 {
-		t.Errorf("when there is room: %v, verdict %d, %d fates", err, r.Verdict, len(r.Fates))
+	if r, err := store.Apply(ctx, "a", batch); err != nil || r.Status != protocol.Applied || len(r.Results) != 200 {
+		t.Errorf("when there is room: %v, status %d, %d results", err, r.Status, len(r.Results))
 	}
 }

@@ -91,20 +91,20 @@ func TestWhatAStandbyHasForgotten(t *testing.T) {
 	cutOffFrom(t, primary, standby)
 
 	// All of this is forgotten.
-	forgotten := busy.Say(sessiontest.Acquire(2, 1)).Fates[0].Fence
+	forgotten := busy.Say(sessiontest.Acquire(2, 1)).Results[0].Fence
 	young := open()
 	deletedToo := sessiontest.Begin(t, store, "deleted", config)
 	leaseOfDeleted := deleted.Granted(1, sessiontest.Acquire(1, 1))[0]
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease}}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := store.Apply(ctx, "a", said); err != nil || len(told.Hear(r).Fates) != 1 { // said again, it is answered with more
+	if r, err := store.Apply(ctx, "a", said); err != nil || len(told.Hear(r).Results) != 1 { // said again, it is answered with more
 		t.Fatalf("%+v, %v", r, err)
 	}
 	failOver(t, primary, standby)
 
 	// It was there all the time, and goes on.
-	again := quiet.Say(sessiontest.Acquire(3, 1)).Fates
+	again := quiet.Say(sessiontest.Acquire(3, 1)).Results
 	if len(again) != 1 || again[0].Lease <= forgotten.Seq {
 		t.Fatalf("%+v was granted after %d", again, forgotten.Seq)
 	}
@@ -119,7 +119,7 @@ func TestWhatAStandbyHasForgotten(t *testing.T) {
 		t.Errorf("session %d was opened after %d", id, young.ID)
 	}
 	for who, s := range map[string]*sessiontest.Session{"who was opened": young, "who was granted something": busy, "who was told something": told} {
-		if r, err := store.Apply(ctx, "a", s.Next()); err != nil || r.Verdict != protocol.Unknown {
+		if r, err := store.Apply(ctx, "a", s.Next()); err != nil || r.Status != protocol.Unknown {
 			t.Errorf("%s: %+v, %v; want to be told that it is not known", who, r, err)
 		}
 	}
@@ -238,7 +238,7 @@ func TestAWaitForAStandbyThatIsCancelled(t *testing.T) {
 		return ask(t, server, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
 	})
 	set(t, server, "synchronous_standby_names", "")
-	if a := <-answered; a.err != nil || len(a.reply.Fates) != 1 {
+	if a := <-answered; a.err != nil || len(a.reply.Results) != 1 {
 		t.Errorf("%+v, %v", a.reply, a.err)
 	}
 
@@ -263,13 +263,13 @@ func TestStore_CrashWithAsynchronousCommit(t *testing.T) {
 		name := fmt.Sprint("a", round)
 		holder := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
 		holder.Say()
-		forgotten := holder.SayBy(async, sessiontest.Acquire(1, 1)).Fates[0].Fence
+		forgotten := holder.SayBy(async, sessiontest.Acquire(1, 1)).Results[0].Fence
 		server.StopAtOnce()
 		server.Restart()
 		if leases, _ := sessiontest.Held(t, store, name); len(leases) > 0 {
 			continue
 		}
-		second := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1}).Say(sessiontest.Acquire(1, 1)).Fates[0].Fence
+		second := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1}).Say(sessiontest.Acquire(1, 1)).Results[0].Fence
 		var guard fleet.Guard
 		if err := guard.Admit(second); err != nil || second.Seq <= forgotten.Seq {
 			t.Errorf("fence %+v after %+v: %v", second, forgotten, err)

@@ -171,7 +171,7 @@ func TestABatchWhoseAnswerWasLostIsNotDoneTwice(t *testing.T) {
 	p.Heal()
 	for range 3 {
 		r, err := s.Store.Apply(ctx, "a", b)
-		if err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 {
+		if err != nil || r.Status != protocol.Repeated || len(r.Results) != 1 {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
@@ -188,11 +188,11 @@ func TestWhatIsRetriedAtOnceIsNotDoneTwice(t *testing.T) {
 	for i := range protocol.Ticket(20) {
 		exec(t, store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state = 'idle' AND query LIKE '%'||$1||'%'", store.options.Schema)
 		r, err := store.Apply(ctx, "a", s.Next(sessiontest.Acquire(i+1, 1)))
-		if err != nil || r.Verdict > protocol.Again {
+		if err != nil || r.Status > protocol.Repeated {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		s.Hear(r)
-		s.Say(sessiontest.Release(r.Fates[0].Lease))
+		s.Say(sessiontest.Release(r.Results[0].Lease))
 	}
 	sessiontest.WantHeld(t, store, "a")
 }
@@ -262,7 +262,7 @@ func TestTimeoutsAreHonoured(t *testing.T) {
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := store.Apply(ctx, "a", b); err != nil || len(r.Fates) != 1 {
+	if r, err := store.Apply(ctx, "a", b); err != nil || len(r.Results) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -152,7 +152,7 @@ func (l *likeness) step(plain bool) error {
 		return l.say(m, m.last) // again
 	}
 	m.seq++
-	b := protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack - min(m.ack, uint64(l.random.IntN(3))), Bye: l.random.IntN(40) == 0}
+	b := protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack - min(m.ack, uint64(l.random.IntN(3))), End: l.random.IntN(40) == 0}
 	for range l.random.IntN(90) {
 		b.Ops = append(b.Ops, l.op(m, plain))
 	}
@@ -255,20 +255,20 @@ func (l *likeness) say(m *member, b protocol.Batch) error {
 		return err
 	}
 	want := l.model.Apply(l.micros(), b)
-	if len(got.Fates) == 0 && len(want.Fates) == 0 {
-		got.Fates, want.Fates = nil, nil
+	if len(got.Results) == 0 && len(want.Results) == 0 {
+		got.Results, want.Results = nil, nil
 	}
-	for _, fates := range [][]protocol.Fate{got.Fates, want.Fates} {
-		for i := range fates {
-			if len(fates[i].Fence.Revoked) == 0 {
-				fates[i].Fence.Revoked = nil
+	for _, results := range [][]protocol.Result{got.Results, want.Results} {
+		for i := range results {
+			if len(results[i].Fence.Revoked) == 0 {
+				results[i].Fence.Revoked = nil
 			}
 		}
 	}
 	if !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("to %+v\nthe engine says %+v\nthe model      %+v", b, got, want)
 	}
-	for _, f := range got.Fates {
+	for _, f := range got.Results {
 		m.ack = max(m.ack, f.N)
 		if f.Kind == protocol.Granted {
 			l.leases = append(l.leases, f.Lease)

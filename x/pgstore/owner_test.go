@@ -83,7 +83,7 @@ func TestMigrate_SessionsWithoutAnOwnerExpire(t *testing.T) {
 	}
 	for _, owner := range []protocol.Owner{{}, sessiontest.Owner} {
 		r, err := store.Apply(ctx, "jobs", protocol.Batch{Session: 7, Owner: owner, Seq: 2, Ops: []protocol.Op{sessiontest.Release(9)}})
-		if err != nil || r.Verdict != protocol.Unknown {
+		if err != nil || r.Status != protocol.Unknown {
 			t.Errorf("%+v, %v; want the reply for an unknown session", r, err)
 		}
 	}

@@ -222,7 +222,7 @@ func decodeSnapshot(text []byte) (protocol.Snapshot, error) {
 	}
 	for _, t := range read.Line {
 		t.TicketInfo.Ticket, t.Meta = protocol.Ticket(t.Ticket), decodeText(t.Meta)
-		snapshot.Line = append(snapshot.Line, t.TicketInfo)
+		snapshot.Queue = append(snapshot.Queue, t.TicketInfo)
 	}
 	return snapshot, nil
 }

@@ -59,7 +59,7 @@ func (tl *timeline) say(session int, bye bool) protocol.Micros {
 	tl.t.Helper()
 	m := tl.members[session]
 	m.seq++
-	b := protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack, Bye: bye}
+	b := protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack, End: bye}
 	tl.must(tl.likeness.say(m, b))
 	return tl.model.Apply(tl.micros(), b).Undecided // again, which changes nothing
 }

@@ -150,7 +150,7 @@ func TestTextThatPostgresCannotHold(t *testing.T) {
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease, Why: "a\x00b"}}); err != nil {
 		t.Fatal(err)
 	}
-	if f := s.Say().Fates; len(f) != 1 || f[0].Note != "taken away: a\x00b" {
+	if f := s.Say().Results; len(f) != 1 || f[0].Note != "taken away: a\x00b" {
 		t.Errorf("told %+v", f)
 	}
 	snapshot, err := store.Inspect(ctx, "a")

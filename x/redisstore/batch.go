@@ -27,7 +27,7 @@ func packBatch(seen, promotion int64, b protocol.Batch) (p packer, leases []stri
 	p.int(int64(b.Seq))
 	p.int(int64(b.Ack))
 	p.int(int64(b.Highest))
-	p.bool(b.Bye)
+	p.bool(b.End)
 	if plain {
 		p.int(int64(len(ranges)))
 	} else {
@@ -162,7 +162,7 @@ func survey(b protocol.Batch, order []byte) (ranges []protocol.Range, wants int6
 			ranges[len(ranges)-1].To = seq
 		}
 	}
-	return ranges, wants, !b.Bye
+	return ranges, wants, !b.End
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -31,7 +31,7 @@ func BenchmarkAcquire(b *testing.B) {
 	say := func(op protocol.Op) protocol.Reply {
 		seq++
 		r, err := s.Apply(ctx, "bench", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: seq, Ack: ack, Ops: []protocol.Op{op}})
-		if err != nil || r.Verdict != protocol.Heard {
+		if err != nil || r.Status != protocol.Applied {
 			b.Fatal(r, err)
 		}
 		return r
@@ -45,7 +45,7 @@ func BenchmarkAcquire(b *testing.B) {
 		}
 		bare = append(bare, time.Since(began))
 		began = time.Now()
-		f := say(sessiontest.Acquire(protocol.Ticket(seq+1), 1)).Fates[0]
+		f := say(sessiontest.Acquire(protocol.Ticket(seq+1), 1)).Results[0]
 		acquires = append(acquires, time.Since(began))
 		ack = f.N
 		say(sessiontest.Release(f.Lease))

@@ -31,7 +31,7 @@ func TestADeadlineThatIsNotedLateHidesNobody(t *testing.T) {
 	waiter.Say(sessiontest.Acquire(1, 1))
 	for range 6 {
 		pass(10*time.Second - 300*time.Microsecond)
-		if r := waiter.Say(); len(r.Fates) > 0 {
+		if r := waiter.Say(); len(r.Results) > 0 {
 			t.Fatal("granted before the holder was dead")
 		}
 	}

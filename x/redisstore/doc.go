@@ -56,7 +56,7 @@
 // All keys of a semaphore have one hash tag. For people:
 //
 //	redis-cli ZRANGE '{sema:db}:leases' 0 -1               who holds what
-//	redis-cli ZRANGE '{sema:db}:line' 0 -1                 who waits for what, in order
+//	redis-cli ZRANGE '{sema:db}:queue' 0 -1                 who waits for what, in order
 //	redis-cli ZRANGE '{sema:db}:sessions' 0 -1 WITHSCORES  which instances, and when they are dead unless they speak
 //	redis-cli HMGET '{sema:db}' capacity draining version  how it is configured
 //

@@ -92,15 +92,15 @@ func TestNothingIsGrantedOverALeaseThatWasLost(t *testing.T) {
 	// Another process, that knows nothing of it.
 	met := time.Now()
 	waiter := reopen(t, p.open(t), "db", config)
-	if r := waiter.Say(sessiontest.Acquire(1, 1)); len(r.Fates) > 0 {
-		t.Fatalf("granted at once: %+v", r.Fates)
+	if r := waiter.Say(sessiontest.Acquire(1, 1)); len(r.Results) > 0 {
+		t.Fatalf("granted at once: %+v", r.Results)
 	}
 	kept.Say() // it has lost nothing
 	lost.WantUnknown()
 	for {
 		kept.Say()
 		r := waiter.Say()
-		if len(r.Fates) == 0 {
+		if len(r.Results) == 0 {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
@@ -110,7 +110,7 @@ func TestNothingIsGrantedOverALeaseThatWasLost(t *testing.T) {
 		if passed := time.Since(met); passed < silence {
 			t.Errorf("granted %v after the promotion, want %v: who was cut off may still answer others", passed, silence)
 		}
-		fence := r.Fates[0].Fence
+		fence := r.Results[0].Fence
 		if fence.Seq <= gone || fence.Floor != old {
 			t.Errorf("%+v after leases %d and %d", fence, old, gone)
 		}
@@ -143,7 +143,7 @@ func TestASessionOfWhichSomethingWasLostIsNotKnown(t *testing.T) {
 	// It hears of its grant in the answer to a batch that it repeats, since the
 	// first answer was late.
 	r, err := store.Apply(ctx, "db", protocol.Batch{Owner: sessiontest.Owner, Session: heard.ID, Seq: heard.Seq})
-	if err != nil || r.Verdict != protocol.Again || len(heard.Hear(r).Fates) != 1 {
+	if err != nil || r.Status != protocol.Repeated || len(heard.Hear(r).Results) != 1 {
 		t.Fatal(r, err)
 	}
 	p.failOver()
@@ -152,8 +152,8 @@ func TestASessionOfWhichSomethingWasLostIsNotKnown(t *testing.T) {
 	holder.WantUnknown()
 	heard.WantUnknown()
 	r, err = store.Apply(ctx, "db", protocol.Batch{Owner: sessiontest.Owner, Session: repeated.ID, Seq: repeated.Seq})
-	if err != nil || r.Verdict != protocol.Again {
-		t.Errorf("a batch whose answer did not come: verdict %d, %v", r.Verdict, err)
+	if err != nil || r.Status != protocol.Repeated {
+		t.Errorf("a batch whose answer did not come: status %d, %v", r.Status, err)
 	}
 	repeated.Say()
 }
@@ -171,12 +171,12 @@ func TestASemaphoreThatWasLostIsNotTakenForANewOne(t *testing.T) {
 	p.failOver()
 	fresh := reopen(t, p.open(t), "db", config)
 	fresh.Say(sessiontest.Acquire(1, 1))
-	fate := fresh.AwaitGrant(10 * time.Second)
+	result := fresh.AwaitGrant(10 * time.Second)
 	if passed := time.Since(sent); passed < trust+shortPromotion {
 		t.Errorf("granted %v after the lease that was lost", passed)
 	}
-	if fate.Lease <= lost {
-		t.Errorf("lease %d after %d", fate.Lease, lost)
+	if result.Lease <= lost {
+		t.Errorf("lease %d after %d", result.Lease, lost)
 	}
 	time.Sleep(time.Duration(shortTTL)*time.Microsecond + shortPromotion)
 	later := reopen(t, store, "later", config)
@@ -230,7 +230,7 @@ func TestAServerThatHasForgottenEverythingIsToldLate(t *testing.T) {
 	sessiontest.Begin(t, store, "db", config)
 	server.Must("FLUSHALL")
 	fresh := sessiontest.Begin(t, openServer(t, server), "other", config)
-	if r := fresh.Say(sessiontest.Acquire(1, 1)); len(r.Fates) > 0 {
+	if r := fresh.Say(sessiontest.Acquire(1, 1)); len(r.Results) > 0 {
 		t.Error("granted at once")
 	}
 	fresh.AwaitGrant(10 * time.Second)
@@ -247,11 +247,11 @@ func TestHoldersOutliveARestart(t *testing.T) {
 	waiter.Say()
 	server.Restart()
 	reopen(t, store, "other", config)
-	if r := holder.Say(); len(r.Fates) > 0 {
+	if r := holder.Say(); len(r.Results) > 0 {
 		t.Errorf("%+v", r)
 	}
 	waiter.Say(sessiontest.Acquire(1, 1))
-	for began := time.Now(); len(waiter.Say().Fates) == 0; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); len(waiter.Say().Results) == 0; time.Sleep(20 * time.Millisecond) {
 		holder.Say()
 		if time.Since(began) > time.Minute {
 			t.Fatal("nothing is granted any more")

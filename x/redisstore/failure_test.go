@@ -134,10 +134,10 @@ func TestALostAnswerIsToldAgain(t *testing.T) {
 	}
 	proxy.Heal()
 	r, err := s.Store.Apply(ctx, "db", b)
-	if err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 {
+	if err != nil || r.Status != protocol.Repeated || len(r.Results) != 1 {
 		t.Fatal(r, err)
 	}
-	sessiontest.WantHeld(t, s.Store, "db", r.Fates[0].Lease)
+	sessiontest.WantHeld(t, s.Store, "db", r.Results[0].Lease)
 }
 
 // What the server refuses it has not done, and does when it can.
@@ -165,10 +165,10 @@ func TestWhatIsRefusedIsNotDone(t *testing.T) {
 			}
 			server.Must("CONFIG", "SET", refusal.setting, refusal.off)
 			r, err := s.Store.Apply(ctx, "db", b)
-			if err != nil || r.Verdict != protocol.Heard || len(r.Fates) != 1 {
+			if err != nil || r.Status != protocol.Applied || len(r.Results) != 1 {
 				t.Fatal(r, err)
 			}
-			sessiontest.WantHeld(t, s.Store, "db", r.Fates[0].Lease)
+			sessiontest.WantHeld(t, s.Store, "db", r.Results[0].Lease)
 		})
 	}
 }
@@ -237,7 +237,7 @@ func leaveReplica(t *testing.T, do func(primary *redistest.Server)) {
 	}
 	p.proxy.Retarget(p.replica.Address) // and no connection is cut
 	time.Sleep(time.Second)
-	if r, err := s.Store.Apply(ctx, "db", b); err != nil || r.Verdict != protocol.Heard {
+	if r, err := s.Store.Apply(ctx, "db", b); err != nil || r.Status != protocol.Applied {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -36,7 +36,7 @@ func TestPeopleCanReadIt(t *testing.T) {
 	for _, want := range []struct{ command, text string }{
 		{"ZRANGE {sema:db}:leases 0 -1", fmt.Sprintf("%d session=%d weight=2 since=", lease, s.ID)},
 		{"ZRANGE {sema:db}:leases 0 -1", "as=block meta=web-1 main.go:44"},
-		{"ZRANGE {sema:db}:line 0 -1", fmt.Sprintf("7 session=%d weight=2 least=2 until=0 as=permit meta=web-2 main.go:45", s.ID)},
+		{"ZRANGE {sema:db}:queue 0 -1", fmt.Sprintf("7 session=%d weight=2 least=2 until=0 as=permit meta=web-2 main.go:45", s.ID)},
 		{"ZRANGE {sema:db}:sessions 0 -1", fmt.Sprintf("%d instance of TestPeopleCanReadIt", s.ID)},
 		{"HMGET {sema:db} kind capacity draining ttl version", "concurrency\n3\nno\n15000000\n1"},
 	} {

@@ -60,11 +60,11 @@ func TestStore_FailedCallIsForgotten(t *testing.T) {
 	waiter := sessiontest.Begin(t, holder.Store, "db", protocol.Config{})
 	holder.Granted(1, sessiontest.Acquire(1, 1))
 	holder.Say()
-	server.Must("SET", "{sema:db}:line", "by hand, of the wrong type")
+	server.Must("SET", "{sema:db}:queue", "by hand, of the wrong type")
 	if _, err := waiter.Store.Apply(ctx, "db", waiter.Next(sessiontest.Acquire(1, 1))); err == nil {
 		t.Fatal("the ticket was queued")
 	}
-	server.Must("DEL", "{sema:db}:line")
+	server.Must("DEL", "{sema:db}:queue")
 	if r := holder.Say(); r.Wanted != 0 || r.First != 0 {
 		t.Errorf("%+v, though nobody waits", r)
 	}

@@ -35,7 +35,7 @@ func join(t *testing.T, store *Store) *member {
 
 // send sends the next batch. The peer's clock stands still, so that it is the store
 // that decides what has expired.
-func (m *member) send(ops ...protocol.Op) (protocol.Reply, []protocol.Fate) {
+func (m *member) send(ops ...protocol.Op) (protocol.Reply, []protocol.Result) {
 	m.t.Helper()
 	for _, op := range ops {
 		m.peer.Wish(op)
@@ -51,17 +51,17 @@ func (m *member) send(ops ...protocol.Op) (protocol.Reply, []protocol.Fate) {
 // hold acquires so much, and waits until it is granted.
 func (m *member) hold(weight int64) protocol.Fence {
 	m.t.Helper()
-	_, fates := m.send(sessiontest.Acquire(1, weight))
-	for began := time.Now(); len(fates) == 0; _, fates = m.send() {
+	_, results := m.send(sessiontest.Acquire(1, weight))
+	for began := time.Now(); len(results) == 0; _, results = m.send() {
 		if time.Since(began) > 20*time.Second {
 			m.t.Fatal("nothing was granted")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if fates[0].Kind != protocol.Granted {
-		m.t.Fatalf("%+v, want a grant", fates[0])
+	if results[0].Kind != protocol.Granted {
+		m.t.Fatalf("%+v, want a grant", results[0])
 	}
-	return fates[0].Fence
+	return results[0].Fence
 }
 
 // reconnect waits until the member reaches the server again. It sends nothing of the
@@ -81,8 +81,8 @@ func (m *member) reconnect() {
 func (m *member) wantLost() {
 	m.t.Helper()
 	m.reconnect()
-	if r, _ := m.send(); r.Verdict != protocol.Unknown {
-		m.t.Errorf("verdict %d for session %d, want that it is not known", r.Verdict, m.id)
+	if r, _ := m.send(); r.Status != protocol.Unknown {
+		m.t.Errorf("status %d for session %d, want that it is not known", r.Status, m.id)
 	}
 }
 
@@ -278,12 +278,12 @@ func TestStore_TryOnANewServer(t *testing.T) {
 		return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Try: true}
 	}
 	r := s.Say(try(1, 1), try(2, 2), try(3, 3))
-	var kinds []protocol.FateKind
-	for _, f := range r.Fates {
+	var kinds []protocol.ResultKind
+	for _, f := range r.Results {
 		kinds = append(kinds, f.Kind)
 	}
 	if len(kinds) != 3 || kinds[0] != protocol.Undecided || kinds[1] != protocol.Undecided || kinds[2] != protocol.TooLarge {
-		t.Fatalf("fates %v, want that it is not known", kinds)
+		t.Fatalf("results %v, want that it is not known", kinds)
 	}
 	if r.Undecided <= 0 || r.Undecided > shortTTL {
 		t.Errorf("undecided for %d µs, want at most a TTL", r.Undecided)

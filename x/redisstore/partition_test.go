@@ -236,7 +236,7 @@ func TestAPrimaryThatWakesUpGrantsNothing(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // it is there when the primary wakes up
 	p.primary.Continue()
 	a := <-answered
-	for _, f := range a.Fates {
+	for _, f := range a.Results {
 		if f.Kind == protocol.Granted {
 			t.Errorf("the old primary grants lease %d, while %d of %d are held", f.Lease, len(store.at), partedCapacity)
 		}

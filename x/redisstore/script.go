@@ -19,7 +19,7 @@ var (
 	sessionsLua string
 	//go:embed script/3_leases.lua
 	leasesLua string
-	//go:embed script/4_line.lua
+	//go:embed script/4_queue.lua
 	lineLua string
 	//go:embed script/5_write.lua
 	writeLua string

@@ -224,7 +224,7 @@ func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, m
 	}
 	for _, member := range lists[4] {
 		info, bad := parseTicket(member)
-		snapshot.Line = append(snapshot.Line, info)
+		snapshot.Queue = append(snapshot.Queue, info)
 		err = cmp.Or(err, bad)
 	}
 	return snapshot, met, cmp.Or(err, u.err)

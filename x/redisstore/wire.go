@@ -42,35 +42,35 @@ func unpackReply(raw string) (met int64, r protocol.Reply, err error) {
 	u := &unpacker{rest: raw}
 	met = u.int()
 	r.InUse = u.int()
-	fates := u.int()
-	r.Verdict, r.More, r.Wanted, r.First = protocol.Verdict(u.int()), u.bool(), u.int(), u.int()
+	results := u.int()
+	r.Status, r.More, r.Wanted, r.First = protocol.Status(u.int()), u.bool(), u.int(), u.int()
 	r.Next, r.Recall, r.Share, r.Undecided = protocol.Micros(u.int()), u.bool(), u.int(), protocol.Micros(u.int())
 	if u.rest == "" { // there is no such semaphore
 		return met, r, u.err
 	}
 	r.Config = u.config()
-	if fates < 0 || fates > maxFates {
+	if results < 0 || results > maxResults {
 		u.fail()
-	} else if fates > 0 {
-		r.Fates = make([]protocol.Fate, fates)
-		if granted := u.fates(r.Fates); granted > 0 {
-			u.fences(r.Fates, granted)
+	} else if results > 0 {
+		r.Results = make([]protocol.Result, results)
+		if granted := u.results(r.Results); granted > 0 {
+			u.fences(r.Results, granted)
 		}
 	}
 	return met, r, u.err
 }
 
-// maxFates bounds what an answer that is not understood can cost.
-const maxFates = 1 << 20
+// maxResults bounds what an answer that is not understood can cost.
+const maxResults = 1 << 20
 
-// fates reads them, and tells how many are grants.
-func (u *unpacker) fates(fates []protocol.Fate) (granted int) {
-	for i := 0; i < len(fates) && u.err == nil; {
-		f := protocol.Fate{N: uint64(u.int()), Kind: protocol.FateKind(u.int()), Lease: protocol.Seq(u.int()), Weight: u.int()}
+// results reads them, and tells how many are grants.
+func (u *unpacker) results(results []protocol.Result) (granted int) {
+	for i := 0; i < len(results) && u.err == nil; {
+		f := protocol.Result{N: uint64(u.int()), Kind: protocol.ResultKind(u.int()), Lease: protocol.Seq(u.int()), Weight: u.int()}
 		count := u.int()
 		ticket, err := strconv.ParseUint(u.string(), 10, 64)
 		f.Ticket, f.Note = protocol.Ticket(ticket), u.string()
-		if err != nil || count < 1 || count > int64(len(fates)-i) {
+		if err != nil || count < 1 || count > int64(len(results)-i) {
 			u.fail()
 			return 0
 		}
@@ -78,7 +78,7 @@ func (u *unpacker) fates(fates []protocol.Fate) (granted int) {
 			granted += int(count)
 		}
 		for range count { // grants at once: all of them are one more than the last
-			fates[i] = f
+			results[i] = f
 			i++
 			f.N, f.Lease, f.Ticket = f.N+1, f.Lease+1, f.Ticket+1
 		}
@@ -86,9 +86,9 @@ func (u *unpacker) fates(fates []protocol.Fate) (granted int) {
 	return granted
 }
 
-// fences reads those of the grants among the fates. They share their ranges: the
+// fences reads those of the grants among the results. They share their ranges: the
 // Revoked of one is the beginning of the next one's.
-func (u *unpacker) fences(fates []protocol.Fate, granted int) {
+func (u *unpacker) fences(results []protocol.Result, granted int) {
 	exact, floor, ranges, marks := u.bool(), protocol.Seq(u.int()), u.count(), u.count()
 	if marks != 0 && marks != int64(granted) {
 		u.fail()
@@ -97,8 +97,8 @@ func (u *unpacker) fences(fates []protocol.Fate, granted int) {
 	for i := range gone {
 		gone[i] = protocol.Range{From: protocol.Seq(u.int()), To: protocol.Seq(u.int())}
 	}
-	for i := range fates {
-		f := &fates[i]
+	for i := range results {
+		f := &results[i]
 		if f.Kind != protocol.Granted {
 			continue
 		}

@@ -45,7 +45,7 @@ func TestConnectionsThatAreCutAreMadeAgain(t *testing.T) {
 	id := open(t, store, "a", protocol.Config{Capacity: 1})
 	for seq := range uint64(20) {
 		r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: seq + 1})
-		if err != nil || r.Verdict != protocol.Heard {
+		if err != nil || r.Status != protocol.Applied {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		proxies[0].Cut()
@@ -69,7 +69,7 @@ func TestALostAnswerToABatchIsAskedForElsewhere(t *testing.T) {
 	id := open(t, store, "a", protocol.Config{Capacity: 5})
 	loses.Store(true)
 	r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 2)}})
-	if err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 || r.InUse != 2 {
+	if err != nil || r.Status != protocol.Repeated || len(r.Results) != 1 || r.InUse != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -81,7 +81,7 @@ func TestConnectionsThatAreCutInAnAnswer(t *testing.T) {
 	id := open(t, store, "a", protocol.Config{Capacity: 5})
 	batch := protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 2)}}
 	proxies[0].SetFault(enginetest.Fault{CutReplies: true})
-	if r, err := store.Apply(ctx, "a", batch); err != nil || r.InUse != 2 || len(r.Fates) != 1 {
+	if r, err := store.Apply(ctx, "a", batch); err != nil || r.InUse != 2 || len(r.Results) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if proxies[0].Lost() == 0 || store.asks() != proxies[1].Address {
@@ -94,7 +94,7 @@ func TestConnectionsThatAreCutInAnAnswer(t *testing.T) {
 	}
 	wantError(t, err, "the sema service at 127.0.0.1:")
 	proxies[0].Heal()
-	if r, err := store.Apply(ctx, "a", batch); err != nil || r.Verdict != protocol.Again || r.InUse != 2 {
+	if r, err := store.Apply(ctx, "a", batch); err != nil || r.Status != protocol.Repeated || r.InUse != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -176,11 +176,11 @@ func TestASilentServerIsLeft(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			wantError(t, err, proxies[0].Address, "does not answer")
-			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1}); err != nil || r.Verdict > protocol.Again {
+			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1}); err != nil || r.Status > protocol.Repeated {
 				t.Errorf("%+v, %v", r, err)
 			}
 			store.servers.current.Store(0)
-			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 2}); err != nil || r.Verdict > protocol.Again {
+			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 2}); err != nil || r.Status > protocol.Repeated {
 				t.Errorf("%+v, %v", r, err)
 			}
 			if took := time.Since(began); took > time.Minute {

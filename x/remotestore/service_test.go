@@ -189,7 +189,7 @@ func TestAWaiterIsToldThroughTheService(t *testing.T) {
 			p.Release()
 			next <- err
 		}()
-		await(t, "the other waits", func() bool { s, err := engine.Inspect(ctx, "a"); return err == nil && len(s.Line) > 0 })
+		await(t, "the other waits", func() bool { s, err := engine.Inspect(ctx, "a"); return err == nil && len(s.Queue) > 0 })
 		p.Release()
 		if err := <-next; err != nil {
 			t.Fatal(err)

@@ -1125,7 +1125,7 @@ func (*ResumeResponse) Descriptor() ([]byte, []int) {
 	return file_sema_v1_sema_proto_rawDescGZIP(), []int{19}
 }
 
-type ForceReleaseRequest struct {
+type RevokeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Fence uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"` // the lease's, as Inspect has it
@@ -1137,20 +1137,20 @@ type ForceReleaseRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ForceReleaseRequest) Reset() {
-	*x = ForceReleaseRequest{}
+func (x *RevokeRequest) Reset() {
+	*x = RevokeRequest{}
 	mi := &file_sema_v1_sema_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ForceReleaseRequest) String() string {
+func (x *RevokeRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ForceReleaseRequest) ProtoMessage() {}
+func (*RevokeRequest) ProtoMessage() {}
 
-func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
+func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_sema_v1_sema_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1162,59 +1162,59 @@ func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
-func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
+func (*RevokeRequest) Descriptor() ([]byte, []int) {
 	return file_sema_v1_sema_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *ForceReleaseRequest) GetName() string {
+func (x *RevokeRequest) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *ForceReleaseRequest) GetFence() uint64 {
+func (x *RevokeRequest) GetFence() uint64 {
 	if x != nil {
 		return x.Fence
 	}
 	return 0
 }
 
-func (x *ForceReleaseRequest) GetNow() bool {
+func (x *RevokeRequest) GetNow() bool {
 	if x != nil {
 		return x.Now
 	}
 	return false
 }
 
-func (x *ForceReleaseRequest) GetWhy() string {
+func (x *RevokeRequest) GetWhy() string {
 	if x != nil {
 		return x.Why
 	}
 	return ""
 }
 
-type ForceReleaseResponse struct {
+type RevokeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ForceReleaseResponse) Reset() {
-	*x = ForceReleaseResponse{}
+func (x *RevokeResponse) Reset() {
+	*x = RevokeResponse{}
 	mi := &file_sema_v1_sema_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ForceReleaseResponse) String() string {
+func (x *RevokeResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ForceReleaseResponse) ProtoMessage() {}
+func (*RevokeResponse) ProtoMessage() {}
 
-func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
+func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_sema_v1_sema_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1226,8 +1226,8 @@ func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
-func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
+func (*RevokeResponse) Descriptor() ([]byte, []int) {
 	return file_sema_v1_sema_proto_rawDescGZIP(), []int{21}
 }
 
@@ -2412,13 +2412,13 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\x06in_use\x18\x01 \x01(\x03R\x05inUse\"#\n" +
 	"\rResumeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x10\n" +
-	"\x0eResumeResponse\"c\n" +
-	"\x13ForceReleaseRequest\x12\x12\n" +
+	"\x0eResumeResponse\"]\n" +
+	"\rRevokeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x10\n" +
 	"\x03now\x18\x03 \x01(\bR\x03now\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\x16\n" +
-	"\x14ForceReleaseResponse\"#\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x10\n" +
+	"\x0eRevokeResponse\"#\n" +
 	"\rDeleteRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x10\n" +
 	"\x0eDeleteResponse\"=\n" +
@@ -2500,7 +2500,7 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\x06Waiter\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\x03R\x06weight\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x1a\n" +
-	"\binstance\x18\x03 \x01(\tR\binstance2\x9c\x06\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance2\x8a\x06\n" +
 	"\vSemaService\x12<\n" +
 	"\aAcquire\x12\x17.sema.v1.AcquireRequest\x1a\x18.sema.v1.AcquireResponse\x126\n" +
 	"\x05Renew\x12\x15.sema.v1.RenewRequest\x1a\x16.sema.v1.RenewResponse\x12<\n" +
@@ -2510,8 +2510,8 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\aInspect\x12\x17.sema.v1.InspectRequest\x1a\x18.sema.v1.InspectResponse\x12B\n" +
 	"\tConfigure\x12\x19.sema.v1.ConfigureRequest\x1a\x1a.sema.v1.ConfigureResponse\x126\n" +
 	"\x05Drain\x12\x15.sema.v1.DrainRequest\x1a\x16.sema.v1.DrainResponse\x129\n" +
-	"\x06Resume\x12\x16.sema.v1.ResumeRequest\x1a\x17.sema.v1.ResumeResponse\x12K\n" +
-	"\fForceRelease\x12\x1c.sema.v1.ForceReleaseRequest\x1a\x1d.sema.v1.ForceReleaseResponse\x129\n" +
+	"\x06Resume\x12\x16.sema.v1.ResumeRequest\x1a\x17.sema.v1.ResumeResponse\x129\n" +
+	"\x06Revoke\x12\x16.sema.v1.RevokeRequest\x1a\x17.sema.v1.RevokeResponse\x129\n" +
 	"\x06Delete\x12\x16.sema.v1.DeleteRequest\x1a\x17.sema.v1.DeleteResponse\x128\n" +
 	"\x05Watch\x12\x15.sema.v1.WatchRequest\x1a\x16.sema.v1.WatchResponse0\x01\x126\n" +
 	"\x05Batch\x12\x15.sema.v1.BatchRequest\x1a\x16.sema.v1.BatchResponseB)Z'github.com/sema-go/sema/x/semav1;semav1b\x06proto3"
@@ -2530,46 +2530,46 @@ func file_sema_v1_sema_proto_rawDescGZIP() []byte {
 
 var file_sema_v1_sema_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_sema_v1_sema_proto_goTypes = []any{
-	(*AcquireRequest)(nil),       // 0: sema.v1.AcquireRequest
-	(*AcquireResponse)(nil),      // 1: sema.v1.AcquireResponse
-	(*RenewRequest)(nil),         // 2: sema.v1.RenewRequest
-	(*RenewResponse)(nil),        // 3: sema.v1.RenewResponse
-	(*ReleaseRequest)(nil),       // 4: sema.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),      // 5: sema.v1.ReleaseResponse
-	(*HoldRequest)(nil),          // 6: sema.v1.HoldRequest
-	(*HoldResponse)(nil),         // 7: sema.v1.HoldResponse
-	(*Waiting)(nil),              // 8: sema.v1.Waiting
-	(*Loss)(nil),                 // 9: sema.v1.Loss
-	(*ListRequest)(nil),          // 10: sema.v1.ListRequest
-	(*ListResponse)(nil),         // 11: sema.v1.ListResponse
-	(*InspectRequest)(nil),       // 12: sema.v1.InspectRequest
-	(*InspectResponse)(nil),      // 13: sema.v1.InspectResponse
-	(*ConfigureRequest)(nil),     // 14: sema.v1.ConfigureRequest
-	(*ConfigureResponse)(nil),    // 15: sema.v1.ConfigureResponse
-	(*DrainRequest)(nil),         // 16: sema.v1.DrainRequest
-	(*DrainResponse)(nil),        // 17: sema.v1.DrainResponse
-	(*ResumeRequest)(nil),        // 18: sema.v1.ResumeRequest
-	(*ResumeResponse)(nil),       // 19: sema.v1.ResumeResponse
-	(*ForceReleaseRequest)(nil),  // 20: sema.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil), // 21: sema.v1.ForceReleaseResponse
-	(*DeleteRequest)(nil),        // 22: sema.v1.DeleteRequest
-	(*DeleteResponse)(nil),       // 23: sema.v1.DeleteResponse
-	(*WatchRequest)(nil),         // 24: sema.v1.WatchRequest
-	(*WatchResponse)(nil),        // 25: sema.v1.WatchResponse
-	(*BatchRequest)(nil),         // 26: sema.v1.BatchRequest
-	(*BatchItem)(nil),            // 27: sema.v1.BatchItem
-	(*BatchResponse)(nil),        // 28: sema.v1.BatchResponse
-	(*BatchResult)(nil),          // 29: sema.v1.BatchResult
-	(*Failure)(nil),              // 30: sema.v1.Failure
-	(*Lease)(nil),                // 31: sema.v1.Lease
-	(*Fence)(nil),                // 32: sema.v1.Fence
-	(*Range)(nil),                // 33: sema.v1.Range
-	(*Settings)(nil),             // 34: sema.v1.Settings
-	(*Semaphore)(nil),            // 35: sema.v1.Semaphore
-	(*Holding)(nil),              // 36: sema.v1.Holding
-	(*Waiter)(nil),               // 37: sema.v1.Waiter
-	(*Fault)(nil),                // 38: sema.v1.Fault
-	(Kind)(0),                    // 39: sema.v1.Kind
+	(*AcquireRequest)(nil),    // 0: sema.v1.AcquireRequest
+	(*AcquireResponse)(nil),   // 1: sema.v1.AcquireResponse
+	(*RenewRequest)(nil),      // 2: sema.v1.RenewRequest
+	(*RenewResponse)(nil),     // 3: sema.v1.RenewResponse
+	(*ReleaseRequest)(nil),    // 4: sema.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),   // 5: sema.v1.ReleaseResponse
+	(*HoldRequest)(nil),       // 6: sema.v1.HoldRequest
+	(*HoldResponse)(nil),      // 7: sema.v1.HoldResponse
+	(*Waiting)(nil),           // 8: sema.v1.Waiting
+	(*Loss)(nil),              // 9: sema.v1.Loss
+	(*ListRequest)(nil),       // 10: sema.v1.ListRequest
+	(*ListResponse)(nil),      // 11: sema.v1.ListResponse
+	(*InspectRequest)(nil),    // 12: sema.v1.InspectRequest
+	(*InspectResponse)(nil),   // 13: sema.v1.InspectResponse
+	(*ConfigureRequest)(nil),  // 14: sema.v1.ConfigureRequest
+	(*ConfigureResponse)(nil), // 15: sema.v1.ConfigureResponse
+	(*DrainRequest)(nil),      // 16: sema.v1.DrainRequest
+	(*DrainResponse)(nil),     // 17: sema.v1.DrainResponse
+	(*ResumeRequest)(nil),     // 18: sema.v1.ResumeRequest
+	(*ResumeResponse)(nil),    // 19: sema.v1.ResumeResponse
+	(*RevokeRequest)(nil),     // 20: sema.v1.RevokeRequest
+	(*RevokeResponse)(nil),    // 21: sema.v1.RevokeResponse
+	(*DeleteRequest)(nil),     // 22: sema.v1.DeleteRequest
+	(*DeleteResponse)(nil),    // 23: sema.v1.DeleteResponse
+	(*WatchRequest)(nil),      // 24: sema.v1.WatchRequest
+	(*WatchResponse)(nil),     // 25: sema.v1.WatchResponse
+	(*BatchRequest)(nil),      // 26: sema.v1.BatchRequest
+	(*BatchItem)(nil),         // 27: sema.v1.BatchItem
+	(*BatchResponse)(nil),     // 28: sema.v1.BatchResponse
+	(*BatchResult)(nil),       // 29: sema.v1.BatchResult
+	(*Failure)(nil),           // 30: sema.v1.Failure
+	(*Lease)(nil),             // 31: sema.v1.Lease
+	(*Fence)(nil),             // 32: sema.v1.Fence
+	(*Range)(nil),             // 33: sema.v1.Range
+	(*Settings)(nil),          // 34: sema.v1.Settings
+	(*Semaphore)(nil),         // 35: sema.v1.Semaphore
+	(*Holding)(nil),           // 36: sema.v1.Holding
+	(*Waiter)(nil),            // 37: sema.v1.Waiter
+	(*Fault)(nil),             // 38: sema.v1.Fault
+	(Kind)(0),                 // 39: sema.v1.Kind
 }
 var file_sema_v1_sema_proto_depIdxs = []int32{
 	34, // 0: sema.v1.AcquireRequest.settings:type_name -> sema.v1.Settings
@@ -2608,7 +2608,7 @@ var file_sema_v1_sema_proto_depIdxs = []int32{
 	14, // 33: sema.v1.SemaService.Configure:input_type -> sema.v1.ConfigureRequest
 	16, // 34: sema.v1.SemaService.Drain:input_type -> sema.v1.DrainRequest
 	18, // 35: sema.v1.SemaService.Resume:input_type -> sema.v1.ResumeRequest
-	20, // 36: sema.v1.SemaService.ForceRelease:input_type -> sema.v1.ForceReleaseRequest
+	20, // 36: sema.v1.SemaService.Revoke:input_type -> sema.v1.RevokeRequest
 	22, // 37: sema.v1.SemaService.Delete:input_type -> sema.v1.DeleteRequest
 	24, // 38: sema.v1.SemaService.Watch:input_type -> sema.v1.WatchRequest
 	26, // 39: sema.v1.SemaService.Batch:input_type -> sema.v1.BatchRequest
@@ -2621,7 +2621,7 @@ var file_sema_v1_sema_proto_depIdxs = []int32{
 	15, // 46: sema.v1.SemaService.Configure:output_type -> sema.v1.ConfigureResponse
 	17, // 47: sema.v1.SemaService.Drain:output_type -> sema.v1.DrainResponse
 	19, // 48: sema.v1.SemaService.Resume:output_type -> sema.v1.ResumeResponse
-	21, // 49: sema.v1.SemaService.ForceRelease:output_type -> sema.v1.ForceReleaseResponse
+	21, // 49: sema.v1.SemaService.Revoke:output_type -> sema.v1.RevokeResponse
 	23, // 50: sema.v1.SemaService.Delete:output_type -> sema.v1.DeleteResponse
 	25, // 51: sema.v1.SemaService.Watch:output_type -> sema.v1.WatchResponse
 	28, // 52: sema.v1.SemaService.Batch:output_type -> sema.v1.BatchResponse

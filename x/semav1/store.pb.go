@@ -125,127 +125,127 @@ func (Verb) EnumDescriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{1}
 }
 
-// A Verdict says whether a batch was heard.
-type Verdict int32
+// A Status says whether a batch was heard.
+type Status int32
 
 const (
-	Verdict_VERDICT_HEARD   Verdict = 0
-	Verdict_VERDICT_AGAIN   Verdict = 1
-	Verdict_VERDICT_STALE   Verdict = 2
-	Verdict_VERDICT_UNKNOWN Verdict = 3
+	Status_STATUS_APPLIED  Status = 0
+	Status_STATUS_REPEATED Status = 1
+	Status_STATUS_STALE    Status = 2
+	Status_STATUS_UNKNOWN  Status = 3
 )
 
-// Enum value maps for Verdict.
+// Enum value maps for Status.
 var (
-	Verdict_name = map[int32]string{
-		0: "VERDICT_HEARD",
-		1: "VERDICT_AGAIN",
-		2: "VERDICT_STALE",
-		3: "VERDICT_UNKNOWN",
+	Status_name = map[int32]string{
+		0: "STATUS_APPLIED",
+		1: "STATUS_REPEATED",
+		2: "STATUS_STALE",
+		3: "STATUS_UNKNOWN",
 	}
-	Verdict_value = map[string]int32{
-		"VERDICT_HEARD":   0,
-		"VERDICT_AGAIN":   1,
-		"VERDICT_STALE":   2,
-		"VERDICT_UNKNOWN": 3,
+	Status_value = map[string]int32{
+		"STATUS_APPLIED":  0,
+		"STATUS_REPEATED": 1,
+		"STATUS_STALE":    2,
+		"STATUS_UNKNOWN":  3,
 	}
 )
 
-func (x Verdict) Enum() *Verdict {
-	p := new(Verdict)
+func (x Status) Enum() *Status {
+	p := new(Status)
 	*p = x
 	return p
 }
 
-func (x Verdict) String() string {
+func (x Status) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (Verdict) Descriptor() protoreflect.EnumDescriptor {
+func (Status) Descriptor() protoreflect.EnumDescriptor {
 	return file_sema_v1_store_proto_enumTypes[2].Descriptor()
 }
 
-func (Verdict) Type() protoreflect.EnumType {
+func (Status) Type() protoreflect.EnumType {
 	return &file_sema_v1_store_proto_enumTypes[2]
 }
 
-func (x Verdict) Number() protoreflect.EnumNumber {
+func (x Status) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use Verdict.Descriptor instead.
-func (Verdict) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use Status.Descriptor instead.
+func (Status) EnumDescriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{2}
 }
 
-// A FateKind says what. One that is not known is a refusal.
-type FateKind int32
+// A ResultKind says what. One that is not known is a refusal.
+type ResultKind int32
 
 const (
-	FateKind_FATE_KIND_UNSPECIFIED FateKind = 0
-	FateKind_FATE_KIND_GRANTED     FateKind = 1
-	FateKind_FATE_KIND_FULL        FateKind = 2
-	FateKind_FATE_KIND_QUEUE_FULL  FateKind = 3
-	FateKind_FATE_KIND_TOO_LARGE   FateKind = 4
-	FateKind_FATE_KIND_DRAINING    FateKind = 5
-	FateKind_FATE_KIND_TIMED_OUT   FateKind = 6
-	FateKind_FATE_KIND_REVOKED     FateKind = 7
-	FateKind_FATE_KIND_INVALID     FateKind = 8
-	FateKind_FATE_KIND_UNDECIDED   FateKind = 9
+	ResultKind_RESULT_KIND_UNSPECIFIED ResultKind = 0
+	ResultKind_RESULT_KIND_GRANTED     ResultKind = 1
+	ResultKind_RESULT_KIND_FULL        ResultKind = 2
+	ResultKind_RESULT_KIND_QUEUE_FULL  ResultKind = 3
+	ResultKind_RESULT_KIND_TOO_LARGE   ResultKind = 4
+	ResultKind_RESULT_KIND_DRAINING    ResultKind = 5
+	ResultKind_RESULT_KIND_TIMED_OUT   ResultKind = 6
+	ResultKind_RESULT_KIND_REVOKED     ResultKind = 7
+	ResultKind_RESULT_KIND_INVALID     ResultKind = 8
+	ResultKind_RESULT_KIND_UNDECIDED   ResultKind = 9
 )
 
-// Enum value maps for FateKind.
+// Enum value maps for ResultKind.
 var (
-	FateKind_name = map[int32]string{
-		0: "FATE_KIND_UNSPECIFIED",
-		1: "FATE_KIND_GRANTED",
-		2: "FATE_KIND_FULL",
-		3: "FATE_KIND_QUEUE_FULL",
-		4: "FATE_KIND_TOO_LARGE",
-		5: "FATE_KIND_DRAINING",
-		6: "FATE_KIND_TIMED_OUT",
-		7: "FATE_KIND_REVOKED",
-		8: "FATE_KIND_INVALID",
-		9: "FATE_KIND_UNDECIDED",
+	ResultKind_name = map[int32]string{
+		0: "RESULT_KIND_UNSPECIFIED",
+		1: "RESULT_KIND_GRANTED",
+		2: "RESULT_KIND_FULL",
+		3: "RESULT_KIND_QUEUE_FULL",
+		4: "RESULT_KIND_TOO_LARGE",
+		5: "RESULT_KIND_DRAINING",
+		6: "RESULT_KIND_TIMED_OUT",
+		7: "RESULT_KIND_REVOKED",
+		8: "RESULT_KIND_INVALID",
+		9: "RESULT_KIND_UNDECIDED",
 	}
-	FateKind_value = map[string]int32{
-		"FATE_KIND_UNSPECIFIED": 0,
-		"FATE_KIND_GRANTED":     1,
-		"FATE_KIND_FULL":        2,
-		"FATE_KIND_QUEUE_FULL":  3,
-		"FATE_KIND_TOO_LARGE":   4,
-		"FATE_KIND_DRAINING":    5,
-		"FATE_KIND_TIMED_OUT":   6,
-		"FATE_KIND_REVOKED":     7,
-		"FATE_KIND_INVALID":     8,
-		"FATE_KIND_UNDECIDED":   9,
+	ResultKind_value = map[string]int32{
+		"RESULT_KIND_UNSPECIFIED": 0,
+		"RESULT_KIND_GRANTED":     1,
+		"RESULT_KIND_FULL":        2,
+		"RESULT_KIND_QUEUE_FULL":  3,
+		"RESULT_KIND_TOO_LARGE":   4,
+		"RESULT_KIND_DRAINING":    5,
+		"RESULT_KIND_TIMED_OUT":   6,
+		"RESULT_KIND_REVOKED":     7,
+		"RESULT_KIND_INVALID":     8,
+		"RESULT_KIND_UNDECIDED":   9,
 	}
 )
 
-func (x FateKind) Enum() *FateKind {
-	p := new(FateKind)
+func (x ResultKind) Enum() *ResultKind {
+	p := new(ResultKind)
 	*p = x
 	return p
 }
 
-func (x FateKind) String() string {
+func (x ResultKind) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (FateKind) Descriptor() protoreflect.EnumDescriptor {
+func (ResultKind) Descriptor() protoreflect.EnumDescriptor {
 	return file_sema_v1_store_proto_enumTypes[3].Descriptor()
 }
 
-func (FateKind) Type() protoreflect.EnumType {
+func (ResultKind) Type() protoreflect.EnumType {
 	return &file_sema_v1_store_proto_enumTypes[3]
 }
 
-func (x FateKind) Number() protoreflect.EnumNumber {
+func (x ResultKind) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use FateKind.Descriptor instead.
-func (FateKind) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use ResultKind.Descriptor instead.
+func (ResultKind) EnumDescriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{3}
 }
 
@@ -383,7 +383,7 @@ type StoreApplyRequest struct {
 	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
 	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
 	Ack           uint64                 `protobuf:"varint,4,opt,name=ack,proto3" json:"ack,omitempty"`
-	Bye           bool                   `protobuf:"varint,5,opt,name=bye,proto3" json:"bye,omitempty"`
+	End           bool                   `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`
 	Ops           []*Op                  `protobuf:"bytes,6,rep,name=ops,proto3" json:"ops,omitempty"`
 	Metas         [][]byte               `protobuf:"bytes,7,rep,name=metas,proto3" json:"metas,omitempty"`      // those of the ops, see Op.meta
 	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`          // of the session
@@ -450,9 +450,9 @@ func (x *StoreApplyRequest) GetAck() uint64 {
 	return 0
 }
 
-func (x *StoreApplyRequest) GetBye() bool {
+func (x *StoreApplyRequest) GetEnd() bool {
 	if x != nil {
-		return x.Bye
+		return x.End
 	}
 	return false
 }
@@ -487,8 +487,8 @@ func (x *StoreApplyRequest) GetHighest() uint64 {
 
 type StoreApplyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verdict       Verdict                `protobuf:"varint,1,opt,name=verdict,proto3,enum=sema.v1.Verdict" json:"verdict,omitempty"`
-	Fates         []*Fate                `protobuf:"bytes,2,rep,name=fates,proto3" json:"fates,omitempty"`
+	Status        Status                 `protobuf:"varint,1,opt,name=status,proto3,enum=sema.v1.Status" json:"status,omitempty"`
+	Results       []*Result              `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
 	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	Next          int64                  `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`
 	Recall        bool                   `protobuf:"varint,5,opt,name=recall,proto3" json:"recall,omitempty"`
@@ -533,16 +533,16 @@ func (*StoreApplyResponse) Descriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *StoreApplyResponse) GetVerdict() Verdict {
+func (x *StoreApplyResponse) GetStatus() Status {
 	if x != nil {
-		return x.Verdict
+		return x.Status
 	}
-	return Verdict_VERDICT_HEARD
+	return Status_STATUS_APPLIED
 }
 
-func (x *StoreApplyResponse) GetFates() []*Fate {
+func (x *StoreApplyResponse) GetResults() []*Result {
 	if x != nil {
-		return x.Fates
+		return x.Results
 	}
 	return nil
 }
@@ -668,7 +668,7 @@ type StoreInspectResponse struct {
 	InUse         int64                  `protobuf:"varint,3,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
 	Sessions      []*SessionInfo         `protobuf:"bytes,4,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	Leases        []*LeaseInfo           `protobuf:"bytes,5,rep,name=leases,proto3" json:"leases,omitempty"`
-	Line          []*TicketInfo          `protobuf:"bytes,6,rep,name=line,proto3" json:"line,omitempty"`
+	Queue         []*TicketInfo          `protobuf:"bytes,6,rep,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,9 +738,9 @@ func (x *StoreInspectResponse) GetLeases() []*LeaseInfo {
 	return nil
 }
 
-func (x *StoreInspectResponse) GetLine() []*TicketInfo {
+func (x *StoreInspectResponse) GetQueue() []*TicketInfo {
 	if x != nil {
-		return x.Line
+		return x.Queue
 	}
 	return nil
 }
@@ -1526,11 +1526,11 @@ func (x *Op) GetMeta() uint32 {
 	return 0
 }
 
-// A Fate is what became of a ticket or a lease.
-type Fate struct {
+// A Result is what became of a ticket or a lease.
+type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	N             uint64                 `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
-	Kind          FateKind               `protobuf:"varint,2,opt,name=kind,proto3,enum=sema.v1.FateKind" json:"kind,omitempty"`
+	Kind          ResultKind             `protobuf:"varint,2,opt,name=kind,proto3,enum=sema.v1.ResultKind" json:"kind,omitempty"`
 	Ticket        uint64                 `protobuf:"varint,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	Lease         uint64                 `protobuf:"varint,4,opt,name=lease,proto3" json:"lease,omitempty"`
 	Weight        int64                  `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`
@@ -1540,20 +1540,20 @@ type Fate struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Fate) Reset() {
-	*x = Fate{}
+func (x *Result) Reset() {
+	*x = Result{}
 	mi := &file_sema_v1_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Fate) String() string {
+func (x *Result) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Fate) ProtoMessage() {}
+func (*Result) ProtoMessage() {}
 
-func (x *Fate) ProtoReflect() protoreflect.Message {
+func (x *Result) ProtoReflect() protoreflect.Message {
 	mi := &file_sema_v1_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1565,61 +1565,61 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Fate.ProtoReflect.Descriptor instead.
-func (*Fate) Descriptor() ([]byte, []int) {
+// Deprecated: Use Result.ProtoReflect.Descriptor instead.
+func (*Result) Descriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *Fate) GetN() uint64 {
+func (x *Result) GetN() uint64 {
 	if x != nil {
 		return x.N
 	}
 	return 0
 }
 
-func (x *Fate) GetKind() FateKind {
+func (x *Result) GetKind() ResultKind {
 	if x != nil {
 		return x.Kind
 	}
-	return FateKind_FATE_KIND_UNSPECIFIED
+	return ResultKind_RESULT_KIND_UNSPECIFIED
 }
 
-func (x *Fate) GetTicket() uint64 {
+func (x *Result) GetTicket() uint64 {
 	if x != nil {
 		return x.Ticket
 	}
 	return 0
 }
 
-func (x *Fate) GetLease() uint64 {
+func (x *Result) GetLease() uint64 {
 	if x != nil {
 		return x.Lease
 	}
 	return 0
 }
 
-func (x *Fate) GetWeight() int64 {
+func (x *Result) GetWeight() int64 {
 	if x != nil {
 		return x.Weight
 	}
 	return 0
 }
 
-func (x *Fate) GetNote() []byte {
+func (x *Result) GetNote() []byte {
 	if x != nil {
 		return x.Note
 	}
 	return nil
 }
 
-func (x *Fate) GetFence() *PackedFence {
+func (x *Result) GetFence() *PackedFence {
 	if x != nil {
 		return x.Fence
 	}
 	return nil
 }
 
-// A PackedFence is a fence in a list of fates. The revoked ranges of one are mostly
+// A PackedFence is a fence in a list of results. The revoked ranges of one are mostly
 // those of the one before it, and a few more.
 type PackedFence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2054,14 +2054,14 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x10\n" +
 	"\x03ack\x18\x04 \x01(\x04R\x03ack\x12\x10\n" +
-	"\x03bye\x18\x05 \x01(\bR\x03bye\x12\x1d\n" +
+	"\x03end\x18\x05 \x01(\bR\x03end\x12\x1d\n" +
 	"\x03ops\x18\x06 \x03(\v2\v.sema.v1.OpR\x03ops\x12\x14\n" +
 	"\x05metas\x18\a \x03(\fR\x05metas\x12\x10\n" +
 	"\x03key\x18\b \x01(\fR\x03key\x12\x18\n" +
-	"\ahighest\x18\t \x01(\x04R\ahighest\"\xdd\x02\n" +
-	"\x12StoreApplyResponse\x12*\n" +
-	"\averdict\x18\x01 \x01(\x0e2\x10.sema.v1.VerdictR\averdict\x12#\n" +
-	"\x05fates\x18\x02 \x03(\v2\r.sema.v1.FateR\x05fates\x12\x12\n" +
+	"\ahighest\x18\t \x01(\x04R\ahighest\"\xe0\x02\n" +
+	"\x12StoreApplyResponse\x12'\n" +
+	"\x06status\x18\x01 \x01(\x0e2\x0f.sema.v1.StatusR\x06status\x12)\n" +
+	"\aresults\x18\x02 \x03(\v2\x0f.sema.v1.ResultR\aresults\x12\x12\n" +
 	"\x04more\x18\x03 \x01(\bR\x04more\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\x03R\x04next\x12\x16\n" +
 	"\x06recall\x18\x05 \x01(\bR\x06recall\x12'\n" +
@@ -2074,14 +2074,14 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x05valid\x18\v \x01(\x12R\x05valid\x12\x1c\n" +
 	"\tundecided\x18\f \x01(\x03R\tundecided\")\n" +
 	"\x13StoreInspectRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xfb\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xfd\x01\n" +
 	"\x14StoreInspectResponse\x12'\n" +
 	"\x06config\x18\x01 \x01(\v2\x0f.sema.v1.ConfigR\x06config\x12\x1c\n" +
 	"\teffective\x18\x02 \x01(\x03R\teffective\x12\x15\n" +
 	"\x06in_use\x18\x03 \x01(\x03R\x05inUse\x120\n" +
 	"\bsessions\x18\x04 \x03(\v2\x14.sema.v1.SessionInfoR\bsessions\x12*\n" +
-	"\x06leases\x18\x05 \x03(\v2\x12.sema.v1.LeaseInfoR\x06leases\x12'\n" +
-	"\x04line\x18\x06 \x03(\v2\x13.sema.v1.TicketInfoR\x04line\"\xc4\x01\n" +
+	"\x06leases\x18\x05 \x03(\v2\x12.sema.v1.LeaseInfoR\x06leases\x12)\n" +
+	"\x05queue\x18\x06 \x03(\v2\x13.sema.v1.TicketInfoR\x05queue\"\xc4\x01\n" +
 	"\x16StoreAdministerRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\tconfigure\x18\x02 \x01(\v2\x0f.sema.v1.ConfigH\x00R\tconfigure\x12-\n" +
@@ -2131,10 +2131,10 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x04wait\x18\x06 \x01(\x12R\x04wait\x12\x10\n" +
 	"\x03try\x18\a \x01(\bR\x03try\x12\x16\n" +
 	"\x06pooled\x18\b \x01(\bR\x06pooled\x12\x12\n" +
-	"\x04meta\x18\t \x01(\rR\x04meta\"\xc1\x01\n" +
-	"\x04Fate\x12\f\n" +
-	"\x01n\x18\x01 \x01(\x04R\x01n\x12%\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x11.sema.v1.FateKindR\x04kind\x12\x16\n" +
+	"\x04meta\x18\t \x01(\rR\x04meta\"\xc5\x01\n" +
+	"\x06Result\x12\f\n" +
+	"\x01n\x18\x01 \x01(\x04R\x01n\x12'\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x13.sema.v1.ResultKindR\x04kind\x12\x16\n" +
 	"\x06ticket\x18\x03 \x01(\x04R\x06ticket\x12\x14\n" +
 	"\x05lease\x18\x04 \x01(\x04R\x05lease\x12\x16\n" +
 	"\x06weight\x18\x05 \x01(\x03R\x06weight\x12\x12\n" +
@@ -2183,22 +2183,23 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\fVERB_RELEASE\x10\x03\x12\x0e\n" +
 	"\n" +
 	"VERB_SPLIT\x10\x04*W\n" +
-	"\aVerdict\x12\x11\n" +
-	"\rVERDICT_HEARD\x10\x00\x12\x11\n" +
-	"\rVERDICT_AGAIN\x10\x01\x12\x11\n" +
-	"\rVERDICT_STALE\x10\x02\x12\x13\n" +
-	"\x0fVERDICT_UNKNOWN\x10\x03*\xfb\x01\n" +
-	"\bFateKind\x12\x19\n" +
-	"\x15FATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11FATE_KIND_GRANTED\x10\x01\x12\x12\n" +
-	"\x0eFATE_KIND_FULL\x10\x02\x12\x18\n" +
-	"\x14FATE_KIND_QUEUE_FULL\x10\x03\x12\x17\n" +
-	"\x13FATE_KIND_TOO_LARGE\x10\x04\x12\x16\n" +
-	"\x12FATE_KIND_DRAINING\x10\x05\x12\x17\n" +
-	"\x13FATE_KIND_TIMED_OUT\x10\x06\x12\x15\n" +
-	"\x11FATE_KIND_REVOKED\x10\a\x12\x15\n" +
-	"\x11FATE_KIND_INVALID\x10\b\x12\x17\n" +
-	"\x13FATE_KIND_UNDECIDED\x10\t2\xb5\x04\n" +
+	"\x06Status\x12\x12\n" +
+	"\x0eSTATUS_APPLIED\x10\x00\x12\x13\n" +
+	"\x0fSTATUS_REPEATED\x10\x01\x12\x10\n" +
+	"\fSTATUS_STALE\x10\x02\x12\x12\n" +
+	"\x0eSTATUS_UNKNOWN\x10\x03*\x91\x02\n" +
+	"\n" +
+	"ResultKind\x12\x1b\n" +
+	"\x17RESULT_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13RESULT_KIND_GRANTED\x10\x01\x12\x14\n" +
+	"\x10RESULT_KIND_FULL\x10\x02\x12\x1a\n" +
+	"\x16RESULT_KIND_QUEUE_FULL\x10\x03\x12\x19\n" +
+	"\x15RESULT_KIND_TOO_LARGE\x10\x04\x12\x18\n" +
+	"\x14RESULT_KIND_DRAINING\x10\x05\x12\x19\n" +
+	"\x15RESULT_KIND_TIMED_OUT\x10\x06\x12\x17\n" +
+	"\x13RESULT_KIND_REVOKED\x10\a\x12\x17\n" +
+	"\x13RESULT_KIND_INVALID\x10\b\x12\x19\n" +
+	"\x15RESULT_KIND_UNDECIDED\x10\t2\xb5\x04\n" +
 	"\fStoreService\x12=\n" +
 	"\x04Open\x12\x19.sema.v1.StoreOpenRequest\x1a\x1a.sema.v1.StoreOpenResponse\x12@\n" +
 	"\x05Apply\x12\x1a.sema.v1.StoreApplyRequest\x1a\x1b.sema.v1.StoreApplyResponse\x12F\n" +
@@ -2227,8 +2228,8 @@ var file_sema_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_sema_v1_store_proto_goTypes = []any{
 	(Kind)(0),                       // 0: sema.v1.Kind
 	(Verb)(0),                       // 1: sema.v1.Verb
-	(Verdict)(0),                    // 2: sema.v1.Verdict
-	(FateKind)(0),                   // 3: sema.v1.FateKind
+	(Status)(0),                     // 2: sema.v1.Status
+	(ResultKind)(0),                 // 3: sema.v1.ResultKind
 	(*StoreOpenRequest)(nil),        // 4: sema.v1.StoreOpenRequest
 	(*StoreOpenResponse)(nil),       // 5: sema.v1.StoreOpenResponse
 	(*StoreApplyRequest)(nil),       // 6: sema.v1.StoreApplyRequest
@@ -2248,7 +2249,7 @@ var file_sema_v1_store_proto_goTypes = []any{
 	(*StoreListenResponse)(nil),     // 20: sema.v1.StoreListenResponse
 	(*Config)(nil),                  // 21: sema.v1.Config
 	(*Op)(nil),                      // 22: sema.v1.Op
-	(*Fate)(nil),                    // 23: sema.v1.Fate
+	(*Result)(nil),                  // 23: sema.v1.Result
 	(*PackedFence)(nil),             // 24: sema.v1.PackedFence
 	(*SessionInfo)(nil),             // 25: sema.v1.SessionInfo
 	(*LeaseInfo)(nil),               // 26: sema.v1.LeaseInfo
@@ -2260,21 +2261,21 @@ var file_sema_v1_store_proto_depIdxs = []int32{
 	21, // 0: sema.v1.StoreOpenRequest.config:type_name -> sema.v1.Config
 	21, // 1: sema.v1.StoreOpenResponse.config:type_name -> sema.v1.Config
 	22, // 2: sema.v1.StoreApplyRequest.ops:type_name -> sema.v1.Op
-	2,  // 3: sema.v1.StoreApplyResponse.verdict:type_name -> sema.v1.Verdict
-	23, // 4: sema.v1.StoreApplyResponse.fates:type_name -> sema.v1.Fate
+	2,  // 3: sema.v1.StoreApplyResponse.status:type_name -> sema.v1.Status
+	23, // 4: sema.v1.StoreApplyResponse.results:type_name -> sema.v1.Result
 	21, // 5: sema.v1.StoreApplyResponse.config:type_name -> sema.v1.Config
 	21, // 6: sema.v1.StoreInspectResponse.config:type_name -> sema.v1.Config
 	25, // 7: sema.v1.StoreInspectResponse.sessions:type_name -> sema.v1.SessionInfo
 	26, // 8: sema.v1.StoreInspectResponse.leases:type_name -> sema.v1.LeaseInfo
-	27, // 9: sema.v1.StoreInspectResponse.line:type_name -> sema.v1.TicketInfo
+	27, // 9: sema.v1.StoreInspectResponse.queue:type_name -> sema.v1.TicketInfo
 	21, // 10: sema.v1.StoreAdministerRequest.configure:type_name -> sema.v1.Config
 	28, // 11: sema.v1.StoreAdministerRequest.revoke:type_name -> sema.v1.Revocation
 	29, // 12: sema.v1.StoreAdministerRequest.delete:type_name -> sema.v1.Deletion
 	18, // 13: sema.v1.StoreExamineResponse.findings:type_name -> sema.v1.Finding
 	0,  // 14: sema.v1.Config.kind:type_name -> sema.v1.Kind
 	1,  // 15: sema.v1.Op.verb:type_name -> sema.v1.Verb
-	3,  // 16: sema.v1.Fate.kind:type_name -> sema.v1.FateKind
-	24, // 17: sema.v1.Fate.fence:type_name -> sema.v1.PackedFence
+	3,  // 16: sema.v1.Result.kind:type_name -> sema.v1.ResultKind
+	24, // 17: sema.v1.Result.fence:type_name -> sema.v1.PackedFence
 	4,  // 18: sema.v1.StoreService.Open:input_type -> sema.v1.StoreOpenRequest
 	6,  // 19: sema.v1.StoreService.Apply:input_type -> sema.v1.StoreApplyRequest
 	8,  // 20: sema.v1.StoreService.Inspect:input_type -> sema.v1.StoreInspectRequest

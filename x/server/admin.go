@@ -59,7 +59,7 @@ type waiterText struct {
 func summarize(name string, s protocol.Snapshot) summaryText {
 	c := s.Config
 	t := summaryText{
-		Name: name, Kind: "concurrency", Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiting: len(s.Line), Draining: c.Draining,
+		Name: name, Kind: "concurrency", Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiting: len(s.Queue), Draining: c.Draining,
 		Ramp: c.Ramp, MaxWaiters: c.MaxWaiters, TTL: span(c.TTL), Window: span(c.Window), Version: c.Version,
 	}
 	if c.Kind == protocol.Rate {
@@ -82,7 +82,7 @@ func describe(name string, s protocol.Snapshot) semaphoreText {
 			Seen: time.UnixMicro(int64(session.Seen)).UTC(), Holder: session.Instance, Meta: meta, By: by, Pooled: l.Pooled, Revoked: l.Revoked,
 		})
 	}
-	for _, w := range s.Line {
+	for _, w := range s.Queue {
 		instance := sessions[w.Session].Instance
 		meta, by := desk.ReadMeta(instance, w.Meta)
 		t.Line = append(t.Line, waiterText{Weight: w.Weight, Waiter: instance, Meta: meta, By: by})
@@ -183,7 +183,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return invalid("fence: %s: want the number of a lease, as GET /v1/semaphores/%s lists it", quote(r.PathValue("fence")), name)
 	}
-	err = s.client.ForceRelease(r.Context(), name, fleet.Revocation{Lease: protocol.Seq(seq), AtOnce: why.AtOnce, By: who(r.Context()).name, Why: why.Why})
+	err = s.client.Revoke(r.Context(), name, fleet.Revocation{Lease: protocol.Seq(seq), AtOnce: why.AtOnce, By: who(r.Context()).name, Why: why.Why})
 	s.audit(r.Context(), "revoke", name, fmt.Sprintf("lease %d, at once %t: %s", seq, why.AtOnce, why.Why), err)
 	err = s.missingLease(r.Context(), name, protocol.Seq(seq), err)
 	if err != nil {

@@ -109,7 +109,7 @@ func (s *Server) create(ctx context.Context, name string, wanted configuration) 
 		if session, stored, err = s.store.Open(ctx, name, config, by); err != nil {
 			return err
 		}
-		_, err = s.store.Apply(ctx, name, protocol.Batch{Session: session, Owner: by.Owner, Seq: 1, Bye: true})
+		_, err = s.store.Apply(ctx, name, protocol.Batch{Session: session, Owner: by.Owner, Seq: 1, End: true})
 		return err
 	})
 	config.Version = 1 // of one that was just created

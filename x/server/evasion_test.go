@@ -53,7 +53,7 @@ func TestLimits_HeldCannotBeEvaded(t *testing.T) {
 		},
 		"a bye that is not the batch it seems": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
 			s.Say(fill(round, 1)...)
-			_, _ = store.Apply(t.Context(), "db", protocol.Batch{Session: s.ID, Owner: sessiontest.Owner, Seq: s.Seq, Bye: true})
+			_, _ = store.Apply(t.Context(), "db", protocol.Batch{Session: s.ID, Owner: sessiontest.Owner, Seq: s.Seq, End: true})
 		},
 		"one ticket in every batch": func(t *testing.T, s *sessiontest.Session, store fleet.Store, _ int) {
 			for range limit {
@@ -146,7 +146,7 @@ func TestLimits_HeldCountsQueuedTickets(t *testing.T) {
 		}
 		session.Say(ops...)
 		b := blocker.Next()
-		b.Bye = true
+		b.End = true
 		if _, err := blocker.Store.Apply(t.Context(), "db", b); err != nil {
 			t.Fatal(err)
 		}
@@ -241,9 +241,9 @@ func TestLimits_BatchesOfANeighbourCountForItself(t *testing.T) {
 	victim := sessiontest.Begin(t, s.store("?token=a"), "db", protocol.Config{Capacity: 100})
 	victim.Granted(3, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1), sessiontest.Acquire(3, 1))
 	neighbour := s.store("?token=b")
-	for _, b := range []protocol.Batch{{Bye: true}, {Ops: []protocol.Op{sessiontest.Acquire(9, 1)}}} {
+	for _, b := range []protocol.Batch{{End: true}, {Ops: []protocol.Op{sessiontest.Acquire(9, 1)}}} {
 		b.Session, b.Owner, b.Seq = victim.ID, sessiontest.Owner, 50
-		if r, err := neighbour.Apply(t.Context(), "db", b); err != nil || r.Verdict != protocol.Unknown {
+		if r, err := neighbour.Apply(t.Context(), "db", b); err != nil || r.Status != protocol.Unknown {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
@@ -266,7 +266,7 @@ func TestLimits_RejectedTicketsAreBounded(t *testing.T) {
 		for k := range 100 {
 			b.Ops = append(b.Ops, sessiontest.Acquire(protocol.Ticket(1000*(i+1)+k), 1))
 		}
-		if r, err := store.Apply(t.Context(), "db", b); err != nil || r.Verdict != protocol.Stale {
+		if r, err := store.Apply(t.Context(), "db", b); err != nil || r.Status != protocol.Stale {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}

@@ -198,7 +198,7 @@ func TestRevoke_ByCannotBeForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ops.ForceRelease(t.Context(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, By: "the-ceo", Why: "because"}); err != nil {
+	if err := ops.Revoke(t.Context(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, By: "the-ceo", Why: "because"}); err != nil {
 		t.Fatal(err)
 	}
 	<-p.Lost()

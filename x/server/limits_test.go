@@ -85,8 +85,8 @@ func TestLimits_WaitingIsSharedFairly(t *testing.T) {
 	store := s.store("?token=a")
 	session := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 1})
 	reply := session.Say(sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1))
-	if len(reply.Fates) != 1 || reply.Fates[0].Ticket != 2 || reply.Fates[0].Kind != protocol.QueueFull {
-		t.Errorf("half of 4 may wait, one waits over HTTP and one in a queue: %+v", reply.Fates)
+	if len(reply.Results) != 1 || reply.Results[0].Ticket != 2 || reply.Results[0].Kind != protocol.QueueFull {
+		t.Errorf("half of 4 may wait, one waits over HTTP and one in a queue: %+v", reply.Results)
 	}
 	s.auth = "a"
 	a := s.want(429, "POST", "/v1/semaphores/db/leases?wait=1s", "")
@@ -102,8 +102,8 @@ func TestLimits_WaitingIsSharedFairly(t *testing.T) {
 		t.Errorf("another tenant is rejected: %s", a.text)
 	}
 	session.Say(protocol.Op{Verb: protocol.Cancel, Ticket: 1})
-	if reply := session.Say(sessiontest.Acquire(3, 1)); len(reply.Fates) != 0 {
-		t.Errorf("the place of an acquire that was cancelled is not free: %+v", reply.Fates)
+	if reply := session.Say(sessiontest.Acquire(3, 1)); len(reply.Results) != 0 {
+		t.Errorf("the place of an acquire that was cancelled is not free: %+v", reply.Results)
 	}
 	if !s.metric(`sema_limited_total{limit="waiting"} 3`) {
 		t.Error("rejections are not counted")
@@ -195,8 +195,8 @@ func TestLimits_Held(t *testing.T) {
 	held := session.Granted(2, sessiontest.Acquire(1, 4), sessiontest.Acquire(2, 1))
 	// One over HTTP, a session, two leases: the fifth is the last.
 	reply := session.Say(protocol.Op{Verb: protocol.Split, Lease: held[0], Ticket: 3, Weight: 1}, protocol.Op{Verb: protocol.Split, Lease: held[0], Ticket: 4, Weight: 1}, sessiontest.Acquire(5, 1))
-	if len(reply.Fates) != 3 || reply.Fates[0].Kind != protocol.Granted || reply.Fates[1].Kind != protocol.QueueFull || reply.Fates[2].Kind != protocol.QueueFull {
-		t.Errorf("%+v", reply.Fates)
+	if len(reply.Results) != 3 || reply.Results[0].Kind != protocol.Granted || reply.Results[1].Kind != protocol.QueueFull || reply.Results[2].Kind != protocol.QueueFull {
+		t.Errorf("%+v", reply.Results)
 	}
 	if a := s.want(429, "POST", "/v1/semaphores/db/leases", ""); !strings.Contains(a.text, "limits.held of token:a is 5") {
 		t.Error(a.text)
@@ -230,7 +230,7 @@ func TestLimits_HeldEndsWithTheSession(t *testing.T) {
 	session.Granted(3, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1), sessiontest.Acquire(3, 1))
 	s.want(429, "POST", "/v1/semaphores/db/leases", "")
 	b := session.Next()
-	b.Bye = true
+	b.End = true
 	if _, err := store.Apply(t.Context(), "db", b); err != nil {
 		t.Fatal(err)
 	}

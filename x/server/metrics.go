@@ -88,7 +88,7 @@ func (m *metrics) acquired(err error) {
 func (m *metrics) outcome(outcome string) { m.acquires.WithLabelValues(outcome).Inc() }
 
 // result counts what became of an acquire of a Go client.
-func (m *metrics) result(kind protocol.FateKind) {
+func (m *metrics) result(kind protocol.ResultKind) {
 	switch kind {
 	case protocol.Granted:
 		m.outcome("acquired")

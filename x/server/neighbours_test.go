@@ -24,10 +24,10 @@ func TestTokens_CannotEndLeasesOfANeighbour(t *testing.T) {
 
 	neighbour := s.store("?token=b")
 	for _, owner := range []protocol.Owner{{}, {Key: protocol.NewKey()}, sessiontest.Owner, {Key: sessiontest.Owner.Key, Principal: "token:a"}} {
-		for _, b := range []protocol.Batch{{Bye: true}, {Ops: []protocol.Op{sessiontest.Release(lease)}}, {}} {
+		for _, b := range []protocol.Batch{{End: true}, {Ops: []protocol.Op{sessiontest.Release(lease)}}, {}} {
 			b.Session, b.Owner, b.Seq = victim.ID, owner, 1000
-			if r, err := neighbour.Apply(t.Context(), "db", b); err != nil || r.Verdict != protocol.Unknown {
-				t.Errorf("%+v: verdict %d, %v; want the reply for an unknown session", b, r.Verdict, err)
+			if r, err := neighbour.Apply(t.Context(), "db", b); err != nil || r.Status != protocol.Unknown {
+				t.Errorf("%+v: status %d, %v; want the reply for an unknown session", b, r.Status, err)
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func (s *Server) inspectPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("ETag", etag(part.Config.Version))
 	limits(w, name, part.Effective, part.InUse, time.Duration(span(part.Config.Window)))
-	return answer(w, http.StatusOK, newSemaphorePage(name, part, len(snapshot.Line), next))
+	return answer(w, http.StatusOK, newSemaphorePage(name, part, len(snapshot.Queue), next))
 }
 
 // A semaphorePage is a semaphore with some of its leases and waiters.
@@ -107,7 +107,7 @@ func newSemaphorePage(name string, part protocol.Snapshot, waiters int, next str
 // firstPage describes a semaphore with its first leases and waiters.
 func firstPage(name string, s protocol.Snapshot) semaphorePage {
 	part, next, _ := page{limit: maxPage}.cut(s)
-	return newSemaphorePage(name, part, len(s.Line), next)
+	return newSemaphorePage(name, part, len(s.Queue), next)
 }
 
 // cut returns a snapshot with some of its leases, and then of its waiters, and the
@@ -120,12 +120,12 @@ func (p page) cut(s protocol.Snapshot) (part protocol.Snapshot, next string, err
 	part = s
 	part.Leases = leases[:min(p.limit, len(leases))]
 	room := p.limit - len(part.Leases)
-	part.Line = line[:min(room, len(line))]
+	part.Queue = line[:min(room, len(line))]
 	switch {
 	case len(part.Leases) < len(leases) || len(part.Leases) == p.limit && len(line) > 0:
 		next = fmt.Sprintf("l%d", part.Leases[len(part.Leases)-1].Seq)
-	case len(part.Line) < len(line):
-		last := part.Line[len(part.Line)-1]
+	case len(part.Queue) < len(line):
+		last := part.Queue[len(part.Queue)-1]
 		next = fmt.Sprintf("w%d.%d", last.Session, last.Ticket)
 	}
 	return part, next, nil
@@ -134,7 +134,7 @@ func (p page) cut(s protocol.Snapshot) (part protocol.Snapshot, next string, err
 // rest returns what follows the cursor. If its waiter is not in the queue any more,
 // the page starts at the head of the queue: some may be seen twice, none is left out.
 func (p page) rest(s protocol.Snapshot) ([]protocol.LeaseInfo, []protocol.TicketInfo, error) {
-	leases, line := s.Leases, s.Line
+	leases, line := s.Leases, s.Queue
 	bad := invalid("after=%q: want the next of the page before", p.after)
 	switch {
 	case p.after == "":
@@ -181,7 +181,7 @@ func inspectPageMessage(name string, s protocol.Snapshot, p page) (*semav1.Inspe
 		return nil, err
 	}
 	message := inspectMessage(name, part)
-	message.Semaphore.Waiters, message.Next = int64(len(s.Line)), next
+	message.Semaphore.Waiters, message.Next = int64(len(s.Queue)), next
 	return message, nil
 }
 

@@ -89,7 +89,7 @@ func TestProblem_RPCWords(t *testing.T) {
 		func() error { _, err := c.Delete(ctx, &semav1.DeleteRequest{Name: "none"}); return err },
 		func() error { _, err := c.Drain(ctx, &semav1.DrainRequest{Name: "none"}); return err },
 		func() error {
-			_, err := c.ForceRelease(ctx, &semav1.ForceReleaseRequest{Name: "db", Fence: 1})
+			_, err := c.Revoke(ctx, &semav1.RevokeRequest{Name: "db", Fence: 1})
 			return err
 		},
 		func() error { _, err := c.Renew(ctx, &semav1.RenewRequest{Name: "db", Lease: "x"}); return err },

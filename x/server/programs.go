@@ -140,7 +140,7 @@ func (p *programs) apply(ctx context.Context, semaphore string, b protocol.Batch
 		return protocol.Reply{}, err
 	}
 	defer one.unlock()
-	if one.told > b.Ack && one.told-b.Ack > maxUnheard && !b.Bye {
+	if one.told > b.Ack && one.told-b.Ack > maxUnheard && !b.End {
 		return protocol.Reply{}, invalid("%d results of this session are not acknowledged: want %d at most", one.told-b.Ack, maxUnheard)
 	}
 	fresh, err := p.reserve(ctx, one, semaphore, &b)
@@ -160,10 +160,10 @@ func (p *programs) apply(ctx context.Context, semaphore string, b protocol.Batch
 			p.end(key, one)
 		}
 		return reply, err
-	case reply.Verdict == protocol.Unknown || b.Bye && reply.Verdict == protocol.Heard:
+	case reply.Status == protocol.Unknown || b.End && reply.Status == protocol.Applied:
 		p.end(key, one)
 		return reply, nil
-	case reply.Verdict == protocol.Stale:
+	case reply.Status == protocol.Stale:
 		p.undone(one, fresh)
 	default:
 		p.heard(one, b, &reply)
@@ -228,18 +228,18 @@ func (p *programs) release(one *program, seq protocol.Seq) bool {
 // before the reply: a grant of the reply may be later than they are.
 func (p *programs) heard(one *program, b protocol.Batch, r *protocol.Reply) {
 	before := one.told
-	for i, f := range r.Fates {
+	for i, f := range r.Results {
 		if _, denied := one.denied[f.Ticket]; denied && f.Kind == protocol.Invalid {
 			one.denied[f.Ticket] = f.N
 			f.Kind = protocol.QueueFull
-			r.Fates[i].Kind = f.Kind
+			r.Results[i].Kind = f.Kind
 		}
 		if f.N > one.told {
 			one.told = f.N
 			p.result(one, f, r.Config)
 		}
 	}
-	if r.Verdict != protocol.Heard {
+	if r.Status != protocol.Applied {
 		return
 	}
 	for i, op := range b.Ops {
@@ -274,7 +274,7 @@ func (p *programs) returned(one *program, op protocol.Op, before uint64) {
 }
 
 // result counts what became of one acquire, split or lease.
-func (p *programs) result(one *program, f protocol.Fate, c protocol.Config) {
+func (p *programs) result(one *program, f protocol.Result, c protocol.Config) {
 	of, split := one.splits[f.Ticket]
 	if split = split && f.Kind != protocol.Revoked; !split {
 		p.server.counted.result(f.Kind)
@@ -303,7 +303,7 @@ func (p *programs) result(one *program, f protocol.Fate, c protocol.Config) {
 }
 
 // lease notes a lease whose place is taken.
-func (one *program) lease(f protocol.Fate) {
+func (one *program) lease(f protocol.Result) {
 	one.leases[f.Lease] = programLease{f.Ticket, f.Weight, f.N}
 	one.granted[f.Ticket] = f.Lease
 }

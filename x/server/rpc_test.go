@@ -156,7 +156,7 @@ func verbs(t *testing.T, c semav1connect.SemaServiceClient) {
 	if !stream.Receive() || stream.Msg().GetHeld() == nil {
 		t.Fatalf("%v, %v", stream.Msg(), stream.Err())
 	}
-	_, err = c.ForceRelease(ctx, &semav1.ForceReleaseRequest{Name: "db", Fence: stream.Msg().GetHeld().Fence.Seq, Why: "enough", Now: true})
+	_, err = c.Revoke(ctx, &semav1.RevokeRequest{Name: "db", Fence: stream.Msg().GetHeld().Fence.Seq, Why: "enough", Now: true})
 	must(err)
 	must(stream.Close())
 	drained, err := c.Drain(ctx, &semav1.DrainRequest{Name: "db", WaitMs: 100})

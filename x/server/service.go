@@ -251,7 +251,7 @@ func (s rpc) Inspect(ctx context.Context, m *semav1.InspectRequest) (*semav1.Ins
 func semaphoreMessage(name string, s protocol.Snapshot) *semav1.Semaphore {
 	c := s.Config
 	return &semav1.Semaphore{
-		Name: name, Kind: semav1.Kind(c.Kind), Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiters: int64(len(s.Line)),
+		Name: name, Kind: semav1.Kind(c.Kind), Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiters: int64(len(s.Queue)),
 		Draining: c.Draining, Version: c.Version, TtlMs: uint32(c.TTL / 1000), Ramp: c.Ramp, MaxWaiters: c.MaxWaiters, RateMs: uint32(c.Window / 1000),
 	}
 }
@@ -270,7 +270,7 @@ func inspectMessage(name string, s protocol.Snapshot) *semav1.InspectResponse {
 			Pooled: l.Pooled, Revoked: l.Revoked,
 		})
 	}
-	for _, w := range s.Line {
+	for _, w := range s.Queue {
 		instance := sessions[w.Session].Instance
 		meta, _ := desk.ReadMeta(instance, w.Meta)
 		answer.Waiters = append(answer.Waiters, &semav1.Waiter{Weight: w.Weight, Holder: meta, Instance: instance})
@@ -331,13 +331,13 @@ func (s rpc) Resume(ctx context.Context, m *semav1.ResumeRequest) (*semav1.Resum
 	return &semav1.ResumeResponse{}, nil
 }
 
-func (s rpc) ForceRelease(ctx context.Context, m *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error) {
+func (s rpc) Revoke(ctx context.Context, m *semav1.RevokeRequest) (*semav1.RevokeResponse, error) {
 	revocation := fleet.Revocation{Lease: protocol.Seq(m.GetFence()), AtOnce: m.GetNow(), By: who(ctx).name, Why: m.GetWhy()}
 	err := s.guarded.Administer(ctx, m.GetName(), fleet.Command{Revoke: &revocation})
 	if err = s.missingLease(ctx, m.GetName(), revocation.Lease, err); err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	return &semav1.ForceReleaseResponse{}, nil
+	return &semav1.RevokeResponse{}, nil
 }
 
 func (s rpc) Delete(ctx context.Context, m *semav1.DeleteRequest) (*semav1.DeleteResponse, error) {

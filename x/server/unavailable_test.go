@@ -93,8 +93,8 @@ func (s *site) rpcUnavailable(lease string) {
 		"Drain":     func() error { _, err := c.Drain(ctx, &semav1.DrainRequest{Name: "db"}); return err },
 		"Resume":    func() error { _, err := c.Resume(ctx, &semav1.ResumeRequest{Name: "db"}); return err },
 		"Delete":    func() error { _, err := c.Delete(ctx, &semav1.DeleteRequest{Name: "db"}); return err },
-		"ForceRelease": func() error {
-			_, err := c.ForceRelease(ctx, &semav1.ForceReleaseRequest{Name: "db", Fence: 1})
+		"Revoke": func() error {
+			_, err := c.Revoke(ctx, &semav1.RevokeRequest{Name: "db", Fence: 1})
 			return err
 		},
 		"Acquire": func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "db"}); return err },

@@ -104,7 +104,7 @@ func (c *catalog) deleteUnused(ctx context.Context, name string, e *entry, since
 		return false
 	}
 	s, err := c.Store.Inspect(ctx, name)
-	if err != nil || len(s.Leases) > 0 || len(s.Line) > 0 || s.InUse > 0 || s.Config.Version > 1 {
+	if err != nil || len(s.Leases) > 0 || len(s.Queue) > 0 || s.InUse > 0 || s.Config.Version > 1 {
 		return false
 	}
 	err = c.Store.Administer(ctx, name, fleet.Command{Delete: true})

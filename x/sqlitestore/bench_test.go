@@ -122,9 +122,9 @@ func (r raw) write(f *file, c *protocol.Changes) (err error) {
 	config, _ := json.Marshal(c.Image.Config)
 	exec(r.semaphore, string(config), int64(c.Image.Last), int64(c.Image.Clock), int64(c.Image.LastSession), int64(c.Image.LastSeq), int64(c.Image.Renewals))
 	for _, s := range c.Sessions {
-		fates, _ := json.Marshal(withoutFences(s.Fates))
+		results, _ := json.Marshal(withoutFences(s.Results))
 		exec(r.session, int64(s.ID), s.Instance, s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal),
-			int64(s.LastFate), s.Recalled, s.Extended, string(fates))
+			int64(s.LastResult), s.Recalled, s.Extended, string(results))
 	}
 	for _, seq := range c.Dropped {
 		exec(r.drop, int64(seq))
@@ -135,7 +135,7 @@ func (r raw) write(f *file, c *protocol.Changes) (err error) {
 	for _, t := range c.Left {
 		exec(r.leave, int64(t.Session), int64(t.Ticket))
 	}
-	for _, t := range c.Line {
+	for _, t := range c.Queue {
 		exec(r.ticket, int64(t.Session), int64(t.Ticket), int64(t.Ticket), t.Weight, t.Least, int64(t.Until), t.Pooled, t.Meta)
 	}
 	exec(f.statements.commit)

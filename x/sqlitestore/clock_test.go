@@ -42,7 +42,7 @@ func TestAClockThatStepsRobsNobody(t *testing.T) {
 
 		// And who is silent is noticed, as if the clock had not stepped.
 		passed := protocol.Micros(0)
-		for len(waiter.Say().Fates) == 0 {
+		for len(waiter.Say().Results) == 0 {
 			clock.now += sessiontest.TTL / 6
 			if passed += sessiontest.TTL / 6; passed > 2*sessiontest.TTL {
 				t.Fatal("a dead holder was not noticed")
@@ -106,7 +106,7 @@ func TestTheDeadAreNoticedThoughTheEngineComesBackAgainAndAgain(t *testing.T) {
 		served := false
 		for range 3 {
 			clock.now += sessiontest.TTL / 6
-			served = served || len(waiter.Say().Fates) > 0
+			served = served || len(waiter.Say().Results) > 0
 		}
 		store.engine.writer.forget() // as a crash does
 		if err := store.Close(); err != nil {

@@ -157,7 +157,7 @@ func TestNothingIsLeftOfADeletedSemaphore(t *testing.T) {
 		}
 		store = openAt(t, path, Options{})
 		snapshot, err := store.Inspect(ctx, "a")
-		if err != nil || snapshot.Config.Capacity != 7 || snapshot.InUse != 0 || len(snapshot.Line) != 0 || len(snapshot.Sessions) != 1 {
+		if err != nil || snapshot.Config.Capacity != 7 || snapshot.InUse != 0 || len(snapshot.Queue) != 0 || len(snapshot.Sessions) != 1 {
 			t.Errorf("a new semaphore is %+v, %v", snapshot, err)
 		}
 
@@ -219,11 +219,11 @@ func TestAFailedCommitIsAsIfNothingHadBeenAsked(t *testing.T) {
 			t.Errorf("a semaphore that was not committed: %v", err)
 		}
 		// As if it had never been heard, the batch is heard now.
-		if r, err := store.Apply(ctx, "a", batchA); err != nil || r.Verdict != protocol.Heard {
-			t.Errorf("verdict %d, %v after a commit that failed", r.Verdict, err)
+		if r, err := store.Apply(ctx, "a", batchA); err != nil || r.Status != protocol.Applied {
+			t.Errorf("status %d, %v after a commit that failed", r.Status, err)
 		}
-		if r, err := store.Apply(ctx, "b", batchB); err != nil || r.Verdict != protocol.Heard {
-			t.Errorf("verdict %d, %v after a commit that failed", r.Verdict, err)
+		if r, err := store.Apply(ctx, "b", batchB); err != nil || r.Status != protocol.Applied {
+			t.Errorf("status %d, %v after a commit that failed", r.Status, err)
 		}
 	})
 }

@@ -127,7 +127,7 @@ func (v *victim) hear(b protocol.Batch, r protocol.Reply) {
 			v.gone = append(v.gone, op.Lease)
 		}
 	}
-	for _, f := range r.Fates {
+	for _, f := range r.Results {
 		if f.N <= v.ack {
 			continue
 		}
@@ -233,14 +233,14 @@ func (w *witness) check(t *testing.T, store *Store) (midway int) {
 		midway += v.goOn(t, store)
 	}
 	for _, v := range w.victims {
-		if _, err := store.Apply(ctx, v.name, protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq + 2, Bye: true}); err != nil {
+		if _, err := store.Apply(ctx, v.name, protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq + 2, End: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name := range w.order {
 		snapshot, err := store.Inspect(ctx, name)
 		// Sessions that were opened and had said nothing are there still.
-		if err != nil || snapshot.InUse > 0 || len(snapshot.Line) > 0 {
+		if err != nil || snapshot.InUse > 0 || len(snapshot.Queue) > 0 {
 			t.Errorf("when all have left: %v, %+v", err, snapshot)
 		}
 	}
@@ -255,7 +255,7 @@ func (w *witness) checkSnapshot(t *testing.T, name string, snapshot protocol.Sna
 	for _, l := range snapshot.Leases {
 		weights[l.Seq] = l.Weight
 	}
-	for i, ticket := range snapshot.Line {
+	for i, ticket := range snapshot.Queue {
 		places[protocol.TicketName{Session: ticket.Session, Ticket: ticket.Ticket}] = i
 	}
 	for _, v := range w.victims {
@@ -312,19 +312,19 @@ func (v *victim) goOn(t *testing.T, store *Store) (midway int) {
 	}
 	if v.flying != nil {
 		r := say(*v.flying)
-		switch r.Verdict {
-		case protocol.Again:
+		switch r.Status {
+		case protocol.Repeated:
 			midway = 1
-		case protocol.Heard:
+		case protocol.Applied:
 		default:
-			t.Errorf("session %d, batch %d again: verdict %d", v.session, v.flying.Seq, r.Verdict)
+			t.Errorf("session %d, batch %d again: status %d", v.session, v.flying.Seq, r.Status)
 		}
 		v.hear(*v.flying, r)
 	}
 	b := protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq + 1, Ack: v.ack}
 	r := say(b)
-	if r.Verdict != protocol.Heard {
-		t.Errorf("session %d, batch %d: verdict %d", v.session, b.Seq, r.Verdict)
+	if r.Status != protocol.Applied {
+		t.Errorf("session %d, batch %d: status %d", v.session, b.Seq, r.Status)
 	}
 	v.hear(b, r)
 	snapshot, err := store.Inspect(ctx, v.name)
@@ -337,7 +337,7 @@ func (v *victim) goOn(t *testing.T, store *Store) (midway int) {
 			leases[l.Seq] = l.Weight
 		}
 	}
-	for _, ticket := range snapshot.Line {
+	for _, ticket := range snapshot.Queue {
 		if ticket.Session == v.session {
 			waiting[ticket.Ticket] = true
 		}

@@ -94,8 +94,8 @@ func TestDisk_FullAcrossRestarts(t *testing.T) {
 		}
 	}
 	emptyDisk(t, filler)
-	if r, err := store.Apply(ctx, "a", b); err != nil || r.Verdict != protocol.Heard {
-		t.Errorf("when there is room again: %v, verdict %d", err, r.Verdict)
+	if r, err := store.Apply(ctx, "a", b); err != nil || r.Status != protocol.Applied {
+		t.Errorf("when there is room again: %v, status %d", err, r.Status)
 	}
 	if err := store.Close(); err != nil {
 		t.Error(err)
@@ -163,7 +163,7 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 			ticket += bulk
 			r, err := store.Apply(ctx, "a", b)
 			failure = err
-			for _, f := range s.Hear(r).Fates {
+			for _, f := range s.Hear(r).Results {
 				held[f.Lease] = true
 			}
 		}
@@ -177,10 +177,10 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 
 		emptyDisk(t, filler)
 		r, err := store.Apply(ctx, "a", b)
-		if err != nil || r.Verdict != protocol.Heard {
-			t.Fatalf("round %d, when there is room again: %v, verdict %d", round, err, r.Verdict)
+		if err != nil || r.Status != protocol.Applied {
+			t.Fatalf("round %d, when there is room again: %v, status %d", round, err, r.Status)
 		}
-		for _, f := range s.Hear(r).Fates {
+		for _, f := range s.Hear(r).Results {
 			held[f.Lease] = true
 		}
 		wantSame(t, store, held)

@@ -45,8 +45,8 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 
 	limit(1 << 20)
 	r, err := store.Apply(ctx, "a", b)
-	if err != nil || r.Verdict != protocol.Heard || len(s.Hear(r).Fates) != 2000 {
-		t.Fatalf("when there is room again: %v, verdict %d, %d fates", err, r.Verdict, len(r.Fates))
+	if err != nil || r.Status != protocol.Applied || len(s.Hear(r).Results) != 2000 {
+		t.Fatalf("when there is room again: %v, status %d, %d results", err, r.Status, len(r.Results))
 	}
 	s.Granted(1, sessiontest.Acquire(5000, 1))
 }
@@ -94,8 +94,8 @@ func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
 	}
 	w.open = open
 	sessiontest.WantHeld(t, store, "a", lease)
-	if r, err := store.Apply(ctx, "a", b); err != nil || r.Verdict != protocol.Heard {
-		t.Fatalf("afterwards: %v, verdict %d", err, r.Verdict)
+	if r, err := store.Apply(ctx, "a", b); err != nil || r.Status != protocol.Applied {
+		t.Fatalf("afterwards: %v, status %d", err, r.Status)
 	}
 }
 
@@ -191,8 +191,8 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 		})
 		spoilt(apply) // and after
 		wg.Go(func() {
-			if r, err := store.Apply(ctx, "b", second); err != nil || len(r.Fates) != 2 {
-				t.Errorf("%v, fates %v: want those of both batches", err, r.Fates)
+			if r, err := store.Apply(ctx, "b", second); err != nil || len(r.Results) != 2 {
+				t.Errorf("%v, results %v: want those of both batches", err, r.Results)
 			}
 		})
 		synctest.Wait()
@@ -201,8 +201,8 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 		free()
 		wg.Wait()
 		sessiontest.WantHeld(t, store, "a", lease)
-		if r, err := store.Apply(ctx, "a", batch); err != nil || r.Verdict != protocol.Heard {
-			t.Errorf("afterwards: %v, verdict %d", err, r.Verdict)
+		if r, err := store.Apply(ctx, "a", batch); err != nil || r.Status != protocol.Applied {
+			t.Errorf("afterwards: %v, status %d", err, r.Status)
 		}
 	})
 }
@@ -230,10 +230,10 @@ func TestWhoGivesUpIsAnsweredAtOnceAndHarmsNobody(t *testing.T) {
 		end <- nil
 		free()
 		synctest.Wait()
-		if r, err := store.Apply(ctx, "a", underway); err != nil || r.Verdict != protocol.Again || len(r.Fates) != 1 {
+		if r, err := store.Apply(ctx, "a", underway); err != nil || r.Status != protocol.Repeated || len(r.Results) != 1 {
 			t.Errorf("what was under way: %v, %+v", err, r)
 		}
-		if r, err := store.Apply(ctx, "a", queued); err != nil || r.Verdict != protocol.Heard || len(r.Fates) != 1 {
+		if r, err := store.Apply(ctx, "a", queued); err != nil || r.Status != protocol.Applied || len(r.Results) != 1 {
 			t.Errorf("what was not begun: %v, %+v", err, r)
 		}
 	})

@@ -90,12 +90,12 @@ func (f *file) writeSemaphore(k *kept, im protocol.Image) error {
 func (f *file) writeSessions(id int64, c *protocol.Changes) error {
 	v := make(values, 0, 13*len(c.Sessions))
 	for _, s := range c.Sessions {
-		fates, err := json.Marshal(withoutFences(s.Fates))
+		results, err := json.Marshal(withoutFences(s.Results))
 		if err != nil {
 			return err
 		}
 		v = v.with(id, int64(s.ID), s.Instance, s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal),
-			int64(s.LastFate), s.Recalled, s.Extended, string(fates))
+			int64(s.LastResult), s.Recalled, s.Extended, string(results))
 	}
 	if err := f.putSessions.exec(v); err != nil {
 		return err
@@ -107,16 +107,16 @@ func (f *file) writeSessions(id int64, c *protocol.Changes) error {
 	return f.endSessions.exec(v)
 }
 
-// A storedFate is a fate without its fence, which is made anew for each reply.
-type storedFate struct {
-	protocol.Fate
+// A storedResult is a result without its fence, which is made anew for each reply.
+type storedResult struct {
+	protocol.Result
 	Fence *struct{} `json:",omitempty"`
 }
 
-func withoutFences(fates []protocol.Fate) []storedFate {
-	all := make([]storedFate, len(fates))
-	for i, fate := range fates {
-		all[i].Fate = fate
+func withoutFences(results []protocol.Result) []storedResult {
+	all := make([]storedResult, len(results))
+	for i, result := range results {
+		all[i].Result = result
 	}
 	return all
 }
@@ -139,7 +139,7 @@ func (f *file) writeLeases(id int64, c *protocol.Changes) error {
 // writeLine removes those who left first: one of their names may have come
 // again.
 func (f *file) writeLine(k *kept, c *protocol.Changes) error {
-	v := make(values, 0, max(3*len(c.Left), 9*len(c.Line)))
+	v := make(values, 0, max(3*len(c.Left), 9*len(c.Queue)))
 	for _, t := range c.Left {
 		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket))
 	}
@@ -147,7 +147,7 @@ func (f *file) writeLine(k *kept, c *protocol.Changes) error {
 		return err
 	}
 	v = v[:0]
-	for _, t := range c.Line {
+	for _, t := range c.Queue {
 		k.rows.places++
 		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket), k.rows.places, t.Weight, t.Least, int64(t.Until), t.Pooled, t.Meta)
 	}
@@ -216,12 +216,12 @@ func (f *file) readSessions(s *stored) error {
 	return f.loadSessions.find(s.rows.id, func(r *row) {
 		im := protocol.SessionImage{
 			ID: protocol.Session(r.integer()), Instance: r.text(), Owner: readOwner(r), Seq: uint64(r.integer()), Deadline: protocol.Micros(r.integer()),
-			Seen: protocol.Micros(r.integer()), Renewal: uint64(r.integer()), LastFate: uint64(r.integer()), Recalled: r.flag(), Extended: r.flag(),
+			Seen: protocol.Micros(r.integer()), Renewal: uint64(r.integer()), LastResult: uint64(r.integer()), Recalled: r.flag(), Extended: r.flag(),
 		}
-		var fates []storedFate
-		r.err = errors.Join(r.err, decode(r.text(), &fates))
-		for _, fate := range fates {
-			im.Fates = append(im.Fates, fate.Fate)
+		var results []storedResult
+		r.err = errors.Join(r.err, decode(r.text(), &results))
+		for _, result := range results {
+			im.Results = append(im.Results, result.Result)
 		}
 		s.image.Sessions = append(s.image.Sessions, im)
 	})
@@ -245,7 +245,7 @@ func (f *file) readLeases(s *stored) error {
 func (f *file) readLine(s *stored) error {
 	return f.loadLine.find(s.rows.id, func(r *row) {
 		s.rows.places = r.integer()
-		s.image.Line = append(s.image.Line, protocol.TicketImage{
+		s.image.Queue = append(s.image.Queue, protocol.TicketImage{
 			Session: protocol.Session(r.integer()), Ticket: protocol.Ticket(r.integer()), Weight: r.integer(), Least: r.integer(),
 			Until: protocol.Micros(r.integer()), Pooled: r.flag(), Meta: r.text(),
 		})

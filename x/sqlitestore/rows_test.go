@@ -53,8 +53,8 @@ func TestAllThereIsIsStored(t *testing.T) {
 	var want protocol.Image
 	fill(reflect.ValueOf(&want).Elem(), new(uint64))
 	for i := range want.Sessions {
-		for k := range want.Sessions[i].Fates {
-			want.Sessions[i].Fates[k].Fence = protocol.Fence{} // is made anew
+		for k := range want.Sessions[i].Results {
+			want.Sessions[i].Results[k].Fence = protocol.Fence{} // is made anew
 		}
 	}
 	state, err := protocol.New(1, protocol.Config{TTL: sessiontest.TTL}, 0)
@@ -62,7 +62,7 @@ func TestAllThereIsIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &kept{name: "all", state: state, changes: protocol.Changes{
-		Image: plain(want), Sessions: want.Sessions, Leases: want.Leases, Line: want.Line, Spent: want.Spent, Respent: true,
+		Image: plain(want), Sessions: want.Sessions, Leases: want.Leases, Queue: want.Queue, Spent: want.Spent, Respent: true,
 	}}
 	err = store.await(ctx, &request{ctx: ctx, read: func(f *file) error {
 		if err := f.begin(); err != nil {
@@ -209,18 +209,18 @@ func (h *history) speak(s *sessiontest.Session) {
 		}
 	}
 	b := s.Next(ops...)
-	b.Bye = h.rng.IntN(40) == 0
+	b.End = h.rng.IntN(40) == 0
 	r, err := h.store.Apply(ctx, "a", b)
 	if err != nil {
 		s.Seq--
 		return
 	}
-	for _, f := range r.Fates {
+	for _, f := range r.Results {
 		if f.Kind == protocol.Granted {
 			h.held = append(h.held, f.Lease)
 		}
 	}
-	if r.Verdict == protocol.Unknown || b.Bye {
+	if r.Status == protocol.Unknown || b.End {
 		h.sessions = slices.DeleteFunc(h.sessions, func(other *sessiontest.Session) bool { return other == s })
 	}
 	if h.rng.IntN(3) > 0 { // or it was lost on the way
@@ -268,7 +268,7 @@ func normal(im protocol.Image) string { return fmt.Sprintf("%+v", im) }
 
 // plain is an image without its lists.
 func plain(im protocol.Image) protocol.Image {
-	im.Sessions, im.Leases, im.Line, im.Spent = nil, nil, nil, nil
+	im.Sessions, im.Leases, im.Queue, im.Spent = nil, nil, nil, nil
 	return im
 }
 

@@ -25,10 +25,10 @@ CREATE TABLE session (
   deadline  INTEGER NOT NULL, -- on the semaphore's clock
   seen      INTEGER NOT NULL,
   renewal   INTEGER NOT NULL,
-  last_fate INTEGER NOT NULL,
+  last_result INTEGER NOT NULL,
   recalled  INTEGER NOT NULL,
   extended  INTEGER NOT NULL, -- had a whole TTL when the file was opened, and is silent since
-  fates     TEXT NOT NULL, -- JSON, those that it has not acknowledged
+  results     TEXT NOT NULL, -- JSON, those that it has not acknowledged
   PRIMARY KEY (semaphore, id)
 ) WITHOUT ROWID;
 

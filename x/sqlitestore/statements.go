@@ -27,7 +27,7 @@ func newStatements(c *connection) (s statements) {
 
 	s.find = c.statement("SELECT id, config, ramp_from, ramp_at, last, clock, last_session, last_seq, renewals FROM semaphore WHERE name = ?")
 	s.findTombstone = c.statement("SELECT seq FROM tombstone WHERE name = ?")
-	s.loadSessions = c.statement("SELECT id, instance, key, principal, seq, deadline, seen, renewal, last_fate, recalled, extended, fates FROM session WHERE semaphore = ? ORDER BY renewal")
+	s.loadSessions = c.statement("SELECT id, instance, key, principal, seq, deadline, seen, renewal, last_result, recalled, extended, results FROM session WHERE semaphore = ? ORDER BY renewal")
 	s.loadLeases = c.statement("SELECT seq, session, weight, pooled, revoked, since, meta FROM lease WHERE semaphore = ? ORDER BY seq")
 	s.loadLine = c.statement("SELECT place, session, id, weight, least, until, pooled, meta FROM ticket WHERE semaphore = ? ORDER BY place")
 	s.loadSpending = c.statement("SELECT n, until, weight FROM spending WHERE semaphore = ? ORDER BY n")
@@ -44,7 +44,7 @@ func newStatements(c *connection) (s statements) {
 	s.dropSpending = c.statement("DELETE FROM spending WHERE semaphore = ? AND n < ?")
 	s.purgeSpending = c.statement("DELETE FROM spending WHERE semaphore = ?")
 
-	s.putSessions = c.put("session", "semaphore", "id", "instance", "key", "principal", "seq", "deadline", "seen", "renewal", "last_fate", "recalled", "extended", "fates")
+	s.putSessions = c.put("session", "semaphore", "id", "instance", "key", "principal", "seq", "deadline", "seen", "renewal", "last_result", "recalled", "extended", "results")
 	s.putLeases = c.put("lease", "semaphore", "seq", "session", "weight", "pooled", "revoked", "since", "meta")
 	s.putTickets = c.put("ticket", "semaphore", "session", "id", "place", "weight", "least", "until", "pooled", "meta")
 	s.putSpending = c.put("spending", "semaphore", "n", "until", "weight")

@@ -77,7 +77,7 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 	var reply protocol.Reply
 	err := s.do(ctx, name, 1+len(b.Ops), func(now protocol.Micros, k *kept) error {
 		if k.state == nil {
-			reply.Verdict = protocol.Unknown
+			reply.Status = protocol.Unknown
 			return nil
 		}
 		reply = k.state.Apply(now, b)

@@ -17,7 +17,7 @@ var errUnread = errors.New("a message cannot be read; are service and program of
 // server that authenticates the client adds it.
 func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
 	m := &semav1.StoreApplyRequest{
-		Name: name, Session: uint64(b.Session), Key: b.Owner.Key[:], Seq: b.Seq, Ack: b.Ack, Bye: b.Bye, Highest: uint64(b.Highest),
+		Name: name, Session: uint64(b.Session), Key: b.Owner.Key[:], Seq: b.Seq, Ack: b.Ack, End: b.End, Highest: uint64(b.Highest),
 		Ops: make([]*semav1.Op, len(b.Ops)),
 	}
 	ops := make([]semav1.Op, len(b.Ops)) // all at once
@@ -40,7 +40,7 @@ func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
 
 // ReadBatch is the batch in a message.
 func ReadBatch(m *semav1.StoreApplyRequest) (protocol.Batch, error) {
-	b := protocol.Batch{Session: protocol.Session(m.Session), Seq: m.Seq, Ack: m.Ack, Bye: m.Bye, Highest: protocol.Seq(m.Highest)}
+	b := protocol.Batch{Session: protocol.Session(m.Session), Seq: m.Seq, Ack: m.Ack, End: m.End, Highest: protocol.Seq(m.Highest)}
 	copy(b.Owner.Key[:], m.Key)
 	metas := make([]string, 1+len(m.Metas)) // which most ops share
 	for i, meta := range m.Metas {
@@ -78,14 +78,14 @@ func narrow[T ~uint8, E ~int32](number E) T {
 // ReplyOf is the message for a reply.
 func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
 	m := &semav1.StoreApplyResponse{
-		Verdict: semav1.Verdict(r.Verdict), More: r.More, Next: int64(r.Next), Recall: r.Recall, Config: ConfigOf(r.Config),
-		InUse: r.InUse, Wanted: r.Wanted, First: r.First, Share: r.Share, Valid: int64(r.Valid), Undecided: int64(r.Undecided), Fates: make([]*semav1.Fate, len(r.Fates)),
+		Status: semav1.Status(r.Status), More: r.More, Next: int64(r.Next), Recall: r.Recall, Config: ConfigOf(r.Config),
+		InUse: r.InUse, Wanted: r.Wanted, First: r.First, Share: r.Share, Valid: int64(r.Valid), Undecided: int64(r.Undecided), Results: make([]*semav1.Result, len(r.Results)),
 	}
-	fates := make([]semav1.Fate, len(r.Fates))
+	results := make([]semav1.Result, len(r.Results))
 	var last []protocol.Range
-	for i, f := range r.Fates {
-		to := &fates[i]
-		to.N, to.Kind, to.Ticket, to.Lease, to.Weight = f.N, semav1.FateKind(f.Kind), uint64(f.Ticket), uint64(f.Lease), f.Weight
+	for i, f := range r.Results {
+		to := &results[i]
+		to.N, to.Kind, to.Ticket, to.Lease, to.Weight = f.N, semav1.ResultKind(f.Kind), uint64(f.Ticket), uint64(f.Lease), f.Weight
 		if f.Note != "" {
 			to.Note = []byte(f.Note)
 		}
@@ -93,7 +93,7 @@ func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
 			to.Fence = packFence(f.Fence, last)
 			last = f.Fence.Revoked
 		}
-		m.Fates[i] = to
+		m.Results[i] = to
 	}
 	return m
 }
@@ -101,23 +101,23 @@ func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
 // ReadReply is the reply in a message.
 func ReadReply(m *semav1.StoreApplyResponse) (protocol.Reply, error) {
 	r := protocol.Reply{
-		Verdict: narrow[protocol.Verdict](m.Verdict), More: m.More, Next: protocol.Micros(m.Next), Recall: m.Recall, Config: ReadConfig(m.Config),
+		Status: narrow[protocol.Status](m.Status), More: m.More, Next: protocol.Micros(m.Next), Recall: m.Recall, Config: ReadConfig(m.Config),
 		InUse: m.InUse, Wanted: m.Wanted, First: m.First, Share: m.Share, Valid: protocol.Micros(m.Valid), Undecided: protocol.Micros(m.Undecided),
 	}
-	if len(m.Fates) > 0 {
-		r.Fates = make([]protocol.Fate, len(m.Fates))
+	if len(m.Results) > 0 {
+		r.Results = make([]protocol.Result, len(m.Results))
 	}
 	var last []protocol.Range
-	for i, f := range m.Fates {
-		r.Fates[i] = protocol.Fate{
-			N: f.N, Kind: narrow[protocol.FateKind](f.Kind), Ticket: protocol.Ticket(f.Ticket),
+	for i, f := range m.Results {
+		r.Results[i] = protocol.Result{
+			N: f.N, Kind: narrow[protocol.ResultKind](f.Kind), Ticket: protocol.Ticket(f.Ticket),
 			Lease: protocol.Seq(f.Lease), Weight: f.Weight, Note: string(f.Note),
 		}
 		if f.Fence == nil {
 			continue
 		}
 		var err error
-		if r.Fates[i].Fence, last, err = unpackFence(f.Fence, last); err != nil {
+		if r.Results[i].Fence, last, err = unpackFence(f.Fence, last); err != nil {
 			return protocol.Reply{}, err
 		}
 	}

@@ -34,8 +34,8 @@ func SnapshotOf(s protocol.Snapshot) *semav1.StoreInspectResponse {
 			Seq: uint64(l.Seq), Session: uint64(l.Session), Weight: l.Weight, Since: int64(l.Since), Pooled: l.Pooled, Revoked: l.Revoked, Meta: []byte(l.Meta),
 		})
 	}
-	for _, t := range s.Line {
-		m.Line = append(m.Line, &semav1.TicketInfo{Ticket: uint64(t.Ticket), Session: uint64(t.Session), Weight: t.Weight, Meta: []byte(t.Meta)})
+	for _, t := range s.Queue {
+		m.Queue = append(m.Queue, &semav1.TicketInfo{Ticket: uint64(t.Ticket), Session: uint64(t.Session), Weight: t.Weight, Meta: []byte(t.Meta)})
 	}
 	return m
 }
@@ -51,8 +51,8 @@ func ReadSnapshot(m *semav1.StoreInspectResponse) protocol.Snapshot {
 			Seq: protocol.Seq(l.Seq), Session: protocol.Session(l.Session), Weight: l.Weight, Since: protocol.Micros(l.Since), Pooled: l.Pooled, Revoked: l.Revoked, Meta: string(l.Meta),
 		})
 	}
-	for _, t := range m.Line {
-		s.Line = append(s.Line, protocol.TicketInfo{Ticket: protocol.Ticket(t.Ticket), Session: protocol.Session(t.Session), Weight: t.Weight, Meta: string(t.Meta)})
+	for _, t := range m.Queue {
+		s.Queue = append(s.Queue, protocol.TicketInfo{Ticket: protocol.Ticket(t.Ticket), Session: protocol.Session(t.Session), Weight: t.Weight, Meta: string(t.Meta)})
 	}
 	return s
 }

@@ -60,15 +60,15 @@ func TestBatchesArriveAsTheyWere(t *testing.T) {
 func TestRepliesArriveAsTheyWere(t *testing.T) {
 	t.Parallel()
 	check(t, func(r protocol.Reply, share []uint8) bool {
-		if len(r.Fates) == 0 {
-			r.Fates = nil
+		if len(r.Results) == 0 {
+			r.Results = nil
 		}
-		for i := range r.Fates {
-			f := &r.Fates[i].Fence
+		for i := range r.Results {
+			f := &r.Results[i].Fence
 			f.Seq |= 1 // one of 0 is none
 			if i > 0 && i-1 < len(share) {
 				// As a model would say it: part of the one before, and more.
-				before := r.Fates[i-1].Fence.Revoked
+				before := r.Results[i-1].Fence.Revoked
 				n := min(len(before), int(share[i-1])%64)
 				f.Revoked = append(before[:n:n], f.Revoked...)
 			}
@@ -76,7 +76,7 @@ func TestRepliesArriveAsTheyWere(t *testing.T) {
 				f.Revoked = nil
 			}
 			if i == 3 {
-				r.Fates[i].Note = odd
+				r.Results[i].Note = odd
 			}
 		}
 		got, err := ReadReply(pass(t, ReplyOf(r), &semav1.StoreApplyResponse{}))
@@ -88,15 +88,15 @@ func TestRepliesArriveAsTheyWere(t *testing.T) {
 // change the next.
 func TestFencesThatShareMemoryDoNotWriteToEachOther(t *testing.T) {
 	t.Parallel()
-	r := protocol.Reply{Fates: make([]protocol.Fate, 40)}
+	r := protocol.Reply{Results: make([]protocol.Result, 40)}
 	var gone []protocol.Range
-	for i := range r.Fates {
+	for i := range r.Results {
 		gone = append(gone, protocol.Range{From: protocol.Seq(10 * i), To: protocol.Seq(10*i + 1)})
-		r.Fates[i] = protocol.Fate{N: uint64(i), Fence: protocol.Fence{Seq: protocol.Seq(10*i + 2), Revoked: gone[:len(gone):len(gone)]}}
+		r.Results[i] = protocol.Result{N: uint64(i), Fence: protocol.Fence{Seq: protocol.Seq(10*i + 2), Revoked: gone[:len(gone):len(gone)]}}
 	}
 	m := ReplyOf(r)
 	ranges := 0
-	for _, f := range m.Fates {
+	for _, f := range m.Results {
 		ranges += len(f.Fence.Revoked) / 2
 	}
 	if ranges != len(gone) {
@@ -106,7 +106,7 @@ func TestFencesThatShareMemoryDoNotWriteToEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range got.Fates {
+	for _, f := range got.Results {
 		_ = append(f.Fence.Revoked, protocol.Range{From: math.MaxUint64})
 	}
 	if !reflect.DeepEqual(got, r) {
@@ -123,10 +123,10 @@ func TestSnapshotsArriveAsTheyWere(t *testing.T) {
 		if len(s.Leases) == 0 {
 			s.Leases = nil
 		}
-		if len(s.Line) == 0 {
-			s.Line = nil
+		if len(s.Queue) == 0 {
+			s.Queue = nil
 		} else {
-			s.Line[0].Meta = odd
+			s.Queue[0].Meta = odd
 		}
 		got := ReadSnapshot(pass(t, SnapshotOf(s), &semav1.StoreInspectResponse{}))
 		for i := range s.Sessions {
@@ -173,7 +173,7 @@ func TestMessagesThatMakeNoSenseAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for _, fence := range []*semav1.PackedFence{{Shared: 1}, {Shared: math.MaxUint32}, {Revoked: []uint64{1}}} {
-		if _, err := ReadReply(&semav1.StoreApplyResponse{Fates: []*semav1.Fate{{Fence: fence}}}); !errors.Is(err, errUnread) {
+		if _, err := ReadReply(&semav1.StoreApplyResponse{Results: []*semav1.Result{{Fence: fence}}}); !errors.Is(err, errUnread) {
 			t.Errorf("%v: %v", fence, err)
 		}
 	}

@@ -177,7 +177,7 @@ BEGIN
           'Key', replace(x.key::text, '-', ''), 'Principal', x.principal) ORDER BY x.renewal) FROM session x WHERE x.semaphore = s.id),
       'Leases', (SELECT json_agg(json_build_object('Seq', x.seq, 'Session', x.session, 'Weight', x.weight, 'Since', x.since, 'Pooled', x.pooled,
           'Revoked', x.revoked, 'Meta', x.meta) ORDER BY x.seq) FROM lease x WHERE x.semaphore = s.id AND x.seq >= s.floor),
-      'Line', (SELECT json_agg(json_build_object('Ticket', x.id, 'Session', x.session, 'Weight', x.weight, 'Meta', x.meta) ORDER BY x.place)
+      'Queue', (SELECT json_agg(json_build_object('Ticket', x.id, 'Session', x.session, 'Weight', x.weight, 'Meta', x.meta) ORDER BY x.place)
           FROM ticket x WHERE x.semaphore = s.id AND x.place > s.served))
     INTO snapshot FROM semaphore s WHERE s.name = p_name;
   RETURN snapshot;

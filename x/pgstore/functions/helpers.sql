@@ -28,7 +28,7 @@ $$ SELECT CASE
     + greatest(last - ramp_at, 0) % 1000000 * ramp / 1000000)
 END $$;
 
--- tell adds fates, in order, to sessions; a ticket that had one leaves the line
+-- tell adds results, in order, to sessions; a ticket that had one leaves the line
 -- (left 1), perhaps for a block (blocks 1). It returns how many of the sessions had
 -- no block before.
 CREATE OR REPLACE FUNCTION tell(
@@ -40,10 +40,10 @@ DECLARE
 BEGIN
   WITH told AS (
     UPDATE session x SET
-      last_fate = x.last_fate + a.n,
-      fate_n = x.fate_n || ARRAY(SELECT x.last_fate + i FROM generate_series(1, a.n) i),
-      fate_kind = x.fate_kind || a.kinds, fate_ticket = x.fate_ticket || a.tickets, fate_lease = x.fate_lease || a.leases,
-      fate_weight = x.fate_weight || a.weights, fate_note = x.fate_note || a.notes,
+      last_result = x.last_result + a.n,
+      result_n = x.result_n || ARRAY(SELECT x.last_result + i FROM generate_series(1, a.n) i),
+      result_kind = x.result_kind || a.kinds, result_ticket = x.result_ticket || a.tickets, result_lease = x.result_lease || a.leases,
+      result_weight = x.result_weight || a.weights, result_note = x.result_note || a.notes,
       waiting = x.waiting - a.lefts, pooled = x.pooled + a.blocks, news = x.news + 1
     FROM (
       SELECT b.*, y.at FROM (

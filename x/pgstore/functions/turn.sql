@@ -9,7 +9,7 @@
 -- Whatever is told to others is collected and written when the line is at rest.
 --
 -- Numbers are those of fleet/protocol. Verbs: 1 acquire, 2 cancel, 3 release,
--- 4 split. Fates: 1 granted, 2 full, 3 queue full, 4 too large, 5 draining,
+-- 4 split. Results: 1 granted, 2 full, 3 queue full, 4 too large, 5 draining,
 -- 6 timed out, 7 revoked, 8 invalid. Verdicts: 0 heard, 1 again, 2 stale,
 -- 3 unknown. (They are no constants, and lists begin as null, because every
 -- expression that is evaluated costs a microsecond in each transaction.)
@@ -56,13 +56,13 @@ DECLARE
   own bigint := 0; -- its id
   woken boolean := false; -- it has news
   f_n bigint[]; f_kind smallint[]; f_ticket bigint[]; f_lease bigint[]; f_weight bigint[]; f_note text[];
-  holes boolean := false; -- there are fates of kind 0, which were taken back
+  holes boolean := false; -- there are results of kind 0, which were taken back
 
   n integer := cardinality(p_verb);
   i integer := 0; j integer; k integer;
   simple boolean; -- there are no ops but acquires and releases
   twice boolean := false; there boolean := false; -- a ticket may be named twice; one is
-  kind smallint; -- of a fate
+  kind smallint; -- of a result
   w bigint; least_ bigint; fits boolean; place_ bigint; until_ bigint; since_ bigint; meta_ text;
 
   h_place bigint; h_session bigint; h_least bigint; h_until bigint; -- the first in line; null: to be looked up
@@ -136,13 +136,13 @@ BEGIN
   END IF;
 
   IF p_session <> 0 THEN
-    SELECT x.id, x.seq, x.deadline, x.seen, x.renewal, x.waiting, x.pooled, x.recalled, x.news, x.answered, x.last_fate,
-        x.fate_n, x.fate_kind, x.fate_ticket, x.fate_lease, x.fate_weight, x.fate_note
-      INTO me.id, me.seq, me.deadline, me.seen, me.renewal, me.waiting, me.pooled, me.recalled, me.news, me.answered, me.last_fate,
+    SELECT x.id, x.seq, x.deadline, x.seen, x.renewal, x.waiting, x.pooled, x.recalled, x.news, x.answered, x.last_result,
+        x.result_n, x.result_kind, x.result_ticket, x.result_lease, x.result_weight, x.result_note
+      INTO me.id, me.seq, me.deadline, me.seen, me.renewal, me.waiting, me.pooled, me.recalled, me.news, me.answered, me.last_result,
         f_n, f_kind, f_ticket, f_lease, f_weight, f_note
       FROM session x WHERE x.semaphore = s.id AND x.id = p_session AND x.deadline >= s.clock AND x.key = p_key AND x.principal = p_principal;
     mine := FOUND;
-    IF mine AND me.renewal <= s.moved AND (p_seq > me.seq + 1 OR p_ack > me.last_fate) THEN
+    IF mine AND me.renewal <= s.moved AND (p_seq > me.seq + 1 OR p_ack > me.last_result) THEN
       mine := false; -- it has been answered what was forgotten, and may hold what others are given
     END IF;
   END IF;
@@ -218,8 +218,8 @@ BEGIN
           IF kind = 1 /* granted */ AND s.kind = 0 AND l_pooled[head] THEN
             me.pooled := me.pooled + 1;
           END IF;
-          me.last_fate := me.last_fate + 1;
-          f_n := f_n || me.last_fate; f_kind := f_kind || kind; f_ticket := f_ticket || l_ticket[head];
+          me.last_result := me.last_result + 1;
+          f_n := f_n || me.last_result; f_kind := f_kind || kind; f_ticket := f_ticket || l_ticket[head];
           f_lease := f_lease || CASE WHEN kind = 1 /* granted */ THEN s.last_seq ELSE 0 END; f_weight := f_weight || w; f_note := f_note || ''::text;
           woken := true;
         ELSE
@@ -401,11 +401,11 @@ BEGIN
               INSERT INTO lease (semaphore, seq, session, weight, since, pooled, meta)
                 SELECT s.id, s.last_seq + a.n, me.id, a.weight, s.last, false, a.meta FROM asked a
             )
-            SELECT count(*) AS leases, array_agg(me.last_fate + a.n) AS n, array_agg(1::smallint) AS kind, array_agg(a.ticket) AS ticket,
+            SELECT count(*) AS leases, array_agg(me.last_result + a.n) AS n, array_agg(1::smallint) AS kind, array_agg(a.ticket) AS ticket,
               array_agg(s.last_seq + a.n) AS lease, array_agg(a.weight) AS weight, array_agg(''::text) AS note INTO e FROM asked a;
             f_n := f_n || e.n; f_kind := f_kind || e.kind; f_ticket := f_ticket || e.ticket; f_lease := f_lease || e.lease;
             f_weight := f_weight || e.weight; f_note := f_note || e.note;
-            me.last_fate := me.last_fate + e.leases; s.last_seq := s.last_seq + e.leases;
+            me.last_result := me.last_result + e.leases; s.last_seq := s.last_seq + e.leases;
             s.leases := s.leases + e.leases; s.in_use := s.in_use + p_plain;
           END IF;
           i := n;
@@ -475,8 +475,8 @@ BEGIN
             g_seq := g_seq || s.last_seq; g_session := g_session || p_session; g_weight := g_weight || w; g_since := g_since || s.last;
             g_pooled := g_pooled || false; g_meta := g_meta || p_meta[i];
           END IF;
-          me.last_fate := me.last_fate + 1;
-          f_n := f_n || me.last_fate; f_kind := f_kind || 1::smallint /* granted */; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || s.last_seq;
+          me.last_result := me.last_result + 1;
+          f_n := f_n || me.last_result; f_kind := f_kind || 1::smallint /* granted */; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || s.last_seq;
           f_weight := f_weight || w; f_note := f_note || ''::text;
         ELSIF NOT fits AND p_try[i] THEN
           kind := 2 /* full */;
@@ -577,16 +577,16 @@ BEGIN
         g_seq := g_seq || s.last_seq; g_session := g_session || p_session; g_weight := g_weight || w; g_since := g_since || since_;
         g_pooled := g_pooled || t_pooled[j]; g_meta := g_meta || meta_;
         me.pooled := me.pooled + t_pooled[j]::integer;
-        me.last_fate := me.last_fate + 1;
-        f_n := f_n || me.last_fate; f_kind := f_kind || 1::smallint /* granted */; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || s.last_seq;
+        me.last_result := me.last_result + 1;
+        f_n := f_n || me.last_result; f_kind := f_kind || 1::smallint /* granted */; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || s.last_seq;
         f_weight := f_weight || w; f_note := f_note || ''::text;
 
       ELSE
         kind := 8 /* invalid */;
       END IF;
       IF kind > 0 THEN -- refuse
-        me.last_fate := me.last_fate + 1;
-        f_n := f_n || me.last_fate; f_kind := f_kind || kind; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || 0::bigint;
+        me.last_result := me.last_result + 1;
+        f_n := f_n || me.last_result; f_kind := f_kind || kind; f_ticket := f_ticket || p_ticket[i]; f_lease := f_lease || 0::bigint;
         f_weight := f_weight || 0::bigint; f_note := f_note || ''::text;
       END IF;
 
@@ -651,8 +651,8 @@ BEGIN
     END IF;
     UPDATE session x SET
       seq = me.seq, deadline = me.deadline, seen = me.seen, renewal = me.renewal, waiting = me.waiting, pooled = me.pooled,
-      recalled = me.recalled, news = me.news, answered = me.answered, last_fate = me.last_fate,
-      fate_n = f_n, fate_kind = f_kind, fate_ticket = f_ticket, fate_lease = f_lease, fate_weight = f_weight, fate_note = f_note
+      recalled = me.recalled, news = me.news, answered = me.answered, last_result = me.last_result,
+      result_n = f_n, result_kind = f_kind, result_ticket = f_ticket, result_lease = f_lease, result_weight = f_weight, result_note = f_note
     WHERE x.semaphore = s.id AND x.id = me.id;
     IF cardinality(f_n) > 0 THEN
       r_fate_n := f_n; r_fate_kind := f_kind; r_fate_ticket := f_ticket; r_fate_lease := f_lease; r_fate_weight := f_weight; r_fate_note := f_note;

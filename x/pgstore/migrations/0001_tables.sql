@@ -65,13 +65,13 @@ CREATE TABLE session (
   recalled    boolean NOT NULL DEFAULT false,
   news        bigint NOT NULL DEFAULT 0, -- how often there was some
   answered    bigint NOT NULL DEFAULT 0, -- up to which of it was answered
-  last_fate   bigint NOT NULL DEFAULT 0,
-  fate_n      bigint[] NOT NULL DEFAULT '{}', -- fates that it has not acknowledged, side by side
-  fate_kind   smallint[] NOT NULL DEFAULT '{}',
-  fate_ticket bigint[] NOT NULL DEFAULT '{}',
-  fate_lease  bigint[] NOT NULL DEFAULT '{}',
-  fate_weight bigint[] NOT NULL DEFAULT '{}',
-  fate_note   text[] NOT NULL DEFAULT '{}',
+  last_result   bigint NOT NULL DEFAULT 0,
+  result_n      bigint[] NOT NULL DEFAULT '{}', -- results that it has not acknowledged, side by side
+  result_kind   smallint[] NOT NULL DEFAULT '{}',
+  result_ticket bigint[] NOT NULL DEFAULT '{}',
+  result_lease  bigint[] NOT NULL DEFAULT '{}',
+  result_weight bigint[] NOT NULL DEFAULT '{}',
+  result_note   text[] NOT NULL DEFAULT '{}',
   PRIMARY KEY (semaphore, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
   toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 5000, toast.autovacuum_vacuum_cost_delay = 0);

@@ -13,7 +13,7 @@
 --                             the rest is the configuration, for people
 --   {prefix:name}:sessions    sorted set: "number instance" by deadline, in microseconds of the semaphore's clock
 --   {prefix:name}:leases      sorted set: who holds what, by Seq
---   {prefix:name}:line        sorted set: who waits for what, in order
+--   {prefix:name}:queue       sorted set: who waits for what, in order
 --   {prefix:name}:blocks      hash: which sessions have blocks, and were told that others wait
 --   {prefix:name}:spent       list: "until weight" of what a rate has granted
 --   {prefix:name}:grave       string: what a semaphore of this name begins after
@@ -30,7 +30,7 @@
 local scripted -- this runs as a script, which remembers nothing from call to call
 
 local BASE, SERVER, NAME, CHANNEL, REQUEST
-local SESSIONS, LEASES, LINE, BLOCKS, SPENT, GRAVE
+local SESSIONS, LEASES, QUEUE, BLOCKS, SPENT, GRAVE
 
 local SECOND, HOUR, WEEK = 1e6, 3600e6, 7 * 24 * 3600e6
 local NEVER = 9007199254740992
@@ -315,7 +315,7 @@ function make(packed, promotion)
   waiting, arrivals, hinted, rampFrom, rampAt, soonest = 0, 0, 0, capacity, now, NEVER
   sessionCount, leaseCount, lowest, untold, told, storedLeases, storedWaiting = 0, 0, 0, 0, 0, 0, 0
   epoch, hold, kept, leastLag, stepped = met, clock + max(metQuarantine(promotion), quarantine(gap, 0)), 0, 0, 0
-  call('DEL', SESSIONS, LEASES, LINE, BLOCKS, SPENT)
+  call('DEL', SESSIONS, LEASES, QUEUE, BLOCKS, SPENT)
 end
 
 end

@@ -1,35 +1,35 @@
--- Sessions, and the fates they are to hear.
+-- Sessions, and the results they are to hear.
 
 -- A session's record: what almost every call changes, and the size of the rest;
--- the rest; and its fates, packed, of which unheard is how many there are. held is
+-- the rest; and its results, packed, of which unheard is how many there are. held is
 -- how many leases it has. owner is the 16 bytes of its key, and its principal.
 -- lastTicket is the highest that ever stood in line, which mostly tells that one does
--- not. before is the last fate that was numbered by the server it last spoke to, while
+-- not. before is the last result that was numbered by the server it last spoke to, while
 -- it has not spoken to this one.
 local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<I4c0dddddddI4c0'
 
 -- leases and tickets are those that were looked at: false for one that is not
--- there. news are fates that were added in this call.
+-- there. news are results that were added in this call.
 local function decodeSession(id, packed)
-  local seq, deadline, seen, renewal, lastFate, unheard, scored, held, size = read(RECORD, packed)
+  local seq, deadline, seen, renewal, lastResult, unheard, scored, held, size = read(RECORD, packed)
   local owner, revocations, of, recalled, pooled, waits, before, lastTicket, instance = read(REST, packed, RECORD_SIZE + 1)
   return {
-    id = id, seq = seq, deadline = deadline, seen = seen, renewal = renewal, lastFate = lastFate, unheard = unheard, scored = scored, held = held,
+    id = id, seq = seq, deadline = deadline, seen = seen, renewal = renewal, lastResult = lastResult, unheard = unheard, scored = scored, held = held,
     recalled = recalled, pooled = pooled, waits = waits, waitsStored = waits, revocations = revocations, epoch = of, before = before,
-    lastTicket = lastTicket, instance = instance, owner = owner, fates = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
+    lastTicket = lastTicket, instance = instance, owner = owner, results = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
     leases = {}, tickets = {}, news = {},
   }
 end
 
--- fatesOf is all fates that the session has not acknowledged, packed.
-local function fatesOf(r)
-  if #r.news > 0 then r.fates, r.news = r.fates .. table.concat(r.news), {} end
-  return r.fates
+-- resultsOf is all results that the session has not acknowledged, packed.
+local function resultsOf(r)
+  if #r.news > 0 then r.results, r.news = r.results .. table.concat(r.news), {} end
+  return r.results
 end
 
 local function encodeSession(r)
   local rest = pack(REST, #r.owner, r.owner, r.revocations, r.epoch, r.recalled, r.pooled, r.waits, r.before, r.lastTicket, #r.instance, r.instance)
-  return pack(RECORD, r.seq, r.deadline, r.seen, r.renewal, r.lastFate, r.unheard, r.scored, r.held, #rest) .. rest .. fatesOf(r)
+  return pack(RECORD, r.seq, r.deadline, r.seen, r.renewal, r.lastResult, r.unheard, r.scored, r.held, #rest) .. rest .. resultsOf(r)
 end
 
 local function fieldOf(id) return 's' .. id end
@@ -121,42 +121,42 @@ end
 -- wake has the session's instance told that there is news.
 local function wake(r) woken[r.id] = r end
 
--- A fate, or so many of them at once: grants whose numbers, leases and tickets
+-- A result, or so many of them at once: grants whose numbers, leases and tickets
 -- are each one more than the last.
-local FATE = '<dddddI4c0I4c0'
+local RESULT = '<dddddI4c0I4c0'
 
 local function ticketAfter(ticket, n) return n == 0 and ticket or format('%.0f', ticket + n) end
 
--- tell adds a fate for a session to hear.
+-- tell adds a result for a session to hear.
 local function tell(r, why, ticket, lease, weight, note)
-  if r.epoch ~= epoch and r.before < 0 then r.before = r.lastFate end
-  r.lastFate = r.lastFate + 1
+  if r.epoch ~= epoch and r.before < 0 then r.before = r.lastResult end
+  r.lastResult = r.lastResult + 1
   r.unheard = r.unheard + 1
-  r.news[#r.news + 1] = pack(FATE, r.lastFate, why, lease, weight, 1, #ticket, ticket, #note, note)
+  r.news[#r.news + 1] = pack(RESULT, r.lastResult, why, lease, weight, 1, #ticket, ticket, #note, note)
   r.dirty = true
   wake(r)
 end
 
 local function refuseTicket(r, ticket, why) tell(r, why, ticket, 0, 0, '') end
 
--- sift has keepFate decide about each fate, and forgets the others.
-local function sift(r, keepFate)
-  local all, kept, at = fatesOf(r), {}, 1
+-- sift has keepResult decide about each result, and forgets the others.
+local function sift(r, keepResult)
+  local all, kept, at = resultsOf(r), {}, 1
   r.unheard = 0
   while at <= #all do
     local n, why, lease, weight, count, ticket, note
-    n, why, lease, weight, count, ticket, note, at = read(FATE, all, at)
+    n, why, lease, weight, count, ticket, note, at = read(RESULT, all, at)
     for i = 0, count - 1 do
       local of = ticketAfter(ticket, i)
-      if keepFate(n + i, why, of, lease + i) then
-        kept[#kept + 1] = pack(FATE, n + i, why, lease + i, weight, 1, #of, of, #note, note)
+      if keepResult(n + i, why, of, lease + i) then
+        kept[#kept + 1] = pack(RESULT, n + i, why, lease + i, weight, 1, #of, of, #note, note)
         r.unheard = r.unheard + 1
       elseif why == IS.REVOKED then
         r.revocations = r.revocations - 1
       end
     end
   end
-  r.fates, r.dirty = table.concat(kept), true
+  r.results, r.dirty = table.concat(kept), true
 end
 
 -- notePool has the session among those with blocks, or not. was is how many it

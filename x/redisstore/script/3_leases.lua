@@ -122,12 +122,12 @@ local function split(r, ticket, weight, seq)
   tell(r, IS.GRANTED, ticket, lastSeq, weight, '')
 end
 
--- acknowledge forgets the fates that the session has heard. One that was told to
+-- acknowledge forgets the results that the session has heard. One that was told to
 -- give up a lease has done so.
 local function acknowledge(r, upTo)
   if r.unheard == 0 then return end
-  if upTo >= r.lastFate and r.revocations == 0 then -- the usual case, in which nothing need be read
-    r.news, r.unheard, r.fates = {}, 0, ''
+  if upTo >= r.lastResult and r.revocations == 0 then -- the usual case, in which nothing need be read
+    r.news, r.unheard, r.results = {}, 0, ''
     return
   end
   sift(r, function(n, why, ticket, lease)

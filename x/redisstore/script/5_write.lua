@@ -7,7 +7,7 @@ local function start(keys, args)
   SERVER, NAME, CHANNEL, REQUEST = keys[2], args[1], args[2], args[3]
   if BASE ~= keys[1] then
     BASE = keys[1]
-    SESSIONS, LEASES, LINE = BASE .. ':sessions', BASE .. ':leases', BASE .. ':line'
+    SESSIONS, LEASES, QUEUE = BASE .. ':sessions', BASE .. ':leases', BASE .. ':queue'
     BLOCKS, SPENT, GRAVE = BASE .. ':blocks', BASE .. ':spent', BASE .. ':grave'
   end
   local time = call('TIME')
@@ -23,7 +23,7 @@ local function forget()
   arrived, arrivedAt, byArrival, leftArrivals = {}, 1, {}, {}
 end
 
-local function allKeys() return { BASE, SESSIONS, LEASES, LINE, BLOCKS, SPENT } end
+local function allKeys() return { BASE, SESSIONS, LEASES, QUEUE, BLOCKS, SPENT } end
 
 -- bulk calls a command with many arguments, in portions that Lua's stack takes.
 local function bulk(command, key, items)
@@ -72,7 +72,7 @@ local function writeLeases()
 end
 
 local function writeLine()
-  removeScores(LINE, leftArrivals, numberText)
+  removeScores(QUEUE, leftArrivals, numberText)
   local added = {}
   for i = arrivedAt, #arrived do
     local t = arrived[i]
@@ -83,8 +83,8 @@ local function writeLine()
     end
   end
   if #added == 0 then return end
-  bulk('ZADD', LINE, added)
-  if storedWaiting == #leftArrivals then keep(LINE) end
+  bulk('ZADD', QUEUE, added)
+  if storedWaiting == #leftArrivals then keep(QUEUE) end
 end
 
 -- hint tells the instances of those who have news: once, and not the one that is

@@ -137,7 +137,7 @@ local function inspect()
   end
   return {
     pack('<dddd', epoch, DONE, effective(), inUse) .. configured, members, seen, owners,
-    call('ZRANGE', LEASES, 0, -1), call('ZRANGE', LINE, 0, -1),
+    call('ZRANGE', LEASES, 0, -1), call('ZRANGE', QUEUE, 0, -1),
   }
 end
 

@@ -37,9 +37,9 @@ end
 
 -- continues reports whether a session that spoke to another server, of which this
 -- one may not know everything, has missed nothing: it has heard of no batch and no
--- fate that are not known here. Otherwise it holds what others may be granted.
+-- result that are not known here. Otherwise it holds what others may be granted.
 local function continues(r, seq, ack)
-  local before = r.before >= 0 and r.before or r.lastFate
+  local before = r.before >= 0 and r.before or r.lastResult
   return seq <= r.seq or seq == r.seq + 1 and ack <= before
 end
 
@@ -80,10 +80,10 @@ end
 local function hear(r, seq, ack, bye, order, at, args)
   if r.epoch ~= epoch and not continues(r, seq, ack) then
     finish(r)
-    return VERDICT.UNKNOWN
+    return STATUS.UNKNOWN
   end
-  if seq < r.seq then return VERDICT.STALE end
-  if seq == r.seq then return VERDICT.AGAIN end
+  if seq < r.seq then return STATUS.STALE end
+  if seq == r.seq then return STATUS.REPEATED end
   r.seq = seq
   renew(r)
   acknowledge(r, ack)
@@ -92,7 +92,7 @@ local function hear(r, seq, ack, bye, order, at, args)
   else
     obey(r, order, at, args)
   end
-  return VERDICT.HEARD
+  return STATUS.APPLIED
 end
 
 -- next is when a session has to speak again, beyond its heartbeats.
@@ -106,16 +106,16 @@ local function nextWord(r, gapped)
 end
 
 -- answer is the reply to a session that lives.
-local function answer(r, verdict, gapped)
+local function answer(r, status, gapped)
   local recalled = r.pooled > 0 and recalls(r)
   if r.recalled == 1 and not recalled then noteRecalled(r, false) end -- it hears that it may go on, so it has to be told again
   local share = 0
   if recalled and draining == 0 and firstWants() <= evenShare() then share = evenShare() end
-  local head = pack(HEAD, epoch, inUse, r.unheard, verdict, more and 1 or 0, wanted, firstWants(), nextWord(r, gapped), recalled and 1 or 0, share,
+  local head = pack(HEAD, epoch, inUse, r.unheard, status, more and 1 or 0, wanted, firstWants(), nextWord(r, gapped), recalled and 1 or 0, share,
     undecided())
-  local fates = r.unheard > 0 and fatesOf(r) or ''
-  write(verdict == VERDICT.HEARD and r.id)
-  return head .. configured .. fates .. (r.unheard > 0 and fences(fates) or '')
+  local results = r.unheard > 0 and resultsOf(r) or ''
+  write(status == STATUS.APPLIED and r.id)
+  return head .. configured .. results .. (r.unheard > 0 and fences(results) or '')
 end
 
 function apply(keys, args)
@@ -128,7 +128,7 @@ function apply(keys, args)
   if failed then return failed end
   if not exists then
     remember(highest)
-    return pack(HEAD, met, 0, 0, VERDICT.UNKNOWN, 0, 0, 0, 0, 0, 0, 0)
+    return pack(HEAD, met, 0, 0, STATUS.UNKNOWN, 0, 0, 0, 0, 0, 0, 0)
   end
   local record = stored[3]
   local reply = ranges >= 0 and record and plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
@@ -139,22 +139,22 @@ function apply(keys, args)
   sessions[id] = record and decodeSession(id, record)
   begin()
   local r = sessions[id]
-  local verdict = VERDICT.UNKNOWN
+  local status = STATUS.UNKNOWN
   if r and r.owner == owner and not dead(r) then -- a dead one may not have been cleared away yet
     noteHighest(highest)
     for i = 4, #stored do
       local name = sub(args[i], 2)
       if r.leases[name] == nil then noteLease(r, name, stored[i]) end
     end
-    verdict = hear(r, seq, ack, bye, order, at + max(ranges, 0) * 16, args)
+    status = hear(r, seq, ack, bye, order, at + max(ranges, 0) * 16, args)
   elseif clock < hold then
     noteHighest(highest) -- its session may have been lost
   end
   settle()
-  if verdict == VERDICT.UNKNOWN or bye == 1 and verdict == VERDICT.HEARD then
-    reply = pack(HEAD, epoch, inUse, 0, verdict, more and 1 or 0, wanted, firstWants(), 0, 0, 0, undecided()) .. configured
+  if status == STATUS.UNKNOWN or bye == 1 and status == STATUS.APPLIED then
+    reply = pack(HEAD, epoch, inUse, 0, status, more and 1 or 0, wanted, firstWants(), 0, 0, 0, undecided()) .. configured
     write(nil)
     return reply
   end
-  return answer(r, verdict, gapped)
+  return answer(r, status, gapped)
 end

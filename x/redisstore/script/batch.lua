@@ -1,6 +1,6 @@
 -- Batches and the answers to them, as packBatch and unpackReply have them.
 
-local VERDICT = { HEARD = 0, AGAIN = 1, STALE = 2, UNKNOWN = 3 }
+local STATUS = { APPLIED = 0, REPEATED = 1, STALE = 2, UNKNOWN = 3 }
 
 -- BATCH is how a batch begins: the server that was seen, the promotion bound, the
 -- session, its owner, seq, ack, the highest Seq that was seen, bye; for a plain batch, see there, how many ranges of leases
@@ -9,7 +9,7 @@ local VERDICT = { HEARD = 0, AGAIN = 1, STALE = 2, UNKNOWN = 3 }
 -- RUN is acquires that are alike: how many, the first ticket, of which the next
 -- ones are each one more, and what all of them want. Then comes for how long they
 -- wait, if any does.
--- HEAD is how an answer begins, before the configuration, the fates and their fences.
+-- HEAD is how an answer begins, before the configuration, the results and their fences.
 local BATCH, RUN, HEAD = '<ddI4c0I4c0ddddddI4c0', '<dI4c0ddddI4c0', '<ddddddddddd'
 
 local MAX_FENCED = 4096
@@ -22,7 +22,7 @@ local function gapless()
   return pack('<dddd', exact, lowest, 0, 0)
 end
 
--- fences are for the fates that are grants, in order: the lowest live Seq, the
+-- fences are for the results that are grants, in order: the lowest live Seq, the
 -- ranges of Seqs above it that are not live, and for each grant how many of those
 -- there are up to it, and where another one begins that ends just before it. The
 -- leases are gone through once for all of them.
@@ -30,7 +30,7 @@ local function fences(all)
   local seqs, at = {}, 1
   while at <= #all do
     local _, why, lease, count
-    _, why, lease, _, count, _, _, at = read(FATE, all, at)
+    _, why, lease, _, count, _, _, at = read(RESULT, all, at)
     if why == IS.GRANTED then
       for i = 0, count - 1 do seqs[#seqs + 1] = lease + i end
     end

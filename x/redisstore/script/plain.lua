@@ -40,16 +40,16 @@ local function remove(ranges, at)
 end
 
 -- add makes leases for all acquires from at on. What is alike in their texts is
--- put together once. It returns the fates, packed, and the number of the last.
-local function add(id, lastFate, at, written)
-  local added, fates, n, m = {}, '', 0, #written
+-- put together once. It returns the results, packed, and the number of the last.
+local function add(id, lastResult, at, written)
+  local added, results, n, m = {}, '', 0, #written
   local session, since = ' session=' .. id .. ' weight=', ' since=' .. timeText(now) .. ' as=permit meta='
   while at <= #REQUEST do
     local count, ticket, weight, timed, meta, _
     count, ticket, weight, _, _, timed, meta, at = read(RUN, REQUEST, at)
     at = at + timed * count * 8
-    fates = fates .. pack(FATE, lastFate + 1, IS.GRANTED, lastSeq + 1, weight, count, #ticket, ticket, 0, '')
-    lastFate = lastFate + count
+    results = results .. pack(RESULT, lastResult + 1, IS.GRANTED, lastSeq + 1, weight, count, #ticket, ticket, 0, '')
+    lastResult = lastResult + count
     local much = numberText(weight)
     local rest, field = session .. much .. since .. meta, much .. ' ' .. id
     for i = 1, count do
@@ -62,7 +62,7 @@ local function add(id, lastFate, at, written)
     leaseCount = leaseCount + count
   end
   bulk('ZADD', LEASES, added)
-  return fates, lastFate
+  return results, lastResult
 end
 
 -- plain answers such a batch. If it is not one, there is no answer, and nothing
@@ -71,9 +71,9 @@ function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
   local clockNow = ticked()
   if inUse + wants > capacity or not resting(clockNow) then return nil end
   local record = stored[3]
-  local heard, deadline, _, _, lastFate, unheard, scored, held, size = read(RECORD, record)
+  local heard, deadline, _, _, lastResult, unheard, scored, held, size = read(RECORD, record)
   local whose, revocations, of = read('<I4c0dd', record, RECORD_SIZE + 1)
-  if whose ~= owner or seq <= heard or deadline < clockNow or of ~= epoch or unheard > 0 and (ack < lastFate or revocations > 0) then return nil end
+  if whose ~= owner or seq <= heard or deadline < clockNow or of ~= epoch or unheard > 0 and (ack < lastResult or revocations > 0) then return nil end
   local released = weightOf(stored, id)
   if not released then return nil end
 
@@ -86,7 +86,7 @@ function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
     call('ZADD', SESSIONS, integer(deadline), id .. ' ' .. instance)
     scored = deadline
   end
-  local before, fates, fenced = leaseCount, '', ''
+  local before, results, fenced = leaseCount, '', ''
   if #args > 3 then
     leaseCount = leaseCount - #args + 3
     remove(ranges, at)
@@ -95,17 +95,17 @@ function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
   local written = { STATE, '', fieldOf(id), '' }
   unheard = 0
   if wants > 0 then
-    local none, heardOf = leaseCount == 0, lastFate
+    local none, heardOf = leaseCount == 0, lastResult
     if none then lowest = lastSeq + 1 end
-    fates, lastFate = add(id, lastFate, at + ranges * 16, written)
-    unheard = lastFate - heardOf
+    results, lastResult = add(id, lastResult, at + ranges * 16, written)
+    unheard = lastResult - heardOf
     if none then keep(LEASES) end
   end
   if lowest == 0 and leaseCount > 0 then lowest = tonumber(numberIn(call('ZRANGE', LEASES, 0, 0)[1])) end
   written[2] = packHot() .. cold
-  written[4] = pack(RECORD, seq, deadline, now, renewals, lastFate, unheard, scored, held + leaseCount - before, size) ..
-    sub(record, RECORD_SIZE + 1, RECORD_SIZE + size) .. fates
+  written[4] = pack(RECORD, seq, deadline, now, renewals, lastResult, unheard, scored, held + leaseCount - before, size) ..
+    sub(record, RECORD_SIZE + 1, RECORD_SIZE + size) .. results
   bulk('HSET', BASE, written)
-  if unheard > 0 then fenced = gapless() or fences(fates) end
-  return pack('<ddd', epoch, inUse, unheard) .. NOTHING_ELSE .. configured .. fates .. fenced
+  if unheard > 0 then fenced = gapless() or fences(results) end
+  return pack('<ddd', epoch, inUse, unheard) .. NOTHING_ELSE .. configured .. results .. fenced
 end

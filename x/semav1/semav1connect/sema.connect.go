@@ -51,9 +51,8 @@ const (
 	SemaServiceDrainProcedure = "/sema.v1.SemaService/Drain"
 	// SemaServiceResumeProcedure is the fully-qualified name of the SemaService's Resume RPC.
 	SemaServiceResumeProcedure = "/sema.v1.SemaService/Resume"
-	// SemaServiceForceReleaseProcedure is the fully-qualified name of the SemaService's ForceRelease
-	// RPC.
-	SemaServiceForceReleaseProcedure = "/sema.v1.SemaService/ForceRelease"
+	// SemaServiceRevokeProcedure is the fully-qualified name of the SemaService's Revoke RPC.
+	SemaServiceRevokeProcedure = "/sema.v1.SemaService/Revoke"
 	// SemaServiceDeleteProcedure is the fully-qualified name of the SemaService's Delete RPC.
 	SemaServiceDeleteProcedure = "/sema.v1.SemaService/Delete"
 	// SemaServiceWatchProcedure is the fully-qualified name of the SemaService's Watch RPC.
@@ -86,8 +85,8 @@ type SemaServiceClient interface {
 	Drain(context.Context, *semav1.DrainRequest) (*semav1.DrainResponse, error)
 	// Resume ends what Drain began.
 	Resume(context.Context, *semav1.ResumeRequest) (*semav1.ResumeResponse, error)
-	// ForceRelease takes a lease away from its holder.
-	ForceRelease(context.Context, *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error)
+	// Revoke ends a lease of another client.
+	Revoke(context.Context, *semav1.RevokeRequest) (*semav1.RevokeResponse, error)
 	// Delete removes a semaphore. Its holders have lost their leases.
 	Delete(context.Context, *semav1.DeleteRequest) (*semav1.DeleteResponse, error)
 	// Watch is a semaphore as it is, and again whenever it has changed.
@@ -162,10 +161,10 @@ func NewSemaServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(semaServiceMethods.ByName("Resume")),
 			connect.WithClientOptions(opts...),
 		),
-		forceRelease: connect.NewClient[semav1.ForceReleaseRequest, semav1.ForceReleaseResponse](
+		revoke: connect.NewClient[semav1.RevokeRequest, semav1.RevokeResponse](
 			httpClient,
-			baseURL+SemaServiceForceReleaseProcedure,
-			connect.WithSchema(semaServiceMethods.ByName("ForceRelease")),
+			baseURL+SemaServiceRevokeProcedure,
+			connect.WithSchema(semaServiceMethods.ByName("Revoke")),
 			connect.WithClientOptions(opts...),
 		),
 		delete: connect.NewClient[semav1.DeleteRequest, semav1.DeleteResponse](
@@ -191,19 +190,19 @@ func NewSemaServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // semaServiceClient implements SemaServiceClient.
 type semaServiceClient struct {
-	acquire      *connect.Client[semav1.AcquireRequest, semav1.AcquireResponse]
-	renew        *connect.Client[semav1.RenewRequest, semav1.RenewResponse]
-	release      *connect.Client[semav1.ReleaseRequest, semav1.ReleaseResponse]
-	hold         *connect.Client[semav1.HoldRequest, semav1.HoldResponse]
-	list         *connect.Client[semav1.ListRequest, semav1.ListResponse]
-	inspect      *connect.Client[semav1.InspectRequest, semav1.InspectResponse]
-	configure    *connect.Client[semav1.ConfigureRequest, semav1.ConfigureResponse]
-	drain        *connect.Client[semav1.DrainRequest, semav1.DrainResponse]
-	resume       *connect.Client[semav1.ResumeRequest, semav1.ResumeResponse]
-	forceRelease *connect.Client[semav1.ForceReleaseRequest, semav1.ForceReleaseResponse]
-	delete       *connect.Client[semav1.DeleteRequest, semav1.DeleteResponse]
-	watch        *connect.Client[semav1.WatchRequest, semav1.WatchResponse]
-	batch        *connect.Client[semav1.BatchRequest, semav1.BatchResponse]
+	acquire   *connect.Client[semav1.AcquireRequest, semav1.AcquireResponse]
+	renew     *connect.Client[semav1.RenewRequest, semav1.RenewResponse]
+	release   *connect.Client[semav1.ReleaseRequest, semav1.ReleaseResponse]
+	hold      *connect.Client[semav1.HoldRequest, semav1.HoldResponse]
+	list      *connect.Client[semav1.ListRequest, semav1.ListResponse]
+	inspect   *connect.Client[semav1.InspectRequest, semav1.InspectResponse]
+	configure *connect.Client[semav1.ConfigureRequest, semav1.ConfigureResponse]
+	drain     *connect.Client[semav1.DrainRequest, semav1.DrainResponse]
+	resume    *connect.Client[semav1.ResumeRequest, semav1.ResumeResponse]
+	revoke    *connect.Client[semav1.RevokeRequest, semav1.RevokeResponse]
+	delete    *connect.Client[semav1.DeleteRequest, semav1.DeleteResponse]
+	watch     *connect.Client[semav1.WatchRequest, semav1.WatchResponse]
+	batch     *connect.Client[semav1.BatchRequest, semav1.BatchResponse]
 }
 
 // Acquire calls sema.v1.SemaService.Acquire.
@@ -283,9 +282,9 @@ func (c *semaServiceClient) Resume(ctx context.Context, req *semav1.ResumeReques
 	return nil, err
 }
 
-// ForceRelease calls sema.v1.SemaService.ForceRelease.
-func (c *semaServiceClient) ForceRelease(ctx context.Context, req *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error) {
-	response, err := c.forceRelease.CallUnary(ctx, connect.NewRequest(req))
+// Revoke calls sema.v1.SemaService.Revoke.
+func (c *semaServiceClient) Revoke(ctx context.Context, req *semav1.RevokeRequest) (*semav1.RevokeResponse, error) {
+	response, err := c.revoke.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -339,8 +338,8 @@ type SemaServiceHandler interface {
 	Drain(context.Context, *semav1.DrainRequest) (*semav1.DrainResponse, error)
 	// Resume ends what Drain began.
 	Resume(context.Context, *semav1.ResumeRequest) (*semav1.ResumeResponse, error)
-	// ForceRelease takes a lease away from its holder.
-	ForceRelease(context.Context, *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error)
+	// Revoke ends a lease of another client.
+	Revoke(context.Context, *semav1.RevokeRequest) (*semav1.RevokeResponse, error)
 	// Delete removes a semaphore. Its holders have lost their leases.
 	Delete(context.Context, *semav1.DeleteRequest) (*semav1.DeleteResponse, error)
 	// Watch is a semaphore as it is, and again whenever it has changed.
@@ -411,10 +410,10 @@ func NewSemaServiceHandler(svc SemaServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(semaServiceMethods.ByName("Resume")),
 		connect.WithHandlerOptions(opts...),
 	)
-	semaServiceForceReleaseHandler := connect.NewUnaryHandlerSimple(
-		SemaServiceForceReleaseProcedure,
-		svc.ForceRelease,
-		connect.WithSchema(semaServiceMethods.ByName("ForceRelease")),
+	semaServiceRevokeHandler := connect.NewUnaryHandlerSimple(
+		SemaServiceRevokeProcedure,
+		svc.Revoke,
+		connect.WithSchema(semaServiceMethods.ByName("Revoke")),
 		connect.WithHandlerOptions(opts...),
 	)
 	semaServiceDeleteHandler := connect.NewUnaryHandlerSimple(
@@ -455,8 +454,8 @@ func NewSemaServiceHandler(svc SemaServiceHandler, opts ...connect.HandlerOption
 			semaServiceDrainHandler.ServeHTTP(w, r)
 		case SemaServiceResumeProcedure:
 			semaServiceResumeHandler.ServeHTTP(w, r)
-		case SemaServiceForceReleaseProcedure:
-			semaServiceForceReleaseHandler.ServeHTTP(w, r)
+		case SemaServiceRevokeProcedure:
+			semaServiceRevokeHandler.ServeHTTP(w, r)
 		case SemaServiceDeleteProcedure:
 			semaServiceDeleteHandler.ServeHTTP(w, r)
 		case SemaServiceWatchProcedure:
@@ -508,8 +507,8 @@ func (UnimplementedSemaServiceHandler) Resume(context.Context, *semav1.ResumeReq
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.Resume is not implemented"))
 }
 
-func (UnimplementedSemaServiceHandler) ForceRelease(context.Context, *semav1.ForceReleaseRequest) (*semav1.ForceReleaseResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.ForceRelease is not implemented"))
+func (UnimplementedSemaServiceHandler) Revoke(context.Context, *semav1.RevokeRequest) (*semav1.RevokeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.Revoke is not implemented"))
 }
 
 func (UnimplementedSemaServiceHandler) Delete(context.Context, *semav1.DeleteRequest) (*semav1.DeleteResponse, error) {

@@ -192,13 +192,13 @@ func (p *program) remove(ctx context.Context, s scope.Scope, name string, yes bo
 	return s.Delete(ctx, name)
 }
 
-func (p *program) forceReleaseCommand() *cobra.Command {
+func (p *program) revokeCommand() *cobra.Command {
 	var (
 		now, yes bool
 		why      string
 	)
 	c := &cobra.Command{
-		Use:               "force-release NAME LEASE",
+		Use:               "revoke NAME LEASE",
 		ValidArgsFunction: p.names,
 		Short:             "Revoke a permit of another holder",
 		Long: `Revoke a permit. LEASE is its number in 'sema show NAME'. The holder is notified, with
@@ -210,7 +210,7 @@ still be working.
 
 This needs a store. On host: end the process that holds the permit.`,
 		Example: `  sema show db
-  sema force-release db 1763220000000001 --why 'stuck since noon'`,
+  sema revoke db 1763220000000001 --why 'stuck since noon'`,
 	}
 	c.Flags().BoolVar(&now, "now", false, "free the permit without the holder's confirmation; asks first")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "with --now: do not ask first")
@@ -218,7 +218,7 @@ This needs a store. On host: end the process that holds the permit.`,
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
 			if s.Host() {
-				return s.ForceRelease(ctx, args[0], fleet.Revocation{})
+				return s.Revoke(ctx, args[0], fleet.Revocation{})
 			}
 			id, _, _ := strings.Cut(args[1], ".") // acquire prints more than its number
 			lease, err := strconv.ParseUint(id, 10, 64)
@@ -237,7 +237,7 @@ This needs a store. On host: end the process that holds the permit.`,
 					return err
 				}
 			}
-			return s.ForceRelease(ctx, args[0], fleet.Revocation{Lease: protocol.Seq(lease), AtOnce: now, By: operator(), Why: why})
+			return s.Revoke(ctx, args[0], fleet.Revocation{Lease: protocol.Seq(lease), AtOnce: now, By: operator(), Why: why})
 		})
 	}
 	return c

@@ -70,7 +70,7 @@ func (p *program) showCommand() *cobra.Command {
 		Long: `Show a semaphore: its configuration, who holds permits and since when, and who
 waits, the next first.
 
-  LEASE   the number for 'sema force-release'
+  LEASE   the number for 'sema revoke'
   FOR     how long a permit is held, by the clock of this machine
   SEEN    when the holder was last heard of; after a TTL it loses its permit
   ABOUT   what the holder says it is for (--about, labels, its command)
@@ -150,7 +150,7 @@ func (p *program) watch(ctx context.Context, s scope.Scope, name string, every t
 		case err != nil && last == nil:
 			return err
 		case err != nil:
-			code, text := verdict(err)
+			code, text := status(err)
 			if code != codeUnavailable {
 				return err
 			}

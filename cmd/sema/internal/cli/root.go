@@ -34,7 +34,7 @@ func (p *program) commands() []group {
 			p.lsCommand(), p.showCommand(), p.watchCommand(), top.Command(p.storeURL),
 		}},
 		{"Change semaphores, for all their users:", []*cobra.Command{
-			p.setCommand(), p.drainCommand(), p.resumeCommand(), p.forceReleaseCommand(), p.rmCommand(),
+			p.setCommand(), p.drainCommand(), p.resumeCommand(), p.revokeCommand(), p.rmCommand(),
 		}},
 		{"Servers and stores:", []*cobra.Command{
 			serve.Command(thisBuild().Version), serve.TokenCommand(), doctor.Command(p.storeURL), loadtest.Command(p.storeURL),
@@ -71,7 +71,7 @@ func Main(args []string, in, out, errs *os.File) int {
 	if lost := p.out.failure(); lost != nil && (err == nil || errors.Is(err, p.out.err)) {
 		err = lost
 	}
-	code, text := verdict(err)
+	code, text := status(err)
 	if text != "" {
 		p.say("%s", text)
 	}

@@ -82,7 +82,7 @@ is admitted.
 
 Environment of the command:
   SEMA_NAME         the semaphore
-  SEMA_LEASE        the permit, as 'sema show' and 'sema force-release' name it
+  SEMA_LEASE        the permit, as 'sema show' and 'sema revoke' name it
   SEMA_FENCE        a number that rises with every permit. With -n 1, what the
                     command writes to rejects a number lower than one it has seen
   SEMA_FENCE_FLOOR  with -n 2 or more, it rejects a SEMA_FENCE lower than the
@@ -141,7 +141,7 @@ Exit codes:
 					Weight: want.weight, Command: args[1:], KillAfter: killAfter, Say: p.say,
 				})
 			})
-			if code, text := verdict(err); code == codeNotObtained && isRefusal(err) {
+			if code, text := status(err); code == codeNotObtained && isRefusal(err) {
 				p.say("%s", text)
 				return &runner.Exit{Code: onFull}
 			}

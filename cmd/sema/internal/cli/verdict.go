@@ -34,8 +34,8 @@ func usage(format string, args ...any) error { return &usageError{fmt.Errorf(for
 
 var errPatience = fmt.Errorf("%w: no answer within %v", sema.ErrUnavailable, patience)
 
-// verdict is the exit code of an error, and what a person is told.
-func verdict(err error) (code int, text string) {
+// status is the exit code of an error, and what a person is told.
+func status(err error) (code int, text string) {
 	var (
 		exit  *runner.Exit
 		wrong *usageError

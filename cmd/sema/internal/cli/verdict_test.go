@@ -24,7 +24,7 @@ func TestVerdict_ReasonOfNoPermit(t *testing.T) {
 		`no permit of "db" yet: the store has restarted`:                              tried,
 		`no permit of "db" is free: 2 of 2 are in use; 'sema show db' says by whom`:   full,
 	} {
-		if code, got := verdict(&err); code != codeNotObtained || got != want {
+		if code, got := status(&err); code != codeNotObtained || got != want {
 			t.Errorf("%d, %s\nwant %s", code, got, want)
 		}
 	}

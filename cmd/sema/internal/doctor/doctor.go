@@ -62,7 +62,7 @@ the store cannot be reached.`,
 			if err := r.print(c.OutOrStdout(), s.output); err != nil {
 				return err
 			}
-			return r.verdict()
+			return r.status()
 		},
 	}
 	f := c.Flags()

@@ -36,8 +36,8 @@ func (r *report) add(findings ...fleet.Finding) {
 	}
 }
 
-// verdict is what the program ends with.
-func (r *report) verdict() error {
+// status is what the program ends with.
+func (r *report) status() error {
 	switch {
 	case r.misused:
 		return &engine.Error{Code: engine.Usage, Err: fmt.Errorf("%s makes no sense", r.Store), Said: true}

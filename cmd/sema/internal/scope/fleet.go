@@ -86,7 +86,7 @@ func (s fleetScope) Inspect(ctx context.Context, name string) (State, error) {
 func StateOf(name string, s protocol.Snapshot) State {
 	state := State{
 		Name: name, Kind: "concurrency", Capacity: s.Config.Capacity, Effective: s.Effective, InUse: s.InUse, Free: max(0, s.Effective-s.InUse),
-		Waiting: len(s.Line), Draining: s.Config.Draining, TTL: duration(s.Config.TTL), Ramp: s.Config.Ramp, MaxWaiters: s.Config.MaxWaiters,
+		Waiting: len(s.Queue), Draining: s.Config.Draining, TTL: duration(s.Config.TTL), Ramp: s.Config.Ramp, MaxWaiters: s.Config.MaxWaiters,
 		Holders: []Participant{},
 	}
 	if s.Config.Kind == protocol.Rate {
@@ -104,7 +104,7 @@ func StateOf(name string, s protocol.Snapshot) State {
 		p.Lease, p.Since, p.Revoked, p.Pooled = uint64(l.Seq), time.UnixMicro(int64(l.Since)), l.Revoked, l.Pooled
 		state.Holders = append(state.Holders, p)
 	}
-	for _, t := range s.Line {
+	for _, t := range s.Queue {
 		state.Line = append(state.Line, participant(sessions[t.Session].Instance, t.Weight, t.Meta))
 	}
 	return state
@@ -163,9 +163,9 @@ func (s fleetScope) Delete(ctx context.Context, name string) error {
 	return reached(s.Client.Delete(ctx, name))
 }
 
-// ForceRelease is for [Scope].
-func (s fleetScope) ForceRelease(ctx context.Context, name string, r fleet.Revocation) error {
-	return reached(s.Client.ForceRelease(ctx, name, r))
+// Revoke is for [Scope].
+func (s fleetScope) Revoke(ctx context.Context, name string, r fleet.Revocation) error {
+	return reached(s.Client.Revoke(ctx, name, r))
 }
 
 // Semaphore is for [Scope].

@@ -156,8 +156,8 @@ func (s hostScope) Delete(_ context.Context, name string) error {
 	return host.Remove(name, s.options...)
 }
 
-// ForceRelease is of an engine.
-func (hostScope) ForceRelease(_ context.Context, name string, _ fleet.Revocation) error {
+// Revoke is of an engine.
+func (hostScope) Revoke(_ context.Context, name string, _ fleet.Revocation) error {
 	return unsupported("a permit of this machine is free when the process that holds it is gone",
 		fmt.Sprintf("'sema show %s' says which it is; end that", name))
 }

@@ -62,7 +62,7 @@ func (s *fleetSemaphore) Standing(ctx context.Context) (Standing, error) {
 	for _, session := range snapshot.Sessions {
 		own[session.Session] = session.Instance == s.scope.Instance()
 	}
-	for i, ticket := range snapshot.Line {
+	for i, ticket := range snapshot.Queue {
 		if own[ticket.Session] {
 			standing.Position = i + 1
 			break

@@ -33,7 +33,7 @@ type Scope interface {
 	Drain(ctx context.Context, name string) error // waits until nothing is held
 	Resume(ctx context.Context, name string) error
 	Delete(ctx context.Context, name string) error
-	ForceRelease(ctx context.Context, name string, r fleet.Revocation) error
+	Revoke(ctx context.Context, name string, r fleet.Revocation) error
 
 	// Host reports whether it is this machine alone.
 	Host() bool

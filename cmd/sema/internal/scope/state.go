@@ -39,7 +39,7 @@ func (s State) Status() string {
 
 // A Participant is somebody who holds, or waits.
 type Participant struct {
-	Lease   uint64    `json:"lease,omitempty"` // by which force-release knows it
+	Lease   uint64    `json:"lease,omitempty"` // by which revoke knows it
 	Weight  int64     `json:"weight"`
 	Since   time.Time `json:"since,omitzero"`
 	Seen    time.Time `json:"seen,omitzero"` // when it was last heard of; after a TTL it is dead, and its permits go to who asks next

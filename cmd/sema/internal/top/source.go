@@ -100,7 +100,7 @@ type fleetClient interface {
 	Inspect(ctx context.Context, name string) (protocol.Snapshot, error)
 	Ping(ctx context.Context) (time.Time, error)
 	Configure(ctx context.Context, name string, change func(*protocol.Config)) error
-	ForceRelease(ctx context.Context, name string, r fleet.Revocation) error
+	Revoke(ctx context.Context, name string, r fleet.Revocation) error
 }
 
 // A fleetSource reads a store. It is used by one goroutine at a time.
@@ -225,7 +225,7 @@ func (s *fleetSource) now(ctx context.Context) time.Time {
 
 func semaphoreOf(name string, s protocol.Snapshot, now time.Time) semaphore {
 	seen := semaphore{
-		name: name, readAt: now, capacity: s.Config.Capacity, effective: s.Effective, inUse: s.InUse, waiting: len(s.Line), draining: s.Config.Draining, ramp: s.Config.Ramp,
+		name: name, readAt: now, capacity: s.Config.Capacity, effective: s.Effective, inUse: s.InUse, waiting: len(s.Queue), draining: s.Config.Draining, ramp: s.Config.Ramp,
 		window: durationOf(s.Config.Window), ttl: durationOf(s.Config.TTL),
 	}
 	instances := map[protocol.Session]string{}
@@ -237,7 +237,7 @@ func semaphoreOf(name string, s protocol.Snapshot, now time.Time) semaphore {
 			lease: uint64(l.Seq), weight: l.Weight, held: max(0, now.Sub(time.UnixMicro(int64(l.Since)))), who: instances[l.Session], where: l.Meta, pooled: l.Pooled, revoked: l.Revoked,
 		})
 	}
-	for _, t := range s.Line {
+	for _, t := range s.Queue {
 		seen.line = append(seen.line, waiter{t.Weight, instances[t.Session], t.Meta})
 	}
 	return seen
@@ -266,7 +266,7 @@ func (s *fleetSource) resize(ctx context.Context, name string, capacity int64) e
 }
 
 func (s *fleetSource) revoke(ctx context.Context, name string, lease uint64) error {
-	return s.client.ForceRelease(ctx, name, fleet.Revocation{Lease: protocol.Seq(lease), By: operator(), Why: "sema top"})
+	return s.client.Revoke(ctx, name, fleet.Revocation{Lease: protocol.Seq(lease), By: operator(), Why: "sema top"})
 }
 
 // operator is who sits here, for the holder to read.

@@ -56,12 +56,12 @@ func (c *crowd) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 		Leases:   []protocol.LeaseInfo{{Seq: 9, Session: 7, Weight: 2, Since: protocol.Micros(noon.UnixMicro())}},
 	}
 	if name == fmt.Sprintf("s%04d", c.n-1) {
-		found.Line = make([]protocol.TicketInfo, c.waiters.Load())
+		found.Queue = make([]protocol.TicketInfo, c.waiters.Load())
 	}
 	return found, nil
 }
 
-func (c *crowd) ForceRelease(_ context.Context, _ string, r fleet.Revocation) error {
+func (c *crowd) Revoke(_ context.Context, _ string, r fleet.Revocation) error {
 	c.revoked = r
 	return nil
 }

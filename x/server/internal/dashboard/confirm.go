@@ -116,7 +116,7 @@ func askRelease(want wanted, s semaphore) (question, error) {
 		return question{}, errNoLease
 	}
 	alone := s
-	alone.Leases, alone.Line = s.Leases[i:i+1], nil
+	alone.Leases, alone.Queue = s.Leases[i:i+1], nil
 	h := alone.shortened().holders(true)[0]
 	lease := strconv.FormatUint(uint64(h.Seq), 10)
 	return question{

@@ -13,7 +13,7 @@ import (
 
 func shown(capacity, effective, inUse int64, waiting int, change func(*protocol.Config)) semaphore {
 	s := protocol.Snapshot{Config: protocol.Config{Capacity: capacity, TTL: 15e6}, Effective: effective, InUse: inUse}
-	s.Line = make([]protocol.TicketInfo, waiting)
+	s.Queue = make([]protocol.TicketInfo, waiting)
 	if change != nil {
 		change(&s.Config)
 	}
@@ -94,11 +94,11 @@ func TestOnlyTheListedAreKept(t *testing.T) {
 		session := protocol.Session(all - i) // in an order of their own
 		snapshot.Sessions = append(snapshot.Sessions, protocol.SessionInfo{Session: session, Instance: fmt.Sprint("instance ", session)})
 		snapshot.Leases = append(snapshot.Leases, protocol.LeaseInfo{Seq: protocol.Seq(i), Session: protocol.Session(i + 1)})
-		snapshot.Line = append(snapshot.Line, protocol.TicketInfo{Session: protocol.Session(all - i)})
+		snapshot.Queue = append(snapshot.Queue, protocol.TicketInfo{Session: protocol.Session(all - i)})
 	}
 	s := seen("db", snapshot, time.Now()).shortened()
-	if len(s.Leases) != mostListed || len(s.Line) != mostListed || len(s.Sessions) != 2*mostListed || cap(s.Leases) > 2*mostListed {
-		t.Errorf("%d leases, %d in line, %d sessions are kept", len(s.Leases), len(s.Line), len(s.Sessions))
+	if len(s.Leases) != mostListed || len(s.Queue) != mostListed || len(s.Sessions) != 2*mostListed || cap(s.Leases) > 2*mostListed {
+		t.Errorf("%d leases, %d in line, %d sessions are kept", len(s.Leases), len(s.Queue), len(s.Sessions))
 	}
 	if s.MoreHolders() != all-mostListed || s.MoreWaiters() != all-mostListed || s.Waiting() != all {
 		t.Errorf("%d and %d more", s.MoreHolders(), s.MoreWaiters())

@@ -21,7 +21,7 @@ func crowded() *engine {
 
 // hot sets how many wait at the last semaphore.
 func hot(e *engine, waiters int) {
-	s := protocol.Snapshot{Config: protocol.Config{Capacity: 1}, Effective: 1, InUse: 1, Line: make([]protocol.TicketInfo, waiters)}
+	s := protocol.Snapshot{Config: protocol.Config{Capacity: 1}, Effective: 1, InUse: 1, Queue: make([]protocol.TicketInfo, waiters)}
 	e.set(func() { e.all["zz-hot"] = s })
 }
 

@@ -20,7 +20,7 @@ type semaphore struct {
 }
 
 func seen(name string, s protocol.Snapshot, now time.Time) semaphore {
-	return semaphore{Snapshot: s, Name: name, now: now, holding: len(s.Leases), waiting: len(s.Line)}
+	return semaphore{Snapshot: s, Name: name, now: now, holding: len(s.Leases), waiting: len(s.Queue)}
 }
 
 // mostListed are the holders and waiters that a page shows: those who have been
@@ -30,12 +30,12 @@ const mostListed = 100
 // shortened has those who are listed alone, so that what is kept is little.
 func (s semaphore) shortened() semaphore {
 	s.Leases = slices.Clone(s.Leases[:min(len(s.Leases), mostListed)])
-	s.Line = slices.Clone(s.Line[:min(len(s.Line), mostListed)])
+	s.Queue = slices.Clone(s.Queue[:min(len(s.Queue), mostListed)])
 	listed := map[protocol.Session]bool{}
 	for _, l := range s.Leases {
 		listed[l.Session] = true
 	}
-	for _, t := range s.Line {
+	for _, t := range s.Queue {
 		listed[t.Session] = true
 	}
 	all := s.Sessions
@@ -53,7 +53,7 @@ func (s semaphore) shortened() semaphore {
 
 // MoreHolders and MoreWaiters are those who are not listed.
 func (s semaphore) MoreHolders() int { return s.holding - len(s.Leases) }
-func (s semaphore) MoreWaiters() int { return s.waiting - len(s.Line) }
+func (s semaphore) MoreWaiters() int { return s.waiting - len(s.Queue) }
 
 func (s semaphore) ID() string             { return "s:" + s.Name }
 func (s semaphore) URL() string            { return "/ui/semaphore?name=" + url.QueryEscape(s.Name) }
@@ -209,7 +209,7 @@ func (w waiter) ID() string { return fmt.Sprintf("w:%d.%d", w.Session, w.Ticket)
 
 func (s semaphore) waiters() (all []waiter) {
 	sessions := s.sessions()
-	for i, t := range s.Line {
+	for i, t := range s.Queue {
 		all = append(all, waiter{t, i + 1, sessions[t.Session].Instance})
 	}
 	return all

@@ -31,7 +31,7 @@ func (s *State) acquire(from *session, op Op) {
 	if from.tickets[op.Ticket] != nil {
 		return // named twice
 	}
-	refuse := func(why FateKind) { s.tell(from, Fate{Kind: why, Ticket: op.Ticket}) }
+	refuse := func(why ResultKind) { s.tell(from, Result{Kind: why, Ticket: op.Ticket}) }
 	s.grant() // what this batch has freed so far goes to those who were first
 	least := op.Weight
 	if op.Pooled && op.Least > 0 {
@@ -130,13 +130,13 @@ func (s *State) leave(t *ticket) {
 }
 
 // refuse ends a ticket without a lease.
-func (s *State) refuse(t *ticket, why FateKind) {
+func (s *State) refuse(t *ticket, why ResultKind) {
 	s.leave(t)
-	s.tell(t.session, Fate{Kind: why, Ticket: t.id})
+	s.tell(t.session, Result{Kind: why, Ticket: t.id})
 }
 
 // refuseAll refuses those in line for whom why has a reason.
-func (s *State) refuseAll(why func(*ticket) FateKind) {
+func (s *State) refuseAll(why func(*ticket) ResultKind) {
 	for t := range s.line.All {
 		if reason := why(t); reason != 0 {
 			s.refuse(t, reason)
@@ -150,12 +150,12 @@ func (s *State) cancel(from *session, id Ticket) {
 		s.leave(t)
 		return
 	}
-	for i, f := range from.fates {
+	for i, f := range from.results {
 		if f.Ticket == id && f.Kind != Revoked {
 			if f.Kind == Granted {
 				s.release(from, f.Lease, 0)
 			}
-			from.fates = slices.Delete(from.fates, i, i+1)
+			from.results = slices.Delete(from.results, i, i+1)
 			return
 		}
 	}

@@ -30,7 +30,7 @@ local function first()
     local arrival = fetched[fetchedAt]
     if arrival == nil then
       if lastFetched == NEVER or storedWaiting == 0 then break end
-      local some = call('ZRANGEBYSCORE', LINE, '(' .. integer(lastFetched), '+inf', 'WITHSCORES', 'LIMIT', 0, fetching)
+      local some = call('ZRANGEBYSCORE', QUEUE, '(' .. integer(lastFetched), '+inf', 'WITHSCORES', 'LIMIT', 0, fetching)
       for i = 1, #some, 2 do
         lastFetched = tonumber(some[i + 1])
         fetched[#fetched + 1] = lastFetched
@@ -70,7 +70,7 @@ local function ticketOf(r, id)
   local t = r.tickets[id]
   if t == nil then
     local arrival = r.waitsStored > 0 and tonumber(id) <= r.lastTicket and tonumber(call('HGET', BASE, ticketField(r, id)) or nil)
-    t = arrival and (byArrival[arrival] or decodeTicket(call('ZRANGEBYSCORE', LINE, arrival, arrival)[1], arrival)) or false
+    t = arrival and (byArrival[arrival] or decodeTicket(call('ZRANGEBYSCORE', QUEUE, arrival, arrival)[1], arrival)) or false
     r.tickets[id] = t
   end
   return t and not t.gone and t
@@ -113,8 +113,8 @@ end
 -- finish takes the session out, with all it has.
 function finish(r)
   if r.waits > 0 then
-    owners.line = owners.line or ownersIn(LINE)
-    local mine = owners.line[r.id] or {}
+    owners.queue = owners.queue or ownersIn(QUEUE)
+    local mine = owners.queue[r.id] or {}
     for i = 1, #mine, 2 do
       local arrival = tonumber(mine[i + 1])
       local t = byArrival[arrival] or decodeTicket(mine[i], arrival)

@@ -1,4 +1,4 @@
-package fate_test
+package protocol_test
 
 import (
 	"errors"
@@ -6,18 +6,18 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/fate"
 )
 
-func TestEveryFateIsAnError(t *testing.T) {
+func TestResultKind_Err(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[protocol.FateKind]error{
+	for kind, want := range map[protocol.ResultKind]error{
 		protocol.Full: sema.ErrFull, protocol.QueueFull: sema.ErrQueueFull, protocol.TooLarge: sema.ErrTooLarge,
 		protocol.Draining: sema.ErrDraining, protocol.TimedOut: sema.ErrTimeout, protocol.Invalid: sema.ErrInvalid,
-		200: sema.ErrInvalid, // of a version that is still to come
+		protocol.Undecided: sema.ErrUnavailable,
+		200:                sema.ErrInvalid, // of a newer version
 	} {
-		if err := fate.Error(kind); !errors.Is(err, want) {
-			t.Errorf("fate %d: %v, want %v", kind, err, want)
+		if err := kind.Err(); !errors.Is(err, want) {
+			t.Errorf("result %d: %v, want %v", kind, err, want)
 		}
 	}
 }
