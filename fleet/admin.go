@@ -37,13 +37,22 @@ type missing struct{}
 func (missing) Error() string { return "no such semaphore; an acquire with a capacity creates it" }
 func (missing) Unwrap() error { return fs.ErrNotExist }
 
-// List is the names of semaphores that begin with a prefix. An engine that does
-// not know answers [errors.ErrUnsupported].
-func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
-	if l, ok := c.store.(Lister); ok {
-		return l.List(ctx, prefix)
+// List returns the names of the semaphores that begin with a prefix, in order.
+func (c *Client) List(ctx context.Context, prefix string) (names []string, err error) {
+	q := protocol.ListQuery{Prefix: prefix}
+	for {
+		page, err := c.store.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range page {
+			names = append(names, s.Name)
+			q.After = s.Name
+		}
+		if len(page) < q.Most() {
+			return names, nil
+		}
 	}
-	return nil, fmt.Errorf("list semaphores: %w", errors.ErrUnsupported)
 }
 
 // Watch yields a semaphore as it is, and again whenever it has changed, until ctx
@@ -88,7 +97,7 @@ func changed(a, b protocol.Snapshot) bool {
 func unseen(sessions []protocol.SessionInfo) []protocol.SessionInfo {
 	sessions = slices.Clone(sessions)
 	for i := range sessions {
-		sessions[i].Seen = 0
+		sessions[i].Renewed = 0
 	}
 	slices.SortFunc(sessions, func(a, b protocol.SessionInfo) int { return cmp.Compare(a.Session, b.Session) })
 	return sessions

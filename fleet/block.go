@@ -21,7 +21,7 @@ func (s *Semaphore) askBlock(first *queued) {
 	s.lastTicket++
 	p.asked = protocol.Op{
 		Verb: protocol.Acquire, Ticket: s.lastTicket, Pooled: true, Least: first.weight,
-		Weight: p.wanted + s.cushion(p.wanted), Meta: first.meta,
+		Weight: p.wanted + s.cushion(p.wanted), Details: first.details,
 	}
 	if first.until != 0 {
 		p.asked.Wait = max(1, first.until-s.client.clock())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,9 +19,9 @@ import (
 // A Client is this process's use of an engine. Make one, and share it: a client
 // has one subscription, and a session for each semaphore.
 type Client struct {
-	store    Store
-	instance string
-	clock    func() protocol.Micros
+	store Store
+	self  protocol.Client
+	clock func() protocol.Micros
 	workers
 
 	mu         sync.Mutex
@@ -33,18 +32,17 @@ type Client struct {
 
 // New makes a client of a store, which it closes in the end.
 func New(store Store) *Client {
-	host, _ := os.Hostname()
 	c := &Client{
 		store: store, clock: bootClock, semaphores: map[string]*Semaphore{}, lent: map[string][]*Semaphore{},
-		instance: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
+		self: protocol.NewClient("program"),
 	}
 	c.workers.begin()
 	c.start(c.listen)
 	return c
 }
 
-// Instance is the name by which the engine knows this client.
-func (c *Client) Instance() string { return c.instance }
+// Instance returns the name of this client in the listings of the store.
+func (c *Client) Instance() string { return c.self.Instance }
 
 // Options are how a semaphore is made, if it is not there, and how this client
 // uses it.
@@ -223,7 +221,7 @@ func (c *Client) all() []*Semaphore {
 func (c *Client) listen() {
 	for pause := newBackoff(); c.life.Err() == nil; {
 		start := time.Now()
-		err := c.store.Listen(c.life, c.instance, c.hint)
+		err := c.store.Listen(c.life, c.self.Instance, c.hint)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return
 		}

@@ -154,7 +154,7 @@ func TestLabelsAreTextThatCanBeReadBack(t *testing.T) {
 		p := mustAcquire(t, s, 1)
 		snapshot, err := c.Inspect(t.Context(), "db")
 		wantErr(t, err, nil)
-		if _, got, _ := strings.Cut(snapshot.Leases[0].Meta, " "); got != `a="x=y" b="say \"it\"" c="tab\t" d=ü e=plain f=` {
+		if got := snapshot.Leases[0].Details.Labels; got != `a="x=y" b="say \"it\"" c="tab\t" d=ü e=plain f=` {
 			t.Errorf("the labels are %s", got)
 		}
 		_, err = c.Semaphore("db", fleet.Options{Capacity: 1, Labels: asked})

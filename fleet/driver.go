@@ -206,7 +206,7 @@ func (s *Semaphore) begin(within time.Duration) error {
 	defer ctx.end()
 	sent := s.client.clock()
 	s.mu.Lock()
-	by := protocol.Opener{Instance: s.client.instance, Owner: protocol.Owner{Key: protocol.NewKey()}, Highest: s.highest}
+	by := protocol.Opener{Client: s.client.self, Owner: protocol.Owner{Key: protocol.NewKey()}, Highest: s.highest}
 	s.mu.Unlock()
 	session, config, err := s.client.store.Open(ctx, s.name, s.config, by)
 	s.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -244,9 +243,9 @@ func ExampleClient_Watch() {
 			log.Fatal(err)
 		}
 		for _, lease := range snapshot.Leases {
-			fmt.Println(lease.Weight, strings.Contains(lease.Meta, "job=train-7")) // Meta has file and line, too
+			fmt.Println(lease.Weight, lease.Details.Labels)
 		}
 		break
 	}
-	// Output: 4 true
+	// Output: 4 job=train-7
 }

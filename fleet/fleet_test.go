@@ -445,7 +445,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := fleet.New(memstore.New())
 	defer c.Close(context.Background())
-	for _, o := range []fleet.Options{{Capacity: -1}, {TTL: time.Millisecond}, {Ramp: -1}, {MaxWaiters: -1}, {Rate: -1}, {MaxWait: -1}} {
+	for _, o := range []fleet.Options{{Capacity: -1}, {TTL: time.Millisecond}, {Ramp: -1}, {MaxWaiters: -2}, {Rate: -1}, {MaxWait: -1}} {
 		_, err := c.Semaphore("a", o)
 		wantErr(t, err, sema.ErrInvalid)
 	}
@@ -456,10 +456,6 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	semaphore(t, c, fleet.Options{Capacity: 1})
 	_, err := c.Semaphore("db", fleet.Options{Capacity: 2})
 	wantErr(t, err, sema.ErrInvalid)
-}
-
-func (l *link) List(ctx context.Context, prefix string) ([]string, error) {
-	return l.Store.(fleet.Lister).List(ctx, prefix)
 }
 
 func TestASessionNobodyUsesIsLetGo(t *testing.T) {

@@ -24,9 +24,9 @@ func (s *Semaphore) LogValue() slog.Value { return slog.StringValue(s.String()) 
 // String returns the client's instance and its store, if that is a [fmt.Stringer].
 func (c *Client) String() string {
 	if store, ok := c.store.(fmt.Stringer); ok {
-		return fmt.Sprintf("fleet client %s of %s", c.instance, store)
+		return fmt.Sprintf("fleet client %s of %s", c.self.Instance, store)
 	}
-	return "fleet client " + c.instance
+	return "fleet client " + c.self.Instance
 }
 
 // GoString implements [fmt.GoStringer]: it returns String.

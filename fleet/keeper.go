@@ -197,7 +197,7 @@ func (k *keeper) open(ctx context.Context, c protocol.Config) (err error) {
 	defer cancel()
 	k.seq = 0
 	k.owner = protocol.Owner{Key: protocol.NewKey()}
-	by := protocol.Opener{Instance: "region of " + k.region.global.instance, Owner: k.owner}
+	by := protocol.Opener{Client: protocol.NewClient("region"), Owner: k.owner}
 	k.session, k.config, err = k.region.local.Open(ctx, k.name, c, by)
 	return err
 }

@@ -55,7 +55,7 @@ func (s *Semaphore) compareModes() {
 	}
 	own := map[protocol.Session]bool{}
 	for _, session := range snapshot.Sessions {
-		own[session.Session] = session.Instance == s.client.instance
+		own[session.Session] = session.Client.Instance == s.client.self.Instance
 	}
 	pooled := s.options.Mode == Pooled
 	mixed := slices.ContainsFunc(snapshot.Leases, func(l protocol.LeaseInfo) bool { return !own[l.Session] && l.Pooled != pooled })

@@ -52,12 +52,12 @@ type block struct {
 // local semaphore and at the engine, so that the order is kept whatever becomes
 // of generations.
 type queued struct {
-	weight int64
-	turn   chan struct{} // closed when it is the first
-	refuse context.CancelCauseFunc
-	until  protocol.Micros // when its context ends; 0: nobody knows
-	meta   string
-	node   list.Node[*queued]
+	weight  int64
+	turn    chan struct{} // closed when it is the first
+	refuse  context.CancelCauseFunc
+	until   protocol.Micros // when its context ends; 0: nobody knows
+	details protocol.Details
+	node    list.Node[*queued]
 }
 
 // newFront begins a generation, without anything to lend. The mutex is held,
@@ -119,7 +119,7 @@ func (s *Semaphore) acquirePooled(ctx context.Context, op string, wish protocol.
 func (s *Semaphore) waitPooled(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
 	wait, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
-	q := &queued{weight: wish.Weight, turn: make(chan struct{}), refuse: refuse, meta: s.meta()}
+	q := &queued{weight: wish.Weight, turn: make(chan struct{}), refuse: refuse, details: s.details()}
 	if deadline, ok := ctx.Deadline(); ok {
 		q.until = s.client.clock() + protocol.Micros(time.Until(deadline).Microseconds())
 	}
@@ -194,7 +194,7 @@ func (s *Semaphore) standFirst(q *queued) (*generation, *sema.Ticket) {
 
 // tryPooled asks the engine for a block, and takes the permits from it.
 func (s *Semaphore) tryPooled(ctx context.Context, op string, wish protocol.Op, more int64, start time.Time) (sema.Permit, error) {
-	wish.Try, wish.Pooled, wish.Least, wish.Weight, wish.Meta = true, true, wish.Weight, wish.Weight+more, s.meta()
+	wish.Try, wish.Pooled, wish.Least, wish.Weight, wish.Details = true, true, wish.Weight, wish.Weight+more, s.details()
 	w := &waiter{op: wish, ended: make(chan outcome, 1)}
 	if err := s.ask(op, w); err != nil {
 		return sema.Permit{}, err

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync"
 	"time"
@@ -119,12 +118,9 @@ func (r *Region) Inspect(ctx context.Context, name string) (protocol.Snapshot, e
 	return snapshot, err
 }
 
-// List is for [Lister].
-func (r *Region) List(ctx context.Context, prefix string) ([]string, error) {
-	if l, ok := r.local.(Lister); ok {
-		return l.List(ctx, prefix)
-	}
-	return nil, fmt.Errorf("list semaphores: %w", errors.ErrUnsupported)
+// List implements [Store]. Capacities are what the region has of them.
+func (r *Region) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	return r.local.List(ctx, q)
 }
 
 // Administer is for [Store].
@@ -227,6 +223,5 @@ func shareOf(c protocol.Config) protocol.Config {
 }
 
 var (
-	_ Store  = (*Region)(nil)
-	_ Lister = (*Region)(nil)
+	_ Store = (*Region)(nil)
 )

@@ -50,7 +50,7 @@ func (d *deaf) Open(ctx context.Context, name string, c protocol.Config, by prot
 	id, c, err := d.Store.Open(ctx, name, c, by)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.region[id] = strings.HasPrefix(by.Instance, "region of")
+	d.region[id] = strings.HasPrefix(by.Client.Instance, "region of")
 	return id, c, err
 }
 
@@ -301,7 +301,7 @@ func TestARegionMayBeOpenedWhileItCloses(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				r.Open(context.Background(), "db", protocol.Config{Capacity: 4, TTL: 1_000_000, Protocol: 1}, protocol.Opener{Instance: "i"})
+				r.Open(context.Background(), "db", protocol.Config{Capacity: 4, TTL: 1_000_000, Protocol: 1}, protocol.Opener{Client: protocol.Client{Instance: "i"}})
 			})
 		}
 		wg.Go(func() { r.Close() })

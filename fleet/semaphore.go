@@ -170,7 +170,7 @@ func (s *Semaphore) acquireExact(ctx context.Context, op string, wish protocol.O
 	if deadline, ok := ctx.Deadline(); ok {
 		wish.Wait = max(1, protocol.Micros(time.Until(deadline).Microseconds()))
 	}
-	wish.Meta = s.meta()
+	wish.Details = s.details()
 	if err := s.tellQueued(op, wish.Weight); err != nil {
 		return sema.Permit{}, err
 	}
@@ -316,14 +316,9 @@ func (s *Semaphore) hint() {
 	}
 }
 
-// meta is what the engine is told of an acquire, for people: where in the
-// program, and the labels.
-func (s *Semaphore) meta() string {
-	site := callsite.Here()
-	if site == "" || s.labels == "" {
-		return site + s.labels
-	}
-	return site + " " + s.labels
+// details describe an acquire in listings: its call site and the labels.
+func (s *Semaphore) details() protocol.Details {
+	return protocol.Details{Site: callsite.Here(), Labels: s.labels}
 }
 
 // fault is an error about this semaphore.

@@ -13,12 +13,12 @@ import (
 // not at all, on the engine's clock. All methods may be called concurrently.
 // Renewal, waiting, batching and fencing are not its business.
 type Store interface {
-	// Open makes the semaphore with that configuration unless it is there, and
-	// begins a session on it. It fails with [protocol.ErrVersion] if those who
-	// speak the configuration's Protocol cannot use what is there. With a
-	// configuration that no semaphore can have it opens what is there, and makes
-	// nothing. The session belongs to the opener's owner: a batch with another one
-	// gets [protocol.Unknown].
+	// Open creates the semaphore with the configuration unless it exists, and opens a
+	// session on it. It fails with [protocol.ErrVersion] if clients of the
+	// configuration's Protocol cannot use the stored semaphore. If the opener requires
+	// that it exists, Open creates nothing, ignores all of the configuration but
+	// Protocol, and fails with [io/fs.ErrNotExist]. The session belongs to the opener's
+	// owner: a batch with another one gets [protocol.Unknown].
 	Open(ctx context.Context, name string, config protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error)
 
 	// Apply does what a batch asks.
@@ -32,6 +32,12 @@ type Store interface {
 	// is none.
 	Inspect(ctx context.Context, name string) (protocol.Snapshot, error)
 
+	// List returns summaries of the semaphores that the query selects, by name in the
+	// order of bytes. It takes one round trip or a few, however many there are, and
+	// changes nothing: an expired session counts until the semaphore is used. A page
+	// with fewer than [protocol.ListQuery.Most] is the last.
+	List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error)
+
 	// Administer does what a command says. It fails with [io/fs.ErrNotExist] if
 	// there is no such semaphore, or lease.
 	Administer(ctx context.Context, name string, c Command) error
@@ -40,17 +46,15 @@ type Store interface {
 	Close() error
 }
 
-// A Lister is a Store that knows the names of its semaphores. They are listed in
-// order.
-type Lister interface {
-	List(ctx context.Context, prefix string) ([]string, error)
-}
-
 // A Command is what an administrator wants. One of its fields is set.
 type Command struct {
 	Configure *protocol.Config // the new configuration, with the version it is based on
 	Revoke    *Revocation
-	Delete    bool // all leases are void
+	Delete    bool // the semaphore, with all sessions and leases
+
+	// DeleteVersion makes Delete fail with [protocol.ErrConflict] unless the
+	// configuration has this version; 0: any.
+	DeleteVersion uint64
 }
 
 // A Revocation takes a lease away.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -359,14 +358,14 @@ func TestPeopleSeeWhoHoldsAndWaits(t *testing.T) {
 		synctest.Wait()
 		snapshot, err := c.Inspect(t.Context(), "db")
 		wantErr(t, err, nil)
-		if got := snapshot.Leases[0].Meta; !regexp.MustCompile(`^fleet/fleet_test.go:\d+ job="a b" team=payments$`).MatchString(got) {
-			t.Errorf("the holder is %q", got)
+		if got := snapshot.Leases[0].Details; !strings.HasPrefix(got.Site, "fleet/fleet_test.go:") || got.Labels != `job="a b" team=payments` {
+			t.Errorf("the holder is %+v", got)
 		}
-		if got := snapshot.Queue[0].Meta; !strings.HasPrefix(got, "fleet/trouble_test.go:") {
-			t.Errorf("the waiter is %q", got)
+		if got := snapshot.Queue[0]; !strings.HasPrefix(got.Details.Site, "fleet/trouble_test.go:") || got.Since == 0 {
+			t.Errorf("the waiter is %+v", got)
 		}
-		if got := snapshot.Sessions[0].Instance; got != c.Instance() || !strings.Contains(got, fmt.Sprintf("/%d/", os.Getpid())) {
-			t.Errorf("the instance is %q", got)
+		if got := snapshot.Sessions[0].Client; got.Instance != c.Instance() || got.Process != int64(os.Getpid()) || got.Kind != "program" {
+			t.Errorf("the client is %+v", got)
 		}
 		cancel()
 		p.Release()

@@ -80,12 +80,12 @@ func TestCommands_HostileStore(t *testing.T) {
 	}
 	defer store.Close()
 	for _, name := range []string{"x", hostile} {
-		session, _, err := store.Open(ctx, name, protocol.Config{Protocol: protocol.Version, Capacity: 1, TTL: 60_000_000}, protocol.Opener{Instance: hostile})
+		session, _, err := store.Open(ctx, name, protocol.Config{Protocol: protocol.Version, Capacity: 1, TTL: 60_000_000}, protocol.Opener{Client: protocol.Client{Instance: hostile}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = store.Apply(ctx, name, protocol.Batch{Session: session, Seq: 1, Ops: []protocol.Op{
-			{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Meta: hostile}, {Verb: protocol.Acquire, Ticket: 2, Weight: 1, Meta: hostile},
+			{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Details: protocol.Details{Holder: hostile}}, {Verb: protocol.Acquire, Ticket: 2, Weight: 1, Details: protocol.Details{Holder: hostile}},
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -23,19 +23,30 @@ var adminScripts = []script{
 			s.fail("%+v, which nobody has changed", config)
 		}
 	}},
-	{"what is no configuration opens what is there, and makes nothing", protocol.Config{Capacity: 2}, func(s *speaker) {
-		none := protocol.Config{Protocol: protocol.Version}
-		if _, _, err := s.store.Open(s.ctx, s.name, none, opener("fleettest")); err == nil {
-			s.fail("a semaphore was made with %+v", none)
+	{"an opener that requires the semaphore creates nothing", protocol.Config{Capacity: 2}, func(s *speaker) {
+		by := opener("fleettest")
+		by.MustExist = true
+		for _, config := range []protocol.Config{{Protocol: protocol.Version}, s.config} {
+			_, _, err := s.store.Open(s.ctx, s.name, config, by)
+			s.mustBe(err, fs.ErrNotExist)
+			_, err = s.store.Inspect(s.ctx, s.name)
+			s.mustBe(err, fs.ErrNotExist)
 		}
-		_, err := s.store.Inspect(s.ctx, s.name)
-		s.mustBe(err, fs.ErrNotExist)
 		s.open()
-		_, config, err := s.store.Open(s.ctx, s.name, none, opener("fleettest"))
+		_, config, err := s.store.Open(s.ctx, s.name, protocol.Config{Protocol: protocol.Version}, by)
 		s.must(err)
 		if config.Capacity != 2 || config.TTL != s.config.TTL {
-			s.fail("%+v, which nobody has changed", config)
+			s.fail("%+v, which was not changed", config)
 		}
+	}},
+	{"a delete that names another version than the stored one changes nothing", protocol.Config{Capacity: 2}, func(s *speaker) {
+		holder := s.open()
+		s.granted(holder, 1, acquire(1, 1))
+		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 3 }))
+		s.mustBe(s.store.Administer(s.ctx, s.name, fleet.Command{Delete: true, DeleteVersion: 1}), protocol.ErrConflict)
+		s.wantInUse(1, 0)
+		s.must(s.store.Administer(s.ctx, s.name, fleet.Command{Delete: true, DeleteVersion: 2}))
+		s.mustBe(s.store.Administer(s.ctx, s.name, fleet.Command{Delete: true, DeleteVersion: 2}), fs.ErrNotExist)
 	}},
 	{"a shrink revokes nothing, and its debt is paid first", protocol.Config{Capacity: 3}, func(s *speaker) {
 		holder, waiter := s.open(), s.open()
@@ -115,29 +126,46 @@ var adminScripts = []script{
 		}
 	}},
 	{"what there is can be listed", protocol.Config{Capacity: 1}, func(s *speaker) {
-		lister, ok := s.store.(fleet.Lister)
-		if !ok {
-			s.fail("%w: the store is no fleet.Lister", errNotOffered)
-		}
-		want := func(prefix string, want ...string) {
-			names, err := lister.List(s.ctx, prefix)
+		list := func(q protocol.ListQuery, want ...string) []protocol.Summary {
+			page, err := s.store.List(s.ctx, q)
 			s.must(err)
-			slices.Sort(names)
-			if !slices.Equal(names, want) {
-				s.fail("with the prefix %q there are %q, want %q", prefix, names, want)
+			var names []string
+			for _, one := range page {
+				names = append(names, one.Name)
 			}
+			if !slices.Equal(names, want) {
+				s.fail("%+v lists %q, want %q", q, names, want)
+			}
+			return page
 		}
-		want(s.name)
-		b, a := *s, *s
-		b.name, a.name = s.name+"-b_%", s.name+"-a*"
+		list(protocol.ListQuery{Prefix: s.name})
+		b, a, c := *s, *s, *s
+		b.name, a.name, c.name = s.name+"-b_%", s.name+"-a*", s.name+"-B"
+		c.open()
 		b.open()
 		a.open()
 		defer a.remove()
-		want(s.name, a.name, b.name)
-		want(b.name, b.name)
-		want(s.name + "-_")
+		defer c.remove()
+		list(protocol.ListQuery{Prefix: s.name}, c.name, a.name, b.name)
+		list(protocol.ListQuery{Prefix: s.name, Limit: 2}, c.name, a.name)
+		list(protocol.ListQuery{Prefix: s.name, After: a.name, Limit: 2}, b.name)
+		list(protocol.ListQuery{Prefix: s.name, After: s.name + "-C"}, a.name, b.name)
+		list(protocol.ListQuery{Prefix: s.name + "-a", After: b.name})
+		list(protocol.ListQuery{Prefix: b.name}, b.name)
+		list(protocol.ListQuery{Prefix: s.name + "-_"})
 		b.remove()
-		want(s.name, a.name)
+		list(protocol.ListQuery{Prefix: s.name}, c.name, a.name)
+	}},
+	{"a list has the load of each semaphore", protocol.Config{Capacity: 3, MaxWaiters: 5}, func(s *speaker) {
+		holder, waiter := s.open(), s.open()
+		s.granted(holder, 2, acquire(1, 2), acquire(2, 1))
+		s.wantResults(s.say(waiter, acquire(1, 1), acquire(2, 1)))
+		page, err := s.store.List(s.ctx, protocol.ListQuery{Prefix: s.name})
+		s.must(err)
+		want := protocol.Summary{Name: s.name, Config: s.inspect().Config, Effective: 3, InUse: 3, Leases: 2, Waiting: 2, Sessions: 2}
+		if len(page) != 1 || page[0] != want {
+			s.fail("%+v, want %+v", page, want)
+		}
 	}},
 	{"an engine that is examined says what was seen and what to do", protocol.Config{Capacity: 1}, func(s *speaker) {
 		e, ok := s.store.(fleet.Examiner)

@@ -144,6 +144,9 @@ func (h *history) look() error {
 	}
 	for i, e := range engine.Queue {
 		m := model.Queue[i]
+		if !h.timed {
+			e.Since = m.Since
+		}
 		if e.Session = h.inModel(e.Session); e != m {
 			return fmt.Errorf("in line at %d is %+v, the model has %+v", i, e, m)
 		}
@@ -159,7 +162,7 @@ func (h *history) compareSessions(engine, model []protocol.SessionInfo) error {
 				info.Session = h.inModel(info.Session)
 			}
 			if !h.timed {
-				info.Seen = 0
+				info.Renewed = 0
 			}
 			info.Owner.Key = protocol.Key{} // a service shows no keys
 			both[i] = append(both[i], info)

@@ -211,7 +211,7 @@ var batchFaults = []fault{
 	{"sessions of one instance are one", "sessions are numbered apart", func() *sick {
 		return &sick{begin: func(snapshot protocol.Snapshot, instance string) protocol.Session {
 			for _, other := range snapshot.Sessions {
-				if other.Instance == instance {
+				if other.Client.Instance == instance {
 					return other.Session
 				}
 			}
@@ -223,7 +223,7 @@ var batchFaults = []fault{
 // raise begins a session, or begins it again.
 func raise(im *protocol.Image, b protocol.Batch) {
 	im.LastSession = max(im.LastSession, b.Session)
-	im.Sessions = append(im.Sessions, protocol.SessionImage{ID: b.Session, Owner: b.Owner, Instance: "?", Deadline: im.Clock + im.Config.TTL, Seen: im.Last})
+	im.Sessions = append(im.Sessions, protocol.SessionImage{ID: b.Session, Owner: b.Owner, Client: protocol.Client{Instance: "?"}, Deadline: im.Clock + im.Config.TTL, Renewed: im.Last})
 }
 
 // without is a batch without the ops that have something.

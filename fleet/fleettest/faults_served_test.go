@@ -35,7 +35,7 @@ var lineFaults = []fault{
 		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
 			s.operate(name, func(im *protocol.Image) {
 				isLate := func(one protocol.SessionImage) bool {
-					return one.ID == b.Session && s.now()-one.Seen > im.Config.TTL/2
+					return one.ID == b.Session && s.now()-one.Renewed > im.Config.TTL/2
 				}
 				if slices.ContainsFunc(im.Sessions, isLate) {
 					theirs := func(t protocol.TicketImage) bool { return t.Session != b.Session }
@@ -126,6 +126,14 @@ var adminFaults = []fault{
 			return ok
 		}}
 	}},
+	{"a list forgets the waiters", "a list has the load of each semaphore", func() *sick {
+		return &sick{listed: func(page []protocol.Summary) []protocol.Summary {
+			for i := range page {
+				page[i].Waiting = 0
+			}
+			return page
+		}}
+	}},
 	{"changes are not versioned", "a change that is based on an old version is refused", func() *sick {
 		return &sick{administer: func(state *protocol.State, c *fleet.Command) {
 			if c.Configure != nil {
@@ -142,15 +150,42 @@ var adminFaults = []fault{
 			}
 		}}
 	}},
-	{"anything is made", "what is no configuration opens what is there, and makes nothing", func() *sick {
-		return &sick{open: func(c *protocol.Config, _ *protocol.Seq) { c.TTL = max(c.TTL, 1_000_000) }}
+	{"a missing semaphore is created", "an opener that requires the semaphore creates nothing", func() *sick {
+		return &sick{creates: true, open: func(c *protocol.Config, _ *protocol.Seq) { c.TTL = max(c.TTL, 1_000_000) }}
+	}},
+	{"any version is deleted", "a delete that names another version than the stored one changes nothing", func() *sick {
+		return &sick{administer: func(_ *protocol.State, c *fleet.Command) { c.DeleteVersion = 0 }}
+	}},
+	{"settlements are ignored", "a grant of a rate is settled by its session alone, once it has cost less or more", func() *sick {
+		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
+			b.Ops = slices.DeleteFunc(slices.Clone(b.Ops), func(op protocol.Op) bool { return op.Verb == protocol.Settle })
+			return s.apply(name, b)
+		}}
+	}},
+	{"slots are shared", "leases have the lowest free numbers", func() *sick {
+		return &sick{hear: func(s *sick, name string, b protocol.Batch) protocol.Reply {
+			r := s.apply(name, b)
+			for i := range r.Results {
+				if r.Results[i].Slots != "" {
+					r.Results[i].Slots = "0"
+				}
+			}
+			return r
+		}}
+	}},
+	{"one is queued though none may be", "with no waiters allowed an acquire is granted or rejected", func() *sick {
+		return &sick{open: func(c *protocol.Config, _ *protocol.Seq) {
+			if c.MaxWaiters == protocol.NoWaiters {
+				c.MaxWaiters = 1
+			}
+		}}
 	}},
 	{"every version may open", "neighbouring versions share a semaphore, others are refused", func() *sick {
 		return &sick{open: func(c *protocol.Config, _ *protocol.Seq) { c.Protocol = protocol.Version + 1 }}
 	}},
 	{"an op that is not known fails its batch", "what an op says that is not known is refused, and the rest is done", func() *sick {
 		return &sick{loose: func(_ context.Context, s *sick, name string, b protocol.Batch) (protocol.Reply, error) {
-			if slices.ContainsFunc(b.Ops, func(op protocol.Op) bool { return op.Verb > protocol.Split }) {
+			if slices.ContainsFunc(b.Ops, func(op protocol.Op) bool { return op.Verb > protocol.Settle }) {
 				return protocol.Reply{}, errors.New("unknown verb")
 			}
 			return s.locked(name, b), nil
@@ -166,7 +201,7 @@ var timeFaults = []fault{
 				s.operate(name, func(im *protocol.Image) {
 					i := slices.IndexFunc(im.Sessions, func(one protocol.SessionImage) bool { return one.ID == b.Session })
 					again := im.Sessions[i]
-					again.Deadline, again.Seen = im.Clock+im.Config.TTL, im.Last
+					again.Deadline, again.Renewed = im.Clock+im.Config.TTL, im.Last
 					im.Sessions = append(slices.Delete(im.Sessions, i, i+1), again)
 				})
 			}
@@ -236,7 +271,7 @@ var timeFaults = []fault{
 	{"a try is refused because of the dead", "a try long after a crash can be decided when the reply says", func() *sick {
 		return &sick{cut: func(im *protocol.Image) {
 			for i := range im.Sessions {
-				im.Sessions[i].Seen = math.MaxInt64 / 2
+				im.Sessions[i].Renewed = math.MaxInt64 / 2
 			}
 		}}
 	}},

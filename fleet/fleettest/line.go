@@ -54,6 +54,11 @@ var lineScripts = []script{
 		s.wantResults(s.say(waiter, acquire(1, 1), acquire(2, 1), acquire(3, 3), acquire(4, 0), try(5, 1)),
 			protocol.QueueFull, protocol.TooLarge, protocol.Invalid, protocol.Full)
 	}},
+	{"with no waiters allowed an acquire is granted or rejected", protocol.Config{Capacity: 2, MaxWaiters: protocol.NoWaiters}, func(s *speaker) {
+		id := s.open()
+		s.wantResults(s.say(id, acquire(1, 2), acquire(2, 1)), protocol.Granted, protocol.QueueFull)
+		s.wantInUse(2, 0)
+	}},
 	{"a lease is given back in parts", protocol.Config{Capacity: 5}, func(s *speaker) {
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 5))[0]

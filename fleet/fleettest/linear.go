@@ -148,7 +148,7 @@ func (w *racer) wish() protocol.Batch {
 	for range rand.IntN(3) {
 		w.ticket++
 		op := acquire(w.ticket, 1+rand.Int64N(3))
-		op.Try, op.Pooled, op.Meta = rand.IntN(5) == 0, rand.IntN(6) == 0, purpose(w.place, w.ticket)
+		op.Try, op.Pooled, op.Details.Holder = rand.IntN(5) == 0, rand.IntN(6) == 0, purpose(w.place, w.ticket)
 		b.Ops = append(b.Ops, op)
 	}
 	if rand.IntN(3) == 0 {
@@ -259,7 +259,7 @@ func describe(ops []protocol.Op) (lines []string) {
 	for _, op := range ops {
 		switch op.Verb {
 		case protocol.Acquire:
-			lines = append(lines, fmt.Sprintf("acquire %d as %q, try: %t, pooled: %t", op.Weight, op.Meta, op.Try, op.Pooled))
+			lines = append(lines, fmt.Sprintf("acquire %d as %q, try: %t, pooled: %t", op.Weight, op.Details.Holder, op.Try, op.Pooled))
 		case protocol.Release:
 			lines = append(lines, fmt.Sprintf("release %d", op.Lease))
 		default:

@@ -74,7 +74,7 @@ func (r *race) step(model *protocol.State, in call, out answer) bool {
 	b.Ops = slices.Clone(b.Ops)
 	leases := map[string]protocol.Seq{}
 	for _, l := range model.Snapshot().Leases {
-		leases[l.Meta] = l.Seq
+		leases[l.Details.Holder] = l.Seq
 	}
 	for i, op := range b.Ops {
 		if op.Verb == protocol.Release {
@@ -105,7 +105,7 @@ func (r *race) sameReplies(engine, model protocol.Reply, live []protocol.LeaseIn
 func (r *race) sound(f protocol.Fence, live []protocol.LeaseInfo) bool {
 	lives := map[string]bool{}
 	for _, l := range live {
-		lives[l.Meta] = true
+		lives[l.Details.Holder] = true
 	}
 	for seq, name := range r.names {
 		if seq < f.Seq && lives[name] == (seq < f.Floor || revokes(f, seq)) {
@@ -120,7 +120,7 @@ func (r *race) sound(f protocol.Fence, live []protocol.LeaseInfo) bool {
 func rising(live []protocol.LeaseInfo, numbers map[string]protocol.Seq) bool {
 	last := protocol.Seq(0)
 	for _, l := range live {
-		seq, told := numbers[l.Meta]
+		seq, told := numbers[l.Details.Holder]
 		if told && seq <= last {
 			return false
 		}
@@ -134,8 +134,8 @@ func sameSnapshots(engine, model protocol.Snapshot) bool {
 		return false
 	}
 	return slices.EqualFunc(engine.Leases, model.Leases, func(e, m protocol.LeaseInfo) bool {
-		return e.Meta == m.Meta && e.Weight == m.Weight && e.Pooled == m.Pooled
+		return e.Details == m.Details && e.Weight == m.Weight && e.Pooled == m.Pooled
 	}) && slices.EqualFunc(engine.Queue, model.Queue, func(e, m protocol.TicketInfo) bool {
-		return e.Meta == m.Meta && e.Ticket == m.Ticket && e.Weight == m.Weight
+		return e.Details == m.Details && e.Ticket == m.Ticket && e.Weight == m.Weight
 	})
 }

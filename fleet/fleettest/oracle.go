@@ -118,7 +118,10 @@ func newHistory(t *rapid.T, s *speaker, timed bool) *history {
 			h.config.Window = h.config.TTL / 2
 		}
 	}
-	t.Logf("made with %+v", h.config)
+	if h.config.Kind == protocol.Concurrency && rapid.IntRange(0, 5).Draw(t, "numbered") == 5 {
+		h.config.Numbered, h.config.Whole = true, 0
+	}
+	t.Logf("created with %+v", h.config)
 	h.must(h.begin())
 	h.must(h.begin())
 	return h
@@ -183,13 +186,13 @@ func (h *history) wish(who *member, wishes []wish) (t twin) {
 		switch w.op.Verb {
 		case protocol.Cancel:
 			engine.Ticket = who.ticket - min(who.ticket, protocol.Ticket(w.place))
-		case protocol.Release, protocol.Split:
+		case protocol.Release, protocol.Split, protocol.Settle:
 			if w.place < len(h.leases) {
 				lease := h.leases[len(h.leases)-1-w.place]
 				engine.Lease, model.Lease = lease.engine, lease.model
 			}
 		}
-		if w.op.Verb != protocol.Cancel && w.op.Verb != protocol.Release {
+		if w.op.Verb != protocol.Cancel && w.op.Verb != protocol.Release { // a settlement gets a result if it is rejected
 			who.ticket++
 			engine.Ticket = who.ticket
 		}
@@ -235,6 +238,9 @@ func (h *history) reconfigure(c protocol.Config, stale bool) error {
 		return nil
 	}
 	c.Kind, c.Window, c.TTL, c.Protocol, c.Version = h.config.Kind, h.config.Window, h.config.TTL, protocol.Version, h.model.Snapshot().Config.Version
+	if c.Numbered = h.config.Numbered; c.Numbered {
+		c.Whole = 0
+	}
 	if stale {
 		c.Version--
 	}

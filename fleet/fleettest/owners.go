@@ -38,7 +38,7 @@ var ownerScripts = []script{
 
 // rejectsOwners fails unless a session obeys its owner alone.
 func (s *speaker) rejectsOwners(by protocol.Owner, others ...protocol.Owner) {
-	id, _, err := s.store.Open(s.ctx, s.name, s.config, protocol.Opener{Instance: "fleettest", Owner: by})
+	id, _, err := s.store.Open(s.ctx, s.name, s.config, protocol.Opener{Client: protocol.Client{Instance: "fleettest"}, Owner: by})
 	s.must(err)
 	b := protocol.Batch{Session: id, Owner: by, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
 	lease := s.wantResults(s.apply(b), protocol.Granted)[0].Lease

@@ -30,6 +30,8 @@ type sick struct {
 	begin      func(snapshot protocol.Snapshot, instance string) protocol.Session                            // instead of a new session, unless 0
 	matches    func(name, prefix string) bool                                                                // instead of strings.HasPrefix
 	look       func(*protocol.Snapshot)                                                                      // changes what is seen
+	listed     func([]protocol.Summary) []protocol.Summary                                                   // changes what is listed
+	creates    bool                                                                                          // what an opener requires to exist
 	examined   func(*fleet.Finding)                                                                          // changes what is found
 
 	mu         sync.Mutex
@@ -92,6 +94,9 @@ func (s *sick) Open(_ context.Context, name string, c protocol.Config, by protoc
 	if s.open != nil {
 		s.open(&c, &grave)
 	}
+	if s.semaphores[name] == nil && by.MustExist && !s.creates {
+		return 0, c, fs.ErrNotExist
+	}
 	if s.semaphores[name] == nil {
 		state, err := protocol.New(s.now(), c, grave)
 		if err != nil {
@@ -100,7 +105,7 @@ func (s *sick) Open(_ context.Context, name string, c protocol.Config, by protoc
 		s.semaphores[name] = state
 	}
 	if s.begin != nil {
-		if id := s.begin(s.semaphores[name].Snapshot(), by.Instance); id != 0 {
+		if id := s.begin(s.semaphores[name].Snapshot(), by.Client.Instance); id != 0 {
 			return id, c, nil
 		}
 	}
@@ -170,6 +175,9 @@ func (s *sick) Administer(_ context.Context, name string, c fleet.Command) error
 			return fs.ErrNotExist
 		}
 	case c.Delete:
+		if err := state.CheckVersion(c.DeleteVersion); err != nil {
+			return err
+		}
 		s.graves[name] = state.Tombstone()
 		delete(s.semaphores, name)
 	}
@@ -191,14 +199,22 @@ func (s *sick) Listen(ctx context.Context, instance string, hint func(string)) e
 	}
 }
 
-func (s *sick) List(_ context.Context, prefix string) ([]string, error) {
+func (s *sick) List(_ context.Context, q protocol.ListQuery) (page []protocol.Summary, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	matches := strings.HasPrefix
 	if s.matches != nil {
 		matches = s.matches
 	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.semaphores)), func(name string) bool { return !matches(name, prefix) }), nil
+	for _, name := range slices.Sorted(maps.Keys(s.semaphores)) {
+		if matches(name, q.Prefix) && name > q.After && len(page) < q.Most() {
+			page = append(page, s.semaphores[name].Summary(name))
+		}
+	}
+	if s.listed != nil {
+		page = s.listed(page)
+	}
+	return page, nil
 }
 
 func (s *sick) Ping(context.Context) (time.Time, error) { return s.Now(), nil }

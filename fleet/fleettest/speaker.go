@@ -57,7 +57,7 @@ var owner = protocol.Owner{Key: protocol.NewKey()}
 
 // opener describes an instance that opens sessions of the suite.
 func opener(instance string) protocol.Opener {
-	return protocol.Opener{Instance: instance, Owner: owner}
+	return protocol.Opener{Client: protocol.Client{Instance: instance, Kind: "program", Host: "host of " + instance, Process: 4711}, Owner: owner}
 }
 
 func (s *speaker) open() protocol.Session { return s.openAs("fleettest") }

@@ -43,7 +43,7 @@ const (
 // A wish is an op in a step.
 type wish struct {
 	op    protocol.Op
-	place int // of the ticket to cancel, or the lease to release or split, counted from the last
+	place int // of the ticket to cancel, or the lease to release, split or settle, counted from the last
 }
 
 // deeds are as likely as they are often in here.
@@ -55,7 +55,7 @@ var timedDeeds = slices.Concat(deeds, slices.Repeat([]deed{pass}, 10))
 
 var verbs = []protocol.Verb{
 	protocol.Acquire, protocol.Acquire, protocol.Acquire, protocol.Acquire, protocol.Acquire, protocol.Acquire,
-	protocol.Release, protocol.Release, protocol.Release, protocol.Cancel, protocol.Split, unknownVerb,
+	protocol.Release, protocol.Release, protocol.Release, protocol.Cancel, protocol.Split, protocol.Settle, unknownVerb,
 }
 
 const unknownVerb protocol.Verb = 99
@@ -63,7 +63,8 @@ const unknownVerb protocol.Verb = 99
 var (
 	weights  = []int64{1, 1, 1, 1, 2, 2, 2, 3, 4, 6, 0, -1, protocol.MaxCapacity}
 	portions = []int64{0, 0, 0, 1, 2, 5, -1}
-	metas    = []string{"", "a", `b "quoted" and 'quoted'`, "ceü\nd%s{}"}
+	costs    = []int64{0, 0, 1, 2, 3, 6, -1, protocol.MaxCapacity}
+	texts    = []string{"", "a", `b "quoted" and 'quoted'`, "ceü\nd%s{}"}
 
 	waitings = []protocol.Micros{0, 0, 0, long}
 )
@@ -103,7 +104,7 @@ func wishes(waitings []protocol.Micros) *rapid.Generator[wish] {
 		switch w.op.Verb {
 		case protocol.Acquire:
 			w.op.Weight = rapid.SampledFrom(weights).Draw(t, "weight")
-			w.op.Meta = rapid.SampledFrom(metas).Draw(t, "meta")
+			w.op.Details = details(t)
 			switch rapid.IntRange(0, 5).Draw(t, "how") {
 			case 3:
 				w.op.Wait = rapid.SampledFrom(waitings).Draw(t, "wait")
@@ -119,6 +120,10 @@ func wishes(waitings []protocol.Micros) *rapid.Generator[wish] {
 		case protocol.Split:
 			w.op.Weight = rapid.SampledFrom(weights).Draw(t, "weight")
 			w.place = rapid.IntRange(0, 5).Draw(t, "lease")
+		case protocol.Settle:
+			w.op.Weight = rapid.SampledFrom(costs).Draw(t, "cost")
+			w.op.Least = rapid.SampledFrom(portions).Draw(t, "granted")
+			w.place = rapid.IntRange(0, 5).Draw(t, "lease")
 		case protocol.Cancel:
 			w.place = rapid.IntRange(0, 5).Draw(t, "ticket")
 		}
@@ -126,11 +131,26 @@ func wishes(waitings []protocol.Micros) *rapid.Generator[wish] {
 	})
 }
 
+// details of an acquire. Mostly one field is set, as a client of the library or of a
+// service does.
+func details(t *rapid.T) (d protocol.Details) {
+	text := rapid.SampledFrom(texts).Draw(t, "text")
+	switch rapid.IntRange(0, 3).Draw(t, "of") {
+	case 0:
+		d.Holder = text
+	case 1:
+		d.Site, d.Labels = "main.go:44", text
+	case 2:
+		d.By, d.Key = text, "00ff"
+	}
+	return d
+}
+
 // change is what can be configured, of a new semaphore and later.
 func change(t *rapid.T, timed bool) protocol.Config {
 	c := protocol.Config{
 		Capacity:   rapid.SampledFrom([]int64{3, 1, 2, 4, 5, 7, 0, 0, -1}).Draw(t, "capacity"),
-		MaxWaiters: rapid.SampledFrom([]int64{0, 0, 0, 1, 2}).Draw(t, "waiters"),
+		MaxWaiters: rapid.SampledFrom([]int64{0, 0, 0, 1, 2, protocol.NoWaiters}).Draw(t, "waiters"),
 		Draining:   rapid.IntRange(0, 7).Draw(t, "draining") == 7,
 	}
 	if rapid.IntRange(0, 7).Draw(t, "share") == 7 {
@@ -193,6 +213,8 @@ func (w wish) String() string {
 		return fmt.Sprintf("release %d of lease -%d", op.Weight, w.place)
 	case protocol.Split:
 		return fmt.Sprintf("split %d off lease -%d", op.Weight, w.place)
+	case protocol.Settle:
+		return fmt.Sprintf("settle lease -%d of %d at %d", w.place, op.Least, op.Weight)
 	default:
 		return "what nobody knows"
 	}

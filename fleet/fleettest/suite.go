@@ -108,7 +108,7 @@ func (s Suite) Checks() []Check {
 	}
 	var checks []Check
 	for _, script := range slices.Concat(
-		batchScripts, ownerScripts, lineScripts, fenceScripts, adminScripts, hintScripts, versionScripts,
+		batchScripts, ownerScripts, lineScripts, fenceScripts, adminScripts, settleScripts, numberedScripts, hintScripts, versionScripts,
 		timeScripts, clockScripts, pitfallScripts, oracleScripts, linearScripts, conservationScripts,
 	) {
 		checks = append(checks, script.check(s))

@@ -68,7 +68,7 @@ var versionScripts = []script{
 	}},
 	{"what an op says that is not known is refused, and the rest is done", protocol.Config{Capacity: 3}, func(s *speaker) {
 		id := s.open()
-		results := s.wantResults(s.say(id, acquire(1, 1), protocol.Op{Verb: unknownVerb, Ticket: 2, Weight: 1, Meta: "?"}, acquire(3, 1)),
+		results := s.wantResults(s.say(id, acquire(1, 1), protocol.Op{Verb: unknownVerb, Ticket: 2, Weight: 1, Details: protocol.Details{Holder: "?"}}, acquire(3, 1)),
 			protocol.Invalid, protocol.Granted, protocol.Granted)
 		for i, want := range []protocol.Ticket{2, 1, 3} {
 			if results[i].Ticket != want {

@@ -57,6 +57,9 @@ func (s *Store) Open(_ context.Context, name string, c protocol.Config, by proto
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.semaphores[name]
+	if state == nil && by.MustExist {
+		return 0, protocol.Config{}, fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
+	}
 	if state == nil {
 		var err error
 		if state, err = protocol.New(s.now(), c, s.tombstones[name]); err != nil {
@@ -139,18 +142,22 @@ func (s *Store) Examine(context.Context) ([]fleet.Finding, error) {
 		Seen: "in the memory of this process: nobody else sees it, and it is gone with it", Advice: "use another engine for more than tests, see docs/engines.md"}}, nil
 }
 
-// List is for [fleet.Lister].
-func (s *Store) List(_ context.Context, prefix string) ([]string, error) {
+// List implements [fleet.Store].
+func (s *Store) List(_ context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := []string{}
+	var names []string
 	for name := range s.semaphores {
-		if strings.HasPrefix(name, prefix) {
+		if strings.HasPrefix(name, q.Prefix) && name > q.After {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	var page []protocol.Summary
+	for _, name := range names[:min(len(names), q.Most())] {
+		page = append(page, s.semaphores[name].Summary(name))
+	}
+	return page, nil
 }
 
 // Administer is for [fleet.Store].
@@ -171,6 +178,9 @@ func (s *Store) Administer(_ context.Context, name string, c fleet.Command) erro
 			return fmt.Errorf("lease %d of %q: %w", c.Revoke.Lease, name, fs.ErrNotExist)
 		}
 	case c.Delete:
+		if err := state.CheckVersion(c.DeleteVersion); err != nil {
+			return err
+		}
 		s.tombstones[name] = state.Tombstone()
 		delete(s.semaphores, name)
 	}
@@ -234,6 +244,5 @@ func (s *Store) Close() error { return nil }
 
 var (
 	_ fleet.Store    = (*Store)(nil)
-	_ fleet.Lister   = (*Store)(nil)
 	_ fleet.Examiner = (*Store)(nil)
 )

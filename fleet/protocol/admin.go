@@ -19,9 +19,9 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 	}
 	switch {
 	case c.Version != s.config.Version:
-		return s.config, fmt.Errorf("%w: it has version %d, not %d", ErrConflict, s.config.Version, c.Version)
-	case c.TTL != s.config.TTL || c.Kind != s.config.Kind || c.Window != s.config.Window:
-		return s.config, errors.New("kind, TTL and window are fixed when a semaphore is made")
+		return s.config, s.conflict(c.Version)
+	case c.TTL != s.config.TTL || c.Kind != s.config.Kind || c.Window != s.config.Window || c.Numbered != s.config.Numbered:
+		return s.config, errors.New("kind, TTL, window and numbering are fixed when a semaphore is created")
 	case c.Protocol < s.config.Protocol || c.Protocol > s.config.Protocol+1:
 		return s.config, fmt.Errorf("protocol %d: it is %d, and can be raised by one, once nobody uses an older one", c.Protocol, s.config.Protocol)
 	}
@@ -41,6 +41,19 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 	})
 	s.settle()
 	return s.config, nil
+}
+
+// CheckVersion fails with [ErrConflict] if the configuration has another version than
+// that; 0 is any.
+func (s *State) CheckVersion(version uint64) error {
+	if version != 0 && version != s.config.Version {
+		return s.conflict(version)
+	}
+	return nil
+}
+
+func (s *State) conflict(expected uint64) error {
+	return fmt.Errorf("%w: it has version %d, not %d", ErrConflict, s.config.Version, expected)
 }
 
 // Revoke takes a lease away. Its holder is told, and the permits are free when
@@ -77,10 +90,10 @@ type Snapshot struct {
 
 // A SessionInfo is a session in a [Snapshot].
 type SessionInfo struct {
-	Session  Session
-	Instance string
-	Owner    Owner
-	Seen     Micros // when it last spoke
+	Session Session
+	Client  Client
+	Owner   Owner
+	Renewed Micros // when its last batch was applied
 }
 
 // A LeaseInfo is a lease in a [Snapshot].
@@ -91,7 +104,8 @@ type LeaseInfo struct {
 	Since   Micros
 	Pooled  bool
 	Revoked bool
-	Meta    string
+	Slots   Slots // of a Numbered semaphore
+	Details Details
 }
 
 // A TicketInfo is a waiter in a [Snapshot].
@@ -99,7 +113,8 @@ type TicketInfo struct {
 	Ticket  Ticket
 	Session Session
 	Weight  int64
-	Meta    string
+	Since   Micros // when it was queued, on the store's clock
+	Details Details
 }
 
 // Inspect is the state as it is now. It notices what time has changed, so that
@@ -113,13 +128,13 @@ func (s *State) Inspect(now Micros) Snapshot {
 func (s *State) Snapshot() Snapshot {
 	snapshot := Snapshot{Config: s.config, Effective: s.effective(), InUse: s.inUse}
 	for r := range s.byRenewal.All {
-		snapshot.Sessions = append(snapshot.Sessions, SessionInfo{r.id, r.instance, r.owner, r.seen})
+		snapshot.Sessions = append(snapshot.Sessions, SessionInfo{r.id, r.client, r.owner, r.renewed})
 	}
 	for l := range s.live.All {
-		snapshot.Leases = append(snapshot.Leases, LeaseInfo{l.seq, l.session.id, l.weight, l.since, l.pooled, l.revoked, l.meta})
+		snapshot.Leases = append(snapshot.Leases, LeaseInfo{l.seq, l.session.id, l.weight, l.since, l.pooled, l.revoked, l.slots, l.details})
 	}
 	for t := range s.line.All {
-		snapshot.Queue = append(snapshot.Queue, TicketInfo{t.id, t.session.id, t.weight, t.meta})
+		snapshot.Queue = append(snapshot.Queue, TicketInfo{t.id, t.session.id, t.weight, t.since, t.details})
 	}
 	return snapshot
 }

@@ -1,5 +1,10 @@
 package protocol
 
+import (
+	"cmp"
+	"slices"
+)
+
 // advance moves the semaphore's own clock on. It follows the engine's, but by
 // no more than a sixth of the TTL at a time and never back: an engine's clock
 // may step. A step forward, however large, adds a sixth, so two of them within
@@ -88,8 +93,39 @@ func (s *State) due() (Micros, bool) {
 
 // A spending is what a grant of a Rate has taken, until its window has passed.
 type spending struct {
-	until  Micros
-	weight int64
+	until   Micros
+	weight  int64
+	seq     Seq     // of the grant
+	session Session // that it was granted to, and that alone may settle it
+}
+
+// spend notes what the grant with the last Seq has taken.
+func (s *State) spend(by *session, weight int64) {
+	s.spent = append(s.spent, spending{s.last + s.config.Window, weight, s.lastSeq, by.id})
+	s.journal.spend()
+}
+
+// settleCost corrects what a grant of a Rate has cost. Less than was granted is free
+// at once; more is charged, and the excess of a grant that has left the window is
+// charged from now. Costs above the capacity count as the capacity: no
+// window admits more.
+func (s *State) settleCost(from *session, op Op) {
+	if s.config.Kind != Rate || op.Weight < 0 || op.Least < 0 {
+		s.tell(from, Result{Kind: Invalid, Ticket: op.Ticket})
+		return
+	}
+	cost := min(op.Weight, max(s.config.Whole, s.config.Capacity))
+	i, found := slices.BinarySearchFunc(s.spent, op.Lease, func(one spending, seq Seq) int { return cmp.Compare(one.seq, seq) })
+	switch {
+	case found && s.spent[i].session == from.id:
+		s.inUse += cost - s.spent[i].weight
+		s.spent[i].weight = cost
+		s.journal.spend()
+	case !found && cost > op.Least:
+		s.lastSeq++
+		s.inUse += cost - op.Least
+		s.spend(from, cost-op.Least)
+	}
 }
 
 // shorten is for a clock that stepped back: nothing is spent for longer than a

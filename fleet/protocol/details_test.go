@@ -326,13 +326,13 @@ func TestAPartIsAsOldAsTheWhole(t *testing.T) {
 	e := newEngine(t, protocol.Config{Capacity: 5})
 	id := e.open()
 	op := block(1, 5, 5)
-	op.Meta = "who"
+	op.Details.Holder = "who"
 	whole := wantResults(t, e.say(id, op), protocol.Granted)[0].Lease
 	e.now += 100 * ms
 	part := wantResults(t, e.say(id, protocol.Op{Verb: protocol.Split, Lease: whole, Ticket: 2, Weight: 2}), protocol.Granted)[0].Lease
 	want := []protocol.LeaseInfo{
-		{Seq: whole, Session: id, Weight: 3, Since: e.now - 100*ms, Pooled: true, Meta: "who"},
-		{Seq: part, Session: id, Weight: 2, Since: e.now - 100*ms, Pooled: true, Meta: "who"},
+		{Seq: whole, Session: id, Weight: 3, Since: e.now - 100*ms, Pooled: true, Details: protocol.Details{Holder: "who"}},
+		{Seq: part, Session: id, Weight: 2, Since: e.now - 100*ms, Pooled: true, Details: protocol.Details{Holder: "who"}},
 	}
 	if got := e.state.Snapshot().Leases; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

@@ -37,7 +37,7 @@ func newEngine(t *testing.T, c protocol.Config) *engine {
 }
 
 // tester opens the sessions of these tests, without a key.
-var tester = protocol.Opener{Instance: "test"}
+var tester = protocol.Opener{Client: protocol.Client{Instance: "test"}}
 
 func (e *engine) open() protocol.Session {
 	id, _, err := e.state.Open(e.now, tester, protocol.Version)

@@ -25,11 +25,11 @@ type Image struct {
 // A SessionImage is a session in an [Image].
 type SessionImage struct {
 	ID         Session
-	Instance   string
+	Client     Client
 	Owner      Owner
 	Seq        uint64
 	Deadline   Micros
-	Seen       Micros
+	Renewed    Micros
 	Renewal    uint64
 	LastResult uint64
 	Recalled   bool
@@ -45,7 +45,8 @@ type LeaseImage struct {
 	Pooled  bool
 	Revoked bool
 	Since   Micros
-	Meta    string
+	Slots   Slots `json:",omitempty"`
+	Details Details
 }
 
 // A TicketImage is a ticket in an [Image].
@@ -56,13 +57,16 @@ type TicketImage struct {
 	Least   int64
 	Until   Micros
 	Pooled  bool
-	Meta    string
+	Since   Micros
+	Details Details
 }
 
 // A SpentImage is what a grant of a Rate took, in an [Image].
 type SpentImage struct {
-	Until  Micros
-	Weight int64
+	Until   Micros
+	Weight  int64
+	Seq     Seq
+	Session Session
 }
 
 // Image is the state as plain values.
@@ -91,22 +95,22 @@ func (s *State) plainImage() Image {
 
 func (r *session) image() SessionImage {
 	return SessionImage{
-		ID: r.id, Instance: r.instance, Owner: r.owner, Seq: r.seq, Deadline: r.deadline, Seen: r.seen, Renewal: r.renewal,
+		ID: r.id, Client: r.client, Owner: r.owner, Seq: r.seq, Deadline: r.deadline, Renewed: r.renewed, Renewal: r.renewal,
 		LastResult: r.lastResult, Recalled: r.recalled, Extended: r.extended, Results: slices.Clone(r.results),
 	}
 }
 
 func (l *lease) image() LeaseImage {
-	return LeaseImage{l.seq, l.session.id, l.weight, l.pooled, l.revoked, l.since, l.meta}
+	return LeaseImage{l.seq, l.session.id, l.weight, l.pooled, l.revoked, l.since, l.slots, l.details}
 }
 
 func (t *ticket) image() TicketImage {
-	return TicketImage{t.session.id, t.id, t.weight, t.least, t.until, t.pooled, t.meta}
+	return TicketImage{t.session.id, t.id, t.weight, t.least, t.until, t.pooled, t.since, t.details}
 }
 
 func (s *State) spentImage() (all []SpentImage) {
 	for _, spent := range s.spent {
-		all = append(all, SpentImage{spent.until, spent.weight})
+		all = append(all, SpentImage{spent.until, spent.weight, spent.seq, spent.session})
 	}
 	return all
 }
@@ -123,7 +127,7 @@ func Restore(im Image) (*State, error) {
 	}
 	for _, r := range im.Sessions {
 		restored := &session{
-			id: r.ID, instance: r.Instance, owner: r.Owner, seq: r.Seq, deadline: r.Deadline, seen: r.Seen, renewal: r.Renewal, lastResult: r.LastResult, recalled: r.Recalled, extended: r.Extended,
+			id: r.ID, client: r.Client, owner: r.Owner, seq: r.Seq, deadline: r.Deadline, renewed: r.Renewed, renewal: r.Renewal, lastResult: r.LastResult, recalled: r.Recalled, extended: r.Extended,
 			results: slices.Clone(r.Results), tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{},
 		}
 		restored.node.Of, restored.pool.Of = restored, restored
@@ -137,7 +141,7 @@ func Restore(im Image) (*State, error) {
 		return nil, err
 	}
 	for _, spent := range im.Spent {
-		s.spent = append(s.spent, spending{spent.Until, spent.Weight})
+		s.spent = append(s.spent, spending{spent.Until, spent.Weight, spent.Seq, spent.Session})
 		s.inUse += spent.Weight
 	}
 	s.more = true // it may have been so, and costs a caller one more call
@@ -153,7 +157,10 @@ func (s *State) restoreLeases(leases []LeaseImage) error {
 		if holder == nil {
 			return fmt.Errorf("lease %d is of session %d, which is not there", l.Seq, l.Session)
 		}
-		s.keep(&lease{seq: l.Seq, session: holder, weight: l.Weight, pooled: l.Pooled, revoked: l.Revoked, since: l.Since, meta: l.Meta})
+		if numbers, err := l.Slots.Numbers(); err != nil || s.config.Numbered && int64(len(numbers)) != l.Weight {
+			return fmt.Errorf("lease %d of weight %d has slots %q", l.Seq, l.Weight, l.Slots)
+		}
+		s.keep(&lease{seq: l.Seq, session: holder, weight: l.Weight, pooled: l.Pooled, revoked: l.Revoked, since: l.Since, slots: l.Slots, details: l.Details})
 		s.inUse += l.Weight
 	}
 	return nil
@@ -169,7 +176,7 @@ func (s *State) restoreLine(line []TicketImage) error {
 			return fmt.Errorf("ticket %d is for %d, at least %d", t.Ticket, t.Weight, t.Least)
 		}
 		s.stand(&ticket{
-			id: t.Ticket, session: waiter, weight: t.Weight, least: t.Least, until: t.Until, pooled: t.Pooled, meta: t.Meta,
+			id: t.Ticket, session: waiter, weight: t.Weight, least: t.Least, until: t.Until, pooled: t.Pooled, since: t.Since, details: t.Details,
 		})
 	}
 	return nil

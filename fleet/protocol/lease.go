@@ -10,22 +10,24 @@ type lease struct {
 	pooled  bool
 	revoked bool
 	since   Micros
-	meta    string
+	slots   Slots
+	details Details
 	node    list.Node[*lease]
 }
 
 // lend makes a lease for a ticket, and tells. What a Rate grants is spent at once
 // and needs no lease.
 func (s *State) lend(asked *ticket, weight int64) {
+	var slots Slots
 	s.lastSeq++
 	s.inUse += weight
 	if s.config.Kind == Rate {
-		s.spent = append(s.spent, spending{s.last + s.config.Window, weight})
-		s.journal.spend()
+		s.spend(asked.session, weight)
 	} else {
-		s.keep(&lease{seq: s.lastSeq, session: asked.session, weight: weight, pooled: asked.pooled, since: s.last, meta: asked.meta})
+		slots = s.freeSlots(weight)
+		s.keep(&lease{seq: s.lastSeq, session: asked.session, weight: weight, pooled: asked.pooled, since: s.last, slots: slots, details: asked.details})
 	}
-	s.tell(asked.session, Result{Kind: Granted, Ticket: asked.id, Lease: s.lastSeq, Weight: weight})
+	s.tell(asked.session, Result{Kind: Granted, Ticket: asked.id, Lease: s.lastSeq, Weight: weight, Slots: slots})
 }
 
 func (s *State) keep(l *lease) {
@@ -63,6 +65,7 @@ func (s *State) release(from *session, seq Seq, weight int64) {
 		s.drop(l)
 	default:
 		l.weight -= weight
+		l.slots, _ = l.slots.cut(weight)
 		s.inUse -= weight
 		s.journal.lease(seq)
 	}
@@ -76,10 +79,12 @@ func (s *State) split(from *session, op Op) {
 		return
 	}
 	l.weight -= op.Weight
+	kept, slots := l.slots.cut(op.Weight)
+	l.slots = kept
 	s.journal.lease(l.seq)
 	s.lastSeq++
-	s.keep(&lease{seq: s.lastSeq, session: from, weight: op.Weight, pooled: l.pooled, since: l.since, meta: l.meta})
-	s.tell(from, Result{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq, Weight: op.Weight})
+	s.keep(&lease{seq: s.lastSeq, session: from, weight: op.Weight, pooled: l.pooled, since: l.since, slots: slots, details: l.details})
+	s.tell(from, Result{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq, Weight: op.Weight, Slots: slots})
 }
 
 // fences are what holders show to what they write to, one for each of some

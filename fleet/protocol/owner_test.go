@@ -23,7 +23,7 @@ func TestState_RejectsBatchesOfAnotherOwner(t *testing.T) {
 			}
 			granted := e.state.Apply(e.now, protocol.Batch{Session: id, Owner: owner, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
 			lease := wantResults(t, granted, protocol.Granted)[0].Lease
-			seen := e.state.Snapshot().Sessions[0].Seen
+			seen := e.state.Snapshot().Sessions[0].Renewed
 			e.now += ttl / 6
 			for _, b := range []protocol.Batch{
 				{End: true},
@@ -38,8 +38,8 @@ func TestState_RejectsBatchesOfAnotherOwner(t *testing.T) {
 				}
 			}
 			s := e.state.Snapshot()
-			if len(s.Leases) != 1 || s.Sessions[0].Seen != seen {
-				t.Errorf("%d leases, renewed: %v; want the lease as it was", len(s.Leases), s.Sessions[0].Seen != seen)
+			if len(s.Leases) != 1 || s.Sessions[0].Renewed != seen {
+				t.Errorf("%d leases, renewed: %v; want the lease as it was", len(s.Leases), s.Sessions[0].Renewed != seen)
 			}
 			next := e.state.Apply(e.now, protocol.Batch{Session: id, Owner: owner, Seq: 2, Ack: 1, Ops: []protocol.Op{release(lease), acquire(2, 1)}})
 			if next := wantResults(t, next, protocol.Granted)[0].Lease; next != lease+1 {

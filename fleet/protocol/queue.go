@@ -14,7 +14,8 @@ type ticket struct {
 	least   int64  // what will do
 	until   Micros // on the semaphore's clock; 0: without limit
 	pooled  bool
-	meta    string
+	since   Micros // on the store's clock
+	details Details
 	fresh   bool // came since the journal was begun
 	node    list.Node[*ticket]
 }
@@ -39,7 +40,7 @@ func (s *State) acquire(from *session, op Op) {
 	}
 	fits := s.line.Len() == 0 && s.fits(least)
 	switch {
-	case op.Weight <= 0:
+	case op.Weight <= 0 || op.Pooled && s.config.Numbered:
 		refuse(Invalid)
 		return
 	case s.config.Draining:
@@ -51,11 +52,11 @@ func (s *State) acquire(from *session, op Op) {
 	case op.Try && !fits:
 		refuse(Full)
 		return
-	case !fits && s.config.MaxWaiters > 0 && int64(s.line.Len()) >= s.config.MaxWaiters:
+	case !fits && s.config.MaxWaiters != 0 && int64(s.line.Len()) >= s.config.MaxWaiters:
 		refuse(QueueFull)
 		return
 	}
-	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, least: least, pooled: op.Pooled, meta: op.Meta}
+	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, least: least, pooled: op.Pooled, since: s.last, details: op.Details}
 	if op.Wait > 0 {
 		t.until = s.clock + op.Wait
 	}

@@ -9,11 +9,11 @@ import (
 // A session is one instance's use of the semaphore.
 type session struct {
 	id       Session
-	instance string
+	client   Client
 	owner    Owner
 	seq      uint64 // of the last batch that was heard
 	deadline Micros // on the semaphore's clock
-	seen     Micros // on the engine's
+	renewed  Micros // on the store's
 	renewal  uint64 // the how manieth of all sessions' it was
 
 	tickets map[Ticket]*ticket // in line
@@ -33,7 +33,7 @@ type session struct {
 // clock never goes back, so the order of renewal is that of deadlines.
 func (s *State) renew(r *session) {
 	r.deadline = s.clock + s.config.TTL
-	r.seen = s.last
+	r.renewed = s.last
 	s.renewals++
 	r.renewal = s.renewals
 	s.journal.session(r.id)
@@ -76,7 +76,7 @@ func (s *State) undecided() Micros {
 		return 0
 	case s.dead(oldest.Of): // beyond what one call ends
 		return 1
-	case s.last-oldest.Of.seen <= s.config.TTL:
+	case s.last-oldest.Of.renewed <= s.config.TTL:
 		return 0
 	}
 	return oldest.Of.deadline - s.clock + 1

@@ -37,7 +37,7 @@ func (c *client) open() {
 	c.peer, c.session = nil, 0
 	c.asked, c.working = map[protocol.Ticket]work{}, map[protocol.Seq]work{}
 	life, sent := c.life, c.world.now
-	by := protocol.Opener{Instance: c.name, Owner: protocol.Owner{Key: protocol.Key{byte(life), byte(life >> 8)}, Principal: c.name}}
+	by := protocol.Opener{Client: protocol.Client{Instance: c.name}, Owner: protocol.Owner{Key: protocol.Key{byte(life), byte(life >> 8)}, Principal: c.name}}
 	c.network(func() {
 		id, config, err := c.world.state.Open(c.world.engineTime(), by, protocol.Version)
 		if err != nil {
@@ -181,7 +181,7 @@ func (c *client) want(life int) {
 	}
 	c.peer.Wish(protocol.Op{
 		Verb: protocol.Acquire, Ticket: id, Weight: wanted.weight, Least: least, Pooled: wanted.pooled, Try: c.world.rng.IntN(5) == 0,
-		Meta: fmt.Sprintf("ticket %d of %s", id, c.name),
+		Details: protocol.Details{Holder: fmt.Sprintf("ticket %d of %s", id, c.name)},
 	})
 	if c.faults.cancel && c.world.rng.IntN(3) == 0 {
 		c.after(life, c.world.between(0, 2*ttl), func() {

@@ -288,21 +288,21 @@ func (w *world) orderKept(before protocol.Snapshot) {
 	after := w.state.Snapshot()
 	stand, granted := map[string]bool{}, map[string]bool{}
 	for _, t := range after.Queue {
-		stand[t.Meta] = true
+		stand[t.Details.Holder] = true
 	}
 	for _, l := range after.Leases {
-		granted[l.Meta] = true
+		granted[l.Details.Holder] = true
 	}
 	for _, l := range before.Leases {
-		delete(granted, l.Meta)
+		delete(granted, l.Details.Holder)
 	}
 	waiting := ""
 	for _, t := range before.Queue {
 		switch {
-		case stand[t.Meta]:
-			waiting = t.Meta
-		case waiting != "" && granted[t.Meta]:
-			w.fail("%s was granted before %s", t.Meta, waiting)
+		case stand[t.Details.Holder]:
+			waiting = t.Details.Holder
+		case waiting != "" && granted[t.Details.Holder]:
+			w.fail("%s was granted before %s", t.Details.Holder, waiting)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (s *State) Open(now Micros, by Opener, version uint32) (Session, Config, er
 	}
 	s.noteHighest(by.Highest)
 	s.lastSession++
-	opened := &session{id: s.lastSession, instance: by.Instance, owner: by.Owner, tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{}}
+	opened := &session{id: s.lastSession, client: by.Client, owner: by.Owner, tickets: map[Ticket]*ticket{}, leases: map[Seq]*lease{}}
 	opened.node.Of, opened.pool.Of = opened, opened
 	s.sessions[opened.id] = opened
 	s.renew(opened)
@@ -152,6 +152,8 @@ func (s *State) hear(from *session, b Batch) Status {
 			s.release(from, op.Lease, op.Weight)
 		case Split:
 			s.split(from, op)
+		case Settle:
+			s.settleCost(from, op)
 		default:
 			s.tell(from, Result{Kind: Invalid, Ticket: op.Ticket})
 		}
@@ -253,7 +255,7 @@ func (s *State) Woken() []Session {
 // Instance is whose session it is.
 func (s *State) Instance(id Session) string {
 	if found := s.sessions[id]; found != nil {
-		return found.instance
+		return found.client.Instance
 	}
 	return ""
 }
@@ -270,14 +272,18 @@ func (c Config) Check() error {
 		return fmt.Errorf("capacity %d of %d: want a share", c.Capacity, c.Whole)
 	case c.Ramp < 0 || c.Ramp > MaxCapacity:
 		return fmt.Errorf("ramp %d: want permits a second, or 0 for at once", c.Ramp)
-	case c.MaxWaiters < 0:
-		return fmt.Errorf("at most %d waiters: want 0 for no bound, or more", c.MaxWaiters)
+	case c.MaxWaiters < NoWaiters:
+		return fmt.Errorf("at most %d waiters: want 0 for no bound, %d for none, or more", c.MaxWaiters, NoWaiters)
 	case c.TTL < minTTL || c.TTL > maxTime:
 		return fmt.Errorf("TTL of %d µs: want %d to %d", c.TTL, minTTL, maxTime)
 	case c.Kind > Rate:
 		return fmt.Errorf("kind %d is unknown", c.Kind)
 	case c.Kind == Rate && (c.Window <= 0 || c.Window > maxTime):
 		return fmt.Errorf("window of %d µs: want 1 to %d", c.Window, maxTime)
+	case c.Numbered && (c.Kind == Rate || c.Whole != 0):
+		return errors.New("numbered permits: want a semaphore of one store whose permits are released")
+	case c.Numbered && c.Capacity > MaxNumbered:
+		return fmt.Errorf("capacity %d: want at most %d numbered permits", c.Capacity, MaxNumbered)
 	}
 	return nil
 }

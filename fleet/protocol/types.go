@@ -30,13 +30,17 @@ type Config struct {
 	Capacity   int64  // the target; 0 pauses
 	Whole      int64  // of which Capacity is a share that may grow: what is too large is judged by it; 0: by Capacity
 	Ramp       int64  // permits a second by which the capacity rises to the target; 0: at once
-	MaxWaiters int64  // tickets in line at most; 0: no bound
+	MaxWaiters int64  // queued tickets at most; 0: no bound, NoWaiters: an acquire that does not fit is rejected
 	TTL        Micros // how long a session lives without a word; fixed
 	Window     Micros // of a Rate; fixed
+	Numbered   bool   // leases have slot numbers from 0 to Capacity-1; fixed
 	Draining   bool
 	Version    uint64 // counts the changes
 	Protocol   uint32 // the [Version] by which it was made; 0 is this one; rises by one at a time
 }
+
+// NoWaiters is the MaxWaiters of a semaphore on which nothing is queued.
+const NoWaiters = -1
 
 // A Session is one instance's use of one semaphore. Leases and tickets live as
 // long as it is renewed.
@@ -79,9 +83,10 @@ type Owner struct {
 
 // An Opener describes the client that opens a session.
 type Opener struct {
-	Instance string // names the client in listings and receives its notifications
-	Owner    Owner
-	Highest  Seq // see [Batch.Highest]
+	Client    Client
+	Owner     Owner
+	Highest   Seq  // see [Batch.Highest]
+	MustExist bool // fail with io/fs.ErrNotExist instead of creating the semaphore
 }
 
 // A Ticket is the name a session gives to one acquire of its own. It is not
@@ -94,14 +99,15 @@ type Seq uint64
 // An Op is one wish in a batch. Its Verb says which fields count.
 type Op struct {
 	Verb   Verb
-	Ticket Ticket // Acquire, Cancel, Split: of the new lease
-	Lease  Seq    // Release, Split
-	Weight int64  // Acquire; Split: of the new lease; Release: how much, 0 for all
-	Least  int64  // Acquire, Pooled: what will do if there is not more to spare; 0: Weight
+	Ticket Ticket // Acquire, Cancel, Settle, Split: of the new lease
+	Lease  Seq    // Release, Split, Settle
+	Weight int64  // Acquire; Split: of the new lease; Release: how much, 0 for all; Settle: what it has cost
+	Least  int64  // Acquire, Pooled: the weight that suffices if more is not free, 0: Weight; Settle: the weight that was granted
 	Wait   Micros // Acquire: for how long, at most; 0: without limit
 	Try    bool   // Acquire: reject instead of queueing
 	Pooled bool   // Acquire: a block that can be recalled
-	Meta   string // Acquire: who, for people
+
+	Details Details // Acquire
 }
 
 // A Verb is what an Op does.
@@ -112,6 +118,7 @@ const (
 	Cancel       // the ticket, or the lease it was granted
 	Release
 	Split
+	Settle // of a Rate: corrects what a grant has cost
 )
 
 // A Batch is what a session says at a time. One is on the way at a time, so
@@ -174,6 +181,7 @@ type Result struct {
 	Fence  Fence  // Granted
 	Lease  Seq    // Granted, Revoked
 	Weight int64  // Granted
+	Slots  Slots  // Granted, if the semaphore is Numbered
 	Note   string // Revoked: by whom and why, for people
 }
 

@@ -45,24 +45,21 @@ func (d *Desk) welcome(ctx context.Context, r Request) (*visit, error) {
 	return d.newVisit(r.Semaphore, session, owner, config), nil
 }
 
-// open begins a session. A request without a configuration makes nothing: the
-// engine refuses, and is asked whether that is why.
+// open opens a session. A request without a configuration requires that the semaphore
+// exists.
 func (d *Desk) open(ctx context.Context, r Request, owner protocol.Owner) (protocol.Session, protocol.Config, error) {
 	mustBeThere := r.Config == (protocol.Config{})
 	if mustBeThere {
 		r.Config.Protocol = protocol.Version
 	}
-	session, config, err := d.store.Open(ctx, r.Semaphore, r.Config, protocol.Opener{Instance: d.instance, Owner: owner})
+	session, config, err := d.store.Open(ctx, r.Semaphore, r.Config, protocol.Opener{Client: d.self, Owner: owner, MustExist: mustBeThere})
 	switch {
 	case err == nil:
 		return session, config, nil
+	case mustBeThere && errors.Is(err, fs.ErrNotExist):
+		return 0, config, refusal{&sema.Error{Op: "acquire", Name: r.Semaphore, Err: missing{}, Detail: "give a capacity to create it"}}
 	case errors.Is(err, protocol.ErrVersion) || errors.Is(err, sema.ErrInvalid):
 		return 0, config, refusal{err}
-	}
-	if mustBeThere {
-		if _, absent := d.store.Inspect(ctx, r.Semaphore); errors.Is(absent, fs.ErrNotExist) {
-			err = refusal{&sema.Error{Op: "acquire", Name: r.Semaphore, Err: missing{}, Detail: "give a capacity to create it"}}
-		}
 	}
 	return 0, config, err
 }

@@ -12,8 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +24,7 @@ import (
 // are as good as one.
 type Desk struct {
 	store    fleet.Store
-	instance string
+	self     protocol.Client
 	keyInID  bool
 	life     context.Context
 	kill     context.CancelFunc
@@ -52,8 +50,8 @@ type Request struct {
 	Weight    int64
 	Wait      time.Duration   // for how long, at most; 0: not at all
 	Config    protocol.Config // to make the semaphore with, if it is not there; zero: it must be
-	Meta      string          // who asks, for people
-	By        string          // the client's identity, for people; stored apart from Meta
+	Holder    string          // the client's own description of its work
+	By        string          // the client's identity, for listings
 	Key       string          // the same request of the same principal, sent again, gets the same lease; "": none
 	Principal string          // the identity that was authenticated, to which the lease belongs; "": none
 
@@ -83,9 +81,8 @@ func KeyInID(d *Desk) { d.keyInID = true }
 
 // New returns a desk over a store, which is not closed with it.
 func New(store fleet.Store, opts ...Option) *Desk {
-	host, _ := os.Hostname()
 	d := &Desk{
-		store: store, instance: fmt.Sprintf(deskInstance+"%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
+		store: store, self: protocol.NewClient(Service),
 		visits: map[handle]*visit{}, idle: map[room][]*visit{}, lines: map[string]*line{},
 		released: map[handle]time.Time{}, asking: map[string]*inquiry{}, sights: map[string]*sight{},
 		polls: map[string]time.Time{},
@@ -93,8 +90,8 @@ func New(store fleet.Store, opts ...Option) *Desk {
 	for _, set := range opts {
 		set(d)
 	}
-	if d.keyInID { // the instances of servers are reserved
-		d.instance = "command/" + strings.TrimPrefix(d.instance, deskInstance)
+	if d.keyInID {
+		d.self.Kind = "command"
 	}
 	d.life, d.kill = context.WithCancel(context.Background())
 	d.start(d.listen)
@@ -172,7 +169,7 @@ func (d *Desk) acquire(ctx context.Context, r Request) (Lease, error) {
 		}
 		v.ticket = max(v.ticket+1, protocol.Ticket(micros()))
 		lease, err := v.wait(ctx, r, protocol.Op{
-			Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Meta: r.label(),
+			Verb: protocol.Acquire, Ticket: v.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Details: protocol.Details{Holder: r.Holder, By: r.By, Key: r.mark},
 		})
 		if !errors.Is(err, sema.ErrLost) {
 			return lease, err
@@ -288,9 +285,9 @@ func (r Request) check() error {
 	invalid := func(detail string) error {
 		return &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: sema.ErrInvalid, Detail: detail}
 	}
-	switch bad, unmakable := fleet.CheckMeta(r.Meta), r.Config.Check(); {
+	switch bad, unmakable := fleet.CheckMeta(r.Holder), r.Config.Check(); {
 	case bad != nil:
-		return invalid("meta: " + bad.Error())
+		return invalid("holder: " + bad.Error())
 	case unmakable != nil && r.Config != protocol.Config{}:
 		return invalid(unmakable.Error())
 	case r.Weight < 1 || r.Weight > protocol.MaxCapacity:

@@ -193,7 +193,7 @@ func TestRefusals(t *testing.T) {
 		acquire(t, d, there) // by whatever configuration it has
 		for _, bad := range []desk.Request{
 			{Semaphore: "a b", Weight: 1}, {Semaphore: "db"}, {Semaphore: "db", Weight: -1}, {Semaphore: "db", Weight: 1, Wait: -1},
-			{Semaphore: "db", Weight: 1, Meta: "two\nlines"}, {Semaphore: "db", Weight: 1, Meta: strings.Repeat("x", 2000)},
+			{Semaphore: "db", Weight: 1, Holder: "two\nlines"}, {Semaphore: "db", Weight: 1, Holder: strings.Repeat("x", 2000)},
 			{Semaphore: "db", Weight: 1 << 60}, {Semaphore: "other", Weight: 1, Config: protocol.Config{Capacity: -1}},
 		} {
 			_, err := d.Acquire(t.Context(), bad)
@@ -266,7 +266,7 @@ func TestAHoldLastsAsLongAsItsContext(t *testing.T) {
 func TestTheSameKeyHasTheSameLease(t *testing.T) {
 	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
 		r := want(5, 0)
-		r.Key, r.Meta = "retry-7", "cron"
+		r.Key, r.Holder = "retry-7", "cron"
 		first := acquire(t, d, r)
 		again := acquire(t, d, r)
 		elsewhere := desk.New(store)

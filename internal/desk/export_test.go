@@ -2,7 +2,6 @@ package desk
 
 import (
 	"context"
-	"encoding/hex"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -24,12 +23,4 @@ func (d *Desk) Standing() int {
 // Look is a semaphore as it is.
 func (d *Desk) Look(ctx context.Context, semaphore string) (protocol.Snapshot, error) {
 	return d.look(ctx, semaphore)
-}
-
-// Label returns what is stored for a request with a key.
-func Label(r Request, key string) string {
-	if key != "" {
-		r.mark = hex.EncodeToString([]byte(key))
-	}
-	return r.label()
 }

@@ -81,7 +81,7 @@ func (d *Desk) acquireMarked(ctx context.Context, r Request, mark string) (Lease
 			return d.share(ctx, r, snapshot, i)
 		}
 		i := slices.IndexFunc(snapshot.Queue, func(t protocol.TicketInfo) bool {
-			return marked(t.Meta, mark) && serves(snapshot, t.Session, r.Principal)
+			return t.Details.Key == mark && serves(snapshot, t.Session, r.Principal)
 		})
 		if i < 0 {
 			break
@@ -149,13 +149,8 @@ func (d *Desk) share(ctx context.Context, r Request, s protocol.Snapshot, i int)
 
 func markedLease(s protocol.Snapshot, mark, principal string) int {
 	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool {
-		return marked(l.Meta, mark) && serves(s, l.Session, principal) // a program chooses its metadata itself
+		return l.Details.Key == mark && serves(s, l.Session, principal) // a program chooses its details itself
 	})
-}
-
-func marked(label, mark string) bool {
-	_, m, has := cutMarks(label)
-	return has && m.key == mark
 }
 
 // mistaken is when a key is used for something else.

@@ -56,7 +56,7 @@ func (d *Desk) leave(v *visit) {
 // listen passes on what the engine says.
 func (d *Desk) listen() {
 	for d.life.Err() == nil {
-		err := d.store.Listen(d.life, d.instance, d.hinted)
+		err := d.store.Listen(d.life, d.self.Instance, d.hinted)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"strings"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -63,8 +62,9 @@ func (d *Desk) lookAgain(semaphore string) {
 	}
 }
 
-// instances of desks begin like this.
-const deskInstance = "desk/"
+// Service is the kind of client whose sessions any desk may continue. Servers reject
+// programs that claim it.
+const Service = "service"
 
 // serves reports whether a session is a desk's and serves that principal. A program
 // sends the batches of its sessions itself, and would lose all that it holds if a desk
@@ -72,7 +72,7 @@ const deskInstance = "desk/"
 func serves(s protocol.Snapshot, session protocol.Session, principal string) bool {
 	for _, one := range s.Sessions {
 		if one.Session == session {
-			return strings.HasPrefix(one.Instance, deskInstance) && one.Owner.Principal == principal && one.Owner.Key != (protocol.Key{})
+			return one.Client.Kind == Service && one.Owner.Principal == principal && one.Owner.Key != (protocol.Key{})
 		}
 	}
 	return false

@@ -45,7 +45,7 @@ var Owner = protocol.Owner{Key: protocol.Key{'s', 'e', 's', 's', 'i', 'o', 'n', 
 
 // Opener describes an instance that opens sessions of tests.
 func Opener(instance string) protocol.Opener {
-	return protocol.Opener{Instance: instance, Owner: Owner}
+	return protocol.Opener{Client: protocol.Client{Instance: instance}, Owner: Owner}
 }
 
 // Begin makes the semaphore unless it is there, and opens a session on it.
@@ -156,7 +156,7 @@ func (s *Session) LastLease() (lease protocol.Seq) {
 
 // Acquire asks for permits, with a note that can be found again.
 func Acquire(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Meta: "for a test"}
+	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Details: protocol.Details{Holder: "for a test"}}
 }
 
 // Release gives a lease back.

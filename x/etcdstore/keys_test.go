@@ -124,7 +124,7 @@ func TestLargeState(t *testing.T) {
 			for i := range 10 {
 				fmt.Fprintf(&noise, "%x", uint64(ticket)*0x9e3779b97f4a7c15*uint64(i+1))
 			}
-			op.Meta = noise.String()
+			op.Details.Holder = noise.String()
 			ops = append(ops, op)
 		}
 		s.Granted(512, ops...)
@@ -134,7 +134,7 @@ func TestLargeState(t *testing.T) {
 		t.Error("there are no parts: nothing was too large")
 	}
 	snapshot, err := other.Inspect(ctx, "large")
-	if err != nil || len(snapshot.Leases) != 3*512 || len(snapshot.Leases[700].Meta) < 100 {
+	if err != nil || len(snapshot.Leases) != 3*512 || len(snapshot.Leases[700].Details.Holder) < 100 {
 		t.Fatalf("%d leases, %v", len(snapshot.Leases), err)
 	}
 	var ops []protocol.Op

@@ -38,7 +38,7 @@ func TestStore_SaysThatTheDiskIsFull(t *testing.T) {
 	for ticket := protocol.Ticket(2); failure == nil; {
 		var ops []protocol.Op
 		for range 200 {
-			ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: 1, Meta: strings.Repeat("m", 1000)})
+			ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: 1, Details: protocol.Details{Holder: strings.Repeat("m", 1000)}})
 			ticket++
 		}
 		batch = s.Next(ops...)

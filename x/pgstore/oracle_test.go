@@ -208,7 +208,7 @@ func (l *likeness) op(m *member, plain bool) protocol.Op {
 	switch {
 	case what < 5 || len(l.leases) == 0:
 		m.ticket++
-		op := protocol.Op{Verb: protocol.Acquire, Ticket: m.ticket, Weight: 1 + l.random.Int64N(3), Meta: fmt.Sprint("m", m.ticket)}
+		op := protocol.Op{Verb: protocol.Acquire, Ticket: m.ticket, Weight: 1 + l.random.Int64N(3), Details: protocol.Details{Holder: fmt.Sprint("m", m.ticket)}}
 		if plain {
 			return op
 		}

@@ -144,7 +144,7 @@ func TestTextThatPostgresCannotHold(t *testing.T) {
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 100})
 	metas := []string{"", "plain", "a\x00b", "\xff\xfe", `\x41`, `\`, "ü\n'\"%s{}", strings.Repeat("long ", 2000)}
 	for i, meta := range metas {
-		s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Meta: meta})
+		s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Details: protocol.Details{Holder: meta}})
 	}
 	lease := s.Granted(1, sessiontest.Acquire(99, 1))[0]
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease, Why: "a\x00b"}}); err != nil {
@@ -158,8 +158,8 @@ func TestTextThatPostgresCannotHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, meta := range metas {
-		if snapshot.Leases[i].Meta != meta {
-			t.Errorf("%q became %q", meta, snapshot.Leases[i].Meta)
+		if snapshot.Leases[i].Details.Holder != meta {
+			t.Errorf("%q became %q", meta, snapshot.Leases[i].Details.Holder)
 		}
 	}
 }

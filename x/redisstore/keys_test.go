@@ -31,8 +31,8 @@ func TestPeopleCanReadIt(t *testing.T) {
 	}
 	began := time.Now()
 	s := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 3})
-	lease := s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true, Meta: "web-1 main.go:44"})[0]
-	s.Say(protocol.Op{Verb: protocol.Acquire, Ticket: 7, Weight: 2, Meta: "web-2 main.go:45"})
+	lease := s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true, Details: protocol.Details{Holder: "web-1 main.go:44"}})[0]
+	s.Say(protocol.Op{Verb: protocol.Acquire, Ticket: 7, Weight: 2, Details: protocol.Details{Holder: "web-2 main.go:45"}})
 	for _, want := range []struct{ command, text string }{
 		{"ZRANGE {sema:db}:leases 0 -1", fmt.Sprintf("%d session=%d weight=2 since=", lease, s.ID)},
 		{"ZRANGE {sema:db}:leases 0 -1", "as=block meta=web-1 main.go:44"},

@@ -25,7 +25,7 @@ var memberConfig = protocol.Config{Capacity: 2, TTL: shortTTL, Protocol: protoco
 
 func join(t *testing.T, store *Store) *member {
 	t.Helper()
-	by := protocol.Opener{Instance: t.Name(), Owner: protocol.Owner{Key: protocol.NewKey()}}
+	by := protocol.Opener{Client: protocol.Client{Instance: t.Name()}, Owner: protocol.Owner{Key: protocol.NewKey()}}
 	id, config, err := store.Open(ctx, "db", memberConfig, by)
 	if err != nil {
 		t.Fatal(err)

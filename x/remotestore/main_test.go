@@ -246,7 +246,7 @@ func open(t testing.TB, s fleet.Store, name string, c protocol.Config) protocol.
 }
 
 func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Meta: "for a test"}
+	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Details: protocol.Details{Holder: "for a test"}}
 }
 
 // serverTLS is with a certificate of the authority's.

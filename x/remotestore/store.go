@@ -57,7 +57,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Open is for [fleet.Store].
 func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	s.noteName(name)
-	m := &semav1.StoreOpenRequest{Name: name, Config: wire.ConfigOf(c), Instance: []byte(by.Instance), Key: by.Owner.Key[:], Highest: uint64(by.Highest)}
+	m := &semav1.StoreOpenRequest{Name: name, Config: wire.ConfigOf(c), Client: wire.ClientOf(by.Client), Key: by.Owner.Key[:], Highest: uint64(by.Highest), MustExist: by.MustExist}
 	answer, err := call(ctx, s, opening, m, semav1connect.StoreServiceClient.Open)
 	if err != nil {
 		return 0, protocol.Config{}, err
@@ -95,13 +95,14 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 	return err
 }
 
-// List is for [fleet.Lister].
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
-	answer, err := call(ctx, s, repeatable, &semav1.StoreListRequest{Prefix: prefix}, semav1connect.StoreServiceClient.List)
+// List implements [fleet.Store].
+func (s *Store) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	m := &semav1.StoreListRequest{Prefix: q.Prefix, After: q.After, Limit: uint32(q.Most())}
+	answer, err := call(ctx, s, repeatable, m, semav1connect.StoreServiceClient.List)
 	if err != nil {
 		return nil, err
 	}
-	return answer.Names, nil
+	return wire.ReadSummaries(answer), nil
 }
 
 // Ping is for [fleet.Examiner]: the clock is that of the engine behind the service.
@@ -158,6 +159,5 @@ func (s *Store) closed() error { return fmt.Errorf("%s: the store is closed", s)
 
 var (
 	_ fleet.Store    = (*Store)(nil)
-	_ fleet.Lister   = (*Store)(nil)
 	_ fleet.Examiner = (*Store)(nil)
 )

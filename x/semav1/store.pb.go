@@ -78,6 +78,7 @@ const (
 	Verb_VERB_CANCEL      Verb = 2
 	Verb_VERB_RELEASE     Verb = 3
 	Verb_VERB_SPLIT       Verb = 4
+	Verb_VERB_SETTLE      Verb = 5
 )
 
 // Enum value maps for Verb.
@@ -88,6 +89,7 @@ var (
 		2: "VERB_CANCEL",
 		3: "VERB_RELEASE",
 		4: "VERB_SPLIT",
+		5: "VERB_SETTLE",
 	}
 	Verb_value = map[string]int32{
 		"VERB_UNSPECIFIED": 0,
@@ -95,6 +97,7 @@ var (
 		"VERB_CANCEL":      2,
 		"VERB_RELEASE":     3,
 		"VERB_SPLIT":       4,
+		"VERB_SETTLE":      5,
 	}
 )
 
@@ -253,9 +256,10 @@ type StoreOpenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Config        *Config                `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"` // for a semaphore that is not there
-	Instance      []byte                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
-	Key           []byte                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`          // 16 random bytes, which every batch of the session repeats
-	Highest       uint64                 `protobuf:"varint,5,opt,name=highest,proto3" json:"highest,omitempty"` // see StoreApplyRequest
+	Client        *Client                `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
+	Key           []byte                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`                               // 16 random bytes, which every batch of the session repeats
+	Highest       uint64                 `protobuf:"varint,5,opt,name=highest,proto3" json:"highest,omitempty"`                      // see StoreApplyRequest
+	MustExist     bool                   `protobuf:"varint,6,opt,name=must_exist,json=mustExist,proto3" json:"must_exist,omitempty"` // fail with REASON_NOT_EXIST instead of creating the semaphore
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,9 +308,9 @@ func (x *StoreOpenRequest) GetConfig() *Config {
 	return nil
 }
 
-func (x *StoreOpenRequest) GetInstance() []byte {
+func (x *StoreOpenRequest) GetClient() *Client {
 	if x != nil {
-		return x.Instance
+		return x.Client
 	}
 	return nil
 }
@@ -323,6 +327,13 @@ func (x *StoreOpenRequest) GetHighest() uint64 {
 		return x.Highest
 	}
 	return 0
+}
+
+func (x *StoreOpenRequest) GetMustExist() bool {
+	if x != nil {
+		return x.MustExist
+	}
+	return false
 }
 
 type StoreOpenResponse struct {
@@ -385,7 +396,7 @@ type StoreApplyRequest struct {
 	Ack           uint64                 `protobuf:"varint,4,opt,name=ack,proto3" json:"ack,omitempty"`
 	End           bool                   `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`
 	Ops           []*Op                  `protobuf:"bytes,6,rep,name=ops,proto3" json:"ops,omitempty"`
-	Metas         [][]byte               `protobuf:"bytes,7,rep,name=metas,proto3" json:"metas,omitempty"`      // those of the ops, see Op.meta
+	Details       []*Details             `protobuf:"bytes,7,rep,name=details,proto3" json:"details,omitempty"`  // those of the ops, see Op.details
 	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`          // of the session
 	Highest       uint64                 `protobuf:"varint,9,opt,name=highest,proto3" json:"highest,omitempty"` // the highest Seq that the client has seen of the semaphore
 	unknownFields protoimpl.UnknownFields
@@ -464,9 +475,9 @@ func (x *StoreApplyRequest) GetOps() []*Op {
 	return nil
 }
 
-func (x *StoreApplyRequest) GetMetas() [][]byte {
+func (x *StoreApplyRequest) GetDetails() []*Details {
 	if x != nil {
-		return x.Metas
+		return x.Details
 	}
 	return nil
 }
@@ -889,7 +900,9 @@ func (*StoreAdministerResponse) Descriptor() ([]byte, []int) {
 
 type StoreListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // of names; empty: all
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`   // names that follow this one in the order of bytes; empty: from the first
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // at most so many; 0: 1000, which is also the highest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -931,9 +944,23 @@ func (x *StoreListRequest) GetPrefix() string {
 	return ""
 }
 
+func (x *StoreListRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *StoreListRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 type StoreListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Semaphores    []*Summary             `protobuf:"bytes,1,rep,name=semaphores,proto3" json:"semaphores,omitempty"` // by name; as many as the limit if there may be more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -968,11 +995,104 @@ func (*StoreListResponse) Descriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *StoreListResponse) GetNames() []string {
+func (x *StoreListResponse) GetSemaphores() []*Summary {
 	if x != nil {
-		return x.Names
+		return x.Semaphores
 	}
 	return nil
+}
+
+// A Summary is a semaphore without its holders and waiters.
+type Summary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Config        *Config                `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	Effective     int64                  `protobuf:"varint,3,opt,name=effective,proto3" json:"effective,omitempty"`
+	InUse         int64                  `protobuf:"varint,4,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
+	Leases        int64                  `protobuf:"varint,5,opt,name=leases,proto3" json:"leases,omitempty"`
+	Waiting       int64                  `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Sessions      int64                  `protobuf:"varint,7,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Summary) Reset() {
+	*x = Summary{}
+	mi := &file_sema_v1_store_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Summary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Summary) ProtoMessage() {}
+
+func (x *Summary) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_store_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Summary.ProtoReflect.Descriptor instead.
+func (*Summary) Descriptor() ([]byte, []int) {
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Summary) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Summary) GetConfig() *Config {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *Summary) GetEffective() int64 {
+	if x != nil {
+		return x.Effective
+	}
+	return 0
+}
+
+func (x *Summary) GetInUse() int64 {
+	if x != nil {
+		return x.InUse
+	}
+	return 0
+}
+
+func (x *Summary) GetLeases() int64 {
+	if x != nil {
+		return x.Leases
+	}
+	return 0
+}
+
+func (x *Summary) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Summary) GetSessions() int64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
 }
 
 type StorePingRequest struct {
@@ -983,7 +1103,7 @@ type StorePingRequest struct {
 
 func (x *StorePingRequest) Reset() {
 	*x = StorePingRequest{}
-	mi := &file_sema_v1_store_proto_msgTypes[10]
+	mi := &file_sema_v1_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1115,7 @@ func (x *StorePingRequest) String() string {
 func (*StorePingRequest) ProtoMessage() {}
 
 func (x *StorePingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[10]
+	mi := &file_sema_v1_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1128,7 @@ func (x *StorePingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorePingRequest.ProtoReflect.Descriptor instead.
 func (*StorePingRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{10}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{11}
 }
 
 type StorePingResponse struct {
@@ -1020,7 +1140,7 @@ type StorePingResponse struct {
 
 func (x *StorePingResponse) Reset() {
 	*x = StorePingResponse{}
-	mi := &file_sema_v1_store_proto_msgTypes[11]
+	mi := &file_sema_v1_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1152,7 @@ func (x *StorePingResponse) String() string {
 func (*StorePingResponse) ProtoMessage() {}
 
 func (x *StorePingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[11]
+	mi := &file_sema_v1_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1165,7 @@ func (x *StorePingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorePingResponse.ProtoReflect.Descriptor instead.
 func (*StorePingResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{11}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StorePingResponse) GetClock() int64 {
@@ -1063,7 +1183,7 @@ type StoreExamineRequest struct {
 
 func (x *StoreExamineRequest) Reset() {
 	*x = StoreExamineRequest{}
-	mi := &file_sema_v1_store_proto_msgTypes[12]
+	mi := &file_sema_v1_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1195,7 @@ func (x *StoreExamineRequest) String() string {
 func (*StoreExamineRequest) ProtoMessage() {}
 
 func (x *StoreExamineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[12]
+	mi := &file_sema_v1_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1208,7 @@ func (x *StoreExamineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreExamineRequest.ProtoReflect.Descriptor instead.
 func (*StoreExamineRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{12}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{13}
 }
 
 type StoreExamineResponse struct {
@@ -1100,7 +1220,7 @@ type StoreExamineResponse struct {
 
 func (x *StoreExamineResponse) Reset() {
 	*x = StoreExamineResponse{}
-	mi := &file_sema_v1_store_proto_msgTypes[13]
+	mi := &file_sema_v1_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1232,7 @@ func (x *StoreExamineResponse) String() string {
 func (*StoreExamineResponse) ProtoMessage() {}
 
 func (x *StoreExamineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[13]
+	mi := &file_sema_v1_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1245,7 @@ func (x *StoreExamineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreExamineResponse.ProtoReflect.Descriptor instead.
 func (*StoreExamineResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{13}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StoreExamineResponse) GetFindings() []*Finding {
@@ -1148,7 +1268,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_sema_v1_store_proto_msgTypes[14]
+	mi := &file_sema_v1_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1280,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[14]
+	mi := &file_sema_v1_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1293,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{14}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Finding) GetCheck() string {
@@ -1213,7 +1333,7 @@ type StoreListenRequest struct {
 
 func (x *StoreListenRequest) Reset() {
 	*x = StoreListenRequest{}
-	mi := &file_sema_v1_store_proto_msgTypes[15]
+	mi := &file_sema_v1_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1345,7 @@ func (x *StoreListenRequest) String() string {
 func (*StoreListenRequest) ProtoMessage() {}
 
 func (x *StoreListenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[15]
+	mi := &file_sema_v1_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1358,7 @@ func (x *StoreListenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreListenRequest.ProtoReflect.Descriptor instead.
 func (*StoreListenRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{15}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StoreListenRequest) GetInstance() []byte {
@@ -1258,7 +1378,7 @@ type StoreListenResponse struct {
 
 func (x *StoreListenResponse) Reset() {
 	*x = StoreListenResponse{}
-	mi := &file_sema_v1_store_proto_msgTypes[16]
+	mi := &file_sema_v1_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1390,7 @@ func (x *StoreListenResponse) String() string {
 func (*StoreListenResponse) ProtoMessage() {}
 
 func (x *StoreListenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[16]
+	mi := &file_sema_v1_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1403,7 @@ func (x *StoreListenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreListenResponse.ProtoReflect.Descriptor instead.
 func (*StoreListenResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{16}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StoreListenResponse) GetNames() []string {
@@ -1307,19 +1427,20 @@ type Config struct {
 	Capacity      int64                  `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Whole         int64                  `protobuf:"varint,3,opt,name=whole,proto3" json:"whole,omitempty"`
 	Ramp          int64                  `protobuf:"varint,4,opt,name=ramp,proto3" json:"ramp,omitempty"`
-	MaxWaiters    int64                  `protobuf:"varint,5,opt,name=max_waiters,json=maxWaiters,proto3" json:"max_waiters,omitempty"`
+	MaxWaiters    int64                  `protobuf:"varint,5,opt,name=max_waiters,json=maxWaiters,proto3" json:"max_waiters,omitempty"` // 0: no bound; -1: nothing is queued
 	Ttl           int64                  `protobuf:"varint,6,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	Window        int64                  `protobuf:"varint,7,opt,name=window,proto3" json:"window,omitempty"`
 	Draining      bool                   `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
 	Version       uint64                 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`
 	Protocol      uint32                 `protobuf:"varint,10,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Numbered      bool                   `protobuf:"varint,11,opt,name=numbered,proto3" json:"numbered,omitempty"` // leases have slot numbers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_sema_v1_store_proto_msgTypes[17]
+	mi := &file_sema_v1_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1452,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[17]
+	mi := &file_sema_v1_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1465,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{17}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Config) GetKind() Kind {
@@ -1417,6 +1538,13 @@ func (x *Config) GetProtocol() uint32 {
 	return 0
 }
 
+func (x *Config) GetNumbered() bool {
+	if x != nil {
+		return x.Numbered
+	}
+	return false
+}
+
 // An Op is one wish in a batch.
 type Op struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1428,14 +1556,14 @@ type Op struct {
 	Wait          int64                  `protobuf:"zigzag64,6,opt,name=wait,proto3" json:"wait,omitempty"`
 	Try           bool                   `protobuf:"varint,7,opt,name=try,proto3" json:"try,omitempty"`
 	Pooled        bool                   `protobuf:"varint,8,opt,name=pooled,proto3" json:"pooled,omitempty"`
-	Meta          uint32                 `protobuf:"varint,9,opt,name=meta,proto3" json:"meta,omitempty"` // the place of its metadata in metas, from 1; 0: none. Most ops of a batch have the same.
+	Details       uint32                 `protobuf:"varint,9,opt,name=details,proto3" json:"details,omitempty"` // the place of its details in the request, from 1; 0: none. Most ops of a batch have the same.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_sema_v1_store_proto_msgTypes[18]
+	mi := &file_sema_v1_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1575,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[18]
+	mi := &file_sema_v1_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1588,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{18}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Op) GetVerb() Verb {
@@ -1519,9 +1647,9 @@ func (x *Op) GetPooled() bool {
 	return false
 }
 
-func (x *Op) GetMeta() uint32 {
+func (x *Op) GetDetails() uint32 {
 	if x != nil {
-		return x.Meta
+		return x.Details
 	}
 	return 0
 }
@@ -1536,13 +1664,14 @@ type Result struct {
 	Weight        int64                  `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`
 	Note          []byte                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 	Fence         *PackedFence           `protobuf:"bytes,7,opt,name=fence,proto3" json:"fence,omitempty"`
+	Slots         string                 `protobuf:"bytes,8,opt,name=slots,proto3" json:"slots,omitempty"` // of a numbered semaphore: "0-3,7"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_sema_v1_store_proto_msgTypes[19]
+	mi := &file_sema_v1_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1683,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[19]
+	mi := &file_sema_v1_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1696,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{19}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Result) GetN() uint64 {
@@ -1619,6 +1748,13 @@ func (x *Result) GetFence() *PackedFence {
 	return nil
 }
 
+func (x *Result) GetSlots() string {
+	if x != nil {
+		return x.Slots
+	}
+	return ""
+}
+
 // A PackedFence is a fence in a list of results. The revoked ranges of one are mostly
 // those of the one before it, and a few more.
 type PackedFence struct {
@@ -1638,7 +1774,7 @@ type PackedFence struct {
 
 func (x *PackedFence) Reset() {
 	*x = PackedFence{}
-	mi := &file_sema_v1_store_proto_msgTypes[20]
+	mi := &file_sema_v1_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1786,7 @@ func (x *PackedFence) String() string {
 func (*PackedFence) ProtoMessage() {}
 
 func (x *PackedFence) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[20]
+	mi := &file_sema_v1_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1799,7 @@ func (x *PackedFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackedFence.ProtoReflect.Descriptor instead.
 func (*PackedFence) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{20}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PackedFence) GetSeq() uint64 {
@@ -1704,8 +1840,8 @@ func (x *PackedFence) GetRevoked() []uint64 {
 type SessionInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
-	Instance      []byte                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
-	Seen          int64                  `protobuf:"varint,3,opt,name=seen,proto3" json:"seen,omitempty"`
+	Client        *Client                `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`
+	Renewed       int64                  `protobuf:"varint,3,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	Principal     string                 `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1713,7 +1849,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_sema_v1_store_proto_msgTypes[21]
+	mi := &file_sema_v1_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +1861,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[21]
+	mi := &file_sema_v1_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +1874,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{21}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SessionInfo) GetSession() uint64 {
@@ -1748,16 +1884,16 @@ func (x *SessionInfo) GetSession() uint64 {
 	return 0
 }
 
-func (x *SessionInfo) GetInstance() []byte {
+func (x *SessionInfo) GetClient() *Client {
 	if x != nil {
-		return x.Instance
+		return x.Client
 	}
 	return nil
 }
 
-func (x *SessionInfo) GetSeen() int64 {
+func (x *SessionInfo) GetRenewed() int64 {
 	if x != nil {
-		return x.Seen
+		return x.Renewed
 	}
 	return 0
 }
@@ -1777,14 +1913,15 @@ type LeaseInfo struct {
 	Since         int64                  `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
 	Pooled        bool                   `protobuf:"varint,5,opt,name=pooled,proto3" json:"pooled,omitempty"`
 	Revoked       bool                   `protobuf:"varint,6,opt,name=revoked,proto3" json:"revoked,omitempty"`
-	Meta          []byte                 `protobuf:"bytes,7,opt,name=meta,proto3" json:"meta,omitempty"`
+	Details       *Details               `protobuf:"bytes,7,opt,name=details,proto3" json:"details,omitempty"`
+	Slots         string                 `protobuf:"bytes,8,opt,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseInfo) Reset() {
 	*x = LeaseInfo{}
-	mi := &file_sema_v1_store_proto_msgTypes[22]
+	mi := &file_sema_v1_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1933,7 @@ func (x *LeaseInfo) String() string {
 func (*LeaseInfo) ProtoMessage() {}
 
 func (x *LeaseInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[22]
+	mi := &file_sema_v1_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1946,7 @@ func (x *LeaseInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseInfo.ProtoReflect.Descriptor instead.
 func (*LeaseInfo) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{22}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseInfo) GetSeq() uint64 {
@@ -1854,11 +1991,18 @@ func (x *LeaseInfo) GetRevoked() bool {
 	return false
 }
 
-func (x *LeaseInfo) GetMeta() []byte {
+func (x *LeaseInfo) GetDetails() *Details {
 	if x != nil {
-		return x.Meta
+		return x.Details
 	}
 	return nil
+}
+
+func (x *LeaseInfo) GetSlots() string {
+	if x != nil {
+		return x.Slots
+	}
+	return ""
 }
 
 type TicketInfo struct {
@@ -1866,14 +2010,15 @@ type TicketInfo struct {
 	Ticket        uint64                 `protobuf:"varint,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
 	Weight        int64                  `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`
-	Meta          []byte                 `protobuf:"bytes,4,opt,name=meta,proto3" json:"meta,omitempty"`
+	Details       *Details               `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"`
+	Since         int64                  `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"` // when it was queued
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TicketInfo) Reset() {
 	*x = TicketInfo{}
-	mi := &file_sema_v1_store_proto_msgTypes[23]
+	mi := &file_sema_v1_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2030,7 @@ func (x *TicketInfo) String() string {
 func (*TicketInfo) ProtoMessage() {}
 
 func (x *TicketInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[23]
+	mi := &file_sema_v1_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2043,7 @@ func (x *TicketInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TicketInfo.ProtoReflect.Descriptor instead.
 func (*TicketInfo) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{23}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TicketInfo) GetTicket() uint64 {
@@ -1922,9 +2067,163 @@ func (x *TicketInfo) GetWeight() int64 {
 	return 0
 }
 
-func (x *TicketInfo) GetMeta() []byte {
+func (x *TicketInfo) GetDetails() *Details {
 	if x != nil {
-		return x.Meta
+		return x.Details
+	}
+	return nil
+}
+
+func (x *TicketInfo) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+// A Client describes the program behind a session. All fields are what it claims, and
+// may have any bytes.
+type Client struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Instance      []byte                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"` // unique; receives notifications
+	Kind          []byte                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`         // program, service, command, region
+	Host          []byte                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	Process       int64                  `protobuf:"varint,4,opt,name=process,proto3" json:"process,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Client) Reset() {
+	*x = Client{}
+	mi := &file_sema_v1_store_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Client) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Client) ProtoMessage() {}
+
+func (x *Client) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_store_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Client.ProtoReflect.Descriptor instead.
+func (*Client) Descriptor() ([]byte, []int) {
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Client) GetInstance() []byte {
+	if x != nil {
+		return x.Instance
+	}
+	return nil
+}
+
+func (x *Client) GetKind() []byte {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *Client) GetHost() []byte {
+	if x != nil {
+		return x.Host
+	}
+	return nil
+}
+
+func (x *Client) GetProcess() int64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+// Details describe an acquire. The fields may have any bytes.
+type Details struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          []byte                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`     // file and line of the caller
+	Labels        []byte                 `protobuf:"bytes,2,opt,name=labels,proto3" json:"labels,omitempty"` // key=value pairs
+	Holder        []byte                 `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"` // the client's own description of its work
+	By            []byte                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`         // the identity that a service has authenticated
+	Key           []byte                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`       // digest of an idempotency key
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Details) Reset() {
+	*x = Details{}
+	mi := &file_sema_v1_store_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Details) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Details) ProtoMessage() {}
+
+func (x *Details) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_store_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Details.ProtoReflect.Descriptor instead.
+func (*Details) Descriptor() ([]byte, []int) {
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Details) GetSite() []byte {
+	if x != nil {
+		return x.Site
+	}
+	return nil
+}
+
+func (x *Details) GetLabels() []byte {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Details) GetHolder() []byte {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *Details) GetBy() []byte {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Details) GetKey() []byte {
+	if x != nil {
+		return x.Key
 	}
 	return nil
 }
@@ -1942,7 +2241,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_sema_v1_store_proto_msgTypes[24]
+	mi := &file_sema_v1_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2253,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[24]
+	mi := &file_sema_v1_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2266,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{24}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Revocation) GetLease() uint64 {
@@ -1998,16 +2297,17 @@ func (x *Revocation) GetWhy() []byte {
 	return nil
 }
 
-// A Deletion voids all leases.
+// A Deletion removes the semaphore with all sessions and leases.
 type Deletion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // only if the configuration has it; 0: any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Deletion) Reset() {
 	*x = Deletion{}
-	mi := &file_sema_v1_store_proto_msgTypes[25]
+	mi := &file_sema_v1_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2319,7 @@ func (x *Deletion) String() string {
 func (*Deletion) ProtoMessage() {}
 
 func (x *Deletion) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_store_proto_msgTypes[25]
+	mi := &file_sema_v1_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,31 +2332,40 @@ func (x *Deletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
 func (*Deletion) Descriptor() ([]byte, []int) {
-	return file_sema_v1_store_proto_rawDescGZIP(), []int{25}
+	return file_sema_v1_store_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Deletion) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 var File_sema_v1_store_proto protoreflect.FileDescriptor
 
 const file_sema_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x13sema/v1/store.proto\x12\asema.v1\"\x97\x01\n" +
+	"\x13sema/v1/store.proto\x12\asema.v1\"\xc3\x01\n" +
 	"\x10StoreOpenRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
-	"\x06config\x18\x02 \x01(\v2\x0f.sema.v1.ConfigR\x06config\x12\x1a\n" +
-	"\binstance\x18\x03 \x01(\fR\binstance\x12\x10\n" +
+	"\x06config\x18\x02 \x01(\v2\x0f.sema.v1.ConfigR\x06config\x12'\n" +
+	"\x06client\x18\x03 \x01(\v2\x0f.sema.v1.ClientR\x06client\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\fR\x03key\x12\x18\n" +
-	"\ahighest\x18\x05 \x01(\x04R\ahighest\"V\n" +
+	"\ahighest\x18\x05 \x01(\x04R\ahighest\x12\x1d\n" +
+	"\n" +
+	"must_exist\x18\x06 \x01(\bR\tmustExist\"V\n" +
 	"\x11StoreOpenResponse\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12'\n" +
-	"\x06config\x18\x02 \x01(\v2\x0f.sema.v1.ConfigR\x06config\"\xd8\x01\n" +
+	"\x06config\x18\x02 \x01(\v2\x0f.sema.v1.ConfigR\x06config\"\xee\x01\n" +
 	"\x11StoreApplyRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x10\n" +
 	"\x03ack\x18\x04 \x01(\x04R\x03ack\x12\x10\n" +
 	"\x03end\x18\x05 \x01(\bR\x03end\x12\x1d\n" +
-	"\x03ops\x18\x06 \x03(\v2\v.sema.v1.OpR\x03ops\x12\x14\n" +
-	"\x05metas\x18\a \x03(\fR\x05metas\x12\x10\n" +
+	"\x03ops\x18\x06 \x03(\v2\v.sema.v1.OpR\x03ops\x12*\n" +
+	"\adetails\x18\a \x03(\v2\x10.sema.v1.DetailsR\adetails\x12\x10\n" +
 	"\x03key\x18\b \x01(\fR\x03key\x12\x18\n" +
 	"\ahighest\x18\t \x01(\x04R\ahighest\"\xe0\x02\n" +
 	"\x12StoreApplyResponse\x12'\n" +
@@ -2088,11 +2397,23 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x06revoke\x18\x03 \x01(\v2\x13.sema.v1.RevocationH\x00R\x06revoke\x12+\n" +
 	"\x06delete\x18\x04 \x01(\v2\x11.sema.v1.DeletionH\x00R\x06deleteB\t\n" +
 	"\acommand\"\x19\n" +
-	"\x17StoreAdministerResponse\"*\n" +
+	"\x17StoreAdministerResponse\"V\n" +
 	"\x10StoreListRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\")\n" +
-	"\x11StoreListResponse\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"\x12\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"E\n" +
+	"\x11StoreListResponse\x120\n" +
+	"\n" +
+	"semaphores\x18\x01 \x03(\v2\x10.sema.v1.SummaryR\n" +
+	"semaphores\"\xc9\x01\n" +
+	"\aSummary\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x06config\x18\x02 \x01(\v2\x0f.sema.v1.ConfigR\x06config\x12\x1c\n" +
+	"\teffective\x18\x03 \x01(\x03R\teffective\x12\x15\n" +
+	"\x06in_use\x18\x04 \x01(\x03R\x05inUse\x12\x16\n" +
+	"\x06leases\x18\x05 \x01(\x03R\x06leases\x12\x18\n" +
+	"\awaiting\x18\x06 \x01(\x03R\awaiting\x12\x1a\n" +
+	"\bsessions\x18\a \x01(\x03R\bsessions\"\x12\n" +
 	"\x10StorePingRequest\")\n" +
 	"\x11StorePingResponse\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x03R\x05clock\"\x15\n" +
@@ -2108,7 +2429,7 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\binstance\x18\x01 \x01(\fR\binstance\"I\n" +
 	"\x13StoreListenResponse\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x1c\n" +
-	"\theartbeat\x18\x02 \x01(\x03R\theartbeat\"\x8e\x02\n" +
+	"\theartbeat\x18\x02 \x01(\x03R\theartbeat\"\xaa\x02\n" +
 	"\x06Config\x12!\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\r.sema.v1.KindR\x04kind\x12\x1a\n" +
 	"\bcapacity\x18\x02 \x01(\x03R\bcapacity\x12\x14\n" +
@@ -2121,7 +2442,8 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\bdraining\x18\b \x01(\bR\bdraining\x12\x18\n" +
 	"\aversion\x18\t \x01(\x04R\aversion\x12\x1a\n" +
 	"\bprotocol\x18\n" +
-	" \x01(\rR\bprotocol\"\xd5\x01\n" +
+	" \x01(\rR\bprotocol\x12\x1a\n" +
+	"\bnumbered\x18\v \x01(\bR\bnumbered\"\xdb\x01\n" +
 	"\x02Op\x12!\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\r.sema.v1.VerbR\x04verb\x12\x16\n" +
 	"\x06ticket\x18\x02 \x01(\x04R\x06ticket\x12\x14\n" +
@@ -2130,8 +2452,8 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x05least\x18\x05 \x01(\x12R\x05least\x12\x12\n" +
 	"\x04wait\x18\x06 \x01(\x12R\x04wait\x12\x10\n" +
 	"\x03try\x18\a \x01(\bR\x03try\x12\x16\n" +
-	"\x06pooled\x18\b \x01(\bR\x06pooled\x12\x12\n" +
-	"\x04meta\x18\t \x01(\rR\x04meta\"\xc5\x01\n" +
+	"\x06pooled\x18\b \x01(\bR\x06pooled\x12\x18\n" +
+	"\adetails\x18\t \x01(\rR\adetails\"\xdb\x01\n" +
 	"\x06Result\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.sema.v1.ResultKindR\x04kind\x12\x16\n" +
@@ -2139,50 +2461,65 @@ const file_sema_v1_store_proto_rawDesc = "" +
 	"\x05lease\x18\x04 \x01(\x04R\x05lease\x12\x16\n" +
 	"\x06weight\x18\x05 \x01(\x03R\x06weight\x12\x12\n" +
 	"\x04note\x18\x06 \x01(\fR\x04note\x12*\n" +
-	"\x05fence\x18\a \x01(\v2\x14.sema.v1.PackedFenceR\x05fence\"}\n" +
+	"\x05fence\x18\a \x01(\v2\x14.sema.v1.PackedFenceR\x05fence\x12\x14\n" +
+	"\x05slots\x18\b \x01(\tR\x05slots\"}\n" +
 	"\vPackedFence\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05floor\x18\x02 \x01(\x04R\x05floor\x12\x14\n" +
 	"\x05exact\x18\x03 \x01(\bR\x05exact\x12\x16\n" +
 	"\x06shared\x18\x04 \x01(\rR\x06shared\x12\x18\n" +
-	"\arevoked\x18\x05 \x03(\x04R\arevoked\"u\n" +
+	"\arevoked\x18\x05 \x03(\x04R\arevoked\"\x88\x01\n" +
 	"\vSessionInfo\x12\x18\n" +
-	"\asession\x18\x01 \x01(\x04R\asession\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\fR\binstance\x12\x12\n" +
-	"\x04seen\x18\x03 \x01(\x03R\x04seen\x12\x1c\n" +
-	"\tprincipal\x18\x04 \x01(\tR\tprincipal\"\xab\x01\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12'\n" +
+	"\x06client\x18\x02 \x01(\v2\x0f.sema.v1.ClientR\x06client\x12\x18\n" +
+	"\arenewed\x18\x03 \x01(\x03R\arenewed\x12\x1c\n" +
+	"\tprincipal\x18\x04 \x01(\tR\tprincipal\"\xd9\x01\n" +
 	"\tLeaseInfo\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
 	"\x06weight\x18\x03 \x01(\x03R\x06weight\x12\x14\n" +
 	"\x05since\x18\x04 \x01(\x03R\x05since\x12\x16\n" +
 	"\x06pooled\x18\x05 \x01(\bR\x06pooled\x12\x18\n" +
-	"\arevoked\x18\x06 \x01(\bR\arevoked\x12\x12\n" +
-	"\x04meta\x18\a \x01(\fR\x04meta\"j\n" +
+	"\arevoked\x18\x06 \x01(\bR\arevoked\x12*\n" +
+	"\adetails\x18\a \x01(\v2\x10.sema.v1.DetailsR\adetails\x12\x14\n" +
+	"\x05slots\x18\b \x01(\tR\x05slots\"\x98\x01\n" +
 	"\n" +
 	"TicketInfo\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\x04R\x06ticket\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
-	"\x06weight\x18\x03 \x01(\x03R\x06weight\x12\x12\n" +
-	"\x04meta\x18\x04 \x01(\fR\x04meta\"]\n" +
+	"\x06weight\x18\x03 \x01(\x03R\x06weight\x12*\n" +
+	"\adetails\x18\x04 \x01(\v2\x10.sema.v1.DetailsR\adetails\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\"f\n" +
+	"\x06Client\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\fR\binstance\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\fR\x04kind\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\fR\x04host\x12\x18\n" +
+	"\aprocess\x18\x04 \x01(\x03R\aprocess\"o\n" +
+	"\aDetails\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\fR\x04site\x12\x16\n" +
+	"\x06labels\x18\x02 \x01(\fR\x06labels\x12\x16\n" +
+	"\x06holder\x18\x03 \x01(\fR\x06holder\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\fR\x02by\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\"]\n" +
 	"\n" +
 	"Revocation\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\x04R\x05lease\x12\x17\n" +
 	"\aat_once\x18\x02 \x01(\bR\x06atOnce\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\fR\x02by\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\fR\x03why\"\n" +
-	"\n" +
-	"\bDeletion*+\n" +
+	"\x03why\x18\x04 \x01(\fR\x03why\"$\n" +
+	"\bDeletion\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion*+\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_CONCURRENCY\x10\x00\x12\r\n" +
-	"\tKIND_RATE\x10\x01*a\n" +
+	"\tKIND_RATE\x10\x01*r\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fVERB_ACQUIRE\x10\x01\x12\x0f\n" +
 	"\vVERB_CANCEL\x10\x02\x12\x10\n" +
 	"\fVERB_RELEASE\x10\x03\x12\x0e\n" +
 	"\n" +
-	"VERB_SPLIT\x10\x04*W\n" +
+	"VERB_SPLIT\x10\x04\x12\x0f\n" +
+	"\vVERB_SETTLE\x10\x05*W\n" +
 	"\x06Status\x12\x12\n" +
 	"\x0eSTATUS_APPLIED\x10\x00\x12\x13\n" +
 	"\x0fSTATUS_REPEATED\x10\x01\x12\x10\n" +
@@ -2224,7 +2561,7 @@ func file_sema_v1_store_proto_rawDescGZIP() []byte {
 }
 
 var file_sema_v1_store_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_sema_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_sema_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_sema_v1_store_proto_goTypes = []any{
 	(Kind)(0),                       // 0: sema.v1.Kind
 	(Verb)(0),                       // 1: sema.v1.Verb
@@ -2240,63 +2577,73 @@ var file_sema_v1_store_proto_goTypes = []any{
 	(*StoreAdministerResponse)(nil), // 11: sema.v1.StoreAdministerResponse
 	(*StoreListRequest)(nil),        // 12: sema.v1.StoreListRequest
 	(*StoreListResponse)(nil),       // 13: sema.v1.StoreListResponse
-	(*StorePingRequest)(nil),        // 14: sema.v1.StorePingRequest
-	(*StorePingResponse)(nil),       // 15: sema.v1.StorePingResponse
-	(*StoreExamineRequest)(nil),     // 16: sema.v1.StoreExamineRequest
-	(*StoreExamineResponse)(nil),    // 17: sema.v1.StoreExamineResponse
-	(*Finding)(nil),                 // 18: sema.v1.Finding
-	(*StoreListenRequest)(nil),      // 19: sema.v1.StoreListenRequest
-	(*StoreListenResponse)(nil),     // 20: sema.v1.StoreListenResponse
-	(*Config)(nil),                  // 21: sema.v1.Config
-	(*Op)(nil),                      // 22: sema.v1.Op
-	(*Result)(nil),                  // 23: sema.v1.Result
-	(*PackedFence)(nil),             // 24: sema.v1.PackedFence
-	(*SessionInfo)(nil),             // 25: sema.v1.SessionInfo
-	(*LeaseInfo)(nil),               // 26: sema.v1.LeaseInfo
-	(*TicketInfo)(nil),              // 27: sema.v1.TicketInfo
-	(*Revocation)(nil),              // 28: sema.v1.Revocation
-	(*Deletion)(nil),                // 29: sema.v1.Deletion
+	(*Summary)(nil),                 // 14: sema.v1.Summary
+	(*StorePingRequest)(nil),        // 15: sema.v1.StorePingRequest
+	(*StorePingResponse)(nil),       // 16: sema.v1.StorePingResponse
+	(*StoreExamineRequest)(nil),     // 17: sema.v1.StoreExamineRequest
+	(*StoreExamineResponse)(nil),    // 18: sema.v1.StoreExamineResponse
+	(*Finding)(nil),                 // 19: sema.v1.Finding
+	(*StoreListenRequest)(nil),      // 20: sema.v1.StoreListenRequest
+	(*StoreListenResponse)(nil),     // 21: sema.v1.StoreListenResponse
+	(*Config)(nil),                  // 22: sema.v1.Config
+	(*Op)(nil),                      // 23: sema.v1.Op
+	(*Result)(nil),                  // 24: sema.v1.Result
+	(*PackedFence)(nil),             // 25: sema.v1.PackedFence
+	(*SessionInfo)(nil),             // 26: sema.v1.SessionInfo
+	(*LeaseInfo)(nil),               // 27: sema.v1.LeaseInfo
+	(*TicketInfo)(nil),              // 28: sema.v1.TicketInfo
+	(*Client)(nil),                  // 29: sema.v1.Client
+	(*Details)(nil),                 // 30: sema.v1.Details
+	(*Revocation)(nil),              // 31: sema.v1.Revocation
+	(*Deletion)(nil),                // 32: sema.v1.Deletion
 }
 var file_sema_v1_store_proto_depIdxs = []int32{
-	21, // 0: sema.v1.StoreOpenRequest.config:type_name -> sema.v1.Config
-	21, // 1: sema.v1.StoreOpenResponse.config:type_name -> sema.v1.Config
-	22, // 2: sema.v1.StoreApplyRequest.ops:type_name -> sema.v1.Op
-	2,  // 3: sema.v1.StoreApplyResponse.status:type_name -> sema.v1.Status
-	23, // 4: sema.v1.StoreApplyResponse.results:type_name -> sema.v1.Result
-	21, // 5: sema.v1.StoreApplyResponse.config:type_name -> sema.v1.Config
-	21, // 6: sema.v1.StoreInspectResponse.config:type_name -> sema.v1.Config
-	25, // 7: sema.v1.StoreInspectResponse.sessions:type_name -> sema.v1.SessionInfo
-	26, // 8: sema.v1.StoreInspectResponse.leases:type_name -> sema.v1.LeaseInfo
-	27, // 9: sema.v1.StoreInspectResponse.queue:type_name -> sema.v1.TicketInfo
-	21, // 10: sema.v1.StoreAdministerRequest.configure:type_name -> sema.v1.Config
-	28, // 11: sema.v1.StoreAdministerRequest.revoke:type_name -> sema.v1.Revocation
-	29, // 12: sema.v1.StoreAdministerRequest.delete:type_name -> sema.v1.Deletion
-	18, // 13: sema.v1.StoreExamineResponse.findings:type_name -> sema.v1.Finding
-	0,  // 14: sema.v1.Config.kind:type_name -> sema.v1.Kind
-	1,  // 15: sema.v1.Op.verb:type_name -> sema.v1.Verb
-	3,  // 16: sema.v1.Result.kind:type_name -> sema.v1.ResultKind
-	24, // 17: sema.v1.Result.fence:type_name -> sema.v1.PackedFence
-	4,  // 18: sema.v1.StoreService.Open:input_type -> sema.v1.StoreOpenRequest
-	6,  // 19: sema.v1.StoreService.Apply:input_type -> sema.v1.StoreApplyRequest
-	8,  // 20: sema.v1.StoreService.Inspect:input_type -> sema.v1.StoreInspectRequest
-	10, // 21: sema.v1.StoreService.Administer:input_type -> sema.v1.StoreAdministerRequest
-	12, // 22: sema.v1.StoreService.List:input_type -> sema.v1.StoreListRequest
-	14, // 23: sema.v1.StoreService.Ping:input_type -> sema.v1.StorePingRequest
-	16, // 24: sema.v1.StoreService.Examine:input_type -> sema.v1.StoreExamineRequest
-	19, // 25: sema.v1.StoreService.Listen:input_type -> sema.v1.StoreListenRequest
-	5,  // 26: sema.v1.StoreService.Open:output_type -> sema.v1.StoreOpenResponse
-	7,  // 27: sema.v1.StoreService.Apply:output_type -> sema.v1.StoreApplyResponse
-	9,  // 28: sema.v1.StoreService.Inspect:output_type -> sema.v1.StoreInspectResponse
-	11, // 29: sema.v1.StoreService.Administer:output_type -> sema.v1.StoreAdministerResponse
-	13, // 30: sema.v1.StoreService.List:output_type -> sema.v1.StoreListResponse
-	15, // 31: sema.v1.StoreService.Ping:output_type -> sema.v1.StorePingResponse
-	17, // 32: sema.v1.StoreService.Examine:output_type -> sema.v1.StoreExamineResponse
-	20, // 33: sema.v1.StoreService.Listen:output_type -> sema.v1.StoreListenResponse
-	26, // [26:34] is the sub-list for method output_type
-	18, // [18:26] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	22, // 0: sema.v1.StoreOpenRequest.config:type_name -> sema.v1.Config
+	29, // 1: sema.v1.StoreOpenRequest.client:type_name -> sema.v1.Client
+	22, // 2: sema.v1.StoreOpenResponse.config:type_name -> sema.v1.Config
+	23, // 3: sema.v1.StoreApplyRequest.ops:type_name -> sema.v1.Op
+	30, // 4: sema.v1.StoreApplyRequest.details:type_name -> sema.v1.Details
+	2,  // 5: sema.v1.StoreApplyResponse.status:type_name -> sema.v1.Status
+	24, // 6: sema.v1.StoreApplyResponse.results:type_name -> sema.v1.Result
+	22, // 7: sema.v1.StoreApplyResponse.config:type_name -> sema.v1.Config
+	22, // 8: sema.v1.StoreInspectResponse.config:type_name -> sema.v1.Config
+	26, // 9: sema.v1.StoreInspectResponse.sessions:type_name -> sema.v1.SessionInfo
+	27, // 10: sema.v1.StoreInspectResponse.leases:type_name -> sema.v1.LeaseInfo
+	28, // 11: sema.v1.StoreInspectResponse.queue:type_name -> sema.v1.TicketInfo
+	22, // 12: sema.v1.StoreAdministerRequest.configure:type_name -> sema.v1.Config
+	31, // 13: sema.v1.StoreAdministerRequest.revoke:type_name -> sema.v1.Revocation
+	32, // 14: sema.v1.StoreAdministerRequest.delete:type_name -> sema.v1.Deletion
+	14, // 15: sema.v1.StoreListResponse.semaphores:type_name -> sema.v1.Summary
+	22, // 16: sema.v1.Summary.config:type_name -> sema.v1.Config
+	19, // 17: sema.v1.StoreExamineResponse.findings:type_name -> sema.v1.Finding
+	0,  // 18: sema.v1.Config.kind:type_name -> sema.v1.Kind
+	1,  // 19: sema.v1.Op.verb:type_name -> sema.v1.Verb
+	3,  // 20: sema.v1.Result.kind:type_name -> sema.v1.ResultKind
+	25, // 21: sema.v1.Result.fence:type_name -> sema.v1.PackedFence
+	29, // 22: sema.v1.SessionInfo.client:type_name -> sema.v1.Client
+	30, // 23: sema.v1.LeaseInfo.details:type_name -> sema.v1.Details
+	30, // 24: sema.v1.TicketInfo.details:type_name -> sema.v1.Details
+	4,  // 25: sema.v1.StoreService.Open:input_type -> sema.v1.StoreOpenRequest
+	6,  // 26: sema.v1.StoreService.Apply:input_type -> sema.v1.StoreApplyRequest
+	8,  // 27: sema.v1.StoreService.Inspect:input_type -> sema.v1.StoreInspectRequest
+	10, // 28: sema.v1.StoreService.Administer:input_type -> sema.v1.StoreAdministerRequest
+	12, // 29: sema.v1.StoreService.List:input_type -> sema.v1.StoreListRequest
+	15, // 30: sema.v1.StoreService.Ping:input_type -> sema.v1.StorePingRequest
+	17, // 31: sema.v1.StoreService.Examine:input_type -> sema.v1.StoreExamineRequest
+	20, // 32: sema.v1.StoreService.Listen:input_type -> sema.v1.StoreListenRequest
+	5,  // 33: sema.v1.StoreService.Open:output_type -> sema.v1.StoreOpenResponse
+	7,  // 34: sema.v1.StoreService.Apply:output_type -> sema.v1.StoreApplyResponse
+	9,  // 35: sema.v1.StoreService.Inspect:output_type -> sema.v1.StoreInspectResponse
+	11, // 36: sema.v1.StoreService.Administer:output_type -> sema.v1.StoreAdministerResponse
+	13, // 37: sema.v1.StoreService.List:output_type -> sema.v1.StoreListResponse
+	16, // 38: sema.v1.StoreService.Ping:output_type -> sema.v1.StorePingResponse
+	18, // 39: sema.v1.StoreService.Examine:output_type -> sema.v1.StoreExamineResponse
+	21, // 40: sema.v1.StoreService.Listen:output_type -> sema.v1.StoreListenResponse
+	33, // [33:41] is the sub-list for method output_type
+	25, // [25:33] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_sema_v1_store_proto_init() }
@@ -2315,7 +2662,7 @@ func file_sema_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sema_v1_store_proto_rawDesc), len(file_sema_v1_store_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   26,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

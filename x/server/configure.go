@@ -105,7 +105,7 @@ func (s *Server) create(ctx context.Context, name string, wanted configuration) 
 	var stored protocol.Config
 	err = withinTimeout(ctx, func(ctx context.Context) error {
 		var session protocol.Session
-		by := protocol.Opener{Instance: "administrator " + who(ctx).name, Owner: protocol.Owner{Key: protocol.NewKey()}}
+		by := protocol.Opener{Client: protocol.Client{Instance: "administrator " + who(ctx).name}, Owner: protocol.Owner{Key: protocol.NewKey()}}
 		if session, stored, err = s.store.Open(ctx, name, config, by); err != nil {
 			return err
 		}

@@ -26,14 +26,14 @@ func TestDashboard_RanksOverAll(t *testing.T) {
 	for part := range 20 {
 		wg.Go(func() {
 			for i := range 100 {
-				if _, _, err := store.Open(t.Context(), fmt.Sprintf("a-%02d-%02d", part, i), config, protocol.Opener{Instance: "crowd"}); err != nil {
+				if _, _, err := store.Open(t.Context(), fmt.Sprintf("a-%02d-%02d", part, i), config, protocol.Opener{Client: protocol.Client{Instance: "crowd"}}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	session, _, err := store.Open(t.Context(), "zz-hot", config, protocol.Opener{Instance: "crowd"})
+	session, _, err := store.Open(t.Context(), "zz-hot", config, protocol.Opener{Client: protocol.Client{Instance: "crowd"}})
 	if err != nil {
 		t.Fatal(err)
 	}

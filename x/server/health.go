@@ -102,7 +102,7 @@ func (s *Server) writable() error {
 	defer cancel()
 	store := s.store.Store // it is no semaphore of anybody's
 	config := Declaration{Capacity: 1, TTL: time.Second}.Config()
-	if _, _, err := store.Open(ctx, readyName, config, protocol.Opener{Instance: "readyz", Owner: protocol.Owner{Key: protocol.NewKey()}}); err != nil {
+	if _, _, err := store.Open(ctx, readyName, config, protocol.Opener{Client: protocol.Client{Instance: "readyz"}, Owner: protocol.Owner{Key: protocol.NewKey()}}); err != nil {
 		return err
 	}
 	if err := store.Administer(ctx, readyName, fleet.Command{Delete: true}); err != nil && !errors.Is(err, fs.ErrNotExist) { // another server's check may be quicker

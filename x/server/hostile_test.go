@@ -168,11 +168,11 @@ func TestMetaIsNoKey(t *testing.T) {
 	s := open(t, store, server.Options{})
 	first := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "", header{"Idempotency-Key", "1"})
 	snapshot, err := store.Inspect(t.Context(), "db")
-	if err != nil || !strings.Contains(snapshot.Leases[0].Meta, "key=") {
+	if err != nil || !strings.Contains(snapshot.Leases[0].Details.Holder, "key=") {
 		t.Fatal(snapshot, err)
 	}
 	s.want(204, "DELETE", "/v1/semaphores/db/leases/"+first.lease(), "")
-	mark := snapshot.Leases[0].Meta
+	mark := snapshot.Leases[0].Details.Holder
 	for _, meta := range []string{mark, "x" + mark, strings.Trim(mark, " []"), mark + mark} {
 		forged := s.want(201, "POST", "/v1/semaphores/db/leases?meta="+url.QueryEscape(meta), "").lease()
 		real := s.want(201, "POST", "/v1/semaphores/db/leases", "", header{"Idempotency-Key", "1"}).lease()
@@ -276,7 +276,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	session := sessiontest.Begin(t, store, "big", protocol.Config{Capacity: 1 << 20})
 	var ops []protocol.Op
 	for i := range 20_000 {
-		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Meta: strings.Repeat("x", 500)})
+		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Details: protocol.Details{Holder: strings.Repeat("x", 500)}})
 	}
 	session.Say(ops...)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))

@@ -310,7 +310,7 @@ func TestLimits_Names(t *testing.T) {
 	scoped := all("a")
 	scoped.Prefix = "a-"
 	store := memstore.New()
-	if _, _, err := store.Open(t.Context(), "a-old", server.Declaration{Capacity: 1}.Config(), protocol.Opener{Instance: "before"}); err != nil {
+	if _, _, err := store.Open(t.Context(), "a-old", server.Declaration{Capacity: 1}.Config(), protocol.Opener{Client: protocol.Client{Instance: "before"}}); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, store, server.Options{
@@ -355,7 +355,7 @@ func TestPages(t *testing.T) {
 	for i := range 24 {
 		var ops []protocol.Op
 		for k := range 100 {
-			ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i*100 + k + 1), Weight: 1, Meta: fmt.Sprint("m", i*100+k)})
+			ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i*100 + k + 1), Weight: 1, Details: protocol.Details{Holder: fmt.Sprint("m", i*100+k)}})
 		}
 		session.Say(ops...)
 	}

@@ -130,13 +130,13 @@ func (r raw) write(f *file, c *protocol.Changes) (err error) {
 		exec(r.drop, int64(seq))
 	}
 	for _, l := range c.Leases {
-		exec(r.lease, int64(l.Seq), int64(l.Session), l.Weight, l.Pooled, l.Revoked, int64(l.Since), l.Meta)
+		exec(r.lease, int64(l.Seq), int64(l.Session), l.Weight, l.Pooled, l.Revoked, int64(l.Since), l.Details.Holder)
 	}
 	for _, t := range c.Left {
 		exec(r.leave, int64(t.Session), int64(t.Ticket))
 	}
 	for _, t := range c.Queue {
-		exec(r.ticket, int64(t.Session), int64(t.Ticket), int64(t.Ticket), t.Weight, t.Least, int64(t.Until), t.Pooled, t.Meta)
+		exec(r.ticket, int64(t.Session), int64(t.Ticket), int64(t.Ticket), t.Weight, t.Least, int64(t.Until), t.Pooled, t.Details.Holder)
 	}
 	exec(f.statements.commit)
 	return err

@@ -140,7 +140,7 @@ const bulk = 100
 // bulky returns acquires that take much room, whose tickets come after one.
 func bulky(after protocol.Ticket) (ops []protocol.Op) {
 	for i := range protocol.Ticket(bulk) {
-		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: after + i + 1, Weight: 1, Meta: strings.Repeat("m", 200)})
+		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: after + i + 1, Weight: 1, Details: protocol.Details{Holder: strings.Repeat("m", 200)}})
 	}
 	return ops
 }

@@ -32,7 +32,7 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 	limit(1) // which is: as many as there are
 	var ops []protocol.Op
 	for i := range 2000 {
-		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 2), Weight: 1, Meta: strings.Repeat("m", 100)})
+		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 2), Weight: 1, Details: protocol.Details{Holder: strings.Repeat("m", 100)}})
 	}
 	b := s.Next(ops...)
 	for range 3 {

@@ -84,7 +84,7 @@ func TestReader_ChangesNothing(t *testing.T) {
 	wantInUse(t, reader, "a", 2)
 	for what, err := range map[string]error{
 		"Open": func() error {
-			_, _, err := reader.Open(ctx, "b", protocol.Config{Capacity: 1}, protocol.Opener{Instance: "i"})
+			_, _, err := reader.Open(ctx, "b", protocol.Config{Capacity: 1}, protocol.Opener{Client: protocol.Client{Instance: "i"}})
 			return err
 		}(),
 		"Apply": func() error {

@@ -22,7 +22,7 @@ func FuzzBatches(f *testing.F) {
 		}
 		return raw
 	}
-	acquire := protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Meta: "me"}
+	acquire := protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Details: protocol.Details{Holder: "me"}}
 	f.Add(say(protocol.Batch{Session: 1, Seq: 1, Ops: []protocol.Op{acquire}}), say(protocol.Batch{Session: 1, Seq: 2, End: true}))
 	f.Add(say(protocol.Batch{Session: 1, Seq: 9, Ops: []protocol.Op{acquire, {Verb: protocol.Release, Lease: 1}, {Verb: protocol.Cancel, Ticket: 1}}}), []byte("{"))
 	f.Fuzz(func(t *testing.T, first, second []byte) {

@@ -21,13 +21,16 @@ type service struct {
 
 // Open is for the StoreService.
 func (s *service) Open(ctx context.Context, m *semav1.StoreOpenRequest) (*semav1.StoreOpenResponse, error) {
-	if err := check("open", m.Name, m.Instance); err != nil {
-		return nil, wire.FaultOf(err)
+	client := m.GetClient()
+	for _, text := range [][]byte{client.GetInstance(), client.GetKind(), client.GetHost()} {
+		if err := check("open", m.Name, text); err != nil {
+			return nil, wire.FaultOf(err)
+		}
+		if err := fleet.CheckMeta(string(text)); err != nil { // it is printed at terminals
+			return nil, wire.FaultOf(refuse("open", m.Name, "instance, kind or host of the client: "+err.Error()))
+		}
 	}
-	if err := fleet.CheckMeta(string(m.Instance)); err != nil { // people will read it, at terminals
-		return nil, wire.FaultOf(refuse("open", m.Name, "instance: "+err.Error()))
-	}
-	by := protocol.Opener{Instance: string(m.Instance), Highest: protocol.Seq(m.Highest)}
+	by := protocol.Opener{Client: wire.ReadClient(client), Highest: protocol.Seq(m.Highest), MustExist: m.MustExist}
 	if copy(by.Owner.Key[:], m.Key); len(m.Key) != len(by.Owner.Key) || by.Owner.Key == (protocol.Key{}) {
 		return nil, wire.FaultOf(refuse("open", m.Name, fmt.Sprintf("key of %d bytes: want %d random bytes", len(m.Key), len(by.Owner.Key))))
 	}
@@ -40,8 +43,13 @@ func (s *service) Open(ctx context.Context, m *semav1.StoreOpenRequest) (*semav1
 
 // Apply is for the StoreService.
 func (s *service) Apply(ctx context.Context, m *semav1.StoreApplyRequest) (*semav1.StoreApplyResponse, error) {
-	if err := check("apply", m.Name, m.Metas...); err != nil {
+	if err := check("apply", m.Name); err != nil {
 		return nil, wire.FaultOf(err)
+	}
+	for _, d := range m.Details {
+		if err := check("apply", m.Name, d.GetSite(), d.GetLabels(), d.GetHolder(), d.GetBy(), d.GetKey()); err != nil {
+			return nil, wire.FaultOf(err)
+		}
 	}
 	b, err := wire.ReadBatch(m)
 	if err != nil {
@@ -83,20 +91,19 @@ func (s *service) Administer(ctx context.Context, m *semav1.StoreAdministerReque
 
 // List is for the StoreService.
 func (s *service) List(ctx context.Context, m *semav1.StoreListRequest) (*semav1.StoreListResponse, error) {
-	lister, ok := s.store.(fleet.Lister)
-	if !ok {
-		return nil, wire.FaultOf(fmt.Errorf("list semaphores: %w", errors.ErrUnsupported))
-	}
-	if m.Prefix != "" {
-		if err := fleet.CheckName(m.Prefix); err != nil {
+	for _, text := range []string{m.Prefix, m.After} {
+		if text == "" {
+			continue
+		}
+		if err := fleet.CheckName(text); err != nil {
 			return nil, wire.FaultOf(err)
 		}
 	}
-	names, err := lister.List(ctx, m.Prefix)
+	page, err := s.store.List(ctx, protocol.ListQuery{Prefix: m.Prefix, After: m.After, Limit: int(min(m.Limit, protocol.MaxPage))})
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	return &semav1.StoreListResponse{Names: names}, nil
+	return wire.SummariesOf(page), nil
 }
 
 // Ping is for the StoreService.

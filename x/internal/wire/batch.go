@@ -21,17 +21,17 @@ func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
 		Ops: make([]*semav1.Op, len(b.Ops)),
 	}
 	ops := make([]semav1.Op, len(b.Ops)) // all at once
-	last := ""
+	var last protocol.Details
 	for i, op := range b.Ops {
 		to := &ops[i]
 		to.Verb, to.Ticket, to.Lease = semav1.Verb(op.Verb), uint64(op.Ticket), uint64(op.Lease)
 		to.Weight, to.Least, to.Wait, to.Try, to.Pooled = op.Weight, op.Least, int64(op.Wait), op.Try, op.Pooled
-		if op.Meta != "" {
-			if op.Meta != last {
-				last = op.Meta
-				m.Metas = append(m.Metas, []byte(last))
+		if op.Details != (protocol.Details{}) {
+			if op.Details != last {
+				last = op.Details
+				m.Details = append(m.Details, detailsOf(last))
 			}
-			to.Meta = uint32(len(m.Metas))
+			to.Details = uint32(len(m.Details))
 		}
 		m.Ops[i] = to
 	}
@@ -42,21 +42,21 @@ func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
 func ReadBatch(m *semav1.StoreApplyRequest) (protocol.Batch, error) {
 	b := protocol.Batch{Session: protocol.Session(m.Session), Seq: m.Seq, Ack: m.Ack, End: m.End, Highest: protocol.Seq(m.Highest)}
 	copy(b.Owner.Key[:], m.Key)
-	metas := make([]string, 1+len(m.Metas)) // which most ops share
-	for i, meta := range m.Metas {
-		metas[i+1] = string(meta)
+	details := make([]protocol.Details, 1+len(m.Details)) // which most ops share
+	for i, one := range m.Details {
+		details[i+1] = readDetails(one)
 	}
 	if len(m.Ops) > 0 {
 		b.Ops = make([]protocol.Op, len(m.Ops))
 	}
 	for i, op := range m.Ops {
-		if int64(op.Meta) >= int64(len(metas)) {
+		if int64(op.Details) >= int64(len(details)) {
 			return protocol.Batch{}, errUnread
 		}
 		b.Ops[i] = protocol.Op{
 			Verb: narrow[protocol.Verb](op.Verb), Ticket: protocol.Ticket(op.Ticket), Lease: protocol.Seq(op.Lease),
 			Weight: bounded(op.Weight), Least: bounded(op.Least), Wait: protocol.Micros(op.Wait),
-			Try: op.Try, Pooled: op.Pooled, Meta: metas[op.Meta],
+			Try: op.Try, Pooled: op.Pooled, Details: details[op.Details],
 		}
 	}
 	return b, nil
@@ -86,6 +86,7 @@ func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
 	for i, f := range r.Results {
 		to := &results[i]
 		to.N, to.Kind, to.Ticket, to.Lease, to.Weight = f.N, semav1.ResultKind(f.Kind), uint64(f.Ticket), uint64(f.Lease), f.Weight
+		to.Slots = string(f.Slots)
 		if f.Note != "" {
 			to.Note = []byte(f.Note)
 		}
@@ -111,7 +112,7 @@ func ReadReply(m *semav1.StoreApplyResponse) (protocol.Reply, error) {
 	for i, f := range m.Results {
 		r.Results[i] = protocol.Result{
 			N: f.N, Kind: narrow[protocol.ResultKind](f.Kind), Ticket: protocol.Ticket(f.Ticket),
-			Lease: protocol.Seq(f.Lease), Weight: f.Weight, Note: string(f.Note),
+			Lease: protocol.Seq(f.Lease), Weight: f.Weight, Slots: protocol.Slots(f.Slots), Note: string(f.Note),
 		}
 		if f.Fence == nil {
 			continue

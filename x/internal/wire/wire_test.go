@@ -44,9 +44,9 @@ func TestBatchesArriveAsTheyWere(t *testing.T) {
 			op := &b.Ops[i]
 			op.Weight, op.Least = bounded(op.Weight), bounded(op.Least)
 			if i%3 > 0 {
-				op.Meta = b.Ops[0].Meta // as most have
+				op.Details.Holder = b.Ops[0].Meta // as most have
 			} else if i == 6 {
-				op.Meta = odd
+				op.Details.Holder = odd
 			}
 		}
 		if len(b.Ops) == 0 {
@@ -126,7 +126,7 @@ func TestSnapshotsArriveAsTheyWere(t *testing.T) {
 		if len(s.Queue) == 0 {
 			s.Queue = nil
 		} else {
-			s.Queue[0].Meta = odd
+			s.Queue[0].Details.Holder = odd
 		}
 		got := ReadSnapshot(pass(t, SnapshotOf(s), &semav1.StoreInspectResponse{}))
 		for i := range s.Sessions {

@@ -97,15 +97,15 @@ func StateOf(name string, s protocol.Snapshot) State {
 		sessions[session.Session] = session
 	}
 	for _, l := range s.Leases {
-		p := participant(sessions[l.Session].Instance, l.Weight, l.Meta)
-		if seen := sessions[l.Session].Seen; seen > 0 {
+		p := participant(sessions[l.Session].Client.Instance, l.Weight, l.Details.Holder)
+		if seen := sessions[l.Session].Renewed; seen > 0 {
 			p.Seen = time.UnixMicro(int64(seen))
 		}
 		p.Lease, p.Since, p.Revoked, p.Pooled = uint64(l.Seq), time.UnixMicro(int64(l.Since)), l.Revoked, l.Pooled
 		state.Holders = append(state.Holders, p)
 	}
 	for _, t := range s.Queue {
-		state.Line = append(state.Line, participant(sessions[t.Session].Instance, t.Weight, t.Meta))
+		state.Line = append(state.Line, participant(sessions[t.Session].Client.Instance, t.Weight, t.Details.Holder))
 	}
 	return state
 }

@@ -60,7 +60,7 @@ func (s *fleetSemaphore) Standing(ctx context.Context) (Standing, error) {
 	standing := Standing{State: StateOf(s.gate.Name(), snapshot)}
 	own := map[protocol.Session]bool{}
 	for _, session := range snapshot.Sessions {
-		own[session.Session] = session.Instance == s.scope.Instance()
+		own[session.Session] = session.Client.Instance == s.scope.Instance()
 	}
 	for i, ticket := range snapshot.Queue {
 		if own[ticket.Session] {

@@ -230,15 +230,15 @@ func semaphoreOf(name string, s protocol.Snapshot, now time.Time) semaphore {
 	}
 	instances := map[protocol.Session]string{}
 	for _, one := range s.Sessions {
-		instances[one.Session] = whoIs(one.Instance)
+		instances[one.Session] = whoIs(one.Client.Instance)
 	}
 	for _, l := range s.Leases {
 		seen.holders = append(seen.holders, holder{
-			lease: uint64(l.Seq), weight: l.Weight, held: max(0, now.Sub(time.UnixMicro(int64(l.Since)))), who: instances[l.Session], where: l.Meta, pooled: l.Pooled, revoked: l.Revoked,
+			lease: uint64(l.Seq), weight: l.Weight, held: max(0, now.Sub(time.UnixMicro(int64(l.Since)))), who: instances[l.Session], where: l.Details.Holder, pooled: l.Pooled, revoked: l.Revoked,
 		})
 	}
 	for _, t := range s.Queue {
-		seen.line = append(seen.line, waiter{t.Weight, instances[t.Session], t.Meta})
+		seen.line = append(seen.line, waiter{t.Weight, instances[t.Session], t.Details.Holder})
 	}
 	return seen
 }

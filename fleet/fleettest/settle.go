@@ -1,0 +1,132 @@
+package fleettest
+
+import "github.com/sema-go/sema/fleet/protocol"
+
+func settle(lease protocol.Seq, granted, cost int64) protocol.Op {
+	return protocol.Op{Verb: protocol.Settle, Ticket: 1000, Lease: lease, Least: granted, Weight: cost}
+}
+
+// settleScripts check rates whose grants are corrected.
+var settleScripts = []script{
+	{"a grant of a rate is settled by its session alone, once it has cost less or more", rateOf(4), func(s *speaker) {
+		id, other := s.open(), s.open()
+		leases := s.granted(id, 2, acquire(1, 2), acquire(2, 2))
+		s.wantResults(s.say(other, acquire(1, 1)))
+		s.wantResults(s.say(other, settle(leases[0], 2, 0)))
+		s.wantInUse(4, 1)
+		s.say(id, settle(leases[0], 2, 1)) // a refund of one
+		s.wantResults(s.say(other), protocol.Granted)
+		s.wantInUse(4, 0)
+		s.say(id, settle(leases[1], 2, 0), settle(leases[1], 2, 3)) // the last one counts
+		s.wantInUse(5, 0)                                           // a debt
+		s.wantResults(s.say(id, try(3, 1)), protocol.Full)
+		s.say(id, settle(leases[1], 2, 0), settle(leases[0], 2, 0))
+		s.wantInUse(1, 0)
+	}},
+	{"what exceeds a grant that has left the window is charged from now", rateOf(4), func(s *speaker) {
+		s.needClock()
+		id := s.open()
+		lease := s.granted(id, 1, acquire(1, 2))[0]
+		s.pass(s.ttl() + 1)
+		s.say(id, settle(lease, 2, 0))
+		s.wantInUse(0, 0)
+		s.say(id, settle(lease, 2, 5)) // as much as the capacity, less what was granted
+		s.wantInUse(2, 0)
+		s.pass(s.ttl() + 1)
+		s.hear(id)
+		s.wantInUse(0, 0)
+	}},
+	{"a settlement that makes no sense is rejected, and the rest is applied", rateOf(4), func(s *speaker) {
+		id := s.open()
+		lease := s.granted(id, 1, acquire(1, 2))[0]
+		s.wantResults(s.say(id, settle(lease, 2, -1), settle(lease, -2, 1), acquire(2, 1)), protocol.Invalid, protocol.Invalid, protocol.Granted)
+		s.wantInUse(3, 0)
+	}},
+	{"leases that are released are not settled", protocol.Config{Capacity: 2}, func(s *speaker) {
+		id := s.open()
+		lease := s.granted(id, 1, acquire(1, 2))[0]
+		s.wantResults(s.say(id, settle(lease, 2, 1)), protocol.Invalid)
+		s.wantInUse(2, 0)
+	}},
+}
+
+func rateOf(capacity int64) protocol.Config {
+	return protocol.Config{Kind: protocol.Rate, Capacity: capacity, Window: short, TTL: short}
+}
+
+// numberedScripts check semaphores whose permits have numbers.
+var numberedScripts = []script{
+	{"leases have the lowest free numbers", protocol.Config{Capacity: 6, Numbered: true}, func(s *speaker) {
+		id, other := s.open(), s.open()
+		leases := s.wantSlots(s.say(id, acquire(1, 2), acquire(2, 1), acquire(3, 2)), "0-1", "2", "3-4")
+		s.say(id, release(leases[0]), release(leases[1]))
+		s.wantSlots(s.say(other, acquire(1, 4)), "0-2,5")
+		s.wantStoredSlots("3-4", "0-2,5")
+	}},
+	{"a part of a lease has the highest of its numbers", protocol.Config{Capacity: 6, Numbered: true}, func(s *speaker) {
+		id := s.open()
+		whole := s.wantSlots(s.say(id, acquire(1, 5)), "0-4")[0]
+		part := s.wantSlots(s.say(id, split(2, whole, 2)), "3-4")[0]
+		s.say(id, protocol.Op{Verb: protocol.Release, Lease: whole, Weight: 1})
+		s.wantStoredSlots("0-1", "3-4")
+		s.say(id, release(part))
+		s.wantSlots(s.say(id, acquire(3, 3)), "2-4")
+	}},
+	{"numbers above a capacity that was lowered are not given out again", protocol.Config{Capacity: 4, Numbered: true}, func(s *speaker) {
+		id := s.open()
+		leases := s.wantSlots(s.say(id, acquire(1, 1), acquire(2, 1), acquire(3, 1), acquire(4, 1)), "0", "1", "2", "3")
+		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 2 }))
+		s.say(id, release(leases[0]), release(leases[1]), release(leases[3]))
+		s.wantSlots(s.say(id, acquire(5, 1)), "0")
+		s.say(id, release(leases[2]))
+		s.wantSlots(s.say(id, acquire(6, 1)), "1")
+	}},
+	{"what cannot be numbered is rejected", protocol.Config{Capacity: 2, Numbered: true}, func(s *speaker) {
+		id := s.open()
+		s.wantResults(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Pooled: true}), protocol.Invalid)
+		for what, change := range map[string]func(*protocol.Config){
+			"a share":         func(c *protocol.Config) { c.Whole = 5 },
+			"too many":        func(c *protocol.Config) { c.Capacity = protocol.MaxNumbered + 1 },
+			"without numbers": func(c *protocol.Config) { c.Numbered = false },
+		} {
+			if err := s.configure(change); err == nil {
+				s.fail("configured: %s", what)
+			}
+		}
+	}},
+}
+
+// wantSlots fails unless a reply grants leases with these slots, and returns the leases.
+func (s *speaker) wantSlots(r protocol.Reply, want ...protocol.Slots) (leases []protocol.Seq) {
+	var got []protocol.Slots
+	for _, one := range r.Results {
+		if one.Kind == protocol.Granted {
+			got, leases = append(got, one.Slots), append(leases, one.Lease)
+		}
+	}
+	if len(got) != len(want) {
+		s.fail("granted %q, want %q", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			s.fail("granted %q, want %q", got, want)
+		}
+	}
+	return leases
+}
+
+// wantStoredSlots fails unless the leases, by Seq, have these slots.
+func (s *speaker) wantStoredSlots(want ...protocol.Slots) {
+	var got []protocol.Slots
+	for _, l := range s.inspect().Leases {
+		got = append(got, l.Slots)
+	}
+	if len(got) != len(want) {
+		s.fail("slots %q, want %q", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			s.fail("slots %q, want %q", got, want)
+		}
+	}
+}
