@@ -39,18 +39,35 @@ func (missing) Unwrap() error { return fs.ErrNotExist }
 
 // List returns the names of the semaphores that begin with a prefix, in order.
 func (c *Client) List(ctx context.Context, prefix string) (names []string, err error) {
-	q := protocol.ListQuery{Prefix: prefix}
-	for {
-		page, err := c.store.List(ctx, q)
+	for s, err := range Summaries(ctx, c.store, prefix) {
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range page {
-			names = append(names, s.Name)
-			q.After = s.Name
-		}
-		if len(page) < q.Most() {
-			return names, nil
+		names = append(names, s.Name)
+	}
+	return names, nil
+}
+
+// Summaries yields the semaphores of a store whose names begin with a prefix, in
+// order, page by page. After an error it ends.
+func Summaries(ctx context.Context, store Store, prefix string) iter.Seq2[protocol.Summary, error] {
+	return func(yield func(protocol.Summary, error) bool) {
+		q := protocol.ListQuery{Prefix: prefix}
+		for {
+			page, err := store.List(ctx, q)
+			if err != nil {
+				yield(protocol.Summary{}, err)
+				return
+			}
+			for _, s := range page {
+				if !yield(s, nil) {
+					return
+				}
+				q.After = s.Name
+			}
+			if len(page) < q.Most() {
+				return
+			}
 		}
 	}
 }

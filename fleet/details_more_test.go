@@ -257,7 +257,7 @@ func TestARevokedPermitTellsByWhomAndWhy(t *testing.T) {
 		wantErr(t, c.Revoke(t.Context(), "db", fleet.Revocation{Lease: l.ID, By: "ops", Why: "stuck"}), nil)
 		<-p.Lost()
 		wantErr(t, p.Err(), sema.ErrLost)
-		if !strings.Contains(p.Err().Error(), "taken away by ops: stuck") {
+		if !strings.Contains(p.Err().Error(), "revoked by ops: stuck") {
 			t.Error(p.Err())
 		}
 		if l, ok := fleet.LeaseOf(p); !ok || l.Left != 0 {

@@ -290,7 +290,7 @@ func TestARevokedBlockIsLostAsAWhole(t *testing.T) {
 		lease, _ := fleet.LeaseOf(p)
 		wantErr(t, admin.Revoke(t.Context(), "db", fleet.Revocation{Lease: lease.ID, By: "ops", Why: "stuck"}), nil)
 		<-p.Lost()
-		if err := p.Err(); err == nil || !strings.Contains(err.Error(), "taken away by ops: stuck") {
+		if err := p.Err(); err == nil || !strings.Contains(err.Error(), "revoked by ops: stuck") {
 			t.Errorf("%v", err)
 		}
 		mustAcquire(t, sems[1], 4).Release()

@@ -77,7 +77,7 @@ func (r Revocation) Check() error {
 
 // Note is what the holder is told.
 func (r Revocation) Note() string {
-	note := "taken away"
+	note := "revoked"
 	if r.By != "" {
 		note += " by " + r.By
 	}

@@ -196,7 +196,7 @@ func TestAPermitThatIsTakenAwayEndsItsCommand(t *testing.T) {
 		if code := p.wait(); code != 76 {
 			t.Errorf("exit code %d", code)
 		}
-		if said := p.err.text(); !strings.Contains(said, "taken away by ") || !strings.Contains(said, "stuck since noon") {
+		if said := p.err.text(); !strings.Contains(said, "revoked by ") || !strings.Contains(said, "stuck since noon") {
 			t.Errorf("it says\n%s", said)
 		}
 		p.silent()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,6 +32,12 @@ type Details struct {
 	Holder string // the client's own description of its work
 	By     string // the identity that a service has authenticated
 	Key    string // digest of an idempotency key; a service replies to the same key with the same lease
+}
+
+// About returns what the client says of the acquire, for listings: its own
+// description, the call site, the labels.
+func (d Details) About() string {
+	return strings.Join(slices.DeleteFunc([]string{d.Holder, d.Site, d.Labels}, func(text string) bool { return text == "" }), " ")
 }
 
 // Encode returns the details in one line of printable text, as stores keep them:

@@ -29,6 +29,14 @@ type Summary struct {
 	Sessions  int64
 }
 
+// Summary returns the snapshot without its holders and waiters.
+func (s Snapshot) Summary(name string) Summary {
+	return Summary{
+		Name: name, Config: s.Config, Effective: s.Effective, InUse: s.InUse,
+		Leases: int64(len(s.Leases)), Waiting: int64(len(s.Queue)), Sessions: int64(len(s.Sessions)),
+	}
+}
+
 // Summary returns a summary of the state as of the last call. Time that has passed
 // since is not taken into account: a list must not write.
 func (s *State) Summary(name string) Summary {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/desk"
 )
 
 // A summaryText is a semaphore without its holders and waiters.
@@ -56,10 +55,10 @@ type waiterText struct {
 	By     string `json:"by,omitempty"`
 }
 
-func summarize(name string, s protocol.Snapshot) summaryText {
+func summarize(s protocol.Summary) summaryText {
 	c := s.Config
 	t := summaryText{
-		Name: name, Kind: "concurrency", Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiting: len(s.Queue), Draining: c.Draining,
+		Name: s.Name, Kind: "concurrency", Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiting: int(s.Waiting), Draining: c.Draining,
 		Ramp: c.Ramp, MaxWaiters: c.MaxWaiters, TTL: span(c.TTL), Window: span(c.Window), Version: c.Version,
 	}
 	if c.Kind == protocol.Rate {
@@ -69,23 +68,20 @@ func summarize(name string, s protocol.Snapshot) summaryText {
 }
 
 func describe(name string, s protocol.Snapshot) semaphoreText {
-	t := semaphoreText{summarize(name, s), []holderText{}, []waiterText{}}
+	t := semaphoreText{summarize(s.Summary(name)), []holderText{}, []waiterText{}}
 	sessions := map[protocol.Session]protocol.SessionInfo{}
 	for _, session := range s.Sessions {
 		sessions[session.Session] = session
 	}
 	for _, l := range s.Leases {
 		session := sessions[l.Session]
-		meta, by := desk.ReadMeta(session.Instance, l.Meta)
 		t.Leases = append(t.Leases, holderText{
 			Fence: uint64(l.Seq), Weight: l.Weight, Since: time.UnixMicro(int64(l.Since)).UTC(),
-			Seen: time.UnixMicro(int64(session.Seen)).UTC(), Holder: session.Instance, Meta: meta, By: by, Pooled: l.Pooled, Revoked: l.Revoked,
+			Seen: time.UnixMicro(int64(session.Renewed)).UTC(), Holder: session.Client.Instance, Meta: l.Details.About(), By: l.Details.By, Pooled: l.Pooled, Revoked: l.Revoked,
 		})
 	}
 	for _, w := range s.Queue {
-		instance := sessions[w.Session].Instance
-		meta, by := desk.ReadMeta(instance, w.Meta)
-		t.Line = append(t.Line, waiterText{Weight: w.Weight, Waiter: instance, Meta: meta, By: by})
+		t.Line = append(t.Line, waiterText{Weight: w.Weight, Waiter: sessions[w.Session].Client.Instance, Meta: w.Details.About(), By: w.Details.By})
 	}
 	return t
 }

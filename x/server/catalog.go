@@ -170,14 +170,10 @@ func (c *catalog) Administer(ctx context.Context, name string, command fleet.Com
 	return c.failed("administer", name, err)
 }
 
-// List implements [fleet.Lister].
-func (c *catalog) List(ctx context.Context, prefix string) ([]string, error) {
-	l, ok := c.Store.(fleet.Lister)
-	if !ok {
-		return nil, fmt.Errorf("list semaphores: %w", errors.ErrUnsupported)
-	}
-	all, err := l.List(ctx, prefix)
-	return all, c.failed("list", prefix, err)
+// List implements [fleet.Store].
+func (c *catalog) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	page, err := c.Store.List(ctx, q)
+	return page, c.failed("list", q.Prefix, err)
 }
 
 // Ping implements [fleet.Examiner].

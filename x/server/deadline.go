@@ -41,14 +41,10 @@ func (s timedStore) Administer(ctx context.Context, name string, c fleet.Command
 	return err
 }
 
-// List implements [fleet.Lister].
-func (s timedStore) List(ctx context.Context, prefix string) (names []string, err error) {
-	lister, ok := s.Store.(fleet.Lister)
-	if !ok {
-		return nil, fmt.Errorf("list semaphores: %w", errors.ErrUnsupported)
-	}
-	err = withinTimeout(ctx, func(ctx context.Context) (err error) { names, err = lister.List(ctx, prefix); return err })
-	return names, err
+// List implements [fleet.Store].
+func (s timedStore) List(ctx context.Context, q protocol.ListQuery) (page []protocol.Summary, err error) {
+	err = withinTimeout(ctx, func(ctx context.Context) (err error) { page, err = s.Store.List(ctx, q); return err })
+	return page, err
 }
 
 // Ping implements [fleet.Examiner].

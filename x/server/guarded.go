@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/desk"
 )
 
 // guarded is the engine for programs that reach it through this server: each may do
@@ -26,8 +28,8 @@ func (g guarded) Open(ctx context.Context, name string, c protocol.Config, by pr
 	if ttl := time.Duration(c.TTL) * time.Microsecond; ttl > maxTTL {
 		return 0, protocol.Config{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
 	}
-	if strings.HasPrefix(by.Instance, "desk/") { // the servers' own, which may speak for leases of each other
-		return 0, protocol.Config{}, invalid("instance %q: desk/ is reserved for servers", by.Instance)
+	if by.Client.Kind == desk.Service { // servers continue each other's sessions
+		return 0, protocol.Config{}, invalid("client of kind %q: reserved for servers", by.Client.Kind)
 	}
 	if d, ok := g.declared.of(name); ok {
 		version := c.Protocol
@@ -52,11 +54,17 @@ func (g guarded) Apply(ctx context.Context, name string, b protocol.Batch) (prot
 	if err := g.check(ctx, Acquire, name); err != nil {
 		return protocol.Reply{}, err
 	}
-	for _, op := range b.Ops {
-		if err := fleet.CheckMeta(op.Meta); err != nil {
-			return protocol.Reply{}, invalid("meta: %v", err)
+	ops := slices.Clone(b.Ops)
+	for i := range ops {
+		d := &ops[i].Details
+		for _, text := range []string{d.Site, d.Labels, d.Holder} {
+			if err := fleet.CheckMeta(text); err != nil {
+				return protocol.Reply{}, invalid("details: %v", err)
+			}
 		}
+		d.By, d.Key = "", "" // which servers set
 	}
+	b.Ops = ops
 	b.Owner.Principal = who(ctx).principal
 	return g.programs.apply(ctx, name, b)
 }
@@ -149,13 +157,13 @@ func told(c protocol.Config) string {
 	return text
 }
 
-// List is for [fleet.Lister]: what the token may see.
-func (g guarded) List(ctx context.Context, prefix string) ([]string, error) {
+// List implements [fleet.Store]. It returns what the token may see.
+func (g guarded) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	i := who(ctx)
 	if err := i.allow(Read, ""); err != nil {
 		return nil, err
 	}
-	return i.list(prefix, func(prefix string) ([]string, error) { return g.client.List(ctx, prefix) })
+	return i.page(q, func(q protocol.ListQuery) ([]protocol.Summary, error) { return g.store.List(ctx, q) })
 }
 
 // Ping is for [fleet.Examiner].
@@ -212,19 +220,19 @@ func (g guarded) check(ctx context.Context, verb Verb, name string) error {
 	return who(ctx).allow(verb, name)
 }
 
-// list is the names that begin with a prefix, of those that an identity may see.
-func (i *identity) list(prefix string, names func(prefix string) ([]string, error)) ([]string, error) {
+// page returns a page of the semaphores that an identity may see.
+func (i *identity) page(q protocol.ListQuery, list func(protocol.ListQuery) ([]protocol.Summary, error)) ([]protocol.Summary, error) {
 	switch {
-	case strings.HasPrefix(prefix, i.prefix):
-		return names(prefix)
-	case strings.HasPrefix(i.prefix, prefix):
-		return names(i.prefix)
+	case strings.HasPrefix(q.Prefix, i.prefix):
+		return list(q)
+	case strings.HasPrefix(i.prefix, q.Prefix):
+		q.Prefix = i.prefix
+		return list(q)
 	}
 	return nil, nil
 }
 
 var (
 	_ fleet.Store    = guarded{}
-	_ fleet.Lister   = guarded{}
 	_ fleet.Examiner = guarded{}
 )

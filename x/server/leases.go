@@ -141,7 +141,7 @@ func (s *Server) request(ctx context.Context, name, key string, w wish) (desk.Re
 	if err != nil {
 		return desk.Request{}, err
 	}
-	request := desk.Request{Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Meta: w.Meta, Key: key, Principal: who(ctx).principal, Config: config}
+	request := desk.Request{Semaphore: name, Weight: w.Weight, Wait: time.Duration(w.Wait), Holder: w.Meta, Key: key, Principal: who(ctx).principal, Config: config}
 	if i := who(ctx); i.identity != everybody {
 		request.By = i.name
 	}

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -44,7 +42,7 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := who(r.Context()).list(query.Get("prefix"), func(prefix string) ([]string, error) { return s.client.List(r.Context(), prefix) })
+	found, err := guarded{s}.List(r.Context(), protocol.ListQuery{Prefix: query.Get("prefix"), After: p.after, Limit: p.limit})
 	if err != nil {
 		return err
 	}
@@ -52,22 +50,11 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request) error {
 		Semaphores []summaryText `json:"semaphores"`
 		Next       string        `json:"next,omitempty"` // the cursor of the next page, if there is one
 	}{Semaphores: []summaryText{}}
-	for _, name := range all {
-		if name <= p.after {
-			continue
-		}
-		if len(reply.Semaphores) == p.limit {
-			reply.Next = reply.Semaphores[p.limit-1].Name
-			break
-		}
-		snapshot, err := s.client.Inspect(r.Context(), name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		reply.Semaphores = append(reply.Semaphores, summarize(name, snapshot))
+	for _, one := range found {
+		reply.Semaphores = append(reply.Semaphores, summarize(one))
+	}
+	if len(found) == p.limit {
+		reply.Next = found[p.limit-1].Name
 	}
 	return answer(w, http.StatusOK, reply)
 }

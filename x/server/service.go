@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
 	"net/http"
 	"time"
@@ -207,28 +206,14 @@ func (s rpc) one(ctx context.Context, item *semav1.BatchItem) *semav1.BatchResul
 }
 
 func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListResponse, error) {
-	names, err := s.guarded.List(ctx, m.GetPrefix())
+	size := rpcPage(m.GetPageSize())
+	page, err := s.guarded.List(ctx, protocol.ListQuery{Prefix: m.GetPrefix(), After: m.GetAfter(), Limit: size})
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	size := rpcPage(m.GetPageSize())
-	answer := &semav1.ListResponse{}
-	for _, name := range names {
-		if name <= m.GetAfter() && m.GetAfter() != "" {
-			continue
-		}
-		if len(answer.Semaphores) == size {
-			answer.More = true
-			break
-		}
-		snapshot, err := s.client.Inspect(ctx, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // meanwhile
-		}
-		if err != nil {
-			return nil, s.fault(ctx, err)
-		}
-		answer.Semaphores = append(answer.Semaphores, semaphoreMessage(name, snapshot))
+	answer := &semav1.ListResponse{More: len(page) == size}
+	for _, one := range page {
+		answer.Semaphores = append(answer.Semaphores, semaphoreMessage(one))
 	}
 	return answer, nil
 }
@@ -248,32 +233,29 @@ func (s rpc) Inspect(ctx context.Context, m *semav1.InspectRequest) (*semav1.Ins
 	return answer, nil
 }
 
-func semaphoreMessage(name string, s protocol.Snapshot) *semav1.Semaphore {
+func semaphoreMessage(s protocol.Summary) *semav1.Semaphore {
 	c := s.Config
 	return &semav1.Semaphore{
-		Name: name, Kind: semav1.Kind(c.Kind), Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiters: int64(len(s.Queue)),
+		Name: s.Name, Kind: semav1.Kind(c.Kind), Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiters: s.Waiting,
 		Draining: c.Draining, Version: c.Version, TtlMs: uint32(c.TTL / 1000), Ramp: c.Ramp, MaxWaiters: c.MaxWaiters, RateMs: uint32(c.Window / 1000),
 	}
 }
 
 func inspectMessage(name string, s protocol.Snapshot) *semav1.InspectResponse {
-	answer := &semav1.InspectResponse{Semaphore: semaphoreMessage(name, s)}
+	answer := &semav1.InspectResponse{Semaphore: semaphoreMessage(s.Summary(name))}
 	sessions := map[protocol.Session]protocol.SessionInfo{}
 	for _, session := range s.Sessions {
 		sessions[session.Session] = session
 	}
 	for _, l := range s.Leases {
 		session := sessions[l.Session]
-		meta, _ := desk.ReadMeta(session.Instance, l.Meta)
 		answer.Holders = append(answer.Holders, &semav1.Holding{
-			Fence: uint64(l.Seq), Weight: l.Weight, Holder: meta, Instance: session.Instance, SinceUs: int64(l.Since), SeenUs: int64(session.Seen),
+			Fence: uint64(l.Seq), Weight: l.Weight, Holder: l.Details.About(), Instance: session.Client.Instance, SinceUs: int64(l.Since), SeenUs: int64(session.Renewed),
 			Pooled: l.Pooled, Revoked: l.Revoked,
 		})
 	}
 	for _, w := range s.Queue {
-		instance := sessions[w.Session].Instance
-		meta, _ := desk.ReadMeta(instance, w.Meta)
-		answer.Waiters = append(answer.Waiters, &semav1.Waiter{Weight: w.Weight, Holder: meta, Instance: instance})
+		answer.Waiters = append(answer.Waiters, &semav1.Waiter{Weight: w.Weight, Holder: w.Details.About(), Instance: sessions[w.Session].Client.Instance})
 	}
 	return answer
 }
@@ -292,7 +274,7 @@ func (s rpc) Configure(ctx context.Context, m *semav1.ConfigureRequest) (*semav1
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	return &semav1.ConfigureResponse{Semaphore: semaphoreMessage(name, snapshot)}, nil
+	return &semav1.ConfigureResponse{Semaphore: semaphoreMessage(snapshot.Summary(name))}, nil
 }
 
 // Drain waits until nothing is held, if the request has a wait. The response says how

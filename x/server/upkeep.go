@@ -43,15 +43,14 @@ func (s *Server) tidy(ctx context.Context) {
 // compare learns the names that are in the store, and forgets those that are not:
 // other servers, and some stores, delete semaphores as well.
 func (c *catalog) compare(ctx context.Context, now time.Time) error {
-	all, err := c.List(ctx, "")
-	if err != nil {
-		return err
-	}
-	there := make(map[string]bool, len(all))
-	for _, name := range all {
-		there[name] = true
-		if name != readyName {
-			c.add(name, nil)
+	there := map[string]bool{}
+	for s, err := range fleet.Summaries(ctx, c, "") {
+		if err != nil {
+			return err
+		}
+		there[s.Name] = true
+		if s.Name != readyName {
+			c.add(s.Name, nil)
 		}
 	}
 	c.mu.Lock()

@@ -118,15 +118,15 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 			return err
 		},
 		"instance, metadata or reason": func(ctx context.Context) error {
-			_, err := s.client.Open(ctx, &semav1.StoreOpenRequest{Name: "a", Config: config, Instance: long})
+			_, err := s.client.Open(ctx, &semav1.StoreOpenRequest{Name: "a", Config: config, Client: &semav1.Client{Host: long}})
 			return err
 		},
 		"metadata or reason of 8193 bytes": func(ctx context.Context) error {
-			_, err := s.client.Apply(ctx, &semav1.StoreApplyRequest{Name: "a", Metas: [][]byte{long}})
+			_, err := s.client.Apply(ctx, &semav1.StoreApplyRequest{Name: "a", Details: []*semav1.Details{{Labels: long}}})
 			return err
 		},
 		"cannot be read": func(ctx context.Context) error {
-			_, err := s.client.Apply(ctx, &semav1.StoreApplyRequest{Name: "a", Ops: []*semav1.Op{{Meta: 1}}})
+			_, err := s.client.Apply(ctx, &semav1.StoreApplyRequest{Name: "a", Ops: []*semav1.Op{{Details: 1}}})
 			return err
 		},
 		"want 1 to 200 bytes": func(ctx context.Context) error {
@@ -148,7 +148,7 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := s.client.Apply(t.Context(), &semav1.StoreApplyRequest{Name: "a", Metas: [][]byte{make([]byte, maxRequest)}})
+	_, err := s.client.Apply(t.Context(), &semav1.StoreApplyRequest{Name: "a", Details: []*semav1.Details{{Site: make([]byte, maxRequest)}}})
 	if connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("a request of %d bytes: %v", maxRequest, err)
 	}
@@ -200,18 +200,6 @@ func TestDeadlinesReachTheEngine(t *testing.T) {
 	}
 	if left := <-engine.left; left > 300*time.Millisecond {
 		t.Errorf("the engine has %v", left)
-	}
-}
-
-// unlisted is an engine that does not know the names of its semaphores.
-type unlisted struct{ fleet.Store }
-
-func TestAnEngineThatCannotListSaysSo(t *testing.T) {
-	t.Parallel()
-	s := serve(t, unlisted{memstore.New()}, nil)
-	_, err := s.client.List(t.Context(), &semav1.StoreListRequest{})
-	if fault, _ := wire.ReadFault(err); fault == nil || !errors.Is(fault, errors.ErrUnsupported) {
-		t.Error(err)
 	}
 }
 

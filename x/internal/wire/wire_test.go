@@ -44,7 +44,7 @@ func TestBatchesArriveAsTheyWere(t *testing.T) {
 			op := &b.Ops[i]
 			op.Weight, op.Least = bounded(op.Weight), bounded(op.Least)
 			if i%3 > 0 {
-				op.Details.Holder = b.Ops[0].Meta // as most have
+				op.Details = b.Ops[0].Details // as most have
 			} else if i == 6 {
 				op.Details.Holder = odd
 			}
@@ -123,6 +123,9 @@ func TestSnapshotsArriveAsTheyWere(t *testing.T) {
 		if len(s.Leases) == 0 {
 			s.Leases = nil
 		}
+		for i := range s.Leases {
+			s.Leases[i].Slots = "0-3,7"
+		}
 		if len(s.Queue) == 0 {
 			s.Queue = nil
 		} else {
@@ -169,7 +172,7 @@ func TestWhatIsOfTheFutureIsNotTakenForSomethingElse(t *testing.T) {
 
 func TestMessagesThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := ReadBatch(&semav1.StoreApplyRequest{Ops: []*semav1.Op{{Meta: 2}}, Metas: [][]byte{nil}}); !errors.Is(err, errUnread) {
+	if _, err := ReadBatch(&semav1.StoreApplyRequest{Ops: []*semav1.Op{{Details: 2}}, Details: []*semav1.Details{nil}}); !errors.Is(err, errUnread) {
 		t.Error(err)
 	}
 	for _, fence := range []*semav1.PackedFence{{Shared: 1}, {Shared: math.MaxUint32}, {Revoked: []uint64{1}}} {

@@ -97,7 +97,7 @@ func StateOf(name string, s protocol.Snapshot) State {
 		sessions[session.Session] = session
 	}
 	for _, l := range s.Leases {
-		p := participant(sessions[l.Session].Client.Instance, l.Weight, l.Details.Holder)
+		p := participant(sessions[l.Session].Client, l.Weight, l.Details)
 		if seen := sessions[l.Session].Renewed; seen > 0 {
 			p.Seen = time.UnixMicro(int64(seen))
 		}
@@ -105,7 +105,9 @@ func StateOf(name string, s protocol.Snapshot) State {
 		state.Holders = append(state.Holders, p)
 	}
 	for _, t := range s.Queue {
-		state.Line = append(state.Line, participant(sessions[t.Session].Client.Instance, t.Weight, t.Details.Holder))
+		p := participant(sessions[t.Session].Client, t.Weight, t.Details)
+		p.Since = time.UnixMicro(int64(t.Since))
+		state.Line = append(state.Line, p)
 	}
 	return state
 }
@@ -121,18 +123,9 @@ func (w Want) labels() map[string]string {
 	return labels
 }
 
-// participant is with the host and process of an instance, which ends in
-// host/process/number.
-func participant(instance string, weight int64, meta string) Participant {
-	p := Participant{Weight: weight, About: meta}
-	parts := strings.Split(instance, "/")
-	if len(parts) < 3 {
-		p.Host = instance
-		return p
-	}
-	p.Host = parts[len(parts)-3]
-	p.PID, _ = strconv.Atoi(parts[len(parts)-2])
-	return p
+// participant describes a client that holds or waits.
+func participant(c protocol.Client, weight int64, d protocol.Details) Participant {
+	return Participant{Weight: weight, About: d.About(), Host: cmp.Or(c.Host, c.Instance), PID: int(c.Process)}
 }
 
 // Configure is for [Scope].

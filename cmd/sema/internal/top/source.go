@@ -230,27 +230,28 @@ func semaphoreOf(name string, s protocol.Snapshot, now time.Time) semaphore {
 	}
 	instances := map[protocol.Session]string{}
 	for _, one := range s.Sessions {
-		instances[one.Session] = whoIs(one.Client.Instance)
+		instances[one.Session] = whoIs(one.Client)
 	}
 	for _, l := range s.Leases {
 		seen.holders = append(seen.holders, holder{
-			lease: uint64(l.Seq), weight: l.Weight, held: max(0, now.Sub(time.UnixMicro(int64(l.Since)))), who: instances[l.Session], where: l.Details.Holder, pooled: l.Pooled, revoked: l.Revoked,
+			lease: uint64(l.Seq), weight: l.Weight, held: max(0, now.Sub(time.UnixMicro(int64(l.Since)))), who: instances[l.Session], where: l.Details.About(), pooled: l.Pooled, revoked: l.Revoked,
 		})
 	}
 	for _, t := range s.Queue {
-		seen.line = append(seen.line, waiter{t.Weight, instances[t.Session], t.Details.Holder})
+		seen.line = append(seen.line, waiter{t.Weight, instances[t.Session], t.Details.About()})
 	}
 	return seen
 }
 
 func durationOf(m protocol.Micros) time.Duration { return time.Duration(m) * time.Microsecond }
 
-// whoIs is an instance without what tells clients of one process apart.
-func whoIs(instance string) string {
-	if parts := strings.Split(instance, "/"); len(parts) == 3 {
-		return parts[0] + "/" + parts[1]
+// whoIs returns the host and process of a client, or its instance if it has not sent
+// them.
+func whoIs(c protocol.Client) string {
+	if c.Host == "" || c.Process == 0 {
+		return c.Instance
 	}
-	return instance
+	return fmt.Sprintf("%s/%d", c.Host, c.Process)
 }
 
 func (s *fleetSource) drain(ctx context.Context, name string) error {

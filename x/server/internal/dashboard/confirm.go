@@ -138,10 +138,10 @@ func askRelease(want wanted, s semaphore) (question, error) {
 var errNoLease = fmt.Errorf("the lease is gone: %w", fs.ErrNotExist)
 
 func whoIs(h holder) string {
-	if h.Meta == "" {
+	if h.Details.About() == "" {
 		return h.Instance
 	}
-	return h.Meta + " (" + h.Instance + ")"
+	return h.Details.About() + " (" + h.Instance + ")"
 }
 
 func resized(want wanted, s semaphore) (then []string) {

@@ -73,7 +73,7 @@ func TestOverdue(t *testing.T) {
 	now := time.UnixMicro(100e6)
 	s := shown(4, 4, 2, 0, nil)
 	s.now = now
-	s.Sessions = []protocol.SessionInfo{{Session: 1, Instance: "quick", Seen: 91e6}, {Session: 2, Instance: "silent", Seen: 89e6}}
+	s.Sessions = []protocol.SessionInfo{{Session: 1, Client: protocol.Client{Instance: "quick"}, Renewed: 91e6}, {Session: 2, Client: protocol.Client{Instance: "silent"}, Renewed: 89e6}}
 	s.Leases = []protocol.LeaseInfo{{Seq: 1, Session: 1, Weight: 1, Since: 40e6}, {Seq: 2, Session: 2, Weight: 1, Since: 50e6}}
 	holders := s.holders(false)
 	if holders[0].Overdue || !holders[1].Overdue || holders[1].Left() != 4*time.Second || holders[0].Held != time.Minute {
@@ -92,7 +92,7 @@ func TestOnlyTheListedAreKept(t *testing.T) {
 	var snapshot protocol.Snapshot
 	for i := range all {
 		session := protocol.Session(all - i) // in an order of their own
-		snapshot.Sessions = append(snapshot.Sessions, protocol.SessionInfo{Session: session, Instance: fmt.Sprint("instance ", session)})
+		snapshot.Sessions = append(snapshot.Sessions, protocol.SessionInfo{Session: session, Client: protocol.Client{Instance: fmt.Sprint("instance ", session)}})
 		snapshot.Leases = append(snapshot.Leases, protocol.LeaseInfo{Seq: protocol.Seq(i), Session: protocol.Session(i + 1)})
 		snapshot.Queue = append(snapshot.Queue, protocol.TicketInfo{Session: protocol.Session(all - i)})
 	}

@@ -183,9 +183,9 @@ func (s semaphore) holders(mayChange bool) (all []holder) {
 	sessions := s.sessions()
 	for _, l := range s.Leases {
 		session := sessions[l.Session]
-		silent := s.since(session.Seen)
+		silent := s.since(session.Renewed)
 		all = append(all, holder{
-			LeaseInfo: l, Name: s.Name, TTL: span(s.Config.TTL), Instance: session.Instance,
+			LeaseInfo: l, Name: s.Name, TTL: span(s.Config.TTL), Instance: session.Client.Instance,
 			Held: shownAge(s.since(l.Since)), Silent: shownAge(silent), MayChange: mayChange,
 			Overdue: silent > span(s.Config.TTL)*2/3,
 		})
@@ -210,7 +210,7 @@ func (w waiter) ID() string { return fmt.Sprintf("w:%d.%d", w.Session, w.Ticket)
 func (s semaphore) waiters() (all []waiter) {
 	sessions := s.sessions()
 	for i, t := range s.Queue {
-		all = append(all, waiter{t, i + 1, sessions[t.Session].Instance})
+		all = append(all, waiter{t, i + 1, sessions[t.Session].Client.Instance})
 	}
 	return all
 }
