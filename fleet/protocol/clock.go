@@ -121,10 +121,12 @@ func (s *State) settleCost(from *session, op Op) {
 		s.inUse += cost - s.spent[i].weight
 		s.spent[i].weight = cost
 		s.journal.spend()
+		s.journal.matter() // it is acknowledged: a refund or a charge must survive a restart
 	case !found && cost > op.Least:
 		s.lastSeq++
 		s.inUse += cost - op.Least
 		s.spend(from, cost-op.Least)
+		s.journal.matter()
 	}
 }
 
