@@ -103,11 +103,11 @@ type raw struct{ semaphore, session, lease, drop, ticket, leave *statement }
 
 func newRaw(f *file) raw {
 	return raw{
-		semaphore: f.statement("INSERT OR REPLACE INTO semaphore VALUES (1, 'pairs', ?, 0, 0, ?, ?, ?, ?, ?)"),
-		session:   f.statement("INSERT OR REPLACE INTO session VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-		lease:     f.statement("INSERT INTO lease VALUES (1, ?, ?, ?, ?, ?, ?, ?)"),
+		semaphore: f.statement("INSERT OR REPLACE INTO semaphore VALUES (1, 'pairs', ?, 0, 0, ?, ?, ?, ?, ?, 0, 0, 0, 0)"),
+		session:   f.statement("INSERT OR REPLACE INTO session VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+		lease:     f.statement("INSERT INTO lease VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"),
 		drop:      f.statement("DELETE FROM lease WHERE semaphore = 1 AND seq = ?"),
-		ticket:    f.statement("INSERT INTO ticket VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"),
+		ticket:    f.statement("INSERT INTO ticket VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
 		leave:     f.statement("DELETE FROM ticket WHERE semaphore = 1 AND session = ? AND id = ?"),
 	}
 }
@@ -122,21 +122,21 @@ func (r raw) write(f *file, c *protocol.Changes) (err error) {
 	config, _ := json.Marshal(c.Image.Config)
 	exec(r.semaphore, string(config), int64(c.Image.Last), int64(c.Image.Clock), int64(c.Image.LastSession), int64(c.Image.LastSeq), int64(c.Image.Renewals))
 	for _, s := range c.Sessions {
-		results, _ := json.Marshal(withoutFences(s.Results))
-		exec(r.session, int64(s.ID), s.Instance, s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal),
+		results, _ := json.Marshal(storedResults(s.Results))
+		exec(r.session, int64(s.ID), s.Client.Instance, s.Client.Encode(), s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Renewed), int64(s.Renewal),
 			int64(s.LastResult), s.Recalled, s.Extended, string(results))
 	}
 	for _, seq := range c.Dropped {
 		exec(r.drop, int64(seq))
 	}
 	for _, l := range c.Leases {
-		exec(r.lease, int64(l.Seq), int64(l.Session), l.Weight, l.Pooled, l.Revoked, int64(l.Since), l.Details.Holder)
+		exec(r.lease, int64(l.Seq), int64(l.Session), l.Weight, l.Pooled, l.Revoked, int64(l.Since), string(l.Slots), l.Details.Encode())
 	}
 	for _, t := range c.Left {
 		exec(r.leave, int64(t.Session), int64(t.Ticket))
 	}
 	for _, t := range c.Queue {
-		exec(r.ticket, int64(t.Session), int64(t.Ticket), int64(t.Ticket), t.Weight, t.Least, int64(t.Until), t.Pooled, t.Details.Holder)
+		exec(r.ticket, int64(t.Session), int64(t.Ticket), int64(t.Ticket), t.Weight, t.Least, int64(t.Until), t.Pooled, int64(t.Since), t.Details.Encode())
 	}
 	exec(f.statements.commit)
 	return err

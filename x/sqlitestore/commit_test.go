@@ -49,7 +49,7 @@ func TestNobodyHearsOfWhatIsNotCommitted(t *testing.T) {
 		go func() { store.Apply(ctx, "a", b); note("reply") }()
 		synctest.Wait()
 		go func() { store.Inspect(ctx, "a"); note("inspect") }()
-		go func() { store.List(ctx, ""); note("list") }()
+		go func() { store.List(ctx, protocol.ListQuery{}); note("list") }()
 		go func() { store.Apply(ctx, "a", waiter.Next(sessiontest.Acquire(9, 1))); note("other") }()
 		synctest.Wait()
 		if len(heard) > 0 {
@@ -199,7 +199,7 @@ func TestAFailedCommitIsAsIfNothingHadBeenAsked(t *testing.T) {
 			},
 			"delete":  func() error { return store.Administer(ctx, "b", fleet.Command{Delete: true}) },
 			"inspect": func() error { _, err := store.Inspect(ctx, "a"); return err },
-			"list":    func() error { _, err := store.List(ctx, ""); return err },
+			"list":    func() error { _, err := store.List(ctx, protocol.ListQuery{}); return err },
 		} {
 			wg.Go(func() {
 				if err := do(); !errors.Is(err, errTest) || !strings.Contains(err.Error(), path) {

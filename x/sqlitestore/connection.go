@@ -103,16 +103,19 @@ func (s *statement) exec(v values) (driver.Result, error) {
 
 // find reads the rows that are found by a key.
 func (s *statement) find(key driver.Value, read func(*row)) error {
-	return s.findBy([]driver.NamedValue{{Ordinal: 1, Value: key}}, read)
+	return s.findBy(values{}.with(key), read)
 }
 
 // findBy reads the rows that are found by any number of values.
-func (s *statement) findBy(values []driver.NamedValue, read func(*row)) error {
+func (s *statement) findBy(v values, read func(*row)) error {
 	compiled, err := s.compile()
 	if err != nil {
 		return err
 	}
-	found, err := compiled.(driver.StmtQueryContext).QueryContext(background, values)
+	for i := range v {
+		v[i].Ordinal = i + 1
+	}
+	found, err := compiled.(driver.StmtQueryContext).QueryContext(background, v)
 	if err != nil {
 		return err
 	}

@@ -384,14 +384,14 @@ func TestALogThatBreaksOffLeavesWholeBatches(t *testing.T) {
 		if err != nil {
 			t.Fatalf("with %d bytes of the log: %v", end, err)
 		}
-		names, err := f.names("")
+		page, err := f.summaries("", protocol.ListQuery{}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range names {
-			s, err := f.load(name)
+		for _, one := range page {
+			s, err := f.load(one.Name)
 			if err == nil {
-				_, err = restore(name, s)
+				_, err = restore(one.Name, s)
 			}
 			if err != nil {
 				t.Errorf("with %d bytes of the log: %v", end, err)

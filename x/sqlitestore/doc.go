@@ -31,7 +31,7 @@
 // # Reading only
 //
 // With mode=ro in the URL ([OpenReader]) a file is listed and inspected, also
-// while another process owns it. It is neither created, locked nor migrated.
+// while another process owns it. It is neither created, locked nor changed.
 //
 // # What is in the file
 //

@@ -88,7 +88,7 @@ func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
 		if _, err := store.Inspect(ctx, "a"); !errors.Is(err, errTest) {
 			t.Fatalf("while the file cannot be opened: %v", err)
 		}
-		if _, err := store.List(ctx, ""); !errors.Is(err, errTest) {
+		if _, err := store.List(ctx, protocol.ListQuery{}); !errors.Is(err, errTest) {
 			t.Fatalf("while the file cannot be opened: %v", err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// A file is one of SQLite's, open, with the statements that the writer needs.
+// A file is an open SQLite database with the statements that the writer needs.
 type file struct {
 	*connection
 	statements
@@ -25,20 +25,22 @@ type file struct {
 }
 
 const (
-	// applicationID marks our files: "sema".
-	applicationID = 0x73656d61
+	// applicationID marks the files of this program: "Sema".
+	applicationID = 0x53656d61
+	// unreleasedID marks the files of versions before the first release: "sema".
+	unreleasedID = 0x73656d61
 	// schemaVersion is what this program reads and writes.
-	schemaVersion = 2
-	// busyTimeout is for how many milliseconds somebody who writes to the file,
-	// which nobody should, can be in the way.
+	schemaVersion = 1
+	// busyTimeout is how many milliseconds a request waits for another process that
+	// writes to the file, which none should.
 	busyTimeout = "2000"
 	// longestLog is how many bytes of the write-ahead log are kept when it is
-	// begun anew. A reader who takes long can make it larger.
+	// reused from its beginning. A long read transaction can make it larger.
 	longestLog = "16777216"
 	// commitsBetweenCheckpoints is after how many commits the log is carried over
-	// into the tables, once whoever waited for them is answered. SQLite would do
-	// so inside a commit, while they wait; it still does from pagesInLog on, which
-	// only large groups reach.
+	// into the tables, once their callers have their replies. SQLite would do so
+	// inside a commit, while they wait; it still does from pagesInLog on, which only
+	// large groups reach.
 	commitsBetweenCheckpoints = 256
 	pagesInLog                = "8192"
 )
@@ -78,7 +80,7 @@ func dsn(path string, normal bool) string {
 	return fileURL(path) + "?" + pragmas.Encode()
 }
 
-// fileURL is how SQLite names a file.
+// fileURL returns the URL of a file for SQLite.
 func fileURL(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
@@ -87,7 +89,7 @@ func fileURL(path string) string {
 	return "file://" + (&url.URL{Path: path}).EscapedPath()
 }
 
-// marks are what a file says about the program that created it.
+// marks identify the program that created a file.
 type marks struct{ tables, application, version int64 }
 
 func (f *file) marks() (m marks, err error) {
@@ -97,15 +99,15 @@ func (f *file) marks() (m marks, err error) {
 	return m, err
 }
 
-// check rejects a file of another program, and one of a newer version of this one.
+// check rejects a file of another program, and one of another version of this one.
 func (m marks) check() error {
 	switch {
+	case m.application == unreleasedID:
+		return errors.New("the file was created by an unreleased version of Sema; delete it, with its -wal and -shm, or use another file")
 	case m.application != applicationID && (m.tables > 0 || m.application != 0):
 		return errors.New("the file is a database of another program; name another file")
 	case m.version > schemaVersion:
 		return fmt.Errorf("the file was written by a newer program (its schema is %d, this one knows %d); upgrade this program", m.version, schemaVersion)
-	case m.application == applicationID && m.version < schemaVersion:
-		return fmt.Errorf("the file was written before version 1 (its schema is %d, this program knows %d); move it away and start with a new one", m.version, schemaVersion)
 	}
 	return nil
 }
@@ -145,7 +147,7 @@ func (f *file) commit() error {
 }
 
 // rollback ends the transaction, if there is one. It fails if the connection is
-// of no use any more.
+// broken.
 func (f *file) rollback() error {
 	f.exec("ROLLBACK") // SQLite may have done so by itself
 	if err := f.begin(); err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A kept semaphore is one in memory, and what is known of its rows.
+// A kept semaphore is in memory, with what is known of its rows.
 type kept struct {
 	name      string
 	state     *protocol.State // nil: there is none of that name
-	tombstone protocol.Seq    // of one that there was
+	tombstone protocol.Seq    // of a deleted one; 0: none
 	touched   bool            // by the present group
-	ticked    time.Time       // when tick last looked at it, by the clock that never steps
-	spoilt    error           // somebody panicked half-way
+	ticked    time.Time       // when tick last looked at it, on the monotonic clock
+	spoilt    error           // a request panicked half-way
 
 	changes protocol.Changes // to write
 	rows    rows
@@ -23,20 +23,19 @@ type kept struct {
 // rows are what the file has of a semaphore.
 type rows struct {
 	id     int64 // of the semaphore; 0: none
-	stale  bool  // all of them are of an earlier life
-	places int64 // the last in line that was given
+	stale  bool  // all of them are of a semaphore that was deleted
+	places int64 // the last place in the queue that was given
 	spent  []protocol.SpentImage
-	first  int64 // the number of the first of spent
 }
 
-// stored is what the file says about a name.
+// stored is what the file has of a name.
 type stored struct {
 	tombstone protocol.Seq
 	image     protocol.Image
 	rows      rows
 }
 
-// restore makes of what is stored a semaphore that notes what changes.
+// restore returns the semaphore that is stored. It tracks its changes.
 func restore(name string, s stored) (*kept, error) {
 	k := &kept{name: name, tombstone: s.tombstone, rows: s.rows}
 	if s.rows.id == 0 {
@@ -47,12 +46,12 @@ func restore(name string, s stored) (*kept, error) {
 		return nil, fmt.Errorf("semaphore %q is damaged: %w; while nobody has the file open, delete its row in table semaphore", name, err)
 	}
 	state.Track()
-	state.Extend() // the last signs of life may not be in the file
+	state.Extend() // the last heartbeats may not be in the file
 	k.state = state
 	return k, nil
 }
 
-// make begins a semaphore.
+// make creates the semaphore.
 func (k *kept) make(now protocol.Micros, c protocol.Config) error {
 	state, err := protocol.New(now, c, k.tombstone)
 	if err != nil {
@@ -63,7 +62,7 @@ func (k *kept) make(now protocol.Micros, c protocol.Config) error {
 	return nil
 }
 
-// delete ends it. Its rows go with the next commit.
+// delete removes the semaphore. The next commit removes its rows.
 func (k *kept) delete() {
 	k.tombstone = k.state.Tombstone()
 	k.state = nil
@@ -71,9 +70,8 @@ func (k *kept) delete() {
 }
 
 // collect prepares what is to be written. It reports whether there is anything.
-// Signs of life, and that time has passed, are not worth a commit: they go with
-// the next one, and if there is none before a crash, every session has a whole
-// TTL after it.
+// Heartbeats, and that time has passed, are not worth a commit: the next one has
+// them, and after a crash before that every session gets a whole TTL.
 func (k *kept) collect() bool {
 	switch {
 	case k.state == nil:

@@ -99,12 +99,12 @@ func TestStoresOfOneProcessShareAFile(t *testing.T) {
 	inB.Granted(2, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1))
 	sessiontest.WantHeld(t, all, "a:s", lease...)
 	for store, want := range map[*Store]string{a: "[s]", b: "[s]", all: "[a:s b:s]"} {
-		if names, err := store.List(ctx, ""); err != nil || fmt.Sprint(names) != want {
-			t.Errorf("names %v, %v, want %s", names, err, want)
+		if names := listed(t, store, protocol.ListQuery{}); fmt.Sprint(names) != want {
+			t.Errorf("names %v, want %s", names, want)
 		}
 	}
-	if names, err := all.List(ctx, "a"); err != nil || fmt.Sprint(names) != "[a:s]" {
-		t.Errorf("names %v, %v, want only those that begin with a", names, err)
+	if names := listed(t, all, protocol.ListQuery{Prefix: "a"}); fmt.Sprint(names) != "[a:s]" {
+		t.Errorf("names %v, want only those that begin with a", names)
 	}
 
 	_, err = Open(path, Options{Normal: true})
@@ -241,6 +241,33 @@ func TestFilesOfOthersAreRefused(t *testing.T) {
 	}
 	if _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), "not a database") {
 		t.Errorf("no database: %v", err)
+	}
+}
+
+// unreleased is the beginning of a file as versions before the first release wrote it.
+const unreleased = `
+CREATE TABLE semaphore (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, config TEXT NOT NULL);
+CREATE TABLE session (semaphore INTEGER NOT NULL, id INTEGER NOT NULL, instance TEXT NOT NULL, seen INTEGER NOT NULL, PRIMARY KEY (semaphore, id));
+CREATE TABLE lease (semaphore INTEGER NOT NULL, seq INTEGER NOT NULL, weight INTEGER NOT NULL, meta TEXT NOT NULL, PRIMARY KEY (semaphore, seq));
+PRAGMA application_id(0x73656d61);
+PRAGMA user_version(2);`
+
+func TestFilesOfUnreleasedVersionsAreRejected(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"PRAGMA user_version(1)", "PRAGMA user_version(2)"} {
+		path := newFile(t)
+		edit(t, path, unreleased+version)
+		before := read(t, path)
+		_, asOwner := Open(path, Options{})
+		_, asReader := OpenReader(path, Options{})
+		for _, err := range []error{asOwner, asReader} {
+			if err == nil || !strings.Contains(err.Error(), "unreleased version of Sema; delete it") || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v", version, err)
+			}
+		}
+		if read(t, path) != before {
+			t.Error("the file was changed")
+		}
 	}
 }
 

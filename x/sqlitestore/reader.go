@@ -15,7 +15,7 @@ import (
 )
 
 // A Reader lists and inspects the semaphores of a file, also while another process
-// owns it. It creates, migrates and changes nothing. Methods that write fail with
+// owns it. It creates and changes nothing. Methods that write fail with
 // [errors.ErrUnsupported].
 //
 // Each call opens the file anew: the owner may change, move or remove it between
@@ -66,21 +66,6 @@ func (r *Reader) Inspect(ctx context.Context, name string) (snapshot protocol.Sn
 		return nil
 	})
 	return snapshot, err
-}
-
-// List implements [fleet.Lister].
-func (r *Reader) List(ctx context.Context, prefix string) (names []string, err error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	err = r.read(func(f *file) (err error) {
-		names, err = f.names(r.prefix + prefix)
-		return err
-	})
-	for i := range names {
-		names[i] = names[i][len(r.prefix):]
-	}
-	return names, err
 }
 
 // Ping implements [fleet.Examiner]. The clock is this machine's.
@@ -213,14 +198,13 @@ func readOnce(path string, immutable bool, look func(*file) error) (err error) {
 	if err := marks.check(); err != nil {
 		return err
 	}
-	if marks.version < schemaVersion || marks.application == 0 {
-		return fmt.Errorf("its schema is %d, and this program reads %d; the first process that opens it for writing migrates it", marks.version, schemaVersion)
+	if marks.application == 0 {
+		return errors.New("the file is empty; the first process that opens it for writing creates its tables")
 	}
 	return look(f)
 }
 
 var (
 	_ fleet.Store    = (*Reader)(nil)
-	_ fleet.Lister   = (*Reader)(nil)
 	_ fleet.Examiner = (*Reader)(nil)
 )

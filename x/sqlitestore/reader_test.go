@@ -44,8 +44,8 @@ func TestReader_SeesWhatTheOwnerCommits(t *testing.T) {
 	wantInUse(t, reader, "a", 2)
 	session.Granted(1, sessiontest.Acquire(2, 1))
 	wantInUse(t, reader, "a", 3)
-	if names, err := reader.List(ctx, ""); err != nil || !slices.Equal(names, []string{"a"}) {
-		t.Errorf("List: %v, %v", names, err)
+	if page, err := reader.List(ctx, protocol.ListQuery{}); err != nil || len(page) != 1 || page[0].Name != "a" || page[0].InUse != 3 || page[0].Leases != 2 || page[0].Sessions != 1 {
+		t.Errorf("List: %+v, %v", page, err)
 	}
 	if findings, err := reader.Examine(ctx); err != nil || len(fleet.Problems("", findings)) > 0 {
 		t.Errorf("Examine: %v, %v", findings, err)
@@ -114,7 +114,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-func TestReader_CreatesAndMigratesNothing(t *testing.T) {
+func TestReader_CreatesNothing(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	if _, err := fleet.OpenStore(ctx, "sqlite://"+path+"?mode=ro"); !errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +126,7 @@ func TestReader_CreatesAndMigratesNothing(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenReader(path, Options{}); err == nil || !strings.Contains(err.Error(), "its schema is 0") {
+	if _, err := OpenReader(path, Options{}); err == nil || !strings.Contains(err.Error(), "the file is empty") {
 		t.Errorf("an empty file: %v", err)
 	}
 	if content := read(t, path); content != "" {
@@ -164,7 +164,7 @@ func TestReader_EndsWithItsContextAndItsClose(t *testing.T) {
 	reader := openReader(t, path, Options{})
 	done, cancel := context.WithCancelCause(ctx)
 	cancel(errTest)
-	if _, err := reader.List(done, ""); !errors.Is(err, errTest) {
+	if _, err := reader.List(done, protocol.ListQuery{}); !errors.Is(err, errTest) {
 		t.Errorf("List: %v", err)
 	}
 	if err := reader.Listen(done, "i", func(string) {}); !errors.Is(err, errTest) {

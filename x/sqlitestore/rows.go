@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,10 +11,10 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// SQLite's integers have a sign. Numbers of the protocol that have none are
-// stored as the integers with the same bits.
+// SQLite's integers are signed. Unsigned numbers of the protocol are stored as the
+// integers with the same bits.
 
-// write puts the changes of a semaphore into the transaction.
+// write adds the changes of a semaphore to the transaction.
 func (f *file) write(k *kept) error {
 	if k.rows.stale {
 		if err := f.removeRows(k.rows.id); err != nil {
@@ -35,16 +36,16 @@ func (f *file) write(k *kept) error {
 	if err := f.writeLeases(id, c); err != nil {
 		return err
 	}
-	if err := f.writeLine(k, c); err != nil {
+	if err := f.writeQueue(k, c); err != nil {
 		return err
 	}
 	if c.Respent {
-		return f.writeSpending(k, c.Image.Last, c.Spent)
+		return f.writeSpending(k, c.Spent)
 	}
 	return nil
 }
 
-// removeRows removes all that a semaphore has, but for its own row.
+// removeRows removes all rows of a semaphore but its own.
 func (f *file) removeRows(id int64) error {
 	for _, purge := range f.purge {
 		if _, err := purge.exec(values{}.with(id)); err != nil {
@@ -54,7 +55,7 @@ func (f *file) removeRows(id int64) error {
 	return nil
 }
 
-// bury leaves of a semaphore only where the fences of its name have come to.
+// bury removes a semaphore and keeps the last Seq of its name.
 func (f *file) bury(k *kept) error {
 	if _, err := f.deleteSemaphore.exec(values{}.with(k.rows.id)); err != nil {
 		return err
@@ -63,13 +64,15 @@ func (f *file) bury(k *kept) error {
 	return err
 }
 
+// writeSemaphore writes the semaphore's own row, with totals of the other tables.
 func (f *file) writeSemaphore(k *kept, im protocol.Image) error {
 	config, err := json.Marshal(im.Config)
 	if err != nil {
 		return err
 	}
-	plain := values{}.with(string(config), im.RampFrom, int64(im.RampAt), int64(im.Last), int64(im.Clock),
-		int64(im.LastSession), int64(im.LastSeq), int64(im.Renewals))
+	load := k.state.Summary(k.name)
+	plain := make(values, 0, 13).with(string(config), im.RampFrom, int64(im.RampAt), int64(im.Last), int64(im.Clock),
+		int64(im.LastSession), int64(im.LastSeq), int64(im.Renewals), load.InUse, load.Leases, load.Waiting, load.Sessions)
 	if k.rows.id != 0 {
 		_, err = f.updateSemaphore.exec(plain.with(k.rows.id))
 		return err
@@ -84,17 +87,17 @@ func (f *file) writeSemaphore(k *kept, im protocol.Image) error {
 	if _, err = f.unbury.exec(values{}.with(k.name)); err != nil {
 		return err
 	}
-	return f.removeRows(k.rows.id) // of one that a person deleted by hand
+	return f.removeRows(k.rows.id) // of one that was deleted by hand
 }
 
 func (f *file) writeSessions(id int64, c *protocol.Changes) error {
-	v := make(values, 0, 13*len(c.Sessions))
+	v := make(values, 0, 14*len(c.Sessions))
 	for _, s := range c.Sessions {
-		results, err := json.Marshal(withoutFences(s.Results))
+		results, err := json.Marshal(storedResults(s.Results))
 		if err != nil {
 			return err
 		}
-		v = v.with(id, int64(s.ID), s.Instance, s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Seen), int64(s.Renewal),
+		v = v.with(id, int64(s.ID), s.Client.Instance, s.Client.Encode(), s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Renewed), int64(s.Renewal),
 			int64(s.LastResult), s.Recalled, s.Extended, string(results))
 	}
 	if err := f.putSessions.exec(v); err != nil {
@@ -107,22 +110,31 @@ func (f *file) writeSessions(id int64, c *protocol.Changes) error {
 	return f.endSessions.exec(v)
 }
 
-// A storedResult is a result without its fence, which is made anew for each reply.
+// A storedResult is a result without its fence, which is computed for each reply.
 type storedResult struct {
-	protocol.Result
-	Fence *struct{} `json:",omitempty"`
+	N      uint64
+	Kind   protocol.ResultKind
+	Ticket protocol.Ticket
+	Lease  protocol.Seq
+	Weight int64
+	Slots  protocol.Slots `json:",omitempty"`
+	Note   string         `json:",omitempty"`
 }
 
-func withoutFences(results []protocol.Result) []storedResult {
+func storedResults(results []protocol.Result) []storedResult {
 	all := make([]storedResult, len(results))
-	for i, result := range results {
-		all[i].Result = result
+	for i, r := range results {
+		all[i] = storedResult{r.N, r.Kind, r.Ticket, r.Lease, r.Weight, r.Slots, r.Note}
 	}
 	return all
 }
 
+func (r storedResult) result() protocol.Result {
+	return protocol.Result{N: r.N, Kind: r.Kind, Ticket: r.Ticket, Lease: r.Lease, Weight: r.Weight, Slots: r.Slots, Note: r.Note}
+}
+
 func (f *file) writeLeases(id int64, c *protocol.Changes) error {
-	v := make(values, 0, max(2*len(c.Dropped), 8*len(c.Leases)))
+	v := make(values, 0, max(2*len(c.Dropped), 9*len(c.Leases)))
 	for _, seq := range c.Dropped {
 		v = v.with(id, int64(seq))
 	}
@@ -130,16 +142,17 @@ func (f *file) writeLeases(id int64, c *protocol.Changes) error {
 		return err
 	}
 	v = v[:0]
+	var details detailsText
 	for _, l := range c.Leases {
-		v = v.with(id, int64(l.Seq), int64(l.Session), l.Weight, l.Pooled, l.Revoked, int64(l.Since), l.Meta)
+		v = v.with(id, int64(l.Seq), int64(l.Session), l.Weight, l.Pooled, l.Revoked, int64(l.Since), string(l.Slots), details.encode(l.Details))
 	}
 	return f.putLeases.exec(v)
 }
 
-// writeLine removes those who left first: one of their names may have come
-// again.
-func (f *file) writeLine(k *kept, c *protocol.Changes) error {
-	v := make(values, 0, max(3*len(c.Left), 9*len(c.Queue)))
+// writeQueue removes the tickets that left before it adds new ones: a session may
+// have used the same ticket again.
+func (f *file) writeQueue(k *kept, c *protocol.Changes) error {
+	v := make(values, 0, max(3*len(c.Left), 10*len(c.Queue)))
 	for _, t := range c.Left {
 		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket))
 	}
@@ -147,44 +160,69 @@ func (f *file) writeLine(k *kept, c *protocol.Changes) error {
 		return err
 	}
 	v = v[:0]
+	var details detailsText
 	for _, t := range c.Queue {
 		k.rows.places++
-		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket), k.rows.places, t.Weight, t.Least, int64(t.Until), t.Pooled, t.Meta)
+		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket), k.rows.places, t.Weight, t.Least, int64(t.Until), t.Pooled, int64(t.Since), details.encode(t.Details))
 	}
 	return f.putTickets.exec(v)
 }
 
-// writeSpending writes what is new at the end and removes what has passed at the
-// front. If that is not all the difference (a clock stepped back), it writes
-// everything.
-func (f *file) writeSpending(k *kept, now protocol.Micros, spent []protocol.SpentImage) error {
-	old := k.rows.spent
-	passed := slices.IndexFunc(old, func(s protocol.SpentImage) bool { return s.Until > now })
-	if passed < 0 {
-		passed = len(old)
-	}
-	left := old[passed:]
-	first, added := k.rows.first+int64(passed), spent
-	if len(left) <= len(spent) && slices.Equal(left, spent[:len(left)]) {
-		added = spent[len(left):]
-		if _, err := f.dropSpending.exec(values{}.with(k.rows.id, first)); err != nil {
-			return err
-		}
-	} else {
-		first, left = 0, nil
+// writeSpending writes the rows that are new or changed (a grant was settled, a clock
+// stepped back) and removes those whose window has passed: they have the lowest Seqs.
+func (f *file) writeSpending(k *kept, spent []protocol.SpentImage) error {
+	left := k.rows.spent // in the file, and not passed
+	if len(spent) == 0 {
+		left = nil
 		if _, err := f.purgeSpending.exec(values{}.with(k.rows.id)); err != nil {
 			return err
 		}
+	} else if passed := indexOf(left, spent[0].Seq); passed > 0 {
+		left = left[passed:]
+		if _, err := f.dropSpending.exec(values{}.with(k.rows.id, int64(spent[0].Seq))); err != nil {
+			return err
+		}
 	}
-	k.rows.spent, k.rows.first = spent, first
-	v := make(values, 0, 4*len(added))
-	for i, s := range added {
-		v = v.with(k.rows.id, first+int64(len(left)+i), int64(s.Until), s.Weight)
+	k.rows.spent = spent
+	v := make(values, 0, 5*(len(spent)-len(left)))
+	for i, s := range spent {
+		if i >= len(left) || left[i] != s {
+			v = v.with(k.rows.id, int64(s.Seq), int64(s.Session), int64(s.Until), s.Weight)
+		}
 	}
 	return f.putSpending.exec(v)
 }
 
-// load reads what the file has of a name.
+// indexOf returns where the entry of a grant is, or would be.
+func indexOf(spent []protocol.SpentImage, seq protocol.Seq) int {
+	at, _ := slices.BinarySearchFunc(spent, seq, func(s protocol.SpentImage, seq protocol.Seq) int { return cmp.Compare(s.Seq, seq) })
+	return at
+}
+
+// A detailsText converts details to text and back, once per run of equal ones: most
+// leases of a batch share them.
+type detailsText struct {
+	details protocol.Details
+	text    string
+}
+
+func (d *detailsText) encode(details protocol.Details) string {
+	if details != d.details {
+		d.details, d.text = details, details.Encode()
+	}
+	return d.text
+}
+
+func (d *detailsText) decode(r *row) protocol.Details {
+	if text := r.text(); text != d.text {
+		details, err := protocol.DecodeDetails(text)
+		r.err = errors.Join(r.err, err)
+		d.details, d.text = details, text
+	}
+	return d.details
+}
+
+// load reads a semaphore, or the tombstone of its name.
 func (f *file) load(name string) (s stored, err error) {
 	var config string
 	im := &s.image
@@ -197,7 +235,7 @@ func (f *file) load(name string) (s stored, err error) {
 	case err == nil && s.rows.id == 0:
 		err = f.findTombstone.find(name, func(r *row) { s.tombstone = protocol.Seq(r.integer()) })
 	case err == nil:
-		err = errors.Join(decode(config, &im.Config), f.readSessions(&s), f.readLeases(&s), f.readLine(&s), f.readSpending(&s))
+		err = errors.Join(decode(config, &im.Config), f.readSessions(&s), f.readLeases(&s), f.readQueue(&s), f.readSpending(&s))
 	}
 	if err != nil {
 		return s, fmt.Errorf("semaphore %q cannot be read: %w", name, err)
@@ -205,7 +243,7 @@ func (f *file) load(name string) (s stored, err error) {
 	return s, nil
 }
 
-// decode refuses what a newer program has added, instead of losing it.
+// decode rejects fields that a newer program has added, instead of losing them.
 func decode(text string, into any) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
@@ -215,51 +253,60 @@ func decode(text string, into any) error {
 func (f *file) readSessions(s *stored) error {
 	return f.loadSessions.find(s.rows.id, func(r *row) {
 		im := protocol.SessionImage{
-			ID: protocol.Session(r.integer()), Instance: r.text(), Owner: readOwner(r), Seq: uint64(r.integer()), Deadline: protocol.Micros(r.integer()),
-			Seen: protocol.Micros(r.integer()), Renewal: uint64(r.integer()), LastResult: uint64(r.integer()), Recalled: r.flag(), Extended: r.flag(),
+			ID: protocol.Session(r.integer()), Client: readClient(r), Owner: readOwner(r), Seq: uint64(r.integer()), Deadline: protocol.Micros(r.integer()),
+			Renewed: protocol.Micros(r.integer()), Renewal: uint64(r.integer()), LastResult: uint64(r.integer()), Recalled: r.flag(), Extended: r.flag(),
 		}
 		var results []storedResult
 		r.err = errors.Join(r.err, decode(r.text(), &results))
-		for _, result := range results {
-			im.Results = append(im.Results, result.Result)
+		for _, one := range results {
+			im.Results = append(im.Results, one.result())
 		}
 		s.image.Sessions = append(s.image.Sessions, im)
 	})
 }
 
-func readOwner(r *row) (o protocol.Owner) {
+func readClient(r *row) protocol.Client {
+	instance := r.text()
+	client, err := protocol.DecodeClient(instance, r.text())
+	r.err = errors.Join(r.err, err)
+	return client
+}
+
+func readOwner(r *row) protocol.Owner {
 	key, err := protocol.ParseKey(r.text())
 	r.err = errors.Join(r.err, err)
 	return protocol.Owner{Key: key, Principal: r.text()}
 }
 
 func (f *file) readLeases(s *stored) error {
+	var details detailsText
 	return f.loadLeases.find(s.rows.id, func(r *row) {
 		s.image.Leases = append(s.image.Leases, protocol.LeaseImage{
 			Seq: protocol.Seq(r.integer()), Session: protocol.Session(r.integer()), Weight: r.integer(), Pooled: r.flag(), Revoked: r.flag(),
-			Since: protocol.Micros(r.integer()), Meta: r.text(),
+			Since: protocol.Micros(r.integer()), Slots: protocol.Slots(r.text()), Details: details.decode(r),
 		})
 	})
 }
 
-func (f *file) readLine(s *stored) error {
-	return f.loadLine.find(s.rows.id, func(r *row) {
+func (f *file) readQueue(s *stored) error {
+	var details detailsText
+	return f.loadQueue.find(s.rows.id, func(r *row) {
 		s.rows.places = r.integer()
 		s.image.Queue = append(s.image.Queue, protocol.TicketImage{
 			Session: protocol.Session(r.integer()), Ticket: protocol.Ticket(r.integer()), Weight: r.integer(), Least: r.integer(),
-			Until: protocol.Micros(r.integer()), Pooled: r.flag(), Meta: r.text(),
+			Until: protocol.Micros(r.integer()), Pooled: r.flag(), Since: protocol.Micros(r.integer()), Details: details.decode(r),
 		})
 	})
 }
 
 func (f *file) readSpending(s *stored) error {
-	return f.loadSpending.find(s.rows.id, func(r *row) {
-		if n := r.integer(); len(s.rows.spent) == 0 {
-			s.rows.first = n
-		}
-		s.rows.spent = append(s.rows.spent, protocol.SpentImage{Until: protocol.Micros(r.integer()), Weight: r.integer()})
-		s.image.Spent = s.rows.spent
+	err := f.loadSpending.find(s.rows.id, func(r *row) {
+		s.rows.spent = append(s.rows.spent, protocol.SpentImage{
+			Until: protocol.Micros(r.integer()), Weight: r.integer(), Seq: protocol.Seq(r.integer()), Session: protocol.Session(r.integer()),
+		})
 	})
+	s.image.Spent = s.rows.spent
+	return err
 }
 
 // inUse returns the names of semaphores that have sessions.
@@ -267,11 +314,4 @@ func (f *file) inUse() (map[string]bool, error) {
 	names := map[string]bool{}
 	err := f.query("SELECT name FROM semaphore WHERE id IN (SELECT semaphore FROM session)", func(r *row) { names[r.text()] = true })
 	return names, err
-}
-
-// names are those of semaphores that begin with a prefix.
-func (f *file) names(prefix string) (all []string, err error) {
-	all = []string{}
-	err = f.list.find(prefix, func(r *row) { all = append(all, r.text()) })
-	return all, err
 }

@@ -98,10 +98,11 @@ func TestTheFileIsWhatIsInMemory(t *testing.T) {
 	for _, c := range []protocol.Config{
 		{Capacity: 4, TTL: sessiontest.TTL, MaxWaiters: 6},
 		{Capacity: 4, TTL: sessiontest.TTL, Ramp: 1},
+		{Capacity: 4, TTL: sessiontest.TTL, Numbered: true},
 		{Capacity: 6, TTL: sessiontest.TTL, Kind: protocol.Rate, Window: sessiontest.TTL / 3},
 	} {
 		c.Protocol = protocol.Version
-		t.Run(fmt.Sprintf("kind %d, ramp %d", c.Kind, c.Ramp), func(t *testing.T) {
+		t.Run(fmt.Sprintf("kind %d, ramp %d, numbered %t", c.Kind, c.Ramp, c.Numbered), func(t *testing.T) {
 			t.Parallel()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
@@ -191,12 +192,12 @@ func (h *history) configure() {
 func (h *history) speak(s *sessiontest.Session) {
 	var ops []protocol.Op
 	for range h.rng.IntN(12) {
-		switch n := h.rng.IntN(8); {
+		switch n := h.rng.IntN(9); {
 		case n < 4:
 			h.ticket++
 			ops = append(ops, protocol.Op{
 				Verb: protocol.Acquire, Ticket: h.ticket, Weight: h.rng.Int64N(3) + 1, Try: n == 0, Pooled: n == 1, Least: 1,
-				Wait: protocol.Micros(h.rng.Int64N(2)) * sessiontest.TTL, Meta: "history",
+				Wait: protocol.Micros(h.rng.Int64N(2)) * sessiontest.TTL, Details: protocol.Details{Holder: "history", Site: []string{"a.go:1", "b.go:2"}[h.rng.IntN(2)]},
 			})
 		case n == 4:
 			ops = append(ops, protocol.Op{Verb: protocol.Cancel, Ticket: protocol.Ticket(h.rng.Int64N(int64(h.ticket) + 1))})
@@ -204,6 +205,9 @@ func (h *history) speak(s *sessiontest.Session) {
 		case n == 5:
 			h.ticket++
 			ops = append(ops, protocol.Op{Verb: protocol.Split, Ticket: h.ticket, Lease: h.held[h.rng.IntN(len(h.held))], Weight: 1})
+		case n == 6:
+			h.ticket++
+			ops = append(ops, protocol.Op{Verb: protocol.Settle, Ticket: h.ticket, Lease: h.held[h.rng.IntN(len(h.held))], Weight: h.rng.Int64N(5), Least: 1})
 		default:
 			ops = append(ops, protocol.Op{Verb: protocol.Release, Lease: h.held[h.rng.IntN(len(h.held))], Weight: h.rng.Int64N(2)})
 		}
@@ -256,6 +260,11 @@ func differs(f *file, k *kept) error {
 	want.Last, want.Clock, got.image.Last, got.image.Clock = 0, 0, 0, 0
 	if normal(want) != normal(got.image) {
 		return fmt.Errorf("in memory\n%+v\nin the file\n%+v", want, got.image)
+	}
+	load := k.state.Summary("a")
+	listed, err := f.summaries("", protocol.ListQuery{}, 0)
+	if err != nil || len(listed) != 1 || listed[0].InUse != load.InUse || listed[0].Leases != load.Leases || listed[0].Waiting != load.Waiting || listed[0].Sessions != load.Sessions {
+		return fmt.Errorf("in memory\n%+v\nlisted\n%+v, %w", load, listed, err)
 	}
 	if restored, err := restore("a", got); err != nil || (restored.state == nil) != (k.state == nil) {
 		return fmt.Errorf("cannot be restored: %w", err)

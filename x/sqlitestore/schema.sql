@@ -1,5 +1,5 @@
--- The tables are the words of fleet/protocol, and its numbers: times are
--- microseconds since 1970, or on the semaphore's own clock where it says so.
+-- The tables hold the values of fleet/protocol. Times are microseconds since 1970,
+-- or on the semaphore's own clock where a comment says so.
 -- The views after them are for people.
 
 CREATE TABLE semaphore (
@@ -8,26 +8,31 @@ CREATE TABLE semaphore (
   config       TEXT NOT NULL, -- JSON, as in protocol.Config
   ramp_from    INTEGER NOT NULL,
   ramp_at      INTEGER NOT NULL,
-  last         INTEGER NOT NULL, -- when it last changed
+  last         INTEGER NOT NULL, -- when it was last written
   clock        INTEGER NOT NULL, -- its own
   last_session INTEGER NOT NULL,
   last_seq     INTEGER NOT NULL,
-  renewals     INTEGER NOT NULL
+  renewals     INTEGER NOT NULL,
+  in_use       INTEGER NOT NULL, -- this and the rest: totals of the other tables, so that a list need not count
+  leases       INTEGER NOT NULL,
+  waiting      INTEGER NOT NULL,
+  sessions     INTEGER NOT NULL
 );
 
 CREATE TABLE session (
-  semaphore INTEGER NOT NULL,
-  id        INTEGER NOT NULL,
-  instance  TEXT NOT NULL,
-  key       TEXT NOT NULL, -- hexadecimal; a secret, which each of its batches repeats
-  principal TEXT NOT NULL, -- the identity that a server has authenticated
-  seq       INTEGER NOT NULL, -- of its last batch
-  deadline  INTEGER NOT NULL, -- on the semaphore's clock
-  seen      INTEGER NOT NULL,
-  renewal   INTEGER NOT NULL,
+  semaphore   INTEGER NOT NULL,
+  id          INTEGER NOT NULL,
+  instance    TEXT NOT NULL,
+  client      TEXT NOT NULL, -- kind, host and process, as in protocol.Client.Encode
+  key         TEXT NOT NULL, -- hexadecimal; a secret, which each of its batches repeats
+  principal   TEXT NOT NULL, -- the identity that a server has authenticated
+  seq         INTEGER NOT NULL, -- of its last batch
+  deadline    INTEGER NOT NULL, -- on the semaphore's clock
+  renewed     INTEGER NOT NULL,
+  renewal     INTEGER NOT NULL,
   last_result INTEGER NOT NULL,
-  recalled  INTEGER NOT NULL,
-  extended  INTEGER NOT NULL, -- had a whole TTL when the file was opened, and is silent since
+  recalled    INTEGER NOT NULL,
+  extended    INTEGER NOT NULL, -- got a whole TTL when the file was opened, and was not renewed since
   results     TEXT NOT NULL, -- JSON, those that it has not acknowledged
   PRIMARY KEY (semaphore, id)
 ) WITHOUT ROWID;
@@ -40,7 +45,8 @@ CREATE TABLE lease (
   pooled    INTEGER NOT NULL,
   revoked   INTEGER NOT NULL,
   since     INTEGER NOT NULL,
-  meta      TEXT NOT NULL,
+  slots     TEXT NOT NULL, -- such as 0-3,7; empty unless permits are numbered
+  details   TEXT NOT NULL, -- as in protocol.Details.Encode
   PRIMARY KEY (semaphore, seq)
 ) WITHOUT ROWID;
 
@@ -48,21 +54,23 @@ CREATE TABLE ticket (
   semaphore INTEGER NOT NULL,
   session   INTEGER NOT NULL,
   id        INTEGER NOT NULL,
-  place     INTEGER NOT NULL, -- in line: who has a lower one comes first
+  place     INTEGER NOT NULL, -- in the queue: lower ones are served first
   weight    INTEGER NOT NULL,
-  least     INTEGER NOT NULL, -- what will do of the weight
+  least     INTEGER NOT NULL, -- the part of the weight that suffices
   until     INTEGER NOT NULL, -- on the semaphore's clock; 0: without limit
   pooled    INTEGER NOT NULL,
-  meta      TEXT NOT NULL,
+  since     INTEGER NOT NULL,
+  details   TEXT NOT NULL,
   PRIMARY KEY (semaphore, session, id)
 ) WITHOUT ROWID;
 
-CREATE TABLE spending ( -- of a rate: what was granted and is not back yet
+CREATE TABLE spending ( -- of a rate: what grants have cost, until their window has passed
   semaphore INTEGER NOT NULL,
-  n         INTEGER NOT NULL,
+  seq       INTEGER NOT NULL, -- of the grant
+  session   INTEGER NOT NULL, -- that may settle it
   until     INTEGER NOT NULL,
   weight    INTEGER NOT NULL,
-  PRIMARY KEY (semaphore, n)
+  PRIMARY KEY (semaphore, seq)
 ) WITHOUT ROWID;
 
 CREATE TABLE tombstone ( -- of a name that was deleted: its fences go on after seq
@@ -74,10 +82,10 @@ CREATE VIEW semaphores AS SELECT
   name,
   CASE json_extract(config, '$.Kind') WHEN 0 THEN 'concurrency' WHEN 1 THEN 'rate' ELSE json_extract(config, '$.Kind') END AS kind,
   json_extract(config, '$.Capacity') AS capacity,
-  (SELECT coalesce(sum(weight), 0) FROM lease WHERE lease.semaphore = semaphore.id)
-    + (SELECT coalesce(sum(weight), 0) FROM spending WHERE spending.semaphore = semaphore.id) AS in_use,
-  (SELECT count(*) FROM ticket WHERE ticket.semaphore = semaphore.id) AS waiting,
-  (SELECT count(*) FROM session WHERE session.semaphore = semaphore.id) AS sessions,
+  in_use - (SELECT coalesce(sum(weight), 0) FROM spending
+    WHERE spending.semaphore = semaphore.id AND until <= (julianday('now') - 2440587.5) * 86400e6) AS in_use,
+  leases, waiting, sessions,
+  json_extract(config, '$.Numbered') AS numbered,
   json_extract(config, '$.Draining') AS draining,
   json_extract(config, '$.TTL') / 1e6 AS ttl_seconds,
   json_extract(config, '$.Window') / 1e6 AS window_seconds,
@@ -88,10 +96,10 @@ CREATE VIEW semaphores AS SELECT
 FROM semaphore ORDER BY name;
 
 CREATE VIEW permits AS SELECT
-  semaphore.name AS semaphore, lease.seq AS seq, session.instance AS instance, lease.weight AS weight,
+  semaphore.name AS semaphore, lease.seq AS seq, session.instance AS instance, session.client AS client, lease.weight AS weight,
   strftime('%Y-%m-%d %H:%M:%f', lease.since / 1e6, 'unixepoch') AS since,
-  strftime('%Y-%m-%d %H:%M:%f', session.seen / 1e6, 'unixepoch') AS renewed,
-  lease.pooled AS pooled, lease.revoked AS revoked, lease.meta AS meta, lease.session AS session
+  strftime('%Y-%m-%d %H:%M:%f', session.renewed / 1e6, 'unixepoch') AS renewed,
+  lease.pooled AS pooled, lease.revoked AS revoked, lease.slots AS slots, lease.details AS details, lease.session AS session
 FROM lease
   JOIN semaphore ON semaphore.id = lease.semaphore
   JOIN session ON session.semaphore = lease.semaphore AND session.id = lease.session
@@ -99,16 +107,17 @@ ORDER BY semaphore.name, lease.seq;
 
 CREATE VIEW waiters AS SELECT
   semaphore.name AS semaphore, row_number() OVER (PARTITION BY ticket.semaphore ORDER BY ticket.place) AS place,
-  session.instance AS instance, ticket.weight AS weight,
-  ticket.pooled AS pooled, ticket.meta AS meta, ticket.session AS session, ticket.id AS ticket
+  session.instance AS instance, session.client AS client, ticket.weight AS weight,
+  strftime('%Y-%m-%d %H:%M:%f', ticket.since / 1e6, 'unixepoch') AS since,
+  ticket.pooled AS pooled, ticket.details AS details, ticket.session AS session, ticket.id AS ticket
 FROM ticket
   JOIN semaphore ON semaphore.id = ticket.semaphore
   JOIN session ON session.semaphore = ticket.semaphore AND session.id = ticket.session
 ORDER BY semaphore.name, ticket.place;
 
 CREATE VIEW sessions AS SELECT
-  semaphore.name AS semaphore, session.id AS session, session.instance AS instance, session.principal AS principal,
-  strftime('%Y-%m-%d %H:%M:%f', session.seen / 1e6, 'unixepoch') AS renewed,
+  semaphore.name AS semaphore, session.id AS session, session.instance AS instance, session.client AS client, session.principal AS principal,
+  strftime('%Y-%m-%d %H:%M:%f', session.renewed / 1e6, 'unixepoch') AS renewed,
   (SELECT count(*) FROM lease WHERE lease.semaphore = session.semaphore AND lease.session = session.id) AS permits,
   (SELECT count(*) FROM ticket WHERE ticket.semaphore = session.semaphore AND ticket.session = session.id) AS waiting
 FROM session JOIN semaphore ON semaphore.id = session.semaphore

@@ -2,13 +2,13 @@ package sqlitestore
 
 import "strings"
 
-// statements are those that the writer needs.
+// statements are compiled once per connection.
 type statements struct {
 	begin, commit *statement
 
-	find, findTombstone                              *statement
-	loadSessions, loadLeases, loadLine, loadSpending *statement
-	list                                             *statement
+	find, findTombstone                               *statement
+	loadSessions, loadLeases, loadQueue, loadSpending *statement
+	list                                              *statement
 
 	insertSemaphore, updateSemaphore, deleteSemaphore *statement
 	bury, unbury                                      *statement
@@ -27,49 +27,51 @@ func newStatements(c *connection) (s statements) {
 
 	s.find = c.statement("SELECT id, config, ramp_from, ramp_at, last, clock, last_session, last_seq, renewals FROM semaphore WHERE name = ?")
 	s.findTombstone = c.statement("SELECT seq FROM tombstone WHERE name = ?")
-	s.loadSessions = c.statement("SELECT id, instance, key, principal, seq, deadline, seen, renewal, last_result, recalled, extended, results FROM session WHERE semaphore = ? ORDER BY renewal")
-	s.loadLeases = c.statement("SELECT seq, session, weight, pooled, revoked, since, meta FROM lease WHERE semaphore = ? ORDER BY seq")
-	s.loadLine = c.statement("SELECT place, session, id, weight, least, until, pooled, meta FROM ticket WHERE semaphore = ? ORDER BY place")
-	s.loadSpending = c.statement("SELECT n, until, weight FROM spending WHERE semaphore = ? ORDER BY n")
-	s.list = c.statement("SELECT name FROM semaphore WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name")
+	s.loadSessions = c.statement("SELECT id, instance, client, key, principal, seq, deadline, renewed, renewal, last_result, recalled, extended, results FROM session WHERE semaphore = ? ORDER BY renewal")
+	s.loadLeases = c.statement("SELECT seq, session, weight, pooled, revoked, since, slots, details FROM lease WHERE semaphore = ? ORDER BY seq")
+	s.loadQueue = c.statement("SELECT place, session, id, weight, least, until, pooled, since, details FROM ticket WHERE semaphore = ? ORDER BY place")
+	s.loadSpending = c.statement("SELECT until, weight, seq, session FROM spending WHERE semaphore = ? ORDER BY seq")
+	s.list = c.statement(`SELECT name, config, ramp_from, ramp_at, last,
+		in_use - (SELECT coalesce(sum(weight), 0) FROM spending WHERE spending.semaphore = semaphore.id AND until <= ?4), leases, waiting, sessions
+		FROM semaphore WHERE name >= ?1 AND name < ?2 ORDER BY name LIMIT ?3`)
 
-	s.insertSemaphore = c.statement("INSERT INTO semaphore (config, ramp_from, ramp_at, last, clock, last_session, last_seq, renewals, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
-	s.updateSemaphore = c.statement("UPDATE semaphore SET config = ?, ramp_from = ?, ramp_at = ?, last = ?, clock = ?, last_session = ?, last_seq = ?, renewals = ? WHERE id = ?")
+	s.insertSemaphore = c.statement("INSERT INTO semaphore (config, ramp_from, ramp_at, last, clock, last_session, last_seq, renewals, in_use, leases, waiting, sessions, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+	s.updateSemaphore = c.statement("UPDATE semaphore SET config = ?, ramp_from = ?, ramp_at = ?, last = ?, clock = ?, last_session = ?, last_seq = ?, renewals = ?, in_use = ?, leases = ?, waiting = ?, sessions = ? WHERE id = ?")
 	s.deleteSemaphore = c.statement("DELETE FROM semaphore WHERE id = ?")
 	s.bury = c.statement("INSERT OR REPLACE INTO tombstone (name, seq) VALUES (?, ?)")
 	s.unbury = c.statement("DELETE FROM tombstone WHERE name = ?")
 	for _, table := range []string{"session", "lease", "ticket", "spending"} {
 		s.purge = append(s.purge, c.statement("DELETE FROM "+table+" WHERE semaphore = ?"))
 	}
-	s.dropSpending = c.statement("DELETE FROM spending WHERE semaphore = ? AND n < ?")
+	s.dropSpending = c.statement("DELETE FROM spending WHERE semaphore = ? AND seq < ?")
 	s.purgeSpending = c.statement("DELETE FROM spending WHERE semaphore = ?")
 
-	s.putSessions = c.put("session", "semaphore", "id", "instance", "key", "principal", "seq", "deadline", "seen", "renewal", "last_result", "recalled", "extended", "results")
-	s.putLeases = c.put("lease", "semaphore", "seq", "session", "weight", "pooled", "revoked", "since", "meta")
-	s.putTickets = c.put("ticket", "semaphore", "session", "id", "place", "weight", "least", "until", "pooled", "meta")
-	s.putSpending = c.put("spending", "semaphore", "n", "until", "weight")
+	s.putSessions = c.put("session", "semaphore", "id", "instance", "client", "key", "principal", "seq", "deadline", "renewed", "renewal", "last_result", "recalled", "extended", "results")
+	s.putLeases = c.put("lease", "semaphore", "seq", "session", "weight", "pooled", "revoked", "since", "slots", "details")
+	s.putTickets = c.put("ticket", "semaphore", "session", "id", "place", "weight", "least", "until", "pooled", "since", "details")
+	s.putSpending = c.put("spending", "semaphore", "seq", "session", "until", "weight")
 	s.endSessions = c.remove("session", "semaphore", "id")
 	s.dropLeases = c.remove("lease", "semaphore", "seq")
 	s.dropTickets = c.remove("ticket", "semaphore", "session", "id")
 	return s
 }
 
-// manyRows is a statement about any number of rows, in portions of some sizes:
-// one statement for several rows is quicker than one for each.
+// manyRows writes any number of rows in portions of fixed sizes. One statement for
+// several rows is faster than one for each.
 type manyRows struct {
-	width    int // values a row
+	width    int // values per row
 	portions [len(portions)]*statement
 }
 
 var portions = [...]int{64, 8, 1}
 
-// put writes rows, in place of those with the same key.
+// put returns a statement that writes rows and replaces those with the same key.
 func (c *connection) put(table string, columns ...string) manyRows {
 	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
 	return c.manyRows("INSERT OR REPLACE INTO "+table+" ("+strings.Join(columns, ", ")+") VALUES ", row, ", ")
 }
 
-// remove removes rows by their keys.
+// remove returns a statement that removes rows by their keys.
 func (c *connection) remove(table string, key ...string) manyRows {
 	return c.manyRows("DELETE FROM "+table+" WHERE ", "("+strings.Join(key, " = ? AND ")+" = ?)", " OR ")
 }
@@ -82,7 +84,7 @@ func (c *connection) manyRows(query, row, between string) (m manyRows) {
 	return m
 }
 
-// exec takes the rows' values one after the other.
+// exec takes the values of all rows, one row after the other.
 func (m manyRows) exec(v values) error {
 	for i, n := range portions {
 		for n *= m.width; len(v) >= n; v = v[n:] {

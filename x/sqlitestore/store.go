@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Store is the use of a file by one client. Stores of one process that use
-// the same file share it.
+// A Store is the use of a file by one client. The stores of one process share a
+// file.
 type Store struct {
 	engine *engine
 	prefix string
@@ -21,20 +21,20 @@ type Store struct {
 	closed chan struct{}
 }
 
-// Options are how a file is used.
+// Options configure the use of a file.
 type Options struct {
 	// Prefix is put before the names of semaphores, so that clients can share a
 	// file and not their semaphores.
 	Prefix string
-	// Normal does not wait for the disk: what was acknowledged outlives the death
-	// of the process, but the last of it may be gone after a loss of power.
+	// Normal does not wait for the disk: what was acknowledged survives a crash of
+	// the process, but the last of it may be lost with the power.
 	Normal bool
 	// ReadOnly is for [OpenReader], which [fleet.Open] calls for mode=ro. Open
 	// rejects it.
 	ReadOnly bool
 }
 
-// Open opens a file, or makes it. There is one process at a time that has it
+// Open opens a file, and creates it if it is missing. One process at a time has it
 // open.
 func Open(path string, o Options) (*Store, error) {
 	if err := o.check(path); err != nil {
@@ -50,13 +50,16 @@ func Open(path string, o Options) (*Store, error) {
 	return &Store{engine: e, prefix: o.Prefix, closed: make(chan struct{})}, nil
 }
 
-// Open is for [fleet.Store].
+// Open implements [fleet.Store].
 func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	var (
 		session protocol.Session
 		config  protocol.Config
 	)
 	err := s.do(ctx, name, 1, func(now protocol.Micros, k *kept) (err error) {
+		if k.state == nil && by.MustExist {
+			return about(name, fs.ErrNotExist)
+		}
 		if k.state == nil {
 			if err = k.make(now, c); err != nil {
 				return about(name, err)
@@ -71,9 +74,9 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	return session, config, nil
 }
 
-// Apply is for [fleet.Store].
+// Apply implements [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
-	b.Ops = slices.Clone(b.Ops) // whose owner may be gone before it is its turn
+	b.Ops = slices.Clone(b.Ops) // a caller that gave up may reuse them before they are applied
 	var reply protocol.Reply
 	err := s.do(ctx, name, 1+len(b.Ops), func(now protocol.Micros, k *kept) error {
 		if k.state == nil {
@@ -89,7 +92,7 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 	return reply, nil
 }
 
-// Inspect is for [fleet.Store].
+// Inspect implements [fleet.Store].
 func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	var snapshot protocol.Snapshot
 	err := s.do(ctx, name, 1, func(now protocol.Micros, k *kept) error {
@@ -105,7 +108,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 	return snapshot, nil
 }
 
-// Administer is for [fleet.Store].
+// Administer implements [fleet.Store].
 func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
 	return s.do(ctx, name, 1, func(now protocol.Micros, k *kept) error {
 		switch {
@@ -119,29 +122,16 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 				return about(name, fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist))
 			}
 		case c.Delete:
+			if err := k.state.CheckVersion(c.DeleteVersion); err != nil {
+				return about(name, err)
+			}
 			k.delete()
 		}
 		return nil
 	})
 }
 
-// List is for [fleet.Lister].
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
-	var names []string
-	err := s.await(ctx, &request{ctx: ctx, size: 1, read: func(f *file) (err error) {
-		names, err = f.names(s.prefix + prefix)
-		return err
-	}})
-	if err != nil {
-		return nil, err
-	}
-	for i := range names {
-		names[i] = names[i][len(s.prefix):]
-	}
-	return names, nil
-}
-
-// Listen is for [fleet.Store].
+// Listen implements [fleet.Store].
 func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
 	l := s.engine.listeners.add(instance, s.prefix)
 	defer s.engine.listeners.remove(instance, l)
@@ -159,8 +149,8 @@ func (s *Store) Listen(ctx context.Context, instance string, hint func(name stri
 	}
 }
 
-// Close lets go of the file, and closes it if no other store of this process
-// uses it.
+// Close implements [fleet.Store]. It closes the file if no other store of this
+// process uses it.
 func (s *Store) Close() (err error) {
 	s.once.Do(func() {
 		close(s.closed)
@@ -169,7 +159,7 @@ func (s *Store) Close() (err error) {
 	return err
 }
 
-// about says which semaphore an error is about.
+// about adds the name of the semaphore to an error.
 func about(name string, err error) error {
 	if err == nil {
 		return nil
@@ -179,12 +169,14 @@ func about(name string, err error) error {
 
 var errClosed = errors.New("the store is closed")
 
-// do has the writer act on a semaphore, and waits until that is written down.
+// do passes an action on a semaphore to the writer, and waits until its changes are
+// committed.
 func (s *Store) do(ctx context.Context, name string, size int, act func(protocol.Micros, *kept) error) error {
 	return s.await(ctx, &request{ctx: ctx, name: s.prefix + name, size: size, act: act})
 }
 
-// await is over as soon as the context is. What was asked may still happen.
+// await waits for a request until the context ends. The request may still be served
+// after that.
 func (s *Store) await(ctx context.Context, r *request) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -199,6 +191,5 @@ func (s *Store) await(ctx context.Context, r *request) error {
 
 var (
 	_ fleet.Store    = (*Store)(nil)
-	_ fleet.Lister   = (*Store)(nil)
 	_ fleet.Examiner = (*Store)(nil)
 )

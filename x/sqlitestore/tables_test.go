@@ -25,14 +25,15 @@ func TestPeopleCanLook(t *testing.T) {
 	r.Granted(2, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 3))
 
 	for query, want := range map[string]string{
-		"SELECT name, kind, capacity, in_use, waiting, sessions, draining, ttl_seconds, window_seconds, ramp_per_second, max_waiters, version FROM semaphores": `jobs|concurrency|3|2|2|1|0|15.0|0.0|0|9|1
-mails|rate|5|4|0|1|0|15.0|15.0|0|0|1`,
-		"SELECT semaphore, seq, instance, weight, pooled, revoked, meta FROM permits": fmt.Sprintf("jobs|%d|instance of %s|2|0|0|for a test", lease, t.Name()),
-		"SELECT semaphore, place, ticket, weight, instance FROM waiters":              fmt.Sprintf("jobs|1|2|2|instance of %[1]s\njobs|2|3|1|instance of %[1]s", t.Name()),
-		"SELECT semaphore, session, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|1|2\nmails|%d|0|0", s.ID, r.ID),
+		"SELECT name, kind, capacity, in_use, leases, waiting, sessions, numbered, draining, ttl_seconds, window_seconds, ramp_per_second, max_waiters, version FROM semaphores": `jobs|concurrency|3|2|1|2|1|0|0|15.0|0.0|0|9|1
+mails|rate|5|4|0|0|1|0|0|15.0|15.0|0|0|1`,
+		"SELECT semaphore, seq, instance, weight, pooled, revoked, slots, details FROM permits": fmt.Sprintf("jobs|%d|instance of %s|2|0|0||holder=\"for a test\"", lease, t.Name()),
+		"SELECT semaphore, place, ticket, weight, instance FROM waiters":                        fmt.Sprintf("jobs|1|2|2|instance of %[1]s\njobs|2|3|1|instance of %[1]s", t.Name()),
+		"SELECT semaphore, session, permits, waiting, client FROM sessions":                     fmt.Sprintf("jobs|%d|1|2|\nmails|%d|0|0|", s.ID, r.ID),
 		// The times are times, and now.
 		"SELECT abs(julianday('now') - julianday(since)) < 1, abs(julianday('now') - julianday(renewed)) < 1 FROM permits": "1|1",
 		"SELECT abs(julianday('now') - julianday(changed)) < 1 FROM semaphores":                                            "1\n1",
+		"SELECT abs(julianday('now') - julianday(since)) < 1 FROM waiters":                                                 "1\n1",
 		"PRAGMA integrity_check": "ok",
 	} {
 		out, err := exec.Command(shell, "-readonly", path, query).CombinedOutput()

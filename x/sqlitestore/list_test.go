@@ -1,0 +1,230 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
+)
+
+// summary returns the only summary that a store lists.
+func summary(t *testing.T, store fleet.Store) protocol.Summary {
+	t.Helper()
+	page, err := store.List(ctx, protocol.ListQuery{})
+	if err != nil || len(page) != 1 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	return page[0]
+}
+
+// listed returns the names that a store lists.
+func listed(t *testing.T, store fleet.Store, q protocol.ListQuery) (names []string) {
+	t.Helper()
+	page, err := store.List(ctx, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range page {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+func TestList_PagesAreInTheOrderOfBytes(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	store := openAt(t, path, Options{Prefix: "p", Normal: true})
+	var want []string
+	for _, other := range []string{"", "q", "o"} {
+		neighbour := openAt(t, path, Options{Prefix: other, Normal: true})
+		sessiontest.Begin(t, neighbour, "other", protocol.Config{Capacity: 1})
+	}
+	for i := range 30 {
+		name := fmt.Sprintf("%c%d~", 'A'+i*2, i%3)
+		want = append(want, name)
+		sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
+	}
+	slices.Sort(want)
+	for name, s := range map[string]fleet.Store{"owner": store, "reader": openReader(t, path, Options{Prefix: "p"})} {
+		for limit := range 8 {
+			var got []string
+			for q := (protocol.ListQuery{Limit: limit}); ; q.After = got[len(got)-1] {
+				page := listed(t, s, q)
+				got = append(got, page...)
+				if len(page) < q.Most() {
+					break
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, pages of %d: %q, want %q", name, limit, got, want)
+			}
+		}
+	}
+}
+
+// TestList_IsTheSameFromMemoryAndFromTheFile: an owner lists what it has in memory, a
+// reader and the next owner what is in the file.
+func TestList_IsTheSameFromMemoryAndFromTheFile(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	store := openAt(t, path, Options{})
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 5, MaxWaiters: 9})
+	s.Granted(2, sessiontest.Acquire(1, 3), sessiontest.Acquire(2, 1))
+	s.Say(sessiontest.Acquire(3, 4), sessiontest.Acquire(4, 1), sessiontest.Acquire(5, 1))
+	want := protocol.Summary{Name: "a", Effective: 5, InUse: 4, Leases: 2, Waiting: 3, Sessions: 1}
+	want.Config = protocol.Config{Capacity: 5, MaxWaiters: 9, TTL: sessiontest.TTL, Version: 1, Protocol: protocol.Version}
+	if got := summary(t, store); got != want {
+		t.Errorf("from memory %+v, want %+v", got, want)
+	}
+	if got := summary(t, openReader(t, path, Options{})); got != want {
+		t.Errorf("from the file %+v, want %+v", got, want)
+	}
+}
+
+func TestList_CapacityRisesWithTime(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	store := openAt(t, path, Options{})
+	now := protocol.Micros(time.Now().UnixMicro())
+	store.useClock(func() protocol.Micros { return now })
+	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 10, Ramp: 10})
+	config := summary(t, store).Config
+	config.Capacity = 100
+	if err := store.Administer(ctx, "a", fleet.Command{Configure: &config}); err != nil {
+		t.Fatal(err)
+	}
+	commits := store.engine.writer.commits
+	for _, want := range []int64{10, 40, 70, 100, 100} {
+		if got := summary(t, store); got.Effective != want {
+			t.Errorf("%d permits, want %d", got.Effective, want)
+		}
+		now += 3_000_000
+	}
+	if store.engine.writer.commits != commits {
+		t.Error("a list has written")
+	}
+	now = 1
+	if got := summary(t, store); got.Effective != 10 {
+		t.Errorf("%d permits after the clock stepped back, want 10", got.Effective)
+	}
+}
+
+// TestList_SpendingPasses: nothing is written when a window passes, and a reader sees
+// nothing in use then.
+func TestList_SpendingPasses(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	store := openAt(t, path, Options{})
+	now := protocol.Micros(time.Now().UnixMicro()) - 2*sessiontest.TTL
+	store.useClock(func() protocol.Micros { return now })
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Kind: protocol.Rate, Capacity: 9, Window: sessiontest.TTL})
+	s.Granted(1, sessiontest.Acquire(1, 4))
+	if got := summary(t, store); got.InUse != 4 {
+		t.Errorf("%d in use, want 4", got.InUse)
+	}
+	if got := summary(t, openReader(t, path, Options{})); got.InUse != 0 {
+		t.Errorf("%d in use, though the window has passed", got.InUse)
+	}
+}
+
+func TestAfterAll(t *testing.T) {
+	t.Parallel()
+	for prefix, want := range map[string]string{"": "\xff", "a": "b", "a~": "a\x7f", "a\xff": "b", "\xff\xff": "\xff"} {
+		if got := afterAll(prefix); got != want {
+			t.Errorf("after %q comes %q, want %q", prefix, got, want)
+		}
+	}
+}
+
+// changed returns how many rows of the file an action writes.
+func changed(t *testing.T, store *Store, act func()) int64 {
+	t.Helper()
+	total := func() (n int64) {
+		err := store.await(ctx, &request{ctx: ctx, read: func(f *file) error {
+			return f.query("SELECT total_changes()", func(r *row) { n = r.integer() })
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := total()
+	act()
+	return total() - before
+}
+
+func settle(lease protocol.Seq, cost int64) protocol.Op {
+	return protocol.Op{Verb: protocol.Settle, Ticket: 1, Lease: lease, Weight: cost, Least: 1}
+}
+
+func TestSettle_WritesOneRow(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	store := openAt(t, path, Options{})
+	now := protocol.Micros(time.Now().UnixMicro())
+	store.useClock(func() protocol.Micros { return now })
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Kind: protocol.Rate, Capacity: 2000, Window: sessiontest.TTL})
+	var ops []protocol.Op
+	for i := range protocol.Ticket(300) {
+		ops = append(ops, sessiontest.Acquire(i+1, 1))
+	}
+	early := s.Granted(len(ops), ops...)
+	now += sessiontest.TTL / 2
+	for i := range ops {
+		ops[i].Ticket += 300
+	}
+	late := s.Granted(len(ops), ops...)
+	const others = 2 // the rows of the semaphore and of the session
+	for what, c := range map[string]struct {
+		ops  []protocol.Op
+		rows int64
+	}{
+		"in the middle": {[]protocol.Op{settle(early[150], 5)}, 1},
+		"three":         {[]protocol.Op{settle(late[0], 2), settle(late[299], 0), settle(late[7], 2), settle(late[7], 3)}, 3},
+	} {
+		if n := changed(t, store, func() { s.Say(c.ops...) }); n != c.rows+others {
+			t.Errorf("%s: %d rows were written, want %d", what, n, c.rows+others)
+		}
+	}
+	now += sessiontest.TTL/2 + 1 // the first 300 pass
+	if n := changed(t, store, func() { s.Say(settle(late[9], 4)) }); n != 300+1+others {
+		t.Errorf("%d rows were removed and written, want %d", n, 300+1+others)
+	}
+	want := store.engine.writer.kept["a"].state.Image().Spent
+	var got stored
+	if err := store.await(ctx, &request{ctx: ctx, read: func(f *file) (err error) { got, err = f.load("a"); return err }}); err != nil {
+		t.Fatal(err)
+	}
+	if len(want) != 300 || !reflect.DeepEqual(got.image.Spent, want) {
+		t.Errorf("%d entries in memory are not the %d in the file", len(want), len(got.image.Spent))
+	}
+}
+
+// TestSettle_SurvivesARestart: what was settled is acknowledged, so it is in the file.
+func TestSettle_SurvivesARestart(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	store, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := protocol.Micros(time.Now().UnixMicro())
+	store.useClock(func() protocol.Micros { return now })
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Kind: protocol.Rate, Capacity: 100, Window: sessiontest.TTL})
+	leases := s.Granted(2, sessiontest.Acquire(1, 10), sessiontest.Acquire(2, 10))
+	s.Say() // acknowledges the grants
+	s.Say(settle(leases[0], 1), settle(leases[1], 30))
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := openAt(t, path, Options{})
+	again.useClock(func() protocol.Micros { return now })
+	if got := summary(t, again); got.InUse != 31 {
+		t.Errorf("%d in use, want 31", got.InUse)
+	}
+}
