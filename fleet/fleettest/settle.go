@@ -51,7 +51,7 @@ var settleScripts = []script{
 }
 
 func rateOf(capacity int64) protocol.Config {
-	return protocol.Config{Kind: protocol.Rate, Capacity: capacity, Window: short, TTL: short}
+	return protocol.Config{Kind: protocol.Rate, Capacity: capacity, Window: long, TTL: long}
 }
 
 // numberedScripts check semaphores whose permits have numbers.
