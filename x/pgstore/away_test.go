@@ -55,7 +55,7 @@ func TestStore_IsBoundedIfTheServerIsSilent(t *testing.T) {
 		"Apply":      func() error { _, err := store.Apply(ctx, "a", b); return err },
 		"Inspect":    func() error { _, err := store.Inspect(ctx, "a"); return err },
 		"Administer": func() error { return store.Administer(ctx, "a", fleet.Command{Delete: true}) },
-		"List":       func() error { _, err := store.List(ctx, ""); return err },
+		"List":       func() error { _, err := store.List(ctx, protocol.ListQuery{}); return err },
 		"Ping":       func() error { _, err := store.Ping(ctx); return err },
 		"Examine":    func() error { _, err := store.Examine(ctx); return err },
 	} {
@@ -78,38 +78,43 @@ func TestOpen_IsBoundedIfTablesAreLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(ctx)
-	if _, err := tx.Exec(ctx, "LOCK TABLE "+schema+".migration"); err != nil {
+	if _, err := tx.Exec(ctx, "LOCK TABLE "+schema+".schema_version"); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Open(ctx, pgtest.Shared.Server(t).URL(), Options{Schema: schema, replyWithin: 50 * time.Millisecond})
 	wantUnavailable(t, "Open", err, "no reply from postgres")
 }
 
-// A migration gives up where a transaction that was left open has read a table: all
+// A migration gives up where a transaction that was left open has locked a table: all
 // batches would wait behind it.
 func TestMigrate_GivesUpWhereATransactionIsLeftOpen(t *testing.T) {
 	t.Parallel()
-	schema := newGuestSchema(t)
-	makeFirstVersion(t, schema)
-	c, err := pgx.Connect(ctx, pgtest.Shared.URL(t))
+	store := openIn(t, newSchema(), Options{})
+	in := store.options.Schema
+	tx, err := store.pool.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close(ctx)
-	tx, err := c.Begin(ctx)
-	if err != nil {
+	if _, err := tx.Exec(ctx, "LOCK TABLE "+in+".schema_version"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, "SELECT FROM "+schema+".session"); err != nil {
-		t.Fatal(err)
+	migrate := func(settings string) error {
+		c, err := pgx.Connect(ctx, pgtest.Shared.Server(t).URL()+settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(ctx)
+		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return migrateSchema(ctx, tx, in) })
 	}
-	database := pgtest.Shared.URL(t) + "&sema_schema=" + schema
-	wantUnavailable(t, "Migrate", Migrate(ctx, database+"&lock_timeout=100"), "lock_timeout")
-	wantUnavailable(t, "Migrate", Migrate(ctx, database), "lock_timeout")
+	for _, settings := range []string{"", "&lock_timeout=100"} {
+		if err := migrate(settings); codeOf(err) != "55P03" {
+			t.Errorf("%q: %v, want a lock_timeout", settings, err)
+		}
+	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := Migrate(ctx, database); err != nil {
+	if err := migrate(""); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// calls are the statements, each of which is one round trip and a transaction of
-// its own.
-type calls struct{ open, apply, inspect, configure, revoke, remove, list, news, channels string }
+// calls has the statements, each of which is one round trip and a transaction of its
+// own.
+type calls struct{ open, apply, inspect, configure, revoke, remove, list, pending, channels string }
 
 func newCalls(schema string) calls {
 	in := pgx.Identifier{schema}.Sanitize()
@@ -27,30 +27,38 @@ func newCalls(schema string) calls {
 		return fmt.Sprintf("SELECT * FROM %s.%s(%s)", in, function, strings.Join(places, ", "))
 	}
 	return calls{
-		open: call("begin_session", 15), apply: call("turn", 22), inspect: call("inspect", 1), configure: call("configure", 11),
-		revoke: call("revoke_lease", 4), remove: call("remove", 1),
-		news:     fmt.Sprintf("SELECT i, n.* FROM unnest($1::text[]) i, %s.news(i) n", in),
+		open: call("open_session", 17), apply: call("apply_batch", 22), inspect: call("inspect", 1), configure: call("configure", 12),
+		revoke: call("revoke_lease", 4), remove: call("delete_semaphore", 2),
+		pending:  fmt.Sprintf("SELECT i, n.* FROM unnest($1::text[]) i, %s.pending_notifications(i) n", in),
 		channels: fmt.Sprintf("SELECT i, %s.channel(i) FROM unnest($1::text[]) i", in),
-		list:     fmt.Sprintf("SELECT coalesce(array_agg(name ORDER BY name), '{}') FROM %s.semaphore WHERE name >= $1 AND starts_with(name, $1)", in),
+		list: fmt.Sprintf(`SELECT name, ARRAY[kind, capacity, whole, ramp, max_waiters, ttl, period, draining::integer, version, protocol, numbered::integer],
+			%[1]s.effective(capacity, ramp, ramp_from, ramp_at, greatest(last, (SELECT %[1]s.now_micros()))), in_use, leases, waiting, sessions
+			FROM %[1]s.semaphore WHERE name >= $1 AND name < $2 AND starts_with(name, $1) AND name > $3 ORDER BY name LIMIT $4`, in),
 	}
 }
 
-// attempts is how often a statement is tried that was not done.
+// attempts bounds how often a statement is sent that was not executed.
 const attempts = 3
 
-// query asks for one row. What the server has surely not done is tried again at
-// once; if it is repeatable, so is what it may have done.
+// query executes a statement that returns one row, as do does.
 func (s *Store) query(caller context.Context, repeatable bool, scan func(pgx.Row) error, call string, arguments ...any) error {
+	return s.do(caller, repeatable, func(ctx context.Context, c *pgx.Conn) error { return scan(c.QueryRow(ctx, call, arguments...)) })
+}
+
+// do runs a function on a connection. If the server has surely not executed its
+// statement, do runs it again at once; if it is repeatable, also if the server may have
+// executed it.
+func (s *Store) do(caller context.Context, repeatable bool, run func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := s.bound(caller, s.options.replyWithin)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		err := s.ask(ctx, scan, call, arguments)
+		err := s.try(ctx, run)
 		if err == nil {
 			return nil
 		}
 		again := undone(err) || repeatable && cutOff(err)
 		if isReadOnly(err) {
-			s.pool.Reset() // by now another may be the primary, and be reached by the same name
+			s.pool.Reset() // by now another server may be the primary, and have the same name
 			again = attempt == 1
 		}
 		if !again || attempt == attempts || ctx.Err() != nil {
@@ -59,16 +67,16 @@ func (s *Store) query(caller context.Context, repeatable bool, scan func(pgx.Row
 	}
 }
 
-// ask is one attempt. If there is no answer for long, the server may be gone
-// without a word, and with it the other connections; and one that is given up has
-// its place in the pool until all is tried to end it well.
-func (s *Store) ask(ctx context.Context, scan func(pgx.Row) error, call string, arguments []any) error {
+// try makes one attempt. If there is no reply for long, the server may be unreachable,
+// and then the other connections of the pool are useless too. The connection itself is
+// taken out of the pool, which would keep a place for it while it is closed in order.
+func (s *Store) try(ctx context.Context, run func(context.Context, *pgx.Conn) error) error {
 	c, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	err = scan(c.QueryRow(ctx, call, arguments...))
+	err = run(ctx, c.Conn())
 	if c.Conn().IsClosed() && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= pingWithin {
 		c.Hijack()
 		s.pool.Reset()
@@ -81,8 +89,8 @@ func (s *Store) ask(ctx context.Context, scan func(pgx.Row) error, call string, 
 	return whyReadOnly(err, c.Conn().PgConn())
 }
 
-// bound returns a context that ends in time, though that of the caller may not: a
-// server that is gone without a word never replies.
+// bound returns a context that ends within a duration, though that of the caller may
+// not: a server that has become unreachable never replies.
 func (s *Store) bound(caller context.Context, within time.Duration) (context.Context, context.CancelFunc) {
 	if end, bounded := caller.Deadline(); bounded && time.Until(end) <= within {
 		return caller, func() {}
@@ -92,18 +100,18 @@ func (s *Store) bound(caller context.Context, within time.Duration) (context.Con
 	return context.WithTimeoutCause(caller, within, silent)
 }
 
-// undone reports whether the server has surely done nothing.
+// undone reports whether the server has surely executed nothing.
 func undone(err error) bool {
 	switch codeOf(err) {
-	case "40001", "40P01": // serialization, deadlock: rolled back, and may go well next time
+	case "40001", "40P01": // serialization, deadlock: rolled back, and may succeed next time
 		return true
-	case "57P05": // it had ended the connection, on which nothing was asked for too long
+	case "57P05": // it had closed the connection, which was idle for too long
 		return true
 	}
 	return pgconn.SafeToRetry(err)
 }
 
-// isReadOnly reports whether the server rejects all that changes something.
+// isReadOnly reports whether the server rejects all changes.
 func isReadOnly(err error) bool { return codeOf(err) == "25006" }
 
 var (
@@ -124,8 +132,8 @@ func whyReadOnly(err error, c *pgconn.PgConn) error {
 	return err
 }
 
-// cutOff reports whether an answer was lost on a connection that there was: the
-// pool has others, or makes one.
+// cutOff reports whether an established connection was lost before the reply: the pool
+// has others, or makes one.
 func cutOff(err error) bool {
 	var connect *pgconn.ConnectError
 	if code := codeOf(err); code != "" {
@@ -134,7 +142,7 @@ func cutOff(err error) bool {
 	return !errors.As(err, &connect) && !errors.Is(err, errClosed) && (isNetwork(err) || errors.Is(err, errUnreplicated))
 }
 
-// codeOf is what the server calls an error, or "" if it is none of the server's.
+// codeOf returns the code of an error of the server, "" for other errors.
 func codeOf(err error) string {
 	var failed *pgconn.PgError
 	if errors.As(err, &failed) {
@@ -143,8 +151,8 @@ func codeOf(err error) string {
 	return ""
 }
 
-// isDown reports whether a code says that the server ends, or ends a connection,
-// or that a pooler has none to it.
+// isDown reports whether a code means that the server shuts down or has closed the
+// connection, or that a pooler has no connection to it.
 func isDown(code string) bool {
 	switch code {
 	case "57P01", "57P02":

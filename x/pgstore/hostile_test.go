@@ -30,8 +30,8 @@ func TestASchemaWithAnyName(t *testing.T) {
 	heard := hear(t, store, "b")
 	r := newRelay(t, store, "x")
 	r.hand(r.ready(t, heard), func() { wantHint(t, heard, "x") })
-	if names, err := store.List(ctx, ""); err != nil || len(names) != 1 {
-		t.Error(names, err)
+	if page, err := store.List(ctx, protocol.ListQuery{}); err != nil || len(page) != 1 {
+		t.Error(page, err)
 	}
 	snapshot, err := store.Inspect(ctx, "x")
 	if err != nil {

@@ -123,7 +123,7 @@ func (e *ear) look(ctx context.Context, in interface {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	rows, err := in.Query(ctx, e.store.calls.news, instances)
+	rows, err := in.Query(ctx, e.store.calls.pending, instances)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// schemaVersion is what this program reads and writes. It rises with any change
-// of the tables, which is a file in migrations, or of the functions, which are
-// made anew.
-const schemaVersion = 2
+// schemaVersion is the version of the tables and functions that this program uses. It
+// rises with each change: of the tables, which is a file in migrations, or of the
+// functions, which are replaced as a whole.
+const schemaVersion = 1
 
 var (
 	//go:embed migrations/*.sql
@@ -27,14 +27,14 @@ var (
 	functions embed.FS
 )
 
-// Migrate makes the tables and functions at a URL, as [Open] takes it, or brings
-// them up to date. It needs the right to create a schema, or to create in the one
-// that is there; those who only use them need neither:
+// Migrate creates the tables and functions at a URL, as [Open] takes it, or migrates
+// them to this version. Its role needs the right to create a schema, or to create in
+// an existing one. Roles that only use the tables need neither:
 //
 //	GRANT USAGE ON SCHEMA sema TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sema TO app;
 //
-// Roles that only read need the views. The tables have the keys of sessions, with
+// Grant roles that only read the views. The tables have the keys of sessions, with
 // which batches can be sent for them:
 //
 //	GRANT USAGE ON SCHEMA sema TO reader;
@@ -71,8 +71,8 @@ func Migrate(ctx context.Context, database string) error {
 	return nil
 }
 
-// prepareSchema looks whether the schema is the one this program knows, and makes
-// or changes it if it may.
+// prepareSchema checks that the schema has the version of this program, and creates or
+// migrates it if it may.
 func prepareSchema(ctx context.Context, c *pgx.Conn, schema string, migrate bool) error {
 	version, err := foundVersion(ctx, c, schema)
 	switch {
@@ -84,7 +84,7 @@ func prepareSchema(ctx context.Context, c *pgx.Conn, schema string, migrate bool
 		return fmt.Errorf("schema %q has version %d, this program needs %d; run sema migrate when all programs that use it are of this version", schema, version, schemaVersion)
 	case version < schemaVersion:
 		err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return migrateSchema(ctx, tx, schema) })
-		return advise(err, "42501", fmt.Sprintf("have somebody who may create in the database run sema migrate, or make a schema for this user first: CREATE SCHEMA %s AUTHORIZATION …", pgx.Identifier{schema}.Sanitize()))
+		return advise(err, "42501", fmt.Sprintf("run sema migrate as a role that may create in the database, or create a schema for this one: CREATE SCHEMA %s AUTHORIZATION …", pgx.Identifier{schema}.Sanitize()))
 	case version > schemaVersion:
 		return newer(schema, version)
 	}
@@ -92,23 +92,36 @@ func prepareSchema(ctx context.Context, c *pgx.Conn, schema string, migrate bool
 }
 
 func newer(schema string, version int) error {
-	return fmt.Errorf("schema %q was made by a newer program (it has version %d, this one knows %d); upgrade this program, or name another schema (sema_schema)", schema, version, schemaVersion)
+	return fmt.Errorf("schema %q was created by a newer program (it has version %d, this one knows %d); upgrade this program, or name another schema (sema_schema)", schema, version, schemaVersion)
 }
 
-// foundVersion is 0 if there is nothing yet.
+func unreleased(schema string) error {
+	return fmt.Errorf("schema %q was created by an unreleased version of Sema; delete it (DROP SCHEMA %s CASCADE) when no program uses it, or name another schema (sema_schema)",
+		schema, pgx.Identifier{schema}.Sanitize())
+}
+
+// foundVersion returns the version of the tables, 0 if there are none. Table
+// schema_version has it; unreleased versions of Sema had table migration.
 func foundVersion(ctx context.Context, c interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, schema string) (version int, err error) {
-	var there bool
+	var exists, old bool
 	in := pgx.Identifier{schema}.Sanitize()
-	if err := c.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", pgx.QueryExecModeExec, in+".migration").Scan(&there); err != nil || !there {
+	err = c.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL AND to_regclass($3) IS NOT NULL", pgx.QueryExecModeExec,
+		in+".schema_version", in+".migration", in+".semaphore").Scan(&exists, &old)
+	switch {
+	case err != nil:
 		return 0, advise(err, "42501", "GRANT USAGE ON SCHEMA "+in)
+	case exists:
+		err = c.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+in+".schema_version", pgx.QueryExecModeExec).Scan(&version)
+		return version, advise(err, "42501", "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+in)
+	case old:
+		return 0, unreleased(schema)
 	}
-	err = c.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+in+".migration", pgx.QueryExecModeExec).Scan(&version)
-	return version, advise(err, "42501", "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+in)
+	return 0, nil
 }
 
-// checkServer refuses what cannot work, rather than working now and then.
+// checkServer rejects settings with which operations would fail now and then.
 func checkServer(ctx context.Context, c *pgx.Conn) error {
 	var encoding, isolation string
 	err := c.QueryRow(ctx, "SELECT current_setting('server_encoding'), current_setting('default_transaction_isolation')", pgx.QueryExecModeExec).Scan(&encoding, &isolation)
@@ -116,15 +129,15 @@ func checkServer(ctx context.Context, c *pgx.Conn) error {
 	case err != nil:
 		return err
 	case encoding != "UTF8":
-		return fmt.Errorf("the database has encoding %s; make one with UTF8 (CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0)", encoding)
+		return fmt.Errorf("the database has encoding %s; create one with UTF8 (CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0)", encoding)
 	case isolation != "read committed":
-		return fmt.Errorf("default_transaction_isolation is %q, in which callers who wait for each other fail; ALTER ROLE … SET default_transaction_isolation = 'read committed'", isolation)
+		return fmt.Errorf("default_transaction_isolation is %q, in which concurrent batches fail; ALTER ROLE … SET default_transaction_isolation = 'read committed'", isolation)
 	}
 	return nil
 }
 
-// migrateSchema is for many who start at once: one does it, the others wait and
-// find it done.
+// migrateSchema creates or migrates the tables, under a lock: of many programs that
+// start at once one does it, the others wait and find it done.
 func migrateSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	in := pgx.Identifier{schema}.Sanitize()
 	key := fnv.New64a()
@@ -135,8 +148,8 @@ func migrateSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	if err := checkServer(ctx, tx.Conn()); err != nil {
 		return err
 	}
-	// All who use a table wait behind ALTER TABLE, which waits for one transaction that
-	// was left open.
+	// All users of a table wait behind ALTER TABLE, which itself may wait for a
+	// transaction that was left open.
 	if err := run(ctx, tx, "SELECT set_config('lock_timeout', '10s', true) WHERE current_setting('lock_timeout') = '0'"); err != nil {
 		return err
 	}
@@ -147,10 +160,10 @@ func migrateSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	case version > schemaVersion:
 		return newer(schema, version)
 	}
-	if err := makeSchema(ctx, tx, schema); err != nil {
+	if err := createSchema(ctx, tx, schema); err != nil {
 		return err
 	}
-	if err := run(ctx, tx, "SET LOCAL search_path = "+in+", pg_temp; CREATE TABLE IF NOT EXISTS migration (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp())"); err != nil {
+	if err := run(ctx, tx, "SET LOCAL search_path = "+in+", pg_temp; CREATE TABLE IF NOT EXISTS schema_version (version integer PRIMARY KEY, created timestamptz NOT NULL DEFAULT clock_timestamp())"); err != nil {
 		return err
 	}
 	for next := version + 1; next <= schemaVersion; next++ {
@@ -161,27 +174,27 @@ func migrateSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	if err := runFiles(ctx, tx, functions, "functions/*.sql"); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "INSERT INTO migration (version) VALUES ($1)", pgx.QueryExecModeExec, schemaVersion)
+	_, err = tx.Exec(ctx, "INSERT INTO schema_version (version) VALUES ($1)", pgx.QueryExecModeExec, schemaVersion)
 	return err
 }
 
-// makeSchema asks for the right to create one only if there is none.
-func makeSchema(ctx context.Context, tx pgx.Tx, schema string) error {
-	var there bool
-	if err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL", pgx.QueryExecModeExec, pgx.Identifier{schema}.Sanitize()).Scan(&there); err != nil || there {
+// createSchema creates the schema unless it exists, for which no right is needed.
+func createSchema(ctx context.Context, tx pgx.Tx, schema string) error {
+	var exists bool
+	if err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL", pgx.QueryExecModeExec, pgx.Identifier{schema}.Sanitize()).Scan(&exists); err != nil || exists {
 		return err
 	}
 	return run(ctx, tx, "CREATE SCHEMA "+pgx.Identifier{schema}.Sanitize())
 }
 
-// runFiles runs the files with names of a pattern, in order.
+// runFiles runs the files that match a pattern, in the order of names.
 func runFiles(ctx context.Context, tx pgx.Tx, files embed.FS, pattern string) error {
 	names, err := fs.Glob(files, pattern)
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("there is no %s", pattern)
+		return fmt.Errorf("no file matches %s", pattern)
 	}
 	for _, name := range names {
 		text, err := files.ReadFile(name)
@@ -201,7 +214,7 @@ func run(ctx context.Context, tx pgx.Tx, statements string) error {
 	return err
 }
 
-// advise adds what to do about an error with a code of PostgreSQL's.
+// advise adds an advice to an error that has this code of PostgreSQL.
 func advise(err error, code, advice string) error {
 	var failed *pgconn.PgError
 	if errors.As(err, &failed) && failed.Code == code {

@@ -30,8 +30,8 @@ func TestManyStartAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := count(t, openIn(t, schema, Options{}), "SELECT count(*) FROM "+schema+".migration"); n != 1 {
-		t.Errorf("there were %d migrations, want 1", n)
+	if n := count(t, openIn(t, schema, Options{}), "SELECT count(*) FROM "+schema+".schema_version"); n != 1 {
+		t.Errorf("%d versions were created, want 1", n)
 	}
 }
 
@@ -56,10 +56,10 @@ func TestMigrateAgainChangesNothing(t *testing.T) {
 	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
-func TestTablesFromTheFutureAreRefused(t *testing.T) {
+func TestOpen_RejectsTablesOfANewerVersion(t *testing.T) {
 	t.Parallel()
 	s := openIn(t, newSchema(), Options{})
-	exec(t, s, fmt.Sprintf("INSERT INTO %s.migration (version) VALUES (%d)", s.options.Schema, schemaVersion+1))
+	exec(t, s, fmt.Sprintf("INSERT INTO %s.schema_version (version) VALUES (%d)", s.options.Schema, schemaVersion+1))
 	url := pgtest.Shared.Server(t).URL()
 	_, err := Open(ctx, url, Options{Schema: s.options.Schema})
 	if err == nil || !strings.Contains(err.Error(), "newer program") || !strings.Contains(err.Error(), "upgrade this program") {
@@ -68,11 +68,52 @@ func TestTablesFromTheFutureAreRefused(t *testing.T) {
 	if err := Migrate(ctx, url+"&sema_schema="+s.options.Schema); err == nil || !strings.Contains(err.Error(), "newer program") {
 		t.Error(err)
 	}
-	// Those who are at work go on.
+	// Stores that are open go on.
 	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
-func TestNothingIsMadeIfNotToldTo(t *testing.T) {
+// Tables of an unreleased version, which this one neither migrates nor changes, are
+// rejected with an error that says what to do.
+func TestOpen_RejectsTablesOfAnUnreleasedVersion(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	for _, version := range []int{1, 2} {
+		schema := newSchema()
+		statements := fmt.Sprintf(`CREATE SCHEMA %[1]s; SET search_path = %[1]s;
+			CREATE TABLE migration (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp());
+			INSERT INTO migration SELECT generate_series(1, %[2]d);
+			CREATE TABLE semaphore (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, hinted bigint NOT NULL DEFAULT 0);
+			CREATE TABLE lease (semaphore bigint NOT NULL, seq bigint NOT NULL, meta text NOT NULL, PRIMARY KEY (semaphore, seq));
+			INSERT INTO semaphore (name) VALUES ('jobs'); INSERT INTO lease VALUES (1, 1, 'nightly')`, schema, version)
+		if out, err := server.Psql("postgres", statements); err != nil {
+			t.Fatal(out)
+		}
+		_, opened := Open(ctx, server.URL(), Options{Schema: schema})
+		_, unmigrated := Open(ctx, server.URL(), Options{Schema: schema, Unmigrated: true})
+		migrated := Migrate(ctx, server.URL()+"&sema_schema="+schema)
+		for what, err := range map[string]error{"Open": opened, "Open, Unmigrated": unmigrated, "Migrate": migrated} {
+			if err == nil || !strings.Contains(err.Error(), "unreleased version of Sema") || !strings.Contains(err.Error(), "DROP SCHEMA \""+schema+"\" CASCADE") ||
+				!strings.Contains(err.Error(), "sema_schema") {
+				t.Errorf("version %d: %s: %v; want what to do", version, what, err)
+			}
+		}
+		tables := ask(t, server, "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = '"+schema+"'::regnamespace")
+		if kept := ask(t, server, "SELECT meta FROM "+schema+".lease"); tables != "lease migration semaphore" || kept != "nightly" {
+			t.Errorf("version %d: the schema has tables %s and %q", version, tables, kept)
+		}
+	}
+}
+
+// A table migration of another program in the schema is no reason to reject it.
+func TestOpen_SharesASchemaWithAnotherProgram(t *testing.T) {
+	t.Parallel()
+	schema := newSchema()
+	ask(t, pgtest.Shared.Server(t), "CREATE SCHEMA "+schema+"; CREATE TABLE "+schema+".migration (id text)")
+	s := openIn(t, schema, Options{})
+	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
+}
+
+func TestOpen_CreatesNothingIfUnmigrated(t *testing.T) {
 	t.Parallel()
 	_, err := Open(ctx, pgtest.Shared.Server(t).URL(), Options{Schema: newSchema(), Unmigrated: true})
 	if err == nil || !strings.Contains(err.Error(), "run sema migrate") {

@@ -40,7 +40,8 @@ type likeness struct {
 	random  *rand.Rand
 	members []*member
 	leases  []protocol.Seq
-	news    map[protocol.Session]int64
+
+	notifications map[protocol.Session]int64
 }
 
 type member struct {
@@ -56,10 +57,13 @@ func likeTheModel(t *testing.T, name string, random *rand.Rand) error {
 	defer l.store.Close()
 	config := protocol.Config{
 		Capacity: []int64{1, 5, 40, 100, 1000}[random.IntN(5)], TTL: sessiontest.TTL, Protocol: protocol.Version,
-		MaxWaiters: []int64{0, 0, 0, 20}[random.IntN(4)], Ramp: []int64{0, 0, 0, 7}[random.IntN(4)],
+		MaxWaiters: []int64{0, 0, 0, 20, protocol.NoWaiters}[random.IntN(5)], Ramp: []int64{0, 0, 0, 7}[random.IntN(4)],
 	}
-	if random.IntN(5) == 0 {
+	switch random.IntN(5) {
+	case 0:
 		config.Kind, config.Window = protocol.Rate, sessiontest.TTL/3
+	case 1:
+		config.Numbered = true
 	}
 	l.store.SetClock(l.now)
 	var err error
@@ -83,20 +87,20 @@ func likeTheModel(t *testing.T, name string, random *rand.Rand) error {
 	return nil
 }
 
-// compareWoken compares who has been given news since it was last asked.
+// compareWoken compares the sessions that were notified since the last call.
 func (l *likeness) compareWoken() error {
-	rows, err := l.store.pool.Query(ctx, "SELECT id, news, answered FROM "+l.store.options.Schema+".session ORDER BY id")
+	rows, err := l.store.pool.Query(ctx, "SELECT id, notifications, delivered FROM "+l.store.options.Schema+".session ORDER BY id")
 	if err != nil {
 		return err
 	}
 	var (
-		id, news, answered int64
-		got, want          []protocol.Session
-		seen               = map[protocol.Session]int64{}
+		id, notifications, delivered int64
+		got, want                    []protocol.Session
+		counts                       = map[protocol.Session]int64{}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &news, &answered}, func() error {
-		seen[protocol.Session(id)] = news
-		if news > max(answered, l.news[protocol.Session(id)]) {
+	_, err = pgx.ForEachRow(rows, []any{&id, &notifications, &delivered}, func() error {
+		counts[protocol.Session(id)] = notifications
+		if notifications > max(delivered, l.notifications[protocol.Session(id)]) {
 			got = append(got, protocol.Session(id))
 		}
 		return nil
@@ -104,14 +108,14 @@ func (l *likeness) compareWoken() error {
 	if err != nil {
 		return err
 	}
-	l.news = seen
+	l.notifications = counts
 	for _, id := range slices.Sorted(slices.Values(l.model.Woken())) {
 		if l.model.Instance(id) != "" {
 			want = append(want, id)
 		}
 	}
 	if !slices.Equal(got, want) {
-		return fmt.Errorf("%v have news, in the model %v", got, want)
+		return fmt.Errorf("notified: %v, in the model %v", got, want)
 	}
 	return nil
 }
@@ -201,7 +205,7 @@ func (l *likeness) highest() (seq protocol.Seq) {
 }
 
 func (l *likeness) op(m *member, plain bool) protocol.Op {
-	what := l.random.IntN(12)
+	what := l.random.IntN(13)
 	if plain && what >= 9 {
 		what = l.random.IntN(9)
 	}
@@ -236,6 +240,8 @@ func (l *likeness) op(m *member, plain bool) protocol.Op {
 	case what == 10:
 		m.ticket++
 		return protocol.Op{Verb: protocol.Split, Ticket: m.ticket, Lease: l.lease(), Weight: l.random.Int64N(3)}
+	case what == 11:
+		return protocol.Op{Verb: protocol.Settle, Ticket: m.ticket, Lease: l.lease() + protocol.Seq(l.random.IntN(2)), Weight: l.random.Int64N(6) - 1, Least: l.random.Int64N(4) - 1}
 	default:
 		return protocol.Op{Verb: 99, Ticket: 7}
 	}
@@ -281,6 +287,7 @@ func (l *likeness) configure() error {
 	c := l.model.Snapshot().Config
 	c.Capacity = l.random.Int64N(60)
 	c.Draining = l.random.IntN(6) == 0
+	c.MaxWaiters = []int64{c.MaxWaiters, c.MaxWaiters, 0, protocol.NoWaiters}[l.random.IntN(4)]
 	_, want := l.model.Configure(l.micros(), c)
 	got := l.store.Administer(ctx, l.name, fleet.Command{Configure: &c})
 	if (got == nil) != (want == nil) {
@@ -310,7 +317,19 @@ func (l *likeness) look() error {
 	if want := l.model.Inspect(l.micros()); !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("the engine has %+v\nthe model      %+v", got, want)
 	}
-	return checkSums(l.store.Store)
+	return errors.Join(l.list(), checkSums(l.store.Store))
+}
+
+// list compares the summary with the model, which Inspect has brought up to now.
+func (l *likeness) list() error {
+	got, err := l.store.List(ctx, protocol.ListQuery{})
+	if err != nil {
+		return err
+	}
+	if want := l.model.Summary(l.name); len(got) != 1 || got[0] != want {
+		return fmt.Errorf("listed %+v\nthe model has %+v", got, want)
+	}
+	return nil
 }
 
 // checkSums fails if what is kept beside the rows is not what they add up to.
@@ -321,13 +340,18 @@ func checkSums(s *Store) error {
 			l.n, l.weight, o.n, o.pools, o.recalled, t.n, t.least, o.waiting, t.first, s.first_place, o.oldest, s.oldest_deadline
 		FROM %[1]s.semaphore s,
 		LATERAL (SELECT count(*) n, coalesce(sum(weight), 0) weight, min(seq) lowest FROM %[1]s.lease l WHERE l.semaphore = s.id) l,
-		LATERAL (SELECT coalesce(sum(weight), 0) weight FROM %[1]s.spending x WHERE x.semaphore = s.id) x,
+		LATERAL (SELECT coalesce(sum(weight), 0) weight, min(seq) lowest FROM %[1]s.spending x WHERE x.semaphore = s.id) x,
+		LATERAL (SELECT length(replace(s.slots_in_use::text, '0', '')) n) b,
 		LATERAL (SELECT count(*) n, count(*) FILTER (WHERE pooled > 0 AND NOT recalled) pools, count(*) FILTER (WHERE recalled) recalled,
 			coalesce(sum(waiting), 0) waiting, min(deadline) oldest FROM %[1]s.session o WHERE o.semaphore = s.id) o,
 		LATERAL (SELECT count(*) n, coalesce(sum(least), 0) least, min(place) first FROM %[1]s.ticket t WHERE t.semaphore = s.id) t
 		WHERE (s.in_use, s.leases, s.sessions, s.waiting, s.wanted, s.pools, s.recalled, s.waiting)
 			IS DISTINCT FROM (l.weight + x.weight, l.n, o.n, t.n, t.least, o.pools, o.recalled, o.waiting)
-			OR s.first_place IS NOT NULL AND s.first_place IS DISTINCT FROM t.first OR t.first <= s.served OR l.lowest < s.floor OR o.oldest < s.oldest_deadline
+			OR s.first_place IS NOT NULL AND s.first_place IS DISTINCT FROM t.first OR t.first <= s.served OR l.lowest < s.floor OR x.lowest < s.floor OR o.oldest < s.oldest_deadline
+			OR s.numbered AND b.n <> l.weight
+			OR EXISTS (SELECT FROM %[1]s.lease l, unnest(string_to_array(l.slots, ',')) p,
+				generate_series(split_part(p, '-', 1)::integer, split_part(p || '-' || p, '-', 2)::integer) n
+				WHERE l.semaphore = s.id AND get_bit(s.slots_in_use, n) = 0)
 	) x`, s.options.Schema)).Scan(&wrong)
 	if err == nil && len(wrong) > 0 {
 		err = errors.New(fmt.Sprint("the sums are not those of the rows: ", wrong))

@@ -2,11 +2,9 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -68,59 +66,5 @@ func TestViews_HaveNoKeys(t *testing.T) {
 		if _, err := c.Exec(ctx, statement); codeOf(err) != "42501" {
 			t.Errorf("%s: %v, want permission denied", statement, err)
 		}
-	}
-}
-
-// What sessions of the first version of the tables hold stays held until they expire,
-// and nobody can use them.
-func TestMigrate_SessionsWithoutAnOwnerExpire(t *testing.T) {
-	t.Parallel()
-	schema := newGuestSchema(t)
-	makeFirstVersion(t, schema)
-	store := openAt(t, pgtest.Shared.URL(t), Options{Schema: schema})
-	if n := count(t, store, "SELECT count(*) FROM pg_proc WHERE proname = 'turn' AND pronamespace = '"+schema+"'::regnamespace"); n != 1 {
-		t.Errorf("there are %d functions turn, want that of the earlier version gone", n)
-	}
-	for _, owner := range []protocol.Owner{{}, sessiontest.Owner} {
-		r, err := store.Apply(ctx, "jobs", protocol.Batch{Session: 7, Owner: owner, Seq: 2, Ops: []protocol.Op{sessiontest.Release(9)}})
-		if err != nil || r.Status != protocol.Unknown {
-			t.Errorf("%+v, %v; want the reply for an unknown session", r, err)
-		}
-	}
-	s := sessiontest.Begin(t, store, "jobs", protocol.Config{Capacity: 1})
-	s.Granted(0, sessiontest.Acquire(1, 1))
-	exec(t, store, "UPDATE "+schema+".semaphore SET clock = clock + ttl + 1")
-	exec(t, store, "UPDATE "+schema+".session SET deadline = deadline + $2 WHERE id = $1", int64(s.ID), int64(sessiontest.TTL))
-	s.Granted(1)
-	if err := checkSums(store); err != nil {
-		t.Error(err)
-	}
-}
-
-// makeFirstVersion makes the tables of version 1, with a session that holds the only
-// permit and one that tries to acquire it.
-func makeFirstVersion(t *testing.T, schema string) {
-	t.Helper()
-	c, err := pgx.Connect(ctx, pgtest.Shared.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(ctx)
-	now, ttl := time.Now().UnixMicro(), int64(sessiontest.TTL)
-	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		return errors.Join(
-			run(ctx, tx, "CREATE SCHEMA "+schema+"; SET LOCAL search_path = "+schema+"; CREATE TABLE migration (version integer PRIMARY KEY); INSERT INTO migration VALUES (1)"),
-			runFiles(ctx, tx, migrations, "migrations/0001_*.sql"),
-			run(ctx, tx, fmt.Sprintf(`CREATE FUNCTION turn(text, bigint, bigint, bigint, boolean, smallint[], bigint[], bigint[], bigint[], bigint[], boolean[], boolean[], text[],
-					bigint[], integer[], boolean, bigint, bigint, boolean) RETURNS void LANGUAGE sql AS '';
-				INSERT INTO semaphore (name, kind, capacity, whole, ramp, max_waiters, ttl, period, draining, version, protocol, ramp_from, ramp_at, last, last_session, last_seq,
-					renewals, in_use, leases, sessions, waiting, wanted, last_place) VALUES ('jobs', 0, 1, 0, 0, 0, %[2]d, 0, false, 1, 1, 1, %[1]d, %[1]d, 8, 9, 2, 1, 1, 2, 1, 1, 1);
-				INSERT INTO session (semaphore, id, instance, deadline, seen, renewal, waiting, tries) VALUES (1, 7, 'holder', %[2]d, %[1]d, 1, 0, 0), (1, 8, 'tries', %[2]d, %[1]d, 2, 1, 1);
-				INSERT INTO lease (semaphore, seq, session, weight, since, pooled, meta) VALUES (1, 9, 7, 1, %[1]d, false, '');
-				INSERT INTO ticket (semaphore, place, session, id, weight, least, until, since, try, pooled, meta) VALUES (1, 1, 8, 1, 1, 1, %[2]d * 7 / 6, %[1]d, true, false, '')`,
-				now, ttl)))
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

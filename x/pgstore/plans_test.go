@@ -80,6 +80,47 @@ func TestOthersAreNotInTheWay(t *testing.T) {
 	}
 }
 
+// A settlement finds its grant by an index, and a batch reads no spending that it does
+// not change, however much there is and was.
+func TestStore_SettlesByIndex(t *testing.T) {
+	t.Parallel()
+	store := openAlone(t, newSchema())
+	s := sessiontest.Begin(t, store, "a", protocol.Config{Kind: protocol.Rate, Capacity: 1 << 30, Window: 20 * sessiontest.TTL})
+	grant := func(n int) []protocol.Seq {
+		var ops []protocol.Op
+		for i := range n {
+			ops = append(ops, sessiontest.Acquire(protocol.Ticket(i+1), 1))
+		}
+		return s.Granted(n, ops...)
+	}
+	batch := func() (pages int64) {
+		const times = 20
+		leases := grant(times)
+		before := touched(t, store, "spending")
+		for _, lease := range leases {
+			s.Say(protocol.Op{Verb: protocol.Settle, Lease: lease, Least: 1, Weight: 2}, sessiontest.Acquire(1, 1))
+		}
+		return (touched(t, store, "spending") - before) / times
+	}
+	batch()
+	few := batch()
+	for range 10 {
+		grant(1000)
+	}
+	if many := batch(); many > 2*few+10 {
+		t.Errorf("a batch touched %d pages among %d grants, and %d among ten thousand", few, 100, many)
+	}
+	// They leave the window, and nothing clears them away.
+	exec(t, store, "UPDATE "+store.options.Schema+".spending SET until = 0")
+	s.Say()
+	if n := count(t, store, "SELECT count(*) FROM "+store.options.Schema+".spending"); n != 0 {
+		t.Fatalf("%d grants are left, want none", n)
+	}
+	if after := batch(); after > 2*few+10 {
+		t.Errorf("a batch touched %d pages at first, and %d after ten thousand grants have left the window", few, after)
+	}
+}
+
 // openAlone opens a store with one connection, so that it is always the same that
 // has made its plans.
 func openAlone(t *testing.T, schema string) *Store {

@@ -3,7 +3,6 @@ package pgstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,7 +22,7 @@ import (
 type Store struct {
 	pool    *pgxpool.Pool
 	options Options
-	address string // for people
+	address string // for messages
 	calls   calls
 	hub     *hints.Hub
 	life    context.Context // until Close
@@ -32,25 +31,24 @@ type Store struct {
 	warnings []string
 }
 
-// Options are how a database is used, besides how it is reached.
+// Options configure the use of a database, apart from the connection to it.
 type Options struct {
-	// Schema is where the tables are; "sema" unless told.
+	// Schema has the tables; default "sema".
 	Schema string
 	// Prefix is put before the names of semaphores, so that clients can share a
 	// schema and not their semaphores.
 	Prefix string
-	// Listen is how hints are heard: "auto" by LISTEN, or by looking again and
-	// again if there is a pooler in between; "poll" by looking; or the host:port
-	// of the server itself, behind the pooler, for LISTEN.
+	// Listen selects how notifications arrive: "auto" uses LISTEN, or polling if there
+	// is a pooler in between; "poll" uses polling; the host:port of the server itself,
+	// behind a pooler, uses LISTEN there. Default "auto".
 	Listen string
-	// Poll is how often to look where there is no LISTEN; half a second unless
-	// told.
+	// Poll is the interval of polling; default 500ms.
 	Poll time.Duration
-	// Unmigrated has Open fail where tables are missing or old, instead of making
-	// them.
+	// Unmigrated makes Open fail where tables are missing or old, instead of creating
+	// or migrating them.
 	Unmigrated bool
-	// Logger is told of what [Store.Warnings] has, when the store is opened;
-	// slog.Default unless told.
+	// Logger receives the texts of [Store.Warnings] when the store is opened; default
+	// slog.Default.
 	Logger *slog.Logger
 
 	// replyWithin bounds an operation whose context has no earlier deadline; default
@@ -68,7 +66,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Open connects to a database, by a URL or a string of settings as pgx takes
-// them, and makes the tables or brings them up to date.
+// them, and creates or migrates the tables.
 func Open(ctx context.Context, database string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -88,8 +86,9 @@ func Open(ctx context.Context, database string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// connect makes the pool. Behind a pooler that lends server connections by the
-// transaction, what is prepared on one is not there on the next: so nothing is.
+// connect creates the pool. Behind a pooler that lends server connections by the
+// transaction, a statement that was prepared on one is missing on the next, so none is
+// prepared.
 func (s *Store) connect(caller context.Context, config *pgxpool.Config, modeAsked bool) error {
 	ctx, cancel := s.bound(caller, 6*s.options.replyWithin)
 	defer cancel()
@@ -120,31 +119,33 @@ func (s *Store) connect(caller context.Context, config *pgxpool.Config, modeAske
 	return nil
 }
 
-// behindPooler reports whether there is somebody between here and the server: the
-// number that a pooler gives its clients to cancel by is not the server's.
+// behindPooler reports whether the connection goes through a pooler: the process id
+// that a pooler gives its clients for cancelling is not the server's.
 func behindPooler(ctx context.Context, c *pgx.Conn) (bool, error) {
 	var pid uint32
 	err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
 	return pid != c.PgConn().PID(), err
 }
 
-// Open is for [fleet.Store].
+// Open implements [fleet.Store].
 func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	var (
 		problem string
 		session *int64
 		stored  []int64
 	)
-	invalid := c.Check()
-	version := cmp.Or(c.Protocol, protocol.Version)
+	missing, version := c.Check(), cmp.Or(c.Protocol, protocol.Version)
+	if by.MustExist {
+		missing = fs.ErrNotExist
+	}
 	err := s.query(ctx, false, func(row pgx.Row) error { return row.Scan(&problem, &session, &stored) }, s.calls.open,
-		s.options.Prefix+name, encodeText(by.Instance), int16(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window),
-		c.Draining, int64(version), invalid == nil, encodeKey(by.Owner.Key), encodeText(by.Owner.Principal), int64(by.Highest))
+		s.options.Prefix+name, int16(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window), c.Numbered, c.Draining, int64(version),
+		missing == nil, encodeText(by.Client.Instance), by.Client.Encode(), encodeKey(by.Owner.Key), encodeText(by.Owner.Principal), int64(by.Highest))
 	switch {
 	case err != nil:
 		return 0, protocol.Config{}, err
 	case problem == "missing":
-		return 0, protocol.Config{}, about(name, invalid)
+		return 0, protocol.Config{}, about(name, missing)
 	}
 	config, err := decodeConfig(stored)
 	switch {
@@ -156,7 +157,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	return protocol.Session(*session), config, nil
 }
 
-// Apply is for [fleet.Store].
+// Apply implements [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
 	var r row
 	err := s.query(ctx, true, r.scan, s.calls.apply, encodeBatch(s.options.Prefix+name, b)...)
@@ -170,64 +171,7 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 	return reply, nil
 }
 
-// Inspect is for [fleet.Store].
-func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
-	var found []byte
-	err := s.query(ctx, true, func(row pgx.Row) error { return row.Scan(&found) }, s.calls.inspect, s.options.Prefix+name)
-	switch {
-	case err != nil:
-		return protocol.Snapshot{}, err
-	case found == nil:
-		return protocol.Snapshot{}, about(name, fs.ErrNotExist)
-	}
-	snapshot, err := decodeSnapshot(found)
-	if err != nil {
-		return protocol.Snapshot{}, about(name, err)
-	}
-	return snapshot, nil
-}
-
-// decodeSnapshot reads what inspect says.
-func decodeSnapshot(text []byte) (protocol.Snapshot, error) {
-	read := struct {
-		protocol.Snapshot
-		Config   []int64
-		Sessions []struct {
-			protocol.SessionInfo
-			Key, Principal string
-		}
-		Line []struct {
-			protocol.TicketInfo
-			Ticket int64 // which clients choose, so that all bits may be set
-		}
-	}{}
-	if err := json.Unmarshal(text, &read); err != nil {
-		return protocol.Snapshot{}, err
-	}
-	snapshot := read.Snapshot
-	var err error
-	if snapshot.Config, err = decodeConfig(read.Config); err != nil {
-		return snapshot, err
-	}
-	for _, r := range read.Sessions {
-		key, err := protocol.ParseKey(r.Key)
-		if err != nil {
-			return snapshot, err
-		}
-		r.Instance, r.Owner = decodeText(r.Instance), protocol.Owner{Key: key, Principal: decodeText(r.Principal)}
-		snapshot.Sessions = append(snapshot.Sessions, r.SessionInfo)
-	}
-	for i := range snapshot.Leases {
-		snapshot.Leases[i].Meta = decodeText(snapshot.Leases[i].Meta)
-	}
-	for _, t := range read.Line {
-		t.TicketInfo.Ticket, t.Meta = protocol.Ticket(t.Ticket), decodeText(t.Meta)
-		snapshot.Queue = append(snapshot.Queue, t.TicketInfo)
-	}
-	return snapshot, nil
-}
-
-// Administer is for [fleet.Store].
+// Administer implements [fleet.Store].
 func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
 	switch {
 	case c.Configure != nil:
@@ -235,12 +179,7 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 	case c.Revoke != nil:
 		return s.revoke(ctx, name, *c.Revoke)
 	case c.Delete:
-		var there bool
-		err := s.query(ctx, false, func(row pgx.Row) error { return row.Scan(&there) }, s.calls.remove, s.options.Prefix+name)
-		if err == nil && !there {
-			err = about(name, fs.ErrNotExist)
-		}
-		return err
+		return s.delete(ctx, name, c.DeleteVersion)
 	}
 	return nil
 }
@@ -250,15 +189,14 @@ func (s *Store) configure(ctx context.Context, name string, c protocol.Config) e
 		problem       string
 		version, made *int64
 	)
-	invalid := c.Check()
-	if invalid != nil { // and yet time passes, and whether it is there counts first
+	if invalid := c.Check(); invalid != nil { // a missing semaphore is reported first, and time passes
 		if _, err := s.Inspect(ctx, name); err != nil {
 			return err
 		}
 		return about(name, invalid)
 	}
 	err := s.query(ctx, false, func(row pgx.Row) error { return row.Scan(&problem, &version, &made) }, s.calls.configure,
-		s.options.Prefix+name, int16(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window), c.Draining,
+		s.options.Prefix+name, int16(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window), c.Numbered, c.Draining,
 		int64(c.Version), int64(c.Protocol))
 	if err != nil {
 		return err
@@ -267,9 +205,9 @@ func (s *Store) configure(ctx context.Context, name string, c protocol.Config) e
 	case "missing":
 		return about(name, fs.ErrNotExist)
 	case "conflict":
-		return about(name, fmt.Errorf("%w: it has version %d, not %d", protocol.ErrConflict, *version, c.Version))
+		return about(name, conflict(*version, c.Version))
 	case "fixed":
-		return about(name, errors.New("kind, TTL and window are fixed when a semaphore is made"))
+		return about(name, errors.New("kind, TTL, window and numbering are fixed when a semaphore is created"))
 	case "protocol":
 		return about(name, fmt.Errorf("protocol %d: it is %d, and can be raised by one, once nobody uses an older one", c.Protocol, *made))
 	}
@@ -291,20 +229,24 @@ func (s *Store) revoke(ctx context.Context, name string, r fleet.Revocation) err
 	return nil
 }
 
-// List is for [fleet.Lister].
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
-	var names []string
-	err := s.query(ctx, true, func(row pgx.Row) error { return row.Scan(&names) }, s.calls.list, s.options.Prefix+prefix)
-	if err != nil {
-		return nil, err
+func (s *Store) delete(ctx context.Context, name string, expected uint64) error {
+	var (
+		problem string
+		version *int64
+	)
+	err := s.query(ctx, false, func(row pgx.Row) error { return row.Scan(&problem, &version) }, s.calls.remove, s.options.Prefix+name, int64(expected))
+	switch {
+	case err != nil:
+		return err
+	case problem == "missing":
+		return about(name, fs.ErrNotExist)
+	case problem == "conflict":
+		return about(name, conflict(*version, expected))
 	}
-	for i := range names {
-		names[i] = names[i][len(s.options.Prefix):]
-	}
-	return names, nil
+	return nil
 }
 
-// Close lets go of the database.
+// Close closes all connections.
 func (s *Store) Close() error {
 	s.end()
 	s.hub.Close()
@@ -312,11 +254,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// about says which semaphore an error is about.
+// about adds the name of the semaphore to an error.
 func about(name string, err error) error { return fmt.Errorf("semaphore %q: %w", name, err) }
+
+func conflict(stored int64, expected uint64) error {
+	return fmt.Errorf("%w: it has version %d, not %d", protocol.ErrConflict, uint64(stored), expected)
+}
 
 var (
 	_ fleet.Store    = (*Store)(nil)
-	_ fleet.Lister   = (*Store)(nil)
 	_ fleet.Examiner = (*Store)(nil)
 )

@@ -10,26 +10,36 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// TestPeopleCanLook asks as a person would, with psql.
-func TestPeopleCanLook(t *testing.T) {
+// TestViews_ShowWhatIsStored queries the views as an operator would, with psql.
+func TestViews_ShowWhatIsStored(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	store := openIn(t, newSchema(), Options{})
 	s := sessiontest.Begin(t, actingFor{store, "token:ci"}, "jobs", protocol.Config{Capacity: 3, MaxWaiters: 9})
 	lease := s.Granted(1, sessiontest.Acquire(1, 2))[0]
 	s.Say(sessiontest.Acquire(2, 2), sessiontest.Acquire(3, 1))
+	by := sessiontest.Opener("worker")
+	by.Client.Kind, by.Client.Host, by.Client.Process = "program", "alpha", 4711
+	id, _, err := store.Open(ctx, "disks", protocol.Config{Capacity: 4, TTL: sessiontest.TTL, Numbered: true, MaxWaiters: protocol.NoWaiters}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := sessiontest.Opened(t, store, "disks", id)
+	d.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 3, Details: protocol.Details{Site: "main.go:44", Labels: "job=nightly shard=3"}})
 	r := sessiontest.Begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: sessiontest.TTL})
 	r.Granted(2, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 3))
 
 	for query, want := range map[string]string{
-		"SELECT name, kind, capacity, in_use, waiting, sessions, draining, ttl_seconds, window_seconds, ramp_per_second, max_waiters, version FROM semaphores": `jobs|concurrency|3|2|2|1|f|15|0|0|9|1
-mails|rate|5|4|0|1|f|15|15|0|0|1`,
-		"SELECT semaphore, seq, instance, principal, weight, pooled, revoked, meta FROM permits": fmt.Sprintf("jobs|%d|instance of %s|token:ci|2|f|f|for a test", lease, t.Name()),
-		"SELECT semaphore, place, ticket, weight, instance, principal FROM waiters":              fmt.Sprintf("jobs|1|2|2|instance of %[1]s|token:ci\njobs|2|3|1|instance of %[1]s|token:ci", t.Name()),
-		"SELECT semaphore, session, principal, permits, waiting FROM sessions":                   fmt.Sprintf("jobs|%d|token:ci|1|2\nmails|%d||0|0", s.ID, r.ID),
+		"SELECT name, kind, capacity, in_use, waiting, sessions, draining, ttl_seconds, window_seconds, ramp_per_second, max_waiters, numbered, version FROM semaphores": `disks|concurrency|4|3|0|1|f|15|0|0|-1|t|1
+jobs|concurrency|3|2|2|1|f|15|0|0|9|f|1
+mails|rate|5|4|0|1|f|15|15|0|0|f|1`,
+		"SELECT semaphore, seq, instance, principal, weight, pooled, revoked, details FROM permits WHERE semaphore = 'jobs'": fmt.Sprintf("jobs|%d|instance of %s|token:ci|2|f|f|holder=\"for a test\"", lease, t.Name()),
+		"SELECT instance, client, slots, details FROM permits WHERE semaphore = 'disks'":                                     `worker|kind=program host=alpha process=4711|0-2|site=main.go:44 labels="job=nightly shard=3"`,
+		"SELECT semaphore, place, ticket, weight, instance, principal FROM waiters":                                          fmt.Sprintf("jobs|1|2|2|instance of %[1]s|token:ci\njobs|2|3|1|instance of %[1]s|token:ci", t.Name()),
+		"SELECT semaphore, session, principal, permits, waiting FROM sessions":                                               fmt.Sprintf("disks|%d||1|0\njobs|%d|token:ci|1|2\nmails|%d||0|0", d.ID, s.ID, r.ID),
 		// The times are times, and now.
-		"SELECT abs(extract(epoch FROM now() - since)) < 60, abs(extract(epoch FROM now() - renewed)) < 60 FROM permits": "t|t",
-		"SELECT abs(extract(epoch FROM now() - changed)) < 60 FROM semaphores":                                           "t\nt",
+		"SELECT abs(extract(epoch FROM now() - since)) < 60, abs(extract(epoch FROM now() - renewed)) < 60 FROM permits": "t|t\nt|t",
+		"SELECT abs(extract(epoch FROM now() - changed)) < 60 FROM semaphores":                                           "t\nt\nt",
 		"SELECT abs(extract(epoch FROM now() - since)) < 60 FROM waiters":                                                "t\nt",
 	} {
 		got, err := server.Psql("postgres", "SET search_path = "+store.options.Schema+"; "+query)

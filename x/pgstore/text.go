@@ -6,11 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// escape marks text that PostgreSQL cannot hold, in hexadecimal.
+// escape precedes text that PostgreSQL cannot store, in hexadecimal.
 const escape = `\x`
 
-// encodeText is text as it is stored: as it is, so that people can read it,
-// unless PostgreSQL could not hold it.
+// encodeText returns instances, principals and notes as they are stored: unchanged, so
+// that operators can read them, unless PostgreSQL cannot store them. (Details and
+// clients are encoded by package protocol, as printable text.)
 func encodeText(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsRune(text, 0) && !strings.HasPrefix(text, escape) {
 		return text
@@ -18,6 +19,7 @@ func encodeText(text string) string {
 	return escape + hex.EncodeToString([]byte(text))
 }
 
+// decodeText reverses encodeText.
 func decodeText(stored string) string {
 	digits, escaped := strings.CutPrefix(stored, escape)
 	if !escaped {
@@ -25,7 +27,7 @@ func decodeText(stored string) string {
 	}
 	text, err := hex.DecodeString(digits)
 	if err != nil {
-		return stored // somebody else wrote it
+		return stored // not written by encodeText
 	}
 	return string(text)
 }

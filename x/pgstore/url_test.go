@@ -130,36 +130,48 @@ func TestPrefixesKeepClientsApart(t *testing.T) {
 	schema := newSchema()
 	a, b := openIn(t, schema, Options{Prefix: "a:"}), openIn(t, schema, Options{Prefix: "b:"})
 	sessiontest.Begin(t, a, "x", protocol.Config{Capacity: 1})
-	if names, err := b.List(ctx, ""); err != nil || len(names) != 0 {
-		t.Error(names, err)
+	if page, err := b.List(ctx, protocol.ListQuery{}); err != nil || len(page) != 0 {
+		t.Error(page, err)
 	}
-	if names, err := a.List(ctx, ""); err != nil || len(names) != 1 || names[0] != "x" {
-		t.Error(names, err)
+	if page, err := a.List(ctx, protocol.ListQuery{}); err != nil || len(page) != 1 || page[0].Name != "x" {
+		t.Error(page, err)
 	}
 }
 
-func TestTextThatPostgresCannotHold(t *testing.T) {
+// Texts of clients may have any bytes, of which PostgreSQL cannot store all.
+func TestStore_KeepsAnyText(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
+	texts := []string{"", "plain", "a\x00b", "\xff\xfe", `\x41`, `\`, "ü\n'\"%s{}", strings.Repeat("long ", 2000)}
+	for _, text := range texts {
+		by := sessiontest.Opener("instance " + text)
+		by.Client.Kind, by.Client.Host, by.Client.Process = text, text, 4711
+		if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 100, TTL: sessiontest.TTL}, by); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 100})
-	metas := []string{"", "plain", "a\x00b", "\xff\xfe", `\x41`, `\`, "ü\n'\"%s{}", strings.Repeat("long ", 2000)}
-	for i, meta := range metas {
-		s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Details: protocol.Details{Holder: meta}})
+	for i, text := range texts {
+		details := protocol.Details{Site: text, Labels: text, Holder: text, By: text, Key: text}
+		s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Details: details})
 	}
 	lease := s.Granted(1, sessiontest.Acquire(99, 1))[0]
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease, Why: "a\x00b"}}); err != nil {
 		t.Fatal(err)
 	}
-	if f := s.Say().Results; len(f) != 1 || f[0].Note != "taken away: a\x00b" {
-		t.Errorf("told %+v", f)
+	if f := s.Say().Results; len(f) != 1 || f[0].Note != "revoked: a\x00b" {
+		t.Errorf("results %+v", f)
 	}
 	snapshot, err := store.Inspect(ctx, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, meta := range metas {
-		if snapshot.Leases[i].Details.Holder != meta {
-			t.Errorf("%q became %q", meta, snapshot.Leases[i].Details.Holder)
+	for i, text := range texts {
+		if want := (protocol.Client{Instance: "instance " + text, Kind: text, Host: text, Process: 4711}); snapshot.Sessions[i].Client != want {
+			t.Errorf("%+v became %+v", want, snapshot.Sessions[i].Client)
+		}
+		if want := (protocol.Details{Site: text, Labels: text, Holder: text, By: text, Key: text}); snapshot.Leases[i].Details != want {
+			t.Errorf("%+v became %+v", want, snapshot.Leases[i].Details)
 		}
 	}
 }
