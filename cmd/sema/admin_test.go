@@ -47,7 +47,7 @@ func TestSemaphoresAreListedAndShown(t *testing.T) {
 		if got := s.must("ls", "-o", "json"); got != "[]\n" {
 			t.Errorf("nothing is listed as %q", got)
 		}
-		if r := s.expect(0, []string{"there are none yet"}, "ls"); r.out != "" {
+		if r := s.expect(0, []string{"there are no semaphores", "hint: 'sema run"}, "ls"); r.out != "" {
 			t.Errorf("nothing is listed as %q", r.out)
 		}
 		before := time.Now().Add(-time.Second)
@@ -122,7 +122,7 @@ func TestRampAndBoundAreKeptByAnEngine(t *testing.T) {
 		s.must("set", "x", "--ramp", "0", "--capacity", "1")
 		s.start("run", "x", "--", "true")
 		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
-		s.expect(75, []string{"the line", "is full", "--max-waiters"}, "run", "x", "--", "true")
+		s.expect(75, []string{"the queue", "is full", "hint: try again later", "--max-waiters"}, "run", "x", "--", "true")
 	})
 }
 
@@ -139,7 +139,7 @@ func TestADrainRefusesAndWaits(t *testing.T) {
 		s.expect(75, []string{"sema resume x"}, "run", "x", "--", "true")
 		drain := s.start("drain", "x")
 		holder.in.Close()
-		if code := drain.wait(); code != 0 || !strings.Contains(drain.err.text(), "nothing of it is held") {
+		if code := drain.wait(); code != 0 || !strings.Contains(drain.err.text(), "no permit is held") {
 			t.Errorf("it ended with %d: %s", code, drain.err.text())
 		}
 		if !s.show("x").Draining {

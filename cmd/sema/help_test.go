@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -74,4 +76,24 @@ func TestShellsCanCompleteIt(t *testing.T) {
 	if got := s.must("__complete", "ls", "-o", ""); !strings.Contains(got, "json\ntable\nwide") {
 		t.Errorf("formats are %q", got)
 	}
+}
+
+// sources lists the files of the program, without tests and the packages for tests.
+func sources(t *testing.T) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == "commandtest":
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			files = append(files, filepath.ToSlash(path))
+		}
+		return nil
+	})
+	if err != nil || len(files) < 40 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	return files
 }

@@ -1,10 +1,10 @@
-// Command sema bounds how much runs at a time, on one machine or on many: it runs
+// Command sema bounds how many commands run at a time, on one machine or on many: it runs
 // commands under a permit, shows and changes the semaphores that they share, and
-// serves permits to those who cannot reach an engine.
+// serves permits to clients that cannot reach a store.
 //
 //	sema run nightly -n 1 --no-wait -- ./backup.sh
 //
-// 'sema help' tells the rest; so does docs/cli.md.
+// 'sema help' explains all commands; so does docs/cli.md.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 
 	"github.com/sema-go/sema/cmd/sema/internal/cli"
 
-	_ "github.com/sema-go/sema/x/stores" // every engine
+	_ "github.com/sema-go/sema/x/stores" // every store
 )
 
 func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

@@ -92,7 +92,7 @@ func everywhere(t *testing.T, test func(*testing.T, shell)) {
 	amongMachines(t, test)
 }
 
-// amongMachines runs a test over an engine, and over the service.
+// amongMachines runs a test over a store, and over the service.
 func amongMachines(t *testing.T, test func(*testing.T, shell)) {
 	for name, on := range map[string]func(testing.TB) shell{"redis": onRedis, "service": onService} {
 		t.Run(name, func(t *testing.T) {

@@ -27,15 +27,15 @@ func TestExitCodes(t *testing.T) {
 		"there is no such file":     {127, []string{"cannot run ./no/such"}, []string{"run", "x", "--", "./no/such"}},
 		"a line for a shell":        {127, []string{"no shell in between"}, []string{"run", "x", "--", "echo a | cat"}},
 		"not executable":            {126, []string{"permission denied"}, []string{"run", "x", "--", text}},
-		"no name":                   {64, []string{"missing NAME; write: sema run NAME -- COMMAND"}, []string{"run"}},
-		"no dashes":                 {64, []string{"put -- before the command: sema run x -- true"}, []string{"run", "x", "true"}},
+		"no name":                   {64, []string{"sema: missing NAME\nhint: write: sema run NAME -- COMMAND\n"}, []string{"run"}},
+		"no dashes":                 {64, []string{"sema: there is no -- before the command\nhint: write: sema run x -- true\n"}, []string{"run", "x", "true"}},
 		"no command":                {64, []string{"missing COMMAND after the --"}, []string{"run", "x", "--"}},
 		"two names":                 {64, []string{"2 names before the --"}, []string{"run", "x", "y", "--", "true"}},
 		"no such flag":              {64, []string{"--frob"}, []string{"run", "x", "--frob", "--", "true"}},
 		"flags without dashes":      {64, []string{"-j2", "put -- before the command"}, []string{"run", "x", "make", "-j2"}},
-		"a flag of the command":     {64, []string{"unknown flag -j2; 'sema run --help' lists all"}, []string{"run", "x", "-j2", "--", "make"}},
-		"almost a flag":             {64, []string{"unknown flag --capcity; did you mean --capacity?"}, []string{"run", "x", "--capcity", "3", "--", "true"}},
-		"a flag of other programs":  {64, []string{"unknown flag --json; did you mean -o json?"}, []string{"ls", "--json"}},
+		"a flag of the command":     {64, []string{"unknown flag -j2", "hint: 'sema run --help' lists all"}, []string{"run", "x", "-j2", "--", "make"}},
+		"almost a flag":             {64, []string{"unknown flag --capcity", "hint: did you mean --capacity?"}, []string{"run", "x", "--capcity", "3", "--", "true"}},
+		"a flag of other programs":  {64, []string{"unknown flag --json", "hint: did you mean -o json?"}, []string{"ls", "--json"}},
 		"a wait without a unit":     {64, []string{"--wait 30: want a duration with a unit, such as 30s"}, []string{"run", "x", "--wait", "30", "--", "true"}},
 		"a time without a unit":     {64, []string{"--grace 5: want a duration with a unit"}, []string{"serve", "--grace", "5"}},
 		"no number":                 {64, []string{"--capacity many: want a whole number"}, []string{"run", "x", "-n", "many", "--", "true"}},
@@ -44,19 +44,19 @@ func TestExitCodes(t *testing.T) {
 		"neither true nor false":    {64, []string{"--no-wait maybe: want true or false"}, []string{"run", "x", "--no-wait=maybe", "--", "true"}},
 		"a flag without value":      {64, []string{"--wait needs a value (DURATION): give up after"}, []string{"run", "x", "--wait"}},
 		"no name to run":            {64, []string{"missing NAME"}, []string{"run", "-n", "1", "--", "true"}},
-		"a name alone":              {64, []string{"missing COMMAND; write: sema run x -- COMMAND"}, []string{"run", "x"}},
-		"no name to show":           {64, []string{"missing NAME; write: sema show NAME"}, []string{"show"}},
-		"two names to show":         {64, []string{`unexpected argument "b"; write: sema show NAME`}, []string{"show", "a", "b"}},
-		"no lease":                  {64, []string{"missing LEASE; write: sema renew NAME LEASE"}, []string{"renew", "x"}},
-		"two prefixes":              {64, []string{`unexpected argument "b"; write: sema ls [PREFIX]`}, []string{"ls", "a", "b"}},
-		"a number without a flag":   {64, []string{`unexpected argument "5"; write: sema set NAME [--capacity N]`}, []string{"set", "x", "5"}},
-		"nothing to remove":         {64, []string{"missing NAME; write: sema rm NAME…"}, []string{"rm"}},
-		"an argument for token":     {64, []string{`unexpected argument "x"; 'sema token' takes none`}, []string{"token", "x"}},
+		"a name alone":              {64, []string{"missing COMMAND", "hint: write: sema run x -- COMMAND"}, []string{"run", "x"}},
+		"no name to show":           {64, []string{"missing NAME", "hint: write: sema show NAME"}, []string{"show"}},
+		"two names to show":         {64, []string{`unexpected argument "b"`, "hint: write: sema show NAME"}, []string{"show", "a", "b"}},
+		"no lease":                  {64, []string{"missing LEASE", "hint: write: sema renew NAME LEASE"}, []string{"renew", "x"}},
+		"two prefixes":              {64, []string{`unexpected argument "b"`, "hint: write: sema ls [PREFIX]"}, []string{"ls", "a", "b"}},
+		"a number without a flag":   {64, []string{`unexpected argument "5"`, "hint: write: sema set NAME [--capacity N]"}, []string{"set", "x", "5"}},
+		"nothing to remove":         {64, []string{"missing NAME", "hint: write: sema rm NAME…"}, []string{"rm"}},
+		"an argument for token":     {64, []string{`unexpected argument "x"`, "hint: 'sema token' takes none"}, []string{"token", "x"}},
 		"no shell":                  {64, []string{"missing SHELL", "sema completion bash"}, []string{"completion"}},
-		"an unknown shell":          {64, []string{`unknown shell "tcsh"; want bash`}, []string{"completion", "tcsh"}},
+		"an unknown shell":          {64, []string{`unknown shell "tcsh"`, "hint: want bash"}, []string{"completion", "tcsh"}},
 		"help of nothing":           {64, []string{`unknown command "frob"`}, []string{"help", "frob"}},
-		"no such command of sema":   {64, []string{`unknown command "frob"; 'sema --help'`}, []string{"frob"}},
-		"almost a command of sema":  {64, []string{`unknown command "sho"; did you mean 'show'`}, []string{"sho"}},
+		"no such command of sema":   {64, []string{`unknown command "frob"`, "hint: 'sema --help'"}, []string{"frob"}},
+		"almost a command of sema":  {64, []string{`unknown command "sho"`, "hint: did you mean 'show'"}, []string{"sho"}},
 		"a capacity of 0":           {64, []string{"-n 0: want 1 or more"}, []string{"run", "x", "-n", "0", "--", "true"}},
 		"a weight of 0":             {64, []string{"--weight 0"}, []string{"run", "x", "-w", "0", "--", "true"}},
 		"more than there can be":    {64, []string{"never be granted"}, []string{"run", "x", "-n", "2", "-w", "3", "--", "true"}},
@@ -71,20 +71,20 @@ func TestExitCodes(t *testing.T) {
 		"what host: does not have":  {64, []string{"frob"}, []string{"--store", "host:?frob=1", "ls"}},
 		"a format that is none":     {64, []string{"--output yaml: want json or table or wide"}, []string{"ls", "-o", "yaml"}},
 		"no such semaphore":         {1, []string{`there is no semaphore "nobodys"`, "sema ls"}, []string{"show", "nobodys"}},
-		"Redis is not there":        {69, []string{"cannot reach redis at 127.0.0.1:1: connection refused — is it running? try 'sema doctor'"}, []string{"--store", "redis://127.0.0.1:1", "run", "x", "--", "true"}},
-		"PostgreSQL is not there":   {69, []string{"cannot reach postgres at 127.0.0.1:1/x: connection refused — is it running? try 'sema doctor'"}, []string{"--store", "postgres://127.0.0.1:1/x", "ls"}},
-		"a server is not there":     {69, []string{"cannot reach the sema service at 127.0.0.1:1: connection refused", "try 'sema doctor'"}, []string{"--store", "sema://127.0.0.1:1", "run", "x", "--", "true"}},
-		"a server without engine":   {69, []string{"cannot reach redis at 127.0.0.1:1"}, []string{"serve", "--store", "redis://127.0.0.1:1"}},
+		"Redis is not there":        {69, []string{"sema: cannot reach redis at 127.0.0.1:1: connection refused\nhint: is it running? 'sema doctor' examines the store\n"}, []string{"--store", "redis://127.0.0.1:1", "run", "x", "--", "true"}},
+		"PostgreSQL is not there":   {69, []string{"sema: cannot reach postgres at 127.0.0.1:1/x: connection refused\nhint: is it running? 'sema doctor' examines the store\n"}, []string{"--store", "postgres://127.0.0.1:1/x", "ls"}},
+		"a server is not there":     {69, []string{"cannot reach the sema service at 127.0.0.1:1: connection refused", "hint: ", "'sema doctor' examines the store"}, []string{"--store", "sema://127.0.0.1:1", "run", "x", "--", "true"}},
+		"a server without store":    {69, []string{"cannot reach redis at 127.0.0.1:1"}, []string{"serve", "--store", "redis://127.0.0.1:1"}},
 		"a server for anybody":      {64, []string{"--insecure"}, []string{"serve", "--store", "mem:", "--listen", ":0"}},
-		"etcd is not there":         {69, []string{"cannot reach etcd at 127.0.0.1:1", "try 'sema doctor'"}, []string{"--store", "etcd://127.0.0.1:1", "acquire", "x"}},
+		"etcd is not there":         {69, []string{"cannot reach etcd at 127.0.0.1:1", "hint: ", "'sema doctor' examines the store"}, []string{"--store", "etcd://127.0.0.1:1", "acquire", "x"}},
 		"a directory is not there":  {1, []string{"/no/such/directory"}, []string{"--store", "host:/no/such/directory", "ls"}},
 		"no table to migrate":       {64, []string{"nothing to migrate"}, []string{"migrate"}},
-		"a lease on host:":          {64, []string{"dies with the process", "sema run"}, []string{"acquire", "x"}},
+		"a lease on host:":          {64, []string{"ends with the process", "hint: use 'sema run"}, []string{"acquire", "x"}},
 		"a drain on host:":          {64, []string{"cannot be drained", "--capacity 0"}, []string{"drain", "x"}},
 		"a resume on host:":         {64, []string{"--capacity N"}, []string{"resume", "x"}},
-		"a ramp on host:":           {64, []string{"kept by an engine"}, []string{"set", "x", "--ramp", "1"}},
+		"a ramp on host:":           {64, []string{"kept by a store"}, []string{"set", "x", "--ramp", "1"}},
 		"revoke on host:":           {64, []string{"is free when the process", "sema show x"}, []string{"revoke", "x", "1"}},
-		"a change of nothing":       {64, []string{"nothing to change; give --capacity N"}, []string{"set", "x"}},
+		"a change of nothing":       {64, []string{"nothing to change", "hint: give --capacity N"}, []string{"set", "x"}},
 		"a change to what is below": {64, []string{"--capacity -1"}, []string{"set", "x", "--capacity", "-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,12 +140,12 @@ func TestWhoFindsItFullGivesUpAsTold(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s shell) {
 		holder := holding(s, "x", "-n", "2", "-w", "2")
-		says := []string{`no permit of "x"`, "2 of 2 are in use", "sema show x"}
+		says := []string{`no permit of "x"`, "2 of 2 in use", "hint: 'sema show x'"}
 		s.expect(75, says, "run", "x", "--no-wait", "--", "true")
 		s.expect(75, says, "run", "x", "--wait", "0", "--", "true")
 		s.expect(75, append(says, "within 200ms"), "run", "x", "--wait", "200ms", "--", "true")
 		s.expect(0, says, "run", "x", "--no-wait", "--on-full", "0", "--", "false")
-		s.expect(64, []string{"capacity of 2", "3 permits can never be had"}, "run", "x", "-w", "3", "--", "true")
+		s.expect(64, []string{"capacity of 2", "3 permits can never be granted", "hint: acquire fewer with --weight"}, "run", "x", "-w", "3", "--", "true")
 		s.expect(75, []string{"warning", "2, not 5", "sema set x --capacity 5"}, "run", "x", "-n", "5", "--no-wait", "--", "true")
 		holder.in.Close()
 		if code := holder.wait(); code != 0 {
@@ -184,7 +184,7 @@ func TestWhoWaitsIsToldForWhom(t *testing.T) {
 		holder := holding(s, "x", "-n", "1")
 		waiter := s.start("run", "x", "--", "echo", "mine")
 		eventually(t, "it says for whom it waits", func() bool { return strings.Contains(waiter.err.text(), "process ") })
-		for _, want := range []string{`waiting for "x" for 2s, place 1 `, "of 1 in line; 1 of 1 permits are held by\n", "process " + pidText(holder)} {
+		for _, want := range []string{`waiting for "x" for 2s, position 1 `, "of 1 in the queue; 1 of 1 permits are held by\n", "process " + pidText(holder)} {
 			if !strings.Contains(waiter.err.text(), want) {
 				t.Errorf("it does not say %q but\n%s", want, waiter.err.text())
 			}

@@ -155,12 +155,12 @@ func TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, engine := onOwnRedis(t)
+			s, server := onOwnRedis(t)
 			directory := t.TempDir()
 			p := s.start("run", "x", "-n", "1", "--ttl", ttl.String(), "--", "sh", "-c", c.script, "sh", directory)
 			p.line()
 			paused := time.Now()
-			engine.Pause()
+			server.Pause()
 			p.silent()
 			if code := p.wait(); code != 76 {
 				t.Errorf("exit code %d", code)
@@ -174,11 +174,11 @@ func TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The engine has not heard of it since it was paused, at the latest.
+			// The store received its last heartbeat before it was paused.
 			if beyond := last.ModTime().Sub(paused); beyond > ttl {
-				t.Errorf("it was at work %v after the engine had last heard of it", beyond)
+				t.Errorf("it was at work %v after its last heartbeat", beyond)
 			}
-			engine.Continue()
+			server.Continue()
 			s.expect(0, nil, "run", "x", "--wait", "1m", "--", "true")
 		})
 	}

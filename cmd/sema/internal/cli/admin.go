@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -12,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
-	"github.com/sema-go/sema/cmd/sema/internal/runner"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -53,14 +53,14 @@ use: the next user after that sets it with 'sema run -n'.`,
 				continue
 			}
 			if changed++; *f.value < 0 {
-				return usage("--%s %d: want 0 or more", f.name, *f.value)
+				return exit.Misuse("--%s %d: want 0 or more", f.name, *f.value)
 			}
 			*f.to = f.value
 		}
 		if changed == 0 {
-			return usage("nothing to change; give --capacity N, --ramp N or --max-waiters N")
+			return exit.Misuse("nothing to change").With("give --capacity N, --ramp N or --max-waiters N")
 		}
-		return p.briefly(engine.Changing, func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(store.Changing, func(ctx context.Context, s scope.Scope) error {
 			if err := s.Configure(ctx, args[0], change); err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ use: the next user after that sets it with 'sema run -n'.`,
 	return c
 }
 
-// report says how a semaphore is after a change.
+// report writes a semaphore after a change.
 func (p *program) report(ctx context.Context, s scope.Scope, name string) error {
 	state, err := s.Inspect(ctx, name)
 	if err != nil {
@@ -97,10 +97,10 @@ This needs a store. On host: use 'sema set NAME --capacity 0'.`,
 	}
 	flags.Duration(c.Flags(), &wait, "wait", flags.Absent, "wait for `DURATION` at most (default: until no permit is held)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
+		return p.with(store.Changing, func(ctx context.Context, s scope.Scope) error {
 			if wait >= 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, max(wait, patience/20))
+				ctx, cancel = context.WithTimeout(ctx, max(wait, replyTimeout/20))
 				defer cancel()
 			}
 			return p.drain(ctx, s, args[0])
@@ -112,23 +112,24 @@ This needs a store. On host: use 'sema set NAME --capacity 0'.`,
 func (p *program) drain(ctx context.Context, s scope.Scope, name string) error {
 	err := s.Drain(ctx, name)
 	if err == nil {
-		p.say("%q is draining, and nothing of it is held; 'sema resume %s' opens it again", name, name)
+		p.say("%q is draining, and no permit is held", name)
+		p.hint("'sema resume %s' ends that", printable.Arg(name))
 		return nil
 	}
 	if ctx.Err() == nil {
 		return err
 	}
-	looking, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, errPatience)
+	looking, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), replyTimeout, errTimeout)
 	defer cancel()
 	state, lookErr := s.Inspect(looking, name)
 	if lookErr != nil {
 		return lookErr
 	}
 	if !state.Draining {
-		return errPatience // the engine was too slow to hear of it
+		return errTimeout // the store did not reply in time
 	}
-	return notYet(fmt.Sprintf("%q is draining, and permits are still held: %d; 'sema show %s' says by whom, 'sema resume %s' opens it again",
-		name, state.InUse, name, name))
+	return exit.Errorf(exit.NoPermit, "%q is draining, and permits are still held: %d", name, state.InUse).
+		With("'sema show %s' lists the holders, 'sema resume %s' ends the draining", printable.Arg(name), printable.Arg(name))
 }
 
 func (p *program) resumeCommand() *cobra.Command {
@@ -140,7 +141,7 @@ func (p *program) resumeCommand() *cobra.Command {
 capacity is as it was before.`,
 		Example: `  sema resume db`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.briefly(engine.Changing, func(ctx context.Context, s scope.Scope) error {
+			return p.briefly(store.Changing, func(ctx context.Context, s scope.Scope) error {
 				if err := s.Resume(ctx, args[0]); err != nil {
 					return err
 				}
@@ -166,7 +167,7 @@ unused semaphore takes a few kilobytes.`,
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "remove without asking")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
+		return p.with(store.Changing, func(ctx context.Context, s scope.Scope) error {
 			for _, name := range args {
 				if err := p.remove(ctx, s, name, yes); err != nil {
 					return err
@@ -184,7 +185,7 @@ func (p *program) remove(ctx context.Context, s scope.Scope, name string, yes bo
 		return err
 	}
 	if !s.Host() && (state.InUse > 0 || state.Waiting > 0) {
-		question := fmt.Sprintf("%q is in use (%d held, %d waiting); those who hold lose their permits. Remove it?", name, state.InUse, state.Waiting)
+		question := fmt.Sprintf("%q is in use (%d held, %d waiting); its holders lose their permits. Remove it?", name, state.InUse, state.Waiting)
 		if err := p.confirm(yes, question); err != nil {
 			return err
 		}
@@ -216,24 +217,24 @@ This needs a store. On host: end the process that holds the permit.`,
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "with --now: do not ask first")
 	c.Flags().StringVar(&why, "why", "", "`TEXT` for the holder: the reason")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(engine.Changing, func(ctx context.Context, s scope.Scope) error {
+		return p.with(store.Changing, func(ctx context.Context, s scope.Scope) error {
 			if s.Host() {
 				return s.Revoke(ctx, args[0], fleet.Revocation{})
 			}
 			id, _, _ := strings.Cut(args[1], ".") // acquire prints more than its number
 			lease, err := strconv.ParseUint(id, 10, 64)
 			if err != nil {
-				return usage("lease %q: want a number, as 'sema show %s' has it", args[1], args[0])
+				return exit.Misuse("lease %q: want a number", args[1]).With("'sema show %s' lists the leases", printable.Arg(args[0]))
 			}
 			state, err := s.Inspect(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			if !hasLease(state, lease) {
-				return fmt.Errorf("%q has no lease %d; 'sema show %s' has those there are", args[0], lease, args[0])
+				return exit.Errorf(exit.Failed, "%q has no lease %d", args[0], lease).With("'sema show %s' lists the leases", printable.Arg(args[0]))
 			}
 			if now {
-				if err := p.confirm(yes, "Others are let in while the holder may still be at work. Go on?"); err != nil {
+				if err := p.confirm(yes, "Another holder is admitted while this one may still be working. Revoke at once?"); err != nil {
 					return err
 				}
 			}
@@ -252,12 +253,9 @@ func hasLease(s scope.State, lease uint64) bool {
 	return false
 }
 
-// notYet is for what was begun, and is not over: the code of who may try again.
-func notYet(text string) error { return &runner.Exit{Code: codeNotObtained, Err: errors.New(text)} }
-
-// operator is who takes a permit away.
+// operator returns the name under which a revocation is reported to the holder.
 func operator() string {
-	name := "somebody"
+	name := "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}

@@ -12,8 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/desk"
@@ -38,8 +39,8 @@ than the work (--ttl). If the id cannot be printed, the permit is released again
 
 This needs a store (--store or SEMA_STORE): a permit on host: ends with its process.
 
-Exit codes: 64 wrong usage, 69 the store cannot be reached, 74 the id could not be
-written, 75 no permit, 77 not allowed.`,
+Exit codes:
+` + exit.Describe(exit.OK, exit.Usage, exit.Unavailable, exit.Output, exit.NoPermit, exit.Denied),
 		Example: `  export SEMA_STORE=redis://redis.internal:6379
   lease=$(sema acquire deploys -n 1 --ttl 10m --wait 5m) || exit
   trap 'sema release deploys "$lease"' EXIT
@@ -52,12 +53,12 @@ written, 75 no permit, 77 not allowed.`,
 		if err := want.check(c); err != nil {
 			return err
 		}
-		return p.atDesk(engine.Creating, func(ctx context.Context, d *desk.Desk, store fleet.Store) error {
-			lease, err := p.acquire(ctx, d, store, want.request(args[0], about))
+		return p.atDesk(store.Creating, func(ctx context.Context, d *desk.Desk, opened fleet.Store) error {
+			lease, err := p.acquire(ctx, d, opened, want.request(args[0], about))
 			if err != nil {
 				return err
 			}
-			p.compare(ctx, store, args[0], want)
+			p.compare(ctx, opened, args[0], want)
 			if err := p.writeLease(lease, *output); err != nil {
 				return p.unprinted(d, lease)
 			}
@@ -69,13 +70,13 @@ written, 75 no permit, 77 not allowed.`,
 
 // acquire acquires a lease. If it is not to wait, a store that cannot decide yet is
 // asked again.
-func (p *program) acquire(ctx context.Context, d *desk.Desk, store fleet.Store, r desk.Request) (desk.Lease, error) {
+func (p *program) acquire(ctx context.Context, d *desk.Desk, opened fleet.Store, r desk.Request) (desk.Lease, error) {
 	if r.Wait > 0 {
 		return d.Acquire(ctx, r)
 	}
 	return scope.Try(ctx, r.Semaphore, func(text string) { p.say("%s", text) },
 		func(ctx context.Context) (scope.State, error) {
-			snapshot, err := store.Inspect(ctx, r.Semaphore)
+			snapshot, err := opened.Inspect(ctx, r.Semaphore)
 			return scope.StateOf(r.Semaphore, snapshot), err
 		},
 		func(ctx context.Context) (desk.Lease, error) { return d.Acquire(ctx, r) })
@@ -87,7 +88,7 @@ func (p *program) unprinted(d *desk.Desk, lease desk.Lease) error {
 	if lease.ID == "" { // of a rate: it is spent
 		return p.out.failure()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
 	if err := d.Release(ctx, "", lease.Semaphore, lease.ID); err != nil {
 		p.say("the permit of %q is held until its TTL of %v has passed: %v", lease.Semaphore, lease.TTL, err)
@@ -97,7 +98,7 @@ func (p *program) unprinted(d *desk.Desk, lease desk.Lease) error {
 	return p.out.failure()
 }
 
-// aYear is longer than anybody waits, and a time that every engine can add.
+// aYear is longer than any wait, and every store can add it to a time.
 const aYear = 365 * 24 * time.Hour
 
 func (w *wanting) request(name, about string) desk.Request {
@@ -119,8 +120,8 @@ func (w *wanting) request(name, about string) desk.Request {
 }
 
 // compare warns if the semaphore is not as it was asked for.
-func (p *program) compare(ctx context.Context, store fleet.Store, name string, want wanting) {
-	snapshot, err := store.Inspect(ctx, name)
+func (p *program) compare(ctx context.Context, opened fleet.Store, name string, want wanting) {
+	snapshot, err := opened.Inspect(ctx, name)
 	if err != nil {
 		return
 	}
@@ -141,7 +142,7 @@ stop the work.`,
 	}
 	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
+		return p.atDesk(store.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
 			lease, err := d.Renew(ctx, "", args[0], args[1])
 			if err != nil {
 				return err
@@ -161,34 +162,38 @@ func (p *program) releaseCommand() *cobra.Command {
 Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.atDesk(engine.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
+			return p.atDesk(store.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
 				return d.Release(ctx, "", args[0], args[1])
 			})
 		},
 	}
 }
 
-// atDesk opens the engine for leases that outlive this process.
-func (p *program) atDesk(access engine.Access, do func(context.Context, *desk.Desk, fleet.Store) error) error {
-	url := p.storeURL()
-	if engine.IsHost(url) {
-		return usage("on host: a permit dies with the process that holds it, so this command could hold none; use 'sema run NAME -- COMMAND', or name a store with --store or SEMA_STORE")
+// atDesk opens the store for leases that outlive this process.
+func (p *program) atDesk(access store.Access, do func(context.Context, *desk.Desk, fleet.Store) error) error {
+	u, err := p.storeURL()
+	if err != nil {
+		return err
+	}
+	if u.IsHost() {
+		return exit.Misuse("on host: a permit ends with the process that holds it, so that this command could hold none").
+			With("use 'sema run NAME -- COMMAND', or name another store with --store or SEMA_STORE")
 	}
 	// A reader that is gone must not end this process while it holds a lease: the
 	// write fails instead.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	opening, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
+	opening, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
 	defer cancel()
-	store, err := scope.OpenStore(opening, url, access)
+	opened, err := scope.OpenStore(opening, u, access)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	d := desk.New(store, desk.KeyInID)
+	defer opened.Close()
+	d := desk.New(opened, desk.KeyInID)
 	defer d.Close()
-	return do(ctx, d, store)
+	return do(ctx, d, opened)
 }
 
 // A leased is a lease as scripts read it.

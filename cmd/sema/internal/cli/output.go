@@ -11,6 +11,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
@@ -77,7 +78,7 @@ func (p *program) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !isatty.IsTerminal(p.in.Fd()) {
-		return usage("%s Say --yes: there is no terminal to ask at", question)
+		return exit.Misuse("%s", question).With("there is no terminal to ask at: confirm with --yes")
 	}
 	fmt.Fprintf(p.err, "%s [y/N] ", printable.Line(question))
 	answer, _ := bufio.NewReader(p.in).ReadString('\n')
@@ -85,5 +86,5 @@ func (p *program) confirm(yes bool, question string) error {
 	case "y", "yes":
 		return nil
 	}
-	return usage("nothing was changed")
+	return exit.Misuse("nothing was changed")
 }

@@ -1,5 +1,5 @@
-// Package cli is the commands of sema: flags, output and exit codes. What they do
-// is in packages scope and runner, and in the library.
+// Package cli has the commands of sema: their flags and their output. Packages scope and
+// runner, and the library, do the work.
 package cli
 
 import (
@@ -14,17 +14,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/doctor"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/loadtest"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/serve"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/cmd/sema/internal/top"
 )
 
-// commands are all there are, by what they are for. One that is a package of its
-// own is added here.
+// commands returns all commands in groups. A command that is a package of its own is
+// added here.
 func (p *program) commands() []group {
 	return []group{
 		{"Run a command under a permit:", []*cobra.Command{
@@ -43,7 +46,7 @@ func (p *program) commands() []group {
 	}
 }
 
-// A group is commands that help names together.
+// A group is commands that the help lists together.
 type group struct {
 	title    string
 	commands []*cobra.Command
@@ -66,21 +69,23 @@ func Main(args []string, in, out, errs *os.File) int {
 	root.SetArgs(args)
 	err := root.Execute()
 	if err != nil && !p.began {
-		err = &usageError{err}
+		err = &exit.Error{Code: exit.Usage, Err: err}
 	}
 	if lost := p.out.failure(); lost != nil && (err == nil || errors.Is(err, p.out.err)) {
 		err = lost
 	}
-	code, text := status(err)
-	if text != "" {
-		p.say("%s", text)
-	}
-	return code
+	explain.Print(p.err, err)
+	return exit.Code(err)
 }
 
 // say writes a message for the user to stderr. Its arguments may come from elsewhere.
 func (p *program) say(format string, args ...any) {
-	fmt.Fprintln(p.err, "sema: "+unprefixed(printable.Sprintf(format, args...)))
+	fmt.Fprintln(p.err, "sema: "+explain.WithoutPrefix(printable.Sprintf(format, args...)))
+}
+
+// hint writes advice to stderr, in a line of its own.
+func (p *program) hint(format string, args ...any) {
+	fmt.Fprintln(p.err, "hint: "+printable.Sprintf(format, args...))
 }
 
 func (p *program) root() *cobra.Command {
@@ -113,9 +118,8 @@ list of processes):
   sema://host:7362             a server, see 'sema serve'
   sqlite:///path               one process at a time
 
-Exit codes: 0 success · 1 no such semaphore · 64 wrong usage · 69 the store cannot be
-reached · 74 the output could not be written · 75 no permit · 76 the lease was lost ·
-77 not allowed · and those of 'sema run'.`,
+Exit codes ('sema run' has those of its command, too):
+` + exit.Describe() + "\n",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(c *cobra.Command, args []string) error {
@@ -150,41 +154,40 @@ reached · 74 the output could not be written · 75 no permit · 76 the lease wa
 	return root
 }
 
-// storeURL is what was named.
-func (p *program) storeURL() string {
-	for _, url := range []string{p.store, os.Getenv("SEMA_STORE")} {
-		if url != "" {
-			return url
-		}
-	}
-	return scope.Default
-}
+// storeURL returns the URL of the store, from --store or the environment.
+func (p *program) storeURL() (store.URL, error) { return store.FromFlag(p.store) }
 
-// patience is how long an engine may take over what nobody waits in line for.
-const patience = 10 * time.Second
+// replyTimeout bounds requests that do not wait for a permit.
+const replyTimeout = 10 * time.Second
+
+var errTimeout = fmt.Errorf("%w: no reply within %v", sema.ErrUnavailable, replyTimeout)
 
 // with opens the scope for a command that a signal may end.
-func (p *program) with(access engine.Access, do func(context.Context, scope.Scope) error) error {
+func (p *program) with(access store.Access, do func(context.Context, scope.Scope) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return p.open(ctx, access, func(s scope.Scope) error { return do(ctx, s) })
 }
 
 // briefly is with, for commands that a healthy store completes at once.
-func (p *program) briefly(access engine.Access, do func(context.Context, scope.Scope) error) error {
+func (p *program) briefly(access store.Access, do func(context.Context, scope.Scope) error) error {
 	return p.with(access, func(ctx context.Context, s scope.Scope) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
+		ctx, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
 		defer cancel()
 		return do(ctx, s)
 	})
 }
 
-// open does something with the scope. What matters is said by then: that the engine
-// is not taken leave of changes nothing.
-func (p *program) open(ctx context.Context, access engine.Access, do func(scope.Scope) error) error {
-	opening, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
+// open opens the scope for a command. An error of closing is ignored: the result was
+// printed before.
+func (p *program) open(ctx context.Context, access store.Access, do func(scope.Scope) error) error {
+	opening, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
 	defer cancel()
-	s, err := scope.Open(opening, p.storeURL(), access)
+	u, err := p.storeURL()
+	if err != nil {
+		return err
+	}
+	s, err := scope.Open(opening, u, access)
 	if err != nil {
 		return err
 	}
@@ -192,8 +195,8 @@ func (p *program) open(ctx context.Context, access engine.Access, do func(scope.
 	return do(s)
 }
 
-// leave does not wait for an engine that does not answer: the process ends, and
-// what it had there with it.
+// leave closes the scope within a second: a store that does not reply must not delay the
+// end of the process.
 func (p *program) leave(ctx context.Context, s scope.Scope) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -9,11 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/runner"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
 // wanting are the flags of commands that acquire permits.
@@ -36,15 +38,15 @@ func (w *wanting) flags(c *cobra.Command) {
 func (w *wanting) check(c *cobra.Command) error {
 	switch {
 	case c.Flags().Changed("capacity") && w.capacity < 1:
-		return usage("-n %d: want 1 or more", w.capacity)
+		return exit.Misuse("-n %d: want 1 or more", w.capacity)
 	case w.weight < 1:
-		return usage("--weight %d: want 1 or more", w.weight)
+		return exit.Misuse("--weight %d: want 1 or more", w.weight)
 	case c.Flags().Changed("wait") && w.noWait:
-		return usage("both --wait and --no-wait: want one of them")
+		return exit.Misuse("both --wait and --no-wait: want one of them")
 	case c.Flags().Changed("ttl") && w.ttl <= 0:
-		return usage("--ttl %v: want more than 0, such as 15s", w.ttl)
+		return exit.Misuse("--ttl %v: want more than 0, such as 15s", w.ttl)
 	case w.capacity > 0 && w.weight > w.capacity:
-		return usage("--weight %d is more than -n %d: it could never be granted", w.weight, w.capacity)
+		return exit.Misuse("--weight %d is more than -n %d: it could never be granted", w.weight, w.capacity)
 	}
 	if w.noWait {
 		w.wait = 0
@@ -89,12 +91,8 @@ Environment of the command:
                     highest floor it has seen
 On host: there is SEMA_NAME alone: such a permit cannot be lost.
 
-Exit codes:
-  the command's own; 128+n if signal n ended it
-   64  wrong usage                      77  not allowed
-   69  the store cannot be reached     126  the command cannot be run
-   75  no permit (see --on-full)       127  the command was not found
-   76  the lease was lost`,
+Exit codes: the command's own, and
+` + exit.Describe(exit.Usage, exit.Unavailable, exit.NoPermit, exit.Lost, exit.Denied, exit.NotExecutable, exit.NotFound, exit.Signal),
 		Example: `  # A cron job that must not overlap itself; skip the run if the last one still works.
   */5 * * * *  sema run sync -n 1 --no-wait --on-full 0 -- ./sync.sh
 
@@ -110,15 +108,15 @@ Exit codes:
 			const line = "write: sema run NAME -- COMMAND"
 			switch dash := c.ArgsLenAtDash(); {
 			case len(args) == 0 || dash == 0:
-				return usage("missing NAME; %s", line)
+				return exit.Misuse("missing NAME").With(line)
 			case dash < 0 && len(args) == 1:
-				return usage("missing COMMAND; write: sema run %s -- COMMAND", printable.Arg(args[0]))
+				return exit.Misuse("missing COMMAND").With("write: sema run %s -- COMMAND", printable.Arg(args[0]))
 			case dash < 0:
-				return usage("put -- before the command: sema run %s -- %s", printable.Arg(args[0]), printable.Arg(args[1]))
+				return exit.Misuse("there is no -- before the command").With("write: sema run %s -- %s", printable.Arg(args[0]), printable.Arg(args[1]))
 			case dash != 1:
-				return usage("%d names before the --; %s", dash, line)
+				return exit.Misuse("%d names before the --", dash).With(line)
 			case len(args) == 1:
-				return usage("missing COMMAND after the --; %s", line)
+				return exit.Misuse("missing COMMAND after the --").With(line)
 			}
 			return nil
 		},
@@ -127,12 +125,12 @@ Exit codes:
 				return err
 			}
 			if c.Flags().Changed("kill-after") && killAfter == 0 {
-				return usage("--kill-after 0s: want more than 0, such as 10s")
+				return exit.Misuse("--kill-after 0s: want more than 0, such as 10s")
 			}
 			if onFull < 0 || onFull > 255 {
-				return usage("--on-full %d: want an exit code, 0 to 255", onFull)
+				return exit.Misuse("--on-full %d: want an exit code, 0 to 255", onFull)
 			}
-			err := p.open(context.Background(), engine.Creating, func(s scope.Scope) error {
+			err := p.open(context.Background(), store.Creating, func(s scope.Scope) error {
 				return runner.Run(context.Background(), s, runner.Options{
 					Want: scope.Want{
 						Name: args[0], Capacity: want.capacity, TTL: want.ttl, Wait: want.wait, Command: filepath.Base(args[1]), About: about,
@@ -141,9 +139,9 @@ Exit codes:
 					Weight: want.weight, Command: args[1:], KillAfter: killAfter, Say: p.say,
 				})
 			})
-			if code, text := status(err); code == codeNotObtained && isRefusal(err) {
-				p.say("%s", text)
-				return &runner.Exit{Code: onFull}
+			if isRejection(err) {
+				explain.Print(p.err, err)
+				return &exit.Error{Code: onFull}
 			}
 			return err
 		},
@@ -151,12 +149,13 @@ Exit codes:
 	want.flags(c)
 	c.Flags().StringVar(&about, "about", "", "`TEXT` for 'sema show' and other waiters: what this is for (on host: they see the command line)")
 	flags.Duration(c.Flags(), &killAfter, "kill-after", 0, "send SIGKILL `DURATION` after the first signal that ends the command (default: only when the lease is lost)")
-	c.Flags().IntVar(&onFull, "on-full", codeNotObtained, "exit with `CODE` if there is no permit")
+	c.Flags().IntVar(&onFull, "on-full", exit.NoPermit, "exit with `CODE` if there is no permit")
 	return c
 }
 
-// isRefusal tells this program's refusals from a command's exit code.
-func isRefusal(err error) bool {
-	var exit *runner.Exit
-	return !errors.As(err, &exit) && (errors.Is(err, sema.ErrFull) || errors.Is(err, sema.ErrTimeout) || errors.Is(err, sema.ErrDraining))
+// isRejection reports whether no permit was granted. An [exit.Error] is the end of the
+// command.
+func isRejection(err error) bool {
+	var ended *exit.Error
+	return !errors.As(err, &ended) && (errors.Is(err, sema.ErrFull) || errors.Is(err, sema.ErrTimeout) || errors.Is(err, sema.ErrDraining))
 }

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/sema-go/sema/cmd/sema/internal/runner"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 )
 
 // An output is stdout. It remembers the first error, so that no command exits with 0
@@ -44,7 +44,7 @@ func (o *output) failure() error {
 	if errors.As(cause, &path) {
 		cause = path.Err // without "write /dev/stdout"
 	}
-	return &runner.Exit{Code: codeOutput, Err: &outputError{cause}}
+	return &exit.Error{Code: exit.Output, Err: &outputError{cause}}
 }
 
 // An outputError says that the output was lost.

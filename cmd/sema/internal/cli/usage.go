@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
@@ -34,11 +35,11 @@ func positional(c *cobra.Command, args []string) error {
 	}
 	switch line := c.CommandPath() + strings.TrimPrefix(c.Use, c.Name()); {
 	case len(args) < least:
-		return usage("missing %s; write: %s", missing, line)
+		return exit.Misuse("missing %s", missing).With("write: %s", line)
 	case len(args) > most && most == 0:
-		return usage("unexpected argument %q; '%s' takes none, see '%s --help'", args[0], c.CommandPath(), c.CommandPath())
+		return exit.Misuse("unexpected argument %q", args[0]).With("'%s' takes none, see '%s --help'", c.CommandPath(), c.CommandPath())
 	case len(args) > most:
-		return usage("unexpected argument %q; write: %s", args[most], line)
+		return exit.Misuse("unexpected argument %q", args[most]).With("write: %s", line)
 	}
 	return nil
 }
@@ -54,12 +55,12 @@ func (p *program) flagError(c *cobra.Command, err error) error {
 	case errors.As(err, &unknown):
 		return p.unknownFlag(c, unknown)
 	case errors.As(err, &invalid):
-		return usage("%s %s: %s", flagName(invalid.GetFlag()), printable.Arg(invalid.GetValue()), wanted(invalid))
+		return exit.Misuse("%s %s: %s", flagName(invalid.GetFlag()), printable.Arg(invalid.GetValue()), wanted(invalid))
 	case errors.As(err, &empty):
 		name, what := pflag.UnquoteUsage(empty.GetFlag())
-		return usage("%s needs a value (%s): %s", flagName(empty.GetFlag()), name, what)
+		return exit.Misuse("%s needs a value (%s): %s", flagName(empty.GetFlag()), name, what)
 	}
-	return usage("%w; see '%s --help'", err, c.CommandPath())
+	return exit.Misuse("%w", err).With("see '%s --help'", c.CommandPath())
 }
 
 func flagName(f *pflag.Flag) string { return "--" + f.Name }
@@ -85,13 +86,13 @@ func (p *program) unknownFlag(c *cobra.Command, e *pflag.NotExistError) error {
 		name = "-" + e.GetSpecifiedShortnames()
 	}
 	if c.Name() == "run" && !slices.Contains(p.args, "--") {
-		return usage("unknown flag %s; if it belongs to the command, put -- before the command: sema run NAME -- COMMAND %s", name, name)
+		return exit.Misuse("unknown flag %s", name).With("if it belongs to the command, put -- before the command: sema run NAME -- COMMAND %s", name)
 	}
 	hint := fmt.Sprintf("'%s --help' lists all", c.CommandPath())
 	if like := similarFlag(c, e.GetSpecifiedName()); like != "" {
 		hint = fmt.Sprintf("did you mean %s?", like)
 	}
-	return usage("unknown flag %s; %s", name, hint)
+	return exit.Misuse("unknown flag %s", name).With("%s", hint)
 }
 
 func similarFlag(c *cobra.Command, name string) (like string) {
@@ -135,7 +136,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 		slices.SortStableFunc(like, func(a, b string) int { return distance(a, name) - distance(b, name) })
 		next = fmt.Sprintf("did you mean '%s'?", strings.Join(like, "' or '"))
 	}
-	return usage("unknown command %q; %s", name, next)
+	return exit.Misuse("unknown command %q", name).With("%s", next)
 }
 
 // helpCommand replaces cobra's, which exits with 0 for a command that does not exist.
@@ -182,9 +183,9 @@ bash, zsh, fish or powershell.`
 		c.Args = nil
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("missing SHELL; write: sema completion bash (or zsh, fish, powershell)")
+				return exit.Misuse("missing SHELL").With("write: sema completion bash (or zsh, fish, powershell)")
 			}
-			return usage("unknown shell %q; want bash, zsh, fish or powershell", args[0])
+			return exit.Misuse("unknown shell %q", args[0]).With("want bash, zsh, fish or powershell")
 		}
 	}
 }

@@ -16,21 +16,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
-	_ "github.com/sema-go/sema/x/stores" // all engines
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
+	_ "github.com/sema-go/sema/x/stores" // all stores
 )
 
 // variable is of the environment, and says that this is not the test but the
 // program.
 const variable = "SEMA_COMMANDTEST"
 
-// patience is how long a command may take.
-const patience = time.Minute
+// timeout bounds one call of a command.
+const timeout = time.Minute
 
 // Main is for TestMain: in a process that was started by this package it is the
 // program sema, which has the one command; else it runs the tests, and what is to
 // be ended after them.
-func Main(m *testing.M, command func(store func() string) *cobra.Command, ends ...func() error) {
+func Main(m *testing.M, command func(func() (store.URL, error)) *cobra.Command, ends ...func() error) {
 	if os.Getenv(variable) != "" {
 		os.Exit(program(command))
 	}
@@ -44,17 +46,20 @@ func Main(m *testing.M, command func(store func() string) *cobra.Command, ends .
 	os.Exit(code)
 }
 
-func program(command func(store func() string) *cobra.Command) int {
+func program(command func(func() (store.URL, error)) *cobra.Command) int {
 	root := &cobra.Command{Use: "sema", SilenceErrors: true, SilenceUsage: true}
-	store := root.PersistentFlags().String("store", os.Getenv("SEMA_STORE"), "URL of the engine")
-	root.AddCommand(command(func() string { return *store }))
+	flag := root.PersistentFlags().String("store", "", "URL of the store")
+	began := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	root.AddCommand(command(func() (store.URL, error) { return store.FromFlag(*flag) }))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := root.ExecuteContext(ctx)
-	if err != nil && !engine.WasSaid(err) {
-		fmt.Fprintln(os.Stderr, "sema:", err)
+	if err != nil && !began { // of flags and arguments
+		err = &exit.Error{Code: exit.Usage, Err: err}
 	}
-	return engine.CodeOf(err)
+	explain.Print(os.Stderr, err)
+	return exit.Code(err)
 }
 
 // Command is the program, still to be started.
@@ -64,7 +69,7 @@ func Command(t testing.TB, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(os.Environ(), variable+"=1", "SEMA_STORE=")

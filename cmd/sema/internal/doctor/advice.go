@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/fleet"
 )
 
@@ -41,7 +41,7 @@ var causes = []cause{
 	{"owner", "", []string{"owner"}, "stop the other process, or reach its semaphores through it: sema serve"},
 	{"quorum", "", []string{"majority"}, "start the members that are down: etcdctl endpoint status --cluster"},
 	{"answer", "", []string{"deadline", "in time", "timeout", ": eof", "unexpected eof"},
-		"something accepts connections there and does not answer as this engine does: is it the right port, with TLS if it wants that and without if not, and is the server neither stopped nor overloaded?"},
+		"something accepts connections there and does not respond as this store does: is it the right port, with TLS if it wants that and without if not, and is the server neither stopped nor overloaded?"},
 }
 
 // causeOf returns the class of an error.
@@ -63,8 +63,8 @@ func causeOf(err error) (c cause, known bool) {
 // refused is about a server that was connected to and went no further.
 func refused(err error) fleet.Finding {
 	f := fleet.Finding{Check: "open", Level: fleet.Problem, Seen: err.Error(), Advice: "see docs/engines.md for what the URL and the server have to be like"}
-	var said *engine.Error
-	if errors.As(err, &said) {
+	var coded *exit.Error
+	if errors.As(err, &coded) {
 		f.Advice = "check the path, or create the file with the first program that uses it"
 	} else if c, known := causeOf(err); known {
 		f.Check, f.Advice = c.check, c.advice

@@ -10,15 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 )
 
@@ -31,7 +31,7 @@ type settings struct {
 }
 
 // Command is "sema doctor".
-func Command(store func() string) *cobra.Command {
+func Command(named func() (store.URL, error)) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -48,17 +48,17 @@ the store cannot be reached.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case s.output != "text" && s.output != "json":
-				return engine.Misused("-o %s: want text or json", s.output)
+				return exit.Misuse("-o %s: want text or json", s.output)
 			case s.pings < 2:
-				return engine.Misused("--pings %d: want 2 or more", s.pings)
+				return exit.Misuse("--pings %d: want 2 or more", s.pings)
 			case s.ttl <= 0 || s.timeout <= 0:
-				return engine.Misused("--ttl %v, --timeout %v: want positive durations", s.ttl, s.timeout)
+				return exit.Misuse("--ttl %v, --timeout %v: want positive durations", s.ttl, s.timeout)
 			}
 			// What stores log when they are opened is among the findings.
 			slog.SetDefault(slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(c.Context(), s.timeout)
 			defer cancel()
-			r := examine(ctx, store(), s)
+			r := examine(ctx, named, s)
 			if err := r.print(c.OutOrStdout(), s.output); err != nil {
 				return err
 			}
@@ -74,27 +74,27 @@ the store cannot be reached.`,
 }
 
 // examine looks at everything, as far as it gets.
-func examine(ctx context.Context, store string, s settings) *report {
-	r := &report{Store: engine.Shown(store)}
-	if engine.IsHost(store) {
-		examineHost(ctx, r, store)
-		return r
-	}
-	u, err := url.Parse(store)
+func examine(ctx context.Context, named func() (store.URL, error), s settings) *report {
+	u, err := named()
+	r := &report{Store: u.String()}
 	if err != nil {
 		r.misused = true
-		r.add(fleet.Finding{Check: "store", Level: fleet.Problem, Seen: "the URL cannot be parsed", Advice: "see docs/engines.md for what it looks like"})
+		r.add(fleet.Finding{Check: "store", Level: fleet.Problem, Seen: err.Error(), Advice: sema.Hint(err)})
 		return r
 	}
-	if !reach(ctx, r, addressesOf(u)) {
+	if u.IsHost() {
+		examineHost(ctx, r, u)
 		return r
 	}
-	client, ok := open(ctx, r, store, s.timeout)
+	if !reach(ctx, r, u.Servers()) {
+		return r
+	}
+	client, ok := open(ctx, r, u, s.timeout)
 	if !ok {
 		return r
 	}
 	defer func() {
-		if err := engine.Close(client); err != nil {
+		if err := store.CloseClient(client); err != nil {
 			r.add(fleet.Finding{Check: "close", Level: fleet.Warning, Seen: err.Error(), Advice: "its semaphore is gone after a TTL by itself"})
 		}
 	}()
@@ -117,11 +117,11 @@ func examine(ctx context.Context, store string, s settings) *report {
 const leastAnswer = 5 * time.Second
 
 // open is for what comes after a connection: TLS, users, tables.
-func open(ctx context.Context, r *report, store string, timeout time.Duration) (*fleet.Client, bool) {
+func open(ctx context.Context, r *report, u store.URL, timeout time.Duration) (*fleet.Client, bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(leastAnswer, timeout/12))
 	defer cancel()
 	start := time.Now()
-	opened, err := engine.OpenStore(ctx, store, engine.Changing)
+	opened, err := u.Open(ctx, store.Changing)
 	var client *fleet.Client
 	if err == nil {
 		client = fleet.New(opened)
@@ -130,7 +130,7 @@ func open(ctx context.Context, r *report, store string, timeout time.Duration) (
 			err = nil
 		}
 		if err != nil {
-			engine.Close(client)
+			store.CloseClient(client)
 		}
 	}
 	if err != nil {

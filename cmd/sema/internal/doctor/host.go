@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,31 +9,32 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/host"
 )
 
 // examineHost is for semaphores of this machine, which have no server.
-func examineHost(ctx context.Context, r *report, store string) {
-	opts, err := engine.HostOptions(store)
+func examineHost(ctx context.Context, r *report, u store.URL) {
+	opts, err := u.HostOptions()
 	if err != nil {
 		r.misused = true
-		r.add(fleet.Finding{Check: "store", Level: fleet.Problem, Seen: err.Error(), Advice: "want host:, host:?dir=/path or host:?group=name"})
+		r.add(fleet.Finding{Check: "store", Level: fleet.Problem, Seen: err.Error(), Advice: cmp.Or(sema.Hint(err), "give each parameter once")})
 		return
 	}
 	dir, err := host.Where(opts...)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		r.add(fleet.Finding{Check: "system", Level: fleet.Problem, Seen: runtime.GOOS + " is not supported", Advice: "use a fleet engine, sqlite: for example"})
+		r.add(fleet.Finding{Check: "system", Level: fleet.Problem, Seen: runtime.GOOS + " is not supported", Advice: "use another store, such as sqlite:"})
 		return
 	case err != nil:
 		r.add(fleet.Finding{Check: "directory", Level: fleet.Problem, Seen: err.Error(), Advice: "name a directory that this user may write to: host:?dir=/path"})
 		return
 	}
 	r.Reached = true
-	r.add(directoryFinding(dir), systemFinding(), containerFinding(store, dir), useHost(ctx, opts))
+	r.add(directoryFinding(dir), systemFinding(), containerFinding(u, dir), useHost(ctx, opts))
 	found, err := host.List(opts...)
 	if err != nil {
 		r.add(fleet.Finding{Check: "stored", Level: fleet.Problem, Seen: err.Error(), Advice: "let this user read the directory"})
@@ -57,15 +59,15 @@ func systemFinding() fleet.Finding {
 	if runtime.GOOS == "linux" {
 		return fleet.Finding{Check: "system", Level: fleet.Fine, Seen: "linux: locks of open files, which can be inherited, and futexes"}
 	}
-	return fleet.Finding{Check: "system", Level: fleet.Warning, Seen: runtime.GOOS + ": record locks, which are not inherited; who waits looks every few milliseconds",
+	return fleet.Finding{Check: "system", Level: fleet.Warning, Seen: runtime.GOOS + ": record locks, which are not inherited; a waiter polls every few milliseconds",
 		Advice: "nothing is wrong; a command outlives its wrapper without its permit here"}
 }
 
 // containerFinding is about programs that look for each other and have a /run, or
 // /var/tmp, of their own.
-func containerFinding(store, dir string) fleet.Finding {
+func containerFinding(u store.URL, dir string) fleet.Finding {
 	for _, sign := range []string{"/.dockerenv", "/run/.containerenv"} {
-		if _, err := os.Stat(sign); err == nil && (store == "" || store == "host:") {
+		if _, err := os.Stat(sign); err == nil && u.IsOwnDirectory() {
 			return fleet.Finding{Check: "container", Level: fleet.Warning, Seen: "this is a container: others do not see " + dir, Advice: "mount one directory into all that should meet, and name it: host:?dir=/path"}
 		}
 	}
@@ -77,7 +79,7 @@ func useHost(ctx context.Context, opts []host.Option) fleet.Finding {
 	problem := func(step string, err error) fleet.Finding {
 		return fleet.Finding{Check: "use", Level: fleet.Problem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "the directory has to be on a local file system with room in it, for this user to write to"}
 	}
-	name := engine.ScratchName("doctor")
+	name := store.ScratchName("doctor")
 	s, err := host.Open(name, 1, opts...)
 	if err != nil {
 		return problem("open", err)

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A probe uses an engine that was reached.
+// A probe uses a store that was reached.
 type probe struct {
 	client   *fleet.Client
 	report   *report
@@ -26,13 +26,13 @@ type probe struct {
 // A sample is one round trip.
 type sample struct {
 	took  time.Duration
-	ahead time.Duration // of the engine's clock, give or take half of what it took; nothing if it has no clock
+	ahead time.Duration // of the store's clock, give or take half of took; 0 if it has no clock
 }
 
 // pause is between pings, so that they are not one burst.
 const pause = 20 * time.Millisecond
 
-// roundTrips are about how fast the engine answers, and its clock.
+// roundTrips measures how fast the store responds, and compares its clock.
 func (p *probe) roundTrips(ctx context.Context) {
 	var all []sample
 	clock, asked := true, true
@@ -42,7 +42,7 @@ func (p *probe) roundTrips(ctx context.Context) {
 		s := sample{took: time.Since(start)}
 		if errors.Is(err, errors.ErrUnsupported) {
 			asked = false
-			_, err = p.client.Inspect(ctx, engine.ScratchName("doctor"))
+			_, err = p.client.Inspect(ctx, store.ScratchName("doctor"))
 			s.took = time.Since(start)
 		}
 		if err != nil && !isAbsent(err) {
@@ -63,9 +63,9 @@ func (p *probe) roundTrips(ctx context.Context) {
 	case clock:
 		p.report.add(judgeClock(all))
 	case !asked:
-		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "it cannot be asked from here, nor how the engine is set up; run 'sema doctor' on the engine behind it, too"})
+		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "it cannot be asked from here, nor how the store is set up; run 'sema doctor' on the store behind it, too"})
 	default:
-		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "the engine has none that counts; clients measure the time, each for itself"})
+		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "the store has none that counts; clients measure the time, each for itself"})
 	}
 }
 
@@ -86,7 +86,7 @@ func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
 	case p99 > ttl/15:
 		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("holders have to be heard every %v, with little time to spare; raise the TTL, or find what is slow", ttl/3)
 	case p50 > far:
-		f.Level, f.Advice = fleet.Warning, "every acquire takes a round trip; use an engine nearby, fleet.Pooled, or regions"
+		f.Level, f.Advice = fleet.Warning, "every acquire takes a round trip; use a store nearby, fleet.Pooled, or regions"
 	}
 	return f
 }
@@ -177,7 +177,7 @@ const useTTL, usePatience = 2 * time.Second, 4 * time.Second
 // use does all that programs and operators do, in a semaphore that is removed
 // again.
 func (p *probe) use(ctx context.Context) {
-	name := engine.ScratchName("doctor")
+	name := store.ScratchName("doctor")
 	s, err := p.client.Semaphore(name, fleet.Options{Capacity: 1, TTL: useTTL, MaxWait: usePatience})
 	if err != nil {
 		p.report.add(fleet.Finding{Check: "use", Level: fleet.Problem, Seen: err.Error(), Advice: "this should not be; please report it"})

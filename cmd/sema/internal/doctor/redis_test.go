@@ -135,7 +135,7 @@ func TestRedisIsNotReached(t *testing.T) {
 		{"redis://" + secured.Address, "authenticate", "check user and password"},
 		{"rediss://" + secured.Address, "TLS", "use TLS on both sides or on neither"},
 		{"rediss://" + encrypted.Address, "TLS", "signed by an authority that is trusted here"},
-		{"redis://:" + secret + "@" + silent.Address, "answer", "does not answer as this engine does"},
+		{"redis://:" + secret + "@" + silent.Address, "answer", "does not respond as this store does"},
 	} {
 		timeout := "5m" // a twelfth of it is for a server that does answer, on a busy machine
 		if c.check == "answer" {
@@ -196,7 +196,7 @@ func TestASlowNetwork(t *testing.T) {
 	slow.SetFault(enginetest.Fault{Latency: 20 * time.Millisecond})
 	url := "redis://" + slow.Address
 	r, _ := diagnose(t, url)
-	r.want(t, "latency", fleet.Warning, "use an engine nearby")
+	r.want(t, "latency", fleet.Warning, "use a store nearby")
 	r, code := diagnose(t, url, "--ttl", "60ms")
 	r.want(t, "latency", fleet.Problem, "holders have to be heard every 20ms")
 	if code != 1 {

@@ -8,7 +8,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/fleet"
@@ -21,7 +21,7 @@ type report struct {
 	Problems int             `json:"problems"`
 	Warnings int             `json:"warnings"`
 	Findings []fleet.Finding `json:"findings"`
-	misused  bool            // the store makes no sense
+	misused  bool            // the URL is invalid
 }
 
 func (r *report) add(findings ...fleet.Finding) {
@@ -40,11 +40,11 @@ func (r *report) add(findings ...fleet.Finding) {
 func (r *report) status() error {
 	switch {
 	case r.misused:
-		return &engine.Error{Code: engine.Usage, Err: fmt.Errorf("%s makes no sense", r.Store), Said: true}
+		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%s is invalid", r.Store), Printed: true}
 	case !r.Reached:
-		return &engine.Error{Code: engine.Unavailable, Err: fmt.Errorf("%s was not reached", r.Store), Said: true}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("%s was not reached", r.Store), Printed: true}
 	case r.Problems > 0:
-		return &engine.Error{Code: engine.Problems, Err: errors.New(r.summary()), Said: true}
+		return &exit.Error{Code: exit.Failed, Err: errors.New(r.summary()), Printed: true}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A service has an engine behind it, which is examined.
+// A service has a store behind it, which is examined.
 func TestAService(t *testing.T) {
 	t.Parallel()
 	s, err := server.New(memstore.New(), server.Options{})

@@ -1,13 +1,12 @@
-// Package loadtest is the command that measures an engine: how many pairs of
-// acquire and release it serves in a second, and how long an acquire takes. What
-// it says is of this machine, this network and this engine at this moment, with
-// one process; to compare engines with each other see the repository's bench.
+// Package loadtest provides the command that measures a store: how many pairs of
+// acquire and release it serves in a second, and how long an acquire takes. The result
+// holds for this machine, this network and this store at this moment, with one process;
+// the repository's bench compares stores with each other.
 package loadtest
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os/signal"
@@ -17,8 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/host"
 )
@@ -34,7 +34,7 @@ type settings struct {
 }
 
 // Command is "sema bench".
-func Command(store func() string) *cobra.Command {
+func Command(named func() (store.URL, error)) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   "bench",
@@ -53,10 +53,14 @@ Ctrl-C.`,
 			if s.capacity == 0 {
 				s.capacity = int64(s.callers)
 			}
-			if err := s.check(store()); err != nil {
+			u, err := named()
+			if err == nil {
+				err = s.check(u)
+			}
+			if err != nil {
 				return err
 			}
-			return bench(c, store(), s)
+			return bench(c, u, s)
 		},
 	}
 	f := c.Flags()
@@ -69,30 +73,30 @@ Ctrl-C.`,
 	return c
 }
 
-func (s settings) check(store string) error {
+func (s settings) check(u store.URL) error {
 	switch {
 	case s.output != "text" && s.output != "json":
-		return engine.Misused("-o %s: want text or json", s.output)
+		return exit.Misuse("-o %s: want text or json", s.output)
 	case s.mode != "exact" && s.mode != "pooled":
-		return engine.Misused("--mode %s: want exact or pooled", s.mode)
-	case s.mode == "pooled" && engine.IsHost(store):
-		return engine.Misused("--mode pooled: semaphores of this machine have no pools; name an engine with --store, or leave it out")
+		return exit.Misuse("--mode %s: want exact or pooled", s.mode)
+	case s.mode == "pooled" && u.IsHost():
+		return exit.Misuse("--mode pooled: semaphores of this machine have no pools").With("name another store with --store, or leave --mode out")
 	case s.duration <= 0 || s.hold < 0:
-		return engine.Misused("--for %v --hold %v: want a positive duration, and none below 0", s.duration, s.hold)
+		return exit.Misuse("--for %v --hold %v: want a positive duration, and none below 0", s.duration, s.hold)
 	case s.callers < 1 || s.capacity < 1:
-		return engine.Misused("--callers %d --capacity %d: want 1 or more", s.callers, s.capacity)
-	case s.capacity > host.MaxCapacity && engine.IsHost(store):
-		return engine.Misused("--capacity %d: a semaphore of this machine has %d at most", s.capacity, host.MaxCapacity)
+		return exit.Misuse("--callers %d --capacity %d: want 1 or more", s.callers, s.capacity)
+	case s.capacity > host.MaxCapacity && u.IsHost():
+		return exit.Misuse("--capacity %d: a semaphore of this machine has %d at most", s.capacity, host.MaxCapacity)
 	}
 	return nil
 }
 
 // bench measures, and cleans up after itself whatever happens.
-func bench(c *cobra.Command, store string, s settings) (err error) {
+func bench(c *cobra.Command, u store.URL, s settings) (err error) {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // who cannot wait for the end presses ^C again
-	t, err := open(ctx, store, s)
+	t, err := open(ctx, u, s)
 	if err != nil {
 		return err
 	}
@@ -101,17 +105,17 @@ func bench(c *cobra.Command, store string, s settings) (err error) {
 	r := measure(ctx, t.gate, s, p)
 	p.end()
 	removed := t.remove()
-	r.Store, r.Interrupted = engine.Shown(store), ctx.Err() != nil
+	r.Store, r.Interrupted = u.String(), ctx.Err() != nil
 	if err := r.print(c.OutOrStdout(), s.output); err != nil {
 		return err
 	}
 	switch {
 	case removed != nil:
-		return &engine.Error{Code: engine.Problems, Err: fmt.Errorf("semaphore %q is left behind: %w; remove it with sema rm", t.name, removed)}
+		return exit.Errorf(exit.Failed, "semaphore %q was not removed: %w", t.name, removed).With("remove it with 'sema rm %s'", t.name)
 	case r.Interrupted:
-		return &engine.Error{Code: engine.Interrupted, Err: errors.New("interrupted"), Said: true}
+		return &exit.Error{Code: exit.Interrupted}
 	case len(r.Errors) > 0:
-		return &engine.Error{Code: engine.Problems, Err: errors.New("some acquires failed"), Said: true}
+		return &exit.Error{Code: exit.Failed, Err: errors.New("some acquires failed"), Printed: true}
 	}
 	return nil
 }
@@ -123,88 +127,90 @@ type target struct {
 	remove func() error
 }
 
-// An engine has so long to answer at all, and to grant the first permit: a Redis
-// that was just started waits for a TTL before it does.
+// The timeouts of the first round trip, and of the first permit: a Redis that was just
+// started grants none for a TTL.
 const (
-	answerPatience = 5 * time.Second
-	grantPatience  = 20 * time.Second
+	replyTimeout = 5 * time.Second
+	grantTimeout = 20 * time.Second
 )
 
-// open makes the semaphore, by acquiring from it once.
-func open(ctx context.Context, store string, s settings) (t target, err error) {
-	if engine.IsHost(store) {
-		t, err = openHost(store, s)
+// open creates the semaphore, by acquiring from it once.
+func open(ctx context.Context, u store.URL, s settings) (t target, err error) {
+	if u.IsHost() {
+		t, err = openHost(u, s)
 	} else {
-		t, err = openFleet(ctx, store, s)
+		t, err = openFleet(ctx, u, s)
 	}
 	if err != nil {
 		return t, err
 	}
-	patient, cancel := context.WithTimeout(ctx, grantPatience)
+	waiting, cancel := context.WithTimeout(ctx, grantTimeout)
 	defer cancel()
-	permit, err := t.gate.Acquire(patient, 1)
+	permit, err := t.gate.Acquire(waiting, 1)
 	if err != nil {
 		err = errors.Join(err, t.remove())
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return t, &engine.Error{Code: engine.Interrupted, Err: errors.New("interrupted before anything was measured")}
+		return t, exit.Errorf(exit.Interrupted, "interrupted before anything was measured")
 	case err != nil:
-		return t, engine.Unreached(fmt.Errorf("the first permit was not granted: %w", err))
+		return t, exit.Errorf(exit.Unavailable, "the first permit was not granted: %w", err).With("'sema doctor' examines the store")
 	}
 	permit.Release()
 	return t, nil
 }
 
-func openHost(store string, s settings) (target, error) {
-	opts, err := engine.HostOptions(store)
+func openHost(u store.URL, s settings) (target, error) {
+	opts, err := u.HostOptions()
 	if err != nil {
 		return target{}, err
 	}
-	name := engine.ScratchName("bench")
+	name := store.ScratchName("bench")
 	sem, err := host.Open(name, s.capacity, opts...)
 	if err != nil {
-		return target{}, engine.Unreached(err)
+		return target{}, store.Unreached(err)
 	}
 	return target{name, sem, func() error { return errors.Join(sem.Close(), host.Remove(name, opts...)) }}, nil
 }
 
-func openFleet(ctx context.Context, store string, s settings) (target, error) {
-	patient, cancel := context.WithTimeout(ctx, answerPatience)
+func openFleet(ctx context.Context, u store.URL, s settings) (target, error) {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	client, err := fleet.Open(patient, store)
+	opened, err := u.Open(ctx, store.Creating)
 	if err != nil {
-		return target{}, engine.Unreached(err)
+		return target{}, err
 	}
-	if _, err := client.Ping(patient); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		engine.Close(client)
-		return target{}, engine.Unreached(err)
+	client := fleet.New(opened)
+	if _, err := client.Ping(ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		store.CloseClient(client)
+		return target{}, store.Unreached(err)
 	}
 	mode := fleet.Exact
 	if s.mode == "pooled" {
 		mode = fleet.Pooled
 	}
-	name := engine.ScratchName("bench")
+	name := store.ScratchName("bench")
 	sem, err := client.Semaphore(name, fleet.Options{Capacity: s.capacity, Mode: mode})
 	if err != nil {
-		engine.Close(client)
-		return target{}, engine.Misused("%v", err)
+		store.CloseClient(client)
+		return target{}, exit.Misuse("%v", err)
 	}
-	return target{name, sem, func() error { return errors.Join(engine.Close(client), removeFleet(store, name)) }}, nil
+	return target{name, sem, func() error { return errors.Join(store.CloseClient(client), removeFleet(u, name)) }}, nil
 }
 
-// removeFleet is done by another client, when the first has said all it has to
-// say: one that still has something to say might make the semaphore again.
-func removeFleet(store, name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+// removeFleet deletes the semaphore with another client, after the first is closed: a
+// request of the first that is still under way might create the semaphore again.
+func removeFleet(u store.URL, name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
-	client, err := fleet.Open(ctx, store)
+	opened, err := u.Open(ctx, store.Creating)
 	if err != nil {
 		return err
 	}
+	client := fleet.New(opened)
 	err = client.Delete(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) { // what is in memory is gone with its client
 		err = nil
 	}
-	return errors.Join(err, engine.Close(client))
+	return errors.Join(err, store.CloseClient(client))
 }

@@ -142,7 +142,7 @@ func TestItIsNotReached(t *testing.T) {
 	t.Parallel()
 	nobody := enginetest.Loopback(enginetest.Port(t))
 	for _, store := range []string{"redis://" + nobody, "etcd://" + nobody, "host:?dir=/nowhere"} {
-		if result := commandtest.Run(t, "bench", "--store", store); result.Code != 69 || !strings.Contains(result.Err, "try 'sema doctor'") || result.Out != "" {
+		if result := commandtest.Run(t, "bench", "--store", store); result.Code != 69 || !strings.Contains(result.Err, "'sema doctor' examines the store") || result.Out != "" {
 			t.Errorf("%+v", result)
 		}
 	}

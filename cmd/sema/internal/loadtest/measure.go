@@ -15,8 +15,8 @@ type caller struct {
 	errors map[string]int64
 }
 
-// recovery is how long a caller pauses after an error, so as not to torment an
-// engine that is in trouble.
+// recovery is how long a caller pauses after an error, so that a
+// store in trouble is not flooded.
 const recovery = 100 * time.Millisecond
 
 // measure has callers use a semaphore until the time is over, or ctx.

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 )
 
 // endings are signals that tell a program to end. They also end a wait.
@@ -70,15 +72,15 @@ func start(cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// follow tells of the child until it has ended.
+// follow sends the changes of the child until it has ended.
 func (c *child) follow() {
 	for {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil: // somebody else has heard of its end
-			c.changes <- change{ended: true, code: 1}
+		case err != nil: // another call of wait has collected it
+			c.changes <- change{ended: true, code: exit.Failed}
 			return
 		case status.Stopped():
 			c.changes <- change{by: status.StopSignal()}
@@ -92,14 +94,14 @@ func (c *child) follow() {
 	}
 }
 
-// signal is to the whole group. It may be gone.
+// signal sends a signal to the process group, which may have ended.
 func (c *child) signal(sig os.Signal) {
 	if number := numberOf(sig); number != 0 {
 		_ = syscall.Kill(-c.pid, syscall.Signal(number))
 	}
 }
 
-// terminate is also for those who are stopped.
+// terminate sends SIGTERM, and SIGCONT for processes that are stopped.
 func (c *child) terminate() {
 	c.signal(syscall.SIGTERM)
 	c.signal(syscall.SIGCONT)

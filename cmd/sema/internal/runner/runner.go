@@ -8,7 +8,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -18,44 +17,21 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
-
-// Exit codes of who runs a command, besides the command's own. They are those of
-// shells and of sysexits.h where there is one.
-const (
-	CodeLost          = 76 // the permits were lost while it ran
-	CodeNotExecutable = 126
-	CodeNotFound      = 127
-	codeSignal        = 128 // and the number
-)
-
-// An Exit is an error that has an exit code of its own.
-type Exit struct {
-	Code int
-	Err  error // for people; nil if there is nothing to say
-}
-
-func (e *Exit) Error() string {
-	if e.Err == nil {
-		return fmt.Sprintf("exit code %d", e.Code)
-	}
-	return e.Err.Error()
-}
-
-func (e *Exit) Unwrap() error { return e.Err }
 
 // Options are what to run, and how.
 type Options struct {
 	Want      scope.Want
 	Weight    int64
 	Command   []string
-	KillAfter time.Duration // it was told to end; 0: when others may be let in, or not at all
+	KillAfter time.Duration // after the first signal that ends it; 0: before another holder is admitted, if the lease is lost
 	Say       func(format string, args ...any)
 }
 
-// Run returns when the command has ended: with nil if that was well, or else with
-// an [Exit]; or with why there was no permit.
+// Run returns when the command has ended: nil if its exit code was 0, an [exit.Error]
+// with its code otherwise. If no permit was granted, Run returns the reason.
 func Run(ctx context.Context, s scope.Scope, o Options) error {
 	cmd, err := prepare(o.Command)
 	if err != nil {
@@ -82,8 +58,8 @@ type wrapper struct {
 	signals chan os.Signal
 }
 
-// catch has signals be passed on, but for those that were ignored when this
-// program began, as nohup and shells want it: the command shall ignore them, too.
+// catch starts to pass signals on to the command, except those that were ignored when
+// this program began, as by nohup: the command ignores them, too.
 func (w *wrapper) catch(signals []os.Signal) {
 	signals = slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 	if len(signals) > 0 {
@@ -91,7 +67,7 @@ func (w *wrapper) catch(signals []os.Signal) {
 	}
 }
 
-// prepare finds the command before anybody waits for a permit in vain.
+// prepare finds the command, so that none waits for a permit that cannot be run.
 func prepare(command []string) (*exec.Cmd, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	if cmd.Err != nil {
@@ -102,34 +78,34 @@ func prepare(command []string) (*exec.Cmd, error) {
 }
 
 func notStarted(command string, err error) error {
-	var failed *exec.Error
+	var search *exec.Error
 	var path *fs.PathError
 	switch {
-	case errors.As(err, &failed):
-		err = failed.Err
+	case errors.As(err, &search):
+		err = search.Err
 	case errors.As(err, &path):
 		err = path.Err
 	}
-	exit := &Exit{CodeNotExecutable, fmt.Errorf("cannot run %s: %w", command, err)}
+	failed := exit.Errorf(exit.NotExecutable, "cannot run %s: %w", command, err)
 	switch {
 	case errors.Is(err, exec.ErrDot):
-		exit.Err = fmt.Errorf("cannot run %s: it is in the current directory only; say ./%s", command, command)
+		failed = exit.Errorf(exit.NotExecutable, "cannot run %s: it is in the current directory only", command).With("write ./%s", command)
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
-		exit.Code = CodeNotFound
+		failed.Code = exit.NotFound
 		if strings.ContainsAny(command, " \t;|&") {
-			exit.Err = fmt.Errorf("%w; there is no shell in between: write program and arguments apart, or sh -c '…'", exit.Err)
+			failed = failed.With("there is no shell in between: write program and arguments apart, or sh -c '…'")
 		}
 	}
-	return exit
+	return failed
 }
 
-// run starts the command and stays until it has ended.
+// run starts the command and returns when it has ended.
 func (w *wrapper) run(cmd *exec.Cmd, hold scope.Hold) error {
 	cmd.Env = append(withoutOurs(os.Environ()), hold.Environment()...)
 	if err := hold.Attach(cmd); err != nil {
 		return err
 	}
-	w.catch(others) // before it can have told anybody that it is there
+	w.catch(others) // before the command can expect them
 	child, err := start(cmd)
 	if err != nil {
 		return notStarted(w.Command[0], err)
@@ -137,7 +113,7 @@ func (w *wrapper) run(cmd *exec.Cmd, hold scope.Hold) error {
 	return w.supervise(child, hold)
 }
 
-// withoutOurs is an environment without what a wrapper around this one has said.
+// withoutOurs returns an environment without the variables of a wrapper around this one.
 func withoutOurs(environment []string) []string {
 	return slices.DeleteFunc(environment, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -145,15 +121,15 @@ func withoutOurs(environment []string) []string {
 	})
 }
 
-// releaseTime is how long an engine may take to hear of a release.
-const releaseTime = 5 * time.Second
+// releaseTimeout bounds the release of a permit.
+const releaseTimeout = 5 * time.Second
 
-// release gives the permits back. If that cannot be said, they are free when the
-// lease has run out; how the command has ended, while it held them, counts.
+// release releases the permits. If the store cannot be reached, they are free when the
+// lease expires. The exit code is that of the command, which held them until its end.
 func (w *wrapper) release(hold scope.Hold) {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	if err := hold.Release(ctx); err != nil && !errors.Is(err, sema.ErrLost) {
-		w.Say("the permit was not given back, and is free when its TTL has passed: %v", err)
+		w.Say("the permit was not released, and is free when its TTL has passed: %v", err)
 	}
 }

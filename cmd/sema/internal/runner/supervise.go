@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
@@ -51,11 +52,11 @@ func (w *wrapper) supervise(c *child, hold scope.Hold) error {
 				c.takeTerminal()
 				if why != nil {
 					c.killRest(ending)
-					return &Exit{CodeLost, lostWhileRunning{now.code, why}}
+					return &exit.Error{Code: exit.Lost, Err: lostWhileRunning{now.code, why}}
 				}
 				if why = hold.Err(); why != nil { // nobody has had the time to notice
 					c.kill() // what it has left
-					return &Exit{CodeLost, why}
+					return &exit.Error{Code: exit.Lost, Err: why}
 				}
 				return exitOf(now.code)
 			}
@@ -76,11 +77,14 @@ func (l lostWhileRunning) Error() string {
 
 func (l lostWhileRunning) Unwrap() error { return l.why }
 
+// Hint returns nothing: the command has ended, so that there is nothing to stop.
+func (lostWhileRunning) Hint() string { return "" }
+
 func exitOf(code int) error {
 	if code == 0 {
 		return nil
 	}
-	return &Exit{Code: code}
+	return &exit.Error{Code: code}
 }
 
 // deadline is when a command without permits is killed: before others are let in.

@@ -10,119 +10,120 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
 const (
-	// silence is how long an engine may be away before somebody who would wait
-	// without limit gives up. One that was never there is given up at once.
-	silence = time.Minute
-	// firstLook is when it is looked whether the engine is there. Nothing is said of it.
-	firstLook = 250 * time.Millisecond
-	// lookTime is how long it may take to look.
-	lookTime = 5 * time.Second
-	// retryLook is when to look again at an engine that did not answer.
-	retryLook = 10 * time.Second
-	// shown is how many holders are named.
+	// unavailableAfter is how long a store may be unreachable before a wait without
+	// limit ends. A store that was never reached ends it at once.
+	unavailableAfter = time.Minute
+	// firstPoll is when the store is first polled, without a notice.
+	firstPoll = 250 * time.Millisecond
+	// pollTimeout bounds one poll.
+	pollTimeout = 5 * time.Second
+	// retryPoll is the pause after a poll that failed.
+	retryPoll = 10 * time.Second
+	// shown is how many holders a notice names.
 	shown = 5
 )
 
-// words are when somebody who waits hears how it stands, after the last time. The
-// last goes on. Each look is as large as the line.
-var words = []time.Duration{2 * time.Second, 8 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute}
+// notices are the pauses before each notice to a waiting user. The last one repeats.
+// They grow, since each poll reads the whole queue.
+var notices = []time.Duration{2 * time.Second, 8 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute}
 
-// A look is what was seen of the line.
-type look struct {
+// A poll is the result of reading the queue.
+type poll struct {
 	standing scope.Standing
 	err      error
 }
 
-// acquire waits, and says how it stands.
+// acquire waits for a permit, and prints notices of the position in the queue.
 func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	type answer struct {
+	type result struct {
 		hold scope.Hold
 		err  error
 	}
-	answers, looks := make(chan answer, 1), make(chan look, 1)
+	results, polls := make(chan result, 1), make(chan poll, 1)
 	go func() {
 		hold, err := s.Acquire(ctx, w.Weight)
-		answers <- answer{hold, err}
+		results <- result{hold, err}
 	}()
-	started, word := time.Now(), 0
-	next := time.NewTimer(firstLook)
+	started, notice := time.Now(), 0
+	next := time.NewTimer(firstPoll)
 	defer next.Stop()
-	var away time.Time // since when
-	seen := false
+	var failing time.Time // since when polls fail
+	reached := false
 	for {
 		select {
-		case a := <-answers:
-			if ended := context.Cause(ctx); ended != nil && a.err == nil {
-				a.hold.Release(context.Background())
+		case r := <-results:
+			if ended := context.Cause(ctx); ended != nil && r.err == nil {
+				r.hold.Release(context.Background())
 				return nil, ended
 			}
-			return a.hold, a.err
+			return r.hold, r.err
 		case sig := <-w.signals:
-			cancel(&Exit{codeOf(sig), nil})
+			cancel(&exit.Error{Code: codeOf(sig)})
 		case <-next.C:
-			go func() { looks <- lookAt(ctx, s) }()
-		case l := <-looks:
-			early := words[0] - time.Since(started)
+			go func() { polls <- pollOnce(ctx, s) }()
+		case l := <-polls:
+			early := notices[0] - time.Since(started)
 			switch {
 			case early > 0:
-				seen = l.err == nil
+				reached = l.err == nil
 				next.Reset(early)
 			case l.err == nil:
-				away, seen = time.Time{}, true
-				if w.Want.Wait != 0 { // or else it waits for the store alone, and that was said
+				failing, reached = time.Time{}, true
+				if w.Want.Wait != 0 { // a try waits for the store alone, which was printed
 					w.Say("%s", describe(l.standing, time.Since(started)))
 				}
-				word = min(word+1, len(words)-1)
-				next.Reset(jittered(words[word]))
-			case !errors.Is(l.err, sema.ErrUnavailable): // it is gone, or cannot be looked at
-				next.Reset(words[len(words)-1])
-			case away.IsZero():
-				away = time.Now()
+				notice = min(notice+1, len(notices)-1)
+				next.Reset(jittered(notices[notice]))
+			case !errors.Is(l.err, sema.ErrUnavailable): // it was deleted, or may not be read
+				next.Reset(notices[len(notices)-1])
+			case failing.IsZero():
+				failing = time.Now()
 				fallthrough
 			default:
-				if !seen || time.Since(away) >= silence {
+				if !reached || time.Since(failing) >= unavailableAfter {
 					cancel(l.err)
 					break
 				}
-				w.Say("still waiting for %q, but the engine does not answer: %v", w.Want.Name, l.err)
-				next.Reset(retryLook)
+				w.Say("still waiting for %q, but the store does not respond: %v", w.Want.Name, l.err)
+				next.Reset(retryPoll)
 			}
 		}
 	}
 }
 
-func lookAt(ctx context.Context, s scope.Semaphore) look {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookTime, sema.ErrUnavailable)
+func pollOnce(ctx context.Context, s scope.Semaphore) poll {
+	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, sema.ErrUnavailable)
 	defer cancel()
 	standing, err := s.Standing(ctx)
 	if err != nil && context.Cause(ctx) == sema.ErrUnavailable {
 		err = sema.ErrUnavailable
 	}
-	return look{standing, err}
+	return poll{standing, err}
 }
 
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
-// describe returns the notice of a waiter: its place, and a line for each holder.
+// describe returns the notice of a waiter: its position, and a line for each holder.
 func describe(s scope.Standing, waited time.Duration) printable.Lines {
 	var b strings.Builder
 	fmt.Fprintf(&b, "waiting for %q for %v", s.Name, waited.Round(time.Second))
 	switch {
 	case s.Position > 0 && s.AtMost:
-		fmt.Fprintf(&b, ", place %d or better of %d in line", s.Position, s.Waiting)
+		fmt.Fprintf(&b, ", position %d or better of %d in the queue", s.Position, s.Waiting)
 	case s.Position > 0:
-		fmt.Fprintf(&b, ", place %d of %d in line", s.Position, s.Waiting)
+		fmt.Fprintf(&b, ", position %d of %d in the queue", s.Position, s.Waiting)
 	}
 	fmt.Fprintf(&b, "; %d of %d permits are held", s.InUse, s.Effective)
 	if s.InUse == 0 && s.Effective > 0 && s.Position == 1 {
-		b.WriteString(" (an engine that was just started grants none for a TTL, since it may have forgotten who holds some)")
+		b.WriteString(" (a store that was just started grants none for a TTL, since it may have lost the permits that are held)")
 	}
 	if len(s.Holders) > 0 {
 		b.WriteString(" by")
@@ -165,5 +166,5 @@ func describeHolder(p scope.Participant) string {
 	return printable.Fit(text, holderColumns)
 }
 
-// codeOf is the exit code of who was ended by a signal.
-func codeOf(sig os.Signal) int { return codeSignal + numberOf(sig) }
+// codeOf returns the exit code of a program that a signal ended.
+func codeOf(sig os.Signal) int { return exit.Signal + numberOf(sig) }

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
 // A line is a semaphore for which one waits until told otherwise.
@@ -85,7 +87,7 @@ func TestWhoWaitsHearsOfItNowAndThen(t *testing.T) {
 		if n := len(w.said); n < 11 || n > 15 {
 			t.Errorf("in ten minutes it was said %d times", n)
 		}
-		for _, want := range []string{`waiting for "x" for 2s, place 3 of 4 in line; 7 of 7 permits are held by`, "\n  h, process 1, for 1m0s: command=make\n", "\n  and 2 more, see 'sema show x'"} {
+		for _, want := range []string{`waiting for "x" for 2s, position 3 of 4 in the queue; 7 of 7 permits are held by`, "\n  h, process 1, for 1m0s: command=make\n", "\n  and 2 more, see 'sema show x'"} {
 			if !strings.Contains(w.said[0], want) {
 				t.Errorf("it does not say %q but\n%s", want, w.said[0])
 			}
@@ -99,7 +101,7 @@ func TestWhoIsServedSoonHearsNothing(t *testing.T) {
 		looks := 0
 		w := wait(func() (scope.Standing, error) { looks++; return scope.Standing{}, nil })
 		go func() {
-			time.Sleep(words[0] - time.Millisecond)
+			time.Sleep(notices[0] - time.Millisecond)
 			w.granted <- &hold{}
 		}()
 		if _, err := w.wrapper.acquire(t.Context(), w); err != nil || len(w.said) > 0 || looks > 1 {
@@ -108,11 +110,11 @@ func TestWhoIsServedSoonHearsNothing(t *testing.T) {
 	})
 }
 
-// TestAnEngineThatStaysAwayIsGivenUp, but not one that comes back.
-func TestAnEngineThatStaysAwayIsGivenUp(t *testing.T) {
+// TestAcquire_GivesUpAStoreThatStaysAway, but not one that comes back.
+func TestAcquire_GivesUpAStoreThatStaysAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		away := &scope.Unreachable{Cause: errors.New("cannot reach it")}
+		away := &store.Unreachable{Cause: errors.New("cannot reach it")}
 		start := time.Now()
 		w := wait(func() (scope.Standing, error) {
 			if now := time.Since(start); now > 5*time.Second && now < 50*time.Second || now > 3*time.Minute {
@@ -121,41 +123,41 @@ func TestAnEngineThatStaysAwayIsGivenUp(t *testing.T) {
 			return scope.Standing{}, nil
 		})
 		_, err := w.wrapper.acquire(t.Context(), w)
-		if took := time.Since(start); !errors.Is(err, sema.ErrUnavailable) || took < 3*time.Minute+silence || took > 6*time.Minute {
+		if took := time.Since(start); !errors.Is(err, sema.ErrUnavailable) || took < 3*time.Minute+unavailableAfter || took > 6*time.Minute {
 			t.Errorf("after %v: %v", took, err)
 		}
-		if !strings.Contains(w.said[1], "the engine does not answer: cannot reach it") {
+		if !strings.Contains(w.said[1], "the store does not respond: cannot reach it") {
 			t.Errorf("it says %q", w.said[1])
 		}
 	})
 }
 
-// TestAnEngineThatGoesSoonIsWaitedFor: it was there.
-func TestAnEngineThatGoesSoonIsWaitedFor(t *testing.T) {
+// TestAcquire_WaitsForAStoreThatWasReached: it was there.
+func TestAcquire_WaitsForAStoreThatWasReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := wait(nil)
 		w.standing = func() (scope.Standing, error) {
 			if time.Since(w.start) > time.Second {
-				return scope.Standing{}, &scope.Unreachable{Cause: errors.New("cannot reach it")}
+				return scope.Standing{}, &store.Unreachable{Cause: errors.New("cannot reach it")}
 			}
 			return scope.Standing{}, nil
 		}
 		_, err := w.wrapper.acquire(t.Context(), w)
-		if took := time.Since(w.start); !errors.Is(err, sema.ErrUnavailable) || took < silence {
+		if took := time.Since(w.start); !errors.Is(err, sema.ErrUnavailable) || took < unavailableAfter {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
 }
 
-func TestAnEngineThatWasNeverThereIsNotWaitedFor(t *testing.T) {
+func TestAcquire_DoesNotWaitForAStoreThatWasNeverReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := wait(func() (scope.Standing, error) {
-			return scope.Standing{}, &scope.Unreachable{Cause: errors.New("cannot reach it")}
+			return scope.Standing{}, &store.Unreachable{Cause: errors.New("cannot reach it")}
 		})
 		_, err := w.wrapper.acquire(t.Context(), w)
-		if took := time.Since(w.start); !errors.Is(err, sema.ErrUnavailable) || took != words[0] || len(w.said) > 0 {
+		if took := time.Since(w.start); !errors.Is(err, sema.ErrUnavailable) || took != notices[0] || len(w.said) > 0 {
 			t.Errorf("after %v: %v, said %v", took, err, w.said)
 		}
 	})
@@ -169,8 +171,7 @@ func TestAPermitIsNotLeftWithWhoWasInterrupted(t *testing.T) {
 		w := wait(nil)
 		w.wrapper.signals <- os.Interrupt
 		_, err := w.wrapper.acquire(t.Context(), grantsAnyway{crossed})
-		var exit *Exit
-		if !errors.As(err, &exit) || exit.Code != 130 || !crossed.released {
+		if exit.Code(err) != exit.Interrupted || !crossed.released {
 			t.Errorf("%v, released %v", err, crossed.released)
 		}
 	})

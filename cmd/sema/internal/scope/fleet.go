@@ -11,14 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A fleetScope is the semaphores of an engine.
+// A fleetScope is the semaphores of a store.
 type fleetScope struct{ *fleet.Client }
 
-func newFleet(store fleet.Store) Scope { return fleetScope{fleet.New(store)} }
+func newFleet(opened fleet.Store) Scope { return fleetScope{fleet.New(opened)} }
 
 func (fleetScope) Host() bool { return false }
 
@@ -184,7 +185,7 @@ func (s fleetScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 // forever is longer than anybody waits, and can be added to a time.
 const forever = math.MaxInt64 / 4
 
-// reached has the errors that are no answer be an [Unreachable].
+// reached returns errors that are no reply of the store as [store.Unreachable].
 func reached(err error) error {
 	switch {
 	case err == nil || isMissing(err) || answered(err):
@@ -192,7 +193,7 @@ func reached(err error) error {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
-	return &Unreachable{err}
+	return store.Unreached(err)
 }
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/host"
 )
@@ -18,8 +18,8 @@ import (
 // A hostScope is the semaphores in a directory of this machine.
 type hostScope struct{ options []host.Option }
 
-func openHost(store string) (Scope, error) {
-	options, err := engine.HostOptions(store)
+func openHost(u store.URL) (Scope, error) {
+	options, err := u.HostOptions()
 	return hostScope{options}, err
 }
 
@@ -130,7 +130,7 @@ func inspectHost(opened *host.Semaphore) (State, error) {
 // Configure resizes: there is nothing else to configure.
 func (s hostScope) Configure(_ context.Context, name string, c Change) error {
 	if c.Ramp != nil || c.MaxWaiters != nil {
-		return unsupported("--ramp and --max-waiters are kept by an engine", "name one with --store")
+		return unsupported("--ramp and --max-waiters are kept by a store", "name one with --store")
 	}
 	opened, err := s.existing(name)
 	if err != nil {
@@ -162,17 +162,18 @@ func (hostScope) Revoke(_ context.Context, name string, _ fleet.Revocation) erro
 		fmt.Sprintf("'sema show %s' says which it is; end that", name))
 }
 
-// unsupported says what cannot be, and what can.
-func unsupported(what, instead string) error {
-	return &Unsupported{what + "; " + instead}
-}
+func unsupported(facts, advice string) error { return &Unsupported{facts, advice} }
 
-// An Unsupported is what this scope has no way to do.
-type Unsupported struct{ Text string }
+// An Unsupported is the error of an operation that this scope does not have.
+type Unsupported struct{ Facts, Advice string }
 
-func (u *Unsupported) Error() string { return u.Text }
+// Error implements error.
+func (u *Unsupported) Error() string { return u.Facts }
 
-// Unwrap is [errors.ErrUnsupported].
+// Hint returns what to do instead. [sema.Hint] calls it.
+func (u *Unsupported) Hint() string { return u.Advice }
+
+// Unwrap returns [errors.ErrUnsupported].
 func (u *Unsupported) Unwrap() error { return errors.ErrUnsupported }
 
 // A hostSemaphore is one from which this process wants a permit.

@@ -5,20 +5,13 @@ package scope
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/url"
 	"os/exec"
-	"strings"
 	"time"
 
-	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 )
-
-// Default is the scope of who names none: this machine, this user.
-const Default = "host:"
 
 // A Scope is where semaphores are. What a scope cannot do fails with
 // [errors.ErrUnsupported], and says what to do instead.
@@ -93,58 +86,22 @@ type Change struct {
 	Capacity, Ramp, MaxWaiters *int64
 }
 
-// Open opens the scope of a URL: "host:" and its like, or a store's.
-func Open(ctx context.Context, store string, access engine.Access) (Scope, error) {
-	u, err := url.Parse(store)
-	if err != nil { // its text has the URL in it, and that may have a password
-		return nil, invalid("the store's URL cannot be parsed; want host:, redis://…, postgres://…, etcd://…, sema://… or sqlite:///…")
+// Open opens the scope of a store.
+func Open(ctx context.Context, u store.URL, access store.Access) (Scope, error) {
+	if u.IsHost() {
+		return openHost(u)
 	}
-	if engine.IsHost(store) {
-		return openHost(store)
-	}
-	if u.Scheme == "" {
-		return nil, invalid(fmt.Sprintf("store %q has no scheme; want host:, redis://…, postgres://…, etcd://…, sema://… or sqlite:///…", withoutSecret(store)))
-	}
-	opened, err := OpenStore(ctx, store, access)
+	opened, err := OpenStore(ctx, u, access)
 	if err != nil {
 		return nil, err
 	}
 	return newFleet(opened), nil
 }
 
-// OpenStore opens a store. It rejects those that processes cannot share.
-func OpenStore(ctx context.Context, store string, access engine.Access) (fleet.Store, error) {
-	scheme, _, _ := strings.Cut(store, ":")
-	switch scheme {
-	case "host":
-		return nil, fmt.Errorf("semaphores of this machine are held by processes, not leased by an engine: %w; name one with --store or SEMA_STORE", errors.ErrUnsupported)
-	case "mem":
-		return nil, invalid("mem: is forgotten with this process, and nobody else could reach it; use host: on one machine")
+// OpenStore opens a store. It rejects stores that processes cannot share.
+func OpenStore(ctx context.Context, u store.URL, access store.Access) (fleet.Store, error) {
+	if u.IsMemory() {
+		return nil, exit.Misuse("mem: is lost when this process ends, and no other process reaches it").With("use host: on one machine")
 	}
-	opened, err := engine.OpenStore(ctx, store, access)
-	var known *engine.Error
-	if err != nil && !errors.Is(err, sema.ErrInvalid) && !errors.As(err, &known) {
-		return nil, &Unreachable{err}
-	}
-	return opened, err
-}
-
-// An Unreachable is an engine that could not be spoken to, for whatever reason.
-type Unreachable struct{ Cause error }
-
-func (u *Unreachable) Error() string { return u.Cause.Error() }
-
-// Unwrap has what it is, besides [sema.ErrUnavailable].
-func (u *Unreachable) Unwrap() []error { return []error{u.Cause, sema.ErrUnavailable} }
-
-func invalid(detail string) error {
-	return &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: detail}
-}
-
-// withoutSecret is what may be shown of a URL that is none.
-func withoutSecret(store string) string {
-	if at := strings.LastIndexByte(store, '@'); at >= 0 {
-		return "…" + store[at:]
-	}
-	return store
+	return u.Open(ctx, access)
 }

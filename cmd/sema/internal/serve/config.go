@@ -8,11 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/x/server"
 )
 
@@ -62,7 +63,7 @@ type Config struct {
 func defaults() Config {
 	c := Config{Listen: "127.0.0.1:7362", Grace: 10 * time.Second}
 	if file := stateFile(); file != "" {
-		c.Store = "sqlite://" + filepath.ToSlash(file)
+		c.Store = store.ForFile(file)
 	}
 	c.Log.Format, c.Log.Level = "text", "info"
 	return c
@@ -104,7 +105,8 @@ func (c Config) limits() server.Limits {
 
 // embedded reports whether the store is this server's alone.
 func (c Config) embedded() bool {
-	return strings.HasPrefix(c.Store, "sqlite:") || strings.HasPrefix(c.Store, "mem:")
+	u, err := store.Parse(c.Store)
+	return err == nil && u.IsEmbedded()
 }
 
 // read applies a file to c. Further YAML documents of it may add tokens and semaphores,
@@ -136,16 +138,16 @@ func (c *Config) read(file string) error {
 	return nil
 }
 
-// check fails on what is not safe, or makes no sense.
+// check rejects settings that are invalid, contradict each other or are not safe.
 func (c Config) check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("listen %q: want host:port, such as 127.0.0.1:7362, or :7362 for all addresses", c.Listen)
-	case c.Store == "":
-		return errors.New("store: there is no home directory to keep permits in; name a file with --store sqlite:///path/sema.db, or another store")
-	case strings.HasPrefix(c.Store, "host:"):
-		return fmt.Errorf("store %q: the processes of one machine need no server; name an engine with --store, or none (and no SEMA_STORE) for a file of this server's own", c.Store)
+	}
+	if err := c.checkStore(); err != nil {
+		return err
+	}
+	switch {
 	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
 		return errors.New("tls: want both cert and key, or neither")
 	case c.TLS.ClientCA != "" && c.TLS.Cert == "":
@@ -157,10 +159,21 @@ func (c Config) check() error {
 	case c.Limits.Idle != nil && *c.Limits.Idle > 0 && !c.embedded():
 		return errors.New("limits.idle: it is for the embedded store; in another one, other programs may use a semaphore that is idle here")
 	case !isLoopback(host) && len(c.Tokens) == 0 && c.TLS.ClientCA == "" && !c.Insecure:
-		return fmt.Errorf("listen %q: others reach that address, and anybody could take and change everything: "+
-			"declare tokens (sema token), demand client certificates (tls.client_ca), or say --insecure", c.Listen)
+		return exit.Misuse("listen %q: other machines reach that address, and any client could acquire and change everything", c.Listen).
+			With("declare tokens (sema token), demand client certificates (tls.client_ca), or allow it with --insecure")
 	}
 	return c.limits().Check()
+}
+
+func (c Config) checkStore() error {
+	if c.Store == "" {
+		return exit.Misuse("store: there is no home directory to keep permits in").With("name a file with --store sqlite:///path/sema.db, or another store")
+	}
+	u, err := store.Parse(c.Store)
+	if err == nil && u.IsHost() {
+		return exit.Misuse("store %q: the processes of one machine need no server", u).With("name another store with --store, or none (and no SEMA_STORE) for a file of this server's own")
+	}
+	return err
 }
 
 func isLoopback(host string) bool {

@@ -2,13 +2,12 @@ package serve
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 )
 
 // healthTimeout bounds a health check, which container runtimes repeat.
@@ -43,11 +42,11 @@ func checkHealth(url string) error {
 	}
 	response, err := client.Get(url + "/livez")
 	if err != nil {
-		return engine.Unreached(err)
+		return exit.Errorf(exit.Unavailable, "%w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return engine.Unreached(fmt.Errorf("%s/livez: %s", url, response.Status))
+		return exit.Errorf(exit.Unavailable, "%s/livez: %s", url, response.Status)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	_ "github.com/sema-go/sema/x/stores"
 )
 
@@ -29,9 +30,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(variable) == "" {
 		os.Exit(m.Run())
 	}
-	root := &cobra.Command{Use: "sema", SilenceUsage: true}
+	root := &cobra.Command{Use: "sema", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(Command("test"), TokenCommand())
-	os.Exit(engine.CodeOf(root.Execute()))
+	err := root.Execute()
+	explain.Print(os.Stderr, err)
+	os.Exit(exit.Code(err))
 }
 
 // A process is a server that runs.

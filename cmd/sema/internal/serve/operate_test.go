@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/x/server"
 )
@@ -198,7 +198,7 @@ func TestServe_BindFailure(t *testing.T) {
 	defer taken.Close()
 	cmd := command(t, t.TempDir(), "serve", "--listen", taken.Addr().String())
 	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != engine.Unavailable || !strings.Contains(string(out), "--listen") {
+	if code := cmd.ProcessState.ExitCode(); code != exit.Unavailable || !strings.Contains(string(out), "--listen") {
 		t.Errorf("code %d: %s", code, out)
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/x/server"
 )
@@ -51,7 +51,7 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 	f := c.Flags()
 	f.StringVar(&file, "config", "", "a YAML file with tokens, semaphores and all of the following")
 	f.StringVar(&config.Listen, "listen", config.Listen, "host:port to listen on")
-	f.StringVar(&config.Store, "store", config.Store, "the engine that keeps the permits")
+	f.StringVar(&config.Store, "store", config.Store, "the store that keeps the permits")
 	f.BoolVar(&config.Insecure, "insecure", false, "let others in without tokens or certificates")
 	f.StringVar(&config.TLS.Cert, "tls-cert", "", "certificate, in PEM")
 	f.StringVar(&config.TLS.Key, "tls-key", "", "its key")
@@ -63,7 +63,7 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		told := settled(c.Flags())
 		if err := config.merge(c.Flags(), told, &file); err != nil {
-			return engine.Misused("%w", err)
+			return &exit.Error{Code: exit.Usage, Err: err}
 		}
 		current := config
 		again := func() (Config, error) {
@@ -126,23 +126,23 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer, ag
 	defer stop()
 	logger, err := c.logger(logs)
 	if err != nil {
-		return engine.Misused("%w", err)
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	slog.SetDefault(logger)
 	secure, err := c.tls() // before it is announced
 	if err != nil {
-		return engine.Misused("%w", err)
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	store, err := c.open(ctx)
+	opened, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := server.New(store, server.Options{
+	s, err := server.New(opened, server.Options{
 		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version, Hosts: c.Hosts, Limits: c.limits(),
 	})
 	if err != nil {
-		store.Close()
-		return engine.Misused("%w", err)
+		opened.Close()
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	listener, err := c.listen()
 	if err != nil {
@@ -155,29 +155,28 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer, ag
 		secure = reloading.secure.config()
 	}
 	go reloading.run(ctx, hangup)
-	c.announce(out, version, listener.Addr(), store)
+	c.announce(out, version, listener.Addr(), opened)
 	return c.serve(ctx, stop, s, listener, secure, logger)
 }
 
-// open opens the engine. The embedded one needs its directory.
+// open opens the store. It creates the directory of a file.
 func (c Config) open(ctx context.Context) (fleet.Store, error) {
-	if path, embedded := strings.CutPrefix(c.Store, "sqlite://"); embedded {
-		path, _, _ = strings.Cut(path, "?")
-		directory := filepath.Dir(filepath.FromSlash(path))
+	u, err := store.Parse(c.Store)
+	if err != nil {
+		return nil, err
+	}
+	if path := u.File(); path != "" {
+		directory := filepath.Dir(path)
 		if err := os.MkdirAll(directory, 0o700); err != nil {
 			return nil, err
 		}
-		if path == filepath.ToSlash(stateFile()) { // nobody has chosen it
+		if path == stateFile() { // the default, not one that was named
 			if err := checkOwner(directory); err != nil {
-				return nil, engine.Misused("%w", err)
+				return nil, &exit.Error{Code: exit.Usage, Err: err}
 			}
 		}
 	}
-	store, err := fleet.OpenStore(ctx, c.Store)
-	if err != nil && !errors.Is(err, sema.ErrInvalid) && !strings.HasPrefix(c.Store, "sqlite:") {
-		return nil, engine.Unreached(err)
-	}
-	return store, err
+	return u.Open(ctx, store.Creating)
 }
 
 func (c Config) logger(to io.Writer) (*slog.Logger, error) {
@@ -201,28 +200,28 @@ func (c Config) listen() (net.Listener, error) {
 	}
 	listener, err := net.Listen(network, c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w: is another server running there? choose another address with --listen", err)
+		return nil, exit.Errorf(exit.Unavailable, "%w", err).With("is another server running there? choose another address with --listen")
 	}
 	if err != nil {
-		return nil, &engine.Error{Code: engine.Unavailable, Err: err}
+		return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 	}
 	return listener, nil
 }
 
 // announce says where it is, and something to try.
-func (c Config) announce(out io.Writer, version string, at net.Addr, store fleet.Store) {
+func (c Config) announce(out io.Writer, version string, at net.Addr, opened fleet.Store) {
 	scheme := "http"
 	if c.TLS.Cert != "" {
 		scheme = "https"
 	}
 	url := scheme + "://" + at.String()
-	engine := c.Store
-	if named, ok := store.(fmt.Stringer); ok {
-		engine = named.String() // which has no password in it
-	} else if i := strings.LastIndex(engine, "@"); i >= 0 {
-		engine = "…" + engine[i:]
+	name := "the store"
+	if named, ok := opened.(fmt.Stringer); ok {
+		name = named.String() // without a password
+	} else if u, err := store.Parse(c.Store); err == nil {
+		name = u.String()
 	}
-	fmt.Fprintf(out, "sema %s, permits in %s\n  API          %s/v1/semaphores\n  description  %s/openapi.json\n  dashboard    %s/ui/\n", version, engine, url, url, url)
+	fmt.Fprintf(out, "sema %s, permits in %s\n  API          %s/v1/semaphores\n  description  %s/openapi.json\n  dashboard    %s/ui/\n", version, name, url, url, url)
 	command := "curl"
 	if c.TLS.ClientCA != "" {
 		command += " --cacert ca.crt --cert client.crt --key client.key"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/x/server"
 )
@@ -50,9 +50,9 @@ SEMA_TOKEN (Sema's library and command line) or Authorization: Bearer (HTTP).`,
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case output != "yaml" && output != "json":
-			return engine.Misused("-o %s: want yaml or json", output)
+			return exit.Misuse("-o %s: want yaml or json", output)
 		case len(verbs) == 0:
-			return engine.Misused("--verbs: want at least one of read, acquire, admin")
+			return exit.Misuse("--verbs: want at least one of read, acquire, admin")
 		}
 		t.Secret = "sema_" + rand.Text() + rand.Text()
 		t.Hash = server.HashToken(t.Secret)
@@ -60,7 +60,7 @@ SEMA_TOKEN (Sema's library and command line) or Authorization: Bearer (HTTP).`,
 			t.Verbs = append(t.Verbs, server.Verb(strings.TrimSpace(v)))
 		}
 		if err := (server.Token{Name: t.Name, Hash: t.Hash, Prefix: t.Prefix, Verbs: t.Verbs}).Check(); err != nil {
-			return engine.Misused("%w", err)
+			return &exit.Error{Code: exit.Usage, Err: err}
 		}
 		if output == "json" {
 			return printable.WriteJSON(c.OutOrStdout(), t, "  ")

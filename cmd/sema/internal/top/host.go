@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/host"
 )
 
@@ -15,13 +15,13 @@ import (
 // who holds a permit cannot be parted from it.
 type hostSource struct{ opts []host.Option }
 
-func openHost(store string) (source, error) {
-	opts, err := engine.HostOptions(store)
+func openHost(u store.URL) (source, error) {
+	opts, err := u.HostOptions()
 	if err != nil {
 		return nil, err
 	}
 	if _, err := host.Where(opts...); err != nil {
-		return nil, engine.Unreached(err)
+		return nil, store.Unreached(err)
 	}
 	return &hostSource{opts}, nil
 }

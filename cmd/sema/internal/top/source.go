@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/survey"
@@ -73,20 +73,20 @@ type waiter struct {
 }
 
 // openSource opens a store.
-func openSource(ctx context.Context, store string) (source, error) {
-	if engine.IsHost(store) {
-		return openHost(store)
+func openSource(ctx context.Context, u store.URL) (source, error) {
+	if u.IsHost() {
+		return openHost(u)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	opened, err := engine.OpenStore(ctx, store, engine.Reading)
+	opened, err := u.Open(ctx, store.Reading)
 	if err != nil {
-		return nil, engine.Unreached(err)
+		return nil, store.Unreached(err)
 	}
 	client := fleet.New(opened)
 	if _, err := client.List(ctx, ""); err != nil {
-		engine.Close(client)
-		return nil, engine.Unreached(err)
+		store.CloseClient(client)
+		return nil, store.Unreached(err)
 	}
 	return &fleetSource{client: client}, nil
 }
@@ -113,7 +113,7 @@ type fleetSource struct {
 }
 
 // Close closes the client.
-func (s *fleetSource) Close() error { return engine.Close(s.client.(*fleet.Client)) }
+func (s *fleetSource) Close() error { return store.CloseClient(s.client.(*fleet.Client)) }
 
 const (
 	// mostLooked is how many semaphores, by waiters, are read at every look.

@@ -263,6 +263,6 @@ func TestWithoutATerminal(t *testing.T) {
 	}
 	w := commandtest.NewTerminal(t, 80, 24)
 	w.Enter("$SEMA top --store redis://" + enginetest.Loopback(enginetest.Port(t)) + "; echo code $?")
-	w.Await("try 'sema doctor'")
+	w.Await("'sema doctor' examines the store")
 	w.Await("code 69")
 }

@@ -8,7 +8,6 @@
 package top
 
 import (
-	"errors"
 	"io"
 	"log/slog"
 	"os/signal"
@@ -19,12 +18,13 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
 // Command is "sema top".
-func Command(store func() string) *cobra.Command {
+func Command(named func() (store.URL, error)) *cobra.Command {
 	var (
 		every  time.Duration
 		filter string
@@ -45,13 +45,17 @@ with the most waiters come first, whatever their names are.
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case every < shortest:
-				return engine.Misused("--every %v: want %v or more", every, shortest)
+				return exit.Misuse("--every %v: want %v or more", every, shortest)
 			case !isTerminal(c.InOrStdin()) || !isTerminal(c.OutOrStdout()):
-				return engine.Misused("there is no terminal to draw on; use 'sema ls -o json' in scripts")
+				return exit.Misuse("there is no terminal to draw on").With("use 'sema ls -o json' in scripts")
 			}
 			// What stores log would be written over the screen.
 			slog.SetDefault(slog.New(slog.DiscardHandler))
-			return watch(c, store(), every, filter)
+			u, err := named()
+			if err != nil {
+				return err
+			}
+			return watch(c, u, every, filter)
 		},
 	}
 	flags.Duration(c.Flags(), &every, "every", time.Second, "read the store every `DURATION`")
@@ -67,18 +71,18 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
-func watch(c *cobra.Command, store string, every time.Duration, prefix string) error {
+func watch(c *cobra.Command, u store.URL, every time.Duration, prefix string) error {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	from, err := openSource(ctx, store)
+	from, err := openSource(ctx, u)
 	if err != nil {
 		return err
 	}
 	defer from.(io.Closer).Close()
-	m := newModel(ctx, from, engine.Shown(store), every, prefix)
+	m := newModel(ctx, from, u.String(), every, prefix)
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithInput(c.InOrStdin()), tea.WithOutput(c.OutOrStdout())).Run()
 	if ctx.Err() != nil {
-		return &engine.Error{Code: engine.Interrupted, Err: errors.New("interrupted"), Said: true}
+		return &exit.Error{Code: exit.Interrupted}
 	}
 	return err
 }

@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/engine"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
 func (p *program) lsCommand() *cobra.Command {
@@ -37,7 +39,7 @@ On host: the list has all semaphores of the directory, also those in use by nobo
 		if len(args) == 1 {
 			prefix = args[0]
 		}
-		return p.briefly(engine.Reading, func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(store.Reading, func(ctx context.Context, s scope.Scope) error {
 			states, err := s.List(ctx, prefix)
 			if err != nil {
 				return err
@@ -56,7 +58,8 @@ func (p *program) writeList(states []scope.State, f format) error {
 		return writeJSON(p.out, states)
 	}
 	if len(states) == 0 {
-		p.say("there are none yet; 'sema run NAME -n 1 -- COMMAND' makes one")
+		p.say("there are no semaphores")
+		p.hint("'sema run NAME -n 1 -- COMMAND' creates one")
 		return nil
 	}
 	return p.writeStates(states, f == wide, f)
@@ -82,7 +85,7 @@ number is known.`,
 	}
 	output := outputFlag(c, table, wide, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.briefly(engine.Reading, func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(store.Reading, func(ctx context.Context, s scope.Scope) error {
 			state, err := s.Inspect(ctx, args[0])
 			if err != nil {
 				return err
@@ -130,15 +133,15 @@ the holders follow; with -o json each line is an object as in 'sema show -o json
 	flags.Duration(c.Flags(), &every, "every", time.Second, "read the semaphore every `DURATION`")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if every < 10*time.Millisecond {
-			return usage("--every %v: want 10ms or more", every)
+			return exit.Misuse("--every %v: want 10ms or more", every)
 		}
-		return p.with(engine.Reading, func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
+		return p.with(store.Reading, func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
 	}
 	return c
 }
 
-// watch goes on when the engine is away, and says so. It ends well when it is
-// interrupted.
+// watch continues while the store cannot be reached, and reports that once. An interrupt
+// ends it without an error.
 func (p *program) watch(ctx context.Context, s scope.Scope, name string, every time.Duration, f format) error {
 	var last *scope.State
 	away := ""
@@ -150,11 +153,10 @@ func (p *program) watch(ctx context.Context, s scope.Scope, name string, every t
 		case err != nil && last == nil:
 			return err
 		case err != nil:
-			code, text := status(err)
-			if code != codeUnavailable {
+			if exit.Code(err) != exit.Unavailable {
 				return err
 			}
-			if text != away {
+			if text := explain.Text(err); text != away {
 				p.say("%s", text)
 				away = text
 			}
@@ -186,8 +188,7 @@ func (p *program) writeChange(s scope.State, f format) error {
 	return err
 }
 
-// names completes the name of a semaphore in a shell. One that does not answer at
-// once is not waited for.
+// names completes the name of a semaphore in a shell, within a second.
 func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -195,7 +196,7 @@ func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var names []string
-	_ = p.open(ctx, engine.Reading, func(s scope.Scope) error {
+	_ = p.open(ctx, store.Reading, func(s scope.Scope) error {
 		all, err := s.Names(ctx, begun)
 		for _, name := range all {
 			if name == printable.Line(name) { // others cannot be typed

@@ -7,12 +7,12 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/pgstore"
 )
@@ -29,14 +29,17 @@ create tables, or their URL says sema_migrate=off: then run it once as a user wh
 may, before the programs are upgraded. Commands that only read never do it.`,
 		Example: `  SEMA_STORE='postgres://admin@db.internal/app' sema migrate`,
 		RunE: func(*cobra.Command, []string) error {
-			url := p.storeURL()
-			if scheme, _, _ := strings.Cut(url, ":"); scheme != "postgres" && scheme != "postgresql" {
-				return usage("%s: stores have no tables, there is nothing to migrate; name a postgres:// one with --store or SEMA_STORE", scheme)
+			u, err := p.storeURL()
+			if err != nil {
+				return err
+			}
+			if !u.IsPostgres() {
+				return exit.Misuse("%s: stores have no tables, there is nothing to migrate", u.Scheme()).With("name a postgres:// store with --store or SEMA_STORE")
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			if err := pgstore.Migrate(ctx, url); err != nil {
-				return &scope.Unreachable{Cause: err}
+			if err := pgstore.Migrate(ctx, u.Raw()); err != nil {
+				return store.Unreached(err)
 			}
 			p.say("the tables are up to date")
 			return nil
@@ -44,11 +47,11 @@ may, before the programs are upgraded. Commands that only read never do it.`,
 	}
 }
 
-// A build is which sema this is.
+// A build describes this program.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	Protocol int    `json:"protocol"` // spoken with engines
+	Protocol int    `json:"protocol"` // of stores
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
