@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,10 +14,12 @@ import (
 type state struct {
 	Name, Kind, TTL               string
 	Capacity, Free, Waiting, Ramp int64
-	InUse                         int64 `json:"in_use"`
-	MaxWaiters                    int64 `json:"max_waiters"`
+	InUse                         int64  `json:"in_use"`
+	MaxWaiters                    *int64 `json:"max_waiters"`
 	Draining                      bool
-	Holders, Line                 []participant
+	MoreHolders                   int `json:"more_holders"`
+	MoreWaiters                   int `json:"more_waiters"`
+	Holders, Waiters              []participant
 	Effective                     int64 `json:"effective_capacity"`
 }
 
@@ -25,7 +28,7 @@ type participant struct {
 	Weight      int64
 	Since       time.Time
 	Host, About string
-	PID         int
+	Process     int
 }
 
 func decode[T any](t testing.TB, text string) (value T) {
@@ -65,7 +68,7 @@ func TestSemaphoresAreListedAndShown(t *testing.T) {
 			t.Errorf("the table is\n%s", strings.Join(table, "\n"))
 		}
 		got := s.show("team/a")
-		if len(got.Holders) != 1 || got.Holders[0].PID != holder.Pid || got.Holders[0].Weight != 2 || got.Holders[0].Since.Before(before) || got.Holders[0].Since.After(time.Now()) {
+		if len(got.Holders) != 1 || got.Holders[0].Process != holder.Pid || got.Holders[0].Weight != 2 || got.Holders[0].Since.Before(before) || got.Holders[0].Since.After(time.Now()) {
 			t.Errorf("it shows %+v", got)
 		}
 		for _, format := range []string{"table", "wide"} {
@@ -79,7 +82,58 @@ func TestSemaphoresAreListedAndShown(t *testing.T) {
 	})
 }
 
-func TestTheLineIsShown(t *testing.T) {
+func TestLs_Pages(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s shell) {
+		for _, name := range []string{"a", "b", "c", "other"} {
+			s.must("run", "team/"+name, "-n", "1", "--", "true")
+		}
+		listed := func(r result) (names string) {
+			t.Helper()
+			for _, one := range decode[[]state](t, r.out) {
+				names += one.Name + " "
+			}
+			return names
+		}
+		first := s.expect(0, []string{"sema: 2 more semaphores", "hint: 'sema ls team/ --after team/b' lists them"}, "ls", "team/", "--limit", "2", "-o", "json")
+		if got := listed(first); got != "team/a team/b " {
+			t.Errorf("first %s", got)
+		}
+		rest := s.expect(0, nil, "ls", "team/", "--after", "team/b", "-o", "json")
+		if got := listed(rest); got != "team/c team/other " || rest.err != "" {
+			t.Errorf("then %s, %s", got, rest.err)
+		}
+		s.expect(0, []string{"sema: 1 more semaphore after"}, "ls", "--after", "team/a", "--limit", "2")
+	})
+}
+
+func TestShow_Pages(t *testing.T) {
+	t.Parallel()
+	amongMachines(t, func(t *testing.T, s shell) {
+		var leases []string
+		for range 3 {
+			number, _, _ := strings.Cut(strings.TrimSpace(s.must("acquire", "x", "-n", "3")), ".")
+			leases = append(leases, number)
+		}
+		for range 2 {
+			s.start("run", "x", "--", "true")
+		}
+		eventually(t, "two wait", func() bool { return s.show("x").Waiting == 2 })
+		got := decode[state](t, s.must("show", "x", "--limit", "1", "-o", "json"))
+		if len(got.Holders) != 1 || got.MoreHolders != 2 || len(got.Waiters) != 1 || got.MoreWaiters != 1 || got.Waiting != 2 {
+			t.Errorf("it shows %+v", got)
+		}
+		text := s.expect(0, []string{"hint: 'sema show x --after " + leases[0] + "' lists the next holders"}, "show", "x", "--limit", "1")
+		if !strings.Contains(text.out, "… and 2 more\n") || !strings.Contains(text.out, "… and 1 more\n") {
+			t.Errorf("it shows\n%s", text.out)
+		}
+		if next := decode[state](t, s.must("show", "x", "--after", leases[0], "-o", "json")); len(next.Holders) != 2 || strconv.FormatUint(next.Holders[0].Lease, 10) != leases[1] {
+			t.Errorf("then %+v", next)
+		}
+	})
+}
+
+func TestShow_Waiters(t *testing.T) {
 	t.Parallel()
 	amongMachines(t, func(t *testing.T, s shell) {
 		holding(s, "x", "-n", "1")
@@ -88,7 +142,7 @@ func TestTheLineIsShown(t *testing.T) {
 		second := s.start("run", "x", "--", "true")
 		eventually(t, "the second waits", func() bool { return s.show("x").Waiting == 2 })
 		got := s.show("x")
-		if got.Line[0].PID != first.Pid || got.Line[1].PID != second.Pid || got.Holders[0].About != "command=sh" || got.Kind != "concurrency" || got.TTL != "15s" {
+		if got.Waiters[0].Process != first.Pid || got.Waiters[1].Process != second.Pid || got.Holders[0].About != "command=sh" || got.Kind != "concurrency" || got.TTL != "15s" {
 			t.Errorf("it shows %+v", got)
 		}
 	})
@@ -110,18 +164,23 @@ func TestACapacityIsChangedForAll(t *testing.T) {
 	})
 }
 
-func TestRampAndBoundAreKeptByAnEngine(t *testing.T) {
+func TestSet_RampAndBoundAreStored(t *testing.T) {
 	t.Parallel()
 	amongMachines(t, func(t *testing.T, s shell) {
 		holding(s, "x", "-n", "1")
 		s.must("set", "x", "--ramp", "1", "--max-waiters", "1", "--capacity", "1000")
 		got := s.show("x")
-		if got.Ramp != 1 || got.MaxWaiters != 1 || got.Capacity != 1000 || got.Effective > 100 {
+		if got.Ramp != 1 || got.MaxWaiters == nil || *got.MaxWaiters != 1 || got.Capacity != 1000 || got.Effective > 100 {
 			t.Errorf("it shows %+v", got)
 		}
 		s.must("set", "x", "--ramp", "0", "--capacity", "1")
 		s.start("run", "x", "--", "true")
 		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+		s.must("set", "x", "--max-waiters", "none")
+		if got := s.show("x"); got.MaxWaiters != nil {
+			t.Errorf("the bound is %d", *got.MaxWaiters)
+		}
+		s.must("set", "x", "--max-waiters", "1")
 		s.expect(75, []string{"the queue", "is full", "hint: try again later", "--max-waiters"}, "run", "x", "--", "true")
 	})
 }

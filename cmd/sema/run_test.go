@@ -80,11 +80,14 @@ func TestExitCodes(t *testing.T) {
 		"a directory is not there":  {1, []string{"/no/such/directory"}, []string{"--store", "host:/no/such/directory", "ls"}},
 		"no table to migrate":       {64, []string{"nothing to migrate"}, []string{"migrate"}},
 		"a lease on host:":          {64, []string{"ends with the process", "hint: use 'sema run"}, []string{"acquire", "x"}},
-		"a drain on host:":          {64, []string{"cannot be drained", "--capacity 0"}, []string{"drain", "x"}},
-		"a resume on host:":         {64, []string{"--capacity N"}, []string{"resume", "x"}},
+		"a drain on host:":          {64, []string{"cannot be drained", "hint: ", "--capacity 0"}, []string{"drain", "x"}},
+		"a resume on host:":         {64, []string{"hint: ", "--capacity N"}, []string{"resume", "x"}},
 		"a ramp on host:":           {64, []string{"kept by a store"}, []string{"set", "x", "--ramp", "1"}},
-		"revoke on host:":           {64, []string{"is free when the process", "sema show x"}, []string{"revoke", "x", "1"}},
+		"revoke on host:":           {64, []string{"is free when the process", "hint: 'sema show x'"}, []string{"revoke", "x", "1"}},
 		"a change of nothing":       {64, []string{"nothing to change", "hint: give --capacity N"}, []string{"set", "x"}},
+		"a bound that is none":      {64, []string{"--max-waiters -1: want a whole number, 0 or more, or none"}, []string{"set", "x", "--max-waiters", "-1"}},
+		"a limit of 0":              {64, []string{"--limit 0: want 1 or more"}, []string{"ls", "--limit", "0"}},
+		"a lease on host: to show":  {64, []string{"have no lease"}, []string{"show", "x", "--after", "1"}},
 		"a change to what is below": {64, []string{"--capacity -1"}, []string{"set", "x", "--capacity", "-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

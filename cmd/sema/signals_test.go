@@ -216,7 +216,7 @@ func TestAnAcquireThatIsInterruptedLeavesNothing(t *testing.T) {
 			t.Errorf("exit code %d\n%s", code, p.err.text())
 		}
 		if got := s.show("x"); got.Waiting != 0 {
-			t.Errorf("in line is %+v", got.Line)
+			t.Errorf("in line is %+v", got.Waiters)
 		}
 		holder.in.Close()
 		holder.wait()

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -16,12 +14,11 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
-	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 func (p *program) setCommand() *cobra.Command {
-	var capacity, ramp, maxWaiters int64
+	var capacity, ramp int64
+	var maxWaiters string
 	c := &cobra.Command{
 		Use:               "set NAME [--capacity N] [--ramp N] [--max-waiters N]",
 		ValidArgsFunction: p.names,
@@ -36,11 +33,12 @@ On host: only the capacity can be set, and it holds as long as the semaphore is 
 use: the next user after that sets it with 'sema run -n'.`,
 		Example: `  sema set partner-api --capacity 20 --ramp 2
   sema set partner-api --capacity 0      # pause
-  sema set partner-api --max-waiters 100`,
+  sema set partner-api --max-waiters 100
+  sema set partner-api --max-waiters none`,
 	}
 	c.Flags().Int64VarP(&capacity, "capacity", "n", 0, "at most `N` permits are held at a time; 0 pauses")
 	c.Flags().Int64Var(&ramp, "ramp", 0, "raise the capacity by `N` permits a second; 0: at once")
-	c.Flags().Int64Var(&maxWaiters, "max-waiters", 0, "at most `N` wait, more are rejected; 0: no bound")
+	c.Flags().StringVar(&maxWaiters, "max-waiters", "", "at most `N` wait, more are rejected; 0: no caller waits; none: no bound")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var change scope.Change
 		changed := 0
@@ -48,7 +46,7 @@ use: the next user after that sets it with 'sema run -n'.`,
 			name  string
 			value *int64
 			to    **int64
-		}{{"capacity", &capacity, &change.Capacity}, {"ramp", &ramp, &change.Ramp}, {"max-waiters", &maxWaiters, &change.MaxWaiters}} {
+		}{{"capacity", &capacity, &change.Capacity}, {"ramp", &ramp, &change.Ramp}} {
 			if !c.Flags().Changed(f.name) {
 				continue
 			}
@@ -56,6 +54,14 @@ use: the next user after that sets it with 'sema run -n'.`,
 				return exit.Misuse("--%s %d: want 0 or more", f.name, *f.value)
 			}
 			*f.to = f.value
+		}
+		if c.Flags().Changed("max-waiters") {
+			bound, err := parseMaxWaiters(maxWaiters)
+			if err != nil {
+				return err
+			}
+			change.MaxWaiters = &bound
+			changed++
 		}
 		if changed == 0 {
 			return exit.Misuse("nothing to change").With("give --capacity N, --ramp N or --max-waiters N")
@@ -68,6 +74,18 @@ use: the next user after that sets it with 'sema run -n'.`,
 		})
 	}
 	return c
+}
+
+// parseMaxWaiters parses the value of --max-waiters.
+func parseMaxWaiters(text string) (scope.MaxWaiters, error) {
+	if text == "none" {
+		return scope.NoBound, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, exit.Misuse("--max-waiters %s: want a whole number, 0 or more, or none", printable.Arg(text))
+	}
+	return scope.MaxWaiters(n), nil
 }
 
 // report writes a semaphore after a change.
@@ -219,7 +237,7 @@ This needs a store. On host: end the process that holds the permit.`,
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		return p.with(store.Changing, func(ctx context.Context, s scope.Scope) error {
 			if s.Host() {
-				return s.Revoke(ctx, args[0], fleet.Revocation{})
+				return s.Revoke(ctx, args[0], scope.Revocation{})
 			}
 			id, _, _ := strings.Cut(args[1], ".") // acquire prints more than its number
 			lease, err := strconv.ParseUint(id, 10, 64)
@@ -238,7 +256,7 @@ This needs a store. On host: end the process that holds the permit.`,
 					return err
 				}
 			}
-			return s.Revoke(ctx, args[0], fleet.Revocation{Lease: protocol.Seq(lease), AtOnce: now, By: operator(), Why: why})
+			return s.Revoke(ctx, args[0], scope.Revocation{Lease: lease, AtOnce: now, Why: why})
 		})
 	}
 	return c
@@ -251,16 +269,4 @@ func hasLease(s scope.State, lease uint64) bool {
 		}
 	}
 	return false
-}
-
-// operator returns the name under which a revocation is reported to the holder.
-func operator() string {
-	name := "unknown"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
 }

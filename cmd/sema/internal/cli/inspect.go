@@ -3,13 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/explain"
+	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
@@ -17,8 +17,9 @@ import (
 )
 
 func (p *program) lsCommand() *cobra.Command {
+	var page scope.Page
 	c := &cobra.Command{
-		Use:     "ls [PREFIX]",
+		Use:     "ls [PREFIX] [--limit N] [--after NAME]",
 		Aliases: []string{"list"},
 		Short:   "List semaphores",
 		Long: `List semaphores with the permits in use, the capacity and the number of waiters.
@@ -26,34 +27,84 @@ PREFIX lists only names that begin with it. Nothing is created or changed.
 
 STATUS is open, full, draining ('sema drain'), paused (capacity 0) or rising (the
 capacity is on its way up, see 'sema set --ramp'). At a terminal, long names are cut
-in the middle; -o wide and -o json have all of them.
+in the middle; -o wide and -o json have all of them. --limit and --after list a part;
+how many more there are is printed to stderr.
 
-On host: the list has all semaphores of the directory, also those in use by nobody.`,
+On host: the list has all semaphores of the directory, also those that are not in use.`,
 		Example: `  sema ls
   sema ls team/ -o wide
   sema ls -o json | jq -r '.[] | select(.free == 0) | .name'`,
 	}
 	output := outputFlag(c, table, wide, jsonLines)
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.Flags().StringVar(&page.After, "after", "", "list only names after `NAME`")
+	c.Flags().IntVar(&page.Limit, "limit", 0, "list at most `N` semaphores (default: all)")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := checkLimit(c, page.Limit); err != nil {
+			return err
+		}
 		prefix := ""
 		if len(args) == 1 {
 			prefix = args[0]
 		}
-		return p.briefly(store.Reading, func(ctx context.Context, s scope.Scope) error {
-			states, err := s.List(ctx, prefix)
+		return p.with(store.Reading, func(ctx context.Context, s scope.Scope) error {
+			listing, err := listAll(ctx, s, prefix, page)
 			if err != nil {
 				return err
 			}
-			return p.writeList(states, *output)
+			if err := p.writeList(listing.States, *output); err != nil {
+				return err
+			}
+			if listing.More > 0 {
+				p.say("%s after these", figure.Count(int64(listing.More), "more semaphore"))
+				p.hint("'sema ls%s --after %s' lists them", printable.Prefixed(" ", prefix), printable.Arg(listing.Next))
+			}
+			return nil
 		})
 	}
 	return c
 }
 
+func checkLimit(c *cobra.Command, limit int) error {
+	if c.Flags().Changed("limit") && limit < 1 {
+		return exit.Misuse("--limit %d: want 1 or more", limit)
+	}
+	return nil
+}
+
+// pageSize is how many semaphores are read within one timeout.
+const pageSize = 500
+
+// listAll reads a page of any size, piece by piece, so that each request is bounded.
+func listAll(ctx context.Context, s scope.Scope, prefix string, page scope.Page) (all scope.Listing, err error) {
+	all.States = []scope.State{}
+	for left := page.Limit; ; {
+		page.Limit = pageSize
+		if left > 0 {
+			page.Limit = min(left, pageSize)
+		}
+		piece, err := listPiece(ctx, s, prefix, page)
+		if err != nil {
+			return all, err
+		}
+		all.States = append(all.States, piece.States...)
+		all.More, all.Next = piece.More, piece.Next
+		if left -= page.Limit; piece.More == 0 || left == 0 {
+			return all, nil
+		}
+		page.After = piece.Next
+	}
+}
+
+func listPiece(ctx context.Context, s scope.Scope, prefix string, page scope.Page) (scope.Listing, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
+	defer cancel()
+	return s.List(ctx, prefix, page)
+}
+
 func (p *program) writeList(states []scope.State, f format) error {
 	if f == jsonLines {
 		for i := range states {
-			states[i].Holders, states[i].Line = nil, nil // show has them
+			states[i].Holders, states[i].Waiters = nil, nil // show has them
 		}
 		return writeJSON(p.out, states)
 	}
@@ -66,17 +117,23 @@ func (p *program) writeList(states []scope.State, f format) error {
 }
 
 func (p *program) showCommand() *cobra.Command {
+	var (
+		limit int
+		after uint64
+	)
 	c := &cobra.Command{
 		Use:               "show NAME",
 		ValidArgsFunction: p.names,
 		Short:             "Show the holders and waiters of a semaphore",
-		Long: `Show a semaphore: its configuration, who holds permits and since when, and who
-waits, the next first.
+		Long: `Show a semaphore: its configuration, its holders, the oldest first, and its waiters,
+the next first.
 
   LEASE   the number for 'sema revoke'
-  FOR     how long a permit is held, by the clock of this machine
-  SEEN    when the holder was last heard of; after a TTL it loses its permit
-  ABOUT   what the holder says it is for (--about, labels, its command)
+  FOR     how long a permit is held, by the clock of the store
+  SEEN    the last heartbeat of the holder; a TTL later it loses its permit
+  ABOUT   the description of the holder (--about, labels, its command)
+
+--limit shows a part of long lists, and how many more there are.
 
 On host: the holders are processes with their command lines; of the waiters only the
 number is known.`,
@@ -84,19 +141,29 @@ number is known.`,
   sema show partner-api -o json | jq '.holders[].host'`,
 	}
 	output := outputFlag(c, table, wide, jsonLines)
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.Flags().IntVar(&limit, "limit", 0, "show at most `N` holders and N waiters (default: all)")
+	c.Flags().Uint64Var(&after, "after", 0, "show only holders after `LEASE`")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := checkLimit(c, limit); err != nil {
+			return err
+		}
 		return p.briefly(store.Reading, func(ctx context.Context, s scope.Scope) error {
+			if s.Host() && after != 0 {
+				return exit.Misuse("--after %d: permits of this machine have no lease", after)
+			}
 			state, err := s.Inspect(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return p.writeState(state, *output)
+			return p.writeState(state.Cut(after, limit), s.Now(ctx), *output)
 		})
 	}
 	return c
 }
 
-func (p *program) writeState(s scope.State, f format) error {
+// writeState writes a semaphore with its holders and waiters. Their times are of the
+// clock that now is of.
+func (p *program) writeState(s scope.State, now time.Time, f format) error {
 	if f == jsonLines {
 		return writeJSON(p.out, s)
 	}
@@ -106,13 +173,22 @@ func (p *program) writeState(s scope.State, f format) error {
 	for _, part := range []struct {
 		title string
 		all   []scope.Participant
-	}{{"Holders, the oldest first:", s.Holders}, {"In line, the next first:", s.Line}} {
+		more  int
+	}{{"Holders, the oldest first:", s.Holders, s.MoreHolders}, {"Waiters, the next first:", s.Waiters, s.MoreWaiters}} {
 		if len(part.all) == 0 {
 			continue
 		}
 		fmt.Fprintf(p.out, "\n%s\n", part.title)
-		if err := p.writeParticipants(part.all, f); err != nil {
+		if err := p.writeParticipants(part.all, now, f); err != nil {
 			return err
+		}
+		if part.more > 0 {
+			fmt.Fprintf(p.out, "… and %d more\n", part.more)
+		}
+	}
+	if s.MoreHolders > 0 {
+		if last := s.Holders[len(s.Holders)-1].Lease; last != 0 {
+			p.hint("'sema show %s --after %d' lists the next holders", printable.Arg(s.Name), last)
 		}
 	}
 	return nil
@@ -160,7 +236,7 @@ func (p *program) watch(ctx context.Context, s scope.Scope, name string, every t
 				p.say("%s", text)
 				away = text
 			}
-		case last == nil || !reflect.DeepEqual(*last, state):
+		case last == nil || !last.Equal(state):
 			last, away = &state, ""
 			if err := p.writeChange(state, f); err != nil {
 				return err
@@ -181,7 +257,7 @@ func (p *program) writeChange(s scope.State, f format) error {
 	line := fmt.Sprintf("%s  %d of %d in use, %d waiting, %s", time.Now().Format(time.TimeOnly), s.InUse, s.Capacity, s.Waiting, p.paintStatus(s.Status()))
 	if f == wide {
 		for _, h := range s.Holders {
-			line += printable.Sprintf("\n          %d  %s process %d  %s", h.Weight, h.Host, h.PID, h.About)
+			line += printable.Sprintf("\n          %d  %s process %d  %s", h.Weight, h.Host, h.Process, h.About)
 		}
 	}
 	_, err := fmt.Fprintln(p.out, line)

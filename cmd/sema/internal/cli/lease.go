@@ -196,13 +196,13 @@ func (p *program) atDesk(access store.Access, do func(context.Context, *desk.Des
 	return do(ctx, d, opened)
 }
 
-// A leased is a lease as scripts read it.
+// A leased is a lease as scripts read it. Its JSON has the names of the HTTP API.
 type leased struct {
 	Semaphore string         `json:"semaphore"`
 	Lease     string         `json:"lease"`
 	Weight    int64          `json:"weight"`
 	TTL       scope.Duration `json:"ttl"`
-	HeldFor   scope.Duration `json:"held_for"` // surely, if it is not renewed
+	ValidFor  scope.Duration `json:"valid_for"` // without a further renewal
 	Fence     fence          `json:"fence"`
 }
 
@@ -225,7 +225,7 @@ func (p *program) writeLease(l desk.Lease, f format) error {
 		return err
 	}
 	out := leased{
-		Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, TTL: scope.Duration(l.TTL), HeldFor: scope.Duration(l.Left.Round(time.Millisecond)),
+		Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, TTL: scope.Duration(l.TTL), ValidFor: scope.Duration(l.Left.Round(time.Millisecond)),
 		Fence: fence{Seq: l.Fence.Seq, Floor: l.Fence.Floor, Exact: l.Fence.Exact, Revoked: [][2]protocol.Seq{}},
 	}
 	for _, r := range l.Fence.Revoked {

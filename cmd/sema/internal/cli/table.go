@@ -95,7 +95,7 @@ func (p *program) writeStates(states []scope.State, more bool, f format) error {
 	for _, s := range states {
 		row := []string{s.Name, number(s.InUse), number(s.Capacity), strconv.Itoa(s.Waiting)}
 		if more {
-			row = append(row, kindOf(s), orDash(s.TTL != 0, time.Duration(s.TTL).String()), orDash(s.Ramp > 0, number(s.Ramp)+"/s"), orDash(s.MaxWaiters > 0, number(s.MaxWaiters)))
+			row = append(row, kindOf(s), orDash(s.TTL != 0, time.Duration(s.TTL).String()), orDash(s.Ramp > 0, number(s.Ramp)+"/s"), boundOf(s.MaxWaiters))
 		}
 		rows = append(rows, append(row, s.Status()))
 	}
@@ -109,6 +109,13 @@ func kindOf(s scope.State) string {
 	return s.Kind
 }
 
+func boundOf(m *scope.MaxWaiters) string {
+	if m == nil {
+		return "-"
+	}
+	return number(int64(*m))
+}
+
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func orDash(known bool, text string) string {
@@ -118,8 +125,9 @@ func orDash(known bool, text string) string {
 	return "-"
 }
 
-// writeParticipants writes holders, or waiters, as a table.
-func (p *program) writeParticipants(all []scope.Participant, f format) error {
+// writeParticipants writes holders, or waiters, as a table. Their times are of the clock
+// that now is of.
+func (p *program) writeParticipants(all []scope.Participant, now time.Time, f format) error {
 	head := []string{"LEASE", "WEIGHT", "FOR", "SEEN", "HOST", "PROCESS", "ABOUT"}
 	if f == wide {
 		head = append(head[:6:6], "SINCE", "NOTE", "ABOUT")
@@ -127,9 +135,9 @@ func (p *program) writeParticipants(all []scope.Participant, f format) error {
 	rows := [][]string{head}
 	for _, h := range all {
 		row := []string{
-			orDash(h.Lease != 0, strconv.FormatUint(h.Lease, 10)), number(h.Weight), orDash(!h.Since.IsZero(), h.For().Round(time.Second).String()),
-			orDash(!h.Seen.IsZero(), max(0, time.Since(h.Seen)).Round(time.Second).String()+" ago"),
-			orDash(h.Host != "", h.Host), orDash(h.PID != 0, strconv.Itoa(h.PID)),
+			orDash(h.Lease != 0, strconv.FormatUint(h.Lease, 10)), number(h.Weight), orDash(!h.Since.IsZero(), h.For(now).Round(time.Second).String()),
+			orDash(!h.Seen.IsZero(), max(0, now.Sub(h.Seen)).Round(time.Second).String()+" ago"),
+			orDash(h.Host != "", h.Host), orDash(h.Process != 0, strconv.Itoa(h.Process)),
 		}
 		if f == wide {
 			row = append(row, orDash(!h.Since.IsZero(), h.Since.Format(time.RFC3339)), noteOf(h))

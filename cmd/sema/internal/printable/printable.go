@@ -118,6 +118,14 @@ func escaped(text string) string {
 	return out.String()
 }
 
+// Prefixed returns prefix and text as [Arg]; "" if the text is empty.
+func Prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + Arg(text)
+}
+
 // Arg returns text as one word for a shell, for commands that users paste.
 func Arg(text string) string {
 	text = Line(text)

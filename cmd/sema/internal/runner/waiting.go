@@ -147,8 +147,8 @@ func describeHolder(p scope.Participant) string {
 	if p.Host != "" {
 		parts = append(parts, printable.Fit(printable.Line(p.Host), holderColumns/3))
 	}
-	if p.PID != 0 {
-		parts = append(parts, fmt.Sprintf("process %d", p.PID))
+	if p.Process != 0 {
+		parts = append(parts, fmt.Sprintf("process %d", p.Process))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "an unknown process")
@@ -157,7 +157,7 @@ func describeHolder(p scope.Participant) string {
 		parts = append(parts, fmt.Sprintf("%d permits", p.Weight))
 	}
 	if !p.Since.IsZero() {
-		parts = append(parts, fmt.Sprintf("for %v", p.For().Round(time.Second)))
+		parts = append(parts, fmt.Sprintf("for %v", p.For(time.Now()).Round(time.Second)))
 	}
 	text := strings.Join(parts, ", ")
 	if p.About != "" {

@@ -71,7 +71,7 @@ func TestWhoWaitsHearsOfItNowAndThen(t *testing.T) {
 		w := wait(func() (scope.Standing, error) {
 			s := scope.Standing{Position: 3, State: scope.State{Name: "x", InUse: 7, Effective: 7, Waiting: 4}}
 			for pid := range 7 {
-				s.Holders = append(s.Holders, scope.Participant{Host: "h", PID: pid + 1, Weight: 1, Since: time.Now().Add(-time.Minute), About: "command=make"})
+				s.Holders = append(s.Holders, scope.Participant{Host: "h", Process: pid + 1, Weight: 1, Since: time.Now().Add(-time.Minute), About: "command=make"})
 			}
 			return s, nil
 		})

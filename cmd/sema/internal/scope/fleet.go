@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"os"
+	"os/user"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +25,7 @@ func newFleet(opened fleet.Store) Scope { return fleetScope{fleet.New(opened)} }
 
 func (fleetScope) Host() bool { return false }
 
-// Close is when what was held is released, or its command is dead.
+// Close implements [Scope]. Every permit was released before, or its command has ended.
 func (s fleetScope) Close(ctx context.Context) error {
 	return s.Client.Close(ctx, fleet.ReleasePermits)
 }
@@ -38,11 +40,12 @@ func (s fleetScope) Names(ctx context.Context, prefix string) ([]string, error) 
 const atATime = 8
 
 // List implements [Scope]. Semaphores that are deleted meanwhile are left out.
-func (s fleetScope) List(ctx context.Context, prefix string) ([]State, error) {
+func (s fleetScope) List(ctx context.Context, prefix string, p Page) (Listing, error) {
 	names, err := s.Names(ctx, prefix)
 	if err != nil {
-		return nil, err
+		return Listing{}, err
 	}
+	names, listing := p.of(names)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	found, failed := make([]State, len(names)), make([]error, len(names))
@@ -61,20 +64,28 @@ func (s fleetScope) List(ctx context.Context, prefix string) ([]State, error) {
 		})
 	}
 	wg.Wait()
-	states := []State{}
+	listing.States = []State{}
 	for i, state := range found {
 		switch err := failed[i]; {
 		case isMissing(err):
 		case err != nil && !errors.Is(err, context.Canceled):
-			return nil, err
+			return Listing{}, err
 		case err == nil && state.Name != "":
-			states = append(states, state)
+			listing.States = append(listing.States, state)
 		}
 	}
-	return states, context.Cause(ctx)
+	return listing, context.Cause(ctx)
 }
 
-// Inspect is for [Scope].
+// Now implements [Scope].
+func (s fleetScope) Now(ctx context.Context) time.Time {
+	if now, err := s.Client.Ping(ctx); err == nil && !now.IsZero() {
+		return now
+	}
+	return time.Now()
+}
+
+// Inspect implements [Scope].
 func (s fleetScope) Inspect(ctx context.Context, name string) (State, error) {
 	snapshot, err := s.Client.Inspect(ctx, name)
 	if err != nil {
@@ -83,11 +94,11 @@ func (s fleetScope) Inspect(ctx context.Context, name string) (State, error) {
 	return StateOf(name, snapshot), nil
 }
 
-// StateOf is a snapshot for people.
+// StateOf returns the state of a snapshot.
 func StateOf(name string, s protocol.Snapshot) State {
 	state := State{
 		Name: name, Kind: "concurrency", Capacity: s.Config.Capacity, Effective: s.Effective, InUse: s.InUse, Free: max(0, s.Effective-s.InUse),
-		Waiting: len(s.Queue), Draining: s.Config.Draining, TTL: duration(s.Config.TTL), Ramp: s.Config.Ramp, MaxWaiters: s.Config.MaxWaiters,
+		Waiting: len(s.Queue), Draining: s.Config.Draining, TTL: duration(s.Config.TTL), Ramp: s.Config.Ramp, MaxWaiters: maxWaiters(s.Config.MaxWaiters),
 		Holders: []Participant{},
 	}
 	if s.Config.Kind == protocol.Rate {
@@ -108,14 +119,14 @@ func StateOf(name string, s protocol.Snapshot) State {
 	for _, t := range s.Queue {
 		p := participant(sessions[t.Session].Client, t.Weight, t.Details)
 		p.Since = time.UnixMicro(int64(t.Since))
-		state.Line = append(state.Line, p)
+		state.Waiters = append(state.Waiters, p)
 	}
 	return state
 }
 
 func duration(m protocol.Micros) Duration { return Duration(time.Duration(m) * time.Microsecond) }
 
-// labels are what is kept with a lease, for people.
+// labels returns the labels that are stored with a lease.
 func (w Want) labels() map[string]string {
 	labels := map[string]string{"command": w.Command}
 	if w.About != "" {
@@ -126,43 +137,59 @@ func (w Want) labels() map[string]string {
 
 // participant describes a client that holds or waits.
 func participant(c protocol.Client, weight int64, d protocol.Details) Participant {
-	return Participant{Weight: weight, About: d.About(), Host: cmp.Or(c.Host, c.Instance), PID: int(c.Process)}
+	return Participant{Weight: weight, About: d.About(), Host: cmp.Or(c.Host, c.Instance), Process: int(c.Process)}
 }
 
-// Configure is for [Scope].
+// Configure implements [Scope].
 func (s fleetScope) Configure(ctx context.Context, name string, c Change) error {
 	return reached(s.Client.Configure(ctx, name, func(config *protocol.Config) {
-		for _, change := range []struct{ from, to *int64 }{
-			{c.Capacity, &config.Capacity}, {c.Ramp, &config.Ramp}, {c.MaxWaiters, &config.MaxWaiters},
-		} {
+		for _, change := range []struct{ from, to *int64 }{{c.Capacity, &config.Capacity}, {c.Ramp, &config.Ramp}} {
 			if change.from != nil {
 				*change.to = *change.from
 			}
 		}
+		if c.MaxWaiters != nil {
+			config.MaxWaiters = c.MaxWaiters.Stored()
+		}
+		if c.Draining != nil {
+			config.Draining = *c.Draining
+		}
 	}))
 }
 
-// Drain is for [Scope].
+// Drain implements [Scope].
 func (s fleetScope) Drain(ctx context.Context, name string) error {
 	return reached(s.Client.Drain(ctx, name))
 }
 
-// Resume is for [Scope].
+// Resume implements [Scope].
 func (s fleetScope) Resume(ctx context.Context, name string) error {
 	return reached(s.Client.Resume(ctx, name))
 }
 
-// Delete is for [Scope].
+// Delete implements [Scope].
 func (s fleetScope) Delete(ctx context.Context, name string) error {
 	return reached(s.Client.Delete(ctx, name))
 }
 
-// Revoke is for [Scope].
-func (s fleetScope) Revoke(ctx context.Context, name string, r fleet.Revocation) error {
-	return reached(s.Client.Revoke(ctx, name, r))
+// Revoke implements [Scope].
+func (s fleetScope) Revoke(ctx context.Context, name string, r Revocation) error {
+	return reached(s.Client.Revoke(ctx, name, fleet.Revocation{Lease: protocol.Seq(r.Lease), AtOnce: r.AtOnce, By: operator(), Why: r.Why}))
 }
 
-// Semaphore is for [Scope].
+// operator returns the name under which a revocation is reported to the holder.
+func operator() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if machine, err := os.Hostname(); err == nil {
+		name += "@" + machine
+	}
+	return name
+}
+
+// Semaphore implements [Scope].
 func (s fleetScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	compared := &mismatches{scope: s, want: w}
 	options := fleet.Options{

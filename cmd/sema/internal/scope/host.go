@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
-	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/host"
 )
 
@@ -73,26 +71,36 @@ func (s hostScope) existing(name string) (*host.Semaphore, error) {
 
 // Names implements [Scope].
 func (s hostScope) Names(ctx context.Context, prefix string) (names []string, err error) {
-	states, err := s.List(ctx, prefix)
-	for _, state := range states {
+	all, err := s.List(ctx, prefix, Page{})
+	for _, state := range all.States {
 		names = append(names, state.Name)
 	}
 	return names, err
 }
 
-// List is by name.
-func (s hostScope) List(_ context.Context, prefix string) ([]State, error) {
+// List implements [Scope].
+func (s hostScope) List(_ context.Context, prefix string, p Page) (Listing, error) {
 	found, err := host.List(s.options...)
 	if err != nil {
-		return nil, err
+		return Listing{}, err
 	}
-	found = slices.DeleteFunc(found, func(i host.Info) bool { return !strings.HasPrefix(i.Name, prefix) })
-	states := make([]State, len(found))
-	for i, info := range found {
-		states[i] = hostState(info.Name, info.Stats)
+	var names []string
+	stats := map[string]sema.Stats{}
+	for _, info := range found {
+		if strings.HasPrefix(info.Name, prefix) {
+			names, stats[info.Name] = append(names, info.Name), info.Stats
+		}
 	}
-	return states, nil
+	names, listing := p.of(names)
+	listing.States = make([]State, len(names))
+	for i, name := range names {
+		listing.States[i] = hostState(name, stats[name])
+	}
+	return listing, nil
 }
+
+// Now implements [Scope].
+func (hostScope) Now(context.Context) time.Time { return time.Now() }
 
 func hostState(name string, s sema.Stats) State {
 	return State{
@@ -101,7 +109,7 @@ func hostState(name string, s sema.Stats) State {
 	}
 }
 
-// Inspect has who holds, and how many wait: the kernel does not say who.
+// Inspect implements [Scope]. Of the waiters only the number is known.
 func (s hostScope) Inspect(_ context.Context, name string) (State, error) {
 	opened, err := s.existing(name)
 	if err != nil {
@@ -122,14 +130,19 @@ func inspectHost(opened *host.Semaphore) (State, error) {
 	}
 	state := hostState(opened.Name(), stats)
 	for _, h := range holders {
-		state.Holders = append(state.Holders, Participant{Weight: h.Weight, Since: h.Since, PID: h.PID, About: h.Command})
+		state.Holders = append(state.Holders, Participant{Weight: h.Weight, Since: h.Since, Process: h.PID, About: h.Command})
 	}
 	return state, nil
 }
 
-// Configure resizes: there is nothing else to configure.
-func (s hostScope) Configure(_ context.Context, name string, c Change) error {
-	if c.Ramp != nil || c.MaxWaiters != nil {
+// Configure implements [Scope]. Only the capacity can be changed.
+func (s hostScope) Configure(ctx context.Context, name string, c Change) error {
+	switch {
+	case c.Draining != nil && *c.Draining:
+		return s.Drain(ctx, name)
+	case c.Draining != nil:
+		return s.Resume(ctx, name)
+	case c.Ramp != nil || c.MaxWaiters != nil:
 		return unsupported("--ramp and --max-waiters are kept by a store", "name one with --store")
 	}
 	opened, err := s.existing(name)
@@ -140,26 +153,26 @@ func (s hostScope) Configure(_ context.Context, name string, c Change) error {
 	return opened.Resize(*c.Capacity)
 }
 
-// Drain is of an engine: on a machine nobody would remember it.
+// Drain implements [Scope].
 func (hostScope) Drain(_ context.Context, name string) error {
-	return unsupported("a semaphore of this machine cannot be drained: it is as its users open it",
-		fmt.Sprintf("'sema set %s --capacity 0' lets nobody in as long as anybody uses it", name))
+	return unsupported("a semaphore of this machine cannot be drained: nothing of it is stored",
+		fmt.Sprintf("'sema set %s --capacity 0' pauses it while it is in use", name))
 }
 
-// Resume is of an engine.
+// Resume implements [Scope].
 func (hostScope) Resume(_ context.Context, name string) error {
-	return unsupported("a semaphore of this machine cannot be drained, nor resumed", fmt.Sprintf("'sema set %s --capacity N' lets N in", name))
+	return unsupported("a semaphore of this machine is never draining", fmt.Sprintf("'sema set %s --capacity N' ends a pause", name))
 }
 
-// Delete fails if it is in use.
+// Delete implements [Scope]. It fails if the semaphore is in use.
 func (s hostScope) Delete(_ context.Context, name string) error {
 	return host.Remove(name, s.options...)
 }
 
-// Revoke is of an engine.
-func (hostScope) Revoke(_ context.Context, name string, _ fleet.Revocation) error {
-	return unsupported("a permit of this machine is free when the process that holds it is gone",
-		fmt.Sprintf("'sema show %s' says which it is; end that", name))
+// Revoke implements [Scope].
+func (hostScope) Revoke(_ context.Context, name string, _ Revocation) error {
+	return unsupported("a permit of this machine is free when the process that holds it has ended",
+		fmt.Sprintf("'sema show %s' lists the processes", name))
 }
 
 func unsupported(facts, advice string) error { return &Unsupported{facts, advice} }

@@ -1,28 +1,34 @@
 package scope
 
 import (
+	"slices"
 	"time"
+
+	"github.com/sema-go/sema"
 )
 
-// A State is a semaphore at one moment, as people and scripts read it.
+// A State is a semaphore at one moment, as users and scripts read it. Its JSON has the
+// names of the HTTP API.
 type State struct {
-	Name       string        `json:"name"`
-	Capacity   int64         `json:"capacity"`
-	Effective  int64         `json:"effective_capacity"` // on the way to the capacity, if that rises
-	InUse      int64         `json:"in_use"`
-	Free       int64         `json:"free"`
-	Waiting    int           `json:"waiting"`
-	Draining   bool          `json:"draining"`
-	Kind       string        `json:"kind"` // "concurrency" or "rate"
-	TTL        Duration      `json:"ttl,omitzero"`
-	Window     Duration      `json:"window,omitzero"` // of a rate
-	Ramp       int64         `json:"ramp,omitempty"`
-	MaxWaiters int64         `json:"max_waiters,omitempty"`
-	Holders    []Participant `json:"holders,omitzero"`
-	Line       []Participant `json:"line,omitempty"` // where it is known who waits
+	Name        string        `json:"name"`
+	Kind        string        `json:"kind"` // "concurrency" or "rate"
+	Capacity    int64         `json:"capacity"`
+	Effective   int64         `json:"effective_capacity"` // less than the capacity while that rises by the ramp
+	InUse       int64         `json:"in_use"`
+	Free        int64         `json:"free"`
+	Waiting     int           `json:"waiting"`
+	Draining    bool          `json:"draining"`
+	TTL         Duration      `json:"ttl,omitzero"`
+	Window      Duration      `json:"window,omitzero"` // of a rate
+	Ramp        int64         `json:"ramp,omitempty"`
+	MaxWaiters  *MaxWaiters   `json:"max_waiters,omitempty"` // nil: no bound
+	Holders     []Participant `json:"holders,omitzero"`
+	Waiters     []Participant `json:"waiters,omitempty"` // in order; a host does not know them
+	MoreHolders int           `json:"more_holders,omitempty"`
+	MoreWaiters int           `json:"more_waiters,omitempty"`
 }
 
-// Status is the state in a word.
+// Status returns the state in a word.
 func (s State) Status() string {
 	switch {
 	case s.Draining:
@@ -37,29 +43,86 @@ func (s State) Status() string {
 	return "open"
 }
 
-// A Participant is somebody who holds, or waits.
+// Equal reports whether two states are the same, except for heartbeats.
+func (s State) Equal(o State) bool {
+	equal := func(a, b Participant) bool {
+		a.Seen, b.Seen = time.Time{}, time.Time{}
+		return a == b
+	}
+	if (s.MaxWaiters == nil) != (o.MaxWaiters == nil) || s.MaxWaiters != nil && *s.MaxWaiters != *o.MaxWaiters {
+		return false
+	}
+	return s.Name == o.Name && s.Kind == o.Kind && s.Capacity == o.Capacity && s.Effective == o.Effective && s.InUse == o.InUse && s.Free == o.Free &&
+		s.Waiting == o.Waiting && s.Draining == o.Draining && s.TTL == o.TTL && s.Window == o.Window && s.Ramp == o.Ramp &&
+		slices.EqualFunc(s.Holders, o.Holders, equal) && slices.EqualFunc(s.Waiters, o.Waiters, equal)
+}
+
+// Cut returns the state with at most limit holders and waiters; 0: all. After a lease,
+// the holders begin with the next one.
+func (s State) Cut(after uint64, limit int) State {
+	if after != 0 {
+		s.Holders = slices.DeleteFunc(slices.Clone(s.Holders), func(p Participant) bool { return p.Lease <= after })
+	}
+	if limit > 0 && len(s.Holders) > limit {
+		s.Holders, s.MoreHolders = s.Holders[:limit], len(s.Holders)-limit
+	}
+	if limit > 0 && len(s.Waiters) > limit {
+		s.Waiters, s.MoreWaiters = s.Waiters[:limit], len(s.Waiters)-limit
+	}
+	return s
+}
+
+// A Participant is a holder or a waiter.
 type Participant struct {
-	Lease   uint64    `json:"lease,omitempty"` // by which revoke knows it
+	Lease   uint64    `json:"lease,omitempty"` // the number for Revoke
 	Weight  int64     `json:"weight"`
-	Since   time.Time `json:"since,omitzero"`
-	Seen    time.Time `json:"seen,omitzero"` // when it was last heard of; after a TTL it is dead, and its permits go to who asks next
+	Since   time.Time `json:"since,omitzero"` // when it acquired the permit, or was queued
+	Seen    time.Time `json:"seen,omitzero"`  // its last heartbeat; a TTL later it has expired
 	Host    string    `json:"host,omitempty"`
-	PID     int       `json:"pid,omitempty"`
-	About   string    `json:"about,omitempty"` // a command, or what the program says of itself
+	Process int       `json:"process,omitempty"`
+	About   string    `json:"about,omitempty"` // its command, or the description and labels of the program
 	Revoked bool      `json:"revoked,omitempty"`
 	Pooled  bool      `json:"pooled,omitempty"`
 }
 
-// A Duration is one that JSON has as text: "15s".
-type Duration time.Duration
-
-// MarshalText is for JSON.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// For is how long ago it was, never in the future: clocks differ.
-func (p Participant) For() time.Duration {
+// For returns how long the permit was held, or the waiter was queued, at a time; never
+// less than 0, since clocks differ.
+func (p Participant) For(now time.Time) time.Duration {
 	if p.Since.IsZero() {
 		return 0
 	}
-	return max(0, time.Since(p.Since))
+	return max(0, now.Sub(p.Since))
 }
+
+// A MaxWaiters is a bound of the queue; 0: no caller waits.
+type MaxWaiters int64
+
+// Stored returns the bound as configurations store it: [sema.NoWaiters] instead of 0,
+// and 0 for no bound.
+func (m *MaxWaiters) Stored() int64 {
+	switch {
+	case m == nil || *m < 0:
+		return 0
+	case *m == 0:
+		return sema.NoWaiters
+	}
+	return int64(*m)
+}
+
+// maxWaiters returns the bound of a stored configuration.
+func maxWaiters(stored int64) *MaxWaiters {
+	if stored == 0 {
+		return nil
+	}
+	bound := MaxWaiters(max(0, stored))
+	return &bound
+}
+
+// NoBound, as a change, removes the bound.
+const NoBound MaxWaiters = -1
+
+// A Duration is one that JSON has as text: "15s".
+type Duration time.Duration
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }

@@ -2,100 +2,96 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// detailHeader is the semaphore that is looked at, and how it is set.
+// detailHeader returns the semaphore that is shown, and its settings.
 func (m model) detailHeader() []string {
 	s, _, ok := m.chosen()
 	if !ok {
 		return nil
 	}
-	how := fmt.Sprintf("  %s of %s in use", amount(s.inUse), amount(s.effective))
-	if s.waiting > 0 {
-		how += "  " + alarming.Render(amount(int64(s.waiting))+" waiting")
+	how := fmt.Sprintf("  %s of %s in use", amount(s.InUse), amount(s.Effective))
+	if s.Waiting > 0 {
+		how += "  " + alarming.Render(amount(int64(s.Waiting))+" waiting")
 	}
 	if state := s.state(); state != "" {
 		how += "  " + state
 	}
 	const leastName, leastBar, mostBar = 16, 8, 40
-	name := printable.Line(s.name)
+	name := printable.Line(s.Name)
 	name = printable.Fit(name, max(leastName, m.width-ansi.StringWidth(how)-leastBar-2))
 	bar := max(leastBar, min(mostBar, m.width-ansi.StringWidth(name+how)-2))
 	first := strong.Render(name) + "  " + s.bar(bar) + how
-	settings := []string{fmt.Sprintf("capacity %d", s.capacity)}
-	if s.ramp > 0 {
-		settings = append(settings, fmt.Sprintf("rises by %d a second", s.ramp))
+	settings := []string{fmt.Sprintf("capacity %d", s.Capacity)}
+	if s.Ramp > 0 {
+		settings = append(settings, fmt.Sprintf("rises by %d a second", s.Ramp))
 	}
-	if s.window > 0 {
-		settings = append(settings, "per "+flags.Span(s.window))
+	if s.Window > 0 {
+		settings = append(settings, "per "+flags.Span(time.Duration(s.Window)))
 	}
-	if s.ttl > 0 {
-		settings = append(settings, "TTL "+flags.Span(s.ttl))
+	if s.TTL > 0 {
+		settings = append(settings, "TTL "+flags.Span(time.Duration(s.TTL)))
 	}
 	return []string{first, strings.Join(settings, "  ")}
 }
 
-// details are who holds and, in order, who waits.
+// details returns a row for each holder and, in order, for each waiter.
 func (m model) details() []string {
 	s, _, ok := m.chosen()
 	if !ok {
 		return nil
 	}
-	who := 12
-	for _, h := range s.holders {
-		who = max(who, ansi.StringWidth(printable.Line(h.who)))
+	all := slices.Concat(s.Holders, s.Waiters)
+	width := 12
+	for _, p := range all {
+		width = max(width, ansi.StringWidth(printable.Line(who(p))))
 	}
-	for _, w := range s.line {
-		who = max(who, ansi.StringWidth(printable.Line(w.who)))
-	}
-	who = min(who, max(12, m.width/3))
-	n := len(s.holders) + len(s.line)
-	lines := []string{m.titled(fmt.Sprintf("  %-7s %6s  %6s  %s  %s", "PLACE", "WEIGHT", "FOR", fit("WHO", who), "WHERE"), n)}
+	width = min(width, max(12, m.width/3))
+	n := len(all)
+	lines := []string{m.titled(fmt.Sprintf("  %-7s %6s  %6s  %s  %s", "STATE", "WEIGHT", "FOR", fit("PROCESS", width), "ABOUT"), n)}
 	for i := m.top; i < min(n, m.top+m.rows()); i++ {
-		lines = append(lines, m.detail(s, i, who))
+		lines = append(lines, m.detail(s, all[i], i, width))
 	}
 	switch {
 	case s.failure != "":
 		lines = append(lines, "", critical.Render("  not read: "+printable.Line(s.failure)))
-	case n == 0 && s.inUse > 0 && s.window > 0:
-		lines = append(lines, "", fmt.Sprintf("  %d were granted in the last %s, and come back by time alone", s.inUse, flags.Span(s.window)))
-	case n == 0 && s.waiting == 0:
-		lines = append(lines, "", "  nobody holds a permit, nobody waits")
-	case s.waiting > len(s.line):
-		lines = append(lines, fmt.Sprintf("  and %d wait, of whom nothing is known", s.waiting-len(s.line)))
+	case n == 0 && s.InUse > 0 && s.Window > 0:
+		lines = append(lines, "", fmt.Sprintf("  %d were granted in the last %s, and return by time alone", s.InUse, flags.Span(time.Duration(s.Window))))
+	case n == 0 && s.Waiting == 0:
+		lines = append(lines, "", "  there are no holders and no waiters")
+	case s.Waiting > len(s.Waiters):
+		lines = append(lines, fmt.Sprintf("  and %s that this store does not list", figure.Count(int64(s.Waiting-len(s.Waiters)), "waiter")))
 	}
 	return lines
 }
 
-// detail is one line: a holder, or one who waits.
-func (m model) detail(s semaphore, i, width int) string {
-	marker := "  "
-	if i == m.line {
-		marker = "▸ "
+// detail returns the row of a holder or a waiter.
+func (m model) detail(s semaphore, p scope.Participant, row, width int) string {
+	marker, label := "  ", fit(printable.Line(who(p)), width)
+	if row == m.cursor {
+		marker, label = "▸ ", cursor.Render(label)
 	}
-	place, weight, held, who, where := "", int64(0), "", "", ""
-	if i < len(s.holders) {
-		h := s.holders[i]
-		place, weight, held, who, where = "holds", h.weight, age(h.held), h.who, h.where
-		switch {
-		case h.revoked:
-			place = "leaving"
-		case h.pooled:
-			place = "block"
-		}
-	} else {
-		w := s.line[i-len(s.holders)]
-		place, weight, who, where = fmt.Sprintf("#%d", i-len(s.holders)+1), w.weight, w.who, w.where
+	state, since := "holds", ""
+	switch {
+	case row >= len(s.Holders):
+		state = fmt.Sprintf("#%d", row-len(s.Holders)+1)
+	case p.Revoked:
+		state = "revoked"
+	case p.Pooled:
+		state = "pool"
 	}
-	label := fit(printable.Line(who), width)
-	if i == m.line {
-		label = cursor.Render(label)
+	if !p.Since.IsZero() {
+		since = age(p.For(s.now))
 	}
-	return fmt.Sprintf("%s%-7s %6s  %6s  %s  %s", marker, place, amount(weight), held, label, printable.Line(where))
+	return fmt.Sprintf("%s%-7s %6s  %6s  %s  %s", marker, state, amount(p.Weight), since, label, printable.Line(p.About))
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
-// A question is asked before something is done. It names the numbers.
+// A question is asked before an action. It has the numbers.
 type question struct {
 	text string
-	what string // for when it is done
+	what string // the action, for its result
 	do   func(ctx context.Context) error
 }
 
-// press is one key.
+// press handles a key.
 func (m model) press(key tea.KeyPressMsg) (model, tea.Cmd) {
 	name := key.String()
 	switch {
@@ -42,7 +42,7 @@ func (m model) press(key tea.KeyPressMsg) (model, tea.Cmd) {
 		m.mode, m.top, m.said = listing, 0, ""
 	case "enter", "right", "l":
 		if _, _, ok := m.chosen(); ok && m.mode == listing {
-			m.mode, m.line, m.lease, m.top, m.said = detailing, 0, 0, 0, ""
+			m.mode, m.cursor, m.lease, m.top, m.said = detailing, 0, 0, 0, ""
 		}
 	case "up", "k":
 		m = m.move(-1)
@@ -75,27 +75,27 @@ func (m model) move(by int) model {
 	switch {
 	case !ok:
 	case m.mode == detailing:
-		m.line = max(0, min(m.line+by, len(s.holders)+len(s.line)-1))
-		m.lease = s.leaseAt(m.line)
+		m.cursor = max(0, min(m.cursor+by, len(s.Holders)+len(s.Waiters)-1))
+		m.lease = s.leaseAt(m.cursor)
 	default:
-		m.selected = shown[max(0, min(at+by, len(shown)-1))].name
+		m.selected = shown[max(0, min(at+by, len(shown)-1))].Name
 	}
 	return m
 }
 
-// jump goes from the holders to the line, and back.
+// jump moves the cursor from the holders to the waiters, and back.
 func (m model) jump() model {
 	s, _, ok := m.chosen()
 	if !ok || m.mode != detailing {
 		return m
 	}
-	if m.line < len(s.holders) {
-		return m.move(len(s.holders) - m.line)
+	if m.cursor < len(s.Holders) {
+		return m.move(len(s.Holders) - m.cursor)
 	}
-	return m.move(-m.line)
+	return m.move(-m.cursor)
 }
 
-// typing is a key of text: of the filter, which is used as it is typed, or of a
+// typing handles a key of a text: of the filter, which applies as it is typed, or of a
 // capacity.
 func (m model) typing(key tea.KeyPressMsg) (model, tea.Cmd) {
 	switch key.String() {
@@ -125,7 +125,7 @@ func (m model) typing(key tea.KeyPressMsg) (model, tea.Cmd) {
 	return m, nil
 }
 
-// act asks about what a key wants to have done.
+// act asks before the action of a key.
 func (m model) act(key string) model {
 	s, _, ok := m.chosen()
 	if !ok {
@@ -135,13 +135,13 @@ func (m model) act(key string) model {
 	switch key {
 	case "d":
 		m.question = &question{
-			text: fmt.Sprintf("Drain %s? %d of %d permits are in use and go on; %s.", quoted(s.name), s.inUse, s.capacity, refused(s.waiting)),
-			what: "drain " + s.name, do: func(ctx context.Context) error { return m.from.drain(ctx, s.name) },
+			text: fmt.Sprintf("Drain %s? %d of %d permits stay in use; %s.", quoted(s.Name), s.InUse, s.Capacity, rejected(s.Waiting)),
+			what: "drain " + s.Name, do: func(ctx context.Context) error { return m.from.drain(ctx, s.Name, true) },
 		}
 	case "r":
 		m.question = &question{
-			text: fmt.Sprintf("Resume %s? %d of %d permits are in use; the rest is granted again.", quoted(s.name), s.inUse, s.capacity),
-			what: "resume " + s.name, do: func(ctx context.Context) error { return m.from.resume(ctx, s.name) },
+			text: fmt.Sprintf("Resume %s? %d of %d permits are in use; the others are granted again.", quoted(s.Name), s.InUse, s.Capacity),
+			what: "resume " + s.Name, do: func(ctx context.Context) error { return m.from.drain(ctx, s.Name, false) },
 		}
 	case "c":
 		m.back, m.mode, m.typed = m.mode, sizing, ""
@@ -152,16 +152,16 @@ func (m model) act(key string) model {
 }
 
 func (m model) askRevoke(s semaphore) model {
-	if m.mode != detailing || m.line >= len(s.holders) {
-		m.said, m.saidBad = "choose a holder first: Enter looks at a semaphore, ↑ and ↓ choose", true
+	if m.mode != detailing || m.cursor >= len(s.Holders) {
+		m.said, m.saidBad = "choose a holder first: Enter shows a semaphore, ↑ and ↓ choose", true
 		return m
 	}
-	h := s.holders[m.line]
+	h := s.Holders[m.cursor]
 	m.question = &question{
-		text: fmt.Sprintf("Take %s of %s away from %s, after %v? It is told; others are let in once it has let go, or is dead for %v.",
-			figure.Count(h.weight, "permit"), quoted(s.name), printable.Fit(printable.Line(h.who), 60), age(h.held), s.ttl),
-		what: fmt.Sprintf("take %s away from %s", figure.Count(h.weight, "permit"), printable.Line(h.who)),
-		do:   func(ctx context.Context) error { return m.from.revoke(ctx, s.name, h.lease) },
+		text: fmt.Sprintf("Revoke %s of %s, held by %s for %v? The holder is notified; the permits are free when it has confirmed, or has expired after %v.",
+			figure.Count(h.Weight, "permit"), quoted(s.Name), printable.Fit(printable.Line(who(h)), 60), age(h.For(s.now)), time.Duration(s.TTL)),
+		what: fmt.Sprintf("revoke %s of %s", figure.Count(h.Weight, "permit"), printable.Line(who(h))),
+		do:   func(ctx context.Context) error { return m.from.revoke(ctx, s.Name, h.Lease) },
 	}
 	return m
 }
@@ -177,24 +177,24 @@ func (m model) askResize() model {
 		m.said, m.saidBad = "a capacity is a number of 0 or more; nothing was changed", true
 		return m
 	}
-	consequence := fmt.Sprintf("%d in use, %d waiting.", s.inUse, s.waiting)
+	consequence := fmt.Sprintf("%d in use, %d waiting.", s.InUse, s.Waiting)
 	switch {
 	case capacity == 0:
-		consequence = fmt.Sprintf("%d in use go on, and nobody is let in.", s.inUse)
-	case capacity <= s.inUse:
-		consequence = fmt.Sprintf("%d are in use: nobody is let in until %d are back.", s.inUse, s.inUse-capacity+1)
-	case capacity > s.capacity && s.ramp > 0:
-		consequence += fmt.Sprintf(" It rises by %d a second.", s.ramp)
+		consequence = fmt.Sprintf("%d stay in use, and none is granted.", s.InUse)
+	case capacity <= s.InUse:
+		consequence = fmt.Sprintf("%d are in use: none is granted until %d are released.", s.InUse, s.InUse-capacity+1)
+	case capacity > s.Capacity && s.Ramp > 0:
+		consequence += fmt.Sprintf(" It rises by %d a second.", s.Ramp)
 	}
 	m.question = &question{
-		text: fmt.Sprintf("Set the capacity of %s from %d to %d? %s", quoted(s.name), s.capacity, capacity, consequence),
-		what: fmt.Sprintf("set the capacity of %s from %d to %d", s.name, s.capacity, capacity),
-		do:   func(ctx context.Context) error { return m.from.resize(ctx, s.name, capacity) },
+		text: fmt.Sprintf("Set the capacity of %s from %d to %d? %s", quoted(s.Name), s.Capacity, capacity, consequence),
+		what: fmt.Sprintf("set the capacity of %s from %d to %d", s.Name, s.Capacity, capacity),
+		do:   func(ctx context.Context) error { return m.from.resize(ctx, s.Name, capacity) },
 	}
 	return m
 }
 
-// answer is a key after a question. Only y does it.
+// answer handles the key after a question. Only y confirms.
 func (m model) answer(key string) (model, tea.Cmd) {
 	q := m.question
 	m.question = nil
@@ -204,7 +204,7 @@ func (m model) answer(key string) (model, tea.Cmd) {
 	}
 	m.said, m.saidBad = q.what+" …", false
 	return m, func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, lookTime)
+		ctx, cancel := context.WithTimeout(m.ctx, requestTimeout)
 		defer cancel()
 		return doneMsg{q.what, q.do(ctx)}
 	}
@@ -212,18 +212,15 @@ func (m model) answer(key string) (model, tea.Cmd) {
 
 func quoted(name string) string { return strconv.Quote(printable.Fit(printable.Line(name), 60)) }
 
-// refused is what becomes of those in line when nobody is let in any more.
-func refused(waiting int) string {
-	switch waiting {
-	case 0:
-		return "nobody waits, and all who come are refused"
-	case 1:
-		return "1 who waits is refused, and all who come"
+// rejected says what draining does to waiters.
+func rejected(waiting int) string {
+	if waiting == 0 {
+		return "new acquires are rejected"
 	}
-	return fmt.Sprintf("%d who wait are refused, and all who come", waiting)
+	return figure.Count(int64(waiting), "waiter") + " and new acquires are rejected"
 }
 
-// age is a duration in at most six letters.
+// age returns a duration in at most six letters.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Second:

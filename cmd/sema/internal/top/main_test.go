@@ -15,6 +15,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/internal/enginetest/redistest"
 )
 
@@ -22,51 +23,65 @@ var update = flag.Bool("update", false, "write the golden screens anew")
 
 func TestMain(m *testing.M) { commandtest.Main(m, Command, redistest.Shared.End) }
 
-// A fake source notes what is done, and fails if told.
+// A fake source records actions, and fails with err.
 type fake struct {
-	view view
+	page page
 	done []string
 	err  error
 }
 
-func (f *fake) look(context.Context, string, string) (view, error) { return f.view, f.err }
+func (f *fake) poll(context.Context, string, string) (page, error) { return f.page, f.err }
 
 func (f *fake) do(format string, args ...any) error {
 	f.done = append(f.done, fmt.Sprintf(format, args...))
 	return f.err
 }
 
-func (f *fake) drain(_ context.Context, name string) error  { return f.do("drain %s", name) }
-func (f *fake) resume(_ context.Context, name string) error { return f.do("resume %s", name) }
+func (f *fake) drain(_ context.Context, name string, draining bool) error {
+	if !draining {
+		return f.do("resume %s", name)
+	}
+	return f.do("drain %s", name)
+}
+
 func (f *fake) resize(_ context.Context, name string, n int64) error {
 	return f.do("resize %s %d", name, n)
 }
+
 func (f *fake) revoke(_ context.Context, name string, lease uint64) error {
 	return f.do("revoke %s %d", name, lease)
 }
 
-// noon is when all tests take place.
+// noon is the time of all tests.
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
-// night is what somebody on call may see.
-func night() view {
-	return view{semaphores: []semaphore{
-		{name: "api/search", capacity: 200, effective: 200, inUse: 61, ttl: 15 * time.Second, holders: make([]holder, 58)},
-		{name: "db", capacity: 40, effective: 40, inUse: 40, waiting: 3, ttl: 15 * time.Second,
-			holders: []holder{
-				{lease: 101, weight: 30, held: 83 * time.Minute, who: "batch-7/4711", where: "report.go:88 team=finance"},
-				{lease: 102, weight: 8, held: 61 * time.Second, who: "web-1/815", where: "pool.go:12", pooled: true},
-				{lease: 103, weight: 2, held: 42 * time.Millisecond, who: "web-2/816", where: "\x1b[31mpool.go:12", revoked: true},
+// incident is a page with every kind of trouble.
+func incident() page {
+	semaphores := []semaphore{
+		{State: scope.State{Name: "api/search", Capacity: 200, Effective: 200, InUse: 61, Holders: make([]scope.Participant, 58)}},
+		{State: scope.State{Name: "db", Capacity: 40, Effective: 40, InUse: 40, Waiting: 3,
+			Holders: []scope.Participant{
+				{Lease: 101, Weight: 30, Since: noon.Add(-83 * time.Minute), Host: "batch-7", Process: 4711, About: "report.go:88 team=finance"},
+				{Lease: 102, Weight: 8, Since: noon.Add(-61 * time.Second), Host: "web-1", Process: 815, About: "pool.go:12", Pooled: true},
+				{Lease: 103, Weight: 2, Since: noon.Add(-42 * time.Millisecond), Host: "web-2", Process: 816, About: "\x1b[31mpool.go:12", Revoked: true},
 			},
-			line: []waiter{{5, "web-3/99", "handler.go:140"}, {1, "web-4/100", "handler.go:140"}, {1, "web-4/100", "handler.go:151"}}},
-		{name: "deploy", capacity: 1, effective: 1, inUse: 0, ttl: 30 * time.Second},
-		{name: "emails", capacity: 600, effective: 600, inUse: 512, window: time.Minute, ttl: 15 * time.Second},
-		{name: "gpu", capacity: 8, effective: 8, inUse: 8, ttl: 15 * time.Second, holders: make([]holder, 4)},
-		{name: "legacy", capacity: 10, effective: 10, inUse: 4, draining: true, ttl: 15 * time.Second, holders: make([]holder, 4)},
-		{name: "payments-reconciliation-eu-central-1", capacity: 12, effective: 12, inUse: 19, waiting: 1_204, ttl: 15 * time.Second, holders: make([]holder, 19), line: make([]waiter, 1_204)},
-		{name: "thumbnails", capacity: 500, effective: 120, inUse: 117, ramp: 20, ttl: 15 * time.Second, holders: make([]holder, 117)},
-		{name: "broken", failure: "semaphore \"broken\": redis has answered what this version does not understand"},
-	}}
+			Waiters: []scope.Participant{
+				{Weight: 5, Since: noon.Add(-7 * time.Second), Host: "web-3", Process: 99, About: "handler.go:140"},
+				{Weight: 1, Host: "web-4", Process: 100, About: "handler.go:140"}, {Weight: 1, Host: "web-4", Process: 100, About: "handler.go:151"},
+			}}},
+		{State: scope.State{Name: "deploy", Capacity: 1, Effective: 1}},
+		{State: scope.State{Name: "emails", Capacity: 600, Effective: 600, InUse: 512, Window: scope.Duration(time.Minute)}},
+		{State: scope.State{Name: "gpu", Capacity: 8, Effective: 8, InUse: 8, Holders: make([]scope.Participant, 4)}},
+		{State: scope.State{Name: "legacy", Capacity: 10, Effective: 10, InUse: 4, Draining: true, Holders: make([]scope.Participant, 4)}},
+		{State: scope.State{Name: "payments-reconciliation-eu-central-1", Capacity: 12, Effective: 12, InUse: 19, Waiting: 1_204,
+			Holders: make([]scope.Participant, 19), Waiters: make([]scope.Participant, 1_204)}},
+		{State: scope.State{Name: "thumbnails", Capacity: 500, Effective: 120, InUse: 117, Ramp: 20, Holders: make([]scope.Participant, 117)}},
+		{State: scope.State{Name: "broken"}, failure: "semaphore \"broken\": redis has answered what this version does not understand"},
+	}
+	for i := range semaphores {
+		semaphores[i].now, semaphores[i].TTL = noon, scope.Duration(15*time.Second)
+	}
+	return page{semaphores: semaphores}
 }
 
 // A screen is a model that is driven by messages.
@@ -78,14 +93,14 @@ type screen struct {
 
 func newScreen(t *testing.T, width, height int) *screen {
 	t.Helper()
-	from := &fake{view: night()}
+	from := &fake{page: incident()}
 	s := &screen{t, newModel(t.Context(), from, "redis://10.0.0.3:6379", time.Second, ""), from}
 	s.send(tea.WindowSizeMsg{Width: width, Height: height})
-	s.looked(noon)
+	s.polled(noon)
 	return s
 }
 
-// send is one message. What it leads to is done at once, but for looks.
+// send sends a message to the model.
 func (s *screen) send(msg tea.Msg) tea.Cmd {
 	s.t.Helper()
 	next, cmd := s.Update(msg)
@@ -94,14 +109,14 @@ func (s *screen) send(msg tea.Msg) tea.Cmd {
 	return cmd
 }
 
-// looked has the model see what the source has.
-func (s *screen) looked(at time.Time) {
+// polled sends the page of the source to the model.
+func (s *screen) polled(at time.Time) {
 	s.t.Helper()
-	v, err := s.from.look(s.t.Context(), "", "")
-	s.send(lookedMsg{v, err, at, 0})
+	result, err := s.from.poll(s.t.Context(), "", "")
+	s.send(polledMsg{result, err, at, 0})
 }
 
-// press presses keys, by name, and does what they lead to.
+// press presses keys, by name, and runs their commands.
 func (s *screen) press(keys ...string) {
 	s.t.Helper()
 	codes := map[string]rune{

@@ -10,55 +10,65 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// A model is all that there is on the screen. Methods return another one.
+// A source reads and changes semaphores. The [poller] is one.
+type source interface {
+	poll(ctx context.Context, prefix, selected string) (page, error)
+	drain(ctx context.Context, name string, draining bool) error
+	resize(ctx context.Context, name string, capacity int64) error
+	revoke(ctx context.Context, name string, lease uint64) error
+}
+
+// A model is the state of the screen. Its methods return a changed copy.
 type model struct {
 	ctx    context.Context
 	from   source
-	where  string // the engine, for people
+	where  string // the store, without secrets
 	every  time.Duration
-	prefix string // of what is looked for at the engine
+	prefix string // of the names that are polled
 
 	width, height int
-	all           []semaphore // as last seen
+	all           []semaphore // as last polled
 	more          int         // semaphores that were not read yet
-	looks         int         // how often all was set
+	polls         int         // how often all was set
 	arranged      *arrangement
-	seen          time.Time // when that was; zero before the first look
+	seen          time.Time // of the last poll that succeeded; zero before the first
 	now           time.Time
-	failure       string // of the last look, if it failed
-	said          string // what came of the last action
+	failure       string // of the last poll, if it failed
+	said          string // the result of the last action
 	saidBad       bool   // it failed
 
 	order    order
 	filter   string
 	selected string // the semaphore under the cursor
-	top      int    // the first line on the screen
+	top      int    // the first row on the screen
 	mode     mode
-	back     mode   // where typing leads back to
-	line     int    // in the details: of the holders, and then of those who wait
-	lease    uint64 // which is there, so that the cursor stays with it when others come and go
+	back     mode   // the mode after typing
+	cursor   int    // in the details: the row of a holder, or after them of a waiter
+	lease    uint64 // of that row, so that the cursor stays with it when others change
 	typed    string
 	question *question
 }
 
-// A mode is what keys mean.
+// A mode decides the meaning of keys.
 type mode uint8
 
 const (
 	listing   mode = iota
-	detailing      // one semaphore is looked at
-	filtering      // text is typed
-	sizing         // a number is typed
+	detailing      // one semaphore is shown
+	filtering      // a filter is typed
+	sizing         // a capacity is typed
 )
 
-// An order is of the list.
+// An order is the order of the list.
 type order uint8
 
 const (
-	byWaiters order = iota // trouble comes first
+	byWaiters order = iota
 	byUse
 	byName
 	orders
@@ -73,28 +83,28 @@ func newModel(ctx context.Context, from source, where string, every time.Duratio
 // Messages besides those of keys and of the window.
 type (
 	tickMsg   time.Time
-	lookMsg   struct{} // it is time to look
-	lookedMsg struct {
-		view view
+	pollMsg   struct{} // a poll is due
+	polledMsg struct {
+		page page
 		err  error
 		at   time.Time
-		took time.Duration
+		took time.Duration // negative: no further poll follows
 	}
-	doneMsg struct { // an action is over
+	doneMsg struct { // an action has ended
 		what string
 		err  error
 	}
 )
 
-// Init is for [tea.Model].
-func (m model) Init() tea.Cmd { return tea.Batch(m.look(), tick()) }
+// Init implements [tea.Model].
+func (m model) Init() tea.Cmd { return tea.Batch(m.poll(), tick()) }
 
-// tick has the clock go on, also while the engine does not answer.
+// tick keeps the clock running, also while the store does not respond.
 func tick() tea.Cmd {
 	return tea.Tick(time.Second, func(now time.Time) tea.Msg { return tickMsg(now) })
 }
 
-// Update is for [tea.Model].
+// Update implements [tea.Model].
 func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -113,76 +123,76 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tickMsg:
 		m.now = time.Time(msg)
 		return m, tick()
-	case lookMsg:
-		return m, m.look()
-	case lookedMsg:
-		return m.looked(msg).settled(), m.lookAgain(msg.took)
+	case pollMsg:
+		return m, m.poll()
+	case polledMsg:
+		return m.polled(msg).settled(), m.pollAgain(msg.took)
 	case doneMsg:
 		m.said, m.saidBad = msg.what, msg.err != nil
 		if msg.err != nil {
-			m.said = printable.Line(fmt.Sprintf("%s: %v", msg.what, msg.err))
+			m.said = printable.Line(fmt.Sprintf("%s: %s", msg.what, explain.Text(msg.err)))
 		}
-		return m, m.lookOnce()
+		return m, m.pollOnce()
 	}
 	return m.settled(), nil
 }
 
-// lookTime is how long a look, or an action, may take; silence is how long before
-// people are told that there is no answer.
 const (
-	lookTime = 5 * time.Second
-	silence  = 2 * time.Second
+	// requestTimeout bounds a poll, or an action.
+	requestTimeout = 5 * time.Second
+	// staleAfter is how much later than expected a poll may be before the screen says so.
+	staleAfter = 2 * time.Second
 )
 
-// silent reports whether what is on the screen is older than it should be.
-func (m model) silent() bool {
-	return m.failure != "" || !m.seen.IsZero() && m.now.Sub(m.seen) > 5*m.every+silence
+// stale reports whether the screen is older than it should be.
+func (m model) stale() bool {
+	return m.failure != "" || !m.seen.IsZero() && m.now.Sub(m.seen) > 5*m.every+staleAfter
 }
 
-func (m model) look() tea.Cmd {
+func (m model) poll() tea.Cmd {
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, lookTime)
+		ctx, cancel := context.WithTimeout(m.ctx, requestTimeout)
 		defer cancel()
 		start := time.Now()
-		v, err := m.from.look(ctx, m.prefix, m.selected)
-		return lookedMsg{v, err, time.Now(), time.Since(start)}
+		result, err := m.from.poll(ctx, m.prefix, m.selected)
+		return polledMsg{result, err, time.Now(), time.Since(start)}
 	}
 }
 
-// lookOnce is a look besides the others, which is not followed by more.
-func (m model) lookOnce() tea.Cmd {
-	look := m.look()
+// pollOnce polls besides the regular polls.
+func (m model) pollOnce() tea.Cmd {
+	poll := m.poll()
 	return func() tea.Msg {
-		found := look().(lookedMsg)
-		found.took = -1
-		return found
+		result := poll().(polledMsg)
+		result.took = -1
+		return result
 	}
 }
 
-// lookAgain waits a while first: longer, if to look takes the engine long.
-func (m model) lookAgain(took time.Duration) tea.Cmd {
+// pollAgain schedules the next poll. A slow store is polled less often.
+func (m model) pollAgain(took time.Duration) tea.Cmd {
 	if took < 0 {
 		return nil
 	}
-	return tea.Tick(max(m.every, 4*took), func(time.Time) tea.Msg { return lookMsg{} })
+	return tea.Tick(max(m.every, 4*took), func(time.Time) tea.Msg { return pollMsg{} })
 }
 
-// looked takes in what was seen. After a failure, what was seen last stays.
-func (m model) looked(msg lookedMsg) model {
+// polled stores the result of a poll. After a failure the last result stays.
+func (m model) polled(msg polledMsg) model {
 	m.now = msg.at
 	if msg.err != nil {
-		m.failure = printable.Line(msg.err.Error())
+		m.failure = printable.Line(explain.Text(msg.err))
 		return m
 	}
 	m.failure, m.seen = "", msg.at
-	m.all, m.more, m.looks = msg.view.semaphores, msg.view.more, m.looks+1
+	m.all, m.more, m.polls = msg.page.semaphores, msg.page.more, m.polls+1
 	return m
 }
 
 // An arrangement is the list as it was last sorted. Thousands of semaphores are not
 // sorted again for every key.
 type arrangement struct {
-	looks  int
+	polls  int
 	filter string
 	order  order
 	rows   []semaphore
@@ -191,8 +201,8 @@ type arrangement struct {
 // shown returns the semaphores that pass the filter, in order. Callers do not change
 // them.
 func (m model) shown() []semaphore {
-	if a := m.arranged; a.rows == nil || a.looks != m.looks || a.filter != m.filter || a.order != m.order {
-		*a = arrangement{m.looks, m.filter, m.order, m.arrange()}
+	if a := m.arranged; a.rows == nil || a.polls != m.polls || a.filter != m.filter || a.order != m.order {
+		*a = arrangement{m.polls, m.filter, m.order, m.arrange()}
 	}
 	return m.arranged.rows
 }
@@ -200,12 +210,12 @@ func (m model) shown() []semaphore {
 func (m model) arrange() []semaphore {
 	filter := strings.ToLower(m.filter)
 	shown := slices.DeleteFunc(slices.Clone(m.all), func(s semaphore) bool {
-		return !strings.Contains(strings.ToLower(s.name), filter)
+		return !strings.Contains(strings.ToLower(s.Name), filter)
 	})
 	slices.SortStableFunc(shown, func(a, b semaphore) int {
 		unread := cmp.Compare(min(1, len(b.failure)), min(1, len(a.failure)))
-		waiters, use := cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.utilisation(), a.utilisation())
-		name := cmp.Compare(a.name, b.name)
+		waiters, use := cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.utilisation(), a.utilisation())
+		name := cmp.Compare(a.Name, b.Name)
 		switch m.order {
 		case byWaiters:
 			return cmp.Or(unread, waiters, use, name)
@@ -217,58 +227,57 @@ func (m model) arrange() []semaphore {
 	return shown
 }
 
-// utilisation is the part of the capacity that is in use; above 1 if it was made
-// smaller meanwhile.
+// utilisation returns the part of the capacity that is in use; above 1 after a shrink.
 func (s semaphore) utilisation() float64 {
 	switch {
-	case s.effective > 0:
-		return float64(s.inUse) / float64(s.effective)
-	case s.inUse > 0:
+	case s.Effective > 0:
+		return float64(s.InUse) / float64(s.Effective)
+	case s.InUse > 0:
 		return 2
 	}
 	return 0
 }
 
-// chosen is the semaphore under the cursor, and where it is in the list. There is
-// none if nothing is shown.
+// chosen returns the semaphore under the cursor, and its index in the list. ok is false if
+// the list is empty.
 func (m model) chosen() (s semaphore, at int, ok bool) {
 	shown := m.shown()
 	if len(shown) == 0 {
 		return s, 0, false
 	}
-	at = max(0, slices.IndexFunc(shown, func(s semaphore) bool { return s.name == m.selected }))
+	at = max(0, slices.IndexFunc(shown, func(s semaphore) bool { return s.Name == m.selected }))
 	return shown[at], at, true
 }
 
-// leaseAt is the lease on a line of the details; 0 for who waits.
-func (s semaphore) leaseAt(line int) uint64 {
-	if line < 0 || line >= len(s.holders) {
+// leaseAt returns the lease in a row of the details; 0 for a waiter.
+func (s semaphore) leaseAt(row int) uint64 {
+	if row < 0 || row >= len(s.Holders) {
 		return 0
 	}
-	return s.holders[line].lease
+	return s.Holders[row].Lease
 }
 
-// settled has the cursor on something that is there, and the window around it.
+// settled moves the cursor to a row that exists, and the window around the cursor.
 func (m model) settled() model {
 	s, at, ok := m.chosen()
-	if gone := m.selected; gone != s.name && (m.mode == detailing || m.mode == sizing) {
-		// Keys must not reach another one instead.
+	if gone := m.selected; gone != s.Name && (m.mode == detailing || m.mode == sizing) {
+		// Keys must not act on another semaphore instead.
 		m.mode, m.back, m.typed, m.top = listing, listing, "", 0
-		m.said, m.saidBad = printable.Line(gone)+" is gone", true
+		m.said, m.saidBad = printable.Line(gone)+" was deleted", true
 	}
-	if m.selected = s.name; !ok {
-		m.top, m.line = 0, 0
+	if m.selected = s.Name; !ok {
+		m.top, m.cursor = 0, 0
 		return m
 	}
 	n, cursor := len(m.shown()), at
 	if m.mode == detailing {
-		n = len(s.holders) + len(s.line)
-		if at := slices.IndexFunc(s.holders, func(h holder) bool { return h.lease == m.lease }); at >= 0 && m.lease != 0 {
-			m.line = at
+		n = len(s.Holders) + len(s.Waiters)
+		if at := slices.IndexFunc(s.Holders, func(h scope.Participant) bool { return h.Lease == m.lease }); at >= 0 && m.lease != 0 {
+			m.cursor = at
 		}
-		m.line = max(0, min(m.line, n-1))
-		m.lease = s.leaseAt(m.line)
-		cursor = m.line
+		m.cursor = max(0, min(m.cursor, n-1))
+		m.lease = s.leaseAt(m.cursor)
+		cursor = m.cursor
 	}
 	rows := m.rows()
 	m.top = max(0, min(m.top, cursor, n-rows))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
 func TestScreens(t *testing.T) {
@@ -28,13 +30,13 @@ func TestTroubleComesFirst(t *testing.T) {
 	s := newScreen(t, 80, 24)
 	first := func(want string) {
 		t.Helper()
-		if got := s.shown()[0].name; got != want {
+		if got := s.shown()[0].Name; got != want {
 			t.Errorf("%s comes first, want %s", got, want)
 		}
 	}
-	first("broken") // of which nothing is known
-	s.from.view.semaphores = s.from.view.semaphores[:8]
-	s.looked(noon)
+	first("broken") // it could not be read
+	s.from.page.semaphores = s.from.page.semaphores[:8]
+	s.polled(noon)
 	first("payments-reconciliation-eu-central-1")
 	s.press("s")
 	first("payments-reconciliation-eu-central-1") // over its capacity
@@ -53,22 +55,22 @@ func TestTheCursorStays(t *testing.T) {
 	s := newScreen(t, 80, 24)
 	s.choose("db")
 	s.want("▸ db ")
-	s.from.view.semaphores[4].waiting = 100 // gpu
-	s.looked(noon)
+	s.from.page.semaphores[4].Waiting = 100 // gpu
+	s.polled(noon)
 	s.want("▸ db ")
 	s.press("enter", "down")
-	s.want("▸ block 8 1m01s web-1/815")
-	db := &s.from.view.semaphores[1]
-	db.holders = db.holders[1:]
-	s.looked(noon)
-	s.want("▸ block 8 1m01s web-1/815")
+	s.want("▸ pool 8 1m01s web-1/815")
+	db := &s.from.page.semaphores[1]
+	db.Holders = db.Holders[1:]
+	s.polled(noon)
+	s.want("▸ pool 8 1m01s web-1/815")
 	s.press("x")
-	s.want(`Take 8 permits of "db" away from web-1/815, after 1m01s?`)
+	s.want(`Revoke 8 permits of "db", held by web-1/815 for 1m01s?`)
 	s.press("y")
 	s.wantDone("revoke db 102")
-	s.from.view.semaphores = s.from.view.semaphores[:1] // db is deleted
-	s.looked(noon)
-	s.want("▸ api/search", "db is gone")
+	s.from.page.semaphores = s.from.page.semaphores[:1] // db is deleted
+	s.polled(noon)
+	s.want("▸ api/search", "db was deleted")
 	s.press("x")
 	s.want("choose a holder first")
 }
@@ -78,7 +80,7 @@ func TestActionsAskAndNameTheNumbers(t *testing.T) {
 	s := newScreen(t, 80, 24)
 	s.choose("db")
 	s.press("d")
-	s.want(`Drain "db"? 40 of 40 permits are in use and go on; 3 who wait are refused, and all who come.`)
+	s.want(`Drain "db"? 40 of 40 permits stay in use; 3 waiters and new acquires are rejected.`)
 	s.wantDone()
 	s.press("n")
 	s.want("nothing was done")
@@ -94,11 +96,11 @@ func TestActionsAskAndNameTheNumbers(t *testing.T) {
 	s.press("c", "1", "2", "backspace", "5")
 	s.want(`capacity of "db" (now 40): 15`)
 	s.press("enter")
-	s.want(`Set the capacity of "db" from 40 to 15? 40 are in use: nobody is let in until 26 are back.`)
+	s.want(`Set the capacity of "db" from 40 to 15? 40 are in use: none is granted until 26 are released.`)
 	s.press("y")
 	s.wantDone("resize db 15")
 	s.press("c", "0", "enter")
-	s.want("40 in use go on, and nobody is let in.")
+	s.want("40 stay in use, and none is granted.")
 	s.press("y", "c", "8", "0", "enter")
 	s.want("from 40 to 80? 40 in use, 3 waiting.")
 	s.press("y")
@@ -113,11 +115,11 @@ func TestActionsAskAndNameTheNumbers(t *testing.T) {
 	s.want("choose a holder first")
 	s.press("enter", "c", "9", "enter", "y")
 	s.wantDone("resize db 9")
-	s.want("PLACE") // the details are there still
+	s.want("PROCESS") // the details are still shown
 	s.press("end", "x")
-	s.want("choose a holder first") // who waits holds nothing
+	s.want("choose a holder first") // a waiter holds nothing
 	s.press("home", "tab")
-	s.want("▸ #1")
+	s.want("▸ #1 5 7s")
 	s.press("tab")
 	s.want("▸ holds 30")
 	s.press("home", "x", "Y")
@@ -133,19 +135,19 @@ func TestErrorsAreShown(t *testing.T) {
 	s.press("d", "y")
 	s.wantDone("drain db")
 	s.want("drain db: connection refused")
-	s.looked(noon.Add(12 * time.Second))
-	s.want("NO ANSWER, as of 12s ago", "connection refused", "db")
+	s.polled(noon.Add(12 * time.Second))
+	s.want("NO REPLY, as of 12s ago", "connection refused", "db")
 	s.press("enter")
 	s.want("batch-7/4711")
 	s.from.err = nil
-	s.looked(noon.Add(13 * time.Second))
+	s.polled(noon.Add(13 * time.Second))
 	s.send(tickMsg(noon.Add(16 * time.Second)))
 	s.want("12:00:16")
-	s.send(tickMsg(noon.Add(25 * time.Second))) // and no look has come back meanwhile
-	s.want("NO ANSWER, as of 12s ago")
+	s.send(tickMsg(noon.Add(25 * time.Second))) // and no poll has ended meanwhile
+	s.want("NO REPLY, as of 12s ago")
 	s.press("esc")
-	s.looked(noon.Add(26 * time.Second))
-	if text := s.text(); strings.Contains(text, "NO ANSWER") || strings.Contains(text, "refused") || !strings.Contains(text, "12:00:26") {
+	s.polled(noon.Add(26 * time.Second))
+	if text := s.text(); strings.Contains(text, "NO REPLY") || strings.Contains(text, "refused") || !strings.Contains(text, "12:00:26") {
 		t.Errorf("it is well again, but\n%s", text)
 	}
 }
@@ -178,8 +180,8 @@ func TestFilterAsYouType(t *testing.T) {
 func TestNothingIsObeyedThatOthersHaveWritten(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
-	s.from.view.semaphores[1].name = "\x1b]0;title\adb"
-	s.looked(noon)
+	s.from.page.semaphores[1].Name = "\x1b]0;title\adb"
+	s.polled(noon)
 	s.choose("\x1b]0;title\adb")
 	s.press("enter", "d")
 	if raw := s.draw(); strings.Contains(raw, "\x1b]0") || strings.Contains(raw, "\x1b[31mpool") || strings.Contains(raw, "\a") {
@@ -206,12 +208,12 @@ func TestEverySize(t *testing.T) {
 func TestLongListsScroll(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 12)
-	s.from.view.semaphores = nil
+	s.from.page.semaphores = nil
 	for c := 'a'; c <= 'z'; c++ {
-		s.from.view.semaphores = append(s.from.view.semaphores, semaphore{name: "s-" + string(c), capacity: 1, effective: 1, line: nil})
+		s.from.page.semaphores = append(s.from.page.semaphores, semaphore{State: scope.State{Name: "s-" + string(c), Capacity: 1, Effective: 1}})
 	}
-	s.from.view.more = 7
-	s.looked(noon)
+	s.from.page.more = 7
+	s.polled(noon)
 	s.want("▸ s-a", "7 not read yet")
 	s.press("pgdown")
 	s.want("▸ s-i")
@@ -254,14 +256,14 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// Who looks for long waits for long, so that to look is no burden.
-func TestSlowEnginesAreLookedAtLess(t *testing.T) {
+// A slow store is polled less often.
+func TestModel_PollsASlowStoreLess(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
-	if s.send(lookedMsg{night(), nil, noon, 0}) == nil {
-		t.Error("it does not look again")
+	if s.send(polledMsg{incident(), nil, noon, 0}) == nil {
+		t.Error("it does not poll again")
 	}
-	if s.send(lookedMsg{night(), nil, noon, -1}) != nil {
-		t.Error("a look after an action doubles the others")
+	if s.send(polledMsg{incident(), nil, noon, -1}) != nil {
+		t.Error("a poll after an action doubles the others")
 	}
 }

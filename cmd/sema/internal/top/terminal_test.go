@@ -94,7 +94,7 @@ func TestAnIncident(t *testing.T) {
 	w.Await("#1           5")
 	w.Await("team=night")
 	w.Press("d")
-	w.Await(`Drain "db"? 38 of 40 permits are in use and go on; 1 who waits is refused`)
+	w.Await(`Drain "db"? 38 of 40 permits stay in use; 1 waiter and new acquires are rejected`)
 	w.Press("n")
 	w.Await("nothing was done")
 	if s, err := crew.client.Inspect(t.Context(), "db"); err != nil || s.Config.Draining {
@@ -111,7 +111,7 @@ func TestAnIncident(t *testing.T) {
 
 	// The permit is taken away, and its holder hears by whom.
 	w.Press("x")
-	w.Await("Take 38 permits of \"db\" away from ")
+	w.Await("Revoke 38 permits of \"db\", held by ")
 	w.Press("y")
 	select {
 	case <-permit.Lost():
@@ -121,7 +121,7 @@ func TestAnIncident(t *testing.T) {
 	if err := permit.Err(); err == nil || !strings.Contains(err.Error(), "sema top") {
 		t.Errorf("the holder hears %v", err)
 	}
-	w.Await("nobody holds a permit, nobody waits")
+	w.Await("there are no holders and no waiters")
 	w.Press("r", "y")
 	w.AwaitThat("open again", func(s string) bool { return !strings.Contains(s, "drained") })
 
@@ -157,7 +157,7 @@ func stty(t *testing.T, w *commandtest.Terminal) string {
 	return string(text)
 }
 
-// An engine that is away for a while is no reason to leave; nor is a window that
+// A store that cannot be reached for a while does not end it; nor does a window that
 // changes its size.
 func TestTheScreenGoesOn(t *testing.T) {
 	t.Parallel()
@@ -170,12 +170,12 @@ func TestTheScreenGoesOn(t *testing.T) {
 	w.Await("▸ db")
 	network.SetFault(enginetest.Fault{Refuse: true})
 	network.Cut()
-	w.Await("NO ANSWER")
+	w.Await("NO REPLY")
 	w.Await("▸ db")
 	w.Await("connection refused")
 	w.Press("d", "y")
 	network.Heal()
-	w.AwaitThat("an answer", func(s string) bool { return !strings.Contains(s, "NO ANSWER") })
+	w.AwaitThat("a reply", func(s string) bool { return !strings.Contains(s, "NO REPLY") })
 	w.Resize(120, 30)
 	w.AwaitThat("a wide screen", func(s string) bool {
 		first, _, _ := strings.Cut(s, "\n")
@@ -194,7 +194,7 @@ func TestASignalEndsIt(t *testing.T) {
 	for _, by := range []string{"TERM", "INT"} {
 		w, file := commandtest.NewTerminal(t, 80, 24), t.TempDir()+"/pid"
 		settings := stty(t, w)
-		w.Enter("sh -c 'echo $$ > " + file + "; exec $SEMA top --store mem:'; echo code $?")
+		w.Enter("sh -c 'echo $$ > " + file + "; exec $SEMA top --store host:" + t.TempDir() + "'; echo code $?")
 		w.Await("there are no semaphores")
 		pid, err := os.ReadFile(file)
 		if err != nil {
@@ -239,17 +239,17 @@ func TestThisMachine(t *testing.T) {
 	w.Enter("$SEMA top --every 100ms --store 'host:?dir=" + dir + "'")
 	w.AwaitThat("use", func(s string) bool { return regexp.MustCompile(`▸ compilers .* 3/4 +0 +1\b`).MatchString(s) })
 	w.Press("d", "y")
-	w.Await("cannot be drained; set the capacity to 0")
+	w.Await("cannot be drained")
 	w.Type("c2")
 	w.Press("Enter")
-	w.Await(`from 4 to 2? 3 are in use: nobody is let in until 2 are back.`)
+	w.Await(`from 4 to 2? 3 are in use: none is granted until 2 are released.`)
 	w.Press("y")
 	w.Await("over by 1")
 	if stats, err := sem.Stats(); err != nil || stats.Capacity != 2 {
 		t.Errorf("%+v, %v", stats, err)
 	}
 	w.Press("Enter", "x", "y")
-	w.Await("a permit belongs to its process")
+	w.Await("is free when the process that holds it has ended")
 	w.Press("q")
 }
 

@@ -1,14 +1,13 @@
-// Package top is the command that shows the semaphores of an engine as they are,
-// again and again, full screen: who holds what, who waits, and what is about to
-// run out; and that lets somebody on call drain, resize and take away, after a
-// question that names the numbers. For programs there is "sema ls -o json".
+// Package top provides the command that shows the semaphores of a scope full screen, and
+// polls them: holders, waiters, and use of the capacity. An operator can drain, resize
+// and revoke, after a question with the numbers. Programs use "sema ls -o json".
 //
-// The model (model.go, keys.go, view.go, detail.go) is pure: it is given messages
-// and draws what it knows. What it knows comes from a source (source.go).
+// The model (model.go, keys.go, view.go, detail.go) is pure: it receives messages and
+// draws its state. A poller (poller.go) reads the scope.
 package top
 
 import (
-	"io"
+	"context"
 	"log/slog"
 	"os/signal"
 	"syscall"
@@ -20,10 +19,11 @@ import (
 
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
-// Command is "sema top".
+// Command returns the command "sema top".
 func Command(named func() (store.URL, error)) *cobra.Command {
 	var (
 		every  time.Duration
@@ -44,12 +44,12 @@ with the most waiters come first, whatever their names are.
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
-			case every < shortest:
-				return exit.Misuse("--every %v: want %v or more", every, shortest)
+			case every < leastPeriod:
+				return exit.Misuse("--every %v: want %v or more", every, leastPeriod)
 			case !isTerminal(c.InOrStdin()) || !isTerminal(c.OutOrStdout()):
 				return exit.Misuse("there is no terminal to draw on").With("use 'sema ls -o json' in scripts")
 			}
-			// What stores log would be written over the screen.
+			// Log lines of stores would be written over the screen.
 			slog.SetDefault(slog.New(slog.DiscardHandler))
 			u, err := named()
 			if err != nil {
@@ -63,8 +63,11 @@ with the most waiters come first, whatever their names are.
 	return c
 }
 
-// shortest is how often one may look.
-const shortest = 100 * time.Millisecond
+// leastPeriod is the least time between polls.
+const leastPeriod = 100 * time.Millisecond
+
+// openTimeout bounds opening the store and the first round trip.
+const openTimeout = 5 * time.Second
 
 func isTerminal(stream any) bool {
 	f, ok := stream.(interface{ Fd() uintptr })
@@ -74,15 +77,37 @@ func isTerminal(stream any) bool {
 func watch(c *cobra.Command, u store.URL, every time.Duration, prefix string) error {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	from, err := openSource(ctx, u)
+	s, err := open(ctx, u, prefix)
 	if err != nil {
 		return err
 	}
-	defer from.(io.Closer).Close()
-	m := newModel(ctx, from, u.String(), every, prefix)
+	defer closeScope(s)
+	m := newModel(ctx, &poller{scope: s}, u.String(), every, prefix)
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithInput(c.InOrStdin()), tea.WithOutput(c.OutOrStdout())).Run()
 	if ctx.Err() != nil {
 		return &exit.Error{Code: exit.Interrupted}
 	}
 	return err
+}
+
+// open opens the scope, and lists it once: a store that cannot be reached is an error
+// before the screen is drawn.
+func open(ctx context.Context, u store.URL, prefix string) (scope.Scope, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	s, err := scope.Open(ctx, u, store.Reading)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Names(ctx, prefix); err != nil {
+		closeScope(s)
+		return nil, err
+	}
+	return s, nil
+}
+
+func closeScope(s scope.Scope) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	_ = s.Close(ctx) // the user has quit
 }

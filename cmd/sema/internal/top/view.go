@@ -15,7 +15,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
-// Styles. Nothing is said by a colour alone, and bold is what to look at first.
+// Styles. No fact is shown by a colour alone; bold marks what matters most.
 var (
 	strong   = lipgloss.NewStyle().Bold(true)
 	faint    = lipgloss.NewStyle().Faint(true)
@@ -27,7 +27,7 @@ var (
 	asking   = tense.Bold(true)
 )
 
-// View is for [tea.Model].
+// View implements [tea.Model].
 func (m model) View() tea.View {
 	v := tea.NewView(m.draw())
 	v.AltScreen = true
@@ -35,7 +35,7 @@ func (m model) View() tea.View {
 	return v
 }
 
-// draw is the whole screen, each line as wide as it is at most.
+// draw returns the whole screen. No line is wider than the screen.
 func (m model) draw() string {
 	lines := m.header()
 	body := m.list()
@@ -54,10 +54,10 @@ func (m model) draw() string {
 	return strings.Join(lines[:min(len(lines), m.height)], "\n")
 }
 
-// rows is how many lines there are for a list.
+// rows returns how many rows a list has room for.
 func (m model) rows() int { return max(1, m.height-len(m.header())-len(m.footer())-1) }
 
-// header says where this is and how things are on the whole.
+// header returns the store and the totals.
 func (m model) header() []string {
 	left := strong.Render("sema top") + "  " + printable.Line(m.where)
 	if m.prefix != "" {
@@ -65,12 +65,12 @@ func (m model) header() []string {
 	}
 	var right string
 	switch {
-	case m.silent() && !m.seen.IsZero():
-		right = alarming.Render(fmt.Sprintf("NO ANSWER, as of %s ago", age(m.now.Sub(m.seen))))
+	case m.stale() && !m.seen.IsZero():
+		right = alarming.Render(fmt.Sprintf("NO REPLY, as of %s ago", age(m.now.Sub(m.seen))))
 	case m.failure != "":
-		right = alarming.Render("NO ANSWER")
+		right = alarming.Render("NO REPLY")
 	case m.seen.IsZero():
-		right = "looking …"
+		right = "reading …"
 	default:
 		right = m.summary()
 	}
@@ -84,7 +84,7 @@ func (m model) header() []string {
 func (m model) summary() string {
 	waiting, full := 0, 0
 	for _, s := range m.all {
-		waiting += s.waiting
+		waiting += s.Waiting
 		if s.utilisation() >= 1 {
 			full++
 		}
@@ -99,7 +99,7 @@ func (m model) summary() string {
 	return text + m.now.Format(time.TimeOnly)
 }
 
-// footer is what is asked or said, and what keys there are.
+// footer returns the question or the last result, and the keys.
 func (m model) footer() []string {
 	var said []string
 	switch {
@@ -124,14 +124,14 @@ func (m model) keys() string {
 	case m.mode == filtering:
 		return strong.Render("/"+m.typed) + "▏  " + faint.Render("Enter keep  Esc clear")
 	case m.mode == sizing:
-		return strong.Render(fmt.Sprintf("capacity of %s (now %d): %s", quoted(s.name), s.capacity, m.typed)) + "▏  " + faint.Render("Enter  Esc")
+		return strong.Render(fmt.Sprintf("capacity of %s (now %d): %s", quoted(s.Name), s.Capacity, m.typed)) + "▏  " + faint.Render("Enter  Esc")
 	case m.mode == detailing:
-		return hints("↑↓", "choose", "⇥", "line", "Esc", "back", "x", "take away", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
+		return hints("↑↓", "choose", "⇥", "waiters", "Esc", "back", "x", "revoke", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
 	}
-	return hints("↑↓", "choose", "⏎", "look", "/", "filter", "s", "sort", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
+	return hints("↑↓", "choose", "⏎", "show", "/", "filter", "s", "sort", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
 }
 
-// hints are keys, and what they do.
+// hints returns keys and what they do.
 func hints(pairs ...string) string {
 	var all []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -140,19 +140,19 @@ func hints(pairs ...string) string {
 	return strings.Join(all, "  ")
 }
 
-// widths are of the columns that are not fixed.
+// widths returns the widths of the columns that are not fixed.
 func (m model) widths(shown []semaphore) (name, bar int) {
 	const fixed, leastName, leastBar, mostBar = 48, 12, 8, 60
 	room := max(leastName+leastBar, m.width-fixed)
 	name = leastName
 	for _, s := range shown {
-		name = max(name, ansi.StringWidth(printable.Line(s.name)))
+		name = max(name, ansi.StringWidth(printable.Line(s.Name)))
 	}
 	name = min(name, max(leastName, room*3/5))
 	return name, max(leastBar, min(mostBar, room-name))
 }
 
-// list is a line for each semaphore.
+// list returns a row for each semaphore.
 func (m model) list() []string {
 	shown := m.shown()
 	name, bar := m.widths(shown)
@@ -174,13 +174,13 @@ func (m model) list() []string {
 	case m.filter != "":
 		lines = append(lines, "", fmt.Sprintf("  none of %d semaphores has %q in its name", len(m.all), m.filter))
 	default:
-		lines = append(lines, "", "  there are no semaphores; the first acquire makes one")
+		lines = append(lines, "", "  there are no semaphores; the first acquire creates one")
 	}
 	return lines
 }
 
-// titled are the titles of columns, and which of so many lines are on the screen if
-// not all are.
+// titled returns the titles of columns, and which of n rows are on the screen if not all
+// are.
 func (m model) titled(columns string, n int) string {
 	if n <= m.rows() {
 		return strong.Render(ansi.Truncate(columns, m.width, ""))
@@ -189,32 +189,32 @@ func (m model) titled(columns string, n int) string {
 }
 
 func (m model) row(s semaphore, chosen bool, name, bar int) string {
-	marker, label := "  ", fit(printable.Fit(printable.Line(s.name), name), name)
+	marker, label := "  ", fit(printable.Fit(printable.Line(s.Name), name), name)
 	if chosen {
 		marker, label = "▸ ", cursor.Render(label)
-	} else if s.waiting > 0 {
+	} else if s.Waiting > 0 {
 		label = strong.Render(label)
 	}
 	if s.failure != "" {
 		return fmt.Sprintf("%s%s  %s", marker, label, critical.Render("not read: "+printable.Line(s.failure)))
 	}
 	waiting := faint.Render(right("0", 6))
-	if s.waiting > 0 {
-		waiting = alarming.Render(right(amount(int64(s.waiting)), 6))
+	if s.Waiting > 0 {
+		waiting = alarming.Render(right(amount(int64(s.Waiting)), 6))
 	}
-	return fmt.Sprintf("%s%s  %s  %s %s  %7s  %s", marker, label, s.bar(bar), right(amount(s.inUse)+"/"+amount(s.effective), 11), waiting, amount(int64(len(s.holders))), s.state())
+	return fmt.Sprintf("%s%s  %s  %s %s  %7s  %s", marker, label, s.bar(bar), right(amount(s.InUse)+"/"+amount(s.Effective), 11), waiting, amount(int64(len(s.Holders))), s.state())
 }
 
-// bar is how much is in use, in eighths of a column.
+// bar shows the use, in eighths of a column.
 func (s semaphore) bar(width int) string {
 	part := s.utilisation()
-	if s.inUse > 0 {
-		part = max(part, 1/float64(8*width)) // something is
+	if s.InUse > 0 {
+		part = max(part, 1/float64(8*width)) // never empty
 	}
 	filled, rest := figure.Bar(part, width)
 	style := calm
 	switch {
-	case s.waiting > 0 || s.utilisation() > 1:
+	case s.Waiting > 0 || s.utilisation() > 1:
 		style = critical
 	case s.utilisation() >= 0.8:
 		style = tense
@@ -222,30 +222,30 @@ func (s semaphore) bar(width int) string {
 	return style.Render(filled) + faint.Render(strings.Repeat("·", rest))
 }
 
-// state is what else there is to know, in few words.
+// state returns the status in few words.
 func (s semaphore) state() string {
 	switch {
-	case s.draining && s.inUse == 0:
+	case s.Draining && s.InUse == 0:
 		return tense.Render("drained")
-	case s.draining:
+	case s.Draining:
 		return tense.Render("draining")
-	case s.capacity == 0:
+	case s.Capacity == 0:
 		return tense.Render("paused")
-	case s.inUse > s.effective:
-		return critical.Render("over by " + amount(s.inUse-s.effective))
-	case s.effective < s.capacity:
-		return tense.Render("rising to " + amount(s.capacity))
-	case s.inUse == s.effective && s.waiting > 0:
+	case s.InUse > s.Effective:
+		return critical.Render("over by " + amount(s.InUse-s.Effective))
+	case s.Effective < s.Capacity:
+		return tense.Render("rising to " + amount(s.Capacity))
+	case s.InUse == s.Effective && s.Waiting > 0:
 		return alarming.Render("full")
-	case s.inUse == s.effective:
+	case s.InUse == s.Effective:
 		return tense.Render("full")
-	case s.window > 0:
-		return "per " + flags.Span(s.window)
+	case s.Window > 0:
+		return "per " + flags.Span(time.Duration(s.Window))
 	}
 	return ""
 }
 
-// amount is a number in at most six letters.
+// amount returns a number in at most six letters.
 func amount(n int64) string {
 	switch {
 	case n < 100_000:
@@ -258,7 +258,7 @@ func amount(n int64) string {
 	return fmt.Sprintf("%.1fG", float64(n)/1e9)
 }
 
-// fit is text in exactly so many columns.
+// fit returns text in exactly width columns.
 func fit(text string, width int) string {
 	text = ansi.Truncate(text, width, "…")
 	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
@@ -268,7 +268,7 @@ func right(text string, width int) string {
 	return strings.Repeat(" ", max(0, width-ansi.StringWidth(text))) + text
 }
 
-// apart has one text at the left and one at the right, which counts more if there
+// apart returns one text at the left and one at the right. The left one is cut if there
 // is too little room.
 func apart(left, end string, width int) string {
 	room := max(0, width-ansi.StringWidth(end)-2)
@@ -276,7 +276,7 @@ func apart(left, end string, width int) string {
 	return left + strings.Repeat(" ", max(0, width-ansi.StringWidth(left)-ansi.StringWidth(end))) + end
 }
 
-// wrapped is text in some lines, three at most.
+// wrapped returns text in at most three lines.
 func wrapped(style lipgloss.Style, text string, width int) []string {
 	lines := strings.Split(ansi.Wrap(text, max(1, width), ""), "\n")
 	lines = lines[:min(len(lines), 3)]

@@ -1,0 +1,97 @@
+package scope
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+func TestPage_Of(t *testing.T) {
+	t.Parallel()
+	names := []string{"a", "b", "c", "d"}
+	for _, c := range []struct {
+		page Page
+		want []string
+		rest Listing
+	}{
+		{Page{}, names, Listing{}},
+		{Page{Limit: 4}, names, Listing{}},
+		{Page{Limit: 3}, names[:3], Listing{More: 1, Next: "c"}},
+		{Page{After: "b"}, names[2:], Listing{}},
+		{Page{After: "bb", Limit: 1}, names[2:3], Listing{More: 1, Next: "c"}}, // it was deleted since
+		{Page{After: "d", Limit: 1}, nil, Listing{}},
+	} {
+		if got, rest := c.page.of(names); !slices.Equal(got, c.want) || !reflect.DeepEqual(rest, c.rest) {
+			t.Errorf("%+v: %v, %+v, want %v, %+v", c.page, got, rest, c.want, c.rest)
+		}
+	}
+}
+
+func TestState_Cut(t *testing.T) {
+	t.Parallel()
+	whole := State{Holders: []Participant{{Lease: 1}, {Lease: 2}, {Lease: 3}}, Waiters: []Participant{{Weight: 1}, {Weight: 2}}}
+	if got := whole.Cut(0, 0); !got.Equal(whole) || got.MoreHolders != 0 || got.MoreWaiters != 0 {
+		t.Errorf("all: %+v", got)
+	}
+	if got := whole.Cut(0, 1); len(got.Holders) != 1 || got.MoreHolders != 2 || len(got.Waiters) != 1 || got.MoreWaiters != 1 || got.Waiters[0].Weight != 1 {
+		t.Errorf("one: %+v", got)
+	}
+	if got := whole.Cut(1, 1); len(got.Holders) != 1 || got.Holders[0].Lease != 2 || got.MoreHolders != 1 {
+		t.Errorf("after the first: %+v", got)
+	}
+	if len(whole.Holders) != 3 || whole.Holders[0].Lease != 1 {
+		t.Errorf("the state itself was cut: %+v", whole)
+	}
+}
+
+// TestState_EqualButHeartbeats: a heartbeat is no change to report, all else is.
+func TestState_EqualButHeartbeats(t *testing.T) {
+	t.Parallel()
+	bound := MaxWaiters(3)
+	fresh := func() State {
+		return State{
+			Name: "x", Kind: "rate", Capacity: 1, Effective: 1, InUse: 1, Free: 1, Waiting: 1, Draining: true, TTL: 1, Window: 1, Ramp: 1, MaxWaiters: &bound,
+			Holders: []Participant{{Lease: 1, Seen: time.Unix(1, 0)}}, Waiters: []Participant{{Weight: 1}}, MoreHolders: 1, MoreWaiters: 1,
+		}
+	}
+	beat := fresh()
+	beat.Holders[0].Seen = time.Unix(2, 0)
+	if !beat.Equal(fresh()) {
+		t.Error("a heartbeat is a change")
+	}
+	for i := range reflect.TypeFor[State]().NumField() {
+		field := reflect.TypeFor[State]().Field(i)
+		if field.Name == "MoreHolders" || field.Name == "MoreWaiters" {
+			continue // of a part that is shown, not of the semaphore
+		}
+		changed := fresh()
+		reflect.ValueOf(&changed).Elem().Field(i).SetZero()
+		if changed.Equal(fresh()) || fresh().Equal(changed) {
+			t.Errorf("%s changes unnoticed", field.Name)
+		}
+	}
+}
+
+// TestMaxWaiters_ZeroIsNone: in JSON and flags absent is no bound and 0 no waiters; stored
+// they are 0 and -1.
+func TestMaxWaiters_ZeroIsNone(t *testing.T) {
+	t.Parallel()
+	for stored, want := range map[int64]string{0: "", sema.NoWaiters: `,"max_waiters":0`, 7: `,"max_waiters":7`} {
+		bound := maxWaiters(stored)
+		if got := bound.Stored(); got != stored {
+			t.Errorf("%d is stored again as %d", stored, got)
+		}
+		text, err := json.Marshal(State{MaxWaiters: bound})
+		if plain := `{"name":"","kind":"","capacity":0,"effective_capacity":0,"in_use":0,"free":0,"waiting":0,"draining":false` + want + `}`; err != nil || string(text) != plain {
+			t.Errorf("%d is %s, want %s; %v", stored, text, plain, err)
+		}
+	}
+	remove := NoBound
+	if got := remove.Stored(); got != 0 {
+		t.Errorf("no bound is stored as %d", got)
+	}
+}
