@@ -74,7 +74,7 @@ func (p *program) acquire(ctx context.Context, d *desk.Desk, opened fleet.Store,
 	if r.Wait > 0 {
 		return d.Acquire(ctx, r)
 	}
-	return scope.Try(ctx, r.Semaphore, func(text string) { p.say("%s", text) },
+	return scope.Try(ctx, r.Semaphore, p.warn,
 		func(ctx context.Context) (scope.State, error) {
 			snapshot, err := opened.Inspect(ctx, r.Semaphore)
 			return scope.StateOf(r.Semaphore, snapshot), err
@@ -125,8 +125,8 @@ func (p *program) compare(ctx context.Context, opened fleet.Store, name string, 
 	if err != nil {
 		return
 	}
-	for _, text := range scope.Differences(scope.Want{Name: name, Capacity: want.capacity, TTL: want.ttl}, scope.StateOf(name, snapshot)) {
-		p.say("warning: %s", text)
+	for _, d := range scope.Differences(scope.Want{Name: name, Capacity: want.capacity, TTL: want.ttl}, scope.StateOf(name, snapshot)) {
+		p.warn(d.Facts, d.Advice)
 	}
 }
 

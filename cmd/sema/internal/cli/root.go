@@ -83,6 +83,14 @@ func (p *program) say(format string, args ...any) {
 	fmt.Fprintln(p.err, "sema: "+explain.WithoutPrefix(printable.Sprintf(format, args...)))
 }
 
+// warn writes a warning, and its hint if there is one, to stderr.
+func (p *program) warn(facts, hint string) {
+	p.say("warning: %s", facts)
+	if hint != "" {
+		p.hint("%s", hint)
+	}
+}
+
 // hint writes advice to stderr, in a line of its own.
 func (p *program) hint(format string, args ...any) {
 	fmt.Fprintln(p.err, "hint: "+printable.Sprintf(format, args...))

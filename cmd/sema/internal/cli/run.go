@@ -67,7 +67,7 @@ func (p *program) runCommand() *cobra.Command {
 		Short:             "Run a command while holding a permit",
 		Long: `Run a command while holding a permit of a semaphore, so that at most N run at a
 time. While no permit is free it waits in a queue, first come, first served; after
-two seconds it prints its place in the queue and who holds the permits.
+two seconds it prints its position in the queue and the holders.
 
 The command runs in the foreground, with the input, output and exit code of this
 one. There is no shell in between: for pipes and variables use sh -c '…'. Signals
@@ -134,7 +134,7 @@ Exit codes: the command's own, and
 				return runner.Run(context.Background(), s, runner.Options{
 					Want: scope.Want{
 						Name: args[0], Capacity: want.capacity, TTL: want.ttl, Wait: want.wait, Command: filepath.Base(args[1]), About: about,
-						Warn: func(text string) { p.say("warning: %s", text) },
+						Warn: p.warn,
 					},
 					Weight: want.weight, Command: args[1:], KillAfter: killAfter, Say: p.say,
 				})

@@ -60,7 +60,7 @@ func causeOf(err error) (c cause, known bool) {
 	return cause{}, false
 }
 
-// refused is about a server that was connected to and went no further.
+// refused returns the finding of a server that accepted the connection and then failed.
 func refused(err error) fleet.Finding {
 	f := fleet.Finding{Check: "open", Level: fleet.Problem, Seen: err.Error(), Advice: "see docs/engines.md for what the URL and the server have to be like"}
 	var coded *exit.Error
@@ -72,15 +72,15 @@ func refused(err error) fleet.Finding {
 	return f
 }
 
-// unusable is about a store that can be reached and in which a step fails.
+// unusable returns the finding of a store that was reached and in which a step fails.
 func unusable(step string, err error) fleet.Finding {
 	f := fleet.Finding{Check: "use", Level: fleet.Problem, Seen: step + " fails: " + err.Error(), Advice: "see docs/engines.md for what the server has to be like"}
 	if c, known := causeOf(err); known {
 		f.Advice = c.advice
 	}
 	if errors.Is(err, sema.ErrTimeout) && fleet.FaultOf(err) == "" {
-		f.Level, f.Seen = fleet.Warning, "nothing was granted within "+usePatience.String()
-		f.Advice = "a Redis that was just started, or promoted, grants nothing for a TTL; look again in a minute"
+		f.Level, f.Seen = fleet.Warning, "nothing was granted within "+useTimeout.String()
+		f.Advice = "a Redis that was just started, or promoted, grants nothing for a TTL; try again in a minute"
 	}
 	return f
 }

@@ -1,4 +1,4 @@
-// Package doctor is the command that examines a store: whether it can be reached,
+// Package doctor provides the command that examines a store: whether it can be reached,
 // how fast it responds, what its clock says, and whether it is set up so that
 // permits are neither forgotten nor granted twice. It acquires from a semaphore of
 // its own, which it removes again. It creates and upgrades no tables: older programs
@@ -30,7 +30,7 @@ type settings struct {
 	timeout time.Duration
 }
 
-// Command is "sema doctor".
+// Command returns the command "sema doctor".
 func Command(named func() (store.URL, error)) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
@@ -73,7 +73,7 @@ the store cannot be reached.`,
 	return c
 }
 
-// examine looks at everything, as far as it gets.
+// examine runs all checks, until one fails that the others need.
 func examine(ctx context.Context, named func() (store.URL, error), s settings) *report {
 	u, err := named()
 	r := &report{Store: u.String()}
@@ -95,7 +95,7 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	}
 	defer func() {
 		if err := store.CloseClient(client); err != nil {
-			r.add(fleet.Finding{Check: "close", Level: fleet.Warning, Seen: err.Error(), Advice: "its semaphore is gone after a TTL by itself"})
+			r.add(fleet.Finding{Check: "close", Level: fleet.Warning, Seen: err.Error(), Advice: "its semaphore is removed after a TTL"})
 		}
 	}()
 	p := probe{client: client, report: r, settings: s}
@@ -112,13 +112,14 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	return r
 }
 
-// leastAnswer is the least time that a server has to let us in. With the default
-// --timeout it is all: one that does not respond is reported soon.
-const leastAnswer = 5 * time.Second
+// leastOpenTimeout is the least time that a server has for TLS and authentication. With
+// the default --timeout it is all of the time: a server that does not respond is
+// reported soon.
+const leastOpenTimeout = 5 * time.Second
 
-// open is for what comes after a connection: TLS, users, tables.
+// open checks what comes after a connection: TLS, users, tables.
 func open(ctx context.Context, r *report, u store.URL, timeout time.Duration) (*fleet.Client, bool) {
-	ctx, cancel := context.WithTimeout(ctx, max(leastAnswer, timeout/12))
+	ctx, cancel := context.WithTimeout(ctx, max(leastOpenTimeout, timeout/12))
 	defer cancel()
 	start := time.Now()
 	opened, err := u.Open(ctx, store.Changing)
@@ -139,6 +140,6 @@ func open(ctx context.Context, r *report, u store.URL, timeout time.Duration) (*
 		return nil, false
 	}
 	r.Reached = true
-	r.add(fleet.Finding{Check: "authenticate", Level: fleet.Fine, Seen: fmt.Sprintf("it lets us in, after %v", figure.Short(time.Since(start)))})
+	r.add(fleet.Finding{Check: "authenticate", Level: fleet.Fine, Seen: fmt.Sprintf("accepted after %v", figure.Short(time.Since(start)))})
 	return client, true
 }

@@ -37,7 +37,7 @@ func TestAnEtcdWithTrouble(t *testing.T) {
 	cluster.Nodes[2].Kill()
 	cluster.Leader() // is there, or elected
 	r, code := diagnose(t, url)
-	r.want(t, "connect", fleet.Warning, "nobody listens at the port")
+	r.want(t, "connect", fleet.Warning, "no program listens at the port")
 	r.want(t, "quorum", fleet.Warning, "2 of 3 members answer, 2 are a majority; 0 more may fail; start node2")
 	if code != 0 {
 		t.Errorf("code %d: %s", code, r.text())
@@ -75,7 +75,7 @@ func TestEtcdIsNotReached(t *testing.T) {
 	secured := etcdtest.StartTLS(t, enginetest.NewAuthority(t))
 	nobody := enginetest.Loopback(enginetest.Port(t))
 	for _, c := range []struct{ store, check, text string }{
-		{"etcd://" + nobody, "connect", "nobody listens at the port"},
+		{"etcd://" + nobody, "connect", "no program listens at the port"},
 		{"etcd://" + secured.Nodes[0].Address + "?tls=on", "TLS", "signed by an authority that is trusted here"},
 	} {
 		r, code := diagnose(t, c.store, "--timeout", "5m")

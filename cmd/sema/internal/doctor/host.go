@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-// examineHost is for semaphores of this machine, which have no server.
+// examineHost examines the directory of a machine's semaphores, which have no server.
 func examineHost(ctx context.Context, r *report, u store.URL) {
 	opts, err := u.HostOptions()
 	if err != nil {
@@ -46,11 +46,11 @@ func examineHost(ctx context.Context, r *report, u store.URL) {
 func directoryFinding(dir string) fleet.Finding {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fleet.Finding{Check: "directory", Level: fleet.Problem, Seen: err.Error(), Advice: "make it, for this user to write to"}
+		return fleet.Finding{Check: "directory", Level: fleet.Problem, Seen: err.Error(), Advice: "create it, writable for this user"}
 	}
 	f := fleet.Finding{Check: "directory", Level: fleet.Fine, Seen: fmt.Sprintf("%s, %v", dir, info.Mode())}
 	if info.Mode()&0o002 != 0 {
-		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("everybody may put files there, and take them away if it is not sticky; chmod o-w %s", dir)
+		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("any user may create files there, and remove them if it is not sticky; chmod o-w %s", dir)
 	}
 	return f
 }
@@ -60,21 +60,20 @@ func systemFinding() fleet.Finding {
 		return fleet.Finding{Check: "system", Level: fleet.Fine, Seen: "linux: locks of open files, which can be inherited, and futexes"}
 	}
 	return fleet.Finding{Check: "system", Level: fleet.Warning, Seen: runtime.GOOS + ": record locks, which are not inherited; a waiter polls every few milliseconds",
-		Advice: "nothing is wrong; a command outlives its wrapper without its permit here"}
+		Advice: "no action needed; on this system a command that outlives its wrapper has no permit"}
 }
 
-// containerFinding is about programs that look for each other and have a /run, or
-// /var/tmp, of their own.
+// containerFinding warns of containers, which have a /run and a /var/tmp of their own.
 func containerFinding(u store.URL, dir string) fleet.Finding {
 	for _, sign := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(sign); err == nil && u.IsOwnDirectory() {
-			return fleet.Finding{Check: "container", Level: fleet.Warning, Seen: "this is a container: others do not see " + dir, Advice: "mount one directory into all that should meet, and name it: host:?dir=/path"}
+			return fleet.Finding{Check: "container", Level: fleet.Warning, Seen: "this is a container: other containers do not see " + dir, Advice: "mount one directory into all containers that share semaphores, and name it: host:?dir=/path"}
 		}
 	}
-	return fleet.Finding{Check: "container", Level: fleet.Fine, Seen: "processes that see " + dir + " meet there"}
+	return fleet.Finding{Check: "container", Level: fleet.Fine, Seen: "processes that see " + dir + " share its semaphores"}
 }
 
-// useHost does what programs do, in a semaphore that is removed again.
+// useHost acquires and resizes, in a semaphore that is removed again.
 func useHost(ctx context.Context, opts []host.Option) fleet.Finding {
 	problem := func(step string, err error) fleet.Finding {
 		return fleet.Finding{Check: "use", Level: fleet.Problem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "the directory has to be on a local file system with room in it, for this user to write to"}

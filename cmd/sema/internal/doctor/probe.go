@@ -29,7 +29,7 @@ type sample struct {
 	ahead time.Duration // of the store's clock, give or take half of took; 0 if it has no clock
 }
 
-// pause is between pings, so that they are not one burst.
+// pause is the time between pings, so that they are not one burst.
 const pause = 20 * time.Millisecond
 
 // roundTrips measures how fast the store responds, and compares its clock.
@@ -46,7 +46,7 @@ func (p *probe) roundTrips(ctx context.Context) {
 			s.took = time.Since(start)
 		}
 		if err != nil && !isAbsent(err) {
-			p.report.add(fleet.Finding{Check: "latency", Level: fleet.Problem, Seen: fmt.Sprintf("after %d answers there was none: %v", len(all), err), Advice: "look at the server, and at the network on the way"})
+			p.report.add(fleet.Finding{Check: "latency", Level: fleet.Problem, Seen: fmt.Sprintf("no reply after %d round trips: %v", len(all), err), Advice: "check the server, and the network on the way"})
 			return
 		}
 		if clock = clock && !there.IsZero(); clock {
@@ -69,8 +69,8 @@ func (p *probe) roundTrips(ctx context.Context) {
 	}
 }
 
-// judgeLatency compares it with how often holders have to be heard: each third of
-// a TTL, and they stop to trust in their permits after two.
+// judgeLatency compares the latency with the heartbeats of holders: they send one each
+// third of a TTL, and lose their permits after two thirds without a reply.
 func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
 	took := make([]time.Duration, len(all))
 	for i, s := range all {
@@ -82,17 +82,17 @@ func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
 	const far = 20 * time.Millisecond
 	switch {
 	case p99 > ttl/3:
-		f.Level, f.Advice = fleet.Problem, fmt.Sprintf("holders have to be heard every %v and lose their permits otherwise; raise the TTL, or find what is slow", ttl/3)
+		f.Level, f.Advice = fleet.Problem, fmt.Sprintf("holders send a heartbeat every %v, and lose their permits without; raise the TTL, or find what is slow", ttl/3)
 	case p99 > ttl/15:
-		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("holders have to be heard every %v, with little time to spare; raise the TTL, or find what is slow", ttl/3)
+		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("holders send a heartbeat every %v, with little time to spare; raise the TTL, or find what is slow", ttl/3)
 	case p50 > far:
 		f.Level, f.Advice = fleet.Warning, "every acquire takes a round trip; use a store nearby, fleet.Pooled, or regions"
 	}
 	return f
 }
 
-// judgeClock is about how far it is off, and whether it has stepped while it was
-// looked at. Permits are safe from either; what people read is not.
+// judgeClock reports how far the clock of the store is off, and whether it stepped during
+// the examination. Neither harms permits, but both falsify the times that are shown.
 func judgeClock(all []sample) fleet.Finding {
 	const much, tolerance = time.Second, 20 * time.Millisecond
 	ahead := make([]time.Duration, len(all))
@@ -119,18 +119,18 @@ func judgeClock(all []sample) fleet.Finding {
 	switch {
 	case step != 0:
 		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("it stepped by %v while it was looked at", figure.Short(step))
-		f.Advice = "nobody loses a permit by that, but the dead are noticed later and rates are off; have the machine slew its clock (chrony, ntpd) instead"
+		f.Advice = "no permit is lost by that, but expired holders are noticed later and rates are off; slew the clock (chrony, ntpd) instead"
 	case median.Abs() > much:
 		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("%s of this machine's", direction(median))
-		f.Advice = "permits are safe, but what people read of since when is off; set both clocks (chrony, ntpd)"
+		f.Advice = "permits are safe, but the times that are shown are off; set both clocks (chrony, ntpd)"
 	}
 	return f
 }
 
-// looked is how many semaphores are looked at.
-const looked = 200
+// mostRead is how many semaphores are read.
+const mostRead = 200
 
-// stored is about the protocol that what is stored was made by.
+// stored checks by which version of the protocol the semaphores were written.
 func (p *probe) stored(ctx context.Context) {
 	names, err := p.client.List(ctx, "")
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *probe) stored(ctx context.Context) {
 		return
 	}
 	strange, unusable := []string{}, []string{}
-	for _, name := range names[:min(len(names), looked)] {
+	for _, name := range names[:min(len(names), mostRead)] {
 		snapshot, err := p.client.Inspect(ctx, name)
 		switch made := int64(snapshot.Config.Protocol); {
 		case isAbsent(err) || err == nil && (made == protocol.Version || made == 0):
@@ -162,7 +162,7 @@ func (p *probe) stored(ctx context.Context) {
 	p.report.add(f)
 }
 
-// some is a list of not too many.
+// some returns a list of at most three names, and the number of the others.
 func some(names []string) string {
 	const most = 3
 	if len(names) > most {
@@ -172,13 +172,12 @@ func some(names []string) string {
 }
 
 // useTTL is short, since a server that was just started grants nothing for a TTL.
-const useTTL, usePatience = 2 * time.Second, 4 * time.Second
+const useTTL, useTimeout = 2 * time.Second, 4 * time.Second
 
-// use does all that programs and operators do, in a semaphore that is removed
-// again.
+// use does what programs and operators do, in a semaphore that is removed again.
 func (p *probe) use(ctx context.Context) {
 	name := store.ScratchName("doctor")
-	s, err := p.client.Semaphore(name, fleet.Options{Capacity: 1, TTL: useTTL, MaxWait: usePatience})
+	s, err := p.client.Semaphore(name, fleet.Options{Capacity: 1, TTL: useTTL, MaxWait: useTimeout})
 	if err != nil {
 		p.report.add(fleet.Finding{Check: "use", Level: fleet.Problem, Seen: err.Error(), Advice: "this should not be; please report it"})
 		return

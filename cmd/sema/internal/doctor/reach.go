@@ -16,11 +16,11 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// connectPatience is how long a server has to accept a connection.
-const connectPatience = 3 * time.Second
+// connectTimeout bounds one connection.
+const connectTimeout = 3 * time.Second
 
-// reach goes the way to each server, step by step, so that it can be said at which
-// one it ends. One of several is enough to go on.
+// reach connects to each server step by step, to report the step that fails. One server
+// of several is enough to continue.
 func reach(ctx context.Context, r *report, all []store.Server) bool {
 	reached := len(all) == 0
 	var steps []fleet.Finding
@@ -31,7 +31,7 @@ func reach(ctx context.Context, r *report, all []store.Server) bool {
 	}
 	for i := range steps {
 		if reached && steps[i].Level == fleet.Problem {
-			steps[i].Level = fleet.Warning // others are there
+			steps[i].Level = fleet.Warning // another one was reached
 		}
 	}
 	r.add(steps...)
@@ -39,7 +39,7 @@ func reach(ctx context.Context, r *report, all []store.Server) bool {
 }
 
 func reachServer(ctx context.Context, a store.Server) (steps []fleet.Finding, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	name, _, _ := net.SplitHostPort(a.Address)
 	if a.Network == "tcp" && net.ParseIP(name) == nil {
@@ -60,13 +60,13 @@ func reachServer(ctx context.Context, a store.Server) (steps []fleet.Finding, ok
 	return append(steps, fleet.Finding{Check: "connect", Level: fleet.Fine, Seen: fmt.Sprintf("%s, after %v", a.Address, figure.Short(time.Since(start)))}), true
 }
 
-// reasonOf is an error of the network's without what is said already.
+// reasonOf returns the reason of a network error, without the address.
 func reasonOf(err error) string {
 	var op *net.OpError
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
-		return "no answer in time"
+		return "no reply in time"
 	case errors.As(err, &dns):
 		return dns.Err
 	case errors.As(err, &op):
@@ -78,7 +78,7 @@ func reasonOf(err error) string {
 func connectAdvice(err error) string {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the machine is there and nobody listens at the port: is the server running, at this port, and for others than itself (bind, listen_addresses)?"
+		return "no program listens at the port: check that the server runs, at this port, and accepts other machines (bind, listen_addresses)"
 	case errors.Is(err, fs.ErrNotExist):
 		return "there is no such socket: is the server running?"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):

@@ -129,7 +129,7 @@ func TestRedisIsNotReached(t *testing.T) {
 	silent := enginetest.NewProxy(t, secured.Address)
 	silent.SetFault(enginetest.Fault{LoseRequests: true})
 	for _, c := range []struct{ store, check, text string }{
-		{"redis://" + nobody, "connect", "nobody listens at the port"},
+		{"redis://" + nobody, "connect", "no program listens at the port"},
 		{"redis://no-such-host.invalid:6379", "resolve", "check its spelling"},
 		{"redis://:" + secret + "-wrong@" + secured.Address, "authenticate", "check user and password"},
 		{"redis://" + secured.Address, "authenticate", "check user and password"},
@@ -198,7 +198,7 @@ func TestASlowNetwork(t *testing.T) {
 	r, _ := diagnose(t, url)
 	r.want(t, "latency", fleet.Warning, "use a store nearby")
 	r, code := diagnose(t, url, "--ttl", "60ms")
-	r.want(t, "latency", fleet.Problem, "holders have to be heard every 20ms")
+	r.want(t, "latency", fleet.Problem, "holders send a heartbeat every 20ms")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}

@@ -33,7 +33,7 @@ type settings struct {
 	output   string
 }
 
-// Command is "sema bench".
+// Command returns the command "sema bench".
 func Command(named func() (store.URL, error)) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
@@ -91,16 +91,16 @@ func (s settings) check(u store.URL) error {
 	return nil
 }
 
-// bench measures, and cleans up after itself whatever happens.
+// bench measures, and removes its semaphore in every case.
 func bench(c *cobra.Command, u store.URL, s settings) (err error) {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // who cannot wait for the end presses ^C again
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
 	t, err := open(ctx, u, s)
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // what stores warn of was said when it was opened
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // warnings of the store were logged when it was opened
 	p := newProgress(c.ErrOrStderr(), s)
 	r := measure(ctx, t.gate, s, p)
 	p.end()
@@ -120,7 +120,7 @@ func bench(c *cobra.Command, u store.URL, s settings) (err error) {
 	return nil
 }
 
-// A target is a semaphore that nobody else uses.
+// A target is a semaphore that no other program uses.
 type target struct {
 	name   string
 	gate   sema.Gate

@@ -29,7 +29,7 @@ func measured(t *testing.T, args ...string) document {
 	return d
 }
 
-func TestEnginesAreMeasured(t *testing.T) {
+func TestBench_EveryStore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared.Server(t)
 	redis := server.URL() + "?prefix=bench:"
@@ -75,7 +75,7 @@ func TestWhatIsHeldIsWaitedFor(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	result := commandtest.Run(t, "bench", "--store", "mem:", "--callers", "8", "--capacity", "1", "--for", "100ms")
-	if !strings.Contains(result.Out, "1 permit for 8 callers: the time includes that of waiting for others.") ||
+	if !strings.Contains(result.Out, "1 permit for 8 callers: the time includes waiting for permits.") ||
 		!strings.Contains(result.Out, " pairs a second (") || !strings.Contains(result.Out, "█") || result.Err != "measuring for 100ms …\n" {
 		t.Errorf("%+v", result)
 	}
@@ -112,7 +112,7 @@ func TestAnInterruptCleansUp(t *testing.T) {
 	}
 }
 
-// An engine that goes away in the middle is not a fast one: what failed is said.
+// A store that goes away in the middle is not a fast one: failures are reported.
 func TestFailuresAreSaid(t *testing.T) {
 	t.Parallel()
 	var d document

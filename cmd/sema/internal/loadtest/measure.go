@@ -19,7 +19,7 @@ type caller struct {
 // store in trouble is not flooded.
 const recovery = 100 * time.Millisecond
 
-// measure has callers use a semaphore until the time is over, or ctx.
+// measure lets callers use a semaphore until the duration has passed, or ctx ends.
 func measure(ctx context.Context, gate sema.Gate, s settings, p *progress) *result {
 	ctx, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 )
 
-// A progress is what people see while it is measured: a bar if they look at a
-// terminal, one plain line if not.
+// A progress shows how far the measurement is: a bar at a terminal, one line of text
+// elsewhere.
 type progress struct {
 	to       io.Writer
 	terminal bool
@@ -30,10 +30,10 @@ func newProgress(to io.Writer, s settings) *progress {
 	return p
 }
 
-// redraw is how often the bar moves.
+// redraw is the time between two drawings of the bar.
 const redraw = 200 * time.Millisecond
 
-// follow shows how far it is, until ctx ends.
+// follow shows the progress until ctx ends.
 func (p *progress) follow(ctx context.Context, start time.Time, pairs, failures *atomic.Int64) {
 	if !p.terminal {
 		fmt.Fprintf(p.to, "measuring for %v …\n", p.settings.duration)
@@ -52,7 +52,7 @@ func (p *progress) follow(ctx context.Context, start time.Time, pairs, failures 
 	}
 }
 
-// draw fits into 80 columns.
+// draw draws the bar, in at most 80 columns.
 func (p *progress) draw(passed time.Duration, pairs, failures int64) {
 	const width = 30
 	part := min(1, passed.Seconds()/p.settings.duration.Seconds())
@@ -64,7 +64,7 @@ func (p *progress) draw(passed time.Duration, pairs, failures int64) {
 	fmt.Fprintf(p.to, "\r\x1b[K%s", line)
 }
 
-// end takes the bar away.
+// end erases the bar.
 func (p *progress) end() {
 	if p.terminal {
 		fmt.Fprint(p.to, "\r\x1b[K")

@@ -12,11 +12,11 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
-// A result is what was measured.
+// A result is a measurement.
 type result struct {
 	Store       string
 	Pairs       int64
-	Errors      map[string]int64 // how often, by what they say
+	Errors      map[string]int64 // how often, by text
 	Interrupted bool
 	settings    settings
 	elapsed     time.Duration
@@ -33,7 +33,7 @@ func (r *result) print(w io.Writer, as string) error {
 	return err
 }
 
-// A document is a result for programs. Durations are in microseconds.
+// A document is the result as JSON. Durations are in microseconds.
 type document struct {
 	Store          string           `json:"store"`
 	Mode           string           `json:"mode"`
@@ -76,7 +76,7 @@ func (r *result) document() document {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// text is a result for people, in 80 columns.
+// text returns the result as text, in 80 columns.
 func (r *result) text() string {
 	var b strings.Builder
 	s := r.settings
@@ -90,7 +90,7 @@ func (r *result) text() string {
 		r.columns(&b)
 	}
 	if int64(s.callers) > s.capacity {
-		fmt.Fprintf(&b, "\n%s for %d callers: the time includes that of waiting for others.\n", figure.Count(s.capacity, "permit"), s.callers)
+		fmt.Fprintf(&b, "\n%s for %d callers: the time includes waiting for permits.\n", figure.Count(s.capacity, "permit"), s.callers)
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Errors)) {
 		fmt.Fprintf(&b, "\nfailed %s times: %s\n", figure.Grouped(r.Errors[text]), printable.Line(text))
@@ -98,7 +98,7 @@ func (r *result) text() string {
 	return b.String()
 }
 
-// columns are a bar for each band, the longest one full.
+// columns writes a bar for each band, the longest one full.
 func (r *result) columns(b *strings.Builder) {
 	const width = 40
 	bands, most := r.took.bands(), int64(1)

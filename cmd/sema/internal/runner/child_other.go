@@ -34,7 +34,7 @@ func start(cmd *exec.Cmd) (*child, error) {
 	}
 	c := &child{process: cmd.Process, changes: make(chan change)}
 	go func() {
-		_ = cmd.Wait() // the code says it
+		_ = cmd.Wait() // the exit code has it
 		c.changes <- change{ended: true, code: cmd.ProcessState.ExitCode()}
 	}()
 	return c, nil
@@ -60,7 +60,7 @@ func (c *child) takeTerminal() {}
 
 func (c *child) stopSelf() {}
 
-// A terminal is nobody's in particular.
+// A terminal has no owner here.
 type terminal struct{}
 
 func (terminal) there() bool { return false }

@@ -27,8 +27,8 @@ func numberOf(sig os.Signal) int {
 
 func isContinue(sig os.Signal) bool { return sig == syscall.SIGCONT }
 
-// A child is the command: a process that leads a group of its own, in which all
-// that it starts is, unless that leaves.
+// A child is the command: the leader of a process group of its own. The processes that it
+// starts are in that group, unless they leave it.
 type child struct {
 	pid      int
 	terminal *terminal
@@ -36,8 +36,8 @@ type child struct {
 	changes  chan change
 }
 
-// start starts the command. One that is to talk to the person at the terminal has
-// the terminal from the beginning; others get it when they ask for it.
+// start starts the command. If its input and output are the terminal, it has the terminal
+// from the beginning; otherwise it gets the terminal when it is stopped for want of it.
 func start(cmd *exec.Cmd) (*child, error) {
 	c := &child{terminal: openTerminal(), changes: make(chan change)}
 	if cmd.SysProcAttr == nil {
@@ -50,8 +50,8 @@ func start(cmd *exec.Cmd) (*child, error) {
 	}
 	started := make(chan error)
 	go func() {
-		// The kernel may have been told to kill the command when the thread ends
-		// that has started it. This one stays.
+		// With Pdeathsig the kernel kills the command when the thread that has
+		// started it ends. This one does not end.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -134,29 +134,28 @@ func (c *child) giveTerminal() {
 	c.terminal.give(c.pid)
 }
 
-// giveTerminalBack is after a stop, if the command had it and the shell has put
-// this process into the foreground again.
+// giveTerminalBack gives the terminal to the command again after a stop, if the shell has
+// put this process into the foreground.
 func (c *child) giveTerminalBack() {
 	if c.lent && c.terminal.isOurs() {
 		c.terminal.give(c.pid)
 	}
 }
 
-// takeTerminal is when the command does not run, and had it.
+// takeTerminal takes the terminal from a command that does not run.
 func (c *child) takeTerminal() {
 	if c.lent {
 		c.terminal.take(c.pid)
 	}
 }
 
-// stopTime is within which a process that stops itself does so, if it can: the
-// system does not let those stop whom nobody could tell to go on.
+// stopTime bounds how long stopping itself takes. The system does not stop a process
+// group that no shell could continue (an orphaned one).
 const stopTime = 200 * time.Millisecond
 
 // stopSelf stops this process and its group, the rest of a pipeline or a script, so
-// that the shell has the terminal. It returns when somebody has told it to go on.
-// SIGTTIN stops as SIGTSTP does; that one has a handler by now, which Go does not
-// take away again.
+// that the shell has the terminal. It returns when the process is continued.
+// SIGTTIN stops as SIGTSTP does; SIGTSTP has a handler by now, which Go does not remove.
 func (c *child) stopSelf() {
 	goOn := make(chan os.Signal, 1)
 	signal.Notify(goOn, syscall.SIGCONT)

@@ -10,19 +10,19 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// A change is news of the command.
+// A change is a change of the state of the command.
 type change struct {
 	ended bool
-	code  int       // it has ended with, as a shell has it
-	by    os.Signal // it was stopped; nil if it goes on
+	code  int       // if it has ended: its exit code, as a shell reports it
+	by    os.Signal // the signal that stopped it; nil if none did
 }
 
-// supervise passes on what concerns the command, until it has ended.
+// supervise passes signals on to the command, and ends it when the permits are lost.
 func (w *wrapper) supervise(c *child, hold scope.Hold) error {
 	gone := hold.Lost()
 	var kill <-chan time.Time
 	var ending time.Time // when the command is to be killed
-	var why error        // the permits are lost
+	var why error        // why the permits were lost
 	for {
 		select {
 		case sig := <-w.signals:
@@ -54,8 +54,8 @@ func (w *wrapper) supervise(c *child, hold scope.Hold) error {
 					c.killRest(ending)
 					return &exit.Error{Code: exit.Lost, Err: lostWhileRunning{now.code, why}}
 				}
-				if why = hold.Err(); why != nil { // nobody has had the time to notice
-					c.kill() // what it has left
+				if why = hold.Err(); why != nil { // the loss was not noticed yet
+					c.kill() // processes that it has started
 					return &exit.Error{Code: exit.Lost, Err: why}
 				}
 				return exitOf(now.code)
@@ -64,8 +64,8 @@ func (w *wrapper) supervise(c *child, hold scope.Hold) error {
 	}
 }
 
-// A lostWhileRunning is the end of a command that was told to end. Why was said by
-// then.
+// A lostWhileRunning is the error of a command that was ended because the lease was
+// lost. The reason was printed before.
 type lostWhileRunning struct {
 	code int
 	why  error
@@ -87,19 +87,20 @@ func exitOf(code int) error {
 	return &exit.Error{Code: code}
 }
 
-// deadline is when a command without permits is killed: before others are let in.
+// deadline returns when a command whose permits are lost is killed: before another
+// holder is admitted.
 func (w *wrapper) deadline(hold scope.Hold) time.Time {
 	by := hold.Deadline()
 	if w.KillAfter > 0 {
-		if told := time.Now().Add(w.KillAfter); told.Before(by) {
-			return told
+		if wanted := time.Now().Add(w.KillAfter); wanted.Before(by) {
+			return wanted
 		}
 	}
 	return by
 }
 
-// pass passes a signal on to the command's group. It does not go on without
-// permits.
+// pass passes a signal on to the command's group. Without permits the command is not
+// continued.
 func (w *wrapper) pass(c *child, hold scope.Hold, sig os.Signal) {
 	if isContinue(sig) && hold.Err() != nil {
 		return
@@ -107,7 +108,7 @@ func (w *wrapper) pass(c *child, hold scope.Hold, sig os.Signal) {
 	c.signal(sig)
 }
 
-// stopped is when the command was: this process has to stop as well, or the shell
+// stopped handles a command that was stopped: this process stops as well, or the shell
 // would not notice.
 func (w *wrapper) stopped(c *child, hold scope.Hold, by os.Signal) {
 	if c.wantsTerminal(by) {
@@ -116,14 +117,14 @@ func (w *wrapper) stopped(c *child, hold scope.Hold, by os.Signal) {
 		return
 	}
 	if !c.terminal.there() {
-		return // it goes on when whoever has stopped it says so
+		return // the process that stopped it continues it
 	}
 	if left, expires := hold.Left(); expires {
 		w.Say("stopped; the permit is lost if it does not go on within %v", left.Round(time.Second))
 	}
 	c.takeTerminal()
 	c.stopSelf()
-	if hold.Err() == nil { // by the clock, which has gone on
+	if hold.Err() == nil { // by the clock
 		c.giveTerminalBack()
 		c.resume()
 	}

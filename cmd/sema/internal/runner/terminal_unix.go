@@ -37,12 +37,12 @@ func (t *terminal) has(group int) bool {
 	return err == nil && foreground == group
 }
 
-// give lets a group have it.
+// give makes a group the foreground group.
 func (t *terminal) give(group int) {
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
 }
 
-// take is for this process's group, if another one has it.
+// take makes this process's group the foreground group instead of another.
 func (t *terminal) take(from int) {
 	if t.has(from) {
 		t.give(unix.Getpgrp())

@@ -25,11 +25,11 @@ func (hostScope) Host() bool { return true }
 
 func (hostScope) Close(context.Context) error { return nil }
 
-// Semaphore opens it with the capacity that was wanted, or with the one it is in
-// use with.
+// Semaphore implements [Scope]. It opens the semaphore with the capacity that was
+// wanted, or with its present one if it is in use.
 func (s hostScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	if w.TTL != 0 {
-		w.Warn("--ttl means nothing on host: the kernel knows at once when a process is gone")
+		w.Warn("--ttl has no effect on host: the kernel frees a permit when its process ends", "")
 	}
 	opened, err := s.open(w)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s hostScope) open(w Want) (*host.Semaphore, error) {
 			return nil, err
 		}
 		if stats, err := opened.Stats(); err == nil && stats.Capacity != w.Capacity {
-			w.Warn(fmt.Sprintf("%q is in use with a capacity of %d, not %d; that counts as long as anybody uses it, or until 'sema set %s --capacity %d'",
-				w.Name, stats.Capacity, w.Capacity, w.Name, w.Capacity))
+			w.Warn(fmt.Sprintf("%q is in use with a capacity of %d, not %d: that one counts while it is in use", w.Name, stats.Capacity, w.Capacity),
+				fmt.Sprintf("'sema set %s --capacity %d' changes it for all users", w.Name, w.Capacity))
 		}
 		return opened, nil
 	}
@@ -189,14 +189,14 @@ func (u *Unsupported) Hint() string { return u.Advice }
 // Unwrap returns [errors.ErrUnsupported].
 func (u *Unsupported) Unwrap() error { return errors.ErrUnsupported }
 
-// A hostSemaphore is one from which this process wants a permit.
+// A hostSemaphore is a semaphore of this machine.
 type hostSemaphore struct {
 	*host.Semaphore
 	wait   time.Duration
-	before int // who waited when it was opened
+	before int // waiters when it was opened
 }
 
-// Acquire is for [Semaphore].
+// Acquire implements [Semaphore].
 func (h *hostSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error) {
 	if h.wait == 0 {
 		return h.hold(h.TryAcquire(ctx, weight))
@@ -213,7 +213,7 @@ func (h *hostSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error)
 	return hold, err
 }
 
-// timedOut is with the numbers.
+// timedOut returns the error of a timeout, with the numbers.
 func (h *hostSemaphore) timedOut(weight int64) error {
 	fault := &sema.Error{Op: "acquire", Name: h.Name(), Weight: weight, Err: sema.ErrTimeout, Detail: h.wait.String()}
 	if s, err := h.Stats(); err == nil {
@@ -229,8 +229,8 @@ func (h *hostSemaphore) hold(p sema.Permit, err error) (Hold, error) {
 	return hostHold{p, h.Name()}, nil
 }
 
-// Standing is for [Semaphore]. Nobody knows more of the place than how many were
-// ahead in the beginning, and how many wait now.
+// Standing implements [Semaphore]. The position is bounded by the
+// number of waiters when it was opened, and by the number now.
 func (h *hostSemaphore) Standing(context.Context) (Standing, error) {
 	state, err := inspectHost(h.Semaphore)
 	return Standing{State: state, Position: max(1, min(h.before+1, state.Waiting)), AtMost: true}, err
@@ -242,12 +242,12 @@ type hostHold struct {
 	name   string
 }
 
-// Environment has no lease and no fence: the kernel lends nothing that could
+// Environment implements [Hold]. There is no lease and no fence: the permit cannot
 // expire.
 func (h hostHold) Environment() []string { return []string{"SEMA_NAME=" + h.name} }
 
-// Attach has the command hold the permit as well, where the system can do that:
-// elsewhere a wrapper that is killed frees it.
+// Attach implements [Hold]. The command inherits the permit where the system can do that;
+// elsewhere the permit is free when this process is killed.
 func (h hostHold) Attach(cmd *exec.Cmd) error {
 	err := host.Inherit(h.permit, cmd)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -258,14 +258,14 @@ func (h hostHold) Attach(cmd *exec.Cmd) error {
 
 func (hostHold) Lost() <-chan struct{} { return nil }
 
-// Err is nil: that somebody has deleted the file is no reason to end a command.
+// Err returns nil: a deleted file does not end the command.
 func (hostHold) Err() error { return nil }
 
 func (hostHold) Left() (time.Duration, bool) { return 0, false }
 
 func (hostHold) Deadline() time.Time { return time.Time{} }
 
-// Release is for [Hold].
+// Release implements [Hold].
 func (h hostHold) Release(context.Context) error {
 	h.permit.Release()
 	return nil

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A fleetSemaphore is one from which this process wants a permit.
+// A fleetSemaphore is a semaphore of a store.
 type fleetSemaphore struct {
 	scope    fleetScope
 	gate     *fleet.Semaphore
@@ -22,8 +23,8 @@ type fleetSemaphore struct {
 	compared *mismatches
 }
 
-// Acquire is for [Semaphore]. It is in a goroutine of its own so that who holds is
-// not said to be a line of this program.
+// Acquire implements [Semaphore]. It runs in a goroutine of its own, so that no call site
+// of this program is stored with the lease.
 func (s *fleetSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error) {
 	acquire := s.gate.Acquire
 	if s.wait == 0 {
@@ -51,7 +52,7 @@ func (s *fleetSemaphore) try(ctx context.Context, weight int64) (sema.Permit, er
 		func(ctx context.Context) (sema.Permit, error) { return s.gate.TryAcquire(ctx, weight) })
 }
 
-// Standing is for [Semaphore].
+// Standing implements [Semaphore].
 func (s *fleetSemaphore) Standing(ctx context.Context) (Standing, error) {
 	snapshot, err := s.scope.Client.Inspect(ctx, s.gate.Name())
 	if err != nil {
@@ -73,18 +74,17 @@ func (s *fleetSemaphore) Standing(ctx context.Context) (Standing, error) {
 
 // A fleetHold is a permit with a lease.
 //
-// Others are let in a third of a TTL after it is lost, at the earliest. The TTL is
-// the stored one; what was left when the permit was had is at most two thirds of
-// it, so that half of that is surely not too much. A quarter is kept back: a machine
-// may be busy.
+// Another holder is admitted a third of the stored TTL after a loss, at the earliest. When
+// the permit is granted, Left is at most two thirds of the TTL, so that half of Left is
+// at most that third. A quarter of it is kept in reserve for busy machines.
 type fleetHold struct {
 	permit sema.Permit
 	lease  fleet.Lease
-	after  time.Duration // for which a command may go on when it was lost
+	after  time.Duration // how long a command may run after a loss
 	done   chan struct{}
 
 	mu      sync.Mutex
-	trusted time.Time // until when it was held for sure, by the time of day: it goes on while the machine sleeps
+	trusted time.Time // until when it is held, by the wall clock, which continues while the machine sleeps
 }
 
 func newFleetHold(p sema.Permit) *fleetHold {
@@ -97,11 +97,11 @@ func newFleetHold(p sema.Permit) *fleetHold {
 	return h
 }
 
-// expires is not so of a Rate, whose permits are spent.
+// expires reports whether the lease can expire. The permits of a rate are spent instead.
 func (h *fleetHold) expires() bool { return h.lease.Fence.Seq != 0 }
 
-// follow notes until when the lease is trusted, so that it is known how late it
-// was when the loss is noticed.
+// follow records until when the lease is held, so that Deadline is right if the loss is
+// noticed late.
 func (h *fleetHold) follow(every time.Duration) {
 	for tick := time.NewTicker(max(every, 10*time.Millisecond)); ; {
 		select {
@@ -123,7 +123,7 @@ func (h *fleetHold) note(left time.Duration) {
 	h.trusted = time.Now().Round(0).Add(left)
 }
 
-// Environment is for [Hold].
+// Environment implements [Hold].
 func (h *fleetHold) Environment() []string {
 	environment := []string{"SEMA_NAME=" + h.lease.Semaphore, "SEMA_LEASE=" + number(h.lease.ID)}
 	if f := h.lease.Fence; h.expires() {
@@ -134,8 +134,8 @@ func (h *fleetHold) Environment() []string {
 
 func number(s protocol.Seq) string { return strconv.FormatUint(uint64(s), 10) }
 
-// Attach has the command die with this process, where the system can do that.
-// Nobody renews the lease then.
+// Attach implements [Hold]. The command is killed with this process, which renews the
+// lease, where the system can do that.
 func (h *fleetHold) Attach(cmd *exec.Cmd) error {
 	dieWithParent(cmd)
 	return nil
@@ -145,17 +145,17 @@ func (h *fleetHold) Lost() <-chan struct{} { return h.permit.Lost() }
 
 func (h *fleetHold) Err() error { return h.permit.Err() }
 
-// Left is for [Hold].
+// Left implements [Hold].
 func (h *fleetHold) Left() (time.Duration, bool) {
 	lease, _ := fleet.LeaseOf(h.permit)
 	return lease.Left, h.expires()
 }
 
-// Deadline is for [Hold].
+// Deadline implements [Hold].
 func (h *fleetHold) Deadline() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// A lease may also be taken away while it is still trusted.
+	// A lease may also be revoked before it expires.
 	trusted := h.trusted
 	if now := time.Now().Round(0); trusted.After(now) {
 		trusted = now
@@ -163,63 +163,67 @@ func (h *fleetHold) Deadline() time.Time {
 	return trusted.Add(h.after)
 }
 
-// Release is for [Hold].
+// Release implements [Hold].
 func (h *fleetHold) Release(ctx context.Context) error {
 	close(h.done)
 	return fleet.Release(ctx, h.permit)
 }
 
-// A mismatches tells of what is stored and not what was wanted, if it was said.
+// A mismatches warns once if the stored configuration differs from what was wanted.
 type mismatches struct {
-	scope fleetScope
-	want  Want
-	mu    sync.Mutex // held while it tells
-	told  bool
+	scope  fleetScope
+	want   Want
+	mu     sync.Mutex // held while it warns
+	warned bool
 }
 
-// Observe is for [sema.Observer].
+// Observe implements [sema.Observer].
 func (m *mismatches) Observe(e sema.Event) {
 	if e.Kind != sema.EventMismatched {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.told {
-		m.told = true
-		m.tell()
+	if !m.warned {
+		m.warned = true
+		m.warn()
 	}
 }
 
-// settle waits until all is told. It was heard a round trip before any permit.
+// settle waits for the warning. The event comes a round trip before any permit.
 func (m *mismatches) settle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 }
 
-func (m *mismatches) tell() {
+func (m *mismatches) warn() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	found, err := m.scope.Inspect(ctx, m.want.Name)
 	if err != nil {
 		return
 	}
-	for _, text := range Differences(m.want, found) {
-		m.want.Warn(text)
+	for _, d := range Differences(m.want, found) {
+		m.want.Warn(d.Facts, d.Advice)
 	}
 }
 
-// Differences is what of a semaphore was asked for and is otherwise, for people.
-func Differences(w Want, found State) (texts []string) {
+// A Difference is a setting that is stored otherwise than it was wanted.
+type Difference struct{ Facts, Advice string }
+
+// Differences compares what was wanted with what is stored.
+func Differences(w Want, found State) (all []Difference) {
 	if n := w.Capacity; n != 0 && n != found.Capacity {
-		texts = append(texts, fmt.Sprintf("%q has a capacity of %d, not %d; what is stored counts; 'sema set %s --capacity %d' changes it for all", w.Name, found.Capacity, n, w.Name, n))
+		all = append(all, Difference{fmt.Sprintf("%q has a capacity of %d, not %d: the stored one counts", w.Name, found.Capacity, n),
+			fmt.Sprintf("'sema set %s --capacity %d' changes it for all users", printable.Arg(w.Name), n)})
 	}
 	if w.TTL != 0 && Duration(w.TTL) != found.TTL {
-		texts = append(texts, fmt.Sprintf("%q has a TTL of %v, not %v; it is what it was made with", w.Name, time.Duration(found.TTL), w.TTL))
+		all = append(all, Difference{Facts: fmt.Sprintf("%q has a TTL of %v, not %v: the stored one counts", w.Name, time.Duration(found.TTL), w.TTL)})
 	}
-	return texts
+	return all
 }
 
-// answered reports whether an error is what the engine, or package fleet, says.
+// answered reports whether an error is a reply of the store, or of package fleet.
 func answered(err error) bool {
 	for _, answer := range []error{
 		sema.ErrFull, sema.ErrTimeout, sema.ErrTooLarge, sema.ErrDraining, sema.ErrInvalid, sema.ErrLost, sema.ErrClosed,

@@ -4,6 +4,6 @@ package scope
 
 import "os/exec"
 
-// dieWithParent cannot be had here: a command whose wrapper is killed goes on,
-// and others are let in when the lease has run out.
+// dieWithParent does nothing here: a command whose wrapper is killed continues, and
+// another holder is admitted when the lease has expired.
 func dieWithParent(*exec.Cmd) {}

@@ -43,12 +43,12 @@ type Scope interface {
 // A Want describes the permits that a command acquires.
 type Want struct {
 	Name     string
-	Capacity int64         // 0: as stored, or 1 for a new semaphore
-	TTL      time.Duration // 0: as stored, or [DefaultTTL] for a new semaphore
-	Wait     time.Duration // 0: do not wait; negative: no limit
-	Command  string        // the program that runs under the permit, without its arguments: they may be secret
-	About    string        // the user's description; "" if there is none
-	Warn     func(string)  // is called if the stored configuration differs
+	Capacity int64                    // 0: as stored, or 1 for a new semaphore
+	TTL      time.Duration            // 0: as stored, or [DefaultTTL] for a new semaphore
+	Wait     time.Duration            // 0: do not wait; negative: no limit
+	Command  string                   // the program that runs under the permit, without its arguments: they may be secret
+	About    string                   // the user's description; "" if there is none
+	Warn     func(facts, hint string) // is called if the stored configuration differs; hint may be empty
 }
 
 // A Semaphore grants the permits of a command.

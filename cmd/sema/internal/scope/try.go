@@ -19,7 +19,7 @@ const DefaultTTL = 15 * time.Second
 // ([sema.Error.After]). Try does so, for at most two TTLs, and warns once.
 //
 // inspect returns the semaphore as it is stored.
-func Try[T any](ctx context.Context, name string, warn func(string), inspect func(context.Context) (State, error), acquire func(context.Context) (T, error)) (T, error) {
+func Try[T any](ctx context.Context, name string, warn func(facts, hint string), inspect func(context.Context) (State, error), acquire func(context.Context) (T, error)) (T, error) {
 	var deadline time.Time
 	for {
 		got, err := acquire(ctx)
@@ -36,7 +36,7 @@ func Try[T any](ctx context.Context, name string, warn func(string), inspect fun
 				ttl = time.Duration(stored.TTL)
 			}
 			deadline = time.Now().Add(2 * ttl)
-			warn(fmt.Sprintf("the store cannot decide yet whether a permit of %q is free: it has restarted, or a holder may have expired; trying again for %s at most", name, flags.Span(2*ttl)))
+			warn(fmt.Sprintf("the store cannot decide yet whether a permit of %q is free: it has restarted, or a holder may have expired; trying again for %s at most", name, flags.Span(2*ttl)), "")
 		}
 		left := time.Until(deadline)
 		if left <= 0 {

@@ -21,7 +21,7 @@ type restarted struct {
 }
 
 func (r *restarted) try(ctx context.Context) (string, error) {
-	return Try(ctx, "db", func(text string) { r.warnings = append(r.warnings, text) },
+	return Try(ctx, "db", func(text, _ string) { r.warnings = append(r.warnings, text) },
 		func(context.Context) (State, error) { return r.state, nil },
 		func(context.Context) (string, error) {
 			r.tries++

@@ -17,8 +17,8 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A Config is how a server is run: what the file says, and flags and the
-// environment on top of it.
+// A Config is the configuration of a server: the file, and above it flags and the
+// environment.
 type Config struct {
 	Listen   string `yaml:"listen"`
 	Store    string `yaml:"store"`
@@ -53,13 +53,13 @@ type Config struct {
 		Idle    *time.Duration `yaml:"idle"` // of the embedded store; default 24h, 0 for never
 	} `yaml:"limits"`
 
-	// When it is told to stop: first it says so at /readyz for a while, then it
-	// takes in nobody and has those who wait finish for as long as Grace.
+	// After a signal to stop, /readyz announces the stop for ReadyDelay. Then new requests
+	// are rejected, and waiting ones may finish within Grace.
 	ReadyDelay time.Duration `yaml:"ready_delay"`
 	Grace      time.Duration `yaml:"grace"`
 }
 
-// defaults are what the configuration begins with.
+// defaults returns the configuration of a server without flags and a file.
 func defaults() Config {
 	c := Config{Listen: "127.0.0.1:7362", Grace: 10 * time.Second}
 	if file := stateFile(); file != "" {

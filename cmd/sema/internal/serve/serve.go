@@ -1,6 +1,6 @@
-// Package serve is `sema serve`: the service as a process, with its configuration,
-// its log, and a way to stop that loses nothing. Programs that want the service
-// inside them mount x/server themselves.
+// Package serve provides `sema serve`: the service as a process, with its configuration,
+// its log, and a graceful stop. Programs that embed the service mount x/server
+// themselves.
 package serve
 
 import (
@@ -30,15 +30,15 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// Command is the command.
+// Command returns the command "sema serve".
 func Command(version string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Lend permits to other machines, over HTTP",
-		Long: `Serve permits to whoever can reach this machine: with curl, with Sema's Go
-library (sema://host:7362), or with any client of the OpenAPI description.
+		Short: "Serve permits to other machines, over HTTP",
+		Long: `Serve permits to clients that can reach this machine: curl, Sema's Go library
+(sema://host:7362), or any client of the OpenAPI description.
 
-It needs nothing else: permits are kept in a file, and survive a restart. Over
+It needs nothing else: permits are stored in a file, and survive a restart. Over
 Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 		Example: `  sema serve
   sema serve --store redis://localhost:6379 --listen :7362 --config sema.yaml
@@ -51,23 +51,23 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 	f := c.Flags()
 	f.StringVar(&file, "config", "", "a YAML file with tokens, semaphores and all of the following")
 	f.StringVar(&config.Listen, "listen", config.Listen, "host:port to listen on")
-	f.StringVar(&config.Store, "store", config.Store, "the store that keeps the permits")
-	f.BoolVar(&config.Insecure, "insecure", false, "let others in without tokens or certificates")
+	f.StringVar(&config.Store, "store", config.Store, "URL of the store of the permits")
+	f.BoolVar(&config.Insecure, "insecure", false, "allow clients of other machines without tokens or certificates")
 	f.StringVar(&config.TLS.Cert, "tls-cert", "", "certificate, in PEM")
 	f.StringVar(&config.TLS.Key, "tls-key", "", "its key")
 	f.StringVar(&config.TLS.ClientCA, "tls-client-ca", "", "demand certificates of this authority's from clients")
 	f.StringVar(&config.Log.Format, "log-format", config.Log.Format, "text or json")
 	f.StringVar(&config.Log.Level, "log-level", config.Log.Level, "debug, info, warn or error")
-	f.DurationVar(&config.Grace, "grace", config.Grace, "how long requests may finish when it is stopped")
-	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "how long /readyz says that it is about to stop before it refuses anybody")
+	f.DurationVar(&config.Grace, "grace", config.Grace, "how long requests may finish after a signal to stop")
+	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "how long /readyz announces the stop before requests are rejected")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		told := settled(c.Flags())
-		if err := config.merge(c.Flags(), told, &file); err != nil {
+		given := settled(c.Flags())
+		if err := config.merge(c.Flags(), given, &file); err != nil {
 			return &exit.Error{Code: exit.Usage, Err: err}
 		}
 		current := config
 		again := func() (Config, error) {
-			err := config.merge(c.Flags(), told, &file)
+			err := config.merge(c.Flags(), given, &file)
 			return config, err
 		}
 		return current.run(c.Context(), version, c.OutOrStdout(), c.ErrOrStderr(), again)
@@ -75,23 +75,24 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 	return c
 }
 
-// settled returns what flags say, and for the others the environment (SEMA_LISTEN, …).
+// settled returns the values of flags, and for flags that are absent the environment
+// (SEMA_LISTEN, …).
 func settled(flags *pflag.FlagSet) map[string]string {
-	told := map[string]string{}
+	given := map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
-			told[f.Name] = f.Value.String()
+			given[f.Name] = f.Value.String()
 		} else if value := os.Getenv("SEMA_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))); value != "" {
-			told[f.Name] = value
+			given[f.Name] = value
 		}
 	})
-	return told
+	return given
 }
 
-// merge reads the file, and then sets what flags and environment say: they count
-// more.
-func (c *Config) merge(flags *pflag.FlagSet, told map[string]string, file *string) error {
-	if named, ok := told["config"]; ok {
+// merge reads the file, and then sets the values of flags and environment, which take
+// precedence.
+func (c *Config) merge(flags *pflag.FlagSet, given map[string]string, file *string) error {
+	if named, ok := given["config"]; ok {
 		*file = named
 	}
 	*c = defaults()
@@ -100,7 +101,7 @@ func (c *Config) merge(flags *pflag.FlagSet, told map[string]string, file *strin
 			return err
 		}
 	}
-	for name, value := range told {
+	for name, value := range given {
 		if err := flags.Set(name, value); err != nil {
 			return fmt.Errorf("%s %q: %w", name, value, err)
 		}
@@ -108,17 +109,16 @@ func (c *Config) merge(flags *pflag.FlagSet, told map[string]string, file *strin
 	return c.check()
 }
 
-// ballast has the heap be collected when it has grown by so much, at the least.
-// What lives in a server is small, so that it would be collected every few
-// megabytes otherwise, which takes a twentieth of its time under load. Nobody writes to
-// it: it is address space, not memory.
+// ballast is a block of heap that is never written to: address space, not memory. It makes
+// the garbage collector run less often: the live heap of a server is small, so that it
+// would run every few megabytes, which takes a twentieth of the time under load.
 const ballast = 12 << 20
 
-// run serves until it is told to stop.
+// run serves until a signal to stop.
 func (c Config) run(ctx context.Context, version string, out, logs io.Writer, again func() (Config, error)) error {
 	weight := make([]byte, ballast)
 	defer runtime.KeepAlive(&weight)
-	signal.Ignore(syscall.SIGPIPE) // a reader of the log that has gone must not end the server
+	signal.Ignore(syscall.SIGPIPE) // a closed log pipe must not end the server
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -208,7 +208,7 @@ func (c Config) listen() (net.Listener, error) {
 	return listener, nil
 }
 
-// announce says where it is, and something to try.
+// announce prints the addresses of the server, and a request to try.
 func (c Config) announce(out io.Writer, version string, at net.Addr, opened fleet.Store) {
 	scheme := "http"
 	if c.TLS.Cert != "" {
@@ -232,8 +232,8 @@ func (c Config) announce(out io.Writer, version string, at net.Addr, opened flee
 	fmt.Fprintf(out, "  try          %s -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", command, url)
 }
 
-// serve listens until a signal, and then leaves in order. With stop, another signal
-// ends it at once.
+// serve serves until a signal, and then stops gracefully. After stop is called, another
+// signal ends the process at once.
 func (c Config) serve(ctx context.Context, stop func(), s *server.Server, listener net.Listener, secure *tls.Config, logger *slog.Logger) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -242,7 +242,7 @@ func (c Config) serve(ctx context.Context, stop func(), s *server.Server, listen
 	h := &http.Server{
 		Handler: s, Protocols: protocols, ConnContext: server.ConnContext, ErrorLog: s.ErrorLog(),
 		ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		HTTP2:     &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // or who vanishes holds for as long as the kernel tries
+		HTTP2:     &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // detects clients that vanished
 		TLSConfig: secure,
 	}
 	h.RegisterOnShutdown(s.EndStreams)
@@ -264,9 +264,8 @@ func (c Config) serve(ctx context.Context, stop func(), s *server.Server, listen
 	return c.leave(context.WithoutCancel(ctx), s, h)
 }
 
-// leave first says that it is about to go, then has requests finish, and then
-// goes. Leases live on: until nobody waits any more they are renewed and released
-// here, and not only when somebody else has the port.
+// leave announces the stop, lets requests finish, and then closes the server. Leases stay
+// valid: while requests still wait, leases are renewed and released here.
 func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) error {
 	s.Unready()
 	time.Sleep(c.ReadyDelay)
@@ -281,7 +280,7 @@ func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) err
 		}
 	}
 	err := h.Shutdown(finishing)
-	closed := s.Close(ctx) // ends those who still wait
+	closed := s.Close(ctx) // ends requests that still wait
 	if errors.Is(err, context.DeadlineExceeded) {
 		last, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -292,7 +291,7 @@ func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) err
 	return errors.Join(err, closed)
 }
 
-// tls is how connections are secured, nil if they are not.
+// tls returns the TLS configuration, nil if there is none.
 func (c Config) tls() (*tls.Config, error) {
 	if c.TLS.Cert == "" {
 		return nil, nil
