@@ -157,7 +157,7 @@ func (c Config) check() error {
 	case c.Grace < 0 || c.ReadyDelay < 0:
 		return fmt.Errorf("grace %v, ready_delay %v: want 0 or more", c.Grace, c.ReadyDelay)
 	case c.Limits.Idle != nil && *c.Limits.Idle > 0 && !c.embedded():
-		return errors.New("limits.idle: it is for the embedded store; in another one, other programs may use a semaphore that is idle here")
+		return errors.New("limits.idle: the store is not embedded, so that other programs may use a semaphore that is idle here")
 	case !isLoopback(host) && len(c.Tokens) == 0 && c.TLS.ClientCA == "" && !c.Insecure:
 		return exit.Misuse("listen %q: other machines reach that address, and any client could acquire and change everything", c.Listen).
 			With("declare tokens (sema token), demand client certificates (tls.client_ca), or allow it with --insecure")

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"os"
 	"reflect"
@@ -11,11 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/x/server"
 )
 
-// A reloader replaces tokens and certificates while the server runs, on SIGHUP.
-// What is held, waits, or is connected goes on.
+// A reloader replaces tokens and certificates while the server runs, on SIGHUP. Permits,
+// waiting requests and connections stay.
 type reloader struct {
 	current Config
 	read    func() (Config, error) // the configuration as it is now
@@ -24,7 +25,7 @@ type reloader struct {
 	logger  *slog.Logger
 }
 
-// run reloads whenever told, until ctx ends.
+// run reloads on each signal, until ctx ends.
 func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal) {
 	for {
 		select {
@@ -45,13 +46,13 @@ func (r *reloader) reload() {
 		loaded, err = wanted.tls()
 	}
 	if err == nil && (loaded == nil) != (r.secure == nil) {
-		err = fmt.Errorf("tls cannot be switched on or off while the server runs; restart it")
+		err = exit.Misuse("tls cannot be switched on or off while the server runs").With("restart it")
 	}
 	if err == nil {
 		err = r.server.SetTokens(wanted.Tokens)
 	}
 	if err != nil {
-		r.logger.Error("reload failed, and nothing was changed", "error", err)
+		r.logger.Error("reload failed, and nothing was changed", "error", err, "hint", sema.Hint(err))
 		return
 	}
 	changed := changes(r.current, wanted)

@@ -3,12 +3,13 @@
 package serve
 
 import (
-	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/sema-go/sema/cmd/sema/internal/exit"
 )
 
-// checkOwner fails if another user could read or replace what is in a directory.
+// checkOwner fails if another user could read or replace files of a directory.
 func checkOwner(directory string) error {
 	about, err := os.Stat(directory)
 	if err != nil {
@@ -16,10 +17,11 @@ func checkOwner(directory string) error {
 	}
 	owner, ok := about.Sys().(*syscall.Stat_t)
 	if ok && int(owner.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to user %d, who could read and change all permits; name another file with --store sqlite:///path/sema.db", directory, owner.Uid)
+		return exit.Misuse("%s belongs to user %d, who could read and change all permits", directory, owner.Uid).With("name another file with --store sqlite:///path/sema.db")
 	}
 	if about.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s can be written by others (%v), who could change all permits; chmod 700 it, or name another file with --store sqlite:///path/sema.db", directory, about.Mode().Perm())
+		return exit.Misuse("%s can be written by other users (%v), who could change all permits", directory, about.Mode().Perm()).
+			With("chmod 700 it, or name another file with --store sqlite:///path/sema.db")
 	}
 	return nil
 }
