@@ -93,14 +93,6 @@ func (reader) Listen(ctx context.Context, _ string, _ func(string)) error {
 	return context.Cause(ctx)
 }
 
-// List implements [fleet.Lister].
-func (r reader) List(ctx context.Context, prefix string) ([]string, error) {
-	if l, ok := r.Store.(fleet.Lister); ok {
-		return l.List(ctx, prefix)
-	}
-	return nil, fmt.Errorf("list semaphores: %w", errors.ErrUnsupported)
-}
-
 // Ping implements [fleet.Examiner].
 func (r reader) Ping(ctx context.Context) (time.Time, error) {
 	if e, ok := r.Store.(fleet.Examiner); ok {
