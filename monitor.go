@@ -143,6 +143,10 @@ func (m *Monitor) Begin(ctx context.Context, n int64) Wait {
 	return w
 }
 
+// BeginTry is Begin for a caller that does not wait: the order in which it holds and
+// acquires does not matter.
+func (m *Monitor) BeginTry(ctx context.Context, n int64) Wait { return m.begin(ctx, n) }
+
 // begin is Begin for a caller that does not wait, so that no order matters.
 func (m *Monitor) begin(ctx context.Context, n int64) Wait {
 	w := Wait{m: m, ctx: ctx, weight: n}

@@ -42,8 +42,8 @@ type Event struct {
 // An EventKind is what an [Event] reports.
 type EventKind uint8
 
-// The kinds. EventLost, EventRenewed, EventFailedOpen and EventMismatched come from
-// fleet semaphores only.
+// The kinds. EventLost, EventRenewed and EventFailedOpen come from fleet semaphores
+// only, EventMismatched from host and fleet semaphores.
 const (
 	EventQueued       EventKind = iota + 1 // a caller begins to wait
 	EventAcquired                          // a permit was granted
