@@ -25,7 +25,7 @@ type handle struct {
 	core   *core                  // fixed; where Release returns permits without further ado, nil otherwise
 	issuer atomic.Pointer[Issuer] // fixed, but for overflow handles; nil for leases
 	lease  Lease                  // fixed, but for spare cell handles
-	rec    *record                // fixed; for recorded handles
+	rec    *record                // fixed; for recorded handles, and for leases that are observed
 	since  atomic.Int64           // when the permit was acquired, of an observed issuer
 }
 
@@ -88,7 +88,9 @@ func (p Permit) release() {
 		return
 	}
 	switch h.kind {
-	case leasedHandle, cellHandle:
+	case leasedHandle:
+		h.endLease(p.weight)
+	case cellHandle:
 		h.lease.Release()
 	case spareCellHandle:
 		c := h.lease.(*cell)
@@ -168,7 +170,7 @@ func (p Permit) splitLease(n int64) (first, rest Permit, err error) {
 	defer func() {
 		if !done && !h.gen.CompareAndSwap(leaseSplitting, leaseHeld) {
 			h.gen.Store(leaseEnded)
-			h.lease.Release()
+			h.endLease(p.weight)
 		}
 	}()
 	a, b, err := splitter.Split(n)
@@ -177,7 +179,8 @@ func (p Permit) splitLease(n int64) (first, rest Permit, err error) {
 	}
 	done = true
 	h.gen.Store(leaseEnded)
-	return NewPermit(n, a), NewPermit(p.weight-n, b), nil
+	first, rest = h.parts(a, n, b, p.weight-n)
+	return first, rest, nil
 }
 
 // releaseDuringSplit is a Release that found the permit not held.

@@ -13,7 +13,9 @@ import (
 // keep a permit that everybody else has lost from being collected.
 type record struct {
 	monitor    *Monitor
-	issuer     *Issuer
+	issuer     *Issuer // nil for leases
+	lease      Lease   // nil for permits of an issuer
+	listed     bool    // whether the diagnostics list a lease
 	weight     int64
 	since      time.Time
 	stack      stack
@@ -39,6 +41,12 @@ func (r *record) permit(weight int64) Permit {
 	h := &handle{kind: recordedHandle, rec: r}
 	h.issuer.Store(r.issuer)
 	h.gen.Store(1)
+	r.watch(h)
+	return Permit{h, 1, weight}
+}
+
+// watch lists the permit of a handle and looks for its leak.
+func (r *record) watch(h *handle) {
 	books.add(r)
 	if d := r.monitor.warnHold; d > 0 { // less what a part has behind it
 		r.overheld = time.AfterFunc(d-time.Since(r.since), r.tellOverheld)
@@ -49,7 +57,15 @@ func (r *record) permit(weight int64) Permit {
 		r.leak = runtime.AddCleanup(h, (*record).leaked, r)
 		r.watched = true
 	}
-	return Permit{h, 1, weight}
+}
+
+// takeBack returns the permit to its gate.
+func (r *record) takeBack(weight int64) {
+	if r.lease != nil {
+		r.lease.Release()
+		return
+	}
+	r.issuer.owner.TakeBack(weight)
 }
 
 // end is called once, when the permit has ended in whatever way.
@@ -67,7 +83,7 @@ func (r *record) released(weight int64) {
 	acquired := books.pendingOf(r)
 	r.end()
 	r.learn(acquired)
-	r.issuer.owner.TakeBack(weight)
+	r.takeBack(weight)
 	r.monitor.released(weight, time.Since(r.since), r.stack.site())
 }
 
@@ -84,7 +100,7 @@ func (r *record) leaked() {
 	m := r.monitor
 	fate := "its weight is lost until the process ends; option ReclaimLeaks would return it"
 	if m.reclaim {
-		r.issuer.owner.TakeBack(r.weight)
+		r.takeBack(r.weight)
 		fate = "its weight was returned (ReclaimLeaks)"
 	}
 	r.tell(EventLeaked, fmt.Sprintf("a permit of weight %d of semaphore %q was garbage-collected without Release; %s. Acquired %v ago at\n%s",
