@@ -36,12 +36,12 @@ type engineBench struct {
 	names int
 }
 
-// semaphore is a new one, and how to be done with it.
-func (e *engineBench) semaphore(o fleet.Options) (*fleet.Semaphore, func()) {
+// semaphore returns a new one, and what deletes it.
+func (e *engineBench) semaphore(capacity int64, opts ...fleet.Option) (*fleet.Semaphore, func()) {
 	c, err := fleet.Open(context.Background(), e.url())
 	must(err)
 	e.names++
-	s, err := c.Semaphore(fmt.Sprintf("bench-%d-%d", os.Getpid(), e.names), o)
+	s, err := c.Semaphore(fmt.Sprintf("bench-%d-%d", os.Getpid(), e.names), capacity, opts...)
 	must(err)
 	acquireOne(s).Release()
 	return s, func() {
@@ -54,7 +54,7 @@ func (e *engineBench) semaphore(o fleet.Options) (*fleet.Semaphore, func()) {
 // has heard of before it goes on.
 func (e *engineBench) oneAcquire() sample {
 	const times = 2000
-	s, done := e.semaphore(fleet.Options{Capacity: 1000})
+	s, done := e.semaphore(1000)
 	defer done()
 	took := make([]time.Duration, 0, times)
 	for range times {
@@ -69,7 +69,7 @@ func (e *engineBench) oneAcquire() sample {
 // pairs has goroutines acquire and release, with permits for all of them.
 func (e *engineBench) pairs(goroutines, each int) func() sample {
 	return func() sample {
-		s, done := e.semaphore(fleet.Options{Capacity: 1000})
+		s, done := e.semaphore(1000)
 		defer done()
 		return together(goroutines, each, func(int) { acquireOne(s).Release() })
 	}
@@ -77,7 +77,7 @@ func (e *engineBench) pairs(goroutines, each int) func() sample {
 
 // pooled has one goroutine acquire and release, from a pool.
 func (e *engineBench) pooled() sample {
-	s, done := e.semaphore(fleet.Options{Capacity: 1000, Mode: fleet.Pooled})
+	s, done := e.semaphore(1000, fleet.ModePooled)
 	defer done()
 	return gatePairs(s)
 }

@@ -102,9 +102,9 @@ func (f *fleetBench) open() *fleet.Client {
 
 func openMemory() *fleet.Client { return fleet.New(memstore.New()) }
 
-// semaphore is a new one.
-func (f *fleetBench) semaphore(c *fleet.Client, o fleet.Options) *fleet.Semaphore {
-	s, err := c.Semaphore(fmt.Sprintf("bench-%d-%d", os.Getpid(), f.names.Add(1)), o)
+// semaphore returns a new one.
+func (f *fleetBench) semaphore(c *fleet.Client, capacity int64, opts ...fleet.Option) *fleet.Semaphore {
+	s, err := c.Semaphore(fmt.Sprintf("bench-%d-%d", os.Getpid(), f.names.Add(1)), capacity, opts...)
 	must(err)
 	return s
 }
@@ -120,7 +120,7 @@ func (f *fleetBench) exact(name string, open func() *fleet.Client) impl {
 	const goroutines, each = 256, 60
 	return impl{name, func() sample {
 		c := open()
-		s := f.semaphore(c, fleet.Options{Capacity: 1000})
+		s := f.semaphore(c, 1000)
 		acquireOne(s).Release()
 		before := s.Stats()
 		measured := measure(goroutines*each, func() {
@@ -145,7 +145,7 @@ func (f *fleetBench) exact(name string, open func() *fleet.Client) impl {
 
 func (f *fleetBench) pooled() sample {
 	c := f.open()
-	s := f.semaphore(c, fleet.Options{Capacity: 10, Mode: fleet.Pooled})
+	s := f.semaphore(c, 10, fleet.ModePooled)
 	acquireOne(s).Release()
 	measured := gatePairs(s)
 	must(c.Close(context.Background()))
@@ -167,8 +167,8 @@ func gatePairs(g sema.Gate) sample {
 func (f *fleetBench) handOff() sample {
 	const times = 300
 	a, b := f.open(), f.open()
-	held := f.semaphore(a, fleet.Options{Capacity: 1})
-	waits, err := b.Semaphore(held.Name(), fleet.Options{Capacity: 1})
+	held := f.semaphore(a, 1)
+	waits, err := b.Semaphore(held.Name(), 1)
 	must(err)
 	took := make([]time.Duration, 0, times)
 	for range times {
@@ -198,14 +198,14 @@ func (f *fleetBench) handOff() sample {
 func (f *fleetBench) herd() sample {
 	const clients = 1000
 	holder := f.open()
-	s := f.semaphore(holder, fleet.Options{Capacity: 1})
+	s := f.semaphore(holder, 1)
 	p := acquireOne(s)
 	var all []*fleet.Client
 	var sems []*fleet.Semaphore
 	var wg sync.WaitGroup
 	for range clients {
 		c := f.open()
-		waiting, err := c.Semaphore(s.Name(), fleet.Options{Capacity: 1, MaxWait: 10 * time.Minute})
+		waiting, err := c.Semaphore(s.Name(), 1, sema.MaxWait(10*time.Minute))
 		must(err)
 		all, sems = append(all, c), append(sems, waiting)
 		wg.Go(func() { acquireOne(waiting).Release() })
@@ -246,7 +246,7 @@ func (f *fleetBench) heartbeats() sample {
 		c := f.open() // which lives on
 		var wg sync.WaitGroup
 		for range semaphores {
-			s := f.semaphore(c, fleet.Options{Capacity: each, TTL: ttl})
+			s := f.semaphore(c, each, fleet.TTL(ttl))
 			for range each {
 				wg.Go(func() { acquireOne(s) }) //semavet:ignore they live on with the client
 			}

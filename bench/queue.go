@@ -56,7 +56,7 @@ func queueRole(args []string) {
 	if kind == "fleet" {
 		c, err := fleet.Open(context.Background(), url)
 		must(err)
-		s, err := c.Semaphore(name, fleet.Options{Capacity: queuePermits})
+		s, err := c.Semaphore(name, queuePermits)
 		must(err)
 		use = func(work func()) {
 			p := acquireOne(s)

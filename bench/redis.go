@@ -79,7 +79,7 @@ func (b *redisBench) bare() sample {
 
 func (b *redisBench) mutex() sample {
 	const times = 2000
-	s, done := b.semaphore(fleet.Options{Capacity: 1})
+	s, done := b.semaphore(1)
 	defer done()
 	return measure(times, func() {
 		for range times {
@@ -90,7 +90,7 @@ func (b *redisBench) mutex() sample {
 
 // queue counts the messages that the server passed on, too.
 func (b *redisBench) queue() sample {
-	s, done := b.semaphore(fleet.Options{Capacity: queuePermits})
+	s, done := b.semaphore(queuePermits)
 	defer done()
 	before := b.published()
 	measured := runQueue("fleet", b.url(), s.Name())

@@ -23,11 +23,11 @@ func TestDrainRefusesEverywhereAndWaits(t *testing.T) {
 		store := memstore.New()
 		a, _ := join(t, store)
 		b, _ := join(t, store)
-		s := semaphore(t, a, fleet.Options{Capacity: 1})
+		s := semaphore(t, a, of(1))
 		p := mustAcquire(t, s, 1)
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := semaphore(t, b, fleet.Options{Capacity: 1}).Acquire(context.Background(), 1)
+			_, err := semaphore(t, b, of(1)).Acquire(context.Background(), 1)
 			waiting <- err
 		}()
 		synctest.Wait()
@@ -48,8 +48,8 @@ func TestDrainRefusesEverywhereAndWaits(t *testing.T) {
 func TestConfigureBeginsAgainWhenSomebodyWasQuicker(t *testing.T) {
 	t.Parallel()
 	c, _ := join(t, memstore.New())
-	semaphore(t, c, fleet.Options{Capacity: 1})
-	mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1).Release()
+	semaphore(t, c, of(1))
+	mustAcquire(t, semaphore(t, c, of(1)), 1).Release()
 	var wg sync.WaitGroup
 	for range 5 {
 		wg.Go(func() {
@@ -74,7 +74,7 @@ func TestRevokeFreesAndTells(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		snapshot, err := c.Inspect(context.Background(), "db")
 		wantErr(t, err, nil)
@@ -92,7 +92,7 @@ func TestDeletedIsGoneAndMadeAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		names, err := c.List(context.Background(), "d")
 		if err != nil || !slices.Equal(names, []string{"db"}) {
@@ -139,7 +139,7 @@ func TestATenantAtItsCapHoldsNothingOfTheWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
 		gate := func(name string, capacity int64) *fleet.Semaphore {
-			s, err := c.Semaphore(name, fleet.Options{Capacity: capacity})
+			s, err := c.Semaphore(name, capacity)
 			wantErr(t, err, nil)
 			return s
 		}

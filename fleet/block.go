@@ -43,7 +43,7 @@ func (s *Semaphore) unaskBlock() {
 // cushion is how much the pool would like to have ready when so much more is in
 // use than now. The mutex is held.
 func (s *Semaphore) cushion(more int64) int64 {
-	return min(s.last.Cushion(s.pool.front.local.Stats().InUse+more), s.options.Block)
+	return min(s.last.Cushion(s.pool.front.local.Stats().InUse+more), s.settings.block)
 }
 
 // poolResult is of what the first in line asked for. The mutex is held.
@@ -138,7 +138,7 @@ func (s *Semaphore) tendPool(now protocol.Micros) {
 }
 
 func (s *Semaphore) quantum() protocol.Micros {
-	return protocol.Micros(s.options.Quantum.Microseconds())
+	return protocol.Micros(s.settings.quantum.Microseconds())
 }
 
 // retire begins another generation. The permits of the present one are given

@@ -17,7 +17,7 @@ func carried(t *testing.T, w *wire) (*fleet.Client, *fleet.Semaphore) {
 	t.Helper()
 	c := fleet.New(w)
 	c.UseBubbleClock()
-	s := semaphore(t, c, fleet.Options{Capacity: 10})
+	s := semaphore(t, c, of(10))
 	mustAcquire(t, s, 1).Release()
 	time.Sleep(3 * w.rtt)
 	return c, s

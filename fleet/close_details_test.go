@@ -16,7 +16,7 @@ func TestReleasesBeforeCloseAreNotItsBusiness(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		s := semaphore(t, c, of(2))
 		p := mustAcquire(t, s, 1)
 		line.cut.Store(true)
 		p.Release()
@@ -35,7 +35,7 @@ func TestCloseCountsWhatWasNotHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 3})
+		s := semaphore(t, c, of(3))
 		p := mustAcquire(t, s, 1)
 		mustAcquire(t, s, 2)
 		line.cut.Store(true)
@@ -55,7 +55,7 @@ func TestWhoHasNothingToAbandonSaysGoodbye(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, _ := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		wantErr(t, fleet.Release(t.Context(), mustAcquire(t, s, 1)), nil)
 		wantErr(t, c.Close(t.Context(), fleet.AbandonPermits), nil)
 		snapshot, err := store.Inspect(t.Context(), "db")

@@ -56,7 +56,7 @@ func TestFaultsTellTheCapacityBeforeTheEngineDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		line.cut.Store(true)
-		_, err := semaphore(t, c, fleet.Options{Capacity: 7}).Acquire(t.Context(), 1)
+		_, err := semaphore(t, c, of(7)).Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrUnavailable)
 		if fault := faultOf(t, err); fault.Capacity != 7 {
 			t.Errorf("%v: the capacity is %d", err, fault.Capacity)
@@ -68,7 +68,7 @@ func TestARefusalIsNoFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, otherVersion{memstore.New()})
-		s := semaphore(t, c, fleet.Options{Capacity: 5})
+		s := semaphore(t, c, of(5))
 		_, err := s.Acquire(t.Context(), 1)
 		wantErr(t, err, protocol.ErrVersion)
 		time.Sleep(time.Second)
@@ -83,7 +83,7 @@ func TestALostMessageLeavesTimeToSayItAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{Store: memstore.New(), rtt: 150 * time.Millisecond}
 		c, _ := join(t, w)
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1, TTL: 3 * time.Second}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1, fleet.TTL(3*time.Second))), 1)
 		for range 100 {
 			w.lose.Store(1)
 			time.Sleep(3 * time.Second)
@@ -100,7 +100,7 @@ func TestTheLastExchangesHaveTimeForAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{Store: memstore.New(), rtt: 700 * time.Millisecond}
 		c, _ := join(t, w)
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1, TTL: 15 * time.Second}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1, fleet.TTL(15*time.Second))), 1)
 		l, _ := fleet.LeaseOf(p)
 		w.dead.Store(true)
 		time.Sleep(l.Left - 1800*time.Millisecond) // a third of what is left is too short for an answer
@@ -116,7 +116,7 @@ func TestWhatIsTrustedBrieflyIsLostInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{Store: memstore.New(), valid: 50_000}
 		c, _ := join(t, w)
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		w.dead.Store(true)
 		start := time.Now()
 		<-p.Lost()
@@ -130,7 +130,7 @@ func TestASessionIsKeptForAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		for range 20 {
 			mustAcquire(t, s, 1).Release()
 			time.Sleep(50 * time.Second)
@@ -146,7 +146,7 @@ func TestASessionThatWasOverWhenItBeganIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		line.delay = 200 * time.Millisecond
-		s := semaphore(t, c, fleet.Options{Capacity: 1, TTL: 200 * time.Millisecond, MaxWait: 10 * time.Second})
+		s := semaphore(t, c, of(1, fleet.TTL(200*time.Millisecond), sema.MaxWait(10*time.Second)))
 		s.Acquire(t.Context(), 1)
 		if stats := s.Stats(); stats.Sessions != 0 || stats.SessionsLost != 0 || stats.Failures == 0 {
 			t.Errorf("%+v", stats)
@@ -160,8 +160,8 @@ func TestWhoStandsInLineAnewDoesSoInOrder(t *testing.T) {
 		store := memstore.New()
 		a, _ := join(t, store)
 		b, line := join(t, store)
-		p := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 1}), 1)
-		s := semaphore(t, b, fleet.Options{Capacity: 1, MaxWait: time.Hour})
+		p := mustAcquire(t, semaphore(t, a, of(1)), 1)
+		s := semaphore(t, b, of(1, sema.MaxWait(time.Hour)))
 		served := make(chan int, 10)
 		for i := range 10 {
 			go func() {
@@ -189,7 +189,7 @@ func TestRenewalsAreToldWhileSomethingIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Observer: &d})
+		s := semaphore(t, c, of(1, sema.Observe(&d)))
 		p := mustAcquire(t, s, 1)
 		time.Sleep(30 * time.Second)
 		p.Release()
@@ -210,7 +210,7 @@ func TestWhatIsOfARateIsNeitherHeldNorLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 4, Rate: time.Hour, Observer: &d})
+		s := semaphore(t, c, of(4, fleet.Rate(time.Hour), sema.Observe(&d)))
 		p := mustAcquire(t, s, 1)
 		if held := s.Stats().Held; held != 0 {
 			t.Errorf("%d are held", held)
@@ -236,7 +236,7 @@ func TestAPermitOfASleeperIsLostByTheClock(t *testing.T) {
 		var slept atomic.Int64
 		c, _ := join(t, memstore.New())
 		c.UseSleepyClock(func() time.Duration { return time.Duration(slept.Load()) })
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		slept.Store(int64(10 * time.Second)) // its timers have not noticed
 		wantErr(t, p.Err(), sema.ErrLost)
 		if l, _ := fleet.LeaseOf(p); l.Left != 0 {
@@ -251,7 +251,7 @@ func TestARevokedPermitTellsByWhomAndWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		s := semaphore(t, c, of(2))
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 		l, _ := fleet.LeaseOf(p)
 		wantErr(t, c.Revoke(t.Context(), "db", fleet.Revocation{Lease: l.ID, By: "ops", Why: "stuck"}), nil)
@@ -283,7 +283,7 @@ func TestAReleaseThatComesTooLateSaysSo(t *testing.T) {
 			}
 			return 0
 		})
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		synctest.Wait()
 		looks.Store(0)
 		wantErr(t, fleet.Release(t.Context(), p), sema.ErrLost)
@@ -294,7 +294,7 @@ func TestWhatTheEngineForgotIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		wantErr(t, c.Delete(t.Context(), "db"), nil)
 		wantErr(t, fleet.Release(t.Context(), p), nil)
 	})
@@ -306,11 +306,11 @@ func TestAnObserverThatLagsIsToldOfWhatMatters(t *testing.T) {
 		var d diary
 		block := make(chan struct{})
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 2, Observer: sema.ObserverFunc(func(e sema.Event) {
+		s := semaphore(t, c, of(2, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if d.Observe(e); e.Kind == sema.EventRenewed {
 				<-block
 			}
-		})})
+		}))))
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 		time.Sleep(time.Minute)
 		l, _ := fleet.LeaseOf(p)

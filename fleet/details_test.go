@@ -22,7 +22,7 @@ func TestAnEngineWhoseClockIsAheadDoesNotEndAWaitEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, hasty(t))
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -42,7 +42,7 @@ func TestAPermitThatComesWhenTheContextHasEndedGoesBack(t *testing.T) {
 		store := memstore.New()
 		c, l := join(t, store)
 		l.delay = 500 * time.Millisecond
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		mustAcquire(t, s, 1).Release()
 		for range 50 { // whatever is noticed first
 			time.Sleep(10 * time.Second)
@@ -65,11 +65,11 @@ func TestAnObserverThatPanicsIsCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(e sema.Event) {
+		s := semaphore(t, c, of(1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventLost {
 				panic("observer")
 			}
-		})})
+		}))))
 		p := mustAcquire(t, s, 1)
 		line.cut.Store(true)
 		<-p.Lost()
@@ -84,7 +84,7 @@ func TestALongLineIsNotBlamedOnTheEngine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: 16 * time.Second})
+		s := semaphore(t, c, of(1, sema.MaxWait(16*time.Second)))
 		p := mustAcquire(t, s, 1)
 		time.AfterFunc(9*time.Second, func() { line.cut.Store(true) }) // its last exchanges fail
 		_, err := s.Acquire(t.Context(), 1)
@@ -95,27 +95,27 @@ func TestALongLineIsNotBlamedOnTheEngine(t *testing.T) {
 
 func TestAMismatchIsOfWhatWasAskedFor(t *testing.T) {
 	t.Parallel()
-	reports := func(change func(*protocol.Config), o fleet.Options) (found []string) {
+	reports := func(change func(*protocol.Config), o spec) (found []string) {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
 			admin, _ := join(t, store)
-			mustAcquire(t, semaphore(t, admin, fleet.Options{Capacity: 3}), 1).Release()
+			mustAcquire(t, semaphore(t, admin, of(3)), 1).Release()
 			wantErr(t, admin.Configure(t.Context(), "db", change), nil)
 			c, _ := join(t, store)
 			var mu sync.Mutex
-			o.Observer = sema.ObserverFunc(func(e sema.Event) {
+			observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				if e.Kind == sema.EventMismatched {
 					found = append(found, e.Report)
 				}
-			})
-			semaphore(t, c, o).TryAcquire(t.Context(), 1)
+			}))
+			semaphore(t, c, o.with(observe)).TryAcquire(t.Context(), 1)
 			synctest.Wait()
 		})
 		return found
 	}
-	same := fleet.Options{Capacity: 3}
+	same := of(3, fleet.TTL(15*time.Second))
 	for what, change := range map[string]func(*protocol.Config){
 		"a version":           func(c *protocol.Config) {},
 		"a drain":             func(c *protocol.Config) { c.Draining = true },
@@ -128,16 +128,17 @@ func TestAMismatchIsOfWhatWasAskedFor(t *testing.T) {
 	}
 	for _, want := range []struct {
 		text string
-		o    fleet.Options
+		o    spec
 	}{
-		{"capacity 4, TTL 15s", fleet.Options{Capacity: 4}},
-		{"capacity 3, TTL 7s", fleet.Options{Capacity: 3, TTL: 7 * time.Second}},
-		{"capacity 3, TTL 15s, a window of 2s", fleet.Options{Capacity: 3, Rate: 2 * time.Second}},
-		{"capacity 3, TTL 15s, a ramp of 5 a second", fleet.Options{Capacity: 3, Ramp: 5}},
-		{"capacity 3, TTL 15s, 6 waiters at most", fleet.Options{Capacity: 3, MaxWaiters: 6}},
+		{"capacity 3, not 4", of(4)},
+		{"TTL 15s, not 7s", of(3, fleet.TTL(7*time.Second))},
+		{"no rate, not a rate per 2s", of(3, fleet.Rate(2*time.Second))},
+		{"ramp 0, not 5", of(3, fleet.Ramp(5))},
+		{"no bound of waiters, not at most 6 waiters", of(3, sema.MaxWaiters(6))},
+		{"capacity 3, not 4 and TTL 15s, not 7s", of(4, fleet.TTL(7*time.Second))},
 	} {
 		got := reports(func(*protocol.Config) {}, want.o)
-		if len(got) != 1 || !strings.Contains(got[0], "it has capacity 3, TTL 15s, and "+want.text+" was asked for") {
+		if len(got) != 1 || !strings.Contains(got[0], `semaphore "db" is stored with `+want.text+"; the stored configuration applies") {
 			t.Errorf("%q, want %s", got, want.text)
 		}
 	}
@@ -148,7 +149,7 @@ func TestLabelsAreTextThatCanBeReadBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
 		labels := map[string]string{"a": "x=y", "b": "say \"it\"", "c": "tab\t", "d": "ü", "e": "plain", "f": ""}
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Labels: labels})
+		s := semaphore(t, c, of(1, fleet.Labels(labels)))
 		asked := maps.Clone(labels)
 		labels["e"] = "changed later"
 		p := mustAcquire(t, s, 1)
@@ -157,9 +158,9 @@ func TestLabelsAreTextThatCanBeReadBack(t *testing.T) {
 		if got := snapshot.Leases[0].Details.Labels; got != `a="x=y" b="say \"it\"" c="tab\t" d=ü e=plain f=` {
 			t.Errorf("the labels are %s", got)
 		}
-		_, err = c.Semaphore("db", fleet.Options{Capacity: 1, Labels: asked})
+		_, err = c.Semaphore("db", 1, fleet.Labels(asked))
 		wantErr(t, err, nil)
-		_, err = c.Semaphore("db", fleet.Options{Capacity: 1, Labels: labels})
+		_, err = c.Semaphore("db", 1, fleet.Labels(labels))
 		wantErr(t, err, sema.ErrInvalid)
 		p.Release()
 	})
@@ -191,7 +192,7 @@ func TestThoseWhoLookDoNotDoSoInStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &onlooker{Store: memstore.New()}
 		c, _ := join(t, o)
-		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		mustAcquire(t, semaphore(t, c, of(1)), 1)
 		synctest.Wait()
 		o.looks = nil // that of compareModes
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -217,7 +218,7 @@ func TestAWatchHasABreath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &onlooker{Store: memstore.New()}
 		c, _ := join(t, o)
-		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		mustAcquire(t, semaphore(t, c, of(1)), 1)
 		synctest.Wait() // until compareModes has looked
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -235,7 +236,7 @@ func TestAWatchSurvivesAnError(t *testing.T) {
 		failed := errors.New("failed")
 		o := &onlooker{Store: memstore.New()}
 		c, _ := join(t, o)
-		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		mustAcquire(t, semaphore(t, c, of(1)), 1)
 		synctest.Wait() // until compareModes has looked
 		n := 0
 		o.fail = func(context.Context) error {
@@ -275,7 +276,7 @@ func TestSignsOfLifeAreNoChange(t *testing.T) {
 		var last *fleet.Client
 		for range 3 {
 			last, _ = join(t, store)
-			mustAcquire(t, semaphore(t, last, fleet.Options{Capacity: 3}), 1)
+			mustAcquire(t, semaphore(t, last, of(3)), 1)
 			time.Sleep(time.Second)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -295,7 +296,7 @@ func TestConfigureGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &onlooker{Store: memstore.New()}
 		c, _ := join(t, o)
-		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1).Release()
+		mustAcquire(t, semaphore(t, c, of(1)), 1).Release()
 		wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Version = 77 }), nil) // which is not the caller's business
 		o.asked.Store(0)
 		o.always = fmt.Errorf("%w: again", protocol.ErrConflict)

@@ -1,22 +1,22 @@
 // Package fleet bounds concurrency among machines: the same permits, with the
-// same verbs and guarantees, shared through an engine that all of them reach.
+// same options, verbs and guarantees, shared through a store that all of them reach.
 //
 //	client, err := fleet.Open(ctx, "sqlite:///var/lib/app/sema.db")
 //	…
-//	db, err := client.Semaphore("db", fleet.Options{Capacity: 40})
+//	db, err := client.Semaphore("db", 40, sema.MaxWait(5*time.Second))
 //	…
 //	permit, err := db.Acquire(ctx, 1)
 //	…
 //	defer permit.Release()
 //
 // A permit is backed by a lease: it lives as long as this process renews its
-// session at the engine. A process that dies, or cannot reach the engine, loses
-// its permits after a TTL, and is told: [sema.Permit.Lost] is closed,
-// [sema.Permit.Err] says so by the clock. What cannot be stopped, a write that is
-// already on its way, is fenced: see [LeaseOf].
+// session at the store. A process that crashes, or cannot reach the store, loses
+// its permits after a TTL: [sema.Permit.Lost] is closed, and [sema.Permit.Err]
+// decides by the clock. A write that is already on its way cannot be stopped, and
+// is fenced: see [LeaseOf].
 //
-// Use package host for processes of one machine: it needs no engine and knows of
-// a crash at once.
+// Use package host for processes of one machine: it needs no store and notices a
+// crash at once.
 //
-// docs/protocol.md says how it works.
+// docs/protocol.md describes the protocol.
 package fleet

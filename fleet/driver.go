@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,8 +17,8 @@ const (
 	maxOps = 512
 	// idleAfter is how long a session is kept that nobody uses.
 	idleAfter = protocol.Micros(time.Minute / time.Microsecond)
-	// patience is how long an answer may take before it counts as lost.
-	patience = 5 * time.Second
+	// replyTimeout is how long a reply may take before it counts as lost.
+	replyTimeout = 5 * time.Second
 	// wakeLook is how often a driver looks at the clock while a pool lends. Its
 	// timers stand still while the machine sleeps, its session does not.
 	wakeLook = protocol.Micros(100 * time.Millisecond / time.Microsecond)
@@ -35,7 +34,7 @@ type driver struct {
 	used    protocol.Micros // when the session was last seen in use
 	began   protocol.Micros // the exchange
 	trouble error           // why the engine was not reached, last
-	asked   time.Time       // when the first exchange was sent to which there is no reply yet; zero: there is none
+	asked   time.Time       // when the first batch was due to which there is no reply yet; zero: there is none
 	heard   time.Time       // when it was
 }
 
@@ -100,9 +99,12 @@ func (s *Semaphore) rest(after error) {
 	if s.peer != nil {
 		pause = min(pause, micros(s.peer.Deadline()-now))
 	}
-	if !errors.Is(after, errRefused) { // which is an answer
-		s.driver.trouble = after
+	s.driver.trouble = after
+	if !errors.Is(after, errRefused) { // which is a reply
 		s.counts.Failures++
+		for _, w := range s.waiters {
+			w.noteQueued()
+		}
 		pause = min(pause, s.fallback.failed(s, s.driver.began, now))
 	}
 	s.mu.Unlock()
@@ -122,9 +124,21 @@ func (d *driver) silent(since time.Time) bool {
 	return !d.asked.IsZero() && d.heard.Before(since) && time.Since(d.asked) > time.Since(since)/2
 }
 
+// silentFor returns for how long the store, though it was asked, has not replied to a
+// caller that has waited since then. The mutex is held.
+func (d *driver) silentFor(since time.Time) time.Duration {
+	switch {
+	case d.asked.IsZero():
+		return 0
+	case d.asked.After(since):
+		return time.Since(d.asked)
+	}
+	return time.Since(since)
+}
+
 // reached is when the engine has answered. The mutex is held.
 func (s *Semaphore) reached(now protocol.Micros) {
-	s.driver.trouble, s.driver.asked, s.driver.heard = nil, time.Time{}, time.Now()
+	s.driver.trouble = nil
 	s.fallback.answered(s, now)
 }
 
@@ -147,7 +161,7 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 	case s.client.life.Err() != nil:
 		return s.stop(0)
 	case s.peer == nil && (len(s.waiters) > 0 || s.pool.asked.Ticket != 0 || s.fallback.rules()):
-		within := s.fallback.patience()
+		within := s.fallback.replyTimeout()
 		s.driver.ask()
 		return func() error { return s.begin(within) }, true
 	case s.peer == nil:
@@ -156,7 +170,7 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 	case s.peer.Flying() || s.peer.Due(now) || s.fallback.probeDue(now):
 		b, left := s.peer.Send(now, maxOps), s.peer.Deadline()-now
 		// A third of what is left, so that there is time to say it again.
-		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.fallback.patience())
+		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.fallback.replyTimeout())
 		s.driver.ask()
 		return func() error { return s.send(b, within) }, true
 	case s.peer.Idle() && (s.closed || now-s.driver.used > idleAfter):
@@ -206,16 +220,19 @@ func (s *Semaphore) begin(within time.Duration) error {
 	defer ctx.end()
 	sent := s.client.clock()
 	s.mu.Lock()
-	by := protocol.Opener{Client: s.client.self, Owner: protocol.Owner{Key: protocol.NewKey()}, Highest: s.highest}
+	by := protocol.Opener{Client: s.client.self, Owner: protocol.Owner{Key: protocol.NewKey()}, Highest: s.highest, MustExist: s.settings.existing}
 	s.mu.Unlock()
 	session, config, err := s.client.store.Open(ctx, s.name, s.config, by)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = missing{}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
+	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	s.reached(s.client.clock())
-	if errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		s.refuseAll(err)
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
@@ -249,7 +266,7 @@ func (s *Semaphore) begin(within time.Duration) error {
 // unfit is why what is stored is of no use here.
 func (s *Semaphore) unfit(stored protocol.Config) error {
 	switch {
-	case s.options.Mode == Pooled && stored.Kind == protocol.Rate:
+	case s.settings.mode == ModePooled && stored.Kind == protocol.Rate:
 		return errors.New("it is a rate, and cannot be pooled")
 	case s.lender != nil:
 		return s.lender.accepts(stored)
@@ -257,11 +274,11 @@ func (s *Semaphore) unfit(stored protocol.Config) error {
 	return nil
 }
 
-// errRefused is when the engine is there, and will not do.
-var errRefused = errors.New("refused")
+// errRefused wraps the errors that are replies of the store.
+var errRefused = errors.New("rejected by the store")
 
-// errForgotten is when the engine does not know the session any more.
-var errForgotten = fmt.Errorf("%w: the engine does not know the session any more", errRefused)
+// errForgotten is the reply of a store that does not know the session.
+var errForgotten = fmt.Errorf("%w: unknown session", errRefused)
 
 // send says a batch and hears the answer, if it comes while it still counts.
 func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
@@ -280,6 +297,9 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 		return nil
 	}
 	results := s.peer.Hear(now, b.Seq, reply)
+	if reply.Status != protocol.Unknown && reply.Status != protocol.Stale {
+		s.driver.asked, s.driver.heard = time.Time{}, time.Now() // a session that is opened and forgotten is of no use to waiters
+	}
 	switch {
 	case b.End:
 		s.peer = nil
@@ -297,15 +317,16 @@ func (s *Semaphore) send(b protocol.Batch, within time.Duration) error {
 	s.inUse.Store(reply.InUse)
 	s.highest = s.peer.Highest()
 	for _, f := range results {
-		s.result(f)
+		s.resolve(f)
 	}
+	s.noteQueued(b.Ops)
 	s.heed(reply)
 	if s.waits() {
 		s.watchModes(now)
 	}
 	s.tellLender(reply)
 	s.noteHeard()
-	if s.options.Observer != nil && len(b.Ops) == 0 && len(s.leases) > 0 {
+	if s.monitor != nil && len(b.Ops) == 0 && len(s.leases) > 0 {
 		s.tellLater(sema.Event{Kind: sema.EventRenewed, Weight: s.held()})
 	}
 	return nil
@@ -347,11 +368,6 @@ func (s *Semaphore) speaks() bool {
 	return s.peer != nil
 }
 
-// lease takes a block for somebody who lends it on.
-func (s *Semaphore) lease(ctx context.Context, weight, least int64) (sema.Permit, error) {
-	return s.acquire(ctx, "lease", protocol.Op{Verb: protocol.Acquire, Weight: weight, Least: least, Pooled: true})
-}
-
 // tellLender tells who lends blocks on. The mutex is held.
 func (s *Semaphore) tellLender(r protocol.Reply) {
 	if s.lender != nil {
@@ -359,8 +375,8 @@ func (s *Semaphore) tellLender(r protocol.Reply) {
 	}
 }
 
-// result ends a waiter, or a lease. The mutex is held.
-func (s *Semaphore) result(f protocol.Result) {
+// resolve ends a waiter, or a lease, as the store says. The mutex is held.
+func (s *Semaphore) resolve(f protocol.Result) {
 	if f.Kind == protocol.Revoked {
 		s.revoked(f)
 		return
@@ -376,17 +392,30 @@ func (s *Semaphore) result(f protocol.Result) {
 	case w.of != nil:
 		s.attach(w.of, f)
 	case f.Kind != protocol.Granted:
-		o := outcome{err: f.Kind.Err()}
-		if protocol.MayChange(o.err) {
-			o.after = micros(s.last.Undecided)
+		r := result{err: f.Kind.Err()}
+		if protocol.MayChange(r.err) {
+			r.after = micros(s.last.Undecided)
 		}
-		w.ended <- o
-	case s.options.Mode == Pooled:
+		w.ended <- r
+	case s.settings.mode == ModePooled:
 		s.addBlock(f)
-		w.ended <- outcome{}
+		w.ended <- result{}
 	default:
 		s.counts.Grants++
-		w.ended <- outcome{lease: s.lend(f, w.op.Pooled)}
+		w.ended <- result{lease: s.lend(f, w.op.Pooled)}
+	}
+}
+
+// noteQueued notifies the callers whose requests were sent and are not decided. The
+// mutex is held.
+func (s *Semaphore) noteQueued(ops []protocol.Op) {
+	if s.monitor == nil {
+		return
+	}
+	for _, op := range ops {
+		if w := s.waiters[op.Ticket]; w != nil && !op.Try && op.Verb == protocol.Acquire {
+			w.noteQueued()
+		}
 	}
 }
 
@@ -394,7 +423,7 @@ func (s *Semaphore) result(f protocol.Result) {
 func (s *Semaphore) refuseAll(why error) {
 	for ticket, w := range s.waiters {
 		delete(s.waiters, ticket)
-		w.ended <- outcome{err: why}
+		w.ended <- result{err: why}
 		s.unask(ticket)
 	}
 	s.refuseLine(why)

@@ -21,7 +21,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	db, err := client.Semaphore("db", fleet.Options{Capacity: 40})
+	db, err := client.Semaphore("db", 40)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func ExampleGuard() {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	writers, err := client.Semaphore("writers", fleet.Options{Capacity: 1})
+	writers, err := client.Semaphore("writers", 1)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -73,14 +73,14 @@ func ExampleGuard() {
 }
 
 // A hundred calls a second, among all machines.
-func ExampleOptions_rate() {
+func ExampleRate() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	calls, err := client.Semaphore("calls", fleet.Options{Capacity: 100, Rate: time.Second})
+	calls, err := client.Semaphore("calls", 100, fleet.Rate(time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func ExampleClient_Configure() {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	db, err := client.Semaphore("db", fleet.Options{Capacity: 0, Ramp: 10}) // paused; ten a second
+	db, err := client.Semaphore("db", 0, fleet.Ramp(10)) // paused; ten a second
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -131,12 +131,12 @@ func Example_tenantsUnderAWhole() {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	all, err := client.Semaphore("api", fleet.Options{Capacity: 3})
+	all, err := client.Semaphore("api", 3)
 	if err != nil {
 		log.Fatal(err)
 	}
 	call := func(tenant string, do func(context.Context) error) error {
-		own, err := client.Semaphore("api/"+tenant, fleet.Options{Capacity: 2})
+		own, err := client.Semaphore("api/"+tenant, 2)
 		if err != nil {
 			return err
 		}
@@ -150,14 +150,14 @@ func Example_tenantsUnderAWhole() {
 
 // Permits at the speed of a local semaphore, for what is acquired very often.
 // The bound is that of the fleet.
-func ExampleOptions_pooled() {
+func ExampleMode_pooled() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	cache, err := client.Semaphore("cache", fleet.Options{Capacity: 1000, Mode: fleet.Pooled})
+	cache, err := client.Semaphore("cache", 1000, fleet.ModePooled)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func ExampleFailOpen() {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	api, err := client.Semaphore("api", fleet.Options{Capacity: 100, FailOpen: fleet.FailOpen{Limit: 5, After: 10 * time.Second}})
+	api, err := client.Semaphore("api", 100, fleet.FailOpen(5), fleet.FailOpenAfter(10*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func ExampleNewRegion() {
 	region := fleet.NewRegion(memstore.New(), global, 0)
 	client := fleet.New(region) // as each client in the region has one
 	defer client.Close(ctx)
-	db, err := client.Semaphore("db", fleet.Options{Capacity: 40})
+	db, err := client.Semaphore("db", 40)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func ExampleClient_Watch() {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	gpus, err := client.Semaphore("gpus", fleet.Options{Capacity: 8, Labels: map[string]string{"job": "train-7"}})
+	gpus, err := client.Semaphore("gpus", 8, fleet.Labels(map[string]string{"job": "train-7"}))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 
 func TestADrainOutlastsTheEngine(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			c, line := join(t, memstore.New())
-			s := semaphore(t, c, fleet.Options{Capacity: 5, Mode: mode, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second}})
+			s := semaphore(t, c, of(5, mode, fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
 			p := mustAcquire(t, s, 1)
 			wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Draining = true }), nil)
 			time.Sleep(10 * time.Second) // it is heard of
@@ -38,24 +38,22 @@ func TestADrainOutlastsTheEngine(t *testing.T) {
 func TestOptionsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	c := fleet.New(memstore.New())
-	for _, o := range []fleet.Options{
-		{Mode: fleet.Pooled + 1}, {Mode: fleet.Pooled, Rate: time.Second}, {Block: -1}, {Quantum: -1},
-		{FailOpen: fleet.FailOpen{Limit: -1}}, {FailOpen: fleet.FailOpen{Limit: 1, Until: -1}},
-		{FailOpen: fleet.FailOpen{Limit: 1, After: -1}}, {FailOpen: fleet.FailOpen{Limit: 1, After: time.Second - 1}},
-		{Labels: map[string]string{"": "a"}}, {Labels: map[string]string{"a b": "a"}}, {Labels: map[string]string{"a=b": "a"}},
-		{Labels: map[string]string{"a\"": "a"}}, {Labels: map[string]string{"a\n": "a"}},
+	for _, opts := range [][]fleet.Option{
+		{fleet.ModePooled + 1}, {fleet.ModePooled, fleet.Rate(time.Second)}, {fleet.Block(-1)}, {fleet.Quantum(-1)},
+		{fleet.FailOpen(-1)}, {fleet.FailOpen(1), fleet.RecoverAfter(-1)},
+		{fleet.FailOpen(1), fleet.FailOpenAfter(-1)}, {fleet.FailOpen(1), fleet.FailOpenAfter(time.Second - 1)},
+		{fleet.Labels(map[string]string{"": "a"})}, {fleet.Labels(map[string]string{"a b": "a"})}, {fleet.Labels(map[string]string{"a=b": "a"})},
+		{fleet.Labels(map[string]string{"a\"": "a"})}, {fleet.Labels(map[string]string{"a\n": "a"})},
 	} {
-		o.Capacity = 1
-		_, err := c.Semaphore("a", o)
+		_, err := c.Semaphore("a", 1, opts...)
 		wantErr(t, err, sema.ErrInvalid)
 	}
-	_, err := c.Semaphore("a\x7f", fleet.Options{Capacity: 1})
+	_, err := c.Semaphore("a\x7f", 1)
 	wantErr(t, err, sema.ErrInvalid)
-	_, err = c.Semaphore(strings.Repeat("~", 200), fleet.Options{Capacity: 1})
+	_, err = c.Semaphore(strings.Repeat("~", 200), 1)
 	wantErr(t, err, nil)
-	observed := fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(sema.Event) {})}
 	for range 2 { // functions cannot be compared
-		_, err = c.Semaphore("b", observed)
+		_, err = c.Semaphore("b", 1, sema.Observe(sema.ObserverFunc(func(sema.Event) {})))
 		wantErr(t, err, nil)
 	}
 	_, err = fleet.Open(t.Context(), "redis://user:secret@%zz")
@@ -63,7 +61,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		t.Errorf("%v: that has a password in it", err)
 	}
 	wantErr(t, c.Close(t.Context()), nil)
-	_, err = c.Semaphore("c", fleet.Options{Capacity: 1})
+	_, err = c.Semaphore("c", 1)
 	wantErr(t, err, sema.ErrClosed)
 }
 
@@ -73,7 +71,7 @@ func TestItFailsOpenInTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, line := join(t, broken{memstore.New()})
 			line.cut.Store(cut)
-			s := semaphore(t, c, fleet.Options{Capacity: 5, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second}})
+			s := semaphore(t, c, of(5, fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
 			start := time.Now()
 			p := mustAcquire(t, s, 1)
 			took, late := time.Since(start), time.Millisecond
@@ -94,7 +92,7 @@ func TestOneLostMessageIsNoSilence(t *testing.T) {
 		var d diary
 		w := &wire{Store: memstore.New(), rtt: time.Millisecond}
 		c, _ := join(t, w)
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Observer: &d, FailOpen: fleet.FailOpen{Limit: 1, After: time.Second}})
+		s := semaphore(t, c, of(1, sema.Observe(&d), fleet.FailOpen(1), fleet.FailOpenAfter(time.Second)))
 		p := mustAcquire(t, s, 1)
 		for range 20 {
 			w.lose.Store(1)
@@ -111,9 +109,7 @@ func TestAnEngineThatIsBackIsNoticedThoughSignsOfLifeAreRare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{
-			Capacity: 5, TTL: 3 * time.Minute, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second, Until: 4 * time.Second},
-		})
+		s := semaphore(t, c, of(5, fleet.TTL(3*time.Minute), fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second), fleet.RecoverAfter(4*time.Second)))
 		p := mustAcquire(t, s, 1)
 		line.cut.Store(true)
 		mustAcquire(t, s, 1).Release()
@@ -134,9 +130,7 @@ func TestAPoolThatFailedOpenLendsNoMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{
-			Capacity: 9, Mode: fleet.Pooled, TTL: 3 * time.Minute, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second},
-		})
+		s := semaphore(t, c, of(9, fleet.ModePooled, fleet.TTL(3*time.Minute), fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
 		block := mustAcquire(t, s, 5)
 		line.cut.Store(true)
 		p := mustAcquire(t, s, 1)
@@ -159,7 +153,7 @@ func TestCloseWaitsForPermitsOfTheLocalLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 3, FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second}})
+		s := semaphore(t, c, of(3, fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
 		line.cut.Store(true)
 		p := mustAcquire(t, s, 1)
 		start := time.Now()

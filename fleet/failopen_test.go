@@ -14,14 +14,18 @@ import (
 
 // A diary is an observer that remembers the kinds of events.
 type diary struct {
-	mu    sync.Mutex
-	kinds []sema.EventKind
+	mu     sync.Mutex
+	kinds  []sema.EventKind
+	closed int // the ends of failing open
 }
 
 func (d *diary) Observe(e sema.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.kinds = append(d.kinds, e.Kind)
+	if e.Kind == sema.EventRecovered && e.Capacity > 0 {
+		d.closed++
+	}
 }
 
 func (d *diary) count(k sema.EventKind) (n int) {
@@ -37,14 +41,11 @@ func (d *diary) count(k sema.EventKind) (n int) {
 
 func TestFailingOpenToALocalLimitAndBack(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			var d diary
 			c, line := join(t, memstore.New())
-			s := semaphore(t, c, fleet.Options{
-				Capacity: 5, TTL: 6 * time.Second, Mode: mode, Observer: &d,
-				FailOpen: fleet.FailOpen{Limit: 2, After: 3 * time.Second, Until: 10 * time.Second},
-			})
+			s := semaphore(t, c, of(5, fleet.TTL(6*time.Second), mode, sema.Observe(&d), fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second), fleet.RecoverAfter(10*time.Second)))
 			before := mustAcquire(t, s, 5)
 			line.cut.Store(true)
 			cutAt := time.Now()
@@ -88,7 +89,7 @@ func TestFailingOpenToALocalLimitAndBack(t *testing.T) {
 			a.Release()
 			b.Release()
 			p.Release()
-			if opened, closed := d.count(sema.EventFailedOpen), d.count(sema.EventRecovered); opened != 1 || closed != 1 {
+			if opened, closed := d.count(sema.EventFailedOpen), d.closed; opened != 1 || closed != 1 {
 				t.Errorf("told %d times that it failed open, %d that it recovered", opened, closed)
 			}
 		})
@@ -99,7 +100,7 @@ func TestAShortSilenceDoesNotFailOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1, FailOpen: fleet.FailOpen{Limit: 2, After: 5 * time.Second}})
+		s := semaphore(t, c, of(1, fleet.FailOpen(2), fleet.FailOpenAfter(5*time.Second)))
 		mustAcquire(t, s, 1).Release()
 		for range 10 {
 			line.cut.Store(true)
@@ -118,7 +119,7 @@ func TestFailingClosedNamesTheEngine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: 20 * time.Second})
+		s := semaphore(t, c, of(1, sema.MaxWait(20*time.Second)))
 		p := mustAcquire(t, s, 1)
 		waited := make(chan error)
 		go func() {

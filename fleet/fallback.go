@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync/atomic"
 	"time"
@@ -10,21 +11,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// FailOpen is how a semaphore behaves when its engine does not answer. The zero
-// value fails closed: acquires wait, and fail with ErrUnavailable in the end.
-//
-// With a Limit, this process goes on by itself: it lends that many permits of its
-// own, so that a fleet of N processes may have N × Limit out, besides what
-// others still hold of the engine's. Permits that were had before are lost when
-// they cannot be renewed, whatever the policy; those that are had meanwhile
-// cannot be lost, and stay valid when the engine is back.
-type FailOpen struct {
-	Limit int64         // permits of this process's own meanwhile; 0: fail closed
-	After time.Duration // of silence it begins; the TTL unless told
-	Until time.Duration // the engine has answered for so long, without a failure, it ends; as After unless told
-}
-
-// A fallback is a semaphore's local limit. A nil one never rules.
+// A fallback is a semaphore's local limit, see [FailOpen]. A nil one never applies.
 type fallback struct {
 	local        *sema.Semaphore
 	after, until protocol.Micros
@@ -37,13 +24,14 @@ type fallback struct {
 	probe  protocol.Micros // when to ask for one
 }
 
-func newFallback(name string, o Options) *fallback {
-	if o.FailOpen.Limit == 0 {
+func newFallback(set *settings) *fallback {
+	f := set.failOpen
+	if f.limit == 0 {
 		return nil
 	}
 	return &fallback{
-		local: sema.New(o.FailOpen.Limit, sema.Name(name)),
-		after: protocol.Micros(o.FailOpen.After.Microseconds()), until: protocol.Micros(o.FailOpen.Until.Microseconds()),
+		local: sema.New(f.limit, sema.Name(set.label), sema.Diagnose(sema.DiagnoseOff)), // its permits are reported by the fleet semaphore's monitor
+		after: protocol.Micros(f.after.Microseconds()), until: protocol.Micros(f.until.Microseconds()),
 	}
 }
 
@@ -71,22 +59,30 @@ func (f *fallback) sendBack() {
 	}
 }
 
-// acquireAside takes permits of the local limit. MaxWait is for both waits
+// acquireFailedOpen takes permits of the local limit. MaxWait is for both waits
 // together.
-func (s *Semaphore) acquireAside(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
-	if wish.Try {
-		return s.fallback.local.TryAcquire(ctx, wish.Weight)
+func (s *Semaphore) acquireFailedOpen(ctx context.Context, c *call) (sema.Permit, error) {
+	local := s.fallback.local
+	p, err := local.TryAcquire(ctx, c.weight())
+	if c.req.Try || !errors.Is(err, sema.ErrFull) {
+		return s.issue(c, p, err)
 	}
-	limited, cancel := context.WithDeadlineCause(ctx, start.Add(s.options.MaxWait), sema.ErrTimeout)
-	defer cancel()
-	wait, leave := context.WithCancelCause(limited)
+	c.noteQueued()
+	wait, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
-	defer context.AfterFunc(s.fallback.reign.Load().life, func() { leave(errBack) })()
-	p, err := s.fallback.local.Acquire(wait, wish.Weight)
-	if err == sema.ErrTimeout && ctx.Err() == nil {
-		err = s.timeout(op, wish.Weight, start)
+	if most := s.settings.maxWait; most > 0 {
+		defer time.AfterFunc(time.Until(c.start.Add(most)), func() { leave(sema.ErrTimeout) }).Stop()
 	}
-	return p, err
+	defer context.AfterFunc(s.fallback.reign.Load().life, func() { leave(errRecovered) })()
+	p, err = local.Acquire(wait, c.weight())
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err == sema.ErrTimeout:
+		err = s.timeout(c)
+	}
+	return s.issue(c, p, err)
 }
 
 // stats is of the local limit.
@@ -112,13 +108,13 @@ func (f *fallback) close() {
 	}
 }
 
-// patience is how long an answer may take: not so long that one lost message
-// makes for a silence.
-func (f *fallback) patience() time.Duration {
+// replyTimeout returns how long a reply may take: not so long that one lost message
+// counts as a store that does not reply.
+func (f *fallback) replyTimeout() time.Duration {
 	if f == nil {
-		return patience
+		return replyTimeout
 	}
-	return min(patience, micros(f.after/3))
+	return min(replyTimeout, micros(f.after/3))
 }
 
 // failed notes that an exchange which began at some time brought no answer, and
@@ -140,8 +136,8 @@ func (f *fallback) failed(s *Semaphore, began, now protocol.Micros) time.Duratio
 	f.beginReign()
 	f.open.Store(true)
 	s.publish()
-	s.refuseAll(errAside)
-	s.tellLater(sema.Event{Kind: sema.EventFailedOpen, Capacity: s.options.FailOpen.Limit, Err: s.fault("renew", 0, sema.ErrUnavailable, s.driver.trouble.Error())})
+	s.refuseAll(errFailedOpen)
+	s.tellLater(sema.Event{Kind: sema.EventFailedOpen, Capacity: s.settings.failOpen.limit, Err: s.fault("renew", 0, sema.ErrUnavailable, s.driver.trouble.Error())})
 	return math.MaxInt64
 }
 

@@ -21,7 +21,7 @@ func TestAClosedClientDoesNotLendThoughItFailedOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 5, FailOpen: fleet.FailOpen{Limit: 2}})
+		s := semaphore(t, c, of(5, fleet.FailOpen(2)))
 		line.cut.Store(true)
 		p := mustAcquire(t, s, 2)
 		waiting := make(chan error, 1)
@@ -72,10 +72,10 @@ func TestAPooledRateThatFailedOpenDoesNotLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		other, _ := join(t, store)
-		mustAcquire(t, semaphore(t, other, fleet.Options{Capacity: 5, Rate: time.Second}), 1)
+		mustAcquire(t, semaphore(t, other, of(5, fleet.Rate(time.Second))), 1)
 		calls := &tired{Store: store}
 		c, line := join(t, calls)
-		s := semaphore(t, c, fleet.Options{Capacity: 5, Mode: fleet.Pooled, FailOpen: fleet.FailOpen{Limit: 2}})
+		s := semaphore(t, c, of(5, fleet.ModePooled, fleet.FailOpen(2)))
 		line.cut.Store(true)
 		mustAcquire(t, s, 1).Release()
 		line.cut.Store(false)
@@ -95,7 +95,7 @@ func TestAnAcquireMayRaceFailingOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 5, MaxWait: time.Hour, FailOpen: fleet.FailOpen{Limit: 2}})
+		s := semaphore(t, c, of(5, sema.MaxWait(time.Hour), fleet.FailOpen(2)))
 		line.cut.Store(true)
 		got := make(chan error, 1)
 		go func() { _, err := s.Acquire(slow{t.Context()}, 1); got <- err }()
@@ -108,7 +108,7 @@ func TestAFailureLongAgoIsNoSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 5, FailOpen: fleet.FailOpen{Limit: 2}})
+		s := semaphore(t, c, of(5, fleet.FailOpen(2)))
 		loseOne := func() {
 			line.cut.Store(true)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -136,7 +136,7 @@ func TestARefusalIsNoSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, otherVersion{memstore.New()})
-		s := semaphore(t, c, fleet.Options{Capacity: 5, FailOpen: fleet.FailOpen{Limit: 2}})
+		s := semaphore(t, c, of(5, fleet.FailOpen(2)))
 		for range 30 {
 			_, err := s.Acquire(t.Context(), 1)
 			wantErr(t, err, protocol.ErrVersion)
@@ -149,7 +149,7 @@ func TestMaxWaitBoundsBothWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 5, MaxWait: 20 * time.Second, FailOpen: fleet.FailOpen{Limit: 1}})
+		s := semaphore(t, c, of(5, sema.MaxWait(20*time.Second), fleet.FailOpen(1)))
 		line.cut.Store(true)
 		var wg sync.WaitGroup
 		for range 2 {
@@ -180,7 +180,7 @@ func TestAnEngineThatAnswersInTimeIsNotSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, patient{memstore.New()})
-		s := semaphore(t, c, fleet.Options{Capacity: 5, FailOpen: fleet.FailOpen{Limit: 2, After: time.Second}})
+		s := semaphore(t, c, of(5, fleet.FailOpen(2), fleet.FailOpenAfter(time.Second)))
 		mustAcquire(t, s, 1)
 		if s.Stats().FailedOpen {
 			t.Error("every answer comes after 50 ms, and it failed open")
@@ -192,7 +192,7 @@ func TestWhoWaitsAsideIsSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 5, FailOpen: fleet.FailOpen{Limit: 1}})
+		s := semaphore(t, c, of(5, fleet.FailOpen(1)))
 		line.cut.Store(true)
 		p := mustAcquire(t, s, 1)
 		go s.Acquire(t.Context(), 1)
@@ -209,7 +209,7 @@ func TestCloseSaysThatNothingWasReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, line := join(t, store)
-		mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 5}), 2)
+		mustAcquire(t, semaphore(t, c, of(5)), 2)
 		line.cut.Store(true)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -225,7 +225,7 @@ func TestCloseTellsOfReleasesOfALostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, line := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 5})
+		s := semaphore(t, c, of(5))
 		p := mustAcquire(t, s, 2)
 		line.cut.Store(true)
 		p.Release()
@@ -241,11 +241,11 @@ func TestAnObserverThatBlocksIsNotPiledUpOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
 		block := make(chan bool)
-		s := semaphore(t, c, fleet.Options{Capacity: 4, Observer: sema.ObserverFunc(func(e sema.Event) {
+		s := semaphore(t, c, of(4, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventRenewed {
 				<-block
 			}
-		})})
+		}))))
 		p := mustAcquire(t, s, 1)
 		time.Sleep(time.Hour)
 		stacks := make([]byte, 1<<20)
@@ -262,7 +262,7 @@ func TestATryDoesNotWaitForAnEngineThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 5})
+		s := semaphore(t, c, of(5))
 		line.cut.Store(true)
 		start := time.Now()
 		if _, err := s.TryAcquire(context.Background(), 1); time.Since(start) > 20*time.Second {
@@ -275,8 +275,8 @@ func TestSmallLies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 4, Rate: time.Hour})
-		if _, err := c.Semaphore("db", fleet.Options{Capacity: 4, Rate: time.Hour, TTL: 15 * time.Second}); err != nil {
+		s := semaphore(t, c, of(4, fleet.Rate(time.Hour)))
+		if _, err := c.Semaphore("db", 4, fleet.Rate(time.Hour), fleet.TTL(15*time.Second)); err != nil {
 			t.Error("15 s is what TTL is unless told, and is refused as another TTL")
 		}
 		p := mustAcquire(t, s, 1)

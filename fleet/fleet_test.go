@@ -81,9 +81,20 @@ func join(t *testing.T, store fleet.Store) (*fleet.Client, *link) {
 	return c, l
 }
 
-func semaphore(t *testing.T, c *fleet.Client, o fleet.Options) *fleet.Semaphore {
+// A spec is the arguments of a semaphore, but for its name.
+type spec struct {
+	capacity int64
+	opts     []fleet.Option
+}
+
+func of(capacity int64, opts ...fleet.Option) spec { return spec{capacity, opts} }
+
+// with returns the spec with more options.
+func (s spec) with(opts ...fleet.Option) spec { return of(s.capacity, slices.Concat(s.opts, opts)...) }
+
+func semaphore(t *testing.T, c *fleet.Client, o spec) *fleet.Semaphore {
 	t.Helper()
-	s, err := c.Semaphore("db", o)
+	s, err := c.Semaphore("db", o.capacity, o.opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +134,7 @@ func TestMachinesShareTheCapacityInOrder(t *testing.T) {
 		var sems []*fleet.Semaphore
 		for range 3 {
 			c, _ := join(t, store)
-			sems = append(sems, semaphore(t, c, fleet.Options{Capacity: 2}))
+			sems = append(sems, semaphore(t, c, of(2)))
 		}
 		p := mustAcquire(t, sems[0], 2)
 		_, err := sems[1].TryAcquire(context.Background(), 1)
@@ -163,7 +174,7 @@ func TestIsAGateLikeTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, _ := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 4})
+		s := semaphore(t, c, of(4))
 		cause := errors.New("the cause")
 		ended, end := context.WithCancelCause(context.Background())
 		end(cause)
@@ -204,7 +215,7 @@ func TestACancelledWaitLeavesNoTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, _ := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: 3 * time.Second})
+		s := semaphore(t, c, of(1, sema.MaxWait(3*time.Second)))
 		p := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -226,7 +237,7 @@ func TestAHolderThatIsCutOffIsToldBeforeOthersAreLetIn(t *testing.T) {
 		store := memstore.New()
 		holder, line := join(t, store)
 		other, _ := join(t, store)
-		o := fleet.Options{Capacity: 1, TTL: 15 * time.Second}
+		o := of(1, fleet.TTL(15*time.Second))
 		p := mustAcquire(t, semaphore(t, holder, o), 1)
 		start := time.Now()
 		line.cut.Store(true)
@@ -254,7 +265,7 @@ func TestALostPermitIsLostByTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1, TTL: 15 * time.Second}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1, fleet.TTL(15*time.Second))), 1)
 		if l, ok := fleet.LeaseOf(p); !ok || l.Left != 10*time.Second || l.Fence.Seq == 0 {
 			t.Errorf("%+v %v", l, ok)
 		}
@@ -274,7 +285,7 @@ func TestHeartbeatsKeepAPermit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1000, TTL: 15 * time.Second})
+		s := semaphore(t, c, of(1000, fleet.TTL(15*time.Second)))
 		var permits []sema.Permit
 		for range 1000 {
 			permits = append(permits, mustAcquire(t, s, 1))
@@ -295,7 +306,7 @@ func TestWishesJoinTheNextBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		line.delay = 10 * time.Millisecond
-		s := semaphore(t, c, fleet.Options{Capacity: 256})
+		s := semaphore(t, c, of(256))
 		mustAcquire(t, s, 1).Release() // the session is there
 		synctest.Wait()
 		time.Sleep(time.Second)
@@ -317,7 +328,7 @@ func TestAnEngineThatIsAwayIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		line.cut.Store(true)
-		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: 7 * time.Second})
+		s := semaphore(t, c, of(1, sema.MaxWait(7*time.Second)))
 		_, err := s.Acquire(context.Background(), 1)
 		wantErr(t, err, sema.ErrUnavailable)
 	})
@@ -328,7 +339,7 @@ func TestARevokedPermitIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, _ := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		l, _ := fleet.LeaseOf(p)
 		wantErr(t, store.Administer(context.Background(), "db", fleet.Command{Revoke: &fleet.Revocation{Lease: l.Fence.Seq}}), nil)
@@ -349,7 +360,7 @@ func TestARateIsKeptAcrossClients(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			c, _ := join(t, store)
-			s := semaphore(t, c, fleet.Options{Capacity: 10, Rate: time.Second})
+			s := semaphore(t, c, of(10, fleet.Rate(time.Second)))
 			for range 10 {
 				wg.Go(func() { mustAcquire(t, s, 1).Release() })
 			}
@@ -367,7 +378,7 @@ func TestCloseWaitsForPermitsAndTellsOfThoseLeft(t *testing.T) {
 		store := memstore.New()
 		c := fleet.New(store)
 		c.UseBubbleClock()
-		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		s := semaphore(t, c, of(2))
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 		refused := make(chan error, 1)
 		go func() {
@@ -400,11 +411,11 @@ func TestTheObserverIsTold(t *testing.T) {
 		c, line := join(t, memstore.New())
 		var mu sync.Mutex
 		var kinds []sema.EventKind
-		s := semaphore(t, c, fleet.Options{Capacity: 1, MaxWait: time.Second, Observer: sema.ObserverFunc(func(e sema.Event) {
+		s := semaphore(t, c, of(1, sema.MaxWait(time.Second), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			kinds = append(kinds, e.Kind)
-		})})
+		}))))
 		p := mustAcquire(t, s, 1)
 		s.TryAcquire(context.Background(), 1)
 		s.Acquire(context.Background(), 1)
@@ -419,8 +430,8 @@ func TestTheObserverIsTold(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		want := []sema.EventKind{
-			sema.EventQueued, sema.EventAcquired, sema.EventQueued, sema.EventRejected, sema.EventQueued, sema.EventTimedOut, sema.EventQueued, sema.EventCancelled,
-			sema.EventReleased, sema.EventQueued, sema.EventAcquired, sema.EventLost,
+			sema.EventAcquired, sema.EventExhausted, sema.EventRejected, sema.EventQueued, sema.EventTimedOut, sema.EventQueued, sema.EventCancelled,
+			sema.EventReleased, sema.EventRecovered, sema.EventAcquired, sema.EventExhausted, sema.EventLost,
 		}
 		if !slices.Equal(kinds, want) {
 			t.Errorf("told %v, want %v", kinds, want)
@@ -432,7 +443,7 @@ func TestOpenByURL(t *testing.T) {
 	t.Parallel()
 	c, err := fleet.Open(context.Background(), "mem:")
 	wantErr(t, err, nil)
-	s := semaphore(t, c, fleet.Options{Capacity: 1})
+	s := semaphore(t, c, of(1))
 	mustAcquire(t, s, 1).Release()
 	wantErr(t, c.Close(context.Background()), nil)
 	for _, engine := range []string{"nosuch://host", "redis://user:secret@%zz"} {
@@ -445,16 +456,19 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := fleet.New(memstore.New())
 	defer c.Close(context.Background())
-	for _, o := range []fleet.Options{{Capacity: -1}, {TTL: time.Millisecond}, {Ramp: -1}, {MaxWaiters: -2}, {Rate: -1}, {MaxWait: -1}} {
-		_, err := c.Semaphore("a", o)
+	for _, o := range []spec{
+		of(-2), of(1, fleet.TTL(time.Millisecond)), of(1, fleet.TTL(0)), of(1, fleet.Ramp(-1)), of(1, fleet.Rate(-1)),
+		of(1, fleet.TryTimeout(0)), of(1, fleet.UnavailableAfter(-1)), of(1, nil),
+	} {
+		_, err := c.Semaphore("a", o.capacity, o.opts...)
 		wantErr(t, err, sema.ErrInvalid)
 	}
 	for _, name := range []string{"", "a b", "ä", "{a}", string(make([]byte, 201))} {
-		_, err := c.Semaphore(name, fleet.Options{Capacity: 1})
+		_, err := c.Semaphore(name, 1)
 		wantErr(t, err, sema.ErrInvalid)
 	}
-	semaphore(t, c, fleet.Options{Capacity: 1})
-	_, err := c.Semaphore("db", fleet.Options{Capacity: 2})
+	semaphore(t, c, of(1))
+	_, err := c.Semaphore("db", 2)
 	wantErr(t, err, sema.ErrInvalid)
 }
 
@@ -463,7 +477,7 @@ func TestASessionNobodyUsesIsLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, line := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		mustAcquire(t, s, 1).Release()
 		time.Sleep(5 * time.Minute)
 		line.batches.Store(0)

@@ -16,7 +16,7 @@ func TestClient_PrintsNoInternals(t *testing.T) {
 	c := fleet.New(store)
 	defer c.Close(t.Context())
 	enginetest.Prints(t, c, "fleet client "+c.Instance()+" of memory store of 0 semaphores")
-	s := semaphore(t, c, fleet.Options{Capacity: 3})
+	s := semaphore(t, c, of(3))
 	defer mustAcquire(t, s, 1).Release()
 	enginetest.Prints(t, s, fmt.Sprintf("fleet semaphore %q: 1 of 3 in use, 0 waiting here", s.Name()))
 	local := memstore.New()

@@ -75,7 +75,10 @@ func (k *keeper) begin(ctx context.Context, c protocol.Config) error {
 	}
 	k.ttl, k.window = k.config.TTL, k.config.Window
 	if k.global == nil {
-		if k.global, err = k.region.global.lend(k, k.name, k.globalOptions(c)); err != nil {
+		// What of a rate was spent stays spent for a window, though the block was
+		// trusted up to two thirds of the TTL.
+		ttl := TTL(micros(max(k.ttl, 3*k.window)))
+		if k.global, err = k.region.global.lend(k, k.name, c.Capacity, ttl, Ramp(c.Ramp)); err != nil {
 			return err
 		}
 	}
@@ -98,13 +101,13 @@ func (k *keeper) within(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// patience is how long the regional engine may take: not so long that one lost
+// replyTimeout is how long the regional store may take: not so long that one lost
 // message costs what the region has.
-func (k *keeper) patience() time.Duration {
+func (k *keeper) replyTimeout() time.Duration {
 	if k.config.TTL == 0 {
-		return patience
+		return replyTimeout
 	}
-	return min(patience, micros(k.config.TTL/6))
+	return min(replyTimeout, micros(k.config.TTL/6))
 }
 
 func (k *keeper) alive() error {
@@ -113,16 +116,6 @@ func (k *keeper) alive() error {
 	}
 	return nil
 }
-
-// globalOptions are how the global semaphore is made, if it is not there. What
-// of a Rate was spent stays spent for a window, though the block was trusted up
-// to two thirds of the TTL.
-func (k *keeper) globalOptions(c protocol.Config) Options {
-	return Options{Capacity: c.Capacity, TTL: micros(max(k.ttl, 3*k.window)), Ramp: c.Ramp, MaxWait: untilTold}
-}
-
-// untilTold is for how long a block may be on its way.
-const untilTold = 365 * 24 * time.Hour
 
 // refresh asks for the configuration of the global semaphore, if there is no
 // session in which it would be heard. It reports whether there was news.
@@ -193,7 +186,7 @@ func (k *keeper) shown(c protocol.Config) protocol.Config {
 
 // open begins the keeper's own session, by which it looks.
 func (k *keeper) open(ctx context.Context, c protocol.Config) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, k.patience())
+	ctx, cancel := context.WithTimeout(ctx, k.replyTimeout())
 	defer cancel()
 	k.seq = 0
 	k.owner = protocol.Owner{Key: protocol.NewKey()}
@@ -253,17 +246,27 @@ func (k *keeper) run() {
 		} else {
 			pause.reset()
 		}
-		timer := time.NewTimer(next)
-		select {
-		case <-k.news:
-		case <-timer.C:
-		case <-k.life.Done():
-		}
-		timer.Stop()
+		k.pause(next)
 	}
 }
 
-// step brings capacity, blocks and demand together, and says when to look again.
+// pause waits for news, for as long as d if that is not 0.
+func (k *keeper) pause(d time.Duration) {
+	var due <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-k.news:
+	case <-due:
+	case <-k.life.Done():
+	}
+}
+
+// step brings capacity, blocks and demand together, and returns when to look again; 0:
+// when there is news.
 func (k *keeper) step(ctx context.Context) (next time.Duration, err error) {
 	turn, err := k.stepping.Acquire(ctx, 1)
 	if err != nil {
@@ -293,7 +296,7 @@ func (k *keeper) step(ctx context.Context) (next time.Duration, err error) {
 
 // see looks how the regional semaphore is.
 func (k *keeper) see(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, k.patience())
+	ctx, cancel := context.WithTimeout(ctx, k.replyTimeout())
 	defer cancel()
 	for range 2 {
 		k.seq++
@@ -333,7 +336,7 @@ func (k *keeper) change(ctx context.Context, change func(*protocol.Config)) erro
 	if changed == k.config {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.patience())
+	ctx, cancel := context.WithTimeout(ctx, k.replyTimeout())
 	defer cancel()
 	if err := k.region.local.Administer(ctx, k.name, Command{Configure: &changed}); err != nil {
 		if errors.Is(err, protocol.ErrConflict) { // the answer to the last change was lost
@@ -387,7 +390,7 @@ func (k *keeper) configure(ctx context.Context, c protocol.Config) error {
 // any more, and of a Rate when it is not spent any more.
 func (k *keeper) stop() {
 	k.end()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
 	turn, err := k.stepping.Acquire(ctx, 1)
 	if err == nil && k.begun.Load() && k.setCapacity(ctx, 0) == nil && k.see(ctx) == nil {

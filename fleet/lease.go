@@ -46,13 +46,10 @@ func (s *Semaphore) lend(f protocol.Result, block bool) *lease {
 	return &lease{grant: g, weight: f.Weight}
 }
 
-func (l *lease) Name() string { return l.grant.sem.name }
+func (l *lease) Name() string { return l.grant.sem.settings.label }
 
-// Release is said to the engine with the next batch.
-func (l *lease) Release() {
-	l.giveBack()
-	l.grant.sem.tell(sema.Event{Kind: sema.EventReleased, Weight: l.weight, Hold: time.Since(l.grant.since)})
-}
+// Release implements [sema.Lease]. It is sent to the store with the next batch.
+func (l *lease) Release() { l.giveBack() }
 
 func (l *lease) giveBack() {
 	g, s := l.grant, l.grant.sem
@@ -61,6 +58,7 @@ func (l *lease) giveBack() {
 	l.err = l.failure()
 	l.ended = true
 	g.out -= l.weight
+	s.inUse.Add(-l.weight) // until the next reply
 	if s.leases[g.fence.Seq] != g {
 		return // lost, or of a Rate: there is nothing to give back
 	}
@@ -155,7 +153,7 @@ func LeaseOf(p sema.Permit) (found Lease, ok bool) {
 	switch l := p.Lease().(type) {
 	case *lease:
 		found, ok = l.grant.describe(), true
-	case *watched:
+	case *localLease:
 		found, ok = LeaseOf(l.inner)
 	default:
 		g, pooled := p.Backing().(*generation)
@@ -202,7 +200,7 @@ func Release(ctx context.Context, p sema.Permit) error {
 	switch l := p.Lease().(type) {
 	case *lease:
 		s = l.grant.sem
-	case *watched:
+	case *localLease:
 		s = l.sem
 	default:
 		if g, pooled := p.Backing().(*generation); pooled {

@@ -17,14 +17,14 @@ import (
 // in parallel.
 func TestSemaphore_LogsAMismatchOnce(t *testing.T) {
 	for what, c := range map[string]struct {
-		asked  fleet.Options
+		asked  spec
 		logged int
 	}{
-		"another capacity":  {fleet.Options{Capacity: 4}, 1},
-		"another TTL":       {fleet.Options{Capacity: 3, TTL: 7 * time.Second}, 1},
-		"the same":          {fleet.Options{Capacity: 3}, 0},
-		"with an observer":  {fleet.Options{Capacity: 4, Observer: sema.ObserverFunc(func(sema.Event) {})}, 0},
-		"pooled, and other": {fleet.Options{Capacity: 4, Mode: fleet.Pooled}, 1},
+		"another capacity":  {of(4), 1},
+		"another TTL":       {of(3, fleet.TTL(7*time.Second)), 1},
+		"the same":          {of(3), 0},
+		"with an observer":  {of(4, sema.Observe(sema.ObserverFunc(func(sema.Event) {}))), 0},
+		"pooled, and other": {of(4, fleet.ModePooled), 1},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var log bytes.Buffer
@@ -34,7 +34,7 @@ func TestSemaphore_LogsAMismatchOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
 				first, _ := join(t, store)
-				mustAcquire(t, semaphore(t, first, fleet.Options{Capacity: 3}), 1).Release()
+				mustAcquire(t, semaphore(t, first, of(3)), 1).Release()
 				other, _ := join(t, store)
 				s := semaphore(t, other, c.asked)
 				for range 3 { // a session each
@@ -44,10 +44,10 @@ func TestSemaphore_LogsAMismatchOnce(t *testing.T) {
 				synctest.Wait()
 			})
 			text := log.String()
-			if n := strings.Count(text, "was made with other options"); n != c.logged {
+			if n := strings.Count(text, "the stored configuration applies"); n != c.logged {
 				t.Errorf("it was logged %d times, want %d: %s", n, c.logged, text)
 			}
-			if c.logged > 0 && (!strings.Contains(text, "level=WARN") || !strings.Contains(text, "capacity 3, TTL 15s")) {
+			if c.logged > 0 && (!strings.Contains(text, "level=WARN") || !strings.Contains(text, "is stored with") || !strings.Contains(text, "hint=")) {
 				t.Errorf("%s", text)
 			}
 		})
@@ -65,9 +65,9 @@ func TestSemaphore_LogsEachKindOfMismatch(t *testing.T) {
 		store := memstore.New()
 		first, _ := join(t, store)
 		silent := sema.ObserverFunc(func(sema.Event) {}) // so that only the other one logs
-		held := mustAcquire(t, semaphore(t, first, fleet.Options{Capacity: 3, Observer: silent}), 1)
+		held := mustAcquire(t, semaphore(t, first, of(3, sema.Observe(silent))), 1)
 		other, _ := join(t, store)
-		s := semaphore(t, other, fleet.Options{Capacity: 4, Mode: fleet.Pooled})
+		s := semaphore(t, other, of(4, fleet.ModePooled))
 		for range 3 {
 			mustAcquire(t, s, 1).Release()
 			time.Sleep(time.Hour)
@@ -75,7 +75,7 @@ func TestSemaphore_LogsEachKindOfMismatch(t *testing.T) {
 		held.Release()
 		synctest.Wait()
 	})
-	for _, text := range []string{"was made with other options", "use one mode"} {
+	for _, text := range []string{"the stored configuration applies", "from block to block"} {
 		if n := strings.Count(log.String(), text); n != 1 {
 			t.Errorf("%q was logged %d times, want once: %s", text, n, log.String())
 		}

@@ -44,7 +44,7 @@ func (s *Semaphore) waits() bool { return len(s.waiters) > 0 || s.pool.asked.Tic
 // and the order is kept only from block to block. A store that cannot be read is no
 // reason to report anything.
 func (s *Semaphore) compareModes() {
-	ctx := s.client.within(patience)
+	ctx := s.client.within(replyTimeout)
 	defer ctx.end()
 	snapshot, err := s.client.store.Inspect(ctx, s.name)
 	if err != nil {
@@ -57,12 +57,12 @@ func (s *Semaphore) compareModes() {
 	for _, session := range snapshot.Sessions {
 		own[session.Session] = session.Client.Instance == s.client.self.Instance
 	}
-	pooled := s.options.Mode == Pooled
+	pooled := s.settings.mode == ModePooled
 	mixed := slices.ContainsFunc(snapshot.Leases, func(l protocol.LeaseInfo) bool { return !own[l.Session] && l.Pooled != pooled })
 	if !mixed {
 		return
 	}
-	modes := []string{"exact leases", "blocks (Pooled, or a region)"}
+	modes := []string{"exact leases", "blocks (ModePooled, or a region)"}
 	if pooled {
 		slices.Reverse(modes)
 	}
@@ -72,6 +72,6 @@ func (s *Semaphore) compareModes() {
 		return
 	}
 	s.modes.done = true
-	logged := false // done is what keeps it from being reported twice
-	s.reportMismatch(snapshot.Config.Capacity, fmt.Sprintf("semaphore %q: this client uses %s and others use %s; use one mode, or the order is kept only from block to block", s.name, modes[0], modes[1]), &logged)
+	s.reportMismatch(snapshot.Config.Capacity, fmt.Sprintf("semaphore %q: this client uses %s and others use %s, so that the order is kept only from block to block", s.settings.label, modes[0], modes[1]),
+		"use one mode in all clients")
 }

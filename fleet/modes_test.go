@@ -18,10 +18,10 @@ func TestSemaphore_ReportsAnotherMode(t *testing.T) {
 		first, second fleet.Mode
 		want          bool
 	}{
-		"exact and pooled": {fleet.Exact, fleet.Pooled, true},
-		"pooled and exact": {fleet.Pooled, fleet.Exact, true},
-		"exact":            {fleet.Exact, fleet.Exact, false},
-		"pooled":           {fleet.Pooled, fleet.Pooled, false},
+		"exact and pooled": {fleet.ModeExact, fleet.ModePooled, true},
+		"pooled and exact": {fleet.ModePooled, fleet.ModeExact, true},
+		"exact":            {fleet.ModeExact, fleet.ModeExact, false},
+		"pooled":           {fleet.ModePooled, fleet.ModePooled, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -29,16 +29,16 @@ func TestSemaphore_ReportsAnotherMode(t *testing.T) {
 				store := memstore.New()
 				a, _ := join(t, store)
 				b, _ := join(t, store)
-				held := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 10, Mode: c.first}), 1)
+				held := mustAcquire(t, semaphore(t, a, of(10, c.first)), 1)
 				var reports []string
-				s := semaphore(t, b, fleet.Options{Capacity: 10, Mode: c.second, Observer: sema.ObserverFunc(func(e sema.Event) {
+				s := semaphore(t, b, of(10, c.second, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 					if e.Kind == sema.EventMismatched {
 						reports = append(reports, e.Report)
 					}
-				})})
+				}))))
 				p := mustAcquire(t, s, 1)
 				synctest.Wait()
-				if got := len(reports) == 1 && strings.Contains(reports[0], "use one mode"); got != c.want || len(reports) > 1 {
+				if got := len(reports) == 1 && strings.Contains(reports[0], "from block to block"); got != c.want || len(reports) > 1 {
 					t.Errorf("reports: %q", reports)
 				}
 				p.Release()
@@ -53,8 +53,8 @@ func TestSemaphore_ReportsAnotherMode(t *testing.T) {
 func TestSemaphore_ReportsAnotherModeOfReplicasThatStartTogether(t *testing.T) {
 	t.Parallel()
 	for name, modes := range map[string][2]fleet.Mode{
-		"pooled waits for exact": {fleet.Exact, fleet.Pooled},
-		"exact waits for pooled": {fleet.Pooled, fleet.Exact},
+		"pooled waits for exact": {fleet.ModeExact, fleet.ModePooled},
+		"exact waits for pooled": {fleet.ModePooled, fleet.ModeExact},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,11 +64,11 @@ func TestSemaphore_ReportsAnotherModeOfReplicasThatStartTogether(t *testing.T) {
 				var both [2]*fleet.Semaphore
 				for i, mode := range modes {
 					c, _ := join(t, store)
-					both[i] = semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, Observer: sema.ObserverFunc(func(e sema.Event) {
+					both[i] = semaphore(t, c, of(1, mode, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 						if e.Kind == sema.EventMismatched {
 							reports[e.Report]++
 						}
-					})})
+					}))))
 					_, err := both[i].TryAcquire(t.Context(), 2) // opens the session, and holds nothing
 					wantErr(t, err, sema.ErrTooLarge)
 				}
@@ -90,7 +90,7 @@ func TestSemaphore_ReportsAnotherModeOfReplicasThatStartTogether(t *testing.T) {
 					t.Errorf("reports: %v", reports)
 				}
 				for report, n := range reports {
-					if n != 1 || !strings.Contains(report, "use one mode") {
+					if n != 1 || !strings.Contains(report, "from block to block") {
 						t.Errorf("%d times: %q", n, report)
 					}
 				}

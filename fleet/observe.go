@@ -1,119 +1,76 @@
 package fleet
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// admitted tells of a permit. Should the observer panic, the permit is not lost
-// with the stack.
-func (s *Semaphore) admitted(permit sema.Permit, start time.Time) sema.Permit {
-	if s.options.Observer == nil || permit.Weight() == 0 {
-		return permit
-	}
-	if _, own := permit.Lease().(*lease); !own {
-		permit = sema.NewPermit(permit.Weight(), &watched{sem: s, inner: permit, since: time.Now()})
-	}
-	told := false
-	defer func() {
-		if !told {
-			permit.Release()
-		}
-	}()
-	s.tell(sema.Event{Kind: sema.EventAcquired, Weight: permit.Weight(), Wait: time.Since(start)})
-	told = true
-	return permit
-}
-
-// A watched is a permit of a local semaphore whose release an observer is told
-// of.
-type watched struct {
+// A localLease is a permit of a local semaphore, as the monitor reports it.
+type localLease struct {
 	sem   *Semaphore
 	inner sema.Permit
-	since time.Time
 }
 
-func (w *watched) Name() string { return w.sem.name }
+// Name returns the name of the fleet semaphore.
+func (l *localLease) Name() string { return l.sem.settings.label }
 
-// Release is for [sema.Lease].
-func (w *watched) Release() {
-	w.inner.Release()
-	w.sem.tell(sema.Event{Kind: sema.EventReleased, Weight: w.inner.Weight(), Hold: time.Since(w.since)})
-}
+// Release implements [sema.Lease].
+func (l *localLease) Release() { l.inner.Release() }
 
-// Split is for [sema.Permit.Split].
-func (w *watched) Split(n int64) (first, rest sema.Lease, err error) {
-	a, b, err := w.inner.Split(n)
+// Split implements [sema.Permit.Split].
+func (l *localLease) Split(n int64) (first, rest sema.Lease, err error) {
+	a, b, err := l.inner.Split(n)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &watched{w.sem, a, w.since}, &watched{w.sem, b, w.since}, nil
+	return &localLease{l.sem, a}, &localLease{l.sem, b}, nil
 }
 
-// Lost is for [sema.Permit.Lost].
-func (w *watched) Lost() <-chan struct{} { return w.inner.Lost() }
+// Lost implements [sema.Permit.Lost].
+func (l *localLease) Lost() <-chan struct{} { return l.inner.Lost() }
 
-// Err is for [sema.Permit.Err].
-func (w *watched) Err() error { return w.inner.Err() }
+// Err implements [sema.Permit.Err].
+func (l *localLease) Err() error { return l.inner.Err() }
 
-// tellQueued tells of somebody who is about to stand in line, not of one who
-// stands there: an observer that is slow holds up nobody else. It fails, untold,
-// if nobody is let in.
-func (s *Semaphore) tellQueued(op string, n int64) error {
-	if s.options.Observer == nil {
-		return nil
-	}
+// monitored is a semaphore as its monitor sees it.
+type monitored struct{ *Semaphore }
+
+// Stats returns what the monitor reads: it is called for each event.
+func (m monitored) Stats() sema.Stats {
+	s := m.Semaphore
 	s.mu.Lock()
-	err := s.open(op, n)
-	s.mu.Unlock()
-	if err == nil && n > 0 {
-		s.tell(sema.Event{Kind: sema.EventQueued, Weight: n})
-	}
-	return err
+	defer s.mu.Unlock()
+	return s.knownLocked()
 }
 
-func (s *Semaphore) refused(ctx context.Context, n int64, start time.Time, err error) {
-	kind := sema.EventRejected
-	switch {
-	case errors.Is(err, sema.ErrTimeout):
-		kind = sema.EventTimedOut
-	case ctx != nil && ctx.Err() != nil:
-		kind = sema.EventCancelled
+// knownLocked returns what is known of the semaphore. Permits that a pool has ready are
+// not in use.
+func (s *Semaphore) knownLocked() sema.Stats {
+	capacity, inUse := s.capacity.Load(), s.inUse.Load()
+	for _, g := range s.pool.generations() {
+		inUse -= g.held - min(g.held, g.local.Stats().InUse)
 	}
-	s.tell(sema.Event{Kind: kind, Weight: n, Wait: time.Since(start), Err: err})
-}
-
-func (s *Semaphore) tell(e sema.Event) {
-	if s.options.Observer == nil {
-		return
+	inUse = max(0, inUse)
+	return sema.Stats{
+		Capacity: capacity, InUse: inUse, Free: max(0, capacity-inUse), Debt: max(0, inUse-capacity), Waiters: s.waiting(),
+		Draining: s.draining(), Closed: s.closed,
 	}
-	e.Name = s.name
-	s.mu.Lock()
-	e.Waiters = s.waiting()
-	s.mu.Unlock()
-	if e.Kind == sema.EventQueued {
-		e.Waiters++ // whom it is about
-	}
-	s.options.Observer.Observe(e)
 }
 
 // A telling is events that happened to nobody's goroutine. They are told in
 // order, by one that is none of the client's workers, since an observer may
 // close the client.
 type telling struct {
-	events         []sema.Event
-	on             bool
-	mismatchLogged bool // there is no observer, and the log has that options differ from what is stored
+	events     []sema.Event
+	on         bool
+	mismatches []string // that were reported
 }
 
 // maxUntold bounds how far an observer may lag behind.
@@ -122,7 +79,7 @@ const maxUntold = 1000
 // tellLater is for who holds the mutex.
 func (s *Semaphore) tellLater(e sema.Event) {
 	t := &s.telling
-	if s.options.Observer == nil || len(t.events) >= maxUntold && e.Kind == sema.EventRenewed {
+	if s.monitor == nil || len(t.events) >= maxUntold && e.Kind == sema.EventRenewed {
 		return
 	}
 	t.events = append(t.events[max(0, len(t.events)-maxUntold+1):], e)
@@ -157,48 +114,30 @@ func (s *Semaphore) tellSafely(e sema.Event) {
 			s.mu.Unlock()
 		}
 	}()
-	s.tell(e)
+	s.monitor.Report(e)
 }
 
-// tellMismatch reports a stored configuration that is not what was asked for: to
-// the observer with each session, or else to the default logger, once. The mutex is
-// held.
+// tellMismatch reports a stored configuration that is not what was asked for. The mutex
+// is held.
 func (s *Semaphore) tellMismatch(stored protocol.Config) {
-	asked := s.config
-	asked.Version, asked.Draining, asked.Protocol, asked.Whole = stored.Version, stored.Draining, stored.Protocol, stored.Whole
-	if asked == stored {
+	if differs := s.settings.mismatch(configOf(stored)); differs != "" {
+		s.reportMismatch(stored.Capacity, fmt.Sprintf("semaphore %q is stored with %s; the stored configuration applies", s.settings.label, differs),
+			"use the stored configuration, or change it with Configure")
+	}
+}
+
+// reportMismatch reports to the observers, or else to the default logger, each report
+// once. The mutex is held.
+func (s *Semaphore) reportMismatch(capacity int64, report, hint string) {
+	if slices.Contains(s.telling.mismatches, report) {
 		return
 	}
-	report := fmt.Sprintf("semaphore %q was made with other options, which count: it has %s, and %s was asked for; change the options, or what is stored with Configure",
-		s.name, describe(stored), describe(asked))
-	s.reportMismatch(stored.Capacity, report, &s.telling.mismatchLogged)
-}
-
-// reportMismatch reports to the observer, or else to the default logger, once for each
-// kind of mismatch: logged is set. The mutex is held.
-func (s *Semaphore) reportMismatch(capacity int64, report string, logged *bool) {
-	switch {
-	case s.options.Observer != nil:
+	s.telling.mismatches = append(s.telling.mismatches, report)
+	if s.monitor != nil {
 		s.tellLater(sema.Event{Kind: sema.EventMismatched, Capacity: capacity, Report: report})
-	case !*logged:
-		*logged = true
-		go slog.Default().Warn("sema: " + report) // a slow handler must not hold the mutex
+		return
 	}
-}
-
-// describe is a configuration for people.
-func describe(c protocol.Config) string {
-	text := fmt.Sprintf("capacity %d, TTL %v", c.Capacity, micros(c.TTL))
-	if c.Kind == protocol.Rate {
-		text += fmt.Sprintf(", a window of %v", micros(c.Window))
-	}
-	if c.Ramp > 0 {
-		text += fmt.Sprintf(", a ramp of %d a second", c.Ramp)
-	}
-	if c.MaxWaiters > 0 {
-		text += fmt.Sprintf(", %d waiters at most", c.MaxWaiters)
-	}
-	return text
+	go slog.Default().Warn("sema: "+report, "hint", hint) // a slow handler must not hold the mutex
 }
 
 // textOf is labels as key=value, in order.

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -64,7 +65,8 @@ type queued struct {
 // or nobody knows the semaphore yet.
 func (s *Semaphore) newFront() {
 	g := &generation{sem: s, lost: make(chan struct{}), over: make(chan struct{})}
-	g.local = sema.New(0, sema.Name(s.name), sema.ParkOversize, sema.Backed(g))
+	// Its permits are reported by the monitor of s.
+	g.local = sema.New(0, sema.Name(s.settings.label), sema.ParkOversize, sema.Backed(g), sema.Diagnose(sema.DiagnoseOff))
 	s.pool.front = g
 	s.publish()
 }
@@ -72,7 +74,7 @@ func (s *Semaphore) newFront() {
 // publish lets those who need not wait through without a look at anything else,
 // unless somebody waits, or wants to look. The mutex is held.
 func (s *Semaphore) publish() {
-	if s.options.Observer != nil || s.closed || s.fallback.rules() || s.draining() || s.pool.line.Len() > 0 {
+	if s.monitor != nil || s.closed || s.fallback.rules() || s.draining() || s.pool.line.Len() > 0 {
 		s.front.Store(nil)
 		return
 	}
@@ -87,50 +89,65 @@ func (p *pool) generations() []*generation {
 }
 
 // acquirePooled takes permits from the front, or waits for them.
-func (s *Semaphore) acquirePooled(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
+func (s *Semaphore) acquirePooled(ctx context.Context, c *call) (sema.Permit, error) {
+	n := c.weight()
 	s.mu.Lock()
-	if err := s.open(op, wish.Weight); err != nil || wish.Weight == 0 {
+	if err := s.admitsLocked(c.op, n); err != nil || n == 0 {
 		s.mu.Unlock()
 		return sema.Permit{}, err
 	}
 	s.loseIfEnded()
 	if s.pool.line.Len() == 0 {
-		if p, err := s.pool.front.local.TryAcquire(ctx, wish.Weight); err == nil {
+		if p, err := s.pool.front.local.TryAcquire(ctx, n); err == nil {
 			s.mu.Unlock()
-			return p, nil
+			return s.issue(c, p, nil)
 		}
 	}
-	busy, doubtful := s.pool.line.Len() > 0, s.tooLarge(wish.Weight)
-	block := s.cushion(wish.Weight)
+	busy, doubtful := s.pool.line.Len() > 0, s.tooLarge(n) || s.maxWaitersLocked() == sema.NoWaiters
+	block := s.cushion(n)
 	s.mu.Unlock()
-	if wish.Try && busy && !doubtful {
-		return sema.Permit{}, s.refusal(op, wish.Weight, sema.ErrFull)
+	if c.req.Try && busy && !doubtful {
+		return sema.Permit{}, s.rejection(c.op, n, sema.ErrFull)
 	}
-	if wish.Try || doubtful { // the capacity may have been raised: the engine says
-		p, err := s.tryPooled(ctx, op, wish, block, start)
-		if wish.Try || err == nil || !errors.Is(err, sema.ErrFull) {
-			return p, err
+	if c.req.Try || doubtful { // only the store knows: the capacity may have been raised
+		p, err := s.tryPooled(ctx, c, block)
+		if c.req.Try || err == nil || !errors.Is(err, sema.ErrFull) {
+			return s.issue(c, p, err)
 		}
 	}
-	return s.waitPooled(ctx, op, wish, start)
+	p, err := s.waitPooled(ctx, c)
+	return s.issue(c, p, err)
 }
 
-// waitPooled stands in line.
-func (s *Semaphore) waitPooled(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
-	wait, refuse := context.WithCancelCause(ctx)
-	defer refuse(nil)
-	q := &queued{weight: wish.Weight, turn: make(chan struct{}), refuse: refuse, details: s.details()}
+// issue returns the permit that a caller gets for one of a local semaphore: the same,
+// or one that is observed.
+func (s *Semaphore) issue(c *call, p sema.Permit, err error) (sema.Permit, error) {
+	if err != nil || s.monitor == nil || p.Weight() == 0 {
+		return p, err
+	}
+	return c.wait.Leased(&localLease{s, p}), nil
+}
+
+// waitPooled queues the caller here.
+func (s *Semaphore) waitPooled(ctx context.Context, c *call) (sema.Permit, error) {
+	wait, reject := context.WithCancelCause(ctx)
+	defer reject(nil)
+	q := &queued{weight: c.weight(), turn: make(chan struct{}), refuse: reject, details: s.details()}
 	if deadline, ok := ctx.Deadline(); ok {
 		q.until = s.client.clock() + protocol.Micros(time.Until(deadline).Microseconds())
 	}
-	if err := s.tellQueued(op, q.weight); err != nil {
+	s.mu.Lock()
+	err := s.queueableLocked(c.op, q.weight)
+	s.mu.Unlock()
+	if err != nil {
 		return sema.Permit{}, err
 	}
-	if err := s.stand(op, q); err != nil {
+	c.noteQueued() // before it joins the queue: an observer that is slow delays no other caller
+	if err := s.stand(c.op, q); err != nil {
 		return sema.Permit{}, err
 	}
 	defer s.leave(q)
-	defer time.AfterFunc(time.Until(start.Add(s.options.MaxWait)), func() { refuse(sema.ErrTimeout) }).Stop()
+	defer s.limit(c, func() { reject(errOverdue) })()
 	p, ok := s.awaitTurn(wait, q)
 	why := context.Cause(wait)
 	switch {
@@ -138,12 +155,40 @@ func (s *Semaphore) waitPooled(ctx context.Context, op string, wish protocol.Op,
 		return p, nil
 	case ctx.Err() != nil:
 		return p, context.Cause(ctx)
-	case why == errAside:
-		return p, errAside
-	case why == sema.ErrTimeout:
-		return p, s.timeout(op, q.weight, start)
+	case why == errFailedOpen:
+		return p, errFailedOpen
+	case why == errOverdue && s.settings.maxWait > 0 && time.Since(c.start) >= s.settings.maxWait:
+		return p, s.timeout(c)
+	case why == errOverdue:
+		return p, s.silence(c)
 	}
-	return p, s.refusal(op, q.weight, why)
+	return p, s.rejection(c.op, q.weight, why)
+}
+
+// errOverdue ends the wait of a call that waits no longer.
+var errOverdue = errors.New("overdue")
+
+// limit calls end when a call waits no longer, unless stop is called before.
+func (s *Semaphore) limit(c *call, end func()) (stop func()) {
+	_, left := s.overdue(c)
+	var mu sync.Mutex
+	var timer *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(left, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if err, left := s.overdue(c); err == nil {
+			timer.Reset(left)
+			return
+		}
+		end()
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+	}
 }
 
 // awaitTurn waits in line, and then as the first of it, until wait ends.
@@ -193,13 +238,14 @@ func (s *Semaphore) standFirst(q *queued) (*generation, *sema.Ticket) {
 }
 
 // tryPooled asks the engine for a block, and takes the permits from it.
-func (s *Semaphore) tryPooled(ctx context.Context, op string, wish protocol.Op, more int64, start time.Time) (sema.Permit, error) {
+func (s *Semaphore) tryPooled(ctx context.Context, c *call, more int64) (sema.Permit, error) {
+	wish := c.req
 	wish.Try, wish.Pooled, wish.Least, wish.Weight, wish.Details = true, true, wish.Weight, wish.Weight+more, s.details()
-	w := &waiter{op: wish, ended: make(chan outcome, 1)}
-	if err := s.ask(op, w); err != nil {
+	w := s.newWaiter(wish)
+	if err := s.ask(c.op, w); err != nil {
 		return sema.Permit{}, err
 	}
-	if _, err := s.await(ctx, op, w, start); err != nil {
+	if _, err := s.await(ctx, c, w); err != nil {
 		return sema.Permit{}, err
 	}
 	s.mu.Lock()
@@ -207,7 +253,7 @@ func (s *Semaphore) tryPooled(ctx context.Context, op string, wish protocol.Op, 
 	p, err := s.pool.front.local.TryAcquire(ctx, wish.Least)
 	s.mu.Unlock()
 	if err != nil {
-		return sema.Permit{}, s.refusal(op, wish.Least, sema.ErrFull)
+		return sema.Permit{}, s.rejection(c.op, wish.Least, sema.ErrFull)
 	}
 	return p, nil
 }
@@ -220,21 +266,35 @@ func (s *Semaphore) loseIfEnded() {
 	}
 }
 
-// stand puts somebody in line, unless nobody is let in any more, or that is full.
+// maxWaitersLocked returns the stored bound of waiters, or the one that was asked for
+// while that is unknown.
+func (s *Semaphore) maxWaitersLocked() int64 {
+	if s.peer != nil {
+		return s.peer.Config().MaxWaiters
+	}
+	return s.config.MaxWaiters
+}
+
+// queueableLocked fails if a caller cannot be queued here.
+func (s *Semaphore) queueableLocked(op string, n int64) error {
+	if err := s.admitsLocked(op, n); err != nil {
+		return err
+	}
+	waiting, limit := int64(s.pool.line.Len()), s.maxWaitersLocked()
+	if limit == sema.NoWaiters || limit > 0 && waiting >= limit {
+		fault := s.fault(op, n, sema.ErrQueueFull, "").(*sema.Error)
+		fault.Waiters = int(waiting)
+		return fault
+	}
+	return nil
+}
+
+// stand queues a caller, unless nothing is granted any more, or the queue is full.
 func (s *Semaphore) stand(op string, q *queued) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.open(op, q.weight); err != nil {
+	if err := s.queueableLocked(op, q.weight); err != nil {
 		return err
-	}
-	limit := s.config.MaxWaiters
-	if s.peer != nil {
-		limit = s.peer.Config().MaxWaiters
-	}
-	if waiting := s.pool.line.Len(); limit > 0 && int64(waiting) >= limit {
-		fault := s.fault(op, q.weight, sema.ErrQueueFull, "").(*sema.Error)
-		fault.Waiters = waiting
-		return fault
 	}
 	q.node.Of = q
 	s.pool.line.PushBack(&q.node)

@@ -18,7 +18,7 @@ func TestEveryAcquireOfAPoolIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
-		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 2, Observer: &d})
+		sems, _, _ := pools(t, 1, of(2, sema.Observe(&d)))
 		for range 5 { // from what is there
 			mustAcquire(t, sems[0], 1).Release()
 			p, err := sems[0].TryAcquire(t.Context(), 1)
@@ -38,7 +38,7 @@ func TestASleeperIsNotLentWhatWasLost(t *testing.T) {
 		var slept atomic.Int64
 		c, _ := join(t, memstore.New())
 		c.UseSleepyClock(func() time.Duration { return time.Duration(slept.Load()) })
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled, Observer: &d})
+		s := semaphore(t, c, of(1, fleet.ModePooled, sema.Observe(&d)))
 		mustAcquire(t, s, 1).Release()
 		slept.Store(int64(10 * time.Minute))
 		p := mustAcquire(t, s, 1)
@@ -50,7 +50,7 @@ func TestASleeperIsNotLentWhatWasLost(t *testing.T) {
 func TestTheEngineSaysWhatIsTooLargeForAPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, store := pools(t, 2, fleet.Options{Capacity: 10})
+		sems, _, store := pools(t, 2, of(10))
 		admin, _ := join(t, store)
 		s := sems[0]
 		hold := mustAcquire(t, s, 10)
@@ -76,7 +76,7 @@ func TestTheEngineSaysWhatIsTooLargeForAPool(t *testing.T) {
 func TestMaxWaitBoundsAllOfAWaitAtAPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, links, store := pools(t, 2, fleet.Options{Capacity: 10, MaxWait: 20 * time.Second})
+		sems, links, store := pools(t, 2, of(10, sema.MaxWait(20*time.Second)))
 		admin, _ := join(t, store)
 		mustAcquire(t, sems[0], 1).Release()
 		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 60 }), nil)
@@ -101,7 +101,7 @@ func TestWhoWaitsAtAPoolOfASleeperIsServedAnew(t *testing.T) {
 		var slept atomic.Int64
 		c, _ := join(t, memstore.New())
 		c.UseSleepyClock(func() time.Duration { return time.Duration(slept.Load()) })
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled})
+		s := semaphore(t, c, of(1, fleet.ModePooled))
 		p := mustAcquire(t, s, 1)
 		got := make(chan sema.Permit)
 		go func() { got <- mustAcquire(t, s, 1) }()
@@ -119,11 +119,11 @@ func TestAPermitOfAPoolThatComesTooLateGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled, Observer: sema.ObserverFunc(func(e sema.Event) {
+		s := semaphore(t, c, of(1, fleet.ModePooled, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventQueued && slow.Load() {
 				time.Sleep(time.Second) // meanwhile it is its turn, and it is not wanted any more
 			}
-		})})
+		}))))
 		for range 20 { // whatever is noticed first
 			slow.Store(false)
 			p := mustAcquire(t, s, 1)
@@ -145,7 +145,7 @@ func TestTheLineOfAPoolIsAsLongAsIsStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: fleet.Pooled})
+		s := semaphore(t, c, of(1, fleet.ModePooled))
 		p := mustAcquire(t, s, 1)
 		wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.MaxWaiters = 2 }), nil)
 		time.Sleep(10 * time.Second)
@@ -165,7 +165,7 @@ func TestTheLineOfAPoolIsAsLongAsIsStored(t *testing.T) {
 func TestAPoolKeepsNoMoreReadyThanItsBlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 1000, Block: 3})
+		sems, _, _ := pools(t, 1, of(1000, fleet.Block(3)))
 		for n := range int64(50) {
 			mustAcquire(t, sems[0], 1)
 			if blocks := sems[0].Stats().Blocks; blocks > n+1+3 {
@@ -178,7 +178,7 @@ func TestAPoolKeepsNoMoreReadyThanItsBlock(t *testing.T) {
 func TestThePoolAsksForAllWhoWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 1000, Block: 1})
+		sems, links, _ := pools(t, 1, of(1000, fleet.Block(1)))
 		mustAcquire(t, sems[0], 1)
 		before, start := links[0].batches.Load(), time.Now()
 		var wg sync.WaitGroup
@@ -198,11 +198,11 @@ func TestAPoolAsksAgainWhenTheEnginesClockIsAhead(t *testing.T) {
 		store := hasty(t)
 		a, _ := join(t, store)
 		b, _ := join(t, store)
-		p := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, a, of(1)), 1)
 		time.AfterFunc(9*time.Second, p.Release)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		q, err := semaphore(t, b, fleet.Options{Capacity: 1, Mode: fleet.Pooled}).Acquire(ctx, 1)
+		q, err := semaphore(t, b, of(1, fleet.ModePooled)).Acquire(ctx, 1)
 		wantErr(t, err, nil)
 		q.Release()
 	})
@@ -211,7 +211,7 @@ func TestAPoolAsksAgainWhenTheEnginesClockIsAhead(t *testing.T) {
 func TestABlockIsWorthItsWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, links, _ := pools(t, 2, fleet.Options{Capacity: 2, Quantum: 200 * time.Millisecond})
+		sems, links, _ := pools(t, 2, of(2, fleet.Quantum(200*time.Millisecond)))
 		long := mustAcquire(t, sems[0], 1) // for which it is recalled all the time
 		var served [2]atomic.Int64
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
@@ -242,7 +242,7 @@ func TestABlockIsWorthItsWay(t *testing.T) {
 func TestWhatAPoolCollectsForItsFirstIsItsOwnForAQuantum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 4, Quantum: 200 * time.Millisecond})
+		sems, _, _ := pools(t, 2, of(4, fleet.Quantum(200*time.Millisecond)))
 		mustAcquire(t, sems[0], 4).Release()
 		p := mustAcquire(t, sems[0], 1)
 		time.Sleep(time.Second)
@@ -261,7 +261,7 @@ func TestWhatAPoolCollectsForItsFirstIsItsOwnForAQuantum(t *testing.T) {
 func TestWhatAPoolDoesNotUseGoesBackByHalves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 64})
+		sems, _, _ := pools(t, 1, of(64))
 		mustAcquire(t, sems[0], 64).Release()
 		for _, want := range []int64{64, 32, 16, 8} {
 			time.Sleep(time.Second)
@@ -276,7 +276,7 @@ func TestWhatAPoolDoesNotUseGoesBackByHalves(t *testing.T) {
 func TestAPoolIsNotGivenBackInCrumbs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 1000, Block: 4})
+		sems, _, _ := pools(t, 1, of(1000, fleet.Block(4)))
 		mustAcquire(t, sems[0], 10)
 		mustAcquire(t, sems[0], 3).Release()
 		if blocks := sems[0].Stats().Blocks; blocks != 10+3+4 {

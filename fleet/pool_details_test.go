@@ -15,16 +15,16 @@ import (
 
 func TestNothingIsKeptForAWaitThatIsOver(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
 			a, _ := join(t, store)
 			b, line := join(t, store)
 			c, _ := join(t, store)
-			o := fleet.Options{Capacity: 1}
+			o := of(1)
 			p := mustAcquire(t, semaphore(t, a, o), 1)
 			waiter := o
-			waiter.Mode = mode
+			waiter = waiter.with(mode)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			go semaphore(t, b, waiter).Acquire(ctx, 1)
@@ -47,9 +47,9 @@ func TestATryAtAPoolIsRefusedForWhatItWanted(t *testing.T) {
 		store := memstore.New()
 		a, _ := join(t, store)
 		b, _ := join(t, store)
-		s := semaphore(t, a, fleet.Options{Capacity: 100, Mode: fleet.Pooled})
+		s := semaphore(t, a, of(100, fleet.ModePooled))
 		p := mustAcquire(t, s, 10)
-		q := mustAcquire(t, semaphore(t, b, fleet.Options{Capacity: 100}), 90)
+		q := mustAcquire(t, semaphore(t, b, of(100)), 90)
 		_, err := s.TryAcquire(t.Context(), 5)
 		wantErr(t, err, sema.ErrFull)
 		if fault := faultOf(t, err); fault.Weight != 5 {
@@ -62,13 +62,13 @@ func TestATryAtAPoolIsRefusedForWhatItWanted(t *testing.T) {
 
 func TestWhatHappensIsCounted(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
 			a, _ := join(t, store)
 			b, line := join(t, store)
-			first := semaphore(t, a, fleet.Options{Capacity: 1})
-			s := semaphore(t, b, fleet.Options{Capacity: 1, Mode: mode})
+			first := semaphore(t, a, of(1))
+			s := semaphore(t, b, of(1, mode))
 			p := mustAcquire(t, first, 1)
 			got := make(chan sema.Permit)
 			go func() { got <- mustAcquire(t, s, 1) }()
@@ -83,12 +83,12 @@ func TestWhatHappensIsCounted(t *testing.T) {
 				t.Errorf("who came: %+v", c)
 			}
 			line.cut.Store(true)
-			if mode == fleet.Exact {
+			if mode == fleet.ModeExact {
 				q.Release()
 			}
 			time.Sleep(time.Minute)
 			want := fleet.Counts{Grants: 1, Hints: 1, Sessions: 1, SessionsLost: 1}
-			if mode == fleet.Exact {
+			if mode == fleet.ModeExact {
 				want.Releases, want.Moot = 1, 1
 			}
 			c := s.Stats().Counts
@@ -110,18 +110,18 @@ func TestWhatHappensIsCounted(t *testing.T) {
 
 func TestWhoWaitsIsCountedAndTold(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := join(t, memstore.New())
 			var mu sync.Mutex
 			queued := -1
-			s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, MaxWait: time.Minute, Observer: sema.ObserverFunc(func(e sema.Event) {
+			s := semaphore(t, c, of(1, mode, sema.MaxWait(time.Minute), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				if e.Kind == sema.EventQueued {
 					queued = e.Waiters
 				}
-			})})
+			}))))
 			p := mustAcquire(t, s, 1)
 			for n := range 2 {
 				go s.Acquire(t.Context(), 1)
@@ -151,7 +151,7 @@ func TestWhoWaitsIsCountedAndTold(t *testing.T) {
 func TestAQuantumEndsByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 2, Quantum: rtt})
+		sems, _, _ := pools(t, 2, of(2, fleet.Quantum(rtt)))
 		p, q := mustAcquire(t, sems[0], 1), mustAcquire(t, sems[0], 1)
 		start := time.Now()
 		time.AfterFunc(6*rtt, p.Release)
@@ -169,18 +169,18 @@ func TestARateThatIsStoredCannotBePooled(t *testing.T) {
 		store := memstore.New()
 		a, _ := join(t, store)
 		b, _ := join(t, store)
-		mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 5, Rate: time.Second}), 1)
-		_, err := semaphore(t, b, fleet.Options{Capacity: 5, Mode: fleet.Pooled}).Acquire(t.Context(), 1)
+		mustAcquire(t, semaphore(t, a, of(5, fleet.Rate(time.Second))), 1)
+		_, err := semaphore(t, b, of(5, fleet.ModePooled)).Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrInvalid)
 	})
 }
 
 func TestWhatMayGrowIsNotTooLarge(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := join(t, memstore.New())
-			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode})
+			s := semaphore(t, c, of(3, mode))
 			mustAcquire(t, s, 1).Release()
 			wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Whole = 9 }), nil)
 			time.Sleep(20 * time.Second)
@@ -197,7 +197,7 @@ func TestWhatMayGrowIsNotTooLarge(t *testing.T) {
 func TestWhatBecameTooLargeIsRefusedInLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, store := pools(t, 2, fleet.Options{Capacity: 8})
+		sems, _, store := pools(t, 2, of(8))
 		admin, _ := join(t, store)
 		all := mustAcquire(t, sems[1], 8)
 		go func() { mustAcquire(t, sems[0], 1).Release() }()
@@ -221,10 +221,10 @@ func TestWhatBecameTooLargeIsRefusedInLine(t *testing.T) {
 
 func TestAPausedSemaphoreIsNotTooSmall(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := join(t, memstore.New())
-			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode})
+			s := semaphore(t, c, of(3, mode))
 			mustAcquire(t, s, 1).Release()
 			resize := func(capacity int64) {
 				wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = capacity }), nil)
@@ -240,7 +240,7 @@ func TestAPausedSemaphoreIsNotTooSmall(t *testing.T) {
 func TestAPoolThatGrowsAsksRarely(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 1000})
+		sems, links, _ := pools(t, 1, of(1000))
 		for range 100 {
 			mustAcquire(t, sems[0], 1)
 		}
@@ -252,15 +252,15 @@ func TestAPoolThatGrowsAsksRarely(t *testing.T) {
 
 func TestReleasesAreToldPartByPart(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			var told []sema.Event
 			c, _ := join(t, memstore.New())
-			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode, Observer: sema.ObserverFunc(func(e sema.Event) {
+			s := semaphore(t, c, of(3, mode, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				if e.Kind == sema.EventReleased {
 					told = append(told, e)
 				}
-			})})
+			}))))
 			p := mustAcquire(t, s, 3)
 			time.Sleep(time.Second)
 			a, b, err := p.Split(1)
@@ -278,12 +278,12 @@ func TestReleasesAreToldPartByPart(t *testing.T) {
 
 func TestReleaseWaitsForTheEngineAndNoLonger(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
 			c, line := join(t, store)
 			line.delay = rtt
-			s := semaphore(t, c, fleet.Options{Capacity: 3, Mode: mode})
+			s := semaphore(t, c, of(3, mode))
 			p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 			time.Sleep(time.Second)
 			start := time.Now()
@@ -291,7 +291,7 @@ func TestReleaseWaitsForTheEngineAndNoLonger(t *testing.T) {
 			if took := time.Since(start); took > rtt {
 				t.Errorf("it took %v", took)
 			}
-			if mode == fleet.Pooled {
+			if mode == fleet.ModePooled {
 				return
 			}
 			go s.Acquire(t.Context(), 1) // a batch is on its way

@@ -24,7 +24,7 @@ func TestPoolOfASleeperIsOver(t *testing.T) {
 		store := memstore.NewWithClock(func() time.Time { return time.Now().Add(asleep()) })
 		a, line := join(t, store)
 		a.UseSleepyClock(asleep)
-		s := semaphore(t, a, fleet.Options{Capacity: 1, Mode: fleet.Pooled})
+		s := semaphore(t, a, of(1, fleet.ModePooled))
 		mustAcquire(t, s, 1).Release()
 		// The machine sleeps for ten minutes. Its boot clock goes on, its timers do not.
 		line.cut.Store(true)
@@ -34,7 +34,7 @@ func TestPoolOfASleeperIsOver(t *testing.T) {
 		}
 		b, _ := join(t, store)
 		b.UseSleepyClock(asleep)
-		q := mustAcquire(t, semaphore(t, b, fleet.Options{Capacity: 1}), 1)
+		q := mustAcquire(t, semaphore(t, b, of(1)), 1)
 		if p, err := s.TryAcquire(t.Context(), 1); err == nil { // the machine is just awake
 			wantErr(t, p.Err(), sema.ErrLost)
 			p.Release()
@@ -57,8 +57,8 @@ func TestACancelledHeavyWaiterHoldsUpNobody(t *testing.T) {
 		store := memstore.New()
 		x, _ := join(t, store)
 		a, _ := join(t, store)
-		hold := mustAcquire(t, semaphore(t, x, fleet.Options{Capacity: 10}), 5)
-		s := semaphore(t, a, fleet.Options{Capacity: 10, Mode: fleet.Pooled})
+		hold := mustAcquire(t, semaphore(t, x, of(10)), 5)
+		s := semaphore(t, a, of(10, fleet.ModePooled))
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.Acquire(ctx, 10)
 		synctest.Wait()
@@ -74,7 +74,7 @@ func TestACancelledHeavyWaiterHoldsUpNobody(t *testing.T) {
 func TestTooLargeIsForWhoAskedTooMuch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 10})
+		sems, _, _ := pools(t, 1, of(10))
 		ctx, cancel := context.WithCancel(t.Context())
 		go sems[0].Acquire(ctx, 50)
 		synctest.Wait()
@@ -89,7 +89,7 @@ func TestTooLargeIsForWhoAskedTooMuch(t *testing.T) {
 func TestTooLargeIsAnErrorAtOnceInAPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 10})
+		sems, _, _ := pools(t, 1, of(10))
 		hold := mustAcquire(t, sems[0], 10)
 		go sems[0].Acquire(t.Context(), 1)
 		synctest.Wait()
@@ -104,7 +104,7 @@ func TestTooLargeIsAnErrorAtOnceInAPool(t *testing.T) {
 func TestNobodyOvertakesTheLineOfAPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, fleet.Options{Capacity: 1})
+		sems, _, _ := pools(t, 1, of(1))
 		s := sems[0]
 		p := mustAcquire(t, s, 1)
 		served, overtaken := make(chan struct{}), 0
@@ -141,8 +141,8 @@ func TestARevokedBlockOfARetiredGenerationIsForgotten(t *testing.T) {
 		store := memstore.New()
 		a, _ := join(t, store)
 		b, _ := join(t, store)
-		pooled := semaphore(t, a, fleet.Options{Capacity: 1, Mode: fleet.Pooled})
-		exact := semaphore(t, b, fleet.Options{Capacity: 1})
+		pooled := semaphore(t, a, of(1, fleet.ModePooled))
+		exact := semaphore(t, b, of(1))
 		for range 20 {
 			p := mustAcquire(t, pooled, 1)
 			done := make(chan struct{})

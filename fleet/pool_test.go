@@ -22,10 +22,10 @@ const rtt = 10 * time.Millisecond
 
 // pools makes clients of one store, a round trip away, with a pooled semaphore
 // each.
-func pools(t *testing.T, n int, o fleet.Options) ([]*fleet.Semaphore, []*link, *memstore.Store) {
+func pools(t *testing.T, n int, o spec) ([]*fleet.Semaphore, []*link, *memstore.Store) {
 	t.Helper()
 	store := memstore.New()
-	o.Mode = fleet.Pooled
+	o = o.with(fleet.ModePooled)
 	var sems []*fleet.Semaphore
 	var links []*link
 	for range n {
@@ -48,7 +48,7 @@ func (m *meter) add(n int64) {
 func TestAPoolIsServedWithoutTheEngine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 10})
+		sems, links, _ := pools(t, 1, of(10))
 		mustAcquire(t, sems[0], 4).Release()
 		before := links[0].batches.Load()
 		start := time.Now()
@@ -68,7 +68,7 @@ func TestPoolsKeepTheBound(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			const capacity = 6
-			sems, _, store := pools(t, 4, fleet.Options{Capacity: capacity, Quantum: 20 * time.Millisecond})
+			sems, _, store := pools(t, 4, of(capacity, fleet.Quantum(20*time.Millisecond)))
 			var out meter
 			var served [4]atomic.Int64
 			var wg sync.WaitGroup
@@ -113,7 +113,7 @@ func TestPoolsKeepTheBound(t *testing.T) {
 func TestWhatAPoolDoesNotUseGoesToWhoWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 8})
+		sems, _, _ := pools(t, 2, of(8))
 		for range 3 { // it grows
 			p, q := mustAcquire(t, sems[0], 4), mustAcquire(t, sems[0], 1)
 			p.Release()
@@ -138,7 +138,7 @@ func TestABusyPoolIsLentForOneQuantumMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const quantum, hold = 200 * time.Millisecond, 30 * time.Millisecond
-		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 3, Quantum: quantum})
+		sems, _, _ := pools(t, 2, of(3, fleet.Quantum(quantum)))
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range 8 { // always some in line
@@ -168,7 +168,7 @@ func TestABusyPoolIsLentForOneQuantumMore(t *testing.T) {
 func TestLongHoldersDoNotKeepTheirPoolFromBeingServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 4})
+		sems, _, _ := pools(t, 2, of(4))
 		long := mustAcquire(t, sems[0], 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -200,7 +200,7 @@ func TestLongHoldersDoNotKeepTheirPoolFromBeingServed(t *testing.T) {
 func TestHeavyWishesOfTwoPoolsAreBothServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 3, fleet.Options{Capacity: 4, MaxWait: 10 * time.Second})
+		sems, _, _ := pools(t, 3, of(4, sema.MaxWait(10*time.Second)))
 		var wg sync.WaitGroup
 		for i, s := range sems {
 			for range 3 {
@@ -220,7 +220,7 @@ func TestHeavyWishesOfTwoPoolsAreBothServed(t *testing.T) {
 func TestThePoolServesItsOwnInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 2, fleet.Options{Capacity: 2, Quantum: 20 * time.Millisecond})
+		sems, _, _ := pools(t, 2, of(2, fleet.Quantum(20*time.Millisecond)))
 		var mu sync.Mutex
 		var order []int
 		var wg sync.WaitGroup
@@ -254,7 +254,7 @@ func TestThePoolServesItsOwnInOrder(t *testing.T) {
 func TestAPoolIsLostWithItsSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, links, _ := pools(t, 2, fleet.Options{Capacity: 2, TTL: 3 * time.Second})
+		sems, links, _ := pools(t, 2, of(2, fleet.TTL(3*time.Second)))
 		p := mustAcquire(t, sems[0], 1)
 		fence, ok := fleet.LeaseOf(p)
 		if !ok || fence.Fence.Seq == 0 || fence.Left <= time.Second || fence.Semaphore != "db" {
@@ -284,7 +284,7 @@ func TestAPoolIsLostWithItsSession(t *testing.T) {
 func TestARevokedBlockIsLostAsAWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, store := pools(t, 2, fleet.Options{Capacity: 4})
+		sems, _, store := pools(t, 2, of(4))
 		p := mustAcquire(t, sems[0], 2)
 		admin, _ := join(t, store)
 		lease, _ := fleet.LeaseOf(p)
@@ -302,7 +302,7 @@ func TestARevokedBlockIsLostAsAWhole(t *testing.T) {
 func TestADrainedPoolGivesEverythingBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, store := pools(t, 1, fleet.Options{Capacity: 4})
+		sems, _, store := pools(t, 1, of(4))
 		admin, _ := join(t, store)
 		p := mustAcquire(t, sems[0], 3)
 		waiting := make(chan error)
@@ -330,7 +330,7 @@ func TestADrainedPoolGivesEverythingBack(t *testing.T) {
 func TestAShrunkCapacityIsTakenFromPools(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, store := pools(t, 1, fleet.Options{Capacity: 8})
+		sems, _, store := pools(t, 1, of(8))
 		admin, _ := join(t, store)
 		p := mustAcquire(t, sems[0], 8)
 		p.Release()
@@ -347,7 +347,7 @@ func TestAShrunkCapacityIsTakenFromPools(t *testing.T) {
 func TestWaitingAtAPoolEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, store := pools(t, 2, fleet.Options{Capacity: 2, MaxWaiters: 2, MaxWait: 5 * time.Second})
+		sems, _, store := pools(t, 2, of(2, sema.MaxWaiters(2), sema.MaxWait(5*time.Second)))
 		all := mustAcquire(t, sems[1], 2)
 		_, err := sems[0].TryAcquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrFull)
@@ -394,7 +394,7 @@ func TestClosingAPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, _ := join(t, store)
-		s, err := c.Semaphore("db", fleet.Options{Capacity: 5, Mode: fleet.Pooled})
+		s, err := c.Semaphore("db", 5, fleet.ModePooled)
 		wantErr(t, err, nil)
 		p := mustAcquire(t, s, 3)
 		closed := make(chan error)
@@ -416,11 +416,11 @@ func TestAPoolIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		kinds := map[sema.EventKind]int{}
-		sems, links, _ := pools(t, 1, fleet.Options{Capacity: 2, TTL: 3 * time.Second, Observer: sema.ObserverFunc(func(e sema.Event) {
+		sems, links, _ := pools(t, 1, of(2, fleet.TTL(3*time.Second), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			kinds[e.Kind]++
-		})})
+		}))))
 		p, q, err := mustAcquire(t, sems[0], 2).Split(1)
 		wantErr(t, err, nil)
 		if l, ok := fleet.LeaseOf(p); !ok || l.ID == 0 {

@@ -13,11 +13,10 @@ import (
 
 // failedOpen is a semaphore whose engine is out of reach, and whose only permit
 // of its own is out.
-func failedOpen(t *testing.T, o fleet.Options) (*fleet.Client, *fleet.Semaphore, *link, sema.Permit) {
+func failedOpen(t *testing.T, opts ...fleet.Option) (*fleet.Client, *fleet.Semaphore, *link, sema.Permit) {
 	t.Helper()
 	c, l := join(t, memstore.New())
-	o.Capacity, o.TTL, o.MaxWait, o.FailOpen = 10, 3*time.Second, time.Hour, fleet.FailOpen{Limit: 1}
-	s := semaphore(t, c, o)
+	s := semaphore(t, c, of(10, fleet.TTL(3*time.Second), sema.MaxWait(time.Hour), fleet.FailOpen(1)).with(opts...))
 	mustAcquire(t, s, 1).Release()
 	l.cut.Store(true)
 	time.Sleep(10 * time.Second) // until a pool has lost what it had
@@ -30,9 +29,9 @@ func failedOpen(t *testing.T, o fleet.Options) (*fleet.Client, *fleet.Semaphore,
 
 func TestWhoWaitsForTheLocalLimitGoesOnAtTheEngineWhenThatIsBack(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
-			_, s, l, p := failedOpen(t, fleet.Options{Mode: mode})
+			_, s, l, p := failedOpen(t, mode)
 			got := make(chan sema.Permit, 1)
 			go func() { got <- mustAcquire(t, s, 1) }()
 			time.Sleep(time.Second)
@@ -52,7 +51,7 @@ func TestWhoWaitsForTheLocalLimitGoesOnAtTheEngineWhenThatIsBack(t *testing.T) {
 func TestADrainReachesWhoWaitsForTheLocalLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s, l, p := failedOpen(t, fleet.Options{})
+		c, s, l, p := failedOpen(t)
 		failed := make(chan error, 1)
 		acquire := func() { _, err := s.Acquire(t.Context(), 1); failed <- err }
 		go acquire()
@@ -74,15 +73,15 @@ func TestADrainReachesWhoWaitsForTheLocalLimit(t *testing.T) {
 
 func TestAnObserverThatIsSlowAtTheEndOfTheLineHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Pooled, fleet.Exact} {
+	for _, mode := range []fleet.Mode{fleet.ModePooled, fleet.ModeExact} {
 		synctest.Test(t, func(t *testing.T) {
 			var slow atomic.Bool
 			c, _ := join(t, memstore.New())
-			s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, MaxWait: time.Hour, Observer: sema.ObserverFunc(func(e sema.Event) {
+			s := semaphore(t, c, of(1, mode, sema.MaxWait(time.Hour), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				if e.Kind == sema.EventQueued && slow.CompareAndSwap(true, false) {
 					time.Sleep(time.Minute)
 				}
-			})})
+			}))))
 			p := mustAcquire(t, s, 1)
 			slow.Store(true)
 			go func() { mustAcquire(t, s, 1).Release() }()
@@ -103,14 +102,14 @@ func TestPermitsWithoutAFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var guard fleet.Guard
 		c, _ := join(t, memstore.New())
-		rate := semaphore(t, c, fleet.Options{Capacity: 10, Rate: time.Minute})
+		rate := semaphore(t, c, of(10, fleet.Rate(time.Minute)))
 		lease, ok := fleet.LeaseOf(mustAcquire(t, rate, 1))
 		if !ok || lease.ID == 0 || lease.Fence.Seq != 0 {
 			t.Errorf("a permit of a rate has %+v, %v", lease, ok)
 		}
 		wantErr(t, guard.Admit(lease.Fence), sema.ErrInvalid)
 
-		_, _, _, p := failedOpen(t, fleet.Options{})
+		_, _, _, p := failedOpen(t)
 		if lease, ok = fleet.LeaseOf(p); ok {
 			t.Errorf("a permit of a local limit has %+v", lease)
 		}
@@ -125,12 +124,12 @@ func TestAnObserverThatLagsIsNotToldOfEverything(t *testing.T) {
 		var d diary
 		block := make(chan struct{})
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1200, Observer: sema.ObserverFunc(func(e sema.Event) {
+		s := semaphore(t, c, of(1200, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventLost {
 				<-block
 			}
 			d.Observe(e)
-		})})
+		}))))
 		for range 1200 {
 			mustAcquire(t, s, 1)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -17,7 +18,7 @@ func TestARegionIsNotRecalledWithoutASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a, b := newContinent(t, global), newContinent(t, global)
-		o := fleet.Options{Capacity: 1}
+		o := of(1)
 		mustAcquire(t, a.semaphore(t, o), 1)
 		go b.semaphore(t, o).Acquire(t.Context(), 1)
 		time.Sleep(time.Second)
@@ -38,7 +39,7 @@ func TestARegionWhoseBlockWasRevokedTellsItsHolders(t *testing.T) {
 		global := memstore.New()
 		a := newContinent(t, global)
 		admin, _ := join(t, global)
-		o := fleet.Options{Capacity: 4}
+		o := of(4)
 		p, q := mustAcquire(t, a.semaphore(t, o), 2), mustAcquire(t, a.semaphore(t, o), 2)
 		time.Sleep(time.Second)
 		snapshot, err := global.Inspect(t.Context(), "db")
@@ -63,7 +64,7 @@ func TestARegionGivesBackOnlyWhatItLendsNoMore(t *testing.T) {
 		global := memstore.New()
 		a := newCounted(t, global, sluggish{memstore.New(), 300 * time.Millisecond})
 		b := newContinent(t, global)
-		o := fleet.Options{Capacity: 8}
+		o := of(8)
 		s := a.semaphore(t, o)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
@@ -98,7 +99,7 @@ func TestARegionThatBeginsAnewKnowsTheWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a := newContinent(t, global)
-		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4}), 1).Release()
+		mustAcquire(t, a.semaphore(t, of(4)), 1).Release()
 		time.Sleep(time.Minute)
 		up, _ := join(t, global)
 		wantErr(t, up.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 8 }), nil)
@@ -117,7 +118,7 @@ func TestARegionWhoseFirstWantsMoreThanItHasIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newCounted(t, memstore.New(), memstore.New())
 		a.locals.delay = time.Millisecond
-		s := a.semaphore(t, fleet.Options{Capacity: 4, MaxWait: 2 * time.Hour})
+		s := a.semaphore(t, of(4, sema.MaxWait(2*time.Hour)))
 		p := mustAcquire(t, s, 1)
 		go func() { mustAcquire(t, s, 4).Release() }()
 		time.Sleep(10 * time.Second)
@@ -137,7 +138,7 @@ func TestADrainOfTheWholeIsNotTheRegionsOwn(t *testing.T) {
 		global := memstore.New()
 		a := newContinent(t, global)
 		admin, _ := join(t, global)
-		s := a.semaphore(t, fleet.Options{Capacity: 4})
+		s := a.semaphore(t, of(4))
 		mustAcquire(t, s, 1).Release()
 		wantErr(t, admin.Drain(t.Context(), "db"), nil)
 		time.Sleep(20 * time.Second)

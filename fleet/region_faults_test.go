@@ -77,15 +77,15 @@ func TestRegionGoesByTheStoredTTL(t *testing.T) {
 			return r, c
 		}
 		r0, c0 := region() // the region ran before, with a TTL of 30 s
-		mustAcquire(t, semaphore(t, c0, fleet.Options{Capacity: 4, TTL: 30 * time.Second}), 1).Release()
+		mustAcquire(t, semaphore(t, c0, of(4, fleet.TTL(30*time.Second))), 1).Release()
 		time.Sleep(time.Minute)
 		r0.Close()
 		r1, c1 := region()
-		p := mustAcquire(t, semaphore(t, c1, fleet.Options{Capacity: 4, TTL: 300 * time.Millisecond}), 4) // what is stored counts
+		p := mustAcquire(t, semaphore(t, c1, of(4, fleet.TTL(300*time.Millisecond))), 4) // what is stored counts
 		time.Sleep(time.Second)
 		other, _ := join(t, global)
 		r1.Close()
-		q := mustAcquire(t, semaphore(t, other, fleet.Options{Capacity: 4, TTL: 30 * time.Second}), 4)
+		q := mustAcquire(t, semaphore(t, other, of(4, fleet.TTL(30*time.Second))), 4)
 		if p.Err() == nil {
 			l, _ := fleet.LeaseOf(p)
 			t.Errorf("8 of 4 are held; the first holder is sure for another %v", l.Left)
@@ -99,7 +99,7 @@ func TestRateOverRegionsOutlivesARegion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a, b := newContinent(t, global), newContinent(t, global)
-		o := fleet.Options{Capacity: 10, Rate: time.Hour, TTL: 6 * time.Second, MaxWait: 5 * time.Minute}
+		o := of(10, fleet.Rate(time.Hour), fleet.TTL(6*time.Second), sema.MaxWait(5*time.Minute))
 		mustAcquire(t, a.semaphore(t, o), 10)
 		a.region.Close() // or a crash, or a cut of the uplink
 		if _, err := b.semaphore(t, o).Acquire(t.Context(), 10); err == nil {
@@ -113,7 +113,7 @@ func TestOneLostMessageDoesNotStopAKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global, local := memstore.New(), newDeaf()
 		a, b := newCounted(t, global, local), newContinent(t, global)
-		o := fleet.Options{Capacity: 4}
+		o := of(4)
 		mustAcquire(t, a.semaphore(t, o), 4).Release()
 		synctest.Wait()
 		local.loseOne()
@@ -133,7 +133,7 @@ func TestConfigureHonoursItsContext(t *testing.T) {
 	defer r.Close()
 	c := fleet.New(keepOpen{r})
 	defer c.Close(context.Background(), fleet.ReleasePermits)
-	mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 4, TTL: 300 * time.Millisecond}), 1).Release()
+	mustAcquire(t, semaphore(t, c, of(4, fleet.TTL(300*time.Millisecond))), 1).Release()
 	local.loseOne()
 	time.Sleep(time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -153,7 +153,7 @@ func TestARegionLearnsTheCapacity(t *testing.T) {
 		global := memstore.New()
 		a := newContinent(t, global)
 		admin, _ := join(t, global)
-		s := a.semaphore(t, fleet.Options{Capacity: 4})
+		s := a.semaphore(t, of(4))
 		mustAcquire(t, s, 1).Release()
 		time.Sleep(5 * time.Minute) // the region's session at the global engine is let go
 		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 8 }), nil)
@@ -168,8 +168,8 @@ func TestInARegionWhatIsStoredCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		admin, _ := join(t, global)
-		mustAcquire(t, semaphore(t, admin, fleet.Options{Capacity: 100}), 1).Release()
-		_, err := newContinent(t, global).semaphore(t, fleet.Options{Capacity: 4}).Acquire(t.Context(), 10)
+		mustAcquire(t, semaphore(t, admin, of(100)), 1).Release()
+		_, err := newContinent(t, global).semaphore(t, of(4)).Acquire(t.Context(), 10)
 		wantErr(t, err, nil)
 	})
 }
@@ -179,7 +179,7 @@ func TestADrainReachesRegions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		admin, _ := join(t, global)
-		s := newContinent(t, global).semaphore(t, fleet.Options{Capacity: 4})
+		s := newContinent(t, global).semaphore(t, of(4))
 		mustAcquire(t, s, 2).Release()
 		wantErr(t, admin.Drain(t.Context(), "db"), nil)
 		start := time.Now()
@@ -193,10 +193,10 @@ func TestDeletedInARegionAndMadeAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newContinent(t, memstore.New())
-		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4}), 2).Release()
+		mustAcquire(t, a.semaphore(t, of(4)), 2).Release()
 		wantErr(t, a.client.Delete(t.Context(), "db"), nil)
 		other, _ := join(t, keepOpen{a.region})
-		_, err := semaphore(t, other, fleet.Options{Capacity: 8}).Acquire(t.Context(), 1)
+		_, err := semaphore(t, other, of(8)).Acquire(t.Context(), 1)
 		wantErr(t, err, nil)
 	})
 }
@@ -205,7 +205,7 @@ func TestConfiguringARegionConflicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newContinent(t, memstore.New())
-		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4}), 2).Release()
+		mustAcquire(t, a.semaphore(t, of(4)), 2).Release()
 		time.Sleep(time.Second)
 		wantErr(t, a.client.Configure(t.Context(), "db", func(c *protocol.Config) {
 			if !c.Draining { // meanwhile somebody else drains
@@ -227,7 +227,7 @@ func TestARampIsNoMismatchInARegion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		a := newContinent(t, memstore.New())
-		mustAcquire(t, a.semaphore(t, fleet.Options{Capacity: 4, Ramp: 100, Observer: &d}), 1).Release()
+		mustAcquire(t, a.semaphore(t, of(4, fleet.Ramp(100), sema.Observe(&d))), 1).Release()
 		time.Sleep(time.Second)
 		if n := d.count(sema.EventMismatched); n > 0 {
 			t.Errorf("told %d times that it did not get what it asked for", n)
@@ -240,7 +240,7 @@ func TestARecalledRegionIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a, b := newCounted(t, global, memstore.New()), newContinent(t, global)
-		o := fleet.Options{Capacity: 1, MaxWait: 2 * time.Hour}
+		o := of(1, sema.MaxWait(2*time.Hour))
 		p := mustAcquire(t, a.semaphore(t, o), 1)
 		go func() { mustAcquire(t, b.semaphore(t, o), 1).Release() }()
 		time.Sleep(time.Minute)
@@ -259,7 +259,7 @@ func TestARecallEndsWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a, b := newCounted(t, global, memstore.New()), newContinent(t, global)
-		o := fleet.Options{Capacity: 1}
+		o := of(1)
 		p := mustAcquire(t, a.semaphore(t, o), 1)
 		got := make(chan sema.Permit)
 		go func() { got <- mustAcquire(t, b.semaphore(t, o), 1) }()
@@ -283,7 +283,7 @@ func TestAClientOfARegionThatIsCutOffDoesNotLoop(t *testing.T) {
 		a := newContinent(t, memstore.New())
 		near := &tired{Store: keepOpen{a.region}}
 		c, _ := join(t, near)
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 4}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(4)), 1)
 		a.uplink.cut.Store(true)
 		<-p.Lost()
 		if n := near.calls.Load(); n > 100 {
@@ -317,13 +317,13 @@ func TestTwoClientsOpenAtOnceInABubble(t *testing.T) {
 		a := newCounted(t, memstore.New(), memstore.New())
 		a.locals.delay = time.Millisecond
 		other, _ := join(t, keepOpen{a.region})
-		first := a.semaphore(t, fleet.Options{Capacity: 4})
+		first := a.semaphore(t, of(4))
 		opened := make(chan error)
 		go func() {
 			_, err := first.Acquire(t.Context(), 1)
 			opened <- err
 		}()
-		mustAcquire(t, semaphore(t, other, fleet.Options{Capacity: 4}), 1)
+		mustAcquire(t, semaphore(t, other, of(4)), 1)
 		wantErr(t, <-opened, nil)
 	})
 }
@@ -333,7 +333,7 @@ func TestADeletedSemaphoreLeavesItsSuccessorListening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a, b := newContinent(t, global), newContinent(t, global)
-		o := fleet.Options{Capacity: 4}
+		o := of(4)
 		for range 5 {
 			mustAcquire(t, a.semaphore(t, o), 4).Release()
 			deleted := make(chan error)

@@ -26,13 +26,13 @@ func regionOver(t *testing.T, global *fleet.Client) (*fleet.Region, *fleet.Clien
 
 func TestRegionsDoNotLeaseFromARate(t *testing.T) {
 	t.Parallel()
-	for _, regional := range []time.Duration{0, time.Minute} {
+	for _, regional := range [][]fleet.Option{nil, {fleet.Rate(time.Minute)}} {
 		synctest.Test(t, func(t *testing.T) {
 			global := memstore.New()
 			direct, _ := join(t, global)
-			mustAcquire(t, semaphore(t, direct, fleet.Options{Capacity: 4, Rate: time.Minute}), 1)
+			mustAcquire(t, semaphore(t, direct, of(4, fleet.Rate(time.Minute))), 1)
 			a := newContinent(t, global)
-			_, err := a.semaphore(t, fleet.Options{Capacity: 4, Rate: regional}).Acquire(t.Context(), 1)
+			_, err := a.semaphore(t, of(4, regional...)).Acquire(t.Context(), 1)
 			wantErr(t, err, sema.ErrInvalid)
 			if err == nil || !strings.Contains(err.Error(), "use another name") {
 				t.Errorf("it does not say what to do: %v", err)
@@ -47,10 +47,10 @@ func TestARegionDoesNotLeaseFromASemaphoreThatBecameARate(t *testing.T) {
 		global := memstore.New()
 		direct, _ := join(t, global)
 		a := newContinent(t, global)
-		s := a.semaphore(t, fleet.Options{Capacity: 4, MaxWait: time.Hour})
+		s := a.semaphore(t, of(4, sema.MaxWait(time.Hour)))
 		p := mustAcquire(t, s, 1)
 		wantErr(t, direct.Delete(t.Context(), "db"), nil)
-		mustAcquire(t, semaphore(t, direct, fleet.Options{Capacity: 4, Rate: time.Minute}), 1)
+		mustAcquire(t, semaphore(t, direct, of(4, fleet.Rate(time.Minute))), 1)
 		<-p.Lost()
 		p.Release()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -66,9 +66,9 @@ func TestARegionalRateNeedsBlocksThatOutlastItsWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		direct, _ := join(t, global)
-		mustAcquire(t, semaphore(t, direct, fleet.Options{Capacity: 4, TTL: 6 * time.Second}), 1).Release()
+		mustAcquire(t, semaphore(t, direct, of(4, fleet.TTL(6*time.Second))), 1).Release()
 		a := newContinent(t, global)
-		_, err := a.semaphore(t, fleet.Options{Capacity: 4, Rate: time.Minute}).Acquire(t.Context(), 1)
+		_, err := a.semaphore(t, of(4, fleet.Rate(time.Minute))).Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrInvalid)
 		if err == nil || !strings.Contains(err.Error(), "3m0s") {
 			t.Errorf("it does not say what it needs: %v", err)
@@ -80,7 +80,7 @@ func TestRegionsOverOneClientShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global, _ := join(t, memstore.New())
-		o := fleet.Options{Capacity: 4, MaxWait: 10 * time.Minute}
+		o := of(4, sema.MaxWait(10*time.Minute))
 		_, busy := regionOver(t, global)
 		_, other := regionOver(t, global)
 		s, far := semaphore(t, busy, o), semaphore(t, other, o)
@@ -107,9 +107,9 @@ func TestRegionsOverOneClientShare(t *testing.T) {
 
 func TestARegionIsNotConcernedByHowElseItsClientIsUsed(t *testing.T) {
 	t.Parallel()
-	for what, own := range map[string]fleet.Options{
-		"pooled":    {Capacity: 4, Mode: fleet.Pooled},
-		"fail open": {Capacity: 4, FailOpen: fleet.FailOpen{Limit: 4}},
+	for what, own := range map[string]spec{
+		"pooled":    of(4, fleet.ModePooled),
+		"fail open": of(4, fleet.FailOpen(4)),
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestARegionIsNotConcernedByHowElseItsClientIsUsed(t *testing.T) {
 				mine := semaphore(t, global, own)
 				mustAcquire(t, mine, 1).Release()
 				_, c := regionOver(t, global)
-				s := semaphore(t, c, fleet.Options{Capacity: 4, MaxWait: time.Hour})
+				s := semaphore(t, c, of(4, sema.MaxWait(time.Hour)))
 				p := mustAcquire(t, s, 2)
 				l.cut.Store(true)
 				<-p.Lost()
@@ -136,14 +136,14 @@ func TestAnObserverOfTheGlobalSemaphoreMayAskTheRegion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global, _ := join(t, memstore.New())
 		var region atomic.Pointer[fleet.Region]
-		mine := semaphore(t, global, fleet.Options{Capacity: 4, Observer: sema.ObserverFunc(func(sema.Event) {
+		mine := semaphore(t, global, of(4, sema.Observe(sema.ObserverFunc(func(sema.Event) {
 			if r := region.Load(); r != nil {
 				r.Share("db")
 			}
-		})})
+		}))))
 		r, c := regionOver(t, global)
 		region.Store(r)
-		s := semaphore(t, c, fleet.Options{Capacity: 4})
+		s := semaphore(t, c, of(4))
 		for range 5 {
 			mustAcquire(t, s, 3).Release()
 			mustAcquire(t, mine, 3).Release()
@@ -179,7 +179,7 @@ func TestAKeeperThatIsStoppedWhileItsEngineHangsKeepsNothing(t *testing.T) {
 				global, _ := join(t, h)
 				r := fleet.NewRegion(memstore.New(), global, quantum)
 				c, _ := join(t, keepOpen{r})
-				mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 4}), 4).Release()
+				mustAcquire(t, semaphore(t, c, of(4)), 4).Release()
 				h.hangs.Store(true)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
@@ -204,7 +204,7 @@ func TestARegionWhoseClientsHoldWhatTheyNeedRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newCounted(t, memstore.New(), memstore.New())
-		s := a.semaphore(t, fleet.Options{Capacity: 4})
+		s := a.semaphore(t, of(4))
 		p := mustAcquire(t, s, 1)
 		time.Sleep(10 * time.Second)
 		before := a.locals.batches.Load()
@@ -225,7 +225,7 @@ func TestOneLostLookHoldsUpOtherRegionsForAShortWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global, local := memstore.New(), newDeaf()
 		a, b := newCounted(t, global, local), newContinent(t, global)
-		o := fleet.Options{Capacity: 4, TTL: time.Second}
+		o := of(4, fleet.TTL(time.Second))
 		p := mustAcquire(t, a.semaphore(t, o), 1)
 		mustAcquire(t, b.semaphore(t, o), 1).Release()
 		synctest.Wait()

@@ -51,7 +51,7 @@ type keepOpen struct{ *fleet.Region }
 
 func (keepOpen) Close() error { return nil }
 
-func (c *continent) semaphore(t *testing.T, o fleet.Options) *fleet.Semaphore {
+func (c *continent) semaphore(t *testing.T, o spec) *fleet.Semaphore {
 	return semaphore(t, c.client, o)
 }
 
@@ -67,7 +67,7 @@ func TestRegionsShareTheCapacityOfTheWhole(t *testing.T) {
 			for i := range 3 {
 				c := newContinent(t, global)
 				mode := fleet.Mode(i % 2)
-				s := c.semaphore(t, fleet.Options{Capacity: capacity, Mode: mode})
+				s := c.semaphore(t, of(capacity, mode))
 				for k := range 6 {
 					rng := rand.New(rand.NewPCG(seed, uint64(10*i+k)))
 					wg.Go(func() {
@@ -101,7 +101,7 @@ func TestARegionIsServedNearby(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newContinent(t, memstore.New())
-		s := c.semaphore(t, fleet.Options{Capacity: 10})
+		s := c.semaphore(t, of(10))
 		mustAcquire(t, s, 2).Release()
 		before := c.uplink.batches.Load()
 		if share, ok := c.region.Share("db"); !ok || share.Held < 2 || share.Left <= 0 || share.Recalled {
@@ -122,11 +122,11 @@ func TestARegionIsServedNearby(t *testing.T) {
 
 func TestARegionThatIsCutOffLosesItsPermitsBeforeOthersHaveThem(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.Mode{fleet.Exact, fleet.Pooled} {
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			global := memstore.New()
 			a, b := newContinent(t, global), newContinent(t, global)
-			o := fleet.Options{Capacity: 4, TTL: 6 * time.Second, Mode: mode}
+			o := of(4, fleet.TTL(6*time.Second), mode)
 			p := mustAcquire(t, a.semaphore(t, o), 4)
 			for range 20 { // at whatever moment of its heartbeats
 				time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
@@ -145,7 +145,7 @@ func TestARegionThatIsCutOffLosesItsPermitsBeforeOthersHaveThem(t *testing.T) {
 			// Cut off, the region lends nothing.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			if _, err := a.client.Semaphore("db", o); err != nil {
+			if _, err := a.client.Semaphore("db", o.capacity, o.opts...); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := a.semaphore(t, o).Acquire(ctx, 1); err == nil {
@@ -165,7 +165,7 @@ func TestARegionsBlockGoesWhereItIsWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a, b := newContinent(t, global), newContinent(t, global)
-		o := fleet.Options{Capacity: 10}
+		o := of(10)
 		first := mustAcquire(t, a.semaphore(t, o), 10)
 		first.Release()
 		start := time.Now()
@@ -207,7 +207,7 @@ func TestHeavyWishesOfRegionsAreAllServed(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 3 {
 			c := newContinent(t, global)
-			s := c.semaphore(t, fleet.Options{Capacity: 4})
+			s := c.semaphore(t, of(4))
 			for k := range 3 {
 				wg.Go(func() {
 					for range 10 {
@@ -227,7 +227,7 @@ func TestARegionBeginsAnewWithWhatItHadLent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a := newContinent(t, global)
-		o := fleet.Options{Capacity: 4, TTL: 6 * time.Second}
+		o := of(4, fleet.TTL(6*time.Second))
 		p := mustAcquire(t, a.semaphore(t, o), 3)
 		// The process is gone, and what it knew of blocks; its engine is not.
 		a.uplink.cut.Store(true)
@@ -257,7 +257,7 @@ func TestAdministeringARegion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		a, b := newContinent(t, global), newContinent(t, global)
-		o := fleet.Options{Capacity: 4}
+		o := of(4)
 		s := a.semaphore(t, o)
 		mustAcquire(t, s, 1).Release()
 		_, err := s.Acquire(t.Context(), 5)
@@ -301,7 +301,7 @@ func TestARateIsSharedByRegions(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			c := newContinent(t, global)
-			s := c.semaphore(t, fleet.Options{Capacity: 10, Rate: time.Second})
+			s := c.semaphore(t, of(10, fleet.Rate(time.Second)))
 			for range 5 {
 				wg.Go(func() {
 					for range 10 {

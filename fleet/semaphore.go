@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -19,8 +17,9 @@ import (
 type Semaphore struct {
 	client   *Client
 	name     string
-	options  Options
-	config   protocol.Config // to make it with
+	settings *settings
+	monitor  *sema.Monitor   // nil unless observed or diagnosed
+	config   protocol.Config // to open it with
 	labels   string
 	front    atomic.Pointer[generation] // of a pool, for those who need not wait; nil if there is none, or it is watched
 	fallback *fallback                  // nil if it fails closed
@@ -45,209 +44,68 @@ type Semaphore struct {
 	unheard    []*unheard
 	counts     Counts
 	telling    telling
+	uncounted  int // waiters whose wait is being reported, for which the monitor adds one
 	modes      comparison
 }
 
-// A waiter is one acquire. Whoever takes it out of Semaphore.waiters decides
-// how it ends.
+// A waiter is one request to the store. The goroutine that removes it from
+// Semaphore.waiters decides how it ends.
 type waiter struct {
 	op      protocol.Op
-	ended   chan outcome // buffered
-	of      *grant       // of a split whose caller has given up: what is split
-	carries bool         // it would speak to the engine itself; after ask, it has to
+	ended   chan result   // buffered
+	queued  chan struct{} // buffered; receives when the caller waits for others, or for the store; nil if nothing is observed
+	of      *grant        // of a split whose caller has given up: what is split
+	carries bool          // the caller may send the batch itself; after ask, it has to
 }
 
-// An outcome is a lease, or why there is none. A try at a pool has neither: its
+// noteQueued notifies the caller that it waits.
+func (w *waiter) noteQueued() {
+	select {
+	case w.queued <- struct{}{}:
+	default:
+	}
+}
+
+// A result is a lease, or why there is none. A try at a pool has neither: its
 // block is in the pool.
-type outcome struct {
+type result struct {
 	lease *lease
 	err   error
 	after time.Duration // of a try: when the store can decide; 0: it has
 }
 
-func newSemaphore(c *Client, name string, o Options) (*Semaphore, error) {
+func newSemaphore(c *Client, name string, capacity int64, opts []Option) (*Semaphore, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	if err := o.check(); err != nil {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
-	}
-	o = o.withDefaults()
-	config := o.Config()
-	if err := config.Check(); err != nil {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
+	set, err := newSettings(name, capacity, opts)
+	if err != nil {
+		return nil, err
 	}
 	s := &Semaphore{
-		client: c, name: name, options: o, config: config, labels: textOf(o.Labels), fallback: newFallback(name, o),
+		client: c, name: name, settings: set, config: set.stored(), labels: textOf(set.labels), fallback: newFallback(set),
 		waiters: map[protocol.Ticket]*waiter{}, leases: map[protocol.Seq]*grant{},
 	}
 	s.driver.pause = newBackoff()
-	s.capacity.Store(o.Capacity)
-	if o.Mode == Pooled {
+	s.capacity.Store(set.config.Capacity)
+	s.monitor = sema.NewMonitor(monitored{s}, set.shared...)
+	if set.mode == ModePooled {
 		s.newFront()
 	}
 	return s, nil
 }
 
-// Name is the semaphore's name.
+// Name returns the name under which the semaphore is stored.
 func (s *Semaphore) Name() string { return s.name }
 
-// Scope is where [sema.AcquireAll] orders it.
+// Scope returns [sema.FleetScope], by which [sema.AcquireAll] orders it.
 func (s *Semaphore) Scope() sema.Scope { return sema.FleetScope }
 
-// Acquire waits for n permits, in its turn among all machines. It fails with the
-// context's cause when that ends first; with ErrTimeout when MaxWait has passed,
-// or ErrUnavailable if the engine was not reached all that time; and like
-// [sema.Semaphore.Acquire].
-func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
-	if g := s.front.Load(); g != nil && n > 0 && ctx != nil {
-		if p, err := g.local.TryAcquire(ctx, n); err == nil {
-			return p, nil
-		}
-	}
-	return s.acquire(ctx, "acquire", protocol.Op{Verb: protocol.Acquire, Weight: n})
-}
-
-// TryAcquire takes n permits if they are free and no caller waits, or else fails
-// with ErrFull. It sends one batch and never queues. Where the store cannot decide
-// yet, since a holder may have expired or the store has restarted, it fails with
-// ErrFull or ErrUnavailable and the error's After is positive: the client asks the
-// store until then, so that the next try is final. It fails with ErrUnavailable if
-// the store does not reply within TryTimeout.
-func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
-	if g := s.front.Load(); g != nil && n > 0 && ctx != nil {
-		if p, err := g.local.TryAcquire(ctx, n); err == nil {
-			return p, nil
-		}
-	}
-	return s.acquire(ctx, "try", protocol.Op{Verb: protocol.Acquire, Weight: n, Try: true})
-}
-
-// errAside ends waits at the engine, to go on at the local limit.
-var errAside = errors.New("failed open")
-
-// errBack ends waits at the local limit, to go on at the engine.
-var errBack = errors.New("the engine is back")
-
-func (s *Semaphore) acquire(ctx context.Context, op string, wish protocol.Op) (permit sema.Permit, err error) {
-	start := time.Now()
-	switch {
-	case ctx == nil:
-		err = s.fault(op, wish.Weight, sema.ErrInvalid, "nil context")
-	case wish.Weight < 0:
-		err = s.fault(op, wish.Weight, sema.ErrInvalid, "want a weight of 0 or more")
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	default:
-		permit, err = s.acquireSomehow(ctx, op, wish, start)
-	}
-	if err != nil {
-		s.refused(ctx, wish.Weight, start, err)
-		return sema.Permit{}, err
-	}
-	return s.admitted(permit, start), nil
-}
-
-// acquireSomehow is from the engine, or from the local limit while that rules.
-func (s *Semaphore) acquireSomehow(ctx context.Context, op string, wish protocol.Op, start time.Time) (permit sema.Permit, err error) {
-	for {
-		if s.options.Mode == Pooled {
-			permit, err = s.acquirePooled(ctx, op, wish, start)
-		} else {
-			permit, err = s.acquireExact(ctx, op, wish, start)
-		}
-		if err != errAside {
-			return permit, err
-		}
-		if permit, err = s.acquireAside(ctx, op, wish, start); err != errBack {
-			return permit, err
-		}
-	}
-}
-
-// acquireExact asks the engine and waits. There is no lease for a weight of 0.
-func (s *Semaphore) acquireExact(ctx context.Context, op string, wish protocol.Op, start time.Time) (sema.Permit, error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		wish.Wait = max(1, protocol.Micros(time.Until(deadline).Microseconds()))
-	}
-	wish.Details = s.details()
-	if err := s.tellQueued(op, wish.Weight); err != nil {
-		return sema.Permit{}, err
-	}
-	w := &waiter{op: wish, ended: make(chan outcome, 1)}
-	// Who cannot be called away, and waits for longer than an answer takes, can as
-	// well ask for itself.
-	w.carries = ctx.Done() == nil && s.options.MaxWait > patience
-	if err := s.ask(op, w); err != nil || wish.Weight == 0 {
-		return sema.Permit{}, err
-	}
-	if w.carries {
-		s.carry()
-	}
-	o, err := s.await(ctx, op, w, start)
-	if err != nil {
-		return sema.Permit{}, err
-	}
-	return sema.NewPermit(o.lease.weight, o.lease), nil
-}
-
-// await is until a waiter's end. No permit is left with who does not want it any
-// more.
-func (s *Semaphore) await(ctx context.Context, op string, w *waiter, start time.Time) (outcome, error) {
-	select {
-	case o := <-w.ended: // already
-		return s.concluded(ctx, op, w, o)
-	default:
-	}
-	most := s.options.MaxWait
-	if op == "try" { // it waits for a reply, not for its turn
-		most = min(most, s.options.TryTimeout)
-	}
-	limit := time.NewTimer(time.Until(start.Add(most)))
-	defer limit.Stop()
-	select {
-	case o := <-w.ended:
-		return s.concluded(ctx, op, w, o)
-	case <-ctx.Done():
-		s.withdraw(w)
-		return outcome{}, context.Cause(ctx)
-	case <-limit.C:
-		s.withdraw(w)
-		if op == "try" {
-			return outcome{}, s.silence(op, cmp.Or(w.op.Least, w.op.Weight), start)
-		}
-		return outcome{}, s.timeout(op, w.op.Weight, start)
-	}
-}
-
-// concluded is what a waiter gets.
-func (s *Semaphore) concluded(ctx context.Context, op string, w *waiter, o outcome) (outcome, error) {
-	if w.op.Wait > 0 && errors.Is(o.err, sema.ErrTimeout) {
-		<-ctx.Done() // the engine's clock was ahead; this is about the context's deadline
-	}
-	switch {
-	case ctx.Err() != nil:
-		if o.lease != nil {
-			o.lease.giveBack()
-		}
-		return outcome{}, context.Cause(ctx)
-	case o.err == errAside:
-		return outcome{}, errAside
-	case o.err != nil:
-		fault := s.refusal(op, cmp.Or(w.op.Least, w.op.Weight), o.err).(*sema.Error)
-		if fault.After = o.after; fault.After > 0 && errors.Is(o.err, sema.ErrUnavailable) {
-			fault.Detail = "the store has restarted and does not know yet what is held"
-		}
-		return outcome{}, fault
-	}
-	return o, nil
-}
-
-// ask puts a waiter's wish into the next batch.
+// ask puts a waiter's request into the next batch.
 func (s *Semaphore) ask(op string, w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.open(op, w.op.Weight); err != nil || w.op.Weight == 0 {
+	if err := s.admitsLocked(op, w.op.Weight); err != nil || w.op.Weight == 0 {
 		return err
 	}
 	s.lastTicket++
@@ -262,17 +120,16 @@ func (s *Semaphore) ask(op string, w *waiter) error {
 	return nil
 }
 
-// open fails if nobody is let in, as far as is known here, or if the local limit
-// rules. A drain is an order that outlasts an engine that goes away. The mutex
-// is held.
-func (s *Semaphore) open(op string, n int64) error {
+// admitsLocked fails if nothing is granted, as far as is known here, or if the local
+// limit applies. A drain stays in effect while the store does not reply.
+func (s *Semaphore) admitsLocked(op string, n int64) error {
 	switch {
 	case s.closed:
 		return s.fault(op, n, sema.ErrClosed, "")
 	case s.draining() && (n == 0 || s.fallback.rules()):
 		return s.fault(op, n, sema.ErrDraining, "")
 	case s.fallback.rules():
-		return errAside
+		return errFailedOpen
 	}
 	return nil
 }
@@ -280,8 +137,7 @@ func (s *Semaphore) open(op string, n int64) error {
 // draining is as last heard. The mutex is held.
 func (s *Semaphore) draining() bool { return s.last.Config.Draining }
 
-// withdraw takes a waiter's wish back. What it was granted meanwhile is
-// released.
+// withdraw cancels a waiter's request. What it was granted meanwhile is released.
 func (s *Semaphore) withdraw(w *waiter) {
 	s.mu.Lock()
 	_, waiting := s.waiters[w.op.Ticket]
@@ -291,8 +147,8 @@ func (s *Semaphore) withdraw(w *waiter) {
 	}
 	s.mu.Unlock()
 	if !waiting {
-		if o := <-w.ended; o.lease != nil {
-			o.lease.giveBack()
+		if r := <-w.ended; r.lease != nil {
+			r.lease.giveBack()
 		}
 	}
 }
@@ -321,14 +177,13 @@ func (s *Semaphore) details() protocol.Details {
 	return protocol.Details{Site: callsite.Here(), Labels: s.labels}
 }
 
-// fault is an error about this semaphore.
+// fault returns an error about this semaphore.
 func (s *Semaphore) fault(op string, n int64, err error, detail string) error {
-	return &sema.Error{Op: op, Name: s.name, Weight: n, Capacity: s.capacity.Load(), InUse: s.inUse.Load(), Err: err, Detail: detail}
+	return &sema.Error{Op: op, Name: s.settings.label, Weight: n, Capacity: s.capacity.Load(), InUse: s.inUse.Load(), Err: err, Detail: detail}
 }
 
-// refusal is a fault of somebody who was in line, as the engine was last heard
-// of.
-func (s *Semaphore) refusal(op string, n int64, err error) error {
+// rejection returns the error of a caller that was queued, or might have been.
+func (s *Semaphore) rejection(op string, n int64, err error) error {
 	fault := s.fault(op, n, err, "").(*sema.Error)
 	s.mu.Lock()
 	fault.Waiters = s.waiting()
@@ -338,18 +193,18 @@ func (s *Semaphore) refusal(op string, n int64, err error) error {
 
 // waiting is how many wait here. The mutex is held.
 func (s *Semaphore) waiting() int {
-	return len(s.waiters) + s.pool.line.Len() + s.fallback.stats().Waiters
+	return len(s.waiters) + s.pool.line.Len() + s.fallback.stats().Waiters - s.uncounted
 }
 
-// silence returns the error of an operation to which the store has not replied.
-func (s *Semaphore) silence(op string, n int64, start time.Time) error {
+// silence returns the error of a call to which the store has not replied.
+func (s *Semaphore) silence(c *call) error {
 	s.mu.Lock()
 	trouble := s.driver.trouble
 	s.mu.Unlock()
 	if trouble == nil {
 		trouble = errSilent
 	}
-	return s.fault(op, n, sema.ErrUnavailable, fmt.Sprintf("for %v: %v", time.Since(start).Round(time.Millisecond), trouble))
+	return s.fault(c.op, c.weight(), sema.ErrUnavailable, fmt.Sprintf("for %v: %v", time.Since(c.start).Round(time.Millisecond), trouble))
 }
 
 // errSilent is the reason where an exchange neither failed nor got a reply.
@@ -357,15 +212,15 @@ var errSilent = errors.New("the store does not reply")
 
 // timeout returns the error of a wait that has taken MaxWait: the queue is too long,
 // or the store has not replied meanwhile.
-func (s *Semaphore) timeout(op string, n int64, start time.Time) error {
+func (s *Semaphore) timeout(c *call) error {
 	s.mu.Lock()
-	silent := s.driver.silent(start)
+	silent := s.driver.silent(c.start)
 	s.mu.Unlock()
 	if silent {
-		return s.silence(op, n, start)
+		return s.silence(c)
 	}
-	fault := s.refusal(op, n, sema.ErrTimeout).(*sema.Error)
-	fault.Detail = s.options.MaxWait.String()
+	fault := s.rejection(c.op, c.weight(), sema.ErrTimeout).(*sema.Error)
+	fault.Detail = s.settings.maxWait.String()
 	return fault
 }
 

@@ -141,8 +141,8 @@ func (k *keeper) shed(ctx context.Context, capacity int64) (bool, error) {
 	return k.share.held < before, nil
 }
 
-// demand asks for what is missing, one block at a time, and says when to look
-// again: regional batches have the keeper look anyway.
+// demand asks for what is missing, one block at a time, and returns when to look
+// again; 0: when there is news. Regional batches have the keeper look anyway.
 func (k *keeper) demand(now, recalled protocol.Micros, shed bool, last protocol.Reply) (next protocol.Micros) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,7 +172,7 @@ func (k *keeper) demand(now, recalled protocol.Micros, shed bool, last protocol.
 	case s.held > 0 || s.inUse > 0 || s.wanted > 0:
 		return k.ttl / 3
 	}
-	return protocol.Micros(untilTold.Microseconds()) // nobody uses it
+	return 0 // nobody uses it
 }
 
 // askFor has a block come. The keeper's mutex is held.

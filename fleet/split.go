@@ -25,18 +25,18 @@ func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
 	}
 	start, w := time.Now(), s.askSplit(g, l.weight-n)
 	s.mu.Unlock()
-	limit := time.NewTimer(s.options.TryTimeout)
+	limit := time.NewTimer(s.settings.tryTimeout)
 	defer limit.Stop()
 	select {
-	case o := <-w.ended:
-		return l.divide(n, o)
+	case r := <-w.ended:
+		return l.divide(n, r)
 	case <-limit.C:
 	}
 	s.mu.Lock()
 	if s.waiters[w.op.Ticket] == w {
 		w.of = g // who takes it from here
 		s.mu.Unlock()
-		return nil, nil, s.silence("split", l.weight, start)
+		return nil, nil, s.silence(&call{op: "split", req: protocol.Op{Weight: l.weight}, start: start})
 	}
 	s.mu.Unlock()
 	return l.divide(n, <-w.ended)
@@ -59,7 +59,7 @@ func (l *lease) splittable() error {
 // askSplit puts a split into the next batch. The mutex is held.
 func (s *Semaphore) askSplit(g *grant, weight int64) *waiter {
 	s.lastTicket++
-	w := &waiter{op: protocol.Op{Verb: protocol.Split, Ticket: s.lastTicket, Lease: g.fence.Seq, Weight: weight}, ended: make(chan outcome, 1)}
+	w := &waiter{op: protocol.Op{Verb: protocol.Split, Ticket: s.lastTicket, Lease: g.fence.Seq, Weight: weight}, ended: make(chan result, 1)}
 	g.splits = true
 	s.waiters[w.op.Ticket] = w
 	s.peer.Wish(w.op)
@@ -68,20 +68,20 @@ func (s *Semaphore) askSplit(g *grant, weight int64) *waiter {
 }
 
 // divide returns the two parts of a lease after the store has replied.
-func (l *lease) divide(n int64, o outcome) (first, rest sema.Lease, err error) {
+func (l *lease) divide(n int64, r result) (first, rest sema.Lease, err error) {
 	g, s := l.grant, l.grant.sem
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.splits = false
-	if o.err != nil {
+	if r.err != nil {
 		if lost := l.failure(); lost != nil {
 			return nil, nil, lost
 		}
-		return nil, nil, s.fault("split", l.weight, o.err, "")
+		return nil, nil, s.fault("split", l.weight, r.err, "")
 	}
 	g.out = n
-	o.lease.grant.since = g.since
-	return &lease{grant: g, weight: n}, o.lease, nil
+	r.lease.grant.since = g.since
+	return &lease{grant: g, weight: n}, r.lease, nil
 }
 
 // attach keeps what the store has split off a lease after the caller gave up, or
@@ -102,7 +102,7 @@ func (s *Semaphore) endSplits() {
 	for ticket, w := range s.waiters {
 		if w.op.Verb == protocol.Split {
 			delete(s.waiters, ticket)
-			w.ended <- outcome{err: sema.ErrLost}
+			w.ended <- result{err: sema.ErrLost}
 		}
 	}
 }

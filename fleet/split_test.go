@@ -31,7 +31,7 @@ func TestLease_SplitPartsHaveFencesOfTheirOwn(t *testing.T) {
 				store := memstore.New()
 				a, _ := join(t, store)
 				b, _ := join(t, store)
-				o := fleet.Options{Capacity: 3}
+				o := of(3)
 				whole := mustAcquire(t, semaphore(t, a, o), 3)
 				first, rest, err := whole.Split(2)
 				wantErr(t, err, nil)
@@ -72,7 +72,7 @@ func TestLease_SplitDuringAnOutageChangesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
 				client, line := join(t, store)
-				s := semaphore(t, client, fleet.Options{Capacity: 3, TTL: time.Minute})
+				s := semaphore(t, client, of(3, fleet.TTL(time.Minute)))
 				whole := mustAcquire(t, s, 3)
 				line.cut.Store(c.before)
 				line.deaf.Store(c.after)

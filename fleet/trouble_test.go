@@ -26,10 +26,10 @@ func TestADeletedSemaphoreAndItsSuccessorDoNotShareASession(t *testing.T) {
 		store := memstore.New()
 		a, _ := join(t, store)
 		b, _ := join(t, store)
-		old := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 1}), 1)
+		old := mustAcquire(t, semaphore(t, a, of(1)), 1)
 		time.Sleep(time.Second)
 		wantErr(t, a.Delete(context.Background(), "db"), nil)
-		p := mustAcquire(t, semaphore(t, b, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, b, of(1)), 1)
 		time.Sleep(time.Minute)
 		wantErr(t, old.Err(), sema.ErrLost)
 		wantErr(t, p.Err(), nil)
@@ -55,7 +55,7 @@ func TestOneLostMessageLosesNoPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &dropOnce{link: &link{Store: memstore.New(), delay: time.Millisecond}}
 		c, _ := join(t, d)
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		d.drop.Store(true)
 		time.Sleep(time.Minute)
 		if d.drop.Load() {
@@ -69,7 +69,7 @@ func TestReleaseMayRaceClose(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		c := fleet.New(memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 100})
+		s := semaphore(t, c, of(100))
 		var permits []sema.Permit
 		for range 50 {
 			permits = append(permits, mustAcquire(t, s, 1))
@@ -90,7 +90,7 @@ func TestReleaseThatNobodyHearsReturns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		c.Close(ctx)
@@ -103,7 +103,7 @@ func TestAnObserverMayPanicOrClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, line := join(t, store)
-		fragile, err := c.Semaphore("fragile", fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(sema.Event) { panic("observer") })})
+		fragile, err := c.Semaphore("fragile", 1, sema.Observe(sema.ObserverFunc(func(sema.Event) { panic("observer") })))
 		wantErr(t, err, nil)
 		func() {
 			defer func() { recover() }()
@@ -114,12 +114,12 @@ func TestAnObserverMayPanicOrClose(t *testing.T) {
 			t.Errorf("%+v is left behind", s)
 		}
 		closed := make(chan struct{})
-		s, err := c.Semaphore("closing", fleet.Options{Capacity: 1, Observer: sema.ObserverFunc(func(e sema.Event) {
+		s, err := c.Semaphore("closing", 1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventLost {
 				c.Close(context.Background())
 				close(closed)
 			}
-		})})
+		})))
 		wantErr(t, err, nil)
 		mustAcquire(t, s, 1)
 		line.cut.Store(true)
@@ -131,7 +131,7 @@ func TestADrainingSemaphoreRefusesNothingToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		wantErr(t, c.Configure(context.Background(), "db", func(config *protocol.Config) { config.Draining = true }), nil)
 		p.Release()
@@ -146,7 +146,7 @@ func TestReleaseIsHeardThoughOthersKeepTalking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		line.delay = time.Millisecond
-		s := semaphore(t, c, fleet.Options{Capacity: 100})
+		s := semaphore(t, c, of(100))
 		p := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 10 { // there is always something unsaid
@@ -171,7 +171,7 @@ func TestReleaseSaysWhenNobodyHeardOfIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		s := semaphore(t, c, of(2))
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 		line.cut.Store(true)
 		wantErr(t, fleet.Release(t.Context(), p), sema.ErrUnavailable)
@@ -189,8 +189,8 @@ func TestDrainNoticesTheDeadAndTheWindow(t *testing.T) {
 		store := memstore.New()
 		dead, line := join(t, store)
 		admin, _ := join(t, store)
-		mustAcquire(t, semaphore(t, dead, fleet.Options{Capacity: 1}), 1)
-		rate, err := dead.Semaphore("calls", fleet.Options{Capacity: 1, Rate: time.Hour})
+		mustAcquire(t, semaphore(t, dead, of(1)), 1)
+		rate, err := dead.Semaphore("calls", 1, fleet.Rate(time.Hour))
 		wantErr(t, err, nil)
 		mustAcquire(t, rate, 1)
 		line.cut.Store(true)
@@ -210,7 +210,7 @@ func TestCloseTellsOfReleasesNobodyHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		s := semaphore(t, c, of(2))
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 		line.cut.Store(true)
 		p.Release()
@@ -236,9 +236,9 @@ func TestPartings(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
 				c, _ := join(t, store)
-				o := fleet.Options{Capacity: 5}
+				o := of(5)
 				if pooled {
-					o.Mode = fleet.Pooled
+					o = o.with(fleet.ModePooled)
 				}
 				s := semaphore(t, c, o)
 				p, q := mustAcquire(t, s, 2), mustAcquire(t, s, 1)
@@ -261,7 +261,7 @@ func TestAReleasedPermitIsNotLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
-		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		s := semaphore(t, c, of(2))
 		p := mustAcquire(t, s, 2)
 		a, b, err := p.Split(1)
 		wantErr(t, err, nil)
@@ -301,8 +301,8 @@ func TestAnEngineThatForgetsIsNotAskedWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &amnesiac{link: &link{Store: memstore.New()}}
 		c, _ := join(t, a)
-		_, err := semaphore(t, c, fleet.Options{Capacity: 1}).Acquire(t.Context(), 1)
-		wantErr(t, err, sema.ErrTimeout)
+		_, err := semaphore(t, c, of(1)).Acquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrUnavailable)
 		if n := a.opened.Load(); n > 120 {
 			t.Errorf("%d sessions in a minute", n)
 		}
@@ -314,7 +314,7 @@ func TestASlowOpenIsNotTrusted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		line.delay = 200 * time.Millisecond
-		_, err := semaphore(t, c, fleet.Options{Capacity: 1, TTL: 200 * time.Millisecond}).Acquire(t.Context(), 1)
+		_, err := semaphore(t, c, of(1, fleet.TTL(200*time.Millisecond))).Acquire(t.Context(), 1)
 		if err == nil {
 			t.Error("acquired in a session that was over when it began")
 		}
@@ -327,19 +327,19 @@ func TestErrorsTellWhatIsStored(t *testing.T) {
 		store := memstore.New()
 		a, _ := join(t, store)
 		b, _ := join(t, store)
-		p := mustAcquire(t, semaphore(t, a, fleet.Options{Capacity: 3}), 2)
+		p := mustAcquire(t, semaphore(t, a, of(3)), 2)
 		mismatched := make(chan sema.Event, 1)
-		s := semaphore(t, b, fleet.Options{Capacity: 7, Observer: sema.ObserverFunc(func(e sema.Event) {
+		s := semaphore(t, b, of(7, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventMismatched {
 				mismatched <- e
 			}
-		})})
+		}))))
 		_, err := s.TryAcquire(t.Context(), 2)
 		var fault *sema.Error
 		if !errors.As(err, &fault) || fault.Capacity != 3 || fault.InUse != 2 {
 			t.Errorf("%v", err)
 		}
-		if e := <-mismatched; e.Capacity != 3 || !strings.Contains(e.Report, "capacity 3") || !strings.Contains(e.Report, "capacity 7") {
+		if e := <-mismatched; e.Capacity != 3 || !strings.Contains(e.Report, "capacity 3, not 7") {
 			t.Errorf("%+v", e)
 		}
 		p.Release()
@@ -351,7 +351,7 @@ func TestPeopleSeeWhoHoldsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, _ := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 1, Labels: map[string]string{"team": "payments", "job": "a b"}})
+		s := semaphore(t, c, of(1, fleet.Labels(map[string]string{"team": "payments", "job": "a b"})))
 		p := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { s.Acquire(ctx, 1) }()
@@ -377,7 +377,7 @@ func TestWatchYieldsWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		c, _ := join(t, store)
-		s := semaphore(t, c, fleet.Options{Capacity: 2})
+		s := semaphore(t, c, of(2))
 		mustAcquire(t, s, 1)
 		go func() {
 			time.Sleep(time.Minute)
@@ -411,7 +411,7 @@ func TestReleasesOfADeletedSemaphoreAreNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, line := join(t, memstore.New())
 		line.delay = time.Millisecond
-		p := mustAcquire(t, semaphore(t, c, fleet.Options{Capacity: 1}), 1)
+		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		wantErr(t, c.Delete(t.Context(), "db"), nil)
 		p.Release()
 		wantErr(t, c.Close(t.Context()), nil)
@@ -430,7 +430,7 @@ func TestWhoMayNotIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := join(t, closedDoor{memstore.New()})
-		s := semaphore(t, c, fleet.Options{Capacity: 1})
+		s := semaphore(t, c, of(1))
 		start := time.Now()
 		_, err := s.Acquire(t.Context(), 1)
 		if !errors.Is(err, fs.ErrPermission) || errors.Is(err, sema.ErrUnavailable) || time.Since(start) > time.Second {

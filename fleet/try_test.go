@@ -14,12 +14,12 @@ import (
 // In each mode a try takes a round trip, also in an outage, and never queues.
 func TestSemaphore_TryAcquireIsBoundedByTryTimeout(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]fleet.Mode{"exact": fleet.Exact, "pooled": fleet.Pooled} {
+	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c, line := join(t, memstore.New())
-				s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode})
+				s := semaphore(t, c, of(1, mode))
 				try := func(want error, within time.Duration) {
 					t.Helper()
 					start := time.Now()
@@ -45,13 +45,13 @@ func TestSemaphore_TryAcquireIsBoundedByTryTimeout(t *testing.T) {
 // be decided; the client asks until it can, so that the next one is final.
 func TestSemaphore_TryAcquireAfterACrashIsDecidedSoon(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]fleet.Mode{"exact": fleet.Exact, "pooled": fleet.Pooled} {
+	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.NewWithClock(time.Now) // which does not look by itself
 				a, line := join(t, store)
-				o := fleet.Options{Capacity: 1, TTL: 10 * time.Minute, Mode: mode}
+				o := of(1, fleet.TTL(10*time.Minute), mode)
 				mustAcquire(t, semaphore(t, a, o), 1)
 				line.cut.Store(true)
 				time.Sleep(time.Hour)
@@ -85,13 +85,13 @@ func TestSemaphore_TryAcquireAfterACrashIsDecidedSoon(t *testing.T) {
 // crash is final.
 func TestSemaphore_TryAcquireAfterACrashIsFinalOverAStoreInAProcess(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]fleet.Mode{"exact": fleet.Exact, "pooled": fleet.Pooled} {
+	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
 				a, line := join(t, store)
-				o := fleet.Options{Capacity: 1, TTL: time.Minute, Mode: mode}
+				o := of(1, fleet.TTL(time.Minute), mode)
 				mustAcquire(t, semaphore(t, a, o), 1)
 				line.cut.Store(true)
 				time.Sleep(130 * time.Second)
@@ -110,7 +110,7 @@ func TestSemaphore_AcquireThatTimesOutAfterACrashIsDecidedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.NewWithClock(time.Now)
 		a, line := join(t, store)
-		o := fleet.Options{Capacity: 1, TTL: 10 * time.Minute, MaxWait: 10 * time.Second}
+		o := of(1, fleet.TTL(10*time.Minute), sema.MaxWait(10*time.Second))
 		mustAcquire(t, semaphore(t, a, o), 1)
 		line.cut.Store(true)
 		time.Sleep(time.Hour)
@@ -129,12 +129,12 @@ func TestSemaphore_AcquireThatTimesOutAfterACrashIsDecidedSoon(t *testing.T) {
 // exchange has failed yet.
 func TestSemaphore_SilentStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]fleet.Mode{"exact": fleet.Exact, "pooled": fleet.Pooled} {
+	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c, line := join(t, memstore.New())
-				s := semaphore(t, c, fleet.Options{Capacity: 1, Mode: mode, MaxWait: 500 * time.Millisecond})
+				s := semaphore(t, c, of(1, mode, sema.MaxWait(500*time.Millisecond)))
 				line.cut.Store(true)
 				_, err := s.Acquire(t.Context(), 1)
 				wantErr(t, err, sema.ErrUnavailable)

@@ -57,13 +57,13 @@ func (c *crew) hire() *worker {
 	number := len(c.workers)
 	c.mu.Unlock()
 	if number%2 == 1 {
-		what.Mode = fleet.Pooled
+		what.Mode = fleet.ModePooled
 	}
 	if number/2%2 == 1 && what.Inside != "" {
 		what.URL = what.Inside
 	}
 	if what.API != "" && (number%4 == 1 || number%4 == 2) { // of whom one has a clock of its own
-		what.Mode = fleet.Exact
+		what.Mode = fleet.ModeExact
 	} else {
 		what.API = ""
 	}

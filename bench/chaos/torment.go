@@ -119,7 +119,7 @@ func (p plan) collect(s *enginetest.Scope, url string) (missing int64, free time
 		s.Fatalf("%v", err)
 	}
 	defer client.Close(context.Background(), fleet.ReleasePermits)
-	gate, err := client.Semaphore(semaphoreName, fleet.Options{Capacity: p.capacity, TTL: p.ttl})
+	gate, err := client.Semaphore(semaphoreName, p.capacity, fleet.TTL(p.ttl))
 	if err != nil {
 		s.Fatalf("%v", err)
 	}

@@ -95,7 +95,7 @@ func (a assignment) gate(ctx context.Context) (gate sema.Gate, close func(contex
 	if err != nil {
 		return nil, nil, err
 	}
-	gate, err = client.Semaphore(semaphoreName, fleet.Options{Capacity: a.Capacity, TTL: a.TTL, Mode: a.Mode, MaxWait: time.Hour})
+	gate, err = client.Semaphore(semaphoreName, a.Capacity, fleet.TTL(a.TTL), a.Mode, sema.MaxWait(time.Hour))
 	return gate, func(ctx context.Context) error { return client.Close(ctx) }, err
 }
 
@@ -192,7 +192,7 @@ func (c *caller) use(ctx context.Context, gate sema.Gate) error {
 	}
 	defer p.Release()
 	grant := message{Kind: granted}
-	if c.Mode == fleet.Exact {
+	if c.Mode == fleet.ModeExact {
 		grant.Fence.Seq = fenceOf(p).Seq
 	}
 	if _, err := c.tell(grant); err != nil {

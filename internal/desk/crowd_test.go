@@ -100,7 +100,7 @@ func TestALeaseOfAProgramIsNotAnybodys(t *testing.T) {
 	over(t, func(t *testing.T, store *counting, d *desk.Desk) {
 		client := fleet.New(store)
 		defer client.Close(context.Background(), fleet.ReleasePermits)
-		s, err := client.Semaphore("db", fleet.Options{Capacity: 3, TTL: ttl})
+		s, err := client.Semaphore("db", 3, fleet.TTL(ttl))
 		wantErr(t, err, nil)
 		var permits []sema.Permit
 		for range 2 {

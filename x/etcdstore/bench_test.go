@@ -29,7 +29,7 @@ func BenchmarkPairs(b *testing.B) {
 		b.Run(fmt.Sprintf("sema/capacity=%d", capacity), func(b *testing.B) {
 			store := openBy(b, Options{Endpoints: server.Addresses(), Prefix: fmt.Sprintf("%d/", b.N)})
 			client := fleet.New(store)
-			s, err := client.Semaphore("pairs", fleet.Options{Capacity: capacity})
+			s, err := client.Semaphore("pairs", capacity)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func BenchmarkHandOff(b *testing.B) {
 	for range 2 {
 		client := fleet.New(openAt(b, server, ""))
 		defer client.Close(context.Background())
-		s, err := client.Semaphore("baton", fleet.Options{Capacity: 1})
+		s, err := client.Semaphore("baton", 1)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func contend(c *proctest.Child) {
 	wall := store.clock.wall
 	store.clock.wall = func() protocol.Micros { return wall() + protocol.Micros(r.skew.Microseconds()) }
 	client := fleet.New(store)
-	s, err := client.Semaphore("rush", fleet.Options{Capacity: r.capacity, TTL: 6 * time.Second})
+	s, err := client.Semaphore("rush", r.capacity, fleet.TTL(6*time.Second))
 	c.Must(err)
 	life, stop := context.WithCancel(context.Background())
 	var pairs, lost, worst atomic.Int64

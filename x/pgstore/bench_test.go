@@ -28,7 +28,7 @@ func BenchmarkPairs(b *testing.B) {
 		b.Run(load.name, func(b *testing.B) {
 			store := openAt(b, server.URL()+load.settings, Options{Schema: newSchema()})
 			client := fleet.New(store)
-			s, err := client.Semaphore("pairs", fleet.Options{Capacity: load.capacity})
+			s, err := client.Semaphore("pairs", load.capacity)
 			if err != nil {
 				b.Fatal(err)
 			}

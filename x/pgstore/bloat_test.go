@@ -57,7 +57,7 @@ func work(b *testing.B, server *pgtest.Server, capacity int64) {
 		}
 		client := fleet.New(store)
 		defer client.Close(ctx)
-		s, err := client.Semaphore("pairs", fleet.Options{Capacity: capacity})
+		s, err := client.Semaphore("pairs", capacity)
 		if err != nil {
 			b.Fatal(err)
 		}

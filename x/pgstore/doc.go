@@ -18,7 +18,7 @@
 // is one transaction. All of a semaphore's callers take turns; those of others do
 // not wait for them. Some tens of thousands of permits a second of one semaphore
 // come and go that way if many goroutines share a client, some hundreds if each
-// call is for one. Where that is not enough use [fleet.Pooled], or x/redisstore.
+// call is for one. Where that is not enough use [fleet.ModePooled], or x/redisstore.
 //
 // # What it promises
 //

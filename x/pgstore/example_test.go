@@ -21,7 +21,7 @@ func Example() {
 	}
 	defer client.Close(ctx)
 
-	reports, err := client.Semaphore("reports", fleet.Options{Capacity: 40})
+	reports, err := client.Semaphore("reports", 40)
 	if err != nil {
 		log.Fatal(err)
 	}

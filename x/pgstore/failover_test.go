@@ -140,11 +140,10 @@ func TestAHolderHearsThatItsPermitIsForgotten(t *testing.T) {
 	t.Parallel()
 	primary, standby := startPair(t)
 	const ttl = 3 * time.Second
-	options := fleet.Options{Capacity: 1, TTL: ttl}
 	semaphore := func() *fleet.Semaphore {
 		client := fleet.New(openAt(t, ofBoth(primary, standby), Options{}))
 		t.Cleanup(func() { client.Close(ctx) })
-		s, err := client.Semaphore("jobs", options)
+		s, err := client.Semaphore("jobs", 1, fleet.TTL(ttl))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ func crowd(t *testing.T, r *room, clients ...*fleet.Client) (end func()) {
 	})
 	t.Cleanup(end)
 	for _, c := range clients {
-		s, err := c.Semaphore("room", fleet.Options{Capacity: 4, TTL: 6 * time.Second})
+		s, err := c.Semaphore("room", 4, fleet.TTL(6*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

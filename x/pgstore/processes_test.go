@@ -19,7 +19,7 @@ func visitTable(c *proctest.Child) {
 	store, err := Open(ctx, url, Options{Schema: schema})
 	c.Must(err)
 	client := fleet.New(store)
-	s, err := client.Semaphore("room", fleet.Options{Capacity: 3, TTL: 2 * time.Second})
+	s, err := client.Semaphore("room", 3, fleet.TTL(2*time.Second))
 	c.Must(err)
 	c.Say("ready")
 	c.Hear()
@@ -52,7 +52,7 @@ func visitTable(c *proctest.Child) {
 func holdUntilKilled(c *proctest.Child) {
 	store, err := Open(ctx, c.Args[0], Options{Schema: c.Args[1]})
 	c.Must(err)
-	s, err := fleet.New(store).Semaphore("room", fleet.Options{Capacity: 3, TTL: 2 * time.Second})
+	s, err := fleet.New(store).Semaphore("room", 3, fleet.TTL(2*time.Second))
 	c.Must(err)
 	_, err = s.Acquire(ctx, 3)
 	c.Must(err)

@@ -70,7 +70,7 @@ func BenchmarkPairs(b *testing.B) {
 		b.Run(fmt.Sprintf("%d callers of %d", load.callers, load.capacity), func(b *testing.B) {
 			server := redistest.Start(b)
 			client := fleet.New(openServer(b, server))
-			s, err := client.Semaphore("pairs", fleet.Options{Capacity: load.capacity})
+			s, err := client.Semaphore("pairs", load.capacity)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -21,7 +21,7 @@ func Example() {
 	}
 	defer client.Close(ctx)
 
-	db, err := client.Semaphore("db", fleet.Options{Capacity: 40})
+	db, err := client.Semaphore("db", 40)
 	if err != nil {
 		log.Fatal(err)
 	}

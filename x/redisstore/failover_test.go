@@ -314,7 +314,7 @@ func TestAFailoverBySentinelAdmitsNobodyTooMany(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 {
 		client := fleet.New(openURL(t, u))
-		semaphore, err := client.Semaphore("db", fleet.Options{Capacity: capacity, TTL: 1500 * time.Millisecond})
+		semaphore, err := client.Semaphore("db", capacity, fleet.TTL(1500*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func work(t *testing.T, store *Store, trouble func(round int)) {
 	t.Helper()
 	const capacity = 4
 	client := fleet.New(store)
-	semaphore, err := client.Semaphore("db", fleet.Options{Capacity: capacity, TTL: 2 * time.Second})
+	semaphore, err := client.Semaphore("db", capacity, fleet.TTL(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

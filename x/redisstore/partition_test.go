@@ -141,7 +141,7 @@ func (p *parted) semaphore(t *testing.T, url string) *fleet.Semaphore {
 		defer stop()
 		_ = client.Close(closing, fleet.AbandonPermits)
 	})
-	s, err := client.Semaphore("db", fleet.Options{Capacity: partedCapacity, TTL: partedTTL})
+	s, err := client.Semaphore("db", partedCapacity, fleet.TTL(partedTTL))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func engineURL(t testing.TB, engine string) string {
 // pairs does b.N of them.
 func pairs(b *testing.B, store fleet.Store, capacity int64) {
 	client := fleet.New(store)
-	s, err := client.Semaphore("pairs", fleet.Options{Capacity: capacity})
+	s, err := client.Semaphore("pairs", capacity)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func newCrowd(t *testing.T, hosts ...string) *crowd {
 	}
 	store.servers.current.Store(0)
 	c := &crowd{client: fleet.New(store)}
-	if c.semaphore, err = c.client.Semaphore("crowd", fleet.Options{Capacity: crowdCapacity}); err != nil {
+	if c.semaphore, err = c.client.Semaphore("crowd", crowdCapacity); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,7 +172,7 @@ func TestAWaiterIsToldThroughTheService(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { client.Close(ctx) })
-		gate, err := client.Semaphore("a", fleet.Options{Capacity: 1, TTL: time.Hour})
+		gate, err := client.Semaphore("a", 1, fleet.TTL(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

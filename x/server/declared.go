@@ -1,12 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"time"
 
-	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
@@ -21,10 +21,19 @@ type Declaration struct {
 	Rate       time.Duration `yaml:"rate"`        // if set, Capacity permits may be had in each such time
 }
 
-// Config is what a semaphore is made with.
+// defaultTTL is that of clients of package fleet.
+const defaultTTL = 15 * time.Second
+
+// Config returns the configuration that a semaphore is created with.
 func (d Declaration) Config() protocol.Config {
-	o := fleet.Options{Capacity: d.Capacity, TTL: d.TTL, Ramp: d.Ramp, MaxWaiters: d.MaxWaiters, Rate: d.Rate}
-	return o.Config()
+	c := protocol.Config{
+		Protocol: protocol.Version, Capacity: d.Capacity, Ramp: d.Ramp, MaxWaiters: d.MaxWaiters,
+		TTL: protocol.Micros(cmp.Or(d.TTL, defaultTTL).Microseconds()),
+	}
+	if d.Rate != 0 {
+		c.Kind, c.Window = protocol.Rate, protocol.Micros(d.Rate.Microseconds())
+	}
+	return c
 }
 
 // declarations are tried in order.

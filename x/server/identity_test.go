@@ -186,7 +186,7 @@ func TestRevoke_ByCannotBeForged(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("ops"), all("app")}})
 	app, ops := s.dial("?token=app"), s.dial("?token=ops")
-	db, err := app.Semaphore("db", fleet.Options{Capacity: 1})
+	db, err := app.Semaphore("db", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -243,7 +243,7 @@ func TestLimits_HeldEndsWithTheSession(t *testing.T) {
 func TestLimits_GoClientAtItsLimit(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Held: 6}})
-	db, err := s.dial("?token=a").Semaphore("db", fleet.Options{Capacity: 100, TTL: time.Second})
+	db, err := s.dial("?token=a").Semaphore("db", 100, fleet.TTL(time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestLimits_Names(t *testing.T) {
 	if _, err := s.store("?token=a").Inspect(t.Context(), "a-2"); err == nil {
 		t.Error("it was created")
 	}
-	db, err := s.dial("?token=a").Semaphore("a-2", fleet.Options{Capacity: 1})
+	db, err := s.dial("?token=a").Semaphore("a-2", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +431,7 @@ func TestPages(t *testing.T) {
 func TestMetrics_CountGoClients(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
-	db, err := s.dial("").Semaphore("db", fleet.Options{Capacity: 1})
+	db, err := s.dial("").Semaphore("db", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (s *site) dial(query string) *fleet.Client {
 func TestAGoProgramUsesTheService(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Declared: []server.Declaration{{Name: "db", Capacity: 2}}})
-	db, err := s.dial("").Semaphore("db", fleet.Options{Capacity: 100})
+	db, err := s.dial("").Semaphore("db", 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestTokensOfPrograms(t *testing.T) {
 		t.Errorf("without a token: %v", err)
 	}
 	jobs := s.dial("?token=secret-1")
-	job, err := jobs.Semaphore("job-1", fleet.Options{Capacity: 1})
+	job, err := jobs.Semaphore("job-1", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

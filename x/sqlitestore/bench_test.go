@@ -71,7 +71,7 @@ func BenchmarkRawPairs(b *testing.B) {
 // pairs does b.N of them.
 func pairs(b *testing.B, store *Store, capacity int64) {
 	client := fleet.New(store)
-	s, err := client.Semaphore("pairs", fleet.Options{Capacity: capacity})
+	s, err := client.Semaphore("pairs", capacity)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func Example() {
 	}
 	defer client.Close(ctx)
 
-	exports, err := client.Semaphore("exports", fleet.Options{Capacity: 2})
+	exports, err := client.Semaphore("exports", 2)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func TestURLs(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			s, err := c.Semaphore("a", fleet.Options{Capacity: 1})
+			s, err := c.Semaphore("a", 1)
 			if err != nil {
 				t.Fatal(err)
 			}

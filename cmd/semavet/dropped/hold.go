@@ -169,11 +169,10 @@ func (v *vetter) comesBackByTime(call *ast.CallExpr) bool {
 	return types.IsInterface(t) || isNamed(t, fleetPath, "Semaphore")
 }
 
-// makesRates reports whether the package sets Rate in the options of a fleet
-// semaphore.
+// makesRates reports whether the package uses the option Rate of fleet semaphores.
 func (v *vetter) makesRates() bool {
 	for _, o := range v.TypesInfo.Uses {
-		if f, ok := o.(*types.Var); ok && f.IsField() && f.Name() == "Rate" && f.Pkg() != nil && f.Pkg().Path() == fleetPath {
+		if f, ok := o.(*types.Func); ok && f.Name() == "Rate" && f.Pkg() != nil && f.Pkg().Path() == fleetPath {
 			return true
 		}
 	}

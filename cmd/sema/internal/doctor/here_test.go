@@ -47,7 +47,7 @@ func TestAFileOfSQLite(t *testing.T) {
 // wantProtocols leaves semaphores in the file that other versions have made.
 func wantProtocols(t *testing.T, owner *fleet.Client, path string) {
 	t.Helper()
-	s, err := owner.Semaphore("newer", fleet.Options{Capacity: 1})
+	s, err := owner.Semaphore("newer", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

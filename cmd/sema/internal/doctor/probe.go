@@ -86,7 +86,7 @@ func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
 	case p99 > ttl/15:
 		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("holders send a heartbeat every %v, with little time to spare; raise the TTL, or find what is slow", ttl/3)
 	case p50 > far:
-		f.Level, f.Advice = fleet.Warning, "every acquire takes a round trip; use a store nearby, fleet.Pooled, or regions"
+		f.Level, f.Advice = fleet.Warning, "every acquire takes a round trip; use a store nearby, fleet.ModePooled, or regions"
 	}
 	return f
 }
@@ -177,7 +177,7 @@ const useTTL, useTimeout = 2 * time.Second, 4 * time.Second
 // use does what programs and operators do, in a semaphore that is removed again.
 func (p *probe) use(ctx context.Context) {
 	name := store.ScratchName("doctor")
-	s, err := p.client.Semaphore(name, fleet.Options{Capacity: 1, TTL: useTTL, MaxWait: useTimeout})
+	s, err := p.client.Semaphore(name, 1, fleet.TTL(useTTL), sema.MaxWait(useTimeout))
 	if err != nil {
 		p.report.add(fleet.Finding{Check: "use", Level: fleet.Problem, Seen: err.Error(), Advice: "this should not be; please report it"})
 		return

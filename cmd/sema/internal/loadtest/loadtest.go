@@ -185,12 +185,12 @@ func openFleet(ctx context.Context, u store.URL, s settings) (target, error) {
 		store.CloseClient(client)
 		return target{}, store.Unreached(err)
 	}
-	mode := fleet.Exact
+	mode := fleet.ModeExact
 	if s.mode == "pooled" {
-		mode = fleet.Pooled
+		mode = fleet.ModePooled
 	}
 	name := store.ScratchName("bench")
-	sem, err := client.Semaphore(name, fleet.Options{Capacity: s.capacity, Mode: mode})
+	sem, err := client.Semaphore(name, s.capacity, mode)
 	if err != nil {
 		store.CloseClient(client)
 		return target{}, exit.Misuse("%v", err)

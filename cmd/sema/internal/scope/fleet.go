@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"math"
 	"os"
 	"os/user"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -192,25 +192,19 @@ func operator() string {
 // Semaphore implements [Scope].
 func (s fleetScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	compared := &mismatches{scope: s, want: w}
-	options := fleet.Options{
-		Capacity: cmp.Or(w.Capacity, 1), TTL: w.TTL, MaxWait: w.Wait,
-		Labels: w.labels(), Observer: compared,
+	options := []fleet.Option{fleet.Labels(w.labels()), sema.Observe(compared)}
+	if w.TTL != 0 {
+		options = append(options, fleet.TTL(w.TTL))
 	}
-	switch {
-	case w.Wait < 0:
-		options.MaxWait = forever
-	case w.Wait == 0: // a try, which still needs an answer
-		options.MaxWait = 0
+	if w.Wait > 0 {
+		options = append(options, sema.MaxWait(w.Wait))
 	}
-	gate, err := s.Client.Semaphore(w.Name, options)
+	gate, err := s.Client.Semaphore(w.Name, cmp.Or(w.Capacity, 1), options...)
 	if err != nil {
 		return nil, err
 	}
 	return &fleetSemaphore{scope: s, gate: gate, wait: w.Wait, compared: compared}, nil
 }
-
-// forever is longer than anybody waits, and can be added to a time.
-const forever = math.MaxInt64 / 4
 
 // reached returns errors that are no reply of the store as [store.Unreachable].
 func reached(err error) error {

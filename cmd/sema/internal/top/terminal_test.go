@@ -39,7 +39,7 @@ func newCrew(t *testing.T, store string) *crew {
 
 func (c *crew) semaphore(name string, capacity int64) *fleet.Semaphore {
 	c.t.Helper()
-	s, err := c.client.Semaphore(name, fleet.Options{Capacity: capacity, Labels: map[string]string{"team": "night"}})
+	s, err := c.client.Semaphore(name, capacity, fleet.Labels(map[string]string{"team": "night"}))
 	if err != nil {
 		c.t.Fatal(err)
 	}

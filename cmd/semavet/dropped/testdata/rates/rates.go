@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-var options = fleet.Options{Capacity: 600, Rate: time.Minute}
+var options = []fleet.Option{fleet.Rate(time.Minute)}
 
 func call(ctx context.Context, api *fleet.Semaphore, gate sema.Gate, local *sema.Semaphore) error {
 	if _, err := api.Acquire(ctx, 1); err != nil {

@@ -1,0 +1,199 @@
+package fleet_test
+
+import (
+	"io/fs"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// TestOption_AcceptsSharedOptionsOnly: an option that is not of the interface does not
+// compile as an argument.
+func TestOption_AcceptsSharedOptionsOnly(t *testing.T) {
+	t.Parallel()
+	option := reflect.TypeFor[fleet.Option]()
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[sema.SharedOption](), reflect.TypeFor[fleet.Mode](), reflect.TypeOf(sema.CallSites), reflect.TypeOf(fleet.TTL(time.Second)),
+	} {
+		if !of.Implements(option) {
+			t.Errorf("%v is not accepted", of)
+		}
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[sema.Order](), reflect.TypeFor[sema.Option](), reflect.TypeOf(sema.ParkOversize)} {
+		if of.Implements(option) {
+			t.Errorf("%v is accepted", of)
+		}
+	}
+	if reflect.TypeOf(fleet.TTL(time.Second)).Implements(reflect.TypeFor[sema.Option]()) {
+		t.Error("sema.New accepts an option of a fleet semaphore")
+	}
+}
+
+func TestClient_SemaphoreAgain(t *testing.T) {
+	t.Parallel()
+	c := fleet.New(memstore.New())
+	defer c.Close(t.Context())
+	first, err := c.Semaphore("db", 4, sema.MaxWait(time.Second), fleet.Labels(map[string]string{"a": "b"}))
+	wantErr(t, err, nil)
+	for what, again := range map[string]struct {
+		spec
+		want error
+	}{
+		"the same":         {of(4, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second)), nil},
+		"the default TTL":  {of(4, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second), fleet.TTL(15*time.Second)), nil},
+		"as it is stored":  {of(fleet.Existing, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second)), nil},
+		"other capacity":   {of(5, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second)), sema.ErrInvalid},
+		"other MaxWait":    {of(4, fleet.Labels(map[string]string{"a": "b"})), sema.ErrInvalid},
+		"other MaxWaiters": {of(4, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second), sema.MaxWaiters(3)), sema.ErrInvalid},
+	} {
+		got, err := c.Semaphore("db", again.capacity, again.opts...)
+		wantErr(t, err, again.want)
+		if err == nil && got != first {
+			t.Errorf("%s: another semaphore", what)
+		}
+	}
+}
+
+func TestSemaphore_WaitsWithoutABound(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			a, _ := join(t, store)
+			b, _ := join(t, store)
+			p := mustAcquire(t, semaphore(t, a, of(1, mode)), 1)
+			start := time.Now()
+			time.AfterFunc(3*time.Hour, p.Release)
+			mustAcquire(t, semaphore(t, b, of(1, mode)), 1).Release()
+			if waited := time.Since(start); waited < 3*time.Hour {
+				t.Errorf("mode %d: granted after %v", mode, waited)
+			}
+		})
+	}
+}
+
+func TestSemaphore_UnavailableAfter(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		opts []fleet.Option
+		want time.Duration
+	}{
+		"default":         {nil, time.Minute},
+		"longer":          {[]fleet.Option{fleet.UnavailableAfter(time.Hour)}, time.Hour},
+		"MaxWait shorter": {[]fleet.Option{fleet.UnavailableAfter(time.Hour), sema.MaxWait(7 * time.Second)}, 7 * time.Second},
+		"MaxWait longer":  {[]fleet.Option{fleet.UnavailableAfter(3 * time.Second), sema.MaxWait(time.Hour)}, 3 * time.Second},
+	} {
+		for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					client, link := join(t, memstore.New())
+					link.cut.Store(true)
+					start := time.Now()
+					_, err := semaphore(t, client, of(1, c.opts...).with(mode)).Acquire(t.Context(), 1)
+					wantErr(t, err, sema.ErrUnavailable)
+					if took := time.Since(start); took < c.want || took > c.want+time.Second {
+						t.Errorf("mode %d: it took %v, want %v", mode, took, c.want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A caller that is queued when the store stops to reply waits for UnavailableAfter from
+// then on, not from when it was queued.
+func TestSemaphore_UnavailableWhileQueued(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			a, _ := join(t, store)
+			b, link := join(t, store)
+			mustAcquire(t, semaphore(t, a, of(1, mode)), 1)
+			time.AfterFunc(10*time.Minute, func() { link.cut.Store(true) })
+			start := time.Now()
+			_, err := semaphore(t, b, of(1, mode)).Acquire(t.Context(), 1)
+			wantErr(t, err, sema.ErrUnavailable)
+			if took := time.Since(start); took < 11*time.Minute || took > 12*time.Minute {
+				t.Errorf("mode %d: it took %v", mode, took)
+			}
+		})
+	}
+}
+
+func TestSemaphore_Existing(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			a, _ := join(t, store)
+			s := semaphore(t, a, of(fleet.Existing, mode))
+			for range 2 {
+				_, err := s.Acquire(t.Context(), 1)
+				wantErr(t, err, fs.ErrNotExist)
+				_, err = s.TryAcquire(t.Context(), 1)
+				wantErr(t, err, fs.ErrNotExist)
+			}
+			if _, err := store.Inspect(t.Context(), "db"); err == nil {
+				t.Error("it was created")
+			}
+			b, _ := join(t, store)
+			mustAcquire(t, semaphore(t, b, of(3, fleet.TTL(time.Minute))), 1).Release()
+			time.Sleep(time.Second)
+			p := mustAcquire(t, s, 3)
+			if got := s.Stats().Capacity; got != 3 {
+				t.Errorf("capacity %d", got)
+			}
+			p.Release()
+		})
+	}
+}
+
+// TestSemaphore_NoWaiters runs over stores that know sema.NoWaiters.
+func TestSemaphore_NoWaiters(t *testing.T) {
+	t.Parallel()
+	if err := (protocol.Config{Capacity: 1, TTL: 1e6, MaxWaiters: sema.NoWaiters}).Check(); err != nil {
+		t.Skip("the protocol has no such configuration yet:", err)
+	}
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			a, _ := join(t, store)
+			b, _ := join(t, store)
+			s := semaphore(t, a, of(2, mode, sema.MaxWaiters(0)))
+			p := mustAcquire(t, s, 2)
+			_, err := s.Acquire(t.Context(), 1)
+			wantErr(t, err, sema.ErrQueueFull)
+			_, err = semaphore(t, b, of(2, mode)).Acquire(t.Context(), 1)
+			wantErr(t, err, sema.ErrQueueFull)
+			p.Release()
+			time.Sleep(time.Minute)
+			mustAcquire(t, s, 1).Release()
+		})
+	}
+}
+
+func TestSemaphore_CapacityZeroIsPaused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := join(t, memstore.New())
+		s := semaphore(t, c, of(0))
+		_, err := s.TryAcquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrFull)
+		granted := make(chan sema.Permit, 1)
+		go func() { granted <- mustAcquire(t, s, 1) }()
+		time.Sleep(time.Hour)
+		if len(granted) > 0 {
+			t.Error("granted though paused")
+		}
+		wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 1 }), nil)
+		(<-granted).Release()
+	})
+}
