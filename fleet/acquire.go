@@ -180,7 +180,7 @@ func (s *Semaphore) await(ctx context.Context, c *call, w *waiter) (result, erro
 			s.withdraw(w)
 		}
 	}()
-	_, left := s.overdue(c)
+	left, _ := s.overdue(c)
 	limit := time.NewTimer(left)
 	defer limit.Stop()
 	for {
@@ -195,7 +195,7 @@ func (s *Semaphore) await(ctx context.Context, c *call, w *waiter) (result, erro
 			s.withdraw(w)
 			return result{}, context.Cause(ctx)
 		case <-limit.C:
-			err, left := s.overdue(c)
+			left, err := s.overdue(c)
 			if err == nil {
 				limit.Reset(left)
 				continue
@@ -220,9 +220,9 @@ func (s *Semaphore) addUncounted(n int) {
 	s.uncounted += n
 }
 
-// overdue returns why a call waits no longer, or for how long it may wait before that is
-// to be asked again.
-func (s *Semaphore) overdue(c *call) (error, time.Duration) {
+// overdue returns for how long a call may wait before it asks again, or why it waits no
+// longer.
+func (s *Semaphore) overdue(c *call) (left time.Duration, err error) {
 	set, waited := s.settings, time.Since(c.start)
 	if c.op == "try" { // it waits for a reply, not for its turn
 		most := set.tryTimeout
@@ -230,22 +230,22 @@ func (s *Semaphore) overdue(c *call) (error, time.Duration) {
 			most = min(most, set.maxWait)
 		}
 		if waited >= most {
-			return s.silence(c), 0
+			return 0, s.silence(c)
 		}
-		return nil, most - waited
+		return most - waited, nil
 	}
 	s.mu.Lock()
 	silent := s.driver.silentFor(c.start)
 	s.mu.Unlock()
 	switch {
 	case set.maxWait > 0 && waited >= set.maxWait:
-		return s.timeout(c), 0
+		return 0, s.timeout(c)
 	case silent >= set.unavailableAfter:
-		return s.silence(c), 0
+		return 0, s.silence(c)
 	case set.maxWait > 0:
-		return nil, min(set.unavailableAfter-silent, set.maxWait-waited)
+		return min(set.unavailableAfter-silent, set.maxWait-waited), nil
 	}
-	return nil, set.unavailableAfter - silent
+	return set.unavailableAfter - silent, nil
 }
 
 // conclude returns what a caller gets of a result.

@@ -170,7 +170,7 @@ var errOverdue = errors.New("overdue")
 
 // limit calls end when a call waits no longer, unless stop is called before.
 func (s *Semaphore) limit(c *call, end func()) (stop func()) {
-	_, left := s.overdue(c)
+	left, _ := s.overdue(c)
 	var mu sync.Mutex
 	var timer *time.Timer
 	mu.Lock()
@@ -178,7 +178,7 @@ func (s *Semaphore) limit(c *call, end func()) (stop func()) {
 	timer = time.AfterFunc(left, func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if err, left := s.overdue(c); err == nil {
+		if left, err := s.overdue(c); err == nil {
 			timer.Reset(left)
 			return
 		}
