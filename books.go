@@ -116,7 +116,7 @@ func removeFrom[K comparable](index map[K]map[*record]bool, key K, r *record) {
 
 func (b *registry) startWait(of *Wait) *queuedWait {
 	w := &queuedWait{monitor: of.m, weight: of.weight, since: epoch.Add(time.Duration(of.start)), stack: of.more.stack, by: of.more.by}
-	if of.m.level > DiagnoseOff && !of.more.detached {
+	if of.m.level > DiagnoseOff && !of.more.detached && !of.m.signals {
 		w.check = time.AfterFunc(deadlockAfter, func() { w.monitor.auditDeadlock(w) })
 	}
 	b.mu.Lock()

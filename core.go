@@ -61,23 +61,25 @@ const (
 type core struct {
 	word atomic.Uint64 // see word.go
 
-	mu       sync.Mutex // guards all below; see docs/locks.md
+	mu       sync.Mutex // guards all below that is not fixed; see docs/locks.md
 	capacity uint64     // the target: what New, Resize and Forget made it
-	debt     uint64     // permits out beyond capacity since a shrink
+	debt     uint64     // permits held beyond capacity since a shrink
 	line     line
-	phase    phase
-	idlers   []chan struct{} // each closed when nothing is in use
-	resumed  chan struct{}   // closed by Resume, for callers of Drain; nil if there are none
 
-	// Fixed at construction.
-	id           uint64 // the order in which AcquireAll locks
-	order        Order
-	parkOversize bool
-	lineLimit    int // waiters allowed + 1; 0: no limit
+	phase        phase
+	starving     bool  // Unfair: arrivals may not barge, for the head has waited too long
+	order        Order // fixed
+	parkOversize bool  // fixed
+	keepsLeft    bool  // fixed; what is free when it is closed can still be taken: a Counter
 
-	// Unfair only.
-	starving   bool    // arrivals may not barge: the head has waited too long
-	competitor *waiter // woken to compete, still in line
+	// All above is two cache lines, which is what a hand-off writes.
+
+	competitor *waiter         // Unfair: woken to compete, still in line
+	idlers     []chan struct{} // each closed when nothing is in use
+	resumed    chan struct{}   // closed by Resume, for callers of Drain; nil if there are none
+	id         uint64          // fixed; the order in which AcquireAll locks
+	lineLimit  int             // fixed; waiters allowed + 1; 0: no limit
+	counts     tallies
 }
 
 // lineLimit returns the field of that name for a MaxWaiters of [Settings].
@@ -104,7 +106,9 @@ func (c *core) tryTake(n uint64) verdict {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.admit(n, false)
+	v := c.admit(n, false)
+	c.tally(v)
+	return v
 }
 
 // tryOrWait is tryTake for somebody who is ready to wait: pending if it has to.
@@ -115,13 +119,14 @@ func (c *core) tryOrWait(n uint64) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.admit(n, false)
-	if v != full && !(v == tooLarge && c.parkOversize) {
-		return v
+	if v == full || v == tooLarge && c.parkOversize {
+		v = pending
+		if c.lineFull() {
+			v = queueFull
+		}
 	}
-	if c.lineFull() {
-		return queueFull
-	}
-	return pending
+	c.tally(v)
+	return v
 }
 
 // enter takes n permits now (granted), is refused, or stands in line (pending,
@@ -135,6 +140,7 @@ func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, verdict) {
 	c.lock()
 	v := c.admit(n, true)
 	if v != pending {
+		c.tally(v)
 		c.mu.Unlock()
 		recycle(w)
 		return nil, v
@@ -185,6 +191,9 @@ func pause() {
 // is up and the caller must push a waiter before it unlocks.
 func (c *core) admit(n uint64, mayWait bool) verdict {
 	if v := c.phaseVerdict(); v != granted {
+		if v == closed && c.keepsLeft && c.takeFlagged(n) {
+			return granted
+		}
 		return v
 	}
 	parked := c.oversize(n)
@@ -321,19 +330,28 @@ func (c *core) turnAway(to phase) wakes {
 	return out
 }
 
-// dismiss takes w out of line with a final verdict.
+// dismiss takes w out of line with a final verdict. A joint waiter counts itself.
 func (c *core) dismiss(w *waiter, v verdict, out *wakes) {
 	c.pull(w)
-	if w.joint == nil || w.joint.decide(v) {
-		w.verdict = v
-		out.add(w)
+	if w.joint == nil {
+		c.tally(v)
+	} else if !w.joint.decide(v) {
+		return
 	}
+	w.verdict = v
+	out.add(w)
 }
 
 // takeAll takes what is free now, if nobody fair waits for it.
 func (c *core) takeAll() (uint64, verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	n, v := c.takeFree()
+	c.tally(v)
+	return n, v
+}
+
+func (c *core) takeFree() (uint64, verdict) {
 	if v := c.phaseVerdict(); v != granted {
 		return 0, v
 	}
@@ -361,7 +379,12 @@ func (c *core) closedFor() verdict {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.phaseVerdict()
+	v := c.phaseVerdict()
+	if v == closed && c.keepsLeft && c.free() > 0 {
+		v = granted
+	}
+	c.tally(v)
+	return v
 }
 
 func (c *core) phaseVerdict() verdict {

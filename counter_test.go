@@ -2,7 +2,9 @@ package sema_test
 
 import (
 	"context"
+	"errors"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -269,5 +271,88 @@ func TestCounterTellsOfRefusedPostsAndCountsAllWaiters(t *testing.T) {
 			t.Errorf("%d waiters, want 5", n)
 		}
 		c.Close()
+	})
+}
+
+func TestCounter_ObserversReceiveWaitsAndPosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		c := sema.NewCounter(1, 3, sema.Name("jobs"), sema.MaxWait(time.Minute), sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull))
+		wantErr(t, c.Wait(t.Context(), 1), nil)
+		wantKinds(t, &j, sema.EventAcquired)
+		if c.TryWait(1) {
+			t.Fatal("lowered below 0")
+		}
+		if e := wantKinds(t, &j, sema.EventRejected); !errors.Is(e[0].Err, sema.ErrFull) {
+			t.Errorf("%+v", e[0])
+		}
+		waiting := make(chan error, 1)
+		go func() { waiting <- c.Wait(t.Context(), 2) }()
+		synctest.Wait()
+		if e := wantKinds(t, &j, sema.EventQueued); e[0].Name != "jobs" || e[0].Waiters != 1 || e[0].Site == "" {
+			t.Errorf("%+v", e[0])
+		}
+		if text := profileText("sema.waiting"); !strings.Contains(text, "TestCounter_ObserversReceiveWaitsAndPosts") {
+			t.Errorf("the wait is not in the profile:\n%s", text)
+		}
+		time.Sleep(5 * time.Second) // long enough for a deadlock to be suspected, if it were one
+		wantErr(t, c.Post(3), nil)
+		wantErr(t, <-waiting, nil)
+		synctest.Wait()
+		released, acquired := sema.Event{}, sema.Event{}
+		for _, e := range j.take() {
+			switch e.Kind {
+			case sema.EventReleased:
+				released = e
+			case sema.EventAcquired:
+				acquired = e
+			default:
+				t.Errorf("%+v", e)
+			}
+		}
+		if released.Weight != 3 || acquired.Weight != 2 || acquired.Wait != 5*time.Second {
+			t.Errorf("%+v, %+v", released, acquired)
+		}
+		if n, err := c.WaitUpTo(t.Context(), 1, 5); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		wantKinds(t, &j, sema.EventAcquired)
+		_, err := c.WaitUpTo(t.Context(), 1, 5)
+		wantErr(t, err, sema.ErrTimeout)
+		if e := wantKinds(t, &j, sema.EventQueued, sema.EventTimedOut); e[1].Wait != time.Minute {
+			t.Errorf("%+v", e[1])
+		}
+		if text := profileText("sema.waiting"); strings.Contains(text, "TestCounter_ObserversReceiveWaitsAndPosts") {
+			t.Errorf("the wait has ended, but is in the profile:\n%s", text)
+		}
+		wantErr(t, c.Post(4), sema.ErrOverRelease)
+		wantKinds(t, &j, sema.EventOverReleased)
+		found := false
+		for _, w := range sema.Contention() {
+			found = found || strings.Contains(w.Site, "counter_test.go:") && w.Waits == 1 && w.Total == 5*time.Second
+		}
+		if !found {
+			t.Errorf("the wait is not in %+v", sema.Contention())
+		}
+	})
+}
+
+// A wait for a counter is no deadlock, whatever its caller holds: any goroutine may post.
+func TestCounter_WaitUnderAPermitIsNoDeadlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, observe := reports(sema.EventDeadlocked, sema.EventInverted)
+		s := sema.New(1, sema.Name("held during a wait"), sema.Diagnose(sema.DiagnoseFull), observe)
+		c := sema.NewCounter(0, 1, sema.Name("signal"), sema.Diagnose(sema.DiagnoseFull), observe)
+		go func() {
+			p := mustAcquire(t, s, 1)
+			defer p.Release()
+			c.Wait(t.Context(), 1)
+		}()
+		synctest.Wait()
+		waiting := acquiring(t.Context(), s, 1)
+		time.Sleep(time.Minute)
+		c.Post(1)
+		(<-waiting).permit.Release()
+		wantKinds(t, j)
 	})
 }

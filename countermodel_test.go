@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sema-go/sema"
 	"pgregory.net/rapid"
@@ -43,6 +44,7 @@ type counterModel struct {
 	closed     bool
 	calls      []*counterCall
 	line       []*counterCall
+	counts     sema.Counts    // without Rejected, which compare adds up
 	fresh      []*counterCall // ended by the operation at hand
 }
 
@@ -62,6 +64,7 @@ func (m *counterModel) call(c *counterCall) {
 		m.value -= c.least
 		m.end(c, nil)
 	default:
+		m.counts.Waited++
 		c.waiting = true
 		if m.lifo {
 			m.line = slices.Insert(m.line, 0, c)
@@ -103,7 +106,11 @@ func (m *counterModel) compare(c *sema.Counter) error {
 	if c.Value() != m.value || c.Waiters() != len(m.line) {
 		return fmt.Errorf("%v, want %d of %d and %d waiting", c, m.value, m.max, len(m.line))
 	}
+	counts := m.counts
 	for i, r := range m.calls {
+		if errors.Is(r.err, sema.ErrTooLarge) || errors.Is(r.err, sema.ErrClosed) {
+			counts.Rejected++
+		}
 		if r.done == r.waiting {
 			return fmt.Errorf("call %d for %d to %d: ended %v, want waiting %v", i, r.least, r.most, r.done, r.waiting)
 		}
@@ -115,6 +122,10 @@ func (m *counterModel) compare(c *sema.Counter) error {
 		default:
 			return fmt.Errorf("call %d for %d to %d: %d, %v, want %v", i, r.least, r.most, r.got, r.err, r.want)
 		}
+	}
+	want := sema.Stats{Capacity: m.max, Free: m.value, Waiters: len(m.line), Closed: m.closed, Counts: counts}
+	if st := c.Stats(); st != want {
+		return fmt.Errorf("stats %+v, want %+v", st, want)
 	}
 	return nil
 }
@@ -153,6 +164,9 @@ func runCounterModel(t *testing.T, order sema.Option, kinds []counterOp, numbers
 		for i, kind := range kinds {
 			a, b := numbers[2*i], numbers[2*i+1]
 			m.fresh = nil
+			passed := time.Duration(a+b) * time.Second
+			time.Sleep(passed)
+			m.counts.WaitTime += time.Duration(len(m.line)) * passed
 			switch kind {
 			case "wait", "batch":
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -187,6 +201,7 @@ func runCounterModel(t *testing.T, order sema.Option, kinds []counterOp, numbers
 				r := m.calls[int(a)%len(m.calls)]
 				r.cancel()
 				if r.waiting {
+					m.counts.Cancelled++
 					m.line = slices.DeleteFunc(m.line, func(o *counterCall) bool { return o == r })
 					m.end(r, errGone)
 					m.serve()

@@ -114,12 +114,27 @@ func ExampleSemaphore_Resize() {
 	held, _ := s.Acquire(context.Background(), 4)
 
 	s.Resize(2) // revokes nothing
-	fmt.Printf("%+v\n", s.Stats())
+	stats := s.Stats()
+	fmt.Println(stats.InUse, "of", stats.Capacity, "in use, debt", stats.Debt)
 	held.Release()
-	fmt.Printf("%+v\n", s.Stats())
+	stats = s.Stats()
+	fmt.Println(stats.InUse, "of", stats.Capacity, "in use, debt", stats.Debt)
 	// Output:
-	// {Capacity:2 InUse:4 Free:0 Debt:2 Waiters:0 Acquired:1 Draining:false Closed:false}
-	// {Capacity:2 InUse:0 Free:2 Debt:0 Waiters:0 Acquired:1 Draining:false Closed:false}
+	// 4 of 2 in use, debt 2
+	// 0 of 2 in use, debt 0
+}
+
+// The counters only grow, so that the rate of change of each can be graphed.
+func ExampleSemaphore_Stats_counters() {
+	s := sema.New(2)
+	ctx := context.Background()
+	sema.Do(ctx, s, 1, func(context.Context) error {
+		s.TryAcquire(ctx, 2) //semavet:ignore it is full
+		return nil
+	})
+	fmt.Printf("%+v\n", s.Stats().Counts)
+	// Output:
+	// {Acquired:1 Waited:0 TimedOut:0 Cancelled:0 Rejected:1 WaitTime:0s}
 }
 
 // Capacities often come from configuration and change while a program runs.

@@ -132,13 +132,7 @@ func (s *Weighted) String() string {
 	if s == nil {
 		return nilText
 	}
-	c := s.core()
-	c.mu.Lock()
-	free, waiters := min(c.free(), c.capacity), c.line.n // more is free after a recovered over-release
-	c.mu.Unlock()
-	return usage("weighted semaphore", "", Stats{
-		Capacity: int64(s.capacity), InUse: int64(s.capacity - free), Waiters: waiters,
-	})
+	return usage("weighted semaphore", "", s.Stats())
 }
 
 // GoString implements [fmt.GoStringer]: it returns String.

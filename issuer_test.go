@@ -263,6 +263,32 @@ func TestMonitor_LeakOfAnyGateIsReported(t *testing.T) {
 	}
 }
 
+func TestMonitor_ForClass(t *testing.T) {
+	var j journal
+	g := newTokens(3, sema.Observe(&j))
+	paid := g.monitor.ForClass(g, "paid")
+	w := paid.Begin(t.Context(), 1)
+	g.free.Add(-1)
+	var issuer sema.Issuer
+	issuer.Init(g, paid)
+	w.Granted(&issuer).Release()
+	for _, e := range wantKinds(t, &j, sema.EventAcquired, sema.EventReleased) {
+		if e.Name != "tokens" || e.Class != "paid" {
+			t.Errorf("%+v", e)
+		}
+	}
+	mustAcquire(t, g, 1).Release()
+	for _, e := range wantKinds(t, &j, sema.EventAcquired, sema.EventReleased) {
+		if e.Class != "" {
+			t.Errorf("%+v", e)
+		}
+	}
+	var none *sema.Monitor
+	if none.ForClass(g, "paid") != nil {
+		t.Error("a class is monitored although its gate is not")
+	}
+}
+
 func TestMonitor_NilReportsNothing(t *testing.T) {
 	g := newTokens(1)
 	if g.monitor != nil {

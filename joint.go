@@ -109,6 +109,7 @@ func (j *joint) enter() (v verdict, culprit *Semaphore) {
 	j.lock()
 	for i := range j.parts {
 		if v, culprit = j.parts[i].sem.core.refuses(j.parts[i].place.n), j.parts[i].sem; v != pending {
+			j.count(v)
 			j.unlock()
 			return v, culprit
 		}
@@ -125,6 +126,12 @@ func (j *joint) enter() (v verdict, culprit *Semaphore) {
 	} else if culprit = j.overLimit(); culprit != nil && j.decide(queueFull) {
 		v = queueFull
 		outs = j.withdraw()
+		j.count(v)
+	}
+	if v != pending { // it has not waited in the queues it passed through
+		for i := range j.parts {
+			j.parts[i].sem.core.counts.notWaited++
+		}
 	}
 	j.unlock()
 	deliverAll(outs)
@@ -212,7 +219,7 @@ func (j *joint) check(ctx context.Context, v verdict) (verdict, *Semaphore) {
 		return granted, nil
 	}
 	culprit := j.refuser(v)
-	j.leaveLines()
+	j.leaveLines(v)
 	return v, culprit
 }
 
@@ -223,12 +230,12 @@ func (j *joint) leave(ctx context.Context, why verdict) verdict {
 	won := j.decide(why)
 	j.unlock()
 	if won {
-		j.leaveLines()
+		j.leaveLines(why)
 		return why
 	}
 	switch v := <-j.token; {
 	case v != granted:
-		j.leaveLines()
+		j.leaveLines(why)
 		return why
 	case why == timedOut && ctx.Err() == nil:
 		return granted
@@ -237,16 +244,28 @@ func (j *joint) leave(ctx context.Context, why verdict) verdict {
 	return cancelled
 }
 
-func (j *joint) leaveLines() {
+// leaveLines leaves all queues after a wait that ended with v.
+func (j *joint) leaveLines(v verdict) {
 	j.lock()
 	outs := j.withdraw()
+	j.count(v)
 	j.unlock()
 	deliverAll(outs)
 }
 
+// giveBack returns what was granted to a caller whose context has ended.
 func (j *joint) giveBack() {
 	for i := range j.parts {
-		j.parts[i].sem.core.give(j.parts[i].place.n)
+		c := &j.parts[i].sem.core
+		c.give(j.parts[i].place.n)
+		c.counted(cancelled)
+	}
+}
+
+// count counts the call at all semaphores, with all mutexes held.
+func (j *joint) count(v verdict) {
+	for i := range j.parts {
+		j.parts[i].sem.core.tally(v)
 	}
 }
 

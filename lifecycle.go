@@ -128,34 +128,3 @@ func (s *Semaphore) Close() error {
 	}
 	return nil
 }
-
-// Stats is what a semaphore looks like at one instant.
-type Stats struct {
-	Capacity int64 // the target
-	InUse    int64 // permits out; above Capacity by Debt after a shrink
-	Free     int64 // permits that could be taken now if nobody waits
-	Debt     int64 // releases to come before the queue is served again
-	Waiters  int   // callers in line
-	Acquired int64 // permits acquired since it was created, whatever their weight; it costs an acquire nothing
-	Draining bool
-	Closed   bool
-}
-
-// Stats is one exact snapshot.
-func (s *Semaphore) Stats() Stats {
-	c := &s.core
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.payDebt()
-	free := c.free()
-	return Stats{
-		Capacity: int64(c.capacity),
-		InUse:    int64(c.capacity + c.debt - free),
-		Free:     int64(free),
-		Debt:     int64(c.debt),
-		Waiters:  c.line.n,
-		Acquired: s.issuer.issued(),
-		Draining: c.phase == draining,
-		Closed:   c.phase == shut,
-	}
-}

@@ -1,6 +1,9 @@
 package sema
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A line is the queue of a core: a doubly linked list through the waiters, so
 // that joining and leaving at any place costs no allocation and no search.
@@ -21,6 +24,16 @@ type line struct {
 
 	watcher   *waiter // in line, watches its context for its followers
 	followers int
+
+	waits waitClock
+}
+
+// waitTime returns how long callers have been queued in all.
+func (l *line) waitTime() time.Duration {
+	if l.n > 0 {
+		l.waits.read(l.n)
+	}
+	return l.waits.total
 }
 
 // followFrom is the length from which waiters follow. Each change of watcher
@@ -65,6 +78,7 @@ func (l *line) joined(w *waiter) {
 		w.follows = true
 		l.followers++
 	}
+	l.waits.change(l.n, l.n+1)
 	l.n++
 	if l.n == 1 {
 		l.occupied.Store(true)
@@ -84,6 +98,7 @@ func (l *line) remove(w *waiter) {
 	}
 	w.next, w.prev = nil, nil
 	w.verdict = pending
+	l.waits.change(l.n, l.n-1)
 	l.n--
 	if l.n == 0 {
 		l.occupied.Store(false)

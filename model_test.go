@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sema-go/sema"
 	"pgregory.net/rapid"
@@ -49,21 +50,64 @@ func (o op) String() string {
 // A call is an acquire in the model: waiting, or ended with err, or holding.
 type call struct {
 	n       int64
+	since   time.Duration // when it was queued
 	waiting bool
 	err     error // the sentinel, once ended without a permit
 	held    bool
 }
 
+// modelOptions are what a semaphore and its model are created with.
+type modelOptions struct {
+	capacity   int64
+	order      sema.Option
+	park       bool
+	maxWait    time.Duration // 0: no bound
+	maxWaiters int           // 0: no bound
+}
+
+func (o modelOptions) new() (*sema.Semaphore, *model) {
+	opts := []sema.Option{o.order}
+	if o.park {
+		opts = append(opts, sema.ParkOversize)
+	}
+	if o.maxWait > 0 {
+		opts = append(opts, sema.MaxWait(o.maxWait))
+	}
+	if o.maxWaiters > 0 {
+		opts = append(opts, sema.MaxWaiters(o.maxWaiters))
+	}
+	return sema.New(o.capacity, opts...), &model{modelOptions: o}
+}
+
 type model struct {
-	order    sema.Option
-	park     bool
-	capacity int64
+	modelOptions
+	now      time.Duration // since the beginning
 	inUse    int64
-	acquired int64
+	counts   sema.Counts
 	draining bool
 	closed   bool
 	calls    []*call
 	line     []*call
+}
+
+// advance lets time pass, in which waits may end.
+func (m *model) advance(d time.Duration) {
+	for until := m.now + d; m.now < until; {
+		next := until
+		var late *call
+		for _, c := range m.line {
+			if at := c.since + m.maxWait; m.maxWait > 0 && at <= next {
+				next, late = at, c
+			}
+		}
+		m.counts.WaitTime += time.Duration(len(m.line)) * (next - m.now)
+		m.now = next
+		if late != nil {
+			m.counts.TimedOut++
+			m.end(late, sema.ErrTimeout)
+			m.settle()
+		}
+	}
 }
 
 func (m *model) free() int64 { return max(0, m.capacity-m.inUse) }
@@ -92,14 +136,20 @@ func (m *model) acquire(n int64, wait bool) *call {
 	m.calls = append(m.calls, c)
 	switch err := m.refusal(n, m.park && wait); {
 	case err != nil:
+		m.counts.Rejected++
 		c.err = err
 	case n == 0:
 	case !m.oversize(n) && !m.mustQueue() && m.capacity-m.inUse >= n:
 		m.grant(c)
 	case !wait:
+		m.counts.Rejected++
 		c.err = sema.ErrFull
+	case m.maxWaiters > 0 && len(m.line) >= m.maxWaiters:
+		m.counts.Rejected++
+		c.err = sema.ErrQueueFull
 	default:
-		c.waiting = true
+		m.counts.Waited++
+		c.waiting, c.since = true, m.now
 		if m.order == sema.Option(sema.LIFO) {
 			m.line = slices.Insert(m.line, 0, c)
 		} else {
@@ -114,10 +164,11 @@ func (m *model) end(c *call, err error) {
 	m.line = slices.DeleteFunc(m.line, func(o *call) bool { return o == c })
 }
 
-// settle refuses who cannot fit any more and serves the line.
+// settle rejects calls that cannot fit any more and serves the queue.
 func (m *model) settle() {
 	for _, c := range slices.Clone(m.line) {
 		if err := m.refusal(c.n, m.park); err != nil {
+			m.counts.Rejected++
 			m.end(c, err)
 		}
 	}
@@ -135,7 +186,7 @@ func (m *model) settle() {
 
 func (m *model) grant(c *call) {
 	m.inUse += c.n
-	m.acquired++
+	m.counts.Acquired++
 	c.held = true
 }
 
@@ -151,34 +202,35 @@ func (m *model) release(c *call) {
 type realCall struct {
 	cancel context.CancelFunc
 	ticket *sema.Ticket
+	result chan result // of an acquire
 	done   bool
 	permit sema.Permit
 	err    error
 }
 
 func (r *realCall) poll() {
-	if r.ticket == nil || r.done {
-		return
+	var ready <-chan struct{}
+	if r.ticket != nil && !r.done {
+		ready = r.ticket.Ready()
 	}
 	select {
-	case <-r.ticket.Ready():
+	case <-ready:
 		r.permit, r.err = r.ticket.Permit()
 		r.done = true
+	case ended := <-r.result:
+		r.permit, r.err, r.done = ended.permit, ended.err, true
 	default:
 	}
 }
 
 var errGone = errors.New("the test cancelled it")
 
-// runModel plays ops on both and returns the first difference.
-func runModel(t *testing.T, capacity int64, order sema.Option, park bool, ops []op) (failure error) {
+// runModel plays ops on both and returns the first difference. Between two of them
+// some microseconds pass, so that no two waits end at the same time, and none lasts
+// for the millisecond after which Unfair serves in order.
+func runModel(t *testing.T, opts modelOptions, ops []op) (failure error) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := []sema.Option{order}
-		if park {
-			opts = append(opts, sema.ParkOversize)
-		}
-		s := sema.New(capacity, opts...)
-		m := &model{order: order, park: park, capacity: capacity}
+		s, m := opts.new()
 		var real []*realCall
 		defer func() {
 			for _, r := range real {
@@ -193,6 +245,13 @@ func runModel(t *testing.T, capacity int64, order sema.Option, park bool, ops []
 		stopDrains, cancelDrains := context.WithCancel(t.Context())
 		defer cancelDrains()
 		for i, o := range ops {
+			passed := time.Duration(1+o.B%8) * time.Microsecond
+			time.Sleep(passed)
+			m.advance(passed)
+			synctest.Wait()
+			for _, r := range real {
+				r.poll()
+			}
 			real = apply(t, s, m, real, o, stopDrains)
 			synctest.Wait()
 			if err := compare(s, m, real); err != nil {
@@ -216,11 +275,11 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 	switch o.Kind {
 	case opAcquire:
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r := &realCall{cancel: func() { cancel(errGone) }}
+		r := &realCall{cancel: func() { cancel(errGone) }, result: make(chan result, 1)}
 		real = append(real, r)
 		go func() {
-			r.permit, r.err = s.Acquire(ctx, weight)
-			r.done = true
+			p, err := s.Acquire(ctx, weight)
+			r.result <- result{p, err}
 		}()
 		m.acquire(weight, true)
 	case opTry:
@@ -234,6 +293,7 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 		if n == 0 || m.mustQueue() {
 			c := m.acquire(0, false)
 			if c.err == nil {
+				m.counts.Rejected++
 				c.err = sema.ErrFull
 			}
 			break
@@ -254,6 +314,7 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 		if i, ok := pick(); ok && (real[i].cancel != nil || real[i].ticket != nil) {
 			waiting := m.calls[i].waiting
 			if waiting {
+				m.counts.Cancelled++
 				m.end(m.calls[i], context.Canceled)
 			}
 			if real[i].ticket != nil {
@@ -312,7 +373,7 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 func compare(s *sema.Semaphore, m *model, real []*realCall) error {
 	st := s.Stats()
 	want := sema.Stats{
-		Acquired: m.acquired,
+		Counts:   m.counts,
 		Capacity: m.capacity, InUse: m.inUse, Free: m.free(), Debt: max(0, m.inUse-m.capacity),
 		Waiters: len(m.line), Draining: m.draining, Closed: m.closed,
 	}
@@ -349,10 +410,15 @@ func TestSemaphoreBehavesLikeItsModel(t *testing.T) {
 	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair, "LIFO": sema.LIFO} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				capacity := rapid.Int64Range(0, 7).Draw(rt, "capacity")
-				park := rapid.Bool().Draw(rt, "park")
+				opts := modelOptions{
+					capacity:   rapid.Int64Range(0, 7).Draw(rt, "capacity"),
+					order:      order,
+					park:       rapid.Bool().Draw(rt, "park"),
+					maxWait:    rapid.SampledFrom([]time.Duration{0, 20 * time.Microsecond}).Draw(rt, "maxWait"),
+					maxWaiters: rapid.SampledFrom([]int{0, 3}).Draw(rt, "maxWaiters"),
+				}
 				ops := rapid.SliceOfN(opGenerator(), 30, 80).Draw(rt, "ops")
-				if err := runModel(t, capacity, order, park, ops); err != nil {
+				if err := runModel(t, opts, ops); err != nil {
 					rt.Fatal(err)
 				}
 			})
@@ -371,7 +437,14 @@ func FuzzOperations(f *testing.F) {
 		for ; len(data) >= 3 && len(ops) < 100; data = data[3:] {
 			ops = append(ops, op{opKind(data[0]) % opKinds, data[1], data[2]})
 		}
-		if err := runModel(t, int64(capacity%8), order, mode&4 != 0, ops); err != nil {
+		opts := modelOptions{capacity: int64(capacity % 8), order: order, park: mode&4 != 0}
+		if mode&8 != 0 {
+			opts.maxWait = 20 * time.Microsecond
+		}
+		if mode&16 != 0 {
+			opts.maxWaiters = 3
+		}
+		if err := runModel(t, opts, ops); err != nil {
 			t.Fatal(err)
 		}
 	})

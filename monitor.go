@@ -24,8 +24,11 @@ import (
 // of the gate may be held.
 type Monitor struct {
 	name  string
-	core  *core                      // of a Semaphore
+	class string                     // of the gate, see ForClass
+	core  *core                      // of a Semaphore or a Counter
 	stats interface{ Stats() Stats } // nil if the gate has none
+
+	signals bool // a Counter: nothing is held, and it is empty as a rule
 
 	reports
 	traces    bool        // some acquires need a trace
@@ -48,10 +51,16 @@ func NewMonitor(gate Gate, opts ...SharedOption) *Monitor {
 		panic("sema: NewMonitor(nil): want the gate to report on")
 	}
 	conf := newConfig(opts)
-	return conf.newMonitor(gate)
+	m := conf.newMonitor()
+	if m != nil {
+		m.stats, _ = gate.(interface{ Stats() Stats })
+	}
+	return m
 }
 
-func (c *config) newMonitor(gate Gate) *Monitor {
+// newMonitor returns a monitor that knows nothing of its gate yet, or nil if the
+// options ask for none.
+func (c *config) newMonitor() *Monitor {
 	r := c.reports
 	if len(r.observers) == 0 && r.level == DiagnoseOff && r.warnHold == 0 {
 		return nil
@@ -59,12 +68,18 @@ func (c *config) newMonitor(gate Gate) *Monitor {
 	if len(r.observers) == 0 { // what no observer receives goes to the log
 		r.observers = []Observer{defaultLog}
 	}
-	m := &Monitor{name: c.Name, reports: r, traces: r.level > DiagnoseOff || r.warnHold > 0 || r.sites}
-	m.stats, _ = gate.(interface{ Stats() Stats })
-	if s, ok := gate.(*Semaphore); ok {
-		m.core = &s.core
+	return &Monitor{name: c.Name, reports: r, traces: r.level > DiagnoseOff || r.warnHold > 0 || r.sites}
+}
+
+// ForClass returns a monitor for one class of a gate, such as a tenant: gate is the
+// class, and its events carry the class besides the name of m. It is nil if m is.
+func (m *Monitor) ForClass(gate Gate, class string) *Monitor {
+	if m == nil {
+		return nil
 	}
-	return m
+	of := &Monitor{name: m.name, class: class, reports: m.reports, traces: m.traces}
+	of.stats, _ = gate.(interface{ Stats() Stats })
+	return of
 }
 
 // waiters returns how many callers are queued.
@@ -108,7 +123,7 @@ func (m *Monitor) Report(e Event) {
 
 // report is Report for an event that is not copied: it takes 128 bytes.
 func (m *Monitor) report(e *Event) {
-	e.Name = m.name
+	e.Name, e.Class = m.name, m.class
 	e.Waiters += m.waiters() // an event about a caller that is going to wait counts it already
 	for _, o := range m.observers {
 		o.Observe(*e)
@@ -185,7 +200,7 @@ func (w *Wait) Queued() {
 	}
 	w.start = sinceEpoch()
 	m.report(&Event{Kind: EventQueued, Weight: w.weight, Site: w.site(), Waiters: 1})
-	if m.exhausted.CompareAndSwap(false, true) {
+	if !m.signals && m.exhausted.CompareAndSwap(false, true) {
 		m.report(&Event{Kind: EventExhausted, Waiters: 1})
 	}
 	if t := w.more; t != nil && t.record {
@@ -252,6 +267,14 @@ func (m *Monitor) issued(p Permit, e *Event) {
 	reported = true
 }
 
+// lowered is Granted for a Counter, which issues no permit.
+func (w *Wait) lowered(n int64) {
+	if w.m != nil {
+		w.ended()
+		w.m.report(&Event{Kind: EventAcquired, Weight: n, Wait: w.waited(), Site: w.site()})
+	}
+}
+
 // Failed reports why the caller gets no permit, and returns the error.
 func (w *Wait) Failed(err error) error {
 	m := w.m
@@ -278,7 +301,11 @@ func (m *Monitor) released(n int64, hold time.Duration, site string) {
 }
 
 // edge reports that the gate became exhausted or recovered.
-func (m *Monitor) edge() { m.edgeTo(m.isExhausted()) }
+func (m *Monitor) edge() {
+	if !m.signals {
+		m.edgeTo(m.isExhausted())
+	}
+}
 
 // edgeTo reports a change to what was seen. Then it looks again: a caller that
 // changed it back during the report found the flag not yet moved.

@@ -29,6 +29,7 @@ func Observe(o Observer) SharedOption {
 type Event struct {
 	Kind     EventKind
 	Name     string        // the semaphore's
+	Class    string        // the tenant, tier or kind of work, of gates that have classes
 	Weight   int64         // permits asked for, had or returned
 	Wait     time.Duration // how long a caller waited until this
 	Hold     time.Duration // how long a permit was held until this

@@ -112,6 +112,7 @@ func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) verdict
 		recycle(w)
 		if v == granted && done != nil && ctx.Err() != nil {
 			c.give(n) // a done context never acquires
+			c.counted(cancelled)
 			return cancelled
 		}
 		return v
@@ -129,6 +130,7 @@ func (c *core) leave(ctx context.Context, w *waiter, why verdict) verdict {
 			c.disband(&out)
 		}
 		c.pull(w)
+		c.tally(why)
 		c.settleInto(&out)
 		c.unlock(out)
 		w.drainTokens()
@@ -146,6 +148,7 @@ func (c *core) leave(ctx context.Context, w *waiter, why verdict) verdict {
 		return granted
 	}
 	c.give(n)
+	c.counted(cancelled)
 	return cancelled
 }
 

@@ -42,7 +42,9 @@ func New(capacity int64, opts ...Option) *Semaphore {
 	s.core.parkOversize = conf.parkOversize
 	s.core.lineLimit = lineLimit(conf.MaxWaiters)
 	s.core.init(checkCapacity("New", conf.Name, capacity))
-	s.monitor = conf.newMonitor(s)
+	if s.monitor = conf.newMonitor(); s.monitor != nil {
+		s.monitor.core, s.monitor.stats = &s.core, s
+	}
 	s.issuer.Init((*semaphoreOwner)(s), s.monitor)
 	s.issuer.backing = conf.backing
 	return s
@@ -138,6 +140,7 @@ func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, er
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case n > MaxCapacity:
+		s.core.counted(tooLarge)
 		err = s.fault(op, n, ErrTooLarge, "")
 	default: // n == 0
 		s.mustBeNew(op)
@@ -180,7 +183,7 @@ func (s *Semaphore) refusal(op string, n int64, v verdict) error {
 }
 
 func (s *Semaphore) fault(op string, n int64, err error, detail string) error {
-	st := s.Stats()
+	st := s.core.stats()
 	return &Error{Op: op, Name: s.name, Weight: n, Err: err, Detail: detail,
 		Capacity: st.Capacity, InUse: st.InUse, Waiters: st.Waiters}
 }

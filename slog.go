@@ -107,6 +107,7 @@ func (o *logObserver) log(e Event, skipped int) {
 			attrs = append(attrs, a)
 		}
 	}
+	add(e.Class != "", slog.String("class", e.Class))
 	add(e.Weight > 0, slog.Int64("weight", e.Weight))
 	add(e.Waiters > 0, slog.Int("waiters", e.Waiters))
 	add(e.Hold > 0, slog.Duration("hold", e.Hold))

@@ -77,6 +77,7 @@ func (c *core) request(t *Ticket, n uint64) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.admit(n, true)
+	c.tally(v)
 	if v == pending {
 		t.waiter = &waiter{n: n, ticket: t}
 		c.push(t.waiter)
@@ -140,6 +141,7 @@ func (t *Ticket) withdraw(why verdict) {
 		return
 	}
 	c.pull(t.waiter)
+	c.tally(why)
 	c.unlock(c.settle())
 	t.resolve(why)
 }

@@ -101,6 +101,16 @@ func (s *Weighted) release(n int64) {
 	c.unlock(c.settle())
 }
 
+// Stats returns a snapshot, which x/sync does not have. Acquired and Rejected are 0:
+// calls that need not be queued are not counted.
+func (s *Weighted) Stats() Stats {
+	st := s.core().stats()
+	st.Free = min(st.Free, st.Capacity) // more is free after a recovered over-release
+	st.InUse = st.Capacity - st.Free
+	st.Rejected = 0
+	return st
+}
+
 // core is the same thing by its other name. Weighted is defined as a core, not
 // as a struct around one, because the inliner counts field selections and
 // Release is at its budget. The capacity is fixed, so it is read without mu.

@@ -51,6 +51,11 @@ func coreScenarios() []scenario {
 			bars:  []bar{{impl: "gate on sema.Issuer", rival: ours, limit: 2}, noAllocs("gate on sema.Issuer")},
 		},
 		{
+			name: "counters", about: "one goroutine, what the counters of Stats cost: beside the bench of an older commit (--against)",
+			impls: append(alone(semaSemaphore), older(ours, "uncontended-permit")...),
+			bars:  barsAgainst(bar{impl: ours, rival: olderName, limit: 1, difference: true}),
+		},
+		{
 			name: "observed", about: "one goroutine, an observer that does nothing",
 			impls: alone(semaSemaphore, semaObserved, semaTimed),
 			bars:  []bar{{impl: "sema.Semaphore observed", rival: "sema.Semaphore + 2 × time.Since", limit: 1.5}, noAllocs("sema.Semaphore observed")},

@@ -41,11 +41,13 @@ type sample struct {
 func (s sample) nsPerOp() float64     { return float64(s.elapsed.Nanoseconds()) / float64(s.ops) }
 func (s sample) allocsPerOp() float64 { return float64(s.mallocs) / float64(s.ops) }
 
-// A bar is a figure to reach: impl at most limit times rival. Where value is
-// set, that is what is compared instead of time, and rival may be empty.
+// A bar is a figure to reach: impl at most limit times rival, or with difference
+// limit nanoseconds more. Where value is set, that is what is compared instead of
+// time, and rival may be empty.
 type bar struct {
 	impl, rival string
 	limit       float64
+	difference  bool
 	value       func(row) float64
 	unit        string
 }
@@ -220,6 +222,9 @@ func (b bar) judge(rows []row) string {
 	case b.value != nil:
 		got = b.value(ours)
 		what = b.impl + ", " + b.unit
+	case b.difference:
+		got = ours.NsOp - find(b.rival).NsOp
+		what = fmt.Sprintf("%s − %s, ns", b.impl, b.rival)
 	default:
 		got = ours.RatioTo[b.rival]
 	}

@@ -45,6 +45,7 @@ func main() {
 	readme := flags.String("readme", "", "write the tables into this file, between the marks <!-- bench:SUITE --> and <!-- end -->")
 	rounds := flags.Int("rounds", 9, "how often each implementation runs; medians are reported")
 	only := flags.String("only", "", "run only scenarios whose name contains this")
+	flags.StringVar(&against, "against", "", "another commit's build of this program, to compare with in core counters")
 	registerFleetFlags(flags)
 	profile := flags.String("cpuprofile", "", "write a CPU profile of all that runs to this file")
 	flags.Parse(os.Args[2:])
