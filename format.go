@@ -109,8 +109,8 @@ func (c *Counter) GoString() string { return c.String() }
 // LogValue implements [slog.LogValuer]: it returns String.
 func (c *Counter) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// String returns the permits in use, the capacity and the number of waiters.
-// Under load the permits in use are approximate, as in Stats.
+// String returns the name, the permits in use, the capacity and the number of
+// waiters. Under load the permits in use are approximate, as in Stats.
 func (s *Striped) String() string {
 	switch {
 	case s == nil:
@@ -118,7 +118,7 @@ func (s *Striped) String() string {
 	case len(s.cells) == 0:
 		return "striped semaphore: zero value, make it with sema.NewStriped"
 	}
-	return usage("striped semaphore", "", s.Stats())
+	return usage("striped semaphore", s.name, s.Stats())
 }
 
 // GoString implements [fmt.GoStringer]: it returns String.

@@ -35,8 +35,8 @@ type Issuer struct {
 	slots atomic.Pointer[slotTable]
 
 	// Permits that generations of slots do not count as they should, see issued.
-	overflowed atomic.Int64
-	parts      atomic.Int64
+	unslotted atomic.Int64 // on handles that are no slots
+	parts     atomic.Int64
 }
 
 // Init makes the issuer ready. It must be called before Permit, once. Releases are
@@ -131,7 +131,7 @@ var overflowHandles = sync.Pool{New: func() any { return &handle{kind: overflowH
 func (i *Issuer) overflow(n int64) Permit {
 	h := overflowHandles.Get().(*handle)
 	h.issuer.Store(i)
-	i.overflowed.Add(1)
+	i.unslotted.Add(1)
 	return Permit{h, h.gen.Add(1), n}
 }
 
@@ -163,7 +163,7 @@ func (i *Issuer) issued() int64 {
 			n += (t.slots[k].gen.Load() + 1) / 2
 		}
 	}
-	return int64(n) + i.overflowed.Load() - i.parts.Load()
+	return int64(n) + i.unslotted.Load() - i.parts.Load()
 }
 
 // stackHint is a number below 2^(64−shift) by where the caller's stack is: for

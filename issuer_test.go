@@ -193,7 +193,9 @@ func (g *locked) Stats() sema.Stats {
 func (g *locked) TakeBack(n int64) { g.mu.Lock(); defer g.mu.Unlock(); g.back += n }
 
 func TestStats_Acquired(t *testing.T) {
-	for name, opts := range map[string][]sema.Option{"plain": nil, "observed": {sema.Observe(&journal{})}} {
+	for name, opts := range map[string][]sema.Option{
+		"plain": nil, "observed": {sema.Observe(&journal{})}, "diagnosed": {sema.Diagnose(sema.DiagnoseFull)}, "sampled": {sema.Diagnose(sema.DiagnoseSampled)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := sema.New(1000, opts...)
 			var held []sema.Permit

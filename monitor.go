@@ -240,6 +240,7 @@ func (w *Wait) Granted(i *Issuer) Permit {
 	var p Permit
 	if w.more != nil && w.more.record {
 		p = newRecord(w, i).permit(w.weight)
+		i.unslotted.Add(1)
 	} else {
 		p = i.permitSince(w.weight, sinceEpoch())
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/sema-go/sema/internal/seal"
 )
 
-// An Option configures [New], [NewStriped] and [NewCounter]. The orders [Fair],
+// An Option configures [New] and [NewCounter]; [NewStriped] takes shared ones. The orders [Fair],
 // [Unfair] and [LIFO], and [ParkOversize] are options by themselves; the others are
 // made by functions.
 type Option interface{ apply(*config) }
