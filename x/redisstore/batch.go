@@ -54,6 +54,8 @@ func letter(op protocol.Op) byte {
 		return 'c'
 	case protocol.Split:
 		return 's'
+	case protocol.Settle:
+		return 't'
 	case protocol.Release:
 		if op.Weight == 0 {
 			return 'r'
@@ -84,12 +86,15 @@ func (p *packer) odd(op protocol.Op) {
 	switch op.Verb {
 	case protocol.Release:
 		name = decimal(uint64(op.Lease))
-	case protocol.Split:
+	case protocol.Split, protocol.Settle:
 		of = decimal(uint64(op.Lease))
 	}
 	p.string(name)
 	p.string(of)
 	p.int(op.Weight)
+	if op.Verb == protocol.Settle {
+		p.int(op.Least)
+	}
 }
 
 // run says the first acquire and those after it that are like it, and how many
@@ -114,7 +119,7 @@ func (p *packer) run(ops []protocol.Op) (n int) {
 	p.int(first.Least)
 	p.int(flags(first))
 	p.bool(timed)
-	p.string(first.Meta)
+	p.string(first.Details.Encode())
 	if timed {
 		for _, wait := range waits {
 			p.int(wait)
@@ -126,7 +131,7 @@ func (p *packer) run(ops []protocol.Op) (n int) {
 // follows reports whether an op is the nth after the first of a run.
 func follows(first, op protocol.Op, n int) bool {
 	return op.Ticket == first.Ticket+protocol.Ticket(n) && op.Ticket < exact &&
-		op.Weight == first.Weight && op.Least == first.Least && op.Try == first.Try && op.Pooled == first.Pooled && op.Meta == first.Meta
+		op.Weight == first.Weight && op.Least == first.Least && op.Try == first.Try && op.Pooled == first.Pooled && op.Details == first.Details
 }
 
 // exact is up to where Lua's numbers are.

@@ -11,7 +11,7 @@ import (
 )
 
 // channel is where an instance is told that it has news.
-func (s *Store) channel(instance string) string { return s.options.Prefix + "hints:" + instance }
+func (s *Store) channel(instance string) string { return s.options.Prefix + "notify:" + instance }
 
 // Listen is for [fleet.Store]. All who listen share a connection to each server.
 // What is published while it is down is lost, and heard of at the next sign of life.

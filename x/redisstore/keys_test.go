@@ -35,8 +35,9 @@ func TestPeopleCanReadIt(t *testing.T) {
 	s.Say(protocol.Op{Verb: protocol.Acquire, Ticket: 7, Weight: 2, Details: protocol.Details{Holder: "web-2 main.go:45"}})
 	for _, want := range []struct{ command, text string }{
 		{"ZRANGE {sema:db}:leases 0 -1", fmt.Sprintf("%d session=%d weight=2 since=", lease, s.ID)},
-		{"ZRANGE {sema:db}:leases 0 -1", "as=block meta=web-1 main.go:44"},
-		{"ZRANGE {sema:db}:queue 0 -1", fmt.Sprintf("7 session=%d weight=2 least=2 until=0 as=permit meta=web-2 main.go:45", s.ID)},
+		{"ZRANGE {sema:db}:leases 0 -1", "as=block details=holder=\"web-1 main.go:44\""},
+		{"ZRANGE {sema:db}:queue 0 -1", fmt.Sprintf("7 session=%d weight=2 least=2 since=", s.ID)},
+		{"ZRANGE {sema:db}:queue 0 -1", "until=0 as=permit details=holder=\"web-2 main.go:45\""},
 		{"ZRANGE {sema:db}:sessions 0 -1", fmt.Sprintf("%d instance of TestPeopleCanReadIt", s.ID)},
 		{"HMGET {sema:db} kind capacity draining ttl version", "concurrency\n3\nno\n15000000\n1"},
 	} {
@@ -74,7 +75,7 @@ func busy(t *testing.T, store *Store, name string) {
 // ofServer reports whether a key is about the server, and stays. The clock of a test
 // has a key of its own for when the server was used.
 func ofServer(key string) bool {
-	return key == "sema:server" || strings.HasPrefix(key, "sema:server:used")
+	return key == "sema:server" || key == "sema:names" || strings.HasPrefix(key, "sema:server:used")
 }
 
 func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
@@ -83,8 +84,8 @@ func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
 	store := openClocked(t, server.URL())
 	busy(t, store.Store, "db")
 	keys := keysOf(t, server)
-	// The server, and its use; db, sessions, leases, line and blocks; the rate, sessions and spent.
-	if len(keys) != 2+5+3 {
+	// The server, its use and the names; db, sessions, leases, queue and blocks; the rate, sessions and spent.
+	if len(keys) != 3+5+3 {
 		t.Errorf("%d keys: %v", len(keys), keys)
 	}
 	for key, lasts := range keys {
@@ -139,7 +140,7 @@ func TestWhatAnAdministratorHasConfiguredStays(t *testing.T) {
 	}
 }
 
-func TestADeletedSemaphoreLeavesAGraveThatIsForgotten(t *testing.T) {
+func TestStore_TombstoneOfADeletedSemaphoreExpires(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openServer(t, server)
@@ -150,7 +151,7 @@ func TestADeletedSemaphoreLeavesAGraveThatIsForgotten(t *testing.T) {
 		}
 	}
 	for key, lasts := range keysOf(t, server) {
-		if !ofServer(key) && (!strings.HasSuffix(key, ":grave") || lasts == "-1") {
+		if !ofServer(key) && (!strings.HasSuffix(key, ":tombstone") || lasts == "-1") {
 			t.Errorf("key %q is left, for %s ms", key, lasts)
 		}
 	}

@@ -11,44 +11,68 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// rewriteAsFirstLayout has a semaphore be as the release before this one has written
-// it: its state had another name, and less in it.
-func rewriteAsFirstLayout(server *redistest.Server, key string) {
-	const size = 21 * 8
-	server.Must("HSET", key, "state", server.Must("HGET", key, "state2")[:size])
-	server.Must("HDEL", key, "state2")
+// writeUnreleased writes a semaphore as the program before data version 1 has written
+// it: a configuration of ten numbers, a state of another name, and a lease.
+func writeUnreleased(server *redistest.Server, state string) {
+	config := make([]byte, 10*8)
+	server.Must("HSET", "{sema:db}", "config", string(config), state, string(make([]byte, 21*8)), "capacity", "2", "version", "1", "L7", "1 3")
+	server.Must("ZADD", "{sema:db}:leases", "7", "7 session=3 weight=1 since=5 as=permit meta=")
+	server.Must("ZADD", "{sema:db}:line", "1", "1 session=3 weight=1 least=1 until=0 as=permit meta=")
 }
 
-func TestStore_OtherLayoutIsRejected(t *testing.T) {
+func TestStore_RejectsOtherLayouts(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	store := openServer(t, server)
-	s := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 2})
-	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
-	rewriteAsFirstLayout(server, "{sema:db}")
-	before := server.Must("DUMP", "{sema:db}")
-	config := protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Protocol: protocol.Version}
-	for what, do := range map[string]func() error{
-		"open":      func() error { _, _, err := store.Open(ctx, "db", config, sessiontest.Opener("test")); return err },
-		"apply":     func() error { _, err := store.Apply(ctx, "db", s.Next(sessiontest.Release(lease))); return err },
-		"inspect":   func() error { _, err := store.Inspect(ctx, "db"); return err },
-		"configure": func() error { return store.Administer(ctx, "db", fleet.Command{Configure: &config}) },
-		"revoke": func() error {
-			return store.Administer(ctx, "db", fleet.Command{Revoke: &fleet.Revocation{Lease: lease}})
-		},
+	for state, want := range map[string]string{
+		"state":  "created by an unreleased version of Sema (hint: delete it, or use another prefix or database)",
+		"state2": "created by an unreleased version of Sema (hint: delete it, or use another prefix or database)",
+		"data2":  "another release of Sema has written it",
 	} {
-		if err := do(); !errors.Is(err, protocol.ErrVersion) || !strings.Contains(err.Error(), `"db"`) || !strings.Contains(err.Error(), "another release") {
-			t.Errorf("%s: error %v, want one about the layout", what, err)
-		}
-	}
-	if server.Must("DUMP", "{sema:db}") != before {
-		t.Error("what was rejected was changed")
-	}
-	if err := store.Administer(ctx, "db", fleet.Command{Delete: true}); err != nil {
-		t.Fatal(err)
-	}
-	if next := sessiontest.Begin(t, store, "db", config).Granted(1, sessiontest.Acquire(1, 1))[0]; next <= lease {
-		t.Errorf("lease %d after %d", next, lease)
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			store := openServer(t, server)
+			sessiontest.Begin(t, store, "another", protocol.Config{Capacity: 1}) // or the server is taken for one that has lost data
+			writeUnreleased(server, state)
+			stored := func() string {
+				return server.Must("HLEN", "{sema:db}") + server.Must("HMGET", "{sema:db}", "config", state, "capacity", "version", "L7")
+			}
+			before := stored()
+			rejected := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, protocol.ErrVersion) || !strings.Contains(err.Error(), `"db"`) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: error %v, want %q", what, err, want)
+				}
+			}
+			config := protocol.Config{Capacity: 2, TTL: sessiontest.TTL, Protocol: protocol.Version}
+			_, _, err := store.Open(ctx, "db", config, sessiontest.Opener("test"))
+			rejected("open", err)
+			_, err = store.Apply(ctx, "db", protocol.Batch{Session: 3, Seq: 1})
+			rejected("apply", err)
+			_, err = store.Inspect(ctx, "db")
+			rejected("inspect", err)
+			rejected("configure", store.Administer(ctx, "db", fleet.Command{Configure: &config}))
+			rejected("revoke", store.Administer(ctx, "db", fleet.Command{Revoke: &fleet.Revocation{Lease: 7}}))
+			rejected("delete of a version", store.Administer(ctx, "db", fleet.Command{Delete: true, DeleteVersion: 1}))
+			if state == "data2" {
+				server.Must("ZADD", "sema:names", "0", "db")
+				_, err = store.List(ctx, protocol.ListQuery{})
+				rejected("list", err)
+				rejected("delete", store.Administer(ctx, "db", fleet.Command{Delete: true}))
+			}
+			if stored() != before {
+				t.Error("what was rejected was changed")
+			}
+			if state == "data2" {
+				return
+			}
+			if err := store.Administer(ctx, "db", fleet.Command{Delete: true}); err != nil {
+				t.Fatal(err)
+			}
+			if left := server.Must("KEYS", "{sema:db}*"); left != "" {
+				t.Errorf("%q are left of a deleted semaphore", left)
+			}
+			sessiontest.Begin(t, store, "db", config).Granted(1, sessiontest.Acquire(1, 1))
+		})
 	}
 }
 

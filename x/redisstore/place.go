@@ -3,7 +3,6 @@ package redisstore
 import (
 	"hash/fnv"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -92,6 +91,3 @@ var tags = sync.OnceValue(func() *[slots]string {
 })
 
 func tagOf(slot int) string { return tags()[slot] }
-
-// escape is for patterns of SCAN.
-var escape = strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, `\`, `\\`)

@@ -20,7 +20,7 @@ var (
 	//go:embed script/3_leases.lua
 	leasesLua string
 	//go:embed script/4_queue.lua
-	lineLua string
+	queueLua string
 	//go:embed script/5_write.lua
 	writeLua string
 	//go:embed script/batch.lua
@@ -56,7 +56,7 @@ func assemble(edit func(part string) string) *program {
 	var text strings.Builder
 	// In blocks, since Lua knows no more than 200 locals at a time.
 	for _, part := range []string{
-		stateLua, sessionsLua, leasesLua, lineLua, writeLua,
+		stateLua, sessionsLua, leasesLua, queueLua, writeLua,
 		"local apply, administer\ndo\n", batchLua, "local plain\ndo\n", plainLua, "end\n", applyLua, "end\ndo\n", adminLua, "end\n",
 	} {
 		text.WriteString(strip(edit(part)))

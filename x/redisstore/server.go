@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,10 +59,16 @@ func (s *server) close() {
 	}
 }
 
-// errLayout is for a semaphore that another release has written, and this one would
-// read wrongly.
-var errLayout = fmt.Errorf("%w: it was written to Redis by another release of redisstore, in a layout that this one cannot read (hint: use one release for all clients; "+
-	"or stop them and delete the semaphore, which the next one creates again)", protocol.ErrVersion)
+// errLayout is for a semaphore in a layout that this program cannot read, see STATE in
+// script/1_state.lua.
+func errLayout(err error) error {
+	if says(err, "SEMALAYOUT unreleased") {
+		return fmt.Errorf("%w: it was created by an unreleased version of Sema (hint: delete it, or use another prefix or database)", protocol.ErrVersion)
+	}
+	return errOtherRelease
+}
+
+var errOtherRelease = fmt.Errorf("%w: another release of Sema has written it, in a layout that this one cannot read (hint: use one release for all clients)", protocol.ErrVersion)
 
 // run calls a function of the program. What a server refuses for the moment, and
 // has not done, is tried again a few times. What got no answer is tried once more
@@ -81,8 +86,8 @@ func (s *Store) run(ctx context.Context, v verb, twice bool, at place, request p
 		if s.life.Err() != nil {
 			return result, errClosed
 		}
-		if says(err, "SEMALAYOUT") { // see STATE in script/1_state.lua
-			return result, errLayout
+		if says(err, "SEMALAYOUT") {
+			return result, errLayout(err)
 		}
 		_, answered := rueidis.IsRedisErr(err)
 		if twice && !answered {
@@ -109,24 +114,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
-}
-
-// scan notes the names of semaphores.
-func (s *server) scan(ctx context.Context, prefix, names string, found map[string]bool) error {
-	pattern := "{" + escape.Replace(prefix+names) + "*}"
-	for _, node := range s.now().Nodes() {
-		for cursor := uint64(0); ; {
-			page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Type("hash").Build()).AsScanEntry()
-			if err != nil {
-				return explain(ctx, s.address, err)
-			}
-			for _, key := range page.Elements {
-				found[strings.TrimSuffix(strings.TrimPrefix(key, "{"+prefix), "}")] = true
-			}
-			if cursor = page.Cursor; cursor == 0 {
-				break
-			}
-		}
-	}
-	return nil
 }

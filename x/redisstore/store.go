@@ -32,16 +32,20 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	made := c
 	made.Version, made.Protocol = 1, version
 	u, outcome, err := s.administer(ctx, name, "open", func(p *packer) {
-		p.bool(invalid == nil)
+		p.bool(invalid == nil && !by.MustExist)
 		p.int(int64(version))
-		p.string(by.Instance)
+		p.string(by.Client.Instance)
+		p.string(by.Client.Encode())
 		p.owner(by.Owner)
 		p.int(int64(by.Highest))
+		p.string(s.scriptNames())
 		p.string(string(packConfig(made)))
 	})
 	switch {
 	case err != nil:
 		return 0, protocol.Config{}, err
+	case outcome == absent && by.MustExist:
+		return 0, protocol.Config{}, about(name, fs.ErrNotExist)
 	case outcome == absent:
 		return 0, protocol.Config{}, about(name, invalid)
 	case outcome == refused:
@@ -49,6 +53,9 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 		return 0, config, about(name, fmt.Errorf("%w: it was made by version %d, this is version %d", protocol.ErrVersion, config.Protocol, version))
 	}
 	session, config := protocol.Session(u.int()), u.config()
+	if s.options.Cluster {
+		s.enlist(ctx, name)
+	}
 	return session, config, about(name, u.err)
 }
 
@@ -107,10 +114,27 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 		}
 		return orAbsent(name, outcome, err)
 	case c.Delete:
-		_, outcome, err := s.administer(ctx, name, "delete", func(*packer) {})
-		return orAbsent(name, outcome, err)
+		return s.delete(ctx, name, c.DeleteVersion)
 	}
 	return nil
+}
+
+func (s *Store) delete(ctx context.Context, name string, version uint64) error {
+	u, outcome, err := s.administer(ctx, name, "delete", func(p *packer) {
+		p.int(int64(version))
+		p.string(s.scriptNames())
+	})
+	switch {
+	case err == nil && outcome == conflict:
+		return about(name, conflicting(u.config(), version))
+	case err == nil && outcome == done && s.options.Cluster:
+		s.unlist(ctx, name)
+	}
+	return orAbsent(name, outcome, err)
+}
+
+func conflicting(present protocol.Config, expected uint64) error {
+	return fmt.Errorf("%w: it has version %d, not %d", protocol.ErrConflict, present.Version, expected)
 }
 
 func (s *Store) configure(ctx context.Context, name string, c protocol.Config) error {
@@ -132,9 +156,9 @@ func (s *Store) configure(ctx context.Context, name string, c protocol.Config) e
 	case outcome == refused:
 		return about(name, invalid)
 	case outcome == conflict:
-		return about(name, fmt.Errorf("%w: it has version %d, not %d", protocol.ErrConflict, present.Version, c.Version))
+		return about(name, conflicting(present, c.Version))
 	case outcome == fixed:
-		return about(name, errors.New("kind, TTL and window are fixed when a semaphore is made"))
+		return about(name, errors.New("kind, TTL, window and numbering are fixed when a semaphore is created"))
 	case outcome == raised:
 		return about(name, fmt.Errorf("protocol %d: it is %d, and can be raised by one, once nobody uses an older one", c.Protocol, present.Protocol))
 	}
@@ -192,14 +216,14 @@ func (s *Store) administer(ctx context.Context, name, what string, more func(*pa
 }
 
 func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, met int64, err error) {
-	if len(parts) != 6 {
+	if len(parts) != 7 {
 		return snapshot, 0, errUnpack
 	}
 	head, err := parts[0].ToString()
 	if err != nil {
 		return snapshot, 0, errUnpack
 	}
-	var lists [5][]string
+	var lists [6][]string
 	for i := range lists {
 		if lists[i], err = parts[i+1].AsStrSlice(); err != nil {
 			return snapshot, 0, errUnpack
@@ -210,40 +234,24 @@ func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, m
 	u.int() // done
 	snapshot.Effective, snapshot.InUse, snapshot.Config = u.int(), u.int(), u.config()
 	for i, member := range lists[0] {
-		info, bad := parseSession(member)
-		seen, unread := strconv.ParseInt(lists[1][i], 10, 64)
+		info, bad := parseSession(member, lists[3][i])
+		renewed, unread := strconv.ParseInt(lists[1][i], 10, 64)
 		owner, unowned := parseOwner(lists[2][i])
-		info.Seen, info.Owner = protocol.Micros(seen), owner
+		info.Renewed, info.Owner = protocol.Micros(renewed), owner
 		snapshot.Sessions = append(snapshot.Sessions, info)
 		err = cmp.Or(err, bad, unread, unowned)
 	}
-	for _, member := range lists[3] {
+	for _, member := range lists[4] {
 		info, bad := parseLease(member)
 		snapshot.Leases = append(snapshot.Leases, info)
 		err = cmp.Or(err, bad)
 	}
-	for _, member := range lists[4] {
+	for _, member := range lists[5] {
 		info, bad := parseTicket(member)
 		snapshot.Queue = append(snapshot.Queue, info)
 		err = cmp.Or(err, bad)
 	}
 	return snapshot, met, cmp.Or(err, u.err)
-}
-
-// List is for [fleet.Lister]. It goes through all keys of the servers.
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
-	found := map[string]bool{}
-	for _, server := range s.servers {
-		if err := server.scan(ctx, s.options.Prefix, prefix, found); err != nil {
-			return nil, err
-		}
-	}
-	names := make([]string, 0, len(found))
-	for name := range found {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
 }
 
 // Warnings are what an operator should know: what keeps these servers from
@@ -271,6 +279,5 @@ func about(name string, err error) error {
 
 var (
 	_ fleet.Store    = (*Store)(nil)
-	_ fleet.Lister   = (*Store)(nil)
 	_ fleet.Examiner = (*Store)(nil)
 )

@@ -1,88 +1,101 @@
 package redisstore
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Leases, tickets and sessions are in sorted sets as text, for people who look
+// Leases, tickets and sessions are members of sorted sets, as text that can be read
 // with redis-cli:
 //
-//	1763201234567891 session=1763201234567880 weight=1 since=1763201234569000 as=permit meta=web-1 [4711] main.go:44
-//	17 session=1763201234567881 weight=2 least=2 until=0 as=permit meta=web-2 [815] main.go:44
-//	1763201234567880 web-1/4711
+//	1763201234567891 session=1763201234567880 weight=1 since=1763201234569000 as=permit details=site=main.go:44 holder=web-1
+//	1763201234567892 session=1763201234567880 weight=3 since=1763201234569000 as=permit slots=0-1,4 details=
+//	17 session=1763201234567881 weight=2 least=2 since=1763201234569000 until=0 as=permit details=labels="job=nightly shard=3"
+//	1763201234567880 web-1/4711/0badcafe
 //
-// Meta comes last, since it may be anything.
+// The last field may contain spaces.
 
 func parseLease(member string) (protocol.LeaseInfo, error) {
-	f, err := parseMember(member, "session", "weight", "since", "as")
+	f, err := parseMember(member, "session", "weight", "since")
+	details, bad := protocol.DecodeDetails(f.details)
 	return protocol.LeaseInfo{
 		Seq: protocol.Seq(f.name), Session: protocol.Session(f.numbers[0]), Weight: f.numbers[1], Since: protocol.Micros(f.numbers[2]),
-		Pooled: f.is("block"), Revoked: f.is("revoked"), Meta: f.meta,
-	}, err
+		Pooled: f.is("block"), Revoked: f.is("revoked"), Slots: protocol.Slots(f.slots), Details: details,
+	}, cmp.Or(err, bad)
 }
 
 func parseTicket(member string) (protocol.TicketInfo, error) {
-	f, err := parseMember(member, "session", "weight", "least", "until", "as")
-	return protocol.TicketInfo{Ticket: protocol.Ticket(f.name), Session: protocol.Session(f.numbers[0]), Weight: f.numbers[1], Meta: f.meta}, err
+	f, err := parseMember(member, "session", "weight", "least", "since", "until")
+	details, bad := protocol.DecodeDetails(f.details)
+	return protocol.TicketInfo{
+		Ticket: protocol.Ticket(f.name), Session: protocol.Session(f.numbers[0]), Weight: f.numbers[1], Since: protocol.Micros(f.numbers[3]), Details: details,
+	}, cmp.Or(err, bad)
 }
 
-func parseSession(member string) (protocol.SessionInfo, error) {
+func parseSession(member, client string) (protocol.SessionInfo, error) {
 	number, instance, ok := strings.Cut(member, " ")
 	id, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || !ok {
 		return protocol.SessionInfo{}, fmt.Errorf("%q: want the number of a session and its instance", member)
 	}
-	return protocol.SessionInfo{Session: protocol.Session(id), Instance: instance}, nil
+	described, err := protocol.DecodeClient(instance, client)
+	return protocol.SessionInfo{Session: protocol.Session(id), Client: described}, err
 }
 
-// fields are what a member says.
+// fields are those of a member.
 type fields struct {
 	name    uint64
-	numbers [4]int64
+	numbers [5]int64
 	as      string
-	meta    string
+	slots   string
+	details string
 }
 
-func (f fields) is(what string) bool {
-	for as := range strings.SplitSeq(f.as, ",") {
-		if as == what {
-			return true
-		}
-	}
-	return false
-}
+func (f fields) is(what string) bool { return slices.Contains(strings.Split(f.as, ","), what) }
 
-// parseMember reads a number, then fields with these names, of which the last is
-// no number, then meta.
+// parseMember reads a number, fields of numbers with these names, as, slots if there
+// are any, and details.
 func parseMember(member string, names ...string) (f fields, err error) {
 	bad := func() (fields, error) {
-		return fields{}, fmt.Errorf("%q: want a number, %s= and meta=", member, strings.Join(names, "=, "))
+		return fields{}, fmt.Errorf("%q: want a number, %s=, as= and details=", member, strings.Join(names, "=, "))
 	}
 	number, rest, _ := strings.Cut(member, " ")
 	if f.name, err = strconv.ParseUint(number, 10, 64); err != nil {
 		return bad()
 	}
 	for i, name := range names {
-		var field string
-		field, rest, _ = strings.Cut(rest, " ")
-		value, ok := strings.CutPrefix(field, name+"=")
+		value, ok := cutField(&rest, name)
 		if !ok {
 			return bad()
 		}
-		if i == len(names)-1 {
-			f.as = value
-		} else if f.numbers[i], err = strconv.ParseInt(value, 10, 64); err != nil {
+		if f.numbers[i], err = strconv.ParseInt(value, 10, 64); err != nil {
 			return bad()
 		}
 	}
-	meta, ok := strings.CutPrefix(rest, "meta=")
-	if !ok {
+	var ok bool
+	if f.as, ok = cutField(&rest, "as"); !ok {
 		return bad()
 	}
-	f.meta = meta
+	f.slots, _ = cutField(&rest, "slots")
+	if f.details, ok = strings.CutPrefix(rest, "details="); !ok {
+		return bad()
+	}
 	return f, nil
+}
+
+// cutField removes the field with a name from the beginning of a text, and returns its
+// value; false if the text begins with something else.
+func cutField(text *string, name string) (string, bool) {
+	field, rest, _ := strings.Cut(*text, " ")
+	value, ok := strings.CutPrefix(field, name+"=")
+	if !ok {
+		return "", false
+	}
+	*text = rest
+	return value, true
 }

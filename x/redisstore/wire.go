@@ -13,6 +13,7 @@ func packConfig(c protocol.Config) packer {
 	for _, n := range []int64{int64(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, int64(c.TTL), int64(c.Window)} {
 		p.int(n)
 	}
+	p.bool(c.Numbered)
 	p.bool(c.Draining)
 	p.int(int64(c.Version))
 	p.int(int64(c.Protocol))
@@ -22,7 +23,7 @@ func packConfig(c protocol.Config) packer {
 func (u *unpacker) config() protocol.Config {
 	return protocol.Config{
 		Kind: protocol.Kind(u.int()), Capacity: u.int(), Whole: u.int(), Ramp: u.int(), MaxWaiters: u.int(),
-		TTL: protocol.Micros(u.int()), Window: protocol.Micros(u.int()), Draining: u.bool(), Version: uint64(u.int()), Protocol: uint32(u.int()),
+		TTL: protocol.Micros(u.int()), Window: protocol.Micros(u.int()), Numbered: u.bool(), Draining: u.bool(), Version: uint64(u.int()), Protocol: uint32(u.int()),
 	}
 }
 
@@ -69,7 +70,12 @@ func (u *unpacker) results(results []protocol.Result) (granted int) {
 		f := protocol.Result{N: uint64(u.int()), Kind: protocol.ResultKind(u.int()), Lease: protocol.Seq(u.int()), Weight: u.int()}
 		count := u.int()
 		ticket, err := strconv.ParseUint(u.string(), 10, 64)
-		f.Ticket, f.Note = protocol.Ticket(ticket), u.string()
+		f.Ticket = protocol.Ticket(ticket)
+		if text := u.string(); f.Kind == protocol.Granted {
+			f.Slots = protocol.Slots(text)
+		} else {
+			f.Note = text
+		}
 		if err != nil || count < 1 || count > int64(len(results)-i) {
 			u.fail()
 			return 0

@@ -16,7 +16,7 @@
 --   {prefix:name}:queue       sorted set: who waits for what, in order
 --   {prefix:name}:blocks      hash: which sessions have blocks, and were told that others wait
 --   {prefix:name}:spent       list: "until weight" of what a rate has granted
---   {prefix:name}:grave       string: what a semaphore of this name begins after
+--   {prefix:name}:tombstone     string: what a semaphore of this name begins after
 -- keys[2] is the server: which run of which process it is, see meet.
 --   server:used               string: when a semaphore was last used, to the hour, and the last gap, see noteUse
 -- args is the name, the prefix of channels, the request, and the fields of the
@@ -30,7 +30,7 @@
 local scripted -- this runs as a script, which remembers nothing from call to call
 
 local BASE, SERVER, NAME, CHANNEL, REQUEST
-local SESSIONS, LEASES, QUEUE, BLOCKS, SPENT, GRAVE
+local SESSIONS, LEASES, QUEUE, BLOCKS, SPENT, TOMBSTONE
 
 local SECOND, HOUR, WEEK = 1e6, 3600e6, 7 * 24 * 3600e6
 local NEVER = 9007199254740992
@@ -41,7 +41,7 @@ local REAP_AT_ONCE = 16
 -- A release that changes the layout changes the name: its program rejects what
 -- others have written, and theirs fail on what it has written, instead of reading
 -- it wrongly.
-local STATE = 'state2'
+local STATE = 'data1'
 
 -- What becomes of tickets and leases. In a table, since Lua knows no more than
 -- 200 locals at a time.
@@ -108,7 +108,7 @@ end
 end
 
 -- The configuration, and its packed form as stored.
-local kind, capacity, whole, ramp, maxWaiters, ttl, window, draining, version, protocol
+local kind, capacity, whole, ramp, maxWaiters, ttl, window, numbered, draining, version, protocol
 local configured, lifetime
 
 -- The state. What protocol.State calls the same is the same. First what almost
@@ -141,7 +141,7 @@ local cold -- what was last unpacked of it, or packed; nil if that is not what t
 local function loadConfig(packed)
   if packed == configured then return end
   configured = packed
-  kind, capacity, whole, ramp, maxWaiters, ttl, window, draining, version, protocol = read('<dddddddddd', packed)
+  kind, capacity, whole, ramp, maxWaiters, ttl, window, numbered, draining, version, protocol = read('<ddddddddddd', packed)
   lifetime = format('%.0f', floor((WEEK + 2 * ttl) / 1000))
 end
 
@@ -150,7 +150,7 @@ end
 local function ticked() return clock + min(max(now - last, 0), floor(ttl / 6)) end
 
 local met -- the epoch, which names the meeting of this run of the server, see meet
-local cutOff, load, make
+local cutOff, load, make, unreleased
 do
 
 -- What else meet has found: since when a TTL is counted; and 2 if the server was a
@@ -281,12 +281,17 @@ local function quarantine(since, bound) return max(0, ttl + bound - max(0, now -
 -- answering for as long as the promotion takes.
 local function metQuarantine(promotion) return quarantine(metSince, metLoss == 2 and promotion or 0) end
 
+-- unreleased reports whether the semaphore has a form that no released version has
+-- written.
+local UNRELEASED, OTHER_RELEASE = 'SEMALAYOUT unreleased', 'SEMALAYOUT another release'
+function unreleased() return call('HEXISTS', BASE, 'state') + call('HEXISTS', BASE, 'state2') > 0 end
+
 -- load unpacks what was read of the semaphore, and reports whether there is one. If
 -- it cannot be read there is an error as well.
 function load(config, state, seen, promotion)
   meet(seen, config)
   if not config then return false end
-  if not state then return false, redis.error_reply('SEMALAYOUT the semaphore was written by another release') end
+  if not state then return false, redis.error_reply(unreleased() and UNRELEASED or OTHER_RELEASE) end
   loadConfig(config)
   clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest = read(HOT, state)
   local rest = sub(state, 8 * 8 + 1)
@@ -310,7 +315,7 @@ end
 -- that deadlines read as times. There may have been one of its name that was lost.
 function make(packed, promotion)
   loadConfig(packed)
-  local first = max(tonumber(call('GET', GRAVE) or 0), now + LEAP)
+  local first = max(tonumber(call('GET', TOMBSTONE) or 0), now + LEAP)
   clock, last, lastSeq, lastSession, renewals, inUse, wanted = now, now, first, first, 0, 0, 0
   waiting, arrivals, hinted, rampFrom, rampAt, soonest = 0, 0, 0, capacity, now, NEVER
   sessionCount, leaseCount, lowest, untold, told, storedLeases, storedWaiting = 0, 0, 0, 0, 0, 0, 0
@@ -320,9 +325,9 @@ end
 
 end
 
--- leaveGrave leaves a key behind: Seqs and sessions of a semaphore of this name begin after a
+-- leaveTombstone leaves a key behind: Seqs and sessions of a semaphore of this name begin after a
 -- number, for so long that no clock steps back behind it.
-local function leaveGrave(number) call('SET', GRAVE, format('%.0f', number), 'PX', format('%.0f', 4 * WEEK / 1000)) end
+local function leaveTombstone(number) call('SET', TOMBSTONE, format('%.0f', number), 'PX', format('%.0f', 4 * WEEK / 1000)) end
 
 local noteHighest, remember
 do
@@ -339,7 +344,7 @@ end
 
 -- remember is noteHighest for a semaphore that is missing, and may have been lost.
 function remember(seen)
-  if seen > now and believable(seen) and seen > tonumber(call('GET', GRAVE) or 0) then leaveGrave(seen) end
+  if seen > now and believable(seen) and seen > tonumber(call('GET', TOMBSTONE) or 0) then leaveTombstone(seen) end
 end
 
 end
@@ -374,8 +379,8 @@ local function shorten()
   local longest = now + window
   for i = 0, call('LLEN', SPENT) - 1, 500 do
     for j, spent in ipairs(call('LRANGE', SPENT, i, i + 499)) do
-      local till, weight = match(spent, '^(%d+) (%d+)')
-      if tonumber(till) > longest then call('LSET', SPENT, i + j - 1, integer(longest) .. ' ' .. weight) end
+      local seq, till, rest = match(spent, '^(%d+) (%d+) (.*)$')
+      if tonumber(till) > longest then call('LSET', SPENT, i + j - 1, seq .. ' ' .. integer(longest) .. ' ' .. rest) end
     end
   end
 end
@@ -386,7 +391,7 @@ local function expire()
     local some = call('LRANGE', SPENT, 0, 63)
     local gone = 0
     for _, spent in ipairs(some) do
-      local till, weight = match(spent, '^(%d+) (%d+)')
+      local till, weight = match(spent, '^%d+ (%d+) (%d+)')
       if tonumber(till) > last then break end
       inUse = inUse - tonumber(weight)
       gone = gone + 1

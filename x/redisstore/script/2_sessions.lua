@@ -6,17 +6,17 @@
 -- lastTicket is the highest that ever stood in line, which mostly tells that one does
 -- not. before is the last result that was numbered by the server it last spoke to, while
 -- it has not spoken to this one.
-local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<I4c0dddddddI4c0'
+local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<I4c0dddddddI4c0I4c0'
 
 -- leases and tickets are those that were looked at: false for one that is not
 -- there. news are results that were added in this call.
 local function decodeSession(id, packed)
-  local seq, deadline, seen, renewal, lastResult, unheard, scored, held, size = read(RECORD, packed)
-  local owner, revocations, of, recalled, pooled, waits, before, lastTicket, instance = read(REST, packed, RECORD_SIZE + 1)
+  local seq, deadline, renewed, renewal, lastResult, unheard, scored, held, size = read(RECORD, packed)
+  local owner, revocations, of, recalled, pooled, waits, before, lastTicket, instance, client = read(REST, packed, RECORD_SIZE + 1)
   return {
-    id = id, seq = seq, deadline = deadline, seen = seen, renewal = renewal, lastResult = lastResult, unheard = unheard, scored = scored, held = held,
+    id = id, seq = seq, deadline = deadline, renewed = renewed, renewal = renewal, lastResult = lastResult, unheard = unheard, scored = scored, held = held,
     recalled = recalled, pooled = pooled, waits = waits, waitsStored = waits, revocations = revocations, epoch = of, before = before,
-    lastTicket = lastTicket, instance = instance, owner = owner, results = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
+    lastTicket = lastTicket, instance = instance, client = client, owner = owner, results = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
     leases = {}, tickets = {}, news = {},
   }
 end
@@ -28,8 +28,8 @@ local function resultsOf(r)
 end
 
 local function encodeSession(r)
-  local rest = pack(REST, #r.owner, r.owner, r.revocations, r.epoch, r.recalled, r.pooled, r.waits, r.before, r.lastTicket, #r.instance, r.instance)
-  return pack(RECORD, r.seq, r.deadline, r.seen, r.renewal, r.lastResult, r.unheard, r.scored, r.held, #rest) .. rest .. resultsOf(r)
+  local rest = pack(REST, #r.owner, r.owner, r.revocations, r.epoch, r.recalled, r.pooled, r.waits, r.before, r.lastTicket, #r.instance, r.instance, #r.client, r.client)
+  return pack(RECORD, r.seq, r.deadline, r.renewed, r.renewal, r.lastResult, r.unheard, r.scored, r.held, #rest) .. rest .. resultsOf(r)
 end
 
 local function fieldOf(id) return 's' .. id end
@@ -56,7 +56,7 @@ end
 -- it; there a deadline is never later than in the record.
 local function renew(r)
   r.deadline = clock + ttl
-  r.seen = last
+  r.renewed = last
   renewals = renewals + 1
   r.renewal = renewals
   r.epoch, r.before = epoch, -1
@@ -111,10 +111,10 @@ local function undecided()
     leastLag = last - clock
     return held
   end
-  local renewed = r.deadline - ttl
-  if renewed > stepped then leastLag = max(leastLag, r.seen - renewed) end -- which has only grown since then
+  local renewedAt = r.deadline - ttl
+  if renewedAt > stepped then leastLag = max(leastLag, r.renewed - renewedAt) end -- which has only grown since then
   if dead(r) then return max(held, 1) end -- beyond what one call ends
-  if last - r.seen <= ttl then return held end
+  if last - r.renewed <= ttl then return held end
   return max(held, r.deadline - clock + 1)
 end
 
@@ -165,7 +165,7 @@ local function notePool(r, was)
   r.dirty = true
   if was == 0 then
     untold = untold + 1
-    call('HSET', BLOCKS, r.id, 'untold')
+    call('HSET', BLOCKS, r.id, 'held')
     if untold + told == 1 then keep(BLOCKS) end
   elseif r.pooled == 0 then
     if r.recalled == 1 then told = told - 1 else untold = untold - 1 end
@@ -178,7 +178,7 @@ local function noteRecalled(r, recalled)
   r.recalled = recalled and 1 or 0
   local by = recalled and 1 or -1
   told, untold = told + by, untold - by
-  call('HSET', BLOCKS, r.id, recalled and 'told' or 'untold')
+  call('HSET', BLOCKS, r.id, recalled and 'recalled' or 'held')
   r.dirty = true
 end
 
@@ -204,14 +204,14 @@ function recall()
   if untold == 0 and told == 0 then return end
   local pressed = waiting > 0 or draining == 1 or inUse > effective()
   if pressed and untold > 0 then
-    for _, r in ipairs(holdersThat('untold')) do
+    for _, r in ipairs(holdersThat('held')) do
       if recalls(r) then
         noteRecalled(r, true)
         wake(r)
       end
     end
   elseif not pressed and told > 0 then
-    for _, r in ipairs(holdersThat('told')) do noteRecalled(r, false) end
+    for _, r in ipairs(holdersThat('recalled')) do noteRecalled(r, false) end
   end
 end
 

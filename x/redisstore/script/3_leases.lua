@@ -5,11 +5,14 @@ local freshLeases -- that were made in this call
 local droppedSeqs -- that are in the sorted set and have to leave it
 
 -- brief is the field: the weight, b for a block, r if revoked; and whose it is.
-local function brief(l) return numberText(l.weight) .. (l.pooled and 'b' or '') .. (l.revoked and 'r ' or ' ') .. l.session.id end
+local function brief(l)
+  return numberText(l.weight) .. (l.pooled and 'b' or '') .. (l.revoked and 'r ' or ' ') .. l.session.id .. (l.slots == '' and '' or ' ' .. l.slots)
+end
 
 local function leaseMember(l)
   return l.seq .. ' session=' .. l.session.id .. ' weight=' .. numberText(l.weight) .. ' since=' .. timeText(l.since) ..
-    ' as=' .. (l.pooled and 'block' or 'permit') .. (l.revoked and ',revoked' or '') .. ' meta=' .. l.meta
+    ' as=' .. (l.pooled and 'block' or 'permit') .. (l.revoked and ',revoked' or '') ..
+    (l.slots == '' and '' or ' slots=' .. l.slots) .. ' details=' .. l.details
 end
 
 -- noteLease has the session know a lease, from its field. One that is not there,
@@ -17,9 +20,9 @@ end
 local function noteLease(r, seq, field)
   local l = false
   if field then
-    local weight, pooled, revoked, owner = match(field, '^(%d+)(b?)(r?) (%d+)$')
+    local weight, pooled, revoked, owner, slots = match(field, '^(%d+)(b?)(r?) (%d+) ?(.*)$')
     if owner == r.id then
-      l = { seq = seq, session = r, weight = number(weight), pooled = pooled == 'b', revoked = revoked == 'r', stored = true, gone = false }
+      l = { seq = seq, session = r, weight = number(weight), pooled = pooled == 'b', revoked = revoked == 'r', slots = slots, stored = true, gone = false }
     end
   end
   r.leases[seq] = l
@@ -35,9 +38,9 @@ end
 
 -- complete reads what the field does not say of a lease.
 local function complete(l)
-  if l.meta then return end
-  local since, meta = match(call('ZRANGEBYSCORE', LEASES, l.seq, l.seq)[1], ' since=(%d+) as=%S+ meta=(.*)$')
-  l.since, l.meta = tonumber(since), meta
+  if l.details then return end
+  local since, details = match(call('ZRANGEBYSCORE', LEASES, l.seq, l.seq)[1], ' since=(%d+) as=%S+ .-details=(.*)$')
+  l.since, l.details = tonumber(since), details
 end
 
 local function keepLease(l)
@@ -53,18 +56,142 @@ local function keepLease(l)
   end
 end
 
+-- Numbers of the leases of a numbered semaphore, as text: "0-3,7". The hash has those of
+-- all leases in the field slots.
+local slotNumbers = {} -- functions, in a table since Lua has no more than 200 locals at a time
+do
+
+-- numbersOf returns the numbers of a text, which ascend.
+local function numbersOf(slots)
+  local numbers = {}
+  for low, high in string.gmatch(slots, '(%d+)-?(%d*)') do
+    for n = tonumber(low), tonumber(high) or tonumber(low) do numbers[#numbers + 1] = n end
+  end
+  return numbers
+end
+
+-- textOf is the reverse, for the numbers from one index to another.
+local function textOf(numbers, from, to)
+  local parts = {}
+  while from <= to do
+    local first = from
+    while from < to and numbers[from + 1] == numbers[from] + 1 do from = from + 1 end
+    parts[#parts + 1] = numbers[first] .. (from > first and '-' .. numbers[from] or '')
+    from = from + 1
+  end
+  return table.concat(parts, ',')
+end
+
+local function loadSlots()
+  if slotNumbers.taken then return end
+  slotNumbers.taken, slotNumbers.lowestFree = {}, 0
+  for _, n in ipairs(numbersOf(call('HGET', BASE, 'slots') or '')) do slotNumbers.taken[n] = true end
+end
+
+-- take takes the lowest free numbers. There are enough below the capacity, since
+-- the weight fits.
+function slotNumbers.take(weight)
+  loadSlots()
+  local numbers = {}
+  while #numbers < weight do
+    if not slotNumbers.taken[slotNumbers.lowestFree] then
+      slotNumbers.taken[slotNumbers.lowestFree] = true
+      numbers[#numbers + 1] = slotNumbers.lowestFree
+    end
+    slotNumbers.lowestFree = slotNumbers.lowestFree + 1
+  end
+  return textOf(numbers, 1, weight)
+end
+
+function slotNumbers.free(slots)
+  loadSlots()
+  for _, n in ipairs(numbersOf(slots)) do
+    slotNumbers.taken[n] = nil
+    slotNumbers.lowestFree = min(slotNumbers.lowestFree, n)
+  end
+end
+
+-- cut removes the highest numbers from a lease, as many as the weight, and returns
+-- them.
+function slotNumbers.cut(l, weight)
+  local numbers = numbersOf(l.slots)
+  local kept = #numbers - weight
+  l.slots = textOf(numbers, 1, kept)
+  return textOf(numbers, kept + 1, #numbers)
+end
+
+-- all returns the numbers of all leases.
+function slotNumbers.all()
+  local numbers = {}
+  for n in pairs(slotNumbers.taken) do numbers[#numbers + 1] = n end
+  table.sort(numbers)
+  return textOf(numbers, 1, #numbers)
+end
+
+end
+
+-- What a rate has granted is in a list, as "seq until weight session". Seqs and times
+-- ascend.
+local rates = {}
+do
+
+-- spend notes what the grant with the last Seq has cost.
+function rates.spend(r, weight)
+  if call('RPUSH', SPENT, seqText(lastSeq) .. ' ' .. integer(last + window) .. ' ' .. numberText(weight) .. ' ' .. r.id) == 1 then keep(SPENT) end
+end
+
+-- find returns the index of a grant, and the entry, by binary search. Seqs mostly have
+-- no gaps, so that the first guess is right: as far from the last grant as their
+-- Seqs are.
+local function find(seq)
+  local low, high, wanted = 0, call('LLEN', SPENT) - 1, tonumber(seq)
+  local at = high - (lastSeq - wanted)
+  while low <= high do
+    at = max(low, min(at, high))
+    local entry = call('LINDEX', SPENT, at)
+    local found = tonumber(match(entry, '^%d+'))
+    if found == wanted then return at, entry end
+    if found < wanted then low = at + 1 else high = at - 1 end
+    at = floor((low + high) / 2)
+  end
+end
+
+-- settle corrects what a grant of a rate has cost. The excess of a grant that has
+-- left the window is charged from now. Only the session that has got the grant can
+-- settle it.
+function rates.settle(r, ticket, seq, cost, granted)
+  if kind ~= RATE or cost < 0 or granted < 0 then return refuseTicket(r, ticket, IS.INVALID) end
+  cost = min(cost, max(whole, capacity))
+  local at, entry = find(seq)
+  if at then
+    local till, weight, owner = match(entry, ' (%d+) (%d+) (%d+)$')
+    if owner ~= r.id then return end
+    inUse = inUse + cost - tonumber(weight)
+    call('LSET', SPENT, at, seq .. ' ' .. till .. ' ' .. numberText(cost) .. ' ' .. owner)
+  elseif cost > granted then
+    lastSeq = lastSeq + 1
+    inUse = inUse + cost - granted
+    rates.spend(r, cost - granted)
+  end
+end
+
+end
+
 -- lend makes a lease for a ticket, and tells. What a rate grants is spent at once
 -- and needs no lease.
 local function lend(t, weight)
   lastSeq = lastSeq + 1
   inUse = inUse + weight
   local r = t.session
+  local slots = ''
   if kind == RATE then
-    if call('RPUSH', SPENT, integer(last + window) .. ' ' .. integer(weight)) == 1 then keep(SPENT) end
+    rates.spend(r, weight)
   else
-    keepLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = t.pooled, revoked = false, since = last, meta = t.meta, stored = false, gone = false })
+    if numbered == 1 then slots = slotNumbers.take(weight) end
+    keepLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = t.pooled, revoked = false, slots = slots, since = last, details = t.details,
+      stored = false, gone = false })
   end
-  tell(r, IS.GRANTED, t.id, lastSeq, weight, '')
+  tell(r, IS.GRANTED, t.id, lastSeq, weight, slots)
 end
 
 -- drop frees a lease.
@@ -72,6 +199,7 @@ local function drop(l)
   local r = l.session
   inUse = inUse - l.weight
   leaseCount = leaseCount - 1
+  if l.slots ~= '' then slotNumbers.free(l.slots) end
   r.leases[l.seq] = false
   r.held = r.held - 1
   r.dirty = true
@@ -107,6 +235,7 @@ local function release(r, seq, weight)
   if weight == 0 or weight >= l.weight then return drop(l) end
   l.weight = l.weight - weight
   inUse = inUse - weight
+  if l.slots ~= '' then slotNumbers.free(slotNumbers.cut(l, weight)) end
   rewrite(l)
 end
 
@@ -116,10 +245,12 @@ local function split(r, ticket, weight, seq)
   if not l or l.revoked or weight <= 0 or weight >= l.weight then return refuseTicket(r, ticket, IS.INVALID) end
   complete(l)
   l.weight = l.weight - weight
+  local slots = l.slots == '' and '' or slotNumbers.cut(l, weight)
   rewrite(l)
   lastSeq = lastSeq + 1
-  keepLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = l.pooled, revoked = false, since = l.since, meta = l.meta, stored = false, gone = false })
-  tell(r, IS.GRANTED, ticket, lastSeq, weight, '')
+  keepLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = l.pooled, revoked = false, slots = slots, since = l.since, details = l.details,
+    stored = false, gone = false })
+  tell(r, IS.GRANTED, ticket, lastSeq, weight, slots)
 end
 
 -- acknowledge forgets the results that the session has heard. One that was told to

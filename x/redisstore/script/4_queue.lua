@@ -9,15 +9,15 @@ local leftArrivals                    -- that are in the sorted set and have to 
 
 local function ticketMember(t)
   return t.id .. ' session=' .. t.session.id .. ' weight=' .. numberText(t.weight) .. ' least=' .. numberText(t.least) ..
-    ' until=' .. integer(t.till) .. ' as=' .. (t.pooled and 'block' or 'permit') .. ' meta=' .. t.meta
+    ' since=' .. timeText(t.since) .. ' until=' .. integer(t.till) .. ' as=' .. (t.pooled and 'block' or 'permit') .. ' details=' .. t.details
 end
 
 local function decodeTicket(member, arrival)
-  local id, owner, weight, least, till, as, meta =
-    match(member, '^(%d+) session=(%d+) weight=(%d+) least=(%d+) until=(%d+) as=(%S+) meta=(.*)$')
+  local id, owner, weight, least, since, till, as, details =
+    match(member, '^(%d+) session=(%d+) weight=(%d+) least=(%d+) since=(%d+) until=(%d+) as=(%S+) details=(.*)$')
   local t = {
     id = id, session = session(owner), weight = number(weight), least = number(least), till = number(till),
-    pooled = as == 'block', meta = meta, arrival = arrival, stored = true, gone = false,
+    since = number(since), pooled = as == 'block', details = details, arrival = arrival, stored = true, gone = false,
   }
   byArrival[arrival] = t
   return t
@@ -221,7 +221,7 @@ local function due()
     while true do
       local some = call('LRANGE', SPENT, at, at + 63)
       for _, spent in ipairs(some) do
-        local till, weight = match(spent, '^(%d+) (%d+)')
+        local till, weight = match(spent, '^%d+ (%d+) (%d+)')
         missing = missing - tonumber(weight)
         if missing <= 0 then return max(tonumber(till) - last, 0) end
       end

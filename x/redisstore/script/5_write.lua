@@ -8,7 +8,7 @@ local function start(keys, args)
   if BASE ~= keys[1] then
     BASE = keys[1]
     SESSIONS, LEASES, QUEUE = BASE .. ':sessions', BASE .. ':leases', BASE .. ':queue'
-    BLOCKS, SPENT, GRAVE = BASE .. ':blocks', BASE .. ':spent', BASE .. ':grave'
+    BLOCKS, SPENT, TOMBSTONE = BASE .. ':blocks', BASE .. ':spent', BASE .. ':tombstone'
   end
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -21,6 +21,7 @@ local function forget()
   sessions, woken, freshLeases, droppedSeqs, goneFields, newFields, owners = {}, {}, {}, {}, {}, {}, {}
   fetched, fetchedAt, lastFetched, members, fetching = {}, 1, -1, {}, 4
   arrived, arrivedAt, byArrival, leftArrivals = {}, 1, {}, {}
+  slotNumbers.taken = nil
 end
 
 local function allKeys() return { BASE, SESSIONS, LEASES, QUEUE, BLOCKS, SPENT } end
@@ -110,6 +111,7 @@ function write(answered)
   if putOff then kept = now end
   cold = pack(COLD, lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept, leastLag, stepped)
   addField(STATE, packHot() .. cold)
+  if slotNumbers.taken then addField('slots', slotNumbers.all()) end
   bulk('HDEL', BASE, goneFields) -- first: a ticket may have come again
   bulk('HSET', BASE, newFields)
   if putOff then

@@ -7,16 +7,27 @@ local DONE, ABSENT, REFUSED, CONFLICT, FIXED, RAISED = 0, 1, 2, 3, 4, 5
 local function describe()
   call('HSET', BASE, 'config', configured, 'kind', kind == RATE and 'rate' or 'concurrency', 'capacity', integer(capacity),
     'whole', integer(whole), 'ramp', integer(ramp), 'maxwaiters', integer(maxWaiters), 'ttl', integer(ttl), 'window', integer(window),
-    'draining', draining == 1 and 'yes' or 'no', 'version', integer(version), 'protocol', integer(protocol))
+    'numbered', numbered == 1 and 'yes' or 'no', 'draining', draining == 1 and 'yes' or 'no', 'version', integer(version), 'protocol', integer(protocol))
 end
 
--- open begins a session, in a semaphore that is made if there is none and the
--- configuration is one.
+-- enlist adds the semaphore to the index of names. When it is new, some of the others
+-- are looked at: a semaphore that nobody uses expires, and its name remains.
+local function enlist(names, new)
+  call('ZADD', names, 0, NAME)
+  if not new then return end
+  local from = now % call('ZCARD', names)
+  for _, name in ipairs(call('ZRANGE', names, from, from + 7)) do
+    if call('EXISTS', sub(BASE, 1, #BASE - #NAME - 1) .. name .. '}') == 0 then call('ZREM', names, name) end
+  end
+end
+
+-- open begins a session, in a semaphore that is made if there is none and that is
+-- asked for.
 local function open(exists, at, promotion)
-  local valid, speaks, instance, owner, highest, config
-  valid, speaks, instance, owner, highest, config = read('<ddI4c0I4c0dI4c0', REQUEST, at)
+  local create, speaks, instance, client, owner, highest, names, config
+  create, speaks, instance, client, owner, highest, names, config = read('<ddI4c0I4c0I4c0dI4c0I4c0', REQUEST, at)
   if not exists then
-    if valid == 0 then return pack('<dd', met, ABSENT) end
+    if create == 0 then return pack('<dd', met, ABSENT) end
     make(config, promotion)
     describe()
   end
@@ -28,12 +39,13 @@ local function open(exists, at, promotion)
   noteHighest(highest)
   lastSession = lastSession + 1
   local id = format('%.0f', lastSession)
-  local rest = pack(REST, #owner, owner, 0, epoch, 0, 0, 0, -1, 0, #instance, instance)
+  local rest = pack(REST, #owner, owner, 0, epoch, 0, 0, 0, -1, 0, #instance, instance, #client, client)
   local r = decodeSession(id, pack(RECORD, 0, 0, 0, 0, 0, 0, 0, 0, #rest) .. rest)
   sessions[id] = r
   renew(r)
   sessionCount = sessionCount + 1
   write(nil)
+  if names ~= '' then enlist(names, not exists) end
   if sessionCount == 1 then keep(SESSIONS) end
   return pack('<ddd', epoch, DONE, lastSession) .. configured
 end
@@ -71,7 +83,7 @@ local function configure(at)
   local valid, wants, config
   valid, wants, config = read('<ddI4c0', REQUEST, at)
   begin()
-  local was = { ttl, kind, window, protocol }
+  local was = { ttl, kind, window, numbered, protocol }
   local outcome = DONE
   if valid == 0 then
     outcome = REFUSED
@@ -81,8 +93,8 @@ local function configure(at)
     local present = configured
     local from = effective()
     loadConfig(config)
-    if ttl ~= was[1] or kind ~= was[2] or window ~= was[3] then outcome = FIXED end
-    if outcome == DONE and (protocol < was[4] or protocol > was[4] + 1) then outcome = RAISED end
+    if ttl ~= was[1] or kind ~= was[2] or window ~= was[3] or numbered ~= was[4] then outcome = FIXED end
+    if outcome == DONE and (protocol < was[5] or protocol > was[5] + 1) then outcome = RAISED end
     if outcome == DONE then
       rampFrom, rampAt = min(from, capacity), last
       hinted = 0
@@ -130,31 +142,29 @@ end
 local function inspect()
   begin()
   write(nil)
-  local seen, owners, members = {}, {}, call('ZRANGE', SESSIONS, 0, -1)
+  local renewed, owners, clients, members = {}, {}, {}, call('ZRANGE', SESSIONS, 0, -1)
   for i, member in ipairs(members) do
     local r = session(numberIn(member))
-    seen[i], owners[i] = format('%.0f', r.seen), r.owner
+    renewed[i], owners[i], clients[i] = format('%.0f', r.renewed), r.owner, r.client
   end
   return {
-    pack('<dddd', epoch, DONE, effective(), inUse) .. configured, members, seen, owners,
+    pack('<dddd', epoch, DONE, effective(), inUse) .. configured, members, renewed, owners, clients,
     call('ZRANGE', LEASES, 0, -1), call('ZRANGE', QUEUE, 0, -1),
   }
 end
 
-local function delete()
+-- delete removes the semaphore, if its configuration has the version, or 0 is asked
+-- for. One of an unreleased form is removed as well: a semaphore that is created
+-- later starts after its numbers in any case, unless the clock has stepped back.
+local function delete(at, failed)
+  local wants, names
+  wants, names = read('<dI4c0', REQUEST, at)
+  if failed and not (wants == 0 and unreleased()) then return failed end
+  if wants ~= 0 and wants ~= version then return pack('<dd', met, CONFLICT) .. configured end
   call('DEL', unpack(allKeys()))
-  leaveGrave(max(lastSeq, lastSession))
+  if failed then call('DEL', BASE .. ':line') else leaveTombstone(max(lastSeq, lastSession)) end
+  if names ~= '' then call('ZREM', names, NAME) end
   return pack('<dd', met, DONE)
-end
-
--- deleteFirstLayout deletes a semaphore that was written in the layout before this
--- one. Another layout is not known, and not deleted.
-local function deleteFirstLayout(failed)
-  local state = call('HGET', BASE, 'state')
-  if not state then return failed end
-  local _
-  _, _, _, lastSeq, _, _, _, _, lastSession = read('<ddddddddd', state)
-  return delete()
 end
 
 function administer(keys, args)
@@ -164,11 +174,11 @@ function administer(keys, args)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
   local stored = call('HMGET', BASE, 'config', STATE)
   local exists, failed = load(stored[1], stored[2], seen, promotion)
-  if failed then return what == 'delete' and deleteFirstLayout(failed) or failed end
+  if failed then return what == 'delete' and delete(at, failed) or failed end
   if what == 'open' then return open(exists, at, promotion) end
   if not exists then return pack('<dd', met, ABSENT) end
   if what == 'configure' then return configure(at) end
   if what == 'revoke' then return revoke(at) end
   if what == 'inspect' then return inspect() end
-  return delete()
+  return delete(at)
 end

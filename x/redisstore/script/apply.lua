@@ -3,20 +3,20 @@
 local function bit(flags, n) return floor(flags / n) % 2 == 1 end
 
 -- acquire puts a ticket in line, or refuses it.
-local function acquire(r, ticket, weight, least, wait, flags, meta)
+local function acquire(r, ticket, weight, least, wait, flags, details)
   if ticketOf(r, ticket) then return end -- named twice
   grant() -- what this batch has freed so far goes to those who were first
   local try, pooled = bit(flags, 1), bit(flags, 2)
   if not pooled or least <= 0 then least = weight else least = min(least, weight) end
   local free = waiting == 0 and fits(least)
-  if weight <= 0 then return refuseTicket(r, ticket, IS.INVALID) end
+  if weight <= 0 or pooled and numbered == 1 then return refuseTicket(r, ticket, IS.INVALID) end
   if draining == 1 then return refuseTicket(r, ticket, IS.DRAINING) end
   if tooLarge(least) then return refuseTicket(r, ticket, IS.TOO_LARGE) end
   if not free then
     if try then return refuseTicket(r, ticket, clock < hold and IS.UNDECIDED or IS.FULL) end
-    if maxWaiters > 0 and waiting >= maxWaiters then return refuseTicket(r, ticket, IS.QUEUE_FULL) end
+    if maxWaiters ~= 0 and waiting >= maxWaiters then return refuseTicket(r, ticket, IS.QUEUE_FULL) end
   end
-  stand({ id = ticket, session = r, weight = weight, least = least, till = wait > 0 and clock + wait or 0, pooled = pooled, meta = meta,
+  stand({ id = ticket, session = r, weight = weight, least = least, till = wait > 0 and clock + wait or 0, pooled = pooled, since = last, details = details,
     arrival = 0, stored = false, gone = false })
 end
 
@@ -46,16 +46,16 @@ end
 -- obey does what a batch wishes, in order.
 local function obey(r, order, at, args)
   local leases = 3 -- of args
-  local taken, count, ticket, weight, least, flags, timed, meta, waits = 0, 0
+  local taken, count, ticket, weight, least, flags, timed, details, waits = 0, 0
   for i = 1, #order do
     local op = sub(order, i, i)
     if op == 'a' then
       if taken == count then
-        count, ticket, weight, least, flags, timed, meta, waits = read(RUN, REQUEST, at)
+        count, ticket, weight, least, flags, timed, details, waits = read(RUN, REQUEST, at)
         taken, at = 0, waits + timed * count * 8
       end
       local wait = timed == 1 and read('<d', REQUEST, waits + taken * 8) or 0
-      acquire(r, ticketAfter(ticket, taken), weight, least, wait, flags, meta)
+      acquire(r, ticketAfter(ticket, taken), weight, least, wait, flags, details)
       taken = taken + 1
     elseif op == 'r' then
       leases = leases + 1
@@ -69,6 +69,10 @@ local function obey(r, order, at, args)
         cancel(r, name)
       elseif op == 's' then
         split(r, name, much, of)
+      elseif op == 't' then
+        local granted
+        granted, at = read('<d', REQUEST, at)
+        rates.settle(r, name, of, much, granted)
       else
         refuseTicket(r, name, IS.INVALID)
       end

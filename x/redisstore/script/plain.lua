@@ -10,7 +10,7 @@ local NOTHING_ELSE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0
 -- resting reports whether nothing happens to the semaphore up to some time on its
 -- clock but what a batch does, and nothing is undecided.
 local function resting(at)
-  return waiting == 0 and told == 0 and draining == 0 and kind ~= RATE and (ramp == 0 or rampFrom >= capacity) and
+  return waiting == 0 and told == 0 and draining == 0 and kind ~= RATE and numbered == 0 and (ramp == 0 or rampFrom >= capacity) and
     now >= last and at >= hold and now - leastLag <= soonest and (version ~= 1 or now >= kept and now - kept <= HOUR)
 end
 
@@ -43,15 +43,15 @@ end
 -- put together once. It returns the results, packed, and the number of the last.
 local function add(id, lastResult, at, written)
   local added, results, n, m = {}, '', 0, #written
-  local session, since = ' session=' .. id .. ' weight=', ' since=' .. timeText(now) .. ' as=permit meta='
+  local session, since = ' session=' .. id .. ' weight=', ' since=' .. timeText(now) .. ' as=permit details='
   while at <= #REQUEST do
-    local count, ticket, weight, timed, meta, _
-    count, ticket, weight, _, _, timed, meta, at = read(RUN, REQUEST, at)
+    local count, ticket, weight, timed, details, _
+    count, ticket, weight, _, _, timed, details, at = read(RUN, REQUEST, at)
     at = at + timed * count * 8
     results = results .. pack(RESULT, lastResult + 1, IS.GRANTED, lastSeq + 1, weight, count, #ticket, ticket, 0, '')
     lastResult = lastResult + count
     local much = numberText(weight)
-    local rest, field = session .. much .. since .. meta, much .. ' ' .. id
+    local rest, field = session .. much .. since .. details, much .. ' ' .. id
     for i = 1, count do
       local seq = seqText(lastSeq + i)
       added[n + 1], added[n + 2] = seq, seq .. rest
