@@ -33,128 +33,138 @@ func wantListed(t *testing.T, store *Store, q protocol.ListQuery, want ...string
 	}
 }
 
-// servers has a store for each way to use several servers, or one.
-func eachStore(t *testing.T, check func(t *testing.T, store *Store, servers []*redistest.Server)) {
-	t.Run("server", func(t *testing.T) {
-		t.Parallel()
-		server := redistest.Start(t)
-		check(t, openServer(t, server), []*redistest.Server{server})
-	})
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		nodes := redistest.Cluster(t, 3)
-		check(t, openAt(t, Options{Addresses: []string{nodes[0].Address}, Cluster: true}), nodes)
-	})
-	t.Run("shards", func(t *testing.T) {
-		t.Parallel()
-		servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
-		check(t, openAt(t, Options{Addresses: []string{servers[0].Address, servers[1].Address, servers[2].Address}, Sharded: true}), servers)
-	})
-}
-
-func TestStore_ListByPages(t *testing.T) {
-	t.Parallel()
-	eachStore(t, func(t *testing.T, store *Store, _ []*redistest.Server) {
-		var all []string
-		for i := range 25 {
-			name := fmt.Sprintf("job-%02d", i)
-			sessiontest.Begin(t, store, name, protocol.Config{Capacity: int64(i)})
-			all = append(all, name)
-		}
-		for _, name := range []string{"a\xff", "a\xff\xff", "a\xffb", "b"} {
-			sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
-		}
-		q := protocol.ListQuery{Prefix: "job-", Limit: 10}
-		for page := range slices.Chunk(all, 10) {
-			wantListed(t, store, q, page...)
-			q.After = page[len(page)-1]
-		}
-		wantListed(t, store, q)
-		wantListed(t, store, protocol.ListQuery{Prefix: "a\xff"}, "a\xff", "a\xffb", "a\xff\xff")
-		wantListed(t, store, protocol.ListQuery{Prefix: "a\xff\xff"}, "a\xff\xff")
-		page, err := store.List(ctx, protocol.ListQuery{Prefix: "job-17"})
-		if err != nil || len(page) != 1 || page[0].Config.Capacity != 17 || page[0].Effective != 17 || page[0].Sessions != 1 {
-			t.Errorf("%+v, %v, want capacity 17 and one session", page, err)
-		}
-	})
+// A listing is a store of several servers, or one, with a prefix of its own.
+type listing struct {
+	*Store
+	servers []*redistest.Server
+	index   string // the key
 }
 
 // stale adds names to the index that have no semaphore, as of those that have expired.
-func stale(servers []*redistest.Server, names ...string) {
-	for _, server := range servers {
+func (l listing) stale(names ...string) {
+	for _, server := range l.servers {
 		for _, name := range names {
-			server.Do("ZADD", "sema:names", "0", name) // another node of a cluster rejects it
+			server.Do("ZADD", l.index, "0", name) // the other nodes of a cluster reject it
 		}
 	}
 }
 
-func TestStore_ListSkipsExpiredSemaphores(t *testing.T) {
+// indexed returns how many names of the index contain a text.
+func (l listing) indexed(text string) (n int) {
+	for _, server := range l.servers {
+		found, _ := server.Do("ZRANGE", l.index, "0", "-1")
+		n += strings.Count(found, text)
+	}
+	return n
+}
+
+func TestStore_List(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, store *Store, servers []*redistest.Server) {
-		for _, name := range []string{"b", "d", "f"} {
-			sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
+	start := func(n int) (servers []*redistest.Server, addresses []string) {
+		for range n {
+			servers = append(servers, redistest.Start(t))
+			addresses = append(addresses, servers[len(servers)-1].Address)
 		}
-		stale(servers, "a", "a1", "a2", "a3", "c", "e", "g")
-		wantListed(t, store, protocol.ListQuery{}, "b", "d", "f")
-		wantListed(t, store, protocol.ListQuery{Limit: 2}, "b", "d")
-		wantListed(t, store, protocol.ListQuery{Limit: 2, After: "d"}, "f")
-		wantListed(t, store, protocol.ListQuery{Limit: 2, Prefix: "a"})
-	})
+		return servers, addresses
+	}
+	one, oneAddress := start(1)
+	shards, shardAddresses := start(3)
+	nodes := redistest.Cluster(t, 3)
+	for _, kind := range []struct {
+		name    string
+		servers []*redistest.Server
+		options Options
+	}{
+		{"server", one, Options{Addresses: oneAddress}},
+		{"shards", shards, Options{Addresses: shardAddresses, Sharded: true}},
+		{"cluster", nodes, Options{Addresses: []string{nodes[0].Address}, Cluster: true}},
+	} {
+		for what, check := range map[string]func(*testing.T, listing){
+			"pages": listPages, "expired semaphores are skipped": listSkipsExpired,
+			"names of expired semaphores are removed": listRemovesExpired, "a lost index is written again": listIsRestored,
+		} {
+			t.Run(kind.name+": "+what, func(t *testing.T) {
+				o := kind.options
+				o.Prefix = strings.ReplaceAll(what, " ", "-") + ":"
+				check(t, listing{openAt(t, o), kind.servers, o.Prefix + "names"})
+			})
+		}
+	}
+}
+
+func listPages(t *testing.T, l listing) {
+	var all []string
+	for i := range 25 {
+		name := fmt.Sprintf("job-%02d", i)
+		sessiontest.Begin(t, l, name, protocol.Config{Capacity: int64(i)})
+		all = append(all, name)
+	}
+	for _, name := range []string{"a\xff", "a\xff\xff", "a\xffb", "b"} {
+		sessiontest.Begin(t, l, name, protocol.Config{Capacity: 1})
+	}
+	q := protocol.ListQuery{Prefix: "job-", Limit: 10}
+	for page := range slices.Chunk(all, 10) {
+		wantListed(t, l.Store, q, page...)
+		q.After = page[len(page)-1]
+	}
+	wantListed(t, l.Store, q)
+	wantListed(t, l.Store, protocol.ListQuery{Prefix: "a\xff"}, "a\xff", "a\xffb", "a\xff\xff")
+	wantListed(t, l.Store, protocol.ListQuery{Prefix: "a\xff\xff"}, "a\xff\xff")
+	page, err := l.List(ctx, protocol.ListQuery{Prefix: "job-17"})
+	if err != nil || len(page) != 1 || page[0].Config.Capacity != 17 || page[0].Effective != 17 || page[0].Sessions != 1 {
+		t.Errorf("%+v, %v, want capacity 17 and one session", page, err)
+	}
+}
+
+func listSkipsExpired(t *testing.T, l listing) {
+	for _, name := range []string{"b", "d", "f"} {
+		sessiontest.Begin(t, l, name, protocol.Config{Capacity: 1})
+	}
+	l.stale("a", "a1", "a2", "a3", "c", "e", "g")
+	wantListed(t, l.Store, protocol.ListQuery{}, "b", "d", "f")
+	wantListed(t, l.Store, protocol.ListQuery{Limit: 2}, "b", "d")
+	wantListed(t, l.Store, protocol.ListQuery{Limit: 2, After: "d"}, "f")
+	wantListed(t, l.Store, protocol.ListQuery{Limit: 2, Prefix: "a"})
 }
 
 // Semaphores that are created remove names of those that have expired: otherwise the
 // index of a service with a semaphore for each of its users would only grow.
-func TestStore_NamesOfExpiredSemaphoresAreRemoved(t *testing.T) {
-	t.Parallel()
-	eachStore(t, func(t *testing.T, store *Store, servers []*redistest.Server) {
-		var names []string
-		for i := range 100 {
-			names = append(names, fmt.Sprint("old", i))
-		}
-		stale(servers, names...)
-		left := func() (n int) {
-			for _, server := range servers {
-				found, _ := server.Do("ZRANGE", "sema:names", "0", "-1")
-				n += strings.Count(found, "old")
-			}
-			return n
-		}
-		before := left()
-		if before < 100 {
-			t.Fatalf("%d stale names, want 100 and more", before)
-		}
-		for i := range 60 {
-			sessiontest.Begin(t, store, fmt.Sprint("new", i), protocol.Config{Capacity: 1})
-		}
-		if after := left(); after > before-60 {
-			t.Errorf("%d of %d stale names are left, after 60 semaphores were created", after, before)
-		}
-		if n := len(listed(t, store, protocol.ListQuery{Prefix: "new"})); n != 60 {
-			t.Errorf("%d of 60 new semaphores are listed", n)
-		}
-	})
+func listRemovesExpired(t *testing.T, l listing) {
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprint("old", i))
+	}
+	l.stale(names...)
+	before := l.indexed("old")
+	if before < 100 {
+		t.Fatalf("%d stale names, want 100 and more", before)
+	}
+	for i := range 60 {
+		sessiontest.Begin(t, l, fmt.Sprint("new", i), protocol.Config{Capacity: 1})
+	}
+	if after := l.indexed("old"); after > before-60 {
+		t.Errorf("%d of %d stale names are left, after 60 semaphores were created", after, before)
+	}
+	if n := len(listed(t, l.Store, protocol.ListQuery{Prefix: "new"})); n != 60 {
+		t.Errorf("%d of 60 new semaphores are listed", n)
+	}
 }
 
-// An index that was lost has the semaphores that are opened again.
-func TestStore_LostIndexIsWrittenAgain(t *testing.T) {
-	t.Parallel()
-	eachStore(t, func(t *testing.T, store *Store, servers []*redistest.Server) {
-		sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 1})
-		for _, server := range servers {
-			server.Do("DEL", "sema:names")
-		}
-		wantListed(t, store, protocol.ListQuery{})
-		sessiontest.Begin(t, store, "db", protocol.Config{})
-		wantListed(t, store, protocol.ListQuery{}, "db")
-		if err := store.Administer(ctx, "db", fleet.Command{Delete: true}); err != nil {
-			t.Fatal(err)
-		}
-		for _, server := range servers {
-			if found, _ := server.Do("EXISTS", "sema:names"); found == "1" {
-				t.Error("the name of a deleted semaphore is left")
-			}
-		}
-	})
+// A semaphore of an index that was lost is listed when it is opened again.
+func listIsRestored(t *testing.T, l listing) {
+	sessiontest.Begin(t, l, "db", protocol.Config{Capacity: 1})
+	for _, server := range l.servers {
+		server.Do("DEL", l.index)
+	}
+	wantListed(t, l.Store, protocol.ListQuery{})
+	sessiontest.Begin(t, l, "db", protocol.Config{})
+	wantListed(t, l.Store, protocol.ListQuery{}, "db")
+	if err := l.Administer(ctx, "db", fleet.Command{Delete: true}); err != nil {
+		t.Fatal(err)
+	}
+	if l.indexed("db") > 0 {
+		t.Error("the name of a deleted semaphore is left")
+	}
 }
 
 func TestStore_ListHasTheCapacityOfARamp(t *testing.T) {

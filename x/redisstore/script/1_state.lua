@@ -1,33 +1,33 @@
--- One semaphore of the fleet protocol: fleet/protocol.State, in Lua. Every call
--- is atomic, and runs on this server's clock. What is read is kept in locals and
--- tables, what is new is written in bulk at the end (5_write.lua): a thing that
--- came and went in one call was never written.
+-- One semaphore of the fleet protocol: fleet/protocol.State, in Lua. Every call is
+-- atomic and uses the server's clock. A call reads into locals and tables, and writes
+-- what has changed in bulk at the end (5_write.lua): a lease or ticket that came and went
+-- in one call is never written.
 --
--- It is a library of functions, which a server of version 7 keeps: the locals
--- below outlive a call, and start() makes them new. An older server runs the
--- same text as a script, and makes all of it anew each time.
+-- A server from version 7 on keeps this as a library of functions: the locals below
+-- outlive a call, and start() resets them. An older server runs the same text as a
+-- script, and creates everything again in each call.
 --
--- keys[1] is the semaphore and the hash tag of all it has:
---   {prefix:name}             hash: for the script: config, the state under the name of its layout (see STATE),
---                             sessions (s…), leases (L…) and tickets (T…);
---                             the rest is the configuration, for people
+-- keys[1] is the hash of the semaphore, and the hash tag of all its keys:
+--   {prefix:name}             hash: config, the state (see STATE), sessions (s…), leases (L…), tickets (T…)
+--                             and slots, packed for the script; and the configuration as text
 --   {prefix:name}:sessions    sorted set: "number instance" by deadline, in microseconds of the semaphore's clock
---   {prefix:name}:leases      sorted set: who holds what, by Seq
---   {prefix:name}:queue       sorted set: who waits for what, in order
---   {prefix:name}:blocks      hash: which sessions have blocks, and were told that others wait
---   {prefix:name}:spent       list: "until weight" of what a rate has granted
---   {prefix:name}:tombstone     string: what a semaphore of this name begins after
--- keys[2] is the server: which run of which process it is, see meet.
+--   {prefix:name}:leases      sorted set: leases by Seq, as text
+--   {prefix:name}:queue       sorted set: tickets in order, as text
+--   {prefix:name}:blocks      hash: sessions with blocks; recalled if they were notified that others wait
+--   {prefix:name}:spent       list: grants of a rate, "seq until weight session"
+--   {prefix:name}:tombstone   string: the number after which a semaphore of this name starts
+-- keys[2] is the server: the run of the process that used it last, see identify.
 --   server:used               string: when a semaphore was last used, to the hour, and the last gap, see noteUse
--- args is the name, the prefix of channels, the request, and the fields of the
+-- Requests that change the index of names have its key.
+-- args are the name, the prefix of channels, the request, and the fields of the
 -- leases that it releases, in order.
 --
 -- Numbers are doubles, exact up to 2^53; Seqs are microseconds since 1970 and
--- more, 2^51. Lua would print them as 1.8e+15: always use integer(). What is
--- packed is made of such doubles (d) and of strings with their length (I4c0);
+-- more, 2^51. Lua would print them as 1.8e+15: always use integer(). Packed values
+-- are doubles (d) and strings with their length (I4c0);
 -- struct is several times as fast as cmsgpack, which is faster than JSON.
 
-local scripted -- this runs as a script, which remembers nothing from call to call
+local scripted -- true in a script, whose locals do not outlive a call
 
 local BASE, SERVER, NAME, CHANNEL, REQUEST
 local SESSIONS, LEASES, QUEUE, BLOCKS, SPENT, TOMBSTONE
@@ -37,18 +37,16 @@ local NEVER = 9007199254740992
 local RATE = 1
 local REAP_AT_ONCE = 16
 
--- STATE names the field of the state after the layout of the records in the hash.
--- A release that changes the layout changes the name: its program rejects what
--- others have written, and theirs fail on what it has written, instead of reading
--- it wrongly.
+-- STATE is the field of the state. It is named after the data version, which is that of
+-- all records in the hash. A release that changes a layout changes the name: its program
+-- rejects what older ones have written, and they reject what it has written.
 local STATE = 'data1'
 
--- What becomes of tickets and leases. In a table, since Lua knows no more than
--- 200 locals at a time.
+-- Kinds of results. In a table, since Lua has no more than 200 locals at a time.
 local IS = { GRANTED = 1, FULL = 2, QUEUE_FULL = 3, TOO_LARGE = 4, DRAINING = 5, TIMED_OUT = 6, REVOKED = 7, INVALID = 8, UNDECIDED = 9 }
 
--- Lua's own and Redis's functions. When a library is loaded there are none yet,
--- so the first call finds them.
+-- Functions of Lua and Redis. They are not there yet when a library is loaded, so the
+-- first call finds them.
 local call, pack, read
 local floor, max, min, format, match, sub
 
@@ -66,9 +64,9 @@ end
 local seqText, timeText, numberText
 do
 
--- texts makes a function that has numbers as text. To format one takes as long as
--- a small command; but Seqs come after each other, and so do times: most of their
--- digits are those of the last one. Weights are small.
+-- texts returns a function that formats numbers. To format one takes as long as a
+-- small command. But Seqs follow each other, and so do times: it keeps most of the digits
+-- of the last one. Weights are small.
 local function texts()
   local high, most
   local small, rest = {}, {} -- '0' to '999', and '000' to '999'
@@ -90,7 +88,7 @@ seqText, timeText, numberText = texts(), texts(), texts()
 
 end
 
--- number is the reverse, for those that are mostly small.
+-- number parses a number that mostly is small.
 local number
 do
 
@@ -107,33 +105,33 @@ end
 
 end
 
--- The configuration, and its packed form as stored.
+-- The configuration; configured is its packed form, as stored.
 local kind, capacity, whole, ramp, maxWaiters, ttl, window, numbered, draining, version, protocol
 local configured, lifetime
 
--- The state. What protocol.State calls the same is the same. First what almost
--- every call changes.
+-- The state. Names of protocol.State mean the same here. Almost every call changes the
+-- first ones.
 local clock, last, renewals, lastSeq, inUse
 local soonest                         -- no session's deadline is earlier
 local leaseCount                      -- how many there are
 local lowest                          -- the lowest Seq that is live, or 0 if that is not known
 local lastSession, sessionCount
-local wanted, waiting, arrivals       -- by those in line, how many they are, and how many ever came
-local hinted                          -- which of them was told to watch the time
+local wanted, waiting, arrivals       -- least weights of the queued tickets; how many they are; how many were ever queued
+local notifiedFirst                   -- the first ticket whose session was notified to watch the time
 local rampFrom, rampAt
-local untold, told                    -- how many sessions have blocks, and were not told that others wait, or were
-local epoch, hold                     -- the server's, see meet, and until when nothing is granted
-local kept                            -- when expiry was last put off
+local unnotified, notified            -- how many sessions have blocks, and were not notified that others wait; or were
+local epoch, hold                     -- the server's, see identify; until when nothing is granted
+local kept                            -- when the expiry of the keys was last extended
 local leastLag, stepped               -- see undecided: no session was renewed while the clock lagged less behind the
-                                      -- server's; where the clock was when the server's last stepped back
+                                      -- server's; the clock when the server's last stepped back
 
--- What belongs to this call alone.
+-- Of this call alone.
 local now
-local budget, more                    -- dead sessions that may still be ended in this call; there were more of them
-local sessions, woken                 -- those that were looked at, by number; those that have news
+local budget, more                    -- expired sessions that this call may still end; whether there were more
+local sessions, woken                 -- that were read, by number; that have to be notified
 local storedLeases, storedWaiting     -- how many are in the sorted sets
 local goneFields, newFields           -- of the hash
-local owners                          -- of what is in the sorted sets, if that had to be looked for
+local owners                          -- members of the sorted sets by session, if they had to be read
 
 local HOT, COLD = '<dddddddd', '<ddddddddddddddd' -- the state
 local cold -- what was last unpacked of it, or packed; nil if that is not what there is now
@@ -145,42 +143,40 @@ local function loadConfig(packed)
   lifetime = format('%.0f', floor((WEEK + 2 * ttl) / 1000))
 end
 
--- ticked is where the semaphore's own clock is now: it follows the server's by a
--- sixth of the TTL at a time at most, and never back.
+-- ticked returns the semaphore's own clock now. It follows the server's by at most a
+-- sixth of the TTL in a call, and never goes back.
 local function ticked() return clock + min(max(now - last, 0), floor(ttl / 6)) end
 
-local met -- the epoch, which names the meeting of this run of the server, see meet
+local runEpoch -- the epoch of this run of the server, see identify
 local cutOff, load, make, unreleased
 do
 
--- What else meet has found: since when a TTL is counted; and 2 if the server was a
--- replica, so that an older primary may still be answering, or else 1.
-local metSince, metLoss
-local reign -- the replication ID, which is another one each time a server becomes a primary; see cutOff
+-- What else identify has found: since when a TTL is counted; and 2 if the server was a
+-- replica, so that an older primary may still reply, or else 1.
+local runSince, runLoss
+local replid -- the replication ID, which changes each time a server becomes a primary; see cutOff
 
--- The ID of this process is remembered from call to call: it is the same for as
--- long as this memory lasts. (So are names of keys, and the configuration and the
--- server that were last unpacked.)
+-- The ID of this process does not change while this library is loaded. (Names of
+-- keys, and the configuration and the server that were last unpacked, are kept as well.)
 local process
-local run, runReign -- of the server: the process, and since when it is a primary
-local metText, metRun
-local seenKeys = {} -- the server keys that this process has had
+local run, runReplid -- the process and the replication ID; the latter alone
+local runText, storedRun
+local knownKeys = {} -- server keys that this process has read or written
 
--- Commands after which a key may be missing that was there, and those after which
--- nothing can be known of the commands before.
+-- Commands that may remove keys, or hide that they were used.
 local LOSING = {
   flushall = true, flushdb = true, swapdb = true, restore = true, debug = true, replicaof = true, slaveof = true,
   ['config|resetstat'] = true,
 }
 local RUNNING = { fcall = true, fcall_ro = true, eval = true, eval_ro = true, evalsha = true, evalsha_ro = true }
 
--- untouched reports whether this process cannot have lost the server key: it has not
--- had one of this name, and has run no command that loses keys. A program that runs as
--- a script does not know the former. Therefore it counts scripts, except in a cluster,
--- where every slot has a server key. (Calls that failed do not count: the first call of
--- a program fails, and loads it.)
+-- untouched reports whether this process cannot have lost the server key: it has had
+-- none of this name, and has run no command that removes keys. A script does not know the
+-- former. Therefore it counts scripts, except in a cluster, where every slot has a server
+-- key. (Calls that failed do not count: the first call of a program fails, and loads
+-- it.)
 local function untouched()
-  if seenKeys[SERVER] or not string.find(call('INFO', 'stats'), 'evicted_keys:0', 1, true) then return false end
+  if knownKeys[SERVER] or not string.find(call('INFO', 'stats'), 'evicted_keys:0', 1, true) then return false end
   local alone = not string.find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true)
   for name, calls, rest in string.gmatch(call('INFO', 'commandstats'), 'cmdstat_([^:]+):calls=(%d+)([^\r\n]*)') do
     local loses = LOSING[name] or scripted and alone and RUNNING[name]
@@ -190,8 +186,8 @@ local function untouched()
 end
 
 -- Keys of an unused semaphore expire. So do those of a held one if the server's clock
--- steps far enough: then nothing was used for a long time on that clock. gap is the time
--- at which that was last found: semaphores that are missing may have been lost then.
+-- steps far enough: then no semaphore was used for a long time on that clock. gap is the
+-- time at which that was last found: semaphores may have been lost then.
 local gap
 local noted = {} -- when a use was last noted, by server key
 local LONG = WEEK / 2
@@ -213,49 +209,49 @@ local function noteUse()
   noted[SERVER] = { used = used, gap = gap }
 end
 
--- meet finds out which run of which server this is. The server key says which one
--- has answered last. If that was another one, or the key is missing, a state may have
--- been lost that holders trust in: nothing is granted for a TTL. It is counted from
--- now, or, if this process cannot have lost the key itself, from its start. The start
--- is known to the second, and taken to be later rather than earlier.
+-- identify finds out which run of which server this is. The server key has the run that
+-- replied last. If that was another one, or the key is missing, a state may have been
+-- lost that holders rely on: nothing is granted for a TTL. The TTL is counted from now,
+-- or, if this process cannot have lost the key itself, from its start. The start is known
+-- to the second; the later end of that second counts.
 --
--- seen is the epoch that the client has seen last. One that is later than the
--- key's was lost, too: the data are older than the key's run.
-local function meet(seen, used)
+-- clientEpoch is the last epoch that the client has got. If it is later than that of the
+-- key, data were lost as well: they are older than the client's last reply.
+local function identify(clientEpoch, used)
   process = process or match(call('INFO', 'server'), 'run_id:(%x+)')
-  if runReign ~= reign then run, runReign = process .. reign, reign end
+  if runReplid ~= replid then run, runReplid = process .. replid, replid end
   noteUse()
   local known = call('GET', SERVER)
-  if known and known ~= metText then
-    metText = known
+  if known and known ~= runText then
+    runText = known
     local since, number, loss
-    metRun, since, number, loss = match(known, '^(%x+) (%d+) (%d+) ([12])$')
-    metSince, met, metLoss = tonumber(since or 0), tonumber(number or 0), tonumber(loss or 0)
-    seenKeys[SERVER] = true
+    storedRun, since, number, loss = match(known, '^(%x+) (%d+) (%d+) ([12])$')
+    runSince, runEpoch, runLoss = tonumber(since or 0), tonumber(number or 0), tonumber(loss or 0)
+    knownKeys[SERVER] = true
   end
-  if known and metRun == run and seen <= met then return end
-  met = max(now, seen + 1, known and met + 1 or 0)
-  metSince, metLoss = now, string.find(call('INFO', 'replication'), 'second_repl_offset:-1', 1, true) and 1 or 2
-  if not (known or used or seen > 0) and metLoss == 1 and untouched() then
+  if known and storedRun == run and clientEpoch <= runEpoch then return end
+  runEpoch = max(now, clientEpoch + 1, known and runEpoch + 1 or 0)
+  runSince, runLoss = now, string.find(call('INFO', 'replication'), 'second_repl_offset:-1', 1, true) and 1 or 2
+  if not (known or used or clientEpoch > 0) and runLoss == 1 and untouched() then
     local up = tonumber(match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
-    metSince = max(0, now - max(0, up - 1) * SECOND)
+    runSince = max(0, now - max(0, up - 1) * SECOND)
   end
-  metText, metRun, seenKeys[SERVER] = run .. ' ' .. format('%.0f', metSince) .. ' ' .. format('%.0f', met) .. ' ' .. metLoss, run, true
-  call('SET', SERVER, metText)
+  runText, storedRun, knownKeys[SERVER] = run .. ' ' .. format('%.0f', runSince) .. ' ' .. format('%.0f', runEpoch) .. ' ' .. runLoss, run, true
+  call('SET', SERVER, runText)
 end
 
-local checked = -1 -- when the replicas were last looked at
+local checked = -1 -- when the replicas were last checked
 
--- cutOff reports whether this server believes in replicas that are silent, and must not
--- answer; and notes since when it is a primary. With min-replicas-to-write it refuses
--- to write once it has noticed, but it looks no more than once a second; and one that
--- was asleep for a minute serves whoever asks when it wakes up before it looks again,
--- though another one may have been promoted. INFO tells the lag as it is, and how many
--- replicas were good when it last looked.
+-- cutOff reports whether this server counts replicas that it has not heard from, and must
+-- not reply. It also reads the replication ID. With min-replicas-to-write a server rejects
+-- writes once it has noticed, but it checks only once a second. A server that was
+-- suspended for a minute serves requests before it checks again, though another one may
+-- have been promoted. INFO has the present lag, and the number of good replicas
+-- at the last check.
 function cutOff(promotion)
   if now >= checked and now - checked < SECOND then return false end
   local info = call('INFO', 'replication')
-  reign = match(info, 'master_replid:(%x+)') or ''
+  replid = match(info, 'master_replid:(%x+)') or ''
   local believed, good = match(info, 'min_slaves_good_slaves:(%d+)'), 0
   for lag in string.gmatch(info, 'state=online,offset=%d+,lag=(%d+)') do
     if lag * SECOND <= max(promotion - 2 * SECOND, SECOND) then good = good + 1 end
@@ -265,97 +261,97 @@ function cutOff(promotion)
   return false
 end
 
--- Seqs and sessions start a thousand seconds ahead of the server's clock wherever
--- an earlier state may have been lost. They count up more slowly than the clock, so
--- that a later start is higher than all that was granted before, unless the clock has
--- stepped back by more than that. What is stored may be as far ahead already. It is
--- not moved on: two starts from the same snapshot would be the same.
+-- Seqs and sessions start a thousand seconds ahead of the server's clock where an
+-- earlier state may have been lost. They rise more slowly than the clock, so that a later
+-- start is higher than all earlier numbers, unless the clock has stepped back by more than
+-- that. A stored number may be as far ahead already, and then stays as it is: two starts
+-- from the same snapshot would be equal.
 local LEAP = 1e9
 
--- quarantine is for how long nothing is granted after a loss at some time. Holders trust
--- for two thirds of a TTL after they were last answered; the clock below may run ahead
--- by a third if the server's steps.
+-- quarantine returns for how long nothing is granted after a loss. Holders rely on a
+-- lease for two thirds of a TTL after the last reply; the semaphore's clock may gain a
+-- third if the server's steps.
 local function quarantine(since, bound) return max(0, ttl + bound - max(0, now - since)) end
 
--- metQuarantine is that of the server that was met. A primary that was cut off goes on
--- answering for as long as the promotion takes.
-local function metQuarantine(promotion) return quarantine(metSince, metLoss == 2 and promotion or 0) end
+-- runQuarantine returns that of this run of the server. A primary that was cut off goes
+-- on replying for as long as the promotion takes.
+local function runQuarantine(promotion) return quarantine(runSince, runLoss == 2 and promotion or 0) end
 
 -- unreleased reports whether the semaphore has a form that no released version has
 -- written.
 local UNRELEASED, OTHER_RELEASE = 'SEMALAYOUT unreleased', 'SEMALAYOUT another release'
 function unreleased() return call('HEXISTS', BASE, 'state') + call('HEXISTS', BASE, 'state2') > 0 end
 
--- load unpacks what was read of the semaphore, and reports whether there is one. If
--- it cannot be read there is an error as well.
-function load(config, state, seen, promotion)
-  meet(seen, config)
+-- load unpacks the configuration and state of the semaphore, and reports whether it
+-- exists. It returns an error if the layout is another one.
+function load(config, state, clientEpoch, promotion)
+  identify(clientEpoch, config)
   if not config then return false end
   if not state then return false, redis.error_reply(unreleased() and UNRELEASED or OTHER_RELEASE) end
   loadConfig(config)
   clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest = read(HOT, state)
   local rest = sub(state, 8 * 8 + 1)
   if rest ~= cold then
-    lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept, leastLag, stepped = read(COLD, rest)
+    lastSession, sessionCount, wanted, waiting, arrivals, notifiedFirst, rampFrom, rampAt, unnotified, notified, epoch, hold, kept, leastLag, stepped = read(COLD, rest)
     cold = rest
   end
   storedLeases, storedWaiting = leaseCount, waiting
-  if epoch ~= met then
+  if epoch ~= runEpoch then
     cold = nil
-    epoch = met
-    -- From now on, to where advance will move the clock. (A session whose last sign
-    -- of life was lost is refused, see continues, so nobody needs more time.)
-    hold = max(hold, ticked() + metQuarantine(promotion))
+    epoch = runEpoch
+    -- From now on, to where advance will move the clock. (A session whose last renewal
+    -- was lost is rejected, see continues, so no session needs more time.)
+    hold = max(hold, ticked() + runQuarantine(promotion))
     lastSeq, lastSession = max(lastSeq, now + LEAP), max(lastSession, now + LEAP)
   end
   return true
 end
 
--- make is the state of a new semaphore. Its clock begins with the server's, so
--- that deadlines read as times. There may have been one of its name that was lost.
+-- make sets the state of a new semaphore. Its clock starts as the server's, so that
+-- deadlines read as times. An earlier semaphore of its name may have been lost.
 function make(packed, promotion)
   loadConfig(packed)
   local first = max(tonumber(call('GET', TOMBSTONE) or 0), now + LEAP)
   clock, last, lastSeq, lastSession, renewals, inUse, wanted = now, now, first, first, 0, 0, 0
-  waiting, arrivals, hinted, rampFrom, rampAt, soonest = 0, 0, 0, capacity, now, NEVER
-  sessionCount, leaseCount, lowest, untold, told, storedLeases, storedWaiting = 0, 0, 0, 0, 0, 0, 0
-  epoch, hold, kept, leastLag, stepped = met, clock + max(metQuarantine(promotion), quarantine(gap, 0)), 0, 0, 0
+  waiting, arrivals, notifiedFirst, rampFrom, rampAt, soonest = 0, 0, 0, capacity, now, NEVER
+  sessionCount, leaseCount, lowest, unnotified, notified, storedLeases, storedWaiting = 0, 0, 0, 0, 0, 0, 0
+  epoch, hold, kept, leastLag, stepped = runEpoch, clock + max(runQuarantine(promotion), quarantine(gap, 0)), 0, 0, 0
   call('DEL', SESSIONS, LEASES, QUEUE, BLOCKS, SPENT)
 end
 
 end
 
--- leaveTombstone leaves a key behind: Seqs and sessions of a semaphore of this name begin after a
--- number, for so long that no clock steps back behind it.
+-- leaveTombstone makes Seqs and sessions of a semaphore of this name start after a
+-- number. The key lasts longer than any step back of a clock.
 local function leaveTombstone(number) call('SET', TOMBSTONE, format('%.0f', number), 'PX', format('%.0f', 4 * WEEK / 1000)) end
 
 local noteHighest, remember
 do
 
--- believable reports whether a client may have seen a Seq. One that is too far ahead
--- of the clock would exhaust the numbers.
+-- plausible reports whether a client may have got a Seq. One that is too far ahead of
+-- the clock would exhaust the numbers.
 local MAX_LEAD = 1e14
-local function believable(seen) return seen <= max(now, 0) + MAX_LEAD end
+local function plausible(seq) return seq <= max(now, 0) + MAX_LEAD end
 
--- noteHighest makes new Seqs higher than one that a client has seen.
-function noteHighest(seen)
-  if seen > lastSeq and believable(seen) then lastSeq = seen end
+-- noteHighest makes new Seqs higher than one that a client has got.
+function noteHighest(seq)
+  if seq > lastSeq and plausible(seq) then lastSeq = seq end
 end
 
--- remember is noteHighest for a semaphore that is missing, and may have been lost.
-function remember(seen)
-  if seen > now and believable(seen) and seen > tonumber(call('GET', TOMBSTONE) or 0) then leaveTombstone(seen) end
+-- remember does the same for a semaphore that is missing, and may have been lost.
+function remember(seq)
+  if seq > now and plausible(seq) and seq > tonumber(call('GET', TOMBSTONE) or 0) then leaveTombstone(seq) end
 end
 
 end
 
--- keep has a key expire long after the last use, unless the semaphore was
--- configured by an administrator.
+-- keep makes a key expire long after its last use, unless an administrator has
+-- configured the semaphore.
 local function keep(key)
   if version == 1 then call('PEXPIRE', key, lifetime) end
 end
 
--- effective is how much may be in use now.
+-- effective returns how much may be in use now.
 local function effective()
   if ramp == 0 or rampFrom >= capacity then return capacity end
   local passed = max(last - rampAt, 0)
@@ -371,8 +367,8 @@ local function fits(weight) return clock >= hold and weight <= effective() - inU
 local advance
 do
 
--- shorten is for a clock that stepped back: nothing is spent for longer than a
--- window, and no rise takes longer than it would from now on.
+-- shorten corrects times after the clock stepped back: no grant of a rate lasts longer
+-- than a window from now, and no ramp takes longer than from now.
 local function shorten()
   rampFrom, rampAt = effective(), now
   if kind ~= RATE then return end
@@ -385,19 +381,19 @@ local function shorten()
   end
 end
 
--- expire gives back what of a rate is older than the window.
+-- expire removes grants of a rate that have left the window.
 local function expire()
   while kind == RATE do
     local some = call('LRANGE', SPENT, 0, 63)
-    local gone = 0
+    local removed = 0
     for _, spent in ipairs(some) do
       local till, weight = match(spent, '^%d+ (%d+) (%d+)')
       if tonumber(till) > last then break end
       inUse = inUse - tonumber(weight)
-      gone = gone + 1
+      removed = removed + 1
     end
-    if gone > 0 then call('LTRIM', SPENT, gone, -1) end
-    if gone < 64 then return end
+    if removed > 0 then call('LTRIM', SPENT, removed, -1) end
+    if removed < 64 then return end
   end
 end
 

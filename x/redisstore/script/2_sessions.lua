@@ -1,40 +1,41 @@
--- Sessions, and the results they are to hear.
+-- Sessions, and their results.
 
--- A session's record: what almost every call changes, and the size of the rest;
--- the rest; and its results, packed, of which unheard is how many there are. held is
--- how many leases it has. owner is the 16 bytes of its key, and its principal.
--- lastTicket is the highest that ever stood in line, which mostly tells that one does
--- not. before is the last result that was numbered by the server it last spoke to, while
--- it has not spoken to this one.
+-- A session's record: what almost every call changes, and the size of the rest; the
+-- rest; and its results, packed. unacknowledged is how many results there are, held how
+-- many leases it has. owner is the 16 bytes of its key, and its principal. lastTicket is
+-- the highest ticket that was ever queued: a higher one is not in the queue. before is
+-- the last result that an earlier run of the server has numbered; -1 once the session
+-- has sent a batch to this run.
 local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<I4c0dddddddI4c0I4c0'
 
--- leases and tickets are those that were looked at: false for one that is not
--- there. news are results that were added in this call.
+-- decodeSession returns a session without its leases and tickets. Those that are read
+-- later are in leases and tickets; false means absent. newResults are results of this
+-- call.
 local function decodeSession(id, packed)
-  local seq, deadline, renewed, renewal, lastResult, unheard, scored, held, size = read(RECORD, packed)
+  local seq, deadline, renewed, renewal, lastResult, unacknowledged, scored, held, size = read(RECORD, packed)
   local owner, revocations, of, recalled, pooled, waits, before, lastTicket, instance, client = read(REST, packed, RECORD_SIZE + 1)
   return {
-    id = id, seq = seq, deadline = deadline, renewed = renewed, renewal = renewal, lastResult = lastResult, unheard = unheard, scored = scored, held = held,
+    id = id, seq = seq, deadline = deadline, renewed = renewed, renewal = renewal, lastResult = lastResult, unacknowledged = unacknowledged, scored = scored, held = held,
     recalled = recalled, pooled = pooled, waits = waits, waitsStored = waits, revocations = revocations, epoch = of, before = before,
     lastTicket = lastTicket, instance = instance, client = client, owner = owner, results = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
-    leases = {}, tickets = {}, news = {},
+    leases = {}, tickets = {}, newResults = {},
   }
 end
 
--- resultsOf is all results that the session has not acknowledged, packed.
+-- resultsOf returns all results that the session has not acknowledged, packed.
 local function resultsOf(r)
-  if #r.news > 0 then r.results, r.news = r.results .. table.concat(r.news), {} end
+  if #r.newResults > 0 then r.results, r.newResults = r.results .. table.concat(r.newResults), {} end
   return r.results
 end
 
 local function encodeSession(r)
   local rest = pack(REST, #r.owner, r.owner, r.revocations, r.epoch, r.recalled, r.pooled, r.waits, r.before, r.lastTicket, #r.instance, r.instance, #r.client, r.client)
-  return pack(RECORD, r.seq, r.deadline, r.renewed, r.renewal, r.lastResult, r.unheard, r.scored, r.held, #rest) .. rest .. resultsOf(r)
+  return pack(RECORD, r.seq, r.deadline, r.renewed, r.renewal, r.lastResult, r.unacknowledged, r.scored, r.held, #rest) .. rest .. resultsOf(r)
 end
 
 local function fieldOf(id) return 's' .. id end
 
--- session is the one of a number, or false.
+-- session returns the session with a number, or false.
 local function session(id)
   local r = sessions[id]
   if r == nil then
@@ -52,8 +53,8 @@ local function score(r)
   call('ZADD', SESSIONS, integer(r.deadline), memberOf(r))
 end
 
--- renew gives a session a whole TTL. In the sorted set it is noted if it is worth
--- it; there a deadline is never later than in the record.
+-- renew extends a session by a whole TTL. The sorted set is updated only if the deadline
+-- has moved far enough; a deadline there is never later than in the record.
 local function renew(r)
   r.deadline = clock + ttl
   r.renewed = last
@@ -65,13 +66,12 @@ local function renew(r)
   if r.deadline - r.scored > ttl / 64 then score(r) end
 end
 
-local function dead(r) return r.deadline < clock end
+local function expired(r) return r.deadline < clock end
 
 local function numberIn(member) return match(member, '^%d+') end
 
--- oldest is the session that was renewed first. Several may have the same
--- deadline after the clock has stepped back, and then it is the order of renewal
--- that counts.
+-- oldest returns the session that was renewed first. Several may have the same deadline
+-- after the clock has stepped back; then the order of renewal counts.
 local function oldest()
   while true do
     local two = call('ZRANGE', SESSIONS, 0, 1, 'WITHSCORES')
@@ -96,53 +96,54 @@ local function oldest()
   end
 end
 
--- undecided is how long it takes until it is known whether what is in use is held:
--- until the quarantine is over, and until a session that has sent nothing for a TTL on
--- the server's clock has expired on the semaphore's.
+-- undecided returns how long it takes until it is known whether what is in use is held:
+-- until the quarantine ends, and until a session that has sent nothing for a TTL on the
+-- server's clock has expired on the semaphore's.
 --
--- A session was seen when the clock was at its deadline less a TTL, and lagged behind
--- the server's by leastLag or more. So if no deadline is earlier than the server's
--- clock less leastLag, all of them were seen within a TTL, and none need be read.
+-- When a session was renewed, the clock was at its deadline less a TTL, and lagged
+-- behind the server's by leastLag or more. So if no deadline is earlier than the
+-- server's clock less leastLag, all sessions were renewed within a TTL, and none has to
+-- be read.
 local function undecided()
   local held = max(0, hold - clock)
-  if kind == RATE or last - leastLag <= soonest then return held end -- no session holds anything of a rate
+  if kind == RATE or last - leastLag <= soonest then return held end -- no session holds permits of a rate
   local r = oldest()
   if not r then
     leastLag = last - clock
     return held
   end
   local renewedAt = r.deadline - ttl
-  if renewedAt > stepped then leastLag = max(leastLag, r.renewed - renewedAt) end -- which has only grown since then
-  if dead(r) then return max(held, 1) end -- beyond what one call ends
+  if renewedAt > stepped then leastLag = max(leastLag, r.renewed - renewedAt) end -- it has only grown since then
+  if expired(r) then return max(held, 1) end -- beyond the limit of one call
   if last - r.renewed <= ttl then return held end
   return max(held, r.deadline - clock + 1)
 end
 
--- wake has the session's instance told that there is news.
+-- wake notifies the session's instance at the end of the call.
 local function wake(r) woken[r.id] = r end
 
--- A result, or so many of them at once: grants whose numbers, leases and tickets
--- are each one more than the last.
+-- A result, or a run of grants: number, lease and ticket of each are one more than those
+-- of the one before. The last text is the slots of a grant, or the note of a revocation.
 local RESULT = '<dddddI4c0I4c0'
 
 local function ticketAfter(ticket, n) return n == 0 and ticket or format('%.0f', ticket + n) end
 
--- tell adds a result for a session to hear.
-local function tell(r, why, ticket, lease, weight, note)
+-- addResult adds a result for a session.
+local function addResult(r, why, ticket, lease, weight, note)
   if r.epoch ~= epoch and r.before < 0 then r.before = r.lastResult end
   r.lastResult = r.lastResult + 1
-  r.unheard = r.unheard + 1
-  r.news[#r.news + 1] = pack(RESULT, r.lastResult, why, lease, weight, 1, #ticket, ticket, #note, note)
+  r.unacknowledged = r.unacknowledged + 1
+  r.newResults[#r.newResults + 1] = pack(RESULT, r.lastResult, why, lease, weight, 1, #ticket, ticket, #note, note)
   r.dirty = true
   wake(r)
 end
 
-local function refuseTicket(r, ticket, why) tell(r, why, ticket, 0, 0, '') end
+local function reject(r, ticket, why) addResult(r, why, ticket, 0, 0, '') end
 
--- sift has keepResult decide about each result, and forgets the others.
-local function sift(r, keepResult)
+-- filterResults removes the results for which keepResult returns false.
+local function filterResults(r, keepResult)
   local all, kept, at = resultsOf(r), {}, 1
-  r.unheard = 0
+  r.unacknowledged = 0
   while at <= #all do
     local n, why, lease, weight, count, ticket, note
     n, why, lease, weight, count, ticket, note, at = read(RESULT, all, at)
@@ -150,7 +151,7 @@ local function sift(r, keepResult)
       local of = ticketAfter(ticket, i)
       if keepResult(n + i, why, of, lease + i) then
         kept[#kept + 1] = pack(RESULT, n + i, why, lease + i, weight, 1, #of, of, #note, note)
-        r.unheard = r.unheard + 1
+        r.unacknowledged = r.unacknowledged + 1
       elseif why == IS.REVOKED then
         r.revocations = r.revocations - 1
       end
@@ -159,16 +160,16 @@ local function sift(r, keepResult)
   r.results, r.dirty = table.concat(kept), true
 end
 
--- notePool has the session among those with blocks, or not. was is how many it
--- had.
+-- notePool updates the sessions with blocks after the number of this session's blocks
+-- changed from was.
 local function notePool(r, was)
   r.dirty = true
   if was == 0 then
-    untold = untold + 1
+    unnotified = unnotified + 1
     call('HSET', BLOCKS, r.id, 'held')
-    if untold + told == 1 then keep(BLOCKS) end
+    if unnotified + notified == 1 then keep(BLOCKS) end
   elseif r.pooled == 0 then
-    if r.recalled == 1 then told = told - 1 else untold = untold - 1 end
+    if r.recalled == 1 then notified = notified - 1 else unnotified = unnotified - 1 end
     r.recalled = 0
     call('HDEL', BLOCKS, r.id)
   end
@@ -177,15 +178,14 @@ end
 local function noteRecalled(r, recalled)
   r.recalled = recalled and 1 or 0
   local by = recalled and 1 or -1
-  told, untold = told + by, untold - by
+  notified, unnotified = notified + by, unnotified - by
   call('HSET', BLOCKS, r.id, recalled and 'recalled' or 'held')
   r.dirty = true
 end
 
 local function othersWait(r) return waiting > r.waits end
 
--- recalls reports whether a session is to give back what it does not use of its
--- blocks.
+-- recalls reports whether a session should return what it does not use of its blocks.
 local function recalls(r) return othersWait(r) or draining == 1 or inUse > effective() end
 
 local recall
@@ -199,18 +199,18 @@ local function holdersThat(are)
   return found
 end
 
--- recall wakes those who have blocks, once, when somebody else begins to wait.
+-- recall wakes the sessions with blocks, once, when another session begins to wait.
 function recall()
-  if untold == 0 and told == 0 then return end
+  if unnotified == 0 and notified == 0 then return end
   local pressed = waiting > 0 or draining == 1 or inUse > effective()
-  if pressed and untold > 0 then
+  if pressed and unnotified > 0 then
     for _, r in ipairs(holdersThat('held')) do
       if recalls(r) then
         noteRecalled(r, true)
         wake(r)
       end
     end
-  elseif not pressed and told > 0 then
+  elseif not pressed and notified > 0 then
     for _, r in ipairs(holdersThat('recalled')) do noteRecalled(r, false) end
   end
 end

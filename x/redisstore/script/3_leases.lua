@@ -1,11 +1,12 @@
--- Leases. In the sorted set they are text, by Seq. In the hash they are fields, so
--- that a batch finds those it releases with one read.
+-- Leases. In the sorted set they are text, by Seq. In the hash they are fields, so that
+-- a batch finds those it releases with one read.
 
-local freshLeases -- that were made in this call
-local droppedSeqs -- that are in the sorted set and have to leave it
+local freshLeases -- created in this call
+local droppedSeqs -- that write removes from the sorted set
 
--- brief is the field: the weight, b for a block, r if revoked; and whose it is.
-local function brief(l)
+-- leaseField returns the field: the weight, b for a block, r if revoked; the session;
+-- and the slots, if any.
+local function leaseField(l)
   return numberText(l.weight) .. (l.pooled and 'b' or '') .. (l.revoked and 'r ' or ' ') .. l.session.id .. (l.slots == '' and '' or ' ' .. l.slots)
 end
 
@@ -15,35 +16,35 @@ local function leaseMember(l)
     (l.slots == '' and '' or ' slots=' .. l.slots) .. ' details=' .. l.details
 end
 
--- noteLease has the session know a lease, from its field. One that is not there,
--- or not its own, is false.
-local function noteLease(r, seq, field)
+-- decodeLease adds a lease to its session, from its field; false if there is none, or
+-- another session has it.
+local function decodeLease(r, seq, field)
   local l = false
   if field then
     local weight, pooled, revoked, owner, slots = match(field, '^(%d+)(b?)(r?) (%d+) ?(.*)$')
     if owner == r.id then
-      l = { seq = seq, session = r, weight = number(weight), pooled = pooled == 'b', revoked = revoked == 'r', slots = slots, stored = true, gone = false }
+      l = { seq = seq, session = r, weight = number(weight), pooled = pooled == 'b', revoked = revoked == 'r', slots = slots, stored = true, removed = false }
     end
   end
   r.leases[seq] = l
   return l
 end
 
--- leaseOf is a session's lease, or false.
+-- leaseOf returns a session's lease, or false.
 local function leaseOf(r, seq)
   local l = r.leases[seq]
-  if l == nil then l = noteLease(r, seq, call('HGET', BASE, 'L' .. seq)) end
+  if l == nil then l = decodeLease(r, seq, call('HGET', BASE, 'L' .. seq)) end
   return l
 end
 
--- complete reads what the field does not say of a lease.
-local function complete(l)
+-- readDetails reads what is not in the field of a lease.
+local function readDetails(l)
   if l.details then return end
   local since, details = match(call('ZRANGEBYSCORE', LEASES, l.seq, l.seq)[1], ' since=(%d+) as=%S+ .-details=(.*)$')
   l.since, l.details = tonumber(since), details
 end
 
-local function keepLease(l)
+local function addLease(l)
   local r = l.session
   r.leases[l.seq] = l
   r.held = r.held + 1
@@ -56,8 +57,9 @@ local function keepLease(l)
   end
 end
 
--- Numbers of the leases of a numbered semaphore, as text: "0-3,7". The hash has those of
--- all leases in the field slots.
+-- Numbers of the leases of a numbered semaphore, as text: "0-3,7". The field slots of
+-- the hash has those of all leases. slotNumbers.taken are those numbers, if this call
+-- has read them; no number below slotNumbers.lowestFree is free.
 local slotNumbers = {} -- functions, in a table since Lua has no more than 200 locals at a time
 do
 
@@ -70,7 +72,7 @@ local function numbersOf(slots)
   return numbers
 end
 
--- textOf is the reverse, for the numbers from one index to another.
+-- textOf returns the text for the numbers from one index to another.
 local function textOf(numbers, from, to)
   local parts = {}
   while from <= to do
@@ -130,19 +132,19 @@ end
 
 end
 
--- What a rate has granted is in a list, as "seq until weight session". Seqs and times
+-- The grants of a rate are in a list, as "seq until weight session". Seqs and times
 -- ascend.
 local rates = {}
 do
 
--- spend notes what the grant with the last Seq has cost.
+-- spend adds the grant with the last Seq.
 function rates.spend(r, weight)
   if call('RPUSH', SPENT, seqText(lastSeq) .. ' ' .. integer(last + window) .. ' ' .. numberText(weight) .. ' ' .. r.id) == 1 then keep(SPENT) end
 end
 
--- find returns the index of a grant, and the entry, by binary search. Seqs mostly have
--- no gaps, so that the first guess is right: as far from the last grant as their
--- Seqs are.
+-- find returns the index of a grant, and its entry, by binary search. Seqs mostly have
+-- no gaps; then the first guess is right: the grant is as far from the last one as its
+-- Seq is.
 local function find(seq)
   local low, high, wanted = 0, call('LLEN', SPENT) - 1, tonumber(seq)
   local at = high - (lastSeq - wanted)
@@ -156,11 +158,10 @@ local function find(seq)
   end
 end
 
--- settle corrects what a grant of a rate has cost. The excess of a grant that has
--- left the window is charged from now. Only the session that has got the grant can
--- settle it.
+-- settle corrects what a grant of a rate has cost. The excess of a grant that has left
+-- the window is charged from now. Only the session that got the grant can settle it.
 function rates.settle(r, ticket, seq, cost, granted)
-  if kind ~= RATE or cost < 0 or granted < 0 then return refuseTicket(r, ticket, IS.INVALID) end
+  if kind ~= RATE or cost < 0 or granted < 0 then return reject(r, ticket, IS.INVALID) end
   cost = min(cost, max(whole, capacity))
   local at, entry = find(seq)
   if at then
@@ -177,9 +178,8 @@ end
 
 end
 
--- lend makes a lease for a ticket, and tells. What a rate grants is spent at once
--- and needs no lease.
-local function lend(t, weight)
+-- grantTicket grants a ticket. A grant of a rate is spent at once and has no lease.
+local function grantTicket(t, weight)
   lastSeq = lastSeq + 1
   inUse = inUse + weight
   local r = t.session
@@ -188,13 +188,13 @@ local function lend(t, weight)
     rates.spend(r, weight)
   else
     if numbered == 1 then slots = slotNumbers.take(weight) end
-    keepLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = t.pooled, revoked = false, slots = slots, since = last, details = t.details,
-      stored = false, gone = false })
+    addLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = t.pooled, revoked = false, slots = slots, since = last, details = t.details,
+      stored = false, removed = false })
   end
-  tell(r, IS.GRANTED, t.id, lastSeq, weight, slots)
+  addResult(r, IS.GRANTED, t.id, lastSeq, weight, slots)
 end
 
--- drop frees a lease.
+-- drop removes a lease.
 local function drop(l)
   local r = l.session
   inUse = inUse - l.weight
@@ -209,7 +209,7 @@ local function drop(l)
     droppedSeqs[#droppedSeqs + 1] = seq
     goneFields[#goneFields + 1] = 'L' .. l.seq
   else
-    l.gone = true
+    l.removed = true
   end
   if l.pooled then
     r.pooled = r.pooled - 1
@@ -217,18 +217,18 @@ local function drop(l)
   end
 end
 
--- rewrite is after a change of a lease.
-local function rewrite(l)
-  if not l.stored then return end -- yet
-  complete(l)
+-- rewriteLease stores a lease that has changed.
+local function rewriteLease(l)
+  if not l.stored then return end -- write will store it
+  readDetails(l)
   call('ZREMRANGEBYSCORE', LEASES, l.seq, l.seq)
   call('ZADD', LEASES, l.seq, leaseMember(l))
-  if leaseCount == 1 then keep(LEASES) end -- that was the only one
-  call('HSET', BASE, 'L' .. l.seq, brief(l))
+  if leaseCount == 1 then keep(LEASES) end -- the key was gone for a moment
+  call('HSET', BASE, 'L' .. l.seq, leaseField(l))
 end
 
--- release gives back some of a lease, or all of it. One that is not there any
--- more is moot.
+-- release returns part of a lease, or all of it. A lease that is missing was released
+-- before.
 local function release(r, seq, weight)
   local l = leaseOf(r, seq)
   if not l or weight < 0 then return end
@@ -236,32 +236,32 @@ local function release(r, seq, weight)
   l.weight = l.weight - weight
   inUse = inUse - weight
   if l.slots ~= '' then slotNumbers.free(slotNumbers.cut(l, weight)) end
-  rewrite(l)
+  rewriteLease(l)
 end
 
--- split parts a lease in two. The new one has a Seq of its own.
+-- split splits a lease in two. The new one has a Seq of its own.
 local function split(r, ticket, weight, seq)
   local l = leaseOf(r, seq)
-  if not l or l.revoked or weight <= 0 or weight >= l.weight then return refuseTicket(r, ticket, IS.INVALID) end
-  complete(l)
+  if not l or l.revoked or weight <= 0 or weight >= l.weight then return reject(r, ticket, IS.INVALID) end
+  readDetails(l)
   l.weight = l.weight - weight
   local slots = l.slots == '' and '' or slotNumbers.cut(l, weight)
-  rewrite(l)
+  rewriteLease(l)
   lastSeq = lastSeq + 1
-  keepLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = l.pooled, revoked = false, slots = slots, since = l.since, details = l.details,
-    stored = false, gone = false })
-  tell(r, IS.GRANTED, ticket, lastSeq, weight, slots)
+  addLease({ seq = seqText(lastSeq), session = r, weight = weight, pooled = l.pooled, revoked = false, slots = slots, since = l.since, details = l.details,
+    stored = false, removed = false })
+  addResult(r, IS.GRANTED, ticket, lastSeq, weight, slots)
 end
 
--- acknowledge forgets the results that the session has heard. One that was told to
--- give up a lease has done so.
+-- acknowledge removes the results that the session has received. A lease whose
+-- revocation was received is released.
 local function acknowledge(r, upTo)
-  if r.unheard == 0 then return end
-  if upTo >= r.lastResult and r.revocations == 0 then -- the usual case, in which nothing need be read
-    r.news, r.unheard, r.results = {}, 0, ''
+  if r.unacknowledged == 0 then return end
+  if upTo >= r.lastResult and r.revocations == 0 then -- the usual case: no result has to be read
+    r.newResults, r.unacknowledged, r.results = {}, 0, ''
     return
   end
-  sift(r, function(n, why, ticket, lease)
+  filterResults(r, function(n, why, ticket, lease)
     if n > upTo then return true end
     if why == IS.REVOKED then release(r, seqText(lease), 0) end
     return false

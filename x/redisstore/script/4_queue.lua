@@ -1,11 +1,11 @@
--- The line, and who is served from it.
+-- The queue, and grants from it.
 
 local fetched, fetchedAt, lastFetched -- arrivals that are in the sorted set, from its head
-local members                         -- what it says of them
-local fetching                        -- how many at a time; more and more, since mostly few are looked at
-local arrived, arrivedAt              -- in this call, after all of those
-local byArrival                       -- tickets that were looked at
-local leftArrivals                    -- that are in the sorted set and have to leave it
+local members                         -- their texts
+local fetching                        -- how many are read at a time; rises, since mostly a few suffice
+local arrived, arrivedAt              -- queued in this call, after all of those
+local byArrival                       -- tickets that were decoded
+local leftArrivals                    -- that write removes from the sorted set
 
 local function ticketMember(t)
   return t.id .. ' session=' .. t.session.id .. ' weight=' .. numberText(t.weight) .. ' least=' .. numberText(t.least) ..
@@ -17,13 +17,13 @@ local function decodeTicket(member, arrival)
     match(member, '^(%d+) session=(%d+) weight=(%d+) least=(%d+) since=(%d+) until=(%d+) as=(%S+) details=(.*)$')
   local t = {
     id = id, session = session(owner), weight = number(weight), least = number(least), till = number(till),
-    since = number(since), pooled = as == 'block', details = details, arrival = arrival, stored = true, gone = false,
+    since = number(since), pooled = as == 'block', details = details, arrival = arrival, stored = true, removed = false,
   }
   byArrival[arrival] = t
   return t
 end
 
--- first is who is first in line.
+-- first returns the first ticket of the queue.
 local function first()
   if waiting == 0 then return nil end
   while true do
@@ -40,16 +40,16 @@ local function first()
       fetching = min(2 * fetching, 64)
     else
       local t = byArrival[arrival] or decodeTicket(members[arrival], arrival)
-      if not t.gone then return t end
+      if not t.removed then return t end
       fetchedAt = fetchedAt + 1
     end
   end
-  while arrived[arrivedAt].gone do arrivedAt = arrivedAt + 1 end
+  while arrived[arrivedAt].removed do arrivedAt = arrivedAt + 1 end
   return arrived[arrivedAt]
 end
 
--- stand puts a ticket at the end of the line.
-local function stand(t)
+-- enqueue appends a ticket to the queue.
+local function enqueue(t)
   local r = t.session
   arrivals = arrivals + 1
   t.arrival = arrivals
@@ -65,7 +65,7 @@ end
 
 local function ticketField(r, id) return 'T' .. r.id .. '/' .. id end
 
--- ticketOf is a session's ticket in line, or false.
+-- ticketOf returns a session's ticket in the queue, or false.
 local function ticketOf(r, id)
   local t = r.tickets[id]
   if t == nil then
@@ -73,13 +73,13 @@ local function ticketOf(r, id)
     t = arrival and (byArrival[arrival] or decodeTicket(call('ZRANGEBYSCORE', QUEUE, arrival, arrival)[1], arrival)) or false
     r.tickets[id] = t
   end
-  return t and not t.gone and t
+  return t and not t.removed and t
 end
 
--- leave takes a ticket out of line.
-local function leave(t)
+-- dequeue removes a ticket from the queue.
+local function dequeue(t)
   local r = t.session
-  t.gone = true
+  t.removed = true
   waiting = waiting - 1
   wanted = wanted - t.least
   r.waits = r.waits - 1
@@ -90,12 +90,12 @@ local function leave(t)
   end
 end
 
-local finish
+local endSession
 do
 
--- ownersIn goes through a sorted set, and has what is in it by session. Who ends
--- with leases or in line has mostly crashed; that this takes longer, the more
--- others have, is the price for one hash with all that other calls need.
+-- ownersIn reads a sorted set and returns its members by session. Sessions that end with
+-- leases or tickets mostly have crashed. That this takes longer with the number of all
+-- leases is the price for one hash with all that other calls need.
 local function ownersIn(key)
   local owned = {}
   for from = 0, NEVER, 1000 do
@@ -110,8 +110,8 @@ local function ownersIn(key)
   end
 end
 
--- finish takes the session out, with all it has.
-function finish(r)
+-- endSession removes the session, with its leases and tickets.
+function endSession(r)
   if r.waits > 0 then
     owners.queue = owners.queue or ownersIn(QUEUE)
     local mine = owners.queue[r.id] or {}
@@ -121,7 +121,7 @@ function finish(r)
       r.tickets[t.id] = r.tickets[t.id] or t
     end
     for _, t in pairs(r.tickets) do
-      if t and not t.gone then leave(t) end
+      if t and not t.removed then dequeue(t) end
     end
   end
   if r.held > 0 then
@@ -141,8 +141,8 @@ end
 
 end
 
--- tooLarge: more than there can ever be. A semaphore at 0 is paused, and nothing
--- is too large for it.
+-- tooLarge reports whether a weight exceeds what there can ever be. A semaphore at 0 is
+-- paused, and no weight is too large for it.
 local function tooLarge(weight)
   local most = max(whole, capacity)
   return weight > most and most > 0
@@ -150,23 +150,23 @@ end
 
 local function evenShare() return floor(capacity / sessionCount) end
 
--- refuse ends a ticket without a lease.
-local function refuse(t, why)
-  leave(t)
-  refuseTicket(t.session, t.id, why)
+-- rejectQueued ends a ticket without a lease.
+local function rejectQueued(t, why)
+  dequeue(t)
+  reject(t.session, t.id, why)
 end
 
 local reap, grant
 do
 
--- bury ends a dead session, unless this call has ended as many as one may.
-local function bury(r)
+-- endExpired ends an expired session, unless this call has reached its limit.
+local function endExpired(r)
   if budget == 0 then
     more = true
     return false
   end
   budget = budget - 1
-  finish(r)
+  endSession(r)
   return true
 end
 
@@ -174,12 +174,12 @@ end
 function reap()
   while soonest < clock do
     local r = oldest()
-    if not r or not dead(r) or not bury(r) then return end
+    if not r or not expired(r) or not endExpired(r) then return end
   end
 end
 
--- portion is how much of what it would like a ticket is given: what is free, but
--- while others wait no more than its session's even share.
+-- portion returns how much a ticket is granted: what is free, but while others wait no
+-- more than its session's even share.
 local function portion(t)
   local most = t.weight
   if most == t.least then return most end
@@ -187,21 +187,21 @@ local function portion(t)
   return max(t.least, min(most, effective() - inUse))
 end
 
--- grant serves the line, strictly from its head. A dead session is not in its
--- way, unless this call has ended as many as one may.
+-- grant serves the queue, strictly from its head. Expired sessions are ended on the way,
+-- up to the limit of this call.
 function grant()
   local t = first()
   while t do
-    if dead(t.session) then
-      if not bury(t.session) then return end
+    if expired(t.session) then
+      if not endExpired(t.session) then return end
     elseif t.till > 0 and t.till < clock then
-      refuse(t, IS.TIMED_OUT)
+      rejectQueued(t, IS.TIMED_OUT)
     elseif not fits(t.least) then
       return
     else
       local weight = portion(t)
-      leave(t)
-      lend(t, weight)
+      dequeue(t)
+      grantTicket(t, weight)
     end
     t = first()
   end
@@ -209,7 +209,7 @@ end
 
 end
 
--- due is how long until the first in line may be granted by time alone.
+-- due returns how long it takes until the first ticket may be granted by time alone.
 local function due()
   local t = first()
   if not t then return nil end
@@ -237,14 +237,14 @@ local function due()
   return nil
 end
 
--- settle brings the semaphore to rest: who is first in line is served, and those
--- are told who can make room or have to watch the time.
+-- settle grants what can be granted, and notifies sessions that can make room or have to
+-- watch the time.
 local function settle()
   grant()
   recall()
   local t = first()
-  if t and hinted ~= t.arrival and due() then
-    hinted = t.arrival
+  if t and notifiedFirst ~= t.arrival and due() then
+    notifiedFirst = t.arrival
     wake(t.session)
   end
 end
@@ -252,13 +252,13 @@ end
 -- begin brings the semaphore up to date with the time.
 local function begin()
   budget, more = REAP_AT_ONCE, false
-  cold = nil -- until it is written: if this call fails, the next one has to read it again
+  cold = nil -- until it is written: if this call fails, the next one has to read it
   advance()
   reap()
   settle()
 end
 
-local function firstWants()
+local function firstLeast()
   local t = first()
   return t and t.least or 0
 end

@@ -1,5 +1,4 @@
--- How a call begins and ends: what has changed is written, and those who have
--- news are told.
+-- How a call begins and ends: it writes what has changed, and notifies sessions.
 
 -- start begins a call.
 local function start(keys, args)
@@ -14,10 +13,10 @@ local function start(keys, args)
   now = time[1] * 1000000 + time[2]
 end
 
-local CUT_OFF = 'NOREPLICAS its replicas were silent for too long'
+local CUT_OFF = 'NOREPLICAS no reply from its replicas for too long'
 
--- forget is for what the last call has looked at.
-local function forget()
+-- resetCall discards what the last call has read.
+local function resetCall()
   sessions, woken, freshLeases, droppedSeqs, goneFields, newFields, owners = {}, {}, {}, {}, {}, {}, {}
   fetched, fetchedAt, lastFetched, members, fetching = {}, 1, -1, {}, 4
   arrived, arrivedAt, byArrival, leftArrivals = {}, 1, {}, {}
@@ -26,7 +25,7 @@ end
 
 local function allKeys() return { BASE, SESSIONS, LEASES, QUEUE, BLOCKS, SPENT } end
 
--- bulk calls a command with many arguments, in portions that Lua's stack takes.
+-- bulk calls a command with many arguments, in portions that fit on Lua's stack.
 local function bulk(command, key, items)
   for i = 1, #items, 1000 do call(command, key, unpack(items, i, min(i + 999, #items))) end
 end
@@ -34,10 +33,10 @@ end
 local function packHot() return pack(HOT, clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest) end
 
 local write
-do -- what only write needs; a chunk has no more than 200 locals
+do -- only write needs these; a chunk has no more than 200 locals
 
--- removeScores takes members out of a sorted set by their scores: whole runs of
--- them at a time, since they mostly come in runs.
+-- removeScores removes members from a sorted set by their scores: a whole run of them at
+-- a time, since they mostly come in runs.
 local function removeScores(key, scores, text)
   table.sort(scores)
   local from, to = scores[1], scores[1]
@@ -59,10 +58,10 @@ local function writeLeases()
   removeScores(LEASES, droppedSeqs, seqText)
   local added = {}
   for _, l in ipairs(freshLeases) do
-    if not l.gone then
+    if not l.removed then
       local n = #added
       added[n + 1], added[n + 2] = l.seq, leaseMember(l)
-      addField('L' .. l.seq, brief(l))
+      addField('L' .. l.seq, leaseField(l))
     end
   end
   if #added > 0 then
@@ -72,12 +71,12 @@ local function writeLeases()
   if lowest == 0 and leaseCount > 0 then lowest = tonumber(numberIn(call('ZRANGE', LEASES, 0, 0)[1])) end
 end
 
-local function writeLine()
+local function writeQueue()
   removeScores(QUEUE, leftArrivals, numberText)
   local added = {}
   for i = arrivedAt, #arrived do
     local t = arrived[i]
-    if not t.gone then
+    if not t.removed then
       local n, arrival = #added, numberText(t.arrival)
       added[n + 1], added[n + 2] = arrival, ticketMember(t)
       addField(ticketField(t.session, t.id), arrival)
@@ -88,36 +87,36 @@ local function writeLine()
   if storedWaiting == #leftArrivals then keep(QUEUE) end
 end
 
--- hint tells the instances of those who have news: once, and not the one that is
--- being answered.
-local function hint(except)
-  local told = {}
+-- notify publishes to the instances of the woken sessions: once each, and not to the
+-- session that gets the reply.
+local function notify(except)
+  local sent = {}
   for id, r in pairs(woken) do
-    if id ~= except and not r.ended and not told[r.instance] then
-      told[r.instance] = true
+    if id ~= except and not r.ended and not sent[r.instance] then
+      sent[r.instance] = true
       call('PUBLISH', CHANNEL .. r.instance, NAME)
     end
   end
 end
 
--- write ends a call.
-function write(answered)
+-- write ends a call. It does not notify the session replyTo.
+function write(replyTo)
   writeLeases()
-  writeLine()
+  writeQueue()
   for id, r in pairs(sessions) do
     if r and r.dirty then addField(fieldOf(id), encodeSession(r)) end
   end
   local putOff = version == 1 and (now < kept or now - kept > HOUR)
   if putOff then kept = now end
-  cold = pack(COLD, lastSession, sessionCount, wanted, waiting, arrivals, hinted, rampFrom, rampAt, untold, told, epoch, hold, kept, leastLag, stepped)
+  cold = pack(COLD, lastSession, sessionCount, wanted, waiting, arrivals, notifiedFirst, rampFrom, rampAt, unnotified, notified, epoch, hold, kept, leastLag, stepped)
   addField(STATE, packHot() .. cold)
   if slotNumbers.taken then addField('slots', slotNumbers.all()) end
-  bulk('HDEL', BASE, goneFields) -- first: a ticket may have come again
+  bulk('HDEL', BASE, goneFields) -- before HSET: a ticket may have been queued again
   bulk('HSET', BASE, newFields)
   if putOff then
     for _, key in ipairs(allKeys()) do keep(key) end
   end
-  hint(answered)
+  notify(replyTo)
 end
 
 end

@@ -1,17 +1,17 @@
--- What everything but Store.Apply calls. The request begins with what is asked
--- for; the answer with the server that was met, and what came of it.
+-- The function that everything but Store.Apply calls. A request begins with its name; a
+-- reply with the epoch of the server, and the status.
 
-local DONE, ABSENT, REFUSED, CONFLICT, FIXED, RAISED = 0, 1, 2, 3, 4, 5
+local DONE, ABSENT, REJECTED, CONFLICT, FIXED, RAISED = 0, 1, 2, 3, 4, 5
 
--- For people. The script reads the packed form.
+-- describe writes the configuration: packed for the script, and as text.
 local function describe()
   call('HSET', BASE, 'config', configured, 'kind', kind == RATE and 'rate' or 'concurrency', 'capacity', integer(capacity),
     'whole', integer(whole), 'ramp', integer(ramp), 'maxwaiters', integer(maxWaiters), 'ttl', integer(ttl), 'window', integer(window),
     'numbered', numbered == 1 and 'yes' or 'no', 'draining', draining == 1 and 'yes' or 'no', 'version', integer(version), 'protocol', integer(protocol))
 end
 
--- enlist adds the semaphore to the index of names. When it is new, some of the others
--- are looked at: a semaphore that nobody uses expires, and its name remains.
+-- enlist adds the semaphore to the index of names. When it is new, enlist checks some of
+-- the others: the name of an unused semaphore remains when its keys expire.
 local function enlist(names, new)
   call('ZADD', names, 0, NAME)
   if not new then return end
@@ -21,20 +21,20 @@ local function enlist(names, new)
   end
 end
 
--- open begins a session, in a semaphore that is made if there is none and that is
--- asked for.
+-- open opens a session. It creates the semaphore if it is missing and the request allows
+-- it.
 local function open(exists, at, promotion)
-  local create, speaks, instance, client, owner, highest, names, config
-  create, speaks, instance, client, owner, highest, names, config = read('<ddI4c0I4c0I4c0dI4c0I4c0', REQUEST, at)
+  local create, clientProtocol, instance, client, owner, highest, names, config
+  create, clientProtocol, instance, client, owner, highest, names, config = read('<ddI4c0I4c0I4c0dI4c0I4c0', REQUEST, at)
   if not exists then
-    if create == 0 then return pack('<dd', met, ABSENT) end
+    if create == 0 then return pack('<dd', runEpoch, ABSENT) end
     make(config, promotion)
     describe()
   end
   begin()
-  if speaks + 1 < protocol or speaks > protocol + 1 then
+  if clientProtocol + 1 < protocol or clientProtocol > protocol + 1 then
     write(nil)
-    return pack('<dd', epoch, REFUSED) .. configured
+    return pack('<dd', epoch, REJECTED) .. configured
   end
   noteHighest(highest)
   lastSession = lastSession + 1
@@ -50,29 +50,29 @@ local function open(exists, at, promotion)
   return pack('<ddd', epoch, DONE, lastSession) .. configured
 end
 
--- persist is when an administrator has configured the semaphore, which therefore
--- stays.
+-- persist removes the expiry of the keys, once an administrator has configured the
+-- semaphore.
 local function persist()
   for _, key in ipairs(allKeys()) do call('PERSIST', key) end
 end
 
--- refuseAll refuses those in line who can never be served now.
-local function refuseAll()
+-- rejectQueue rejects the tickets that can never be granted now.
+local function rejectQueue()
   local kept = {}
   local t = first()
   while t do
     local why = draining == 1 and IS.DRAINING or tooLarge(t.least) and IS.TOO_LARGE
     if why then
-      refuse(t, why)
-    else -- out of the way, to see the next one
+      rejectQueued(t, why)
+    else -- set aside, so that first returns the next one
       kept[#kept + 1] = t
-      t.gone = true
+      t.removed = true
       waiting = waiting - 1
     end
     t = first()
   end
   for i, k in ipairs(kept) do
-    k.gone = nil
+    k.removed = nil
     fetched[i] = k.arrival
   end
   for i = #kept + 1, #fetched do fetched[i] = nil end
@@ -84,36 +84,36 @@ local function configure(at)
   valid, wants, config = read('<ddI4c0', REQUEST, at)
   begin()
   local was = { ttl, kind, window, numbered, protocol }
-  local outcome = DONE
+  local status = DONE
   if valid == 0 then
-    outcome = REFUSED
+    status = REJECTED
   elseif wants ~= version then
-    outcome = CONFLICT
+    status = CONFLICT
   else
     local present = configured
     local from = effective()
     loadConfig(config)
-    if ttl ~= was[1] or kind ~= was[2] or window ~= was[3] or numbered ~= was[4] then outcome = FIXED end
-    if outcome == DONE and (protocol < was[5] or protocol > was[5] + 1) then outcome = RAISED end
-    if outcome == DONE then
+    if ttl ~= was[1] or kind ~= was[2] or window ~= was[3] or numbered ~= was[4] then status = FIXED end
+    if status == DONE and (protocol < was[5] or protocol > was[5] + 1) then status = RAISED end
+    if status == DONE then
       rampFrom, rampAt = min(from, capacity), last
-      hinted = 0
+      notifiedFirst = 0
       describe()
       persist()
-      refuseAll()
+      rejectQueue()
       settle()
     else
       loadConfig(present)
     end
   end
   write(nil)
-  return pack('<dd', epoch, outcome) .. configured
+  return pack('<dd', epoch, status) .. configured
 end
 
--- leaseBy is the lease of a Seq, or false.
+-- leaseBy returns the lease with a Seq, or false.
 local function leaseBy(seq)
   for _, l in ipairs(freshLeases) do
-    if l.seq == seq then return not l.gone and l end
+    if l.seq == seq then return not l.removed and l end
   end
   local member = call('ZRANGEBYSCORE', LEASES, seq, seq)[1]
   local r = member and session(match(member, ' session=(%d+)'))
@@ -128,15 +128,15 @@ local function revoke(at)
   if l then
     if not l.revoked then
       l.revoked = true
-      rewrite(l)
+      rewriteLease(l)
       l.session.revocations = l.session.revocations + 1
-      tell(l.session, IS.REVOKED, '0', tonumber(seq), 0, note)
+      addResult(l.session, IS.REVOKED, '0', tonumber(seq), 0, note)
     end
     if atOnce == 1 then drop(l) end
     settle()
   end
   write(nil)
-  return pack('<dd', epoch, l and DONE or REFUSED)
+  return pack('<dd', epoch, l and DONE or REJECTED)
 end
 
 local function inspect()
@@ -153,30 +153,30 @@ local function inspect()
   }
 end
 
--- delete removes the semaphore, if its configuration has the version, or 0 is asked
--- for. One of an unreleased form is removed as well: a semaphore that is created
--- later starts after its numbers in any case, unless the clock has stepped back.
+-- delete removes the semaphore if its configuration has the version that is asked for,
+-- or 0 is. It also removes one of an unreleased form. That needs no tombstone: the next
+-- one starts ahead of the clock, see LEAP.
 local function delete(at, failed)
   local wants, names
   wants, names = read('<dI4c0', REQUEST, at)
   if failed and not (wants == 0 and unreleased()) then return failed end
-  if wants ~= 0 and wants ~= version then return pack('<dd', met, CONFLICT) .. configured end
+  if wants ~= 0 and wants ~= version then return pack('<dd', runEpoch, CONFLICT) .. configured end
   call('DEL', unpack(allKeys()))
   if failed then call('DEL', BASE .. ':line') else leaveTombstone(max(lastSeq, lastSession)) end
   if names ~= '' then call('ZREM', names, NAME) end
-  return pack('<dd', met, DONE)
+  return pack('<dd', runEpoch, DONE)
 end
 
 function administer(keys, args)
   start(keys, args)
-  forget()
+  resetCall()
   local what, seen, promotion, at = read('<I4c0dd', REQUEST)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
   local stored = call('HMGET', BASE, 'config', STATE)
   local exists, failed = load(stored[1], stored[2], seen, promotion)
   if failed then return what == 'delete' and delete(at, failed) or failed end
   if what == 'open' then return open(exists, at, promotion) end
-  if not exists then return pack('<dd', met, ABSENT) end
+  if not exists then return pack('<dd', runEpoch, ABSENT) end
   if what == 'configure' then return configure(at) end
   if what == 'revoke' then return revoke(at) end
   if what == 'inspect' then return inspect() end

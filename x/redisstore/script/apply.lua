@@ -1,32 +1,32 @@
--- What Store.Apply calls.
+-- The function that Store.Apply calls.
 
 local function bit(flags, n) return floor(flags / n) % 2 == 1 end
 
--- acquire puts a ticket in line, or refuses it.
+-- acquire queues a ticket, or rejects it.
 local function acquire(r, ticket, weight, least, wait, flags, details)
-  if ticketOf(r, ticket) then return end -- named twice
-  grant() -- what this batch has freed so far goes to those who were first
+  if ticketOf(r, ticket) then return end -- queued before
+  grant() -- what this batch has freed so far goes to the tickets before it
   local try, pooled = bit(flags, 1), bit(flags, 2)
   if not pooled or least <= 0 then least = weight else least = min(least, weight) end
   local free = waiting == 0 and fits(least)
-  if weight <= 0 or pooled and numbered == 1 then return refuseTicket(r, ticket, IS.INVALID) end
-  if draining == 1 then return refuseTicket(r, ticket, IS.DRAINING) end
-  if tooLarge(least) then return refuseTicket(r, ticket, IS.TOO_LARGE) end
+  if weight <= 0 or pooled and numbered == 1 then return reject(r, ticket, IS.INVALID) end
+  if draining == 1 then return reject(r, ticket, IS.DRAINING) end
+  if tooLarge(least) then return reject(r, ticket, IS.TOO_LARGE) end
   if not free then
-    if try then return refuseTicket(r, ticket, clock < hold and IS.UNDECIDED or IS.FULL) end
-    if maxWaiters ~= 0 and waiting >= maxWaiters then return refuseTicket(r, ticket, IS.QUEUE_FULL) end
+    if try then return reject(r, ticket, clock < hold and IS.UNDECIDED or IS.FULL) end
+    if maxWaiters ~= 0 and waiting >= maxWaiters then return reject(r, ticket, IS.QUEUE_FULL) end
   end
-  stand({ id = ticket, session = r, weight = weight, least = least, till = wait > 0 and clock + wait or 0, pooled = pooled, since = last, details = details,
-    arrival = 0, stored = false, gone = false })
+  enqueue({ id = ticket, session = r, weight = weight, least = least, till = wait > 0 and clock + wait or 0, pooled = pooled, since = last, details = details,
+    arrival = 0, stored = false, removed = false })
 end
 
--- cancel takes back an acquire, whatever has become of it.
+-- cancel ends an acquire: its ticket, or its lease.
 local function cancel(r, ticket)
   local t = ticketOf(r, ticket)
-  if t then return leave(t) end
-  if r.unheard == 0 then return end
+  if t then return dequeue(t) end
+  if r.unacknowledged == 0 then return end
   local found, granted = false, nil
-  sift(r, function(_, why, of, lease)
+  filterResults(r, function(_, why, of, lease)
     if found or of ~= ticket or why == IS.REVOKED then return true end
     found = true
     if why == IS.GRANTED then granted = lease end
@@ -35,17 +35,17 @@ local function cancel(r, ticket)
   if granted then release(r, seqText(granted), 0) end
 end
 
--- continues reports whether a session that spoke to another server, of which this
--- one may not know everything, has missed nothing: it has heard of no batch and no
--- result that are not known here. Otherwise it holds what others may be granted.
+-- continues reports whether a session that has used another server, whose last writes
+-- may be missing here, has lost nothing: it has received no reply to a batch, and no
+-- result, that are unknown here. Otherwise others may be granted what it holds.
 local function continues(r, seq, ack)
   local before = r.before >= 0 and r.before or r.lastResult
   return seq <= r.seq or seq == r.seq + 1 and ack <= before
 end
 
--- obey does what a batch wishes, in order.
-local function obey(r, order, at, args)
-  local leases = 3 -- of args
+-- applyOps applies the ops of a batch, in order.
+local function applyOps(r, order, at, args)
+  local leases = 3 -- index of the last one in args
   local taken, count, ticket, weight, least, flags, timed, details, waits = 0, 0
   for i = 1, #order do
     local op = sub(order, i, i)
@@ -74,16 +74,16 @@ local function obey(r, order, at, args)
         granted, at = read('<d', REQUEST, at)
         rates.settle(r, name, of, much, granted)
       else
-        refuseTicket(r, name, IS.INVALID)
+        reject(r, name, IS.INVALID)
       end
     end
   end
 end
 
--- hear applies a batch, unless it was heard before.
-local function hear(r, seq, ack, bye, order, at, args)
+-- applyBatch applies a batch, unless it was applied before.
+local function applyBatch(r, seq, ack, ends, order, at, args)
   if r.epoch ~= epoch and not continues(r, seq, ack) then
-    finish(r)
+    endSession(r)
     return STATUS.UNKNOWN
   end
   if seq < r.seq then return STATUS.STALE end
@@ -91,16 +91,17 @@ local function hear(r, seq, ack, bye, order, at, args)
   r.seq = seq
   renew(r)
   acknowledge(r, ack)
-  if bye == 1 then
-    finish(r)
+  if ends == 1 then
+    endSession(r)
   else
-    obey(r, order, at, args)
+    applyOps(r, order, at, args)
   end
   return STATUS.APPLIED
 end
 
--- next is when a session has to speak again, beyond its heartbeats.
-local function nextWord(r, gapped)
+-- nextBatch returns when a session has to send a batch, beyond its heartbeats; 0 if it
+-- need not.
+local function nextBatch(r, gapped)
   if r.waits == 0 then return 0 end
   local isFirst = first().session == r
   if not isFirst and not gapped then return 0 end
@@ -109,56 +110,57 @@ local function nextWord(r, gapped)
   return within and max(1, min(sixth, within)) or sixth
 end
 
--- answer is the reply to a session that lives.
-local function answer(r, status, gapped)
+-- replyTo returns the reply to a session.
+local function replyTo(r, status, gapped)
   local recalled = r.pooled > 0 and recalls(r)
-  if r.recalled == 1 and not recalled then noteRecalled(r, false) end -- it hears that it may go on, so it has to be told again
+  if r.recalled == 1 and not recalled then noteRecalled(r, false) end -- this reply withdraws the recall, so the next one needs a notification
   local share = 0
-  if recalled and draining == 0 and firstWants() <= evenShare() then share = evenShare() end
-  local head = pack(HEAD, epoch, inUse, r.unheard, status, more and 1 or 0, wanted, firstWants(), nextWord(r, gapped), recalled and 1 or 0, share,
+  if recalled and draining == 0 and firstLeast() <= evenShare() then share = evenShare() end
+  local head = pack(HEAD, epoch, inUse, r.unacknowledged, status, more and 1 or 0, wanted, firstLeast(), nextBatch(r, gapped), recalled and 1 or 0, share,
     undecided())
-  local results = r.unheard > 0 and resultsOf(r) or ''
+  local results = r.unacknowledged > 0 and resultsOf(r) or ''
   write(status == STATUS.APPLIED and r.id)
-  return head .. configured .. results .. (r.unheard > 0 and fences(results) or '')
+  return head .. configured .. results .. (r.unacknowledged > 0 and fences(results) or '')
 end
 
 function apply(keys, args)
   start(keys, args)
-  local seen, promotion, id, owner, seq, ack, highest, bye, ranges, wants, order, at = read(BATCH, REQUEST)
+  local seen, promotion, id, owner, seq, ack, highest, ends, ranges, wants, order, at = read(BATCH, REQUEST)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
-  -- With the semaphore its session is read, and the leases that the batch releases.
+  -- The semaphore is read together with the session and the leases that the batch
+  -- releases.
   local stored = call('HMGET', BASE, 'config', STATE, fieldOf(id), unpack(args, 4, min(#args, 1003)))
   local exists, failed = load(stored[1], stored[2], seen, promotion)
   if failed then return failed end
   if not exists then
     remember(highest)
-    return pack(HEAD, met, 0, 0, STATUS.UNKNOWN, 0, 0, 0, 0, 0, 0, 0)
+    return pack(HEAD, runEpoch, 0, 0, STATUS.UNKNOWN, 0, 0, 0, 0, 0, 0, 0)
   end
   local record = stored[3]
   local reply = ranges >= 0 and record and plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
   if reply then return reply end
 
-  forget()
+  resetCall()
   local gapped = now - last > floor(ttl / 6)
   sessions[id] = record and decodeSession(id, record)
   begin()
   local r = sessions[id]
   local status = STATUS.UNKNOWN
-  if r and r.owner == owner and not dead(r) then -- a dead one may not have been cleared away yet
+  if r and r.owner == owner and not expired(r) then -- an expired one may not have been ended yet
     noteHighest(highest)
     for i = 4, #stored do
       local name = sub(args[i], 2)
-      if r.leases[name] == nil then noteLease(r, name, stored[i]) end
+      if r.leases[name] == nil then decodeLease(r, name, stored[i]) end
     end
-    status = hear(r, seq, ack, bye, order, at + max(ranges, 0) * 16, args)
+    status = applyBatch(r, seq, ack, ends, order, at + max(ranges, 0) * 16, args)
   elseif clock < hold then
     noteHighest(highest) -- its session may have been lost
   end
   settle()
-  if status == STATUS.UNKNOWN or bye == 1 and status == STATUS.APPLIED then
-    reply = pack(HEAD, epoch, inUse, 0, status, more and 1 or 0, wanted, firstWants(), 0, 0, 0, undecided()) .. configured
+  if status == STATUS.UNKNOWN or ends == 1 and status == STATUS.APPLIED then
+    reply = pack(HEAD, epoch, inUse, 0, status, more and 1 or 0, wanted, firstLeast(), 0, 0, 0, undecided()) .. configured
     write(nil)
     return reply
   end
-  return answer(r, status, gapped)
+  return replyTo(r, status, gapped)
 end

@@ -1,21 +1,22 @@
--- Batches that come most often, by a shorter way: their session is in order, they
--- only release whole leases and acquire permits, and there is so much free that
--- nobody has to wait. Then the order of what they wish does not matter, nobody
--- else has news, and all there is to do is to write. What comes of it is the same
--- as in apply.lua, in half the time for one wish and a fifth for hundreds.
+-- A fast path for the most frequent batches: their session is in order, they only
+-- release whole leases and acquire permits, and so much is free that none is queued.
+-- Then the order of their ops does not matter, no other session is notified, and all
+-- there is to do is to write. The result is the same as in apply.lua, in half the time
+-- for one op and a fifth for hundreds.
 
--- Of an answer's HEAD, for who is heard and does not wait: 0, and seven times more.
+-- The end of a reply's HEAD, for an applied batch of a session without tickets: eight
+-- times 0.
 local NOTHING_ELSE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
--- resting reports whether nothing happens to the semaphore up to some time on its
--- clock but what a batch does, and nothing is undecided.
+-- resting reports whether nothing changes the semaphore up to some time on its clock but
+-- a batch, and nothing is undecided.
 local function resting(at)
-  return waiting == 0 and told == 0 and draining == 0 and kind ~= RATE and numbered == 0 and (ramp == 0 or rampFrom >= capacity) and
+  return waiting == 0 and notified == 0 and draining == 0 and kind ~= RATE and numbered == 0 and (ramp == 0 or rampFrom >= capacity) and
     now >= last and at >= hold and now - leastLag <= soonest and (version ~= 1 or now >= kept and now - kept <= HOUR)
 end
 
--- weightOf is how much leases have, by their fields from stored[4] on; nil if one
--- is not there, not the session's, or not a plain one.
+-- weightOf returns the weight of the leases with the fields from stored[4] on; nil if
+-- one is missing, another session's, or not a plain one.
 local function weightOf(stored, id)
   local one, sum = '1 ' .. id, 0
   for i = 4, #stored do
@@ -30,7 +31,7 @@ local function weightOf(stored, id)
   return sum
 end
 
--- remove takes leases out of the sorted set, which are so many ranges of Seqs.
+-- remove removes ranges of leases from the sorted set.
 local function remove(ranges, at)
   for i = 0, ranges - 1 do
     local from, to = read('<dd', REQUEST, at + i * 16)
@@ -39,8 +40,8 @@ local function remove(ranges, at)
   end
 end
 
--- add makes leases for all acquires from at on. What is alike in their texts is
--- put together once. It returns the results, packed, and the number of the last.
+-- add creates leases for all acquires from at on. It builds what is equal in their texts
+-- once. It returns the results, packed, and the number of the last.
 local function add(id, lastResult, at, written)
   local added, results, n, m = {}, '', 0, #written
   local session, since = ' session=' .. id .. ' weight=', ' since=' .. timeText(now) .. ' as=permit details='
@@ -65,15 +66,15 @@ local function add(id, lastResult, at, written)
   return results, lastResult
 end
 
--- plain answers such a batch. If it is not one, there is no answer, and nothing
--- has changed.
+-- plain replies to such a batch. It returns nil for another one, and then has changed
+-- nothing.
 function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
   local clockNow = ticked()
   if inUse + wants > capacity or not resting(clockNow) then return nil end
   local record = stored[3]
-  local heard, deadline, _, _, lastResult, unheard, scored, held, size = read(RECORD, record)
+  local lastBatch, deadline, _, _, lastResult, unacknowledged, scored, held, size = read(RECORD, record)
   local whose, revocations, of = read('<I4c0dd', record, RECORD_SIZE + 1)
-  if whose ~= owner or seq <= heard or deadline < clockNow or of ~= epoch or unheard > 0 and (ack < lastResult or revocations > 0) then return nil end
+  if whose ~= owner or seq <= lastBatch or deadline < clockNow or of ~= epoch or unacknowledged > 0 and (ack < lastResult or revocations > 0) then return nil end
   local released = weightOf(stored, id)
   if not released then return nil end
 
@@ -93,19 +94,19 @@ function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
     call('HDEL', BASE, unpack(args, 4))
   end
   local written = { STATE, '', fieldOf(id), '' }
-  unheard = 0
+  unacknowledged = 0
   if wants > 0 then
-    local none, heardOf = leaseCount == 0, lastResult
+    local none, resultBefore = leaseCount == 0, lastResult
     if none then lowest = lastSeq + 1 end
     results, lastResult = add(id, lastResult, at + ranges * 16, written)
-    unheard = lastResult - heardOf
+    unacknowledged = lastResult - resultBefore
     if none then keep(LEASES) end
   end
   if lowest == 0 and leaseCount > 0 then lowest = tonumber(numberIn(call('ZRANGE', LEASES, 0, 0)[1])) end
   written[2] = packHot() .. cold
-  written[4] = pack(RECORD, seq, deadline, now, renewals, lastResult, unheard, scored, held + leaseCount - before, size) ..
+  written[4] = pack(RECORD, seq, deadline, now, renewals, lastResult, unacknowledged, scored, held + leaseCount - before, size) ..
     sub(record, RECORD_SIZE + 1, RECORD_SIZE + size) .. results
   bulk('HSET', BASE, written)
-  if unheard > 0 then fenced = gapless() or fences(results) end
-  return pack('<ddd', epoch, inUse, unheard) .. NOTHING_ELSE .. configured .. results .. fenced
+  if unacknowledged > 0 then fenced = gapless() or fences(results) end
+  return pack('<ddd', epoch, inUse, unacknowledged) .. NOTHING_ELSE .. configured .. results .. fenced
 end
