@@ -7,9 +7,9 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// packBatch is a request for apply.lua, and the fields of the leases that it
-// releases, which the script reads with the session. Names of tickets, leases and
-// sessions are strings: the script does not count with them.
+// packBatch returns a request for apply.lua, and the fields of the leases that it
+// releases, which the script reads with the session. Numbers of tickets, leases and
+// sessions are strings: the script does not calculate with most of them.
 func packBatch(seen, promotion int64, b protocol.Batch) (p packer, leases []string) {
 	order := make([]byte, len(b.Ops))
 	for i, op := range b.Ops {
@@ -41,11 +41,11 @@ func packBatch(seen, promotion int64, b protocol.Batch) (p packer, leases []stri
 			p.int(int64(r.To))
 		}
 	}
-	p.wishes(b.Ops, order)
+	p.ops(b.Ops, order)
 	return p, leases
 }
 
-// letter says what an op is: r releases a lease, p a part of one.
+// letter returns the letter for an op: r releases a lease, p a part of one.
 func letter(op protocol.Op) byte {
 	switch op.Verb {
 	case protocol.Acquire:
@@ -65,23 +65,24 @@ func letter(op protocol.Op) byte {
 	return 'x'
 }
 
-// wishes are what the letters do not say, in order.
-func (p *packer) wishes(ops []protocol.Op, order []byte) {
-	said := 0 // acquires of the last run that are yet to come
+// ops appends what the letters do not contain, in order.
+func (p *packer) ops(ops []protocol.Op, order []byte) {
+	left := 0 // acquires of the last run that are yet to come
 	for i, op := range ops {
 		switch {
 		case order[i] == 'r':
 		case order[i] != 'a':
-			p.odd(op)
-		case said == 0:
-			said = p.run(ops[i:]) - 1
+			p.op(op)
+		case left == 0:
+			left = p.run(ops[i:]) - 1
 		default:
-			said--
+			left--
 		}
 	}
 }
 
-func (p *packer) odd(op protocol.Op) {
+// op appends an op that is not part of a run.
+func (p *packer) op(op protocol.Op) {
 	name, of := decimal(uint64(op.Ticket)), ""
 	switch op.Verb {
 	case protocol.Release:
@@ -97,8 +98,8 @@ func (p *packer) odd(op protocol.Op) {
 	}
 }
 
-// run says the first acquire and those after it that are like it, and how many
-// that are. Most are: they come from the same line of a program.
+// run appends the first acquire together with those after it that are equal, and returns
+// how many they are. Most are equal: they come from the same line of a program.
 func (p *packer) run(ops []protocol.Op) (n int) {
 	first, timed := ops[0], false
 	var waits []int64
@@ -134,14 +135,14 @@ func follows(first, op protocol.Op, n int) bool {
 		op.Weight == first.Weight && op.Least == first.Least && op.Try == first.Try && op.Pooled == first.Pooled && op.Details == first.Details
 }
 
-// exact is up to where Lua's numbers are.
+// exact is the number up to which Lua's numbers are exact.
 const exact = 1 << 53
 
 // maxRead is how many leases the script reads at once.
 const maxRead = 1000
 
-// survey finds out whether a batch may go the short way of plain.lua. If so it
-// says which leases are released, and how much is acquired.
+// survey reports whether a batch may use the fast path of plain.lua. If so, it returns
+// which leases are released, and how much is acquired.
 func survey(b protocol.Batch, order []byte) (ranges []protocol.Range, wants int64, plain bool) {
 	var released []protocol.Seq
 	var last protocol.Ticket

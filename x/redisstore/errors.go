@@ -18,14 +18,14 @@ import (
 
 var errClosed = errors.New("the store is closed")
 
-// says reports whether an error is one of Redis's own, and begins so. (The
-// client takes away a leading ERR.)
+// says reports whether an error is a reply of Redis that begins with kind. (The client
+// removes a leading ERR.)
 func says(err error, kind string) bool {
-	said, ok := rueidis.IsRedisErr(err)
-	return ok && strings.HasPrefix(said.Error(), kind)
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && strings.HasPrefix(reply.Error(), kind)
 }
 
-// passing reports whether the server has refused and will not do so for long.
+// passing reports whether the server rejects requests for a moment only.
 func passing(err error) bool {
 	for _, kind := range []string{"LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "BUSY"} {
 		if says(err, kind) {
@@ -35,7 +35,7 @@ func passing(err error) bool {
 	return false
 }
 
-// advice is what to do about what Redis says, and what kind of fault it is.
+// advice is what to do about an error of Redis, and what kind of fault it is.
 var advice = []struct {
 	kind  string
 	fault fleet.Fault // "": none
@@ -56,11 +56,11 @@ var advice = []struct {
 	{"BUSY", "", true, "a script or function of somebody's keeps it busy"},
 }
 
-// words are what URLs say about TLS.
+// words are the parameters of URLs for TLS.
 var words = netfault.Words{Plain: "use redis://", Secure: "use rediss://", CA: "ca=", Cert: "cert= and key=", Name: "name it with server_name="}
 
-// explain says which server an error is from, and what can be done about it. One
-// that may pass is [sema.ErrUnavailable] too.
+// explain adds to an error which server it is from, and what can be done about it. An
+// error that may pass is [sema.ErrUnavailable], too.
 func explain(ctx context.Context, address string, err error) error {
 	for _, a := range advice {
 		if !says(err, a.kind) {
@@ -94,11 +94,11 @@ func unreached(address string, why *netfault.Error) error {
 	return fmt.Errorf("%w: cannot reach redis at %s: %w", sema.ErrUnavailable, address, why)
 }
 
-// diagnosis is how long it may take to find out why there is no connection.
-const diagnosis = 2 * time.Second
+// diagnosisTimeout bounds how long explainDial connects again to find out more.
+const diagnosisTimeout = 2 * time.Second
 
-// explainDial is for a connection that was not made. Where the error does not say
-// why, because a server that does not speak TLS waits for more, it connects again.
+// explainDial explains why a connection failed. If the error does not contain the
+// reason, because a server without TLS waits for more input, it connects again.
 func explainDial(ctx context.Context, o Options, addresses []string, err error) error {
 	at := strings.Join(addresses, ",")
 	hasCert := o.TLS != nil && (len(o.TLS.Certificates) > 0 || o.TLS.GetClientCertificate != nil)
@@ -107,7 +107,7 @@ func explainDial(ctx context.Context, o Options, addresses []string, err error) 
 	}
 	why := netfault.Explain(err, words, hasCert)
 	if why == nil || why.Fault == fleet.FaultConnection && !errors.Is(err, syscall.ECONNREFUSED) {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosis)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
 		defer cancel()
 		if found := netfault.Explain(netfault.Probe(within, netfault.Target{Address: addresses[0], TLS: o.TLS, Hello: "PING\r\n"}), words, hasCert); found != nil {
 			why = found

@@ -14,8 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// Ping is for [fleet.Examiner]. Of several servers, it is one of them that is
-// asked.
+// Ping implements [fleet.Examiner]. Of several servers, it asks the first.
 func (s *Store) Ping(ctx context.Context) (time.Time, error) {
 	server := s.servers[0]
 	client := server.now()
@@ -29,8 +28,8 @@ func (s *Store) Ping(ctx context.Context) (time.Time, error) {
 	return time.Unix(answer[0], answer[1]*int64(time.Microsecond)), nil
 }
 
-// Examine is for [fleet.Examiner]. Where there are several servers, what is seen
-// begins with where.
+// Examine implements [fleet.Examiner]. Findings of several servers begin with their
+// addresses.
 func (s *Store) Examine(ctx context.Context) (all []fleet.Finding, err error) {
 	nodes := s.examineNodes(ctx)
 	for _, n := range nodes {
@@ -44,7 +43,7 @@ func (s *Store) Examine(ctx context.Context) (all []fleet.Finding, err error) {
 	return all, nil
 }
 
-// An examined node is one with what was found there.
+// An examined node is one with its findings.
 type examined struct {
 	address  string
 	findings []fleet.Finding
@@ -60,7 +59,7 @@ func (s *Store) examineNodes(ctx context.Context) (all []examined) {
 	return all
 }
 
-// problems are what an operator should know when a store is opened.
+// problems returns the problems that were found, for [Store.Warnings].
 func problems(nodes []examined) (texts []string) {
 	for _, n := range nodes {
 		texts = append(texts, fleet.Problems("redis at "+n.address, n.findings)...)
@@ -68,8 +67,8 @@ func problems(nodes []examined) (texts []string) {
 	return texts
 }
 
-// rejectEviction fails if a server may evict keys. INFO says so, which managed
-// servers allow where CONFIG is forbidden.
+// rejectEviction fails if a server may evict keys. The policy is from INFO, which
+// managed servers allow where CONFIG is forbidden.
 func (s *Store) rejectEviction(nodes []examined) error {
 	if s.options.AllowEviction {
 		return nil
@@ -106,8 +105,8 @@ func (s *Store) examineNode(ctx context.Context, node rueidis.Client) []fleet.Fi
 	return []fleet.Finding{version(facts), n.persistence(), n.eviction(), n.memory(), n.replication()}
 }
 
-// readSettings asks for what counts here, and not for everything: there are
-// passwords among the rest. (Servers before version 7 take one at a time.)
+// readSettings reads the settings that are checked, and no others: some contain
+// passwords. (Servers before version 7 return one at a time.)
 func readSettings(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	settings := map[string]string{}
 	for _, name := range []string{"save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-to-write", "min-replicas-max-lag"} {
@@ -120,7 +119,7 @@ func readSettings(ctx context.Context, node rueidis.Client) (map[string]string, 
 	return settings, nil
 }
 
-// A nodeState is what a primary says of itself.
+// A nodeState is what a primary reports about itself.
 type nodeState struct {
 	facts     map[string]string // INFO
 	settings  map[string]string // CONFIG GET
@@ -128,7 +127,7 @@ type nodeState struct {
 	promotion time.Duration
 }
 
-// number is 0 if there is none.
+// number returns a number of INFO, 0 if there is none.
 func (n nodeState) number(fact string) int64 {
 	v, _ := strconv.ParseInt(n.facts[fact], 10, 64)
 	return v
@@ -150,7 +149,7 @@ func version(facts map[string]string) fleet.Finding {
 	return f
 }
 
-// persistence is never a problem for the bound: a server that has forgotten grants
+// persistence is never a problem for the capacity: a server that has lost data grants
 // nothing for a TTL.
 func (n nodeState) persistence() fleet.Finding {
 	f := fleet.Finding{Check: "persistence", Level: fleet.Warning}
@@ -206,8 +205,8 @@ func (n nodeState) memory() fleet.Finding {
 func (n nodeState) replication() fleet.Finding {
 	f := fleet.Finding{Check: "replication", Level: fleet.Problem}
 	replicas := int(n.number("connected_slaves"))
-	// Who writes needs itself and so many others: if that is more than half of all,
-	// two cannot write at the same time.
+	// A primary needs itself and so many others to write: if that is more than half of
+	// all, two cannot write at the same time.
 	enough, lag := n.setting("min-replicas-to-write"), time.Duration(n.setting("min-replicas-max-lag"))*time.Second
 	switch {
 	case replicas == 0 && enough > 0:
@@ -229,7 +228,7 @@ func (n nodeState) replication() fleet.Finding {
 	return f
 }
 
-// parseInfo reads what INFO says.
+// parseInfo parses the reply to INFO.
 func parseInfo(info string) map[string]string {
 	facts := map[string]string{}
 	for line := range strings.SplitSeq(info, "\r\n") {

@@ -10,11 +10,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// channel is where an instance is told that it has news.
+// channel returns the channel on which an instance gets notifications.
 func (s *Store) channel(instance string) string { return s.options.Prefix + "notify:" + instance }
 
-// Listen is for [fleet.Store]. All who listen share a connection to each server.
-// What is published while it is down is lost, and heard of at the next sign of life.
+// Listen implements [fleet.Store]. All listeners share a connection to each server.
+// Notifications while it is down are lost; the next heartbeat makes up for them.
 func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -27,8 +27,8 @@ func (s *Store) Listen(ctx context.Context, instance string, hint func(name stri
 	return context.Cause(ctx)
 }
 
-// hear is for the hub of a server.
-func (s *Store) hear(ctx context.Context, server *server) {
+// receive keeps a subscription for the hub of a server, until ctx ends.
+func (s *Store) receive(ctx context.Context, server *server) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		_ = s.subscribe(ctx, server)
@@ -41,11 +41,11 @@ func (s *Store) hear(ctx context.Context, server *server) {
 	}
 }
 
-// subscribe hears from a server until the connection is lost or ctx ends. It is a
-// connection of its own: one that is read all the time is slower to answer.
+// subscribe receives notifications until the connection is lost or ctx ends. It uses a
+// connection of its own: replies are slower on one that is read all the time.
 func (s *Store) subscribe(ctx context.Context, server *server) error {
 	client, _ := server.now().Dedicate()
-	defer client.Close() // or it would be kept for others
+	defer client.Close() // or it would return to the pool
 	lost := client.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
 		if instance, own := strings.CutPrefix(m.Channel, s.channel("")); own {
 			server.hub.Tell(instance, m.Message)
@@ -68,7 +68,7 @@ func (s *Store) subscribe(ctx context.Context, server *server) error {
 	}
 }
 
-// change has a connection hear for instances, and for others no more.
+// change subscribes a connection to the channels of instances, and unsubscribes others.
 func (s *Store) change(ctx context.Context, client rueidis.DedicatedClient, joined, left []string) error {
 	if len(left) > 0 {
 		if err := client.Do(ctx, client.B().Unsubscribe().Channel(s.channels(left)...).Build()).Error(); err != nil {

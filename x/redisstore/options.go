@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/x/internal/hints"
 )
 
-// Options are where the servers are and how they are used.
+// Options describe the servers and how they are used.
 type Options struct {
 	// Addresses are host:port of the server; of some nodes of the cluster; of the
 	// Sentinels; or of all the servers that semaphores are spread over.
@@ -22,36 +22,33 @@ type Options struct {
 	Username  string
 	Password  string
 	DB        int
-	// Prefix is put before the names of semaphores, of keys and channels; "sema:"
-	// unless told.
+	// Prefix precedes the names of semaphores in keys and channels; default "sema:".
 	Prefix string
-	// TLS is how to speak it, nil for not.
+	// TLS configures TLS; nil for none.
 	TLS *tls.Config
 
-	// Sentinel is the name of the primary that the Sentinels at Addresses know.
+	// Sentinel is the name of the primary at the Sentinels at Addresses.
 	Sentinel                           string
 	SentinelUsername, SentinelPassword string
-	// Cluster is for a Redis Cluster.
+	// Cluster is true for a Redis Cluster.
 	Cluster bool
-	// Sharded spreads semaphores over servers that know nothing of each other.
+	// Sharded spreads semaphores over independent servers.
 	Sharded bool
 
-	// Promotion is for how long a primary that was cut off may go on answering
-	// after a replica was promoted: min-replicas-max-lag and two seconds, 12 s
-	// unless told.
+	// Promotion bounds how long a primary that was cut off may go on replying after
+	// a replica was promoted: min-replicas-max-lag and two seconds; default 12s.
 	Promotion time.Duration
 	// AllowEviction opens servers whose maxmemory-policy is not noeviction. Such a
-	// server may forget who holds what when its memory is short.
+	// server may lose leases when its memory is short.
 	AllowEviction bool
-	// Logger is told of what [Store.Warnings] has, when the store is opened;
-	// slog.Default unless told.
+	// Logger gets [Store.Warnings] when the store is opened; default slog.Default.
 	Logger *slog.Logger
 }
 
 const (
 	defaultPrefix    = "sema:"
 	defaultPromotion = 12 * time.Second
-	patience         = 5 * time.Second // to be connected
+	connectTimeout   = 5 * time.Second
 )
 
 // Open connects to the servers.
@@ -67,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			s.Close()
 			return nil, err
 		}
-		server.hub = hints.NewHub(func(ctx context.Context) { s.hear(ctx, server) })
+		server.hub = hints.NewHub(func(ctx context.Context) { s.receive(ctx, server) })
 		s.servers = append(s.servers, server)
 	}
 	nodes := s.examineNodes(ctx)
@@ -86,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// groups are the addresses of each server.
+// groups returns the addresses of each server.
 func (o Options) groups() (groups [][]string) {
 	if !o.Sharded {
 		return [][]string{o.Addresses}
@@ -103,10 +100,10 @@ func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
 	s := &server{
 		address: strings.Join(addresses, ","),
 		connect: func() (rueidis.Client, error) { return rueidis.NewClient(option) },
-		met:     make([]atomic.Int64, 1),
+		epochs:  make([]atomic.Int64, 1),
 	}
 	if o.Cluster {
-		s.met = make([]atomic.Int64, slots)
+		s.epochs = make([]atomic.Int64, slots)
 	}
 	type connected struct {
 		client rueidis.Client
@@ -135,16 +132,16 @@ func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
 }
 
 func (o Options) client(addresses []string) rueidis.ClientOption {
-	dialer := net.Dialer{Timeout: patience, KeepAlive: time.Second}
+	dialer := net.Dialer{Timeout: connectTimeout, KeepAlive: time.Second}
 	return rueidis.ClientOption{
 		InitAddress: addresses, Username: o.Username, Password: o.Password, SelectDB: o.DB, TLSConfig: o.TLS, Dialer: dialer,
-		// One connection for everything: what is said at the same time is sent together.
+		// One connection for everything: concurrent requests are sent together.
 		PipelineMultiplex: -1,
 		ClientName:        "sema", DisableCache: true, ForceSingleClient: !o.Cluster && o.Sentinel == "",
 		Sentinel: rueidis.SentinelOption{
 			MasterSet: o.Sentinel, Username: o.SentinelUsername, Password: o.SentinelPassword, TLSConfig: o.TLS, Dialer: dialer,
-			TopologyRefreshInterval: patience,
+			TopologyRefreshInterval: connectTimeout,
 		},
-		ClusterOption: rueidis.ClusterOption{ShardsRefreshInterval: patience},
+		ClusterOption: rueidis.ClusterOption{ShardsRefreshInterval: connectTimeout},
 	}
 }

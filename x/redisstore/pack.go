@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// What goes to the scripts and comes back is numbers, as Lua has them, and
-// strings with their length: what Redis's struct library reads fastest.
+// Requests and replies are numbers, as Lua has them, and strings with their length:
+// Redis's struct library reads these fastest.
 
 // A packer appends values.
 type packer []byte
@@ -28,10 +28,10 @@ func (p *packer) string(s string) {
 	*p = append(binary.LittleEndian.AppendUint32(*p, uint32(len(s))), s...)
 }
 
-var errUnpack = errors.New("redis has answered what this version does not understand")
+var errUnpack = errors.New("redis has sent a reply that this version cannot read")
 
-// An unpacker takes values off a string. What it returns after an error does
-// not count.
+// An unpacker reads values from a string. Values that it returns after an error are
+// meaningless.
 type unpacker struct {
 	rest string
 	err  error
@@ -49,7 +49,7 @@ func (u *unpacker) int() int64 {
 	return int64(n)
 }
 
-// count is how many of something follow, which is no more than can follow.
+// count reads a number of items, which cannot be more than the bytes that follow.
 func (u *unpacker) count() int64 {
 	n := u.int()
 	if n < 0 || n > int64(len(u.rest)) {

@@ -7,29 +7,29 @@ import (
 	"sync/atomic"
 )
 
-// A place is where a semaphore is: its server, and the keys that a script is
-// given. All other keys of a semaphore begin with the first.
+// A place is the location of a semaphore: its server, and the keys that a script
+// gets. All other keys of the semaphore begin with the first.
 type place struct {
 	server *server
 	name   string
 	keys   []string
-	met    *atomic.Int64 // the run of the server that was last seen there, 0 for none
+	epoch  *atomic.Int64 // of the run of the server that replied last, 0 for none
 }
 
-// place finds a semaphore.
+// place locates a semaphore.
 func (s *Store) place(name string) place {
 	tag, server := s.options.Prefix+name, s.serverOf(name)
-	at := place{server: server, name: name, keys: []string{"{" + tag + "}", s.options.Prefix + "server"}, met: &server.met[0]}
+	at := place{server: server, name: name, keys: []string{"{" + tag + "}", s.options.Prefix + "server"}, epoch: &server.epochs[0]}
 	if s.options.Cluster {
 		slot := slot(tag)
 		at.keys[1] += "{" + tagOf(slot) + "}"
-		at.met = &server.met[slot]
+		at.epoch = &server.epochs[slot]
 	}
 	return at
 }
 
-// serverOf is the one of several servers on which a semaphore is, by rendezvous:
-// a server more or less moves only the semaphores that come to it or were on it.
+// serverOf returns the server of a semaphore, by rendezvous hashing: adding or removing
+// a server moves only the semaphores of that server.
 func (s *Store) serverOf(name string) *server {
 	best, most := s.servers[0], uint64(0)
 	for _, server := range s.servers {
@@ -45,8 +45,7 @@ func (s *Store) serverOf(name string) *server {
 	return best
 }
 
-// mix scatters a hash (the end of murmur3), of which FNV leaves the high bits much
-// alike.
+// mix finalizes a hash as murmur3 does: the high bits of FNV hashes are much alike.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -57,10 +56,10 @@ func mix(h uint64) uint64 {
 
 func (s *Store) promotion() int64 { return s.options.Promotion.Microseconds() }
 
-// slots is how many there are in a cluster.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
-// slot is that of a hash tag in a cluster.
+// slot returns the slot of a hash tag in a cluster.
 func slot(tag string) int {
 	crc := uint16(0)
 	for i := range len(tag) {
@@ -76,8 +75,8 @@ func slot(tag string) int {
 	return int(crc % slots)
 }
 
-// tags has one for each slot, so that what is known of a server can be in the
-// slot of each semaphore.
+// tags returns a hash tag for each slot, so that the slot of each semaphore can have a
+// server key.
 var tags = sync.OnceValue(func() *[slots]string {
 	var all [slots]string
 	for found, n := 0, 0; found < slots; n++ {

@@ -14,14 +14,14 @@ import (
 	"github.com/sema-go/sema/x/internal/hints"
 )
 
-// A server is one Redis, or the one that Sentinel says, or a cluster. Its
-// connections are made anew when it turns out to be a replica: the one that it
-// follows is found at the same address, or by asking Sentinel again.
+// A server is one Redis, or the primary that Sentinel names, or a cluster. If it turns out
+// to be a replica, new connections find its primary, at the same address or through
+// Sentinel.
 type server struct {
-	address string // for people, and for the choice among several
+	address string // for messages, and for the choice among several
 	connect func() (rueidis.Client, error)
 	client  atomic.Pointer[rueidis.Client]
-	met     []atomic.Int64 // see place; one for each slot of a cluster
+	epochs  []atomic.Int64 // see place; one for each slot of a cluster
 	hub     *hints.Hub
 	caller
 
@@ -32,8 +32,8 @@ type server struct {
 
 func (s *server) now() rueidis.Client { return *s.client.Load() }
 
-// replace makes new connections, but not all the time. Commands that are on
-// their way on the old ones fail.
+// replace opens new connections, at most once a second. Commands in flight on the old
+// ones fail.
 func (s *server) replace() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *server) replace() {
 	s.replaced = time.Now()
 	fresh, err := s.connect()
 	if err != nil {
-		return // with the old ones it will be tried again
+		return // the next command tries the old ones again
 	}
 	old := s.now()
 	s.client.Store(&fresh)
@@ -70,15 +70,15 @@ func errLayout(err error) error {
 
 var errOtherRelease = fmt.Errorf("%w: another release of Sema has written it, in a layout that this one cannot read (hint: use one release for all clients)", protocol.ErrVersion)
 
-// run calls a function of the program. What a server refuses for the moment, and
-// has not done, is tried again a few times. What got no answer is tried once more
-// if it may be done twice: a connection that was cut while nobody used it fails
-// the first who does.
-func (s *Store) run(ctx context.Context, v verb, twice bool, at place, request packer, leases ...string) (rueidis.RedisResult, error) {
+// run calls a function of the program. A call that the server rejects for the moment, and
+// has not applied, is tried again a few times. A call without a reply is tried once more
+// if it may be applied twice: a connection that was cut while idle fails the first call
+// on it.
+func (s *Store) run(ctx context.Context, f function, twice bool, at place, request packer, leases ...string) (rueidis.RedisResult, error) {
 	args := make([]string, 0, 3+len(leases))
 	args = append(append(args, at.name, s.channel(""), rueidis.BinaryString(request)), leases...)
 	for pause := 20 * time.Millisecond; ; {
-		result := at.server.call(ctx, at.server.now(), s.program, v, at.keys, args)
+		result := at.server.call(ctx, at.server.now(), s.program, f, at.keys, args)
 		err := result.Error()
 		if err == nil {
 			return result, nil
@@ -89,8 +89,8 @@ func (s *Store) run(ctx context.Context, v verb, twice bool, at place, request p
 		if says(err, "SEMALAYOUT") {
 			return result, errLayout(err)
 		}
-		_, answered := rueidis.IsRedisErr(err)
-		if twice && !answered {
+		_, replied := rueidis.IsRedisErr(err)
+		if twice && !replied {
 			twice = false
 			continue
 		}
@@ -104,7 +104,7 @@ func (s *Store) run(ctx context.Context, v verb, twice bool, at place, request p
 	}
 }
 
-// sleep reports whether ctx has lasted that long.
+// sleep waits, and reports whether ctx has lasted that long.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Store is the use of one Redis, or of several, by one client.
+// A Store keeps semaphores in one Redis, or in several.
 type Store struct {
 	options  Options
 	program  *program
@@ -25,13 +25,13 @@ type Store struct {
 	end      context.CancelFunc
 }
 
-// Open is for [fleet.Store].
+// Open implements [fleet.Store].
 func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	version := cmp.Or(c.Protocol, protocol.Version)
 	invalid := c.Check()
-	made := c
-	made.Version, made.Protocol = 1, version
-	u, outcome, err := s.administer(ctx, name, "open", func(p *packer) {
+	created := c
+	created.Version, created.Protocol = 1, version
+	u, status, err := s.administer(ctx, name, "open", func(p *packer) {
 		p.bool(invalid == nil && !by.MustExist)
 		p.int(int64(version))
 		p.string(by.Client.Instance)
@@ -39,18 +39,18 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 		p.owner(by.Owner)
 		p.int(int64(by.Highest))
 		p.string(s.scriptNames())
-		p.string(string(packConfig(made)))
+		p.string(string(packConfig(created)))
 	})
 	switch {
 	case err != nil:
 		return 0, protocol.Config{}, err
-	case outcome == absent && by.MustExist:
+	case status == absent && by.MustExist:
 		return 0, protocol.Config{}, about(name, fs.ErrNotExist)
-	case outcome == absent:
+	case status == absent:
 		return 0, protocol.Config{}, about(name, invalid)
-	case outcome == refused:
+	case status == rejected:
 		config := u.config()
-		return 0, config, about(name, fmt.Errorf("%w: it was made by version %d, this is version %d", protocol.ErrVersion, config.Protocol, version))
+		return 0, config, about(name, fmt.Errorf("%w: it was created by version %d, this is version %d", protocol.ErrVersion, config.Protocol, version))
 	}
 	session, config := protocol.Session(u.int()), u.config()
 	if s.options.Cluster {
@@ -59,10 +59,10 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	return session, config, about(name, u.err)
 }
 
-// Apply is for [fleet.Store].
+// Apply implements [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
 	at := s.place(name)
-	request, leases := packBatch(at.met.Load(), s.promotion(), b)
+	request, leases := packBatch(at.epoch.Load(), s.promotion(), b)
 	result, err := s.run(ctx, s.program.apply, true, at, request, leases...)
 	if err != nil {
 		return protocol.Reply{}, about(name, err)
@@ -71,48 +71,48 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 	if err != nil {
 		return protocol.Reply{}, about(name, errUnpack)
 	}
-	met, reply, err := unpackReply(raw)
+	epoch, reply, err := unpackReply(raw)
 	if err != nil {
 		return protocol.Reply{}, about(name, err)
 	}
-	at.met.Store(met)
+	at.epoch.Store(epoch)
 	return reply, nil
 }
 
-// Inspect is for [fleet.Store].
+// Inspect implements [fleet.Store].
 func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	at := s.place(name)
-	result, err := s.run(ctx, s.program.admin, true, at, s.ask(at, "inspect"))
+	result, err := s.run(ctx, s.program.admin, true, at, s.request(at, "inspect"))
 	if err != nil {
 		return protocol.Snapshot{}, about(name, err)
 	}
 	parts, err := result.ToArray()
-	if err != nil { // the answer that there is none is no list
+	if err != nil { // only the reply that it does not exist is no list
 		return protocol.Snapshot{}, about(name, fs.ErrNotExist)
 	}
-	snapshot, met, err := unpackSnapshot(parts)
+	snapshot, epoch, err := unpackSnapshot(parts)
 	if err != nil {
 		return protocol.Snapshot{}, about(name, err)
 	}
-	at.met.Store(met)
+	at.epoch.Store(epoch)
 	return snapshot, nil
 }
 
-// Administer is for [fleet.Store].
+// Administer implements [fleet.Store].
 func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
 	switch {
 	case c.Configure != nil:
 		return s.configure(ctx, name, *c.Configure)
 	case c.Revoke != nil:
-		_, outcome, err := s.administer(ctx, name, "revoke", func(p *packer) {
+		_, status, err := s.administer(ctx, name, "revoke", func(p *packer) {
 			p.string(decimal(uint64(c.Revoke.Lease)))
 			p.bool(c.Revoke.AtOnce)
 			p.string(c.Revoke.Note())
 		})
-		if err == nil && outcome == refused {
+		if err == nil && status == rejected {
 			err = about(name, fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist))
 		}
-		return orAbsent(name, outcome, err)
+		return orAbsent(name, status, err)
 	case c.Delete:
 		return s.delete(ctx, name, c.DeleteVersion)
 	}
@@ -120,17 +120,17 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 }
 
 func (s *Store) delete(ctx context.Context, name string, version uint64) error {
-	u, outcome, err := s.administer(ctx, name, "delete", func(p *packer) {
+	u, status, err := s.administer(ctx, name, "delete", func(p *packer) {
 		p.int(int64(version))
 		p.string(s.scriptNames())
 	})
 	switch {
-	case err == nil && outcome == conflict:
+	case err == nil && status == conflict:
 		return about(name, conflicting(u.config(), version))
-	case err == nil && outcome == done && s.options.Cluster:
+	case err == nil && status == done && s.options.Cluster:
 		s.unlist(ctx, name)
 	}
-	return orAbsent(name, outcome, err)
+	return orAbsent(name, status, err)
 }
 
 func conflicting(present protocol.Config, expected uint64) error {
@@ -141,64 +141,64 @@ func (s *Store) configure(ctx context.Context, name string, c protocol.Config) e
 	invalid := c.Check()
 	next := c
 	next.Version++
-	u, outcome, err := s.administer(ctx, name, "configure", func(p *packer) {
+	u, status, err := s.administer(ctx, name, "configure", func(p *packer) {
 		p.bool(invalid == nil)
 		p.int(int64(c.Version))
 		p.string(string(packConfig(next)))
 	})
-	if err != nil || outcome == absent {
-		return orAbsent(name, outcome, err)
+	if err != nil || status == absent {
+		return orAbsent(name, status, err)
 	}
 	present := u.config()
 	switch {
 	case u.err != nil:
 		return about(name, u.err)
-	case outcome == refused:
+	case status == rejected:
 		return about(name, invalid)
-	case outcome == conflict:
+	case status == conflict:
 		return about(name, conflicting(present, c.Version))
-	case outcome == fixed:
+	case status == fixed:
 		return about(name, errors.New("kind, TTL, window and numbering are fixed when a semaphore is created"))
-	case outcome == raised:
+	case status == raised:
 		return about(name, fmt.Errorf("protocol %d: it is %d, and can be raised by one, once nobody uses an older one", c.Protocol, present.Protocol))
 	}
 	return nil
 }
 
-// What comes of a request to admin.lua.
-type outcome int64
+// A status is that of a request to admin.lua.
+type status int64
 
 const (
-	done outcome = iota
+	done status = iota
 	absent
-	refused
+	rejected
 	conflict
 	fixed
 	raised
 )
 
-func orAbsent(name string, o outcome, err error) error {
+func orAbsent(name string, o status, err error) error {
 	if err == nil && o == absent {
 		return about(name, fs.ErrNotExist)
 	}
 	return err
 }
 
-// ask begins a request to admin.lua.
-func (s *Store) ask(at place, what string) packer {
+// request begins a request to admin.lua.
+func (s *Store) request(at place, what string) packer {
 	var p packer
 	p.string(what)
-	p.int(at.met.Load())
+	p.int(at.epoch.Load())
 	p.int(s.promotion())
 	return p
 }
 
-// administer runs admin.lua, and returns what comes after the outcome.
-func (s *Store) administer(ctx context.Context, name, what string, more func(*packer)) (*unpacker, outcome, error) {
+// administer runs admin.lua, and returns the part of the reply after the status.
+func (s *Store) administer(ctx context.Context, name, what string, more func(*packer)) (*unpacker, status, error) {
 	at := s.place(name)
-	request := s.ask(at, what)
-	more(&request)
-	result, err := s.run(ctx, s.program.admin, what == "open", at, request)
+	p := s.request(at, what)
+	more(&p)
+	result, err := s.run(ctx, s.program.admin, what == "open", at, p)
 	if err != nil {
 		return nil, 0, about(name, err)
 	}
@@ -207,15 +207,15 @@ func (s *Store) administer(ctx context.Context, name, what string, more func(*pa
 		return nil, 0, about(name, errUnpack)
 	}
 	u := &unpacker{rest: raw}
-	met, o := u.int(), outcome(u.int())
+	epoch, o := u.int(), status(u.int())
 	if u.err != nil {
 		return nil, 0, about(name, u.err)
 	}
-	at.met.Store(met)
+	at.epoch.Store(epoch)
 	return u, o, nil
 }
 
-func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, met int64, err error) {
+func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, epoch int64, err error) {
 	if len(parts) != 7 {
 		return snapshot, 0, errUnpack
 	}
@@ -230,7 +230,7 @@ func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, m
 		}
 	}
 	u := &unpacker{rest: head}
-	met = u.int()
+	epoch = u.int()
 	u.int() // done
 	snapshot.Effective, snapshot.InUse, snapshot.Config = u.int(), u.int(), u.config()
 	for i, member := range lists[0] {
@@ -251,15 +251,14 @@ func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, m
 		snapshot.Queue = append(snapshot.Queue, info)
 		err = cmp.Or(err, bad)
 	}
-	return snapshot, met, cmp.Or(err, u.err)
+	return snapshot, epoch, cmp.Or(err, u.err)
 }
 
-// Warnings are what an operator should know: what keeps these servers from
-// forgetting, or from serving two masters, is not set. They were found when the
-// store was opened.
+// Warnings returns settings of the servers with which they may lose leases, or grant them
+// twice after a failover. They were found when the store was opened.
 func (s *Store) Warnings() []string { return slices.Clone(s.warnings) }
 
-// Close lets go of the connections.
+// Close closes the connections.
 func (s *Store) Close() error {
 	s.end()
 	for _, server := range s.servers {
@@ -269,7 +268,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// about says which semaphore an error is about.
+// about adds the name of the semaphore to an error.
 func about(name string, err error) error {
 	if err == nil {
 		return nil

@@ -28,7 +28,7 @@ func init() {
 	}
 }
 
-// A parameter is what may follow the ? of a URL.
+// A parameter sets an option from the query of a URL.
 type parameter func(o *Options, files *tlsfiles.Files, value string) error
 
 var parameters = map[string]parameter{
@@ -86,7 +86,7 @@ func onOff(field func(*Options) *bool) parameter {
 	}
 }
 
-// parse reads redis://user:password@host:port/db?parameters.
+// parse parses redis://user:password@host:port/db?parameters.
 func parse(u *url.URL) (o Options, err error) {
 	if u.Opaque != "" || u.Host == "" || u.Fragment != "" {
 		return o, invalid("want %s://user:password@host:port/db?prefix=…", u.Scheme)
@@ -126,7 +126,7 @@ func parse(u *url.URL) (o Options, err error) {
 	return o, err
 }
 
-// withPort adds the usual port if there is none.
+// withPort adds the default port if there is none.
 func (o *Options) withPort(address string) string {
 	if _, _, err := net.SplitHostPort(address); err == nil {
 		return address
@@ -138,7 +138,7 @@ func (o *Options) withPort(address string) string {
 	return net.JoinHostPort(strings.Trim(address, "[]"), port)
 }
 
-// check refuses what cannot be, and fills in what was not told.
+// check rejects invalid options, and sets defaults.
 func (o *Options) check() error {
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
@@ -176,7 +176,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// maxPrefix is that of names.
+// maxPrefix is the longest prefix in bytes, as long as names can be.
 const maxPrefix = 200
 
 func invalid(format string, args ...any) error {

@@ -6,7 +6,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Configurations and replies, as script/*.lua has them.
+// The formats of configurations and replies in script/*.lua.
 
 func packConfig(c protocol.Config) packer {
 	var p packer
@@ -38,16 +38,16 @@ func parseOwner(text string) (o protocol.Owner, err error) {
 	return protocol.Owner{Key: protocol.Key([]byte(text[:len(o.Key)])), Principal: text[len(o.Key):]}, nil
 }
 
-// unpackReply is the answer of apply.lua: which server it was, and the reply.
-func unpackReply(raw string) (met int64, r protocol.Reply, err error) {
+// unpackReply reads the reply of apply.lua, and the epoch of the server.
+func unpackReply(raw string) (epoch int64, r protocol.Reply, err error) {
 	u := &unpacker{rest: raw}
-	met = u.int()
+	epoch = u.int()
 	r.InUse = u.int()
 	results := u.int()
 	r.Status, r.More, r.Wanted, r.First = protocol.Status(u.int()), u.bool(), u.int(), u.int()
 	r.Next, r.Recall, r.Share, r.Undecided = protocol.Micros(u.int()), u.bool(), u.int(), protocol.Micros(u.int())
-	if u.rest == "" { // there is no such semaphore
-		return met, r, u.err
+	if u.rest == "" { // the semaphore does not exist
+		return epoch, r, u.err
 	}
 	r.Config = u.config()
 	if results < 0 || results > maxResults {
@@ -58,13 +58,13 @@ func unpackReply(raw string) (met int64, r protocol.Reply, err error) {
 			u.fences(r.Results, granted)
 		}
 	}
-	return met, r, u.err
+	return epoch, r, u.err
 }
 
-// maxResults bounds what an answer that is not understood can cost.
+// maxResults bounds the memory that a malformed reply can take.
 const maxResults = 1 << 20
 
-// results reads them, and tells how many are grants.
+// results reads results, and returns how many are grants.
 func (u *unpacker) results(results []protocol.Result) (granted int) {
 	for i := 0; i < len(results) && u.err == nil; {
 		f := protocol.Result{N: uint64(u.int()), Kind: protocol.ResultKind(u.int()), Lease: protocol.Seq(u.int()), Weight: u.int()}
@@ -83,7 +83,7 @@ func (u *unpacker) results(results []protocol.Result) (granted int) {
 		if f.Kind == protocol.Granted {
 			granted += int(count)
 		}
-		for range count { // grants at once: all of them are one more than the last
+		for range count { // a run of grants
 			results[i] = f
 			i++
 			f.N, f.Lease, f.Ticket = f.N+1, f.Lease+1, f.Ticket+1
@@ -92,8 +92,8 @@ func (u *unpacker) results(results []protocol.Result) (granted int) {
 	return granted
 }
 
-// fences reads those of the grants among the results. They share their ranges: the
-// Revoked of one is the beginning of the next one's.
+// fences reads the fences of the grants among the results. They share their ranges: the
+// Revoked of one is a prefix of the next one's.
 func (u *unpacker) fences(results []protocol.Result, granted int) {
 	exact, floor, ranges, marks := u.bool(), protocol.Seq(u.int()), u.count(), u.count()
 	if marks != 0 && marks != int64(granted) {
