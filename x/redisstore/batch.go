@@ -68,13 +68,14 @@ func letter(op protocol.Op) byte {
 // ops appends what the letters do not contain, in order.
 func (p *packer) ops(ops []protocol.Op, order []byte) {
 	left := 0 // acquires of the last run that are yet to come
+	var details detailsText
 	for i, op := range ops {
 		switch {
 		case order[i] == 'r':
 		case order[i] != 'a':
 			p.op(op)
 		case left == 0:
-			left = p.run(ops[i:]) - 1
+			left = p.run(ops[i:], &details) - 1
 		default:
 			left--
 		}
@@ -100,7 +101,7 @@ func (p *packer) op(op protocol.Op) {
 
 // run appends the first acquire together with those after it that are equal, and returns
 // how many they are. Most are equal: they come from the same line of a program.
-func (p *packer) run(ops []protocol.Op) (n int) {
+func (p *packer) run(ops []protocol.Op, details *detailsText) (n int) {
 	first, timed := ops[0], false
 	var waits []int64
 	for _, op := range ops {
@@ -120,13 +121,26 @@ func (p *packer) run(ops []protocol.Op) (n int) {
 	p.int(first.Least)
 	p.int(flags(first))
 	p.bool(timed)
-	p.string(first.Details.Encode())
+	p.string(details.encode(first.Details))
 	if timed {
 		for _, wait := range waits {
 			p.int(wait)
 		}
 	}
 	return n
+}
+
+// A detailsText is the text of the last details: most acquires of a batch have the same.
+type detailsText struct {
+	of   protocol.Details
+	text string
+}
+
+func (d *detailsText) encode(of protocol.Details) string {
+	if of != d.of {
+		d.of, d.text = of, of.Encode()
+	}
+	return d.text
 }
 
 // follows reports whether an op is the nth after the first of a run.
