@@ -173,6 +173,41 @@ func TestLongerCyclesAreReportedToo(t *testing.T) {
 	}
 }
 
+// What was acquired under a permit counts when the permit is split before its release.
+func TestDiagnose_OrderUnderAPermitThatIsSplit(t *testing.T) {
+	j, observe := reports(sema.EventInverted)
+	full := sema.Diagnose(sema.DiagnoseFull)
+	a, b := sema.New(4, sema.Name("split a"), full, observe), sema.New(4, sema.Name("split b"), full, observe)
+	whole := mustAcquire(t, a, 4)
+	mustAcquire(t, b, 1).Release()
+	part, rest, err := whole.Split(1)
+	wantErr(t, err, nil)
+	first, second, err := rest.Split(1)
+	wantErr(t, err, nil)
+	for _, p := range []sema.Permit{part, first, second} {
+		p.Release()
+	}
+	lockInOrder(t, b, a, sema.DiagnoseFull)
+	wantKinds(t, j, sema.EventInverted)
+}
+
+// But not if the parts are handed over.
+func TestDiagnose_OrderUnderAPermitWhosePartsAreHandedOver(t *testing.T) {
+	j, observe := reports(sema.EventInverted)
+	full := sema.Diagnose(sema.DiagnoseFull)
+	a, b := sema.New(4, sema.Name("parts a"), full, observe), sema.New(4, sema.Name("parts b"), full, observe)
+	whole := mustAcquire(t, a, 4)
+	mustAcquire(t, b, 1).Release()
+	part, rest, err := whole.Split(1)
+	wantErr(t, err, nil)
+	var working sync.WaitGroup
+	working.Go(part.Release)
+	working.Go(rest.Release)
+	working.Wait()
+	lockInOrder(t, b, a, sema.DiagnoseFull)
+	wantKinds(t, j)
+}
+
 func TestAcquireAllIsNoInversion(t *testing.T) {
 	j, observe := reports(sema.EventInverted)
 	a := sema.New(1, sema.Name("all a"), sema.Diagnose(sema.DiagnoseFull), observe)

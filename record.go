@@ -87,11 +87,19 @@ func (r *record) released(weight int64) {
 	r.monitor.released(weight, time.Since(r.since), r.stack.site())
 }
 
+// split ends the record and makes one for each part. What was acquired meanwhile was
+// acquired under both.
 func (r *record) split(n, m int64) (first, rest Permit) {
+	acquired := books.pendingOf(r)
 	r.end()
 	a, b := *r, *r
 	a.weight, b.weight = n, m
-	return a.permit(n), b.permit(m)
+	first, rest = a.permit(n), b.permit(m)
+	for wanted, o := range acquired {
+		books.addPending(&a, wanted, o)
+		books.addPending(&b, wanted, o)
+	}
+	return first, rest
 }
 
 // leaked runs when the handle was garbage-collected with the permit out.
