@@ -22,7 +22,8 @@ const (
 	// DiagnoseFull records every acquire, with its stack and goroutine: some
 	// microseconds each. Deadlocks are looked for at this level only, when a caller has
 	// waited for a second. A permit counts as held by the goroutine that acquired it
-	// unless that hands it over to others.
+	// unless that hands it over to others. One that is left to a timer or to the end of a
+	// context cannot be told from one that is held, until the first is released so.
 	DiagnoseFull
 )
 

@@ -2,6 +2,7 @@ package sema_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,149 +11,109 @@ import (
 	"github.com/sema-go/sema"
 )
 
+// A pattern is something that Go programs commonly do with semaphores. It ends with
+// all permits released.
+type pattern struct {
+	name string
+	run  func(r *patternRun)
+}
+
+// A patternRun is what a pattern has to work with.
+type patternRun struct {
+	t       *testing.T
+	ctx     context.Context
+	a, b, c *sema.Semaphore // of capacity 3
+	opts    []sema.SharedOption
+	hold    time.Duration // of one job
+	second  time.Duration // shorter outside a bubble
+	started sync.WaitGroup
+}
+
+// work does a job.
+func (r *patternRun) work() { time.Sleep(r.hold) }
+
+func (r *patternRun) get(g sema.Gate) sema.Permit { return mustAcquire(r.t, g, 1) }
+
+// start starts a goroutine that the end of the pattern waits for.
+func (r *patternRun) start(f func()) { r.started.Go(f) }
+
+// gate returns another diagnosed semaphore.
+func (r *patternRun) gate(capacity int64, name string, opts ...sema.Option) *sema.Semaphore {
+	opts = append(opts, sema.Name(name+" of "+r.t.Name()))
+	for _, o := range r.opts {
+		opts = append(opts, o)
+	}
+	return sema.New(capacity, opts...)
+}
+
+// patterns are all there are, see the files patterns…_test.go.
+func patterns() (all []pattern) {
+	all = append(all, dispatchPatterns...)
+	all = append(all, workerPatterns...)
+	all = append(all, nestedPatterns...)
+	all = append(all, lifetimePatterns...)
+	all = append(all, timingPatterns...)
+	all = append(all, pipelinePatterns...)
+	return append(all, serverPatterns...)
+}
+
+func (p pattern) check(t *testing.T, hold, second time.Duration) {
+	j, observe := reports(sema.EventInverted, sema.EventDeadlocked, sema.EventLeaked)
+	r := &patternRun{t: t, ctx: t.Context(), hold: hold, second: second, opts: []sema.SharedOption{sema.Diagnose(sema.DiagnoseFull), observe}}
+	r.a, r.b, r.c = r.gate(3, "a"), r.gate(3, "b"), r.gate(3, "c")
+	p.run(r)
+	r.started.Wait()
+	for _, e := range j.take() {
+		t.Errorf("%v: %s", e.Kind, e.Report)
+	}
+	for _, s := range []*sema.Semaphore{r.a, r.b, r.c} {
+		if st := s.Stats(); st.InUse != 0 || st.Waiters != 0 {
+			t.Errorf("not at rest: %v", s)
+		}
+	}
+}
+
 // Common patterns of Go programs are no leaks, inversions or deadlocks, however long
 // their jobs take.
 func TestDiagnose_CommonPatternsRunClean(t *testing.T) {
+	all := patterns()
+	if len(all) < 100 {
+		t.Errorf("%d patterns, want 100", len(all))
+	}
+	names := map[string]bool{}
+	for _, p := range all {
+		if names[p.name] {
+			t.Errorf("two patterns are named %q", p.name)
+		}
+		names[p.name] = true
+	}
 	// Long jobs first: when one of them ends, it is known that its permit was handed over.
 	for _, hold := range []time.Duration{10 * time.Second, time.Millisecond} {
-		for name, pattern := range map[string]func(t *testing.T, a, b *sema.Semaphore, work func()){
-			"acquire in a loop, release in the goroutine": func(t *testing.T, a, _ *sema.Semaphore, work func()) {
-				var jobs sync.WaitGroup
-				for range 10 {
-					p := mustAcquire(t, a, 1)
-					jobs.Add(1)
-					go func() {
-						defer jobs.Done()
-						defer p.Release()
-						work()
-					}()
-				}
-				jobs.Wait()
-			},
-			"the same with WaitGroup.Go": func(t *testing.T, a, _ *sema.Semaphore, work func()) {
-				var jobs sync.WaitGroup
-				for range 10 {
-					p := mustAcquire(t, a, 1)
-					jobs.Go(func() { work(); p.Release() })
-				}
-				jobs.Wait()
-			},
-			"a dispatcher of two kinds of jobs": func(t *testing.T, a, b *sema.Semaphore, work func()) {
-				var jobs sync.WaitGroup
-				for i := range 20 {
-					s := a
-					if i%2 == 1 {
-						s = b
-					}
-					p := mustAcquire(t, s, 1)
-					jobs.Go(func() { defer p.Release(); work() })
-				}
-				jobs.Wait()
-			},
-			"a dispatcher that sends permits to workers": func(t *testing.T, a, b *sema.Semaphore, work func()) {
-				type job struct{ permits []sema.Permit }
-				queue := make(chan job, 100)
-				var workers sync.WaitGroup
-				for range 4 {
-					workers.Go(func() {
-						for j := range queue {
-							work()
-							for _, p := range j.permits {
-								p.Release()
-							}
-						}
-					})
-				}
-				for i := range 12 {
-					first, second := a, b
-					if i%3 == 2 {
-						first, second = b, a
-					}
-					queue <- job{[]sema.Permit{mustAcquire(t, first, 1)}}
-					queue <- job{[]sema.Permit{mustAcquire(t, second, 1)}}
-				}
-				close(queue)
-				workers.Wait()
-			},
-			"acquire in each goroutine": func(t *testing.T, a, b *sema.Semaphore, work func()) {
-				var jobs sync.WaitGroup
-				for range 10 {
-					jobs.Go(func() {
-						p := mustAcquire(t, a, 1)
-						defer p.Release()
-						q := mustAcquire(t, b, 1)
-						defer q.Release()
-						work()
-					})
-				}
-				jobs.Wait()
-			},
-			"release by a timer": func(t *testing.T, a, _ *sema.Semaphore, work func()) {
-				for range 10 {
-					p := mustAcquire(t, a, 1)
-					time.AfterFunc(time.Second/2, p.Release)
-				}
-				work()
-				time.Sleep(time.Minute)
-			},
-			"release when a context ends": func(t *testing.T, a, _ *sema.Semaphore, work func()) {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
-				defer cancel()
-				for range 3 {
-					context.AfterFunc(ctx, mustAcquire(t, a, 1).Release)
-				}
-				mustAcquire(t, a, 1).Release()
-				work()
-			},
-			"all of two at once": func(t *testing.T, a, b *sema.Semaphore, work func()) {
-				var jobs sync.WaitGroup
-				for i := range 10 {
-					jobs.Go(func() {
-						first, second := a, b
-						if i%2 == 1 {
-							first, second = b, a
-						}
-						p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: first, N: 2}, sema.Want{Gate: second, N: 2})
-						wantErr(t, err, nil)
-						defer p.Release()
-						work()
-					})
-				}
-				jobs.Wait()
-			},
-			"a pipeline of stages": func(t *testing.T, a, b *sema.Semaphore, work func()) {
-				stage := make(chan sema.Permit, 10)
-				var stages sync.WaitGroup
-				stages.Go(func() {
-					defer close(stage)
-					for range 10 {
-						stage <- mustAcquire(t, a, 1)
-					}
-				})
-				stages.Go(func() {
-					for p := range stage {
-						q := mustAcquire(t, b, 1)
-						work()
-						q.Release()
-						p.Release()
-					}
-				})
-				stages.Wait()
-			},
-		} {
-			t.Run(name+", jobs of "+hold.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					j, observe := reports(sema.EventInverted, sema.EventDeadlocked, sema.EventLeaked)
-					a := sema.New(3, sema.Name("a of "+t.Name()), sema.Diagnose(sema.DiagnoseFull), observe)
-					b := sema.New(3, sema.Name("b of "+t.Name()), sema.Diagnose(sema.DiagnoseFull), observe)
-					pattern(t, a, b, func() { time.Sleep(hold) })
-					for _, e := range j.take() {
-						t.Errorf("%v: %s", e.Kind, e.Report)
-					}
-					wantStats(t, a, 0, 0)
-					wantStats(t, b, 0, 0)
-				})
+		for _, p := range all {
+			t.Run(p.name+", jobs of "+hold.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { p.check(t, hold, time.Second) })
 			})
 		}
 	}
+}
+
+// Leaks are looked for outside of bubbles only.
+func TestDiagnose_CommonPatternsLeakNothing(t *testing.T) {
+	stop := make(chan struct{})
+	var collecting sync.WaitGroup
+	collecting.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				runtime.GC()
+			}
+		}
+	})
+	for _, p := range patterns() {
+		t.Run(p.name, func(t *testing.T) { p.check(t, 100*time.Microsecond, time.Millisecond) })
+	}
+	close(stop)
+	collecting.Wait()
 }
