@@ -17,6 +17,10 @@ type call struct {
 	start  time.Time
 	wait   sema.Wait
 	queued bool // that it waits was reported
+
+	// Guarded by Semaphore.mu, see tally.
+	waits, waited bool
+	since         time.Duration
 }
 
 // weight returns how many permits the caller asked for.
@@ -88,6 +92,7 @@ func (s *Semaphore) acquire(ctx context.Context, c *call) (permit sema.Permit, e
 		permit, err = s.admit(ctx, c)
 	}
 	if err != nil {
+		s.fail(c, err)
 		return sema.Permit{}, c.wait.Failed(err)
 	}
 	return permit, nil
@@ -119,7 +124,7 @@ func (s *Semaphore) acquireExact(ctx context.Context, c *call) (sema.Permit, err
 	if err := s.expectQueue(c); err != nil {
 		return sema.Permit{}, err
 	}
-	w := s.newWaiter(c.req)
+	w := s.newWaiter(c, c.req)
 	// A caller whose context cannot be cancelled, and that may wait for longer than a
 	// reply takes, may send the batch itself.
 	w.carries = ctx.Done() == nil && (s.settings.maxWait == 0 || s.settings.maxWait > replyTimeout) && s.settings.unavailableAfter > replyTimeout
@@ -158,8 +163,8 @@ func (s *Semaphore) expectQueue(c *call) error {
 }
 
 // newWaiter returns what waits for the result of a request.
-func (s *Semaphore) newWaiter(req protocol.Op) *waiter {
-	w := &waiter{op: req, ended: make(chan result, 1)}
+func (s *Semaphore) newWaiter(c *call, req protocol.Op) *waiter {
+	w := &waiter{op: req, call: c, ended: make(chan result, 1)}
 	if s.monitor != nil {
 		w.queued = make(chan struct{}, 1)
 	}

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,14 +15,28 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Inspect is a semaphore as it is at the engine: configuration, holders, line.
-// It fails with [io/fs.ErrNotExist] if there is none.
-func (c *Client) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+// Info returns a semaphore as the store has it: configuration, holders, waiters. It
+// fails with [io/fs.ErrNotExist] if there is none.
+func (c *Client) Info(ctx context.Context, name string) (Info, error) {
+	if err := checkContext(ctx, "info", name); err != nil {
+		return Info{}, err
+	}
 	snapshot, err := c.store.Inspect(ctx, name)
-	return snapshot, about("inspect", name, err)
+	if err != nil {
+		return Info{}, about("info", name, err)
+	}
+	return infoOf(name, snapshot), nil
 }
 
-// about says of what an error is that tells there is no such semaphore.
+// checkContext fails if there is no context.
+func checkContext(ctx context.Context, op, name string) error {
+	if ctx == nil {
+		return &sema.Error{Op: op, Name: name, Err: sema.ErrInvalid, Detail: "nil context"}
+	}
+	return nil
+}
+
+// about names the semaphore in the error of a store that has none of that name.
 func about(op, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &sema.Error{Op: op, Name: name, Err: missing{}}
@@ -34,11 +47,17 @@ func about(op, name string, err error) error {
 // missing is [io/fs.ErrNotExist] of a semaphore.
 type missing struct{}
 
-func (missing) Error() string { return "no such semaphore; an acquire with a capacity creates it" }
+func (missing) Error() string { return "no such semaphore" }
 func (missing) Unwrap() error { return fs.ErrNotExist }
+
+// Hint returns the advice of [sema.Hint].
+func (missing) Hint() string { return "check the name; an acquire with a capacity creates it" }
 
 // List returns the names of the semaphores that begin with a prefix, in order.
 func (c *Client) List(ctx context.Context, prefix string) (names []string, err error) {
+	if err := checkContext(ctx, "list", ""); err != nil {
+		return nil, err
+	}
 	for s, err := range Summaries(ctx, c.store, prefix) {
 		if err != nil {
 			return nil, err
@@ -72,19 +91,19 @@ func Summaries(ctx context.Context, store Store, prefix string) iter.Seq2[protoc
 	}
 }
 
-// Watch yields a semaphore as it is, and again whenever it has changed, until ctx
-// ends. It looks about as often as told, with some jitter. An error is yielded,
-// and the next look is the next try; after [io/fs.ErrNotExist] it ends.
-func (c *Client) Watch(ctx context.Context, name string, every time.Duration) iter.Seq2[protocol.Snapshot, error] {
-	every = max(every, 10*time.Millisecond)
-	return func(yield func(protocol.Snapshot, error) bool) {
-		var last *protocol.Snapshot
+// Watch yields a semaphore, and again whenever it has changed, until ctx ends. It polls
+// about every interval, with some jitter. An error is yielded, and the next poll is the
+// next try; after [io/fs.ErrNotExist] it ends.
+func (c *Client) Watch(ctx context.Context, name string, interval time.Duration) iter.Seq2[Info, error] {
+	interval = max(interval, 10*time.Millisecond)
+	return func(yield func(Info, error) bool) {
+		var last *Info
 		for {
-			now, err := c.Inspect(ctx, name)
-			if ctx.Err() != nil {
+			now, err := c.Info(ctx, name)
+			if ctx != nil && ctx.Err() != nil {
 				return
 			}
-			if err != nil && !yield(now, err) || errors.Is(err, fs.ErrNotExist) {
+			if err != nil && !yield(now, err) || errors.Is(err, fs.ErrNotExist) || ctx == nil {
 				return
 			}
 			if err == nil && (last == nil || changed(*last, now)) {
@@ -96,99 +115,122 @@ func (c *Client) Watch(ctx context.Context, name string, every time.Duration) it
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(jittered(every)):
+			case <-time.After(jittered(interval)):
 			}
 		}
 	}
 }
 
-// jittered is about as long, so that many who look do not do so at once.
+// jittered returns about d, so that many clients do not poll at once.
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
-// changed ignores signs of life.
-func changed(a, b protocol.Snapshot) bool {
-	a.Sessions, b.Sessions = unseen(a.Sessions), unseen(b.Sessions)
-	return !reflect.DeepEqual(a, b)
-}
+// changed compares all but the heartbeats.
+func changed(a, b Info) bool { return !reflect.DeepEqual(withoutRenewals(a), withoutRenewals(b)) }
 
-func unseen(sessions []protocol.SessionInfo) []protocol.SessionInfo {
-	sessions = slices.Clone(sessions)
-	for i := range sessions {
-		sessions[i].Renewed = 0
+func withoutRenewals(info Info) Info {
+	info.Holders, info.Waiters = slices.Clone(info.Holders), slices.Clone(info.Waiters)
+	for i := range info.Holders {
+		info.Holders[i].Renewed = time.Time{}
 	}
-	slices.SortFunc(sessions, func(a, b protocol.SessionInfo) int { return cmp.Compare(a.Session, b.Session) })
-	return sessions
+	for i := range info.Waiters {
+		info.Waiters[i].Renewed = time.Time{}
+	}
+	return info
 }
 
-// configureTries bounds how often a change begins again because somebody else
-// changed something meanwhile.
+// configureTries bounds how often a change is tried again because of others.
 const configureTries = 10
 
-// Configure changes the configuration of a semaphore for all who use it. The
-// function is called with the present one, and again if somebody else was
-// quicker. Kind, TTL and window stay what they are.
-func (c *Client) Configure(ctx context.Context, name string, change func(*protocol.Config)) error {
+// Configure changes the configuration of a semaphore for all its clients. The function
+// is called with the present one, and again if another change came between. Rate and
+// TTL are fixed.
+func (c *Client) Configure(ctx context.Context, name string, change func(*Config)) error {
+	return c.configure(ctx, "configure", name, change)
+}
+
+func (c *Client) configure(ctx context.Context, op, name string, change func(*Config)) error {
+	if err := checkContext(ctx, op, name); err != nil {
+		return err
+	}
 	var err error
 	for range configureTries {
 		snapshot, inspectErr := c.store.Inspect(ctx, name)
 		if inspectErr != nil {
-			return about("configure", name, inspectErr)
+			return about(op, name, inspectErr)
 		}
-		config := snapshot.Config
+		stored := snapshot.Config
+		config := configOf(stored)
 		change(&config)
-		config.Version = snapshot.Config.Version
-		err = c.store.Administer(ctx, name, Command{Configure: &config})
+		config.Version = stored.Version
+		config.applyTo(&stored)
+		err = c.store.Administer(ctx, name, Command{Configure: &stored})
 		if !errors.Is(err, protocol.ErrConflict) {
-			return about("configure", name, err)
+			return about(op, name, err)
 		}
 	}
-	return &sema.Error{Op: "configure", Name: name, Err: err, Detail: fmt.Sprintf("after %d tries", configureTries)}
+	return &sema.Error{Op: op, Name: name, Err: err, Detail: fmt.Sprintf("after %d tries", configureTries)}
 }
 
-// Drain refuses all who wait and come, on all machines, with ErrDraining, and
-// waits until nothing is held. When ctx ends first, it stays draining, and the
-// error says how much is held. Renewals go on.
+// Resize sets the capacity of a semaphore for all its clients. 0 pauses it.
+func (c *Client) Resize(ctx context.Context, name string, capacity int64) error {
+	if capacity < 0 {
+		return &sema.Error{Op: "resize", Name: name, Err: sema.ErrInvalid, Detail: fmt.Sprintf("capacity %d", capacity)}
+	}
+	return c.configure(ctx, "resize", name, func(config *Config) { config.Capacity = capacity })
+}
+
+// Drain rejects all waiters and new acquires, on all machines, with ErrDraining, and
+// waits until nothing is held. If ctx ends first, the semaphore goes on draining, and
+// the error says how much is held. Renewals go on.
 func (c *Client) Drain(ctx context.Context, name string) error {
-	if err := c.Configure(ctx, name, func(config *protocol.Config) { config.Draining = true }); err != nil {
+	if err := c.configure(ctx, "drain", name, func(config *Config) { config.Draining = true }); err != nil {
 		return err
 	}
 	for {
-		snapshot, err := c.Inspect(ctx, name)
-		if err != nil {
-			return err
-		}
-		if snapshot.InUse == 0 {
+		snapshot, err := c.store.Inspect(ctx, name)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return &sema.Error{Op: "drain", Name: name, Err: context.Cause(ctx), Detail: "the semaphore goes on draining"}
+		case err != nil:
+			return about("drain", name, err)
+		case snapshot.InUse == 0:
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return &sema.Error{Op: "drain", Name: name, Err: context.Cause(ctx), Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse,
-				Detail: fmt.Sprintf("%d permits are still held; it stays draining, Resume opens it again", snapshot.InUse)}
-		case <-time.After(jittered(drainLook)):
+				Detail: fmt.Sprintf("%d permits are still held; the semaphore goes on draining", snapshot.InUse), Advice: "wait again, or Resume"}
+		case <-time.After(jittered(drainPoll)):
 		}
 	}
 }
 
-// drainLook is how often Drain looks whether all is back.
-const drainLook = 200 * time.Millisecond
+// drainPoll is how often Drain polls for what is held.
+const drainPoll = 200 * time.Millisecond
 
 // Resume ends what Drain began.
 func (c *Client) Resume(ctx context.Context, name string) error {
-	return c.Configure(ctx, name, func(config *protocol.Config) { config.Draining = false })
+	return c.configure(ctx, "resume", name, func(config *Config) { config.Draining = false })
 }
 
 // Revoke ends a lease of any client. Its holder is notified (Lost), and the permits
 // are free when the holder has confirmed that or has expired. With AtOnce they are
 // free at once, which breaks the bound while the holder still works.
 func (c *Client) Revoke(ctx context.Context, name string, r Revocation) error {
+	if err := checkContext(ctx, "revoke", name); err != nil {
+		return err
+	}
 	if err := r.Check(); err != nil {
 		return about("revoke", name, err)
 	}
 	return about("revoke", name, c.store.Administer(ctx, name, Command{Revoke: &r}))
 }
 
-// Delete removes a semaphore. Its holders lose their permits, though they hear of
-// it only with their next sign of life.
+// Delete removes a semaphore. Its holders lose their permits, and notice it with their
+// next heartbeat.
 func (c *Client) Delete(ctx context.Context, name string) error {
+	if err := checkContext(ctx, "delete", name); err != nil {
+		return err
+	}
 	return about("delete", name, c.store.Administer(ctx, name, Command{Delete: true}))
 }

@@ -54,18 +54,18 @@ func TestConfigureBeginsAgainWhenSomebodyWasQuicker(t *testing.T) {
 	for range 5 {
 		wg.Go(func() {
 			for range 20 {
-				if err := c.Configure(context.Background(), "db", func(config *protocol.Config) { config.Capacity++ }); err != nil {
+				if err := c.Configure(context.Background(), "db", func(config *fleet.Config) { config.Capacity++ }); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if snapshot, err := c.Inspect(context.Background(), "db"); err != nil || snapshot.Config.Capacity != 101 {
+	if snapshot, err := c.Info(context.Background(), "db"); err != nil || snapshot.Config.Capacity != 101 {
 		t.Errorf("capacity %d %v, want 101", snapshot.Config.Capacity, err)
 	}
-	wantErr(t, c.Configure(context.Background(), "none", func(*protocol.Config) {}), fs.ErrNotExist)
-	if err := c.Configure(context.Background(), "db", func(config *protocol.Config) { config.TTL = 1 }); err == nil {
+	wantErr(t, c.Configure(context.Background(), "none", func(*fleet.Config) {}), fs.ErrNotExist)
+	if err := c.Configure(context.Background(), "db", func(config *fleet.Config) { config.TTL = 1 }); err == nil {
 		t.Error("the TTL was changed")
 	}
 }
@@ -76,13 +76,13 @@ func TestRevokeFreesAndTells(t *testing.T) {
 		c, _ := join(t, memstore.New())
 		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
-		snapshot, err := c.Inspect(context.Background(), "db")
+		snapshot, err := c.Info(context.Background(), "db")
 		wantErr(t, err, nil)
 		for _, why := range []string{strings.Repeat("x", 1000), "two\nlines"} {
-			wantErr(t, c.Revoke(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, Why: why}), sema.ErrInvalid)
+			wantErr(t, c.Revoke(context.Background(), "db", fleet.Revocation{Lease: snapshot.Holders[0].Lease, Why: why}), sema.ErrInvalid)
 		}
 		wantErr(t, p.Err(), nil)
-		wantErr(t, c.Revoke(context.Background(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, AtOnce: false}), nil)
+		wantErr(t, c.Revoke(context.Background(), "db", fleet.Revocation{Lease: snapshot.Holders[0].Lease, AtOnce: false}), nil)
 		mustAcquire(t, s, 1).Release()
 		wantErr(t, p.Err(), sema.ErrLost)
 	})

@@ -152,7 +152,9 @@ func (s *Semaphore) retire() {
 	g.confine()
 	if g.held > 0 && s.client.start(func() { s.collect(g) }) {
 		s.pool.retired = append(s.pool.retired, g)
+		return
 	}
+	s.pool.acquired += g.acquired()
 }
 
 // nextFront begins another generation. The mutex is held.
@@ -178,6 +180,7 @@ func (s *Semaphore) collect(g *generation) {
 		if err != nil {
 			return // lost, or the client is at its end
 		}
+		g.internal.Add(1)
 		p.Release()
 		if s.collected(g) {
 			return
@@ -196,8 +199,14 @@ func (s *Semaphore) collected(g *generation) bool {
 	if g.held > 0 {
 		return false
 	}
-	s.pool.retired = slices.DeleteFunc(s.pool.retired, func(other *generation) bool { return other == g })
+	s.pool.drop(g)
 	return true
+}
+
+// drop forgets a generation that is over, but for its count.
+func (p *pool) drop(g *generation) {
+	p.acquired += g.acquired()
+	p.retired = slices.DeleteFunc(p.retired, func(other *generation) bool { return other == g })
 }
 
 // shrink lowers what may be lent out. The mutex is held.
@@ -235,6 +244,7 @@ func (s *Semaphore) losePool(why string) {
 	}
 	for _, g := range s.pool.generations() {
 		g.lose(why)
+		s.pool.acquired += g.acquired()
 	}
 	s.pool.retired, s.pool.recalled = nil, 0
 	s.nextFront()
@@ -286,7 +296,7 @@ func (s *Semaphore) without(g *generation, why string) {
 			s.nextFront()
 		}
 		g.local.Close()
-		s.pool.retired = slices.DeleteFunc(s.pool.retired, func(other *generation) bool { return other == g })
+		s.pool.drop(g)
 	case g == s.pool.front:
 		s.retire()
 	}

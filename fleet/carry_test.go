@@ -54,7 +54,7 @@ func TestWhoCarriesABatchIsInNobodysWay(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		wantErr(t, c.Close(context.Background(), fleet.AbandonPermits), nil)
+		wantErr(t, c.Close(context.Background(), fleet.CloseAbandon), nil)
 	})
 }
 
@@ -86,7 +86,7 @@ func TestCloseEndsWhoCarries(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = c.Close(ctx, fleet.AbandonPermits)
+		_ = c.Close(ctx, fleet.CloseAbandon)
 		wg.Wait()
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Client is this process's use of an engine. Make one, and share it: a client
-// has one subscription, and a session for each semaphore.
+// A Client uses a store. Create one in a process and share it: a client has one
+// subscription, and a session for each semaphore.
 type Client struct {
 	store Store
 	self  protocol.Client
@@ -26,7 +26,7 @@ type Client struct {
 	closed     bool
 }
 
-// New makes a client of a store, which it closes in the end.
+// New returns a client of a store. Closing the client closes the store.
 func New(store Store) *Client {
 	c := &Client{
 		store: store, clock: bootClock, semaphores: map[string]*Semaphore{}, lent: map[string][]*Semaphore{},
@@ -93,6 +93,15 @@ func (c *Client) unlend(s *Semaphore) {
 	c.lent[s.name] = slices.DeleteFunc(c.lent[s.name], func(other *Semaphore) bool { return other == s })
 	if len(c.lent[s.name]) == 0 {
 		delete(c.lent, s.name)
+	}
+}
+
+// forget makes room for another semaphore of that name.
+func (c *Client) forget(s *Semaphore) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.semaphores[s.name] == s {
+		delete(c.semaphores, s.name)
 	}
 }
 

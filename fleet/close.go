@@ -9,30 +9,42 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Parting is what becomes of the permits that are out when a client is closed.
-type Parting uint8
+// A CloseMode selects what happens to held permits when a client or a semaphore is
+// closed.
+type CloseMode uint8
 
 const (
-	// WaitForPermits until all are released, or the context ends; then they are
-	// abandoned.
-	WaitForPermits Parting = iota
-	// ReleasePermits gives them back at once: right when what they were for has
-	// been stopped.
-	ReleasePermits
-	// AbandonPermits leaves them to the engine, which frees them when their TTL
-	// has passed: right when what they were for goes on without this process.
-	AbandonPermits
+	// CloseWait waits until they are released or the context ends; then they are
+	// abandoned. The default.
+	CloseWait CloseMode = iota
+	// CloseRelease releases them at once, for work that has been stopped.
+	CloseRelease
+	// CloseAbandon leaves them to the store, which frees them after their TTL, for work
+	// that goes on without this process.
+	CloseAbandon
 )
 
-// Close refuses who waits and who comes, says all releases to the engine, and
-// deals with the permits that are out: it waits for them, unless told otherwise.
-// When that is done, or ctx has ended, it lets go of the engine. Permits that
-// are still out then are lost. The error says how many were, unless that was
-// wanted, and how many releases the engine has not heard of.
-func (c *Client) Close(ctx context.Context, then ...Parting) error {
-	parting := WaitForPermits
-	for _, p := range then {
-		parting = p
+// closeMode returns the last of the modes that a caller gave.
+func closeMode(given []CloseMode) (mode CloseMode, err error) {
+	for _, mode = range given {
+		if mode > CloseAbandon {
+			return mode, &sema.Error{Op: "close", Err: sema.ErrInvalid, Detail: fmt.Sprintf("mode %d", mode)}
+		}
+	}
+	return mode, nil
+}
+
+// Close rejects waiters and new acquires of all semaphores, flushes pending releases
+// and, by default, waits for held permits. When that is done or ctx has ended, it closes
+// the store, and permits that are still held are lost. The error says how many were, if
+// Close waited for them, and how many releases the store has not confirmed.
+func (c *Client) Close(ctx context.Context, mode ...CloseMode) error {
+	if err := checkContext(ctx, "close", ""); err != nil {
+		return err
+	}
+	how, err := closeMode(mode)
+	if err != nil {
+		return err
 	}
 	c.mu.Lock()
 	if c.closed {
@@ -43,34 +55,67 @@ func (c *Client) Close(ctx context.Context, then ...Parting) error {
 	c.mu.Unlock()
 	all := c.all() // there will be no other ones
 	for _, s := range all {
-		s.close(parting)
+		s.close(how)
 	}
-	var left, unsaid int64
+	var left leftover
 	for _, s := range all {
-		out, moot := s.drain(ctx, parting)
-		left += out
-		unsaid += moot
+		left.add(s.drain(ctx, how))
 	}
 	c.workers.end()
 	for _, s := range all {
 		s.finish()
 	}
-	err := c.store.Close()
-	if left > 0 && parting == WaitForPermits {
-		err = errors.Join(err, &sema.Error{Op: "close", Err: context.Cause(ctx),
-			Detail: fmt.Sprintf("%d permits were not released; they are free when their TTL has passed", left)})
+	return errors.Join(c.store.Close(), left.err(ctx, "", how))
+}
+
+// Close ends the use of the semaphore by this client, as [Client.Close] does for all of
+// them. [Client.Semaphore] returns a new one after that.
+func (s *Semaphore) Close(ctx context.Context, mode ...CloseMode) error {
+	if err := checkContext(ctx, "close", s.settings.label); err != nil {
+		return err
 	}
-	if unsaid > 0 {
-		err = errors.Join(err, &sema.Error{Op: "close", Err: sema.ErrUnavailable,
-			Detail: fmt.Sprintf("the engine has not heard of %d releases; they are free when their TTL has passed", unsaid)})
+	how, err := closeMode(mode)
+	if err != nil {
+		return err
+	}
+	s.client.forget(s)
+	if !s.close(how) {
+		return s.fault("close", 0, sema.ErrClosed, "")
+	}
+	var left leftover
+	left.add(s.drain(ctx, how))
+	s.finish()
+	s.monitor.Report(sema.Event{Kind: sema.EventClosed})
+	return left.err(ctx, s.settings.label, how)
+}
+
+// A leftover is what could not be settled when a semaphore was closed.
+type leftover struct{ held, unconfirmed int64 }
+
+func (l *leftover) add(held, unconfirmed int64) {
+	l.held += held
+	l.unconfirmed += unconfirmed
+}
+
+func (l *leftover) err(ctx context.Context, name string, mode CloseMode) (err error) {
+	if l.held > 0 && mode == CloseWait {
+		err = &sema.Error{Op: "close", Name: name, Err: context.Cause(ctx), Detail: fmt.Sprintf("%d permits were not released; they are free after their TTL", l.held)}
+	}
+	if l.unconfirmed > 0 {
+		err = errors.Join(err, &sema.Error{Op: "close", Name: name, Err: sema.ErrUnavailable,
+			Detail: fmt.Sprintf("the store has not confirmed %d releases; they are free after their TTL", l.unconfirmed)})
 	}
 	return err
 }
 
-// close refuses everybody who waits or comes.
-func (s *Semaphore) close(parting Parting) {
+// close rejects all waiters and new acquires. It reports whether it is the first to do
+// so.
+func (s *Semaphore) close(mode CloseMode) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
 	s.closed = true
 	s.unsaid = 0
 	s.fallback.close()
@@ -80,22 +125,23 @@ func (s *Semaphore) close(parting Parting) {
 		s.publish()
 	}
 	if s.peer == nil {
-		return
+		return true
 	}
-	if parting == ReleasePermits {
+	if mode == CloseRelease {
 		s.leaving = int64(s.peer.Unheard(protocol.Release)) + s.held()
 		s.dropAll()
 		s.peer.Leave()
 	}
 	s.drive()
+	return true
 }
 
-// part closes one that nobody needs any more, while the client goes on. It
-// reports whether the engine has heard of it before ctx ended.
+// part closes the semaphore of a region, while the client goes on. It reports whether
+// the store has confirmed that before ctx ended.
 func (s *Semaphore) part(ctx context.Context) bool {
-	s.close(WaitForPermits)
-	out, unsaid := s.drain(ctx, WaitForPermits)
-	return out == 0 && unsaid == 0
+	s.close(CloseWait)
+	held, unconfirmed := s.drain(ctx, CloseWait)
+	return held == 0 && unconfirmed == 0
 }
 
 const closedAway = "the client was closed"
@@ -111,27 +157,27 @@ func (s *Semaphore) dropAll() {
 
 // drain waits until there is nothing left to say, and says how much is out and
 // how many releases were not heard.
-func (s *Semaphore) drain(ctx context.Context, parting Parting) (out, unsaid int64) {
+func (s *Semaphore) drain(ctx context.Context, mode CloseMode) (out, unsaid int64) {
 	s.mu.Lock()
 	if s.quiet == nil {
 		s.quiet = make(chan struct{})
 	}
 	quiet := s.quiet
-	s.abandoning = parting == AbandonPermits
+	s.abandoning = mode == CloseAbandon
 	s.noteQuiet()
 	s.mu.Unlock()
 	select {
 	case <-quiet:
 	case <-ctx.Done():
 	}
-	if parting == WaitForPermits && s.fallback != nil {
+	if mode == CloseWait && s.fallback != nil {
 		s.fallback.local.WaitIdle(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unsaid = s.unsaid
 	switch {
-	case parting == ReleasePermits:
+	case mode == CloseRelease:
 		unsaid = s.leaving
 	case s.peer != nil:
 		unsaid += int64(s.peer.Unheard(protocol.Release))
@@ -151,7 +197,7 @@ func (s *Semaphore) noteQuiet() {
 	}
 }
 
-// finish is when the client is at its end: nobody renews what is still out.
+// finish ends the session without a word to the store: nobody renews what is still held.
 func (s *Semaphore) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,6 +205,8 @@ func (s *Semaphore) finish() {
 		s.driver.alarm.Stop()
 	}
 	s.dropAll()
+	s.peer = nil
+	s.endSplits()
 	for _, u := range s.unheard {
 		u.end(closedAway)
 	}

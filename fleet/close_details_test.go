@@ -23,7 +23,7 @@ func TestReleasesBeforeCloseAreNotItsBusiness(t *testing.T) {
 		time.Sleep(time.Minute)
 		line.cut.Store(false)
 		q := mustAcquire(t, s, 1)
-		if moot := s.Stats().Moot; moot != 1 {
+		if moot := s.Stats().Unconfirmed; moot != 1 {
 			t.Fatalf("%d releases were moot", moot)
 		}
 		q.Release()
@@ -42,9 +42,9 @@ func TestCloseCountsWhatWasNotHeard(t *testing.T) {
 		p.Release()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := c.Close(ctx, fleet.ReleasePermits)
+		err := c.Close(ctx, fleet.CloseRelease)
 		wantErr(t, err, sema.ErrUnavailable)
-		if !strings.Contains(err.Error(), "not heard of 3 releases") {
+		if !strings.Contains(err.Error(), "not confirmed 3 releases") {
 			t.Error(err)
 		}
 	})
@@ -57,7 +57,7 @@ func TestWhoHasNothingToAbandonSaysGoodbye(t *testing.T) {
 		c, _ := join(t, store)
 		s := semaphore(t, c, of(1))
 		wantErr(t, fleet.Release(t.Context(), mustAcquire(t, s, 1)), nil)
-		wantErr(t, c.Close(t.Context(), fleet.AbandonPermits), nil)
+		wantErr(t, c.Close(t.Context(), fleet.CloseAbandon), nil)
 		snapshot, err := store.Inspect(t.Context(), "db")
 		wantErr(t, err, nil)
 		if len(snapshot.Sessions) != 0 {

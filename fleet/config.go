@@ -16,19 +16,21 @@ type Config struct {
 	Rate       time.Duration // if not 0, the period in which Capacity permits may be acquired; fixed
 	Draining   bool          // new acquires and waiters are rejected
 	Version    uint64        // counts the changes
+	Protocol   uint32        // version of the protocol that its clients use; may be raised by one when no older client is left
 }
 
 // configOf returns what a store has as a Config.
 func configOf(c protocol.Config) Config {
 	return Config{
 		Capacity: c.Capacity, MaxWaiters: int(c.MaxWaiters), TTL: micros(c.TTL), Ramp: c.Ramp, Rate: micros(c.Window),
-		Draining: c.Draining, Version: c.Version,
+		Draining: c.Draining, Version: c.Version, Protocol: c.Protocol,
 	}
 }
 
 // protocol returns the configuration as stores have it.
 func (c Config) protocol() protocol.Config {
-	stored := protocol.Config{Protocol: protocol.Version}
+	var stored protocol.Config
+	c.Protocol = protocol.Version
 	c.applyTo(&stored)
 	return stored
 }
@@ -37,7 +39,7 @@ func (c Config) protocol() protocol.Config {
 func (c Config) applyTo(stored *protocol.Config) {
 	stored.Capacity, stored.MaxWaiters, stored.Ramp, stored.Draining = c.Capacity, int64(c.MaxWaiters), c.Ramp, c.Draining
 	stored.TTL, stored.Window, stored.Version = protocol.Micros(c.TTL.Microseconds()), protocol.Micros(c.Rate.Microseconds()), c.Version
-	stored.Kind = protocol.Concurrency
+	stored.Protocol, stored.Kind = c.Protocol, protocol.Concurrency
 	if c.Rate != 0 {
 		stored.Kind = protocol.Rate
 	}

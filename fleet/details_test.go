@@ -100,7 +100,7 @@ func TestAMismatchIsOfWhatWasAskedFor(t *testing.T) {
 			store := memstore.New()
 			admin, _ := join(t, store)
 			mustAcquire(t, semaphore(t, admin, of(3)), 1).Release()
-			wantErr(t, admin.Configure(t.Context(), "db", change), nil)
+			setStored(t, store, change)
 			c, _ := join(t, store)
 			var mu sync.Mutex
 			observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -153,10 +153,10 @@ func TestLabelsAreTextThatCanBeReadBack(t *testing.T) {
 		asked := maps.Clone(labels)
 		labels["e"] = "changed later"
 		p := mustAcquire(t, s, 1)
-		snapshot, err := c.Inspect(t.Context(), "db")
+		snapshot, err := c.Info(t.Context(), "db")
 		wantErr(t, err, nil)
-		if got := snapshot.Leases[0].Details.Labels; got != `a="x=y" b="say \"it\"" c="tab\t" d=ü e=plain f=` {
-			t.Errorf("the labels are %s", got)
+		if got := snapshot.Holders[0].Labels; !maps.Equal(got, asked) {
+			t.Errorf("the labels are %v", got)
 		}
 		_, err = c.Semaphore("db", 1, fleet.Labels(asked))
 		wantErr(t, err, nil)
@@ -297,10 +297,10 @@ func TestConfigureGivesUp(t *testing.T) {
 		o := &onlooker{Store: memstore.New()}
 		c, _ := join(t, o)
 		mustAcquire(t, semaphore(t, c, of(1)), 1).Release()
-		wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Version = 77 }), nil) // which is not the caller's business
+		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Version = 77 }), nil) // which is not the caller's business
 		o.asked.Store(0)
 		o.always = fmt.Errorf("%w: again", protocol.ErrConflict)
-		err := c.Configure(t.Context(), "db", func(c *protocol.Config) {})
+		err := c.Configure(t.Context(), "db", func(c *fleet.Config) {})
 		wantErr(t, err, protocol.ErrConflict)
 		if n := o.asked.Load(); n != 10 || !strings.Contains(err.Error(), "after 10 tries") {
 			t.Errorf("%v, after %d tries", err, n)

@@ -160,7 +160,7 @@ func (s *Semaphore) next() (step func() error, ok bool) {
 	switch {
 	case s.client.life.Err() != nil:
 		return s.stop(0)
-	case s.peer == nil && (len(s.waiters) > 0 || s.pool.asked.Ticket != 0 || s.fallback.rules()):
+	case s.peer == nil && !s.closed && (len(s.waiters) > 0 || s.pool.asked.Ticket != 0 || s.fallback.rules()):
 		within := s.fallback.replyTimeout()
 		s.driver.ask()
 		return func() error { return s.begin(within) }, true
@@ -385,8 +385,7 @@ func (s *Semaphore) resolve(f protocol.Result) {
 		s.poolResult(f)
 		return
 	}
-	w := s.waiters[f.Ticket]
-	delete(s.waiters, f.Ticket)
+	w := s.removeLocked(f.Ticket)
 	switch {
 	case w == nil:
 	case w.of != nil:
@@ -402,6 +401,7 @@ func (s *Semaphore) resolve(f protocol.Result) {
 		w.ended <- result{}
 	default:
 		s.counts.Grants++
+		s.tally.Acquired++
 		w.ended <- result{lease: s.lend(f, w.op.Pooled)}
 	}
 }
@@ -409,11 +409,9 @@ func (s *Semaphore) resolve(f protocol.Result) {
 // noteQueued notifies the callers whose requests were sent and are not decided. The
 // mutex is held.
 func (s *Semaphore) noteQueued(ops []protocol.Op) {
-	if s.monitor == nil {
-		return
-	}
 	for _, op := range ops {
 		if w := s.waiters[op.Ticket]; w != nil && !op.Try && op.Verb == protocol.Acquire {
+			s.tally.queue(w.call)
 			w.noteQueued()
 		}
 	}
@@ -421,9 +419,8 @@ func (s *Semaphore) noteQueued(ops []protocol.Op) {
 
 // refuseAll ends all who wait. The mutex is held.
 func (s *Semaphore) refuseAll(why error) {
-	for ticket, w := range s.waiters {
-		delete(s.waiters, ticket)
-		w.ended <- result{err: why}
+	for ticket := range s.waiters {
+		s.removeLocked(ticket).ended <- result{err: why}
 		s.unask(ticket)
 	}
 	s.refuseLine(why)
@@ -433,7 +430,7 @@ func (s *Semaphore) refuseAll(why error) {
 // in another one. The mutex is held.
 func (s *Semaphore) lose(why string) {
 	moot := int64(s.peer.Unheard(protocol.Release))
-	s.counts.Moot += moot
+	s.counts.Unconfirmed += moot
 	if why != errForgotten.Error() { // or it is known that nothing is held
 		s.unsaid += moot
 	}

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// An Examiner is a Store that can say how its engine is set up and how it does.
+// An Examiner is a Store that can report how its server is set up and how it does.
 type Examiner interface {
-	// Ping is one round trip to the engine. It says what its clock shows, or zero
-	// if it has none that counts.
+	// Ping makes one round trip to the server. It returns the time of its clock, or zero
+	// if the store does not use one.
 	Ping(ctx context.Context) (time.Time, error)
 
-	// Examine looks at everything that an operator should know of.
+	// Examine checks everything that an operator should know of.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 
-// A Finding is one thing that was looked at.
+// A Finding is the result of one check.
 type Finding struct {
-	Check  string `json:"check"` // what it is about: "eviction", "replication"; engines use the same words
+	Check  string `json:"check"` // what it is about: "eviction", "replication"; stores use the same words
 	Level  Level  `json:"level"`
 	Seen   string `json:"seen"`
-	Advice string `json:"advice,omitempty"` // what to do; none if all is well
+	Advice string `json:"advice,omitempty"` // what to do; empty for LevelOK
 }
 
-// A Level is how bad a Finding is.
+// A Level is the severity of a Finding.
 type Level string
 
 const (
-	Fine    Level = "ok"
-	Warning Level = "warning" // it works, and could be better
-	Problem Level = "problem" // it does not work, or permits may be forgotten or granted twice
+	LevelOK      Level = "ok"
+	LevelWarning Level = "warning" // it works, and could be better
+	LevelProblem Level = "problem" // it does not work, or permits may be lost or granted twice
 )
 
-// String is for logs.
+// String returns the finding in one line.
 func (f Finding) String() string {
 	if f.Advice == "" {
 		return f.Seen
@@ -42,32 +42,37 @@ func (f Finding) String() string {
 	return f.Seen + "; " + f.Advice
 }
 
-// Problems are those of some findings that are any, each as text that begins with
-// where it was found.
+// Problems returns the findings of [LevelProblem], each as text that begins with where
+// it was found.
 func Problems(where string, findings []Finding) (texts []string) {
 	for _, f := range findings {
-		if f.Level == Problem {
+		if f.Level == LevelProblem {
 			texts = append(texts, fmt.Sprintf("%s: %s", where, f))
 		}
 	}
 	return texts
 }
 
-// Examine says how the engine is set up and how it does, as far as it can tell.
-// An engine that cannot answers [errors.ErrUnsupported].
+// Examine reports how the store is set up and how it does. It fails with
+// [errors.ErrUnsupported] if the store is not an [Examiner].
 func (c *Client) Examine(ctx context.Context) ([]Finding, error) {
+	if err := checkContext(ctx, "examine", ""); err != nil {
+		return nil, err
+	}
 	if e, ok := c.store.(Examiner); ok {
 		return e.Examine(ctx)
 	}
-	return nil, fmt.Errorf("examine the engine: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("examine the store: %w", errors.ErrUnsupported)
 }
 
-// Ping is one round trip to the engine, and what its clock shows; zero if it has
-// none that counts. An engine that cannot be asked answers
-// [errors.ErrUnsupported].
+// Ping makes one round trip to the store, and returns the time of its clock; zero if it
+// uses none. It fails with [errors.ErrUnsupported] if the store is not an [Examiner].
 func (c *Client) Ping(ctx context.Context) (time.Time, error) {
+	if err := checkContext(ctx, "ping", ""); err != nil {
+		return time.Time{}, err
+	}
 	if e, ok := c.store.(Examiner); ok {
 		return e.Ping(ctx)
 	}
-	return time.Time{}, fmt.Errorf("ping the engine: %w", errors.ErrUnsupported)
+	return time.Time{}, fmt.Errorf("ping the store: %w", errors.ErrUnsupported)
 }

@@ -21,7 +21,7 @@ func TestAnEngineIsExamined(t *testing.T) {
 		t.Errorf("%v, %v", now, err)
 	}
 	findings, err := client.Examine(ctx)
-	if err != nil || len(findings) != 1 || findings[0].Check != "persistence" || findings[0].Level != fleet.Warning {
+	if err != nil || len(findings) != 1 || findings[0].Check != "persistence" || findings[0].Level != fleet.LevelWarning {
 		t.Errorf("%+v, %v", findings, err)
 	}
 
@@ -36,8 +36,8 @@ func TestAnEngineIsExamined(t *testing.T) {
 func TestProblemsAreText(t *testing.T) {
 	t.Parallel()
 	got := fleet.Problems("redis at a", []fleet.Finding{
-		{Level: fleet.Fine, Seen: "well"}, {Level: fleet.Warning, Seen: "so so", Advice: "look"},
-		{Level: fleet.Problem, Seen: "it forgets", Advice: "set it"}, {Level: fleet.Problem, Seen: "it burns"},
+		{Level: fleet.LevelOK, Seen: "well"}, {Level: fleet.LevelWarning, Seen: "so so", Advice: "look"},
+		{Level: fleet.LevelProblem, Seen: "it forgets", Advice: "set it"}, {Level: fleet.LevelProblem, Seen: "it burns"},
 	})
 	if want := []string{"redis at a: it forgets; set it", "redis at a: it burns"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -10,7 +10,6 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore" // for mem: URLs, too
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 // Forty connections to a database, however many machines want them.
@@ -110,10 +109,10 @@ func ExampleClient_Configure() {
 	if _, err := db.TryAcquire(ctx, 1); !errors.Is(err, sema.ErrFull) {
 		log.Fatal(err)
 	}
-	if err := client.Configure(ctx, "db", func(c *protocol.Config) { c.Capacity = 40 }); err != nil {
+	if err := client.Configure(ctx, "db", func(c *fleet.Config) { c.Capacity = 40 }); err != nil {
 		log.Fatal(err)
 	}
-	snapshot, err := client.Inspect(ctx, "db")
+	snapshot, err := client.Info(ctx, "db")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -213,7 +212,7 @@ func ExampleNewRegion() {
 		log.Fatal(err)
 	}
 	defer permit.Release()
-	leased, err := global.Inspect(ctx, "db")
+	leased, err := global.Info(ctx, "db")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -238,14 +237,14 @@ func ExampleClient_Watch() {
 		log.Fatal(err)
 	}
 	defer permit.Release()
-	for snapshot, err := range client.Watch(ctx, "gpus", time.Second) {
+	for info, err := range client.Watch(ctx, "gpus", time.Second) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		for _, lease := range snapshot.Leases {
-			fmt.Println(lease.Weight, lease.Details.Labels)
+		for _, holder := range info.Holders {
+			fmt.Println(holder.Weight, holder.Labels["job"])
 		}
 		break
 	}
-	// Output: 4 job=train-7
+	// Output: 4 train-7
 }

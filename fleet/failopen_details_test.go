@@ -9,7 +9,6 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 func TestADrainOutlastsTheEngine(t *testing.T) {
@@ -19,7 +18,7 @@ func TestADrainOutlastsTheEngine(t *testing.T) {
 			c, line := join(t, memstore.New())
 			s := semaphore(t, c, of(5, mode, fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
 			p := mustAcquire(t, s, 1)
-			wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Draining = true }), nil)
+			wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Draining = true }), nil)
 			time.Sleep(10 * time.Second) // it is heard of
 			line.cut.Store(true)
 			time.Sleep(time.Minute)
@@ -135,7 +134,7 @@ func TestAPoolThatFailedOpenLendsNoMoreThanTheLimit(t *testing.T) {
 		line.cut.Store(true)
 		p := mustAcquire(t, s, 1)
 		block.Release() // into the pool, which is still there
-		if stats := s.Stats(); !stats.FailedOpen || stats.Blocks != 5 || stats.Aside != 1 {
+		if stats := s.Stats(); !stats.FailedOpen || stats.Blocks != 5 || stats.HeldOpen != 1 {
 			t.Fatalf("%+v", stats)
 		}
 		q := mustAcquire(t, s, 1)

@@ -56,7 +56,7 @@ func TestFailingOpenToALocalLimitAndBack(t *testing.T) {
 			b := mustAcquire(t, s, 1)
 			_, err := s.TryAcquire(t.Context(), 1)
 			wantErr(t, err, sema.ErrFull)
-			if stats := s.Stats(); !stats.FailedOpen || stats.Aside != 2 {
+			if stats := s.Stats(); !stats.FailedOpen || stats.HeldOpen != 2 {
 				t.Errorf("%+v", stats)
 			}
 			if _, leased := fleet.LeaseOf(a); leased || a.Lost() != nil {

@@ -68,6 +68,14 @@ func (s *Semaphore) acquireFailedOpen(ctx context.Context, c *call) (sema.Permit
 		return s.issue(c, p, err)
 	}
 	c.noteQueued()
+	s.mu.Lock()
+	s.tally.queue(c)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.tally.unqueue(c)
+		s.mu.Unlock()
+	}()
 	wait, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	if most := s.settings.maxWait; most > 0 {

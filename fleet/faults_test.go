@@ -213,7 +213,7 @@ func TestCloseSaysThatNothingWasReleased(t *testing.T) {
 		line.cut.Store(true)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		err := c.Close(ctx, fleet.ReleasePermits)
+		err := c.Close(ctx, fleet.CloseRelease)
 		if taken, _ := inUse(t, store); err == nil && taken > 0 {
 			t.Errorf("Close says all was released, and the engine has %d taken", taken)
 		}
@@ -231,7 +231,7 @@ func TestCloseTellsOfReleasesOfALostSession(t *testing.T) {
 		p.Release()
 		err := c.Close(context.Background())
 		if taken, _ := inUse(t, store); err == nil && taken > 0 {
-			t.Errorf("Close says all was heard; the engine has %d taken, and Moot is %d", taken, s.Stats().Moot)
+			t.Errorf("Close says all was heard; the engine has %d taken, and Moot is %d", taken, s.Stats().Unconfirmed)
 		}
 	})
 }

@@ -101,6 +101,15 @@ func semaphore(t *testing.T, c *fleet.Client, o spec) *fleet.Semaphore {
 	return s
 }
 
+// setStored changes what a store has, also what clients do not.
+func setStored(t *testing.T, store fleet.Store, change func(*protocol.Config)) {
+	t.Helper()
+	stored, err := store.Inspect(t.Context(), "db")
+	wantErr(t, err, nil)
+	change(&stored.Config)
+	wantErr(t, store.Administer(t.Context(), "db", fleet.Command{Configure: &stored.Config}), nil)
+}
+
 func mustAcquire(t *testing.T, g sema.Gate, n int64) sema.Permit {
 	t.Helper()
 	p, err := g.Acquire(context.Background(), n)

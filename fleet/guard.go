@@ -8,28 +8,32 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Guard is for what fleet permits protect: it refuses those who are known not
-// to hold one any more, whatever they believe, and nobody who does. Show it the
-// fence of a permit ([LeaseOf]) with every write. The zero Guard is ready; keep
-// one for each semaphore that protects the resource, and keep it with the
-// resource. Permits of a rate are spent, not held, and those of a local limit
-// are unknown to everybody else: they have no fence, and no guard is for them.
+// A Fence tells the leases that are live from those that have ended, however many are
+// live at a time. Send it with every write to what the permit protects; see [Guard]. It
+// is the one of the protocol, so that it can be sent as it is.
+type Fence = protocol.Fence
+
+// A Guard protects what fleet permits are for: it rejects writes with the fence of a
+// lease that has ended, and never rejects a live lease. Show it the fence of a permit
+// ([LeaseOf]) with every write. The zero Guard is ready; keep one for each semaphore
+// that protects the resource, and keep it with the resource. Permits of a rate, and
+// those of a local limit, have no fence.
 type Guard struct {
 	mu      sync.Mutex
 	floor   protocol.Seq
 	revoked []protocol.Range // in order, apart, none below floor
 }
 
-// Admit fails with [sema.ErrLost] if the fence is of a lease that was gone before
-// one that was shown here was granted, and with [sema.ErrInvalid] if it is none.
-func (g *Guard) Admit(f protocol.Fence) error {
+// Admit fails with [sema.ErrLost] if the fence is of a lease that had ended before one
+// that was shown here was granted, and with [sema.ErrInvalid] if it is none.
+func (g *Guard) Admit(f Fence) error {
 	if f.Seq == 0 {
-		return &sema.Error{Op: "write", Err: sema.ErrInvalid, Detail: "the permit has no fence: it is of a rate, or of a local limit, or not a fleet semaphore's; see what LeaseOf says"}
+		return &sema.Error{Op: "write", Err: sema.ErrInvalid, Detail: "the permit has no fence", Advice: "permits of a rate, of a local limit and of other scopes have none; check the result of LeaseOf"}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f.Seq < g.floor || g.isRevoked(f.Seq) {
-		return &sema.Error{Op: "write", Err: sema.ErrLost, Detail: "somebody else was granted the permit since"}
+		return &sema.Error{Op: "write", Err: sema.ErrLost, Detail: "the lease had ended when a later one was granted"}
 	}
 	g.floor = max(g.floor, f.Floor)
 	for _, r := range f.Revoked {

@@ -368,7 +368,7 @@ func (k *keeper) configure(ctx context.Context, c protocol.Config) error {
 	case c.TTL != k.config.TTL || c.Kind != k.config.Kind || c.Window != k.config.Window:
 		return errors.New("kind, TTL and window are fixed when a semaphore is made")
 	case c.Capacity != told.Capacity || c.Ramp != told.Ramp:
-		if err := k.region.global.Configure(ctx, k.name, func(g *protocol.Config) { g.Capacity, g.Ramp = c.Capacity, c.Ramp }); err != nil {
+		if err := k.region.global.Configure(ctx, k.name, func(g *Config) { g.Capacity, g.Ramp = c.Capacity, c.Ramp }); err != nil {
 			return err
 		}
 		told.Capacity, told.Ramp = c.Capacity, c.Ramp

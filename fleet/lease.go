@@ -141,14 +141,14 @@ func (s *Semaphore) held() (sum int64) {
 // A Lease is what is known of the lease behind a permit.
 type Lease struct {
 	Semaphore string
-	ID        protocol.Seq   // by which administrators know it
-	Fence     protocol.Fence // to show to what the permit guards, see [Guard]; zero for a rate
-	Left      time.Duration  // for how long the permit is surely held, if nothing more is heard
+	ID        LeaseID       // as in [Info] and [Revocation]
+	Fence     Fence         // to show to what the permit protects, see [Guard]; zero for a rate
+	Left      time.Duration // for how long the permit is held at least, if the store does not reply any more
 }
 
-// LeaseOf is the lease behind a permit; ok is false if it is not a fleet
-// semaphore's, or was had while that had failed open. Permits of a pool share
-// one: its fence tells them from other sessions', not from each other.
+// LeaseOf returns the lease behind a permit; ok is false if it is not a fleet
+// semaphore's, or was acquired while that had failed open. Permits of a pool share
+// one: its fence tells them from those of other sessions, not from each other.
 func LeaseOf(p sema.Permit) (found Lease, ok bool) {
 	switch l := p.Lease().(type) {
 	case *lease:
@@ -191,11 +191,14 @@ func (s *Semaphore) left(peer *protocol.Peer, why string) time.Duration {
 	return micros(peer.Deadline() - now)
 }
 
-// Release releases a permit and waits until the engine has heard of it. It fails
-// with ErrLost if the permit was lost before; with the context's cause, or
-// ErrUnavailable, if that cannot be said: then the permit is free when its TTL
-// has passed. One of a pool goes back to the pool.
+// Release releases a permit and waits until the store has confirmed it. It fails with
+// ErrLost if the permit was lost before; with the context's cause, or ErrUnavailable,
+// if the store does not confirm it: then the permit is free after its TTL. A permit of
+// a pool returns to the pool. Without a context the permit is not released.
 func Release(ctx context.Context, p sema.Permit) error {
+	if err := checkContext(ctx, "release", ""); err != nil {
+		return err
+	}
 	var s *Semaphore
 	switch l := p.Lease().(type) {
 	case *lease:
@@ -245,11 +248,11 @@ func (s *Semaphore) flush(ctx context.Context) error {
 		if u.lost == "" || u.lost == errForgotten.Error() {
 			return nil // it is known to be free
 		}
-		return s.fault("release", 0, sema.ErrUnavailable, "the engine has not heard of it; it is free when its TTL has passed")
+		return s.fault("release", 0, sema.ErrUnavailable, "not confirmed by the store; the permit is free after its TTL")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.client.life.Done():
-		return s.fault("release", 0, sema.ErrClosed, "the engine has not heard of it")
+		return s.fault("release", 0, sema.ErrClosed, "not confirmed by the store")
 	}
 }
 

@@ -50,20 +50,6 @@ func (m monitored) Stats() sema.Stats {
 	return s.knownLocked()
 }
 
-// knownLocked returns what is known of the semaphore. Permits that a pool has ready are
-// not in use.
-func (s *Semaphore) knownLocked() sema.Stats {
-	capacity, inUse := s.capacity.Load(), s.inUse.Load()
-	for _, g := range s.pool.generations() {
-		inUse -= g.held - min(g.held, g.local.Stats().InUse)
-	}
-	inUse = max(0, inUse)
-	return sema.Stats{
-		Capacity: capacity, InUse: inUse, Free: max(0, capacity-inUse), Debt: max(0, inUse-capacity), Waiters: s.waiting(),
-		Draining: s.draining(), Closed: s.closed,
-	}
-}
-
 // A telling is events that happened to nobody's goroutine. They are told in
 // order, by one that is none of the client's workers, since an observer may
 // close the client.
@@ -154,43 +140,4 @@ func textOf(labels map[string]string) string {
 		b.WriteString(key + "=" + value)
 	}
 	return b.String()
-}
-
-// Stats is a semaphore as this process uses it.
-type Stats struct {
-	Capacity   int64 // of all, as last heard
-	InUse      int64 // by all, as last heard
-	Held       int64 // permits that are out here
-	Blocks     int64 // permits that a pool has of the engine, lent out or not
-	Waiters    int   // acquires that wait here
-	FailedOpen bool  // the local limit rules
-	Aside      int64 // permits of the local limit that are out
-	Counts
-}
-
-// Counts are what has happened since the semaphore was made.
-type Counts struct {
-	Batches      int64 // said to the engine, signs of life included
-	Failures     int64 // exchanges with the engine that brought no answer in time
-	Hints        int64 // wake-ups from the engine
-	Grants       int64 // leases, or blocks
-	Releases     int64 // of leases, or of parts of blocks
-	Moot         int64 // releases the engine had not heard of when the session was over
-	Sessions     int64 // begun
-	SessionsLost int64
-	Panics       int64 // of the observer, when told of what happened to nobody's goroutine
-}
-
-// Stats is one snapshot.
-func (s *Semaphore) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	stats := Stats{
-		Capacity: s.capacity.Load(), InUse: s.inUse.Load(), Held: s.held(), Waiters: s.waiting(), FailedOpen: s.fallback.rules(), Counts: s.counts,
-	}
-	for _, g := range s.pool.generations() {
-		stats.Blocks += g.held
-	}
-	stats.Aside = s.fallback.stats().InUse
-	return stats
 }

@@ -193,7 +193,7 @@ func TestSemaphore_CapacityZeroIsPaused(t *testing.T) {
 		if len(granted) > 0 {
 			t.Error("granted though paused")
 		}
-		wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 1 }), nil)
+		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 1 }), nil)
 		(<-granted).Release()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -25,6 +26,7 @@ type pool struct {
 	asked    protocol.Op     // at the engine, for the first in line; none if its Ticket is 0
 	recalled protocol.Micros // since when others wait for blocks; 0: nobody does
 	decayed  protocol.Micros // when unused permits were last given back
+	acquired int64           // permits of generations that are gone
 }
 
 // A generation is blocks that are used and given up together.
@@ -33,6 +35,8 @@ type generation struct {
 	local *sema.Semaphore // of which the permits are
 	lost  chan struct{}
 	over  chan struct{} // closed when it is the front no more
+
+	internal atomic.Int64 // permits of local that no caller was given
 
 	// Guarded by Semaphore.mu.
 	peer     *protocol.Peer // the session that has the blocks
@@ -53,6 +57,7 @@ type block struct {
 // local semaphore and at the engine, so that the order is kept whatever becomes
 // of generations.
 type queued struct {
+	call    *call
 	weight  int64
 	turn    chan struct{} // closed when it is the first
 	refuse  context.CancelCauseFunc
@@ -132,7 +137,7 @@ func (s *Semaphore) issue(c *call, p sema.Permit, err error) (sema.Permit, error
 func (s *Semaphore) waitPooled(ctx context.Context, c *call) (sema.Permit, error) {
 	wait, reject := context.WithCancelCause(ctx)
 	defer reject(nil)
-	q := &queued{weight: c.weight(), turn: make(chan struct{}), refuse: reject, details: s.details()}
+	q := &queued{call: c, weight: c.weight(), turn: make(chan struct{}), refuse: reject, details: s.details()}
 	if deadline, ok := ctx.Deadline(); ok {
 		q.until = s.client.clock() + protocol.Micros(time.Until(deadline).Microseconds())
 	}
@@ -209,6 +214,9 @@ func (s *Semaphore) awaitTurn(wait context.Context, q *queued) (sema.Permit, boo
 		if err == nil && wait.Err() == nil && p.Err() == nil {
 			return p, true
 		}
+		if err == nil {
+			g.internal.Add(1)
+		}
 		p.Release()
 		ticket.Cancel()
 		if wait.Err() != nil {
@@ -241,7 +249,7 @@ func (s *Semaphore) standFirst(q *queued) (*generation, *sema.Ticket) {
 func (s *Semaphore) tryPooled(ctx context.Context, c *call, more int64) (sema.Permit, error) {
 	wish := c.req
 	wish.Try, wish.Pooled, wish.Least, wish.Weight, wish.Details = true, true, wish.Weight, wish.Weight+more, s.details()
-	w := s.newWaiter(wish)
+	w := s.newWaiter(c, wish)
 	if err := s.ask(c.op, w); err != nil {
 		return sema.Permit{}, err
 	}
@@ -298,6 +306,7 @@ func (s *Semaphore) stand(op string, q *queued) error {
 	}
 	q.node.Of = q
 	s.pool.line.PushBack(&q.node)
+	s.tally.queue(q.call)
 	s.pool.wanted += q.weight
 	if s.pool.line.Len() == 1 {
 		s.publish()
@@ -313,6 +322,7 @@ func (s *Semaphore) leave(q *queued) {
 	if !q.node.In() {
 		return
 	}
+	s.tally.unqueue(q.call)
 	first := s.pool.line.First() == &q.node
 	s.pool.line.Remove(&q.node)
 	s.pool.wanted -= q.weight

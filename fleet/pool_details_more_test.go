@@ -11,7 +11,6 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 func TestEveryAcquireOfAPoolIsTold(t *testing.T) {
@@ -65,7 +64,7 @@ func TestTheEngineSaysWhatIsTooLargeForAPool(t *testing.T) {
 				t.Errorf("told after %v", took)
 			}
 		}
-		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 60 }), nil)
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 60 }), nil)
 		other := mustAcquire(t, sems[1], 30)
 		time.AfterFunc(time.Minute/2, other.Release)
 		hold.Release()
@@ -79,7 +78,7 @@ func TestMaxWaitBoundsAllOfAWaitAtAPool(t *testing.T) {
 		sems, links, store := pools(t, 2, of(10, sema.MaxWait(20*time.Second)))
 		admin, _ := join(t, store)
 		mustAcquire(t, sems[0], 1).Release()
-		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 60 }), nil)
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 60 }), nil)
 		other := mustAcquire(t, sems[1], 30)
 		synctest.Wait()
 		links[0].delay = 2 * time.Second
@@ -147,7 +146,7 @@ func TestTheLineOfAPoolIsAsLongAsIsStored(t *testing.T) {
 		c, _ := join(t, memstore.New())
 		s := semaphore(t, c, of(1, fleet.ModePooled))
 		p := mustAcquire(t, s, 1)
-		wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.MaxWaiters = 2 }), nil)
+		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.MaxWaiters = 2 }), nil)
 		time.Sleep(10 * time.Second)
 		for range 2 {
 			go s.Acquire(t.Context(), 1)

@@ -76,10 +76,10 @@ func TestWhatHappensIsCounted(t *testing.T) {
 			p.Release()
 			q := <-got
 			synctest.Wait()
-			if c := first.Stats().Counts; c.Sessions != 1 || c.Grants != 1 || c.Releases != 1 || c.Batches != 2 || c.Failures != 0 {
+			if c := first.Stats().Exchanges; c.Sessions != 1 || c.Grants != 1 || c.Releases != 1 || c.Batches != 2 || c.Failures != 0 {
 				t.Errorf("who went: %+v", c)
 			}
-			if c := s.Stats().Counts; c.Sessions != 1 || c.Grants != 1 || c.Releases != 0 || c.Hints != 1 || c.Batches != 2 {
+			if c := s.Stats().Exchanges; c.Sessions != 1 || c.Grants != 1 || c.Releases != 0 || c.Notifications != 1 || c.Batches != 2 {
 				t.Errorf("who came: %+v", c)
 			}
 			line.cut.Store(true)
@@ -87,11 +87,11 @@ func TestWhatHappensIsCounted(t *testing.T) {
 				q.Release()
 			}
 			time.Sleep(time.Minute)
-			want := fleet.Counts{Grants: 1, Hints: 1, Sessions: 1, SessionsLost: 1}
+			want := fleet.Exchanges{Grants: 1, Notifications: 1, Sessions: 1, SessionsLost: 1}
 			if mode == fleet.ModeExact {
-				want.Releases, want.Moot = 1, 1
+				want.Releases, want.Unconfirmed = 1, 1
 			}
-			c := s.Stats().Counts
+			c := s.Stats().Exchanges
 			if c.Failures == 0 || c.Batches < c.Failures {
 				t.Errorf("who is cut off: %+v", c)
 			}
@@ -101,7 +101,7 @@ func TestWhatHappensIsCounted(t *testing.T) {
 			}
 			line.cut.Store(false)
 			mustAcquire(t, s, 1).Release()
-			if c := s.Stats().Counts; c.Sessions != 2 || c.Grants != 2 {
+			if c := s.Stats().Exchanges; c.Sessions != 2 || c.Grants != 2 {
 				t.Errorf("who is back: %+v", c)
 			}
 		})
@@ -179,10 +179,11 @@ func TestWhatMayGrowIsNotTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := join(t, memstore.New())
+			store := memstore.New()
+			c, _ := join(t, store)
 			s := semaphore(t, c, of(3, mode))
 			mustAcquire(t, s, 1).Release()
-			wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Whole = 9 }), nil)
+			setStored(t, store, func(c *protocol.Config) { c.Whole = 9 })
 			time.Sleep(20 * time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
@@ -208,7 +209,7 @@ func TestWhatBecameTooLargeIsRefusedInLine(t *testing.T) {
 			heavy <- err
 		}()
 		time.Sleep(time.Second)
-		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 2 }), nil)
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 2 }), nil)
 		start := time.Now()
 		wantErr(t, <-heavy, sema.ErrTooLarge)
 		if took := time.Since(start); took > 6*time.Second {
@@ -227,7 +228,7 @@ func TestAPausedSemaphoreIsNotTooSmall(t *testing.T) {
 			s := semaphore(t, c, of(3, mode))
 			mustAcquire(t, s, 1).Release()
 			resize := func(capacity int64) {
-				wantErr(t, c.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = capacity }), nil)
+				wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = capacity }), nil)
 			}
 			resize(0)
 			time.Sleep(10 * time.Second)

@@ -15,7 +15,6 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 const rtt = 10 * time.Millisecond
@@ -334,7 +333,7 @@ func TestAShrunkCapacityIsTakenFromPools(t *testing.T) {
 		admin, _ := join(t, store)
 		p := mustAcquire(t, sems[0], 8)
 		p.Release()
-		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 2 }), nil)
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 2 }), nil)
 		time.Sleep(time.Second)
 		if taken, _ := inUse(t, store); taken > 2 {
 			t.Errorf("%d are taken, and nobody uses them", taken)

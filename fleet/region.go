@@ -11,38 +11,35 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Region is an engine for the clients of one region, as near to them as local
-// is. The capacity of its semaphores is leased from the semaphores of the same
-// names at a global engine, in blocks that grow with demand and go back when
-// other regions wait. So an acquire costs a round trip within the region, and
-// the bound is that of the global semaphore, over all regions.
+// A Region is a store for the clients of one region. The capacity of its semaphores is
+// leased from the semaphores of the same names at a global store, in blocks that grow
+// with demand and return when other regions wait. So an acquire costs a round trip to
+// the region's local store, and the bound is that of the global semaphore, over all
+// regions.
 //
-// What regional clients hold is never trusted for longer than the region's block
-// is, by this process's own clock: a region that is cut off from the global
-// engine answers its clients no more when its block has run out, and they have
-// lost their permits by then.
+// Permits of regional clients are trusted no longer than the region's block, by the
+// clock of this process: a region that cannot reach the global store stops to reply to
+// its clients when its block expires, and they have lost their permits by then.
 //
-// While other regions wait, a region gives back half of what it does not use,
-// again and again; after a quantum also what it has beyond its even share, as
-// that is released. So a region that has less than its share waits for a round
-// trip to the global engine, a quantum, and the permits that are out now, at
-// most.
+// While other regions wait, a region returns half of what it does not use, again and
+// again; after a quantum also what it has beyond its even share, as that is released.
+// So a region that has less than its share waits for a round trip to the global store, a
+// quantum, and the release of permits that are held now, at most.
 //
-// There is one Region for a local engine, which nobody uses but through it: run
-// it in a server that the region's clients reach. Configure, through a region,
-// sets MaxWaiters and Draining for the region, capacity and ramp for all; a drain
-// of the global semaphore is one of every region. A semaphore with a Rate is a
-// Rate in each region; its share is leased for three windows at a time, so that
-// what was spent by a region that is gone stays spent, and a region that died
-// keeps its share for as long. To revoke a region's block at the global engine
-// frees it while regional permits may be out for up to two thirds of a TTL.
+// There is one Region for a local store, which is used through it only: run it in a
+// server that the region's clients reach. Configure, through a region, sets MaxWaiters
+// and Draining for the region, capacity and ramp for all; a drain of the global
+// semaphore drains every region. A semaphore with a rate has one in each region; its
+// share is leased for three windows at a time, so that what a region has spent stays
+// spent after it is gone, and a region that crashed keeps its share for as long.
+// Revoking a region's block at the global store frees it while regional permits may be
+// held for up to two thirds of a TTL.
 //
-// Several regions may lease through one client, and the program may use that
-// for itself. It is closed after them, by who made it.
+// Several regions may lease through one client, and the program may use that for
+// itself. Close it after the regions.
 //
-// Fences are the regional semaphore's: they tell the living from the gone among
-// the clients of one region, and must not be shown to a [Guard] that sees those
-// of another.
+// Fences are those of the regional semaphore: they tell the leases of one region apart,
+// and must not be shown to a [Guard] that sees those of another.
 type Region struct {
 	local   Store
 	global  *Client
@@ -53,9 +50,8 @@ type Region struct {
 	keepers map[string]*keeper
 }
 
-// NewRegion makes the engine of a region, which closes local in the end. What it
-// has beyond its share is lent out for a quantum when others wait, 50 ms if it
-// is 0.
+// NewRegion returns the store of a region. Closing it closes local. What it has beyond
+// its share stays with it for a quantum when other regions wait; 0: 50ms.
 func NewRegion(local Store, global *Client, quantum time.Duration) *Region {
 	if quantum <= 0 {
 		quantum = defaultQuantum
@@ -65,8 +61,11 @@ func NewRegion(local Store, global *Client, quantum time.Duration) *Region {
 	return r
 }
 
-// Open is for [Store].
+// Open implements [Store].
 func (r *Region) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
+	if err := checkContext(ctx, "open", name); err != nil {
+		return 0, protocol.Config{}, err
+	}
 	k, err := r.keeper(ctx, name, c)
 	if err != nil {
 		return 0, protocol.Config{}, err
@@ -78,8 +77,11 @@ func (r *Region) Open(ctx context.Context, name string, c protocol.Config, by pr
 	return session, k.shown(stored), err
 }
 
-// Apply is for [Store].
+// Apply implements [Store].
 func (r *Region) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	if err := checkContext(ctx, "apply", name); err != nil {
+		return protocol.Reply{}, err
+	}
 	k, err := r.present(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return protocol.Reply{Status: protocol.Unknown}, nil
@@ -94,21 +96,27 @@ func (r *Region) Apply(ctx context.Context, name string, b protocol.Batch) (prot
 	k.notice(reply)
 	valid, ok := k.covers(reply.InUse)
 	if !ok {
-		return protocol.Reply{}, &sema.Error{Op: "apply", Name: name, Err: sema.ErrUnavailable, Detail: "the region has no valid lease for what is in use; is the global engine within reach?"}
+		return protocol.Reply{}, &sema.Error{Op: "apply", Name: name, Err: sema.ErrUnavailable, Detail: "the region has no valid lease for what is in use", Advice: "check that the region can reach the global store"}
 	}
 	reply.Valid = valid
 	reply.Config = k.shown(reply.Config)
 	return reply, nil
 }
 
-// Listen is for [Store].
+// Listen implements [Store].
 func (r *Region) Listen(ctx context.Context, instance string, hint func(name string)) error {
+	if err := checkContext(ctx, "listen", ""); err != nil {
+		return err
+	}
 	return r.local.Listen(ctx, instance, hint)
 }
 
-// Inspect is for [Store]: what the region's clients hold. Effective is what the
-// region has of the capacity.
+// Inspect implements [Store]. It returns what the region's clients hold; Effective is the
+// region's share of the capacity.
 func (r *Region) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	if err := checkContext(ctx, "inspect", name); err != nil {
+		return protocol.Snapshot{}, err
+	}
 	k, err := r.present(ctx, name)
 	if err != nil {
 		return protocol.Snapshot{}, err
@@ -120,11 +128,17 @@ func (r *Region) Inspect(ctx context.Context, name string) (protocol.Snapshot, e
 
 // List implements [Store]. Capacities are what the region has of them.
 func (r *Region) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	if err := checkContext(ctx, "list", ""); err != nil {
+		return nil, err
+	}
 	return r.local.List(ctx, q)
 }
 
-// Administer is for [Store].
+// Administer implements [Store].
 func (r *Region) Administer(ctx context.Context, name string, c Command) error {
+	if err := checkContext(ctx, "administer", name); err != nil {
+		return err
+	}
 	k, err := r.present(ctx, name)
 	switch {
 	case err != nil:
@@ -144,9 +158,9 @@ func (r *Region) Administer(ctx context.Context, name string, c Command) error {
 	return err
 }
 
-// Close is for [Store]. What of the blocks is not in use goes back with it; the
-// rest when no client of the region trusts in it any more, unless the global
-// client is closed before: then a TTL later.
+// Close implements [Store]. It returns what is not in use of the blocks; the rest when no
+// client of the region relies on it any more, or a TTL after the global client is
+// closed.
 func (r *Region) Close() error {
 	r.workers.end()
 	var stopping sync.WaitGroup
@@ -159,17 +173,17 @@ func (r *Region) Close() error {
 	return r.local.Close()
 }
 
-// A ShareInfo is what a region has of a semaphore.
+// ShareInfo is what a region has of a semaphore.
 type ShareInfo struct {
-	Held     int64         // leased from the global semaphore
-	InUse    int64         // by the region's clients, as last seen
-	Wanted   int64         // by those of them who wait, at least
-	Left     time.Duration // for how long it surely is held, if nothing more is heard
+	Held     int64         // permits leased from the global semaphore
+	InUse    int64         // by the region's clients, as last known
+	Wanted   int64         // by the waiters among them, at least
+	Left     time.Duration // for how long it is held at least, if the global store does not reply any more
 	Recalled bool          // other regions wait
 }
 
-// Share is what the region has of a semaphore that its clients have used since
-// it began; ok is false if they have not.
+// Share returns what the region has of a semaphore; ok is false if its clients have not
+// used the semaphore since the region was created.
 func (r *Region) Share(name string) (info ShareInfo, ok bool) {
 	r.mu.Lock()
 	k := r.keepers[name]

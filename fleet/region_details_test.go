@@ -10,7 +10,6 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 func TestARegionIsNotRecalledWithoutASession(t *testing.T) {
@@ -102,7 +101,7 @@ func TestARegionThatBeginsAnewKnowsTheWhole(t *testing.T) {
 		mustAcquire(t, a.semaphore(t, of(4)), 1).Release()
 		time.Sleep(time.Minute)
 		up, _ := join(t, global)
-		wantErr(t, up.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 8 }), nil)
+		wantErr(t, up.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 8 }), nil)
 		again := fleet.NewRegion(keepsOpen{a.local}, up, quantum)
 		t.Cleanup(func() { again.Close() })
 		snapshot, err := again.Inspect(t.Context(), "db") // before anybody uses it
@@ -142,7 +141,7 @@ func TestADrainOfTheWholeIsNotTheRegionsOwn(t *testing.T) {
 		mustAcquire(t, s, 1).Release()
 		wantErr(t, admin.Drain(t.Context(), "db"), nil)
 		time.Sleep(20 * time.Second)
-		wantErr(t, a.client.Configure(t.Context(), "db", func(c *protocol.Config) { c.MaxWaiters = 7 }), nil)
+		wantErr(t, a.client.Configure(t.Context(), "db", func(c *fleet.Config) { c.MaxWaiters = 7 }), nil)
 		wantErr(t, admin.Resume(t.Context(), "db"), nil)
 		time.Sleep(10 * time.Minute)
 		_, err := s.Acquire(t.Context(), 1)

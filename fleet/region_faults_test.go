@@ -132,14 +132,14 @@ func TestConfigureHonoursItsContext(t *testing.T) {
 	r := fleet.NewRegion(local, up, quantum)
 	defer r.Close()
 	c := fleet.New(keepOpen{r})
-	defer c.Close(context.Background(), fleet.ReleasePermits)
+	defer c.Close(context.Background(), fleet.CloseRelease)
 	mustAcquire(t, semaphore(t, c, of(4, fleet.TTL(300*time.Millisecond))), 1).Release()
 	local.loseOne()
 	time.Sleep(time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- c.Configure(ctx, "db", func(c *protocol.Config) { c.MaxWaiters = 5 }) }()
+	go func() { done <- c.Configure(ctx, "db", func(c *fleet.Config) { c.MaxWaiters = 5 }) }()
 	select {
 	case <-done:
 	case <-time.After(5 * time.Second):
@@ -156,7 +156,7 @@ func TestARegionLearnsTheCapacity(t *testing.T) {
 		s := a.semaphore(t, of(4))
 		mustAcquire(t, s, 1).Release()
 		time.Sleep(5 * time.Minute) // the region's session at the global engine is let go
-		wantErr(t, admin.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 8 }), nil)
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 8 }), nil)
 		time.Sleep(time.Hour)
 		_, err := s.Acquire(t.Context(), 8)
 		wantErr(t, err, nil)
@@ -207,14 +207,14 @@ func TestConfiguringARegionConflicts(t *testing.T) {
 		a := newContinent(t, memstore.New())
 		mustAcquire(t, a.semaphore(t, of(4)), 2).Release()
 		time.Sleep(time.Second)
-		wantErr(t, a.client.Configure(t.Context(), "db", func(c *protocol.Config) {
+		wantErr(t, a.client.Configure(t.Context(), "db", func(c *fleet.Config) {
 			if !c.Draining { // meanwhile somebody else drains
-				go a.client.Configure(t.Context(), "db", func(c *protocol.Config) { c.Draining = true })
+				go a.client.Configure(t.Context(), "db", func(c *fleet.Config) { c.Draining = true })
 				time.Sleep(time.Second)
 			}
 			c.MaxWaiters = 7
 		}), nil)
-		got, err := a.client.Inspect(t.Context(), "db")
+		got, err := a.client.Info(t.Context(), "db")
 		wantErr(t, err, nil)
 		if !got.Config.Draining {
 			t.Error("the drain was undone by somebody who did not know of it")

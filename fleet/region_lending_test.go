@@ -183,7 +183,7 @@ func TestAKeeperThatIsStoppedWhileItsEngineHangsKeepsNothing(t *testing.T) {
 				h.hangs.Store(true)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				go c.Configure(ctx, "db", func(c *protocol.Config) { c.Capacity = 8 })
+				go c.Configure(ctx, "db", func(c *fleet.Config) { c.Capacity = 8 })
 				synctest.Wait()
 				start := time.Now()
 				wantErr(t, stop(r, c), nil)

@@ -14,7 +14,6 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 // A continent is a region with its link to the global engine, and a client in
@@ -262,8 +261,8 @@ func TestAdministeringARegion(t *testing.T) {
 		mustAcquire(t, s, 1).Release()
 		_, err := s.Acquire(t.Context(), 5)
 		wantErr(t, err, sema.ErrTooLarge)
-		wantErr(t, b.client.Configure(t.Context(), "db", func(*protocol.Config) {}), fs.ErrNotExist)
-		wantErr(t, a.client.Configure(t.Context(), "db", func(c *protocol.Config) { c.Capacity = 6 }), nil)
+		wantErr(t, b.client.Configure(t.Context(), "db", func(*fleet.Config) {}), fs.ErrNotExist)
+		wantErr(t, a.client.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 6 }), nil)
 		p := mustAcquire(t, s, 6)
 		q := make(chan error)
 		go func() {
@@ -271,7 +270,7 @@ func TestAdministeringARegion(t *testing.T) {
 			q <- err
 		}()
 		time.Sleep(time.Second)
-		snapshot, err := a.client.Inspect(t.Context(), "db")
+		snapshot, err := a.client.Info(t.Context(), "db")
 		wantErr(t, err, nil)
 		if snapshot.Config.Capacity != 6 || snapshot.InUse != 6 || snapshot.Effective > 6 {
 			t.Errorf("%+v", snapshot)
@@ -287,7 +286,7 @@ func TestAdministeringARegion(t *testing.T) {
 			t.Errorf("%v, %v", names, err)
 		}
 		wantErr(t, a.client.Delete(t.Context(), "db"), nil)
-		_, err = a.client.Inspect(t.Context(), "db")
+		_, err = a.client.Info(t.Context(), "db")
 		wantErr(t, err, fs.ErrNotExist)
 	})
 }

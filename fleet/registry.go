@@ -20,34 +20,36 @@ var factories = struct {
 	byScheme map[string]Factory
 }{byScheme: map[string]Factory{}}
 
-// Register has [Open] use f for URLs of a scheme. Packages of engines do so when
+// Register makes [Open] use f for URLs of a scheme. Packages of stores do so when
 // they are imported. It panics if the scheme is taken.
 func Register(scheme string, f Factory) {
 	factories.mu.Lock()
 	defer factories.mu.Unlock()
 	if factories.byScheme[scheme] != nil {
-		panic(fmt.Sprintf("fleet: Register(%q): there is an engine for it already", scheme))
+		panic(fmt.Sprintf("fleet: Register(%q): there is a store for it already", scheme))
 	}
 	factories.byScheme[scheme] = f
 }
 
-// Open opens a client of the engine at a URL: "mem:", "sqlite:///path", … The
-// engine's package must be imported; x/stores imports all of them.
-func Open(ctx context.Context, engine string) (*Client, error) {
-	store, err := OpenStore(ctx, engine)
+// Open opens a client of the store at a URL: "mem:", "sqlite:///path", … The package of
+// the store must be imported; x/stores imports all of them.
+func Open(ctx context.Context, storeURL string) (*Client, error) {
+	store, err := OpenStore(ctx, storeURL)
 	if err != nil {
 		return nil, err
 	}
 	return New(store), nil
 }
 
-// OpenStore opens the engine itself, for those who need no client of their own or
-// several.
-func OpenStore(ctx context.Context, engine string) (Store, error) {
-	u, err := url.Parse(engine)
+// OpenStore opens the store itself, for programs that need no client, or several.
+func OpenStore(ctx context.Context, storeURL string) (Store, error) {
+	if err := checkContext(ctx, "open", ""); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(storeURL)
 	if err != nil {
 		// The text of the error has the whole URL in it, and that may have a password.
-		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "the engine's URL cannot be parsed"}
+		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "the URL of the store cannot be parsed"}
 	}
 	factories.mu.Lock()
 	f := factories.byScheme[u.Scheme]
@@ -55,7 +57,7 @@ func OpenStore(ctx context.Context, engine string) (Store, error) {
 	factories.mu.Unlock()
 	if f == nil {
 		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid,
-			Detail: fmt.Sprintf("no engine for %q URLs (there are: %s); import its package, or x/stores for all", u.Scheme, strings.Join(known, ", "))}
+			Detail: fmt.Sprintf("no store for %q URLs (there are: %s)", u.Scheme, strings.Join(known, ", ")), Advice: "import the package of the store, or x/stores for all"}
 	}
 	return f(ctx, u)
 }

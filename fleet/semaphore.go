@@ -42,7 +42,8 @@ type Semaphore struct {
 	unsaid     int64         // releases of lost sessions that the engine may not have heard of, since it was closed
 	leaving    int64         // permits that were out, and releases unsaid, when the session was told to leave; 0 when that was heard
 	unheard    []*unheard
-	counts     Counts
+	counts     Exchanges
+	tally      tally
 	telling    telling
 	uncounted  int // waiters whose wait is being reported, for which the monitor adds one
 	modes      comparison
@@ -52,6 +53,7 @@ type Semaphore struct {
 // Semaphore.waiters decides how it ends.
 type waiter struct {
 	op      protocol.Op
+	call    *call         // nil for a split
 	ended   chan result   // buffered
 	queued  chan struct{} // buffered; receives when the caller waits for others, or for the store; nil if nothing is observed
 	of      *grant        // of a split whose caller has given up: what is split
@@ -142,7 +144,7 @@ func (s *Semaphore) withdraw(w *waiter) {
 	s.mu.Lock()
 	_, waiting := s.waiters[w.op.Ticket]
 	if waiting {
-		delete(s.waiters, w.op.Ticket)
+		s.removeLocked(w.op.Ticket)
 		s.unask(w.op.Ticket)
 	}
 	s.mu.Unlock()
@@ -151,6 +153,16 @@ func (s *Semaphore) withdraw(w *waiter) {
 			r.lease.giveBack()
 		}
 	}
+}
+
+// removeLocked removes a waiter that is decided, nil if it is none.
+func (s *Semaphore) removeLocked(ticket protocol.Ticket) *waiter {
+	w := s.waiters[ticket]
+	delete(s.waiters, ticket)
+	if w != nil {
+		s.tally.unqueue(w.call)
+	}
+	return w
 }
 
 // unask takes a ticket back. The mutex is held.
@@ -165,7 +177,7 @@ func (s *Semaphore) unask(ticket protocol.Ticket) {
 func (s *Semaphore) hint() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.Hints++
+	s.counts.Notifications++
 	if s.peer != nil {
 		s.peer.Hint(s.client.clock())
 		s.drive()

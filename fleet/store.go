@@ -8,10 +8,9 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Store is an engine. It keeps semaphores by name and applies batches to them
-// as [protocol.State] would: one at a time for each semaphore, each wholly or
-// not at all, on the engine's clock. All methods may be called concurrently.
-// Renewal, waiting, batching and fencing are not its business.
+// A Store keeps semaphores by name and applies batches to them as [protocol.State]
+// does: one at a time for each semaphore, each wholly or not at all, by the store's
+// clock. All methods may be called concurrently. Clients renew, wait, batch and fence.
 type Store interface {
 	// Open creates the semaphore with the configuration unless it exists, and opens a
 	// session on it. It fails with [protocol.ErrVersion] if clients of the
@@ -24,12 +23,12 @@ type Store interface {
 	// Apply does what a batch asks.
 	Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error)
 
-	// Listen calls hint with the names of semaphores on which sessions of the
-	// instance have news, until ctx ends. A hint may be lost, late or doubled.
+	// Listen calls hint with the names of semaphores of which sessions of the instance
+	// have something to receive, until ctx ends. A notification may be lost, late or
+	// doubled.
 	Listen(ctx context.Context, instance string, hint func(name string)) error
 
-	// Inspect is a semaphore as it is. It fails with [io/fs.ErrNotExist] if there
-	// is none.
+	// Inspect returns a semaphore. It fails with [io/fs.ErrNotExist] if there is none.
 	Inspect(ctx context.Context, name string) (protocol.Snapshot, error)
 
 	// List returns summaries of the semaphores that the query selects, by name in the
@@ -42,7 +41,7 @@ type Store interface {
 	// there is no such semaphore, or lease.
 	Administer(ctx context.Context, name string, c Command) error
 
-	// Close lets go of the engine. Sessions live on, as long as they do.
+	// Close closes connections. Sessions stay until they expire.
 	Close() error
 }
 
@@ -57,17 +56,17 @@ type Command struct {
 	DeleteVersion uint64
 }
 
-// A Revocation takes a lease away.
+// A Revocation ends a lease of any client.
 type Revocation struct {
-	Lease protocol.Seq
-	// AtOnce does not wait until the holder has heard of it. Others are let in
-	// while it may still be at work.
+	Lease LeaseID
+	// AtOnce does not wait until the holder has confirmed it: the permits are granted to
+	// others while the holder may still work.
 	AtOnce bool
-	By     string // who takes it away, for the holder to read
+	By     string // who revokes it, for the holder to read
 	Why    string
 }
 
-// Check fails on a reason that no engine has to keep.
+// Check fails on a reason that not every store can keep.
 func (r Revocation) Check() error {
 	if err := CheckMeta(r.Note()); err != nil {
 		return fmt.Errorf("%w: the reason is kept with the lease: %w", sema.ErrInvalid, err)
@@ -75,7 +74,7 @@ func (r Revocation) Check() error {
 	return nil
 }
 
-// Note is what the holder is told.
+// Note returns the text that the holder receives.
 func (r Revocation) Note() string {
 	note := "revoked"
 	if r.By != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -133,7 +134,7 @@ func TestADrainingSemaphoreRefusesNothingToo(t *testing.T) {
 		c, _ := join(t, memstore.New())
 		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
-		wantErr(t, c.Configure(context.Background(), "db", func(config *protocol.Config) { config.Draining = true }), nil)
+		wantErr(t, c.Configure(context.Background(), "db", func(config *fleet.Config) { config.Draining = true }), nil)
 		p.Release()
 		time.Sleep(time.Second)
 		_, err := s.Acquire(context.Background(), 0)
@@ -177,7 +178,7 @@ func TestReleaseSaysWhenNobodyHeardOfIt(t *testing.T) {
 		wantErr(t, fleet.Release(t.Context(), p), sema.ErrUnavailable)
 		wantErr(t, p.Err(), nil) // it was not lost before it was released
 		wantErr(t, fleet.Release(t.Context(), q), sema.ErrLost)
-		if moot := s.Stats().Moot; moot != 1 {
+		if moot := s.Stats().Unconfirmed; moot != 1 {
 			t.Errorf("%d releases were moot", moot)
 		}
 	})
@@ -232,7 +233,7 @@ func TestCloseTellsOfReleasesNobodyHeard(t *testing.T) {
 func TestPartings(t *testing.T) {
 	t.Parallel()
 	for _, pooled := range []bool{false, true} {
-		for parting, left := range map[fleet.Parting]int64{fleet.ReleasePermits: 0, fleet.AbandonPermits: 2} {
+		for parting, left := range map[fleet.CloseMode]int64{fleet.CloseRelease: 0, fleet.CloseAbandon: 2} {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
 				c, _ := join(t, store)
@@ -352,20 +353,25 @@ func TestPeopleSeeWhoHoldsAndWaits(t *testing.T) {
 		store := memstore.New()
 		c, _ := join(t, store)
 		s := semaphore(t, c, of(1, fleet.Labels(map[string]string{"team": "payments", "job": "a b"})))
+		start := time.Now()
 		p := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithCancel(t.Context())
+		time.Sleep(time.Second)
 		go func() { s.Acquire(ctx, 1) }()
 		synctest.Wait()
-		snapshot, err := c.Inspect(t.Context(), "db")
+		snapshot, err := c.Info(t.Context(), "db")
 		wantErr(t, err, nil)
-		if got := snapshot.Leases[0].Details; !strings.HasPrefix(got.Site, "fleet/fleet_test.go:") || got.Labels != `job="a b" team=payments` {
-			t.Errorf("the holder is %+v", got)
+		holder, waiter := snapshot.Holders[0], snapshot.Waiters[0]
+		if labels := map[string]string{"job": "a b", "team": "payments"}; !strings.HasPrefix(holder.Site, "fleet/fleet_test.go:") || !maps.Equal(holder.Labels, labels) || !holder.Since.Equal(start) {
+			t.Errorf("the holder is %+v", holder)
 		}
-		if got := snapshot.Queue[0]; !strings.HasPrefix(got.Details.Site, "fleet/trouble_test.go:") || got.Since == 0 {
-			t.Errorf("the waiter is %+v", got)
+		if !strings.HasPrefix(waiter.Site, "fleet/trouble_test.go:") || !waiter.Since.Equal(start.Add(time.Second)) {
+			t.Errorf("the waiter is %+v", waiter)
 		}
-		if got := snapshot.Sessions[0].Client; got.Instance != c.Instance() || got.Process != int64(os.Getpid()) || got.Kind != "program" {
-			t.Errorf("the client is %+v", got)
+		for _, got := range []fleet.Caller{holder.Caller, waiter.Caller} {
+			if got.Client != c.Instance() || got.Process != int64(os.Getpid()) || got.Host == "" || got.Kind != "program" || got.Renewed.IsZero() {
+				t.Errorf("the client is %+v", got)
+			}
 		}
 		cancel()
 		p.Release()

@@ -118,7 +118,7 @@ func (p plan) collect(s *enginetest.Scope, url string) (missing int64, free time
 	if err != nil {
 		s.Fatalf("%v", err)
 	}
-	defer client.Close(context.Background(), fleet.ReleasePermits)
+	defer client.Close(context.Background(), fleet.CloseRelease)
 	gate, err := client.Semaphore(semaphoreName, p.capacity, fleet.TTL(p.ttl))
 	if err != nil {
 		s.Fatalf("%v", err)

@@ -180,8 +180,8 @@ var adminScripts = []script{
 			s.fail("nothing was seen")
 		}
 		for _, f := range findings {
-			known := f.Level == fleet.Fine || f.Level == fleet.Warning || f.Level == fleet.Problem
-			if !known || f.Check == "" || f.Seen == "" || (f.Advice == "") != (f.Level == fleet.Fine) {
+			known := f.Level == fleet.LevelOK || f.Level == fleet.LevelWarning || f.Level == fleet.LevelProblem
+			if !known || f.Check == "" || f.Seen == "" || (f.Advice == "") != (f.Level == fleet.LevelOK) {
 				s.fail("%+v: want what was seen, and what to do if it is not well", f)
 			}
 		}

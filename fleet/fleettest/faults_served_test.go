@@ -118,7 +118,7 @@ var adminFaults = []fault{
 		return s
 	}},
 	{"a warning without advice", "an engine that is examined says what was seen and what to do", func() *sick {
-		return &sick{examined: func(f *fleet.Finding) { f.Level = fleet.Warning }}
+		return &sick{examined: func(f *fleet.Finding) { f.Level = fleet.LevelWarning }}
 	}},
 	{"a prefix is a pattern", "what there is can be listed", func() *sick {
 		return &sick{matches: func(name, prefix string) bool {

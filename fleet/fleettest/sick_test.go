@@ -220,7 +220,7 @@ func (s *sick) List(_ context.Context, q protocol.ListQuery) (page []protocol.Su
 func (s *sick) Ping(context.Context) (time.Time, error) { return s.Now(), nil }
 
 func (s *sick) Examine(context.Context) ([]fleet.Finding, error) {
-	f := fleet.Finding{Check: "health", Level: fleet.Fine, Seen: "well"}
+	f := fleet.Finding{Check: "health", Level: fleet.LevelOK, Seen: "well"}
 	if s.examined != nil {
 		s.examined(&f)
 	}

@@ -99,7 +99,7 @@ func TestALookIsNotOld(t *testing.T) {
 func TestALeaseOfAProgramIsNotAnybodys(t *testing.T) {
 	over(t, func(t *testing.T, store *counting, d *desk.Desk) {
 		client := fleet.New(store)
-		defer client.Close(context.Background(), fleet.ReleasePermits)
+		defer client.Close(context.Background(), fleet.CloseRelease)
 		s, err := client.Semaphore("db", 3, fleet.TTL(ttl))
 		wantErr(t, err, nil)
 		var permits []sema.Permit

@@ -96,9 +96,9 @@ func (c clusterState) version() fleet.Finding {
 	}
 	slices.Sort(versions)
 	versions = slices.Compact(versions)
-	f := fleet.Finding{Check: "version", Level: fleet.Fine, Seen: "etcd " + strings.Join(versions, ", ")}
+	f := fleet.Finding{Check: "version", Level: fleet.LevelOK, Seen: "etcd " + strings.Join(versions, ", ")}
 	if len(versions) > 1 {
-		f.Level, f.Advice = fleet.Warning, "finish the upgrade: all members should have one version"
+		f.Level, f.Advice = fleet.LevelWarning, "finish the upgrade: all members should have one version"
 	}
 	return f
 }
@@ -119,22 +119,22 @@ func (c clusterState) quorum() fleet.Finding {
 		}
 	}
 	majority := voters/2 + 1
-	f := fleet.Finding{Check: "quorum", Level: fleet.Fine, Seen: fmt.Sprintf("%d of %d members answer, %d are a majority", there, voters, majority)}
+	f := fleet.Finding{Check: "quorum", Level: fleet.LevelOK, Seen: fmt.Sprintf("%d of %d members answer, %d are a majority", there, voters, majority)}
 	switch {
 	case there < majority || !leader:
-		f.Level, f.Advice = fleet.Problem, "there are no answers without a majority; start "+strings.Join(silent, ", ")
+		f.Level, f.Advice = fleet.LevelProblem, "there are no answers without a majority; start "+strings.Join(silent, ", ")
 	case there < voters:
-		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("%d more may fail; start %s, or look at the network between here and there", there-majority, strings.Join(silent, ", "))
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("%d more may fail; start %s, or look at the network between here and there", there-majority, strings.Join(silent, ", "))
 	case voters%2 == 0:
-		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("an even number bears no more failures than %d; add or remove one", voters-1)
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("an even number bears no more failures than %d; add or remove one", voters-1)
 	}
 	return f
 }
 
 func (c clusterState) endpoints() fleet.Finding {
-	f := fleet.Finding{Check: "endpoints", Level: fleet.Fine, Seen: fmt.Sprintf("the URL names %d of %d members", min(len(c.named), len(c.members)), len(c.members))}
+	f := fleet.Finding{Check: "endpoints", Level: fleet.LevelOK, Seen: fmt.Sprintf("the URL names %d of %d members", min(len(c.named), len(c.members)), len(c.members))}
 	if len(c.named) < len(c.members) {
-		f.Level, f.Advice = fleet.Warning, "name all of them, or programs stop with the ones that are named"
+		f.Level, f.Advice = fleet.LevelWarning, "name all of them, or programs stop with the ones that are named"
 	}
 	return f
 }
@@ -150,17 +150,17 @@ func (c clusterState) size() fleet.Finding {
 		}
 	}
 	const mb = 1 << 20
-	f := fleet.Finding{Check: "database size", Level: fleet.Fine, Seen: fmt.Sprintf("%d MB, %d MB of it in use", largest/mb, used/mb)}
+	f := fleet.Finding{Check: "database size", Level: fleet.LevelOK, Seen: fmt.Sprintf("%d MB, %d MB of it in use", largest/mb, used/mb)}
 	limit := quota
 	if limit == 0 {
 		limit = usualQuota // which older members do not say
 	}
 	switch {
 	case largest > limit/4*3:
-		f.Level, f.Seen = fleet.Warning, f.Seen+fmt.Sprintf(", and at %d MB (unless --quota-backend-bytes says otherwise) every acquire is refused", limit/mb)
+		f.Level, f.Seen = fleet.LevelWarning, f.Seen+fmt.Sprintf(", and at %d MB (unless --quota-backend-bytes says otherwise) every acquire is refused", limit/mb)
 		f.Advice = "etcdctl compact, etcdctl defrag; and have it compact by itself: --auto-compaction-mode=periodic --auto-compaction-retention=5m"
 	case largest > 100*mb && used < largest/3:
-		f.Level, f.Advice = fleet.Warning, "etcdctl defrag, member by member"
+		f.Level, f.Advice = fleet.LevelWarning, "etcdctl defrag, member by member"
 	}
 	return f
 }
@@ -169,11 +169,11 @@ func alarms(ctx context.Context, client *clientv3.Client) fleet.Finding {
 	r, err := client.AlarmList(ctx)
 	switch {
 	case err != nil:
-		return fleet.Finding{Check: "alarms", Level: fleet.Warning, Seen: fmt.Sprintf("cannot be told: %v", err), Advice: "only root may ask, where there are users"}
+		return fleet.Finding{Check: "alarms", Level: fleet.LevelWarning, Seen: fmt.Sprintf("cannot be told: %v", err), Advice: "only root may ask, where there are users"}
 	case len(r.Alarms) == 0:
-		return fleet.Finding{Check: "alarms", Level: fleet.Fine, Seen: "none"}
+		return fleet.Finding{Check: "alarms", Level: fleet.LevelOK, Seen: "none"}
 	}
-	f := fleet.Finding{Check: "alarms", Level: fleet.Problem, Advice: "see etcdctl alarm list"}
+	f := fleet.Finding{Check: "alarms", Level: fleet.LevelProblem, Advice: "see etcdctl alarm list"}
 	var seen []string
 	for _, a := range r.Alarms {
 		seen = append(seen, fmt.Sprintf("%v at member %x", a.Alarm, a.MemberID))
@@ -189,25 +189,25 @@ func alarms(ctx context.Context, client *clientv3.Client) fleet.Finding {
 // take to have it.
 func (s *Store) disk(ctx context.Context, client *clientv3.Client) fleet.Finding {
 	const writes, slow = 10, 25 * time.Millisecond
-	f := fleet.Finding{Check: "disk", Level: fleet.Fine}
+	f := fleet.Finding{Check: "disk", Level: fleet.LevelOK}
 	key := s.keys.prefix + "examined"
 	var took []time.Duration
 	for range writes {
 		start := time.Now()
 		if _, err := client.Put(ctx, key, ""); err != nil {
-			f.Level, f.Seen, f.Advice = fleet.Problem, fmt.Sprintf("it cannot be written to: %v", s.fault(err)), "see the line on alarms"
+			f.Level, f.Seen, f.Advice = fleet.LevelProblem, fmt.Sprintf("it cannot be written to: %v", s.fault(err)), "see the line on alarms"
 			return f
 		}
 		took = append(took, time.Since(start))
 	}
 	if _, err := client.Delete(ctx, key); err != nil {
-		f.Level, f.Seen, f.Advice = fleet.Warning, fmt.Sprintf("key %q was written and cannot be removed: %v", key, s.fault(err)), "etcdctl del "+key
+		f.Level, f.Seen, f.Advice = fleet.LevelWarning, fmt.Sprintf("key %q was written and cannot be removed: %v", key, s.fault(err)), "etcdctl del "+key
 		return f
 	}
 	slices.Sort(took)
 	f.Seen = fmt.Sprintf("a write takes %v, at worst %v", took[writes/2].Round(10*time.Microsecond), took[writes-1].Round(10*time.Microsecond))
 	if took[writes/2] > slow {
-		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("want less than %v; give its members faster disks of their own, or look at the network between them", slow)
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("want less than %v; give its members faster disks of their own, or look at the network between them", slow)
 	}
 	return f
 }

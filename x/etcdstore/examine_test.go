@@ -42,28 +42,28 @@ func TestWhatMembersSay(t *testing.T) {
 		level fleet.Level
 		text  string
 	}{
-		{members(3, 3), clusterState.quorum, fleet.Fine, "3 of 3 members answer, 2 are a majority"},
-		{members(1, 1), clusterState.quorum, fleet.Fine, "1 of 1"},
-		{members(3, 2), clusterState.quorum, fleet.Warning, "0 more may fail; start m3 (http://a)"},
-		{members(5, 4), clusterState.quorum, fleet.Warning, "1 more may fail"},
-		{members(3, 1), clusterState.quorum, fleet.Problem, "start m2 (http://a), m3 (http://a)"},
-		{members(4, 4), clusterState.quorum, fleet.Warning, "no more failures than 3"},
+		{members(3, 3), clusterState.quorum, fleet.LevelOK, "3 of 3 members answer, 2 are a majority"},
+		{members(1, 1), clusterState.quorum, fleet.LevelOK, "1 of 1"},
+		{members(3, 2), clusterState.quorum, fleet.LevelWarning, "0 more may fail; start m3 (http://a)"},
+		{members(5, 4), clusterState.quorum, fleet.LevelWarning, "1 more may fail"},
+		{members(3, 1), clusterState.quorum, fleet.LevelProblem, "start m2 (http://a), m3 (http://a)"},
+		{members(4, 4), clusterState.quorum, fleet.LevelWarning, "no more failures than 3"},
 		{changed(members(3, 3), func(c *clusterState) {
 			for _, a := range c.answers {
 				a.Leader = 0
 			}
-		}), clusterState.quorum, fleet.Problem, "majority"},
-		{changed(members(4, 3), func(c *clusterState) { c.members[3].IsLearner = true }), clusterState.quorum, fleet.Fine, "3 of 3"},
+		}), clusterState.quorum, fleet.LevelProblem, "majority"},
+		{changed(members(4, 3), func(c *clusterState) { c.members[3].IsLearner = true }), clusterState.quorum, fleet.LevelOK, "3 of 3"},
 
-		{members(3, 3), clusterState.endpoints, fleet.Fine, "3 of 3"},
-		{changed(members(3, 3), func(c *clusterState) { c.named = c.named[:1] }), clusterState.endpoints, fleet.Warning, "1 of 3 members"},
-		{members(3, 3), clusterState.version, fleet.Fine, "etcd 3.4.23"},
-		{changed(members(3, 3), func(c *clusterState) { c.answers[2].Version = "3.5.1" }), clusterState.version, fleet.Warning, "etcd 3.4.23, 3.5.1"},
+		{members(3, 3), clusterState.endpoints, fleet.LevelOK, "3 of 3"},
+		{changed(members(3, 3), func(c *clusterState) { c.named = c.named[:1] }), clusterState.endpoints, fleet.LevelWarning, "1 of 3 members"},
+		{members(3, 3), clusterState.version, fleet.LevelOK, "etcd 3.4.23"},
+		{changed(members(3, 3), func(c *clusterState) { c.answers[2].Version = "3.5.1" }), clusterState.version, fleet.LevelWarning, "etcd 3.4.23, 3.5.1"},
 
-		{members(3, 3), clusterState.size, fleet.Fine, "30 MB, 20 MB of it in use"},
-		{sized(1600, 1500, 0), clusterState.size, fleet.Warning, "at 2048 MB"},
-		{sized(1600, 1500, 8192), clusterState.size, fleet.Fine, "1600 MB"},
-		{sized(120, 10, 0), clusterState.size, fleet.Warning, "etcdctl defrag"},
+		{members(3, 3), clusterState.size, fleet.LevelOK, "30 MB, 20 MB of it in use"},
+		{sized(1600, 1500, 0), clusterState.size, fleet.LevelWarning, "at 2048 MB"},
+		{sized(1600, 1500, 8192), clusterState.size, fleet.LevelOK, "1600 MB"},
+		{sized(120, 10, 0), clusterState.size, fleet.LevelWarning, "etcdctl defrag"},
 	} {
 		if f := c.find(c.state); f.Level != c.level || !strings.Contains(f.String(), c.text) {
 			t.Errorf("%+v, want %s %q", f, c.level, c.text)

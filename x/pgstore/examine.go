@@ -59,21 +59,21 @@ func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
 		return nil, s.fault(ctx, err)
 	}
 	all := []fleet.Finding{
-		u.version(), {Check: "tables", Level: fleet.Fine, Seen: fmt.Sprintf("schema %q has version %d, as this program", s.options.Schema, tables)},
+		u.version(), {Check: "tables", Level: fleet.LevelOK, Seen: fmt.Sprintf("schema %q has version %d, as this program", s.options.Schema, tables)},
 	}
 	all = append(all, d.findings()...)
 	return append(all, s.poolerFinding(u), u.room(), u.idle()), nil
 }
 
 func (s *Store) poolerFinding(u use) fleet.Finding {
-	f := fleet.Finding{Check: "pooler", Level: fleet.Fine, Seen: "none: LISTEN works, news comes at once"}
+	f := fleet.Finding{Check: "pooler", Level: fleet.LevelOK, Seen: "none: LISTEN works, news comes at once"}
 	switch {
 	case !u.pooled && s.options.Listen == listenPoll:
-		f.Level = fleet.Warning
+		f.Level = fleet.LevelWarning
 		f.Seen = fmt.Sprintf("none, but sema_listen=poll: who waits learns of a permit up to %v late", s.options.Poll)
 		f.Advice = "leave sema_listen out of the URL"
 	case u.pooled && (s.options.Listen == listenAuto || s.options.Listen == listenPoll):
-		f.Level = fleet.Warning
+		f.Level = fleet.LevelWarning
 		f.Seen = fmt.Sprintf("there is a pooler (PgBouncer?) between here and the server, through which nobody can LISTEN: who waits learns of a permit up to %v late", s.options.Poll)
 		f.Advice = "name the server itself, sema_listen=host:port, or connect to it directly"
 	case u.pooled:
@@ -98,10 +98,10 @@ func askDurability(ctx context.Context, c *pgx.Conn) (d durability, err error) {
 
 func (d durability) findings() (found []fleet.Finding) {
 	problem := func(check, seen, advice string) {
-		found = append(found, fleet.Finding{Check: check, Level: fleet.Problem, Seen: seen, Advice: advice})
+		found = append(found, fleet.Finding{Check: check, Level: fleet.LevelProblem, Seen: seen, Advice: advice})
 	}
 	fine := func(check, seen string) {
-		found = append(found, fleet.Finding{Check: check, Level: fleet.Fine, Seen: seen})
+		found = append(found, fleet.Finding{Check: check, Level: fleet.LevelOK, Seen: seen})
 	}
 	switch {
 	case d.standby:

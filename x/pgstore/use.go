@@ -38,18 +38,18 @@ func askUse(ctx context.Context, c *pgx.Conn) (u use, err error) {
 const oldestTested = 13
 
 func (u use) version() fleet.Finding {
-	f := fleet.Finding{Check: "version", Level: fleet.Fine, Seen: "PostgreSQL " + u.release}
+	f := fleet.Finding{Check: "version", Level: fleet.LevelOK, Seen: "PostgreSQL " + u.release}
 	if u.number < oldestTested*10_000 {
-		f.Level, f.Advice = fleet.Problem, fmt.Sprintf("upgrade it to %d or later", oldestTested)
+		f.Level, f.Advice = fleet.LevelProblem, fmt.Sprintf("upgrade it to %d or later", oldestTested)
 	}
 	return f
 }
 
 // room is whether others can still connect.
 func (u use) room() fleet.Finding {
-	f := fleet.Finding{Check: "connections", Level: fleet.Fine, Seen: fmt.Sprintf("%d of %d in use", u.connections, u.max)}
+	f := fleet.Finding{Check: "connections", Level: fleet.LevelOK, Seen: fmt.Sprintf("%d of %d in use", u.connections, u.max)}
 	if u.connections > u.max/10*9 {
-		f.Level, f.Advice = fleet.Warning, "who comes next may be refused; raise max_connections, or lower pool_max_conns in the URLs"
+		f.Level, f.Advice = fleet.LevelWarning, "who comes next may be refused; raise max_connections, or lower pool_max_conns in the URLs"
 	}
 	return f
 }
@@ -59,9 +59,9 @@ func (u use) room() fleet.Finding {
 func (u use) idle() fleet.Finding {
 	const long = 10 * time.Second
 	if u.oldest < long {
-		return fleet.Finding{Check: "transactions", Level: fleet.Fine, Seen: "none is left open"}
+		return fleet.Finding{Check: "transactions", Level: fleet.LevelOK, Seen: "none is left open"}
 	}
-	return fleet.Finding{Check: "transactions", Level: fleet.Warning,
+	return fleet.Finding{Check: "transactions", Level: fleet.LevelWarning,
 		Seen:   fmt.Sprintf("one has been idle for %v: it keeps dead rows, and any row that it has locked", u.oldest.Round(time.Second)),
 		Advice: "look for \"idle in transaction\" in pg_stat_activity, and set idle_in_transaction_session_timeout"}
 }

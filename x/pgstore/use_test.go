@@ -17,12 +17,12 @@ func TestHowAServerIsUsed(t *testing.T) {
 		level  fleet.Level
 		text   string
 	}{
-		{func(*use) {}, use.version, fleet.Fine, "PostgreSQL 15.8"},
-		{func(u *use) { u.number = 120017 }, use.version, fleet.Problem, "upgrade it to 13"},
-		{func(*use) {}, use.room, fleet.Fine, "10 of 97"},
-		{func(u *use) { u.connections = 90 }, use.room, fleet.Warning, "max_connections"},
-		{func(*use) {}, use.idle, fleet.Fine, "none is left open"},
-		{func(u *use) { u.oldest = 90 * time.Second }, use.idle, fleet.Warning, "one has been idle for 1m30s"},
+		{func(*use) {}, use.version, fleet.LevelOK, "PostgreSQL 15.8"},
+		{func(u *use) { u.number = 120017 }, use.version, fleet.LevelProblem, "upgrade it to 13"},
+		{func(*use) {}, use.room, fleet.LevelOK, "10 of 97"},
+		{func(u *use) { u.connections = 90 }, use.room, fleet.LevelWarning, "max_connections"},
+		{func(*use) {}, use.idle, fleet.LevelOK, "none is left open"},
+		{func(u *use) { u.oldest = 90 * time.Second }, use.idle, fleet.LevelWarning, "one has been idle for 1m30s"},
 	} {
 		u := well
 		c.change(&u)

@@ -75,7 +75,7 @@ func (s *Store) rejectEviction(nodes []examined) error {
 	}
 	for _, n := range nodes {
 		for _, f := range n.findings {
-			if f.Check == evictionCheck && f.Level == fleet.Problem {
+			if f.Check == evictionCheck && f.Level == fleet.LevelProblem {
 				return fmt.Errorf("%w: redis at %s: %s (eviction=allow opens it nevertheless)", fleet.FaultSettings, n.address, f)
 			}
 		}
@@ -88,17 +88,17 @@ const evictionCheck = "eviction"
 func (s *Store) examineNode(ctx context.Context, node rueidis.Client) []fleet.Finding {
 	info, err := node.Do(ctx, node.B().Info().Build()).ToString()
 	if err != nil {
-		return []fleet.Finding{{Check: "settings", Level: fleet.Problem, Seen: fmt.Sprintf("it cannot be told whether a failover is safe: INFO: %v", err), Advice: "allow the user +info"}}
+		return []fleet.Finding{{Check: "settings", Level: fleet.LevelProblem, Seen: fmt.Sprintf("it cannot be told whether a failover is safe: INFO: %v", err), Advice: "allow the user +info"}}
 	}
 	facts := parseInfo(info)
 	switch {
 	case facts["role"] == "slave" && s.options.Cluster:
 		return nil
 	case facts["role"] != "master":
-		return []fleet.Finding{version(facts), {Check: "role", Level: fleet.Problem,
+		return []fleet.Finding{version(facts), {Check: "role", Level: fleet.LevelProblem,
 			Seen: fmt.Sprintf("it is a replica of %s:%s, and refuses", facts["master_host"], facts["master_port"]), Advice: "give the address of the primary, or use sentinel="}}
 	case facts["cluster_enabled"] == "1" && !s.options.Cluster:
-		return []fleet.Finding{version(facts), {Check: "role", Level: fleet.Problem, Seen: "it is a node of a cluster, and has only some of the keys", Advice: "use cluster=1"}}
+		return []fleet.Finding{version(facts), {Check: "role", Level: fleet.LevelProblem, Seen: "it is a node of a cluster, and has only some of the keys", Advice: "use cluster=1"}}
 	}
 	n := nodeState{facts: facts, promotion: s.options.Promotion}
 	n.settings, n.unsettled = readSettings(ctx, node)
@@ -139,12 +139,12 @@ func (n nodeState) setting(name string) int {
 }
 
 func version(facts map[string]string) fleet.Finding {
-	f := fleet.Finding{Check: "version", Level: fleet.Fine, Seen: "Redis " + facts["redis_version"]}
+	f := fleet.Finding{Check: "version", Level: fleet.LevelOK, Seen: "Redis " + facts["redis_version"]}
 	if v := facts["valkey_version"]; v != "" {
 		f.Seen = "Valkey " + v
 	}
 	if major, _, _ := strings.Cut(facts["redis_version"], "."); len(major) == 1 && major < "7" {
-		f.Level, f.Advice = fleet.Warning, "from version 7 on it runs the program as a library, several times as fast; upgrade it"
+		f.Level, f.Advice = fleet.LevelWarning, "from version 7 on it runs the program as a library, several times as fast; upgrade it"
 	}
 	return f
 }
@@ -152,18 +152,18 @@ func version(facts map[string]string) fleet.Finding {
 // persistence is never a problem for the capacity: a server that has lost data grants
 // nothing for a TTL.
 func (n nodeState) persistence() fleet.Finding {
-	f := fleet.Finding{Check: "persistence", Level: fleet.Warning}
+	f := fleet.Finding{Check: "persistence", Level: fleet.LevelWarning}
 	const forgets = "when it is started again all holders have lost their permits, and nobody is granted any for a TTL"
 	aof, save := n.facts["aof_enabled"] == "1", n.settings["save"]
 	switch {
 	case n.facts["aof_last_write_status"] == "err" && aof:
-		f.Level, f.Seen, f.Advice = fleet.Problem, "the last write to its append-only file failed", "make room on its disk, or look at it"
+		f.Level, f.Seen, f.Advice = fleet.LevelProblem, "the last write to its append-only file failed", "make room on its disk, or look at it"
 	case n.facts["rdb_last_bgsave_status"] == "err" && n.settings["stop-writes-on-bgsave-error"] == "yes":
-		f.Level, f.Seen, f.Advice = fleet.Problem, "its last snapshot failed, so it refuses to be written to", "make room on its disk, or look at it"
+		f.Level, f.Seen, f.Advice = fleet.LevelProblem, "its last snapshot failed, so it refuses to be written to", "make room on its disk, or look at it"
 	case aof && n.settings["appendfsync"] == "no":
 		f.Seen, f.Advice = "append-only file, but appendfsync is no: a crash of its machine loses what the kernel has not written yet", "set appendfsync to everysec"
 	case aof:
-		f.Level, f.Seen = fleet.Fine, "append-only file"
+		f.Level, f.Seen = fleet.LevelOK, "append-only file"
 		if how := n.settings["appendfsync"]; how != "" {
 			f.Seen += ", appendfsync " + how
 		}
@@ -180,9 +180,9 @@ func (n nodeState) persistence() fleet.Finding {
 func (n nodeState) eviction() fleet.Finding {
 	policy := n.facts["maxmemory_policy"]
 	if policy == "" || policy == "noeviction" {
-		return fleet.Finding{Check: evictionCheck, Level: fleet.Fine, Seen: "noeviction"}
+		return fleet.Finding{Check: evictionCheck, Level: fleet.LevelOK, Seen: "noeviction"}
 	}
-	f := fleet.Finding{Check: evictionCheck, Level: fleet.Problem, Advice: "set maxmemory-policy to noeviction, in redis.conf and with CONFIG SET, or in the parameters of a managed server",
+	f := fleet.Finding{Check: evictionCheck, Level: fleet.LevelProblem, Advice: "set maxmemory-policy to noeviction, in redis.conf and with CONFIG SET, or in the parameters of a managed server",
 		Seen: fmt.Sprintf("maxmemory-policy is %s: when memory is short it may forget who holds what", policy)}
 	if n.facts["maxmemory"] == "0" {
 		f.Seen = fmt.Sprintf("maxmemory-policy is %s: once maxmemory is set (now it is not), it may forget who holds what", policy)
@@ -192,18 +192,18 @@ func (n nodeState) eviction() fleet.Finding {
 
 func (n nodeState) memory() fleet.Finding {
 	used, most := n.number("used_memory"), n.number("maxmemory")
-	f := fleet.Finding{Check: "memory", Level: fleet.Fine, Seen: fmt.Sprintf("%s used, no maxmemory", n.facts["used_memory_human"])}
+	f := fleet.Finding{Check: "memory", Level: fleet.LevelOK, Seen: fmt.Sprintf("%s used, no maxmemory", n.facts["used_memory_human"])}
 	if most > 0 {
 		f.Seen = fmt.Sprintf("%d %% of %s used", 100*used/most, n.facts["maxmemory_human"])
 		if used > most/10*9 {
-			f.Level, f.Advice = fleet.Warning, "when it is full every acquire is refused (OOM); raise maxmemory, or find what fills it"
+			f.Level, f.Advice = fleet.LevelWarning, "when it is full every acquire is refused (OOM); raise maxmemory, or find what fills it"
 		}
 	}
 	return f
 }
 
 func (n nodeState) replication() fleet.Finding {
-	f := fleet.Finding{Check: "replication", Level: fleet.Problem}
+	f := fleet.Finding{Check: "replication", Level: fleet.LevelProblem}
 	replicas := int(n.number("connected_slaves"))
 	// A primary needs itself and so many others to write: if that is more than half of
 	// all, two cannot write at the same time.
@@ -212,7 +212,7 @@ func (n nodeState) replication() fleet.Finding {
 	case replicas == 0 && enough > 0:
 		f.Seen, f.Advice = fmt.Sprintf("it has no replicas and min-replicas-to-write is %d: it refuses to be written to", enough), "start its replicas"
 	case replicas == 0:
-		f.Level, f.Seen = fleet.Fine, "it has no replicas: there is nothing to fail over to"
+		f.Level, f.Seen = fleet.LevelOK, "it has no replicas: there is nothing to fail over to"
 	case n.unsettled != nil:
 		f.Seen = fmt.Sprintf("it has %d replicas, and it cannot be told whether a failover is safe: CONFIG GET: %v", replicas, n.unsettled)
 		f.Advice = "allow the user +config|get"
@@ -223,7 +223,7 @@ func (n nodeState) replication() fleet.Finding {
 		f.Seen = fmt.Sprintf("min-replicas-max-lag is %v and promotion=%v: a primary that is cut off may go on granting for longer than the one that is promoted waits", lag, n.promotion)
 		f.Advice = fmt.Sprintf("set promotion=%v in the URL", lag+2*time.Second)
 	default:
-		f.Level, f.Seen = fleet.Fine, fmt.Sprintf("%d replicas, min-replicas-to-write %d, max-lag %v", replicas, enough, lag)
+		f.Level, f.Seen = fleet.LevelOK, fmt.Sprintf("%d replicas, min-replicas-to-write %d, max-lag %v", replicas, enough, lag)
 	}
 	return f
 }

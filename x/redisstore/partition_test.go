@@ -139,7 +139,7 @@ func (p *parted) semaphore(t *testing.T, url string) *fleet.Semaphore {
 	t.Cleanup(func() {
 		closing, stop := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		defer stop()
-		_ = client.Close(closing, fleet.AbandonPermits)
+		_ = client.Close(closing, fleet.CloseAbandon)
 	})
 	s, err := client.Semaphore("db", partedCapacity, fleet.TTL(partedTTL))
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *site) dial(query string) *fleet.Client {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = c.Close(context.Background(), fleet.AbandonPermits) })
+	s.t.Cleanup(func() { _ = c.Close(context.Background(), fleet.CloseAbandon) })
 	return c
 }
 

@@ -167,7 +167,7 @@ func (s *Server) Close(ctx context.Context) error {
 		s.work.Wait()
 		s.people.Close()
 		s.desk.Close()
-		s.closed = s.client.Close(ctx, fleet.AbandonPermits)
+		s.closed = s.client.Close(ctx, fleet.CloseAbandon)
 	})
 	return s.closed
 }

@@ -30,12 +30,12 @@ func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if whole.Level == fleet.Fine {
+	if whole.Level == fleet.LevelOK {
 		whole.Seen += ", and this process owns it"
 	}
-	persistence := fleet.Finding{Check: "persistence", Level: fleet.Fine, Seen: "synchronous is full: what was acknowledged is on the disk"}
+	persistence := fleet.Finding{Check: "persistence", Level: fleet.LevelOK, Seen: "synchronous is full: what was acknowledged is on the disk"}
 	if s.engine.normal {
-		persistence = fleet.Finding{Check: "persistence", Level: fleet.Warning,
+		persistence = fleet.Finding{Check: "persistence", Level: fleet.LevelWarning,
 			Seen: "synchronous is normal: after a loss of power the last of what was acknowledged may be gone", Advice: "leave synchronous=normal out of the URL, or wait for a TTL before it is started again"}
 	}
 	return []fleet.Finding{version, whole, persistence, logFinding(s.engine.path)}, nil
@@ -50,10 +50,10 @@ func (f *file) examine(path string) (version, whole fleet.Finding, err error) {
 	if err := f.query("PRAGMA quick_check(1)", func(r *row) { damage = r.text() }); err != nil {
 		return version, whole, err
 	}
-	version = fleet.Finding{Check: "version", Level: fleet.Fine, Seen: fmt.Sprintf("SQLite %s, schema %d", number, schemaVersion)}
-	whole = fleet.Finding{Check: "file", Level: fleet.Fine, Seen: path + " is whole"}
+	version = fleet.Finding{Check: "version", Level: fleet.LevelOK, Seen: fmt.Sprintf("SQLite %s, schema %d", number, schemaVersion)}
+	whole = fleet.Finding{Check: "file", Level: fleet.LevelOK, Seen: path + " is whole"}
 	if damage != "ok" {
-		whole = fleet.Finding{Check: "file", Level: fleet.Problem, Seen: path + " is damaged: " + damage, Advice: "restore it, or name another one; wait for a TTL before"}
+		whole = fleet.Finding{Check: "file", Level: fleet.LevelProblem, Seen: path + " is damaged: " + damage, Advice: "restore it, or name another one; wait for a TTL before"}
 	}
 	return version, whole, nil
 }
@@ -65,9 +65,9 @@ func logFinding(path string) fleet.Finding {
 	info, err := os.Stat(path + "-wal")
 	switch {
 	case err != nil:
-		return fleet.Finding{Check: "log", Level: fleet.Fine, Seen: "the write-ahead log is empty"}
+		return fleet.Finding{Check: "log", Level: fleet.LevelOK, Seen: "the write-ahead log is empty"}
 	case info.Size() > long:
-		return fleet.Finding{Check: "log", Level: fleet.Warning, Seen: fmt.Sprintf("the write-ahead log has %d MB: a process reads the file in a long transaction", info.Size()>>20), Advice: "find the process that has it open (fuser) and end its transaction"}
+		return fleet.Finding{Check: "log", Level: fleet.LevelWarning, Seen: fmt.Sprintf("the write-ahead log has %d MB: a process reads the file in a long transaction", info.Size()>>20), Advice: "find the process that has it open (fuser) and end its transaction"}
 	}
-	return fleet.Finding{Check: "log", Level: fleet.Fine, Seen: fmt.Sprintf("the write-ahead log has %d KB", info.Size()>>10)}
+	return fleet.Finding{Check: "log", Level: fleet.LevelOK, Seen: fmt.Sprintf("the write-ahead log has %d KB", info.Size()>>10)}
 }

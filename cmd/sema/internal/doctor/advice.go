@@ -62,7 +62,7 @@ func causeOf(err error) (c cause, known bool) {
 
 // refused returns the finding of a server that accepted the connection and then failed.
 func refused(err error) fleet.Finding {
-	f := fleet.Finding{Check: "open", Level: fleet.Problem, Seen: err.Error(), Advice: "see docs/engines.md for what the URL and the server have to be like"}
+	f := fleet.Finding{Check: "open", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "see docs/engines.md for what the URL and the server have to be like"}
 	var coded *exit.Error
 	if errors.As(err, &coded) {
 		f.Advice = "check the path, or create the file with the first program that uses it"
@@ -74,12 +74,12 @@ func refused(err error) fleet.Finding {
 
 // unusable returns the finding of a store that was reached and in which a step fails.
 func unusable(step string, err error) fleet.Finding {
-	f := fleet.Finding{Check: "use", Level: fleet.Problem, Seen: step + " fails: " + err.Error(), Advice: "see docs/engines.md for what the server has to be like"}
+	f := fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: step + " fails: " + err.Error(), Advice: "see docs/engines.md for what the server has to be like"}
 	if c, known := causeOf(err); known {
 		f.Advice = c.advice
 	}
 	if errors.Is(err, sema.ErrTimeout) && fleet.FaultOf(err) == "" {
-		f.Level, f.Seen = fleet.Warning, "nothing was granted within "+useTimeout.String()
+		f.Level, f.Seen = fleet.LevelWarning, "nothing was granted within "+useTimeout.String()
 		f.Advice = "a Redis that was just started, or promoted, grants nothing for a TTL; try again in a minute"
 	}
 	return f

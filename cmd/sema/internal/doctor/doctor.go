@@ -79,7 +79,7 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	r := &report{Store: u.String()}
 	if err != nil {
 		r.misused = true
-		r.add(fleet.Finding{Check: "store", Level: fleet.Problem, Seen: err.Error(), Advice: sema.Hint(err)})
+		r.add(fleet.Finding{Check: "store", Level: fleet.LevelProblem, Seen: err.Error(), Advice: sema.Hint(err)})
 		return r
 	}
 	if u.IsHost() {
@@ -95,7 +95,7 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	}
 	defer func() {
 		if err := store.CloseClient(client); err != nil {
-			r.add(fleet.Finding{Check: "close", Level: fleet.Warning, Seen: err.Error(), Advice: "its semaphore is removed after a TTL"})
+			r.add(fleet.Finding{Check: "close", Level: fleet.LevelWarning, Seen: err.Error(), Advice: "its semaphore is removed after a TTL"})
 		}
 	}()
 	p := probe{client: client, report: r, settings: s}
@@ -104,7 +104,7 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 	case err != nil:
-		r.add(fleet.Finding{Check: "settings", Level: fleet.Problem, Seen: err.Error(), Advice: "allow the user to ask for them"})
+		r.add(fleet.Finding{Check: "settings", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "allow the user to ask for them"})
 	}
 	r.add(findings...)
 	p.stored(ctx)
@@ -140,6 +140,6 @@ func open(ctx context.Context, r *report, u store.URL, timeout time.Duration) (*
 		return nil, false
 	}
 	r.Reached = true
-	r.add(fleet.Finding{Check: "authenticate", Level: fleet.Fine, Seen: fmt.Sprintf("accepted after %v", figure.Short(time.Since(start)))})
+	r.add(fleet.Finding{Check: "authenticate", Level: fleet.LevelOK, Seen: fmt.Sprintf("accepted after %v", figure.Short(time.Since(start)))})
 	return client, true
 }

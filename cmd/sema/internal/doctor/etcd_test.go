@@ -14,12 +14,12 @@ func TestAWellSetEtcd(t *testing.T) {
 	cluster := etcdtest.Shared.Server(t)
 	r, code := diagnose(t, cluster.URL()+"?prefix=well/")
 	for _, check := range []string{"connect", "authenticate", "clock", "version", "quorum", "endpoints", "database size", "alarms", "stored", "use"} {
-		r.want(t, check, fleet.Fine, "")
+		r.want(t, check, fleet.LevelOK, "")
 	}
 	if code != 0 {
 		t.Errorf("code %d: %s", code, r.text())
 	}
-	r.want(t, "clock", fleet.Fine, "none that counts")
+	r.want(t, "clock", fleet.LevelOK, "none that counts")
 	if left := cluster.Etcdctl("get", "--prefix", "--keys-only", "well/"); strings.Contains(left, "examined") || strings.Contains(left, "head/") {
 		t.Errorf("it leaves %s", left)
 	}
@@ -31,21 +31,21 @@ func TestAnEtcdWithTrouble(t *testing.T) {
 	url := cluster.URL()
 	one := "etcd://" + cluster.Nodes[0].Address
 	r, _ := diagnose(t, one)
-	r.want(t, "quorum", fleet.Fine, "3 of 3 members answer, 2 are a majority")
-	r.want(t, "endpoints", fleet.Warning, "the URL names 1 of 3 members")
+	r.want(t, "quorum", fleet.LevelOK, "3 of 3 members answer, 2 are a majority")
+	r.want(t, "endpoints", fleet.LevelWarning, "the URL names 1 of 3 members")
 
 	cluster.Nodes[2].Kill()
 	cluster.Leader() // is there, or elected
 	r, code := diagnose(t, url)
-	r.want(t, "connect", fleet.Warning, "no program listens at the port")
-	r.want(t, "quorum", fleet.Warning, "2 of 3 members answer, 2 are a majority; 0 more may fail; start node2")
+	r.want(t, "connect", fleet.LevelWarning, "no program listens at the port")
+	r.want(t, "quorum", fleet.LevelWarning, "2 of 3 members answer, 2 are a majority; 0 more may fail; start node2")
 	if code != 0 {
 		t.Errorf("code %d: %s", code, r.text())
 	}
 
 	cluster.Nodes[1].Kill()
 	r, code = diagnose(t, url, "--timeout", "3s")
-	r.want(t, "quorum", fleet.Problem, "start the members that are down")
+	r.want(t, "quorum", fleet.LevelProblem, "start the members that are down")
 	if code != 69 {
 		t.Errorf("code %d", code)
 	}
@@ -60,11 +60,11 @@ func TestAnEtcdThatIsFull(t *testing.T) {
 		}
 	}
 	r, code := diagnose(t, cluster.URL())
-	r.want(t, "alarms", fleet.Problem, "NOSPACE")
-	r.want(t, "alarms", fleet.Problem, "etcdctl alarm disarm")
-	r.want(t, "disk", fleet.Problem, "it cannot be written to")
-	r.want(t, "use", fleet.Problem, "acquire fails")
-	r.want(t, "use", fleet.Problem, "compact and defragment")
+	r.want(t, "alarms", fleet.LevelProblem, "NOSPACE")
+	r.want(t, "alarms", fleet.LevelProblem, "etcdctl alarm disarm")
+	r.want(t, "disk", fleet.LevelProblem, "it cannot be written to")
+	r.want(t, "use", fleet.LevelProblem, "acquire fails")
+	r.want(t, "use", fleet.LevelProblem, "compact and defragment")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -79,7 +79,7 @@ func TestEtcdIsNotReached(t *testing.T) {
 		{"etcd://" + secured.Nodes[0].Address + "?tls=on", "TLS", "signed by an authority that is trusted here"},
 	} {
 		r, code := diagnose(t, c.store, "--timeout", "5m")
-		r.want(t, c.check, fleet.Problem, c.text)
+		r.want(t, c.check, fleet.LevelProblem, c.text)
 		if code != 69 {
 			t.Errorf("%s: code %d", c.store, code)
 		}

@@ -35,7 +35,7 @@ func TestDoctor_FullDisk(t *testing.T) {
 	}
 	r, code := diagnose(t, store)
 	for _, f := range r.Findings {
-		if f.Level == fleet.Problem && (f.Check == "use" || f.Check == "disk") && f.Advice == causeNamed(t, "disk").advice {
+		if f.Level == fleet.LevelProblem && (f.Check == "use" || f.Check == "disk") && f.Advice == causeNamed(t, "disk").advice {
 			return
 		}
 	}

@@ -15,7 +15,7 @@ func TestAFileOfSQLite(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sema.db")
 	r, code := diagnose(t, "sqlite://"+path)
-	r.want(t, "open", fleet.Problem, "does not exist")
+	r.want(t, "open", fleet.LevelProblem, "does not exist")
 	if _, err := os.Stat(path); code != 69 || err == nil {
 		t.Errorf("code %d, the file was created: %v", code, err == nil)
 	}
@@ -28,16 +28,16 @@ func TestAFileOfSQLite(t *testing.T) {
 	}
 	r, code = diagnose(t, "sqlite://"+path)
 	r.wantFine(t, code)
-	r.want(t, "persistence", fleet.Fine, "synchronous is full")
+	r.want(t, "persistence", fleet.LevelOK, "synchronous is full")
 	r, _ = diagnose(t, "sqlite://"+path+"?synchronous=normal")
-	r.want(t, "persistence", fleet.Warning, "synchronous is normal")
+	r.want(t, "persistence", fleet.LevelWarning, "synchronous is normal")
 
 	owner, err := fleet.Open(t.Context(), "sqlite://"+path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, code = diagnose(t, "sqlite://"+path)
-	r.want(t, "owner", fleet.Problem, "stop the other process")
+	r.want(t, "owner", fleet.LevelProblem, "stop the other process")
 	if code != 69 {
 		t.Errorf("code %d", code)
 	}
@@ -66,13 +66,13 @@ func wantProtocols(t *testing.T, owner *fleet.Client, path string) {
 	}
 	raise()
 	r, _ := diagnose(t, "sqlite://"+path)
-	r.want(t, "stored", fleet.Warning, "newer (protocol 2); this one (protocol 1) can use them")
+	r.want(t, "stored", fleet.LevelWarning, "newer (protocol 2); this one (protocol 1) can use them")
 	if owner, err = fleet.Open(t.Context(), "sqlite://"+path); err != nil {
 		t.Fatal(err)
 	}
 	raise()
 	r, code := diagnose(t, "sqlite://"+path)
-	r.want(t, "stored", fleet.Problem, "cannot use newer (protocol 3)")
+	r.want(t, "stored", fleet.LevelProblem, "cannot use newer (protocol 3)")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -84,7 +84,7 @@ func TestThisMachine(t *testing.T) {
 	r, code := diagnose(t, "host:?dir="+dir)
 	r.wantFine(t, code)
 	for _, check := range []string{"directory", "system", "container", "use", "stored"} {
-		r.want(t, check, fleet.Fine, "")
+		r.want(t, check, fleet.LevelOK, "")
 	}
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 		t.Errorf("it leaves %v, %v", left, err)
@@ -93,9 +93,9 @@ func TestThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, _ = diagnose(t, "host:?dir="+dir)
-	r.want(t, "directory", fleet.Warning, "chmod o-w")
+	r.want(t, "directory", fleet.LevelWarning, "chmod o-w")
 	r, code = diagnose(t, "host:?dir=/nowhere")
-	r.want(t, "directory", fleet.Problem, "name a directory")
+	r.want(t, "directory", fleet.LevelProblem, "name a directory")
 	if code != 69 {
 		t.Errorf("code %d", code)
 	}
@@ -105,7 +105,7 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	r, code := diagnose(t, "mem:")
 	r.wantFine(t, code, "persistence")
-	r.want(t, "persistence", fleet.Warning, "nobody else sees it")
+	r.want(t, "persistence", fleet.LevelWarning, "nobody else sees it")
 }
 
 func TestMisuse(t *testing.T) {

@@ -21,45 +21,45 @@ func examineHost(ctx context.Context, r *report, u store.URL) {
 	opts, err := u.HostOptions()
 	if err != nil {
 		r.misused = true
-		r.add(fleet.Finding{Check: "store", Level: fleet.Problem, Seen: err.Error(), Advice: cmp.Or(sema.Hint(err), "give each parameter once")})
+		r.add(fleet.Finding{Check: "store", Level: fleet.LevelProblem, Seen: err.Error(), Advice: cmp.Or(sema.Hint(err), "give each parameter once")})
 		return
 	}
 	dir, err := host.Where(opts...)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		r.add(fleet.Finding{Check: "system", Level: fleet.Problem, Seen: runtime.GOOS + " is not supported", Advice: "use another store, such as sqlite:"})
+		r.add(fleet.Finding{Check: "system", Level: fleet.LevelProblem, Seen: runtime.GOOS + " is not supported", Advice: "use another store, such as sqlite:"})
 		return
 	case err != nil:
-		r.add(fleet.Finding{Check: "directory", Level: fleet.Problem, Seen: err.Error(), Advice: "name a directory that this user may write to: host:?dir=/path"})
+		r.add(fleet.Finding{Check: "directory", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "name a directory that this user may write to: host:?dir=/path"})
 		return
 	}
 	r.Reached = true
 	r.add(directoryFinding(dir), systemFinding(), containerFinding(u, dir), useHost(ctx, opts))
 	found, err := host.List(opts...)
 	if err != nil {
-		r.add(fleet.Finding{Check: "stored", Level: fleet.Problem, Seen: err.Error(), Advice: "let this user read the directory"})
+		r.add(fleet.Finding{Check: "stored", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "let this user read the directory"})
 		return
 	}
-	r.add(fleet.Finding{Check: "stored", Level: fleet.Fine, Seen: figure.Count(int64(len(found)), "semaphore")})
+	r.add(fleet.Finding{Check: "stored", Level: fleet.LevelOK, Seen: figure.Count(int64(len(found)), "semaphore")})
 }
 
 func directoryFinding(dir string) fleet.Finding {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fleet.Finding{Check: "directory", Level: fleet.Problem, Seen: err.Error(), Advice: "create it, writable for this user"}
+		return fleet.Finding{Check: "directory", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "create it, writable for this user"}
 	}
-	f := fleet.Finding{Check: "directory", Level: fleet.Fine, Seen: fmt.Sprintf("%s, %v", dir, info.Mode())}
+	f := fleet.Finding{Check: "directory", Level: fleet.LevelOK, Seen: fmt.Sprintf("%s, %v", dir, info.Mode())}
 	if info.Mode()&0o002 != 0 {
-		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("any user may create files there, and remove them if it is not sticky; chmod o-w %s", dir)
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("any user may create files there, and remove them if it is not sticky; chmod o-w %s", dir)
 	}
 	return f
 }
 
 func systemFinding() fleet.Finding {
 	if runtime.GOOS == "linux" {
-		return fleet.Finding{Check: "system", Level: fleet.Fine, Seen: "linux: locks of open files, which can be inherited, and futexes"}
+		return fleet.Finding{Check: "system", Level: fleet.LevelOK, Seen: "linux: locks of open files, which can be inherited, and futexes"}
 	}
-	return fleet.Finding{Check: "system", Level: fleet.Warning, Seen: runtime.GOOS + ": record locks, which are not inherited; a waiter polls every few milliseconds",
+	return fleet.Finding{Check: "system", Level: fleet.LevelWarning, Seen: runtime.GOOS + ": record locks, which are not inherited; a waiter polls every few milliseconds",
 		Advice: "no action needed; on this system a command that outlives its wrapper has no permit"}
 }
 
@@ -67,16 +67,16 @@ func systemFinding() fleet.Finding {
 func containerFinding(u store.URL, dir string) fleet.Finding {
 	for _, sign := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(sign); err == nil && u.IsOwnDirectory() {
-			return fleet.Finding{Check: "container", Level: fleet.Warning, Seen: "this is a container: other containers do not see " + dir, Advice: "mount one directory into all containers that share semaphores, and name it: host:?dir=/path"}
+			return fleet.Finding{Check: "container", Level: fleet.LevelWarning, Seen: "this is a container: other containers do not see " + dir, Advice: "mount one directory into all containers that share semaphores, and name it: host:?dir=/path"}
 		}
 	}
-	return fleet.Finding{Check: "container", Level: fleet.Fine, Seen: "processes that see " + dir + " share its semaphores"}
+	return fleet.Finding{Check: "container", Level: fleet.LevelOK, Seen: "processes that see " + dir + " share its semaphores"}
 }
 
 // useHost acquires and resizes, in a semaphore that is removed again.
 func useHost(ctx context.Context, opts []host.Option) fleet.Finding {
 	problem := func(step string, err error) fleet.Finding {
-		return fleet.Finding{Check: "use", Level: fleet.Problem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "the directory has to be on a local file system with room in it, for this user to write to"}
+		return fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "the directory has to be on a local file system with room in it, for this user to write to"}
 	}
 	name := store.ScratchName("doctor")
 	s, err := host.Open(name, 1, opts...)
@@ -98,5 +98,5 @@ func useHost(ctx context.Context, opts []host.Option) fleet.Finding {
 	if err := s.Resize(2); err != nil {
 		return problem("resize", err)
 	}
-	return fleet.Finding{Check: "use", Level: fleet.Fine, Seen: fmt.Sprintf("acquire, release, resize work, %v a pair, in a semaphore that is gone again", took.Round(10*time.Nanosecond))}
+	return fleet.Finding{Check: "use", Level: fleet.LevelOK, Seen: fmt.Sprintf("acquire, release, resize work, %v a pair, in a semaphore that is gone again", took.Round(10*time.Nanosecond))}
 }

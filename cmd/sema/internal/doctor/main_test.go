@@ -41,7 +41,7 @@ func (r report) want(t *testing.T, check string, level fleet.Level, text string)
 	t.Helper()
 	for _, f := range r.Findings {
 		if f.Check == check && f.Level == level && strings.Contains(f.String(), text) {
-			if level != fleet.Fine && f.Advice == "" {
+			if level != fleet.LevelOK && f.Advice == "" {
 				t.Errorf("%+v: and what is to be done?", f)
 			}
 			return
@@ -59,7 +59,7 @@ func (r report) text() string {
 // slow reports whether round trips took long: this machine may be busy. How latency is
 // judged is tested with samples.
 func (r report) slow() bool {
-	return slices.ContainsFunc(r.Findings, func(f fleet.Finding) bool { return f.Check == "latency" && f.Level == fleet.Warning })
+	return slices.ContainsFunc(r.Findings, func(f fleet.Finding) bool { return f.Check == "latency" && f.Level == fleet.LevelWarning })
 }
 
 // wantFine fails unless nothing is wrong but what is named.

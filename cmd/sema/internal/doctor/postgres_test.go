@@ -22,7 +22,7 @@ func TestDoctor_MissingTables(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	r, code := diagnose(t, server.URL()+"&sema_schema=undoctored&sema_migrate=auto")
-	r.want(t, "tables", fleet.Problem, "run 'sema migrate'")
+	r.want(t, "tables", fleet.LevelProblem, "run 'sema migrate'")
 	if code != 69 {
 		t.Errorf("code %d", code)
 	}
@@ -37,7 +37,7 @@ func TestDoctor_Standby(t *testing.T) {
 	primary := pgtest.Start(t)
 	migrate(t, primary.URL())
 	r, code := diagnose(t, primary.Standby(t).URL())
-	r.want(t, "use", fleet.Problem, "as replicas and standbys are: name the primary")
+	r.want(t, "use", fleet.LevelProblem, "as replicas and standbys are: name the primary")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -50,7 +50,7 @@ func TestAWellSetPostgres(t *testing.T) {
 	r, code := diagnose(t, server.URL())
 	r.wantFine(t, code)
 	for _, check := range []string{"connect", "authenticate", "clock", "version", "tables", "role", "persistence", "replication", "pooler", "connections", "transactions", "stored", "use"} {
-		r.want(t, check, fleet.Fine, "")
+		r.want(t, check, fleet.LevelOK, "")
 	}
 	if left, err := server.Psql("postgres", "SELECT name FROM sema.semaphore"); left != "" || err != nil {
 		t.Errorf("it leaves %s, %v", left, err)
@@ -70,11 +70,11 @@ func TestAMisconfiguredPostgres(t *testing.T) {
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
-	r.want(t, "persistence", fleet.Problem, "fsync is off")
-	r.want(t, "persistence", fleet.Problem, "synchronous_commit is off")
-	r.want(t, "replication", fleet.Problem, "it has 1 standbys and waits for none of them")
-	r.want(t, "pooler", fleet.Warning, "sema_listen=poll")
-	r.want(t, "connections", fleet.Warning, "raise max_connections")
+	r.want(t, "persistence", fleet.LevelProblem, "fsync is off")
+	r.want(t, "persistence", fleet.LevelProblem, "synchronous_commit is off")
+	r.want(t, "replication", fleet.LevelProblem, "it has 1 standbys and waits for none of them")
+	r.want(t, "pooler", fleet.LevelWarning, "sema_listen=poll")
+	r.want(t, "connections", fleet.LevelWarning, "raise max_connections")
 }
 
 // idle has a connection in a transaction in which nothing happens.
@@ -108,10 +108,10 @@ func TestAPooler(t *testing.T) {
 	url := pgtest.StartPgBouncer(t, server).URL()
 	migrate(t, url+"&sema_schema=pooler")
 	r, _ := diagnose(t, url+"&sema_schema=pooler")
-	r.want(t, "pooler", fleet.Warning, "nobody can LISTEN")
-	r.want(t, "use", fleet.Fine, "work")
+	r.want(t, "pooler", fleet.LevelWarning, "nobody can LISTEN")
+	r.want(t, "use", fleet.LevelOK, "work")
 	r, _ = diagnose(t, url+"&sema_schema=pooler&sema_listen="+server.Address)
-	r.want(t, "pooler", fleet.Fine, "news comes from "+server.Address)
+	r.want(t, "pooler", fleet.LevelOK, "news comes from "+server.Address)
 }
 
 func TestPostgresIsNotReached(t *testing.T) {
@@ -129,7 +129,7 @@ func TestPostgresIsNotReached(t *testing.T) {
 		{"postgres:///postgres?host=/nowhere", "connect", "there is no such socket"},
 	} {
 		r, code := diagnose(t, c.store, "--timeout", "5m")
-		r.want(t, c.check, fleet.Problem, c.text)
+		r.want(t, c.check, fleet.LevelProblem, c.text)
 		if code != 69 {
 			t.Errorf("%s: code %d", c.store, code)
 		}

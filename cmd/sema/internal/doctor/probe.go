@@ -46,7 +46,7 @@ func (p *probe) roundTrips(ctx context.Context) {
 			s.took = time.Since(start)
 		}
 		if err != nil && !isAbsent(err) {
-			p.report.add(fleet.Finding{Check: "latency", Level: fleet.Problem, Seen: fmt.Sprintf("no reply after %d round trips: %v", len(all), err), Advice: "check the server, and the network on the way"})
+			p.report.add(fleet.Finding{Check: "latency", Level: fleet.LevelProblem, Seen: fmt.Sprintf("no reply after %d round trips: %v", len(all), err), Advice: "check the server, and the network on the way"})
 			return
 		}
 		if clock = clock && !there.IsZero(); clock {
@@ -63,9 +63,9 @@ func (p *probe) roundTrips(ctx context.Context) {
 	case clock:
 		p.report.add(judgeClock(all))
 	case !asked:
-		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "it cannot be asked from here, nor how the store is set up; run 'sema doctor' on the store behind it, too"})
+		p.report.add(fleet.Finding{Check: "clock", Level: fleet.LevelOK, Seen: "it cannot be asked from here, nor how the store is set up; run 'sema doctor' on the store behind it, too"})
 	default:
-		p.report.add(fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: "the store has none that counts; clients measure the time, each for itself"})
+		p.report.add(fleet.Finding{Check: "clock", Level: fleet.LevelOK, Seen: "the store has none that counts; clients measure the time, each for itself"})
 	}
 }
 
@@ -78,15 +78,15 @@ func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
 	}
 	slices.Sort(took)
 	p50, p99 := took[len(took)/2], took[len(took)*99/100]
-	f := fleet.Finding{Check: "latency", Level: fleet.Fine, Seen: fmt.Sprintf("p50 %v, p99 %v of %d round trips; TTL %v", figure.Short(p50), figure.Short(p99), len(all), ttl)}
+	f := fleet.Finding{Check: "latency", Level: fleet.LevelOK, Seen: fmt.Sprintf("p50 %v, p99 %v of %d round trips; TTL %v", figure.Short(p50), figure.Short(p99), len(all), ttl)}
 	const far = 20 * time.Millisecond
 	switch {
 	case p99 > ttl/3:
-		f.Level, f.Advice = fleet.Problem, fmt.Sprintf("holders send a heartbeat every %v, and lose their permits without; raise the TTL, or find what is slow", ttl/3)
+		f.Level, f.Advice = fleet.LevelProblem, fmt.Sprintf("holders send a heartbeat every %v, and lose their permits without; raise the TTL, or find what is slow", ttl/3)
 	case p99 > ttl/15:
-		f.Level, f.Advice = fleet.Warning, fmt.Sprintf("holders send a heartbeat every %v, with little time to spare; raise the TTL, or find what is slow", ttl/3)
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("holders send a heartbeat every %v, with little time to spare; raise the TTL, or find what is slow", ttl/3)
 	case p50 > far:
-		f.Level, f.Advice = fleet.Warning, "every acquire takes a round trip; use a store nearby, fleet.ModePooled, or regions"
+		f.Level, f.Advice = fleet.LevelWarning, "every acquire takes a round trip; use a store nearby, fleet.ModePooled, or regions"
 	}
 	return f
 }
@@ -109,7 +109,7 @@ func judgeClock(all []sample) fleet.Finding {
 	}
 	slices.Sort(ahead)
 	median := ahead[len(ahead)/2]
-	f := fleet.Finding{Check: "clock", Level: fleet.Fine, Seen: fmt.Sprintf("within %v of this machine's, and steady", figure.Short(max(median.Abs(), time.Millisecond)))}
+	f := fleet.Finding{Check: "clock", Level: fleet.LevelOK, Seen: fmt.Sprintf("within %v of this machine's, and steady", figure.Short(max(median.Abs(), time.Millisecond)))}
 	direction := func(d time.Duration) string {
 		if d < 0 {
 			return fmt.Sprintf("%v behind", figure.Short(-d))
@@ -118,10 +118,10 @@ func judgeClock(all []sample) fleet.Finding {
 	}
 	switch {
 	case step != 0:
-		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("it stepped by %v while it was looked at", figure.Short(step))
+		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("it stepped by %v while it was looked at", figure.Short(step))
 		f.Advice = "no permit is lost by that, but expired holders are noticed later and rates are off; slew the clock (chrony, ntpd) instead"
 	case median.Abs() > much:
-		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("%s of this machine's", direction(median))
+		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("%s of this machine's", direction(median))
 		f.Advice = "permits are safe, but the times that are shown are off; set both clocks (chrony, ntpd)"
 	}
 	return f
@@ -134,7 +134,7 @@ const mostRead = 200
 func (p *probe) stored(ctx context.Context) {
 	names, err := p.client.List(ctx, "")
 	if err != nil {
-		p.report.add(fleet.Finding{Check: "stored", Level: fleet.Warning, Seen: fmt.Sprintf("cannot be listed: %v", err), Advice: "allow the user to read what is there"})
+		p.report.add(fleet.Finding{Check: "stored", Level: fleet.LevelWarning, Seen: fmt.Sprintf("cannot be listed: %v", err), Advice: "allow the user to read what is there"})
 		return
 	}
 	strange, unusable := []string{}, []string{}
@@ -150,13 +150,13 @@ func (p *probe) stored(ctx context.Context) {
 			strange = append(strange, fmt.Sprintf("%s (protocol %d)", name, made))
 		}
 	}
-	f := fleet.Finding{Check: "stored", Level: fleet.Fine, Seen: fmt.Sprintf("%s, protocol %d", figure.Count(int64(len(names)), "semaphore"), protocol.Version)}
+	f := fleet.Finding{Check: "stored", Level: fleet.LevelOK, Seen: fmt.Sprintf("%s, protocol %d", figure.Count(int64(len(names)), "semaphore"), protocol.Version)}
 	switch {
 	case len(unusable) > 0:
-		f.Level, f.Seen = fleet.Problem, fmt.Sprintf("%s, of which this program (protocol %d) cannot use %s", figure.Count(int64(len(names)), "semaphore"), protocol.Version, some(unusable))
+		f.Level, f.Seen = fleet.LevelProblem, fmt.Sprintf("%s, of which this program (protocol %d) cannot use %s", figure.Count(int64(len(names)), "semaphore"), protocol.Version, some(unusable))
 		f.Advice = "use the program that made them; versions next to each other understand each other"
 	case len(strange) > 0:
-		f.Level, f.Seen = fleet.Warning, fmt.Sprintf("%s, of which a newer or older program made %s; this one (protocol %d) can use them", figure.Count(int64(len(names)), "semaphore"), some(strange), protocol.Version)
+		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("%s, of which a newer or older program made %s; this one (protocol %d) can use them", figure.Count(int64(len(names)), "semaphore"), some(strange), protocol.Version)
 		f.Advice = "finish the upgrade of all programs"
 	}
 	p.report.add(f)
@@ -179,7 +179,7 @@ func (p *probe) use(ctx context.Context) {
 	name := store.ScratchName("doctor")
 	s, err := p.client.Semaphore(name, 1, fleet.TTL(useTTL), sema.MaxWait(useTimeout))
 	if err != nil {
-		p.report.add(fleet.Finding{Check: "use", Level: fleet.Problem, Seen: err.Error(), Advice: "this should not be; please report it"})
+		p.report.add(fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "this should not be; please report it"})
 		return
 	}
 	var permit sema.Permit
@@ -207,7 +207,7 @@ func (p *probe) use(ctx context.Context) {
 		}
 		did = append(did, step.name)
 	}
-	p.report.add(fleet.Finding{Check: "use", Level: fleet.Fine, Seen: strings.Join(did, ", ") + " work, in a semaphore that is gone again"})
+	p.report.add(fleet.Finding{Check: "use", Level: fleet.LevelOK, Seen: strings.Join(did, ", ") + " work, in a semaphore that is gone again"})
 }
 
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -30,8 +30,8 @@ func reach(ctx context.Context, r *report, all []store.Server) bool {
 		reached = reached || ok
 	}
 	for i := range steps {
-		if reached && steps[i].Level == fleet.Problem {
-			steps[i].Level = fleet.Warning // another one was reached
+		if reached && steps[i].Level == fleet.LevelProblem {
+			steps[i].Level = fleet.LevelWarning // another one was reached
 		}
 	}
 	r.add(steps...)
@@ -46,18 +46,18 @@ func reachServer(ctx context.Context, a store.Server) (steps []fleet.Finding, ok
 		start := time.Now()
 		found, err := net.DefaultResolver.LookupHost(ctx, name)
 		if err != nil {
-			return []fleet.Finding{{Check: "resolve", Level: fleet.Problem, Seen: fmt.Sprintf("host %q has no address: %s", name, reasonOf(err)),
+			return []fleet.Finding{{Check: "resolve", Level: fleet.LevelProblem, Seen: fmt.Sprintf("host %q has no address: %s", name, reasonOf(err)),
 				Advice: fmt.Sprintf("check its spelling, and how names are resolved here: getent hosts %s", name)}}, false
 		}
-		steps = append(steps, fleet.Finding{Check: "resolve", Level: fleet.Fine, Seen: fmt.Sprintf("%s is %s, after %v", name, strings.Join(found, ", "), figure.Short(time.Since(start)))})
+		steps = append(steps, fleet.Finding{Check: "resolve", Level: fleet.LevelOK, Seen: fmt.Sprintf("%s is %s, after %v", name, strings.Join(found, ", "), figure.Short(time.Since(start)))})
 	}
 	start := time.Now()
 	conn, err := (&net.Dialer{}).DialContext(ctx, a.Network, a.Address)
 	if err != nil {
-		return append(steps, fleet.Finding{Check: "connect", Level: fleet.Problem, Seen: fmt.Sprintf("%s: %s", a.Address, reasonOf(err)), Advice: connectAdvice(err)}), false
+		return append(steps, fleet.Finding{Check: "connect", Level: fleet.LevelProblem, Seen: fmt.Sprintf("%s: %s", a.Address, reasonOf(err)), Advice: connectAdvice(err)}), false
 	}
 	conn.Close()
-	return append(steps, fleet.Finding{Check: "connect", Level: fleet.Fine, Seen: fmt.Sprintf("%s, after %v", a.Address, figure.Short(time.Since(start)))}), true
+	return append(steps, fleet.Finding{Check: "connect", Level: fleet.LevelOK, Seen: fmt.Sprintf("%s, after %v", a.Address, figure.Short(time.Since(start)))}), true
 }
 
 // reasonOf returns the reason of a network error, without the address.

@@ -17,7 +17,7 @@ func TestAWellSetRedis(t *testing.T) {
 	r, code := diagnose(t, server.URL())
 	r.wantFine(t, code)
 	for _, check := range []string{"connect", "authenticate", "clock", "version", "persistence", "eviction", "memory", "replication", "stored", "use"} {
-		r.want(t, check, fleet.Fine, "")
+		r.want(t, check, fleet.LevelOK, "")
 	}
 	if left := server.Must("KEYS", "*doctor*"); strings.Contains(left, ":leases") || strings.Contains(left, ":sessions") {
 		t.Errorf("it leaves %s", left)
@@ -36,29 +36,29 @@ func TestAMisconfiguredRedis(t *testing.T) {
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
-	r.want(t, "persistence", fleet.Warning, "none: when it is started again all holders have lost their permits")
-	r.want(t, "eviction", fleet.Problem, "allkeys-lru")
-	r.want(t, "replication", fleet.Problem, "1 replicas and min-replicas-to-write is 0")
-	r.want(t, "replication", fleet.Problem, "set it to 1 on all of them")
+	r.want(t, "persistence", fleet.LevelWarning, "none: when it is started again all holders have lost their permits")
+	r.want(t, "eviction", fleet.LevelProblem, "allkeys-lru")
+	r.want(t, "replication", fleet.LevelProblem, "1 replicas and min-replicas-to-write is 0")
+	r.want(t, "replication", fleet.LevelProblem, "set it to 1 on all of them")
 
 	server.Must("CONFIG", "SET", "min-replicas-to-write", "1")
 	server.Must("CONFIG", "SET", "min-replicas-max-lag", "30")
 	server.Must("CONFIG", "SET", "maxmemory", "1mb") // less than it has
 	r, _ = diagnose(t, server.URL())
-	r.want(t, "replication", fleet.Problem, "set promotion=32s")
-	r.want(t, "memory", fleet.Warning, "raise maxmemory")
+	r.want(t, "replication", fleet.LevelProblem, "set promotion=32s")
+	r.want(t, "memory", fleet.LevelWarning, "raise maxmemory")
 	server.Must("CONFIG", "SET", "maxmemory", "0")
 	server.Must("CONFIG", "SET", "save", "3600 1")
 	r, code = diagnose(t, server.URL()+"?promotion=40s")
-	r.want(t, "replication", fleet.Fine, "1 replicas, min-replicas-to-write 1, max-lag 30s")
-	r.want(t, "persistence", fleet.Warning, "snapshots only (save 3600 1)")
-	r.want(t, "eviction", fleet.Problem, "once maxmemory is set")
+	r.want(t, "replication", fleet.LevelOK, "1 replicas, min-replicas-to-write 1, max-lag 30s")
+	r.want(t, "persistence", fleet.LevelWarning, "snapshots only (save 3600 1)")
+	r.want(t, "eviction", fleet.LevelProblem, "once maxmemory is set")
 	if code != 1 {
 		t.Errorf("a problem ends with %d", code)
 	}
 	server.Must("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	r, code = diagnose(t, server.URL()+"?promotion=40s")
-	r.want(t, "eviction", fleet.Fine, "noeviction")
+	r.want(t, "eviction", fleet.LevelOK, "noeviction")
 	if code != 0 {
 		t.Errorf("warnings end with %d", code)
 	}
@@ -69,9 +69,9 @@ func TestSeveralRedis(t *testing.T) {
 	t.Parallel()
 	good, bad := redistest.Start(t, "--appendonly", "yes"), redistest.Start(t, "--appendonly", "yes", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	r, code := diagnose(t, "redis://"+good.Address+"?sharded=1&addrs="+bad.Address)
-	r.want(t, "eviction", fleet.Problem, bad.Address+": maxmemory-policy is allkeys-lru")
-	r.want(t, "eviction", fleet.Fine, good.Address+": noeviction")
-	r.want(t, "connect", fleet.Fine, bad.Address)
+	r.want(t, "eviction", fleet.LevelProblem, bad.Address+": maxmemory-policy is allkeys-lru")
+	r.want(t, "eviction", fleet.LevelOK, good.Address+": noeviction")
+	r.want(t, "connect", fleet.LevelOK, bad.Address)
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -79,19 +79,19 @@ func TestSeveralRedis(t *testing.T) {
 	cluster := redistest.Cluster(t, 3)
 	r, code = diagnose(t, "redis://"+cluster[0].Address+"?cluster=1")
 	for _, node := range cluster {
-		r.want(t, "version", fleet.Fine, node.Address)
+		r.want(t, "version", fleet.LevelOK, node.Address)
 	}
-	r.want(t, "use", fleet.Fine, "work")
+	r.want(t, "use", fleet.LevelOK, "work")
 	if code != 0 {
 		t.Errorf("code %d: %s", code, r.text())
 	}
 	r, _ = diagnose(t, "redis://"+cluster[0].Address)
-	r.want(t, "role", fleet.Problem, "use cluster=1")
+	r.want(t, "role", fleet.LevelProblem, "use cluster=1")
 
 	watched := redistest.Start(t)
 	sentinels := redistest.Sentinels(t, 1, watched.Port)
 	r, code = diagnose(t, "redis://"+sentinels[0].Address+"?sentinel=main")
-	r.want(t, "use", fleet.Fine, "work")
+	r.want(t, "use", fleet.LevelOK, "work")
 	if code != 0 {
 		t.Errorf("code %d: %s", code, r.text())
 	}
@@ -101,9 +101,9 @@ func TestAReplicaInsteadOfThePrimary(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
 	r, code := diagnose(t, redistest.Replica(t, primary).URL())
-	r.want(t, "role", fleet.Problem, "it is a replica of 127.0.0.1:")
-	r.want(t, "use", fleet.Problem, "acquire fails")
-	r.want(t, "use", fleet.Problem, "as replicas and standbys are: name the primary")
+	r.want(t, "role", fleet.LevelProblem, "it is a replica of 127.0.0.1:")
+	r.want(t, "use", fleet.LevelProblem, "acquire fails")
+	r.want(t, "use", fleet.LevelProblem, "as replicas and standbys are: name the primary")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -115,7 +115,7 @@ func TestDoctor_RedisOutOfMemory(t *testing.T) {
 	server := redistest.Start(t)
 	server.Must("CONFIG", "SET", "maxmemory", "1")
 	r, code := diagnose(t, server.URL())
-	r.want(t, "use", fleet.Problem, "raise maxmemory")
+	r.want(t, "use", fleet.LevelProblem, "raise maxmemory")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -142,7 +142,7 @@ func TestRedisIsNotReached(t *testing.T) {
 			timeout = "3s"
 		}
 		r, code := diagnose(t, c.store, "--timeout", timeout)
-		r.want(t, c.check, fleet.Problem, c.text)
+		r.want(t, c.check, fleet.LevelProblem, c.text)
 		if code != 69 || r.Reached {
 			t.Errorf("%s: code %d", c.store, code)
 		}
@@ -155,9 +155,9 @@ func TestARedisUserWithTooFewRights(t *testing.T) {
 	server := redistest.Start(t)
 	server.Must("ACL", "SETUSER", "reader", "on", ">"+secret, "+@read", "+@connection", "+time", "~*")
 	r, code := diagnose(t, "redis://reader:"+secret+"@"+server.Address)
-	r.want(t, "settings", fleet.Problem, "allow the user +info")
-	r.want(t, "use", fleet.Problem, "acquire fails")
-	r.want(t, "use", fleet.Problem, "grant the user")
+	r.want(t, "settings", fleet.LevelProblem, "allow the user +info")
+	r.want(t, "use", fleet.LevelProblem, "acquire fails")
+	r.want(t, "use", fleet.LevelProblem, "grant the user")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
@@ -169,7 +169,7 @@ func TestAClockThatIsOff(t *testing.T) {
 	server := redistest.Start(clock.For(t))
 	clock.Set(time.Hour)
 	r, _ := diagnose(t, server.URL())
-	r.want(t, "clock", fleet.Warning, "1h0m0s ahead of this machine's")
+	r.want(t, "clock", fleet.LevelWarning, "1h0m0s ahead of this machine's")
 
 	stop := make(chan struct{})
 	stopped := make(chan struct{})
@@ -187,7 +187,7 @@ func TestAClockThatIsOff(t *testing.T) {
 	r, _ = diagnose(t, server.URL(), "--pings", "50")
 	close(stop)
 	<-stopped
-	r.want(t, "clock", fleet.Warning, "it stepped by ")
+	r.want(t, "clock", fleet.LevelWarning, "it stepped by ")
 }
 
 func TestASlowNetwork(t *testing.T) {
@@ -196,9 +196,9 @@ func TestASlowNetwork(t *testing.T) {
 	slow.SetFault(enginetest.Fault{Latency: 20 * time.Millisecond})
 	url := "redis://" + slow.Address
 	r, _ := diagnose(t, url)
-	r.want(t, "latency", fleet.Warning, "use a store nearby")
+	r.want(t, "latency", fleet.LevelWarning, "use a store nearby")
 	r, code := diagnose(t, url, "--ttl", "60ms")
-	r.want(t, "latency", fleet.Problem, "holders send a heartbeat every 20ms")
+	r.want(t, "latency", fleet.LevelProblem, "holders send a heartbeat every 20ms")
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}

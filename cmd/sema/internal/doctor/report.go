@@ -27,9 +27,9 @@ type report struct {
 func (r *report) add(findings ...fleet.Finding) {
 	for _, f := range findings {
 		switch f.Level {
-		case fleet.Problem:
+		case fleet.LevelProblem:
 			r.Problems++
-		case fleet.Warning:
+		case fleet.LevelWarning:
 			r.Warnings++
 		}
 		r.Findings = append(r.Findings, f)
@@ -58,9 +58,9 @@ func (r *report) summary() string {
 
 // styles of levels; who has no colours sees the words.
 var styles = map[fleet.Level]lipgloss.Style{
-	fleet.Fine:    lipgloss.NewStyle().Foreground(lipgloss.Green),
-	fleet.Warning: lipgloss.NewStyle().Foreground(lipgloss.Yellow),
-	fleet.Problem: lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
+	fleet.LevelOK:    lipgloss.NewStyle().Foreground(lipgloss.Green),
+	fleet.LevelWarning: lipgloss.NewStyle().Foreground(lipgloss.Yellow),
+	fleet.LevelProblem: lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
 }
 
 func (r *report) print(w io.Writer, as string) error {

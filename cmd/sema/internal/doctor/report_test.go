@@ -14,7 +14,7 @@ func TestReport_HostileServer(t *testing.T) {
 	t.Parallel()
 	hostile := "7.2\x1b]0;owned\x07\u009b31m\u202e\nok       use            forged"
 	r := &report{Store: hostile}
-	r.add(fleet.Finding{Check: "version", Level: fleet.Warning, Seen: hostile, Advice: hostile})
+	r.add(fleet.Finding{Check: "version", Level: fleet.LevelWarning, Seen: hostile, Advice: hostile})
 	for _, as := range []string{"text", "json"} {
 		var out strings.Builder
 		if err := r.print(&out, as); err != nil {
@@ -37,11 +37,11 @@ func TestJudgeLatency(t *testing.T) {
 		took, ttl time.Duration
 		level     fleet.Level
 	}{
-		{time.Millisecond, 15 * time.Second, fleet.Fine}, {20 * time.Millisecond, 15 * time.Second, fleet.Fine},
-		{21 * time.Millisecond, 15 * time.Second, fleet.Warning}, {2 * time.Second, 15 * time.Second, fleet.Warning},
-		{6 * time.Second, 15 * time.Second, fleet.Problem}, {21 * time.Millisecond, 60 * time.Millisecond, fleet.Problem},
+		{time.Millisecond, 15 * time.Second, fleet.LevelOK}, {20 * time.Millisecond, 15 * time.Second, fleet.LevelOK},
+		{21 * time.Millisecond, 15 * time.Second, fleet.LevelWarning}, {2 * time.Second, 15 * time.Second, fleet.LevelWarning},
+		{6 * time.Second, 15 * time.Second, fleet.LevelProblem}, {21 * time.Millisecond, 60 * time.Millisecond, fleet.LevelProblem},
 	} {
-		if f := judgeLatency([]sample{{took: c.took}, {took: c.took}}, c.ttl); f.Level != c.level || f.Level != fleet.Fine && f.Advice == "" {
+		if f := judgeLatency([]sample{{took: c.took}, {took: c.took}}, c.ttl); f.Level != c.level || f.Level != fleet.LevelOK && f.Advice == "" {
 			t.Errorf("%v with a TTL of %v: %+v", c.took, c.ttl, f)
 		}
 	}

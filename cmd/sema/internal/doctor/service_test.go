@@ -31,7 +31,7 @@ func TestAService(t *testing.T) {
 	if code != 0 {
 		t.Errorf("code %d: %s", code, r.text())
 	}
-	r.want(t, "use", fleet.Fine, "")
-	r.want(t, "clock", fleet.Fine, "within")
-	r.want(t, "persistence", fleet.Warning, "in the memory")
+	r.want(t, "use", fleet.LevelOK, "")
+	r.want(t, "clock", fleet.LevelOK, "within")
+	r.want(t, "persistence", fleet.LevelWarning, "in the memory")
 }

@@ -27,7 +27,7 @@ func (fleetScope) Host() bool { return false }
 
 // Close implements [Scope]. Every permit was released before, or its command has ended.
 func (s fleetScope) Close(ctx context.Context) error {
-	return s.Client.Close(ctx, fleet.ReleasePermits)
+	return s.Client.Close(ctx, fleet.CloseRelease)
 }
 
 // Names implements [Scope].

@@ -117,7 +117,7 @@ const closeTimeout = 5 * time.Second
 func CloseClient(client *fleet.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	return client.Close(ctx, fleet.ReleasePermits)
+	return client.Close(ctx, fleet.CloseRelease)
 }
 
 // ScratchName returns a name for a semaphore that no other program uses. It names the

@@ -32,7 +32,7 @@ func newCrew(t *testing.T, store string) *crew {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		client.Close(ctx, fleet.ReleasePermits)
+		client.Close(ctx, fleet.CloseRelease)
 	})
 	return &crew{t, client}
 }
