@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/sema-go/sema/internal/callsite"
 )
 
 // A goroutine that acquires a permit need not be the one that works under it: in
@@ -111,7 +113,8 @@ func (r *record) isHandedOver(w *queuedWait, parents func() map[uint64]bool) boo
 
 // parents returns the goroutines that have started others that still run. Those that
 // the standard library has started do not count, such as the one of net/http that reads
-// ahead for each handler, except by [sync.WaitGroup.Go].
+// ahead for each handler, except by [sync.WaitGroup.Go]; nor do those that Sema has
+// started while a caller acquired.
 func parents() map[uint64]bool {
 	found := map[uint64]bool{}
 	lines := bufio.NewScanner(bytes.NewReader(allStacks()))
@@ -122,11 +125,18 @@ func parents() map[uint64]bool {
 			continue
 		}
 		id, err := strconv.ParseUint(number, 10, 64)
-		if file := strings.TrimSpace(lines.Text()); err == nil && (function == "sync.(*WaitGroup).Go" || !isStandard(file)) {
+		if err == nil && (function == "sync.(*WaitGroup).Go" || !isOfLibrary(function, strings.TrimSpace(lines.Text()))) {
 			found[id] = true
 		}
 	}
 	return found
+}
+
+// isOfLibrary reports whether a function is of the standard library or of Sema, by its
+// name and place, "/src/fleet/workers.go:41 +0x39".
+func isOfLibrary(function, place string) bool {
+	file := place[:max(0, strings.LastIndexByte(place, ':'))]
+	return isStandard(file) || callsite.Own(runtime.Frame{Function: function, File: file})
 }
 
 // isStandard reports whether a file is one of the standard library, by where the file
