@@ -38,7 +38,11 @@ func (w *workers) start(work func()) bool {
 	select {
 	case w.more <- work:
 	default:
-		w.group.Go(func() { w.do(work) })
+		w.group.Add(1)
+		go func() { // not by group.Go: diagnostics would take the caller for one that hands its permits over
+			defer w.group.Done()
+			w.do(work)
+		}()
 	}
 	return true
 }
