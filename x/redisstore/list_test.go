@@ -110,6 +110,8 @@ func listPages(t *testing.T, l listing) {
 	wantListed(t, l.Store, q)
 	wantListed(t, l.Store, protocol.ListQuery{Prefix: "a\xff"}, "a\xff", "a\xffb", "a\xff\xff")
 	wantListed(t, l.Store, protocol.ListQuery{Prefix: "a\xff\xff"}, "a\xff\xff")
+	wantListed(t, l.Store, protocol.ListQuery{Prefix: "b"}, "b")
+	wantListed(t, l.Store, protocol.ListQuery{Prefix: "b", After: "b"})
 	page, err := l.List(ctx, protocol.ListQuery{Prefix: "job-17"})
 	if err != nil || len(page) != 1 || page[0].Config.Capacity != 17 || page[0].Effective != 17 || page[0].Sessions != 1 {
 		t.Errorf("%+v, %v, want capacity 17 and one session", page, err)
@@ -125,6 +127,25 @@ func listSkipsExpired(t *testing.T, l listing) {
 	wantListed(t, l.Store, protocol.ListQuery{Limit: 2}, "b", "d")
 	wantListed(t, l.Store, protocol.ListQuery{Limit: 2, After: "d"}, "f")
 	wantListed(t, l.Store, protocol.ListQuery{Limit: 2, Prefix: "a"})
+}
+
+// A semaphore of which other servers have an older copy is listed once, as clients use it.
+func TestStore_ListOfShards(t *testing.T) {
+	t.Parallel()
+	var addresses []string
+	for i := range 3 {
+		server := redistest.Start(t)
+		addresses = append(addresses, server.Address)
+		sessiontest.Begin(t, openServer(t, server), "moved", protocol.Config{Capacity: int64(i)})
+	}
+	store := openAt(t, Options{Addresses: addresses, Sharded: true})
+	page, err := store.List(ctx, protocol.ListQuery{})
+	if err != nil || len(page) != 1 {
+		t.Fatalf("%+v, %v, want one semaphore", page, err)
+	}
+	if snapshot, err := store.Inspect(ctx, "moved"); err != nil || page[0].Config != snapshot.Config {
+		t.Errorf("listed with %+v, inspected with %+v, %v", page[0].Config, snapshot.Config, err)
+	}
 }
 
 // Semaphores that are created remove names of those that have expired: otherwise the
