@@ -82,10 +82,11 @@ func (i *Issuer) returned(n, since int64) {
 	if i == nil {
 		panic("sema: Release of a permit of an Issuer without Init")
 	}
-	i.owner.TakeBack(n)
 	if i.monitor != nil {
-		i.monitor.released(n, time.Duration(sinceEpoch()-since), "")
+		i.monitor.takeBack(i, n, since)
+		return
 	}
+	i.owner.TakeBack(n)
 }
 
 func sinceEpoch() int64 { return int64(time.Since(epoch)) }

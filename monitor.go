@@ -249,10 +249,52 @@ func (w *Wait) Granted(i *Issuer) Permit {
 }
 
 // issue is Granted for a caller that did not wait and needs no trace.
+//
+// issue and takeBack are all that an observed pair costs beyond its clock. Their events
+// are local variables, for one that is passed on is copied once more. They are filled
+// in before an atomic operation: to copy a variable that was written a moment ago, in
+// smaller pieces than it is read, stalls the processor until the writes have reached the
+// cache, and the atomic operation waits for that anyway.
 func (m *Monitor) issue(i *Issuer, n int64) Permit {
+	e := Event{Kind: EventAcquired, Name: m.name, Class: m.class, Weight: n}
 	p := i.permitSince(n, sinceEpoch())
-	m.issued(p, &Event{Kind: EventAcquired, Weight: n})
+	reported := false
+	defer func() {
+		if !reported {
+			p.Release()
+		}
+	}()
+	if c := m.core; c == nil || c.line.occupied.Load() {
+		e.Waiters = m.waiters()
+	}
+	for _, o := range m.observers {
+		if f, ok := o.(ObserverFunc); ok {
+			f(e) // without a copy for the method that would call it
+		} else {
+			o.Observe(e)
+		}
+	}
+	m.edge()
+	reported = true
 	return p
+}
+
+// takeBack returns a permit that was acquired at a time since the epoch, and reports
+// that it was released.
+func (m *Monitor) takeBack(i *Issuer, n, since int64) {
+	e := Event{Kind: EventReleased, Name: m.name, Class: m.class, Weight: n, Hold: time.Duration(sinceEpoch() - since)}
+	i.owner.TakeBack(n)
+	if c := m.core; c == nil || c.line.occupied.Load() {
+		e.Waiters = m.waiters()
+	}
+	for _, o := range m.observers {
+		if f, ok := o.(ObserverFunc); ok {
+			f(e)
+		} else {
+			o.Observe(e)
+		}
+	}
+	m.edge()
 }
 
 // issued reports a new permit, and releases it if an observer panics.
@@ -295,7 +337,7 @@ func (w *Wait) Failed(err error) error {
 	return err
 }
 
-// released reports that a permit was released.
+// released reports that a permit with a record was released.
 func (m *Monitor) released(n int64, hold time.Duration, site string) {
 	m.report(&Event{Kind: EventReleased, Weight: n, Hold: hold, Site: site})
 	m.edge()
@@ -303,6 +345,9 @@ func (m *Monitor) released(n int64, hold time.Duration, site string) {
 
 // edge reports that the gate became exhausted or recovered.
 func (m *Monitor) edge() {
+	if c := m.core; c != nil && !c.line.occupied.Load() && (c.free() == 0) == m.exhausted.Load() {
+		return // the common case, decided without a call
+	}
 	if !m.signals {
 		m.edgeTo(m.isExhausted())
 	}
