@@ -112,10 +112,15 @@ func fillDisk(t *testing.T, filler string) {
 
 func emptyDisk(t *testing.T, filler string) {
 	t.Helper()
+	info, err := os.Stat(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := freeBytes(t, filepath.Dir(filler)) + info.Size()
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	for !roomy(t, filepath.Dir(filler)) { // a child that is just being started may have the filler open
+	for freeBytes(t, filepath.Dir(filler)) < room { // a child that is just being started may have the filler open
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -187,13 +192,14 @@ func TestADiskThatIsReallyFullIsSurvived(t *testing.T) {
 	}
 }
 
-// roomy reports whether half of a disk is free.
-func roomy(t *testing.T, directory string) bool {
+// freeBytes returns how many bytes of a disk are free.
+func freeBytes(t *testing.T, directory string) int64 {
+	t.Helper()
 	var about syscall.Statfs_t
 	if err := syscall.Statfs(directory, &about); err != nil {
 		t.Fatal(err)
 	}
-	return about.Bfree > about.Blocks/2
+	return int64(about.Bfree) * int64(about.Bsize)
 }
 
 // wantSame fails unless just these leases are out.
