@@ -8,7 +8,7 @@ func settle(lease protocol.Seq, granted, cost int64) protocol.Op {
 
 // settleScripts check rates whose grants are corrected.
 var settleScripts = []script{
-	{"a grant of a rate is settled by its session alone, once it has cost less or more", rateOf(4), func(s *speaker) {
+	{"a grant of a rate is settled by its session alone, once it has cost less or more", rateOf(4, long), func(s *speaker) {
 		id, other := s.open(), s.open()
 		leases := s.granted(id, 2, acquire(1, 2), acquire(2, 2))
 		s.wantResults(s.say(other, acquire(1, 1)))
@@ -23,7 +23,7 @@ var settleScripts = []script{
 		s.say(id, settle(leases[1], 2, 0), settle(leases[0], 2, 0))
 		s.wantInUse(1, 0)
 	}},
-	{"what exceeds a grant that has left the window is charged from now", rateOf(4), func(s *speaker) {
+	{"what exceeds a grant that has left the window is charged from now", rateOf(4, short), func(s *speaker) {
 		s.needClock()
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 2))[0]
@@ -36,7 +36,7 @@ var settleScripts = []script{
 		s.hear(id)
 		s.wantInUse(0, 0)
 	}},
-	{"a settlement that makes no sense is rejected, and the rest is applied", rateOf(4), func(s *speaker) {
+	{"a settlement that makes no sense is rejected, and the rest is applied", rateOf(4, long), func(s *speaker) {
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 2))[0]
 		s.wantResults(s.say(id, settle(lease, 2, -1), settle(lease, -2, 1), acquire(2, 1)), protocol.Invalid, protocol.Invalid, protocol.Granted)
@@ -50,8 +50,9 @@ var settleScripts = []script{
 	}},
 }
 
-func rateOf(capacity int64) protocol.Config {
-	return protocol.Config{Kind: protocol.Rate, Capacity: capacity, Window: long, TTL: long}
+// rateOf returns a rate whose TTL is the window.
+func rateOf(capacity int64, window protocol.Micros) protocol.Config {
+	return protocol.Config{Kind: protocol.Rate, Capacity: capacity, Window: window, TTL: window}
 }
 
 // numberedScripts check semaphores whose permits have numbers.
