@@ -9,54 +9,150 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Calls that others are asked to take along.
+// Batches are combined across processes (flat combining).
 //
-// Whoever fails to write has lost against somebody, and may lose again. So with
-// its failure, in the same transaction, it puts its batches where the others see
-// them when they fail. The next who succeeds applies them with its own, and the
-// entry has the answers. Of however many processes contend, each is served in
-// the second round or so, and nobody starves.
+// A process that fails to write has lost against another one, and may lose again. So
+// it publishes its batches in the transaction that fails. Whoever fails next reads
+// them, and the next process that succeeds applies them with its own; its entry has
+// the replies. However many processes contend, each is served in about the second
+// round, and none starves.
 //
-// It is safe since a batch is applied at most once: one that was taken along
-// twice, or long after its caller has given up, is what a batch is that was
-// doubled or delayed on its way.
+// It is safe since a batch is applied at most once: one that was combined twice, or
+// long after its caller has given up, is like a batch that the network has duplicated
+// or delayed.
 const (
-	maxAlong   = 16        // processes whose calls are taken along at a time
-	maxCalls   = 8         // batches of one process
-	maxCalling = 128 << 10 // bytes of them
-	maxAnswers = 256 << 10 // bytes of answers in an entry
+	maxCombined      = 16        // processes whose batches one write combines
+	maxPublished     = 8         // batches of one process
+	maxPublishedSize = 128 << 10 // bytes of them
+	maxReplies       = 256 << 10 // bytes of replies in an entry
 )
 
-// asked is what a process asks others to take along.
-type asked struct {
-	key   string
-	calls []publicCall
+// A publication has the batches of a process for others to apply.
+type publication struct {
+	key     string
+	batches []publicBatch
 }
 
-type publicCall struct {
-	Name  string         `json:"name"`
-	Batch protocol.Batch `json:"batch"`
+// The rows of publications and of replies to them.
+type (
+	publicBatch struct {
+		Name  string   `json:"name"`
+		Batch batchRow `json:"batch"`
+	}
+	batchRow struct {
+		Session   protocol.Session `json:"session"`
+		Key       keyRow           `json:"key"`
+		Principal textRow          `json:"principal,omitempty"`
+		Seq       uint64           `json:"seq"`
+		Ack       uint64           `json:"ack,omitempty"`
+		Ops       []opRow          `json:"ops,omitempty"`
+		End       bool             `json:"end,omitempty"`
+		Highest   protocol.Seq     `json:"highest,omitempty"`
+	}
+	opRow struct {
+		Verb    protocol.Verb   `json:"verb"`
+		Ticket  protocol.Ticket `json:"ticket,omitempty"`
+		Lease   protocol.Seq    `json:"lease,omitempty"`
+		Weight  int64           `json:"weight,omitempty"`
+		Least   int64           `json:"least,omitempty"`
+		Wait    protocol.Micros `json:"wait,omitempty"`
+		Try     bool            `json:"try,omitempty"`
+		Pooled  bool            `json:"pooled,omitempty"`
+		Details string          `json:"details,omitempty"`
+	}
+	replyTo struct {
+		To    string   `json:"to"` // the name of the batch
+		Reply replyRow `json:"reply"`
+	}
+	replyRow struct {
+		Status    protocol.Status `json:"status"`
+		Results   []resultRow     `json:"results,omitempty"`
+		More      bool            `json:"more,omitempty"`
+		Next      protocol.Micros `json:"next,omitempty"`
+		Recall    bool            `json:"recall,omitempty"`
+		Config    configRow       `json:"config"`
+		InUse     int64           `json:"in_use"`
+		Undecided protocol.Micros `json:"undecided,omitempty"`
+		Wanted    int64           `json:"wanted,omitempty"`
+		First     int64           `json:"first,omitempty"`
+		Share     int64           `json:"share,omitempty"`
+		Valid     protocol.Micros `json:"valid,omitempty"`
+	}
+	fenceRow struct {
+		Seq     protocol.Seq `json:"seq"`
+		Floor   protocol.Seq `json:"floor"`
+		Revoked []rangeRow   `json:"revoked,omitempty"`
+		Exact   bool         `json:"exact,omitempty"`
+	}
+	rangeRow struct {
+		From protocol.Seq `json:"from"`
+		To   protocol.Seq `json:"to"`
+	}
+)
+
+func newBatchRow(b protocol.Batch) batchRow {
+	var d detailsText
+	return batchRow{
+		b.Session, keyRow(b.Owner.Key), textRow(b.Owner.Principal), b.Seq, b.Ack,
+		each(b.Ops, func(op protocol.Op) opRow {
+			return opRow{op.Verb, op.Ticket, op.Lease, op.Weight, op.Least, op.Wait, op.Try, op.Pooled, d.encode(op.Details)}
+		}), b.End, b.Highest,
+	}
 }
 
-// publication is what puts the batches where others see them, if there are to be
-// any: of a semaphore that was deleted, nobody would clear them away.
-func (t *turn) publication() []clientv3.Op {
+func (b batchRow) batch() (protocol.Batch, error) {
+	var d detailsText
+	batch := protocol.Batch{
+		Session: b.Session, Owner: protocol.Owner{Key: protocol.Key(b.Key), Principal: string(b.Principal)}, Seq: b.Seq, Ack: b.Ack,
+		Ops: each(b.Ops, func(op opRow) protocol.Op {
+			return protocol.Op{Verb: op.Verb, Ticket: op.Ticket, Lease: op.Lease, Weight: op.Weight, Least: op.Least, Wait: op.Wait, Try: op.Try, Pooled: op.Pooled, Details: d.decode(op.Details)}
+		}), End: b.End, Highest: b.Highest,
+	}
+	return batch, d.err
+}
+
+func newReplyRow(r protocol.Reply) replyRow {
+	return replyRow{r.Status, each(r.Results, newResultRow), r.More, r.Next, r.Recall, newConfigRow(r.Config), r.InUse, r.Undecided, r.Wanted, r.First, r.Share, r.Valid}
+}
+
+func (r replyRow) reply() protocol.Reply {
+	return protocol.Reply{
+		Status: r.Status, Results: each(r.Results, resultRow.result), More: r.More, Next: r.Next, Recall: r.Recall, Config: r.Config.config(), InUse: r.InUse,
+		Undecided: r.Undecided, Wanted: r.Wanted, First: r.First, Share: r.Share, Valid: r.Valid,
+	}
+}
+
+func newFenceRow(f protocol.Fence) *fenceRow {
+	return &fenceRow{f.Seq, f.Floor, each(f.Revoked, func(r protocol.Range) rangeRow { return rangeRow(r) }), f.Exact}
+}
+
+// fence returns the fence of a row, which may be nil.
+func (f *fenceRow) fence() protocol.Fence {
+	if f == nil {
+		return protocol.Fence{}
+	}
+	return protocol.Fence{Seq: f.Seq, Floor: f.Floor, Revoked: each(f.Revoked, func(r rangeRow) protocol.Range { return protocol.Range(r) }), Exact: f.Exact}
+}
+
+// publish returns what publishes the batches of the turn, if the semaphore exists:
+// those of a deleted one would never be removed.
+func (t *turn) publish() []clientv3.Op {
 	if t.published || !t.store.shares {
 		return nil
 	}
-	var public []publicCall
+	var public []publicBatch
 	size := 0
 	for _, c := range t.calls {
 		if c.batch == nil {
 			continue
 		}
-		if size += c.size; size > maxCalling || len(public) == maxCalls {
+		if size += c.size; size > maxPublishedSize || len(public) == maxPublished {
 			break
 		}
-		if c.name == "" { // it stays: who was asked before may answer
+		if c.name == "" { // it stays: a process that read it before may reply
 			c.name = t.store.attempts.next()
 		}
-		public = append(public, publicCall{c.name, *c.batch})
+		public = append(public, publicBatch{c.name, newBatchRow(*c.batch)})
 	}
 	if len(public) == 0 {
 		return nil
@@ -64,29 +160,30 @@ func (t *turn) publication() []clientv3.Op {
 	k, name := t.store.keys, t.view.name
 	return []clientv3.Op{clientv3.OpTxn(
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k.head(name)), ">", 0)},
-		[]clientv3.Op{clientv3.OpPut(k.call(name, t.store.attempts.process), pack(public))}, nil)}
+		[]clientv3.Op{clientv3.OpPut(k.batch(name, t.store.attempts.process), pack(public))}, nil)}
 }
 
-func (t *turn) parseCalls(found []*mvccpb.KeyValue) (all []asked) {
+// parsePublications returns the publications of other processes.
+func (t *turn) parsePublications(found []*mvccpb.KeyValue) (all []publication) {
 	for _, kv := range found {
-		a := asked{key: string(kv.Key)}
-		if strings.HasSuffix(a.key, " "+t.store.attempts.process) {
+		p := publication{key: string(kv.Key)}
+		if strings.HasSuffix(p.key, " "+t.store.attempts.process) {
 			continue
 		}
-		if err := unpack(kv.Value, &a.calls); err != nil {
-			a.calls = nil // of another version; it is cleared away
+		if err := unpack(kv.Value, &p.batches); err != nil {
+			p.batches = nil // of another version; it is removed
 		}
-		all = append(all, a)
+		all = append(all, p)
 	}
 	return all
 }
 
-// takeAlong applies what others have asked for. It reports whether that went
-// well: if it panics, the state is spoilt.
-func (t *turn) takeAlong(now protocol.Micros) (answers []answer, ok bool) {
+// combine applies the batches of other processes. It reports false if one panics:
+// then the state has to be discarded.
+func (t *turn) combine(now protocol.Micros) (replies []replyTo, ok bool) {
 	defer func() {
 		if recover() != nil {
-			t.alone, ok = true, false // whoever asked finds out for itself
+			t.alone, ok = true, false // its own process gets the panic
 		}
 	}()
 	if t.view.state == nil || t.alone {
@@ -94,29 +191,34 @@ func (t *turn) takeAlong(now protocol.Micros) (answers []answer, ok bool) {
 		return nil, true
 	}
 	size := 0
-	for i, a := range t.others {
-		if size > maxAnswers {
+	for i, p := range t.others {
+		if size > maxReplies {
 			t.others = t.others[:i]
 			break
 		}
-		for _, c := range a.calls {
-			reply := t.view.state.Apply(now, c.Batch)
-			answers = append(answers, answer{c.Name, reply})
-			for _, f := range reply.Results {
-				size += 150 + 32*len(f.Fence.Revoked)
+		for _, public := range p.batches {
+			b, err := public.Batch.batch()
+			if err != nil {
+				continue // of another version
+			}
+			reply := t.view.state.Apply(now, b)
+			replies = append(replies, replyTo{public.Name, newReplyRow(reply)})
+			for _, r := range reply.Results {
+				size += 150 + 32*len(r.Fence.Revoked)
 			}
 		}
 	}
-	return answers, true
+	return replies, true
 }
 
-// answered clears away what was asked, by others and by this process.
-func (t *turn) answered() (ops []clientv3.Op) {
-	for _, a := range t.others {
-		ops = append(ops, clientv3.OpDelete(a.key))
+// clear returns what removes the publications that are applied: those of others and
+// that of this process.
+func (t *turn) clear() (ops []clientv3.Op) {
+	for _, p := range t.others {
+		ops = append(ops, clientv3.OpDelete(p.key))
 	}
 	if t.published && t.store.shares {
-		ops = append(ops, clientv3.OpDelete(t.store.keys.call(t.view.name, t.store.attempts.process)))
+		ops = append(ops, clientv3.OpDelete(t.store.keys.batch(t.view.name, t.store.attempts.process)))
 	}
 	return ops
 }

@@ -220,8 +220,8 @@ func (r rush) runAs(t testing.TB, role string, skews []time.Duration, meanwhile 
 
 var four = []time.Duration{0, 0, 0, 0}
 
-// BenchmarkFourProcesses is 4 × 64 goroutines on one semaphore, with batches of
-// other processes taken along and without; and on as many of etcd's mutexes.
+// BenchmarkFourProcesses runs 4 × 64 goroutines on one semaphore, with batches of
+// other processes combined and without; and on as many of etcd's mutexes.
 func BenchmarkFourProcesses(b *testing.B) {
 	server := etcdtest.Start(b, 1)
 	const lasts = 3 * time.Second

@@ -1,83 +1,43 @@
 package etcdstore
 
 import (
-	"time"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// format is that of what is stored. Another one is rejected: a higher one was
-// written by a newer program, a lower one before version 1.
-const format = 2
-
-// A head says how long the log of a semaphore is. Every write puts it, and
-// compares it: that is what keeps writers apart. The rest of it is for people.
-type head struct {
-	Format int    `json:"format"`
-	Number uint64 `json:"entry"`    // the last of the log
-	Full   uint64 `json:"complete"` // the last one that has all of the state
-
-	Kind     string    `json:"kind"`
-	Capacity int64     `json:"capacity"`
-	InUse    int64     `json:"in_use"`
-	Waiting  int       `json:"waiting"`
-	Sessions int       `json:"sessions"`
-	Draining bool      `json:"draining,omitempty"`
-	Version  uint64    `json:"version"`
-	Changed  time.Time `json:"changed"`
-}
-
-func newHead(number, full uint64, c protocol.Config, at protocol.Micros, t totals) head {
-	h := head{
-		Format: format, Number: number, Full: full,
-		Kind: "concurrency", Capacity: c.Capacity, InUse: t.inUse, Waiting: t.waiting, Sessions: t.sessions,
-		Draining: c.Draining, Version: c.Version, Changed: time.UnixMicro(int64(at)).UTC(),
-	}
-	if c.Kind == protocol.Rate {
-		h.Kind = "rate"
-	}
-	return h
-}
-
-// An entry is one write to a semaphore. It has what it changed, or all there is
-// after it; what is large is in parts of their own.
+// An entry is one write to a semaphore. It has what the write changed, or all of the
+// state after it. A large one is in parts of their own.
 type entry struct {
 	By       string          `json:"by"`   // the attempt that wrote it
 	Pace     protocol.Micros `json:"pace"` // see pace
 	Parts    int             `json:"parts,omitempty"`
-	Answers  []answer        `json:"answers,omitempty"`
-	Watching ticketNameRow   `json:"watching,omitzero"` // who was told last to watch the time
+	Replies  []replyTo       `json:"replies,omitempty"`
+	Watching ticketNameRow   `json:"watching,omitzero"` // the last ticket that was notified to watch the time
 	Plain    *plainRow       `json:"semaphore,omitempty"`
 	State    *stateRows      `json:"state,omitempty"`
 	Changes  *changeRows     `json:"changes,omitempty"`
 }
 
-// An answer is for a batch of another process, which that had asked others to
-// take along.
-type answer struct {
-	To    string         `json:"to"`
-	Reply protocol.Reply `json:"reply"`
-}
-
-// The rows of images, with names for people. Their fields are the model's, one
-// for one, or they could not be converted.
+// The rows of images, with stored names. The configuration is in the head.
 type (
 	configRow struct {
-		Kind       protocol.Kind   `json:"kind"`
+		Kind       kindRow         `json:"kind"`
 		Capacity   int64           `json:"capacity"`
 		Whole      int64           `json:"whole,omitempty"`
 		Ramp       int64           `json:"ramp,omitempty"`
 		MaxWaiters int64           `json:"max_waiters,omitempty"`
 		TTL        protocol.Micros `json:"ttl"`
 		Window     protocol.Micros `json:"window,omitempty"`
+		Numbered   bool            `json:"numbered,omitempty"`
 		Draining   bool            `json:"draining,omitempty"`
 		Version    uint64          `json:"version"`
 		Protocol   uint32          `json:"protocol"`
 	}
 	plainRow struct {
-		Config      configRow        `json:"config"`
-		RampFrom    int64            `json:"ramp_from,omitempty"`
-		RampAt      protocol.Micros  `json:"ramp_at,omitempty"`
 		Last        protocol.Micros  `json:"last"`
 		Clock       protocol.Micros  `json:"clock"`
 		LastSession protocol.Session `json:"last_session"`
@@ -86,24 +46,30 @@ type (
 	}
 	sessionRow struct {
 		ID         protocol.Session `json:"id"`
-		Instance   string           `json:"instance"`
-		Key        keyRow           `json:"key"`
-		Principal  string           `json:"principal,omitempty"`
+		Opened     *openedRow       `json:"opened,omitempty"` // nil: as in the state before
 		Seq        uint64           `json:"seq"`
 		Deadline   protocol.Micros  `json:"deadline"`
-		Seen       protocol.Micros  `json:"seen"`
+		Renewed    protocol.Micros  `json:"renewed"`
 		Renewal    uint64           `json:"renewal"`
 		LastResult uint64           `json:"last_result,omitempty"`
 		Recalled   bool             `json:"recalled,omitempty"`
-		Results    []fateRow        `json:"results,omitempty"`
+		Results    []resultRow      `json:"results,omitempty"`
 	}
-	fateRow struct { // without the fence, which is that of the moment in which it is told
+	openedRow struct { // what never changes
+		Instance  textRow `json:"instance"`
+		Client    string  `json:"client,omitempty"`
+		Key       keyRow  `json:"key"`
+		Principal textRow `json:"principal,omitempty"`
+	}
+	resultRow struct {
 		N      uint64              `json:"n"`
 		Kind   protocol.ResultKind `json:"kind"`
 		Ticket protocol.Ticket     `json:"ticket,omitempty"`
+		Fence  *fenceRow           `json:"fence,omitempty"` // in replies only: it is computed for each
 		Lease  protocol.Seq        `json:"lease,omitempty"`
 		Weight int64               `json:"weight,omitempty"`
-		Note   string              `json:"note,omitempty"`
+		Slots  protocol.Slots      `json:"slots,omitempty"`
+		Note   textRow             `json:"note,omitempty"`
 	}
 	leaseRow struct {
 		Seq     protocol.Seq     `json:"seq"`
@@ -112,7 +78,8 @@ type (
 		Pooled  bool             `json:"pooled,omitempty"`
 		Revoked bool             `json:"revoked,omitempty"`
 		Since   protocol.Micros  `json:"since"`
-		Meta    string           `json:"meta,omitempty"`
+		Slots   protocol.Slots   `json:"slots,omitempty"`
+		Details string           `json:"details,omitempty"`
 	}
 	ticketRow struct {
 		Session protocol.Session `json:"session"`
@@ -121,15 +88,18 @@ type (
 		Least   int64            `json:"least"`
 		Until   protocol.Micros  `json:"until,omitempty"`
 		Pooled  bool             `json:"pooled,omitempty"`
-		Meta    string           `json:"meta,omitempty"`
+		Since   protocol.Micros  `json:"since"`
+		Details string           `json:"details,omitempty"`
 	}
 	ticketNameRow struct {
 		Session protocol.Session `json:"session"`
 		Ticket  protocol.Ticket  `json:"ticket"`
 	}
 	spentRow struct {
-		Until  protocol.Micros `json:"until"`
-		Weight int64           `json:"weight"`
+		Until   protocol.Micros  `json:"until"`
+		Weight  int64            `json:"weight"`
+		Seq     protocol.Seq     `json:"seq"`
+		Session protocol.Session `json:"session"`
 	}
 	stateRows struct {
 		Sessions []sessionRow `json:"sessions,omitempty"`
@@ -138,16 +108,215 @@ type (
 		Spent    []spentRow   `json:"spent,omitempty"`
 	}
 	changeRows struct {
-		Sessions []sessionRow       `json:"sessions,omitempty"`
-		Ended    []protocol.Session `json:"ended,omitempty"`
-		Leases   []leaseRow         `json:"leases,omitempty"`
-		Dropped  []protocol.Seq     `json:"dropped,omitempty"`
-		Queue    []ticketRow        `json:"queue,omitempty"`
-		Left     []ticketNameRow    `json:"left,omitempty"`
-		Spent    []spentRow         `json:"spent,omitempty"`
-		Respent  bool               `json:"respent,omitempty"`
+		Sessions  []sessionRow       `json:"sessions,omitempty"`
+		Ended     []protocol.Session `json:"ended,omitempty"`
+		Leases    []leaseRow         `json:"leases,omitempty"`
+		Dropped   []protocol.Seq     `json:"dropped,omitempty"`
+		Queue     []ticketRow        `json:"queue,omitempty"`
+		Left      []ticketNameRow    `json:"left,omitempty"`
+		Spent     []spentRow         `json:"spent,omitempty"`      // new, or changed
+		SpentFrom protocol.Seq       `json:"spent_from,omitempty"` // those with lower Seqs have passed
 	}
 )
+
+func newConfigRow(c protocol.Config) configRow {
+	return configRow{kindRow(c.Kind), c.Capacity, c.Whole, c.Ramp, c.MaxWaiters, c.TTL, c.Window, c.Numbered, c.Draining, c.Version, c.Protocol}
+}
+
+func (c configRow) config() protocol.Config {
+	return protocol.Config{
+		Kind: protocol.Kind(c.Kind), Capacity: c.Capacity, Whole: c.Whole, Ramp: c.Ramp, MaxWaiters: c.MaxWaiters, TTL: c.TTL, Window: c.Window,
+		Numbered: c.Numbered, Draining: c.Draining, Version: c.Version, Protocol: c.Protocol,
+	}
+}
+
+func newPlainRow(im protocol.Image) *plainRow {
+	return &plainRow{im.Last, im.Clock, im.LastSession, im.LastSeq, im.Renewals}
+}
+
+// image returns the image without its lists, with what the head has of it.
+func (p *plainRow) image(h head) protocol.Image {
+	return protocol.Image{
+		Config: h.Config.config(), RampFrom: h.RampFrom, RampAt: h.RampAt, Last: p.Last, Clock: p.Clock,
+		LastSession: p.LastSession, LastSeq: p.LastSeq, Renewals: p.Renewals,
+	}
+}
+
+func newSessionRow(s protocol.SessionImage) sessionRow {
+	return sessionRow{s.ID, nil, s.Seq, s.Deadline, s.Renewed, s.Renewal, s.LastResult, s.Recalled, each(s.Results, newResultRow)}
+}
+
+// newOpenedRow returns a session with its client and owner.
+func newOpenedRow(s protocol.SessionImage) sessionRow {
+	row := newSessionRow(s)
+	row.Opened = &openedRow{textRow(s.Client.Instance), s.Client.Encode(), keyRow(s.Owner.Key), textRow(s.Owner.Principal)}
+	return row
+}
+
+// image returns the session. Its client and owner may be those of the state before.
+func (s sessionRow) image(before map[protocol.Session]protocol.SessionImage) (im protocol.SessionImage, err error) {
+	im = protocol.SessionImage{
+		ID: s.ID, Seq: s.Seq, Deadline: s.Deadline, Renewed: s.Renewed, Renewal: s.Renewal, LastResult: s.LastResult, Recalled: s.Recalled,
+		Results: each(s.Results, resultRow.result),
+	}
+	if s.Opened == nil {
+		known, ok := before[s.ID]
+		if !ok {
+			return im, fmt.Errorf("session %d was never opened", s.ID)
+		}
+		im.Client, im.Owner = known.Client, known.Owner
+		return im, nil
+	}
+	im.Owner = protocol.Owner{Key: protocol.Key(s.Opened.Key), Principal: string(s.Opened.Principal)}
+	im.Client, err = protocol.DecodeClient(string(s.Opened.Instance), s.Opened.Client)
+	return im, err
+}
+
+func newResultRow(r protocol.Result) resultRow {
+	row := resultRow{r.N, r.Kind, r.Ticket, nil, r.Lease, r.Weight, r.Slots, textRow(r.Note)}
+	if r.Fence.Seq != 0 {
+		row.Fence = newFenceRow(r.Fence)
+	}
+	return row
+}
+
+func (r resultRow) result() protocol.Result {
+	return protocol.Result{N: r.N, Kind: r.Kind, Ticket: r.Ticket, Fence: r.Fence.fence(), Lease: r.Lease, Weight: r.Weight, Slots: r.Slots, Note: string(r.Note)}
+}
+
+func (d *detailsText) leaseRow(l protocol.LeaseImage) leaseRow {
+	return leaseRow{l.Seq, l.Session, l.Weight, l.Pooled, l.Revoked, l.Since, l.Slots, d.encode(l.Details)}
+}
+
+func (d *detailsText) lease(l leaseRow) protocol.LeaseImage {
+	return protocol.LeaseImage{Seq: l.Seq, Session: l.Session, Weight: l.Weight, Pooled: l.Pooled, Revoked: l.Revoked, Since: l.Since, Slots: l.Slots, Details: d.decode(l.Details)}
+}
+
+func (d *detailsText) ticketRow(t protocol.TicketImage) ticketRow {
+	return ticketRow{t.Session, t.Ticket, t.Weight, t.Least, t.Until, t.Pooled, t.Since, d.encode(t.Details)}
+}
+
+func (d *detailsText) ticket(t ticketRow) protocol.TicketImage {
+	return protocol.TicketImage{Session: t.Session, Ticket: t.Ticket, Weight: t.Weight, Least: t.Least, Until: t.Until, Pooled: t.Pooled, Since: t.Since, Details: d.decode(t.Details)}
+}
+
+func newStateRows(im protocol.Image) *stateRows {
+	var d detailsText
+	return &stateRows{
+		each(im.Sessions, newOpenedRow), each(im.Leases, d.leaseRow), each(im.Queue, d.ticketRow),
+		each(im.Spent, func(s protocol.SpentImage) spentRow { return spentRow(s) }),
+	}
+}
+
+// image returns all of the state.
+func (s *stateRows) image(plain protocol.Image) (protocol.Image, error) {
+	var d detailsText
+	for _, row := range s.Sessions {
+		session, err := row.image(nil)
+		if err != nil {
+			return plain, err
+		}
+		plain.Sessions = append(plain.Sessions, session)
+	}
+	plain.Leases, plain.Queue = each(s.Leases, d.lease), each(s.Queue, d.ticket)
+	plain.Spent = each(s.Spent, func(s spentRow) protocol.SpentImage { return protocol.SpentImage(s) })
+	return plain, d.err
+}
+
+// newChangeRows returns changes of rows. Sessions that the rows have are without
+// client and owner.
+func newChangeRows(c *protocol.Changes, of *rows) *changeRows {
+	var d detailsText
+	changed := &changeRows{
+		Ended: c.Ended, Leases: each(c.Leases, d.leaseRow), Dropped: c.Dropped, Queue: each(c.Queue, d.ticketRow),
+		Left: each(c.Left, func(t protocol.TicketName) ticketNameRow { return ticketNameRow(t) }),
+	}
+	for _, s := range c.Sessions {
+		row := newSessionRow
+		if _, known := of.sessions[s.ID]; !known {
+			row = newOpenedRow
+		}
+		changed.Sessions = append(changed.Sessions, row(s))
+	}
+	if c.Respent {
+		changed.SpentFrom, changed.Spent = of.spentChanges(c)
+	}
+	return changed
+}
+
+// changes returns the changes of rows.
+func (c *changeRows) changes(plain protocol.Image, of *rows) (*protocol.Changes, error) {
+	var d detailsText
+	changes := &protocol.Changes{
+		Image: plain, Ended: c.Ended, Leases: each(c.Leases, d.lease), Dropped: c.Dropped, Queue: each(c.Queue, d.ticket),
+		Left: each(c.Left, func(t ticketNameRow) protocol.TicketName { return protocol.TicketName(t) }),
+	}
+	for _, row := range c.Sessions {
+		session, err := row.image(of.sessions)
+		if err != nil {
+			return nil, err
+		}
+		changes.Sessions = append(changes.Sessions, session)
+	}
+	if c.SpentFrom != 0 {
+		changes.Respent, changes.Spent = true, of.spentAfter(c.SpentFrom, c.Spent)
+	}
+	return changes, d.err
+}
+
+func each[A, B any](all []A, convert func(A) B) []B {
+	if len(all) == 0 {
+		return nil
+	}
+	converted := make([]B, len(all))
+	for i, one := range all {
+		converted[i] = convert(one)
+	}
+	return converted
+}
+
+// A detailsText converts details to text and back, once per run of equal ones: most
+// leases of a batch share them.
+type detailsText struct {
+	details protocol.Details
+	text    string
+	err     error // of the first text that could not be decoded
+}
+
+func (d *detailsText) encode(details protocol.Details) string {
+	if details != d.details {
+		d.details, d.text = details, details.Encode()
+	}
+	return d.text
+}
+
+func (d *detailsText) decode(text string) protocol.Details {
+	if text != d.text {
+		details, err := protocol.DecodeDetails(text)
+		if err != nil && d.err == nil {
+			d.err = fmt.Errorf("details: %w", err)
+		}
+		d.details, d.text = details, text
+	}
+	return d.details
+}
+
+// A kindRow is a kind in words.
+type kindRow protocol.Kind
+
+var kinds = [...]string{protocol.Concurrency: "concurrency", protocol.Rate: "rate"}
+
+func (k kindRow) MarshalText() ([]byte, error) { return []byte(kinds[k]), nil }
+
+func (k *kindRow) UnmarshalText(text []byte) error {
+	for i, kind := range kinds {
+		if kind == string(text) {
+			*k = kindRow(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("kind %q is unknown", text)
+}
 
 // A keyRow is the key of a session, in hexadecimal digits.
 type keyRow protocol.Key
@@ -160,76 +329,24 @@ func (k *keyRow) UnmarshalText(text []byte) error {
 	return err
 }
 
-func newPlainRow(im protocol.Image) *plainRow {
-	return &plainRow{configRow(im.Config), im.RampFrom, im.RampAt, im.Last, im.Clock, im.LastSession, im.LastSeq, im.Renewals}
-}
+// A textRow is a text of any bytes. JSON has UTF-8 only: other texts are stored as a
+// zero byte and base64.
+type textRow string
 
-func (p *plainRow) image() protocol.Image {
-	return protocol.Image{
-		Config: protocol.Config(p.Config), RampFrom: p.RampFrom, RampAt: p.RampAt, Last: p.Last, Clock: p.Clock,
-		LastSession: p.LastSession, LastSeq: p.LastSeq, Renewals: p.Renewals,
+func (t textRow) MarshalText() ([]byte, error) {
+	if utf8.ValidString(string(t)) && !strings.HasPrefix(string(t), "\x00") {
+		return []byte(t), nil
 	}
+	return []byte("\x00" + base64.StdEncoding.EncodeToString([]byte(t))), nil
 }
 
-func newSessionRow(s protocol.SessionImage) sessionRow {
-	return sessionRow{s.ID, s.Instance, keyRow(s.Owner.Key), s.Owner.Principal, s.Seq, s.Deadline, s.Seen, s.Renewal, s.LastResult, s.Recalled, each(s.Results, func(f protocol.Result) fateRow {
-		return fateRow{f.N, f.Kind, f.Ticket, f.Lease, f.Weight, f.Note}
-	})}
-}
-
-func (s sessionRow) image() protocol.SessionImage {
-	return protocol.SessionImage{
-		ID: s.ID, Instance: s.Instance, Owner: protocol.Owner{Key: protocol.Key(s.Key), Principal: s.Principal}, Seq: s.Seq, Deadline: s.Deadline, Seen: s.Seen, Renewal: s.Renewal, LastResult: s.LastResult, Recalled: s.Recalled,
-		Results: each(s.Results, func(f fateRow) protocol.Result {
-			return protocol.Result{N: f.N, Kind: f.Kind, Ticket: f.Ticket, Lease: f.Lease, Weight: f.Weight, Note: f.Note}
-		}),
-	}
-}
-
-func newStateRows(im protocol.Image) *stateRows {
-	return &stateRows{
-		each(im.Sessions, newSessionRow),
-		each(im.Leases, func(l protocol.LeaseImage) leaseRow { return leaseRow(l) }),
-		each(im.Queue, func(t protocol.TicketImage) ticketRow { return ticketRow(t) }),
-		each(im.Spent, func(s protocol.SpentImage) spentRow { return spentRow(s) }),
-	}
-}
-
-func (s *stateRows) image(plain protocol.Image) protocol.Image {
-	plain.Sessions = each(s.Sessions, sessionRow.image)
-	plain.Leases = each(s.Leases, func(l leaseRow) protocol.LeaseImage { return protocol.LeaseImage(l) })
-	plain.Queue = each(s.Queue, func(t ticketRow) protocol.TicketImage { return protocol.TicketImage(t) })
-	plain.Spent = each(s.Spent, func(s spentRow) protocol.SpentImage { return protocol.SpentImage(s) })
-	return plain
-}
-
-func newChangeRows(c *protocol.Changes) *changeRows {
-	return &changeRows{
-		each(c.Sessions, newSessionRow), c.Ended,
-		each(c.Leases, func(l protocol.LeaseImage) leaseRow { return leaseRow(l) }), c.Dropped,
-		each(c.Queue, func(t protocol.TicketImage) ticketRow { return ticketRow(t) }),
-		each(c.Left, func(t protocol.TicketName) ticketNameRow { return ticketNameRow(t) }),
-		each(c.Spent, func(s protocol.SpentImage) spentRow { return spentRow(s) }), c.Respent,
-	}
-}
-
-func (c *changeRows) changes(plain protocol.Image) *protocol.Changes {
-	return &protocol.Changes{
-		Image: plain, Sessions: each(c.Sessions, sessionRow.image), Ended: c.Ended,
-		Leases: each(c.Leases, func(l leaseRow) protocol.LeaseImage { return protocol.LeaseImage(l) }), Dropped: c.Dropped,
-		Queue: each(c.Queue, func(t ticketRow) protocol.TicketImage { return protocol.TicketImage(t) }),
-		Left:  each(c.Left, func(t ticketNameRow) protocol.TicketName { return protocol.TicketName(t) }),
-		Spent: each(c.Spent, func(s spentRow) protocol.SpentImage { return protocol.SpentImage(s) }), Respent: c.Respent,
-	}
-}
-
-func each[A, B any](all []A, convert func(A) B) []B {
-	if len(all) == 0 {
+func (t *textRow) UnmarshalText(text []byte) error {
+	encoded, other := strings.CutPrefix(string(text), "\x00")
+	if !other {
+		*t = textRow(text)
 		return nil
 	}
-	converted := make([]B, len(all))
-	for i, one := range all {
-		converted[i] = convert(one)
-	}
-	return converted
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	*t = textRow(raw)
+	return err
 }

@@ -10,14 +10,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// earTTL is how long the key of an instance that listens outlives it, in
-// seconds.
-const earTTL = 30
+// listenTTL is how many seconds the key of an instance that listens outlives it.
+const listenTTL = 30
 
-// Listen is for [fleet.Store]. An instance that listens has a key, under a lease
-// of etcd's. Whoever has news for it puts the semaphore's name there, together
-// with the news; if there is no such key, nobody listens. So a grant costs one
-// message, however many wait. After whatever failure it begins anew.
+// Listen implements [fleet.Store]. An instance that listens has a key, under a lease
+// of etcd's. A process with results for it puts the semaphore's name there in the same
+// write; without such a key no process listens. So a grant costs one message, however
+// many wait. Listen starts over after any failure.
 func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -35,7 +34,7 @@ func (s *Store) Listen(ctx context.Context, instance string, hint func(name stri
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if time.Since(began) > earTTL*time.Second {
+		if time.Since(began) > listenTTL*time.Second {
 			pause = firstPause
 		}
 		select {
@@ -47,7 +46,7 @@ func (s *Store) Listen(ctx context.Context, instance string, hint func(name stri
 	}
 }
 
-// tellAll is when hints may have been missed.
+// tellAll notifies of all semaphores, when notifications may have been missed.
 func (s *Store) tellAll(hint func(name string)) {
 	s.mu.Lock()
 	var names []string
@@ -60,7 +59,7 @@ func (s *Store) tellAll(hint func(name string)) {
 	}
 }
 
-// noteHint has the worker of a semaphore read before it writes.
+// noteHint makes the worker of a semaphore read before it writes.
 func (s *Store) noteHint(name string) {
 	s.mu.Lock()
 	found := s.semaphores[name]
@@ -70,9 +69,9 @@ func (s *Store) noteHint(name string) {
 	}
 }
 
-var errDeaf = errors.New("the lease on the key for hints has ended")
+var errLeaseEnded = errors.New("the lease on the key for notifications has ended")
 
-// listen listens until something goes wrong.
+// listen listens until it fails.
 func (s *Store) listen(ctx context.Context, instance string, hint func(name string), ready func()) error {
 	client, err := s.connection.client(ctx)
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *Store) listen(ctx context.Context, instance string, hint func(name stri
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	lease, err := client.Grant(ctx, earTTL)
+	lease, err := client.Grant(ctx, listenTTL)
 	if err != nil {
 		return err
 	}
@@ -100,19 +99,19 @@ func (s *Store) listen(ctx context.Context, instance string, hint func(name stri
 		select {
 		case _, ok := <-alive:
 			if !ok {
-				return errDeaf
+				return errLeaseEnded
 			}
 		case some, ok := <-events:
 			if !ok {
-				return errDeaf
+				return errLeaseEnded
 			}
 			if err := some.Err(); err != nil {
-				return err // also when the revision was compacted: what was missed is told anew
+				return err // also when the revision was compacted: tellAll follows
 			}
 			for _, e := range some.Events {
 				switch {
 				case e.Type == mvccpb.DELETE:
-					return errDeaf
+					return errLeaseEnded
 				case len(e.Kv.Value) > 0:
 					hint(string(e.Kv.Value))
 				}
@@ -121,14 +120,14 @@ func (s *Store) listen(ctx context.Context, instance string, hint func(name stri
 	}
 }
 
-// revoke takes the key away, which would end by itself.
+// revoke removes the key, which would expire by itself.
 func (s *Store) revoke(client *clientv3.Client, lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, _ = client.Revoke(ctx, lease)
 }
 
-// hintLater tells instances for which there was no room in the write.
+// hintLater notifies instances for which there was no room in the write.
 func (s *Store) hintLater(name string, instances []string) {
 	s.start(func() {
 		for len(instances) > 0 {
@@ -138,7 +137,7 @@ func (s *Store) hintLater(name string, instances []string) {
 				ops = append(ops, s.keys.hintOp(instance, name))
 			}
 			if _, err := s.txn(nil, ops, nil); err != nil {
-				return // they hear of it at their next sign of life
+				return // they get it with their next heartbeat
 			}
 			instances = instances[n:]
 		}

@@ -14,9 +14,9 @@ const (
 	sweepHeads = 500         // at a time
 )
 
-// sweep looks for semaphores that nobody has used for long, whenever one is made:
-// that is when they become more. Those whose configuration was changed stay,
-// since nobody would make them again as they are.
+// sweep looks for semaphores that were not used for long, whenever one is created: then
+// their number grows. Those whose configuration was changed stay, since a client would
+// create them again with another one.
 func (s *Store) sweep() {
 	s.mu.Lock()
 	due := s.idle > 0 && time.Since(s.swept) > s.sweepEvery
@@ -29,13 +29,13 @@ func (s *Store) sweep() {
 	}
 }
 
-// sweepSome goes on where the last one ended.
+// sweepSome continues where the last one ended.
 func (s *Store) sweepSome() {
 	ctx, cancel := context.WithTimeout(s.life, 10*time.Second)
 	defer cancel()
 	client, err := s.connection.client(ctx)
 	if err != nil {
-		return // there will be another time
+		return // the next sweep tries again
 	}
 	heads := s.keys.head("")
 	s.mu.Lock()
@@ -64,8 +64,8 @@ func (s *Store) sweepSome() {
 }
 
 func (s *Store) isIdle(h head) bool {
-	return h.Sessions == 0 && h.InUse == 0 && h.Version == 1 &&
-		protocol.Micros(h.Changed.Add(s.idle).UnixMicro()) < s.clock.wall()
+	now := s.clock.wall()
+	return h.Sessions == 0 && h.inUse(now) == 0 && h.Config.Version == 1 && protocol.Micros(h.Changed.Add(s.idle).UnixMicro()) < now
 }
 
 // forgetIdle deletes a semaphore if that is still so.

@@ -9,14 +9,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// keys are what is stored under a prefix:
+// keys are those stored under a prefix:
 //
-//	head/NAME                    a semaphore: how long its log is, and how it is, for people
+//	head/NAME                    a semaphore: the length of its log, configuration and load
 //	log/NAME NUMBER              its entries
 //	part/NAME NUMBER ATTEMPT I   of an entry that is too large for one value
-//	call/NAME PROCESS            batches that a process asks others to take along
-//	hint/INSTANCE                the semaphore on which an instance has news, last
-//	floor                        after what number semaphores begin that are made again
+//	batch/NAME PROCESS           batches that a process publishes for others to apply
+//	notify/INSTANCE              the last semaphore on which an instance was notified
+//	floor                        the highest Seq of semaphores that were deleted
 //
 // Names have no spaces.
 type keys struct{ prefix string }
@@ -39,18 +39,18 @@ func (k keys) part(name string, number uint64, attempt string, i int) string {
 	return fmt.Sprintf("%s%06d", k.partsOf(name, number, attempt), i)
 }
 
-func (k keys) calls(name string) string { return k.prefix + "call/" + name + " " }
+func (k keys) batches(name string) string { return k.prefix + "batch/" + name + " " }
 
-func (k keys) call(name, process string) string { return k.calls(name) + process }
+func (k keys) batch(name, process string) string { return k.batches(name) + process }
 
-func (k keys) hint(instance string) string { return k.prefix + "hint/" + url.PathEscape(instance) }
+func (k keys) hint(instance string) string { return k.prefix + "notify/" + url.PathEscape(instance) }
 
 func (k keys) floor() string { return k.prefix + "floor" }
 
-// numberOf is that of an entry, by its key.
+// numberOf returns the number of an entry by its key.
 func numberOf(key string) (uint64, error) {
 	return strconv.ParseUint(key[strings.LastIndexByte(key, ' ')+1:], 10, 64)
 }
 
-// end is where the keys that begin with a prefix end.
+// end returns the end of the range of keys that begin with a prefix.
 func end(prefix string) string { return clientv3.GetPrefixRangeEnd(prefix) }

@@ -31,11 +31,12 @@ func TestPeopleCanLook(t *testing.T) {
 		t.Errorf("keys %q", got)
 	}
 	for name, want := range map[string]string{
-		"jobs":  `"kind":"concurrency","capacity":3,"in_use":2,"waiting":2,"sessions":1,"version":1`,
-		"mails": `"kind":"rate","capacity":5,"in_use":4,"waiting":0,"sessions":1,"version":1`,
+		"jobs":  `"in_use":2,"leases":1,"waiting":2,"sessions":1,"changed":"`,
+		"mails": `"in_use":4,"leases":0,"waiting":0,"sessions":1,"spent_until":`,
 	} {
 		got := server.Etcdctl("get", "--print-value-only", "app/head/"+name)
-		if !strings.Contains(got, want) {
+		kind := map[string]string{"jobs": `"data":1,"entry":3,"complete":3,"config":{"kind":"concurrency","capacity":3,`, "mails": `"config":{"kind":"rate","capacity":5,`}[name]
+		if !strings.Contains(got, want) || !strings.Contains(got, kind) {
 			t.Errorf("%s: %s", name, got)
 		}
 		var h head
@@ -47,7 +48,7 @@ func TestPeopleCanLook(t *testing.T) {
 	log := server.Etcdctl("get", "--prefix", "--print-value-only", "--order", "DESCEND", "--limit", "1", "app/log/jobs ")
 	for _, want := range []string{
 		fmt.Sprintf(`"instance":"instance of %s"`, t.Name()),
-		fmt.Sprintf(`"leases":[{"seq":%d,"session":%d,"weight":2,`, lease, s.ID), `"meta":"for a test"`,
+		fmt.Sprintf(`"leases":[{"seq":%d,"session":%d,"weight":2,`, lease, s.ID), `"details":"holder=\"for a test\""`,
 		fmt.Sprintf(`"queue":[{"session":%d,"ticket":2,"weight":2,`, s.ID),
 	} {
 		if !strings.Contains(log, want) {
@@ -222,28 +223,42 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	later.workers.Wait()
-	names, err := store.List(ctx, "")
-	if err != nil || strings.Join(names, " ") != "changed new used young" {
-		t.Errorf("there are %v, %v", names, err)
+	if names := listed(t, store, protocol.ListQuery{}); strings.Join(names, " ") != "changed new used young" {
+		t.Errorf("there are %v", names)
 	}
 }
 
-// A format that is newer, or older than version 1, is left alone.
-func TestStore_RejectsOtherFormats(t *testing.T) {
+// unreleased is a head as versions before the first release wrote it.
+const unreleased = `{"format":%d,"entry":7,"complete":5,"kind":"concurrency","capacity":3,"in_use":2,"waiting":2,"sessions":1,"version":1,"changed":"2026-11-17T12:00:00Z"}`
+
+// TestStore_RejectsOtherVersions: data of a newer program, and of unreleased ones, is
+// left alone.
+func TestStore_RejectsOtherVersions(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
-	server.Etcdctl("put", "sema/head/a", `{"format":3}`)
+	server.Etcdctl("put", "sema/head/a", `{"data":2,"config":{"kind":"lottery"}}`)
 	server.Etcdctl("put", "sema/log/a 000000000001", `what is this`)
 	_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener("me"))
 	if !errors.Is(err, protocol.ErrVersion) {
 		t.Errorf("%v, want ErrVersion", err)
 	}
-	server.Etcdctl("put", "sema/head/old", `{"format":1,"entry":1,"complete":1}`)
-	if _, err = store.Inspect(ctx, "old"); !errors.Is(err, protocol.ErrVersion) {
-		t.Errorf("%v, want ErrVersion for what was written before version 1", err)
+	_, err = store.List(ctx, protocol.ListQuery{})
+	if !errors.Is(err, protocol.ErrVersion) {
+		t.Errorf("%v, want ErrVersion", err)
 	}
-	server.Etcdctl("put", "sema/head/b", `{"format":2,"entry":1,"complete":1}`)
+	for format := 1; format <= 2; format++ {
+		server.Etcdctl("put", "sema/head/old", fmt.Sprintf(unreleased, format))
+		server.Etcdctl("put", "sema/log/old 000000000005", `{"by":"x-1","pace":1,"semaphore":{"last":1},"state":{"sessions":[{"id":1,"seen":1}]}}`)
+		_, _, err = store.Open(ctx, "old", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener("me"))
+		wantError(t, err, `semaphore "old"`, "created by an unreleased version of Sema; delete all keys")
+		_, err = store.List(ctx, protocol.ListQuery{Prefix: "o"})
+		wantError(t, err, `semaphore "old"`, "created by an unreleased version of Sema; delete all keys")
+		if left := server.Etcdctl("get", "--print-value-only", "sema/head/old"); strings.TrimSpace(left) != fmt.Sprintf(unreleased, format) {
+			t.Errorf("it was changed to %s", left)
+		}
+	}
+	server.Etcdctl("put", "sema/head/b", `{"data":1,"entry":1,"complete":1}`)
 	_, err = store.Inspect(ctx, "b")
-	wantError(t, err, `semaphore "b"`)
+	wantError(t, err, `semaphore "b" is damaged`)
 }

@@ -98,18 +98,18 @@ func TestADeletionWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// TestACallKeepsItsName, by which an answer is found to what others were asked:
-// it may be published more than once.
+// TestACallKeepsItsName: by its name the reply to a published batch is found, which may
+// be published more than once.
 func TestACallKeepsItsName(t *testing.T) {
 	t.Parallel()
 	store := openBy(t, Options{Endpoints: []string{"127.0.0.1:1"}})
 	s := store.semaphore("a")
 	one := &call{batch: &protocol.Batch{Session: 1, Seq: 1}}
 	first := &turn{semaphore: s, view: &s.view, calls: []*call{one}}
-	first.publication()
+	first.publish()
 	name := one.name
-	if first.publication(); name == "" || one.name != name {
-		t.Errorf("it was asked for as %q, and then as %q", name, one.name)
+	if first.publish(); name == "" || one.name != name {
+		t.Errorf("it was published as %q, and then as %q", name, one.name)
 	}
 }
 

@@ -50,6 +50,14 @@ type clock struct {
 	fixed   func() protocol.Micros // for tests: is all there is to time, as with an engine that has a clock; nil otherwise
 }
 
+// time returns the time of lists.
+func (c clock) time() protocol.Micros {
+	if c.fixed != nil {
+		return c.fixed()
+	}
+	return c.wall()
+}
+
 func machineClock() clock {
 	start := time.Now()
 	return clock{

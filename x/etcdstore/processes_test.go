@@ -116,25 +116,26 @@ func TestARestartedProgramKnowsThatTimeHasPassed(t *testing.T) {
 	}
 }
 
-// TestBatchesAreTakenAlong by others: they are answered, once, and cleared away.
-func TestBatchesAreTakenAlong(t *testing.T) {
+// TestCombine_AppliesPublishedBatches once, replies to them, and removes them.
+func TestCombine_AppliesPublishedBatches(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	one, two := openAt(t, server, ""), openAt(t, server, "")
 	a, b := sessiontest.Begin(t, one, "a", protocol.Config{Capacity: 5}), sessiontest.Begin(t, two, "a", protocol.Config{Capacity: 5})
-	asked := b.Next(sessiontest.Acquire(1, 2))
-	server.Etcdctl("put", "sema/call/a somebody", encode([]publicCall{{"somebody-1", asked}}))
-	server.Etcdctl("put", "sema/call/a other", "nonsense")
-	a.Say() // one did not know what two wrote, fails, and sees the call
-	if keys, _ := count(t, one, "sema/call/"); keys != 0 {
-		t.Error("calls are left")
+	published := b.Next(sessiontest.Acquire(1, 2))
+	server.Etcdctl("put", "sema/batch/a somebody", encode([]publicBatch{{"somebody-1", newBatchRow(published)}}))
+	server.Etcdctl("put", "sema/batch/a other", "nonsense")
+	server.Etcdctl("put", "sema/batch/a third", `[{"name":"third-1","batch":{"session":1,"key":"00000000000000000000000000000000","seq":1,"ops":[{"verb":1,"details":"of a newer version"}]}}]`)
+	a.Say() // one did not know what two wrote, fails, and reads the publications
+	if keys, _ := count(t, one, "sema/batch/"); keys != 0 {
+		t.Error("publications are left")
 	}
 	log := server.Etcdctl("get", "--prefix", "--print-value-only", "--order", "DESCEND", "--limit", "1", "sema/log/a ")
-	if !strings.Contains(log, `"answers":[{"to":"somebody-1","reply":{"Status":0,"Results":[{"N":1,"Kind":1,"Ticket":1,`) {
-		t.Errorf("there is no answer in %s", log)
+	if !strings.Contains(log, `"replies":[{"to":"somebody-1","reply":{"status":0,"results":[{"n":1,"kind":1,"ticket":1,"fence":{"seq":`) {
+		t.Errorf("there is no reply in %s", log)
 	}
-	// Whoever asked asks again, for itself.
-	if r, err := two.Apply(ctx, "a", asked); err != nil || r.Status != protocol.Repeated || len(r.Results) != 1 {
+	// The process that published it may send it again itself.
+	if r, err := two.Apply(ctx, "a", published); err != nil || r.Status != protocol.Repeated || len(r.Results) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// maxValue is how large a value may be. A request may have 1.5 MB.
+	// maxValue is how many bytes a value may have. A request may have 1.5 MB.
 	maxValue = 1 << 20
-	// fewRows are always written all together: it costs little, and whoever looks
-	// sees all of a semaphore in its last entry.
+	// fewRows are always written all together: it costs little, and the last entry
+	// of a small semaphore shows all of it.
 	fewRows = 6
 	// leastLog is how many bytes of entries there are at least before all is
 	// written again.
 	leastLog = 32 << 10
-	// keptEntries are left before the last complete one, for who is a little
-	// behind, and who does not know what became of an attempt.
+	// keptEntries stay before the last complete one, for processes that are a little
+	// behind, or do not know the result of an attempt.
 	keptEntries = 16
-	// maxHints go with the write, so that it has less than 128 operations. Others
-	// follow.
+	// maxHints notifications are part of the write, so that it has less than 128
+	// operations. Others follow.
 	maxHints = 64
 )
 
@@ -41,10 +41,9 @@ type proposal struct {
 	deletes bool
 }
 
-// propose is what has changed, nil if nothing has. A state that went ahead of
-// the rows only in that time has passed is not worth writing: a clock that is
-// behind makes sessions live longer, never shorter.
-func (v *view) propose(attempt string, answers []answer) *proposal {
+// propose returns what has changed, nil if nothing has. That time has passed is not
+// worth a write: a clock that is behind makes sessions live longer, never shorter.
+func (v *view) propose(attempt string, replies []replyTo) *proposal {
 	switch {
 	case v.state == nil && v.rows == nil:
 		return nil
@@ -54,23 +53,24 @@ func (v *view) propose(attempt string, answers []answer) *proposal {
 	p := &proposal{attempt: attempt, number: v.head.Number + 1, changes: v.state.Changes()}
 	c := &p.changes
 	p.hints = v.hinted(c)
-	if v.rows != nil && !v.changed(c) && len(answers) == 0 && len(p.hints) == 0 {
+	if v.rows != nil && !v.changed(c) && len(replies) == 0 && len(p.hints) == 0 {
 		return nil
 	}
 	p.full = v.rows == nil || v.logged >= max(leastLog, v.complete) || v.rows.count()+len(c.Sessions)+len(c.Leases)+len(c.Queue) <= fewRows
-	p.entry = entry{By: attempt, Pace: v.pace.told, Answers: answers, Watching: ticketNameRow(v.watching), Plain: newPlainRow(c.Image)}
-	var t totals
-	full := v.head.Full
+	p.entry = entry{By: attempt, Pace: v.pace.told, Replies: replies, Watching: ticketNameRow(v.watching), Plain: newPlainRow(c.Image)}
+	full, until := v.head.Full, v.head.SpentUntil
+	if c.Respent {
+		until = spentUntil(c.Spent)
+	}
 	if p.full {
 		im := v.state.Image()
 		p.rows = newRows(im)
 		p.entry.State = newStateRows(im)
-		full, t = p.number, p.rows.totals()
+		full = p.number
 	} else {
-		p.entry.Changes = newChangeRows(c)
-		t = v.rows.after(totals{v.head.InUse, v.head.Waiting, v.head.Sessions}, c)
+		p.entry.Changes = newChangeRows(c, v.rows)
 	}
-	p.head = newHead(p.number, full, c.Image.Config, c.Image.Last, t)
+	p.head = newHead(p.number, full, c.Image, v.state.Summary(v.name), until)
 	if p.text = pack(p.entry); len(p.text) > v.maxValue {
 		for part := range slices.Chunk([]byte(p.text), v.maxValue) {
 			p.parts = append(p.parts, string(part))
@@ -89,17 +89,17 @@ func (v *view) changed(c *protocol.Changes) bool {
 	return !reflect.DeepEqual(now, then)
 }
 
-// hinted are the instances that have news. A state that was restored does not
-// know that the first in line was told to watch the time, and would have it told
-// with each entry of somebody else.
+// hinted returns the instances to notify. A state that was restored does not know
+// that the first of the queue was notified to watch the time, and would notify it
+// again with each entry of another process.
 func (v *view) hinted(c *protocol.Changes) (instances []string) {
 	woken := v.state.Woken()
 	if len(woken) == 0 {
 		return nil
 	}
 	var first protocol.TicketName
-	if line := v.state.Snapshot().Queue; len(line) > 0 {
-		first = protocol.TicketName{Session: line[0].Session, Ticket: line[0].Ticket}
+	if queue := v.state.Snapshot().Queue; len(queue) > 0 {
+		first = protocol.TicketName{Session: queue[0].Session, Ticket: queue[0].Ticket}
 	}
 	for _, id := range woken {
 		if !slices.ContainsFunc(c.Sessions, func(s protocol.SessionImage) bool { return s.ID == id }) && id == first.Session {
@@ -115,7 +115,7 @@ func (v *view) hinted(c *protocol.Changes) (instances []string) {
 	return instances
 }
 
-// adopt is when a proposal was written, in some revision.
+// adopt makes the view that of a proposal, which was written in some revision.
 func (v *view) adopt(p *proposal, revision int64) {
 	switch {
 	case p.deletes:
@@ -134,7 +134,7 @@ func (v *view) adopt(p *proposal, revision int64) {
 	v.pace.learn(p.entry.Pace, v.rows.plain.Config.TTL)
 }
 
-// operations are those that write a proposal down.
+// operations returns what writes a proposal.
 func (v *view) operations(p *proposal, k keys) (guards []clientv3.Cmp, ops []clientv3.Op) {
 	guards = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(k.head(v.name)), "=", v.revision)}
 	if v.revision == 0 || p.deletes {
@@ -145,7 +145,7 @@ func (v *view) operations(p *proposal, k keys) (guards []clientv3.Cmp, ops []cli
 		return guards, []clientv3.Op{
 			clientv3.OpPut(k.floor(), encode(floor{last})), clientv3.OpDelete(k.head(v.name)),
 			clientv3.OpDelete(k.log(v.name), clientv3.WithPrefix()), clientv3.OpDelete(k.parts(v.name), clientv3.WithPrefix()),
-			clientv3.OpDelete(k.calls(v.name), clientv3.WithPrefix()),
+			clientv3.OpDelete(k.batches(v.name), clientv3.WithPrefix()),
 		}
 	}
 	ops = []clientv3.Op{clientv3.OpPut(k.head(v.name), encode(p.head)), clientv3.OpPut(k.entry(v.name, p.number), p.text)}
@@ -161,13 +161,13 @@ func (v *view) operations(p *proposal, k keys) (guards []clientv3.Cmp, ops []cli
 	return guards, ops
 }
 
-// A floor is what semaphores begin after that are made anew: what the last
-// fence, or session, was of any that was deleted.
+// A floor is the highest Seq, or session, of all semaphores that were deleted. New
+// ones begin after it.
 type floor struct {
 	Last protocol.Seq `json:"last"`
 }
 
-// hintOp tells an instance, if it listens.
+// hintOp notifies an instance, if it listens.
 func (k keys) hintOp(instance, name string) clientv3.Op {
 	key := k.hint(instance)
 	return clientv3.OpTxn(

@@ -8,19 +8,19 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// rows are a semaphore as it was written down with some entry of its log: what
-// [protocol.Image] has, so that entries can be applied to it.
+// rows are a semaphore as of some entry of its log: a [protocol.Image] to which
+// entries can be applied.
 type rows struct {
 	plain    protocol.Image // without the lists
 	sessions map[protocol.Session]protocol.SessionImage
 	leases   map[protocol.Seq]protocol.LeaseImage
-	line     []protocol.TicketImage
+	queue    []protocol.TicketImage
 	spent    []protocol.SpentImage
 }
 
 func newRows(im protocol.Image) *rows {
 	r := &rows{
-		plain: plain(im), line: im.Queue, spent: im.Spent,
+		plain: plain(im), queue: im.Queue, spent: im.Spent,
 		sessions: make(map[protocol.Session]protocol.SessionImage, len(im.Sessions)), leases: make(map[protocol.Seq]protocol.LeaseImage, len(im.Leases)),
 	}
 	for _, s := range im.Sessions {
@@ -32,60 +32,56 @@ func newRows(im protocol.Image) *rows {
 	return r
 }
 
-// plain is an image without its lists.
+// plain returns an image without its lists.
 func plain(im protocol.Image) protocol.Image {
 	im.Sessions, im.Leases, im.Queue, im.Spent = nil, nil, nil, nil
 	return im
 }
 
-func (r *rows) count() int { return len(r.sessions) + len(r.leases) + len(r.line) + len(r.spent) }
+func (r *rows) count() int { return len(r.sessions) + len(r.leases) + len(r.queue) + len(r.spent) }
 
-// totals are for people.
-type totals struct {
-	inUse             int64
-	waiting, sessions int
+// spentUntil returns when nothing of some spending is in use any more; 0 if nothing is.
+func spentUntil(spent []protocol.SpentImage) protocol.Micros {
+	if len(spent) == 0 {
+		return 0
+	}
+	return spent[len(spent)-1].Until
 }
 
-func (r *rows) totals() totals {
-	t := totals{waiting: len(r.line), sessions: len(r.sessions)}
-	for _, l := range r.leases {
-		t.inUse += l.Weight
+// spentChanges returns how the spending of some changes differs from that of the rows:
+// from which Seq on there is any, and the entries that are new or were changed (a
+// grant was settled, a clock stepped back).
+func (r *rows) spentChanges(c *protocol.Changes) (from protocol.Seq, changed []spentRow) {
+	if len(c.Spent) == 0 {
+		return c.Image.LastSeq + 1, nil
 	}
-	for _, s := range r.spent {
-		t.inUse += s.Weight
+	from = c.Spent[0].Seq
+	left := r.spent[indexOf(r.spent, from):]
+	for i, s := range c.Spent {
+		if i >= len(left) || left[i] != s {
+			changed = append(changed, spentRow(s))
+		}
 	}
-	return t
+	return from, changed
 }
 
-// after is the totals with some changes, which are not applied yet.
-func (r *rows) after(before totals, c *protocol.Changes) totals {
-	t := before
-	t.waiting += len(c.Queue) - len(c.Left)
-	for _, s := range c.Sessions {
-		if _, there := r.sessions[s.ID]; !there {
-			t.sessions++
+// spentAfter returns the spending with such a difference.
+func (r *rows) spentAfter(from protocol.Seq, changed []spentRow) []protocol.SpentImage {
+	spent := slices.Clone(r.spent[indexOf(r.spent, from):])
+	for _, s := range changed {
+		if i := indexOf(spent, s.Seq); i < len(spent) && spent[i].Seq == s.Seq {
+			spent[i] = protocol.SpentImage(s)
+		} else {
+			spent = slices.Insert(spent, i, protocol.SpentImage(s))
 		}
 	}
-	for _, id := range c.Ended {
-		if _, there := r.sessions[id]; there {
-			t.sessions--
-		}
-	}
-	for _, l := range c.Leases {
-		t.inUse += l.Weight - r.leases[l.Seq].Weight
-	}
-	for _, seq := range c.Dropped {
-		t.inUse -= r.leases[seq].Weight
-	}
-	if c.Respent {
-		for _, s := range r.spent {
-			t.inUse -= s.Weight
-		}
-		for _, s := range c.Spent {
-			t.inUse += s.Weight
-		}
-	}
-	return t
+	return spent
+}
+
+// indexOf returns where the entry of a grant is, or would be: Seqs ascend.
+func indexOf(spent []protocol.SpentImage, seq protocol.Seq) int {
+	at, _ := slices.BinarySearchFunc(spent, seq, func(s protocol.SpentImage, seq protocol.Seq) int { return cmp.Compare(s.Seq, seq) })
+	return at
 }
 
 func (r *rows) apply(c *protocol.Changes) {
@@ -107,11 +103,11 @@ func (r *rows) apply(c *protocol.Changes) {
 		for _, name := range c.Left {
 			left[name] = true
 		}
-		r.line = slices.DeleteFunc(r.line, func(t protocol.TicketImage) bool {
+		r.queue = slices.DeleteFunc(r.queue, func(t protocol.TicketImage) bool {
 			return left[protocol.TicketName{Session: t.Session, Ticket: t.Ticket}]
 		})
 	}
-	r.line = append(r.line, c.Queue...)
+	r.queue = append(r.queue, c.Queue...)
 	if c.Respent {
 		r.spent = c.Spent
 	}
@@ -121,6 +117,6 @@ func (r *rows) image() protocol.Image {
 	im := r.plain
 	im.Sessions = slices.SortedFunc(maps.Values(r.sessions), func(a, b protocol.SessionImage) int { return cmp.Compare(a.Renewal, b.Renewal) })
 	im.Leases = slices.SortedFunc(maps.Values(r.leases), func(a, b protocol.LeaseImage) int { return cmp.Compare(a.Seq, b.Seq) })
-	im.Queue, im.Spent = r.line, r.spent
+	im.Queue, im.Spent = r.queue, r.spent
 	return im
 }

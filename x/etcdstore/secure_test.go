@@ -46,7 +46,7 @@ func TestUsers(t *testing.T) {
 	store := openBy(t, Options{Endpoints: server.Addresses(), User: "me", Password: "hush", Prefix: "app/"})
 	s := sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 1})
 	s.Say(sessiontest.Release(s.Granted(1, sessiontest.Acquire(1, 1))[0]))
-	if names, err := store.List(ctx, ""); err != nil || len(names) != 2 {
+	if names, err := store.List(ctx, protocol.ListQuery{}); err != nil || len(names) != 2 {
 		t.Errorf("%v, %v", names, err)
 	}
 }

@@ -11,25 +11,24 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A semaphore is one that this process uses. One goroutine at a time, the
-// worker, has its view; it lives while there are calls. What is called for
-// meanwhile is the next group: all of it goes into one write, so that however
-// many call, each write to etcd is shared, and processes contend with each
+// A semaphore is one that this process uses. One goroutine at a time, the worker, has
+// its view; it lives while there are calls. Calls that arrive during a write are the
+// next group and share one write (group commit), so that processes contend with each
 // other, not goroutines.
 type semaphore struct {
 	store    *Store
 	view     view // the worker's
-	troubled bool // the worker's; there is trouble
+	troubled bool // the worker's: trouble is set
 
 	mu      sync.Mutex
 	waiting []*call
 	works   bool
-	hinted  bool  // somebody else has written: it is better to read first
-	trouble error // why there are no answers; nil: there are
+	hinted  bool  // another process has written: the worker reads first
+	trouble error // why there are no replies; nil: there are
 	used    time.Time
 }
 
-// A call is what one caller wants.
+// A call is a request of one caller.
 type call struct {
 	ctx    context.Context
 	name   string // among calls of all processes
@@ -43,7 +42,7 @@ type call struct {
 	unsure []attempted
 }
 
-// An outcome is what a call ends with.
+// An outcome is the result of a call.
 type outcome struct {
 	session  protocol.Session
 	config   protocol.Config
@@ -52,31 +51,32 @@ type outcome struct {
 	err      error
 }
 
-// An attempted outcome is one of which it is not known whether it was written.
+// An attempted outcome may have been written or not.
 type attempted struct {
 	attempt string
 	outcome outcome
 	deletes int64 // the life of the semaphore that it deletes; 0: it deletes none
 }
 
-// A group is bounded, so that those in it do not wait for ever more of those
-// who came after them, and its entry is not too large.
+// A group is bounded, so that its calls do not wait for ever more that arrive after
+// them, and its entry is not too large.
 const (
 	maxGroup = 512
 	maxSize  = 256 << 10 // bytes, or thereabouts
 )
 
-// sizeOf is about how much of an entry a batch takes.
+// sizeOf returns about how many bytes of an entry a batch takes.
 func sizeOf(b protocol.Batch) int {
 	size := 200
 	for _, op := range b.Ops {
-		size += 150 + len(op.Meta)
+		d := op.Details
+		size += 150 + len(d.Site) + len(d.Labels) + len(d.Holder) + len(d.By) + len(d.Key)
 	}
 	return size
 }
 
-// await has the worker serve a call, and is over as soon as its context is. What
-// was called for may still happen.
+// await passes a call to the worker and waits until its context ends. The call may
+// still be served after that.
 func (s *semaphore) await(c *call) outcome {
 	c.ended, c.made = make(chan outcome, 1), time.Now()
 	s.mu.Lock()
@@ -98,8 +98,8 @@ func (s *semaphore) await(c *call) outcome {
 	}
 }
 
-// late is the error of a caller who did not wait any longer, with what is in the
-// way, if that is known.
+// late returns the error of a caller whose context has ended, with the reason for the
+// delay, if that is known.
 func (s *semaphore) late(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *semaphore) work() {
 	}
 }
 
-// take is the next group. If there is none, the worker's work is over.
+// take returns the next group. If there is none, the worker ends.
 func (s *semaphore) take() (group []*call, hinted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,18 +147,18 @@ func (s *semaphore) take() (group []*call, hinted bool) {
 	return group, hinted
 }
 
-// hint is that somebody else has written.
+// hint notes that another process has written.
 func (s *semaphore) hint() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hinted = true
 }
 
-// endurance is for how long a call goes on after failures that may pass, as when
-// the leader changes, if its context lets it.
+// endurance is for how long a call is tried again after failures that may pass, as
+// when the leader changes, unless its context ends before.
 const endurance = 10 * time.Second
 
-// serve goes on until all of a group are answered.
+// serve attempts until all calls of a group have ended.
 func (s *semaphore) serve(group []*call) {
 	t := &turn{semaphore: s, view: &s.view, calls: group}
 	for pause := firstPause; ; {
@@ -196,10 +196,10 @@ const (
 	lastPause  = 300 * time.Millisecond
 )
 
-// abandoned reports whether nobody waits for a call any more.
+// abandoned reports whether the caller has stopped waiting.
 func abandoned(c *call) bool { return c.ctx.Err() != nil }
 
-// end answers a call.
+// end replies to the caller.
 func (c *call) end(o outcome) { c.ended <- o }
 
 // A turn is the work on a group.
@@ -207,12 +207,12 @@ type turn struct {
 	*semaphore
 	view      *view
 	calls     []*call
-	published bool // others were asked to take the batches along
-	others    []asked
-	alone     bool // it takes nothing of others along
+	published bool // its batches, for other processes to apply
+	others    []publication
+	alone     bool // it applies no batches of others
 }
 
-// fail ends calls that were made before some time, or all if that is zero.
+// fail ends calls that were made before some time, or all if it is zero.
 func (t *turn) fail(err error, before time.Time) {
 	t.calls = slices.DeleteFunc(t.calls, func(c *call) bool {
 		ends := before.IsZero() || c.made.Before(before)
@@ -223,7 +223,7 @@ func (t *turn) fail(err error, before time.Time) {
 	})
 }
 
-// finish ends all calls, which are written down.
+// finish ends all calls, which are written.
 func (t *turn) finish() {
 	for _, c := range t.calls {
 		c.end(c.last)
@@ -231,8 +231,8 @@ func (t *turn) finish() {
 	t.calls = nil
 }
 
-// attempt applies the calls to what is known, and writes that down unless
-// somebody else has written meanwhile: then it is known what, and there is
+// attempt applies the calls to what is known and writes the result (optimistic
+// concurrency). If another process has written meanwhile, it learns what, and there is
 // another attempt.
 func (t *turn) attempt() error {
 	v := t.view
@@ -246,12 +246,12 @@ func (t *turn) attempt() error {
 		return err
 	}
 	attempt := t.store.attempts.next()
-	answers, ok := t.apply(now)
+	replies, ok := t.apply(now)
 	if !ok {
 		v.unload()
 		return nil
 	}
-	p := v.propose(attempt, answers)
+	p := v.propose(attempt, replies)
 	switch {
 	case p == nil && v.fresh:
 		t.finish()
@@ -272,11 +272,11 @@ func (t *turn) attempt() error {
 	return t.write(p)
 }
 
-// apply has the state do what is called for, by others first: they have failed
-// to write. It reports whether that went well: a call that panics is ended, and
-// the state it has spoilt is of no use to anybody.
-func (t *turn) apply(now protocol.Micros) (answers []answer, ok bool) {
-	if answers, ok = t.takeAlong(now); !ok {
+// apply applies batches of other processes first, which have failed to write, and
+// then the calls. It reports false if one panics: a call that does is ended, and the
+// state has to be discarded.
+func (t *turn) apply(now protocol.Micros) (replies []replyTo, ok bool) {
+	if replies, ok = t.combine(now); !ok {
 		return nil, false
 	}
 	for i, c := range t.calls {
@@ -286,7 +286,7 @@ func (t *turn) apply(now protocol.Micros) (answers []answer, ok bool) {
 			return nil, false
 		}
 	}
-	return answers, true
+	return replies, true
 }
 
 func (t *turn) act(c *call, now protocol.Micros) (ok bool) {
@@ -300,7 +300,7 @@ func (t *turn) act(c *call, now protocol.Micros) (ok bool) {
 	return true
 }
 
-// permanent is an error that does not pass by itself.
+// A permanent error does not pass by itself.
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }

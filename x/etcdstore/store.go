@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -23,7 +21,7 @@ type Store struct {
 	keys       keys
 	idle       time.Duration
 	clock      clock
-	shares     bool // batches with other processes, see publication
+	shares     bool // batches with other processes, see combine.go
 	maxValue   int
 	attempts   attempts
 	counts     counts
@@ -32,18 +30,18 @@ type Store struct {
 	end     context.CancelFunc
 	workers sync.WaitGroup
 
-	mu         sync.Mutex // guards what follows, and that no worker starts after the end
+	mu         sync.Mutex // guards what follows; no worker starts after the end
 	semaphores map[string]*semaphore
-	forgetAt   int // how many there may be before those are forgotten that nobody uses
+	forgetAt   int // how many there may be before unused ones are forgotten
 	swept      time.Time
 	sweepEvery time.Duration
 	cursor     string // where the next sweep begins
 }
 
-// counts are of what was done, for tests and benchmarks.
+// counts are for tests and benchmarks.
 type counts struct{ transactions, writes, conflicts atomic.Int64 }
 
-// attempts have names that are no others'.
+// attempts have unique names.
 type attempts struct {
 	process string
 	last    atomic.Uint64
@@ -73,11 +71,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Open is for [fleet.Store].
+// Open implements [fleet.Store].
 func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	made := false
 	o := s.do(name, &call{ctx: ctx, size: 300, act: func(now protocol.Micros, v *view) (o outcome) {
 		if made = v.state == nil; made {
+			if by.MustExist {
+				return outcome{err: about(name, fs.ErrNotExist)}
+			}
 			if err := v.make(now, c); err != nil {
 				return outcome{err: about(name, err)}
 			}
@@ -95,9 +96,9 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	return o.session, o.config, nil
 }
 
-// Apply is for [fleet.Store].
+// Apply implements [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
-	b.Ops = slices.Clone(b.Ops) // whose owner may be gone before it is its turn
+	b.Ops = slices.Clone(b.Ops) // a caller that gave up may reuse them before they are applied
 	o := s.do(name, &call{ctx: ctx, size: sizeOf(b), batch: &b, act: func(now protocol.Micros, v *view) outcome {
 		if v.state == nil {
 			return outcome{reply: protocol.Reply{Status: protocol.Unknown}}
@@ -110,7 +111,7 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 	return o.reply, nil
 }
 
-// Inspect is for [fleet.Store].
+// Inspect implements [fleet.Store].
 func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	o := s.do(name, &call{ctx: ctx, size: 100, act: func(now protocol.Micros, v *view) outcome {
 		if v.state == nil {
@@ -124,7 +125,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 	return o.snapshot, nil
 }
 
-// Administer is for [fleet.Store].
+// Administer implements [fleet.Store].
 func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
 	return s.do(name, &call{ctx: ctx, size: 300, alone: c.Delete, act: func(now protocol.Micros, v *view) (o outcome) {
 		switch {
@@ -137,40 +138,16 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 				o.err = fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist)
 			}
 		case c.Delete:
-			v.state = nil
+			if o.err = v.state.CheckVersion(c.DeleteVersion); o.err == nil {
+				v.state = nil
+			}
 		}
 		o.err = about(name, o.err)
 		return o
 	}}).err
 }
 
-// List is for [fleet.Lister].
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, listing)
-	defer cancel()
-	client, err := s.connection.client(ctx)
-	if err != nil {
-		return nil, s.fault(err)
-	}
-	all := s.keys.head("")
-	r, err := client.Get(ctx, all+prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
-	if err != nil {
-		if isLate(err) {
-			err = s.diagnose(err)
-		}
-		return nil, s.fault(err)
-	}
-	names := make([]string, len(r.Kvs))
-	for i, found := range r.Kvs {
-		names[i] = string(found.Key[len(all):])
-	}
-	return names, nil
-}
-
-// listing is how long a list may take.
-const listing = 5 * time.Second
-
-// Close lets go of etcd.
+// Close implements [fleet.Store].
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.end()
@@ -179,7 +156,7 @@ func (s *Store) Close() error {
 	return s.connection.close()
 }
 
-// about says which semaphore an error is about.
+// about adds the name of the semaphore to an error.
 func about(name string, err error) error {
 	if err == nil {
 		return nil
@@ -187,7 +164,7 @@ func about(name string, err error) error {
 	return fmt.Errorf("semaphore %q: %w", name, err)
 }
 
-// do has the worker of a semaphore serve a call.
+// do passes a call to the worker of a semaphore and waits for its end.
 func (s *Store) do(name string, c *call) outcome {
 	switch {
 	case c.ctx.Err() != nil:
@@ -198,7 +175,7 @@ func (s *Store) do(name string, c *call) outcome {
 	return s.semaphore(name).await(c)
 }
 
-// semaphore is the one of that name.
+// semaphore returns the one of that name.
 func (s *Store) semaphore(name string) *semaphore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,18 +190,19 @@ func (s *Store) semaphore(name string) *semaphore {
 	return found
 }
 
-// leastForgotten and unused are about what this process remembers of semaphores
-// that it does not use any more.
+// leastForgotten and unused bound what this process remembers of semaphores that it
+// does not use any more.
 const (
 	leastForgotten = 256
 	unused         = time.Minute
 )
 
-// forget is for who has used many semaphores, once. The mutex is held.
+// forget discards what is known of semaphores that were not used lately. The mutex is
+// held.
 func (s *Store) forget() {
 	for name, one := range s.semaphores {
 		if !one.mu.TryLock() {
-			continue // it is in use; and who has its mutex may want this one
+			continue // it is in use; and its mutex may be held by a goroutine that wants this one
 		}
 		if !one.works && time.Since(one.used) > unused {
 			delete(s.semaphores, name)
@@ -259,6 +237,5 @@ func (s *Store) sleep(d time.Duration) bool {
 
 var (
 	_ fleet.Store    = (*Store)(nil)
-	_ fleet.Lister   = (*Store)(nil)
 	_ fleet.Examiner = (*Store)(nil)
 )

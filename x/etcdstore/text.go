@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// encode is JSON as people like to read it.
+// encode returns readable JSON.
 func encode(value any) string {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -20,13 +20,12 @@ func encode(value any) string {
 	return string(bytes.TrimRight(text.Bytes(), "\n"))
 }
 
-// largeText is from how many bytes on a text is compressed. Rows are very much
-// alike, so that little is left of them, and etcd, which writes every byte of
-// every version twice and keeps it until it compacts, has the less to do. What
-// is smaller is left to be read by people.
+// largeText is from how many bytes on a text is compressed. Rows are similar and
+// compress well, and etcd writes every byte of every version twice and keeps it until
+// it is compacted. Smaller texts stay readable.
 const largeText = 2 << 10
 
-// pack is the JSON of a value, compressed if it is large.
+// pack returns the JSON of a value, compressed if it is large.
 func pack(value any) string {
 	text := encode(value)
 	if len(text) < largeText {

@@ -29,7 +29,7 @@ func TestNobodyIsThere(t *testing.T) {
 	store := openBy(t, Options{Endpoints: []string{"127.0.0.1:1"}, Password: "hush"})
 	_, err := store.Inspect(limited(t, 30*time.Second), "a")
 	wantError(t, err, "cannot reach etcd at 127.0.0.1:1: connection refused; is it running?")
-	_, err = store.List(limited(t, 30*time.Second), "")
+	_, err = store.List(limited(t, 30*time.Second), protocol.ListQuery{})
 	wantError(t, err, "connection refused")
 	secret := openBy(t, Options{Endpoints: []string{"127.0.0.1:1"}, User: "me", Password: "hush"})
 	_, err = secret.Inspect(limited(t, 30*time.Second), "a")
@@ -53,7 +53,7 @@ func TestClosed(t *testing.T) {
 	wantError(t, <-listened, "closed")
 	_, err := store.Inspect(ctx, "a")
 	wantError(t, err, "closed")
-	_, err = store.List(ctx, "")
+	_, err = store.List(ctx, protocol.ListQuery{})
 	wantError(t, err, "closed")
 }
 

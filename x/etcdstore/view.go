@@ -1,7 +1,6 @@
 package etcdstore
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,20 +9,20 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A view is what a process knows of a semaphore: how it was after some entry of
-// its log, and what the process is trying to make of that.
+// A view is what a process knows of a semaphore: its state after some entry of its
+// log, and the changes that the process attempts to write.
 //
-// rows are the truth of that entry. state is made of them and goes ahead of them
-// while calls are applied; it is thrown away if they are not written down.
+// rows are as of that entry. state is restored from them and is ahead of them while
+// calls are applied; it is discarded if they are not written.
 type view struct {
 	name     string
 	maxValue int
 	loaded   bool
 	fresh    bool // it was read after the present calls were made
-	stale    bool // somebody else is known to have written since
+	stale    bool // another process is known to have written since
 
 	revision int64 // of the head; 0: there is no such semaphore
-	life     int64 // the revision in which the head was made
+	life     int64 // the revision in which the head was created
 	head     head
 	logged   int // bytes of entries after the last complete one
 	complete int // bytes of that one
@@ -34,11 +33,11 @@ type view struct {
 	floorRevision int64
 
 	state    *protocol.State     // nil: to be restored, or none
-	now      protocol.Micros     // what it was told last, if its time is measured
-	watching protocol.TicketName // the first in line that was told to watch the time
+	now      protocol.Micros     // its time, if that is measured
+	watching protocol.TicketName // the first of the queue that was notified to watch the time
 }
 
-// unload is when what is known may be wrong.
+// unload discards what is known, when it may be wrong.
 func (v *view) unload() {
 	v.loaded, v.fresh, v.stale = false, false, false
 	v.revision, v.life, v.head, v.logged, v.complete = 0, 0, head{}, 0, 0
@@ -46,10 +45,10 @@ func (v *view) unload() {
 	v.pace.forget()
 }
 
-// errGap is when entries are missing that are needed.
+// errGap means that entries are missing that are needed.
 var errGap = errors.New("entries were dropped")
 
-// load takes in all there is to a semaphore: its head, if any, and the log.
+// load replaces the view by the head, if any, and the log.
 func (v *view) load(found *mvccpb.KeyValue, entries []written) error {
 	v.unload()
 	if found != nil {
@@ -61,15 +60,15 @@ func (v *view) load(found *mvccpb.KeyValue, entries []written) error {
 	return nil
 }
 
-// absorb takes in the entries that have been written since, and the head that
-// came with the last of them.
+// absorb applies the entries that were written since, up to the head, which has the
+// configuration after the last of them.
 func (v *view) absorb(found *mvccpb.KeyValue, entries []written) error {
 	h, err := parseHead(found)
 	if err != nil {
 		return v.damaged(err)
 	}
 	if v.life != 0 && v.life != found.CreateRevision {
-		return errGap // it was deleted and made again
+		return errGap // it was deleted and created again
 	}
 	for _, w := range entries {
 		switch {
@@ -77,12 +76,20 @@ func (v *view) absorb(found *mvccpb.KeyValue, entries []written) error {
 			continue
 		case w.entry.State != nil:
 			if v.rows != nil && w.number != v.head.Number+1 {
-				v.pace.forget() // of what happened between, it is not known when
+				v.pace.forget() // it is not known when the entries between were written
 			}
-			v.rows = newRows(w.entry.State.image(w.entry.Plain.image()))
+			im, err := w.entry.State.image(w.entry.Plain.image(h))
+			if err != nil {
+				return v.damaged(err)
+			}
+			v.rows = newRows(im)
 			v.complete, v.logged = w.size, 0
 		case v.rows != nil && w.number == v.head.Number+1:
-			v.rows.apply(w.entry.Changes.changes(w.entry.Plain.image()))
+			c, err := w.entry.Changes.changes(w.entry.Plain.image(h), v.rows)
+			if err != nil {
+				return v.damaged(err)
+			}
+			v.rows.apply(c)
 			v.logged += w.size
 		default:
 			return errGap
@@ -99,21 +106,15 @@ func (v *view) absorb(found *mvccpb.KeyValue, entries []written) error {
 	return nil
 }
 
+// damaged returns the error of a semaphore that cannot be read, now and later.
 func (v *view) damaged(err error) error {
+	if errors.Is(err, errUnreleased) || errors.Is(err, protocol.ErrVersion) {
+		return permanent{about(v.name, err)}
+	}
 	return permanent{fmt.Errorf("semaphore %q is damaged: %w", v.name, err)}
 }
 
-func parseHead(found *mvccpb.KeyValue) (h head, err error) {
-	if err := json.Unmarshal(found.Value, &h); err != nil {
-		return h, fmt.Errorf("its head: %w", err)
-	}
-	if h.Format != format {
-		return h, fmt.Errorf("%w: it was written in format %d, this program knows %d", protocol.ErrVersion, h.Format, format)
-	}
-	return h, nil
-}
-
-// A written entry is one that is in the log.
+// A written entry is in the log.
 type written struct {
 	number uint64
 	size   int
@@ -138,8 +139,8 @@ func (w *written) decode(value []byte) error {
 	return nil
 }
 
-// ready has the state at hand, and says what time it is for the calls of an
-// attempt.
+// ready restores the state unless it is there, and returns the time for the calls of
+// an attempt.
 func (v *view) ready() (now protocol.Micros, err error) {
 	clock := v.pace.clock
 	switch {
@@ -157,8 +158,8 @@ func (v *view) ready() (now protocol.Micros, err error) {
 	}
 	if v.state == nil {
 		v.pace.again()
-		// To sessions no more is told than was measured, whatever the wall clock
-		// shows: the state is made to have stopped so much before that time.
+		// For sessions no more time passes than was measured, whatever the wall clock
+		// shows: the state is restored as of that much before.
 		due := v.pace.due()
 		if err := v.restore(v.wallTime(wall, due) - due); err != nil {
 			return 0, err
@@ -168,9 +169,9 @@ func (v *view) ready() (now protocol.Micros, err error) {
 	return v.now, nil
 }
 
-// wallTime is what time it is to be, for all but sessions: that of the wall clock
-// that is most ahead, as far as is known. What is due to sessions may have been
-// on somebody's wall clock already; so it counts only if all clocks are behind.
+// wallTime returns the time for all but sessions: that of the wall clock that is most
+// ahead, as far as is known. What is due to sessions may have passed on another wall
+// clock already; so it counts only if all clocks are behind.
 func (v *view) wallTime(wall, due protocol.Micros) protocol.Micros {
 	last := v.rows.plain.Last
 	if wall < last {
@@ -179,11 +180,11 @@ func (v *view) wallTime(wall, due protocol.Micros) protocol.Micros {
 	return max(wall, last+v.pace.sinceLearned())
 }
 
-// wallStep is by how much the wall clock has to be ahead, while nobody else
-// writes, for it to be looked at.
+// wallStep is by how much the wall clock has to be ahead to be used, while no other
+// process writes.
 const wallStep = protocol.Micros(1_000_000)
 
-// restore makes the state of the rows, which was last spoken to at some time.
+// restore restores the state from the rows, as of some time.
 func (v *view) restore(last protocol.Micros) error {
 	im := v.rows.image()
 	im.Last = last
@@ -197,7 +198,7 @@ func (v *view) restore(last protocol.Micros) error {
 	return nil
 }
 
-// make begins a semaphore.
+// make creates the semaphore.
 func (v *view) make(now protocol.Micros, c protocol.Config) error {
 	state, err := protocol.New(now, c, v.floor)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// oneTry is how long etcd has for an answer before it is asked again: another
-// member may answer, if this one is cut off.
+// oneTry is the timeout of one request. The next may reach another member, if this one
+// is partitioned.
 const oneTry = 1500 * time.Millisecond
 
-// txn is one transaction. Its result may be unknown if it fails.
+// txn commits one transaction. If it fails, its result may be unknown.
 func (s *Store) txn(guards []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(s.life, oneTry)
 	defer cancel()
@@ -28,7 +28,7 @@ func (s *Store) txn(guards []clientv3.Cmp, then, otherwise []clientv3.Op) (*clie
 	return client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
 }
 
-// since is what to read to catch up.
+// since returns what to read to catch up.
 func (t *turn) since() []clientv3.Op {
 	k, v := t.store.keys, t.view
 	from := k.log(v.name)
@@ -38,11 +38,11 @@ func (t *turn) since() []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpGet(k.head(v.name)), clientv3.OpGet(k.floor()),
 		clientv3.OpGet(from, clientv3.WithRange(end(k.log(v.name)))),
-		clientv3.OpGet(k.calls(v.name), clientv3.WithPrefix(), clientv3.WithLimit(maxAlong)),
+		clientv3.OpGet(k.batches(v.name), clientv3.WithPrefix(), clientv3.WithLimit(maxCombined)),
 	}
 }
 
-// read catches up, if somebody has written since the view was read.
+// read catches up, if another process has written since the view was read.
 func (t *turn) read() error {
 	v := t.view
 	var guards []clientv3.Cmp
@@ -63,7 +63,7 @@ func (t *turn) read() error {
 	return t.catchUp(r)
 }
 
-// catchUp takes in what was read.
+// catchUp applies what was read.
 func (t *turn) catchUp(r *clientv3.TxnResponse) error {
 	v := t.view
 	whole := !v.loaded || v.revision == 0
@@ -74,17 +74,17 @@ func (t *turn) catchUp(r *clientv3.TxnResponse) error {
 		return v.damaged(err)
 	case errors.Is(err, errGap):
 		v.unload()
-		return nil // and is read as a whole
+		return nil // the next attempt reads all of it
 	}
 	return err
 }
 
-func (t *turn) takeIn(heads, floors, log, calls []*mvccpb.KeyValue, revision int64) error {
+func (t *turn) takeIn(heads, floors, log, batches []*mvccpb.KeyValue, revision int64) error {
 	v := t.view
 	var h *mvccpb.KeyValue
 	if len(heads) > 0 {
 		h = heads[0]
-		if _, err := parseHead(h); err != nil { // first of all: who does not know it does not know the rest
+		if _, err := parseHead(h); err != nil { // first: entries of another version may be unreadable
 			return v.damaged(err)
 		}
 	}
@@ -109,8 +109,8 @@ func (t *turn) takeIn(heads, floors, log, calls []*mvccpb.KeyValue, revision int
 		}
 		v.floor, v.floorRevision = f.Last, floors[0].ModRevision
 	}
-	t.hear(entries)
-	t.others = t.parseCalls(calls)
+	t.endWritten(entries)
+	t.others = t.parsePublications(batches)
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (t *turn) parseLog(log []*mvccpb.KeyValue, revision int64) ([]written, erro
 	return entries, nil
 }
 
-// gather has a large entry whole.
+// gather reads the parts of a large entry.
 func (t *turn) gather(w *written, revision int64) error {
 	ctx, cancel := context.WithTimeout(t.store.life, oneTry)
 	defer cancel()
@@ -156,9 +156,9 @@ func (t *turn) gather(w *written, revision int64) error {
 	return nil
 }
 
-// hear ends the calls that were written: by an attempt of which that was not
-// known, or by somebody else.
-func (t *turn) hear(entries []written) {
+// endWritten ends the calls that were written: by an attempt whose reply was lost, or
+// by another process.
+func (t *turn) endWritten(entries []written) {
 	t.calls = slices.DeleteFunc(t.calls, func(c *call) bool {
 		o, ended := c.found(entries, t.view.life)
 		if ended {
@@ -168,10 +168,9 @@ func (t *turn) hear(entries []written) {
 	})
 }
 
-// found is what a call ends with, by the entries that came since and the life
-// of the semaphore that is there now. A semaphore that was to be deleted has no
-// log any more: that it is gone is all there is to know. To try again would be
-// to delete what somebody has made since.
+// found returns the result of a call, if it was written, by the entries since and the
+// life of the semaphore now. A deleted semaphore has no log: that it is gone proves
+// the deletion. Another attempt would delete a semaphore that was created since.
 func (c *call) found(entries []written, life int64) (o outcome, ended bool) {
 	for _, u := range c.unsure {
 		if u.deletes != 0 && u.deletes != life {
@@ -184,24 +183,24 @@ func (c *call) found(entries []written, life int64) (o outcome, ended bool) {
 				return u.outcome, true
 			}
 		}
-		for _, a := range w.entry.Answers {
-			if c.name != "" && a.To == c.name {
-				return outcome{reply: a.Reply}, true
+		for _, r := range w.entry.Replies {
+			if c.name != "" && r.To == c.name {
+				return outcome{reply: r.Reply.reply()}, true
 			}
 		}
 	}
 	return o, false
 }
 
-// write writes a proposal down, or catches up with what others have written.
+// write writes a proposal, or catches up with what others have written.
 func (t *turn) write(p *proposal) error {
 	v, k := t.view, t.store.keys
 	if err := t.upload(p); err != nil {
 		return err
 	}
 	guards, then := v.operations(p, k)
-	then = append(then, t.answered()...)
-	r, err := t.store.txn(guards, then, append(t.publication(), t.since()...))
+	then = append(then, t.clear()...)
+	r, err := t.store.txn(guards, then, append(t.publish(), t.since()...))
 	switch {
 	case err != nil:
 		unsure := attempted{attempt: p.attempt}
@@ -227,8 +226,8 @@ func (t *turn) write(p *proposal) error {
 	return nil
 }
 
-// upload writes the parts of a large entry, which nobody looks at before the
-// entry is there.
+// upload writes the parts of a large entry, which are not read before the entry is
+// there.
 func (t *turn) upload(p *proposal) error {
 	for i, part := range p.parts {
 		key := t.store.keys.part(t.view.name, p.number, p.attempt, i)

@@ -1,0 +1,128 @@
+package etcdstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// dataVersion is that of what is stored. A higher one was written by a newer program.
+const dataVersion = 1
+
+// A head says how long the log of a semaphore is, how it is configured and what it
+// has in use. Every write puts it and compares its revision, which excludes concurrent
+// writers. Lists read nothing else.
+type head struct {
+	Data   int    `json:"data"`
+	Number uint64 `json:"entry"`    // the last of the log
+	Full   uint64 `json:"complete"` // the last one that has all of the state
+
+	Config   configRow       `json:"config"`
+	RampFrom int64           `json:"ramp_from,omitempty"`
+	RampAt   protocol.Micros `json:"ramp_at,omitempty"`
+
+	InUse      int64           `json:"in_use"`
+	Leases     int64           `json:"leases"`
+	Waiting    int64           `json:"waiting"`
+	Sessions   int64           `json:"sessions"`
+	SpentUntil protocol.Micros `json:"spent_until,omitempty"` // when nothing of a rate is in use any more
+	Changed    time.Time       `json:"changed"`
+
+	Unreleased int `json:"format,omitempty"` // the data version of programs before the first release
+}
+
+func newHead(number, full uint64, im protocol.Image, load protocol.Summary, spentUntil protocol.Micros) head {
+	return head{
+		Data: dataVersion, Number: number, Full: full,
+		Config: newConfigRow(im.Config), RampFrom: im.RampFrom, RampAt: im.RampAt,
+		InUse: load.InUse, Leases: load.Leases, Waiting: load.Waiting, Sessions: load.Sessions, SpentUntil: spentUntil,
+		Changed: time.UnixMicro(int64(im.Last)).UTC(),
+	}
+}
+
+// parseHead looks at the version first: the rest of another one may be unreadable.
+func parseHead(found *mvccpb.KeyValue) (h head, err error) {
+	err = json.Unmarshal(found.Value, &h)
+	switch {
+	case h.Unreleased != 0:
+		return h, errUnreleased
+	case h.Data != dataVersion && (err == nil || h.Data != 0):
+		return h, fmt.Errorf("%w: it was written with data version %d, this program knows %d", protocol.ErrVersion, h.Data, dataVersion)
+	case err != nil:
+		return h, fmt.Errorf("its head: %w", err)
+	}
+	return h, nil
+}
+
+var errUnreleased = errors.New("it was created by an unreleased version of Sema; delete all keys with the prefix (etcdctl del --prefix) or use another prefix")
+
+// inUse returns what is in use at some time.
+func (h head) inUse(now protocol.Micros) int64 {
+	if h.SpentUntil != 0 && h.SpentUntil <= now {
+		return 0
+	}
+	return h.InUse
+}
+
+// summary returns what a list has of the semaphore at some time.
+func (h head) summary(name string, now protocol.Micros) (protocol.Summary, error) {
+	// A state without sessions and leases, for the capacity now.
+	state, err := protocol.Restore(protocol.Image{
+		Config: h.Config.config(), RampFrom: h.RampFrom, RampAt: h.RampAt, Last: max(now, protocol.Micros(h.Changed.UnixMicro())),
+	})
+	if err != nil {
+		return protocol.Summary{}, err
+	}
+	one := state.Summary(name)
+	one.InUse, one.Leases, one.Waiting, one.Sessions = h.inUse(now), h.Leases, h.Waiting, h.Sessions
+	return one, nil
+}
+
+// List implements [fleet.Store]. It is one range of heads.
+func (s *Store) List(ctx context.Context, q protocol.ListQuery) (page []protocol.Summary, err error) {
+	ctx, cancel := context.WithTimeout(ctx, listing)
+	defer cancel()
+	client, err := s.connection.client(ctx)
+	if err != nil {
+		return nil, s.fault(err)
+	}
+	all := s.keys.head("")
+	first := all + q.Prefix
+	if q.After != "" {
+		first = max(first, all+q.After+"\x00") // the next key in the order of bytes
+	}
+	if first >= end(all+q.Prefix) {
+		return nil, nil // etcd rejects such a range
+	}
+	r, err := client.Get(ctx, first, clientv3.WithRange(end(all+q.Prefix)), clientv3.WithLimit(int64(q.Most())))
+	if err != nil {
+		if isLate(err) {
+			err = s.diagnose(err)
+		}
+		return nil, s.fault(err)
+	}
+	now := s.clock.time()
+	for _, found := range r.Kvs {
+		name := string(found.Key[len(all):])
+		h, err := parseHead(found)
+		if err != nil {
+			return nil, s.fault(about(name, err))
+		}
+		one, err := h.summary(name, now)
+		if err != nil {
+			return nil, s.fault(about(name, fmt.Errorf("its head: %w", err)))
+		}
+		page = append(page, one)
+	}
+	return page, nil
+}
+
+// listing is how long a list may take.
+const listing = 5 * time.Second
