@@ -114,7 +114,7 @@ func TestACommandDiesWithItsWrapper(t *testing.T) {
 	}
 	t.Parallel()
 	s := onRedis(t)
-	p := s.start("run", "x", "-n", "1", "--ttl", "1s", "--", "sh", "-c", "echo ready; exec sleep 100")
+	p := s.start("run", "x", "-n", "1", "--ttl", "3s", "--", "sh", "-c", "echo ready; exec sleep 100")
 	p.line()
 	p.Kill()
 	p.silent()
@@ -126,7 +126,7 @@ func TestACommandDiesWithItsWrapper(t *testing.T) {
 func TestACommandThatIsStoppedElsewhereKeepsItsPermit(t *testing.T) {
 	t.Parallel()
 	amongMachines(t, func(t *testing.T, s shell) {
-		cmd := s.command("run", "x", "-n", "1", "--ttl", "500ms", "--", "sh", "-c", "echo $$; exec cat")
+		cmd := s.command("run", "x", "-n", "1", "--ttl", "4s", "--", "sh", "-c", "echo $$; exec cat")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		p := startCommand(t, cmd)
 		pid, err := strconv.Atoi(p.line())
@@ -134,7 +134,7 @@ func TestACommandThatIsStoppedElsewhereKeepsItsPermit(t *testing.T) {
 			t.Fatal(err)
 		}
 		syscall.Kill(pid, syscall.SIGSTOP)
-		s.expect(75, nil, "run", "x", "--wait", "1s", "--", "true")
+		s.expect(75, nil, "run", "x", "--wait", "5s", "--", "true") // longer than the TTL
 		p.Signal(syscall.SIGCONT) // is passed on
 		p.in.Close()
 		if code := p.wait(); code != 0 {

@@ -216,8 +216,8 @@ func TestServe_AnnouncesWhereItListens(t *testing.T) {
 func TestServe_StateBelongsToTheUser(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]func(string) error{
-		"can be written by others": func(d string) error { return os.Chmod(d, 0o777) },
-		"belongs to user 65534":    func(d string) error { return os.Chown(d, 65534, 65534) },
+		"can be written by other users": func(d string) error { return os.Chmod(d, 0o777) },
+		"belongs to user 65534":         func(d string) error { return os.Chown(d, 65534, 65534) },
 	} {
 		state := t.TempDir()
 		directory := filepath.Join(state, "sema")
