@@ -135,7 +135,7 @@ func TestACommandThatIsStoppedElsewhereKeepsItsPermit(t *testing.T) {
 		}
 		syscall.Kill(pid, syscall.SIGSTOP)
 		s.expect(75, nil, "run", "x", "--wait", "5s", "--", "true") // longer than the TTL
-		p.Signal(syscall.SIGCONT) // is passed on
+		p.Signal(syscall.SIGCONT)                                   // is passed on
 		p.in.Close()
 		if code := p.wait(); code != 0 {
 			t.Errorf("exit code %d\n%s", code, p.err.text())

@@ -15,7 +15,6 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
-	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/desk"
 )
@@ -53,12 +52,12 @@ Exit codes:
 		if err := want.check(c); err != nil {
 			return err
 		}
-		return p.atDesk(store.Creating, func(ctx context.Context, d *desk.Desk, opened fleet.Store) error {
-			lease, err := p.acquire(ctx, d, opened, want.request(args[0], about))
+		return p.atDesk(store.Creating, func(ctx context.Context, d *desk.Desk, s scope.Scope) error {
+			lease, err := p.acquire(ctx, d, s, want.request(args[0], about))
 			if err != nil {
 				return err
 			}
-			p.compare(ctx, opened, args[0], want)
+			p.compare(ctx, s, args[0], want)
 			if err := p.writeLease(lease, *output); err != nil {
 				return p.unprinted(d, lease)
 			}
@@ -70,15 +69,12 @@ Exit codes:
 
 // acquire acquires a lease. If it is not to wait, a store that cannot decide yet is
 // asked again.
-func (p *program) acquire(ctx context.Context, d *desk.Desk, opened fleet.Store, r desk.Request) (desk.Lease, error) {
+func (p *program) acquire(ctx context.Context, d *desk.Desk, s scope.Scope, r desk.Request) (desk.Lease, error) {
 	if r.Wait > 0 {
 		return d.Acquire(ctx, r)
 	}
 	return scope.Try(ctx, r.Semaphore, p.warn,
-		func(ctx context.Context) (scope.State, error) {
-			snapshot, err := opened.Inspect(ctx, r.Semaphore)
-			return scope.StateOf(r.Semaphore, snapshot), err
-		},
+		func(ctx context.Context) (scope.State, error) { return s.Inspect(ctx, r.Semaphore) },
 		func(ctx context.Context) (desk.Lease, error) { return d.Acquire(ctx, r) })
 }
 
@@ -120,12 +116,12 @@ func (w *wanting) request(name, about string) desk.Request {
 }
 
 // compare warns if the semaphore is not as it was asked for.
-func (p *program) compare(ctx context.Context, opened fleet.Store, name string, want wanting) {
-	snapshot, err := opened.Inspect(ctx, name)
+func (p *program) compare(ctx context.Context, s scope.Scope, name string, want wanting) {
+	state, err := s.Inspect(ctx, name)
 	if err != nil {
 		return
 	}
-	for _, d := range scope.Differences(scope.Want{Name: name, Capacity: want.capacity, TTL: want.ttl}, scope.StateOf(name, snapshot)) {
+	for _, d := range scope.Differences(scope.Want{Name: name, Capacity: want.capacity, TTL: want.ttl}, state) {
 		p.warn(d.Facts, d.Advice)
 	}
 }
@@ -142,7 +138,7 @@ stop the work.`,
 	}
 	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.atDesk(store.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
+		return p.atDesk(store.Changing, func(ctx context.Context, d *desk.Desk, _ scope.Scope) error {
 			lease, err := d.Renew(ctx, "", args[0], args[1])
 			if err != nil {
 				return err
@@ -162,7 +158,7 @@ func (p *program) releaseCommand() *cobra.Command {
 Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.atDesk(store.Changing, func(ctx context.Context, d *desk.Desk, _ fleet.Store) error {
+			return p.atDesk(store.Changing, func(ctx context.Context, d *desk.Desk, _ scope.Scope) error {
 				return d.Release(ctx, "", args[0], args[1])
 			})
 		},
@@ -170,7 +166,7 @@ Exit code 76: it was lost before, so another holder may have worked at the same 
 }
 
 // atDesk opens the store for leases that outlive this process.
-func (p *program) atDesk(access store.Access, do func(context.Context, *desk.Desk, fleet.Store) error) error {
+func (p *program) atDesk(access store.Access, do func(context.Context, *desk.Desk, scope.Scope) error) error {
 	u, err := p.storeURL()
 	if err != nil {
 		return err
@@ -190,10 +186,11 @@ func (p *program) atDesk(access store.Access, do func(context.Context, *desk.Des
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
+	s := scope.Of(opened)
+	defer p.leave(ctx, s)
 	d := desk.New(opened, desk.KeyInID)
 	defer d.Close()
-	return do(ctx, d, opened)
+	return do(ctx, d, s)
 }
 
 // A leased is a lease as scripts read it. Its JSON has the names of the HTTP API.

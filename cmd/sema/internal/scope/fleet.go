@@ -21,7 +21,8 @@ import (
 // A fleetScope is the semaphores of a store.
 type fleetScope struct{ *fleet.Client }
 
-func newFleet(opened fleet.Store) Scope { return fleetScope{fleet.New(opened)} }
+// Of returns the scope of a store. Closing it closes the store.
+func Of(opened fleet.Store) Scope { return fleetScope{fleet.New(opened)} }
 
 func (fleetScope) Host() bool { return false }
 
@@ -91,11 +92,11 @@ func (s fleetScope) Inspect(ctx context.Context, name string) (State, error) {
 	if err != nil {
 		return State{}, reached(err)
 	}
-	return StateOf(name, snapshot), nil
+	return stateOf(name, snapshot), nil
 }
 
-// StateOf returns the state of a snapshot.
-func StateOf(name string, s protocol.Snapshot) State {
+// stateOf returns the state of a snapshot.
+func stateOf(name string, s protocol.Snapshot) State {
 	state := State{
 		Name: name, Kind: "concurrency", Capacity: s.Config.Capacity, Effective: s.Effective, InUse: s.InUse, Free: max(0, s.Effective-s.InUse),
 		Waiting: len(s.Queue), Draining: s.Config.Draining, TTL: duration(s.Config.TTL), Ramp: s.Config.Ramp, MaxWaiters: maxWaiters(s.Config.MaxWaiters),

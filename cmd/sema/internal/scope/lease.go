@@ -58,7 +58,7 @@ func (s *fleetSemaphore) Standing(ctx context.Context) (Standing, error) {
 	if err != nil {
 		return Standing{}, reached(err)
 	}
-	standing := Standing{State: StateOf(s.gate.Name(), snapshot)}
+	standing := Standing{State: stateOf(s.gate.Name(), snapshot)}
 	own := map[protocol.Session]bool{}
 	for _, session := range snapshot.Sessions {
 		own[session.Session] = session.Client.Instance == s.scope.Instance()

@@ -141,7 +141,7 @@ func Open(ctx context.Context, u store.URL, access store.Access) (Scope, error) 
 	if err != nil {
 		return nil, err
 	}
-	return newFleet(opened), nil
+	return Of(opened), nil
 }
 
 // OpenStore opens a store. It rejects stores that processes cannot share.
