@@ -215,7 +215,7 @@ func (f *fleetBench) herd() sample {
 	}
 	woken := func() (n int64) {
 		for _, s := range sems {
-			n += s.Stats().Hints
+			n += s.Stats().Notifications
 		}
 		return n
 	}
@@ -232,9 +232,9 @@ func (f *fleetBench) herd() sample {
 }
 
 func inLine(c *fleet.Client, name string) int {
-	snapshot, err := c.Inspect(context.Background(), name)
+	info, err := c.Info(context.Background(), name)
 	must(err)
-	return len(snapshot.Queue)
+	return len(info.Waiters)
 }
 
 // heartbeats takes a hundred thousand leases, once, and then measures what the

@@ -58,7 +58,7 @@ func (c *Client) List(ctx context.Context, prefix string) (names []string, err e
 	if err := checkContext(ctx, "list", ""); err != nil {
 		return nil, err
 	}
-	for s, err := range Summaries(ctx, c.store, prefix) {
+	for s, err := range Summaries(ctx, c.store, protocol.ListQuery{Prefix: prefix}) {
 		if err != nil {
 			return nil, err
 		}
@@ -67,11 +67,38 @@ func (c *Client) List(ctx context.Context, prefix string) (names []string, err e
 	return names, nil
 }
 
-// Summaries yields the semaphores of a store whose names begin with a prefix, in
-// order, page by page. After an error it ends.
-func Summaries(ctx context.Context, store Store, prefix string) iter.Seq2[protocol.Summary, error] {
+// A Summary describes a semaphore without its holders and waiters. An expired holder
+// counts until the semaphore is used.
+type Summary struct {
+	Name      string
+	Config    Config
+	Effective int64 // capacity at the moment, below Config.Capacity while a ramp raises it
+	InUse     int64
+	Holders   int
+	Waiters   int
+}
+
+// Summaries yields the semaphores whose names begin with a prefix and follow after, in
+// order. It reads a thousand at a time. After an error it ends.
+func (c *Client) Summaries(ctx context.Context, prefix, after string) iter.Seq2[Summary, error] {
+	return func(yield func(Summary, error) bool) {
+		if err := checkContext(ctx, "list", ""); err != nil {
+			yield(Summary{}, err)
+			return
+		}
+		for s, err := range Summaries(ctx, c.store, protocol.ListQuery{Prefix: prefix, After: after}) {
+			one := Summary{s.Name, configOf(s.Config), s.Effective, s.InUse, int(s.Leases), int(s.Waiting)}
+			if !yield(one, err) {
+				return
+			}
+		}
+	}
+}
+
+// Summaries yields the semaphores of a store that a query selects, in order, page by
+// page: the limit of the query is that of a page. After an error it ends.
+func Summaries(ctx context.Context, store Store, q protocol.ListQuery) iter.Seq2[protocol.Summary, error] {
 	return func(yield func(protocol.Summary, error) bool) {
-		q := protocol.ListQuery{Prefix: prefix}
 		for {
 			page, err := store.List(ctx, q)
 			if err != nil {

@@ -50,6 +50,12 @@ type Caller struct {
 	Principal string            // identity that a service has authenticated
 }
 
+// About returns what the client states of the acquire in one line: its description, the
+// call site, the labels.
+func (c Caller) About() string {
+	return protocol.Details{Site: c.Site, Labels: textOf(c.Labels), Holder: c.Work}.About()
+}
+
 // A LeaseID identifies a lease of a semaphore. Later leases have higher ones.
 type LeaseID = protocol.Seq
 

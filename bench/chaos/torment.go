@@ -133,12 +133,12 @@ func (p plan) collect(s *enginetest.Scope, url string) (missing int64, free time
 			s.Fatalf("%v", err)
 		}
 		if ctx.Err() != nil || time.Since(start) > p.recovery()-p.ttl {
-			snapshot, err := client.Inspect(context.Background(), semaphoreName)
+			info, err := client.Info(context.Background(), semaphoreName)
 			if err != nil {
 				s.Fatalf("%v", err)
 			}
-			p.log(fmt.Sprintf("  left: %+v", snapshot))
-			return snapshot.InUse, time.Since(start)
+			p.log(fmt.Sprintf("  left: %+v", info))
+			return info.InUse, time.Since(start)
 		}
 		time.Sleep(p.ttl / 10)
 	}

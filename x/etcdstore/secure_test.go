@@ -58,7 +58,7 @@ func reach(t *testing.T, at string) error {
 	if err != nil {
 		return err
 	}
-	_, err = client.Inspect(limited(t, 30*time.Second), "a")
+	_, err = client.Info(limited(t, 30*time.Second), "a")
 	if err := client.Close(ctx); err != nil {
 		t.Error(err)
 	}

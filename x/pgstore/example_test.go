@@ -26,11 +26,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	err = sema.Do(ctx, reports, 1, func(ctx context.Context) error { // ctx ends when the permit is lost
-		snapshot, err := client.Inspect(ctx, "reports")
+		info, err := client.Info(ctx, "reports")
 		if err != nil {
 			return err
 		}
-		fmt.Println(snapshot.InUse, "of", snapshot.Config.Capacity)
+		fmt.Println(info.InUse, "of", info.Config.Capacity)
 		return nil
 	})
 	if err != nil {

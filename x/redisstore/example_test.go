@@ -26,11 +26,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	err = sema.Do(ctx, db, 1, func(ctx context.Context) error { // ctx ends when the permit is lost
-		snapshot, err := client.Inspect(ctx, "db")
+		info, err := client.Info(ctx, "db")
 		if err != nil {
 			return err
 		}
-		fmt.Println(snapshot.InUse, "of", snapshot.Config.Capacity)
+		fmt.Println(info.InUse, "of", info.Config.Capacity)
 		return nil
 	})
 	if err != nil {

@@ -87,7 +87,7 @@ func TestErrorsSayWhatToDoAndNoPassword(t *testing.T) {
 	} {
 		client, err := fleet.Open(ctx, text)
 		if err == nil {
-			_, err = client.Inspect(ctx, "db")
+			_, err = client.Info(ctx, "db")
 			client.Close(ctx)
 		}
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {

@@ -27,7 +27,7 @@ func look(t *testing.T, at string) error {
 	if err != nil {
 		return err
 	}
-	_, err = client.Inspect(limited(t, 20*time.Second), "a")
+	_, err = client.Info(limited(t, 20*time.Second), "a")
 	if err := client.Close(ctx); err != nil {
 		t.Error(err)
 	}

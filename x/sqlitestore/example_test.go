@@ -36,10 +36,10 @@ func Example() {
 	}
 	defer permit.Release()
 
-	snapshot, err := client.Inspect(ctx, "exports")
+	info, err := client.Info(ctx, "exports")
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(snapshot.InUse, "of", snapshot.Config.Capacity)
+	fmt.Println(info.InUse, "of", info.Config.Capacity)
 	// Output: 1 of 2
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/x/stores"
 )
@@ -49,7 +49,7 @@ func TestOpen_ReadOnlyCreatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := reader.(fleet.Lister).List(ctx, ""); err != nil {
+		if _, err := reader.List(ctx, protocol.ListQuery{}); err != nil {
 			t.Error(err)
 		}
 		if err := reader.Close(); err != nil {

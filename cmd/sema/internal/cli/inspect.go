@@ -47,7 +47,7 @@ On host: the list has all semaphores of the directory, also those that are not i
 			prefix = args[0]
 		}
 		return p.with(store.Reading, func(ctx context.Context, s scope.Scope) error {
-			listing, err := listAll(ctx, s, prefix, page)
+			listing, err := list(ctx, s, prefix, page)
 			if err != nil {
 				return err
 			}
@@ -71,35 +71,15 @@ func checkLimit(c *cobra.Command, limit int) error {
 	return nil
 }
 
-// pageSize is how many semaphores are read within one timeout.
-const pageSize = 500
-
-// listAll reads a page of any size, piece by piece, so that each request is bounded.
-func listAll(ctx context.Context, s scope.Scope, prefix string, page scope.Page) (all scope.Listing, err error) {
-	all.States = []scope.State{}
-	for left := page.Limit; ; {
-		page.Limit = pageSize
-		if left > 0 {
-			page.Limit = min(left, pageSize)
-		}
-		piece, err := listPiece(ctx, s, prefix, page)
-		if err != nil {
-			return all, err
-		}
-		all.States = append(all.States, piece.States...)
-		all.More, all.Next = piece.More, piece.Next
-		if left -= page.Limit; piece.More == 0 || left == 0 {
-			return all, nil
-		}
-		page.After = piece.Next
-	}
-}
-
-func listPiece(ctx context.Context, s scope.Scope, prefix string, page scope.Page) (scope.Listing, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
+// list reads a page of semaphores, a thousand with each request.
+func list(ctx context.Context, s scope.Scope, prefix string, page scope.Page) (scope.Listing, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, errTimeout)
 	defer cancel()
 	return s.List(ctx, prefix, page)
 }
+
+// listTimeout is how long a list may take, however long it is.
+const listTimeout = 4 * replyTimeout
 
 func (p *program) writeList(states []scope.State, f format) error {
 	if f == jsonLines {

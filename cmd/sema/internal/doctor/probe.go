@@ -42,7 +42,7 @@ func (p *probe) roundTrips(ctx context.Context) {
 		s := sample{took: time.Since(start)}
 		if errors.Is(err, errors.ErrUnsupported) {
 			asked = false
-			_, err = p.client.Inspect(ctx, store.ScratchName("doctor"))
+			_, err = p.client.Info(ctx, store.ScratchName("doctor"))
 			s.took = time.Since(start)
 		}
 		if err != nil && !isAbsent(err) {
@@ -139,8 +139,8 @@ func (p *probe) stored(ctx context.Context) {
 	}
 	strange, unusable := []string{}, []string{}
 	for _, name := range names[:min(len(names), mostRead)] {
-		snapshot, err := p.client.Inspect(ctx, name)
-		switch made := int64(snapshot.Config.Protocol); {
+		info, err := p.client.Info(ctx, name)
+		switch made := int64(info.Config.Protocol); {
 		case isAbsent(err) || err == nil && (made == protocol.Version || made == 0):
 		case err != nil:
 			unusable = append(unusable, fmt.Sprintf("%s (%v)", name, err))
@@ -189,9 +189,9 @@ func (p *probe) use(ctx context.Context) {
 		do   func() error
 	}{
 		{"acquire", func() (err error) { permit, err = s.Acquire(ctx, 1); return err }},
-		{"inspect", func() error { _, err := p.client.Inspect(ctx, name); return err }},
+		{"inspect", func() error { _, err := p.client.Info(ctx, name); return err }},
 		{"configure", func() error {
-			return p.client.Configure(ctx, name, func(c *protocol.Config) { c.Capacity = 2 })
+			return p.client.Resize(ctx, name, 2)
 		}},
 		{"release", func() error { return fleet.Release(ctx, permit) }},
 		{"delete", func() error { return p.client.Delete(context.WithoutCancel(ctx), name) }},

@@ -58,7 +58,7 @@ func (r *report) summary() string {
 
 // styles of levels; who has no colours sees the words.
 var styles = map[fleet.Level]lipgloss.Style{
-	fleet.LevelOK:    lipgloss.NewStyle().Foreground(lipgloss.Green),
+	fleet.LevelOK:      lipgloss.NewStyle().Foreground(lipgloss.Green),
 	fleet.LevelWarning: lipgloss.NewStyle().Foreground(lipgloss.Yellow),
 	fleet.LevelProblem: lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
 }

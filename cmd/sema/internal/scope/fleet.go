@@ -7,9 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -37,45 +34,20 @@ func (s fleetScope) Names(ctx context.Context, prefix string) ([]string, error) 
 	return names, reached(err)
 }
 
-// atATime is how many semaphores List reads at the same time.
-const atATime = 8
-
-// List implements [Scope]. Semaphores that are deleted meanwhile are left out.
+// List implements [Scope]. The states have no holders and waiters.
 func (s fleetScope) List(ctx context.Context, prefix string, p Page) (Listing, error) {
-	names, err := s.Names(ctx, prefix)
-	if err != nil {
-		return Listing{}, err
-	}
-	names, listing := p.of(names)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	found, failed := make([]State, len(names)), make([]error, len(names))
-	turns := make(chan struct{}, atATime)
-	var wg sync.WaitGroup
-	for i, name := range names {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
-			if ctx.Err() != nil {
-				return // another one has failed
-			}
-			if found[i], failed[i] = s.Inspect(ctx, name); failed[i] != nil && !isMissing(failed[i]) {
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	listing.States = []State{}
-	for i, state := range found {
-		switch err := failed[i]; {
-		case isMissing(err):
-		case err != nil && !errors.Is(err, context.Canceled):
-			return Listing{}, err
-		case err == nil && state.Name != "":
-			listing.States = append(listing.States, state)
+	l := Listing{States: []State{}}
+	for one, err := range s.Client.Summaries(ctx, prefix, p.After) {
+		switch {
+		case err != nil:
+			return Listing{}, reached(err)
+		case p.Limit > 0 && len(l.States) == p.Limit:
+			l.More, l.Next = l.More+1, l.States[p.Limit-1].Name
+		default:
+			l.States = append(l.States, summaryOf(one))
 		}
 	}
-	return listing, context.Cause(ctx)
+	return l, nil
 }
 
 // Now implements [Scope].
@@ -88,44 +60,40 @@ func (s fleetScope) Now(ctx context.Context) time.Time {
 
 // Inspect implements [Scope].
 func (s fleetScope) Inspect(ctx context.Context, name string) (State, error) {
-	snapshot, err := s.Client.Inspect(ctx, name)
+	info, err := s.Client.Info(ctx, name)
 	if err != nil {
 		return State{}, reached(err)
 	}
-	return stateOf(name, snapshot), nil
+	return stateOf(info), nil
 }
 
-// stateOf returns the state of a snapshot.
-func stateOf(name string, s protocol.Snapshot) State {
+// summaryOf returns a state without holders and waiters.
+func summaryOf(s fleet.Summary) State {
+	c := s.Config
 	state := State{
-		Name: name, Kind: "concurrency", Capacity: s.Config.Capacity, Effective: s.Effective, InUse: s.InUse, Free: max(0, s.Effective-s.InUse),
-		Waiting: len(s.Queue), Draining: s.Config.Draining, TTL: duration(s.Config.TTL), Ramp: s.Config.Ramp, MaxWaiters: maxWaiters(s.Config.MaxWaiters),
-		Holders: []Participant{},
+		Name: s.Name, Kind: "concurrency", Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Free: max(0, s.Effective-s.InUse),
+		Waiting: s.Waiters, Draining: c.Draining, TTL: Duration(c.TTL), Ramp: c.Ramp, MaxWaiters: maxWaiters(int64(c.MaxWaiters)),
 	}
-	if s.Config.Kind == protocol.Rate {
-		state.Kind, state.Window = "rate", duration(s.Config.Window)
-	}
-	sessions := map[protocol.Session]protocol.SessionInfo{}
-	for _, session := range s.Sessions {
-		sessions[session.Session] = session
-	}
-	for _, l := range s.Leases {
-		p := participant(sessions[l.Session].Client, l.Weight, l.Details)
-		if seen := sessions[l.Session].Renewed; seen > 0 {
-			p.Seen = time.UnixMicro(int64(seen))
-		}
-		p.Lease, p.Since, p.Revoked, p.Pooled = uint64(l.Seq), time.UnixMicro(int64(l.Since)), l.Revoked, l.Pooled
-		state.Holders = append(state.Holders, p)
-	}
-	for _, t := range s.Queue {
-		p := participant(sessions[t.Session].Client, t.Weight, t.Details)
-		p.Since = time.UnixMicro(int64(t.Since))
-		state.Waiters = append(state.Waiters, p)
+	if c.Rate != 0 {
+		state.Kind, state.Window = "rate", Duration(c.Rate)
 	}
 	return state
 }
 
-func duration(m protocol.Micros) Duration { return Duration(time.Duration(m) * time.Microsecond) }
+// stateOf returns the state of a semaphore.
+func stateOf(info fleet.Info) State {
+	state := summaryOf(fleet.Summary{Name: info.Name, Config: info.Config, Effective: info.Effective, InUse: info.InUse, Waiters: len(info.Waiters)})
+	state.Holders = []Participant{}
+	for _, h := range info.Holders {
+		p := participant(h.Caller, h.Weight, h.Since)
+		p.Lease, p.Seen, p.Revoked, p.Pooled = uint64(h.Lease), h.Renewed, h.Revoked, h.Pooled
+		state.Holders = append(state.Holders, p)
+	}
+	for _, w := range info.Waiters {
+		state.Waiters = append(state.Waiters, participant(w.Caller, w.Weight, w.Since))
+	}
+	return state
+}
 
 // labels returns the labels that are stored with a lease.
 func (w Want) labels() map[string]string {
@@ -137,20 +105,20 @@ func (w Want) labels() map[string]string {
 }
 
 // participant describes a client that holds or waits.
-func participant(c protocol.Client, weight int64, d protocol.Details) Participant {
-	return Participant{Weight: weight, About: d.About(), Host: cmp.Or(c.Host, c.Instance), Process: int(c.Process)}
+func participant(c fleet.Caller, weight int64, since time.Time) Participant {
+	return Participant{Weight: weight, About: c.About(), Host: cmp.Or(c.Host, c.Client), Process: int(c.Process), Since: since}
 }
 
 // Configure implements [Scope].
 func (s fleetScope) Configure(ctx context.Context, name string, c Change) error {
-	return reached(s.Client.Configure(ctx, name, func(config *protocol.Config) {
+	return reached(s.Client.Configure(ctx, name, func(config *fleet.Config) {
 		for _, change := range []struct{ from, to *int64 }{{c.Capacity, &config.Capacity}, {c.Ramp, &config.Ramp}} {
 			if change.from != nil {
 				*change.to = *change.from
 			}
 		}
 		if c.MaxWaiters != nil {
-			config.MaxWaiters = c.MaxWaiters.Stored()
+			config.MaxWaiters = int(c.MaxWaiters.Stored())
 		}
 		if c.Draining != nil {
 			config.Draining = *c.Draining

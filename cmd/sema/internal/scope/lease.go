@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -54,22 +55,12 @@ func (s *fleetSemaphore) try(ctx context.Context, weight int64) (sema.Permit, er
 
 // Standing implements [Semaphore].
 func (s *fleetSemaphore) Standing(ctx context.Context) (Standing, error) {
-	snapshot, err := s.scope.Client.Inspect(ctx, s.gate.Name())
+	info, err := s.scope.Client.Info(ctx, s.gate.Name())
 	if err != nil {
 		return Standing{}, reached(err)
 	}
-	standing := Standing{State: stateOf(s.gate.Name(), snapshot)}
-	own := map[protocol.Session]bool{}
-	for _, session := range snapshot.Sessions {
-		own[session.Session] = session.Client.Instance == s.scope.Instance()
-	}
-	for i, ticket := range snapshot.Queue {
-		if own[ticket.Session] {
-			standing.Position = i + 1
-			break
-		}
-	}
-	return standing, nil
+	own := func(w fleet.Waiter) bool { return w.Client == s.scope.Instance() }
+	return Standing{State: stateOf(info), Position: slices.IndexFunc(info.Waiters, own) + 1}, nil
 }
 
 // A fleetHold is a permit with a lease.
