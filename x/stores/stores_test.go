@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/x/stores"
