@@ -19,7 +19,7 @@ var rooms = []string{
 	"internal/callsite", "internal/describe", "internal/seal", ".", "wfq", "classic", "pool", "group", "internal/list",
 	"internal/enginetest", "internal/enginetest/redistest", "internal/enginetest/pgtest", "internal/enginetest/etcdtest", "internal/proctest",
 	"host/internal/futex", "host", "host/posix", "host/sysv", "admit",
-	"internal/survey", "fleet/protocol", "internal/sessiontest", "fleet", "internal/desk", "fleet/memstore", "fleet/fleettest", "sematest",
+	"internal/survey", "fleet/protocol", "internal/sessiontest", "fleet", "internal/leasing", "fleet/memstore", "fleet/fleettest", "sematest",
 }
 
 // testKits are the packages that are for tests, and may import testing

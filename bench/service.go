@@ -157,9 +157,9 @@ func (b *serviceBench) jsonOf(args ...string) sample {
 	at := r.url + "/v1/semaphores/bench/leases"
 	b.do("POST", at+"?capacity=1000")
 	return together(serviceConnections, serviceRequests/serviceConnections/2, func(int) {
-		var lease struct{ Lease string }
+		var lease struct{ ID string }
 		must(json.Unmarshal(b.do("POST", at), &lease))
-		b.do("DELETE", at+"/"+lease.Lease)
+		b.do("DELETE", at+"/"+lease.ID)
 	}).times(2)
 }
 
@@ -220,7 +220,7 @@ func (b *serviceBench) waiting() sample {
 	r := b.serve("--store", "mem:")
 	defer r.end()
 	at := r.url + "/v1/semaphores/bench/leases"
-	var holder struct{ Lease string }
+	var holder struct{ ID string }
 	must(json.Unmarshal(b.do("POST", at+"?capacity=1"), &holder))
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 	var wg sync.WaitGroup
@@ -233,16 +233,16 @@ func (b *serviceBench) waiting() sample {
 			response, err := client.Post(at+"?wait=55s", "", nil)
 			must(err)
 			defer response.Body.Close()
-			var lease struct{ Lease string }
+			var lease struct{ ID string }
 			must(json.NewDecoder(response.Body).Decode(&lease))
-			b.do("DELETE", at+"/"+lease.Lease)
+			b.do("DELETE", at+"/"+lease.ID)
 			served.Add(1)
 		})
 	}
 	for {
 		var seen struct{ Waiting int }
 		must(json.Unmarshal(b.do("GET", r.url+"/v1/semaphores/bench"), &seen))
-		b.do("PUT", at+"/"+holder.Lease)
+		b.do("PUT", at+"/"+holder.ID)
 		if seen.Waiting == serviceWaiting {
 			break
 		}
@@ -250,7 +250,7 @@ func (b *serviceBench) waiting() sample {
 	}
 	most := r.megabytes()
 	start := time.Now()
-	b.do("DELETE", at+"/"+holder.Lease)
+	b.do("DELETE", at+"/"+holder.ID)
 	wg.Wait()
 	return sample{ops: int(served.Load()), elapsed: time.Since(start), count: max(most, r.megabytes())}
 }

@@ -39,7 +39,7 @@ const scriptWait = 5 * time.Second
 
 // A told lease is one as the service tells it.
 type told struct {
-	Lease    string
+	ID       string
 	ValidFor float64 `json:"valid_for"` // seconds
 	Fence    struct {
 		Seq, Floor protocol.Seq
@@ -65,7 +65,7 @@ func (g *scriptGate) Acquire(ctx context.Context, n int64) (sema.Permit, error) 
 		case status != http.StatusCreated:
 			return sema.Permit{}, fmt.Errorf("acquire: status %d", status)
 		}
-		l := &scriptLease{gate: g, id: lease.Lease, fence: lease.fence(), gone: make(chan struct{}), over: make(chan struct{})}
+		l := &scriptLease{gate: g, id: lease.ID, fence: lease.fence(), gone: make(chan struct{}), over: make(chan struct{})}
 		if !l.renew() { // how old the answer is, after a wait, is not known
 			continue
 		}

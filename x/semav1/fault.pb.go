@@ -29,16 +29,16 @@ const (
 	Reason_REASON_NOT_EXIST   Reason = 1  // there is no such semaphore, or lease; code not_found
 	Reason_REASON_CONFLICT    Reason = 2  // the configuration was changed meanwhile; code aborted
 	Reason_REASON_VERSION     Reason = 3  // of the protocol, too old or too new for what is stored; code failed_precondition
-	Reason_REASON_INVALID     Reason = 4  // the call makes no sense; code invalid_argument
-	Reason_REASON_UNSUPPORTED Reason = 5  // the engine cannot do it; code unimplemented
-	Reason_REASON_UNAVAILABLE Reason = 6  // the engine does not answer; code unavailable
+	Reason_REASON_INVALID     Reason = 4  // the request is malformed; code invalid_argument
+	Reason_REASON_UNSUPPORTED Reason = 5  // the store cannot do it; code unimplemented
+	Reason_REASON_UNAVAILABLE Reason = 6  // the store does not respond; code unavailable
 	Reason_REASON_FULL        Reason = 7  // too few permits are free; code resource_exhausted
-	Reason_REASON_QUEUE_FULL  Reason = 8  // as many wait as may; code resource_exhausted
-	Reason_REASON_TIMEOUT     Reason = 9  // waited for as long as one may; code deadline_exceeded
-	Reason_REASON_CLOSED      Reason = 10 // the service ends; code unavailable
-	Reason_REASON_DRAINING    Reason = 11 // the semaphore takes nobody in; code unavailable
-	Reason_REASON_TOO_LARGE   Reason = 12 // more than there can ever be; code failed_precondition
-	Reason_REASON_LOST        Reason = 13 // the lease is gone; code failed_precondition
+	Reason_REASON_QUEUE_FULL  Reason = 8  // as many acquires are queued as max_waiters allows; code resource_exhausted
+	Reason_REASON_TIMEOUT     Reason = 9  // the wait has passed; code deadline_exceeded
+	Reason_REASON_CLOSED      Reason = 10 // the service is being stopped; code unavailable
+	Reason_REASON_DRAINING    Reason = 11 // the semaphore is draining; code unavailable
+	Reason_REASON_TOO_LARGE   Reason = 12 // more than the capacity; code failed_precondition
+	Reason_REASON_LOST        Reason = 13 // the lease is lost; code failed_precondition
 	Reason_REASON_PERMISSION  Reason = 14 // the token does not allow it, or there is none; code permission_denied or unauthenticated
 )
 

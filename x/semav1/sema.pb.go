@@ -22,21 +22,20 @@ const (
 )
 
 type AcquireRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How many permits; 0 is 1.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	// Permits; 0: 1.
 	Weight int64 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
-	// For how long to wait if too few are free; 0: not at all. The service bounds it.
-	// Who goes away while it waits leaves the line.
+	// How long to queue if too few permits are free; 0: not at all. The service bounds it.
+	// A client that disconnects leaves the queue.
 	WaitMs uint32 `protobuf:"varint,3,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
-	// How the semaphore is made if it is not there. What is stored counts after that.
-	// Without it, the service's own configuration for such names says how, if it has
-	// one, or else the answer is that there is no such semaphore.
+	// What the semaphore is created with if it does not exist and is not declared by the
+	// operator. What is stored is used afterwards.
 	Settings *Settings `protobuf:"bytes,4,opt,name=settings,proto3" json:"settings,omitempty"`
-	// Who asks, for people who look at the semaphore: any text, a few words of it.
+	// A text of the client, shown to operators with the lease.
 	Holder string `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
-	// Names this request, if not empty: one that is repeated with the same key within
-	// the TTL gets the same lease. Choose it at random, for each acquire anew.
+	// If not empty, a request that is repeated with the same key within the TTL gets the
+	// same lease. Choose it at random for each acquire.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -72,9 +71,9 @@ func (*AcquireRequest) Descriptor() ([]byte, []int) {
 	return file_sema_v1_sema_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *AcquireRequest) GetName() string {
+func (x *AcquireRequest) GetSemaphore() string {
 	if x != nil {
-		return x.Name
+		return x.Semaphore
 	}
 	return ""
 }
@@ -160,8 +159,8 @@ func (x *AcquireResponse) GetLease() *Lease {
 
 type RenewRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Lease         string                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"` // its id
+	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the lease
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -196,23 +195,23 @@ func (*RenewRequest) Descriptor() ([]byte, []int) {
 	return file_sema_v1_sema_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *RenewRequest) GetName() string {
+func (x *RenewRequest) GetSemaphore() string {
 	if x != nil {
-		return x.Name
+		return x.Semaphore
 	}
 	return ""
 }
 
-func (x *RenewRequest) GetLease() string {
+func (x *RenewRequest) GetId() string {
 	if x != nil {
-		return x.Lease
+		return x.Id
 	}
 	return ""
 }
 
 type RenewResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lease         *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"` // with a fence that is as new as the answer
+	Lease         *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"` // with the present fence
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -256,8 +255,8 @@ func (x *RenewResponse) GetLease() *Lease {
 
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Lease         string                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"` // its id
+	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the lease
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -292,24 +291,22 @@ func (*ReleaseRequest) Descriptor() ([]byte, []int) {
 	return file_sema_v1_sema_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *ReleaseRequest) GetName() string {
+func (x *ReleaseRequest) GetSemaphore() string {
 	if x != nil {
-		return x.Name
+		return x.Semaphore
 	}
 	return ""
 }
 
-func (x *ReleaseRequest) GetLease() string {
+func (x *ReleaseRequest) GetId() string {
 	if x != nil {
-		return x.Lease
+		return x.Id
 	}
 	return ""
 }
 
 type ReleaseResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether there was such a lease. If not, it was lost, or released before.
-	Released      bool `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,16 +341,9 @@ func (*ReleaseResponse) Descriptor() ([]byte, []int) {
 	return file_sema_v1_sema_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *ReleaseResponse) GetReleased() bool {
-	if x != nil {
-		return x.Released
-	}
-	return false
-}
-
 type HoldRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Acquire       *AcquireRequest        `protobuf:"bytes,1,opt,name=acquire,proto3" json:"acquire,omitempty"`
+	Acquire       *AcquireRequest        `protobuf:"bytes,1,opt,name=acquire,proto3" json:"acquire,omitempty"` // without an idempotency key
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,7 +389,6 @@ type HoldResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Event:
 	//
-	//	*HoldResponse_Waiting
 	//	*HoldResponse_Held
 	//	*HoldResponse_Lost
 	Event         isHoldResponse_Event `protobuf_oneof:"event"`
@@ -444,15 +433,6 @@ func (x *HoldResponse) GetEvent() isHoldResponse_Event {
 	return nil
 }
 
-func (x *HoldResponse) GetWaiting() *Waiting {
-	if x != nil {
-		if x, ok := x.Event.(*HoldResponse_Waiting); ok {
-			return x.Waiting
-		}
-	}
-	return nil
-}
-
 func (x *HoldResponse) GetHeld() *Lease {
 	if x != nil {
 		if x, ok := x.Event.(*HoldResponse_Held); ok {
@@ -462,7 +442,7 @@ func (x *HoldResponse) GetHeld() *Lease {
 	return nil
 }
 
-func (x *HoldResponse) GetLost() *Loss {
+func (x *HoldResponse) GetLost() *Failure {
 	if x != nil {
 		if x, ok := x.Event.(*HoldResponse_Lost); ok {
 			return x.Lost
@@ -475,948 +455,31 @@ type isHoldResponse_Event interface {
 	isHoldResponse_Event()
 }
 
-type HoldResponse_Waiting struct {
-	// Still waiting. It comes from time to time, and tells that the service is there.
-	Waiting *Waiting `protobuf:"bytes,1,opt,name=waiting,proto3,oneof"`
-}
-
 type HoldResponse_Held struct {
-	// The lease is held. It comes once, and then from time to time for as long as it
-	// is. Who hears nothing for lease.ttl_ms × 2/3 has lost it.
-	Held *Lease `protobuf:"bytes,2,opt,name=held,proto3,oneof"`
+	// The lease is held. It is sent when the lease is granted, and each time it is
+	// renewed. A client that receives none for valid_for_ms has lost the lease.
+	Held *Lease `protobuf:"bytes,1,opt,name=held,proto3,oneof"`
 }
 
 type HoldResponse_Lost struct {
-	// The lease is gone: stop using what it guards. The stream ends after it.
-	Lost *Loss `protobuf:"bytes,3,opt,name=lost,proto3,oneof"`
+	// The lease is lost: stop using what it protects. The stream ends after it.
+	Lost *Failure `protobuf:"bytes,2,opt,name=lost,proto3,oneof"`
 }
-
-func (*HoldResponse_Waiting) isHoldResponse_Event() {}
 
 func (*HoldResponse_Held) isHoldResponse_Event() {}
 
 func (*HoldResponse_Lost) isHoldResponse_Event() {}
 
-type Waiting struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ahead         int64                  `protobuf:"varint,1,opt,name=ahead,proto3" json:"ahead,omitempty"` // how many are ahead in line
-	InUse         int64                  `protobuf:"varint,2,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
-	Capacity      int64                  `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Waiting) Reset() {
-	*x = Waiting{}
-	mi := &file_sema_v1_sema_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Waiting) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Waiting) ProtoMessage() {}
-
-func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
-func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Waiting) GetAhead() int64 {
-	if x != nil {
-		return x.Ahead
-	}
-	return 0
-}
-
-func (x *Waiting) GetInUse() int64 {
-	if x != nil {
-		return x.InUse
-	}
-	return 0
-}
-
-func (x *Waiting) GetCapacity() int64 {
-	if x != nil {
-		return x.Capacity
-	}
-	return 0
-}
-
-type Loss struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Why           string                 `protobuf:"bytes,1,opt,name=why,proto3" json:"why,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Loss) Reset() {
-	*x = Loss{}
-	mi := &file_sema_v1_sema_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Loss) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Loss) ProtoMessage() {}
-
-func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Loss.ProtoReflect.Descriptor instead.
-func (*Loss) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *Loss) GetWhy() string {
-	if x != nil {
-		return x.Why
-	}
-	return ""
-}
-
-type ListRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`                      // of names; empty: all
-	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // at most; 0: as many as the service likes
-	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`                        // the last name of the page before
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListRequest) Reset() {
-	*x = ListRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListRequest) ProtoMessage() {}
-
-func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
-func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *ListRequest) GetPrefix() string {
-	if x != nil {
-		return x.Prefix
-	}
-	return ""
-}
-
-func (x *ListRequest) GetPageSize() uint32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListRequest) GetAfter() string {
-	if x != nil {
-		return x.After
-	}
-	return ""
-}
-
-type ListResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Semaphores    []*Semaphore           `protobuf:"bytes,1,rep,name=semaphores,proto3" json:"semaphores,omitempty"`
-	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // there is another page
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListResponse) Reset() {
-	*x = ListResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListResponse) ProtoMessage() {}
-
-func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
-func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *ListResponse) GetSemaphores() []*Semaphore {
-	if x != nil {
-		return x.Semaphores
-	}
-	return nil
-}
-
-func (x *ListResponse) GetMore() bool {
-	if x != nil {
-		return x.More
-	}
-	return false
-}
-
-type InspectRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // leases and waiters at most; 0: as many as the service likes
-	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`                        // the next of the page before
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InspectRequest) Reset() {
-	*x = InspectRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InspectRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InspectRequest) ProtoMessage() {}
-
-func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
-func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *InspectRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *InspectRequest) GetPageSize() uint32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *InspectRequest) GetAfter() string {
-	if x != nil {
-		return x.After
-	}
-	return ""
-}
-
-type InspectResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Holders       []*Holding             `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"` // by fence
-	Waiters       []*Waiter              `protobuf:"bytes,3,rep,name=waiters,proto3" json:"waiters,omitempty"` // in order
-	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`       // if there are more leases or waiters: the after with which to get them
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InspectResponse) Reset() {
-	*x = InspectResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InspectResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InspectResponse) ProtoMessage() {}
-
-func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
-func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *InspectResponse) GetSemaphore() *Semaphore {
-	if x != nil {
-		return x.Semaphore
-	}
-	return nil
-}
-
-func (x *InspectResponse) GetHolders() []*Holding {
-	if x != nil {
-		return x.Holders
-	}
-	return nil
-}
-
-func (x *InspectResponse) GetWaiters() []*Waiter {
-	if x != nil {
-		return x.Waiters
-	}
-	return nil
-}
-
-func (x *InspectResponse) GetNext() string {
-	if x != nil {
-		return x.Next
-	}
-	return ""
-}
-
-type ConfigureRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Only what is set is changed. Kind, TTL and window are fixed when a semaphore is
-	// made.
-	Settings *Settings `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
-	// The version the change is based on, which fails with a conflict if there is
-	// another by now; 0: whichever there is.
-	Version       uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ConfigureRequest) Reset() {
-	*x = ConfigureRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ConfigureRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ConfigureRequest) ProtoMessage() {}
-
-func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
-func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *ConfigureRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ConfigureRequest) GetSettings() *Settings {
-	if x != nil {
-		return x.Settings
-	}
-	return nil
-}
-
-func (x *ConfigureRequest) GetVersion() uint64 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-type ConfigureResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ConfigureResponse) Reset() {
-	*x = ConfigureResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ConfigureResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ConfigureResponse) ProtoMessage() {}
-
-func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
-func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *ConfigureResponse) GetSemaphore() *Semaphore {
-	if x != nil {
-		return x.Semaphore
-	}
-	return nil
-}
-
-type DrainRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	WaitMs        uint32                 `protobuf:"varint,2,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // for nothing to be held; 0: not at all. It stays draining if that takes longer.
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrainRequest) Reset() {
-	*x = DrainRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrainRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrainRequest) ProtoMessage() {}
-
-func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
-func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *DrainRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *DrainRequest) GetWaitMs() uint32 {
-	if x != nil {
-		return x.WaitMs
-	}
-	return 0
-}
-
-type DrainResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	InUse         int64                  `protobuf:"varint,1,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"` // what is still held
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrainResponse) Reset() {
-	*x = DrainResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrainResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrainResponse) ProtoMessage() {}
-
-func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
-func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *DrainResponse) GetInUse() int64 {
-	if x != nil {
-		return x.InUse
-	}
-	return 0
-}
-
-type ResumeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeRequest) Reset() {
-	*x = ResumeRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeRequest) ProtoMessage() {}
-
-func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
-func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *ResumeRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type ResumeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeResponse) Reset() {
-	*x = ResumeResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeResponse) ProtoMessage() {}
-
-func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
-func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{19}
-}
-
-type RevokeRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Fence uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"` // the lease's, as Inspect has it
-	// Do not wait until the holder has heard of it, or is dead. Others are let in while
-	// it may still be at work: this breaks the bound.
-	Now           bool   `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
-	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"` // for the holder to read
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RevokeRequest) Reset() {
-	*x = RevokeRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RevokeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RevokeRequest) ProtoMessage() {}
-
-func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
-func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *RevokeRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *RevokeRequest) GetFence() uint64 {
-	if x != nil {
-		return x.Fence
-	}
-	return 0
-}
-
-func (x *RevokeRequest) GetNow() bool {
-	if x != nil {
-		return x.Now
-	}
-	return false
-}
-
-func (x *RevokeRequest) GetWhy() string {
-	if x != nil {
-		return x.Why
-	}
-	return ""
-}
-
-type RevokeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RevokeResponse) Reset() {
-	*x = RevokeResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RevokeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RevokeResponse) ProtoMessage() {}
-
-func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
-func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{21}
-}
-
-type DeleteRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteRequest) Reset() {
-	*x = DeleteRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteRequest) ProtoMessage() {}
-
-func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
-func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *DeleteRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type DeleteResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteResponse) Reset() {
-	*x = DeleteResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteResponse) ProtoMessage() {}
-
-func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
-func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{23}
-}
-
-type WatchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	EveryMs       uint32                 `protobuf:"varint,2,opt,name=every_ms,json=everyMs,proto3" json:"every_ms,omitempty"` // how often to look, about; 0: as often as the service likes
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WatchRequest) Reset() {
-	*x = WatchRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WatchRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WatchRequest) ProtoMessage() {}
-
-func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
-func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *WatchRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *WatchRequest) GetEveryMs() uint32 {
-	if x != nil {
-		return x.EveryMs
-	}
-	return 0
-}
-
-type WatchResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Now           *InspectResponse       `protobuf:"bytes,1,opt,name=now,proto3" json:"now,omitempty"` // empty: nothing has changed, and the service is there
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WatchResponse) Reset() {
-	*x = WatchResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WatchResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WatchResponse) ProtoMessage() {}
-
-func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
-func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *WatchResponse) GetNow() *InspectResponse {
-	if x != nil {
-		return x.Now
-	}
-	return nil
-}
-
 type BatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Items         []*BatchItem           `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	Requests      []*BatchItem           `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"` // 1 to 100
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchRequest) Reset() {
 	*x = BatchRequest{}
-	mi := &file_sema_v1_sema_proto_msgTypes[26]
+	mi := &file_sema_v1_sema_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +491,7 @@ func (x *BatchRequest) String() string {
 func (*BatchRequest) ProtoMessage() {}
 
 func (x *BatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[26]
+	mi := &file_sema_v1_sema_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,31 +504,31 @@ func (x *BatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchRequest.ProtoReflect.Descriptor instead.
 func (*BatchRequest) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{26}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *BatchRequest) GetItems() []*BatchItem {
+func (x *BatchRequest) GetRequests() []*BatchItem {
 	if x != nil {
-		return x.Items
+		return x.Requests
 	}
 	return nil
 }
 
 type BatchItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Item:
+	// Types that are valid to be assigned to Request:
 	//
 	//	*BatchItem_Acquire
 	//	*BatchItem_Renew
 	//	*BatchItem_Release
-	Item          isBatchItem_Item `protobuf_oneof:"item"`
+	Request       isBatchItem_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchItem) Reset() {
 	*x = BatchItem{}
-	mi := &file_sema_v1_sema_proto_msgTypes[27]
+	mi := &file_sema_v1_sema_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +540,7 @@ func (x *BatchItem) String() string {
 func (*BatchItem) ProtoMessage() {}
 
 func (x *BatchItem) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[27]
+	mi := &file_sema_v1_sema_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,19 +553,19 @@ func (x *BatchItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchItem.ProtoReflect.Descriptor instead.
 func (*BatchItem) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{27}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *BatchItem) GetItem() isBatchItem_Item {
+func (x *BatchItem) GetRequest() isBatchItem_Request {
 	if x != nil {
-		return x.Item
+		return x.Request
 	}
 	return nil
 }
 
 func (x *BatchItem) GetAcquire() *AcquireRequest {
 	if x != nil {
-		if x, ok := x.Item.(*BatchItem_Acquire); ok {
+		if x, ok := x.Request.(*BatchItem_Acquire); ok {
 			return x.Acquire
 		}
 	}
@@ -1511,7 +574,7 @@ func (x *BatchItem) GetAcquire() *AcquireRequest {
 
 func (x *BatchItem) GetRenew() *RenewRequest {
 	if x != nil {
-		if x, ok := x.Item.(*BatchItem_Renew); ok {
+		if x, ok := x.Request.(*BatchItem_Renew); ok {
 			return x.Renew
 		}
 	}
@@ -1520,19 +583,19 @@ func (x *BatchItem) GetRenew() *RenewRequest {
 
 func (x *BatchItem) GetRelease() *ReleaseRequest {
 	if x != nil {
-		if x, ok := x.Item.(*BatchItem_Release); ok {
+		if x, ok := x.Request.(*BatchItem_Release); ok {
 			return x.Release
 		}
 	}
 	return nil
 }
 
-type isBatchItem_Item interface {
-	isBatchItem_Item()
+type isBatchItem_Request interface {
+	isBatchItem_Request()
 }
 
 type BatchItem_Acquire struct {
-	Acquire *AcquireRequest `protobuf:"bytes,1,opt,name=acquire,proto3,oneof"` // without a wait
+	Acquire *AcquireRequest `protobuf:"bytes,1,opt,name=acquire,proto3,oneof"`
 }
 
 type BatchItem_Renew struct {
@@ -1543,22 +606,22 @@ type BatchItem_Release struct {
 	Release *ReleaseRequest `protobuf:"bytes,3,opt,name=release,proto3,oneof"`
 }
 
-func (*BatchItem_Acquire) isBatchItem_Item() {}
+func (*BatchItem_Acquire) isBatchItem_Request() {}
 
-func (*BatchItem_Renew) isBatchItem_Item() {}
+func (*BatchItem_Renew) isBatchItem_Request() {}
 
-func (*BatchItem_Release) isBatchItem_Item() {}
+func (*BatchItem_Release) isBatchItem_Request() {}
 
 type BatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*BatchResult         `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // as many as items, in order
+	Results       []*BatchResult         `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // as many as requests, in their order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchResponse) Reset() {
 	*x = BatchResponse{}
-	mi := &file_sema_v1_sema_proto_msgTypes[28]
+	mi := &file_sema_v1_sema_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +633,7 @@ func (x *BatchResponse) String() string {
 func (*BatchResponse) ProtoMessage() {}
 
 func (x *BatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[28]
+	mi := &file_sema_v1_sema_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +646,7 @@ func (x *BatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchResponse.ProtoReflect.Descriptor instead.
 func (*BatchResponse) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{28}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BatchResponse) GetResults() []*BatchResult {
@@ -1593,13 +656,12 @@ func (x *BatchResponse) GetResults() []*BatchResult {
 	return nil
 }
 
+// A BatchResult is the result of a request. That of a release has neither field.
 type BatchResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Result:
 	//
-	//	*BatchResult_Acquire
-	//	*BatchResult_Renew
-	//	*BatchResult_Release
+	//	*BatchResult_Lease
 	//	*BatchResult_Failure
 	Result        isBatchResult_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
@@ -1608,7 +670,7 @@ type BatchResult struct {
 
 func (x *BatchResult) Reset() {
 	*x = BatchResult{}
-	mi := &file_sema_v1_sema_proto_msgTypes[29]
+	mi := &file_sema_v1_sema_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +682,7 @@ func (x *BatchResult) String() string {
 func (*BatchResult) ProtoMessage() {}
 
 func (x *BatchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[29]
+	mi := &file_sema_v1_sema_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +695,7 @@ func (x *BatchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchResult.ProtoReflect.Descriptor instead.
 func (*BatchResult) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{29}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *BatchResult) GetResult() isBatchResult_Result {
@@ -1643,28 +705,10 @@ func (x *BatchResult) GetResult() isBatchResult_Result {
 	return nil
 }
 
-func (x *BatchResult) GetAcquire() *AcquireResponse {
+func (x *BatchResult) GetLease() *Lease {
 	if x != nil {
-		if x, ok := x.Result.(*BatchResult_Acquire); ok {
-			return x.Acquire
-		}
-	}
-	return nil
-}
-
-func (x *BatchResult) GetRenew() *RenewResponse {
-	if x != nil {
-		if x, ok := x.Result.(*BatchResult_Renew); ok {
-			return x.Renew
-		}
-	}
-	return nil
-}
-
-func (x *BatchResult) GetRelease() *ReleaseResponse {
-	if x != nil {
-		if x, ok := x.Result.(*BatchResult_Release); ok {
-			return x.Release
+		if x, ok := x.Result.(*BatchResult_Lease); ok {
+			return x.Lease
 		}
 	}
 	return nil
@@ -1683,43 +727,32 @@ type isBatchResult_Result interface {
 	isBatchResult_Result()
 }
 
-type BatchResult_Acquire struct {
-	Acquire *AcquireResponse `protobuf:"bytes,1,opt,name=acquire,proto3,oneof"`
-}
-
-type BatchResult_Renew struct {
-	Renew *RenewResponse `protobuf:"bytes,2,opt,name=renew,proto3,oneof"`
-}
-
-type BatchResult_Release struct {
-	Release *ReleaseResponse `protobuf:"bytes,3,opt,name=release,proto3,oneof"`
+type BatchResult_Lease struct {
+	Lease *Lease `protobuf:"bytes,1,opt,name=lease,proto3,oneof"`
 }
 
 type BatchResult_Failure struct {
-	Failure *Failure `protobuf:"bytes,4,opt,name=failure,proto3,oneof"`
+	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3,oneof"`
 }
 
-func (*BatchResult_Acquire) isBatchResult_Result() {}
-
-func (*BatchResult_Renew) isBatchResult_Result() {}
-
-func (*BatchResult_Release) isBatchResult_Result() {}
+func (*BatchResult_Lease) isBatchResult_Result() {}
 
 func (*BatchResult_Failure) isBatchResult_Result() {}
 
-// A Failure is an error inside of a batch.
+// A Failure is an error inside of a message.
 type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`       // as Connect names it: "resource_exhausted"
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // for people
-	Fault         *Fault                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`     // for programs
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`                                        // as Connect names it: "resource_exhausted"
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                                  // for people
+	Fault         *Fault                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`                                      // for programs
+	RetryAfterMs  uint32                 `protobuf:"varint,4,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // when it makes sense to ask again; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_sema_v1_sema_proto_msgTypes[30]
+	mi := &file_sema_v1_sema_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +764,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[30]
+	mi := &file_sema_v1_sema_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +777,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{30}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Failure) GetCode() string {
@@ -1768,23 +801,916 @@ func (x *Failure) GetFault() *Fault {
 	return nil
 }
 
-// A Lease is permits that somebody has.
+func (x *Failure) GetRetryAfterMs() uint32 {
+	if x != nil {
+		return x.RetryAfterMs
+	}
+	return 0
+}
+
+type ListRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // of names; empty: all
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`  // semaphores of the page, 1,000 at most; 0: 1,000
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`   // the next of the page before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRequest) Reset() {
+	*x = ListRequest{}
+	mi := &file_sema_v1_sema_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRequest) ProtoMessage() {}
+
+func (x *ListRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
+func (*ListRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type ListResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphores    []*Semaphore           `protobuf:"bytes,1,rep,name=semaphores,proto3" json:"semaphores,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // the after of the next page; empty: there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResponse) Reset() {
+	*x = ListResponse{}
+	mi := &file_sema_v1_sema_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResponse) ProtoMessage() {}
+
+func (x *ListResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
+func (*ListResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListResponse) GetSemaphores() []*Semaphore {
+	if x != nil {
+		return x.Semaphores
+	}
+	return nil
+}
+
+func (x *ListResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type InfoRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // holders and waiters of the page, 1,000 at most; 0: 1,000
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // the next of the page before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InfoRequest) Reset() {
+	*x = InfoRequest{}
+	mi := &file_sema_v1_sema_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InfoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InfoRequest) ProtoMessage() {}
+
+func (x *InfoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
+func (*InfoRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *InfoRequest) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+func (x *InfoRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *InfoRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type InfoResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Holders       []*Holder              `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"` // by lease
+	Waiters       []*Waiter              `protobuf:"bytes,3,rep,name=waiters,proto3" json:"waiters,omitempty"` // in the order of the queue, after the last holder
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`       // the after of the next page; empty: there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InfoResponse) Reset() {
+	*x = InfoResponse{}
+	mi := &file_sema_v1_sema_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InfoResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InfoResponse) ProtoMessage() {}
+
+func (x *InfoResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
+func (*InfoResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *InfoResponse) GetSemaphore() *Semaphore {
+	if x != nil {
+		return x.Semaphore
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetHolders() []*Holder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetWaiters() []*Waiter {
+	if x != nil {
+		return x.Waiters
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type ConfigureRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	// Only what is set is changed.
+	Settings *Settings `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
+	// The version that the change is based on: it fails with REASON_CONFLICT if there is
+	// another one; 0: any.
+	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// Only create: it fails with REASON_CONFLICT if the semaphore exists.
+	Create        bool `protobuf:"varint,4,opt,name=create,proto3" json:"create,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigureRequest) Reset() {
+	*x = ConfigureRequest{}
+	mi := &file_sema_v1_sema_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigureRequest) ProtoMessage() {}
+
+func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
+func (*ConfigureRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ConfigureRequest) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+func (x *ConfigureRequest) GetSettings() *Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *ConfigureRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ConfigureRequest) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
+}
+
+type ConfigureResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Created       bool                   `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigureResponse) Reset() {
+	*x = ConfigureResponse{}
+	mi := &file_sema_v1_sema_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigureResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigureResponse) ProtoMessage() {}
+
+func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
+func (*ConfigureResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ConfigureResponse) GetSemaphore() *Semaphore {
+	if x != nil {
+		return x.Semaphore
+	}
+	return nil
+}
+
+func (x *ConfigureResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+type DrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	WaitMs        uint32                 `protobuf:"varint,2,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // until nothing is held; 0: not at all. It stays draining if that takes longer.
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`             // as of Configure
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
+	mi := &file_sema_v1_sema_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRequest) ProtoMessage() {}
+
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DrainRequest) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+func (x *DrainRequest) GetWaitMs() uint32 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return 0
+}
+
+func (x *DrainRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type DrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // in_use says what is still held
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainResponse) Reset() {
+	*x = DrainResponse{}
+	mi := &file_sema_v1_sema_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainResponse) ProtoMessage() {}
+
+func (x *DrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
+func (*DrainResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *DrainResponse) GetSemaphore() *Semaphore {
+	if x != nil {
+		return x.Semaphore
+	}
+	return nil
+}
+
+type ResumeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // as of Configure
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRequest) Reset() {
+	*x = ResumeRequest{}
+	mi := &file_sema_v1_sema_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRequest) ProtoMessage() {}
+
+func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ResumeRequest) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+func (x *ResumeRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type ResumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeResponse) Reset() {
+	*x = ResumeResponse{}
+	mi := &file_sema_v1_sema_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeResponse) ProtoMessage() {}
+
+func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
+func (*ResumeResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ResumeResponse) GetSemaphore() *Semaphore {
+	if x != nil {
+		return x.Semaphore
+	}
+	return nil
+}
+
+type RevokeRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Lease     uint64                 `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"` // its number, as Info lists it
+	// Do not wait until the holder has confirmed it or has expired. Others acquire while it
+	// may still work: this breaks the bound.
+	AtOnce        bool   `protobuf:"varint,3,opt,name=at_once,json=atOnce,proto3" json:"at_once,omitempty"`
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"` // for the holder to read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeRequest) Reset() {
+	*x = RevokeRequest{}
+	mi := &file_sema_v1_sema_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeRequest) ProtoMessage() {}
+
+func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
+func (*RevokeRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RevokeRequest) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+func (x *RevokeRequest) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
+func (x *RevokeRequest) GetAtOnce() bool {
+	if x != nil {
+		return x.AtOnce
+	}
+	return false
+}
+
+func (x *RevokeRequest) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type RevokeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeResponse) Reset() {
+	*x = RevokeResponse{}
+	mi := &file_sema_v1_sema_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeResponse) ProtoMessage() {}
+
+func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
+func (*RevokeResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{24}
+}
+
+type DeleteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // as of Configure
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRequest) Reset() {
+	*x = DeleteRequest{}
+	mi := &file_sema_v1_sema_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRequest) ProtoMessage() {}
+
+func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *DeleteRequest) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+func (x *DeleteRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type DeleteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteResponse) Reset() {
+	*x = DeleteResponse{}
+	mi := &file_sema_v1_sema_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteResponse) ProtoMessage() {}
+
+func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
+func (*DeleteResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{26}
+}
+
+type WatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_sema_v1_sema_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *WatchRequest) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+// A WatchResponse without a field is a heartbeat.
+type WatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*WatchResponse_Info
+	//	*WatchResponse_Failure
+	Event         isWatchResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_sema_v1_sema_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *WatchResponse) GetEvent() isWatchResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetInfo() *InfoResponse {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResponse_Info); ok {
+			return x.Info
+		}
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetFailure() *Failure {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResponse_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isWatchResponse_Event interface {
+	isWatchResponse_Event()
+}
+
+type WatchResponse_Info struct {
+	Info *InfoResponse `protobuf:"bytes,1,opt,name=info,proto3,oneof"` // the first page
+}
+
+type WatchResponse_Failure struct {
+	// The store cannot be read. The stream goes on, except after REASON_NOT_EXIST.
+	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3,oneof"`
+}
+
+func (*WatchResponse_Info) isWatchResponse_Event() {}
+
+func (*WatchResponse_Failure) isWatchResponse_Event() {}
+
+// A Lease is permits that a client holds.
 type Lease struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`     // for Renew and Release; who knows it can, so keep it to yourself
-	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // the semaphore's
-	Weight int64                  `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`
-	Fence  *Fence                 `protobuf:"bytes,4,opt,name=fence,proto3" json:"fence,omitempty"` // to show to what the permits guard; absent of a rate
-	// For how long from when this was asked for it is surely held. Renew in a third of
-	// it.
-	TtlMs         uint32 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`        // for Renew and Release; a secret of the holder; empty for a rate, whose permits are spent
+	Lease         uint64                 `protobuf:"varint,3,opt,name=lease,proto3" json:"lease,omitempty"` // its number, by which it is listed and revoked; 0 for a rate
+	Weight        int64                  `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
+	TtlMs         uint32                 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`                  // after which it is lost, unless it is renewed; renew every third of it
+	ValidForMs    uint32                 `protobuf:"varint,6,opt,name=valid_for_ms,json=validForMs,proto3" json:"valid_for_ms,omitempty"` // how long it is surely held, from when the response was sent
+	Fence         *Fence                 `protobuf:"bytes,7,opt,name=fence,proto3" json:"fence,omitempty"`                                // for the resource that the permits protect; absent for a rate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_sema_v1_sema_proto_msgTypes[31]
+	mi := &file_sema_v1_sema_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1722,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[31]
+	mi := &file_sema_v1_sema_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1735,14 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{31}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Lease) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
 }
 
 func (x *Lease) GetId() string {
@@ -1819,16 +1752,30 @@ func (x *Lease) GetId() string {
 	return ""
 }
 
-func (x *Lease) GetName() string {
+func (x *Lease) GetLease() uint64 {
 	if x != nil {
-		return x.Name
+		return x.Lease
 	}
-	return ""
+	return 0
 }
 
 func (x *Lease) GetWeight() int64 {
 	if x != nil {
 		return x.Weight
+	}
+	return 0
+}
+
+func (x *Lease) GetTtlMs() uint32 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *Lease) GetValidForMs() uint32 {
+	if x != nil {
+		return x.ValidForMs
 	}
 	return 0
 }
@@ -1840,19 +1787,12 @@ func (x *Lease) GetFence() *Fence {
 	return nil
 }
 
-func (x *Lease) GetTtlMs() uint32 {
-	if x != nil {
-		return x.TtlMs
-	}
-	return 0
-}
-
-// A Fence lets a resource tell those who may still write from those who may not,
-// however many may at a time: it keeps the highest floor and all that were revoked
-// that it has been shown, and refuses who is below that floor or among these.
+// A Fence lets a resource reject writers that have lost their lease, however many may
+// write at a time: it keeps the highest floor and all revoked ranges that it was shown, and
+// rejects a seq below that floor or in one of these ranges.
 type Fence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`        // this lease's; they rise
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`        // the number of this lease; they rise
 	Floor         uint64                 `protobuf:"varint,2,opt,name=floor,proto3" json:"floor,omitempty"`    // the lowest that is held
 	Revoked       []*Range               `protobuf:"bytes,3,rep,name=revoked,proto3" json:"revoked,omitempty"` // those from floor to seq that are not held any more
 	Exact         bool                   `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`    // revoked is complete; not so with very many leases
@@ -1862,7 +1802,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_sema_v1_sema_proto_msgTypes[32]
+	mi := &file_sema_v1_sema_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1814,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[32]
+	mi := &file_sema_v1_sema_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1827,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{32}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Fence) GetSeq() uint64 {
@@ -1929,7 +1869,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_sema_v1_sema_proto_msgTypes[33]
+	mi := &file_sema_v1_sema_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +1881,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[33]
+	mi := &file_sema_v1_sema_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +1894,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{33}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Range) GetFrom() uint64 {
@@ -1971,22 +1911,24 @@ func (x *Range) GetTo() uint64 {
 	return 0
 }
 
-// Settings are how a semaphore behaves. What is not set stays as it is or, when the
-// semaphore is made, is as said here.
+// Settings configure a semaphore. A field that is not set stays as it is, or has its
+// default when the semaphore is created. TTL and window are fixed then.
 type Settings struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Capacity      *int64                 `protobuf:"varint,1,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`                       // permits; 0 pauses
-	TtlMs         *uint32                `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`                // after which a silent holder has lost its lease; 15 s
-	Ramp          *int64                 `protobuf:"varint,3,opt,name=ramp,proto3,oneof" json:"ramp,omitempty"`                               // permits a second by which the capacity rises; 0, at once
-	MaxWaiters    *int64                 `protobuf:"varint,4,opt,name=max_waiters,json=maxWaiters,proto3,oneof" json:"max_waiters,omitempty"` // in line, at most; 0, no bound
-	RateMs        *uint32                `protobuf:"varint,5,opt,name=rate_ms,json=rateMs,proto3,oneof" json:"rate_ms,omitempty"`             // if not 0, capacity is for each such time, and permits come back by time alone
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Capacity        *int64                 `protobuf:"varint,1,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`                                  // permits; 0 pauses
+	TtlMs           *uint32                `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`                           // after which a lease is lost unless it is renewed; default 15 s
+	WindowMs        *uint32                `protobuf:"varint,3,opt,name=window_ms,json=windowMs,proto3,oneof" json:"window_ms,omitempty"`                  // of a rate: capacity permits in each such time; default: no rate
+	Ramp            *int64                 `protobuf:"varint,4,opt,name=ramp,proto3,oneof" json:"ramp,omitempty"`                                          // permits a second by which the capacity rises; default 0: at once
+	MaxWaiters      *int64                 `protobuf:"varint,5,opt,name=max_waiters,json=maxWaiters,proto3,oneof" json:"max_waiters,omitempty"`            // 0: nobody waits; default: no bound
+	ClearMaxWaiters bool                   `protobuf:"varint,6,opt,name=clear_max_waiters,json=clearMaxWaiters,proto3" json:"clear_max_waiters,omitempty"` // removes the bound
+	Draining        *bool                  `protobuf:"varint,7,opt,name=draining,proto3,oneof" json:"draining,omitempty"`                                  // not with Acquire
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_sema_v1_sema_proto_msgTypes[34]
+	mi := &file_sema_v1_sema_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +1940,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[34]
+	mi := &file_sema_v1_sema_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +1953,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{34}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Settings) GetCapacity() int64 {
@@ -2024,6 +1966,13 @@ func (x *Settings) GetCapacity() int64 {
 func (x *Settings) GetTtlMs() uint32 {
 	if x != nil && x.TtlMs != nil {
 		return *x.TtlMs
+	}
+	return 0
+}
+
+func (x *Settings) GetWindowMs() uint32 {
+	if x != nil && x.WindowMs != nil {
+		return *x.WindowMs
 	}
 	return 0
 }
@@ -2042,35 +1991,42 @@ func (x *Settings) GetMaxWaiters() int64 {
 	return 0
 }
 
-func (x *Settings) GetRateMs() uint32 {
-	if x != nil && x.RateMs != nil {
-		return *x.RateMs
+func (x *Settings) GetClearMaxWaiters() bool {
+	if x != nil {
+		return x.ClearMaxWaiters
 	}
-	return 0
+	return false
 }
 
-// A Semaphore is one as it is, without who uses it.
+func (x *Settings) GetDraining() bool {
+	if x != nil && x.Draining != nil {
+		return *x.Draining
+	}
+	return false
+}
+
+// A Semaphore is a semaphore without its holders and waiters.
 type Semaphore struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Kind          Kind                   `protobuf:"varint,2,opt,name=kind,proto3,enum=sema.v1.Kind" json:"kind,omitempty"`
-	Capacity      int64                  `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`   // the target
-	Effective     int64                  `protobuf:"varint,4,opt,name=effective,proto3" json:"effective,omitempty"` // the capacity now, on the way to the target
-	InUse         int64                  `protobuf:"varint,5,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
-	Waiters       int64                  `protobuf:"varint,6,opt,name=waiters,proto3" json:"waiters,omitempty"`
-	Draining      bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
-	Version       uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"` // counts the changes
-	TtlMs         uint32                 `protobuf:"varint,9,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	Ramp          int64                  `protobuf:"varint,10,opt,name=ramp,proto3" json:"ramp,omitempty"`
-	MaxWaiters    int64                  `protobuf:"varint,11,opt,name=max_waiters,json=maxWaiters,proto3" json:"max_waiters,omitempty"`
-	RateMs        uint32                 `protobuf:"varint,12,opt,name=rate_ms,json=rateMs,proto3" json:"rate_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Kind              Kind                   `protobuf:"varint,2,opt,name=kind,proto3,enum=sema.v1.Kind" json:"kind,omitempty"`
+	Capacity          int64                  `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`                                            // the target
+	EffectiveCapacity int64                  `protobuf:"varint,4,opt,name=effective_capacity,json=effectiveCapacity,proto3" json:"effective_capacity,omitempty"` // on the way to the target, with a ramp
+	InUse             int64                  `protobuf:"varint,5,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
+	Waiting           int64                  `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"` // queued acquires
+	Draining          bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	Ramp              int64                  `protobuf:"varint,8,opt,name=ramp,proto3" json:"ramp,omitempty"`
+	MaxWaiters        *int64                 `protobuf:"varint,9,opt,name=max_waiters,json=maxWaiters,proto3,oneof" json:"max_waiters,omitempty"` // absent: no bound
+	TtlMs             uint32                 `protobuf:"varint,10,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	WindowMs          uint32                 `protobuf:"varint,11,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // of a rate
+	Version           uint64                 `protobuf:"varint,12,opt,name=version,proto3" json:"version,omitempty"`                   // counts the changes of the configuration
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Semaphore) Reset() {
 	*x = Semaphore{}
-	mi := &file_sema_v1_sema_proto_msgTypes[35]
+	mi := &file_sema_v1_sema_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2038,7 @@ func (x *Semaphore) String() string {
 func (*Semaphore) ProtoMessage() {}
 
 func (x *Semaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[35]
+	mi := &file_sema_v1_sema_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2051,7 @@ func (x *Semaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Semaphore.ProtoReflect.Descriptor instead.
 func (*Semaphore) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{35}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Semaphore) GetName() string {
@@ -2119,9 +2075,9 @@ func (x *Semaphore) GetCapacity() int64 {
 	return 0
 }
 
-func (x *Semaphore) GetEffective() int64 {
+func (x *Semaphore) GetEffectiveCapacity() int64 {
 	if x != nil {
-		return x.Effective
+		return x.EffectiveCapacity
 	}
 	return 0
 }
@@ -2133,9 +2089,9 @@ func (x *Semaphore) GetInUse() int64 {
 	return 0
 }
 
-func (x *Semaphore) GetWaiters() int64 {
+func (x *Semaphore) GetWaiting() int64 {
 	if x != nil {
-		return x.Waiters
+		return x.Waiting
 	}
 	return 0
 }
@@ -2147,9 +2103,16 @@ func (x *Semaphore) GetDraining() bool {
 	return false
 }
 
-func (x *Semaphore) GetVersion() uint64 {
+func (x *Semaphore) GetRamp() int64 {
 	if x != nil {
-		return x.Version
+		return x.Ramp
+	}
+	return 0
+}
+
+func (x *Semaphore) GetMaxWaiters() int64 {
+	if x != nil && x.MaxWaiters != nil {
+		return *x.MaxWaiters
 	}
 	return 0
 }
@@ -2161,57 +2124,55 @@ func (x *Semaphore) GetTtlMs() uint32 {
 	return 0
 }
 
-func (x *Semaphore) GetRamp() int64 {
+func (x *Semaphore) GetWindowMs() uint32 {
 	if x != nil {
-		return x.Ramp
+		return x.WindowMs
 	}
 	return 0
 }
 
-func (x *Semaphore) GetMaxWaiters() int64 {
+func (x *Semaphore) GetVersion() uint64 {
 	if x != nil {
-		return x.MaxWaiters
+		return x.Version
 	}
 	return 0
 }
 
-func (x *Semaphore) GetRateMs() uint32 {
-	if x != nil {
-		return x.RateMs
-	}
-	return 0
-}
-
-// A Holding is a lease as others see it.
-type Holding struct {
+// A Holder is a lease as others see it.
+type Holder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Fence         uint64                 `protobuf:"varint,1,opt,name=fence,proto3" json:"fence,omitempty"` // its seq
+	Lease         uint64                 `protobuf:"varint,1,opt,name=lease,proto3" json:"lease,omitempty"` // its number
 	Weight        int64                  `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
-	Holder        string                 `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`     // what it said of itself
-	Instance      string                 `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"` // the process, if it uses the library
-	SinceUs       int64                  `protobuf:"varint,5,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
-	SeenUs        int64                  `protobuf:"varint,6,opt,name=seen_us,json=seenUs,proto3" json:"seen_us,omitempty"` // when it was last heard of
-	Pooled        bool                   `protobuf:"varint,7,opt,name=pooled,proto3" json:"pooled,omitempty"`               // a block from which a process serves many
-	Revoked       bool                   `protobuf:"varint,8,opt,name=revoked,proto3" json:"revoked,omitempty"`             // it is to give it back, and has not yet
+	SinceUs       int64                  `protobuf:"varint,3,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	RenewedUs     int64                  `protobuf:"varint,4,opt,name=renewed_us,json=renewedUs,proto3" json:"renewed_us,omitempty"` // its last heartbeat
+	Holder        string                 `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`                         // the text of the client
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                                 // the name of the client's token or certificate
+	Site          string                 `protobuf:"bytes,7,opt,name=site,proto3" json:"site,omitempty"`                             // file and line, of Go clients
+	Labels        string                 `protobuf:"bytes,8,opt,name=labels,proto3" json:"labels,omitempty"`                         // of Go clients
+	Instance      string                 `protobuf:"bytes,9,opt,name=instance,proto3" json:"instance,omitempty"`                     // the process that is notified
+	Host          string                 `protobuf:"bytes,10,opt,name=host,proto3" json:"host,omitempty"`
+	Process       int64                  `protobuf:"varint,11,opt,name=process,proto3" json:"process,omitempty"` // its id; 0: not known
+	Pooled        bool                   `protobuf:"varint,12,opt,name=pooled,proto3" json:"pooled,omitempty"`   // a block from which a process serves many
+	Revoked       bool                   `protobuf:"varint,13,opt,name=revoked,proto3" json:"revoked,omitempty"` // the holder has not confirmed yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Holding) Reset() {
-	*x = Holding{}
-	mi := &file_sema_v1_sema_proto_msgTypes[36]
+func (x *Holder) Reset() {
+	*x = Holder{}
+	mi := &file_sema_v1_sema_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Holding) String() string {
+func (x *Holder) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Holding) ProtoMessage() {}
+func (*Holder) ProtoMessage() {}
 
-func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[36]
+func (x *Holder) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,80 +2183,121 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Holding.ProtoReflect.Descriptor instead.
-func (*Holding) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{36}
+// Deprecated: Use Holder.ProtoReflect.Descriptor instead.
+func (*Holder) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{34}
 }
 
-func (x *Holding) GetFence() uint64 {
+func (x *Holder) GetLease() uint64 {
 	if x != nil {
-		return x.Fence
+		return x.Lease
 	}
 	return 0
 }
 
-func (x *Holding) GetWeight() int64 {
+func (x *Holder) GetWeight() int64 {
 	if x != nil {
 		return x.Weight
 	}
 	return 0
 }
 
-func (x *Holding) GetHolder() string {
-	if x != nil {
-		return x.Holder
-	}
-	return ""
-}
-
-func (x *Holding) GetInstance() string {
-	if x != nil {
-		return x.Instance
-	}
-	return ""
-}
-
-func (x *Holding) GetSinceUs() int64 {
+func (x *Holder) GetSinceUs() int64 {
 	if x != nil {
 		return x.SinceUs
 	}
 	return 0
 }
 
-func (x *Holding) GetSeenUs() int64 {
+func (x *Holder) GetRenewedUs() int64 {
 	if x != nil {
-		return x.SeenUs
+		return x.RenewedUs
 	}
 	return 0
 }
 
-func (x *Holding) GetPooled() bool {
+func (x *Holder) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *Holder) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Holder) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *Holder) GetLabels() string {
+	if x != nil {
+		return x.Labels
+	}
+	return ""
+}
+
+func (x *Holder) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Holder) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Holder) GetProcess() int64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *Holder) GetPooled() bool {
 	if x != nil {
 		return x.Pooled
 	}
 	return false
 }
 
-func (x *Holding) GetRevoked() bool {
+func (x *Holder) GetRevoked() bool {
 	if x != nil {
 		return x.Revoked
 	}
 	return false
 }
 
-// A Waiter is somebody in line.
+// A Waiter is a queued acquire.
 type Waiter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Weight        int64                  `protobuf:"varint,1,opt,name=weight,proto3" json:"weight,omitempty"`
-	Holder        string                 `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
-	Instance      string                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	SinceUs       int64                  `protobuf:"varint,2,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"` // when it was queued
+	Holder        string                 `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`                   // the text of the client
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                           // the name of the client's token or certificate
+	Site          string                 `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`                       // file and line, of Go clients
+	Labels        string                 `protobuf:"bytes,6,opt,name=labels,proto3" json:"labels,omitempty"`                   // of Go clients
+	Instance      string                 `protobuf:"bytes,7,opt,name=instance,proto3" json:"instance,omitempty"`               // the process that is notified
+	Host          string                 `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
+	Process       int64                  `protobuf:"varint,9,opt,name=process,proto3" json:"process,omitempty"` // its id; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_sema_v1_sema_proto_msgTypes[37]
+	mi := &file_sema_v1_sema_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2309,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[37]
+	mi := &file_sema_v1_sema_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,12 +2322,19 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{37}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Waiter) GetWeight() int64 {
 	if x != nil {
 		return x.Weight
+	}
+	return 0
+}
+
+func (x *Waiter) GetSinceUs() int64 {
+	if x != nil {
+		return x.SinceUs
 	}
 	return 0
 }
@@ -2337,6 +2346,27 @@ func (x *Waiter) GetHolder() string {
 	return ""
 }
 
+func (x *Waiter) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Waiter) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *Waiter) GetLabels() string {
+	if x != nil {
+		return x.Labels
+	}
+	return ""
+}
+
 func (x *Waiter) GetInstance() string {
 	if x != nil {
 		return x.Instance
@@ -2344,114 +2374,129 @@ func (x *Waiter) GetInstance() string {
 	return ""
 }
 
+func (x *Waiter) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Waiter) GetProcess() int64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
 var File_sema_v1_sema_proto protoreflect.FileDescriptor
 
 const file_sema_v1_sema_proto_rawDesc = "" +
 	"\n" +
-	"\x12sema/v1/sema.proto\x12\asema.v1\x1a\x13sema/v1/fault.proto\x1a\x13sema/v1/store.proto\"\xc5\x01\n" +
-	"\x0eAcquireRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x12sema/v1/sema.proto\x12\asema.v1\x1a\x13sema/v1/fault.proto\x1a\x13sema/v1/store.proto\"\xcf\x01\n" +
+	"\x0eAcquireRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x17\n" +
 	"\await_ms\x18\x03 \x01(\rR\x06waitMs\x12-\n" +
 	"\bsettings\x18\x04 \x01(\v2\x11.sema.v1.SettingsR\bsettings\x12\x16\n" +
 	"\x06holder\x18\x05 \x01(\tR\x06holder\x12'\n" +
 	"\x0fidempotency_key\x18\x06 \x01(\tR\x0eidempotencyKey\"7\n" +
 	"\x0fAcquireResponse\x12$\n" +
-	"\x05lease\x18\x01 \x01(\v2\x0e.sema.v1.LeaseR\x05lease\"8\n" +
-	"\fRenewRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05lease\x18\x02 \x01(\tR\x05lease\"5\n" +
+	"\x05lease\x18\x01 \x01(\v2\x0e.sema.v1.LeaseR\x05lease\"<\n" +
+	"\fRenewRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"5\n" +
 	"\rRenewResponse\x12$\n" +
-	"\x05lease\x18\x01 \x01(\v2\x0e.sema.v1.LeaseR\x05lease\":\n" +
-	"\x0eReleaseRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05lease\x18\x02 \x01(\tR\x05lease\"-\n" +
-	"\x0fReleaseResponse\x12\x1a\n" +
-	"\breleased\x18\x01 \x01(\bR\breleased\"@\n" +
+	"\x05lease\x18\x01 \x01(\v2\x0e.sema.v1.LeaseR\x05lease\">\n" +
+	"\x0eReleaseRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x11\n" +
+	"\x0fReleaseResponse\"@\n" +
 	"\vHoldRequest\x121\n" +
-	"\aacquire\x18\x01 \x01(\v2\x17.sema.v1.AcquireRequestR\aacquire\"\x90\x01\n" +
-	"\fHoldResponse\x12,\n" +
-	"\awaiting\x18\x01 \x01(\v2\x10.sema.v1.WaitingH\x00R\awaiting\x12$\n" +
-	"\x04held\x18\x02 \x01(\v2\x0e.sema.v1.LeaseH\x00R\x04held\x12#\n" +
-	"\x04lost\x18\x03 \x01(\v2\r.sema.v1.LossH\x00R\x04lostB\a\n" +
-	"\x05event\"R\n" +
-	"\aWaiting\x12\x14\n" +
-	"\x05ahead\x18\x01 \x01(\x03R\x05ahead\x12\x15\n" +
-	"\x06in_use\x18\x02 \x01(\x03R\x05inUse\x12\x1a\n" +
-	"\bcapacity\x18\x03 \x01(\x03R\bcapacity\"\x18\n" +
-	"\x04Loss\x12\x10\n" +
-	"\x03why\x18\x01 \x01(\tR\x03why\"X\n" +
+	"\aacquire\x18\x01 \x01(\v2\x17.sema.v1.AcquireRequestR\aacquire\"e\n" +
+	"\fHoldResponse\x12$\n" +
+	"\x04held\x18\x01 \x01(\v2\x0e.sema.v1.LeaseH\x00R\x04held\x12&\n" +
+	"\x04lost\x18\x02 \x01(\v2\x10.sema.v1.FailureH\x00R\x04lostB\a\n" +
+	"\x05event\">\n" +
+	"\fBatchRequest\x12.\n" +
+	"\brequests\x18\x01 \x03(\v2\x12.sema.v1.BatchItemR\brequests\"\xaf\x01\n" +
+	"\tBatchItem\x123\n" +
+	"\aacquire\x18\x01 \x01(\v2\x17.sema.v1.AcquireRequestH\x00R\aacquire\x12-\n" +
+	"\x05renew\x18\x02 \x01(\v2\x15.sema.v1.RenewRequestH\x00R\x05renew\x123\n" +
+	"\arelease\x18\x03 \x01(\v2\x17.sema.v1.ReleaseRequestH\x00R\areleaseB\t\n" +
+	"\arequest\"?\n" +
+	"\rBatchResponse\x12.\n" +
+	"\aresults\x18\x01 \x03(\v2\x14.sema.v1.BatchResultR\aresults\"m\n" +
+	"\vBatchResult\x12&\n" +
+	"\x05lease\x18\x01 \x01(\v2\x0e.sema.v1.LeaseH\x00R\x05lease\x12,\n" +
+	"\afailure\x18\x02 \x01(\v2\x10.sema.v1.FailureH\x00R\afailureB\b\n" +
+	"\x06result\"\x83\x01\n" +
+	"\aFailure\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12$\n" +
+	"\x05fault\x18\x03 \x01(\v2\x0e.sema.v1.FaultR\x05fault\x12$\n" +
+	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs\"Q\n" +
 	"\vListRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x14\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\tR\x05after\"V\n" +
 	"\fListResponse\x122\n" +
 	"\n" +
 	"semaphores\x18\x01 \x03(\v2\x12.sema.v1.SemaphoreR\n" +
 	"semaphores\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"W\n" +
-	"\x0eInspectRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"\xae\x01\n" +
-	"\x0fInspectResponse\x120\n" +
-	"\tsemaphore\x18\x01 \x01(\v2\x12.sema.v1.SemaphoreR\tsemaphore\x12*\n" +
-	"\aholders\x18\x02 \x03(\v2\x10.sema.v1.HoldingR\aholders\x12)\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"W\n" +
+	"\vInfoRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\xaa\x01\n" +
+	"\fInfoResponse\x120\n" +
+	"\tsemaphore\x18\x01 \x01(\v2\x12.sema.v1.SemaphoreR\tsemaphore\x12)\n" +
+	"\aholders\x18\x02 \x03(\v2\x0f.sema.v1.HolderR\aholders\x12)\n" +
 	"\awaiters\x18\x03 \x03(\v2\x0f.sema.v1.WaiterR\awaiters\x12\x12\n" +
-	"\x04next\x18\x04 \x01(\tR\x04next\"o\n" +
-	"\x10ConfigureRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\"\x91\x01\n" +
+	"\x10ConfigureRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12-\n" +
 	"\bsettings\x18\x02 \x01(\v2\x11.sema.v1.SettingsR\bsettings\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x04R\aversion\"E\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x16\n" +
+	"\x06create\x18\x04 \x01(\bR\x06create\"_\n" +
 	"\x11ConfigureResponse\x120\n" +
-	"\tsemaphore\x18\x01 \x01(\v2\x12.sema.v1.SemaphoreR\tsemaphore\";\n" +
-	"\fDrainRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
-	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"&\n" +
-	"\rDrainResponse\x12\x15\n" +
-	"\x06in_use\x18\x01 \x01(\x03R\x05inUse\"#\n" +
-	"\rResumeRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x10\n" +
-	"\x0eResumeResponse\"]\n" +
-	"\rRevokeRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x10\n" +
-	"\x03now\x18\x03 \x01(\bR\x03now\x12\x10\n" +
+	"\tsemaphore\x18\x01 \x01(\v2\x12.sema.v1.SemaphoreR\tsemaphore\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"_\n" +
+	"\fDrainRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x17\n" +
+	"\await_ms\x18\x02 \x01(\rR\x06waitMs\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\"A\n" +
+	"\rDrainResponse\x120\n" +
+	"\tsemaphore\x18\x01 \x01(\v2\x12.sema.v1.SemaphoreR\tsemaphore\"G\n" +
+	"\rResumeRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\"B\n" +
+	"\x0eResumeResponse\x120\n" +
+	"\tsemaphore\x18\x01 \x01(\v2\x12.sema.v1.SemaphoreR\tsemaphore\"n\n" +
+	"\rRevokeRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\x04R\x05lease\x12\x17\n" +
+	"\aat_once\x18\x03 \x01(\bR\x06atOnce\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\"\x10\n" +
-	"\x0eRevokeResponse\"#\n" +
-	"\rDeleteRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x10\n" +
-	"\x0eDeleteResponse\"=\n" +
-	"\fWatchRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
-	"\bevery_ms\x18\x02 \x01(\rR\aeveryMs\";\n" +
-	"\rWatchResponse\x12*\n" +
-	"\x03now\x18\x01 \x01(\v2\x18.sema.v1.InspectResponseR\x03now\"8\n" +
-	"\fBatchRequest\x12(\n" +
-	"\x05items\x18\x01 \x03(\v2\x12.sema.v1.BatchItemR\x05items\"\xac\x01\n" +
-	"\tBatchItem\x123\n" +
-	"\aacquire\x18\x01 \x01(\v2\x17.sema.v1.AcquireRequestH\x00R\aacquire\x12-\n" +
-	"\x05renew\x18\x02 \x01(\v2\x15.sema.v1.RenewRequestH\x00R\x05renew\x123\n" +
-	"\arelease\x18\x03 \x01(\v2\x17.sema.v1.ReleaseRequestH\x00R\areleaseB\x06\n" +
-	"\x04item\"?\n" +
-	"\rBatchResponse\x12.\n" +
-	"\aresults\x18\x01 \x03(\v2\x14.sema.v1.BatchResultR\aresults\"\xe1\x01\n" +
-	"\vBatchResult\x124\n" +
-	"\aacquire\x18\x01 \x01(\v2\x18.sema.v1.AcquireResponseH\x00R\aacquire\x12.\n" +
-	"\x05renew\x18\x02 \x01(\v2\x16.sema.v1.RenewResponseH\x00R\x05renew\x124\n" +
-	"\arelease\x18\x03 \x01(\v2\x18.sema.v1.ReleaseResponseH\x00R\arelease\x12,\n" +
-	"\afailure\x18\x04 \x01(\v2\x10.sema.v1.FailureH\x00R\afailureB\b\n" +
-	"\x06result\"]\n" +
-	"\aFailure\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12$\n" +
-	"\x05fault\x18\x03 \x01(\v2\x0e.sema.v1.FaultR\x05fault\"\x80\x01\n" +
-	"\x05Lease\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
-	"\x06weight\x18\x03 \x01(\x03R\x06weight\x12$\n" +
-	"\x05fence\x18\x04 \x01(\v2\x0e.sema.v1.FenceR\x05fence\x12\x15\n" +
-	"\x06ttl_ms\x18\x05 \x01(\rR\x05ttlMs\"o\n" +
+	"\x0eRevokeResponse\"G\n" +
+	"\rDeleteRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\"\x10\n" +
+	"\x0eDeleteResponse\",\n" +
+	"\fWatchRequest\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\"s\n" +
+	"\rWatchResponse\x12+\n" +
+	"\x04info\x18\x01 \x01(\v2\x15.sema.v1.InfoResponseH\x00R\x04info\x12,\n" +
+	"\afailure\x18\x02 \x01(\v2\x10.sema.v1.FailureH\x00R\afailureB\a\n" +
+	"\x05event\"\xc2\x01\n" +
+	"\x05Lease\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05lease\x18\x03 \x01(\x04R\x05lease\x12\x16\n" +
+	"\x06weight\x18\x04 \x01(\x03R\x06weight\x12\x15\n" +
+	"\x06ttl_ms\x18\x05 \x01(\rR\x05ttlMs\x12 \n" +
+	"\fvalid_for_ms\x18\x06 \x01(\rR\n" +
+	"validForMs\x12$\n" +
+	"\x05fence\x18\a \x01(\v2\x0e.sema.v1.FenceR\x05fence\"o\n" +
 	"\x05Fence\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05floor\x18\x02 \x01(\x04R\x05floor\x12(\n" +
@@ -2459,62 +2504,79 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\x05exact\x18\x04 \x01(\bR\x05exact\"+\n" +
 	"\x05Range\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to\"\xe1\x01\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\"\xc1\x02\n" +
 	"\bSettings\x12\x1f\n" +
 	"\bcapacity\x18\x01 \x01(\x03H\x00R\bcapacity\x88\x01\x01\x12\x1a\n" +
-	"\x06ttl_ms\x18\x02 \x01(\rH\x01R\x05ttlMs\x88\x01\x01\x12\x17\n" +
-	"\x04ramp\x18\x03 \x01(\x03H\x02R\x04ramp\x88\x01\x01\x12$\n" +
-	"\vmax_waiters\x18\x04 \x01(\x03H\x03R\n" +
-	"maxWaiters\x88\x01\x01\x12\x1c\n" +
-	"\arate_ms\x18\x05 \x01(\rH\x04R\x06rateMs\x88\x01\x01B\v\n" +
+	"\x06ttl_ms\x18\x02 \x01(\rH\x01R\x05ttlMs\x88\x01\x01\x12 \n" +
+	"\twindow_ms\x18\x03 \x01(\rH\x02R\bwindowMs\x88\x01\x01\x12\x17\n" +
+	"\x04ramp\x18\x04 \x01(\x03H\x03R\x04ramp\x88\x01\x01\x12$\n" +
+	"\vmax_waiters\x18\x05 \x01(\x03H\x04R\n" +
+	"maxWaiters\x88\x01\x01\x12*\n" +
+	"\x11clear_max_waiters\x18\x06 \x01(\bR\x0fclearMaxWaiters\x12\x1f\n" +
+	"\bdraining\x18\a \x01(\bH\x05R\bdraining\x88\x01\x01B\v\n" +
 	"\t_capacityB\t\n" +
-	"\a_ttl_msB\a\n" +
-	"\x05_rampB\x0e\n" +
-	"\f_max_waitersB\n" +
+	"\a_ttl_msB\f\n" +
 	"\n" +
-	"\b_rate_ms\"\xc8\x02\n" +
+	"_window_msB\a\n" +
+	"\x05_rampB\x0e\n" +
+	"\f_max_waitersB\v\n" +
+	"\t_draining\"\xf2\x02\n" +
 	"\tSemaphore\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\r.sema.v1.KindR\x04kind\x12\x1a\n" +
-	"\bcapacity\x18\x03 \x01(\x03R\bcapacity\x12\x1c\n" +
-	"\teffective\x18\x04 \x01(\x03R\teffective\x12\x15\n" +
+	"\bcapacity\x18\x03 \x01(\x03R\bcapacity\x12-\n" +
+	"\x12effective_capacity\x18\x04 \x01(\x03R\x11effectiveCapacity\x12\x15\n" +
 	"\x06in_use\x18\x05 \x01(\x03R\x05inUse\x12\x18\n" +
-	"\awaiters\x18\x06 \x01(\x03R\awaiters\x12\x1a\n" +
-	"\bdraining\x18\a \x01(\bR\bdraining\x12\x18\n" +
-	"\aversion\x18\b \x01(\x04R\aversion\x12\x15\n" +
-	"\x06ttl_ms\x18\t \x01(\rR\x05ttlMs\x12\x12\n" +
-	"\x04ramp\x18\n" +
-	" \x01(\x03R\x04ramp\x12\x1f\n" +
-	"\vmax_waiters\x18\v \x01(\x03R\n" +
-	"maxWaiters\x12\x17\n" +
-	"\arate_ms\x18\f \x01(\rR\x06rateMs\"\xd1\x01\n" +
-	"\aHolding\x12\x14\n" +
-	"\x05fence\x18\x01 \x01(\x04R\x05fence\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x16\n" +
-	"\x06holder\x18\x03 \x01(\tR\x06holder\x12\x1a\n" +
-	"\binstance\x18\x04 \x01(\tR\binstance\x12\x19\n" +
-	"\bsince_us\x18\x05 \x01(\x03R\asinceUs\x12\x17\n" +
-	"\aseen_us\x18\x06 \x01(\x03R\x06seenUs\x12\x16\n" +
-	"\x06pooled\x18\a \x01(\bR\x06pooled\x12\x18\n" +
-	"\arevoked\x18\b \x01(\bR\arevoked\"T\n" +
+	"\awaiting\x18\x06 \x01(\x03R\awaiting\x12\x1a\n" +
+	"\bdraining\x18\a \x01(\bR\bdraining\x12\x12\n" +
+	"\x04ramp\x18\b \x01(\x03R\x04ramp\x12$\n" +
+	"\vmax_waiters\x18\t \x01(\x03H\x00R\n" +
+	"maxWaiters\x88\x01\x01\x12\x15\n" +
+	"\x06ttl_ms\x18\n" +
+	" \x01(\rR\x05ttlMs\x12\x1b\n" +
+	"\twindow_ms\x18\v \x01(\rR\bwindowMs\x12\x18\n" +
+	"\aversion\x18\f \x01(\x04R\aversionB\x0e\n" +
+	"\f_max_waiters\"\xc0\x02\n" +
+	"\x06Holder\x12\x14\n" +
+	"\x05lease\x18\x01 \x01(\x04R\x05lease\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x19\n" +
+	"\bsince_us\x18\x03 \x01(\x03R\asinceUs\x12\x1d\n" +
+	"\n" +
+	"renewed_us\x18\x04 \x01(\x03R\trenewedUs\x12\x16\n" +
+	"\x06holder\x18\x05 \x01(\tR\x06holder\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x12\n" +
+	"\x04site\x18\a \x01(\tR\x04site\x12\x16\n" +
+	"\x06labels\x18\b \x01(\tR\x06labels\x12\x1a\n" +
+	"\binstance\x18\t \x01(\tR\binstance\x12\x12\n" +
+	"\x04host\x18\n" +
+	" \x01(\tR\x04host\x12\x18\n" +
+	"\aprocess\x18\v \x01(\x03R\aprocess\x12\x16\n" +
+	"\x06pooled\x18\f \x01(\bR\x06pooled\x12\x18\n" +
+	"\arevoked\x18\r \x01(\bR\arevoked\"\xd9\x01\n" +
 	"\x06Waiter\x12\x16\n" +
-	"\x06weight\x18\x01 \x01(\x03R\x06weight\x12\x16\n" +
-	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x1a\n" +
-	"\binstance\x18\x03 \x01(\tR\binstance2\x8a\x06\n" +
+	"\x06weight\x18\x01 \x01(\x03R\x06weight\x12\x19\n" +
+	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x16\n" +
+	"\x06holder\x18\x03 \x01(\tR\x06holder\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x12\n" +
+	"\x04site\x18\x05 \x01(\tR\x04site\x12\x16\n" +
+	"\x06labels\x18\x06 \x01(\tR\x06labels\x12\x1a\n" +
+	"\binstance\x18\a \x01(\tR\binstance\x12\x12\n" +
+	"\x04host\x18\b \x01(\tR\x04host\x12\x18\n" +
+	"\aprocess\x18\t \x01(\x03R\aprocess2\x81\x06\n" +
 	"\vSemaService\x12<\n" +
 	"\aAcquire\x12\x17.sema.v1.AcquireRequest\x1a\x18.sema.v1.AcquireResponse\x126\n" +
 	"\x05Renew\x12\x15.sema.v1.RenewRequest\x1a\x16.sema.v1.RenewResponse\x12<\n" +
 	"\aRelease\x12\x17.sema.v1.ReleaseRequest\x1a\x18.sema.v1.ReleaseResponse\x125\n" +
-	"\x04Hold\x12\x14.sema.v1.HoldRequest\x1a\x15.sema.v1.HoldResponse0\x01\x123\n" +
-	"\x04List\x12\x14.sema.v1.ListRequest\x1a\x15.sema.v1.ListResponse\x12<\n" +
-	"\aInspect\x12\x17.sema.v1.InspectRequest\x1a\x18.sema.v1.InspectResponse\x12B\n" +
+	"\x04Hold\x12\x14.sema.v1.HoldRequest\x1a\x15.sema.v1.HoldResponse0\x01\x126\n" +
+	"\x05Batch\x12\x15.sema.v1.BatchRequest\x1a\x16.sema.v1.BatchResponse\x123\n" +
+	"\x04List\x12\x14.sema.v1.ListRequest\x1a\x15.sema.v1.ListResponse\x123\n" +
+	"\x04Info\x12\x14.sema.v1.InfoRequest\x1a\x15.sema.v1.InfoResponse\x12B\n" +
 	"\tConfigure\x12\x19.sema.v1.ConfigureRequest\x1a\x1a.sema.v1.ConfigureResponse\x126\n" +
 	"\x05Drain\x12\x15.sema.v1.DrainRequest\x1a\x16.sema.v1.DrainResponse\x129\n" +
 	"\x06Resume\x12\x16.sema.v1.ResumeRequest\x1a\x17.sema.v1.ResumeResponse\x129\n" +
 	"\x06Revoke\x12\x16.sema.v1.RevokeRequest\x1a\x17.sema.v1.RevokeResponse\x129\n" +
 	"\x06Delete\x12\x16.sema.v1.DeleteRequest\x1a\x17.sema.v1.DeleteResponse\x128\n" +
-	"\x05Watch\x12\x15.sema.v1.WatchRequest\x1a\x16.sema.v1.WatchResponse0\x01\x126\n" +
-	"\x05Batch\x12\x15.sema.v1.BatchRequest\x1a\x16.sema.v1.BatchResponseB)Z'github.com/sema-go/sema/x/semav1;semav1b\x06proto3"
+	"\x05Watch\x12\x15.sema.v1.WatchRequest\x1a\x16.sema.v1.WatchResponse0\x01B)Z'github.com/sema-go/sema/x/semav1;semav1b\x06proto3"
 
 var (
 	file_sema_v1_sema_proto_rawDescOnce sync.Once
@@ -2528,7 +2590,7 @@ func file_sema_v1_sema_proto_rawDescGZIP() []byte {
 	return file_sema_v1_sema_proto_rawDescData
 }
 
-var file_sema_v1_sema_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_sema_v1_sema_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_sema_v1_sema_proto_goTypes = []any{
 	(*AcquireRequest)(nil),    // 0: sema.v1.AcquireRequest
 	(*AcquireResponse)(nil),   // 1: sema.v1.AcquireResponse
@@ -2538,93 +2600,91 @@ var file_sema_v1_sema_proto_goTypes = []any{
 	(*ReleaseResponse)(nil),   // 5: sema.v1.ReleaseResponse
 	(*HoldRequest)(nil),       // 6: sema.v1.HoldRequest
 	(*HoldResponse)(nil),      // 7: sema.v1.HoldResponse
-	(*Waiting)(nil),           // 8: sema.v1.Waiting
-	(*Loss)(nil),              // 9: sema.v1.Loss
-	(*ListRequest)(nil),       // 10: sema.v1.ListRequest
-	(*ListResponse)(nil),      // 11: sema.v1.ListResponse
-	(*InspectRequest)(nil),    // 12: sema.v1.InspectRequest
-	(*InspectResponse)(nil),   // 13: sema.v1.InspectResponse
-	(*ConfigureRequest)(nil),  // 14: sema.v1.ConfigureRequest
-	(*ConfigureResponse)(nil), // 15: sema.v1.ConfigureResponse
-	(*DrainRequest)(nil),      // 16: sema.v1.DrainRequest
-	(*DrainResponse)(nil),     // 17: sema.v1.DrainResponse
-	(*ResumeRequest)(nil),     // 18: sema.v1.ResumeRequest
-	(*ResumeResponse)(nil),    // 19: sema.v1.ResumeResponse
-	(*RevokeRequest)(nil),     // 20: sema.v1.RevokeRequest
-	(*RevokeResponse)(nil),    // 21: sema.v1.RevokeResponse
-	(*DeleteRequest)(nil),     // 22: sema.v1.DeleteRequest
-	(*DeleteResponse)(nil),    // 23: sema.v1.DeleteResponse
-	(*WatchRequest)(nil),      // 24: sema.v1.WatchRequest
-	(*WatchResponse)(nil),     // 25: sema.v1.WatchResponse
-	(*BatchRequest)(nil),      // 26: sema.v1.BatchRequest
-	(*BatchItem)(nil),         // 27: sema.v1.BatchItem
-	(*BatchResponse)(nil),     // 28: sema.v1.BatchResponse
-	(*BatchResult)(nil),       // 29: sema.v1.BatchResult
-	(*Failure)(nil),           // 30: sema.v1.Failure
-	(*Lease)(nil),             // 31: sema.v1.Lease
-	(*Fence)(nil),             // 32: sema.v1.Fence
-	(*Range)(nil),             // 33: sema.v1.Range
-	(*Settings)(nil),          // 34: sema.v1.Settings
-	(*Semaphore)(nil),         // 35: sema.v1.Semaphore
-	(*Holding)(nil),           // 36: sema.v1.Holding
-	(*Waiter)(nil),            // 37: sema.v1.Waiter
-	(*Fault)(nil),             // 38: sema.v1.Fault
-	(Kind)(0),                 // 39: sema.v1.Kind
+	(*BatchRequest)(nil),      // 8: sema.v1.BatchRequest
+	(*BatchItem)(nil),         // 9: sema.v1.BatchItem
+	(*BatchResponse)(nil),     // 10: sema.v1.BatchResponse
+	(*BatchResult)(nil),       // 11: sema.v1.BatchResult
+	(*Failure)(nil),           // 12: sema.v1.Failure
+	(*ListRequest)(nil),       // 13: sema.v1.ListRequest
+	(*ListResponse)(nil),      // 14: sema.v1.ListResponse
+	(*InfoRequest)(nil),       // 15: sema.v1.InfoRequest
+	(*InfoResponse)(nil),      // 16: sema.v1.InfoResponse
+	(*ConfigureRequest)(nil),  // 17: sema.v1.ConfigureRequest
+	(*ConfigureResponse)(nil), // 18: sema.v1.ConfigureResponse
+	(*DrainRequest)(nil),      // 19: sema.v1.DrainRequest
+	(*DrainResponse)(nil),     // 20: sema.v1.DrainResponse
+	(*ResumeRequest)(nil),     // 21: sema.v1.ResumeRequest
+	(*ResumeResponse)(nil),    // 22: sema.v1.ResumeResponse
+	(*RevokeRequest)(nil),     // 23: sema.v1.RevokeRequest
+	(*RevokeResponse)(nil),    // 24: sema.v1.RevokeResponse
+	(*DeleteRequest)(nil),     // 25: sema.v1.DeleteRequest
+	(*DeleteResponse)(nil),    // 26: sema.v1.DeleteResponse
+	(*WatchRequest)(nil),      // 27: sema.v1.WatchRequest
+	(*WatchResponse)(nil),     // 28: sema.v1.WatchResponse
+	(*Lease)(nil),             // 29: sema.v1.Lease
+	(*Fence)(nil),             // 30: sema.v1.Fence
+	(*Range)(nil),             // 31: sema.v1.Range
+	(*Settings)(nil),          // 32: sema.v1.Settings
+	(*Semaphore)(nil),         // 33: sema.v1.Semaphore
+	(*Holder)(nil),            // 34: sema.v1.Holder
+	(*Waiter)(nil),            // 35: sema.v1.Waiter
+	(*Fault)(nil),             // 36: sema.v1.Fault
+	(Kind)(0),                 // 37: sema.v1.Kind
 }
 var file_sema_v1_sema_proto_depIdxs = []int32{
-	34, // 0: sema.v1.AcquireRequest.settings:type_name -> sema.v1.Settings
-	31, // 1: sema.v1.AcquireResponse.lease:type_name -> sema.v1.Lease
-	31, // 2: sema.v1.RenewResponse.lease:type_name -> sema.v1.Lease
+	32, // 0: sema.v1.AcquireRequest.settings:type_name -> sema.v1.Settings
+	29, // 1: sema.v1.AcquireResponse.lease:type_name -> sema.v1.Lease
+	29, // 2: sema.v1.RenewResponse.lease:type_name -> sema.v1.Lease
 	0,  // 3: sema.v1.HoldRequest.acquire:type_name -> sema.v1.AcquireRequest
-	8,  // 4: sema.v1.HoldResponse.waiting:type_name -> sema.v1.Waiting
-	31, // 5: sema.v1.HoldResponse.held:type_name -> sema.v1.Lease
-	9,  // 6: sema.v1.HoldResponse.lost:type_name -> sema.v1.Loss
-	35, // 7: sema.v1.ListResponse.semaphores:type_name -> sema.v1.Semaphore
-	35, // 8: sema.v1.InspectResponse.semaphore:type_name -> sema.v1.Semaphore
-	36, // 9: sema.v1.InspectResponse.holders:type_name -> sema.v1.Holding
-	37, // 10: sema.v1.InspectResponse.waiters:type_name -> sema.v1.Waiter
-	34, // 11: sema.v1.ConfigureRequest.settings:type_name -> sema.v1.Settings
-	35, // 12: sema.v1.ConfigureResponse.semaphore:type_name -> sema.v1.Semaphore
-	13, // 13: sema.v1.WatchResponse.now:type_name -> sema.v1.InspectResponse
-	27, // 14: sema.v1.BatchRequest.items:type_name -> sema.v1.BatchItem
-	0,  // 15: sema.v1.BatchItem.acquire:type_name -> sema.v1.AcquireRequest
-	2,  // 16: sema.v1.BatchItem.renew:type_name -> sema.v1.RenewRequest
-	4,  // 17: sema.v1.BatchItem.release:type_name -> sema.v1.ReleaseRequest
-	29, // 18: sema.v1.BatchResponse.results:type_name -> sema.v1.BatchResult
-	1,  // 19: sema.v1.BatchResult.acquire:type_name -> sema.v1.AcquireResponse
-	3,  // 20: sema.v1.BatchResult.renew:type_name -> sema.v1.RenewResponse
-	5,  // 21: sema.v1.BatchResult.release:type_name -> sema.v1.ReleaseResponse
-	30, // 22: sema.v1.BatchResult.failure:type_name -> sema.v1.Failure
-	38, // 23: sema.v1.Failure.fault:type_name -> sema.v1.Fault
-	32, // 24: sema.v1.Lease.fence:type_name -> sema.v1.Fence
-	33, // 25: sema.v1.Fence.revoked:type_name -> sema.v1.Range
-	39, // 26: sema.v1.Semaphore.kind:type_name -> sema.v1.Kind
+	29, // 4: sema.v1.HoldResponse.held:type_name -> sema.v1.Lease
+	12, // 5: sema.v1.HoldResponse.lost:type_name -> sema.v1.Failure
+	9,  // 6: sema.v1.BatchRequest.requests:type_name -> sema.v1.BatchItem
+	0,  // 7: sema.v1.BatchItem.acquire:type_name -> sema.v1.AcquireRequest
+	2,  // 8: sema.v1.BatchItem.renew:type_name -> sema.v1.RenewRequest
+	4,  // 9: sema.v1.BatchItem.release:type_name -> sema.v1.ReleaseRequest
+	11, // 10: sema.v1.BatchResponse.results:type_name -> sema.v1.BatchResult
+	29, // 11: sema.v1.BatchResult.lease:type_name -> sema.v1.Lease
+	12, // 12: sema.v1.BatchResult.failure:type_name -> sema.v1.Failure
+	36, // 13: sema.v1.Failure.fault:type_name -> sema.v1.Fault
+	33, // 14: sema.v1.ListResponse.semaphores:type_name -> sema.v1.Semaphore
+	33, // 15: sema.v1.InfoResponse.semaphore:type_name -> sema.v1.Semaphore
+	34, // 16: sema.v1.InfoResponse.holders:type_name -> sema.v1.Holder
+	35, // 17: sema.v1.InfoResponse.waiters:type_name -> sema.v1.Waiter
+	32, // 18: sema.v1.ConfigureRequest.settings:type_name -> sema.v1.Settings
+	33, // 19: sema.v1.ConfigureResponse.semaphore:type_name -> sema.v1.Semaphore
+	33, // 20: sema.v1.DrainResponse.semaphore:type_name -> sema.v1.Semaphore
+	33, // 21: sema.v1.ResumeResponse.semaphore:type_name -> sema.v1.Semaphore
+	16, // 22: sema.v1.WatchResponse.info:type_name -> sema.v1.InfoResponse
+	12, // 23: sema.v1.WatchResponse.failure:type_name -> sema.v1.Failure
+	30, // 24: sema.v1.Lease.fence:type_name -> sema.v1.Fence
+	31, // 25: sema.v1.Fence.revoked:type_name -> sema.v1.Range
+	37, // 26: sema.v1.Semaphore.kind:type_name -> sema.v1.Kind
 	0,  // 27: sema.v1.SemaService.Acquire:input_type -> sema.v1.AcquireRequest
 	2,  // 28: sema.v1.SemaService.Renew:input_type -> sema.v1.RenewRequest
 	4,  // 29: sema.v1.SemaService.Release:input_type -> sema.v1.ReleaseRequest
 	6,  // 30: sema.v1.SemaService.Hold:input_type -> sema.v1.HoldRequest
-	10, // 31: sema.v1.SemaService.List:input_type -> sema.v1.ListRequest
-	12, // 32: sema.v1.SemaService.Inspect:input_type -> sema.v1.InspectRequest
-	14, // 33: sema.v1.SemaService.Configure:input_type -> sema.v1.ConfigureRequest
-	16, // 34: sema.v1.SemaService.Drain:input_type -> sema.v1.DrainRequest
-	18, // 35: sema.v1.SemaService.Resume:input_type -> sema.v1.ResumeRequest
-	20, // 36: sema.v1.SemaService.Revoke:input_type -> sema.v1.RevokeRequest
-	22, // 37: sema.v1.SemaService.Delete:input_type -> sema.v1.DeleteRequest
-	24, // 38: sema.v1.SemaService.Watch:input_type -> sema.v1.WatchRequest
-	26, // 39: sema.v1.SemaService.Batch:input_type -> sema.v1.BatchRequest
+	8,  // 31: sema.v1.SemaService.Batch:input_type -> sema.v1.BatchRequest
+	13, // 32: sema.v1.SemaService.List:input_type -> sema.v1.ListRequest
+	15, // 33: sema.v1.SemaService.Info:input_type -> sema.v1.InfoRequest
+	17, // 34: sema.v1.SemaService.Configure:input_type -> sema.v1.ConfigureRequest
+	19, // 35: sema.v1.SemaService.Drain:input_type -> sema.v1.DrainRequest
+	21, // 36: sema.v1.SemaService.Resume:input_type -> sema.v1.ResumeRequest
+	23, // 37: sema.v1.SemaService.Revoke:input_type -> sema.v1.RevokeRequest
+	25, // 38: sema.v1.SemaService.Delete:input_type -> sema.v1.DeleteRequest
+	27, // 39: sema.v1.SemaService.Watch:input_type -> sema.v1.WatchRequest
 	1,  // 40: sema.v1.SemaService.Acquire:output_type -> sema.v1.AcquireResponse
 	3,  // 41: sema.v1.SemaService.Renew:output_type -> sema.v1.RenewResponse
 	5,  // 42: sema.v1.SemaService.Release:output_type -> sema.v1.ReleaseResponse
 	7,  // 43: sema.v1.SemaService.Hold:output_type -> sema.v1.HoldResponse
-	11, // 44: sema.v1.SemaService.List:output_type -> sema.v1.ListResponse
-	13, // 45: sema.v1.SemaService.Inspect:output_type -> sema.v1.InspectResponse
-	15, // 46: sema.v1.SemaService.Configure:output_type -> sema.v1.ConfigureResponse
-	17, // 47: sema.v1.SemaService.Drain:output_type -> sema.v1.DrainResponse
-	19, // 48: sema.v1.SemaService.Resume:output_type -> sema.v1.ResumeResponse
-	21, // 49: sema.v1.SemaService.Revoke:output_type -> sema.v1.RevokeResponse
-	23, // 50: sema.v1.SemaService.Delete:output_type -> sema.v1.DeleteResponse
-	25, // 51: sema.v1.SemaService.Watch:output_type -> sema.v1.WatchResponse
-	28, // 52: sema.v1.SemaService.Batch:output_type -> sema.v1.BatchResponse
+	10, // 44: sema.v1.SemaService.Batch:output_type -> sema.v1.BatchResponse
+	14, // 45: sema.v1.SemaService.List:output_type -> sema.v1.ListResponse
+	16, // 46: sema.v1.SemaService.Info:output_type -> sema.v1.InfoResponse
+	18, // 47: sema.v1.SemaService.Configure:output_type -> sema.v1.ConfigureResponse
+	20, // 48: sema.v1.SemaService.Drain:output_type -> sema.v1.DrainResponse
+	22, // 49: sema.v1.SemaService.Resume:output_type -> sema.v1.ResumeResponse
+	24, // 50: sema.v1.SemaService.Revoke:output_type -> sema.v1.RevokeResponse
+	26, // 51: sema.v1.SemaService.Delete:output_type -> sema.v1.DeleteResponse
+	28, // 52: sema.v1.SemaService.Watch:output_type -> sema.v1.WatchResponse
 	40, // [40:53] is the sub-list for method output_type
 	27, // [27:40] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
@@ -2640,29 +2700,31 @@ func file_sema_v1_sema_proto_init() {
 	file_sema_v1_fault_proto_init()
 	file_sema_v1_store_proto_init()
 	file_sema_v1_sema_proto_msgTypes[7].OneofWrappers = []any{
-		(*HoldResponse_Waiting)(nil),
 		(*HoldResponse_Held)(nil),
 		(*HoldResponse_Lost)(nil),
 	}
-	file_sema_v1_sema_proto_msgTypes[27].OneofWrappers = []any{
+	file_sema_v1_sema_proto_msgTypes[9].OneofWrappers = []any{
 		(*BatchItem_Acquire)(nil),
 		(*BatchItem_Renew)(nil),
 		(*BatchItem_Release)(nil),
 	}
-	file_sema_v1_sema_proto_msgTypes[29].OneofWrappers = []any{
-		(*BatchResult_Acquire)(nil),
-		(*BatchResult_Renew)(nil),
-		(*BatchResult_Release)(nil),
+	file_sema_v1_sema_proto_msgTypes[11].OneofWrappers = []any{
+		(*BatchResult_Lease)(nil),
 		(*BatchResult_Failure)(nil),
 	}
-	file_sema_v1_sema_proto_msgTypes[34].OneofWrappers = []any{}
+	file_sema_v1_sema_proto_msgTypes[28].OneofWrappers = []any{
+		(*WatchResponse_Info)(nil),
+		(*WatchResponse_Failure)(nil),
+	}
+	file_sema_v1_sema_proto_msgTypes[32].OneofWrappers = []any{}
+	file_sema_v1_sema_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sema_v1_sema_proto_rawDesc), len(file_sema_v1_sema_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
@@ -79,36 +78,6 @@ func (i *identity) allow(verb Verb, semaphore string) error {
 		}
 	}
 	return nil
-}
-
-// A caller is an identity at an address.
-type caller struct {
-	*identity
-	from    string
-	journal *journal // of denials; nil outside of a request
-}
-
-// allow fails if the caller may not do that, and logs it.
-func (c caller) allow(verb Verb, semaphore string) error {
-	err := c.identity.allow(verb, semaphore)
-	if err != nil && c.journal != nil {
-		c.journal.warn("denied", "request denied", "principal", c.principal, "from", c.from, "verb", string(verb), "semaphore", semaphore)
-	}
-	return err
-}
-
-type callerKey struct{}
-
-func (c caller) in(ctx context.Context) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
-}
-
-// who returns the caller of the request that a context belongs to.
-func who(ctx context.Context) caller {
-	if c, ok := ctx.Value(callerKey{}).(caller); ok {
-		return c
-	}
-	return caller{identity: everybody}
 }
 
 // tokens are the identities by the hashes of their tokens.
@@ -225,27 +194,12 @@ func (s *Server) SetTokens(all []Token) error {
 	if err != nil {
 		return err
 	}
-	if known.required() != s.tokens.Load().required() {
+	if known.required() != s.service.tokens.Load().required() {
 		return errors.New("tokens: the first token cannot be added, nor the last one removed, while the server runs; restart it")
 	}
-	s.tokens.Store(known)
-	s.accounts.refresh()
+	s.service.tokens.Store(known)
+	s.service.accounts.refresh()
 	return nil
-}
-
-// admit identifies the caller of a request, and fails if it may not make it. A
-// request that names no semaphore is about all that the identity may see.
-func (s *Server) admit(r *http.Request, verb Verb) (caller, error) {
-	c, err := s.identify(r)
-	if err != nil {
-		return caller{}, err
-	}
-	return c, c.allow(verb, r.PathValue("name"))
-}
-
-func (s *Server) identify(r *http.Request) (caller, error) {
-	token, ok := bearer(r)
-	return s.identifyBy(r, token, ok)
 }
 
 // bearer returns the token that a request carries, if it does.
@@ -254,17 +208,18 @@ func bearer(r *http.Request) (token string, ok bool) {
 	return strings.TrimLeft(token, " "), strings.EqualFold(scheme, "Bearer") // RFC 9110, section 11.1
 }
 
-// identifyBy identifies the caller of a request, by a token if there is one.
-func (s *Server) identifyBy(r *http.Request, token string, ok bool) (caller, error) {
-	i, err := s.identityBy(r, token, ok)
+// identify returns the call of a request, by a token if there is one. It is paired with
+// [call.ended].
+func (s *service) identify(r *http.Request, token string, ok bool) (*call, error) {
+	i, err := s.identity(r, token, ok)
 	if err != nil {
 		s.journal.warn("unidentified", "request rejected", "from", r.RemoteAddr, "method", r.Method, "path", loggedPath(r), "error", err)
-		return caller{}, err
+		return nil, err
 	}
-	return caller{i, r.RemoteAddr, s.journal}, nil
+	return &call{caller: caller{i, s.accounts.of(i.principal), r.RemoteAddr, s.journal}}, nil
 }
 
-func (s *Server) identityBy(r *http.Request, token string, ok bool) (*identity, error) {
+func (s *service) identity(r *http.Request, token string, ok bool) (*identity, error) {
 	if err := s.fromBrowser(r); err != nil {
 		return nil, err
 	}

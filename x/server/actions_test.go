@@ -12,20 +12,20 @@ import (
 // leases are the numbers of those that a semaphore has out.
 func (s *site) leases(name string) (numbers []string) {
 	s.t.Helper()
-	all, _ := s.want(200, "GET", "/v1/semaphores/"+name, "").body["leases"].([]any)
+	all, _ := s.want(200, "GET", "/v1/semaphores/"+name, "").body["holders"].([]any)
 	for _, l := range all {
-		numbers = append(numbers, fmt.Sprintf("%.0f", l.(map[string]any)["fence"]))
+		numbers = append(numbers, fmt.Sprintf("%.0f", l.(map[string]any)["lease"]))
 	}
 	return numbers
 }
 
-// Every action asks first, in numbers, is done at the engine, and is in the log.
+// Every action asks first, in numbers, is performed, and is in the log.
 func TestActionsOfPages(t *testing.T) {
 	t.Parallel()
 	s := start(t, watchers())
 	s.auth = "secret-ops"
 	for range 3 {
-		s.want(201, "POST", "/v1/semaphores/db/leases?capacity=3&meta=job-7", "")
+		s.want(201, "POST", "/v1/semaphores/db/leases?capacity=3&holder=job-7", "")
 	}
 	b := s.tab()
 	b.login("secret-ops")
@@ -51,47 +51,47 @@ func TestActionsOfPages(t *testing.T) {
 		}
 	}
 
-	b.get(200, "/ui/confirm?do=drain&name=db").says(t, `Drain "db"?`, "3 permits in use stay out", "Nobody waits.")
+	b.get(200, "/ui/confirm?do=drain&name=db").says(t, `Drain "db"?`, "3 permits in use stay held", "Nobody waits.")
 	b.post(200, "/ui/do", form("do", "drain", "name", "db")).says(t, `Draining "db"`, "Resume…")
 	is("draining", true)
-	audited("op=drain", "outcome=done")
+	audited("op=drain", "result=done")
 	b.get(200, "/ui/confirm?do=resume&name=db").says(t, `Resume "db"?`, "3 of 3 permits in use")
 	b.post(200, "/ui/do", form("do", "resume", "name", "db")).says(t, `Resumed "db"`, "Drain…")
 	is("draining", false)
-	audited("op=resume", "outcome=done")
+	audited("op=resume", "result=done")
 
 	asked := b.get(200, "/ui/confirm?do=resize&name=db&capacity=2&ramp=1")
-	asked.says(t, `Set the capacity of "db" from 3 to 2?`, "3 in use: nobody is let in until 2 are back.")
-	b.get(200, "/ui/confirm?do=resize&name=db&capacity=9&ramp=2").says(t, "rises by 2 a second, and is there in 3s")
+	asked.says(t, `Set the capacity of "db" from 3 to 2?`, "3 in use: nothing is granted until 2 are released.")
+	b.get(200, "/ui/confirm?do=resize&name=db&capacity=9&ramp=2").says(t, "rises by 2 a second, and is reached in 3s")
 	version := fmt.Sprint(s.want(200, "GET", "/v1/semaphores/db", "").body["version"])
 	asked.says(t, `name="version" value="`+version+`"`)
 	resize := form("do", "resize", "name", "db", "capacity", "2", "ramp", "1", "version", version)
 	b.post(200, "/ui/do", resize).says(t, `The capacity of "db" is 2`, "over by 1")
 	is("capacity", 2.0)
 	is("ramp", 1.0)
-	audited("op=configure", `capacity\":2`, "outcome=done")
-	b.post(412, "/ui/do", resize).says(t, "Nothing was done", `Somebody has changed "db"`)
+	audited("op=configure", `capacity\":2`, "result=done")
+	b.post(412, "/ui/do", resize).says(t, "Nothing was done", `"db" was changed since`)
 	for _, bad := range []string{"-1", "", "x", "1.5", "99999999999999999999"} {
 		b.post(400, "/ui/do", form("do", "resize", "name", "db", "capacity", bad, "ramp", "0", "version", version)).says(t, "A capacity is a whole number")
 	}
 
 	leases := s.leases("db")
-	b.get(200, "/ui/confirm?do=release&name=db&lease="+leases[0]).says(t, `Take 1 permit of "db" back`, "job-7", "The holder is told to stop", "This breaks the bound", "more than 2")
-	b.post(200, "/ui/do", form("do", "release", "name", "db", "lease", leases[0], "why", "it hangs")).says(t, "The holder is told to let go", "told to let go")
-	audited("op=revoke", "it hangs", "at once false", "outcome=done")
-	at := form("do", "release", "name", "db", "lease", leases[1], "at_once", "1")
+	b.get(200, "/ui/confirm?do=revoke&name=db&lease="+leases[0]).says(t, `Revoke 1 permit of "db"`, "job-7", "The holder is notified", "This breaks the bound", "more than 2")
+	b.post(200, "/ui/do", form("do", "revoke", "name", "db", "lease", leases[0], "why", "it hangs")).says(t, "The holder is notified", ">revoked<")
+	audited("op=revoke", "it hangs", "at once false", "result=done")
+	at := form("do", "revoke", "name", "db", "lease", leases[1], "at_once", "1")
 	b.post(400, "/ui/do", at).says(t, "Tick the box first")
 	at.Set("sure", "1")
-	b.post(200, "/ui/do", at).says(t, "Taken back at once")
-	audited("op=revoke", "at once true", "outcome=done")
+	b.post(200, "/ui/do", at).says(t, "Revoked at once")
+	audited("op=revoke", "at once true", "result=done")
 	b.post(404, "/ui/do", at).says(t, "is gone already")
-	b.get(404, "/ui/confirm?do=release&name=db&lease="+leases[1]).says(t, "is gone already")
+	b.get(404, "/ui/confirm?do=revoke&name=db&lease="+leases[1]).says(t, "is gone already")
 
-	b.get(200, "/ui/confirm?do=delete&name=db").says(t, `Delete "db"?`, "in use by", "lose what they have")
+	b.get(200, "/ui/confirm?do=delete&name=db").says(t, `Delete "db"?`, "in use by", "lose their leases")
 	b.post(400, "/ui/do", form("do", "delete", "name", "db")).says(t, "Tick the box first")
 	b.post(200, "/ui/do", form("do", "delete", "name", "db", "sure", "1")).says(t, `Deleted "db"`)
 	s.want(404, "GET", "/v1/semaphores/db", "")
-	audited("op=delete", "outcome=done")
+	audited("op=delete", "result=done")
 	b.post(400, "/ui/do", form("do", "dance", "name", "db"))
 	b.post(400, "/ui/do", form("do", "drain"))
 }
@@ -107,7 +107,7 @@ func TestActionsInADialog(t *testing.T) {
 		b.post(200, "/ui/do", form("do", "drain", "name", "a/b"), script),
 		b.post(412, "/ui/do", form("do", "resize", "name", "a/b", "capacity", "4", "ramp", "0", "version", "1"), script),
 		b.get(404, "/ui/confirm?do=drain&name=none", script),
-		b.get(404, "/ui/confirm?do=release&lease=7&"+form("name", "a/b").Encode(), script),
+		b.get(404, "/ui/confirm?do=revoke&lease=7&"+form("name", "a/b").Encode(), script),
 	} {
 		if strings.Contains(p.text, "<html") || strings.TrimSpace(p.text) == "" {
 			t.Errorf("%s", p.text)

@@ -43,9 +43,9 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 		b.header.Set("Connection", "close") // the rest is not read; HTTP/2 ignores it
 		if !b.over {
 			b.over = true
-			b.accounts.server.counted.limited.WithLabelValues("bodies").Inc()
+			b.accounts.service.counted.limited.WithLabelValues("bodies").Inc()
 		}
-		b.accounts.server.journal.warn("limit bodies", "limit reached", "limit", "large requests", "principal", b.account.principal, "bytes", mine)
+		b.accounts.service.journal.warn("limit bodies", "limit reached", "limit", "large requests", "principal", b.account.principal, "bytes", mine)
 		return n, connect.NewError(connect.CodeResourceExhausted, errors.New("too many large requests are under way: send smaller ones, or fewer at a time"))
 	}
 	return n, err

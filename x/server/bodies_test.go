@@ -47,13 +47,13 @@ func TestLimits_LargeRequests(t *testing.T) {
 	t.Cleanup(release)
 	large := &semav1.StoreApplyRequest{Name: "db", Key: make([]byte, 16), Seq: 1}
 	for range 120 {
-		large.Metas = append(large.Metas, make([]byte, 8<<10))
+		large.Details = append(large.Details, &semav1.Details{Holder: make([]byte, 8<<10)})
 	}
 	var wg sync.WaitGroup
 	var rejected atomic.Int64
 	send := func(token string, session int) {
 		client := semav1connect.NewStoreServiceClient(s.http.Client(), s.url, connect.WithInterceptors(unaryBearer(token)))
-		m := &semav1.StoreApplyRequest{Name: large.Name, Key: large.Key, Seq: 1, Metas: large.Metas, Session: uint64(session)}
+		m := &semav1.StoreApplyRequest{Name: large.Name, Key: large.Key, Seq: 1, Details: large.Details, Session: uint64(session)}
 		_, err := client.Apply(t.Context(), m)
 		switch {
 		case err == nil:

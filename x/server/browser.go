@@ -11,7 +11,7 @@ import (
 
 // fromBrowser rejects requests that a page of another site makes a browser send.
 // Such a page cannot send a token, and needs none where none is required.
-func (s *Server) fromBrowser(r *http.Request) error {
+func (s *service) fromBrowser(r *http.Request) error {
 	forbidden := func(detail string) error {
 		return &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: detail}
 	}

@@ -15,12 +15,13 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A catalog is the store, with the names of its semaphores counted for those who
-// have created them, concurrent snapshots of one semaphore shared, and failures
-// logged.
+// A catalog is the store of the service. It counts the names of semaphores for the
+// accounts that have created them, shares concurrent snapshots of one semaphore, logs
+// failures, and bounds every operation but Open, Apply and Listen by [storeTimeout]:
+// then it fails with [sema.ErrUnavailable].
 type catalog struct {
 	fleet.Store
-	server *Server
+	service *service
 
 	mu     sync.Mutex
 	names  map[string]*entry
@@ -40,8 +41,8 @@ type entry struct {
 	gone bool
 }
 
-func newCatalog(store fleet.Store, s *Server) *catalog {
-	return &catalog{Store: store, server: s, names: map[string]*entry{}, looks: map[string]*look{}}
+func newCatalog(store fleet.Store, s *service) *catalog {
+	return &catalog{Store: store, service: s, names: map[string]*entry{}, looks: map[string]*look{}}
 }
 
 // use returns the entry of a semaphore, locked for reading, or nil if it is not
@@ -70,7 +71,7 @@ func (c *catalog) Open(ctx context.Context, name string, config protocol.Config,
 		session, stored, err := c.Store.Open(ctx, name, config, by)
 		return session, stored, c.failed("open", name, err)
 	}
-	one, err := c.creator(ctx, name, config)
+	one, err := c.creator(ctx, name, config, by)
 	if err != nil {
 		return 0, protocol.Config{}, c.failed("open", name, err)
 	}
@@ -84,26 +85,26 @@ func (c *catalog) Open(ctx context.Context, name string, config protocol.Config,
 
 // creator takes the place of a name for the caller, if the semaphore does not exist
 // and would be created. It returns nil if it exists.
-func (c *catalog) creator(ctx context.Context, name string, config protocol.Config) (*account, error) {
-	if config.Check() != nil {
+func (c *catalog) creator(ctx context.Context, name string, config protocol.Config, by protocol.Opener) (*account, error) {
+	if by.MustExist || config.Check() != nil {
 		return nil, nil // it creates nothing
 	}
-	_, err := c.Store.Inspect(ctx, name)
+	_, err := c.inspect(ctx, name)
 	switch {
 	case err == nil:
 		return nil, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
-	case c.server.declared.exactly(name):
+	case c.service.declared.exactly(name):
 		return nil, nil
 	}
-	one := c.server.accounts.caller(ctx)
-	return one, c.server.accounts.take(one, names)
+	one := c.service.accountOf(ctx)
+	return one, c.service.accounts.take(one, names)
 }
 
 func (c *catalog) give(one *account) {
 	if one != nil {
-		c.server.accounts.give(one, names)
+		c.service.accounts.give(one, names)
 	}
 }
 
@@ -114,10 +115,10 @@ func (c *catalog) add(name string, one *account) bool {
 	if c.names[name] != nil {
 		return false
 	}
-	if one == nil && !c.server.declared.exactly(name) {
-		if one = c.server.ownerOf(name); one != nil {
+	if one == nil && !c.service.declared.exactly(name) {
+		if one = c.service.ownerOf(name); one != nil {
 			one.used[names].Add(1)
-			c.server.accounts.used[names].Add(1)
+			c.service.accounts.used[names].Add(1)
 		}
 	}
 	e := &entry{account: one}
@@ -128,7 +129,7 @@ func (c *catalog) add(name string, one *account) bool {
 
 // ownerOf returns the account of the token with the longest prefix of a name, nil
 // if there is none: for semaphores that existed before the server was started.
-func (s *Server) ownerOf(name string) *account {
+func (s *service) ownerOf(name string) *account {
 	owner, longest := "", 0
 	for _, t := range s.tokens.Load().all {
 		if strings.HasPrefix(name, t.Prefix) && len(t.Prefix) > longest {
@@ -158,34 +159,50 @@ func (c *catalog) Apply(ctx context.Context, name string, b protocol.Batch) (pro
 		defer e.mu.RUnlock()
 	}
 	reply, err := c.Store.Apply(ctx, name, b)
+	c.service.watches.applied(name)
 	return reply, c.failed("apply", name, err)
 }
 
-// Administer does what a command says.
+// Administer implements [fleet.Store].
 func (c *catalog) Administer(ctx context.Context, name string, command fleet.Command) error {
-	err := c.Store.Administer(ctx, name, command)
+	err := withinTimeout(ctx, func(ctx context.Context) error { return c.Store.Administer(ctx, name, command) })
+	var gone *outage
+	if command.Configure != nil && errors.As(err, &gone) {
+		// Stores reject a configuration by an error of their own. One that replies is not
+		// unavailable.
+		if _, alive := c.inspect(ctx, name); alive == nil {
+			err = gone.cause
+		}
+	}
 	if err == nil && command.Delete || errors.Is(err, fs.ErrNotExist) && command.Revoke == nil {
 		c.remove(name)
 	}
 	return c.failed("administer", name, err)
 }
 
+// inspect reads one semaphore. [catalog.Inspect] shares what it returns.
+func (c *catalog) inspect(ctx context.Context, name string) (snapshot protocol.Snapshot, err error) {
+	err = withinTimeout(ctx, func(ctx context.Context) (err error) { snapshot, err = c.Store.Inspect(ctx, name); return err })
+	return snapshot, err
+}
+
 // List implements [fleet.Store].
-func (c *catalog) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
-	page, err := c.Store.List(ctx, q)
-	return page, c.failed("list", q.Prefix, err)
+func (c *catalog) List(ctx context.Context, q protocol.ListQuery) (found []protocol.Summary, err error) {
+	err = withinTimeout(ctx, func(ctx context.Context) (err error) { found, err = c.Store.List(ctx, q); return err })
+	return found, c.failed("list", q.Prefix, err)
 }
 
 // Ping implements [fleet.Examiner].
-func (c *catalog) Ping(ctx context.Context) (time.Time, error) {
+func (c *catalog) Ping(ctx context.Context) (clock time.Time, err error) {
 	e, ok := c.Store.(fleet.Examiner)
 	if !ok {
 		return time.Time{}, fmt.Errorf("ping the store: %w", errors.ErrUnsupported)
 	}
-	return e.Ping(ctx)
+	err = withinTimeout(ctx, func(ctx context.Context) (err error) { clock, err = e.Ping(ctx); return err })
+	return clock, err
 }
 
-// Examine implements [fleet.Examiner].
+// Examine implements [fleet.Examiner]. It is many operations, and not bounded.
 func (c *catalog) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	e, ok := c.Store.(fleet.Examiner)
 	if !ok {
@@ -217,7 +234,7 @@ func (c *catalog) failed(op, name string, err error) error {
 			return err
 		}
 	}
-	c.server.journal.error("store", "the store failed", "op", op, "semaphore", name, "error", err)
+	c.service.journal.error("store", "the store failed", "op", op, "semaphore", name, "error", err)
 	return err
 }
 
@@ -281,8 +298,8 @@ func (c *catalog) take(name string, l *look) {
 			return
 		}
 		c.mu.Unlock()
-		ctx, cancel := context.WithTimeout(c.server.life, lookWithin)
-		now.snapshot, now.err = c.Store.Inspect(ctx, name)
+		ctx, cancel := context.WithTimeout(c.service.life, lookWithin)
+		now.snapshot, now.err = c.inspect(ctx, name)
 		cancel()
 		close(now.done)
 		if errors.Is(now.err, sema.ErrUnavailable) {

@@ -92,7 +92,7 @@ func TestPreconditions_OfOtherRequests(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=3", "")
-	fence := lease.body["fence"].(map[string]any)["seq"].(float64)
+	fence := lease.body["lease"].(float64)
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		for _, request := range [][3]string{
 			{"POST", "/v1/semaphores/db/leases", ""},

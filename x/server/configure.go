@@ -5,99 +5,177 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"net/http"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A configuration is what can be changed. A field that is nil stays as it is.
-type configuration struct {
-	Capacity   *int64    `json:"capacity,omitempty"`
-	Ramp       *int64    `json:"ramp,omitempty"`
-	MaxWaiters *int64    `json:"max_waiters,omitempty"`
-	Draining   *bool     `json:"draining,omitempty"`
-	TTL        *duration `json:"ttl,omitempty"` // fixed when a semaphore is created
-
-	rate     *time.Duration // the window, over RPC; likewise
-	existing bool           // do not create a semaphore
+// settings configure a semaphore. A field that is nil stays as it is, or has its default
+// when the semaphore is created. TTL and window are fixed when it is created.
+type settings struct {
+	Capacity   *int64      `json:"capacity,omitempty"`
+	TTL        *duration   `json:"ttl,omitempty"`
+	Window     *duration   `json:"window,omitempty"` // of a rate; nil: it is none
+	Ramp       *int64      `json:"ramp,omitempty"`
+	MaxWaiters *maxWaiters `json:"max_waiters,omitempty"`
+	Draining   *bool       `json:"draining,omitempty"`
 }
 
-// String returns the configuration for the log.
-func (c configuration) String() string {
+// A maxWaiters bounds the queue of a semaphore, as it is stored: 0 is no bound, and
+// [sema.NoWaiters] that nobody waits. Clients see no bound as absent, and 0 as nobody.
+type maxWaiters int64
+
+const wantWaiters = "a whole number, 0 for nobody"
+
+// newMaxWaiters returns the bound that a client asks for.
+func newMaxWaiters(n int64) (stored *maxWaiters, ok bool) {
+	if n == 0 {
+		return new(maxWaiters(sema.NoWaiters)), true
+	}
+	return new(maxWaiters(n)), n > 0 && n <= protocol.MaxCapacity
+}
+
+// shown returns the bound as clients see it.
+func (m maxWaiters) shown() *int64 {
+	switch {
+	case m == 0:
+		return nil
+	case m < 0:
+		return new(int64)
+	}
+	return new(int64(m))
+}
+
+// MarshalJSON implements [json.Marshaler], for the log.
+func (m maxWaiters) MarshalJSON() ([]byte, error) { return json.Marshal(m.shown()) }
+
+// String returns the settings for the log.
+func (c settings) String() string {
 	raw, _ := json.Marshal(c)
 	return string(raw)
 }
 
-// configure creates a semaphore, or changes it, if the preconditions hold.
-func (s *Server) configure(w http.ResponseWriter, r *http.Request) error {
-	var wanted configuration
-	switch given, err := readJSON(r, &wanted); {
-	case err != nil:
-		return err
-	case !given:
-		return invalid(`the body is empty: want the settings, such as {"capacity": 8}`)
+// apply changes a configuration. It fails on settings that cannot be changed, or that no
+// semaphore can have.
+func (c settings) apply(config *protocol.Config) error {
+	if stored := span(config.TTL); c.TTL != nil && time.Duration(*c.TTL) != stored {
+		return newProblem(kindFixed, "ttl: it is %v, and is fixed when a semaphore is created; delete the semaphore and create it with %v, or use another name", stored, time.Duration(*c.TTL))
 	}
-	when, err := readConditions(r.Header)
-	if err != nil {
-		return err
+	if stored := span(config.Window); c.Window != nil && time.Duration(*c.Window) != stored {
+		return newProblem(kindFixed, "window: it is %v, and is fixed when a semaphore is created; delete the semaphore and create it with %v, or use another name", stored, time.Duration(*c.Window))
 	}
-	name := r.PathValue("name")
-	status, err := s.change(r.Context(), name, when, wanted)
-	s.audit(r.Context(), "configure", name, wanted.String(), err)
-	if err != nil {
-		return err
+	for _, number := range []struct {
+		name  string
+		to    *int64
+		field *int64
+	}{
+		{"capacity", c.Capacity, &config.Capacity}, {"ramp", c.Ramp, &config.Ramp},
+	} {
+		if number.to == nil {
+			continue
+		}
+		if *number.to < 0 || *number.to > protocol.MaxCapacity {
+			return invalid("%s: %d: want 0 to %d", number.name, *number.to, int64(protocol.MaxCapacity))
+		}
+		*number.field = *number.to
 	}
-	snapshot, err := s.client.Inspect(r.Context(), name)
-	if err != nil {
-		return err
+	if c.MaxWaiters != nil {
+		config.MaxWaiters = int64(*c.MaxWaiters)
 	}
-	return tell(w, status, name, snapshot)
+	if c.Draining != nil {
+		config.Draining = *c.Draining
+	}
+	if err := config.Check(); err != nil {
+		return invalid("%v", err)
+	}
+	return nil
 }
 
-// changeTries bounds how often a change begins anew because of other changes.
+// creation returns what an acquire creates a semaphore with: what the operator has
+// declared, or else what the client asks for. It is zero if neither gives a capacity:
+// then the semaphore has to exist, so that a misspelt name creates none.
+func (s *service) creation(name string, wanted settings) (protocol.Config, error) {
+	if wanted.Capacity != nil && *wanted.Capacity < 1 {
+		return protocol.Config{}, invalid("capacity: %d: want 1 or more; PUT /v1/semaphores/{name} creates one that is paused", *wanted.Capacity)
+	}
+	if wanted.TTL != nil {
+		if ttl := time.Duration(*wanted.TTL); ttl < minTTL || ttl > maxTTL {
+			return protocol.Config{}, invalid("ttl: %v: want %v at least and %v at most; an operator may declare semaphores with more", ttl, minTTL, maxTTL)
+		}
+	}
+	switch declared, ok := s.declared.of(name); {
+	case ok:
+		return declared.Config(), nil
+	case wanted.Capacity == nil:
+		return protocol.Config{}, nil
+	}
+	return s.newConfig(name, wanted)
+}
+
+// newConfig returns what configure creates a semaphore with.
+func (s *service) newConfig(name string, wanted settings) (protocol.Config, error) {
+	declared, ok := s.declared.of(name)
+	if !ok {
+		if wanted.Capacity == nil {
+			return protocol.Config{}, invalid("capacity: there is no %q yet; give its capacity to create it", name)
+		}
+		if wanted.TTL != nil {
+			if declared.TTL = time.Duration(*wanted.TTL); declared.TTL < minTTL {
+				return protocol.Config{}, invalid("ttl: %v: want %v or more", declared.TTL, minTTL)
+			}
+		}
+		if wanted.Window != nil {
+			declared.Rate = time.Duration(*wanted.Window)
+		}
+	}
+	config := declared.Config()
+	return config, wanted.apply(&config)
+}
+
+// changeTries bounds how often a change starts again because of other changes.
 const changeTries = 10
 
-// change creates a semaphore, or changes it, by optimistic concurrency: the store
-// applies a change only to the version for which the preconditions were checked. What
-// is as wanted already is left alone, so that its version stays.
-func (s *Server) change(ctx context.Context, name string, when conditions, wanted configuration) (status int, err error) {
+// change changes a semaphore, or creates it if it may, by optimistic concurrency: the
+// store applies a change only to the version for which the preconditions were checked.
+// If there is nothing to change, the version stays.
+func (s *service) change(ctx context.Context, name string, when conditions, wanted settings, mayCreate bool) (created bool, err error) {
 	for range changeTries {
-		snapshot, err := s.client.Inspect(ctx, name)
-		if errors.Is(err, fs.ErrNotExist) && !wanted.existing {
+		snapshot, err := s.snapshot(ctx, name)
+		if errors.Is(err, fs.ErrNotExist) && mayCreate {
 			if err := when.check(false, 0); err != nil {
-				return 0, err
+				return false, err
 			}
 			if created, err := s.create(ctx, name, wanted); created || err != nil {
-				return http.StatusCreated, err
+				return created, err
 			}
 			continue
 		}
 		if err != nil {
-			return 0, err
+			return false, err
 		}
 		if err := when.check(true, snapshot.Config.Version); err != nil {
-			return 0, err
+			return false, err
 		}
 		config := snapshot.Config
 		if err := wanted.apply(&config); err != nil {
-			return 0, err
+			return false, err
 		}
 		if config == snapshot.Config {
-			return http.StatusOK, nil
+			return false, nil
 		}
 		err = s.store.Administer(ctx, name, fleet.Command{Configure: &config})
 		if !errors.Is(err, protocol.ErrConflict) && !errors.Is(err, fs.ErrNotExist) {
-			return http.StatusOK, err
+			return false, err
 		}
 	}
-	return 0, newProblem(kindPrecondition, "%q was changed by others %d times meanwhile; retry", name, changeTries)
+	return false, newProblem(kindPrecondition, "%q was changed by others %d times meanwhile; retry", name, changeTries)
 }
 
 // create creates a semaphore by a session that it ends at once. It reports false if
 // another request was first.
-func (s *Server) create(ctx context.Context, name string, wanted configuration) (created bool, err error) {
+func (s *service) create(ctx context.Context, name string, wanted settings) (created bool, err error) {
 	config, err := s.newConfig(name, wanted)
 	if err != nil {
 		return false, err
@@ -114,56 +192,4 @@ func (s *Server) create(ctx context.Context, name string, wanted configuration) 
 	})
 	config.Version = 1 // of one that was just created
 	return err == nil && stored == config, err
-}
-
-// newConfig returns what a semaphore is created with.
-func (s *Server) newConfig(name string, wanted configuration) (protocol.Config, error) {
-	declared, ok := s.declared.of(name)
-	if !ok {
-		if wanted.Capacity == nil {
-			return protocol.Config{}, invalid("capacity: there is no %q yet; say its capacity to create it", name)
-		}
-		if wanted.TTL != nil {
-			if declared.TTL = time.Duration(*wanted.TTL); declared.TTL < minTTL {
-				return protocol.Config{}, invalid("ttl: %v: want %v or more", declared.TTL, minTTL)
-			}
-		}
-		if wanted.rate != nil {
-			declared.Rate = *wanted.rate
-		}
-	}
-	config := declared.Config()
-	return config, wanted.apply(&config)
-}
-
-// apply changes a configuration. It fails on what cannot be.
-func (c configuration) apply(config *protocol.Config) error {
-	if stored := time.Duration(span(config.TTL)); c.TTL != nil && time.Duration(*c.TTL) != stored {
-		return newProblem(kindFixed, "ttl: it is %v, and is fixed when a semaphore is created; delete the semaphore and create it with %v, or use another name", stored, time.Duration(*c.TTL))
-	}
-	if stored := time.Duration(span(config.Window)); c.rate != nil && *c.rate != stored {
-		return newProblem(kindFixed, "rate: it is %v, and is fixed when a semaphore is created; delete the semaphore and create it with %v, or use another name", stored, *c.rate)
-	}
-	for _, number := range []struct {
-		name  string
-		to    *int64
-		field *int64
-	}{
-		{"capacity", c.Capacity, &config.Capacity}, {"ramp", c.Ramp, &config.Ramp}, {"max_waiters", c.MaxWaiters, &config.MaxWaiters},
-	} {
-		if number.to == nil {
-			continue
-		}
-		if *number.to < 0 || *number.to > protocol.MaxCapacity {
-			return invalid("%s: %d: want 0 to %d", number.name, *number.to, int64(protocol.MaxCapacity))
-		}
-		*number.field = *number.to
-	}
-	if c.Draining != nil {
-		config.Draining = *c.Draining
-	}
-	if err := config.Check(); err != nil {
-		return invalid("%v", err)
-	}
-	return nil
 }

@@ -10,58 +10,79 @@ import (
 	"github.com/sema-go/sema/x/server/internal/dashboard"
 )
 
-// mountDashboard serves people who have a browser.
+// mountDashboard serves browsers.
 func (s *Server) mountDashboard(mux *http.ServeMux) {
-	s.people = dashboard.New(dashboard.Options{Engine: s.client, Service: reception{s}, Version: s.options.Version, Login: s.tokens.Load().required()})
-	counted := s.counted.of(route{method: "UI", path: "/ui/"})
+	api := dashboardAPI{s.service}
+	s.ui = dashboard.New(dashboard.Options{Store: api, Service: api, Version: s.service.options.Version, Login: s.service.tokens.Load().required()})
+	counted := s.service.counted.of(route{method: "UI", path: "/ui/"})
 	mux.HandleFunc("/ui/", func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		seen := &observed{ResponseWriter: w}
 		soon(seen, r)
 		if err := s.receive(seen, r); err != nil {
-			s.fail(seen, r, err)
+			s.service.fail(seen, r, err)
 		} else {
-			s.people.ServeHTTP(seen, r)
+			s.ui.ServeHTTP(seen, r)
 		}
 		counted(seen.status, start)
 	})
 }
 
-// A reception is the server for its dashboard.
-type reception struct{ *Server }
+// A dashboardAPI is the service as the dashboard uses it.
+type dashboardAPI struct{ service *service }
 
-// Admit knows people by the cookie as well, which counts nowhere else.
-func (s reception) Admit(r *http.Request) (dashboard.Viewer, error) {
+// List, Inspect, Recent and Ping read the store once for all viewers: what each of them
+// may see is up to the dashboard, by [dashboard.Viewer].
+
+func (a dashboardAPI) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	return a.service.store.List(ctx, q)
+}
+
+func (a dashboardAPI) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	return a.service.snapshot(ctx, name)
+}
+
+func (a dashboardAPI) Recent(ctx context.Context, name string) (protocol.Snapshot, error) {
+	return a.service.watches.recent(ctx, name)
+}
+
+func (a dashboardAPI) Ping(ctx context.Context) (time.Time, error) { return a.service.store.Ping(ctx) }
+
+// Admit implements [dashboard.Service]. It accepts the token of the cookie as well, which
+// counts nowhere else.
+func (a dashboardAPI) Admit(r *http.Request) (dashboard.Viewer, error) {
 	token, ok := bearer(r)
 	if !ok {
 		token, ok = dashboard.Token(r)
 	}
-	c, err := s.identifyBy(r, token, ok)
+	c, err := a.service.identify(r, token, ok)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.allow(Read, ""); err != nil {
 		return nil, err
 	}
-	return viewer{guarded(s), c}, nil
+	return viewer{a.service, c}, nil
 }
 
-func (s reception) Stream(w http.ResponseWriter, r *http.Request) (ctx context.Context, say func(string) bool, end func(), err error) {
-	v, err := s.Admit(r)
+// Stream implements [dashboard.Service].
+func (a dashboardAPI) Stream(w http.ResponseWriter, r *http.Request) (ctx context.Context, send func(string) bool, end func(), err error) {
+	v, err := a.Admit(r)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	leave, err := s.stream(v.(viewer).in(r.Context()))
-	if err != nil {
+	s, one := a.service, v.(viewer).account
+	if err := s.enter(one, streams, &s.streams); err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, cancel := until(r.Context(), s.looking)
-	out := &events{w: w, flush: http.NewResponseController(w)}
-	return ctx, out.say, func() { cancel(); leave() }, nil
+	ctx, cancel := until(r.Context(), s.watching)
+	out := stream{w, http.NewResponseController(w)}
+	return ctx, func(text string) bool { return out.send(text) }, func() { cancel(); s.leave(one, streams, &s.streams) }, nil
 }
 
-func (s reception) Explain(r *http.Request, err error) dashboard.Problem {
-	p := s.diagnose(r, err)
+// Explain implements [dashboard.Service].
+func (a dashboardAPI) Explain(r *http.Request, err error) dashboard.Problem {
+	p := a.service.diagnose(r, err)
 	detail := p.Detail
 	if p.Type == problemPath+kindStore.name {
 		detail = err.Error() // operators look here for the cause
@@ -69,14 +90,15 @@ func (s reception) Explain(r *http.Request, err error) dashboard.Problem {
 	return dashboard.Problem{Status: p.Status, Title: p.Title, Detail: detail, Header: p.header}
 }
 
-func (s reception) Unanswered(err error) {
-	s.log.Warn("the engine does not answer", "error", err)
+// Unavailable implements [dashboard.Service].
+func (a dashboardAPI) Unavailable(err error) {
+	a.service.log.Warn("the store does not respond", "error", err)
 }
 
-// A viewer is somebody at the dashboard. It does what programs do, by the same way.
+// A viewer is a user of the dashboard. It changes semaphores by the verbs of the service.
 type viewer struct {
-	guarded
-	caller
+	service *service
+	*call
 }
 
 func (v viewer) Name() string {
@@ -90,21 +112,24 @@ func (v viewer) Prefix() string                  { return v.prefix }
 func (v viewer) MayChange(semaphore string) bool { return v.may(Admin, semaphore) }
 
 func (v viewer) Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error {
-	return v.reconfigure(v.in(ctx), semaphore, conditions{version: version}, configuration{Capacity: &capacity, Ramp: &ramp})
+	_, _, err := v.service.configure(v.in(ctx), semaphore, conditions{version: version}, settings{Capacity: &capacity, Ramp: &ramp})
+	return err
 }
 
 func (v viewer) Drain(ctx context.Context, semaphore string) error {
-	return v.pause(v.in(ctx), "drain", semaphore, true)
+	_, err := v.service.drain(v.in(ctx), semaphore, conditions{}, 0)
+	return err
 }
 
 func (v viewer) Resume(ctx context.Context, semaphore string) error {
-	return v.pause(v.in(ctx), "resume", semaphore, false)
+	_, err := v.service.resume(v.in(ctx), semaphore, conditions{})
+	return err
 }
 
 func (v viewer) Revoke(ctx context.Context, semaphore string, lease protocol.Seq, atOnce bool, why string) error {
-	return v.Administer(v.in(ctx), semaphore, fleet.Command{Revoke: &fleet.Revocation{Lease: lease, AtOnce: atOnce, By: v.name, Why: why}})
+	return v.service.revoke(v.in(ctx), semaphore, fleet.Revocation{Lease: lease, AtOnce: atOnce, Why: why})
 }
 
 func (v viewer) Delete(ctx context.Context, semaphore string) error {
-	return v.Administer(v.in(ctx), semaphore, fleet.Command{Delete: true})
+	return v.service.delete(v.in(ctx), semaphore, conditions{})
 }

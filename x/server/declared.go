@@ -21,20 +21,21 @@ type Declaration struct {
 	Rate       time.Duration `yaml:"rate"`        // if set, Capacity permits may be had in each such time
 }
 
-// defaultTTL is that of clients of package fleet.
+// defaultTTL is the TTL of semaphores for which neither operator nor client gives one.
 const defaultTTL = 15 * time.Second
 
-// Config returns the configuration that a semaphore is created with.
+// Config returns what a semaphore is created with.
 func (d Declaration) Config() protocol.Config {
 	c := protocol.Config{
-		Protocol: protocol.Version, Capacity: d.Capacity, Ramp: d.Ramp, MaxWaiters: d.MaxWaiters,
-		TTL: protocol.Micros(cmp.Or(d.TTL, defaultTTL).Microseconds()),
+		Protocol: protocol.Version, Capacity: d.Capacity, Ramp: d.Ramp, MaxWaiters: d.MaxWaiters, TTL: micros(cmp.Or(d.TTL, defaultTTL)),
 	}
 	if d.Rate != 0 {
-		c.Kind, c.Window = protocol.Rate, protocol.Micros(d.Rate.Microseconds())
+		c.Kind, c.Window = protocol.Rate, micros(d.Rate)
 	}
 	return c
 }
+
+func micros(d time.Duration) protocol.Micros { return protocol.Micros(d.Microseconds()) }
 
 // declarations are tried in order.
 type declarations []Declaration
@@ -72,18 +73,4 @@ func (all declarations) of(name string) (d Declaration, ok bool) {
 // exactly reports whether a name itself is declared, and not only a pattern of it.
 func (all declarations) exactly(name string) bool {
 	return slices.ContainsFunc(all, func(d Declaration) bool { return d.Name == name })
-}
-
-// configFor is what a semaphore is made with if it is not there: what is declared
-// counts; what the request says is for those of which nothing is. If neither says
-// anything it is zero, and the semaphore has to be there: a name that is misspelt
-// must not be a semaphore of its own.
-func (s *Server) configFor(name string, capacity int64, ttl time.Duration) protocol.Config {
-	if d, ok := s.declared.of(name); ok {
-		return d.Config()
-	}
-	if capacity == 0 {
-		return protocol.Config{}
-	}
-	return Declaration{Capacity: capacity, TTL: ttl}.Config()
 }

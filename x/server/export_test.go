@@ -33,9 +33,9 @@ func (s *Server) ProblemTypes() map[string]int {
 
 // Denied returns how many rejected tickets are noted.
 func (s *Server) Denied() (n int) {
-	s.programs.mu.Lock()
-	defer s.programs.mu.Unlock()
-	for _, one := range s.programs.sessions {
+	s.service.sessions.mu.Lock()
+	defer s.service.sessions.mu.Unlock()
+	for _, one := range s.service.sessions.all {
 		one.turn <- struct{}{}
 		n += len(one.denied)
 		one.unlock()

@@ -16,7 +16,7 @@ import (
 func FuzzAPI(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"POST", "/v1/semaphores/db/leases?capacity=1&wait=1ms", ""},
-		{"POST", "/v1/semaphores/db/leases", `{"weight": 2, "wait": "5ms", "meta": "x"}`},
+		{"POST", "/v1/semaphores/db/leases", `{"weight": 2, "wait": "5ms", "holder": "x"}`},
 		{"PUT", "/v1/semaphores/db", `{"capacity": 3, "ramp": 1}`},
 		{"PUT", "/v1/semaphores/db/leases/1.2", ""},
 		{"POST", "/v1/batch", `{"requests": [{"op": "acquire", "semaphore": "db"}]}`},

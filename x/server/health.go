@@ -24,10 +24,10 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) error {
 // readyz says whether requests are welcome here: the store can be written to, and
 // the server is not about to go.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
-	took, err := s.readiness.of(s)
+	took, err := s.readiness.of(s.service)
 	if err != nil {
 		token, ok := bearer(r)
-		if _, unidentified := s.identityBy(r, token, ok); unidentified != nil {
+		if _, unidentified := s.service.identity(r, token, ok); unidentified != nil {
 			err = errUnreachable
 		}
 	}
@@ -71,7 +71,7 @@ type readiness struct {
 
 // of returns the result of a check that is a second old at most. One is made at a
 // time, and callers wait for it.
-func (c *readiness) of(s *Server) (took time.Duration, err error) {
+func (c *readiness) of(s *service) (took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() && time.Since(c.at) < readyFor {
@@ -97,7 +97,7 @@ func (c *readiness) of(s *Server) (took time.Duration, err error) {
 }
 
 // writable fails if the store cannot be read and written.
-func (s *Server) writable() error {
+func (s *service) writable() error {
 	ctx, cancel := context.WithTimeout(s.life, readyWithin)
 	defer cancel()
 	store := s.store.Store // it is no semaphore of anybody's
@@ -143,7 +143,7 @@ func (s *Server) staying() error {
 }
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
-	return answer(w, http.StatusOK, map[string]string{"version": s.options.Version})
+	return respond(w, http.StatusOK, map[string]string{"version": s.service.options.Version})
 }
 
 //go:embed openapi.json
@@ -170,6 +170,6 @@ func (s *Server) welcome(w http.ResponseWriter, r *http.Request) error {
   curl http://%[2]s/v1/semaphores/demo                                        who holds, who waits
   curl http://%[2]s/openapi.json                                              everything else
   http://%[2]s/ui/                                                            the same in a browser
-`, s.options.Version, r.Host)
+`, s.service.options.Version, r.Host)
 	return err
 }

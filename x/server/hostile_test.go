@@ -96,7 +96,7 @@ func TestAWaitOutlastsItsBody(t *testing.T) {
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&ttl=1m", "")
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url) // HTTP/1.1
-	_, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Name: "db", WaitMs: 11_000})
+	_, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Semaphore: "db", WaitMs: 11_000})
 	if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !strings.Contains(err.Error(), "waited too long") {
 		t.Errorf("error %v", err)
 	}
@@ -133,11 +133,11 @@ func TestABatchTellsHowMuchIsLeft(t *testing.T) {
 		{"op":"acquire","semaphore":"short","capacity":1,"ttl":"300ms"},
 		{"op":"acquire","semaphore":"long","capacity":1,"ttl":"15s"},
 		{"op":"acquire","semaphore":"full","wait":"2s"}]}`)
-	outcomes := a.body["outcomes"].([]any)
-	if lease, told := outcomes[0].(map[string]any)["lease"]; told {
+	results := a.body["results"].([]any)
+	if lease, told := results[0].(map[string]any)["lease"]; told {
 		t.Errorf("told as held: %v", lease)
 	}
-	if left := outcomes[1].(map[string]any)["lease"].(map[string]any)["valid_for"].(float64); left > 8.1 {
+	if left := results[1].(map[string]any)["lease"].(map[string]any)["valid_for"].(float64); left > 8.1 {
 		t.Errorf("valid for %v", left)
 	}
 }
@@ -162,22 +162,22 @@ func TestAKeyIsItsUsers(t *testing.T) {
 }
 
 // A mark that somebody else has made up is none.
-func TestMetaIsNoKey(t *testing.T) {
+func TestHolder_IsNoKey(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
 	s := open(t, store, server.Options{})
 	first := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "", header{"Idempotency-Key", "1"})
 	snapshot, err := store.Inspect(t.Context(), "db")
-	if err != nil || !strings.Contains(snapshot.Leases[0].Details.Holder, "key=") {
+	if err != nil || snapshot.Leases[0].Details.Key == "" {
 		t.Fatal(snapshot, err)
 	}
 	s.want(204, "DELETE", "/v1/semaphores/db/leases/"+first.lease(), "")
-	mark := snapshot.Leases[0].Details.Holder
-	for _, meta := range []string{mark, "x" + mark, strings.Trim(mark, " []"), mark + mark} {
-		forged := s.want(201, "POST", "/v1/semaphores/db/leases?meta="+url.QueryEscape(meta), "").lease()
+	key := snapshot.Leases[0].Details.Key
+	for _, text := range []string{key, "key=" + key, " [key=" + key + "]", snapshot.Leases[0].Details.Encode()} {
+		forged := s.want(201, "POST", "/v1/semaphores/db/leases?holder="+url.QueryEscape(text), "").lease()
 		real := s.want(201, "POST", "/v1/semaphores/db/leases", "", header{"Idempotency-Key", "1"}).lease()
 		if real == forged {
-			t.Errorf("meta %q is taken for a key", meta)
+			t.Errorf("holder %q is taken for a key", text)
 		}
 		s.want(204, "DELETE", "/v1/semaphores/db/leases/"+forged, "")
 		s.want(204, "DELETE", "/v1/semaphores/db/leases/"+real, "")
@@ -189,7 +189,7 @@ func TestANegativeWeightOverRPC(t *testing.T) {
 	s := start(t, server.Options{})
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
 	capacity := int64(3)
-	_, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Name: "db", Weight: -2, Settings: &semav1.Settings{Capacity: &capacity}})
+	_, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Semaphore: "db", Weight: -2, Settings: &semav1.Settings{Capacity: &capacity}})
 	if connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("error %v", err)
 	}
@@ -215,7 +215,7 @@ func TestWhoListensHearsOfItsOwnOnly(t *testing.T) {
 	for _, name := range []string{"secret", "ci-a"} {
 		s.want(201, "POST", "/v1/semaphores/"+name+"/leases?capacity=1", "")
 	}
-	instance := s.want(200, "GET", "/v1/semaphores/ci-a", "").body["leases"].([]any)[0].(map[string]any)["holder"].(string)
+	instance := s.want(200, "GET", "/v1/semaphores/ci-a", "").body["holders"].([]any)[0].(map[string]any)["instance"].(string)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	client := semav1connect.NewStoreServiceClient(s.http.Client(), s.url, connect.WithInterceptors(bearer("ci")))
@@ -285,7 +285,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	}
 	defer c.Close()
 	ended := func() string { // requests of Go clients that were answered
-		_, rest, _ := strings.Cut(s.ask("GET", "/metrics", "").text, `sema_http_request_seconds_count{route="RPC rpc engine"} `)
+		_, rest, _ := strings.Cut(s.ask("GET", "/metrics", "").text, `sema_http_request_seconds_count{route="RPC rpc store"} `)
 		count, _, _ := strings.Cut(rest, "\n")
 		return count
 	}

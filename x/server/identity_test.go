@@ -207,12 +207,11 @@ func TestRevoke_ByCannotBeForged(t *testing.T) {
 	}
 }
 
-// The names of servers' own sessions are not for clients: servers speak for each
-// other's.
-func TestOpen_ServersInstanceIsReserved(t *testing.T) {
+// The kind of servers' own sessions is not for clients: servers continue each other's.
+func TestOpen_ServersKindIsReserved(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
-	status, text := s.connect("/sema.v1.StoreService/Open", `{"name":"db","key":"c2l4dGVlbi1ieXRlcyEhIQ==","config":{"capacity":1,"ttl":"1000000"},"instance":"ZGVzay94"}`) // desk/x
+	status, text := s.connect("/sema.v1.StoreService/Open", `{"name":"db","key":"c2l4dGVlbi1ieXRlcyEhIQ==","config":{"capacity":1,"ttl":"1000000"},"client":{"instance":"eA==","kind":"c2VydmljZQ=="}}`) // of kind service
 	if status != http.StatusBadRequest || !strings.Contains(text, "reserved") {
 		t.Errorf("%d %s", status, text)
 	}

@@ -76,7 +76,7 @@ func (j *journal) admit(kind string, now time.Time) (suppressed int64, ok bool) 
 
 // ErrorLog returns a log for [http.Server.ErrorLog]: connections that cannot be
 // accepted, failed handshakes, and panics.
-func (s *Server) ErrorLog() *log.Logger { return log.New(connectionLog{s.journal}, "", 0) }
+func (s *Server) ErrorLog() *log.Logger { return log.New(connectionLog{s.service.journal}, "", 0) }
 
 type connectionLog struct{ journal *journal }
 

@@ -126,7 +126,7 @@ func kindOf(err error) *problemKind {
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	for _, k := range problemKinds {
 		if k.name == r.PathValue("problem") {
-			return answer(w, http.StatusOK, kindText{problemPath + k.name, k.title, k.status, k.advice})
+			return respond(w, http.StatusOK, kindText{problemPath + k.name, k.title, k.status, k.advice})
 		}
 	}
 	return newProblem(kindNoPath, "there is no type of problem %q", r.PathValue("problem"))

@@ -17,7 +17,7 @@ import (
 func TestALeaseByCurl(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
-	a := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&meta=cron", "")
+	a := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&holder=cron", "")
 	at := a.header.Get("Location")
 	if at != "/v1/semaphores/db/leases/"+a.lease() || a.body["ttl"] != 15.0 || a.body["weight"] != 1.0 {
 		t.Errorf("%s, %v", at, a.body)
@@ -30,8 +30,8 @@ func TestALeaseByCurl(t *testing.T) {
 		t.Errorf("%v", again.body)
 	}
 	shown := s.want(200, "GET", "/v1/semaphores/db", "")
-	holder := shown.body["leases"].([]any)[0].(map[string]any)
-	if holder["fence"] != a.body["fence"].(map[string]any)["seq"] || holder["meta"] != "cron" {
+	holder := shown.body["holders"].([]any)[0].(map[string]any)
+	if holder["lease"] != a.body["lease"] || holder["holder"] != "cron" {
 		t.Errorf("%v", holder)
 	}
 	if proof := a.lease()[strings.LastIndex(a.lease(), ".")+1:]; len(proof) < 32 || strings.Contains(shown.text, proof) {
@@ -137,8 +137,8 @@ func TestALeaseThatIsHeldByItsConnection(t *testing.T) {
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	for range 3 { // it is renewed
-		var lease struct{ Lease string }
-		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &lease) != nil || lease.Lease == "" {
+		var lease struct{ ID string }
+		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &lease) != nil || lease.ID == "" {
 			t.Fatalf("%q, %v", lines.Text(), lines.Err())
 		}
 	}
@@ -160,19 +160,19 @@ func TestABatch(t *testing.T) {
 	s := start(t, server.Options{})
 	a := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=2", "")
 	b := s.want(200, "POST", "/v1/batch", `{"requests": [
-		{"op": "renew", "semaphore": "db", "lease": "`+a.lease()+`"},
+		{"op": "renew", "semaphore": "db", "id": "`+a.lease()+`"},
 		{"op": "acquire", "semaphore": "gpu", "capacity": 3, "weight": 2},
 		{"op": "acquire", "semaphore": "gpu", "capacity": 3, "weight": 9},
-		{"op": "release", "semaphore": "db", "lease": "`+gone+`"},
+		{"op": "release", "semaphore": "db", "id": "`+gone+`"},
 		{"op": "dance", "semaphore": "db"}]}`)
-	outcomes := b.body["outcomes"].([]any)
+	results := b.body["results"].([]any)
 	for i, want := range []struct {
 		key    string
 		status float64
 	}{{"lease", 0}, {"lease", 0}, {"problem", 422}, {"problem", 410}, {"problem", 400}} {
-		got := outcomes[i].(map[string]any)[want.key]
+		got := results[i].(map[string]any)[want.key]
 		if got == nil || want.key == "problem" && got.(map[string]any)["status"] != want.status {
-			t.Errorf("outcome %d is %v, want %+v", i, outcomes[i], want)
+			t.Errorf("result %d is %v, want %+v", i, results[i], want)
 		}
 	}
 	s.want(400, "POST", "/v1/batch", `{"requests": []}`)
@@ -197,11 +197,11 @@ func TestBadRequestsSayWhatToDo(t *testing.T) {
 		{"POST", "/v1/semaphores/a%20b/leases", "", 400, "printable ASCII"},
 		{"POST", "/v1/semaphores/db/leases", `{"weigth": 1}`, 400, "unknown field"},
 		{"POST", "/v1/semaphores/db/leases", `nonsense`, 400, "JSON"},
-		{"POST", "/v1/semaphores/db/leases?meta=" + strings.Repeat("x", 900), "", 400, "800 at most"},
+		{"POST", "/v1/semaphores/db/leases?holder=" + strings.Repeat("x", 900), "", 400, "800 at most"},
 		{"PUT", "/v1/semaphores/db/leases/what", "", 400, "the id that acquire returned"},
 		{"PUT", "/v1/semaphores/none/leases/" + gone, "", 410, "lost"},
 		{"POST", "/v1/semaphores/none/leases", "", 404, "capacity"},
-		{"PUT", "/v1/semaphores/none", `{}`, 400, "say its capacity"},
+		{"PUT", "/v1/semaphores/none", `{}`, 400, "give its capacity"},
 		{"GET", "/v1/semaphores/none", "", 404, "acquire with a capacity creates it"},
 		{"POST", "/v1/semaphores/none/drain", "", 404, "no such semaphore"},
 		{"PUT", "/v1/semaphores/db", `{"capacity": -1}`, 400, "capacity"},

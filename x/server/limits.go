@@ -99,10 +99,10 @@ type account struct {
 
 // accounts are those of all principals.
 type accounts struct {
-	server *Server
-	used   usage // by all together
-	reads  *sema.Semaphore
-	bodies atomic.Int64
+	service *service
+	used    usage // by all together
+	reads   *sema.Semaphore
+	bodies  atomic.Int64
 
 	mu  sync.RWMutex
 	all map[string]*account // by principal
@@ -111,8 +111,8 @@ type accounts struct {
 // readWait is how long a request to read waits for its turn.
 const readWait = 5 * time.Second
 
-func newAccounts(s *Server) *accounts {
-	return &accounts{server: s, all: map[string]*account{}, reads: sema.New(s.options.Limits.Reads, sema.MaxWait(readWait))}
+func newAccounts(s *service) *accounts {
+	return &accounts{service: s, all: map[string]*account{}, reads: sema.New(s.options.Limits.Reads, sema.MaxWait(readWait))}
 }
 
 // of returns the account of a principal.
@@ -128,7 +128,7 @@ func (a *accounts) of(principal string) *account {
 	if found = a.all[principal]; found != nil {
 		return found
 	}
-	reads := a.server.options.Limits.Reads
+	reads := a.service.options.Limits.Reads
 	if principal != "" {
 		reads = max(1, reads/2)
 	}
@@ -137,9 +137,6 @@ func (a *accounts) of(principal string) *account {
 	a.all[principal] = found
 	return found
 }
-
-// caller returns the account of the caller of a context's request.
-func (a *accounts) caller(ctx context.Context) *account { return a.of(who(ctx).principal) }
 
 // refresh sets limits anew after the tokens have changed.
 func (a *accounts) refresh() {
@@ -152,7 +149,7 @@ func (a *accounts) refresh() {
 
 // limit sets what an account may use.
 func (a *accounts) limit(one *account) {
-	known := a.server.tokens.Load()
+	known := a.service.tokens.Load()
 	var own Quota
 	for _, t := range known.all {
 		if "token:"+t.Name == one.principal {
@@ -162,7 +159,7 @@ func (a *accounts) limit(one *account) {
 	alone := one.principal == "" || len(known.all) == 1 && "token:"+known.all[0].Name == one.principal
 	set := [...]int64{own.Waiting, own.Streams, own.Held, own.Names}
 	for r := range resources {
-		share := a.server.options.Limits.of(r)
+		share := a.service.options.Limits.of(r)
 		if !alone {
 			share = max(1, share/2)
 		}
@@ -173,7 +170,7 @@ func (a *accounts) limit(one *account) {
 // take counts one more of a resource, if neither the server's limit nor the
 // principal's is reached. It is paired with give.
 func (a *accounts) take(one *account, r resource) error {
-	all, own := a.server.options.Limits.of(r), one.limits[r].Load()
+	all, own := a.service.options.Limits.of(r), one.limits[r].Load()
 	mine, everyones := one.used[r].Add(1), a.used[r].Add(1)
 	switch {
 	case everyones > all:
@@ -215,8 +212,8 @@ func (r resource) sentinel() error {
 
 // over is the error of a principal at its limit.
 func (a *accounts) over(one *account, r resource, limit int64) error {
-	a.server.counted.limited.WithLabelValues(r.String()).Inc()
-	a.server.journal.warn("limit "+r.String(), "limit reached", "limit", "limits."+r.String(), "principal", one.principal, "at", limit)
+	a.service.counted.limited.WithLabelValues(r.String()).Inc()
+	a.service.journal.warn("limit "+r.String(), "limit reached", "limit", "limits."+r.String(), "principal", one.principal, "at", limit)
 	whose := "this server's clients"
 	if one.principal != "" {
 		whose = one.principal
@@ -226,15 +223,15 @@ func (a *accounts) over(one *account, r resource, limit int64) error {
 
 // busy is the error of a server at its limit.
 func (a *accounts) busy(one *account, r resource, limit int64) error {
-	a.server.counted.limited.WithLabelValues(r.String()).Inc()
-	a.server.journal.warn("busy "+r.String(), "server limit reached", "limit", "limits."+r.String(), "principal", one.principal, "at", limit)
+	a.service.counted.limited.WithLabelValues(r.String()).Inc()
+	a.service.journal.warn("busy "+r.String(), "server limit reached", "limit", "limits."+r.String(), "principal", one.principal, "at", limit)
 	return &limitError{newProblem(kindBusy, "limits.%s of this server is %d, for all clients together; %s, or ask another server", r, limit, r.advice()), r.sentinel()}
 }
 
 // read waits for a turn to read a snapshot or a list, and to send it: clients that
 // read slowly hold what they are sent in memory. Large replies weigh more.
 func (a *accounts) read(ctx context.Context, weight int64) (done func(), err error) {
-	one := a.caller(ctx)
+	one := a.service.accountOf(ctx)
 	mine, err := one.reads.Acquire(ctx, min(weight, one.reads.Stats().Capacity))
 	if err != nil {
 		return nil, a.unread(ctx, one, err)
@@ -251,8 +248,8 @@ func (a *accounts) unread(ctx context.Context, one *account, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	a.server.counted.limited.WithLabelValues("reads").Inc()
-	a.server.journal.warn("limit reads", "limit reached", "limit", "limits.reads", "principal", one.principal, "error", err)
+	a.service.counted.limited.WithLabelValues("reads").Inc()
+	a.service.journal.warn("limit reads", "limit reached", "limit", "limits.reads", "principal", one.principal, "error", err)
 	return &limitError{newProblem(kindLimit, "limits.reads of this server is %d, half of it for one client, and for %v none has ended; read what was answered, and ask again",
-		a.server.options.Limits.Reads, readWait), sema.ErrQueueFull}
+		a.service.options.Limits.Reads, readWait), sema.ErrQueueFull}
 }

@@ -94,7 +94,7 @@ func TestLimits_WaitingIsSharedFairly(t *testing.T) {
 		t.Errorf("%v %s", a.header, a.text)
 	}
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url, connect.WithInterceptors(unaryBearer("a")))
-	if _, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Name: "db", WaitMs: 1000}); connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "limits.waiting") {
+	if _, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Semaphore: "db", WaitMs: 1000}); connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "limits.waiting") {
 		t.Errorf("over RPC: %v", err)
 	}
 	s.auth = "b"
@@ -169,7 +169,7 @@ func TestLimits_StreamsAreSharedFairly(t *testing.T) {
 		t.Error(r.Status)
 	}
 	service := semav1connect.NewSemaServiceClient(s.http.Client(), s.url, connect.WithInterceptors(unaryBearer("a")))
-	watch, err := service.Watch(ctx, &semav1.WatchRequest{Name: "db"})
+	watch, err := service.Watch(ctx, &semav1.WatchRequest{Semaphore: "db"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,10 +367,10 @@ func TestPages(t *testing.T) {
 				t.Fatalf("%v in use, %v waiting", a.body["in_use"], a.body["waiting"])
 			}
 			n := 0
-			for _, list := range []string{"leases", "line"} {
+			for _, list := range []string{"holders", "waiters"} {
 				entries, _ := a.body[list].([]any)
 				for _, e := range entries {
-					seen[e.(map[string]any)["meta"].(string)]++
+					seen[e.(map[string]any)["holder"].(string)]++
 					n++
 				}
 			}
@@ -387,13 +387,13 @@ func TestPages(t *testing.T) {
 			t.Errorf("limit %d: %d of 2400 in %d pages", limit, len(seen), pages+1)
 		}
 	}
-	if a := s.want(200, "GET", "/v1/semaphores/big", ""); len(a.body["leases"].([]any)) != 1000 || a.body["next"] == nil {
+	if a := s.want(200, "GET", "/v1/semaphores/big", ""); len(a.body["holders"].([]any)) != 1000 || a.body["next"] == nil {
 		t.Error("a page has 1000 entries by default")
 	}
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
 	rpc, after := 0, ""
 	for {
-		r, err := client.Inspect(t.Context(), &semav1.InspectRequest{Name: "big", PageSize: 800, After: after})
+		r, err := client.Info(t.Context(), &semav1.InfoRequest{Semaphore: "big", Limit: 800, After: after})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +422,7 @@ func TestPages(t *testing.T) {
 	if fmt.Sprint(names) != "[n0 n1 n2 n3 n4]" {
 		t.Error(names)
 	}
-	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "after=x", "after=lx", "after=w1"} {
+	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "after=x", "after=hx", "after=w1"} {
 		s.want(400, "GET", "/v1/semaphores/big?"+bad, "")
 	}
 }
@@ -448,21 +448,21 @@ func TestMetrics_CountGoClients(t *testing.T) {
 		}
 	}
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
-	lease, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Name: "db"})
+	lease, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Semaphore: "db"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Release(t.Context(), &semav1.ReleaseRequest{Name: "db", Lease: lease.Lease.Id}); err != nil {
+	if _, err := client.Release(t.Context(), &semav1.ReleaseRequest{Semaphore: "db", Id: lease.Lease.Id}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	hold, err := client.Hold(ctx, &semav1.HoldRequest{Acquire: &semav1.AcquireRequest{Name: "db"}})
+	hold, err := client.Hold(ctx, &semav1.HoldRequest{Acquire: &semav1.AcquireRequest{Semaphore: "db"}})
 	if err != nil || !hold.Receive() {
 		t.Fatal(err)
 	}
 	cancel()
 	hold.Close()
-	for _, line := range []string{`sema_acquires_total{outcome="acquired"} 5`, `sema_acquires_total{outcome="rejected"} 3`, "sema_releases_total 5"} {
+	for _, line := range []string{`sema_acquires_total{result="acquired"} 5`, `sema_acquires_total{result="rejected"} 3`, "sema_releases_total 5"} {
 		waitFor(t, line, func() bool { return s.metric(line) })
 	}
 }

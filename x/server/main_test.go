@@ -140,17 +140,16 @@ func (s *site) want(status int, method, path, body string, headers ...header) an
 	return a
 }
 
-// lease is the one in an answer.
 // gone is the id of a lease that does not exist.
 const gone = "1.2.00000000000000000000000000000000"
 
-// revoke returns where a lease is revoked: by its fence, and not by its id.
+// revoke returns where a lease is revoked: by its number, and not by its id.
 func (a answer) revoke() string {
-	fence, _ := a.body["fence"].(map[string]any)["seq"].(float64)
-	return fmt.Sprintf("/v1/semaphores/%s/leases/%.0f/revoke", a.body["semaphore"], fence)
+	return fmt.Sprintf("/v1/semaphores/%s/leases/%.0f/revoke", a.body["semaphore"], a.body["lease"])
 }
 
-func (a answer) lease() string { return fmt.Sprint(a.body["lease"]) }
+// lease returns the id of the lease in an answer.
+func (a answer) lease() string { return fmt.Sprint(a.body["id"]) }
 
 // A parameter is one of openapi.json, or the name of one.
 type parameter struct {
@@ -161,8 +160,9 @@ type parameter struct {
 // describes is openapi.json, by path and method.
 var describes = func() (doc struct {
 	Paths map[string]map[string]struct {
-		Parameters []parameter
-		Responses  map[string]struct {
+		OperationID string `json:"operationId"`
+		Parameters  []parameter
+		Responses   map[string]struct {
 			Ref     string `json:"$ref"`
 			Content map[string]struct{ Schema json.RawMessage }
 		}
@@ -255,9 +255,9 @@ func templateOf(path string) string {
 			parts[i] = "{problem}"
 		}
 		if i == 5 && parts[4] == "leases" {
-			parts[i] = "{lease}"
+			parts[i] = "{id}"
 			if len(parts) == 7 {
-				parts[i] = "{fence}"
+				parts[i] = "{lease}"
 			}
 		}
 	}

@@ -35,20 +35,20 @@ func TestMeta_ComesBackAsItWas(t *testing.T) {
 					headers = append(headers, header{"Idempotency-Key", key})
 				}
 				if i%2 == 0 {
-					s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&meta="+url.QueryEscape(meta), "", headers...)
+					s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&holder="+url.QueryEscape(meta), "", headers...)
 				} else {
-					said, _ := json.Marshal(map[string]any{"capacity": 1, "meta": meta})
+					said, _ := json.Marshal(map[string]any{"capacity": 1, "holder": meta})
 					s.want(201, "POST", "/v1/semaphores/db/leases", string(said), headers...)
 				}
-				holder := s.want(200, "GET", "/v1/semaphores/db", "").body["leases"].([]any)[0].(map[string]any)
-				if got, _ := holder["meta"].(string); got != meta {
+				holder := s.want(200, "GET", "/v1/semaphores/db", "").body["holders"].([]any)[0].(map[string]any)
+				if got, _ := holder["holder"].(string); got != meta {
 					t.Errorf("token %q, key %q: %q came back as %q", token, key, meta, got)
 				}
 				if by, _ := holder["by"].(string); by != map[string]string{"": "", "secret": `team "a" [x]`}[token] {
 					t.Errorf("token %q: by %q", token, by)
 				}
 				client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url, connect.WithInterceptors(unaryBearer(token)))
-				seen, err := client.Inspect(t.Context(), &semav1.InspectRequest{Name: "db"})
+				seen, err := client.Info(t.Context(), &semav1.InfoRequest{Semaphore: "db"})
 				if err != nil || seen.Holders[0].Holder != meta {
 					t.Errorf("token %q, key %q: %q came back as %v, %v", token, key, meta, seen, err)
 				}
@@ -63,11 +63,11 @@ func TestMeta_OfAWaiter(t *testing.T) {
 	at := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").header.Get("Location")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		s.want(201, "POST", "/v1/semaphores/db/leases?wait=30s&meta=x+by%3Dy", "", header{"Idempotency-Key", "k"})
+		s.want(201, "POST", "/v1/semaphores/db/leases?wait=30s&holder=x+by%3Dy", "", header{"Idempotency-Key", "k"})
 	})
 	waitFor(t, "a waiter is shown as it said", func() bool {
-		line, _ := s.ask("GET", "/v1/semaphores/db", "").body["line"].([]any)
-		return len(line) == 1 && line[0].(map[string]any)["meta"] == "x by=y"
+		waiters, _ := s.ask("GET", "/v1/semaphores/db", "").body["waiters"].([]any)
+		return len(waiters) == 1 && waiters[0].(map[string]any)["holder"] == "x by=y"
 	})
 	s.want(204, "DELETE", at, "")
 	wg.Wait()

@@ -15,7 +15,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// metrics are what is counted here, by route and outcome. They name no semaphore,
+// metrics are what is counted here, by route and result. They name no semaphore,
 // since anybody may make one.
 type metrics struct {
 	requests *prometheus.CounterVec
@@ -27,13 +27,13 @@ type metrics struct {
 	serve    http.Handler
 }
 
-func newMetrics(s *Server) *metrics {
+func newMetrics(s *service) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_http_requests_total", Help: "Requests, by route and status."}, []string{"route", "code"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sema_http_request_seconds", Help: "How long requests took, waits included.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"route"}),
-		acquires: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_acquires_total", Help: "Acquires over HTTP, RPC and by Go clients, by outcome."}, []string{"outcome"}),
+		acquires: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_acquires_total", Help: "Acquires over HTTP, RPC and by Go clients, by result."}, []string{"result"}),
 		releases: prometheus.NewCounter(prometheus.CounterOpts{Name: "sema_releases_total", Help: "Leases that were released, over HTTP, RPC and by Go clients."}),
 		limited:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_limited_total", Help: "Requests that a limit of this server has rejected, by limit."}, []string{"limit"}),
 		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "sema_panics_total", Help: "Requests that ended in a panic; the log has the stack."}),
@@ -70,39 +70,42 @@ func (m *metrics) of(at route) func(status int, start time.Time) {
 
 // acquired counts an acquire.
 func (m *metrics) acquired(err error) {
-	outcome := "acquired"
+	result := "acquired"
 	switch {
 	case err == nil:
 	case errors.Is(err, sema.ErrTimeout):
-		outcome = "timeout"
+		result = "timeout"
 	case errors.Is(err, sema.ErrFull), errors.Is(err, sema.ErrQueueFull), errors.Is(err, sema.ErrDraining), errors.Is(err, sema.ErrTooLarge):
-		outcome = "rejected"
+		result = "rejected"
 	case errors.Is(err, context.Canceled):
-		outcome = "canceled"
+		result = "canceled"
 	default:
-		outcome = "error"
+		result = "error"
 	}
-	m.outcome(outcome)
+	m.count(result)
 }
 
-func (m *metrics) outcome(outcome string) { m.acquires.WithLabelValues(outcome).Inc() }
+func (m *metrics) count(result string) { m.acquires.WithLabelValues(result).Inc() }
 
 // result counts what became of an acquire of a Go client.
 func (m *metrics) result(kind protocol.ResultKind) {
 	switch kind {
 	case protocol.Granted:
-		m.outcome("acquired")
+		m.count("acquired")
 	case protocol.Full, protocol.QueueFull, protocol.TooLarge, protocol.Draining:
-		m.outcome("rejected")
+		m.count("rejected")
 	case protocol.TimedOut:
-		m.outcome("timeout")
+		m.count("timeout")
 	case protocol.Revoked: // it is about a lease
 	default:
-		m.outcome("error")
+		m.count("error")
 	}
 }
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
-	s.counted.serve.ServeHTTP(w, r)
+	if err := who(r.Context()).allow(Read, ""); err != nil {
+		return err
+	}
+	s.service.counted.serve.ServeHTTP(w, r)
 	return nil
 }

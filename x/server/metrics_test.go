@@ -19,7 +19,7 @@ func TestMetrics_RepeatsCountOnce(t *testing.T) {
 	for range 2 {
 		s.want(204, "DELETE", lease, "")
 	}
-	for _, line := range []string{`sema_acquires_total{outcome="acquired"} 1`, "sema_releases_total 1"} {
+	for _, line := range []string{`sema_acquires_total{result="acquired"} 1`, "sema_releases_total 1"} {
 		if !s.metric(line) {
 			t.Errorf("no %s in\n%s", line, s.counters())
 		}

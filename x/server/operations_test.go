@@ -119,7 +119,7 @@ func TestLimits(t *testing.T) {
 		t.Error(a.text)
 	}
 	s.want(503, "POST", "/v1/semaphores/db/leases", "") // a try is counted, too
-	s.want(413, "POST", "/v1/semaphores/db/leases", `{"meta": "`+strings.Repeat("x", 200)+`"}`)
+	s.want(413, "POST", "/v1/semaphores/db/leases", `{"holder": "`+strings.Repeat("x", 200)+`"}`)
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -133,7 +133,7 @@ func TestMetrics(t *testing.T) {
 	s.want(429, "POST", "/v1/semaphores/db/leases", "")
 	a := s.want(200, "GET", "/metrics", "")
 	for _, line := range []string{
-		`sema_acquires_total{outcome="acquired"} 1`, `sema_acquires_total{outcome="rejected"} 1`, `sema_build_info{version="test"} 1`, "sema_http_waiting 0",
+		`sema_acquires_total{result="acquired"} 1`, `sema_acquires_total{result="rejected"} 1`, `sema_build_info{version="test"} 1`, "sema_http_waiting 0",
 		`sema_http_requests_total{code="429",route="POST /v1/semaphores/{name}/leases"} 1`,
 	} {
 		if !strings.Contains(a.text, line) {

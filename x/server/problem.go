@@ -12,7 +12,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/desk"
+	"github.com/sema-go/sema/internal/leasing"
 )
 
 // A problem is an error as RFC 9457 defines it. Without a Type it gets the type for
@@ -92,7 +92,7 @@ func problemOf(err error) *problem {
 	} else if kind.detail == "" {
 		p.Detail = strings.TrimPrefix(err.Error(), sema.ErrInvalid.Error()+": ")
 	}
-	var rate *desk.RateError
+	var rate *leasing.RateError
 	if errors.As(err, &rate) && kind.status == http.StatusTooManyRequests {
 		p.window = rate.Window
 		p.retryAfter(wholeSeconds(returnTime(rate.Window, fault.Weight, fault.Capacity)))
@@ -141,7 +141,7 @@ func facts(e *sema.Error) string {
 
 // diagnose returns an error as the client reads it, unless the client has gone, and
 // logs what an operator has to know of.
-func (s *Server) diagnose(r *http.Request, err error) *problem {
+func (s *service) diagnose(r *http.Request, err error) *problem {
 	var told *problem
 	if r.Context().Err() != nil && !errors.As(err, &told) && !errors.Is(err, errLeaving) {
 		return &problem{Type: "about:blank", Status: statusGone, Title: "client closed request"}
@@ -153,7 +153,7 @@ func (s *Server) diagnose(r *http.Request, err error) *problem {
 
 // logFailure logs an error whose cause the client is not told. An outage of the store
 // fails every request, so that it is logged once a second.
-func (s *Server) logFailure(request string, p *problem, err error) {
+func (s *service) logFailure(request string, p *problem, err error) {
 	switch p.Type {
 	case problemPath + kindInternal.name:
 		s.log.Error("request failed", "request", request, "error", err)
@@ -166,13 +166,13 @@ func (s *Server) logFailure(request string, p *problem, err error) {
 }
 
 // fail responds with an error.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.diagnose(r, err)
 	for key, values := range p.header {
 		w.Header()[key] = values
 	}
 	if p.Status == http.StatusTooManyRequests && p.Capacity > 0 {
-		limits(w, p.Semaphore, p.Capacity, p.InUse, p.window)
+		rateLimit(w, p.Semaphore, p.Capacity, p.InUse, p.window)
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -183,7 +183,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // statusGone is what proxies log of a client that did not wait for the response.
 const statusGone = 499
 
-func answer(w http.ResponseWriter, status int, body any) error {
+func respond(w http.ResponseWriter, status int, body any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

@@ -18,7 +18,7 @@ import (
 )
 
 // internals are words of the implementation, which no client should have to read.
-var internals = regexp.MustCompile(`server\.|desk\.|strconv|json:|Go (struct|value)|unmarshal|file does not exist|permission denied|unsupported operation|time: |dial tcp|net/http|http: |context (canceled|deadline)|goroutine|0xc0|%!|invalid argument|sema: |engine`)
+var internals = regexp.MustCompile(`server\.|leasing\.|strconv|json:|Go (struct|value)|unmarshal|file does not exist|permission denied|unsupported operation|time: |dial tcp|net/http|http: |context (canceled|deadline)|goroutine|0xc0|%!|invalid argument|sema: |engine`)
 
 // wantPlain fails on a text with internals in it.
 func wantPlain(t testing.TB, text string) {
@@ -81,19 +81,22 @@ func TestProblem_RPCWords(t *testing.T) {
 	c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
 	ctx := t.Context()
 	for _, call := range []func() error{
-		func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "none"}); return err },
-		func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "db"}); return err },
-		func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "db", Weight: -1}); return err },
-		func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "a b"}); return err },
-		func() error { _, err := c.Inspect(ctx, &semav1.InspectRequest{Name: "none"}); return err },
-		func() error { _, err := c.Delete(ctx, &semav1.DeleteRequest{Name: "none"}); return err },
-		func() error { _, err := c.Drain(ctx, &semav1.DrainRequest{Name: "none"}); return err },
+		func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Semaphore: "none"}); return err },
+		func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Semaphore: "db"}); return err },
 		func() error {
-			_, err := c.Revoke(ctx, &semav1.RevokeRequest{Name: "db", Fence: 1})
+			_, err := c.Acquire(ctx, &semav1.AcquireRequest{Semaphore: "db", Weight: -1})
 			return err
 		},
-		func() error { _, err := c.Renew(ctx, &semav1.RenewRequest{Name: "db", Lease: "x"}); return err },
-		func() error { _, err := c.Configure(ctx, &semav1.ConfigureRequest{Name: "none"}); return err },
+		func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Semaphore: "a b"}); return err },
+		func() error { _, err := c.Info(ctx, &semav1.InfoRequest{Semaphore: "none"}); return err },
+		func() error { _, err := c.Delete(ctx, &semav1.DeleteRequest{Semaphore: "none"}); return err },
+		func() error { _, err := c.Drain(ctx, &semav1.DrainRequest{Semaphore: "none"}); return err },
+		func() error {
+			_, err := c.Revoke(ctx, &semav1.RevokeRequest{Semaphore: "db", Lease: 1})
+			return err
+		},
+		func() error { _, err := c.Renew(ctx, &semav1.RenewRequest{Semaphore: "db", Id: "x"}); return err },
+		func() error { _, err := c.Configure(ctx, &semav1.ConfigureRequest{Semaphore: "none"}); return err },
 	} {
 		err := call()
 		if err == nil || connect.CodeOf(err) == connect.CodeUnknown {
@@ -104,24 +107,29 @@ func TestProblem_RPCWords(t *testing.T) {
 	}
 }
 
-// A second release of a lease does not claim to have released it.
+// A release that is repeated at the same server succeeds, as over JSON; one of a lease
+// that is lost fails.
 func TestRPC_SecondRelease(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
-	a, err := c.Acquire(t.Context(), &semav1.AcquireRequest{Name: "db", Settings: &semav1.Settings{Capacity: new(int64(1))}})
+	a, err := c.Acquire(t.Context(), &semav1.AcquireRequest{Semaphore: "db", Settings: &semav1.Settings{Capacity: new(int64(1))}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := &semav1.ReleaseRequest{Name: "db", Lease: a.Lease.Id}
-	for i, want := range []bool{true, false, false} {
-		r, err := c.Release(t.Context(), release)
-		if err != nil || r.Released != want {
-			t.Errorf("release %d: %v, %v; want %t", i+1, r, err, want)
+	release := &semav1.ReleaseRequest{Semaphore: "db", Id: a.Lease.Id}
+	for i := range 3 {
+		if _, err := c.Release(t.Context(), release); err != nil {
+			t.Errorf("release %d: %v", i+1, err)
 		}
 	}
-	b, err := c.Batch(t.Context(), &semav1.BatchRequest{Items: []*semav1.BatchItem{{Item: &semav1.BatchItem_Release{Release: release}}}})
-	if err != nil || b.Results[0].GetRelease().GetReleased() {
+	s.want(204, "DELETE", "/v1/semaphores/db/leases/"+a.Lease.Id, "")
+	if _, err := c.Release(t.Context(), &semav1.ReleaseRequest{Semaphore: "db", Id: gone}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("%v", err)
+	}
+	s.want(410, "DELETE", "/v1/semaphores/db/leases/"+gone, "")
+	b, err := c.Batch(t.Context(), &semav1.BatchRequest{Requests: []*semav1.BatchItem{{Request: &semav1.BatchItem_Release{Release: release}}}})
+	if err != nil || b.Results[0].GetResult() != nil {
 		t.Errorf("%v, %v", b, err)
 	}
 }
@@ -210,7 +218,7 @@ func TestProblem_RetryAfterInABatch(t *testing.T) {
 	}
 	a := s.want(200, "POST", "/v1/batch", `{"requests": [{"op": "acquire", "semaphore": "mails", "weight": 2}, {"op": "acquire", "semaphore": "none"}]}`)
 	for i, want := range []any{30.0, nil} {
-		problem := a.body["outcomes"].([]any)[i].(map[string]any)["problem"].(map[string]any)
+		problem := a.body["results"].([]any)[i].(map[string]any)["problem"].(map[string]any)
 		if problem["retry_after"] != want {
 			t.Errorf("%v: want retry_after %v", problem, want)
 		}
@@ -224,7 +232,7 @@ func TestProblem_RPCVersion(t *testing.T) {
 	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`)
 	c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
 	for name, says := range map[string]string{"db": "it has version 1", "none": "it does not exist"} {
-		_, err := c.Configure(t.Context(), &semav1.ConfigureRequest{Name: name, Version: 9, Settings: &semav1.Settings{Capacity: new(int64(4))}})
+		_, err := c.Configure(t.Context(), &semav1.ConfigureRequest{Semaphore: name, Version: 9, Settings: &semav1.Settings{Capacity: new(int64(4))}})
 		if connect.CodeOf(err) != connect.CodeAborted || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "If-Match") || strings.Contains(err.Error(), "GET") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// limits sets the RateLimit headers (draft-ietf-httpapi-ratelimit-headers): how many
+// rateLimit sets the RateLimit headers (draft-ietf-httpapi-ratelimit-headers): how many
 // permits there are, and how many are free. Those of a rate have its window, and when
 // none is free the time in which one returns.
-func limits(w http.ResponseWriter, name string, capacity, inUse int64, window time.Duration) {
+func rateLimit(w http.ResponseWriter, name string, capacity, inUse int64, window time.Duration) {
 	free := max(0, capacity-inUse)
 	policy, now := fmt.Sprintf("%q;q=%d", name, capacity), fmt.Sprintf("%q;r=%d", name, free)
 	if window > 0 {

@@ -21,9 +21,13 @@ import (
 // parameters are the query parameters of the routes that have any, with an example of
 // each. Other routes of the API reject every query.
 var parameters = map[string]map[string]string{
-	"POST /v1/semaphores/{name}/leases": {"weight": "1", "wait": "30s", "capacity": "5", "ttl": "15s", "meta": "nightly", "hold": "connection"},
-	"GET /v1/semaphores":                {"prefix": "ci-", "limit": "100", "after": "ci-a"},
-	"GET /v1/semaphores/{name}":         {"limit": "100", "after": "l7"},
+	"POST /v1/semaphores/{name}/leases": {
+		"weight": "1", "wait": "30s", "capacity": "5", "ttl": "15s", "window": "1m", "ramp": "1", "max_waiters": "100", "holder": "nightly", "hold": "connection",
+		"idempotency_key": "7f1c",
+	},
+	"POST /v1/semaphores/{name}/drain": {"wait": "30s"},
+	"GET /v1/semaphores":               {"prefix": "ci-", "limit": "100", "after": "ci-a"},
+	"GET /v1/semaphores/{name}":        {"limit": "100", "after": "h7"},
 }
 
 // checkQuery rejects a query that the route would not read as the client meant it.
@@ -80,6 +84,18 @@ func readJSON(r *http.Request, into any) (given bool, err error) {
 		return false, err
 	}
 	return true, decodeObject(raw, into)
+}
+
+// readQuery sets the fields of a struct to the parameters of the query, which [checkQuery]
+// has checked.
+func readQuery(r *http.Request, into any) error {
+	fields := fieldsOf(into)
+	for key, values := range r.URL.Query() {
+		if want := setText(fields[key], values[0]); want != "" {
+			return invalid("%s: %s: want %s", key, quote(values[0]), want)
+		}
+	}
+	return nil
 }
 
 // noBody rejects a body with fields, which would be ignored.
@@ -154,9 +170,12 @@ func fieldsOf(into any) map[string]any {
 }
 
 // setField sets a field to a JSON value, and returns what is wanted if that cannot be.
-// A field that is null keeps its default.
+// A field that is null keeps its default; max_waiters has none, and then no bound.
 func setField(field any, raw json.RawMessage) (want string) {
 	if string(raw) == "null" {
+		if bound, ok := field.(**maxWaiters); ok {
+			*bound = new(maxWaiters)
+		}
 		return ""
 	}
 	switch f := field.(type) {
@@ -169,7 +188,7 @@ func setField(field any, raw json.RawMessage) (want string) {
 	case **duration:
 		*f = new(duration)
 		return setField(*f, raw)
-	case *int64:
+	case *int64, **maxWaiters:
 		return setText(f, string(raw))
 	case *duration:
 		text := string(raw)
@@ -204,6 +223,8 @@ func setText(field any, text string) (want string) {
 	case **duration:
 		*f = new(duration)
 		return setText(*f, text)
+	case **maxWaiters:
+		return parseInto(parseWaiters, f, text, wantWaiters)
 	case *int64:
 		return parseInto(parseWhole, f, text, wantWhole)
 	case *duration:
@@ -238,6 +259,14 @@ func parseWhole(text string) (int64, bool) {
 	const exact = 1 << 53
 	f, err := strconv.ParseFloat(text, 64)
 	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < exact
+}
+
+func parseWaiters(text string) (*maxWaiters, bool) {
+	n, ok := parseWhole(text)
+	if !ok {
+		return nil, false
+	}
+	return newMaxWaiters(n)
 }
 
 // A duration is a text like 30s, or seconds.

@@ -47,8 +47,8 @@ func TestRequests_QueryIsRead(t *testing.T) {
 	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`)
 	lease := s.want(201, "POST", "/v1/semaphores/db/leases", "").header.Get("Location")
 	for _, c := range []struct{ method, path, says string }{
-		{"POST", "/v1/semaphores/db/leases?weight=3;meta=a", ";"},
-		{"POST", "/v1/semaphores/db/leases?weight=3&meta=%zz", "%zz"},
+		{"POST", "/v1/semaphores/db/leases?weight=3;holder=a", ";"},
+		{"POST", "/v1/semaphores/db/leases?weight=3&holder=%zz", "%zz"},
 		{"POST", "/v1/semaphores/db/leases?weight=1&weight=2", "weight"},
 		{"POST", "/v1/semaphores/db/leases?wieght=2", "wieght"},
 		{"POST", "/v1/semaphores/db/leases?Weight=2", "Weight"},
@@ -59,7 +59,7 @@ func TestRequests_QueryIsRead(t *testing.T) {
 		{"GET", "/v1/semaphores/db?verbose=1", "verbose"},
 		{"GET", "/v1/semaphores/db/watch?every=1s", "every"},
 		{"PUT", "/v1/semaphores/db?capacity=4", "capacity"},
-		{"POST", "/v1/semaphores/db/drain?wait=1s", "wait"},
+		{"POST", "/v1/semaphores/db/drain?waits=1s", "waits"},
 		{"POST", "/v1/semaphores/db/resume?x", "x"},
 		{"DELETE", "/v1/semaphores/db?force=1", "force"},
 		{"PUT", lease + "?ttl=1m", "ttl"},
@@ -190,7 +190,7 @@ func TestRequests_BadBodySaysWhatIsWanted(t *testing.T) {
 		{acquire, `{"wait": true}`, `wait: true: want a duration`},
 		{acquire, `{"wait": [1]}`, `want a duration`},
 		{acquire, `{"ttl": "-1s"}`, `ttl`},
-		{acquire, `{"meta": 7}`, `meta: 7: want a string`},
+		{acquire, `{"holder": 7}`, `holder: 7: want a string`},
 		{acquire, `{"hold": "forever"}`, `hold`},
 		{acquire, `{"capacity": -1}`, `capacity`},
 		{acquire, `{"weight": 1, "weight": 2}`, `"weight" is given twice`},
@@ -204,7 +204,7 @@ func TestRequests_BadBodySaysWhatIsWanted(t *testing.T) {
 		{acquire, `{"weight": `, "not complete"},
 		{acquire, `{"weight" 1}`, "not JSON"},
 		{acquire, `weight=1`, "not JSON"},
-		{acquire, "{\"meta\": \"\xff\"}", "UTF-8"},
+		{acquire, "{\"holder\": \"\xff\"}", "UTF-8"},
 		{put, ``, `{"capacity": 8}`},
 		{put, ` `, `{"capacity": 8}`},
 		{put, `{"capacity": "8"}`, `capacity: "8": want a whole number`},
@@ -228,14 +228,14 @@ func TestRequests_BadBodySaysWhatIsWanted(t *testing.T) {
 			t.Errorf("%s %s: %v\nhas no %s", c.at, c.body, a.body["detail"], c.says)
 		}
 	}
-	for _, step := range []string{`1`, `{"op": 1}`, `{"op": "acquire", "semaphore": "db", "weight": "x"}`, `{"op": "acquire", "op": "renew"}`, `{"op": "renew", "semaphore": "db", "lease": 7}`, `{"op": "acquire"}`, `{"op": "renew", "lease": "1.2"}`, `null`} {
+	for _, step := range []string{`1`, `{"op": 1}`, `{"op": "acquire", "semaphore": "db", "weight": "x"}`, `{"op": "acquire", "op": "renew"}`, `{"op": "renew", "semaphore": "db", "id": 7}`, `{"op": "acquire"}`, `{"op": "renew", "id": "1.2"}`, `null`} {
 		a := s.want(200, "POST", batch[5:], `{"requests": [`+step+`]}`)
-		problem, _ := a.body["outcomes"].([]any)[0].(map[string]any)["problem"].(map[string]any)
+		problem, _ := a.body["results"].([]any)[0].(map[string]any)["problem"].(map[string]any)
 		if problem["status"] != 400.0 {
 			t.Errorf("%s: %s", step, a.text)
 		}
 	}
-	s.want(201, "POST", "/v1/semaphores/db/leases", `{"weight": 2.0, "wait": null, "meta": null}`)
+	s.want(201, "POST", "/v1/semaphores/db/leases", `{"weight": 2.0, "wait": null, "holder": null}`)
 	if a := s.want(200, "GET", "/v1/semaphores/db", ""); a.body["in_use"] != 2.0 || a.body["capacity"] != 3.0 {
 		t.Errorf("%v", a.body)
 	}
@@ -264,7 +264,7 @@ func TestRequests_RPCBody(t *testing.T) {
 		status     int
 		closes     bool
 	}{
-		{sized(`{"name": "db", "weight": "x"}`), "weight", 400, false},
+		{sized(`{"semaphore": "db", "weight": "x"}`), "weight", 400, false},
 		{sized(`{"name": 1}`), "name", 400, false},
 		{sized(`{"name": `), "not complete JSON", 400, false},
 		{sized("{"), "not complete JSON", 400, false},
@@ -290,7 +290,7 @@ func TestRequests_BadQuerySaysWhatIsWanted(t *testing.T) {
 	for query, says := range map[string]string{
 		"weight=x": `weight: "x": want a whole number`, "weight=1.5": "want a whole number", "weight=99999999999999999999": "want a whole number", "capacity=1e300": "want a whole number",
 		"wait=soon": `wait: "soon": want a duration such as "30s", or seconds`, "wait=NaN": "want a duration", "wait=Inf": "want a duration", "wait=9e18": "want a duration", "ttl=x": "want a duration",
-		"meta=%00": "meta", "meta=%FF": "UTF-8", "hold=x": "hold",
+		"holder=%00": "holder", "holder=%FF": "UTF-8", "hold=x": "hold",
 	} {
 		if a := s.want(400, "POST", "/v1/semaphores/db/leases?"+query, ""); !strings.Contains(fmt.Sprint(a.body["detail"]), says) {
 			t.Errorf("%s: %v\nhas no %s", query, a.body["detail"], says)

@@ -9,7 +9,7 @@ import (
 )
 
 // What a batch of a Go client may come to use is counted before it is sent to the
-// store, see [programs].
+// store, see [sessions].
 
 // checkTickets fails if two acquires or splits of a batch have one ticket: their results
 // could not be told apart.
@@ -28,7 +28,7 @@ func checkTickets(ops []protocol.Op) error {
 }
 
 // undone forgets what a batch that was not applied has reserved.
-func (p *programs) undone(one *program, fresh []protocol.Ticket) {
+func (p *sessions) undone(one *clientSession, fresh []protocol.Ticket) {
 	for _, ticket := range fresh {
 		p.forget(one, ticket)
 		if n, denied := one.denied[ticket]; denied && n == 0 {
@@ -41,7 +41,7 @@ func (p *programs) undone(one *program, fresh []protocol.Ticket) {
 // which there is no room into operations that the store rejects: so that they have
 // a result of their own, which is kept until the client has heard it. It returns the
 // tickets that were not known before.
-func (p *programs) reserve(ctx context.Context, one *program, semaphore string, b *protocol.Batch) (fresh []protocol.Ticket, err error) {
+func (p *sessions) reserve(ctx context.Context, one *clientSession, semaphore string, b *protocol.Batch) (fresh []protocol.Ticket, err error) {
 	maps.DeleteFunc(one.denied, func(_ protocol.Ticket, n uint64) bool {
 		return n != 0 && n <= b.Ack || n == 0 && len(one.denied) > maxUnheard // of batches that were never replied to
 	})
@@ -81,11 +81,11 @@ func (p *programs) reserve(ctx context.Context, one *program, semaphore string, 
 }
 
 // room takes what one operation may come to use.
-func (p *programs) room(ctx context.Context, one *program, semaphore string, b protocol.Batch, op protocol.Op) error {
+func (p *sessions) room(ctx context.Context, one *clientSession, semaphore string, b protocol.Batch, op protocol.Op) error {
 	err := p.take(one.account, held)
 	if err != nil && time.Since(one.counted) > recountEvery {
 		one.counted = time.Now()
-		if snapshot, failed := p.server.store.Inspect(ctx, semaphore); failed == nil {
+		if snapshot, failed := p.service.store.Inspect(ctx, semaphore); failed == nil {
 			p.recount(one, b.Session, snapshot)
 			err = p.take(one.account, held)
 		}
@@ -98,7 +98,7 @@ func (p *programs) room(ctx context.Context, one *program, semaphore string, b p
 		return nil
 	}
 	if err := p.take(one.account, waiting); err != nil {
-		p.server.accounts.give(one.account, held)
+		p.service.accounts.give(one.account, held)
 		return err
 	}
 	one.queued[op.Ticket] = b.Seq
@@ -109,7 +109,7 @@ func (p *programs) room(ctx context.Context, one *program, semaphore string, b p
 const recountEvery = 10 * time.Second
 
 // recount corrects what is counted of a session by what the store has of it.
-func (p *programs) recount(one *program, session protocol.Session, s protocol.Snapshot) {
+func (p *sessions) recount(one *clientSession, session protocol.Session, s protocol.Snapshot) {
 	there := map[protocol.Seq]bool{}
 	for _, l := range s.Leases {
 		if l.Session == session {

@@ -115,35 +115,32 @@ func verbs(t *testing.T, c semav1connect.SemaServiceClient) {
 		}
 	}
 	capacity := int64(1)
-	ask := &semav1.AcquireRequest{Name: "db", Holder: "cobol", Settings: &semav1.Settings{Capacity: &capacity}}
-	_, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "db"})
+	ask := &semav1.AcquireRequest{Semaphore: "db", Holder: "cobol", Settings: &semav1.Settings{Capacity: &capacity}}
+	_, err := c.Acquire(ctx, &semav1.AcquireRequest{Semaphore: "db"})
 	want(err, connect.CodeNotFound)
 	a, err := c.Acquire(ctx, ask)
 	must(err)
-	if a.Lease.Fence.GetSeq() == 0 || a.Lease.TtlMs < 9_000 || a.Lease.TtlMs > 10_000 {
+	if a.Lease.Fence.GetSeq() == 0 || a.Lease.TtlMs != 15_000 || a.Lease.ValidForMs < 5_000 || a.Lease.ValidForMs > 10_000 || a.Lease.Lease != a.Lease.Fence.Seq {
 		t.Errorf("%v", a.Lease)
 	}
 	_, err = c.Acquire(ctx, ask)
 	want(err, connect.CodeResourceExhausted)
-	_, err = c.Renew(ctx, &semav1.RenewRequest{Name: "db", Lease: a.Lease.Id})
+	_, err = c.Renew(ctx, &semav1.RenewRequest{Semaphore: "db", Id: a.Lease.Id})
 	must(err)
-	seen, err := c.Inspect(ctx, &semav1.InspectRequest{Name: "db"})
+	seen, err := c.Info(ctx, &semav1.InfoRequest{Semaphore: "db"})
 	must(err)
 	if len(seen.Holders) != 1 || seen.Holders[0].Holder != "cobol" || seen.Semaphore.InUse != 1 {
 		t.Errorf("%v", seen)
 	}
-	r, err := c.Release(ctx, &semav1.ReleaseRequest{Name: "db", Lease: a.Lease.Id})
+	_, err = c.Release(ctx, &semav1.ReleaseRequest{Semaphore: "db", Id: a.Lease.Id})
 	must(err)
-	if !r.Released {
-		t.Error("it was not there")
-	}
-	_, err = c.Renew(ctx, &semav1.RenewRequest{Name: "db", Lease: a.Lease.Id})
+	_, err = c.Renew(ctx, &semav1.RenewRequest{Semaphore: "db", Id: a.Lease.Id})
 	want(err, connect.CodeFailedPrecondition)
 
 	two := int64(2)
-	changed, err := c.Configure(ctx, &semav1.ConfigureRequest{Name: "db", Settings: &semav1.Settings{Capacity: &two}})
+	changed, err := c.Configure(ctx, &semav1.ConfigureRequest{Semaphore: "db", Settings: &semav1.Settings{Capacity: &two}})
 	must(err)
-	_, err = c.Configure(ctx, &semav1.ConfigureRequest{Name: "db", Settings: &semav1.Settings{Capacity: &two}, Version: changed.Semaphore.Version - 1})
+	_, err = c.Configure(ctx, &semav1.ConfigureRequest{Semaphore: "db", Settings: &semav1.Settings{Capacity: &two}, Version: changed.Semaphore.Version - 1})
 	want(err, connect.CodeAborted)
 	list, err := c.List(ctx, &semav1.ListRequest{})
 	must(err)
@@ -156,39 +153,39 @@ func verbs(t *testing.T, c semav1connect.SemaServiceClient) {
 	if !stream.Receive() || stream.Msg().GetHeld() == nil {
 		t.Fatalf("%v, %v", stream.Msg(), stream.Err())
 	}
-	_, err = c.Revoke(ctx, &semav1.RevokeRequest{Name: "db", Fence: stream.Msg().GetHeld().Fence.Seq, Why: "enough", Now: true})
+	_, err = c.Revoke(ctx, &semav1.RevokeRequest{Semaphore: "db", Lease: stream.Msg().GetHeld().Lease, Why: "enough", AtOnce: true})
 	must(err)
 	must(stream.Close())
-	drained, err := c.Drain(ctx, &semav1.DrainRequest{Name: "db", WaitMs: 100})
+	drained, err := c.Drain(ctx, &semav1.DrainRequest{Semaphore: "db", WaitMs: 100})
 	must(err)
-	if drained.InUse != 0 {
-		t.Errorf("%d are held", drained.InUse)
+	if drained.Semaphore.InUse != 0 || !drained.Semaphore.Draining {
+		t.Errorf("%v", drained)
 	}
 	_, err = c.Acquire(ctx, ask)
 	want(err, connect.CodeUnavailable)
-	_, err = c.Resume(ctx, &semav1.ResumeRequest{Name: "db"})
+	_, err = c.Resume(ctx, &semav1.ResumeRequest{Semaphore: "db"})
 	must(err)
 
-	waiting := &semav1.AcquireRequest{Name: "db", WaitMs: 100}
-	b, err := c.Batch(ctx, &semav1.BatchRequest{Items: []*semav1.BatchItem{
-		{Item: &semav1.BatchItem_Acquire{Acquire: ask}}, {Item: &semav1.BatchItem_Release{Release: &semav1.ReleaseRequest{Name: "db", Lease: "nonsense"}}},
-		{Item: &semav1.BatchItem_Acquire{Acquire: waiting}},
+	waiting := &semav1.AcquireRequest{Semaphore: "db", WaitMs: 100}
+	b, err := c.Batch(ctx, &semav1.BatchRequest{Requests: []*semav1.BatchItem{
+		{Request: &semav1.BatchItem_Acquire{Acquire: ask}}, {Request: &semav1.BatchItem_Release{Release: &semav1.ReleaseRequest{Semaphore: "db", Id: "nonsense"}}},
+		{Request: &semav1.BatchItem_Acquire{Acquire: waiting}},
 	}})
 	must(err)
-	if b.Results[0].GetAcquire() == nil || b.Results[2].GetFailure() == nil || b.Results[1].GetFailure().GetCode() != "invalid_argument" {
+	if b.Results[0].GetLease() == nil || b.Results[2].GetLease() == nil || b.Results[1].GetFailure().GetCode() != "invalid_argument" {
 		t.Errorf("%v", b.Results)
 	}
 	watching, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
-	watch, err := c.Watch(watching, &semav1.WatchRequest{Name: "db"})
+	watch, err := c.Watch(watching, &semav1.WatchRequest{Semaphore: "db"})
 	must(err)
-	if !watch.Receive() || watch.Msg().GetNow().GetSemaphore().GetInUse() != 1 {
+	if !watch.Receive() || watch.Msg().GetInfo().GetSemaphore().GetInUse() != 2 {
 		t.Errorf("%v, %v", watch.Msg(), watch.Err())
 	}
 	stop()
 	_ = watch.Close()
-	_, err = c.Delete(ctx, &semav1.DeleteRequest{Name: "db"})
+	_, err = c.Delete(ctx, &semav1.DeleteRequest{Semaphore: "db"})
 	must(err)
-	_, err = c.Inspect(ctx, &semav1.InspectRequest{Name: "db"})
+	_, err = c.Info(ctx, &semav1.InfoRequest{Semaphore: "db"})
 	want(err, connect.CodeNotFound)
 }

@@ -13,13 +13,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,65 +48,28 @@ type Options struct {
 	Limits Limits
 }
 
-// A Server serves an engine.
+// A Server serves a store.
 type Server struct {
-	options  Options
-	log      *slog.Logger
-	journal  *journal
-	store    *catalog
-	client   *fleet.Client // of administrators
-	desk     *lender
-	declared declarations
-	tokens   atomic.Pointer[tokens]
-	accounts *accounts
-	programs *programs
-	counted  *metrics
-	handler  http.Handler
-	routes   []route
-	engine   *storerpc.Handler // for programs
+	service *service
+	handler http.Handler
+	routes  []route
+	store   *storerpc.Handler // for Go clients
+	ui      *dashboard.Dashboard
 
-	examination examination
-	readiness   readiness
-	people      *dashboard.Dashboard
-
-	crossOrigin http.CrossOriginProtection
-
-	waiting, streams atomic.Int64
-	outageLogged     atomic.Int64    // when an outage of the store was last logged, in nanoseconds since 1970
-	unready          atomic.Bool     // balancers are told to look elsewhere
-	leaving          atomic.Bool     // nobody new is taken in
-	life, looking    context.Context // of requests; of those who only look
-	end, endLooking  context.CancelFunc
-	work             sync.WaitGroup // upkeep
-	closing          sync.Once
-	closed           error
+	readiness readiness
+	unready   atomic.Bool // balancers are to use other servers
+	closing   sync.Once
+	closed    error
 }
 
-// New makes a server, which closes the store in the end.
+// New returns a server, which closes the store in the end.
 func New(store fleet.Store, o Options) (*Server, error) {
-	s := &Server{options: o, log: o.Logger}
-	s.options.Limits = o.Limits.withDefaults()
-	if s.log == nil {
-		s.log = slog.Default()
-	}
-	var bad [2]error
-	s.declared, bad[0] = newDeclarations(o.Declared)
-	known, invalid := newTokens(o.Tokens)
-	bad[1] = invalid
-	if err := errors.Join(o.Limits.Check(), bad[0], bad[1]); err != nil {
+	service, err := newService(store, o)
+	if err != nil {
 		return nil, err
 	}
-	s.tokens.Store(known)
-	s.journal = newJournal(s.log)
-	s.accounts, s.programs = newAccounts(s), newPrograms(s)
-	s.life, s.end = context.WithCancel(context.Background())
-	s.looking, s.endLooking = context.WithCancel(s.life)
-	s.counted = newMetrics(s)
-	s.store = newCatalog(timedStore{store}, s)
-	s.client, s.desk = fleet.New(s.store), newLender(s)
+	s := &Server{service: service}
 	s.handler = s.mount()
-	s.work.Go(s.upkeep)
-	s.work.Go(s.reap)
 	return s, nil
 }
 
@@ -126,8 +87,8 @@ func (s *Server) recovered(r *http.Request) {
 		return
 	}
 	if cause != http.ErrAbortHandler {
-		s.counted.panics.Inc()
-		s.journal.error("panic", "a request panicked", "method", r.Method, "path", loggedPath(r), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		s.service.counted.panics.Inc()
+		s.service.journal.error("panic", "a request panicked", "method", r.Method, "path", loggedPath(r), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	}
 	panic(http.ErrAbortHandler)
 }
@@ -135,39 +96,39 @@ func (s *Server) recovered(r *http.Request) {
 // errLeaving is why requests that wait are ended.
 var errLeaving = fmt.Errorf("%w: the server is being stopped; ask another one, or again", sema.ErrClosed)
 
-// Unready has /readyz say that this server is about to go. Who comes is served.
+// Unready makes /readyz fail, so that balancers use other servers. Requests are served.
 func (s *Server) Unready() { s.unready.Store(true) }
 
-// Leave has /readyz say that this server is about to go, and refuses who is new.
-// Those who wait go on.
+// Leave makes /readyz fail, and rejects new acquires and sessions. Requests that wait go
+// on.
 func (s *Server) Leave() {
 	s.Unready()
-	s.leaving.Store(true)
+	s.service.leaving.Store(true)
 }
 
-// Resting reports whether nobody waits, and nobody holds a lease by a connection.
-func (s *Server) Resting() bool { return s.waiting.Load() == 0 && s.streams.Load() == 0 }
+// Resting reports whether no request waits, and no connection holds a lease.
+func (s *Server) Resting() bool {
+	return s.service.waiting.Load() == 0 && s.service.streams.Load() == 0
+}
 
-// EndStreams ends the streams of programs and of those who watch, which go elsewhere
-// or come back, and of the dashboard. Those that hold a lease go on. It is for
+// EndStreams ends the streams of Go clients, of watchers and of the dashboard, which
+// connect elsewhere or again. Those that hold a lease go on. It is for
 // [http.Server.RegisterOnShutdown]: a shutdown would wait for them.
 func (s *Server) EndStreams() {
-	s.engine.EndStreams()
-	s.people.EndStreams()
-	s.endLooking()
+	s.store.EndStreams()
+	s.ui.EndStreams()
+	s.service.endWatching()
 }
 
-// Close ends requests that still wait, and streams, and lets go of the engine.
-// Leases live on. It may be called again.
-func (s *Server) Close(ctx context.Context) error {
+// Close ends requests that wait, and streams, and closes the store. Leases live on. It
+// may be called again.
+func (s *Server) Close(context.Context) error {
 	s.Leave()
 	s.closing.Do(func() {
 		s.EndStreams()
-		s.end()
-		s.work.Wait()
-		s.people.Close()
-		s.desk.Close()
-		s.closed = s.client.Close(ctx, fleet.CloseAbandon)
+		s.service.end()
+		s.ui.Close()
+		s.closed = s.service.close()
 	})
 	return s.closed
 }
@@ -175,33 +136,33 @@ func (s *Server) Close(ctx context.Context) error {
 // A route is one kind of request.
 type route struct {
 	method, path string
-	verb         Verb // that it needs; "" if it is for everybody
 	serve        func(http.ResponseWriter, *http.Request) error
-	reads        bool // it sends what may be large
+	public       bool // it is for requests without a token, too
 }
 
 func (s *Server) mount() http.Handler {
-	const one, lease = "/v1/semaphores/{name}", "/v1/semaphores/{name}/leases/{lease}"
+	const one, leases = "/v1/semaphores/{name}", "/v1/semaphores/{name}/leases"
+	api := jsonAPI{s.service}
 	s.routes = []route{
-		{"POST", one + "/leases", Acquire, s.acquire, false},
-		{"PUT", lease, Acquire, s.renew, false},
-		{"DELETE", lease, Acquire, s.release, false},
-		{"POST", one + "/leases/{fence}/revoke", Admin, s.revoke, false},
-		{"GET", "/v1/semaphores", Read, s.listPage, true},
-		{"GET", one, Read, s.inspectPage, true},
-		{"PUT", one, Admin, s.configure, false},
-		{"DELETE", one, Admin, s.remove, false},
-		{"POST", one + "/drain", Admin, s.drain, false},
-		{"POST", one + "/resume", Admin, s.resume, false},
-		{"GET", one + "/watch", Read, s.watch, false},
-		{"POST", "/v1/batch", Acquire, s.batch, false},
-		{"GET", "/livez", "", s.livez, false},
-		{"GET", "/readyz", "", s.readyz, false},
-		{"GET", "/version", "", s.version, false},
-		{"GET", "/openapi.json", "", s.openAPI, false},
-		{"GET", "/problems/{problem}", "", s.explain, false},
-		{"GET", "/metrics", Read, s.metrics, false},
-		{"GET", "/{$}", "", s.welcome, false},
+		{"POST", leases, api.acquire, false},
+		{"PUT", leases + "/{id}", api.renew, false},
+		{"DELETE", leases + "/{id}", api.release, false},
+		{"POST", leases + "/{lease}/revoke", api.revoke, false},
+		{"GET", "/v1/semaphores", api.list, false},
+		{"GET", one, api.info, false},
+		{"PUT", one, api.configure, false},
+		{"DELETE", one, api.delete, false},
+		{"POST", one + "/drain", api.drain, false},
+		{"POST", one + "/resume", api.resume, false},
+		{"GET", one + "/watch", api.watch, false},
+		{"POST", "/v1/batch", api.batch, false},
+		{"GET", "/metrics", s.metrics, false},
+		{"GET", "/livez", s.livez, true},
+		{"GET", "/readyz", s.readyz, true},
+		{"GET", "/version", s.version, true},
+		{"GET", "/openapi.json", s.openAPI, true},
+		{"GET", "/problems/{problem}", s.explain, true},
+		{"GET", "/{$}", s.welcome, true},
 	}
 	mux := http.NewServeMux()
 	for _, r := range s.routes {
@@ -209,36 +170,35 @@ func (s *Server) mount() http.Handler {
 	}
 	s.mountRPC(mux)
 	s.mountDashboard(mux)
-	mux.Handle("/", s.endpoint(route{path: "other", serve: s.unrouted}))
+	mux.Handle("/", s.endpoint(route{path: "other", serve: s.unrouted, public: true}))
 	return mux
 }
 
-// endpoint is what is done for every request of a route.
+// endpoint returns the handler of a route.
 func (s *Server) endpoint(at route) http.Handler {
-	counted, named := s.counted.of(at), strings.Contains(at.path, "{name}")
+	counted := s.service.counted.of(at)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		seen := &observed{ResponseWriter: w}
 		soon(seen, r)
-		if err := s.attend(seen, r, at, named); err != nil {
-			s.fail(seen, r, err)
+		if err := s.attend(seen, r, at); err != nil {
+			s.service.fail(seen, r, err)
 		}
 		counted(seen.status, start)
 	})
 }
 
-func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route, named bool) error {
-	if at.verb != "" {
-		who, err := s.admit(r, at.verb)
+// attend identifies the caller of a request, checks what all routes have in common, and
+// serves it.
+func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route) error {
+	if !at.public {
+		token, ok := bearer(r)
+		c, err := s.service.identify(r, token, ok)
 		if err != nil {
 			return err
 		}
-		r = r.WithContext(who.in(r.Context()))
-	}
-	if named {
-		if err := fleet.CheckName(r.PathValue("name")); err != nil {
-			return err
-		}
+		defer c.ended()
+		r = r.WithContext(c.in(r.Context()))
 	}
 	if err := checkQuery(r, at); err != nil {
 		return err
@@ -248,13 +208,6 @@ func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route, named 
 	}
 	if err := s.receive(w, r); err != nil {
 		return err
-	}
-	if at.reads {
-		done, err := s.accounts.read(r.Context(), 1)
-		if err != nil {
-			return err
-		}
-		defer done()
 	}
 	return at.serve(w, r)
 }
@@ -294,7 +247,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	if r.Body == nil || r.ContentLength == 0 {
 		return nil
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.Limits.Body))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.service.options.Limits.Body))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return unread(r, err)
 }
@@ -342,32 +295,3 @@ func (o *observed) FlushError() error {
 
 // Unwrap is for [http.ResponseController].
 func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
-
-// stream counts a connection that stays open for the caller, until leave is called.
-func (s *Server) stream(ctx context.Context) (leave func(), err error) {
-	return s.enter(ctx, streams, &s.streams)
-}
-
-// wait counts a request of the caller's that waits, until leave is called.
-func (s *Server) wait(ctx context.Context) (leave func(), err error) {
-	return s.enter(ctx, waiting, &s.waiting)
-}
-
-func (s *Server) enter(ctx context.Context, r resource, here *atomic.Int64) (func(), error) {
-	one := s.accounts.caller(ctx)
-	if err := s.accounts.take(one, r); err != nil {
-		return nil, err
-	}
-	here.Add(1)
-	return func() {
-		here.Add(-1)
-		s.accounts.give(one, r)
-	}, nil
-}
-
-// until is a request's context, that ends with one of the server's as well.
-func until(ctx, life context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(life, func() { cancel(errLeaving) })
-	return ctx, func() { stop(); cancel(nil) }
-}

@@ -1,354 +1,329 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
+	"log/slog"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"connectrpc.com/connect"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/desk"
-	"github.com/sema-go/sema/x/internal/wire"
-	"github.com/sema-go/sema/x/semav1"
+	"github.com/sema-go/sema/internal/leasing"
 )
 
-// rpc is the service for programs in other languages: the same verbs as over JSON.
-type rpc struct{ guarded }
+// A service implements every verb of the API once: it authorises, validates, limits,
+// counts and audits. JSON (jsonAPI), Connect and gRPC (rpcAPI), the store of Go clients
+// (storeAPI) and the dashboard (dashboardAPI) are codecs over it, and reach the store in
+// no other way. This file has the verbs of leases; semaphores.go has those of semaphores.
+//
+// The context of a call contains its caller, see [call].
+type service struct {
+	options  Options
+	log      *slog.Logger
+	journal  *journal
+	store    *catalog
+	manager  *leasing.Manager
+	declared declarations
+	tokens   atomic.Pointer[tokens]
+	accounts *accounts
+	leases   *leases
+	sessions *sessions
+	watches  *watches
+	counted  *metrics
 
-// fault returns an error as RPC clients read it: in words of the API, with the code and
-// the reasons of [wire.FaultOf], and with Retry-After where JSON has it.
-func (s rpc) fault(ctx context.Context, err error) error {
-	var coded *connect.Error
-	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || ctx.Err() != nil && !errors.Is(err, errLeaving) {
-		return wire.FaultOf(err)
-	}
-	p := problemOf(err)
-	s.logFailure("rpc", p, err)
-	switch p.Status {
-	case http.StatusConflict:
-		coded = connect.NewError(connect.CodeFailedPrecondition, errors.New(p.Detail))
-	case http.StatusInternalServerError:
-		coded = connect.NewError(connect.CodeInternal, errors.New(p.Detail))
-	default:
-		errors.As(wire.FaultOf(worded{p.Detail, err}), &coded)
-	}
-	maps.Copy(coded.Meta(), p.header)
-	return coded
+	examination examination
+	crossOrigin http.CrossOriginProtection
+
+	waiting, streams atomic.Int64
+	outageLogged     atomic.Int64    // when an outage of the store was last logged, in nanoseconds since 1970
+	leaving          atomic.Bool     // new acquires and sessions are rejected
+	life, watching   context.Context // of calls; of those that only watch
+	end, endWatching context.CancelFunc
+	work             sync.WaitGroup // upkeep
 }
 
-// A worded error has another text than its cause.
-type worded struct {
-	text  string
-	cause error
+func newService(store fleet.Store, o Options) (*service, error) {
+	s := &service{options: o, log: o.Logger}
+	s.options.Limits = o.Limits.withDefaults()
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	declared, badDeclarations := newDeclarations(o.Declared)
+	known, badTokens := newTokens(o.Tokens)
+	if err := errors.Join(o.Limits.Check(), badDeclarations, badTokens); err != nil {
+		return nil, err
+	}
+	s.declared = declared
+	s.tokens.Store(known)
+	s.journal = newJournal(s.log)
+	s.accounts, s.leases, s.sessions = newAccounts(s), newLeases(s), newSessions(s)
+	s.life, s.end = context.WithCancel(context.Background())
+	s.watching, s.endWatching = context.WithCancel(s.life)
+	s.counted = newMetrics(s)
+	s.store = newCatalog(store, s)
+	s.watches = newWatches(s)
+	s.manager = leasing.New(s.store)
+	s.work.Go(s.upkeep)
+	s.work.Go(s.reap)
+	return s, nil
 }
 
-func (w worded) Error() string { return w.text }
-func (w worded) Unwrap() error { return w.cause }
+// close ends waiting calls and streams, and closes the store. Leases live on.
+func (s *service) close() error {
+	s.end()
+	s.work.Wait()
+	s.watches.close()
+	s.manager.Close()
+	return s.store.Close()
+}
 
-func (s rpc) Acquire(ctx context.Context, m *semav1.AcquireRequest) (*semav1.AcquireResponse, error) {
-	request, err := s.wish(ctx, m)
+// authorize checks the name of a semaphore and whether the caller may apply a verb to it.
+func (s *service) authorize(ctx context.Context, verb Verb, name string) error {
+	if err := fleet.CheckName(name); err != nil {
+		return err
+	}
+	return who(ctx).allow(verb, name)
+}
+
+// An acquireRequest asks for permits.
+type acquireRequest struct {
+	semaphore string
+	weight    int64
+	wait      time.Duration // 0: the request does not queue
+	create    settings      // of a semaphore that does not exist and is not declared
+	holder    string        // a text of the client, shown with the lease
+	key       string        // idempotency key; "": none
+}
+
+const (
+	// maxTTL bounds the TTL of semaphores that clients create: the permits of a client
+	// that has gone stay in use for as long.
+	maxTTL = time.Hour
+	// minTTL is the shortest that stores accept.
+	minTTL = 100 * time.Millisecond
+	// maxKey bounds an idempotency key, in bytes.
+	maxKey = 200
+)
+
+// acquire waits for permits in the order of arrival and returns a lease. A request that
+// does not wait counts as waiting, too: a store may take as long as a TTL to reject it.
+func (s *service) acquire(ctx context.Context, r acquireRequest) (lease leasing.Lease, err error) {
+	request, err := s.validate(ctx, r)
 	if err != nil {
-		return nil, s.fault(ctx, err)
+		return leasing.Lease{}, err
 	}
-	lease, err := s.lend(ctx, request)
+	repeated := false
+	defer func() {
+		if !repeated {
+			s.counted.acquired(err)
+		}
+	}()
+	one := s.accountOf(ctx)
+	if err := s.enter(one, waiting, &s.waiting); err != nil {
+		return leasing.Lease{}, err
+	}
+	defer s.leave(one, waiting, &s.waiting)
+	if err := s.leases.reserve(one); err != nil {
+		return leasing.Lease{}, err
+	}
+	if r.wait > 0 {
+		bounded, cancel := until(ctx, s.life)
+		defer cancel()
+		ctx = bounded
+	}
+	if lease, err = s.manager.Acquire(ctx, request); err != nil || lease.ID == "" {
+		s.accounts.give(one, held)
+		return lease, err
+	}
+	repeated = !s.leases.keep(one, lease)
+	return lease, nil
+}
+
+// validate returns a request for permits as the lease manager reads it, if the caller may make it.
+func (s *service) validate(ctx context.Context, r acquireRequest) (leasing.Request, error) {
+	if err := s.authorize(ctx, Acquire, r.semaphore); err != nil {
+		return leasing.Request{}, err
+	}
+	if s.leaving.Load() {
+		return leasing.Request{}, errLeaving
+	}
+	if limit := s.options.Limits.MaxWait; r.wait > limit {
+		return leasing.Request{}, invalid("wait: %v: want %v at most; ask again when it has passed", r.wait, limit)
+	}
+	if len(r.key) > maxKey {
+		return leasing.Request{}, invalid("idempotency key: want %d bytes at most", maxKey)
+	}
+	config, err := s.creation(r.semaphore, r.create)
 	if err != nil {
-		return nil, s.fault(ctx, err)
+		return leasing.Request{}, err
 	}
-	return &semav1.AcquireResponse{Lease: leaseMessage(lease)}, nil
+	c := who(ctx)
+	request := leasing.Request{Semaphore: r.semaphore, Weight: r.weight, Wait: r.wait, Holder: r.holder, Key: r.key, Principal: c.principal, Config: config}
+	if c.identity != everybody {
+		request.By = c.name
+	}
+	return request, nil
 }
 
-// wish is a request as the desk has it, if it is allowed.
-func (s rpc) wish(ctx context.Context, m *semav1.AcquireRequest) (desk.Request, error) {
-	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
-		return desk.Request{}, err
+// renew keeps a lease of the caller's for another TTL.
+func (s *service) renew(ctx context.Context, semaphore, id string) (leasing.Lease, error) {
+	if err := s.authorize(ctx, Acquire, semaphore); err != nil {
+		return leasing.Lease{}, err
 	}
-	settings := m.GetSettings()
-	w := wish{
-		Weight: cmp.Or(m.GetWeight(), 1), Wait: millis[duration](m.GetWaitMs()), Meta: m.GetHolder(),
-		ramp: settings.GetRamp(), maxWaiters: settings.GetMaxWaiters(), rate: millis[time.Duration](settings.GetRateMs()),
+	lease, err := s.manager.Renew(ctx, who(ctx).principal, semaphore, id)
+	switch {
+	case err == nil:
+		s.leases.renewed(s.accountOf(ctx), lease)
+	case errors.Is(err, sema.ErrLost):
+		s.leases.drop(s.accountOf(ctx), leaseKey{semaphore, id})
 	}
-	if settings != nil {
-		w.Capacity, w.TTL = settings.Capacity, optional[duration](settings.TtlMs)
-	}
-	return s.request(ctx, m.GetName(), m.GetIdempotencyKey(), w)
+	return lease, err
 }
 
-// optional converts milliseconds that may be absent.
-func optional[D ~int64](ms *uint32) *D {
-	if ms == nil {
-		return nil
+// release returns the permits of a lease of the caller's. It fails with ErrLost if there
+// is no such lease. A release that is repeated at this server is no error.
+func (s *service) release(ctx context.Context, semaphore, id string) error {
+	if err := s.authorize(ctx, Acquire, semaphore); err != nil {
+		return err
 	}
-	return new(millis[D](*ms))
+	first, err := s.manager.ReleaseFirst(ctx, who(ctx).principal, semaphore, id)
+	if err == nil || errors.Is(err, sema.ErrLost) {
+		s.leases.drop(s.accountOf(ctx), leaseKey{semaphore, id})
+	}
+	if first {
+		s.counted.releases.Inc()
+	}
+	return err
 }
 
-func millis[D ~int64](ms uint32) D { return D(time.Duration(ms) * time.Millisecond) }
-
-func leaseMessage(l desk.Lease) *semav1.Lease {
-	m := &semav1.Lease{Id: l.ID, Name: l.Semaphore, Weight: l.Weight, TtlMs: uint32(l.Left.Milliseconds())}
-	if l.ID == "" {
-		return m
-	}
-	m.Fence = &semav1.Fence{Seq: uint64(l.Fence.Seq), Floor: uint64(l.Fence.Floor), Exact: l.Fence.Exact}
-	for _, r := range l.Fence.Revoked {
-		m.Fence.Revoked = append(m.Fence.Revoked, &semav1.Range{From: uint64(r.From), To: uint64(r.To)})
-	}
-	return m
-}
-
-func (s rpc) Renew(ctx context.Context, m *semav1.RenewRequest) (*semav1.RenewResponse, error) {
-	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	lease, err := s.desk.Renew(ctx, m.GetName(), m.GetLease())
+// hold acquires a lease and renews it until ctx ends, or send fails; then it is released.
+// send is called with the lease, and each time it is renewed. hold fails with ErrLost if
+// the lease was lost.
+func (s *service) hold(ctx context.Context, r acquireRequest, send func(leasing.Lease) error) error {
+	request, err := s.validate(ctx, r)
 	if err != nil {
-		return nil, s.fault(ctx, err)
+		return err
 	}
-	return &semav1.RenewResponse{Lease: leaseMessage(lease)}, nil
-}
-
-func (s rpc) Release(ctx context.Context, m *semav1.ReleaseRequest) (*semav1.ReleaseResponse, error) {
-	if err := who(ctx).allow(Acquire, m.GetName()); err != nil {
-		return nil, s.fault(ctx, err)
+	if r.key != "" { // two connections would share a lease, and the first to end would release it
+		return invalid("idempotency key: a lease that is as long as its connection has none; ask again without")
 	}
-	released, err := s.desk.Release(ctx, m.GetName(), m.GetLease())
-	if err != nil && !errors.Is(err, sema.ErrLost) {
-		return nil, s.fault(ctx, err)
+	granted := false
+	defer func() {
+		switch {
+		case !granted:
+			s.counted.acquired(err)
+		case !errors.Is(err, sema.ErrLost):
+			s.counted.releases.Inc()
+		}
+	}()
+	one := s.accountOf(ctx)
+	if err = s.enter(one, streams, &s.streams); err != nil {
+		return err
 	}
-	return &semav1.ReleaseResponse{Released: released}, nil
-}
-
-// Hold is a lease as long as its stream.
-func (s rpc) Hold(ctx context.Context, m *semav1.HoldRequest, out *connect.ServerStream[semav1.HoldResponse]) error {
-	request, err := s.wish(ctx, m.GetAcquire())
-	if err == nil {
-		err = keyless(request)
+	defer s.leave(one, streams, &s.streams)
+	if err = s.leases.reserve(one); err != nil {
+		return err
 	}
-	if err != nil {
-		return s.fault(ctx, err)
-	}
+	defer s.accounts.give(one, held)
 	ctx, cancel := until(ctx, s.life)
 	defer cancel()
-	granted := false
-	err = s.desk.Hold(ctx, request, func(l desk.Lease) {
-		granted = true
-		if out.Send(&semav1.HoldResponse{Event: &semav1.HoldResponse_Held{Held: leaseMessage(l)}}) != nil {
-			cancel() // it has gone
+	err = s.manager.Hold(ctx, request, func(lease leasing.Lease) {
+		if !granted {
+			granted = true
+			s.counted.acquired(nil)
+		}
+		if send(lease) != nil {
+			cancel() // the client has gone
 		}
 	})
-	if granted && errors.Is(err, sema.ErrLost) {
-		return out.Send(&semav1.HoldResponse{Event: &semav1.HoldResponse_Lost{Lost: &semav1.Loss{Why: err.Error()}}})
-	}
-	return s.fault(ctx, err)
+	return err
 }
 
-// Batch does one after the other.
-func (s rpc) Batch(ctx context.Context, m *semav1.BatchRequest) (*semav1.BatchResponse, error) {
-	if n := len(m.GetItems()); n == 0 || n > maxSteps {
-		return nil, s.fault(ctx, invalid("items: there are %d: want 1 to %d", n, maxSteps))
-	}
-	answer := &semav1.BatchResponse{}
-	leases := map[*semav1.Lease]time.Time{}
-	for _, item := range m.GetItems() {
-		result := s.one(ctx, item)
-		answer.Results = append(answer.Results, result)
-		for _, l := range []*semav1.Lease{result.GetAcquire().GetLease(), result.GetRenew().GetLease()} {
-			if l != nil {
-				leases[l] = time.Now()
-			}
-		}
-	}
-	for l, had := range leases { // which have grown older while the others were done
-		l.TtlMs -= min(l.TtlMs, uint32(time.Since(had).Milliseconds()))
-	}
-	return answer, nil
+// A batchItem is one operation of a batch; one of its fields is set.
+type batchItem struct {
+	acquire        *acquireRequest
+	renew, release *leaseKey
+	err            error // why it could not be decoded
 }
 
-func (s rpc) one(ctx context.Context, item *semav1.BatchItem) *semav1.BatchResult {
-	var err error
-	switch wanted := item.GetItem().(type) {
-	case *semav1.BatchItem_Acquire:
-		var r *semav1.AcquireResponse
-		if wanted.Acquire.GetWaitMs() > 0 {
-			err = s.fault(ctx, invalid("wait_ms: a batch cannot wait, its other leases would expire meanwhile"))
-		} else if r, err = s.Acquire(ctx, wanted.Acquire); err == nil {
-			return &semav1.BatchResult{Result: &semav1.BatchResult_Acquire{Acquire: r}}
-		}
-	case *semav1.BatchItem_Renew:
-		var r *semav1.RenewResponse
-		if r, err = s.Renew(ctx, wanted.Renew); err == nil {
-			return &semav1.BatchResult{Result: &semav1.BatchResult_Renew{Renew: r}}
-		}
-	case *semav1.BatchItem_Release:
-		var r *semav1.ReleaseResponse
-		if r, err = s.Release(ctx, wanted.Release); err == nil {
-			return &semav1.BatchResult{Result: &semav1.BatchResult_Release{Release: r}}
-		}
-	default:
-		err = s.fault(ctx, invalid("an item has none of acquire, renew and release"))
-	}
-	failure := &semav1.Failure{Code: connect.CodeOf(err).String(), Message: err.Error()}
-	var coded *connect.Error
-	if errors.As(err, &coded) {
-		failure.Message = coded.Message() // without the code
-		for _, detail := range coded.Details() {
-			if value, err := detail.Value(); err == nil {
-				failure.Fault, _ = value.(*semav1.Fault)
-			}
-		}
-	}
-	return &semav1.BatchResult{Result: &semav1.BatchResult_Failure{Failure: failure}}
+// A batchResult is what became of an item. A release has no lease.
+type batchResult struct {
+	lease *leasing.Lease
+	err   error
 }
 
-func (s rpc) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListResponse, error) {
-	size := rpcPage(m.GetPageSize())
-	page, err := s.guarded.List(ctx, protocol.ListQuery{Prefix: m.GetPrefix(), After: m.GetAfter(), Limit: size})
-	if err != nil {
-		return nil, s.fault(ctx, err)
+// maxBatch bounds the items of a batch.
+const maxBatch = 100
+
+// batch does several operations at the same time, in no order, and returns their results
+// in the order of the items. An item that fails does not affect the others.
+func (s *service) batch(ctx context.Context, items []batchItem) ([]batchResult, error) {
+	if len(items) == 0 || len(items) > maxBatch {
+		return nil, invalid("requests: there are %d: want 1 to %d", len(items), maxBatch)
 	}
-	answer := &semav1.ListResponse{More: len(page) == size}
-	for _, one := range page {
-		answer.Semaphores = append(answer.Semaphores, semaphoreMessage(one))
+	results, received := make([]batchResult, len(items)), make([]time.Time, len(items))
+	var wg sync.WaitGroup
+	for i, item := range items {
+		wg.Go(func() { results[i], received[i] = s.one(ctx, item), time.Now() })
 	}
-	return answer, nil
+	wg.Wait()
+	for i := range results {
+		results[i].age(time.Since(received[i]))
+	}
+	return results, nil
 }
 
-func (s rpc) Inspect(ctx context.Context, m *semav1.InspectRequest) (*semav1.InspectResponse, error) {
-	if err := s.check(ctx, Read, m.GetName()); err != nil {
-		return nil, s.fault(ctx, err)
+func (s *service) one(ctx context.Context, item batchItem) (result batchResult) {
+	var lease leasing.Lease
+	switch {
+	case item.err != nil:
+		result.err = item.err
+	case item.acquire != nil:
+		lease, result.err = s.acquire(ctx, *item.acquire)
+	case item.renew != nil:
+		lease, result.err = s.renew(ctx, item.renew.semaphore, item.renew.id)
+	case item.release != nil:
+		result.err = s.release(ctx, item.release.semaphore, item.release.id)
 	}
-	snapshot, err := s.client.Inspect(ctx, m.GetName())
-	if err != nil {
-		return nil, s.fault(ctx, err)
+	if result.err == nil && item.release == nil {
+		result.lease = &lease
 	}
-	answer, err := inspectPageMessage(m.GetName(), snapshot, page{limit: rpcPage(m.GetPageSize()), after: m.GetAfter()})
-	if err != nil {
-		return nil, wire.FaultOf(err)
-	}
-	return answer, nil
+	return result
 }
 
-func semaphoreMessage(s protocol.Summary) *semav1.Semaphore {
-	c := s.Config
-	return &semav1.Semaphore{
-		Name: s.Name, Kind: semav1.Kind(c.Kind), Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiters: s.Waiting,
-		Draining: c.Draining, Version: c.Version, TtlMs: uint32(c.TTL / 1000), Ramp: c.Ramp, MaxWaiters: c.MaxWaiters, RateMs: uint32(c.Window / 1000),
+// age subtracts the time for which other items of the batch have waited. A lease that may
+// have expired by then is lost.
+func (r *batchResult) age(d time.Duration) {
+	if r.lease == nil || r.lease.ID == "" {
+		return
+	}
+	if r.lease.Left -= d; r.lease.Left <= 0 {
+		detail := "the lease was not renewed while others of the batch waited; wait for less, or ask one by one"
+		*r = batchResult{err: &sema.Error{Op: "hold", Name: r.lease.Semaphore, Err: sema.ErrLost, Detail: detail}}
 	}
 }
 
-func inspectMessage(name string, s protocol.Snapshot) *semav1.InspectResponse {
-	answer := &semav1.InspectResponse{Semaphore: semaphoreMessage(s.Summary(name))}
-	sessions := map[protocol.Session]protocol.SessionInfo{}
-	for _, session := range s.Sessions {
-		sessions[session.Session] = session
+// enter counts one more waiting call or stream of an account, if its limits have room.
+// It is paired with leave.
+func (s *service) enter(one *account, r resource, all *atomic.Int64) error {
+	err := s.accounts.take(one, r)
+	if err == nil {
+		all.Add(1)
 	}
-	for _, l := range s.Leases {
-		session := sessions[l.Session]
-		answer.Holders = append(answer.Holders, &semav1.Holding{
-			Fence: uint64(l.Seq), Weight: l.Weight, Holder: l.Details.About(), Instance: session.Client.Instance, SinceUs: int64(l.Since), SeenUs: int64(session.Renewed),
-			Pooled: l.Pooled, Revoked: l.Revoked,
-		})
-	}
-	for _, w := range s.Queue {
-		answer.Waiters = append(answer.Waiters, &semav1.Waiter{Weight: w.Weight, Holder: w.Details.About(), Instance: sessions[w.Session].Client.Instance})
-	}
-	return answer
+	return err
 }
 
-func (s rpc) Configure(ctx context.Context, m *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error) {
-	name, settings := m.GetName(), m.GetSettings()
-	wanted := configuration{}
-	if settings != nil {
-		wanted.Capacity, wanted.Ramp, wanted.MaxWaiters = settings.Capacity, settings.Ramp, settings.MaxWaiters
-		wanted.TTL, wanted.rate = optional[duration](settings.TtlMs), optional[time.Duration](settings.RateMs)
-	}
-	if err := s.reconfigure(ctx, name, conditions{version: m.GetVersion()}, wanted); err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	snapshot, err := s.client.Inspect(ctx, name)
-	if err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	return &semav1.ConfigureResponse{Semaphore: semaphoreMessage(snapshot.Summary(name))}, nil
+func (s *service) leave(one *account, r resource, all *atomic.Int64) {
+	all.Add(-1)
+	s.accounts.give(one, r)
 }
 
-// Drain waits until nothing is held, if the request has a wait. The response says how
-// much is.
-func (s rpc) Drain(ctx context.Context, m *semav1.DrainRequest) (*semav1.DrainResponse, error) {
-	if err := s.pause(ctx, "drain", m.GetName(), true); err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	if m.GetWaitMs() > 0 {
-		leave, err := s.wait(ctx)
-		if err != nil {
-			return nil, s.fault(ctx, err)
-		}
-		defer leave()
-		ending, stop := until(ctx, s.life)
-		defer stop()
-		within, cancel := context.WithTimeout(ending, min(millis[time.Duration](m.GetWaitMs()), s.options.Limits.MaxWait))
-		defer cancel()
-		for now, err := range s.client.Watch(within, m.GetName(), watchEvery) {
-			if err == nil && now.InUse == 0 {
-				break
-			}
-		}
-	}
-	snapshot, err := s.client.Inspect(ctx, m.GetName())
-	if err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	return &semav1.DrainResponse{InUse: snapshot.InUse}, nil
-}
-
-func (s rpc) Resume(ctx context.Context, m *semav1.ResumeRequest) (*semav1.ResumeResponse, error) {
-	if err := s.pause(ctx, "resume", m.GetName(), false); err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	return &semav1.ResumeResponse{}, nil
-}
-
-func (s rpc) Revoke(ctx context.Context, m *semav1.RevokeRequest) (*semav1.RevokeResponse, error) {
-	revocation := fleet.Revocation{Lease: protocol.Seq(m.GetFence()), AtOnce: m.GetNow(), By: who(ctx).name, Why: m.GetWhy()}
-	err := s.guarded.Administer(ctx, m.GetName(), fleet.Command{Revoke: &revocation})
-	if err = s.missingLease(ctx, m.GetName(), revocation.Lease, err); err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	return &semav1.RevokeResponse{}, nil
-}
-
-func (s rpc) Delete(ctx context.Context, m *semav1.DeleteRequest) (*semav1.DeleteResponse, error) {
-	if err := s.guarded.Administer(ctx, m.GetName(), fleet.Command{Delete: true}); err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	return &semav1.DeleteResponse{}, nil
-}
-
-func (s rpc) Watch(ctx context.Context, m *semav1.WatchRequest, out *connect.ServerStream[semav1.WatchResponse]) error {
-	name := m.GetName()
-	if err := s.guarded.check(ctx, Read, name); err != nil {
-		return s.fault(ctx, err)
-	}
-	leave, err := s.stream(ctx)
-	if err != nil {
-		return s.fault(ctx, err)
-	}
-	defer leave()
-	ctx, cancel := until(ctx, s.looking)
-	defer cancel()
-	every := max(millis[time.Duration](m.GetEveryMs()), watchEvery)
-	for snapshot, err := range s.client.Watch(ctx, name, every) {
-		if err != nil {
-			return s.fault(ctx, err)
-		}
-		if !s.sending(ctx, func() bool { return out.Send(&semav1.WatchResponse{Now: firstPageMessage(name, snapshot)}) == nil }) {
-			return nil
-		}
-	}
-	return nil
+// until returns a context of a call that ends with one of the service's as well.
+func until(ctx, life context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(life, func() { cancel(errLeaving) })
+	return ctx, func() { stop(); cancel(nil) }
 }

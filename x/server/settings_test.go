@@ -45,8 +45,8 @@ func TestConfigure_TTLIsFixed(t *testing.T) {
 	s.want(400, "PUT", "/v1/semaphores/other", `{"capacity": 4, "ttl": "0s"}`)
 	s.want(400, "PUT", "/v1/semaphores/other", `{"capacity": 4, "ttl": "1ms"}`)
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
-	for _, settings := range []*semav1.Settings{{TtlMs: new(uint32(30_000))}, {RateMs: new(uint32(1000))}} {
-		_, err := client.Configure(t.Context(), &semav1.ConfigureRequest{Name: "db", Settings: settings})
+	for _, settings := range []*semav1.Settings{{TtlMs: new(uint32(30_000))}, {WindowMs: new(uint32(1000))}} {
+		_, err := client.Configure(t.Context(), &semav1.ConfigureRequest{Semaphore: "db", Settings: settings})
 		if connect.CodeOf(err) != connect.CodeFailedPrecondition {
 			t.Errorf("%v: %v", settings, err)
 		}
@@ -70,10 +70,10 @@ func TestConfigure_NothingToChange(t *testing.T) {
 		t.Errorf("ETag %s, then %s, then %s", tag, drained, again)
 	}
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
-	if _, err := client.Drain(t.Context(), &semav1.DrainRequest{Name: "db"}); err != nil {
+	if _, err := client.Drain(t.Context(), &semav1.DrainRequest{Semaphore: "db"}); err != nil {
 		t.Error(err)
 	}
-	same, err := client.Configure(t.Context(), &semav1.ConfigureRequest{Name: "db", Settings: &semav1.Settings{}})
+	same, err := client.Configure(t.Context(), &semav1.ConfigureRequest{Semaphore: "db", Settings: &semav1.Settings{}})
 	if err != nil || fmt.Sprintf("%q", fmt.Sprint(same.Semaphore.Version)) != drained {
 		t.Errorf("%v %v, want version %s", same, err, drained)
 	}
@@ -84,11 +84,11 @@ func TestConfigure_RPCSettings(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
-	settings := &semav1.Settings{Capacity: new(int64(4)), Ramp: new(int64(1)), MaxWaiters: new(int64(7)), RateMs: new(uint32(60_000)), TtlMs: new(uint32(20_000))}
-	if _, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Name: "acquired", Settings: settings}); err != nil {
+	settings := &semav1.Settings{Capacity: new(int64(4)), Ramp: new(int64(1)), MaxWaiters: new(int64(7)), WindowMs: new(uint32(60_000)), TtlMs: new(uint32(20_000))}
+	if _, err := client.Acquire(t.Context(), &semav1.AcquireRequest{Semaphore: "acquired", Settings: settings}); err != nil {
 		t.Error(err)
 	}
-	if _, err := client.Configure(t.Context(), &semav1.ConfigureRequest{Name: "configured", Settings: settings}); err != nil {
+	if _, err := client.Configure(t.Context(), &semav1.ConfigureRequest{Semaphore: "configured", Settings: settings}); err != nil {
 		t.Error(err)
 	}
 	for _, name := range []string{"acquired", "configured"} {
@@ -130,7 +130,7 @@ func TestRate_HeadersHaveTheWindow(t *testing.T) {
 func TestJSON_EmptyArrays(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
-	for _, want := range []string{`"leases":[]`, `"line":[]`} {
+	for _, want := range []string{`"holders":[]`, `"waiters":[]`} {
 		if a := s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 1}`); !strings.Contains(a.text, want) {
 			t.Errorf("%s has no %s", a.text, want)
 		}
@@ -141,7 +141,7 @@ func TestJSON_EmptyArrays(t *testing.T) {
 		t.Errorf("%s has no revoked", a.text)
 	}
 	list := s.want(200, "GET", "/v1/semaphores", "")
-	if strings.Contains(list.text, "leases") { // a list does not say who holds, and does not claim that nobody does
+	if strings.Contains(list.text, "holders") { // a list does not say who holds, and does not claim that nobody does
 		t.Error(list.text)
 	}
 }
@@ -151,17 +151,17 @@ func TestJSON_EmptyArrays(t *testing.T) {
 func TestJSON_EmptyValuesOverConnect(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
-	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").body["lease"]
+	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").body["id"]
 	for _, c := range []struct {
 		procedure, body string
 		wants           []string
 	}{
-		{semav1connect.SemaServiceListProcedure, `{"prefix": "none"}`, []string{`"semaphores":[]`, `"more":false`}},
-		{semav1connect.SemaServiceReleaseProcedure, fmt.Sprintf(`{"name": "db", "lease": %q}`, lease), []string{`"released":true`}},
-		{semav1connect.SemaServiceReleaseProcedure, fmt.Sprintf(`{"name": "db", "lease": %q}`, lease), []string{`"released":false`}},
-		{semav1connect.SemaServiceConfigureProcedure, `{"name": "db", "settings": {"capacity": 0}}`, []string{`"capacity":"0"`, `"draining":false`}},
-		{semav1connect.SemaServiceInspectProcedure, `{"name": "db"}`, []string{`"holders":[]`, `"waiters":[]`, `"inUse":"0"`}},
-		{semav1connect.SemaServiceDrainProcedure, `{"name": "db"}`, []string{`"inUse":"0"`}},
+		{semav1connect.SemaServiceListProcedure, `{"prefix": "none"}`, []string{`"semaphores":[]`, `"next":""`}},
+		{semav1connect.SemaServiceReleaseProcedure, fmt.Sprintf(`{"semaphore": "db", "id": %q}`, lease), []string{`{}`}},
+		{semav1connect.SemaServiceReleaseProcedure, fmt.Sprintf(`{"semaphore": "db", "id": %q}`, lease), []string{`{}`}},
+		{semav1connect.SemaServiceConfigureProcedure, `{"semaphore": "db", "settings": {"capacity": 0}}`, []string{`"capacity":"0"`, `"draining":false`}},
+		{semav1connect.SemaServiceInfoProcedure, `{"semaphore": "db"}`, []string{`"holders":[]`, `"waiters":[]`, `"inUse":"0"`}},
+		{semav1connect.SemaServiceDrainProcedure, `{"semaphore": "db"}`, []string{`"inUse":"0"`}},
 	} {
 		_, text := s.exchange("POST", fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", c.procedure, len(c.body), c.body))
 		for _, want := range c.wants {

@@ -88,20 +88,20 @@ func (s *site) rpcUnavailable(lease string) {
 	var wg sync.WaitGroup
 	for name, call := range map[string]func() error{
 		"List":      func() error { _, err := c.List(ctx, &semav1.ListRequest{}); return err },
-		"Inspect":   func() error { _, err := c.Inspect(ctx, &semav1.InspectRequest{Name: "db"}); return err },
-		"Configure": func() error { _, err := c.Configure(ctx, &semav1.ConfigureRequest{Name: "db"}); return err },
-		"Drain":     func() error { _, err := c.Drain(ctx, &semav1.DrainRequest{Name: "db"}); return err },
-		"Resume":    func() error { _, err := c.Resume(ctx, &semav1.ResumeRequest{Name: "db"}); return err },
-		"Delete":    func() error { _, err := c.Delete(ctx, &semav1.DeleteRequest{Name: "db"}); return err },
+		"Info":      func() error { _, err := c.Info(ctx, &semav1.InfoRequest{Semaphore: "db"}); return err },
+		"Configure": func() error { _, err := c.Configure(ctx, &semav1.ConfigureRequest{Semaphore: "db"}); return err },
+		"Drain":     func() error { _, err := c.Drain(ctx, &semav1.DrainRequest{Semaphore: "db"}); return err },
+		"Resume":    func() error { _, err := c.Resume(ctx, &semav1.ResumeRequest{Semaphore: "db"}); return err },
+		"Delete":    func() error { _, err := c.Delete(ctx, &semav1.DeleteRequest{Semaphore: "db"}); return err },
 		"Revoke": func() error {
-			_, err := c.Revoke(ctx, &semav1.RevokeRequest{Name: "db", Fence: 1})
+			_, err := c.Revoke(ctx, &semav1.RevokeRequest{Semaphore: "db", Lease: 1})
 			return err
 		},
-		"Acquire": func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Name: "db"}); return err },
-		"Renew":   func() error { _, err := c.Renew(ctx, &semav1.RenewRequest{Name: "db", Lease: lease}); return err },
-		"Release": func() error { _, err := c.Release(ctx, &semav1.ReleaseRequest{Name: "db", Lease: lease}); return err },
+		"Acquire": func() error { _, err := c.Acquire(ctx, &semav1.AcquireRequest{Semaphore: "db"}); return err },
+		"Renew":   func() error { _, err := c.Renew(ctx, &semav1.RenewRequest{Semaphore: "db", Id: lease}); return err },
+		"Release": func() error { _, err := c.Release(ctx, &semav1.ReleaseRequest{Semaphore: "db", Id: lease}); return err },
 		"Watch": func() error {
-			stream, err := c.Watch(ctx, &semav1.WatchRequest{Name: "db"})
+			stream, err := c.Watch(ctx, &semav1.WatchRequest{Semaphore: "db"})
 			if err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func TestUnavailable_ClientGone(t *testing.T) {
 	go func() {
 		defer close(done)
 		c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
-		_, err := c.Inspect(ctx, &semav1.InspectRequest{Name: "db"})
+		_, err := c.Info(ctx, &semav1.InfoRequest{Semaphore: "db"})
 		if connect.CodeOf(err) != connect.CodeCanceled {
 			t.Error(err)
 		}
@@ -208,7 +208,7 @@ func (hung) Administer(ctx context.Context, _ string, _ fleet.Command) error {
 	return ctx.Err()
 }
 
-func (hung) List(ctx context.Context, _ string) ([]string, error) {
+func (hung) List(ctx context.Context, _ protocol.ListQuery) ([]protocol.Summary, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

@@ -13,7 +13,7 @@ import (
 const upkeepEvery = 10 * time.Minute
 
 // upkeep forgets what has expired, until the server is closed.
-func (s *Server) upkeep() {
+func (s *service) upkeep() {
 	every := upkeepEvery
 	if idle := s.options.Limits.Idle; idle > 0 {
 		every = min(every, max(idle/4, time.Millisecond))
@@ -28,10 +28,10 @@ func (s *Server) upkeep() {
 	}
 }
 
-func (s *Server) tidy(ctx context.Context) {
+func (s *service) tidy(ctx context.Context) {
 	now := time.Now()
-	s.programs.sweep(now, 0)
-	s.desk.sweep(now, 0)
+	s.sessions.sweep(now, 0)
+	s.leases.sweep(now, 0)
 	if err := s.store.compare(ctx, now); err != nil {
 		return // logged; names are counted as they are used
 	}
@@ -87,7 +87,7 @@ func (c *catalog) deleteIdle(ctx context.Context, since time.Time) {
 		}
 	}
 	if deleted > 0 {
-		c.server.log.Info("idle semaphores deleted", "count", deleted, "idle", c.server.options.Limits.Idle)
+		c.service.log.Info("idle semaphores deleted", "count", deleted, "idle", c.service.options.Limits.Idle)
 	}
 }
 
@@ -95,14 +95,14 @@ func (c *catalog) deleteIdle(ctx context.Context, since time.Time) {
 // and its configuration is what it was created with. It reports whether it did. The
 // entry is locked meanwhile: nothing is granted in between.
 func (c *catalog) deleteUnused(ctx context.Context, name string, e *entry, since time.Time) bool {
-	if c.server.declared.exactly(name) || !e.mu.TryLock() {
+	if c.service.declared.exactly(name) || !e.mu.TryLock() {
 		return false
 	}
 	defer e.mu.Unlock()
 	if e.gone || e.used.Load() >= since.UnixNano() {
 		return false
 	}
-	s, err := c.Store.Inspect(ctx, name)
+	s, err := c.inspect(ctx, name)
 	if err != nil || len(s.Leases) > 0 || len(s.Queue) > 0 || s.InUse > 0 || s.Config.Version > 1 {
 		return false
 	}

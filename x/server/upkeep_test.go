@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/x/server"
 )
@@ -45,10 +46,12 @@ func TestIdle_SemaphoresAreDeleted(t *testing.T) {
 				}
 			}
 		}
-		names := func() []string {
-			all, err := store.List(context.Background(), "")
-			if err != nil {
-				t.Fatal(err)
+		names := func() (all []string) {
+			for s, err := range fleet.Summaries(context.Background(), store, "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, s.Name)
 			}
 			return all
 		}

@@ -41,10 +41,12 @@ const (
 	SemaServiceReleaseProcedure = "/sema.v1.SemaService/Release"
 	// SemaServiceHoldProcedure is the fully-qualified name of the SemaService's Hold RPC.
 	SemaServiceHoldProcedure = "/sema.v1.SemaService/Hold"
+	// SemaServiceBatchProcedure is the fully-qualified name of the SemaService's Batch RPC.
+	SemaServiceBatchProcedure = "/sema.v1.SemaService/Batch"
 	// SemaServiceListProcedure is the fully-qualified name of the SemaService's List RPC.
 	SemaServiceListProcedure = "/sema.v1.SemaService/List"
-	// SemaServiceInspectProcedure is the fully-qualified name of the SemaService's Inspect RPC.
-	SemaServiceInspectProcedure = "/sema.v1.SemaService/Inspect"
+	// SemaServiceInfoProcedure is the fully-qualified name of the SemaService's Info RPC.
+	SemaServiceInfoProcedure = "/sema.v1.SemaService/Info"
 	// SemaServiceConfigureProcedure is the fully-qualified name of the SemaService's Configure RPC.
 	SemaServiceConfigureProcedure = "/sema.v1.SemaService/Configure"
 	// SemaServiceDrainProcedure is the fully-qualified name of the SemaService's Drain RPC.
@@ -57,43 +59,41 @@ const (
 	SemaServiceDeleteProcedure = "/sema.v1.SemaService/Delete"
 	// SemaServiceWatchProcedure is the fully-qualified name of the SemaService's Watch RPC.
 	SemaServiceWatchProcedure = "/sema.v1.SemaService/Watch"
-	// SemaServiceBatchProcedure is the fully-qualified name of the SemaService's Batch RPC.
-	SemaServiceBatchProcedure = "/sema.v1.SemaService/Batch"
 )
 
 // SemaServiceClient is a client for the sema.v1.SemaService service.
 type SemaServiceClient interface {
-	// Acquire waits for permits and returns a lease, which lives for a TTL and has to
-	// be renewed or released. It makes the semaphore if it is not there.
+	// Acquire waits for permits and returns a lease, which has to be renewed within its TTL
+	// or released. It creates the semaphore if it does not exist and a capacity is given.
 	Acquire(context.Context, *semav1.AcquireRequest) (*semav1.AcquireResponse, error)
-	// Renew has a lease live for another TTL from now.
+	// Renew keeps a lease for another TTL.
 	Renew(context.Context, *semav1.RenewRequest) (*semav1.RenewResponse, error)
-	// Release gives a lease back. Of one that is gone it is no error.
+	// Release returns the permits of a lease. It fails with REASON_LOST if there is no such
+	// lease; a release that is repeated at the same server succeeds.
 	Release(context.Context, *semav1.ReleaseRequest) (*semav1.ReleaseResponse, error)
-	// Hold acquires and holds for as long as the stream lives: the service renews the
-	// lease, and releases it at once when the stream ends, however it does.
+	// Hold acquires a lease and holds it for as long as the stream lives: the service renews
+	// the lease, and releases it at once when the stream ends, however it does.
 	Hold(context.Context, *semav1.HoldRequest) (*connect.ServerStreamForClient[semav1.HoldResponse], error)
-	// List is the semaphores there are, by name.
+	// Batch does several operations at the same time, in no order. Each has a result of its
+	// own, and one that fails does not affect the others.
+	Batch(context.Context, *semav1.BatchRequest) (*semav1.BatchResponse, error)
+	// List returns semaphores in the order of their names.
 	List(context.Context, *semav1.ListRequest) (*semav1.ListResponse, error)
-	// Inspect is a semaphore with its holders and its line.
-	Inspect(context.Context, *semav1.InspectRequest) (*semav1.InspectResponse, error)
-	// Configure makes a semaphore, or changes one for all who use it. What is held
-	// stays held.
+	// Info returns a semaphore with its holders and waiters.
+	Info(context.Context, *semav1.InfoRequest) (*semav1.InfoResponse, error)
+	// Configure creates a semaphore, or changes one for all that use it. Held leases stay.
 	Configure(context.Context, *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error)
-	// Drain refuses all who wait and come, and waits until nothing is held if told
-	// so. Leases can be renewed meanwhile.
+	// Drain rejects waiters and new acquires, and waits until nothing is held if the request
+	// has a wait. Leases can be renewed meanwhile.
 	Drain(context.Context, *semav1.DrainRequest) (*semav1.DrainResponse, error)
-	// Resume ends what Drain began.
+	// Resume ends a drain.
 	Resume(context.Context, *semav1.ResumeRequest) (*semav1.ResumeResponse, error)
 	// Revoke ends a lease of another client.
 	Revoke(context.Context, *semav1.RevokeRequest) (*semav1.RevokeResponse, error)
-	// Delete removes a semaphore. Its holders have lost their leases.
+	// Delete deletes a semaphore. Its holders lose their leases.
 	Delete(context.Context, *semav1.DeleteRequest) (*semav1.DeleteResponse, error)
-	// Watch is a semaphore as it is, and again whenever it has changed.
+	// Watch returns a semaphore, and again whenever it has changed.
 	Watch(context.Context, *semav1.WatchRequest) (*connect.ServerStreamForClient[semav1.WatchResponse], error)
-	// Batch does several things in one call, in order. Each has an answer of its own,
-	// and one that fails is not in the way of the next.
-	Batch(context.Context, *semav1.BatchRequest) (*semav1.BatchResponse, error)
 }
 
 // NewSemaServiceClient constructs a client for the sema.v1.SemaService service. By default, it uses
@@ -131,16 +131,22 @@ func NewSemaServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(semaServiceMethods.ByName("Hold")),
 			connect.WithClientOptions(opts...),
 		),
+		batch: connect.NewClient[semav1.BatchRequest, semav1.BatchResponse](
+			httpClient,
+			baseURL+SemaServiceBatchProcedure,
+			connect.WithSchema(semaServiceMethods.ByName("Batch")),
+			connect.WithClientOptions(opts...),
+		),
 		list: connect.NewClient[semav1.ListRequest, semav1.ListResponse](
 			httpClient,
 			baseURL+SemaServiceListProcedure,
 			connect.WithSchema(semaServiceMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		inspect: connect.NewClient[semav1.InspectRequest, semav1.InspectResponse](
+		info: connect.NewClient[semav1.InfoRequest, semav1.InfoResponse](
 			httpClient,
-			baseURL+SemaServiceInspectProcedure,
-			connect.WithSchema(semaServiceMethods.ByName("Inspect")),
+			baseURL+SemaServiceInfoProcedure,
+			connect.WithSchema(semaServiceMethods.ByName("Info")),
 			connect.WithClientOptions(opts...),
 		),
 		configure: connect.NewClient[semav1.ConfigureRequest, semav1.ConfigureResponse](
@@ -179,12 +185,6 @@ func NewSemaServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(semaServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
-		batch: connect.NewClient[semav1.BatchRequest, semav1.BatchResponse](
-			httpClient,
-			baseURL+SemaServiceBatchProcedure,
-			connect.WithSchema(semaServiceMethods.ByName("Batch")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
@@ -194,15 +194,15 @@ type semaServiceClient struct {
 	renew     *connect.Client[semav1.RenewRequest, semav1.RenewResponse]
 	release   *connect.Client[semav1.ReleaseRequest, semav1.ReleaseResponse]
 	hold      *connect.Client[semav1.HoldRequest, semav1.HoldResponse]
+	batch     *connect.Client[semav1.BatchRequest, semav1.BatchResponse]
 	list      *connect.Client[semav1.ListRequest, semav1.ListResponse]
-	inspect   *connect.Client[semav1.InspectRequest, semav1.InspectResponse]
+	info      *connect.Client[semav1.InfoRequest, semav1.InfoResponse]
 	configure *connect.Client[semav1.ConfigureRequest, semav1.ConfigureResponse]
 	drain     *connect.Client[semav1.DrainRequest, semav1.DrainResponse]
 	resume    *connect.Client[semav1.ResumeRequest, semav1.ResumeResponse]
 	revoke    *connect.Client[semav1.RevokeRequest, semav1.RevokeResponse]
 	delete    *connect.Client[semav1.DeleteRequest, semav1.DeleteResponse]
 	watch     *connect.Client[semav1.WatchRequest, semav1.WatchResponse]
-	batch     *connect.Client[semav1.BatchRequest, semav1.BatchResponse]
 }
 
 // Acquire calls sema.v1.SemaService.Acquire.
@@ -237,6 +237,15 @@ func (c *semaServiceClient) Hold(ctx context.Context, req *semav1.HoldRequest) (
 	return c.hold.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// Batch calls sema.v1.SemaService.Batch.
+func (c *semaServiceClient) Batch(ctx context.Context, req *semav1.BatchRequest) (*semav1.BatchResponse, error) {
+	response, err := c.batch.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // List calls sema.v1.SemaService.List.
 func (c *semaServiceClient) List(ctx context.Context, req *semav1.ListRequest) (*semav1.ListResponse, error) {
 	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
@@ -246,9 +255,9 @@ func (c *semaServiceClient) List(ctx context.Context, req *semav1.ListRequest) (
 	return nil, err
 }
 
-// Inspect calls sema.v1.SemaService.Inspect.
-func (c *semaServiceClient) Inspect(ctx context.Context, req *semav1.InspectRequest) (*semav1.InspectResponse, error) {
-	response, err := c.inspect.CallUnary(ctx, connect.NewRequest(req))
+// Info calls sema.v1.SemaService.Info.
+func (c *semaServiceClient) Info(ctx context.Context, req *semav1.InfoRequest) (*semav1.InfoResponse, error) {
+	response, err := c.info.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -305,48 +314,39 @@ func (c *semaServiceClient) Watch(ctx context.Context, req *semav1.WatchRequest)
 	return c.watch.CallServerStream(ctx, connect.NewRequest(req))
 }
 
-// Batch calls sema.v1.SemaService.Batch.
-func (c *semaServiceClient) Batch(ctx context.Context, req *semav1.BatchRequest) (*semav1.BatchResponse, error) {
-	response, err := c.batch.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // SemaServiceHandler is an implementation of the sema.v1.SemaService service.
 type SemaServiceHandler interface {
-	// Acquire waits for permits and returns a lease, which lives for a TTL and has to
-	// be renewed or released. It makes the semaphore if it is not there.
+	// Acquire waits for permits and returns a lease, which has to be renewed within its TTL
+	// or released. It creates the semaphore if it does not exist and a capacity is given.
 	Acquire(context.Context, *semav1.AcquireRequest) (*semav1.AcquireResponse, error)
-	// Renew has a lease live for another TTL from now.
+	// Renew keeps a lease for another TTL.
 	Renew(context.Context, *semav1.RenewRequest) (*semav1.RenewResponse, error)
-	// Release gives a lease back. Of one that is gone it is no error.
+	// Release returns the permits of a lease. It fails with REASON_LOST if there is no such
+	// lease; a release that is repeated at the same server succeeds.
 	Release(context.Context, *semav1.ReleaseRequest) (*semav1.ReleaseResponse, error)
-	// Hold acquires and holds for as long as the stream lives: the service renews the
-	// lease, and releases it at once when the stream ends, however it does.
+	// Hold acquires a lease and holds it for as long as the stream lives: the service renews
+	// the lease, and releases it at once when the stream ends, however it does.
 	Hold(context.Context, *semav1.HoldRequest, *connect.ServerStream[semav1.HoldResponse]) error
-	// List is the semaphores there are, by name.
+	// Batch does several operations at the same time, in no order. Each has a result of its
+	// own, and one that fails does not affect the others.
+	Batch(context.Context, *semav1.BatchRequest) (*semav1.BatchResponse, error)
+	// List returns semaphores in the order of their names.
 	List(context.Context, *semav1.ListRequest) (*semav1.ListResponse, error)
-	// Inspect is a semaphore with its holders and its line.
-	Inspect(context.Context, *semav1.InspectRequest) (*semav1.InspectResponse, error)
-	// Configure makes a semaphore, or changes one for all who use it. What is held
-	// stays held.
+	// Info returns a semaphore with its holders and waiters.
+	Info(context.Context, *semav1.InfoRequest) (*semav1.InfoResponse, error)
+	// Configure creates a semaphore, or changes one for all that use it. Held leases stay.
 	Configure(context.Context, *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error)
-	// Drain refuses all who wait and come, and waits until nothing is held if told
-	// so. Leases can be renewed meanwhile.
+	// Drain rejects waiters and new acquires, and waits until nothing is held if the request
+	// has a wait. Leases can be renewed meanwhile.
 	Drain(context.Context, *semav1.DrainRequest) (*semav1.DrainResponse, error)
-	// Resume ends what Drain began.
+	// Resume ends a drain.
 	Resume(context.Context, *semav1.ResumeRequest) (*semav1.ResumeResponse, error)
 	// Revoke ends a lease of another client.
 	Revoke(context.Context, *semav1.RevokeRequest) (*semav1.RevokeResponse, error)
-	// Delete removes a semaphore. Its holders have lost their leases.
+	// Delete deletes a semaphore. Its holders lose their leases.
 	Delete(context.Context, *semav1.DeleteRequest) (*semav1.DeleteResponse, error)
-	// Watch is a semaphore as it is, and again whenever it has changed.
+	// Watch returns a semaphore, and again whenever it has changed.
 	Watch(context.Context, *semav1.WatchRequest, *connect.ServerStream[semav1.WatchResponse]) error
-	// Batch does several things in one call, in order. Each has an answer of its own,
-	// and one that fails is not in the way of the next.
-	Batch(context.Context, *semav1.BatchRequest) (*semav1.BatchResponse, error)
 }
 
 // NewSemaServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -380,16 +380,22 @@ func NewSemaServiceHandler(svc SemaServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(semaServiceMethods.ByName("Hold")),
 		connect.WithHandlerOptions(opts...),
 	)
+	semaServiceBatchHandler := connect.NewUnaryHandlerSimple(
+		SemaServiceBatchProcedure,
+		svc.Batch,
+		connect.WithSchema(semaServiceMethods.ByName("Batch")),
+		connect.WithHandlerOptions(opts...),
+	)
 	semaServiceListHandler := connect.NewUnaryHandlerSimple(
 		SemaServiceListProcedure,
 		svc.List,
 		connect.WithSchema(semaServiceMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	semaServiceInspectHandler := connect.NewUnaryHandlerSimple(
-		SemaServiceInspectProcedure,
-		svc.Inspect,
-		connect.WithSchema(semaServiceMethods.ByName("Inspect")),
+	semaServiceInfoHandler := connect.NewUnaryHandlerSimple(
+		SemaServiceInfoProcedure,
+		svc.Info,
+		connect.WithSchema(semaServiceMethods.ByName("Info")),
 		connect.WithHandlerOptions(opts...),
 	)
 	semaServiceConfigureHandler := connect.NewUnaryHandlerSimple(
@@ -428,12 +434,6 @@ func NewSemaServiceHandler(svc SemaServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(semaServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
-	semaServiceBatchHandler := connect.NewUnaryHandlerSimple(
-		SemaServiceBatchProcedure,
-		svc.Batch,
-		connect.WithSchema(semaServiceMethods.ByName("Batch")),
-		connect.WithHandlerOptions(opts...),
-	)
 	return "/sema.v1.SemaService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SemaServiceAcquireProcedure:
@@ -444,10 +444,12 @@ func NewSemaServiceHandler(svc SemaServiceHandler, opts ...connect.HandlerOption
 			semaServiceReleaseHandler.ServeHTTP(w, r)
 		case SemaServiceHoldProcedure:
 			semaServiceHoldHandler.ServeHTTP(w, r)
+		case SemaServiceBatchProcedure:
+			semaServiceBatchHandler.ServeHTTP(w, r)
 		case SemaServiceListProcedure:
 			semaServiceListHandler.ServeHTTP(w, r)
-		case SemaServiceInspectProcedure:
-			semaServiceInspectHandler.ServeHTTP(w, r)
+		case SemaServiceInfoProcedure:
+			semaServiceInfoHandler.ServeHTTP(w, r)
 		case SemaServiceConfigureProcedure:
 			semaServiceConfigureHandler.ServeHTTP(w, r)
 		case SemaServiceDrainProcedure:
@@ -460,8 +462,6 @@ func NewSemaServiceHandler(svc SemaServiceHandler, opts ...connect.HandlerOption
 			semaServiceDeleteHandler.ServeHTTP(w, r)
 		case SemaServiceWatchProcedure:
 			semaServiceWatchHandler.ServeHTTP(w, r)
-		case SemaServiceBatchProcedure:
-			semaServiceBatchHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -487,12 +487,16 @@ func (UnimplementedSemaServiceHandler) Hold(context.Context, *semav1.HoldRequest
 	return connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.Hold is not implemented"))
 }
 
+func (UnimplementedSemaServiceHandler) Batch(context.Context, *semav1.BatchRequest) (*semav1.BatchResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.Batch is not implemented"))
+}
+
 func (UnimplementedSemaServiceHandler) List(context.Context, *semav1.ListRequest) (*semav1.ListResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.List is not implemented"))
 }
 
-func (UnimplementedSemaServiceHandler) Inspect(context.Context, *semav1.InspectRequest) (*semav1.InspectResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.Inspect is not implemented"))
+func (UnimplementedSemaServiceHandler) Info(context.Context, *semav1.InfoRequest) (*semav1.InfoResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.Info is not implemented"))
 }
 
 func (UnimplementedSemaServiceHandler) Configure(context.Context, *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error) {
@@ -517,8 +521,4 @@ func (UnimplementedSemaServiceHandler) Delete(context.Context, *semav1.DeleteReq
 
 func (UnimplementedSemaServiceHandler) Watch(context.Context, *semav1.WatchRequest, *connect.ServerStream[semav1.WatchResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.Watch is not implemented"))
-}
-
-func (UnimplementedSemaServiceHandler) Batch(context.Context, *semav1.BatchRequest) (*semav1.BatchResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("sema.v1.SemaService.Batch is not implemented"))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/desk"
+	"github.com/sema-go/sema/internal/leasing"
 )
 
 func (p *program) acquireCommand() *cobra.Command {
@@ -52,7 +52,7 @@ Exit codes:
 		if err := want.check(c); err != nil {
 			return err
 		}
-		return p.atDesk(store.Creating, func(ctx context.Context, d *desk.Desk, s scope.Scope) error {
+		return p.atDesk(store.Creating, func(ctx context.Context, d *leasing.Manager, s scope.Scope) error {
 			lease, err := p.acquire(ctx, d, s, want.request(args[0], about))
 			if err != nil {
 				return err
@@ -69,18 +69,18 @@ Exit codes:
 
 // acquire acquires a lease. If it is not to wait, a store that cannot decide yet is
 // asked again.
-func (p *program) acquire(ctx context.Context, d *desk.Desk, s scope.Scope, r desk.Request) (desk.Lease, error) {
+func (p *program) acquire(ctx context.Context, d *leasing.Manager, s scope.Scope, r leasing.Request) (leasing.Lease, error) {
 	if r.Wait > 0 {
 		return d.Acquire(ctx, r)
 	}
 	return scope.Try(ctx, r.Semaphore, p.warn,
 		func(ctx context.Context) (scope.State, error) { return s.Inspect(ctx, r.Semaphore) },
-		func(ctx context.Context) (desk.Lease, error) { return d.Acquire(ctx, r) })
+		func(ctx context.Context) (leasing.Lease, error) { return d.Acquire(ctx, r) })
 }
 
 // unprinted releases a lease that could not be printed: without its id no script could
 // release it.
-func (p *program) unprinted(d *desk.Desk, lease desk.Lease) error {
+func (p *program) unprinted(d *leasing.Manager, lease leasing.Lease) error {
 	if lease.ID == "" { // of a rate: it is spent
 		return p.out.failure()
 	}
@@ -97,9 +97,9 @@ func (p *program) unprinted(d *desk.Desk, lease desk.Lease) error {
 // aYear is longer than any wait, and every store can add it to a time.
 const aYear = 365 * 24 * time.Hour
 
-func (w *wanting) request(name, about string) desk.Request {
-	r := desk.Request{
-		Semaphore: name, Weight: w.weight, Wait: w.wait, Meta: about,
+func (w *wanting) request(name, about string) leasing.Request {
+	r := leasing.Request{
+		Semaphore: name, Weight: w.weight, Wait: w.wait, Holder: about,
 		Config: protocol.Config{
 			Protocol: protocol.Version, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, scope.DefaultTTL).Microseconds()),
 		},
@@ -107,9 +107,9 @@ func (w *wanting) request(name, about string) desk.Request {
 	if w.wait < 0 {
 		r.Wait = aYear
 	}
-	if r.Meta == "" {
+	if r.Holder == "" {
 		if u, err := user.Current(); err == nil {
-			r.Meta = "user=" + u.Username
+			r.Holder = "user=" + u.Username
 		}
 	}
 	return r
@@ -138,7 +138,7 @@ stop the work.`,
 	}
 	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.atDesk(store.Changing, func(ctx context.Context, d *desk.Desk, _ scope.Scope) error {
+		return p.atDesk(store.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
 			lease, err := d.Renew(ctx, "", args[0], args[1])
 			if err != nil {
 				return err
@@ -158,7 +158,7 @@ func (p *program) releaseCommand() *cobra.Command {
 Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.atDesk(store.Changing, func(ctx context.Context, d *desk.Desk, _ scope.Scope) error {
+			return p.atDesk(store.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
 				return d.Release(ctx, "", args[0], args[1])
 			})
 		},
@@ -166,7 +166,7 @@ Exit code 76: it was lost before, so another holder may have worked at the same 
 }
 
 // atDesk opens the store for leases that outlive this process.
-func (p *program) atDesk(access store.Access, do func(context.Context, *desk.Desk, scope.Scope) error) error {
+func (p *program) atDesk(access store.Access, do func(context.Context, *leasing.Manager, scope.Scope) error) error {
 	u, err := p.storeURL()
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (p *program) atDesk(access store.Access, do func(context.Context, *desk.Des
 	}
 	s := scope.Of(opened)
 	defer p.leave(ctx, s)
-	d := desk.New(opened, desk.KeyInID)
+	d := leasing.New(opened, leasing.KeyInID)
 	defer d.Close()
 	return do(ctx, d, s)
 }
@@ -213,7 +213,7 @@ type fence struct {
 
 // writeLease writes the id alone, unless more is asked for. A rate has none: what it
 // grants is spent.
-func (p *program) writeLease(l desk.Lease, f format) error {
+func (p *program) writeLease(l leasing.Lease, f format) error {
 	if f != jsonLines {
 		if l.ID == "" {
 			return nil

@@ -40,7 +40,7 @@ func TestServe_DiskIsFull(t *testing.T) {
 	}
 	p.waitFor("it is not ready", func() bool { // there is room in what is already the database's
 		for range 50 {
-			a, err := ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?capacity=100000&meta="+strings.Repeat("x", 700))
+			a, err := ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?capacity=100000&holder="+strings.Repeat("x", 700))
 			if err != nil || a.status != http.StatusCreated {
 				break
 			}

@@ -184,9 +184,9 @@ func (w *wire) try(method, path string) (status int, lease string, err error) {
 		return 0, "", err
 	}
 	defer response.Body.Close()
-	var body struct{ Lease string }
+	var body struct{ ID string }
 	if response.StatusCode != http.StatusNoContent {
 		err = json.NewDecoder(response.Body).Decode(&body)
 	}
-	return response.StatusCode, body.Lease, err
+	return response.StatusCode, body.ID, err
 }

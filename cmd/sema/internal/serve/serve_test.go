@@ -29,7 +29,7 @@ func TestTheLineToTryWorks(t *testing.T) {
 	p := serve(t, t.TempDir(), "--listen", anywhere)
 	line := regexp.MustCompile(`curl .*`).FindString(p.said.String())
 	out, err := exec.Command("sh", "-c", line).Output()
-	if err != nil || !strings.Contains(string(out), `"lease"`) {
+	if err != nil || !strings.Contains(string(out), `"id"`) {
 		t.Errorf("%s: %s, %v", line, out, err)
 	}
 }
@@ -44,7 +44,7 @@ import json, sys, urllib.request
 base = sys.argv[1]
 def call(method, path):
     return urllib.request.urlopen(urllib.request.Request(base + path, method=method))
-lease = json.load(call("POST", "/v1/semaphores/py/leases?capacity=2&wait=1s"))["lease"]
+lease = json.load(call("POST", "/v1/semaphores/py/leases?capacity=2&wait=1s"))["id"]
 json.load(call("PUT", "/v1/semaphores/py/leases/" + lease))
 assert call("DELETE", "/v1/semaphores/py/leases/" + lease).status == 204
 try:
@@ -69,7 +69,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	p = serve(t, directory, "--listen", anywhere)
 	p.want(429, "POST", "/v1/semaphores/db/leases")
 	p.want(200, "PUT", first.at)
-	if again := p.want(201, "POST", "/v1/semaphores/db/leases", "Idempotency-Key", "k"); again.body["lease"] != second.body["lease"] {
+	if again := p.want(201, "POST", "/v1/semaphores/db/leases", "Idempotency-Key", "k"); again.body["id"] != second.body["id"] {
 		t.Errorf("%v, was %v", again.body, second.body)
 	}
 	p.want(204, "DELETE", first.at)
@@ -319,7 +319,7 @@ func TestThreeServersOfWhichOneIsKilled(t *testing.T) {
 				if inside.Add(1) > capacity {
 					over.Add(1)
 				}
-				lease := "/v1/semaphores/db/leases/" + fmt.Sprint(a.body["lease"])
+				lease := "/v1/semaphores/db/leases/" + fmt.Sprint(a.body["id"])
 				if kept := at(i+n+1, "PUT", lease); kept.status != 200 {
 					t.Errorf("%s: %+v", lease, kept)
 				}

@@ -14,31 +14,31 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A question is asked before anything is done. It names the semaphore and says what
-// will come of it, in numbers.
+// A question is asked before an action. It names the semaphore and the consequences, in
+// numbers.
 type question struct {
 	border
 	URL    string   // of the semaphore's page
 	Ask    string   // Drain "db"?
-	Then   []string // what comes of it
+	Then   []string // the consequences
 	Button string
 	Danger bool
 	Sure   string            // what has to be ticked first; "" for nothing
-	Why    bool              // the holder is told why
-	Fields map[string]string // of the form that does it
-	Harder *question         // another way that is worse, with a warning
+	Why    bool              // the viewer may give a reason
+	Fields map[string]string // of the form that performs it
+	Harder *question         // another way with a greater risk
 }
 
-// confirm asks.
+// confirm responds with the question of an action.
 func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) error {
-	want, err := d.wantedOf(r, v)
+	want, err := d.actionOf(r, v)
 	if err != nil {
 		return d.report(w, r, v, want, err)
 	}
 	if !v.MayChange(want.name) {
 		return errMayNot
 	}
-	s, err := d.moment(r.Context(), want.name)
+	s, err := d.current(r.Context(), want.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -59,29 +59,29 @@ func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) er
 	return nil
 }
 
-// moment is a semaphore as it is right now, with all of its leases: who decides by it
-// should not do so by what was.
-func (d *Dashboard) moment(ctx context.Context, name string) (semaphore, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// current returns a semaphore as it is right now, with all of its leases: decisions are
+// not based on an earlier state.
+func (d *Dashboard) current(ctx context.Context, name string) (semaphore, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	snapshot, err := d.Engine.Inspect(ctx, name)
+	snapshot, err := d.Store.Inspect(ctx, name)
 	if err != nil {
 		return semaphore{}, err
 	}
-	ahead, _ := d.watch.asker.ahead(every).wait(ctx)
+	ahead, _ := d.feeds.reader.ahead(every).wait(ctx)
 	return seen(name, snapshot, time.Now().Add(ahead)), nil
 }
 
-// questionOf is the question about a semaphore as it is.
-func questionOf(want wanted, s semaphore) (question, error) {
+// questionOf returns the question about a semaphore as it is.
+func questionOf(want action, s semaphore) (question, error) {
 	name := strconv.Quote(s.Name)
 	switch want.verb {
 	case "drain":
 		return question{
 			Ask: fmt.Sprintf("Drain %s?", name), Button: "Drain " + s.Name, Fields: map[string]string{},
 			Then: []string{
-				fmt.Sprintf("%s in use %s until given back.", permits(s.InUse), plural(s.InUse, "stays out", "stay out")),
-				refused(s.Waiting()) + " Everybody who comes is refused as well, until you resume.",
+				fmt.Sprintf("%s in use %s held until released.", permits(s.InUse), plural(s.InUse, "stays", "stay")),
+				rejected(s.Waiting()) + " New acquires are rejected as well, until you resume.",
 			},
 		}, nil
 	case "resume":
@@ -96,21 +96,21 @@ func questionOf(want wanted, s semaphore) (question, error) {
 			Fields: map[string]string{"capacity": strconv.FormatInt(want.capacity, 10), "ramp": strconv.FormatInt(want.ramp, 10),
 				"version": strconv.FormatUint(s.Config.Version, 10)},
 		}, nil
-	case "release":
-		return askRelease(want, s)
+	case "revoke":
+		return askRevoke(want, s)
 	}
 	return question{
 		Ask: fmt.Sprintf("Delete %s?", name), Button: "Delete " + s.Name, Danger: true, Fields: map[string]string{},
 		Then: []string{
-			fmt.Sprintf("%s in use by %s, and %s waiting: all of them lose what they have, and hear of it only with their next sign of life.",
+			fmt.Sprintf("%s in use by %s, and %s waiting: all of them lose their leases, and are notified only with their next heartbeat.",
 				permits(s.InUse), holdersText(len(s.Leases)), count(s.Waiting())),
-			"Its settings are forgotten. The next acquire makes it anew, and grants permits while those of now may still be at work.",
+			"Its settings are deleted. The next acquire creates it anew, and grants permits while those of now may still be in use.",
 		},
-		Sure: "Those who hold permits now may be ignored",
+		Sure: "The present holders may be ignored",
 	}, nil
 }
 
-func askRelease(want wanted, s semaphore) (question, error) {
+func askRevoke(want action, s semaphore) (question, error) {
 	i := slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool { return l.Seq == want.lease })
 	if i < 0 {
 		return question{}, errNoLease
@@ -120,21 +120,21 @@ func askRelease(want wanted, s semaphore) (question, error) {
 	h := alone.shortened().holders(true)[0]
 	lease := strconv.FormatUint(uint64(h.Seq), 10)
 	return question{
-		Ask:    fmt.Sprintf("Take %s of %q back, after %s?", permits(h.Weight), s.Name, age(h.Held)),
-		Button: "Ask it to let go", Why: true, Fields: map[string]string{"lease": lease},
+		Ask:    fmt.Sprintf("Revoke %s of %q, held for %s?", permits(h.Weight), s.Name, age(h.Held)),
+		Button: "Notify the holder", Why: true, Fields: map[string]string{"lease": lease},
 		Then: []string{
 			"Held by " + whoIs(h) + ".",
-			fmt.Sprintf("The holder is told to stop. The capacity comes back when it says that it has, or when nothing is heard of it for %s.", s.TTL()),
+			fmt.Sprintf("The holder is notified. Its permits are free when it has confirmed, or has sent no heartbeat for %s.", s.TTL()),
 		},
 		Harder: &question{
-			Ask: "Or at once", Button: "Take it back at once", Danger: true, Sure: "I know that this holder does not work any more",
-			Then:   []string{fmt.Sprintf("This breaks the bound: somebody else is let in now, and if this holder still works there are more than %s.", count(s.Config.Capacity))},
+			Ask: "Or at once", Button: "Revoke at once", Danger: true, Sure: "I know that this holder does not work any more",
+			Then:   []string{fmt.Sprintf("This breaks the bound: its permits are granted again now, and if this holder still works more than %s are in use.", count(s.Config.Capacity))},
 			Fields: map[string]string{"lease": lease, "at_once": "1", "name": s.Name, "do": want.verb},
 		},
 	}, nil
 }
 
-// errNoLease is for a lease that ended while somebody thought about it.
+// errNoLease is about a lease that has ended meanwhile.
 var errNoLease = fmt.Errorf("the lease is gone: %w", fs.ErrNotExist)
 
 func whoIs(h holder) string {
@@ -144,20 +144,20 @@ func whoIs(h holder) string {
 	return h.Details.About() + " (" + h.Instance + ")"
 }
 
-func resized(want wanted, s semaphore) (then []string) {
+func resized(want action, s semaphore) (then []string) {
 	switch {
 	case want.capacity == 0:
-		then = append(then, fmt.Sprintf("%s in use %s until given back, and nobody is let in.", permits(s.InUse), plural(s.InUse, "stays out", "stay out")))
+		then = append(then, fmt.Sprintf("%s in use %s held until released, and nothing is granted.", permits(s.InUse), plural(s.InUse, "stays", "stay")))
 	case want.capacity <= s.InUse:
-		then = append(then, fmt.Sprintf("%s in use: nobody is let in until %s back.", count(s.InUse), plural(s.InUse-want.capacity+1, "1 is", count(s.InUse-want.capacity+1)+" are")))
+		then = append(then, fmt.Sprintf("%s in use: nothing is granted until %s released.", count(s.InUse), plural(s.InUse-want.capacity+1, "1 is", count(s.InUse-want.capacity+1)+" are")))
 	default:
 		then = append(then, fmt.Sprintf("%s in use, %s waiting.", count(s.InUse), count(s.Waiting())))
 	}
 	switch {
 	case want.capacity > s.Effective && want.ramp > 0:
-		then = append(then, fmt.Sprintf("It rises by %s a second, and is there in %s.", count(want.ramp), age(rise(want.capacity-s.Effective, want.ramp))))
+		then = append(then, fmt.Sprintf("It rises by %s a second, and is reached in %s.", count(want.ramp), age(rise(want.capacity-s.Effective, want.ramp))))
 	case want.capacity > s.Effective:
-		then = append(then, "It is there at once: as many as fit are let in together.")
+		then = append(then, "It applies at once: as many waiters as fit are granted together.")
 	}
 	return then
 }
@@ -166,18 +166,18 @@ func holdersText(n int) string {
 	return plural(int64(n), "1 holder", count(int64(n))+" holders")
 }
 
-// refused is what becomes of those in line.
-func refused(waiting int64) string {
+// rejected returns what becomes of waiters.
+func rejected(waiting int64) string {
 	switch waiting {
 	case 0:
 		return "Nobody waits."
 	case 1:
-		return "The one who waits is refused."
+		return "The waiter is rejected."
 	}
-	return fmt.Sprintf("The %s who wait are refused.", count(waiting))
+	return fmt.Sprintf("The %s waiters are rejected.", count(waiting))
 }
 
-// questionURL is where a question is asked.
+// questionURL returns the address of the question of an action.
 func questionURL(verb, name string) string {
 	return "/ui/confirm?" + url.Values{"do": {verb}, "name": {name}}.Encode()
 }

@@ -1,9 +1,7 @@
-// Package dashboard is the service for people: pages under /ui/ that show who holds
-// permits and who waits, as it changes, and let those who may do something about it.
+// Package dashboard serves pages under /ui/ that show semaphores, their holders and
+// waiters as they change, and let operators change them.
 //
-// It knows nothing of tokens and logs. Who looks, what they may see and what is
-// noted of what they do is the business of the [Service] that it is part of. Programs
-// have no use for it: what they want is in the API.
+// It does not authenticate, authorise or audit: the [Service] that it is part of does.
 package dashboard
 
 import (
@@ -23,19 +21,22 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// An Engine is what is looked at, once for all who look at a time. What each of them
-// sees of it is up to the [Viewer].
-type Engine interface {
-	List(ctx context.Context, prefix string) ([]string, error)
+// A Store is what is shown. It is read once for all viewers; what each of them may see is
+// up to the [Viewer].
+type Store interface {
+	List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error)
 	Inspect(ctx context.Context, name string) (protocol.Snapshot, error)
-	Ping(ctx context.Context) (time.Time, error) // what its clock shows
+	// Recent returns a semaphore as it was within the last second: what another stream has
+	// just read is not read again.
+	Recent(ctx context.Context, name string) (protocol.Snapshot, error)
+	Ping(ctx context.Context) (time.Time, error) // the time on its clock
 }
 
-// A Viewer is who looks. What changes something fails unless this one may, and is
-// noted, as it is whichever way it comes.
+// A Viewer is a user of the dashboard. Methods that change something fail unless the
+// viewer may, and are audited.
 type Viewer interface {
-	Name() string   // "" where nobody is asked
-	Prefix() string // of all that it may see, and of nothing else
+	Name() string   // "" where no authentication is configured
+	Prefix() string // of all names that the viewer may see, and of no others
 	MayChange(semaphore string) bool
 
 	// Resize fails if the configuration has another version by now.
@@ -48,47 +49,46 @@ type Viewer interface {
 
 // A Service is what the dashboard is part of.
 type Service interface {
-	// Admit is who makes a request, by a header or by [Token]. It fails for who may
-	// see nothing, and for what a page of another site's has a browser do.
+	// Admit returns the viewer of a request, by a header or by [Token]. It fails for
+	// viewers that may see nothing, and for requests of pages of other sites.
 	Admit(r *http.Request) (Viewer, error)
 
-	// Stream has an answer go on until ctx ends, unless there are too many. What is
-	// said is sent at once; say reports whether somebody may still listen.
-	Stream(w http.ResponseWriter, r *http.Request) (ctx context.Context, say func(text string) bool, end func(), err error)
+	// Stream begins a response that goes on until ctx ends, unless there are too many.
+	// send sends at once, and reports whether the client may still read.
+	Stream(w http.ResponseWriter, r *http.Request) (ctx context.Context, send func(text string) bool, end func(), err error)
 
-	// Explain is an error as it is told, and is told of it.
+	// Explain returns an error as viewers read it, and logs it where that is due.
 	Explain(r *http.Request, err error) Problem
 
-	// Unanswered is told when the engine ceases to answer.
-	Unanswered(err error)
+	// Unavailable is called when the store ceases to respond.
+	Unavailable(err error)
 }
 
-// A Problem is an error for people.
+// A Problem is an error as viewers read it.
 type Problem struct {
 	Status        int
 	Title, Detail string
 	Header        http.Header
 }
 
-// Options are what a dashboard is made of.
+// Options configure a dashboard.
 type Options struct {
-	Engine  Engine
+	Store   Store
 	Service Service
 	Version string
-	Login   bool // people have to say a token
+	Login   bool // viewers have to log in with a token
 }
 
-// A Dashboard is an [http.Handler] for /ui/, and for no other place: all that pages
-// lead to is there.
+// A Dashboard is an [http.Handler] for /ui/, and for no other path: links lead there.
 type Dashboard struct {
 	Options
-	watch  *watch
+	feeds  *feeds
 	routes *http.ServeMux
 }
 
-// New makes a dashboard, which has to be closed.
+// New returns a dashboard, which has to be closed.
 func New(o Options) *Dashboard {
-	d := &Dashboard{Options: o, watch: newWatch(o.Engine, o.Service.Unanswered), routes: http.NewServeMux()}
+	d := &Dashboard{Options: o, feeds: newFeeds(o.Store, o.Service.Unavailable), routes: http.NewServeMux()}
 	d.routes.HandleFunc("GET /ui/assets/{version}/{file}", serveAsset)
 	d.routes.HandleFunc("GET /ui/{$}", d.admitted(d.overview))
 	d.routes.HandleFunc("GET /ui/semaphore", d.admitted(d.semaphore))
@@ -128,18 +128,18 @@ var (
 	errMayNot   = errors.New("this viewer may not change anything")
 )
 
-// EndStreams ends all streams, and refuses new ones. Pages say that they are not
-// live any more, and try again.
-func (d *Dashboard) EndStreams() { d.watch.end() }
+// EndStreams ends all streams, and rejects new ones. Pages show that they are not live any
+// more, and reconnect.
+func (d *Dashboard) EndStreams() { d.feeds.end() }
 
-// Close ends streams, and returns when the engine is not looked at any more.
-func (d *Dashboard) Close() { d.watch.close() }
+// Close ends streams, and returns when the store is not read any more.
+func (d *Dashboard) Close() { d.feeds.close() }
 
 // policy has pages use what this server sends, and nothing else; no page of another
 // site shows them in a frame. Nothing is written into pages that is code or style.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ServeHTTP is for [http.Handler].
+// ServeHTTP implements [http.Handler].
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -157,7 +157,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.routes.ServeHTTP(w, r)
 }
 
-// admitted is a handler for those who may look.
+// admitted returns a handler for viewers that may see something.
 func (d *Dashboard) admitted(serve func(http.ResponseWriter, *http.Request, Viewer) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.Service.Admit(r)
@@ -170,7 +170,7 @@ func (d *Dashboard) admitted(serve func(http.ResponseWriter, *http.Request, View
 	}
 }
 
-// fail answers with an error: by a place to say a token, if that is what is missing.
+// fail responds with an error: with the login page, if a token is missing.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v Viewer, err error) {
 	p := d.explain(r, err)
 	for key, values := range p.Header {
@@ -178,12 +178,12 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v Viewer, err e
 	}
 	switch {
 	case p.Status == http.StatusUnauthorized && d.Login && byScript(r):
-		w.Header().Set("HX-Refresh", "true") // and then the place is shown
+		w.Header().Set("HX-Refresh", "true") // and then the login page is shown
 		w.WriteHeader(p.Status)
 	case p.Status == http.StatusUnauthorized && d.Login:
 		d.askForToken(w, r, r.URL.RequestURI(), p)
 	case byScript(r):
-		d.refuse(w, r, p)
+		d.reject(w, r, p)
 	default:
 		d.render(w, p.Status, "problem", struct {
 			border
@@ -192,20 +192,19 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v Viewer, err e
 	}
 }
 
-// refuse is fail for a part of a page: in the dialog in which something was to be
-// asked, or where it is told what became of it.
-func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
+// reject is fail for a part of a page: in the dialog, or where results of actions are.
+func (d *Dashboard) reject(w http.ResponseWriter, r *http.Request, p Problem) {
 	if r.Method == http.MethodGet {
-		d.render(w, p.Status, "refusal", p)
+		d.render(w, p.Status, "rejection", p)
 		return
 	}
-	d.render(w, p.Status, "outcome", outcome{Title: p.Title, Text: p.Detail})
+	d.render(w, p.Status, "result", actionResult{Title: p.Title, Text: p.Detail})
 }
 
-// explain is an error as people can act on it.
+// explain returns an error as viewers can act on it.
 func (d *Dashboard) explain(r *http.Request, err error) Problem {
 	if errors.Is(err, errNoPage) {
-		return Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The overview has all that there is."}
+		return Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The overview has all semaphores."}
 	}
 	if errors.Is(err, errNoMethod) {
 		return Problem{Status: http.StatusMethodNotAllowed, Title: "Method not allowed", Detail: "The header Allow has the methods of this page."}
@@ -218,30 +217,30 @@ func (d *Dashboard) explain(r *http.Request, err error) Problem {
 		p.Title = strings.ToUpper(p.Title[:1]) + p.Title[1:]
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		p.Title, p.Detail = "There is no such semaphore", "It was deleted, or never made: the first acquire makes it."
+		p.Title, p.Detail = "There is no such semaphore", "It was deleted, or never created: the first acquire creates it."
 	}
 	return p
 }
 
-// byScript is about requests that want a part of a page.
+// byScript reports whether a request is for a part of a page.
 func byScript(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
-// named is the semaphore that a request is about, if this one may see it.
+// named returns the semaphore of a request, if the viewer may see it.
 func (d *Dashboard) named(r *http.Request, v Viewer) (string, error) {
 	name := r.FormValue("name")
 	if err := fleet.CheckName(name); err != nil {
 		return "", err
 	}
 	if !strings.HasPrefix(name, v.Prefix()) {
-		return "", fs.ErrNotExist // also whether there is one is not for others to know
+		return "", fs.ErrNotExist // whether it exists is not for others to know
 	}
 	return name, nil
 }
 
-// A border is what is around every page.
+// A border is around every page.
 type border struct {
 	Title   string
-	Viewer  string // "" if there is nothing to tell
+	Viewer  string // "": not known
 	Login   bool
 	Version string
 	Live    string // the address of the stream; "" for a page that does not change
@@ -268,8 +267,8 @@ var templates = sync.OnceValue(func() *template.Template {
 	}).ParseFS(sources, "templates/*.html"))
 })
 
-// render answers with a page, or with a part of one. It is written when all of it is
-// known to be well.
+// render responds with a page, or with a part of one. It is sent when all of it is
+// rendered.
 func (d *Dashboard) render(w http.ResponseWriter, status int, name string, data any) {
 	var page bytes.Buffer
 	if err := templates().ExecuteTemplate(&page, name, data); err != nil {
@@ -278,5 +277,5 @@ func (d *Dashboard) render(w http.ResponseWriter, status int, name string, data 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = page.WriteTo(w) // or the client has gone
+	_, _ = page.WriteTo(w) // fails if the client has gone
 }

@@ -11,84 +11,83 @@ import (
 	"time"
 )
 
-// A scene is a page in parts, each an element with an id. Lists are elements whose
-// children come, go and change places. It is not changed once it is made: many see it.
-type scene struct {
+// A page is HTML in parts, each an element with an id. Lists are elements whose children
+// come, go and change places. A page is not modified once it is made: viewers share it.
+type page struct {
 	parts map[string]template.HTML // by id
 	lists map[string][]string      // ids of the children, by that of the list
 }
 
-// Part is one of them, for the page.
-func (s scene) Part(id string) template.HTML { return s.parts[id] }
+// Part returns a part, for templates.
+func (p page) Part(id string) template.HTML { return p.parts[id] }
 
-// List is the children of one, for the page.
-func (s scene) List(id string) template.HTML {
+// List returns the children of a list, for templates.
+func (p page) List(id string) template.HTML {
 	var all strings.Builder
-	for _, child := range s.lists[id] {
-		all.WriteString(string(s.parts[child]))
+	for _, child := range p.lists[id] {
+		all.WriteString(string(p.parts[child]))
 	}
 	return template.HTML(all.String())
 }
 
-// A change is what of a scene is not as it was. A page gets one at every look, also
-// if there is nothing in it: so it knows that it is live.
+// A change is what differs between two pages. Browsers are sent one after every read, also
+// if it is empty: so they know that they are live.
 type change struct {
-	Live  bool                     `json:"live"`  // what is shown is as it is now
+	Live  bool                     `json:"live"`  // what is shown is current
 	Parts map[string]template.HTML `json:"parts"` // by id
 	Lists map[string][]string      `json:"lists,omitempty"`
 }
 
-// turn is the change from a scene to another one. Where the engine does not answer,
-// what is there stays, and says so.
-func (s scene) turn(to scene, live bool) change {
+// diff returns the change from a page to another one. What is not in the other one stays.
+func (p page) diff(to page, live bool) change {
 	c := change{Live: live, Parts: map[string]template.HTML{}, Lists: map[string][]string{}}
 	for id, html := range to.parts {
-		if s.parts[id] != html {
+		if p.parts[id] != html {
 			c.Parts[id] = html
 		}
 	}
 	for id, order := range to.lists {
-		if was, known := s.lists[id]; !known || !slices.Equal(was, order) {
+		if was, known := p.lists[id]; !known || !slices.Equal(was, order) {
 			c.Lists[id] = order
 		}
 	}
 	return c
 }
 
-// A frame is a scene as all on a stage are shown it. What is sent is made once for
-// those who have seen the frame before, and once for those who have seen none.
-type frame struct {
-	scene
+// A revision is a page of a feed. What is sent is encoded once for subscribers that have
+// received the revision before, and once for those that have received none.
+type revision struct {
+	page
 	live   bool
 	number int
 	next   string
 	whole  func() string
 }
 
-func newFrame(before *frame, to scene, live bool) *frame {
-	f := &frame{scene: to, live: live, number: 1}
-	f.whole = sync.OnceValue(func() string { return event(scene{}.turn(to, live)) })
+func newRevision(before *revision, to page, live bool) *revision {
+	r := &revision{page: to, live: live, number: 1}
+	r.whole = sync.OnceValue(func() string { return event(page{}.diff(to, live)) })
 	if before != nil {
-		f.number = before.number + 1
-		f.next = event(before.turn(to, live))
+		r.number = before.number + 1
+		r.next = event(before.diff(to, live))
 	}
-	return f
+	return r
 }
 
-// after is what is sent to somebody who has seen another frame, or none.
-func (f *frame) after(seen *frame) string {
+// after returns what is sent to a subscriber that has received another revision, or none.
+func (r *revision) after(received *revision) string {
 	switch {
-	case seen == nil:
-		return f.whole()
-	case f.number == seen.number+1:
-		return f.next
+	case received == nil:
+		return r.whole()
+	case r.number == received.number+1:
+		return r.next
 	}
-	return event(seen.turn(f.scene, f.live))
+	return event(received.diff(r.page, r.live))
 }
 
-// signOfLife is how often a page hears something. It takes a stream that says nothing
-// for dead, and an engine may be slow.
-const signOfLife = 2 * time.Second
+// heartbeat is how often a stream sends something. Browsers reconnect if it sends nothing,
+// and a store may be slow.
+const heartbeat = 2 * time.Second
 
 // live streams what changes of a page: of one semaphore's, or of the overview.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request, v Viewer) error {
@@ -100,43 +99,43 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request, v Viewer) error
 		}
 		what = viewOf(name, v)
 	}
-	looker, leave, err := d.watch.join(what)
+	subscriber, leave, err := d.feeds.join(what)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	ctx, say, end, err := d.Service.Stream(w, r)
+	ctx, send, end, err := d.Service.Stream(w, r)
 	if err != nil {
 		return err
 	}
 	defer end()
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies would keep it for themselves
-	if !say(fmt.Sprintf("retry: %d\n\n", 2*every.Milliseconds())) {
+	w.Header().Set("X-Accel-Buffering", "no") // proxies would buffer it
+	if !send(fmt.Sprintf("retry: %d\n\n", 2*every.Milliseconds())) {
 		return nil
 	}
-	var shown *frame
+	var sent *revision
 	for {
-		text := "event: alive\ndata: 1\n\n" // without data, browsers would not tell the page
+		text := "event: alive\ndata: 1\n\n" // browsers ignore events without data
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-d.watch.life.Done():
+		case <-d.feeds.life.Done():
 			return nil
-		case f := <-looker.news:
-			text, shown = f.after(shown), f
-		case <-time.After(signOfLife):
+		case now := <-subscriber.updates:
+			text, sent = now.after(sent), now
+		case <-time.After(heartbeat):
 		}
-		if !say(text) {
+		if !send(text) {
 			return nil
 		}
 	}
 }
 
-// event is a change as it is sent, on one line.
+// event returns a change as it is sent, on one line.
 func event(c change) string {
 	var line strings.Builder
-	line.WriteString("event: look\ndata: ")
+	line.WriteString("event: update\ndata: ")
 	out := json.NewEncoder(&line)
 	out.SetEscapeHTML(false) // it would be three times as long
 	if err := out.Encode(c); err != nil {

@@ -38,7 +38,6 @@ func TestStates(t *testing.T) {
 		{shown(0, 0, 0, 0, nil), "calm", []string{"paused"}},
 		{shown(4, 4, 1, 0, drain), "calm", []string{"draining"}},
 		{shown(4, 4, 0, 0, drain), "calm", []string{"drained"}},
-		{semaphore{Name: "db", Failure: "connection refused"}, "critical", []string{"not read"}},
 	} {
 		var states []string
 		for _, one := range c.s.States() {
@@ -128,19 +127,19 @@ func TestChartsHaveGaps(t *testing.T) {
 	if none := chartsOf(nil, now); none[0].Curve != "" || none[1].Peak != 0 {
 		t.Errorf("%+v", none)
 	}
-	if long := chartsOf([]sample{at(290, 1), at(0, 1)}, now); long[0].Span != trailSpan {
+	if long := chartsOf([]sample{at(290, 1), at(0, 1)}, now); long[0].Span != historySpan {
 		t.Errorf("%v", long[0].Span)
 	}
 }
 
 // Only what has changed is sent.
-func TestScenesTurn(t *testing.T) {
+func TestPage_Diff(t *testing.T) {
 	t.Parallel()
-	var s scene
+	var s page
 	type parts = map[string]template.HTML
 	to := func(lists map[string][]string, p parts) change {
-		c := s.turn(scene{p, lists}, true)
-		s = scene{p, lists}
+		c := s.diff(page{p, lists}, true)
+		s = page{p, lists}
 		return c
 	}
 	rows := func(ids ...string) map[string][]string { return map[string][]string{"rows": ids} }

@@ -12,22 +12,26 @@ import (
 // A semaphore is one as a page shows it.
 type semaphore struct {
 	protocol.Snapshot
-	Name    string
-	Failure string    // why it could not be looked at
-	now     time.Time // by the engine's clock
+	Name string
+	now  time.Time // on the store's clock
 
-	holding, waiting int // leases and those in line, of which not all may be listed
+	holding, waiting int64 // leases and queued acquires, of which not all may be listed
 }
 
 func seen(name string, s protocol.Snapshot, now time.Time) semaphore {
-	return semaphore{Snapshot: s, Name: name, now: now, holding: len(s.Leases), waiting: len(s.Queue)}
+	return semaphore{Snapshot: s, Name: name, now: now, holding: int64(len(s.Leases)), waiting: int64(len(s.Queue))}
 }
 
-// mostListed are the holders and waiters that a page shows: those who have been
-// there longest are first, and are the ones to look for.
+// summarized returns a semaphore of a list, without its holders and waiters.
+func summarized(s protocol.Summary) semaphore {
+	return semaphore{Snapshot: protocol.Snapshot{Config: s.Config, Effective: s.Effective, InUse: s.InUse}, Name: s.Name, holding: s.Leases, waiting: s.Waiting}
+}
+
+// mostListed bounds the holders, and the waiters, that a page shows: the oldest, which are
+// the ones to look for. The API has all of them, page by page.
 const mostListed = 100
 
-// shortened has those who are listed alone, so that what is kept is little.
+// shortened returns the semaphore with those that are listed alone, to keep little.
 func (s semaphore) shortened() semaphore {
 	s.Leases = slices.Clone(s.Leases[:min(len(s.Leases), mostListed)])
 	s.Queue = slices.Clone(s.Queue[:min(len(s.Queue), mostListed)])
@@ -51,13 +55,13 @@ func (s semaphore) shortened() semaphore {
 	return s
 }
 
-// MoreHolders and MoreWaiters are those who are not listed.
-func (s semaphore) MoreHolders() int { return s.holding - len(s.Leases) }
-func (s semaphore) MoreWaiters() int { return s.waiting - len(s.Queue) }
+// MoreHolders and MoreWaiters return how many are not listed.
+func (s semaphore) MoreHolders() int64 { return s.holding - int64(len(s.Leases)) }
+func (s semaphore) MoreWaiters() int64 { return s.waiting - int64(len(s.Queue)) }
 
 func (s semaphore) ID() string             { return "s:" + s.Name }
 func (s semaphore) URL() string            { return "/ui/semaphore?name=" + url.QueryEscape(s.Name) }
-func (s semaphore) Waiting() int64         { return int64(s.waiting) }
+func (s semaphore) Waiting() int64         { return s.waiting }
 func (s semaphore) IsRate() bool           { return s.Config.Kind == protocol.Rate }
 func (s semaphore) Window() string         { return age(span(s.Config.Window)) }
 func (s semaphore) TTL() string            { return age(span(s.Config.TTL)) }
@@ -88,7 +92,7 @@ func (s semaphore) Percent() string { return fmt.Sprintf("%.0f %%", 100*s.use())
 // Tone is how urgent it is: people wait, it is nearly full, or all is well.
 func (s semaphore) Tone() string {
 	switch {
-	case s.Failure != "", s.waiting > 0, s.InUse > s.Effective:
+	case s.waiting > 0, s.InUse > s.Effective:
 		return "critical"
 	case s.use() >= 0.8:
 		return "tense"
@@ -102,20 +106,17 @@ type state struct{ Text, Why, Tone string }
 // States are none if there is nothing special.
 func (s semaphore) States() (all []state) {
 	c := s.Config
-	if s.Failure != "" {
-		return []state{{"not read", s.Failure, "critical"}}
-	}
 	switch {
 	case c.Draining && s.InUse == 0:
-		all = append(all, state{"drained", "Nothing is in use, and nobody is let in until it is resumed.", "tense"})
+		all = append(all, state{"drained", "Nothing is in use, and nothing is granted until it is resumed.", "tense"})
 	case c.Draining:
-		all = append(all, state{"draining", "Nobody is let in; what is in use goes on until it is given back.", "tense"})
+		all = append(all, state{"draining", "Nothing is granted; held leases stay until they are released.", "tense"})
 	case c.Capacity == 0:
-		all = append(all, state{"paused", "The capacity is 0: nobody is let in until it is raised.", "tense"})
+		all = append(all, state{"paused", "The capacity is 0: nothing is granted until it is raised.", "tense"})
 	}
 	switch {
 	case s.InUse > s.Effective && c.Capacity > 0:
-		all = append(all, state{"over by " + count(s.InUse-s.Effective), "More is in use than the capacity, which was lowered: nobody is let in until enough is back.", "critical"})
+		all = append(all, state{"over by " + count(s.InUse-s.Effective), "More is in use than the capacity, which was lowered: nothing is granted until enough is released.", "critical"})
 	case s.Effective < c.Capacity:
 		all = append(all, state{"ramping to " + count(c.Capacity), fmt.Sprintf("The capacity rises by %s a second.", count(c.Ramp)), "tense"})
 	case s.InUse == s.Effective && c.Capacity > 0 && !c.Draining:
@@ -143,33 +144,32 @@ func (s semaphore) BarText() string {
 	return fmt.Sprintf("%s of %s in use, %s waiting", count(s.InUse), count(s.Effective), count(s.Waiting()))
 }
 
-// A holder is a lease, with what is known of who has it. Two that are equal look the
-// same.
+// A holder is a lease as it is shown. Two that are equal look the same.
 type holder struct {
 	protocol.LeaseInfo
 	Name      string // of the semaphore
 	TTL       time.Duration
 	Instance  string
 	Held      time.Duration // as far as it is shown
-	Silent    time.Duration // since it was last heard of, as far as it is shown
-	Overdue   bool          // it should have been heard of long ago
+	Silent    time.Duration // since its last heartbeat, as far as it is shown
+	Overdue   bool          // its next heartbeat is late
 	MayChange bool
 }
 
 func (h holder) ID() string { return fmt.Sprintf("l:%d", h.Seq) }
 
-// Granted is when it was.
+// Granted returns when it was granted.
 func (h holder) Granted() time.Time { return time.UnixMicro(int64(h.LeaseInfo.Since)).UTC() }
 
-// Left is after how long it is taken for dead if it stays silent.
+// Left returns after how long it expires unless it is renewed.
 func (h holder) Left() time.Duration { return max(0, h.TTL-h.Silent) }
 
-// Take is the address at which it can be taken back.
-func (h holder) Take() string {
-	return fmt.Sprintf("/ui/confirm?do=release&name=%s&lease=%d", url.QueryEscape(h.Name), h.Seq)
+// RevokeURL returns the address at which it can be revoked.
+func (h holder) RevokeURL() string {
+	return fmt.Sprintf("/ui/confirm?do=revoke&name=%s&lease=%d", url.QueryEscape(h.Name), h.Seq)
 }
 
-// sessions are those that are listed.
+// sessions returns those that are listed, by number.
 func (s semaphore) sessions() map[protocol.Session]protocol.SessionInfo {
 	all := make(map[protocol.Session]protocol.SessionInfo, len(s.Sessions))
 	for _, one := range s.Sessions {
@@ -178,7 +178,7 @@ func (s semaphore) sessions() map[protocol.Session]protocol.SessionInfo {
 	return all
 }
 
-// holders are those who are listed, the oldest first.
+// holders returns those that are listed, the oldest first.
 func (s semaphore) holders(mayChange bool) (all []holder) {
 	sessions := s.sessions()
 	for _, l := range s.Leases {
@@ -193,16 +193,17 @@ func (s semaphore) holders(mayChange bool) (all []holder) {
 	return all
 }
 
-// since is how long ago something was.
+// since returns how long ago something was.
 func (s semaphore) since(then protocol.Micros) time.Duration {
 	return max(0, s.now.Sub(time.UnixMicro(int64(then))))
 }
 
-// A waiter is one in line.
+// A waiter is a queued acquire as it is shown.
 type waiter struct {
 	protocol.TicketInfo
 	Place    int
 	Instance string
+	Waited   time.Duration // as far as it is shown
 }
 
 func (w waiter) ID() string { return fmt.Sprintf("w:%d.%d", w.Session, w.Ticket) }
@@ -210,7 +211,7 @@ func (w waiter) ID() string { return fmt.Sprintf("w:%d.%d", w.Session, w.Ticket)
 func (s semaphore) waiters() (all []waiter) {
 	sessions := s.sessions()
 	for i, t := range s.Queue {
-		all = append(all, waiter{t, i + 1, sessions[t.Session].Client.Instance})
+		all = append(all, waiter{t, i + 1, sessions[t.Session].Client.Instance, shownAge(s.since(t.Since))})
 	}
 	return all
 }

@@ -37,7 +37,7 @@
     opened = Date.now();
     answered = false;
     const mine = stream = new EventSource(address);
-    mine.addEventListener("look", event => {
+    mine.addEventListener("update", event => {
       const change = JSON.parse(event.data);
       wait = 1000;
       heard = Date.now();
@@ -150,20 +150,20 @@
   // What is about to be done is asked in a dialog, and what became of it is said above.
   document.addEventListener("htmx:afterSwap", event => {
     if (event.detail.target.id === "ask" && !byId("dialog").open) byId("dialog").showModal();
-    if (event.detail.target.id === "outcome") {
+    if (event.detail.target.id === "result") {
       byId("dialog").close();
-      byId("outcome").focus();
+      byId("result").focus();
     }
   });
   for (const kind of ["htmx:sendError", "htmx:timeout"]) {
     document.addEventListener(kind, () => {
-      const outcome = byId("outcome");
-      if (!outcome) return;
+      const result = byId("result");
+      if (!result) return;
       byId("dialog").close();
-      const said = parse('<div class="outcome bad" role="alert"></div>');
-      said.textContent = outcome.dataset.lost;
-      outcome.replaceChildren(said);
-      outcome.focus();
+      const said = parse('<div class="result bad" role="alert"></div>');
+      said.textContent = result.dataset.lost;
+      result.replaceChildren(said);
+      result.focus();
     });
   }
   document.addEventListener("click", event => {

@@ -1,4 +1,4 @@
-package desk_test
+package leasing_test
 
 import (
 	"context"
@@ -15,31 +15,31 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/desk"
+	"github.com/sema-go/sema/internal/leasing"
 )
 
 const ttl = 15 * time.Second
 
-// in runs a test in a bubble, with an engine and a desk.
-func in(t *testing.T, f func(t *testing.T, store fleet.Store, d *desk.Desk)) {
+// in runs a test in a bubble, with an engine and a leasing.
+func in(t *testing.T, f func(t *testing.T, store fleet.Store, d *leasing.Manager)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		d := desk.New(store)
+		d := leasing.New(store)
 		defer d.Close()
 		f(t, store, d)
 	})
 }
 
-func want(capacity int64, wait time.Duration) desk.Request {
-	return desk.Request{
+func want(capacity int64, wait time.Duration) leasing.Request {
+	return leasing.Request{
 		Semaphore: "db", Weight: 1, Wait: wait,
 		Config: protocol.Config{Capacity: capacity, TTL: protocol.Micros(ttl.Microseconds()), Protocol: protocol.Version},
 	}
 }
 
-func acquire(t *testing.T, d *desk.Desk, r desk.Request) desk.Lease {
+func acquire(t *testing.T, d *leasing.Manager, r leasing.Request) leasing.Lease {
 	t.Helper()
 	lease, err := d.Acquire(t.Context(), r)
 	if err != nil {
@@ -64,7 +64,7 @@ func wantInUse(t *testing.T, store fleet.Store, n int64) {
 }
 
 func TestALeaseIsRenewedAndReleased(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		lease := acquire(t, d, want(1, 0))
 		if lease.Semaphore != "db" || lease.Weight != 1 || lease.TTL != ttl || lease.Left != ttl*2/3 || lease.Fence.Seq == 0 {
 			t.Errorf("%+v", lease)
@@ -88,7 +88,7 @@ func TestALeaseIsRenewedAndReleased(t *testing.T) {
 }
 
 func TestALeaseThatIsNotRenewedIsLost(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		lease := acquire(t, d, want(1, 0))
 		start := time.Now()
 		acquire(t, d, want(1, time.Hour))
@@ -104,14 +104,14 @@ func TestALeaseThatIsNotRenewedIsLost(t *testing.T) {
 
 // Another desk, or the same one after it was started again, goes on.
 func TestDesksAreAsGoodAsOne(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, first *desk.Desk) {
-		second := desk.New(store)
+	in(t, func(t *testing.T, store fleet.Store, first *leasing.Manager) {
+		second := leasing.New(store)
 		defer second.Close()
 		lease := acquire(t, first, want(2, 0))
 		other := acquire(t, first, want(2, 0))
 		for i := range 6 {
 			time.Sleep(ttl / 3)
-			d := []*desk.Desk{first, second}[i%2]
+			d := []*leasing.Manager{first, second}[i%2]
 			renewed, err := d.Renew(t.Context(), "", "db", lease.ID)
 			wantErr(t, err, nil)
 			if renewed.ID != lease.ID || renewed.Fence.Seq != lease.Fence.Seq || renewed.Weight != lease.Weight {
@@ -130,7 +130,7 @@ func TestDesksAreAsGoodAsOne(t *testing.T) {
 }
 
 func TestThoseWhoWaitAreServedInTurn(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		lease := acquire(t, d, want(1, 0))
 		var order []int
 		var mu sync.Mutex
@@ -161,7 +161,7 @@ func TestThoseWhoWaitAreServedInTurn(t *testing.T) {
 }
 
 func TestWaitsEnd(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		lease := acquire(t, d, want(1, 0))
 		start := time.Now()
 		keep := time.AfterFunc(ttl/2, func() { d.Renew(context.Background(), "", "db", lease.ID) })
@@ -183,7 +183,7 @@ func TestWaitsEnd(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		large := want(2, time.Second)
 		large.Weight = 3
 		_, err := d.Acquire(t.Context(), large)
@@ -191,7 +191,7 @@ func TestRefusals(t *testing.T) {
 		there := want(0, time.Second)
 		there.Config = protocol.Config{}
 		acquire(t, d, there) // by whatever configuration it has
-		for _, bad := range []desk.Request{
+		for _, bad := range []leasing.Request{
 			{Semaphore: "a b", Weight: 1}, {Semaphore: "db"}, {Semaphore: "db", Weight: -1}, {Semaphore: "db", Weight: 1, Wait: -1},
 			{Semaphore: "db", Weight: 1, Holder: "two\nlines"}, {Semaphore: "db", Weight: 1, Holder: strings.Repeat("x", 2000)},
 			{Semaphore: "db", Weight: 1 << 60}, {Semaphore: "other", Weight: 1, Config: protocol.Config{Capacity: -1}},
@@ -204,7 +204,7 @@ func TestRefusals(t *testing.T) {
 			wantErr(t, err, sema.ErrInvalid)
 			wantErr(t, d.Release(t.Context(), "", "db", id), sema.ErrInvalid)
 		}
-		_, err = d.Acquire(t.Context(), desk.Request{Semaphore: "nowhere", Weight: 1})
+		_, err = d.Acquire(t.Context(), leasing.Request{Semaphore: "nowhere", Weight: 1})
 		wantErr(t, err, fs.ErrNotExist)
 		_, err = d.Renew(t.Context(), "", "nowhere", "1.2."+strings.Repeat("0", 32))
 		wantErr(t, err, sema.ErrLost)
@@ -212,7 +212,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestARevokedLeaseIsGivenUp(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		lease := acquire(t, d, want(1, 0))
 		wantErr(t, store.Administer(t.Context(), "db", fleet.Command{Revoke: &fleet.Revocation{Lease: lease.Fence.Seq, By: "ops", Why: "night"}}), nil)
 		wantInUse(t, store, 1)
@@ -228,7 +228,7 @@ func TestARevokedLeaseIsGivenUp(t *testing.T) {
 }
 
 func TestARateIsSpent(t *testing.T) {
-	in(t, func(t *testing.T, _ fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, _ fleet.Store, d *leasing.Manager) {
 		r := want(1, 0)
 		r.Config.Kind, r.Config.Window = protocol.Rate, protocol.Micros(time.Second.Microseconds())
 		if lease := acquire(t, d, r); lease.ID != "" {
@@ -242,11 +242,11 @@ func TestARateIsSpent(t *testing.T) {
 }
 
 func TestAHoldLastsAsLongAsItsContext(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var told atomic.Int64
 		ended := make(chan error)
-		go func() { ended <- d.Hold(ctx, want(1, 0), func(desk.Lease) { told.Add(1) }) }()
+		go func() { ended <- d.Hold(ctx, want(1, 0), func(leasing.Lease) { told.Add(1) }) }()
 		time.Sleep(10 * ttl)
 		if n := told.Load(); n < 25 || n > 40 {
 			t.Fatalf("told %d times in 10 TTLs, want about three in each", n)
@@ -256,7 +256,7 @@ func TestAHoldLastsAsLongAsItsContext(t *testing.T) {
 		wantErr(t, <-ended, nil)
 		wantInUse(t, store, 0)
 
-		go func() { ended <- d.Hold(t.Context(), want(1, 0), func(desk.Lease) {}) }()
+		go func() { ended <- d.Hold(t.Context(), want(1, 0), func(leasing.Lease) {}) }()
 		synctest.Wait()
 		wantErr(t, store.Administer(t.Context(), "db", fleet.Command{Delete: true}), nil)
 		wantErr(t, <-ended, sema.ErrLost)
@@ -264,12 +264,12 @@ func TestAHoldLastsAsLongAsItsContext(t *testing.T) {
 }
 
 func TestTheSameKeyHasTheSameLease(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		r := want(5, 0)
 		r.Key, r.Holder = "retry-7", "cron"
 		first := acquire(t, d, r)
 		again := acquire(t, d, r)
-		elsewhere := desk.New(store)
+		elsewhere := leasing.New(store)
 		defer elsewhere.Close()
 		there := acquire(t, elsewhere, r)
 		if again.ID != first.ID || there.ID != first.ID || there.Fence.Seq != first.Fence.Seq {
@@ -288,9 +288,9 @@ func TestTheSameKeyHasTheSameLease(t *testing.T) {
 	})
 }
 
-// Who is cut off while it waits has its place when it comes again, at any desk.
+// Who is cut off while it waits has its place when it comes again, at any leasing.
 func TestAKeyKeepsItsPlace(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		holder := acquire(t, d, want(1, 0))
 		keyed := want(1, time.Minute)
 		keyed.Key = "k"
@@ -306,7 +306,7 @@ func TestAKeyKeepsItsPlace(t *testing.T) {
 			wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
 		})
 		synctest.Wait()
-		elsewhere := desk.New(store)
+		elsewhere := leasing.New(store)
 		defer elsewhere.Close()
 		wg.Go(func() {
 			lease := acquire(t, elsewhere, keyed)
@@ -324,7 +324,7 @@ func TestAKeyKeepsItsPlace(t *testing.T) {
 
 // Sessions do not pile up, and neither does what is remembered.
 func TestNothingIsLeftBehind(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		for range 100 {
 			lease := acquire(t, d, want(1, 0))
 			wantErr(t, d.Release(t.Context(), "", "db", lease.ID), nil)
@@ -353,7 +353,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
-	desks := []*desk.Desk{desk.New(store), desk.New(store)}
+	desks := []*leasing.Manager{leasing.New(store), leasing.New(store)}
 	var inside, most atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 32 {
@@ -400,8 +400,8 @@ func TestManyAtOnce(t *testing.T) {
 // A session that another desk has opened is not kept for the next who comes: that
 // desk would be told of its news.
 func TestNobodyWaitsInASessionOfAnotherDesk(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, first *desk.Desk) {
-		second := desk.New(store)
+	in(t, func(t *testing.T, store fleet.Store, first *leasing.Manager) {
+		second := leasing.New(store)
 		defer second.Close()
 		for range 5 {
 			lease := acquire(t, first, want(1, 0))

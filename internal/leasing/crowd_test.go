@@ -1,4 +1,4 @@
-package desk_test
+package leasing_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/desk"
+	"github.com/sema-go/sema/internal/leasing"
 )
 
 // counting is an engine that counts, and takes a while for a look.
@@ -35,13 +35,13 @@ func (c *counting) Apply(ctx context.Context, name string, b protocol.Batch) (pr
 	return c.Store.Apply(ctx, name, b)
 }
 
-// over runs a test in a bubble with such an engine and a desk.
-func over(t *testing.T, f func(t *testing.T, store *counting, d *desk.Desk)) {
+// over runs a test in a bubble with such an engine and a leasing.
+func over(t *testing.T, f func(t *testing.T, store *counting, d *leasing.Manager)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &counting{Store: memstore.New()}
-		d := desk.New(store)
+		d := leasing.New(store)
 		defer d.Close()
 		f(t, store, d)
 	})
@@ -49,10 +49,10 @@ func over(t *testing.T, f func(t *testing.T, store *counting, d *desk.Desk)) {
 
 // When a server is gone, all of its leases are renewed at another one within moments.
 func TestManyLeasesOfADeskThatIsGone(t *testing.T) {
-	over(t, func(t *testing.T, store *counting, d *desk.Desk) {
+	over(t, func(t *testing.T, store *counting, d *leasing.Manager) {
 		const many = 500
-		before := desk.New(store)
-		var leases []desk.Lease
+		before := leasing.New(store)
+		var leases []leasing.Lease
 		for range many {
 			leases = append(leases, acquire(t, before, want(many, 0)))
 		}
@@ -81,7 +81,7 @@ func TestManyLeasesOfADeskThatIsGone(t *testing.T) {
 
 // A look is never older than the question.
 func TestALookIsNotOld(t *testing.T) {
-	over(t, func(t *testing.T, _ *counting, d *desk.Desk) {
+	over(t, func(t *testing.T, _ *counting, d *leasing.Manager) {
 		acquire(t, d, want(2, 0))
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = d.Look(t.Context(), "db") })
@@ -97,7 +97,7 @@ func TestALookIsNotOld(t *testing.T) {
 // What a program holds is its own: it would lose everything if somebody else spoke
 // for its session.
 func TestALeaseOfAProgramIsNotAnybodys(t *testing.T) {
-	over(t, func(t *testing.T, store *counting, d *desk.Desk) {
+	over(t, func(t *testing.T, store *counting, d *leasing.Manager) {
 		client := fleet.New(store)
 		defer client.Close(context.Background(), fleet.CloseRelease)
 		s, err := client.Semaphore("db", 3, fleet.TTL(ttl))
@@ -125,8 +125,8 @@ func TestALeaseOfAProgramIsNotAnybodys(t *testing.T) {
 // If the engine has forgotten the sessions that wait for the next who comes, they are
 // not tried one after the other.
 func TestManyIdleSessionsMayHaveDied(t *testing.T) {
-	over(t, func(t *testing.T, store *counting, d *desk.Desk) {
-		var leases []desk.Lease
+	over(t, func(t *testing.T, store *counting, d *leasing.Manager) {
+		var leases []leasing.Lease
 		for range 200 {
 			leases = append(leases, acquire(t, d, want(200, 0)))
 		}
@@ -144,7 +144,7 @@ func TestManyIdleSessionsMayHaveDied(t *testing.T) {
 
 // Who says the same as somebody else who waits does not wait for longer than it would.
 func TestTheSameKeyWaitsNoLonger(t *testing.T) {
-	in(t, func(t *testing.T, _ fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, _ fleet.Store, d *leasing.Manager) {
 		holder := want(1, 0)
 		holder.Config.TTL *= 100
 		acquire(t, d, holder)
@@ -169,10 +169,10 @@ func TestTheSameKeyWaitsNoLonger(t *testing.T) {
 }
 
 func TestARateIsNotHeld(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		r := want(1, 0)
 		r.Config.Kind, r.Config.Window = protocol.Rate, 60_000_000
-		wantErr(t, d.Hold(t.Context(), r, func(desk.Lease) { t.Error("it has a lease") }), sema.ErrInvalid)
+		wantErr(t, d.Hold(t.Context(), r, func(leasing.Lease) { t.Error("it has a lease") }), sema.ErrInvalid)
 		wantInUse(t, store, 0)
 	})
 }

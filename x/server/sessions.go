@@ -17,7 +17,7 @@ const (
 	maxUnheard = 4 * maxOps
 )
 
-// programs count what Go clients have in the store, by what they send and what the
+// sessions count what Go clients have in the store, by what they send and what the
 // store replies. A session that was opened through another server, or before this one
 // was started, is counted from its first batch here.
 //
@@ -26,26 +26,26 @@ const (
 // operation ends only what the store had before it, and what cannot be told apart (two
 // acquires with one ticket) is rejected. A client that breaks the protocol may be
 // counted for more than it has.
-type programs struct {
-	server *Server
+type sessions struct {
+	service *service
 
-	mu       sync.Mutex
-	sessions map[programKey]*program
-	swept    time.Time
+	mu    sync.Mutex
+	all   map[sessionKey]*clientSession
+	swept time.Time
 }
 
-// A programKey contains the owner: a batch with another key, or of another principal,
+// A sessionKey contains the owner: a batch with another key, or of another principal,
 // must not count for the session it names.
-type programKey struct {
+type sessionKey struct {
 	semaphore string
 	session   protocol.Session
 	owner     protocol.Owner
 }
 
-// A program is a session of a Go client. It is locked while a batch is applied, so that
+// A session is a session of a Go client. It is locked while a batch is applied, so that
 // batches are counted in the order in which the store has seen them. The mutex of
-// programs may be taken while a program is locked; the other way round only by tryLock.
-type program struct {
+// sessions may be taken while a session is locked; the other way round only by tryLock.
+type clientSession struct {
 	account *account
 	turn    chan struct{} // full while it is locked; guards what follows
 
@@ -59,18 +59,18 @@ type program struct {
 	queued  map[protocol.Ticket]uint64       // acquires in the queue, or on their way there, and the Seqs of their batches
 	splits  map[protocol.Ticket]protocol.Seq // leases to come, of the lease that is parted
 	granted map[protocol.Ticket]protocol.Seq // leases by ticket
-	leases  map[protocol.Seq]programLease    // each counts as held
+	leases  map[protocol.Seq]sessionLease    // each counts as held
 	denied  map[protocol.Ticket]uint64       // rejected here, with the number of the result; 0: there is none yet
 }
 
-type programLease struct {
+type sessionLease struct {
 	ticket protocol.Ticket
 	weight int64
 	n      uint64 // of the result that granted it
 }
 
 // lock waits until no other batch of the session is applied.
-func (one *program) lock(ctx context.Context) error {
+func (one *clientSession) lock(ctx context.Context) error {
 	select {
 	case one.turn <- struct{}{}:
 		return nil
@@ -79,7 +79,7 @@ func (one *program) lock(ctx context.Context) error {
 	}
 }
 
-func (one *program) tryLock() bool {
+func (one *clientSession) tryLock() bool {
 	select {
 	case one.turn <- struct{}{}:
 		return true
@@ -88,53 +88,53 @@ func (one *program) tryLock() bool {
 	}
 }
 
-func (one *program) unlock() { <-one.turn }
+func (one *clientSession) unlock() { <-one.turn }
 
-func newPrograms(s *Server) *programs {
-	return &programs{server: s, sessions: map[programKey]*program{}}
+func newSessions(s *service) *sessions {
+	return &sessions{service: s, all: map[sessionKey]*clientSession{}}
 }
 
 // opened counts a new session, whose place is taken before it is opened.
-func (p *programs) opened(one *account, semaphore string, session protocol.Session, owner protocol.Owner, c protocol.Config) {
+func (p *sessions) opened(one *account, semaphore string, session protocol.Session, owner protocol.Owner, c protocol.Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := programKey{semaphore, session, owner}
-	if p.sessions[key] != nil { // a batch that guessed its number was quicker, and has counted it
-		p.server.accounts.give(one, held)
+	key := sessionKey{semaphore, session, owner}
+	if p.all[key] != nil { // a batch that guessed its number was quicker, and has counted it
+		p.service.accounts.give(one, held)
 		return
 	}
-	p.sessions[key] = newProgram(one, c)
+	p.all[key] = newClientSession(one, c)
 }
 
-func newProgram(one *account, c protocol.Config) *program {
-	return &program{
+func newClientSession(one *account, c protocol.Config) *clientSession {
+	return &clientSession{
 		account: one, turn: make(chan struct{}, 1), seen: time.Now(), ttl: time.Duration(c.TTL) * time.Microsecond,
 		queued: map[protocol.Ticket]uint64{}, splits: map[protocol.Ticket]protocol.Seq{}, granted: map[protocol.Ticket]protocol.Seq{},
-		leases: map[protocol.Seq]programLease{}, denied: map[protocol.Ticket]uint64{},
+		leases: map[protocol.Seq]sessionLease{}, denied: map[protocol.Ticket]uint64{},
 	}
 }
 
 // take takes one of what a principal may have in the store. At the limit it first
 // looks for sessions that have expired.
-func (p *programs) take(one *account, r resource) error {
-	err := p.server.accounts.take(one, r)
+func (p *sessions) take(one *account, r resource) error {
+	err := p.service.accounts.take(one, r)
 	if err == nil || !p.sweep(time.Now(), time.Second) {
 		return err
 	}
-	return p.server.accounts.take(one, r)
+	return p.service.accounts.take(one, r)
 }
 
 // apply sends a batch to the store. Acquires for which the principal's limits leave
 // no room are rejected one by one: the rest of the batch, which renews what the
 // session holds, is done.
-func (p *programs) apply(ctx context.Context, semaphore string, b protocol.Batch) (protocol.Reply, error) {
+func (p *sessions) apply(ctx context.Context, semaphore string, b protocol.Batch) (protocol.Reply, error) {
 	if len(b.Ops) > maxOps {
 		return protocol.Reply{}, invalid("%d operations in a batch: want %d at most", len(b.Ops), maxOps)
 	}
 	if err := checkTickets(b.Ops); err != nil {
 		return protocol.Reply{}, err
 	}
-	key := programKey{semaphore, b.Session, b.Owner}
+	key := sessionKey{semaphore, b.Session, b.Owner}
 	one, err := p.enter(ctx, key)
 	if err != nil {
 		return protocol.Reply{}, err
@@ -153,7 +153,7 @@ func (p *programs) apply(ctx context.Context, semaphore string, b protocol.Batch
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 	}
-	reply, err := p.server.store.Apply(ctx, semaphore, b)
+	reply, err := p.service.store.Apply(ctx, semaphore, b)
 	switch {
 	case err != nil: // it may have been applied
 		if one.unknown {
@@ -172,18 +172,18 @@ func (p *programs) apply(ctx context.Context, semaphore string, b protocol.Batch
 	return reply, nil
 }
 
-// enter returns the program of a session, locked. One that was opened elsewhere counts
+// enter returns the session of a session, locked. One that was opened elsewhere counts
 // from now, whatever the limit; if the store does not know it, its first batch ends it.
-func (p *programs) enter(ctx context.Context, key programKey) (*program, error) {
+func (p *sessions) enter(ctx context.Context, key sessionKey) (*clientSession, error) {
 	for {
 		p.mu.Lock()
-		one := p.sessions[key]
+		one := p.all[key]
 		if one == nil {
-			one = newProgram(p.server.accounts.caller(ctx), protocol.Config{})
+			one = newClientSession(p.service.accountOf(ctx), protocol.Config{})
 			one.unknown = true
 			one.turn <- struct{}{}
-			p.sessions[key] = one
-			p.server.accounts.add(one.account, held)
+			p.all[key] = one
+			p.service.accounts.add(one.account, held)
 			p.mu.Unlock()
 			return one, nil
 		}
@@ -199,34 +199,34 @@ func (p *programs) enter(ctx context.Context, key programKey) (*program, error) 
 }
 
 // forget ends an acquire that is not in the queue any more, or never was.
-func (p *programs) forget(one *program, ticket protocol.Ticket) {
+func (p *sessions) forget(one *clientSession, ticket protocol.Ticket) {
 	if _, queued := one.queued[ticket]; queued {
 		delete(one.queued, ticket)
-		p.server.accounts.give(one.account, waiting)
-		p.server.accounts.give(one.account, held)
+		p.service.accounts.give(one.account, waiting)
+		p.service.accounts.give(one.account, held)
 	}
 	if one.splits[ticket] != 0 {
 		delete(one.splits, ticket)
-		p.server.accounts.give(one.account, held)
+		p.service.accounts.give(one.account, held)
 	}
 }
 
 // release ends a lease.
-func (p *programs) release(one *program, seq protocol.Seq) bool {
+func (p *sessions) release(one *clientSession, seq protocol.Seq) bool {
 	l, ok := one.leases[seq]
 	if ok {
 		delete(one.leases, seq)
 		if one.granted[l.ticket] == seq { // a ticket may have been used again
 			delete(one.granted, l.ticket)
 		}
-		p.server.accounts.give(one.account, held)
+		p.service.accounts.give(one.account, held)
 	}
 	return ok
 }
 
 // heard counts what a batch has done. Its operations end only what the server knew
 // before the reply: a grant of the reply may be later than they are.
-func (p *programs) heard(one *program, b protocol.Batch, r *protocol.Reply) {
+func (p *sessions) heard(one *clientSession, b protocol.Batch, r *protocol.Reply) {
 	before := one.told
 	for i, f := range r.Results {
 		if _, denied := one.denied[f.Ticket]; denied && f.Kind == protocol.Invalid {
@@ -249,7 +249,7 @@ func (p *programs) heard(one *program, b protocol.Batch, r *protocol.Reply) {
 		case protocol.Cancel:
 			again := slices.ContainsFunc(b.Ops[i:], func(o protocol.Op) bool { return o.Verb == protocol.Acquire && o.Ticket == op.Ticket })
 			if _, queued := one.queued[op.Ticket]; queued && !again {
-				p.server.counted.outcome("canceled")
+				p.service.counted.count("canceled")
 				p.forget(one, op.Ticket)
 			}
 			// The store knows the lease of a ticket until the grant is acknowledged.
@@ -261,7 +261,7 @@ func (p *programs) heard(one *program, b protocol.Batch, r *protocol.Reply) {
 }
 
 // returned counts the release of a lease that was granted before, or of a part of it.
-func (p *programs) returned(one *program, op protocol.Op, before uint64) {
+func (p *sessions) returned(one *clientSession, op protocol.Op, before uint64) {
 	l, ok := one.leases[op.Lease]
 	switch {
 	case !ok || l.n > before || op.Weight < 0:
@@ -269,15 +269,15 @@ func (p *programs) returned(one *program, op protocol.Op, before uint64) {
 		l.weight -= op.Weight
 		one.leases[op.Lease] = l
 	case p.release(one, op.Lease):
-		p.server.counted.releases.Inc()
+		p.service.counted.releases.Inc()
 	}
 }
 
 // result counts what became of one acquire, split or lease.
-func (p *programs) result(one *program, f protocol.Result, c protocol.Config) {
+func (p *sessions) result(one *clientSession, f protocol.Result, c protocol.Config) {
 	of, split := one.splits[f.Ticket]
 	if split = split && f.Kind != protocol.Revoked; !split {
-		p.server.counted.result(f.Kind)
+		p.service.counted.result(f.Kind)
 	}
 	switch {
 	case f.Kind == protocol.Revoked:
@@ -294,36 +294,36 @@ func (p *programs) result(one *program, f protocol.Result, c protocol.Config) {
 	default:
 		if _, queued := one.queued[f.Ticket]; queued {
 			delete(one.queued, f.Ticket)
-			p.server.accounts.give(one.account, waiting)
+			p.service.accounts.give(one.account, waiting)
 		} else { // it was asked for through another server
-			p.server.accounts.add(one.account, held)
+			p.service.accounts.add(one.account, held)
 		}
 		one.lease(f)
 	}
 }
 
 // lease notes a lease whose place is taken.
-func (one *program) lease(f protocol.Result) {
-	one.leases[f.Lease] = programLease{f.Ticket, f.Weight, f.N}
+func (one *clientSession) lease(f protocol.Result) {
+	one.leases[f.Lease] = sessionLease{f.Ticket, f.Weight, f.N}
 	one.granted[f.Ticket] = f.Lease
 }
 
 // end forgets a session that is over, and is locked.
-func (p *programs) end(key programKey, one *program) {
+func (p *sessions) end(key sessionKey, one *clientSession) {
 	p.mu.Lock()
-	known := p.sessions[key] == one
+	known := p.all[key] == one
 	if known {
-		delete(p.sessions, key)
+		delete(p.all, key)
 	}
 	p.mu.Unlock()
 	p.free(one)
 	if known {
-		p.server.accounts.give(one.account, held)
+		p.service.accounts.give(one.account, held)
 	}
 }
 
 // free gives back all that a session counts for, but for itself.
-func (p *programs) free(one *program) {
+func (p *sessions) free(one *clientSession) {
 	for ticket := range one.queued {
 		p.forget(one, ticket)
 	}
@@ -338,15 +338,15 @@ func (p *programs) free(one *program) {
 
 // sweep forgets sessions that have expired, not more often than told. It reports
 // whether it has looked.
-func (p *programs) sweep(now time.Time, every time.Duration) bool {
+func (p *sessions) sweep(now time.Time, every time.Duration) bool {
 	p.mu.Lock()
 	if now.Sub(p.swept) < every {
 		p.mu.Unlock()
 		return false
 	}
 	p.swept = now
-	expired := map[programKey]*program{}
-	for key, one := range p.sessions {
+	expired := map[sessionKey]*clientSession{}
+	for key, one := range p.all {
 		if one.tryLock() { // one that is being spoken for has not expired
 			if now.Sub(one.seen) > 2*one.ttl {
 				expired[key] = one

@@ -6,41 +6,40 @@ import (
 	"time"
 )
 
-// trailSpan is how far back the charts go.
-const trailSpan = 5 * time.Minute
+// historySpan is how far back the charts go.
+const historySpan = 5 * time.Minute
 
-// A trail is how a semaphore was of late, as far as somebody looked.
-type trail struct{ samples []sample }
+// A history is a semaphore of late, as far as it was watched.
+type history struct{ samples []sample }
 
 type sample struct {
 	at                        time.Time
 	inUse, effective, waiting int64
 }
 
-// add takes what is newer by enough to be seen: pages that many people load at a
-// time add nothing.
-func (t *trail) add(s sample) {
-	if n := len(t.samples); n > 0 && s.at.Sub(t.samples[n-1].at) < every/2 {
-		t.samples[n-1] = s
+// add takes what is newer by enough to be seen: pages that are loaded at the
+// same time add nothing.
+func (h *history) add(s sample) {
+	if n := len(h.samples); n > 0 && s.at.Sub(h.samples[n-1].at) < every/2 {
+		h.samples[n-1] = s
 		return
 	}
-	t.samples = append(t.samples, s)
+	h.samples = append(h.samples, s)
 }
 
 // forget reports whether nothing is left.
-func (t *trail) forget(before time.Time) bool {
+func (h *history) forget(before time.Time) bool {
 	old := 0
-	for old < len(t.samples) && t.samples[old].at.Before(before) {
+	for old < len(h.samples) && h.samples[old].at.Before(before) {
 		old++
 	}
 	if old > 0 {
-		t.samples = append([]sample(nil), t.samples[old:]...)
+		h.samples = append([]sample(nil), h.samples[old:]...)
 	}
-	return len(t.samples) == 0
+	return len(h.samples) == 0
 }
 
-// A chart is a curve over the last minutes. Where nobody looked there is none: it
-// says nothing that was not seen.
+// A chart is a curve over the last minutes. Where it was not watched there is none.
 type chart struct {
 	Label string
 	Now   int64
@@ -59,8 +58,8 @@ const (
 	chartHeight = 100.0
 )
 
-// gap is the longest time between two looks that were one after the other.
-const gap = 2*every + patience
+// gap is the longest time between two consecutive reads.
+const gap = 2*every + timeout
 
 // chartsOf are the permits in use and those who wait, up to now. They begin with a
 // minute, so that who has just come sees something soon.
@@ -70,14 +69,14 @@ func chartsOf(samples []sample, now time.Time) (all []chart) {
 	waiting := func(s sample) int64 { return s.waiting }
 	shown := time.Minute
 	if len(samples) > 0 {
-		shown = min(trailSpan, max(shown, now.Sub(samples[0].at).Truncate(time.Minute)+time.Minute))
+		shown = min(historySpan, max(shown, now.Sub(samples[0].at).Truncate(time.Minute)+time.Minute))
 	}
 	use := chart{Label: "In use", Span: shown, Top: max(1, highest(samples, inUse), highest(samples, effective))}
 	use.draw(samples, now, inUse)
 	use.Limit, _ = curve(samples, now, shown, use.Top, effective)
-	line := chart{Label: "Waiting", Span: shown, Top: max(1, highest(samples, waiting))}
-	line.draw(samples, now, waiting)
-	return []chart{use, line}
+	queue := chart{Label: "Waiting", Span: shown, Top: max(1, highest(samples, waiting))}
+	queue.draw(samples, now, waiting)
+	return []chart{use, queue}
 }
 
 func (c *chart) draw(samples []sample, now time.Time, value func(sample) int64) {

@@ -1,4 +1,4 @@
-package desk_test
+package leasing_test
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/desk"
+	"github.com/sema-go/sema/internal/leasing"
 )
 
 // Who is refused leaves the line before its session is given to the next.
 func TestManyWhoAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
-	d := desk.New(memstore.New())
+	d := leasing.New(memstore.New())
 	defer d.Close()
 	lease := acquire(t, d, want(1, 0))
 	var wg sync.WaitGroup
@@ -42,7 +42,7 @@ func TestManyWhoAreRefusedAtOnce(t *testing.T) {
 
 // A session that has died while it was idle is not given to anybody.
 func TestAnIdleSessionMayHaveDied(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		r := want(1, 0)
 		r.Config.TTL = protocol.Micros(200_000)
 		lease := acquire(t, d, r)
@@ -57,7 +57,7 @@ func TestAnIdleSessionMayHaveDied(t *testing.T) {
 
 // Who waits while the semaphore is deleted and made again waits for the new one.
 func TestAWaitSurvivesTheSemaphoreItWaitsFor(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		acquire(t, d, want(1, 0))
 		got := make(chan error)
 		go func() {
@@ -89,7 +89,7 @@ func TestAKeyAtTwoDesksAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		acquireSetup := desk.New(store)
+		acquireSetup := leasing.New(store)
 		l := acquire(t, acquireSetup, want(5, 0))
 		wantErr(t, acquireSetup.Release(t.Context(), "", "db", l.ID), nil)
 		acquireSetup.Close()
@@ -98,7 +98,7 @@ func TestAKeyAtTwoDesksAtOnce(t *testing.T) {
 		ids := make([]string, 2)
 		var wg sync.WaitGroup
 		for i := range 2 {
-			d := desk.New(&gated{Store: store, gate: &gate})
+			d := leasing.New(&gated{Store: store, gate: &gate})
 			defer d.Close()
 			wg.Go(func() {
 				r := want(5, time.Second)
@@ -115,11 +115,11 @@ func TestAKeyAtTwoDesksAtOnce(t *testing.T) {
 	})
 }
 
-// The first of two requests with the same key runs out of time at one desk. The
+// The first of two requests with the same key runs out of time at one leasing. The
 // second, at another one, is not harmed.
 func TestATimeoutHarmsNobodyWithTheSameKeyElsewhere(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, first *desk.Desk) {
-		second := desk.New(store)
+	in(t, func(t *testing.T, store fleet.Store, first *leasing.Manager) {
+		second := leasing.New(store)
 		defer second.Close()
 		holder := acquire(t, first, want(1, 0))
 		keyed := want(1, 3*time.Second)
@@ -159,7 +159,7 @@ func TestATimeoutTakesNothingBackThatWasGrantedElsewhere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		first, second := desk.New(deaf{store}), desk.New(store)
+		first, second := leasing.New(deaf{store}), leasing.New(store)
 		defer first.Close()
 		defer second.Close()
 		holder := acquire(t, second, want(1, 0))
@@ -170,7 +170,7 @@ func TestATimeoutTakesNothingBackThatWasGrantedElsewhere(t *testing.T) {
 		time.Sleep(time.Second)
 		again := keyed
 		again.Wait = time.Minute
-		var lease desk.Lease
+		var lease leasing.Lease
 		wg.Go(func() { lease = acquire(t, second, again) })
 		time.Sleep(200 * time.Millisecond)
 		wantErr(t, second.Release(t.Context(), "", "db", holder.ID), nil)
@@ -212,11 +212,11 @@ func configure(t *testing.T, store fleet.Store, change func(*protocol.Config)) {
 // Whoever the engine serves is woken, though it was not the first to come here.
 func TestManyWhoComeAtOnceAreServedWithoutDelay(t *testing.T) {
 	const many = 300
-	for name, free := range map[string]func(*testing.T, fleet.Store, *desk.Desk, desk.Lease){
-		"one after the other": func(t *testing.T, _ fleet.Store, d *desk.Desk, holder desk.Lease) {
+	for name, free := range map[string]func(*testing.T, fleet.Store, *leasing.Manager, leasing.Lease){
+		"one after the other": func(t *testing.T, _ fleet.Store, d *leasing.Manager, holder leasing.Lease) {
 			wantErr(t, d.Release(t.Context(), "", "db", holder.ID), nil)
 		},
-		"all at once": func(t *testing.T, store fleet.Store, _ *desk.Desk, _ desk.Lease) {
+		"all at once": func(t *testing.T, store fleet.Store, _ *leasing.Manager, _ leasing.Lease) {
 			configure(t, store, func(c *protocol.Config) { c.Capacity = many + 1 })
 		},
 	} {
@@ -224,7 +224,7 @@ func TestManyWhoComeAtOnceAreServedWithoutDelay(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := &shuffler{Store: memstore.New(), late: time.Second}
-				d := desk.New(store)
+				d := leasing.New(store)
 				defer d.Close()
 				holder := acquire(t, d, want(1, 0))
 				var wg sync.WaitGroup
@@ -248,7 +248,7 @@ func TestManyWhoComeAtOnceAreServedWithoutDelay(t *testing.T) {
 
 // All who are refused are told at once.
 func TestManyAreToldOfADrain(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		acquire(t, d, want(1, 0))
 		var wg sync.WaitGroup
 		for range 300 {
@@ -268,7 +268,7 @@ func TestManyAreToldOfADrain(t *testing.T) {
 }
 
 func TestAKeyForSomethingElse(t *testing.T) {
-	in(t, func(t *testing.T, _ fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, _ fleet.Store, d *leasing.Manager) {
 		r := want(5, 0)
 		r.Key = "k"
 		acquire(t, d, r)
@@ -280,7 +280,7 @@ func TestAKeyForSomethingElse(t *testing.T) {
 
 // Who asks for the same at the same time waits no longer than it would.
 func TestTheSameKeyWithAShorterWait(t *testing.T) {
-	in(t, func(t *testing.T, _ fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, _ fleet.Store, d *leasing.Manager) {
 		acquire(t, d, want(1, 0))
 		long, short := want(1, 10*time.Second), want(1, time.Second)
 		long.Key, short.Key = "k", "k"
@@ -298,9 +298,9 @@ func TestTheSameKeyWithAShorterWait(t *testing.T) {
 // A desk that is closed takes back the tickets of those who wait, so that they are
 // in nobody's way.
 func TestAClosedDeskLeavesNobodyInLine(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
 		lease := acquire(t, d, want(1, 0))
-		closing := desk.New(store)
+		closing := leasing.New(store)
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {
@@ -325,10 +325,10 @@ func TestAHoldThatEndsWithItsDesk(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			d := desk.New(store)
+			d := leasing.New(store)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
-			go func() { ended <- d.Hold(ctx, want(1, 0), func(desk.Lease) {}) }()
+			go func() { ended <- d.Hold(ctx, want(1, 0), func(leasing.Lease) {}) }()
 			synctest.Wait()
 			cancel()
 			d.Close()
@@ -353,9 +353,9 @@ func (h *held) Apply(ctx context.Context, name string, b protocol.Batch) (protoc
 // A lease that is released while another desk is about to renew it is not renewed
 // by what the session was used for since.
 func TestARenewalThatComesTooLate(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, first *desk.Desk) {
+	in(t, func(t *testing.T, store fleet.Store, first *leasing.Manager) {
 		gate := make(chan struct{})
-		second := desk.New(&held{Store: store, gate: gate})
+		second := leasing.New(&held{Store: store, gate: gate})
 		defer second.Close()
 		lease := acquire(t, first, want(1, 0))
 		time.Sleep(time.Second)

@@ -1,4 +1,4 @@
-package desk_test
+package leasing_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/desk"
+	"github.com/sema-go/sema/internal/leasing"
 )
 
 // forge returns IDs that a reader of listings, or the bearer of another ID, could
@@ -31,10 +31,10 @@ func forge(t *testing.T, store fleet.Store, known string) (ids []string) {
 // An ID is not guessable, whatever a client knows of sessions and leases, and whether
 // or not the server it asks has granted the lease.
 func TestDesk_LeasesObeyTheirIDAlone(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
-		elsewhere := desk.New(store)
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
+		elsewhere := leasing.New(store)
 		defer elsewhere.Close()
-		request := desk.Request{Semaphore: "db", Weight: 1, Config: protocol.Config{Capacity: 3, TTL: 10_000_000}}
+		request := leasing.Request{Semaphore: "db", Weight: 1, Config: protocol.Config{Capacity: 3, TTL: 10_000_000}}
 		old, err := d.Acquire(t.Context(), request)
 		wantErr(t, err, nil)
 		wantErr(t, d.Release(t.Context(), "", "db", old.ID), nil)
@@ -47,7 +47,7 @@ func TestDesk_LeasesObeyTheirIDAlone(t *testing.T) {
 			if id == victim.ID {
 				t.Fatalf("%s was forged", id)
 			}
-			for _, at := range []*desk.Desk{d, elsewhere} {
+			for _, at := range []*leasing.Manager{d, elsewhere} {
 				_, err := at.Renew(t.Context(), "", "db", id)
 				wantErr(t, err, sema.ErrLost)
 				wantErr(t, at.Release(t.Context(), "", "db", id), sema.ErrLost)
@@ -60,13 +60,13 @@ func TestDesk_LeasesObeyTheirIDAlone(t *testing.T) {
 
 // A principal that has seen another one's ID, in a log for example, cannot use it.
 func TestDesk_LeasesBelongToTheirPrincipal(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *desk.Desk) {
-		elsewhere := desk.New(store)
+	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
+		elsewhere := leasing.New(store)
 		defer elsewhere.Close()
-		request := desk.Request{Semaphore: "db", Weight: 1, Principal: "token:a", Key: "job 1", Config: protocol.Config{Capacity: 3, TTL: 10_000_000}}
+		request := leasing.Request{Semaphore: "db", Weight: 1, Principal: "token:a", Key: "job 1", Config: protocol.Config{Capacity: 3, TTL: 10_000_000}}
 		lease, err := d.Acquire(t.Context(), request)
 		wantErr(t, err, nil)
-		for _, at := range []*desk.Desk{d, elsewhere} {
+		for _, at := range []*leasing.Manager{d, elsewhere} {
 			for _, other := range []string{"", "token:b"} {
 				_, err := at.Renew(t.Context(), other, "db", lease.ID)
 				wantErr(t, err, sema.ErrLost)

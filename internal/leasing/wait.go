@@ -1,0 +1,158 @@
+package leasing
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// wait sends the operations, if any, and waits for the result of the ticket.
+func (s *session) wait(ctx context.Context, r Request, ops ...protocol.Op) (Lease, error) {
+	start := time.Now()
+	switch result, err := s.await(ctx, r.Wait, ops); {
+	case err == nil:
+		return s.decide(r, result, start)
+	case err == errWaited:
+		why := sema.ErrTimeout
+		if r.Wait == 0 {
+			why = sema.ErrFull
+		}
+		err = s.rejected(r, why, start)
+		if r.Key != "" {
+			s.cancelUnlessShared()
+		} else {
+			s.cancelLater(r)
+		}
+		return Lease{}, err
+	case errors.Is(err, sema.ErrLost): // and the ticket with it
+		return Lease{}, err
+	default:
+		s.cancelLater(r)
+		return Lease{}, err
+	}
+}
+
+// errWaited is the error of a wait that has passed.
+var errWaited = errors.New("the wait is over")
+
+// await queues until there is a result.
+func (s *session) await(ctx context.Context, limit time.Duration, ops []protocol.Op) (protocol.Result, error) {
+	m := s.manager
+	m.enqueue(s)
+	defer m.dequeue(s) // before another request uses the session
+	if limit == 0 {    // the first reply decides a try
+		limit = storeTimeout
+	}
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	for {
+		results, err := s.sendAlone(ctx, ops)
+		if err != nil {
+			return protocol.Result{}, err
+		}
+		ops = nil
+		for _, f := range results {
+			if f.Ticket == s.ticket && f.Kind != protocol.Revoked {
+				return f, nil
+			}
+		}
+		heartbeat := jittered(min(s.ttl/3, maxHeartbeat))
+		if s.foreign {
+			heartbeat = min(heartbeat, jittered(foreignPoll))
+		}
+		if s.next > 0 {
+			heartbeat = min(heartbeat, s.next)
+		}
+		select {
+		case <-s.wakeups:
+		case <-time.After(heartbeat):
+		case <-over.C:
+			return protocol.Result{}, errWaited
+		case <-ctx.Done():
+			return protocol.Result{}, context.Cause(ctx)
+		case <-m.life.Done():
+			return protocol.Result{}, m.closed("acquire", s.semaphore)
+		}
+	}
+}
+
+// sendAlone is send for a session that no other goroutine uses, except late requests for an
+// earlier lease.
+func (s *session) sendAlone(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.unlock()
+	return s.send(ctx, ops...)
+}
+
+// decide returns the lease or the error of a result.
+func (s *session) decide(r Request, f protocol.Result, start time.Time) (Lease, error) {
+	m := s.manager
+	switch {
+	case f.Kind == protocol.Granted && s.config.Kind == protocol.Rate:
+		m.keepIdle(s) // the permits are spent, and return by time alone
+		return Lease{Semaphore: s.semaphore, Weight: f.Weight, InUse: s.inUse, Capacity: s.config.Capacity, Window: s.window()}, nil
+	case f.Kind == protocol.Granted:
+		s.lease, s.weight, s.fence = f.Lease, f.Weight, f.Fence
+		lease := s.granted()
+		m.remember(s)
+		m.wake(s.semaphore, wokenByGrant) // others may have been granted something, too
+		return lease, nil
+	}
+	err := s.rejected(r, f.Kind.Err(), start)
+	m.keepIdle(s)
+	return Lease{}, err
+}
+
+func (s *session) rejected(r Request, why error, start time.Time) error {
+	e := &sema.Error{Op: "acquire", Name: s.semaphore, Weight: r.Weight, Capacity: s.config.Capacity, InUse: s.inUse, Err: why}
+	if protocol.MayChange(why) {
+		e.After = s.decided
+	}
+	if errors.Is(why, sema.ErrTimeout) {
+		e.Detail = time.Since(start).Round(time.Millisecond).String()
+	}
+	if e.After > 0 && (errors.Is(why, sema.ErrUnavailable) || s.inUse == 0) {
+		e.Detail = "the store has restarted and does not know yet what is held"
+	}
+	if e.After > 0 {
+		s.manager.Poll(s.semaphore, s.ttl)
+	}
+	if s.config.Kind == protocol.Rate {
+		return &RateError{e, s.window()}
+	}
+	return e
+}
+
+// A RateError is a rejection by a rate, whose permits return Window after they were
+// granted.
+type RateError struct {
+	Rejection *sema.Error
+	Window    time.Duration
+}
+
+func (e *RateError) Error() string { return e.Rejection.Error() }
+func (e *RateError) Unwrap() error { return e.Rejection }
+
+func (s *session) window() time.Duration { return time.Duration(s.config.Window) * time.Microsecond }
+
+// cancelLater cancels the ticket of a request that has ended, and releases what was granted
+// meanwhile. A request with a key may be repeated, and keeps its place for as long as its
+// session lives.
+func (s *session) cancelLater(r Request) {
+	if r.Key != "" {
+		return
+	}
+	s.finish(protocol.Op{Verb: protocol.Cancel, Ticket: s.ticket})
+}
+
+// maxHeartbeat bounds the time between two batches of a waiter, however long the TTL is: a
+// lost notification is made up for by then.
+const maxHeartbeat = 5 * time.Second
+
+// foreignPoll is how often a session is polled for which another manager is notified.
+const foreignPoll = 250 * time.Millisecond

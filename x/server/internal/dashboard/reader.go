@@ -1,0 +1,330 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+const (
+	every   = time.Second     // how often the store is read for the same, while it is watched
+	timeout = 5 * time.Second // of one read
+	atOnce  = 8               // semaphores that are read at a time
+)
+
+// A reader reads the store for all viewers: the same is read once at a time, and not again
+// while the last result is new enough. A read is not cancelled when a viewer leaves:
+// others may wait for it.
+type reader struct {
+	store   Store
+	trouble func(error) // is called when the store ceases to respond
+	life    context.Context
+	end     context.CancelFunc
+	running sync.WaitGroup
+	turns   chan struct{} // full while atOnce semaphores are read
+
+	mu        sync.Mutex
+	changes   int // made here; results of before are outdated
+	closed    bool
+	rows      cached[[]row]
+	clock     cached[time.Duration]
+	probe     cached[struct{}]
+	read      map[string]*entry
+	histories map[string]*history
+	swept     time.Time
+	rendered  *parts // of the rows
+
+	failing time.Time // since when the store does not respond; zero: it does
+}
+
+func newReader(s Store, trouble func(error)) *reader {
+	r := &reader{
+		store: s, trouble: trouble, turns: make(chan struct{}, atOnce), read: map[string]*entry{}, histories: map[string]*history{}, rendered: newParts(),
+	}
+	r.life, r.end = context.WithCancel(context.Background())
+	return r
+}
+
+// close returns when nothing is read any more.
+func (r *reader) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.end()
+	r.running.Wait()
+}
+
+// changed makes the next reads new ones.
+func (r *reader) changed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes++
+}
+
+// A cached is the last result of a read that is repeated.
+type cached[T any] struct {
+	last *result[T] // perhaps in progress; the reader's lock guards which it is
+	used time.Time
+}
+
+// A result is complete when done is closed.
+type result[T any] struct {
+	changes  int       // of the reader when it was asked for
+	made, at time.Time // when it was asked for; when the store was read, guarded by the reader's lock
+	done     chan struct{}
+	value    T
+	err      error
+}
+
+var (
+	errEnding = &sema.Error{Op: "watch", Err: sema.ErrClosed, Detail: "this server is being stopped"}
+	errNoTurn = fmt.Errorf("%w: the store is slow, and did not reply for this one within %v; it is read again", sema.ErrUnavailable, timeout)
+)
+
+// fetch returns a result that is at most so old, perhaps in progress. A read that takes
+// turns waits until fewer than atOnce are in progress.
+func fetch[T any](r *reader, c *cached[T], within time.Duration, turns bool, read func(context.Context) (T, error)) *result[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	c.used = now
+	if last := c.last; last != nil && last.changes == r.changes && (!last.complete() || now.Sub(last.at) < within) {
+		return last
+	}
+	last := &result[T]{changes: r.changes, made: now, at: now, done: make(chan struct{})}
+	c.last = last
+	if r.closed {
+		last.err = errEnding
+		close(last.done)
+		return last
+	}
+	r.running.Go(func() { run(r, last, turns, read) })
+	return last
+}
+
+func run[T any](r *reader, one *result[T], turns bool, read func(context.Context) (T, error)) {
+	defer close(one.done)
+	if turns {
+		r.turns <- struct{}{}
+		defer func() { <-r.turns }()
+	}
+	r.mu.Lock()
+	one.at = time.Now()
+	late := one.at.Sub(one.made) >= timeout
+	r.mu.Unlock()
+	if late {
+		one.err = errNoTurn
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.life, timeout)
+	defer cancel()
+	one.value, one.err = read(ctx)
+}
+
+func (one *result[T]) complete() bool {
+	select {
+	case <-one.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns the result, unless ctx ends first.
+func (one *result[T]) wait(ctx context.Context) (T, error) {
+	select {
+	case <-one.done:
+	case <-ctx.Done():
+	}
+	if !one.complete() {
+		var none T
+		return none, errNoTurn
+	}
+	return one.value, one.err
+}
+
+// A row is a semaphore of the overview.
+type row struct {
+	semaphore
+	lower string // its name, as a filter compares it
+}
+
+// list returns all semaphores, by name.
+func (r *reader) list(ctx context.Context, within time.Duration) ([]row, error) {
+	return fetch(r, &r.rows, within, false, func(ctx context.Context) (all []row, err error) {
+		for q := (protocol.ListQuery{}); ; {
+			page, err := r.store.List(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			for _, s := range page {
+				all = append(all, row{summarized(s), strings.ToLower(s.Name)})
+				q.After = s.Name
+			}
+			if len(page) < q.Most() {
+				r.recovered()
+				r.rendered.next()
+				return all, nil
+			}
+		}
+	}).wait(ctx)
+}
+
+// ahead returns by how much the store's clock, which says since when permits are held, is
+// ahead.
+func (r *reader) ahead(within time.Duration) *result[time.Duration] {
+	return fetch(r, &r.clock, within, false, func(ctx context.Context) (time.Duration, error) {
+		there, err := r.store.Ping(ctx)
+		if err != nil || there.IsZero() {
+			return 0, err
+		}
+		return time.Until(there), nil
+	})
+}
+
+// An entry is a semaphore that is shown on a page of its own, with what was rendered of it.
+type entry struct {
+	cached[*snapshot]
+	parts *parts
+}
+
+// snapshot returns a semaphore, which may be as old as within.
+func (r *reader) snapshot(ctx context.Context, name string, within time.Duration) *snapshot {
+	clock, e := r.ahead(within), r.entryOf(name)
+	one := fetch(r, &e.cached, within, true, func(ctx context.Context) (*snapshot, error) { return r.inspect(ctx, name, e.parts, clock) })
+	s, err := one.wait(ctx)
+	if s == nil {
+		s = newSnapshot(semaphore{Name: name}, e.parts)
+		s.err, s.at = err, one.made
+	}
+	r.sweep()
+	return s
+}
+
+func (r *reader) entryOf(name string) *entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.read[name]
+	if e == nil {
+		e = &entry{parts: newParts()}
+		r.read[name] = e
+	}
+	e.used = time.Now()
+	return e
+}
+
+// inspect reads one semaphore, or that there is none.
+func (r *reader) inspect(ctx context.Context, name string, parts *parts, clock *result[time.Duration]) (*snapshot, error) {
+	at := time.Now()
+	stored, err := r.recent(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		s := newSnapshot(semaphore{Name: name}, parts)
+		s.gone, s.at = true, at
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	parts.next()
+	ahead, _ := clock.wait(ctx) // a store without a clock has that of this machine
+	s := newSnapshot(seen(name, stored, at.Add(ahead)).shortened(), parts)
+	s.at = at
+	r.record(name, sample{at, stored.InUse, stored.Effective, s.Waiting()})
+	return s, nil
+}
+
+// recent reads a semaphore. That there is none is a reply as well.
+func (r *reader) recent(ctx context.Context, name string) (protocol.Snapshot, error) {
+	s, err := r.store.Recent(ctx, name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		r.recovered()
+	}
+	return s, err
+}
+
+// record adds a sample to the history of a semaphore, for the charts.
+func (r *reader) record(name string, s sample) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.histories[name]
+	if h == nil {
+		h = &history{}
+		r.histories[name] = h
+	}
+	h.add(s)
+}
+
+// historyOf returns the samples of a semaphore, oldest first.
+func (r *reader) historyOf(name string) []sample {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.histories[name]; h != nil {
+		return slices.Clone(h.samples)
+	}
+	return nil
+}
+
+// sweep forgets what is not watched any more.
+func (r *reader) sweep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Sub(r.swept) < every {
+		return
+	}
+	r.swept = now
+	for name, e := range r.read {
+		if now.Sub(e.used) > gap && e.last != nil && e.last.complete() {
+			delete(r.read, name)
+		}
+	}
+	for name, h := range r.histories {
+		if h.forget(now.Add(-historySpan)) {
+			delete(r.histories, name)
+		}
+	}
+}
+
+// recovered notes that reads succeed again.
+func (r *reader) recovered() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failing = time.Time{}
+}
+
+// outage reports whether the store does not respond at all, after something could not be
+// read, and since when. One failed read is not enough: it reads another semaphore, and the
+// store responds if that exists, or does not.
+func (r *reader) outage(ctx context.Context, now time.Time, why error) (since time.Time, is bool) {
+	soon, cancel := context.WithTimeout(ctx, 2*every)
+	defer cancel()
+	_, err := fetch(r, &r.probe, every, false, func(ctx context.Context) (struct{}, error) {
+		_, err := r.recent(ctx, "sema-readyz")
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return struct{}{}, err
+	}).wait(soon)
+	if err == nil || ctx.Err() != nil {
+		return time.Time{}, false
+	}
+	r.mu.Lock()
+	begins := r.failing.IsZero()
+	if begins {
+		r.failing = now
+	}
+	since = r.failing
+	r.mu.Unlock()
+	if begins {
+		r.trouble(why)
+	}
+	return since, true
+}

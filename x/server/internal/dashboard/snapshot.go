@@ -1,0 +1,80 @@
+package dashboard
+
+import (
+	"html/template"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A snapshot is a semaphore as it was read once, for all viewers. Each part of its page is
+// rendered when the first of them needs it.
+type snapshot struct {
+	semaphore
+	at    time.Time // here
+	gone  bool      // there is no such semaphore
+	err   error     // it could not be read
+	parts *parts
+
+	mu    sync.Mutex
+	pages map[bool]page // by whether the viewer may change it
+}
+
+func newSnapshot(s semaphore, p *parts) *snapshot {
+	return &snapshot{semaphore: s, parts: p, pages: map[bool]page{}}
+}
+
+// figures are what most parts show: while they are the same, so is each.
+type figures struct {
+	config                   protocol.Config
+	effective, inUse         int64
+	holding, waiting, listed int64
+}
+
+func (s semaphore) figures() figures {
+	return figures{s.Config, s.Effective, s.InUse, s.holding, s.waiting, int64(len(s.Leases))}
+}
+
+// page returns its page in parts that change on their own.
+func (s *snapshot) page(r *reader, mayChange bool) page {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, known := s.pages[mayChange]
+	if !known {
+		p = s.render(r, mayChange)
+		s.pages[mayChange] = p
+	}
+	return p
+}
+
+func (s *snapshot) render(r *reader, mayChange bool) page {
+	p := page{map[string]template.HTML{}, map[string][]string{"holders": {}, "waiters": {}}}
+	p.parts["trouble"] = render("trouble", (*trouble)(nil))
+	if s.gone {
+		p.parts["state"] = render("gone", nil)
+		return p
+	}
+	plain := []string{"state", "settings", "holders-note", "waiters-note"}
+	if mayChange {
+		plain = append(plain, "verbs")
+	}
+	for _, id := range plain {
+		p.parts[id] = s.parts.render(id, id, s.figures(), s.semaphore)
+	}
+	p.parts["charts"] = render("charts", chartsOf(r.historyOf(s.Name), s.at))
+	for _, h := range s.holders(mayChange) {
+		id := h.ID()
+		key := id
+		if mayChange {
+			key += " with a button"
+		}
+		p.parts[id] = s.parts.render(key, "holder", h, h)
+		p.lists["holders"] = append(p.lists["holders"], id)
+	}
+	for _, one := range s.waiters() {
+		p.parts[one.ID()] = s.parts.render(one.ID(), "waiter", one, one)
+		p.lists["waiters"] = append(p.lists["waiters"], one.ID())
+	}
+	return p
+}

@@ -1,0 +1,254 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// list returns a page of the semaphores that the caller may see, in the order of their
+// names, without holders and waiters, and the cursor of the next page, "" if there is
+// none.
+func (s *service) list(ctx context.Context, prefix string, p page) (found []summary, next string, err error) {
+	all, err := s.summaries(ctx, protocol.ListQuery{Prefix: prefix, After: p.after, Limit: p.size()})
+	found = make([]summary, len(all))
+	for i, one := range all {
+		found[i] = newSummary(one)
+	}
+	if len(found) == p.size() {
+		next = found[len(found)-1].Name
+	}
+	return found, next, err
+}
+
+// summaries returns the semaphores that a query selects and the caller may see.
+func (s *service) summaries(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	c := who(ctx)
+	if err := c.allow(Read, ""); err != nil {
+		return nil, err
+	}
+	switch { // of names that the caller may see
+	case strings.HasPrefix(q.Prefix, c.prefix):
+	case strings.HasPrefix(c.prefix, q.Prefix):
+		q.Prefix = c.prefix
+	default:
+		return nil, nil
+	}
+	if err := s.reading(ctx, 1); err != nil {
+		return nil, err
+	}
+	return s.store.List(ctx, q)
+}
+
+// info returns a semaphore, with a page of its holders and then its waiters.
+func (s *service) info(ctx context.Context, name string, p page) (info, error) {
+	if err := s.authorize(ctx, Read, name); err != nil {
+		return info{}, err
+	}
+	if err := s.reading(ctx, 1); err != nil {
+		return info{}, err
+	}
+	return s.page(ctx, name, p)
+}
+
+func (s *service) page(ctx context.Context, name string, p page) (info, error) {
+	snapshot, err := s.snapshot(ctx, name)
+	if err != nil {
+		return info{}, err
+	}
+	return newInfo(name, snapshot, p)
+}
+
+// snapshot returns a semaphore as it is.
+func (s *service) snapshot(ctx context.Context, name string) (protocol.Snapshot, error) {
+	snapshot, err := s.store.Inspect(ctx, name)
+	return snapshot, named("inspect", name, err)
+}
+
+// named adds the name of the semaphore to an error that says that it does not exist.
+func named(op, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &sema.Error{Op: op, Name: name, Err: missing{}}
+	}
+	return err
+}
+
+// missing is [fs.ErrNotExist] of a semaphore.
+type missing struct{}
+
+func (missing) Error() string { return "no such semaphore; an acquire with a capacity creates it" }
+func (missing) Unwrap() error { return fs.ErrNotExist }
+
+// configure creates a semaphore, or changes it, if the preconditions hold.
+func (s *service) configure(ctx context.Context, name string, when conditions, wanted settings) (now info, created bool, err error) {
+	if err := s.authorize(ctx, Admin, name); err != nil {
+		return info{}, false, err
+	}
+	created, err = s.change(ctx, name, when, wanted, true)
+	s.audit(ctx, "configure", name, wanted.String(), err)
+	if err != nil {
+		return info{}, false, err
+	}
+	s.watches.changed(name)
+	now, err = s.page(ctx, name, page{})
+	return now, created, err
+}
+
+// drain rejects waiters and new acquires until resume. It waits until nothing is held,
+// for the given time at most; the result says what is.
+func (s *service) drain(ctx context.Context, name string, when conditions, wait time.Duration) (info, error) {
+	if err := s.setDraining(ctx, "drain", name, when, true); err != nil {
+		return info{}, err
+	}
+	if wait > 0 {
+		if err := s.waitIdle(ctx, name, wait); err != nil {
+			return info{}, err
+		}
+	}
+	return s.page(ctx, name, page{})
+}
+
+// waitIdle waits until nothing of a semaphore is held, for the given time at most.
+func (s *service) waitIdle(ctx context.Context, name string, wait time.Duration) error {
+	one := s.accountOf(ctx)
+	if err := s.enter(one, waiting, &s.waiting); err != nil {
+		return err
+	}
+	defer s.leave(one, waiting, &s.waiting)
+	ctx, stop := until(ctx, s.life)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, min(wait, s.options.Limits.MaxWait))
+	defer cancel()
+	w := s.watches.join(name)
+	defer s.watches.leave(name, w)
+	for {
+		select {
+		case now := <-w.updates:
+			if now.err == nil && now.snapshot.InUse == 0 || errors.Is(now.err, fs.ErrNotExist) {
+				return nil
+			}
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), errLeaving) {
+				return errLeaving
+			}
+			return nil
+		}
+	}
+}
+
+// resume ends a drain.
+func (s *service) resume(ctx context.Context, name string, when conditions) (info, error) {
+	if err := s.setDraining(ctx, "resume", name, when, false); err != nil {
+		return info{}, err
+	}
+	return s.page(ctx, name, page{})
+}
+
+func (s *service) setDraining(ctx context.Context, op, name string, when conditions, draining bool) error {
+	if err := s.authorize(ctx, Admin, name); err != nil {
+		return err
+	}
+	_, err := s.change(ctx, name, when, settings{Draining: &draining}, false)
+	s.audit(ctx, op, name, "", err)
+	if err == nil {
+		s.watches.changed(name)
+	}
+	return err
+}
+
+// revoke ends a lease of any client.
+func (s *service) revoke(ctx context.Context, name string, r fleet.Revocation) error {
+	r.By = who(ctx).name
+	err := s.administer(ctx, name, fleet.Command{Revoke: &r})
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := s.snapshot(ctx, name); err != nil {
+		return err
+	}
+	return newProblem(kindNoLease, "lease %d of %q does not exist: it was released, or has expired", r.Lease, name)
+}
+
+// delete deletes a semaphore if the preconditions hold. The store deletes only the version
+// for which they were checked.
+func (s *service) delete(ctx context.Context, name string, when conditions) error {
+	if err := s.authorize(ctx, Admin, name); err != nil {
+		return err
+	}
+	command := fleet.Command{Delete: true}
+	if when != (conditions{}) {
+		snapshot, err := s.snapshot(ctx, name)
+		if err == nil {
+			err = when.check(true, snapshot.Config.Version)
+		}
+		if err != nil {
+			s.audit(ctx, "delete", name, "", err)
+			return err
+		}
+		command.DeleteVersion = snapshot.Config.Version
+	}
+	return named("delete", name, s.administer(ctx, name, command))
+}
+
+// administer sends a command of an administrator to the store.
+func (s *service) administer(ctx context.Context, name string, c fleet.Command) error {
+	if err := s.authorize(ctx, Admin, name); err != nil {
+		return err
+	}
+	var op, detail string
+	switch {
+	case c.Configure != nil:
+		op, detail = "configure", describe(*c.Configure)
+	case c.Revoke != nil:
+		revocation := *c.Revoke
+		revocation.By = who(ctx).signature(revocation.By)
+		c.Revoke = &revocation
+		if err := revocation.Check(); err != nil {
+			return err
+		}
+		op, detail = "revoke", fmt.Sprintf("lease %d, at once %t: %s", revocation.Lease, revocation.AtOnce, revocation.Why)
+	case c.Delete:
+		op = "delete"
+	}
+	err := s.store.Administer(ctx, name, c)
+	s.audit(ctx, op, name, detail, err)
+	s.watches.changed(name)
+	return err
+}
+
+// describe returns a configuration for the audit log.
+func describe(c protocol.Config) string {
+	text := fmt.Sprintf("capacity %d, ramp %d, max_waiters %d, ttl %v", c.Capacity, c.Ramp, c.MaxWaiters, span(c.TTL))
+	if c.Draining {
+		text += ", draining"
+	}
+	return text
+}
+
+// audit logs what an administrator has done, or tried to do.
+func (s *service) audit(ctx context.Context, op, name, detail string, err error) {
+	result := "done"
+	if err != nil {
+		result = err.Error()
+	}
+	c := who(ctx)
+	s.log.Info("audit", "who", c.name, "principal", c.principal, "from", c.from, "op", op, "semaphore", name, "detail", detail, "result", result)
+}
+
+// signature returns the name under which a caller acts. Where no authentication is
+// configured, the name that the caller claims is added as a claim.
+func (c caller) signature(claim string) string {
+	if c.identity != everybody || claim == "" || claim == c.name {
+		return c.name
+	}
+	return fmt.Sprintf("%s (%s)", c.name, claim)
+}
+
+func span(m protocol.Micros) time.Duration { return time.Duration(m) * time.Microsecond }

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/leasing"
+)
+
+// A storeAPI is the store as Go clients reach it through the service. Each may do what
+// its token allows, and creates semaphores as they are declared.
+type storeAPI struct{ service *service }
+
+var (
+	_ fleet.Store    = storeAPI{}
+	_ fleet.Examiner = storeAPI{}
+)
+
+// Open implements [fleet.Store].
+func (a storeAPI) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
+	s := a.service
+	if err := s.authorize(ctx, Acquire, name); err != nil {
+		return 0, protocol.Config{}, err
+	}
+	if s.leaving.Load() {
+		return 0, protocol.Config{}, errLeaving
+	}
+	if ttl := span(c.TTL); ttl > maxTTL {
+		return 0, protocol.Config{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
+	}
+	if by.Client.Kind == leasing.Service { // servers continue each other's sessions
+		return 0, protocol.Config{}, invalid("client of kind %q: reserved for servers", by.Client.Kind)
+	}
+	if d, ok := s.declared.of(name); ok {
+		version := c.Protocol
+		c, by.MustExist = d.Config(), false
+		c.Protocol = version
+	}
+	one := s.accountOf(ctx)
+	if err := s.sessions.take(one, held); err != nil {
+		return 0, protocol.Config{}, err
+	}
+	by.Owner.Principal = who(ctx).principal
+	session, stored, err := s.store.Open(ctx, name, c, by)
+	if err != nil {
+		s.accounts.give(one, held)
+		return 0, stored, err
+	}
+	s.sessions.opened(one, name, session, by.Owner, stored)
+	return session, stored, nil
+}
+
+// Apply implements [fleet.Store].
+func (a storeAPI) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	if err := a.service.authorize(ctx, Acquire, name); err != nil {
+		return protocol.Reply{}, err
+	}
+	b.Ops = slices.Clone(b.Ops)
+	for i := range b.Ops {
+		d := &b.Ops[i].Details
+		for _, text := range []string{d.Site, d.Labels, d.Holder} {
+			if err := fleet.CheckMeta(text); err != nil {
+				return protocol.Reply{}, invalid("details: %v", err)
+			}
+		}
+		d.By, d.Key = "", "" // servers alone set them
+	}
+	b.Owner.Principal = who(ctx).principal
+	return a.service.sessions.apply(ctx, name, b)
+}
+
+// Listen implements [fleet.Store]. Clients choose their instance, so that notifications
+// are checked one by one.
+func (a storeAPI) Listen(ctx context.Context, instance string, notify func(name string)) error {
+	s, c := a.service, who(ctx)
+	if err := c.allow(Acquire, ""); err != nil {
+		return err
+	}
+	one := s.accountOf(ctx)
+	if err := s.enter(one, streams, &s.streams); err != nil {
+		return err
+	}
+	defer s.leave(one, streams, &s.streams)
+	ctx, cancel := until(ctx, s.life)
+	defer cancel()
+	return s.store.Listen(ctx, instance, func(name string) {
+		if c.may(Acquire, name) {
+			notify(name)
+		}
+	})
+}
+
+// snapshotWeight is how many reads a whole snapshot counts for; others are of pages.
+const snapshotWeight = 8
+
+// Inspect implements [fleet.Store].
+func (a storeAPI) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	if err := a.service.authorize(ctx, Read, name); err != nil {
+		return protocol.Snapshot{}, err
+	}
+	if err := a.service.reading(ctx, snapshotWeight); err != nil {
+		return protocol.Snapshot{}, err
+	}
+	return a.service.store.Inspect(ctx, name)
+}
+
+// Administer implements [fleet.Store].
+func (a storeAPI) Administer(ctx context.Context, name string, c fleet.Command) error {
+	return a.service.administer(ctx, name, c)
+}
+
+// List implements [fleet.Store]. It returns what the caller may see.
+func (a storeAPI) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	return a.service.summaries(ctx, q)
+}
+
+// Ping implements [fleet.Examiner].
+func (a storeAPI) Ping(ctx context.Context) (time.Time, error) {
+	if err := who(ctx).allow(Read, ""); err != nil {
+		return time.Time{}, err
+	}
+	return a.service.store.Ping(ctx)
+}
+
+// Examine implements [fleet.Examiner]. It is about all semaphores, and for callers that
+// may see all; it is costly, so that the findings are reused for a while.
+func (a storeAPI) Examine(ctx context.Context) ([]fleet.Finding, error) {
+	c := who(ctx)
+	if err := c.allow(Read, ""); err != nil {
+		return nil, err
+	}
+	if c.prefix != "" {
+		return nil, &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: fmt.Sprintf("%s may see what begins with %q; to examine the store takes a token for all", c.name, c.prefix)}
+	}
+	return a.service.examination.findings(func() ([]fleet.Finding, error) { return a.service.store.Examine(ctx) })
+}
+
+// Close implements [fleet.Store]. It does nothing: the store is the server's.
+func (a storeAPI) Close() error { return nil }
+
+// examinedFor is how long the findings of an examination are reused.
+const examinedFor = 10 * time.Second
+
+// An examination keeps the last findings; one examination is made at a time.
+type examination struct {
+	mu    sync.Mutex
+	at    time.Time
+	found []fleet.Finding
+}
+
+func (e *examination) findings(examine func() ([]fleet.Finding, error)) ([]fleet.Finding, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if time.Since(e.at) < examinedFor {
+		return e.found, nil
+	}
+	found, err := examine()
+	if err == nil {
+		e.at, e.found = time.Now(), found
+	}
+	return found, err
+}
