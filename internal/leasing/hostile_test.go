@@ -202,7 +202,7 @@ func (s *shuffler) Apply(ctx context.Context, name string, b protocol.Batch) (pr
 	return s.Store.Apply(ctx, name, b)
 }
 
-func configure(t *testing.T, store fleet.Store, change func(*protocol.Config)) {
+func configure(t *testing.T, store fleet.Store, change func(*fleet.Config)) {
 	t.Helper()
 	client := fleet.New(store)
 	wantErr(t, client.Configure(t.Context(), "db", change), nil)
@@ -217,7 +217,7 @@ func TestManyWhoComeAtOnceAreServedWithoutDelay(t *testing.T) {
 			wantErr(t, d.Release(t.Context(), "", "db", holder.ID), nil)
 		},
 		"all at once": func(t *testing.T, store fleet.Store, _ *leasing.Manager, _ leasing.Lease) {
-			configure(t, store, func(c *protocol.Config) { c.Capacity = many + 1 })
+			configure(t, store, func(c *fleet.Config) { c.Capacity = many + 1 })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestManyAreToldOfADrain(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		configure(t, store, func(c *protocol.Config) { c.Draining = true })
+		configure(t, store, func(c *fleet.Config) { c.Draining = true })
 		wg.Wait()
 		if took := time.Since(start); took > 100*time.Millisecond {
 			t.Errorf("it took %v", took)

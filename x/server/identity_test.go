@@ -194,11 +194,11 @@ func TestRevoke_ByCannotBeForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := ops.Inspect(t.Context(), "db")
+	info, err := ops.Info(t.Context(), "db")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ops.Revoke(t.Context(), "db", fleet.Revocation{Lease: snapshot.Leases[0].Seq, By: "the-ceo", Why: "because"}); err != nil {
+	if err := ops.Revoke(t.Context(), "db", fleet.Revocation{Lease: info.Holders[0].Lease, By: "the-ceo", Why: "because"}); err != nil {
 		t.Fatal(err)
 	}
 	<-p.Lost()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
 )
 
 // upkeepEvery is how often what has expired is forgotten.
@@ -44,7 +45,7 @@ func (s *service) tidy(ctx context.Context) {
 // other servers, and some stores, delete semaphores as well.
 func (c *catalog) compare(ctx context.Context, now time.Time) error {
 	there := map[string]bool{}
-	for s, err := range fleet.Summaries(ctx, c, "") {
+	for s, err := range fleet.Summaries(ctx, c, protocol.ListQuery{}) {
 		if err != nil {
 			return err
 		}

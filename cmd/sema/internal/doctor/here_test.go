@@ -57,7 +57,7 @@ func wantProtocols(t *testing.T, owner *fleet.Client, path string) {
 	}
 	permit.Release()
 	raise := func() {
-		if err := owner.Configure(t.Context(), "newer", func(c *protocol.Config) { c.Protocol++ }); err != nil {
+		if err := owner.Configure(t.Context(), "newer", func(c *fleet.Config) { c.Protocol++ }); err != nil {
 			t.Fatal(err)
 		}
 		if err := owner.Close(t.Context()); err != nil {

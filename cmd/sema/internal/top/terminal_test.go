@@ -97,7 +97,7 @@ func TestAnIncident(t *testing.T) {
 	w.Await(`Drain "db"? 38 of 40 permits stay in use; 1 waiter and new acquires are rejected`)
 	w.Press("n")
 	w.Await("nothing was done")
-	if s, err := crew.client.Inspect(t.Context(), "db"); err != nil || s.Config.Draining {
+	if s, err := crew.client.Info(t.Context(), "db"); err != nil || s.Config.Draining {
 		t.Fatalf("it drains all the same: %+v, %v", s.Config, err)
 	}
 	w.Press("d", "y")
@@ -105,7 +105,7 @@ func TestAnIncident(t *testing.T) {
 	if err := <-refused; err == nil || !strings.Contains(err.Error(), "draining") {
 		t.Errorf("who waited: %v", err)
 	}
-	if s, err := crew.client.Inspect(t.Context(), "db"); err != nil || !s.Config.Draining || s.InUse != 38 {
+	if s, err := crew.client.Info(t.Context(), "db"); err != nil || !s.Config.Draining || s.InUse != 38 {
 		t.Errorf("%+v, %v", s, err)
 	}
 
