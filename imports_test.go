@@ -18,7 +18,7 @@ const modulePath = "github.com/sema-go/sema"
 var rooms = []string{
 	"internal/callsite", "internal/describe", "internal/seal", ".", "wfq", "classic", "pool", "group", "internal/list",
 	"internal/enginetest", "internal/enginetest/redistest", "internal/enginetest/pgtest", "internal/enginetest/etcdtest", "internal/proctest",
-	"host/internal/futex", "host", "host/posix", "host/sysv", "admit",
+	"host/internal/futex", "host/internal/tally", "host", "host/posix", "host/sysv", "admit",
 	"internal/survey", "fleet/protocol", "internal/sessiontest", "fleet", "internal/leasing", "fleet/memstore", "fleet/fleettest", "sematest",
 }
 
