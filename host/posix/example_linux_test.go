@@ -64,7 +64,10 @@ func ExampleAsGate() {
 	}
 	defer tapeDrives.Close()
 
-	gate := posix.AsGate(tapeDrives)
+	gate, err := posix.AsGate(tapeDrives, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
 	err = sema.Do(context.Background(), gate, 1, func(ctx context.Context) error {
 		_, err := gate.TryAcquire(ctx, 1)
 		fmt.Println("second drive:", err != nil)

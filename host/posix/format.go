@@ -27,8 +27,27 @@ func (s *Semaphore) GoString() string { return s.String() }
 // LogValue implements [slog.LogValuer]: it returns String.
 func (s *Semaphore) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-func (g gate) String() string { return g.s.String() }
+// String returns the name, the permits in use, the capacity and the number of
+// waiters, as in
+//
+//	POSIX gate "/db": 3 of 40 in use, 2 waiting
+func (g *Gate) String() string {
+	const kind = "POSIX gate"
+	switch {
+	case g == nil:
+		return "<nil>"
+	case g.s == nil:
+		return kind + ": zero value, make it with posix.AsGate"
+	}
+	st := g.Stats()
+	if st.Closed {
+		return describe.Title(kind, g.name) + ": closed"
+	}
+	return describe.Usage(kind, g.name, st.InUse, st.Capacity, st.Waiters)
+}
 
-func (g gate) GoString() string { return g.s.String() }
+// GoString implements [fmt.GoStringer]: it returns String.
+func (g *Gate) GoString() string { return g.String() }
 
-func (g gate) LogValue() slog.Value { return g.s.LogValue() }
+// LogValue implements [slog.LogValuer]: it returns String.
+func (g *Gate) LogValue() slog.Value { return slog.StringValue(g.String()) }

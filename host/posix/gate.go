@@ -2,84 +2,208 @@ package posix
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host/internal/tally"
 )
 
-// AsGate makes a [sema.Gate] of a semaphore: Acquire is Wait, and releasing the
-// permit is Post, also after Close. Permits have weight 1. More is
-// [sema.ErrTooLarge], however high the value: POSIX cannot take several at once,
-// and who takes them one by one can block others who do the same for ever.
-func AsGate(s *Semaphore) sema.Gate {
+// A Gate is a semaphore as a [sema.Gate]: Acquire is Wait, and releasing the permit
+// is Post, also after Close. Make it with [AsGate]. All methods may be called
+// concurrently.
+//
+// Permits have weight 1. More is [sema.ErrTooLarge], whatever the capacity: POSIX
+// cannot take several at once, and callers that take them one by one can block each
+// other for ever.
+type Gate struct {
+	s        *Semaphore
+	name     string
+	capacity int64
+	maxWait  time.Duration // 0: no bound
+	monitor  *sema.Monitor // nil unless observed or diagnosed
+	issuer   sema.Issuer
+	tally    tally.Tally
+}
+
+var _ sema.Gate = (*Gate)(nil)
+
+// AsGate makes a gate of a semaphore. The capacity is the value that the semaphore has
+// when no permit is held: the one it was created with. POSIX does not store it, so
+// that all programs should agree on it; it is what [Gate.Stats] counts from.
+//
+// Of the options [sema.MaxWaiters] is [sema.ErrInvalid]: it is stored with a
+// semaphore, and POSIX stores a value alone.
+func AsGate(s *Semaphore, capacity int64, opts ...sema.SharedOption) (*Gate, error) {
+	const op = "gate"
 	if s == nil {
-		panic("posix: AsGate(nil): want a semaphore")
+		return nil, fault(op, "", sema.ErrInvalid, "nil semaphore")
 	}
-	return gate{s}
+	set := sema.SettingsOf(opts...)
+	switch value := int64(s.Value()); {
+	case set.MaxWaiters != 0:
+		return nil, hinted(op, s.name, sema.ErrInvalid, "MaxWaiters: a POSIX semaphore stores no bound of waiters", "leave the option out, or use package host")
+	case capacity < 1 || capacity > MaxValue:
+		return nil, hinted(op, s.name, sema.ErrInvalid, fmt.Sprintf("capacity %d", capacity), fmt.Sprintf("use 1 to %d", MaxValue))
+	case value > capacity:
+		return nil, hinted(op, s.name, sema.ErrInvalid, fmt.Sprintf("capacity %d, and the value is %d", capacity, value), "use the value that the semaphore was created with")
+	}
+	g := &Gate{s: s, name: s.name, capacity: capacity, maxWait: set.MaxWait}
+	if set.Name != "" {
+		g.name = set.Name
+	}
+	g.monitor = sema.NewMonitor(g, append([]sema.SharedOption{sema.Name(g.name)}, opts...)...)
+	g.issuer.Init((*gateOwner)(g), g.monitor)
+	return g, nil
 }
 
-// A gate is also the Lease of its permits. It is comparable, so that
-// sema.AcquireAll sees when it is given the same semaphore twice.
-type gate struct{ s *Semaphore }
+// A gateOwner is a Gate as its issuer sees it.
+type gateOwner Gate
 
-func (g gate) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
+// TakeBack implements [sema.Owner]. It posts whether the semaphore is closed or not: a
+// permit must not be lost because the semaphore was closed first. It cannot exceed the
+// maximum, unless another program posted what it had not taken.
+func (g *gateOwner) TakeBack(int64) { g.s.memory.post() }
+
+// Name implements [sema.Owner].
+func (g *gateOwner) Name() string { return g.name }
+
+// Name returns the name that the option [sema.Name] gave it, by default that of the
+// semaphore.
+func (g *Gate) Name() string { return g.name }
+
+// Scope returns [sema.HostScope], by which [sema.AcquireAll] orders it.
+func (g *Gate) Scope() sema.Scope { return sema.HostScope }
+
+// Acquire waits for a permit; n is 1. It fails like [Semaphore.Wait], with
+// [sema.ErrTimeout] (option MaxWait), and with [sema.ErrTooLarge] and
+// [sema.ErrInvalid] for other weights.
+func (g *Gate) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "acquire"
-	if n != 1 || ctx == nil {
-		return sema.Permit{}, g.unusual(ctx, op, n)
+	wait := g.monitor.Begin(ctx, n)
+	if err := g.rejects(ctx, op, n); err != nil || n == 0 {
+		return g.conclude(&wait, false, n, err)
 	}
-	if ctx.Err() != nil || !g.s.TryWait() {
-		if err := g.s.wait(ctx, op); err != nil {
-			return sema.Permit{}, err
-		}
+	if g.s.TryWait() {
+		return g.conclude(&wait, false, n, nil)
 	}
-	return sema.NewPermit(1, g), nil
+	wait.Queued()
+	g.tally.Queued()
+	err := g.wait(ctx, op)
+	g.tally.Dequeued()
+	if err == errMaxWait {
+		err = g.fault(op, n, sema.ErrTimeout, g.maxWait.String())
+	}
+	return g.conclude(&wait, true, n, err)
 }
 
-func (g gate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
+// wait waits in the kernel. After MaxWait it fails with errMaxWait.
+func (g *Gate) wait(ctx context.Context, op string) error {
+	limited := ctx
+	if g.maxWait > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, g.maxWait, errMaxWait)
+		defer cancel()
+	}
+	err := g.s.wait(limited, op)
+	if err == errMaxWait && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// errMaxWait is the cause of a context that MaxWait has ended.
+var errMaxWait = errors.New("MaxWait passed")
+
+// TryAcquire takes a permit if the value is not 0, or else fails with ErrFull, or like
+// Acquire.
+func (g *Gate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "try"
-	if n != 1 || ctx == nil {
-		return sema.Permit{}, g.unusual(ctx, op, n)
+	wait := g.monitor.BeginTry(ctx, n)
+	err := g.rejects(ctx, op, n)
+	if err == nil && n > 0 && !g.s.TryWait() {
+		err = g.fault(op, n, sema.ErrFull, "")
 	}
-	if err := g.s.refusal(ctx, op); err != nil {
-		return sema.Permit{}, err
-	}
-	if !g.s.TryWait() {
-		return sema.Permit{}, &sema.Error{Op: op, Name: g.s.name, Err: sema.ErrFull, Waiters: int(g.s.Waiters()),
-			Detail: "the value is 0, and POSIX does not count what is in use"}
-	}
-	return sema.NewPermit(1, g), nil
+	return g.conclude(&wait, false, n, err)
 }
 
-// Release posts whether the semaphore is closed or not: a permit must not be
-// lost because it was closed first. It cannot exceed the maximum, unless
-// somebody posted what they had not taken.
-func (g gate) Release() { g.s.memory.post() }
-
-// Name is the semaphore's.
-func (g gate) Name() string { return g.s.name }
-
-// Scope is [sema.HostScope].
-func (g gate) Scope() sema.Scope { return sema.HostScope }
-
-// unusual answers calls that do not ask for one permit.
-func (g gate) unusual(ctx context.Context, op string, n int64) error {
-	s := g.s
+// rejects returns why a call fails without asking for a permit, or nil.
+func (g *Gate) rejects(ctx context.Context, op string, n int64) error {
 	switch {
 	case ctx == nil:
-		return s.fault(op, sema.ErrInvalid, "nil context")
+		return g.fault(op, n, sema.ErrInvalid, "nil context")
 	case n < 0:
-		return s.fault(op, sema.ErrInvalid, fmt.Sprintf("negative weight, %d", n))
-	case n > 1 && ctx.Err() == nil:
-		return &sema.Error{Op: op, Name: s.name, Weight: n, Capacity: 1, Err: onlyOne{}}
+		return g.fault(op, n, sema.ErrInvalid, "negative weight")
+	case ctx.Err() == nil && n > 1:
+		err := g.fault(op, n, sema.ErrTooLarge, "a POSIX semaphore grants one permit at a time")
+		err.Advice = "acquire 1, or use package host for weights"
+		return err
 	}
-	return s.refusal(ctx, op)
+	return g.s.refusal(ctx, op)
 }
 
-// onlyOne is ErrTooLarge without its advice to split the request.
-type onlyOne struct{}
-
-func (onlyOne) Error() string {
-	return "a POSIX semaphore gives one permit at a time, and taking several one by one can deadlock; acquire 1, or use package host for weights"
+func (g *Gate) conclude(wait *sema.Wait, queued bool, n int64, err error) (sema.Permit, error) {
+	switch {
+	case err != nil:
+		g.tally.Failed(err, queued)
+		return sema.Permit{}, wait.Failed(err)
+	case n == 0:
+		return sema.Permit{}, nil
+	}
+	g.tally.Acquired()
+	return wait.Granted(&g.issuer), nil
 }
 
-func (onlyOne) Unwrap() error { return sema.ErrTooLarge }
+func (g *Gate) fault(op string, n int64, err error, detail string) *sema.Error {
+	st := g.Stats()
+	return &sema.Error{Op: op, Name: g.name, Weight: n, Err: err, Detail: detail, Capacity: st.Capacity, InUse: st.InUse, Waiters: st.Waiters}
+}
+
+// Stats returns the state of the semaphore by its value, and what was counted for calls
+// of g. A process that uses this package counts as one waiter, except this one. After
+// Close all permits count as free.
+func (g *Gate) Stats() sema.Stats {
+	st := sema.Stats{Capacity: g.capacity, Free: g.capacity, Closed: !g.s.open.Load(), Counts: g.tally.Counts()}
+	if !st.Closed {
+		word := g.s.memory.load()
+		st.Free = int64(valueOf(word))
+		st.InUse = max(0, g.capacity-st.Free) // programs that post without taking may exceed the capacity
+		st.Waiters = max(int(waitersOf(word)), g.tally.Waiting())
+	}
+	return st
+}
+
+// Resize fails with [errors.ErrUnsupported]: POSIX stores no capacity.
+func (g *Gate) Resize(ctx context.Context, _ int64) error {
+	return g.unsupported(ctx, "resize", "a POSIX semaphore stores no capacity")
+}
+
+// Drain fails with [errors.ErrUnsupported]: POSIX stores no state.
+func (g *Gate) Drain(ctx context.Context) error {
+	return g.unsupported(ctx, "drain", "a POSIX semaphore stores no state")
+}
+
+// Resume fails with [errors.ErrUnsupported]: POSIX stores no state.
+func (g *Gate) Resume(ctx context.Context) error {
+	return g.unsupported(ctx, "resume", "a POSIX semaphore stores no state")
+}
+
+func (g *Gate) unsupported(ctx context.Context, op, detail string) error {
+	if ctx == nil {
+		return g.fault(op, 0, sema.ErrInvalid, "nil context")
+	}
+	err := g.fault(op, 0, errors.ErrUnsupported, detail)
+	err.Advice = "use package host"
+	return err
+}
+
+// Close closes the semaphore that the gate was made of, see [Semaphore.Close].
+func (g *Gate) Close() error {
+	open := g.s.open.Load()
+	err := g.s.Close()
+	if open {
+		g.monitor.Report(sema.Event{Kind: sema.EventClosed})
+	}
+	return err
+}

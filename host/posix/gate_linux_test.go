@@ -5,17 +5,26 @@ package posix_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/host/posix"
 )
 
+func gateOf(t *testing.T, s *posix.Semaphore, capacity int64, opts ...sema.SharedOption) *posix.Gate {
+	t.Helper()
+	g, err := posix.AsGate(s, capacity, opts...)
+	wantErr(t, err, nil)
+	return g
+}
+
 func TestGateHandsOutPermits(t *testing.T) {
 	t.Parallel()
 	s := fresh(t, 1)
-	g := posix.AsGate(s)
+	g := gateOf(t, s, 1)
 	p, err := g.Acquire(t.Context(), 1)
 	wantErr(t, err, nil)
 	if p.Weight() != 1 || !p.Held() {
@@ -43,7 +52,7 @@ func TestGateHandsOutPermits(t *testing.T) {
 func TestGateAnswersUnusualCalls(t *testing.T) {
 	t.Parallel()
 	s := fresh(t, 3)
-	g := posix.AsGate(s)
+	g := gateOf(t, s, 3)
 	why := errors.New("why")
 	ended, end := context.WithCancelCause(t.Context())
 	end(why)
@@ -86,7 +95,7 @@ func TestPermitsSurviveClose(t *testing.T) {
 	t.Parallel()
 	s := fresh(t, 1)
 	again := reopened(t, s)
-	p, err := posix.AsGate(s).Acquire(t.Context(), 1)
+	p, err := gateOf(t, s, 1).Acquire(t.Context(), 1)
 	wantErr(t, err, nil)
 	s.Close()
 	wantState(t, again, 0, 0)
@@ -97,11 +106,11 @@ func TestPermitsSurviveClose(t *testing.T) {
 func TestGateTakesItsPlaceInAcquireAll(t *testing.T) {
 	t.Parallel()
 	s := fresh(t, 2)
-	g := posix.AsGate(s)
-	if g.(interface{ Name() string }).Name() != s.Name() || g.(interface{ Scope() sema.Scope }).Scope() != sema.HostScope {
+	g := gateOf(t, s, 2)
+	if g.Name() != s.Name() || g.Scope() != sema.HostScope {
 		t.Error("wrong name or scope")
 	}
-	_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: g, N: 1}, sema.Want{Gate: posix.AsGate(s), N: 1})
+	_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: g, N: 1}, sema.Want{Gate: g, N: 1})
 	wantErr(t, err, sema.ErrTooLarge) // the same gate twice is a want of two
 	wantState(t, s, 2, 0)
 	local := sema.New(1)
@@ -110,4 +119,91 @@ func TestGateTakesItsPlaceInAcquireAll(t *testing.T) {
 	wantState(t, s, 1, 0)
 	p.Release()
 	wantState(t, s, 2, 0)
+}
+
+func TestAsGate_RejectsWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	s := fresh(t, 3)
+	for about, make := range map[string]func() (*posix.Gate, error){
+		"no semaphore":        func() (*posix.Gate, error) { return posix.AsGate(nil, 1) },
+		"capacity 0":          func() (*posix.Gate, error) { return posix.AsGate(s, 0) },
+		"a large capacity":    func() (*posix.Gate, error) { return posix.AsGate(s, posix.MaxValue+1) },
+		"less than the value": func() (*posix.Gate, error) { return posix.AsGate(s, 2) },
+		"a bound of waiters":  func() (*posix.Gate, error) { return posix.AsGate(s, 3, sema.MaxWaiters(1)) },
+		"no waiters":          func() (*posix.Gate, error) { return posix.AsGate(s, 3, sema.MaxWaiters(0)) },
+	} {
+		if _, err := make(); !errors.Is(err, sema.ErrInvalid) {
+			t.Errorf("%s: %v", about, err)
+		}
+	}
+}
+
+func TestGate_Options(t *testing.T) {
+	t.Parallel()
+	var kinds []sema.EventKind
+	s := fresh(t, 1)
+	g := gateOf(t, s, 1, sema.Name("label"), sema.MaxWait(time.Millisecond), sema.Diagnose(sema.DiagnoseFull), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Name != "label" {
+			t.Errorf("%+v", e)
+		}
+		kinds = append(kinds, e.Kind)
+	})))
+	p, err := g.Acquire(t.Context(), 1)
+	wantErr(t, err, nil)
+	held := func() (n int) {
+		for _, h := range sema.Holders() {
+			if h.Name == "label" && strings.Contains(h.Site, "gate_linux_test.go") {
+				n++
+			}
+		}
+		return n
+	}
+	if held() != 1 {
+		t.Errorf("%d holders, want 1", held())
+	}
+	_, err = g.Acquire(t.Context(), 1)
+	wantErr(t, err, sema.ErrTimeout)
+	if !strings.Contains(err.Error(), `"label": acquire 1 of 1 permits: waited too long: 1ms (1 in use, 0 waiting)`) {
+		t.Error(err)
+	}
+	_, err = g.TryAcquire(t.Context(), 1)
+	wantErr(t, err, sema.ErrFull)
+	st := g.Stats()
+	if st.WaitTime < time.Millisecond {
+		t.Errorf("waited %v", st.WaitTime)
+	}
+	st.WaitTime = 0
+	if want := (sema.Stats{Capacity: 1, InUse: 1, Counts: sema.Counts{Acquired: 1, Waited: 1, TimedOut: 1, Rejected: 1}}); st != want {
+		t.Errorf("%+v, want %+v", st, want)
+	}
+	p.Release()
+	if held() != 0 {
+		t.Errorf("%d holders after the release", held())
+	}
+	wantErr(t, g.Close(), nil)
+	wantErr(t, g.Close(), nil)
+	_, err = g.Acquire(t.Context(), 1)
+	wantErr(t, err, sema.ErrClosed)
+	want := []sema.EventKind{sema.EventAcquired, sema.EventExhausted, sema.EventQueued, sema.EventTimedOut, sema.EventRejected,
+		sema.EventReleased, sema.EventRecovered, sema.EventClosed, sema.EventRejected}
+	if !reflect.DeepEqual(kinds, want) {
+		t.Errorf("reported %v, want %v", kinds, want)
+	}
+}
+
+func TestGate_ContextsAndWhatPOSIXCannotDo(t *testing.T) {
+	t.Parallel()
+	g := gateOf(t, fresh(t, 1), 1)
+	for about, do := range map[string]func(context.Context) error{
+		"resize": func(ctx context.Context) error { return g.Resize(ctx, 2) },
+		"drain":  g.Drain,
+		"resume": g.Resume,
+	} {
+		if err := do(nil); !errors.Is(err, sema.ErrInvalid) {
+			t.Errorf("%s: %v", about, err)
+		}
+		if err := do(t.Context()); !errors.Is(err, errors.ErrUnsupported) || sema.Hint(err) == "" {
+			t.Errorf("%s: %v", about, err)
+		}
+	}
 }

@@ -84,8 +84,8 @@ func image(value uint32) []byte {
 // made by glibc or by us.
 func checkImage(op, name string, bytes []byte) error {
 	if mark := binary.NativeEndian.Uint32(bytes[markOffset:]); mark != sharedMark {
-		return fault(op, name, errors.ErrUnsupported, fmt.Sprintf("not glibc's layout of a semaphore that processes share (mark %d, want %d); "+
-			"use sem_init with pshared 1, and the same C library as everybody else", mark, sharedMark))
+		return hinted(op, name, errors.ErrUnsupported, fmt.Sprintf("not glibc's layout of a semaphore that processes share (mark %d, want %d)", mark, sharedMark),
+			"use sem_init with pshared 1, and the same C library in all programs")
 	}
 	if v := valueOf(binary.NativeEndian.Uint64(bytes)); v > MaxValue {
 		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("value %d is above the maximum, %d: this is no semaphore", v, MaxValue))

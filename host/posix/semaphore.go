@@ -48,7 +48,7 @@ func (s *Semaphore) TryWait() bool { return s.open.Load() && s.memory.take() }
 // Anybody may post, whoever waited. At [MaxValue] it fails with
 // [sema.ErrOverRelease] and changes nothing, and after Close with
 // [sema.ErrClosed]: post first, or the permit is lost to the whole host. (The
-// permits of [AsGate] have no such hurry.)
+// permits of a [Gate] can be released after Close.)
 func (s *Semaphore) Post() error {
 	if !s.open.Load() {
 		return s.fault("post", sema.ErrClosed, "")
@@ -105,7 +105,7 @@ func (s *Semaphore) Name() string { return s.name }
 func (s *Semaphore) UnlinkOnClose() { s.unlinkOnClose.Store(true) }
 
 // Close refuses, in this process, everybody who waits and all further calls
-// with [sema.ErrClosed]; permits of [AsGate] that are held can still be
+// with [sema.ErrClosed]; permits of a [Gate] that are held can still be
 // released. The value stays what it is, and others go on using the semaphore.
 // Closing again does nothing and returns nil.
 //
@@ -167,8 +167,11 @@ func (s *Semaphore) fault(op string, err error, detail string) error {
 	return fault(op, s.name, err, detail)
 }
 
-func fault(op, name string, err error, detail string) error {
-	return &sema.Error{Op: op, Name: name, Err: err, Detail: detail}
+func fault(op, name string, err error, detail string) error { return hinted(op, name, err, detail, "") }
+
+// hinted returns an error with facts and advice.
+func hinted(op, name string, err error, detail, advice string) error {
+	return &sema.Error{Op: op, Name: name, Err: err, Detail: detail, Advice: advice}
 }
 
 func checkValue(op, name string, value uint32) error {

@@ -154,8 +154,7 @@ func checkFile(op, name string, info fs.FileInfo) error {
 		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("%s is no regular file (%v), and so no semaphore", readable(fileOf(name)), info.Mode()))
 	}
 	if info.Size() < semaphoreSize {
-		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("%s has %d bytes, a semaphore %d; Unlink what is left of it and Create it anew",
-			readable(fileOf(name)), info.Size(), semaphoreSize))
+		return hinted(op, name, sema.ErrInvalid, fmt.Sprintf("%s has %d bytes, a semaphore %d", readable(fileOf(name)), info.Size(), semaphoreSize), "Unlink it and Create it again")
 	}
 	return nil
 }
@@ -250,26 +249,26 @@ func readable(path string) string {
 	return path
 }
 
-// explain says what to do about an error of the file system.
+// explain adds facts and advice to an error of the file system.
 func explain(op, name string, err error) error {
-	file, advice := readable(fileOf(name)), ""
+	file, detail, advice := readable(fileOf(name)), "", ""
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		err = &fs.PathError{Op: pathErr.Op, Path: readable(pathErr.Path), Err: pathErr.Err}
 	}
 	switch {
 	case op == "new" || op == "list" && name == "":
 	case errors.Is(err, fs.ErrNotExist) && op == "create":
-		advice = "is " + directory + " mounted?"
+		advice = "check that " + directory + " is mounted"
 	case errors.Is(err, fs.ErrNotExist):
-		advice = "nobody has created it, or it was unlinked; Create makes it"
+		advice = "Create it"
 	case errors.Is(err, fs.ErrExist):
 		advice = "Open it, or Create it without exclusive"
 	case errors.Is(err, fs.ErrPermission) && op == "unlink":
-		advice = file + " is another user's"
+		detail = file + " belongs to another user"
 	case errors.Is(err, fs.ErrPermission):
-		advice = "the mode of " + file + " must let this user read and write"
+		detail, advice = "the mode of "+file+" must let this user read and write", "have its owner chmod it"
 	case errors.Is(err, syscall.ELOOP):
-		advice = file + " is a symbolic link, which is not followed; Unlink it"
+		detail, advice = file+" is a symbolic link, which is not followed", "Unlink it"
 	}
-	return fault(op, name, err, advice)
+	return hinted(op, name, err, detail, advice)
 }
