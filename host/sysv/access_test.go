@@ -49,7 +49,7 @@ func actAsNobody(c *proctest.Child) {
 	forbidden := func(err error, errno syscall.Errno, facts ...string) {
 		c.Must(is(err, fs.ErrPermission, errno))
 		for _, fact := range facts {
-			if !strings.Contains(err.Error(), fact) {
+			if !strings.Contains(err.Error()+" "+sema.Hint(err), fact) {
 				c.Must(fmt.Errorf("%q does not tell %q", err, fact))
 			}
 		}
@@ -125,7 +125,7 @@ func meetLimits(c *proctest.Child) {
 	named := func(err error, facts []string, wants ...error) {
 		c.Must(is(err, wants...))
 		for _, fact := range facts {
-			if !strings.Contains(err.Error(), fact) {
+			if !strings.Contains(err.Error()+" "+sema.Hint(err), fact) {
 				c.Must(fmt.Errorf("%q does not tell %q", err, fact))
 			}
 		}

@@ -37,15 +37,11 @@ func (g *Gate) String() string {
 	case g.set == nil:
 		return "gate: zero value, make it with sysv.AsGate"
 	}
-	value, err := g.set.Value(g.num)
-	if err != nil {
-		return describe.Title("gate", g.Name()) + ": " + err.Error()
+	if _, err := g.set.Value(g.num); err != nil {
+		return describe.Title("gate", g.name) + ": " + err.Error()
 	}
-	waiters := g.turnstile.Stats().Waiters
-	if inKernel, _, err := g.set.Waiting(g.num); err == nil {
-		waiters += inKernel
-	}
-	return describe.Usage("gate", g.Name(), max(0, g.capacity-int64(value)), g.capacity, waiters)
+	st := g.Stats()
+	return describe.Usage("gate", g.name, st.InUse, st.Capacity, st.Waiters, describe.State(st.Closed, false))
 }
 
 // GoString implements [fmt.GoStringer]: it returns String.
@@ -53,9 +49,6 @@ func (g *Gate) GoString() string { return g.String() }
 
 // LogValue implements [slog.LogValuer]: it returns String.
 func (g *Gate) LogValue() slog.Value { return slog.StringValue(g.String()) }
-
-// GoString implements [fmt.GoStringer]: it returns Error.
-func (r *refusal) GoString() string { return r.Error() }
 
 // GoString implements [fmt.GoStringer]: it returns Error.
 func (r *reason) GoString() string { return r.Error() }

@@ -5,202 +5,313 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host/internal/tally"
 )
 
-// A Gate is one semaphore of a set as a [sema.Gate]: its value is what is free.
-// Make it with [AsGate]. All methods may be called concurrently.
+// A Gate is one semaphore of a set as a [sema.Gate]: its value is the number of free
+// permits. Make it with [AsGate]. All methods may be called concurrently.
 //
-// The permits of a process that ends without releasing them come back by
-// themselves, as with [Op].Undo. Those of a goroutine that forgot them stay
-// taken until then. If the set is removed, permits that are out can be released
-// still, to no effect, and their Err is [sema.ErrLost].
+// The kernel returns the permits of a process that ends without releasing them, as
+// with [Op].Undo. Permits that a goroutine forgot stay held until then. If the set is
+// removed, permits that are held can be released still, to no effect, and their Err is
+// [sema.ErrLost].
 //
-// Among the goroutines of a process that use the same Gate the order is that
-// of arrival, weights included, and at most one of them waits in the kernel, on
-// a thread of its own. Among processes it is the kernel's, who serves whoever
-// fits; see the package's documentation.
+// Among the goroutines of a process that use the same Gate the order is that of
+// arrival, weights included, and at most one of them waits in the kernel, on a thread
+// of its own. Among processes it is the order of the kernel, which serves the waiters
+// that fit; see the documentation of the package.
 type Gate struct {
 	set      *Set
 	num      int
+	name     string
 	capacity int64
+	maxWait  time.Duration // 0: no bound
+	monitor  *sema.Monitor // nil unless observed or diagnosed
+	issuer   sema.Issuer
+	tally    tally.Tally
 
-	// waiting counts who found too little free and is not served yet. While
-	// there is one, nobody else of this process takes anything.
+	// waiting counts the callers that found too few permits free and are not served
+	// yet. While there is one, no other caller of this process is served.
 	waiting atomic.Int64
 	// turnstile lets one of them at a time wait in the kernel.
 	turnstile *sema.Semaphore
+
+	closing context.Context // ended by Close
+	end     context.CancelFunc
 }
 
 var _ sema.Gate = (*Gate)(nil)
 
 // AsGate makes a gate of semaphore num of the set. The capacity, at most
-// [MaxValue], is the value the semaphore has when nobody holds any of it: what
-// it was created with. The kernel does not know it; it is what requests are
-// judged against that can never be granted, and all programs should agree on
+// [MaxValue], is the value that the semaphore has when no permit is held: the one it
+// was created with. The kernel does not store it, so that all programs should agree on
 // it. Use one Gate for a semaphore in each process.
-func AsGate(set *Set, num int, capacity int64) (*Gate, error) {
+//
+// Of the options [sema.MaxWaiters] is [sema.ErrInvalid]: it is stored with a
+// semaphore, and the kernel stores a value alone.
+func AsGate(set *Set, num int, capacity int64, opts ...sema.SharedOption) (*Gate, error) {
 	verb := fmt.Sprintf("gate of semaphore %d, capacity %d", num, capacity)
 	if capacity < 1 || capacity > MaxValue {
-		return nil, invalid(set.label(), verb, fmt.Sprintf("want a capacity of 1 to %d", MaxValue))
+		return nil, invalid(set.label(), verb, "capacity out of range", fmt.Sprintf("use 1 to %d", MaxValue))
+	}
+	settings := sema.SettingsOf(opts...)
+	if settings.MaxWaiters != 0 {
+		return nil, invalid(set.label(), verb, "MaxWaiters: the kernel stores no bound of waiters", "leave the option out, or use package host")
 	}
 	value, err := set.Value(num)
 	if err != nil {
 		return nil, err
 	}
 	if int64(value) > capacity {
-		return nil, invalid(set.label(), verb, fmt.Sprintf("its value is %d already; give the capacity it was created with", value))
+		return nil, invalid(set.label(), verb, fmt.Sprintf("the value is %d", value), "use the value that the semaphore was created with")
 	}
-	g := &Gate{set: set, num: num, capacity: capacity}
-	g.turnstile = sema.New(1, sema.Name(g.Name()+" turnstile"))
+	g := &Gate{set: set, num: num, capacity: capacity, maxWait: settings.MaxWait, name: settings.Name}
+	if g.name == "" {
+		g.name = fmt.Sprintf("%s/%d", set.Name(), num)
+	}
+	g.turnstile = sema.New(1, sema.Diagnose(sema.DiagnoseOff)) // the gate's waits are reported as such
+	g.closing, g.end = context.WithCancel(context.Background())
+	g.monitor = sema.NewMonitor(g, append([]sema.SharedOption{sema.Name(g.name)}, opts...)...)
+	g.issuer.Init((*gateOwner)(g), g.monitor)
 	return g, nil
 }
 
-// Name is the set's and the semaphore's number.
-func (g *Gate) Name() string { return fmt.Sprintf("%s/%d", g.set.Name(), g.num) }
+// A gateOwner is a Gate as its issuer sees it.
+type gateOwner Gate
 
-// Scope is [sema.HostScope].
+var _ sema.Backing = (*gateOwner)(nil)
+
+// TakeBack implements [sema.Owner].
+func (g *gateOwner) TakeBack(n int64) { (*Gate)(g).give(n) }
+
+// Name implements [sema.Owner].
+func (g *gateOwner) Name() string { return g.name }
+
+// Lost implements [sema.Backing]: nothing notifies of a removed set.
+func (g *gateOwner) Lost() <-chan struct{} { return nil }
+
+// Err implements [sema.Backing]: with the set removed, other programs create a new one
+// and share what it guards regardless of this permit.
+func (g *gateOwner) Err() error { return (*Gate)(g).removed("hold", sema.ErrLost) }
+
+// Name returns the name that the option [sema.Name] gave it, by default that of the set
+// and the number of the semaphore.
+func (g *Gate) Name() string { return g.name }
+
+// Scope returns [sema.HostScope], by which [sema.AcquireAll] orders it.
 func (g *Gate) Scope() sema.Scope { return sema.HostScope }
 
 // Acquire waits for n permits and returns them as one. It fails with the
 // context's cause, with [sema.ErrTooLarge] if n exceeds the capacity, with
-// [sema.ErrClosed] if the set is removed, and with [sema.ErrInvalid].
+// [sema.ErrTimeout] (option MaxWait), with [sema.ErrClosed] if the gate is closed or
+// the set removed, and with [sema.ErrInvalid].
 func (g *Gate) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "acquire"
-	if unusual, err := g.unusual(ctx, op, n); unusual {
-		return sema.Permit{}, err
+	wait := g.monitor.Begin(ctx, n)
+	err := g.rejects(ctx, op, n)
+	if err != nil || n == 0 {
+		return g.conclude(&wait, false, n, err)
 	}
 	if g.waiting.Load() == 0 {
-		err := g.tryTake(n)
-		if err == nil {
-			return g.permit(n), nil
-		}
-		if err != errWouldWait {
-			return sema.Permit{}, g.fault(op, n, err)
+		if err = g.tryTake(n); err != errWouldWait {
+			return g.conclude(&wait, false, n, g.explain(op, n, err))
 		}
 	}
+	wait.Queued()
 	g.waiting.Add(1)
-	defer g.waiting.Add(-1)
-	turn, err := g.turnstile.Acquire(ctx, 1)
-	if err != nil {
-		return sema.Permit{}, err
-	}
-	defer turn.Release()
-	return g.waitInKernel(ctx, op, n)
+	g.tally.Queued()
+	err = g.wait(ctx, n)
+	g.tally.Dequeued()
+	g.waiting.Add(-1)
+	return g.conclude(&wait, true, n, g.explain(op, n, err))
 }
 
-// waitInKernel is for the one whose turn it is.
-func (g *Gate) waitInKernel(ctx context.Context, op string, n int64) (sema.Permit, error) {
-	err := semWait(ctx, g.set.id, g.change(-n))
-	switch {
-	case err == nil && ctx.Err() == nil:
-		return g.permit(n), nil
+// What ends a wait, besides the caller's context.
+var (
+	errMaxWait = errors.New("MaxWait passed")
+	errClosing = errors.New("closed")
+)
+
+// wait waits for the caller's turn, and then in the kernel. It fails with the cause of
+// the context, errMaxWait, errClosing, or a reason of the kernel.
+func (g *Gate) wait(ctx context.Context, n int64) error {
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(g.closing, func() { cancel(errClosing) })()
+	if g.maxWait > 0 {
+		var stop context.CancelFunc
+		limited, stop = context.WithTimeoutCause(limited, g.maxWait, errMaxWait)
+		defer stop()
+	}
+	turn, err := g.turnstile.Acquire(limited, 1)
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	switch err := semWait(limited, g.set.id, g.change(-n)); {
+	case limited.Err() == nil && err == nil:
+		return nil
+	case limited.Err() == nil:
+		return g.set.reasonFor(err)
+	case err == nil && context.Cause(limited) == errMaxWait && ctx.Err() == nil:
+		return nil // it was granted in the same moment
 	case err == nil:
 		g.give(n) // a done context never acquires
-		return sema.Permit{}, context.Cause(ctx)
-	case ctx.Err() != nil:
-		return sema.Permit{}, context.Cause(ctx)
 	}
-	return sema.Permit{}, g.fault(op, n, err)
+	return context.Cause(limited)
 }
 
 // TryAcquire takes n permits if they are free and no goroutine of this process
 // waits, and fails with [sema.ErrFull] otherwise, or like Acquire. It does not
-// see those who wait in other processes.
+// see the waiters of other processes.
 func (g *Gate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "try"
-	if unusual, err := g.unusual(ctx, op, n); unusual {
-		return sema.Permit{}, err
+	wait := g.monitor.BeginTry(ctx, n)
+	err := g.rejects(ctx, op, n)
+	if err == nil && n > 0 {
+		err = errWouldWait
+		if g.waiting.Load() == 0 {
+			err = g.tryTake(n)
+		}
+		err = g.explain(op, n, err)
 	}
-	if g.waiting.Load() > 0 {
-		return sema.Permit{}, g.fault(op, n, errWouldWait)
-	}
-	if err := g.tryTake(n); err != nil {
-		return sema.Permit{}, g.fault(op, n, err)
-	}
-	return g.permit(n), nil
+	return g.conclude(&wait, false, n, err)
 }
 
-// unusual answers calls that need not ask for permits: a mistake, an ended
-// context, more than can ever be granted, nothing at all.
-func (g *Gate) unusual(ctx context.Context, op string, n int64) (bool, error) {
-	mistake := func(err error, detail string) (bool, error) {
-		return true, &sema.Error{Op: op, Name: g.Name(), Weight: n, Capacity: g.capacity, Err: err, Detail: detail}
-	}
+// rejects returns why a call fails without asking for permits, or nil.
+func (g *Gate) rejects(ctx context.Context, op string, n int64) error {
 	switch {
 	case ctx == nil:
-		return mistake(sema.ErrInvalid, "nil context")
+		return g.fault(op, n, sema.ErrInvalid, nilContext)
 	case n < 0:
-		return mistake(sema.ErrInvalid, "negative weight")
+		return g.fault(op, n, sema.ErrInvalid, "negative weight")
 	case ctx.Err() != nil:
-		return true, context.Cause(ctx)
+		return context.Cause(ctx)
+	case g.closing.Err() != nil:
+		return g.fault(op, n, sema.ErrClosed, "")
 	case n > g.capacity:
-		return mistake(&reason{"larger than capacity", "split the request", []error{sema.ErrTooLarge}}, "")
+		return g.fault(op, n, sema.ErrTooLarge, "")
 	case n == 0:
-		return true, g.removed(op, n, sema.ErrClosed)
+		return g.removed(op, sema.ErrClosed)
 	}
-	return false, nil
+	return nil
 }
 
-// removed is nil while the set exists.
-func (g *Gate) removed(op string, n int64, sentinel error) error {
+// explain returns the error for the result of tryTake or wait.
+func (g *Gate) explain(op string, n int64, err error) error {
+	switch err {
+	case nil:
+		return nil
+	case errWouldWait:
+		return g.fault(op, n, sema.ErrFull, "")
+	case errMaxWait:
+		return g.fault(op, n, sema.ErrTimeout, g.maxWait.String())
+	case errClosing:
+		return g.fault(op, n, sema.ErrClosed, "")
+	}
+	if r, ok := err.(*reason); ok {
+		return g.fault(op, n, r, "")
+	}
+	return err // the cause of the caller's context
+}
+
+func (g *Gate) conclude(wait *sema.Wait, queued bool, n int64, err error) (sema.Permit, error) {
+	switch {
+	case err != nil:
+		g.tally.Failed(err, queued)
+		return sema.Permit{}, wait.Failed(err)
+	case n == 0:
+		return sema.Permit{}, nil
+	}
+	g.tally.Acquired()
+	return wait.Granted(&g.issuer), nil
+}
+
+// removed returns nil while the set exists.
+func (g *Gate) removed(op string, sentinel error) error {
 	if _, err := g.set.Value(g.num); !errors.Is(err, sema.ErrClosed) {
 		return nil
 	}
-	return &sema.Error{Op: op, Name: g.Name(), Weight: n, Capacity: g.capacity, Err: sentinel, Detail: "the set was removed"}
+	return &sema.Error{Op: op, Name: g.name, Capacity: g.capacity, Err: sentinel, Detail: "the set was removed"}
 }
 
-// fault is the error for a refusal by the kernel, with the numbers of now.
-func (g *Gate) fault(op string, n int64, err error) error {
-	e := &sema.Error{Op: op, Name: g.Name(), Weight: n, Capacity: g.capacity, Err: sema.ErrFull}
-	if err != errWouldWait {
-		e.Err = g.set.reasonFor(err)
-		return e
-	}
+func (g *Gate) fault(op string, n int64, err error, detail string) *sema.Error {
+	st := g.Stats()
+	return &sema.Error{Op: op, Name: g.name, Weight: n, Err: err, Detail: detail, Capacity: st.Capacity, InUse: st.InUse, Waiters: st.Waiters}
+}
+
+// Stats returns the state of the semaphore by its value, and what was counted for calls
+// of g. It asks the kernel for two numbers, which blocks on nothing. In other processes
+// each thread counts as one waiter.
+func (g *Gate) Stats() sema.Stats {
+	st := sema.Stats{Capacity: g.capacity, Free: g.capacity, Closed: g.closing.Err() != nil, Counts: g.tally.Counts()}
 	if value, err := g.set.Value(g.num); err == nil {
-		e.InUse = max(0, g.capacity-int64(value)) // who posts without taking may exceed the capacity
+		st.Free = int64(value)
+		st.InUse = max(0, g.capacity-st.Free) // programs that post without taking may exceed the capacity
+	} else if errors.Is(err, sema.ErrClosed) {
+		st.Closed = true
 	}
 	if inKernel, _, err := g.set.Waiting(g.num); err == nil {
-		e.Waiters = inKernel + g.turnstile.Stats().Waiters
+		st.Waiters = inKernel + g.turnstile.Stats().Waiters
 	}
-	return e
+	return st
 }
 
-func (g *Gate) tryTake(n int64) error { return semTry(g.set.id, g.change(-n)) }
+// Resize fails with [errors.ErrUnsupported]: the kernel stores no capacity.
+func (g *Gate) Resize(ctx context.Context, _ int64) error {
+	return g.unsupported(ctx, "resize", "the kernel stores no capacity")
+}
 
-// give gives n permits back. Raising a value never waits. It fails only where
-// there is nothing to give back to or the kernel will do it when the process
-// ends: the set was removed, somebody raised the value beyond what a semaphore
-// can have, or took from us the right to change it.
+// Drain fails with [errors.ErrUnsupported]: the kernel stores no state.
+func (g *Gate) Drain(ctx context.Context) error {
+	return g.unsupported(ctx, "drain", "the kernel stores no state")
+}
+
+// Resume fails with [errors.ErrUnsupported]: the kernel stores no state.
+func (g *Gate) Resume(ctx context.Context) error {
+	return g.unsupported(ctx, "resume", "the kernel stores no state")
+}
+
+func (g *Gate) unsupported(ctx context.Context, op, detail string) error {
+	if ctx == nil {
+		return g.fault(op, 0, sema.ErrInvalid, nilContext)
+	}
+	err := g.fault(op, 0, errors.ErrUnsupported, detail)
+	err.Advice = "use package host"
+	return err
+}
+
+// Close ends the use of the semaphore through g: waiters get [sema.ErrClosed], and so
+// do later calls. Permits that are held can still be released. Other processes, and
+// the set, are not affected. It always returns nil.
+func (g *Gate) Close() error {
+	if g.closing.Err() == nil {
+		g.end()
+		g.monitor.Report(sema.Event{Kind: sema.EventClosed})
+	}
+	return nil
+}
+
+// tryTake takes n permits, or fails with errWouldWait or a reason of the kernel.
+func (g *Gate) tryTake(n int64) error {
+	err := semTry(g.set.id, g.change(-n))
+	if err == nil || err == errWouldWait {
+		return err
+	}
+	return g.set.reasonFor(err)
+}
+
+// give returns n permits. Raising a value never waits. It fails only if there is
+// nothing to return to, or the kernel does it when the process ends: the set was
+// removed, another program raised the value beyond what a semaphore can have, or
+// this process lost the right to change it.
 func (g *Gate) give(n int64) { _ = semTry(g.set.id, g.change(+n)) }
 
-// change is an operation in both directions: what is to be undone for this
-// process is what it holds, and nothing when it holds nothing.
+// change is an operation in both directions: what is to be undone for this process is
+// what it holds, and nothing when it holds nothing.
 func (g *Gate) change(delta int64) []sembuf {
 	return []sembuf{{num: uint16(g.num), delta: int16(delta), flags: undoFlag}}
 }
-
-func (g *Gate) permit(n int64) sema.Permit { return sema.NewPermit(n, &lease{g, n}) }
-
-// A lease is n permits taken from the kernel. To split it, nothing there has to
-// change.
-type lease struct {
-	gate *Gate
-	n    int64
-}
-
-// Name is the gate's.
-func (l *lease) Name() string { return l.gate.Name() }
-
-// Release is for [sema.Permit.Release].
-func (l *lease) Release() { l.gate.give(l.n) }
-
-// Split is for [sema.Permit.Split].
-func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
-	return &lease{l.gate, n}, &lease{l.gate, l.n - n}, nil
-}
-
-// Err is for [sema.Permit.Err]: with the set gone, others make a new one and
-// share what it guards without regard to this permit.
-func (l *lease) Err() error { return l.gate.removed("hold", l.n, sema.ErrLost) }

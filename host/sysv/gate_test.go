@@ -349,3 +349,111 @@ func TestCancelStormsConservePermits(t *testing.T) {
 		all.Release()
 	}
 }
+
+func TestAsGate_RejectsMaxWaiters(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, 1)
+	for _, n := range []int{0, 1} {
+		_, err := sysv.AsGate(set, 0, 1, sema.MaxWaiters(n))
+		mustBe(t, err, sema.ErrInvalid)
+		if sema.Hint(err) == "" || !strings.Contains(err.Error(), "MaxWaiters") {
+			t.Errorf("%v, hint %q", err, sema.Hint(err))
+		}
+	}
+}
+
+func TestGate_Options(t *testing.T) {
+	t.Parallel()
+	var kinds []sema.EventKind
+	gate, err := sysv.AsGate(newSet(t, 2), 0, 2, sema.Name("sysv label"), sema.MaxWait(time.Millisecond), sema.Diagnose(sema.DiagnoseFull),
+		sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+			if e.Name != "sysv label" {
+				t.Errorf("%+v", e)
+			}
+			kinds = append(kinds, e.Kind)
+		})))
+	must(t, err)
+	permit, err := gate.Acquire(background, 2)
+	must(t, err)
+	held := func() (n int) {
+		for _, h := range sema.Holders() {
+			if h.Name == "sysv label" && h.Weight == 2 && strings.Contains(h.Site, "gate_test.go") {
+				n++
+			}
+		}
+		return n
+	}
+	if held() != 1 {
+		t.Errorf("%d holders, want 1", held())
+	}
+	_, err = gate.Acquire(background, 1)
+	mustBe(t, err, sema.ErrTimeout)
+	if want := `"sysv label": acquire 1 of 2 permits: waited too long: 1ms (2 in use, 0 waiting)`; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want in it %s", err, want)
+	}
+	_, err = gate.TryAcquire(background, 1)
+	mustBe(t, err, sema.ErrFull)
+	st := gate.Stats()
+	if st.WaitTime < time.Millisecond {
+		t.Errorf("waited %v", st.WaitTime)
+	}
+	st.WaitTime = 0
+	if want := (sema.Stats{Capacity: 2, InUse: 2, Counts: sema.Counts{Acquired: 1, Waited: 1, TimedOut: 1, Rejected: 1}}); st != want {
+		t.Errorf("%+v, want %+v", st, want)
+	}
+	permit.Release()
+	if held() != 0 {
+		t.Errorf("%d holders after the release", held())
+	}
+	must(t, gate.Close())
+	must(t, gate.Close())
+	want := []sema.EventKind{sema.EventAcquired, sema.EventExhausted, sema.EventQueued, sema.EventTimedOut, sema.EventRejected,
+		sema.EventReleased, sema.EventRecovered, sema.EventClosed}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("reported %v, want %v", kinds, want)
+	}
+}
+
+func TestGate_CloseRejectsAndKeepsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	gate, set := newGate(t, 1)
+	held := acquire(t, gate, 1)
+	var ends []<-chan error
+	for i := range 2 { // in the kernel, and in this process
+		ends = append(ends, later(func() error {
+			_, err := gate.Acquire(background, 1)
+			return err
+		}))
+		eventually(t, "one more waits", func() bool { return waiters(t, gate) == i+1 })
+	}
+	must(t, gate.Close())
+	for _, ended := range ends {
+		mustBe(t, soon(t, ended), sema.ErrClosed)
+	}
+	for _, n := range []int64{0, 1} {
+		_, err := gate.TryAcquire(background, n)
+		mustBe(t, err, sema.ErrClosed)
+	}
+	expectValues(t, set, 0)
+	held.Release()
+	expectValues(t, set, 1)
+}
+
+func TestGate_ContextsAndWhatTheKernelCannotDo(t *testing.T) {
+	t.Parallel()
+	gate, set := newGate(t, 1)
+	var none context.Context
+	mustBe(t, set.Op(none), sema.ErrInvalid)
+	for about, do := range map[string]func(context.Context) error{
+		"resize": func(ctx context.Context) error { return gate.Resize(ctx, 2) },
+		"drain":  gate.Drain,
+		"resume": gate.Resume,
+	} {
+		if err := do(nil); !errors.Is(err, sema.ErrInvalid) {
+			t.Errorf("%s: %v", about, err)
+		}
+		if err := do(background); !errors.Is(err, errors.ErrUnsupported) || sema.Hint(err) == "" {
+			t.Errorf("%s: %v", about, err)
+		}
+	}
+}

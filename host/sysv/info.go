@@ -24,7 +24,7 @@ type Info struct {
 func (s *Set) Stat() (Info, error) {
 	info, err := semStat(s.id)
 	if err != nil {
-		return Info{}, s.refuse("stat", err)
+		return Info{}, s.wrap("stat", err)
 	}
 	return info, nil
 }
@@ -34,7 +34,7 @@ func (s *Set) Stat() (Info, error) {
 func (s *Set) Chmod(mode fs.FileMode) error {
 	verb := fmt.Sprintf("chmod %04o", mode.Perm())
 	if mode&^fs.ModePerm != 0 {
-		return invalid(s.label(), verb, fmt.Sprintf("mode %v has more than permission bits", mode))
+		return invalid(s.label(), verb, fmt.Sprintf("mode %v has more than permission bits", mode), "use permission bits alone")
 	}
 	return s.change(verb, func(owner *ownership) { owner.mode = mode })
 }
@@ -63,12 +63,12 @@ type ownership struct {
 func (s *Set) change(verb string, edit func(*ownership)) error {
 	info, err := semStat(s.id)
 	if err != nil {
-		return s.refuse(verb, err)
+		return s.wrap(verb, err)
 	}
 	owner := ownership{info.UID, info.GID, info.Mode}
 	edit(&owner)
 	if err := semChange(s.id, owner); err != nil {
-		return s.refuse(verb, err)
+		return s.wrap(verb, err)
 	}
 	return nil
 }

@@ -17,11 +17,11 @@ const Private Key = 0
 func KeyOf(path string, project byte) (Key, error) {
 	dev, ino, err := fileIdentity(path)
 	if err != nil {
-		return 0, &refusal{path, "make a key", &reason{text: err.Error(), is: []error{err}}}
+		return 0, failed(path, "make a key", &reason{text: err.Error(), is: []error{err}})
 	}
 	key := Key(int32(uint32(project)<<24 | uint32(dev&0xff)<<16 | uint32(ino&0xffff)))
 	if key == Private {
-		return 0, invalid(path, "make a key", "it would be 0, the key of private sets; use a project other than 0")
+		return 0, invalid(path, "make a key", "the key would be 0, that of private sets", "use a project other than 0")
 	}
 	return key, nil
 }

@@ -57,7 +57,7 @@ const undoFlag = 0x1000 // SEM_UNDO
 // While it waits it uses a thread.
 func (s *Set) Op(ctx context.Context, ops ...Op) error {
 	if ctx == nil {
-		return invalid(s.label(), "op", "nil context")
+		return invalid(s.label(), "op", nilContext, "pass context.Background() to wait without limit")
 	}
 	encoded, err := s.encode(ops)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Set) Op(ctx context.Context, ops ...Op) error {
 	case errContextEnded:
 		return context.Cause(ctx)
 	}
-	return s.refuse("op "+listOf(ops), err)
+	return s.wrap("op "+listOf(ops), err)
 }
 
 // errContextEnded is how semWait says so.
@@ -89,14 +89,14 @@ func (s *Set) TryOp(ops ...Op) error {
 		return err
 	}
 	if err := semTry(s.id, encoded); err != nil {
-		return s.refuse("try "+listOf(ops), err)
+		return s.wrap("try "+listOf(ops), err)
 	}
 	return nil
 }
 
 func (s *Set) encode(ops []Op) ([]sembuf, error) {
 	if len(ops) == 0 {
-		return nil, invalid(s.label(), "op", "no operations")
+		return nil, invalid(s.label(), "op", "no operations", "give one or more")
 	}
 	encoded := make([]sembuf, len(ops))
 	for i, o := range ops {

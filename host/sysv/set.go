@@ -31,22 +31,22 @@ func Create(key Key, mode fs.FileMode, values ...int) (*Set, error) {
 	const verb = "create"
 	name := nameOf(key, unknownID)
 	if len(values) == 0 {
-		return nil, invalid(name, verb, "no values: want one for each semaphore")
+		return nil, invalid(name, verb, "no values", "give one for each semaphore")
 	}
 	if mode&^fs.ModePerm != 0 {
-		return nil, invalid(name, verb, fmt.Sprintf("mode %v has more than permission bits", mode))
+		return nil, invalid(name, verb, fmt.Sprintf("mode %v has more than permission bits", mode), "use permission bits alone")
 	}
 	if err := checkValues(name, verb, values); err != nil {
 		return nil, err
 	}
 	id, err := semCreate(key, len(values), mode)
 	if err != nil {
-		return nil, &refusal{name, fmt.Sprintf("create %d semaphores", len(values)), reasonNotToCreate(key, err)}
+		return nil, failed(name, fmt.Sprintf("create %d semaphores", len(values)), reasonNotToCreate(key, err))
 	}
 	s := &Set{id, key, len(values)}
 	if err := s.initialise(values); err != nil {
 		semRemove(id) // nobody has opened it yet
-		return nil, s.refuse("initialise", err)
+		return nil, s.wrap("initialise", err)
 	}
 	return s, nil
 }
@@ -89,8 +89,8 @@ func OpenOrCreate(key Key, mode fs.FileMode, values ...int) (*Set, error) {
 		}
 		s, err = Open(key)
 		if err == nil && s.n != len(values) {
-			return nil, invalid(s.Name(), "open", fmt.Sprintf("it has %d semaphores, not %d; "+
-				"if it is another program's, use another key", s.n, len(values)))
+			return nil, invalid(s.Name(), "open", fmt.Sprintf("it has %d semaphores, not %d", s.n, len(values)),
+				"if it is another program's, use another key")
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return s, err
@@ -122,9 +122,9 @@ func Open(key Key) (*Set, error) {
 			return s, nil
 		}
 		if time.Now().After(end) {
-			return nil, &refusal{s.label(), "open", &reason{is: []error{ErrUninitialised},
+			return nil, failed(s.label(), "open", &reason{is: []error{ErrUninitialised},
 				text: "its creator died before it was initialised",
-				hint: "Remove it and create it again; if its creator sets values with semctl alone, use OpenAny"}}
+				hint: "Remove it and create it again; if its creator sets values with semctl alone, use OpenAny"})
 		}
 		time.Sleep(pause)
 	}
@@ -135,11 +135,11 @@ func Open(key Key) (*Set, error) {
 // wait for.
 func OpenAny(key Key) (*Set, error) {
 	if key == Private {
-		return nil, invalid(nameOf(key, unknownID), "open", "private sets are not found by key; use OpenID")
+		return nil, invalid(nameOf(key, unknownID), "open", "private sets are not found by key", "use OpenID")
 	}
 	id, err := semLookup(key)
 	if err != nil {
-		return nil, (&Set{id: unknownID, key: key}).refuse("open", err)
+		return nil, (&Set{id: unknownID, key: key}).wrap("open", err)
 	}
 	return openID(id, key)
 }
@@ -151,7 +151,7 @@ func OpenID(id int) (*Set, error) { return openID(id, Private) }
 func openID(id int, key Key) (*Set, error) {
 	info, err := semStat(id)
 	if err != nil {
-		return nil, (&Set{id: id, key: key}).refuse("open", err)
+		return nil, (&Set{id: id, key: key}).wrap("open", err)
 	}
 	return &Set{id, info.Key, info.Semaphores}, nil
 }
@@ -195,7 +195,7 @@ func (s *Set) label() string {
 // creator may.
 func (s *Set) Remove() error {
 	if err := semRemove(s.id); err != nil {
-		return s.refuse("remove", err)
+		return s.wrap("remove", err)
 	}
 	return nil
 }

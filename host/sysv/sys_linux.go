@@ -3,11 +3,12 @@
 package sysv
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
 	"unsafe"
+
+	"github.com/sema-go/sema"
 )
 
 // The calls of the kernel, one function each. Errors are bare errnos.
@@ -149,7 +150,7 @@ func semctl(id int, command uintptr, arg unsafe.Pointer) error {
 func readKernelFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("sema: %w; is /proc mounted, and the kernel built with CONFIG_SYSVIPC?", err)
+		return "", &sema.Error{Op: "read", Err: err, Advice: "check that /proc is mounted, and the kernel is built with CONFIG_SYSVIPC"}
 	}
 	return string(text), nil
 }

@@ -10,7 +10,7 @@ import (
 	"runtime"
 )
 
-var errUnsupported = fmt.Errorf("System V semaphores on %s/%s: %w; use package host", runtime.GOOS, runtime.GOARCH, errors.ErrUnsupported)
+var errUnsupported = fmt.Errorf("System V semaphores on %s/%s: %w", runtime.GOOS, runtime.GOARCH, errors.ErrUnsupported)
 
 // Nothing gets far enough to see one of these.
 var (
@@ -30,7 +30,7 @@ const (
 )
 
 func (*Set) reasonFor(error) *reason {
-	return &reason{text: errUnsupported.Error(), is: []error{errUnsupported}}
+	return &reason{text: errUnsupported.Error(), hint: "use package host", is: []error{errUnsupported}}
 }
 func reasonNotToCreate(Key, error) *reason { return (*Set)(nil).reasonFor(nil) }
 

@@ -33,7 +33,7 @@ func (s *Set) ask(verb string, num int, question semQuestion) (int, error) {
 	}
 	answer, err := semAsk(s.id, num, question)
 	if err != nil {
-		return 0, s.refuse(verb, err)
+		return 0, s.wrap(verb, err)
 	}
 	return answer, nil
 }
@@ -42,7 +42,7 @@ func (s *Set) ask(verb string, num int, question semQuestion) (int, error) {
 func (s *Set) Values() ([]int, error) {
 	values, err := semGetAll(s.id, s.n)
 	if err != nil {
-		return nil, s.refuse("values", err)
+		return nil, s.wrap("values", err)
 	}
 	return values, nil
 }
@@ -60,7 +60,7 @@ func (s *Set) SetValue(num, value int) error {
 		return err
 	}
 	if err := semSetValue(s.id, num, value); err != nil {
-		return s.refuse(verb, err)
+		return s.wrap(verb, err)
 	}
 	return nil
 }
@@ -69,13 +69,13 @@ func (s *Set) SetValue(num, value int) error {
 func (s *Set) SetValues(values ...int) error {
 	const verb = "set values"
 	if len(values) != s.n {
-		return invalid(s.label(), verb, fmt.Sprintf("%d values for %d semaphores", len(values), s.n))
+		return invalid(s.label(), verb, fmt.Sprintf("%d values for %d semaphores", len(values), s.n), "give one for each semaphore")
 	}
 	if err := checkValues(s.label(), verb, values); err != nil {
 		return err
 	}
 	if err := semSetAll(s.id, values); err != nil {
-		return s.refuse(verb, err)
+		return s.wrap(verb, err)
 	}
 	return nil
 }
