@@ -25,7 +25,7 @@ func TestHoldersOfTwoContainersAreTwo(t *testing.T) {
 		user.Say("acquire 1")
 		user.Expect("acquired 1")
 	}
-	holders, err := sem.Holders()
+	holders, err := inspectHolders(sem)
 	if err != nil || len(holders) != 2 {
 		t.Errorf("%+v %v, want two", holders, err)
 	}

@@ -3,22 +3,25 @@ package host
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"unsafe"
+
+	"github.com/sema-go/sema"
 )
 
-// The content of a file may be cut short or overwritten while it is mapped: by
-// an editor, a script, or a user who takes it for rubbish. The kernel then
-// raises SIGBUS in a process that touches what is no longer there, which would end the
-// process. So the mapped content is touched only within touch, which turns the
-// fault into a flag.
+// The content of a file may be truncated or overwritten while it is mapped: by an
+// editor, a script, or a user who deletes unknown files. The kernel then raises SIGBUS
+// in a process that touches what no longer exists, which would end the process. So
+// the mapped content is touched only within touch, which turns the fault into a flag.
 //
-// A damaged file admits no process: its capacity is gone. The permits that are held
-// stay good, because the locks do not lie in the content, and nobody begins
-// the file anew while one process has it open (see presenceLock). So a permit of
-// a damaged file is released like any other. For the same reason it does no
-// harm that a claim which faults half-way leaves a slot locked.
+// A damaged file grants no permits: its capacity is unknown. The permits that are held
+// stay valid, because the locks are not part of the content, and no process resets
+// the file while another has it open (see presenceLock). So a permit of a damaged
+// file is released like any other. For the same reason a claim that faults half-way
+// may leave a slot locked.
 
 // touch runs do, which touches the mapped content, and reports whether the file
 // is known to be whole. It does not run do if the file is known to be damaged.
@@ -52,8 +55,8 @@ func (f *file) faultsOn(r any) bool {
 	return fault.Addr()-begin < uintptr(len(f.memory))
 }
 
-// guarded is touch for what may fail by itself: with ErrDamaged if the file is
-// damaged, before or after.
+// guarded runs do within touch, and returns its error, or ErrDamaged if the file is
+// damaged before or afterwards.
 func (f *file) guarded(do func() error) (err error) {
 	f.touch(func() { err = do() })
 	if !f.whole() {
@@ -62,37 +65,39 @@ func (f *file) guarded(do func() error) (err error) {
 	return err
 }
 
-// whole reports whether the file is not damaged, as far as can be seen.
+// whole reports whether the file is not known to be damaged.
 func (f *file) whole() bool {
 	f.config()
 	return !f.damaged.Load()
 }
 
-// A content is what a file was found to be.
+// A content is the kind of a file that was found.
 type content uint8
 
 const (
 	foreign    content = iota // not a file of this package
-	unfinished                // empty, all zeros, half made, or cut short
+	unfinished                // empty, all zeros, half created, or truncated
 	complete                  // of this layout
 	otherKind                 // of another layout of this package
 )
 
-// examine reads what the file is, without changing it. The presence lock is
-// held, so nobody else is about to make it anew.
-func (f *file) examine() (content, uint64, error) {
+// examine returns the kind of the file, and its first word, without changing it. The
+// presence lock is held, so no other process resets it meanwhile.
+func (f *file) examine() (content, uint64, error) { return examine(f.file) }
+
+func examine(file *os.File) (content, uint64, error) {
 	var head [unsafe.Sizeof(header{})]byte
-	if _, err := f.file.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := file.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
 		return foreign, 0, err
 	}
-	info, err := f.file.Stat()
+	info, err := file.Stat()
 	if err != nil {
 		return foreign, 0, err
 	}
 	found := binary.NativeEndian.Uint64(head[:])
 	switch {
 	case found&familyMask != magic&familyMask:
-		zero, err := f.allZero()
+		zero, err := allZero(file)
 		if err != nil || !zero {
 			return foreign, found, err
 		}
@@ -105,10 +110,23 @@ func (f *file) examine() (content, uint64, error) {
 	return otherKind, found, nil
 }
 
+// unusable returns why a file of that kind cannot be used as it is. alone says that no
+// process has it open.
+func unusable(path string, is content, found uint64, alone bool) *sema.Error {
+	switch {
+	case is == foreign && alone:
+		return invalid(path+" was not created by Sema", "remove it, or use another name or directory")
+	case is == otherKind:
+		return invalid(fmt.Sprintf("%s has the layout of another version of Sema (%#x, this one has %#x)", path, found, uint64(magic)),
+			"use one version in all processes; a file that no process has open is created again by Open with a capacity")
+	}
+	return &sema.Error{Err: ErrDamaged, Detail: path}
+}
+
 // allZero reports whether the file has nothing but zeros, and no more of them
 // than this package would leave.
-func (f *file) allZero() (bool, error) {
-	content := io.NewSectionReader(f.file, 0, mapSize+1)
+func allZero(file *os.File) (bool, error) {
+	content := io.NewSectionReader(file, 0, mapSize+1)
 	chunk := make([]byte, 64<<10)
 	for total := 0; ; {
 		n, err := content.Read(chunk)

@@ -110,11 +110,15 @@ func TestSemaphore_SaysThatItsFileIsDamaged(t *testing.T) {
 		wantErr(t, err, host.ErrDamaged)
 		_, err = sem.Acquire(ctx, 1)
 		wantErr(t, err, host.ErrDamaged)
-		_, err = sem.Stats()
+		_, err = sem.Inspect(ctx)
 		wantErr(t, err, host.ErrDamaged)
-		_, err = sem.Holders()
-		wantErr(t, err, host.ErrDamaged)
-		wantErr(t, sem.Resize(2), host.ErrDamaged)
+		wantErr(t, sem.Drain(ctx), host.ErrDamaged)
+		wantErr(t, sem.Resume(ctx), host.ErrDamaged)
+		wantErr(t, sem.SetMaxWaiters(ctx, 1), host.ErrDamaged)
+		if st := sem.Stats(); st.Capacity != 0 {
+			t.Errorf("%+v", st)
+		}
+		wantErr(t, sem.Resize(context.Background(), 2), host.ErrDamaged)
 		_, err = host.Open(name, 1, host.Dir(dir))
 		wantErr(t, err, host.ErrDamaged)
 		other := startAnyUser(t, dir, name, 1)
@@ -166,7 +170,7 @@ func TestOpen_LeavesForeignFilesAlone(t *testing.T) {
 			}
 			_, err := host.Open("a", 2, host.Dir(dir))
 			wantErr(t, err, sema.ErrInvalid)
-			if !strings.Contains(err.Error(), "is not a file of Sema") {
+			if !strings.Contains(err.Error(), "was not created by Sema") {
 				t.Error(err)
 			}
 			_, err = host.Open("a", host.Existing, host.Dir(dir))

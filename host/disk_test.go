@@ -43,7 +43,7 @@ func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	holders, err := sem.Holders()
+	holders, err := inspectHolders(sem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
 		p.Release()
 		got <- err
 	}()
-	for sem.file.line.length.Load() != 1 {
+	for sem.file.queue.length.Load() != 1 {
 		time.Sleep(time.Millisecond)
 	}
 	p.Release()
@@ -117,7 +117,7 @@ func TestAFileReplacedWhileItIsOpenedIsNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := &file{name: "a", path: path, file: opened, fd: int(opened.Fd())}
-		if err := f.setUp(1, access{onlyUser}); !errors.Is(err, errReplaced) {
+		if err := f.setUp(stored{capacity: 1}, access{onlyUser}); !errors.Is(err, errReplaced) {
 			t.Error(err)
 		}
 		f.close()
@@ -147,14 +147,14 @@ func TestHoldersBelieveNoRecordThatCannotBe(t *testing.T) {
 		wrong(&f.records[0])
 		f.records[1] = written
 		f.records[1].slots = 2
-		holders, err := sem.Holders()
+		holders, err := inspectHolders(sem)
 		if err != nil || len(holders) != 2 || holders[0].PID != 0 || holders[0].Weight != 1 || holders[1].PID != os.Getpid() || holders[1].Weight != 2 {
 			t.Errorf("%+v: %+v %v, want one unknown and this process", f.records[0], holders, err)
 		}
 	}
 	f.records[0] = written
 	f.records[0].slots, f.records[0].started, f.records[0].inherited = 1, 1, 1
-	if holders, err := sem.Holders(); err != nil || len(holders) != 2 || holders[0].PID != os.Getpid() {
+	if holders, err := inspectHolders(sem); err != nil || len(holders) != 2 || holders[0].PID != os.Getpid() {
 		t.Errorf("%+v %v, want the permit of a process that left it to another", holders, err)
 	}
 }
@@ -166,7 +166,7 @@ func TestStats_CountALockToTheEndOfTheFile(t *testing.T) {
 	if ok, err := tryLock(beside(t, sem.file), exclusive, slotLocks+1, toTheEnd); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if stats, err := sem.Stats(); err != nil || stats.InUse != 3 {
+	if stats, err := inspectStats(sem); err != nil || stats.InUse != 3 {
 		t.Errorf("%+v %v, want 3 in use", stats, err)
 	}
 	p, err := sem.TryAcquire(context.Background(), 1)
@@ -183,12 +183,12 @@ func TestAHeaderThatCannotBeIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
 	sem.file.head.reach.Store(1 << 30)
-	sem.file.head.high.Store(1 << 30)
+	sem.file.head.high.Store(0xffff)
 	if err := reserve(sem.file.fd, placesAt, maxPlaces*placeSize); err != nil {
 		t.Fatal(err)
 	}
-	sem.file.head.config.Store(1<<32 - 1)
-	if _, err := sem.Stats(); err != nil {
+	sem.file.head.config.Store(1<<31 - 1)
+	if _, err := inspectStats(sem); err != nil {
 		t.Error(err)
 	}
 	p, err := sem.TryAcquire(context.Background(), 1)
@@ -205,7 +205,7 @@ func TestAFailedRemoveKeepsNobodyOut(t *testing.T) {
 	if err := os.Rename(f.path, f.path+"x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.remove(); err == nil {
+	if err := f.remove("remove"); err == nil {
 		t.Error("what is not there was removed")
 	}
 	if ok, err := tryLock(fd, shared, presenceLock, 1); !ok || err != nil {
@@ -224,7 +224,7 @@ func TestErrorsOfTheDriverAreNamed(t *testing.T) {
 		_, err := sem.Acquire(context.Background(), 1)
 		ended <- err
 	}()
-	for sem.file.line.length.Load() == 0 {
+	for sem.file.queue.length.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	dir := filepath.Dir(sem.file.path)

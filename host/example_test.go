@@ -52,8 +52,8 @@ func ExampleSemaphore_TryAcquire() {
 	// Output: running
 }
 
-// Who has it, and since when.
-func ExampleSemaphore_Holders() {
+// Inspect returns the holders, and since when they hold.
+func ExampleSemaphore_Inspect() {
 	gpu, err := host.Open("example/gpu", 80) // gigabytes
 	if err != nil {
 		log.Fatal(err)
@@ -64,11 +64,11 @@ func ExampleSemaphore_Holders() {
 		log.Fatal(err)
 	}
 	defer permit.Release()
-	holders, err := gpu.Holders()
+	info, err := gpu.Inspect(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, h := range holders {
+	for _, h := range info.Holders {
 		fmt.Println(h.PID == os.Getpid(), h.Weight, time.Since(h.Since) < time.Minute)
 	}
 	// Output: true 24 true

@@ -14,8 +14,8 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A file is a semaphore's file, open once in this process however often the
-// semaphore is. Locks belong to the open file, so this process has one set of
+// A file is a semaphore's file. This process has it open once, however often the
+// semaphore is open. Locks belong to the open file, so this process has one set of
 // them.
 type file struct {
 	name, path string
@@ -25,26 +25,27 @@ type file struct {
 	memory     []byte
 
 	head    *header
-	bitmap  *[maxCapacity / wordBits]atomic.Uint64 // slots somebody has or is taking: a hint
+	bitmap  *[maxCapacity / wordBits]atomic.Uint64 // slots that a process has or is claiming: a hint
 	places  *[maxPlaces]place
 	records *[maxCapacity]record
 
-	mine    [maxCapacity / wordBits]atomic.Uint64 // slots this process has or is taking: the truth
+	mine    [maxCapacity / wordBits]atomic.Uint64 // slots that this process has or is claiming: exact
 	roomFor [maxCapacity * recordSize / pageSize / wordBits]atomic.Uint64
 	own     atomic.Int32 // this process's place, or noPlace
 	permits atomic.Uint32
-	checked atomic.Int64 // when the path was, in Unix nanoseconds
-	// When a claim lost its patience with whoever has the turn, likewise.
-	distrusted atomic.Int64
+	checked atomic.Int64 // when the path was checked, in Unix nanoseconds
+	// When a claim last waited for the turn in vain, likewise.
+	turnMissed atomic.Int64
 	turns      chan struct{}
-	roused     chan struct{}
-	line       line
+	woken      chan struct{} // wakes a driver that has no place
+	queue      queue
 	pace       pace // constant but for tests
 
 	damaged atomic.Bool // see touch
 
-	refs atomic.Int64 // handles, calls, permits and the driver; the last one out closes
-	gone bool         // closed; guarded by files.mu
+	refs atomic.Int64               // Semaphores, calls, permits and the driver; the last one closes the file
+	gone bool                       // closed; guarded by files.mu
+	last atomic.Pointer[sema.Stats] // the state when the file was closed
 }
 
 // files are the open files of this process.
@@ -54,12 +55,12 @@ var files = struct {
 }{byID: map[fileID]*file{}}
 
 const (
-	// patience is how long opening waits for another process that is setting
+	// openTimeout is how long opening waits for another process that is setting
 	// the file up, or replaces it.
-	patience = 2 * time.Second
-	// lingering is how long somebody who has let go of a file may still seem to
-	// use it: a driver that sleeps, a child between fork and exec, who lists what
-	// there is.
+	openTimeout = 2 * time.Second
+	// lingering is how long a process that has closed a file may still seem to
+	// use it: a driver that sleeps, a child between fork and exec, a process that
+	// lists semaphores.
 	lingering = 100 * time.Millisecond
 
 	openPause = 5 * time.Millisecond
@@ -67,58 +68,57 @@ const (
 
 var errReplaced = errors.New("replaced while it was opened")
 
-// openFile opens the file at a path in this process, or says it is open already.
-// The file is opened at most once, because closing a second descriptor would
-// drop POSIX locks.
-func openFile(name, path string, capacity int64, access access) (*file, error) {
-	for start := time.Now(); time.Since(start) < patience; time.Sleep(openPause) {
-		f, err := openOnce(name, path, capacity, access)
-		inUse := errors.Is(err, ErrMismatch) || errors.Is(err, ErrDamaged)
-		if errors.Is(err, errReplaced) || inUse && time.Since(start) < lingering {
+// openFile opens the file at a path, or returns it if this process has it open
+// already: it is opened at most once, because closing a second descriptor would drop
+// POSIX locks. What is stored in an existing file applies, whatever want says.
+func openFile(name, path string, want stored, access access) (*file, error) {
+	for start := time.Now(); time.Since(start) < openTimeout; time.Sleep(openPause) {
+		f, err := openOnce(name, path, want, access)
+		if errors.Is(err, errReplaced) || errors.Is(err, ErrDamaged) && time.Since(start) < lingering {
 			continue
 		}
 		return f, err
 	}
-	return nil, openError(name, sema.ErrUnavailable, "another process has been setting up "+path+" for seconds; is it stopped?")
+	return nil, openError(name, sema.ErrUnavailable, fmt.Sprintf("another process has been setting up %s for %v", path, openTimeout), "check whether it is stopped")
 }
 
-func openOnce(name, path string, capacity int64, access access) (*file, error) {
+func openOnce(name, path string, want stored, access access) (*file, error) {
 	files.mu.Lock()
 	defer files.mu.Unlock()
 	found, err := os.Lstat(path)
 	switch {
 	case err == nil && !found.Mode().IsRegular():
-		return nil, openError(name, sema.ErrInvalid, path+" is not a regular file; remove it")
+		return nil, openError(name, sema.ErrInvalid, path+" is not a regular file", "remove it")
 	case err == nil:
 		if f := files.byID[identify(found)]; f != nil {
-			if err := access.check(found); err != nil {
-				return nil, openError(name, sema.ErrInvalid, path+" "+err.Error())
+			if err := access.check(path, found); err != nil {
+				return nil, named("open", name, err)
 			}
-			if err := f.agree(capacity); err != nil {
-				return nil, err
+			if !f.whole() {
+				return nil, openError(name, ErrDamaged, path, "")
 			}
 			f.refs.Add(1)
 			return f, nil
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, openError(name, err, "")
-	case capacity == Existing:
-		return nil, openError(name, fs.ErrNotExist, "nobody has opened it with a capacity")
+		return nil, openError(name, err, "", "")
+	case want.capacity == Existing:
+		return nil, notCreated(name)
 	}
 	opened, err := openPath(path, found == nil, access)
 	if errors.Is(err, fs.ErrExist) || found != nil && errors.Is(err, fs.ErrNotExist) {
 		return nil, errReplaced
 	}
 	if err != nil {
-		return nil, openError(name, err, "")
+		return nil, openError(name, err, "", "")
 	}
 	f := &file{
 		name: name, path: path, file: opened, fd: int(opened.Fd()),
-		turns: make(chan struct{}, 1), roused: make(chan struct{}, 1),
+		turns: make(chan struct{}, 1), woken: make(chan struct{}, 1),
 		pace: usualPace,
 	}
 	f.own.Store(noPlace)
-	if err := f.setUp(capacity, access); err != nil {
+	if err := f.setUp(want, access); err != nil {
 		f.close()
 		return nil, err
 	}
@@ -127,8 +127,12 @@ func openOnce(name, path string, capacity int64, access access) (*file, error) {
 	return f, nil
 }
 
-// openPath opens, or creates. A new file is in place only once it has its mode
-// and group, so that nobody finds it half made.
+func notCreated(name string) error {
+	return openError(name, fs.ErrNotExist, "", "open it with a capacity to create it")
+}
+
+// openPath opens the file, or creates it. A new file gets its name only after its mode
+// and group, so that no process finds it incomplete.
 func openPath(path string, create bool, access access) (*os.File, error) {
 	if !create {
 		return os.OpenFile(path, os.O_RDWR|openFlags, 0)
@@ -149,20 +153,19 @@ func openPath(path string, create bool, access access) (*os.File, error) {
 	return made, nil
 }
 
-// setUp checks the opened file, takes the presence lock and maps it. Whoever is
-// alone with the file makes it anew: nobody holds anything, so nothing in it
-// counts but the capacity, and that only for those who do not bring one. A file
-// that is not of this package is left as it is.
-func (f *file) setUp(capacity int64, access access) error {
+// setUp checks the opened file, takes the presence lock and maps it. A process that
+// is alone with the file resets it: no permit is held, so nothing in it counts but
+// what is stored. A file that is not of this package is not changed.
+func (f *file) setUp(want stored, access access) error {
 	info, err := f.file.Stat()
 	if err != nil {
-		return openError(f.name, err, "")
+		return openError(f.name, err, "", "")
 	}
-	if err := access.check(info); err != nil {
-		return openError(f.name, sema.ErrInvalid, f.path+" "+err.Error())
+	if err := access.check(f.path, info); err != nil {
+		return named("open", f.name, err)
 	}
-	if err := refuseNetwork(f.fd); err != nil {
-		return openError(f.name, err, f.path+" cannot be shared safely; use Dir with a local directory")
+	if err := rejectNetwork(f.fd); err != nil {
+		return openError(f.name, err, f.path+" cannot be shared safely", "use Dir with a local directory")
 	}
 	alone, err := f.enter()
 	if err != nil {
@@ -172,47 +175,48 @@ func (f *file) setUp(capacity int64, access access) error {
 	if now, err := os.Lstat(f.path); err != nil || identify(now) != f.id {
 		return errReplaced
 	}
-	if err := f.admissible(alone, capacity); err != nil {
+	is, err := f.admissible(alone, want)
+	if err != nil {
 		return err
 	}
 	if err := reserve(f.fd, 0, placesAt); err != nil {
-		return openError(f.name, err, "no room for "+f.path)
+		return openError(f.name, err, "no room for "+f.path, "free space on that filesystem")
 	}
 	if f.memory, err = mapShared(f.fd, mapSize); err != nil {
-		return openError(f.name, err, "")
+		return openError(f.name, err, "", "")
 	}
 	f.head = (*header)(unsafe.Pointer(&f.memory[0]))
 	f.bitmap = (*[maxCapacity / wordBits]atomic.Uint64)(unsafe.Pointer(&f.memory[bitmapAt]))
 	f.places = (*[maxPlaces]place)(unsafe.Pointer(&f.memory[placesAt]))
 	f.records = (*[maxCapacity]record)(unsafe.Pointer(&f.memory[recordsAt]))
-	if !alone {
-		return f.agree(capacity)
+	if alone {
+		reset := ErrDamaged
+		f.touch(func() { reset = f.reset(is == complete, want) })
+		return f.wrap("open", reset)
 	}
-	begun := ErrDamaged
-	f.touch(func() { begun = f.begin(capacity) })
-	return f.wrap("open", begun)
-}
-
-// admissible fails if the file must not be used, or made anew, as it is.
-func (f *file) admissible(alone bool, capacity int64) error {
-	is, found, err := f.examine()
-	switch {
-	case err != nil:
-		return f.wrap("open", err)
-	case is == foreign && alone:
-		return openError(f.name, sema.ErrInvalid, f.path+" is not a file of Sema and was left as it is; remove it, or use another name or directory")
-	case is == otherKind && !alone:
-		return openError(f.name, sema.ErrInvalid, fmt.Sprintf("%s is in use by a version of Sema with another layout (%#x, this one has %#x)", f.path, found, uint64(magic)))
-	case is != complete && !alone:
-		return openError(f.name, ErrDamaged, f.path)
-	case is != complete && capacity == Existing:
-		return openError(f.name, fs.ErrNotExist, "nobody has opened it with a capacity")
+	if !f.whole() {
+		return openError(f.name, ErrDamaged, f.path, "")
 	}
 	return nil
 }
 
-// enter takes the presence lock, shared, and says whether nobody else has it:
-// it is still exclusive then, until begin.
+// admissible returns what the file is, or an error if it must not be used, or reset.
+func (f *file) admissible(alone bool, want stored) (content, error) {
+	is, found, err := f.examine()
+	if err != nil {
+		return is, f.wrap("open", err)
+	}
+	if is == complete || alone && is != foreign && want.capacity != Existing {
+		return is, nil
+	}
+	if alone && is != foreign {
+		return is, notCreated(f.name)
+	}
+	return is, named("open", f.name, unusable(f.path, is, found, alone))
+}
+
+// enter takes the presence lock, shared, and reports whether no other process has it:
+// then it is exclusive until reset.
 func (f *file) enter() (alone bool, err error) {
 	alone, err = tryLock(f.fd, exclusive, presenceLock, 1)
 	if alone || err != nil {
@@ -223,19 +227,25 @@ func (f *file) enter() (alone bool, err error) {
 		return false, f.wrap("open", err)
 	}
 	if !present {
-		return false, errReplaced // somebody is setting it up or removing it
+		return false, errReplaced // another process is setting it up or removing it
 	}
 	keepFromCleaners(f.fd)
 	return false, nil
 }
 
-// begin makes the content anew and lets others in.
-func (f *file) begin(capacity int64) error {
+// reset discards the content, except what is stored if the file is complete, and
+// lets other processes in.
+func (f *file) reset(keep bool, want stored) error {
 	before := config(f.head.config.Load())
-	if capacity == Existing {
-		capacity = before.capacity()
+	flags := before & drainingFlag
+	if keep {
+		want = stored{before.capacity(), storedWaiters(f.head.maxWaiters.Load())}
+	} else {
+		flags = 0
 	}
-	f.head.magic.Store(beginning)
+	if !keep { // or what is stored would be lost with a process that is killed here
+		f.head.magic.Store(beginning)
+	}
 	if err := f.file.Truncate(placesAt); err != nil { // places and records of the past
 		return f.wrap("open", err)
 	}
@@ -244,8 +254,9 @@ func (f *file) begin(capacity int64) error {
 	}
 	f.head.high.Store(0)
 	f.head.tickets.Store(0)
-	f.head.reach.Store(uint32(capacity))
-	f.head.config.Store(uint64(before.changed(capacity, 0)))
+	f.head.reach.Store(uint32(want.capacity))
+	f.head.maxWaiters.Store(int64(want.maxWaiters))
+	f.head.config.Store(uint64(before.changed(want.capacity, flags)))
 	f.head.magic.Store(magic)
 	if _, err := tryLock(f.fd, shared, presenceLock, 1); err != nil {
 		return f.wrap("open", err)
@@ -254,20 +265,8 @@ func (f *file) begin(capacity int64) error {
 	return nil
 }
 
-// agree checks that an opener means the capacity there is.
-func (f *file) agree(capacity int64) error {
-	there := f.config().capacity()
-	if f.damaged.Load() {
-		return openError(f.name, ErrDamaged, f.path)
-	}
-	if capacity != Existing && capacity != there {
-		return openError(f.name, ErrMismatch, fmt.Sprintf("it is in use with capacity %d, not %d; open it with %d or Existing, or Resize it for all", there, capacity, there))
-	}
-	return nil
-}
-
-// config is what the file says. A file without its magic is damaged: that was
-// there before anybody else could open it.
+// config reads the config. A file without its magic is damaged: that was written
+// before any other process could open it.
 func (f *file) config() (c config) {
 	f.touch(func() {
 		c = config(f.head.config.Load())
@@ -281,11 +280,18 @@ func (f *file) config() (c config) {
 	return c
 }
 
-// pathCheck is how often the path is checked by those who need not wait.
+// stored reads what is stored.
+func (f *file) stored() (s stored) {
+	s.capacity = f.config().capacity()
+	f.touch(func() { s.maxWaiters = storedWaiters(f.head.maxWaiters.Load()) })
+	return s
+}
+
+// pathCheck is how often acquires that need not wait check the path.
 const pathCheck = int64(time.Second)
 
-// checkPath fails if the file is not the one at its path any more: those who
-// open it now get another one, and the two together admit twice the capacity.
+// checkPath fails if the file is no longer the one at its path: a process that opens
+// the path now gets another one, and the two together admit twice the capacity.
 func (f *file) checkPath(now time.Time) error {
 	last := f.checked.Load()
 	if now.UnixNano()-last < pathCheck && now.UnixNano() >= last {
@@ -295,10 +301,10 @@ func (f *file) checkPath(now time.Time) error {
 	if err == nil {
 		f.checked.Store(now.UnixNano())
 	}
-	return f.wrap("acquire", err)
+	return err
 }
 
-// deleted is nil if the file is the one at its path.
+// deleted returns nil if the file is the one at its path.
 func (f *file) deleted() error {
 	found, err := os.Lstat(f.path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && identify(found) != f.id {
@@ -307,7 +313,7 @@ func (f *file) deleted() error {
 	return err
 }
 
-// ref keeps the file mapped for a call; it fails on one that is gone.
+// ref keeps the file mapped for a call. It fails if the file is closed.
 func (f *file) ref() bool {
 	for {
 		n := f.refs.Load()
@@ -326,37 +332,28 @@ func (f *file) unref() {
 	}
 	files.mu.Lock()
 	defer files.mu.Unlock()
-	if f.gone || f.refs.Load() > 0 { // opened again, and maybe closed again, before we got here
+	if f.gone || f.refs.Load() > 0 { // opened again, and maybe closed again, meanwhile
 		return
 	}
+	last := f.snapshot()
+	f.last.Store(&last)
 	f.gone = true
 	delete(files.byID, f.id)
 	f.close()
 }
 
-// close lets go of everything.
+// close unmaps and closes the file.
 func (f *file) close() {
 	if f.memory != nil {
 		unmap(f.memory)
 	}
-	letGo(f.file)
+	closeUnlocked(f.file)
 }
 
-// letGo drops all locks and closes. Closing alone would leave the locks to a
+// closeUnlocked drops all locks and closes. Closing alone would leave the locks to a
 // child that has a copy of the descriptor.
-func letGo(file *os.File) {
+func closeUnlocked(file *os.File) {
 	unlock(int(file.Fd()), 0, 0)
 	dropKeep(int(file.Fd()))
 	file.Close()
-}
-
-func (f *file) wrap(op string, err error) error {
-	if semaErr := (*sema.Error)(nil); err == nil || errors.As(err, &semaErr) {
-		return err
-	}
-	return &sema.Error{Op: op, Name: f.name, Err: err, Detail: f.path}
-}
-
-func openError(name string, err error, detail string) error {
-	return &sema.Error{Op: "open", Name: name, Err: err, Detail: detail}
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"log/slog"
 
 	"github.com/sema-go/sema/internal/describe"
@@ -12,7 +11,7 @@ import (
 //
 //	host semaphore "db": 3 of 40 in use, 2 waiting
 //
-// Like Stats it asks the kernel for the locks.
+// It has the figures of Stats.
 func (s *Semaphore) String() string {
 	const kind = "host semaphore"
 	switch {
@@ -23,14 +22,11 @@ func (s *Semaphore) String() string {
 	case s.closed.Load():
 		return describe.Title(kind, s.name) + ": closed"
 	}
-	stats, err := s.Stats()
-	switch {
-	case errors.Is(err, ErrDamaged):
+	st := s.Stats()
+	if s.file.damaged.Load() {
 		return describe.Title(kind, s.name) + ": its file is damaged"
-	case err != nil:
-		return describe.Title(kind, s.name) + ": " + err.Error()
 	}
-	return describe.Usage(kind, s.name, stats.InUse, stats.Capacity, stats.Waiters)
+	return describe.Usage(kind, s.name, st.InUse, st.Capacity, st.Waiters, describe.State(st.Closed, st.Draining))
 }
 
 // GoString implements [fmt.GoStringer]: it returns String.

@@ -63,7 +63,7 @@ func TestHolders_CommandIsPrintable(t *testing.T) {
 	other.Expect("open")
 	other.Say("acquire 1")
 	other.Expect("acquired 1")
-	holders, err := sem.Holders()
+	holders, err := inspectHolders(sem)
 	if err != nil || len(holders) != 1 || holders[0].PID != other.Pid {
 		t.Fatalf("%+v %v", holders, err)
 	}

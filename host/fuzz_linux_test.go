@@ -40,7 +40,7 @@ func FuzzRecord_IsCheckedWhenRead(f *testing.F) {
 		var r record
 		copy((*[recordSize]byte)(unsafe.Pointer(&r))[:], data)
 		sem.file.records[0] = r
-		holders, err := sem.Holders()
+		holders, err := inspectHolders(sem)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,9 +111,9 @@ func FuzzFile_SurvivesAnyContent(f *testing.F) {
 			return
 		}
 		defer again.Close()
-		q, err := again.TryAcquire(context.Background(), 4)
-		if err != nil {
-			t.Errorf("made anew, and %v", err)
+		q, err := again.TryAcquire(context.Background(), 4) // by the capacity that is stored, whatever that is now
+		if err != nil && !errors.Is(err, sema.ErrDraining) && !errors.Is(err, sema.ErrTooLarge) && !errors.Is(err, sema.ErrFull) {
+			t.Errorf("opened again, and %v", err)
 		}
 		q.Release()
 	})
@@ -130,10 +130,10 @@ func use(t *testing.T, sem *Semaphore) {
 	if p, err := sem.Acquire(ended, 2); err == nil {
 		p.Release()
 	}
-	if stats, err := sem.Stats(); err == nil && (stats.Capacity < 0 || stats.Capacity > maxCapacity || stats.InUse < 0 || stats.Waiters < 0) {
+	if stats, err := inspectStats(sem); err == nil && (stats.Capacity < 0 || stats.Capacity > maxCapacity || stats.InUse < 0 || stats.Waiters < 0) {
 		t.Errorf("%+v", stats)
 	}
-	holders, _ := sem.Holders()
+	holders, _ := inspectHolders(sem)
 	for _, h := range holders {
 		checkHolder(t, h)
 	}

@@ -1,9 +1,13 @@
 package host
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/sema-go/sema"
+)
 
 // The file, in the byte order of the machine. It is mapped by every opener.
-// Parts of it that nobody has needed yet are holes: they are reserved before
+// Parts of it that no process has needed yet are holes: they are reserved before
 // they are touched, because a full disk would otherwise kill the process that
 // touches them.
 const (
@@ -18,72 +22,144 @@ const (
 	recordSize  = 64
 	wordBits    = 64
 
-	// The first word of a file tells what it is. The last two bytes are the
-	// version of the layout; a process that does not know it stays out.
-	magic      = 0x0031_7473_6f68_6573
-	beginning  = 0x0030_7473_6f68_6573 // it is being made, or its maker was killed
+	// The first word of a file identifies it. The last two bytes are the version of
+	// the layout; a process that does not know it does not use the file.
+	magic      = 0x0032_7473_6f68_6573
+	beginning  = 0x0030_7473_6f68_6573 // it is being created, or its creator was killed
 	familyMask = 0x0000_ffff_ffff_ffff // the same in all versions
 )
 
-// Where the locks are. They lie beyond all content: a lock needs no byte to be
-// there.
+// The offsets of the locks. They are beyond all content: a lock needs no byte to
+// exist.
 const (
-	presenceLock = 1 << 32          // shared by all openers; exclusive for who sets up or removes
+	presenceLock = 1 << 32          // shared by all openers; exclusive to set up or remove the file
 	turnLock     = presenceLock + 1 // see turn
-	placeLocks   = 2 << 32          // one a place, by the process that has it
-	slotLocks    = 3 << 32          // one a slot: these are the permits
+	placeLocks   = 2 << 32          // one for each place, held by the process that has it
+	slotLocks    = 3 << 32          // one for each slot: these are the permits
 )
 
 // A header is the beginning of the file.
 type header struct {
-	magic   atomic.Uint64 // written last
-	config  atomic.Uint64 // a config
-	tickets atomic.Uint64 // the last drawn
-	high    atomic.Uint32 // no place from here on is in line
-	reach   atomic.Uint32 // no slot from here on is held; the highest capacity there was
+	magic      atomic.Uint64 // written last
+	config     atomic.Uint64 // a config
+	tickets    atomic.Uint64 // the last drawn
+	high       atomic.Uint32 // a highMark
+	reach      atomic.Uint32 // no slot from here on is held; the highest capacity there was
+	maxWaiters atomic.Int64  // of all processes; 0: no bound, sema.NoWaiters: no caller may wait
 }
 
-// A config is the capacity in a word that differs from every earlier one, so
-// that whoever locked a slot can see that what it went by still stands.
+// stored is what is kept with the semaphore when no process has it open.
+type stored struct {
+	capacity   int64
+	maxWaiters int // 0: no bound; sema.NoWaiters: no caller may wait
+}
+
+// mostWaiters is the highest bound of waiters that is stored.
+const mostWaiters = 1 << 30
+
+// storedWaiters returns a bound as read from a file that others may have written.
+func storedWaiters(n int64) int { return int(max(sema.NoWaiters, min(n, mostWaiters))) }
+
+// A config is the capacity and the state in a word that differs from every earlier
+// one, so that a claim can check that it has not changed since it was read.
 //
-//	bits 0–31   capacity
+//	bits 0–30   capacity
+//	bit  31     draining: no claim succeeds
 //	bit  32     unsettled: slots beyond the capacity may be held
 //	bits 33–63  counts the changes
 type config uint64
 
 const (
-	unsettled   config = 1 << 32
-	oneChange   config = 1 << 33
-	changesMask        = ^(oneChange - 1)
+	capacityMask config = 1<<31 - 1
+	drainingFlag config = 1 << 31
+	unsettled    config = 1 << 32
+	oneChange    config = 1 << 33
+	changesMask         = ^(oneChange - 1)
 )
 
-func (c config) capacity() int64 { return int64(min(uint32(c), maxCapacity)) }
+func (c config) capacity() int64 { return int64(min(c&capacityMask, maxCapacity)) }
 
-// changed is the config that follows c.
-func (c config) changed(capacity int64, flag config) config {
-	return (c+oneChange)&changesMask | config(capacity) | flag
+func (c config) draining() bool { return c&drainingFlag != 0 }
+
+// changed returns the config that follows c.
+func (c config) changed(capacity int64, flags config) config {
+	return (c+oneChange)&changesMask | config(capacity) | flags
 }
 
-// A place is where a process that waits stands in the host's line. Its process
-// holds the place's lock; a ticket in a place that is not locked is a dead
-// process's.
+// A place is the position of a waiting process in the queue of the host. The process
+// holds the place's lock; a ticket in a place that is not locked belongs to a process
+// that was killed.
 type place struct {
-	ticket  atomic.Uint64 // the process's first waiter's, 0 if nobody waits
-	beat    atomic.Int64  // when the process last looked, by the clock all share
-	waiters atomic.Uint32 // how many wait in the process
-	word    atomic.Uint32 // what it sleeps on
-	_       [placeSize - 24]byte
+	ticket atomic.Uint64 // of the process's first waiter, 0 if there is none
+	beat   atomic.Int64  // when the process last polled, by the clock that all share
+	queue  atomic.Uint64 // a queueLength
+	word   atomic.Uint32 // the futex that the process sleeps on
+	_      [placeSize - 28]byte
 }
 
-// A record says who has the slots from its own on. It is written by the holder
-// and believed only while the slot is locked.
+// A queueLength is the number of waiters of a process, and the ticket of a caller
+// that is about to join them if MaxWaiters allows. They share a word so that the
+// caller is counted once at every moment, see admit.
+//
+//	bits 0–19   waiters
+//	bits 20–63  ticket of the caller, 0 if there is none
+type queueLength uint64
+
+const (
+	lengthBits = 20
+	ticketMask = 1<<(64-lengthBits) - 1
+)
+
+// maxWaiters is how many waiters of one process are counted.
+const maxWaiters = 1<<lengthBits - 1
+
+func queueLengthOf(waiters int32, joining uint64) queueLength {
+	return queueLength(min(uint64(waiters), maxWaiters) | joining<<lengthBits)
+}
+
+func (q queueLength) waiters() int { return int(q & maxWaiters) }
+
+// joining returns the ticket of the caller that is about to join, 0 if there is none.
+func (q queueLength) joining() uint64 { return uint64(q >> lengthBits) }
+
+// before returns the number of waiters, and of callers about to join with a lower
+// ticket.
+func (q queueLength) before(ticket uint64) int {
+	n := q.waiters()
+	if joining := q.joining(); joining != 0 && joining < ticket&ticketMask {
+		n++
+	}
+	return n
+}
+
+// joinsAfter reports whether a caller with a higher ticket is about to join.
+func (q queueLength) joinsAfter(ticket uint64) bool { return q.joining() > ticket&ticketMask }
+
+// A highMark bounds the search for waiters: no place from its index on has one. It
+// counts how often it was raised, so that lowering it fails if a process has joined
+// meanwhile.
+//
+//	bits 0–15   index
+//	bits 16–31  counts the raises
+type highMark uint32
+
+func (h highMark) index() int { return int(min(h&0xffff, maxPlaces)) }
+
+func (h highMark) raised(to int) highMark {
+	return (h+1<<16)&^0xffff | highMark(max(h.index(), to))
+}
+
+func (h highMark) lowered(to int) highMark { return h&^0xffff | highMark(to) }
+
+// A record describes the holder of the slots from its own on. It is written by the
+// holder and is valid only while the slot is locked.
 type record struct {
 	pid       uint32
-	namespace uint32 // in which the process has that number
+	namespace uint32 // PID namespace of the process
 	slots     uint32 // from this one on
-	permit    uint32 // tells the permits of a process apart
-	since     int64  // Unix nanoseconds; 0 if nobody has it
-	started   uint64 // tells processes of one number apart
-	inherited uint32 // 1: another process may have it when this one is gone
+	permit    uint32 // distinguishes the permits of a process
+	since     int64  // Unix nanoseconds; 0 if the slot is free
+	started   uint64 // distinguishes processes with the same number
+	inherited uint32 // 1: another process may hold it after this one has ended
 	command   [recordSize - 36]byte
 }

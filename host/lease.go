@@ -11,19 +11,41 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A lease is the slots of one permit. It holds a reference to the file.
+// A lease is the slots of one permit, or of the parts that one was split into. Each has
+// an issuer of its own, so that TakeBack identifies the slots. It holds a reference to
+// the file until its last slot is released.
 type lease struct {
-	sem   *Semaphore
-	since time.Time
+	sem    *Semaphore
+	since  time.Time
+	issuer sema.Issuer
 
-	mu      sync.Mutex // Inherit and Release may meet
-	runs    []run      // nil once released or split
-	bequest *os.File   // holds the locks instead of the semaphore's file; see Inherit
+	mu        sync.Mutex // Inherit and TakeBack may run at the same time
+	runs      []run      // slots that are not released
+	inherited *os.File   // has the locks instead of the semaphore's file; see Inherit
 }
 
+// newLease returns the lease of slots that were claimed, and records this process as
+// their holder.
+func newLease(s *Semaphore, runs []run) *lease {
+	l := &lease{sem: s, since: time.Now(), runs: runs}
+	l.issuer.Init(l, s.monitor)
+	s.file.writeRecords(runs, l.since, false)
+	return l
+}
+
+var (
+	_ sema.Owner   = (*lease)(nil)
+	_ sema.Backing = (*lease)(nil)
+)
+
+// Name implements [sema.Owner].
 func (l *lease) Name() string { return l.sem.name }
 
-// Err is ErrLost if the file is gone, and others may share another.
+// Lost implements [sema.Backing]: nothing notifies of a deleted file.
+func (l *lease) Lost() <-chan struct{} { return nil }
+
+// Err implements [sema.Backing]: it is ErrLost if the file is deleted, since other
+// processes may use another one.
 func (l *lease) Err() error {
 	f := l.sem.file
 	if err := f.deleted(); errors.Is(err, ErrDeleted) {
@@ -32,42 +54,35 @@ func (l *lease) Err() error {
 	return nil
 }
 
-// Release gives the slots to whoever is next.
-func (l *lease) Release() {
-	l.mu.Lock()
-	runs, bequest := l.runs, l.bequest
-	l.runs = nil
-	l.mu.Unlock()
+// TakeBack implements [sema.Owner]: it frees n slots.
+func (l *lease) TakeBack(n int64) {
 	f := l.sem.file
 	defer f.unref()
-	if bequest != nil {
-		f.unlockOn(int(bequest.Fd()), runs)
-		letGo(bequest)
-		f.wakeFirst()
-	} else {
-		f.free(runs)
-	}
-	l.sem.tell(sema.Event{Kind: sema.EventReleased, Weight: weightOf(runs), Hold: time.Since(l.since)})
-}
-
-// Split parts the slots.
-func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.bequest != nil {
-		return nil, nil, &sema.Error{Op: "split", Name: l.sem.name, Err: sema.ErrInvalid, Detail: "a process has inherited the permit as it is"}
+	freed, kept := splitRuns(l.runs, n)
+	l.runs = kept
+	if kept != nil {
+		f.refs.Add(1)                                     // the lease keeps one
+		f.writeRecords(kept, l.since, l.inherited != nil) // before those of what is freed are erased
 	}
-	f := l.sem.file
-	a, b := splitRuns(l.runs, n)
-	l.runs = nil
-	f.refs.Add(1) // one more lease
-	f.writeRecords(a, l.since, false)
-	f.writeRecords(b, l.since, false)
-	return &lease{sem: l.sem, since: l.since, runs: a}, &lease{sem: l.sem, since: l.since, runs: b}, nil
+	if l.inherited == nil {
+		l.mu.Unlock()
+		f.free(freed)
+		return
+	}
+	f.unlockOn(int(l.inherited.Fd()), freed)
+	if kept == nil {
+		closeUnlocked(l.inherited)
+	}
+	l.mu.Unlock()
+	f.wakeFirst()
 }
 
-// splitRuns parts runs after n slots.
+// splitRuns splits runs after n slots.
 func splitRuns(runs []run, n int64) (a, b []run) {
+	if weightOf(runs) == n {
+		return runs, nil
+	}
 	for _, r := range runs {
 		switch have := weightOf(a); {
 		case have == n:
@@ -83,64 +98,68 @@ func splitRuns(runs []run, n int64) (a, b []run) {
 	return a, b
 }
 
-// Inherit has cmd, which is not started yet, hold the permit together with this
-// process: should this process be killed, the permit stays taken until cmd, and
-// every process that cmd leaves its descriptors to, is gone as well. For
-// programs that run a command under a permit. Releasing the permit here frees
-// it, whoever inherited it; nothing else of this process's is passed on.
+// Inherit makes cmd, which is not started yet, hold the permit together with this
+// process: if this process is killed, the permit stays held until cmd, and every
+// process that cmd leaves its descriptors to, has ended as well. It is for programs
+// that run a command under a permit. Releasing the permit here frees it, whichever
+// process inherited it. Nothing else of this process is inherited.
+//
+// The parts of a permit that was split are inherited together: if this process is
+// killed, they stay held until all their commands have ended.
 func Inherit(p sema.Permit, cmd *exec.Cmd) error {
-	l, ok := p.Lease().(*lease)
+	const op = "inherit"
+	l, ok := p.Owner().(*lease)
 	if !ok {
-		return &sema.Error{Op: "inherit", Weight: p.Weight(), Err: sema.ErrInvalid, Detail: "want a permit of a host semaphore"}
+		return &sema.Error{Op: op, Weight: p.Weight(), Err: sema.ErrInvalid, Detail: "not a held permit of a host semaphore"}
 	}
 	if cmd == nil || cmd.Process != nil {
-		return &sema.Error{Op: "inherit", Name: l.sem.name, Err: sema.ErrInvalid, Detail: "want a command that is not started yet"}
+		return &sema.Error{Op: op, Name: l.sem.name, Err: sema.ErrInvalid, Detail: "no command, or one that is started already"}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.runs == nil || !p.Held() {
-		return &sema.Error{Op: "inherit", Name: l.sem.name, Err: sema.ErrInvalid, Detail: "the permit is not held (released or split already)"}
+		return &sema.Error{Op: op, Name: l.sem.name, Err: sema.ErrInvalid, Detail: "the permit is not held (released or split already)"}
 	}
-	if l.bequest == nil {
-		bequest, err := l.sem.file.bequeath(l.runs)
+	if l.inherited == nil {
+		inherited, err := l.sem.file.duplicate(l.runs)
 		if err != nil {
-			return l.sem.file.wrap("inherit", err)
+			return l.sem.file.wrap(op, err)
 		}
-		l.bequest = bequest
+		l.inherited = inherited
 		l.sem.file.writeRecords(l.runs, l.since, true)
 	}
-	cmd.ExtraFiles = append(cmd.ExtraFiles, l.bequest)
+	cmd.ExtraFiles = append(cmd.ExtraFiles, l.inherited)
 	return nil
 }
 
-// bequeath moves the locks of some slots to an open file of their own, which
-// can be passed to a process without the rest. A lock cannot be passed on, but
-// two files can share one for a moment: at no time is a slot free.
-func (f *file) bequeath(runs []run) (*os.File, error) {
+// duplicate moves the locks of some slots to an open file of their own, which can be
+// inherited without the rest. A lock cannot be transferred, but two files can share
+// one for a moment: at no time is a slot free.
+func (f *file) duplicate(runs []run) (*os.File, error) {
 	if !canInherit {
 		return nil, fmt.Errorf("locks of this system are not inherited: %w", errors.ErrUnsupported)
 	}
-	heir, err := os.OpenFile(f.path, os.O_RDWR|openFlags, 0)
+	opened, err := os.OpenFile(f.path, os.O_RDWR|openFlags, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.moveLocks(heir, runs); err != nil {
-		letGo(heir)
+	if err := f.moveLocks(opened, runs); err != nil {
+		closeUnlocked(opened)
 		return nil, err
 	}
-	return heir, nil
+	return opened, nil
 }
 
-func (f *file) moveLocks(heir *os.File, runs []run) error {
-	info, err := heir.Stat()
+func (f *file) moveLocks(to *os.File, runs []run) error {
+	info, err := to.Stat()
 	if err != nil {
 		return err
 	}
 	if identify(info) != f.id {
 		return ErrDeleted
 	}
-	fd := int(heir.Fd())
-	if _, err := tryLock(fd, shared, presenceLock, 1); err != nil { // nobody can have it exclusively: we have it
+	fd := int(to.Fd())
+	if _, err := tryLock(fd, shared, presenceLock, 1); err != nil { // no process can have it exclusively: this one has it
 		return err
 	}
 	keepFromCleaners(fd)
@@ -161,7 +180,7 @@ func moveLock(from, to int, r run) error {
 	move := func(fd int, kind lockKind) error {
 		ok, err := tryLock(fd, kind, at, n)
 		if err == nil && !ok {
-			err = errors.New("somebody else has a lock on it")
+			err = errors.New("another process has a lock on it")
 		}
 		return err
 	}

@@ -13,38 +13,34 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// bases are where directories of users and groups may be, best first: the
-// system's place for locks, gone after a restart like the processes; and the
-// temporary directory that everybody has. The first is taken that is open to
-// everybody. Neither the environment is asked nor whether this process may
-// write there, or a shell, cron and a service in a sandbox would not meet: one
-// of them that may not gets an error.
+// bases are where directories of users and groups may be, best first: the system's
+// directory for locks, which a restart empties, and the temporary directory that
+// every user can write. The first one that is open to all users is used. Neither the
+// environment nor the rights of this process matter, or a shell, cron and a service
+// in a sandbox would use different files: one that may not write there gets an error.
 var bases = []string{"/run/lock", "/var/tmp"}
 
 const openToAll = fs.ModeDir | fs.ModeSticky | 0o002
 
 const suffix = ".sema"
 
-// maxName is what fits into a file's name with every slash escaped.
+// maxName is the most bytes of a semaphore's name.
 const maxName = 80
 
-// fileName is the file's name for a semaphore's. Names are what can be typed
+// fileName returns the name of a semaphore's file. Names consist of what can be typed
 // in a shell and read in a listing; slashes group them.
 func fileName(name string) (string, error) {
-	invalid := func(format string, args ...any) (string, error) {
-		return "", openError(name, sema.ErrInvalid, "name: "+fmt.Sprintf(format, args...))
-	}
 	if name == "" || len(name) > maxName {
-		return invalid("want 1 to %d characters, not %d", maxName, len(name))
+		return "", invalid(fmt.Sprintf("name has %d characters", len(name)), fmt.Sprintf("use 1 to %d characters", maxName))
 	}
 	for _, r := range name {
 		if !strings.ContainsRune(nameRunes, r) {
-			return invalid("%q is not allowed; use letters, digits and . _ - : @ + /", r)
+			return "", invalid(fmt.Sprintf("name has %q", r), "use letters, digits and . _ - : @ + /")
 		}
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part[0] == '.' {
-			return invalid("want no part that is empty or begins with a dot")
+			return "", invalid("name has a part that is empty or begins with a dot", "begin each part between slashes with another character")
 		}
 	}
 	return strings.ReplaceAll(name, "/", "%") + suffix, nil
@@ -52,7 +48,8 @@ func fileName(name string) (string, error) {
 
 const nameRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@+/"
 
-// nameOf is the semaphore's name for a file's, if it is one that fileName gives.
+// nameOf returns the semaphore's name for that of a file, if fileName returns that file
+// for it.
 func nameOf(file string) (name string, ok bool) {
 	bare, ok := strings.CutSuffix(file, suffix)
 	if !ok {
@@ -63,7 +60,7 @@ func nameOf(file string) (name string, ok bool) {
 	return name, err == nil && back == file
 }
 
-// An access says who may use a semaphore: the user, or the members of a group.
+// An access is who may use a semaphore: the user, or the members of a group.
 type access struct{ gid int }
 
 const onlyUser = -1
@@ -104,36 +101,39 @@ func (a access) giveToGroup(path string) error {
 		return nil
 	}
 	if err := os.Lchown(path, -1, a.gid); err != nil {
-		return fmt.Errorf("cannot share with group %d, is this user a member? %w", a.gid, err)
+		return &sema.Error{Err: err, Detail: fmt.Sprintf("cannot share with group %d", a.gid), Advice: "check that this user is a member of the group"}
 	}
 	return nil
 }
 
-// check fails if the file or directory may be somebody else's doing. Only a
-// member can give a file to a group.
-func (a access) check(info fs.FileInfo) error {
+// check fails if another user may have created or changed the file or directory. Only
+// a member can give a file to a group.
+func (a access) check(path string, info fs.FileInfo) error {
 	uid, gid := ownerOf(info)
 	switch {
 	case a.shared() && int(gid) != a.gid:
-		return fmt.Errorf("belongs to group %d, not %d; remove it, or share with that group", gid, a.gid)
+		return invalid(fmt.Sprintf("%s belongs to group %d, not %d", path, gid, a.gid), "remove it, or share with that group")
 	case !a.shared() && int(uid) != os.Geteuid():
-		return fmt.Errorf("belongs to user %d, not %d; remove it, or use ShareWithGroup", uid, os.Geteuid())
+		return invalid(fmt.Sprintf("%s belongs to user %d, not %d", path, uid, os.Geteuid()), "remove it, or use ShareWithGroup")
 	case info.Mode()&0o002 != 0:
-		return fmt.Errorf("can be written by everybody (%v); remove it", info.Mode())
+		return invalid(fmt.Sprintf("%s can be written by all users (%v)", path, info.Mode()), "remove it")
 	case !a.shared() && info.Mode()&0o020 != 0:
-		return fmt.Errorf("can be written by its group (%v); chmod g-w it, or use ShareWithGroup", info.Mode())
+		return invalid(fmt.Sprintf("%s can be written by its group (%v)", path, info.Mode()), "chmod g-w it, or use ShareWithGroup")
 	}
 	return nil
 }
 
-// Where is the directory that semaphores are in, made if need be. Options say
-// which, as for [Open].
+// Where returns the directory that semaphores are in, and creates it if it does not
+// exist. Options select it, as for [Open].
 func Where(opts ...Option) (string, error) {
 	s, err := newSettings(opts)
-	return s.dir, err
+	if err != nil {
+		return s.dir, named("locate", "", err)
+	}
+	return s.dir, nil
 }
 
-// directory is the one for an access, made if need be.
+// directory returns the one for an access, and creates it if it does not exist.
 func directory(a access) (string, error) {
 	for _, base := range bases {
 		if info, err := os.Stat(base); err == nil && info.Mode()&openToAll == openToAll {
@@ -141,7 +141,7 @@ func directory(a access) (string, error) {
 			return dir, a.makeDirectory(dir)
 		}
 	}
-	return "", fmt.Errorf("%w: neither of %s is a directory for everybody; name one with Dir", fs.ErrNotExist, strings.Join(bases, ", "))
+	return "", &sema.Error{Err: fs.ErrNotExist, Detail: fmt.Sprintf("none of %s is a directory open to all users", strings.Join(bases, ", ")), Advice: "name a directory with Dir"}
 }
 
 func (a access) makeDirectory(dir string) error {
@@ -149,14 +149,14 @@ func (a access) makeDirectory(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := a.createDirectory(dir); err != nil {
 			if _, missing := os.Lstat(dir); missing != nil {
-				return fmt.Errorf("cannot make a directory for locks; name one with Dir: %w", err)
+				return &sema.Error{Err: err, Detail: "cannot create " + dir, Advice: "name a directory with Dir"}
 			}
 		}
 	}
 	return a.checkOwn(dir)
 }
 
-// createDirectory has it in place only once it has its mode and group.
+// createDirectory gives the directory its name only after its mode and group.
 func (a access) createDirectory(dir string) error {
 	made, err := os.MkdirTemp(filepath.Dir(dir), ".sema-new-*")
 	if err != nil {
@@ -172,43 +172,39 @@ func (a access) createDirectory(dir string) error {
 	return os.Rename(made, dir)
 }
 
-// checkOwn fails if a directory that was found may be somebody else's doing.
+// checkOwn fails if another user may have created a directory that was found.
 func (a access) checkOwn(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%w: %s is not a directory; remove it", sema.ErrInvalid, dir)
+		return invalid(dir+" is not a directory", "remove it")
 	}
-	if err := a.check(info); err != nil {
-		return fmt.Errorf("%w: %s %w", sema.ErrInvalid, dir, err)
-	}
-	return nil
+	return a.check(dir, info)
 }
 
-// checkNamed fails if a directory of the caller's choice cannot be shared: in
-// one that everybody can write to and whose files are the group's, a file may
-// be anybody's.
+// checkNamed fails if a directory that the caller chose cannot be shared: where all
+// users can write and files belong to a group, any user may have created a file.
 func (a access) checkNamed(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
 	if a.shared() && info.Mode()&0o002 != 0 {
-		return fmt.Errorf("%w: %s can be written by everybody; share in a directory of the group's", sema.ErrInvalid, dir)
+		return invalid(dir+" can be written by all users", "use a directory of the group")
 	}
 	return nil
 }
 
-// groupID is the id of a group by its name or number.
+// groupID returns the id of a group by its name or number.
 func groupID(group string) (int, error) {
 	if gid, err := strconv.Atoi(group); err == nil && gid >= 0 {
 		return gid, nil
 	}
 	found, err := user.LookupGroup(group)
 	if err != nil {
-		return 0, err
+		return 0, invalid(err.Error(), "name an existing group")
 	}
 	return strconv.Atoi(found.Gid)
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -65,6 +66,10 @@ func pacedRole(c *proctest.Child) {
 func use(c *proctest.Child, sem *host.Semaphore) {
 	c.Say("open")
 	permits := make(chan sema.Permit, 1024)
+	var joined sync.WaitGroup
+	var rejected atomic.Int64
+	var ctx context.Context
+	var leave context.CancelFunc
 	for {
 		verb, arg, _ := strings.Cut(c.Hear(), " ")
 		n, _ := strconv.ParseInt(arg, 10, 64)
@@ -72,10 +77,37 @@ func use(c *proctest.Child, sem *host.Semaphore) {
 		case "acquire":
 			go func() {
 				p, err := sem.Acquire(context.Background(), n)
+				switch {
+				case errors.Is(err, sema.ErrQueueFull):
+					c.Say("queue full")
+					return
+				case errors.Is(err, sema.ErrDraining):
+					c.Say("draining")
+					return
+				}
 				c.Must(err)
 				permits <- p
 				c.Say("acquired %d", n)
 			}()
+		case "join": // the queue, n times at once
+			rejected.Store(0)
+			ctx, leave = context.WithCancel(context.Background())
+			for range n {
+				joined.Go(func() {
+					_, err := sem.Acquire(ctx, 1)
+					if errors.Is(err, sema.ErrQueueFull) {
+						rejected.Add(1)
+					} else if !errors.Is(err, context.Canceled) {
+						c.Must(fmt.Errorf("joined, and got %v", err))
+					}
+				})
+			}
+		case "rejected": // how many of those
+			c.Say("%d", rejected.Load())
+		case "leave":
+			leave()
+			joined.Wait()
+			c.Say("left")
 		case "within": // milliseconds
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n)*time.Millisecond)
@@ -102,7 +134,7 @@ func use(c *proctest.Child, sem *host.Semaphore) {
 			(<-permits).Release()
 			c.Say("released")
 		case "resize":
-			c.Must(sem.Resize(n))
+			c.Must(sem.Resize(context.Background(), n))
 			c.Say("resized")
 		case "run": // a command that inherits a permit
 			cmd := exec.Command("sleep", "60")
@@ -240,6 +272,17 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
+// inspectStats returns the exact state.
+func inspectStats(sem *host.Semaphore) (sema.Stats, error) {
+	info, err := sem.Inspect(context.Background())
+	return info.Stats, err
+}
+
+func inspectHolders(sem *host.Semaphore) ([]host.Holder, error) {
+	info, err := sem.Inspect(context.Background())
+	return info.Holders, err
+}
+
 // eventually waits for what must come about by itself.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
@@ -256,7 +299,7 @@ func settles(t *testing.T, sem *host.Semaphore, inUse int64, waiters int) {
 	var stats sema.Stats
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		var err error
-		if stats, err = sem.Stats(); err != nil {
+		if stats, err = inspectStats(sem); err != nil {
 			t.Fatal(err)
 		}
 		if stats.InUse == inUse && stats.Waiters == waiters {

@@ -5,7 +5,9 @@ package host_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/sema-go/sema"
@@ -32,7 +34,12 @@ func TestBehavesLikeItsModel(t *testing.T) {
 			defer handles[i].Close()
 		}
 		handle := func() *host.Semaphore { return handles[rapid.IntRange(0, 1).Draw(t, "handle")] }
-		var permits []sema.Permit
+		type part struct {
+			sema.Permit
+			acquire int // which acquire it is a part of
+		}
+		var permits []part
+		acquires := 0
 		inUse := int64(0)
 		pick := func() int {
 			if len(permits) == 0 {
@@ -55,7 +62,8 @@ func TestBehavesLikeItsModel(t *testing.T) {
 					t.Fatalf("%d with %d of %d in use: %v, want %v", n, inUse, capacity, err, want)
 				}
 				if err == nil && n > 0 {
-					permits = append(permits, p)
+					acquires++
+					permits = append(permits, part{p, acquires})
 					inUse += n
 				}
 			},
@@ -75,24 +83,40 @@ func TestBehavesLikeItsModel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				permits[i] = a
-				permits = append(permits, b)
+				permits[i].Permit = a
+				permits = append(permits, part{b, permits[i].acquire})
 			},
 			"resize": func(t *rapid.T) {
 				capacity = rapid.Int64Range(0, 140).Draw(t, "new capacity")
-				if err := handle().Resize(capacity); err != nil {
+				if err := handle().Resize(context.Background(), capacity); err != nil {
 					t.Fatal(err)
 				}
 			},
 			"": func(t *rapid.T) {
-				stats, err := handle().Stats()
+				stats, err := inspectStats(handle())
 				want := sema.Stats{Capacity: capacity, InUse: inUse, Free: max(0, capacity-inUse), Debt: max(0, inUse-capacity)}
 				if err != nil || stats != want {
 					t.Fatalf("%+v %v, want %+v", stats, err, want)
 				}
-				holders, err := handle().Holders()
-				if err != nil || len(holders) != len(permits) {
-					t.Fatalf("%d holders %v, want %d", len(holders), err, len(permits))
+				stats = handle().Stats()
+				stats.Counts = sema.Counts{}
+				if stats != want {
+					t.Fatalf("by shared memory %+v, want %+v", stats, want)
+				}
+				weights := map[int]int64{} // by acquire
+				for _, p := range permits {
+					weights[p.acquire] += p.Weight()
+				}
+				holders, err := inspectHolders(handle())
+				if err != nil || len(holders) != len(weights) {
+					t.Fatalf("%d holders %v, want %d", len(holders), err, len(weights))
+				}
+				got := []int64{}
+				for _, h := range holders {
+					got = append(got, h.Weight)
+				}
+				if want := slices.Collect(maps.Values(weights)); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+					t.Fatalf("weights %v, want %v", got, want)
 				}
 			},
 		})

@@ -1,15 +1,19 @@
 package host
 
-import "time"
+import (
+	"time"
+
+	"github.com/sema-go/sema"
+)
 
 // A pace is the durations by which processes notice others that cannot notify
 // them. Tests replace it, so that no result depends on the speed of the machine.
 type pace struct {
-	// poll is the interval at which a waiting process looks by itself: nothing
-	// notifies it of a crash. Default 40ms.
+	// poll is the interval at which a waiting process polls: nothing notifies it of a
+	// crash. Default 40ms.
 	poll time.Duration
-	// passAfter is the age of the last look at which a process counts as stopped,
-	// and is passed over until it looks again. Default 150ms.
+	// passAfter is the age of the last poll from which a process counts as stopped,
+	// and is skipped until it polls again. Default 150ms.
 	passAfter time.Duration
 	// turnDistrust is how long claims do not wait for a turn after one of them has
 	// waited in vain. Default 1s.
@@ -21,10 +25,10 @@ var usualPace = pace{poll: 40 * time.Millisecond, passAfter: 150 * time.Millisec
 // noPlace is the index of no place.
 const noPlace = -1
 
-// takePlace has this process own a place: the lowest that no living process
-// has. It is kept until the file is closed. Without one, when there is none
-// left or no room for it on the disk, the process waits by looking alone, and
-// those who have one are served before it.
+// takePlace claims a place for this process: the lowest that no live process has. It
+// is kept until the file is closed. Without one, when there is none left or no room
+// for it on the disk, the process waits by polling alone, and processes that have one
+// are served before it.
 func (f *file) takePlace() int {
 	if own := f.own.Load(); own != noPlace {
 		return int(own)
@@ -42,84 +46,196 @@ func (f *file) takePlace() int {
 			return noPlace
 		}
 		f.places[i].ticket.Store(0)
+		f.places[i].queue.Store(0)
 		f.own.Store(int32(i))
 		return i
 	}
 	return noPlace
 }
 
-// standAt shows the host who waits first in this process. The ticket is out
-// before anybody looks for slots again on its behalf, and whoever frees some
-// looks for tickets afterwards: one of the two sees the other.
-func (f *file) standAt(i int, w *waiter, waiters int32) {
+// showAt publishes the first waiter of this process. The ticket is visible before
+// anything looks for slots again on its behalf, and a release looks for tickets after
+// it has freed slots: one of the two sees the other.
+func (f *file) showAt(i int, w *waiter, waiters int32) {
 	p := &f.places[i]
-	p.waiters.Store(uint32(waiters))
-	p.ticket.Store(w.ticket)
-	f.raiseHigh(uint32(i) + 1)
+	p.queue.Store(uint64(queueLengthOf(waiters, 0)))
+	if p.ticket.Swap(w.ticket) == 0 || f.high() <= i {
+		f.raiseHigh(i + 1)
+	}
 }
 
-// stepOut takes this process out of the line.
-func (f *file) stepOut(i int) {
+// clearAt publishes that this process has no waiters.
+func (f *file) clearAt(i int) {
 	p := &f.places[i]
-	p.waiters.Store(0)
+	p.queue.Store(0)
 	p.ticket.Store(0)
 	f.lowerHigh()
 }
 
-func (f *file) raiseHigh(to uint32) {
+// admit reports whether a caller of this process may join the queue when at most
+// bound may wait on the host.
+//
+// Of callers of several processes that join at one time exactly as many are admitted
+// as there is room for. Each publishes its ticket before it counts, so that of two
+// callers at least one sees the other. A caller counts the waiters and the callers
+// with lower tickets. For one with a higher ticket, which may not have seen this one,
+// it waits until that is decided. The word that has the ticket then becomes the word
+// in which the caller is one of the waiters, see showAt.
+//
+// The queue's mutex is held.
+func (f *file) admit(ticket uint64, bound int) (admitted bool, err error) {
+	if bound == sema.NoWaiters {
+		return false, nil
+	}
+	waiters := f.queue.length.Load()
+	own := f.takePlace()
+	if own != noPlace {
+		f.places[own].beat.Store(int64(clock()))
+		f.places[own].queue.Store(uint64(queueLengthOf(waiters, ticket)))
+		f.raiseHigh(own + 1)
+	}
+	if f.ahead(own, ticket) < bound-int(waiters) {
+		return true, nil
+	}
+	if err := f.clearKilled(); err != nil {
+		return false, err
+	}
+	return f.ahead(own, ticket) < bound-int(waiters), nil
+}
+
+// ahead returns how many callers of other processes wait, or join with a lower ticket.
+func (f *file) ahead(own int, ticket uint64) (n int) {
+	for i := range f.high() {
+		if i != own {
+			n += f.decided(i, ticket).before(ticket)
+		}
+	}
+	return n
+}
+
+// decided returns the queue length at a place when no caller with a higher ticket is
+// about to join there. A process takes a microsecond to decide; after joinTimeout it
+// counts as stopped, and its caller as one that waits.
+func (f *file) decided(i int, ticket uint64) queueLength {
+	start := clock()
+	for pause := 5 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		q := queueLength(f.places[i].queue.Load())
+		if !q.joinsAfter(ticket) {
+			return q
+		}
+		if clock()-start > joinTimeout {
+			return q + 1
+		}
+		if alive, err := f.clearIfKilled(i); alive || err != nil {
+			time.Sleep(pause)
+		}
+	}
+}
+
+// joinTimeout is how long a caller waits for one of another process that is about to
+// join the queue.
+const joinTimeout = time.Second
+
+// clearKilled removes the waiters of killed processes from the queue.
+func (f *file) clearKilled() error {
+	for i := range f.high() {
+		if p := &f.places[i]; p.ticket.Load() == 0 && p.queue.Load() == 0 {
+			continue
+		}
+		if _, err := f.clearIfKilled(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearIfKilled clears a place if its process was killed, and reports whether it is
+// alive. A process that takes over the place meanwhile begins by setting its ticket
+// to 0, and is not affected.
+func (f *file) clearIfKilled(i int) (alive bool, err error) {
+	p := &f.places[i]
+	ticket, queue := p.ticket.Load(), p.queue.Load()
+	if alive, err = f.alive(i); !alive && err == nil && p.ticket.CompareAndSwap(ticket, 0) {
+		p.queue.CompareAndSwap(queue, 0)
+	}
+	return alive, err
+}
+
+// queueFull reports whether as many callers wait as MaxWaiters allows, by shared
+// memory alone. Only admit decides that a caller may wait.
+func (f *file) queueFull() (full bool) {
+	bound := f.stored().maxWaiters
+	if bound <= 0 {
+		return bound == sema.NoWaiters
+	}
+	f.touch(func() {
+		if full = f.waiting() >= bound; full && f.clearKilled() == nil {
+			full = f.waiting() >= bound
+		}
+	})
+	return full
+}
+
+// waiting returns the number of waiters on the host by shared memory, those of killed
+// processes that were not noticed yet included.
+func (f *file) waiting() (n int) {
+	if f.own.Load() == noPlace {
+		n = int(f.queue.length.Load())
+	}
+	for i := range f.high() {
+		if p := &f.places[i]; p.ticket.Load() != 0 {
+			n += queueLength(p.queue.Load()).waiters()
+		}
+	}
+	return n
+}
+
+func (f *file) raiseHigh(to int) {
 	for {
-		high := f.head.high.Load()
-		if high >= to || f.head.high.CompareAndSwap(high, to) {
+		high := highMark(f.head.high.Load())
+		if f.head.high.CompareAndSwap(uint32(high), uint32(high.raised(to))) {
 			return
 		}
 	}
 }
 
-// lowerHigh keeps the line short, and at 0 when nobody waits. Somebody who
-// stood in line meanwhile, and may have been overlooked, is made up for.
+// lowerHigh keeps the search for waiters short, and empty while no process waits. It
+// changes nothing if a process joins meanwhile.
 func (f *file) lowerHigh() {
-	high := f.high()
-	to := high
+	high := highMark(f.head.high.Load())
+	to := high.index()
 	for to > 0 && f.vacant(to-1) {
 		to--
 	}
-	if to == high || !f.head.high.CompareAndSwap(uint32(high), uint32(to)) {
-		return
-	}
-	for i := high; i > to; i-- {
-		if f.places[i-1].ticket.Load() != 0 {
-			f.raiseHigh(uint32(i))
-			f.wakeFirst()
-			return
-		}
+	if to < high.index() {
+		f.head.high.CompareAndSwap(uint32(high), uint32(high.lowered(to)))
 	}
 }
 
-func (f *file) high() int { return int(min(f.head.high.Load(), maxPlaces)) }
+func (f *file) high() int { return highMark(f.head.high.Load()).index() }
 
-// vacant reports whether nobody stands at a place. One who died when passed
-// over still seems to: no search for the first comes by there.
+// vacant reports whether no process waits at a place. One that was killed while it was
+// skipped still seems to: no search for the first waiter checks it.
 func (f *file) vacant(i int) bool {
 	p := &f.places[i]
-	ticket := p.ticket.Load()
-	if ticket == 0 {
+	if p.ticket.Load() == 0 && p.queue.Load() == 0 {
 		return true
 	}
 	if !f.stopped(p, clock()) {
 		return false
 	}
-	alive, err := f.alive(i)
-	return !alive && err == nil && p.ticket.CompareAndSwap(ticket, 0)
+	alive, err := f.clearIfKilled(i)
+	return !alive && err == nil
 }
 
-// stopped reports whether the place's process has not looked for so long that
-// it cannot be running.
+// stopped reports whether the place's process has not polled for so long that it
+// cannot be running.
 func (f *file) stopped(p *place, now time.Duration) bool {
 	return now-time.Duration(p.beat.Load()) > f.pace.passAfter
 }
 
-// first is the place whose turn it is: of those not stopped, the one with the
-// lowest ticket. It may be a dead process's.
+// first returns the place to serve next: of those not stopped, the one with the lowest
+// ticket. Its process may have been killed.
 func (f *file) first() (at int, ticket uint64) {
 	at = noPlace
 	high := f.high()
@@ -136,7 +252,7 @@ func (f *file) first() (at int, ticket uint64) {
 	return at, ticket
 }
 
-// living is first, but a living process's; the dead are put out of the line.
+// living returns first, but of a live process; places of killed ones are cleared.
 func (f *file) living() (at int, ticket uint64, err error) {
 	err = f.guarded(func() error {
 		for {
@@ -144,11 +260,9 @@ func (f *file) living() (at int, ticket uint64, err error) {
 			if at == noPlace {
 				return nil
 			}
-			alive, err := f.alive(at)
-			if alive || err != nil {
+			if alive, err := f.clearIfKilled(at); alive || err != nil {
 				return err
 			}
-			f.places[at].ticket.CompareAndSwap(ticket, 0)
 		}
 	})
 	return at, ticket, err
@@ -162,41 +276,40 @@ func (f *file) alive(i int) (bool, error) {
 	return locked, err
 }
 
-// wakeFirst has the process whose turn it is look for slots.
+// wakeFirst wakes the process to serve next, so that it looks for slots.
 func (f *file) wakeFirst() {
 	f.touch(func() {
-		for f.head.high.Load() > 0 {
-			at, ticket := f.first()
-			if at == noPlace || f.nudge(at) {
+		for f.high() > 0 {
+			at, _ := f.first()
+			if at == noPlace || f.wake(at) {
 				return
 			}
-			// It was not asleep: on its way to look, or dead.
-			if alive, err := f.alive(at); alive || err != nil {
+			// It did not sleep: it is about to look, or was killed.
+			if alive, err := f.clearIfKilled(at); alive || err != nil {
 				return
 			}
-			f.places[at].ticket.CompareAndSwap(ticket, 0)
 		}
 	})
 }
 
-// wakeAll has everybody in line look.
+// wakeAll wakes all waiting processes.
 func (f *file) wakeAll() {
 	for i := range f.high() {
-		f.nudge(i)
+		f.wake(i)
 	}
 }
 
-// nudge ends the sleep of the process at a place, also one that is about to
-// begin, and reports whether it slept.
-func (f *file) nudge(i int) bool {
+// wake ends the sleep of the process at a place, also one that is about to begin, and
+// reports whether it slept.
+func (f *file) wake(i int) bool {
 	word := &f.places[i].word
 	word.Add(1)
 	return wakeWord(word)
 }
 
-// busy reports whether somebody alive waits, whom a newcomer must not overtake.
+// busy reports whether a live caller waits, which a new one must not overtake.
 func (f *file) busy() (bool, error) {
-	if f.line.length.Load() > 0 {
+	if f.queue.length.Load() > 0 {
 		return true, nil
 	}
 	high := 0

@@ -199,25 +199,37 @@ func TestSeveralStoppedWaitersAreNotInTheWay(t *testing.T) {
 	other.Expect("acquired 1")
 }
 
-func TestCapacityIsAgreedUpon(t *testing.T) {
+func TestOpen_StoredConfigurationApplies(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := open(t, 4)
+	sem, dir, name := open(t, 4, sema.MaxWaiters(2))
 	other := startUser(t, dir, name, 4)
-	_, err := host.Open(name, 5, host.Dir(dir))
-	wantErr(t, err, host.ErrMismatch)
-	if text := err.Error(); !strings.Contains(text, "capacity 4, not 5") {
-		t.Errorf("the error does not name the numbers: %v", err)
+	wantStored := func(when string) {
+		t.Helper()
+		var events []sema.Event
+		again := reopen(t, dir, name, 5, sema.MaxWaiters(0), sema.Observe(sema.ObserverFunc(func(e sema.Event) { events = append(events, e) })))
+		if len(events) != 1 || events[0].Kind != sema.EventMismatched || events[0].Capacity != 4 || events[0].Name != name ||
+			!strings.Contains(events[0].Report, "capacity 4, not 5 and at most 2 waiters, not no waiters") {
+			t.Errorf("%s: events %+v", when, events)
+		}
+		info, err := again.Inspect(context.Background())
+		if err != nil || info.Stats.Capacity != 4 || info.MaxWaiters != 2 {
+			t.Errorf("%s: %+v %v", when, info, err)
+		}
+		again.Close()
 	}
+	wantStored("open in this process")
 	sem.Close()
-	_, err = host.Open(name, 5, host.Dir(dir))
-	wantErr(t, err, host.ErrMismatch)
-	existing := reopen(t, dir, name, host.Existing)
-	if stats, err := existing.Stats(); err != nil || stats.Capacity != 4 {
-		t.Errorf("%+v %v, want capacity 4", stats, err)
-	}
-	existing.Close()
+	wantStored("open in another process")
 	other.End()
-	reopen(t, dir, name, 5) // nobody else has it: the capacity may change
+	wantStored("open in no process")
+	events := 0
+	quiet := sema.Observe(sema.ObserverFunc(func(sema.Event) { events++ }))
+	reopen(t, dir, name, host.Existing, quiet).Close()
+	reopen(t, dir, name, 4, quiet, sema.MaxWaiters(2)).Close()
+	reopen(t, dir, name, 4, quiet).Close() // asks for nothing
+	if events != 3 {                       // of Close
+		t.Errorf("%d events, want 3", events)
+	}
 }
 
 func TestResizeIsForAll(t *testing.T) {
@@ -228,7 +240,7 @@ func TestResizeIsForAll(t *testing.T) {
 	other.Expect("acquired 1")
 	other.Say("acquire 1")
 	settles(t, sem, 1, 1)
-	if err := sem.Resize(3); err != nil {
+	if err := sem.Resize(context.Background(), 3); err != nil {
 		t.Fatal(err)
 	}
 	other.Expect("acquired 1")
@@ -238,7 +250,7 @@ func TestResizeIsForAll(t *testing.T) {
 	other.Expect("resized")
 	_, err := sem.TryAcquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrFull)
-	if stats, err := sem.Stats(); err != nil || stats.Debt != 2 {
+	if stats, err := inspectStats(sem); err != nil || stats.Debt != 2 {
 		t.Errorf("%+v %v, want a debt of 2", stats, err)
 	}
 	for range 2 {

@@ -4,225 +4,248 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host/internal/tally"
 )
 
-// MaxCapacity is the most permits a semaphore can have. Whoever counts bytes,
-// or dollars, counts them in larger units. What takes time is not the capacity
-// but how many separate permits are out: up to some hundreds an acquire that
-// has to look is over in a millisecond, with four thousand it takes 80.
+// MaxCapacity is the most permits a semaphore can have. Count bytes, or dollars,
+// in larger units. The time of an acquire depends on the number of separate permits
+// that are held, not on the capacity: with some hundreds an acquire that has to scan
+// takes a millisecond, with four thousand it takes 80.
 const MaxCapacity = maxCapacity
 
-// Existing in place of a capacity opens a semaphore as it is. It fails with
-// [io/fs.ErrNotExist] if nobody has made it.
+// Existing in place of a capacity opens a semaphore with the capacity that is
+// stored. Open fails with [io/fs.ErrNotExist] if the semaphore does not exist.
 const Existing = -1
 
-// What callers branch on, besides the errors of package sema.
-var (
-	// ErrMismatch: a semaphore is in use with another capacity.
-	ErrMismatch = errors.New("capacity mismatch")
-	// ErrDeleted: somebody deleted the file under a semaphore in use.
-	ErrDeleted = errors.New("its file was deleted or replaced; close the semaphore and open it again")
-	// ErrDamaged: the file under a semaphore in use was cut short or
-	// overwritten. Permits that are held stay good and can be released.
-	ErrDamaged = errors.New("its file was cut short or overwritten; close the semaphore in all processes and open it again")
-)
-
-// A Semaphore bounds what the processes of this machine do at a time. It is a
-// [sema.Gate], safe for use by many goroutines.
+// A Semaphore bounds how much of something the processes of this machine use at
+// once. Open it with [Open]. All methods may be called concurrently.
 type Semaphore struct {
-	name      string
-	file      *file
-	observers []sema.Observer
-	closed    atomic.Bool
+	name    string
+	file    *file
+	monitor *sema.Monitor // nil unless observed or diagnosed
+	maxWait time.Duration // 0: no bound
+	closed  atomic.Bool
+	tally   tally.Tally
 }
 
-// An Option configures [Open].
-type Option func(*settings) error
+var _ sema.Gate = (*Semaphore)(nil)
 
-type settings struct {
-	dir       string
-	access    access
-	observers []sema.Observer
-}
-
-// Dir puts the semaphore into a directory of your own, which must exist: for
-// containers, which meet in a mounted one.
-func Dir(path string) Option {
-	return func(s *settings) (err error) {
-		if path == "" {
-			return errors.New(`Dir(""): want a directory`)
-		}
-		s.dir, err = filepath.Abs(path)
-		return err
-	}
-}
-
-// ShareWithGroup shares the semaphore among the members of a group, given by
-// name or number, instead of the processes of one user.
-func ShareWithGroup(group string) Option {
-	return func(s *settings) (err error) {
-		s.access.gid, err = groupID(group)
-		return err
-	}
-}
-
-// Observe has events of this process's use of the semaphore sent to o. Given
-// several times, all are told.
-func Observe(o sema.Observer) Option {
-	return func(s *settings) error {
-		if o == nil {
-			return errors.New("Observe(nil): want an observer")
-		}
-		s.observers = append(s.observers, o)
-		return nil
-	}
-}
-
-// Open opens the semaphore of that name, and makes it if need be. All who have
-// it open at a time must open it with one capacity, or with [Existing]; whoever
-// opens it when nobody else has sets the capacity.
+// Open opens the semaphore of that name, and creates it if it does not exist.
+//
+// The capacity, from 0 (paused) to [MaxCapacity], and [sema.MaxWaiters] are stored
+// when it is created, and apply to all processes. Open with other values succeeds:
+// the stored ones apply, and [sema.EventMismatched] reports the difference to the
+// observers, or to the default logger, once. [Semaphore.Resize] and
+// [Semaphore.SetMaxWaiters] change what is stored, also while no process has the
+// semaphore open; [Remove] deletes it.
 func Open(name string, capacity int64, opts ...Option) (*Semaphore, error) {
 	if capacity != Existing && (capacity < 0 || capacity > MaxCapacity) {
-		return nil, openError(name, sema.ErrInvalid, fmt.Sprintf("capacity %d: want 0 to %d, or Existing", capacity, MaxCapacity))
+		return nil, openError(name, sema.ErrInvalid, fmt.Sprintf("capacity %d", capacity), fmt.Sprintf("use 0 to %d, or Existing", MaxCapacity))
 	}
-	s, path, err := locate(name, opts)
+	set, path, err := locate("open", name, opts)
 	if err != nil {
 		return nil, err
 	}
-	f, err := openFile(name, path, capacity, s.access)
+	want := stored{capacity, set.MaxWaiters}
+	f, err := openFile(name, path, want, set.access)
 	if err != nil {
 		return nil, err
 	}
-	return &Semaphore{name: name, file: f, observers: s.observers}, nil
+	s := &Semaphore{name: name, file: f, maxWait: set.MaxWait}
+	if set.Name != "" {
+		s.name = set.Name
+	}
+	s.monitor = sema.NewMonitor(s, append([]sema.SharedOption{sema.Name(s.name)}, set.shared...)...)
+	s.reportMismatch(want)
+	return s, nil
 }
 
-// locate is where the semaphore is, by its name and the options.
-func locate(name string, opts []Option) (settings, string, error) {
-	base, err := fileName(name)
-	if err != nil {
-		return settings{}, "", err
+// loggedMismatches has the reports that were logged, so that a program that opens a
+// semaphore for each request logs a mismatch once.
+var loggedMismatches sync.Map
+
+// reportMismatch compares what is stored with what Open asked for.
+func (s *Semaphore) reportMismatch(want stored) {
+	have := s.file.stored()
+	var parts []string
+	if want.capacity != Existing && want.capacity != have.capacity {
+		parts = append(parts, fmt.Sprintf("capacity %d, not %d", have.capacity, want.capacity))
 	}
-	s, err := newSettings(opts)
-	if err != nil {
-		return settings{}, "", openError(name, err, "")
+	if want.maxWaiters != 0 && want.maxWaiters != have.maxWaiters { // absent asks for nothing
+		parts = append(parts, fmt.Sprintf("%s, not %s", waitersText(have.maxWaiters), waitersText(want.maxWaiters)))
 	}
-	return s, filepath.Join(s.dir, base), nil
+	if len(parts) == 0 || s.file.damaged.Load() {
+		return
+	}
+	report := fmt.Sprintf("semaphore %q is stored with %s; the stored configuration applies", s.name, strings.Join(parts, " and "))
+	if s.monitor != nil {
+		s.monitor.Report(sema.Event{Kind: sema.EventMismatched, Capacity: have.capacity, Report: report})
+		return
+	}
+	if _, logged := loggedMismatches.LoadOrStore(report, true); !logged {
+		slog.Warn("sema: "+report, "hint", "open it with the stored configuration, or change that with Resize and SetMaxWaiters")
+	}
 }
 
-func newSettings(opts []Option) (settings, error) {
-	s := settings{access: access{onlyUser}}
-	if err := supported(); err != nil {
-		return s, err
+func waitersText(n int) string {
+	switch n {
+	case 0:
+		return "no bound of waiters"
+	case sema.NoWaiters:
+		return "no waiters"
 	}
-	for _, opt := range opts {
-		if err := opt(&s); err != nil {
-			return s, err
-		}
-	}
-	if s.dir != "" {
-		return s, s.access.checkNamed(s.dir)
-	}
-	var err error
-	s.dir, err = directory(s.access)
-	return s, err
+	return fmt.Sprintf("at most %d waiters", n)
 }
 
-// Name is the semaphore's name.
+// Name returns the name that the option [sema.Name] gave it, by default the one it
+// was opened by.
 func (s *Semaphore) Name() string { return s.name }
 
-// Scope is where [sema.AcquireAll] orders it.
+// Scope returns [sema.HostScope], by which [sema.AcquireAll] orders it.
 func (s *Semaphore) Scope() sema.Scope { return sema.HostScope }
 
-// Acquire waits for n permits. It fails with the context's cause when that ends
-// first, and like [sema.Semaphore.Acquire] with ErrTooLarge, ErrClosed and
-// ErrInvalid.
+// Acquire waits for n permits, in order of arrival among all processes, and returns
+// them as one. It fails like [sema.Semaphore.Acquire], and with [ErrDeleted] and
+// [ErrDamaged].
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
-	return s.acquire(ctx, "acquire", n, true)
+	const op = "acquire"
+	wait := s.monitor.Begin(ctx, n)
+	runs, err := s.take(ctx, op, n)
+	if err == errShort {
+		if runs, err = s.wait(ctx, &wait, n); err != nil {
+			s.tally.Failed(err, !errors.Is(err, sema.ErrQueueFull))
+			return sema.Permit{}, wait.Failed(err)
+		}
+	}
+	return s.conclude(&wait, runs, err)
 }
 
-// TryAcquire takes n permits if they are free and nobody waits, or else fails
+// TryAcquire takes n permits if they are free and no caller waits, or else fails
 // with ErrFull, or like Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
-	return s.acquire(ctx, "try", n, false)
+	const op = "try"
+	wait := s.monitor.BeginTry(ctx, n)
+	runs, err := s.take(ctx, op, n)
+	if err == errShort {
+		err = s.fault(op, n, sema.ErrFull, "")
+		s.file.unref()
+	}
+	return s.conclude(&wait, runs, err)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, op string, n int64, mayWait bool) (sema.Permit, error) {
-	start := time.Now()
-	runs, err := s.takeRuns(ctx, op, n, mayWait)
-	if err != nil {
-		s.refused(n, start, err)
-		return sema.Permit{}, err
-	}
-	if runs == nil {
-		return sema.Permit{}, nil
-	}
-	return s.admitted(n, start, runs), nil
-}
+// errShort is the result of take when too few permits are free, or others wait.
+var errShort = errors.New("too few permits free")
 
-// takeRuns leaves a reference to the file with the runs it returns.
-func (s *Semaphore) takeRuns(ctx context.Context, op string, n int64, mayWait bool) (runs []run, err error) {
+// take claims n permits without waiting. With runs, and with errShort, it leaves a
+// reference to the file to the caller. A weight of 0 has neither.
+func (s *Semaphore) take(ctx context.Context, op string, n int64) (runs []run, err error) {
+	switch {
+	case ctx == nil:
+		return nil, s.fault(op, n, sema.ErrInvalid, nilContext)
+	case n < 0:
+		return nil, s.fault(op, n, sema.ErrInvalid, "negative weight")
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
 	f := s.file
 	if !f.ref() {
 		return nil, s.fault(op, n, sema.ErrClosed, "")
 	}
 	defer func() {
-		if runs == nil {
+		if runs == nil && err != errShort {
 			f.unref()
 		}
 	}()
-	switch {
-	case ctx == nil:
-		return nil, s.fault(op, n, sema.ErrInvalid, "nil context")
-	case n < 0:
-		return nil, s.fault(op, n, sema.ErrInvalid, "want a weight of 0 or more")
-	case s.closed.Load():
+	if s.closed.Load() {
 		return nil, s.fault(op, n, sema.ErrClosed, "")
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case n == 0:
-		return nil, nil
 	}
 	if err := f.checkPath(time.Now()); err != nil {
-		return nil, err
-	}
-	busy, err := f.busy()
-	if err != nil {
 		return nil, f.wrap(op, err)
 	}
-	v := short
-	if !busy {
-		runs, v, err = f.claim(ctx, n)
-	} else if c := f.config().capacity(); n > c && c > 0 {
-		v = tooLarge
+	if n == 0 {
+		return nil, s.idle(op)
 	}
+	runs, result, err := s.file.tryClaim(ctx, n)
 	switch {
-	case err != nil && ctx.Err() == nil:
-		return nil, f.wrap(op, err)
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, err
-	case v == granted:
+		return nil, f.wrap(op, err)
+	case result == claimed:
 		return runs, nil
-	case v == tooLarge:
+	case result == tooLarge:
 		return nil, s.fault(op, n, sema.ErrTooLarge, "")
-	case !mayWait:
-		return nil, s.full(ctx, n)
+	case result == draining:
+		return nil, s.fault(op, n, sema.ErrDraining, "")
 	}
-	s.tell(sema.Event{Kind: sema.EventQueued, Weight: n})
-	return f.wait(ctx, s, n)
+	return nil, errShort
 }
 
-// Close ends this process's use of the semaphore through s: those who wait get
-// ErrClosed, permits that are out stay good until released. Other processes are
-// not concerned.
+// idle returns why a permit of weight 0 is rejected, or nil.
+func (s *Semaphore) idle(op string) error {
+	c := s.file.config()
+	switch {
+	case s.file.damaged.Load():
+		return s.file.wrap(op, ErrDamaged)
+	case c.draining():
+		return s.fault(op, 0, sema.ErrDraining, "")
+	}
+	return nil
+}
+
+// wait queues the caller. It takes over the reference to the file that take left,
+// and leaves it to the caller together with the runs. Observers run before the
+// caller joins the queue: they may take long, or panic, and no waiter should depend
+// on them.
+func (s *Semaphore) wait(ctx context.Context, wait *sema.Wait, n int64) (runs []run, err error) {
+	defer func() {
+		if runs == nil {
+			s.file.unref()
+		}
+	}()
+	if s.file.queueFull() {
+		return nil, s.queueFull(n)
+	}
+	wait.Queued()
+	s.tally.Queued()
+	defer s.tally.Dequeued()
+	if ctx.Err() != nil { // it may have ended while observers ran
+		return nil, context.Cause(ctx)
+	}
+	return s.file.wait(ctx, s, n)
+}
+
+func (s *Semaphore) queueFull(n int64) error {
+	return s.fault("acquire", n, sema.ErrQueueFull, waitersText(s.file.stored().maxWaiters))
+}
+
+// conclude returns the permit for what was claimed, or the error, and reports it.
+func (s *Semaphore) conclude(wait *sema.Wait, runs []run, err error) (sema.Permit, error) {
+	switch {
+	case err != nil:
+		s.tally.Failed(err, false)
+		return sema.Permit{}, wait.Failed(err)
+	case runs == nil: // of weight 0
+		return sema.Permit{}, nil
+	}
+	s.tally.Acquired()
+	return wait.Granted(&newLease(s, runs).issuer), nil
+}
+
+// Close ends the use of the semaphore through s: waiters get ErrClosed, and so do
+// later calls. Permits that are held stay valid until they are released. Other
+// processes, and other Semaphores of the same name in this process, are not
+// affected. It always returns nil.
 func (s *Semaphore) Close() error {
 	if !s.closed.CompareAndSwap(false, true) {
-		return s.fault("close", 0, sema.ErrClosed, "")
+		return nil
 	}
 	defer s.file.unref()
 	s.file.expel(func(w *waiter) error {
@@ -231,83 +254,6 @@ func (s *Semaphore) Close() error {
 		}
 		return s.fault("acquire", w.n, sema.ErrClosed, "")
 	})
-	s.tell(sema.Event{Kind: sema.EventClosed})
+	s.monitor.Report(sema.Event{Kind: sema.EventClosed})
 	return nil
 }
-
-// fault is an error with the facts that are at hand. The file may be gone only
-// if the error is ErrClosed.
-func (s *Semaphore) fault(op string, n int64, err error, detail string) error {
-	e := &sema.Error{Op: op, Name: s.name, Weight: n, Err: err, Detail: detail}
-	if !errors.Is(err, sema.ErrClosed) {
-		e.Capacity = s.file.config().capacity()
-	}
-	return e
-}
-
-// full is the error of a try, with numbers that cost some system calls.
-func (s *Semaphore) full(ctx context.Context, n int64) error {
-	stats, err := s.file.stats(ctx)
-	if err != nil {
-		return s.file.wrap("try", err)
-	}
-	return &sema.Error{Op: "try", Name: s.name, Weight: n, Capacity: stats.Capacity, InUse: stats.InUse, Waiters: stats.Waiters, Err: sema.ErrFull}
-}
-
-// List is the semaphores there are, by name: those in use, and those that have
-// been. Options say where, as for [Open].
-func List(opts ...Option) ([]Info, error) {
-	s, err := newSettings(opts)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	infos := []Info{}
-	for _, entry := range entries {
-		name, ok := nameOf(entry.Name())
-		if !ok {
-			continue
-		}
-		f, err := openFile(name, filepath.Join(s.dir, entry.Name()), Existing, s.access)
-		if err != nil {
-			continue // not ours, or gone
-		}
-		stats, err := f.stats(context.Background())
-		f.unref()
-		if err == nil {
-			infos = append(infos, Info{name, stats})
-		}
-	}
-	return infos, nil
-}
-
-// An Info is a semaphore in a [List].
-type Info struct {
-	Name  string
-	Stats sema.Stats
-}
-
-// Remove deletes a semaphore that nobody uses. There is no need to: an unused
-// one takes up a few kilobytes.
-func Remove(name string, opts ...Option) error {
-	s, path, err := locate(name, opts)
-	if err != nil {
-		return err
-	}
-	for start := time.Now(); ; time.Sleep(openPause) {
-		f, err := openFile(name, path, Existing, s.access)
-		if err != nil {
-			return err
-		}
-		err = f.remove()
-		f.unref()
-		if !errors.Is(err, sema.ErrInvalid) || time.Since(start) > lingering {
-			return err
-		}
-	}
-}
-
-var _ sema.Gate = (*Semaphore)(nil)

@@ -229,7 +229,7 @@ func TestShrinkTellsThoseWhoAskForTooMuch(t *testing.T) {
 	settles(t, sem, 4, 1)
 	go wait(3, heavy)
 	settles(t, sem, 4, 2)
-	if err := sem.Resize(2); err != nil {
+	if err := sem.Resize(context.Background(), 2); err != nil {
 		t.Fatal(err)
 	}
 	wantErr(t, <-heavy, sema.ErrTooLarge)
@@ -249,11 +249,11 @@ func TestWhoBecomesTooLargeOnTheWayToTheLineIsTold(t *testing.T) {
 	settles(t, sem, 3, 1)
 	go func() { third <- mustAcquire(t, sem, 1) }() // the driver goes on
 	settles(t, sem, 3, 2)
-	observed := reopen(t, dir, name, 4, host.Observe(sema.ObserverFunc(func(e sema.Event) {
+	observed := reopen(t, dir, name, 4, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind != sema.EventQueued {
 			return
 		}
-		if err := sem.Resize(2); err != nil {
+		if err := sem.Resize(context.Background(), 2); err != nil {
 			t.Error(err)
 		}
 		p.Release()
@@ -298,7 +298,7 @@ func TestDebtIsPaidBeforeTheQueueIsServed(t *testing.T) {
 	}
 	served := acquiring(t, sem, 1)
 	settles(t, sem, 3, 1)
-	if err := sem.Resize(1); err != nil {
+	if err := sem.Resize(context.Background(), 1); err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range permits[:2] {
@@ -322,13 +322,13 @@ func TestResizeWakesThoseWhoNowFit(t *testing.T) {
 	for range 11 {
 		other.Say("acquire 1")
 		settles(t, sem, 1, 1)
-		if err := sem.Resize(2); err != nil {
+		if err := sem.Resize(context.Background(), 2); err != nil {
 			t.Fatal(err)
 		}
 		other.Expect("acquired 1")
 		other.Say("release")
 		other.Expect("released")
-		if err := sem.Resize(1); err != nil {
+		if err := sem.Resize(context.Background(), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -346,7 +346,7 @@ func TestPausedAtZero(t *testing.T) {
 	settles(t, sem, 0, 1)
 	_, err := sem.TryAcquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrFull)
-	if err := sem.Resize(5); err != nil {
+	if err := sem.Resize(context.Background(), 5); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-got; err != nil {
@@ -354,37 +354,51 @@ func TestPausedAtZero(t *testing.T) {
 	}
 }
 
-func TestObserverIsTold(t *testing.T) {
+func TestSemaphore_ReportsEvents(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var kinds []sema.EventKind
 	ctx, cancel := context.WithCancel(context.Background())
-	sem, _, _ := open(t, 1, host.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.EventQueued {
-			cancel()
-		}
+	sem, _, _ := open(t, 1, sema.CallSites, sema.Name("label"), sema.MaxWait(time.Millisecond), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		if e.Name == "" || !strings.Contains(e.Site, "_test.go") && e.Kind != sema.EventClosed {
-			t.Errorf("%+v has no name or site", e)
+		switch e.Kind {
+		case sema.EventQueued:
+			cancel()
+			if e.Waiters != 1 {
+				t.Errorf("%+v, want one waiter", e)
+			}
+			fallthrough
+		case sema.EventAcquired, sema.EventCancelled, sema.EventTimedOut, sema.EventRejected:
+			if !strings.Contains(e.Site, "_test.go") {
+				t.Errorf("%+v has no site", e)
+			}
+		}
+		if e.Name != "label" {
+			t.Errorf("%+v has no name", e)
 		}
 		kinds = append(kinds, e.Kind)
 	})))
+	background := context.Background()
 	p := mustAcquire(t, sem, 1)
 	sem.Acquire(ctx, 1)
-	sem.TryAcquire(context.Background(), 1)
+	sem.Acquire(background, 1)
+	sem.TryAcquire(background, 1)
 	p.Release()
-	sem.Resize(2)
+	sem.Resize(background, 2)
+	sem.Drain(background)
+	sem.Resume(background)
 	sem.Close()
-	want := []sema.EventKind{sema.EventAcquired, sema.EventQueued, sema.EventCancelled, sema.EventRejected, sema.EventReleased, sema.EventResized, sema.EventClosed}
+	want := []sema.EventKind{sema.EventAcquired, sema.EventExhausted, sema.EventQueued, sema.EventCancelled, sema.EventQueued, sema.EventTimedOut,
+		sema.EventRejected, sema.EventReleased, sema.EventRecovered, sema.EventResized, sema.EventDrained, sema.EventClosed}
 	if !slices.Equal(kinds, want) {
-		t.Errorf("told %v, want %v", kinds, want)
+		t.Errorf("reported %v, want %v", kinds, want)
 	}
 }
 
 func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
 	t.Parallel()
-	sem, _, _ := open(t, 1, host.Observe(sema.ObserverFunc(func(e sema.Event) {
+	sem, _, _ := open(t, 1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind == sema.EventAcquired {
 			panic("observer")
 		}
@@ -418,10 +432,6 @@ func TestBadNamesAndCapacities(t *testing.T) {
 	_, err = host.Open("a", 1, host.ShareWithGroup("no such group"))
 	if err == nil {
 		t.Error("an unknown group was accepted")
-	}
-	_, err = host.Open("a", 1, host.Observe(nil))
-	if err == nil {
-		t.Error("no observer was accepted")
 	}
 }
 

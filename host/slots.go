@@ -20,7 +20,7 @@ func (r run) masks(do func(word int, mask uint64)) {
 	}
 }
 
-// weightOf is how many slots the runs have.
+// weightOf returns the number of slots of the runs.
 func weightOf(runs []run) (n int64) {
 	for _, r := range runs {
 		n += int64(r.n)
@@ -28,43 +28,64 @@ func weightOf(runs []run) (n int64) {
 	return n
 }
 
-// A verdict is how an attempt at slots ended.
-type verdict uint8
+// A claimResult is how a claim ended.
+type claimResult uint8
 
 const (
-	granted verdict = iota
-	short           // too few are free
-	tooLarge
+	claimed  claimResult = iota
+	short                // too few slots are free
+	tooLarge             // more than the capacity
+	draining
 )
+
+// rejects returns why n permits can never be granted while c stands, or short.
+func (c config) rejects(n int64) claimResult {
+	switch capacity := c.capacity(); {
+	case c.draining():
+		return draining
+	case n > capacity && capacity > 0:
+		return tooLarge
+	}
+	return short
+}
+
+// tryClaim claims n slots unless a caller waits.
+func (f *file) tryClaim(ctx context.Context, n int64) ([]run, claimResult, error) {
+	busy, err := f.busy()
+	if err != nil {
+		return nil, short, err
+	}
+	if busy {
+		return nil, f.config().rejects(n), nil
+	}
+	return f.claim(ctx, n)
+}
 
 // claim locks n slots, or none.
 //
-// That the capacity is kept rests on two rules. A slot is locked by at most one
-// process (the kernel) and by one permit of it (file.mine). And a claim counts
-// only if the config it went by still stands when its slots are locked. While
-// slots beyond the capacity are held, a claim counts only if no more than the
-// capacity are locked after it: of any set of permits out at one time, the last
-// that locked its slots has seen all the others.
-func (f *file) claim(ctx context.Context, n int64) (runs []run, v verdict, err error) {
+// The capacity is kept by two rules. A slot is locked by at most one process (the
+// kernel) and by one permit of it (file.mine). And a claim counts only if the config
+// it started with has not changed when its slots are locked. While slots beyond the
+// capacity are held, a claim counts only if no more than the capacity are locked
+// after it: of any set of permits held at one time, the last one that locked its
+// slots has seen all the others.
+func (f *file) claim(ctx context.Context, n int64) (runs []run, result claimResult, err error) {
 	err = f.guarded(func() (err error) {
-		runs, v, err = f.claimSlots(ctx, n)
+		runs, result, err = f.claimSlots(ctx, n)
 		return err
 	})
 	if err != nil && runs != nil {
 		f.unlockSlots(runs)
 		runs = nil
 	}
-	return runs, v, err
+	return runs, result, err
 }
 
-func (f *file) claimSlots(ctx context.Context, n int64) ([]run, verdict, error) {
+func (f *file) claimSlots(ctx context.Context, n int64) ([]run, claimResult, error) {
 	for {
 		c := f.config()
-		switch capacity := c.capacity(); {
-		case n > capacity && capacity > 0:
-			return nil, tooLarge, nil
-		case n > capacity:
-			return nil, short, nil
+		if result := c.rejects(n); result != short || n > c.capacity() {
+			return nil, result, nil
 		}
 		runs, err := f.lockSlots(ctx, n, c)
 		if runs == nil || err != nil {
@@ -72,7 +93,7 @@ func (f *file) claimSlots(ctx context.Context, n int64) ([]run, verdict, error) 
 		}
 		over, err := f.overCapacity(ctx, c)
 		if now := f.config(); err == nil && now == c && !over {
-			return runs, granted, nil
+			return runs, claimed, nil
 		}
 		f.unlockSlots(runs)
 		if err != nil || over {
@@ -101,14 +122,14 @@ func (f *file) lockSlots(ctx context.Context, n int64, c config) ([]run, error) 
 	return f.lockScanned(ctx, n, c)
 }
 
-// lockHinted locks one of the slots that the bitmap says are free. This is the
-// short way: one system call.
+// lockHinted locks one of the slots that are free by the bitmap. This is the fast
+// path: one system call.
 //
-// A bit is set before its slot is locked and cleared after it is unlocked, so
-// it may be set without a lock: its process died, or is at it. A scan clears
-// the bits of the dead. It may clear one that somebody is at, and may lock a
-// slot whose bit is about to be cleared: a lock without a bit costs the next
-// who tries that slot a system call, and that one sets the bit again.
+// A bit is set before its slot is locked and cleared after it is unlocked, so it may
+// be set without a lock: its process was killed, or is about to lock. A scan clears
+// the bits of killed processes. It may clear one whose process is about to lock, and
+// may lock a slot whose bit is about to be cleared: a lock without a bit costs the
+// next claim of that slot a system call, and that claim sets the bit again.
 func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 	capacity := c.capacity()
 	for base := int64(0); base < capacity; base += wordBits {
@@ -140,12 +161,12 @@ func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 	return run{}, false, nil
 }
 
-// scans bounds how often lockScanned begins again because somebody who did not
-// need a scan was quicker.
+// scans bounds how often lockScanned starts again because a claim without a scan
+// locked a slot first.
 const scans = 8
 
-// lockScanned locks n slots that are free by the locks themselves, those of the
-// dead included.
+// lockScanned locks n slots that are free by the locks themselves, those of killed
+// processes included.
 func (f *file) lockScanned(ctx context.Context, n int64, c config) ([]run, error) {
 	for range scans {
 		held, err := f.heldSlots(ctx)
@@ -192,8 +213,7 @@ func (f *file) lockRun(r run) (bool, error) {
 	return true, nil
 }
 
-// markMine claims the run within this process: locks do not tell its permits
-// apart.
+// markMine claims the run within this process: locks do not distinguish its permits.
 func (f *file) markMine(r run) (ok bool) {
 	ok = true
 	marked := run{at: r.at}
@@ -218,11 +238,11 @@ func (f *file) unmarkMine(r run) {
 	r.masks(func(word int, mask uint64) { f.mine[word].And(^mask) })
 }
 
-// unlockSlots gives slots back. The marks go last: until then nobody in this
+// unlockSlots frees slots. The marks are cleared last: until then no claim of this
 // process may lock what is about to be unlocked.
 func (f *file) unlockSlots(runs []run) { f.unlockOn(f.fd, runs) }
 
-// unlockOn is unlockSlots for locks that another descriptor has.
+// unlockOn frees slots whose locks belong to another descriptor.
 func (f *file) unlockOn(fd int, runs []run) {
 	for _, r := range runs {
 		f.touch(func() { f.eraseRecord(r) })
@@ -234,10 +254,10 @@ func (f *file) unlockOn(fd int, runs []run) {
 	}
 }
 
-// heldSlots is a bitmap of the slots that are locked, by asking the kernel. A
-// slot that is held for as long as this takes is always in it. It takes a
-// system call for every lock and gap, and each of them looks through all locks
-// of the file: microseconds for ten permits, 80 ms for four thousand.
+// heldSlots returns a bitmap of the slots that are locked, by asking the kernel. A
+// slot that is held all the while is always in it. It takes a system call for every
+// lock and gap, each of which searches all locks of the file: microseconds for ten
+// permits, 80 ms for four thousand.
 func (f *file) heldSlots(ctx context.Context) ([]uint64, error) {
 	reach := int64(min(f.head.reach.Load(), maxCapacity))
 	held := make([]uint64, (reach+wordBits-1)/wordBits)
@@ -316,12 +336,12 @@ func (f *file) overCapacity(ctx context.Context, c config) (bool, error) {
 		beyond = beyond || held[word]&mask != 0
 	})
 	if !beyond {
-		f.head.config.CompareAndSwap(uint64(c), uint64(c.changed(c.capacity(), 0)))
+		f.head.config.CompareAndSwap(uint64(c), uint64(c.changed(c.capacity(), c&drainingFlag)))
 	}
 	return false, nil
 }
 
-// slotsBelow is a mask of the slots below the capacity in the word that begins
+// slotsBelow returns a mask of the slots below the capacity in the word that begins
 // with slot base.
 func slotsBelow(capacity, base int64) uint64 {
 	return ^uint64(0) >> (wordBits - min(capacity-base, wordBits))
@@ -338,42 +358,41 @@ func (f *file) hinted() (free bool) {
 	return free
 }
 
-// turnPatience is how long a claim waits for its turn to scan. Turns are over
-// in microseconds, unless a process is stopped in the middle of one. Who has
-// lost patience has none for the next [pace.turnDistrust].
-const turnPatience = 100 * time.Millisecond
+// turnTimeout is how long a claim waits for its turn to scan. A turn takes
+// microseconds, unless a process is stopped in the middle of one. After a timeout
+// claims do not wait for [pace.turnDistrust].
+const turnTimeout = 100 * time.Millisecond
 
-// turn lets one claim at a time scan, so that two who want several slots do
-// not keep each other from all of them. It is a courtesy: the capacity does not
-// depend on it, and a stopped process must not stop the others, so after some
-// patience claims go on without.
+// turn lets one claim at a time scan, so that two claims of several slots do not keep
+// each other from all of them. The capacity does not depend on it, and a stopped
+// process must not stop the others, so after turnTimeout a claim proceeds without.
 func (f *file) turn(ctx context.Context) (leave func(), err error) {
 	select {
 	case f.turns <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	alone := func() { <-f.turns }
-	deadline := time.Now().Add(turnPatience)
-	if time.Now().UnixNano()-f.distrusted.Load() < int64(f.pace.turnDistrust) {
+	leaveProcess := func() { <-f.turns }
+	deadline := time.Now().Add(turnTimeout)
+	if time.Now().UnixNano()-f.turnMissed.Load() < int64(f.pace.turnDistrust) {
 		deadline = time.Time{}
 	}
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
 		ok, err := tryLock(f.fd, exclusive, turnLock, 1)
 		switch {
 		case err != nil:
-			alone()
+			leaveProcess()
 			return nil, err
 		case ok:
-			f.distrusted.Store(0)
-			return func() { unlock(f.fd, turnLock, 1); alone() }, nil
+			f.turnMissed.Store(0)
+			return func() { unlock(f.fd, turnLock, 1); leaveProcess() }, nil
 		case time.Now().After(deadline):
 			if !deadline.IsZero() {
-				f.distrusted.Store(time.Now().UnixNano())
+				f.turnMissed.Store(time.Now().UnixNano())
 			}
-			return alone, nil
+			return leaveProcess, nil
 		case ctx.Err() != nil:
-			alone()
+			leaveProcess()
 			return nil, context.Cause(ctx)
 		}
 		time.Sleep(pause)

@@ -26,6 +26,17 @@ func openHere(t *testing.T, capacity int64) *Semaphore {
 	return sem
 }
 
+// inspectStats returns the exact state.
+func inspectStats(sem *Semaphore) (sema.Stats, error) {
+	info, err := sem.Inspect(context.Background())
+	return info.Stats, err
+}
+
+func inspectHolders(sem *Semaphore) ([]Holder, error) {
+	info, err := sem.Inspect(context.Background())
+	return info.Holders, err
+}
+
 // beside opens a semaphore's file as another process would.
 func beside(t *testing.T, f *file) int {
 	t.Helper()
@@ -68,7 +79,7 @@ func TestAProcessStoppedInItsTurnHoldsUpNobodyForLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took < turnPatience {
+	if took := time.Since(start); took < turnTimeout {
 		t.Errorf("it did not wait for its turn, but %v", took)
 	}
 	p.Release()
@@ -95,23 +106,23 @@ func TestAScanEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestPatienceWithAStoppedTurnIsLostOnce(t *testing.T) {
+func TestFile_WaitsForAStoppedTurnOnce(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 3)
 	sem.file.pace.turnDistrust = time.Hour
 	lockBeside(t, beside(t, sem.file), turnLock)
-	var lost int64 // when patience was lost
+	var missed int64 // when the first one gave up
 	for i := range 20 {
 		p, err := sem.TryAcquire(context.Background(), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Release()
-		switch now := sem.file.distrusted.Load(); {
+		switch now := sem.file.turnMissed.Load(); {
 		case i == 0:
-			lost = now
-		case now != lost || now == 0:
-			t.Fatalf("try %d lost its patience at %d, the first one at %d", i, now, lost)
+			missed = now
+		case now != missed || now == 0:
+			t.Fatalf("try %d gave up at %d, the first one at %d", i, now, missed)
 		}
 	}
 }
@@ -158,7 +169,7 @@ func TestShrunkSemaphoreCountsWhatIsHeldBeyond(t *testing.T) {
 	for _, slot := range []int64{2, 3} {
 		lockBeside(t, fd, slotLocks+slot)
 	}
-	if err := sem.Resize(2); err != nil {
+	if err := sem.Resize(context.Background(), 2); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sem.TryAcquire(context.Background(), 1); !errors.Is(err, sema.ErrFull) {
@@ -249,7 +260,7 @@ func TestHeldSlotsAreLockedAndOnesOwn(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				for _, r := range p.Lease().(*lease).runs {
+				for _, r := range p.Owner().(*lease).runs {
 					for slot := r.at; slot < r.at+r.n; slot++ {
 						if owners[slot].Add(1) != 1 {
 							t.Errorf("slot %d has two owners", slot)
@@ -287,14 +298,14 @@ func TestClaimGoesByTheCapacityOfItsEnd(t *testing.T) {
 	for len(blockedIn("(*file).turn")) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if err := sem.Resize(1); err != nil {
+	if err := sem.Resize(context.Background(), 1); err != nil {
 		t.Fatal(err)
 	}
 	<-sem.file.turns
 	if err := <-ended; !errors.Is(err, sema.ErrTooLarge) {
 		t.Errorf("%v, want too large", err)
 	}
-	if stats, err := sem.Stats(); err != nil || stats.InUse != 0 {
+	if stats, err := inspectStats(sem); err != nil || stats.InUse != 0 {
 		t.Errorf("%+v %v", stats, err)
 	}
 }
@@ -330,11 +341,11 @@ func TestResizeRacingClaims(t *testing.T) {
 		})
 	}
 	for range 300 {
-		sem.Resize(4)
+		sem.Resize(context.Background(), 4)
 		time.Sleep(50 * time.Microsecond)
-		sem.Resize(1)
+		sem.Resize(context.Background(), 1)
 		for { // until the debt is paid
-			if stats, err := sem.Stats(); err != nil || stats.InUse <= 1 {
+			if stats, err := inspectStats(sem); err != nil || stats.InUse <= 1 {
 				break
 			}
 		}

@@ -83,7 +83,7 @@ var networks = map[uint32]string{
 	0x01161970: "GFS2", 0x7461636f: "OCFS2", 0x47504653: "GPFS", 0x786f4256: "VirtualBox", 0x61756673: "aufs",
 }
 
-func refuseNetwork(fd int) error {
+func rejectNetwork(fd int) error {
 	var stat syscall.Statfs_t
 	if err := syscall.Fstatfs(fd, &stat); err != nil {
 		return os.NewSyscallError("fstatfs", err)

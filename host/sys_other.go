@@ -54,7 +54,7 @@ func clock() time.Duration { return 0 }
 
 func namespaceOf() uint32 { return 0 }
 
-func refuseNetwork(int) error { return errors.ErrUnsupported }
+func rejectNetwork(int) error { return errors.ErrUnsupported }
 
 func waitWord(_ *atomic.Uint32, _ uint32, d time.Duration) { time.Sleep(d) }
 

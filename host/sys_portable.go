@@ -44,7 +44,7 @@ func dropKeep(int) {}
 // step of it may cost order, for as long as a process at the head is stopped.
 func clock() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
-func refuseNetwork(int) error { return nil }
+func rejectNetwork(int) error { return nil }
 
 func namespaceOf() uint32 { return 0 }
 

@@ -1,5 +1,5 @@
 /*
- * The line of package host, among processes and within one: places.go, line.go,
+ * The queue of package host, among processes and within one: places.go, queue.go,
  * and of slots.go what finds and gives back one slot.
  *
  * Callers in some operating-system processes, "hosts" here because Promela has
@@ -69,7 +69,8 @@
 /* ---------------------------------------- the file, which survives its users */
 
 byte tickets = 0;               /* the last drawn */
-byte high = 0;                  /* no place from here on is in line */
+byte high = 0;                  /* no place from here on has a waiter */
+byte raises = 0;                /* how often it was raised, in the same word */
 byte bits = 0;                  /* hints: slots somebody has or is taking */
 byte ticket[HOSTS];             /* the place of a host is that of its number */
 bool word[HOSTS];               /* changed since the driver last read it */
@@ -244,8 +245,9 @@ inline wakeFirst() {
 	atomic { at = 0; t = 0; slept = false }
 }
 
-/* raiseHigh: a CAS that fails starts over, so it is one step. */
-#define RAISE_HIGH(to) high = (high < (to) -> (to) : high)              /* CAS */
+/* raiseHigh: a CAS that fails starts over, so it is one step. The word has the
+ * number of raises too. */
+#define RAISE_HIGH(to) high = (high < (to) -> (to) : high); raises++     /* CAS */
 
 #if defined(PASS) && defined(DEATH)
 #define VACANT(i) (ticket[i] == 0 || STOPPED(i) && !ALIVE(i))
@@ -253,11 +255,11 @@ inline wakeFirst() {
 #define VACANT(i) (ticket[i] == 0)
 #endif
 
-/* lowerHigh goes on with mu of host p kept or not. */
+/* lowerHigh continues with mu of host p kept or not. */
 inline lowerHigh(p, keep) {
 	do
 	:: atomic {
-		was = high;                                             /* load */
+		was = high; sawRaises = raises;                         /* load */
 		to = was;
 #ifdef FINE
 	   };
@@ -273,46 +275,27 @@ inline lowerHigh(p, keep) {
 		od;
 #endif
 		if
-		:: to == was -> was = 0; to = 0; mu[p] = keep; break
+		:: to == was -> was = 0; to = 0; sawRaises = 0; mu[p] = keep; break
 		:: else
 		fi
 	   };
 	   atomic {
 		if
+#ifdef MUTANT_LOWER_UNCOUNTED
 		:: high == was -> high = to                             /* CAS */
-#ifdef MUTANT_LOWER_WITHOUT_LOOK
-			; was = 0; to = 0; mu[p] = keep; break
-#endif
-		:: else -> was = 0; to = 0; mu[p] = keep; break
-		fi
-	   };
-#ifdef FINE
-	   do
-	   :: d_step { was > to && ticket[was-1] == 0 -> was-- }        /* load */
-	   :: was == to || ticket[was-1] != 0 -> break                  /* load */
-	   od;
-	   atomic {
 #else
-	   atomic {
-		do
-		:: was > to && ticket[was-1] == 0 -> was--
-		:: else -> break
-		od;
+		:: high == was && raises == sawRaises -> high = to      /* CAS */
 #endif
-		if
-		:: was == to -> was = 0; to = 0; mu[p] = keep; break
 		:: else
-		fi
-	   };
-	   atomic { RAISE_HIGH(was) };
-	   wakeFirst();
-	   atomic { was = 0; to = 0; mu[p] = keep; break }
+		fi;
+		was = 0; to = 0; sawRaises = 0; mu[p] = keep; break
+	   }
 	od
 }
 
-/* -------------------------------------------------------------- line.go */
+/* -------------------------------------------------------------- queue.go */
 
-/* showFirst: standAt or stepOut. The mutex is left with the last step, unless
+/* showFirst: showAt or clearAt. The mutex is left with the last step, unless
  * it is kept. A store of what is there already is no step. */
 #define SHOWN(p) (ticket[p] == drawn[firstIn[p]])
 inline showFirst(p, keep) {
@@ -320,10 +303,15 @@ inline showFirst(p, keep) {
 	:: atomic { !placed[p] || firstIn[p] != NONE && SHOWN(p) && high > p -> UNLOCK(p); mu[p] = keep } /* load */
 	:: atomic { placed[p] && firstIn[p] != NONE && !(SHOWN(p) && high > p) ->
 		if
-		:: !SHOWN(p) -> forget(p); ticket[p] = drawn[firstIn[p]] /* store */
-		:: else
+		:: !SHOWN(p) -> to = ticket[p]; forget(p); ticket[p] = drawn[firstIn[p]] /* swap */
+		:: else -> to = ticket[p]
 		fi };
-	   atomic { RAISE_HIGH(p + 1); UNLOCK(p); mu[p] = keep }
+	   atomic {
+		if
+		:: to == 0 || high <= p -> RAISE_HIGH(p + 1)            /* load, CAS */
+		:: else
+		fi;
+		to = 0; UNLOCK(p); mu[p] = keep }
 	:: atomic { placed[p] && firstIn[p] == NONE -> forget(p); ticket[p] = 0 }; /* store */
 	   lowerHigh(p, keep)
 	fi
@@ -489,7 +477,7 @@ inline free(p) {
 /* -------------------------------------------------------------- processes */
 
 #define LOCALS \
-	byte at, t, i, h, v, was, to, s, got, held, c, q, mine; \
+	byte at, t, i, h, v, was, to, sawRaises, s, got, held, c, q, mine; \
 	bool slept
 
 inline drives(p) {

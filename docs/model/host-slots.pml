@@ -1,5 +1,5 @@
 /*
- * The slots of package host: slots.go and resize.go. That never more permits
+ * The slots of package host: slots.go and lifecycle.go. That never more permits
  * are out than the capacity, whatever dies and however it is resized.
  *
  * Claimers in two operating-system processes, "hosts" as in host-line.pml, claim

@@ -68,12 +68,12 @@ func run(name string, shares int64, command []string) error {
 
 // explain says whom the command waits for.
 func explain(sem *host.Semaphore) {
-	holders, err := sem.Holders()
+	info, err := sem.Inspect(context.Background())
 	if err != nil {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "share: waiting for one of %d to end:\n", len(holders))
-	for _, h := range holders {
+	fmt.Fprintf(os.Stderr, "share: waiting for one of %d to end:\n", len(info.Holders))
+	for _, h := range info.Holders {
 		fmt.Fprintf(os.Stderr, "  %7d  since %s  %s\n", h.PID, h.Since.Format(time.TimeOnly), h.Command)
 	}
 }

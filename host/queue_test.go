@@ -29,7 +29,7 @@ func TestWaitingWithoutAPlace(t *testing.T) {
 			got <- err
 		}()
 	}
-	for sem.file.line.length.Load() != 3 {
+	for sem.file.queue.length.Load() != 3 {
 		time.Sleep(time.Millisecond)
 	}
 	p.Release()
@@ -98,7 +98,7 @@ func TestADoneContextNeverAcquires(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if stats, err := sem.Stats(); err != nil || stats.InUse != 0 {
+	if stats, err := inspectStats(sem); err != nil || stats.InUse != 0 {
 		t.Errorf("%+v %v", stats, err)
 	}
 }

@@ -1,0 +1,366 @@
+//go:build linux
+
+package host_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/host"
+	"github.com/sema-go/sema/internal/proctest"
+)
+
+func TestSemaphore_NilContextIsInvalid(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := open(t, 1)
+	contextType := reflect.TypeFor[context.Context]()
+	value, checked := reflect.ValueOf(sem), 0
+	for i := range value.NumMethod() {
+		method := value.Method(i)
+		if method.Type().NumIn() == 0 || method.Type().In(0) != contextType {
+			continue
+		}
+		args := []reflect.Value{reflect.Zero(contextType)}
+		for k := 1; k < method.Type().NumIn(); k++ {
+			args = append(args, reflect.Zero(method.Type().In(k)))
+		}
+		results := method.Call(args)
+		err, _ := results[len(results)-1].Interface().(error)
+		if !errors.Is(err, sema.ErrInvalid) || sema.Hint(err) == "" {
+			t.Errorf("%s: %v, want ErrInvalid and a hint", value.Type().Method(i).Name, err)
+		}
+		checked++
+	}
+	if checked < 7 {
+		t.Errorf("%d methods take a context, want Acquire, TryAcquire, Resize, SetMaxWaiters, Drain, Resume and Inspect", checked)
+	}
+}
+
+// The error is facts, the advice is apart, and a word for metrics exists.
+func TestSemaphore_ErrorsHaveHints(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, badName := host.Open("a b", 1, host.Dir(dir))
+	_, badCapacity := host.Open("a", -7, host.Dir(dir))
+	_, noGroup := host.Open("a", 1, host.ShareWithGroup("no such group"))
+	_, noDir := host.Open("a", 1, host.Dir(""))
+	_, missing := host.Open("a", host.Existing, host.Dir(dir))
+	sem, _, _ := open(t, 1)
+	for about, err := range map[string]error{
+		"name": badName, "capacity": badCapacity, "group": noGroup, "dir": noDir, "missing": missing, "in use": host.Remove("none", host.Dir(dir)),
+		"resize": sem.Resize(context.Background(), -1), "max waiters": sem.SetMaxWaiters(context.Background(), -2),
+		"deleted": host.ErrDeleted, "damaged": host.ErrDamaged,
+	} {
+		hint := sema.Hint(err)
+		if err == nil || hint == "" || strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), ";") {
+			t.Errorf("%s: %v, hint %q", about, err, hint)
+		}
+	}
+	if got := sema.Reason(host.ErrDamaged) + " " + sema.Reason(host.ErrDeleted); got != "damaged deleted" {
+		t.Error(got)
+	}
+}
+
+func TestSemaphore_MaxWait(t *testing.T) {
+	t.Parallel()
+	var kinds []sema.EventKind
+	sem, dir, name := open(t, 1, sema.MaxWait(5*time.Millisecond), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.EventTimedOut {
+			kinds = append(kinds, e.Kind)
+		}
+	})))
+	p := mustAcquire(t, sem, 1)
+	_, err := sem.Acquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrTimeout)
+	wantErr(t, err, context.DeadlineExceeded)
+	if text := err.Error(); !strings.Contains(text, "1 of 1 permits") || !strings.Contains(text, "5ms (1 in use, 0 waiting)") {
+		t.Error(text)
+	}
+	if len(kinds) != 1 {
+		t.Errorf("%d timeouts were reported", len(kinds))
+	}
+	// It is of the opener alone: another one waits as long as its context allows.
+	served := acquiring(t, reopen(t, dir, name, 1), 1)
+	settles(t, sem, 1, 1)
+	_, err = sem.Acquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrTimeout)
+	p.Release()
+	(<-served).Release()
+	settles(t, sem, 0, 0)
+}
+
+func TestSemaphore_MaxWaiters(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1, sema.MaxWaiters(2))
+	p := mustAcquire(t, sem, 1)
+	first := acquiring(t, sem, 1)
+	settles(t, sem, 1, 1)
+	other := startUser(t, dir, name, 1)
+	other.Say("acquire 1")
+	settles(t, sem, 1, 2)
+	for _, s := range []*host.Semaphore{sem, reopen(t, dir, name, 1)} {
+		_, err := s.Acquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrQueueFull)
+		wantErr(t, err, sema.ErrFull)
+		if !strings.Contains(err.Error(), "at most 2 waiters (1 in use, 2 waiting)") {
+			t.Error(err)
+		}
+	}
+	other.Say("acquire 1")
+	other.Expect("queue full")
+	// A killed waiter does not count.
+	other.End()
+	second := acquiring(t, sem, 1)
+	settles(t, sem, 1, 2)
+	if err := sem.SetMaxWaiters(context.Background(), 0); err != nil {
+		t.Fatal(err)
+	}
+	third := acquiring(t, sem, 1)
+	settles(t, sem, 1, 3)
+	if err := sem.SetMaxWaiters(context.Background(), sema.NoWaiters); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sem.Acquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrQueueFull)
+	p.Release()
+	for _, c := range []<-chan sema.Permit{first, second, third} { // those that wait already stay
+		(<-c).Release()
+	}
+	mustAcquire(t, sem, 1).Release() // nothing has to wait
+	_, err = sem.TryAcquire(context.Background(), 2)
+	wantErr(t, err, sema.ErrTooLarge)
+}
+
+// However many processes join at one time, exactly as many wait as may.
+func TestSemaphore_MaxWaitersIsExactAmongProcesses(t *testing.T) {
+	t.Parallel()
+	const bound, processes, callers = 5, 4, 3
+	sem, dir, name := open(t, 1, sema.MaxWaiters(bound))
+	defer mustAcquire(t, sem, 1).Release()
+	var others []*proctest.Process
+	for range processes {
+		others = append(others, startUser(t, dir, name, 1))
+	}
+	for range 50 {
+		for _, other := range others {
+			other.Say("join %d", callers)
+		}
+		waiters, rejected := 0, 0
+		eventually(t, "all callers wait or are rejected", func() bool {
+			rejected = 0
+			for _, other := range others {
+				other.Say("rejected")
+				n, err := strconv.Atoi(other.Hear())
+				if err != nil {
+					t.Fatal(err)
+				}
+				rejected += n
+			}
+			waiters = sem.Stats().Waiters
+			return waiters+rejected == processes*callers
+		})
+		if waiters != bound {
+			t.Fatalf("%d wait and %d were rejected, want %d to wait", waiters, rejected, bound)
+		}
+		for _, other := range others {
+			other.Say("leave")
+			other.Expect("left")
+		}
+		settles(t, sem, 1, 0)
+	}
+}
+
+func TestSemaphore_Drain(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	sem, dir, name := open(t, 2)
+	other := startUser(t, dir, name, 2)
+	other.Say("acquire 2")
+	other.Expect("acquired 2")
+	waiter := make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(ctx, 1)
+		waiter <- err
+	}()
+	settles(t, sem, 2, 1)
+	other.Say("acquire 1")
+	settles(t, sem, 2, 2)
+	brief, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	err := sem.Drain(brief)
+	wantErr(t, err, context.DeadlineExceeded)
+	if !strings.Contains(err.Error(), "2 of 2 permits are still held") {
+		t.Error(err)
+	}
+	wantErr(t, <-waiter, sema.ErrDraining)
+	other.Expect("draining")
+	for _, n := range []int64{0, 1} {
+		_, err = sem.Acquire(ctx, n)
+		wantErr(t, err, sema.ErrDraining)
+		_, err = sem.TryAcquire(ctx, n)
+		wantErr(t, err, sema.ErrDraining)
+	}
+	if st := sem.Stats(); !st.Draining || st.InUse != 2 || !strings.HasSuffix(sem.String(), ", draining") {
+		t.Errorf("%+v %v", st, sem)
+	}
+	// Resize does not end it.
+	if err := sem.Resize(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	_, err = sem.TryAcquire(ctx, 1)
+	wantErr(t, err, sema.ErrDraining)
+	// Resume ends a Drain that waits.
+	drained := make(chan error, 1)
+	go func() { drained <- sem.Drain(ctx) }()
+	if err := sem.Resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for { // until Drain has begun after all, and waits
+		select {
+		case err := <-drained:
+			if err == nil || !strings.Contains(err.Error(), "resumed") {
+				t.Error(err)
+			}
+		case <-time.After(time.Millisecond):
+			if err := sem.Resume(ctx); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		break
+	}
+	mustAcquire(t, sem, 1).Release()
+	// It ends when all permits are released, in whatever process.
+	go func() { drained <- sem.Drain(ctx) }()
+	eventually(t, "it drains", func() bool { return sem.Stats().Draining })
+	other.Say("release")
+	other.Expect("released")
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	// It is stored.
+	other.End()
+	sem.Close()
+	again := reopen(t, dir, name, 3)
+	_, err = again.TryAcquire(ctx, 1)
+	wantErr(t, err, sema.ErrDraining)
+	if err := again.Resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustAcquire(t, again, 3)
+}
+
+// A handed-over permit would pass a drain by.
+func TestSemaphore_DrainEndsHandOver(t *testing.T) {
+	t.Parallel()
+	sem, _, _ := openPatient(t, 1)
+	p := mustAcquire(t, sem, 1)
+	waiter := make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(context.Background(), 1)
+		waiter <- err
+	}()
+	settles(t, sem, 1, 1)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	wantErr(t, sem.Drain(ended), context.Canceled)
+	p.Release()
+	wantErr(t, <-waiter, sema.ErrDraining)
+	settles(t, sem, 0, 0)
+}
+
+func TestSemaphore_CloseEndsDrain(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1)
+	defer mustAcquire(t, reopen(t, dir, name, 1), 1).Release()
+	drained := make(chan error, 1)
+	go func() { drained <- sem.Drain(context.Background()) }()
+	eventually(t, "it drains", func() bool { return sem.Stats().Draining })
+	sem.Close()
+	wantErr(t, <-drained, sema.ErrClosed)
+}
+
+func TestSemaphore_StatsAsksNothing(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 4)
+	other := startUser(t, dir, name, 4)
+	other.Say("acquire 3")
+	other.Expect("acquired 3")
+	other.Say("acquire 2")
+	settles(t, sem, 3, 1)
+	want := sema.Stats{Capacity: 4, InUse: 3, Free: 1, Waiters: 1}
+	if st := sem.Stats(); st != want {
+		t.Errorf("%+v, want %+v", st, want)
+	}
+	other.End()
+	if st := sem.Stats(); st != want {
+		t.Errorf("%+v of a killed process, want what was last known: %+v", st, want)
+	}
+	settles(t, sem, 0, 0) // by Inspect
+	want = sema.Stats{Capacity: 4, Free: 4}
+	if st := sem.Stats(); st != want {
+		t.Errorf("%+v after Inspect, want %+v", st, want)
+	}
+	p := mustAcquire(t, sem, 2)
+	sem.Close()
+	want = sema.Stats{Capacity: 4, InUse: 2, Free: 2, Closed: true, Counts: sema.Counts{Acquired: 1}}
+	if st := sem.Stats(); st != want {
+		t.Errorf("%+v after Close, want %+v", st, want)
+	}
+	p.Release()
+	want.InUse, want.Free = 0, 4
+	if st := sem.Stats(); st != want {
+		t.Errorf("%+v after the file was closed, want %+v", st, want)
+	}
+}
+
+func TestSemaphore_Counts(t *testing.T) {
+	t.Parallel()
+	sem, dir, name := open(t, 1, sema.MaxWait(time.Millisecond), sema.MaxWaiters(1))
+	p := mustAcquire(t, sem, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	sem.Acquire(ctx, 1)                   // had ended already
+	sem.Acquire(context.Background(), -1) // invalid
+	_, err := sem.Acquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrTimeout)
+	_, err = sem.TryAcquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrFull)
+	_, err = sem.Acquire(context.Background(), 2)
+	wantErr(t, err, sema.ErrTooLarge)
+	unbounded := reopen(t, dir, name, 1)
+	ctx, cancel = context.WithCancel(context.Background())
+	cancelled := make(chan error, 1)
+	go func() {
+		_, err := unbounded.Acquire(ctx, 1)
+		cancelled <- err
+	}()
+	settles(t, sem, 1, 1)
+	_, err = sem.Acquire(context.Background(), 1)
+	wantErr(t, err, sema.ErrQueueFull)
+	cancel()
+	wantErr(t, <-cancelled, context.Canceled)
+	served := acquiring(t, unbounded, 1)
+	settles(t, sem, 1, 1)
+	p.Release()
+	(<-served).Release()
+	got := sem.Stats().Counts
+	if got.WaitTime < time.Millisecond {
+		t.Errorf("waited for %v", got.WaitTime)
+	}
+	got.WaitTime = 0
+	if want := (sema.Counts{Acquired: 1, Waited: 1, TimedOut: 1, Rejected: 3}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	got = unbounded.Stats().Counts
+	got.WaitTime = 0
+	if want := (sema.Counts{Acquired: 1, Waited: 2, Cancelled: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,151 @@
+package host
+
+import (
+	"bytes"
+	"cmp"
+	"os"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// A Holder is a permit that a process of the machine holds. Every process that may
+// use the semaphore can write what the file has about holders. It is checked when it
+// is read, and safe to print, but may be wrong.
+type Holder struct {
+	PID     int       // 0 if its process could not record it
+	Weight  int64     // number of permits; the parts of a split permit count as one
+	Since   time.Time // when it was acquired; never in the future
+	Command string    // the process's command line, or its name if it has ended and another inherited the permit; printable, at most 1024 bytes
+}
+
+// holders returns the holders of the slots that are held, the oldest first.
+func (f *file) holders(held []uint64) []Holder {
+	type key struct {
+		pid, namespace, permit uint32
+		started                uint64
+	}
+	now := time.Now().UnixNano()
+	index := map[key]int{}
+	holders := []Holder{}
+	for at := uint32(0); int(at) < len(held)*wordBits; {
+		if !isHeld(held, at) {
+			at++
+			continue
+		}
+		r := f.readRecord(at)
+		if !r.credible(held, at) {
+			holders = append(holders, Holder{Weight: 1})
+			at++
+			continue
+		}
+		at += r.slots
+		k := key{r.pid, r.namespace, r.permit, r.started}
+		if i, known := index[k]; known {
+			holders[i].Weight += int64(r.slots)
+			continue
+		}
+		index[k] = len(holders)
+		holders = append(holders, Holder{
+			PID: int(r.pid), Weight: int64(r.slots), Since: time.Unix(0, min(r.since, now)), Command: r.commandLine(),
+		})
+	}
+	slices.SortStableFunc(holders, func(a, b Holder) int { return cmp.Compare(a.Since.UnixNano(), b.Since.UnixNano()) })
+	return holders
+}
+
+func isHeld(held []uint64, slot uint32) bool { return held[slot/wordBits]&(1<<(slot%wordBits)) != 0 }
+
+// maxPID is the highest number of a process on Linux; other systems have lower ones.
+const maxPID = 1 << 22
+
+// credible reports whether the record can be that of the holder of the slots from at
+// on, and is not left by a killed process, or damaged.
+func (r *record) credible(held []uint64, at uint32) bool {
+	if r.since <= 0 || r.pid == 0 || r.pid > maxPID {
+		return false
+	}
+	if r.slots == 0 || int64(at)+int64(r.slots) > int64(len(held)*wordBits) {
+		return false
+	}
+	for slot := at; slot < at+r.slots; slot++ {
+		if !isHeld(held, slot) {
+			return false
+		}
+	}
+	return r.inherited != 0 || r.namespace != self().namespace || r.started == startOf(int(r.pid))
+}
+
+// pageSize is the unit in which room for records is reserved.
+const pageSize = 4096
+
+// writeRecords records this process as the holder of the slots of a permit. Without
+// room on the disk the holder stays unknown.
+func (f *file) writeRecords(runs []run, since time.Time, inherited bool) {
+	mine := self()
+	mine.permit = f.permits.Add(1)
+	mine.since = since.UnixNano()
+	if inherited {
+		mine.inherited = 1
+	}
+	f.touch(func() {
+		for _, r := range runs {
+			mine.slots = r.n
+			if f.recordRoom(r.at) {
+				f.records[r.at] = mine
+			}
+		}
+	})
+}
+
+// recordRoom reserves the page of a slot's record.
+func (f *file) recordRoom(slot uint32) bool {
+	page := slot * recordSize / pageSize
+	word, bit := &f.roomFor[page/wordBits], uint64(1)<<(page%wordBits)
+	if word.Load()&bit != 0 {
+		return true
+	}
+	if reserve(f.fd, recordsAt+int64(page)*pageSize, pageSize) != nil {
+		return false
+	}
+	word.Or(bit)
+	return true
+}
+
+func (f *file) eraseRecord(r run) {
+	if page := r.at * recordSize / pageSize; f.roomFor[page/wordBits].Load()&(1<<(page%wordBits)) != 0 {
+		f.records[r.at].since = 0
+	}
+}
+
+// readRecord reads the file and not the mapping, which may have a hole: touching a
+// hole would need room on the disk.
+func (f *file) readRecord(slot uint32) (r record) {
+	bytes := (*[recordSize]byte)(unsafe.Pointer(&r))
+	if _, err := f.file.ReadAt(bytes[:], recordsAt+int64(slot)*recordSize); err != nil {
+		return record{}
+	}
+	return r
+}
+
+// commandLine returns the command of the process that wrote the record, if the process
+// of that number is still the same.
+func (r *record) commandLine() string {
+	if r.namespace == self().namespace && r.started == startOf(int(r.pid)) {
+		if line := printable(commandOf(int(r.pid)), maxCommand); line != "" {
+			return line
+		}
+	}
+	name, _, _ := bytes.Cut(r.command[:], []byte{0})
+	return printable(string(name), maxCommand)
+}
+
+// self returns what all records of this process have in common.
+var self = sync.OnceValue(func() (r record) {
+	r.pid = uint32(os.Getpid())
+	r.namespace = namespaceOf()
+	r.started = startOf(os.Getpid())
+	copy(r.command[:], processName())
+	return r
+})
