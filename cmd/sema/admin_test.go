@@ -187,7 +187,7 @@ func TestSet_RampAndBoundAreStored(t *testing.T) {
 
 func TestADrainRefusesAndWaits(t *testing.T) {
 	t.Parallel()
-	amongMachines(t, func(t *testing.T, s shell) {
+	everywhere(t, func(t *testing.T, s shell) {
 		holder := holding(s, "x", "-n", "1")
 		waiter := s.start("run", "x", "--", "true")
 		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })

@@ -63,7 +63,7 @@ func TestTokensOfPrograms(t *testing.T) {
 	if _, err := fleet.Open(t.Context(), strings.Replace(s.url, "http:", "sema:", 1)); !errors.Is(err, fs.ErrPermission) || !errors.Is(err, fleet.FaultAccess) {
 		t.Errorf("opened without a token: %v", err)
 	}
-	if _, err := s.dial("?open=lazy").Inspect(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {
+	if _, err := s.dial("?open=lazy").Info(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("without a token: %v", err)
 	}
 	jobs := s.dial("?token=secret-1")

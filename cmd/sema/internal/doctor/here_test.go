@@ -8,7 +8,6 @@ import (
 
 	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 func TestAFileOfSQLite(t *testing.T) {

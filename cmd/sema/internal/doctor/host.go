@@ -95,7 +95,7 @@ func useHost(ctx context.Context, opts []host.Option) fleet.Finding {
 		permit.Release()
 	}
 	took := time.Since(start) / pairs
-	if err := s.Resize(2); err != nil {
+	if err := s.Resize(ctx, 2); err != nil {
 		return problem("resize", err)
 	}
 	return fleet.Finding{Check: "use", Level: fleet.LevelOK, Seen: fmt.Sprintf("acquire, release, resize work, %v a pair, in a semaphore that is gone again", took.Round(10*time.Nanosecond))}

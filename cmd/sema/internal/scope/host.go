@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,7 @@ func (hostScope) Host() bool { return true }
 
 func (hostScope) Close(context.Context) error { return nil }
 
-// Semaphore implements [Scope]. It opens the semaphore with the capacity that was
-// wanted, or with its present one if it is in use.
+// Semaphore implements [Scope]. What is stored applies; Warn receives how that differs.
 func (s hostScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	if w.TTL != 0 {
 		w.Warn("--ttl has no effect on host: the kernel frees a permit when its process ends", "")
@@ -35,28 +35,20 @@ func (s hostScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hostSemaphore{Semaphore: opened, wait: w.Wait}
-	if before, err := opened.Stats(); err == nil {
-		h.before = before.Waiters
-	}
-	return h, nil
+	return &hostSemaphore{Semaphore: opened, wait: w.Wait, before: opened.Stats().Waiters}, nil
 }
 
 func (s hostScope) open(w Want) (*host.Semaphore, error) {
 	if w.Capacity != 0 {
-		opened, err := host.Open(w.Name, w.Capacity, s.options...)
-		if !errors.Is(err, host.ErrMismatch) {
-			return opened, err
-		}
-		opened, err = s.existing(w.Name)
-		if err != nil {
-			return nil, err
-		}
-		if stats, err := opened.Stats(); err == nil && stats.Capacity != w.Capacity {
-			w.Warn(fmt.Sprintf("%q is in use with a capacity of %d, not %d: that one counts while it is in use", w.Name, stats.Capacity, w.Capacity),
-				fmt.Sprintf("'sema set %s --capacity %d' changes it for all users", w.Name, w.Capacity))
-		}
-		return opened, nil
+		mismatched := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+			if e.Kind != sema.EventMismatched {
+				return
+			}
+			for _, d := range Differences(w, State{Capacity: e.Capacity}) {
+				w.Warn(d.Facts, d.Advice)
+			}
+		}))
+		return host.Open(w.Name, w.Capacity, append(slices.Clip(s.options), mismatched)...)
 	}
 	opened, err := s.existing(w.Name)
 	if isMissing(err) {
@@ -85,16 +77,16 @@ func (s hostScope) List(_ context.Context, prefix string, p Page) (Listing, erro
 		return Listing{}, err
 	}
 	var names []string
-	stats := map[string]sema.Stats{}
+	infos := map[string]host.Info{}
 	for _, info := range found {
 		if strings.HasPrefix(info.Name, prefix) {
-			names, stats[info.Name] = append(names, info.Name), info.Stats
+			names, infos[info.Name] = append(names, info.Name), info
 		}
 	}
 	names, listing := p.of(names)
 	listing.States = make([]State, len(names))
 	for i, name := range names {
-		listing.States[i] = hostState(name, stats[name])
+		listing.States[i] = hostState(infos[name])
 	}
 	return listing, nil
 }
@@ -102,66 +94,87 @@ func (s hostScope) List(_ context.Context, prefix string, p Page) (Listing, erro
 // Now implements [Scope].
 func (hostScope) Now(context.Context) time.Time { return time.Now() }
 
-func hostState(name string, s sema.Stats) State {
-	return State{
-		Name: name, Kind: "concurrency", Capacity: s.Capacity, Effective: s.Capacity, InUse: s.InUse, Free: s.Free, Waiting: s.Waiters,
-		Holders: []Participant{},
+func hostState(info host.Info) State {
+	s := info.Stats
+	state := State{
+		Name: info.Name, Kind: "concurrency", Capacity: s.Capacity, Effective: s.Capacity, InUse: s.InUse, Free: s.Free, Waiting: s.Waiters,
+		Draining: s.Draining, MaxWaiters: maxWaiters(int64(info.MaxWaiters)), Holders: []Participant{},
 	}
+	for _, h := range info.Holders {
+		state.Holders = append(state.Holders, Participant{Weight: h.Weight, Since: h.Since, Process: h.PID, About: h.Command})
+	}
+	return state
 }
 
 // Inspect implements [Scope]. Of the waiters only the number is known.
-func (s hostScope) Inspect(_ context.Context, name string) (State, error) {
-	opened, err := s.existing(name)
-	if err != nil {
-		return State{}, err
-	}
-	defer opened.Close()
-	return inspectHost(opened)
+func (s hostScope) Inspect(ctx context.Context, name string) (state State, err error) {
+	err = s.with(name, func(opened *host.Semaphore) error {
+		info, err := opened.Inspect(ctx)
+		state = hostState(info)
+		return err
+	})
+	return state, err
 }
 
-func inspectHost(opened *host.Semaphore) (State, error) {
-	stats, err := opened.Stats()
-	if err != nil {
-		return State{}, err
-	}
-	holders, err := opened.Holders()
-	if err != nil {
-		return State{}, err
-	}
-	state := hostState(opened.Name(), stats)
-	for _, h := range holders {
-		state.Holders = append(state.Holders, Participant{Weight: h.Weight, Since: h.Since, Process: h.PID, About: h.Command})
-	}
-	return state, nil
-}
-
-// Configure implements [Scope]. Only the capacity can be changed.
-func (s hostScope) Configure(ctx context.Context, name string, c Change) error {
-	switch {
-	case c.Draining != nil && *c.Draining:
-		return s.Drain(ctx, name)
-	case c.Draining != nil:
-		return s.Resume(ctx, name)
-	case c.Ramp != nil || c.MaxWaiters != nil:
-		return unsupported("--ramp and --max-waiters are kept by a store", "name one with --store")
-	}
+// with runs do with an existing semaphore.
+func (s hostScope) with(name string, do func(*host.Semaphore) error) error {
 	opened, err := s.existing(name)
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
-	return opened.Resize(*c.Capacity)
+	return do(opened)
 }
 
+// Configure implements [Scope]. It changes all but the ramp.
+func (s hostScope) Configure(ctx context.Context, name string, c Change) error {
+	if c.Ramp != nil {
+		return unsupported("--ramp is kept by a store", "name one with --store")
+	}
+	return s.with(name, func(opened *host.Semaphore) error {
+		if c.MaxWaiters != nil {
+			if err := opened.SetMaxWaiters(ctx, int(c.MaxWaiters.Stored())); err != nil {
+				return err
+			}
+		}
+		if c.Capacity != nil {
+			if err := opened.Resize(ctx, *c.Capacity); err != nil {
+				return err
+			}
+		}
+		switch {
+		case c.Draining == nil:
+			return nil
+		case *c.Draining:
+			return beginDrain(ctx, opened)
+		}
+		return opened.Resume(ctx)
+	})
+}
+
+// beginDrain drains a semaphore, and does not wait until its permits are released.
+func beginDrain(ctx context.Context, s *host.Semaphore) error {
+	for !s.Stats().Draining {
+		short, cancel := context.WithTimeoutCause(ctx, time.Millisecond, errHeld)
+		err := s.Drain(short)
+		cancel()
+		if err != nil && !errors.Is(err, errHeld) {
+			return err
+		}
+	}
+	return nil
+}
+
+var errHeld = errors.New("permits are held")
+
 // Drain implements [Scope].
-func (hostScope) Drain(_ context.Context, name string) error {
-	return unsupported("a semaphore of this machine cannot be drained: nothing of it is stored",
-		fmt.Sprintf("'sema set %s --capacity 0' pauses it while it is in use", name))
+func (s hostScope) Drain(ctx context.Context, name string) error {
+	return s.with(name, func(opened *host.Semaphore) error { return opened.Drain(ctx) })
 }
 
 // Resume implements [Scope].
-func (hostScope) Resume(_ context.Context, name string) error {
-	return unsupported("a semaphore of this machine is never draining", fmt.Sprintf("'sema set %s --capacity N' ends a pause", name))
+func (s hostScope) Resume(ctx context.Context, name string) error {
+	return s.with(name, func(opened *host.Semaphore) error { return opened.Resume(ctx) })
 }
 
 // Delete implements [Scope]. It fails if the semaphore is in use.
@@ -216,9 +229,8 @@ func (h *hostSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error)
 // timedOut returns the error of a timeout, with the numbers.
 func (h *hostSemaphore) timedOut(weight int64) error {
 	fault := &sema.Error{Op: "acquire", Name: h.Name(), Weight: weight, Err: sema.ErrTimeout, Detail: h.wait.String()}
-	if s, err := h.Stats(); err == nil {
-		fault.Capacity, fault.InUse, fault.Waiters = s.Capacity, s.InUse, s.Waiters
-	}
+	s := h.Stats()
+	fault.Capacity, fault.InUse, fault.Waiters = s.Capacity, s.InUse, s.Waiters
 	return fault
 }
 
@@ -229,10 +241,11 @@ func (h *hostSemaphore) hold(p sema.Permit, err error) (Hold, error) {
 	return hostHold{p, h.Name()}, nil
 }
 
-// Standing implements [Semaphore]. The position is bounded by the
-// number of waiters when it was opened, and by the number now.
-func (h *hostSemaphore) Standing(context.Context) (Standing, error) {
-	state, err := inspectHost(h.Semaphore)
+// Standing implements [Semaphore]. The position is bounded by the number of waiters when
+// it was opened, and by the number now.
+func (h *hostSemaphore) Standing(ctx context.Context) (Standing, error) {
+	info, err := h.Inspect(ctx)
+	state := hostState(info)
 	return Standing{State: state, Position: max(1, min(h.before+1, state.Waiting)), AtMost: true}, err
 }
 
