@@ -9,8 +9,8 @@ import (
 	"github.com/sema-go/sema/internal/seal"
 )
 
-// An Option configures [Open], and tells [List], [Remove], [BadFiles] and [Where]
-// where semaphores are. It is one of this package, or a [sema.SharedOption]:
+// An Option configures [Open], and selects the directory of [List], [Remove],
+// [BadFiles] and [Where]. It is one of this package, or a [sema.SharedOption]:
 //
 //   - [sema.MaxWait], [sema.Observe], [sema.Diagnose], [sema.WarnHold],
 //     [sema.ReclaimLeaks] and [sema.CallSites] concern this process alone.

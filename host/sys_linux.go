@@ -25,7 +25,7 @@ const (
 
 const canInherit = true
 
-// fcntlLock does not tell the scheduler: the call does not wait, and half its
+// fcntlLock does not notify the scheduler: the call does not wait, and half its
 // time would go into that.
 func fcntlLock(fd, cmd int, lock *syscall.Flock_t) error {
 	if _, _, errno := syscall.RawSyscall(fcntlCall, uintptr(fd), uintptr(cmd), uintptr(unsafe.Pointer(lock))); errno != 0 {
@@ -40,7 +40,7 @@ func waitWord(word *atomic.Uint32, seen uint32, d time.Duration) {
 	}
 }
 
-// wakeWord reports whether somebody slept.
+// wakeWord reports whether a thread slept.
 func wakeWord(word *atomic.Uint32) bool {
 	return futex.Wake((*uint32)(unsafe.Pointer(word)), 1) > 0
 }
@@ -76,7 +76,7 @@ func clock() time.Duration {
 }
 
 // networks are the filesystems on which another machine might hold the lock,
-// or nobody sees the memory.
+// or memory is not shared.
 var networks = map[uint32]string{
 	0x6969: "NFS", 0x517b: "SMB", 0xff534d42: "CIFS", 0xfe534d42: "SMB", 0x01021997: "9P",
 	0x65735546: "FUSE", 0x00c36400: "Ceph", 0x0bd00bd0: "Lustre", 0x5346414f: "AFS",
@@ -94,7 +94,7 @@ func rejectNetwork(fd int) error {
 	return nil
 }
 
-// namespaceOf tells in which namespace this process has its number.
+// namespaceOf returns the PID namespace of this process, 0 if unknown.
 func namespaceOf() uint32 {
 	info, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
@@ -103,7 +103,8 @@ func namespaceOf() uint32 {
 	return uint32(identify(info).inode)
 }
 
-// startOf tells processes of one number apart: when it started, 0 if unknown.
+// startOf returns when a process started, which distinguishes processes with the same
+// number; 0 if unknown.
 func startOf(pid int) uint64 {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

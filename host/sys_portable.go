@@ -20,7 +20,7 @@ func fcntlLock(fd, cmd int, lock *syscall.Flock_t) error {
 	return syscall.FcntlFlock(uintptr(fd), cmd, lock)
 }
 
-// look is how often a word is looked at where nobody can be woken by it.
+// look is the poll interval of a word where no futex can wake a process.
 const look = 2 * time.Millisecond
 
 func waitWord(word *atomic.Uint32, seen uint32, d time.Duration) {
@@ -29,7 +29,7 @@ func waitWord(word *atomic.Uint32, seen uint32, d time.Duration) {
 	}
 }
 
-// wakeWord cannot tell whether somebody slept.
+// wakeWord does not know whether a thread slept.
 func wakeWord(*atomic.Uint32) bool { return false }
 
 func reserve(fd int, at, n int64) error { return grow(fd, at+n) }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// A fileID tells files apart whatever their paths are.
+// A fileID identifies a file whatever its path.
 type fileID struct{ device, inode uint64 }
 
 func identify(info fs.FileInfo) fileID {
@@ -44,8 +44,8 @@ const (
 	exclusive lockKind = syscall.F_WRLCK
 )
 
-// tryLock locks bytes of the file, or changes the lock, or says that somebody
-// else's is in the way.
+// tryLock locks bytes of the file, or changes the lock. It reports false if another
+// process has a lock on them.
 func tryLock(fd int, kind lockKind, at, n int64) (bool, error) {
 	err := fcntlLock(fd, setLock, &syscall.Flock_t{Type: int16(kind), Start: at, Len: n})
 	switch err {
@@ -63,7 +63,7 @@ func tryLock(fd int, kind lockKind, at, n int64) (bool, error) {
 // then kept until the process ends.
 func unlock(fd int, at, n int64) { tryLock(fd, none, at, n) }
 
-// conflict finds a lock of somebody else's on the bytes, any of them.
+// conflict returns a lock of another process on any of the bytes.
 func conflict(fd int, at, n int64) (start, length int64, found bool, err error) {
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: at, Len: n}
 	if err := fcntlLock(fd, getLock, &lock); err != nil {
@@ -83,9 +83,8 @@ func processName() string {
 	return filepath.Base(path)
 }
 
-// grow has the file reach up to a size. Two who do so at a time may not cut
-// each other's part off again, so nobody shrinks: the last byte is written, as
-// what it is.
+// grow extends the file to a size. Two processes that do so at one time must not
+// truncate each other's part, so that the last byte is written instead.
 func grow(fd int, size int64) error {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(fd, &stat); err != nil {

@@ -31,10 +31,10 @@ func Open(name string) (*Semaphore, error) {
 }
 
 // Create makes a semaphore of that value under the name, like sem_open with
-// O_CREAT. Who may open it is said by the permission bits of mode, less the
+// O_CREAT. The permission bits of mode select which users may open it, less the
 // process's umask: both reading and writing are needed. If the name is taken,
 // it fails with [fs.ErrExist] if exclusive, and else opens what is there,
-// whatever its value and mode. Nobody ever sees a semaphore half made.
+// whatever its value and mode. No process ever sees a semaphore half created.
 func Create(name string, mode fs.FileMode, value uint32, exclusive bool) (*Semaphore, error) {
 	const op = "create"
 	name, err := canonical(op, name)
@@ -96,7 +96,7 @@ func Attach(mem []byte) (*Semaphore, error) {
 	return newSemaphore(m, "", inode{}), nil
 }
 
-// Unlink removes the name, like sem_unlink. Those who have the semaphore open
+// Unlink removes the name, like sem_unlink. Processes that have the semaphore open
 // keep it; a new one may be created under the name. It fails with
 // [fs.ErrNotExist] if there is none.
 func Unlink(name string) error {

@@ -44,8 +44,8 @@ func (s *Semaphore) Wait(ctx context.Context) error {
 // TryWait lowers the value by one if it is not zero, and says whether it did.
 func (s *Semaphore) TryWait() bool { return s.open.Load() && s.memory.take() }
 
-// Post raises the value by one and wakes one who waits, in whatever process.
-// Anybody may post, whoever waited. At [MaxValue] it fails with
+// Post raises the value by one and wakes one waiter, in any process. Any process may
+// post, whichever waited. At [MaxValue] it fails with
 // [sema.ErrOverRelease] and changes nothing, and after Close with
 // [sema.ErrClosed]: post first, or the permit is lost to the whole host. (The
 // permits of a [Gate] can be released after Close.)
@@ -78,12 +78,12 @@ func (s *Semaphore) Waiters() uint32 {
 	return waitersOf(s.memory.load())
 }
 
-// Repair sets the value and wakes everybody who waits, to look again. It says
-// what the value was. It is for an operator, or a supervisor, who knows how many
+// Repair sets the value and wakes all waiters, to look again. It returns the value
+// before. It is for an operator, or a supervisor, that knows how many
 // permits are truly free after a process was killed; what others take and post
 // meanwhile is overwritten, so all should be at rest.
 //
-// If no permit is missing and only a wake-up was lost, so that somebody waits
+// If no permit is missing and only a wake-up was lost, so that a process waits
 // although the value is above zero, TryWait followed by Post will do, at any
 // time.
 func (s *Semaphore) Repair(value uint32) (was uint32, err error) {
@@ -104,7 +104,7 @@ func (s *Semaphore) Name() string { return s.name }
 // semaphore. It does nothing for semaphores without a name.
 func (s *Semaphore) UnlinkOnClose() { s.unlinkOnClose.Store(true) }
 
-// Close refuses, in this process, everybody who waits and all further calls
+// Close rejects, in this process, all waiters and all further calls
 // with [sema.ErrClosed]; permits of a [Gate] that are held can still be
 // released. The value stays what it is, and others go on using the semaphore.
 // Closing again does nothing and returns nil.
@@ -152,7 +152,7 @@ func (s *Semaphore) wait(ctx context.Context, op string) error {
 	return refused
 }
 
-// refusal is why nobody with this context may wait any longer, or nil.
+// refusal returns why a caller with this context may not wait any longer, or nil.
 func (s *Semaphore) refusal(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

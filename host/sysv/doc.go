@@ -1,13 +1,12 @@
 // Package sysv is for the semaphore sets of System V: semget, semop and semctl.
 //
-// They are what older programs share: databases, transaction monitors, C code
-// that has run since before threads. And they can do what nothing else on a
-// host can: change several semaphores in one step, or none of them
-// ([Set.Op]), and take back from a process that died what it had taken
-// ([Op].Undo). [AsGate] makes a [sema.Gate] of one semaphore of a set.
+// They are what older programs share: databases, transaction monitors, C code from
+// before threads. And they can do what nothing else on a host can: change several
+// semaphores in one step, or none of them ([Set.Op]), and undo the changes of a
+// process that has ended ([Op].Undo). [AsGate] makes a [sema.Gate] of one semaphore of a set.
 //
-// Between Go programs prefer package host: it serves strictly in order, tells
-// who holds and who waits, needs no key that may collide and leaves nothing
+// Between Go programs prefer package host: it serves strictly in order, knows the
+// holders and the number of waiters, needs no key that may collide and leaves nothing
 // behind in a table of the kernel with a fixed size. Package host/posix is for
 // what C programs open with sem_open.
 //
@@ -46,20 +45,20 @@
 //
 // # Order
 //
-// The kernel serves who fits. Who waits for one semaphore is asked in order of
-// arrival whenever it changes, but those who want less overtake one who wants
-// more than there is, and so does a newcomer: under steady load a heavy waiter
-// may starve. Who is interrupted by a signal goes back to the end. So does a
-// waiter that is stopped, by SIGSTOP or a debugger, but only when it is
-// continued: until then it does not wait, and holds up nobody. Who was served
-// just before it was stopped holds what it got until it is continued, or killed.
+// The kernel serves waiters that fit. It tries the waiters of one semaphore in order
+// of arrival whenever the value changes, but those that want less overtake one that
+// wants more than there is, and so does a new caller: under steady load a heavy waiter
+// may starve. A waiter that is interrupted by a signal goes to the end of the queue. So
+// does a waiter that is stopped, by SIGSTOP or a debugger, but only when it is
+// continued: until then it does not wait, and delays no other. A process that was served
+// just before it was stopped holds its permits until it is continued, or killed.
 //
 // # Waiting
 //
-// Who waits uses a thread. When its context ends, the thread is interrupted by
+// A waiter uses a thread. When its context ends, the thread is interrupted by
 // SIGURG, as the Go runtime does for reasons of its own; programs that are
 // notified of that signal get some more of it, and for those that ignore it
-// the context is looked at every five milliseconds instead.
+// the context is polled every five milliseconds instead.
 //
 // # Where
 //

@@ -190,7 +190,7 @@ func (s *Set) label() string {
 	return fmt.Sprintf("%s (id %d)", s.Name(), s.id)
 }
 
-// Remove removes the set at once. Whoever waits on it, in any process, fails
+// Remove removes the set at once. Waiters, in any process, fail
 // with [sema.ErrClosed]; so does every later call. Only root, its owner and its
 // creator may.
 func (s *Set) Remove() error {
