@@ -74,7 +74,7 @@ func TestTokensOfPrograms(t *testing.T) {
 	if _, err := job.Acquire(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jobs.Inspect(t.Context(), "db"); !errors.Is(err, fs.ErrPermission) {
+	if _, err := jobs.Info(t.Context(), "db"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("of another's semaphore: %v", err)
 	}
 	if err := jobs.Resume(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {

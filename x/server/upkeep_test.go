@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/x/server"
 )
@@ -47,7 +48,7 @@ func TestIdle_SemaphoresAreDeleted(t *testing.T) {
 			}
 		}
 		names := func() (all []string) {
-			for s, err := range fleet.Summaries(context.Background(), store, "") {
+			for s, err := range fleet.Summaries(context.Background(), store, protocol.ListQuery{}) {
 				if err != nil {
 					t.Fatal(err)
 				}
