@@ -118,7 +118,7 @@ func maxWaiters(stored int64) *MaxWaiters {
 	return &bound
 }
 
-// NoBound, as a change, removes the bound.
+// NoBound removes the bound, in a [Change].
 const NoBound MaxWaiters = -1
 
 // A Duration is one that JSON has as text: "15s".

@@ -16,7 +16,6 @@ import (
 
 // A crowd is a scope with very many semaphores; the waiters are at the last one.
 type crowd struct {
-	inspector
 	n       int
 	waiters atomic.Int64
 	clock   time.Time
