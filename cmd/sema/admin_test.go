@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -207,6 +209,51 @@ func TestADrainRefusesAndWaits(t *testing.T) {
 		s.must("resume", "x")
 		s.must("run", "x", "--", "true")
 	})
+}
+
+// TestSet_MaxWaiters: with 0 no caller waits, and 'none' removes the bound.
+func TestSet_MaxWaiters(t *testing.T) {
+	t.Parallel()
+	s := onHost(t)
+	holding(s, "x", "-n", "1")
+	s.must("set", "x", "--max-waiters", "0")
+	if got := s.show("x"); got.MaxWaiters == nil || *got.MaxWaiters != 0 {
+		t.Errorf("it shows %+v", got)
+	}
+	s.expect(75, []string{"the queue", "is full"}, "run", "x", "--", "true")
+	s.must("set", "x", "--max-waiters", "none")
+	if got := s.show("x"); got.MaxWaiters != nil {
+		t.Errorf("it shows %+v", got)
+	}
+	s.start("run", "x", "--", "true")
+	eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+}
+
+// TestLs_BadFiles: files of a host directory that are no semaphores are reported, and the
+// others are listed.
+func TestLs_BadFiles(t *testing.T) {
+	t.Parallel()
+	s := onHost(t)
+	s.must("run", "good", "-n", "1", "--", "true")
+	directory := strings.TrimPrefix(s.store, "host:")
+	for name, content := range map[string]string{"foreign.sema": "notes of another program", "a b.sema": "", "other.txt": "not ours"} {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := s.expect(0, []string{"sema: warning: ", "foreign.sema", "a b.sema", "hint: "}, "ls", "-o", "json")
+	if all := decode[[]state](t, r.out); len(all) != 1 || all[0].Name != "good" {
+		t.Errorf("listed are %+v", all)
+	}
+	if strings.Contains(r.err, "other.txt") {
+		t.Errorf("it says\n%s", r.err)
+	}
+	if r := s.expect(0, nil, "ls", "go"); strings.Contains(r.err, "foreign") {
+		t.Errorf("with another prefix it says\n%s", r.err)
+	}
+	if r := s.run("show", "foreign"); r.code == 0 || !strings.Contains(r.err, "foreign.sema") || !strings.Contains(r.err, "hint: ") {
+		t.Errorf("exit code %d, says\n%s", r.code, r.err)
+	}
 }
 
 func TestNothingInUseIsRemovedUnasked(t *testing.T) {

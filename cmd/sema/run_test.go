@@ -82,7 +82,7 @@ func TestExitCodes(t *testing.T) {
 		"a lease on host:":          {64, []string{"ends with the process", "hint: use 'sema run"}, []string{"acquire", "x"}},
 		"a drain of nothing":        {1, []string{`there is no semaphore "x"`}, []string{"drain", "x"}},
 		"a resume of nothing":       {1, []string{`there is no semaphore "x"`}, []string{"resume", "x"}},
-		"a ramp on host:":           {64, []string{"kept by a store"}, []string{"set", "x", "--ramp", "1"}},
+		"a ramp on host:":           {64, []string{"have no ramp"}, []string{"set", "x", "--ramp", "1"}},
 		"revoke on host:":           {64, []string{"is free when the process", "hint: 'sema show x'"}, []string{"revoke", "x", "1"}},
 		"a change of nothing":       {64, []string{"nothing to change", "hint: give --capacity N"}, []string{"set", "x"}},
 		"a bound that is none":      {64, []string{"--max-waiters -1: want a whole number, 0 or more, or none"}, []string{"set", "x", "--max-waiters", "-1"}},

@@ -29,8 +29,7 @@ A lower capacity revokes nothing: no permit is granted until enough are released
 capacity of 0 pauses the semaphore. With a ramp, a higher capacity is reached by N
 permits a second, so that what the semaphore protects is not hit all at once.
 
-On host: only the capacity can be set, and it holds as long as the semaphore is in
-use: the next user after that sets it with 'sema run -n'.`,
+On host: there is no ramp.`,
 		Example: `  sema set partner-api --capacity 20 --ramp 2
   sema set partner-api --capacity 0      # pause
   sema set partner-api --max-waiters 100
@@ -107,9 +106,7 @@ func (p *program) drainCommand() *cobra.Command {
 before maintenance of what the semaphore protects. 'sema resume' ends it.
 
 If it is interrupted, or --wait has passed, the semaphore stays draining, and the
-exit code is 75.
-
-This needs a store. On host: use 'sema set NAME --capacity 0'.`,
+exit code is 75.`,
 		Example: `  sema drain db && ./migrate-database.sh && sema resume db
   sema drain db --wait 0    # do not wait for what is held`,
 	}

@@ -30,7 +30,8 @@ capacity is on its way up, see 'sema set --ramp'). At a terminal, long names are
 in the middle; -o wide and -o json have all of them. --limit and --after list a part;
 how many more there are is printed to stderr.
 
-On host: the list has all semaphores of the directory, also those that are not in use.`,
+On host: the list has all semaphores of the directory, also those that are not in use.
+Files there that are damaged or foreign are reported on stderr.`,
 		Example: `  sema ls
   sema ls team/ -o wide
   sema ls -o json | jq -r '.[] | select(.free == 0) | .name'`,
@@ -53,6 +54,10 @@ On host: the list has all semaphores of the directory, also those that are not i
 			}
 			if err := p.writeList(listing.States, *output); err != nil {
 				return err
+			}
+			for _, bad := range listing.Bad {
+				facts, hint := explain.Error(bad)
+				p.warn(facts, hint)
 			}
 			if listing.More > 0 {
 				p.say("%s after these", figure.Count(int64(listing.More), "more semaphore"))

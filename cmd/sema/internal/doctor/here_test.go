@@ -88,6 +88,18 @@ func TestThisMachine(t *testing.T) {
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 		t.Errorf("it leaves %v, %v", left, err)
 	}
+	foreign := filepath.Join(dir, "foreign.sema")
+	if err := os.WriteFile(foreign, []byte("notes of another program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, code = diagnose(t, "host:?dir="+dir)
+	r.want(t, "files", fleet.LevelWarning, foreign)
+	if code != 0 {
+		t.Errorf("a foreign file ends with %d", code)
+	}
+	if err := os.Remove(foreign); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
@@ -41,6 +42,14 @@ func examineHost(ctx context.Context, r *report, u store.URL) {
 		return
 	}
 	r.add(fleet.Finding{Check: "stored", Level: fleet.LevelOK, Seen: figure.Count(int64(len(found)), "semaphore")})
+	files, err := host.BadFiles(opts...)
+	if err != nil {
+		r.add(fleet.Finding{Check: "files", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "let this user read the directory"})
+	}
+	for _, f := range files {
+		facts, hint := explain.Error(f.Err)
+		r.add(fleet.Finding{Check: "files", Level: fleet.LevelWarning, Seen: facts, Advice: hint})
+	}
 }
 
 func directoryFinding(dir string) fleet.Finding {

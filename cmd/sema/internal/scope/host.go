@@ -26,7 +26,7 @@ func (hostScope) Host() bool { return true }
 
 func (hostScope) Close(context.Context) error { return nil }
 
-// Semaphore implements [Scope]. What is stored applies; Warn receives how that differs.
+// Semaphore implements [Scope]. The stored configuration applies.
 func (s hostScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	if w.TTL != 0 {
 		w.Warn("--ttl has no effect on host: the kernel frees a permit when its process ends", "")
@@ -44,7 +44,7 @@ func (s hostScope) open(w Want) (*host.Semaphore, error) {
 			if e.Kind != sema.EventMismatched {
 				return
 			}
-			for _, d := range Differences(w, State{Capacity: e.Capacity}) {
+			for _, d := range Differences(Want{Name: w.Name, Capacity: w.Capacity}, State{Capacity: e.Capacity}) {
 				w.Warn(d.Facts, d.Advice)
 			}
 		}))
@@ -88,7 +88,20 @@ func (s hostScope) List(_ context.Context, prefix string, p Page) (Listing, erro
 	for i, name := range names {
 		listing.States[i] = hostState(infos[name])
 	}
-	return listing, nil
+	listing.Bad, err = s.badFiles(prefix)
+	return listing, err
+}
+
+// badFiles returns the errors of files in the directory that are damaged or foreign, and
+// whose names begin with a prefix or are no names of semaphores.
+func (s hostScope) badFiles(prefix string) (bad []error, err error) {
+	files, err := host.BadFiles(s.options...)
+	for _, f := range files {
+		if f.Name == "" || strings.HasPrefix(f.Name, prefix) {
+			bad = append(bad, f.Err)
+		}
+	}
+	return bad, err
 }
 
 // Now implements [Scope].
@@ -116,7 +129,7 @@ func (s hostScope) Inspect(ctx context.Context, name string) (state State, err e
 	return state, err
 }
 
-// with runs do with an existing semaphore.
+// with runs do with a semaphore that exists.
 func (s hostScope) with(name string, do func(*host.Semaphore) error) error {
 	opened, err := s.existing(name)
 	if err != nil {
@@ -126,10 +139,15 @@ func (s hostScope) with(name string, do func(*host.Semaphore) error) error {
 	return do(opened)
 }
 
-// Configure implements [Scope]. It changes all but the ramp.
+// Configure implements [Scope]. There is no ramp.
 func (s hostScope) Configure(ctx context.Context, name string, c Change) error {
-	if c.Ramp != nil {
-		return unsupported("--ramp is kept by a store", "name one with --store")
+	switch {
+	case c.Ramp != nil:
+		return unsupported("semaphores of this machine have no ramp", "name a store with --store")
+	case c.Draining != nil && *c.Draining:
+		return s.with(name, func(opened *host.Semaphore) error { return beginDrain(ctx, opened) })
+	case c.Draining != nil:
+		return s.Resume(ctx, name)
 	}
 	return s.with(name, func(opened *host.Semaphore) error {
 		if c.MaxWaiters != nil {
@@ -137,18 +155,10 @@ func (s hostScope) Configure(ctx context.Context, name string, c Change) error {
 				return err
 			}
 		}
-		if c.Capacity != nil {
-			if err := opened.Resize(ctx, *c.Capacity); err != nil {
-				return err
-			}
-		}
-		switch {
-		case c.Draining == nil:
+		if c.Capacity == nil {
 			return nil
-		case *c.Draining:
-			return beginDrain(ctx, opened)
 		}
-		return opened.Resume(ctx)
+		return opened.Resize(ctx, *c.Capacity)
 	})
 }
 
@@ -241,8 +251,8 @@ func (h *hostSemaphore) hold(p sema.Permit, err error) (Hold, error) {
 	return hostHold{p, h.Name()}, nil
 }
 
-// Standing implements [Semaphore]. The position is bounded by the number of waiters when
-// it was opened, and by the number now.
+// Standing implements [Semaphore]. The position is bounded by the
+// number of waiters when it was opened, and by the number now.
 func (h *hostSemaphore) Standing(ctx context.Context) (Standing, error) {
 	info, err := h.Inspect(ctx)
 	state := hostState(info)

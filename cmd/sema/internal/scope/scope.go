@@ -128,8 +128,9 @@ func (p Page) of(names []string) (selected []string, l Listing) {
 // A Listing is a page of semaphores.
 type Listing struct {
 	States []State
-	More   int    // semaphores after this page
-	Next   string // the last name of this page, for Page.After; "" if More is 0
+	More   int     // semaphores after this page
+	Next   string  // the last name of this page, for Page.After; "" if More is 0
+	Bad    []error // files of a host directory that are damaged or foreign, on any page
 }
 
 // Open opens the scope of a store.
