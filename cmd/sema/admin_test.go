@@ -144,6 +144,9 @@ func TestShow_Waiters(t *testing.T) {
 		second := s.start("run", "x", "--", "true")
 		eventually(t, "the second waits", func() bool { return s.show("x").Waiting == 2 })
 		got := s.show("x")
+		if first := got.Waiters[0].Since; first.IsZero() || got.Waiters[1].Since.Before(first) {
+			t.Errorf("queued at %v and %v", first, got.Waiters[1].Since)
+		}
 		if got.Waiters[0].Process != first.Pid || got.Waiters[1].Process != second.Pid || got.Holders[0].About != "command=sh" || got.Kind != "concurrency" || got.TTL != "15s" {
 			t.Errorf("it shows %+v", got)
 		}
@@ -214,19 +217,20 @@ func TestADrainRefusesAndWaits(t *testing.T) {
 // TestSet_MaxWaiters: with 0 no caller waits, and 'none' removes the bound.
 func TestSet_MaxWaiters(t *testing.T) {
 	t.Parallel()
-	s := onHost(t)
-	holding(s, "x", "-n", "1")
-	s.must("set", "x", "--max-waiters", "0")
-	if got := s.show("x"); got.MaxWaiters == nil || *got.MaxWaiters != 0 {
-		t.Errorf("it shows %+v", got)
-	}
-	s.expect(75, []string{"the queue", "is full"}, "run", "x", "--", "true")
-	s.must("set", "x", "--max-waiters", "none")
-	if got := s.show("x"); got.MaxWaiters != nil {
-		t.Errorf("it shows %+v", got)
-	}
-	s.start("run", "x", "--", "true")
-	eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+	everywhere(t, func(t *testing.T, s shell) {
+		holding(s, "x", "-n", "1")
+		s.must("set", "x", "--max-waiters", "0")
+		if got := s.show("x"); got.MaxWaiters == nil || *got.MaxWaiters != 0 {
+			t.Errorf("it shows %+v", got)
+		}
+		s.expect(75, []string{"the queue", "is full"}, "run", "x", "--", "true")
+		s.must("set", "x", "--max-waiters", "none")
+		if got := s.show("x"); got.MaxWaiters != nil {
+			t.Errorf("it shows %+v", got)
+		}
+		s.start("run", "x", "--", "true")
+		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
+	})
 }
 
 // TestLs_BadFiles: files of a host directory that are no semaphores are reported, and the

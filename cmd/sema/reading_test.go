@@ -79,13 +79,13 @@ func TestReading_MigratesNothing(t *testing.T) {
 		t.Errorf("it shows %+v", got)
 	}
 	// A schema that is older than this program.
-	if said, err := server.Psql("postgres", "UPDATE looked_at.migration SET version = -1"); err != nil {
+	if said, err := server.Psql("postgres", "UPDATE looked_at.schema_version SET version = -1"); err != nil {
 		t.Fatal(said)
 	}
 	for _, args := range looking[:4] {
 		s.expect(69, []string{"sema migrate"}, args...)
 	}
-	if found, err := server.Psql("postgres", "SELECT 'version '||max(version) FROM looked_at.migration"); err != nil || !strings.Contains(found, "version -1") {
+	if found, err := server.Psql("postgres", "SELECT 'version '||max(version) FROM looked_at.schema_version"); err != nil || !strings.Contains(found, "version -1") {
 		t.Errorf("it was migrated: %s, %v", found, err)
 	}
 }
