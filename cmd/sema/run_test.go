@@ -65,7 +65,7 @@ func TestExitCodes(t *testing.T) {
 		"no exit code":              {64, []string{"--on-full 256"}, []string{"run", "x", "--on-full", "256", "--", "true"}},
 		"never killed":              {64, []string{"--kill-after 0s"}, []string{"run", "x", "--kill-after", "0", "--", "true"}},
 		"a name that is none":       {64, []string{"name has ' '"}, []string{"run", "a b", "--", "true"}},
-		"no such scheme":            {64, []string{"no engine for", "frob"}, []string{"--store", "frob://x", "run", "x", "--", "true"}},
+		"no such scheme":            {64, []string{"no store for", "frob"}, []string{"--store", "frob://x", "run", "x", "--", "true"}},
 		"no scheme":                 {64, []string{"no scheme"}, []string{"--store", "/tmp/x", "run", "x", "--", "true"}},
 		"memory":                    {64, []string{"use host:"}, []string{"--store", "mem:", "run", "x", "--", "true"}},
 		"what host: does not have":  {64, []string{"frob"}, []string{"--store", "host:?frob=1", "ls"}},
