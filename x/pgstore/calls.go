@@ -28,12 +28,9 @@ func newCalls(schema string) calls {
 	}
 	return calls{
 		open: call("open_session", 17), apply: call("apply_batch", 22), inspect: call("inspect", 1), configure: call("configure", 12),
-		revoke: call("revoke_lease", 4), remove: call("delete_semaphore", 2),
+		revoke: call("revoke_lease", 4), remove: call("delete_semaphore", 2), list: call("list_semaphores", 4),
 		pending:  fmt.Sprintf("SELECT i, n.* FROM unnest($1::text[]) i, %s.pending_notifications(i) n", in),
 		channels: fmt.Sprintf("SELECT i, %s.channel(i) FROM unnest($1::text[]) i", in),
-		list: fmt.Sprintf(`SELECT name, ARRAY[kind, capacity, whole, ramp, max_waiters, ttl, period, draining::integer, version, protocol, numbered::integer],
-			%[1]s.effective(capacity, ramp, ramp_from, ramp_at, greatest(last, (SELECT %[1]s.now_micros()))), in_use, leases, waiting, sessions
-			FROM %[1]s.semaphore WHERE name >= $1 AND name < $2 AND starts_with(name, $1) AND name > $3 ORDER BY name LIMIT $4`, in),
 	}
 }
 

@@ -117,7 +117,7 @@ func TestNothingIsHeardForThoseWhoHaveGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(ctx)
-	s := newSubscription(&ear{store: store}, c)
+	s := newSubscription(&listener{store: store}, c)
 	for _, step := range []struct {
 		joined, left []string
 		want         int

@@ -162,13 +162,13 @@ func TestAListenerThatIsDeadWithoutAWord(t *testing.T) {
 		c.Close(ctx)
 		<-c.PgConn().CleanupDone()
 	}()
-	e := &ear{store: store, told: map[string]map[int64]int64{}}
-	if err := e.look(ctx, c, []string{"i"}); err != nil {
+	l := &listener{store: store, passed: map[string]map[int64]int64{}}
+	if err := l.check(ctx, c, []string{"i"}); err != nil {
 		t.Fatal(err)
 	}
 	w.SetFault(silent)
 	began := time.Now()
-	if err := e.look(ctx, c, []string{"i"}); err == nil || time.Since(began) > lookWithin+time.Minute {
+	if err := l.check(ctx, c, []string{"i"}); err == nil || time.Since(began) > checkWithin+time.Minute {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

@@ -15,34 +15,34 @@ const (
 	listenAuto = "auto"
 	listenPoll = "poll"
 
-	// review is how often one looks who listens all the same: a connection can be
-	// dead without anybody being told. Then there is no answer either.
-	review     = 15 * time.Second
-	lookWithin = 5 * time.Second
+	// reviewEvery is the interval at which a connection that LISTENs is also queried: it
+	// can be lost without an error, and then there is no reply.
+	reviewEvery = 15 * time.Second
+	checkWithin = 5 * time.Second
 
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// Listen is for [fleet.Store]. All who listen share a connection, which is made
-// again when it is lost: what was missed meanwhile is told then.
-func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
+// Listen implements [fleet.Store]. All listeners share a connection, which is opened
+// again when it is lost. Notifications that were missed meanwhile are passed on then.
+func (s *Store) Listen(ctx context.Context, instance string, notify func(name string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(s.fault(context.Background(), errClosed)) })()
-	return s.hub.Listen(ctx, encodeText(instance), hint)
+	return s.hub.Listen(ctx, encodeText(instance), notify)
 }
 
-// hear is for the hub.
-func (s *Store) hear(ctx context.Context) {
-	e := &ear{store: s, told: map[string]map[int64]int64{}}
+// receive passes notifications to the hub until the context ends.
+func (s *Store) receive(ctx context.Context) {
+	l := &listener{store: s, passed: map[string]map[int64]int64{}}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		e.looked = false
-		_ = e.listen(ctx) // whose error is that of the next call, too
-		if e.looked {
+		l.checked = false
+		_ = l.listen(ctx) // the next operation fails with the same error
+		if l.checked {
 			pause = firstPause
-		} else { // there may be a connection for calls, and none for this
-			_ = e.look(ctx, s.pool, s.hub.All())
+		} else { // the pool may have a connection though there is none to listen on
+			_ = l.check(ctx, s.pool, s.hub.All())
 		}
 		if ctx.Err() != nil {
 			return
@@ -51,40 +51,40 @@ func (s *Store) hear(ctx context.Context) {
 	}
 }
 
-// An ear hears of news for all who listen.
-type ear struct {
-	store  *Store
-	told   map[string]map[int64]int64 // of instances and their sessions: up to which of their news
-	looked bool                       // since it last connected
+// A listener receives the notifications of all instances that listen by a store.
+type listener struct {
+	store   *Store
+	passed  map[string]map[int64]int64 // by instance and session: the last count that was passed on, see pending_notifications
+	checked bool                       // since it last connected
 }
 
-// listen hears until the connection is lost or ctx ends.
-func (e *ear) listen(ctx context.Context) error {
-	if e.store.options.Listen != listenPoll {
-		if err := e.subscribe(ctx); !errors.Is(err, errPooled) {
+// listen receives until the connection is lost or ctx ends.
+func (l *listener) listen(ctx context.Context) error {
+	if l.store.options.Listen != listenPoll {
+		if err := l.subscribe(ctx); !errors.Is(err, errPooled) {
 			return err
 		}
 	}
-	return e.poll(ctx)
+	return l.poll(ctx)
 }
 
-// poll looks again and again, through the pool.
-func (e *ear) poll(ctx context.Context) error {
-	hub := e.store.hub
+// poll checks for notifications every Options.Poll, through the pool.
+func (l *listener) poll(ctx context.Context) error {
+	hub := l.store.hub
 	for {
-		e.forget(hub.Changes())
-		if err := e.look(ctx, e.store.pool, hub.All()); err != nil {
+		l.forget(hub.Changes())
+		if err := l.check(ctx, l.store.pool, hub.All()); err != nil {
 			return err
 		}
-		every := e.store.options.Poll
-		if err := e.pollJoined(ctx, every-every/8+rand.N(every/4+1)); err != nil {
+		every := l.store.options.Poll
+		if err := l.pollJoined(ctx, every-every/8+rand.N(every/4+1)); err != nil {
 			return err
 		}
 	}
 }
 
-// pollJoined looks for those who come within a while.
-func (e *ear) pollJoined(ctx context.Context, within time.Duration) error {
+// pollJoined checks for instances that begin to listen, for a while.
+func (l *listener) pollJoined(ctx context.Context, within time.Duration) error {
 	over := time.NewTimer(within)
 	defer over.Stop()
 	for {
@@ -93,73 +93,73 @@ func (e *ear) pollJoined(ctx context.Context, within time.Duration) error {
 			return context.Cause(ctx)
 		case <-over.C:
 			return nil
-		case <-e.store.hub.Changed():
+		case <-l.store.hub.Changed():
 		}
-		joined, left := e.store.hub.Changes()
-		e.forget(joined, left)
-		if err := e.look(ctx, e.store.pool, joined); err != nil {
+		joined, left := l.store.hub.Changes()
+		l.forget(joined, left)
+		if err := l.check(ctx, l.store.pool, joined); err != nil {
 			return err
 		}
 	}
 }
 
-// forget has those who join be told all that there is.
-func (e *ear) forget(joined, left []string) {
+// forget makes the next check pass on all notifications of instances that joined.
+func (l *listener) forget(joined, left []string) {
 	for _, moved := range [][]string{joined, left} {
 		for _, instance := range moved {
-			delete(e.told, instance)
+			delete(l.passed, instance)
 		}
 	}
 }
 
-// look finds the sessions of instances that have news, and hints at those it has
-// not hinted at yet.
-func (e *ear) look(ctx context.Context, in interface {
+// check passes on the notifications of instances that are stored and were not passed
+// on yet.
+func (l *listener) check(ctx context.Context, in interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
 }, instances []string) error {
 	if len(instances) == 0 {
-		e.looked = true
+		l.checked = true
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
-	rows, err := in.Query(ctx, e.store.calls.pending, instances)
+	rows, err := in.Query(ctx, l.store.calls.pending, instances)
 	if err != nil {
 		return err
 	}
 	var (
 		instance, name string
-		session, news  int64
+		session, count int64
 		found          = map[string]map[int64]int64{}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&instance, &name, &session, &news}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&instance, &name, &session, &count}, func() error {
 		if found[instance] == nil {
 			found[instance] = map[int64]int64{}
 		}
-		found[instance][session] = news
-		if e.told[instance][session] != news {
-			e.tell(instance, name)
+		found[instance][session] = count
+		if l.passed[instance][session] != count {
+			l.pass(instance, name)
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("look for news: %w", err)
+		return fmt.Errorf("check for notifications: %w", err)
 	}
-	e.looked = true
+	l.checked = true
 	for _, instance := range instances {
 		if found[instance] == nil {
-			delete(e.told, instance)
+			delete(l.passed, instance)
 		} else {
-			e.told[instance] = found[instance]
+			l.passed[instance] = found[instance]
 		}
 	}
 	return nil
 }
 
-// tell passes on the name of a semaphore, unless it is one of another prefix.
-func (e *ear) tell(instance, whole string) {
-	if name, own := strings.CutPrefix(whole, e.store.options.Prefix); own {
-		e.store.hub.Tell(instance, name)
+// pass passes on a notification, unless the semaphore has another prefix.
+func (l *listener) pass(instance, whole string) {
+	if name, own := strings.CutPrefix(whole, l.store.options.Prefix); own {
+		l.store.hub.Tell(instance, name)
 	}
 }
 

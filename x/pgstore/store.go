@@ -78,7 +78,7 @@ func Open(ctx context.Context, database string, o Options) (*Store, error) {
 	}
 	setUp(config)
 	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config), calls: newCalls(o.Schema)}
-	s.hub = hints.NewHub(s.hear)
+	s.hub = hints.NewHub(s.receive)
 	s.life, s.end = context.WithCancel(context.Background())
 	if err := s.connect(ctx, config, asked(database, "default_query_exec_mode")); err != nil {
 		return nil, err

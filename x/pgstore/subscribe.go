@@ -15,11 +15,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// listenerName is what people see in pg_stat_activity, unless the URL says
-// otherwise.
+// listenerName is the name of the connection in pg_stat_activity, unless the URL sets
+// one.
 const listenerName = "sema listener"
 
-// connectListener makes a connection to listen on.
+// connectListener opens a connection to listen on.
 func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	config := s.pool.Config().ConnConfig
 	if config.RuntimeParams["application_name"] == "" {
@@ -33,8 +33,8 @@ func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// redirect has a connection go to a host:port, which has a certificate of its own,
-// or none if that will do.
+// redirect changes the target to a host:port, which has a certificate of its own, or
+// none if the settings allow that.
 func redirect(config *pgx.ConnConfig, to string) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
@@ -60,14 +60,14 @@ func redirect(config *pgx.ConnConfig, to string) error {
 	return nil
 }
 
-// errPooled is that there is no connection to listen on: what is heard on one of a
-// pooler's is for whoever has it then.
+// errPooled means that there is no connection to listen on: notifications on a
+// connection of a pooler go to the client that has it at that time.
 var errPooled = errors.New("there is a pooler in between")
 
-// subscribe hears by LISTEN, on a connection of its own. What there was before it
-// is looked for once, and all of it now and then.
-func (e *ear) subscribe(ctx context.Context) error {
-	c, err := e.store.connectListener(ctx)
+// subscribe receives by LISTEN, on a connection of its own. It checks once for
+// notifications from before that, and for all of them now and then.
+func (l *listener) subscribe(ctx context.Context) error {
+	c, err := l.store.connectListener(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,26 +78,26 @@ func (e *ear) subscribe(ctx context.Context) error {
 	}()
 	if pooled, err := behindPooler(ctx, c); err != nil {
 		return err
-	} else if pooled && e.store.options.Listen == listenAuto {
+	} else if pooled && l.store.options.Listen == listenAuto {
 		return errPooled
 	}
-	return newSubscription(e, c).serve(ctx)
+	return newSubscription(l, c).serve(ctx)
 }
 
-// A subscription is the channels that a connection listens on.
+// A subscription has the channels that a connection listens on.
 type subscription struct {
-	*ear
+	*listener
 	conn      *pgx.Conn
 	channels  map[string]string   // by instance
 	instances map[string][]string // by channel, which they may share
 }
 
-func newSubscription(e *ear, c *pgx.Conn) *subscription {
-	return &subscription{ear: e, conn: c, channels: map[string]string{}, instances: map[string][]string{}}
+func newSubscription(l *listener, c *pgx.Conn) *subscription {
+	return &subscription{listener: l, conn: c, channels: map[string]string{}, instances: map[string][]string{}}
 }
 
-// serve begins with those who listen already. They were told before the connection
-// was lost, if there was one, what has been told.
+// serve receives until the connection is lost. It begins with the instances that
+// listen already, of which an earlier connection may have passed on notifications.
 func (s *subscription) serve(ctx context.Context) error {
 	joined, left := s.store.hub.Changes()
 	s.forget(joined, left)
@@ -107,10 +107,10 @@ func (s *subscription) serve(ctx context.Context) error {
 		if err := s.change(ctx, joined, left); err != nil {
 			return err
 		}
-		if err := s.look(ctx, s.conn, joined); err != nil {
+		if err := s.check(ctx, s.conn, joined); err != nil {
 			return err
 		}
-		if err := s.hear(ctx, due); err != nil {
+		if err := s.receive(ctx, due); err != nil {
 			return err
 		}
 		joined, left = s.store.hub.Changes()
@@ -121,13 +121,13 @@ func (s *subscription) serve(ctx context.Context) error {
 	}
 }
 
-// nextReview is not that of all others.
-func nextReview() time.Time { return time.Now().Add(review - rand.N(review/4)) }
+// nextReview returns a time that is not the same in all processes.
+func nextReview() time.Time { return time.Now().Add(reviewEvery - rand.N(reviewEvery/4)) }
 
-// change has the connection LISTEN for instances, unless it does, and for others no
-// more.
+// change makes the connection LISTEN for instances that joined, and no more for those
+// that left.
 func (s *subscription) change(ctx context.Context, joined, left []string) error {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
 	var script strings.Builder
 	for _, instance := range left {
@@ -157,7 +157,7 @@ func (s *subscription) change(ctx context.Context, joined, left []string) error 
 	return s.conn.PgConn().Exec(ctx, script.String()).Close()
 }
 
-// remove returns the channel of an instance if no other has it.
+// remove removes an instance and returns its channel if no other instance has it.
 func (s *subscription) remove(instance string) (unused string) {
 	channel := s.channels[instance]
 	delete(s.channels, instance)
@@ -169,9 +169,8 @@ func (s *subscription) remove(instance string) (unused string) {
 	return channel
 }
 
-// hear passes on what is notified, until something is due or somebody comes or
-// goes.
-func (s *subscription) hear(ctx context.Context, due time.Time) error {
+// receive passes on notifications until a review is due, or instances join or leave.
+func (s *subscription) receive(ctx context.Context, due time.Time) error {
 	within, cancel := context.WithDeadline(ctx, due)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -192,7 +191,7 @@ func (s *subscription) hear(ctx context.Context, due time.Time) error {
 			return err
 		}
 		for _, instance := range s.instances[n.Channel] {
-			s.tell(instance, n.Payload)
+			s.pass(instance, n.Payload)
 		}
 	}
 }

@@ -194,3 +194,24 @@ BEGIN
   RETURN snapshot;
 END
 $$;
+
+-- list_semaphores returns a page of the semaphores with a prefix that follow a name, in
+-- the order of bytes, and changes nothing. p_end is above all names with the prefix. The
+-- settings make it read the index in that order, and no more rows than it returns: the
+-- planner does not know the limit.
+CREATE OR REPLACE FUNCTION list_semaphores(
+  p_prefix text, p_end text, p_after text, p_limit bigint,
+  OUT r_name text, OUT r_config bigint[], OUT r_effective bigint, OUT r_in_use bigint, OUT r_leases bigint, OUT r_waiting bigint, OUT r_sessions bigint
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET jit = off
+  SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+  now_us bigint := now_micros();
+BEGIN
+  RETURN QUERY SELECT s.name,
+      ARRAY[s.kind, s.capacity, s.whole, s.ramp, s.max_waiters, s.ttl, s.period, s.draining::integer, s.version, s.protocol, s.numbered::integer],
+      effective(s.capacity, s.ramp, s.ramp_from, s.ramp_at, greatest(s.last, now_us)), s.in_use, s.leases, s.waiting, s.sessions
+    FROM semaphore s WHERE s.name >= p_prefix AND s.name < p_end AND s.name > p_after AND starts_with(s.name, p_prefix)
+    ORDER BY s.name LIMIT p_limit;
+END
+$$;
