@@ -30,9 +30,9 @@ const (
 // is their sum; on failure it holds none of them. The same gate given twice
 // counts once, with the sum.
 //
-// Of the *Semaphores among them it holds none while it waits: it stands in all
+// Of the *Semaphores among them it holds none while it waits: it joins all
 // their lines at once, and is served when its turn has come in each and all
-// fit. Being first in a fair line it keeps those behind it waiting, like any
+// fit. Being first in a fair queue it keeps those behind it waiting, like any
 // heavy waiter, even while it waits for another semaphore. Other gates are acquired one after the other before that, in one order
 // for all callers: by scope, fleet first, then by name. So callers of
 // AcquireAll who hold nothing else cannot block each other for ever.
@@ -41,7 +41,7 @@ func AcquireAll(ctx context.Context, wants ...Want) (Permit, error) {
 		return Permit{}, err
 	}
 	locals, others := mergeWants(wants)
-	held := bundle{ended: make(chan struct{})}
+	held := jointLease{ended: make(chan struct{})}
 	kept := false
 	defer func() {
 		if !kept {

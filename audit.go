@@ -44,7 +44,7 @@ func (m *Monitor) identify(ctx context.Context) (id identity) {
 func (id identity) holds() []hold {
 	list := id.held
 	if id.goroutine != 0 {
-		for _, r := range books.heldByGoroutine(id.goroutine) {
+		for _, r := range recorded.heldByGoroutine(id.goroutine) {
 			if !slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r }) {
 				list = append(list, hold{r.monitor.name, r.monitor, r.weight, r.stack, r, true})
 			}
@@ -98,7 +98,7 @@ func (m *Monitor) auditOrder(w *Wait) {
 		case h.name == "" || h.name == m.name:
 		case h.booked:
 			if !orders.has(h.name, m.name) {
-				books.addPending(h.rec, m, pendingOrder{w.weight, w.more.stack})
+				recorded.addPending(h.rec, m, pendingOrder{w.weight, w.more.stack})
 			}
 		default:
 			m.noteOrder(h, w.weight, w.more.stack)
@@ -185,7 +185,7 @@ const deadlockAfter = time.Second
 // semaphore involved was acquired by a caller that waits for another of them. It can
 // only be suspected, for another goroutine may release a permit.
 func (m *Monitor) auditDeadlock(w *queuedWait) {
-	if !books.isWaiting(w) {
+	if !recorded.isWaiting(w) {
 		return
 	}
 	own, above := int64(0), sync.OnceValue(parents)
@@ -209,13 +209,13 @@ func (m *Monitor) auditDeadlock(w *queuedWait) {
 
 // stuck returns the blocked permits of all semaphores that w can never pass
 // unless somebody outside the ring acts, or nil if somebody inside can.
-func stuck(w *queuedWait) []blockade {
-	var ring []blockade
+func stuck(w *queuedWait) []blockedPermit {
+	var ring []blockedPermit
 	involved := []*Monitor{w.monitor}
 	for i := 0; i < len(involved); i++ { // grows while it runs
 		m := involved[i]
 		blocked := int64(0)
-		for _, k := range books.blockades(m) {
+		for _, k := range recorded.blockedPermits(m) {
 			ring = append(ring, k)
 			blocked += k.rec.weight
 			if !slices.Contains(involved, k.by.monitor) {
@@ -231,7 +231,7 @@ func stuck(w *queuedWait) []blockade {
 
 // mayBeHandedOver reports whether a permit of the ring may be held by a goroutine that does
 // not wait.
-func mayBeHandedOver(ring []blockade, above func() map[uint64]bool) bool {
+func mayBeHandedOver(ring []blockedPermit, above func() map[uint64]bool) bool {
 	for _, k := range ring {
 		if !k.by.by.contextHas(k.rec) && k.rec.isHandedOver(k.by, above) {
 			return true
@@ -240,7 +240,7 @@ func mayBeHandedOver(ring []blockade, above func() map[uint64]bool) bool {
 	return false
 }
 
-func describeRing(ring []blockade) string {
+func describeRing(ring []blockedPermit) string {
 	var b strings.Builder
 	b.WriteString("deadlock suspected: every permit of the semaphores below was acquired by somebody who waits for another of them\n")
 	for _, k := range ring {
@@ -258,9 +258,9 @@ type ringSet struct {
 	seen map[string]bool
 }
 
-func (s *ringSet) first(ring []blockade) bool {
+func (s *ringSet) first(ring []blockedPermit) bool {
 	ring = slices.Clone(ring)
-	slices.SortFunc(ring, func(a, b blockade) int {
+	slices.SortFunc(ring, func(a, b blockedPermit) int {
 		return cmp.Compare(fmt.Sprintf("%p", a.rec), fmt.Sprintf("%p", b.rec))
 	})
 	key := fmt.Sprint(ring)

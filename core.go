@@ -14,29 +14,29 @@ const (
 	Fair Order = iota
 	// Unfair lets an arrival take free permits past the queue, which spares the
 	// switch of goroutines that each hand-off costs. A waiter older than a
-	// millisecond ends that: until it is served, nobody overtakes.
+	// millisecond ends that: until it is served, none overtakes.
 	Unfair
 	// LIFO serves the newest waiter first: under overload some callers are
 	// served quickly while the oldest, likely given up on already, time out.
 	LIFO
 )
 
-// A verdict is what becomes of somebody who asked for permits.
-type verdict uint8
+// A status is the state of a request for permits, or how it ended.
+type status uint8
 
 const (
-	pending    verdict = iota
-	inLine             // waits in a queue
-	granted            // the permits are the waiter's
-	full               // a try found too little free
-	queueFull          // there are as many waiters as allowed
-	tooLarge           // more than the capacity
-	refused            // the semaphore is draining
-	closed             // the semaphore is closed
-	cancelled          // the context ended
-	timedOut           // the wait limit passed
-	watchDone          // not final: watch the shared context from now on
-	competeNow         // not final: permits are free, come and take them
+	pending          status = iota
+	queued                  // waits in the queue
+	granted                 // the permits are the waiter's
+	full                    // a try found too little free
+	queueFull               // there are as many waiters as allowed
+	tooLarge                // more than the capacity
+	rejectedDraining        // the semaphore is draining
+	closed                  // the semaphore is closed
+	cancelled               // the context ended
+	timedOut                // the wait limit passed
+	watchDone               // not final: watch the shared context from now on
+	competeNow              // not final: permits are free, come and take them
 )
 
 type phase uint8
@@ -47,8 +47,8 @@ const (
 	shut
 )
 
-// A core is the engine under every semaphore here: a word that is enough while
-// nobody waits, and behind a mutex the queue and all that is rare.
+// A core is the mechanism under every semaphore here: a word that is enough while
+// no caller waits, and behind a mutex the queue and all that is rare.
 //
 // Invariants, whenever mu is free:
 //
@@ -64,7 +64,7 @@ type core struct {
 	mu       sync.Mutex // guards all below that is not fixed; see docs/locks.md
 	capacity uint64     // the target: what New, Resize and Forget made it
 	debt     uint64     // permits held beyond capacity since a shrink
-	line     line
+	queue    queue
 
 	phase        phase
 	starving     bool  // Unfair: arrivals may not barge, for the head has waited too long
@@ -74,16 +74,16 @@ type core struct {
 
 	// All above is two cache lines, which is what a hand-off writes.
 
-	competitor *waiter         // Unfair: woken to compete, still in line
+	competitor *waiter         // Unfair: woken to compete, still queued
 	idlers     []chan struct{} // each closed when nothing is in use
 	resumed    chan struct{}   // closed by Resume, for callers of Drain; nil if there are none
 	id         uint64          // fixed; the order in which AcquireAll locks
-	lineLimit  int             // fixed; waiters allowed + 1; 0: no limit
+	queueLimit int             // fixed; waiters allowed + 1; 0: no limit
 	counts     tallies
 }
 
-// lineLimit returns the field of that name for a MaxWaiters of [Settings].
-func lineLimit(maxWaiters int) int {
+// queueLimit returns the field of that name for a MaxWaiters of [Settings].
+func queueLimit(maxWaiters int) int {
 	switch maxWaiters {
 	case 0:
 		return 0
@@ -99,8 +99,8 @@ func (c *core) init(capacity uint64) {
 	c.word.Store(capacity)
 }
 
-// tryTake takes n permits without waiting: granted, full, or a refusal.
-func (c *core) tryTake(n uint64) verdict {
+// tryTake takes n permits without waiting: granted, full, or a rejection.
+func (c *core) tryTake(n uint64) status {
 	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
 		return granted
 	}
@@ -112,7 +112,7 @@ func (c *core) tryTake(n uint64) verdict {
 }
 
 // tryOrWait is tryTake for somebody who is ready to wait: pending if it has to.
-func (c *core) tryOrWait(n uint64) verdict {
+func (c *core) tryOrWait(n uint64) status {
 	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
 		return granted
 	}
@@ -121,7 +121,7 @@ func (c *core) tryOrWait(n uint64) verdict {
 	v := c.admit(n, false)
 	if v == full || v == tooLarge && c.parkOversize {
 		v = pending
-		if c.lineFull() {
+		if c.queueIsFull() {
 			v = queueFull
 		}
 	}
@@ -129,9 +129,9 @@ func (c *core) tryOrWait(n uint64) verdict {
 	return v
 }
 
-// enter takes n permits now (granted), is refused, or stands in line (pending,
+// enter takes n permits now (granted), is rejected, or joins the queue (pending,
 // with the waiter to park). done is the context's channel, nil if it has none.
-func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, verdict) {
+func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, status) {
 	c.backOff()
 	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
 		return nil, granted
@@ -145,7 +145,7 @@ func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, verdict) {
 		recycle(w)
 		return nil, v
 	}
-	c.push(w)
+	c.enqueue(w)
 	c.mu.Unlock()
 	return w, pending
 }
@@ -189,8 +189,8 @@ func pause() {
 
 // admit decides about n permits with mu held. After pending the waiting flag
 // is up and the caller must push a waiter before it unlocks.
-func (c *core) admit(n uint64, mayWait bool) verdict {
-	if v := c.phaseVerdict(); v != granted {
+func (c *core) admit(n uint64, mayWait bool) status {
+	if v := c.phaseStatus(); v != granted {
 		if v == closed && c.keepsLeft && c.takeFlagged(n) {
 			return granted
 		}
@@ -213,7 +213,7 @@ func (c *core) admit(n uint64, mayWait bool) verdict {
 		if !mayWait {
 			return full
 		}
-		if c.lineFull() {
+		if c.queueIsFull() {
 			return queueFull
 		}
 		if parked || c.competitor != nil || old&waitingFlag != 0 ||
@@ -223,25 +223,25 @@ func (c *core) admit(n uint64, mayWait bool) verdict {
 	}
 }
 
-// lineFull reports whether one more would be too many.
-func (c *core) lineFull() bool { return c.lineLimit > 0 && c.line.n+1 >= c.lineLimit }
+// queueIsFull reports whether one more would be too many.
+func (c *core) queueIsFull() bool { return c.queueLimit > 0 && c.queue.n+1 >= c.queueLimit }
 
-// push stands w in line, where the order says.
-func (c *core) push(w *waiter) {
+// enqueue adds w to the queue, where the order says.
+func (c *core) enqueue(w *waiter) {
 	w.parked = c.oversize(w.n)
 	if c.order == Unfair {
 		w.since = ticks()
 	}
 	if c.order == LIFO {
-		c.line.pushFront(w)
+		c.queue.pushFront(w)
 	} else {
-		c.line.pushBack(w)
+		c.queue.pushBack(w)
 	}
 }
 
-// pull takes w out of line, for whatever reason.
-func (c *core) pull(w *waiter) {
-	c.line.remove(w)
+// dequeue takes w off the queue, for whatever reason.
+func (c *core) dequeue(w *waiter) {
+	c.queue.remove(w)
 	if c.competitor == w {
 		c.competitor = nil
 	}
@@ -269,7 +269,7 @@ func (c *core) oversize(n uint64) bool { return n > c.capacity && c.capacity > 0
 func (c *core) inUse() uint64 { return c.capacity + c.debt - c.free() }
 
 // setCapacity makes the capacity n. What cannot be taken back from the free
-// permits becomes debt; waiters that no longer fit are refused.
+// permits becomes debt; waiters that no longer fit are rejected.
 func (c *core) setCapacity(n uint64) wakes {
 	if n >= c.capacity {
 		grown := n - c.capacity
@@ -286,7 +286,7 @@ func (c *core) setCapacity(n uint64) wakes {
 	return c.resettle()
 }
 
-// forget shrinks the capacity by n permits that are out and will not return.
+// forget shrinks the capacity by n permits that are held and will not return.
 func (c *core) forget(n uint64) wakes {
 	kept := c.capacity - min(n, c.capacity)
 	c.debt -= n - (c.capacity - kept) // beyond capacity, only debt can be out
@@ -297,13 +297,13 @@ func (c *core) forget(n uint64) wakes {
 // resettle is settle after the capacity changed: who fits has changed too.
 func (c *core) resettle() wakes {
 	var out wakes
-	for w := c.line.head; w != nil; {
+	for w := c.queue.head; w != nil; {
 		next := w.next
 		over := c.oversize(w.n)
 		if over && (!c.parkOversize || w.joint != nil) {
-			c.dismiss(w, tooLarge, &out)
+			c.finish(w, tooLarge, &out)
 		} else {
-			c.line.setParked(w, over)
+			c.queue.setParked(w, over)
 		}
 		w = next
 	}
@@ -311,9 +311,9 @@ func (c *core) resettle() wakes {
 	return out
 }
 
-// turnAway refuses everybody in line and all who come, until resumed.
-func (c *core) turnAway(to phase) wakes {
-	why := refused
+// rejectAll rejects all queued callers and all arrivals, until resumed.
+func (c *core) rejectAll(to phase) wakes {
+	why := rejectedDraining
 	if to == shut {
 		why = closed
 	}
@@ -321,29 +321,29 @@ func (c *core) turnAway(to phase) wakes {
 	if c.phase != shut {
 		c.phase = to
 	}
-	for w := c.line.head; w != nil; {
+	for w := c.queue.head; w != nil; {
 		next := w.next
-		c.dismiss(w, why, &out)
+		c.finish(w, why, &out)
 		w = next
 	}
 	c.settleInto(&out)
 	return out
 }
 
-// dismiss takes w out of line with a final verdict. A joint waiter counts itself.
-func (c *core) dismiss(w *waiter, v verdict, out *wakes) {
-	c.pull(w)
+// finish takes w off the queue with a final status. A joint waiter counts itself.
+func (c *core) finish(w *waiter, v status, out *wakes) {
+	c.dequeue(w)
 	if w.joint == nil {
 		c.tally(v)
 	} else if !w.joint.decide(v) {
 		return
 	}
-	w.verdict = v
+	w.status = v
 	out.add(w)
 }
 
-// takeAll takes what is free now, if nobody fair waits for it.
-func (c *core) takeAll() (uint64, verdict) {
+// takeAll takes what is free now, unless arrivals must queue.
+func (c *core) takeAll() (uint64, status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, v := c.takeFree()
@@ -351,8 +351,8 @@ func (c *core) takeAll() (uint64, verdict) {
 	return n, v
 }
 
-func (c *core) takeFree() (uint64, verdict) {
-	if v := c.phaseVerdict(); v != granted {
+func (c *core) takeFree() (uint64, status) {
+	if v := c.phaseStatus(); v != granted {
 		return 0, v
 	}
 	c.payDebt()
@@ -366,20 +366,20 @@ func (c *core) takeFree() (uint64, verdict) {
 	return n, granted
 }
 
-// mustQueue reports whether an arrival has to stand behind those in line. In a
-// LIFO line it would stand before them.
+// mustQueue reports whether an arrival has to queue behind others. In a LIFO
+// queue it would be before them.
 func (c *core) mustQueue() bool {
-	return c.line.servable() > 0 && (c.order == Fair || c.starving)
+	return c.queue.servable() > 0 && (c.order == Fair || c.starving)
 }
 
-// closedFor is granted, or why even a request for nothing is refused.
-func (c *core) closedFor() verdict {
+// closedFor is granted, or why even a request for nothing is rejected.
+func (c *core) closedFor() status {
 	if !c.has(slowFlag) {
 		return granted
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.phaseVerdict()
+	v := c.phaseStatus()
 	if v == closed && c.keepsLeft && c.free() > 0 {
 		v = granted
 	}
@@ -387,32 +387,32 @@ func (c *core) closedFor() verdict {
 	return v
 }
 
-func (c *core) phaseVerdict() verdict {
+func (c *core) phaseStatus() status {
 	switch c.phase {
 	case shut:
 		return closed
 	case draining:
-		return refused
+		return rejectedDraining
 	}
 	return granted
 }
 
-// waiters is how many stand in line.
+// waiters returns how many callers are queued.
 func (c *core) waiters() int {
-	if !c.line.occupied.Load() {
+	if !c.queue.occupied.Load() {
 		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.line.n
+	return c.queue.n
 }
 
 // exhausted reports whether nothing is free or somebody waits for it.
 func (c *core) exhausted() bool {
-	if !c.line.occupied.Load() {
+	if !c.queue.occupied.Load() {
 		return c.free() == 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.free() == 0 || c.line.servable() > 0
+	return c.free() == 0 || c.queue.servable() > 0
 }

@@ -30,7 +30,7 @@ func TestCancelledCompetitorPassesTheWakeUpOn(t *testing.T) {
 		}
 		followers := shared[followFrom:]
 		watcher := followers[len(followers)-1]
-		if c.line.watcher != watcher || <-watcher.token != watchDone || c.line.followers != 3 {
+		if c.queue.watcher != watcher || <-watcher.token != watchDone || c.queue.followers != 3 {
 			t.Fatal("the last follower was not told to watch")
 		}
 		c.give(1)
@@ -46,7 +46,7 @@ func TestCancelledCompetitorPassesTheWakeUpOn(t *testing.T) {
 				t.Errorf("a follower was told %d", v)
 			}
 		}
-		if !c.compete(patient) || c.line.n != 0 || c.inUse() != 1 {
+		if !c.compete(patient) || c.queue.n != 0 || c.inUse() != 1 {
 			t.Error("the permit was lost")
 		}
 	})

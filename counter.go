@@ -34,7 +34,7 @@ func NewCounter(initial, max int64, opts ...Option) *Counter {
 	c := &Counter{name: conf.Name, maxWait: conf.MaxWait}
 	c.core.order = conf.Order
 	c.core.keepsLeft = true
-	c.core.lineLimit = lineLimit(conf.MaxWaiters)
+	c.core.queueLimit = queueLimit(conf.MaxWaiters)
 	c.core.capacity = uint64(max)
 	c.core.word.Store(uint64(initial))
 	if c.monitor = conf.newMonitor(); c.monitor != nil {
@@ -135,7 +135,7 @@ func (c *Counter) TryWait(n int64) bool {
 
 // take lowers the counter by n in turn, waiting for it; for 0 it only looks
 // whether the counter is open.
-func (c *Counter) take(ctx context.Context, watch *Wait, n int64) verdict {
+func (c *Counter) take(ctx context.Context, watch *Wait, n int64) status {
 	if n == 0 {
 		return c.core.closedFor()
 	}
@@ -223,13 +223,13 @@ func (c *core) shutServing() wakes {
 	var out wakes
 	c.phase = shut
 	c.raiseFlags() // from here on only the holder of mu takes
-	for w := c.line.head; w != nil; {
+	for w := c.queue.head; w != nil; {
 		next := w.next
 		v := closed
 		if c.takeFlagged(w.n) {
 			v = granted
 		}
-		c.dismiss(w, v, &out)
+		c.finish(w, v, &out)
 		w = next
 	}
 	c.settleInto(&out)

@@ -19,8 +19,8 @@
 //  1. Permits are conserved: free + held == capacity, plus debt after a shrink.
 //     Nothing creates or loses one: not a cancel that races a grant, nor a
 //     panic, a double release, a copy of a permit, a close or a resize.
-//  2. Fair, the default, means strict order of arrival among those who wait,
-//     weights included. Whoever gives up never holds up those behind.
+//  2. Fair, the default, means strict order of arrival among waiters,
+//     weights included. A waiter that gives up never holds up those behind.
 //  3. A caller whose context ends gets its cause, and a done context never
 //     acquires.
 //  4. To ask for more than can ever be granted is an error at once
@@ -29,7 +29,7 @@
 //     served again.
 //  6. Weight 0 is granted at once, as an inert permit, unless closed or
 //     draining. A negative weight is an error and changes nothing.
-//  7. Over-release is impossible through a Permit, and refused by a [Counter].
+//  7. Over-release is impossible through a Permit, and rejected by a [Counter].
 //  8. Waiting can be observed: how many, how long, why it ended, at which call
 //     site ([Observe], [Diagnose]).
 //

@@ -147,8 +147,8 @@ func Reason(err error) string {
 	return "other"
 }
 
-// sentinelOf is the error for a verdict that ends an acquire.
-func sentinelOf(v verdict) error {
+// sentinelOf is the error for a status that ends an acquire.
+func sentinelOf(v status) error {
 	switch v {
 	case full:
 		return ErrFull
@@ -156,12 +156,12 @@ func sentinelOf(v verdict) error {
 		return ErrQueueFull
 	case tooLarge:
 		return ErrTooLarge
-	case refused:
+	case rejectedDraining:
 		return ErrDraining
 	case closed:
 		return ErrClosed
 	case timedOut:
 		return ErrTimeout
 	}
-	panic(fmt.Sprintf("sema: verdict %d is no refusal", v))
+	panic(fmt.Sprintf("sema: status %d ends no acquire", v))
 }

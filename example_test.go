@@ -173,7 +173,7 @@ func ExampleSemaphore_Drain() {
 	slow.Release()
 	fmt.Println(requests.Drain(context.Background()))
 	// Output:
-	// sema: "requests": drain: context deadline exceeded: 1 of 100 permits are still out
+	// sema: "requests": drain: context deadline exceeded: 1 of 100 permits are still held
 	// true
 	// <nil>
 }

@@ -94,7 +94,7 @@ func (c *Counter) String() string {
 		return "counter: zero value, make it with sema.NewCounter"
 	}
 	c.core.mu.Lock()
-	value, waiters, isClosed := c.core.free(), c.core.line.n, c.core.phase == shut
+	value, waiters, isClosed := c.core.free(), c.core.queue.n, c.core.phase == shut
 	c.core.mu.Unlock()
 	text := fmt.Sprintf("%s: %d of %d, %d waiting", describe.Title("counter", c.name), value, c.core.capacity, waiters)
 	if isClosed {

@@ -107,7 +107,7 @@ func (r *record) isHandedOver(w *queuedWait, parents func() map[uint64]bool) boo
 		return false
 	}
 	handovers.handOver(r.place)
-	books.unbook(r)
+	recorded.unbook(r)
 	return true
 }
 

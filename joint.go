@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A joint is one waiter in the lines of several semaphores. It enters all of
+// A joint is one waiter in the queues of several semaphores. It enters all of
 // them at one instant, with all their mutexes held, so joint waiters stand in
-// the same order in every fair line they share, and the earliest of all
+// the same order in every fair queue they share, and the earliest of all
 // waiters can always go on: no cycle of waiting is possible. It holds nothing
 // while it waits.
 //
-// It is granted only with all mutexes held, when it is next in every line and
-// fits everywhere. It is refused by a semaphore under that one's mutex alone:
-// decide settles races among refusals, and a grant excludes them all. Its
-// places in the other lines are dead from then on, stepped over by whoever
+// It is granted only with all mutexes held, when it is next in every queue and
+// fits everywhere. It is rejected by a semaphore under that one's mutex alone:
+// decide settles races among rejections, and a grant excludes them all. Its
+// places in the other queues are dead from then on, stepped over by whoever
 // meets them, and removed by the owner.
 type joint struct {
-	parts   []part // by core.id, the order of locking; each core once
-	token   chan verdict
-	verdict atomic.Uint32
+	parts  []part // by core.id, the order of locking; each core once
+	token  chan status
+	status atomic.Uint32
 }
 
 type part struct {
@@ -29,7 +29,7 @@ type part struct {
 }
 
 func newJoint(wants []localWant) *joint {
-	j := &joint{parts: make([]part, len(wants)), token: make(chan verdict, 1)}
+	j := &joint{parts: make([]part, len(wants)), token: make(chan status, 1)}
 	for i, w := range wants {
 		j.parts[i].sem = w.sem
 		j.parts[i].place = waiter{n: uint64(w.n), joint: j}
@@ -37,9 +37,9 @@ func newJoint(wants []localWant) *joint {
 	return j
 }
 
-func (j *joint) decided() bool { return verdict(j.verdict.Load()) != pending }
+func (j *joint) decided() bool { return status(j.status.Load()) != pending }
 
-func (j *joint) decide(v verdict) bool { return j.verdict.CompareAndSwap(uint32(pending), uint32(v)) }
+func (j *joint) decide(v status) bool { return j.status.CompareAndSwap(uint32(pending), uint32(v)) }
 
 func (j *joint) lock() {
 	for i := range j.parts {
@@ -53,14 +53,14 @@ func (j *joint) unlock() {
 	}
 }
 
-// acquire waits until all parts are had at once. A refusal comes with the
+// acquire waits until all parts are acquired at once. A rejection comes with the
 // semaphore it is due to, nil if it is the context's.
-func (j *joint) acquire(ctx context.Context) (verdict, *Semaphore) {
-	if ctx.Err() != nil { // it may have ended while observers were told
+func (j *joint) acquire(ctx context.Context) (status, *Semaphore) {
+	if ctx.Err() != nil { // it may have ended while observers ran
 		return cancelled, nil
 	}
-	if v, culprit := j.enter(); v != pending {
-		return v, culprit
+	if v, rejecter := j.enter(); v != pending {
+		return v, rejecter
 	}
 	limit, impatient := j.limit()
 	var expired <-chan time.Time
@@ -103,27 +103,27 @@ func (j *joint) limit() (shortest time.Duration, whose *Semaphore) {
 	return shortest, whose
 }
 
-// enter takes all parts now, or stands in all lines, or in none if any
-// semaphore refuses.
-func (j *joint) enter() (v verdict, culprit *Semaphore) {
+// enter takes all parts now, or joins all queues, or none if any
+// semaphore rejects it.
+func (j *joint) enter() (v status, rejecter *Semaphore) {
 	j.lock()
 	for i := range j.parts {
-		if v, culprit = j.parts[i].sem.core.refuses(j.parts[i].place.n), j.parts[i].sem; v != pending {
+		if v, rejecter = j.parts[i].sem.core.rejects(j.parts[i].place.n), j.parts[i].sem; v != pending {
 			j.count(v)
 			j.unlock()
-			return v, culprit
+			return v, rejecter
 		}
 	}
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
-		c.push(&j.parts[i].place)
+		c.enqueue(&j.parts[i].place)
 		c.raiseFlags() // before looking, as in settle
 	}
-	v, culprit = pending, nil
+	v, rejecter = pending, nil
 	outs, won := j.grant()
 	if won {
 		v = granted
-	} else if culprit = j.overLimit(); culprit != nil && j.decide(queueFull) {
+	} else if rejecter = j.overLimit(); rejecter != nil && j.decide(queueFull) {
 		v = queueFull
 		outs = j.withdraw()
 		j.count(v)
@@ -135,13 +135,13 @@ func (j *joint) enter() (v verdict, culprit *Semaphore) {
 	}
 	j.unlock()
 	deliverAll(outs)
-	return v, culprit
+	return v, rejecter
 }
 
-// overLimit is a semaphore in whose line the joint is one too many.
+// overLimit is a semaphore in whose queue the joint is one too many.
 func (j *joint) overLimit() *Semaphore {
 	for i := range j.parts {
-		if c := &j.parts[i].sem.core; c.lineLimit > 0 && c.line.n >= c.lineLimit {
+		if c := &j.parts[i].sem.core; c.queueLimit > 0 && c.queue.n >= c.queueLimit {
 			return j.parts[i].sem
 		}
 	}
@@ -164,12 +164,12 @@ func (j *joint) grant() (outs []wakes, won bool) {
 	if j.decided() || !j.nextEverywhere() || !j.takeEverywhere() {
 		return nil, false
 	}
-	j.decide(granted) // nobody else can, without one of the mutexes
+	j.decide(granted) // no other goroutine can, without one of the mutexes
 	return j.withdraw(), true
 }
 
-// nextEverywhere reports whether it is the joint's turn in every line. In a
-// LIFO line it always is, see meetJoint.
+// nextEverywhere reports whether it is the joint's turn in every queue. In a
+// LIFO queue it always is, see meetJoint.
 func (j *joint) nextEverywhere() bool {
 	for i := range j.parts {
 		p := &j.parts[i]
@@ -195,57 +195,57 @@ func (j *joint) takeEverywhere() bool {
 	return true
 }
 
-// withdraw leaves all lines, with all mutexes held.
+// withdraw leaves all queues, with all mutexes held.
 func (j *joint) withdraw() []wakes {
 	outs := make([]wakes, len(j.parts))
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
-		if j.parts[i].place.verdict == inLine {
-			c.pull(&j.parts[i].place)
+		if j.parts[i].place.status == queued {
+			c.dequeue(&j.parts[i].place)
 		}
 		outs[i] = c.settle()
 	}
 	return outs
 }
 
-// check looks at a verdict that was received: a done context never acquires,
-// and after a refusal the places in the other lines are to be left.
-func (j *joint) check(ctx context.Context, v verdict) (verdict, *Semaphore) {
+// check looks at a status that was received: a done context never acquires,
+// and after a rejection the places in the other queues are to be left.
+func (j *joint) check(ctx context.Context, v status) (status, *Semaphore) {
 	if v == granted {
 		if ctx.Err() != nil {
-			j.giveBack()
+			j.returnAll()
 			return cancelled, nil
 		}
 		return granted, nil
 	}
-	culprit := j.refuser(v)
-	j.leaveLines(v)
-	return v, culprit
+	rejecter := j.rejecterOf(v)
+	j.leaveQueues(v)
+	return v, rejecter
 }
 
 // leave ends the wait because the context ended or the time is up. If a
-// verdict was faster, a grant is handed back, unless only the time is up.
-func (j *joint) leave(ctx context.Context, why verdict) verdict {
+// status was faster, a grant is returned, unless only the time is up.
+func (j *joint) leave(ctx context.Context, why status) status {
 	j.lock()
 	won := j.decide(why)
 	j.unlock()
 	if won {
-		j.leaveLines(why)
+		j.leaveQueues(why)
 		return why
 	}
 	switch v := <-j.token; {
 	case v != granted:
-		j.leaveLines(why)
+		j.leaveQueues(why)
 		return why
 	case why == timedOut && ctx.Err() == nil:
 		return granted
 	}
-	j.giveBack()
+	j.returnAll()
 	return cancelled
 }
 
-// leaveLines leaves all queues after a wait that ended with v.
-func (j *joint) leaveLines(v verdict) {
+// leaveQueues leaves all queues after a wait that ended with v.
+func (j *joint) leaveQueues(v status) {
 	j.lock()
 	outs := j.withdraw()
 	j.count(v)
@@ -253,8 +253,8 @@ func (j *joint) leaveLines(v verdict) {
 	deliverAll(outs)
 }
 
-// giveBack returns what was granted to a caller whose context has ended.
-func (j *joint) giveBack() {
+// returnAll returns what was granted to a caller whose context has ended.
+func (j *joint) returnAll() {
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
 		c.give(j.parts[i].place.n)
@@ -263,29 +263,29 @@ func (j *joint) giveBack() {
 }
 
 // count counts the call at all semaphores, with all mutexes held.
-func (j *joint) count(v verdict) {
+func (j *joint) count(v status) {
 	for i := range j.parts {
 		j.parts[i].sem.core.tally(v)
 	}
 }
 
-// refuser is the semaphore in whose line the joint was when it was refused,
+// rejecterOf returns the semaphore in whose queue the joint was when it was rejected,
 // but is no longer.
-func (j *joint) refuser(v verdict) *Semaphore {
+func (j *joint) rejecterOf(v status) *Semaphore {
 	j.lock()
 	defer j.unlock()
 	for i := range j.parts {
-		if p := &j.parts[i]; p.place.verdict == v {
+		if p := &j.parts[i]; p.place.status == v {
 			return p.sem
 		}
 	}
 	return j.parts[0].sem
 }
 
-// refuses is why n permits cannot be waited for together with others, or
+// rejects returns why n permits cannot be waited for together with others, or
 // pending. To be parked is not among the choices, see ParkOversize.
-func (c *core) refuses(n uint64) verdict {
-	if v := c.phaseVerdict(); v != granted {
+func (c *core) rejects(n uint64) status {
+	if v := c.phaseStatus(); v != granted {
 		return v
 	}
 	if c.oversize(n) {

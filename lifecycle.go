@@ -9,7 +9,7 @@ import (
 )
 
 // Resize changes the capacity, up or down, at any time. Growing serves waiters
-// at once. Shrinking revokes nothing: permits out beyond the new capacity are
+// at once. Shrinking revokes nothing: permits held beyond the new capacity are
 // a debt that releases pay before the queue is served again. Waiters that no
 // longer fit get ErrTooLarge (unless [ParkOversize]). Resize(0) pauses: all
 // wait. It panics on a negative capacity.
@@ -45,9 +45,9 @@ func (s *Semaphore) Forget(p Permit) {
 	s.monitor.resized(s.Stats().Capacity)
 }
 
-// Drain refuses everybody, those in line included, with ErrDraining, and waits
-// until all permits are back. If ctx ends first the error is its cause and
-// says how many are out; the semaphore goes on draining. Drain returns early,
+// Drain rejects all callers, queued ones included, with ErrDraining, and waits
+// until all permits are released. If ctx ends first the error is its cause and
+// says how many are held; the semaphore goes on draining. Drain returns early,
 // with an error, if Resume is called.
 func (s *Semaphore) Drain(ctx context.Context) error {
 	const op = "drain"
@@ -57,7 +57,7 @@ func (s *Semaphore) Drain(ctx context.Context) error {
 	s.mustBeNew(op)
 	c := &s.core
 	c.mu.Lock()
-	out := c.turnAway(draining)
+	out := c.rejectAll(draining)
 	if c.phase == draining && c.resumed == nil {
 		c.resumed = make(chan struct{})
 	}
@@ -79,8 +79,8 @@ func (s *Semaphore) Resume() {
 	c.unlock(c.settle())
 }
 
-// WaitIdle waits until no permit is out, without keeping anybody from taking
-// one. If ctx ends first the error is its cause and says how many are out.
+// WaitIdle waits until no permit is held, while callers may go on acquiring. If ctx
+// ends first the error is its cause and says how many are held.
 func (s *Semaphore) WaitIdle(ctx context.Context) error {
 	const op = "wait until idle"
 	if ctx == nil {
@@ -89,7 +89,7 @@ func (s *Semaphore) WaitIdle(ctx context.Context) error {
 	return s.waitIdle(ctx, op, nil)
 }
 
-var errResumeed = errors.New("resumed before all permits were back")
+var errResumed = errors.New("resumed before all permits were released")
 
 func (s *Semaphore) waitIdle(ctx context.Context, op string, resumed <-chan struct{}) error {
 	c := &s.core
@@ -102,7 +102,7 @@ func (s *Semaphore) waitIdle(ctx context.Context, op string, resumed <-chan stru
 	case <-idle:
 		return nil
 	case <-resumed:
-		why = errResumeed
+		why = errResumed
 	case <-ctx.Done():
 		why = context.Cause(ctx)
 	}
@@ -113,16 +113,16 @@ func (s *Semaphore) waitIdle(ctx context.Context, op string, resumed <-chan stru
 	if left == 0 {
 		return nil // it became idle in the same moment
 	}
-	return &Error{Op: op, Name: s.name, InUse: int64(left), Err: why, Detail: fmt.Sprintf("%d of %d permits are still out", left, capacity)}
+	return &Error{Op: op, Name: s.name, InUse: int64(left), Err: why, Detail: fmt.Sprintf("%d of %d permits are still held", left, capacity)}
 }
 
-// Close refuses everybody, those in line included, with ErrClosed, for good.
+// Close rejects all callers, queued ones included, with ErrClosed, for good.
 // Permits that are out can still be released. It always returns nil.
 func (s *Semaphore) Close() error {
 	s.mustBeNew("Close")
 	s.core.mu.Lock()
 	first := s.core.phase != shut
-	s.core.unlock(s.core.turnAway(shut))
+	s.core.unlock(s.core.rejectAll(shut))
 	if first {
 		s.monitor.Report(Event{Kind: EventClosed})
 	}

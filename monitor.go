@@ -204,7 +204,7 @@ func (w *Wait) Queued() {
 		m.report(&Event{Kind: EventExhausted, Waiters: 1})
 	}
 	if t := w.more; t != nil && t.record {
-		t.queued = books.startWait(w)
+		t.queued = recorded.startWait(w)
 	}
 }
 
@@ -214,7 +214,7 @@ func (w *Wait) ended() {
 	if t == nil || t.queued == nil {
 		return
 	}
-	books.endWait(t.queued)
+	recorded.endWait(t.queued)
 	t.queued = nil
 	if t.detached {
 		contention.count(t.stack, w.waited(), w.m.sampleWeight())
@@ -264,7 +264,7 @@ func (m *Monitor) issue(i *Issuer, n int64) Permit {
 			p.Release()
 		}
 	}()
-	if c := m.core; c == nil || c.line.occupied.Load() {
+	if c := m.core; c == nil || c.queue.occupied.Load() {
 		e.Waiters = m.waiters()
 	}
 	for _, o := range m.observers {
@@ -284,7 +284,7 @@ func (m *Monitor) issue(i *Issuer, n int64) Permit {
 func (m *Monitor) takeBack(i *Issuer, n, since int64) {
 	e := Event{Kind: EventReleased, Name: m.name, Class: m.class, Weight: n, Hold: time.Duration(sinceEpoch() - since)}
 	i.owner.TakeBack(n)
-	if c := m.core; c == nil || c.line.occupied.Load() {
+	if c := m.core; c == nil || c.queue.occupied.Load() {
 		e.Waiters = m.waiters()
 	}
 	for _, o := range m.observers {
@@ -345,7 +345,7 @@ func (m *Monitor) released(n int64, hold time.Duration, site string) {
 
 // edge reports that the gate became exhausted or recovered.
 func (m *Monitor) edge() {
-	if c := m.core; c != nil && !c.line.occupied.Load() && (c.free() == 0) == m.exhausted.Load() {
+	if c := m.core; c != nil && !c.queue.occupied.Load() && (c.free() == 0) == m.exhausted.Load() {
 		return // the common case, decided without a call
 	}
 	if !m.signals {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An Observer is told what happens at a semaphore, by the goroutine to which
+// An Observer receives what happens at a semaphore, by the goroutine to which
 // it happens and with no lock held: it may use the semaphore. It should be
 // quick, and may be called concurrently. A semaphore without one pays nothing.
 type Observer interface{ Observe(Event) }
@@ -16,7 +16,7 @@ type ObserverFunc func(Event)
 // Observe calls f.
 func (f ObserverFunc) Observe(e Event) { f(e) }
 
-// Observe has events sent to o. Given several times, all are told.
+// Observe has events sent to o. Given several times, all receive them.
 func Observe(o Observer) SharedOption {
 	if o == nil {
 		panic("sema: Observe(nil): want an observer")
@@ -33,7 +33,7 @@ type Event struct {
 	Weight   int64         // permits asked for, had or returned
 	Wait     time.Duration // how long a caller waited until this
 	Hold     time.Duration // how long a permit was held until this
-	Waiters  int           // callers in line at this moment
+	Waiters  int           // callers queued at this moment
 	Capacity int64         // with EventResized
 	Site     string        // file:line of the caller, with CallSites or for diagnosed permits
 	Err      error         // why: with EventRejected, EventTimedOut, EventCancelled, EventLost

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A waiter is somebody's place in line. Its owner parks on token; every other
+// A waiter is one place in a queue. Its owner parks on token; every other
 // field is guarded by the mutex of the core it stands in, except that the
-// owner may read them after a final verdict.
+// owner may read them after a final status.
 //
-// n, done and follows do not change while it stands in line.
+// n, done and follows do not change while it is queued.
 //
 // Tokens that are not final are sent with the mutex held, the final one after
 // it was released: so the final one is the last, and once it is received the
@@ -18,24 +18,24 @@ import (
 type waiter struct {
 	next, prev *waiter
 	n          uint64
-	token      chan verdict
+	token      chan status
 	done       <-chan struct{} // the context's, to find waiters that share one
 	joint      *joint          // set if this is one place of a joint waiter
-	ticket     *Ticket         // set if nobody parks and a channel is closed instead
+	ticket     *Ticket         // set if no goroutine parks and a channel is closed instead
 	since      uint32          // ticks at arrival, kept for Unfair
-	verdict    verdict         // inLine from push to pull
+	status     status          // queued from enqueue to dequeue
 	follows    bool            // joined when another waiter watched the context already
-	promoted   bool            // follows, but was told to watch
+	promoted   bool            // follows, but was notified to watch
 	parked     bool            // cannot be served at this capacity
 }
 
 // tokensAtMost is how many tokens can be on their way to one waiter:
-// watchDone, competeNow and the verdict.
+// watchDone, competeNow and the final status.
 const tokensAtMost = 3
 
 var waiterPool = sync.Pool{New: func() any { return freshWaiter() }}
 
-func freshWaiter() *waiter { return &waiter{token: make(chan verdict, tokensAtMost)} }
+func freshWaiter() *waiter { return &waiter{token: make(chan status, tokensAtMost)} }
 
 func newWaiter(n uint64, done <-chan struct{}) *waiter {
 	var w *waiter
@@ -48,7 +48,7 @@ func newWaiter(n uint64, done <-chan struct{}) *waiter {
 	return w
 }
 
-// recycle takes back a waiter that is out of line and has no token to come.
+// recycle takes back a waiter that is off the queue and has no token to come.
 func recycle(w *waiter) {
 	if inBubble() {
 		return
@@ -71,9 +71,9 @@ var epoch = time.Now()
 
 func ticks() uint32 { return uint32(time.Since(epoch) / tick) }
 
-// park waits for the verdict on w, at most until ctx ends or, if limit is
+// park waits for the final status on w, at most until ctx ends or, if limit is
 // positive, for limit. It gives w up.
-func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) verdict {
+func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) status {
 	done := w.done
 	watched := done
 	if w.follows {
@@ -86,7 +86,7 @@ func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) verdict
 		expired = timer.C
 	}
 	for {
-		var v verdict
+		var v status
 		if watched == nil && expired == nil {
 			v = <-w.token // half the price of a select
 		} else {
@@ -119,17 +119,17 @@ func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) verdict
 	}
 }
 
-// leave takes w out of line because its context ended or its time is up. If a
-// verdict was faster, a grant is handed back, unless only the wait limit
+// leave takes w off the queue because its context ended or its time is up. If a
+// status was faster, a grant is returned, unless only the wait limit
 // passed: then it is welcome.
-func (c *core) leave(ctx context.Context, w *waiter, why verdict) verdict {
+func (c *core) leave(ctx context.Context, w *waiter, why status) status {
 	c.mu.Lock()
-	if w.verdict == inLine {
+	if w.status == queued {
 		var out wakes
-		if why == cancelled && c.line.watcher == w {
-			c.disband(&out)
+		if why == cancelled && c.queue.watcher == w {
+			c.cancelFollowers(&out)
 		}
-		c.pull(w)
+		c.dequeue(w)
 		c.tally(why)
 		c.settleInto(&out)
 		c.unlock(out)
@@ -152,29 +152,29 @@ func (c *core) leave(ctx context.Context, w *waiter, why verdict) verdict {
 	return cancelled
 }
 
-// disband takes all who follow the watcher, whose context ended, out of line.
-func (c *core) disband(out *wakes) {
-	for w := c.line.head; w != nil && c.line.followers > 0; {
+// cancelFollowers takes all that follow the watcher, whose context ended, off the queue.
+func (c *core) cancelFollowers(out *wakes) {
+	for w := c.queue.head; w != nil && c.queue.followers > 0; {
 		next := w.next
 		if w.following() {
-			c.dismiss(w, cancelled, out)
+			c.finish(w, cancelled, out)
 		}
 		w = next
 	}
 }
 
 // compete is a woken waiter's try to take its permits from under the arrivals.
-// If it fails w stays in line, in its place.
+// If it fails w stays queued, in its place.
 func (c *core) compete(w *waiter) bool {
 	c.mu.Lock()
-	if w.verdict != inLine { // its verdict is on the way
+	if w.status != queued { // its status is on the way
 		c.mu.Unlock()
 		return false
 	}
 	c.competitor = nil
 	won := c.debt == 0 && c.takeFlagged(w.n)
 	if won {
-		c.pull(w)
+		c.dequeue(w)
 	}
 	c.unlock(c.settle())
 	if won {
@@ -183,8 +183,8 @@ func (c *core) compete(w *waiter) bool {
 	return won
 }
 
-// finalToken receives until the verdict, which is certain to come.
-func (w *waiter) finalToken() verdict {
+// finalToken receives until the final status, which is certain to come.
+func (w *waiter) finalToken() status {
 	for {
 		if v := <-w.token; v != watchDone && v != competeNow {
 			return v
@@ -192,7 +192,7 @@ func (w *waiter) finalToken() verdict {
 	}
 }
 
-// drainTokens empties the channel of a waiter that left before its verdict.
+// drainTokens empties the channel of a waiter that left before its status.
 // What could be there was sent under the mutex, so it is there by now.
 func (w *waiter) drainTokens() {
 	for {

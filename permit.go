@@ -154,7 +154,7 @@ const (
 )
 
 // splitLease asks the lease. A Release that comes meanwhile is remembered: if
-// the lease refuses to split, it is made up for.
+// the lease fails to split, it is made up for.
 func (p Permit) splitLease(n int64) (first, rest Permit, err error) {
 	h := p.handle
 	splitter, ok := h.lease.(interface {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A record is what the diagnostics know about one permit that is out. It never
+// A record is what the diagnostics know about one permit that is held. It never
 // reaches the permit's handle: profiles and lists hold records, and must not
 // keep a permit that everybody else has lost from being collected.
 type record struct {
@@ -47,9 +47,9 @@ func (r *record) permit(weight int64) Permit {
 
 // watch lists the permit of a handle and looks for its leak.
 func (r *record) watch(h *handle) {
-	books.add(r)
+	recorded.add(r)
 	if d := r.monitor.warnHold; d > 0 { // less what a part has behind it
-		r.overheld = time.AfterFunc(d-time.Since(r.since), r.tellOverheld)
+		r.overheld = time.AfterFunc(d-time.Since(r.since), r.reportOverheld)
 	}
 	// The cleanup runs outside any bubble, from where a waiter inside cannot
 	// be woken; so leaks are not looked for in bubbles.
@@ -76,11 +76,11 @@ func (r *record) end() {
 	if r.overheld != nil {
 		r.overheld.Stop()
 	}
-	books.remove(r)
+	recorded.remove(r)
 }
 
 func (r *record) released(weight int64) {
-	acquired := books.pendingOf(r)
+	acquired := recorded.pendingOf(r)
 	r.end()
 	r.learn(acquired)
 	r.takeBack(weight)
@@ -90,42 +90,42 @@ func (r *record) released(weight int64) {
 // split ends the record and makes one for each part. What was acquired meanwhile was
 // acquired under both.
 func (r *record) split(n, m int64) (first, rest Permit) {
-	acquired := books.pendingOf(r)
+	acquired := recorded.pendingOf(r)
 	r.end()
 	a, b := *r, *r
 	a.weight, b.weight = n, m
 	first, rest = a.permit(n), b.permit(m)
 	for wanted, o := range acquired {
-		books.addPending(&a, wanted, o)
-		books.addPending(&b, wanted, o)
+		recorded.addPending(&a, wanted, o)
+		recorded.addPending(&b, wanted, o)
 	}
 	return first, rest
 }
 
-// leaked runs when the handle was garbage-collected with the permit out.
+// leaked runs when the handle was garbage-collected with the permit held.
 func (r *record) leaked() {
 	r.end()
 	m := r.monitor
-	fate := "its weight is lost until the process ends; option ReclaimLeaks would return it"
+	effect := "its weight is lost until the process ends; option ReclaimLeaks would return it"
 	if m.reclaim {
 		r.takeBack(r.weight)
-		fate = "its weight was returned (ReclaimLeaks)"
+		effect = "its weight was returned (ReclaimLeaks)"
 	}
-	r.tell(EventLeaked, fmt.Sprintf("a permit of weight %d of semaphore %q was garbage-collected without Release; %s. Acquired %v ago at\n%s",
-		r.weight, m.name, fate, time.Since(r.since).Round(time.Millisecond), r.stack))
+	r.report(EventLeaked, fmt.Sprintf("a permit of weight %d of semaphore %q was garbage-collected without Release; %s. Acquired %v ago at\n%s",
+		r.weight, m.name, effect, time.Since(r.since).Round(time.Millisecond), r.stack))
 	m.edge()
 }
 
-func (r *record) tellOverheld() {
-	r.tell(EventOverheld, fmt.Sprintf("a permit of weight %d of semaphore %q has been held for over %v. Acquired at\n%s",
+func (r *record) reportOverheld() {
+	r.report(EventOverheld, fmt.Sprintf("a permit of weight %d of semaphore %q has been held for over %v. Acquired at\n%s",
 		r.weight, r.monitor.name, r.monitor.warnHold, r.stack))
 }
 
-func (r *record) tell(kind EventKind, report string) {
+func (r *record) report(kind EventKind, report string) {
 	r.monitor.Report(Event{Kind: kind, Weight: r.weight, Hold: time.Since(r.since), Site: r.stack.site(), Report: report})
 }
 
-// A Holder is a permit that is out, as the diagnostics know it.
+// A Holder is a permit that is held, as the diagnostics know it.
 type Holder struct {
 	Name   string // of the semaphore
 	Weight int64
@@ -134,11 +134,11 @@ type Holder struct {
 	Stack  string
 }
 
-// Holders lists the recorded permits that are out, the oldest first: all of
+// Holders lists the recorded permits that are held, the oldest first: all of
 // semaphores diagnosed at DiagnoseFull or with WarnHold, a sample of others.
 func Holders() []Holder {
 	var list []Holder
-	for _, r := range books.all() {
+	for _, r := range recorded.all() {
 		list = append(list, Holder{Name: r.monitor.name, Weight: r.weight, Age: time.Since(r.since), Site: r.stack.site(), Stack: r.stack.String()})
 	}
 	slices.SortFunc(list, func(a, b Holder) int { return cmp.Compare(b.Age, a.Age) })

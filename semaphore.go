@@ -10,7 +10,7 @@ import (
 // A Gate hands out permits: every scope, class and decorator is one.
 // Implement it with [NewPermit].
 type Gate interface {
-	// Acquire waits until n permits are had or ctx ends.
+	// Acquire waits until n permits are acquired or ctx ends.
 	Acquire(ctx context.Context, n int64) (Permit, error)
 	// TryAcquire fails with ErrFull instead of waiting. It never overtakes a
 	// queue that is fair.
@@ -40,7 +40,7 @@ func New(capacity int64, opts ...Option) *Semaphore {
 	s.core.id = lastID.Add(1)
 	s.core.order = conf.Order
 	s.core.parkOversize = conf.parkOversize
-	s.core.lineLimit = lineLimit(conf.MaxWaiters)
+	s.core.queueLimit = queueLimit(conf.MaxWaiters)
 	s.core.init(checkCapacity("New", conf.Name, capacity))
 	if s.monitor = conf.newMonitor(); s.monitor != nil {
 		s.monitor.core, s.monitor.stats = &s.core, s
@@ -69,8 +69,8 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (Permit, error) {
 	return s.acquire(ctx, n)
 }
 
-// TryAcquire takes n permits if they are free and nobody fair waits, and fails
-// with ErrFull otherwise, or like Acquire.
+// TryAcquire takes n permits if they are free, and never past a fair queue. Otherwise
+// it fails with ErrFull, or like Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (Permit, error) {
 	if s.monitor == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil && s.core.take(uint64(n)) {
 		return s.issuer.Permit(n), nil
@@ -129,7 +129,7 @@ func (s *Semaphore) TryAcquireFree(ctx context.Context) (Permit, error) {
 }
 
 // unusual answers calls that a semaphore need not be asked about, in the order
-// in which the guarantees rank: a mistake, an ended context, a refusal.
+// in which the guarantees rank: a mistake, an ended context, a rejection.
 func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, error) {
 	var err error
 	switch {
@@ -148,21 +148,21 @@ func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, er
 		if v == granted {
 			return Permit{}, nil
 		}
-		err = s.refusal(op, 0, v)
+		err = s.rejection(op, 0, v)
 	}
 	watch := s.monitor.begin(ctx, n)
 	return Permit{}, watch.Failed(err)
 }
 
-// conclude turns a verdict into a permit or an error, and reports it.
-func (s *Semaphore) conclude(ctx context.Context, op string, watch *Wait, v verdict) (Permit, error) {
+// conclude turns a status into a permit or an error, and reports it.
+func (s *Semaphore) conclude(ctx context.Context, op string, watch *Wait, v status) (Permit, error) {
 	switch v {
 	case granted:
 		return watch.Granted(&s.issuer), nil
 	case cancelled:
 		return Permit{}, watch.Failed(context.Cause(ctx))
 	}
-	return Permit{}, watch.Failed(s.refusal(op, watch.weight, v))
+	return Permit{}, watch.Failed(s.rejection(op, watch.weight, v))
 }
 
 // A semaphoreOwner is a Semaphore as its issuer sees it.
@@ -174,7 +174,7 @@ func (s *semaphoreOwner) TakeBack(n int64) { s.core.give(uint64(n)) }
 // Name implements [Owner].
 func (s *semaphoreOwner) Name() string { return s.name }
 
-func (s *Semaphore) refusal(op string, n int64, v verdict) error {
+func (s *Semaphore) rejection(op string, n int64, v status) error {
 	detail := ""
 	if v == timedOut {
 		detail = s.maxWait.String()

@@ -33,7 +33,7 @@ func (c *core) settleInto(out *wakes) {
 }
 
 func (c *core) flags() (up uint64) {
-	if c.line.servable() > 0 && c.competitor == nil {
+	if c.queue.servable() > 0 && c.competitor == nil {
 		up |= waitingFlag
 	}
 	if c.phase != open || c.debt > 0 || c.starving || len(c.idlers) > 0 {
@@ -61,10 +61,10 @@ func (c *core) payDebt() {
 	}
 }
 
-// serve hands free permits to the head of the line until one does not fit.
+// serve hands free permits to the head of the queue until one does not fit.
 // To go on to a lighter waiter would starve the heavy one.
 func (c *core) serve(out *wakes) {
-	for w := c.line.head; w != nil; {
+	for w := c.queue.head; w != nil; {
 		next := w.next
 		switch {
 		case w.parked:
@@ -75,7 +75,7 @@ func (c *core) serve(out *wakes) {
 		case !c.takeFlagged(w.n):
 			return
 		default:
-			c.dismiss(w, granted, out)
+			c.finish(w, granted, out)
 		}
 		w = next
 	}
@@ -85,14 +85,14 @@ func (c *core) serve(out *wakes) {
 // attempt when this part fits and reports whether to go on behind it.
 func (c *core) meetJoint(w *waiter, out *wakes) (goOn bool) {
 	if w.joint.decided() {
-		c.pull(w) // refused elsewhere, its owner has not come to tidy up yet
+		c.dequeue(w) // rejected elsewhere, its owner has not come to tidy up yet
 		return true
 	}
 	if c.free() >= w.n {
 		rare := out.others()
 		rare.joints = append(rare.joints, w.joint)
 	}
-	// A LIFO line lets others pass: two joint waiters may stand in it in the
+	// A LIFO queue lets others pass: two joint waiters may stand in it in the
 	// reverse of their order elsewhere, and would block each other for good.
 	return c.order == LIFO
 }
@@ -115,7 +115,7 @@ func (c *core) serveUnfair(out *wakes) {
 		case byHand && w.joint != nil:
 			c.meetJoint(w, out)
 		case byHand && c.takeFlagged(w.n):
-			c.dismiss(w, granted, out)
+			c.finish(w, granted, out)
 			next := c.firstServable()
 			c.starving = c.starving && next != nil && next.overdue()
 			continue
@@ -136,10 +136,10 @@ func (c *core) serveUnfair(out *wakes) {
 }
 
 func (c *core) firstServable() *waiter {
-	for w := c.line.head; w != nil; {
+	for w := c.queue.head; w != nil; {
 		next := w.next
 		if w.joint != nil && w.joint.decided() {
-			c.pull(w)
+			c.dequeue(w)
 		} else if !w.parked {
 			return w
 		}

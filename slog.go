@@ -12,7 +12,7 @@ import (
 // ten seconds per name of a semaphore: at once if there was nothing for a
 // while, and at the end of the ten seconds what it has come to meanwhile.
 // Leaks, inverted orders, suspected deadlocks, lost leases, failing open and
-// refused posts are logged each time. A nil logger is slog.Default().
+// rejected posts are logged each time. A nil logger is slog.Default().
 func LogTo(l *slog.Logger) Observer {
 	return &logObserver{logger: l, windows: map[logKey]*logWindow{}}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Spin is a semaphore of two words without a queue, for sections of some
-// dozens of nanoseconds: a caller who finds it full tries again, for a little
+// dozens of nanoseconds: a caller that finds it full tries again, for a little
 // while at once, then after yielding, then after ever longer sleeps. The zero
 // value is a binary semaphore, ready to use.
 //
@@ -108,7 +108,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Release gives a permit back. It panics if none is out.
+// Release returns a permit. It panics if none is held.
 func (s *Spin) Release() {
 	for {
 		held := s.held.Load()
@@ -121,5 +121,5 @@ func (s *Spin) Release() {
 	}
 }
 
-// InUse is how many permits are out now.
+// InUse is how many permits are held now.
 func (s *Spin) InUse() int64 { return int64(s.held.Load()) }

@@ -31,7 +31,7 @@ type Counts struct {
 	TimedOut  int64         // queued acquires that MaxWait ended
 	Cancelled int64         // queued acquires that their context ended, or Ticket.Cancel
 	Rejected  int64         // acquires that failed with ErrFull, ErrQueueFull, ErrTooLarge, ErrDraining or ErrClosed, queued or not
-	WaitTime  time.Duration // how long acquires have been queued in all, those that are queued now included
+	WaitTime  time.Duration // how long acquires have been queued in all, those that are queued now included; within a seventh if 32 and more were
 }
 
 // Failed counts a call that ended with err, for gates of one's own: queued says
@@ -58,13 +58,13 @@ type tallies struct {
 }
 
 // count counts a call that ended with v.
-func (t *tallies) count(v verdict) {
+func (t *tallies) count(v status) {
 	switch v {
 	case timedOut:
 		t.timedOut++
 	case cancelled:
 		t.cancelled++
-	case full, queueFull, tooLarge, refused, closed:
+	case full, queueFull, tooLarge, rejectedDraining, closed:
 		t.rejected++
 	}
 }
@@ -87,27 +87,27 @@ func (c *core) stats() Stats {
 		InUse:    int64(c.capacity + c.debt - free),
 		Free:     int64(free),
 		Debt:     int64(c.debt),
-		Waiters:  c.line.n,
+		Waiters:  c.queue.n,
 		Draining: c.phase == draining,
 		Closed:   c.phase == shut,
 		Counts: Counts{
-			Waited:   c.line.waits.joined(c.line.n) - c.counts.notWaited,
+			Waited:   c.queue.waits.joined(c.queue.n) - c.counts.notWaited,
 			TimedOut: c.counts.timedOut, Cancelled: c.counts.cancelled, Rejected: c.counts.rejected,
-			WaitTime: c.line.waitTime(),
+			WaitTime: c.queue.waitTime(),
 		},
 	}
 }
 
 // tally counts a call that ended with v, with mu held. A Counter that is closed counts
 // by itself: what is left in it may still be taken.
-func (c *core) tally(v verdict) {
+func (c *core) tally(v status) {
 	if v != closed || !c.keepsLeft {
 		c.counts.count(v)
 	}
 }
 
 // counted counts a call that ended with v, without mu.
-func (c *core) counted(v verdict) {
+func (c *core) counted(v status) {
 	c.mu.Lock()
 	c.tally(v)
 	c.mu.Unlock()

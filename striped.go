@@ -32,7 +32,7 @@ type Striped struct {
 	// permit to a cell, and a caller counts itself here before it looks through
 	// the cells a last time: so one of them sees the other.
 	needy  atomic.Int64
-	line   core // waiters, and permits on their way to them; of no capacity
+	queue  core // waiters, and permits on their way to them; of no capacity
 	spares sync.Pool
 	spared atomic.Int64 // permits on handles of spares
 	issuer Issuer       // of permits that are observed
@@ -58,7 +58,7 @@ func NewStriped(capacity int64, opts ...SharedOption) *Striped {
 	log := bits.Len(uint(max(2, min(2*runtime.GOMAXPROCS(0), 128)) - 1))
 	conf := newConfig(opts)
 	s := &Striped{cells: make([]cell, 1<<log), shift: uint8(64 - log), capacity: capacity, maxWait: conf.MaxWait, name: conf.Name}
-	s.line.lineLimit = lineLimit(conf.MaxWaiters)
+	s.queue.queueLimit = queueLimit(conf.MaxWaiters)
 	if s.monitor = conf.newMonitor(); s.monitor != nil {
 		s.monitor.stats = s
 	}
@@ -102,7 +102,7 @@ func (s *Striped) TryAcquire(ctx context.Context, n int64) (Permit, error) {
 	}
 	watch := s.monitor.begin(ctx, n)
 	if !s.takeAnywhere() {
-		s.line.reject()
+		s.queue.reject()
 		return s.conclude(ctx, op, &watch, full)
 	}
 	return s.conclude(ctx, op, &watch, granted)
@@ -118,7 +118,7 @@ func (s *Striped) acquire(ctx context.Context, n int64) (Permit, error) {
 		return s.conclude(ctx, op, &watch, granted)
 	}
 	if s.monitor != nil { // reports first, and queues afterwards
-		v := s.line.tryOrWait(1)
+		v := s.queue.tryOrWait(1)
 		if v != pending {
 			return s.conclude(ctx, op, &watch, v)
 		}
@@ -130,8 +130,8 @@ func (s *Striped) acquire(ctx context.Context, n int64) (Permit, error) {
 	return s.conclude(ctx, op, &watch, s.wait(ctx))
 }
 
-// conclude turns a verdict into a permit or an error, and reports it.
-func (s *Striped) conclude(ctx context.Context, op string, watch *Wait, v verdict) (Permit, error) {
+// conclude turns a status into a permit or an error, and reports it.
+func (s *Striped) conclude(ctx context.Context, op string, watch *Wait, v status) (Permit, error) {
 	switch {
 	case v == granted && s.monitor == nil:
 		return s.home().permit(), nil
@@ -147,15 +147,15 @@ func (s *Striped) conclude(ctx context.Context, op string, watch *Wait, v verdic
 	return Permit{}, watch.Failed(s.fault(op, 1, sentinelOf(v), detail))
 }
 
-func (s *Striped) wait(ctx context.Context) verdict {
+func (s *Striped) wait(ctx context.Context) status {
 	s.needy.Add(1)
 	defer s.needy.Add(-1)
 	if s.takeAnywhere() {
 		return granted
 	}
-	w, v := s.line.enter(1, ctx.Done())
+	w, v := s.queue.enter(1, ctx.Done())
 	if v == pending {
-		v = s.line.park(ctx, w, s.maxWait)
+		v = s.queue.park(ctx, w, s.maxWait)
 	}
 	return v
 }
@@ -170,7 +170,7 @@ func (s *stripedOwner) TakeBack(int64) { (*Striped)(s).home().Release() }
 func (s *stripedOwner) Name() string { return s.name }
 
 // takeAnywhere looks through all cells from home on, and among the permits
-// that were on their way to a waiter who left.
+// that were on their way to a waiter that left.
 func (s *Striped) takeAnywhere() bool {
 	home := s.homeIndex()
 	for i := range s.cells {
@@ -181,13 +181,13 @@ func (s *Striped) takeAnywhere() bool {
 			}
 		}
 	}
-	return s.line.takeAgain(1)
+	return s.queue.takeAgain(1)
 }
 
 // Release takes a permit back. While somebody waits it goes to them.
 func (c *cell) Release() {
 	if c.owner.needy.Load() > 0 {
-		c.owner.line.give(1)
+		c.owner.queue.give(1)
 		return
 	}
 	c.put()
@@ -200,7 +200,7 @@ func (c *cell) put() {
 	c.free.Add(1)
 	for s.needy.Load() > 0 && c.free.Load() > 0 {
 		if c.take() {
-			s.line.give(1)
+			s.queue.give(1)
 			return
 		}
 	}
@@ -209,7 +209,7 @@ func (c *cell) put() {
 // Stats adds up what the cells have one after the other, so that under load Free, InUse
 // and Acquired are approximate. The rest is exact.
 func (s *Striped) Stats() Stats {
-	st := s.line.stats()
+	st := s.queue.stats()
 	st.Capacity, st.Debt = s.capacity, 0
 	st.Acquired = s.spared.Load() + s.issuer.issued()
 	for i := range s.cells {
@@ -260,7 +260,7 @@ func (s *Striped) unusual(ctx context.Context, op string, n int64) (Permit, erro
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case n > 1:
-		s.line.reject()
+		s.queue.reject()
 		err = s.fault(op, n, ErrTooLarge, "the permits of a Striped are of weight 1")
 	default: // n == 0
 		return Permit{}, nil

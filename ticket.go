@@ -21,13 +21,13 @@ type Ticket struct {
 	sem    *Semaphore
 	n      int64
 	ready  chan struct{}
-	waiter *waiter // in line until decided; nil if it never had to
+	waiter *waiter // queued until decided; nil if it never had to
 	limit  *time.Timer
 	watch  Wait
 
 	mu       sync.Mutex // guards the rest; no other lock is taken while it is held
 	state    ticketState
-	unwanted bool // cancelled when the verdict was known but not yet told
+	unwanted bool // cancelled when the final status was known but not yet told
 	permit   Permit
 	err      error
 }
@@ -40,9 +40,9 @@ const (
 	ticketTaken               // they are the caller's, or never will be
 )
 
-// Request asks for n permits without waiting for them. It stands in line like
+// Request asks for n permits without waiting for them. It is queued like
 // an Acquire, for MaxWait at most, until it is ready or cancelled. Whatever
-// Acquire would refuse makes a ticket that is ready with that error.
+// Acquire would reject makes a ticket that is ready with that error.
 func (s *Semaphore) Request(n int64) *Ticket {
 	const op = "request"
 	t := &Ticket{sem: s, n: n, ready: make(chan struct{})}
@@ -73,14 +73,14 @@ func (s *Semaphore) Request(n int64) *Ticket {
 }
 
 // request is enter for a ticket.
-func (c *core) request(t *Ticket, n uint64) verdict {
+func (c *core) request(t *Ticket, n uint64) status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.admit(n, true)
 	c.tally(v)
 	if v == pending {
 		t.waiter = &waiter{n: n, ticket: t}
-		c.push(t.waiter)
+		c.enqueue(t.waiter)
 		if d := t.sem.maxWait; d > 0 {
 			t.limit = time.AfterFunc(d, func() { t.withdraw(timedOut) })
 		}
@@ -129,18 +129,18 @@ func (t *Ticket) takeUnwanted() (p Permit) {
 	return p
 }
 
-// withdraw takes the ticket out of line, if it still stands there.
-func (t *Ticket) withdraw(why verdict) {
+// withdraw takes the ticket off the queue, if it still stands there.
+func (t *Ticket) withdraw(why status) {
 	if t.waiter == nil {
 		return
 	}
 	c := &t.sem.core
 	c.mu.Lock()
-	if t.waiter.verdict != inLine {
+	if t.waiter.status != queued {
 		c.mu.Unlock()
 		return
 	}
-	c.pull(t.waiter)
+	c.dequeue(t.waiter)
 	c.tally(why)
 	c.unlock(c.settle())
 	t.resolve(why)
@@ -149,7 +149,7 @@ func (t *Ticket) withdraw(why verdict) {
 // resolve ends the wait. It is called once, with no lock held, and leaves a
 // ticket that is ready even if an observer panics: then without its permit,
 // which went back.
-func (t *Ticket) resolve(v verdict) {
+func (t *Ticket) resolve(v status) {
 	s := t.sem
 	if t.limit != nil {
 		t.limit.Stop()

@@ -1,14 +1,14 @@
 package sema
 
-// wakes is what a critical section decided and has yet to tell: waiters with
-// their verdicts, linked through next, and seldom something else.
+// wakes is what a critical section decided and has yet to deliver: waiters with
+// their statuses, linked through next, and seldom something else.
 type wakes struct {
 	head, tail *waiter
 	rare       *rareWakes
 }
 
 // rareWakes are tickets, linked like waiters, and joint waiters worth an
-// attempt, of which there are several only in a LIFO line.
+// attempt, of which there are several only in a LIFO queue.
 type rareWakes struct {
 	tickets *waiter
 	joints  []*joint
@@ -37,15 +37,15 @@ func (o *wakes) others() *rareWakes {
 	return o.rare
 }
 
-// deliver tells them. A waiter may be reused the moment it has its token, so
+// deliver notifies them. A waiter may be reused the moment it has its token, so
 // its next is read before.
 func (o *wakes) deliver() {
 	for w := o.head; w != nil; {
 		next := w.next
 		if w.joint != nil {
-			w.joint.token <- w.verdict
+			w.joint.token <- w.status
 		} else {
-			w.token <- w.verdict
+			w.token <- w.status
 		}
 		w = next
 	}
@@ -54,8 +54,8 @@ func (o *wakes) deliver() {
 	}
 }
 
-// deliver tells of tickets last, and goes on should one panic: their observers
-// are called in this goroutine, and whatever those do, all others are told.
+// deliver notifies tickets last, and goes on should one panic: their observers
+// are called in this goroutine, and whatever those do, all others are notified.
 func (o *rareWakes) deliver() {
 	if o.tickets != nil {
 		defer resolveTickets(o.tickets)
@@ -67,7 +67,7 @@ func resolveTickets(w *waiter) {
 	if w.next != nil {
 		defer resolveTickets(w.next)
 	}
-	w.ticket.resolve(w.verdict)
+	w.ticket.resolve(w.status)
 }
 
 func attemptAll(joints []*joint) {

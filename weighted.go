@@ -11,7 +11,7 @@ import "context"
 // guarantees: an Acquire of more than its size waits for the context, and only
 // care keeps callers from releasing what they do not hold.
 //
-// Two differences can be seen by who looks for them. Weights beyond
+// Two differences can be seen by a caller that looks for them. Weights beyond
 // [MaxCapacity] count as MaxCapacity. And x/sync leaves a waiter for nothing
 // (weight 0) asleep when the one before it gives up while no permit is free;
 // Weighted lets it go on.

@@ -4,7 +4,7 @@ package sema
 // capacity is taken to mean "unlimited" and becomes this one.
 const MaxCapacity int64 = 1<<61 - 1
 
-// The word of a core is the whole state of a semaphore nobody waits for: how many permits
+// The word of a core is the whole state of a semaphore no caller waits for: how many permits
 // are free, and two flags that send callers to the lock.
 //
 //	 63       62     61                                0
@@ -12,7 +12,7 @@ const MaxCapacity int64 = 1<<61 - 1
 //	│ waiting │ slow │ free permits                    │
 //	└─────────┴──────┴─────────────────────────────────┘
 //
-//	waiting  somebody is queued: an arrival queues behind, a release serves
+//	waiting  a caller is queued: an arrival queues behind, a release serves
 //	slow     closed, draining, paying debt, starving, or watched for idleness
 //
 // The states and who moves between them:
@@ -28,7 +28,7 @@ const MaxCapacity int64 = 1<<61 - 1
 //	│         │◀─ settle: clear flags ───│                      │
 //	└─────────┘   (mutex held)           └──────────────────────┘
 //
-// Without flags the word is changed by anybody, without a lock. With a flag,
+// Without flags the word is changed by any goroutine, without a lock. With a flag,
 // free may still rise without the lock (give adds first and looks afterwards)
 // but, the barging of Unfair apart, only the holder of core.mu lowers it.
 //

@@ -1,5 +1,5 @@
 /*
- * One waiter watches the context that several share: line.go, and park, leave
+ * One waiter watches the context that several share: queue.go, and park, leave
  * and compete of park.go.
  *
  * Waiters of one context, and with OTHER one of another, ask for one permit

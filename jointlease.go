@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A bundle is the lease of several permits that are one.
-type bundle struct {
+// A jointLease is the lease of several permits that are one.
+type jointLease struct {
 	permits []Permit
 	weight  int64
 	ended   chan struct{} // closed by Release
@@ -15,15 +15,15 @@ type bundle struct {
 	once    sync.Once
 }
 
-func (b *bundle) add(p Permit) {
+func (b *jointLease) add(p Permit) {
 	if p.handle != nil {
 		b.permits = append(b.permits, p)
 		b.weight = addWeights(b.weight, p.weight)
 	}
 }
 
-// Release gives all back, the last acquired first, also if an observer panics.
-func (b *bundle) Release() {
+// Release releases all, the last acquired first, also if an observer panics.
+func (b *jointLease) Release() {
 	defer close(b.ended)
 	for _, p := range b.permits {
 		defer p.Release()
@@ -31,7 +31,7 @@ func (b *bundle) Release() {
 }
 
 // Err is the first loss among them.
-func (b *bundle) Err() error {
+func (b *jointLease) Err() error {
 	for _, p := range b.permits {
 		if err := p.Err(); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (b *bundle) Err() error {
 }
 
 // Lost is closed when one of them is lost.
-func (b *bundle) Lost() <-chan struct{} {
+func (b *jointLease) Lost() <-chan struct{} {
 	b.once.Do(func() {
 		var losses []<-chan struct{}
 		for _, p := range b.permits {
@@ -57,7 +57,7 @@ func (b *bundle) Lost() <-chan struct{} {
 	return b.lost
 }
 
-func (b *bundle) watch(losses []<-chan struct{}) {
+func (b *jointLease) watch(losses []<-chan struct{}) {
 	var first sync.Once
 	for _, l := range losses {
 		go func() {
@@ -70,8 +70,8 @@ func (b *bundle) watch(losses []<-chan struct{}) {
 	}
 }
 
-// acquireJointly adds the permits of all wants to the bundle, or none.
-func (b *bundle) acquireJointly(ctx context.Context, wants []localWant) error {
+// acquireJointly adds the permits of all wants to the lease, or none.
+func (b *jointLease) acquireJointly(ctx context.Context, wants []localWant) error {
 	if len(wants) == 1 {
 		p, err := wants[0].sem.Acquire(ctx, wants[0].n)
 		b.add(p)
@@ -95,12 +95,12 @@ func (b *bundle) acquireJointly(ctx context.Context, wants []localWant) error {
 		defer watch.ended()
 		watch.queued()
 	}
-	v, culprit := j.acquire(ctx)
+	v, rejecter := j.acquire(ctx)
 	if v == granted {
 		watch.granted(b)
 		return nil
 	}
-	return watch.failed(ctx, v, culprit)
+	return watch.failed(ctx, v, rejecter)
 }
 
 // A jointWatch is a joint acquire under observation.
@@ -137,8 +137,8 @@ func (j jointWatch) ended() {
 }
 
 // granted issues the permits. If an observer panics half-way, what has no permit
-// yet is returned here, and the rest by the holder of the bundle.
-func (j jointWatch) granted(b *bundle) {
+// yet is returned here, and the rest by the holder of the joint lease.
+func (j jointWatch) granted(b *jointLease) {
 	issued := 0
 	defer func() {
 		for _, w := range j.wants[issued:] {
@@ -152,11 +152,11 @@ func (j jointWatch) granted(b *bundle) {
 }
 
 // failed reports the error to all and returns it.
-func (j jointWatch) failed(ctx context.Context, v verdict, culprit *Semaphore) error {
+func (j jointWatch) failed(ctx context.Context, v status, rejecter *Semaphore) error {
 	err := context.Cause(ctx)
 	if v != cancelled {
-		i := slices.IndexFunc(j.wants, func(w localWant) bool { return w.sem == culprit })
-		err = culprit.refusal("acquire all", j.wants[i].n, v)
+		i := slices.IndexFunc(j.wants, func(w localWant) bool { return w.sem == rejecter })
+		err = rejecter.rejection("acquire all", j.wants[i].n, v)
 	}
 	for i := range j.waits {
 		j.waits[i].Failed(err)

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// books is who holds and who waits, of all that is recorded in the process.
-var books = registry{
+// recorded has all permits and waits of the process that are recorded.
+var recorded = recordIndex{
 	held:        map[*Monitor]map[*record]bool{},
 	byGoroutine: map[uint64]map[*record]bool{},
 	waiting:     map[*queuedWait]bool{},
 	pending:     map[*record]map[*Monitor]pendingOrder{},
 }
 
-// A registry is indexed by what the audits ask for at each acquire: what a
+// A recordIndex is indexed by what the audits ask for at each acquire: what a
 // goroutine holds, and who holds a semaphore.
-type registry struct {
+type recordIndex struct {
 	mu          sync.Mutex
 	held        map[*Monitor]map[*record]bool
 	byGoroutine map[uint64]map[*record]bool // goroutine 0, unknown, left out
@@ -46,7 +46,7 @@ func newProfile(name string) *pprof.Profile {
 	return pprof.NewProfile(name)
 }
 
-func (b *registry) add(r *record) {
+func (b *recordIndex) add(r *record) {
 	b.mu.Lock()
 	addTo(b.held, r.monitor, r)
 	if r.by.goroutine != 0 && !r.handedOver {
@@ -56,7 +56,7 @@ func (b *registry) add(r *record) {
 	heldProfile.Add(r, libraryDepth()+1)
 }
 
-func (b *registry) remove(r *record) {
+func (b *recordIndex) remove(r *record) {
 	b.mu.Lock()
 	removeFrom(b.held, r.monitor, r)
 	removeFrom(b.byGoroutine, r.by.goroutine, r)
@@ -65,7 +65,7 @@ func (b *registry) remove(r *record) {
 	heldProfile.Remove(r)
 }
 
-func (b *registry) addPending(held *record, wanted *Monitor, o pendingOrder) {
+func (b *recordIndex) addPending(held *record, wanted *Monitor, o pendingOrder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.held[held.monitor][held] {
@@ -80,21 +80,21 @@ func (b *registry) addPending(held *record, wanted *Monitor, o pendingOrder) {
 }
 
 // pendingOf returns what was acquired while a permit that ends was held.
-func (b *registry) pendingOf(r *record) map[*Monitor]pendingOrder {
+func (b *recordIndex) pendingOf(r *record) map[*Monitor]pendingOrder {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pending[r]
 }
 
 // unbook takes a permit off the goroutine that acquired it.
-func (b *registry) unbook(r *record) {
+func (b *recordIndex) unbook(r *record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	removeFrom(b.byGoroutine, r.by.goroutine, r)
 }
 
 // isWaiting reports whether a wait has not ended.
-func (b *registry) isWaiting(w *queuedWait) bool {
+func (b *recordIndex) isWaiting(w *queuedWait) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.waiting[w]
@@ -114,7 +114,7 @@ func removeFrom[K comparable](index map[K]map[*record]bool, key K, r *record) {
 	}
 }
 
-func (b *registry) startWait(of *Wait) *queuedWait {
+func (b *recordIndex) startWait(of *Wait) *queuedWait {
 	w := &queuedWait{monitor: of.m, weight: of.weight, since: epoch.Add(time.Duration(of.start)), stack: of.more.stack, by: of.more.by}
 	if of.m.level > DiagnoseOff && !of.more.detached && !of.m.signals {
 		w.check = time.AfterFunc(deadlockAfter, func() { w.monitor.auditDeadlock(w) })
@@ -126,7 +126,7 @@ func (b *registry) startWait(of *Wait) *queuedWait {
 	return w
 }
 
-func (b *registry) endWait(w *queuedWait) {
+func (b *recordIndex) endWait(w *queuedWait) {
 	if w.check != nil {
 		w.check.Stop()
 	}
@@ -136,8 +136,8 @@ func (b *registry) endWait(w *queuedWait) {
 	waitingProfile.Remove(w)
 }
 
-// all lists every recorded permit that is out.
-func (b *registry) all() []*record {
+// all lists every recorded permit that is held.
+func (b *recordIndex) all() []*record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var list []*record
@@ -150,7 +150,7 @@ func (b *registry) all() []*record {
 }
 
 // heldByGoroutine lists the recorded permits that a goroutine acquired.
-func (b *registry) heldByGoroutine(id uint64) []*record {
+func (b *recordIndex) heldByGoroutine(id uint64) []*record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var list []*record
@@ -161,29 +161,29 @@ func (b *registry) heldByGoroutine(id uint64) []*record {
 }
 
 // A blockade is a permit whose holder waits.
-type blockade struct {
+type blockedPermit struct {
 	rec *record
 	by  *queuedWait
 }
 
 // blockades lists the recorded permits of a gate with the waits of their holders,
 // or nothing if a holder does not wait.
-func (b *registry) blockades(m *Monitor) []blockade {
+func (b *recordIndex) blockedPermits(m *Monitor) []blockedPermit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var list []blockade
+	var list []blockedPermit
 	for r := range b.held[m] {
 		by := b.waitOf(r)
 		if by == nil {
 			return nil
 		}
-		list = append(list, blockade{r, by})
+		list = append(list, blockedPermit{r, by})
 	}
 	return list
 }
 
 // waitOf returns the wait of the holder of a permit. The mutex is held.
-func (b *registry) waitOf(r *record) *queuedWait {
+func (b *recordIndex) waitOf(r *record) *queuedWait {
 	for w := range b.waiting {
 		if w.by.contextHas(r) || b.byGoroutine[w.by.goroutine][r] {
 			return w

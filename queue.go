@@ -12,24 +12,24 @@ import (
 // It also arranges that many waiters with one context watch it together. A
 // channel in a select is locked twice per wait, and the Done channel of a
 // context that 64 workers share becomes the hottest lock of all (measured: a
-// third of the time of a hand-off). So once the line is long, a waiter whose
+// third of the time of a hand-off). So once the queue is long, a waiter whose
 // context the watcher watches already becomes a follower: it waits for its
 // token alone, and the watcher passes the end of the context on. When the
-// watcher leaves the line, a follower is told to watch instead.
-type line struct {
+// watcher leaves the queue, a follower is notified to watch instead.
+type queue struct {
 	head, tail *waiter
-	n          int         // waiters in line
+	n          int         // waiters queued
 	occupied   atomic.Bool // n > 0, for observers, which do without the mutex while no caller waits
 	parked     int         // of these, how many cannot be served at this capacity
 
-	watcher   *waiter // in line, watches its context for its followers
+	watcher   *waiter // queued, watches its context for its followers
 	followers int
 
 	waits waitClock
 }
 
 // waitTime returns how long callers have been queued in all.
-func (l *line) waitTime() time.Duration {
+func (l *queue) waitTime() time.Duration {
 	if l.n > 0 {
 		l.waits.read(l.n)
 	}
@@ -37,13 +37,13 @@ func (l *line) waitTime() time.Duration {
 }
 
 // followFrom is the length from which waiters follow. Each change of watcher
-// costs one extra wake-up per length of the line, so short lines do without.
+// costs one extra wake-up per length of the queue, so short queues do without.
 const followFrom = 8
 
-// servable is how many in line a release could serve.
-func (l *line) servable() int { return l.n - l.parked }
+// servable returns how many queued callers a release could serve.
+func (l *queue) servable() int { return l.n - l.parked }
 
-func (l *line) pushBack(w *waiter) {
+func (l *queue) pushBack(w *waiter) {
 	w.prev, w.next = l.tail, nil
 	if l.tail != nil {
 		l.tail.next = w
@@ -54,7 +54,7 @@ func (l *line) pushBack(w *waiter) {
 	l.joined(w)
 }
 
-func (l *line) pushFront(w *waiter) {
+func (l *queue) pushFront(w *waiter) {
 	w.prev, w.next = nil, l.head
 	if l.head != nil {
 		l.head.prev = w
@@ -65,8 +65,8 @@ func (l *line) pushFront(w *waiter) {
 	l.joined(w)
 }
 
-func (l *line) joined(w *waiter) {
-	w.verdict = inLine
+func (l *queue) joined(w *waiter) {
+	w.status = queued
 	if w.parked {
 		l.parked++
 	}
@@ -85,7 +85,7 @@ func (l *line) joined(w *waiter) {
 	}
 }
 
-func (l *line) remove(w *waiter) {
+func (l *queue) remove(w *waiter) {
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {
@@ -97,7 +97,7 @@ func (l *line) remove(w *waiter) {
 		l.tail = w.prev
 	}
 	w.next, w.prev = nil, nil
-	w.verdict = pending
+	w.status = pending
 	l.waits.change(l.n, l.n-1)
 	l.n--
 	if l.n == 0 {
@@ -113,8 +113,8 @@ func (l *line) remove(w *waiter) {
 	}
 }
 
-// elect tells the follower who will be served last to watch the context.
-func (l *line) elect() *waiter {
+// elect notifies the follower that will be served last to watch the context.
+func (l *queue) elect() *waiter {
 	if l.followers == 0 {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (l *line) elect() *waiter {
 
 func (w *waiter) following() bool { return w.follows && !w.promoted }
 
-func (l *line) setParked(w *waiter, parked bool) {
+func (l *queue) setParked(w *waiter, parked bool) {
 	if w.parked == parked {
 		return
 	}
