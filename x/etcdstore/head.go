@@ -98,9 +98,6 @@ func (s *Store) List(ctx context.Context, q protocol.ListQuery) (page []protocol
 	if q.After != "" {
 		first = max(first, all+q.After+"\x00") // the next key in the order of bytes
 	}
-	if first >= end(all+q.Prefix) {
-		return nil, nil // etcd rejects such a range
-	}
 	r, err := client.Get(ctx, first, clientv3.WithRange(end(all+q.Prefix)), clientv3.WithLimit(int64(q.Most())))
 	if err != nil {
 		if isLate(err) {

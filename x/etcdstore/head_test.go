@@ -57,7 +57,7 @@ func TestList_PagesAreInTheOrderOfBytes(t *testing.T) {
 			if store.counts.transactions.Load() != before {
 				t.Error("a list used transactions")
 			}
-			if got = append(got, page...); len(page) < q.Most() {
+			if got = append(got, page...); len(page) < q.Most() || len(got) > len(want) {
 				break
 			}
 		}

@@ -169,7 +169,7 @@ func TestManyAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.workers.Wait()
-	if keys, bytes := count(t, store, "sema/hint/"); keys != many || bytes != many {
+	if keys, bytes := count(t, store, "sema/notify/"); keys != many || bytes != many {
 		t.Errorf("%d instances listen, %d were told", keys, bytes)
 	}
 }

@@ -174,7 +174,7 @@ func TestConnectionsAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close(ctx)
-	s, err := client.Semaphore("jobs", 2, fleet.TTL(3*time.Second))
+	s, err := client.Semaphore("jobs", fleet.Options{Capacity: 2, TTL: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestListenersComeBack(t *testing.T) {
 	defer stop()
 	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
 	waiter.Say(sessiontest.Acquire(1, 1))
-	for len(server.Etcdctl("get", "--keys-only", "--prefix", "sema/hint/")) == 0 {
+	for len(server.Etcdctl("get", "--keys-only", "--prefix", "sema/notify/")) == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
 
