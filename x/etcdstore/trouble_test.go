@@ -174,7 +174,7 @@ func TestConnectionsAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close(ctx)
-	s, err := client.Semaphore("jobs", fleet.Options{Capacity: 2, TTL: 3 * time.Second})
+	s, err := client.Semaphore("jobs", 2, fleet.TTL(3*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
