@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/semav1"
 	"github.com/sema-go/sema/x/semav1/semav1connect"
 	"github.com/sema-go/sema/x/server"
@@ -209,13 +208,9 @@ func TestAgreement_OfMaxWaiters(t *testing.T) {
 		{`{}`, &semav1.Settings{}, nil},
 		{`{"max_waiters": 4}`, &semav1.Settings{MaxWaiters: new(int64(4))}, 4.0},
 		{`{"ramp": 2}`, &semav1.Settings{Ramp: new(int64(2))}, 4.0},
+		{`{"max_waiters": 0}`, &semav1.Settings{MaxWaiters: new(int64(0))}, 0.0},
+		{`{"ramp": 3}`, &semav1.Settings{Ramp: new(int64(3))}, 0.0},
 		{`{"max_waiters": null}`, &semav1.Settings{ClearMaxWaiters: true}, nil},
-	}
-	if protocol.Config.Check(protocol.Config{Capacity: 1, TTL: 15_000_000, MaxWaiters: -1}) == nil {
-		steps = append(steps, steps[1])
-		steps = append(steps, steps[0])
-		steps[4].body, steps[4].settings, steps[4].want = `{"max_waiters": 0}`, &semav1.Settings{MaxWaiters: new(int64(0))}, 0.0
-		steps[5].want = 0.0
 	}
 	for _, step := range steps {
 		for _, change := range []func(){
@@ -232,6 +227,10 @@ func TestAgreement_OfMaxWaiters(t *testing.T) {
 				t.Errorf("%s: %v over JSON, %v over RPC, want %v", step.body, overJSON, overRPC, step.want)
 			}
 		}
+	}
+	s.want(201, "POST", "/v1/semaphores/strict/leases?capacity=1&max_waiters=0", "")
+	if a := s.want(429, "POST", "/v1/semaphores/strict/leases?wait=30s", ""); a.body["type"] != "/problems/queue-full" {
+		t.Errorf("%v", a.body)
 	}
 	s.want(400, "PUT", "/v1/semaphores/db", `{"max_waiters": -1}`)
 	if _, err := c.Configure(t.Context(), &semav1.ConfigureRequest{Semaphore: "db", Settings: &semav1.Settings{MaxWaiters: new(int64(-1))}}); connect.CodeOf(err) != connect.CodeInvalidArgument {

@@ -220,7 +220,7 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	w.shows("#live", "not live since")
 }
 
-// With an engine that is slow, a page says of when it is, and not that it is not live.
+// With a slow store, a page shows of when it is, and not that it is not live.
 func TestABrowserAndASlowEngine(t *testing.T) {
 	t.Parallel()
 	m := &moody{Store: memstore.New()}

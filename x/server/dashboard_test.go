@@ -339,7 +339,7 @@ func TestThePageSaysThatTheEngineIsDown(t *testing.T) {
 	}
 }
 
-// A moody engine is slow, or fails, as it is told, and counts how often it is asked.
+// A moody store is slow, or fails, as a test sets it, and counts reads.
 type moody struct {
 	*memstore.Store
 	takes         atomic.Int64
@@ -400,7 +400,7 @@ func TestManyPagesAreOneQuery(t *testing.T) {
 	}
 }
 
-// Who may see some is told nothing of the others when the engine fails; the log is.
+// Viewers with a prefix read nothing of others when the store fails; the log has it.
 func TestFailuresOfOthersAreNotTold(t *testing.T) {
 	t.Parallel()
 	m := &moody{Store: memstore.New()}
@@ -438,7 +438,7 @@ func TestFailuresOfOthersAreNotTold(t *testing.T) {
 	}
 }
 
-// That the engine does not answer is said when it does not, and since when; not when
+// An outage of the store is shown when it is one, and since when; not when
 // somebody leaves, and not when one semaphore cannot be read.
 func TestWhatIsNotTheEngine(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ func TestReadyz_ChecksThatTheStoreCanBeWritten(t *testing.T) {
 	began := time.Now()
 	for range 50 {
 		wg.Go(func() {
-			if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] engine: database or disk is full") {
+			if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] store: database or disk is full") {
 				t.Error(a.text)
 			}
 		})

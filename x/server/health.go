@@ -15,14 +15,13 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// livez says that the process works.
+// livez responds while the process works.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) error {
 	_, err := fmt.Fprintln(w, "ok")
 	return err
 }
 
-// readyz says whether requests are welcome here: the store can be written to, and
-// the server is not about to go.
+// readyz reports whether the store can be written to, and the server is not being stopped.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	took, err := s.readiness.of(s.service)
 	if err != nil {
@@ -31,7 +30,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 			err = errUnreachable
 		}
 	}
-	checks := []check{{"engine", err, took}, {"staying", s.staying(), 0}}
+	checks := []check{{"store", err, took}, {"staying", s.staying(), 0}}
 	status := http.StatusOK
 	for _, c := range checks {
 		if c.err != nil {
@@ -100,7 +99,7 @@ func (c *readiness) of(s *service) (took time.Duration, err error) {
 func (s *service) writable() error {
 	ctx, cancel := context.WithTimeout(s.life, readyWithin)
 	defer cancel()
-	store := s.store.Store // it is no semaphore of anybody's
+	store := s.store.Store // it counts for no client
 	config := Declaration{Capacity: 1, TTL: time.Second}.Config()
 	if _, _, err := store.Open(ctx, readyName, config, protocol.Opener{Client: protocol.Client{Instance: "readyz"}, Owner: protocol.Owner{Key: protocol.NewKey()}}); err != nil {
 		return err
@@ -115,10 +114,11 @@ func (s *service) writable() error {
 	return err
 }
 
-// errUnreachable is what those are told of an engine who may not know where it is.
-var errUnreachable = errors.New("does not answer; the log says more")
+// errUnreachable is what clients that are not identified read of an outage: not where the
+// store is.
+var errUnreachable = errors.New("does not respond; the log has the cause")
 
-// A check is something that has to be well.
+// A check is one condition of readiness.
 type check struct {
 	what string
 	err  error
@@ -130,7 +130,7 @@ func (c check) String() string {
 	case c.err != nil:
 		return fmt.Sprintf("[-] %s: %v", c.what, c.err)
 	case c.took > 0:
-		return fmt.Sprintf("[+] %s: answered in %v", c.what, c.took.Round(10*time.Microsecond))
+		return fmt.Sprintf("[+] %s: responded in %v", c.what, c.took.Round(10*time.Microsecond))
 	}
 	return "[+] " + c.what
 }
@@ -149,14 +149,14 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 //go:embed openapi.json
 var description []byte
 
-// openAPI describes all of this for programs.
+// openAPI responds with the description of the API.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, err := w.Write(description)
 	return err
 }
 
-// welcome is for people who look what is here: with a browser, or with curl.
+// welcome responds with commands to try first, and sends browsers to the dashboard.
 func (s *Server) welcome(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Vary", "Accept")
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -164,10 +164,10 @@ func (s *Server) welcome(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, err := fmt.Fprintf(w, `Sema %s bounds concurrency: this server lends permits.
+	_, err := fmt.Fprintf(w, `Sema %s bounds concurrency: this server grants permits.
 
-  curl -X POST 'http://%[2]s/v1/semaphores/demo/leases?capacity=3&wait=10s'   take one of three
-  curl http://%[2]s/v1/semaphores/demo                                        who holds, who waits
+  curl -X POST 'http://%[2]s/v1/semaphores/demo/leases?capacity=3&wait=10s'   acquire one of three
+  curl http://%[2]s/v1/semaphores/demo                                        holders and waiters
   curl http://%[2]s/openapi.json                                              everything else
   http://%[2]s/ui/                                                            the same in a browser
 `, s.service.options.Version, r.Host)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/paging"
 )
 
 // The kinds of semaphores.
@@ -86,9 +87,9 @@ func newSummary(s protocol.Summary) summary {
 
 // newInfo returns a page of a snapshot.
 func newInfo(name string, s protocol.Snapshot, p page) (info, error) {
-	held, queued, next, err := p.cut(s)
-	if err != nil {
-		return info{}, err
+	held, queued, next, ok := paging.Cut(s, p.after, p.size())
+	if !ok {
+		return info{}, invalid("after: %s: want the next of the page before", quote(p.after))
 	}
 	t := info{newSummary(s.Summary(name)), make([]holder, len(held)), make([]waiter, len(queued)), next}
 	sessions := make(map[protocol.Session]protocol.SessionInfo, len(s.Sessions))

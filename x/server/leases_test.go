@@ -101,7 +101,7 @@ func TestAnIdempotencyKey(t *testing.T) {
 	s.want(400, "POST", "/v1/semaphores/db/leases", "", header{"Idempotency-Key", strings.Repeat("x", 300)})
 }
 
-// Another server over the same engine is the same service.
+// Another server over the same store is the same service.
 func TestTwoServersAreOneService(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()

@@ -35,7 +35,7 @@ type site struct {
 	auth string // the token that is sent
 }
 
-// open starts a server over an engine, which is closed with it.
+// open starts a server over a store, which is closed with it.
 func open(t testing.TB, store fleet.Store, o server.Options) *site {
 	t.Helper()
 	log := &logBuffer{}

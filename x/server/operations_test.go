@@ -73,7 +73,7 @@ func TestLeaving(t *testing.T) {
 	waitFor(t, "somebody waits", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
 	s.want(200, "GET", "/readyz?verbose", "")
 	s.Leave()
-	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] staying") || !strings.Contains(a.text, "[+] engine") {
+	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] staying") || !strings.Contains(a.text, "[+] store") {
 		t.Error(a.text)
 	}
 	s.want(200, "GET", "/livez", "")
@@ -95,15 +95,15 @@ func (dead) Inspect(context.Context, string) (protocol.Snapshot, error) {
 func TestTheEngineIsDown(t *testing.T) {
 	t.Parallel()
 	s := open(t, dead{memstore.New()}, server.Options{})
-	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] engine: connection refused") {
+	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] store: connection refused") {
 		t.Error(a.text)
 	}
 	s = open(t, dead{memstore.New()}, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret"), Verbs: server.Verbs()}}})
-	if a := s.want(503, "GET", "/readyz?verbose", ""); !strings.Contains(a.text, "[-] engine: does not answer") || !strings.Contains(s.log.String(), "connection refused") {
+	if a := s.want(503, "GET", "/readyz?verbose", ""); !strings.Contains(a.text, "[-] store: does not respond") || !strings.Contains(s.log.String(), "connection refused") {
 		t.Errorf("a stranger is told %q; the log says %s", a.text, s.log)
 	}
 	s.auth = "secret"
-	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] engine: connection refused") {
+	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] store: connection refused") {
 		t.Error(a.text)
 	}
 }

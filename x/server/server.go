@@ -1,12 +1,12 @@
-// Package server is the fleet's permits as a service: HTTP and JSON for people with
-// curl, remote procedures for programs (x/remotestore), and a dashboard for browsers
-// at /ui/, on one port. It is an [http.Handler] over any engine, for the root of a
-// host: its pages do not work under another path. `sema serve` is a program around it.
+// Package server provides the permits of a fleet as a service: HTTP and JSON, remote
+// procedures (Connect and gRPC), the store of Go clients (x/remotestore), and a dashboard
+// at /ui/, on one port. It is an [http.Handler] over any store, for the root of a host: its
+// pages do not work under another path. `sema serve` is a program around it.
 //
-// Several servers over one engine are one service: a lease that one has granted can
-// be renewed and released at another, also after the first was killed.
+// Several servers over one store are one service: a lease that one has granted can be
+// renewed and released at another, also after the first was killed.
 //
-// Go programs that can reach the engine need no server: see package fleet.
+// Go programs that can reach the store need no server: see package fleet.
 package server
 
 import (
@@ -28,18 +28,18 @@ import (
 	"github.com/sema-go/sema/x/server/internal/dashboard"
 )
 
-// Options are how a server serves.
+// Options configure a server.
 type Options struct {
-	// Declared are semaphores, or patterns of their names, that are made with a
+	// Declared are semaphores, or patterns of their names, that are created with a
 	// configuration of the operator's; see [Declaration].
 	Declared []Declaration
-	// Tokens are who may do what. Without any, everybody may do everything: listen
-	// on loopback only, or demand certificates.
+	// Tokens authorise clients. Without any, every client may do everything: listen on
+	// loopback only, or require certificates.
 	Tokens []Token
-	// Logger is told of requests that fail, and of what administrators do;
-	// slog.Default unless told.
+	// Logger receives failed requests and the audit of administrators; default
+	// slog.Default.
 	Logger *slog.Logger
-	// Version is told by /version and the metrics.
+	// Version is shown by /version and the metrics.
 	Version string
 	// Hosts are names by which clients call a server that asks for no tokens, besides
 	// addresses, localhost, and names that no public site can have. Others are
@@ -93,7 +93,7 @@ func (s *Server) recovered(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// errLeaving is why requests that wait are ended.
+// errLeaving is the cause with which waiting requests end.
 var errLeaving = fmt.Errorf("%w: the server is being stopped; ask another one, or again", sema.ErrClosed)
 
 // Unready makes /readyz fail, so that balancers use other servers. Requests are served.
@@ -212,12 +212,12 @@ func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route) error 
 	return at.serve(w, r)
 }
 
-// bodyWithin is how long a client may take to send what it has to say.
+// bodyWithin bounds the time in which a client sends a body.
 const bodyWithin = 10 * time.Second
 
-// soon has the body come within that time, so that nobody sends one byte at a time
-// while others wait, also where it is not read: the connection is kept until it has
-// come. The deadline must not outlast it: it would end requests that wait.
+// soon sets a deadline for the body, also where it is not read: the connection is kept until
+// it has arrived, and a client that sends one byte at a time would hold it. The deadline must
+// not outlast the body: it would end requests that wait.
 func soon(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.ContentLength == 0 {
 		return
@@ -228,7 +228,7 @@ func soon(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A timed body has no deadline any more when all of it has come.
+// A timed body removes the deadline when all of it has arrived.
 type timed struct {
 	io.ReadCloser
 	connection *http.ResponseController
@@ -252,18 +252,17 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	return unread(r, err)
 }
 
-// observed notes the status, which is 200 unless told, and has answers be read
-// within some time: who asks and does not read would hold memory for ever.
+// observed records the status, default 200, and bounds the time in which a response is read:
+// a client that does not read would hold memory for ever.
 type observed struct {
 	http.ResponseWriter
 	status int
 }
 
-// readWithin is how long a client may take to read what it is told. Tests have less
-// patience.
+// readWithin bounds the time in which a client reads what was written. Tests use less.
 var readWithin = 30 * time.Second
 
-// hurry is before something is written, and what was is to be read by then.
+// hurry sets the deadline before a write.
 func (o *observed) hurry() {
 	_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Now().Add(readWithin))
 }
@@ -280,11 +279,11 @@ func (o *observed) Write(b []byte) (int, error) {
 	return o.ResponseWriter.Write(b)
 }
 
-// Flush is for [http.Flusher].
+// Flush implements [http.Flusher].
 func (o *observed) Flush() { _ = o.FlushError() }
 
-// FlushError is for [http.ResponseController]. Who flushes may be silent for long
-// before it goes on, and is not to be cut off meanwhile.
+// FlushError is for [http.ResponseController]. A stream may pause after a flush, and is not
+// to be ended meanwhile.
 func (o *observed) FlushError() error {
 	o.hurry()
 	c := http.NewResponseController(o.ResponseWriter)

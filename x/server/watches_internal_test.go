@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -20,8 +21,13 @@ import (
 // A countingStore counts snapshots, and can be away.
 type countingStore struct {
 	*memstore.Store
-	inspects atomic.Int64
-	away     atomic.Bool
+	inspects, lists atomic.Int64
+	away            atomic.Bool
+}
+
+func (c *countingStore) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	c.lists.Add(1)
+	return c.Store.List(ctx, q)
 }
 
 func (c *countingStore) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
@@ -226,6 +232,33 @@ func TestWatches_FailAndEnd(t *testing.T) {
 		}
 		if err := new(watching).watch(t.Context(), s); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A page of a list is one query of the store, and no snapshot.
+func TestList_OneQueryForAPage(t *testing.T) {
+	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
+		for i := range 250 {
+			if _, _, err := s.configure(t.Context(), fmt.Sprintf("n-%03d", i), conditions{}, settings{Capacity: new(int64(i))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lists, inspects := store.lists.Load(), store.inspects.Load()
+		var all []summary
+		pages := int64(0)
+		for next := ""; ; pages++ {
+			found, after, err := s.list(t.Context(), "n-", page{limit: 100, after: next})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, found...)
+			if next = after; next == "" {
+				break
+			}
+		}
+		if len(all) != 250 || all[249].Capacity != 249 || store.lists.Load()-lists != pages+1 || pages != 2 || store.inspects.Load() != inspects {
+			t.Errorf("%d semaphores on %d pages cost %d lists and %d snapshots", len(all), pages+1, store.lists.Load()-lists, store.inspects.Load()-inspects)
 		}
 	})
 }

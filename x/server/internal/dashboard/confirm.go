@@ -117,7 +117,7 @@ func askRevoke(want action, s semaphore) (question, error) {
 	}
 	alone := s
 	alone.Leases, alone.Queue = s.Leases[i:i+1], nil
-	h := alone.shortened().holders(true)[0]
+	h := alone.listed("").holders(true)[0]
 	lease := strconv.FormatUint(uint64(h.Seq), 10)
 	return question{
 		Ask:    fmt.Sprintf("Revoke %s of %q, held for %s?", permits(h.Weight), s.Name, age(h.Held)),

@@ -122,9 +122,9 @@ func watched(t *testing.T, e *fakeStore, test func(t *testing.T, w *feeds)) {
 	})
 }
 
-func (w *feeds) mustJoin(t *testing.T, v view) (*subscriber, func()) {
+func (f *feeds) mustJoin(t *testing.T, v view) (*subscriber, func()) {
 	t.Helper()
-	l, leave, err := w.join(v)
+	l, leave, err := f.join(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +133,8 @@ func (w *feeds) mustJoin(t *testing.T, v view) (*subscriber, func()) {
 
 var everything = view{query: query{Sort: "name"}}
 
-// However many look, the engine is asked once a second, and not at all when they
-// have gone.
+// However many viewers there are, the store is read once a second, and not at all without
+// any.
 func TestLooksAreShared(t *testing.T) {
 	e := newStore("a", "b", "c")
 	watched(t, e, func(t *testing.T, w *feeds) {
@@ -249,7 +249,7 @@ func TestDrawingsAreShared(t *testing.T) {
 			c.all[id] = p
 		}
 		mark(w.reader.rendered, "a")
-		mark(w.reader.entryOf("a").parts, "state")
+		mark(w.reader.entryOf(entryKey{"a", ""}).parts, "state")
 		time.Sleep(10 * every)
 		if f, p := <-one.updates, <-reader.updates; f.parts["s:a"] != marked || p.parts["state"] != marked {
 			t.Errorf("what has not changed was drawn again: %s %s", f.parts["s:a"], p.parts["state"])
@@ -299,8 +299,8 @@ func TestReader_TakesTurns(t *testing.T) {
 	})
 }
 
-// An engine that is slow is asked less often.
-func TestASlowEngineIsSpared(t *testing.T) {
+// A slow store is read less often.
+func TestReader_SparesASlowStore(t *testing.T) {
 	e := newStore("a")
 	e.takes = 3 * time.Second
 	watched(t, e, func(t *testing.T, w *feeds) {
@@ -332,8 +332,8 @@ func TestAChangeIsSeenAtOnce(t *testing.T) {
 
 func troubleIn(f *revision) string { return string(f.parts["trouble"]) }
 
-// An engine that is away is told as that, with since when, until it is back.
-func TestAnEngineThatIsAway(t *testing.T) {
+// An outage of the store is shown, with since when, until it responds again.
+func TestReader_ShowsOutages(t *testing.T) {
 	e := newStore("a")
 	watched(t, e, func(t *testing.T, w *feeds) {
 		l, _ := w.mustJoin(t, view{name: "a"})
@@ -392,8 +392,7 @@ func TestOneThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A page that somebody does not wait for says nothing of the engine, and takes the
-// answer from nobody else.
+// A page whose client has gone is no outage, and others get the result of its read.
 func TestAPageThatIsLeft(t *testing.T) {
 	e := newStore("a")
 	e.takes = every
@@ -418,8 +417,8 @@ func TestAPageThatIsLeft(t *testing.T) {
 	})
 }
 
-// An engine that hangs holds nobody up for long, and is left alone soon after.
-func TestAnEngineThatHangs(t *testing.T) {
+// A store that hangs delays no page for long, and is not read any more soon after.
+func TestReader_OfAStoreThatHangs(t *testing.T) {
 	e := newStore(services(100)...)
 	e.takes = time.Hour
 	watched(t, e, func(t *testing.T, w *feeds) {

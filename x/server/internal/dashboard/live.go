@@ -97,7 +97,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request, v Viewer) error
 		if err != nil {
 			return err
 		}
-		what = viewOf(name, v)
+		what = viewOf(r, name, v)
 	}
 	subscriber, leave, err := d.feeds.join(what)
 	if err != nil {

@@ -19,6 +19,7 @@ const pageSize = 500
 // it, so that viewers of the same view can share a page.
 type view struct {
 	name      string // of the one semaphore
+	after     string // the cursor of its page; "": the first one
 	mayChange bool   // the one
 	query
 	prefix string // of all that may be seen
@@ -29,7 +30,9 @@ func (d *Dashboard) overviewOf(r *http.Request, v Viewer) view {
 	return view{query: queryOf(r), prefix: v.Prefix(), try: example(r, v, d.Login)}
 }
 
-func viewOf(name string, v Viewer) view { return view{name: name, mayChange: v.MayChange(name)} }
+func viewOf(r *http.Request, name string, v Viewer) view {
+	return view{name: name, after: r.FormValue("after"), mayChange: v.MayChange(name)}
+}
 
 // A query selects which semaphores the overview shows, and in which order.
 type query struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// crowded returns an engine with 2,001 semaphores; 25 waiters are at the last one.
+// crowded returns a store with 2,001 semaphores; 25 waiters are at the last one.
 func crowded() *fakeStore {
 	e := newStore()
 	for i := range 2000 {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +96,7 @@ func TestOnlyTheListedAreKept(t *testing.T) {
 		snapshot.Leases = append(snapshot.Leases, protocol.LeaseInfo{Seq: protocol.Seq(i), Session: protocol.Session(i + 1)})
 		snapshot.Queue = append(snapshot.Queue, protocol.TicketInfo{Session: protocol.Session(all - i)})
 	}
-	s := seen("db", snapshot, time.Now()).shortened()
+	s := seen("db", snapshot, time.Now()).listed("")
 	if len(s.Leases) != mostListed || len(s.Queue) != mostListed || len(s.Sessions) != 2*mostListed || cap(s.Leases) > 2*mostListed {
 		t.Errorf("%d leases, %d in line, %d sessions are kept", len(s.Leases), len(s.Queue), len(s.Sessions))
 	}
@@ -106,6 +107,44 @@ func TestOnlyTheListedAreKept(t *testing.T) {
 		if w := s.waiters()[i]; h.Instance != fmt.Sprint("instance ", i+1) || w.Instance != fmt.Sprint("instance ", all-i) {
 			t.Fatalf("holder %d is %q, and %q waits", i, h.Instance, w.Instance)
 		}
+	}
+}
+
+// Every holder and waiter is on a page, in order.
+func TestSemaphore_Pages(t *testing.T) {
+	t.Parallel()
+	var stored protocol.Snapshot
+	for i := range 450 {
+		stored.Leases = append(stored.Leases, protocol.LeaseInfo{Seq: protocol.Seq(i + 1)})
+	}
+	for i := range 333 {
+		stored.Queue = append(stored.Queue, protocol.TicketInfo{Session: 1, Ticket: protocol.Ticket(i + 1)})
+	}
+	held, places, pages := map[string]bool{}, map[int]bool{}, 0
+	for after := ""; ; pages++ {
+		s := seen("a b", stored, time.Now()).listed(after)
+		for _, h := range s.holders(false) {
+			held[h.ID()] = true
+		}
+		for _, w := range s.waiters() {
+			if int(w.Ticket) != w.Place {
+				t.Fatalf("page %d: waiter %d is at place %d", pages, w.Ticket, w.Place)
+			}
+			places[w.Place] = true
+		}
+		next, err := url.Parse(s.Next())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after = next.Query().Get("after"); after == "" {
+			break
+		}
+	}
+	if len(held) != 450 || len(places) != 333 || pages > 5 {
+		t.Errorf("%d of 450 holders and %d of 333 waiters on %d pages", len(held), len(places), pages+1)
+	}
+	if s := seen("db", stored, time.Now()).listed("nonsense"); s.After() != "" || len(s.Leases) != mostListed {
+		t.Error("a cursor that is none does not lead to the first page")
 	}
 }
 

@@ -37,7 +37,7 @@ type reader struct {
 	rows      cached[[]row]
 	clock     cached[time.Duration]
 	probe     cached[struct{}]
-	read      map[string]*entry
+	read      map[entryKey]*entry
 	histories map[string]*history
 	swept     time.Time
 	rendered  *parts // of the rows
@@ -47,7 +47,7 @@ type reader struct {
 
 func newReader(s Store, trouble func(error)) *reader {
 	r := &reader{
-		store: s, trouble: trouble, turns: make(chan struct{}, atOnce), read: map[string]*entry{}, histories: map[string]*history{}, rendered: newParts(),
+		store: s, trouble: trouble, turns: make(chan struct{}, atOnce), read: map[entryKey]*entry{}, histories: map[string]*history{}, rendered: newParts(),
 	}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
@@ -196,37 +196,40 @@ type entry struct {
 	parts *parts
 }
 
-// snapshot returns a semaphore, which may be as old as within.
-func (r *reader) snapshot(ctx context.Context, name string, within time.Duration) *snapshot {
-	clock, e := r.ahead(within), r.entryOf(name)
-	one := fetch(r, &e.cached, within, true, func(ctx context.Context) (*snapshot, error) { return r.inspect(ctx, name, e.parts, clock) })
+// An entryKey names a page of a semaphore.
+type entryKey struct{ name, after string }
+
+// snapshot returns a page of a semaphore, which may be as old as within.
+func (r *reader) snapshot(ctx context.Context, key entryKey, within time.Duration) *snapshot {
+	clock, e := r.ahead(within), r.entryOf(key)
+	one := fetch(r, &e.cached, within, true, func(ctx context.Context) (*snapshot, error) { return r.inspect(ctx, key, e.parts, clock) })
 	s, err := one.wait(ctx)
 	if s == nil {
-		s = newSnapshot(semaphore{Name: name}, e.parts)
+		s = newSnapshot(semaphore{Name: key.name}, e.parts)
 		s.err, s.at = err, one.made
 	}
 	r.sweep()
 	return s
 }
 
-func (r *reader) entryOf(name string) *entry {
+func (r *reader) entryOf(key entryKey) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.read[name]
+	e := r.read[key]
 	if e == nil {
 		e = &entry{parts: newParts()}
-		r.read[name] = e
+		r.read[key] = e
 	}
 	e.used = time.Now()
 	return e
 }
 
 // inspect reads one semaphore, or that there is none.
-func (r *reader) inspect(ctx context.Context, name string, parts *parts, clock *result[time.Duration]) (*snapshot, error) {
+func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, clock *result[time.Duration]) (*snapshot, error) {
 	at := time.Now()
-	stored, err := r.recent(ctx, name)
+	stored, err := r.recent(ctx, key.name)
 	if errors.Is(err, fs.ErrNotExist) {
-		s := newSnapshot(semaphore{Name: name}, parts)
+		s := newSnapshot(semaphore{Name: key.name}, parts)
 		s.gone, s.at = true, at
 		return s, nil
 	}
@@ -235,9 +238,9 @@ func (r *reader) inspect(ctx context.Context, name string, parts *parts, clock *
 	}
 	parts.next()
 	ahead, _ := clock.wait(ctx) // a store without a clock has that of this machine
-	s := newSnapshot(seen(name, stored, at.Add(ahead)).shortened(), parts)
+	s := newSnapshot(seen(key.name, stored, at.Add(ahead)).listed(key.after), parts)
 	s.at = at
-	r.record(name, sample{at, stored.InUse, stored.Effective, s.Waiting()})
+	r.record(key.name, sample{at, stored.InUse, stored.Effective, s.Waiting()})
 	return s, nil
 }
 
@@ -281,9 +284,9 @@ func (r *reader) sweep() {
 		return
 	}
 	r.swept = now
-	for name, e := range r.read {
+	for key, e := range r.read {
 		if now.Sub(e.used) > gap && e.last != nil && e.last.complete() {
-			delete(r.read, name)
+			delete(r.read, key)
 		}
 	}
 	for name, h := range r.histories {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/paging"
 )
 
 // A semaphore is one as a page shows it.
@@ -15,7 +16,9 @@ type semaphore struct {
 	Name string
 	now  time.Time // on the store's clock
 
-	holding, waiting int64 // leases and queued acquires, of which not all may be listed
+	holding, waiting int64  // leases and queued acquires, of which not all may be listed
+	after, next      string // the cursors of this page and of the next one, as in the API
+	ahead            int    // waiters before the first that is listed
 }
 
 func seen(name string, s protocol.Snapshot, now time.Time) semaphore {
@@ -27,14 +30,31 @@ func summarized(s protocol.Summary) semaphore {
 	return semaphore{Snapshot: protocol.Snapshot{Config: s.Config, Effective: s.Effective, InUse: s.InUse}, Name: s.Name, holding: s.Leases, waiting: s.Waiting}
 }
 
-// mostListed bounds the holders, and the waiters, that a page shows: the oldest, which are
-// the ones to look for. The API has all of them, page by page.
+// mostListed bounds the holders, and the waiters, that the first page shows: the oldest,
+// which are the ones to look for. Further pages list twice as many entries.
 const mostListed = 100
 
-// shortened returns the semaphore with those that are listed alone, to keep little.
-func (s semaphore) shortened() semaphore {
-	s.Leases = slices.Clone(s.Leases[:min(len(s.Leases), mostListed)])
-	s.Queue = slices.Clone(s.Queue[:min(len(s.Queue), mostListed)])
+// listed returns the semaphore with a page of its holders and waiters alone, to keep
+// little. A cursor that is none selects the first page.
+func (s semaphore) listed(after string) semaphore {
+	held, queued, next, ok := paging.Cut(s.Snapshot, after, 2*mostListed)
+	switch {
+	case ok && after != "":
+		s.after, s.next = after, next
+		s.ahead = len(s.Queue) - len(queued)
+		if len(queued) > 0 {
+			s.ahead = slices.IndexFunc(s.Queue, func(t protocol.TicketInfo) bool { return t == queued[0] })
+		}
+	default:
+		held, queued = s.Leases[:min(len(s.Leases), mostListed)], s.Queue[:min(len(s.Queue), mostListed)]
+		switch {
+		case len(held) < len(s.Leases):
+			s.next = paging.AfterHolder(held[len(held)-1])
+		case len(queued) < len(s.Queue):
+			s.next = paging.AfterWaiter(queued[len(queued)-1])
+		}
+	}
+	s.Leases, s.Queue = slices.Clone(held), slices.Clone(queued)
 	listed := map[protocol.Session]bool{}
 	for _, l := range s.Leases {
 		listed[l.Session] = true
@@ -58,6 +78,17 @@ func (s semaphore) shortened() semaphore {
 // MoreHolders and MoreWaiters return how many are not listed.
 func (s semaphore) MoreHolders() int64 { return s.holding - int64(len(s.Leases)) }
 func (s semaphore) MoreWaiters() int64 { return s.waiting - int64(len(s.Queue)) }
+
+// Next returns the address of the next page, "" if there is none.
+func (s semaphore) Next() string {
+	if s.next == "" {
+		return ""
+	}
+	return s.URL() + "&after=" + url.QueryEscape(s.next)
+}
+
+// After returns the cursor of the page, "" for the first one.
+func (s semaphore) After() string { return s.after }
 
 func (s semaphore) ID() string             { return "s:" + s.Name }
 func (s semaphore) URL() string            { return "/ui/semaphore?name=" + url.QueryEscape(s.Name) }
@@ -211,7 +242,7 @@ func (w waiter) ID() string { return fmt.Sprintf("w:%d.%d", w.Session, w.Ticket)
 func (s semaphore) waiters() (all []waiter) {
 	sessions := s.sessions()
 	for i, t := range s.Queue {
-		all = append(all, waiter{t, i + 1, sessions[t.Session].Client.Instance, shownAge(s.since(t.Since))})
+		all = append(all, waiter{t, s.ahead + i + 1, sessions[t.Session].Client.Instance, shownAge(s.since(t.Since))})
 	}
 	return all
 }

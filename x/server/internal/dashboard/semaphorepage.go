@@ -19,7 +19,7 @@ type semaphorePage struct {
 func (r *reader) semaphorePage(ctx context.Context, v view, within time.Duration) semaphorePage {
 	soon, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	s := r.snapshot(soon, v.name, within)
+	s := r.snapshot(soon, entryKey{v.name, v.after}, within)
 	p := semaphorePage{snapshot: s, MayChange: v.mayChange}
 	if s.err != nil {
 		p.Trouble = r.troubleOf(ctx, s.at, "This semaphore cannot be read", s.err)
@@ -40,7 +40,7 @@ func (d *Dashboard) showSemaphore(w http.ResponseWriter, r *http.Request, v View
 	if err != nil {
 		return err
 	}
-	p := d.feeds.reader.semaphorePage(r.Context(), viewOf(name, v), every)
+	p := d.feeds.reader.semaphorePage(r.Context(), viewOf(r, name, v), every)
 	if err := r.Context().Err(); err != nil {
 		return err // the client has gone
 	}
@@ -55,7 +55,7 @@ func (d *Dashboard) showSemaphore(w http.ResponseWriter, r *http.Request, v View
 		template = "after"
 	}
 	if template != "after" {
-		b.Live = "/ui/live?" + url.Values{"name": {name}}.Encode()
+		b.Live = "/ui/live?" + url.Values{"name": {name}, "after": {p.after}}.Encode()
 	}
 	d.render(w, status, template, struct {
 		border

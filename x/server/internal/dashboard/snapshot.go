@@ -30,10 +30,11 @@ type figures struct {
 	config                   protocol.Config
 	effective, inUse         int64
 	holding, waiting, listed int64
+	next                     string
 }
 
 func (s semaphore) figures() figures {
-	return figures{s.Config, s.Effective, s.InUse, s.holding, s.waiting, int64(len(s.Leases))}
+	return figures{s.Config, s.Effective, s.InUse, s.holding, s.waiting, int64(len(s.Leases)), s.next}
 }
 
 // page returns its page in parts that change on their own.

@@ -47,7 +47,7 @@
       if (document.querySelector("[data-blank]")) return location.reload(); // now there is something to show
       tell("live", "live");
     });
-    // An engine that is slow is looked at more seldom. The stream lives all the same.
+    // A slow store is read less often. The stream lives all the same.
     mine.addEventListener("alive", () => {
       heard = Date.now();
       if (answered && heard - seen > fresh) tell("live", `live, as of ${clock(seen)}`);
