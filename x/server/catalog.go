@@ -159,7 +159,9 @@ func (c *catalog) Apply(ctx context.Context, name string, b protocol.Batch) (pro
 		defer e.mu.RUnlock()
 	}
 	reply, err := c.Store.Apply(ctx, name, b)
-	c.service.watches.applied(name)
+	if c.service.watches.watched.Load() > 0 {
+		c.service.watches.applied(name)
+	}
 	return reply, c.failed("apply", name, err)
 }
 
@@ -319,3 +321,58 @@ func (c *catalog) share(l *look, err error) {
 		l.next = nil
 	}
 }
+
+// storeTimeout bounds one operation of the store, except those of acquires, which
+// internal/leasing bounds.
+const storeTimeout = 5 * time.Second
+
+// withinTimeout does one operation within [storeTimeout], and tells an outage from a result.
+func withinTimeout(ctx context.Context, operation func(context.Context) error) error {
+	within, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	err := operation(within)
+	if err == nil || ctx.Err() != nil || isResult(err) {
+		return err
+	}
+	return &outage{err}
+}
+
+// isResult reports whether a store that fails so has replied.
+func isResult(err error) bool {
+	for _, result := range []error{
+		fs.ErrNotExist, fs.ErrPermission, errors.ErrUnsupported, protocol.ErrConflict, protocol.ErrVersion, sema.ErrInvalid, sema.ErrClosed, sema.ErrUnavailable,
+	} {
+		if errors.Is(err, result) {
+			return true
+		}
+	}
+	return false
+}
+
+// An outage is a failure of the store. It is [sema.ErrUnavailable], with the text of the
+// cause.
+type outage struct{ cause error }
+
+func (o *outage) Error() string        { return o.cause.Error() }
+func (o *outage) Unwrap() error        { return o.cause }
+func (o *outage) Is(target error) bool { return target == sema.ErrUnavailable }
+
+// snapshot returns a semaphore as it is.
+func (s *service) snapshot(ctx context.Context, name string) (protocol.Snapshot, error) {
+	snapshot, err := s.store.Inspect(ctx, name)
+	return snapshot, named("inspect", name, err)
+}
+
+// named adds the name of the semaphore to an error that says that it does not exist.
+func named(op, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &sema.Error{Op: op, Name: name, Err: missing{}}
+	}
+	return err
+}
+
+// missing is [fs.ErrNotExist] of a semaphore.
+type missing struct{}
+
+func (missing) Error() string { return "no such semaphore; an acquire with a capacity creates it" }
+func (missing) Unwrap() error { return fs.ErrNotExist }

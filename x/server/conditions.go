@@ -20,25 +20,6 @@ type conditions struct {
 	version          uint64      // over RPC and by the dashboard; 0: not given
 }
 
-// conditional are the requests that honour preconditions.
-var conditional = []string{
-	"PUT /v1/semaphores/{name}", "DELETE /v1/semaphores/{name}", "POST /v1/semaphores/{name}/drain", "POST /v1/semaphores/{name}/resume",
-}
-
-// checkConditions rejects a precondition that would be ignored, except by requests that
-// change nothing.
-func checkConditions(r *http.Request, at route) error {
-	if at.method == http.MethodGet || !strings.HasPrefix(at.path, "/v1/") || slices.Contains(conditional, at.method+" "+at.path) {
-		return nil
-	}
-	for _, name := range []string{"If-Match", "If-None-Match"} {
-		if _, given := r.Header[name]; given {
-			return invalid("%s: this request has no preconditions; those that change a configuration have", name)
-		}
-	}
-	return nil
-}
-
 // readConditions reads If-Match and If-None-Match.
 func readConditions(h http.Header) (c conditions, err error) {
 	if c.match, err = readTags(h, "If-Match"); err == nil {

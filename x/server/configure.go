@@ -93,47 +93,6 @@ func (c settings) apply(config *protocol.Config) error {
 	return nil
 }
 
-// creation returns what an acquire creates a semaphore with: what the operator has
-// declared, or else what the client asks for. It is zero if neither gives a capacity:
-// then the semaphore has to exist, so that a misspelt name creates none.
-func (s *service) creation(name string, wanted settings) (protocol.Config, error) {
-	if wanted.Capacity != nil && *wanted.Capacity < 1 {
-		return protocol.Config{}, invalid("capacity: %d: want 1 or more; PUT /v1/semaphores/{name} creates one that is paused", *wanted.Capacity)
-	}
-	if wanted.TTL != nil {
-		if ttl := time.Duration(*wanted.TTL); ttl < minTTL || ttl > maxTTL {
-			return protocol.Config{}, invalid("ttl: %v: want %v at least and %v at most; an operator may declare semaphores with more", ttl, minTTL, maxTTL)
-		}
-	}
-	switch declared, ok := s.declared.of(name); {
-	case ok:
-		return declared.Config(), nil
-	case wanted.Capacity == nil:
-		return protocol.Config{}, nil
-	}
-	return s.newConfig(name, wanted)
-}
-
-// newConfig returns what configure creates a semaphore with.
-func (s *service) newConfig(name string, wanted settings) (protocol.Config, error) {
-	declared, ok := s.declared.of(name)
-	if !ok {
-		if wanted.Capacity == nil {
-			return protocol.Config{}, invalid("capacity: there is no %q yet; give its capacity to create it", name)
-		}
-		if wanted.TTL != nil {
-			if declared.TTL = time.Duration(*wanted.TTL); declared.TTL < minTTL {
-				return protocol.Config{}, invalid("ttl: %v: want %v or more", declared.TTL, minTTL)
-			}
-		}
-		if wanted.Window != nil {
-			declared.Rate = time.Duration(*wanted.Window)
-		}
-	}
-	config := declared.Config()
-	return config, wanted.apply(&config)
-}
-
 // changeTries bounds how often a change starts again because of other changes.
 const changeTries = 10
 

@@ -28,15 +28,6 @@ type countedLease struct {
 
 func newLeases(s *service) *leases { return &leases{service: s, all: map[leaseKey]*countedLease{}} }
 
-// reserve takes the place of a lease. At the limit it first forgets leases that have
-// expired.
-func (l *leases) reserve(one *account) error {
-	if one.used[held].Load() >= one.limits[held].Load() {
-		l.sweep(time.Now(), time.Second)
-	}
-	return l.service.sessions.take(one, held)
-}
-
 // keep notes a lease, whose place was taken, and reports whether it is new. With an
 // idempotency key it may be one that is known.
 func (l *leases) keep(one *account, lease leasing.Lease) bool {

@@ -183,6 +183,18 @@ func (a *accounts) take(one *account, r resource) error {
 	return nil
 }
 
+// takeSwept is take. At a limit it first forgets leases and sessions that have expired.
+func (a *accounts) takeSwept(one *account, r resource) error {
+	if r == held && one.used[held].Load() >= one.limits[held].Load() {
+		a.service.leases.sweep(time.Now(), time.Second)
+	}
+	err := a.take(one, r)
+	if err == nil || !a.service.sessions.sweep(time.Now(), time.Second) {
+		return err
+	}
+	return a.take(one, r)
+}
+
 // add counts one more of a resource, whatever the limits: it exists.
 func (a *accounts) add(one *account, r resource) {
 	one.used[r].Add(1)

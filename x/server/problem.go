@@ -182,11 +182,3 @@ func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // statusGone is what proxies log of a client that did not wait for the response.
 const statusGone = 499
-
-func respond(w http.ResponseWriter, status int, body any) error {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // fails if the client has gone
-	return nil
-}

@@ -295,3 +295,22 @@ func clip(text string) string {
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
+
+// conditional are the requests that honour preconditions.
+var conditional = []string{
+	"PUT /v1/semaphores/{name}", "DELETE /v1/semaphores/{name}", "POST /v1/semaphores/{name}/drain", "POST /v1/semaphores/{name}/resume",
+}
+
+// checkConditions rejects a precondition that would be ignored, except by requests that
+// change nothing.
+func checkConditions(r *http.Request, at route) error {
+	if at.method == http.MethodGet || !strings.HasPrefix(at.path, "/v1/") || slices.Contains(conditional, at.method+" "+at.path) {
+		return nil
+	}
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if _, given := r.Header[name]; given {
+			return invalid("%s: this request has no preconditions; those that change a configuration have", name)
+		}
+	}
+	return nil
+}

@@ -82,12 +82,12 @@ func (p *sessions) reserve(ctx context.Context, one *clientSession, semaphore st
 
 // room takes what one operation may come to use.
 func (p *sessions) room(ctx context.Context, one *clientSession, semaphore string, b protocol.Batch, op protocol.Op) error {
-	err := p.take(one.account, held)
+	err := p.service.accounts.takeSwept(one.account, held)
 	if err != nil && time.Since(one.counted) > recountEvery {
 		one.counted = time.Now()
 		if snapshot, failed := p.service.store.Inspect(ctx, semaphore); failed == nil {
 			p.recount(one, b.Session, snapshot)
-			err = p.take(one.account, held)
+			err = p.service.accounts.takeSwept(one.account, held)
 		}
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *sessions) room(ctx context.Context, one *clientSession, semaphore strin
 		one.splits[op.Ticket] = op.Lease
 		return nil
 	}
-	if err := p.take(one.account, waiting); err != nil {
+	if err := p.service.accounts.takeSwept(one.account, waiting); err != nil {
 		p.service.accounts.give(one.account, held)
 		return err
 	}

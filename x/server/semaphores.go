@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
@@ -65,26 +64,6 @@ func (s *service) page(ctx context.Context, name string, p page) (info, error) {
 	}
 	return newInfo(name, snapshot, p)
 }
-
-// snapshot returns a semaphore as it is.
-func (s *service) snapshot(ctx context.Context, name string) (protocol.Snapshot, error) {
-	snapshot, err := s.store.Inspect(ctx, name)
-	return snapshot, named("inspect", name, err)
-}
-
-// named adds the name of the semaphore to an error that says that it does not exist.
-func named(op, name string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return &sema.Error{Op: op, Name: name, Err: missing{}}
-	}
-	return err
-}
-
-// missing is [fs.ErrNotExist] of a semaphore.
-type missing struct{}
-
-func (missing) Error() string { return "no such semaphore; an acquire with a capacity creates it" }
-func (missing) Unwrap() error { return fs.ErrNotExist }
 
 // configure creates a semaphore, or changes it, if the preconditions hold.
 func (s *service) configure(ctx context.Context, name string, when conditions, wanted settings) (now info, created bool, err error) {

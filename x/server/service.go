@@ -126,7 +126,7 @@ func (s *service) acquire(ctx context.Context, r acquireRequest) (lease leasing.
 		return leasing.Lease{}, err
 	}
 	defer s.leave(one, waiting, &s.waiting)
-	if err := s.leases.reserve(one); err != nil {
+	if err := s.accounts.takeSwept(one, held); err != nil {
 		return leasing.Lease{}, err
 	}
 	if r.wait > 0 {
@@ -224,7 +224,7 @@ func (s *service) hold(ctx context.Context, r acquireRequest, send func(leasing.
 		return err
 	}
 	defer s.leave(one, streams, &s.streams)
-	if err = s.leases.reserve(one); err != nil {
+	if err = s.accounts.takeSwept(one, held); err != nil {
 		return err
 	}
 	defer s.accounts.give(one, held)

@@ -114,16 +114,6 @@ func newClientSession(one *account, c protocol.Config) *clientSession {
 	}
 }
 
-// take takes one of what a principal may have in the store. At the limit it first
-// looks for sessions that have expired.
-func (p *sessions) take(one *account, r resource) error {
-	err := p.service.accounts.take(one, r)
-	if err == nil || !p.sweep(time.Now(), time.Second) {
-		return err
-	}
-	return p.service.accounts.take(one, r)
-}
-
 // apply sends a batch to the store. Acquires for which the principal's limits leave
 // no room are rejected one by one: the rest of the batch, which renews what the
 // session holds, is done.

@@ -43,7 +43,7 @@ func (a storeAPI) Open(ctx context.Context, name string, c protocol.Config, by p
 		c.Protocol = version
 	}
 	one := s.accountOf(ctx)
-	if err := s.sessions.take(one, held); err != nil {
+	if err := s.accounts.takeSwept(one, held); err != nil {
 		return 0, protocol.Config{}, err
 	}
 	by.Owner.Principal = who(ctx).principal

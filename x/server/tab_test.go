@@ -96,7 +96,7 @@ func form(pairs ...string) url.Values {
 	return values
 }
 
-// live opens the stream of a page; next is what it says next.
+// live opens the stream of a page; next returns the next change, without heartbeats.
 func (b *tab) live(query string) (next func() liveChange, end func()) {
 	b.t.Helper()
 	response, err := b.browser.Get(b.url + "/ui/live?" + query)
@@ -106,8 +106,11 @@ func (b *tab) live(query string) (next func() liveChange, end func()) {
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
 	return func() (c liveChange) {
-		for lines.Scan() {
-			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+		for alive := false; lines.Scan(); {
+			if event, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				alive = event == "alive"
+			}
+			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok && !alive {
 				if err := json.Unmarshal([]byte(text), &c); err != nil {
 					b.t.Fatal(err, text)
 				}

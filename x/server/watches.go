@@ -32,7 +32,7 @@ type watches struct {
 	service *service
 	running sync.WaitGroup // polls; added to while mu is held and closed is false
 
-	watched atomic.Int64 // len(polls), for callers without the lock
+	watched atomic.Int64 // len(polls), for the fast path of acquires
 
 	mu     sync.Mutex
 	closed bool
@@ -141,9 +141,6 @@ func (w *watches) changed(name string) {
 
 // applied notes that this server has applied a batch: a client that watches next sees it.
 func (w *watches) applied(name string) {
-	if w.watched.Load() == 0 {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.polls[name]; p != nil {
