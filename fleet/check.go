@@ -13,8 +13,8 @@ const (
 	maxMeta = 800 // bytes, with room for the call site; what is said of a lease is kept with each
 )
 
-// CheckName fails on a name that not every engine takes. Clients check it
-// themselves; it is for those who pass on what others say.
+// CheckName fails on a name that not every store takes. Clients check names themselves;
+// servers use it for what they pass on.
 func CheckName(name string) error {
 	invalid := func(detail string) error {
 		return &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: detail}

@@ -7,7 +7,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// bootClock goes on while the machine sleeps, as the engine's does: a lease
+// bootClock goes on while the machine sleeps, as the store's does: a lease
 // must not seem to live because its holder slept through its end.
 func bootClock() protocol.Micros {
 	const bootTime = 7

@@ -110,26 +110,22 @@ func (l *leftover) err(ctx context.Context, name string, mode CloseMode) (err er
 
 // close rejects all waiters and new acquires. It reports whether it is the first to do
 // so.
-func (s *Semaphore) close(mode CloseMode) bool {
+func (s *session) close(mode CloseMode) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
 	s.closed = true
-	s.unsaid = 0
-	s.fallback.close()
-	s.refuseAll(sema.ErrClosed)
-	if s.pool.front != nil {
-		s.retire()
-		s.publish()
-	}
+	s.ending.unconfirmed = 0
+	s.failOpen.close()
+	s.rejectAll(sema.ErrClosed)
 	if s.peer == nil {
 		return true
 	}
 	if mode == CloseRelease {
-		s.leaving = int64(s.peer.Unheard(protocol.Release)) + s.held()
-		s.dropAll()
+		s.ending.leaving = int64(s.peer.Unheard(protocol.Release)) + s.strategy.held()
+		s.strategy.lose(closedAway)
 		s.peer.Leave()
 	}
 	s.drive()
@@ -138,7 +134,7 @@ func (s *Semaphore) close(mode CloseMode) bool {
 
 // part closes the semaphore of a region, while the client goes on. It reports whether
 // the store has confirmed that before ctx ended.
-func (s *Semaphore) part(ctx context.Context) bool {
+func (s *session) part(ctx context.Context) bool {
 	s.close(CloseWait)
 	held, unconfirmed := s.drain(ctx, CloseWait)
 	return held == 0 && unconfirmed == 0
@@ -146,69 +142,65 @@ func (s *Semaphore) part(ctx context.Context) bool {
 
 const closedAway = "the client was closed"
 
-// dropAll loses all that is out. The mutex is held.
-func (s *Semaphore) dropAll() {
-	for seq, g := range s.leases {
-		delete(s.leases, seq)
-		s.loseGrant(g, closedAway)
-	}
-	s.losePool(closedAway)
+// ending is what the end of a session waits for, and leaves behind.
+type ending struct {
+	quiet       chan struct{} // closed when there is nothing left to send; nil unless a caller waits for it
+	abandons    bool          // held permits do not count for that
+	unconfirmed int64         // releases of lost sessions that the store has not confirmed, since close
+	leaving     int64         // permits that were held, and releases unconfirmed, when the session was ended; 0 when the store has confirmed that
 }
 
-// drain waits until there is nothing left to say, and says how much is out and
-// how many releases were not heard.
-func (s *Semaphore) drain(ctx context.Context, mode CloseMode) (out, unsaid int64) {
+// drain waits until there is nothing left to send, and returns how much is held and how
+// many releases were not confirmed.
+func (s *session) drain(ctx context.Context, mode CloseMode) (held, unconfirmed int64) {
 	s.mu.Lock()
-	if s.quiet == nil {
-		s.quiet = make(chan struct{})
+	if s.ending.quiet == nil {
+		s.ending.quiet = make(chan struct{})
 	}
-	quiet := s.quiet
-	s.abandoning = mode == CloseAbandon
+	quiet := s.ending.quiet
+	s.ending.abandons = mode == CloseAbandon
 	s.noteQuiet()
 	s.mu.Unlock()
 	select {
 	case <-quiet:
 	case <-ctx.Done():
 	}
-	if mode == CloseWait && s.fallback != nil {
-		s.fallback.local.WaitIdle(ctx)
+	if mode == CloseWait && s.failOpen != nil {
+		s.failOpen.local.WaitIdle(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unsaid = s.unsaid
+	unconfirmed = s.ending.unconfirmed
 	switch {
 	case mode == CloseRelease:
-		unsaid = s.leaving
+		unconfirmed = s.ending.leaving
 	case s.peer != nil:
-		unsaid += int64(s.peer.Unheard(protocol.Release))
+		unconfirmed += int64(s.peer.Unheard(protocol.Release))
 	}
-	return s.held() + s.fallback.stats().InUse, unsaid
+	return s.strategy.held() + s.failOpen.stats().InUse, unconfirmed
 }
 
-// noteQuiet tells who drains. The mutex is held.
-func (s *Semaphore) noteQuiet() {
-	if s.quiet == nil {
+// noteQuiet ends a drain when there is nothing left to send. The mutex is held.
+func (s *session) noteQuiet() {
+	e := &s.ending
+	if e.quiet == nil {
 		return
 	}
-	// A session that is done with says goodbye, and is no more.
-	if s.peer == nil || s.abandoning && s.held() > 0 && s.peer.Heard() >= s.peer.Promise(maxOps) {
-		close(s.quiet)
-		s.quiet = nil
+	// A session that is not needed any more is ended at the store, and is nil then.
+	if s.peer == nil || e.abandons && s.strategy.held() > 0 && s.peer.Heard() >= s.peer.Promise(maxOps) {
+		close(e.quiet)
+		e.quiet = nil
 	}
 }
 
 // finish ends the session without a word to the store: nobody renews what is still held.
-func (s *Semaphore) finish() {
+func (s *session) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.driver.alarm != nil {
 		s.driver.alarm.Stop()
 	}
-	s.dropAll()
+	s.strategy.lose(closedAway)
 	s.peer = nil
-	s.endSplits()
-	for _, u := range s.unheard {
-		u.end(closedAway)
-	}
-	s.unheard = nil
+	s.endFlushes(closedAway)
 }

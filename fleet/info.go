@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,6 +101,22 @@ func timeOf(m protocol.Micros) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(int64(m))
+}
+
+// textOf returns labels as key=value, in order.
+func textOf(labels map[string]string) string {
+	var b strings.Builder
+	for i, key := range slices.Sorted(maps.Keys(labels)) {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		value := labels[key]
+		if strings.ContainsAny(value, " \"=") || strconv.Quote(value) != `"`+value+`"` {
+			value = strconv.Quote(value)
+		}
+		b.WriteString(key + "=" + value)
+	}
+	return b.String()
 }
 
 // labelsOf parses what textOf wrote. Text of another form is left out.

@@ -21,9 +21,8 @@ func (s *Semaphore) Resume(ctx context.Context) error {
 func (s *Semaphore) changed(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && s.peer != nil {
-		s.peer.Hint(s.client.clock())
-		s.drive()
+	if err == nil {
+		s.poll()
 	}
 	return err
 }

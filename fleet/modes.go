@@ -26,7 +26,7 @@ const (
 // and while this client waits for others: when it started, they may have held
 // nothing. The pauses between comparisons double, since they read all leases. The
 // mutex is held.
-func (s *Semaphore) watchModes(now protocol.Micros) {
+func (s *session) watchModes(now protocol.Micros) {
 	c := &s.modes
 	if c.done || now < c.next || s.lender != nil || s.last.Config.Kind != protocol.Concurrency {
 		return
@@ -36,14 +36,11 @@ func (s *Semaphore) watchModes(now protocol.Micros) {
 	s.client.start(s.compareModes)
 }
 
-// waits reports whether a ticket of this client is queued. The mutex is held.
-func (s *Semaphore) waits() bool { return len(s.waiters) > 0 || s.pool.asked.Ticket != 0 }
-
 // compareModes reports other clients of the semaphore that use another mode, as
 // replicas of two deployments may: exact clients then wait for blocks to come back,
 // and the order is kept only from block to block. A store that cannot be read is no
 // reason to report anything.
-func (s *Semaphore) compareModes() {
+func (s *session) compareModes() {
 	ctx := s.client.within(replyTimeout)
 	defer ctx.end()
 	snapshot, err := s.client.store.Inspect(ctx, s.name)

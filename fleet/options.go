@@ -173,13 +173,13 @@ type settings struct {
 	maxWait          time.Duration // 0: no bound
 	tryTimeout       time.Duration
 	unavailableAfter time.Duration
-	failOpen         failOpen
+	failOpen         failOpenSettings
 	labels           map[string]string
 	shared           []sema.SharedOption
 }
 
-// failOpen is what [FailOpen] and its kin ask for.
-type failOpen struct {
+// failOpenSettings are what [FailOpen] and its kin ask for.
+type failOpenSettings struct {
 	limit        int64 // 0: fail closed
 	after, until time.Duration
 }

@@ -207,7 +207,7 @@ func (k *keeper) asked(p sema.Permit, err error) {
 	}
 }
 
-// ears are what the global engine said last. Their mutex is taken last of all.
+// ears hold the last reply of the global store. Their mutex is taken last of all.
 type ears struct {
 	mu    sync.Mutex
 	since protocol.Micros // when other regions began to wait; 0: they do not

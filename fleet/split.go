@@ -13,7 +13,7 @@ import (
 // permit is then whole. The parts of a rate's permit and of a region's block need no
 // fences, and the store is not asked.
 func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
-	g, s := l.grant, l.grant.sem
+	g, s := l.grant, l.grant.of
 	s.mu.Lock()
 	if g.block || g.peer.Config().Kind == protocol.Rate {
 		s.mu.Unlock()
@@ -34,7 +34,7 @@ func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
 	}
 	s.mu.Lock()
 	if s.waiters[w.op.Ticket] == w {
-		w.of = g // who takes it from here
+		w.of = g // which takes the result
 		s.mu.Unlock()
 		return nil, nil, s.silence(&call{op: "split", req: protocol.Op{Weight: l.weight}, start: start})
 	}
@@ -44,7 +44,7 @@ func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
 
 // splittable returns why the lease cannot be split now. The mutex is held.
 func (l *lease) splittable() error {
-	g, s := l.grant, l.grant.sem
+	g, s := l.grant, l.grant.of
 	switch err := l.failure(); {
 	case err != nil:
 		return err
@@ -57,19 +57,17 @@ func (l *lease) splittable() error {
 }
 
 // askSplit puts a split into the next batch. The mutex is held.
-func (s *Semaphore) askSplit(g *grant, weight int64) *waiter {
-	s.lastTicket++
-	w := &waiter{op: protocol.Op{Verb: protocol.Split, Ticket: s.lastTicket, Lease: g.fence.Seq, Weight: weight}, ended: make(chan result, 1)}
+func (s *exact) askSplit(g *grant, weight int64) *waiter {
+	w := &waiter{op: protocol.Op{Verb: protocol.Split, Ticket: s.newTicketLocked(), Lease: g.fence.Seq, Weight: weight}, ended: make(chan result, 1)}
 	g.splits = true
 	s.waiters[w.op.Ticket] = w
-	s.peer.Wish(w.op)
-	s.drive()
+	s.request(w.op)
 	return w
 }
 
 // divide returns the two parts of a lease after the store has replied.
 func (l *lease) divide(n int64, r result) (first, rest sema.Lease, err error) {
-	g, s := l.grant, l.grant.sem
+	g, s := l.grant, l.grant.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.splits = false
@@ -79,14 +77,14 @@ func (l *lease) divide(n int64, r result) (first, rest sema.Lease, err error) {
 		}
 		return nil, nil, s.fault("split", l.weight, r.err, "")
 	}
-	g.out = n
+	g.held = n
 	r.lease.grant.since = g.since
 	return &lease{grant: g, weight: n}, r.lease, nil
 }
 
 // attach keeps what the store has split off a lease after the caller gave up, or
 // releases it if the lease is released already. The mutex is held.
-func (s *Semaphore) attach(g *grant, f protocol.Result) {
+func (s *exact) attach(g *grant, f protocol.Result) {
 	g.splits = false
 	switch {
 	case f.Kind != protocol.Granted:
@@ -98,7 +96,7 @@ func (s *Semaphore) attach(g *grant, f protocol.Result) {
 }
 
 // endSplits ends the splits of a session that is lost. The mutex is held.
-func (s *Semaphore) endSplits() {
+func (s *exact) endSplits() {
 	for ticket, w := range s.waiters {
 		if w.op.Verb == protocol.Split {
 			delete(s.waiters, ticket)

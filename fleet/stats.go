@@ -39,21 +39,17 @@ type Exchanges struct {
 func (s *Semaphore) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats := Stats{Stats: s.knownLocked(), Held: s.held(), FailedOpen: s.fallback.rules(), HeldOpen: s.fallback.stats().InUse, Exchanges: s.counts}
-	stats.Counts = s.countsLocked()
-	for _, g := range s.pool.generations() {
-		stats.Blocks += g.held
+	stats := Stats{
+		Stats: s.knownLocked(), Held: s.strategy.held(), Blocks: s.strategy.usage().blocks,
+		FailedOpen: s.failOpen.applies(), HeldOpen: s.failOpen.stats().InUse, Exchanges: s.counts,
 	}
+	stats.Counts, stats.Panics = s.countsLocked(), s.events.panicked()
 	return stats
 }
 
 // knownLocked returns what is known of the semaphore, but for its counters.
-func (s *Semaphore) knownLocked() sema.Stats {
-	capacity, inUse := s.capacity.Load(), s.inUse.Load()
-	for _, g := range s.pool.generations() {
-		inUse -= g.held - min(g.held, g.local.Stats().InUse)
-	}
-	inUse = max(0, inUse)
+func (s *session) knownLocked() sema.Stats {
+	capacity, inUse := s.capacity.Load(), max(0, s.inUse.Load()-s.strategy.usage().ready)
 	return sema.Stats{
 		Capacity: capacity, InUse: inUse, Free: max(0, capacity-inUse), Debt: max(0, inUse-capacity), Waiters: s.waiting(),
 		Draining: s.draining(), Closed: s.closed,
@@ -95,7 +91,7 @@ func (t *tally) unqueue(c *call) {
 }
 
 // fail counts a call that ended with an error.
-func (s *Semaphore) fail(c *call, err error) {
+func (s *session) fail(c *call, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return
 	}
@@ -106,15 +102,9 @@ func (s *Semaphore) fail(c *call, err error) {
 
 // countsLocked returns the counters. Permits of a pool and of the local limit are
 // counted by their semaphores, at no cost.
-func (s *Semaphore) countsLocked() sema.Counts {
+func (s *session) countsLocked() sema.Counts {
 	counts := s.tally.Counts
 	counts.WaitTime += time.Duration(s.tally.queued)*time.Since(epoch) - s.tally.since
-	counts.Acquired += s.pool.acquired + s.fallback.stats().Acquired
-	for _, g := range s.pool.generations() {
-		counts.Acquired += g.acquired()
-	}
+	counts.Acquired = s.strategy.usage().acquired + s.failOpen.stats().Acquired
 	return counts
 }
-
-// acquired returns how many permits of the generation callers have acquired.
-func (g *generation) acquired() int64 { return g.local.Stats().Acquired - g.internal.Load() }

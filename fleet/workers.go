@@ -8,7 +8,7 @@ import (
 )
 
 // workers are goroutines that end with a life. A few of them wait for more work:
-// the stack of a new one is too small for what most engines do, and to have it
+// the stack of a new one is too small for what most stores do, and to have it
 // grow takes longer than all else that a client does for an acquire.
 type workers struct {
 	life     context.Context
@@ -85,7 +85,7 @@ func (w *workers) end() {
 }
 
 // within is a context for a call that ends with the life, or after some time. It
-// has no timer unless somebody asks for Done: most engines only ask until when.
+// has no timer unless somebody asks for Done: most stores only read the deadline.
 func (w *workers) within(d time.Duration) *bounded {
 	return &bounded{Context: w.life, deadline: time.Now().Add(d)}
 }
