@@ -59,10 +59,16 @@ func (h *handle) parts(a Lease, n int64, b Lease, m int64) (first, rest Permit) 
 	if r == nil {
 		return NewPermit(n, a), NewPermit(m, b)
 	}
+	acquired := books.pendingOf(r)
 	r.end()
 	runtime.KeepAlive(h)
 	one, other := *r, *r
 	one.weight, one.lease = n, a
 	other.weight, other.lease = m, b
-	return one.leased(n), other.leased(m)
+	first, rest = one.leased(n), other.leased(m)
+	for wanted, o := range acquired { // under both
+		books.addPending(&one, wanted, o)
+		books.addPending(&other, wanted, o)
+	}
+	return first, rest
 }

@@ -79,6 +79,28 @@ func TestWait_LeasedPermitsAreReported(t *testing.T) {
 	}
 }
 
+// TestWait_OrderUnderALeaseThatIsSplit: what was acquired under a permit that is split
+// later was acquired under its parts.
+func TestWait_OrderUnderALeaseThatIsSplit(t *testing.T) {
+	var j journal
+	g := newTickets(sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull), sema.Name("split tickets"))
+	inner := sema.New(1, sema.Name("under split tickets"), sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull))
+	p := mustAcquire(t, g, 2)
+	mustAcquire(t, inner, 1).Release()
+	a, b, err := p.Split(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Release()
+	b.Release()
+	q := mustAcquire(t, inner, 1)
+	mustAcquire(t, g, 1).Release()
+	q.Release()
+	if !slices.ContainsFunc(j.take(), func(e sema.Event) bool { return e.Kind == sema.EventInverted }) {
+		t.Error("the inversion was not reported")
+	}
+}
+
 func TestWait_LeakOfALeasedPermitIsReported(t *testing.T) {
 	var j journal
 	g := newTickets(sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull), sema.ReclaimLeaks)
