@@ -59,7 +59,7 @@ func (h *handle) parts(a Lease, n int64, b Lease, m int64) (first, rest Permit) 
 	if r == nil {
 		return NewPermit(n, a), NewPermit(m, b)
 	}
-	acquired := books.pendingOf(r)
+	acquired := recorded.pendingOf(r)
 	r.end()
 	runtime.KeepAlive(h)
 	one, other := *r, *r
@@ -67,8 +67,8 @@ func (h *handle) parts(a Lease, n int64, b Lease, m int64) (first, rest Permit) 
 	other.weight, other.lease = m, b
 	first, rest = one.leased(n), other.leased(m)
 	for wanted, o := range acquired { // under both
-		books.addPending(&one, wanted, o)
-		books.addPending(&other, wanted, o)
+		recorded.addPending(&one, wanted, o)
+		recorded.addPending(&other, wanted, o)
 	}
 	return first, rest
 }
