@@ -3,16 +3,18 @@ package fleet
 import (
 	"fmt"
 	"log/slog"
+
+	"github.com/sema-go/sema/internal/describe"
 )
 
 // What %v, %+v, %#v and log/slog print: values that are printed by reflection show
 // pointers, keys of sessions and the passwords of stores.
 
-// String returns the name, the permits in use, the capacity and the waiters of this
-// process.
+// String returns the name, the permits in use, the capacity, the waiters of this process,
+// and whether the semaphore drains or is closed.
 func (s *Semaphore) String() string {
 	stats := s.Stats()
-	return fmt.Sprintf("fleet semaphore %q: %d of %d in use, %d waiting here", s.name, stats.InUse, stats.Capacity, stats.Waiters)
+	return describe.Usage("fleet semaphore", s.name, stats.InUse, stats.Capacity, stats.Waiters, describe.State(stats.Closed, stats.Draining))
 }
 
 // GoString implements [fmt.GoStringer]: it returns String.

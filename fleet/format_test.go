@@ -18,7 +18,7 @@ func TestClient_PrintsNoInternals(t *testing.T) {
 	enginetest.Prints(t, c, "fleet client "+c.Instance()+" of memory store of 0 semaphores")
 	s := semaphore(t, c, of(3))
 	defer mustAcquire(t, s, 1).Release()
-	enginetest.Prints(t, s, fmt.Sprintf("fleet semaphore %q: 1 of 3 in use, 0 waiting here", s.Name()))
+	enginetest.Prints(t, s, fmt.Sprintf("fleet semaphore %q: 1 of 3 in use, 0 waiting", s.Name()))
 	local := memstore.New()
 	r := fleet.NewRegion(local, c, 0)
 	defer r.Close()
