@@ -27,7 +27,7 @@ func CheckName(name string) error {
 	}
 	for _, r := range name {
 		if r <= ' ' || r > '~' || r == '{' || r == '}' {
-			return invalid(fmt.Sprintf("name: %q is not allowed; use printable ASCII without spaces and braces", r))
+			return invalid(fmt.Sprintf("name: %q is not printable ASCII, or a space or a brace", r))
 		}
 	}
 	return nil
@@ -43,7 +43,7 @@ func CheckMeta(meta string) error {
 	}
 	for _, r := range meta {
 		if !unicode.IsPrint(r) {
-			return fmt.Errorf("%q is not allowed; use text of one line", r)
+			return fmt.Errorf("%q is not printable text of one line", r)
 		}
 	}
 	return nil

@@ -235,7 +235,10 @@ func (s *session) begin(within time.Duration) error {
 		err = s.unfit(config)
 	}
 	if err != nil {
-		s.rejectAll(fmt.Errorf("%w: %w", sema.ErrInvalid, err))
+		if !errors.Is(err, sema.ErrInvalid) {
+			err = fmt.Errorf("%w: %w", sema.ErrInvalid, err)
+		}
+		s.rejectAll(err)
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	s.noteConfig(config)

@@ -24,18 +24,27 @@ func (k *keeper) refresh(ctx context.Context) (news bool, err error) {
 		return false, err
 	}
 	if err := k.accepts(snapshot.Config); err != nil {
-		return false, &sema.Error{Op: "open", Name: k.name, Err: sema.ErrInvalid, Detail: err.Error()}
+		return false, &sema.Error{Op: "open", Name: k.name, Err: err}
 	}
 	return k.tell(snapshot.Config), nil
 }
+
+// unsuitable is why regions cannot lease from a semaphore.
+type unsuitable string
+
+func (u unsuitable) Error() string { return string(u) }
+func (unsuitable) Unwrap() error   { return sema.ErrInvalid }
+
+// Hint returns the advice of [sema.Hint].
+func (unsuitable) Hint() string { return "use another name, or delete the global semaphore" }
 
 // accepts says why a global semaphore is not one to lease from.
 func (k *keeper) accepts(stored protocol.Config) error {
 	switch {
 	case stored.Kind == protocol.Rate:
-		return errors.New("the global semaphore is a rate, and regions lease from a plain one, also for rates of their own; use another name, or delete it")
+		return unsuitable("the global semaphore is a rate, and regions lease from a plain one, also for rates of their own")
 	case stored.TTL < 3*k.window:
-		return fmt.Errorf("the global semaphore has a TTL of %v, and a rate over %v needs one of %v or more; use another name, or delete it", micros(stored.TTL), micros(k.window), micros(3*k.window))
+		return unsuitable(fmt.Sprintf("the global semaphore has a TTL of %v, and a rate over %v needs one of %v or more", micros(stored.TTL), micros(k.window), micros(3*k.window)))
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestRegionsDoNotLeaseFromARate(t *testing.T) {
 			a := newContinent(t, global)
 			_, err := a.semaphore(t, of(4, regional...)).Acquire(t.Context(), 1)
 			wantErr(t, err, sema.ErrInvalid)
-			if err == nil || !strings.Contains(err.Error(), "use another name") {
+			if err == nil || !strings.Contains(sema.Hint(err), "use another name") {
 				t.Errorf("it does not say what to do: %v", err)
 			}
 		})
