@@ -187,7 +187,7 @@ func (s *session) noteQuiet() {
 		return
 	}
 	// A session that is not needed any more is ended at the store, and is nil then.
-	if s.peer == nil || e.abandons && s.strategy.held() > 0 && s.peer.Heard() >= s.peer.Promise(maxOps) {
+	if s.peer == nil || e.abandons && s.strategy.held() > 0 && s.peer.Replied() >= s.peer.Promise(maxOps) {
 		close(e.quiet)
 		e.quiet = nil
 	}

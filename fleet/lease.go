@@ -83,7 +83,7 @@ func (u *unheard) end(lost string) {
 // session is lost.
 func (s *session) flush(ctx context.Context) error {
 	s.mu.Lock()
-	if s.peer == nil || s.peer.Heard() >= s.peer.Promise(maxOps) {
+	if s.peer == nil || s.peer.Replied() >= s.peer.Promise(maxOps) {
 		s.mu.Unlock()
 		return nil
 	}
@@ -115,7 +115,7 @@ func (s *session) endFlushes(why string) {
 func (s *session) noteHeard() {
 	rest := s.unheard[:0]
 	for _, u := range s.unheard {
-		if s.peer.Heard() >= u.seq {
+		if s.peer.Replied() >= u.seq {
 			u.end("")
 		} else {
 			rest = append(rest, u)

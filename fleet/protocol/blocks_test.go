@@ -267,18 +267,18 @@ func TestPromisesAreKept(t *testing.T) {
 		t.Fatalf("ten wishes, four at a time, are said with batch %d", promise)
 	}
 	for range 3 {
-		if p.Heard() >= promise {
+		if p.Replied() >= promise {
 			t.Error("heard before it was said")
 		}
 		b := p.Send(1, 4)
 		p.Wish(acquire(protocol.Ticket(100+b.Seq), 1))
-		if p.Heard() != b.Seq-1 {
-			t.Errorf("heard %d while %d is on its way", p.Heard(), b.Seq)
+		if p.Replied() != b.Seq-1 {
+			t.Errorf("heard %d while %d is on its way", p.Replied(), b.Seq)
 		}
 		p.Hear(1, b.Seq, protocol.Reply{Config: config})
 	}
-	if p.Heard() != promise {
-		t.Errorf("heard %d, want %d", p.Heard(), promise)
+	if p.Replied() != promise {
+		t.Errorf("heard %d, want %d", p.Replied(), promise)
 	}
 }
 

@@ -83,8 +83,8 @@ func (p *Peer) Idle() bool {
 // have been said, if a batch carries at most max wishes.
 func (p *Peer) Promise(max int) uint64 { return p.seq + uint64((len(p.wishes)+max-1)/max) }
 
-// Applied is the seq of the last batch that was answered.
-func (p *Peer) Heard() uint64 {
+// Replied returns the seq of the last batch that got a reply.
+func (p *Peer) Replied() uint64 {
 	if p.flight != nil {
 		return p.seq - 1
 	}

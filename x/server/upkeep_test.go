@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/server"
 )
 
