@@ -84,7 +84,7 @@ var adminScripts = []script{
 		s.wantResults(s.say(waiter, acquire(1, 1)))
 		s.must(s.configure(func(c *protocol.Config) { c.Draining = true }))
 		s.wantResults(s.say(waiter, acquire(2, 1)), protocol.Draining, protocol.Draining)
-		s.wantVerdict(s.say(holder), protocol.Applied)
+		s.wantStatus(s.say(holder), protocol.Applied)
 		s.say(holder, release(lease))
 		s.wantInUse(0, 0)
 		s.must(s.configure(func(c *protocol.Config) { c.Draining = false }))
@@ -117,7 +117,7 @@ var adminScripts = []script{
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 1))[0]
 		s.must(s.store.Administer(s.ctx, s.name, fleet.Command{Delete: true}))
-		s.wantVerdict(s.say(id), protocol.Unknown)
+		s.wantStatus(s.say(id), protocol.Unknown)
 		_, err := s.store.Inspect(s.ctx, s.name)
 		s.mustBe(err, fs.ErrNotExist)
 		s.mustBe(s.store.Administer(s.ctx, s.name, fleet.Command{Delete: true}), fs.ErrNotExist)

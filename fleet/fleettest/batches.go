@@ -14,10 +14,10 @@ var batchScripts = []script{
 		id := s.open()
 		b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1), acquire(2, 1)}}
 		first := s.apply(b)
-		s.wantVerdict(first, protocol.Applied)
+		s.wantStatus(first, protocol.Applied)
 		for range 3 {
 			again := s.apply(b)
-			s.wantVerdict(again, protocol.Repeated)
+			s.wantStatus(again, protocol.Repeated)
 			if !reflect.DeepEqual(again.Results, first.Results) {
 				s.fail("answered again with %+v, want %+v", again.Results, first.Results)
 			}
@@ -28,7 +28,7 @@ var batchScripts = []script{
 		id := s.open()
 		s.granted(id, 1, acquire(1, 1))
 		s.say(id)
-		s.wantVerdict(s.apply(protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(9, 1)}}), protocol.Stale)
+		s.wantStatus(s.apply(protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(9, 1)}}), protocol.Stale)
 		s.wantInUse(1, 0)
 	}},
 	{"numbers of batches may leap, for who takes over a session", protocol.Config{Capacity: 2}, func(s *speaker) {
@@ -37,14 +37,14 @@ var batchScripts = []script{
 		const later = 1_800_000_000_000_000 // microseconds
 		s.seqs[id] = later
 		lease := s.granted(id, 1, acquire(2, 1))[0]
-		s.wantVerdict(s.apply(protocol.Batch{Session: id, Seq: 3, Ops: []protocol.Op{release(lease)}}), protocol.Stale)
+		s.wantStatus(s.apply(protocol.Batch{Session: id, Seq: 3, Ops: []protocol.Op{release(lease)}}), protocol.Stale)
 		s.wantInUse(2, 0)
 		s.say(id, release(lease))
 		s.wantInUse(1, 0)
 	}},
 	{"a session that was not opened is not known", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()
-		s.wantVerdict(s.apply(protocol.Batch{Session: id + 100, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}), protocol.Unknown)
+		s.wantStatus(s.apply(protocol.Batch{Session: id + 100, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}), protocol.Unknown)
 		s.wantInUse(0, 0)
 	}},
 	{"sessions are numbered apart", protocol.Config{Capacity: 1}, func(s *speaker) {
@@ -63,7 +63,7 @@ var batchScripts = []script{
 		s.wantResults(s.say(other, acquire(1, 1)))
 		s.apply(protocol.Batch{Session: id, Seq: 2, End: true})
 		s.wantResults(s.say(other), protocol.Granted)
-		s.wantVerdict(s.say(id), protocol.Unknown)
+		s.wantStatus(s.say(id), protocol.Unknown)
 	}},
 	{"a result is told until it is acknowledged", protocol.Config{Capacity: 1}, func(s *speaker) {
 		id := s.open()

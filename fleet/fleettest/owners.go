@@ -57,7 +57,7 @@ func (s *speaker) rejectsOwners(by protocol.Owner, others ...protocol.Owner) {
 		} {
 			b.Session, b.Owner, b.Seq = id, other, 2
 			r := s.apply(b)
-			s.wantVerdict(r, protocol.Unknown)
+			s.wantStatus(r, protocol.Unknown)
 			if len(r.Results) > 0 {
 				s.fail("another owner receives %v", r.Results)
 			}
@@ -65,6 +65,6 @@ func (s *speaker) rejectsOwners(by protocol.Owner, others ...protocol.Owner) {
 	}
 	s.wantInUse(1, 0)
 	r := s.apply(protocol.Batch{Session: id, Owner: by, Seq: 2, Ack: 1, Ops: []protocol.Op{release(lease), acquire(2, 1)}})
-	s.wantVerdict(r, protocol.Applied)
+	s.wantStatus(r, protocol.Applied)
 	s.wantResults(r, protocol.Granted)
 }

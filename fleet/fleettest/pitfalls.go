@@ -30,8 +30,8 @@ var pitfallScripts = []script{
 		}
 		s.wantAdmitted(&guard, fresh, others)
 
-		s.wantVerdict(s.say(stopped, release(old.Seq), acquire(2, 1)), protocol.Unknown)
-		s.wantVerdict(s.repeat(stopped, release(old.Seq)), protocol.Unknown)
+		s.wantStatus(s.say(stopped, release(old.Seq), acquire(2, 1)), protocol.Unknown)
+		s.wantStatus(s.repeat(stopped, release(old.Seq)), protocol.Unknown)
 		s.wantInUse(2, 0)
 		s.wantRefused(&guard, old)
 		s.wantAdmitted(&guard, fresh, others)
@@ -42,7 +42,7 @@ var pitfallScripts = []script{
 		lease := s.granted(late, 1, acquire(1, 1))[0]
 		s.wantResults(s.say(id, acquire(1, 1)))
 		s.awaitGrant(id, s.ttl()*7/6)
-		s.wantVerdict(s.say(late, release(lease)), protocol.Unknown)
+		s.wantStatus(s.say(late, release(lease)), protocol.Unknown)
 		again := s.open()
 		r := s.say(again, release(lease), try(1, 1))
 		for range 20 {
@@ -70,7 +70,7 @@ var pitfallScripts = []script{
 		first := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
 		s.wantResults(s.apply(first), protocol.Granted)
 		s.wantResults(s.apply(protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{cancel(1)}}))
-		s.wantVerdict(s.apply(first), protocol.Stale)
+		s.wantStatus(s.apply(first), protocol.Stale)
 		s.wantInUse(0, 0)
 		s.seqs[id] = 2
 		s.wantResults(s.say(id, acquire(2, 1), cancel(2)))
@@ -88,7 +88,7 @@ var pitfallScripts = []script{
 		s.wantInUse(2, 0)
 		s.seqs[id] = 1
 		s.say(id, release(s.inspect().Leases[0].Seq))
-		s.wantVerdict(s.apply(b), protocol.Stale)
+		s.wantStatus(s.apply(b), protocol.Stale)
 		s.wantInUse(1, 0)
 	}},
 	{"a thousand dead waiters at the head are not in the way for long", protocol.Config{Capacity: 1, TTL: micros(2 * time.Second)}, func(s *speaker) {

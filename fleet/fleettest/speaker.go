@@ -80,7 +80,7 @@ func (s *speaker) say(id protocol.Session, ops ...protocol.Op) protocol.Reply {
 // hear says nothing, and fails unless that is heard.
 func (s *speaker) hear(ids ...protocol.Session) {
 	for _, id := range ids {
-		s.wantVerdict(s.say(id), protocol.Applied)
+		s.wantStatus(s.say(id), protocol.Applied)
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *speaker) fence(id protocol.Session, ops ...protocol.Op) protocol.Fence 
 	return s.wantResults(s.say(id, ops...), protocol.Granted)[0].Fence
 }
 
-func (s *speaker) wantVerdict(r protocol.Reply, want protocol.Status) {
+func (s *speaker) wantStatus(r protocol.Reply, want protocol.Status) {
 	if r.Status != want {
 		s.fail("status %d, want %d", r.Status, want)
 	}

@@ -41,7 +41,7 @@ func (s *speaker) await(id protocol.Session, limit time.Duration) []protocol.Res
 	for moved := time.Duration(0); ; {
 		r := s.say(id)
 		ended := s.time()
-		s.wantVerdict(r, protocol.Applied)
+		s.wantStatus(r, protocol.Applied)
 		switch {
 		case len(r.Results) > 0:
 			return r.Results
@@ -91,7 +91,7 @@ var timeScripts = []script{
 		} else if s.clock != nil && took > s.ttl()*5/4 {
 			s.fail("granted after %v to one who spoke when it was told to, with a TTL of %v", took, s.ttl())
 		}
-		s.wantVerdict(s.say(dead), protocol.Unknown)
+		s.wantStatus(s.say(dead), protocol.Unknown)
 	}},
 	{"who speaks lives, and waits", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {
 		s.stopClock()
@@ -114,7 +114,7 @@ var timeScripts = []script{
 			s.pass(s.ttl() / 6)
 			s.say(id)
 		}
-		s.wantVerdict(s.repeat(holder), protocol.Unknown)
+		s.wantStatus(s.repeat(holder), protocol.Unknown)
 		s.wantInUse(1, 0)
 	}},
 	{"nobody but the engine need speak for the dead to leave", protocol.Config{Capacity: 1, TTL: short}, func(s *speaker) {

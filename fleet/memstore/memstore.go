@@ -139,7 +139,7 @@ func (s *Store) Ping(context.Context) (time.Time, error) {
 // Examine is for [fleet.Examiner].
 func (s *Store) Examine(context.Context) ([]fleet.Finding, error) {
 	return []fleet.Finding{{Check: "persistence", Level: fleet.LevelWarning,
-		Seen: "in the memory of this process: nobody else sees it, and it is gone with it", Advice: "use another engine for more than tests, see docs/engines.md"}}, nil
+		Seen: "in the memory of this process: nobody else sees it, and it is gone with it", Advice: "use another engine for more than tests, see docs/stores.md"}}, nil
 }
 
 // List implements [fleet.Store].

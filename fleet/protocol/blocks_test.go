@@ -193,7 +193,7 @@ func TestALookNoticesTheDead(t *testing.T) {
 	if s := e.state.Inspect(e.now); s.InUse != 0 || len(s.Sessions) != 0 {
 		t.Errorf("%+v", s)
 	}
-	wantVerdict(t, e.say(waiter), protocol.Unknown)
+	wantStatus(t, e.say(waiter), protocol.Unknown)
 }
 
 func TestAHintIsWithheldOnlyFromWhoIsAnswered(t *testing.T) {
@@ -205,7 +205,7 @@ func TestAHintIsWithheldOnlyFromWhoIsAnswered(t *testing.T) {
 	e.state.Woken()
 	e.say(holder, release(lease))
 	again := protocol.Batch{Session: waiter, Seq: e.seqs[waiter]} // doubled on its way
-	wantVerdict(t, e.state.Apply(e.now, again), protocol.Repeated)
+	wantStatus(t, e.state.Apply(e.now, again), protocol.Repeated)
 	if got := e.state.Woken(); !slices.Equal(got, []protocol.Session{waiter}) {
 		t.Errorf("woke %v, want the waiter", got)
 	}

@@ -86,7 +86,7 @@ func wantResults(t *testing.T, r protocol.Reply, want ...protocol.ResultKind) []
 	return r.Results
 }
 
-func wantVerdict(t *testing.T, r protocol.Reply, want protocol.Status) {
+func wantStatus(t *testing.T, r protocol.Reply, want protocol.Status) {
 	t.Helper()
 	if r.Status != want {
 		t.Fatalf("status %d, want %d", r.Status, want)
@@ -116,7 +116,7 @@ func TestStepsRobNobody(t *testing.T) {
 			}
 			wantResults(t, e.say(other))
 		}
-		wantVerdict(t, e.say(holder), protocol.Applied)
+		wantStatus(t, e.say(holder), protocol.Applied)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestARepeatedBatchIsAnsweredAgainAndRenewsNothing(t *testing.T) {
 		if again.Status == protocol.Unknown {
 			return
 		}
-		wantVerdict(t, again, protocol.Repeated)
+		wantStatus(t, again, protocol.Repeated)
 		if !reflect.DeepEqual(again.Results, first.Results) {
 			t.Fatalf("%+v, want %+v", again.Results, first.Results)
 		}
@@ -204,7 +204,7 @@ func TestAnOlderBatchIsRefused(t *testing.T) {
 	id := e.open()
 	e.say(id, acquire(1, 1))
 	e.say(id)
-	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(2, 1)}}), protocol.Stale)
+	wantStatus(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(2, 1)}}), protocol.Stale)
 	if waiting := len(e.state.Snapshot().Queue); waiting != 0 {
 		t.Errorf("%d wait", waiting)
 	}
@@ -221,8 +221,8 @@ func TestNobodyIsResurrected(t *testing.T) {
 		e.now += ttl / 6
 		e.say(other)
 	}
-	wantVerdict(t, e.state.Apply(e.now, b), protocol.Unknown)
-	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: 77, Seq: 1, Ops: b.Ops}), protocol.Unknown)
+	wantStatus(t, e.state.Apply(e.now, b), protocol.Unknown)
+	wantStatus(t, e.state.Apply(e.now, protocol.Batch{Session: 77, Seq: 1, Ops: b.Ops}), protocol.Unknown)
 	wantResults(t, e.say(other, try(1, 1)), protocol.Granted)
 }
 
@@ -240,7 +240,7 @@ func TestTheDeadAreNotHeard(t *testing.T) {
 		e.say(other)
 	}
 	e.now += ttl / 6
-	wantVerdict(t, e.say(late, acquire(1, 1)), protocol.Unknown)
+	wantStatus(t, e.say(late, acquire(1, 1)), protocol.Unknown)
 }
 
 // Hole 8.
@@ -478,9 +478,9 @@ func TestByeFreesEverything(t *testing.T) {
 	id, other := e.open(), e.open()
 	e.say(id, acquire(1, 1), acquire(2, 1))
 	e.say(other, acquire(1, 1))
-	wantVerdict(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, End: true}), protocol.Applied)
+	wantStatus(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, End: true}), protocol.Applied)
 	wantResults(t, e.say(other), protocol.Granted)
-	wantVerdict(t, e.say(id), protocol.Unknown)
+	wantStatus(t, e.say(id), protocol.Unknown)
 }
 
 // One message for each grant, however many wait.

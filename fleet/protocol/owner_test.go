@@ -32,7 +32,7 @@ func TestState_RejectsBatchesOfAnotherOwner(t *testing.T) {
 			} {
 				b.Session, b.Owner, b.Seq = id, other, 2
 				r := e.state.Apply(e.now, b)
-				wantVerdict(t, r, protocol.Unknown)
+				wantStatus(t, r, protocol.Unknown)
 				if len(r.Results) > 0 {
 					t.Errorf("results of another owner: %v", r.Results)
 				}

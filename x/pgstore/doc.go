@@ -18,7 +18,7 @@
 // of the semaphore. Batches of one semaphore are applied one after the other, and do
 // not delay those of others. One semaphore reaches some tens of thousands of permits a
 // second if many goroutines share a client, and some hundreds if each call is for one.
-// Where that is not enough use [fleet.Pooled], or x/redisstore.
+// Where that is not enough use [fleet.ModePooled], or x/redisstore.
 //
 // # Guarantees
 //

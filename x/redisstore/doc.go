@@ -38,7 +38,7 @@
 // start of the server if it cannot have lost anything before that: it has had no keys
 // of this package, and INFO commandstats shows no command that removes keys. So a Redis
 // that is used for the first time within a TTL of its start grants nothing at first
-// either. docs/engines.md lists what each setting of persistence guarantees.
+// either. docs/stores.md lists what each setting of persistence guarantees.
 //
 // A semaphore moved to another node of a cluster is treated as after a failover: it
 // grants nothing for a TTL. A step of the server's clock forward just after a

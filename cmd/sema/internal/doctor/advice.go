@@ -36,7 +36,7 @@ var causes = []cause{
 	{"replicas", "", []string{"noreplicas"}, "the server has too few replicas to accept writes (min-replicas-to-write): start them"},
 	{"authenticate", "", []string{"wrongpass", "noauth", "password", "28p01", "28000", "it wants a user"},
 		"check user and password in the URL; special characters in them are written as %XX"},
-	{"permissions", "", []string{"noperm", "permission denied", "42501"}, "grant the user what docs/engines.md lists"},
+	{"permissions", "", []string{"noperm", "permission denied", "42501"}, "grant the user what docs/stores.md lists"},
 	{"authenticate", fleet.FaultAccess, nil, "check user, password or token, and what they allow"},
 	{"owner", "", []string{"owner"}, "stop the other process, or reach its semaphores through it: sema serve"},
 	{"quorum", "", []string{"majority"}, "start the members that are down: etcdctl endpoint status --cluster"},
@@ -62,7 +62,7 @@ func causeOf(err error) (c cause, known bool) {
 
 // refused returns the finding of a server that accepted the connection and then failed.
 func refused(err error) fleet.Finding {
-	f := fleet.Finding{Check: "open", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "see docs/engines.md for what the URL and the server have to be like"}
+	f := fleet.Finding{Check: "open", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "see docs/stores.md for what the URL and the server have to be like"}
 	var coded *exit.Error
 	if errors.As(err, &coded) {
 		f.Advice = "check the path, or create the file with the first program that uses it"
@@ -74,7 +74,7 @@ func refused(err error) fleet.Finding {
 
 // unusable returns the finding of a store that was reached and in which a step fails.
 func unusable(step string, err error) fleet.Finding {
-	f := fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: step + " fails: " + err.Error(), Advice: "see docs/engines.md for what the server has to be like"}
+	f := fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: step + " fails: " + err.Error(), Advice: "see docs/stores.md for what the server has to be like"}
 	if c, known := causeOf(err); known {
 		f.Advice = c.advice
 	}
