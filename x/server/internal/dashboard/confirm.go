@@ -68,7 +68,7 @@ func (d *Dashboard) current(ctx context.Context, name string) (semaphore, error)
 	if err != nil {
 		return semaphore{}, err
 	}
-	ahead, _ := d.feeds.reader.ahead(every).wait(ctx)
+	ahead, _ := d.feeds.reader.ahead().wait(ctx)
 	return seen(name, snapshot, time.Now().Add(ahead)), nil
 }
 
@@ -117,7 +117,8 @@ func askRevoke(want action, s semaphore) (question, error) {
 	}
 	alone := s
 	alone.Leases, alone.Queue = s.Leases[i:i+1], nil
-	h := alone.listed("").holders(true)[0]
+	alone = alone.listed("")
+	h := alone.holders(alone.sessions(), true)[0]
 	lease := strconv.FormatUint(uint64(h.Seq), 10)
 	return question{
 		Ask:    fmt.Sprintf("Revoke %s of %q, held for %s?", permits(h.Weight), s.Name, age(h.Held)),

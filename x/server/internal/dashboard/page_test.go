@@ -75,12 +75,12 @@ func TestOverdue(t *testing.T) {
 	s.now = now
 	s.Sessions = []protocol.SessionInfo{{Session: 1, Client: protocol.Client{Instance: "quick"}, Renewed: 91e6}, {Session: 2, Client: protocol.Client{Instance: "silent"}, Renewed: 89e6}}
 	s.Leases = []protocol.LeaseInfo{{Seq: 1, Session: 1, Weight: 1, Since: 40e6}, {Seq: 2, Session: 2, Weight: 1, Since: 50e6}}
-	holders := s.holders(false)
+	holders := s.holders(s.sessions(), false)
 	if holders[0].Overdue || !holders[1].Overdue || holders[1].Left() != 4*time.Second || holders[0].Held != time.Minute {
 		t.Errorf("%+v", holders)
 	}
 	s.now = now.Add(time.Second / 2)
-	if !slices.Equal(holders, s.holders(false)) {
+	if !slices.Equal(holders, s.holders(s.sessions(), false)) {
 		t.Error("what looks the same is not the same")
 	}
 }
@@ -103,8 +103,8 @@ func TestOnlyTheListedAreKept(t *testing.T) {
 	if s.MoreHolders() != all-mostListed || s.MoreWaiters() != all-mostListed || s.Waiting() != all {
 		t.Errorf("%d and %d more", s.MoreHolders(), s.MoreWaiters())
 	}
-	for i, h := range s.holders(false) {
-		if w := s.waiters()[i]; h.Instance != fmt.Sprint("instance ", i+1) || w.Instance != fmt.Sprint("instance ", all-i) {
+	for i, h := range s.holders(s.sessions(), false) {
+		if w := s.waiters(s.sessions())[i]; h.Instance != fmt.Sprint("instance ", i+1) || w.Instance != fmt.Sprint("instance ", all-i) {
 			t.Fatalf("holder %d is %q, and %q waits", i, h.Instance, w.Instance)
 		}
 	}
@@ -123,10 +123,10 @@ func TestSemaphore_Pages(t *testing.T) {
 	held, places, pages := map[string]bool{}, map[int]bool{}, 0
 	for after := ""; ; pages++ {
 		s := seen("a b", stored, time.Now()).listed(after)
-		for _, h := range s.holders(false) {
+		for _, h := range s.holders(s.sessions(), false) {
 			held[h.ID()] = true
 		}
-		for _, w := range s.waiters() {
+		for _, w := range s.waiters(s.sessions()) {
 			if int(w.Ticket) != w.Place {
 				t.Fatalf("page %d: waiter %d is at place %d", pages, w.Ticket, w.Place)
 			}

@@ -142,13 +142,14 @@ func (one *result[T]) complete() bool {
 func (one *result[T]) wait(ctx context.Context) (T, error) {
 	select {
 	case <-one.done:
+		return one.value, one.err
 	case <-ctx.Done():
 	}
-	if !one.complete() {
-		var none T
-		return none, errNoTurn
+	if one.complete() {
+		return one.value, one.err
 	}
-	return one.value, one.err
+	var none T
+	return none, errNoTurn
 }
 
 // A row is a semaphore of the overview.
@@ -179,9 +180,9 @@ func (r *reader) list(ctx context.Context, within time.Duration) ([]row, error) 
 }
 
 // ahead returns by how much the store's clock, which says since when permits are held, is
-// ahead.
-func (r *reader) ahead(within time.Duration) *result[time.Duration] {
-	return fetch(r, &r.clock, within, false, func(ctx context.Context) (time.Duration, error) {
+// ahead. It is read seldom: clocks drift by less than pages show.
+func (r *reader) ahead() *result[time.Duration] {
+	return fetch(r, &r.clock, 10*every, false, func(ctx context.Context) (time.Duration, error) {
 		there, err := r.store.Ping(ctx)
 		if err != nil || there.IsZero() {
 			return 0, err
@@ -201,7 +202,7 @@ type entryKey struct{ name, after string }
 
 // snapshot returns a page of a semaphore, which may be as old as within.
 func (r *reader) snapshot(ctx context.Context, key entryKey, within time.Duration) *snapshot {
-	clock, e := r.ahead(within), r.entryOf(key)
+	clock, e := r.ahead(), r.entryOf(key)
 	one := fetch(r, &e.cached, within, true, func(ctx context.Context) (*snapshot, error) { return r.inspect(ctx, key, e.parts, clock) })
 	s, err := one.wait(ctx)
 	if s == nil {

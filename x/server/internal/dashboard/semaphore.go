@@ -210,8 +210,7 @@ func (s semaphore) sessions() map[protocol.Session]protocol.SessionInfo {
 }
 
 // holders returns those that are listed, the oldest first.
-func (s semaphore) holders(mayChange bool) (all []holder) {
-	sessions := s.sessions()
+func (s semaphore) holders(sessions map[protocol.Session]protocol.SessionInfo, mayChange bool) (all []holder) {
 	for _, l := range s.Leases {
 		session := sessions[l.Session]
 		silent := s.since(session.Renewed)
@@ -239,8 +238,7 @@ type waiter struct {
 
 func (w waiter) ID() string { return fmt.Sprintf("w:%d.%d", w.Session, w.Ticket) }
 
-func (s semaphore) waiters() (all []waiter) {
-	sessions := s.sessions()
+func (s semaphore) waiters(sessions map[protocol.Session]protocol.SessionInfo) (all []waiter) {
 	for i, t := range s.Queue {
 		all = append(all, waiter{t, s.ahead + i + 1, sessions[t.Session].Client.Instance, shownAge(s.since(t.Since))})
 	}

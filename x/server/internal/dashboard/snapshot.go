@@ -64,11 +64,12 @@ func (s *snapshot) render(r *reader, mayChange bool) page {
 	if mayChange {
 		plain = append(plain, "verbs")
 	}
+	shown, sessions := s.figures(), s.sessions()
 	for _, id := range plain {
-		p.parts[id] = s.parts.render(id, id, s.figures(), s.semaphore)
+		p.parts[id] = s.parts.render(id, id, shown, s.semaphore)
 	}
 	p.parts["charts"] = render("charts", chartsOf(r.historyOf(s.Name), s.at))
-	for _, h := range s.holders(mayChange) {
+	for _, h := range s.holders(sessions, mayChange) {
 		id := h.ID()
 		key := id
 		if mayChange {
@@ -77,7 +78,7 @@ func (s *snapshot) render(r *reader, mayChange bool) page {
 		p.parts[id] = s.parts.render(key, "holder", h, h)
 		p.lists["holders"] = append(p.lists["holders"], id)
 	}
-	for _, one := range s.waiters() {
+	for _, one := range s.waiters(sessions) {
 		p.parts[one.ID()] = s.parts.render(one.ID(), "waiter", one, one)
 		p.lists["waiters"] = append(p.lists["waiters"], one.ID())
 	}
