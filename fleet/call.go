@@ -16,6 +16,7 @@ type call struct {
 	start  time.Time
 	wait   sema.Wait
 	queued bool // that it waits was reported
+	waiter waiter
 
 	// Guarded by session.mu, see tally.
 	waits, waited bool

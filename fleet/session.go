@@ -129,9 +129,11 @@ type result struct {
 	after time.Duration // of a try: when the store can decide; 0: it has
 }
 
-// newWaiter returns what waits for the result of a request.
+// newWaiter returns what waits for the result of a request. A call waits for one at a
+// time, so that it has room for it.
 func (s *session) newWaiter(c *call, req protocol.Op) *waiter {
-	w := &waiter{op: req, call: c, ended: make(chan result, 1)}
+	w := &c.waiter
+	*w = waiter{op: req, call: c, ended: make(chan result, 1)}
 	if s.monitor != nil {
 		w.queued = make(chan struct{}, 1)
 	}

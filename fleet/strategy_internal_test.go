@@ -261,7 +261,7 @@ func TestSession_Alone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	strategy := b.strategy.(*idle)
-	first, second := b.newWaiter(nil, protocol.Op{Verb: protocol.Acquire, Weight: 1}), b.newWaiter(nil, protocol.Op{Verb: protocol.Acquire, Weight: 2})
+	first, second := b.newWaiter(new(call), protocol.Op{Verb: protocol.Acquire, Weight: 1}), b.newWaiter(new(call), protocol.Op{Verb: protocol.Acquire, Weight: 2})
 	for _, w := range []*waiter{first, second} {
 		if err := b.ask("acquire", w); err != nil {
 			t.Fatal(err)
