@@ -64,6 +64,7 @@ func (c *Client) Close(ctx context.Context, mode ...CloseMode) error {
 	c.workers.end()
 	for _, s := range all {
 		s.finish()
+		s.report(sema.Event{Kind: sema.EventClosed})
 	}
 	return errors.Join(c.store.Close(), left.err(ctx, "", how))
 }
@@ -85,7 +86,7 @@ func (s *Semaphore) Close(ctx context.Context, mode ...CloseMode) error {
 	var left leftover
 	left.add(s.drain(ctx, how))
 	s.finish()
-	s.monitor.Report(sema.Event{Kind: sema.EventClosed})
+	s.report(sema.Event{Kind: sema.EventClosed})
 	return left.err(ctx, s.settings.label, how)
 }
 

@@ -79,6 +79,7 @@ func TestSemaphore_Close(t *testing.T) {
 			if taken, sessions := inUse(t, store); taken != 0 || sessions != 0 {
 				t.Errorf("mode %d: %d in use, %d sessions", mode, taken, sessions)
 			}
+			synctest.Wait()
 			if n := d.count(sema.EventClosed); n != 1 {
 				t.Errorf("mode %d: reported %d times", mode, n)
 			}
@@ -89,6 +90,26 @@ func TestSemaphore_Close(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestClient_CloseIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		c, _ := join(t, memstore.New())
+		s := semaphore(t, c, of(1, sema.Observe(&d), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+			if e.Kind == sema.EventClosed {
+				c.Close(t.Context()) // an observer may
+				panic("and panic")
+			}
+		}))))
+		mustAcquire(t, s, 1).Release()
+		wantErr(t, c.Close(t.Context()), nil)
+		synctest.Wait()
+		if n := d.count(sema.EventClosed); n != 1 {
+			t.Errorf("reported %d times", n)
+		}
+	})
 }
 
 // A permit that is still held when Close gives up is lost, and free at the store after
