@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// A Go client cannot claim what servers store with a lease: the identity of another
+// client, or its idempotency key.
+func TestStoreAPI_ClientsSetNoIdentity(t *testing.T) {
+	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
+		a, owner := storeAPI{s}, protocol.Owner{Key: protocol.NewKey()}
+		session, _, err := a.Open(t.Context(), "db", protocol.Config{Protocol: protocol.Version}, protocol.Opener{Client: protocol.Client{Instance: "me", Kind: "program"}, Owner: owner, MustExist: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claim := protocol.Details{Site: "main.go:7", Labels: "job=a", Holder: "me", By: "ops", Key: "00112233445566778899aabb"}
+		ops := []protocol.Op{{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Details: claim}}
+		if _, err := a.Apply(t.Context(), "db", protocol.Batch{Session: session, Owner: owner, Seq: 1, Ops: ops}); err != nil {
+			t.Fatal(err)
+		}
+		now, err := s.info(t.Context(), "db", page{})
+		if err != nil || len(now.Holders) != 1 {
+			t.Fatal(now, err)
+		}
+		if h := now.Holders[0]; h.By != "" || h.Holder != "me" || h.Site != "main.go:7" || h.Labels != "job=a" || h.Instance != "me" {
+			t.Errorf("%+v", h)
+		}
+		stored, err := store.Inspect(t.Context(), "db")
+		if err != nil || stored.Leases[0].Details.Key != "" {
+			t.Errorf("%+v, %v", stored.Leases, err)
+		}
+		if ops[0].Details != claim {
+			t.Error("the batch of the client was modified")
+		}
+	})
+}
+
+// A racingStore changes a semaphore right before it is deleted.
+type racingStore struct{ fleet.Store }
+
+func (r racingStore) Administer(ctx context.Context, name string, c fleet.Command) error {
+	if c.Delete {
+		now, err := r.Inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		now.Config.Capacity++
+		if err := r.Store.Administer(ctx, name, fleet.Command{Configure: &now.Config}); err != nil {
+			return err
+		}
+	}
+	return r.Store.Administer(ctx, name, c)
+}
+
+// A semaphore that was changed after its version was checked is not deleted.
+func TestDelete_IsConditionalInTheStore(t *testing.T) {
+	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
+		s.store.Store = racingStore{store}
+		before, err := s.info(t.Context(), "db", page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.delete(t.Context(), "db", conditions{version: before.Version}); !errors.Is(err, protocol.ErrConflict) {
+			t.Errorf("%v", err)
+		}
+		if now, err := s.info(t.Context(), "db", page{}); err != nil || now.Capacity != before.Capacity+1 {
+			t.Errorf("%+v, %v", now.summary, err)
+		}
+		if err := s.delete(t.Context(), "db", conditions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
