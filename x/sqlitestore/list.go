@@ -9,8 +9,9 @@ import (
 )
 
 // List implements [fleet.Store].
-func (s *Store) List(ctx context.Context, q protocol.ListQuery) (page []protocol.Summary, err error) {
-	err = s.await(ctx, &request{ctx: ctx, size: 1, read: func(f *file) (err error) {
+func (s *Store) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	var page []protocol.Summary // not a result: the writer may set it after a context has ended
+	err := s.await(ctx, &request{ctx: ctx, size: 1, read: func(f *file) (err error) {
 		w := &s.engine.writer
 		if page, err = f.summaries(s.prefix, q, w.now()); err != nil {
 			return err
