@@ -209,7 +209,18 @@ func TestDiagnose_WarnHold(t *testing.T) {
 func TestDiagnose_HoldersAndProfiles(t *testing.T) {
 	t.Parallel()
 	sem, _, name := diagnosed(t, 3)
+	inProfile := func(profile, function string) {
+		t.Helper()
+		eventually(t, function+" is in "+profile, func() bool {
+			var text bytes.Buffer
+			if err := pprof.Lookup(profile).WriteTo(&text, 1); err != nil {
+				t.Fatal(err)
+			}
+			return strings.Contains(text.String(), "host_test."+function)
+		})
+	}
 	p := mustAcquire(t, sem, 3)
+	inProfile("sema.held", "TestDiagnose_HoldersAndProfiles")
 	first, rest, err := p.Split(1)
 	if err != nil {
 		t.Fatal(err)
@@ -228,15 +239,7 @@ func TestDiagnose_HoldersAndProfiles(t *testing.T) {
 	}
 	waiting := acquiring(t, sem, 3)
 	settles(t, sem, 3, 1)
-	for _, profile := range []string{"sema.held", "sema.waiting"} {
-		eventually(t, "this test is in "+profile, func() bool {
-			var text bytes.Buffer
-			if err := pprof.Lookup(profile).WriteTo(&text, 1); err != nil {
-				t.Fatal(err)
-			}
-			return strings.Contains(text.String(), "host_test.mustAcquire")
-		})
-	}
+	inProfile("sema.waiting", "acquiring")
 	first.Release()
 	if got := weights(); !slices.Equal(got, []int64{2}) {
 		t.Errorf("holders %v, want 2", got)
