@@ -101,22 +101,28 @@ func (e *Error) Unwrap() error { return e.Err }
 // advice of the first error in the chain that has some: an [Error], a sentinel of
 // this package, or one with a method Hint() string.
 func Hint(err error) string {
-	var (
-		facts  *Error
-		known  *sentinel
-		hinted interface{ Hint() string }
-	)
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &hinted):
-		return hinted.Hint()
-	case errors.As(err, &facts) && facts.Advice != "":
-		return facts.Advice
-	case facts != nil && facts.Detail == nilContext:
-		return "pass context.Background() to wait without limit"
-	case errors.As(err, &known):
-		return known.hint
+	switch e := err.(type) {
+	case interface{ Hint() string }:
+		return e.Hint()
+	case *Error:
+		if e.Advice != "" {
+			return e.Advice
+		}
+		if e.Detail == nilContext {
+			return "pass context.Background() to wait without limit"
+		}
+	case *sentinel:
+		return e.hint
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return Hint(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			if hint := Hint(one); hint != "" {
+				return hint
+			}
+		}
 	}
 	return ""
 }

@@ -115,6 +115,8 @@ func TestReasonAndHint_OfErrors(t *testing.T) {
 		{fmt.Errorf("load: %w", isClosed), "closed", "create a new one: a closed one stays closed"},
 		{noContext, "invalid", "pass context.Background() to wait without limit"},
 		{&sema.Error{Op: "acquire", Err: reasoned{sema.ErrFull}}, "breaker", "wait until the breaker closes"},
+		{&sema.Error{Op: "drain", Err: &sema.Error{Op: "configure", Err: sema.ErrFull, Advice: "the inner one"}}, "full", "the inner one"},
+		{errors.Join(errors.New("no advice"), &sema.Error{Op: "acquire", Err: sema.ErrFull, Advice: "the second"}), "full", "the second"},
 		{context.Canceled, "cancelled", ""},
 		{context.DeadlineExceeded, "deadline", ""},
 		{errors.New("disk on fire"), "other", ""},

@@ -326,6 +326,17 @@ func TestLogObserverWarnsOfTroubleAndIsNotChatty(t *testing.T) {
 	})
 }
 
+func TestLogTo_LogsAMismatchEachTime(t *testing.T) {
+	var out lockedBuffer
+	o := sema.LogTo(slog.New(slog.NewTextHandler(&out, nil)))
+	for range 2 {
+		o.Observe(sema.Event{Kind: sema.EventMismatched, Name: "db", Report: "the stored configuration applies"})
+	}
+	if text := out.take(); strings.Count(text, `msg="sema: configuration mismatched" semaphore=db report="the stored configuration applies"`) != 2 {
+		t.Errorf("%s", text)
+	}
+}
+
 func TestSlowObserverStallsNobodyElse(t *testing.T) {
 	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 // more. Exhaustion and its end, and overlong holds, are logged at most every
 // ten seconds per name of a semaphore: at once if there was nothing for a
 // while, and at the end of the ten seconds what it has come to meanwhile.
-// Leaks, inverted orders, suspected deadlocks, lost leases, failing open and
-// rejected posts are logged each time. A nil logger is slog.Default().
+// Leaks, inverted orders, suspected deadlocks, lost leases, failing open, rejected
+// posts and configurations that differ from the stored one are logged each time. A nil logger is slog.Default().
 func LogTo(l *slog.Logger) Observer {
 	return &logObserver{logger: l, windows: map[logKey]*logWindow{}}
 }
@@ -44,7 +44,7 @@ func (o *logObserver) Observe(e Event) {
 	switch e.Kind {
 	case EventExhausted, EventRecovered, EventOverheld:
 		o.fold(e)
-	case EventLeaked, EventInverted, EventDeadlocked, EventLost, EventFailedOpen, EventOverReleased:
+	case EventLeaked, EventInverted, EventDeadlocked, EventLost, EventFailedOpen, EventOverReleased, EventMismatched:
 		o.log(e, 0)
 	}
 }
