@@ -90,7 +90,7 @@ func TestDeclaredSemaphores(t *testing.T) {
 	if got := s.want(200, "GET", "/v1/semaphores/other", "").body["capacity"]; got != 7.0 {
 		t.Errorf("capacity %v, want that of the last pattern", got)
 	}
-	for _, bad := range []server.Declaration{{Name: "[", Capacity: 1}, {Capacity: 1}, {Name: "x", Capacity: -1}} {
+	for _, bad := range []server.Declaration{{Name: "[", Capacity: 1}, {Capacity: 1}, {Name: "x", Capacity: -1}, {Name: "x", Capacity: 1, MaxWaiters: new(int64(-1))}} {
 		if _, err := server.New(nil, server.Options{Declared: []server.Declaration{bad}}); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}

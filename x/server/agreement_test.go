@@ -92,7 +92,7 @@ func TestAgreement_OfReplies(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{
 		Tokens:   []server.Token{{Name: "ops", Hash: server.HashToken("secret"), Verbs: server.Verbs()}},
-		Declared: []server.Declaration{{Name: "mails", Capacity: 7, Rate: time.Minute}},
+		Declared: []server.Declaration{{Name: "mails", Capacity: 7, Window: time.Minute}},
 	})
 	s.auth = "secret"
 	c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url, connect.WithInterceptors(unaryBearer("secret")))

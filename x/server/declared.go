@@ -10,15 +10,15 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Declaration is how semaphores of a name, or of a pattern as of [path.Match],
-// are made when somebody first asks for them. Who asks need not know.
+// A Declaration configures the semaphores of a name, or of a pattern as of [path.Match],
+// when they are created by the first request. Clients need not know it.
 type Declaration struct {
 	Name       string        `yaml:"name"`
 	Capacity   int64         `yaml:"capacity"`
-	TTL        time.Duration `yaml:"ttl"`         // 15 s unless told
+	TTL        time.Duration `yaml:"ttl"`         // default 15s
 	Ramp       int64         `yaml:"ramp"`        // permits a second by which the capacity rises; 0: at once
-	MaxWaiters int64         `yaml:"max_waiters"` // 0: no bound
-	Rate       time.Duration `yaml:"rate"`        // if set, Capacity permits may be had in each such time
+	MaxWaiters *int64        `yaml:"max_waiters"` // nil: no bound; 0: no caller waits
+	Window     time.Duration `yaml:"window"`      // of a rate: Capacity permits in each; 0: permits are released
 }
 
 // defaultTTL is the TTL of semaphores for which neither operator nor client gives one.
@@ -27,10 +27,14 @@ const defaultTTL = 15 * time.Second
 // Config returns what a semaphore is created with.
 func (d Declaration) Config() protocol.Config {
 	c := protocol.Config{
-		Protocol: protocol.Version, Capacity: d.Capacity, Ramp: d.Ramp, MaxWaiters: d.MaxWaiters, TTL: micros(cmp.Or(d.TTL, defaultTTL)),
+		Protocol: protocol.Version, Capacity: d.Capacity, Ramp: d.Ramp, TTL: micros(cmp.Or(d.TTL, defaultTTL)),
 	}
-	if d.Rate != 0 {
-		c.Kind, c.Window = protocol.Rate, micros(d.Rate)
+	if d.MaxWaiters != nil {
+		bound, _ := newMaxWaiters(*d.MaxWaiters)
+		c.MaxWaiters = int64(*bound)
+	}
+	if d.Window != 0 {
+		c.Kind, c.Window = protocol.Rate, micros(d.Window)
 	}
 	return c
 }
@@ -52,6 +56,9 @@ func newDeclarations(all []Declaration) (declarations, error) {
 		}
 		if d.Capacity < 1 {
 			return nil, fmt.Errorf("declared semaphore %q: capacity %d: want 1 or more, or nobody is ever let in", d.Name, d.Capacity)
+		}
+		if d.MaxWaiters != nil && *d.MaxWaiters < 0 {
+			return nil, fmt.Errorf("declared semaphore %q: max_waiters %d: want %s, or none for no bound", d.Name, *d.MaxWaiters, wantWaiters)
 		}
 		if err := d.Config().Check(); err != nil {
 			return nil, fmt.Errorf("declared semaphore %q: %w", d.Name, err)
@@ -109,7 +116,7 @@ func (s *service) newConfig(name string, wanted settings) (protocol.Config, erro
 			}
 		}
 		if wanted.Window != nil {
-			declared.Rate = time.Duration(*wanted.Window)
+			declared.Window = time.Duration(*wanted.Window)
 		}
 	}
 	config := declared.Config()

@@ -210,7 +210,7 @@ func (s *stuck) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 // An item of a batch has no header of its own: the problem itself says when to retry.
 func TestProblem_RetryAfterInABatch(t *testing.T) {
 	t.Parallel()
-	s := start(t, server.Options{Declared: []server.Declaration{{Name: "mails", Capacity: 4, Rate: time.Minute}}})
+	s := start(t, server.Options{Declared: []server.Declaration{{Name: "mails", Capacity: 4, Window: time.Minute}}})
 	s.want(201, "POST", "/v1/semaphores/mails/leases?weight=4", "")
 	alone := s.want(429, "POST", "/v1/semaphores/mails/leases?weight=2", "")
 	if alone.header.Get("Retry-After") != "30" || alone.body["retry_after"] != 30.0 {

@@ -99,10 +99,24 @@ func TestConfigure_RPCSettings(t *testing.T) {
 	}
 }
 
+// TestDeclaration_MaxWaiters: as in requests, 0 is no waiter and absent is no bound.
+func TestDeclaration_MaxWaiters(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Declared: []server.Declaration{
+		{Name: "none", Capacity: 1, MaxWaiters: new(int64)}, {Name: "seven", Capacity: 1, MaxWaiters: new(int64(7))}, {Name: "any", Capacity: 1},
+	}})
+	for name, want := range map[string]any{"none": 0.0, "seven": 7.0, "any": nil} {
+		s.want(201, "POST", "/v1/semaphores/"+name+"/leases", "")
+		if got := s.want(200, "GET", "/v1/semaphores/"+name, "").body["max_waiters"]; got != want {
+			t.Errorf("%s: max_waiters %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestRate_HeadersHaveTheWindow(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Declared: []server.Declaration{
-		{Name: "hourly", Capacity: 1, Rate: time.Hour}, {Name: "some", Capacity: 10, Rate: 10 * time.Minute}, {Name: "fast", Capacity: 2, Rate: 200 * time.Millisecond, TTL: time.Minute}, {Name: "plain", Capacity: 1},
+		{Name: "hourly", Capacity: 1, Window: time.Hour}, {Name: "some", Capacity: 10, Window: 10 * time.Minute}, {Name: "fast", Capacity: 2, Window: 200 * time.Millisecond, TTL: time.Minute}, {Name: "plain", Capacity: 1},
 	}})
 	for _, c := range []struct{ name, weight, policy, spent, retry string }{
 		{"hourly", "1", `"hourly";q=1;w=3600`, `"hourly";r=0;t=3600`, "3600"},
