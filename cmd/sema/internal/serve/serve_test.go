@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -140,13 +141,15 @@ func TestASignalThatComesEarly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var log bytes.Buffer
+		cmd.Stderr = &log
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = out.Read(make([]byte, 1))
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v", err)
+			t.Errorf("%v: %s", err, &log)
 		}
 	}
 }
@@ -219,7 +222,7 @@ func TestWhatItRefuses(t *testing.T) {
 		{args: []string{"--listen", "nowhere"}, says: "host:port"},
 		{args: []string{"--listen", anywhere, "--tls-cert", "x"}, says: "both cert and key"},
 		{args: []string{"--listen", anywhere, "--log-level", "loud"}, says: "debug, info"},
-		{args: []string{"--listen", anywhere, "--store", "nonsense:"}, says: "no engine"},
+		{args: []string{"--listen", anywhere, "--store", "nonsense:"}, says: "no store"},
 		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - name: db\n    capasity: 3\n")}, says: "capasity"},
 		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - name: db\n    capacity: -3\n")}, says: "capacity -3"},
 		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: plain-secret\n")}, says: "64 hexadecimal digits"},
