@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/x/server"
@@ -106,8 +107,10 @@ func acquire(store string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
+	var held []sema.Permit // a release is another operation
 	return func() error {
-		_, err := s.Acquire(context.Background(), 1)
+		p, err := s.Acquire(context.Background(), 1)
+		held = append(held, p)
 		return err
 	}, nil
 }
