@@ -10,6 +10,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sema-go/sema/x/internal/storerpc"
 )
 
 // A jsonCodec is Connect's own, with errors that name the field and no types of Go, and
@@ -28,6 +30,9 @@ func (c jsonCodec) Marshal(message any) ([]byte, error) {
 func (c jsonCodec) Unmarshal(raw []byte, message any) error {
 	if len(raw) == 0 {
 		return errors.New("want a JSON object, the body is empty")
+	}
+	if err := storerpc.CheckSize(raw, message, true); err != nil {
+		return err
 	}
 	err := protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(raw, message.(proto.Message))
 	if err == nil {
@@ -56,7 +61,11 @@ func (protoCodec) MarshalAppend(to []byte, message any) ([]byte, error) {
 
 // Unmarshal implements [connect.Codec].
 func (protoCodec) Unmarshal(raw []byte, message any) error {
-	if proto.Unmarshal(raw, message.(proto.Message)) != nil {
+	err := storerpc.CheckSize(raw, message, false)
+	if err == nil {
+		err = proto.Unmarshal(raw, message.(proto.Message))
+	}
+	if err != nil {
 		return errors.New("the body is no protobuf message of this request, or has text that is not UTF-8")
 	}
 	return nil

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
@@ -272,5 +274,51 @@ func TestLimits_RejectedTicketsAreBounded(t *testing.T) {
 	}
 	if n := s.Denied(); n > 0 {
 		t.Errorf("%d tickets of batches that were not applied are noted", n)
+	}
+}
+
+// A request with an idempotency key stays queued when its client disconnects, so that a
+// retry finds it. It counts until then: new keys do not evade the limits.
+func TestLimits_KeyedRequestsOfGoneClientsCount(t *testing.T) {
+	t.Parallel()
+	const limit, requests = 5, 12
+	store := memstore.New()
+	s := open(t, store, server.Options{Tokens: []server.Token{
+		{Name: "a", Verbs: []server.Verb{server.Read, server.Acquire}, Hash: server.HashToken("secret"), Limits: server.Quota{Held: limit, Waiting: limit}},
+	}})
+	s.auth = "secret"
+	s.want(201, "POST", "/v1/semaphores/db/leases", `{"capacity":1,"ttl":"1h"}`)
+	queued := func() int {
+		now, err := store.Inspect(t.Context(), "db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(now.Queue)
+	}
+	for i := range requests {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		before := queued()
+		go func() {
+			defer close(ended)
+			body := fmt.Sprintf(`{"wait":"1m","idempotency_key":"key-%d"}`, i)
+			r, _ := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/semaphores/db/leases", strings.NewReader(body))
+			r.Header.Set("Authorization", "Bearer secret")
+			if answer, err := http.DefaultClient.Do(r); err == nil {
+				answer.Body.Close()
+			}
+		}()
+		for done := false; !done && queued() == before; {
+			select {
+			case <-ended: // rejected
+				done = true
+			case <-time.After(time.Millisecond):
+			}
+		}
+		cancel()
+		<-ended
+	}
+	if n := queued(); n == 0 || n > limit {
+		t.Errorf("%d are queued, want some, and at most %d", n, limit)
 	}
 }

@@ -59,6 +59,16 @@ func (l *leases) renewed(one *account, lease leasing.Lease) {
 	l.all[key] = &countedLease{one, expiry(lease)}
 }
 
+// left notes a place that was taken for a request whose client has gone.
+func (l *leases) left(one *account, key leaseKey, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known := l.all[key]; known != nil {
+		l.service.accounts.give(known.account, held)
+	}
+	l.all[key] = &countedLease{one, until}
+}
+
 // drop forgets a lease of an account that has ended. To another principal every lease
 // is lost, and lives on.
 func (l *leases) drop(one *account, key leaseKey) {

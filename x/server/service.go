@@ -129,17 +129,40 @@ func (s *service) acquire(ctx context.Context, r acquireRequest) (lease leasing.
 	if err := s.accounts.takeSwept(one, held); err != nil {
 		return leasing.Lease{}, err
 	}
+	client := ctx
 	if r.wait > 0 {
 		bounded, cancel := until(ctx, s.life)
 		defer cancel()
 		ctx = bounded
 	}
 	if lease, err = s.manager.Acquire(ctx, request); err != nil || lease.ID == "" {
-		s.accounts.give(one, held)
+		if err != nil && r.key != "" && client.Err() != nil {
+			s.left(one, r)
+		} else {
+			s.accounts.give(one, held)
+		}
 		return lease, err
 	}
 	repeated = !s.leases.keep(one, lease)
+	if r.key != "" {
+		s.leases.drop(one, leftKey(one, r))
+	}
 	return lease, nil
+}
+
+// left keeps the place of a request with an idempotency key whose client has gone: its
+// ticket stays in the queue, and may be granted, until its session has expired.
+func (s *service) left(one *account, r acquireRequest) {
+	ttl := maxTTL
+	if now, err := s.snapshot(s.life, r.semaphore); err == nil {
+		ttl = span(now.Config.TTL)
+	}
+	s.leases.left(one, leftKey(one, r), time.Now().Add(r.wait+2*ttl))
+}
+
+// leftKey names the place of such a request. No lease has such an id.
+func leftKey(one *account, r acquireRequest) leaseKey {
+	return leaseKey{r.semaphore, "key " + one.principal + "\x00" + r.key}
 }
 
 // validate returns a request for permits as the lease manager reads it, if the caller may make it.

@@ -40,27 +40,25 @@ func TestStoreAPI_ClientsSetNoIdentity(t *testing.T) {
 	})
 }
 
-// A racingStore changes a semaphore right before it is deleted.
-type racingStore struct{ fleet.Store }
-
-func (r racingStore) Administer(ctx context.Context, name string, c fleet.Command) error {
-	if c.Delete {
-		now, err := r.Inspect(ctx, name)
+// Administer changes a semaphore right before it is deleted, while racing is set.
+func (c *countingStore) Administer(ctx context.Context, name string, command fleet.Command) error {
+	if command.Delete && c.racing.Load() {
+		now, err := c.Inspect(ctx, name)
 		if err != nil {
 			return err
 		}
 		now.Config.Capacity++
-		if err := r.Store.Administer(ctx, name, fleet.Command{Configure: &now.Config}); err != nil {
+		if err := c.Store.Administer(ctx, name, fleet.Command{Configure: &now.Config}); err != nil {
 			return err
 		}
 	}
-	return r.Store.Administer(ctx, name, c)
+	return c.Store.Administer(ctx, name, command)
 }
 
 // A semaphore that was changed after its version was checked is not deleted.
 func TestDelete_IsConditionalInTheStore(t *testing.T) {
 	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
-		s.store.Store = racingStore{store}
+		store.racing.Store(true)
 		before, err := s.info(t.Context(), "db", page{})
 		if err != nil {
 			t.Fatal(err)

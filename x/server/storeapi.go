@@ -61,6 +61,9 @@ func (a storeAPI) Apply(ctx context.Context, name string, b protocol.Batch) (pro
 	if err := a.service.authorize(ctx, Acquire, name); err != nil {
 		return protocol.Reply{}, err
 	}
+	if len(b.Ops) > maxOps {
+		return protocol.Reply{}, invalid("%d operations in a batch: want %d at most", len(b.Ops), maxOps)
+	}
 	b.Ops = slices.Clone(b.Ops)
 	for i := range b.Ops {
 		d := &b.Ops[i].Details

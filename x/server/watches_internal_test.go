@@ -23,6 +23,7 @@ type countingStore struct {
 	*memstore.Store
 	inspects, lists atomic.Int64
 	away            atomic.Bool
+	racing          atomic.Bool // see Administer
 }
 
 func (c *countingStore) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {

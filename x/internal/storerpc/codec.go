@@ -27,6 +27,20 @@ func codecs() connect.HandlerOption {
 		connect.WithCodec(binaryCodec{}), connect.WithCodec(jsonCodec("json")), connect.WithCodec(jsonCodec("json; charset=utf-8")))
 }
 
+// CheckSize fails on a batch that would be decoded into too much. Codecs that replace
+// those of a [Handler] call it before they decode.
+func CheckSize(raw []byte, message any, json bool) error {
+	switch _, batch := message.(*semav1.StoreApplyRequest); {
+	case !batch:
+		return nil
+	case !json:
+		return checkElements(raw)
+	case len(raw) > maxJSON:
+		return fmt.Errorf("%d bytes of JSON: want %d at most, or the binary form", len(raw), maxJSON)
+	}
+	return nil
+}
+
 type binaryCodec struct{}
 
 // Name implements [connect.Codec].

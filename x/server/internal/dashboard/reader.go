@@ -18,6 +18,9 @@ const (
 	every   = time.Second     // how often the store is read for the same, while it is watched
 	timeout = 5 * time.Second // of one read
 	atOnce  = 8               // semaphores that are read at a time
+
+	// mostShared bounds the pages that are kept for others: viewers choose the cursor.
+	mostShared = 100
 )
 
 // A reader reads the store for all viewers: the same is read once at a time, and not again
@@ -219,7 +222,9 @@ func (r *reader) entryOf(key entryKey) *entry {
 	e := r.read[key]
 	if e == nil {
 		e = &entry{parts: newParts()}
-		r.read[key] = e
+		if key.after == "" || len(r.read) < mostShared {
+			r.read[key] = e
+		}
 	}
 	e.used = time.Now()
 	return e

@@ -1,0 +1,22 @@
+package dashboard
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Viewers choose the cursor of a page: the pages that are kept for others are bounded.
+func TestReader_KeepsFewPages(t *testing.T) {
+	t.Parallel()
+	r := newReader(nil, nil)
+	for i := range 10 * mostShared {
+		r.entryOf(entryKey{"db", fmt.Sprintf("h%0*d", i+1, 0)})
+	}
+	if len(r.read) > mostShared {
+		t.Errorf("%d pages are kept, want at most %d", len(r.read), mostShared)
+	}
+	key := entryKey{"db", ""}
+	if r.entryOf(key) != r.entryOf(key) {
+		t.Error("the first page of a semaphore is not shared")
+	}
+}
