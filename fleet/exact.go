@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -14,7 +15,7 @@ import (
 type exact struct {
 	*session
 	leases   map[protocol.Seq]*grant // of the session
-	acquired int64
+	acquired atomic.Int64
 }
 
 func newExact(s *session) *exact { return &exact{session: s, leases: map[protocol.Seq]*grant{}} }
@@ -58,7 +59,7 @@ func (s *exact) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	w := s.newWaiter(c, c.req)
 	// A caller whose context cannot be cancelled, and that may wait for longer than a
 	// reply takes, may send the batch itself.
-	w.carries = ctx.Done() == nil && (s.settings.maxWait == 0 || s.settings.maxWait > replyTimeout) && s.settings.unavailableAfter > replyTimeout
+	w.carries = ctx.Done() == nil && (!c.req.Try || s.settings.tryTimeout > replyTimeout) && (s.settings.maxWait == 0 || s.settings.maxWait > replyTimeout) && s.settings.unavailableAfter > replyTimeout
 	if err := s.ask(c.op, w); err != nil || c.req.Weight == 0 {
 		return sema.Permit{}, err
 	}
@@ -69,6 +70,7 @@ func (s *exact) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	if err != nil {
 		return sema.Permit{}, err
 	}
+	s.acquired.Add(1)
 	if r.lease.grant.block { // of a region, which may be less than it asked for
 		return sema.NewPermit(r.lease.weight, r.lease), nil
 	}
@@ -91,7 +93,6 @@ func (s *exact) resolve(w *waiter, f protocol.Result) {
 		s.attach(w.of, f)
 	default:
 		s.counts.Grants++
-		s.acquired++
 		w.ended <- result{lease: s.lend(f, w.op.Pooled)}
 	}
 }
@@ -143,7 +144,7 @@ func (s *exact) held() (sum int64) {
 }
 
 // usage implements [strategy].
-func (s *exact) usage() usage { return usage{acquired: s.acquired} }
+func (s *exact) usage() usage { return usage{acquired: s.acquired.Load()} }
 
 // loseGrant notes that a lease is lost. The mutex is held.
 func (s *exact) loseGrant(g *grant, why string) {
@@ -165,10 +166,10 @@ func (l *lease) giveBack() {
 	l.err = l.failure()
 	l.ended = true
 	g.held -= l.weight
-	s.inUse.Add(-l.weight) // until the next reply
 	if s.leases[g.fence.Seq] != g {
 		return // lost, or of a rate: there is nothing to release
 	}
+	s.inUse.Add(-l.weight) // until the next reply
 	if g.held > 0 {
 		s.release(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq, Weight: l.weight})
 		return

@@ -68,6 +68,10 @@ func (f *failOpen) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 		return f.issue(c, p, err)
 	}
 	c.noteQueued()
+	of := f.period.Load()
+	if err := f.stillApplies(c); err != nil { // it may have changed while observers ran
+		return sema.Permit{}, err
+	}
 	f.queue(c)
 	defer f.unqueue(c)
 	wait, leave := context.WithCancelCause(ctx)
@@ -75,16 +79,32 @@ func (f *failOpen) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	if most := f.settings.maxWait; most > 0 {
 		defer time.AfterFunc(time.Until(c.start.Add(most)), func() { leave(sema.ErrTimeout) }).Stop()
 	}
-	defer context.AfterFunc(f.period.Load().life, func() { leave(errRecovered) })()
+	defer context.AfterFunc(of.life, func() { leave(errRecovered) })()
 	p, err = f.local.Acquire(wait, c.weight())
 	switch {
-	case err == nil:
-	case ctx.Err() != nil:
+	case err == nil && ctx.Err() == nil:
+	case ctx.Err() != nil: // a context of another kind ends wait a moment later
+		p.Release()
+		p = sema.Permit{}
 		err = context.Cause(ctx)
 	case err == sema.ErrTimeout:
 		err = f.timeout(c)
 	}
 	return f.issue(c, p, err)
+}
+
+// stillApplies returns why a call does not wait for the local limit.
+func (f *failOpen) stillApplies(c *call) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch err := f.admitsLocked(c.op, c.weight()); err {
+	case errFailedOpen:
+		return nil
+	case nil:
+		return errRecovered
+	default:
+		return err
+	}
 }
 
 func (f *failOpen) queue(c *call) {

@@ -64,8 +64,8 @@ func (s *pooled) collect(g *generation) {
 func (s *pooled) collected(g *generation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g.peer != s.peer {
-		return true
+	if g.peer != s.peer || !slices.Contains(s.retired, g) {
+		return true // it is dropped already
 	}
 	g.confine()
 	if g.held > 0 {

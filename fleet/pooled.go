@@ -128,8 +128,11 @@ func (s *pooled) wait(ctx context.Context, c *call) (sema.Permit, error) {
 	p, ok := s.awaitTurn(wait, q)
 	why := context.Cause(wait)
 	switch {
-	case ok:
+	case ok && ctx.Err() == nil:
 		return p, nil
+	case ok: // a context of another kind ends wait a moment later
+		p.Release()
+		return sema.Permit{}, context.Cause(ctx)
 	case ctx.Err() != nil:
 		return p, context.Cause(ctx)
 	case why == errFailedOpen:
@@ -150,11 +153,15 @@ func (s *pooled) limit(c *call, end func()) (stop func()) {
 	left, _ := s.overdue(c)
 	var mu sync.Mutex
 	var timer *time.Timer
+	stopped := false
 	mu.Lock()
 	defer mu.Unlock()
 	timer = time.AfterFunc(left, func() {
 		mu.Lock()
 		defer mu.Unlock()
+		if stopped {
+			return
+		}
 		if left, err := s.overdue(c); err == nil {
 			timer.Reset(left)
 			return
@@ -164,6 +171,7 @@ func (s *pooled) limit(c *call, end func()) (stop func()) {
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
+		stopped = true
 		timer.Stop()
 	}
 }

@@ -92,7 +92,10 @@ func (s *session) noteQueued(ops []protocol.Op) {
 
 // rejectAll ends all waits. The mutex is held.
 func (s *session) rejectAll(why error) {
-	for ticket := range s.waiters {
+	for ticket, w := range s.waiters {
+		if w.op.Verb == protocol.Split { // which the permit that it splits would not survive whole
+			continue
+		}
 		s.removeLocked(ticket).ended <- result{err: why}
 		s.cancel(ticket)
 	}
