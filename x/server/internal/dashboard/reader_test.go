@@ -15,8 +15,8 @@ func TestReader_KeepsFewPages(t *testing.T) {
 	if len(r.read) > mostShared {
 		t.Errorf("%d pages are kept, want at most %d", len(r.read), mostShared)
 	}
-	key := entryKey{"db", ""}
-	if r.entryOf(key) != r.entryOf(key) {
+	first := r.entryOf(entryKey{"db", ""})
+	if r.entryOf(entryKey{"db", ""}) != first {
 		t.Error("the first page of a semaphore is not shared")
 	}
 }
