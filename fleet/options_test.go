@@ -10,7 +10,6 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
 // TestOption_AcceptsSharedOptionsOnly: an option that is not of the interface does not
@@ -156,12 +155,8 @@ func TestSemaphore_Existing(t *testing.T) {
 	}
 }
 
-// TestSemaphore_NoWaiters runs over stores that know sema.NoWaiters.
 func TestSemaphore_NoWaiters(t *testing.T) {
 	t.Parallel()
-	if err := (protocol.Config{Capacity: 1, TTL: 1e6, MaxWaiters: sema.NoWaiters}).Check(); err != nil {
-		t.Skip("the protocol has no such configuration yet:", err)
-	}
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
