@@ -26,8 +26,9 @@ vet:
 	@for os in darwin windows freebsd; do echo "GOOS=$$os go vet"; GOOS=$$os go vet $(PACKAGES) || exit 1; done
 	GOARCH=386 go vet ./...
 
-# gofmt, tidy go.mod files, staticcheck with everything on (staticcheck.conf), and
-# semavet, which go vet runs: it remembers what it has seen.
+# gofmt, tidy go.mod files, staticcheck with everything on (staticcheck.conf), semavet,
+# which go vet runs since it caches results, and plainwords, which checks the language of
+# comments, messages, documents and names.
 lint: $(BIN)/staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'd:" $$unformatted; exit 1; fi
@@ -35,6 +36,8 @@ lint: $(BIN)/staticcheck
 	$(BIN)/staticcheck $(PACKAGES)
 	go build -o $(BIN)/ ./cmd/semavet
 	go vet -vettool=$(CURDIR)/$(BIN)/semavet $(PACKAGES)
+	cd tools && GOWORK=off go test ./plainwords && GOWORK=off go build -o ../$(BIN)/ ./plainwords
+	$(BIN)/plainwords
 
 # Tools have a go.mod of their own, so that no library's go.mod names them.
 $(BIN)/staticcheck: tools/go.mod tools/go.sum
@@ -45,7 +48,7 @@ $(BIN)/staticcheck: tools/go.mod tools/go.sum
 race:
 	go test -race -timeout 30m $(PACKAGES)
 
-# Every engine through thousands of histories, and ten thousand clients that wait:
+# Every store through thousands of histories, and ten thousand clients that wait:
 # too much for the race detector.
 conformance:
 	go test -run 'Conforms' -timeout 20m ./fleet/memstore ./x/...
@@ -79,7 +82,7 @@ stress:
 	go test -timeout 30m -run 'Worlds' ./fleet/protocol -args -sim.seeds=5000
 	go test -timeout 30m -run 'Killed' ./x/sqlitestore -args -stress.rounds=1000
 
-# Real engines are tormented, a minute each: make chaos FOR=10m for longer.
+# Faults are injected into real stores, a minute each: make chaos FOR=10m for longer.
 FOR ?= 1m
 chaos: setup
 	go -C bench run ./chaos -for $(FOR)
@@ -96,6 +99,7 @@ bench:
 	go -C bench run . host
 	go -C bench run . fleet
 	go -C bench run . service
+	go -C bench run . patterns
 
 # Writes the tables of figures in README.md anew, and docs/scale.md.
 readme:

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Tries what README.md says to type on a Debian that has only Go, make and git.
+# Runs the commands of README.md on a Debian that has only Go, make and git.
 #
-#	scripts/bare.sh            all of it, with make test: half an hour and more
-#	scripts/bare.sh vet race   these targets of the Makefile in place of test
+#	scripts/bare.sh            everything, with make test: half an hour or more
+#	scripts/bare.sh vet race   these Makefile targets instead of test
 #
-# A fresh Debian of this machine's release is made in a temporary directory, HEAD
-# is cloned into it, and the commands of README's first shell block run in it. The
-# apt sources, certificates, name servers and Go settings are this machine's. It
-# needs root and debootstrap (apt-get install debootstrap).
+# It creates a fresh Debian of this machine's release in a temporary directory,
+# clones HEAD into it, and runs the commands of README's first shell block there.
+# The apt sources, certificates, name servers and Go settings are this machine's.
+# It needs root and debootstrap (apt-get install debootstrap).
 #
-# SEMA_BARE_LIMIT is how long all of it may take, in seconds (default 7200).
+# SEMA_BARE_LIMIT bounds the total time, in seconds (default 7200).
 set -euo pipefail
 
 limit=${SEMA_BARE_LIMIT:-7200}
@@ -17,14 +17,14 @@ stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(test)
 repository=$(cd "$(dirname "$0")/.." && pwd)
 
-say() { printf 'bare: %s  %s\n' "$(date +%T)" "$*"; }
+log() { printf 'bare: %s  %s\n' "$(date +%T)" "$*"; }
 fail() {
 	echo "bare: $*" >&2
 	exit 1
 }
 
-# populate makes the Debian in $root: a minimal one, what this machine's apt and
-# resolver are configured with, make and git, and a clone of HEAD.
+# populate creates the Debian in $root: a minimal system, this machine's apt and
+# resolver configuration, make and git, and a clone of HEAD.
 populate() {
 	local release mirror proxy= part
 	release=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -32,7 +32,7 @@ populate() {
 		awk -v release="$release" '$2 == release { print $1; exit }')
 	[ -n "$mirror" ] || fail "apt has no source for $release"
 	eval "$(apt-config shell proxy Acquire::http::Proxy)"
-	say "debootstrap $release"
+	log "debootstrap $release"
 	http_proxy=${proxy:-${http_proxy:-}} debootstrap --variant=minbase "$release" "$root" "$mirror" >"$work/log" 2>&1 ||
 		fail "debootstrap: $(tail -n 5 "$work/log")"
 	mount_all
@@ -43,14 +43,14 @@ populate() {
 	cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 	mkdir -p "$root/etc/ssl/certs" # Go downloads modules over TLS
 	cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-	say "apt-get install make git"
+	log "apt-get install make git"
 	inside 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends make git' \
 		>"$work/log" 2>&1 || fail "apt-get: $(tail -n 5 "$work/log")"
 	git clone -q "$repository" "$root/root/sema"
 	git -C "$root/root/sema" checkout -q --detach "$(git -C "$repository" rev-parse HEAD)"
 }
 
-# mount_all mounts what programs expect, and Go, which cannot be written to.
+# mount_all mounts what programs expect, and Go, read-only.
 mount_all() {
 	mount -t proc proc "$root/proc"
 	mount -t sysfs sysfs "$root/sys"
@@ -73,8 +73,8 @@ mount_all() {
 	mount -o remount,bind,ro "$root/usr/local/go"
 }
 
-# inside runs a command in the Debian, in the clone, with Go's settings of this
-# machine and nothing else of its environment.
+# inside runs a command in the Debian, in the clone, with this machine's Go
+# settings and nothing else of its environment.
 inside() {
 	local settings=() name
 	for name in GOPROXY GOSUMDB GONOSUMDB GONOPROXY GOPRIVATE GOINSECURE GOFLAGS GOTOOLCHAIN; do
@@ -85,13 +85,13 @@ inside() {
 		bash -c 'cd /root/sema 2>/dev/null || cd; eval "$1"' bash "$1"
 }
 
-# serve starts the server that a command of README's starts, at a port of its own,
-# has it grant a permit, and interrupts it as a terminal does: with what go run
-# has started.
+# serve starts the server of a README command on a free port, acquires a permit
+# from it, and sends SIGINT to its process group, as a terminal does, because go
+# run starts the server as a child.
 serve() {
 	inside "set -m; SEMA_LISTEN=127.0.0.1:0 $1 >/tmp/serve.log 2>&1 & server=\$!"'
 		until grep -q "^  try" /tmp/serve.log; do
-			kill -0 "$server" 2>/dev/null || { echo "it does not serve: $(cat /tmp/serve.log)" >&2; exit 1; }
+			kill -0 "$server" 2>/dev/null || { echo "the server does not start: $(cat /tmp/serve.log)" >&2; exit 1; }
 			sleep 0.2
 		done
 		cat /tmp/serve.log
@@ -101,26 +101,27 @@ serve() {
 		reply=$(cat <&3)
 		kill -INT -- "-$server"
 		wait "$server" || true
-		case $reply in "HTTP/1.1 201"*) ;; *) echo "it replies: $reply" >&2; exit 1 ;; esac'
+		case $reply in "HTTP/1.1 201"*) ;; *) echo "unexpected reply: $reply" >&2; exit 1 ;; esac'
 }
 
-# try runs README's commands, and the targets of the Makefile where make test is.
+# try runs README's commands, with the given Makefile targets in place of make
+# test.
 try() {
 	local command stage
 	while read -r command; do
 		case $command in
 		'make test')
 			for stage in "${stages[@]}"; do
-				say "make $stage"
+				log "make $stage"
 				inside "SEMA_TEST_REQUIRE=1 make $stage"
 			done
 			;;
 		*' serve')
-			say "$command"
+			log "$command"
 			serve "$command"
 			;;
 		*)
-			say "$command"
+			log "$command"
 			inside "$command"
 			;;
 		esac
@@ -134,19 +135,20 @@ if [ "${SEMA_BARE_WORK:-}" ]; then
 	exit
 fi
 
-[ "$(id -u)" -eq 0 ] || fail "needs root: it makes namespaces and mounts"
+[ "$(id -u)" -eq 0 ] || fail "needs root to create namespaces and mounts"
 for program in debootstrap unshare git go; do
 	type -P "$program" >/dev/null || fail "needs $program (apt-get install -y debootstrap util-linux git; Go in PATH)"
 done
 
-# The rest runs in mount, process and IPC namespaces of its own: however it ends,
-# what it has mounted and started ends with it. Nothing is mounted in the directory
-# as it is seen here, so that only the copy is removed.
+# The rest runs in its own mount, process and IPC namespaces. However it ends,
+# its mounts and processes end with it. The directory has no mounts outside of
+# the namespace, so rm removes only the copy.
 work=$(mktemp -d)
 child=
 cleanup() {
 	set +e
-	# unshare waits for the first process of the namespace, whose end is that of all.
+	# unshare waits for the first process of the namespace, whose end ends all
+	# others.
 	if [ -n "$child" ]; then
 		kill -KILL $(cat "/proc/$child/task/$child/children")
 		wait "$child"
@@ -167,4 +169,4 @@ status=0
 wait "$child" || status=$?
 child=
 [ "$status" -eq 0 ] || fail "failed: exit status $status"
-say "all passed"
+log "all passed"

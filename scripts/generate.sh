@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the Go code of x/proto anew, into x or the directory that is named. It
-# needs protoc (Debian's protobuf-compiler); its plugins are of the tools module.
+# Regenerates the Go code of x/proto, into x or the given directory. It needs
+# protoc (Debian's protobuf-compiler); its plugins come from the tools module.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Installs what the tests need beyond Go, on Debian: as root with apt, or else
-# it says the line to type.
+# Installs what the tests need beyond Go, on Debian: as root with apt; otherwise
+# it prints the command to run.
 set -euo pipefail
 
 missing=()
-# A program in a file: a builtin of this shell is none that a test could start.
+# type -P finds files only: tests cannot start a builtin of this shell.
 need() { type -P "$1" >/dev/null || missing+=("$2"); }
 
 need git git            # make lint
-need curl curl          # the line that sema serve says to try
+need curl curl          # the command that sema serve prints
 need kill procps        # signals to sema top
-need gcc gcc            # the race detector, C programs that tests meet
+need gcc gcc            # the race detector, and C programs of tests
 need spin spin          # docs/model
-need python3 python3    # a foreign user of host/posix
+need python3 python3    # a program that shares semaphores of host/posix
 need ipcs util-linux    # host/sysv
 need protoc protobuf-compiler # scripts/generate.sh
 need tmux tmux          # a real terminal for sema top
 need chromium chromium  # a real browser for the dashboard
-need sqlite3 sqlite3    # who looks into x/sqlitestore's tables
+need sqlite3 sqlite3    # reads x/sqlitestore's tables
 need redis-server redis-server
 need redis-cli redis-tools
 need psql postgresql-client
@@ -37,11 +37,11 @@ if ! command -v apt-get >/dev/null; then
 	exit 1
 fi
 if [ "$(id -u)" -ne 0 ]; then
-	echo "setup: missing packages; type: sudo $line" >&2
+	echo "setup: missing packages; run: sudo $line" >&2
 	exit 1
 fi
 echo "setup: $line"
-# Tests start servers of their own: those that packages would start are not.
+# Tests start their own servers, so keep the packages from starting theirs.
 if [ ! -e /usr/sbin/policy-rc.d ]; then
 	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 	chmod +x /usr/sbin/policy-rc.d
