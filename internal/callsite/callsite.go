@@ -1,4 +1,4 @@
-// Package callsite tells where in somebody's code Sema was called.
+// Package callsite finds the line outside of Sema from which Sema was called.
 package callsite
 
 import (
@@ -9,26 +9,27 @@ import (
 	"sync"
 )
 
-// Own reports whether a frame is the library's own, tests excepted.
+// Own reports whether a frame belongs to the library, except for its tests.
 func Own(f runtime.Frame) bool {
 	rest, ok := strings.CutPrefix(f.Function, "github.com/sema-go/sema")
 	return ok && (rest[0] == '.' || rest[0] == '/') && !strings.HasSuffix(f.File, "_test.go")
 }
 
-// Name is a frame as dir/file.go:line.
+// Name returns a frame as dir/file.go:line.
 func Name(f runtime.Frame) string {
 	return fmt.Sprintf("%s/%s:%d", path.Base(path.Dir(f.File)), path.Base(f.File), f.Line)
 }
 
-// sites is where the return addresses in stacks are, "" for Sema's own: to look
-// one up takes longer than all else, and a program has few.
+// sites caches the call sites of return addresses, "" for Sema's own. Looking up an address
+// takes longer than everything else, and a program has few of them.
 var sites sync.Map // uintptr → string
 
-// Here looks up to twice as far as near. Who calls is mostly near, and to walk up
-// a stack takes time for each frame.
+// near is the number of frames that Here reads at a time, at most twice. The caller is mostly
+// near, and walking up the stack takes time for each frame.
 const near = 6
 
-// Here is the first caller outside Sema, "" if there is none near.
+// Here returns the first caller outside of Sema as dir/file.go:line. It returns "" if there is
+// none within 2 × near frames.
 func Here() string {
 	var pcs [near]uintptr
 	for skip := 2; skip <= 2+near; skip += near {
@@ -36,7 +37,7 @@ func Here() string {
 		for _, pc := range pcs[:n] {
 			site, known := sites.Load(pc)
 			if !known {
-				site = outside(pc)
+				site = siteOf(pc)
 				sites.Store(pc, site)
 			}
 			if site != "" {
@@ -50,11 +51,11 @@ func Here() string {
 	return ""
 }
 
-func outside(pc uintptr) string {
+func siteOf(pc uintptr) string {
 	frames := runtime.CallersFrames([]uintptr{pc})
 	for {
 		f, more := frames.Next()
-		if !Own(f) && !strings.HasPrefix(f.Function, "runtime.") { // where goroutines begin
+		if !Own(f) && !strings.HasPrefix(f.Function, "runtime.") { // the entry points of goroutines
 			return Name(f)
 		}
 		if !more {

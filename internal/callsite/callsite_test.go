@@ -7,17 +7,17 @@ import (
 	"github.com/sema-go/sema/internal/callsite"
 )
 
-func TestHereIsTheCallersLine(t *testing.T) {
+func TestHere_ReturnsTheLineOfTheCaller(t *testing.T) {
 	t.Parallel()
 	first, second := callsite.Here(), callsite.Here() // one line
 	again := callsite.Here()
 	for _, site := range []string{first, second, again} {
 		if !regexp.MustCompile(`^callsite/callsite_test\.go:1[0-9]$`).MatchString(site) {
-			t.Errorf("here is %q", site)
+			t.Errorf("site %q", site)
 		}
 	}
 	if first == again {
-		t.Errorf("two lines are both %q", first)
+		t.Errorf("two lines have the same site %q", first)
 	}
 }
 

@@ -1,5 +1,4 @@
-// Package describe has the one-line texts that semaphores of all scopes print
-// of themselves.
+// Package describe formats the one-line String texts of semaphores of all scopes.
 package describe
 
 import (
@@ -36,8 +35,7 @@ func Usage(kind, name string, inUse, capacity int64, waiters int, states ...stri
 	return b.String()
 }
 
-// State returns the word for what a semaphore does with new callers, "" if it
-// admits them.
+// State returns "closed" or "draining", or "" if a semaphore admits new callers.
 func State(closed, draining bool) string {
 	switch {
 	case closed:

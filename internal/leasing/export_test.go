@@ -6,21 +6,21 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Remembered returns how much the manager keeps.
-func (m *Manager) Remembered() int {
+// Entries returns the number of entries that the manager keeps.
+func (m *Manager) Entries() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.leased) + len(m.idle) + len(m.queues) + len(m.released) + len(m.attempts) + len(m.inspections)
 }
 
-// Standing returns in how many queues sessions wait.
-func (m *Manager) Standing() int {
+// Queues returns the number of queues with waiting sessions.
+func (m *Manager) Queues() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.queues)
 }
 
-// Look returns a semaphore as it is.
-func (m *Manager) Look(ctx context.Context, semaphore string) (protocol.Snapshot, error) {
+// Inspect returns a snapshot of a semaphore.
+func (m *Manager) Inspect(ctx context.Context, semaphore string) (protocol.Snapshot, error) {
 	return m.inspect(ctx, semaphore)
 }

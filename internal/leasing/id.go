@@ -15,15 +15,15 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A leaseID is what the ID of a lease contains: which lease of which session, and a proof
-// that it was granted to the bearer. Listings have leases and sessions, but no keys, so that
-// a reader cannot make an ID.
+// A leaseID is the content of a lease's ID: the lease, its session, and a proof that the
+// lease was granted to the bearer. Listings show leases and sessions, but no keys, so that a
+// reader of a listing cannot forge an ID.
 //
-// The proof of a server is a MAC of the lease under the session's key: a session that served
-// one request serves the next one under the same key, so that the key itself would let the
-// first bearer release what the second one holds. A manager of [KeyInID] uses a session once,
-// and puts the key into the ID: so another process can use the lease through a service, which
-// shows keys to no client.
+// The proof of a server is a MAC of the lease under the session's key. A session serves one
+// request after another under the same key, so the key itself would let the first bearer
+// release what the second one holds. A manager with [KeyInID] uses a session once and puts
+// the key into the ID. So another process can use the lease through a service, which shows
+// keys to no client.
 type leaseID struct {
 	semaphore string
 	lease     protocol.Seq
@@ -31,7 +31,7 @@ type leaseID struct {
 	proof     string
 }
 
-// newLeaseID returns the ID of a lease whose session has that key.
+// newLeaseID returns the ID of a lease of the session with that key.
 func newLeaseID(semaphore string, lease protocol.Seq, session protocol.Session, key protocol.Key, keyInID bool) leaseID {
 	if keyInID {
 		return leaseID{semaphore, lease, session, keyMark + key.Hex()}
@@ -41,18 +41,18 @@ func newLeaseID(semaphore string, lease protocol.Seq, session protocol.Session, 
 	return leaseID{semaphore, lease, session, hex.EncodeToString(mac.Sum(nil)[:proofSize])}
 }
 
-// proofSize is in bytes: as hard to guess as the key.
+// proofSize is the size of a proof in bytes: as hard to guess as the key.
 const proofSize = len(protocol.Key{})
 
-// keyMark begins a proof that is the session's key.
+// keyMark is the prefix of a proof that is the session's key.
 const keyMark = "k"
 
 func (h leaseID) id() string { return fmt.Sprintf("%d.%d.%s", h.lease, h.session, h.proof) }
 
-// in returns the place of the lease in a snapshot and the owner of its session, or -1 if it is
-// not there or the proof is wrong. Where the store shows no keys, it compares the one of the
-// ID itself with each batch.
-func (h leaseID) in(s protocol.Snapshot) (int, protocol.Owner) {
+// find returns the index of the lease in a snapshot and the owner of its session. The index
+// is -1 if the lease does not exist or the proof is wrong. A store that shows no keys
+// compares the key from the ID itself, with each batch.
+func (h leaseID) find(s protocol.Snapshot) (int, protocol.Owner) {
 	owner, found := ownerOf(s, h.session)
 	text, keyInID := strings.CutPrefix(h.proof, keyMark)
 	if key, err := protocol.ParseKey(text); keyInID && err == nil && owner.Key == (protocol.Key{}) {
@@ -71,20 +71,20 @@ func parse(op, semaphore, id string) (leaseID, error) {
 	}
 	parts := strings.Split(id, ".")
 	if len(parts) == 3 && len(strings.TrimPrefix(parts[2], keyMark)) == hex.EncodedLen(proofSize) {
-		lease, bad := strconv.ParseUint(parts[0], 10, 64)
-		session, worse := strconv.ParseUint(parts[1], 10, 64)
-		if bad == nil && worse == nil {
+		lease, leaseErr := strconv.ParseUint(parts[0], 10, 64)
+		session, sessionErr := strconv.ParseUint(parts[1], 10, 64)
+		if leaseErr == nil && sessionErr == nil {
 			return leaseID{semaphore, protocol.Seq(lease), protocol.Session(session), parts[2]}, nil
 		}
 	}
-	return leaseID{}, &sema.Error{Op: op, Name: semaphore, Err: sema.ErrInvalid, Detail: "not the id of a lease; use the id that acquire returned, whole"}
+	return leaseID{}, &sema.Error{Op: op, Name: semaphore, Err: sema.ErrInvalid, Detail: "not a lease id; want the complete id that acquire returned"}
 }
 
-// ownerOf returns the owner of a session, which its batches have to name.
+// ownerOf returns the owner of a session, which its batches must contain.
 func ownerOf(s protocol.Snapshot, session protocol.Session) (owner protocol.Owner, found bool) {
-	for _, one := range s.Sessions {
-		if one.Session == session {
-			return one.Owner, true
+	for _, info := range s.Sessions {
+		if info.Session == session {
+			return info.Owner, true
 		}
 	}
 	return protocol.Owner{}, false

@@ -1,6 +1,7 @@
 package leasing
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// An attempt is a request with an idempotency key that is in progress.
+// An attempt is a running request with an idempotency key.
 type attempt struct {
 	weight int64
 	done   chan struct{}
@@ -21,18 +22,22 @@ type attempt struct {
 	err    error
 }
 
-// acquireOnce acquires for a key, unless that was done before: here at the same time, or by
-// any manager, as leases and queue of the store show.
+// acquireOnce acquires for a key unless a request with that key exists: a concurrent one of
+// this manager, or one of any manager, according to the leases and the queue of the store.
 func (m *Manager) acquireOnce(ctx context.Context, r Request) (Lease, error) {
 	digest := sha256.Sum256([]byte(r.Principal + "\x00" + r.Semaphore + "\x00" + r.Key))
 	mark := hex.EncodeToString(digest[:12])
-	limit, why := r.Wait, sema.ErrTimeout
-	if limit == 0 {
-		limit, why = storeTimeout, sema.ErrFull
+	why := sema.ErrTimeout
+	if r.Wait == 0 {
+		why = sema.ErrFull
 	}
 	start := time.Now()
-	over := time.NewTimer(limit)
-	defer over.Stop()
+	var over <-chan time.Time // nil: no bound
+	if !r.Unbounded {
+		timer := time.NewTimer(cmp.Or(r.Wait, storeTimeout))
+		defer timer.Stop()
+		over = timer.C
+	}
 	for {
 		m.mu.Lock()
 		other := m.attempts[mark]
@@ -48,7 +53,7 @@ func (m *Manager) acquireOnce(ctx context.Context, r Request) (Lease, error) {
 			if other.err == nil {
 				return other.lease, nil
 			}
-		case <-over.C:
+		case <-over:
 			return Lease{}, &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: why, Detail: "another request with the same key still waits"}
 		case <-ctx.Done():
 			return Lease{}, context.Cause(ctx)
@@ -68,10 +73,10 @@ func (m *Manager) acquireOnce(ctx context.Context, r Request) (Lease, error) {
 	return mine.lease, mine.err
 }
 
-// acquireOrResume continues with a lease or a ticket that has the mark, or acquires.
+// acquireOrResume continues with the lease or the ticket that has the mark, or acquires.
 func (m *Manager) acquireOrResume(ctx context.Context, r Request, mark string) (Lease, error) {
 	over := time.Now().Add(r.Wait)
-	var one *session // of the ticket
+	var sess *session // session of the ticket
 	for {
 		snapshot, err := m.inspect(ctx, r.Semaphore)
 		if err != nil {
@@ -90,25 +95,28 @@ func (m *Manager) acquireOrResume(ctx context.Context, r Request, mark string) (
 		if t.Weight != r.Weight {
 			return Lease{}, r.keyMisused(t.Weight)
 		}
-		if one == nil || one.number != t.Session || one.ticket != t.Ticket {
+		if sess == nil || sess.number != t.Session || sess.ticket != t.Ticket {
 			owner, _ := ownerOf(snapshot, t.Session)
-			one = m.newSession(r.Semaphore, t.Session, owner, snapshot.Config)
-			one.ticket, one.foreign = t.Ticket, true
+			sess = m.newSession(r.Semaphore, t.Session, owner, snapshot.Config)
+			sess.ticket, sess.foreign = t.Ticket, true
 			// Once this manager has sent a batch, the other one does not cancel the ticket. It
 			// may have done so just before: inspect again.
-			_, err = one.sendAlone(ctx, nil)
-			one.ack = 0 // the results are read later
+			_, err = sess.lockAndSend(ctx, nil)
+			sess.ack = 0 // read the results again in wait
 			if err != nil && !errors.Is(err, sema.ErrLost) {
 				return Lease{}, err
 			}
 			continue
 		}
-		lease, err := one.wait(ctx, r)
+		lease, err := sess.wait(ctx, r)
 		left := time.Until(over)
-		if ended := errors.Is(err, sema.ErrLost) || errors.Is(err, sema.ErrTimeout); !ended || left <= 0 {
+		if ended := errors.Is(err, sema.ErrLost) || errors.Is(err, sema.ErrTimeout); !ended || left <= 0 && !r.Unbounded {
 			return lease, err
 		}
-		r.Wait, one = left, nil // the ticket was for less
+		sess = nil // the ticket had a shorter wait
+		if !r.Unbounded {
+			r.Wait = left
+		}
 	}
 	marked := r
 	marked.mark = mark
@@ -116,12 +124,12 @@ func (m *Manager) acquireOrResume(ctx context.Context, r Request, mark string) (
 	if err != nil || lease.ID == "" {
 		return lease, err
 	}
-	return m.first(ctx, r, lease, mark)
+	return m.oldest(ctx, r, lease, mark)
 }
 
-// first returns the oldest lease with the mark. If two managers were asked at the same time
-// there are two, and both managers see the same oldest one.
-func (m *Manager) first(ctx context.Context, r Request, mine Lease, mark string) (Lease, error) {
+// oldest returns the oldest lease with the mark. Two managers with concurrent requests may
+// have two leases, and both see the same oldest one.
+func (m *Manager) oldest(ctx context.Context, r Request, mine Lease, mark string) (Lease, error) {
 	snapshot, err := m.inspect(ctx, r.Semaphore)
 	if err != nil {
 		return mine, nil
@@ -149,12 +157,12 @@ func (m *Manager) reuse(ctx context.Context, r Request, s protocol.Snapshot, i i
 
 func markedLease(s protocol.Snapshot, mark, principal string) int {
 	return slices.IndexFunc(s.Leases, func(l protocol.LeaseInfo) bool {
-		return l.Details.Key == mark && serves(s, l.Session, principal) // a program chooses its details itself
+		return l.Details.Key == mark && serves(s, l.Session, principal) // a program chooses its own details
 	})
 }
 
-// keyMisused is the error of a key that was used for another request.
+// keyMisused returns the error of a key that was used for another request.
 func (r Request) keyMisused(weight int64) error {
 	return &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: sema.ErrInvalid,
-		Detail: fmt.Sprintf("the same key was used for a weight of %d; use another one for another request", weight)}
+		Detail: fmt.Sprintf("the same key was used for a weight of %d; each request needs its own key", weight)}
 }

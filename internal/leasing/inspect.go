@@ -8,24 +8,24 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// An inspection is a snapshot of a semaphore for all that asked before it began. When a
-// server is gone, another one is asked for thousands of its leases at the same time, and an
-// inspection takes as long as a semaphore is large.
+// An inspection is a snapshot for all calls that came before it began (single-flight with
+// a queue of one). When a server fails, another one may get requests for thousands of its
+// leases at the same time. The cost of an inspection grows with the size of the semaphore.
 type inspection struct {
 	done     chan struct{}
 	snapshot protocol.Snapshot
 	err      error
 }
 
-// inspect returns a semaphore as it is, and not as it was before the call. One that does not
-// exist has no leases.
+// inspect returns a snapshot of a semaphore that is not older than the call. A semaphore that
+// does not exist has no leases.
 func (m *Manager) inspect(ctx context.Context, semaphore string) (protocol.Snapshot, error) {
 	m.mu.Lock()
-	next, looking := m.inspections[semaphore]
+	next, inspecting := m.inspections[semaphore]
 	if next == nil {
 		next = &inspection{done: make(chan struct{})}
 		m.inspections[semaphore] = next
-		if !looking {
+		if !inspecting {
 			m.callers.Go(func() { m.inspectAgain(semaphore) })
 		}
 	}
@@ -38,27 +38,27 @@ func (m *Manager) inspect(ctx context.Context, semaphore string) (protocol.Snaps
 	}
 }
 
-// inspectAgain inspects a semaphore for as long as it is asked for. Meanwhile m.inspections
-// has the semaphore; with nil, if nothing has asked since the present inspection began.
+// inspectAgain inspects a semaphore until no call waits for it. Meanwhile m.inspections has an
+// entry for the semaphore. It is nil if no call has come since the current inspection began.
 func (m *Manager) inspectAgain(semaphore string) {
 	for {
 		m.mu.Lock()
-		now := m.inspections[semaphore]
-		if now == nil {
+		current := m.inspections[semaphore]
+		if current == nil {
 			delete(m.inspections, semaphore)
 			m.mu.Unlock()
 			return
 		}
 		m.inspections[semaphore] = nil
 		m.mu.Unlock()
-		// It belongs to no caller, and is needed for detached releases, too.
-		now.err = m.retry(context.WithoutCancel(m.life), "inspect", semaphore, func(ctx context.Context) (err error) {
-			if now.snapshot, err = m.store.Inspect(ctx, semaphore); errors.Is(err, fs.ErrNotExist) {
+		// It belongs to no single caller. Detached releases need it after Close, too.
+		current.err = m.retry(context.WithoutCancel(m.life), "inspect", semaphore, func(ctx context.Context) (err error) {
+			if current.snapshot, err = m.store.Inspect(ctx, semaphore); errors.Is(err, fs.ErrNotExist) {
 				err = nil
 			}
 			return err
 		})
-		close(now.done)
+		close(current.done)
 	}
 }
 
@@ -66,12 +66,12 @@ func (m *Manager) inspectAgain(semaphore string) {
 // that claim it.
 const Service = "service"
 
-// serves reports whether a session is a manager's and serves that principal. A program sends
-// the batches of its sessions itself, and would lose all that it holds if a manager did.
+// serves reports whether a session is a manager's and belongs to a principal. A program sends
+// the batches of its sessions itself, and would lose all leases if a manager sent one.
 func serves(s protocol.Snapshot, session protocol.Session, principal string) bool {
-	for _, one := range s.Sessions {
-		if one.Session == session {
-			return one.Client.Kind == Service && one.Owner.Principal == principal && one.Owner.Key != (protocol.Key{})
+	for _, info := range s.Sessions {
+		if info.Session == session {
+			return info.Client.Kind == Service && info.Owner.Principal == principal && info.Owner.Key != (protocol.Key{})
 		}
 	}
 	return false

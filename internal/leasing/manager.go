@@ -1,8 +1,8 @@
-// Package leasing grants leases to callers without a session of their own: requests that
-// come one by one, from curl or from a script, and perhaps each to another process. Every
-// lease has a session to itself, and its ID has all that is needed to renew or release it.
+// Package leasing grants leases to callers that have no session of their own: single
+// requests, from curl or a script, of which each may reach another process. Every lease has
+// its own session, and its ID contains all that is needed to renew or release it.
 //
-// Programs use package fleet, which has one session for all that a process holds, renews
+// Programs use package fleet, which has one session for all permits of a process, renews
 // it, and batches concurrent operations.
 package leasing
 
@@ -19,8 +19,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Manager opens sessions at a store for requests. Several managers over one store share
-// all leases.
+// A Manager opens sessions at a store for requests. Managers of the same store share all
+// leases.
 type Manager struct {
 	store   fleet.Store
 	self    protocol.Client
@@ -31,42 +31,44 @@ type Manager struct {
 	callers sync.WaitGroup // calls, and batches that outlive them
 
 	mu          sync.Mutex
-	leased      map[leaseID]*session   // those with a lease
-	idle        map[idleKey][]*session // those without one, for the next request of the same principal
+	leased      map[leaseID]*session   // sessions with a lease
+	idle        map[idleKey][]*session // sessions without one, for the next request of the same principal
 	queues      map[string]*queue      // by semaphore: local waiters
-	released    map[leaseID]time.Time  // when, for releases that are repeated
-	attempts    map[string]*attempt    // by key: in progress
+	released    map[leaseID]time.Time  // time of the release, for repeated releases
+	attempts    map[string]*attempt    // by idempotency key: running requests
 	inspections map[string]*inspection // by semaphore that is being inspected: the next inspection, nil if none is needed
-	polls       map[string]time.Time   // by semaphore that is polled until the store can decide: until when
+	polls       map[string]time.Time   // by semaphore that is polled until the store can decide: the end of polling
 }
 
-// An idleKey names idle sessions: they belong to a principal.
+// An idleKey selects idle sessions: they belong to a principal.
 type idleKey struct{ semaphore, principal string }
 
-// A Request asks for permits.
+// A Request is a request for permits.
 type Request struct {
 	Semaphore string
 	Weight    int64
-	Wait      time.Duration   // how long to queue; 0: not at all
-	Config    protocol.Config // of a semaphore that is created; zero: it must exist
+	Wait      time.Duration   // how long to queue; 0: not at all, unless Unbounded
+	Unbounded bool            // queue for as long as the context allows; Wait is 0
+	Config    protocol.Config // to create the semaphore with; zero: it must exist
 	Holder    string          // the client's own description of its work
 	By        string          // the client's identity, for listings
-	Key       string          // the same request of the same principal, sent again, gets the same lease; "": none
-	Principal string          // the identity that was authenticated, to which the lease belongs; "": none
+	Key       string          // idempotency key: a repeated request of the same principal gets the same lease; "": none
+	Principal string          // authenticated identity, to which the lease belongs; "": none
 
-	hold bool   // a rate has nothing to hold
-	mark string // the digest of the key
+	hold bool   // for Hold: fail for a rate, which has nothing to hold
+	mark string // digest of Key
 }
 
-// A Lease is permits that were granted.
+// A Lease describes granted permits.
 type Lease struct {
 	Semaphore string
-	ID        string // with which any manager renews and releases it
+	ID        string // with which any manager renews or releases it
 	Weight    int64
+	Slots     protocol.Slots // numbers of the permits; "" if the semaphore does not number them
 	Fence     protocol.Fence
-	TTL       time.Duration // after which it is lost, unless it is renewed
-	Left      time.Duration // how long it is surely held
-	InUse     int64         // permits of the semaphore, this one's included
+	TTL       time.Duration // after which the lease is lost unless it is renewed
+	Left      time.Duration // how long it is certainly held
+	InUse     int64         // permits of the semaphore in use, including this lease
 	Capacity  int64         // of the semaphore
 	Window    time.Duration // of a rate; 0 for others
 }
@@ -74,11 +76,11 @@ type Lease struct {
 // An Option configures a manager.
 type Option func(*Manager)
 
-// KeyInID makes IDs with which another process can use a lease through a service. It is
-// for processes that acquire for themselves, and not for servers.
+// KeyInID makes a manager create IDs with which another process can use a lease through a
+// service. It is for processes that acquire for themselves, not for servers.
 func KeyInID(m *Manager) { m.keyInID = true }
 
-// New returns a manager over a store, which is not closed with it.
+// New returns a manager of a store. Closing the manager does not close the store.
 func New(store fleet.Store, opts ...Option) *Manager {
 	m := &Manager{
 		store: store, self: protocol.NewClient(Service),
@@ -98,9 +100,9 @@ func New(store fleet.Store, opts ...Option) *Manager {
 	return m
 }
 
-// Close rejects waiters, cancels their tickets, and releases what [Manager.Hold] holds.
-// Other leases live on until they expire. It waits for a store that does not respond, and
-// for callers that do not return, for a limited time only.
+// Close rejects waiters, cancels their tickets, and releases the leases of [Manager.Hold].
+// Other leases stay valid until they expire. It waits only for a limited time for a store
+// that does not respond, and for callers that do not return.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.stop()
@@ -114,7 +116,7 @@ func (m *Manager) Close() {
 	}
 }
 
-// begin counts a call until it is done, unless the manager is closed.
+// begin registers a call until done is called. It fails if the manager is closed.
 func (m *Manager) begin(op, semaphore string) (done func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +127,7 @@ func (m *Manager) begin(op, semaphore string) (done func(), err error) {
 	return m.callers.Done, nil
 }
 
-// start runs a function in a goroutine, unless the manager is closed.
+// start runs work in a goroutine, unless the manager is closed.
 func (m *Manager) start(work func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,9 +136,9 @@ func (m *Manager) start(work func()) {
 	}
 }
 
-// Acquire waits for permits in the order of arrival. It fails with ErrFull, or ErrTimeout
-// if there was a wait, with ErrQueueFull, ErrTooLarge, ErrDraining, or ErrUnavailable if the
-// store does not respond; and with the context's cause.
+// Acquire waits for permits in the order of arrival. It fails with ErrFull (ErrTimeout if the
+// request has a wait), ErrQueueFull, ErrTooLarge or ErrDraining. It fails with ErrUnavailable
+// if the store does not respond, and with the context's cause if ctx ends.
 func (m *Manager) Acquire(ctx context.Context, r Request) (Lease, error) {
 	if err := r.check(); err != nil {
 		return Lease{}, err
@@ -152,21 +154,21 @@ func (m *Manager) Acquire(ctx context.Context, r Request) (Lease, error) {
 	return m.acquire(ctx, r)
 }
 
-// acquire starts again if its session is lost: an idle one may have expired, and all are
-// lost when a semaphore is deleted.
+// acquire acquires with a session, and starts again if the session is lost: an idle one may
+// have expired, and deleting a semaphore ends all sessions.
 func (m *Manager) acquire(ctx context.Context, r Request) (Lease, error) {
 	for over := time.Now().Add(r.Wait); ; {
-		one, err := m.obtain(ctx, r)
+		sess, err := m.obtain(ctx, r)
 		if err != nil {
 			return Lease{}, err
 		}
-		if r.hold && one.config.Kind == protocol.Rate {
-			m.keepIdle(one)
-			return Lease{}, &sema.Error{Op: "hold", Name: r.Semaphore, Err: sema.ErrInvalid, Detail: "it is a rate, whose permits return by time; acquire it instead"}
+		if r.hold && sess.config.Kind == protocol.Rate {
+			m.keepIdle(sess)
+			return Lease{}, &sema.Error{Op: "hold", Name: r.Semaphore, Err: sema.ErrInvalid, Detail: "the semaphore is a rate, whose permits return by time; use acquire"}
 		}
-		one.ticket = max(one.ticket+1, protocol.Ticket(micros()))
-		lease, err := one.wait(ctx, r, protocol.Op{
-			Verb: protocol.Acquire, Ticket: one.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0, Details: protocol.Details{Holder: r.Holder, By: r.By, Key: r.mark},
+		sess.ticket = max(sess.ticket+1, protocol.Ticket(micros()))
+		lease, err := sess.wait(ctx, r, protocol.Op{
+			Verb: protocol.Acquire, Ticket: sess.ticket, Weight: r.Weight, Wait: protocol.Micros(r.Wait.Microseconds()), Try: r.Wait == 0 && !r.Unbounded, Details: &protocol.Details{Holder: r.Holder, By: r.By, Key: r.mark},
 		})
 		if !errors.Is(err, sema.ErrLost) {
 			return lease, err
@@ -178,8 +180,8 @@ func (m *Manager) acquire(ctx context.Context, r Request) (Lease, error) {
 	}
 }
 
-// Renew keeps a principal's lease for another TTL. It fails with ErrLost if there is no
-// such lease of that principal.
+// Renew extends a principal's lease by a TTL. It fails with ErrLost if the principal has no
+// such lease.
 func (m *Manager) Renew(ctx context.Context, principal, semaphore, id string) (Lease, error) {
 	h, err := parse("renew", semaphore, id)
 	if err != nil {
@@ -190,23 +192,22 @@ func (m *Manager) Renew(ctx context.Context, principal, semaphore, id string) (L
 		return Lease{}, err
 	}
 	defer done()
-	one, err := m.find(ctx, principal, h)
+	sess, err := m.find(ctx, principal, h)
 	if err != nil {
 		return Lease{}, err
 	}
-	return one.renew(ctx, h)
+	return sess.renew(ctx, h)
 }
 
-// Release returns a principal's lease. It fails with ErrLost if there is no such lease of
-// that principal. A release that is repeated at the same manager within a minute is no
-// error.
+// Release releases a principal's lease. It fails with ErrLost if the principal has no such
+// lease. A release that is repeated at the same manager within a minute is no error.
 func (m *Manager) Release(ctx context.Context, principal, semaphore, id string) error {
 	_, err := m.ReleaseFirst(ctx, principal, semaphore, id)
 	return err
 }
 
-// ReleaseFirst is [Manager.Release]. It reports whether this call released the lease, and
-// not an earlier one.
+// ReleaseFirst releases like [Manager.Release]. It reports whether this call released the
+// lease, and not an earlier one.
 func (m *Manager) ReleaseFirst(ctx context.Context, principal, semaphore, id string) (first bool, err error) {
 	done, err := m.begin("release", semaphore)
 	if err != nil {
@@ -221,16 +222,16 @@ func (m *Manager) release(ctx context.Context, principal, semaphore, id string) 
 	if err != nil || m.wasReleased(h) {
 		return false, err
 	}
-	one, err := m.find(ctx, principal, h)
+	sess, err := m.find(ctx, principal, h)
 	if err != nil {
 		return false, err
 	}
-	return one.release(ctx, h)
+	return sess.release(ctx, h)
 }
 
-// Hold acquires a lease and renews it until ctx ends or the manager is closed; then it is
-// released at once. notify is called with the lease, and each time it is renewed. Hold fails
-// if no lease was granted, or if it was lost.
+// Hold acquires a lease and renews it until ctx ends or the manager is closed; then it
+// releases the lease immediately. It calls notify with the lease, and after each renewal.
+// Hold fails if no lease was granted, or if it was lost.
 func (m *Manager) Hold(ctx context.Context, r Request, notify func(Lease)) error {
 	done, err := m.begin("hold", r.Semaphore)
 	if err != nil {
@@ -270,7 +271,7 @@ func (m *Manager) releaseDetached(r Request, id string) error {
 	return err
 }
 
-// detached returns a context for a last batch, also when the manager is closed.
+// detached returns a context for a last batch, which is also valid after Close.
 func (m *Manager) detached() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(m.life), storeTimeout)
 }
@@ -282,15 +283,17 @@ func (r Request) check() error {
 	invalid := func(detail string) error {
 		return &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: sema.ErrInvalid, Detail: detail}
 	}
-	switch bad, unmakable := fleet.CheckMeta(r.Holder), r.Config.Check(); {
-	case bad != nil:
-		return invalid("holder: " + bad.Error())
-	case unmakable != nil && r.Config != protocol.Config{}:
-		return invalid(unmakable.Error())
+	switch metaErr, configErr := fleet.CheckMeta(r.Holder), r.Config.Check(); {
+	case metaErr != nil:
+		return invalid("holder: " + metaErr.Error())
+	case configErr != nil && r.Config != protocol.Config{}:
+		return invalid(configErr.Error())
 	case r.Weight < 1 || r.Weight > protocol.MaxCapacity:
 		return invalid(fmt.Sprintf("want a weight from 1 to %d", int64(protocol.MaxCapacity)))
 	case r.Wait < 0:
 		return invalid("want a wait of 0 or more")
+	case r.Wait > 0 && r.Unbounded:
+		return invalid("want a wait or no bound, not both")
 	}
 	return nil
 }
@@ -299,5 +302,5 @@ func (m *Manager) closed(op, semaphore string) error {
 	return &sema.Error{Op: op, Name: semaphore, Err: sema.ErrClosed}
 }
 
-// jittered returns about the same duration, so that many sessions do not send at once.
+// jittered returns d ± 10 %, so that sessions do not send in step.
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }

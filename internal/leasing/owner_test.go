@@ -11,8 +11,8 @@ import (
 	"github.com/sema-go/sema/internal/leasing"
 )
 
-// forge returns IDs that a reader of listings, or the bearer of another ID, could
-// make up for the leases of a semaphore.
+// forge returns IDs that a reader of listings, or the bearer of another ID, could construct for
+// the leases of a semaphore.
 func forge(t *testing.T, store fleet.Store, known string) (ids []string) {
 	t.Helper()
 	s, err := store.Inspect(t.Context(), "db")
@@ -28,26 +28,26 @@ func forge(t *testing.T, store fleet.Store, known string) (ids []string) {
 	return ids
 }
 
-// An ID is not guessable, whatever a client knows of sessions and leases, and whether
-// or not the server it asks has granted the lease.
-func TestDesk_LeasesObeyTheirIDAlone(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
+// TestManager_IDsCannotBeForged checks that an ID cannot be guessed, whatever a client knows about
+// sessions and leases, and whether or not the manager has granted the lease itself.
+func TestManager_IDsCannotBeForged(t *testing.T) {
+	run(t, func(t *testing.T, store fleet.Store, m *leasing.Manager) {
 		elsewhere := leasing.New(store)
 		defer elsewhere.Close()
 		request := leasing.Request{Semaphore: "db", Weight: 1, Config: protocol.Config{Capacity: 3, TTL: 10_000_000}}
-		old, err := d.Acquire(t.Context(), request)
+		old, err := m.Acquire(t.Context(), request)
 		wantErr(t, err, nil)
-		wantErr(t, d.Release(t.Context(), "", "db", old.ID), nil)
-		victim, err := d.Acquire(t.Context(), request) // in the session that served the attacker before
+		wantErr(t, m.Release(t.Context(), "", "db", old.ID), nil)
+		victim, err := m.Acquire(t.Context(), request) // in the session that served the attacker before
 		wantErr(t, err, nil)
 		if session := strings.Split(old.ID, ".")[1]; !strings.Contains(victim.ID, "."+session+".") {
-			t.Fatalf("%s and %s are of different sessions; the test wants one that is used again", old.ID, victim.ID)
+			t.Fatalf("%s and %s have different sessions, want the same session for both", old.ID, victim.ID)
 		}
 		for _, id := range forge(t, store, old.ID) {
 			if id == victim.ID {
 				t.Fatalf("%s was forged", id)
 			}
-			for _, at := range []*leasing.Manager{d, elsewhere} {
+			for _, at := range []*leasing.Manager{m, elsewhere} {
 				_, err := at.Renew(t.Context(), "", "db", id)
 				wantErr(t, err, sema.ErrLost)
 				wantErr(t, at.Release(t.Context(), "", "db", id), sema.ErrLost)
@@ -58,15 +58,16 @@ func TestDesk_LeasesObeyTheirIDAlone(t *testing.T) {
 	})
 }
 
-// A principal that has seen another one's ID, in a log for example, cannot use it.
-func TestDesk_LeasesBelongToTheirPrincipal(t *testing.T) {
-	in(t, func(t *testing.T, store fleet.Store, d *leasing.Manager) {
+// TestManager_LeasesBelongToTheirPrincipal checks that a principal cannot use the ID of another
+// one, which it may have read in a log.
+func TestManager_LeasesBelongToTheirPrincipal(t *testing.T) {
+	run(t, func(t *testing.T, store fleet.Store, m *leasing.Manager) {
 		elsewhere := leasing.New(store)
 		defer elsewhere.Close()
 		request := leasing.Request{Semaphore: "db", Weight: 1, Principal: "token:a", Key: "job 1", Config: protocol.Config{Capacity: 3, TTL: 10_000_000}}
-		lease, err := d.Acquire(t.Context(), request)
+		lease, err := m.Acquire(t.Context(), request)
 		wantErr(t, err, nil)
-		for _, at := range []*leasing.Manager{d, elsewhere} {
+		for _, at := range []*leasing.Manager{m, elsewhere} {
 			for _, other := range []string{"", "token:b"} {
 				_, err := at.Renew(t.Context(), other, "db", lease.ID)
 				wantErr(t, err, sema.ErrLost)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Poll asks the store about a semaphore every sixth of a TTL, for two TTLs at most, until it
-// can decide whether all that is in use is held. Over a store that does not expire sessions by
-// itself, the semaphore's clock would stand still until the next request, which would be
-// rejected as well. However many requests there are, a semaphore is polled once.
+// Poll inspects a semaphore every TTL/6, for at most two TTLs, until the store can decide
+// whether all permits in use are held. Some stores do not expire sessions by themselves:
+// there the semaphore's clock would stand still until the next request, which would then be
+// rejected, too. A semaphore is polled once, however many requests there are.
 func (m *Manager) Poll(semaphore string, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,7 +31,7 @@ func (m *Manager) pollUntilDecided(semaphore string, ttl time.Duration) {
 		case <-time.After(ttl / 6):
 		}
 		ctx, cancel := context.WithTimeout(m.life, storeTimeout)
-		_, _ = m.store.Inspect(ctx, semaphore) // which moves the semaphore's clock on
+		_, _ = m.store.Inspect(ctx, semaphore) // advances the semaphore's clock
 		cancel()
 		m.mu.Lock()
 		over := time.Now().After(m.polls[semaphore])

@@ -9,47 +9,47 @@ import (
 	"github.com/sema-go/sema/internal/list"
 )
 
-// A queue has the local waiters of a semaphore, about in the order in which the store will
-// serve them. Many may come at the same time, so that it may differ from the store's. It
-// decides which sessions are woken by a notification, which does not name any.
+// A queue contains the local waiters of a semaphore, approximately in the order of the store's
+// queue. The order may differ for concurrent requests. It decides which sessions a
+// notification wakes, since a notification names only the semaphore.
 type queue struct {
 	list.List[*session]
-	reordering bool          // it is about to be compared with the store's
-	took       time.Duration // to read the store's the last time
+	reordering  bool          // a comparison with the store's queue is scheduled
+	inspectTime time.Duration // duration of the last inspection
 }
 
-// How many waiters are woken by a notification of the store, and by a grant, since one
-// notification may be about several.
+// How many waiters a notification wakes, and how many a grant wakes, since one notification
+// may be about several waiters.
 const (
 	wokenByNotification = 2
 	wokenByGrant        = 1
 )
 
-// A notification may be about a waiter that is not woken by it. The queue is compared with
-// the store's this long after it, and so seldom that this takes a small part of the store's
-// time, however long the queue is.
+// A notification may be about a waiter that it does not wake. So the queue is compared with
+// the store's this long after it. Comparisons take at most 1/reorderShare of the time,
+// however long the queue is.
 const (
 	reorderAfter = 30 * time.Millisecond
 	reorderShare = 20
 )
 
-// enqueue adds a session at the end of the queue.
-func (m *Manager) enqueue(one *session) {
+// enqueue adds a session to the end of the queue.
+func (m *Manager) enqueue(sess *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.queues[one.semaphore] == nil {
-		m.queues[one.semaphore] = &queue{}
+	if m.queues[sess.semaphore] == nil {
+		m.queues[sess.semaphore] = &queue{}
 	}
-	m.queues[one.semaphore].PushBack(&one.node)
+	m.queues[sess.semaphore].PushBack(&sess.node)
 }
 
-func (m *Manager) dequeue(one *session) {
+func (m *Manager) dequeue(sess *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.queues[one.semaphore]
-	l.Remove(&one.node)
+	l := m.queues[sess.semaphore]
+	l.Remove(&sess.node)
 	if l.Len() == 0 {
-		delete(m.queues, one.semaphore)
+		delete(m.queues, sess.semaphore)
 	}
 }
 
@@ -67,22 +67,22 @@ func (m *Manager) listen() {
 	}
 }
 
-// notified wakes waiters of a semaphore after a notification.
+// notified wakes waiters of a semaphore after a notification, and schedules a comparison.
 func (m *Manager) notified(semaphore string) {
 	m.wake(semaphore, wokenByNotification)
 	m.mu.Lock()
 	l := m.queues[semaphore]
-	if l == nil || l.reordering || l.Len() <= wokenByNotification { // all are awake
+	if l == nil || l.reordering || l.Len() <= wokenByNotification { // all are woken
 		m.mu.Unlock()
 		return
 	}
 	l.reordering = true
-	after := max(reorderAfter, reorderShare*l.took)
+	after := max(reorderAfter, reorderShare*l.inspectTime)
 	m.mu.Unlock()
 	m.start(func() { m.reorder(semaphore, l, after) })
 }
 
-// wake makes the first sessions of a queue ask for results.
+// wake makes the first n sessions of a queue poll for results.
 func (m *Manager) wake(semaphore string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +93,7 @@ func (m *Manager) wake(semaphore string, n int) {
 	}
 }
 
-// signal makes a session ask for results, unless it is about to.
+// signal makes a session poll for results, unless it is about to.
 func (s *session) signal() {
 	select {
 	case s.wakeups <- struct{}{}:
@@ -101,7 +101,7 @@ func (s *session) signal() {
 	}
 }
 
-// reorder gives a queue the order of the store, and wakes all whose wait has ended.
+// reorder sorts a queue like the store's, and wakes all sessions whose wait has ended.
 func (m *Manager) reorder(semaphore string, l *queue, after time.Duration) {
 	select {
 	case <-m.life.Done():
@@ -109,33 +109,34 @@ func (m *Manager) reorder(semaphore string, l *queue, after time.Duration) {
 	case <-time.After(after):
 	}
 	m.mu.Lock()
-	l.reordering = false // a notification from now on may be about a waiter that is not in the snapshot
+	l.reordering = false // a later notification may be about a waiter that is not in the snapshot
 	m.mu.Unlock()
 	start := time.Now()
 	snapshot, err := m.inspect(m.life, semaphore)
 	if err != nil {
-		return // all send heartbeats
+		return // heartbeats make up for it
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l.took = time.Since(start)
-	l.arrange(snapshot.Queue)
+	l.inspectTime = time.Since(start)
+	l.arrangeLocked(snapshot.Queue)
 }
 
-// arrange puts those first that are not in the store's queue: they have results, or have not
-// arrived there yet.
-func (l *queue) arrange(stored []protocol.TicketInfo) {
+// arrangeLocked sorts the queue in the order of the store's queue. It wakes the sessions that
+// are not in the store's queue, and puts them first: they have results, or are not queued
+// there yet.
+func (l *queue) arrangeLocked(stored []protocol.TicketInfo) {
 	places := make(map[protocol.Session]int, len(stored))
 	for i, t := range stored {
 		places[t.Session] = i + 1
 	}
 	all := slices.Collect(l.All)
 	slices.SortStableFunc(all, func(a, b *session) int { return places[a.number] - places[b.number] })
-	for _, one := range all {
-		l.Remove(&one.node)
-		l.PushBack(&one.node)
-		if places[one.number] == 0 {
-			one.signal()
+	for _, sess := range all {
+		l.Remove(&sess.node)
+		l.PushBack(&sess.node)
+		if places[sess.number] == 0 {
+			sess.signal()
 		}
 	}
 }

@@ -16,35 +16,36 @@ import (
 // A session is a session at the store that this manager uses. It has one lease, one ticket,
 // or neither.
 //
-// Other managers may have used it before, and may do so again. All of them number batches
-// from the microsecond at which they began to use the session, so that those of a later one
-// are higher; a manager whose number is too low starts again with a higher one.
+// Other managers may have used it before, and may do so again. Each manager numbers batches
+// from the microsecond at which it began to use the session, so that a later one has higher
+// numbers. A manager whose number is too low starts again with a higher one.
 type session struct {
 	manager   *Manager
 	semaphore string
 	number    protocol.Session
 	owner     protocol.Owner
 	keyInID   bool // see leaseID
-	expired   bool // it was not renewed in time; guarded by Manager.mu
+	expired   bool // not renewed in time; guarded by Manager.mu
 	ttl       time.Duration
-	turn      chan struct{}             // full while a batch is in flight
+	turn      chan struct{}             // a lock: full while a batch is in flight
 	wakeups   chan struct{}             // full when there may be results
 	node      list.Node[*session]       // in the queue of this manager
-	until     atomic.Pointer[time.Time] // when the lease is not surely held any more
+	until     atomic.Pointer[time.Time] // until when the lease is certainly held
 
-	// What follows is guarded by turn, see lock, or by being known to one goroutine only.
+	// Guarded by turn, see lock, or used by one goroutine only.
 	seq, ack  uint64
 	ticket    protocol.Ticket
 	lease     protocol.Seq
 	weight    int64
+	slots     protocol.Slots
 	fence     protocol.Fence
 	config    protocol.Config
 	inUse     int64
-	foreign   bool          // another manager has opened it, is notified, and may keep it idle
+	foreign   bool          // another manager has opened it, receives its notifications, and may keep it idle
 	shared    bool          // another manager has used it since this one last did
-	decided   time.Duration // after which the store knows whether all that is in use is held; 0: it does
-	next      time.Duration // to send again within; 0: with the next heartbeat
-	idleSince time.Time     // when it became idle
+	decidedIn time.Duration // time until the store knows whether all permits in use are held; 0: it knows
+	sendIn    time.Duration // send the next batch within this time; 0: with the next heartbeat
+	idleSince time.Time
 }
 
 func (m *Manager) newSession(semaphore string, number protocol.Session, owner protocol.Owner, c protocol.Config) *session {
@@ -59,14 +60,15 @@ func (m *Manager) newSession(semaphore string, number protocol.Session, owner pr
 
 func micros() uint64 { return uint64(time.Now().UnixMicro()) }
 
-// extend notes that a batch that was sent at a time was replied to.
+// extend notes a reply to a batch: the lease is certainly held for 2/3 of a TTL after the
+// batch was sent.
 func (s *session) extend(sent time.Time) {
 	until := sent.Add(s.ttl * 2 / 3)
 	s.until.Store(&until)
 }
 
-// leaps are by how much the clock of another manager may be ahead. They are small at first:
-// two managers whose clocks differ take turns, and each leap is added to the other's.
+// leaps are assumptions about how far the clock of another manager is ahead. They are small at
+// first: managers with different clocks take turns, and each leap adds to the other's number.
 var leaps = []time.Duration{
 	0, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 25 * time.Hour,
 }
@@ -86,38 +88,37 @@ func (s *session) lock(ctx context.Context) error {
 
 func (s *session) unlock() { <-s.turn }
 
-// lockFor locks the session if it still has the lease. If not, it may serve another request,
-// whose results are not for this one.
+// lockFor locks the session if it still has the lease. Otherwise the session may serve another
+// request, whose results must not be read here.
 func (s *session) lockFor(ctx context.Context, h leaseID) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	if s.manager.sessionOf(h) != s {
 		s.unlock()
-		return &sema.Error{Op: "hold", Name: h.semaphore, Err: sema.ErrLost, Detail: "it was released meanwhile"}
+		return &sema.Error{Op: "hold", Name: h.semaphore, Err: sema.ErrLost, Detail: "the lease was released meanwhile"}
 	}
 	return nil
 }
 
-// send sends a batch, and returns the results of tickets and leases since the last one. The
-// session is locked.
-func (s *session) send(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
+// sendLocked sends a batch, and returns the results of tickets and leases since the last one.
+func (s *session) sendLocked(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
 	s.seq++
 	for _, leap := range leaps {
-		if results, err = s.sendOnce(ctx, ops); err != errStale {
+		if results, err = s.sendOnceLocked(ctx, ops); err != errStale {
 			return results, err
 		}
 		s.shared = true
-		if len(ops) > 0 && ops[0].Verb == protocol.Acquire { // it may have been applied without a reply
+		if len(ops) > 0 && ops[0].Verb == protocol.Acquire { // it may have been applied although no reply arrived
 			ops = []protocol.Op{{Verb: protocol.Cancel, Ticket: ops[0].Ticket}, ops[0]}
 		}
 		s.seq = max(s.seq, micros()) + uint64(leap.Microseconds()) + 1
 	}
-	return nil, s.lost("another server uses it, whose clock is ahead by more than a day")
+	return nil, s.lost("another server uses the session, and its clock is ahead by more than a day")
 }
 
-// sendOnce sends a batch with the present number.
-func (s *session) sendOnce(ctx context.Context, ops []protocol.Op) (results []protocol.Result, err error) {
+// sendOnceLocked sends a batch with the current number.
+func (s *session) sendOnceLocked(ctx context.Context, ops []protocol.Op) (results []protocol.Result, err error) {
 	b := protocol.Batch{Session: s.number, Owner: s.owner, Seq: s.seq, Ack: s.ack, Ops: ops, Highest: s.lease}
 	sent, tries := time.Now(), 0
 	var reply protocol.Reply
@@ -131,18 +132,18 @@ func (s *session) sendOnce(ctx context.Context, ops []protocol.Op) (results []pr
 		return nil, err
 	case reply.Status == protocol.Unknown:
 		return nil, s.lost("it was not renewed in time, or the semaphore was deleted")
-	case reply.Status == protocol.Stale || reply.Status == protocol.Repeated && tries == 1: // which was of another manager
+	case reply.Status == protocol.Stale || reply.Status == protocol.Repeated && tries == 1: // the batch was another manager's
 		return nil, errStale
 	}
-	s.config, s.inUse, s.next = reply.Config, reply.InUse, time.Duration(reply.Next)*time.Microsecond
-	s.decided = time.Duration(reply.Undecided) * time.Microsecond
+	s.config, s.inUse, s.sendIn = reply.Config, reply.InUse, time.Duration(reply.Next)*time.Microsecond
+	s.decidedIn = time.Duration(reply.Undecided) * time.Microsecond
 	if reply.More {
-		s.next = 1
+		s.sendIn = 1
 	}
 	s.extend(sent)
 	for _, f := range reply.Results {
 		mine := s.lease != 0 && f.Lease == s.lease || s.ticket != 0 && f.Ticket == s.ticket
-		if f.N > s.ack && (mine || !s.foreign) { // others are for the manager that opened it
+		if f.N > s.ack && (mine || !s.foreign) { // other results are for the manager that opened it
 			s.ack = f.N
 			results = append(results, f)
 		}
@@ -150,13 +151,13 @@ func (s *session) sendOnce(ctx context.Context, ops []protocol.Op) (results []pr
 	return results, nil
 }
 
-// renew keeps the lease with an ID.
+// renew renews the lease with an ID.
 func (s *session) renew(ctx context.Context, h leaseID) (Lease, error) {
 	if err := s.lockFor(ctx, h); err != nil {
 		return Lease{}, err
 	}
 	defer s.unlock()
-	results, err := s.send(ctx)
+	results, err := s.sendLocked(ctx)
 	if errors.Is(err, sema.ErrLost) {
 		s.manager.forget(h)
 	}
@@ -166,43 +167,44 @@ func (s *session) renew(ctx context.Context, h leaseID) (Lease, error) {
 	for _, f := range results {
 		if f.Kind == protocol.Revoked && f.Lease == h.lease {
 			s.manager.forget(h)
-			s.finish() // the acknowledgement releases it
+			s.finish() // the acknowledgement releases the lease
 			return Lease{}, s.lost(f.Note)
 		}
 	}
 	if !s.stillHolds(ctx, h) {
 		s.manager.forget(h)
-		return Lease{}, s.lost("it was released meanwhile")
+		return Lease{}, s.lost("the lease was released meanwhile")
 	}
 	return s.granted(), nil
 }
 
-// stillHolds inspects the store if another manager may have released the lease.
+// stillHolds reports whether the session has the lease. It inspects the store if another
+// manager may have released it.
 func (s *session) stillHolds(ctx context.Context, h leaseID) bool {
 	if !s.shared {
 		return true
 	}
 	snapshot, err := s.manager.inspect(ctx, h.semaphore)
-	if i, _ := h.in(snapshot); err != nil || i < 0 {
+	if i, _ := h.find(snapshot); err != nil || i < 0 {
 		return err != nil && time.Now().Before(*s.until.Load())
 	}
 	s.shared = false
 	return true
 }
 
-// finish sends a last batch after its call has returned, and keeps the session idle.
+// finish sends a last batch in the background, and keeps the session idle.
 func (s *session) finish(ops ...protocol.Op) {
 	s.manager.callers.Go(func() {
 		ctx, cancel := s.manager.detached()
 		defer cancel()
-		if _, err := s.sendAlone(ctx, ops); err == nil {
+		if _, err := s.lockAndSend(ctx, ops); err == nil {
 			s.manager.keepIdle(s)
 		}
 	})
 }
 
-// cancelUnlessShared cancels the ticket of a request with a key, unless another manager has
-// used the session: there the same request may wait, or hold the lease.
+// cancelUnlessShared cancels the ticket of a request with a key. It does not if another manager
+// has used the session: the same request may wait there, or hold the lease.
 func (s *session) cancelUnlessShared() {
 	s.manager.callers.Go(func() {
 		ctx, cancel := s.manager.detached()
@@ -215,14 +217,13 @@ func (s *session) cancelUnlessShared() {
 			return
 		}
 		s.seq++
-		if _, err := s.sendOnce(ctx, []protocol.Op{{Verb: protocol.Cancel, Ticket: s.ticket}}); err == nil {
+		if _, err := s.sendOnceLocked(ctx, []protocol.Op{{Verb: protocol.Cancel, Ticket: s.ticket}}); err == nil {
 			s.manager.keepIdle(s)
 		}
 	})
 }
 
-// release returns the permits of the lease with an ID, and reports whether no earlier call
-// has.
+// release releases the lease with an ID. It returns false if an earlier call has released it.
 func (s *session) release(ctx context.Context, h leaseID) (first bool, err error) {
 	if err := s.lockFor(ctx, h); err != nil {
 		if s.manager.wasReleased(h) {
@@ -233,14 +234,14 @@ func (s *session) release(ctx context.Context, h leaseID) (first bool, err error
 	defer s.unlock()
 	release := protocol.Op{Verb: protocol.Release, Lease: h.lease}
 	s.seq++
-	_, err = s.sendOnce(ctx, []protocol.Op{release})
+	_, err = s.sendOnceLocked(ctx, []protocol.Op{release})
 	if err == errStale { // another manager has used the session, and may have released the lease
 		s.shared = true
 		if !s.stillHolds(ctx, h) {
 			s.manager.forget(h)
-			return false, s.lost("it was released meanwhile")
+			return false, s.lost("the lease was released meanwhile")
 		}
-		_, err = s.send(ctx, release)
+		_, err = s.sendLocked(ctx, release)
 	}
 	switch {
 	case errors.Is(err, sema.ErrLost):
@@ -261,7 +262,7 @@ func (s *session) leaseID() leaseID {
 // granted returns the lease of the session.
 func (s *session) granted() Lease {
 	return Lease{
-		Semaphore: s.semaphore, ID: s.leaseID().id(), Weight: s.weight, Fence: s.fence, TTL: s.ttl, Left: time.Until(*s.until.Load()),
+		Semaphore: s.semaphore, ID: s.leaseID().id(), Weight: s.weight, Slots: s.slots, Fence: s.fence, TTL: s.ttl, Left: time.Until(*s.until.Load()),
 		InUse: s.inUse, Capacity: s.config.Capacity,
 	}
 }
@@ -270,10 +271,10 @@ func (s *session) lost(why string) error {
 	return &sema.Error{Op: "hold", Name: s.semaphore, Weight: s.weight, Capacity: s.config.Capacity, Err: sema.ErrLost, Detail: why}
 }
 
-// A final error is a reply of the store: to retry does not help.
+// A final error is a reply of the store: retrying does not help.
 type final struct{ error }
 
-// retry calls the store until it replies, for storeTimeout at most.
+// retry calls the store until it replies, for at most storeTimeout.
 func (m *Manager) retry(ctx context.Context, op, semaphore string, call func(context.Context) error) error {
 	start := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {

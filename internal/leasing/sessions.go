@@ -14,22 +14,22 @@ import (
 
 const (
 	storeTimeout = 5 * time.Second // for a store that does not respond
-	idleFor      = 2 * time.Second // a session is kept for the next request
-	releasedFor  = time.Minute     // a release is remembered
+	idleFor      = 2 * time.Second // time for which an unused session is kept for the next request
+	releasedFor  = time.Minute     // time for which a release is remembered
 
-	maxReleased = 100_000 // releases at most; repeating another one fails as if the lease was lost
+	maxReleased = 100_000 // bound of remembered releases; repeating another one fails as if the lease was lost
 )
 
 // obtain returns a session for a request: an idle one, or a new one.
 func (m *Manager) obtain(ctx context.Context, r Request) (*session, error) {
 	m.mu.Lock()
-	in := idleKey{r.Semaphore, r.Principal}
-	some := m.idle[in]
-	if n := len(some); n > 0 {
-		one := some[n-1]
-		m.idle[in] = some[:n-1]
+	key := idleKey{r.Semaphore, r.Principal}
+	idle := m.idle[key]
+	if n := len(idle); n > 0 {
+		sess := idle[n-1]
+		m.idle[key] = idle[:n-1]
 		m.mu.Unlock()
-		return one, nil
+		return sess, nil
 	}
 	m.mu.Unlock()
 	var session protocol.Session
@@ -45,83 +45,82 @@ func (m *Manager) obtain(ctx context.Context, r Request) (*session, error) {
 	return m.newSession(r.Semaphore, session, owner, config), nil
 }
 
-// open opens a session. A request without a configuration requires that the semaphore
-// exists.
+// open opens a session. The semaphore must exist if the request has no configuration.
 func (m *Manager) open(ctx context.Context, r Request, owner protocol.Owner) (protocol.Session, protocol.Config, error) {
-	mustBeThere := r.Config == (protocol.Config{})
-	if mustBeThere {
+	mustExist := r.Config == (protocol.Config{})
+	if mustExist {
 		r.Config.Protocol = protocol.Version
 	}
-	session, config, err := m.store.Open(ctx, r.Semaphore, r.Config, protocol.Opener{Client: m.self, Owner: owner, MustExist: mustBeThere})
+	session, config, err := m.store.Open(ctx, r.Semaphore, r.Config, protocol.Opener{Client: m.self, Owner: owner, MustExist: mustExist})
 	switch {
 	case err == nil:
 		return session, config, nil
-	case mustBeThere && errors.Is(err, fs.ErrNotExist):
-		return 0, config, final{&sema.Error{Op: "acquire", Name: r.Semaphore, Err: missing{}, Detail: "give a capacity to create it"}}
+	case mustExist && errors.Is(err, fs.ErrNotExist):
+		return 0, config, final{&sema.Error{Op: "acquire", Name: r.Semaphore, Err: missing{}, Detail: "set a capacity to create it"}}
 	case errors.Is(err, protocol.ErrVersion) || errors.Is(err, sema.ErrInvalid):
 		return 0, config, final{err}
 	}
 	return 0, config, err
 }
 
-// missing is [fs.ErrNotExist] of a semaphore.
+// missing is the [fs.ErrNotExist] of a semaphore.
 type missing struct{}
 
 func (missing) Error() string { return "there is no such semaphore" }
 func (missing) Unwrap() error { return fs.ErrNotExist }
 
-// dropIdle forgets the idle sessions of a semaphore of which one was lost: the others were
-// lost, too, or will be.
-func (m *Manager) dropIdle(in idleKey) {
+// dropIdle removes idle sessions of a semaphore after one was lost: the others were lost, too,
+// or will be.
+func (m *Manager) dropIdle(key idleKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.idle, in)
+	delete(m.idle, key)
 }
 
 // keepIdle keeps a session without a lease for the next request.
-func (m *Manager) keepIdle(one *session) {
-	if one.foreign {
+func (m *Manager) keepIdle(sess *session) {
+	if sess.foreign {
 		return // it expires by itself
 	}
 	if m.keyInID { // the bearer of the ID could use the session again
-		m.end(one)
+		m.end(sess)
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one.lease, one.idleSince = 0, time.Now()
-	in := idleKey{one.semaphore, one.owner.Principal}
-	m.idle[in] = append(m.idle[in], one)
+	sess.lease, sess.idleSince = 0, time.Now()
+	key := idleKey{sess.semaphore, sess.owner.Principal}
+	m.idle[key] = append(m.idle[key], sess)
 }
 
-// find returns the session that has a lease. If it is not known here, another manager has
-// granted the lease, or this process before a restart; then the store is inspected.
+// find returns the session of a lease. If this manager does not have it, another manager has
+// granted the lease, or this process did before a restart; then find inspects the store.
 func (m *Manager) find(ctx context.Context, principal string, h leaseID) (*session, error) {
-	if one := m.sessionOf(h); one != nil && one.owner.Principal == principal {
-		return one, nil
+	if sess := m.sessionOf(h); sess != nil && sess.owner.Principal == principal {
+		return sess, nil
 	}
 	snapshot, err := m.inspect(ctx, h.semaphore)
 	if err != nil {
 		return nil, err
 	}
-	i, owner := h.in(snapshot)
-	if i < 0 || owner.Principal != principal && !m.keyInID { // clients do not know their own
+	i, owner := h.find(snapshot)
+	if i < 0 || owner.Principal != principal && !m.keyInID { // clients do not know their own principal
 		return nil, &sema.Error{Op: "hold", Name: h.semaphore, Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse, Err: sema.ErrLost, Detail: "it was released, revoked, or not renewed in time"}
 	}
 	return m.adopt(h, owner, snapshot, i), nil
 }
 
-// adopt makes this manager use the session of a lease in a snapshot.
+// adopt starts to use the session of a lease in a snapshot.
 func (m *Manager) adopt(h leaseID, owner protocol.Owner, s protocol.Snapshot, i int) *session {
 	l := s.Leases[i]
-	one := m.newSession(h.semaphore, l.Session, owner, s.Config)
-	one.keyInID = strings.HasPrefix(h.proof, keyMark)
-	one.foreign, one.shared = true, true
-	one.lease, one.weight, one.fence = l.Seq, l.Weight, fenceOf(s.Leases, i)
-	return m.remember(one)
+	sess := m.newSession(h.semaphore, l.Session, owner, s.Config)
+	sess.keyInID = strings.HasPrefix(h.proof, keyMark)
+	sess.foreign, sess.shared = true, true
+	sess.lease, sess.weight, sess.slots, sess.fence = l.Seq, l.Weight, l.Slots, fenceOf(s.Leases, i)
+	return m.remember(sess)
 }
 
-// fenceOf returns the fence that a grant would have had.
+// fenceOf returns the fence that a grant of the lease would contain now.
 func fenceOf(leases []protocol.LeaseInfo, i int) protocol.Fence {
 	f := protocol.Fence{Seq: leases[i].Seq, Floor: leases[0].Seq, Exact: len(leases) <= protocol.MaxFenced}
 	for k := 1; k <= i && f.Exact; k++ {
@@ -132,16 +131,16 @@ func fenceOf(leases []protocol.LeaseInfo, i int) protocol.Fence {
 	return f
 }
 
-// remember makes a session known by its lease. It returns the one that is known already, if
-// there is one.
-func (m *Manager) remember(one *session) *session {
+// remember registers a session by its lease. It returns the session that is already
+// registered, if any.
+func (m *Manager) remember(sess *session) *session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known := m.leased[one.leaseID()]; known != nil {
+	if known := m.leased[sess.leaseID()]; known != nil {
 		return known
 	}
-	m.leased[one.leaseID()] = one
-	return one
+	m.leased[sess.leaseID()] = sess
+	return sess
 }
 
 func (m *Manager) sessionOf(h leaseID) *session {
@@ -173,7 +172,7 @@ func (m *Manager) wasReleased(h leaseID) bool {
 	return was
 }
 
-// expire removes what has expired, until the manager is closed.
+// expire removes expired entries every second, until the manager is closed.
 func (m *Manager) expire() {
 	for {
 		select {
@@ -181,24 +180,24 @@ func (m *Manager) expire() {
 			return
 		case <-time.After(time.Second):
 		}
-		for _, one := range m.expired(time.Now()) {
-			m.end(one)
+		for _, sess := range m.removeExpired(time.Now()) {
+			m.end(sess)
 		}
 	}
 }
 
-// expired removes what is too old, and returns the idle sessions to end.
-func (m *Manager) expired(now time.Time) (ended []*session) {
+// removeExpired removes expired entries, and returns the idle sessions to end.
+func (m *Manager) removeExpired(now time.Time) (ended []*session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for in, some := range m.idle {
+	for key, idle := range m.idle {
 		old := 0
-		for old < len(some) && now.Sub(some[old].idleSince) > idleFor { // the last one is used first
+		for old < len(idle) && now.Sub(idle[old].idleSince) > idleFor { // sessions are reused from the end
 			old++
 		}
-		ended = append(ended, some[:old]...)
-		if m.idle[in] = slices.Delete(some, 0, old); len(m.idle[in]) == 0 {
-			delete(m.idle, in)
+		ended = append(ended, idle[:old]...)
+		if m.idle[key] = slices.Delete(idle, 0, old); len(m.idle[key]) == 0 {
+			delete(m.idle, key)
 		}
 	}
 	for h, at := range m.released {
@@ -206,22 +205,22 @@ func (m *Manager) expired(now time.Time) (ended []*session) {
 			delete(m.released, h)
 		}
 	}
-	for h, one := range m.leased {
-		late := now.Sub(*one.until.Load())
-		if late > one.ttl/3 && !one.expired {
-			one.expired = true
-			m.pollLocked(one.semaphore, one.ttl)
+	for h, sess := range m.leased {
+		late := now.Sub(*sess.until.Load())
+		if late > sess.ttl/3 && !sess.expired {
+			sess.expired = true
+			m.pollLocked(sess.semaphore, sess.ttl)
 		}
-		if late > one.ttl {
+		if late > sess.ttl {
 			delete(m.leased, h)
 		}
 	}
 	return ended
 }
 
-func (m *Manager) end(one *session) {
+func (m *Manager) end(sess *session) {
 	ctx, cancel := context.WithTimeout(m.life, storeTimeout)
 	defer cancel()
-	one.seq++
-	_, _ = m.store.Apply(ctx, one.semaphore, protocol.Batch{Session: one.number, Owner: one.owner, Seq: one.seq, Ack: one.ack, End: true}) // or it expires
+	sess.seq++
+	_, _ = m.store.Apply(ctx, sess.semaphore, protocol.Batch{Session: sess.number, Owner: sess.owner, Seq: sess.seq, Ack: sess.ack, End: true}) // if it fails, the session expires
 }

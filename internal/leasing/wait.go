@@ -1,6 +1,7 @@
 package leasing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,10 +13,10 @@ import (
 // wait sends the operations, if any, and waits for the result of the ticket.
 func (s *session) wait(ctx context.Context, r Request, ops ...protocol.Op) (Lease, error) {
 	start := time.Now()
-	switch result, err := s.await(ctx, r.Wait, ops); {
+	switch result, err := s.await(ctx, r, ops); {
 	case err == nil:
 		return s.decide(r, result, start)
-	case err == errWaited:
+	case err == errWaitOver:
 		why := sema.ErrTimeout
 		if r.Wait == 0 {
 			why = sema.ErrFull
@@ -24,32 +25,33 @@ func (s *session) wait(ctx context.Context, r Request, ops ...protocol.Op) (Leas
 		if r.Key != "" {
 			s.cancelUnlessShared()
 		} else {
-			s.cancelLater(r)
+			s.cancelDetached(r)
 		}
 		return Lease{}, err
-	case errors.Is(err, sema.ErrLost): // and the ticket with it
+	case errors.Is(err, sema.ErrLost): // the ticket is lost, too
 		return Lease{}, err
 	default:
-		s.cancelLater(r)
+		s.cancelDetached(r)
 		return Lease{}, err
 	}
 }
 
-// errWaited is the error of a wait that has passed.
-var errWaited = errors.New("the wait is over")
+// errWaitOver is the error of a request whose wait has passed.
+var errWaitOver = errors.New("the wait is over")
 
-// await queues until there is a result.
-func (s *session) await(ctx context.Context, limit time.Duration, ops []protocol.Op) (protocol.Result, error) {
+// await waits until there is a result, or the wait of the request has passed.
+func (s *session) await(ctx context.Context, r Request, ops []protocol.Op) (protocol.Result, error) {
 	m := s.manager
 	m.enqueue(s)
-	defer m.dequeue(s) // before another request uses the session
-	if limit == 0 {    // the first reply decides a try
-		limit = storeTimeout
+	defer m.dequeue(s)        // before another request uses the session
+	var over <-chan time.Time // nil: no bound
+	if !r.Unbounded {
+		timer := time.NewTimer(cmp.Or(r.Wait, storeTimeout)) // the first reply decides a request without a wait
+		defer timer.Stop()
+		over = timer.C
 	}
-	over := time.NewTimer(limit)
-	defer over.Stop()
 	for {
-		results, err := s.sendAlone(ctx, ops)
+		results, err := s.lockAndSend(ctx, ops)
 		if err != nil {
 			return protocol.Result{}, err
 		}
@@ -63,14 +65,14 @@ func (s *session) await(ctx context.Context, limit time.Duration, ops []protocol
 		if s.foreign {
 			heartbeat = min(heartbeat, jittered(foreignPoll))
 		}
-		if s.next > 0 {
-			heartbeat = min(heartbeat, s.next)
+		if s.sendIn > 0 {
+			heartbeat = min(heartbeat, s.sendIn)
 		}
 		select {
 		case <-s.wakeups:
 		case <-time.After(heartbeat):
-		case <-over.C:
-			return protocol.Result{}, errWaited
+		case <-over:
+			return protocol.Result{}, errWaitOver
 		case <-ctx.Done():
 			return protocol.Result{}, context.Cause(ctx)
 		case <-m.life.Done():
@@ -79,14 +81,14 @@ func (s *session) await(ctx context.Context, limit time.Duration, ops []protocol
 	}
 }
 
-// sendAlone is send for a session that no other goroutine uses, except late requests for an
-// earlier lease.
-func (s *session) sendAlone(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
+// lockAndSend locks a session that no other goroutine uses, except for late requests for an
+// earlier lease, and sends a batch.
+func (s *session) lockAndSend(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.unlock()
-	return s.send(ctx, ops...)
+	return s.sendLocked(ctx, ops...)
 }
 
 // decide returns the lease or the error of a result.
@@ -97,10 +99,10 @@ func (s *session) decide(r Request, f protocol.Result, start time.Time) (Lease, 
 		m.keepIdle(s) // the permits are spent, and return by time alone
 		return Lease{Semaphore: s.semaphore, Weight: f.Weight, InUse: s.inUse, Capacity: s.config.Capacity, Window: s.window()}, nil
 	case f.Kind == protocol.Granted:
-		s.lease, s.weight, s.fence = f.Lease, f.Weight, f.Fence
+		s.lease, s.weight, s.slots, s.fence = f.Lease, f.Weight, f.Slots, f.Fence
 		lease := s.granted()
 		m.remember(s)
-		m.wake(s.semaphore, wokenByGrant) // others may have been granted something, too
+		m.wake(s.semaphore, wokenByGrant) // one notification may be about several grants
 		return lease, nil
 	}
 	err := s.rejected(r, f.Kind.Err(), start)
@@ -111,7 +113,7 @@ func (s *session) decide(r Request, f protocol.Result, start time.Time) (Lease, 
 func (s *session) rejected(r Request, why error, start time.Time) error {
 	e := &sema.Error{Op: "acquire", Name: s.semaphore, Weight: r.Weight, Capacity: s.config.Capacity, InUse: s.inUse, Err: why}
 	if protocol.MayChange(why) {
-		e.After = s.decided
+		e.After = s.decidedIn
 	}
 	if errors.Is(why, sema.ErrTimeout) {
 		e.Detail = time.Since(start).Round(time.Millisecond).String()
@@ -128,8 +130,7 @@ func (s *session) rejected(r Request, why error, start time.Time) error {
 	return e
 }
 
-// A RateError is a rejection by a rate, whose permits return Window after they were
-// granted.
+// A RateError is a rejection by a rate, whose permits return Window after they were granted.
 type RateError struct {
 	Rejection *sema.Error
 	Window    time.Duration
@@ -140,19 +141,19 @@ func (e *RateError) Unwrap() error { return e.Rejection }
 
 func (s *session) window() time.Duration { return time.Duration(s.config.Window) * time.Microsecond }
 
-// cancelLater cancels the ticket of a request that has ended, and releases what was granted
-// meanwhile. A request with a key may be repeated, and keeps its place for as long as its
-// session lives.
-func (s *session) cancelLater(r Request) {
+// cancelDetached cancels the ticket of a request that has ended, and releases a lease that was
+// granted meanwhile. A request with a key may be repeated: its ticket stays in the queue for
+// as long as its session is valid.
+func (s *session) cancelDetached(r Request) {
 	if r.Key != "" {
 		return
 	}
 	s.finish(protocol.Op{Verb: protocol.Cancel, Ticket: s.ticket})
 }
 
-// maxHeartbeat bounds the time between two batches of a waiter, however long the TTL is: a
-// lost notification is made up for by then.
+// maxHeartbeat bounds the time between two batches of a waiter, however long the TTL is. It
+// bounds the delay that a lost notification causes.
 const maxHeartbeat = 5 * time.Second
 
-// foreignPoll is how often a session is polled for which another manager is notified.
+// foreignPoll is the poll interval of a session whose notifications another manager receives.
 const foreignPoll = 250 * time.Millisecond

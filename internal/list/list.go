@@ -1,35 +1,38 @@
-// Package list is a doubly linked list whose nodes are parts of its elements,
-// so that an element leaves from the middle as easily as from the front, and
-// nothing is allocated. It is not safe for concurrent use.
+// Package list provides an intrusive doubly linked list: its elements contain their nodes. So
+// an element is removed from the middle in constant time, and nothing is allocated. It is not
+// safe for concurrent use.
 package list
 
-// A List is doubly linked through nodes that its elements contain, so that one
-// in the middle leaves as easily as the first.
+// A List is doubly linked through nodes that its elements contain. Any element is removed in
+// constant time.
 type List[E any] struct {
 	first, last *Node[E]
 	n           int
 }
 
-// A Node is the part of an element by which it is in a list.
+// A Node is the part of an element that links it into a list.
 type Node[E any] struct {
 	Of         E // the element
 	prev, next *Node[E]
 	in         bool
 }
 
-// First is the node of the first element, nil if there is none.
+// First returns the node of the first element, nil if the list is empty.
 func (l *List[E]) First() *Node[E] { return l.first }
 
-// Next is the node after this one, nil for the last.
+// Last returns the node of the last element, nil if the list is empty.
+func (l *List[E]) Last() *Node[E] { return l.last }
+
+// Next returns the node after n, nil if n is the last.
 func (n *Node[E]) Next() *Node[E] { return n.next }
 
-// Len is how many elements there are.
+// Len returns the number of elements.
 func (l *List[E]) Len() int { return l.n }
 
 // In reports whether the node is in a list.
 func (n *Node[E]) In() bool { return n.in }
 
-// PushBack puts a node, which is in no list, at the end.
+// PushBack adds a node, which must not be in a list, to the end.
 func (l *List[E]) PushBack(n *Node[E]) {
 	n.prev, n.in = l.last, true
 	if l.last == nil {
@@ -41,7 +44,7 @@ func (l *List[E]) PushBack(n *Node[E]) {
 	l.n++
 }
 
-// Remove does nothing for a node that is in no list.
+// Remove removes a node. It does nothing if the node is in no list.
 func (l *List[E]) Remove(n *Node[E]) {
 	if !n.in {
 		return
@@ -60,7 +63,7 @@ func (l *List[E]) Remove(n *Node[E]) {
 	l.n--
 }
 
-// All yields the elements in order. The one that is yielded may be removed.
+// All yields the elements in order. The current element may be removed.
 func (l *List[E]) All(yield func(E) bool) {
 	for n := l.first; n != nil; {
 		next := n.next

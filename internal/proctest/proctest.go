@@ -1,6 +1,6 @@
-// Package proctest lets a test have other processes: the test's own binary,
-// started again in a role, spoken to line by line. For tests of what
-// goroutines cannot show: crashes, stops, locks that belong to a process.
+// Package proctest starts child processes for tests: the test's own binary in a role,
+// with which the test exchanges lines. Use it for tests of behaviour that goroutines
+// cannot show: crashes, stopped processes, locks that belong to a process.
 package proctest
 
 import (
@@ -16,17 +16,17 @@ import (
 
 const roleVariable = "SEMA_PROCTEST_ROLE"
 
-// patience is how long a test waits for a line before it fails.
-const patience = time.Minute
+// receiveTimeout bounds how long a test waits for a line before it fails.
+const receiveTimeout = time.Minute
 
-// A Child is a process seen from inside, in its role.
+// A Child is the child's own side of the connection, passed to its role.
 type Child struct {
 	Args  []string
 	lines chan string
 }
 
-// Main is for TestMain: in a process started by [Start] it plays the role and
-// exits, else it runs the tests. A child whose parent goes away exits.
+// Main implements TestMain: in a process started by [Start] it runs the role and exits,
+// otherwise it runs the tests. A child whose parent ends exits with status 3.
 func Main(m interface{ Run() int }, roles map[string]func(*Child)) {
 	name := os.Getenv(roleVariable)
 	if name == "" {
@@ -39,12 +39,12 @@ func Main(m interface{ Run() int }, roles map[string]func(*Child)) {
 		os.Exit(2)
 	}
 	c := &Child{Args: os.Args[1:], lines: make(chan string, 64)}
-	go c.listen()
+	go c.readLines()
 	role(c)
 	os.Exit(0)
 }
 
-func (c *Child) listen() {
+func (c *Child) readLines() {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		c.lines <- in.Text()
@@ -52,38 +52,37 @@ func (c *Child) listen() {
 	os.Exit(3)
 }
 
-// Hear waits for the parent's next line.
-func (c *Child) Hear() string { return <-c.lines }
+// Receive waits for the parent's next line.
+func (c *Child) Receive() string { return <-c.lines }
 
-// Say sends the parent a line.
-func (c *Child) Say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+// Send sends a line to the parent.
+func (c *Child) Send(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// Must ends the child loudly, and with it the parent's test, if err is one.
+// Must exits and fails the parent's test if err is not nil.
 func (c *Child) Must(err error) {
 	if err != nil {
-		c.Say("failed: %v", err)
+		c.Send("failed: %v", err)
 		os.Exit(1)
 	}
 }
 
-// A Process is a child seen from the test.
+// A Process is the test's side of the connection to a child.
 type Process struct {
 	*os.Process
 	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
-	gone  bool
+	ended bool
 }
 
-// Start starts the test's binary in a role. What is left of it when the test
-// ends is killed.
+// Start starts the test's binary in a role. The process is killed when the test ends.
 func Start(t testing.TB, role string, args ...string) *Process {
 	t.Helper()
 	return StartCommand(t, Command(t, role, args...))
 }
 
-// Command is the test's binary in a role, for [StartCommand].
+// Command returns a command that runs the test's binary in a role, for [StartCommand].
 func Command(t testing.TB, role string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -95,7 +94,7 @@ func Command(t testing.TB, role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// StartCommand is [Start] for any program that speaks in lines.
+// StartCommand does the same as [Start] for any program that exchanges lines.
 func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	in, err := cmd.StdinPipe()
@@ -121,21 +120,21 @@ func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Say sends the child a line. One that is gone does not hear it.
-func (p *Process) Say(format string, args ...any) { fmt.Fprintf(p.in, format+"\n", args...) }
+// Send sends a line to the child. It does nothing if the child has ended.
+func (p *Process) Send(format string, args ...any) { fmt.Fprintf(p.in, format+"\n", args...) }
 
-// Hear waits for the child's next line.
-func (p *Process) Hear() string {
+// Receive waits for the child's next line.
+func (p *Process) Receive() string {
 	p.t.Helper()
 	select {
 	case line, open := <-p.lines:
 		if !open {
-			p.t.Fatalf("process %d ended instead of saying something", p.Pid)
+			p.t.Fatalf("process %d ended without sending a line", p.Pid)
 		}
 		p.checkFailure(line)
 		return line
-	case <-time.After(patience):
-		p.t.Fatalf("process %d said nothing for %v", p.Pid, patience)
+	case <-time.After(receiveTimeout):
+		p.t.Fatalf("process %d sent no line for %v", p.Pid, receiveTimeout)
 	}
 	panic("not reached")
 }
@@ -143,17 +142,17 @@ func (p *Process) Hear() string {
 // Expect fails the test unless the child's next line is want.
 func (p *Process) Expect(want string) {
 	p.t.Helper()
-	if got := p.Hear(); got != want {
-		p.t.Fatalf("process %d said %q, want %q", p.Pid, got, want)
+	if got := p.Receive(); got != want {
+		p.t.Fatalf("process %d sent %q, want %q", p.Pid, got, want)
 	}
 }
 
-// Quiet fails the test if the child says anything within d.
+// Quiet fails the test if the child sends a line within d.
 func (p *Process) Quiet(d time.Duration) {
 	p.t.Helper()
 	select {
 	case line := <-p.lines:
-		p.t.Fatalf("process %d said %q, want silence", p.Pid, line)
+		p.t.Fatalf("process %d sent %q, want nothing", p.Pid, line)
 	case <-time.After(d):
 	}
 }
@@ -166,13 +165,13 @@ func (p *Process) checkFailure(line string) {
 	}
 }
 
-// End kills the child with SIGKILL and waits until it is gone. What it had
-// said of a failure fails the test.
+// End kills the child with SIGKILL and waits until it has ended. A failure that the
+// child reported before fails the test.
 func (p *Process) End() {
-	if p.gone {
+	if p.ended {
 		return
 	}
-	p.gone = true
+	p.ended = true
 	p.Kill()
 	p.in.Close()
 	for line := range p.lines {
@@ -183,7 +182,7 @@ func (p *Process) End() {
 
 // Wait waits for the child to end by itself.
 func (p *Process) Wait() error {
-	p.gone = true
+	p.ended = true
 	for range p.lines {
 	}
 	return p.cmd.Wait()

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// Need is [enginetest.Need].
+// Need calls [storetest.Need].
 func Need(t testing.TB, program, debianPackage string) (path string) {
 	t.Helper()
-	return enginetest.Need(t, program, debianPackage)
+	return storetest.Need(t, program, debianPackage)
 }
 
 // CompileC compiles a program of one file and returns its path.

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// Stop sends SIGSTOP and waits until no thread of the child runs any more.
+// Stop sends SIGSTOP and waits until all threads of the child are stopped.
 func (p *Process) Stop() {
 	p.t.Helper()
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		p.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(receiveTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if p.stopped() {
 			return
 		}
 	}
-	p.t.Fatalf("process %d was not stopped within %v", p.Pid, patience)
+	p.t.Fatalf("process %d was not stopped within %v", p.Pid, receiveTimeout)
 }
 
 // Continue sends SIGCONT.

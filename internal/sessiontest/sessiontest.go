@@ -1,10 +1,10 @@
-// Package sessiontest speaks to a store of fleet as one session, batch by batch.
-// For an engine's own tests of what only it can do wrong: a server that fails, a
-// file that is full, what is in its tables. There a test decides who says what and
-// when, and ends at the first answer that it does not expect.
+// Package sessiontest drives one session of a fleet store, batch by batch. It is for a
+// store's own tests of failures that only this store has: a server that fails, a file
+// that is full, the contents of its tables. The test decides which session sends what
+// and when, and ends at the first unexpected reply.
 //
-// What every engine has to do is in fleet/fleettest, and is not tested here again.
-// Tests of clients, that renew and wait and lose leases, use package fleet itself.
+// The package fleet/fleettest tests what every store has to do; such tests do not
+// belong here. Tests of clients, which renew, wait and lose leases, use package fleet.
 package sessiontest
 
 import (
@@ -16,39 +16,39 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// TTL is that of a semaphore for which a test names none.
+// TTL is the TTL of a semaphore for which a test sets none.
 const TTL = protocol.Micros(15 * time.Second / time.Microsecond)
 
-// A Store is what a session needs of a fleet.Store.
+// A Store is the part of a fleet.Store that a session uses.
 type Store interface {
 	Open(ctx context.Context, name string, config protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error)
 	Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error)
 	Inspect(ctx context.Context, name string) (protocol.Snapshot, error)
 }
 
-// A Session is one on the semaphore Name. It is not safe for concurrent use. A test
-// may change Store, when another takes over, and Seq, when a batch came to nothing.
+// A Session is a session on the semaphore Name. It is not safe for concurrent use. A test
+// may change Store if another store takes over, and Seq if a batch was not applied.
 type Session struct {
 	Store Store
 	Name  string
 	ID    protocol.Session
-	Seq   uint64 // of the batch that was made last
+	Seq   uint64 // of the last batch
 	ack   uint64
 	t     testing.TB
 }
 
-// Instance is who begins the sessions of a test.
+// Instance returns the instance that opens the sessions of a test.
 func Instance(t testing.TB) string { return "instance of " + t.Name() }
 
-// Owner has all sessions of tests, in whichever process they are.
+// Owner owns the sessions of all tests, in all processes.
 var Owner = protocol.Owner{Key: protocol.Key{'s', 'e', 's', 's', 'i', 'o', 'n', 't', 'e', 's', 't'}}
 
-// Opener describes an instance that opens sessions of tests.
+// Opener returns an opener for sessions of an instance.
 func Opener(instance string) protocol.Opener {
 	return protocol.Opener{Client: protocol.Client{Instance: instance}, Owner: Owner}
 }
 
-// Begin makes the semaphore unless it is there, and opens a session on it.
+// Begin creates the semaphore if it does not exist, and opens a session on it.
 func Begin(t testing.TB, store Store, name string, c protocol.Config) *Session {
 	t.Helper()
 	if c.TTL == 0 {
@@ -67,28 +67,28 @@ func Opened(t testing.TB, store Store, name string, id protocol.Session) *Sessio
 	return &Session{Store: store, Name: name, ID: id, t: t}
 }
 
-// Next makes the next batch, for the test to apply.
+// Next returns the next batch, for the test to apply.
 func (s *Session) Next(ops ...protocol.Op) protocol.Batch {
 	s.Seq++
 	return protocol.Batch{Session: s.ID, Owner: Owner, Seq: s.Seq, Ack: s.ack, Ops: ops}
 }
 
-// Hear notes the results of a reply, which the next batch acknowledges.
-func (s *Session) Hear(r protocol.Reply) protocol.Reply {
+// Receive records the results of a reply; the next batch acknowledges them.
+func (s *Session) Receive(r protocol.Reply) protocol.Reply {
 	for _, f := range r.Results {
 		s.ack = max(s.ack, f.N)
 	}
 	return r
 }
 
-// Say applies the next batch, which must be heard.
-func (s *Session) Say(ops ...protocol.Op) protocol.Reply {
+// Send sends the next batch, which must be applied, and returns the reply.
+func (s *Session) Send(ops ...protocol.Op) protocol.Reply {
 	s.t.Helper()
-	return s.SayBy(s.Store, ops...)
+	return s.SendTo(s.Store, ops...)
 }
 
-// SayBy is Say by way of another store.
-func (s *Session) SayBy(by Store, ops ...protocol.Op) protocol.Reply {
+// SendTo sends the next batch to another store; see Send.
+func (s *Session) SendTo(by Store, ops ...protocol.Op) protocol.Reply {
 	s.t.Helper()
 	r := s.apply(by, ops...)
 	if r.Status != protocol.Applied {
@@ -103,36 +103,36 @@ func (s *Session) apply(by Store, ops ...protocol.Op) protocol.Reply {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.Hear(r)
+	return s.Receive(r)
 }
 
-// WantUnknown says a batch, and the store must not know the session.
+// WantUnknown sends a batch, and fails unless the session is unknown.
 func (s *Session) WantUnknown() {
 	s.t.Helper()
 	if r := s.apply(s.Store); r.Status != protocol.Unknown {
-		s.t.Errorf("status %d, want that the session is not known", r.Status)
+		s.t.Errorf("status %d, want unknown session", r.Status)
 	}
 }
 
-// Granted says a batch and returns the leases of the reply, of which there must be n.
+// Granted sends a batch and returns the leases of the reply, of which there must be n.
 func (s *Session) Granted(n int, ops ...protocol.Op) (leases []protocol.Seq) {
 	s.t.Helper()
-	for _, f := range s.Say(ops...).Results {
+	for _, f := range s.Send(ops...).Results {
 		if f.Kind == protocol.Granted {
 			leases = append(leases, f.Lease)
 		}
 	}
 	if len(leases) != n {
-		s.t.Fatalf("%d leases were granted, want %d", len(leases), n)
+		s.t.Fatalf("%d leases granted, want %d", len(leases), n)
 	}
 	return leases
 }
 
-// AwaitGrant speaks until something is granted.
+// AwaitGrant sends batches until a lease is granted.
 func (s *Session) AwaitGrant(within time.Duration) protocol.Result {
 	s.t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		for _, f := range s.Say().Results {
+		for _, f := range s.Send().Results {
 			if f.Kind == protocol.Granted {
 				return f
 			}
@@ -143,7 +143,7 @@ func (s *Session) AwaitGrant(within time.Duration) protocol.Result {
 	}
 }
 
-// LastLease is the youngest that the store has of the session, 0 if it has none.
+// LastLease returns the youngest lease of the session in the store, 0 if it has none.
 func (s *Session) LastLease() (lease protocol.Seq) {
 	s.t.Helper()
 	for _, l := range inspect(s.t, s.Store, s.Name).Leases {
@@ -154,27 +154,27 @@ func (s *Session) LastLease() (lease protocol.Seq) {
 	return lease
 }
 
-// Acquire asks for permits, with a note that can be found again.
+// Acquire returns an acquire, with a holder that a test can search for.
 func Acquire(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Details: protocol.Details{Holder: "for a test"}}
+	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Details: &protocol.Details{Holder: "for a test"}}
 }
 
-// Release gives a lease back.
+// Release returns a release of a whole lease.
 func Release(lease protocol.Seq) protocol.Op {
 	return protocol.Op{Verb: protocol.Release, Lease: lease}
 }
 
-// Held is the leases that are out and the tickets in line, whoever's they are.
-func Held(t testing.TB, store Store, name string) (leases []protocol.Seq, line []protocol.Ticket) {
+// Held returns the leases and the queued tickets of all sessions.
+func Held(t testing.TB, store Store, name string) (leases []protocol.Seq, queue []protocol.Ticket) {
 	t.Helper()
 	snapshot := inspect(t, store, name)
 	for _, w := range snapshot.Queue {
-		line = append(line, w.Ticket)
+		queue = append(queue, w.Ticket)
 	}
-	return seqs(snapshot), line
+	return seqs(snapshot), queue
 }
 
-// WantHeld has just these leases be out, and what is in use be their weights.
+// WantHeld fails unless exactly these leases are held and their weights are what is in use.
 func WantHeld(t testing.TB, store Store, name string, want ...protocol.Seq) {
 	t.Helper()
 	snapshot := inspect(t, store, name)
@@ -183,7 +183,7 @@ func WantHeld(t testing.TB, store Store, name string, want ...protocol.Seq) {
 		weight += l.Weight
 	}
 	if got := seqs(snapshot); !slices.Equal(got, want) || snapshot.InUse != weight {
-		t.Errorf("leases %v of %q are out, which weigh %d, and %d is in use; want %v", got, name, weight, snapshot.InUse, want)
+		t.Errorf("leases %v of %q with a weight of %d, %d in use; want leases %v", got, name, weight, snapshot.InUse, want)
 	}
 }
 

@@ -1,8 +1,8 @@
-// Package survey ranks the semaphores of a store by their load. A store reads them one
-// by one, so that a viewer cannot read all of them all the time. A Survey keeps the last
-// known load of each and decides which to read next: those on the screen, those that are
-// unknown, and some of the others in turn. So a semaphore is ranked by its load wherever
-// its name is in the list, and each look at the store is bounded.
+// Package survey ranks the semaphores of a store by their load. A store reads semaphores one
+// by one, so that a viewer cannot read all of them all the time. A Survey keeps the last known
+// load of each semaphore and decides which to read next: those on the screen, unknown ones,
+// and some of the others in turn. So a semaphore is ranked by its load wherever its name is in
+// the list, and the number of reads per poll is bounded.
 package survey
 
 import (
@@ -12,29 +12,30 @@ import (
 )
 
 const (
-	// mostUnknown is how many unknown semaphores are read in one look.
+	// mostUnknown bounds the unknown semaphores that are read per poll.
 	mostUnknown = 4000
-	// mostKnown is how many known semaphores are read again in one look.
+	// mostKnown bounds the known semaphores that are read again per poll.
 	mostKnown = 500
-	// fresh is how long a load counts as new.
+	// fresh is the age up to which a load is not read again.
 	fresh = time.Second
 )
 
-// A Load is how much a semaphore was used when it was read.
+// A Load is the load of a semaphore when it was read.
 type Load struct {
 	At      time.Time
 	Waiting int64
-	Use     float64 // part of the capacity that is in use; above 1 after a shrink
-	Failed  bool    // it could not be read; the rest is what was known before
+	Use     float64 // part of the capacity in use; above 1 after a shrink
+	Failed  bool    // the last read failed; the other fields are from the read before
 }
 
-// A Survey is safe for concurrent use. The zero value is ready.
+// A Survey stores the load of semaphores. It is safe for concurrent use. The zero value is
+// ready to use.
 type Survey struct {
 	mu    sync.Mutex
 	loads map[string]Load
 }
 
-// Note records what was read of a semaphore.
+// Note records the load of a semaphore.
 func (s *Survey) Note(name string, l Load) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +45,7 @@ func (s *Survey) Note(name string, l Load) {
 	s.loads[name] = l
 }
 
-// Fail records that a semaphore could not be read. What was known of it stays.
+// Fail records that a semaphore could not be read. Its last known load is kept.
 func (s *Survey) Fail(name string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,12 +64,12 @@ func (s *Survey) Forget(name string) {
 	delete(s.loads, name)
 }
 
-// Keep forgets all semaphores but those with these names, which are sorted.
+// Keep removes all semaphores except those with these names, which must be sorted.
 func (s *Survey) Keep(names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.loads) <= len(names) {
-		return // few are gone
+		return // few were deleted
 	}
 	for name := range s.loads {
 		if _, listed := slices.BinarySearch(names, name); !listed {
@@ -77,15 +78,14 @@ func (s *Survey) Keep(names []string) {
 	}
 }
 
-// Due returns which of the names to read now, besides those that are shown anyway:
-// unknown ones first, then those that were read the longest ago. The order of names
-// decides between equals.
+// Due returns the names to read now, besides those that are shown anyway: unknown ones first,
+// then those that were read the longest ago. The order of names decides between equals.
 func (s *Survey) Due(now time.Time, names, shown []string) []string {
 	known := map[string]bool{}
 	for _, name := range shown {
 		known[name] = true
 	}
-	// What nobody looked at for longer than a round over all names is unknown again.
+	// A load that is older than a round over all names is unknown again.
 	old := now.Add(-30*time.Second - 2*fresh*time.Duration(len(names)/mostKnown))
 	type candidate struct {
 		name string
@@ -115,8 +115,8 @@ func (s *Survey) Due(now time.Time, names, shown []string) []string {
 	return unknown
 }
 
-// Top returns the first most of the names in the order of compare, and for equals in
-// the order of names. Unknown ones come last.
+// Top returns the first most of the names in the order of compare. Equal ones stay in the order
+// of names. Unknown ones come last.
 func (s *Survey) Top(names []string, most int, compare func(a, b Load) int) []string {
 	type ranked struct {
 		name  string
@@ -149,14 +149,14 @@ func (s *Survey) Top(names []string, most int, compare func(a, b Load) int) []st
 	return top
 }
 
-// Totals are over all names.
+// Totals are sums over all names.
 type Totals struct {
 	Waiting int64
 	Full    int64 // semaphores without a free permit
 	Unknown int   // semaphores that were not read yet
 }
 
-// Totals sums up what is known of the names.
+// Totals returns the sums of the known loads of the names.
 func (s *Survey) Totals(names []string) (t Totals) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

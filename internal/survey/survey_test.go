@@ -30,14 +30,14 @@ func TestSurvey_RanksOverAllNames(t *testing.T) {
 		s.Note(name, l)
 	}
 	if top := s.Top(all, 500, byWaiting); len(top) != 500 || top[0] != all[2000] || top[1] != all[0] {
-		t.Errorf("%d: %v …", len(top), top[:2])
+		t.Errorf("top has %d names and starts with %v", len(top), top[:2])
 	}
 	if got := s.Totals(all); got != (Totals{Waiting: 25}) {
-		t.Errorf("%+v", got)
+		t.Errorf("totals %+v", got)
 	}
 }
 
-// TestSurvey_ReadsAllInTurn: each look is bounded, and none is left out for long.
+// TestSurvey_ReadsAllInTurn checks that each poll is bounded and reads every name regularly.
 func TestSurvey_ReadsAllInTurn(t *testing.T) {
 	t.Parallel()
 	var s Survey
@@ -45,20 +45,20 @@ func TestSurvey_ReadsAllInTurn(t *testing.T) {
 	shown := all[:500]
 	now := time.Now()
 	reads := map[string]int{}
-	for look := range 40 {
+	for poll := range 40 {
 		due := s.Due(now, all, shown)
-		if len(due) > mostUnknown+mostKnown || look > 2 && len(due) > mostKnown {
-			t.Fatalf("look %d reads %d", look, len(due))
+		if len(due) > mostUnknown+mostKnown || poll > 2 && len(due) > mostKnown {
+			t.Fatalf("poll %d reads %d semaphores", poll, len(due))
 		}
 		for _, name := range due {
 			if name < all[500] {
-				t.Fatalf("%s is shown anyway", name)
+				t.Fatalf("%s is due although it is shown", name)
 			}
 			reads[name]++
 			s.Note(name, Load{At: now})
 		}
-		if unknown := s.Totals(all[500:]).Unknown; look == 2 && unknown > 0 {
-			t.Errorf("%d are unknown", unknown)
+		if unknown := s.Totals(all[500:]).Unknown; poll == 2 && unknown > 0 {
+			t.Errorf("%d semaphores are unknown", unknown)
 		}
 		now = now.Add(time.Second)
 	}
@@ -79,14 +79,14 @@ func TestSurvey_UnknownComeLast(t *testing.T) {
 	s.Fail("c", now)
 	all := []string{"a", "b", "c", "d", "e"}
 	if top := s.Top(all, 10, byWaiting); !slices.Equal(top, []string{"c", "b", "d", "a", "e"}) {
-		t.Errorf("%v", top)
+		t.Errorf("top %v", top)
 	}
 	if got := s.Totals(all); got != (Totals{Waiting: 3, Full: 1, Unknown: 2}) {
-		t.Errorf("%+v", got)
+		t.Errorf("totals %+v", got)
 	}
 }
 
-func TestSurvey_ForgetsWhatIsGoneAndOld(t *testing.T) {
+func TestSurvey_ForgetsDeletedAndOldNames(t *testing.T) {
 	t.Parallel()
 	var s Survey
 	now := time.Now()
@@ -95,11 +95,11 @@ func TestSurvey_ForgetsWhatIsGoneAndOld(t *testing.T) {
 		s.Note(name, Load{At: now})
 	}
 	if due := s.Due(now.Add(time.Hour), all, nil); len(due) != 100 {
-		t.Errorf("after an hour %d are due", len(due))
+		t.Errorf("after an hour %d semaphores are due, want 100", len(due))
 	}
 	s.Forget(all[0])
 	s.Keep(all[:50])
 	if got := s.Totals(all); got.Unknown != 51 {
-		t.Errorf("%+v", got)
+		t.Errorf("totals %+v", got)
 	}
 }
