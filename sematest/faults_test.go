@@ -1,0 +1,142 @@
+package sematest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/sematest"
+)
+
+func TestWrap_Delay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := sematest.Wrap(sema.New(1), 1, sematest.Delay(time.Minute))
+		start := time.Now()
+		for range 100 {
+			p, err := g.Acquire(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+		}
+		if mean := time.Since(start) / 100; mean < 20*time.Second || mean > 40*time.Second {
+			t.Errorf("the mean delay is %v, want about 30s", mean)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		defer cancel()
+		if _, err := g.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a delay that outlasts the context: %v", err)
+		}
+		if g.Injected().Delayed != 101 {
+			t.Errorf("%+v, want 101 delays", g.Injected())
+		}
+	})
+}
+
+func TestWrap_Reject(t *testing.T) {
+	t.Parallel()
+	g := sematest.Wrap(sema.New(1), 1, sematest.Reject(0.25, sema.ErrUnavailable))
+	rejected := 0
+	for i := range 1000 {
+		acquire := g.Acquire
+		if i%2 == 0 {
+			acquire = g.TryAcquire
+		}
+		p, err := acquire(t.Context(), 1)
+		switch {
+		case errors.Is(err, sema.ErrUnavailable):
+			rejected++
+		case err != nil:
+			t.Fatal(err)
+		}
+		p.Release()
+	}
+	if rejected < 150 || rejected > 350 || g.Injected().Rejected != rejected {
+		t.Errorf("%d of 1000 rejected, %+v; want about 250", rejected, g.Injected())
+	}
+}
+
+func TestWrap_Lose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner := sema.New(1, sema.Name("db"))
+		g := sematest.Wrap(inner, 1, sematest.Lose(1, time.Minute))
+		p, err := g.Acquire(t.Context(), 1)
+		if err != nil || p.Err() != nil {
+			t.Fatal(err, p.Err())
+		}
+		select {
+		case <-p.Lost():
+		case <-time.After(2 * time.Minute):
+			t.Fatal("the permit is not lost")
+		}
+		if !errors.Is(p.Err(), sema.ErrLost) {
+			t.Errorf("Err: %v, want ErrLost", p.Err())
+		}
+		other, err := inner.TryAcquire(t.Context(), 1)
+		if err != nil {
+			t.Fatalf("the lost permit is not free for others: %v", err)
+		}
+		p.Release()
+		if !other.Held() || inner.Stats().Free != 0 {
+			t.Error("the release of a lost permit has released that of another caller")
+		}
+		other.Release()
+		early, err := g.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		early.Release()
+		time.Sleep(2 * time.Minute)
+		if g.Injected().Lost != 1 || inner.Stats().Free != 1 {
+			t.Errorf("%+v, %v: a permit was lost after its release", g.Injected(), inner)
+		}
+	})
+}
+
+func TestWrap_Starve(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := sematest.Wrap(sema.New(1), 1, sematest.Starve(1))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		if _, err := g.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Hour {
+			t.Errorf("after %v: %v, want a wait for the context", time.Since(start), err)
+		}
+		if g.Injected().Starved != 1 {
+			t.Errorf("%+v, want 1 starved", g.Injected())
+		}
+	})
+}
+
+func TestWrap_SameSeedSameFaults(t *testing.T) {
+	t.Parallel()
+	run := func(seed uint64) (rejected []int) {
+		g := sematest.Wrap(sema.New(1), seed, sematest.Reject(0.5, sema.ErrTimeout))
+		for i := range 64 {
+			p, err := g.TryAcquire(context.Background(), 1)
+			if err != nil {
+				rejected = append(rejected, i)
+			}
+			p.Release()
+		}
+		return rejected
+	}
+	same, other := 0, run(2)
+	for i, at := range run(1) {
+		if run(1)[i] != at {
+			t.Fatal("the same seed injects other faults")
+		}
+		if i < len(other) && other[i] == at {
+			same++
+		}
+	}
+	if same == len(other) {
+		t.Error("another seed injects the same faults")
+	}
+}

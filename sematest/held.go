@@ -1,0 +1,63 @@
+package sematest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sema-go/sema"
+)
+
+// NoneHeld fails the test if permits of the gates are held, or callers wait for them, when
+// the test ends. The gates need a method Stats that returns [sema.Stats], as those of
+// package sema have. With [sema.DiagnoseFull] the report shows where the permits were
+// acquired.
+func NoneHeld(t testing.TB, gates ...sema.Gate) {
+	t.Helper()
+	for _, g := range gates {
+		if _, ok := g.(statistics); !ok {
+			t.Fatalf("sematest: NoneHeld: %T has no method Stats() sema.Stats", g)
+		}
+	}
+	t.Cleanup(func() {
+		for _, g := range gates {
+			if st := g.(statistics).Stats(); st.InUse > 0 || st.Waiters > 0 {
+				t.Errorf("sematest: %s: %d permits held and %d callers waiting at the end of the test%s", describe(g), st.InUse, st.Waiters, sitesOf(g))
+			}
+		}
+	})
+}
+
+// statistics is what a gate with Stats has.
+type statistics interface{ Stats() sema.Stats }
+
+// describe returns the name of a gate, or its type.
+func describe(g sema.Gate) string {
+	if name := nameOf(g); name != "" {
+		return fmt.Sprintf("%q", name)
+	}
+	return fmt.Sprintf("%T", g)
+}
+
+func nameOf(g any) string {
+	if named, ok := g.(interface{ Name() string }); ok {
+		return named.Name()
+	}
+	return ""
+}
+
+// sitesOf returns where the held permits of a gate were acquired, as far as diagnostics
+// know.
+func sitesOf(g sema.Gate) string {
+	name := nameOf(g)
+	if name == "" {
+		return ""
+	}
+	var b strings.Builder
+	for _, h := range sema.Holders() {
+		if h.Name == name {
+			fmt.Fprintf(&b, "\n    %d acquired at %s", h.Weight, h.Site)
+		}
+	}
+	return b.String()
+}
