@@ -1,0 +1,70 @@
+package rate
+
+import (
+	"context"
+	"io"
+)
+
+// Reader returns a reader that reads from r at the rate of a gate whose permits are bytes.
+// It reads at most the burst at a time. What it has acquired and not read is refunded. Read
+// fails when ctx ends.
+func Reader(ctx context.Context, r io.Reader, bytes *Gate) io.Reader {
+	return &reader{ctx, r, bytes}
+}
+
+type reader struct {
+	ctx   context.Context
+	from  io.Reader
+	bytes *Gate
+}
+
+// Read implements [io.Reader].
+func (r *reader) Read(p []byte) (int, error) {
+	p = p[:r.bytes.chunk(len(p))]
+	permit, err := r.bytes.Acquire(r.ctx, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	n, err := r.from.Read(p)
+	r.bytes.Settle(permit, int64(n))
+	return n, err
+}
+
+// Writer returns a writer that writes to w at the rate of a gate whose permits are bytes, in
+// pieces of at most the burst. What it has acquired and not written is refunded. Write fails
+// when ctx ends.
+func Writer(ctx context.Context, w io.Writer, bytes *Gate) io.Writer {
+	return &writer{ctx, w, bytes}
+}
+
+type writer struct {
+	ctx   context.Context
+	to    io.Writer
+	bytes *Gate
+}
+
+// Write implements [io.Writer].
+func (w *writer) Write(p []byte) (written int, err error) {
+	for len(p) > 0 && err == nil {
+		piece := p[:w.bytes.chunk(len(p))]
+		permit, rejected := w.bytes.Acquire(w.ctx, int64(len(piece)))
+		if rejected != nil {
+			return written, rejected
+		}
+		var n int
+		n, err = w.to.Write(piece)
+		w.bytes.Settle(permit, int64(n))
+		written += n
+		p = p[n:]
+		if err == nil && n < len(piece) {
+			err = io.ErrShortWrite
+		}
+	}
+	return written, err
+}
+
+// chunk returns how many of n bytes can be acquired at once.
+func (g *Gate) chunk(n int) int {
+	_, _, burst := g.Rate()
+	return int(min(int64(n), burst))
+}

@@ -1,0 +1,180 @@
+package rate
+
+import (
+	"context"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// A queue is the callers that wait, in order of arrival: a doubly linked list. The first
+// one has a timer for when its permits have returned. The mutex of the gate guards it.
+type queue struct {
+	head, tail *waiter
+	n          int
+	weight     int64 // of all waiters
+}
+
+// A waiter is one caller in the queue. When id or err is set it is decided, and no longer
+// in the queue.
+type waiter struct {
+	prev, next *waiter
+	n          int64
+	id         uint64
+	err        error
+	wake       chan struct{} // buffered; receives when it is decided, or has become the first
+}
+
+func (q *queue) push(w *waiter) {
+	w.prev = q.tail
+	if q.tail == nil {
+		q.head = w
+	} else {
+		q.tail.next = w
+	}
+	q.tail = w
+	q.n++
+	q.weight += w.n
+}
+
+func (q *queue) remove(w *waiter) {
+	if w.prev == nil {
+		q.head = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.tail = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+	q.n--
+	q.weight -= w.n
+}
+
+func (w *waiter) decided() bool { return w.id != 0 || w.err != nil }
+
+func (w *waiter) notify() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// serveLocked grants permits to the first waiters. The one that is first then is woken, to
+// set its timer anew.
+func (g *Gate) serveLocked() {
+	for at := now(); g.queue.head != nil; {
+		w := g.queue.head
+		if w.n > g.bucket.free || at < g.paused {
+			w.notify()
+			return
+		}
+		g.removeLocked(w)
+		w.id = g.bucket.take(w.n)
+		g.counts.Acquired++
+		w.notify()
+	}
+}
+
+// rejectLocked ends the waits of some callers with an error.
+func (g *Gate) rejectLocked(why error, rejects func(*waiter) bool) {
+	for w := g.queue.head; w != nil; {
+		next := w.next
+		if rejects(w) {
+			g.removeLocked(w)
+			g.counts.Failed(why, true)
+			w.err = why
+			w.notify()
+		}
+		w = next
+	}
+}
+
+func (g *Gate) removeLocked(w *waiter) {
+	g.waits.change(g.queue.n, now())
+	g.queue.remove(w)
+}
+
+// waitLocked queues a caller until it is decided, its context ends or MaxWait has passed.
+// It unlocks the mutex.
+func (g *Gate) waitLocked(ctx context.Context, n int64) (id uint64, err error) {
+	w := &waiter{n: n, wake: make(chan struct{}, 1)}
+	g.waits.change(g.queue.n, now())
+	g.queue.push(w)
+	g.counts.Waited++
+	if g.queue.head == w {
+		w.notify()
+	}
+	g.mu.Unlock()
+	var limit <-chan time.Time
+	if g.settings.MaxWait > 0 {
+		timer := time.NewTimer(g.settings.MaxWait)
+		defer timer.Stop()
+		limit = timer.C
+	}
+	due := time.NewTimer(time.Hour)
+	defer due.Stop()
+	for {
+		select {
+		case <-w.wake:
+		case <-due.C:
+		case <-limit:
+			err = sema.ErrTimeout
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if ctx.Err() != nil { // also if the wait was decided in the same instant
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return g.giveUp(w, err)
+		}
+		if left, ok := g.poll(w); ok {
+			return w.id, w.err
+		} else if left > 0 {
+			due.Reset(left)
+		}
+	}
+}
+
+// poll serves the queue if w is its first waiter. It reports whether w is decided, or else
+// for how long to wait; 0: until it is woken.
+func (g *Gate) poll(w *waiter) (left time.Duration, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !w.decided() && g.queue.head == w {
+		at := now()
+		g.bucket.advance(at)
+		if left = max(g.bucket.until(w.n), time.Duration(g.paused-at)); left > 0 {
+			return left, false
+		}
+		g.serveLocked()
+	}
+	return 0, w.decided()
+}
+
+// giveUp removes a waiter whose context has ended or whose MaxWait has passed. What it was
+// granted meanwhile is refunded. A waiter that was rejected meanwhile keeps that error
+// unless its context has ended.
+func (g *Gate) giveUp(w *waiter, why error) (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case w.err != nil:
+		return 0, w.err // counted when it was rejected
+	case w.id != 0 && why == sema.ErrTimeout:
+		return w.id, nil // granted in time
+	case w.id != 0:
+		g.bucket.advance(now())
+		g.bucket.refund(w.id, w.n)
+		g.counts.Acquired--
+		g.serveLocked()
+	default:
+		g.removeLocked(w)
+		g.serveLocked()
+	}
+	g.counts.Failed(why, true)
+	return 0, why
+}

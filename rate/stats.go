@@ -1,0 +1,102 @@
+package rate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// Stats returns the state of the gate. Capacity is the burst, Free what can be acquired
+// now, InUse what has yet to return, and Debt what was charged beyond the burst.
+func (g *Gate) Stats() sema.Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := now()
+	b := &g.bucket
+	b.advance(at)
+	st := sema.Stats{
+		Capacity: b.burst, Free: max(0, b.free), InUse: b.burst - b.free, Debt: max(0, -b.free),
+		Waiters: g.queue.n, Draining: g.phase == draining, Closed: g.phase == closed, Counts: g.counts,
+	}
+	st.WaitTime = g.waits.total(g.queue.n, at)
+	return st
+}
+
+// A waitClock adds up how long callers have been queued: the length of the queue
+// integrated over time.
+type waitClock struct{ sum, at int64 }
+
+// change notes that the length of the queue is about to change.
+func (c *waitClock) change(n int, at int64) {
+	c.sum += int64(n) * (at - c.at)
+	c.at = at
+}
+
+// total returns the sum, with the callers that are queued now.
+func (c *waitClock) total(n int, at int64) time.Duration {
+	return time.Duration(c.sum + int64(n)*(at-c.at))
+}
+
+// Drain rejects waiters and new acquires with [sema.ErrDraining]. Nothing is held, so it
+// does not wait.
+func (g *Gate) Drain(ctx context.Context) error {
+	if ctx == nil {
+		return g.fault("drain", 0, sema.ErrInvalid, "nil context")
+	}
+	g.end(draining, sema.ErrDraining)
+	g.monitor.Report(sema.Event{Kind: sema.EventDrained})
+	return nil
+}
+
+// Resume ends a drain. A closed gate stays closed.
+func (g *Gate) Resume() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.phase == draining {
+		g.phase = open
+	}
+}
+
+// Close rejects waiters and new acquires with [sema.ErrClosed], for good. It always
+// returns nil.
+func (g *Gate) Close() error {
+	if g.end(closed, sema.ErrClosed) {
+		g.monitor.Report(sema.Event{Kind: sema.EventClosed})
+	}
+	return nil
+}
+
+// end rejects all callers, and reports whether the gate was in another phase.
+func (g *Gate) end(p phase, why error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.phase >= p {
+		return false
+	}
+	g.phase = p
+	g.rejectLocked(why, func(*waiter) bool { return true })
+	return true
+}
+
+// String returns the name, the rate and the state in one line.
+func (g *Gate) String() string {
+	st := g.Stats()
+	n, per, burst := g.Rate()
+	text := fmt.Sprintf("rate %q: %d per %v, burst %d, %d free, %d waiting", g.settings.Name, n, per, burst, st.Free, st.Waiters)
+	switch {
+	case st.Closed:
+		return text + ", closed"
+	case st.Draining:
+		return text + ", draining"
+	}
+	return text
+}
+
+// GoString returns the same as String.
+func (g *Gate) GoString() string { return g.String() }
+
+// LogValue implements [slog.LogValuer].
+func (g *Gate) LogValue() slog.Value { return slog.StringValue(g.String()) }
