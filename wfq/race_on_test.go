@@ -1,0 +1,5 @@
+//go:build race
+
+package wfq_test
+
+const raceEnabled = true

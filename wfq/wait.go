@@ -1,0 +1,274 @@
+package wfq
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/list"
+)
+
+// A waiter is a caller in the queue of its class. The mutex of the Queue guards it.
+type waiter struct {
+	class  *class
+	n      int64
+	level  int   // tier at which it is served: that of its class, or a higher one that it inherits
+	since  int64 // when it was queued, in ns
+	status status
+	queued bool // was in the queue
+	err    error
+	node   list.Node[*waiter]
+	wake   chan struct{} // receives once, when the status is final
+}
+
+// A status is the state of a waiter.
+type status uint8
+
+const (
+	pending status = iota
+	waiting        // in the queue
+	granted
+	rejected // err has the reason
+)
+
+// tryLocked serves w if the queue would serve it before all others, or returns why not.
+// ErrFull is not counted, since the caller may wait.
+func (c *class) tryLocked(w *waiter) error {
+	q := c.q
+	if err := q.phaseErrorLocked(); err != nil {
+		return err
+	}
+	if q.tooLargeLocked(w) {
+		return sema.ErrTooLarge
+	}
+	if w.n > q.free || c.inUse.Load()+w.n > c.limit.Load() {
+		return sema.ErrFull
+	}
+	if q.waiters == 0 {
+		c.integrateLocked()
+		q.takeLocked(w)
+		return nil
+	}
+	// Others wait, but it may be the turn of w: others are at the limit of their class,
+	// or of a lower tier. The queue decides.
+	q.pushLocked(w)
+	q.dispatchLocked()
+	if w.status == waiting {
+		q.removeLocked(w)
+		w.status = pending
+	}
+	if w.status != granted {
+		return sema.ErrFull
+	}
+	return nil
+}
+
+// enqueueLocked makes w wait, or returns why it may not.
+func (c *class) enqueueLocked(w *waiter) error {
+	q := c.q
+	if most := c.share.MaxWaiters; most != 0 && c.waiters >= max(0, most) {
+		return &detailed{sema.ErrQueueFull, fmt.Sprintf("at most %d of the class may wait", max(0, most))}
+	}
+	if most := q.settings.MaxWaiters; most != 0 && q.waiters >= max(0, most) && !q.displaceLocked(w) {
+		return sema.ErrQueueFull
+	}
+	w.wake = make(chan struct{}, 1)
+	w.queued = true
+	q.pushLocked(w)
+	c.counts.Waited++
+	q.counts.Waited++
+	return nil
+}
+
+// pushLocked adds w to the queue of its class.
+func (q *Queue) pushLocked(w *waiter) {
+	c := w.class
+	if q.waiters == 0 {
+		q.busy.startLocked(q)
+	}
+	w.status, w.since, w.node.Of = waiting, q.now, w
+	c.queue.PushBack(&w.node)
+	q.waiters++
+	q.arrivals += w.since
+	c.arrivals += w.since
+	c.waiters++
+	c.queued += w.n
+	c.tier.queued += w.n
+	if c.waiters == 1 {
+		q.backlog.PushBack(&c.backlogged)
+	}
+	c.relistLocked()
+	c.placeLocked()
+}
+
+// removeLocked removes w from the queue.
+func (q *Queue) removeLocked(w *waiter) {
+	c := w.class
+	c.integrateLocked() // before the busy time stops
+	if waited := time.Duration(q.now - w.since); w.queued {
+		c.counts.WaitTime += waited
+		q.counts.WaitTime += waited
+	}
+	if w.node.In() {
+		c.queue.Remove(&w.node)
+	} else {
+		c.urgent = slices.DeleteFunc(c.urgent, func(other *waiter) bool { return other == w })
+	}
+	q.waiters--
+	q.arrivals -= w.since
+	c.arrivals -= w.since
+	c.waiters--
+	c.queued -= w.n
+	c.tier.queued -= w.n
+	if c.waiters == 0 {
+		q.backlog.Remove(&c.backlogged)
+		c.overload.emptied()
+	}
+	if q.waiters == 0 {
+		q.busy.stopLocked(q)
+	}
+	c.relistLocked()
+	c.relevelLocked()
+	c.placeLocked()
+}
+
+// takeLocked gives w its permits. It is not in the queue, and its class is integrated.
+func (q *Queue) takeLocked(w *waiter) {
+	c := w.class
+	q.free -= w.n
+	c.inUse.Add(w.n)
+	if q.under != nil {
+		c.asking += w.n
+	}
+	w.status = granted
+}
+
+// finishLocked ends the wait of w, which is no longer in the queue.
+func (w *waiter) finishLocked(v status, err error) {
+	w.status, w.err = v, err
+	if w.wake != nil {
+		w.wake <- struct{}{}
+	}
+}
+
+// rejectLocked ends the wait of w with an error.
+func (q *Queue) rejectLocked(w *waiter, err error) {
+	q.removeLocked(w)
+	w.class.countLocked(err, true)
+	w.finishLocked(rejected, err)
+}
+
+// rejectWhereLocked ends the waits of all waiters that match.
+func (q *Queue) rejectWhereLocked(err error, match func(*waiter) bool) {
+	for c := range q.backlog.All {
+		c.rejectWhereLocked(err, match)
+	}
+}
+
+// rejectWhereLocked ends the waits of all waiters of the class that match.
+func (c *class) rejectWhereLocked(err error, match func(*waiter) bool) {
+	var matching []*waiter
+	for w := range c.allLocked {
+		if match(w) {
+			matching = append(matching, w)
+		}
+	}
+	for _, w := range matching {
+		c.q.rejectLocked(w, err)
+	}
+}
+
+// allLocked yields the waiters of a class.
+func (c *class) allLocked(yield func(*waiter) bool) {
+	for _, w := range c.urgent {
+		if !yield(w) {
+			return
+		}
+	}
+	c.queue.All(yield)
+}
+
+// oldestLocked returns the waiter of a class that arrived first.
+func (c *class) oldestLocked() *waiter {
+	var oldest *waiter
+	if first := c.queue.First(); first != nil {
+		oldest = first.Of
+	}
+	for _, w := range c.urgent {
+		if oldest == nil || w.since < oldest.since {
+			oldest = w
+		}
+	}
+	return oldest
+}
+
+// maxWait returns the shorter of the bounds of the queue and the class; 0: none.
+func (c *class) maxWait() time.Duration {
+	c.q.mu.Lock()
+	own := c.share.MaxWait
+	c.q.mu.Unlock()
+	switch all := c.q.settings.MaxWait; {
+	case own == 0:
+		return all
+	case all == 0:
+		return own
+	default:
+		return min(own, all)
+	}
+}
+
+// park waits until w is decided, its context ends or the limit has passed.
+func (w *waiter) park(ctx context.Context, limit time.Duration) error {
+	defer w.inherit(ctx)()
+	var expired <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	var why error
+	timedOut := false
+	select {
+	case <-w.wake:
+		if w.err != nil || ctx.Err() == nil {
+			return w.err
+		}
+	case <-expired:
+		why, timedOut = &detailed{sema.ErrTimeout, limit.String()}, true
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // also if the wait was decided in the same instant
+		why, timedOut = cancelled{context.Cause(ctx)}, false
+	}
+	return w.giveUp(why, timedOut)
+}
+
+// giveUp ends the wait of a caller whose context has ended or whose time limit has passed.
+// What it was granted meanwhile is returned, or kept if only the time limit has passed.
+func (w *waiter) giveUp(why error, timedOut bool) error {
+	c, q := w.class, w.class.q
+	q.lock()
+	defer q.unlock()
+	switch w.status {
+	case rejected:
+		return w.err // counted when it was rejected
+	case granted:
+		if timedOut {
+			return nil
+		}
+		c.integrateLocked()
+		if q.under != nil {
+			c.asking -= w.n
+		}
+		c.inUse.Add(-w.n)
+		q.free += w.n
+		c.placeLocked()
+	default:
+		q.removeLocked(w)
+		w.status = pending
+	}
+	c.countLocked(why, true)
+	return why
+}
