@@ -1,0 +1,18 @@
+package pool_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		flag.Set("rapid.checks", "1000")
+	}
+	// No janitor, Open or Check outlives its pool.
+	goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit))
+}
