@@ -1,18 +1,24 @@
-// Command semavet finds permits that are dropped. It reads packages itself
+// Command semavet finds mistakes in the use of Sema: permits that are never
+// released, errors that are ignored. It loads packages itself
 //
 //	semavet ./...
 //
-// or is run by go vet, which caches what it has found:
+// or runs as a tool of go vet, which caches its results:
 //
 //	go vet -vettool=$(which semavet) ./...
 //
-// What it finds stands in package dropped. docs/semavet.md says how to use it.
+// Package checks documents what it reports, docs/semavet.md how to use it.
 package main
 
 import (
-	"golang.org/x/tools/go/analysis/singlechecker"
+	"flag"
 
-	"github.com/sema-go/sema/cmd/semavet/dropped"
+	"golang.org/x/tools/go/analysis/multichecker"
+
+	"github.com/sema-go/sema/cmd/semavet/checks"
 )
 
-func main() { singlechecker.Main(dropped.Analyzer) }
+func main() {
+	checks.AddFlags(flag.CommandLine)
+	multichecker.Main(checks.Analyzers...)
+}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// binary is semavet, as it is built for users.
+// binary is the path of semavet, built as for users.
 var binary string
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
@@ -53,7 +53,7 @@ func query(ctx context.Context, db sema.Gate) error {
 func work(int64) error { return nil }
 `
 
-const finding = "user.go:10:2: permit is not released on a path to the return in line 14; defer permit.Release() after err has been looked at"
+const finding = "user.go:10:2: permit is not released on a path to the return in line 14; defer permit.Release() after checking err"
 
 const leakyTest = `package user
 
@@ -66,7 +66,7 @@ import (
 func TestFull(t *testing.T) { sema.New(1).Acquire(t.Context(), 1) }
 `
 
-func TestByItself(t *testing.T) {
+func TestCommand_RunsByItself(t *testing.T) {
 	t.Parallel()
 	dir := userModule(t, leaky)
 	out, code := run(t, dir, binary, "./...")
@@ -74,7 +74,7 @@ func TestByItself(t *testing.T) {
 		t.Errorf("exit code %d, want 3 and a finding:\n%s", code, out)
 	}
 	if strings.Contains(out, "user_test.go") {
-		t.Errorf("it looked at a test:\n%s", out)
+		t.Errorf("a test file was checked:\n%s", out)
 	}
 	if out, code := run(t, dir, binary, "-include-tests", "./..."); code != 3 || !strings.Contains(out, "user_test.go") {
 		t.Errorf("exit code %d, want 3 and a finding in the test:\n%s", code, out)
@@ -90,11 +90,11 @@ func TestByItself(t *testing.T) {
 		t.Errorf("%v\n%s", err, fixed)
 	}
 	if out, code := run(t, dir, binary, "./nothing"); code != 1 {
-		t.Errorf("a package that does not exist: exit code %d, want 1:\n%s", code, out)
+		t.Errorf("a missing package: exit code %d, want 1:\n%s", code, out)
 	}
 }
 
-func TestByGoVet(t *testing.T) {
+func TestCommand_RunsAsVetTool(t *testing.T) {
 	t.Parallel()
 	dir := userModule(t, leaky)
 	out, code := run(t, dir, "go", "vet", "-vettool="+binary, "./...")
@@ -105,16 +105,16 @@ func TestByGoVet(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "user_test.go") {
 		t.Errorf("exit code %d, want 1 and a finding in the test:\n%s", code, out)
 	}
-	mended := strings.Replace(leaky, "\treturn work", "\tdefer permit.Release()\n\treturn work", 1)
-	if err := os.WriteFile(filepath.Join(dir, "user.go"), []byte(mended), 0o600); err != nil {
+	repaired := strings.Replace(leaky, "\treturn work", "\tdefer permit.Release()\n\treturn work", 1)
+	if err := os.WriteFile(filepath.Join(dir, "user.go"), []byte(repaired), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := run(t, dir, "go", "vet", "-vettool="+binary, "./..."); code != 0 || out != "" {
-		t.Errorf("exit code %d, want 0 and nothing to say:\n%s", code, out)
+		t.Errorf("exit code %d, want 0 and no output:\n%s", code, out)
 	}
 }
 
-// userModule is a module that uses the sema of this repository.
+// userModule creates a module that uses the sema of this repository.
 func userModule(t *testing.T, source string) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")

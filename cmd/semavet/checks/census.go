@@ -1,0 +1,266 @@
+package checks
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// A semaphore is a Weighted in the text of a function: a variable, or a field of
+// one.
+type semaphore struct {
+	key string         // equal for expressions that denote the same semaphore
+	of  []types.Object // what the expression mentions
+	id  *types.Var     // the variable or the field, for the whole package
+}
+
+// A weightedCall is a call of a method of a Weighted.
+type weightedCall struct {
+	call      *ast.CallExpr
+	cursor    inspector.Cursor
+	fn        inspector.Cursor // the function declaration or literal around it
+	method    string
+	semaphore semaphore
+	weight    ast.Expr
+	statement ast.Node   // of an acquire: the statement or condition that gets the status; nil if it is something else
+	status    *types.Var // of an acquire: nil if it is ignored, or is itself the condition
+	ignored   bool       // of an acquire: its status is discarded
+}
+
+// A census is what a package does with its Weighted.
+type census struct {
+	acquires, releases []*weightedCall
+	shared             map[*types.Var]bool // used other than by calls of its methods
+}
+
+// weightedCalls returns the census of the package.
+func (v *checker) weightedCalls() *census {
+	s := &census{shared: map[*types.Var]bool{}}
+	for c := range v.root.Preorder((*ast.CallExpr)(nil)) {
+		w := v.weightedCall(c.Node().(*ast.CallExpr))
+		if w == nil {
+			continue
+		}
+		w.cursor = c
+		w.fn, _ = v.function(c)
+		if w.method == "Release" {
+			s.releases = append(s.releases, w)
+		} else {
+			v.findStatus(w)
+			s.acquires = append(s.acquires, w)
+		}
+	}
+	if len(s.acquires)+len(s.releases) > 0 {
+		v.findShared(s)
+	}
+	return s
+}
+
+// weightedCall returns a call as one of Acquire, TryAcquire or Release of a
+// Weighted; nil if it is not, or if the semaphore is unknown.
+func (v *checker) weightedCall(call *ast.CallExpr) *weightedCall {
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return nil
+	}
+	fn := calleeOf(v.TypesInfo, call)
+	if fn == nil || !isWeighted(fn) || !slices.Contains([]string{"Acquire", "TryAcquire", "Release"}, fn.Name()) {
+		return nil
+	}
+	of, ok := v.semaphoreOf(s.X)
+	if !ok {
+		return nil
+	}
+	return &weightedCall{call: call, method: fn.Name(), semaphore: of, weight: call.Args[len(call.Args)-1]}
+}
+
+// semaphoreOf returns the semaphore that an expression denotes; ok is false for
+// one of many, as in a slice.
+func (v *checker) semaphoreOf(e ast.Expr) (s semaphore, ok bool) {
+	e = ast.Unparen(e)
+	for x := e; ; {
+		switch n := x.(type) {
+		case *ast.SelectorExpr:
+			if s.id == nil {
+				s.id, _ = v.TypesInfo.Uses[n.Sel].(*types.Var)
+			}
+			x = ast.Unparen(n.X)
+			continue
+		case *ast.Ident:
+			if s.id == nil {
+				s.id, _ = v.TypesInfo.Uses[n].(*types.Var)
+			}
+		default:
+			return s, false
+		}
+		break
+	}
+	if s.id == nil {
+		return s, false
+	}
+	s.id = s.id.Origin()
+	s.key, s.of, ok = textOf(v.TypesInfo, e)
+	return s, ok
+}
+
+// findStatus determines how the status of an acquire is used.
+func (v *checker) findStatus(w *weightedCall) {
+	outer := w.cursor
+	for isParen(outer.Parent().Node()) {
+		outer = outer.Parent()
+	}
+	switch n := outer.Parent().Node().(type) {
+	case *ast.ExprStmt:
+		w.statement, w.ignored = n, true
+	case *ast.AssignStmt:
+		if left := leftOf(n.Lhs, n.Rhs, outer.Node()); left != nil {
+			if w.ignored = isBlank(left[0]); !w.ignored {
+				w.status = v.variable(left[0])
+			}
+			if w.ignored || w.status != nil && (isError(w.status.Type()) || w.status.Name() == "ok") && isWithin(w.status.Pos(), w.fn.Node()) {
+				w.statement = n
+			}
+		}
+	default:
+		for c := range outer.Enclosing((*ast.IfStmt)(nil), (*ast.FuncLit)(nil), (*ast.FuncDecl)(nil)) {
+			if s, ok := c.Node().(*ast.IfStmt); ok && isWithin(w.call.Pos(), s.Cond) {
+				w.statement = s.Cond
+			}
+			break
+		}
+	}
+}
+
+// findShared finds the semaphores that are used other than by calls of their
+// methods: passed on, copied, compared, or initialized with an existing one.
+func (v *checker) findShared(s *census) {
+	ids := map[*types.Var]bool{}
+	for _, w := range slices.Concat(s.acquires, s.releases) {
+		ids[w.semaphore.id] = true
+	}
+	for c := range v.root.Preorder((*ast.Ident)(nil)) {
+		of, ok := v.TypesInfo.Uses[c.Node().(*ast.Ident)].(*types.Var)
+		if ok && ids[of.Origin()] && !v.isCallOrInit(c) {
+			s.shared[of.Origin()] = true
+		}
+	}
+}
+
+// isCallOrInit reports whether a mention of a semaphore is the receiver of a
+// call, or gets a new Weighted.
+func (v *checker) isCallOrInit(c inspector.Cursor) bool {
+	if s, ok := c.Parent().Node().(*ast.SelectorExpr); ok && s.Sel == c.Node() {
+		c = c.Parent() // the field of something
+	}
+	switch n := c.Parent().Node().(type) {
+	case *ast.SelectorExpr:
+		call, ok := c.Parent().Parent().Node().(*ast.CallExpr)
+		return ok && call.Fun == n
+	case *ast.KeyValueExpr:
+		return n.Key == c.Node() && v.isNew(n.Value)
+	case *ast.AssignStmt:
+		i := slices.Index(n.Lhs, c.Node().(ast.Expr))
+		return i >= 0 && len(n.Lhs) == len(n.Rhs) && v.isNew(n.Rhs[i])
+	}
+	return false
+}
+
+// isNew reports whether an expression is a call of NewWeighted.
+func (v *checker) isNew(e ast.Expr) bool {
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	fn := calleeOf(v.TypesInfo, call)
+	return fn != nil && (isFunction(fn, semaPath, "NewWeighted") || isFunction(fn, syncPath, "NewWeighted"))
+}
+
+// isClosed reports whether the package contains all uses of a semaphore: it is
+// unexported, and nothing else refers to it.
+func (v *checker) isClosed(s *census, id *types.Var) bool {
+	return !s.shared[id] && !isParameter(id) && (id.Parent() != v.Pkg.Scope() && !id.IsField() || !id.Exported())
+}
+
+// isParameter reports whether a variable is a parameter, a receiver or a result.
+func isParameter(v *types.Var) bool {
+	return v.Kind() == types.ParamVar || v.Kind() == types.RecvVar || v.Kind() == types.ResultVar
+}
+
+// isPassed reports whether some function calls one method of a semaphore without
+// the others: permits are passed between functions. For a parameter, whose
+// semaphore is unknown, any semaphore of the package counts.
+func (v *checker) isPassed(s *census, id *types.Var, alone, beside []*weightedCall) bool {
+	if !v.isClosed(s, id) && (!isParameter(id) || s.shared[id]) {
+		return true
+	}
+	return slices.ContainsFunc(alone, func(a *weightedCall) bool {
+		if !isParameter(id) && a.semaphore.id != id && !isParameter(a.semaphore.id) {
+			return false
+		}
+		return !slices.ContainsFunc(beside, func(b *weightedCall) bool {
+			return b.semaphore.id == a.semaphore.id && b.fn == a.fn
+		})
+	})
+}
+
+// mentionsSemaphore reports whether n mentions a semaphore, or assigns to
+// something that its expression mentions.
+func (v *checker) mentionsSemaphore(n ast.Node, s semaphore) bool {
+	found := false
+	ast.Inspect(n, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			of, isVar := v.TypesInfo.Uses[id].(*types.Var)
+			found = found || isVar && of.Origin() == s.id
+		}
+		return !found
+	})
+	return found || slices.ContainsFunc(s.of, func(o types.Object) bool {
+		of, ok := o.(*types.Var)
+		return ok && !of.IsField() && assigns(v.TypesInfo, n, of)
+	})
+}
+
+// amountOf returns a weight in units: of 1 if it is a constant, and otherwise of
+// itself.
+func (v *checker) amountOf(weight ast.Expr) (unit string, amount int64, ok bool) {
+	if known := v.TypesInfo.Types[weight].Value; known != nil {
+		amount, ok = constant.Int64Val(constant.ToInt(known))
+		return "", amount, ok && amount > 0
+	}
+	text, of, ok := textOf(v.TypesInfo, weight)
+	for _, o := range of {
+		if variable, isVar := o.(*types.Var); isVar && variable.IsField() {
+			return "", 0, false // it may change behind the function's back
+		}
+	}
+	return text, 1, ok
+}
+
+// isLiteralOf reports whether a deferred literal releases a semaphore and does
+// nothing else with it: once, whatever else happens.
+func (v *checker) isLiteralOf(d *ast.DeferStmt, s semaphore) (release *weightedCall) {
+	literal, ok := d.Call.Fun.(*ast.FuncLit)
+	if !ok {
+		return nil
+	}
+	for _, n := range literal.Body.List {
+		if !v.mentionsSemaphore(n, s) {
+			continue
+		}
+		e, ok := n.(*ast.ExprStmt)
+		if !ok || release != nil {
+			return nil
+		}
+		call, ok := e.X.(*ast.CallExpr)
+		if !ok {
+			return nil
+		}
+		if release = v.weightedCall(call); release == nil || release.method != "Release" {
+			return nil
+		}
+	}
+	return release
+}

@@ -1,0 +1,177 @@
+package checks
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/analysistest"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/group"
+	"github.com/sema-go/sema/pool"
+	"github.com/sema-go/sema/rate"
+)
+
+// TestAnalyzers_ReportTheFindingsInTestdata compares the reports with the
+// comments in testdata. Each analyzer loads all its packages at once, because
+// most of the time goes to the standard library.
+func TestAnalyzers_ReportTheFindingsInTestdata(t *testing.T) {
+	for _, of := range []struct {
+		analyzer *analysis.Analyzer
+		where    string // value of the flag
+		packages []string
+	}{
+		{Dropped, "", []string{"discarded", "paths", "loops", "items", "tickets", "contexts", "ignored", "rates", "spent", "handover", "handover/lib", "clean", "clean/main"}},
+		{Ignored, "", []string{"results", "errors", "quiet", "xsync"}},
+		{Undeferred, "", []string{"recovered", "quiet", "xsync"}},
+		{Undeferred, "calls", []string{"calls", "quiet", "xsync"}},
+		{Undeferred, "all", []string{"undeferred"}},
+		{Weighted, "", []string{"weights", "lost", "passed", "growing", "quiet", "xsync"}},
+		{Background, "", []string{"quiet", "xsync"}},
+		{Background, "requests", []string{"requests", "quiet", "xsync"}},
+		{Background, "all", []string{"background"}},
+	} {
+		t.Run(of.analyzer.Name+" "+of.where, func(t *testing.T) { // not parallel: the flags are shared
+			setWhere(t, of.analyzer, of.where)
+			var patterns []string
+			for _, name := range of.packages {
+				patterns = append(patterns, "./checks/testdata/"+name)
+			}
+			results := analysistest.Run(t, moduleRoot(t), of.analyzer, patterns...)
+			if len(results) != len(patterns) {
+				t.Errorf("%d packages were checked, want %d", len(results), len(patterns))
+			}
+		})
+	}
+}
+
+// setWhere sets the flag where of an analyzer until the test ends.
+func setWhere(t *testing.T, of *analysis.Analyzer, value string) {
+	t.Helper()
+	if value == "" {
+		return
+	}
+	flag := of.Flags.Lookup("where")
+	before := flag.Value.String()
+	if err := flag.Value.Set(value); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { flag.Value.Set(before) })
+}
+
+func TestAnalyzers_SuggestFixes(t *testing.T) {
+	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), Dropped, "./checks/testdata/fixes")
+	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), Ignored, "./checks/testdata/errorfixes")
+	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), Undeferred, "./checks/testdata/deferfixes")
+	setWhere(t, Background, "requests")
+	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), Background, "./checks/testdata/contextfixes")
+}
+
+func TestAnalyzers_SkipTestFilesByDefault(t *testing.T) {
+	var missed failures
+	analysistest.Run(&missed, moduleRoot(t), Dropped, "./checks/testdata/intests")
+	if len(missed) != 3 {
+		t.Errorf("without the flag, want 3 missing reports, got %q", missed)
+	}
+	flags := flag.NewFlagSet("semavet", flag.ContinueOnError)
+	AddFlags(flags)
+	if err := flags.Parse([]string{"-include-tests"}); err != nil {
+		t.Fatal(err)
+	}
+	defer flags.Set("include-tests", "false")
+	analysistest.Run(t, moduleRoot(t), Dropped, "./checks/testdata/intests")
+}
+
+func TestAnalyzers_RejectUnknownPlaces(t *testing.T) {
+	for _, of := range []*analysis.Analyzer{Undeferred, Background} {
+		if err := of.Flags.Set("where", "nowhere"); err == nil {
+			t.Errorf("%s accepts -where=nowhere", of.Name)
+		}
+	}
+}
+
+func TestAnalyzers_AreValid(t *testing.T) {
+	if err := analysis.Validate(Analyzers); err != nil {
+		t.Error(err)
+	}
+}
+
+// failures are the errors that analysistest reports.
+type failures []string
+
+func (c *failures) Errorf(format string, args ...any) {
+	*c = append(*c, fmt.Sprintf(format, args...))
+}
+
+// TestKind_KnowsAllMethods fails if Permit or Ticket gets a method that is not
+// classified as keeping the permit or not.
+func TestKind_KnowsAllMethods(t *testing.T) {
+	t.Parallel()
+	for _, of := range []struct {
+		typ  reflect.Type
+		kind *kind
+		ends []string
+	}{
+		{reflect.TypeFor[sema.Permit](), permit, []string{"Release", "Split", "Lease", "Backing"}},
+		{reflect.TypeFor[pool.Item[int]](), item, []string{"Release", "Discard", "Keep"}},
+		{reflect.TypeFor[*sema.Ticket](), ticket, []string{"Cancel", "Permit"}},
+	} {
+		var methods []string
+		for m := range of.typ.Methods() {
+			methods = append(methods, m.Name)
+		}
+		known := slices.Concat(of.kind.neutral, of.ends)
+		slices.Sort(known)
+		if !slices.Equal(methods, known) {
+			t.Errorf("%v has methods %v, want %v", of.typ, methods, known)
+		}
+	}
+}
+
+// TestNames_MatchTheRealPackages compares the names that the analyzer looks up
+// with the real packages.
+func TestNames_MatchTheRealPackages(t *testing.T) {
+	t.Parallel()
+	if path := reflect.TypeFor[sema.Permit]().PkgPath(); path != semaPath {
+		t.Errorf("Permit is in package %s", path)
+	}
+	if path := reflect.TypeFor[fleet.Semaphore]().PkgPath(); path != fleetPath {
+		t.Errorf("the fleet's Semaphore is in package %s", path)
+	}
+	if path := reflect.TypeFor[rate.Gate]().PkgPath(); path != ratePath {
+		t.Errorf("the Gate of rates is in package %s", path)
+	}
+	if path := reflect.TypeFor[pool.Item[int]]().PkgPath(); path != poolPath {
+		t.Errorf("Item is in package %s", path)
+	}
+	if path := reflect.TypeFor[group.Group]().PkgPath(); path != groupPath {
+		t.Errorf("Group is in package %s", path)
+	}
+	_ = fleet.LeaseOf
+	_ = fleet.Rate
+	_ = []func() bool{(*sema.Spin)(nil).TryAcquire}
+	_ = []func(int64) bool{(*sema.Weighted)(nil).TryAcquire}
+	_ = []func(int64) *sema.Weighted{sema.NewWeighted}
+	_ = []func(context.Context, int64) error{(*sema.Weighted)(nil).Acquire, (*sema.Counter)(nil).Wait}
+	_ = []func(context.Context, int64, int64) (int64, error){(*sema.Counter)(nil).WaitUpTo}
+	_ = sema.Do
+	_ = (*pool.Pool[int]).Do
+	_ = (*group.Group).GoWithin
+}
+
+// moduleRoot returns the directory from which the packages under testdata are
+// loaded, so that they use the real sema.
+func moduleRoot(t *testing.T) string {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}

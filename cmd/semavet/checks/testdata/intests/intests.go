@@ -1,0 +1,2 @@
+// Package intests has a test file.
+package intests

@@ -1,2 +1,0 @@
-// Package intests has a test.
-package intests
