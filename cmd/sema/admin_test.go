@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// A state is what of sema's JSON these tests look at.
+// A state is the part of sema's JSON that the tests use.
 type state struct {
 	Name, Kind, TTL               string
 	Capacity, Free, Waiting, Ramp int64
@@ -46,13 +46,13 @@ func (s shell) show(name string) state {
 	return decode[state](s.t, s.must("show", name, "-o", "json"))
 }
 
-func TestSemaphoresAreListedAndShown(t *testing.T) {
+func TestLs_ListsAndShowShows(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s shell) {
 		if got := s.must("ls", "-o", "json"); got != "[]\n" {
 			t.Errorf("nothing is listed as %q", got)
 		}
-		if r := s.expect(0, []string{"there are no semaphores", "hint: 'sema run"}, "ls"); r.out != "" {
+		if r := s.expect(0, []string{"no semaphores", "hint: 'sema run"}, "ls"); r.out != "" {
 			t.Errorf("nothing is listed as %q", r.out)
 		}
 		before := time.Now().Add(-time.Second)
@@ -79,7 +79,7 @@ func TestSemaphoresAreListedAndShown(t *testing.T) {
 			}
 		}
 		if empty := s.must("show", "team/b", "-o", "json"); !strings.Contains(empty, `"holders": []`) {
-			t.Errorf("nobody is shown as\n%s", empty)
+			t.Errorf("an unused semaphore is shown as\n%s", empty)
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestShow_Waiters(t *testing.T) {
 	})
 }
 
-func TestACapacityIsChangedForAll(t *testing.T) {
+func TestSet_ChangesTheCapacityForAll(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s shell) {
 		holding(s, "x", "-n", "1")
@@ -161,11 +161,11 @@ func TestACapacityIsChangedForAll(t *testing.T) {
 		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
 		s.must("set", "x", "--capacity", "2")
 		if got := waiter.line(); got != "mine" || waiter.wait() != 0 {
-			t.Errorf("it says %q", got)
+			t.Errorf("output %q", got)
 		}
 		s.must("set", "x", "--capacity", "0")
 		s.expect(75, nil, "run", "x", "--no-wait", "--", "true")
-		s.expect(1, []string{`there is no semaphore "y"`}, "set", "y", "--capacity", "1")
+		s.expect(1, []string{`no semaphore "y"`}, "set", "y", "--capacity", "1")
 	})
 }
 
@@ -186,11 +186,11 @@ func TestSet_RampAndBoundAreStored(t *testing.T) {
 			t.Errorf("the bound is %d", *got.MaxWaiters)
 		}
 		s.must("set", "x", "--max-waiters", "1")
-		s.expect(75, []string{"the queue", "is full", "hint: try again later", "--max-waiters"}, "run", "x", "--", "true")
+		s.expect(75, []string{"the queue", "is full", "hint: retry later", "--max-waiters"}, "run", "x", "--", "true")
 	})
 }
 
-func TestADrainRefusesAndWaits(t *testing.T) {
+func TestDrain_RejectsAndWaits(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s shell) {
 		holder := holding(s, "x", "-n", "1")
@@ -198,7 +198,7 @@ func TestADrainRefusesAndWaits(t *testing.T) {
 		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
 		s.expect(75, []string{"permits are still held: 1", "sema resume x"}, "drain", "x", "--wait", "100ms")
 		if code := waiter.wait(); code != 75 || !strings.Contains(waiter.err.text(), "draining") {
-			t.Errorf("who waited ended with %d: %s", code, waiter.err.text())
+			t.Errorf("the waiter ended with %d: %s", code, waiter.err.text())
 		}
 		s.expect(75, []string{"sema resume x"}, "run", "x", "--", "true")
 		drain := s.start("drain", "x")
@@ -214,7 +214,7 @@ func TestADrainRefusesAndWaits(t *testing.T) {
 	})
 }
 
-// TestSet_MaxWaiters: with 0 no caller waits, and 'none' removes the bound.
+// TestSet_MaxWaiters checks that 0 means no waiters, and that 'none' removes the bound.
 func TestSet_MaxWaiters(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s shell) {
@@ -233,8 +233,8 @@ func TestSet_MaxWaiters(t *testing.T) {
 	})
 }
 
-// TestLs_BadFiles: files of a host directory that are no semaphores are reported, and the
-// others are listed.
+// TestLs_BadFiles checks that files of a host directory that are not semaphores are reported, and
+// the others are listed.
 func TestLs_BadFiles(t *testing.T) {
 	t.Parallel()
 	s := onHost(t)
@@ -250,24 +250,24 @@ func TestLs_BadFiles(t *testing.T) {
 		t.Errorf("listed are %+v", all)
 	}
 	if strings.Contains(r.err, "other.txt") {
-		t.Errorf("it says\n%s", r.err)
+		t.Errorf("stderr is\n%s", r.err)
 	}
 	if r := s.expect(0, nil, "ls", "go"); strings.Contains(r.err, "foreign") {
-		t.Errorf("with another prefix it says\n%s", r.err)
+		t.Errorf("with another prefix, stderr is\n%s", r.err)
 	}
 	if r := s.run("show", "foreign"); r.code == 0 || !strings.Contains(r.err, "foreign.sema") || !strings.Contains(r.err, "hint: ") {
-		t.Errorf("exit code %d, says\n%s", r.code, r.err)
+		t.Errorf("exit code %d, stderr\n%s", r.code, r.err)
 	}
 }
 
-func TestNothingInUseIsRemovedUnasked(t *testing.T) {
+func TestRm_AsksIfInUse(t *testing.T) {
 	t.Parallel()
 	host, redis := onHost(t), onRedis(t)
 	for _, s := range []shell{host, redis} {
 		holding(s, "x", "-n", "1")
 		s.must("run", "y", "-n", "1", "--", "true")
 		s.must("rm", "y")
-		s.expect(1, []string{`there is no semaphore "y"`}, "rm", "y")
+		s.expect(1, []string{`no semaphore "y"`}, "rm", "y")
 	}
 	host.expect(64, []string{"it is in use"}, "rm", "x", "--yes")
 	redis.expect(64, []string{"1 held", "--yes"}, "rm", "x")
@@ -275,31 +275,31 @@ func TestNothingInUseIsRemovedUnasked(t *testing.T) {
 	redis.expect(1, nil, "show", "x")
 }
 
-func TestWhatChangesIsWatched(t *testing.T) {
+func TestWatch_PrintsChanges(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s shell) {
-		s.expect(1, []string{"there is no semaphore"}, "watch", "x")
+		s.expect(1, []string{"no semaphore"}, "watch", "x")
 		holder := holding(s, "x", "-n", "2")
 		watch := s.start("watch", "x", "-o", "json", "--every", "20ms")
 		if got := decode[state](t, watch.line()); got.InUse != 1 {
-			t.Errorf("it begins with %+v", got)
+			t.Errorf("first %+v", got)
 		}
 		holding(s, "x", "-w", "1")
 		if got := decode[state](t, watch.line()); got.InUse != 2 || len(got.Holders) != 2 {
-			t.Errorf("it goes on with %+v", got)
+			t.Errorf("then %+v", got)
 		}
 		holder.in.Close()
 		if got := decode[state](t, watch.line()); got.InUse != 1 {
-			t.Errorf("it goes on with %+v", got)
+			t.Errorf("then %+v", got)
 		}
 		plain := s.start("watch", "x")
 		if got := plain.line(); !strings.HasSuffix(got, "1 of 2 in use, 0 waiting, open") {
-			t.Errorf("in plain words %q", got)
+			t.Errorf("as text %q", got)
 		}
 	})
 }
 
-func TestPostgresIsMigrated(t *testing.T) {
+func TestMigrate_Postgres(t *testing.T) {
 	t.Parallel()
 	s := shell{t: t, store: pgtest.Shared.URL(t)}
 	with := "?"

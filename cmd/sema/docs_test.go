@@ -11,21 +11,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// TestDocs_LinesWork pastes the lines of docs/cli.md into a shell. The scripts that they
-// name do nothing, and the store is the test's.
+// TestDocs_LinesWork runs the commands of docs/cli.md in a shell. The scripts in them do nothing,
+// and the store is the test's.
 func TestDocs_LinesWork(t *testing.T) {
 	t.Parallel()
-	bash := enginetest.Need(t, "bash", "bash")
+	bash := storetest.Need(t, "bash", "bash")
 	text, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < 5 {
-		t.Fatalf("there are %d blocks", len(blocks))
+		t.Fatalf("%d blocks", len(blocks))
 	}
 	s := onRedis(t)
 	for _, name := range []string{"builds", "partner-api", "db", "old"} {
@@ -53,7 +53,7 @@ func TestDocs_LinesWork(t *testing.T) {
 		} {
 			lines = strings.ReplaceAll(lines, from, to)
 		}
-		if strings.Contains(lines, "revoke") { // before what drains the semaphore
+		if strings.Contains(lines, "revoke") { // before the commands that drain the semaphore
 			before, after, _ := strings.Cut(lines, "sema revoke db "+number)
 			_, after, _ = strings.Cut(after, "\n")
 			lines = "sema revoke db " + number + " --why 'stuck since noon' --now --yes\n" + before + after
@@ -62,8 +62,8 @@ func TestDocs_LinesWork(t *testing.T) {
 		cmd := exec.Command(bash, "-e", "-u", "-c", lines)
 		cmd.Dir = here
 		cmd.Env = append(os.Environ(), "SEMA_STORE="+s.store, "PATH="+here+":"+os.Getenv("PATH"), quickly)
-		if said, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v:\n%s\nsays\n%s", err, lines, said)
+		if output, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v:\n%s\noutput:\n%s", err, lines, output)
 		}
 	}
 }

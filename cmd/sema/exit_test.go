@@ -10,8 +10,8 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 )
 
-// TestExitCodes_Documented compares the table of docs/cli.md, and the help, with the
-// codes of the program.
+// TestExitCodes_Documented compares the table of docs/cli.md and the help with the codes of the
+// program.
 func TestExitCodes_Documented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/cli.md")
@@ -25,14 +25,14 @@ func TestExitCodes_Documented(t *testing.T) {
 		t.Fatalf("docs/cli.md has no table of exit codes:\n%s", section)
 	}
 	var documented, declared []string
-	for _, row := range rows[1:] { // without its head
+	for _, row := range rows[1:] { // without the header
 		documented = append(documented, row[1]+" "+row[2])
 	}
 	help := onHost(t).must("--help")
 	for _, m := range exit.Meanings {
 		declared = append(declared, m.Name()+" "+m.Text)
 		if line := m.Name() + "  " + m.Text + "\n"; !strings.Contains(help, " "+line) {
-			t.Errorf("there is no %q in the help:\n%s", line, help)
+			t.Errorf("no %q in the help:\n%s", line, help)
 		}
 	}
 	if !slices.Equal(documented, declared) {
@@ -40,7 +40,7 @@ func TestExitCodes_Documented(t *testing.T) {
 	}
 }
 
-// TestExitCodes_DeclaredOnce: no other file of the program has an exit code as a number.
+// TestExitCodes_DeclaredOnce checks that no other file of the program has an exit code as a number.
 func TestExitCodes_DeclaredOnce(t *testing.T) {
 	t.Parallel()
 	numeric := regexp.MustCompile(`os\.Exit\([0-9]|exit\.Errorf\([0-9]|exit\.Error\{Code: [0-9]|[cC]ode(= | == | != |: )[1-9][0-9]*\b`)
@@ -55,7 +55,7 @@ func TestExitCodes_DeclaredOnce(t *testing.T) {
 	}
 }
 
-// TestStoreURLs_ParsedOnce: only package store parses the URL of a store.
+// TestStoreURLs_ParsedOnce checks that only package store parses the URL of a store.
 func TestStoreURLs_ParsedOnce(t *testing.T) {
 	t.Parallel()
 	parsing := regexp.MustCompile(`url\.Parse|Prefix\([^)]*"(host|mem|sqlite|redis|postgres|etcd|semas?):|Getenv\("SEMA_STORE"\)`)

@@ -9,27 +9,28 @@ import (
 	"testing"
 )
 
-// TestHelpTeaches: each command says what it is for and has an example.
-func TestHelpTeaches(t *testing.T) {
+// TestHelp_HasPurposeAndExample checks that the help of each command has a description and an
+// example.
+func TestHelp_HasPurposeAndExample(t *testing.T) {
 	t.Parallel()
 	s := onHost(t)
 	root := s.must("--help")
 	names := regexp.MustCompile(`(?m)^  ([a-z-]+) +[A-Z]`).FindAllStringSubmatch(root[strings.Index(root, "Run a command"):], -1)
 	if len(names) < 21 {
-		t.Fatalf("there are %v in\n%s", names, root)
+		t.Fatalf("commands %v in\n%s", names, root)
 	}
 	for _, match := range names {
 		name := match[1]
 		help := s.must(name, "--help")
 		if !strings.Contains(help, "Examples:") {
-			t.Errorf("%s: there is no example in\n%s", name, help)
+			t.Errorf("%s: no example in\n%s", name, help)
 		}
 		for line := range strings.SplitSeq(help, "\n") {
 			if len([]rune(line)) > 90 && !strings.Contains(line, "--") {
 				t.Errorf("%s: a long line: %s", name, line)
 			}
 			if name == "serve" {
-				continue // its flags are named as in its configuration file
+				continue // its flags have the names of the configuration file
 			}
 			if strings.Count(line, "(default") > 1 || regexp.MustCompile(`-1ns|m0s|default 0|default ""| (int|string|strings|duration) {2}`).MatchString(line) {
 				t.Errorf("%s: not plain: %s", name, line)
@@ -37,22 +38,22 @@ func TestHelpTeaches(t *testing.T) {
 		}
 	}
 	if bare := s.run(); bare.code != 0 || bare.out != root {
-		t.Errorf("without arguments it ends with %d and says\n%s", bare.code, bare.out)
+		t.Errorf("without arguments: exit code %d, output\n%s", bare.code, bare.out)
 	}
 }
 
-func TestVersion(t *testing.T) {
+func TestVersion_Output(t *testing.T) {
 	t.Parallel()
 	s := onHost(t)
 	if got := s.must("version"); !strings.HasPrefix(got, "sema ") || !strings.Contains(got, "protocol 1") {
-		t.Errorf("it says %q", got)
+		t.Errorf("output %q", got)
 	}
 	if got := decode[map[string]any](t, s.must("version", "-o", "json")); got["protocol"] != 1.0 || got["version"] == "" {
-		t.Errorf("it says %v", got)
+		t.Errorf("output %v", got)
 	}
 }
 
-func TestShellsCanCompleteIt(t *testing.T) {
+func TestCompletion_Shells(t *testing.T) {
 	t.Parallel()
 	s := onHost(t)
 	for _, name := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -63,8 +64,8 @@ func TestShellsCanCompleteIt(t *testing.T) {
 		if path, err := exec.LookPath(name); err == nil && name != "powershell" {
 			check := exec.Command(path, "-n")
 			check.Stdin = strings.NewReader(script)
-			if said, err := check.CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s", name, err, said)
+			if output, err := check.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, output)
 			}
 		}
 	}
@@ -78,7 +79,7 @@ func TestShellsCanCompleteIt(t *testing.T) {
 	}
 }
 
-// sources lists the files of the program, without tests and the packages for tests.
+// sources lists the files of the program, without tests and test packages.
 func sources(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

@@ -13,13 +13,12 @@ import (
 	_ "github.com/sema-go/sema/x/stores"
 )
 
-// hostile is what another user writes into a command line, a label or a name: an
-// escape sequence, C1 controls, a bidirectional override, a line break, and more
-// text than a screen holds.
+// hostile is a text that another user may write into a command line, a label or a name: an escape
+// sequence, C1 controls, a bidirectional override, a line break, and more text than fits a screen.
 var hostile = "evil\x1b]0;owned\x07\x1b[2J\u009b31m\u202etxet\u2066\nsema: forged\r\x7f" + strings.Repeat("long ", 2000)
 
-// checkPrintable fails on what a terminal would obey, on forged lines and on lines
-// that are too long to read.
+// checkPrintable fails if a text contains characters that a terminal interprets, forged lines, or
+// lines that are too long to read.
 func checkPrintable(t *testing.T, what, text string) {
 	t.Helper()
 	for _, r := range text {
@@ -29,7 +28,7 @@ func checkPrintable(t *testing.T, what, text string) {
 		}
 	}
 	if !strings.Contains(text, "evil") {
-		t.Errorf("%s does not show it:\n%.300q", what, text)
+		t.Errorf("%s does not show the text:\n%.300q", what, text)
 	}
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(line, "sema: forged") || len(line) > 3000 {
@@ -38,7 +37,7 @@ func checkPrintable(t *testing.T, what, text string) {
 	}
 }
 
-// TestCommands_HostileCommandLine is about the processes of other users.
+// TestCommands_HostileCommandLine tests command lines of other users' processes.
 func TestCommands_HostileCommandLine(t *testing.T) {
 	t.Parallel()
 	s := onHost(t)
@@ -60,19 +59,19 @@ func TestCommands_HostileCommandLine(t *testing.T) {
 			t.Errorf("show -o json writes %q", r)
 		}
 	}
-	// On a host other users write the file that it is read from, so that already the
-	// library makes it printable.
+	// On a host, other users write the file that the text is read from, so the library
+	// already makes it printable.
 	about := decode[state](t, out).Holders[0].About
 	if !strings.Contains(about, "evil") || strings.ContainsFunc(about, unicode.IsControl) {
 		t.Errorf("JSON has %.300q", about)
 	}
 }
 
-// TestCommands_HostileStore is about clients that write into the store themselves.
+// TestCommands_HostileStore tests clients that write to the store directly.
 func TestCommands_HostileStore(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	store, err := fleet.OpenStore(ctx, s.store)
 	if err != nil {
@@ -85,7 +84,7 @@ func TestCommands_HostileStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = store.Apply(ctx, name, protocol.Batch{Session: session, Seq: 1, Ops: []protocol.Op{
-			{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Details: protocol.Details{Holder: hostile}}, {Verb: protocol.Acquire, Ticket: 2, Weight: 1, Details: protocol.Details{Holder: hostile}},
+			{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Details: &protocol.Details{Holder: hostile}}, {Verb: protocol.Acquire, Ticket: 2, Weight: 1, Details: &protocol.Details{Holder: hostile}},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +102,7 @@ func TestCommands_HostileStore(t *testing.T) {
 	checkPrintable(t, "run", waiter.err.text())
 }
 
-// TestCommands_HostileErrors is about texts of servers, and of operators.
+// TestCommands_HostileErrors tests texts of servers and operators.
 func TestCommands_HostileErrors(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -112,7 +111,7 @@ func TestCommands_HostileErrors(t *testing.T) {
 
 	holder := holding(s, "x", "-n", "1", "--ttl", "2s")
 	lease := s.show("x").Holders[0].Lease
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	store, err := fleet.OpenStore(ctx, s.store)
 	if err != nil {
@@ -124,8 +123,8 @@ func TestCommands_HostileErrors(t *testing.T) {
 	}
 	select {
 	case <-holder.ended:
-	case <-time.After(patience):
-		t.Fatal("the revoked command goes on")
+	case <-time.After(eventTimeout):
+		t.Fatal("the revoked command is still running")
 	}
 	checkPrintable(t, "run that is revoked", holder.err.text())
 }

@@ -1,10 +1,10 @@
-// Command sema bounds how many commands run at a time, on one machine or on many: it runs
-// commands under a permit, shows and changes the semaphores that they share, and
-// serves permits to clients that cannot reach a store.
+// Command sema bounds how many commands run at a time, on one machine or on many. It runs
+// commands under a permit, shows and changes the semaphores that they share, and serves
+// permits to clients that cannot reach a store.
 //
 //	sema run nightly -n 1 --no-wait -- ./backup.sh
 //
-// 'sema help' explains all commands; so does docs/cli.md.
+// 'sema help' and docs/cli.md describe all commands.
 package main
 
 import (

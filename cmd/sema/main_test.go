@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// binary is sema, as it is built for users.
+// binary is the path of sema, built as for users.
 var binary string
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
@@ -40,8 +40,8 @@ func runAll(m *testing.M) int {
 	if raceEnabled {
 		build.Args = []string{"go", "build", "-race", "-o", binary, "."}
 	}
-	if said, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, said)
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
 		return 1
 	}
 	code := m.Run()
@@ -52,29 +52,32 @@ func runAll(m *testing.M) int {
 	return code
 }
 
-// patience is how long a test waits for what has to happen.
-const patience = time.Minute
+// eventTimeout bounds how long a test waits for an event.
+const eventTimeout = time.Minute
 
-// A shell is an environment in which sema is called.
+// A shell is an environment in which sema runs.
 type shell struct {
 	t     testing.TB
 	store string
 	env   []string
 }
 
-// onHost has semaphores of its own on this machine.
+// onHost returns a shell with separate semaphores on this machine.
 func onHost(t testing.TB) shell { return shell{t: t, store: "host:" + t.TempDir()} }
 
-// onRedis has semaphores of its own in a Redis that all tests share.
+// onRedis returns a shell with separate semaphores in a Redis that all tests share.
 func onRedis(t testing.TB) shell {
 	return shell{t: t, store: redistest.Shared.URL(t) + "?prefix=" + strings.ReplaceAll(t.Name(), "/", ".") + "-"}
 }
 
-// onService has semaphores of its own, behind a `sema serve`.
-func onService(t testing.TB) shell {
+// onService returns a shell with separate semaphores, behind a `sema serve`.
+func onService(t testing.TB) shell { return served(t) }
+
+// served returns a shell over a `sema serve` with some flags.
+func served(t testing.TB, flags ...string) shell {
 	t.Helper()
 	s := shell{t: t, env: []string{"XDG_STATE_HOME=" + t.TempDir()}}
-	server := s.start("serve", "--listen", "127.0.0.1:0")
+	server := s.start(append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
 	for {
 		if _, rest, found := strings.Cut(server.line(), "http://"); found {
 			address, _, _ := strings.Cut(rest, "/")
@@ -83,7 +86,7 @@ func onService(t testing.TB) shell {
 	}
 }
 
-// everywhere runs a test on this machine, and among machines.
+// everywhere runs a test on this machine, over a store, and over the service.
 func everywhere(t *testing.T, test func(*testing.T, shell)) {
 	t.Run("host", func(t *testing.T) {
 		t.Parallel()
@@ -102,33 +105,33 @@ func amongMachines(t *testing.T, test func(*testing.T, shell)) {
 	}
 }
 
-// onOwnRedis is for tests that do the server harm.
+// onOwnRedis returns a shell over a separate Redis, for tests that damage the server.
 func onOwnRedis(t testing.TB) (shell, *redistest.Server) {
 	server := redistest.Start(t)
 	return shell{t: t, store: server.URL()}, server
 }
 
-// quickly is for the race detector, with which each call would take a second.
+// quickly removes the exit delay of the race detector, which would be a second per run.
 const quickly = "GORACE=atexit_sleep_ms=0"
 
 func (s shell) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
 	cmd.Env = append(os.Environ(), "SEMA_STORE="+s.store, quickly)
 	cmd.Env = append(cmd.Env, s.env...)
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = eventTimeout
 	return cmd
 }
 
-// A result is how a call of sema has ended.
+// A result is the result of a run of sema.
 type result struct {
 	code     int
 	out, err string
 }
 
-// run calls sema and waits for its end.
+// run runs sema and waits for its end.
 func (s shell) run(args ...string) result { s.t.Helper(); return s.feed("", args...) }
 
-// feed is run, with something to read.
+// feed runs sema with an input.
 func (s shell) feed(input string, args ...string) result {
 	s.t.Helper()
 	cmd := s.command(args...)
@@ -138,7 +141,7 @@ func (s shell) feed(input string, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// must is run of what has to go well.
+// must runs sema and fails unless its exit code is 0.
 func (s shell) must(args ...string) string {
 	s.t.Helper()
 	r := s.run(args...)
@@ -148,7 +151,7 @@ func (s shell) must(args ...string) string {
 	return r.out
 }
 
-// expect fails unless a call ends with a code, and says some texts on stderr.
+// expect runs sema and fails unless it ends with a code and writes texts to stderr.
 func (s shell) expect(code int, texts []string, args ...string) result {
 	s.t.Helper()
 	r := s.run(args...)
@@ -157,7 +160,7 @@ func (s shell) expect(code int, texts []string, args ...string) result {
 	}
 	for _, text := range texts {
 		if !strings.Contains(r.err, text) {
-			s.t.Errorf("sema %s: it does not say %q but\n%s", strings.Join(args, " "), text, r.err)
+			s.t.Errorf("sema %s: no %q in stderr:\n%s", strings.Join(args, " "), text, r.err)
 		}
 	}
 	return r
@@ -176,7 +179,7 @@ func codeOf(t testing.TB, err error) int {
 	panic("not reached")
 }
 
-// A process is a sema that runs. Its lines come from what it and its command write.
+// A process is a running sema. lines receives what it and its command write.
 type process struct {
 	*os.Process
 	t     testing.TB
@@ -187,7 +190,7 @@ type process struct {
 	err   written
 }
 
-// start starts sema in the background. What is left of it is killed.
+// start starts sema in the background. It is killed when the test ends.
 func (s shell) start(args ...string) *process {
 	s.t.Helper()
 	return startCommand(s.t, s.command(args...))
@@ -204,7 +207,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A file has all of it as soon as the process has ended; a pipe would not.
+	// A file is complete as soon as the process has ended; a pipe would not be.
 	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -236,26 +239,26 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 	return p
 }
 
-// line is the next one that it writes.
+// line returns the next line of the output.
 func (p *process) line() string {
 	p.t.Helper()
 	select {
 	case line, open := <-p.lines:
 		if !open {
-			p.t.Fatalf("process %d ended instead of writing something\n%s", p.Pid, p.err.text())
+			p.t.Fatalf("process %d ended without writing a line\n%s", p.Pid, p.err.text())
 		}
 		return line
-	case <-time.After(patience):
+	case <-time.After(eventTimeout):
 		p.t.Fatalf("process %d writes nothing\n%s", p.Pid, p.err.text())
 	}
 	panic("not reached")
 }
 
-// silent waits until neither it nor what it has started can write any more: all of
-// them are gone.
-func (p *process) silent() {
+// waitClosed waits until neither the process nor its children can write any more, because all of them
+// have ended.
+func (p *process) waitClosed() {
 	p.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(eventTimeout)
 	for {
 		select {
 		case _, open := <-p.lines:
@@ -263,23 +266,23 @@ func (p *process) silent() {
 				return
 			}
 		case <-deadline:
-			p.t.Fatalf("of process %d something is left", p.Pid)
+			p.t.Fatalf("processes of %d are still running", p.Pid)
 		}
 	}
 }
 
-// wait is its exit code.
+// wait returns the exit code.
 func (p *process) wait() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(eventTimeout):
 		p.t.Fatalf("process %d does not end\n%s", p.Pid, p.err.text())
 	}
 	return p.code
 }
 
-// A written is a file that is written to.
+// A written is a file that a process writes to.
 type written struct {
 	t    testing.TB
 	path string
@@ -293,30 +296,30 @@ func (w written) text() string {
 	return string(all)
 }
 
-// A said is what was written so far.
-type said struct {
+// An outputBuffer collects what was written so far.
+type outputBuffer struct {
 	mu  sync.Mutex
 	all bytes.Buffer
 }
 
-func (s *said) Write(b []byte) (int, error) {
+func (s *outputBuffer) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all.Write(b)
 }
 
-func (s *said) text() string {
+func (s *outputBuffer) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all.String()
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(eventTimeout); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout waiting until %s", what)
 		}
 	}
 }

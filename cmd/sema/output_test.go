@@ -18,13 +18,13 @@ func (s shell) toFull(args ...string) (code int, errs string) {
 	}
 	defer full.Close()
 	cmd := s.command(args...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = full, &said
-	return codeOf(s.t, cmd.Run()), said.String()
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	return codeOf(s.t, cmd.Run()), stderr.String()
 }
 
-// TestCommands_OutputIsLost: who reads the output of a script must not take silence
-// for an answer.
+// TestCommands_OutputIsLost checks that a command fails if its output is lost: a script must not
+// treat missing output as a result.
 func TestCommands_OutputIsLost(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -37,21 +37,21 @@ func TestCommands_OutputIsLost(t *testing.T) {
 	} {
 		code, errs := s.toFull(args...)
 		if code != 74 || !strings.Contains(errs, "cannot write the output: no space left on device") || strings.Count(errs, "no space") != 1 {
-			t.Errorf("sema %s: exit code %d, says %s", strings.Join(args, " "), code, errs)
+			t.Errorf("sema %s: exit code %d, stderr %s", strings.Join(args, " "), code, errs)
 		}
 	}
 	if got := s.show("x"); got.InUse != 1 {
-		t.Errorf("renewing changed it: %+v", got)
+		t.Errorf("a renewal changed the state: %+v", got)
 	}
 }
 
-// TestAcquire_OutputIsLost: nobody has the id of a lease that was not printed.
+// TestAcquire_OutputIsLost checks that a lease is released if its id could not be printed.
 func TestAcquire_OutputIsLost(t *testing.T) {
 	t.Parallel()
 	amongMachines(t, func(t *testing.T, s shell) {
 		code, errs := s.toFull("acquire", "x", "-n", "1")
 		if code != 74 || !strings.Contains(errs, `the permit of "x" was released`) {
-			t.Errorf("exit code %d, says %s", code, errs)
+			t.Errorf("exit code %d, stderr %s", code, errs)
 		}
 		s.must("run", "x", "--no-wait", "--", "true")
 

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// looking are the commands that look at semaphores, or change those that exist. None of
-// them may create or migrate anything.
+// looking lists the commands that read semaphores, or change existing ones. None of them may
+// create or migrate anything.
 var looking = [][]string{
 	{"ls"}, {"ls", "-o", "json"}, {"show", "x"}, {"watch", "x"}, {"__complete", "show", ""}, {"doctor", "--pings", "2"},
 	{"set", "x", "--capacity", "2"}, {"drain", "x"}, {"resume", "x"}, {"rm", "x", "--yes"}, {"revoke", "x", "1", "--now", "--yes"},
@@ -24,8 +24,8 @@ func TestReading_CreatesNoFile(t *testing.T) {
 	s := shell{t: t, store: "sqlite://" + filepath.Join(directory, "sema.db")}
 	for _, args := range looking {
 		r := s.run(args...)
-		if said := r.out + r.err; args[0] != "__complete" && (r.code == 0 || !strings.Contains(said, "the file does not exist")) {
-			t.Errorf("sema %s: exit code %d, says %s", strings.Join(args, " "), r.code, said)
+		if output := r.out + r.err; args[0] != "__complete" && (r.code == 0 || !strings.Contains(output, "the file does not exist")) {
+			t.Errorf("sema %s: exit code %d, output %s", strings.Join(args, " "), r.code, output)
 		}
 		if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
 			t.Fatalf("sema %s leaves %v, %v", strings.Join(args, " "), left, err)
@@ -41,7 +41,7 @@ func TestReading_CreatesNoFile(t *testing.T) {
 	}
 }
 
-// TestReading_OfAnOwnedFile: a server keeps its file, and others may look.
+// TestReading_OfAnOwnedFile checks that other processes can read the file of a running server.
 func TestReading_OfAnOwnedFile(t *testing.T) {
 	t.Parallel()
 	s := shell{t: t, store: "sqlite://" + filepath.Join(t.TempDir(), "sema.db")}
@@ -67,26 +67,26 @@ func TestReading_MigratesNothing(t *testing.T) {
 	}
 	for _, args := range looking {
 		r := s.run(args...)
-		if said := r.out + r.err; args[0] != "__complete" && (r.code != 69 || !strings.Contains(said, "sema migrate")) {
-			t.Errorf("sema %s: exit code %d, says %s", strings.Join(args, " "), r.code, said)
+		if output := r.out + r.err; args[0] != "__complete" && (r.code != 69 || !strings.Contains(output, "sema migrate")) {
+			t.Errorf("sema %s: exit code %d, output %s", strings.Join(args, " "), r.code, output)
 		}
 		if found := count(); strings.Contains(found, "found looked_at") {
 			t.Fatalf("sema %s has created the schema", strings.Join(args, " "))
 		}
 	}
-	s.must("run", "x", "-n", "3", "--", "true") // creates it
+	s.must("run", "x", "-n", "3", "--", "true") // creates the schema
 	if got := s.show("x"); got.Capacity != 3 {
 		t.Errorf("it shows %+v", got)
 	}
-	// A schema that is older than this program.
-	if said, err := server.Psql("postgres", "UPDATE looked_at.schema_version SET version = -1"); err != nil {
-		t.Fatal(said)
+	// Make the schema older than this program.
+	if out, err := server.Psql("postgres", "UPDATE looked_at.schema_version SET version = -1"); err != nil {
+		t.Fatal(out)
 	}
 	for _, args := range looking[:4] {
 		s.expect(69, []string{"sema migrate"}, args...)
 	}
 	if found, err := server.Psql("postgres", "SELECT 'version '||max(version) FROM looked_at.schema_version"); err != nil || !strings.Contains(found, "version -1") {
-		t.Errorf("it was migrated: %s, %v", found, err)
+		t.Errorf("the schema was migrated: %s, %v", found, err)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestReading_WritesNothingToEtcd(t *testing.T) {
 	for _, args := range [][]string{{"ls"}, {"show", "x"}, {"__complete", "show", ""}} {
 		s.must(args...)
 	}
-	s.expect(1, []string{"there is no semaphore"}, "show", "y")
+	s.expect(1, []string{"no semaphore"}, "show", "y")
 	if after := revision(); after != before {
 		t.Errorf("revision %s became %s", before, after)
 	}

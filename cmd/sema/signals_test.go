@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// The scripts count their turns before they say that they are ready: a signal to
-// the group also ends the process that counts.
+// The scripts count their turns before they report that they are ready: a signal to the group also
+// ends the process that counts.
 
-func TestSignalsReachTheWholeGroup(t *testing.T) {
+func TestRun_SignalsReachTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	p := onHost(t).start("run", "x", "--", "sh", "-c", `
 		report() { trap "sleep 60 & echo $1" USR1; echo ready; for n in $turns; do sleep 0.02; done; }
@@ -25,26 +25,26 @@ func TestSignalsReachTheWholeGroup(t *testing.T) {
 	p.line()
 	p.Signal(syscall.SIGUSR1)
 	if first, second := p.line(), p.line(); min(first, second) != "child" || max(first, second) != "parent" {
-		t.Errorf("it says %q and %q", first, second)
+		t.Errorf("output %q and %q", first, second)
 	}
 	p.Signal(syscall.SIGTERM)
 	if code := p.wait(); code != 128+15 {
 		t.Errorf("exit code %d", code)
 	}
-	p.silent() // also what it has started
+	p.waitClosed() // including the processes that it has started
 }
 
-func TestACommandMayHandleASignalAndEndWell(t *testing.T) {
+func TestRun_CommandHandlesASignal(t *testing.T) {
 	t.Parallel()
 	p := onHost(t).start("run", "x", "--", "sh", "-c", `trap 'echo bye; exit 3' INT; turns=$(seq 3000); echo ready; for n in $turns; do sleep 0.02; done`)
 	p.line()
 	p.Signal(os.Interrupt)
 	if got, code := p.line(), p.wait(); got != "bye" || code != 3 {
-		t.Errorf("it says %q and ends with %d", got, code)
+		t.Errorf("output %q, exit code %d", got, code)
 	}
 }
 
-func TestWhoDoesNotEndIsKilledIfToldSo(t *testing.T) {
+func TestRun_KilledAfterATimeout(t *testing.T) {
 	t.Parallel()
 	p := onHost(t).start("run", "x", "--kill-after", "200ms", "--", "sh", "-c", `trap '' TERM; turns=$(seq 3000); sleep 60 & echo ready; for n in $turns; do wait; sleep 0.02; done`)
 	p.line()
@@ -52,10 +52,10 @@ func TestWhoDoesNotEndIsKilledIfToldSo(t *testing.T) {
 	if code := p.wait(); code != 128+9 {
 		t.Errorf("exit code %d\n%s", code, p.err.text())
 	}
-	p.silent()
+	p.waitClosed()
 }
 
-func TestAWaitIsEndedByASignal(t *testing.T) {
+func TestRun_SignalEndsAWait(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s shell) {
 		holding(s, "x", "-n", "1")
@@ -68,12 +68,12 @@ func TestAWaitIsEndedByASignal(t *testing.T) {
 		if code := p.wait(); code != 128+15 {
 			t.Errorf("exit code %d", code)
 		}
-		eventually(t, "nobody waits", waiting("0"))
+		eventually(t, "no acquire waits", waiting("0"))
 	})
 }
 
-// TestIgnoredSignalsStayIgnored: nohup sema run … is as sema run … nohup.
-func TestIgnoredSignalsStayIgnored(t *testing.T) {
+// TestRun_IgnoredSignalsStayIgnored checks that 'nohup sema run …' behaves like 'sema run … nohup'.
+func TestRun_IgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
 	cmd := onHost(t).command()
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap '' HUP; exec "$0" run x -- sh -c 'kill -HUP $$; echo ready; cat'`, binary}
@@ -86,9 +86,9 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 }
 
-// TestAKilledWrapperFreesNothingThatIsUsed: on one machine the command holds the
+// TestRun_CommandKeepsThePermitOfAKilledWrapper checks that on one machine the command holds the
 // permit as well.
-func TestAKilledWrapperFreesNothingThatIsUsed(t *testing.T) {
+func TestRun_CommandKeepsThePermitOfAKilledWrapper(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("locks are inherited on Linux only")
 	}
@@ -103,27 +103,28 @@ func TestAKilledWrapperFreesNothingThatIsUsed(t *testing.T) {
 	p.wait()
 	s.expect(75, nil, "run", "x", "--no-wait", "--", "true")
 	syscall.Kill(pid, syscall.SIGKILL)
-	p.silent()
+	p.waitClosed()
 	s.expect(0, nil, "run", "x", "--wait", "1m", "--", "true")
 }
 
-// TestACommandDiesWithItsWrapper where nobody would renew its lease.
-func TestACommandDiesWithItsWrapper(t *testing.T) {
+// TestRun_CommandEndsWithItsWrapper checks that a command is killed with its wrapper over a store:
+// no process would renew the lease.
+func TestRun_CommandEndsWithItsWrapper(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the kernel of Linux does this")
+		t.Skip("only the Linux kernel supports this")
 	}
 	t.Parallel()
 	s := onRedis(t)
 	p := s.start("run", "x", "-n", "1", "--ttl", "3s", "--", "sh", "-c", "echo ready; exec sleep 100")
 	p.line()
 	p.Kill()
-	p.silent()
+	p.waitClosed()
 	s.expect(0, nil, "run", "x", "--wait", "1m", "--", "true")
 }
 
-// TestACommandThatIsStoppedElsewhereKeepsItsPermit: without a terminal the wrapper
-// goes on and renews.
-func TestACommandThatIsStoppedElsewhereKeepsItsPermit(t *testing.T) {
+// TestRun_StoppedCommandKeepsItsPermit checks that without a terminal the wrapper of a stopped
+// command continues and renews.
+func TestRun_StoppedCommandKeepsItsPermit(t *testing.T) {
 	t.Parallel()
 	amongMachines(t, func(t *testing.T, s shell) {
 		cmd := s.command("run", "x", "-n", "1", "--ttl", "4s", "--", "sh", "-c", "echo $$; exec cat")
@@ -135,7 +136,7 @@ func TestACommandThatIsStoppedElsewhereKeepsItsPermit(t *testing.T) {
 		}
 		syscall.Kill(pid, syscall.SIGSTOP)
 		s.expect(75, nil, "run", "x", "--wait", "5s", "--", "true") // longer than the TTL
-		p.Signal(syscall.SIGCONT)                                   // is passed on
+		p.Signal(syscall.SIGCONT)                                   // passed on to the command
 		p.in.Close()
 		if code := p.wait(); code != 0 {
 			t.Errorf("exit code %d\n%s", code, p.err.text())
@@ -143,15 +144,16 @@ func TestACommandThatIsStoppedElsewhereKeepsItsPermit(t *testing.T) {
 	})
 }
 
-// TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn, with all that it has started.
-func TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn(t *testing.T) {
+// TestRun_EndsTheCommandBeforeOthersAreAdmitted checks that a command whose lease is lost is ended
+// before another holder is admitted, with all processes that it has started.
+func TestRun_EndsTheCommandBeforeOthersAreAdmitted(t *testing.T) {
 	t.Parallel()
 	const ttl = 15 * time.Second // the command is ended after 10 s: a busy machine has 5 s to do so
 	const beat = `beat() { while true; do date >"$1/beat"; sleep 0.02; done; }; `
-	for name, c := range map[string]struct{ script, says string }{
-		"willing":                {beat + `trap 'echo told >&2; exit 0' TERM; beat "$1" & echo ready; while true; do wait; done`, "told"},
-		"unwilling":              {beat + `trap '' TERM; beat "$1" & echo ready; while true; do wait; done`, "is killed"},
-		"what it started is not": {beat + `(trap '' TERM; beat "$1") & echo ready; wait`, "has ended with code 143"},
+	for name, c := range map[string]struct{ script, want string }{
+		"a command that ends on SIGTERM":       {beat + `trap 'echo notified >&2; exit 0' TERM; beat "$1" & echo ready; while true; do wait; done`, "notified"},
+		"a command that ignores SIGTERM":       {beat + `trap '' TERM; beat "$1" & echo ready; while true; do wait; done`, "killing the command"},
+		"a child process that ignores SIGTERM": {beat + `(trap '' TERM; beat "$1") & echo ready; wait`, "has ended with code 143"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,13 +163,13 @@ func TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn(t *testing.T) {
 			p.line()
 			paused := time.Now()
 			server.Pause()
-			p.silent()
+			p.waitClosed()
 			if code := p.wait(); code != 76 {
 				t.Errorf("exit code %d", code)
 			}
-			for _, want := range []string{c.says, "lease lost", "ending the command"} {
-				if said := p.err.text(); !strings.Contains(said, want) || strings.Contains(said, "sema: sema:") {
-					t.Errorf("it does not say %q but\n%s", want, said)
+			for _, want := range []string{c.want, "lease lost", "ending the command"} {
+				if stderr := p.err.text(); !strings.Contains(stderr, want) || strings.Contains(stderr, "sema: sema:") {
+					t.Errorf("no %q in stderr:\n%s", want, stderr)
 				}
 			}
 			last, err := os.Stat(filepath.Join(directory, "beat"))
@@ -176,7 +178,7 @@ func TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn(t *testing.T) {
 			}
 			// The store received its last heartbeat before it was paused.
 			if beyond := last.ModTime().Sub(paused); beyond > ttl {
-				t.Errorf("it was at work %v after its last heartbeat", beyond)
+				t.Errorf("the command ran for %v after its last heartbeat", beyond)
 			}
 			server.Continue()
 			s.expect(0, nil, "run", "x", "--wait", "1m", "--", "true")
@@ -184,8 +186,9 @@ func TestWhoLosesItsLeaseIsEndedBeforeOthersAreLetIn(t *testing.T) {
 	}
 }
 
-// TestAPermitThatIsTakenAwayEndsItsCommand, which is told by whom and why.
-func TestAPermitThatIsTakenAwayEndsItsCommand(t *testing.T) {
+// TestRevoke_EndsTheCommand checks that a revoked command is ended, and that it reports the operator
+// and the reason.
+func TestRevoke_EndsTheCommand(t *testing.T) {
 	t.Parallel()
 	amongMachines(t, func(t *testing.T, s shell) {
 		p := s.start("run", "x", "-n", "1", "--", "sh", "-c", `echo "$SEMA_LEASE"; exec sleep 100`)
@@ -196,19 +199,19 @@ func TestAPermitThatIsTakenAwayEndsItsCommand(t *testing.T) {
 		if code := p.wait(); code != 76 {
 			t.Errorf("exit code %d", code)
 		}
-		if said := p.err.text(); !strings.Contains(said, "revoked by ") || !strings.Contains(said, "stuck since noon") {
-			t.Errorf("it says\n%s", said)
+		if stderr := p.err.text(); !strings.Contains(stderr, "revoked by ") || !strings.Contains(stderr, "stuck since noon") {
+			t.Errorf("stderr:\n%s", stderr)
 		}
-		p.silent()
+		p.waitClosed()
 		s.expect(0, nil, "run", "x", "--wait", "1m", "--", "true")
 	})
 }
 
-// TestAnAcquireThatIsInterruptedLeavesNothing in line, and holds nothing.
-func TestAnAcquireThatIsInterruptedLeavesNothing(t *testing.T) {
+// TestAcquire_InterruptLeavesNothing checks that an interrupted acquire is neither queued nor granted.
+func TestAcquire_InterruptLeavesNothing(t *testing.T) {
 	t.Parallel()
 	amongMachines(t, func(t *testing.T, s shell) {
-		holder := holding(s, "x", "-n", "1", "--ttl", "1h") // what is left would be there for long
+		holder := holding(s, "x", "-n", "1", "--ttl", "1h") // leftovers would stay for long
 		p := s.start("acquire", "x")
 		eventually(t, "it waits", func() bool { return s.show("x").Waiting == 1 })
 		p.Signal(os.Interrupt)
@@ -216,7 +219,7 @@ func TestAnAcquireThatIsInterruptedLeavesNothing(t *testing.T) {
 			t.Errorf("exit code %d\n%s", code, p.err.text())
 		}
 		if got := s.show("x"); got.Waiting != 0 {
-			t.Errorf("in line is %+v", got.Waiters)
+			t.Errorf("queued: %+v", got.Waiters)
 		}
 		holder.in.Close()
 		holder.wait()

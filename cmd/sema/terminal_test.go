@@ -13,20 +13,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// A person is at a terminal with a shell that knows jobs.
+// A person is a user at a terminal, in a shell with job control.
 type person struct {
 	t      testing.TB
 	screen *os.File
-	seen   said
-	read   int // of what was seen
+	seen   outputBuffer
+	read   int // how much of seen was compared
 }
 
 func atTerminal(s shell) *person {
 	s.t.Helper()
-	bash := enginetest.Need(s.t, "bash", "bash")
+	bash := storetest.Need(s.t, "bash", "bash")
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		s.t.Fatal(err)
@@ -43,7 +43,7 @@ func atTerminal(s shell) *person {
 		s.t.Fatal(err)
 	}
 	defer tty.Close()
-	cmd := exec.Command(bash, "--norc", "--noprofile", "--noediting", "-i") // an editor would lose what is typed ahead
+	cmd := exec.Command(bash, "--norc", "--noprofile", "--noediting", "-i") // a line editor would lose typed-ahead input
 	cmd.Env = append(os.Environ(), "SEMA_STORE="+s.store, "sema="+binary, "PS1=READY$ ", "TERM=dumb", quickly)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -69,7 +69,7 @@ func atTerminal(s shell) *person {
 	return p
 }
 
-// types what is then seen on the screen, and what comes of it.
+// types types keys, and waits for texts on the screen.
 func (p *person) types(keys string, sees ...string) {
 	p.t.Helper()
 	if _, err := p.screen.WriteString(keys); err != nil {
@@ -80,27 +80,27 @@ func (p *person) types(keys string, sees ...string) {
 	}
 }
 
-// sees waits for a text that comes after what was seen before.
+// sees waits for a text after those seen before.
 func (p *person) sees(text string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(eventTimeout); ; time.Sleep(5 * time.Millisecond) {
 		all := p.seen.text()
 		if at := strings.Index(all[p.read:], text); at >= 0 {
 			p.read += at + len(text)
 			return
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("there is no %q after\n%s\nbut\n%s", text, all[:p.read], all[p.read:])
+			p.t.Fatalf("no %q after\n%s\nin\n%s", text, all[:p.read], all[p.read:])
 		}
 	}
 }
 
-// cat says that it runs. The echo of the line does not count.
+// cat prints a line when it runs. The echo of its command line differs.
 const cat = `sh -c 'echo be""gan; cat'`
 
 const ctrlC, ctrlD, ctrlZ = "\x03", "\x04", "\x1a"
 
-func TestACommandHasTheTerminal(t *testing.T) {
+func TestRun_CommandHasTheTerminal(t *testing.T) {
 	t.Parallel()
 	p := atTerminal(onHost(t))
 	p.types("$sema run x -- "+cat+"\n", "began")
@@ -108,13 +108,13 @@ func TestACommandHasTheTerminal(t *testing.T) {
 	p.types(ctrlC, "READY$ ")
 	p.types("echo code $?\n", "code 130", "READY$ ")
 	p.types(`$sema run x -- sh -c 'read -r a b c d group e f foreground rest </proc/$$/stat; test $group = $foreground && echo in "front"'`+"\n", "in front", "READY$ ")
-	p.types("$sema run x -- "+cat+" | tr a-z A-Z\n", "BEGAN") // one that shares the terminal with others
+	p.types("$sema run x -- "+cat+" | tr a-z A-Z\n", "BEGAN") // a command in a pipeline shares the terminal
 	p.types("piped\n", "piped")
 	p.types(ctrlD, "PIPED", "READY$ ")
 	p.types("echo code ${PIPESTATUS[0]}\n", "code 0", "READY$ ")
 }
 
-func TestAStoppedCommandGoesOn(t *testing.T) {
+func TestRun_StoppedCommandContinues(t *testing.T) {
 	t.Parallel()
 	for name, pipeline := range map[string]string{"alone": "$sema run x -- " + cat, "in a pipeline": "$sema run x -- " + cat + " | cat"} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestAStoppedCommandGoesOn(t *testing.T) {
 	}
 }
 
-func TestACommandInTheBackgroundIsBroughtToTheFront(t *testing.T) {
+func TestRun_BackgroundCommandIsBroughtToTheForeground(t *testing.T) {
 	t.Parallel()
 	p := atTerminal(onHost(t))
 	p.types("$sema run x -- "+cat+" &\n", "began")
@@ -141,24 +141,25 @@ func TestACommandInTheBackgroundIsBroughtToTheFront(t *testing.T) {
 	p.types(ctrlC, "READY$ ")
 }
 
-// TestACommandThatWasStoppedForTooLongDoesNotGoOn without its permit.
-func TestACommandThatWasStoppedForTooLongDoesNotGoOn(t *testing.T) {
+// TestRun_StoppedTooLongIsNotContinued checks that a command does not continue without its permit.
+func TestRun_StoppedTooLongIsNotContinued(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
 	p := atTerminal(s)
 	p.types("$sema run x -n 1 --ttl 1s -- sh -c 'echo began; while true; do echo work\"\"ing; done'\n", "began", "working")
-	p.types(ctrlZ, "the permit is lost if it does not go on", "Stopped", "READY$ ")
-	s.expect(0, nil, "run", "x", "--wait", "1m", "--", "true") // somebody else had it meanwhile
+	p.types(ctrlZ, "the permit is lost if the command is not continued", "Stopped", "READY$ ")
+	s.expect(0, nil, "run", "x", "--wait", "1m", "--", "true") // another holder had the permit in the meantime
 	stopped := p.read
 	p.types("fg\n", "lease lost", "READY$ ")
 	if after := p.seen.text()[stopped:]; strings.Contains(after, "working") {
-		t.Errorf("it went on\n%s", after)
+		t.Errorf("the command continued\n%s", after)
 	}
 	p.types("echo code $?\n", "code 76")
 }
 
-// TestAPersonIsAskedBeforePermitsAreTakenAway, where there is one.
-func TestAPersonIsAskedBeforePermitsAreTakenAway(t *testing.T) {
+// TestRm_AsksAtATerminal checks that users at a terminal must confirm the removal of a semaphore in
+// use.
+func TestRm_AsksAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
 	holding(s, "x", "-n", "1")
@@ -170,8 +171,8 @@ func TestAPersonIsAskedBeforePermitsAreTakenAway(t *testing.T) {
 	s.expect(1, nil, "show", "x")
 }
 
-// TestColoursAreForPeople who want them.
-func TestColoursAreForPeople(t *testing.T) {
+// TestLs_Colours checks that colours are used only if wanted.
+func TestLs_Colours(t *testing.T) {
 	t.Parallel()
 	s := onHost(t)
 	holding(s, "x", "-n", "1")
@@ -186,7 +187,7 @@ func TestColoursAreForPeople(t *testing.T) {
 	}
 }
 
-// TestLs_FitsTheTerminal: one long name must not push all other columns off the screen.
+// TestLs_FitsTheTerminal checks that a long name does not push the other columns off the screen.
 func TestLs_FitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -199,7 +200,7 @@ func TestLs_FitsTheTerminal(t *testing.T) {
 	screen := p.seen.text()
 	for _, want := range []string{"tenant-xxx", "…", "x-primary", "short"} {
 		if !strings.Contains(screen, want) {
-			t.Errorf("there is no %q in\n%s", want, screen)
+			t.Errorf("no %q in\n%s", want, screen)
 		}
 	}
 	for line := range strings.SplitSeq(screen, "\n") {
@@ -211,8 +212,8 @@ func TestLs_FitsTheTerminal(t *testing.T) {
 			t.Errorf("the columns are %q", line)
 		}
 	}
-	// For programs it is all there.
+	// Programs get the whole name.
 	if !strings.Contains(s.must("ls"), long) || !strings.Contains(s.must("ls", "-o", "json"), long) {
-		t.Error("the name is cut where no terminal is")
+		t.Error("the name is cut without a terminal")
 	}
 }

@@ -27,7 +27,7 @@ func (p *program) setCommand() *cobra.Command {
 
 A lower capacity revokes nothing: no permit is granted until enough are released. A
 capacity of 0 pauses the semaphore. With a ramp, a higher capacity is reached by N
-permits a second, so that what the semaphore protects is not hit all at once.
+permits per second, so that the load on the protected resource rises slowly.
 
 On host: there is no ramp.`,
 		Example: `  sema set partner-api --capacity 20 --ramp 2
@@ -36,8 +36,8 @@ On host: there is no ramp.`,
   sema set partner-api --max-waiters none`,
 	}
 	c.Flags().Int64VarP(&capacity, "capacity", "n", 0, "at most `N` permits are held at a time; 0 pauses")
-	c.Flags().Int64Var(&ramp, "ramp", 0, "raise the capacity by `N` permits a second; 0: at once")
-	c.Flags().StringVar(&maxWaiters, "max-waiters", "", "at most `N` wait, more are rejected; 0: no caller waits; none: no bound")
+	c.Flags().Int64Var(&ramp, "ramp", 0, "raise the capacity by `N` permits per second; 0: at once")
+	c.Flags().StringVar(&maxWaiters, "max-waiters", "", "at most `N` acquires wait, more are rejected; 0: no waiters; none: no bound")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var change scope.Change
 		changed := 0
@@ -87,7 +87,7 @@ func parseMaxWaiters(text string) (scope.MaxWaiters, error) {
 	return scope.MaxWaiters(n), nil
 }
 
-// report writes a semaphore after a change.
+// report writes the state of a semaphore after a change.
 func (p *program) report(ctx context.Context, s scope.Scope, name string) error {
 	state, err := s.Inspect(ctx, name)
 	if err != nil {
@@ -102,13 +102,13 @@ func (p *program) drainCommand() *cobra.Command {
 		Use:               "drain NAME",
 		ValidArgsFunction: p.names,
 		Short:             "Grant no more permits, and wait until none is held",
-		Long: `Reject waiters and new acquires, on all machines, and wait until no permit is held:
-before maintenance of what the semaphore protects. 'sema resume' ends it.
+		Long: `Reject waiters and new acquires, on all machines, and wait until no permit is held: for
+maintenance of the protected resource. 'sema resume' ends it.
 
 If it is interrupted, or --wait has passed, the semaphore stays draining, and the
 exit code is 75.`,
 		Example: `  sema drain db && ./migrate-database.sh && sema resume db
-  sema drain db --wait 0    # do not wait for what is held`,
+  sema drain db --wait 0    # do not wait for held permits`,
 	}
 	flags.Duration(c.Flags(), &wait, "wait", flags.Absent, "wait for `DURATION` at most (default: until no permit is held)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -127,7 +127,7 @@ exit code is 75.`,
 func (p *program) drain(ctx context.Context, s scope.Scope, name string) error {
 	err := s.Drain(ctx, name)
 	if err == nil {
-		p.say("%q is draining, and no permit is held", name)
+		p.printf("%q is draining, and no permit is held", name)
 		p.hint("'sema resume %s' ends that", printable.Arg(name))
 		return nil
 	}
@@ -236,7 +236,7 @@ This needs a store. On host: end the process that holds the permit.`,
 			if s.Host() {
 				return s.Revoke(ctx, args[0], scope.Revocation{})
 			}
-			id, _, _ := strings.Cut(args[1], ".") // acquire prints more than its number
+			id, _, _ := strings.Cut(args[1], ".") // the id that acquire prints starts with the number
 			lease, err := strconv.ParseUint(id, 10, 64)
 			if err != nil {
 				return exit.Misuse("lease %q: want a number", args[1]).With("'sema show %s' lists the leases", printable.Arg(args[0]))

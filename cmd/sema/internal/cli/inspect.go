@@ -26,12 +26,12 @@ func (p *program) lsCommand() *cobra.Command {
 PREFIX lists only names that begin with it. Nothing is created or changed.
 
 STATUS is open, full, draining ('sema drain'), paused (capacity 0) or rising (the
-capacity is on its way up, see 'sema set --ramp'). At a terminal, long names are cut
-in the middle; -o wide and -o json have all of them. --limit and --after list a part;
-how many more there are is printed to stderr.
+capacity is being raised, see 'sema set --ramp'). At a terminal, long names are cut
+in the middle; -o wide and -o json have complete names. --limit and --after list a part;
+the number of further semaphores is printed to stderr.
 
-On host: the list has all semaphores of the directory, also those that are not in use.
-Files there that are damaged or foreign are reported on stderr.`,
+On host: the list has all semaphores of the directory, also unused ones. Damaged and
+foreign files in the directory are reported on stderr.`,
 		Example: `  sema ls
   sema ls team/ -o wide
   sema ls -o json | jq -r '.[] | select(.free == 0) | .name'`,
@@ -60,7 +60,7 @@ Files there that are damaged or foreign are reported on stderr.`,
 				p.warn(facts, hint)
 			}
 			if listing.More > 0 {
-				p.say("%s after these", figure.Count(int64(listing.More), "more semaphore"))
+				p.printf("%s after these", figure.Count(int64(listing.More), "more semaphore"))
 				p.hint("'sema ls%s --after %s' lists them", printable.Prefixed(" ", prefix), printable.Arg(listing.Next))
 			}
 			return nil
@@ -76,25 +76,25 @@ func checkLimit(c *cobra.Command, limit int) error {
 	return nil
 }
 
-// list reads a page of semaphores, a thousand with each request.
+// list reads a page of semaphores, a thousand per request.
 func list(ctx context.Context, s scope.Scope, prefix string, page scope.Page) (scope.Listing, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, errTimeout)
 	defer cancel()
 	return s.List(ctx, prefix, page)
 }
 
-// listTimeout is how long a list may take, however long it is.
+// listTimeout bounds a list of any length.
 const listTimeout = 4 * replyTimeout
 
 func (p *program) writeList(states []scope.State, f format) error {
 	if f == jsonLines {
 		for i := range states {
-			states[i].Holders, states[i].Waiters = nil, nil // show has them
+			states[i].Holders, states[i].Waiters = nil, nil // only show has them
 		}
 		return writeJSON(p.out, states)
 	}
 	if len(states) == 0 {
-		p.say("there are no semaphores")
+		p.printf("no semaphores")
 		p.hint("'sema run NAME -n 1 -- COMMAND' creates one")
 		return nil
 	}
@@ -114,14 +114,15 @@ func (p *program) showCommand() *cobra.Command {
 the next first.
 
   LEASE   the number for 'sema revoke'
+  SLOTS   the numbers of its permits, if the semaphore is numbered
   FOR     how long a permit is held, by the clock of the store
   SEEN    the last heartbeat of the holder; a TTL later it loses its permit
   ABOUT   the description of the holder (--about, labels, its command)
 
---limit shows a part of long lists, and how many more there are.
+--limit shows a part of long lists, and the number of further entries.
 
-On host: the holders are processes with their command lines; of the waiters only the
-number is known.`,
+On host: the holders are processes with their command lines; only the number of
+waiters is known.`,
 		Example: `  sema show builds
   sema show partner-api -o json | jq '.holders[].host'`,
 	}
@@ -146,8 +147,8 @@ number is known.`,
 	return c
 }
 
-// writeState writes a semaphore with its holders and waiters. Their times are of the
-// clock that now is of.
+// writeState writes a semaphore with its holders and waiters. now is on the clock of their
+// times.
 func (p *program) writeState(s scope.State, now time.Time, f format) error {
 	if f == jsonLines {
 		return writeJSON(p.out, s)
@@ -201,8 +202,8 @@ the holders follow; with -o json each line is an object as in 'sema show -o json
 	return c
 }
 
-// watch continues while the store cannot be reached, and reports that once. An interrupt
-// ends it without an error.
+// watch prints changes until ctx ends. It continues while the store cannot be reached, and
+// reports that once. An interrupt is not an error.
 func (p *program) watch(ctx context.Context, s scope.Scope, name string, every time.Duration, f format) error {
 	var last *scope.State
 	away := ""
@@ -218,7 +219,7 @@ func (p *program) watch(ctx context.Context, s scope.Scope, name string, every t
 				return err
 			}
 			if text := explain.Text(err); text != away {
-				p.say("%s", text)
+				p.printf("%s", text)
 				away = text
 			}
 		case last == nil || !last.Equal(state):
@@ -260,7 +261,7 @@ func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string
 	_ = p.open(ctx, store.Reading, func(s scope.Scope) error {
 		all, err := s.Names(ctx, begun)
 		for _, name := range all {
-			if name == printable.Line(name) { // others cannot be typed
+			if name == printable.Line(name) { // other names cannot be typed
 				names = append(names, name)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/runner"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -36,6 +37,8 @@ The lease is lost when the TTL of the semaphore has passed without 'sema renew'.
 renew it three times in a TTL, or create the semaphore with a TTL that is longer
 than the work (--ttl). If the id cannot be printed, the permit is released again.
 
+With --slots, the numbers of the permits follow the id: 1763220000000001.x 0,3
+
 This needs a store (--store or SEMA_STORE): a permit on host: ends with its process.
 
 Exit codes:
@@ -43,7 +46,10 @@ Exit codes:
 		Example: `  export SEMA_STORE=redis://redis.internal:6379
   lease=$(sema acquire deploys -n 1 --ttl 10m --wait 5m) || exit
   trap 'sema release deploys "$lease"' EXIT
-  ./deploy.sh`,
+  ./deploy.sh
+
+  # Two of eight licences, which all machines share, with their numbers.
+  set -- $(sema acquire licences -n 8 --slots 2) && lease=$1 slots=$2`,
 	}
 	want.flags(c)
 	output := outputFlag(c, text, jsonLines)
@@ -52,13 +58,22 @@ Exit codes:
 		if err := want.check(c); err != nil {
 			return err
 		}
-		return p.atDesk(store.Creating, func(ctx context.Context, d *leasing.Manager, s scope.Scope) error {
+		return p.withLeases(store.Creating, func(ctx context.Context, d *leasing.Manager, s scope.Scope) error {
+			if want.slots > 0 {
+				if _, err := scope.CheckNumbered(ctx, s, args[0], want.capacity); err != nil {
+					return err
+				}
+			}
 			lease, err := p.acquire(ctx, d, s, want.request(args[0], about))
 			if err != nil {
 				return err
 			}
 			p.compare(ctx, s, args[0], want)
-			if err := p.writeLease(lease, *output); err != nil {
+			write := p.writeLease
+			if want.slots > 0 && *output != jsonLines {
+				write = p.writeNumbered
+			}
+			if err := write(lease, *output); err != nil {
 				return p.unprinted(d, lease)
 			}
 			return nil
@@ -67,10 +82,9 @@ Exit codes:
 	return c
 }
 
-// acquire acquires a lease. If it is not to wait, a store that cannot decide yet is
-// asked again.
+// acquire acquires a lease. Without a wait, it retries while the store cannot decide yet.
 func (p *program) acquire(ctx context.Context, d *leasing.Manager, s scope.Scope, r leasing.Request) (leasing.Lease, error) {
-	if r.Wait > 0 {
+	if r.Wait > 0 || r.Unbounded {
 		return d.Acquire(ctx, r)
 	}
 	return scope.Try(ctx, r.Semaphore, p.warn,
@@ -78,34 +92,27 @@ func (p *program) acquire(ctx context.Context, d *leasing.Manager, s scope.Scope
 		func(ctx context.Context) (leasing.Lease, error) { return d.Acquire(ctx, r) })
 }
 
-// unprinted releases a lease that could not be printed: without its id no script could
-// release it.
+// unprinted releases a lease whose id could not be printed: no script could release it.
 func (p *program) unprinted(d *leasing.Manager, lease leasing.Lease) error {
-	if lease.ID == "" { // of a rate: it is spent
+	if lease.ID == "" { // of a rate: nothing to release
 		return p.out.failure()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
 	if err := d.Release(ctx, "", lease.Semaphore, lease.ID); err != nil {
-		p.say("the permit of %q is held until its TTL of %v has passed: %v", lease.Semaphore, lease.TTL, err)
+		p.printf("the permit of %q is held until its TTL of %v has passed: %v", lease.Semaphore, lease.TTL, err)
 	} else {
-		p.say("the permit of %q was released", lease.Semaphore)
+		p.printf("the permit of %q was released", lease.Semaphore)
 	}
 	return p.out.failure()
 }
 
-// aYear is longer than any wait, and every store can add it to a time.
-const aYear = 365 * 24 * time.Hour
-
 func (w *wanting) request(name, about string) leasing.Request {
 	r := leasing.Request{
-		Semaphore: name, Weight: w.weight, Wait: w.wait, Holder: about,
+		Semaphore: name, Weight: w.weight, Wait: max(0, w.wait), Unbounded: w.wait < 0, Holder: about,
 		Config: protocol.Config{
-			Protocol: protocol.Version, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, scope.DefaultTTL).Microseconds()),
+			Protocol: protocol.Version, Numbered: w.slots > 0, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, scope.DefaultTTL).Microseconds()),
 		},
-	}
-	if w.wait < 0 {
-		r.Wait = aYear
 	}
 	if r.Holder == "" {
 		if u, err := user.Current(); err == nil {
@@ -115,7 +122,7 @@ func (w *wanting) request(name, about string) leasing.Request {
 	return r
 }
 
-// compare warns if the semaphore is not as it was asked for.
+// compare warns if the stored configuration differs from the wanted one.
 func (p *program) compare(ctx context.Context, s scope.Scope, name string, want wanting) {
 	state, err := s.Inspect(ctx, name)
 	if err != nil {
@@ -130,15 +137,15 @@ func (p *program) renewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "renew NAME LEASE",
 		ValidArgsFunction: p.names,
-		Short:             "Keep a lease for another TTL",
-		Long: `Keep a lease for another TTL. LEASE is what 'sema acquire' printed; any machine may
+		Short:             "Renew a lease for another TTL",
+		Long: `Renew a lease for another TTL. LEASE is what 'sema acquire' printed; any machine may
 renew it. Exit code 76: the lease is lost and another holder may be admitted, so
 stop the work.`,
 		Example: `  sema renew deploys "$lease" || exit   # stop if it is lost`,
 	}
 	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.atDesk(store.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
+		return p.withLeases(store.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
 			lease, err := d.Renew(ctx, "", args[0], args[1])
 			if err != nil {
 				return err
@@ -158,25 +165,25 @@ func (p *program) releaseCommand() *cobra.Command {
 Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.atDesk(store.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
+			return p.withLeases(store.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
 				return d.Release(ctx, "", args[0], args[1])
 			})
 		},
 	}
 }
 
-// atDesk opens the store for leases that outlive this process.
-func (p *program) atDesk(access store.Access, do func(context.Context, *leasing.Manager, scope.Scope) error) error {
+// withLeases opens the store for leases that outlive this process.
+func (p *program) withLeases(access store.Access, do func(context.Context, *leasing.Manager, scope.Scope) error) error {
 	u, err := p.storeURL()
 	if err != nil {
 		return err
 	}
 	if u.IsHost() {
-		return exit.Misuse("on host: a permit ends with the process that holds it, so that this command could hold none").
+		return exit.Misuse("on host: a permit ends with the process that holds it, so this command cannot hold one").
 			With("use 'sema run NAME -- COMMAND', or name another store with --store or SEMA_STORE")
 	}
-	// A reader that is gone must not end this process while it holds a lease: the
-	// write fails instead.
+	// A closed pipe on stdout must not end this process while it holds a lease: the write
+	// fails instead.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -193,17 +200,18 @@ func (p *program) atDesk(access store.Access, do func(context.Context, *leasing.
 	return do(ctx, d, s)
 }
 
-// A leased is a lease as scripts read it. Its JSON has the names of the HTTP API.
+// A leased is a lease for scripts. Its JSON has the names of the HTTP API.
 type leased struct {
 	Semaphore string         `json:"semaphore"`
 	Lease     string         `json:"lease"`
 	Weight    int64          `json:"weight"`
 	TTL       scope.Duration `json:"ttl"`
-	ValidFor  scope.Duration `json:"valid_for"` // without a further renewal
+	ValidFor  scope.Duration `json:"valid_for"`       // time until it expires without a renewal
+	Slots     scope.Slots    `json:"slots,omitempty"` // "": the semaphore is not numbered
 	Fence     fence          `json:"fence"`
 }
 
-// A fence is as [protocol.Fence].
+// A fence is a [protocol.Fence] in JSON.
 type fence struct {
 	Seq     protocol.Seq      `json:"seq"`
 	Floor   protocol.Seq      `json:"floor"`
@@ -211,8 +219,8 @@ type fence struct {
 	Exact   bool              `json:"exact"`
 }
 
-// writeLease writes the id alone, unless more is asked for. A rate has none: what it
-// grants is spent.
+// writeLease writes the id only, or JSON if requested. A rate has no id: its permits are not
+// released.
 func (p *program) writeLease(l leasing.Lease, f format) error {
 	if f != jsonLines {
 		if l.ID == "" {
@@ -222,11 +230,23 @@ func (p *program) writeLease(l leasing.Lease, f format) error {
 		return err
 	}
 	out := leased{
-		Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, TTL: scope.Duration(l.TTL), ValidFor: scope.Duration(l.Left.Round(time.Millisecond)),
+		Semaphore: l.Semaphore, Lease: l.ID, Weight: l.Weight, Slots: scope.SlotsOf(numbersOf(l)), TTL: scope.Duration(l.TTL), ValidFor: scope.Duration(l.Left.Round(time.Millisecond)),
 		Fence: fence{Seq: l.Fence.Seq, Floor: l.Fence.Floor, Exact: l.Fence.Exact, Revoked: [][2]protocol.Seq{}},
 	}
 	for _, r := range l.Fence.Revoked {
 		out.Fence.Revoked = append(out.Fence.Revoked, [2]protocol.Seq{r.From, r.To})
 	}
 	return writeJSON(p.out, out)
+}
+
+// numbersOf returns the numbers of a lease, nil if it has none.
+func numbersOf(l leasing.Lease) []int64 {
+	numbers, _ := l.Slots.Numbers() // unreadable numbers are omitted
+	return numbers
+}
+
+// writeNumbered writes the id and the numbers, separated by a space.
+func (p *program) writeNumbered(l leasing.Lease, _ format) error {
+	_, err := fmt.Fprintln(p.out, l.ID, runner.ListOf(numbersOf(l)))
+	return err
 }

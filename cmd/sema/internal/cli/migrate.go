@@ -25,8 +25,8 @@ func (p *program) migrateCommand() *cobra.Command {
 again changes nothing. The other stores need no such step.
 
 Programs that acquire permits do this by themselves, unless they have no right to
-create tables, or their URL says sema_migrate=off: then run it once as a user who
-may, before the programs are upgraded. Commands that only read never do it.`,
+create tables, or their URL contains sema_migrate=off: then run it once as a user
+with that right, before the programs are upgraded. Commands that only read never do it.`,
 		Example: `  SEMA_STORE='postgres://admin@db.internal/app' sema migrate`,
 		RunE: func(*cobra.Command, []string) error {
 			u, err := p.storeURL()
@@ -34,14 +34,14 @@ may, before the programs are upgraded. Commands that only read never do it.`,
 				return err
 			}
 			if !u.IsPostgres() {
-				return exit.Misuse("%s: stores have no tables, there is nothing to migrate", u.Scheme()).With("name a postgres:// store with --store or SEMA_STORE")
+				return exit.Misuse("%s: stores have no tables to migrate", u.Scheme()).With("name a postgres:// store with --store or SEMA_STORE")
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if err := pgstore.Migrate(ctx, u.Raw()); err != nil {
 				return store.Unreached(err)
 			}
-			p.say("the tables are up to date")
+			p.printf("the tables are up to date")
 			return nil
 		},
 	}
@@ -51,7 +51,7 @@ may, before the programs are upgraded. Commands that only read never do it.`,
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	Protocol int    `json:"protocol"` // of stores
+	Protocol int    `json:"protocol"` // version of the store protocol
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
-// A format is how results are written.
+// A format is an output format.
 type format string
 
 const (
@@ -51,7 +51,7 @@ func (f formatFlag) Set(text string) error {
 	return nil
 }
 
-// outputFlag adds -o with the formats of a command, the first of which is the default.
+// outputFlag adds the flag -o with the formats of a command. The first one is the default.
 func outputFlag(c *cobra.Command, formats ...format) *format {
 	chosen := formats[0]
 	f := formatFlag{chosen: &chosen}
@@ -67,22 +67,22 @@ func outputFlag(c *cobra.Command, formats ...format) *format {
 // writeJSON writes a value as indented JSON.
 func writeJSON(w io.Writer, value any) error { return printable.WriteJSON(w, value, "  ") }
 
-// colours reports whether the output is a terminal, and colours are not switched off.
+// colours reports whether the output is a terminal and colours are not disabled.
 func (p *program) colours() bool {
 	return isatty.IsTerminal(p.out.Fd()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// confirm asks the user at the terminal. Without a terminal it fails unless yes.
+// confirm asks the user at the terminal. Without a terminal, it fails unless yes is true.
 func (p *program) confirm(yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	if !isatty.IsTerminal(p.in.Fd()) {
-		return exit.Misuse("%s", question).With("there is no terminal to ask at: confirm with --yes")
+		return exit.Misuse("%s", question).With("without a terminal, confirm with --yes")
 	}
 	fmt.Fprintf(p.err, "%s [y/N] ", printable.Line(question))
-	answer, _ := bufio.NewReader(p.in).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
+	reply, _ := bufio.NewReader(p.in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(reply)) {
 	case "y", "yes":
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package cli has the commands of sema: their flags and their output. Packages scope and
-// runner, and the library, do the work.
+// Package cli contains the commands of sema: their flags and their output. Packages scope
+// and runner, and the library, do the work.
 package cli
 
 import (
@@ -26,8 +26,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/top"
 )
 
-// commands returns all commands in groups. A command that is a package of its own is
-// added here.
+// commands returns all commands in groups. Add a command that has its own package here.
 func (p *program) commands() []group {
 	return []group{
 		{"Run a command under a permit:", []*cobra.Command{
@@ -46,20 +45,20 @@ func (p *program) commands() []group {
 	}
 }
 
-// A group is commands that the help lists together.
+// A group is a set of commands that the help lists together.
 type group struct {
 	title    string
 	commands []*cobra.Command
 }
 
-// A program is one call of sema.
+// A program is one run of sema.
 type program struct {
 	in    *os.File
 	out   *output
 	err   io.Writer
 	args  []string
 	store string // the value of --store
-	began bool   // a command was started: errors before that are wrong usage
+	began bool   // a command was started; earlier errors are wrong usage
 }
 
 // Main runs sema and returns its exit code.
@@ -78,20 +77,20 @@ func Main(args []string, in, out, errs *os.File) int {
 	return exit.Code(err)
 }
 
-// say writes a message for the user to stderr. Its arguments may come from elsewhere.
-func (p *program) say(format string, args ...any) {
+// printf writes a message to stderr. Its arguments may contain untrusted text.
+func (p *program) printf(format string, args ...any) {
 	fmt.Fprintln(p.err, "sema: "+explain.WithoutPrefix(printable.Sprintf(format, args...)))
 }
 
-// warn writes a warning, and its hint if there is one, to stderr.
+// warn writes a warning, and its hint if it is not empty, to stderr.
 func (p *program) warn(facts, hint string) {
-	p.say("warning: %s", facts)
+	p.printf("warning: %s", facts)
 	if hint != "" {
 		p.hint("%s", hint)
 	}
 }
 
-// hint writes advice to stderr, in a line of its own.
+// hint writes advice to stderr, on its own line.
 func (p *program) hint(format string, args ...any) {
 	fmt.Fprintln(p.err, "hint: "+printable.Sprintf(format, args...))
 }
@@ -108,12 +107,12 @@ A cron job that must not overlap itself:
 At most four builds on this machine, whichever shell starts them:
   sema run builds -n 4 -- make
 
-At most ten calls of an API from all machines, through a Redis that all reach:
+At most ten calls of an API from all machines, through a Redis that all of them reach:
   export SEMA_STORE=redis://redis.internal:6379
   sema run partner-api -n 10 -- ./sync.py
 
 A semaphore has a name and a number of permits, its capacity. On one machine it needs
-no server, no setup and no cleaning up after a crash. For many machines, name a store
+no server, no setup and no clean-up after a crash. For many machines, name a store
 that all of them reach, with --store or SEMA_STORE (which keeps passwords out of the
 list of processes):
 
@@ -145,14 +144,14 @@ Exit codes ('sema run' has those of its command, too):
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, c := range g.commands {
 			c.GroupID = g.title
-			if c.Name() != "run" { // whose arguments are another command's
+			if c.Name() != "run" { // its arguments are another command's
 				c.Args = positional
 			}
 			root.AddCommand(c)
 		}
 	}
 	root.SetIn(p.in)
-	root.SetOut(p.out) // before cobra's command for shells is made, which keeps it
+	root.SetOut(p.out) // before cobra creates its completion command, which keeps the writer
 	root.SetErr(p.err)
 	help := helpCommand()
 	help.Args = positional
@@ -170,14 +169,15 @@ const replyTimeout = 10 * time.Second
 
 var errTimeout = fmt.Errorf("%w: no reply within %v", sema.ErrUnavailable, replyTimeout)
 
-// with opens the scope for a command that a signal may end.
+// with opens the scope for a command that a signal may interrupt.
 func (p *program) with(access store.Access, do func(context.Context, scope.Scope) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return p.open(ctx, access, func(s scope.Scope) error { return do(ctx, s) })
 }
 
-// briefly is with, for commands that a healthy store completes at once.
+// briefly calls with, for commands that a healthy store completes at once, and bounds do by
+// replyTimeout.
 func (p *program) briefly(access store.Access, do func(context.Context, scope.Scope) error) error {
 	return p.with(access, func(ctx context.Context, s scope.Scope) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
@@ -186,8 +186,8 @@ func (p *program) briefly(access store.Access, do func(context.Context, scope.Sc
 	})
 }
 
-// open opens the scope for a command. An error of closing is ignored: the result was
-// printed before.
+// open opens the scope for a command. It ignores errors of closing: the result was printed
+// before.
 func (p *program) open(ctx context.Context, access store.Access, do func(scope.Scope) error) error {
 	opening, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
 	defer cancel()
@@ -204,7 +204,7 @@ func (p *program) open(ctx context.Context, access store.Access, do func(scope.S
 }
 
 // leave closes the scope within a second: a store that does not reply must not delay the
-// end of the process.
+// exit.
 func (p *program) leave(ctx context.Context, s scope.Scope) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/devices"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
@@ -16,12 +18,14 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/runner"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
+	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// wanting are the flags of commands that acquire permits.
+// wanting holds the flags of commands that acquire permits.
 type wanting struct {
 	capacity, weight int64
-	wait, ttl        time.Duration // wait below 0: without limit
+	slots            int64         // 0: permits without numbers; else the weight
+	wait, ttl        time.Duration // wait: negative means without limit
 	noWait           bool
 }
 
@@ -29,13 +33,19 @@ func (w *wanting) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.Int64VarP(&w.capacity, "capacity", "n", 0, "at most `N` permits are held at a time (default: as stored; 1 for a new semaphore)")
 	f.Int64VarP(&w.weight, "weight", "w", 1, "acquire `N` permits, all or none")
+	f.Int64Var(&w.slots, "slots", 0, "acquire `K` permits with numbers from 0 to N-1, which no other holder has (a new semaphore becomes numbered)")
 	flags.Duration(f, &w.wait, "wait", flags.Absent, "give up after `DURATION`, such as 30s or 5m (default: wait without limit)")
 	f.BoolVar(&w.noWait, "no-wait", false, "give up at once if no permit is free")
-	flags.Duration(f, &w.ttl, "ttl", 0, "for a new semaphore of a store: a holder that sends nothing for `DURATION` loses its permit (default 15s)")
+	flags.Duration(f, &w.ttl, "ttl", 0, "for a new semaphore of a store: a holder without a heartbeat for `DURATION` loses its permit (default 15s)")
 }
 
-// check rejects flags that contradict each other.
+// check rejects invalid and contradicting flags.
 func (w *wanting) check(c *cobra.Command) error {
+	if c.Flags().Changed("slots") {
+		if err := w.checkSlots(c); err != nil {
+			return err
+		}
+	}
 	switch {
 	case c.Flags().Changed("capacity") && w.capacity < 1:
 		return exit.Misuse("-n %d: want 1 or more", w.capacity)
@@ -54,10 +64,44 @@ func (w *wanting) check(c *cobra.Command) error {
 	return nil
 }
 
+// checkSlots rejects invalid values of --slots, and sets the weight.
+func (w *wanting) checkSlots(c *cobra.Command) error {
+	switch {
+	case c.Flags().Changed("weight"):
+		return exit.Misuse("both --slots and --weight: want one of them").With("--slots %d acquires %d permits, with numbers", w.slots, w.slots)
+	case w.slots < 1 || w.slots > maxSlots:
+		return exit.Misuse("--slots %d: want 1 to %d", w.slots, maxSlots)
+	case w.capacity > 0 && w.slots > w.capacity:
+		return exit.Misuse("--slots %d is more than -n %d: it could never be granted", w.slots, w.capacity)
+	}
+	w.weight = w.slots
+	return nil
+}
+
+// maxSlots bounds the length of SEMA_SLOTS. It is the highest numbered capacity of a store.
+const maxSlots = protocol.MaxNumbered
+
+// maskOf returns the devices that --devices selects, nil without the flag.
+func (w *wanting) maskOf(name string) (*devices.Mask, error) {
+	if name == "" {
+		return nil, nil
+	}
+	kind, err := devices.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	if w.slots == 0 {
+		return nil, exit.Misuse("--devices %s without --slots: permits need numbers to stand for devices", name).With("add --slots 1")
+	}
+	mask, err := kind.Outer(os.LookupEnv)
+	return &mask, err
+}
+
 func (p *program) runCommand() *cobra.Command {
 	var (
 		want      wanting
 		about     string
+		device    string
 		killAfter time.Duration
 		onFull    int
 	)
@@ -71,12 +115,12 @@ two seconds it prints its position in the queue and the holders.
 
 The command runs in the foreground, with the input, output and exit code of this
 one. There is no shell in between: for pipes and variables use sh -c '…'. Signals
-are passed on to the command and all processes that it has started.
+are passed on to the command and to all processes that it has started.
 
 If sema itself is killed (kill -9, out of memory):
   host:         the command keeps the permit until it ends
-  other stores  the command is killed (on Linux; elsewhere it goes on, and another
-                holder may be admitted when the TTL has passed)
+  other stores  the command is killed (on Linux; elsewhere it continues, and another
+                holder may be admitted after the TTL)
 
 If the lease in a store is lost (the network is cut, the machine was asleep, an
 operator revoked it), the command gets SIGTERM, and SIGKILL before another holder
@@ -85,15 +129,23 @@ is admitted.
 Environment of the command:
   SEMA_NAME         the semaphore
   SEMA_LEASE        the permit, as 'sema show' and 'sema revoke' name it
-  SEMA_FENCE        a number that rises with every permit. With -n 1, what the
-                    command writes to rejects a number lower than one it has seen
-  SEMA_FENCE_FLOOR  with -n 2 or more, it rejects a SEMA_FENCE lower than the
-                    highest floor it has seen
-On host: there is SEMA_NAME alone: such a permit cannot be lost.
+  SEMA_FENCE        a number that rises with every permit. With -n 1, the resource that
+                    the command writes to rejects numbers lower than the highest one seen
+  SEMA_FENCE_FLOOR  with -n 2 or more, the resource rejects a SEMA_FENCE lower than the
+                    highest floor seen
+On host: there is no lease and no fence: such a permit cannot be lost.
+  SEMA_SLOTS        with --slots, the numbers of the permits: 0,3
+
+--slots K acquires K permits with numbers from 0 to N-1. No other holder has these
+numbers, so each can stand for a device. --devices makes only these devices visible:
+  cuda  CUDA_VISIBLE_DEVICES    hip  HIP_VISIBLE_DEVICES
+  rocr  ROCR_VISIBLE_DEVICES    ze   ZE_AFFINITY_MASK
+If the variable is set already, number 0 is the first device in it, and so on. On host:
+all semaphores are numbered; in a store, those that were created with --slots.
 
 Exit codes: the command's own, and
 ` + exit.Describe(exit.Usage, exit.Unavailable, exit.NoPermit, exit.Lost, exit.Denied, exit.NotExecutable, exit.NotFound, exit.Signal),
-		Example: `  # A cron job that must not overlap itself; skip the run if the last one still works.
+		Example: `  # A cron job that must not overlap itself: skip it while the last run is active.
   */5 * * * *  sema run sync -n 1 --no-wait --on-full 0 -- ./sync.sh
 
   # Four builds at a time on this machine, whichever shell starts them.
@@ -101,6 +153,9 @@ Exit codes: the command's own, and
 
   # 24 of the 80 gigabytes of a GPU; wait ten minutes at most.
   sema run gpu -n 80 --weight 24 --wait 10m -- ./train.py
+
+  # Two of the eight GPUs of this machine, which no other run uses meanwhile.
+  sema run gpus -n 8 --slots 2 --devices cuda -- ./train.py
 
   # Ten at a time on all machines that reach this Redis.
   SEMA_STORE=redis://redis.internal:6379 sema run partner-api -n 10 -- ./call.sh`,
@@ -112,7 +167,7 @@ Exit codes: the command's own, and
 			case dash < 0 && len(args) == 1:
 				return exit.Misuse("missing COMMAND").With("write: sema run %s -- COMMAND", printable.Arg(args[0]))
 			case dash < 0:
-				return exit.Misuse("there is no -- before the command").With("write: sema run %s -- %s", printable.Arg(args[0]), printable.Arg(args[1]))
+				return exit.Misuse("missing -- before the command").With("write: sema run %s -- %s", printable.Arg(args[0]), printable.Arg(args[1]))
 			case dash != 1:
 				return exit.Misuse("%d names before the --", dash).With(line)
 			case len(args) == 1:
@@ -130,13 +185,17 @@ Exit codes: the command's own, and
 			if onFull < 0 || onFull > 255 {
 				return exit.Misuse("--on-full %d: want an exit code, 0 to 255", onFull)
 			}
-			err := p.open(context.Background(), store.Creating, func(s scope.Scope) error {
+			mask, err := want.maskOf(device)
+			if err != nil {
+				return err
+			}
+			err = p.open(context.Background(), store.Creating, func(s scope.Scope) error {
 				return runner.Run(context.Background(), s, runner.Options{
 					Want: scope.Want{
-						Name: args[0], Capacity: want.capacity, TTL: want.ttl, Wait: want.wait, Command: filepath.Base(args[1]), About: about,
+						Name: args[0], Capacity: want.capacity, Numbered: want.slots > 0, TTL: want.ttl, Wait: want.wait, Command: filepath.Base(args[1]), About: about,
 						Warn: p.warn,
 					},
-					Weight: want.weight, Command: args[1:], KillAfter: killAfter, Say: p.say,
+					Weight: want.weight, Devices: mask, Command: args[1:], KillAfter: killAfter, Printf: p.printf,
 				})
 			})
 			if isRejection(err) {
@@ -147,14 +206,15 @@ Exit codes: the command's own, and
 		},
 	}
 	want.flags(c)
-	c.Flags().StringVar(&about, "about", "", "`TEXT` for 'sema show' and other waiters: what this is for (on host: they see the command line)")
+	c.Flags().StringVar(&device, "devices", "", "with --slots: make only the devices with these numbers visible to the command; `KIND` is "+devices.Names())
+	c.Flags().StringVar(&about, "about", "", "`TEXT` for 'sema show' and other waiters: what this is for (on host: the command line is shown)")
 	flags.Duration(c.Flags(), &killAfter, "kill-after", 0, "send SIGKILL `DURATION` after the first signal that ends the command (default: only when the lease is lost)")
 	c.Flags().IntVar(&onFull, "on-full", exit.NoPermit, "exit with `CODE` if there is no permit")
 	return c
 }
 
-// isRejection reports whether no permit was granted. An [exit.Error] is the end of the
-// command.
+// isRejection reports whether an error means that no permit was granted. An [exit.Error]
+// means that the command has ended.
 func isRejection(err error) bool {
 	var ended *exit.Error
 	return !errors.As(err, &ended) && (errors.Is(err, sema.ErrFull) || errors.Is(err, sema.ErrTimeout) || errors.Is(err, sema.ErrDraining))

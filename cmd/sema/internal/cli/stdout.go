@@ -9,8 +9,8 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 )
 
-// An output is stdout. It remembers the first error, so that no command exits with 0
-// when its output was lost, also where a library writes it and ignores errors.
+// An output is stdout. It records the first error, so that no command exits with 0 after its
+// output was lost, also if a library writes it and ignores errors.
 type output struct {
 	*os.File
 	err error
@@ -33,8 +33,8 @@ func (o *output) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{o}, r)
 }
 
-// failure returns the error of an output that was lost, with its exit code; nil if all
-// was written.
+// failure returns the error of lost output, with its exit code, or nil if everything was
+// written.
 func (o *output) failure() error {
 	if o.err == nil {
 		return nil
@@ -47,7 +47,7 @@ func (o *output) failure() error {
 	return &exit.Error{Code: exit.Output, Err: &outputError{cause}}
 }
 
-// An outputError says that the output was lost.
+// An outputError is the error of lost output.
 type outputError struct{ cause error }
 
 func (e *outputError) Error() string { return "cannot write the output: " + e.cause.Error() }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,13 +17,13 @@ import (
 
 const (
 	columnGap = 2
-	// leastColumn is the width in columns below which no column is cut.
+	// leastColumn is the width below which no column is cut.
 	leastColumn = 12
 )
 
-// writeTable aligns rows of cells, the first of which are the titles. Cells are made
-// printable. The widest columns are cut in the middle until a row fits into width
-// columns; 0: no limit. paint colours the last cell of a row.
+// writeTable writes rows of cells as aligned columns. The first row contains the titles.
+// Cells are made printable. The widest columns are cut in the middle until a row fits into
+// width; 0: no limit. paint colours the last cell of a row.
 func writeTable(w io.Writer, rows [][]string, width int, paint func(string) string) error {
 	var widths []int
 	for _, row := range rows {
@@ -53,7 +54,7 @@ func writeTable(w io.Writer, rows [][]string, width int, paint func(string) stri
 	return err
 }
 
-// narrow takes from the widest column until all fit.
+// narrow shrinks the widest column until all fit.
 func narrow(widths []int, width int) {
 	for {
 		total, widest := columnGap*(len(widths)-1), 0
@@ -72,8 +73,8 @@ func narrow(widths []int, width int) {
 
 func unpainted(text string) string { return text }
 
-// tableWidth returns the width of the terminal that a table must fit into; 0 if the
-// output is no terminal, or all of it is wanted.
+// tableWidth returns the width of the terminal, or 0 if the output is not a terminal or must
+// not be cut.
 func (p *program) tableWidth(f format) int {
 	if f == wide || !term.IsTerminal(p.out.Fd()) {
 		return 0
@@ -85,7 +86,7 @@ func (p *program) tableWidth(f format) int {
 	return width
 }
 
-// writeStates writes semaphores as a table, with more columns if they are wanted.
+// writeStates writes semaphores as a table, with further columns if more is true.
 func (p *program) writeStates(states []scope.State, more bool, f format) error {
 	head := []string{"NAME", "IN USE", "CAPACITY", "WAITING"}
 	if more {
@@ -103,8 +104,11 @@ func (p *program) writeStates(states []scope.State, more bool, f format) error {
 }
 
 func kindOf(s scope.State) string {
-	if s.Window != 0 {
+	switch {
+	case s.Window != 0:
 		return fmt.Sprintf("%s per %v", s.Kind, time.Duration(s.Window))
+	case s.Numbered:
+		return s.Kind + ", numbered"
 	}
 	return s.Kind
 }
@@ -125,20 +129,28 @@ func orDash(known bool, text string) string {
 	return "-"
 }
 
-// writeParticipants writes holders, or waiters, as a table. Their times are of the clock
-// that now is of.
+// writeParticipants writes holders or waiters as a table, with a column for slots if any has
+// slots. now is on the clock of their times.
 func (p *program) writeParticipants(all []scope.Participant, now time.Time, f format) error {
-	head := []string{"LEASE", "WEIGHT", "FOR", "SEEN", "HOST", "PROCESS", "ABOUT"}
-	if f == wide {
-		head = append(head[:6:6], "SINCE", "NOTE", "ABOUT")
+	numbered := slices.ContainsFunc(all, func(h scope.Participant) bool { return h.Slots != "" })
+	head := []string{"LEASE", "WEIGHT"}
+	if numbered {
+		head = append(head, "SLOTS")
 	}
-	rows := [][]string{head}
+	head = append(head, "FOR", "SEEN", "HOST", "PROCESS")
+	if f == wide {
+		head = append(head, "SINCE", "NOTE")
+	}
+	rows := [][]string{append(head, "ABOUT")}
 	for _, h := range all {
-		row := []string{
-			orDash(h.Lease != 0, strconv.FormatUint(h.Lease, 10)), number(h.Weight), orDash(!h.Since.IsZero(), h.For(now).Round(time.Second).String()),
-			orDash(!h.Seen.IsZero(), max(0, now.Sub(h.Seen)).Round(time.Second).String()+" ago"),
-			orDash(h.Host != "", h.Host), orDash(h.Process != 0, strconv.Itoa(h.Process)),
+		row := []string{orDash(h.Lease != 0, strconv.FormatUint(h.Lease, 10)), number(h.Weight)}
+		if numbered {
+			row = append(row, orDash(h.Slots != "", string(h.Slots)))
 		}
+		row = append(row,
+			orDash(!h.Since.IsZero(), h.For(now).Round(time.Second).String()), orDash(!h.Seen.IsZero(), max(0, now.Sub(h.Seen)).Round(time.Second).String()+" ago"),
+			orDash(h.Host != "", h.Host), orDash(h.Process != 0, strconv.Itoa(h.Process)),
+		)
 		if f == wide {
 			row = append(row, orDash(!h.Since.IsZero(), h.Since.Format(time.RFC3339)), noteOf(h))
 		}
@@ -157,7 +169,7 @@ func noteOf(h scope.Participant) string {
 	return "-"
 }
 
-// paintStatus colours the status of a semaphore where colours are wanted.
+// paintStatus colours the status of a semaphore, unless colours are disabled.
 func (p *program) paintStatus(text string) string {
 	const red, yellow, plainly = "\x1b[31m", "\x1b[33m", "\x1b[0m"
 	if !p.colours() {

@@ -13,8 +13,8 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
-// positional checks the arguments of a command by its usage line: capital words are
-// arguments, [WORD] may be left out, WORD… is one or more.
+// positional checks the arguments of a command against its usage line: words in capitals are
+// arguments, [WORD] is optional, WORD… is one or more.
 func positional(c *cobra.Command, args []string) error {
 	least, most := 0, 0
 	var missing string
@@ -44,7 +44,7 @@ func positional(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// flagError explains an error of package pflag.
+// flagError converts an error of package pflag.
 func (p *program) flagError(c *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
@@ -65,21 +65,21 @@ func (p *program) flagError(c *cobra.Command, err error) error {
 
 func flagName(f *pflag.Flag) string { return "--" + f.Name }
 
-// wanted says which values a flag takes.
+// wanted describes the values that a flag takes.
 func wanted(e *pflag.InvalidValueError) string {
 	switch f := e.GetFlag(); f.Value.Type() {
 	case "int", "int64":
 		return "want a whole number, such as 4"
 	case "bool":
-		return "want true or false, or leave the value out"
+		return "want true or false, or no value"
 	case "duration":
 		return "want a duration with a unit, such as 30s or 5m"
 	}
 	return e.Unwrap().Error()
 }
 
-// unknownFlag suggests what was meant. In front of the command of 'sema run' a missing
-// -- is the most likely mistake: the flags are the command's.
+// unknownFlag suggests what was meant. Before the command of 'sema run', the most likely
+// mistake is a missing --: the flags belong to the command.
 func (p *program) unknownFlag(c *cobra.Command, e *pflag.NotExistError) error {
 	name := "--" + e.GetSpecifiedName()
 	if e.GetSpecifiedShortnames() != "" {
@@ -99,7 +99,7 @@ func similarFlag(c *cobra.Command, name string) (like string) {
 	if name == "json" && c.Flag("output") != nil {
 		return "-o json"
 	}
-	nearest := 3 // typing mistakes at most, plus one
+	nearest := 3 // maximum number of typing mistakes, plus one
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if d := distance(f.Name, name); d < nearest && len(name) > 2 {
 			nearest, like = d, "--"+f.Name
@@ -108,7 +108,7 @@ func similarFlag(c *cobra.Command, name string) (like string) {
 	return like
 }
 
-// distance counts the letters to change, add or remove (Levenshtein).
+// distance returns the Levenshtein distance of two words.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -139,7 +139,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return exit.Misuse("unknown command %q", name).With("%s", next)
 }
 
-// helpCommand replaces cobra's, which exits with 0 for a command that does not exist.
+// helpCommand replaces cobra's help command, which exits with 0 for an unknown command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
@@ -166,7 +166,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// explainCompletion makes cobra's command for shells fail without a shell that it knows.
+// explainCompletion makes cobra's completion command fail without a known shell.
 func explainCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -175,10 +175,10 @@ func explainCompletion(root *cobra.Command) {
 		}
 		c.Use = "completion SHELL"
 		c.Short = "Print a script that completes commands and names in a shell"
-		c.Long = `Print a script that completes commands, flags and names of semaphores in a shell:
+		c.Long = `Print a script that completes commands, flags and semaphore names in a shell:
 bash, zsh, fish or powershell.`
 		c.Example = `  source <(sema completion bash)                                # this shell
-  sema completion bash >/etc/bash_completion.d/sema              # all of them
+  sema completion bash >/etc/bash_completion.d/sema              # all shells
   sema completion fish >~/.config/fish/completions/sema.fish`
 		c.Args = nil
 		c.RunE = func(c *cobra.Command, args []string) error {

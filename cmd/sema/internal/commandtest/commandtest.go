@@ -1,5 +1,5 @@
-// Package commandtest lets tests of one command run it as people do: in a process
-// of its own, by the test's own binary.
+// Package commandtest lets the tests of a command run it as users do: in its own process, from the
+// test binary.
 package commandtest
 
 import (
@@ -22,16 +22,14 @@ import (
 	_ "github.com/sema-go/sema/x/stores" // all stores
 )
 
-// variable is of the environment, and says that this is not the test but the
-// program.
+// variable is the environment variable that makes the test binary act as the program.
 const variable = "SEMA_COMMANDTEST"
 
-// timeout bounds one call of a command.
+// timeout bounds one run of a command.
 const timeout = time.Minute
 
-// Main is for TestMain: in a process that was started by this package it is the
-// program sema, which has the one command; else it runs the tests, and what is to
-// be ended after them.
+// Main implements TestMain. In a process that was started by this package, it runs the program
+// sema with the one command. Otherwise it runs the tests, and then the functions in ends.
 func Main(m *testing.M, command func(func() (store.URL, error)) *cobra.Command, ends ...func() error) {
 	if os.Getenv(variable) != "" {
 		os.Exit(program(command))
@@ -55,14 +53,14 @@ func program(command func(func() (store.URL, error)) *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := root.ExecuteContext(ctx)
-	if err != nil && !began { // of flags and arguments
+	if err != nil && !began { // wrong flags or arguments
 		err = &exit.Error{Code: exit.Usage, Err: err}
 	}
 	explain.Print(os.Stderr, err)
 	return exit.Code(err)
 }
 
-// Command is the program, still to be started.
+// Command returns the program, not yet started.
 func Command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -76,22 +74,22 @@ func Command(t testing.TB, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A Result is what a command has said, and how it ended.
+// A Result is the output and exit code of a command.
 type Result struct {
 	Out, Err string
 	Code     int
 }
 
-// Run runs the program to its end.
+// Run runs the program until it ends.
 func Run(t testing.TB, args ...string) Result {
 	t.Helper()
 	cmd := Command(t, args...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) {
 		t.Fatal(err)
 	}
-	return Result{out.String(), said.String(), cmd.ProcessState.ExitCode()}
+	return Result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }

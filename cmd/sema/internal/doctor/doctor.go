@@ -1,8 +1,8 @@
-// Package doctor provides the command that examines a store: whether it can be reached,
-// how fast it responds, what its clock says, and whether it is set up so that
-// permits are neither forgotten nor granted twice. It acquires from a semaphore of
-// its own, which it removes again. It creates and upgrades no tables: older programs
-// may use them. Package loadtest measures a store under load.
+// Package doctor implements the command that examines a store: whether it can be reached, its
+// latency, its clock, and whether its settings ensure that permits are neither forgotten nor
+// granted twice. It acquires from a scratch semaphore, which it removes afterwards. It creates
+// and upgrades no tables: older programs may use them. Package loadtest measures a store under
+// load.
 package doctor
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// settings are the flags.
+// settings holds the flags.
 type settings struct {
 	output  string
 	ttl     time.Duration
@@ -35,11 +35,11 @@ func Command(named func() (store.URL, error)) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine a store and say what to fix",
-		Long: `Examine a store: whether it can be reached, how fast it responds, its clock, its
-settings, and whether permits can be acquired. One line per check; → says what to do.
+		Short: "Examine a store and report what to fix",
+		Long: `Examine a store: whether it can be reached, its latency, its clock, its settings, and
+whether permits can be acquired. One line per check; → is followed by advice.
 
-It acquires a permit of a semaphore of its own, which it removes again. It creates and
+It acquires a permit of a scratch semaphore, which it removes afterwards. It creates and
 upgrades no tables. Exit codes: 0 no problem (there may be warnings), 1 a problem, 69
 the store cannot be reached.`,
 		Example: `  sema doctor --store redis://localhost:6379
@@ -54,7 +54,7 @@ the store cannot be reached.`,
 			case s.ttl <= 0 || s.timeout <= 0:
 				return exit.Misuse("--ttl %v, --timeout %v: want positive durations", s.ttl, s.timeout)
 			}
-			// What stores log when they are opened is among the findings.
+			// The findings include what stores log when they are opened.
 			slog.SetDefault(slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(c.Context(), s.timeout)
 			defer cancel()
@@ -73,7 +73,7 @@ the store cannot be reached.`,
 	return c
 }
 
-// examine runs all checks, until one fails that the others need.
+// examine runs all checks, until one fails that the others depend on.
 func examine(ctx context.Context, named func() (store.URL, error), s settings) *report {
 	u, err := named()
 	r := &report{Store: u.String()}
@@ -95,7 +95,7 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	}
 	defer func() {
 		if err := store.CloseClient(client); err != nil {
-			r.add(fleet.Finding{Check: "close", Level: fleet.LevelWarning, Seen: err.Error(), Advice: "its semaphore is removed after a TTL"})
+			r.add(fleet.Finding{Check: "close", Level: fleet.LevelWarning, Seen: err.Error(), Advice: "the scratch semaphore is removed after a TTL"})
 		}
 	}()
 	p := probe{client: client, report: r, settings: s}
@@ -104,7 +104,7 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 	case err != nil:
-		r.add(fleet.Finding{Check: "settings", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "allow the user to ask for them"})
+		r.add(fleet.Finding{Check: "settings", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "allow the user to read them"})
 	}
 	r.add(findings...)
 	p.stored(ctx)
@@ -112,12 +112,11 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	return r
 }
 
-// leastOpenTimeout is the least time that a server has for TLS and authentication. With
-// the default --timeout it is all of the time: a server that does not respond is
-// reported soon.
+// leastOpenTimeout is the shortest timeout for TLS and authentication. The default --timeout
+// leads to this timeout, so that a server that does not respond is reported soon.
 const leastOpenTimeout = 5 * time.Second
 
-// open checks what comes after a connection: TLS, users, tables.
+// open checks the steps after a connection: TLS, authentication, tables.
 func open(ctx context.Context, r *report, u store.URL, timeout time.Duration) (*fleet.Client, bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(leastOpenTimeout, timeout/12))
 	defer cancel()
@@ -136,7 +135,7 @@ func open(ctx context.Context, r *report, u store.URL, timeout time.Duration) (*
 	}
 	if err != nil {
 		r.misused = errors.Is(err, sema.ErrInvalid)
-		r.add(refused(err))
+		r.add(openFinding(err))
 		return nil, false
 	}
 	r.Reached = true

@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// TestDoctor_FullDisk needs the right to mount.
+// TestDoctor_FullDisk requires the right to mount.
 func TestDoctor_FullDisk(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -49,6 +49,6 @@ func causeNamed(t *testing.T, check string) cause {
 			return c
 		}
 	}
-	t.Fatalf("there is no cause %q", check)
+	t.Fatalf("no cause %q", check)
 	panic("not reached")
 }

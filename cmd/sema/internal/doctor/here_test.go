@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-func TestAFileOfSQLite(t *testing.T) {
+func TestDoctor_SQLiteFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sema.db")
 	r, code := diagnose(t, "sqlite://"+path)
@@ -43,7 +43,7 @@ func TestAFileOfSQLite(t *testing.T) {
 	wantProtocols(t, owner, path)
 }
 
-// wantProtocols leaves semaphores in the file that other versions have made.
+// wantProtocols creates semaphores of other protocol versions in the file.
 func wantProtocols(t *testing.T, owner *fleet.Client, path string) {
 	t.Helper()
 	s, err := owner.Semaphore("newer", 1)
@@ -77,7 +77,7 @@ func wantProtocols(t *testing.T, owner *fleet.Client, path string) {
 	}
 }
 
-func TestThisMachine(t *testing.T) {
+func TestDoctor_Host(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r, code := diagnose(t, "host:?dir="+dir)
@@ -86,7 +86,7 @@ func TestThisMachine(t *testing.T) {
 		r.want(t, check, fleet.LevelOK, "")
 	}
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
-		t.Errorf("it leaves %v, %v", left, err)
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 	foreign := filepath.Join(dir, "foreign.sema")
 	if err := os.WriteFile(foreign, []byte("notes of another program"), 0o600); err != nil {
@@ -95,7 +95,7 @@ func TestThisMachine(t *testing.T) {
 	r, code = diagnose(t, "host:?dir="+dir)
 	r.want(t, "files", fleet.LevelWarning, foreign)
 	if code != 0 {
-		t.Errorf("a foreign file ends with %d", code)
+		t.Errorf("with a foreign file: exit code %d", code)
 	}
 	if err := os.Remove(foreign); err != nil {
 		t.Fatal(err)
@@ -112,14 +112,14 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-func TestMemory(t *testing.T) {
+func TestDoctor_Memory(t *testing.T) {
 	t.Parallel()
 	r, code := diagnose(t, "mem:")
 	r.wantFine(t, code, "persistence")
-	r.want(t, "persistence", fleet.LevelWarning, "nobody else sees it")
+	r.want(t, "persistence", fleet.LevelWarning, "not visible to other processes")
 }
 
-func TestMisuse(t *testing.T) {
+func TestDoctor_Misuse(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"--store", "host:?colour=blue"}, {"--store", "nosql://x"}, {"--store", "redis://%zz:" + secret + "@x"}, {"-o", "yaml"}, {"--pings", "1"}, {"--ttl", "0s"}, {"more"}, {"--nonsense"},

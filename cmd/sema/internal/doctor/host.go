@@ -17,7 +17,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-// examineHost examines the directory of a machine's semaphores, which have no server.
+// examineHost examines the directory of this machine's semaphores, which have no server.
 func examineHost(ctx context.Context, r *report, u store.URL) {
 	opts, err := u.HostOptions()
 	if err != nil {
@@ -59,7 +59,7 @@ func directoryFinding(dir string) fleet.Finding {
 	}
 	f := fleet.Finding{Check: "directory", Level: fleet.LevelOK, Seen: fmt.Sprintf("%s, %v", dir, info.Mode())}
 	if info.Mode()&0o002 != 0 {
-		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("any user may create files there, and remove them if it is not sticky; chmod o-w %s", dir)
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("any user may create files there, and remove them if the directory is not sticky; chmod o-w %s", dir)
 	}
 	return f
 }
@@ -72,7 +72,7 @@ func systemFinding() fleet.Finding {
 		Advice: "no action needed; on this system a command that outlives its wrapper has no permit"}
 }
 
-// containerFinding warns of containers, which have a /run and a /var/tmp of their own.
+// containerFinding warns about containers, which have their own /run and /var/tmp.
 func containerFinding(u store.URL, dir string) fleet.Finding {
 	for _, sign := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(sign); err == nil && u.IsOwnDirectory() {
@@ -82,10 +82,10 @@ func containerFinding(u store.URL, dir string) fleet.Finding {
 	return fleet.Finding{Check: "container", Level: fleet.LevelOK, Seen: "processes that see " + dir + " share its semaphores"}
 }
 
-// useHost acquires and resizes, in a semaphore that is removed again.
+// useHost acquires and resizes in a scratch semaphore, which it removes.
 func useHost(ctx context.Context, opts []host.Option) fleet.Finding {
 	problem := func(step string, err error) fleet.Finding {
-		return fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "the directory has to be on a local file system with room in it, for this user to write to"}
+		return fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: fmt.Sprintf("%s fails: %v", step, err), Advice: "the directory must be on a local file system with free space, and writable for this user"}
 	}
 	name := store.ScratchName("doctor")
 	s, err := host.Open(name, 1, opts...)
@@ -107,5 +107,5 @@ func useHost(ctx context.Context, opts []host.Option) fleet.Finding {
 	if err := s.Resize(ctx, 2); err != nil {
 		return problem("resize", err)
 	}
-	return fleet.Finding{Check: "use", Level: fleet.LevelOK, Seen: fmt.Sprintf("acquire, release, resize work, %v a pair, in a semaphore that is gone again", took.Round(10*time.Nanosecond))}
+	return fleet.Finding{Check: "use", Level: fleet.LevelOK, Seen: fmt.Sprintf("acquire, release, resize work, %v a pair, in a scratch semaphore, which was removed", took.Round(10*time.Nanosecond))}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 	"github.com/sema-go/sema/x/pgstore"
 )
 
@@ -17,7 +17,7 @@ func migrate(t *testing.T, url string) {
 	}
 }
 
-// TestDoctor_MissingTables are reported, and not created.
+// TestDoctor_MissingTables checks that missing tables are reported, and not created.
 func TestDoctor_MissingTables(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
@@ -27,11 +27,12 @@ func TestDoctor_MissingTables(t *testing.T) {
 		t.Errorf("code %d", code)
 	}
 	if found, err := server.Psql("postgres", "SELECT nspname FROM pg_namespace WHERE nspname = 'undoctored'"); err != nil || strings.Contains(found, "undoctored") {
-		t.Errorf("it was created: %s, %v", found, err)
+		t.Errorf("the schema was created: %s, %v", found, err)
 	}
 }
 
-// TestDoctor_Standby is told from a server that is full, and from missing rights.
+// TestDoctor_Standby checks that a standby is distinguished from a full server and from missing
+// rights.
 func TestDoctor_Standby(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t)
@@ -43,7 +44,7 @@ func TestDoctor_Standby(t *testing.T) {
 	}
 }
 
-func TestAWellSetPostgres(t *testing.T) {
+func TestDoctor_PostgresIsFine(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	migrate(t, server.URL())
@@ -53,14 +54,14 @@ func TestAWellSetPostgres(t *testing.T) {
 		r.want(t, check, fleet.LevelOK, "")
 	}
 	if left, err := server.Psql("postgres", "SELECT name FROM sema.semaphore"); left != "" || err != nil {
-		t.Errorf("it leaves %s, %v", left, err)
+		t.Errorf("left behind: %s, %v", left, err)
 	}
 }
 
-func TestAMisconfiguredPostgres(t *testing.T) {
+func TestDoctor_PostgresIsMisconfigured(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off", "synchronous_commit=off", "max_connections=8", "superuser_reserved_connections=1")
-	// One who keeps a transaction open, and the room of most others.
+	// Clients that keep transactions open and use most connections.
 	for range 5 {
 		idle(t, server)
 	}
@@ -77,7 +78,7 @@ func TestAMisconfiguredPostgres(t *testing.T) {
 	r.want(t, "connections", fleet.LevelWarning, "raise max_connections")
 }
 
-// idle has a connection in a transaction in which nothing happens.
+// idle opens a connection with an idle transaction.
 func idle(t *testing.T, server *pgtest.Server) {
 	t.Helper()
 	psql := exec.Command("psql", server.URL())
@@ -102,19 +103,19 @@ func idle(t *testing.T, server *pgtest.Server) {
 	}
 }
 
-func TestAPooler(t *testing.T) {
+func TestDoctor_PostgresPooler(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	url := pgtest.StartPgBouncer(t, server).URL()
 	migrate(t, url+"&sema_schema=pooler")
 	r, _ := diagnose(t, url+"&sema_schema=pooler")
-	r.want(t, "pooler", fleet.LevelWarning, "nobody can LISTEN")
+	r.want(t, "pooler", fleet.LevelWarning, "LISTEN is not possible")
 	r.want(t, "use", fleet.LevelOK, "work")
 	r, _ = diagnose(t, url+"&sema_schema=pooler&sema_listen="+server.Address)
-	r.want(t, "pooler", fleet.LevelOK, "news comes from "+server.Address)
+	r.want(t, "pooler", fleet.LevelOK, "notifications arrive from "+server.Address)
 }
 
-func TestPostgresIsNotReached(t *testing.T) {
+func TestDoctor_PostgresIsUnreachable(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	if out, err := server.Psql("postgres", "CREATE ROLE secured LOGIN PASSWORD '"+secret+"'; CREATE ROLE poor_doctor LOGIN"); err != nil {
@@ -123,10 +124,10 @@ func TestPostgresIsNotReached(t *testing.T) {
 	url := func(user, database string) string { return server.URLOf(user, database).String() }
 	for _, c := range []struct{ store, check, text string }{
 		{strings.Replace(url("secured", "postgres"), "@", ":"+secret+"-wrong@", 1), "authenticate", "check user and password"},
-		{url("postgres", "nowhere"), "open", "make the database first"},
-		{url("poor_doctor", "postgres") + "&sema_schema=nobodys", "tables", "run 'sema migrate'"},
+		{url("postgres", "nowhere"), "open", "create the database first"},
+		{url("poor_doctor", "postgres") + "&sema_schema=unused", "tables", "run 'sema migrate'"},
 		{strings.Replace(url("postgres", "postgres"), "sslmode=disable", "sslmode=require", 1), "TLS", "use TLS on both sides or on neither"},
-		{"postgres:///postgres?host=/nowhere", "connect", "there is no such socket"},
+		{"postgres:///postgres?host=/nowhere", "connect", "no such socket"},
 	} {
 		r, code := diagnose(t, c.store, "--timeout", "5m")
 		r.want(t, c.check, fleet.LevelProblem, c.text)

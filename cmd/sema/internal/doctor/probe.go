@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A probe uses a store that was reached.
+// A probe examines a store that was reached.
 type probe struct {
 	client   *fleet.Client
 	report   *report
@@ -26,13 +26,13 @@ type probe struct {
 // A sample is one round trip.
 type sample struct {
 	took  time.Duration
-	ahead time.Duration // of the store's clock, give or take half of took; 0 if it has no clock
+	ahead time.Duration // how far the store's clock is ahead, plus or minus half of took; 0 if it has no clock
 }
 
-// pause is the time between pings, so that they are not one burst.
+// pause is the time between pings, so that they are not sent as one burst.
 const pause = 20 * time.Millisecond
 
-// roundTrips measures how fast the store responds, and compares its clock.
+// roundTrips measures the latency of the store, and compares its clock.
 func (p *probe) roundTrips(ctx context.Context) {
 	var all []sample
 	clock, asked := true, true
@@ -63,14 +63,14 @@ func (p *probe) roundTrips(ctx context.Context) {
 	case clock:
 		p.report.add(judgeClock(all))
 	case !asked:
-		p.report.add(fleet.Finding{Check: "clock", Level: fleet.LevelOK, Seen: "it cannot be asked from here, nor how the store is set up; run 'sema doctor' on the store behind it, too"})
+		p.report.add(fleet.Finding{Check: "clock", Level: fleet.LevelOK, Seen: "the clock and the settings of the store cannot be read through this server; run 'sema doctor' on the store behind it, too"})
 	default:
-		p.report.add(fleet.Finding{Check: "clock", Level: fleet.LevelOK, Seen: "the store has none that counts; clients measure the time, each for itself"})
+		p.report.add(fleet.Finding{Check: "clock", Level: fleet.LevelOK, Seen: "the store does not use a clock; each client measures the time itself"})
 	}
 }
 
-// judgeLatency compares the latency with the heartbeats of holders: they send one each
-// third of a TTL, and lose their permits after two thirds without a reply.
+// judgeLatency compares the latency with the heartbeats of holders: they send one every third
+// of a TTL, and lose their permits after two thirds without a reply.
 func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
 	took := make([]time.Duration, len(all))
 	for i, s := range all {
@@ -82,7 +82,7 @@ func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
 	const far = 20 * time.Millisecond
 	switch {
 	case p99 > ttl/3:
-		f.Level, f.Advice = fleet.LevelProblem, fmt.Sprintf("holders send a heartbeat every %v, and lose their permits without; raise the TTL, or find what is slow", ttl/3)
+		f.Level, f.Advice = fleet.LevelProblem, fmt.Sprintf("holders send a heartbeat every %v, and lose their permits without it; raise the TTL, or find what is slow", ttl/3)
 	case p99 > ttl/15:
 		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("holders send a heartbeat every %v, with little time to spare; raise the TTL, or find what is slow", ttl/3)
 	case p50 > far:
@@ -91,8 +91,8 @@ func judgeLatency(all []sample, ttl time.Duration) fleet.Finding {
 	return f
 }
 
-// judgeClock reports how far the clock of the store is off, and whether it stepped during
-// the examination. Neither harms permits, but both falsify the times that are shown.
+// judgeClock reports how far the store's clock is off, and whether it stepped during the
+// examination. Neither affects permits, but both distort the times that are shown.
 func judgeClock(all []sample) fleet.Finding {
 	const much, tolerance = time.Second, 20 * time.Millisecond
 	ahead := make([]time.Duration, len(all))
@@ -101,7 +101,7 @@ func judgeClock(all []sample) fleet.Finding {
 		ahead[i] = s.ahead
 		if i > 0 {
 			moved := s.ahead - all[i-1].ahead
-			// What a round trip took may all have been one way.
+			// The whole duration of a round trip may have been one way.
 			if moved.Abs() > (s.took+all[i-1].took)/2+tolerance && moved.Abs() > step.Abs() {
 				step = moved
 			}
@@ -118,23 +118,23 @@ func judgeClock(all []sample) fleet.Finding {
 	}
 	switch {
 	case step != 0:
-		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("it stepped by %v while it was looked at", figure.Short(step))
-		f.Advice = "no permit is lost by that, but expired holders are noticed later and rates are off; slew the clock (chrony, ntpd) instead"
+		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("it stepped by %v during the examination", figure.Short(step))
+		f.Advice = "no permit is lost, but expired holders are noticed later and rates are off; slew the clock (chrony, ntpd) instead"
 	case median.Abs() > much:
 		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("%s of this machine's", direction(median))
-		f.Advice = "permits are safe, but the times that are shown are off; set both clocks (chrony, ntpd)"
+		f.Advice = "permits are safe, but displayed times are off; synchronise both clocks (chrony, ntpd)"
 	}
 	return f
 }
 
-// mostRead is how many semaphores are read.
+// mostRead bounds the number of semaphores that are read.
 const mostRead = 200
 
-// stored checks by which version of the protocol the semaphores were written.
+// stored checks which protocol version the semaphores were written with.
 func (p *probe) stored(ctx context.Context) {
 	names, err := p.client.List(ctx, "")
 	if err != nil {
-		p.report.add(fleet.Finding{Check: "stored", Level: fleet.LevelWarning, Seen: fmt.Sprintf("cannot be listed: %v", err), Advice: "allow the user to read what is there"})
+		p.report.add(fleet.Finding{Check: "stored", Level: fleet.LevelWarning, Seen: fmt.Sprintf("cannot be listed: %v", err), Advice: "allow the user to read the semaphores"})
 		return
 	}
 	strange, unusable := []string{}, []string{}
@@ -154,15 +154,15 @@ func (p *probe) stored(ctx context.Context) {
 	switch {
 	case len(unusable) > 0:
 		f.Level, f.Seen = fleet.LevelProblem, fmt.Sprintf("%s, of which this program (protocol %d) cannot use %s", figure.Count(int64(len(names)), "semaphore"), protocol.Version, some(unusable))
-		f.Advice = "use the program that made them; versions next to each other understand each other"
+		f.Advice = "use the program that created them; only adjacent protocol versions are compatible"
 	case len(strange) > 0:
-		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("%s, of which a newer or older program made %s; this one (protocol %d) can use them", figure.Count(int64(len(names)), "semaphore"), some(strange), protocol.Version)
+		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("%s, of which a newer or older program created %s; this one (protocol %d) can use them", figure.Count(int64(len(names)), "semaphore"), some(strange), protocol.Version)
 		f.Advice = "finish the upgrade of all programs"
 	}
 	p.report.add(f)
 }
 
-// some returns a list of at most three names, and the number of the others.
+// some lists at most three names, and the number of the others.
 func some(names []string) string {
 	const most = 3
 	if len(names) > most {
@@ -171,15 +171,15 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// useTTL is short, since a server that was just started grants nothing for a TTL.
+// useTTL is short, because a server that was just started grants nothing for a TTL.
 const useTTL, useTimeout = 2 * time.Second, 4 * time.Second
 
-// use does what programs and operators do, in a semaphore that is removed again.
+// use performs the operations of programs and operators in a scratch semaphore, which it removes.
 func (p *probe) use(ctx context.Context) {
 	name := store.ScratchName("doctor")
 	s, err := p.client.Semaphore(name, 1, fleet.TTL(useTTL), sema.MaxWait(useTimeout))
 	if err != nil {
-		p.report.add(fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "this should not be; please report it"})
+		p.report.add(fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "unexpected; please report it"})
 		return
 	}
 	var permit sema.Permit
@@ -202,12 +202,12 @@ func (p *probe) use(ctx context.Context) {
 				permit.Release()
 				p.client.Delete(context.WithoutCancel(ctx), name)
 			}
-			p.report.add(unusable(step.name, err))
+			p.report.add(useFinding(step.name, err))
 			return
 		}
 		did = append(did, step.name)
 	}
-	p.report.add(fleet.Finding{Check: "use", Level: fleet.LevelOK, Seen: strings.Join(did, ", ") + " work, in a semaphore that is gone again"})
+	p.report.add(fleet.Finding{Check: "use", Level: fleet.LevelOK, Seen: strings.Join(did, ", ") + " work in a scratch semaphore, which was removed"})
 }
 
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -19,8 +19,8 @@ import (
 // connectTimeout bounds one connection.
 const connectTimeout = 3 * time.Second
 
-// reach connects to each server step by step, to report the step that fails. One server
-// of several is enough to continue.
+// reach connects to each server step by step, and reports the step that fails. One reachable
+// server is enough to continue.
 func reach(ctx context.Context, r *report, all []store.Server) bool {
 	reached := len(all) == 0
 	var steps []fleet.Finding
@@ -31,7 +31,7 @@ func reach(ctx context.Context, r *report, all []store.Server) bool {
 	}
 	for i := range steps {
 		if reached && steps[i].Level == fleet.LevelProblem {
-			steps[i].Level = fleet.LevelWarning // another one was reached
+			steps[i].Level = fleet.LevelWarning // another server was reached
 		}
 	}
 	r.add(steps...)
@@ -78,11 +78,11 @@ func reasonOf(err error) string {
 func connectAdvice(err error) string {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "no program listens at the port: check that the server runs, at this port, and accepts other machines (bind, listen_addresses)"
+		return "no program listens on the port: check that the server runs, uses this port, and accepts connections from other machines (bind, listen_addresses)"
 	case errors.Is(err, fs.ErrNotExist):
-		return "there is no such socket: is the server running?"
+		return "no such socket: check that the server is running"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "there is no way to it: check the address, and the routes of this machine"
+		return "no route to the server: check the address, and the routes of this machine"
 	}
 	return "check the address, and the firewalls on the way"
 }

@@ -7,11 +7,11 @@ import (
 
 	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-func TestAWellSetRedis(t *testing.T) {
+func TestDoctor_RedisIsFine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes")
 	r, code := diagnose(t, server.URL())
@@ -20,15 +20,15 @@ func TestAWellSetRedis(t *testing.T) {
 		r.want(t, check, fleet.LevelOK, "")
 	}
 	if left := server.Must("KEYS", "*doctor*"); strings.Contains(left, ":leases") || strings.Contains(left, ":sessions") {
-		t.Errorf("it leaves %s", left)
+		t.Errorf("left behind: %s", left)
 	}
 	if text := commandtest.Run(t, "doctor", "--store", server.URL(), "--pings", "2"); text.Code != 0 ||
-		!strings.Contains(text.Out, "\nok       persistence    append-only file, appendfsync everysec\n") || !strings.HasSuffix(text.Out, "\nall is well\n") && !strings.Contains(text.Out, "warning  latency") {
+		!strings.Contains(text.Out, "\nok       persistence    append-only file, appendfsync everysec\n") || !strings.HasSuffix(text.Out, "\nno problems\n") && !strings.Contains(text.Out, "warning  latency") {
 		t.Errorf("%+v", text)
 	}
 }
 
-func TestAMisconfiguredRedis(t *testing.T) {
+func TestDoctor_RedisIsMisconfigured(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	redistest.Replica(t, server)
@@ -36,14 +36,14 @@ func TestAMisconfiguredRedis(t *testing.T) {
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}
-	r.want(t, "persistence", fleet.LevelWarning, "none: when it is started again all holders have lost their permits")
+	r.want(t, "persistence", fleet.LevelWarning, "none: after a restart, holders have lost their permits")
 	r.want(t, "eviction", fleet.LevelProblem, "allkeys-lru")
 	r.want(t, "replication", fleet.LevelProblem, "1 replicas and min-replicas-to-write is 0")
 	r.want(t, "replication", fleet.LevelProblem, "set it to 1 on all of them")
 
 	server.Must("CONFIG", "SET", "min-replicas-to-write", "1")
 	server.Must("CONFIG", "SET", "min-replicas-max-lag", "30")
-	server.Must("CONFIG", "SET", "maxmemory", "1mb") // less than it has
+	server.Must("CONFIG", "SET", "maxmemory", "1mb") // less than it uses
 	r, _ = diagnose(t, server.URL())
 	r.want(t, "replication", fleet.LevelProblem, "set promotion=32s")
 	r.want(t, "memory", fleet.LevelWarning, "raise maxmemory")
@@ -54,18 +54,18 @@ func TestAMisconfiguredRedis(t *testing.T) {
 	r.want(t, "persistence", fleet.LevelWarning, "snapshots only (save 3600 1)")
 	r.want(t, "eviction", fleet.LevelProblem, "once maxmemory is set")
 	if code != 1 {
-		t.Errorf("a problem ends with %d", code)
+		t.Errorf("with a problem: exit code %d", code)
 	}
 	server.Must("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	r, code = diagnose(t, server.URL()+"?promotion=40s")
 	r.want(t, "eviction", fleet.LevelOK, "noeviction")
 	if code != 0 {
-		t.Errorf("warnings end with %d", code)
+		t.Errorf("with warnings: exit code %d", code)
 	}
 }
 
-// Of several servers, it is said which one is meant.
-func TestSeveralRedis(t *testing.T) {
+// TestDoctor_SeveralRedisServers checks that findings name the server.
+func TestDoctor_SeveralRedisServers(t *testing.T) {
 	t.Parallel()
 	good, bad := redistest.Start(t, "--appendonly", "yes"), redistest.Start(t, "--appendonly", "yes", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	r, code := diagnose(t, "redis://"+good.Address+"?sharded=1&addrs="+bad.Address)
@@ -97,7 +97,7 @@ func TestSeveralRedis(t *testing.T) {
 	}
 }
 
-func TestAReplicaInsteadOfThePrimary(t *testing.T) {
+func TestDoctor_RedisReplica(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
 	r, code := diagnose(t, redistest.Replica(t, primary).URL())
@@ -109,7 +109,8 @@ func TestAReplicaInsteadOfThePrimary(t *testing.T) {
 	}
 }
 
-// TestDoctor_RedisOutOfMemory tells it from a full disk, and from missing rights.
+// TestDoctor_RedisOutOfMemory checks that full memory is distinguished from a full disk and from
+// missing rights.
 func TestDoctor_RedisOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -121,24 +122,24 @@ func TestDoctor_RedisOutOfMemory(t *testing.T) {
 	}
 }
 
-func TestRedisIsNotReached(t *testing.T) {
+func TestDoctor_RedisIsUnreachable(t *testing.T) {
 	t.Parallel()
-	nobody := enginetest.Loopback(enginetest.Port(t))
+	closed := storetest.Loopback(storetest.Port(t))
 	secured := redistest.Start(t, "--requirepass", secret)
 	encrypted, _ := redistest.TLS(t)
-	silent := enginetest.NewProxy(t, secured.Address)
-	silent.SetFault(enginetest.Fault{LoseRequests: true})
+	hung := storetest.NewProxy(t, secured.Address)
+	hung.SetFault(storetest.Fault{LoseRequests: true})
 	for _, c := range []struct{ store, check, text string }{
-		{"redis://" + nobody, "connect", "no program listens at the port"},
+		{"redis://" + closed, "connect", "no program listens on the port"},
 		{"redis://no-such-host.invalid:6379", "resolve", "check its spelling"},
 		{"redis://:" + secret + "-wrong@" + secured.Address, "authenticate", "check user and password"},
 		{"redis://" + secured.Address, "authenticate", "check user and password"},
 		{"rediss://" + secured.Address, "TLS", "use TLS on both sides or on neither"},
-		{"rediss://" + encrypted.Address, "TLS", "signed by an authority that is trusted here"},
-		{"redis://:" + secret + "@" + silent.Address, "answer", "does not respond as this store does"},
+		{"rediss://" + encrypted.Address, "TLS", "signed by an authority that this machine trusts"},
+		{"redis://:" + secret + "@" + hung.Address, "reply", "does not reply like this store"},
 	} {
-		timeout := "5m" // a twelfth of it is for a server that does answer, on a busy machine
-		if c.check == "answer" {
+		timeout := "5m" // a twelfth of it is for a server that replies, on a busy machine
+		if c.check == "reply" {
 			timeout = "3s"
 		}
 		r, code := diagnose(t, c.store, "--timeout", timeout)
@@ -149,8 +150,8 @@ func TestRedisIsNotReached(t *testing.T) {
 	}
 }
 
-// A user who may do only some of it hears what fails.
-func TestARedisUserWithTooFewRights(t *testing.T) {
+// TestDoctor_RedisUserWithTooFewRights checks that the report names what a user may not do.
+func TestDoctor_RedisUserWithTooFewRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Must("ACL", "SETUSER", "reader", "on", ">"+secret, "+@read", "+@connection", "+time", "~*")
@@ -163,9 +164,9 @@ func TestARedisUserWithTooFewRights(t *testing.T) {
 	}
 }
 
-func TestAClockThatIsOff(t *testing.T) {
+func TestDoctor_ClockIsOff(t *testing.T) {
 	t.Parallel()
-	clock := enginetest.NewClock(t)
+	clock := storetest.NewClock(t)
 	server := redistest.Start(clock.For(t))
 	clock.Set(time.Hour)
 	r, _ := diagnose(t, server.URL())
@@ -190,10 +191,10 @@ func TestAClockThatIsOff(t *testing.T) {
 	r.want(t, "clock", fleet.LevelWarning, "it stepped by ")
 }
 
-func TestASlowNetwork(t *testing.T) {
+func TestDoctor_SlowNetwork(t *testing.T) {
 	t.Parallel()
-	slow := enginetest.NewProxy(t, redistest.Shared.Server(t).Address)
-	slow.SetFault(enginetest.Fault{Latency: 20 * time.Millisecond})
+	slow := storetest.NewProxy(t, redistest.Shared.Server(t).Address)
+	slow.SetFault(storetest.Fault{Latency: 20 * time.Millisecond})
 	url := "redis://" + slow.Address
 	r, _ := diagnose(t, url)
 	r.want(t, "latency", fleet.LevelWarning, "use a store nearby")

@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// A report is what was found.
+// A report contains the findings.
 type report struct {
 	Store    string          `json:"store"`
 	Reached  bool            `json:"reached"`
@@ -36,7 +36,7 @@ func (r *report) add(findings ...fleet.Finding) {
 	}
 }
 
-// status is what the program ends with.
+// status returns the error with which the command ends, nil if there is no problem.
 func (r *report) status() error {
 	switch {
 	case r.misused:
@@ -51,12 +51,12 @@ func (r *report) status() error {
 
 func (r *report) summary() string {
 	if r.Problems+r.Warnings == 0 {
-		return "all is well"
+		return "no problems"
 	}
 	return figure.Count(int64(r.Problems), "problem") + ", " + figure.Count(int64(r.Warnings), "warning")
 }
 
-// styles of levels; who has no colours sees the words.
+// styles maps levels to colours. The level is also written as text.
 var styles = map[fleet.Level]lipgloss.Style{
 	fleet.LevelOK:      lipgloss.NewStyle().Foreground(lipgloss.Green),
 	fleet.LevelWarning: lipgloss.NewStyle().Foreground(lipgloss.Yellow),
@@ -76,6 +76,6 @@ func (r *report) print(w io.Writer, as string) error {
 		}
 	}
 	fmt.Fprintln(&b, r.summary())
-	_, err := lipgloss.Fprint(w, b.String()) // which leaves colours out where they are not wanted
+	_, err := lipgloss.Fprint(w, b.String()) // omits colours if they are not wanted
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// TestReport_HostileServer: what a server says of itself does not control the terminal.
+// TestReport_HostileServer checks that texts of a server do not control the terminal.
 func TestReport_HostileServer(t *testing.T) {
 	t.Parallel()
 	hostile := "7.2\x1b]0;owned\x07\u009b31m\u202e\nok       use            forged"
@@ -20,9 +20,9 @@ func TestReport_HostileServer(t *testing.T) {
 		if err := r.print(&out, as); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range strings.ReplaceAll(out.String(), "\x1b[", "") { // its own colours
+		for _, c := range strings.ReplaceAll(out.String(), "\x1b[", "") { // without the report's own colours
 			if c != '\n' && !unicode.IsPrint(c) {
-				t.Errorf("as %s it has %q: %q", as, c, out.String())
+				t.Errorf("as %s: contains %q: %q", as, c, out.String())
 			}
 		}
 		if strings.Contains(out.String(), "\u009b") || strings.Contains(out.String(), "\nok  ") {
@@ -31,7 +31,7 @@ func TestReport_HostileServer(t *testing.T) {
 	}
 }
 
-func TestJudgeLatency(t *testing.T) {
+func TestJudgeLatency_Levels(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		took, ttl time.Duration

@@ -11,8 +11,8 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A service has a store behind it, which is examined.
-func TestAService(t *testing.T) {
+// TestDoctor_Service checks that the store behind a service is examined.
+func TestDoctor_Service(t *testing.T) {
 	t.Parallel()
 	s, err := server.New(memstore.New(), server.Options{})
 	if err != nil {

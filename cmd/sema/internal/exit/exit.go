@@ -1,5 +1,4 @@
-// Package exit declares the exit codes of sema, once for all commands, and decides
-// which error ends the program with which code.
+// Package exit declares the exit codes of all sema commands and maps errors to them.
 package exit
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// The exit codes of sema: those of sysexits.h and of shells where there is one.
+// The exit codes of sema, taken from sysexits.h and shells where possible.
 const (
 	OK            = 0
 	Failed        = 1
@@ -37,7 +36,7 @@ type Meaning struct {
 // Meanings lists all exit codes in order. Signal stands for all codes above it.
 var Meanings = []Meaning{
 	{OK, "success"},
-	{Failed, "there is no such semaphore, or the command failed"},
+	{Failed, "no such semaphore, or the command failed"},
 	{Usage, "wrong usage"},
 	{Unavailable, "the store cannot be reached"},
 	{Output, "the output could not be written"},
@@ -57,7 +56,7 @@ func (m Meaning) Name() string {
 	return fmt.Sprint(m.Code)
 }
 
-// Describe returns a line for each of some codes; for all codes if none is given.
+// Describe returns a line for each of the given codes, or for all codes.
 func Describe(codes ...int) string {
 	var lines []string
 	for _, m := range Meanings {
@@ -72,12 +71,12 @@ func Describe(codes ...int) string {
 	return strings.Join(lines, "\n")
 }
 
-// An Error ends the program with a code.
+// An Error ends the program with an exit code.
 type Error struct {
 	Code    int
-	Err     error  // nil: there is nothing to print
+	Err     error  // nil: nothing is printed
 	Advice  string // what the user can do; "": the hint of Err
-	Printed bool   // the command has printed Err already
+	Printed bool   // the command has already printed Err
 }
 
 // Error implements error.
@@ -105,15 +104,15 @@ func (e *Error) With(format string, args ...any) *Error {
 	return e
 }
 
-// Errorf returns an error that ends the program with a code.
+// Errorf returns an error with an exit code.
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
-// Misuse returns the error of a command line, or of a configuration, that is wrong.
+// Misuse returns the error of a wrong command line or configuration.
 func Misuse(format string, args ...any) *Error { return Errorf(Usage, format, args...) }
 
-// Code returns the code that the program ends with after an error.
+// Code returns the exit code for an error.
 func Code(err error) int {
 	var coded *Error
 	switch {
@@ -139,9 +138,9 @@ func Code(err error) int {
 	return Failed
 }
 
-// Silent reports whether nothing is to be printed for an error: the command has
-// printed it, or a signal ended the program.
-func Silent(err error) bool {
+// IsPrinted reports whether nothing is left to print for an error: the command has printed it,
+// or a signal ended the program.
+func IsPrinted(err error) bool {
 	var coded *Error
 	if errors.As(err, &coded) {
 		return coded.Printed || coded.Err == nil

@@ -1,6 +1,6 @@
-// Package explain turns errors into what users of the command line read: the facts in
-// one line, and a hint in another. The hints of package sema are for programmers; those
-// of this package name commands and flags.
+// Package explain converts errors for users of the command line: the facts on one line, and a
+// hint on another. The hints of package sema are for programmers; those of this package name
+// commands and flags.
 package explain
 
 import (
@@ -14,14 +14,15 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
+	"github.com/sema-go/sema/fleet"
 )
 
-// Error returns the facts of an error and a hint, which may be empty. Both are empty if
-// nothing is to be printed.
+// Error returns the facts of an error and a hint, which may be empty. Both are empty if nothing
+// should be printed.
 func Error(err error) (facts, hint string) {
 	var coded *exit.Error
 	switch {
-	case exit.Silent(err):
+	case exit.IsPrinted(err):
 		return "", ""
 	case errors.As(err, &coded):
 	case errors.Is(err, sema.ErrFull), errors.Is(err, sema.ErrTimeout), errors.Is(err, sema.ErrDraining), errors.Is(err, sema.ErrTooLarge):
@@ -34,8 +35,8 @@ func Error(err error) (facts, hint string) {
 	return plain(err)
 }
 
-// Print writes the facts and the hint of an error in a line each, if there are any. They
-// may contain text from elsewhere.
+// Print writes the facts and the hint of an error, each on its own line if it is not empty.
+// They may contain untrusted text.
 func Print(w io.Writer, err error) {
 	facts, hint := Error(err)
 	if facts != "" {
@@ -46,7 +47,7 @@ func Print(w io.Writer, err error) {
 	}
 }
 
-// Text returns facts and hint in one line, where there is no room for two.
+// Text returns facts and hint on one line.
 func Text(err error) string {
 	facts, hint := Error(err)
 	if hint == "" {
@@ -55,11 +56,11 @@ func Text(err error) string {
 	return facts + " (hint: " + hint + ")"
 }
 
-// plain returns the text of the library, and its hint.
+// plain returns the library's text and hint.
 func plain(err error) (facts, hint string) { return WithoutPrefix(err.Error()), sema.Hint(err) }
 
-// WithoutPrefix returns text without the name of the library, which every line of the
-// program begins with.
+// WithoutPrefix removes the library's name from a text: every line of the program already
+// starts with it.
 func WithoutPrefix(text string) string { return strings.ReplaceAll(text, "sema: ", "") }
 
 // rejection explains why no permit was granted.
@@ -76,13 +77,13 @@ func rejection(err error) (facts, hint string) {
 	holders := fmt.Sprintf("'sema show %s' lists the holders", name)
 	switch {
 	case errors.Is(err, sema.ErrTooLarge):
-		return fmt.Sprintf("%q has a capacity of %d, so that %d permits can never be granted", e.Name, e.Capacity, e.Weight),
+		return fmt.Sprintf("%q has a capacity of %d, so %d permits can never be granted", e.Name, e.Capacity, e.Weight),
 			fmt.Sprintf("acquire fewer with --weight, or raise the capacity: sema set %s --capacity %d", name, e.Weight)
 	case errors.Is(err, sema.ErrDraining):
 		return fmt.Sprintf("%q is draining and grants no permits", e.Name), fmt.Sprintf("'sema resume %s' ends that", name)
 	case errors.Is(err, sema.ErrQueueFull):
 		return fmt.Sprintf("the queue of %q is full: %s", e.Name, numbers),
-			fmt.Sprintf("try again later, or allow more waiters: sema set %s --max-waiters N", name)
+			fmt.Sprintf("retry later, or allow more waiters: sema set %s --max-waiters N", name)
 	case undecided(e):
 		return fmt.Sprintf("no permit of %q yet: %s", e.Name, e.Detail), later(e.After)
 	case errors.Is(err, sema.ErrTimeout):
@@ -91,8 +92,8 @@ func rejection(err error) (facts, hint string) {
 	return fmt.Sprintf("no permit of %q is free: %s", e.Name, numbers), holders
 }
 
-// undecided reports whether there is no permit for another reason than that all are
-// held: the detail is that reason. Otherwise it is empty, or how long a wait lasted.
+// undecided reports whether no permit was granted for another reason than that all are held.
+// Then the detail is that reason; otherwise it is empty, or the duration of a wait.
 func undecided(e *sema.Error) bool {
 	_, err := time.ParseDuration(e.Detail)
 	return (errors.Is(e, sema.ErrTimeout) || errors.Is(e, sema.ErrFull)) && e.Detail != "" && err != nil
@@ -100,29 +101,36 @@ func undecided(e *sema.Error) bool {
 
 func later(after time.Duration) string {
 	if after <= 0 {
-		return "try again later"
+		return "retry later"
 	}
-	return fmt.Sprintf("try again after %v", max(after.Round(time.Second), time.Second))
+	return fmt.Sprintf("retry after %v", max(after.Round(time.Second), time.Second))
 }
 
-// unavailable explains a store that cannot be reached. Some stores end their text with
-// a question, which is a hint.
+// unavailable explains a store that cannot be reached. The texts of some stores end with a
+// hint.
 func unavailable(err error) (facts, hint string) {
 	facts = strings.TrimPrefix(WithoutPrefix(err.Error()), "store unavailable: ")
 	facts = strings.Replace(facts, ": connect: ", ": ", 1) // the system call
 	hint = "'sema doctor' examines the store"
-	if before, question, found := strings.Cut(facts, "; is it running"); found && strings.HasSuffix(question, "?") {
-		facts, hint = before, "is it running"+question+" "+hint
+	advice := ""
+	if fleet.FaultOf(err) == fleet.FaultConnection {
+		advice = sema.Hint(err)
+	}
+	if before, after, found := strings.Cut(facts, " (hint: "); found && strings.HasSuffix(after, ")") {
+		facts, advice = before, strings.TrimSuffix(after, ")")
+	}
+	if advice != "" {
+		hint = advice + "; " + hint
 	}
 	return facts, hint
 }
 
-// missing explains what does not exist: a semaphore, or a file.
+// missing explains a semaphore or a file that does not exist.
 func missing(err error) (facts, hint string) {
 	var path *fs.PathError
 	var e *sema.Error
 	if errors.As(err, &path) || !errors.As(err, &e) {
 		return plain(err)
 	}
-	return fmt.Sprintf("there is no semaphore %q", e.Name), "'sema ls' lists semaphores, 'sema run' creates one"
+	return fmt.Sprintf("no semaphore %q", e.Name), "'sema ls' lists semaphores, 'sema run' creates one"
 }

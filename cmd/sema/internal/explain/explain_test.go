@@ -9,7 +9,14 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/fleet"
 )
+
+// closedPort is the error of a store whose port is closed.
+type closedPort struct{}
+
+func (closedPort) Error() string { return "connection refused" }
+func (closedPort) Unwrap() error { return fleet.FaultConnection }
 
 func TestError_FactsAndHint(t *testing.T) {
 	t.Parallel()
@@ -28,29 +35,33 @@ func TestError_FactsAndHint(t *testing.T) {
 		"a timeout": {fault(sema.ErrTimeout, func(e *sema.Error) { e.Detail = "5s" }), exit.NoPermit,
 			`no permit of "db" within 5s: 2 of 2 in use`, holders},
 		"a timeout while the store could not decide": {fault(sema.ErrTimeout, func(e *sema.Error) { e.Detail, e.After = "the store has restarted", 1500*time.Millisecond }), exit.NoPermit,
-			`no permit of "db" yet: the store has restarted`, "try again after 2s"},
-		"a try that the store could not decide": {fault(sema.ErrFull, func(e *sema.Error) { e.Detail = "the store has restarted" }), exit.NoPermit,
-			`no permit of "db" yet: the store has restarted`, "try again later"},
+			`no permit of "db" yet: the store has restarted`, "retry after 2s"},
+		"an acquire without a wait that the store could not decide": {fault(sema.ErrFull, func(e *sema.Error) { e.Detail = "the store has restarted" }), exit.NoPermit,
+			`no permit of "db" yet: the store has restarted`, "retry later"},
 		"full":         {fault(sema.ErrFull, func(e *sema.Error) { e.Waiters = 3 }), exit.NoPermit, `no permit of "db" is free: 2 of 2 in use, 3 waiting`, holders},
-		"a full queue": {fault(sema.ErrQueueFull, func(e *sema.Error) {}), exit.NoPermit, `the queue of "db" is full: 2 of 2 in use`, "try again later, or allow more waiters: sema set db --max-waiters N"},
+		"a full queue": {fault(sema.ErrQueueFull, func(e *sema.Error) {}), exit.NoPermit, `the queue of "db" is full: 2 of 2 in use`, "retry later, or allow more waiters: sema set db --max-waiters N"},
 		"too large": {fault(sema.ErrTooLarge, func(e *sema.Error) { e.Weight = 3 }), exit.Usage,
-			`"db" has a capacity of 2, so that 3 permits can never be granted`, "acquire fewer with --weight, or raise the capacity: sema set db --capacity 3"},
+			`"db" has a capacity of 2, so 3 permits can never be granted`, "acquire fewer with --weight, or raise the capacity: sema set db --capacity 3"},
 		"draining": {fault(sema.ErrDraining, func(e *sema.Error) { e.Name = "a b" }), exit.NoPermit, `"a b" is draining and grants no permits`, "'sema resume 'a b'' ends that"},
 		"no semaphore": {&sema.Error{Op: "inspect", Name: "db", Err: fs.ErrNotExist}, exit.Failed,
-			`there is no semaphore "db"`, "'sema ls' lists semaphores, 'sema run' creates one"},
+			`no semaphore "db"`, "'sema ls' lists semaphores, 'sema run' creates one"},
 		"no file": {&fs.PathError{Op: "open", Path: "/x", Err: fs.ErrNotExist}, exit.Failed, "open /x: file does not exist", ""},
-		"no store": {fmt.Errorf("%w: cannot reach redis at h:1: connection refused; is it running?", sema.ErrUnavailable), exit.Unavailable,
-			"cannot reach redis at h:1: connection refused", "is it running? 'sema doctor' examines the store"},
+		"no store": {fmt.Errorf("%w: cannot reach redis at h:1: %w", sema.ErrUnavailable, closedPort{}), exit.Unavailable,
+			"cannot reach redis at h:1: connection refused", "check that it runs and can be reached; 'sema doctor' examines the store"},
+		"no service, with a hint": {fmt.Errorf("%w: cannot reach the sema service at h:1: %w (hint: start it)", sema.ErrUnavailable, closedPort{}), exit.Unavailable,
+			"cannot reach the sema service at h:1: connection refused", "start it; 'sema doctor' examines the store"},
+		"a store that is loading": {fmt.Errorf("%w: redis at h:1: LOADING", sema.ErrUnavailable), exit.Unavailable,
+			"redis at h:1: LOADING", "'sema doctor' examines the store"},
 		"a lost lease": {&sema.Error{Op: "renew", Name: "db", Err: sema.ErrLost}, exit.Lost, `"db": renew: lease lost`, sema.Hint(sema.ErrLost)},
-		"advice of the library": {&sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "no", Advice: "say yes"}, exit.Usage,
-			"open: invalid argument: no", "say yes"},
+		"advice of the library": {&sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "no", Advice: "set it"}, exit.Usage,
+			"open: invalid argument: no", "set it"},
 		"wrong usage":               {exit.Misuse("missing NAME").With("write: sema show NAME"), exit.Usage, "missing NAME", "write: sema show NAME"},
 		"wrong usage, wrapped":      {fmt.Errorf("sema: flags: %w", exit.Misuse("missing NAME").With("write it")), exit.Usage, "flags: missing NAME", "write it"},
 		"a code around a hint":      {&exit.Error{Code: exit.Failed, Err: sema.ErrDraining}, exit.Failed, "draining", sema.Hint(sema.ErrDraining)},
 		"the code of a command":     {&exit.Error{Code: 7}, 7, "", ""},
-		"what was printed":          {&exit.Error{Code: exit.Failed, Err: errors.New("2 problems"), Printed: true}, exit.Failed, "", ""},
+		"an error that was printed": {&exit.Error{Code: exit.Failed, Err: errors.New("2 problems"), Printed: true}, exit.Failed, "", ""},
 		"something else":            {errors.New("sema: no space left"), exit.Failed, "no space left", ""},
-		"what a scope does not do":  {errors.ErrUnsupported, exit.Usage, "unsupported operation", ""},
+		"an unsupported operation":  {errors.ErrUnsupported, exit.Usage, "unsupported operation", ""},
 		"what the system disallows": {&fs.PathError{Op: "open", Path: "/x", Err: fs.ErrPermission}, exit.Denied, "open /x: permission denied", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Bar returns a bar that is filled up to a part, in eighths of a column; rest is how many
-// columns are empty.
+// Bar returns a bar that is filled to a fraction, in eighths of a column. rest is the number of
+// empty columns.
 func Bar(part float64, width int) (filled string, rest int) {
 	eighths := max(0, min(width*8, int(part*float64(width)*8+0.5)))
 	filled = strings.Repeat("█", eighths/8)
@@ -18,7 +18,7 @@ func Bar(part float64, width int) (filled string, rest int) {
 	return filled, width - (eighths+7)/8
 }
 
-// Grouped returns a number with commas: 12,345.
+// Grouped formats a number with commas: 12,345.
 func Grouped(n int64) string {
 	text := fmt.Sprint(n)
 	for at := len(text) - 3; at > 0; at -= 3 {
@@ -27,7 +27,7 @@ func Grouped(n int64) string {
 	return text
 }
 
-// Count returns a number and its noun: "1 permit", "12,345 permits".
+// Count formats a number with its noun: "1 permit", "12,345 permits".
 func Count(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -35,7 +35,7 @@ func Count(n int64, what string) string {
 	return fmt.Sprintf("%s %ss", Grouped(n), what)
 }
 
-// Short returns a duration with three digits.
+// Short rounds a duration to three digits.
 func Short(d time.Duration) time.Duration {
 	unit := time.Duration(1)
 	for d.Abs()/unit >= 1000 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestBarsHaveTheirWidth(t *testing.T) {
+func TestBar_Width(t *testing.T) {
 	t.Parallel()
 	last := 0
 	for part := -0.5; part < 1.5; part += 0.001 {
@@ -23,7 +23,7 @@ func TestBarsHaveTheirWidth(t *testing.T) {
 	}
 }
 
-func TestNumbers(t *testing.T) {
+func TestFigure_Numbers(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0 permits", 1: "1 permit", 999: "999 permits", 1000: "1,000 permits", 1234567: "1,234,567 permits"} {
 		if got := Count(n, "permit"); got != want {

@@ -1,4 +1,4 @@
-// Package flags has the types of flags that several commands of sema share.
+// Package flags contains flag types that several commands of sema share.
 package flags
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Absent is the default of a duration that need not be given. Help shows no default
-// then; the usage text says what happens without it.
+// Absent is the default of an optional duration. Help shows no default for it; the usage text
+// describes what happens without it.
 const Absent time.Duration = -1
 
 // Duration adds a flag for a duration: 30s, 5m, 1h30m.
@@ -26,7 +26,7 @@ type duration time.Duration
 // Type implements [pflag.Value].
 func (*duration) Type() string { return "DURATION" }
 
-// String implements [pflag.Value]. It is what help shows as the default.
+// String implements [pflag.Value]. Help shows the result as the default.
 func (d *duration) String() string {
 	if *d <= 0 {
 		return ""
@@ -49,7 +49,7 @@ func (d *duration) Set(text string) error {
 	return nil
 }
 
-// Span returns a duration without zeros at its end: 1m, not 1m0s.
+// Span formats a duration without trailing zeros: 1m, not 1m0s.
 func Span(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets that are each a 32nd of a power of two
-// wide, so that what it says is at most 3 % too much. It takes no memory for what
-// it has counted.
+// A histogram counts durations in buckets whose width is a 32nd of a power of two, so results are
+// at most 3 % too high. Its size does not depend on the number of durations.
 type histogram struct {
 	buckets [64 << precision]int64
 	n       int64
 	most    time.Duration
 }
 
-// precision is how many bits of a duration count besides the first.
+// precision is the number of significant bits after the first one.
 const precision = 5
 
 func (h *histogram) add(d time.Duration) {
@@ -33,8 +32,8 @@ func (h *histogram) merge(other *histogram) {
 	h.most = max(h.most, other.most)
 }
 
-// bucketOf numbers durations of fewer bits one by one, and then 32 for each
-// further bit.
+// bucketOf returns the bucket of a duration: one bucket per value for short durations, and then 32
+// for each further bit.
 func bucketOf(v uint64) int {
 	length := bits.Len64(v)
 	if length <= precision+1 {
@@ -44,7 +43,7 @@ func bucketOf(v uint64) int {
 	return shift<<precision + int(v>>shift)
 }
 
-// limitOf is the largest that is in a bucket.
+// limitOf returns the largest duration in a bucket.
 func limitOf(i int) time.Duration {
 	if i < 2<<precision {
 		return time.Duration(i)
@@ -54,7 +53,7 @@ func limitOf(i int) time.Duration {
 	return time.Duration(first + 1<<shift - 1)
 }
 
-// quantile is what a part of all are not above: 0.99 of them for the p99.
+// quantile returns an upper bound for a fraction of all durations: 0.99 for the p99.
 func (h *histogram) quantile(part float64) time.Duration {
 	rank, seen := max(1, int64(math.Ceil(part*float64(h.n)))), int64(0)
 	for i, n := range h.buckets {
@@ -65,14 +64,14 @@ func (h *histogram) quantile(part float64) time.Duration {
 	return h.most
 }
 
-// A band is how many there are from one round number to the next, as good as the
-// buckets are.
+// A band counts the durations from one round number to the next, with the precision of the
+// buckets.
 type band struct {
 	From, To time.Duration
 	Count    int64
 }
 
-// bands are all from the least to the most that there is.
+// bands returns the bands from the shortest to the longest duration.
 func (h *histogram) bands() (all []band) {
 	from, to := time.Duration(0), time.Duration(1)
 	n := int64(0)
@@ -94,7 +93,7 @@ func (h *histogram) bands() (all []band) {
 	return all
 }
 
-// rounder is the next of 1, 2, 5, 10, 20, 50, ….
+// rounder returns the next number in 1, 2, 5, 10, 20, 50, ….
 func rounder(d time.Duration) time.Duration {
 	for first := d; ; first /= 10 {
 		switch first {

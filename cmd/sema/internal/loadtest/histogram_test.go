@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestBucketsFollowEachOther(t *testing.T) {
+func TestHistogram_BucketsAreContiguous(t *testing.T) {
 	t.Parallel()
 	last := -1
 	for v := uint64(0); v < math.MaxInt64/2; v += 1 + v/97 {
@@ -24,7 +24,7 @@ func TestBucketsFollowEachOther(t *testing.T) {
 	}
 }
 
-func TestQuantiles(t *testing.T) {
+func TestHistogram_Quantiles(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	var h, other histogram
@@ -58,7 +58,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-func TestAnEmptyHistogram(t *testing.T) {
+func TestHistogram_Empty(t *testing.T) {
 	t.Parallel()
 	var h histogram
 	if h.quantile(0.5) != 0 || h.bands() != nil {

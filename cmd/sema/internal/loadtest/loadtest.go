@@ -1,7 +1,6 @@
-// Package loadtest provides the command that measures a store: how many pairs of
-// acquire and release it serves in a second, and how long an acquire takes. The result
-// holds for this machine, this network and this store at this moment, with one process;
-// the repository's bench compares stores with each other.
+// Package loadtest implements the command that measures a store: pairs of acquire and release per
+// second, and the latency of acquires. The result holds for this machine, this network and this
+// store at this moment, with one process. The repository's bench compares stores with each other.
 package loadtest
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-// settings are the flags.
+// settings holds the flags.
 type settings struct {
 	duration time.Duration
 	callers  int
@@ -39,10 +38,10 @@ func Command(named func() (store.URL, error)) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a store: acquires per second, and their latency",
-		Long: `Measure how many pairs of acquire and release a store serves in a second, and how
-long an acquire takes.
+		Long: `Measure how many pairs of acquire and release a store serves per second, and the
+latency of acquires.
 
-It uses a semaphore of its own, which it removes afterwards, also after Ctrl-C. With
+It uses a scratch semaphore, which it removes afterwards, also after Ctrl-C. With
 fewer permits than callers (--capacity) the latency includes waiting for a permit.
 Exit codes: 0, 1 some acquires failed, 69 the store cannot be reached, 130 after
 Ctrl-C.`,
@@ -80,9 +79,9 @@ func (s settings) check(u store.URL) error {
 	case s.mode != "exact" && s.mode != "pooled":
 		return exit.Misuse("--mode %s: want exact or pooled", s.mode)
 	case s.mode == "pooled" && u.IsHost():
-		return exit.Misuse("--mode pooled: semaphores of this machine have no pools").With("name another store with --store, or leave --mode out")
+		return exit.Misuse("--mode pooled: semaphores of this machine have no pools").With("name another store with --store, or omit --mode")
 	case s.duration <= 0 || s.hold < 0:
-		return exit.Misuse("--for %v --hold %v: want a positive duration, and none below 0", s.duration, s.hold)
+		return exit.Misuse("--for %v --hold %v: want more than 0, and 0 or more", s.duration, s.hold)
 	case s.callers < 1 || s.capacity < 1:
 		return exit.Misuse("--callers %d --capacity %d: want 1 or more", s.callers, s.capacity)
 	case s.capacity > host.MaxCapacity && u.IsHost():
@@ -91,16 +90,16 @@ func (s settings) check(u store.URL) error {
 	return nil
 }
 
-// bench measures, and removes its semaphore in every case.
+// bench measures a store, and removes its semaphore in any case.
 func bench(c *cobra.Command, u store.URL, s settings) (err error) {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	t, err := open(ctx, u, s)
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // warnings of the store were logged when it was opened
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the store has logged its warnings when it was opened
 	p := newProgress(c.ErrOrStderr(), s)
 	r := measure(ctx, t.gate, s, p)
 	p.end()
@@ -127,14 +126,14 @@ type target struct {
 	remove func() error
 }
 
-// The timeouts of the first round trip, and of the first permit: a Redis that was just
-// started grants none for a TTL.
+// Timeouts of the first round trip and of the first permit: a Redis that was just started grants
+// none for a TTL.
 const (
 	replyTimeout = 5 * time.Second
 	grantTimeout = 20 * time.Second
 )
 
-// open creates the semaphore, by acquiring from it once.
+// open creates the semaphore by acquiring from it once.
 func open(ctx context.Context, u store.URL, s settings) (t target, err error) {
 	if u.IsHost() {
 		t, err = openHost(u, s)
@@ -198,8 +197,8 @@ func openFleet(ctx context.Context, u store.URL, s settings) (target, error) {
 	return target{name, sem, func() error { return errors.Join(store.CloseClient(client), removeFleet(u, name)) }}, nil
 }
 
-// removeFleet deletes the semaphore with another client, after the first is closed: a
-// request of the first that is still under way might create the semaphore again.
+// removeFleet deletes the semaphore with another client, after the first one was closed: a request
+// of the first client that is still in flight might create the semaphore again.
 func removeFleet(u store.URL, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
@@ -209,7 +208,7 @@ func removeFleet(u store.URL, name string) error {
 	}
 	client := fleet.New(opened)
 	err = client.Delete(ctx, name)
-	if errors.Is(err, fs.ErrNotExist) { // what is in memory is gone with its client
+	if errors.Is(err, fs.ErrNotExist) { // a store in memory has ended with its client
 		err = nil
 	}
 	return errors.Join(err, store.CloseClient(client))

@@ -9,17 +9,16 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A caller acquires and releases again and again.
+// A caller acquires and releases repeatedly.
 type caller struct {
 	took   histogram
 	errors map[string]int64
 }
 
-// recovery is how long a caller pauses after an error, so that a
-// store in trouble is not flooded.
+// recovery is the pause of a caller after an error, so that a failing store is not flooded.
 const recovery = 100 * time.Millisecond
 
-// measure lets callers use a semaphore until the duration has passed, or ctx ends.
+// measure runs callers on a semaphore until the duration has passed or ctx ends.
 func measure(ctx context.Context, gate sema.Gate, s settings, p *progress) *result {
 	ctx, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()

@@ -14,8 +14,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 )
 
-// A progress shows how far the measurement is: a bar at a terminal, one line of text
-// elsewhere.
+// A progress shows the progress of the measurement: a bar on a terminal, or else one line of text.
 type progress struct {
 	to       io.Writer
 	terminal bool
@@ -30,7 +29,7 @@ func newProgress(to io.Writer, s settings) *progress {
 	return p
 }
 
-// redraw is the time between two drawings of the bar.
+// redraw is the interval between two drawings of the bar.
 const redraw = 200 * time.Millisecond
 
 // follow shows the progress until ctx ends.
@@ -52,7 +51,7 @@ func (p *progress) follow(ctx context.Context, start time.Time, pairs, failures 
 	}
 }
 
-// draw draws the bar, in at most 80 columns.
+// draw draws the bar in at most 80 columns.
 func (p *progress) draw(passed time.Duration, pairs, failures int64) {
 	const width = 30
 	part := min(1, passed.Seconds()/p.settings.duration.Seconds())

@@ -16,11 +16,11 @@ import (
 type result struct {
 	Store       string
 	Pairs       int64
-	Errors      map[string]int64 // how often, by text
+	Errors      map[string]int64 // number of errors, by text
 	Interrupted bool
 	settings    settings
 	elapsed     time.Duration
-	took        histogram // by acquires
+	took        histogram // latency of acquires
 }
 
 func (r *result) rate() float64 { return float64(r.Pairs) / r.elapsed.Seconds() }
@@ -76,13 +76,13 @@ func (r *result) document() document {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// text returns the result as text, in 80 columns.
+// text formats the result in 80 columns.
 func (r *result) text() string {
 	var b strings.Builder
 	s := r.settings
 	fmt.Fprintf(&b, "%s\n%d callers, %s, %s, held for %v\n", printable.Line(r.Store), s.callers, figure.Count(s.capacity, "permit"), s.mode, s.hold)
 	if r.Interrupted {
-		fmt.Fprintf(&b, "interrupted: this is what was measured until then\n")
+		fmt.Fprintf(&b, "interrupted: these are the results until then\n")
 	}
 	fmt.Fprintf(&b, "\n%s pairs a second (%s in %v)\n", figure.Grouped(int64(r.rate()+0.5)), figure.Grouped(r.Pairs), r.elapsed.Round(10*time.Millisecond))
 	if r.took.n > 0 {
@@ -98,7 +98,7 @@ func (r *result) text() string {
 	return b.String()
 }
 
-// columns writes a bar for each band, the longest one full.
+// columns writes a bar for each band. The longest bar is full.
 func (r *result) columns(b *strings.Builder) {
 	const width = 40
 	bands, most := r.took.bands(), int64(1)

@@ -1,6 +1,6 @@
-// Package printable makes text from elsewhere safe to write to a terminal: command
-// lines, names, labels and error texts of other users, programs and servers may
-// contain anything. Every command of sema writes such text through this package.
+// Package printable makes untrusted text safe to write to a terminal: command lines, names,
+// labels and errors of other users, programs and servers may contain anything. Every command
+// of sema writes such text through this package.
 package printable
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Longest is how many columns one value takes in text output. JSON has all of it.
+// Longest is the maximum width in columns of one value in text output. JSON is not cut.
 const Longest = 1000
 
-// ellipsis replaces what is cut out.
+// ellipsis replaces text that is cut out.
 const ellipsis = "…"
 
 // Line returns text as one line of visible characters, at most [Longest] columns
@@ -26,8 +26,8 @@ const ellipsis = "…"
 // characters (C0 and C1), bidirectional overrides, invisible characters and invalid
 // UTF-8 become U+FFFD.
 func Line(text string) string {
-	// The cut comes first: measuring a megabyte takes long. Four bytes make a
-	// character, and some characters take no column.
+	// Cut first: measuring a megabyte takes long. A character has up to four bytes, and some
+	// characters have no width.
 	if most := 8 * utf8.UTFMax * Longest; len(text) > most {
 		text = text[:most/2] + ellipsis + text[len(text)-most/2:]
 	}
@@ -46,18 +46,18 @@ func visible(text string) string {
 	}, text)
 }
 
-// Fit returns text in at most width columns. The middle is cut out: names often
-// differ at their ends. The text must be a [Line].
+// Fit cuts text to at most width columns. It cuts the middle: names often differ at their ends.
+// The text must be the result of [Line].
 func Fit(text string, width int) string {
 	columns := ansi.StringWidth(text)
 	if columns <= width {
 		return text
 	}
 	end := ansi.TruncateLeft(text, columns-max(0, width-1)/2, "")
-	return ansi.Truncate(text, width-ansi.StringWidth(end), ellipsis) + end // half of a wide character is a whole one
+	return ansi.Truncate(text, width-ansi.StringWidth(end), ellipsis) + end // a wide character is not split
 }
 
-// Sprintf formats like [fmt.Sprintf], with every string and error as a [Line].
+// Sprintf formats like [fmt.Sprintf], and applies [Line] to every string and error.
 func Sprintf(format string, args ...any) string {
 	safe := make([]any, len(args))
 	for i, arg := range args {
@@ -75,8 +75,8 @@ func Sprintf(format string, args ...any) string {
 	return fmt.Sprintf(format, safe...)
 }
 
-// Lines are several lines of text. All but the first are indented, so that text from
-// elsewhere cannot pass for a message of its own.
+// Lines is a text of several lines. All but the first are indented, so that untrusted text cannot
+// look like a message of sema.
 type Lines []string
 
 func (l Lines) String() string {
@@ -87,8 +87,8 @@ func (l Lines) String() string {
 	return strings.Join(all, "\n  ")
 }
 
-// WriteJSON writes a value as JSON and a line break, indented by indent. Characters
-// that a terminal obeys are escaped (\u009b), so that what a program decodes is exact.
+// WriteJSON writes a value as JSON with a line break, indented by indent. Characters that a
+// terminal interprets are escaped (\u009b), so that decoding the JSON is lossless.
 func WriteJSON(w io.Writer, value any, indent string) error {
 	var encoded strings.Builder
 	encoder := json.NewEncoder(&encoded)
@@ -101,8 +101,8 @@ func WriteJSON(w io.Writer, value any, indent string) error {
 	return err
 }
 
-// escaped escapes unprintable characters of JSON text. Outside of its strings there
-// are none but line breaks.
+// escaped escapes unprintable characters of JSON text. Outside of strings, JSON has none except
+// line breaks.
 func escaped(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -118,7 +118,7 @@ func escaped(text string) string {
 	return out.String()
 }
 
-// Prefixed returns prefix and text as [Arg]; "" if the text is empty.
+// Prefixed returns prefix followed by text as [Arg], or "" if the text is empty.
 func Prefixed(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -126,7 +126,7 @@ func Prefixed(prefix, text string) string {
 	return prefix + Arg(text)
 }
 
-// Arg returns text as one word for a shell, for commands that users paste.
+// Arg quotes text as one word for a shell, for commands that users paste.
 func Arg(text string) string {
 	text = Line(text)
 	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_") == "" {

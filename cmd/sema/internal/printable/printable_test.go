@@ -12,9 +12,9 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
-// hostile has what a terminal obeys, or shows otherwise than it is: ESC, C1 (as a
-// character and as a byte), DEL, NUL, bidirectional overrides and isolates, zero-width
-// and private characters, line separators, tags.
+// hostile contains characters that a terminal interprets or displays misleadingly: ESC, C1 (as a
+// character and as a byte), DEL, NUL, bidirectional overrides and isolates, zero-width and private
+// characters, line separators, tags.
 const hostile = "a\x1b]0;title\x07b\u009b31mc\x9bd\x7f\x00e\u202ef\u2066g\u200bh\ufeff\ue000\u2028\U000e0041\r\n\ti"
 
 func TestLine_HasNothingThatATerminalObeys(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// There are no process groups here, and no signals but the one of Ctrl-C, which
-// the system sends to the command as well. A command without permits is ended at
-// once, and what it has started is not.
+// This system has no process groups, and no signal except that of Ctrl-C, which the system sends
+// to the command as well. A command that has lost its permits is killed at once; the processes
+// that it has started are not.
 
 var (
 	endings = []os.Signal{os.Interrupt}
@@ -34,7 +34,7 @@ func start(cmd *exec.Cmd) (*child, error) {
 	}
 	c := &child{process: cmd.Process, changes: make(chan change)}
 	go func() {
-		_ = cmd.Wait() // the exit code has it
+		_ = cmd.Wait() // the exit code contains the error
 		c.changes <- change{ended: true, code: cmd.ProcessState.ExitCode()}
 	}()
 	return c, nil
@@ -60,7 +60,7 @@ func (c *child) takeTerminal() {}
 
 func (c *child) stopSelf() {}
 
-// A terminal has no owner here.
+// A terminal has no owner on this system.
 type terminal struct{}
 
 func (terminal) there() bool { return false }

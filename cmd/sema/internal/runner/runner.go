@@ -1,8 +1,8 @@
-// Package runner runs a command while it holds permits: it waits for them, starts
-// the command in a process group of its own, passes signals on to that group and
-// ends it when the permits are lost.
+// Package runner runs a command while holding permits. It waits for the permits, starts the
+// command in its own process group, passes signals on to that group, and ends the group when
+// the permits are lost.
 //
-// It is what 'sema run' does. Programs that are written in Go use [sema.Do].
+// It implements 'sema run'. Go programs use [sema.Do].
 package runner
 
 import (
@@ -17,21 +17,23 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/devices"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// Options are what to run, and how.
+// Options configures a run.
 type Options struct {
 	Want      scope.Want
 	Weight    int64
+	Devices   *devices.Mask // restricts the command to the devices with the numbers of its permits; nil: does not
 	Command   []string
-	KillAfter time.Duration // after the first signal that ends it; 0: before another holder is admitted, if the lease is lost
-	Say       func(format string, args ...any)
+	KillAfter time.Duration // from the first signal that ends the command to SIGKILL; 0: SIGKILL only if the lease is lost, before another holder is admitted
+	Printf    func(format string, args ...any)
 }
 
-// Run returns when the command has ended: nil if its exit code was 0, an [exit.Error]
-// with its code otherwise. If no permit was granted, Run returns the reason.
+// Run runs the command and returns when it has ended: nil if its exit code was 0, and otherwise
+// an [exit.Error] with its code. If no permit was granted, Run returns the reason.
 func Run(ctx context.Context, s scope.Scope, o Options) error {
 	cmd, err := prepare(o.Command)
 	if err != nil {
@@ -40,6 +42,9 @@ func Run(ctx context.Context, s scope.Scope, o Options) error {
 	w := &wrapper{Options: o, signals: make(chan os.Signal, 16)}
 	w.catch(endings)
 	defer signal.Stop(w.signals)
+	if err := w.checkNumbers(ctx, s); err != nil {
+		return err
+	}
 	semaphore, err := s.Semaphore(ctx, o.Want)
 	if err != nil {
 		return err
@@ -58,8 +63,8 @@ type wrapper struct {
 	signals chan os.Signal
 }
 
-// catch starts to pass signals on to the command, except those that were ignored when
-// this program began, as by nohup: the command ignores them, too.
+// catch starts to receive signals for the command, except those that were ignored when this
+// program started, as with nohup: the command ignores them, too.
 func (w *wrapper) catch(signals []os.Signal) {
 	signals = slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 	if len(signals) > 0 {
@@ -67,7 +72,7 @@ func (w *wrapper) catch(signals []os.Signal) {
 	}
 }
 
-// prepare finds the command, so that none waits for a permit that cannot be run.
+// prepare finds the command before the wait, so that a missing command fails at once.
 func prepare(command []string) (*exec.Cmd, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	if cmd.Err != nil {
@@ -93,7 +98,7 @@ func notStarted(command string, err error) error {
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
 		failed.Code = exit.NotFound
 		if strings.ContainsAny(command, " \t;|&") {
-			failed = failed.With("there is no shell in between: write program and arguments apart, or sh -c '…'")
+			failed = failed.With("there is no shell in between: pass program and arguments separately, or use sh -c '…'")
 		}
 	}
 	return failed
@@ -101,11 +106,15 @@ func notStarted(command string, err error) error {
 
 // run starts the command and returns when it has ended.
 func (w *wrapper) run(cmd *exec.Cmd, hold scope.Hold) error {
-	cmd.Env = append(withoutOurs(os.Environ()), hold.Environment()...)
+	numbers, err := w.numbers(hold)
+	if err != nil {
+		return err
+	}
+	cmd.Env = slices.Concat(withoutSemaVariables(os.Environ()), hold.Environment(), numbers)
 	if err := hold.Attach(cmd); err != nil {
 		return err
 	}
-	w.catch(others) // before the command can expect them
+	w.catch(others) // before the command starts
 	child, err := start(cmd)
 	if err != nil {
 		return notStarted(w.Command[0], err)
@@ -113,23 +122,23 @@ func (w *wrapper) run(cmd *exec.Cmd, hold scope.Hold) error {
 	return w.supervise(child, hold)
 }
 
-// withoutOurs returns an environment without the variables of a wrapper around this one.
-func withoutOurs(environment []string) []string {
+// withoutSemaVariables returns an environment without the variables of an outer wrapper.
+func withoutSemaVariables(environment []string) []string {
 	return slices.DeleteFunc(environment, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return slices.Contains([]string{"SEMA_NAME", "SEMA_LEASE", "SEMA_FENCE", "SEMA_FENCE_FLOOR"}, name)
+		return slices.Contains([]string{"SEMA_NAME", "SEMA_LEASE", "SEMA_FENCE", "SEMA_FENCE_FLOOR", "SEMA_SLOTS"}, name)
 	})
 }
 
 // releaseTimeout bounds the release of a permit.
 const releaseTimeout = 5 * time.Second
 
-// release releases the permits. If the store cannot be reached, they are free when the
-// lease expires. The exit code is that of the command, which held them until its end.
+// release releases the permits. If the store cannot be reached, they are free when the lease
+// expires. The exit code is still that of the command, which held them until its end.
 func (w *wrapper) release(hold scope.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	if err := hold.Release(ctx); err != nil && !errors.Is(err, sema.ErrLost) {
-		w.Say("the permit was not released, and is free when its TTL has passed: %v", err)
+		w.Printf("the permit was not released, and is free after its TTL: %v", err)
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// A change is a change of the state of the command.
+// A change is a change of the command's state.
 type change struct {
 	ended bool
-	code  int       // if it has ended: its exit code, as a shell reports it
-	by    os.Signal // the signal that stopped it; nil if none did
+	code  int       // if ended: the exit code, as a shell reports it
+	by    os.Signal // the signal that stopped the command; nil if none did
 }
 
 // supervise passes signals on to the command, and ends it when the permits are lost.
 func (w *wrapper) supervise(c *child, hold scope.Hold) error {
 	gone := hold.Lost()
 	var kill <-chan time.Time
-	var ending time.Time // when the command is to be killed
+	var ending time.Time // when the command will be killed
 	var why error        // why the permits were lost
 	for {
 		select {
@@ -37,12 +37,12 @@ func (w *wrapper) supervise(c *child, hold scope.Hold) error {
 			if by := w.deadline(hold); kill == nil || by.Before(ending) {
 				ending = by
 			}
-			w.Say("%v; ending the command", why)
+			w.Printf("%v; ending the command", why)
 			c.terminate()
 			kill = time.After(time.Until(ending))
 		case <-kill:
 			kill = nil
-			w.Say("the command did not end in time, and is killed")
+			w.Printf("killing the command: it did not end in time")
 			c.kill()
 		case now := <-c.changes:
 			switch {
@@ -54,8 +54,8 @@ func (w *wrapper) supervise(c *child, hold scope.Hold) error {
 					c.killRest(ending)
 					return &exit.Error{Code: exit.Lost, Err: lostWhileRunning{now.code, why}}
 				}
-				if why = hold.Err(); why != nil { // the loss was not noticed yet
-					c.kill() // processes that it has started
+				if why = hold.Err(); why != nil { // the loss was not reported yet
+					c.kill() // processes that the command has started
 					return &exit.Error{Code: exit.Lost, Err: why}
 				}
 				return exitOf(now.code)
@@ -64,8 +64,8 @@ func (w *wrapper) supervise(c *child, hold scope.Hold) error {
 	}
 }
 
-// A lostWhileRunning is the error of a command that was ended because the lease was
-// lost. The reason was printed before.
+// A lostWhileRunning is the error of a command that was ended because its lease was lost. The
+// reason was printed before.
 type lostWhileRunning struct {
 	code int
 	why  error
@@ -77,7 +77,7 @@ func (l lostWhileRunning) Error() string {
 
 func (l lostWhileRunning) Unwrap() error { return l.why }
 
-// Hint returns nothing: the command has ended, so that there is nothing to stop.
+// Hint returns "": the command has ended, so there is nothing to stop.
 func (lostWhileRunning) Hint() string { return "" }
 
 func exitOf(code int) error {
@@ -87,8 +87,8 @@ func exitOf(code int) error {
 	return &exit.Error{Code: code}
 }
 
-// deadline returns when a command whose permits are lost is killed: before another
-// holder is admitted.
+// deadline returns when a command that has lost its permits is killed: before another holder is
+// admitted.
 func (w *wrapper) deadline(hold scope.Hold) time.Time {
 	by := hold.Deadline()
 	if w.KillAfter > 0 {
@@ -99,8 +99,8 @@ func (w *wrapper) deadline(hold scope.Hold) time.Time {
 	return by
 }
 
-// pass passes a signal on to the command's group. Without permits the command is not
-// continued.
+// pass passes a signal on to the command's group. It does not continue a command that has lost
+// its permits.
 func (w *wrapper) pass(c *child, hold scope.Hold, sig os.Signal) {
 	if isContinue(sig) && hold.Err() != nil {
 		return
@@ -108,8 +108,8 @@ func (w *wrapper) pass(c *child, hold scope.Hold, sig os.Signal) {
 	c.signal(sig)
 }
 
-// stopped handles a command that was stopped: this process stops as well, or the shell
-// would not notice.
+// stopped handles a command that was stopped. It stops this process as well, or the shell would
+// not notice.
 func (w *wrapper) stopped(c *child, hold scope.Hold, by os.Signal) {
 	if c.wantsTerminal(by) {
 		c.giveTerminal()
@@ -120,11 +120,11 @@ func (w *wrapper) stopped(c *child, hold scope.Hold, by os.Signal) {
 		return // the process that stopped it continues it
 	}
 	if left, expires := hold.Left(); expires {
-		w.Say("stopped; the permit is lost if it does not go on within %v", left.Round(time.Second))
+		w.Printf("stopped; the permit is lost if the command is not continued within %v", left.Round(time.Second))
 	}
 	c.takeTerminal()
 	c.stopSelf()
-	if hold.Err() == nil { // by the clock
+	if hold.Err() == nil { // checked by the clock
 		c.giveTerminalBack()
 		c.resume()
 	}

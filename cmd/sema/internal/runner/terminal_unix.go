@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is the one that controls this process. One process group at a time
-// has it: the group reads from it, and Ctrl-C and Ctrl-Z go to it.
-type terminal struct{ file *os.File } // nil if there is none
+// A terminal is the controlling terminal of this process. One process group at a time is in its
+// foreground: that group reads from it, and receives Ctrl-C and Ctrl-Z.
+type terminal struct{ file *os.File } // nil: no terminal
 
 func openTerminal() *terminal {
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
@@ -26,7 +26,7 @@ func (t *terminal) there() bool { return t.file != nil }
 
 func (t *terminal) fd() int { return int(t.file.Fd()) }
 
-// isOurs reports whether the group of this process has it.
+// isOurs reports whether the group of this process is in the foreground.
 func (t *terminal) isOurs() bool { return t.has(unix.Getpgrp()) }
 
 func (t *terminal) has(group int) bool {
@@ -42,15 +42,15 @@ func (t *terminal) give(group int) {
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
 }
 
-// take makes this process's group the foreground group instead of another.
+// take makes this process's group the foreground group, if the group from is in the foreground.
 func (t *terminal) take(from int) {
 	if t.has(from) {
 		t.give(unix.Getpgrp())
 	}
 }
 
-// keepFromStopping lets this process give and take the terminal while another
-// group has it. A command that is started afterwards would inherit that.
+// keepFromStopping lets this process change the foreground group while it is in the background.
+// Call it only after the command was started: a command would inherit the setting.
 func (t *terminal) keepFromStopping() {
 	if t.there() {
 		signal.Ignore(syscall.SIGTTOU)

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// unavailableAfter is how long a store may be unreachable before a wait without
-	// limit ends. A store that was never reached ends it at once.
+	// unavailableAfter bounds how long a store may be unreachable before a wait without
+	// limit ends. A store that was never reached ends the wait at once.
 	unavailableAfter = time.Minute
-	// firstPoll is when the store is first polled, without a notice.
+	// firstPoll is the time of the first poll of the store, without a notice.
 	firstPoll = 250 * time.Millisecond
 	// pollTimeout bounds one poll.
 	pollTimeout = 5 * time.Second
-	// retryPoll is the pause after a poll that failed.
+	// retryPoll is the pause after a failed poll.
 	retryPoll = 10 * time.Second
-	// shown is how many holders a notice names.
+	// shown is the number of holders that a notice lists.
 	shown = 5
 )
 
-// notices are the pauses before each notice to a waiting user. The last one repeats.
-// They grow, since each poll reads the whole queue.
+// notices are the pauses before each notice to a waiting user. The last one repeats. They
+// grow, because each poll reads the whole queue.
 var notices = []time.Duration{2 * time.Second, 8 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute}
 
 // A poll is the result of reading the queue.
@@ -39,7 +39,7 @@ type poll struct {
 	err      error
 }
 
-// acquire waits for a permit, and prints notices of the position in the queue.
+// acquire waits for a permit, and prints notices with the position in the queue.
 func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -55,7 +55,7 @@ func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, e
 	started, notice := time.Now(), 0
 	next := time.NewTimer(firstPoll)
 	defer next.Stop()
-	var failing time.Time // since when polls fail
+	var failing time.Time // when polls started to fail; zero: they succeed
 	reached := false
 	for {
 		select {
@@ -77,12 +77,12 @@ func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, e
 				next.Reset(early)
 			case l.err == nil:
 				failing, reached = time.Time{}, true
-				if w.Want.Wait != 0 { // a try waits for the store alone, which was printed
-					w.Say("%s", describe(l.standing, time.Since(started)))
+				if w.Want.Wait != 0 { // an acquire without a wait waits only for the store, which was printed
+					w.Printf("%s", describe(l.standing, time.Since(started)))
 				}
 				notice = min(notice+1, len(notices)-1)
 				next.Reset(jittered(notices[notice]))
-			case !errors.Is(l.err, sema.ErrUnavailable): // it was deleted, or may not be read
+			case !errors.Is(l.err, sema.ErrUnavailable): // the semaphore was deleted, or may not be read
 				next.Reset(notices[len(notices)-1])
 			case failing.IsZero():
 				failing = time.Now()
@@ -92,7 +92,7 @@ func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, e
 					cancel(l.err)
 					break
 				}
-				w.Say("still waiting for %q, but the store does not respond: %v", w.Want.Name, l.err)
+				w.Printf("still waiting for %q, but the store does not respond: %v", w.Want.Name, l.err)
 				next.Reset(retryPoll)
 			}
 		}
@@ -111,7 +111,7 @@ func pollOnce(ctx context.Context, s scope.Semaphore) poll {
 
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
-// describe returns the notice of a waiter: its position, and a line for each holder.
+// describe returns the notice for a waiter: its position, and a line for each holder.
 func describe(s scope.Standing, waited time.Duration) printable.Lines {
 	var b strings.Builder
 	fmt.Fprintf(&b, "waiting for %q for %v", s.Name, waited.Round(time.Second))
@@ -166,5 +166,5 @@ func describeHolder(p scope.Participant) string {
 	return printable.Fit(text, holderColumns)
 }
 
-// codeOf returns the exit code of a program that a signal ended.
+// codeOf returns the exit code of a program that a signal has ended.
 func codeOf(sig os.Signal) int { return exit.Signal + numberOf(sig) }

@@ -18,13 +18,13 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
-// A line is a semaphore for which one waits until told otherwise.
-type line struct {
+// A fakeSemaphore is a semaphore that grants a permit when the test sends one.
+type fakeSemaphore struct {
 	granted  chan scope.Hold
 	standing func() (scope.Standing, error)
 }
 
-func (l *line) Acquire(ctx context.Context, _ int64) (scope.Hold, error) {
+func (l *fakeSemaphore) Acquire(ctx context.Context, _ int64) (scope.Hold, error) {
 	select {
 	case h := <-l.granted:
 		return h, nil
@@ -33,9 +33,9 @@ func (l *line) Acquire(ctx context.Context, _ int64) (scope.Hold, error) {
 	}
 }
 
-func (l *line) Standing(context.Context) (scope.Standing, error) { return l.standing() }
+func (l *fakeSemaphore) Standing(context.Context) (scope.Standing, error) { return l.standing() }
 
-// A hold is one that is never lost.
+// A hold is a permit that is never lost.
 type hold struct{ released bool }
 
 func (*hold) Environment() []string           { return nil }
@@ -46,26 +46,26 @@ func (*hold) Left() (time.Duration, bool)     { return 0, false }
 func (*hold) Deadline() time.Time             { return time.Time{} }
 func (h *hold) Release(context.Context) error { h.released = true; return nil }
 
-// A waiting is somebody at a line, and what it has said when.
+// A waiting is a waiter with the notices that it has printed, and when.
 type waiting struct {
-	*line
+	*fakeSemaphore
 	wrapper *wrapper
 	start   time.Time
-	said    []string
+	printed []string
 }
 
 func wait(standing func() (scope.Standing, error)) *waiting {
-	w := &waiting{line: &line{make(chan scope.Hold), standing}, start: time.Now()}
+	w := &waiting{fakeSemaphore: &fakeSemaphore{make(chan scope.Hold), standing}, start: time.Now()}
 	w.wrapper = &wrapper{signals: make(chan os.Signal, 1), Options: Options{
 		Want: scope.Want{Name: "x", Wait: -1}, Weight: 1,
-		Say: func(format string, args ...any) {
-			w.said = append(w.said, fmt.Sprintf("%v %s", time.Since(w.start).Round(10*time.Second), printable.Sprintf(format, args...)))
+		Printf: func(format string, args ...any) {
+			w.printed = append(w.printed, fmt.Sprintf("%v %s", time.Since(w.start).Round(10*time.Second), printable.Sprintf(format, args...)))
 		},
 	}}
 	return w
 }
 
-func TestWhoWaitsHearsOfItNowAndThen(t *testing.T) {
+func TestAcquire_PrintsNotices(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := wait(func() (scope.Standing, error) {
@@ -84,34 +84,35 @@ func TestWhoWaitsHearsOfItNowAndThen(t *testing.T) {
 		if got != granted || err != nil {
 			t.Fatalf("%v, %v", got, err)
 		}
-		if n := len(w.said); n < 11 || n > 15 {
-			t.Errorf("in ten minutes it was said %d times", n)
+		if n := len(w.printed); n < 11 || n > 15 {
+			t.Errorf("%d notices in ten minutes", n)
 		}
 		for _, want := range []string{`waiting for "x" for 2s, position 3 of 4 in the queue; 7 of 7 permits are held by`, "\n  h, process 1, for 1m0s: command=make\n", "\n  and 2 more, see 'sema show x'"} {
-			if !strings.Contains(w.said[0], want) {
-				t.Errorf("it does not say %q but\n%s", want, w.said[0])
+			if !strings.Contains(w.printed[0], want) {
+				t.Errorf("no %q in\n%s", want, w.printed[0])
 			}
 		}
 	})
 }
 
-func TestWhoIsServedSoonHearsNothing(t *testing.T) {
+func TestAcquire_PrintsNothingAfterAShortWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		looks := 0
-		w := wait(func() (scope.Standing, error) { looks++; return scope.Standing{}, nil })
+		polls := 0
+		w := wait(func() (scope.Standing, error) { polls++; return scope.Standing{}, nil })
 		go func() {
 			time.Sleep(notices[0] - time.Millisecond)
 			w.granted <- &hold{}
 		}()
-		if _, err := w.wrapper.acquire(t.Context(), w); err != nil || len(w.said) > 0 || looks > 1 {
-			t.Errorf("%v, said %v, after %d looks", err, w.said, looks)
+		if _, err := w.wrapper.acquire(t.Context(), w); err != nil || len(w.printed) > 0 || polls > 1 {
+			t.Errorf("%v, printed %v, %d polls", err, w.printed, polls)
 		}
 	})
 }
 
-// TestAcquire_GivesUpAStoreThatStaysAway, but not one that comes back.
-func TestAcquire_GivesUpAStoreThatStaysAway(t *testing.T) {
+// TestAcquire_GivesUpAnUnavailableStore checks that a wait ends if the store stays unavailable, but
+// not if the store comes back.
+func TestAcquire_GivesUpAnUnavailableStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		away := &store.Unreachable{Cause: errors.New("cannot reach it")}
@@ -126,13 +127,14 @@ func TestAcquire_GivesUpAStoreThatStaysAway(t *testing.T) {
 		if took := time.Since(start); !errors.Is(err, sema.ErrUnavailable) || took < 3*time.Minute+unavailableAfter || took > 6*time.Minute {
 			t.Errorf("after %v: %v", took, err)
 		}
-		if !strings.Contains(w.said[1], "the store does not respond: cannot reach it") {
-			t.Errorf("it says %q", w.said[1])
+		if !strings.Contains(w.printed[1], "the store does not respond: cannot reach it") {
+			t.Errorf("printed %q", w.printed[1])
 		}
 	})
 }
 
-// TestAcquire_WaitsForAStoreThatWasReached: it was there.
+// TestAcquire_WaitsForAStoreThatWasReached checks that a wait continues for unavailableAfter if the
+// store was reached before.
 func TestAcquire_WaitsForAStoreThatWasReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,14 +159,15 @@ func TestAcquire_DoesNotWaitForAStoreThatWasNeverReached(t *testing.T) {
 			return scope.Standing{}, &store.Unreachable{Cause: errors.New("cannot reach it")}
 		})
 		_, err := w.wrapper.acquire(t.Context(), w)
-		if took := time.Since(w.start); !errors.Is(err, sema.ErrUnavailable) || took != notices[0] || len(w.said) > 0 {
-			t.Errorf("after %v: %v, said %v", took, err, w.said)
+		if took := time.Since(w.start); !errors.Is(err, sema.ErrUnavailable) || took != notices[0] || len(w.printed) > 0 {
+			t.Errorf("after %v: %v, printed %v", took, err, w.printed)
 		}
 	})
 }
 
-// TestAPermitIsNotLeftWithWhoWasInterrupted: the signal and the grant may cross.
-func TestAPermitIsNotLeftWithWhoWasInterrupted(t *testing.T) {
+// TestAcquire_ReleasesAPermitGrantedAfterAnInterrupt checks that a permit is released if the signal
+// and the grant cross.
+func TestAcquire_ReleasesAPermitGrantedAfterAnInterrupt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		crossed := &hold{}
@@ -177,7 +180,7 @@ func TestAPermitIsNotLeftWithWhoWasInterrupted(t *testing.T) {
 	})
 }
 
-// A grantsAnyway does not care that nobody wants it any more.
+// A grantsAnyway grants a permit although the context has ended.
 type grantsAnyway struct{ hold *hold }
 
 func (g grantsAnyway) Acquire(ctx context.Context, _ int64) (scope.Hold, error) {

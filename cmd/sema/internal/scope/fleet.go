@@ -12,10 +12,9 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A fleetScope is the semaphores of a store.
+// A fleetScope contains the semaphores of a store.
 type fleetScope struct{ *fleet.Client }
 
 // Of returns the scope of a store. Closing it closes the store.
@@ -23,7 +22,7 @@ func Of(opened fleet.Store) Scope { return fleetScope{fleet.New(opened)} }
 
 func (fleetScope) Host() bool { return false }
 
-// Close implements [Scope]. Every permit was released before, or its command has ended.
+// Close implements [Scope]. All permits were released before, or their commands have ended.
 func (s fleetScope) Close(ctx context.Context) error {
 	return s.Client.Close(ctx, fleet.CloseRelease)
 }
@@ -44,7 +43,7 @@ func (s fleetScope) List(ctx context.Context, prefix string, p Page) (Listing, e
 		case p.Limit > 0 && len(l.States) == p.Limit:
 			l.More, l.Next = l.More+1, l.States[p.Limit-1].Name
 		default:
-			l.States = append(l.States, summaryOf(one))
+			l.States = append(l.States, stateOf(one.Name, one.Config, one.Effective, one.InUse, one.Waiters))
 		}
 	}
 	return l, nil
@@ -60,19 +59,24 @@ func (s fleetScope) Now(ctx context.Context) time.Time {
 
 // Inspect implements [Scope].
 func (s fleetScope) Inspect(ctx context.Context, name string) (State, error) {
-	info, err := s.Client.Info(ctx, name)
-	if err != nil {
-		return State{}, reached(err)
-	}
-	return stateOf(info), nil
+	info, err := s.info(ctx, name)
+	return withParticipants(info), err
 }
 
-// summaryOf returns a state without holders and waiters.
-func summaryOf(s fleet.Summary) State {
-	c := s.Config
+// info reads a semaphore.
+func (s fleetScope) info(ctx context.Context, name string) (fleet.Info, error) {
+	info, err := s.Client.Info(ctx, name)
+	if isMissing(err) {
+		err = &sema.Error{Op: "inspect", Name: name, Err: fs.ErrNotExist}
+	}
+	return info, reached(err)
+}
+
+// stateOf returns a state without holders and waiters.
+func stateOf(name string, c fleet.Config, effective, inUse int64, waiting int) State {
 	state := State{
-		Name: s.Name, Kind: "concurrency", Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Free: max(0, s.Effective-s.InUse),
-		Waiting: s.Waiters, Draining: c.Draining, TTL: Duration(c.TTL), Ramp: c.Ramp, MaxWaiters: maxWaiters(int64(c.MaxWaiters)),
+		Name: name, Kind: "concurrency", Capacity: c.Capacity, Effective: effective, InUse: inUse, Free: max(0, effective-inUse),
+		Waiting: waiting, Draining: c.Draining, Numbered: c.Numbered, TTL: Duration(c.TTL), Ramp: c.Ramp, MaxWaiters: maxWaiters(int64(c.MaxWaiters)),
 	}
 	if c.Rate != 0 {
 		state.Kind, state.Window = "rate", Duration(c.Rate)
@@ -80,13 +84,13 @@ func summaryOf(s fleet.Summary) State {
 	return state
 }
 
-// stateOf returns the state of a semaphore.
-func stateOf(info fleet.Info) State {
-	state := summaryOf(fleet.Summary{Name: info.Name, Config: info.Config, Effective: info.Effective, InUse: info.InUse, Waiters: len(info.Waiters)})
+// withParticipants returns a state with holders and waiters.
+func withParticipants(info fleet.Info) State {
+	state := stateOf(info.Name, info.Config, info.Effective, info.InUse, len(info.Waiters))
 	state.Holders = []Participant{}
 	for _, h := range info.Holders {
 		p := participant(h.Caller, h.Weight, h.Since)
-		p.Lease, p.Seen, p.Revoked, p.Pooled = uint64(h.Lease), h.Renewed, h.Revoked, h.Pooled
+		p.Lease, p.Seen, p.Revoked, p.Pooled, p.Slots = uint64(h.Lease), h.Renewed, h.Revoked, h.Pooled, SlotsOf(h.Slots)
 		state.Holders = append(state.Holders, p)
 	}
 	for _, w := range info.Waiters {
@@ -143,7 +147,7 @@ func (s fleetScope) Delete(ctx context.Context, name string) error {
 
 // Revoke implements [Scope].
 func (s fleetScope) Revoke(ctx context.Context, name string, r Revocation) error {
-	return reached(s.Client.Revoke(ctx, name, fleet.Revocation{Lease: protocol.Seq(r.Lease), AtOnce: r.AtOnce, By: operator(), Why: r.Why}))
+	return reached(s.Client.Revoke(ctx, name, fleet.Revocation{Lease: fleet.LeaseID(r.Lease), AtOnce: r.AtOnce, By: operator(), Why: r.Why}))
 }
 
 // operator returns the name under which a revocation is reported to the holder.
@@ -165,6 +169,9 @@ func (s fleetScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	if w.TTL != 0 {
 		options = append(options, fleet.TTL(w.TTL))
 	}
+	if w.Numbered {
+		options = append(options, fleet.Numbered())
+	}
 	if w.Wait > 0 {
 		options = append(options, sema.MaxWait(w.Wait))
 	}
@@ -175,10 +182,10 @@ func (s fleetScope) Semaphore(_ context.Context, w Want) (Semaphore, error) {
 	return &fleetSemaphore{scope: s, gate: gate, wait: w.Wait, compared: compared}, nil
 }
 
-// reached returns errors that are no reply of the store as [store.Unreachable].
+// reached returns errors that are not a reply of the store as [store.Unreachable].
 func reached(err error) error {
 	switch {
-	case err == nil || isMissing(err) || answered(err):
+	case err == nil || isMissing(err) || isReply(err):
 		return err
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err

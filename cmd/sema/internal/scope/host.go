@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-// A hostScope is the semaphores in a directory of this machine.
+// A hostScope contains the semaphores in a directory of this machine.
 type hostScope struct{ options []host.Option }
 
 func openHost(u store.URL) (Scope, error) {
@@ -92,8 +92,8 @@ func (s hostScope) List(_ context.Context, prefix string, p Page) (Listing, erro
 	return listing, err
 }
 
-// badFiles returns the errors of files in the directory that are damaged or foreign, and
-// whose names begin with a prefix or are no names of semaphores.
+// badFiles returns the errors of damaged and foreign files in the directory whose names begin with
+// a prefix or are not names of semaphores.
 func (s hostScope) badFiles(prefix string) (bad []error, err error) {
 	files, err := host.BadFiles(s.options...)
 	for _, f := range files {
@@ -111,15 +111,15 @@ func hostState(info host.Info) State {
 	s := info.Stats
 	state := State{
 		Name: info.Name, Kind: "concurrency", Capacity: s.Capacity, Effective: s.Capacity, InUse: s.InUse, Free: s.Free, Waiting: s.Waiters,
-		Draining: s.Draining, MaxWaiters: maxWaiters(int64(info.MaxWaiters)), Holders: []Participant{},
+		Draining: s.Draining, Numbered: true, MaxWaiters: maxWaiters(int64(info.MaxWaiters)), Holders: []Participant{},
 	}
 	for _, h := range info.Holders {
-		state.Holders = append(state.Holders, Participant{Weight: h.Weight, Since: h.Since, Process: h.PID, About: h.Command})
+		state.Holders = append(state.Holders, Participant{Weight: h.Weight, Since: h.Since, Process: h.PID, About: h.Command, Slots: SlotsOf(h.Slots)})
 	}
 	return state
 }
 
-// Inspect implements [Scope]. Of the waiters only the number is known.
+// Inspect implements [Scope]. Only the number of waiters is known.
 func (s hostScope) Inspect(ctx context.Context, name string) (state State, err error) {
 	err = s.with(name, func(opened *host.Semaphore) error {
 		info, err := opened.Inspect(ctx)
@@ -129,7 +129,7 @@ func (s hostScope) Inspect(ctx context.Context, name string) (state State, err e
 	return state, err
 }
 
-// with runs do with a semaphore that exists.
+// with calls do with an existing semaphore.
 func (s hostScope) with(name string, do func(*host.Semaphore) error) error {
 	opened, err := s.existing(name)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s hostScope) with(name string, do func(*host.Semaphore) error) error {
 	return do(opened)
 }
 
-// Configure implements [Scope]. There is no ramp.
+// Configure implements [Scope]. A ramp is not supported.
 func (s hostScope) Configure(ctx context.Context, name string, c Change) error {
 	switch {
 	case c.Ramp != nil:
@@ -162,7 +162,7 @@ func (s hostScope) Configure(ctx context.Context, name string, c Change) error {
 	})
 }
 
-// beginDrain drains a semaphore, and does not wait until its permits are released.
+// beginDrain starts a drain without waiting until the permits are released.
 func beginDrain(ctx context.Context, s *host.Semaphore) error {
 	for !s.Stats().Draining {
 		short, cancel := context.WithTimeoutCause(ctx, time.Millisecond, errHeld)
@@ -194,13 +194,13 @@ func (s hostScope) Delete(_ context.Context, name string) error {
 
 // Revoke implements [Scope].
 func (hostScope) Revoke(_ context.Context, name string, _ Revocation) error {
-	return unsupported("a permit of this machine is free when the process that holds it has ended",
+	return unsupported("a permit of this machine is released when the process that holds it ends",
 		fmt.Sprintf("'sema show %s' lists the processes", name))
 }
 
 func unsupported(facts, advice string) error { return &Unsupported{facts, advice} }
 
-// An Unsupported is the error of an operation that this scope does not have.
+// An Unsupported is the error of an operation that a scope does not support.
 type Unsupported struct{ Facts, Advice string }
 
 // Error implements error.
@@ -216,7 +216,7 @@ func (u *Unsupported) Unwrap() error { return errors.ErrUnsupported }
 type hostSemaphore struct {
 	*host.Semaphore
 	wait   time.Duration
-	before int // waiters when it was opened
+	before int // number of waiters when the semaphore was opened
 }
 
 // Acquire implements [Semaphore].
@@ -236,7 +236,7 @@ func (h *hostSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error)
 	return hold, err
 }
 
-// timedOut returns the error of a timeout, with the numbers.
+// timedOut returns the error of a timeout, with the current numbers.
 func (h *hostSemaphore) timedOut(weight int64) error {
 	fault := &sema.Error{Op: "acquire", Name: h.Name(), Weight: weight, Err: sema.ErrTimeout, Detail: h.wait.String()}
 	s := h.Stats()
@@ -251,8 +251,8 @@ func (h *hostSemaphore) hold(p sema.Permit, err error) (Hold, error) {
 	return hostHold{p, h.Name()}, nil
 }
 
-// Standing implements [Semaphore]. The position is bounded by the
-// number of waiters when it was opened, and by the number now.
+// Standing implements [Semaphore]. The position is at most one more than the number of waiters
+// when the semaphore was opened, and at most the current number.
 func (h *hostSemaphore) Standing(ctx context.Context) (Standing, error) {
 	info, err := h.Inspect(ctx)
 	state := hostState(info)
@@ -265,12 +265,14 @@ type hostHold struct {
 	name   string
 }
 
-// Environment implements [Hold]. There is no lease and no fence: the permit cannot
-// expire.
+// Slots implements [Hold].
+func (h hostHold) Slots() []int64 { return h.permit.Slots() }
+
+// Environment implements [Hold]. There is no lease and no fence: the permit cannot expire.
 func (h hostHold) Environment() []string { return []string{"SEMA_NAME=" + h.name} }
 
-// Attach implements [Hold]. The command inherits the permit where the system can do that;
-// elsewhere the permit is free when this process is killed.
+// Attach implements [Hold]. The command inherits the permit if the system supports that;
+// otherwise the permit is free when this process is killed.
 func (h hostHold) Attach(cmd *exec.Cmd) error {
 	err := host.Inherit(h.permit, cmd)
 	if errors.Is(err, errors.ErrUnsupported) {

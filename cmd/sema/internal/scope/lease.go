@@ -24,8 +24,8 @@ type fleetSemaphore struct {
 	compared *mismatches
 }
 
-// Acquire implements [Semaphore]. It runs in a goroutine of its own, so that no call site
-// of this program is stored with the lease.
+// Acquire implements [Semaphore]. It acquires in a new goroutine, so that no call site of this
+// program is stored with the lease.
 func (s *fleetSemaphore) Acquire(ctx context.Context, weight int64) (Hold, error) {
 	acquire := s.gate.Acquire
 	if s.wait == 0 {
@@ -55,44 +55,44 @@ func (s *fleetSemaphore) try(ctx context.Context, weight int64) (sema.Permit, er
 
 // Standing implements [Semaphore].
 func (s *fleetSemaphore) Standing(ctx context.Context) (Standing, error) {
-	info, err := s.scope.Client.Info(ctx, s.gate.Name())
+	name := s.gate.Name()
+	info, err := s.scope.info(ctx, name)
 	if err != nil {
-		return Standing{}, reached(err)
+		return Standing{}, err
 	}
 	own := func(w fleet.Waiter) bool { return w.Client == s.scope.Instance() }
-	return Standing{State: stateOf(info), Position: slices.IndexFunc(info.Waiters, own) + 1}, nil
+	return Standing{State: withParticipants(info), Position: slices.IndexFunc(info.Waiters, own) + 1}, nil
 }
 
 // A fleetHold is a permit with a lease.
 //
-// Another holder is admitted a third of the stored TTL after a loss, at the earliest. When
-// the permit is granted, Left is at most two thirds of the TTL, so that half of Left is
-// at most that third. A quarter of it is kept in reserve for busy machines.
+// Another holder is admitted a third of the stored TTL after a loss, at the earliest. When the
+// permit is granted, Left is at most two thirds of the TTL, so half of Left is at most that
+// third. A quarter of it is kept in reserve for busy machines.
 type fleetHold struct {
 	permit sema.Permit
 	lease  fleet.Lease
-	after  time.Duration // how long a command may run after a loss
+	after  time.Duration // time that a command may run after a loss
 	done   chan struct{}
 
-	mu      sync.Mutex
-	trusted time.Time // until when it is held, by the wall clock, which continues while the machine sleeps
+	mu        sync.Mutex
+	heldUntil time.Time // end of the lease on the wall clock, which continues while the machine sleeps
 }
 
 func newFleetHold(p sema.Permit) *fleetHold {
 	lease, _ := fleet.LeaseOf(p)
 	h := &fleetHold{permit: p, lease: lease, after: lease.Left / 2 * 3 / 4, done: make(chan struct{})}
-	h.note(lease.Left)
+	h.setEnd(lease.Left)
 	if h.expires() {
 		go h.follow(lease.Left / 8)
 	}
 	return h
 }
 
-// expires reports whether the lease can expire. The permits of a rate are spent instead.
+// expires reports whether the lease can expire. The permits of a rate have no lease.
 func (h *fleetHold) expires() bool { return h.lease.Fence.Seq != 0 }
 
-// follow records until when the lease is held, so that Deadline is right if the loss is
-// noticed late.
+// follow records the end of the lease, so that Deadline is right if a loss is noticed late.
 func (h *fleetHold) follow(every time.Duration) {
 	for tick := time.NewTicker(max(every, 10*time.Millisecond)); ; {
 		select {
@@ -103,16 +103,19 @@ func (h *fleetHold) follow(every time.Duration) {
 		case <-tick.C:
 		}
 		if lease, _ := fleet.LeaseOf(h.permit); lease.Left > 0 {
-			h.note(lease.Left)
+			h.setEnd(lease.Left)
 		}
 	}
 }
 
-func (h *fleetHold) note(left time.Duration) {
+func (h *fleetHold) setEnd(left time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.trusted = time.Now().Round(0).Add(left)
+	h.heldUntil = time.Now().Round(0).Add(left)
 }
+
+// Slots implements [Hold].
+func (h *fleetHold) Slots() []int64 { return h.permit.Slots() }
 
 // Environment implements [Hold].
 func (h *fleetHold) Environment() []string {
@@ -123,10 +126,10 @@ func (h *fleetHold) Environment() []string {
 	return environment
 }
 
-func number(s protocol.Seq) string { return strconv.FormatUint(uint64(s), 10) }
+func number(s fleet.LeaseID) string { return strconv.FormatUint(uint64(s), 10) }
 
-// Attach implements [Hold]. The command is killed with this process, which renews the
-// lease, where the system can do that.
+// Attach implements [Hold]. The command is killed with this process, which renews the lease, if
+// the system supports that.
 func (h *fleetHold) Attach(cmd *exec.Cmd) error {
 	dieWithParent(cmd)
 	return nil
@@ -146,12 +149,12 @@ func (h *fleetHold) Left() (time.Duration, bool) {
 func (h *fleetHold) Deadline() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// A lease may also be revoked before it expires.
-	trusted := h.trusted
-	if now := time.Now().Round(0); trusted.After(now) {
-		trusted = now
+	// A lease may be revoked before it expires.
+	heldUntil := h.heldUntil
+	if now := time.Now().Round(0); heldUntil.After(now) {
+		heldUntil = now
 	}
-	return trusted.Add(h.after)
+	return heldUntil.Add(h.after)
 }
 
 // Release implements [Hold].
@@ -160,11 +163,11 @@ func (h *fleetHold) Release(ctx context.Context) error {
 	return fleet.Release(ctx, h.permit)
 }
 
-// A mismatches warns once if the stored configuration differs from what was wanted.
+// A mismatches warns once if the stored configuration differs from the wanted one.
 type mismatches struct {
 	scope  fleetScope
 	want   Want
-	mu     sync.Mutex // held while it warns
+	mu     sync.Mutex // held while warning
 	warned bool
 }
 
@@ -181,7 +184,7 @@ func (m *mismatches) Observe(e sema.Event) {
 	}
 }
 
-// settle waits for the warning. The event comes a round trip before any permit.
+// settle waits for a warning in progress. The event arrives a round trip before any permit.
 func (m *mismatches) settle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,28 +202,28 @@ func (m *mismatches) warn() {
 	}
 }
 
-// A Difference is a setting that is stored otherwise than it was wanted.
+// A Difference is a setting whose stored value is not the wanted one.
 type Difference struct{ Facts, Advice string }
 
-// Differences compares what was wanted with what is stored.
+// Differences compares the wanted and the stored settings.
 func Differences(w Want, found State) (all []Difference) {
 	if n := w.Capacity; n != 0 && n != found.Capacity {
-		all = append(all, Difference{fmt.Sprintf("%q has a capacity of %d, not %d: the stored one counts", w.Name, found.Capacity, n),
+		all = append(all, Difference{fmt.Sprintf("%q has a capacity of %d, not %d: the stored capacity applies", w.Name, found.Capacity, n),
 			fmt.Sprintf("'sema set %s --capacity %d' changes it for all users", printable.Arg(w.Name), n)})
 	}
 	if w.TTL != 0 && Duration(w.TTL) != found.TTL {
-		all = append(all, Difference{Facts: fmt.Sprintf("%q has a TTL of %v, not %v: the stored one counts", w.Name, time.Duration(found.TTL), w.TTL)})
+		all = append(all, Difference{Facts: fmt.Sprintf("%q has a TTL of %v, not %v: the stored TTL applies", w.Name, time.Duration(found.TTL), w.TTL)})
 	}
 	return all
 }
 
-// answered reports whether an error is a reply of the store, or of package fleet.
-func answered(err error) bool {
-	for _, answer := range []error{
+// isReply reports whether an error is a reply of the store, or comes from package fleet.
+func isReply(err error) bool {
+	for _, reply := range []error{
 		sema.ErrFull, sema.ErrTimeout, sema.ErrTooLarge, sema.ErrDraining, sema.ErrInvalid, sema.ErrLost, sema.ErrClosed,
 		protocol.ErrConflict, errors.ErrUnsupported,
 	} {
-		if errors.Is(err, answer) {
+		if errors.Is(err, reply) {
 			return true
 		}
 	}

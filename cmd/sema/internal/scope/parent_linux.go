@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent sets Pdeathsig: the kernel kills the command when the thread that has
-// started it ends. Processes that the command has started are not killed with it.
+// dieWithParent sets Pdeathsig: the kernel kills the command when the thread that started it
+// ends. Processes that the command has started are not killed with it.
 func dieWithParent(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -1,6 +1,6 @@
-// Package scope makes semaphores of this machine (package host) and of many machines
-// (package fleet) look alike to the commands of sema. It has what a command line needs
-// and no more: programs use host and fleet themselves.
+// Package scope gives the commands of sema one interface to the semaphores of this machine
+// (package host) and of many machines (package fleet). It contains only what the command line
+// needs: programs use host and fleet directly.
 package scope
 
 import (
@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 )
 
-// A Scope is the semaphores of a store. An operation that it does not have fails with
-// [errors.ErrUnsupported], and a hint of what to do instead.
+// A Scope contains the semaphores of a store. An operation that it does not support fails with
+// [errors.ErrUnsupported], and a hint about what to do instead.
 type Scope interface {
 	// Semaphore opens a semaphore to acquire permits from.
 	Semaphore(ctx context.Context, w Want) (Semaphore, error)
@@ -25,7 +26,7 @@ type Scope interface {
 	// List returns the semaphores whose names begin with a prefix, sorted by name.
 	List(ctx context.Context, prefix string, p Page) (Listing, error)
 	Inspect(ctx context.Context, name string) (State, error)
-	// Now returns the time of the clock that a State's times are of.
+	// Now returns the current time on the clock of a State's times.
 	Now(ctx context.Context) time.Time
 
 	Configure(ctx context.Context, name string, c Change) error
@@ -35,7 +36,7 @@ type Scope interface {
 	Delete(ctx context.Context, name string) error
 	Revoke(ctx context.Context, name string, r Revocation) error
 
-	// Host reports whether it is this machine alone.
+	// Host reports whether the scope is this machine only.
 	Host() bool
 	Close(ctx context.Context) error
 }
@@ -43,17 +44,18 @@ type Scope interface {
 // A Want describes the permits that a command acquires.
 type Want struct {
 	Name     string
-	Capacity int64                    // 0: as stored, or 1 for a new semaphore
-	TTL      time.Duration            // 0: as stored, or [DefaultTTL] for a new semaphore
+	Capacity int64                    // 0: the stored one, or 1 for a new semaphore
+	Numbered bool                     // permits have numbers; fixed when the semaphore is created
+	TTL      time.Duration            // 0: the stored one, or [DefaultTTL] for a new semaphore
 	Wait     time.Duration            // 0: do not wait; negative: no limit
-	Command  string                   // the program that runs under the permit, without its arguments: they may be secret
-	About    string                   // the user's description; "" if there is none
-	Warn     func(facts, hint string) // is called if the stored configuration differs; hint may be empty
+	Command  string                   // the program that runs under the permit, without its arguments, which may be secret
+	About    string                   // the user's description; "": none
+	Warn     func(facts, hint string) // called if the stored configuration differs; hint may be empty
 }
 
 // A Semaphore grants the permits of a command.
 type Semaphore interface {
-	// Acquire waits as long as Want says. It fails with ErrTimeout after that, and with
+	// Acquire waits as specified by Want.Wait. It fails with ErrTimeout after that, and with
 	// ErrFull if it does not wait.
 	Acquire(ctx context.Context, weight int64) (Hold, error)
 	// Standing returns the state with the position of this process in the queue.
@@ -63,49 +65,51 @@ type Semaphore interface {
 // A Standing is the state of a semaphore and the position of this process in its queue.
 type Standing struct {
 	State
-	Position int  // from 1 on; 0 if it is not known
-	AtMost   bool // the position may be lower
+	Position int  // starts at 1; 0: unknown
+	AtMost   bool // the position may be lower than Position
 }
 
-// A Hold is a permit that was acquired.
+// A Hold is an acquired permit.
 type Hold interface {
-	// Environment returns variables for the command, as for [exec.Cmd].
+	// Slots returns the numbers of the permits, nil if the semaphore is not numbered.
+	Slots() []int64
+	// Environment returns variables for the command, as in [exec.Cmd].
 	Environment() []string
-	// Attach prepares the command, which is not started yet, for the case that this
-	// process is killed.
+	// Attach prepares the command, which is not started yet, for the case that this process
+	// is killed.
 	Attach(cmd *exec.Cmd) error
 	// Lost is closed when another holder may get the permit; nil if that cannot happen.
 	Lost() <-chan struct{}
-	// Err returns nil while the permit is held, by the clock.
+	// Err returns nil while the permit is held. It compares the clock with the end of the lease.
 	Err() error
-	// Left returns how long the permit is held without a further renewal. expires is
-	// false if it has no end.
+	// Left returns how long the permit is held without a further renewal. expires is false if
+	// the permit does not expire.
 	Left() (left time.Duration, expires bool)
-	// Deadline returns when a command whose permit was lost must have ended: another
-	// holder may be admitted soon after.
+	// Deadline returns when a command that has lost its permit must have ended: another holder
+	// may be admitted soon after.
 	Deadline() time.Time
-	// Release returns when the store has confirmed the release.
+	// Release releases the permit, and returns when the store has confirmed that.
 	Release(ctx context.Context) error
 }
 
-// A Change has the settings to change. Those that are nil stay as they are.
+// A Change contains the settings to change. Nil fields stay unchanged.
 type Change struct {
 	Capacity, Ramp *int64
 	MaxWaiters     *MaxWaiters
 	Draining       *bool
 }
 
-// A Revocation ends the lease of another holder.
+// A Revocation revokes the lease of another holder.
 type Revocation struct {
 	Lease  uint64
 	AtOnce bool   // free the permit without the holder's confirmation
-	Why    string // for the holder
+	Why    string // reason, reported to the holder
 }
 
 // A Page selects a part of a sorted list of names. The zero value selects all.
 type Page struct {
 	After string // only names after this one
-	Limit int    // at most so many; 0: no limit
+	Limit int    // maximum number; 0: no limit
 }
 
 // of returns the selected names, and a listing with More and Next set.
@@ -128,9 +132,30 @@ func (p Page) of(names []string) (selected []string, l Listing) {
 // A Listing is a page of semaphores.
 type Listing struct {
 	States []State
-	More   int     // semaphores after this page
+	More   int     // number of semaphores after this page
 	Next   string  // the last name of this page, for Page.After; "" if More is 0
-	Bad    []error // files of a host directory that are damaged or foreign, on any page
+	Bad    []error // damaged and foreign files in a host directory, the same on every page
+}
+
+// CheckNumbered fails if a semaphore exists and its permits have no numbers. It returns the
+// number of its permits, or created if it does not exist.
+func CheckNumbered(ctx context.Context, s Scope, name string, created int64) (capacity int64, err error) {
+	state, err := s.Inspect(ctx, name)
+	switch {
+	case isMissing(err):
+		return created, nil
+	case err != nil:
+		return 0, err
+	case !state.Numbered:
+		return 0, NotNumbered(name)
+	}
+	return state.Capacity, nil
+}
+
+// NotNumbered returns the error of a semaphore whose permits have no numbers.
+func NotNumbered(name string) error {
+	return exit.Misuse("the permits of %q have no numbers, which is fixed when a semaphore is created", name).
+		With("create one with another name: sema run NAME -n N --slots 1 -- true; or remove this one first: sema rm %s", printable.Arg(name))
 }
 
 // Open opens the scope of a store.
@@ -148,7 +173,7 @@ func Open(ctx context.Context, u store.URL, access store.Access) (Scope, error) 
 // OpenStore opens a store. It rejects stores that processes cannot share.
 func OpenStore(ctx context.Context, u store.URL, access store.Access) (fleet.Store, error) {
 	if u.IsMemory() {
-		return nil, exit.Misuse("mem: is lost when this process ends, and no other process reaches it").With("use host: on one machine")
+		return nil, exit.Misuse("mem: is lost when this process ends, and no other process can use it").With("use host: on one machine")
 	}
 	return u.Open(ctx, access)
 }

@@ -22,7 +22,7 @@ func TestPage_Of(t *testing.T) {
 		{Page{Limit: 4}, names, Listing{}},
 		{Page{Limit: 3}, names[:3], Listing{More: 1, Next: "c"}},
 		{Page{After: "b"}, names[2:], Listing{}},
-		{Page{After: "bb", Limit: 1}, names[2:3], Listing{More: 1, Next: "c"}}, // it was deleted since
+		{Page{After: "bb", Limit: 1}, names[2:3], Listing{More: 1, Next: "c"}}, // deleted in the meantime
 		{Page{After: "d", Limit: 1}, nil, Listing{}},
 	} {
 		if got, rest := c.page.of(names); !slices.Equal(got, c.want) || !reflect.DeepEqual(rest, c.rest) {
@@ -48,13 +48,13 @@ func TestState_Cut(t *testing.T) {
 	}
 }
 
-// TestState_EqualButHeartbeats: a heartbeat is no change to report, all else is.
+// TestState_EqualButHeartbeats checks that Equal ignores heartbeats, and nothing else.
 func TestState_EqualButHeartbeats(t *testing.T) {
 	t.Parallel()
 	bound := MaxWaiters(3)
 	fresh := func() State {
 		return State{
-			Name: "x", Kind: "rate", Capacity: 1, Effective: 1, InUse: 1, Free: 1, Waiting: 1, Draining: true, TTL: 1, Window: 1, Ramp: 1, MaxWaiters: &bound,
+			Name: "x", Kind: "rate", Capacity: 1, Effective: 1, InUse: 1, Free: 1, Waiting: 1, Draining: true, Numbered: true, TTL: 1, Window: 1, Ramp: 1, MaxWaiters: &bound,
 			Holders: []Participant{{Lease: 1, Seen: time.Unix(1, 0)}}, Waiters: []Participant{{Weight: 1}}, MoreHolders: 1, MoreWaiters: 1,
 		}
 	}
@@ -66,18 +66,18 @@ func TestState_EqualButHeartbeats(t *testing.T) {
 	for i := range reflect.TypeFor[State]().NumField() {
 		field := reflect.TypeFor[State]().Field(i)
 		if field.Name == "MoreHolders" || field.Name == "MoreWaiters" {
-			continue // of a part that is shown, not of the semaphore
+			continue // describes the page, not the semaphore
 		}
 		changed := fresh()
 		reflect.ValueOf(&changed).Elem().Field(i).SetZero()
 		if changed.Equal(fresh()) || fresh().Equal(changed) {
-			t.Errorf("%s changes unnoticed", field.Name)
+			t.Errorf("a change of %s is ignored", field.Name)
 		}
 	}
 }
 
-// TestMaxWaiters_ZeroIsNone: in JSON and flags absent is no bound and 0 no waiters; stored
-// they are 0 and -1.
+// TestMaxWaiters_ZeroIsNone checks that in JSON and flags absent is no bound and 0 no waiters, and
+// that they are stored as 0 and -1.
 func TestMaxWaiters_ZeroIsNone(t *testing.T) {
 	t.Parallel()
 	for stored, want := range map[int64]string{0: "", sema.NoWaiters: `,"max_waiters":0`, 7: `,"max_waiters":7`} {
@@ -86,7 +86,7 @@ func TestMaxWaiters_ZeroIsNone(t *testing.T) {
 			t.Errorf("%d is stored again as %d", stored, got)
 		}
 		text, err := json.Marshal(State{MaxWaiters: bound})
-		if plain := `{"name":"","kind":"","capacity":0,"effective_capacity":0,"in_use":0,"free":0,"waiting":0,"draining":false` + want + `}`; err != nil || string(text) != plain {
+		if plain := `{"name":"","kind":"","capacity":0,"effective_capacity":0,"in_use":0,"free":0,"waiting":0,"draining":false,"numbered":false` + want + `}`; err != nil || string(text) != plain {
 			t.Errorf("%d is %s, want %s; %v", stored, text, plain, err)
 		}
 	}

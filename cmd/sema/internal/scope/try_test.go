@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A restarted store decides after some time. It counts tries and warnings.
+// A restarted store can decide after some time. It counts tries and warnings.
 type restarted struct {
 	decides  time.Time
 	state    State
@@ -60,8 +60,8 @@ func TestTry_GivesUpAfterTwoTTLs(t *testing.T) {
 	})
 }
 
-// TestTry_WaitsForNothingElse: neither for a permit, nor for a rate, nor for a store that
-// does not respond.
+// TestTry_WaitsForNothingElse checks that Try waits neither for a permit, nor for a rate, nor for a
+// store that does not respond.
 func TestTry_WaitsForNothingElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

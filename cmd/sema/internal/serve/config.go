@@ -17,21 +17,20 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A Config is the configuration of a server: the file, and above it flags and the
-// environment.
+// A Config is the configuration of a server, from a file, flags and the environment. Flags and
+// the environment take precedence.
 type Config struct {
 	Listen   string `yaml:"listen"`
 	Store    string `yaml:"store"`
 	Insecure bool   `yaml:"insecure"` // listen anywhere, without tokens or certificates
 
-	// Hosts are names by which clients call a server without tokens; see
-	// [server.Options].
+	// Hosts lists further host names of a server without tokens; see [server.Options].
 	Hosts []string `yaml:"hosts"`
 
 	TLS struct {
 		Cert     string `yaml:"cert"`
 		Key      string `yaml:"key"`
-		ClientCA string `yaml:"client_ca"` // whose certificates clients must have
+		ClientCA string `yaml:"client_ca"` // authority whose certificates clients must have
 	} `yaml:"tls"`
 
 	Tokens     []server.Token       `yaml:"tokens"`
@@ -50,16 +49,16 @@ type Config struct {
 		Names   int64          `yaml:"names"`
 		Reads   int64          `yaml:"reads"`
 		MaxWait time.Duration  `yaml:"max_wait"`
-		Idle    *time.Duration `yaml:"idle"` // of the embedded store; default 24h, 0 for never
+		Idle    *time.Duration `yaml:"idle"` // of the embedded store; default 24h; 0: never
 	} `yaml:"limits"`
 
-	// After a signal to stop, /readyz announces the stop for ReadyDelay. Then new requests
-	// are rejected, and waiting ones may finish within Grace.
+	// After a signal to stop, /readyz fails. After ReadyDelay, new requests are rejected, and
+	// waiting ones may finish within Grace.
 	ReadyDelay time.Duration `yaml:"ready_delay"`
 	Grace      time.Duration `yaml:"grace"`
 }
 
-// defaults returns the configuration of a server without flags and a file.
+// defaults returns the configuration without a file and flags.
 func defaults() Config {
 	c := Config{Listen: "127.0.0.1:7362", Grace: 10 * time.Second}
 	if file := stateFile(); file != "" {
@@ -69,10 +68,9 @@ func defaults() Config {
 	return c
 }
 
-// stateFile returns where the embedded store keeps permits: in a directory of the
-// user's own. It is empty if there is none, and never one that is shared. Paths that
-// are not absolute are ignored, as the XDG base directory specification has it: they
-// would depend on where the server is started.
+// stateFile returns the path of the embedded store: in a directory of the user, never in a shared
+// one. It is empty if there is none. Relative paths are ignored, as required by the XDG base
+// directory specification: they would depend on the working directory.
 func stateFile() string {
 	directory := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(directory) {
@@ -85,10 +83,10 @@ func stateFile() string {
 	return filepath.Join(directory, "sema", "sema.db")
 }
 
-// defaultIdle is after how long unused semaphores of the embedded store are deleted.
+// defaultIdle is the time after which unused semaphores of the embedded store are deleted.
 const defaultIdle = 24 * time.Hour
 
-// limits returns the server's limits.
+// limits returns the limits of the server.
 func (c Config) limits() server.Limits {
 	l := server.Limits{
 		Body: c.Limits.Body, Waiting: c.Limits.Waiting, Streams: c.Limits.Streams, Held: c.Limits.Held, Names: c.Limits.Names, Reads: c.Limits.Reads,
@@ -103,16 +101,16 @@ func (c Config) limits() server.Limits {
 	return l
 }
 
-// embedded reports whether the store is this server's alone.
+// embedded reports whether only this server uses the store.
 func (c Config) embedded() bool {
 	u, err := store.Parse(c.Store)
 	return err == nil && u.IsEmbedded()
 }
 
-// read applies a file to c. Further YAML documents of it may add tokens and semaphores,
-// as those that 'sema token' appends; a setting in one of them is an error, for it would
-// replace an earlier one unnoticed. So is an unknown key: a capacity that is misspelt
-// would be none.
+// read applies a file to c. Further YAML documents in the file may add tokens and semaphores, such
+// as those that 'sema token' appends. A setting in one of them is an error, because it would
+// silently replace an earlier one. An unknown key is an error, because a misspelt capacity would
+// be ignored.
 func (c *Config) read(file string) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -138,7 +136,7 @@ func (c *Config) read(file string) error {
 	return nil
 }
 
-// check rejects settings that are invalid, contradict each other or are not safe.
+// check rejects settings that are invalid, contradictory or unsafe.
 func (c Config) check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -151,27 +149,27 @@ func (c Config) check() error {
 	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
 		return errors.New("tls: want both cert and key, or neither")
 	case c.TLS.ClientCA != "" && c.TLS.Cert == "":
-		return errors.New("tls: client_ca needs cert and key as well")
+		return errors.New("tls: client_ca requires cert and key")
 	case c.Log.Format != "text" && c.Log.Format != "json":
 		return fmt.Errorf("log format %q: want text or json", c.Log.Format)
 	case c.Grace < 0 || c.ReadyDelay < 0:
 		return fmt.Errorf("grace %v, ready_delay %v: want 0 or more", c.Grace, c.ReadyDelay)
 	case c.Limits.Idle != nil && *c.Limits.Idle > 0 && !c.embedded():
-		return errors.New("limits.idle: the store is not embedded, so that other programs may use a semaphore that is idle here")
+		return errors.New("limits.idle: the store is not embedded, so other programs may use a semaphore that is idle here")
 	case !isLoopback(host) && len(c.Tokens) == 0 && c.TLS.ClientCA == "" && !c.Insecure:
-		return exit.Misuse("listen %q: other machines reach that address, and any client could acquire and change everything", c.Listen).
-			With("declare tokens (sema token), demand client certificates (tls.client_ca), or allow it with --insecure")
+		return exit.Misuse("listen %q: other machines can reach that address, and any client could acquire and change everything", c.Listen).
+			With("declare tokens (sema token), require client certificates (tls.client_ca), or allow it with --insecure")
 	}
 	return c.limits().Check()
 }
 
 func (c Config) checkStore() error {
 	if c.Store == "" {
-		return exit.Misuse("store: there is no home directory to keep permits in").With("name a file with --store sqlite:///path/sema.db, or another store")
+		return exit.Misuse("store: no home directory to store permits in").With("name a file with --store sqlite:///path/sema.db, or another store")
 	}
 	u, err := store.Parse(c.Store)
 	if err == nil && u.IsHost() {
-		return exit.Misuse("store %q: the processes of one machine need no server", u).With("name another store with --store, or none (and no SEMA_STORE) for a file of this server's own")
+		return exit.Misuse("store %q: the processes of one machine need no server", u).With("name another store with --store, or none (and no SEMA_STORE) to use a file")
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// deployed returns a file for operators.
+// deployed returns the content of a file for operators.
 func deployed(t *testing.T, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(deploy, name))
@@ -39,7 +39,7 @@ func documents(t *testing.T, name string) (all []map[string]any) {
 	}
 }
 
-// at follows keys and indexes into decoded YAML.
+// at follows keys and indexes in decoded YAML.
 func at(value any, path ...any) any {
 	for _, step := range path {
 		switch in := value.(type) {
@@ -59,7 +59,7 @@ func at(value any, path ...any) any {
 	return value
 }
 
-// pinned matches an image with a version: a tag that moves changes what runs.
+// pinned matches an image with a version: a moving tag would change what runs.
 var pinned = regexp.MustCompile(`^[a-z./-]+:v?\d+\.\d+\.\d+[a-z0-9.-]*$`)
 
 func TestDeploy_ImagesArePinned(t *testing.T) {
@@ -120,8 +120,8 @@ func TestDeploy_ContainersAreConfined(t *testing.T) {
 	}
 }
 
-// The URL of a store may have a password in it: it comes from a Secret or from the
-// environment, and is in no file that is readable by others.
+// TestDeploy_SecretsAreNotInConfigurations checks the URL of the store, which may contain a
+// password: it comes from a Secret or the environment, and is in no file that others can read.
 func TestDeploy_SecretsAreNotInConfigurations(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]string{}

@@ -13,8 +13,8 @@ import (
 
 const deploy = "../../../../deploy"
 
-// The files that are there to be copied are understood.
-func TestTheFilesForOperators(t *testing.T) {
+// TestDeploy_FilesAreValid checks that the example files for operators can be parsed.
+func TestDeploy_FilesAreValid(t *testing.T) {
 	t.Parallel()
 	c := defaults()
 	if err := c.read(filepath.Join(deploy, "sema.yaml")); err != nil {

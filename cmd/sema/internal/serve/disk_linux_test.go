@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A full disk is logged, and /readyz says so until there is room again. It needs the
-// right to mount.
+// TestServe_DiskIsFull checks that a full disk is logged, and that /readyz fails until there is space
+// again. It requires the right to mount.
 func TestServe_DiskIsFull(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -25,7 +25,7 @@ func TestServe_DiskIsFull(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) })
 	p := serve(t, directory, "--listen", anywhere)
 	ready := func() int {
-		a, err := ask(http.DefaultClient, "GET", p.url+"/readyz")
+		a, err := send(http.DefaultClient, "GET", p.url+"/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,9 +38,9 @@ func TestServe_DiskIsFull(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	p.waitFor("it is not ready", func() bool { // there is room in what is already the database's
+	p.waitFor("it is not ready", func() bool { // the database file may still have free pages
 		for range 50 {
-			a, err := ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?capacity=100000&holder="+strings.Repeat("x", 700))
+			a, err := send(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?capacity=100000&holder="+strings.Repeat("x", 700))
 			if err != nil || a.status != http.StatusCreated {
 				break
 			}
@@ -48,7 +48,7 @@ func TestServe_DiskIsFull(t *testing.T) {
 		return ready() == http.StatusServiceUnavailable
 	})
 	if text := p.log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "full") {
-		t.Errorf("the log does not say it: %s", text)
+		t.Errorf("not in the log: %s", text)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)

@@ -13,14 +13,14 @@ import (
 // healthTimeout bounds a health check, which container runtimes repeat.
 const healthTimeout = 5 * time.Second
 
-// healthCommand is `sema serve health`, for images that have no other program.
+// healthCommand returns the command "sema serve health", for images that have no other program.
 func healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "health [URL]",
 		Short: "Exit with 0 if a server replies at /livez",
-		Long: `Ask a server whether it works, as the HEALTHCHECK of a container does: exit with 0
-if it replies at /livez, which needs no token. Its certificate is not verified. A
-server that demands client certificates is better checked by a TCP connection.`,
+		Long: `Check whether a server works, as the HEALTHCHECK of a container: exit with 0 if it
+replies at /livez, which needs no token. Its certificate is not verified. Check a
+server that requires client certificates with a TCP connection instead.`,
 		Example: `  sema serve health
   sema serve health https://127.0.0.1:7362`,
 		Args: cobra.MaximumNArgs(1),
@@ -37,7 +37,7 @@ server that demands client certificates is better checked by a TCP connection.`,
 func checkHealth(url string) error {
 	client := http.Client{
 		Timeout: healthTimeout,
-		// No secret is sent, and nothing is believed but that a server is there.
+		// No secret is sent, and the reply only shows that a server is there.
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 	}
 	response, err := client.Get(url + "/livez")

@@ -23,7 +23,7 @@ import (
 	_ "github.com/sema-go/sema/x/stores"
 )
 
-// variable says that this is not the test but the server.
+// variable is the environment variable that makes the test binary act as the server.
 const variable = "SEMA_SERVE_TEST"
 
 func TestMain(m *testing.M) {
@@ -37,17 +37,17 @@ func TestMain(m *testing.M) {
 	os.Exit(exit.Code(err))
 }
 
-// A process is a server that runs.
+// A process is a running server.
 type process struct {
 	*exec.Cmd
-	t    *testing.T
-	url  string
-	said *bytes.Buffer // on standard output
-	log  *locked
-	done chan struct{}
+	t      *testing.T
+	url    string
+	stdout *bytes.Buffer // standard output
+	log    *locked
+	done   chan struct{}
 }
 
-// locked is a buffer that several write to and read.
+// locked is a buffer that is safe for concurrent use.
 type locked struct {
 	mu   sync.Mutex
 	text bytes.Buffer // not embedded: io.Copy would use its ReadFrom, without the lock
@@ -65,7 +65,7 @@ func (l *locked) String() string {
 	return l.text.String()
 }
 
-// command is the program, with its state in a directory.
+// command returns the program, with its state in a directory.
 func command(t *testing.T, directory string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -77,16 +77,16 @@ func command(t *testing.T, directory string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve starts a server and waits until it says where it is.
+// serve starts a server and waits until it announces its address.
 func serve(t *testing.T, directory string, args ...string) *process {
 	t.Helper()
 	return start(t, command(t, directory, append([]string{"serve"}, args...)...))
 }
 
-// start starts the command of a server and waits until it says where it is.
+// start starts the command of a server and waits until it announces its address.
 func start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{Cmd: cmd, t: t, said: &bytes.Buffer{}, log: &locked{}, done: make(chan struct{})}
+	p := &process{Cmd: cmd, t: t, stdout: &bytes.Buffer{}, log: &locked{}, done: make(chan struct{})}
 	p.Stderr = p.log
 	out, err := p.StdoutPipe()
 	if err != nil {
@@ -101,7 +101,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	})
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		fmt.Fprintln(p.said, lines.Text())
+		fmt.Fprintln(p.stdout, lines.Text())
 		if found := regexp.MustCompile(`(https?://[^/]+)/v1/semaphores$`).FindStringSubmatch(lines.Text()); found != nil {
 			p.url = found[1]
 		}
@@ -116,36 +116,36 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	}()
 	if p.url == "" {
 		<-p.done
-		t.Fatalf("it does not serve: %s", p.log)
+		t.Fatalf("no address was announced: %s", p.log)
 	}
 	return p
 }
 
-// kill ends it as a crash would.
+// kill kills the server, like a crash.
 func (p *process) kill() {
 	_ = p.Process.Kill()
 	<-p.done
 }
 
-// stop tells it to, and returns how it ended.
+// stop sends a signal to stop, and returns how the server ended.
 func (p *process) stop() *os.ProcessState {
 	_ = p.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
 	case <-time.After(time.Minute):
-		p.t.Fatalf("it does not stop: %s", p.log)
+		p.t.Fatalf("the server does not stop: %s", p.log)
 	}
 	return p.ProcessState
 }
 
-// An answer is a status, and what JSON there was.
-type answer struct {
+// A jsonReply is a response with its status and JSON.
+type jsonReply struct {
 	status int
 	body   map[string]any
 	at     string // Location
 }
 
-func ask(client *http.Client, method, url string, headers ...string) (a answer, err error) {
+func send(client *http.Client, method, url string, headers ...string) (a jsonReply, err error) {
 	request, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		return a, err
@@ -164,9 +164,9 @@ func ask(client *http.Client, method, url string, headers ...string) (a answer, 
 	return a, err
 }
 
-func (p *process) want(status int, method, path string, headers ...string) answer {
+func (p *process) want(status int, method, path string, headers ...string) jsonReply {
 	p.t.Helper()
-	a, err := ask(http.DefaultClient, method, p.url+path, headers...)
+	a, err := send(http.DefaultClient, method, p.url+path, headers...)
 	if err != nil || a.status != status {
 		p.t.Fatalf("%s %s: %+v, %v, want %d", method, path, a, err, status)
 	}
@@ -177,7 +177,7 @@ func (p *process) waitFor(what string, is func() bool) {
 	p.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			p.t.Fatalf("it never came to be that %s: %s", what, p.log)
+			p.t.Fatalf("timeout waiting until %s: %s", what, p.log)
 		}
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Ten thousand requests wait, each over its own connection. All are served, never
-// more at a time than there are permits. It fails only if the server is stuck: how
-// long all of it takes depends on the machine, and where it is slow for a moment the
-// server replies 503 or disconnects, after which clients ask again.
-func TestTenThousandWait(t *testing.T) {
+// TestServe_TenThousandWait lets ten thousand requests wait, each over its own connection. All are
+// served, never more at a time than there are permits. The test fails only if the server is stuck:
+// the total time depends on the machine. If the machine is slow for a moment, the server replies 503
+// or disconnects, and clients retry.
+func TestServe_TenThousandWait(t *testing.T) {
 	const permits = 20
 	many := int64(10_000)
 	if raceEnabled {
@@ -42,7 +42,7 @@ func TestTenThousandWait(t *testing.T) {
 		wg.Go(func() {
 			c := &wire{url: p.url, key: i, dialing: dialing, gone: p.done, connected: func() { connected.Add(1) }}
 			defer c.close()
-			status, lease, err := c.ask("POST", at+"/leases?wait=1h")
+			status, lease, err := c.request("POST", at+"/leases?wait=1h")
 			if err != nil || status != http.StatusCreated {
 				t.Errorf("acquire: %d, %v", status, err)
 				return
@@ -53,7 +53,7 @@ func TestTenThousandWait(t *testing.T) {
 				}
 			}
 			inside.Add(-1)
-			if status, _, err := c.ask("DELETE", at+"/leases/"+lease); err != nil || status != http.StatusNoContent {
+			if status, _, err := c.request("DELETE", at+"/leases/"+lease); err != nil || status != http.StatusNoContent {
 				t.Errorf("release: %d, %v", status, err)
 			}
 			served.Add(1)
@@ -64,7 +64,7 @@ func TestTenThousandWait(t *testing.T) {
 	advance := func(what string, count func() int64) {
 		t.Helper()
 		if at, stuck := advances(ended, many, count); stuck {
-			p.kill() // which ends the requests
+			p.kill() // ends the requests
 			<-ended
 			t.Fatalf("%s: stuck at %d of %d: %s", what, at, many, p.log)
 		}
@@ -85,8 +85,8 @@ func TestTenThousandWait(t *testing.T) {
 	}
 }
 
-// advances returns once a count has reached what is wanted, or the requests have
-// ended. It reports a count that has not changed for five minutes.
+// advances returns once a count has reached the wanted value, or the requests have ended. It reports
+// a count that has not changed for five minutes.
 func advances(ended <-chan struct{}, want int64, count func() int64) (last int64, stuck bool) {
 	const still = 5 * time.Minute
 	for changed := time.Now(); time.Since(changed) < still; {
@@ -100,26 +100,26 @@ func advances(ended <-chan struct{}, want int64, count func() int64) (last int64
 		select {
 		case <-ended:
 			return last, false
-		case <-time.After(300 * time.Millisecond): // listing ten thousand waiters takes a while, too
+		case <-time.After(300 * time.Millisecond): // listing ten thousand waiters takes time, too
 		}
 	}
 	return last, true
 }
 
-// A wire is one connection, and as little else as possible.
+// A wire is one connection with minimal overhead.
 type wire struct {
 	url       string
-	key       int           // of its requests, which are repeated
-	dialing   chan struct{} // held while it connects
+	key       int           // idempotency key of its requests, which are repeated
+	dialing   chan struct{} // held while connecting
 	gone      <-chan struct{}
 	connected func() // called for the first connection
 	conn      net.Conn
 	from      *bufio.Reader
 }
 
-// ask sends a request until the server decides it: it connects again where it was
-// disconnected, and asks again after 503, as long as the server runs.
-func (w *wire) ask(method, path string) (status int, lease string, err error) {
+// request sends a request until the server decides it: it reconnects after a disconnect, and retries
+// after 503, as long as the server runs.
+func (w *wire) request(method, path string) (status int, lease string, err error) {
 	for {
 		if w.conn == nil {
 			err = w.dial()
@@ -140,9 +140,9 @@ func (w *wire) ask(method, path string) (status int, lease string, err error) {
 	}
 }
 
-// dial connects, and has the server reply to a first request: a connection that the
-// server has not accepted yet counts against the listener's backlog. Where that
-// overflows, requests stay unseen until TCP sends them again, which takes minutes.
+// dial connects, and waits for the reply to a first request: a connection that the server has not
+// accepted yet counts against the listener's backlog. If that overflows, requests are not seen until
+// TCP retransmits them, which takes minutes.
 func (w *wire) dial() (err error) {
 	w.dialing <- struct{}{}
 	defer func() { <-w.dialing }()

@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/x/server"
 )
 
-// write replaces a file as configuration tools do.
+// write replaces a file atomically, as configuration tools do.
 func write(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
@@ -43,7 +43,8 @@ func tokens(names ...string) string {
 
 func as(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// SIGHUP reloads tokens; what is held goes on, and a bad file changes nothing.
+// TestReload_Tokens checks that SIGHUP reloads tokens, held leases stay, and a bad file changes
+// nothing.
 func TestReload_Tokens(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -61,13 +62,13 @@ func TestReload_Tokens(t *testing.T) {
 		t.Fatal(held, err)
 	}
 	defer held.Body.Close()
-	hangup := func(says string) {
+	hangup := func(text string) {
 		t.Helper()
 		before := p.log.String()
 		if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		p.waitFor("it says "+says, func() bool { return strings.Contains(strings.TrimPrefix(p.log.String(), before), says) })
+		p.waitFor("the log contains "+text, func() bool { return strings.Contains(strings.TrimPrefix(p.log.String(), before), text) })
 	}
 	write(t, file, tokens("a", "c"))
 	hangup(`changed="token c added, token b removed"`)
@@ -75,7 +76,7 @@ func TestReload_Tokens(t *testing.T) {
 	p.want(201, "POST", "/v1/semaphores/db/leases", as("c")...)
 	p.want(401, "GET", "/v1/semaphores", as("b")...)
 	if a := p.want(200, "GET", "/v1/semaphores/db", as("a")...); a.body["in_use"] != 3.0 {
-		t.Errorf("%v in use, want 3: what the removed token holds stays", a.body["in_use"])
+		t.Errorf("%v in use, want 3: leases of the removed token stay", a.body["in_use"])
 	}
 	for _, bad := range []string{"tokens: [", "tokens: []\n", tokens("a", "a")} {
 		write(t, file, bad)
@@ -91,13 +92,13 @@ func TestReload_Tokens(t *testing.T) {
 	}
 }
 
-// SIGHUP reloads certificates for new connections.
+// TestReload_Certificates checks that SIGHUP reloads certificates for new connections.
 func TestReload_Certificates(t *testing.T) {
 	t.Parallel()
-	old, next := enginetest.NewAuthority(t), enginetest.NewAuthority(t)
+	old, next := storetest.NewAuthority(t), storetest.NewAuthority(t)
 	directory := t.TempDir()
 	cert, key, ca := filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key"), filepath.Join(directory, "ca.crt")
-	install := func(a *enginetest.Authority) {
+	install := func(a *storetest.Authority) {
 		from, secret := a.Issue(t, "server")
 		for to, name := range map[string]string{cert: from, key: secret, ca: a.File} {
 			raw, err := os.ReadFile(name)
@@ -109,44 +110,44 @@ func TestReload_Certificates(t *testing.T) {
 	}
 	install(old)
 	p := serve(t, directory, "--listen", anywhere, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca)
-	client := func(a *enginetest.Authority) *http.Client {
+	client := func(a *storetest.Authority) *http.Client {
 		transport := &http.Transport{TLSClientConfig: a.Client(t), ForceAttemptHTTP2: true}
 		t.Cleanup(transport.CloseIdleConnections)
 		return &http.Client{Transport: transport}
 	}
 	before, after := client(old), client(next)
-	lease, err := ask(before, "POST", p.url+"/v1/semaphores/db/leases?capacity=1")
+	lease, err := send(before, "POST", p.url+"/v1/semaphores/db/leases?capacity=1")
 	if err != nil || lease.status != 201 {
 		t.Fatal(lease, err)
 	}
-	if _, err := ask(after, "GET", p.url+"/livez"); err == nil {
-		t.Fatal("the next authority is known already")
+	if _, err := send(after, "GET", p.url+"/livez"); err == nil {
+		t.Fatal("the next authority is already accepted")
 	}
 	write(t, cert, "nonsense")
 	_ = p.Process.Signal(syscall.SIGHUP)
 	p.waitFor("it keeps the old ones", func() bool { return strings.Contains(p.log.String(), "nothing was changed") })
-	if a, err := ask(client(old), "GET", p.url+"/livez"); err != nil || a.status != 200 {
+	if a, err := send(client(old), "GET", p.url+"/livez"); err != nil || a.status != 200 {
 		t.Errorf("after a bad reload: %+v, %v", a, err)
 	}
 	install(next)
 	_ = p.Process.Signal(syscall.SIGHUP)
 	p.waitFor("it reloads", func() bool { return strings.Contains(p.log.String(), "changed=certificates") })
-	if a, err := ask(before, "PUT", p.url+lease.at); err != nil || a.status != 200 {
+	if a, err := send(before, "PUT", p.url+lease.at); err != nil || a.status != 200 {
 		t.Errorf("a connection from before: %+v, %v", a, err)
 	}
-	if a, err := ask(after, "GET", p.url+"/v1/semaphores"); err != nil || a.status != 200 {
+	if a, err := send(after, "GET", p.url+"/v1/semaphores"); err != nil || a.status != 200 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	mixed := after.Transport.(*http.Transport).TLSClientConfig.Clone()
 	mixed.Certificates = old.Client(t).Certificates
-	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: mixed.RootCAs, Certificates: mixed.Certificates}}}
-	if a, err := ask(stranger, "GET", p.url+"/livez"); err == nil {
+	unknown := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: mixed.RootCAs, Certificates: mixed.Certificates}}}
+	if a, err := send(unknown, "GET", p.url+"/livez"); err == nil {
 		t.Errorf("a certificate of the old authority is accepted: %+v", a)
 	}
 	p.waitFor("failed handshakes are logged", func() bool { return strings.Contains(p.log.String(), "handshake") })
 }
 
-// A reader of the output that has gone does not end the server.
+// TestServe_OutputIsClosed checks that a closed output pipe does not end the server.
 func TestServe_OutputIsClosed(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -165,21 +166,21 @@ func TestServe_OutputIsClosed(t *testing.T) {
 	ended := make(chan error, 1)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
 	go func() { ended <- cmd.Wait(); close(ended) }()
-	var said bytes.Buffer
-	for !strings.Contains(said.String(), "try ") { // it serves
-		if _, err := io.CopyN(&said, out, 1); err != nil {
-			t.Fatalf("%v: %s", err, &said)
+	var output bytes.Buffer
+	for !strings.Contains(output.String(), "try ") { // the server is announced
+		if _, err := io.CopyN(&output, out, 1); err != nil {
+			t.Fatalf("%v: %s", err, &output)
 		}
 	}
 	out.Close()
-	_, rest, _ := strings.Cut(said.String(), "API")
+	_, rest, _ := strings.Cut(output.String(), "API")
 	p := &process{t: t, url: strings.TrimSuffix(strings.Fields(rest)[0], "/v1/semaphores"), log: &locked{}}
 	for range 3 {
-		p.want(401, "GET", "/v1/semaphores") // which is logged
+		p.want(401, "GET", "/v1/semaphores") // logged
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("it has ended: %v", err)
+		t.Fatalf("the server has ended: %v", err)
 	default:
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -188,7 +189,7 @@ func TestServe_OutputIsClosed(t *testing.T) {
 	}
 }
 
-// A server that cannot listen ends with the code for what is not available.
+// TestServe_BindFailure checks the exit code of a server that cannot listen.
 func TestServe_BindFailure(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -203,7 +204,7 @@ func TestServe_BindFailure(t *testing.T) {
 	}
 }
 
-// 0.0.0.0 is IPv4, and is announced as such.
+// TestServe_AnnouncesWhereItListens checks that 0.0.0.0 means IPv4, and is announced as such.
 func TestServe_AnnouncesWhereItListens(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "--listen", "0.0.0.0:0", "--insecure")
@@ -212,12 +213,13 @@ func TestServe_AnnouncesWhereItListens(t *testing.T) {
 	}
 }
 
-// Where another user could read and change all permits, none are kept.
+// TestServe_StateBelongsToTheUser checks that the server does not start if another user could read
+// and change all permits.
 func TestServe_StateBelongsToTheUser(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]func(string) error{
-		"can be written by other users": func(d string) error { return os.Chmod(d, 0o777) },
-		"belongs to user 65534":         func(d string) error { return os.Chown(d, 65534, 65534) },
+		"other users can write to the directory": func(d string) error { return os.Chmod(d, 0o777) },
+		"user 65534 owns the directory":          func(d string) error { return os.Chown(d, 65534, 65534) },
 	} {
 		state := t.TempDir()
 		directory := filepath.Join(state, "sema")
@@ -225,7 +227,7 @@ func TestServe_StateBelongsToTheUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := spoil(directory); err != nil {
-			t.Logf("%s: %v", what, err) // it takes root to give a directory away
+			t.Logf("%s: %v", what, err) // changing the owner of a directory requires root
 			continue
 		}
 		cmd := command(t, state, "serve", "--listen", anywhere)
@@ -236,7 +238,7 @@ func TestServe_StateBelongsToTheUser(t *testing.T) {
 	}
 }
 
-// Connections that cannot be accepted are logged, a few times.
+// TestServe_LogsDescriptorExhaustion checks that a few connections that cannot be accepted are logged.
 func TestServe_LogsDescriptorExhaustion(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()

@@ -15,11 +15,11 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A reloader replaces tokens and certificates while the server runs, on SIGHUP. Permits,
-// waiting requests and connections stay.
+// A reloader replaces tokens and certificates on SIGHUP, while the server runs. Permits, waiting
+// requests and connections stay.
 type reloader struct {
 	current Config
-	read    func() (Config, error) // the configuration as it is now
+	read    func() (Config, error) // reads the current configuration
 	server  *server.Server
 	secure  *securing
 	logger  *slog.Logger
@@ -37,8 +37,7 @@ func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// reload reads everything before it changes anything: a configuration that is bad
-// changes nothing.
+// reload reads everything before it changes anything: an invalid configuration changes nothing.
 func (r *reloader) reload() {
 	wanted, err := r.read()
 	var loaded *tls.Config
@@ -52,7 +51,7 @@ func (r *reloader) reload() {
 		err = r.server.SetTokens(wanted.Tokens)
 	}
 	if err != nil {
-		r.logger.Error("reload failed, and nothing was changed", "error", err, "hint", sema.Hint(err))
+		r.logger.Error("reload failed, nothing was changed", "error", err, "hint", sema.Hint(err))
 		return
 	}
 	changed := changes(r.current, wanted)
@@ -93,7 +92,7 @@ func changes(before, after Config) (changed []string) {
 	return changed
 }
 
-// unreloadable lists the settings that differ and count only after a restart.
+// unreloadable lists the changed settings that apply only after a restart.
 func (c Config) unreloadable(after Config) (settings []string) {
 	for i, before := range c.settings() {
 		if now := after.settings()[i]; !reflect.DeepEqual(before.value, now.value) {
@@ -115,7 +114,7 @@ func (c Config) settings() []setting {
 	}
 }
 
-// securing is the TLS configuration for new connections.
+// securing holds the TLS configuration for new connections.
 type securing struct{ current atomic.Pointer[tls.Config] }
 
 func newSecuring(c *tls.Config) *securing {
@@ -124,7 +123,7 @@ func newSecuring(c *tls.Config) *securing {
 	return s
 }
 
-// config returns a configuration that asks for the current one at each handshake.
+// config returns a configuration that uses the current one for each handshake.
 func (s *securing) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -132,7 +131,8 @@ func (s *securing) config() *tls.Config {
 	}
 }
 
-// replace sets the configuration for new connections. It reports whether it differs.
+// replace sets the configuration for new connections. It reports whether the configuration has
+// changed.
 func (s *securing) replace(c *tls.Config) bool {
 	old := s.current.Swap(c)
 	sameCA := old.ClientCAs == nil && c.ClientCAs == nil || old.ClientCAs != nil && c.ClientCAs != nil && old.ClientCAs.Equal(c.ClientCAs)

@@ -1,6 +1,5 @@
-// Package serve provides `sema serve`: the service as a process, with its configuration,
-// its log, and a graceful stop. Programs that embed the service mount x/server
-// themselves.
+// Package serve implements `sema serve`: it runs x/server as a process, with a configuration, a
+// log and a graceful stop. Programs that embed the service mount x/server themselves.
 package serve
 
 import (
@@ -39,7 +38,7 @@ func Command(version string) *cobra.Command {
 (sema://host:7362), or any client of the OpenAPI description.
 
 It needs nothing else: permits are stored in a file, and survive a restart. Over
-Redis, PostgreSQL or etcd (--store) several servers are one service.`,
+Redis, PostgreSQL or etcd (--store), several servers form one service.`,
 		Example: `  sema serve
   sema serve --store redis://localhost:6379 --listen :7362 --config sema.yaml
   curl -X POST 'http://127.0.0.1:7362/v1/semaphores/demo/leases?capacity=3&wait=10s'`,
@@ -49,17 +48,17 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 	config := defaults()
 	var file string
 	f := c.Flags()
-	f.StringVar(&file, "config", "", "a YAML file with tokens, semaphores and all of the following")
+	f.StringVar(&file, "config", "", "YAML file with tokens, semaphores and all settings below")
 	f.StringVar(&config.Listen, "listen", config.Listen, "host:port to listen on")
-	f.StringVar(&config.Store, "store", config.Store, "URL of the store of the permits")
-	f.BoolVar(&config.Insecure, "insecure", false, "allow clients of other machines without tokens or certificates")
+	f.StringVar(&config.Store, "store", config.Store, "URL of the store")
+	f.BoolVar(&config.Insecure, "insecure", false, "allow clients on other machines without tokens or certificates")
 	f.StringVar(&config.TLS.Cert, "tls-cert", "", "certificate, in PEM")
-	f.StringVar(&config.TLS.Key, "tls-key", "", "its key")
-	f.StringVar(&config.TLS.ClientCA, "tls-client-ca", "", "demand certificates of this authority's from clients")
+	f.StringVar(&config.TLS.Key, "tls-key", "", "key of the certificate, in PEM")
+	f.StringVar(&config.TLS.ClientCA, "tls-client-ca", "", "require client certificates of this authority")
 	f.StringVar(&config.Log.Format, "log-format", config.Log.Format, "text or json")
 	f.StringVar(&config.Log.Level, "log-level", config.Log.Level, "debug, info, warn or error")
-	f.DurationVar(&config.Grace, "grace", config.Grace, "how long requests may finish after a signal to stop")
-	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "how long /readyz announces the stop before requests are rejected")
+	f.DurationVar(&config.Grace, "grace", config.Grace, "how long requests may take to finish after a signal to stop")
+	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "how long /readyz fails before requests are rejected")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		given := settled(c.Flags())
 		if err := config.merge(c.Flags(), given, &file); err != nil {
@@ -75,7 +74,7 @@ Redis, PostgreSQL or etcd (--store) several servers are one service.`,
 	return c
 }
 
-// settled returns the values of flags, and for flags that are absent the environment
+// settled returns the values of flags, and for absent flags those of the environment
 // (SEMA_LISTEN, …).
 func settled(flags *pflag.FlagSet) map[string]string {
 	given := map[string]string{}
@@ -89,8 +88,7 @@ func settled(flags *pflag.FlagSet) map[string]string {
 	return given
 }
 
-// merge reads the file, and then sets the values of flags and environment, which take
-// precedence.
+// merge reads the file, and then applies flags and environment, which take precedence.
 func (c *Config) merge(flags *pflag.FlagSet, given map[string]string, file *string) error {
 	if named, ok := given["config"]; ok {
 		*file = named
@@ -109,9 +107,9 @@ func (c *Config) merge(flags *pflag.FlagSet, given map[string]string, file *stri
 	return c.check()
 }
 
-// ballast is a block of heap that is never written to: address space, not memory. It makes
-// the garbage collector run less often: the live heap of a server is small, so that it
-// would run every few megabytes, which takes a twentieth of the time under load.
+// ballast is the size of a heap block that is never written to: it uses address space, not
+// memory. It makes the garbage collector run less often: the live heap of a server is small, so
+// the collector would run every few megabytes, which takes a twentieth of the time under load.
 const ballast = 12 << 20
 
 // run serves until a signal to stop.
@@ -129,7 +127,7 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer, ag
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	slog.SetDefault(logger)
-	secure, err := c.tls() // before it is announced
+	secure, err := c.tls() // before the server is announced
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
@@ -159,7 +157,7 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer, ag
 	return c.serve(ctx, stop, s, listener, secure, logger)
 }
 
-// open opens the store. It creates the directory of a file.
+// open opens the store. It creates the directory of a SQLite file.
 func (c Config) open(ctx context.Context) (fleet.Store, error) {
 	u, err := store.Parse(c.Store)
 	if err != nil {
@@ -170,7 +168,7 @@ func (c Config) open(ctx context.Context) (fleet.Store, error) {
 		if err := os.MkdirAll(directory, 0o700); err != nil {
 			return nil, err
 		}
-		if path == stateFile() { // the default, not one that was named
+		if path == stateFile() { // the default, not a file that the user named
 			if err := checkOwner(directory); err != nil {
 				return nil, &exit.Error{Code: exit.Usage, Err: err}
 			}
@@ -191,8 +189,8 @@ func (c Config) logger(to io.Writer) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(to, options)), nil
 }
 
-// listen listens on IPv4 alone for 0.0.0.0: package net would take it for all
-// addresses of both.
+// listen listens only on IPv4 for 0.0.0.0: package net would use all addresses of both
+// families.
 func (c Config) listen() (net.Listener, error) {
 	network := "tcp"
 	if host, _, _ := net.SplitHostPort(c.Listen); host == "0.0.0.0" {
@@ -200,7 +198,7 @@ func (c Config) listen() (net.Listener, error) {
 	}
 	listener, err := net.Listen(network, c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, exit.Errorf(exit.Unavailable, "%w", err).With("is another server running there? choose another address with --listen")
+		return nil, exit.Errorf(exit.Unavailable, "%w", err).With("stop the other server there, or choose another address with --listen")
 	}
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Unavailable, Err: err}
@@ -232,8 +230,8 @@ func (c Config) announce(out io.Writer, version string, at net.Addr, opened flee
 	fmt.Fprintf(out, "  try          %s -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", command, url)
 }
 
-// serve serves until a signal, and then stops gracefully. After stop is called, another
-// signal ends the process at once.
+// serve serves until a signal, and then stops gracefully. After stop was called, a second signal
+// ends the process at once.
 func (c Config) serve(ctx context.Context, stop func(), s *server.Server, listener net.Listener, secure *tls.Config, logger *slog.Logger) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -242,7 +240,7 @@ func (c Config) serve(ctx context.Context, stop func(), s *server.Server, listen
 	h := &http.Server{
 		Handler: s, Protocols: protocols, ConnContext: server.ConnContext, ErrorLog: s.ErrorLog(),
 		ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		HTTP2:     &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // detects clients that vanished
+		HTTP2:     &http.HTTP2Config{SendPingTimeout: 15 * time.Second}, // detects clients that have disappeared
 		TLSConfig: secure,
 	}
 	h.RegisterOnShutdown(s.EndStreams)
@@ -264,8 +262,8 @@ func (c Config) serve(ctx context.Context, stop func(), s *server.Server, listen
 	return c.leave(context.WithoutCancel(ctx), s, h)
 }
 
-// leave announces the stop, lets requests finish, and then closes the server. Leases stay
-// valid: while requests still wait, leases are renewed and released here.
+// leave stops the server gracefully: /readyz fails, requests may finish, then the server is
+// closed. Leases stay valid: while requests still wait, leases can be renewed and released here.
 func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) error {
 	s.Unready()
 	time.Sleep(c.ReadyDelay)
@@ -291,7 +289,7 @@ func (c Config) leave(ctx context.Context, s *server.Server, h *http.Server) err
 	return errors.Join(err, closed)
 }
 
-// tls returns the TLS configuration, nil if there is none.
+// tls returns the TLS configuration, nil if TLS is not configured.
 func (c Config) tls() (*tls.Config, error) {
 	if c.TLS.Cert == "" {
 		return nil, nil
@@ -310,7 +308,7 @@ func (c Config) tls() (*tls.Config, error) {
 	}
 	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !config.ClientCAs.AppendCertsFromPEM(raw) {
-		return nil, fmt.Errorf("tls.client_ca: there is no certificate in %s", c.TLS.ClientCA)
+		return nil, fmt.Errorf("tls.client_ca: no certificate in %s", c.TLS.ClientCA)
 	}
 	return config, nil
 }

@@ -16,29 +16,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 	"github.com/sema-go/sema/x/server"
 )
 
 const anywhere = "127.0.0.1:0"
 
-// What it says to try works when pasted.
-func TestTheLineToTryWorks(t *testing.T) {
+// TestServe_AnnouncedCommandWorks checks that the announced command works when pasted.
+func TestServe_AnnouncedCommandWorks(t *testing.T) {
 	t.Parallel()
-	enginetest.Need(t, "curl", "curl")
+	storetest.Need(t, "curl", "curl")
 	p := serve(t, t.TempDir(), "--listen", anywhere)
-	line := regexp.MustCompile(`curl .*`).FindString(p.said.String())
+	line := regexp.MustCompile(`curl .*`).FindString(p.stdout.String())
 	out, err := exec.Command("sh", "-c", line).Output()
 	if err != nil || !strings.Contains(string(out), `"id"`) {
 		t.Errorf("%s: %s, %v", line, out, err)
 	}
 }
 
-// A script of somebody's, in another language.
-func TestAForeignClient(t *testing.T) {
+// TestServe_ForeignClient runs a client in another language.
+func TestServe_ForeignClient(t *testing.T) {
 	t.Parallel()
-	python := enginetest.Need(t, "python3", "python3")
+	python := storetest.Need(t, "python3", "python3")
 	p := serve(t, t.TempDir(), "--listen", anywhere)
 	script := `
 import json, sys, urllib.request
@@ -59,8 +59,8 @@ except urllib.error.HTTPError as e:
 	}
 }
 
-// A server that is killed and started again has lost nothing.
-func TestKilledAndStartedAgain(t *testing.T) {
+// TestServe_KilledAndStartedAgain checks that a server that is killed and restarted has lost nothing.
+func TestServe_KilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	p := serve(t, directory, "--listen", anywhere)
@@ -77,54 +77,56 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	p.want(201, "POST", "/v1/semaphores/db/leases")
 }
 
-// When it is told to stop, those who wait are served, and leases live on.
-func TestItStopsInOrder(t *testing.T) {
+// TestServe_StopsGracefully checks that waiting requests are served after a signal to stop, and that
+// leases stay valid.
+func TestServe_StopsGracefully(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	p := serve(t, directory, "--listen", anywhere, "--ready-delay", "300ms")
 	held := p.want(201, "POST", "/v1/semaphores/db/leases?capacity=1")
 	var wg sync.WaitGroup
-	var waited answer
+	var waited jsonReply
 	wg.Go(func() { waited = p.want(201, "POST", "/v1/semaphores/db/leases?wait=30s") })
-	p.waitFor("somebody waits", func() bool { return p.want(200, "GET", "/v1/semaphores/db").body["waiting"] == 1.0 })
+	p.waitFor("an acquire waits", func() bool { return p.want(200, "GET", "/v1/semaphores/db").body["waiting"] == 1.0 })
 	wg.Go(func() {
 		if state := p.stop(); state.ExitCode() != 0 {
 			t.Errorf("%v: %s", state, p.log)
 		}
 	})
-	p.waitFor("it says that it leaves", func() bool {
-		a, err := ask(http.DefaultClient, "GET", p.url+"/readyz")
+	p.waitFor("/readyz fails", func() bool {
+		a, err := send(http.DefaultClient, "GET", p.url+"/readyz")
 		return err == nil && a.status == 503
 	})
-	p.want(201, "POST", "/v1/semaphores/other/leases?capacity=1") // balancers do not know yet
+	p.want(201, "POST", "/v1/semaphores/other/leases?capacity=1") // load balancers may not have noticed yet
 	p.want(204, "DELETE", held.at)
 	wg.Wait()
 	p = serve(t, directory, "--listen", anywhere)
 	p.want(200, "PUT", waited.at)
 }
 
-// While those who wait may finish, leases are renewed and released.
-func TestRenewalsAreServedWhileItStops(t *testing.T) {
+// TestServe_RenewsWhileStopping checks that leases are renewed and released while waiting requests
+// may finish.
+func TestServe_RenewsWhileStopping(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "--listen", anywhere, "--grace", "15s")
 	held := p.want(http.StatusCreated, "POST", "/v1/semaphores/db/leases?capacity=1")
-	waited := make(chan answer, 1)
+	waited := make(chan jsonReply, 1)
 	go func() {
-		a, _ := ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?wait=30s")
+		a, _ := send(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases?wait=30s")
 		waited <- a
 	}()
-	p.waitFor("somebody waits", func() bool { return p.want(http.StatusOK, "GET", "/v1/semaphores/db").body["waiting"] == 1.0 })
+	p.waitFor("an acquire waits", func() bool { return p.want(http.StatusOK, "GET", "/v1/semaphores/db").body["waiting"] == 1.0 })
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.waitFor("it refuses who is new", func() bool {
-		a, err := ask(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases")
+	p.waitFor("new acquires are rejected", func() bool {
+		a, err := send(http.DefaultClient, "POST", p.url+"/v1/semaphores/db/leases")
 		return err == nil && a.status == http.StatusServiceUnavailable
 	})
 	p.want(http.StatusOK, "PUT", held.at)
 	p.want(http.StatusNoContent, "DELETE", held.at)
 	if a := <-waited; a.status != http.StatusCreated {
-		t.Errorf("who waited got %+v", a)
+		t.Errorf("the waiting request got %+v", a)
 	}
 	<-p.done
 	if !p.ProcessState.Success() {
@@ -132,8 +134,9 @@ func TestRenewalsAreServedWhileItStops(t *testing.T) {
 	}
 }
 
-// From the moment that it can have said anything, it stops in order.
-func TestASignalThatComesEarly(t *testing.T) {
+// TestServe_EarlySignal checks that the server stops gracefully from the moment it may have been
+// announced.
+func TestServe_EarlySignal(t *testing.T) {
 	t.Parallel()
 	for range 10 {
 		cmd := command(t, t.TempDir(), "serve", "--listen", anywhere)
@@ -154,13 +157,13 @@ func TestASignalThatComesEarly(t *testing.T) {
 	}
 }
 
-// Who looks at the dashboard, or watches, does not hold it up.
-func TestAViewerDoesNotUseUpTheGrace(t *testing.T) {
+// TestServe_ViewersDoNotDelayTheStop checks that dashboard pages and watchers do not delay the stop.
+func TestServe_ViewersDoNotDelayTheStop(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "--listen", anywhere, "--grace", "15s")
-	dashboard := regexp.MustCompile(`dashboard +(http.*/ui/)\n`).FindStringSubmatch(p.said.String())
+	dashboard := regexp.MustCompile(`dashboard +(http.*/ui/)\n`).FindStringSubmatch(p.stdout.String())
 	if dashboard == nil {
-		t.Fatalf("it does not say where the dashboard is: %s", p.said)
+		t.Fatalf("no address of the dashboard: %s", p.stdout)
 	}
 	p.want(http.StatusCreated, "POST", "/v1/semaphores/db/leases?capacity=1")
 	for _, stream := range []string{dashboard[1] + "live", p.url + "/v1/semaphores/db/watch"} {
@@ -176,33 +179,34 @@ func TestAViewerDoesNotUseUpTheGrace(t *testing.T) {
 	}
 }
 
-// Those who would wait for too long are told to ask again.
-func TestGraceHasAnEnd(t *testing.T) {
+// TestServe_GraceIsBounded checks that requests that would wait for too long are rejected with a hint
+// to retry.
+func TestServe_GraceIsBounded(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "--listen", anywhere, "--grace", "100ms")
 	p.want(201, "POST", "/v1/semaphores/db/leases?capacity=1")
 	var wg sync.WaitGroup
 	wg.Go(func() { p.want(503, "POST", "/v1/semaphores/db/leases?wait=50s") })
-	p.waitFor("somebody waits", func() bool { return p.want(200, "GET", "/v1/semaphores/db").body["waiting"] == 1.0 })
+	p.waitFor("an acquire waits", func() bool { return p.want(200, "GET", "/v1/semaphores/db").body["waiting"] == 1.0 })
 	if state := p.stop(); state.ExitCode() != 0 {
 		t.Errorf("%v: %s", state, p.log)
 	}
 	wg.Wait()
 }
 
-// refused is what it says when it will not start.
-func refused(t *testing.T, env []string, args ...string) string {
+// startFails returns the output of a server that does not start.
+func startFails(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	cmd := command(t, t.TempDir(), append([]string{"serve"}, args...)...)
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		t.Errorf("%v: it ran", args)
+		t.Errorf("%v: the server started", args)
 	}
 	return string(out)
 }
 
-func TestWhatItRefuses(t *testing.T) {
+func TestServe_RejectsInvalidConfigurations(t *testing.T) {
 	t.Parallel()
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "sema.yaml")
@@ -214,39 +218,39 @@ func TestWhatItRefuses(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		env  []string
-		says string
+		want string
 	}{
-		{args: []string{"--listen", ":0"}, says: "sema token"},
-		{env: []string{"SEMA_LISTEN=0.0.0.0:0"}, says: "--insecure"},
-		{env: []string{"SEMA_STORE=host:"}, says: "need no server"},
-		{args: []string{"--listen", "nowhere"}, says: "host:port"},
-		{args: []string{"--listen", anywhere, "--tls-cert", "x"}, says: "both cert and key"},
-		{args: []string{"--listen", anywhere, "--log-level", "loud"}, says: "debug, info"},
-		{args: []string{"--listen", anywhere, "--store", "nonsense:"}, says: "no store"},
-		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - name: db\n    capasity: 3\n")}, says: "capasity"},
-		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - name: db\n    capacity: -3\n")}, says: "capacity -3"},
-		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: plain-secret\n")}, says: "64 hexadecimal digits"},
-		{args: []string{"--listen", anywhere, "--config", "/does/not/exist"}, says: "no such file"},
-		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\n---\ngrace: 2s\n")}, says: "may only add tokens and semaphores"},
-		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\ngrace: 2s\n")}, says: "already defined"},
-		{args: []string{"--listen", anywhere, "--config", file("grace: -1s\n")}, says: "grace"},
-		{args: []string{"--listen", anywhere, "--config", file("limits: {waiting: -1}\n")}, says: "limits.waiting"},
-		{args: []string{"--listen", anywhere, "--config", file("limits: {max_wait: -1s}\n")}, says: "limits.max_wait"},
-		{args: []string{"--listen", anywhere, "--config", file("limits: {colour: 1}\n")}, says: "colour"},
-		{args: []string{"--listen", anywhere, "--config", file("limits: {idle: 1h}\nstore: redis://127.0.0.1:1\n")}, says: "limits.idle"},
-		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - {name: db, capacity: 3}\n  - {name: db, capacity: 4}\n")}, says: "declared twice"},
-		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: " + server.HashToken("a") + "\n")}, says: "verbs: [read, acquire, admin]"},
-		{args: []string{"--listen", anywhere}, env: []string{"XDG_STATE_HOME=", "HOME="}, says: "--store sqlite:///"},
-		{args: []string{"--listen", anywhere}, env: []string{"XDG_STATE_HOME=here", "HOME=there"}, says: "--store sqlite:///"},
-		{env: []string{"SEMA_GRACE=soon"}, args: []string{"--listen", anywhere}, says: "grace"},
+		{args: []string{"--listen", ":0"}, want: "sema token"},
+		{env: []string{"SEMA_LISTEN=0.0.0.0:0"}, want: "--insecure"},
+		{env: []string{"SEMA_STORE=host:"}, want: "need no server"},
+		{args: []string{"--listen", "nowhere"}, want: "host:port"},
+		{args: []string{"--listen", anywhere, "--tls-cert", "x"}, want: "both cert and key"},
+		{args: []string{"--listen", anywhere, "--log-level", "loud"}, want: "debug, info"},
+		{args: []string{"--listen", anywhere, "--store", "nonsense:"}, want: "no store"},
+		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - name: db\n    capasity: 3\n")}, want: "capasity"},
+		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - name: db\n    capacity: -3\n")}, want: "capacity -3"},
+		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: plain-secret\n")}, want: "64 hexadecimal digits"},
+		{args: []string{"--listen", anywhere, "--config", "/does/not/exist"}, want: "no such file"},
+		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\n---\ngrace: 2s\n")}, want: "may only add tokens and semaphores"},
+		{args: []string{"--listen", anywhere, "--config", file("grace: 1s\ngrace: 2s\n")}, want: "already defined"},
+		{args: []string{"--listen", anywhere, "--config", file("grace: -1s\n")}, want: "grace"},
+		{args: []string{"--listen", anywhere, "--config", file("limits: {waiting: -1}\n")}, want: "limits.waiting"},
+		{args: []string{"--listen", anywhere, "--config", file("limits: {max_wait: -1s}\n")}, want: "limits.max_wait"},
+		{args: []string{"--listen", anywhere, "--config", file("limits: {colour: 1}\n")}, want: "colour"},
+		{args: []string{"--listen", anywhere, "--config", file("limits: {idle: 1h}\nstore: redis://127.0.0.1:1\n")}, want: "limits.idle"},
+		{args: []string{"--listen", anywhere, "--config", file("semaphores:\n  - {name: db, capacity: 3}\n  - {name: db, capacity: 4}\n")}, want: "declared twice"},
+		{args: []string{"--listen", anywhere, "--config", file("tokens:\n  - name: a\n    hash: " + server.HashToken("a") + "\n")}, want: "verbs: [read, acquire, admin]"},
+		{args: []string{"--listen", anywhere}, env: []string{"XDG_STATE_HOME=", "HOME="}, want: "--store sqlite:///"},
+		{args: []string{"--listen", anywhere}, env: []string{"XDG_STATE_HOME=here", "HOME=there"}, want: "--store sqlite:///"},
+		{env: []string{"SEMA_GRACE=soon"}, args: []string{"--listen", anywhere}, want: "grace"},
 	} {
-		if out := refused(t, c.env, c.args...); !strings.Contains(out, c.says) || strings.Contains(out, "plain-secret") {
-			t.Errorf("%v %v: %s\nhas no %q, or a secret", c.env, c.args, out, c.says)
+		if out := startFails(t, c.env, c.args...); !strings.Contains(out, c.want) || strings.Contains(out, "plain-secret") {
+			t.Errorf("%v %v: %s\nhas no %q, or a secret", c.env, c.args, out, c.want)
 		}
 	}
 }
 
-func TestAConfigurationFile(t *testing.T) {
+func TestServe_ConfigurationFile(t *testing.T) {
 	t.Parallel()
 	configured, token := createToken(t)
 	directory := t.TempDir()
@@ -255,7 +259,7 @@ func TestAConfigurationFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := serve(t, directory, "--config", file, "--listen", anywhere) // the flag counts
+	p := serve(t, directory, "--config", file, "--listen", anywhere) // the flag takes precedence
 	p.want(401, "GET", "/v1/semaphores")
 	auth := []string{"Authorization", "Bearer " + token}
 	p.want(201, "POST", "/v1/semaphores/tenant-a/leases", auth...)
@@ -264,29 +268,29 @@ func TestAConfigurationFile(t *testing.T) {
 	}
 	p.want(403, "POST", "/v1/semaphores/tenant-a/drain", auth...)
 	p.stop()
-	if !strings.Contains(p.log.String(), `{"time"`) || strings.Contains(p.log.String()+p.said.String(), token) {
-		t.Errorf("%s%s", p.said, p.log)
+	if !strings.Contains(p.log.String(), `{"time"`) || strings.Contains(p.log.String()+p.stdout.String(), token) {
+		t.Errorf("%s%s", p.stdout, p.log)
 	}
 }
 
-func TestTLS(t *testing.T) {
+func TestServe_TLS(t *testing.T) {
 	t.Parallel()
-	authority := enginetest.NewAuthority(t)
+	authority := storetest.NewAuthority(t)
 	cert, key := authority.Issue(t, "server")
 	p := serve(t, t.TempDir(), "--listen", anywhere, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", authority.File)
 	known := &http.Client{Transport: &http.Transport{TLSClientConfig: authority.Client(t), ForceAttemptHTTP2: true}}
-	if a, err := ask(known, "POST", p.url+"/v1/semaphores/db/leases?capacity=1"); err != nil || a.status != 201 {
+	if a, err := send(known, "POST", p.url+"/v1/semaphores/db/leases?capacity=1"); err != nil || a.status != 201 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Client(t).RootCAs}}}
-	if a, err := ask(stranger, "GET", p.url+"/livez"); err == nil {
-		t.Errorf("a stranger is answered: %+v", a)
+	unknown := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Client(t).RootCAs}}}
+	if a, err := send(unknown, "GET", p.url+"/livez"); err == nil {
+		t.Errorf("a client without a certificate gets %+v", a)
 	}
 }
 
-// Three servers over one Redis are one service: one is killed, and nobody loses a
-// lease, and nobody is let in who should not be.
-func TestThreeServersOfWhichOneIsKilled(t *testing.T) {
+// TestServe_ThreeServersOneIsKilled checks that three servers over one Redis are one service: one is
+// killed, no lease is lost, and the bound holds.
+func TestServe_ThreeServersOneIsKilled(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	var servers []*process
@@ -296,10 +300,10 @@ func TestThreeServersOfWhichOneIsKilled(t *testing.T) {
 	var alive atomic.Int64
 	alive.Store(3)
 	client := &http.Client{Timeout: 10 * time.Second}
-	// at asks one of the servers, and another one if that does not answer.
-	at := func(n int, method, path string, headers ...string) answer {
+	// at sends a request to one of the servers, and to another one if that does not reply.
+	at := func(n int, method, path string, headers ...string) jsonReply {
 		for {
-			a, err := ask(client, method, servers[n%int(alive.Load())].url+path, headers...)
+			a, err := send(client, method, servers[n%int(alive.Load())].url+path, headers...)
 			if err == nil && a.status != 503 {
 				return a
 			}
@@ -313,7 +317,7 @@ func TestThreeServersOfWhichOneIsKilled(t *testing.T) {
 	for i := range callers {
 		wg.Go(func() {
 			for n := range turns {
-				// With a key, what was granted is not lost with its answer.
+				// With a key, a granted lease is not lost with its reply.
 				a := at(i+n, "POST", fmt.Sprintf("/v1/semaphores/db/leases?capacity=%d&wait=30s", capacity), "Idempotency-Key", fmt.Sprint(i, " ", n))
 				if a.status != 201 {
 					t.Errorf("%+v", a)
@@ -327,7 +331,7 @@ func TestThreeServersOfWhichOneIsKilled(t *testing.T) {
 					t.Errorf("%s: %+v", lease, kept)
 				}
 				inside.Add(-1)
-				if back := at(i+n+2, "DELETE", lease); back.status != 204 && back.status != 410 { // 410: an answer was lost, and it was said again
+				if back := at(i+n+2, "DELETE", lease); back.status != 204 && back.status != 410 { // 410: a reply was lost, and the request was repeated
 					t.Errorf("%s: %+v", lease, back)
 				}
 				if turn.Add(1) == callers*turns/2 {
@@ -339,6 +343,6 @@ func TestThreeServersOfWhichOneIsKilled(t *testing.T) {
 	}
 	wg.Wait()
 	if over.Load() > 0 || turn.Load() != callers*turns {
-		t.Errorf("%d too many, %d turns of %d", over.Load(), turn.Load(), callers*turns)
+		t.Errorf("%d above the bound, %d turns of %d", over.Load(), turn.Load(), callers*turns)
 	}
 }

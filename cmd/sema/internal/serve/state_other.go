@@ -2,5 +2,5 @@
 
 package serve
 
-// checkOwner does nothing: profiles of users are their own.
+// checkOwner does nothing: user profiles are private on this system.
 func checkOwner(string) error { return nil }

@@ -13,7 +13,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A newToken is a token and its entry in the configuration.
+// A newToken is a token with its entry in the configuration.
 type newToken struct {
 	Secret string        `json:"token"`
 	Name   string        `json:"name"`
@@ -32,10 +32,11 @@ func TokenCommand() *cobra.Command {
 		Short: "Create a token for 'sema serve'",
 		Long: `Create a token for 'sema serve', and its entry in the server's configuration.
 
-The entry goes to stdout. It holds a hash of the token and no secret: append it to
-the configuration file, as often as you like, and restart the server.
+The entry goes to stdout. It contains a hash of the token and no secret: append it to
+the configuration file, as often as you like. Then send the server SIGHUP, or restart
+it if this is its first token.
 
-The token itself goes to stderr, and is shown only this once. Clients send it as
+The token itself goes to stderr, and is shown only once. Clients send it as
 SEMA_TOKEN (Sema's library and command line) or Authorization: Bearer (HTTP).`,
 		Example: `  sema token --name ci --prefix ci- --verbs read,acquire >>sema.yaml
   sema token --name ops --verbs read,acquire,admin >>sema.yaml
@@ -65,7 +66,7 @@ SEMA_TOKEN (Sema's library and command line) or Authorization: Bearer (HTTP).`,
 		if output == "json" {
 			return printable.WriteJSON(c.OutOrStdout(), t, "  ")
 		}
-		// Without its token an entry is of no use, so the token is written first.
+		// An entry without its token is useless, so the token is written first.
 		if _, err := fmt.Fprintf(c.ErrOrStderr(), "The token, shown only once (SEMA_TOKEN, or Authorization: Bearer):\n%s\n", t.Secret); err != nil {
 			return fmt.Errorf("cannot write the token to stderr: %w", err)
 		}
@@ -74,8 +75,8 @@ SEMA_TOKEN (Sema's library and command line) or Authorization: Bearer (HTTP).`,
 	return c
 }
 
-// writeEntry writes a YAML document of its own: so it can follow whatever the file
-// ends with.
+// writeEntry writes the entry as a separate YAML document, which can follow any content of the
+// file.
 func (t newToken) writeEntry(w io.Writer) error {
 	var verbs []string
 	for _, v := range t.Verbs {

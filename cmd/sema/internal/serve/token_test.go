@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// createToken runs "sema token". entry is what it writes to stdout; secret is the last
-// line of stderr.
+// createToken runs "sema token". entry is its stdout, and secret the last line of its stderr.
 func createToken(t *testing.T, args ...string) (entry, secret string) {
 	t.Helper()
 	cmd := command(t, t.TempDir(), append([]string{"token"}, args...)...)
@@ -23,8 +22,7 @@ func createToken(t *testing.T, args ...string) (entry, secret string) {
 	return out.String(), lines[len(lines)-1]
 }
 
-// TestToken_IsAppended: sema token >> sema.yaml, to whatever file there is, any number
-// of times.
+// TestToken_IsAppended checks that 'sema token >> sema.yaml' works for any file, any number of times.
 func TestToken_IsAppended(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{
@@ -51,13 +49,13 @@ func TestToken_IsAppended(t *testing.T) {
 			p.want(403, "POST", "/v1/semaphores/ci-x/leases", "Authorization", "Bearer "+ops)
 			a := p.want(200, "GET", "/v1/semaphores/ci-x", "Authorization", "Bearer "+ops)
 			if strings.Contains(before, "capacity: 7") && a.body["capacity"] != 7.0 {
-				t.Errorf("what was declared before is lost: %v", a.body)
+				t.Errorf("an earlier declaration is lost: %v", a.body)
 			}
 		})
 	}
 }
 
-// TestToken_SecretIsApart: the file has no secret in it, and says what the token may do.
+// TestToken_SecretIsApart checks that the entry contains no secret, and lists the token's verbs.
 func TestToken_SecretIsApart(t *testing.T) {
 	t.Parallel()
 	entry, secret := createToken(t)
@@ -79,8 +77,8 @@ func TestToken_SecretIsApart(t *testing.T) {
 	}
 }
 
-// Further documents add tokens and semaphores. A setting in one of them is found, and so
-// is a mistake.
+// TestConfig_OfSeveralDocuments checks that further documents add tokens and semaphores, and that a
+// setting or a mistake in one of them is an error.
 func TestConfig_OfSeveralDocuments(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "sema.yaml")

@@ -14,21 +14,21 @@ import (
 	"github.com/sema-go/sema/x/stores"
 )
 
-// An Access is what a command does with a store.
+// An Access specifies what a command does with a store.
 type Access uint8
 
 const (
-	// Reading creates, migrates and changes nothing. A SQLite file can be read while
-	// another process owns it, and a server whose settings may lose permits is read too.
+	// Reading creates, migrates and changes nothing. It can read a SQLite file that another
+	// process owns, and a server whose settings may lose permits.
 	Reading Access = iota
-	// Changing changes semaphores that exist. It neither creates nor migrates tables:
-	// a command of an operator must not upgrade a schema that older programs use.
+	// Changing changes existing semaphores. It neither creates nor migrates tables: an
+	// operator's command must not upgrade a schema that older programs use.
 	Changing
 	// Creating is for commands that acquire permits: they create what is missing.
 	Creating
 )
 
-// Open opens the store. Its errors are those of wrong usage, or [Unreachable].
+// Open opens the store. It fails with a usage error, or with [Unreachable].
 func (u URL) Open(ctx context.Context, access Access) (fleet.Store, error) {
 	if u.IsHost() {
 		return nil, exit.Misuse("semaphores of this machine are held by processes, not leased by a store").With("name a store with --store or SEMA_STORE")
@@ -56,15 +56,15 @@ func (u URL) open(ctx context.Context, access Access) (fleet.Store, error) {
 	case !isFile:
 		return opened, nil
 	}
-	// The file exists and has the schema of this program.
+	// The file exists and has this program's schema.
 	if err := opened.Close(); err != nil {
 		return nil, err
 	}
 	return stores.Open(ctx, u.raw)
 }
 
-// An Unreachable is the error of a store that cannot be reached, for whatever reason.
-// It is [sema.ErrUnavailable].
+// An Unreachable is the error of a store that cannot be reached for any reason. It is
+// [sema.ErrUnavailable].
 type Unreachable struct{ Cause error }
 
 // Error implements error.
@@ -73,8 +73,7 @@ func (u *Unreachable) Error() string { return u.Cause.Error() }
 // Unwrap returns the cause and [sema.ErrUnavailable].
 func (u *Unreachable) Unwrap() []error { return []error{u.Cause, sema.ErrUnavailable} }
 
-// Unreached returns err as [Unreachable]; nil, and errors with an exit code of their
-// own, as they are.
+// Unreached wraps err in [Unreachable]. It returns nil, and errors with an exit code, unchanged.
 func Unreached(err error) error {
 	var coded *exit.Error
 	if err == nil || errors.As(err, &coded) {
@@ -83,8 +82,8 @@ func Unreached(err error) error {
 	return &Unreachable{err}
 }
 
-// A reader is a store without notifications: clients would register for them, and
-// etcd keeps a key for each.
+// A reader is a store without notifications: clients would register for them, and etcd stores a
+// key for each.
 type reader struct{ fleet.Store }
 
 // Listen implements [fleet.Store].
@@ -112,16 +111,16 @@ func (r reader) Examine(ctx context.Context) ([]fleet.Finding, error) {
 // closeTimeout bounds the last round trip to a store.
 const closeTimeout = 5 * time.Second
 
-// CloseClient releases the permits of a client and closes it, whatever context has
-// ended before.
+// CloseClient releases the permits of a client and closes it, also if the command's context has
+// ended.
 func CloseClient(client *fleet.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return client.Close(ctx, fleet.CloseRelease)
 }
 
-// ScratchName returns a name for a semaphore that no other program uses. It names the
-// command that created it.
+// ScratchName returns a name for a semaphore that no other program uses. It contains the name of
+// the command.
 func ScratchName(command string) string {
 	return fmt.Sprintf("sema-%s-%08x", command, rand.Uint32())
 }

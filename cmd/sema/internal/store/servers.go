@@ -8,10 +8,10 @@ import (
 // A Server is the address of a server of a store, as [net.Dial] takes it.
 type Server struct{ Network, Address string }
 
-// ports are the default ports of schemes; "" where there is none.
+// ports maps schemes to their default ports; "" if there is none.
 var ports = map[string]string{"redis": "6379", "rediss": "6379", "postgres": "5432", "postgresql": "5432", "etcd": "2379", "sema": "", "semas": ""}
 
-// Servers returns the servers that the URL names; none for a store without a server.
+// Servers returns the servers in the URL, nil for a store without a server.
 func (u URL) Servers() (all []Server) {
 	port, ok := ports[u.Scheme()]
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-// Default is the store of commands to which none is named: this machine, this user.
+// Default is the default store: this machine, this user.
 const Default = "host:"
 
 // wanted lists the forms of a URL.
@@ -24,14 +24,13 @@ type URL struct {
 	parsed *url.URL
 }
 
-// Parse parses the URL of a store; [Default] if it is empty. Its errors have no
-// passwords in them.
+// Parse parses the URL of a store; an empty one is [Default]. Its errors contain no passwords.
 func Parse(raw string) (URL, error) {
 	if raw == "" {
 		raw = Default
 	}
 	parsed, err := url.Parse(raw)
-	if err != nil { // whose text has the URL in it
+	if err != nil { // err contains the URL, so it is dropped
 		return URL{}, exit.Misuse("the URL of the store cannot be parsed").With(wanted)
 	}
 	if parsed.Scheme == "" {
@@ -40,8 +39,8 @@ func Parse(raw string) (URL, error) {
 	return URL{raw, parsed}, nil
 }
 
-// FromFlag parses the value of the flag --store. If it is empty, the environment
-// variable SEMA_STORE counts.
+// FromFlag parses the value of the flag --store. If it is empty, the environment variable
+// SEMA_STORE applies.
 func FromFlag(value string) (URL, error) {
 	if value == "" {
 		value = os.Getenv("SEMA_STORE")
@@ -54,7 +53,7 @@ func ForFile(path string) string {
 	return (&url.URL{Scheme: "sqlite", Path: "/" + strings.TrimPrefix(filepath.ToSlash(path), "/")}).String()
 }
 
-// withoutUser returns what may be shown of a URL that is invalid.
+// withoutUser returns the part of an invalid URL that may be shown.
 func withoutUser(raw string) string {
 	if at := strings.LastIndexByte(raw, '@'); at >= 0 {
 		return "…" + raw[at:]
@@ -65,8 +64,8 @@ func withoutUser(raw string) string {
 // Raw returns the URL as it was written, with its secrets.
 func (u URL) Raw() string { return u.raw }
 
-// String returns the URL without its user, password and parameters. Those of host:
-// have no secrets, and are shown.
+// String returns the URL without user, password and parameters. The parameters of host: contain
+// no secrets, and are included.
 func (u URL) String() string {
 	switch {
 	case u.parsed == nil:
@@ -87,7 +86,7 @@ func (u URL) Scheme() string { return u.parsed.Scheme }
 // IsHost reports whether the store is this machine.
 func (u URL) IsHost() bool { return u.Scheme() == "host" }
 
-// IsMemory reports whether the store is the memory of this process.
+// IsMemory reports whether the store is in the memory of this process.
 func (u URL) IsMemory() bool { return u.Scheme() == "mem" }
 
 // IsPostgres reports whether the store is a PostgreSQL database, which has tables.
@@ -111,8 +110,8 @@ func (u URL) File() string {
 	return filepath.FromSlash(path)
 }
 
-// HostOptions returns the options of host:, host:/directory, also as
-// host:?dir=/directory, and host:?group=name.
+// HostOptions returns the options of host:, host:/directory (also host:?dir=/directory), and
+// host:?group=name.
 func (u URL) HostOptions() (opts []host.Option, err error) {
 	const wanted = "want host:, host:/directory or host:?group=name"
 	p := u.parsed
@@ -141,6 +140,6 @@ func (u URL) HostOptions() (opts []host.Option, err error) {
 	return opts, nil
 }
 
-// IsOwnDirectory reports whether the store is the directory of this user, which other
+// IsOwnDirectory reports whether the store is the default directory of this user, which other
 // containers do not share.
 func (u URL) IsOwnDirectory() bool { return u.raw == Default }

@@ -71,7 +71,7 @@ func TestURL_Kinds(t *testing.T) {
 	}
 }
 
-func TestForFile(t *testing.T) {
+func TestForFile_RoundTrip(t *testing.T) {
 	t.Parallel()
 	const path = "/home/50% done?/sema.db"
 	if u := parse(t, ForFile(path)); u.File() != path {
@@ -116,14 +116,14 @@ func TestURL_Servers(t *testing.T) {
 	}
 }
 
-func TestUnreached(t *testing.T) {
+func TestUnreached_ExitCode(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("connection refused")
 	if err := Unreached(cause); exit.Code(err) != exit.Unavailable || !errors.Is(err, cause) || err.Error() != cause.Error() {
-		t.Errorf("%v ends with %d", err, exit.Code(err))
+		t.Errorf("%v: exit code %d", err, exit.Code(err))
 	}
 	if err := Unreached(exit.Misuse("nonsense")); exit.Code(err) != exit.Usage {
-		t.Errorf("a code of its own becomes %d", exit.Code(err))
+		t.Errorf("an error with its own exit code gets %d", exit.Code(err))
 	}
 	if err := Unreached(nil); err != nil {
 		t.Error(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// detailHeader returns the semaphore that is shown, and its settings.
+// detailHeader renders the chosen semaphore and its settings.
 func (m model) detailHeader() []string {
 	s, _, ok := m.chosen()
 	if !ok {
@@ -34,7 +34,7 @@ func (m model) detailHeader() []string {
 	first := strong.Render(name) + "  " + s.bar(bar) + how
 	settings := []string{fmt.Sprintf("capacity %d", s.Capacity)}
 	if s.Ramp > 0 {
-		settings = append(settings, fmt.Sprintf("rises by %d a second", s.Ramp))
+		settings = append(settings, fmt.Sprintf("rises by %d per second", s.Ramp))
 	}
 	if s.Window > 0 {
 		settings = append(settings, "per "+flags.Span(time.Duration(s.Window)))
@@ -45,7 +45,7 @@ func (m model) detailHeader() []string {
 	return []string{first, strings.Join(settings, "  ")}
 }
 
-// details returns a row for each holder and, in order, for each waiter.
+// details renders a row for each holder and then, in order, for each waiter.
 func (m model) details() []string {
 	s, _, ok := m.chosen()
 	if !ok {
@@ -54,7 +54,7 @@ func (m model) details() []string {
 	all := slices.Concat(s.Holders, s.Waiters)
 	width := 12
 	for _, p := range all {
-		width = max(width, ansi.StringWidth(printable.Line(who(p))))
+		width = max(width, ansi.StringWidth(printable.Line(processOf(p))))
 	}
 	width = min(width, max(12, m.width/3))
 	n := len(all)
@@ -66,18 +66,18 @@ func (m model) details() []string {
 	case s.failure != "":
 		lines = append(lines, "", critical.Render("  not read: "+printable.Line(s.failure)))
 	case n == 0 && s.InUse > 0 && s.Window > 0:
-		lines = append(lines, "", fmt.Sprintf("  %d were granted in the last %s, and return by time alone", s.InUse, flags.Span(time.Duration(s.Window))))
+		lines = append(lines, "", fmt.Sprintf("  %d were granted in the last %s; each becomes free after that time", s.InUse, flags.Span(time.Duration(s.Window))))
 	case n == 0 && s.Waiting == 0:
-		lines = append(lines, "", "  there are no holders and no waiters")
+		lines = append(lines, "", "  no holders and no waiters")
 	case s.Waiting > len(s.Waiters):
 		lines = append(lines, fmt.Sprintf("  and %s that this store does not list", figure.Count(int64(s.Waiting-len(s.Waiters)), "waiter")))
 	}
 	return lines
 }
 
-// detail returns the row of a holder or a waiter.
+// detail renders the row of a holder or a waiter.
 func (m model) detail(s semaphore, p scope.Participant, row, width int) string {
-	marker, label := "  ", fit(printable.Line(who(p)), width)
+	marker, label := "  ", fit(printable.Line(processOf(p)), width)
 	if row == m.cursor {
 		marker, label = "▸ ", cursor.Render(label)
 	}

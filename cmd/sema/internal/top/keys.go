@@ -14,10 +14,10 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
-// A question is asked before an action. It has the numbers.
+// A question asks for confirmation of an action. It contains the numbers.
 type question struct {
 	text string
-	what string // the action, for its result
+	what string // describes the action, in its result
 	do   func(ctx context.Context) error
 }
 
@@ -28,7 +28,7 @@ func (m model) press(key tea.KeyPressMsg) (model, tea.Cmd) {
 	case name == "ctrl+c":
 		return m, tea.Quit
 	case m.question != nil:
-		return m.answer(name)
+		return m.confirm(name)
 	case m.mode == filtering || m.mode == sizing:
 		return m.typing(key)
 	}
@@ -39,10 +39,10 @@ func (m model) press(key tea.KeyPressMsg) (model, tea.Cmd) {
 		if m.mode == listing && name == "esc" {
 			m.filter = ""
 		}
-		m.mode, m.top, m.said = listing, 0, ""
+		m.mode, m.top, m.result = listing, 0, ""
 	case "enter", "right", "l":
 		if _, _, ok := m.chosen(); ok && m.mode == listing {
-			m.mode, m.cursor, m.lease, m.top, m.said = detailing, 0, 0, 0, ""
+			m.mode, m.cursor, m.lease, m.top, m.result = detailing, 0, 0, 0, ""
 		}
 	case "up", "k":
 		m = m.move(-1)
@@ -95,8 +95,7 @@ func (m model) jump() model {
 	return m.move(-m.cursor)
 }
 
-// typing handles a key of a text: of the filter, which applies as it is typed, or of a
-// capacity.
+// typing handles a key while text is typed: a filter, which applies as it is typed, or a capacity.
 func (m model) typing(key tea.KeyPressMsg) (model, tea.Cmd) {
 	switch key.String() {
 	case "esc":
@@ -125,13 +124,13 @@ func (m model) typing(key tea.KeyPressMsg) (model, tea.Cmd) {
 	return m, nil
 }
 
-// act asks before the action of a key.
+// act asks for confirmation of a key's action.
 func (m model) act(key string) model {
 	s, _, ok := m.chosen()
 	if !ok {
 		return m
 	}
-	m.said = ""
+	m.result = ""
 	switch key {
 	case "d":
 		m.question = &question{
@@ -153,14 +152,14 @@ func (m model) act(key string) model {
 
 func (m model) askRevoke(s semaphore) model {
 	if m.mode != detailing || m.cursor >= len(s.Holders) {
-		m.said, m.saidBad = "choose a holder first: Enter shows a semaphore, ↑ and ↓ choose", true
+		m.result, m.resultFailed = "choose a holder first: Enter shows a semaphore, ↑ and ↓ choose", true
 		return m
 	}
 	h := s.Holders[m.cursor]
 	m.question = &question{
 		text: fmt.Sprintf("Revoke %s of %s, held by %s for %v? The holder is notified; the permits are free when it has confirmed, or has expired after %v.",
-			figure.Count(h.Weight, "permit"), quoted(s.Name), printable.Fit(printable.Line(who(h)), 60), age(h.For(s.now)), time.Duration(s.TTL)),
-		what: fmt.Sprintf("revoke %s of %s", figure.Count(h.Weight, "permit"), printable.Line(who(h))),
+			figure.Count(h.Weight, "permit"), quoted(s.Name), printable.Fit(printable.Line(processOf(h)), 60), age(h.For(s.now)), time.Duration(s.TTL)),
+		what: fmt.Sprintf("revoke %s of %s", figure.Count(h.Weight, "permit"), printable.Line(processOf(h))),
 		do:   func(ctx context.Context) error { return m.from.revoke(ctx, s.Name, h.Lease) },
 	}
 	return m
@@ -174,7 +173,7 @@ func (m model) askResize() model {
 	case !ok:
 		return m
 	case err != nil || capacity < 0:
-		m.said, m.saidBad = "a capacity is a number of 0 or more; nothing was changed", true
+		m.result, m.resultFailed = "want a capacity of 0 or more; nothing was changed", true
 		return m
 	}
 	consequence := fmt.Sprintf("%d in use, %d waiting.", s.InUse, s.Waiting)
@@ -184,7 +183,7 @@ func (m model) askResize() model {
 	case capacity <= s.InUse:
 		consequence = fmt.Sprintf("%d are in use: none is granted until %d are released.", s.InUse, s.InUse-capacity+1)
 	case capacity > s.Capacity && s.Ramp > 0:
-		consequence += fmt.Sprintf(" It rises by %d a second.", s.Ramp)
+		consequence += fmt.Sprintf(" It rises by %d per second.", s.Ramp)
 	}
 	m.question = &question{
 		text: fmt.Sprintf("Set the capacity of %s from %d to %d? %s", quoted(s.Name), s.Capacity, capacity, consequence),
@@ -194,15 +193,15 @@ func (m model) askResize() model {
 	return m
 }
 
-// answer handles the key after a question. Only y confirms.
-func (m model) answer(key string) (model, tea.Cmd) {
+// confirm handles the key after a question. Only y confirms.
+func (m model) confirm(key string) (model, tea.Cmd) {
 	q := m.question
 	m.question = nil
 	if key != "y" && key != "Y" {
-		m.said, m.saidBad = "nothing was done", false
+		m.result, m.resultFailed = "nothing was done", false
 		return m, nil
 	}
-	m.said, m.saidBad = q.what+" …", false
+	m.result, m.resultFailed = q.what+" …", false
 	return m, func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, requestTimeout)
 		defer cancel()
@@ -212,7 +211,7 @@ func (m model) answer(key string) (model, tea.Cmd) {
 
 func quoted(name string) string { return strconv.Quote(printable.Fit(printable.Line(name), 60)) }
 
-// rejected says what draining does to waiters.
+// rejected describes what draining does to waiters.
 func rejected(waiting int) string {
 	if waiting == 0 {
 		return "new acquires are rejected"
@@ -220,7 +219,7 @@ func rejected(waiting int) string {
 	return figure.Count(int64(waiting), "waiter") + " and new acquires are rejected"
 }
 
-// age returns a duration in at most six letters.
+// age formats a duration in at most six characters.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Second:

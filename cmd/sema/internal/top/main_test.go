@@ -16,14 +16,14 @@ import (
 
 	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-var update = flag.Bool("update", false, "write the golden screens anew")
+var update = flag.Bool("update", false, "rewrite the golden screens")
 
 func TestMain(m *testing.M) { commandtest.Main(m, Command, redistest.Shared.End) }
 
-// A fake source records actions, and fails with err.
+// A fake is a source that records actions, and fails with err.
 type fake struct {
 	page page
 	done []string
@@ -52,10 +52,10 @@ func (f *fake) revoke(_ context.Context, name string, lease uint64) error {
 	return f.do("revoke %s %d", name, lease)
 }
 
-// noon is the time of all tests.
+// noon is the time in all tests.
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
-// incident is a page with every kind of trouble.
+// incident returns a page with every kind of problem.
 func incident() page {
 	semaphores := []semaphore{
 		{State: scope.State{Name: "api/search", Capacity: 200, Effective: 200, InUse: 61, Holders: make([]scope.Participant, 58)}},
@@ -76,7 +76,7 @@ func incident() page {
 		{State: scope.State{Name: "payments-reconciliation-eu-central-1", Capacity: 12, Effective: 12, InUse: 19, Waiting: 1_204,
 			Holders: make([]scope.Participant, 19), Waiters: make([]scope.Participant, 1_204)}},
 		{State: scope.State{Name: "thumbnails", Capacity: 500, Effective: 120, InUse: 117, Ramp: 20, Holders: make([]scope.Participant, 117)}},
-		{State: scope.State{Name: "broken"}, failure: "semaphore \"broken\": redis has answered what this version does not understand"},
+		{State: scope.State{Name: "broken"}, failure: "semaphore \"broken\": unexpected reply of redis, which this version does not support"},
 	}
 	for i := range semaphores {
 		semaphores[i].now, semaphores[i].TTL = noon, scope.Duration(15*time.Second)
@@ -84,7 +84,7 @@ func incident() page {
 	return page{semaphores: semaphores}
 }
 
-// A screen is a model that is driven by messages.
+// A screen is a model that tests drive with messages.
 type screen struct {
 	t *testing.T
 	model
@@ -137,7 +137,7 @@ func (s *screen) press(keys ...string) {
 	}
 }
 
-// choose goes down the list to a semaphore.
+// choose moves the cursor to a semaphore.
 func (s *screen) choose(name string) {
 	s.t.Helper()
 	s.press("home")
@@ -152,7 +152,7 @@ func (s *screen) choose(name string) {
 
 func (s *screen) text() string { return ansi.Strip(s.draw()) }
 
-// fits fails unless the screen is no larger than the terminal.
+// fits fails unless the screen fits the terminal.
 func (s *screen) fits() {
 	s.t.Helper()
 	lines := strings.Split(s.draw(), "\n")
@@ -166,27 +166,27 @@ func (s *screen) fits() {
 	}
 }
 
-// want fails unless the screen has some texts on it.
+// want fails unless the screen contains texts.
 func (s *screen) want(texts ...string) {
 	s.t.Helper()
-	all := strings.Join(strings.Fields(s.text()), " ") // wherever lines are broken
+	all := strings.Join(strings.Fields(s.text()), " ") // ignoring line breaks
 	for _, text := range texts {
 		if !strings.Contains(all, text) {
-			s.t.Errorf("there is no %q in\n%s", text, s.text())
+			s.t.Errorf("no %q in\n%s", text, s.text())
 		}
 	}
 }
 
-// wantDone fails unless exactly that was done.
+// wantDone fails unless exactly these actions were performed.
 func (s *screen) wantDone(want ...string) {
 	s.t.Helper()
 	if got := fmt.Sprint(s.from.done); got != fmt.Sprint(want) {
-		s.t.Errorf("%s was done, want %v", got, want)
+		s.t.Errorf("performed %s, want %v", got, want)
 	}
 	s.from.done = nil
 }
 
-// golden compares the screen with a file.
+// golden compares the screen with a golden file.
 func (s *screen) golden(name string) {
 	s.t.Helper()
 	file := filepath.Join("testdata", name+".txt")
@@ -198,8 +198,8 @@ func (s *screen) golden(name string) {
 	}
 	want, err := os.ReadFile(file)
 	if err != nil || string(want) != got {
-		s.t.Errorf("%s: %v (go test -update writes it anew)\n%s\nwant\n%s", file, err, got, want)
+		s.t.Errorf("%s: %v (go test -update rewrites it)\n%s\nwant\n%s", file, err, got, want)
 	}
 }
 
-var errRefused = errors.New("connection refused")
+var errRejected = errors.New("connection refused")

@@ -15,7 +15,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// A source reads and changes semaphores. The [poller] is one.
+// A source reads and changes semaphores. [poller] implements it.
 type source interface {
 	poll(ctx context.Context, prefix, selected string) (page, error)
 	drain(ctx context.Context, name string, draining bool) error
@@ -29,32 +29,32 @@ type model struct {
 	from   source
 	where  string // the store, without secrets
 	every  time.Duration
-	prefix string // of the names that are polled
+	prefix string // of the polled names
 
 	width, height int
 	all           []semaphore // as last polled
-	more          int         // semaphores that were not read yet
-	polls         int         // how often all was set
+	more          int         // number of semaphores that were not read yet
+	polls         int         // number of times that all was set
 	arranged      *arrangement
-	seen          time.Time // of the last poll that succeeded; zero before the first
+	seen          time.Time // time of the last successful poll; zero before the first
 	now           time.Time
-	failure       string // of the last poll, if it failed
-	said          string // the result of the last action
-	saidBad       bool   // it failed
+	failure       string // error of the last poll; "": it succeeded
+	result        string // the result of the last action
+	resultFailed  bool   // the action failed
 
 	order    order
 	filter   string
 	selected string // the semaphore under the cursor
-	top      int    // the first row on the screen
+	top      int    // first row on the screen
 	mode     mode
 	back     mode   // the mode after typing
-	cursor   int    // in the details: the row of a holder, or after them of a waiter
-	lease    uint64 // of that row, so that the cursor stays with it when others change
+	cursor   int    // in the details: row of a holder, or of a waiter after the holders
+	lease    uint64 // lease in that row, so that the cursor stays on it when other rows change
 	typed    string
 	question *question
 }
 
-// A mode decides the meaning of keys.
+// A mode determines the meaning of keys.
 type mode uint8
 
 const (
@@ -64,7 +64,7 @@ const (
 	sizing         // a capacity is typed
 )
 
-// An order is the order of the list.
+// An order is the sort order of the list.
 type order uint8
 
 const (
@@ -80,7 +80,7 @@ func newModel(ctx context.Context, from source, where string, every time.Duratio
 	return model{ctx: ctx, from: from, where: where, every: every, prefix: prefix, width: 80, height: 24, arranged: &arrangement{}}
 }
 
-// Messages besides those of keys and of the window.
+// Messages besides those for keys and the window.
 type (
 	tickMsg   time.Time
 	pollMsg   struct{} // a poll is due
@@ -99,7 +99,7 @@ type (
 // Init implements [tea.Model].
 func (m model) Init() tea.Cmd { return tea.Batch(m.poll(), tick()) }
 
-// tick keeps the clock running, also while the store does not respond.
+// tick updates the clock, also while the store does not respond.
 func tick() tea.Cmd {
 	return tea.Tick(time.Second, func(now time.Time) tea.Msg { return tickMsg(now) })
 }
@@ -128,9 +128,9 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case polledMsg:
 		return m.polled(msg).settled(), m.pollAgain(msg.took)
 	case doneMsg:
-		m.said, m.saidBad = msg.what, msg.err != nil
+		m.result, m.resultFailed = msg.what, msg.err != nil
 		if msg.err != nil {
-			m.said = printable.Line(fmt.Sprintf("%s: %s", msg.what, explain.Text(msg.err)))
+			m.result = printable.Line(fmt.Sprintf("%s: %s", msg.what, explain.Text(msg.err)))
 		}
 		return m, m.pollOnce()
 	}
@@ -140,11 +140,11 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 const (
 	// requestTimeout bounds a poll, or an action.
 	requestTimeout = 5 * time.Second
-	// staleAfter is how much later than expected a poll may be before the screen says so.
+	// staleAfter is how late a poll may be before the screen shows that.
 	staleAfter = 2 * time.Second
 )
 
-// stale reports whether the screen is older than it should be.
+// stale reports whether the screen is older than expected.
 func (m model) stale() bool {
 	return m.failure != "" || !m.seen.IsZero() && m.now.Sub(m.seen) > 5*m.every+staleAfter
 }
@@ -159,7 +159,7 @@ func (m model) poll() tea.Cmd {
 	}
 }
 
-// pollOnce polls besides the regular polls.
+// pollOnce polls in addition to the regular polls.
 func (m model) pollOnce() tea.Cmd {
 	poll := m.poll()
 	return func() tea.Msg {
@@ -177,7 +177,7 @@ func (m model) pollAgain(took time.Duration) tea.Cmd {
 	return tea.Tick(max(m.every, 4*took), func(time.Time) tea.Msg { return pollMsg{} })
 }
 
-// polled stores the result of a poll. After a failure the last result stays.
+// polled stores the result of a poll. After a failure, the last result stays.
 func (m model) polled(msg polledMsg) model {
 	m.now = msg.at
 	if msg.err != nil {
@@ -189,8 +189,8 @@ func (m model) polled(msg polledMsg) model {
 	return m
 }
 
-// An arrangement is the list as it was last sorted. Thousands of semaphores are not
-// sorted again for every key.
+// An arrangement caches the sorted list: thousands of semaphores are not sorted again for every
+// key.
 type arrangement struct {
 	polls  int
 	filter string
@@ -198,8 +198,7 @@ type arrangement struct {
 	rows   []semaphore
 }
 
-// shown returns the semaphores that pass the filter, in order. Callers do not change
-// them.
+// shown returns the semaphores that match the filter, in order. Callers must not modify them.
 func (m model) shown() []semaphore {
 	if a := m.arranged; a.rows == nil || a.polls != m.polls || a.filter != m.filter || a.order != m.order {
 		*a = arrangement{m.polls, m.filter, m.order, m.arrange()}
@@ -227,7 +226,7 @@ func (m model) arrange() []semaphore {
 	return shown
 }
 
-// utilisation returns the part of the capacity that is in use; above 1 after a shrink.
+// utilisation returns the fraction of the capacity that is in use; above 1 after a shrink.
 func (s semaphore) utilisation() float64 {
 	switch {
 	case s.Effective > 0:
@@ -238,8 +237,8 @@ func (s semaphore) utilisation() float64 {
 	return 0
 }
 
-// chosen returns the semaphore under the cursor, and its index in the list. ok is false if
-// the list is empty.
+// chosen returns the semaphore under the cursor, and its index in the list. ok is false if the
+// list is empty.
 func (m model) chosen() (s semaphore, at int, ok bool) {
 	shown := m.shown()
 	if len(shown) == 0 {
@@ -257,13 +256,13 @@ func (s semaphore) leaseAt(row int) uint64 {
 	return s.Holders[row].Lease
 }
 
-// settled moves the cursor to a row that exists, and the window around the cursor.
+// settled moves the cursor to an existing row, and scrolls the list to the cursor.
 func (m model) settled() model {
 	s, at, ok := m.chosen()
 	if gone := m.selected; gone != s.Name && (m.mode == detailing || m.mode == sizing) {
-		// Keys must not act on another semaphore instead.
+		// Keys must not act on another semaphore.
 		m.mode, m.back, m.typed, m.top = listing, listing, "", 0
-		m.said, m.saidBad = printable.Line(gone)+" was deleted", true
+		m.result, m.resultFailed = printable.Line(gone)+" was deleted", true
 	}
 	if m.selected = s.Name; !ok {
 		m.top, m.cursor = 0, 0

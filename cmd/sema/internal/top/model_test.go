@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-func TestScreens(t *testing.T) {
+func TestModel_Screens(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
 	s.golden("list-80x24")
@@ -25,7 +25,7 @@ func TestScreens(t *testing.T) {
 	s.golden("filter-132x30")
 }
 
-func TestTroubleComesFirst(t *testing.T) {
+func TestModel_ListsProblemsFirst(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
 	first := func(want string) {
@@ -34,7 +34,7 @@ func TestTroubleComesFirst(t *testing.T) {
 			t.Errorf("%s comes first, want %s", got, want)
 		}
 	}
-	first("broken") // it could not be read
+	first("broken") // could not be read
 	s.from.page.semaphores = s.from.page.semaphores[:8]
 	s.polled(noon)
 	first("payments-reconciliation-eu-central-1")
@@ -48,9 +48,9 @@ func TestTroubleComesFirst(t *testing.T) {
 	s.want("WAIT▾")
 }
 
-// The cursor stays with its semaphore when others overtake it, and with its holder
-// when others leave.
-func TestTheCursorStays(t *testing.T) {
+// TestModel_CursorStays checks that the cursor stays on its semaphore when others overtake it, and on
+// its holder when others are removed.
+func TestModel_CursorStays(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
 	s.choose("db")
@@ -75,7 +75,7 @@ func TestTheCursorStays(t *testing.T) {
 	s.want("choose a holder first")
 }
 
-func TestActionsAskAndNameTheNumbers(t *testing.T) {
+func TestModel_ActionsAskWithNumbers(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
 	s.choose("db")
@@ -88,7 +88,7 @@ func TestActionsAskAndNameTheNumbers(t *testing.T) {
 	s.press("d", "y")
 	s.wantDone("drain db")
 	s.want("drain db")
-	s.press("r", "enter") // which is no yes
+	s.press("r", "enter") // Enter does not confirm
 	s.wantDone()
 	s.press("r", "y")
 	s.wantDone("resume db")
@@ -106,7 +106,7 @@ func TestActionsAskAndNameTheNumbers(t *testing.T) {
 	s.press("y")
 	s.wantDone("resize db 0", "resize db 80")
 	s.press("c", "x", "enter")
-	s.want("a capacity is a number of 0 or more; nothing was changed")
+	s.want("want a capacity of 0 or more; nothing was changed")
 	s.press("c", "-", "1", "enter", "y")
 	s.press("c", "7", "esc", "y")
 	s.wantDone()
@@ -126,11 +126,11 @@ func TestActionsAskAndNameTheNumbers(t *testing.T) {
 	s.wantDone("revoke db 101")
 }
 
-// Errors are shown, and the screen goes on.
-func TestErrorsAreShown(t *testing.T) {
+// TestModel_ShowsErrors checks that errors are shown and the screen continues to work.
+func TestModel_ShowsErrors(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
-	s.from.err = errRefused
+	s.from.err = errRejected
 	s.choose("db")
 	s.press("d", "y")
 	s.wantDone("drain db")
@@ -143,16 +143,16 @@ func TestErrorsAreShown(t *testing.T) {
 	s.polled(noon.Add(13 * time.Second))
 	s.send(tickMsg(noon.Add(16 * time.Second)))
 	s.want("12:00:16")
-	s.send(tickMsg(noon.Add(25 * time.Second))) // and no poll has ended meanwhile
+	s.send(tickMsg(noon.Add(25 * time.Second))) // no poll has ended in the meantime
 	s.want("NO REPLY, as of 12s ago")
 	s.press("esc")
 	s.polled(noon.Add(26 * time.Second))
 	if text := s.text(); strings.Contains(text, "NO REPLY") || strings.Contains(text, "refused") || !strings.Contains(text, "12:00:26") {
-		t.Errorf("it is well again, but\n%s", text)
+		t.Errorf("the store responds again, but the screen is\n%s", text)
 	}
 }
 
-func TestFilterAsYouType(t *testing.T) {
+func TestModel_FilterAsYouType(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
 	shown := func(want int) {
@@ -167,8 +167,8 @@ func TestFilterAsYouType(t *testing.T) {
 	shown(1)
 	s.send(tea.PasteMsg{Content: "ail\x1b"})
 	s.want("/Email�")
-	shown(0) // what was pasted has a key in it that is shown, and does nothing
-	s.want(`none of 9 semaphores has "Email�" in its name`)
+	shown(0) // a key name in pasted text is shown, and has no effect
+	s.want(`none of 9 semaphore names contains "Email�"`)
 	s.press("backspace", "enter", "d")
 	s.want(`Drain "emails"`)
 	s.press("n", "esc")
@@ -177,7 +177,7 @@ func TestFilterAsYouType(t *testing.T) {
 	shown(9)
 }
 
-func TestNothingIsObeyedThatOthersHaveWritten(t *testing.T) {
+func TestModel_EscapesForeignText(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
 	s.from.page.semaphores[1].Name = "\x1b]0;title\adb"
@@ -190,8 +190,8 @@ func TestNothingIsObeyedThatOthersHaveWritten(t *testing.T) {
 	s.want("�]0;title�db", "�[31mpool.go:12")
 }
 
-// However small or large the window is, and wherever one is, the screen fits.
-func TestEverySize(t *testing.T) {
+// TestModel_EverySize checks that the screen fits a window of any size, in any mode.
+func TestModel_EverySize(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
 	s.choose("db")
@@ -205,7 +205,7 @@ func TestEverySize(t *testing.T) {
 	}
 }
 
-func TestLongListsScroll(t *testing.T) {
+func TestModel_LongListsScroll(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 12)
 	s.from.page.semaphores = nil
@@ -229,7 +229,7 @@ func TestLongListsScroll(t *testing.T) {
 	s.want("▸ s-z")
 }
 
-func TestQuit(t *testing.T) {
+func TestModel_Quit(t *testing.T) {
 	t.Parallel()
 	for _, keys := range [][]string{{"q"}, {"ctrl+c"}, {"d", "ctrl+c"}, {"/", "ctrl+c"}} {
 		s := newScreen(t, 80, 24)
@@ -249,21 +249,21 @@ func TestQuit(t *testing.T) {
 	}
 	s := newScreen(t, 80, 24)
 	if cmd := s.send(tea.KeyPressMsg{Text: "/", Code: '/'}); cmd != nil {
-		t.Error("/ does something")
+		t.Error("/ has an effect")
 	}
 	if cmd := s.send(tea.KeyPressMsg{Text: "q", Code: 'q'}); cmd != nil || s.typed != "q" {
 		t.Error("q is not typed")
 	}
 }
 
-// A slow store is polled less often.
+// TestModel_PollsASlowStoreLess checks that a slow store is polled less often.
 func TestModel_PollsASlowStoreLess(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 80, 24)
 	if s.send(polledMsg{incident(), nil, noon, 0}) == nil {
-		t.Error("it does not poll again")
+		t.Error("no further poll")
 	}
 	if s.send(polledMsg{incident(), nil, noon, -1}) != nil {
-		t.Error("a poll after an action doubles the others")
+		t.Error("a poll after an action schedules another one")
 	}
 }

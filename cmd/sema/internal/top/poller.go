@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/internal/survey"
 )
 
-// An inspector is the part of [scope.Scope] that is used here.
+// An inspector is the part of [scope.Scope] that the poller uses.
 type inspector interface {
 	Names(ctx context.Context, prefix string) ([]string, error)
 	Inspect(ctx context.Context, name string) (scope.State, error)
@@ -28,19 +28,19 @@ type inspector interface {
 // A page is the result of one poll.
 type page struct {
 	semaphores []semaphore
-	more       int // semaphores that were not read yet
+	more       int // number of semaphores that were not read yet
 }
 
 // A semaphore is the state of one semaphore.
 type semaphore struct {
 	scope.State
-	now     time.Time // by the clock of the scope, when the page was read
-	failure string    // why it could not be read
+	now     time.Time // when the page was read, on the clock of the scope
+	failure string    // why it could not be read; "": it was read
 	deleted bool
 }
 
-// who returns the process of a holder or a waiter.
-func who(p scope.Participant) string {
+// processOf describes the process of a holder or a waiter.
+func processOf(p scope.Participant) string {
 	switch {
 	case p.Host != "" && p.Process != 0:
 		return fmt.Sprintf("%s/%d", p.Host, p.Process)
@@ -58,26 +58,26 @@ type poller struct {
 
 	mu     sync.Mutex // held during a poll
 	survey survey.Survey
-	read   map[string]semaphore // as last read
+	read   map[string]semaphore // by name, as last read
 }
 
 const (
-	// mostRead is how many semaphores, by waiters, are read in every poll.
+	// mostRead is the number of semaphores, by waiters, that every poll reads.
 	mostRead = 500
-	// atATime is how many are read at the same time.
+	// atATime is the number of concurrent reads.
 	atATime = 8
-	// surveyTime bounds how long a poll reads the others.
+	// surveyTime bounds the time in which a poll reads the others.
 	surveyTime = 2 * time.Second
 )
 
-// poll reads the selected semaphore, those with the most waiters, and some of the others.
-// Those that it does not read are as they were read last.
+// poll reads the selected semaphore, those with the most waiters, and some of the others. The
+// result contains the last known state of those that it does not read.
 func (p *poller) poll(ctx context.Context, prefix, selected string) (result page, err error) {
 	names, err := p.scope.Names(ctx, prefix)
 	if err != nil {
 		return result, err
 	}
-	p.mu.Lock() // each action is followed by a poll besides the regular ones
+	p.mu.Lock() // each action is followed by a poll in addition to the regular ones
 	defer p.mu.Unlock()
 	p.survey.Keep(names)
 	now := p.scope.Now(ctx)
@@ -137,7 +137,7 @@ func (p *poller) readAll(ctx context.Context, names []string) map[string]semapho
 	return read
 }
 
-// inspect reads a semaphore. It returns the zero value if ctx ends before.
+// inspect reads a semaphore. It returns the zero value if ctx ends first.
 func (p *poller) inspect(ctx context.Context, name string) semaphore {
 	state, err := p.scope.Inspect(ctx, name)
 	one := semaphore{State: state}

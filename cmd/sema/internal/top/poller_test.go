@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// A crowd is a scope with very many semaphores; the waiters are at the last one.
+// A crowd is a scope with very many semaphores. The last one has all waiters.
 type crowd struct {
 	n       int
 	waiters atomic.Int64
@@ -45,7 +45,7 @@ func (c *crowd) Inspect(ctx context.Context, name string) (scope.State, error) {
 	}
 	switch name {
 	case "s0001":
-		return scope.State{}, fs.ErrNotExist // it was deleted just now
+		return scope.State{}, fs.ErrNotExist // just deleted
 	case "s0002":
 		return scope.State{}, errors.New("unreadable")
 	}
@@ -69,12 +69,12 @@ func (c *crowd) Revoke(_ context.Context, _ string, r scope.Revocation) error {
 	return nil
 }
 
-// TestPoller_RanksOverAll: the semaphore with the most waiters is first, whatever its
-// name is, and each poll is bounded.
+// TestPoller_RanksOverAll checks that the semaphore with the most waiters is first, whatever its name,
+// and that each poll is bounded.
 func TestPoller_RanksOverAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// Permits are held since a time of the store's clock, not of this machine's.
+		// The times of leases are on the store's clock, not on this machine's.
 		c := &crowd{n: 2001, clock: noon.Add(time.Minute)}
 		c.waiters.Store(25)
 		from := &poller{scope: c}
@@ -95,13 +95,13 @@ func TestPoller_RanksOverAll(t *testing.T) {
 			t.Fatalf("%d and %d more, %d reads", len(v.semaphores), v.more, c.reads.Load())
 		}
 		first, unread := v.semaphores[0], v.semaphores[1]
-		if first.Name != "s0000" || first.Holders[0].For(first.now) != time.Minute || who(first.Holders[0]) != "web-1/815" || time.Duration(first.TTL) != 15*time.Second {
+		if first.Name != "s0000" || first.Holders[0].For(first.now) != time.Minute || processOf(first.Holders[0]) != "web-1/815" || time.Duration(first.TTL) != 15*time.Second {
 			t.Errorf("%+v", first)
 		}
 		if unread.Name != "s0002" || unread.failure != "unreadable" {
 			t.Errorf("%+v", unread)
 		}
-		// Before it come only those that cannot be read.
+		// Only semaphores that cannot be read come before it.
 		if rows := m.shown(); rows[0].Name != "s0002" || rows[1].Name != "s2000" || rows[1].Waiting != 25 || !strings.Contains(m.draw(), "25 waiting") {
 			t.Errorf("%s\n%+v", m.draw(), rows[1])
 		}
@@ -132,7 +132,7 @@ func TestPoller_RanksOverAll(t *testing.T) {
 	})
 }
 
-// TestPoller_SlowStore: a poll ends in time, and the next ones know more.
+// TestPoller_SlowStore checks that a poll ends in time, and that later polls read more.
 func TestPoller_SlowStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/host"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// A crew uses semaphores while somebody looks on.
+// A crew uses semaphores while the test watches them.
 type crew struct {
 	t      *testing.T
 	client *fleet.Client
@@ -55,9 +55,9 @@ func acquire(t *testing.T, s sema.Gate, n int64) sema.Permit {
 	return permit
 }
 
-// TestAnIncident is what somebody on call does: looks, sees who holds and who
-// waits, drains after a question, takes a permit away, and goes.
-func TestAnIncident(t *testing.T) {
+// TestTop_Incident checks what an operator on call does: look at holders and waiters, drain after a
+// confirmation, revoke a permit, and quit.
+func TestTop_Incident(t *testing.T) {
 	t.Parallel()
 	store := redistest.Shared.Server(t).URL() + "?prefix=incident:"
 	crew := newCrew(t, store)
@@ -72,23 +72,23 @@ func TestAnIncident(t *testing.T) {
 	w.Press("Enter")
 	w.Await("▸ quiet")
 	if w.Mode("alternate_on") != "1" {
-		t.Error("it is not full screen")
+		t.Error("not full screen")
 	}
 
-	// A holder appears, and then somebody who waits for it.
+	// A holder appears, and then a waiter.
 	db := crew.semaphore("db", 40)
 	permit := acquire(t, db, 38)
 	w.AwaitThat("holder", func(s string) bool {
 		return regexp.MustCompile(`db +█+[▏▎▍▌▋▊▉]?·* +38/40 +0 +1\b`).MatchString(s)
 	})
-	refused := make(chan error, 1)
+	rejected := make(chan error, 1)
 	go func() {
 		_, err := db.Acquire(context.Background(), 5)
-		refused <- err
+		rejected <- err
 	}()
 	w.AwaitThat("waiter", func(s string) bool { return regexp.MustCompile(`db .* 38/40 +1 +1\b`).MatchString(s) })
 
-	// It is looked at, and drained.
+	// Show the semaphore and drain it.
 	w.Press("Home", "Enter")
 	w.Await("▸ holds       38")
 	w.Await("#1           5")
@@ -98,34 +98,34 @@ func TestAnIncident(t *testing.T) {
 	w.Press("n")
 	w.Await("nothing was done")
 	if s, err := crew.client.Info(t.Context(), "db"); err != nil || s.Config.Draining {
-		t.Fatalf("it drains all the same: %+v, %v", s.Config, err)
+		t.Fatalf("draining without a confirmation: %+v, %v", s.Config, err)
 	}
 	w.Press("d", "y")
 	w.Await("draining")
-	if err := <-refused; err == nil || !strings.Contains(err.Error(), "draining") {
-		t.Errorf("who waited: %v", err)
+	if err := <-rejected; err == nil || !strings.Contains(err.Error(), "draining") {
+		t.Errorf("the waiter: %v", err)
 	}
 	if s, err := crew.client.Info(t.Context(), "db"); err != nil || !s.Config.Draining || s.InUse != 38 {
 		t.Errorf("%+v, %v", s, err)
 	}
 
-	// The permit is taken away, and its holder hears by whom.
+	// Revoke the permit. The notification names the operator.
 	w.Press("x")
 	w.Await("Revoke 38 permits of \"db\", held by ")
 	w.Press("y")
 	select {
 	case <-permit.Lost():
 	case <-time.After(20 * time.Second):
-		t.Fatal("the holder does not hear of it")
+		t.Fatal("the holder is not notified")
 	}
 	if err := permit.Err(); err == nil || !strings.Contains(err.Error(), "sema top") {
-		t.Errorf("the holder hears %v", err)
+		t.Errorf("the holder gets %v", err)
 	}
-	w.Await("there are no holders and no waiters")
+	w.Await("no holders and no waiters")
 	w.Press("r", "y")
 	w.AwaitThat("open again", func(s string) bool { return !strings.Contains(s, "drained") })
 
-	// And all is as it was before.
+	// The terminal is restored.
 	w.Press("q")
 	after := w.AwaitThat("the shell", func(s string) bool { return strings.HasSuffix(strings.TrimSpace(s), "\n$") })
 	if strings.TrimSuffix(strings.TrimSpace(after), "\n$") != strings.TrimSpace(before) {
@@ -140,7 +140,7 @@ func TestAnIncident(t *testing.T) {
 	}
 }
 
-// stty is how the terminal is set.
+// stty returns the settings of the terminal.
 func stty(t *testing.T, w *commandtest.Terminal) string {
 	t.Helper()
 	file := t.TempDir() + "/stty"
@@ -157,18 +157,18 @@ func stty(t *testing.T, w *commandtest.Terminal) string {
 	return string(text)
 }
 
-// A store that cannot be reached for a while does not end it; nor does a window that
-// changes its size.
-func TestTheScreenGoesOn(t *testing.T) {
+// TestTop_SurvivesOutagesAndResizes checks that neither an unreachable store nor a resize ends the
+// program.
+func TestTop_SurvivesOutagesAndResizes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	crew := newCrew(t, server.URL())
 	acquire(t, crew.semaphore("db", 40), 3)
-	network := enginetest.NewProxy(t, server.Address)
+	network := storetest.NewProxy(t, server.Address)
 	w := commandtest.NewTerminal(t, 80, 24)
 	w.Enter("$SEMA top --every 100ms --store redis://" + network.Address)
 	w.Await("▸ db")
-	network.SetFault(enginetest.Fault{Refuse: true})
+	network.SetFault(storetest.Fault{Reject: true})
 	network.Cut()
 	w.Await("NO REPLY")
 	w.Await("▸ db")
@@ -184,18 +184,18 @@ func TestTheScreenGoesOn(t *testing.T) {
 	w.Press("C-c")
 	w.AwaitThat("the shell", func(s string) bool { return strings.HasSuffix(strings.TrimSpace(s), "$") })
 	if w.Mode("alternate_on") != "0" {
-		t.Error("it leaves the terminal as it was its own")
+		t.Error("the terminal was not restored")
 	}
 }
 
-// Who is ended from outside leaves the terminal as it was, too.
-func TestASignalEndsIt(t *testing.T) {
+// TestTop_SignalRestoresTheTerminal checks that a signal restores the terminal, too.
+func TestTop_SignalRestoresTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"TERM", "INT"} {
 		w, file := commandtest.NewTerminal(t, 80, 24), t.TempDir()+"/pid"
 		settings := stty(t, w)
 		w.Enter("sh -c 'echo $$ > " + file + "; exec $SEMA top --store host:" + t.TempDir() + "'; echo code $?")
-		w.Await("there are no semaphores")
+		w.Await("no semaphores")
 		pid, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -205,12 +205,12 @@ func TestASignalEndsIt(t *testing.T) {
 		}
 		w.Await("code 130")
 		if w.Mode("alternate_on") != "0" || w.Mode("cursor_flag") != "1" || stty(t, w) != settings {
-			t.Errorf("%s: the terminal is not what it was", by)
+			t.Errorf("%s: the terminal was not restored", by)
 		}
 	}
 }
 
-func TestColours(t *testing.T) {
+func TestTop_Colours(t *testing.T) {
 	t.Parallel()
 	store := redistest.Shared.Server(t).URL() + "?prefix=colours:"
 	acquire(t, newCrew(t, store).semaphore("db", 4), 2)
@@ -226,7 +226,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-func TestThisMachine(t *testing.T) {
+func TestTop_Host(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	sem, err := host.Open("compilers", 4, host.Dir(dir))
@@ -251,11 +251,11 @@ func TestThisMachine(t *testing.T) {
 		t.Errorf("%+v", stats)
 	}
 	w.Press("Enter", "x", "y")
-	w.Await("is free when the process that holds it has ended")
+	w.Await("is released when the process that holds it ends")
 	w.Press("q")
 }
 
-func TestWithoutATerminal(t *testing.T) {
+func TestTop_RequiresATerminal(t *testing.T) {
 	t.Parallel()
 	if r := commandtest.Run(t, "top", "--store", "mem:"); r.Code != 64 || !strings.Contains(r.Err, "sema ls -o json") || r.Out != "" {
 		t.Errorf("%+v", r)
@@ -264,7 +264,7 @@ func TestWithoutATerminal(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	w := commandtest.NewTerminal(t, 80, 24)
-	w.Enter("$SEMA top --store redis://" + enginetest.Loopback(enginetest.Port(t)) + "; echo code $?")
+	w.Enter("$SEMA top --store redis://" + storetest.Loopback(storetest.Port(t)) + "; echo code $?")
 	w.Await("'sema doctor' examines the store")
 	w.Await("code 69")
 }

@@ -1,9 +1,9 @@
-// Package top provides the command that shows the semaphores of a scope full screen, and
-// polls them: holders, waiters, and use of the capacity. An operator can drain, resize
-// and revoke, after a question with the numbers. Programs use "sema ls -o json".
+// Package top implements the command that shows the semaphores of a scope full screen, and polls
+// them: holders, waiters, and use of the capacity. An operator can drain, resize and revoke, after
+// a confirmation that contains the numbers. Programs use "sema ls -o json".
 //
-// The model (model.go, keys.go, view.go, detail.go) is pure: it receives messages and
-// draws its state. A poller (poller.go) reads the scope.
+// The model (model.go, keys.go, view.go, detail.go) is pure: it receives messages and renders its
+// state. A poller (poller.go) reads the scope.
 package top
 
 import (
@@ -47,9 +47,9 @@ with the most waiters come first, whatever their names are.
 			case every < leastPeriod:
 				return exit.Misuse("--every %v: want %v or more", every, leastPeriod)
 			case !isTerminal(c.InOrStdin()) || !isTerminal(c.OutOrStdout()):
-				return exit.Misuse("there is no terminal to draw on").With("use 'sema ls -o json' in scripts")
+				return exit.Misuse("input and output must be a terminal").With("use 'sema ls -o json' in scripts")
 			}
-			// Log lines of stores would be written over the screen.
+			// Log lines of stores would overwrite the screen.
 			slog.SetDefault(slog.New(slog.DiscardHandler))
 			u, err := named()
 			if err != nil {
@@ -63,7 +63,7 @@ with the most waiters come first, whatever their names are.
 	return c
 }
 
-// leastPeriod is the least time between polls.
+// leastPeriod is the shortest interval between polls.
 const leastPeriod = 100 * time.Millisecond
 
 // openTimeout bounds opening the store and the first round trip.
@@ -90,8 +90,8 @@ func watch(c *cobra.Command, u store.URL, every time.Duration, prefix string) er
 	return err
 }
 
-// open opens the scope, and lists it once: a store that cannot be reached is an error
-// before the screen is drawn.
+// open opens the scope and lists it once, so that an unreachable store is an error before the
+// screen is drawn.
 func open(ctx context.Context, u store.URL, prefix string) (scope.Scope, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()

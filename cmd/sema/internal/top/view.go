@@ -15,7 +15,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 )
 
-// Styles. No fact is shown by a colour alone; bold marks what matters most.
+// Styles. Colour alone conveys nothing; bold marks what matters most.
 var (
 	strong   = lipgloss.NewStyle().Bold(true)
 	faint    = lipgloss.NewStyle().Faint(true)
@@ -35,7 +35,7 @@ func (m model) View() tea.View {
 	return v
 }
 
-// draw returns the whole screen. No line is wider than the screen.
+// draw renders the whole screen. No line is wider than the screen.
 func (m model) draw() string {
 	lines := m.header()
 	body := m.list()
@@ -54,10 +54,10 @@ func (m model) draw() string {
 	return strings.Join(lines[:min(len(lines), m.height)], "\n")
 }
 
-// rows returns how many rows a list has room for.
+// rows returns the number of rows that a list has space for.
 func (m model) rows() int { return max(1, m.height-len(m.header())-len(m.footer())-1) }
 
-// header returns the store and the totals.
+// header renders the store and the totals.
 func (m model) header() []string {
 	left := strong.Render("sema top") + "  " + printable.Line(m.where)
 	if m.prefix != "" {
@@ -99,22 +99,22 @@ func (m model) summary() string {
 	return text + m.now.Format(time.TimeOnly)
 }
 
-// footer returns the question or the last result, and the keys.
+// footer renders the question or the last result, and the keys.
 func (m model) footer() []string {
-	var said []string
+	var lines []string
 	switch {
 	case m.question != nil:
-		said = wrapped(asking, m.question.text, m.width)
+		lines = wrapped(asking, m.question.text, m.width)
 	case m.failure != "":
-		said = wrapped(alarming, m.failure, m.width)
-	case m.said != "" && m.saidBad:
-		said = wrapped(alarming, m.said, m.width)
-	case m.said != "":
-		said = wrapped(strong, m.said, m.width)
+		lines = wrapped(alarming, m.failure, m.width)
+	case m.result != "" && m.resultFailed:
+		lines = wrapped(alarming, m.result, m.width)
+	case m.result != "":
+		lines = wrapped(strong, m.result, m.width)
 	default:
-		said = []string{""}
+		lines = []string{""}
 	}
-	return append(said, m.keys())
+	return append(lines, m.keys())
 }
 
 func (m model) keys() string {
@@ -131,7 +131,7 @@ func (m model) keys() string {
 	return hints("↑↓", "choose", "⏎", "show", "/", "filter", "s", "sort", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
 }
 
-// hints returns keys and what they do.
+// hints renders keys with their actions.
 func hints(pairs ...string) string {
 	var all []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -140,7 +140,7 @@ func hints(pairs ...string) string {
 	return strings.Join(all, "  ")
 }
 
-// widths returns the widths of the columns that are not fixed.
+// widths returns the widths of the variable columns.
 func (m model) widths(shown []semaphore) (name, bar int) {
 	const fixed, leastName, leastBar, mostBar = 48, 12, 8, 60
 	room := max(leastName+leastBar, m.width-fixed)
@@ -152,7 +152,7 @@ func (m model) widths(shown []semaphore) (name, bar int) {
 	return name, max(leastBar, min(mostBar, room-name))
 }
 
-// list returns a row for each semaphore.
+// list renders a row for each semaphore.
 func (m model) list() []string {
 	shown := m.shown()
 	name, bar := m.widths(shown)
@@ -172,15 +172,14 @@ func (m model) list() []string {
 	case len(shown) > 0:
 	case m.seen.IsZero():
 	case m.filter != "":
-		lines = append(lines, "", fmt.Sprintf("  none of %d semaphores has %q in its name", len(m.all), m.filter))
+		lines = append(lines, "", fmt.Sprintf("  none of %d semaphore names contains %q", len(m.all), m.filter))
 	default:
-		lines = append(lines, "", "  there are no semaphores; the first acquire creates one")
+		lines = append(lines, "", "  no semaphores; the first acquire creates one")
 	}
 	return lines
 }
 
-// titled returns the titles of columns, and which of n rows are on the screen if not all
-// are.
+// titled renders the titles of columns, and which of n rows are on the screen if not all fit.
 func (m model) titled(columns string, n int) string {
 	if n <= m.rows() {
 		return strong.Render(ansi.Truncate(columns, m.width, ""))
@@ -205,7 +204,7 @@ func (m model) row(s semaphore, chosen bool, name, bar int) string {
 	return fmt.Sprintf("%s%s  %s  %s %s  %7s  %s", marker, label, s.bar(bar), right(amount(s.InUse)+"/"+amount(s.Effective), 11), waiting, amount(int64(len(s.Holders))), s.state())
 }
 
-// bar shows the use, in eighths of a column.
+// bar renders the use, in eighths of a column.
 func (s semaphore) bar(width int) string {
 	part := s.utilisation()
 	if s.InUse > 0 {
@@ -222,7 +221,7 @@ func (s semaphore) bar(width int) string {
 	return style.Render(filled) + faint.Render(strings.Repeat("·", rest))
 }
 
-// state returns the status in few words.
+// state renders the status in a few words.
 func (s semaphore) state() string {
 	switch {
 	case s.Draining && s.InUse == 0:
@@ -245,7 +244,7 @@ func (s semaphore) state() string {
 	return ""
 }
 
-// amount returns a number in at most six letters.
+// amount formats a number in at most six characters.
 func amount(n int64) string {
 	switch {
 	case n < 100_000:
@@ -258,7 +257,7 @@ func amount(n int64) string {
 	return fmt.Sprintf("%.1fG", float64(n)/1e9)
 }
 
-// fit returns text in exactly width columns.
+// fit pads or cuts text to exactly width columns.
 func fit(text string, width int) string {
 	text = ansi.Truncate(text, width, "…")
 	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
@@ -268,15 +267,14 @@ func right(text string, width int) string {
 	return strings.Repeat(" ", max(0, width-ansi.StringWidth(text))) + text
 }
 
-// apart returns one text at the left and one at the right. The left one is cut if there
-// is too little room.
+// apart aligns one text at the left and one at the right. It cuts the left one if necessary.
 func apart(left, end string, width int) string {
 	room := max(0, width-ansi.StringWidth(end)-2)
 	left = ansi.Truncate(left, room, "…")
 	return left + strings.Repeat(" ", max(0, width-ansi.StringWidth(left)-ansi.StringWidth(end))) + end
 }
 
-// wrapped returns text in at most three lines.
+// wrapped wraps text to at most three lines.
 func wrapped(style lipgloss.Style, text string, width int) []string {
 	lines := strings.Split(ansi.Wrap(text, max(1, width), ""), "\n")
 	lines = lines[:min(len(lines), 3)]

@@ -10,26 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vanish has nothing arrive at a connection any more: no acknowledgement goes back,
-// as from a machine that has lost its power.
-func vanish(t *testing.T, c net.Conn) {
+// dropPackets drops everything that arrives at a connection, without an acknowledgement, as if the
+// machine had lost power.
+func dropPackets(t *testing.T, c net.Conn) {
 	t.Helper()
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
 	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
-	var refused error
+	var failed error
 	if err := raw.Control(func(fd uintptr) {
-		refused = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing})
-	}); err != nil || refused != nil {
-		t.Fatal(err, refused)
+		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing})
+	}); err != nil || failed != nil {
+		t.Fatal(err, failed)
 	}
 }
 
-// A permit that is bound to a connection is back soon after its client is gone, also
-// if nobody says so. The kernel alone would try for a quarter of an hour.
-func TestAClientThatVanishesHoldsNothing(t *testing.T) {
+// TestServe_DisappearedClientHoldsNothing checks that a permit bound to a connection is released soon
+// after its client has disappeared without closing it. The kernel alone would wait for about 15
+// minutes.
+func TestServe_DisappearedClientHoldsNothing(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "--listen", anywhere)
 	c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
@@ -42,6 +43,6 @@ func TestAClientThatVanishesHoldsNothing(t *testing.T) {
 	if n, err := c.Read(make([]byte, 1000)); n == 0 || err != nil || inUse() != 1.0 {
 		t.Fatalf("%d bytes, %v, %v in use", n, err, inUse())
 	}
-	vanish(t, c)
-	p.waitFor("the permit is back", func() bool { return inUse() == 0.0 })
+	dropPackets(t, c)
+	p.waitFor("the permit is released", func() bool { return inUse() == 0.0 })
 }
