@@ -21,18 +21,18 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-var stressRounds = flag.Int("stress.rounds", 20, "how many processes the chaos test kills")
+var stressRounds = flag.Int("stress.rounds", 20, "number of processes that the chaos test kills")
 
 const (
 	chaosCapacity  = 5
 	chaosProcesses = 4
-	chaosWorkers   = 3 // goroutines a process
+	chaosWorkers   = 3 // goroutines per process
 )
 
-// A cell is where a worker says what it holds while it holds it.
+// A cell publishes, in shared memory, what a worker holds.
 type cell struct {
 	holds atomic.Uint64 // pid<<32 | weight
-	done  atomic.Uint64 // permits had so far
+	done  atomic.Uint64 // permits acquired so far
 }
 
 type cells [chaosProcesses * chaosWorkers]cell
@@ -53,9 +53,9 @@ func mapCells(path string) (*cells, error) {
 	return (*cells)(unsafe.Pointer(&memory[0])), nil
 }
 
-// overCapacity reports whether more is held than may be. A killed process's
-// cell says what is not true any more; but whoever is alive some time later
-// was alive, and a holder, at the moment of the count.
+// overCapacity returns an error if more permits are held than the capacity. The cell of
+// a killed process is out of date. But a process that is alive some time later was
+// alive, and a holder, at the moment of the count.
 func (c *cells) overCapacity() error {
 	counted := map[uint32]uint64{}
 	count := func() (sum uint64) {
@@ -75,7 +75,7 @@ func (c *cells) overCapacity() error {
 	time.Sleep(100 * time.Millisecond)
 	for pid := range counted {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || chaosDead(string(stat)) {
+		if err != nil || chaosEnded(string(stat)) {
 			delete(counted, pid)
 		}
 	}
@@ -85,7 +85,7 @@ func (c *cells) overCapacity() error {
 	return nil
 }
 
-func chaosDead(stat string) bool {
+func chaosEnded(stat string) bool {
 	for i := len(stat) - 1; i >= 0; i-- {
 		if stat[i] == ')' {
 			return stat[i+2] == 'Z' || stat[i+2] == 'X'
@@ -108,15 +108,15 @@ func chaoticRole(c *proctest.Child) {
 			mine := &all[number*chaosWorkers+worker]
 			mine.holds.Store(0)
 			for {
-				c.Must(chaoticTurn(sem, all, mine))
+				c.Must(chaoticRound(sem, all, mine))
 			}
 		}()
 	}
-	c.Say("open")
+	c.Send("open")
 	select {}
 }
 
-func chaoticTurn(sem *host.Semaphore, all *cells, mine *cell) error {
+func chaoticRound(sem *host.Semaphore, all *cells, mine *cell) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(100)+1)*time.Millisecond)
 	defer cancel()
 	if rand.IntN(2) == 0 {
@@ -141,16 +141,16 @@ func chaoticTurn(sem *host.Semaphore, all *cells, mine *cell) error {
 	return err
 }
 
-// TestCrashesLoseNothing kills processes, holders and waiters alike, at random
-// moments, and stops some before.
-func TestCrashesLoseNothing(t *testing.T) {
+// TestSemaphore_CrashesLoseNothing kills processes, both holders and waiters, at random
+// moments, and stops some of them first.
+func TestSemaphore_CrashesLoseNothing(t *testing.T) {
 	dir, name := t.TempDir(), "chaos"
 	path := filepath.Join(dir, "cells")
 	all, err := mapCells(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sem := reopen(t, dir, name, chaosCapacity)
+	sem := openIn(t, dir, name, chaosCapacity)
 	var children [chaosProcesses]*proctest.Process
 	start := func(i int) {
 		children[i] = proctest.Start(t, "chaotic", dir, name, path, strconv.Itoa(i))
@@ -172,7 +172,7 @@ func TestCrashesLoseNothing(t *testing.T) {
 		children[victim].End()
 		start(victim)
 	}
-	everyWorkerGoesOn(t, all)
+	checkProgress(t, all)
 	for _, child := range children {
 		child.End()
 	}
@@ -181,13 +181,13 @@ func TestCrashesLoseNothing(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v after all were killed: %v", time.Since(began), err)
 	}
-	settles(t, sem, chaosCapacity, 0)
+	awaitStats(t, sem, chaosCapacity, 0)
 	p.Release()
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 }
 
-// everyWorkerGoesOn fails the test if a worker is stuck.
-func everyWorkerGoesOn(t *testing.T, all *cells) {
+// checkProgress fails the test if a worker acquires nothing for 20 s.
+func checkProgress(t *testing.T, all *cells) {
 	t.Helper()
 	var before [len(all)]uint64
 	for i := range all {
@@ -197,7 +197,7 @@ func everyWorkerGoesOn(t *testing.T, all *cells) {
 	for i := range all {
 		for all[i].done.Load() == before[i] {
 			if time.Now().After(deadline) {
-				t.Fatalf("worker %d had no permit for 20 s", i)
+				t.Fatalf("worker %d acquired no permit for 20 s", i)
 			}
 			time.Sleep(time.Millisecond)
 		}

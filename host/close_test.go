@@ -14,41 +14,41 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-func TestCloseRefusesAndKeepsWhatIsHeld(t *testing.T) {
+func TestSemaphore_CloseRejectsWaitersAndKeepsHeldPermits(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
-	again := reopen(t, dir, name, 1)
+	again := openIn(t, dir, name, 1)
 	p := mustAcquire(t, sem, 1)
-	refused, admitted := make(chan error, 1), make(chan error, 1)
+	rejected, admitted := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := sem.Acquire(context.Background(), 1)
-		refused <- err
+		rejected <- err
 	}()
-	settles(t, sem, 1, 1)
+	awaitStats(t, sem, 1, 1)
 	go func() {
 		_, err := again.Acquire(context.Background(), 1)
 		admitted <- err
 	}()
-	settles(t, sem, 1, 2)
+	awaitStats(t, sem, 1, 2)
 	if err := sem.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, <-refused, sema.ErrClosed)
+	wantErr(t, <-rejected, sema.ErrClosed)
 	_, err := sem.TryAcquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrClosed)
 	if err := sem.Close(); err != nil {
-		t.Error("closed again:", err)
+		t.Error("second Close:", err)
 	}
 	wantErr(t, sem.Resize(context.Background(), 2), sema.ErrClosed)
-	settles(t, again, 1, 1)
+	awaitStats(t, again, 1, 1)
 	p.Release()
 	if err := <-admitted; err != nil {
-		t.Errorf("the other handle's waiter: %v", err)
+		t.Errorf("waiter of the other handle: %v", err)
 	}
 }
 
-// Whoever has let go of a semaphore does not seem to use it.
-func TestClosedIsNotInUse(t *testing.T) {
+// TestSemaphore_ClosedIsNotInUse checks that a closed semaphore can be removed.
+func TestSemaphore_ClosedIsNotInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, use := range map[string]func(*host.Semaphore){
@@ -84,8 +84,9 @@ func TestClosedIsNotInUse(t *testing.T) {
 	}
 }
 
-// A child between fork and exec has a copy of every descriptor.
-func TestSemaphore_ForkDoesNotKeepItOpen(t *testing.T) {
+// TestSemaphore_ForkDoesNotKeepFileOpen starts children meanwhile: a child between fork
+// and exec has a copy of every descriptor.
+func TestSemaphore_ForkDoesNotKeepFileOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	stop := make(chan struct{})
@@ -116,7 +117,7 @@ func TestSemaphore_ForkDoesNotKeepItOpen(t *testing.T) {
 	wg.Wait()
 }
 
-func TestPanicOfAnObserverOfCloseLeaksNothing(t *testing.T) {
+func TestSemaphore_CloseWithPanickingObserverLeaksNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	sem, err := host.Open("a", 1, host.Dir(dir), sema.Observe(sema.ObserverFunc(func(e sema.Event) { panic("observer") })))
@@ -132,16 +133,16 @@ func TestPanicOfAnObserverOfCloseLeaksNothing(t *testing.T) {
 	}
 }
 
-func TestPermitsOutliveTheLastClose(t *testing.T) {
+func TestSemaphore_PermitsOutliveTheLastClose(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	p := mustAcquire(t, sem, 1)
 	sem.Close()
 	other := startUser(t, dir, name, 1)
-	other.Say("try 1")
+	other.Send("try 1")
 	other.Expect("full")
 	p.Release()
-	other.Say("try 1")
+	other.Send("try 1")
 	other.Expect("acquired 1")
 	_, err := sem.Inspect(context.Background())
 	wantErr(t, err, sema.ErrClosed)

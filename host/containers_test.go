@@ -10,11 +10,12 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-// Two processes may have the same number, in namespaces of their own.
-func TestHoldersOfTwoContainersAreTwo(t *testing.T) {
+// TestHolders_DistinguishesContainers starts two processes with the same PID in
+// different namespaces.
+func TestHolders_DistinguishesContainers(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make namespaces")
+		t.Skip("needs root, to create namespaces")
 	}
 	sem, dir, name := open(t, 4)
 	for range 2 {
@@ -22,7 +23,7 @@ func TestHoldersOfTwoContainersAreTwo(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 		user := proctest.StartCommand(t, cmd)
 		user.Expect("open")
-		user.Say("acquire 1")
+		user.Send("acquire 1")
 		user.Expect("acquired 1")
 	}
 	holders, err := inspectHolders(sem)

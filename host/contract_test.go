@@ -42,7 +42,8 @@ func TestSemaphore_NilContextIsInvalid(t *testing.T) {
 	}
 }
 
-// The error is facts, the advice is apart, and a word for metrics exists.
+// TestSemaphore_ErrorsHaveHints checks that an error text contains facts only, and that
+// Hint and Reason return the advice and a reason for metrics.
 func TestSemaphore_ErrorsHaveHints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -83,16 +84,17 @@ func TestSemaphore_MaxWait(t *testing.T) {
 		t.Error(text)
 	}
 	if len(kinds) != 1 {
-		t.Errorf("%d timeouts were reported", len(kinds))
+		t.Errorf("%d timeouts reported, want 1", len(kinds))
 	}
-	// It is of the opener alone: another one waits as long as its context allows.
-	served := acquiring(t, reopen(t, dir, name, 1), 1)
-	settles(t, sem, 1, 1)
+	// MaxWait applies to this opener alone: another one waits as long as its context
+	// allows.
+	served := acquiring(t, openIn(t, dir, name, 1), 1)
+	awaitStats(t, sem, 1, 1)
 	_, err = sem.Acquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrTimeout)
 	p.Release()
 	(<-served).Release()
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 }
 
 func TestSemaphore_MaxWaiters(t *testing.T) {
@@ -100,11 +102,11 @@ func TestSemaphore_MaxWaiters(t *testing.T) {
 	sem, dir, name := open(t, 1, sema.MaxWaiters(2))
 	p := mustAcquire(t, sem, 1)
 	first := acquiring(t, sem, 1)
-	settles(t, sem, 1, 1)
+	awaitStats(t, sem, 1, 1)
 	other := startUser(t, dir, name, 1)
-	other.Say("acquire 1")
-	settles(t, sem, 1, 2)
-	for _, s := range []*host.Semaphore{sem, reopen(t, dir, name, 1)} {
+	other.Send("acquire 1")
+	awaitStats(t, sem, 1, 2)
+	for _, s := range []*host.Semaphore{sem, openIn(t, dir, name, 1)} {
 		_, err := s.Acquire(context.Background(), 1)
 		wantErr(t, err, sema.ErrQueueFull)
 		wantErr(t, err, sema.ErrFull)
@@ -112,32 +114,33 @@ func TestSemaphore_MaxWaiters(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	other.Say("acquire 1")
+	other.Send("acquire 1")
 	other.Expect("queue full")
 	// A killed waiter does not count.
 	other.End()
 	second := acquiring(t, sem, 1)
-	settles(t, sem, 1, 2)
+	awaitStats(t, sem, 1, 2)
 	if err := sem.SetMaxWaiters(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
 	third := acquiring(t, sem, 1)
-	settles(t, sem, 1, 3)
+	awaitStats(t, sem, 1, 3)
 	if err := sem.SetMaxWaiters(context.Background(), sema.NoWaiters); err != nil {
 		t.Fatal(err)
 	}
 	_, err := sem.Acquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrQueueFull)
 	p.Release()
-	for _, c := range []<-chan sema.Permit{first, second, third} { // those that wait already stay
+	for _, c := range []<-chan sema.Permit{first, second, third} { // waiters that were queued before stay
 		(<-c).Release()
 	}
-	mustAcquire(t, sem, 1).Release() // nothing has to wait
+	mustAcquire(t, sem, 1).Release() // succeeds without waiting
 	_, err = sem.TryAcquire(context.Background(), 2)
 	wantErr(t, err, sema.ErrTooLarge)
 }
 
-// However many processes join at one time, exactly as many wait as may.
+// TestSemaphore_MaxWaitersIsExactAmongProcesses lets several processes join at the same
+// time.
 func TestSemaphore_MaxWaitersIsExactAmongProcesses(t *testing.T) {
 	t.Parallel()
 	const bound, processes, callers = 5, 4, 3
@@ -149,14 +152,14 @@ func TestSemaphore_MaxWaitersIsExactAmongProcesses(t *testing.T) {
 	}
 	for range 50 {
 		for _, other := range others {
-			other.Say("join %d", callers)
+			other.Send("join %d", callers)
 		}
 		waiters, rejected := 0, 0
 		eventually(t, "all callers wait or are rejected", func() bool {
 			rejected = 0
 			for _, other := range others {
-				other.Say("rejected")
-				n, err := strconv.Atoi(other.Hear())
+				other.Send("rejected")
+				n, err := strconv.Atoi(other.Receive())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -166,13 +169,13 @@ func TestSemaphore_MaxWaitersIsExactAmongProcesses(t *testing.T) {
 			return waiters+rejected == processes*callers
 		})
 		if waiters != bound {
-			t.Fatalf("%d wait and %d were rejected, want %d to wait", waiters, rejected, bound)
+			t.Fatalf("%d callers wait and %d were rejected, want %d waiters", waiters, rejected, bound)
 		}
 		for _, other := range others {
-			other.Say("leave")
+			other.Send("leave")
 			other.Expect("left")
 		}
-		settles(t, sem, 1, 0)
+		awaitStats(t, sem, 1, 0)
 	}
 }
 
@@ -181,16 +184,16 @@ func TestSemaphore_Drain(t *testing.T) {
 	ctx := context.Background()
 	sem, dir, name := open(t, 2)
 	other := startUser(t, dir, name, 2)
-	other.Say("acquire 2")
+	other.Send("acquire 2")
 	other.Expect("acquired 2")
 	waiter := make(chan error, 1)
 	go func() {
 		_, err := sem.Acquire(ctx, 1)
 		waiter <- err
 	}()
-	settles(t, sem, 2, 1)
-	other.Say("acquire 1")
-	settles(t, sem, 2, 2)
+	awaitStats(t, sem, 2, 1)
+	other.Send("acquire 1")
+	awaitStats(t, sem, 2, 2)
 	brief, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
 	err := sem.Drain(brief)
@@ -209,7 +212,7 @@ func TestSemaphore_Drain(t *testing.T) {
 	if st := sem.Stats(); !st.Draining || st.InUse != 2 || !strings.HasSuffix(sem.String(), ", draining") {
 		t.Errorf("%+v %v", st, sem)
 	}
-	// Resize does not end it.
+	// Resize does not end draining.
 	if err := sem.Resize(ctx, 3); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +224,7 @@ func TestSemaphore_Drain(t *testing.T) {
 	if err := sem.Resume(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for { // until Drain has begun after all, and waits
+	for { // until Drain has started and waits
 		select {
 		case err := <-drained:
 			if err == nil || !strings.Contains(err.Error(), "resumed") {
@@ -236,18 +239,18 @@ func TestSemaphore_Drain(t *testing.T) {
 		break
 	}
 	mustAcquire(t, sem, 1).Release()
-	// It ends when all permits are released, in whatever process.
+	// Drain returns when all permits are released, in any process.
 	go func() { drained <- sem.Drain(ctx) }()
-	eventually(t, "it drains", func() bool { return sem.Stats().Draining })
-	other.Say("release")
+	eventually(t, "the semaphore is draining", func() bool { return sem.Stats().Draining })
+	other.Send("release")
 	other.Expect("released")
 	if err := <-drained; err != nil {
 		t.Error(err)
 	}
-	// It is stored.
+	// The state is stored.
 	other.End()
 	sem.Close()
-	again := reopen(t, dir, name, 3)
+	again := openIn(t, dir, name, 3)
 	_, err = again.TryAcquire(ctx, 1)
 	wantErr(t, err, sema.ErrDraining)
 	if err := again.Resume(ctx); err != nil {
@@ -256,53 +259,54 @@ func TestSemaphore_Drain(t *testing.T) {
 	mustAcquire(t, again, 3)
 }
 
-// A handed-over permit would pass a drain by.
-func TestSemaphore_DrainEndsHandOver(t *testing.T) {
+// TestSemaphore_DrainEndsHandOff checks that no permit is handed off to a waiter while
+// draining.
+func TestSemaphore_DrainEndsHandOff(t *testing.T) {
 	t.Parallel()
-	sem, _, _ := openPatient(t, 1)
+	sem, _, _ := openWithoutPolling(t, 1)
 	p := mustAcquire(t, sem, 1)
 	waiter := make(chan error, 1)
 	go func() {
 		_, err := sem.Acquire(context.Background(), 1)
 		waiter <- err
 	}()
-	settles(t, sem, 1, 1)
+	awaitStats(t, sem, 1, 1)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	wantErr(t, sem.Drain(ended), context.Canceled)
 	p.Release()
 	wantErr(t, <-waiter, sema.ErrDraining)
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 }
 
 func TestSemaphore_CloseEndsDrain(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
-	defer mustAcquire(t, reopen(t, dir, name, 1), 1).Release()
+	defer mustAcquire(t, openIn(t, dir, name, 1), 1).Release()
 	drained := make(chan error, 1)
 	go func() { drained <- sem.Drain(context.Background()) }()
-	eventually(t, "it drains", func() bool { return sem.Stats().Draining })
+	eventually(t, "the semaphore is draining", func() bool { return sem.Stats().Draining })
 	sem.Close()
 	wantErr(t, <-drained, sema.ErrClosed)
 }
 
-func TestSemaphore_StatsAsksNothing(t *testing.T) {
+func TestSemaphore_StatsMakesNoSystemCalls(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 4)
 	other := startUser(t, dir, name, 4)
-	other.Say("acquire 3")
+	other.Send("acquire 3")
 	other.Expect("acquired 3")
-	other.Say("acquire 2")
-	settles(t, sem, 3, 1)
+	other.Send("acquire 2")
+	awaitStats(t, sem, 3, 1)
 	want := sema.Stats{Capacity: 4, InUse: 3, Free: 1, Waiters: 1}
 	if st := sem.Stats(); st != want {
 		t.Errorf("%+v, want %+v", st, want)
 	}
 	other.End()
 	if st := sem.Stats(); st != want {
-		t.Errorf("%+v of a killed process, want what was last known: %+v", st, want)
+		t.Errorf("%+v after the process was killed, want the last known state %+v", st, want)
 	}
-	settles(t, sem, 0, 0) // by Inspect
+	awaitStats(t, sem, 0, 0) // calls Inspect
 	want = sema.Stats{Capacity: 4, Free: 4}
 	if st := sem.Stats(); st != want {
 		t.Errorf("%+v after Inspect, want %+v", st, want)
@@ -326,7 +330,7 @@ func TestSemaphore_Counts(t *testing.T) {
 	p := mustAcquire(t, sem, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	sem.Acquire(ctx, 1)                   // had ended already
+	sem.Acquire(ctx, 1)                   // the context has ended already
 	sem.Acquire(context.Background(), -1) // invalid
 	_, err := sem.Acquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrTimeout)
@@ -334,25 +338,25 @@ func TestSemaphore_Counts(t *testing.T) {
 	wantErr(t, err, sema.ErrFull)
 	_, err = sem.Acquire(context.Background(), 2)
 	wantErr(t, err, sema.ErrTooLarge)
-	unbounded := reopen(t, dir, name, 1)
+	unbounded := openIn(t, dir, name, 1)
 	ctx, cancel = context.WithCancel(context.Background())
 	cancelled := make(chan error, 1)
 	go func() {
 		_, err := unbounded.Acquire(ctx, 1)
 		cancelled <- err
 	}()
-	settles(t, sem, 1, 1)
+	awaitStats(t, sem, 1, 1)
 	_, err = sem.Acquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrQueueFull)
 	cancel()
 	wantErr(t, <-cancelled, context.Canceled)
 	served := acquiring(t, unbounded, 1)
-	settles(t, sem, 1, 1)
+	awaitStats(t, sem, 1, 1)
 	p.Release()
 	(<-served).Release()
 	got := sem.Stats().Counts
 	if got.WaitTime < time.Millisecond {
-		t.Errorf("waited for %v", got.WaitTime)
+		t.Errorf("wait time %v, want at least 1ms", got.WaitTime)
 	}
 	got.WaitTime = 0
 	if want := (sema.Counts{Acquired: 1, Waited: 1, TimedOut: 1, Rejected: 3}); got != want {

@@ -13,25 +13,26 @@ import (
 )
 
 // The content of a file may be truncated or overwritten while it is mapped: by an
-// editor, a script, or a user who deletes unknown files. The kernel then raises SIGBUS
-// in a process that touches what no longer exists, which would end the process. So
-// the mapped content is touched only within touch, which turns the fault into a flag.
+// editor, by a script, or by a cleanup of unknown files. The kernel then raises SIGBUS
+// in a process that accesses content that no longer exists, which would end the
+// process. So the mapped content is accessed only within touch, which turns the fault
+// into a flag.
 //
-// A damaged file grants no permits: its capacity is unknown. The permits that are held
-// stay valid, because the locks are not part of the content, and no process resets
-// the file while another has it open (see presenceLock). So a permit of a damaged
-// file is released like any other. For the same reason a claim that faults half-way
-// may leave a slot locked.
+// A damaged file grants no permits: its capacity is unknown. Held permits stay valid,
+// because the locks are not part of the content, and no process resets the file while
+// another has it open (see presenceLock). So a permit of a damaged file is released
+// like any other. For the same reason a claim that faults half-way may leave a slot
+// locked.
 
-// touch runs do, which touches the mapped content, and reports whether the file
-// is known to be whole. It does not run do if the file is known to be damaged.
-func (f *file) touch(do func()) (whole bool) {
+// touch runs do, which accesses the mapped content, and reports whether do completed
+// without a fault. It does not run do if the file is known to be damaged.
+func (f *file) touch(do func()) (intact bool) {
 	if f.damaged.Load() {
 		return false
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if whole {
+		if intact {
 			return
 		}
 		switch r := recover(); {
@@ -45,7 +46,7 @@ func (f *file) touch(do func()) (whole bool) {
 	return true
 }
 
-// faultsOn reports whether a panic is a fault in the mapped content.
+// faultsOn reports whether the panic value r is a fault in the mapped content.
 func (f *file) faultsOn(r any) bool {
 	fault, ok := r.(interface{ Addr() uintptr })
 	if !ok || len(f.memory) == 0 {
@@ -55,34 +56,34 @@ func (f *file) faultsOn(r any) bool {
 	return fault.Addr()-begin < uintptr(len(f.memory))
 }
 
-// guarded runs do within touch, and returns its error, or ErrDamaged if the file is
-// damaged before or afterwards.
+// guarded runs do within touch and returns the error of do, or ErrDamaged if the file
+// was damaged before or afterwards.
 func (f *file) guarded(do func() error) (err error) {
 	f.touch(func() { err = do() })
-	if !f.whole() {
+	if !f.intact() {
 		return ErrDamaged
 	}
 	return err
 }
 
-// whole reports whether the file is not known to be damaged.
-func (f *file) whole() bool {
+// intact reads the header and reports whether no damage was found, now or earlier.
+func (f *file) intact() bool {
 	f.config()
 	return !f.damaged.Load()
 }
 
-// A content is the kind of a file that was found.
+// A content classifies a file by what it contains.
 type content uint8
 
 const (
-	foreign    content = iota // not a file of this package
-	unfinished                // empty, all zeros, half created, or truncated
-	complete                  // of this layout
-	otherKind                 // of another layout of this package
+	foreign      content = iota // not a file of this package
+	unfinished                  // empty, all zeros, half created, or truncated
+	complete                    // of this layout
+	otherVersion                // of another layout of this package
 )
 
-// examine returns the kind of the file, and its first word, without changing it. The
-// presence lock is held, so no other process resets it meanwhile.
+// examine returns the kind of the file and its first word, without changing the file.
+// The caller holds the presence lock, so no other process resets the file meanwhile.
 func (f *file) examine() (content, uint64, error) { return examine(f.file) }
 
 func examine(file *os.File) (content, uint64, error) {
@@ -107,24 +108,24 @@ func examine(file *os.File) (content, uint64, error) {
 	case found == magic:
 		return complete, found, nil
 	}
-	return otherKind, found, nil
+	return otherVersion, found, nil
 }
 
-// unusable returns why a file of that kind cannot be used as it is. alone says that no
-// process has it open.
+// unusable returns an error that states why a file of that kind cannot be used as it
+// is. If alone is true, no other process has the file open.
 func unusable(path string, is content, found uint64, alone bool) *sema.Error {
 	switch {
 	case is == foreign && alone:
 		return invalid(path+" was not created by Sema", "remove it, or use another name or directory")
-	case is == otherKind:
+	case is == otherVersion:
 		return invalid(fmt.Sprintf("%s has the layout of another version of Sema (%#x, this one has %#x)", path, found, uint64(magic)),
 			"use one version in all processes; a file that no process has open is created again by Open with a capacity")
 	}
 	return &sema.Error{Err: ErrDamaged, Detail: path}
 }
 
-// allZero reports whether the file has nothing but zeros, and no more of them
-// than this package would leave.
+// allZero reports whether the file contains only zeros and is no longer than a file
+// of this package.
 func allZero(file *os.File) (bool, error) {
 	content := io.NewSectionReader(file, 0, mapSize+1)
 	chunk := make([]byte, 64<<10)

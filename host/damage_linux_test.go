@@ -17,21 +17,21 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-// The tests here open the file a second time, which drops the locks of a
-// process where locks are of the process.
+// The tests in this file open the semaphore's file a second time. With POSIX record
+// locks that would drop the locks of the process, so they need Linux.
 
-// damages are what another program of the user may do to a file in use. Those
-// that cut it short make the kernel send SIGBUS to whoever touches the rest.
+// damages lists what another program of the user may do to a file in use. After a
+// truncation the kernel sends SIGBUS to a process that touches the missing part.
 var damages = map[string]struct {
 	cut bool
 	do  func(path string) error
 }{
-	"cut to nothing":     {true, func(path string) error { return os.Truncate(path, 0) }},
-	"cut in the header":  {true, func(path string) error { return os.Truncate(path, 20) }},
-	"cut after a page":   {true, func(path string) error { return os.Truncate(path, 4096) }},
-	"cut and grown":      {false, func(path string) error { return errors.Join(os.Truncate(path, 0), os.Truncate(path, 1<<20)) }},
-	"overwritten":        {false, func(path string) error { return writeInto(path, bytes.Repeat([]byte("garbage "), 1<<17)) }},
-	"overwritten by one": {true, func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }},
+	"truncated to nothing":    {true, func(path string) error { return os.Truncate(path, 0) }},
+	"truncated in the header": {true, func(path string) error { return os.Truncate(path, 20) }},
+	"truncated after a page":  {true, func(path string) error { return os.Truncate(path, 4096) }},
+	"truncated and extended":  {false, func(path string) error { return errors.Join(os.Truncate(path, 0), os.Truncate(path, 1<<20)) }},
+	"overwritten":             {false, func(path string) error { return writeInto(path, bytes.Repeat([]byte("garbage "), 1<<17)) }},
+	"overwritten by one byte": {true, func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }},
 }
 
 func writeInto(path string, content []byte) error {
@@ -70,7 +70,7 @@ func TestSemaphore_ReleasesPermitsOfADamagedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := p.Err(); err != nil {
-			t.Errorf("the kernel still keeps the permit: %v", err)
+			t.Errorf("the kernel still holds the lock, but Err returns %v", err)
 		}
 		first, rest, err := q.Split(1)
 		if err != nil {
@@ -82,15 +82,15 @@ func TestSemaphore_ReleasesPermitsOfADamagedFile(t *testing.T) {
 		if err := sem.Close(); err != nil {
 			t.Error(err)
 		}
-		// The locks are gone: another opener is alone with the file.
+		// The locks are dropped: another opener is the only one.
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		mustAcquire(t, reopen(t, dir, name, 4), 4)
+		mustAcquire(t, openIn(t, dir, name, 4), 4)
 	})
 }
 
-func TestSemaphore_SaysThatItsFileIsDamaged(t *testing.T) {
+func TestSemaphore_ReportsADamagedFile(t *testing.T) {
 	eachDamage(t, func(t *testing.T, damage func(string) error) {
 		sem, dir, name := open(t, 1)
 		held := mustAcquire(t, sem, 1)
@@ -99,7 +99,7 @@ func TestSemaphore_SaysThatItsFileIsDamaged(t *testing.T) {
 			_, err := sem.Acquire(context.Background(), 1)
 			ended <- err
 		}()
-		settles(t, sem, 1, 1)
+		awaitStats(t, sem, 1, 1)
 		if err := damage(filepath.Join(dir, name+".sema")); err != nil {
 			t.Fatal(err)
 		}
@@ -121,9 +121,9 @@ func TestSemaphore_SaysThatItsFileIsDamaged(t *testing.T) {
 		wantErr(t, sem.Resize(context.Background(), 2), host.ErrDamaged)
 		_, err = host.Open(name, 1, host.Dir(dir))
 		wantErr(t, err, host.ErrDamaged)
-		other := startAnyUser(t, dir, name, 1)
-		if answer := other.Hear(); !strings.Contains(answer, host.ErrDamaged.Error()) {
-			t.Errorf("another process: %s", answer)
+		other := startUserUnchecked(t, dir, name, 1)
+		if reply := other.Receive(); !strings.Contains(reply, host.ErrDamaged.Error()) {
+			t.Errorf("another process: %s", reply)
 		}
 		held.Release()
 		_, err = sem.TryAcquire(ctx, 1)
@@ -134,8 +134,9 @@ func TestSemaphore_SaysThatItsFileIsDamaged(t *testing.T) {
 	})
 }
 
-// A file that was cut short is begun anew by the next who is alone with it.
-func TestOpen_BeginsACutFileAnew(t *testing.T) {
+// TestOpen_ResetsATruncatedFile checks that the next process that is the only opener
+// resets a truncated file.
+func TestOpen_ResetsATruncatedFile(t *testing.T) {
 	for name, size := range map[string]int64{"to nothing": 0, "in the header": 20, "after a page": 4096} {
 		t.Run(name, func(t *testing.T) {
 			sem, dir, name := open(t, 1)
@@ -143,15 +144,15 @@ func TestOpen_BeginsACutFileAnew(t *testing.T) {
 			if err := os.Truncate(filepath.Join(dir, name+".sema"), size); err != nil {
 				t.Fatal(err)
 			}
-			again := reopen(t, dir, name, 3)
+			again := openIn(t, dir, name, 3)
 			mustAcquire(t, again, 3)
-			settles(t, again, 3, 0)
+			awaitStats(t, again, 3, 0)
 		})
 	}
 }
 
 func TestOpen_LeavesForeignFilesAlone(t *testing.T) {
-	disk := make([]byte, 64<<10) // like the image of a disk: it begins with nothing
+	disk := make([]byte, 64<<10) // like a disk image: it begins with zeros
 	copy(disk[32<<10:], "CD001")
 	for name, content := range map[string][]byte{
 		"text":        []byte("the only copy of my thesis"),
@@ -176,20 +177,21 @@ func TestOpen_LeavesForeignFilesAlone(t *testing.T) {
 			_, err = host.Open("a", host.Existing, host.Dir(dir))
 			wantErr(t, err, sema.ErrInvalid)
 			if err := host.Remove("a", host.Dir(dir)); err == nil {
-				t.Error("removed")
+				t.Error("Remove removed a foreign file")
 			}
 			if found, err := host.List(host.Dir(dir)); err != nil || len(found) > 0 {
 				t.Errorf("%v %v", found, err)
 			}
 			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, content) {
-				t.Errorf("%d bytes, %v: its content was changed", len(now), err)
+				t.Errorf("the content was changed: %d bytes, %v", len(now), err)
 			}
 		})
 	}
 }
 
-// What a process that was killed while it made a file may have left.
-func TestOpen_FinishesAFileHalfMade(t *testing.T) {
+// TestOpen_CompletesAnUnfinishedFile opens files as a process leaves them that is
+// killed while it creates the file.
+func TestOpen_CompletesAnUnfinishedFile(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"empty":        nil,
 		"one zero":     {0},
@@ -206,11 +208,11 @@ func TestOpen_FinishesAFileHalfMade(t *testing.T) {
 			_, err := host.Open("a", host.Existing, host.Dir(dir))
 			wantErr(t, err, fs.ErrNotExist)
 			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, content) {
-				t.Errorf("%d bytes, %v: Existing changed it", len(now), err)
+				t.Errorf("Open with Existing changed the file: %d bytes, %v", len(now), err)
 			}
-			sem := reopen(t, dir, "a", 2)
+			sem := openIn(t, dir, "a", 2)
 			mustAcquire(t, sem, 2)
-			settles(t, sem, 2, 0)
+			awaitStats(t, sem, 2, 0)
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-// events collects what diagnostics report, and drops the rest.
+// events collects the events of diagnostics, and drops the others.
 type events struct {
 	mu   sync.Mutex
 	list []sema.Event
@@ -38,7 +38,7 @@ func (e *events) all() []sema.Event {
 	return slices.Clone(e.list)
 }
 
-// await returns the first event, which must be of that kind.
+// await waits for the first event, which must be of the given kind, and returns it.
 func (e *events) await(t *testing.T, kind sema.EventKind) sema.Event {
 	t.Helper()
 	eventually(t, kind.String()+" is reported", func() bool { return len(e.all()) > 0 })
@@ -49,7 +49,7 @@ func (e *events) await(t *testing.T, kind sema.EventKind) sema.Event {
 	return first
 }
 
-// diagnosed opens a semaphore whose every permit is recorded.
+// diagnosed opens a semaphore with full diagnostics.
 func diagnosed(t *testing.T, capacity int64, opts ...host.Option) (*host.Semaphore, *events, string) {
 	t.Helper()
 	e := &events{}
@@ -78,7 +78,8 @@ func TestDiagnose_InversionOfHostAndProcess(t *testing.T) {
 	}
 }
 
-// A try does not wait, so that it closes no cycle.
+// TestDiagnose_TryIsNoInversion checks that TryAcquire closes no cycle, because it does
+// not wait.
 func TestDiagnose_TryIsNoInversion(t *testing.T) {
 	t.Parallel()
 	sem, e, name := diagnosed(t, 2)
@@ -112,7 +113,7 @@ func TestDiagnose_SelfDeadlock(t *testing.T) {
 		}
 		defer p.Release()
 		if _, err := sem.Acquire(ctx, 1); err == nil {
-			t.Error("it got what it holds itself")
+			t.Error("acquired permits that the goroutine itself holds")
 		}
 	}()
 	found := e.await(t, sema.EventDeadlocked)
@@ -123,20 +124,21 @@ func TestDiagnose_SelfDeadlock(t *testing.T) {
 	<-ended
 }
 
-// Where another process holds permits too, it may release them.
+// TestDiagnose_OtherProcessesAreNoDeadlock checks that no deadlock is reported if
+// another process holds permits, because it may release them.
 func TestDiagnose_OtherProcessesAreNoDeadlock(t *testing.T) {
 	t.Parallel()
 	e := &events{}
 	sem, dir, name := open(t, 2, sema.Diagnose(sema.DiagnoseFull), sema.Observe(e))
 	other := startUser(t, dir, name, 2)
-	other.Say("acquire 1")
+	other.Send("acquire 1")
 	other.Expect("acquired 1")
 	p, err := sem.Acquire(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Release()
-	time.AfterFunc(1500*time.Millisecond, func() { other.Say("release") }) // longer than until deadlocks are looked for
+	time.AfterFunc(1500*time.Millisecond, func() { other.Send("release") }) // after the check for deadlocks
 	q, err := sem.Acquire(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +160,7 @@ func TestDiagnose_ReleaseInAStartedGoroutineIsNoDeadlock(t *testing.T) {
 		}
 		wg.Go(func() {
 			defer p.Release()
-			time.Sleep(1200 * time.Millisecond) // longer than until deadlocks are looked for
+			time.Sleep(1200 * time.Millisecond) // until after the check for deadlocks
 		})
 	}
 	wg.Wait()
@@ -187,9 +189,9 @@ func TestDiagnose_LeakIsReportedWithItsSite(t *testing.T) {
 				t.Errorf("%+v", found)
 			}
 			if opts == nil {
-				settles(t, sem, 2, 0)
+				awaitStats(t, sem, 2, 0)
 			} else {
-				settles(t, sem, 0, 0)
+				awaitStats(t, sem, 0, 0)
 			}
 		})
 	}
@@ -238,7 +240,7 @@ func TestDiagnose_HoldersAndProfiles(t *testing.T) {
 		t.Errorf("holders %v, want 1 and 2", got)
 	}
 	waiting := acquiring(t, sem, 3)
-	settles(t, sem, 3, 1)
+	awaitStats(t, sem, 3, 1)
 	inProfile("sema.waiting", "acquiring")
 	first.Release()
 	if got := weights(); !slices.Equal(got, []int64{2}) {
@@ -249,5 +251,5 @@ func TestDiagnose_HoldersAndProfiles(t *testing.T) {
 	if got := weights(); len(got) > 0 {
 		t.Errorf("holders %v, want none", got)
 	}
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 }

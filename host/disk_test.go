@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestNetworkFilesystemsAreRefused(t *testing.T) {
+func TestOpen_RejectsNetworkFilesystems(t *testing.T) {
 	dir := t.TempDir()
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {
@@ -29,7 +29,7 @@ func TestNetworkFilesystemsAreRefused(t *testing.T) {
 	}
 }
 
-func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
+func TestSemaphore_SurvivesAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	mountTmpfs(t, dir, 0, "size=32k")
 	sem, err := Open("fits", 200, Dir(dir))
@@ -38,7 +38,7 @@ func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
 	}
 	defer sem.Close()
 	filler := filepath.Join(dir, "filler")
-	os.WriteFile(filler, make([]byte, 64<<10), 0o600) // until there is no room
+	os.WriteFile(filler, make([]byte, 64<<10), 0o600) // until the disk is full
 	p, err := sem.Acquire(context.Background(), 200)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
 		held += h.Weight
 	}
 	if held != 200 {
-		t.Errorf("%d held by %d, want 200", held, len(holders))
+		t.Errorf("%d held by %d holders, want 200 held", held, len(holders))
 	}
 	got := make(chan error)
 	go func() {
@@ -68,11 +68,11 @@ func TestFullDiskIsAnErrorAndNotTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Open("does-not-fit", 1, Dir(dir)); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("%v, want no space", err)
+		t.Errorf("error %v, want ENOSPC", err)
 	}
 }
 
-func TestALockIsNeverFreeWhileItMoves(t *testing.T) {
+func TestMoveLock_NeverFreesTheSlot(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
 	p, err := sem.Acquire(context.Background(), 1)
@@ -80,12 +80,12 @@ func TestALockIsNeverFreeWhileItMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Release()
-	slot, heir, thief := run{0, 1}, beside(t, sem.file), beside(t, sem.file)
+	slot, target, contender := run{0, 1}, openAsOther(t, sem.file), openAsOther(t, sem.file)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range 5000 {
-			if err := errors.Join(moveLock(sem.file.fd, heir, slot), moveLock(heir, sem.file.fd, slot)); err != nil {
+			if err := errors.Join(moveLock(sem.file.fd, target, slot), moveLock(target, sem.file.fd, slot)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -96,13 +96,13 @@ func TestALockIsNeverFreeWhileItMoves(t *testing.T) {
 			return
 		default:
 		}
-		if stolen, err := tryLock(thief, exclusive, slot.offset(), 1); stolen || err != nil {
-			t.Fatal("the slot could be locked:", err)
+		if locked, err := tryLock(contender, exclusive, slot.offset(), 1); locked || err != nil {
+			t.Fatal("another process could lock the slot:", err)
 		}
 	}
 }
 
-func TestAFileReplacedWhileItIsOpenedIsNotUsed(t *testing.T) {
+func TestFile_SetUpRejectsAReplacedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.sema")
 	for _, meanwhile := range []func() error{
@@ -124,24 +124,24 @@ func TestAFileReplacedWhileItIsOpenedIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestHoldersBelieveNoRecordThatCannotBe(t *testing.T) {
+func TestHolders_RejectsInvalidRecords(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 8)
 	f := sem.file
-	fd := beside(t, f)
+	fd := openAsOther(t, f)
 	for slot := range int64(3) {
-		lockBeside(t, fd, slotLocks+slot)
+		lockAsOther(t, fd, slotLocks+slot)
 	}
-	f.recordRoom(0)
+	f.reserveRecord(0)
 	now := time.Now().UnixNano()
 	written := self()
 	written.since = now
 	for _, wrong := range []func(*record){
-		func(r *record) { r.slots = 4 },                 // more than are held
-		func(r *record) { r.slots = ^uint32(0) },        // more than there are
+		func(r *record) { r.slots = 4 },                 // more slots than are held
+		func(r *record) { r.slots = ^uint32(0) },        // more slots than exist
 		func(r *record) { r.slots, r.since = 1, 0 },     // erased
-		func(r *record) { r.slots, r.started = 1, 1 },   // of a process that is gone
-		func(r *record) { r.slots, r.pid = 1, 1<<22+1 }, // of one that never was
+		func(r *record) { r.slots, r.started = 1, 1 },   // of a process that has ended
+		func(r *record) { r.slots, r.pid = 1, 1<<22+1 }, // of a process that cannot exist
 	} {
 		f.records[0] = written
 		wrong(&f.records[0])
@@ -149,21 +149,21 @@ func TestHoldersBelieveNoRecordThatCannotBe(t *testing.T) {
 		f.records[1].slots = 2
 		holders, err := inspectHolders(sem)
 		if err != nil || len(holders) != 2 || holders[0].PID != 0 || holders[0].Weight != 1 || holders[1].PID != os.Getpid() || holders[1].Weight != 2 {
-			t.Errorf("%+v: %+v %v, want one unknown and this process", f.records[0], holders, err)
+			t.Errorf("%+v: %+v %v, want an unknown holder and this process", f.records[0], holders, err)
 		}
 	}
 	f.records[0] = written
 	f.records[0].slots, f.records[0].started, f.records[0].inherited = 1, 1, 1
 	if holders, err := inspectHolders(sem); err != nil || len(holders) != 2 || holders[0].PID != os.Getpid() {
-		t.Errorf("%+v %v, want the permit of a process that left it to another", holders, err)
+		t.Errorf("%+v %v, want the inherited permit of an ended process", holders, err)
 	}
 }
 
-func TestStats_CountALockToTheEndOfTheFile(t *testing.T) {
+func TestInspect_CountsALockToTheEndOfTheFile(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
 	const toTheEnd = 0
-	if ok, err := tryLock(beside(t, sem.file), exclusive, slotLocks+1, toTheEnd); !ok || err != nil {
+	if ok, err := tryLock(openAsOther(t, sem.file), exclusive, slotLocks+1, toTheEnd); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if stats, err := inspectStats(sem); err != nil || stats.InUse != 3 {
@@ -179,7 +179,7 @@ func TestStats_CountALockToTheEndOfTheFile(t *testing.T) {
 	}
 }
 
-func TestAHeaderThatCannotBeIsNotBelieved(t *testing.T) {
+func TestFile_ClampsAnInvalidHeader(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
 	sem.file.head.reach.Store(1 << 30)
@@ -198,22 +198,22 @@ func TestAHeaderThatCannotBeIsNotBelieved(t *testing.T) {
 	p.Release()
 }
 
-func TestAFailedRemoveKeepsNobodyOut(t *testing.T) {
+func TestFile_FailedRemoveDropsTheExclusiveLock(t *testing.T) {
 	t.Parallel()
 	f := openHere(t, 1).file
-	fd := beside(t, f)
+	fd := openAsOther(t, f)
 	if err := os.Rename(f.path, f.path+"x"); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.remove("remove"); err == nil {
-		t.Error("what is not there was removed")
+		t.Error("remove of a missing file succeeded")
 	}
 	if ok, err := tryLock(fd, shared, presenceLock, 1); !ok || err != nil {
-		t.Error("others are kept out:", err)
+		t.Error("the presence lock is still exclusive:", err)
 	}
 }
 
-func TestErrorsOfTheDriverAreNamed(t *testing.T) {
+func TestAcquire_WrapsErrorsOfTheDriver(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
 	if _, err := sem.Acquire(context.Background(), 1); err != nil {
@@ -232,7 +232,7 @@ func TestErrorsOfTheDriverAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir + "-moved")
-	if err := os.WriteFile(dir, nil, 0o600); err != nil { // not a directory, and so not "deleted"
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // not a directory, so the error is not ErrDeleted
 		t.Fatal(err)
 	}
 	err := <-ended
@@ -242,14 +242,14 @@ func TestErrorsOfTheDriverAreNamed(t *testing.T) {
 	}
 }
 
-func TestWhoeverIsAloneBeginsAnew(t *testing.T) {
+func TestOpen_OnlyOpenerResetsTheFile(t *testing.T) {
 	t.Parallel()
 	dir := Dir(t.TempDir())
 	sem, err := Open("a", 1, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sem.file.recordRoom(0)
+	sem.file.reserveRecord(0)
 	sem.file.records[0] = self()
 	sem.file.bitmap[0].Store(1)
 	sem.Close()
@@ -258,11 +258,11 @@ func TestWhoeverIsAloneBeginsAnew(t *testing.T) {
 	}
 	defer sem.Close()
 	if r := sem.file.readRecord(0); r != (record{}) || sem.file.bitmap[0].Load() != 0 {
-		t.Errorf("%+v is left", r)
+		t.Errorf("record %+v, bitmap %b, want none", r, sem.file.bitmap[0].Load())
 	}
 }
 
-func TestRecordsAreErased(t *testing.T) {
+func TestRelease_ErasesRecords(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
 	p, err := sem.Acquire(context.Background(), 2)

@@ -8,60 +8,62 @@
 //	…
 //	defer permit.Release()
 //
-// It is crash-safe. A permit is a byte of a file that the holder has locked,
-// and the kernel drops the locks of a process that ends, however it ends: its
-// permits are free at once, and waiters notice within 100 ms. Nothing else
-// decides whether a permit is free, so no bookkeeping can drift and no more than
-// the capacity is ever granted. Besides the locks the file has some memory shared
-// by all openers: hints of what is free, a queue of the waiting processes and a
-// futex to wake each of them. If these are lost or wrong, they cost time, not
-// permits.
+// The semaphore is crash-safe. A permit is a byte of a file that the holder has
+// locked. The kernel drops the locks of a process that ends, however it ends: its
+// permits are free at once, and waiters notice within 100 ms. Nothing else decides
+// whether a permit is free, so no bookkeeping can drift and the permits held never
+// exceed the capacity. The file also contains memory that all openers share: hints
+// about free permits, a queue of the waiting processes and a futex to wake each of
+// them. If this memory is lost or wrong, the cost is time, not permits.
 //
 // # Stored and local
 //
 // The capacity, [sema.MaxWaiters] and whether the semaphore is draining are stored
-// in the file and apply to all processes. They stay when no process has it open,
-// until the machine restarts or [Remove] deletes it. A process that opens it with
-// other values uses the stored ones, and [sema.EventMismatched] reports that.
-// [Semaphore.Resize], [Semaphore.SetMaxWaiters], [Semaphore.Drain] and
-// [Semaphore.Resume] change them for all. Everything else is of the process:
-// [sema.MaxWait], observers, diagnostics.
+// in the file and apply to all processes. They stay stored while no process has the
+// file open, until the machine restarts or [Remove] deletes it. A process that opens
+// the semaphore with other values uses the stored ones, and [sema.EventMismatched]
+// reports the difference. [Semaphore.Resize], [Semaphore.SetMaxWaiters],
+// [Semaphore.Drain] and [Semaphore.Resume] change the stored values for all
+// processes. Everything else is local to the process: [sema.MaxWait], observers,
+// diagnostics.
 //
 // # Order
 //
-// Waiters are served in the order of their arrival, among all goroutines of
-// all processes, weights included: while a heavy one waits at the head, later
-// ones do not overtake it. There are two exceptions. A waiting process that has
-// not run for 150 ms (SIGSTOP, a debugger, an overloaded machine) is skipped until
-// it runs again, and then has its old place. And a caller that arrives in the very
-// moment in which the first waiter joins the queue may be served before it.
+// Waiters are served in order of arrival, among all goroutines of all processes,
+// weights included: later waiters do not overtake a heavy one at the head. There are
+// two exceptions. A waiting process that has not run for 150 ms (SIGSTOP, a debugger,
+// an overloaded machine) is skipped until it runs again; it then has its old place in
+// the queue. And a caller that arrives at the very moment the first waiter joins the
+// queue may be served before that waiter.
 //
-// # Where
+// # Location
 //
-// The file is in a directory of the user under /run/lock, or under /var/tmp where
-// that is not open to all users, whatever the environment: cron, shells and services
-// of one user share one file by its name. [ShareWithGroup] shares it among the
-// members of a group instead. Containers have a /run of their own: mount one
-// directory into all of them, and name it with [Dir]. Network filesystems are
-// rejected: their locks and their memory are not shared as this package needs it.
-// For several machines, use package fleet.
+// The file is in a directory of the user under /run/lock, or under /var/tmp if
+// /run/lock is not open to all users. The environment does not matter: cron, shells
+// and services of one user share one file by its name. [ShareWithGroup] shares it
+// among the members of a group instead. Each container has its own /run: mount one
+// directory into all containers and pass it to [Dir]. Network filesystems are
+// rejected because they do not share locks and memory as this package needs. For
+// several machines, use package fleet.
 //
-// Every process that may write the file is trusted with the capacity: those of the
-// user, or of the members of the group. What others wrote into it is checked before
-// it is returned ([Holder]), and a file that was truncated or overwritten is
-// [ErrDamaged]: its semaphore grants nothing until all processes have closed it, and
-// permits that are held stay valid. A file that this package did not create is never
+// Every process that may write the file is trusted with the capacity: the processes
+// of the user, or of the members of the group. Content written by other processes is
+// checked before it is returned ([Holder]). A file that was truncated or overwritten
+// is [ErrDamaged]: its semaphore grants nothing until all processes have closed it,
+// and held permits stay valid. A file that this package did not create is never
 // overwritten; [BadFiles] lists such files.
 //
-// Linux has open-file-description locks and futexes, for which this package was
-// designed. On macOS and the BSDs it uses POSIX record locks and polls every few
-// milliseconds, and [Inherit] is not supported; network filesystems are not
-// recognised, and a process must not open the file by other means: closing it would
-// drop its locks. On other systems everything fails with [errors.ErrUnsupported].
+// # Systems
 //
-// Waiting is in the kernel, where the clock of a testing/synctest bubble has no
-// effect: tests of code that waits here run outside one.
+// The package is designed for Linux, with its open-file-description locks and futexes.
+// On macOS and the BSDs it uses POSIX record locks and polls every few milliseconds.
+// There, [Inherit] is not supported and network filesystems are not recognised. There,
+// a process also must not open the file by other means: closing it would drop the locks
+// of the process. On other systems every call fails with [errors.ErrUnsupported].
 //
-// Use package host/posix or host/sysv instead to share semaphores with programs that
-// use those.
+// Waiters block in the kernel, where the clock of a testing/synctest bubble has no
+// effect: run tests of code that waits here outside a bubble.
+//
+// To share semaphores with programs that use the POSIX or System V calls, use package
+// host/posix or host/sysv instead.
 package host

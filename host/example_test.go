@@ -15,7 +15,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-// Four at a time, whatever processes of this user ask.
+// At most four compilers run at a time, among all processes of this user.
 func Example() {
 	compilers, err := host.Open("example/compilers", 4)
 	if err != nil {
@@ -31,8 +31,8 @@ func Example() {
 	// Output: compiling
 }
 
-// A job that must not overlap itself: the second one leaves at once. It may
-// be killed at any time, and the next one still runs.
+// A job that must not overlap itself: a second instance exits at once. The job may be
+// killed at any time, and the next one still runs.
 func ExampleSemaphore_TryAcquire() {
 	job, err := host.Open("example/nightly", 1)
 	if err != nil {
@@ -52,7 +52,7 @@ func ExampleSemaphore_TryAcquire() {
 	// Output: running
 }
 
-// Inspect returns the holders, and since when they hold.
+// Inspect returns the holders and when each acquired its permit.
 func ExampleSemaphore_Inspect() {
 	gpu, err := host.Open("example/gpu", 80) // gigabytes
 	if err != nil {
@@ -74,7 +74,7 @@ func ExampleSemaphore_Inspect() {
 	// Output: true 24 true
 }
 
-// A command that keeps its permit even when this process is killed.
+// A command that keeps its permit even if this process is killed.
 func ExampleInherit() {
 	builds, err := host.Open("example/builds", 2)
 	if err != nil {
@@ -98,7 +98,7 @@ func ExampleInherit() {
 	// Output: built
 }
 
-// The GPU and a place in this process's own pool, both or neither.
+// AcquireAll acquires the GPU and a worker of this process, both or neither.
 func ExampleOpen_acquireAll() {
 	gpu, err := host.Open("example/gpu", 80)
 	if err != nil {

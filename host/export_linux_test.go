@@ -2,14 +2,14 @@ package host
 
 import "time"
 
-// SetPace changes how often this process looks by itself while it waits, and after
-// how long without a look it takes other processes for stopped. It is called before
-// the semaphore is used.
-func SetPace(s *Semaphore, poll, passAfter time.Duration) {
-	s.file.pace.poll, s.file.pace.passAfter = poll, passAfter
+// SetTiming sets the interval at which this process polls while it waits, and the age
+// of the last poll from which another process counts as stopped. Call it before the
+// semaphore is used.
+func SetTiming(s *Semaphore, poll, skipAfter time.Duration) {
+	s.file.timing.poll, s.file.timing.skipAfter = poll, skipAfter
 }
 
-// Stopped returns how many waiting processes are taken for stopped.
+// Stopped returns the number of waiting processes that count as stopped.
 func Stopped(s *Semaphore) (stopped int) {
 	f := s.file
 	f.touch(func() {

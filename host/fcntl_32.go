@@ -4,5 +4,5 @@ package host
 
 import "syscall"
 
-// The older call has offsets of 32 bits.
+// SYS_FCNTL has 32-bit offsets on these architectures.
 const fcntlCall = syscall.SYS_FCNTL64

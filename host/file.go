@@ -14,9 +14,9 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A file is a semaphore's file. This process has it open once, however often the
-// semaphore is open. Locks belong to the open file, so this process has one set of
-// them.
+// A file is the open file of a semaphore. A process opens it once, however many
+// Semaphores use it. Locks belong to the open file, so a process has one set of
+// locks.
 type file struct {
 	name, path string
 	file       *os.File
@@ -25,56 +25,56 @@ type file struct {
 	memory     []byte
 
 	head    *header
-	bitmap  *[maxCapacity / wordBits]atomic.Uint64 // slots that a process has or is claiming: a hint
+	bitmap  *[maxCapacity / wordBits]atomic.Uint64 // slots that any process holds or is claiming: a hint
 	places  *[maxPlaces]place
 	records *[maxCapacity]record
 
-	mine    [maxCapacity / wordBits]atomic.Uint64 // slots that this process has or is claiming: exact
-	roomFor [maxCapacity * recordSize / pageSize / wordBits]atomic.Uint64
-	own     atomic.Int32 // this process's place, or noPlace
-	permits atomic.Uint32
-	checked atomic.Int64 // when the path was checked, in Unix nanoseconds
-	// When a claim last waited for the turn in vain, likewise.
+	mine          [maxCapacity / wordBits]atomic.Uint64 // slots that this process holds or is claiming: exact
+	reservedPages [maxCapacity * recordSize / pageSize / wordBits]atomic.Uint64
+	own           atomic.Int32 // this process's place, or noPlace
+	permits       atomic.Uint32
+	checked       atomic.Int64 // when the path was checked, in Unix nanoseconds
+	// When a claim last timed out waiting for its turn, in Unix nanoseconds; 0: never.
 	turnMissed atomic.Int64
 	turns      chan struct{}
 	woken      chan struct{} // wakes a driver that has no place
 	queue      queue
-	pace       pace // constant but for tests
+	timing     timing // changed only by tests
 
 	damaged atomic.Bool // see touch
 
-	refs atomic.Int64               // Semaphores, calls, permits and the driver; the last one closes the file
-	gone bool                       // closed; guarded by files.mu
-	last atomic.Pointer[sema.Stats] // the state when the file was closed
+	refs   atomic.Int64               // Semaphores, calls, permits and the driver; the last one closes the file
+	closed bool                       // closed; guarded by files.mu
+	last   atomic.Pointer[sema.Stats] // the state when the file was closed
 }
 
-// files are the open files of this process.
+// files contains the open files of this process.
 var files = struct {
 	mu   sync.Mutex
 	byID map[fileID]*file
 }{byID: map[fileID]*file{}}
 
 const (
-	// openTimeout is how long opening waits for another process that is setting
-	// the file up, or replaces it.
+	// openTimeout bounds how long Open waits for another process that is setting up
+	// or replacing the file.
 	openTimeout = 2 * time.Second
-	// lingering is how long a process that has closed a file may still seem to
-	// use it: a driver that sleeps, a child between fork and exec, a process that
-	// lists semaphores.
-	lingering = 100 * time.Millisecond
+	// lingerTimeout bounds how long a process that has closed a file may still appear
+	// to use it: a sleeping driver, a child between fork and exec, a process that lists
+	// semaphores.
+	lingerTimeout = 100 * time.Millisecond
 
 	openPause = 5 * time.Millisecond
 )
 
 var errReplaced = errors.New("replaced while it was opened")
 
-// openFile opens the file at a path, or returns it if this process has it open
-// already: it is opened at most once, because closing a second descriptor would drop
-// POSIX locks. What is stored in an existing file applies, whatever want says.
+// openFile opens the file at path, or returns it if this process has it open already.
+// A process opens a file at most once, because closing a second descriptor would drop
+// POSIX locks. The stored values of an existing file apply, not those of want.
 func openFile(name, path string, want stored, access access) (*file, error) {
 	for start := time.Now(); time.Since(start) < openTimeout; time.Sleep(openPause) {
 		f, err := openOnce(name, path, want, access)
-		if errors.Is(err, errReplaced) || errors.Is(err, ErrDamaged) && time.Since(start) < lingering {
+		if errors.Is(err, errReplaced) || errors.Is(err, ErrDamaged) && time.Since(start) < lingerTimeout {
 			continue
 		}
 		return f, err
@@ -94,7 +94,7 @@ func openOnce(name, path string, want stored, access access) (*file, error) {
 			if err := access.check(path, found); err != nil {
 				return nil, named("open", name, err)
 			}
-			if !f.whole() {
+			if !f.intact() {
 				return nil, openError(name, ErrDamaged, path, "")
 			}
 			f.refs.Add(1)
@@ -115,7 +115,7 @@ func openOnce(name, path string, want stored, access access) (*file, error) {
 	f := &file{
 		name: name, path: path, file: opened, fd: int(opened.Fd()),
 		turns: make(chan struct{}, 1), woken: make(chan struct{}, 1),
-		pace: usualPace,
+		timing: defaultTiming,
 	}
 	f.own.Store(noPlace)
 	if err := f.setUp(want, access); err != nil {
@@ -131,31 +131,31 @@ func notCreated(name string) error {
 	return openError(name, fs.ErrNotExist, "", "open it with a capacity to create it")
 }
 
-// openPath opens the file, or creates it. A new file gets its name only after its mode
-// and group, so that no process finds it incomplete.
+// openPath opens the file, or creates it. A new file is linked to its path only after
+// its mode and group are set, so that no process finds it incomplete.
 func openPath(path string, create bool, access access) (*os.File, error) {
 	if !create {
 		return os.OpenFile(path, os.O_RDWR|openFlags, 0)
 	}
-	made, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	created, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(made.Name())
-	err = access.grant(made)
+	defer os.Remove(created.Name())
+	err = access.grant(created)
 	if err == nil {
-		err = os.Link(made.Name(), path)
+		err = os.Link(created.Name(), path)
 	}
 	if err != nil {
-		made.Close()
+		created.Close()
 		return nil, err
 	}
-	return made, nil
+	return created, nil
 }
 
-// setUp checks the opened file, takes the presence lock and maps it. A process that
-// is alone with the file resets it: no permit is held, so nothing in it counts but
-// what is stored. A file that is not of this package is not changed.
+// setUp checks the opened file, takes the presence lock and maps the file. A process
+// that is the only opener resets the file: no permit is held, so only the stored
+// values matter. A file that this package did not create is not changed.
 func (f *file) setUp(want stored, access access) error {
 	info, err := f.file.Stat()
 	if err != nil {
@@ -167,7 +167,7 @@ func (f *file) setUp(want stored, access access) error {
 	if err := rejectNetwork(f.fd); err != nil {
 		return openError(f.name, err, f.path+" cannot be shared safely", "use Dir with a local directory")
 	}
-	alone, err := f.enter()
+	alone, err := f.lockPresence()
 	if err != nil {
 		return err
 	}
@@ -194,13 +194,14 @@ func (f *file) setUp(want stored, access access) error {
 		f.touch(func() { reset = f.reset(is == complete, want) })
 		return f.wrap("open", reset)
 	}
-	if !f.whole() {
+	if !f.intact() {
 		return openError(f.name, ErrDamaged, f.path, "")
 	}
 	return nil
 }
 
-// admissible returns what the file is, or an error if it must not be used, or reset.
+// admissible returns the kind of the file, or an error if the file must be neither
+// used nor reset.
 func (f *file) admissible(alone bool, want stored) (content, error) {
 	is, found, err := f.examine()
 	if err != nil {
@@ -215,9 +216,9 @@ func (f *file) admissible(alone bool, want stored) (content, error) {
 	return is, named("open", f.name, unusable(f.path, is, found, alone))
 }
 
-// enter takes the presence lock, shared, and reports whether no other process has it:
-// then it is exclusive until reset.
-func (f *file) enter() (alone bool, err error) {
+// lockPresence takes the presence lock and reports whether no other process has it. If
+// so, the lock is exclusive until reset makes it shared. Otherwise it is shared at once.
+func (f *file) lockPresence() (alone bool, err error) {
 	alone, err = tryLock(f.fd, exclusive, presenceLock, 1)
 	if alone || err != nil {
 		return alone, f.wrap("open", err)
@@ -229,12 +230,12 @@ func (f *file) enter() (alone bool, err error) {
 	if !present {
 		return false, errReplaced // another process is setting it up or removing it
 	}
-	keepFromCleaners(f.fd)
+	lockAgainstCleaners(f.fd)
 	return false, nil
 }
 
-// reset discards the content, except what is stored if the file is complete, and
-// lets other processes in.
+// reset discards the content, except the stored values if keep is true. It then makes
+// the presence lock shared, so that other processes can open the file.
 func (f *file) reset(keep bool, want stored) error {
 	before := config(f.head.config.Load())
 	flags := before & drainingFlag
@@ -243,10 +244,10 @@ func (f *file) reset(keep bool, want stored) error {
 	} else {
 		flags = 0
 	}
-	if !keep { // or what is stored would be lost with a process that is killed here
+	if !keep { // with keep, the stored values would be lost if the process is killed here
 		f.head.magic.Store(beginning)
 	}
-	if err := f.file.Truncate(placesAt); err != nil { // places and records of the past
+	if err := f.file.Truncate(placesAt); err != nil { // discards old places and records
 		return f.wrap("open", err)
 	}
 	for i := range f.bitmap {
@@ -261,12 +262,12 @@ func (f *file) reset(keep bool, want stored) error {
 	if _, err := tryLock(f.fd, shared, presenceLock, 1); err != nil {
 		return f.wrap("open", err)
 	}
-	keepFromCleaners(f.fd)
+	lockAgainstCleaners(f.fd)
 	return nil
 }
 
-// config reads the config. A file without its magic is damaged: that was written
-// before any other process could open it.
+// config returns the config, or 0 if the file is damaged. A file without its magic is
+// damaged: the magic is written before any other process can open the file.
 func (f *file) config() (c config) {
 	f.touch(func() {
 		c = config(f.head.config.Load())
@@ -280,18 +281,19 @@ func (f *file) config() (c config) {
 	return c
 }
 
-// stored reads what is stored.
+// stored returns the stored values.
 func (f *file) stored() (s stored) {
 	s.capacity = f.config().capacity()
 	f.touch(func() { s.maxWaiters = storedWaiters(f.head.maxWaiters.Load()) })
 	return s
 }
 
-// pathCheck is how often acquires that need not wait check the path.
+// pathCheck is the minimum interval, in nanoseconds, between path checks of acquires.
 const pathCheck = int64(time.Second)
 
-// checkPath fails if the file is no longer the one at its path: a process that opens
-// the path now gets another one, and the two together admit twice the capacity.
+// checkPath fails if the file is no longer the one at its path. A process that opens
+// the path now gets another file, and both files together would grant twice the
+// capacity.
 func (f *file) checkPath(now time.Time) error {
 	last := f.checked.Load()
 	if now.UnixNano()-last < pathCheck && now.UnixNano() >= last {
@@ -304,7 +306,7 @@ func (f *file) checkPath(now time.Time) error {
 	return err
 }
 
-// deleted returns nil if the file is the one at its path.
+// deleted returns ErrDeleted if the file is no longer the one at its path.
 func (f *file) deleted() error {
 	found, err := os.Lstat(f.path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && identify(found) != f.id {
@@ -313,7 +315,8 @@ func (f *file) deleted() error {
 	return err
 }
 
-// ref keeps the file mapped for a call. It fails if the file is closed.
+// ref adds a reference, which keeps the file mapped. It reports false if the file is
+// closed.
 func (f *file) ref() bool {
 	for {
 		n := f.refs.Load()
@@ -332,12 +335,12 @@ func (f *file) unref() {
 	}
 	files.mu.Lock()
 	defer files.mu.Unlock()
-	if f.gone || f.refs.Load() > 0 { // opened again, and maybe closed again, meanwhile
+	if f.closed || f.refs.Load() > 0 { // opened again, and maybe closed again, meanwhile
 		return
 	}
 	last := f.snapshot()
 	f.last.Store(&last)
-	f.gone = true
+	f.closed = true
 	delete(files.byID, f.id)
 	f.close()
 }
@@ -350,10 +353,10 @@ func (f *file) close() {
 	closeUnlocked(f.file)
 }
 
-// closeUnlocked drops all locks and closes. Closing alone would leave the locks to a
-// child that has a copy of the descriptor.
+// closeUnlocked drops all locks and closes the file. Closing alone would leave the
+// locks to a child that has a copy of the descriptor.
 func closeUnlocked(file *os.File) {
 	unlock(int(file.Fd()), 0, 0)
-	dropKeep(int(file.Fd()))
+	unlockAgainstCleaners(int(file.Fd()))
 	file.Close()
 }

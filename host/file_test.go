@@ -20,15 +20,15 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-func TestHoldersAreNamed(t *testing.T) {
+func TestHolders_ListsProcesses(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 10)
 	before := time.Now()
 	p := mustAcquire(t, sem, 2)
 	other := startUser(t, dir, name, 10)
-	other.Say("acquire 3")
+	other.Send("acquire 3")
 	other.Expect("acquired 3")
-	other.Say("acquire 1")
+	other.Send("acquire 1")
 	other.Expect("acquired 1")
 	holders, err := inspectHolders(sem)
 	if err != nil {
@@ -55,12 +55,12 @@ func TestHoldersAreNamed(t *testing.T) {
 	p.Release()
 	other.End()
 	if holders, err := inspectHolders(sem); err != nil || len(holders) != 0 {
-		t.Errorf("%+v %v, want nobody", holders, err)
+		t.Errorf("%+v %v, want no holders", holders, err)
 	}
 }
 
-// A name that nobody could have opened is not a semaphore's.
-func TestList_LeavesOutNamesThatCannotBe(t *testing.T) {
+// TestList_OmitsInvalidNames checks that files with names that Open rejects are left out.
+func TestList_OmitsInvalidNames(t *testing.T) {
 	t.Parallel()
 	_, dir, name := open(t, 2)
 	content, err := os.ReadFile(filepath.Join(dir, name+".sema"))
@@ -78,23 +78,23 @@ func TestList_LeavesOutNamesThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestHoldersAreThoseOfAfterACrash(t *testing.T) {
+func TestHolders_AfterACrash(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 4)
 	other := startUser(t, dir, name, 4)
 	for range 4 {
-		other.Say("acquire 1")
+		other.Send("acquire 1")
 		other.Expect("acquired 1")
 	}
 	other.End()
 	mustAcquire(t, sem, 3)
 	holders, err := inspectHolders(sem)
 	if err != nil || len(holders) != 1 || holders[0].PID != os.Getpid() || holders[0].Weight != 3 {
-		t.Errorf("%+v %v, want 3 of this process's", holders, err)
+		t.Errorf("%+v %v, want 3 held by this process", holders, err)
 	}
 }
 
-func TestDescriptorsDoNotLeakIntoChildren(t *testing.T) {
+func TestOpen_ChildrenDoNotInheritDescriptors(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	mustAcquire(t, sem, 1)
@@ -107,15 +107,15 @@ func TestDescriptorsDoNotLeakIntoChildren(t *testing.T) {
 	}
 }
 
-func TestDeletedFileDoesNotDoubleTheCapacity(t *testing.T) {
+func TestAcquire_FailsIfFileIsDeleted(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	mustAcquire(t, sem, 1).Release()
 	if err := os.Remove(filepath.Join(dir, name+".sema")); err != nil {
 		t.Fatal(err)
 	}
-	reopened := reopen(t, dir, name, 1)
-	mustAcquire(t, reopened, 1)
+	second := openIn(t, dir, name, 1)
+	mustAcquire(t, second, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -130,7 +130,7 @@ func TestDeletedFileDoesNotDoubleTheCapacity(t *testing.T) {
 	}
 }
 
-func TestHolderIsToldOfTheDeletedFile(t *testing.T) {
+func TestPermit_ErrReportsADeletedFile(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	p := mustAcquire(t, sem, 1)
@@ -144,7 +144,7 @@ func TestHolderIsToldOfTheDeletedFile(t *testing.T) {
 	wantErr(t, sem.Resize(context.Background(), 2), host.ErrDeleted)
 }
 
-func TestWaiterIsToldOfTheDeletedFile(t *testing.T) {
+func TestAcquire_WaiterFailsIfFileIsDeleted(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	mustAcquire(t, sem, 1)
@@ -153,14 +153,14 @@ func TestWaiterIsToldOfTheDeletedFile(t *testing.T) {
 		_, err := sem.Acquire(context.Background(), 1)
 		ended <- err
 	}()
-	settles(t, sem, 1, 1)
+	awaitStats(t, sem, 1, 1)
 	if err := os.Remove(filepath.Join(dir, name+".sema")); err != nil {
 		t.Fatal(err)
 	}
 	wantErr(t, <-ended, host.ErrDeleted)
 }
 
-func TestRemove(t *testing.T) {
+func TestRemove_FailsWhileInUse(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	wantErr(t, host.Remove(name, host.Dir(dir)), sema.ErrInvalid)
@@ -176,7 +176,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// contenderRole opens, tries, closes and removes, and finds no second holder.
+// contenderRole opens, tries, closes and removes a semaphore, and checks that there is no second holder.
 // Arguments: directory, name, cells.
 func contenderRole(c *proctest.Child) {
 	all, err := mapCells(c.Args[2])
@@ -196,13 +196,14 @@ func contenderRole(c *proctest.Child) {
 			p.Release()
 		}
 		sem.Close()
-		host.Remove(c.Args[1], dir) // refused while another has it open
+		host.Remove(c.Args[1], dir) // fails while another process has it open
 	}
-	c.Say("done")
+	c.Send("done")
 }
 
-// However openers and removers cross, no two of them have different files.
-func TestOpenersAndRemoversMeet(t *testing.T) {
+// TestOpen_RacingRemoveUsesOneFile checks that no two processes use different files
+// while others open and remove the semaphore.
+func TestOpen_RacingRemoveUsesOneFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "cells")
@@ -218,11 +219,11 @@ func TestOpenersAndRemoversMeet(t *testing.T) {
 		c.Expect("done")
 	}
 	if all[0].done.Load() == 0 {
-		t.Error("nobody ever had the permit")
+		t.Error("no process ever acquired the permit")
 	}
 }
 
-func TestRefusesWhatOthersMayHavePutThere(t *testing.T) {
+func TestOpen_RejectsFilesOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.sema")
@@ -248,28 +249,29 @@ func TestRefusesWhatOthersMayHavePutThere(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	attempt("a file for everybody")
+	attempt("a file that all users can write")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o660)); err != nil {
 		t.Fatal(err)
 	}
-	attempt("a file for the group")
+	attempt("a file that the group can write")
 	if os.Geteuid() == 0 {
 		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 65534, 65534)); err != nil {
 			t.Fatal(err)
 		}
-		attempt("a file of another user's")
+		attempt("a file of another user")
 	}
 }
 
-func TestSecondOpenIsCheckedToo(t *testing.T) {
+func TestOpen_ChecksAccessOfAnOpenFile(t *testing.T) {
 	t.Parallel()
 	_, dir, name := open(t, 1)
 	_, err := host.Open(name, 1, host.Dir(dir), host.ShareWithGroup("54321"))
 	wantErr(t, err, sema.ErrInvalid)
 }
 
-// A group's semaphore, opened by another user of the group.
-func TestShareWithGroup(t *testing.T) {
+// TestShareWithGroup_AdmitsMembersOnly opens the semaphore of a group as a member and
+// as another user.
+func TestShareWithGroup_AdmitsMembersOnly(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be two users")
 	}
@@ -283,7 +285,7 @@ func TestShareWithGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := "shared"
-	sem := reopen(t, dir, name, 1, host.ShareWithGroup(strconv.Itoa(group)))
+	sem := openIn(t, dir, name, 1, host.ShareWithGroup(strconv.Itoa(group)))
 	info, err := os.Stat(filepath.Join(dir, name+".sema"))
 	if err != nil || info.Mode().Perm() != 0o660 {
 		t.Fatalf("%v %v", info, err)
@@ -291,14 +293,15 @@ func TestShareWithGroup(t *testing.T) {
 	mustAcquire(t, sem, 1)
 	member := asUser(t, "member", group, dir, name)
 	member.Expect("full")
-	stranger := asUser(t, "member", 65534, dir, name)
-	if answer := stranger.Hear(); !strings.Contains(answer, fs.ErrPermission.Error()) {
-		t.Errorf("a stranger: %s", answer)
+	nonMember := asUser(t, "member", 65534, dir, name)
+	if reply := nonMember.Receive(); !strings.Contains(reply, fs.ErrPermission.Error()) {
+		t.Errorf("a user outside the group: %s", reply)
 	}
 }
 
-// A file that cannot be given to the group must not be left in place.
-func TestNothingIsLeftOfWhatCannotBeShared(t *testing.T) {
+// TestShareWithGroup_FailureLeavesNoFile checks that no file is left if its group cannot
+// be set.
+func TestShareWithGroup_FailureLeavesNoFile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be another user")
 	}
@@ -310,17 +313,17 @@ func TestNothingIsLeftOfWhatCannotBeShared(t *testing.T) {
 	if err := os.Chown(dir, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	stranger := asUser(t, "member", 65534, dir, "shared")
-	if answer := stranger.Hear(); !strings.Contains(answer, "cannot share with group 54321") {
-		t.Errorf("a stranger to the group: %s", answer)
+	nonMember := asUser(t, "member", 65534, dir, "shared")
+	if reply := nonMember.Receive(); !strings.Contains(reply, "cannot share with group 54321") {
+		t.Errorf("a user outside the group: %s", reply)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Errorf("%v %v is left", entries, err)
+		t.Errorf("%v %v, want an empty directory", entries, err)
 	}
 }
 
-func TestDirectoriesOfUsersAndGroups(t *testing.T) {
-	// The real place, under a name of this test's own.
+func TestOpen_DefaultDirectoryIgnoresEnvironment(t *testing.T) {
+	// The default directory, with a name that no other test uses.
 	name := fmt.Sprintf("test/%d", os.Getpid())
 	sem, err := host.Open(name, 1)
 	if err != nil {

@@ -6,12 +6,10 @@ import (
 	"github.com/sema-go/sema/internal/describe"
 )
 
-// String returns the name, the permits in use on the whole machine, the
-// capacity and the number of waiters, as in
+// String returns the name, the permits in use on the whole machine, the capacity and
+// the number of waiters, as [Semaphore.Stats] returns them:
 //
 //	host semaphore "db": 3 of 40 in use, 2 waiting
-//
-// It has the figures of Stats.
 func (s *Semaphore) String() string {
 	const kind = "host semaphore"
 	switch {
@@ -29,8 +27,8 @@ func (s *Semaphore) String() string {
 	return describe.Usage(kind, s.name, st.InUse, st.Capacity, st.Waiters, describe.State(st.Closed, st.Draining))
 }
 
-// GoString implements [fmt.GoStringer]: it returns String.
+// GoString implements [fmt.GoStringer]. It returns the same text as String.
 func (s *Semaphore) GoString() string { return s.String() }
 
-// LogValue implements [slog.LogValuer]: it returns String.
+// LogValue implements [slog.LogValuer]. It returns the same text as String.
 func (s *Semaphore) LogValue() slog.Value { return slog.StringValue(s.String()) }

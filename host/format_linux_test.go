@@ -23,7 +23,7 @@ func wantText(t *testing.T, value fmt.Stringer, want string) {
 	}
 }
 
-func TestSemaphore_PrintsItsFigures(t *testing.T) {
+func TestSemaphore_String(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 3)
 	p := mustAcquire(t, sem, 2)
@@ -33,7 +33,7 @@ func TestSemaphore_PrintsItsFigures(t *testing.T) {
 		_, err := sem.Acquire(ctx, 2)
 		ended <- err
 	}()
-	settles(t, sem, 2, 1)
+	awaitStats(t, sem, 2, 1)
 	title := fmt.Sprintf("host semaphore %q: ", name)
 	wantText(t, sem, title+"2 of 3 in use, 1 waiting")
 	cancel()
@@ -55,13 +55,14 @@ func TestSemaphore_PrintsItsFigures(t *testing.T) {
 	wantText(t, (*host.Semaphore)(nil), "<nil>")
 }
 
-// A command line is what its process chose, and it may choose escapes.
+// TestHolders_CommandIsPrintable starts a process with escape sequences in its command
+// line.
 func TestHolders_CommandIsPrintable(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 2)
 	other := proctest.Start(t, "user", dir, name, "2", "\x1b[2J\x1b]0;owned\x07", "two\nlines", strings.Repeat("long ", 1000))
 	other.Expect("open")
-	other.Say("acquire 1")
+	other.Send("acquire 1")
 	other.Expect("acquired 1")
 	holders, err := inspectHolders(sem)
 	if err != nil || len(holders) != 1 || holders[0].PID != other.Pid {

@@ -17,8 +17,8 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// FuzzRecord_IsCheckedWhenRead has another process write anything at all about
-// itself into a semaphore's file.
+// FuzzRecord_IsCheckedWhenRead writes arbitrary bytes as the record of a holder, as
+// another process could.
 func FuzzRecord_IsCheckedWhenRead(f *testing.F) {
 	mine := self()
 	mine.since, mine.slots = time.Now().UnixNano(), 2
@@ -73,8 +73,8 @@ func checkHolder(t *testing.T, h Holder) {
 	}
 }
 
-// FuzzFile_SurvivesAnyContent overwrites a part of the file of a semaphore in
-// use, and then opens what is left.
+// FuzzFile_SurvivesAnyContent overwrites a part of the file of a semaphore in use, and
+// then opens the file again.
 func FuzzFile_SurvivesAnyContent(f *testing.F) {
 	f.Add([]byte("garbage "), uint32(0), uint32(placesAt))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, uint32(8), uint32(placesAt))
@@ -106,20 +106,20 @@ func FuzzFile_SurvivesAnyContent(f *testing.F) {
 		again, err := Open("internal", 4, Dir(filepath.Dir(path)))
 		if err != nil {
 			if now, readErr := os.ReadFile(path); readErr != nil || string(now) != string(before) || !errors.Is(err, sema.ErrInvalid) {
-				t.Errorf("rejected with %v, and changed: %v", err, readErr)
+				t.Errorf("rejected with %v, but the file was changed: %v", err, readErr)
 			}
 			return
 		}
 		defer again.Close()
-		q, err := again.TryAcquire(context.Background(), 4) // by the capacity that is stored, whatever that is now
+		q, err := again.TryAcquire(context.Background(), 4) // whatever capacity is stored now
 		if err != nil && !errors.Is(err, sema.ErrDraining) && !errors.Is(err, sema.ErrTooLarge) && !errors.Is(err, sema.ErrFull) {
-			t.Errorf("opened again, and %v", err)
+			t.Errorf("TryAcquire after Open: %v", err)
 		}
 		q.Release()
 	})
 }
 
-// use does all that reads the file. Any answer will do, but no crash.
+// use calls everything that reads the file. Any result is fine, except a crash.
 func use(t *testing.T, sem *Semaphore) {
 	t.Helper()
 	ended, cancel := context.WithTimeout(context.Background(), time.Millisecond)

@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-func TestInheritIsNotSupportedHere(t *testing.T) {
+func TestInherit_IsUnsupported(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 1)
 	wantErr(t, host.Inherit(mustAcquire(t, sem, 1), exec.Command("true")), errors.ErrUnsupported)

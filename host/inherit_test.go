@@ -12,39 +12,39 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-func TestInheritedPermitOutlivesTheProcess(t *testing.T) {
+func TestInherit_PermitOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 3)
 	bystander := mustAcquire(t, sem, 1)
 	wrapper := startUser(t, dir, name, 3)
-	wrapper.Say("acquire 1")
+	wrapper.Send("acquire 1")
 	wrapper.Expect("acquired 1")
-	wrapper.Say("acquire 1")
+	wrapper.Send("acquire 1")
 	wrapper.Expect("acquired 1")
-	wrapper.Say("run")
-	answer := wrapper.Hear()
-	child, err := strconv.Atoi(answer)
+	wrapper.Send("run")
+	reply := wrapper.Receive()
+	child, err := strconv.Atoi(reply)
 	if err != nil {
-		t.Fatal(answer)
+		t.Fatal(reply)
 	}
 	defer syscall.Kill(child, syscall.SIGKILL)
-	settles(t, sem, 3, 0)
+	awaitStats(t, sem, 3, 0)
 	wrapper.End()
-	settles(t, sem, 2, 0) // the bystander's and the one passed on, not the wrapper's other one
+	awaitStats(t, sem, 2, 0) // the bystander's permit and the inherited one, not the wrapper's other permit
 	if holders, err := inspectHolders(sem); err != nil || len(holders) != 2 || holders[1].PID != wrapper.Pid {
-		t.Errorf("%+v %v, want the dead wrapper named", holders, err)
+		t.Errorf("%+v %v, want the killed wrapper as a holder", holders, err)
 	}
 	bystander.Release()
-	settles(t, sem, 1, 0)
+	awaitStats(t, sem, 1, 0)
 	syscall.Kill(child, syscall.SIGKILL)
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 }
 
-func TestReleaseFreesWhatWasInherited(t *testing.T) {
+func TestInherit_ReleaseFreesThePermit(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 5)
 	other := startUser(t, dir, name, 5)
-	// Leave a hole, so that the permit has two runs.
+	// Leave a gap, so that the permit has two runs.
 	a, b := mustAcquire(t, sem, 1), mustAcquire(t, sem, 1)
 	a.Release()
 	p := mustAcquire(t, sem, 4)
@@ -56,18 +56,18 @@ func TestReleaseFreesWhatWasInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
-	other.Say("try 1")
+	other.Send("try 1")
 	other.Expect("full")
-	wantErr(t, host.Inherit(p, cmd), sema.ErrInvalid) // it is started
+	wantErr(t, host.Inherit(p, cmd), sema.ErrInvalid) // already started
 	wantErr(t, host.Inherit(p, nil), sema.ErrInvalid)
 	first, rest, err := p.Split(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.Release()
-	settles(t, sem, 4, 0)
+	awaitStats(t, sem, 4, 0)
 	rest.Release()
-	other.Say("try 4")
+	other.Send("try 4")
 	other.Expect("acquired 4")
 	b.Release()
 	wantErr(t, host.Inherit(p, cmd), sema.ErrInvalid)

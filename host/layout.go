@@ -6,10 +6,10 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// The file, in the byte order of the machine. It is mapped by every opener.
-// Parts of it that no process has needed yet are holes: they are reserved before
-// they are touched, because a full disk would otherwise kill the process that
-// touches them.
+// The layout of the file, in the byte order of the machine. Every opener maps it.
+// Parts that no process has needed yet are holes. Disk space for them is reserved
+// before they are touched, because on a full disk the kernel would otherwise kill the
+// process that touches them.
 const (
 	bitmapAt  = 4096
 	placesAt  = bitmapAt + maxCapacity/8
@@ -23,18 +23,18 @@ const (
 	wordBits    = 64
 
 	// The first word of a file identifies it. The last two bytes are the version of
-	// the layout; a process that does not know it does not use the file.
+	// the layout; a process that does not know that version does not use the file.
 	magic      = 0x0032_7473_6f68_6573
-	beginning  = 0x0030_7473_6f68_6573 // it is being created, or its creator was killed
+	beginning  = 0x0030_7473_6f68_6573 // the file is being created, or its creator was killed
 	familyMask = 0x0000_ffff_ffff_ffff // the same in all versions
 )
 
-// The offsets of the locks. They are beyond all content: a lock needs no byte to
+// The offsets of the locks. They are beyond all content: the byte of a lock need not
 // exist.
 const (
 	presenceLock = 1 << 32          // shared by all openers; exclusive to set up or remove the file
 	turnLock     = presenceLock + 1 // see turn
-	placeLocks   = 2 << 32          // one for each place, held by the process that has it
+	placeLocks   = 2 << 32          // one for each place, held by the process at that place
 	slotLocks    = 3 << 32          // one for each slot: these are the permits
 )
 
@@ -42,31 +42,33 @@ const (
 type header struct {
 	magic      atomic.Uint64 // written last
 	config     atomic.Uint64 // a config
-	tickets    atomic.Uint64 // the last drawn
+	tickets    atomic.Uint64 // the last ticket issued
 	high       atomic.Uint32 // a highMark
-	reach      atomic.Uint32 // no slot from here on is held; the highest capacity there was
-	maxWaiters atomic.Int64  // of all processes; 0: no bound, sema.NoWaiters: no caller may wait
+	reach      atomic.Uint32 // the highest capacity so far: no slot from this index on is held
+	maxWaiters atomic.Int64  // bound for all processes together; 0: no bound, sema.NoWaiters: no caller may wait
 }
 
-// stored is what is kept with the semaphore when no process has it open.
+// stored contains the values that stay in the file while no process has it open.
 type stored struct {
 	capacity   int64
 	maxWaiters int // 0: no bound; sema.NoWaiters: no caller may wait
 }
 
-// mostWaiters is the highest bound of waiters that is stored.
-const mostWaiters = 1 << 30
+// maxStoredWaiters is the highest bound of waiters that can be stored.
+const maxStoredWaiters = 1 << 30
 
-// storedWaiters returns a bound as read from a file that others may have written.
-func storedWaiters(n int64) int { return int(max(sema.NoWaiters, min(n, mostWaiters))) }
+// storedWaiters clamps a bound read from the file: other processes may have written
+// any value.
+func storedWaiters(n int64) int { return int(max(sema.NoWaiters, min(n, maxStoredWaiters))) }
 
-// A config is the capacity and the state in a word that differs from every earlier
-// one, so that a claim can check that it has not changed since it was read.
+// A config packs the capacity and the state into one word. Every change yields a word
+// that differs from all earlier ones, so that a claim can check that the config has
+// not changed since it was read.
 //
 //	bits 0–30   capacity
 //	bit  31     draining: no claim succeeds
 //	bit  32     unsettled: slots beyond the capacity may be held
-//	bits 33–63  counts the changes
+//	bits 33–63  number of changes
 type config uint64
 
 const (
@@ -81,25 +83,25 @@ func (c config) capacity() int64 { return int64(min(c&capacityMask, maxCapacity)
 
 func (c config) draining() bool { return c&drainingFlag != 0 }
 
-// changed returns the config that follows c.
+// changed returns the successor of c with the given capacity and flags.
 func (c config) changed(capacity int64, flags config) config {
 	return (c+oneChange)&changesMask | config(capacity) | flags
 }
 
-// A place is the position of a waiting process in the queue of the host. The process
-// holds the place's lock; a ticket in a place that is not locked belongs to a process
+// A place is the entry of a waiting process in the queue of the host. The process
+// holds the place's lock. A ticket in a place that is not locked belongs to a process
 // that was killed.
 type place struct {
-	ticket atomic.Uint64 // of the process's first waiter, 0 if there is none
-	beat   atomic.Int64  // when the process last polled, by the clock that all share
+	ticket atomic.Uint64 // ticket of the process's first waiter, 0 if there is none
+	beat   atomic.Int64  // when the process last polled, by clock, which all processes share
 	queue  atomic.Uint64 // a queueLength
 	word   atomic.Uint32 // the futex that the process sleeps on
 	_      [placeSize - 28]byte
 }
 
-// A queueLength is the number of waiters of a process, and the ticket of a caller
-// that is about to join them if MaxWaiters allows. They share a word so that the
-// caller is counted once at every moment, see admit.
+// A queueLength packs the number of waiters of a process and the ticket of a caller
+// that is about to join them if MaxWaiters allows. Both share a word so that the
+// caller is counted exactly once at every moment, see admitLocked.
 //
 //	bits 0–19   waiters
 //	bits 20–63  ticket of the caller, 0 if there is none
@@ -110,7 +112,7 @@ const (
 	ticketMask = 1<<(64-lengthBits) - 1
 )
 
-// maxWaiters is how many waiters of one process are counted.
+// maxWaiters is the highest number of waiters that is counted for one process.
 const maxWaiters = 1<<lengthBits - 1
 
 func queueLengthOf(waiters int32, joining uint64) queueLength {
@@ -122,8 +124,8 @@ func (q queueLength) waiters() int { return int(q & maxWaiters) }
 // joining returns the ticket of the caller that is about to join, 0 if there is none.
 func (q queueLength) joining() uint64 { return uint64(q >> lengthBits) }
 
-// before returns the number of waiters, and of callers about to join with a lower
-// ticket.
+// before returns the number of waiters, plus one if a caller with a lower ticket is
+// about to join.
 func (q queueLength) before(ticket uint64) int {
 	n := q.waiters()
 	if joining := q.joining(); joining != 0 && joining < ticket&ticketMask {
@@ -135,12 +137,12 @@ func (q queueLength) before(ticket uint64) int {
 // joinsAfter reports whether a caller with a higher ticket is about to join.
 func (q queueLength) joinsAfter(ticket uint64) bool { return q.joining() > ticket&ticketMask }
 
-// A highMark bounds the search for waiters: no place from its index on has one. It
-// counts how often it was raised, so that lowering it fails if a process has joined
+// A highMark bounds the search for waiters: no place from its index on has a waiter.
+// It counts how often it was raised, so that lowering it fails if a process has joined
 // meanwhile.
 //
 //	bits 0–15   index
-//	bits 16–31  counts the raises
+//	bits 16–31  number of raises
 type highMark uint32
 
 func (h highMark) index() int { return int(min(h&0xffff, maxPlaces)) }
@@ -151,15 +153,15 @@ func (h highMark) raised(to int) highMark {
 
 func (h highMark) lowered(to int) highMark { return h&^0xffff | highMark(to) }
 
-// A record describes the holder of the slots from its own on. It is written by the
-// holder and is valid only while the slot is locked.
+// A record describes the holder of the slots that start at the record's own slot. The
+// holder writes the record. It is valid only while the slot is locked.
 type record struct {
 	pid       uint32
 	namespace uint32 // PID namespace of the process
-	slots     uint32 // from this one on
+	slots     uint32 // number of slots, starting with this one
 	permit    uint32 // distinguishes the permits of a process
 	since     int64  // Unix nanoseconds; 0 if the slot is free
-	started   uint64 // distinguishes processes with the same number
-	inherited uint32 // 1: another process may hold it after this one has ended
+	started   uint64 // distinguishes processes with the same PID
+	inherited uint32 // 1: another process may hold the permit after this one has ended
 	command   [recordSize - 36]byte
 }

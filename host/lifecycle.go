@@ -9,22 +9,23 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// use starts a call that is not an acquire: it keeps the file mapped until leave.
+// use starts a call that is not an acquire. It keeps the file mapped until leave is
+// called.
 func (s *Semaphore) use(ctx context.Context, op string) (leave func(), err error) {
 	if ctx == nil {
-		return nil, s.fault(op, 0, sema.ErrInvalid, nilContext)
+		return nil, s.newError(op, 0, sema.ErrInvalid, nilContext)
 	}
 	if !s.file.ref() {
-		return nil, s.fault(op, 0, sema.ErrClosed, "")
+		return nil, s.newError(op, 0, sema.ErrClosed, "")
 	}
 	if s.closed.Load() {
 		s.file.unref()
-		return nil, s.fault(op, 0, sema.ErrClosed, "")
+		return nil, s.newError(op, 0, sema.ErrClosed, "")
 	}
 	return s.file.unref, nil
 }
 
-// change runs do, which changes what is stored, and wakes all waiters of the host.
+// change runs do, which changes the stored values, and wakes all waiters of the host.
 func (s *Semaphore) change(ctx context.Context, op string, do func(f *file)) error {
 	leave, err := s.use(ctx, op)
 	if err != nil {
@@ -45,13 +46,13 @@ func (s *Semaphore) change(ctx context.Context, op string, do func(f *file)) err
 	}))
 }
 
-// Resize changes the capacity for all processes, and stores it. Shrinking revokes
-// nothing: nothing is granted until enough permits are released. Capacity 0 pauses the
-// semaphore. Waiters that no longer fit get ErrTooLarge.
+// Resize changes the capacity for all processes, and stores it. Shrinking revokes no
+// permits: nothing is granted until enough permits are released. Capacity 0 pauses the
+// semaphore. Waiters that ask for more than the new capacity fail with ErrTooLarge.
 func (s *Semaphore) Resize(ctx context.Context, capacity int64) error {
 	const op = "resize"
 	if capacity < 0 || capacity > MaxCapacity {
-		err := s.fault(op, 0, sema.ErrInvalid, fmt.Sprintf("to %d", capacity))
+		err := s.newError(op, 0, sema.ErrInvalid, fmt.Sprintf("to %d", capacity))
 		err.Advice = fmt.Sprintf("use 0 to %d", MaxCapacity)
 		return err
 	}
@@ -62,8 +63,8 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int64) error {
 	return nil
 }
 
-// resize leaves the file unsettled: claims have to count until no slot beyond the
-// capacity is held.
+// resize stores the capacity and marks the config unsettled: claims count the held
+// slots until no slot beyond the capacity is held.
 func (f *file) resize(capacity int64) {
 	for {
 		reach := f.head.reach.Load()
@@ -83,13 +84,14 @@ func (f *file) changeConfig(to func(config) config) {
 	}
 }
 
-// SetMaxWaiters changes the bound of waiters for all processes, and stores it: 0 means
-// no bound, [sema.NoWaiters] that no caller may wait. Callers that wait already stay.
+// SetMaxWaiters changes the bound of waiters for all processes, and stores it. 0 means
+// no bound, [sema.NoWaiters] that no caller may wait. Callers that already wait stay
+// in the queue.
 func (s *Semaphore) SetMaxWaiters(ctx context.Context, n int) error {
 	const op = "set max waiters"
-	if n < sema.NoWaiters || n > mostWaiters {
-		err := s.fault(op, 0, sema.ErrInvalid, fmt.Sprintf("to %d", n))
-		err.Advice = fmt.Sprintf("use 0 to %d, or sema.NoWaiters", mostWaiters)
+	if n < sema.NoWaiters || n > maxStoredWaiters {
+		err := s.newError(op, 0, sema.ErrInvalid, fmt.Sprintf("to %d", n))
+		err.Advice = fmt.Sprintf("use 0 to %d, or sema.NoWaiters", maxStoredWaiters)
 		return err
 	}
 	return s.change(ctx, op, func(f *file) { f.head.maxWaiters.Store(int64(n)) })
@@ -97,8 +99,8 @@ func (s *Semaphore) SetMaxWaiters(ctx context.Context, n int) error {
 
 // Drain rejects acquires and waiters of all processes with ErrDraining, and waits
 // until all permits are released. The state is stored: it lasts until
-// [Semaphore.Resume], also while no process has the semaphore open. If ctx ends first
-// the error is its cause and has the number of permits that are held. Drain returns
+// [Semaphore.Resume], also while no process has the semaphore open. If ctx ends first,
+// the error wraps its cause and contains the number of held permits. Drain returns
 // early, with an error, if Resume is called.
 func (s *Semaphore) Drain(ctx context.Context) error {
 	const op = "drain"
@@ -118,8 +120,8 @@ func (s *Semaphore) Drain(ctx context.Context) error {
 
 var errResumed = errors.New("resumed before all permits were released")
 
-// waitDrained polls: nothing notifies a process of a release if it does not wait for
-// permits.
+// waitDrained waits until no permit is held. It polls, because a release notifies only
+// processes that wait for permits.
 func (s *Semaphore) waitDrained(ctx context.Context, op string) error {
 	f := s.file
 	for {
@@ -142,7 +144,7 @@ func (s *Semaphore) waitDrained(ctx context.Context, op string) error {
 				Detail: fmt.Sprintf("%d of %d permits are still held", info.Stats.InUse, info.Stats.Capacity)}
 		}
 		select {
-		case <-time.After(f.pace.poll):
+		case <-time.After(f.timing.poll):
 		case <-ctx.Done():
 		}
 	}

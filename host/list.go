@@ -12,9 +12,9 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// List returns the semaphores of a directory by name: those in use, and those that
-// were. Options select the directory, as for [Open]. Files that cannot be opened are
-// left out; [BadFiles] has them.
+// List returns the semaphores of a directory, sorted by file name, including those not
+// in use. Options select the directory, as for [Open]. Files that cannot be opened are
+// left out; [BadFiles] returns them.
 func List(opts ...Option) ([]Info, error) {
 	s, entries, err := readDirectory(opts)
 	if err != nil {
@@ -28,7 +28,7 @@ func List(opts ...Option) ([]Info, error) {
 		}
 		f, err := openFile(name, filepath.Join(s.dir, entry.Name()), stored{capacity: Existing}, s.access)
 		if err != nil {
-			continue // bad, or removed meanwhile
+			continue // a bad file, or removed meanwhile
 		}
 		info, err := f.inspect(context.Background(), false)
 		f.unref()
@@ -51,16 +51,17 @@ func readDirectory(opts []Option) (settings, []os.DirEntry, error) {
 	return s, entries, nil
 }
 
-// A BadFile is a file in a directory of semaphores that has the name of one and
-// cannot be used as one.
+// A BadFile is a file in a directory of semaphores that ends in .sema and cannot be
+// used as a semaphore.
 type BadFile struct {
 	Path string
-	Name string // of the semaphore; "" if no semaphore can have that file
-	Err  error  // why: wraps ErrDamaged or sema.ErrInvalid; sema.Hint has the advice
+	Name string // name of the semaphore; "" if no semaphore can have that file name
+	Err  error  // reason: wraps ErrDamaged or sema.ErrInvalid; sema.Hint returns the advice
 }
 
-// BadFiles returns the damaged and foreign files among those of a directory that end in
-// .sema, by name. It changes none of them. Options select the directory, as for [Open].
+// BadFiles returns the damaged and foreign files of a directory that end in .sema,
+// sorted by file name. It does not change any file. Options select the directory, as
+// for [Open].
 func BadFiles(opts ...Option) ([]BadFile, error) {
 	s, entries, err := readDirectory(opts)
 	if err != nil {
@@ -85,9 +86,9 @@ func BadFiles(opts ...Option) ([]BadFile, error) {
 	return bad, nil
 }
 
-// checkFile returns why a file cannot be used. Where closing a file drops the locks of
-// the process, a file that this process uses must not be opened again, so that
-// files.mu is held.
+// checkFile returns an error that states why a file cannot be used, or nil. It holds
+// files.mu so that a file in use by this process is not opened again: with POSIX
+// record locks, closing the second descriptor would drop the locks of the process.
 func checkFile(path string, access access) error {
 	files.mu.Lock()
 	defer files.mu.Unlock()
@@ -102,7 +103,7 @@ func checkFile(path string, access access) error {
 		return err
 	}
 	if f := files.byID[identify(info)]; f != nil {
-		if !f.whole() {
+		if !f.intact() {
 			return unusable(path, unfinished, 0, false)
 		}
 		return nil
@@ -115,8 +116,9 @@ func checkFile(path string, access access) error {
 	return checkContent(path, file)
 }
 
-// checkContent holds the presence lock, shared, so that no process resets the file
-// meanwhile. Where another process is doing so, the file is good.
+// checkContent returns an error if the content cannot be used. It holds the presence
+// lock, shared, so that no process resets the file meanwhile. A file that another
+// process is resetting is good.
 func checkContent(path string, file *os.File) error {
 	fd := int(file.Fd())
 	if present, err := tryLock(fd, shared, presenceLock, 1); err != nil || !present {
@@ -136,8 +138,8 @@ func checkContent(path string, file *os.File) error {
 	return unusable(path, is, found, !used)
 }
 
-// Remove deletes a semaphore that no process uses, with what is stored. An unused one
-// takes a few kilobytes.
+// Remove deletes a semaphore that no process uses, together with its stored values. An
+// unused semaphore takes a few kilobytes on disk.
 func Remove(name string, opts ...Option) error {
 	const op = "remove"
 	s, path, err := locate(op, name, opts)
@@ -151,14 +153,14 @@ func Remove(name string, opts ...Option) error {
 		}
 		err = f.remove(op)
 		f.unref()
-		if !errors.Is(err, sema.ErrInvalid) || time.Since(start) > lingering {
+		if !errors.Is(err, sema.ErrInvalid) || time.Since(start) > lingerTimeout {
 			return err
 		}
 	}
 }
 
-// remove deletes the file, if no other process has it open and this process has it
-// open once, to remove it.
+// remove deletes the file if no other process has it open and the caller has the only
+// reference in this process.
 func (f *file) remove(op string) error {
 	files.mu.Lock()
 	defer files.mu.Unlock()

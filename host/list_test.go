@@ -13,7 +13,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-func TestBadFiles(t *testing.T) {
+func TestBadFiles_ListsUnusableFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name string, content []byte) string {
@@ -23,9 +23,9 @@ func TestBadFiles(t *testing.T) {
 		}
 		return path
 	}
-	held := reopen(t, dir, "held", 1)
+	held := openIn(t, dir, "held", 1)
 	mustAcquire(t, held, 1)
-	reopen(t, dir, "unused", 1).Close()
+	openIn(t, dir, "unused", 1).Close()
 	startUser(t, dir, "elsewhere", 1)
 	write("not-one.txt", []byte("text"))
 	write("empty.sema", nil) // Open creates a semaphore
@@ -50,7 +50,7 @@ func TestBadFiles(t *testing.T) {
 		reason := sema.ErrInvalid
 		switch name {
 		case "used-here":
-			reopen(t, dir, name, 1)
+			openIn(t, dir, name, 1)
 			reason = host.ErrDamaged
 		case "used-elsewhere":
 			startUser(t, dir, name, 1)
@@ -78,14 +78,14 @@ func TestBadFiles(t *testing.T) {
 		delete(want, b.Path)
 	}
 	for path := range want {
-		t.Errorf("%s is not in the list", path)
+		t.Errorf("%s is missing", path)
 	}
 	// Nothing was changed, and the locks of this process are kept.
 	if content, err := os.ReadFile(filepath.Join(dir, "foreign.sema")); err != nil || string(content) != "the only copy of my thesis" {
 		t.Errorf("%q %v", content, err)
 	}
 	other := startUser(t, dir, "held", 1)
-	other.Say("try 1")
+	other.Send("try 1")
 	other.Expect("full")
 	infos, err := host.List(host.Dir(dir))
 	if err != nil || len(infos) != 3 {

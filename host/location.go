@@ -13,22 +13,23 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// bases are where directories of users and groups may be, best first: the system's
-// directory for locks, which a restart empties, and the temporary directory that
-// every user can write. The first one that is open to all users is used. Neither the
-// environment nor the rights of this process matter, or a shell, cron and a service
-// in a sandbox would use different files: one that may not write there gets an error.
+// bases lists the possible parents of the directories of users and groups, best first:
+// the system's directory for locks, which a restart empties, and the temporary
+// directory that every user can write. The first one that is open to all users is
+// used. Neither the environment nor the permissions of this process matter: otherwise
+// a shell, cron and a service in a sandbox would use different files. A process that
+// may not write there gets an error.
 var bases = []string{"/run/lock", "/var/tmp"}
 
 const openToAll = fs.ModeDir | fs.ModeSticky | 0o002
 
 const suffix = ".sema"
 
-// maxName is the most bytes of a semaphore's name.
+// maxName is the maximum length of a semaphore's name, in bytes.
 const maxName = 80
 
-// fileName returns the name of a semaphore's file. Names consist of what can be typed
-// in a shell and read in a listing; slashes group them.
+// fileName returns the file name for a semaphore's name. Names consist of characters
+// that can be typed in a shell and read in a listing; slashes group names.
 func fileName(name string) (string, error) {
 	if name == "" || len(name) > maxName {
 		return "", invalid(fmt.Sprintf("name has %d characters", len(name)), fmt.Sprintf("use 1 to %d characters", maxName))
@@ -48,8 +49,8 @@ func fileName(name string) (string, error) {
 
 const nameRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@+/"
 
-// nameOf returns the semaphore's name for that of a file, if fileName returns that file
-// for it.
+// nameOf returns the semaphore's name for a file name. It is the inverse of fileName;
+// ok is false if no semaphore has that file name.
 func nameOf(file string) (name string, ok bool) {
 	bare, ok := strings.CutSuffix(file, suffix)
 	if !ok {
@@ -60,8 +61,8 @@ func nameOf(file string) (name string, ok bool) {
 	return name, err == nil && back == file
 }
 
-// An access is who may use a semaphore: the user, or the members of a group.
-type access struct{ gid int }
+// An access selects the users of a semaphore: one user, or the members of a group.
+type access struct{ gid int } // onlyUser, or the group
 
 const onlyUser = -1
 
@@ -88,15 +89,15 @@ func (a access) dirName() string {
 	return fmt.Sprintf("sema-%d", os.Geteuid())
 }
 
-// grant gives a new file to the user or the group, whatever the umask is.
+// grant sets the group and mode of a new file, whatever the umask is.
 func (a access) grant(created *os.File) error {
-	if err := a.giveToGroup(created.Name()); err != nil {
+	if err := a.setGroup(created.Name()); err != nil {
 		return err
 	}
 	return created.Chmod(a.fileMode())
 }
 
-func (a access) giveToGroup(path string) error {
+func (a access) setGroup(path string) error {
 	if !a.shared() {
 		return nil
 	}
@@ -106,8 +107,8 @@ func (a access) giveToGroup(path string) error {
 	return nil
 }
 
-// check fails if another user may have created or changed the file or directory. Only
-// a member can give a file to a group.
+// check fails if a user without access may have created or changed the file or
+// directory. Only a member of a group can change a file's group to it.
 func (a access) check(path string, info fs.FileInfo) error {
 	uid, gid := ownerOf(info)
 	switch {
@@ -123,8 +124,8 @@ func (a access) check(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// Where returns the directory that semaphores are in, and creates it if it does not
-// exist. Options select it, as for [Open].
+// Where returns the directory of the semaphores, and creates it if it does not exist.
+// Options select the directory, as for [Open].
 func Where(opts ...Option) (string, error) {
 	s, err := newSettings(opts)
 	if err != nil {
@@ -133,7 +134,8 @@ func Where(opts ...Option) (string, error) {
 	return s.dir, nil
 }
 
-// directory returns the one for an access, and creates it if it does not exist.
+// directory returns the default directory for an access, and creates it if it does not
+// exist.
 func directory(a access) (string, error) {
 	for _, base := range bases {
 		if info, err := os.Stat(base); err == nil && info.Mode()&openToAll == openToAll {
@@ -156,23 +158,24 @@ func (a access) makeDirectory(dir string) error {
 	return a.checkOwn(dir)
 }
 
-// createDirectory gives the directory its name only after its mode and group.
+// createDirectory creates dir. It sets mode and group before it renames the directory
+// to dir.
 func (a access) createDirectory(dir string) error {
-	made, err := os.MkdirTemp(filepath.Dir(dir), ".sema-new-*")
+	created, err := os.MkdirTemp(filepath.Dir(dir), ".sema-new-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(made) // it is gone when renamed
-	if err := a.giveToGroup(made); err != nil {
+	defer os.Remove(created) // fails after the rename
+	if err := a.setGroup(created); err != nil {
 		return err
 	}
-	if err := os.Chmod(made, a.dirMode()); err != nil {
+	if err := os.Chmod(created, a.dirMode()); err != nil {
 		return err
 	}
-	return os.Rename(made, dir)
+	return os.Rename(created, dir)
 }
 
-// checkOwn fails if another user may have created a directory that was found.
+// checkOwn fails if a user without access may have created an existing directory.
 func (a access) checkOwn(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -184,8 +187,8 @@ func (a access) checkOwn(dir string) error {
 	return a.check(dir, info)
 }
 
-// checkNamed fails if a directory that the caller chose cannot be shared: where all
-// users can write and files belong to a group, any user may have created a file.
+// checkNamed fails if a directory that the caller chose cannot be shared with a group:
+// if all users can write to it, any user may have created a file there.
 func (a access) checkNamed(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -197,7 +200,7 @@ func (a access) checkNamed(dir string) error {
 	return nil
 }
 
-// groupID returns the id of a group by its name or number.
+// groupID returns the ID of a group given by name or number.
 func groupID(group string) (int, error) {
 	if gid, err := strconv.Atoi(group); err == nil && gid >= 0 {
 		return gid, nil

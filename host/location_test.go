@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// inBases has directories looked for under some of the test's own.
-func inBases(t *testing.T, dirs ...string) {
+// setBases replaces bases during the test and opens the directories to all users.
+func setBases(t *testing.T, dirs ...string) {
 	t.Helper()
 	before := bases
 	bases = dirs
@@ -23,16 +23,16 @@ func inBases(t *testing.T, dirs ...string) {
 	t.Cleanup(func() { bases = before })
 }
 
-func TestDirectoryIsInTheFirstBaseForEverybody(t *testing.T) {
+func TestDirectory_UsesTheFirstBaseOpenToAllUsers(t *testing.T) {
 	missing, private, there := filepath.Join(t.TempDir(), "none"), t.TempDir(), t.TempDir()
-	inBases(t, missing, private, there)
+	setBases(t, missing, private, there)
 	if err := os.Chmod(private, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		dir, err := directory(access{onlyUser})
 		if err != nil || filepath.Dir(dir) != there {
-			t.Fatalf("%s %v, want one in %s", dir, err, there)
+			t.Fatalf("%s %v, want a directory in %s", dir, err, there)
 		}
 		info, err := os.Stat(dir)
 		if err != nil || info.Mode().Perm() != 0o700 {
@@ -41,19 +41,19 @@ func TestDirectoryIsInTheFirstBaseForEverybody(t *testing.T) {
 	}
 	left, err := os.ReadDir(there)
 	if err != nil || len(left) != 1 {
-		t.Errorf("%v %v, want the one directory", left, err)
+		t.Errorf("%v %v, want exactly one directory", left, err)
 	}
-	inBases(t, missing)
+	setBases(t, missing)
 	if _, err := directory(access{onlyUser}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
 
-func TestWhere(t *testing.T) {
+func TestWhere_ReturnsDirectory(t *testing.T) {
 	base, own := t.TempDir(), t.TempDir()
-	inBases(t, base)
+	setBases(t, base)
 	if dir, err := Where(); err != nil || filepath.Dir(dir) != base {
-		t.Errorf("%s %v, want one in %s", dir, err, base)
+		t.Errorf("%s %v, want a directory in %s", dir, err, base)
 	}
 	if dir, err := Where(Dir(own)); err != nil || dir != own {
 		t.Errorf("%s %v, want %s", dir, err, own)
@@ -63,11 +63,11 @@ func TestWhere(t *testing.T) {
 	}
 }
 
-func TestDirectoryOfAnotherIsRefusedAndNotPassedBy(t *testing.T) {
+func TestDirectory_RejectsDirectoriesOfOthers(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
-	inBases(t, first, second)
+	setBases(t, first, second)
 	mine := filepath.Join(first, access{onlyUser}.dirName())
-	refused := func(about string) {
+	rejected := func(about string) {
 		t.Helper()
 		if dir, err := directory(access{onlyUser}); !errors.Is(err, sema.ErrInvalid) {
 			t.Errorf("%s: %q %v", about, dir, err)
@@ -79,31 +79,31 @@ func TestDirectoryOfAnotherIsRefusedAndNotPassedBy(t *testing.T) {
 	if err := os.Symlink(second, mine); err != nil {
 		t.Fatal(err)
 	}
-	refused("a symbolic link")
+	rejected("a symbolic link")
 	if err := errors.Join(os.Mkdir(mine, 0o700), os.Chmod(mine, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	refused("a directory for everybody")
+	rejected("a directory that all users can write")
 	if os.Geteuid() == 0 {
 		if err := errors.Join(os.Mkdir(mine, 0o700), os.Chown(mine, 65534, 65534)); err != nil {
 			t.Fatal(err)
 		}
-		refused("a directory of another user's")
+		rejected("a directory of another user")
 	}
 }
 
-// One who may not write where the others of its user meet must not go
-// elsewhere.
-func TestDirectoryIsNotAnotherOneForWhoMayNotWrite(t *testing.T) {
+// TestDirectory_ReadOnlyBaseIsAnError checks that a process that may not write to the
+// first base does not use the second one.
+func TestDirectory_ReadOnlyBaseIsAnError(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	mountTmpfs(t, first, syscall.MS_RDONLY, "mode=1777")
-	inBases(t, first, second)
+	setBases(t, first, second)
 	if _, err := Open("x", 1); !errors.Is(err, syscall.EROFS) {
 		t.Error(err)
 	}
 }
 
-func TestAGroupDoesNotMeetWhereEverybodyMayWrite(t *testing.T) {
+func TestShareWithGroup_RejectsWorldWritableDirectories(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
@@ -113,12 +113,12 @@ func TestAGroupDoesNotMeetWhereEverybodyMayWrite(t *testing.T) {
 	}
 }
 
-func TestDirectoryOfAGroup(t *testing.T) {
+func TestDirectory_ForAGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be in any group")
 	}
 	base := t.TempDir()
-	inBases(t, base)
+	setBases(t, base)
 	sem, err := Open("shared", 1, ShareWithGroup("54321"))
 	if err != nil {
 		t.Fatal(err)
@@ -134,12 +134,12 @@ func TestDirectoryOfAGroup(t *testing.T) {
 	}
 }
 
-// mountTmpfs needs a right that root has, though not in every container.
+// mountTmpfs mounts a tmpfs. Root may do so, but not in every container.
 func mountTmpfs(t *testing.T, dir string, flags uintptr, options string) {
 	t.Helper()
 	err := syscall.Mount("tmpfs", dir, "tmpfs", flags, options)
 	if errors.Is(err, syscall.EPERM) {
-		t.Skip("needs the right to mount:", err)
+		t.Skip("needs the permission to mount:", err)
 	}
 	if err != nil {
 		t.Fatal(err)

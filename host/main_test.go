@@ -25,53 +25,53 @@ import (
 func TestMain(m *testing.M) {
 	proctest.Main(m, map[string]func(*proctest.Child){
 		"user":      userRole,
-		"paced":     pacedRole,
+		"timed":     timedRole,
 		"chaotic":   chaoticRole,
 		"member":    memberRole,
 		"contender": contenderRole,
 	})
-	// What the examples have left where users have theirs.
+	// The examples leave semaphores in the default directory.
 	for _, name := range []string{"compilers", "nightly", "gpu", "builds"} {
 		host.Remove("example/" + name)
 	}
 }
 
-// userRole opens a semaphore and does as it is told, a line at a time, a
-// goroutine each. Arguments: directory, name, capacity.
+// userRole opens a semaphore and executes the commands of the parent, one per line. Each
+// acquire runs in its own goroutine. Arguments: directory, name, capacity.
 func userRole(c *proctest.Child) {
 	capacity, err := strconv.ParseInt(c.Args[2], 10, 64)
 	c.Must(err)
 	sem, err := host.Open(c.Args[1], capacity, host.Dir(c.Args[0]))
 	if err != nil {
-		c.Say("refused: %v", err)
+		c.Send("rejected: %v", err)
 		return
 	}
 	use(c, sem)
 }
 
-// pacedRole is userRole with two more arguments, those of [host.SetPace].
-func pacedRole(c *proctest.Child) {
+// timedRole behaves like userRole, with two more arguments: those of [host.SetTiming].
+func timedRole(c *proctest.Child) {
 	capacity, err := strconv.ParseInt(c.Args[2], 10, 64)
 	c.Must(err)
 	sem, err := host.Open(c.Args[1], capacity, host.Dir(c.Args[0]))
 	c.Must(err)
 	poll, err := time.ParseDuration(c.Args[3])
 	c.Must(err)
-	passAfter, err := time.ParseDuration(c.Args[4])
+	skipAfter, err := time.ParseDuration(c.Args[4])
 	c.Must(err)
-	host.SetPace(sem, poll, passAfter)
+	host.SetTiming(sem, poll, skipAfter)
 	use(c, sem)
 }
 
 func use(c *proctest.Child, sem *host.Semaphore) {
-	c.Say("open")
+	c.Send("open")
 	permits := make(chan sema.Permit, 1024)
 	var joined sync.WaitGroup
 	var rejected atomic.Int64
 	var ctx context.Context
 	var leave context.CancelFunc
 	for {
-		verb, arg, _ := strings.Cut(c.Hear(), " ")
+		verb, arg, _ := strings.Cut(c.Receive(), " ")
 		n, _ := strconv.ParseInt(arg, 10, 64)
 		switch verb {
 		case "acquire":
@@ -79,15 +79,15 @@ func use(c *proctest.Child, sem *host.Semaphore) {
 				p, err := sem.Acquire(context.Background(), n)
 				switch {
 				case errors.Is(err, sema.ErrQueueFull):
-					c.Say("queue full")
+					c.Send("queue full")
 					return
 				case errors.Is(err, sema.ErrDraining):
-					c.Say("draining")
+					c.Send("draining")
 					return
 				}
 				c.Must(err)
 				permits <- p
-				c.Say("acquired %d", n)
+				c.Send("acquired %d", n)
 			}()
 		case "join": // the queue, n times at once
 			rejected.Store(0)
@@ -98,52 +98,52 @@ func use(c *proctest.Child, sem *host.Semaphore) {
 					if errors.Is(err, sema.ErrQueueFull) {
 						rejected.Add(1)
 					} else if !errors.Is(err, context.Canceled) {
-						c.Must(fmt.Errorf("joined, and got %v", err))
+						c.Must(fmt.Errorf("acquire: %v, want ErrQueueFull or Canceled", err))
 					}
 				})
 			}
-		case "rejected": // how many of those
-			c.Say("%d", rejected.Load())
+		case "rejected": // returns the number of rejected callers
+			c.Send("%d", rejected.Load())
 		case "leave":
 			leave()
 			joined.Wait()
-			c.Say("left")
+			c.Send("left")
 		case "within": // milliseconds
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n)*time.Millisecond)
 				defer cancel()
 				p, err := sem.Acquire(ctx, 1)
 				if errors.Is(err, context.DeadlineExceeded) {
-					c.Say("timed out")
+					c.Send("timed out")
 					return
 				}
 				c.Must(err)
 				permits <- p
-				c.Say("acquired 1")
+				c.Send("acquired 1")
 			}()
 		case "try":
 			p, err := sem.TryAcquire(context.Background(), n)
 			if errors.Is(err, sema.ErrFull) {
-				c.Say("full")
+				c.Send("full")
 				continue
 			}
 			c.Must(err)
 			permits <- p
-			c.Say("acquired %d", n)
+			c.Send("acquired %d", n)
 		case "release":
 			(<-permits).Release()
-			c.Say("released")
+			c.Send("released")
 		case "resize":
 			c.Must(sem.Resize(context.Background(), n))
-			c.Say("resized")
-		case "run": // a command that inherits a permit
+			c.Send("resized")
+		case "run": // runs a command that inherits a permit
 			cmd := exec.Command("sleep", "60")
 			if err := host.Inherit(<-permits, cmd); err != nil {
-				c.Say("%v", err)
+				c.Send("%v", err)
 				continue
 			}
 			c.Must(cmd.Start())
-			c.Say("%d", cmd.Process.Pid)
+			c.Send("%d", cmd.Process.Pid)
 		}
 	}
 }
@@ -153,36 +153,36 @@ func use(c *proctest.Child, sem *host.Semaphore) {
 func memberRole(c *proctest.Child) {
 	sem, err := host.Open(c.Args[1], 1, host.Dir(c.Args[0]), host.ShareWithGroup(c.Args[2]))
 	if err != nil {
-		c.Say("%v", err)
+		c.Send("%v", err)
 		return
 	}
 	_, err = sem.TryAcquire(context.Background(), 1)
 	if errors.Is(err, sema.ErrFull) {
-		c.Say("full")
+		c.Send("full")
 		return
 	}
-	c.Say("%v", err)
+	c.Send("%v", err)
 }
 
-// asUser plays a role as user nobody in a group.
+// asUser starts a role as user 65534 in a group.
 func asUser(t *testing.T, role string, group uint32, dir, name string) *proctest.Process {
 	t.Helper()
-	// The test's own binary may be where nobody else may look.
+	// Other users may not be allowed to read the directory of the test's binary.
 	binary, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	place, err := os.MkdirTemp("", "sema-host")
+	copyDir, err := os.MkdirTemp("", "sema-host")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(place) })
-	copied := filepath.Join(place, "host.test")
-	if err := errors.Join(os.Chmod(place, 0o755), os.WriteFile(copied, binary, 0o755)); err != nil {
+	t.Cleanup(func() { os.RemoveAll(copyDir) })
+	copied := filepath.Join(copyDir, "host.test")
+	if err := errors.Join(os.Chmod(copyDir, 0o755), os.WriteFile(copied, binary, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(copied, dir, name, "54321")
-	cmd.Dir = place
+	cmd.Dir = copyDir
 	cmd.Env = append(os.Environ(), "SEMA_PROCTEST_ROLE="+role)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: group, NoSetGroups: false}}
 	return proctest.StartCommand(t, cmd)
@@ -191,49 +191,50 @@ func asUser(t *testing.T, role string, group uint32, dir, name string) *proctest
 // startUser starts a process that has the semaphore open.
 func startUser(t *testing.T, dir, name string, capacity int64) *proctest.Process {
 	t.Helper()
-	p := startAnyUser(t, dir, name, capacity)
+	p := startUserUnchecked(t, dir, name, capacity)
 	p.Expect("open")
 	return p
 }
 
-// startPatientUser starts a process for [openPatient].
-func startPatientUser(t *testing.T, dir, name string, capacity int64) *proctest.Process {
+// startUserWithoutPolling starts a process that waits like [openWithoutPolling].
+func startUserWithoutPolling(t *testing.T, dir, name string, capacity int64) *proctest.Process {
 	t.Helper()
-	return startPacedUser(t, dir, name, capacity, time.Hour, time.Hour)
+	return startTimedUser(t, dir, name, capacity, time.Hour, time.Hour)
 }
 
-func startPacedUser(t *testing.T, dir, name string, capacity int64, poll, passAfter time.Duration) *proctest.Process {
+func startTimedUser(t *testing.T, dir, name string, capacity int64, poll, skipAfter time.Duration) *proctest.Process {
 	t.Helper()
-	p := proctest.Start(t, "paced", dir, name, strconv.FormatInt(capacity, 10), poll.String(), passAfter.String())
+	p := proctest.Start(t, "timed", dir, name, strconv.FormatInt(capacity, 10), poll.String(), skipAfter.String())
 	p.Expect("open")
 	return p
 }
 
-// startAnyUser starts a process that tries to open the semaphore.
-func startAnyUser(t *testing.T, dir, name string, capacity int64) *proctest.Process {
+// startUserUnchecked starts a process that tries to open the semaphore.
+func startUserUnchecked(t *testing.T, dir, name string, capacity int64) *proctest.Process {
 	t.Helper()
 	return proctest.Start(t, "user", dir, name, strconv.FormatInt(capacity, 10))
 }
 
 var names atomic.Int64
 
-// open opens a semaphore of this test's own.
+// open opens a new semaphore in a new directory.
 func open(t *testing.T, capacity int64, opts ...host.Option) (sem *host.Semaphore, dir, name string) {
 	t.Helper()
 	dir, name = t.TempDir(), fmt.Sprintf("test-%d", names.Add(1))
-	return reopen(t, dir, name, capacity, opts...), dir, name
+	return openIn(t, dir, name, capacity, opts...), dir, name
 }
 
-// openPatient opens a semaphore whose waiters go on only when they are woken, and
-// keep their places however slow the machine is.
-func openPatient(t *testing.T, capacity int64) (sem *host.Semaphore, dir, name string) {
+// openWithoutPolling opens a new semaphore whose waiters continue only when they are
+// woken, and are not skipped however slow the machine is.
+func openWithoutPolling(t *testing.T, capacity int64) (sem *host.Semaphore, dir, name string) {
 	t.Helper()
 	sem, dir, name = open(t, capacity)
-	host.SetPace(sem, time.Hour, time.Hour)
+	host.SetTiming(sem, time.Hour, time.Hour)
 	return sem, dir, name
 }
 
-func reopen(t *testing.T, dir, name string, capacity int64, opts ...host.Option) *host.Semaphore {
+// openIn opens a semaphore in a directory and closes it at the end of the test.
+func openIn(t *testing.T, dir, name string, capacity int64, opts ...host.Option) *host.Semaphore {
 	t.Helper()
 	sem, err := host.Open(name, capacity, append(opts, host.Dir(dir))...)
 	if err != nil {
@@ -254,8 +255,8 @@ func mustAcquire(t *testing.T, g sema.Gate, n int64) sema.Permit {
 	return p
 }
 
-// acquiring starts an acquire and returns where its permit will be. The channel is
-// closed if it fails, so that the test ends.
+// acquiring starts an acquire and returns a channel that receives its permit. The
+// channel is closed if the acquire fails, so that the test ends.
 func acquiring(t *testing.T, g sema.Gate, n int64) <-chan sema.Permit {
 	c := make(chan sema.Permit, 1)
 	go func() {
@@ -272,7 +273,7 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-// inspectStats returns the exact state.
+// inspectStats returns the exact state, by Inspect.
 func inspectStats(sem *host.Semaphore) (sema.Stats, error) {
 	info, err := sem.Inspect(context.Background())
 	return info.Stats, err
@@ -283,18 +284,18 @@ func inspectHolders(sem *host.Semaphore) ([]host.Holder, error) {
 	return info.Holders, err
 }
 
-// eventually waits for what must come about by itself.
+// eventually waits until holds returns true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not after a minute: %s", what)
+			t.Fatalf("not true after a minute: %s", what)
 		}
 	}
 }
 
-// settles waits until the semaphore's figures are as wanted.
-func settles(t *testing.T, sem *host.Semaphore, inUse int64, waiters int) {
+// awaitStats waits until as many permits are in use and as many callers wait as given.
+func awaitStats(t *testing.T, sem *host.Semaphore, inUse int64, waiters int) {
 	t.Helper()
 	var stats sema.Stats
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

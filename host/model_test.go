@@ -5,7 +5,6 @@ package host_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -15,9 +14,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBehavesLikeItsModel does random things one after the other, through two
-// handles, and compares with counting.
-func TestBehavesLikeItsModel(t *testing.T) {
+// TestSemaphore_BehavesLikeItsModel runs random operations one after the other, through
+// two handles, and compares the results with a simple count and with the numbers that
+// are not in use.
+func TestSemaphore_BehavesLikeItsModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "sema-model")
@@ -34,16 +34,23 @@ func TestBehavesLikeItsModel(t *testing.T) {
 			defer handles[i].Close()
 		}
 		handle := func() *host.Semaphore { return handles[rapid.IntRange(0, 1).Draw(t, "handle")] }
-		type part struct {
+		type numbered struct {
 			sema.Permit
-			acquire int // which acquire it is a part of
+			slots []int64
 		}
-		var permits []part
-		acquires := 0
+		var permits []numbered
+		free := func() (slots []int64) { // below the capacity
+			for n := range capacity {
+				if !slices.ContainsFunc(permits, func(p numbered) bool { return slices.Contains(p.slots, n) }) {
+					slots = append(slots, n)
+				}
+			}
+			return slots
+		}
 		inUse := int64(0)
 		pick := func() int {
 			if len(permits) == 0 {
-				t.Skip("none is out")
+				t.Skip("no permit is held")
 			}
 			return rapid.IntRange(0, len(permits)-1).Draw(t, "permit")
 		}
@@ -62,8 +69,7 @@ func TestBehavesLikeItsModel(t *testing.T) {
 					t.Fatalf("%d with %d of %d in use: %v, want %v", n, inUse, capacity, err, want)
 				}
 				if err == nil && n > 0 {
-					acquires++
-					permits = append(permits, part{p, acquires})
+					permits = append(permits, numbered{p, free()[:n]})
 					inUse += n
 				}
 			},
@@ -79,12 +85,17 @@ func TestBehavesLikeItsModel(t *testing.T) {
 				if permits[i].Weight() < 2 {
 					t.Skip("cannot be split")
 				}
-				a, b, err := permits[i].Split(rapid.Int64Range(1, permits[i].Weight()-1).Draw(t, "part"))
+				n := rapid.Int64Range(1, permits[i].Weight()-1).Draw(t, "part")
+				a, b, err := permits[i].Split(n)
 				if err != nil {
 					t.Fatal(err)
 				}
-				permits[i].Permit = a
-				permits = append(permits, part{b, permits[i].acquire})
+				if slots := permits[i].Slots(); slots != nil {
+					t.Fatalf("a permit that was split has the numbers %v", slots)
+				}
+				slots := permits[i].slots
+				permits[i] = numbered{a, slots[:n]}
+				permits = append(permits, numbered{b, slots[n:]})
 			},
 			"resize": func(t *rapid.T) {
 				capacity = rapid.Int64Range(0, 140).Draw(t, "new capacity")
@@ -101,22 +112,30 @@ func TestBehavesLikeItsModel(t *testing.T) {
 				stats = handle().Stats()
 				stats.Counts = sema.Counts{}
 				if stats != want {
-					t.Fatalf("by shared memory %+v, want %+v", stats, want)
+					t.Fatalf("Stats %+v, want %+v", stats, want)
 				}
-				weights := map[int]int64{} // by acquire
+				var held [][]int64
 				for _, p := range permits {
-					weights[p.acquire] += p.Weight()
+					if got := p.Slots(); !slices.Equal(got, p.slots) {
+						t.Fatalf("numbers %v, want %v", got, p.slots)
+					}
+					held = append(held, p.slots)
 				}
 				holders, err := inspectHolders(handle())
-				if err != nil || len(holders) != len(weights) {
-					t.Fatalf("%d holders %v, want %d", len(holders), err, len(weights))
+				if err != nil {
+					t.Fatal(err)
 				}
-				got := []int64{}
+				var listed [][]int64
 				for _, h := range holders {
-					got = append(got, h.Weight)
+					if int64(len(h.Slots)) != h.Weight {
+						t.Fatalf("a holder of %d has the numbers %v", h.Weight, h.Slots)
+					}
+					listed = append(listed, h.Slots)
 				}
-				if want := slices.Collect(maps.Values(weights)); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
-					t.Fatalf("weights %v, want %v", got, want)
+				slices.SortFunc(held, slices.Compare[[]int64])
+				slices.SortFunc(listed, slices.Compare[[]int64])
+				if !slices.EqualFunc(listed, held, slices.Equal[[]int64]) {
+					t.Fatalf("holders %v, want %v", listed, held)
 				}
 			},
 		})

@@ -10,25 +10,25 @@ import (
 )
 
 // An Option configures [Open], and selects the directory of [List], [Remove],
-// [BadFiles] and [Where]. It is one of this package, or a [sema.SharedOption]:
+// [BadFiles] and [Where]. It is an option of this package or a [sema.SharedOption]:
 //
 //   - [sema.MaxWait], [sema.Observe], [sema.Diagnose], [sema.WarnHold],
 //     [sema.ReclaimLeaks] and [sema.CallSites] concern this process alone.
 //   - [sema.MaxWaiters] is stored with the semaphore when it is created and bounds
 //     the waiters of all processes together.
-//   - [sema.Name] names the semaphore in errors, events and reports, in place of the
-//     name it is opened by.
+//   - [sema.Name] sets the name in errors, events and reports. Default: the name passed
+//     to Open.
 //
 // An option of another package is [sema.ErrInvalid].
 type Option interface{ SharedOption(seal.Key) }
 
-// An option is one of this package.
+// An option is an [Option] of this package.
 type option func(*settings) error
 
 // SharedOption implements [Option].
 func (option) SharedOption(seal.Key) {}
 
-// settings are what options ask for.
+// settings contains the values set by options.
 type settings struct {
 	sema.Settings
 	shared []sema.SharedOption
@@ -36,8 +36,8 @@ type settings struct {
 	access access
 }
 
-// Dir puts the semaphore into a directory of your own, which must exist: for
-// containers, which share a mounted one.
+// Dir selects the directory of the semaphore, which must exist. Containers need it, to
+// share a mounted directory.
 func Dir(path string) Option {
 	return option(func(s *settings) (err error) {
 		if path == "" {
@@ -48,8 +48,8 @@ func Dir(path string) Option {
 	})
 }
 
-// ShareWithGroup shares the semaphore among the members of a group, given by
-// name or number, instead of the processes of one user.
+// ShareWithGroup shares the semaphore among the members of a group, given by name or
+// number, instead of among the processes of one user.
 func ShareWithGroup(group string) Option {
 	return option(func(s *settings) (err error) {
 		s.access.gid, err = groupID(group)
@@ -83,7 +83,7 @@ func newSettings(opts []Option) (settings, error) {
 	return s, err
 }
 
-// locate returns the path of the semaphore's file, by its name and the options.
+// locate returns the settings and the path of the semaphore's file.
 func locate(op, name string, opts []Option) (settings, string, error) {
 	base, err := fileName(name)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/internal/seal"
 )
 
-// TestOption_Types checks by assignability what compiles.
+// TestOption_Types checks by assignability which options compile.
 func TestOption_Types(t *testing.T) {
 	t.Parallel()
 	option, root := reflect.TypeFor[host.Option](), reflect.TypeFor[sema.Option]()
@@ -41,7 +41,7 @@ func TestOption_Types(t *testing.T) {
 	}
 }
 
-// A foreignOption stands for one of another scope, which compiles.
+// A foreignOption stands for an option of another scope, which compiles.
 type foreignOption struct{}
 
 func (foreignOption) SharedOption(seal.Key) {}
@@ -65,7 +65,7 @@ func TestOpen_SharedOptions(t *testing.T) {
 	sem, _, _ := open(t, 1, sema.Name("label"), sema.MaxWait(time.Minute), sema.MaxWaiters(3), sema.Diagnose(sema.DiagnoseOff),
 		sema.WarnHold(time.Hour), sema.ReclaimLeaks, sema.CallSites, sema.Observe(sema.ObserverFunc(func(sema.Event) {})))
 	if sem.Name() != "label" {
-		t.Errorf("it is called %q", sem.Name())
+		t.Errorf("name %q, want %q", sem.Name(), "label")
 	}
 	_, err := sem.TryAcquire(context.Background(), 2)
 	wantErr(t, err, sema.ErrTooLarge)
@@ -77,7 +77,8 @@ func TestOpen_SharedOptions(t *testing.T) {
 	}
 }
 
-// Not parallel: the default logger is the process's.
+// TestOpen_LogsAMismatchOnce is not parallel, because it replaces the default logger of
+// the process.
 func TestOpen_LogsAMismatchOnce(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()
@@ -85,8 +86,8 @@ func TestOpen_LogsAMismatchOnce(t *testing.T) {
 	defer slog.SetDefault(before)
 	_, dir, name := open(t, 2)
 	for range 3 {
-		reopen(t, dir, name, 3)
-		reopen(t, dir, name, 2)
+		openIn(t, dir, name, 3)
+		openIn(t, dir, name, 2)
 	}
 	if n := strings.Count(log.String(), "capacity 2, not 3"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())

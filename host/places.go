@@ -6,29 +6,30 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A pace is the durations by which processes notice others that cannot notify
-// them. Tests replace it, so that no result depends on the speed of the machine.
-type pace struct {
+// A timing contains the durations by which a process detects that other processes were
+// killed or stopped, since those cannot notify it. Tests replace it, so that no result
+// depends on the speed of the machine.
+type timing struct {
 	// poll is the interval at which a waiting process polls: nothing notifies it of a
 	// crash. Default 40ms.
 	poll time.Duration
-	// passAfter is the age of the last poll from which a process counts as stopped,
-	// and is skipped until it polls again. Default 150ms.
-	passAfter time.Duration
-	// turnDistrust is how long claims do not wait for a turn after one of them has
-	// waited in vain. Default 1s.
-	turnDistrust time.Duration
+	// skipAfter is the age of the last poll from which a process counts as stopped.
+	// Such a process is skipped until it polls again. Default 150ms.
+	skipAfter time.Duration
+	// turnBackoff is how long claims do not wait for their turn to scan after a claim has
+	// timed out waiting for it, see turnTimeout. Default 1s.
+	turnBackoff time.Duration
 }
 
-var usualPace = pace{poll: 40 * time.Millisecond, passAfter: 150 * time.Millisecond, turnDistrust: time.Second}
+var defaultTiming = timing{poll: 40 * time.Millisecond, skipAfter: 150 * time.Millisecond, turnBackoff: time.Second}
 
-// noPlace is the index of no place.
+// noPlace stands for the index of a place when there is none.
 const noPlace = -1
 
-// takePlace claims a place for this process: the lowest that no live process has. It
-// is kept until the file is closed. Without one, when there is none left or no room
-// for it on the disk, the process waits by polling alone, and processes that have one
-// are served before it.
+// takePlace claims a place for this process: the lowest one that no live process has.
+// The place is kept until the file is closed. It returns noPlace if no place is left or
+// the disk is full. A process without a place waits by polling alone, and processes
+// that have one are served before it.
 func (f *file) takePlace() int {
 	if own := f.own.Load(); own != noPlace {
 		return int(own)
@@ -53,10 +54,10 @@ func (f *file) takePlace() int {
 	return noPlace
 }
 
-// showAt publishes the first waiter of this process. The ticket is visible before
-// anything looks for slots again on its behalf, and a release looks for tickets after
-// it has freed slots: one of the two sees the other.
-func (f *file) showAt(i int, w *waiter, waiters int32) {
+// publishAt publishes the first waiter of this process. The ticket is visible before
+// this process searches for slots again, and a release searches for tickets after it
+// has freed slots. So at least one of the two sees the other.
+func (f *file) publishAt(i int, w *waiter, waiters int32) {
 	p := &f.places[i]
 	p.queue.Store(uint64(queueLengthOf(waiters, 0)))
 	if p.ticket.Swap(w.ticket) == 0 || f.high() <= i {
@@ -72,18 +73,16 @@ func (f *file) clearAt(i int) {
 	f.lowerHigh()
 }
 
-// admit reports whether a caller of this process may join the queue when at most
-// bound may wait on the host.
+// admitLocked reports whether a caller of this process may join the queue if at most
+// bound callers may wait on the host. The caller holds the queue's mutex.
 //
-// Of callers of several processes that join at one time exactly as many are admitted
-// as there is room for. Each publishes its ticket before it counts, so that of two
-// callers at least one sees the other. A caller counts the waiters and the callers
-// with lower tickets. For one with a higher ticket, which may not have seen this one,
-// it waits until that is decided. The word that has the ticket then becomes the word
-// in which the caller is one of the waiters, see showAt.
-//
-// The queue's mutex is held.
-func (f *file) admit(ticket uint64, bound int) (admitted bool, err error) {
+// If callers of several processes join concurrently, exactly as many are admitted as
+// bound allows. Each publishes its ticket before it counts, so that of two callers at
+// least one sees the other. A caller counts the waiters and the callers with lower
+// tickets. A caller with a higher ticket may not have seen this one: awaitDecision
+// waits until that caller is admitted or rejected. If this caller is admitted, publishAt
+// replaces its ticket in the word by one more waiter, in one store.
+func (f *file) admitLocked(ticket uint64, bound int) (admitted bool, err error) {
 	if bound == sema.NoWaiters {
 		return false, nil
 	}
@@ -103,20 +102,21 @@ func (f *file) admit(ticket uint64, bound int) (admitted bool, err error) {
 	return f.ahead(own, ticket) < bound-int(waiters), nil
 }
 
-// ahead returns how many callers of other processes wait, or join with a lower ticket.
+// ahead returns the number of callers of other processes that wait, or are about to
+// join with a lower ticket.
 func (f *file) ahead(own int, ticket uint64) (n int) {
 	for i := range f.high() {
 		if i != own {
-			n += f.decided(i, ticket).before(ticket)
+			n += f.awaitDecision(i, ticket).before(ticket)
 		}
 	}
 	return n
 }
 
-// decided returns the queue length at a place when no caller with a higher ticket is
-// about to join there. A process takes a microsecond to decide; after joinTimeout it
-// counts as stopped, and its caller as one that waits.
-func (f *file) decided(i int, ticket uint64) queueLength {
+// awaitDecision waits until no caller with a higher ticket is about to join at a place,
+// and returns the queue length there. A process takes a microsecond to decide. After
+// joinTimeout the process counts as stopped, and its caller as a waiter.
+func (f *file) awaitDecision(i int, ticket uint64) queueLength {
 	start := clock()
 	for pause := 5 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
 		q := queueLength(f.places[i].queue.Load())
@@ -132,8 +132,8 @@ func (f *file) decided(i int, ticket uint64) queueLength {
 	}
 }
 
-// joinTimeout is how long a caller waits for one of another process that is about to
-// join the queue.
+// joinTimeout bounds how long a caller waits for a caller of another process that is
+// about to join the queue.
 const joinTimeout = time.Second
 
 // clearKilled removes the waiters of killed processes from the queue.
@@ -149,9 +149,9 @@ func (f *file) clearKilled() error {
 	return nil
 }
 
-// clearIfKilled clears a place if its process was killed, and reports whether it is
-// alive. A process that takes over the place meanwhile begins by setting its ticket
-// to 0, and is not affected.
+// clearIfKilled clears a place if its process was killed, and reports whether the
+// process is alive. A process that takes over the place meanwhile is not affected,
+// because it begins by setting the ticket to 0.
 func (f *file) clearIfKilled(i int) (alive bool, err error) {
 	p := &f.places[i]
 	ticket, queue := p.ticket.Load(), p.queue.Load()
@@ -161,8 +161,8 @@ func (f *file) clearIfKilled(i int) (alive bool, err error) {
 	return alive, err
 }
 
-// queueFull reports whether as many callers wait as MaxWaiters allows, by shared
-// memory alone. Only admit decides that a caller may wait.
+// queueFull reports whether as many callers wait as MaxWaiters allows, according to
+// shared memory alone. Only admitLocked decides that a caller may wait.
 func (f *file) queueFull() (full bool) {
 	bound := f.stored().maxWaiters
 	if bound <= 0 {
@@ -176,8 +176,8 @@ func (f *file) queueFull() (full bool) {
 	return full
 }
 
-// waiting returns the number of waiters on the host by shared memory, those of killed
-// processes that were not noticed yet included.
+// waiting returns the number of waiters on the host according to shared memory. It
+// includes waiters of killed processes that were not noticed yet.
 func (f *file) waiting() (n int) {
 	if f.own.Load() == noPlace {
 		n = int(f.queue.length.Load())
@@ -199,8 +199,9 @@ func (f *file) raiseHigh(to int) {
 	}
 }
 
-// lowerHigh keeps the search for waiters short, and empty while no process waits. It
-// changes nothing if a process joins meanwhile.
+// lowerHigh lowers the high mark to just above the last place with a waiter. This keeps
+// the search for waiters short, and empty while no process waits. It changes nothing if
+// a process joins meanwhile.
 func (f *file) lowerHigh() {
 	high := highMark(f.head.high.Load())
 	to := high.index()
@@ -214,8 +215,9 @@ func (f *file) lowerHigh() {
 
 func (f *file) high() int { return highMark(f.head.high.Load()).index() }
 
-// vacant reports whether no process waits at a place. One that was killed while it was
-// skipped still seems to: no search for the first waiter checks it.
+// vacant reports whether no process waits at a place. It clears the place of a process
+// that was killed while it was skipped: no search for the first waiter checks such a
+// place.
 func (f *file) vacant(i int) bool {
 	p := &f.places[i]
 	if p.ticket.Load() == 0 && p.queue.Load() == 0 {
@@ -228,14 +230,14 @@ func (f *file) vacant(i int) bool {
 	return !alive && err == nil
 }
 
-// stopped reports whether the place's process has not polled for so long that it
-// cannot be running.
+// stopped reports whether the place's process has not polled for longer than
+// [timing.skipAfter].
 func (f *file) stopped(p *place, now time.Duration) bool {
-	return now-time.Duration(p.beat.Load()) > f.pace.passAfter
+	return now-time.Duration(p.beat.Load()) > f.timing.skipAfter
 }
 
-// first returns the place to serve next: of those not stopped, the one with the lowest
-// ticket. Its process may have been killed.
+// first returns the place to serve next and its ticket: of the processes not stopped,
+// the one with the lowest ticket. Its process may have been killed.
 func (f *file) first() (at int, ticket uint64) {
 	at = noPlace
 	high := f.high()
@@ -252,8 +254,9 @@ func (f *file) first() (at int, ticket uint64) {
 	return at, ticket
 }
 
-// living returns first, but of a live process; places of killed ones are cleared.
-func (f *file) living() (at int, ticket uint64, err error) {
+// firstLive returns the first place whose process is alive. It clears the places of
+// killed processes before it.
+func (f *file) firstLive() (at int, ticket uint64, err error) {
 	err = f.guarded(func() error {
 		for {
 			at, ticket = f.first()
@@ -276,7 +279,7 @@ func (f *file) alive(i int) (bool, error) {
 	return locked, err
 }
 
-// wakeFirst wakes the process to serve next, so that it looks for slots.
+// wakeFirst wakes the process to serve next, so that it searches for slots.
 func (f *file) wakeFirst() {
 	f.touch(func() {
 		for f.high() > 0 {
@@ -284,7 +287,7 @@ func (f *file) wakeFirst() {
 			if at == noPlace || f.wake(at) {
 				return
 			}
-			// It did not sleep: it is about to look, or was killed.
+			// The process did not sleep: it is about to search, or was killed.
 			if alive, err := f.clearIfKilled(at); alive || err != nil {
 				return
 			}
@@ -299,15 +302,15 @@ func (f *file) wakeAll() {
 	}
 }
 
-// wake ends the sleep of the process at a place, also one that is about to begin, and
-// reports whether it slept.
+// wake wakes the process at a place, also if it is about to sleep, and reports whether
+// it slept.
 func (f *file) wake(i int) bool {
 	word := &f.places[i].word
 	word.Add(1)
 	return wakeWord(word)
 }
 
-// busy reports whether a live caller waits, which a new one must not overtake.
+// busy reports whether a live caller waits, which a new caller must not overtake.
 func (f *file) busy() (bool, error) {
 	if f.queue.length.Load() > 0 {
 		return true, nil
@@ -319,7 +322,7 @@ func (f *file) busy() (bool, error) {
 	if high == 0 {
 		return false, nil
 	}
-	at, _, err := f.living()
+	at, _, err := f.firstLive()
 	if at == noPlace && err == nil {
 		f.touch(f.lowerHigh)
 	}

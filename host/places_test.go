@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A caller that joins with a higher ticket may have counted before this one was
-// visible, so that it is waited for.
+// TestFile_AdmitWaitsForLaterCallers checks that a caller waits for callers with higher
+// tickets: they may have counted before this one was visible.
 func TestFile_AdmitWaitsForLaterCallers(t *testing.T) {
 	t.Parallel()
 	f := openHere(t, 1).file
-	fd := beside(t, f)
-	lockBeside(t, fd, placeLocks) // another process has the first place
+	fd := openAsOther(t, f)
+	lockAsOther(t, fd, placeLocks) // another process has the first place
 	if err := reserve(f.fd, placesAt, 4*placeSize); err != nil {
 		t.Fatal(err)
 	}
@@ -28,20 +28,20 @@ func TestFile_AdmitWaitsForLaterCallers(t *testing.T) {
 		}
 		f.queue.mu.Lock()
 		defer f.queue.mu.Unlock()
-		admitted, err := f.admit(ticket, 1)
+		admitted, err := f.admitLocked(ticket, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.showFirst()
+		f.publishFirstLocked()
 		return admitted
 	}
 	if join(5, 4, 0) {
-		t.Error("admitted beside a caller that was first")
+		t.Error("admitted although an earlier caller joins")
 	}
 	if join(5, 6, queueLengthOf(1, 0)) {
-		t.Error("admitted beside a caller that was admitted meanwhile")
+		t.Error("admitted although a later caller was admitted meanwhile")
 	}
 	if !join(5, 6, 0) {
-		t.Error("rejected because of a caller that was rejected itself")
+		t.Error("rejected although the later caller was rejected")
 	}
 }

@@ -13,178 +13,178 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-func TestProcessesShareTheCapacity(t *testing.T) {
+func TestSemaphore_ProcessesShareTheCapacity(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 3)
 	other := startUser(t, dir, name, 3)
 	p := mustAcquire(t, sem, 2)
-	other.Say("try 2")
+	other.Send("try 2")
 	other.Expect("full")
-	other.Say("try 1")
+	other.Send("try 1")
 	other.Expect("acquired 1")
 	_, err := sem.TryAcquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrFull)
 	p.Release()
-	other.Say("try 2")
+	other.Send("try 2")
 	other.Expect("acquired 2")
-	settles(t, sem, 3, 0)
+	awaitStats(t, sem, 3, 0)
 }
 
-func TestReleaseWakesAWaiterElsewhere(t *testing.T) {
+func TestRelease_WakesAWaiterOfAnotherProcess(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := openPatient(t, 1)
-	other := startPatientUser(t, dir, name, 1)
+	sem, dir, name := openWithoutPolling(t, 1)
+	other := startUserWithoutPolling(t, dir, name, 1)
 	for range 51 {
 		p := mustAcquire(t, sem, 1)
-		other.Say("acquire 1")
-		settles(t, sem, 1, 1)
+		other.Send("acquire 1")
+		awaitStats(t, sem, 1, 1)
 		p.Release()
 		other.Expect("acquired 1")
-		other.Say("release")
+		other.Send("release")
 		other.Expect("released")
 	}
 }
 
-func TestOneReleaseServesSeveralWaitersElsewhere(t *testing.T) {
+func TestRelease_ServesWaitersOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := openPatient(t, 3)
-	others := []*proctest.Process{startPatientUser(t, dir, name, 3), startPatientUser(t, dir, name, 3), startPatientUser(t, dir, name, 3)}
+	sem, dir, name := openWithoutPolling(t, 3)
+	others := []*proctest.Process{startUserWithoutPolling(t, dir, name, 3), startUserWithoutPolling(t, dir, name, 3), startUserWithoutPolling(t, dir, name, 3)}
 	for range 11 {
 		p := mustAcquire(t, sem, 3)
 		for i, other := range others {
-			other.Say("acquire 1")
-			settles(t, sem, 3, i+1)
+			other.Send("acquire 1")
+			awaitStats(t, sem, 3, i+1)
 		}
 		p.Release()
 		for _, other := range others {
 			other.Expect("acquired 1")
 		}
 		for _, other := range others {
-			other.Say("release")
+			other.Send("release")
 			other.Expect("released")
 		}
 	}
 }
 
-func TestKilledHoldersPermitsComeBack(t *testing.T) {
+func TestSemaphore_KilledHoldersPermitsAreFree(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 2)
 	other := startUser(t, dir, name, 2)
-	other.Say("acquire 2")
+	other.Send("acquire 2")
 	other.Expect("acquired 2")
 	other.End()
 	p, err := sem.TryAcquire(context.Background(), 2)
 	if err != nil {
-		t.Fatalf("a try after the crash: %v", err)
+		t.Fatalf("TryAcquire after the crash: %v", err)
 	}
 	p.Release()
 }
 
-func TestWaitersNoticeACrash(t *testing.T) {
+func TestAcquire_WaiterDetectsACrash(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 2)
 	other := startUser(t, dir, name, 2)
-	other.Say("acquire 2")
+	other.Send("acquire 2")
 	other.Expect("acquired 2")
 	got := acquiring(t, sem, 1)
-	settles(t, sem, 2, 1)
+	awaitStats(t, sem, 2, 1)
 	other.End()
 	(<-got).Release()
 }
 
-func TestOrderIsKeptAmongProcesses(t *testing.T) {
+func TestSemaphore_KeepsOrderAmongProcesses(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := openPatient(t, 1)
-	a, b := startPatientUser(t, dir, name, 1), startPatientUser(t, dir, name, 1)
+	sem, dir, name := openWithoutPolling(t, 1)
+	a, b := startUserWithoutPolling(t, dir, name, 1), startUserWithoutPolling(t, dir, name, 1)
 	p := mustAcquire(t, sem, 1)
-	a.Say("acquire 1")
-	settles(t, sem, 1, 1)
-	b.Say("acquire 1")
-	settles(t, sem, 1, 2)
-	a.Say("acquire 1")
-	settles(t, sem, 1, 3)
+	a.Send("acquire 1")
+	awaitStats(t, sem, 1, 1)
+	b.Send("acquire 1")
+	awaitStats(t, sem, 1, 2)
+	a.Send("acquire 1")
+	awaitStats(t, sem, 1, 3)
 	p.Release()
 	a.Expect("acquired 1")
-	a.Say("release")
+	a.Send("release")
 	a.Expect("released")
-	b.Expect("acquired 1") // and not a's second, though a was there
-	b.Say("release")
+	b.Expect("acquired 1") // not the second waiter of a, which arrived later
+	b.Send("release")
 	b.Expect("released")
 	a.Expect("acquired 1")
 }
 
-func TestHeavyWaiterIsNotOvertaken(t *testing.T) {
+func TestSemaphore_HeavyWaiterIsNotOvertaken(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := openPatient(t, 3)
-	heavy, light := startPatientUser(t, dir, name, 3), startPatientUser(t, dir, name, 3)
+	sem, dir, name := openWithoutPolling(t, 3)
+	heavy, light := startUserWithoutPolling(t, dir, name, 3), startUserWithoutPolling(t, dir, name, 3)
 	first, second := mustAcquire(t, sem, 1), mustAcquire(t, sem, 1)
-	heavy.Say("acquire 3")
-	settles(t, sem, 2, 1)
-	light.Say("try 1")
+	heavy.Send("acquire 3")
+	awaitStats(t, sem, 2, 1)
+	light.Send("try 1")
 	light.Expect("full")
-	light.Say("acquire 1")
-	settles(t, sem, 2, 2)
+	light.Send("acquire 1")
+	awaitStats(t, sem, 2, 2)
 	first.Release()
 	light.Quiet(100 * time.Millisecond)
 	second.Release()
 	heavy.Expect("acquired 3")
-	heavy.Say("release")
+	heavy.Send("release")
 	heavy.Expect("released")
 	light.Expect("acquired 1")
 }
 
-func TestDeadWaiterIsNotInTheWay(t *testing.T) {
+func TestTryAcquire_IgnoresWaitersOfEndedProcesses(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 2)
 	p := mustAcquire(t, sem, 1)
 	other := startUser(t, dir, name, 2)
-	other.Say("acquire 2")
-	settles(t, sem, 1, 1)
+	other.Send("acquire 2")
+	awaitStats(t, sem, 1, 1)
 	other.End()
 	q, err := sem.TryAcquire(context.Background(), 1)
 	if err != nil {
-		t.Fatalf("a try behind a dead waiter: %v", err)
+		t.Fatalf("TryAcquire behind the waiter of an ended process: %v", err)
 	}
 	p.Release()
 	q.Release()
 }
 
-func TestStoppedWaiterIsPassedOverAndComesBackToItsPlace(t *testing.T) {
+func TestSemaphore_StoppedWaiterIsSkippedAndKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	const poll, passAfter = 40 * time.Millisecond, 5 * time.Second
+	const poll, skipAfter = 40 * time.Millisecond, 5 * time.Second
 	sem, dir, name := open(t, 1)
-	host.SetPace(sem, poll, passAfter)
-	stopped, behind := startPacedUser(t, dir, name, 1, poll, passAfter), startPacedUser(t, dir, name, 1, poll, passAfter)
+	host.SetTiming(sem, poll, skipAfter)
+	stopped, behind := startTimedUser(t, dir, name, 1, poll, skipAfter), startTimedUser(t, dir, name, 1, poll, skipAfter)
 	p := mustAcquire(t, sem, 1)
-	stopped.Say("acquire 1")
-	settles(t, sem, 1, 1)
-	behind.Say("acquire 1")
-	settles(t, sem, 1, 2)
+	stopped.Send("acquire 1")
+	awaitStats(t, sem, 1, 1)
+	behind.Send("acquire 1")
+	awaitStats(t, sem, 1, 2)
 	stopped.Stop()
 	p.Release()
 	behind.Expect("acquired 1")
-	behind.Say("acquire 1")
-	settles(t, sem, 1, 2)
+	behind.Send("acquire 1")
+	awaitStats(t, sem, 1, 2)
 	stopped.Continue()
-	eventually(t, "the continued process looks by itself", func() bool { return host.Stopped(sem) == 0 })
-	behind.Say("release")
+	eventually(t, "the continued process polls", func() bool { return host.Stopped(sem) == 0 })
+	behind.Send("release")
 	behind.Expect("released")
 	stopped.Expect("acquired 1")
 	behind.Quiet(50 * time.Millisecond)
 }
 
-func TestSeveralStoppedWaitersAreNotInTheWay(t *testing.T) {
+func TestTryAcquire_SkipsSeveralStoppedWaiters(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	p := mustAcquire(t, sem, 1)
 	for i := range 3 {
 		stopped := startUser(t, dir, name, 1)
-		stopped.Say("acquire 1")
-		settles(t, sem, 1, i+1)
+		stopped.Send("acquire 1")
+		awaitStats(t, sem, 1, i+1)
 		stopped.Stop()
 	}
 	p.Release()
-	eventually(t, "a try is served, since no other process runs", func() bool {
+	eventually(t, "TryAcquire succeeds, since no other process runs", func() bool {
 		q, err := sem.TryAcquire(context.Background(), 1)
 		if err != nil {
 			wantErr(t, err, sema.ErrFull)
@@ -193,9 +193,9 @@ func TestSeveralStoppedWaitersAreNotInTheWay(t *testing.T) {
 		q.Release()
 		return true
 	})
-	// A process that comes later sees it at once.
+	// A process that starts later skips them at once.
 	other := startUser(t, dir, name, 1)
-	other.Say("try 1")
+	other.Send("try 1")
 	other.Expect("acquired 1")
 }
 
@@ -206,7 +206,7 @@ func TestOpen_StoredConfigurationApplies(t *testing.T) {
 	wantStored := func(when string) {
 		t.Helper()
 		var events []sema.Event
-		again := reopen(t, dir, name, 5, sema.MaxWaiters(0), sema.Observe(sema.ObserverFunc(func(e sema.Event) { events = append(events, e) })))
+		again := openIn(t, dir, name, 5, sema.MaxWaiters(0), sema.Observe(sema.ObserverFunc(func(e sema.Event) { events = append(events, e) })))
 		if len(events) != 1 || events[0].Kind != sema.EventMismatched || events[0].Capacity != 4 || events[0].Name != name ||
 			!strings.Contains(events[0].Report, "capacity 4, not 5 and at most 2 waiters, not no waiters") {
 			t.Errorf("%s: events %+v", when, events)
@@ -224,29 +224,29 @@ func TestOpen_StoredConfigurationApplies(t *testing.T) {
 	wantStored("open in no process")
 	events := 0
 	quiet := sema.Observe(sema.ObserverFunc(func(sema.Event) { events++ }))
-	reopen(t, dir, name, host.Existing, quiet).Close()
-	reopen(t, dir, name, 4, quiet, sema.MaxWaiters(2)).Close()
-	reopen(t, dir, name, 4, quiet).Close() // asks for nothing
-	if events != 3 {                       // of Close
+	openIn(t, dir, name, host.Existing, quiet).Close()
+	openIn(t, dir, name, 4, quiet, sema.MaxWaiters(2)).Close()
+	openIn(t, dir, name, 4, quiet).Close() // MaxWaiters is absent
+	if events != 3 {                       // EventClosed
 		t.Errorf("%d events, want 3", events)
 	}
 }
 
-func TestResizeIsForAll(t *testing.T) {
+func TestResize_AppliesToAllProcesses(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 1)
 	other := startUser(t, dir, name, 1)
-	other.Say("acquire 1")
+	other.Send("acquire 1")
 	other.Expect("acquired 1")
-	other.Say("acquire 1")
-	settles(t, sem, 1, 1)
+	other.Send("acquire 1")
+	awaitStats(t, sem, 1, 1)
 	if err := sem.Resize(context.Background(), 3); err != nil {
 		t.Fatal(err)
 	}
 	other.Expect("acquired 1")
-	other.Say("try 1")
+	other.Send("try 1")
 	other.Expect("acquired 1")
-	other.Say("resize 1")
+	other.Send("resize 1")
 	other.Expect("resized")
 	_, err := sem.TryAcquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrFull)
@@ -254,12 +254,12 @@ func TestResizeIsForAll(t *testing.T) {
 		t.Errorf("%+v %v, want a debt of 2", stats, err)
 	}
 	for range 2 {
-		other.Say("release")
+		other.Send("release")
 		other.Expect("released")
 		_, err = sem.TryAcquire(context.Background(), 1)
 		wantErr(t, err, sema.ErrFull)
 	}
-	other.Say("release")
+	other.Send("release")
 	other.Expect("released")
 	mustAcquire(t, sem, 1)
 	_, err = sem.TryAcquire(context.Background(), 1)

@@ -10,16 +10,17 @@ import (
 	"github.com/sema-go/sema/internal/list"
 )
 
-// pollWithoutPlace is the poll interval of a process that no other can wake.
+// pollWithoutPlace is the poll interval of a process without a place, which no other
+// process can wake.
 const pollWithoutPlace = 5 * time.Millisecond
 
-// A queue has the waiters of this process, in order. One goroutine, the driver,
-// waits in the queue of the host on behalf of the first of them, so that a process
-// blocks one thread however many of its goroutines wait.
+// A queue contains the waiters of this process, in order. One goroutine, the driver,
+// waits in the queue of the host on behalf of the first waiter. So a process blocks one
+// thread, however many of its goroutines wait.
 type queue struct {
 	mu      sync.Mutex
 	waiters list.List[*waiter]
-	length  atomic.Int32 // number of waiters, to be read without mu
+	length  atomic.Int32 // number of waiters; may be read without mu
 	driven  bool         // the driver runs
 }
 
@@ -33,7 +34,7 @@ type waiter struct {
 	node   list.Node[*waiter]
 }
 
-// A result is how a wait ended.
+// A result is the result of a wait.
 type result struct {
 	runs []run
 	err  error
@@ -57,7 +58,7 @@ func (q *queue) first() *waiter {
 	return nil
 }
 
-// wait queues the caller until it has slots, its context ends or MaxWait passes.
+// wait queues the caller until it gets slots, its context ends or MaxWait elapses.
 func (f *file) wait(ctx context.Context, s *Semaphore, n int64) ([]run, error) {
 	w := &waiter{sem: s, n: n, ended: make(chan result, 1)}
 	if err := f.enqueue(w); err != nil {
@@ -78,7 +79,7 @@ func (f *file) wait(ctx context.Context, s *Semaphore, n int64) ([]run, error) {
 		}
 	case <-expired:
 		if f.dequeue(w) {
-			r.err = s.fault("acquire", n, sema.ErrTimeout, s.maxWait.String())
+			r.err = s.newError("acquire", n, sema.ErrTimeout, s.maxWait.String())
 		} else {
 			r = <-w.ended
 		}
@@ -109,41 +110,41 @@ func (f *file) enqueue(w *waiter) error {
 func (f *file) enqueueLocked(w *waiter) (admitted bool, err error) {
 	q := &f.queue
 	if w.sem.closed.Load() {
-		return false, w.sem.fault("acquire", w.n, sema.ErrClosed, "")
+		return false, w.sem.newError("acquire", w.n, sema.ErrClosed, "")
 	}
 	admitted = true
 	whole := f.touch(func() {
 		w.ticket = f.head.tickets.Add(1)
 		if bound := storedWaiters(f.head.maxWaiters.Load()); bound != 0 {
-			admitted, err = f.admit(w.ticket, bound)
+			admitted, err = f.admitLocked(w.ticket, bound)
 		}
 	})
 	switch {
 	case !whole:
 		return false, f.wrap("acquire", ErrDamaged)
 	case err != nil || !admitted:
-		f.showFirst()
+		f.publishFirstLocked()
 		return false, f.wrap("acquire", err)
 	}
 	q.append(w)
-	f.showFirst()
+	f.publishFirstLocked()
 	switch {
 	case !q.driven:
 		q.driven = true
 		f.refs.Add(1)
 		if w.sem.monitor == nil {
 			go f.drive()
-		} else { // or a goroutine in a deadlock would seem to have started one that may release its permits
+		} else { // otherwise the audit would take the driver for a goroutine that may release the caller's permits, and miss a deadlock
 			go func() { go f.drive() }()
 		}
-	case q.first() == w: // the driver sleeps for a waiter that has left
+	case q.first() == w: // the driver sleeps on behalf of a waiter that has left
 		f.wakeDriver()
 	}
 	return true, nil
 }
 
-// dequeue removes a waiter whose wait is over, and wakes the next one if the waiter
-// was the first.
+// dequeue removes w from the queue and reports whether it was still queued. If w was
+// the first waiter, dequeue wakes the process to serve next.
 func (f *file) dequeue(w *waiter) bool {
 	q := &f.queue
 	q.mu.Lock()
@@ -153,7 +154,7 @@ func (f *file) dequeue(w *waiter) bool {
 	}
 	wasFirst := q.first() == w
 	q.remove(w)
-	f.showFirst()
+	f.publishFirstLocked()
 	q.mu.Unlock()
 	if wasFirst {
 		f.wakeFirst()
@@ -161,21 +162,21 @@ func (f *file) dequeue(w *waiter) bool {
 	return true
 }
 
-// expelRejected ends the waiters that can not be served while c stands.
-func (f *file) expelRejected(c config) {
-	f.expel(func(w *waiter) error {
+// rejectUnservable ends the waiters that can never be served while the config is c.
+func (f *file) rejectUnservable(c config) {
+	f.rejectWaiters(func(w *waiter) error {
 		switch c.rejects(w.n) {
 		case tooLarge:
-			return w.sem.fault("acquire", w.n, sema.ErrTooLarge, "the capacity was lowered")
+			return w.sem.newError("acquire", w.n, sema.ErrTooLarge, "the capacity was lowered")
 		case draining:
-			return w.sem.fault("acquire", w.n, sema.ErrDraining, "")
+			return w.sem.newError("acquire", w.n, sema.ErrDraining, "")
 		}
 		return nil
 	})
 }
 
-// expel ends the waiters for which reject returns an error.
-func (f *file) expel(reject func(*waiter) error) {
+// rejectWaiters ends the waiters for which reject returns an error.
+func (f *file) rejectWaiters(reject func(*waiter) error) {
 	q := &f.queue
 	q.mu.Lock()
 	for w := range q.waiters.All {
@@ -184,14 +185,14 @@ func (f *file) expel(reject func(*waiter) error) {
 			w.ended <- result{err: err}
 		}
 	}
-	f.showFirst()
+	f.publishFirstLocked()
 	q.mu.Unlock()
 	f.wakeFirst()
 }
 
-// showFirst brings this process's place up to date with its queue.
-// The queue's mutex is held.
-func (f *file) showFirst() {
+// publishFirstLocked updates this process's place from its queue. The caller holds the
+// queue's mutex.
+func (f *file) publishFirstLocked() {
 	own := int(f.own.Load())
 	f.touch(func() {
 		switch {
@@ -199,12 +200,12 @@ func (f *file) showFirst() {
 		case f.queue.first() == nil:
 			f.clearAt(own)
 		default:
-			f.showAt(own, f.queue.first(), f.queue.length.Load())
+			f.publishAt(own, f.queue.first(), f.queue.length.Load())
 		}
 	})
 }
 
-// drive gets slots for the first waiter of this process, until there is none.
+// drive claims slots for the first waiter of this process, until no waiter is left.
 func (f *file) drive() {
 	defer f.unref()
 	var known config
@@ -215,12 +216,12 @@ func (f *file) drive() {
 		}
 		c := f.config()
 		if f.damaged.Load() {
-			f.expel(func(*waiter) error { return f.wrap("acquire", ErrDamaged) })
+			f.rejectWaiters(func(*waiter) error { return f.wrap("acquire", ErrDamaged) })
 			continue
 		}
 		if c != known {
 			known = c
-			f.expelRejected(c)
+			f.rejectUnservable(c)
 			continue
 		}
 		if !f.attempt(w) {
@@ -229,15 +230,15 @@ func (f *file) drive() {
 	}
 }
 
-// leader returns the waiter to serve, after publishing it to the host, and the value
-// of the futex to sleep on, read before anything else.
+// leader publishes the first waiter to the host and returns it, or nil if there is
+// none. It reads seen, the value of the futex to sleep on, before anything else.
 func (f *file) leader() (w *waiter, seen uint32) {
 	q := &f.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.first() == nil {
 		q.driven = false
-		f.showFirst()
+		f.publishFirstLocked()
 		return nil, 0
 	}
 	f.touch(func() {
@@ -247,14 +248,14 @@ func (f *file) leader() (w *waiter, seen uint32) {
 			p.beat.Store(int64(clock()))
 		}
 	})
-	f.showFirst()
+	f.publishFirstLocked()
 	return q.first(), seen
 }
 
 // sleep waits until another process wakes this one, or it is time to poll.
 func (f *file) sleep(seen uint32) {
 	if own := f.own.Load(); own != noPlace {
-		f.touch(func() { waitWord(&f.places[own].word, seen, f.pace.poll) })
+		f.touch(func() { waitWord(&f.places[own].word, seen, f.timing.poll) })
 		return
 	}
 	select {
@@ -263,7 +264,7 @@ func (f *file) sleep(seen uint32) {
 	}
 }
 
-// wakeDriver ends the sleep of this process's driver.
+// wakeDriver wakes this process's driver.
 func (f *file) wakeDriver() {
 	if own := f.own.Load(); own != noPlace {
 		f.touch(func() { f.wake(int(own)) })
@@ -275,9 +276,10 @@ func (f *file) wakeDriver() {
 	}
 }
 
-// attempt tries to serve w, and reports whether there is reason to continue at once.
+// attempt tries to serve w, and reports whether the driver should continue without
+// sleeping.
 func (f *file) attempt(w *waiter) bool {
-	at, ticket, err := f.living()
+	at, ticket, err := f.firstLive()
 	if err != nil {
 		return f.conclude(w, result{err: err})
 	}
@@ -291,20 +293,21 @@ func (f *file) attempt(w *waiter) bool {
 	switch {
 	case err != nil:
 		return f.conclude(w, result{err: err})
-	case got == tooLarge, got == draining: // since before it was queued
-		f.expelRejected(f.config())
+	case got == tooLarge, got == draining: // the config had changed before w was queued
+		f.rejectUnservable(f.config())
 		return true
 	case got == short:
 		return false
 	}
 	f.conclude(w, result{runs: runs})
-	if f.hinted() {
+	if f.bitmapHasFree() {
 		f.wakeFirst()
 	}
 	return true
 }
 
-// conclude ends w, unless it has left: then what it was to have is freed.
+// conclude ends w with a result. If w has left the queue, conclude frees its slots. It
+// always returns true.
 func (f *file) conclude(w *waiter, r result) bool {
 	q := &f.queue
 	q.mu.Lock()
@@ -313,7 +316,7 @@ func (f *file) conclude(w *waiter, r result) bool {
 	if !left {
 		q.remove(w)
 		w.ended <- r
-		f.showFirst()
+		f.publishFirstLocked()
 	}
 	q.mu.Unlock()
 	switch {
@@ -325,10 +328,11 @@ func (f *file) conclude(w *waiter, r result) bool {
 	return true
 }
 
-// handOver passes runs that are about to be freed to the first waiter of this
-// process, if it is the first of the host and wants just as much. This spares a
-// thread's sleep and two system calls.
-func (f *file) handOver(runs []run) bool {
+// handOff passes runs that are about to be freed to the first waiter of this process,
+// and reports whether it did. The waiter must be the first of the host and ask for
+// exactly as many slots. It does nothing while the config is unsettled or draining. A
+// hand-off saves a thread wake-up and two system calls.
+func (f *file) handOff(runs []run) bool {
 	q := &f.queue
 	if q.length.Load() == 0 {
 		return false
@@ -345,15 +349,15 @@ func (f *file) handOver(runs []run) bool {
 	}
 	q.remove(w)
 	w.ended <- result{runs: runs}
-	f.showFirst()
+	f.publishFirstLocked()
 	return true
 }
 
 // free frees slots and wakes the process to serve next.
 func (f *file) free(runs []run) {
-	if !f.handOver(runs) {
+	if !f.handOff(runs) {
 		f.unlockSlots(runs)
-	} else if !f.hinted() {
+	} else if !f.bitmapHasFree() {
 		return
 	}
 	f.wakeFirst()

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// With every place taken, waiting goes on by looking.
-func TestWaitingWithoutAPlace(t *testing.T) {
+// TestQueue_WaitsWithoutAPlace checks that a process polls if all places are taken.
+func TestQueue_WaitsWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
-	fd := beside(t, sem.file)
+	fd := openAsOther(t, sem.file)
 	if ok, err := tryLock(fd, exclusive, placeLocks, maxPlaces); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -40,7 +40,7 @@ func TestWaitingWithoutAPlace(t *testing.T) {
 	}
 }
 
-func TestPlacesOfTheDeadAreCleared(t *testing.T) {
+func TestFile_ClearsPlacesOfEndedProcesses(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
 	f := sem.file
@@ -49,7 +49,7 @@ func TestPlacesOfTheDeadAreCleared(t *testing.T) {
 	}
 	f.places[0].ticket.Store(1)
 	f.places[0].beat.Store(int64(clock()))
-	f.places[1].ticket.Store(2) // has not looked for long
+	f.places[1].ticket.Store(2) // has not polled for long
 	f.places[2].ticket.Store(3)
 	f.places[2].beat.Store(int64(clock()))
 	f.head.high.Store(3)
@@ -59,14 +59,14 @@ func TestPlacesOfTheDeadAreCleared(t *testing.T) {
 	}
 	p.Release()
 	if high := f.head.high.Load(); high != 0 {
-		t.Errorf("the line still reaches to %d", high)
+		t.Errorf("high mark %d, want 0", high)
 	}
 }
 
-func TestTheFirstIsTheLowestTicketOfThoseWhoRun(t *testing.T) {
+func TestFile_FirstIsLowestTicketNotStopped(t *testing.T) {
 	t.Parallel()
 	f := openHere(t, 1).file
-	f.pace.passAfter = 30 * time.Minute
+	f.timing.skipAfter = 30 * time.Minute
 	if err := reserve(f.fd, placesAt, 4*placeSize); err != nil {
 		t.Fatal(err)
 	}
@@ -81,13 +81,13 @@ func TestTheFirstIsTheLowestTicketOfThoseWhoRun(t *testing.T) {
 	if at, ticket := f.first(); at != 3 || ticket != 5 {
 		t.Errorf("place %d, ticket %d", at, ticket)
 	}
-	f.places[2].beat.Store(int64(clock())) // it goes on
+	f.places[2].beat.Store(int64(clock())) // it polls again
 	if at, ticket := f.first(); at != 2 || ticket != 2 {
 		t.Errorf("place %d, ticket %d", at, ticket)
 	}
 }
 
-func TestADoneContextNeverAcquires(t *testing.T) {
+func TestQueue_DoneContextNeverAcquires(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -103,7 +103,7 @@ func TestADoneContextNeverAcquires(t *testing.T) {
 	}
 }
 
-// A slowDone context gives the permit time to come before it is asked.
+// A slowDone context delays Done, so that the permit is granted before Done is called.
 type slowDone struct{ context.Context }
 
 func (s slowDone) Done() <-chan struct{} {
@@ -111,12 +111,13 @@ func (s slowDone) Done() <-chan struct{} {
 	return s.Context.Done()
 }
 
-// The driver may be asleep for a waiter who left when the next one comes, whom
-// no release will wake because the slot is free already.
-func TestDriverIsRousedForALateWaiter(t *testing.T) {
+// TestQueue_WakesTheDriverForALateWaiter checks the case in which the driver sleeps on
+// behalf of a waiter that left. No release wakes it for the next waiter, because the
+// slot is free already.
+func TestQueue_WakesTheDriverForALateWaiter(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
-	sem.file.pace.poll = time.Hour
+	sem.file.timing.poll = time.Hour
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	for range 11 {
@@ -130,7 +131,7 @@ func TestDriverIsRousedForALateWaiter(t *testing.T) {
 		p.Release()
 		runs, err := sem.file.wait(ctx, sem, 1)
 		if err != nil {
-			t.Fatalf("it was not roused: %v", err)
+			t.Fatalf("the driver was not woken: %v", err)
 		}
 		sem.file.free(runs)
 	}

@@ -2,5 +2,5 @@
 
 package host_test
 
-// raceFactor is how much slower the race detector may make things.
+// raceFactor bounds the slowdown by the race detector.
 const raceFactor = 1

@@ -14,18 +14,18 @@ import (
 	"github.com/sema-go/sema/host/internal/tally"
 )
 
-// MaxCapacity is the most permits a semaphore can have. Count bytes, or dollars,
-// in larger units. The time of an acquire depends on the number of separate permits
-// that are held, not on the capacity: with some hundreds an acquire that has to scan
-// takes a millisecond, with four thousand it takes 80.
+// MaxCapacity is the highest capacity of a semaphore. For larger quantities, such as
+// bytes or dollars, count in larger units. The duration of an acquire depends on the
+// number of separate permits that are held, not on the capacity. An acquire that has to
+// scan takes 1 ms with some hundreds of held permits, and 80 ms with four thousand.
 const MaxCapacity = maxCapacity
 
-// Existing in place of a capacity opens a semaphore with the capacity that is
-// stored. Open fails with [io/fs.ErrNotExist] if the semaphore does not exist.
+// Existing in place of a capacity makes [Open] open a semaphore with its stored
+// capacity. Open fails with [io/fs.ErrNotExist] if the semaphore does not exist.
 const Existing = -1
 
-// A Semaphore bounds how much of something the processes of this machine use at
-// once. Open it with [Open]. All methods may be called concurrently.
+// A Semaphore bounds how much of a resource the processes of this machine use at the
+// same time. Create it with [Open]. All methods may be called concurrently.
 type Semaphore struct {
 	name    string
 	file    *file
@@ -37,14 +37,14 @@ type Semaphore struct {
 
 var _ sema.Gate = (*Semaphore)(nil)
 
-// Open opens the semaphore of that name, and creates it if it does not exist.
+// Open opens the semaphore with the given name, and creates it if it does not exist.
 //
 // The capacity, from 0 (paused) to [MaxCapacity], and [sema.MaxWaiters] are stored
-// when it is created, and apply to all processes. Open with other values succeeds:
-// the stored ones apply, and [sema.EventMismatched] reports the difference to the
-// observers, or to the default logger, once. [Semaphore.Resize] and
-// [Semaphore.SetMaxWaiters] change what is stored, also while no process has the
-// semaphore open; [Remove] deletes it.
+// when the semaphore is created, and apply to all processes. Open with other values
+// succeeds: the stored values apply. [sema.EventMismatched] reports the difference to
+// the observers; without observers, the default logger logs it once. [Semaphore.Resize]
+// and [Semaphore.SetMaxWaiters] change the stored values, which stay while no process
+// has the semaphore open. [Remove] deletes the semaphore.
 func Open(name string, capacity int64, opts ...Option) (*Semaphore, error) {
 	if capacity != Existing && (capacity < 0 || capacity > MaxCapacity) {
 		return nil, openError(name, sema.ErrInvalid, fmt.Sprintf("capacity %d", capacity), fmt.Sprintf("use 0 to %d, or Existing", MaxCapacity))
@@ -67,18 +67,18 @@ func Open(name string, capacity int64, opts ...Option) (*Semaphore, error) {
 	return s, nil
 }
 
-// loggedMismatches has the reports that were logged, so that a program that opens a
-// semaphore for each request logs a mismatch once.
+// loggedMismatches contains the reports already logged, so that a program that opens
+// a semaphore for each request logs a mismatch once.
 var loggedMismatches sync.Map
 
-// reportMismatch compares what is stored with what Open asked for.
+// reportMismatch reports the stored values that differ from those passed to Open.
 func (s *Semaphore) reportMismatch(want stored) {
 	have := s.file.stored()
 	var parts []string
 	if want.capacity != Existing && want.capacity != have.capacity {
 		parts = append(parts, fmt.Sprintf("capacity %d, not %d", have.capacity, want.capacity))
 	}
-	if want.maxWaiters != 0 && want.maxWaiters != have.maxWaiters { // absent asks for nothing
+	if want.maxWaiters != 0 && want.maxWaiters != have.maxWaiters { // 0: the option is absent
 		parts = append(parts, fmt.Sprintf("%s, not %s", waitersText(have.maxWaiters), waitersText(want.maxWaiters)))
 	}
 	if len(parts) == 0 || s.file.damaged.Load() {
@@ -104,16 +104,16 @@ func waitersText(n int) string {
 	return fmt.Sprintf("at most %d waiters", n)
 }
 
-// Name returns the name that the option [sema.Name] gave it, by default the one it
-// was opened by.
+// Name returns the name set by the option [sema.Name]. Default: the name passed to
+// Open.
 func (s *Semaphore) Name() string { return s.name }
 
-// Scope returns [sema.HostScope], by which [sema.AcquireAll] orders it.
+// Scope returns [sema.HostScope], by which [sema.AcquireAll] orders the semaphore.
 func (s *Semaphore) Scope() sema.Scope { return sema.HostScope }
 
 // Acquire waits for n permits, in order of arrival among all processes, and returns
-// them as one. It fails like [sema.Semaphore.Acquire], and with [ErrDeleted] and
-// [ErrDamaged].
+// them as one [sema.Permit]. It fails like [sema.Semaphore.Acquire], and with
+// [ErrDeleted] and [ErrDamaged].
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "acquire"
 	wait := s.monitor.Begin(ctx, n)
@@ -127,36 +127,36 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	return s.conclude(&wait, runs, err)
 }
 
-// TryAcquire takes n permits if they are free and no caller waits, or else fails
-// with ErrFull, or like Acquire.
+// TryAcquire acquires n permits if they are free and no caller waits. Otherwise it
+// fails with ErrFull, or like Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "try"
 	wait := s.monitor.BeginTry(ctx, n)
 	runs, err := s.take(ctx, op, n)
 	if err == errShort {
-		err = s.fault(op, n, sema.ErrFull, "")
+		err = s.newError(op, n, sema.ErrFull, "")
 		s.file.unref()
 	}
 	return s.conclude(&wait, runs, err)
 }
 
-// errShort is the result of take when too few permits are free, or others wait.
+// errShort is the error of take if too few permits are free or other callers wait.
 var errShort = errors.New("too few permits free")
 
-// take claims n permits without waiting. With runs, and with errShort, it leaves a
-// reference to the file to the caller. A weight of 0 has neither.
+// take claims n permits without waiting. If it returns runs or errShort, the caller
+// owns a reference to the file. For weight 0 it returns neither.
 func (s *Semaphore) take(ctx context.Context, op string, n int64) (runs []run, err error) {
 	switch {
 	case ctx == nil:
-		return nil, s.fault(op, n, sema.ErrInvalid, nilContext)
+		return nil, s.newError(op, n, sema.ErrInvalid, nilContext)
 	case n < 0:
-		return nil, s.fault(op, n, sema.ErrInvalid, "negative weight")
+		return nil, s.newError(op, n, sema.ErrInvalid, "negative weight")
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
 	f := s.file
 	if !f.ref() {
-		return nil, s.fault(op, n, sema.ErrClosed, "")
+		return nil, s.newError(op, n, sema.ErrClosed, "")
 	}
 	defer func() {
 		if runs == nil && err != errShort {
@@ -164,13 +164,13 @@ func (s *Semaphore) take(ctx context.Context, op string, n int64) (runs []run, e
 		}
 	}()
 	if s.closed.Load() {
-		return nil, s.fault(op, n, sema.ErrClosed, "")
+		return nil, s.newError(op, n, sema.ErrClosed, "")
 	}
 	if err := f.checkPath(time.Now()); err != nil {
 		return nil, f.wrap(op, err)
 	}
 	if n == 0 {
-		return nil, s.idle(op)
+		return nil, s.checkZeroWeight(op)
 	}
 	runs, result, err := s.file.tryClaim(ctx, n)
 	switch {
@@ -181,29 +181,28 @@ func (s *Semaphore) take(ctx context.Context, op string, n int64) (runs []run, e
 	case result == claimed:
 		return runs, nil
 	case result == tooLarge:
-		return nil, s.fault(op, n, sema.ErrTooLarge, "")
+		return nil, s.newError(op, n, sema.ErrTooLarge, "")
 	case result == draining:
-		return nil, s.fault(op, n, sema.ErrDraining, "")
+		return nil, s.newError(op, n, sema.ErrDraining, "")
 	}
 	return nil, errShort
 }
 
-// idle returns why a permit of weight 0 is rejected, or nil.
-func (s *Semaphore) idle(op string) error {
+// checkZeroWeight returns the error with which a permit of weight 0 is rejected, or nil.
+func (s *Semaphore) checkZeroWeight(op string) error {
 	c := s.file.config()
 	switch {
 	case s.file.damaged.Load():
 		return s.file.wrap(op, ErrDamaged)
 	case c.draining():
-		return s.fault(op, 0, sema.ErrDraining, "")
+		return s.newError(op, 0, sema.ErrDraining, "")
 	}
 	return nil
 }
 
-// wait queues the caller. It takes over the reference to the file that take left,
-// and leaves it to the caller together with the runs. Observers run before the
-// caller joins the queue: they may take long, or panic, and no waiter should depend
-// on them.
+// wait queues the caller. It takes over the caller's reference to the file, and returns
+// it together with the runs. Observers run before the caller joins the queue: they may
+// be slow or panic, and no waiter may depend on them.
 func (s *Semaphore) wait(ctx context.Context, wait *sema.Wait, n int64) (runs []run, err error) {
 	defer func() {
 		if runs == nil {
@@ -216,43 +215,42 @@ func (s *Semaphore) wait(ctx context.Context, wait *sema.Wait, n int64) (runs []
 	wait.Queued()
 	s.tally.Queued()
 	defer s.tally.Dequeued()
-	if ctx.Err() != nil { // it may have ended while observers ran
+	if ctx.Err() != nil { // the context may have ended while observers ran
 		return nil, context.Cause(ctx)
 	}
 	return s.file.wait(ctx, s, n)
 }
 
 func (s *Semaphore) queueFull(n int64) error {
-	return s.fault("acquire", n, sema.ErrQueueFull, waitersText(s.file.stored().maxWaiters))
+	return s.newError("acquire", n, sema.ErrQueueFull, waitersText(s.file.stored().maxWaiters))
 }
 
-// conclude returns the permit for what was claimed, or the error, and reports it.
+// conclude returns the permit for the claimed runs, or the error, and reports the result.
 func (s *Semaphore) conclude(wait *sema.Wait, runs []run, err error) (sema.Permit, error) {
 	switch {
 	case err != nil:
 		s.tally.Failed(err, false)
 		return sema.Permit{}, wait.Failed(err)
-	case runs == nil: // of weight 0
+	case runs == nil: // weight 0
 		return sema.Permit{}, nil
 	}
 	s.tally.Acquired()
 	return wait.Granted(&newLease(s, runs).issuer), nil
 }
 
-// Close ends the use of the semaphore through s: waiters get ErrClosed, and so do
-// later calls. Permits that are held stay valid until they are released. Other
-// processes, and other Semaphores of the same name in this process, are not
-// affected. It always returns nil.
+// Close closes s: waiters and later calls fail with ErrClosed. Held permits stay valid
+// until they are released. Other processes, and other Semaphores of the same name in
+// this process, are not affected. Close always returns nil.
 func (s *Semaphore) Close() error {
 	if !s.closed.CompareAndSwap(false, true) {
 		return nil
 	}
 	defer s.file.unref()
-	s.file.expel(func(w *waiter) error {
+	s.file.rejectWaiters(func(w *waiter) error {
 		if w.sem != s {
 			return nil
 		}
-		return s.fault("acquire", w.n, sema.ErrClosed, "")
+		return s.newError("acquire", w.n, sema.ErrClosed, "")
 	})
 	s.monitor.Report(sema.Event{Kind: sema.EventClosed})
 	return nil

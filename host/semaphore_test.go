@@ -21,7 +21,7 @@ import (
 	"github.com/sema-go/sema/host"
 )
 
-func TestIsAGateLikeTheOthers(t *testing.T) {
+func TestSemaphore_IsAGate(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 4)
 	ctx := context.Background()
@@ -38,7 +38,7 @@ func TestIsAGateLikeTheOthers(t *testing.T) {
 		{"no context", nil, 1, sema.ErrInvalid},
 		{"an ended context", ended, 1, cause},
 		{"more than the capacity", ctx, 5, sema.ErrTooLarge},
-		{"nothing", ctx, 0, nil},
+		{"weight zero", ctx, 0, nil},
 	} {
 		for _, acquire := range []func(context.Context, int64) (sema.Permit, error){sem.Acquire, sem.TryAcquire} {
 			p, err := acquire(c.ctx, c.n)
@@ -46,17 +46,17 @@ func TestIsAGateLikeTheOthers(t *testing.T) {
 				t.Errorf("%s: %v, want %v", c.about, err, c.want)
 			}
 			if p.Held() {
-				t.Errorf("%s: a permit was had", c.about)
+				t.Errorf("%s: a permit was acquired", c.about)
 			}
 		}
 	}
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 	if sem.Scope() != sema.HostScope {
-		t.Error("not of host scope")
+		t.Errorf("scope %v, want HostScope", sem.Scope())
 	}
 }
 
-func TestFullSaysTheNumbers(t *testing.T) {
+func TestTryAcquire_ErrorContainsNumbers(t *testing.T) {
 	t.Parallel()
 	sem, _, name := open(t, 4)
 	mustAcquire(t, sem, 3)
@@ -64,26 +64,26 @@ func TestFullSaysTheNumbers(t *testing.T) {
 	wantErr(t, err, sema.ErrFull)
 	for _, part := range []string{name, "2 of 4", "3 in use", "0 waiting"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
 
-func TestReleaseCountsOnce(t *testing.T) {
+func TestRelease_CountsOnce(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 2)
 	p, q := mustAcquire(t, sem, 1), mustAcquire(t, sem, 1)
 	p.Release()
 	p.Release()
-	settles(t, sem, 1, 0)
+	awaitStats(t, sem, 1, 0)
 	q.Release()
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 }
 
-func TestSplitPartsTheSlots(t *testing.T) {
+func TestPermit_SplitDividesTheSlots(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 200)
-	// Leave holes, so that the permit to split has several runs.
+	// Leave gaps, so that the permit to split has several runs.
 	var singles []sema.Permit
 	for range 140 {
 		singles = append(singles, mustAcquire(t, sem, 1))
@@ -93,7 +93,7 @@ func TestSplitPartsTheSlots(t *testing.T) {
 	}
 	p := mustAcquire(t, sem, 100)
 	for _, n := range []int64{1, 37, 61} {
-		settles(t, sem, 170, 0)
+		awaitStats(t, sem, 170, 0)
 		first, rest, err := p.Split(n)
 		if err != nil {
 			t.Fatal(err)
@@ -103,16 +103,16 @@ func TestSplitPartsTheSlots(t *testing.T) {
 		}
 		p.Release() // inert
 		first.Release()
-		settles(t, sem, 170-n, 0)
+		awaitStats(t, sem, 170-n, 0)
 		again := mustAcquire(t, sem, n)
 		defer again.Release()
 		p = rest
 	}
 	p.Release()
-	settles(t, sem, 169, 0)
+	awaitStats(t, sem, 169, 0)
 }
 
-func TestOrderIsKeptWithinAProcess(t *testing.T) {
+func TestSemaphore_KeepsOrderWithinAProcess(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 1)
 	p := mustAcquire(t, sem, 1)
@@ -124,19 +124,19 @@ func TestOrderIsKeptWithinAProcess(t *testing.T) {
 			order <- i
 			p.Release()
 		}()
-		settles(t, sem, 1, i+1)
+		awaitStats(t, sem, 1, i+1)
 	}
 	p.Release()
 	for i := range waiters {
 		if got := <-order; got != i {
-			t.Fatalf("number %d was served as number %d", got, i)
+			t.Fatalf("waiter %d was served as number %d", got, i)
 		}
 	}
 }
 
-func TestCancelIsPromptAndLetsOthersThrough(t *testing.T) {
+func TestAcquire_CancelServesLaterWaiters(t *testing.T) {
 	t.Parallel()
-	sem, _, _ := openPatient(t, 3)
+	sem, _, _ := openWithoutPolling(t, 3)
 	cause := errors.New("enough")
 	for range 11 {
 		p := mustAcquire(t, sem, 2)
@@ -146,18 +146,18 @@ func TestCancelIsPromptAndLetsOthersThrough(t *testing.T) {
 			_, err := sem.Acquire(ctx, 3)
 			heavy <- err
 		}()
-		settles(t, sem, 2, 1)
+		awaitStats(t, sem, 2, 1)
 		light := acquiring(t, sem, 1)
-		settles(t, sem, 2, 2)
+		awaitStats(t, sem, 2, 2)
 		cancel(cause)
 		wantErr(t, <-heavy, cause)
 		(<-light).Release()
 		p.Release()
-		settles(t, sem, 0, 0)
+		awaitStats(t, sem, 0, 0)
 	}
 }
 
-func TestWaitersBlockOneThread(t *testing.T) {
+func TestQueue_WaitersBlockOneThread(t *testing.T) {
 	threads := func() int {
 		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
@@ -172,7 +172,7 @@ func TestWaitersBlockOneThread(t *testing.T) {
 	for range 200 {
 		wg.Go(func() { mustAcquire(t, sem, 1).Release() })
 	}
-	settles(t, sem, 1, 200)
+	awaitStats(t, sem, 1, 200)
 	if now := threads(); now > before+4*runtime.GOMAXPROCS(0) {
 		t.Errorf("%d threads for 200 waiters, %d before", now, before)
 	}
@@ -180,7 +180,7 @@ func TestWaitersBlockOneThread(t *testing.T) {
 	wg.Wait()
 }
 
-func TestGoroutinesConserve(t *testing.T) {
+func TestSemaphore_GoroutinesConservePermits(t *testing.T) {
 	t.Parallel()
 	const capacity = 70
 	sem, _, _ := open(t, capacity)
@@ -212,11 +212,11 @@ func TestGoroutinesConserve(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 	mustAcquire(t, sem, capacity).Release()
 }
 
-func TestShrinkTellsThoseWhoAskForTooMuch(t *testing.T) {
+func TestResize_ShrinkRejectsTooLargeWaiters(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 4)
 	p := mustAcquire(t, sem, 4)
@@ -226,9 +226,9 @@ func TestShrinkTellsThoseWhoAskForTooMuch(t *testing.T) {
 		ended <- err
 	}
 	go wait(1, light)
-	settles(t, sem, 4, 1)
+	awaitStats(t, sem, 4, 1)
 	go wait(3, heavy)
-	settles(t, sem, 4, 2)
+	awaitStats(t, sem, 4, 2)
 	if err := sem.Resize(context.Background(), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -239,17 +239,18 @@ func TestShrinkTellsThoseWhoAskForTooMuch(t *testing.T) {
 	}
 }
 
-// A shrink between the check of the weight and the line.
-func TestWhoBecomesTooLargeOnTheWayToTheLineIsTold(t *testing.T) {
+// TestResize_ShrinkWhileJoiningRejectsTooLargeWaiter shrinks the semaphore after the
+// weight of a caller was checked and before the caller joins the queue.
+func TestResize_ShrinkWhileJoiningRejectsTooLargeWaiter(t *testing.T) {
 	t.Parallel()
 	sem, dir, name := open(t, 4)
 	p := mustAcquire(t, sem, 3)
 	second, third := make(chan sema.Permit, 1), make(chan sema.Permit, 1)
 	go func() { second <- mustAcquire(t, sem, 2) }()
-	settles(t, sem, 3, 1)
-	go func() { third <- mustAcquire(t, sem, 1) }() // the driver goes on
-	settles(t, sem, 3, 2)
-	observed := reopen(t, dir, name, 4, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+	awaitStats(t, sem, 3, 1)
+	go func() { third <- mustAcquire(t, sem, 1) }() // the driver continues
+	awaitStats(t, sem, 3, 2)
+	observed := openIn(t, dir, name, 4, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind != sema.EventQueued {
 			return
 		}
@@ -258,38 +259,38 @@ func TestWhoBecomesTooLargeOnTheWayToTheLineIsTold(t *testing.T) {
 		}
 		p.Release()
 		second <- <-second
-		time.Sleep(100 * time.Millisecond) // until the driver has seen all that
+		time.Sleep(100 * time.Millisecond) // until the driver has processed all of it
 	})))
 	ended := make(chan error, 1)
 	go func() {
 		_, err := observed.Acquire(context.Background(), 4)
 		ended <- err
 	}()
-	settles(t, sem, 2, 2)
+	awaitStats(t, sem, 2, 2)
 	(<-second).Release()
 	(<-third).Release()
 	wantErr(t, <-ended, sema.ErrTooLarge)
 }
 
-func TestHandOverTellsTheNext(t *testing.T) {
+func TestRelease_HandOffWakesTheNextWaiter(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := openPatient(t, 5)
-	other := startPatientUser(t, dir, name, 5)
+	sem, dir, name := openWithoutPolling(t, 5)
+	other := startUserWithoutPolling(t, dir, name, 5)
 	for range 11 {
 		p := mustAcquire(t, sem, 4)
 		first := acquiring(t, sem, 4)
-		settles(t, sem, 4, 1)
-		other.Say("acquire 1") // would fit, and is not first
-		settles(t, sem, 4, 2)
+		awaitStats(t, sem, 4, 1)
+		other.Send("acquire 1") // fits, but is not first
+		awaitStats(t, sem, 4, 2)
 		p.Release()
 		other.Expect("acquired 1")
 		(<-first).Release()
-		other.Say("release")
+		other.Send("release")
 		other.Expect("released")
 	}
 }
 
-func TestDebtIsPaidBeforeTheQueueIsServed(t *testing.T) {
+func TestResize_DebtIsPaidBeforeTheQueueIsServed(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 3)
 	var permits []sema.Permit
@@ -297,36 +298,36 @@ func TestDebtIsPaidBeforeTheQueueIsServed(t *testing.T) {
 		permits = append(permits, mustAcquire(t, sem, 1))
 	}
 	served := acquiring(t, sem, 1)
-	settles(t, sem, 3, 1)
+	awaitStats(t, sem, 3, 1)
 	if err := sem.Resize(context.Background(), 1); err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range permits[:2] {
 		p.Release()
-		settles(t, sem, int64(2-i), 1)
+		awaitStats(t, sem, int64(2-i), 1)
 	}
 	select {
 	case <-served:
-		t.Fatal("the waiter was served with a permit out and a capacity of one")
+		t.Fatal("the waiter was served although one of one permit is held")
 	case <-time.After(100 * time.Millisecond):
 	}
 	permits[2].Release()
 	(<-served).Release()
 }
 
-func TestResizeWakesThoseWhoNowFit(t *testing.T) {
+func TestResize_WakesWaitersThatFit(t *testing.T) {
 	t.Parallel()
-	sem, dir, name := openPatient(t, 1)
-	other := startPatientUser(t, dir, name, 1)
+	sem, dir, name := openWithoutPolling(t, 1)
+	other := startUserWithoutPolling(t, dir, name, 1)
 	p := mustAcquire(t, sem, 1)
 	for range 11 {
-		other.Say("acquire 1")
-		settles(t, sem, 1, 1)
+		other.Send("acquire 1")
+		awaitStats(t, sem, 1, 1)
 		if err := sem.Resize(context.Background(), 2); err != nil {
 			t.Fatal(err)
 		}
 		other.Expect("acquired 1")
-		other.Say("release")
+		other.Send("release")
 		other.Expect("released")
 		if err := sem.Resize(context.Background(), 1); err != nil {
 			t.Fatal(err)
@@ -335,7 +336,7 @@ func TestResizeWakesThoseWhoNowFit(t *testing.T) {
 	p.Release()
 }
 
-func TestPausedAtZero(t *testing.T) {
+func TestSemaphore_CapacityZeroPauses(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 0)
 	got := make(chan error, 1)
@@ -343,7 +344,7 @@ func TestPausedAtZero(t *testing.T) {
 		_, err := sem.Acquire(context.Background(), 5)
 		got <- err
 	}()
-	settles(t, sem, 0, 1)
+	awaitStats(t, sem, 0, 1)
 	_, err := sem.TryAcquire(context.Background(), 1)
 	wantErr(t, err, sema.ErrFull)
 	if err := sem.Resize(context.Background(), 5); err != nil {
@@ -396,7 +397,7 @@ func TestSemaphore_ReportsEvents(t *testing.T) {
 	}
 }
 
-func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
+func TestAcquire_PanickingObserverLeaksNoPermit(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind == sema.EventAcquired {
@@ -408,10 +409,10 @@ func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
 		sem.Acquire(context.Background(), 1)
 		t.Error("the panic was swallowed")
 	}()
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 }
 
-func TestBadNamesAndCapacities(t *testing.T) {
+func TestOpen_RejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	dir := host.Dir(t.TempDir())
 	for _, name := range []string{"", "..", ".hidden", "a/../b", "/a", "a/", "a//b", "a b", "ä", "a\x00b", "a%b", strings.Repeat("x", 81)} {
@@ -435,11 +436,11 @@ func TestBadNamesAndCapacities(t *testing.T) {
 	}
 }
 
-func TestNamesThatGroupAreListedAsGiven(t *testing.T) {
+func TestList_ReturnsNamesWithSlashes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i, name := range []string{"team/db", "team/gpu:0", "x"} {
-		sem := reopen(t, dir, name, int64(i)+1)
+		sem := openIn(t, dir, name, int64(i)+1)
 		mustAcquire(t, sem, 1)
 	}
 	os.WriteFile(filepath.Join(dir, "other"), nil, 0o600)
@@ -459,7 +460,7 @@ func TestNamesThatGroupAreListedAsGiven(t *testing.T) {
 	}
 }
 
-func TestLargestCapacity(t *testing.T) {
+func TestSemaphore_LargestCapacity(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, host.MaxCapacity)
 	p := mustAcquire(t, sem, host.MaxCapacity-1)
@@ -468,5 +469,5 @@ func TestLargestCapacity(t *testing.T) {
 	wantErr(t, err, sema.ErrFull)
 	p.Release()
 	q.Release()
-	settles(t, sem, 0, 0)
+	awaitStats(t, sem, 0, 0)
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A run is slots side by side. A permit has as few runs as fit.
+// A run is a sequence of adjacent slots. A permit consists of one or more runs.
 type run struct{ at, n uint32 }
 
 func (r run) offset() int64 { return slotLocks + int64(r.at) }
 
-// masks calls do with each word of a bitmap the run touches.
+// masks calls do with the index and mask of each bitmap word that the run covers.
 func (r run) masks(do func(word int, mask uint64)) {
 	for at, end := r.at, r.at+r.n; at < end; {
 		next := min(end, (at/wordBits+1)*wordBits)
@@ -20,7 +20,15 @@ func (r run) masks(do func(word int, mask uint64)) {
 	}
 }
 
-// weightOf returns the number of slots of the runs.
+// appendTo appends the numbers of the run's slots.
+func (r run) appendTo(slots []int64) []int64 {
+	for n := range int64(r.n) {
+		slots = append(slots, int64(r.at)+n)
+	}
+	return slots
+}
+
+// weightOf returns the number of slots in the runs.
 func weightOf(runs []run) (n int64) {
 	for _, r := range runs {
 		n += int64(r.n)
@@ -28,7 +36,7 @@ func weightOf(runs []run) (n int64) {
 	return n
 }
 
-// A claimResult is how a claim ended.
+// A claimResult is the result of a claim.
 type claimResult uint8
 
 const (
@@ -38,7 +46,8 @@ const (
 	draining
 )
 
-// rejects returns why n permits can never be granted while c stands, or short.
+// rejects returns the reason why n permits can never be granted while the config is c,
+// or short if they can.
 func (c config) rejects(n int64) claimResult {
 	switch capacity := c.capacity(); {
 	case c.draining():
@@ -63,12 +72,12 @@ func (f *file) tryClaim(ctx context.Context, n int64) ([]run, claimResult, error
 
 // claim locks n slots, or none.
 //
-// The capacity is kept by two rules. A slot is locked by at most one process (the
-// kernel) and by one permit of it (file.mine). And a claim counts only if the config
-// it started with has not changed when its slots are locked. While slots beyond the
-// capacity are held, a claim counts only if no more than the capacity are locked
-// after it: of any set of permits held at one time, the last one that locked its
-// slots has seen all the others.
+// Two rules enforce the capacity. First, a slot is locked by at most one process (the
+// kernel ensures it) and by one permit of that process (file.mine). Second, a claim is
+// valid only if the config it started with has not changed when its slots are locked.
+// While slots beyond the capacity are held, a claim is valid only if at most capacity
+// slots are locked after it. This suffices: of any set of permits held at one time,
+// the last one to lock its slots has seen all the others.
 func (f *file) claim(ctx context.Context, n int64) (runs []run, result claimResult, err error) {
 	err = f.guarded(func() (err error) {
 		runs, result, err = f.claimSlots(ctx, n)
@@ -102,8 +111,8 @@ func (f *file) claimSlots(ctx context.Context, n int64) ([]run, claimResult, err
 	}
 }
 
-// lockSlots finds and locks n slots below the capacity: nil if there are too
-// few.
+// lockSlots finds and locks n slots below the capacity. It returns nil if too few are
+// free.
 func (f *file) lockSlots(ctx context.Context, n int64, c config) ([]run, error) {
 	if n == 1 {
 		r, ok, err := f.lockHinted(c)
@@ -122,14 +131,15 @@ func (f *file) lockSlots(ctx context.Context, n int64, c config) ([]run, error) 
 	return f.lockScanned(ctx, n, c)
 }
 
-// lockHinted locks one of the slots that are free by the bitmap. This is the fast
+// lockHinted locks one slot that is free according to the bitmap. This is the fast
 // path: one system call.
 //
-// A bit is set before its slot is locked and cleared after it is unlocked, so it may
-// be set without a lock: its process was killed, or is about to lock. A scan clears
-// the bits of killed processes. It may clear one whose process is about to lock, and
-// may lock a slot whose bit is about to be cleared: a lock without a bit costs the
-// next claim of that slot a system call, and that claim sets the bit again.
+// A bit is set before its slot is locked and cleared after the slot is unlocked. So a
+// bit may be set without a lock: its process was killed, or is about to lock. A scan
+// clears the bits of killed processes. A scan may also clear a bit whose process is
+// about to lock, and may lock a slot whose bit is about to be cleared. A lock without
+// a bit costs the next claim of that slot one system call, and that claim sets the bit
+// again.
 func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 	capacity := c.capacity()
 	for base := int64(0); base < capacity; base += wordBits {
@@ -161,12 +171,12 @@ func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 	return run{}, false, nil
 }
 
-// scans bounds how often lockScanned starts again because a claim without a scan
-// locked a slot first.
+// scans is the maximum number of scans of lockScanned. It scans again if a claim
+// without a scan locked a slot first.
 const scans = 8
 
-// lockScanned locks n slots that are free by the locks themselves, those of killed
-// processes included.
+// lockScanned locks n slots that are free according to the kernel's locks, including
+// those of killed processes.
 func (f *file) lockScanned(ctx context.Context, n int64, c config) ([]run, error) {
 	for range scans {
 		held, err := f.heldSlots(ctx)
@@ -213,7 +223,8 @@ func (f *file) lockRun(r run) (bool, error) {
 	return true, nil
 }
 
-// markMine claims the run within this process: locks do not distinguish its permits.
+// markMine claims the run within this process, because locks do not distinguish the
+// permits of a process.
 func (f *file) markMine(r run) (ok bool) {
 	ok = true
 	marked := run{at: r.at}
@@ -238,11 +249,11 @@ func (f *file) unmarkMine(r run) {
 	r.masks(func(word int, mask uint64) { f.mine[word].And(^mask) })
 }
 
-// unlockSlots frees slots. The marks are cleared last: until then no claim of this
-// process may lock what is about to be unlocked.
+// unlockSlots frees slots. It clears the marks in file.mine last: until then no claim
+// of this process may lock slots that are about to be unlocked.
 func (f *file) unlockSlots(runs []run) { f.unlockOn(f.fd, runs) }
 
-// unlockOn frees slots whose locks belong to another descriptor.
+// unlockOn frees slots whose locks belong to the descriptor fd.
 func (f *file) unlockOn(fd int, runs []run) {
 	for _, r := range runs {
 		f.touch(func() { f.eraseRecord(r) })
@@ -254,9 +265,9 @@ func (f *file) unlockOn(fd int, runs []run) {
 	}
 }
 
-// heldSlots returns a bitmap of the slots that are locked, by asking the kernel. A
-// slot that is held all the while is always in it. It takes a system call for every
-// lock and gap, each of which searches all locks of the file: microseconds for ten
+// heldSlots queries the kernel and returns a bitmap of the locked slots. A slot that is
+// held during the whole call is always included. Every lock and every gap takes a
+// system call, each of which searches all locks of the file: microseconds for ten
 // permits, 80 ms for four thousand.
 func (f *file) heldSlots(ctx context.Context) ([]uint64, error) {
 	reach := int64(min(f.head.reach.Load(), maxCapacity))
@@ -288,8 +299,8 @@ func (f *file) heldSlots(ctx context.Context) ([]uint64, error) {
 	return held, nil
 }
 
-// freeRuns picks n slots below capacity that are not held, side by side where
-// they are.
+// freeRuns selects n slots below capacity that are not held, or fewer if there are not
+// enough. Adjacent slots form one run.
 func freeRuns(held []uint64, n, capacity int64) (runs []run) {
 	for at := int64(0); at < capacity && n > 0; at++ {
 		word := held[at/wordBits]
@@ -317,9 +328,9 @@ func countHeld(held []uint64) (n int64) {
 	return n
 }
 
-// overCapacity reports whether more slots are held than the capacity, which
-// can be so only in an unsettled file; it settles one in which no slot beyond
-// the capacity is held.
+// overCapacity reports whether more slots are held than the capacity. This is possible
+// only while the config is unsettled. If no slot beyond the capacity is held,
+// overCapacity clears the unsettled flag.
 func (f *file) overCapacity(ctx context.Context, c config) (bool, error) {
 	if c&unsettled == 0 {
 		return false, nil
@@ -341,14 +352,14 @@ func (f *file) overCapacity(ctx context.Context, c config) (bool, error) {
 	return false, nil
 }
 
-// slotsBelow returns a mask of the slots below the capacity in the word that begins
+// slotsBelow returns a mask of the slots below the capacity in the word that starts
 // with slot base.
 func slotsBelow(capacity, base int64) uint64 {
 	return ^uint64(0) >> (wordBits - min(capacity-base, wordBits))
 }
 
-// hinted reports whether a slot is free by the bitmap.
-func (f *file) hinted() (free bool) {
+// bitmapHasFree reports whether a slot is free according to the bitmap.
+func (f *file) bitmapHasFree() (free bool) {
 	capacity := f.config().capacity()
 	f.touch(func() {
 		for base := int64(0); base < capacity && !free; base += wordBits {
@@ -358,14 +369,15 @@ func (f *file) hinted() (free bool) {
 	return free
 }
 
-// turnTimeout is how long a claim waits for its turn to scan. A turn takes
-// microseconds, unless a process is stopped in the middle of one. After a timeout
-// claims do not wait for [pace.turnDistrust].
+// turnTimeout bounds how long a claim waits for its turn to scan. A turn takes
+// microseconds, unless a process is stopped in the middle of one. For
+// [timing.turnBackoff] after a timeout, claims do not wait for their turn.
 const turnTimeout = 100 * time.Millisecond
 
-// turn lets one claim at a time scan, so that two claims of several slots do not keep
-// each other from all of them. The capacity does not depend on it, and a stopped
-// process must not stop the others, so after turnTimeout a claim proceeds without.
+// turn serialises scans, so that two claims of several slots cannot make each other
+// fail by locking a part each. The capacity does not depend on it, and a stopped
+// process must not block the others, so a claim proceeds without a turn after
+// turnTimeout.
 func (f *file) turn(ctx context.Context) (leave func(), err error) {
 	select {
 	case f.turns <- struct{}{}:
@@ -374,7 +386,7 @@ func (f *file) turn(ctx context.Context) (leave func(), err error) {
 	}
 	leaveProcess := func() { <-f.turns }
 	deadline := time.Now().Add(turnTimeout)
-	if time.Now().UnixNano()-f.turnMissed.Load() < int64(f.pace.turnDistrust) {
+	if time.Now().UnixNano()-f.turnMissed.Load() < int64(f.timing.turnBackoff) {
 		deadline = time.Time{}
 	}
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {

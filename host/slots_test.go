@@ -26,7 +26,7 @@ func openHere(t *testing.T, capacity int64) *Semaphore {
 	return sem
 }
 
-// inspectStats returns the exact state.
+// inspectStats returns the exact state, by Inspect.
 func inspectStats(sem *Semaphore) (sema.Stats, error) {
 	info, err := sem.Inspect(context.Background())
 	return info.Stats, err
@@ -37,11 +37,11 @@ func inspectHolders(sem *Semaphore) ([]Holder, error) {
 	return info.Holders, err
 }
 
-// beside opens a semaphore's file as another process would.
-func beside(t *testing.T, f *file) int {
+// openAsOther opens a semaphore's file as another process would.
+func openAsOther(t *testing.T, f *file) int {
 	t.Helper()
 	if !canInherit {
-		t.Skip("locks are of the process here")
+		t.Skip("locks belong to the process on this system")
 	}
 	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
 	if err != nil {
@@ -51,15 +51,15 @@ func beside(t *testing.T, f *file) int {
 	return int(file.Fd())
 }
 
-// lockBeside has somebody else hold a lock.
-func lockBeside(t *testing.T, fd int, at int64) {
+// lockAsOther locks a byte through fd, as another process would.
+func lockAsOther(t *testing.T, fd int, at int64) {
 	t.Helper()
 	if ok, err := tryLock(fd, exclusive, at, 1); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 }
 
-// blockedIn is the stacks of goroutines that wait in a function.
+// blockedIn returns the stacks of goroutines that wait in a function.
 func blockedIn(function string) (stacks []string) {
 	buffer := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
@@ -70,25 +70,25 @@ func blockedIn(function string) (stacks []string) {
 	return stacks
 }
 
-func TestAProcessStoppedInItsTurnHoldsUpNobodyForLong(t *testing.T) {
+func TestTurn_TimesOutBehindAStoppedProcess(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 3)
-	lockBeside(t, beside(t, sem.file), turnLock)
+	lockAsOther(t, openAsOther(t, sem.file), turnLock)
 	start := time.Now()
 	p, err := sem.TryAcquire(context.Background(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took < turnTimeout {
-		t.Errorf("it did not wait for its turn, but %v", took)
+		t.Errorf("waited %v for the turn, want at least %v", took, turnTimeout)
 	}
 	p.Release()
 }
 
-func TestWaitingForATurnEndsWithTheContext(t *testing.T) {
+func TestTurn_EndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 3)
-	lockBeside(t, beside(t, sem.file), turnLock)
+	lockAsOther(t, openAsOther(t, sem.file), turnLock)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	if _, err := sem.Acquire(ctx, 3); !errors.Is(err, context.DeadlineExceeded) {
@@ -96,7 +96,7 @@ func TestWaitingForATurnEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestAScanEndsWithTheContext(t *testing.T) {
+func TestHeldSlots_EndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	f := openHere(t, 8).file
 	ctx, cancel := context.WithCancel(context.Background())
@@ -106,12 +106,12 @@ func TestAScanEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestFile_WaitsForAStoppedTurnOnce(t *testing.T) {
+func TestTurn_WaitsForAStoppedProcessOnce(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 3)
-	sem.file.pace.turnDistrust = time.Hour
-	lockBeside(t, beside(t, sem.file), turnLock)
-	var missed int64 // when the first one gave up
+	sem.file.timing.turnBackoff = time.Hour
+	lockAsOther(t, openAsOther(t, sem.file), turnLock)
+	var missed int64 // when the first claim timed out
 	for i := range 20 {
 		p, err := sem.TryAcquire(context.Background(), 2)
 		if err != nil {
@@ -122,13 +122,14 @@ func TestFile_WaitsForAStoppedTurnOnce(t *testing.T) {
 		case i == 0:
 			missed = now
 		case now != missed || now == 0:
-			t.Fatalf("try %d gave up at %d, the first one at %d", i, now, missed)
+			t.Fatalf("try %d timed out at %d, the first one at %d", i, now, missed)
 		}
 	}
 }
 
-// A process that is stopped between marking a slot and locking it.
-func TestAMarkWithoutALockIsNotInTheWay(t *testing.T) {
+// TestClaim_IgnoresABitWithoutALock sets bits like a process that is stopped between
+// setting a bit and locking the slot.
+func TestClaim_IgnoresABitWithoutALock(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 2)
 	sem.file.bitmap[0].Store(0b11)
@@ -138,16 +139,17 @@ func TestAMarkWithoutALockIsNotInTheWay(t *testing.T) {
 	}
 	p.Release()
 	if bits := sem.file.bitmap[0].Load(); bits != 0 {
-		t.Errorf("marks %b are left", bits)
+		t.Errorf("bits %b, want none", bits)
 	}
 }
 
-// The other way round: its slot was taken by a scan before it could clear it.
-func TestALockWithoutAMarkIsRespected(t *testing.T) {
+// TestClaim_RespectsALockWithoutABit locks a slot without setting its bit: a scan may
+// lock a slot whose bit is about to be cleared.
+func TestClaim_RespectsALockWithoutABit(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 2)
-	fd := beside(t, sem.file)
-	lockBeside(t, fd, slotLocks)
+	fd := openAsOther(t, sem.file)
+	lockAsOther(t, fd, slotLocks)
 	p, err := sem.TryAcquire(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -156,24 +158,25 @@ func TestALockWithoutAMarkIsRespected(t *testing.T) {
 		t.Error(err)
 	}
 	if bits := sem.file.bitmap[0].Load(); bits != 0b11 {
-		t.Errorf("marks %b, want the locked slot marked again", bits)
+		t.Errorf("bits %b, want the bit of the locked slot set again", bits)
 	}
 	p.Release()
 }
 
-// After a shrink slots beyond the capacity count.
-func TestShrunkSemaphoreCountsWhatIsHeldBeyond(t *testing.T) {
+// TestResize_CountsSlotsBeyondTheCapacity checks that held slots beyond the capacity
+// count after a shrink.
+func TestResize_CountsSlotsBeyondTheCapacity(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
-	fd := beside(t, sem.file)
+	fd := openAsOther(t, sem.file)
 	for _, slot := range []int64{2, 3} {
-		lockBeside(t, fd, slotLocks+slot)
+		lockAsOther(t, fd, slotLocks+slot)
 	}
 	if err := sem.Resize(context.Background(), 2); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sem.TryAcquire(context.Background(), 1); !errors.Is(err, sema.ErrFull) {
-		t.Fatalf("%v: two of two permits are held, in slots beyond", err)
+		t.Fatalf("error %v, want ErrFull: two of two permits are held, beyond the capacity", err)
 	}
 	unlock(fd, slotLocks+3, 1)
 	p, err := sem.TryAcquire(context.Background(), 1)
@@ -189,13 +192,13 @@ func TestShrunkSemaphoreCountsWhatIsHeldBeyond(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sem.file.config()&unsettled != 0 {
-		t.Error("still counting though nothing beyond the capacity is held")
+		t.Error("unsettled although no slot beyond the capacity is held")
 	}
 	p.Release()
 	q.Release()
 }
 
-func TestRunMasks(t *testing.T) {
+func TestRun_Masks(t *testing.T) {
 	t.Parallel()
 	for _, r := range []run{{0, 1}, {63, 1}, {63, 2}, {0, 64}, {64, 64}, {1, 200}, {130, 0}} {
 		var words [4]uint64
@@ -209,7 +212,7 @@ func TestRunMasks(t *testing.T) {
 	}
 }
 
-func TestAScanClearsTheMarksOfTheDead(t *testing.T) {
+func TestClaim_ScanClearsBitsOfEndedProcesses(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 3)
 	sem.file.bitmap[0].Store(0b111)
@@ -219,15 +222,15 @@ func TestAScanClearsTheMarksOfTheDead(t *testing.T) {
 	}
 	defer p.Release()
 	if bits := sem.file.bitmap[0].Load(); bits != 0b001 {
-		t.Errorf("marks %b, want those of the one slot that is held", bits)
+		t.Errorf("bits %b, want that of the one held slot", bits)
 	}
 }
 
-func TestRunsAreLockedTogetherOrNotAtAll(t *testing.T) {
+func TestLockRuns_LocksAllOrNone(t *testing.T) {
 	t.Parallel()
 	f := openHere(t, 200).file
-	other := beside(t, f)
-	lockBeside(t, other, slotLocks+100)
+	other := openAsOther(t, f)
+	lockAsOther(t, other, slotLocks+100)
 	locked, err := f.lockRuns([]run{{0, 2}, {60, 10}, {90, 20}})
 	if locked || err != nil {
 		t.Fatal(locked, err)
@@ -244,13 +247,14 @@ func TestRunsAreLockedTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// Every way to a slot, in a hurry: whoever has a permit has its slots locked,
-// for all others to see, and nobody else has them.
-func TestHeldSlotsAreLockedAndOnesOwn(t *testing.T) {
+// TestClaim_SlotsAreLockedAndExclusive races all ways to claim a slot. It checks that
+// the slots of a held permit are locked, as seen by another process, and that no other
+// permit has them.
+func TestClaim_SlotsAreLockedAndExclusive(t *testing.T) {
 	t.Parallel()
 	const capacity = 3
 	sem := openHere(t, capacity)
-	witness := beside(t, sem.file)
+	witness := openAsOther(t, sem.file)
 	var owners [capacity]atomic.Int32
 	var wg sync.WaitGroup
 	for worker := range 4 {
@@ -285,11 +289,11 @@ func TestHeldSlotsAreLockedAndOnesOwn(t *testing.T) {
 	wg.Wait()
 }
 
-// A claim that had to wait for its turn goes by the capacity of afterwards.
-func TestClaimGoesByTheCapacityOfItsEnd(t *testing.T) {
+// TestClaim_UsesTheCapacityAtItsEnd changes the capacity while a claim waits for its turn.
+func TestClaim_UsesTheCapacityAtItsEnd(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
-	sem.file.turns <- struct{}{} // nobody may scan
+	sem.file.turns <- struct{}{} // no claim may scan
 	ended := make(chan error, 1)
 	go func() {
 		_, err := sem.TryAcquire(context.Background(), 2)
@@ -303,15 +307,16 @@ func TestClaimGoesByTheCapacityOfItsEnd(t *testing.T) {
 	}
 	<-sem.file.turns
 	if err := <-ended; !errors.Is(err, sema.ErrTooLarge) {
-		t.Errorf("%v, want too large", err)
+		t.Errorf("error %v, want ErrTooLarge", err)
 	}
 	if stats, err := inspectStats(sem); err != nil || stats.InUse != 0 {
 		t.Errorf("%+v %v", stats, err)
 	}
 }
 
-// Whoever locks a slot while the capacity changes goes by the new one.
-func TestResizeRacingClaims(t *testing.T) {
+// TestResize_RacesWithClaims checks that a claim that races with a resize respects the
+// new capacity.
+func TestResize_RacesWithClaims(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
 	var held, phase atomic.Int64 // the capacity is 1 in odd phases

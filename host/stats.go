@@ -7,10 +7,10 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Stats returns the state of the semaphore on the whole machine, and what was counted
-// for calls of s. It reads shared memory and asks the kernel for nothing: permits and
-// waiters of a process that was killed count until another acquire, or
-// [Semaphore.Inspect], notices. After Close it returns the last known state.
+// Stats returns the state of the semaphore on the whole machine, and the counters of
+// s. It reads shared memory and makes no system calls: permits and waiters of a killed
+// process count until another acquire, or [Semaphore.Inspect], detects it. After Close
+// it returns the last known state.
 func (s *Semaphore) Stats() sema.Stats {
 	var st sema.Stats
 	if s.file.ref() {
@@ -24,7 +24,7 @@ func (s *Semaphore) Stats() sema.Stats {
 	return st
 }
 
-// snapshot returns the state by shared memory alone.
+// snapshot returns the state according to shared memory alone.
 func (f *file) snapshot() sema.Stats {
 	inUse, waiters := 0, 0
 	f.touch(func() {
@@ -44,16 +44,16 @@ func statsOf(c config, inUse int64, waiters int) sema.Stats {
 	}
 }
 
-// An Info describes a semaphore, as [Semaphore.Inspect] and [List] find it.
+// An Info describes a semaphore. [Semaphore.Inspect] and [List] return it.
 type Info struct {
-	Name       string     // by which it is opened
-	Stats      sema.Stats // exact while no process acquires or releases; nothing is counted
-	MaxWaiters int        // of all processes; 0: no bound, sema.NoWaiters: no caller may wait
-	Holders    []Holder   // the oldest first; nil in a List
+	Name       string     // name passed to Open
+	Stats      sema.Stats // exact while no process acquires or releases; the counters are 0
+	MaxWaiters int        // bound for all processes together; 0: no bound, sema.NoWaiters: no caller may wait
+	Holders    []Holder   // oldest first; nil if returned by List
 }
 
-// Inspect returns the exact state of the semaphore, and its holders. It asks the
-// kernel for the locks: a system call for every permit that is held.
+// Inspect returns the exact state of the semaphore, and its holders. It queries the
+// kernel for the locks, with a system call for every held permit.
 func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	const op = "inspect"
 	leave, err := s.use(ctx, op)
@@ -69,7 +69,7 @@ func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	return info, nil
 }
 
-// wrapUnlessEnded returns the cause of a context that ended as it is.
+// wrapUnlessEnded wraps err, unless err is the cause of an ended context.
 func (f *file) wrapUnlessEnded(ctx context.Context, op string, err error) error {
 	if ctx.Err() != nil && err == context.Cause(ctx) {
 		return err

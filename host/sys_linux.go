@@ -17,7 +17,8 @@ import (
 	"github.com/sema-go/sema/host/internal/futex"
 )
 
-// Open-file-description locks: of the open file, not of the process.
+// Commands for open-file-description locks, which belong to the open file, not to the
+// process.
 const (
 	getLock = 36
 	setLock = 37
@@ -25,8 +26,8 @@ const (
 
 const canInherit = true
 
-// fcntlLock does not notify the scheduler: the call does not wait, and half its
-// time would go into that.
+// fcntlLock calls fcntl without notifying the scheduler: the call does not block, and
+// the notification would take half its time.
 func fcntlLock(fd, cmd int, lock *syscall.Flock_t) error {
 	if _, _, errno := syscall.RawSyscall(fcntlCall, uintptr(fd), uintptr(cmd), uintptr(unsafe.Pointer(lock))); errno != 0 {
 		return errno
@@ -45,8 +46,8 @@ func wakeWord(word *atomic.Uint32) bool {
 	return futex.Wake((*uint32)(unsafe.Pointer(word)), 1) > 0
 }
 
-// reserve makes room on the disk. A filesystem that cannot is trusted to have
-// room.
+// reserve allocates disk space for a part of the file. If the filesystem does not
+// support that, reserve extends the file and assumes that there is space.
 func reserve(fd int, at, n int64) error {
 	for {
 		switch err := syscall.Fallocate(fd, 0, at, n); err {
@@ -59,15 +60,16 @@ func reserve(fd int, at, n int64) error {
 	}
 }
 
-// keepFromCleaners has systemd-tmpfiles leave the file alone however old it is:
-// it skips what it cannot lock. Without, only the file's age is at stake.
-func keepFromCleaners(fd int) { syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) }
+// lockAgainstCleaners takes a shared flock, so that systemd-tmpfiles does not delete
+// the file, however old it is: it skips files that it cannot lock. Errors are ignored:
+// without the lock the file is only subject to deletion by age.
+func lockAgainstCleaners(fd int) { syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) }
 
-func dropKeep(fd int) { syscall.Flock(fd, syscall.LOCK_UN) }
+func unlockAgainstCleaners(fd int) { syscall.Flock(fd, syscall.LOCK_UN) }
 
-// clock is one that all processes of the machine share, and that no step of the
-// time of day moves. (Those in time namespaces of their own do not share it:
-// among them order may be lost, and nothing else.)
+// clock returns the monotonic time, which all processes of the machine share and which
+// steps of the time of day do not affect. Processes in other time namespaces do not
+// share it: among them only the order of waiters may be lost.
 func clock() time.Duration {
 	const monotonic = 1
 	var now syscall.Timespec
@@ -75,8 +77,8 @@ func clock() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// networks are the filesystems on which another machine might hold the lock,
-// or memory is not shared.
+// networks contains the filesystems on which another machine might hold the lock, or
+// memory is not shared, by their magic numbers.
 var networks = map[uint32]string{
 	0x6969: "NFS", 0x517b: "SMB", 0xff534d42: "CIFS", 0xfe534d42: "SMB", 0x01021997: "9P",
 	0x65735546: "FUSE", 0x00c36400: "Ceph", 0x0bd00bd0: "Lustre", 0x5346414f: "AFS",
@@ -103,14 +105,15 @@ func namespaceOf() uint32 {
 	return uint32(identify(info).inode)
 }
 
-// startOf returns when a process started, which distinguishes processes with the same
-// number; 0 if unknown.
+// startOf returns the start time of a process, which distinguishes processes with the
+// same PID. It returns 0 if the time is unknown.
 func startOf(pid int) uint64 {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The name in parentheses may hold anything; the start is the 20th field after it.
+	// The name in parentheses may contain any character; the start time is the 20th
+	// field after it.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 20 {
 		return 0
@@ -125,7 +128,7 @@ func commandOf(pid int) string {
 		return ""
 	}
 	defer file.Close()
-	line, err := io.ReadAll(io.LimitReader(file, maxCommand+1)) // it may have megabytes
+	line, err := io.ReadAll(io.LimitReader(file, maxCommand+1)) // a command line may have megabytes
 	if err != nil {
 		return ""
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Nothing below is reached: every way in asks supported first.
+// Nothing below is reached: every exported function calls supported first.
 
 func supported() error { return errors.ErrUnsupported }
 
@@ -46,9 +46,9 @@ func unmap([]byte) {}
 
 func reserve(int, int64, int64) error { return errors.ErrUnsupported }
 
-func keepFromCleaners(int) {}
+func lockAgainstCleaners(int) {}
 
-func dropKeep(int) {}
+func unlockAgainstCleaners(int) {}
 
 func clock() time.Duration { return 0 }
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// A fileID identifies a file whatever its path.
+// A fileID identifies a file independently of its path.
 type fileID struct{ device, inode uint64 }
 
 func identify(info fs.FileInfo) fileID {
@@ -23,8 +23,8 @@ func ownerOf(info fs.FileInfo) (uid, gid uint32) {
 	return stat.Uid, stat.Gid
 }
 
-// openFlags: not through a symbolic link, and not passed to children (which is
-// Go's default).
+// openFlags makes open fail on a symbolic link. Go already sets O_CLOEXEC, so that
+// children do not inherit the descriptor.
 const openFlags = syscall.O_NOFOLLOW
 
 func supported() error { return nil }
@@ -35,7 +35,7 @@ func mapShared(fd, size int) ([]byte, error) {
 
 func unmap(memory []byte) { syscall.Munmap(memory) }
 
-// A lockKind is what a lock keeps others from.
+// A lockKind is the type of a lock: none, shared or exclusive.
 type lockKind int16
 
 const (
@@ -44,8 +44,8 @@ const (
 	exclusive lockKind = syscall.F_WRLCK
 )
 
-// tryLock locks bytes of the file, or changes the lock. It reports false if another
-// process has a lock on them.
+// tryLock locks n bytes of the file starting at at, or changes their lock. It reports
+// false if another process has a conflicting lock.
 func tryLock(fd int, kind lockKind, at, n int64) (bool, error) {
 	err := fcntlLock(fd, setLock, &syscall.Flock_t{Type: int16(kind), Start: at, Len: n})
 	switch err {
@@ -59,17 +59,17 @@ func tryLock(fd int, kind lockKind, at, n int64) (bool, error) {
 	return false, os.NewSyscallError("fcntl", err)
 }
 
-// unlock cannot fail for what is locked, but for want of memory; the lock is
-// then kept until the process ends.
+// unlock drops the locks on n bytes. For locked bytes it fails only if the kernel has
+// no memory; the lock is then kept until the process ends.
 func unlock(fd int, at, n int64) { tryLock(fd, none, at, n) }
 
-// conflict returns a lock of another process on any of the bytes.
+// conflict returns a lock of another process on any of the n bytes, if there is one.
 func conflict(fd int, at, n int64) (start, length int64, found bool, err error) {
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: at, Len: n}
 	if err := fcntlLock(fd, getLock, &lock); err != nil {
 		return 0, 0, false, os.NewSyscallError("fcntl", err)
 	}
-	if lock.Len == 0 { // to the end, wherever that will be
+	if lock.Len == 0 { // 0: to the end of the file, however large it becomes
 		lock.Len = math.MaxInt64 - lock.Start
 	}
 	return lock.Start, lock.Len, lock.Type != syscall.F_UNLCK, nil
@@ -83,8 +83,8 @@ func processName() string {
 	return filepath.Base(path)
 }
 
-// grow extends the file to a size. Two processes that do so at one time must not
-// truncate each other's part, so that the last byte is written instead.
+// grow extends the file to a size. It writes the last byte instead of calling
+// ftruncate, so that two concurrent calls do not truncate each other's part.
 func grow(fd int, size int64) error {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(fd, &stat); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema/host/posix"
 )
 
-// A program creates the semaphore that others, in whatever language, open.
+// A program creates a semaphore that programs in any language can open.
 func ExampleCreate() {
 	name := fmt.Sprintf("/sema-example-create-%d", os.Getpid())
 	workers, err := posix.Create(name, 0o600, 2, false)
@@ -33,7 +33,7 @@ func ExampleCreate() {
 	// free afterwards: 2
 }
 
-// In C: sem_t *s = sem_open("/jobs", 0); sem_post(s);
+// The same in C: sem_t *s = sem_open("/jobs", 0); sem_post(s);
 func ExampleOpen() {
 	name := fmt.Sprintf("/sema-example-open-%d", os.Getpid())
 	created, err := posix.Create(name, 0o600, 0, true)
@@ -56,7 +56,7 @@ func ExampleOpen() {
 	// Output: a job is there; another: false
 }
 
-// As a Gate it works with whatever takes one, and hands out permits.
+// A Gate works with all functions that take a sema.Gate, and grants permits.
 func ExampleAsGate() {
 	tapeDrives, err := posix.New(1)
 	if err != nil {

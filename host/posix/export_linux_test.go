@@ -8,27 +8,27 @@ import (
 	"unsafe"
 )
 
-// SleepInSlices makes waiting go without futex_waitv, as on older kernels.
-func (s *Semaphore) SleepInSlices() { s.memory.slices.Store(true) }
+// DisableWaitv makes s wait without futex_waitv, as on older kernels.
+func (s *Semaphore) DisableWaitv() { s.memory.pollOnly.Store(true) }
 
-// Queued is how many goroutines stand at the turnstile.
+// Queued returns the number of goroutines queued at the turnstile.
 func (s *Semaphore) Queued() int {
 	t := &s.memory.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.line.Len()
+	return t.queue.Len()
 }
 
-// Stirred says whether the sleeper was told to look up and has not.
-func (s *Semaphore) Stirred() bool { return atomic.LoadUint32(&s.memory.nudge) != 0 }
+// Interrupted reports whether interrupt was called and the waiter has not noticed yet.
+func (s *Semaphore) Interrupted() bool { return atomic.LoadUint32(&s.memory.interrupted) != 0 }
 
-// Sleepers is how many threads, in all processes, the kernel has asleep on the
-// value. It asks to requeue them all to where they are, which moves and wakes
-// nobody but counts them. It is 0 when the value is not.
+// Sleepers returns the number of threads, in all processes, that sleep on the value in
+// the kernel. It requeues them all to the same futex, which neither moves nor wakes a
+// thread but counts them. It returns 0 if the value is not 0.
 func (s *Semaphore) Sleepers() int {
 	const compareRequeue = 4
 	value := uintptr(unsafe.Pointer(s.memory.value))
-	n, _, errno := syscall.Syscall6(syscall.SYS_FUTEX, value, compareRequeue, 0, everybody, value, 0)
+	n, _, errno := syscall.Syscall6(syscall.SYS_FUTEX, value, compareRequeue, 0, allWaiters, value, 0)
 	if errno != 0 {
 		return 0
 	}
@@ -38,5 +38,5 @@ func (s *Semaphore) Sleepers() int {
 // DraftPattern matches the files of semaphores that are being created.
 const DraftPattern = directory + "/.sema-posix-*"
 
-// FileOf is the file of a named semaphore.
+// FileOf returns the path of a named semaphore.
 func FileOf(name string) string { return fileOf(name) }

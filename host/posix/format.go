@@ -21,10 +21,10 @@ func (s *Semaphore) String() string {
 	return fmt.Sprintf("%s: value %d, %d waiting", title, s.Value(), s.Waiters())
 }
 
-// GoString implements [fmt.GoStringer]: it returns String.
+// GoString implements [fmt.GoStringer]. It returns the same text as String.
 func (s *Semaphore) GoString() string { return s.String() }
 
-// LogValue implements [slog.LogValuer]: it returns String.
+// LogValue implements [slog.LogValuer]. It returns the same text as String.
 func (s *Semaphore) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // String returns the name, the permits in use, the capacity and the number of
@@ -37,7 +37,7 @@ func (g *Gate) String() string {
 	case g == nil:
 		return "<nil>"
 	case g.s == nil:
-		return kind + ": zero value, make it with posix.AsGate"
+		return kind + ": zero value, create it with posix.AsGate"
 	}
 	st := g.Stats()
 	if st.Closed {
@@ -46,8 +46,8 @@ func (g *Gate) String() string {
 	return describe.Usage(kind, g.name, st.InUse, st.Capacity, st.Waiters)
 }
 
-// GoString implements [fmt.GoStringer]: it returns String.
+// GoString implements [fmt.GoStringer]. It returns the same text as String.
 func (g *Gate) GoString() string { return g.String() }
 
-// LogValue implements [slog.LogValuer]: it returns String.
+// LogValue implements [slog.LogValuer]. It returns the same text as String.
 func (g *Gate) LogValue() slog.Value { return slog.StringValue(g.String()) }

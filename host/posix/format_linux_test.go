@@ -20,8 +20,8 @@ func wantText(t *testing.T, value any, want string) {
 	}
 }
 
-func TestSemaphore_PrintsItsValue(t *testing.T) {
-	s := fresh(t, 3)
+func TestSemaphore_String(t *testing.T) {
+	s := create(t, 3)
 	title := fmt.Sprintf("POSIX semaphore %q: ", s.Name())
 	wantText(t, s, title+"value 3, 0 waiting")
 	gate := gateOf(t, s, 3)
@@ -33,15 +33,16 @@ func TestSemaphore_PrintsItsValue(t *testing.T) {
 	s.Close()
 	wantText(t, s, title+"closed")
 	wantText(t, gate, fmt.Sprintf("POSIX gate %q: closed", s.Name()))
-	wantText(t, new(posix.Gate), "POSIX gate: zero value, make it with posix.AsGate")
+	wantText(t, new(posix.Gate), "POSIX gate: zero value, create it with posix.AsGate")
 	wantText(t, (*posix.Gate)(nil), "<nil>")
 	wantText(t, new(posix.Semaphore), "POSIX semaphore: closed")
 	wantText(t, (*posix.Semaphore)(nil), "<nil>")
 }
 
-// Any user can make a file of any name where semaphores are.
+// TestList_ErrorsQuoteNames creates a file with an escape sequence in its name: any user
+// can create files in the directory of semaphores.
 func TestList_ErrorsQuoteNames(t *testing.T) {
-	name := "/sema-\x1b[2J" + strings.TrimPrefix(freshName(t), "/")
+	name := "/sema-\x1b[2J" + strings.TrimPrefix(uniqueName(t), "/")
 	file := "/dev/shm/sem." + name[1:]
 	if err := os.Symlink("/dev/null", file); err != nil {
 		t.Fatal(err)

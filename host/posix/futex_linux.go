@@ -10,29 +10,29 @@ import (
 	"github.com/sema-go/sema/host/internal/futex"
 )
 
-// slice is how long the sleeper sleeps at most where stir cannot wake it, and
-// so how late it may notice.
-const slice = 5 * time.Millisecond
+// pollInterval bounds a sleep that interrupt cannot end, and so the delay until the
+// waiter notices.
+const pollInterval = 5 * time.Millisecond
 
-// block sleeps while the value is 0 and nobody stirs, or shorter.
+// block sleeps while the value is 0, until wake, interrupt or a spurious wake-up.
 func (m *memory) block() error {
-	if !m.slices.Load() {
-		err := futex.WaitEither(m.value, 0, &m.nudge)
+	if !m.pollOnly.Load() {
+		err := futex.WaitEither(m.value, 0, &m.interrupted)
 		if !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
-		m.slices.Store(true)
+		m.pollOnly.Store(true)
 	}
-	return futex.Wait(m.value, 0, slice)
+	return futex.Wait(m.value, 0, pollInterval)
 }
 
-// wake wakes up to n sleepers, in whatever process they are.
+// wake wakes up to n sleeping threads, in any process.
 func (m *memory) wake(n int) { futex.Wake(m.value, n) }
 
-// stir makes the sleeper of this process look up. It touches no mapped memory,
-// and the word it does touch does not move: the sleeper's address is on the
-// Go heap.
-func (m *memory) stir() {
-	atomic.StoreUint32(&m.nudge, 1)
-	futex.WakePrivate(&m.nudge, 1)
+// interrupt makes the sleeping waiter of this process return from block. It accesses no
+// mapped memory. The word that it does access is on the Go heap, where it does not
+// move.
+func (m *memory) interrupt() {
+	atomic.StoreUint32(&m.interrupted, 1)
+	futex.WakePrivate(&m.interrupted, 1)
 }

@@ -21,9 +21,9 @@ func gateOf(t *testing.T, s *posix.Semaphore, capacity int64, opts ...sema.Share
 	return g
 }
 
-func TestGateHandsOutPermits(t *testing.T) {
+func TestGate_AcquireAndRelease(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 1)
+	s := create(t, 1)
 	g := gateOf(t, s, 1)
 	p, err := g.Acquire(t.Context(), 1)
 	wantErr(t, err, nil)
@@ -38,7 +38,7 @@ func TestGateHandsOutPermits(t *testing.T) {
 		p.Release()
 		acquired <- err
 	}()
-	asleep(t, s, 1)
+	awaitSleepers(t, s, 1)
 	p.Release()
 	p.Release()
 	wantErr(t, result(t, acquired), nil)
@@ -49,9 +49,9 @@ func TestGateHandsOutPermits(t *testing.T) {
 	p.Release()
 }
 
-func TestGateAnswersUnusualCalls(t *testing.T) {
+func TestGate_InvalidArguments(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 3)
+	s := create(t, 3)
 	g := gateOf(t, s, 3)
 	why := errors.New("why")
 	ended, end := context.WithCancelCause(t.Context())
@@ -77,7 +77,7 @@ func TestGateAnswersUnusualCalls(t *testing.T) {
 				t.Errorf("%s of %d: error %v, want %v; held %t", what, c.n, err, c.want, p.Held())
 			}
 			if c.want == sema.ErrTooLarge && !strings.Contains(err.Error(), "one permit at a time") {
-				t.Errorf("%v: does not say why", err)
+				t.Errorf("%v does not contain the reason", err)
 			}
 		}
 	}
@@ -91,10 +91,10 @@ func TestGateAnswersUnusualCalls(t *testing.T) {
 	}
 }
 
-func TestPermitsSurviveClose(t *testing.T) {
+func TestGate_PermitsSurviveClose(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 1)
-	again := reopened(t, s)
+	s := create(t, 1)
+	again := openAgain(t, s)
 	p, err := gateOf(t, s, 1).Acquire(t.Context(), 1)
 	wantErr(t, err, nil)
 	s.Close()
@@ -103,15 +103,15 @@ func TestPermitsSurviveClose(t *testing.T) {
 	wantState(t, again, 1, 0)
 }
 
-func TestGateTakesItsPlaceInAcquireAll(t *testing.T) {
+func TestGate_AcquireAll(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 2)
+	s := create(t, 2)
 	g := gateOf(t, s, 2)
 	if g.Name() != s.Name() || g.Scope() != sema.HostScope {
-		t.Error("wrong name or scope")
+		t.Errorf("name %q, scope %v", g.Name(), g.Scope())
 	}
 	_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: g, N: 1}, sema.Want{Gate: g, N: 1})
-	wantErr(t, err, sema.ErrTooLarge) // the same gate twice is a want of two
+	wantErr(t, err, sema.ErrTooLarge) // the same gate twice asks for two permits
 	wantState(t, s, 2, 0)
 	local := sema.New(1)
 	p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: local, N: 1}, sema.Want{Gate: g, N: 1})
@@ -121,9 +121,9 @@ func TestGateTakesItsPlaceInAcquireAll(t *testing.T) {
 	wantState(t, s, 2, 0)
 }
 
-func TestAsGate_RejectsWhatCannotBe(t *testing.T) {
+func TestAsGate_RejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 3)
+	s := create(t, 3)
 	for about, make := range map[string]func() (*posix.Gate, error){
 		"no semaphore":        func() (*posix.Gate, error) { return posix.AsGate(nil, 1) },
 		"capacity 0":          func() (*posix.Gate, error) { return posix.AsGate(s, 0) },
@@ -141,7 +141,7 @@ func TestAsGate_RejectsWhatCannotBe(t *testing.T) {
 func TestGate_Options(t *testing.T) {
 	t.Parallel()
 	var kinds []sema.EventKind
-	s := fresh(t, 1)
+	s := create(t, 1)
 	g := gateOf(t, s, 1, sema.Name("label"), sema.MaxWait(time.Millisecond), sema.Diagnose(sema.DiagnoseFull), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Name != "label" {
 			t.Errorf("%+v", e)
@@ -170,7 +170,7 @@ func TestGate_Options(t *testing.T) {
 	wantErr(t, err, sema.ErrFull)
 	st := g.Stats()
 	if st.WaitTime < time.Millisecond {
-		t.Errorf("waited %v", st.WaitTime)
+		t.Errorf("wait time %v, want at least 1ms", st.WaitTime)
 	}
 	st.WaitTime = 0
 	if want := (sema.Stats{Capacity: 1, InUse: 1, Counts: sema.Counts{Acquired: 1, Waited: 1, TimedOut: 1, Rejected: 1}}); st != want {
@@ -191,9 +191,9 @@ func TestGate_Options(t *testing.T) {
 	}
 }
 
-func TestGate_ContextsAndWhatPOSIXCannotDo(t *testing.T) {
+func TestGate_UnsupportedOperations(t *testing.T) {
 	t.Parallel()
-	g := gateOf(t, fresh(t, 1), 1)
+	g := gateOf(t, create(t, 1), 1)
 	for about, do := range map[string]func(context.Context) error{
 		"resize": func(ctx context.Context) error { return g.Resize(ctx, 2) },
 		"drain":  g.Drain,

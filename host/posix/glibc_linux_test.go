@@ -20,22 +20,22 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-// A peer is a program in another language that obeys commands.
+// A peer is a program in another language that executes commands.
 type peer struct {
 	*proctest.Process
 	t testing.TB
 }
 
-// do gives a command and expects its answer.
+// do sends a command and checks its reply.
 func (p peer) do(want, format string, args ...any) {
 	p.t.Helper()
-	p.Say(format, args...)
-	if got := p.Hear(); got != want {
+	p.Send(format, args...)
+	if got := p.Receive(); got != want {
 		p.t.Fatalf("%s: %q, want %q", fmt.Sprintf(format, args...), got, want)
 	}
 }
 
-func TestGlibc(t *testing.T) {
+func TestSemaphore_Glibc(t *testing.T) {
 	t.Parallel()
 	program := proctest.CompileC(t, "testdata/peer.c")
 	for what, test := range map[string]func(*testing.T, func() peer){
@@ -47,7 +47,7 @@ func TestGlibc(t *testing.T) {
 		"exchanges permits with Go":           glibcExchangesPermitsWithGo,
 		"excludes and is excluded under load": glibcExcludesUnderLoad,
 		"shares a semaphore without a name":   glibcSharesASemaphoreWithoutAName,
-		"is not robbed by leavers":            glibcIsNotRobbedByLeavers,
+		"is woken when a Go waiter leaves":    glibcIsWokenWhenGoWaiterLeaves,
 		"killed while woken":                  glibcKilledWhileWoken,
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestGlibc(t *testing.T) {
 }
 
 func glibcOpensWhatGoCreated(t *testing.T, start func() peer) {
-	s := fresh(t, 3)
+	s := create(t, 3)
 	c := start()
 	c.do("ok", "open %s", s.Name())
 	c.do("3", "value")
@@ -70,14 +70,14 @@ func glibcOpensWhatGoCreated(t *testing.T, start func() peer) {
 	c.do("ok", "unlink %s", s.Name())
 	wantErr(t, posix.Unlink(s.Name()), fs.ErrNotExist)
 
-	full := fresh(t, posix.MaxValue)
+	full := create(t, posix.MaxValue)
 	c.do("ok", "open %s", full.Name())
 	c.do("EOVERFLOW", "post")
 	c.do("2147483647", "value")
 }
 
 func glibcCreatesWhatGoOpens(t *testing.T, start func() peer) {
-	name := freshName(t)
+	name := uniqueName(t)
 	c := start()
 	c.do("ENOENT", "open %s", name)
 	c.do("ok", "exclusive %s 4", name)
@@ -99,16 +99,16 @@ func glibcCreatesWhatGoOpens(t *testing.T, start func() peer) {
 
 func glibcAgreesOnNames(t *testing.T, start func() peer) {
 	c := start()
-	unique := freshName(t)[1:]
+	unique := uniqueName(t)[1:]
 	for _, name := range []string{
 		unique, "/" + unique, "///" + unique, "." + unique, ".." + unique, unique + "/x", "/x/" + unique, "/", "//", unique + "/",
 		unique + strings.Repeat("x", 251-len(unique)), unique + strings.Repeat("x", 252-len(unique)), unique + strings.Repeat("x", 300-len(unique)),
 	} {
-		c.Say("create %s 1", name)
-		accepted := c.Hear() == "ok"
+		c.Send("create %s 1", name)
+		accepted := c.Receive() == "ok"
 		s, err := posix.Create(name, 0o600, 1, false)
 		if (err == nil) != accepted {
-			t.Errorf("%q: glibc accepts it: %t; we: %v", name, accepted, err)
+			t.Errorf("%q: accepted by glibc: %t, Create: %v", name, accepted, err)
 		}
 		if err == nil {
 			c.do("ok", "post")
@@ -120,18 +120,18 @@ func glibcAgreesOnNames(t *testing.T, start func() peer) {
 
 func glibcWakesGoAndIsWoken(t *testing.T, start func() peer) {
 	bothWays(t, func(t *testing.T, prepare func(...*posix.Semaphore)) {
-		s := fresh(t, 0)
+		s := create(t, 0)
 		prepare(s)
 		c := start()
 		c.do("ok", "open %s", s.Name())
 		for range 20 {
-			served := waiting(t.Context(), s)
-			asleep(t, s, 1)
+			served := startWait(t.Context(), s)
+			awaitSleepers(t, s, 1)
 			c.do("ok", "post")
 			wantErr(t, result(t, served), nil)
 
-			c.Say("wait")
-			asleep(t, s, 1)
+			c.Send("wait")
+			awaitSleepers(t, s, 1)
 			wantErr(t, s.Post(), nil)
 			c.Expect("ok")
 		}
@@ -142,17 +142,17 @@ func glibcWakesGoAndIsWoken(t *testing.T, start func() peer) {
 }
 
 func glibcPostsFromASignalHandler(t *testing.T, start func() peer) {
-	s := fresh(t, 0)
+	s := create(t, 0)
 	c := start()
 	c.do("ok", "open %s", s.Name())
 	c.do("ok", "post on signal")
-	served := waiting(t.Context(), s)
-	asleep(t, s, 1)
+	served := startWait(t.Context(), s)
+	awaitSleepers(t, s, 1)
 	c.Signal(syscall.SIGUSR1)
 	wantErr(t, result(t, served), nil)
 
-	c.Say("wait") // interrupted by a signal whose handler posts
-	asleep(t, s, 1)
+	c.Send("wait") // interrupted by a signal whose handler posts
+	awaitSleepers(t, s, 1)
 	c.Signal(syscall.SIGUSR1)
 	c.Expect("ok")
 	wantState(t, s, 0, 0)
@@ -160,26 +160,26 @@ func glibcPostsFromASignalHandler(t *testing.T, start func() peer) {
 
 func glibcExchangesPermitsWithGo(t *testing.T, start func() peer) {
 	const rounds = 500
-	there, back := fresh(t, 0), fresh(t, 0)
+	there, back := create(t, 0), create(t, 0)
 	c := start()
 	c.do("ok", "open %s", there.Name())
-	c.Say("echo %s %d", back.Name(), rounds)
+	c.Send("echo %s %d", back.Name(), rounds)
 	for range rounds {
 		wantErr(t, there.Post(), nil)
-		wantErr(t, result(t, waiting(t.Context(), back)), nil)
+		wantErr(t, result(t, startWait(t.Context(), back)), nil)
 	}
 	c.Expect("ok")
 	wantState(t, there, 0, 0)
 	wantState(t, back, 0, 0)
 }
 
-// section is struct section of peer.c.
-type section struct{ inside, crowded, visits atomic.Int64 }
+// A section is the struct section of peer.c.
+type section struct{ inside, exceeded, visits atomic.Int64 }
 
 func glibcExcludesUnderLoad(t *testing.T, start func() peer) {
 	bothWays(t, func(t *testing.T, prepare func(...*posix.Semaphore)) {
 		const capacity, rounds, peers, goroutines = 3, 1500, 2, 6
-		s := fresh(t, capacity)
+		s := create(t, capacity)
 		prepare(s)
 		path, page := sharedPage(t)
 		shared := (*section)(unsafe.Pointer(&page[0]))
@@ -187,7 +187,7 @@ func glibcExcludesUnderLoad(t *testing.T, start func() peer) {
 		for range peers {
 			c := start()
 			c.do("ok", "open %s", s.Name())
-			c.Say("visit %s %d %d", path, rounds, capacity)
+			c.Send("visit %s %d %d", path, rounds, capacity)
 			all = append(all, c)
 		}
 		var wg sync.WaitGroup
@@ -204,7 +204,7 @@ func glibcExcludesUnderLoad(t *testing.T, start func() peer) {
 						continue
 					}
 					if shared.inside.Add(1) > capacity {
-						shared.crowded.Add(1)
+						shared.exceeded.Add(1)
 					}
 					shared.visits.Add(1)
 					shared.inside.Add(-1)
@@ -217,11 +217,11 @@ func glibcExcludesUnderLoad(t *testing.T, start func() peer) {
 		for _, c := range all {
 			c.Expect("ok")
 		}
-		if n := shared.crowded.Load(); n != 0 {
-			t.Errorf("%d times more were inside than the capacity", n)
+		if n := shared.exceeded.Load(); n != 0 {
+			t.Errorf("the capacity was exceeded %d times", n)
 		}
 		if n := shared.visits.Load(); n != (goroutines+2*peers)*rounds {
-			t.Errorf("%d visits", n)
+			t.Errorf("%d visits, want %d", n, (goroutines+2*peers)*rounds)
 		}
 		wantState(t, s, capacity, 0)
 	})
@@ -242,28 +242,28 @@ func glibcSharesASemaphoreWithoutAName(t *testing.T, start func() peer) {
 	wantErr(t, err, nil)
 	c.do("ok", "attach %s", path)
 	c.do("0", "value")
-	c.Say("wait")
-	asleep(t, ours, 1)
+	c.Send("wait")
+	awaitSleepers(t, ours, 1)
 	ours.Post()
 	c.Expect("ok")
-	served := waiting(t.Context(), ours)
-	asleep(t, ours, 1)
+	served := startWait(t.Context(), ours)
+	awaitSleepers(t, ours, 1)
 	c.do("ok", "post")
 	wantErr(t, result(t, served), nil)
 	wantState(t, ours, 0, 0)
 }
 
-// The post comes as the Go waiter, who slept first, is leaving.
-func glibcIsNotRobbedByLeavers(t *testing.T, start func() peer) {
-	s := fresh(t, 0)
+// glibcIsWokenWhenGoWaiterLeaves posts while a Go waiter that slept first is leaving.
+func glibcIsWokenWhenGoWaiterLeaves(t *testing.T, start func() peer) {
+	s := create(t, 0)
 	c := start()
 	c.do("ok", "open %s", s.Name())
 	for round := range 150 {
 		ctx, cancel := context.WithCancel(t.Context())
-		left := waiting(ctx, s)
-		asleep(t, s, 1)
-		c.Say("wait")
-		asleep(t, s, 2)
+		left := startWait(ctx, s)
+		awaitSleepers(t, s, 1)
+		c.Send("wait")
+		awaitSleepers(t, s, 2)
 		if round%2 == 0 {
 			go cancel()
 		} else {
@@ -279,31 +279,32 @@ func glibcIsNotRobbedByLeavers(t *testing.T, start func() peer) {
 	}
 }
 
-// The hazard that nobody among the living can mend, and Repair. Who is
-// stranded is in C too: in a Go program a stray signal makes it look.
+// glibcKilledWhileWoken checks the lost wake-up that no live process can correct, and
+// Repair. The sleeping process is in C too: in a Go program a stray signal would make
+// the waiter check the value.
 func glibcKilledWhileWoken(t *testing.T, start func() peer) {
-	s := fresh(t, 0)
-	killed, stranded := start(), start()
+	s := create(t, 0)
+	killed, sleeping := start(), start()
 	killed.do("ok", "open %s", s.Name())
-	stranded.do("ok", "open %s", s.Name())
-	killed.Say("doze")
-	asleep(t, s, 1)
-	stranded.Say("wait")
-	asleep(t, s, 2)
+	sleeping.do("ok", "open %s", s.Name())
+	killed.Send("sleep only")
+	awaitSleepers(t, s, 1)
+	sleeping.Send("wait")
+	awaitSleepers(t, s, 2)
 	wantErr(t, s.Post(), nil)
 	killed.Expect("woken")
 	killed.End()
-	wantState(t, s, 1, 2) // one dead, one asleep although a permit is free
+	wantState(t, s, 1, 2) // one killed, one asleep although a permit is free
 	was, err := s.Repair(1)
 	if was != 1 || err != nil {
 		t.Errorf("was %d, error %v", was, err)
 	}
-	stranded.Expect("ok")
-	wantState(t, s, 0, 1) // the dead one stays counted
+	sleeping.Expect("ok")
+	wantState(t, s, 0, 1) // the killed process stays counted
 
-	served := waiting(t.Context(), s)
-	asleep(t, s, 1)
-	wantErr(t, s.Post(), nil) // and does no harm
+	served := startWait(t.Context(), s)
+	awaitSleepers(t, s, 1)
+	wantErr(t, s.Post(), nil) // the killed process does no harm
 	wantErr(t, result(t, served), nil)
 }
 
@@ -311,31 +312,31 @@ func hold(c *proctest.Child) {
 	s, err := posix.Open(c.Args[0])
 	c.Must(err)
 	c.Must(s.Wait(context.Background()))
-	c.Say("held")
-	c.Hear()
+	c.Send("held")
+	c.Receive()
 }
 
 func post(c *proctest.Child) {
 	s, err := posix.Open(c.Args[0])
 	c.Must(err)
 	c.Must(s.Post())
-	c.Say("posted")
-	c.Hear()
+	c.Send("posted")
+	c.Receive()
 }
 
-func TestAKilledHolderLosesThePermitUntilRepair(t *testing.T) {
+func TestSemaphore_KilledHolderLosesThePermitUntilRepair(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 1)
+	s := create(t, 1)
 	child := proctest.Start(t, "hold", s.Name())
 	child.Expect("held")
-	stranded := waiting(t.Context(), s)
-	asleep(t, s, 1)
+	sleeping := startWait(t.Context(), s)
+	awaitSleepers(t, s, 1)
 	child.End()
 	wantState(t, s, 0, 1)
 	was, err := s.Repair(1)
 	if was != 0 || err != nil {
 		t.Errorf("was %d, error %v", was, err)
 	}
-	wantErr(t, result(t, stranded), nil)
+	wantErr(t, result(t, sleeping), nil)
 	wantState(t, s, 0, 0)
 }

@@ -24,18 +24,18 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// freshName is a name that nobody else has, unlinked when the test ends.
-func freshName(t testing.TB) string {
+// uniqueName returns a unique name, which is unlinked when the test ends.
+func uniqueName(t testing.TB) string {
 	t.Helper()
 	name := "/sema-test-" + rand.Text()
 	t.Cleanup(func() { posix.Unlink(name) })
 	return name
 }
 
-// fresh is a named semaphore of the test's own.
-func fresh(t testing.TB, value uint32) *posix.Semaphore {
+// create returns a new named semaphore.
+func create(t testing.TB, value uint32) *posix.Semaphore {
 	t.Helper()
-	s, err := posix.Create(freshName(t), 0o600, value, true)
+	s, err := posix.Create(uniqueName(t), 0o600, value, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func fresh(t testing.TB, value uint32) *posix.Semaphore {
 	return s
 }
 
-// reopened is the same semaphore opened again.
-func reopened(t testing.TB, s *posix.Semaphore) *posix.Semaphore {
+// openAgain opens the same semaphore again.
+func openAgain(t testing.TB, s *posix.Semaphore) *posix.Semaphore {
 	t.Helper()
 	again, err := posix.Open(s.Name())
 	if err != nil {
@@ -54,7 +54,7 @@ func reopened(t testing.TB, s *posix.Semaphore) *posix.Semaphore {
 	return again
 }
 
-// sharedPage is a page that other processes can map by the file's name.
+// sharedPage returns a page that other processes can map by the path of its file.
 func sharedPage(t testing.TB) (path string, page []byte) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "page")
@@ -70,12 +70,12 @@ func sharedPage(t testing.TB) (path string, page []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path, page // stays mapped: who was attached to it may be woken late
+	return path, page // stays mapped: a waiter attached to it may be woken late
 }
 
-// strangers are n semaphores that are one, but know nothing of each other, as
-// if they were in different processes.
-func strangers(t testing.TB, n int, value uint32) []*posix.Semaphore {
+// attachments returns n Semaphores of the same semaphore that share no state in this
+// process, as if they were in different processes.
+func attachments(t testing.TB, n int, value uint32) []*posix.Semaphore {
 	t.Helper()
 	_, page := sharedPage(t)
 	if _, err := posix.Init(page, value); err != nil {
@@ -93,22 +93,22 @@ func strangers(t testing.TB, n int, value uint32) []*posix.Semaphore {
 	return all
 }
 
-// waiting starts a Wait and returns where its result will be.
-func waiting(ctx context.Context, s *posix.Semaphore) <-chan error {
+// startWait starts a Wait and returns a channel that receives its result.
+func startWait(ctx context.Context, s *posix.Semaphore) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- s.Wait(ctx) }()
 	return c
 }
 
-const patience = time.Minute
+const resultTimeout = time.Minute
 
-// result waits for what a Wait came to.
+// result waits for the result of a Wait.
 func result(t testing.TB, c <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-c:
 		return err
-	case <-time.After(patience):
+	case <-time.After(resultTimeout):
 		t.Fatal("still waiting: a wake-up was lost")
 	}
 	panic("not reached")
@@ -117,20 +117,20 @@ func result(t testing.TB, c <-chan error) error {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); {
+	for deadline := time.Now().Add(resultTimeout); !holds(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("not so after %v: %s", patience, what)
+			t.Fatalf("not true after %v: %s", resultTimeout, what)
 		}
 		time.Sleep(50 * time.Microsecond)
 	}
 }
 
-func asleep(t testing.TB, s *posix.Semaphore, n int) {
+func awaitSleepers(t testing.TB, s *posix.Semaphore, n int) {
 	t.Helper()
 	eventually(t, "as many threads asleep as expected", func() bool { return s.Sleepers() == n })
 }
 
-func queued(t testing.TB, s *posix.Semaphore, n int) {
+func awaitQueued(t testing.TB, s *posix.Semaphore, n int) {
 	t.Helper()
 	eventually(t, "as many goroutines queued as expected", func() bool { return s.Queued() == n })
 }

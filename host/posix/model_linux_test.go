@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/host/posix"
 )
 
-// A number is what a semaphore should be, and a handle one that has it open.
+// A number is the model of a semaphore, and a handle an open one.
 type (
 	number struct{ value uint32 }
 	handle struct {
@@ -25,11 +25,11 @@ type (
 	}
 )
 
-// Semaphores of two names, opened, used, unlinked and created again in random
-// order, behave like numbers.
-func TestBehavesLikeItsModel(t *testing.T) {
+// TestSemaphore_BehavesLikeItsModel opens, uses, unlinks and creates semaphores of two
+// names in random order, and compares them with numbers.
+func TestSemaphore_BehavesLikeItsModel(t *testing.T) {
 	t.Parallel()
-	names := []string{freshName(t), freshName(t)}
+	names := []string{uniqueName(t), uniqueName(t)}
 	ended, end := context.WithCancel(context.Background())
 	end()
 	rapid.Check(t, func(t *rapid.T) {
@@ -41,7 +41,7 @@ func TestBehavesLikeItsModel(t *testing.T) {
 		anyName := func(t *rapid.T) string { return rapid.SampledFrom(names).Draw(t, "name") }
 		anyHandle := func(t *rapid.T) *handle {
 			if len(handles) == 0 {
-				t.Skip("none open")
+				t.Skip("no semaphore is open")
 			}
 			return rapid.SampledFrom(handles).Draw(t, "handle")
 		}
@@ -112,7 +112,7 @@ func TestBehavesLikeItsModel(t *testing.T) {
 					h.number.value--
 				}
 			},
-			"wait in vain": func(t *rapid.T) { expect(t, anyHandle(t).Wait(ended), context.Canceled) },
+			"wait with ended context": func(t *rapid.T) { expect(t, anyHandle(t).Wait(ended), context.Canceled) },
 			"try": func(t *rapid.T) {
 				h := anyHandle(t)
 				got, want := h.TryWait(), !h.closed && h.number.value > 0

@@ -20,9 +20,9 @@ import (
 	"github.com/sema-go/sema/host/posix"
 )
 
-func TestCreateAndOpen(t *testing.T) {
+func TestCreate_AndOpen(t *testing.T) {
 	t.Parallel()
-	name := freshName(t)
+	name := uniqueName(t)
 	_, err := posix.Open(name)
 	wantErr(t, err, fs.ErrNotExist)
 	s, err := posix.Create(name, 0o640, 3, true)
@@ -50,9 +50,9 @@ func TestCreateAndOpen(t *testing.T) {
 	wantState(t, third, 3, 0)
 }
 
-func TestCreateHonoursModeAndUmask(t *testing.T) {
+func TestCreate_HonoursModeAndUmask(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o027))
-	name := freshName(t)
+	name := uniqueName(t)
 	if _, err := posix.Create(name, 0o666, 0, true); err != nil {
 		t.Fatal(err)
 	}
@@ -62,27 +62,27 @@ func TestCreateHonoursModeAndUmask(t *testing.T) {
 	}
 }
 
-func TestWithoutPermission(t *testing.T) {
+func TestOpen_WithoutPermission(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 1)
+	s := create(t, 1)
 	if err := os.Chmod(posix.FileOf(s.Name()), 0); err != nil {
 		t.Fatal(err)
 	}
-	asNobody := make(chan error)
+	asOtherUser := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0)
 		_, err := posix.Open(s.Name())
-		asNobody <- err
+		asOtherUser <- err
 	}()
-	err := <-asNobody
+	err := <-asOtherUser
 	wantErr(t, err, fs.ErrPermission)
 	if !strings.Contains(err.Error(), "read and write") {
-		t.Errorf("%v: does not say what is needed", err)
+		t.Errorf("%v does not contain what is needed", err)
 	}
 }
 
-func TestNamesThatAreNone(t *testing.T) {
+func TestOpen_RejectsInvalidNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "/", "///", "a/b", "/a/", "/../x", "a\x00b", strings.Repeat("x", 252)} {
 		_, err := posix.Open(name)
@@ -93,27 +93,27 @@ func TestNamesThatAreNone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSemaphoreIsRefused(t *testing.T) {
+func TestOpen_RejectsOtherFiles(t *testing.T) {
 	t.Parallel()
-	target := fresh(t, 1)
+	target := create(t, 1)
 	cases := map[string]struct {
 		put  func(file string) error
 		want error
-		says string
+		text string
 	}{
-		"truncated":         {func(f string) error { return os.WriteFile(f, make([]byte, 16), 0o600) }, sema.ErrInvalid, "16 bytes"},
-		"empty":             {func(f string) error { return os.WriteFile(f, nil, 0o600) }, sema.ErrInvalid, "0 bytes"},
-		"other C library's": {func(f string) error { return os.WriteFile(f, make([]byte, 32), 0o600) }, errors.ErrUnsupported, "glibc"},
+		"truncated":       {func(f string) error { return os.WriteFile(f, make([]byte, 16), 0o600) }, sema.ErrInvalid, "16 bytes"},
+		"empty":           {func(f string) error { return os.WriteFile(f, nil, 0o600) }, sema.ErrInvalid, "0 bytes"},
+		"other C library": {func(f string) error { return os.WriteFile(f, make([]byte, 32), 0o600) }, errors.ErrUnsupported, "glibc"},
 		"other content": {func(f string) error {
 			return os.WriteFile(f, []byte("\xff\xff\xff\xff\xff\xff\xff\xff"+"\x80\x00\x00\x00"+strings.Repeat("\x00", 20)), 0o600)
 		}, sema.ErrInvalid, "4294967295"},
 		"link": {func(f string) error { return os.Symlink(posix.FileOf(target.Name()), f) }, syscall.ELOOP, "symbolic link"},
-		"pipe": {func(f string) error { return syscall.Mkfifo(f, 0o600) }, sema.ErrInvalid, "no regular file"},
+		"pipe": {func(f string) error { return syscall.Mkfifo(f, 0o600) }, sema.ErrInvalid, "not a regular file"},
 	}
 	for what, c := range cases {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			name := freshName(t)
+			name := uniqueName(t)
 			if err := c.put(posix.FileOf(name)); err != nil {
 				t.Fatal(err)
 			}
@@ -123,8 +123,8 @@ func TestWhatIsNoSemaphoreIsRefused(t *testing.T) {
 			} {
 				_, err := open()
 				wantErr(t, err, c.want)
-				if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), name) {
-					t.Errorf("%v: does not say %q and %q", err, c.says, name)
+				if !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), name) {
+					t.Errorf("%v does not contain %q and %q", err, c.text, name)
 				}
 			}
 			if i := listed(t, name); i == nil || i.Err == nil {
@@ -141,7 +141,7 @@ func listed(t *testing.T, name string) *posix.Info {
 		t.Fatal(err)
 	}
 	if !slices.IsSortedFunc(list, func(a, b posix.Info) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Error("not in order of names")
+		t.Error("not sorted by name")
 	}
 	if i := slices.IndexFunc(list, func(i posix.Info) bool { return i.Name == name }); i >= 0 {
 		return &list[i]
@@ -149,11 +149,11 @@ func listed(t *testing.T, name string) *posix.Info {
 	return nil
 }
 
-func TestListTellsValueAndWaiters(t *testing.T) {
+func TestList_ReturnsValueAndWaiters(t *testing.T) {
 	t.Parallel()
-	idle, busy := fresh(t, 5), fresh(t, 0)
-	served := waiting(t.Context(), busy)
-	asleep(t, busy, 1)
+	idle, busy := create(t, 5), create(t, 0)
+	served := startWait(t.Context(), busy)
+	awaitSleepers(t, busy, 1)
 	if i := listed(t, idle.Name()); i == nil || *i != (posix.Info{Name: idle.Name(), Mode: 0o600, Value: 5}) {
 		t.Errorf("idle: %+v", i)
 	}
@@ -168,9 +168,9 @@ func TestListTellsValueAndWaiters(t *testing.T) {
 	wantErr(t, result(t, served), nil)
 }
 
-func TestUnlinkOnCloseRemovesOnlyItsOwn(t *testing.T) {
+func TestSemaphore_UnlinkOnCloseKeepsANewSemaphore(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 1)
+	s := create(t, 1)
 	s.UnlinkOnClose()
 	wantErr(t, s.Close(), nil)
 	wantErr(t, posix.Unlink(s.Name()), fs.ErrNotExist)
@@ -188,17 +188,17 @@ func TestUnlinkOnCloseRemovesOnlyItsOwn(t *testing.T) {
 	_, err = posix.Create(s.Name(), 0o600, 2, true)
 	wantErr(t, err, nil)
 	wantErr(t, old.Close(), nil)
-	wantErr(t, posix.Unlink(s.Name()), nil) // the new one was left alone
+	wantErr(t, posix.Unlink(s.Name()), nil) // the new semaphore was kept
 }
 
-func TestRacingCreatorsAgree(t *testing.T) {
+func TestCreate_RacingCreatorsShareOneSemaphore(t *testing.T) {
 	t.Parallel()
 	old, _ := filepath.Glob(posix.DraftPattern) // of processes that were killed
 	for _, exclusive := range []bool{false, true} {
 		t.Run(fmt.Sprintf("exclusive=%t", exclusive), func(t *testing.T) {
 			t.Parallel()
 			for range 30 {
-				name := freshName(t)
+				name := uniqueName(t)
 				var created, taken atomic.Int64
 				var wg sync.WaitGroup
 				for range 6 {
@@ -230,10 +230,10 @@ func TestRacingCreatorsAgree(t *testing.T) {
 	}
 }
 
-func TestMemoryThatIsUnfit(t *testing.T) {
+func TestInit_RejectsInvalidMemory(t *testing.T) {
 	t.Parallel()
 	_, page := sharedPage(t)
-	for what, mem := range map[string][]byte{"none": nil, "short": page[:31], "crooked": page[4:]} {
+	for what, mem := range map[string][]byte{"none": nil, "short": page[:31], "unaligned": page[4:]} {
 		_, err := posix.Init(mem, 1)
 		wantErr(t, err, sema.ErrInvalid)
 		_, err = posix.Attach(mem)
@@ -241,12 +241,12 @@ func TestMemoryThatIsUnfit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, err := posix.Attach(page) // nobody has made one there
+	_, err := posix.Attach(page) // it contains no semaphore
 	wantErr(t, err, errors.ErrUnsupported)
 	_, err = posix.Init(page, posix.MaxValue+1)
 	wantErr(t, err, sema.ErrInvalid)
 	if slices.ContainsFunc(page, func(b byte) bool { return b != 0 }) {
-		t.Error("a refused Init wrote something")
+		t.Error("a rejected Init changed the memory")
 	}
 	s, err := posix.Init(page, 6)
 	wantErr(t, err, nil)

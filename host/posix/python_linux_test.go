@@ -10,27 +10,27 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-func TestPythonMultiprocessing(t *testing.T) {
+func TestSemaphore_PythonMultiprocessing(t *testing.T) {
 	t.Parallel()
 	python := proctest.Need(t, "python3", "python3")
 	p := peer{proctest.StartCommand(t, exec.Command(python, "testdata/peer.py")), t}
 
-	ours := fresh(t, 2)
+	ours := create(t, 2)
 	p.do("ok", "open %s", ours.Name())
 	p.do("2", "value")
 	p.do("ok", "wait")
 	wantState(t, ours, 1, 0)
 	ours.TryWait()
-	p.Say("wait")
-	asleep(t, ours, 1)
+	p.Send("wait")
+	awaitSleepers(t, ours, 1)
 	ours.Post()
 	p.Expect("ok")
-	served := waiting(t.Context(), ours)
-	asleep(t, ours, 1)
+	served := startWait(t.Context(), ours)
+	awaitSleepers(t, ours, 1)
 	p.do("ok", "post")
 	wantErr(t, result(t, served), nil)
 
-	name := freshName(t)
+	name := uniqueName(t)
 	p.do("ok", "create %s 1", name)
 	theirs, err := posix.Open(name)
 	wantErr(t, err, nil)

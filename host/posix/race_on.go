@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// The race detector does not see atomic operations on mapped memory. These
-// tell it, by an address it does see, that what came before a post comes before
-// what follows the wait it lets through.
+// The race detector does not track atomic operations on mapped memory. These functions
+// establish the happens-before edge from a post to the wait that it ends, at an address
+// that the detector tracks.
 
 func raceAcquire(m *memory) { runtime.RaceAcquire(unsafe.Pointer(&m.word)) }
 func raceRelease(m *memory) { runtime.RaceReleaseMerge(unsafe.Pointer(&m.word)) }

@@ -8,19 +8,19 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// MaxValue is the highest value a semaphore can have, SEM_VALUE_MAX.
+// MaxValue is the highest value of a semaphore, SEM_VALUE_MAX.
 const MaxValue = 1<<31 - 1
 
-// A Semaphore is a POSIX semaphore of this host, as this process has it open.
-// Make it with [Open], [Create], [New], [Init] or [Attach]; the zero Semaphore
-// is a closed one. All methods may be called concurrently.
+// A Semaphore is an open POSIX semaphore. Create it with [Open], [Create], [New],
+// [Init] or [Attach]; the zero Semaphore is closed. All methods may be called
+// concurrently.
 type Semaphore struct {
 	open          atomic.Bool
 	unlinkOnClose atomic.Bool
 	memory        *memory
 	closing       chan struct{} // closed by Close
-	name          string        // "" for semaphores without one
-	file          inode         // what name stood for when it was opened
+	name          string        // "" for a semaphore without a name
+	file          inode         // file of the name when it was opened
 }
 
 func newSemaphore(m *memory, name string, file inode) *Semaphore {
@@ -29,11 +29,11 @@ func newSemaphore(m *memory, name string, file inode) *Semaphore {
 	return s
 }
 
-// Wait lowers the value by one, waiting while it is zero. It fails with the
-// context's cause as soon as ctx ends, and at once if it has ended; with
-// [sema.ErrClosed] when the semaphore is closed; with [sema.ErrInvalid] if ctx is
-// nil. Goroutines of one process that wait are served in turn; arrivals, here
-// and in other processes, may overtake them.
+// Wait decrements the value, waiting while it is 0. It fails with the context's cause
+// as soon as ctx ends, and at once if ctx has already ended; with [sema.ErrClosed] if
+// the semaphore is closed; with [sema.ErrInvalid] if ctx is nil. Waiting goroutines of
+// one process are served in order; new callers, in this and in other processes, may
+// overtake them.
 func (s *Semaphore) Wait(ctx context.Context) error {
 	if ctx != nil && ctx.Err() == nil && s.open.Load() && s.memory.take() {
 		return nil
@@ -41,25 +41,25 @@ func (s *Semaphore) Wait(ctx context.Context) error {
 	return s.wait(ctx, "wait")
 }
 
-// TryWait lowers the value by one if it is not zero, and says whether it did.
+// TryWait decrements the value if it is not 0, and reports whether it did.
 func (s *Semaphore) TryWait() bool { return s.open.Load() && s.memory.take() }
 
-// Post raises the value by one and wakes one waiter, in any process. Any process may
-// post, whichever waited. At [MaxValue] it fails with
-// [sema.ErrOverRelease] and changes nothing, and after Close with
-// [sema.ErrClosed]: post first, or the permit is lost to the whole host. (The
-// permits of a [Gate] can be released after Close.)
+// Post increments the value and wakes one waiter, in any process. Any process may post,
+// also one that did not wait. At [MaxValue] it fails with [sema.ErrOverRelease] and
+// changes nothing. After Close it fails with [sema.ErrClosed]: post before Close, or
+// the permit is lost for the whole host. (Permits of a [Gate] can be released after
+// Close.)
 func (s *Semaphore) Post() error {
 	if !s.open.Load() {
-		return s.fault("post", sema.ErrClosed, "")
+		return s.newError("post", sema.ErrClosed, "")
 	}
 	if !s.memory.post() {
-		return s.fault("post", sema.ErrOverRelease, fmt.Sprintf("the value is at its maximum, %d", MaxValue))
+		return s.newError("post", sema.ErrOverRelease, fmt.Sprintf("the value is at its maximum, %d", MaxValue))
 	}
 	return nil
 }
 
-// Value is the value now, 0 after Close.
+// Value returns the current value, 0 after Close.
 func (s *Semaphore) Value() uint32 {
 	if !s.open.Load() {
 		return 0
@@ -67,10 +67,9 @@ func (s *Semaphore) Value() uint32 {
 	return valueOf(s.memory.load())
 }
 
-// Waiters is how many threads are counted as waiting now, in all processes, 0
-// after Close. A process that uses this package counts as one, however many
-// of its goroutines wait; one that was killed while it waited is counted for
-// ever.
+// Waiters returns the number of threads that count as waiting, in all processes; 0
+// after Close. A process that uses this package counts as one, however many of its
+// goroutines wait. A process that was killed while it waited stays counted forever.
 func (s *Semaphore) Waiters() uint32 {
 	if !s.open.Load() {
 		return 0
@@ -78,17 +77,16 @@ func (s *Semaphore) Waiters() uint32 {
 	return waitersOf(s.memory.load())
 }
 
-// Repair sets the value and wakes all waiters, to look again. It returns the value
-// before. It is for an operator, or a supervisor, that knows how many
-// permits are truly free after a process was killed; what others take and post
-// meanwhile is overwritten, so all should be at rest.
+// Repair sets the value, wakes all waiters so that they check it again, and returns the
+// previous value. It is meant for an operator, or a supervisor, that knows how many
+// permits are really free after a process was killed. It overwrites concurrent waits
+// and posts, so no other process should use the semaphore meanwhile.
 //
-// If no permit is missing and only a wake-up was lost, so that a process waits
-// although the value is above zero, TryWait followed by Post will do, at any
-// time.
+// If only a wake-up was lost, a process waits although the value is above 0, and no
+// permit is missing. Then call TryWait and Post instead, which is safe at any time.
 func (s *Semaphore) Repair(value uint32) (was uint32, err error) {
 	if !s.open.Load() {
-		return 0, s.fault("repair", sema.ErrClosed, "")
+		return 0, s.newError("repair", sema.ErrClosed, "")
 	}
 	if err := checkValue("repair", s.name, value); err != nil {
 		return 0, err
@@ -96,87 +94,90 @@ func (s *Semaphore) Repair(value uint32) (was uint32, err error) {
 	return s.memory.repair(value), nil
 }
 
-// Name is the name with one leading slash, however it was spelt, or "" if the
-// semaphore has none.
+// Name returns the name with exactly one leading slash, or "" if the semaphore has no
+// name.
 func (s *Semaphore) Name() string { return s.name }
 
-// UnlinkOnClose makes Close remove the name too, if it still stands for this
-// semaphore. It does nothing for semaphores without a name.
+// UnlinkOnClose makes Close also remove the name, if it still refers to this semaphore.
+// It does nothing for semaphores without a name.
 func (s *Semaphore) UnlinkOnClose() { s.unlinkOnClose.Store(true) }
 
-// Close rejects, in this process, all waiters and all further calls
-// with [sema.ErrClosed]; permits of a [Gate] that are held can still be
-// released. The value stays what it is, and others go on using the semaphore.
-// Closing again does nothing and returns nil.
+// Close rejects all waiters and all further calls of s with [sema.ErrClosed]. Held
+// permits of a [Gate] can still be released. The value does not change, and other
+// processes can continue to use the semaphore. Closing again does nothing and returns
+// nil.
 //
-// It does not wait for other goroutines to notice. Memory that is this
-// package's stays mapped until none of them can touch it any more; before you
-// unmap what you gave to [Init] or [Attach], see to it yourself.
+// Close does not wait until other goroutines have returned. Memory mapped by this
+// package stays mapped until no goroutine can access it. Memory passed to [Init] or
+// [Attach] must not be unmapped before all calls of s have returned and all permits are
+// released.
 func (s *Semaphore) Close() error {
 	if !s.open.CompareAndSwap(true, false) {
 		return nil
 	}
 	close(s.closing)
-	s.memory.stir()
+	s.memory.interrupt()
 	if s.name == "" || !s.unlinkOnClose.Load() {
 		return nil
 	}
-	return unlinkIfStill(s.name, s.file)
+	return unlinkIfSame(s.name, s.file)
 }
 
-// wait is Wait when it did not succeed at once.
+// wait implements Wait if the value could not be decremented at once.
 func (s *Semaphore) wait(ctx context.Context, op string) error {
 	if ctx == nil {
-		return s.fault(op, sema.ErrInvalid, "nil context")
+		return s.newError(op, sema.ErrInvalid, "nil context")
 	}
-	if err := s.refusal(ctx, op); err != nil {
+	if err := s.rejection(ctx, op); err != nil {
 		return err
 	}
 	m := s.memory
 	if !m.turns.enter(ctx.Done(), s.closing) {
-		return s.refusal(ctx, op)
+		return s.rejection(ctx, op)
 	}
 	defer m.turns.leave()
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, m.stir)
+		stop := context.AfterFunc(ctx, m.interrupt)
 		defer stop()
 	}
-	var refused error
+	var rejected error
 	err := m.sleep(func() bool {
-		refused = s.refusal(ctx, op)
-		return refused != nil
+		rejected = s.rejection(ctx, op)
+		return rejected != nil
 	})
 	if err != nil {
-		return s.fault(op, err, "")
+		return s.newError(op, err, "")
 	}
-	return refused
+	return rejected
 }
 
-// refusal returns why a caller with this context may not wait any longer, or nil.
-func (s *Semaphore) refusal(ctx context.Context, op string) error {
+// rejection returns the error with which a waiter with this context must end, or nil.
+func (s *Semaphore) rejection(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if !s.open.Load() {
-		return s.fault(op, sema.ErrClosed, "")
+		return s.newError(op, sema.ErrClosed, "")
 	}
 	return nil
 }
 
-func (s *Semaphore) fault(op string, err error, detail string) error {
-	return fault(op, s.name, err, detail)
+func (s *Semaphore) newError(op string, err error, detail string) error {
+	return newError(op, s.name, err, detail)
 }
 
-func fault(op, name string, err error, detail string) error { return hinted(op, name, err, detail, "") }
+func newError(op, name string, err error, detail string) error {
+	return newHintedError(op, name, err, detail, "")
+}
 
-// hinted returns an error with facts and advice.
-func hinted(op, name string, err error, detail, advice string) error {
+// newHintedError returns an error with facts and advice.
+func newHintedError(op, name string, err error, detail, advice string) error {
 	return &sema.Error{Op: op, Name: name, Err: err, Detail: detail, Advice: advice}
 }
 
 func checkValue(op, name string, value uint32) error {
 	if value > MaxValue {
-		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("value %d is above the maximum, %d", value, MaxValue))
+		return newError(op, name, sema.ErrInvalid, fmt.Sprintf("value %d is above the maximum, %d", value, MaxValue))
 	}
 	return nil
 }

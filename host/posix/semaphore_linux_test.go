@@ -19,34 +19,34 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-func TestValueCountsDownAndUp(t *testing.T) {
+func TestSemaphore_ValueCountsDownAndUp(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 2)
+	s := create(t, 2)
 	wantErr(t, s.Wait(t.Context()), nil)
 	if !s.TryWait() || s.TryWait() {
-		t.Fatal("a try on 1 failed, or on 0 did not")
+		t.Fatal("TryWait failed at 1 or succeeded at 0")
 	}
 	wantState(t, s, 0, 0)
 	wantErr(t, s.Post(), nil)
 	wantState(t, s, 1, 0)
 }
 
-func TestADoneContextNeverAcquires(t *testing.T) {
+func TestSemaphore_DoneContextNeverAcquires(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 1)
+	s := create(t, 1)
 	why := errors.New("why")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	if err := s.Wait(ctx); err != why {
-		t.Errorf("error %v, want the cause as it is", err)
+		t.Errorf("error %v, want the unwrapped cause", err)
 	}
-	wantErr(t, s.Wait(nil), sema.ErrInvalid) //lint:ignore SA1012 it is refused
+	wantErr(t, s.Wait(nil), sema.ErrInvalid) //lint:ignore SA1012 it is rejected
 	wantState(t, s, 1, 0)
 }
 
-func TestPostRefusesToExceedTheMaximum(t *testing.T) {
+func TestSemaphore_PostRejectsToExceedTheMaximum(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, posix.MaxValue-1)
+	s := create(t, posix.MaxValue-1)
 	wantErr(t, s.Post(), nil)
 	wantErr(t, s.Post(), sema.ErrOverRelease)
 	wantState(t, s, posix.MaxValue, 0)
@@ -55,19 +55,19 @@ func TestPostRefusesToExceedTheMaximum(t *testing.T) {
 
 	_, err := posix.New(posix.MaxValue + 1)
 	wantErr(t, err, sema.ErrInvalid)
-	_, err = posix.Create(freshName(t), 0o600, posix.MaxValue+1, false)
+	_, err = posix.Create(uniqueName(t), 0o600, posix.MaxValue+1, false)
 	wantErr(t, err, sema.ErrInvalid)
 	_, err = s.Repair(posix.MaxValue + 1)
 	wantErr(t, err, sema.ErrInvalid)
 }
 
-func TestRepairSetsTheValueAndWakesAll(t *testing.T) {
+func TestSemaphore_RepairSetsTheValueAndWakesAll(t *testing.T) {
 	t.Parallel()
-	all := strangers(t, 3, 0)
+	all := attachments(t, 3, 0)
 	var results []<-chan error
 	for i, s := range all {
-		results = append(results, waiting(t.Context(), s))
-		asleep(t, s, i+1)
+		results = append(results, startWait(t.Context(), s))
+		awaitSleepers(t, s, i+1)
 	}
 	was, err := all[0].Repair(3)
 	if was != 0 || err != nil {
@@ -85,10 +85,10 @@ func TestRepairSetsTheValueAndWakesAll(t *testing.T) {
 	}
 }
 
-func TestClosedRefusesEverything(t *testing.T) {
+func TestSemaphore_ClosedRejectsAllCalls(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 1)
-	again := reopened(t, s)
+	s := create(t, 1)
+	again := openAgain(t, s)
 	wantErr(t, s.Close(), nil)
 	wantErr(t, s.Close(), nil)
 	runtime.GC()
@@ -104,14 +104,14 @@ func TestClosedRefusesEverything(t *testing.T) {
 	wantState(t, again, 1, 0)
 }
 
-func TestClosingOneLeavesTheOtherOpen(t *testing.T) {
+func TestSemaphore_CloseLeavesOthersOpen(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 0)
-	again := reopened(t, s)
-	stays := waiting(t.Context(), again)
-	asleep(t, s, 1)
-	leaves := waiting(t.Context(), s)
-	queued(t, s, 1)
+	s := create(t, 0)
+	again := openAgain(t, s)
+	stays := startWait(t.Context(), again)
+	awaitSleepers(t, s, 1)
+	leaves := startWait(t.Context(), s)
+	awaitQueued(t, s, 1)
 	s.Close()
 	wantErr(t, result(t, leaves), sema.ErrClosed)
 	wantErr(t, again.Post(), nil)
@@ -119,10 +119,11 @@ func TestClosingOneLeavesTheOtherOpen(t *testing.T) {
 	wantState(t, again, 0, 0)
 }
 
-// The race detector cannot see the word, so it must be told.
-func TestWhatAPermitGuardsIsOrdered(t *testing.T) {
+// TestSemaphore_OrdersMemoryAccesses fails under the race detector without raceAcquire
+// and raceRelease.
+func TestSemaphore_OrdersMemoryAccesses(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 1)
+	s := create(t, 1)
 	guarded := 0
 	var wg sync.WaitGroup
 	for range 4 {
@@ -139,11 +140,11 @@ func TestWhatAPermitGuardsIsOrdered(t *testing.T) {
 	}
 	wg.Wait()
 	if guarded != 2000 {
-		t.Errorf("%d, want 2000: two were inside at once", guarded)
+		t.Errorf("counter %d, want 2000: two goroutines held the permit at once", guarded)
 	}
 }
 
-func TestUseRacingWithCloseTouchesNoUnmappedMemory(t *testing.T) {
+func TestSemaphore_RacesWithClose(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		s, err := posix.New(2)
@@ -169,9 +170,9 @@ func TestUseRacingWithCloseTouchesNoUnmappedMemory(t *testing.T) {
 	}
 }
 
-func TestMemoryIsUnmappedWhenNobodyCanUseIt(t *testing.T) {
+func TestMemory_IsUnmappedWhenUnreachable(t *testing.T) {
 	t.Parallel()
-	name := freshName(t)
+	name := uniqueName(t)
 	var inode string
 	mapped := func() bool {
 		maps, err := os.ReadFile("/proc/self/maps")
@@ -193,8 +194,8 @@ func TestMemoryIsUnmappedWhenNobodyCanUseIt(t *testing.T) {
 		}
 		inode = fmt.Sprintf(" %d ", info.Sys().(*syscall.Stat_t).Ino)
 		ctx, cancel := context.WithCancel(t.Context())
-		blocked := waiting(ctx, s)
-		asleep(t, s, 1)
+		blocked := startWait(ctx, s)
+		awaitSleepers(t, s, 1)
 		s.Close()
 		wantErr(t, result(t, blocked), sema.ErrClosed)
 		cancel()
@@ -210,17 +211,18 @@ func TestMemoryIsUnmappedWhenNobodyCanUseIt(t *testing.T) {
 	})
 }
 
-// The only one to know the semaphore is a goroutine asleep in Wait.
-func TestMemoryStaysMappedUnderAWaiter(t *testing.T) {
+// TestMemory_StaysMappedUnderAWaiter keeps only the reference of a goroutine that
+// sleeps in Wait.
+func TestMemory_StaysMappedUnderAWaiter(t *testing.T) {
 	t.Parallel()
-	name := freshName(t)
+	name := uniqueName(t)
 	blocked := func() <-chan error {
 		s, err := posix.Create(name, 0o600, 0, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := waiting(context.Background(), s)
-		asleep(t, s, 1)
+		c := startWait(context.Background(), s)
+		awaitSleepers(t, s, 1)
 		return c
 	}()
 	for range 5 {
@@ -230,8 +232,8 @@ func TestMemoryStaysMappedUnderAWaiter(t *testing.T) {
 	wantErr(t, result(t, blocked), nil)
 }
 
-func TestWaitAndPostAllocateNothing(t *testing.T) {
-	s := fresh(t, 1)
+func TestSemaphore_WaitAndPostDoNotAllocate(t *testing.T) {
+	s := create(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if n := testing.AllocsPerRun(1000, func() {

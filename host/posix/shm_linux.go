@@ -19,12 +19,12 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// directory is where glibc keeps semaphores, as files with filePrefix.
+// directory contains the semaphores of glibc, as files with filePrefix.
 const directory = "/dev/shm"
 
 func fileOf(name string) string { return directory + "/" + filePrefix + strings.TrimPrefix(name, "/") }
 
-// openFlags never follow a link out of the directory, which is everybody's.
+// openFlags contains O_NOFOLLOW, because every user can create links in the directory.
 const openFlags = os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
 
 func supported(string) error { return nil }
@@ -32,14 +32,14 @@ func supported(string) error { return nil }
 func openNamed(op, name string) (*memory, inode, error) {
 	f, err := os.OpenFile(fileOf(name), openFlags, 0)
 	if err != nil {
-		return nil, inode{}, explain(op, name, err)
+		return nil, inode{}, wrapError(op, name, err)
 	}
 	defer f.Close()
 	return mapFile(op, name, f)
 }
 
-// createNamed opens what is there or creates afresh, and begins again if others
-// were faster to create, or to unlink.
+// createNamed opens the existing semaphore or creates a new one. It retries if another
+// process creates or unlinks the semaphore meanwhile.
 func createNamed(op, name string, mode fs.FileMode, value uint32, exclusive bool) (*memory, inode, error) {
 	for {
 		if !exclusive {
@@ -48,35 +48,35 @@ func createNamed(op, name string, mode fs.FileMode, value uint32, exclusive bool
 				return m, file, err
 			}
 		}
-		m, file, err := createFresh(op, name, mode, value)
+		m, file, err := createNew(op, name, mode, value)
 		if exclusive || !errors.Is(err, fs.ErrExist) {
 			return m, file, err
 		}
 	}
 }
 
-// createFresh makes a draft and, when it is complete, gives it the name.
-func createFresh(op, name string, mode fs.FileMode, value uint32) (*memory, inode, error) {
+// createNew creates a draft and links it to the name when it is complete.
+func createNew(op, name string, mode fs.FileMode, value uint32) (*memory, inode, error) {
 	f, err := createDraft(mode)
 	if err != nil {
-		return nil, inode{}, explain(op, name, err)
+		return nil, inode{}, wrapError(op, name, err)
 	}
 	defer f.Close()
 	defer os.Remove(f.Name())
 	if _, err := f.Write(image(value)); err != nil {
-		return nil, inode{}, explain(op, name, err)
+		return nil, inode{}, wrapError(op, name, err)
 	}
 	m, file, err := mapFile(op, name, f)
 	if err != nil {
 		return nil, inode{}, err
 	}
 	if err := os.Link(f.Name(), fileOf(name)); err != nil {
-		return nil, inode{}, explain(op, name, err)
+		return nil, inode{}, wrapError(op, name, err)
 	}
 	return m, file, nil
 }
 
-// createDraft creates a file under a name that nobody takes for a semaphore.
+// createDraft creates a file with a name that is not the name of a semaphore.
 func createDraft(mode fs.FileMode) (*os.File, error) {
 	for {
 		draft := fmt.Sprintf("%s/.sema-posix-%016x", directory, rand.Uint64())
@@ -87,7 +87,7 @@ func createDraft(mode fs.FileMode) (*os.File, error) {
 	}
 }
 
-// An inode is a file, whatever its names.
+// An inode identifies a file independently of its names.
 type inode struct{ device, number uint64 }
 
 func inodeOf(info fs.FileInfo) inode {
@@ -95,11 +95,10 @@ func inodeOf(info fs.FileInfo) inode {
 	return inode{uint64(st.Dev), st.Ino}
 }
 
-// mapped has the memory of each file that is mapped in this process, so that a
-// semaphore opened many times has one turnstile, and one thread that blocks. A
-// mapping keeps its inode from being reused. It ends when nobody can reach the
-// memory any more: not when the last Semaphore is closed, since others may be
-// in the middle of a call.
+// mapped contains the memory of each file that is mapped in this process, so that a
+// semaphore opened many times has one turnstile and one blocked thread. A mapping keeps
+// its inode from being reused. It is removed when the memory is unreachable, not when
+// the last Semaphore is closed, since goroutines may be in the middle of a call.
 var mapped = struct {
 	sync.Mutex
 	memory map[inode]weak.Pointer[memory]
@@ -108,7 +107,7 @@ var mapped = struct {
 func mapFile(op, name string, f *os.File) (*memory, inode, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, inode{}, explain(op, name, err)
+		return nil, inode{}, wrapError(op, name, err)
 	}
 	if err := checkFile(op, name, info); err != nil {
 		return nil, inode{}, err
@@ -121,7 +120,7 @@ func mapFile(op, name string, f *os.File) (*memory, inode, error) {
 	}
 	bytes, err := syscall.Mmap(int(f.Fd()), 0, semaphoreSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
-		return nil, inode{}, explain(op, name, err)
+		return nil, inode{}, wrapError(op, name, err)
 	}
 	if err := checkImage(op, name, bytes); err != nil {
 		syscall.Munmap(bytes)
@@ -129,7 +128,7 @@ func mapFile(op, name string, f *os.File) (*memory, inode, error) {
 	}
 	m := newMemory(bytes)
 	mapped.memory[file] = weak.Make(m)
-	unmapAfter(m, func(m weak.Pointer[memory]) {
+	unmapWhenUnreachable(m, func(m weak.Pointer[memory]) {
 		mapped.Lock()
 		defer mapped.Unlock()
 		if mapped.memory[file] == m {
@@ -139,22 +138,22 @@ func mapFile(op, name string, f *os.File) (*memory, inode, error) {
 	return m, file, nil
 }
 
-// unmapAfter unmaps m's bytes when nobody can reach m any more, and then calls
+// unmapWhenUnreachable unmaps the bytes of m when m is unreachable, and then calls
 // forget.
-func unmapAfter(m *memory, forget func(weak.Pointer[memory])) {
-	gone := weak.Make(m)
+func unmapWhenUnreachable(m *memory, forget func(weak.Pointer[memory])) {
+	pointer := weak.Make(m)
 	runtime.AddCleanup(m, func(bytes []byte) {
 		syscall.Munmap(bytes)
-		forget(gone)
+		forget(pointer)
 	}, m.bytes)
 }
 
 func checkFile(op, name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fault(op, name, sema.ErrInvalid, fmt.Sprintf("%s is no regular file (%v), and so no semaphore", readable(fileOf(name)), info.Mode()))
+		return newError(op, name, sema.ErrInvalid, fmt.Sprintf("%s is not a regular file (%v)", printable(fileOf(name)), info.Mode()))
 	}
 	if info.Size() < semaphoreSize {
-		return hinted(op, name, sema.ErrInvalid, fmt.Sprintf("%s has %d bytes, a semaphore %d", readable(fileOf(name)), info.Size(), semaphoreSize), "Unlink it and Create it again")
+		return newHintedError(op, name, sema.ErrInvalid, fmt.Sprintf("%s has %d bytes, a semaphore has %d", printable(fileOf(name)), info.Size(), semaphoreSize), "Unlink it and Create it again")
 	}
 	return nil
 }
@@ -162,26 +161,26 @@ func checkFile(op, name string, info fs.FileInfo) error {
 func newUnnamed(value uint32) (*memory, error) {
 	bytes, err := syscall.Mmap(-1, 0, semaphoreSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANONYMOUS)
 	if err != nil {
-		return nil, explain("new", "", err)
+		return nil, wrapError("new", "", err)
 	}
 	copy(bytes, image(value))
 	m := newMemory(bytes)
-	unmapAfter(m, func(weak.Pointer[memory]) {})
+	unmapWhenUnreachable(m, func(weak.Pointer[memory]) {})
 	return m, nil
 }
 
 func unlinkNamed(op, name string) error {
 	if err := syscall.Unlink(fileOf(name)); err != nil {
-		return explain(op, name, err)
+		return wrapError(op, name, err)
 	}
 	return nil
 }
 
-// unlinkIfStill unlinks the name if it stands for that file.
-func unlinkIfStill(name string, file inode) error {
+// unlinkIfSame unlinks the name if it refers to that file.
+func unlinkIfSame(name string, file inode) error {
 	info, err := os.Lstat(fileOf(name))
 	if err != nil || inodeOf(info) != file {
-		return nil // somebody unlinked it before
+		return nil // already unlinked
 	}
 	err = unlinkNamed("close", name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,7 +192,7 @@ func unlinkIfStill(name string, file inode) error {
 func listNamed() ([]Info, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
-		return nil, explain("list", "", err)
+		return nil, wrapError("list", "", err)
 	}
 	var list []Info
 	for _, e := range entries {
@@ -209,13 +208,13 @@ func listNamed() ([]Info, error) {
 	return list, nil
 }
 
-// inspect reads a semaphore without mapping it.
+// inspect reads the state of a semaphore without mapping it.
 func inspect(name string) Info {
 	const op = "list"
 	info := Info{Name: name}
 	st, err := os.Lstat(fileOf(name))
 	if err != nil {
-		info.Err = explain(op, name, err)
+		info.Err = wrapError(op, name, err)
 		return info
 	}
 	info.Mode = st.Mode()
@@ -224,13 +223,13 @@ func inspect(name string) Info {
 	}
 	f, err := os.OpenFile(fileOf(name), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		info.Err = explain(op, name, err)
+		info.Err = wrapError(op, name, err)
 		return info
 	}
 	defer f.Close()
 	bytes := make([]byte, semaphoreSize)
 	if _, err := f.ReadAt(bytes, 0); err != nil {
-		info.Err = explain(op, name, err)
+		info.Err = wrapError(op, name, err)
 		return info
 	}
 	if info.Err = checkImage(op, name, bytes); info.Err == nil {
@@ -240,20 +239,20 @@ func inspect(name string) Info {
 	return info
 }
 
-// readable quotes a path that would not print as it is: any user may have chosen
-// the name of a listed one.
-func readable(path string) string {
+// printable quotes a path that contains special characters: any user may have chosen
+// the name of a listed file.
+func printable(path string) string {
 	if quoted := strconv.Quote(path); quoted != `"`+path+`"` {
 		return quoted
 	}
 	return path
 }
 
-// explain adds facts and advice to an error of the file system.
-func explain(op, name string, err error) error {
-	file, detail, advice := readable(fileOf(name)), "", ""
+// wrapError adds facts and advice to an error of the file system.
+func wrapError(op, name string, err error) error {
+	file, detail, advice := printable(fileOf(name)), "", ""
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		err = &fs.PathError{Op: pathErr.Op, Path: readable(pathErr.Path), Err: pathErr.Err}
+		err = &fs.PathError{Op: pathErr.Op, Path: printable(pathErr.Path), Err: pathErr.Err}
 	}
 	switch {
 	case op == "new" || op == "list" && name == "":
@@ -266,9 +265,9 @@ func explain(op, name string, err error) error {
 	case errors.Is(err, fs.ErrPermission) && op == "unlink":
 		detail = file + " belongs to another user"
 	case errors.Is(err, fs.ErrPermission):
-		detail, advice = "the mode of "+file+" must let this user read and write", "have its owner chmod it"
+		detail, advice = "this user may not read and write "+file, "ask its owner to change the mode"
 	case errors.Is(err, syscall.ELOOP):
 		detail, advice = file+" is a symbolic link, which is not followed", "Unlink it"
 	}
-	return hinted(op, name, err, detail, advice)
+	return newHintedError(op, name, err, detail, advice)
 }

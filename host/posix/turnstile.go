@@ -9,11 +9,11 @@ import (
 type turnstile struct {
 	mu    sync.Mutex
 	taken bool
-	line  list.List // of chan struct{}, closed when its turn has come; empty unless taken
+	queue list.List // of chan struct{}, closed when it is the waiter's turn; empty unless taken
 }
 
-// enter waits for its turn and says whether it has come; if so, leave must be
-// called. It gives up when one of the channels is closed.
+// enter waits for the caller's turn and reports whether it got it. If so, the caller
+// must call leave. It returns false if one of the channels is closed first.
 func (t *turnstile) enter(done, closing <-chan struct{}) bool {
 	t.mu.Lock()
 	if !t.taken {
@@ -22,7 +22,7 @@ func (t *turnstile) enter(done, closing <-chan struct{}) bool {
 		return true
 	}
 	turn := make(chan struct{})
-	place := t.line.PushBack(turn)
+	element := t.queue.PushBack(turn)
 	t.mu.Unlock()
 	select {
 	case <-turn:
@@ -30,32 +30,32 @@ func (t *turnstile) enter(done, closing <-chan struct{}) bool {
 	case <-done:
 	case <-closing:
 	}
-	t.giveUp(turn, place)
+	t.cancel(turn, element)
 	return false
 }
 
-func (t *turnstile) giveUp(turn chan struct{}, place *list.Element) {
+func (t *turnstile) cancel(turn chan struct{}, element *list.Element) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-turn: // it came after all, and is the next one's
-		t.passOn()
+	case <-turn: // the turn came meanwhile: pass it on
+		t.passOnLocked()
 	default:
-		t.line.Remove(place)
+		t.queue.Remove(element)
 	}
 }
 
 func (t *turnstile) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.passOn()
+	t.passOnLocked()
 }
 
-func (t *turnstile) passOn() {
-	next := t.line.Front()
+func (t *turnstile) passOnLocked() {
+	next := t.queue.Front()
 	if next == nil {
 		t.taken = false
 		return
 	}
-	close(t.line.Remove(next).(chan struct{}))
+	close(t.queue.Remove(next).(chan struct{}))
 }

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// The turn comes to somebody who has just decided to give up. The next must
-// get it.
-func TestATurnThatComesTooLateIsPassedOn(t *testing.T) {
+// TestTurnstile_PassesOnALateTurn passes the turn to a waiter that is about to leave. The
+// next waiter must get it.
+func TestTurnstile_PassesOnALateTurn(t *testing.T) {
 	for range 50 {
 		var s turnstile
 		s.enter(nil, nil)
 		done, left := make(chan struct{}), make(chan bool)
 		go func() { left <- s.enter(done, nil) }()
-		lineReaches(t, &s, 1)
+		awaitQueue(t, &s, 1)
 		next := make(chan bool, 1)
 		go func() { next <- s.enter(nil, nil) }()
-		lineReaches(t, &s, 2)
+		awaitQueue(t, &s, 2)
 
 		s.mu.Lock()
-		close(done) // who sees it cannot leave before us
-		s.passOn()
+		close(done) // the waiter cannot leave before the mutex is unlocked
+		s.passOnLocked()
 		s.mu.Unlock()
 		if <-left {
-			s.leave() // it saw its turn first
+			s.leave() // it saw the turn first
 		}
 		select {
 		case <-next:
@@ -31,23 +31,23 @@ func TestATurnThatComesTooLateIsPassedOn(t *testing.T) {
 			t.Fatal("the turn was lost")
 		}
 		s.leave()
-		if s.taken || s.line.Len() > 0 {
-			t.Fatal("taken by nobody")
+		if s.taken || s.queue.Len() > 0 {
+			t.Fatal("still taken, or the queue is not empty")
 		}
 	}
 }
 
-func lineReaches(t *testing.T, s *turnstile, n int) {
+func awaitQueue(t *testing.T, s *turnstile, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Microsecond) {
 		s.mu.Lock()
-		length := s.line.Len()
+		length := s.queue.Len()
 		s.mu.Unlock()
 		if length == n {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d in line, want %d", length, n)
+			t.Fatalf("%d queued, want %d", length, n)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"runtime"
 )
 
-// Here no constructor succeeds, so nothing else is ever called.
+// On these systems every constructor fails, so nothing else is ever called.
 
 func supported(op string) error {
-	return fault(op, "", errors.ErrUnsupported, "package posix needs 64-bit Linux, this is "+runtime.GOOS+"/"+runtime.GOARCH)
+	return newError(op, "", errors.ErrUnsupported, "package posix needs 64-bit Linux, this is "+runtime.GOOS+"/"+runtime.GOARCH)
 }
 
 type inode struct{}
@@ -24,8 +24,8 @@ func createNamed(op, _ string, _ fs.FileMode, _ uint32, _ bool) (*memory, inode,
 
 func newUnnamed(uint32) (*memory, error) { return nil, supported("new") }
 func unlinkNamed(op, _ string) error     { return supported(op) }
-func unlinkIfStill(string, inode) error  { return supported("close") }
+func unlinkIfSame(string, inode) error   { return supported("close") }
 func listNamed() ([]Info, error)         { return nil, supported("list") }
 func (m *memory) block() error           { return supported("wait") }
 func (m *memory) wake(int)               {}
-func (m *memory) stir()                  {}
+func (m *memory) interrupt()             {}

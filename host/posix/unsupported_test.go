@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/host/posix"
 )
 
-func TestEveryConstructorSaysItIsUnsupported(t *testing.T) {
+func TestOpen_IsUnsupported(t *testing.T) {
 	mem := make([]byte, 64)
 	for what, try := range map[string]func() error{
 		"Open":   func() error { _, err := posix.Open("/x"); return err },

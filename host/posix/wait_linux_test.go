@@ -25,19 +25,19 @@ func bothWays(t *testing.T, test func(t *testing.T, prepare func(...*posix.Semap
 	t.Run("slices", func(t *testing.T) {
 		test(t, func(all ...*posix.Semaphore) {
 			for _, s := range all {
-				s.SleepInSlices()
+				s.DisableWaitv()
 			}
 		})
 	})
 }
 
-func TestPostWakesWhoWaits(t *testing.T) {
+func TestSemaphore_PostWakesAWaiter(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, prepare func(...*posix.Semaphore)) {
-		s := fresh(t, 0)
+		s := create(t, 0)
 		prepare(s)
-		served := waiting(t.Context(), s)
-		asleep(t, s, 1)
+		served := startWait(t.Context(), s)
+		awaitSleepers(t, s, 1)
 		wantState(t, s, 0, 1)
 		wantErr(t, s.Post(), nil)
 		wantErr(t, result(t, served), nil)
@@ -45,37 +45,37 @@ func TestPostWakesWhoWaits(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAContextIsNoticedAtOnce(t *testing.T) {
+func TestSemaphore_CancelEndsWait(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, prepare func(...*posix.Semaphore)) {
-		s := fresh(t, 0)
+		s := create(t, 0)
 		prepare(s)
 		why := errors.New("why")
 		for range 21 {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			blocked := waiting(ctx, s)
-			asleep(t, s, 1)
+			blocked := startWait(ctx, s)
+			awaitSleepers(t, s, 1)
 			cancel(why)
 			if err := result(t, blocked); err != why {
-				t.Fatalf("error %v, want the cause as it is", err)
+				t.Fatalf("error %v, want the unwrapped cause", err)
 			}
 		}
 		wantState(t, s, 0, 0)
 	})
 }
 
-func TestCloseWakesWhoWaits(t *testing.T) {
+func TestSemaphore_CloseWakesWaiters(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, prepare func(...*posix.Semaphore)) {
-		s := fresh(t, 0)
-		again := reopened(t, s)
+		s := create(t, 0)
+		again := openAgain(t, s)
 		prepare(s)
 		var all []<-chan error
 		for range 5 {
-			all = append(all, waiting(context.Background(), s))
+			all = append(all, startWait(context.Background(), s))
 		}
-		queued(t, s, 4)
-		asleep(t, s, 1)
+		awaitQueued(t, s, 4)
+		awaitSleepers(t, s, 1)
 		s.Close()
 		for _, c := range all {
 			wantErr(t, result(t, c), sema.ErrClosed)
@@ -84,9 +84,9 @@ func TestCloseWakesWhoWaits(t *testing.T) {
 	})
 }
 
-func TestGoroutinesAreServedInTurn(t *testing.T) {
+func TestSemaphore_ServesGoroutinesInOrder(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 0)
+	s := create(t, 0)
 	const goroutines, leaver = 10, 4
 	served := make(chan int, goroutines)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -101,9 +101,9 @@ func TestGoroutinesAreServedInTurn(t *testing.T) {
 			served <- i
 		}()
 		if i == 0 {
-			asleep(t, s, 1)
+			awaitSleepers(t, s, 1)
 		}
-		queued(t, s, i)
+		awaitQueued(t, s, i)
 	}
 	cancel()
 	wantErr(t, result(t, left), context.Canceled)
@@ -113,77 +113,77 @@ func TestGoroutinesAreServedInTurn(t *testing.T) {
 		}
 		s.Post()
 		if got := <-served; got != want {
-			t.Fatalf("%d was served before %d", got, want)
+			t.Fatalf("goroutine %d was served before %d", got, want)
 		}
 	}
 }
 
-// A silentContext ends without telling.
-type silentContext struct {
+// An unnotifiedContext ends without closing Done.
+type unnotifiedContext struct {
 	context.Context
 	ended atomic.Bool
 	never chan struct{}
 }
 
-func newSilentContext(t *testing.T) *silentContext {
-	return &silentContext{Context: t.Context(), never: make(chan struct{})}
+func newUnnotifiedContext(t *testing.T) *unnotifiedContext {
+	return &unnotifiedContext{Context: t.Context(), never: make(chan struct{})}
 }
 
-func (c *silentContext) Done() <-chan struct{} { return c.never }
+func (c *unnotifiedContext) Done() <-chan struct{} { return c.never }
 
-func (c *silentContext) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
+func (c *unnotifiedContext) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
 
-func (c *silentContext) Err() error {
+func (c *unnotifiedContext) Err() error {
 	if c.ended.Load() {
 		return context.Canceled
 	}
 	return nil
 }
 
-// A slyContext ends, and has told, the moment after it was looked at.
-type slyContext struct {
-	*silentContext
-	tell func()
-	told func() bool
+// A racingContext ends, and has called its AfterFunc, right after Err was called.
+type racingContext struct {
+	*unnotifiedContext
+	notify   func()
+	notified func() bool
 }
 
-func (c *slyContext) AfterFunc(tell func()) (stop func() bool) {
-	c.tell = tell
+func (c *racingContext) AfterFunc(notify func()) (stop func() bool) {
+	c.notify = notify
 	return func() bool { return true }
 }
 
-func (c *slyContext) Err() error {
-	if c.tell == nil || c.ended.Load() {
-		return c.silentContext.Err()
+func (c *racingContext) Err() error {
+	if c.notify == nil || c.ended.Load() {
+		return c.unnotifiedContext.Err()
 	}
 	c.ended.Store(true)
-	c.tell()
-	for !c.told() {
+	c.notify()
+	for !c.notified() {
 		time.Sleep(10 * time.Microsecond)
 	}
 	return nil
 }
 
-func TestAContextThatEndsBeforeTheSleepIsNoticed(t *testing.T) {
+func TestSemaphore_CancelBeforeSleepEndsWait(t *testing.T) {
 	t.Parallel()
-	s := fresh(t, 0)
-	ctx := &slyContext{silentContext: newSilentContext(t), told: s.Stirred}
-	wantErr(t, result(t, waiting(ctx, s)), context.Canceled)
+	s := create(t, 0)
+	ctx := &racingContext{unnotifiedContext: newUnnotifiedContext(t), notified: s.Interrupted}
+	wantErr(t, result(t, startWait(ctx, s)), context.Canceled)
 	wantState(t, s, 0, 0)
 }
 
-// The wake-up of a post goes to the first who slept, whose context has just
-// ended. It must reach the second.
-func TestWhoLeavesPassesTheWakeUpOn(t *testing.T) {
+// TestSemaphore_LeavingWaiterPassesOnTheWakeUp posts when the context of the first
+// sleeping waiter has just ended. The wake-up must reach the second waiter.
+func TestSemaphore_LeavingWaiterPassesOnTheWakeUp(t *testing.T) {
 	t.Parallel()
 	for range 100 {
-		both := strangers(t, 2, 0)
+		both := attachments(t, 2, 0)
 		leaver, stayer := both[0], both[1]
-		ctx := newSilentContext(t)
-		left := waiting(ctx, leaver)
-		asleep(t, leaver, 1)
-		stayed := waiting(t.Context(), stayer)
-		asleep(t, stayer, 2)
+		ctx := newUnnotifiedContext(t)
+		left := startWait(ctx, leaver)
+		awaitSleepers(t, leaver, 1)
+		stayed := startWait(t.Context(), stayer)
+		awaitSleepers(t, stayer, 2)
 		ctx.ended.Store(true)
 		wantErr(t, stayer.Post(), nil)
 		select {
@@ -193,15 +193,16 @@ func TestWhoLeavesPassesTheWakeUpOn(t *testing.T) {
 			wantState(t, stayer, 0, 0)
 			return
 		case <-stayed:
-			leaver.Close() // a stray signal had put the leaver behind: again
+			leaver.Close() // a stray signal requeued the leaver behind the stayer: retry
 			result(t, left)
 		}
 	}
 	t.Fatal("the leaver was never the first to be woken")
 }
 
-// Likewise with contexts that tell, and with Close.
-func TestPostsRacingWithLeaversReachWhoStays(t *testing.T) {
+// TestSemaphore_PostRacingWithLeavingWaiter does the same with ordinary contexts, and
+// with Close.
+func TestSemaphore_PostRacingWithLeavingWaiter(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, prepare func(...*posix.Semaphore)) {
 		_, page := sharedPage(t)
@@ -216,10 +217,10 @@ func TestPostsRacingWithLeaversReachWhoStays(t *testing.T) {
 			}
 			prepare(leaver, stayer)
 			ctx, cancel := context.WithCancel(t.Context())
-			left := waiting(ctx, leaver)
-			asleep(t, leaver, 1)
-			stayed := waiting(t.Context(), stayer)
-			asleep(t, stayer, 2)
+			left := startWait(ctx, leaver)
+			awaitSleepers(t, leaver, 1)
+			stayed := startWait(t.Context(), stayer)
+			awaitSleepers(t, stayer, 2)
 			leave := cancel
 			if round%2 == 0 {
 				leave = func() { leaver.Close() }
@@ -240,11 +241,11 @@ func TestPostsRacingWithLeaversReachWhoStays(t *testing.T) {
 	})
 }
 
-func TestStormOfCancelsConservesPermits(t *testing.T) {
+func TestSemaphore_StormOfCancelsConservesPermits(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, prepare func(...*posix.Semaphore)) {
 		const capacity = 2
-		all := strangers(t, 3, capacity)
+		all := attachments(t, 3, capacity)
 		prepare(all...)
 		var inside, visits atomic.Int64
 		var wg sync.WaitGroup
@@ -255,7 +256,7 @@ func TestStormOfCancelsConservesPermits(t *testing.T) {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*round)*time.Microsecond)
 					if s.Wait(ctx) == nil {
 						if inside.Add(1) > capacity {
-							t.Error("more inside than there are permits")
+							t.Error("more permits are held than the capacity")
 						}
 						if round%8 == 0 {
 							time.Sleep(10 * time.Microsecond)
@@ -271,19 +272,20 @@ func TestStormOfCancelsConservesPermits(t *testing.T) {
 		wg.Wait()
 		wantState(t, all[0], capacity, 0)
 		if visits.Load() == 0 {
-			t.Error("nobody ever got in")
+			t.Error("no goroutine ever acquired a permit")
 		}
 	})
 }
 
-// Signals interrupt the sleep. (Others' too, so no other test runs meanwhile.)
-func TestSignalsLoseNothing(t *testing.T) {
+// TestSemaphore_SignalsLoseNothing interrupts the sleep with signals. It is not parallel,
+// because the signals interrupt other tests too.
+func TestSemaphore_SignalsLoseNothing(t *testing.T) {
 	bothWays(t, func(t *testing.T, prepare func(...*posix.Semaphore)) {
-		s := fresh(t, 0)
+		s := create(t, 0)
 		prepare(s)
 		for range 20 {
-			served := waiting(t.Context(), s)
-			asleep(t, s, 1)
+			served := startWait(t.Context(), s)
+			awaitSleepers(t, s, 1)
 			interruptAllThreads(t)
 			s.Post()
 			interruptAllThreads(t)
@@ -293,7 +295,8 @@ func TestSignalsLoseNothing(t *testing.T) {
 	})
 }
 
-// interruptAllThreads sends the signal that the Go runtime uses for that.
+// interruptAllThreads sends every thread the signal that the Go runtime uses for
+// preemption.
 func interruptAllThreads(t *testing.T) {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/self/task")
@@ -306,18 +309,18 @@ func interruptAllThreads(t *testing.T) {
 	}
 }
 
-func TestAHundredWaitersBlockOneThread(t *testing.T) {
+func TestSemaphore_HundredWaitersBlockOneThread(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"waitv", "slices"} {
 		t.Run(how, func(t *testing.T) {
-			s := fresh(t, 0)
+			s := create(t, 0)
 			child := proctest.Start(t, "crowd", s.Name(), how)
 			child.Expect("waiting")
-			asleep(t, s, 1)
+			awaitSleepers(t, s, 1)
 			wantState(t, s, 0, 1)
-			child.Say("count your threads")
-			if threads, err := strconv.Atoi(child.Hear()); err != nil || threads > 20 {
-				t.Errorf("%d threads (%v) for one that is blocked", threads, err)
+			child.Send("count your threads")
+			if threads, err := strconv.Atoi(child.Receive()); err != nil || threads > 20 {
+				t.Errorf("%d threads (%v) for one blocked thread", threads, err)
 			}
 			for range crowdSize {
 				s.Post()
@@ -338,7 +341,7 @@ func crowd(c *proctest.Child) {
 		s, err := posix.Open(c.Args[0])
 		c.Must(err)
 		if c.Args[1] == "slices" {
-			s.SleepInSlices()
+			s.DisableWaitv()
 		}
 		wg.Go(func() { c.Must(s.Wait(context.Background())) })
 		some = s
@@ -346,13 +349,13 @@ func crowd(c *proctest.Child) {
 	for some.Queued() != crowdSize-1 {
 		time.Sleep(time.Millisecond)
 	}
-	c.Say("waiting")
-	c.Hear()
+	c.Send("waiting")
+	c.Receive()
 	status, err := os.ReadFile("/proc/self/status")
 	c.Must(err)
 	_, after, _ := strings.Cut(string(status), "Threads:\t")
 	threads, _, _ := strings.Cut(after, "\n")
-	c.Say("%s", threads)
+	c.Send("%s", threads)
 	wg.Wait()
-	c.Say("all served")
+	c.Send("all served")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-// A board is memory that processes share: one word for all to see in one look,
-// and a count for each.
+// A board is memory that processes share: one word that can be read atomically, and a
+// counter for each process.
 type board struct {
 	path   string
 	word   *atomic.Uint64
@@ -38,7 +38,7 @@ func openBoard(c *proctest.Child, path string) *board {
 	return b
 }
 
-// mapBoard's mapping stays until the process ends.
+// mapBoard maps a board. The mapping stays until the process ends.
 func mapBoard(path string) (*board, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -1,67 +1,67 @@
-// Package sysv is for the semaphore sets of System V: semget, semop and semctl.
+// Package sysv uses System V semaphore sets: semget, semop and semctl.
 //
-// They are what older programs share: databases, transaction monitors, C code from
-// before threads. And they can do what nothing else on a host can: change several
-// semaphores in one step, or none of them ([Set.Op]), and undo the changes of a
-// process that has ended ([Op].Undo). [AsGate] makes a [sema.Gate] of one semaphore of a set.
+// Older programs share these: databases, transaction monitors, C code from before
+// threads. They also have two features that nothing else on a host has. One operation
+// changes several semaphores atomically ([Set.Op]). And the kernel undoes the changes
+// of a process that has ended ([Op].Undo). [AsGate] turns one semaphore of a set into a
+// [sema.Gate].
 //
-// Between Go programs prefer package host: it serves strictly in order, knows the
-// holders and the number of waiters, needs no key that may collide and leaves nothing
-// behind in a table of the kernel with a fixed size. Package host/posix is for
-// what C programs open with sem_open.
+// Between Go programs prefer package host: it serves strictly in order, reports the
+// holders and the number of waiters, needs no key that may collide and leaves no entry
+// in a kernel table of fixed size. For semaphores that C programs open with sem_open,
+// use package host/posix.
 //
 // # Sets
 //
-// A set is found by its [Key], a number that programs agree on or make from a
-// file ([KeyOf]), or by its id. It belongs to the kernel: it stays until
-// somebody removes it or the host restarts, and needs no Close. A shell lists
-// all sets with "ipcs -s", one with "ipcs -s -i id", and removes one with
-// "ipcrm -s id" or "ipcrm -S key"; [List] and [Remove] do the same.
+// A set is found by its [Key], a number that programs agree on or derive from a file
+// ([KeyOf]), or by its id. It belongs to the kernel: it exists until it is removed or
+// the host restarts, and needs no Close. In a shell, "ipcs -s" lists all sets,
+// "ipcs -s -i id" shows one, and "ipcrm -s id" or "ipcrm -S key" removes one. [List]
+// and [Remove] do the same.
 //
-// Keys and ids belong to an IPC namespace. A container has its own unless it
-// is told otherwise (docker run --ipc=host or --ipc=container:name), and finds
-// no sets of the host.
+// Keys and ids belong to an IPC namespace. By default a container has its own, and
+// finds no sets of the host (see docker run --ipc=host and --ipc=container:name).
 //
-// A set is created and given its values in two steps, and a program that comes
-// between them would find zeros. [Create] and [OpenOrCreate] therefore give all
-// values in one semop, the first of the set's life, and [Open] waits until
-// there was one, which the kernel notes as the time of the last operation. C
-// programs do the same by waiting for a sem_otime that is not 0. For sets
-// whose creator sets values with semctl alone there is [OpenAny].
+// A set is created and initialised in two steps, and a program that opens it in between
+// would find zeros. Therefore [Create] and [OpenOrCreate] set all values with one
+// semop, the first one on the set. [Open] waits for that semop, which the kernel
+// records as the time of the last operation. C programs do the same by waiting until
+// sem_otime is not 0. For sets whose creator sets the values with semctl alone, use
+// [OpenAny].
 //
 // # Undo
 //
-// What a process did with Undo is undone when it ends, however it ends, and
-// not before: the kernel adds up its changes to each semaphore and subtracts
-// the sum, going no lower than 0 and no higher than 32767. The sum belongs to
-// the process. All threads share it, and it outlives the goroutine and the
-// thread that did the operation; a child does not inherit it; exec keeps it.
-// Hence
+// When a process ends, however it ends, the kernel undoes its operations with Undo, and
+// not before. It adds up their changes to each semaphore and subtracts the sum, going no
+// lower than 0 and no higher than 32767. The sum belongs to the process. All threads
+// share it, and it outlives the goroutine and the thread that did the operation. A child
+// does not inherit it; exec keeps it. Therefore:
 //
-//   - use Undo for what the process that takes also gives back, and then both
-//     times; never where one process takes and another gives;
-//   - [Set.SetValue] and [Set.SetValues] forget the sums of all processes: what
-//     was held at that moment does not come back by itself.
+//   - Use Undo if the same process acquires and releases, and use it for both
+//     operations. Never use it if one process acquires and another releases.
+//   - [Set.SetValue] and [Set.SetValues] reset the sums of all processes: permits held
+//     at that moment are not released automatically.
 //
 // # Order
 //
-// The kernel serves waiters that fit. It tries the waiters of one semaphore in order
-// of arrival whenever the value changes, but those that want less overtake one that
-// wants more than there is, and so does a new caller: under steady load a heavy waiter
+// The kernel serves waiters that fit. Whenever the value of a semaphore changes, it
+// tries the waiters in order of arrival. But a waiter that asks for more than is free
+// is overtaken by lighter waiters and by new callers: under steady load a heavy waiter
 // may starve. A waiter that is interrupted by a signal goes to the end of the queue. So
 // does a waiter that is stopped, by SIGSTOP or a debugger, but only when it is
-// continued: until then it does not wait, and delays no other. A process that was served
-// just before it was stopped holds its permits until it is continued, or killed.
+// continued: until then it is not queued, and delays no other waiter. A process that
+// was served just before it was stopped holds its permits until it is continued or
+// killed.
 //
 // # Waiting
 //
-// A waiter uses a thread. When its context ends, the thread is interrupted by
-// SIGURG, as the Go runtime does for reasons of its own; programs that are
-// notified of that signal get some more of it, and for those that ignore it
-// the context is polled every five milliseconds instead.
+// A waiter uses a thread. When its context ends, the thread is interrupted with SIGURG,
+// the signal that the Go runtime uses for preemption. Programs that use
+// [os/signal.Notify] for that signal receive some more of it. In programs that ignore
+// it, a waiter polls its context every five milliseconds instead.
 //
-// # Where
+// # Systems
 //
-// On Linux, on amd64, arm64, riscv64 and loong64. Elsewhere everything fails
-// with [errors.ErrUnsupported].
+// The package supports Linux on amd64, arm64, riscv64 and loong64. On other systems
+// every call fails with [errors.ErrUnsupported].
 package sysv

@@ -6,12 +6,12 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// nilContext is the detail of ErrInvalid for a call without a context, the same
-// as in package sema, whose Hint has the advice.
+// nilContext is the detail of ErrInvalid for a call with a nil context. It is the same
+// text as in package sema, so that sema.Hint returns the advice.
 const nilContext = "nil context"
 
-// A reason is a fact and the advice for it. is holds what errors.Is finds: a
-// sentinel of package sema, the errno, or both.
+// A reason is an error with a fact and its advice. The field is contains the errors
+// that errors.Is matches: a sentinel of package sema, the errno, or both.
 type reason struct {
 	text, hint string
 	is         []error
@@ -19,7 +19,7 @@ type reason struct {
 
 func (r *reason) Error() string { return r.text }
 
-// Hint implements what [sema.Hint] looks for.
+// Hint returns the advice, for [sema.Hint].
 func (r *reason) Hint() string { return r.hint }
 
 func (r *reason) Unwrap() []error { return r.is }
@@ -40,7 +40,7 @@ func (s *Set) noSuchSemaphore(verb string, num int) error {
 		is: []error{sema.ErrInvalid, errNoSuchSemaphore}})
 }
 
-// outOfRange is for numbers that no semaphore can have.
+// outOfRange returns the error for a number that no semaphore can have.
 func outOfRange(name, verb string, number int, sentinel error) error {
 	return failed(name, verb, &reason{
 		text: fmt.Sprintf("%d is out of range", number), hint: fmt.Sprintf("use 0 to %d", MaxValue),

@@ -11,7 +11,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// What the rest of the package asks about.
+// The errnos that the rest of the package checks for.
 const (
 	errWouldWait       = syscall.EAGAIN
 	errTooManyOps      = syscall.E2BIG
@@ -19,34 +19,34 @@ const (
 	errNoSuchSemaphore = syscall.EFBIG
 )
 
-// reasonFor words the errno of a call on the set.
+// reasonFor returns the reason for the errno of a call on the set.
 func (s *Set) reasonFor(err error) *reason {
 	r := &reason{text: err.Error(), is: []error{err}}
 	switch err {
 	case syscall.EAGAIN:
 		r.is = append(r.is, sema.ErrFull)
-		r.text, r.hint = "it would have to wait", "wait with Op, or shed the request"
+		r.text, r.hint = "the operation would have to wait", "wait with Op, or reject the request"
 	case syscall.EIDRM, syscall.EINVAL:
-		// Everything else that is EINVAL was checked before.
+		// All other causes of EINVAL were checked before.
 		r.is = append(r.is, sema.ErrClosed, fs.ErrNotExist)
-		r.text, r.hint = "no such set: it was removed", "open or create it again; ipcs -s lists those there are"
+		r.text, r.hint = "no such set: it was removed", "open or create it again; ipcs -s lists the existing sets"
 	case syscall.ENOENT:
 		r.text = "no such set"
-		r.hint = "Create it; ipcs -s lists those there are in this IPC namespace, and a container has its own"
+		r.hint = "create it; ipcs -s lists the sets of this IPC namespace, and a container has its own"
 	case syscall.EACCES:
 		r.text = "permission denied: " + accessFacts(s)
-		r.hint = "have its owner Chmod it, or run as a user who may"
+		r.hint = "ask its owner to Chmod it, or run as a user with permission"
 	case syscall.EPERM:
 		r.text = "not permitted: " + accessFacts(s)
-		r.hint = "only its owner, its creator and root may"
+		r.hint = "only its owner, its creator and root may do that"
 	case syscall.ERANGE:
 		r.is = append(r.is, sema.ErrOverRelease)
-		r.text = fmt.Sprintf("a value would exceed %d, or what is to be undone for this process would", MaxValue)
-		r.hint = "give back only what was taken"
+		r.text = fmt.Sprintf("a value, or the undo sum of this process, would exceed %d", MaxValue)
+		r.hint = "release only what was acquired"
 	case syscall.E2BIG:
 		r.is = append(r.is, sema.ErrInvalid)
 		r.text = "too many operations at once: " + limitFacts(func(l Limits) string { return fmt.Sprintf("at most %d (SEMOPM)", l.Ops) })
-		r.hint = "do fewer, or raise the third number of sysctl kernel.sem"
+		r.hint = "use fewer, or raise the third number of sysctl kernel.sem"
 	case syscall.ENOSYS:
 		r.text = "this kernel has no System V semaphores"
 		r.hint = "it needs CONFIG_SYSVIPC; or use package host"
@@ -54,8 +54,9 @@ func (s *Set) reasonFor(err error) *reason {
 	return r
 }
 
-// reasonNotToCreate is reasonFor for semget, whose errnos mean other things.
-func reasonNotToCreate(key Key, err error) *reason {
+// createReason returns the reason for the errno of semget, whose errnos have other
+// meanings.
+func createReason(key Key, err error) *reason {
 	r := &reason{text: err.Error(), is: []error{err}}
 	switch err {
 	case syscall.EEXIST:
@@ -63,10 +64,10 @@ func reasonNotToCreate(key Key, err error) *reason {
 		if info, ok := find(func(i Info) bool { return i.Key == key }); ok {
 			r.text += fmt.Sprintf(": id %d, %d semaphores, mode %04o, owner %d:%d", info.ID, info.Semaphores, info.Mode, info.UID, info.GID)
 		}
-		r.hint = "Open it; if it is another program's, use another key"
+		r.hint = "open it; if it belongs to another program, use another key"
 	case syscall.EINVAL:
 		r.is = append(r.is, sema.ErrInvalid)
-		r.text = "too many for a set: " + limitFacts(func(l Limits) string { return fmt.Sprintf("at most %d (SEMMSL)", l.SetSize) })
+		r.text = "too many semaphores for a set: " + limitFacts(func(l Limits) string { return fmt.Sprintf("at most %d (SEMMSL)", l.SetSize) })
 		r.hint = "use several sets, or raise the first number of sysctl kernel.sem"
 	case syscall.ENOSPC:
 		r.text = "no room left: " + limitFacts(func(l Limits) string {
@@ -80,27 +81,27 @@ func reasonNotToCreate(key Key, err error) *reason {
 	return r
 }
 
-// accessFacts come from /proc, which tells who owns a set to those who may not
-// ask the set.
+// accessFacts returns the mode and the owner of the set, and the user of this process.
+// It reads them from /proc, which needs no permission to read the set.
 func accessFacts(s *Set) string {
-	who := fmt.Sprintf("this process is %d:%d", os.Geteuid(), os.Getegid())
+	user := fmt.Sprintf("this process is %d:%d", os.Geteuid(), os.Getegid())
 	info, ok := find(func(i Info) bool { return i.ID == s.id && (s.key == Private || i.Key == s.key) })
 	if !ok {
-		return who
+		return user
 	}
-	return fmt.Sprintf("mode %04o, owner %d:%d, creator %d:%d, %s", info.Mode, info.UID, info.GID, info.CreatorUID, info.CreatorGID, who)
+	return fmt.Sprintf("mode %04o, owner %d:%d, creator %d:%d, %s", info.Mode, info.UID, info.GID, info.CreatorUID, info.CreatorGID, user)
 }
 
-func limitFacts(say func(Limits) string) string {
+func limitFacts(format func(Limits) string) string {
 	l, err := CurrentLimits()
 	if err != nil {
 		return err.Error()
 	}
-	return say(l)
+	return format(l)
 }
 
 func usage() (sets, semaphores int) {
-	list, _ := List() // unknown counts as none: this only words an error
+	list, _ := List() // on error, count none: the numbers are only for an error text
 	for _, info := range list {
 		semaphores += info.Semaphores
 	}

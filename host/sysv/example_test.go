@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema/host/sysv"
 )
 
-// A tape drive and two buffers are taken together or not at all, so that nobody
-// holds one while waiting for the other.
+// A tape drive and two buffers are acquired together or not at all, so that no process
+// holds one while it waits for the other.
 func ExampleSet_Op() {
 	const drives, buffers = 0, 1
 	set, err := sysv.Create(sysv.Private, 0o600, 1, 3)
@@ -25,7 +25,7 @@ func ExampleSet_Op() {
 
 	ctx := context.Background()
 	take := []sysv.Op{{Num: drives, Delta: -1, Undo: true}, {Num: buffers, Delta: -2, Undo: true}}
-	give := []sysv.Op{{Num: drives, Delta: +1, Undo: true}, {Num: buffers, Delta: +2, Undo: true}}
+	release := []sysv.Op{{Num: drives, Delta: +1, Undo: true}, {Num: buffers, Delta: +2, Undo: true}}
 	if err := set.Op(ctx, take...); err != nil {
 		fmt.Println(err)
 		return
@@ -36,7 +36,7 @@ func ExampleSet_Op() {
 	defer cancel()
 	fmt.Println(set.Op(brief, take...))
 
-	set.Op(ctx, give...)
+	set.Op(ctx, release...)
 	fmt.Println(set.Values())
 	// Output:
 	// [0 1] <nil>
@@ -44,7 +44,7 @@ func ExampleSet_Op() {
 	// [1 3] <nil>
 }
 
-// A semaphore that C programs use, too, as a gate for Go code.
+// A semaphore that C programs use too, as a gate for Go code.
 func ExampleAsGate() {
 	set, err := sysv.Create(sysv.Private, 0o600, 4)
 	if err != nil {
@@ -71,9 +71,9 @@ func ExampleAsGate() {
 	// 4 free
 }
 
-// Programs that agree on a file find the same set, whichever comes first.
+// Programs that agree on a file find the same set, whichever starts first.
 func ExampleOpenOrCreate() {
-	file, err := os.CreateTemp("", "licences") // /etc/app/licences, say
+	file, err := os.CreateTemp("", "licences") // for example /etc/app/licences
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -19,7 +19,7 @@ func wantText(t *testing.T, value any, want string) {
 	}
 }
 
-func TestGate_PrintsItsFigures(t *testing.T) {
+func TestGate_String(t *testing.T) {
 	gate, set := newGate(t, 3)
 	wantText(t, set, fmt.Sprintf("set %q: id %d, 1 semaphores", set.Name(), set.ID()))
 	p := acquire(t, gate, 2)
@@ -32,8 +32,8 @@ func TestGate_PrintsItsFigures(t *testing.T) {
 	}
 	_, err := set.Value(0)
 	wantText(t, err, err.Error())
-	wantText(t, new(sysv.Set), "set: zero value, make it with sysv.Create or sysv.Open")
-	wantText(t, new(sysv.Gate), "gate: zero value, make it with sysv.AsGate")
+	wantText(t, new(sysv.Set), "set: zero value, create it with sysv.Create or sysv.Open")
+	wantText(t, new(sysv.Gate), "gate: zero value, create it with sysv.AsGate")
 	wantText(t, (*sysv.Set)(nil), "<nil>")
 	wantText(t, (*sysv.Gate)(nil), "<nil>")
 }

@@ -11,18 +11,17 @@ import (
 	"github.com/sema-go/sema/host/internal/tally"
 )
 
-// A Gate is one semaphore of a set as a [sema.Gate]: its value is the number of free
-// permits. Make it with [AsGate]. All methods may be called concurrently.
+// A Gate is a [sema.Gate] backed by one semaphore of a set: its value is the number of
+// free permits. Create it with [AsGate]. All methods may be called concurrently.
 //
-// The kernel returns the permits of a process that ends without releasing them, as
-// with [Op].Undo. Permits that a goroutine forgot stay held until then. If the set is
-// removed, permits that are held can be released still, to no effect, and their Err is
-// [sema.ErrLost].
+// The kernel releases the permits of a process that ends, as with [Op].Undo. Permits
+// leaked by a goroutine stay held until then. If the set is removed, releasing a held
+// permit has no effect, and its Err returns [sema.ErrLost].
 //
-// Among the goroutines of a process that use the same Gate the order is that of
-// arrival, weights included, and at most one of them waits in the kernel, on a thread
-// of its own. Among processes it is the order of the kernel, which serves the waiters
-// that fit; see the documentation of the package.
+// The goroutines of a process that use the same Gate are served in order of arrival,
+// weights included. At most one of them waits in the kernel, which blocks a thread.
+// Among processes the order is that of the kernel, which serves the waiters that fit;
+// see the package documentation.
 type Gate struct {
 	set      *Set
 	num      int
@@ -34,9 +33,9 @@ type Gate struct {
 	tally    tally.Tally
 
 	// waiting counts the callers that found too few permits free and are not served
-	// yet. While there is one, no other caller of this process is served.
+	// yet. While it is above 0, later callers of this process wait behind them.
 	waiting atomic.Int64
-	// turnstile lets one of them at a time wait in the kernel.
+	// turnstile admits one of these callers at a time to wait in the kernel.
 	turnstile *sema.Semaphore
 
 	closing context.Context // ended by Close
@@ -45,13 +44,13 @@ type Gate struct {
 
 var _ sema.Gate = (*Gate)(nil)
 
-// AsGate makes a gate of semaphore num of the set. The capacity, at most
-// [MaxValue], is the value that the semaphore has when no permit is held: the one it
-// was created with. The kernel does not store it, so that all programs should agree on
-// it. Use one Gate for a semaphore in each process.
+// AsGate returns a gate backed by semaphore num of the set. The capacity, at most
+// [MaxValue], is the value of the semaphore while no permit is held: the value it was
+// created with. The kernel does not store the capacity, so all programs must agree on
+// it. Use one Gate per semaphore and process.
 //
-// Of the options [sema.MaxWaiters] is [sema.ErrInvalid]: it is stored with a
-// semaphore, and the kernel stores a value alone.
+// The option [sema.MaxWaiters] is [sema.ErrInvalid]: the bound is stored with a
+// semaphore, and the kernel stores only a value.
 func AsGate(set *Set, num int, capacity int64, opts ...sema.SharedOption) (*Gate, error) {
 	verb := fmt.Sprintf("gate of semaphore %d, capacity %d", num, capacity)
 	if capacity < 1 || capacity > MaxValue {
@@ -72,39 +71,40 @@ func AsGate(set *Set, num int, capacity int64, opts ...sema.SharedOption) (*Gate
 	if g.name == "" {
 		g.name = fmt.Sprintf("%s/%d", set.Name(), num)
 	}
-	g.turnstile = sema.New(1, sema.Diagnose(sema.DiagnoseOff)) // the gate's waits are reported as such
+	g.turnstile = sema.New(1, sema.Diagnose(sema.DiagnoseOff)) // the monitor of the gate reports its waits
 	g.closing, g.end = context.WithCancel(context.Background())
 	g.monitor = sema.NewMonitor(g, append([]sema.SharedOption{sema.Name(g.name)}, opts...)...)
 	g.issuer.Init((*gateOwner)(g), g.monitor)
 	return g, nil
 }
 
-// A gateOwner is a Gate as its issuer sees it.
+// A gateOwner implements [sema.Owner] and [sema.Backing] for a Gate.
 type gateOwner Gate
 
 var _ sema.Backing = (*gateOwner)(nil)
 
 // TakeBack implements [sema.Owner].
-func (g *gateOwner) TakeBack(n int64) { (*Gate)(g).give(n) }
+func (g *gateOwner) TakeBack(n int64) { (*Gate)(g).release(n) }
 
 // Name implements [sema.Owner].
 func (g *gateOwner) Name() string { return g.name }
 
-// Lost implements [sema.Backing]: nothing notifies of a removed set.
+// Lost implements [sema.Backing]. It returns nil: there is no notification of a removed
+// set.
 func (g *gateOwner) Lost() <-chan struct{} { return nil }
 
-// Err implements [sema.Backing]: with the set removed, other programs create a new one
-// and share what it guards regardless of this permit.
+// Err implements [sema.Backing]. It returns ErrLost if the set was removed: other
+// programs may create a new set and use the guarded resource regardless of this permit.
 func (g *gateOwner) Err() error { return (*Gate)(g).removed("hold", sema.ErrLost) }
 
-// Name returns the name that the option [sema.Name] gave it, by default that of the set
-// and the number of the semaphore.
+// Name returns the name set by the option [sema.Name]. Default: the name of the set and
+// the number of the semaphore.
 func (g *Gate) Name() string { return g.name }
 
-// Scope returns [sema.HostScope], by which [sema.AcquireAll] orders it.
+// Scope returns [sema.HostScope], by which [sema.AcquireAll] orders the gate.
 func (g *Gate) Scope() sema.Scope { return sema.HostScope }
 
-// Acquire waits for n permits and returns them as one. It fails with the
+// Acquire waits for n permits and returns them as one [sema.Permit]. It fails with the
 // context's cause, with [sema.ErrTooLarge] if n exceeds the capacity, with
 // [sema.ErrTimeout] (option MaxWait), with [sema.ErrClosed] if the gate is closed or
 // the set removed, and with [sema.ErrInvalid].
@@ -117,7 +117,7 @@ func (g *Gate) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	}
 	if g.waiting.Load() == 0 {
 		if err = g.tryTake(n); err != errWouldWait {
-			return g.conclude(&wait, false, n, g.explain(op, n, err))
+			return g.conclude(&wait, false, n, g.wrapResult(op, n, err))
 		}
 	}
 	wait.Queued()
@@ -126,12 +126,12 @@ func (g *Gate) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	err = g.wait(ctx, n)
 	g.tally.Dequeued()
 	g.waiting.Add(-1)
-	return g.conclude(&wait, true, n, g.explain(op, n, err))
+	return g.conclude(&wait, true, n, g.wrapResult(op, n, err))
 }
 
-// What ends a wait, besides the caller's context.
+// Causes that end a wait, besides the cause of the caller's context.
 var (
-	errMaxWait = errors.New("MaxWait passed")
+	errMaxWait = errors.New("MaxWait elapsed")
 	errClosing = errors.New("closed")
 )
 
@@ -157,16 +157,16 @@ func (g *Gate) wait(ctx context.Context, n int64) error {
 	case limited.Err() == nil:
 		return g.set.reasonFor(err)
 	case err == nil && context.Cause(limited) == errMaxWait && ctx.Err() == nil:
-		return nil // it was granted in the same moment
+		return nil // granted at the same moment
 	case err == nil:
-		g.give(n) // a done context never acquires
+		g.release(n) // a done context never acquires
 	}
 	return context.Cause(limited)
 }
 
-// TryAcquire takes n permits if they are free and no goroutine of this process
-// waits, and fails with [sema.ErrFull] otherwise, or like Acquire. It does not
-// see the waiters of other processes.
+// TryAcquire acquires n permits if they are free and no goroutine of this process
+// waits. Otherwise it fails with [sema.ErrFull], or like Acquire. It ignores the
+// waiters of other processes.
 func (g *Gate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "try"
 	wait := g.monitor.BeginTry(ctx, n)
@@ -176,44 +176,44 @@ func (g *Gate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 		if g.waiting.Load() == 0 {
 			err = g.tryTake(n)
 		}
-		err = g.explain(op, n, err)
+		err = g.wrapResult(op, n, err)
 	}
 	return g.conclude(&wait, false, n, err)
 }
 
-// rejects returns why a call fails without asking for permits, or nil.
+// rejects returns the error of a call that fails without trying to acquire, or nil.
 func (g *Gate) rejects(ctx context.Context, op string, n int64) error {
 	switch {
 	case ctx == nil:
-		return g.fault(op, n, sema.ErrInvalid, nilContext)
+		return g.newError(op, n, sema.ErrInvalid, nilContext)
 	case n < 0:
-		return g.fault(op, n, sema.ErrInvalid, "negative weight")
+		return g.newError(op, n, sema.ErrInvalid, "negative weight")
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case g.closing.Err() != nil:
-		return g.fault(op, n, sema.ErrClosed, "")
+		return g.newError(op, n, sema.ErrClosed, "")
 	case n > g.capacity:
-		return g.fault(op, n, sema.ErrTooLarge, "")
+		return g.newError(op, n, sema.ErrTooLarge, "")
 	case n == 0:
 		return g.removed(op, sema.ErrClosed)
 	}
 	return nil
 }
 
-// explain returns the error for the result of tryTake or wait.
-func (g *Gate) explain(op string, n int64, err error) error {
+// wrapResult returns the error for the result of tryTake or wait.
+func (g *Gate) wrapResult(op string, n int64, err error) error {
 	switch err {
 	case nil:
 		return nil
 	case errWouldWait:
-		return g.fault(op, n, sema.ErrFull, "")
+		return g.newError(op, n, sema.ErrFull, "")
 	case errMaxWait:
-		return g.fault(op, n, sema.ErrTimeout, g.maxWait.String())
+		return g.newError(op, n, sema.ErrTimeout, g.maxWait.String())
 	case errClosing:
-		return g.fault(op, n, sema.ErrClosed, "")
+		return g.newError(op, n, sema.ErrClosed, "")
 	}
 	if r, ok := err.(*reason); ok {
-		return g.fault(op, n, r, "")
+		return g.newError(op, n, r, "")
 	}
 	return err // the cause of the caller's context
 }
@@ -230,7 +230,7 @@ func (g *Gate) conclude(wait *sema.Wait, queued bool, n int64, err error) (sema.
 	return wait.Granted(&g.issuer), nil
 }
 
-// removed returns nil while the set exists.
+// removed returns an error with the sentinel if the set was removed, otherwise nil.
 func (g *Gate) removed(op string, sentinel error) error {
 	if _, err := g.set.Value(g.num); !errors.Is(err, sema.ErrClosed) {
 		return nil
@@ -238,19 +238,19 @@ func (g *Gate) removed(op string, sentinel error) error {
 	return &sema.Error{Op: op, Name: g.name, Capacity: g.capacity, Err: sentinel, Detail: "the set was removed"}
 }
 
-func (g *Gate) fault(op string, n int64, err error, detail string) *sema.Error {
+func (g *Gate) newError(op string, n int64, err error, detail string) *sema.Error {
 	st := g.Stats()
 	return &sema.Error{Op: op, Name: g.name, Weight: n, Err: err, Detail: detail, Capacity: st.Capacity, InUse: st.InUse, Waiters: st.Waiters}
 }
 
-// Stats returns the state of the semaphore by its value, and what was counted for calls
-// of g. It asks the kernel for two numbers, which blocks on nothing. In other processes
-// each thread counts as one waiter.
+// Stats returns the state of the semaphore, computed from its value, and the counters
+// of g. It queries the kernel for two numbers, which does not block. In other processes
+// each waiting thread counts as one waiter.
 func (g *Gate) Stats() sema.Stats {
 	st := sema.Stats{Capacity: g.capacity, Free: g.capacity, Closed: g.closing.Err() != nil, Counts: g.tally.Counts()}
 	if value, err := g.set.Value(g.num); err == nil {
 		st.Free = int64(value)
-		st.InUse = max(0, g.capacity-st.Free) // programs that post without taking may exceed the capacity
+		st.InUse = max(0, g.capacity-st.Free) // programs that release without an acquire may exceed the capacity
 	} else if errors.Is(err, sema.ErrClosed) {
 		st.Closed = true
 	}
@@ -277,16 +277,16 @@ func (g *Gate) Resume(ctx context.Context) error {
 
 func (g *Gate) unsupported(ctx context.Context, op, detail string) error {
 	if ctx == nil {
-		return g.fault(op, 0, sema.ErrInvalid, nilContext)
+		return g.newError(op, 0, sema.ErrInvalid, nilContext)
 	}
-	err := g.fault(op, 0, errors.ErrUnsupported, detail)
+	err := g.newError(op, 0, errors.ErrUnsupported, detail)
 	err.Advice = "use package host"
 	return err
 }
 
-// Close ends the use of the semaphore through g: waiters get [sema.ErrClosed], and so
-// do later calls. Permits that are held can still be released. Other processes, and
-// the set, are not affected. It always returns nil.
+// Close closes g: waiters and later calls fail with [sema.ErrClosed]. Held permits can
+// still be released. Other processes, and the set, are not affected. Close always
+// returns nil.
 func (g *Gate) Close() error {
 	if g.closing.Err() == nil {
 		g.end()
@@ -295,7 +295,7 @@ func (g *Gate) Close() error {
 	return nil
 }
 
-// tryTake takes n permits, or fails with errWouldWait or a reason of the kernel.
+// tryTake acquires n permits, or fails with errWouldWait or a reason of the kernel.
 func (g *Gate) tryTake(n int64) error {
 	err := semTry(g.set.id, g.change(-n))
 	if err == nil || err == errWouldWait {
@@ -304,14 +304,14 @@ func (g *Gate) tryTake(n int64) error {
 	return g.set.reasonFor(err)
 }
 
-// give returns n permits. Raising a value never waits. It fails only if there is
-// nothing to return to, or the kernel does it when the process ends: the set was
-// removed, another program raised the value beyond what a semaphore can have, or
-// this process lost the right to change it.
-func (g *Gate) give(n int64) { _ = semTry(g.set.id, g.change(+n)) }
+// release releases n permits. Raising a value never waits. It fails only in three
+// cases: the set was removed, another program raised the value to its maximum, or this
+// process lost the permission to change it. The error is ignored: there is nothing to
+// release to, or the kernel releases the permits when the process ends.
+func (g *Gate) release(n int64) { _ = semTry(g.set.id, g.change(+n)) }
 
-// change is an operation in both directions: what is to be undone for this process is
-// what it holds, and nothing when it holds nothing.
+// change returns the operation for an acquire (negative delta) or a release. Both use
+// Undo, so that the undo sum of this process is the number of permits that it holds.
 func (g *Gate) change(delta int64) []sembuf {
 	return []sembuf{{num: uint16(g.num), delta: int16(delta), flags: undoFlag}}
 }

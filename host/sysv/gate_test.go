@@ -38,11 +38,11 @@ func acquire(t testing.TB, gate sema.Gate, n int64) sema.Permit {
 	return permit
 }
 
-func TestAGateKeepsTheContract(t *testing.T) {
+func TestGate_KeepsTheContract(t *testing.T) {
 	t.Parallel()
 	gate, set := newGate(t, 3)
 	ended, cancel := context.WithCancelCause(background)
-	reason := errors.New("gone home")
+	reason := errors.New("the cause")
 	cancel(reason)
 	for _, try := range []func(context.Context, int64) (sema.Permit, error){gate.Acquire, gate.TryAcquire} {
 		_, err := try(ended, 1)
@@ -65,18 +65,18 @@ func TestAGateKeepsTheContract(t *testing.T) {
 		_, err = gate.TryAcquire(background, 2)
 		mustBe(t, err, sema.ErrFull)
 		if want := `try 2 of 3 permits: too few permits free (3 in use, 0 waiting)`; !strings.Contains(err.Error(), want) {
-			t.Errorf("error is %q, want in it %q", err, want)
+			t.Errorf("error %q does not contain %q", err, want)
 		}
 		all.Release()
 		all.Release()
 		expectValues(t, set, 3)
 	}
 	if gate.Scope() != sema.HostScope || gate.Name() != set.Name()+"/0" {
-		t.Errorf("gate is %q, of scope %d", gate.Name(), gate.Scope())
+		t.Errorf("name %q, scope %d", gate.Name(), gate.Scope())
 	}
 }
 
-func TestGatesThatCannotBe(t *testing.T) {
+func TestAsGate_RejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 3, sysv.MaxValue)
 	for _, try := range []struct {
@@ -94,7 +94,7 @@ func TestGatesThatCannotBe(t *testing.T) {
 	expectValues(t, set, 3, sysv.MaxValue)
 }
 
-func TestASplitPermitIsReleasedInParts(t *testing.T) {
+func TestGate_SplitPermitIsReleasedInParts(t *testing.T) {
 	t.Parallel()
 	gate, set := newGate(t, 5)
 	whole := acquire(t, gate, 5)
@@ -113,8 +113,9 @@ func TestASplitPermitIsReleasedInParts(t *testing.T) {
 	expectValues(t, set, 5)
 }
 
-// TestSplitPermitsOfTheDeadComeBack: what is undone is what is still held.
-func TestSplitPermitsOfTheDeadComeBack(t *testing.T) {
+// TestGate_SplitPermitsOfEndedProcessesAreReleased checks that the kernel undoes only
+// what is still held.
+func TestGate_SplitPermitsOfEndedProcessesAreReleased(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 5)
 	p := proctest.Start(t, "splitter", idOf(set))
@@ -132,22 +133,22 @@ func holdAPart(c *proctest.Child) {
 	first, rest, err := whole.Split(2)
 	c.Must(err)
 	first.Release()
-	c.Say("holding %d", rest.Weight())
-	c.Hear()
+	c.Send("holding %d", rest.Weight())
+	c.Receive()
 }
 
-// waiters is how many the gate says are waiting.
+// waiters returns the number of waiters that a rejected TryAcquire reports.
 func waiters(t testing.TB, gate *sysv.Gate) int {
 	t.Helper()
 	_, err := gate.TryAcquire(background, 1)
-	var refused *sema.Error
-	if !errors.As(err, &refused) || !errors.Is(err, sema.ErrFull) {
-		t.Fatalf("a gate with waiters says %v", err)
+	var rejected *sema.Error
+	if !errors.As(err, &rejected) || !errors.Is(err, sema.ErrFull) {
+		t.Fatalf("TryAcquire at a gate with waiters: %v, want ErrFull", err)
 	}
-	return refused.Waiters
+	return rejected.Waiters
 }
 
-func TestGoroutinesAreServedInOrderAndOneWaitsInTheKernel(t *testing.T) {
+func TestGate_ServesGoroutinesInOrderAndOneWaitsInTheKernel(t *testing.T) {
 	t.Parallel()
 	const queue = 8
 	gate, set := newGate(t, 2)
@@ -169,40 +170,40 @@ func TestGoroutinesAreServedInOrderAndOneWaitsInTheKernel(t *testing.T) {
 		select {
 		case got := <-order:
 			if got != i {
-				t.Errorf("number %d was served after %d others", got, i)
+				t.Errorf("waiter %d was served after %d others", got, i)
 			}
 			(<-permits).Release()
 		case <-time.After(time.Minute):
-			t.Fatalf("number %d is not served", i)
+			t.Fatalf("waiter %d is not served", i)
 		}
 	}
 	expectValues(t, set, 2)
 }
 
-func TestATryDoesNotOvertake(t *testing.T) {
+func TestGate_TryAcquireDoesNotOvertake(t *testing.T) {
 	t.Parallel()
 	gate, set := newGate(t, 2)
 	held := acquire(t, gate, 1)
 	ctx, cancel := context.WithCancel(background)
-	heavy := later(func() error {
+	heavy := start(func() error {
 		permit, err := gate.Acquire(ctx, 2)
 		permit.Release()
 		return err
 	})
-	untilWaiting(t, set, 0, 1)
+	awaitWaiting(t, set, 0, 1)
 	_, err := gate.TryAcquire(background, 1)
 	mustBe(t, err, sema.ErrFull)
-	light := later(func() error {
+	light := start(func() error {
 		permit, err := gate.Acquire(background, 1)
 		permit.Release()
 		return err
 	})
-	eventually(t, "the light one waits, too", func() bool { return waiters(t, gate) == 2 })
+	eventually(t, "the light waiter is queued too", func() bool { return waiters(t, gate) == 2 })
 	cancel()
-	mustBe(t, soon(t, heavy), context.Canceled)
-	must(t, soon(t, light))
+	mustBe(t, await(t, heavy), context.Canceled)
+	must(t, await(t, light))
 	held.Release()
-	eventually(t, "nobody is thought to wait", func() bool {
+	eventually(t, "no waiter is left", func() bool {
 		permit, err := gate.TryAcquire(background, 2)
 		permit.Release()
 		return err == nil
@@ -210,17 +211,17 @@ func TestATryDoesNotOvertake(t *testing.T) {
 	expectValues(t, set, 2)
 }
 
-func TestAWaiterGivesUpInLineAndInTheKernel(t *testing.T) {
+func TestGate_CancelEndsQueuedAndKernelWaits(t *testing.T) {
 	t.Parallel()
 	gate, set := newGate(t, 1)
 	held := acquire(t, gate, 1)
-	reason := errors.New("bored")
+	reason := errors.New("the cause")
 	var cancels []context.CancelCauseFunc
 	var ends []<-chan error
 	for i := range 4 {
 		ctx, cancel := context.WithCancelCause(background)
 		cancels = append(cancels, cancel)
-		ends = append(ends, later(func() error {
+		ends = append(ends, start(func() error {
 			_, err := gate.Acquire(ctx, 1)
 			return err
 		}))
@@ -228,14 +229,14 @@ func TestAWaiterGivesUpInLineAndInTheKernel(t *testing.T) {
 	}
 	for _, i := range []int{2, 0, 3, 1} {
 		cancels[i](reason)
-		mustBe(t, soon(t, ends[i]), reason)
+		mustBe(t, await(t, ends[i]), reason)
 	}
 	held.Release()
 	acquire(t, gate, 1).Release()
 	expectValues(t, set, 1)
 }
 
-func TestGatesOfSeveralProcessesShareOneSemaphore(t *testing.T) {
+func TestGate_ProcessesShareOneSemaphore(t *testing.T) {
 	t.Parallel()
 	gate, set := newGate(t, 3)
 	p := proctest.Start(t, "holder", idOf(set), "2")
@@ -244,21 +245,21 @@ func TestGatesOfSeveralProcessesShareOneSemaphore(t *testing.T) {
 	mustBe(t, err, sema.ErrFull)
 	ours := make(chan sema.Permit, 1)
 	go func() { ours <- acquire(t, gate, 3) }()
-	untilWaiting(t, set, 0, 1)
+	awaitWaiting(t, set, 0, 1)
 	p.End() // killed
 	permit := <-ours
 	expectValues(t, set, 0)
 	permit.Release()
 }
 
-func TestRemovingTheSetClosesTheGate(t *testing.T) {
+func TestGate_RemovedSetClosesTheGate(t *testing.T) {
 	t.Parallel()
 	gate, set := newGate(t, 2)
 	held := acquire(t, gate, 2)
 	must(t, held.Err())
 	var ends []<-chan error
 	for i := range 3 {
-		ends = append(ends, later(func() error {
+		ends = append(ends, start(func() error {
 			_, err := gate.Acquire(background, 1)
 			return err
 		}))
@@ -266,7 +267,7 @@ func TestRemovingTheSetClosesTheGate(t *testing.T) {
 	}
 	must(t, set.Remove())
 	for _, ended := range ends {
-		mustBe(t, soon(t, ended), sema.ErrClosed)
+		mustBe(t, await(t, ended), sema.ErrClosed)
 	}
 	for _, n := range []int64{0, 1} {
 		_, err := gate.Acquire(background, n)
@@ -278,7 +279,7 @@ func TestRemovingTheSetClosesTheGate(t *testing.T) {
 	held.Release()
 }
 
-func TestAcquireAllTakesGatesOfASetInOneOrder(t *testing.T) {
+func TestGate_AcquireAllUsesOneOrder(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 1, 1)
 	a, err := sysv.AsGate(set, 0, 1)
@@ -308,9 +309,9 @@ func TestAcquireAllTakesGatesOfASetInOneOrder(t *testing.T) {
 	expectValues(t, set, 1, 1)
 }
 
-// TestCancelStormsConservePermits is that of Op, through a gate, with splits
-// and a count of what is held.
-func TestCancelStormsConservePermits(t *testing.T) {
+// TestGate_CancelStormsConservePermits is like TestSet_CancelStormsConserveTheValue, for
+// a gate, with splits and a count of the held permits.
+func TestGate_CancelStormsConservePermits(t *testing.T) {
 	t.Parallel()
 	const capacity, workers, rounds = 4, 8, 120
 	gate, set := newGate(t, capacity)
@@ -389,13 +390,13 @@ func TestGate_Options(t *testing.T) {
 	_, err = gate.Acquire(background, 1)
 	mustBe(t, err, sema.ErrTimeout)
 	if want := `"sysv label": acquire 1 of 2 permits: waited too long: 1ms (2 in use, 0 waiting)`; !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want in it %s", err, want)
+		t.Errorf("error %v does not contain %s", err, want)
 	}
 	_, err = gate.TryAcquire(background, 1)
 	mustBe(t, err, sema.ErrFull)
 	st := gate.Stats()
 	if st.WaitTime < time.Millisecond {
-		t.Errorf("waited %v", st.WaitTime)
+		t.Errorf("wait time %v, want at least 1ms", st.WaitTime)
 	}
 	st.WaitTime = 0
 	if want := (sema.Stats{Capacity: 2, InUse: 2, Counts: sema.Counts{Acquired: 1, Waited: 1, TimedOut: 1, Rejected: 1}}); st != want {
@@ -414,13 +415,13 @@ func TestGate_Options(t *testing.T) {
 	}
 }
 
-func TestGate_CloseRejectsAndKeepsWhatIsHeld(t *testing.T) {
+func TestGate_CloseRejectsWaitersAndKeepsHeldPermits(t *testing.T) {
 	t.Parallel()
 	gate, set := newGate(t, 1)
 	held := acquire(t, gate, 1)
 	var ends []<-chan error
 	for i := range 2 { // in the kernel, and in this process
-		ends = append(ends, later(func() error {
+		ends = append(ends, start(func() error {
 			_, err := gate.Acquire(background, 1)
 			return err
 		}))
@@ -428,7 +429,7 @@ func TestGate_CloseRejectsAndKeepsWhatIsHeld(t *testing.T) {
 	}
 	must(t, gate.Close())
 	for _, ended := range ends {
-		mustBe(t, soon(t, ended), sema.ErrClosed)
+		mustBe(t, await(t, ended), sema.ErrClosed)
 	}
 	for _, n := range []int64{0, 1} {
 		_, err := gate.TryAcquire(background, n)
@@ -439,7 +440,7 @@ func TestGate_CloseRejectsAndKeepsWhatIsHeld(t *testing.T) {
 	expectValues(t, set, 1)
 }
 
-func TestGate_ContextsAndWhatTheKernelCannotDo(t *testing.T) {
+func TestGate_UnsupportedOperations(t *testing.T) {
 	t.Parallel()
 	gate, set := newGate(t, 1)
 	var none context.Context

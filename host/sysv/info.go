@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// An Info is what the kernel knows of a set.
+// An Info describes a set. [Set.Stat] and [List] return it.
 type Info struct {
 	ID         int
 	Key        Key
 	Semaphores int
 	Mode       fs.FileMode // r: read values, w: change them
-	UID, GID   int         // its owner
+	UID, GID   int         // owner
 	CreatorUID int
 	CreatorGID int
-	LastOp     time.Time // of the last Op; zero if there was none
-	Changed    time.Time // when it was created, or last changed otherwise
+	LastOp     time.Time // time of the last Op; zero if there was none
+	Changed    time.Time // time of the creation or of the last change other than an Op
 }
 
-// Stat asks the kernel about the set, which needs permission to read.
+// Stat returns the state of the set, which needs permission to read.
 func (s *Set) Stat() (Info, error) {
 	info, err := semStat(s.id)
 	if err != nil {
@@ -29,18 +29,18 @@ func (s *Set) Stat() (Info, error) {
 	return info, nil
 }
 
-// Chmod changes who may read and change values. Only root, the owner and the
-// creator may.
+// Chmod changes the users that may read (r) and change (w) values. Only root, the owner
+// and the creator may call it.
 func (s *Set) Chmod(mode fs.FileMode) error {
 	verb := fmt.Sprintf("chmod %04o", mode.Perm())
 	if mode&^fs.ModePerm != 0 {
-		return invalid(s.label(), verb, fmt.Sprintf("mode %v has more than permission bits", mode), "use permission bits alone")
+		return invalid(s.label(), verb, fmt.Sprintf("mode %v has more than permission bits", mode), "use only permission bits")
 	}
 	return s.change(verb, func(owner *ownership) { owner.mode = mode })
 }
 
-// Chown changes the owner; -1 leaves the user or the group as it is. The
-// creator stays the same and keeps an owner's rights.
+// Chown changes the owner; -1 leaves the user or the group unchanged. The creator stays
+// the same and keeps the permissions of an owner.
 func (s *Set) Chown(uid, gid int) error {
 	return s.change(fmt.Sprintf("chown %d:%d", uid, gid), func(owner *ownership) {
 		if uid != -1 {
@@ -58,8 +58,9 @@ type ownership struct {
 	mode     fs.FileMode
 }
 
-// change reads and writes in two steps, as the kernel has no other way: of two
-// programs that change the same set at the same moment one may be ignored.
+// change edits the ownership of the set. It reads and writes in two steps, because the
+// kernel offers no atomic change: if two programs change the same set at the same time,
+// one change may be lost.
 func (s *Set) change(verb string, edit func(*ownership)) error {
 	info, err := semStat(s.id)
 	if err != nil {
@@ -73,7 +74,8 @@ func (s *Set) change(verb string, edit func(*ownership)) error {
 	return nil
 }
 
-// List is every set of this IPC namespace, whoever may use it.
+// List returns all sets of this IPC namespace, including those that this process may
+// not use.
 func List() ([]Info, error) {
 	text, err := readKernelFile("/proc/sysvipc/sem")
 	if err != nil {
@@ -105,7 +107,7 @@ func timeOf(seconds int64) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// Limits are the bounds of this IPC namespace, which root sets with
+// Limits contains the limits of this IPC namespace, which root sets with
 // sysctl kernel.sem="SetSize Semaphores Ops Sets".
 type Limits struct {
 	SetSize    int // semaphores in one set (SEMMSL)
@@ -114,7 +116,7 @@ type Limits struct {
 	Sets       int // sets (SEMMNI)
 }
 
-// CurrentLimits reads the limits.
+// CurrentLimits returns the limits.
 func CurrentLimits() (Limits, error) {
 	text, err := readKernelFile("/proc/sys/kernel/sem")
 	if err != nil {

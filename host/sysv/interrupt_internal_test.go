@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// TestAnInterruptionThatCameTooEarlyIsRepeated begins in the middle of the
-// race that cancelling has to win: the thread has looked at the context and is
-// on its way into the kernel when the first signal arrives.
-func TestAnInterruptionThatCameTooEarlyIsRepeated(t *testing.T) {
+// TestInterrupter_RepeatsAnEarlyInterruption starts in the middle of the race that
+// cancelling has to win: the thread has checked the context and is about to enter the
+// kernel when the first signal arrives.
+func TestInterrupter_RepeatsAnEarlyInterruption(t *testing.T) {
 	id, err := semCreate(Private, 1, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -35,13 +35,13 @@ func TestAnInterruptionThatCameTooEarlyIsRepeated(t *testing.T) {
 	limit := syscall.NsecToTimespec(int64(5 * time.Second))
 	begin := time.Now()
 	if errno := semtimedop(id, []sembuf{{delta: -1}}, &limit); errno != syscall.EINTR {
-		t.Errorf("waiting ended after %v with %v, want an interruption", time.Since(begin), errno)
+		t.Errorf("wait ended after %v with %v, want EINTR", time.Since(begin), errno)
 	}
 }
 
-// TestNoInterruptionComesAfterStop: what the thread does next is not ours to
-// disturb.
-func TestNoInterruptionComesAfterStop(t *testing.T) {
+// TestInterrupter_SendsNothingAfterStop checks that no signal interrupts what the thread
+// does next.
+func TestInterrupter_SendsNothingAfterStop(t *testing.T) {
 	arrived := make(chan os.Signal, 1)
 	signal.Notify(arrived, interruption)
 	defer signal.Stop(arrived)
@@ -54,7 +54,7 @@ func TestNoInterruptionComesAfterStop(t *testing.T) {
 		select {
 		case <-i.ended:
 		default:
-			t.Fatal("stop returned while more could come")
+			t.Fatal("stop returned although more signals could be sent")
 		}
 	}
 }

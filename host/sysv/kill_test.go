@@ -16,22 +16,22 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-var stressRounds = flag.Int("stress.rounds", 20, "processes to kill in the kill test")
+var stressRounds = flag.Int("stress.rounds", 20, "number of processes that the kill test kills")
 
 const (
 	killWorkers  = 4
 	killCapacity = 5
 )
 
-// The word on the board of the kill test has a byte for each worker, how much
-// it holds, and one for the worker about to be killed, counted from 1. A
-// worker notes what it holds after it has it and before it gives it back, so
-// the word never has more than is held; but the kernel takes back from the
-// dead before the test can clear their byte. Hence the last byte: with one
-// look a worker sees all that is held by those who live.
+// The word on the board of the kill test contains a byte for each worker: the number of
+// permits that it holds. Another byte is the worker about to be killed, counted from 1. A
+// worker adds its permits after it acquires and subtracts them before it releases. So
+// the word never counts more than is held. But the kernel releases the permits of a
+// killed worker before the test can clear the worker's byte. Therefore the last byte:
+// with one read a worker sees all permits held by live workers.
 const victimByte = 7
 
-func heldByTheLiving(word uint64) (held uint64) {
+func heldByLive(word uint64) (held uint64) {
 	victim := int(word>>(8*victimByte)) - 1
 	for worker := range killWorkers {
 		if worker != victim {
@@ -41,9 +41,9 @@ func heldByTheLiving(word uint64) (held uint64) {
 	return held
 }
 
-// TestKilledProcessesLoseNothing kills processes that acquire, hold, wait for
-// and release permits, at random moments, and begins others in their place.
-func TestKilledProcessesLoseNothing(t *testing.T) {
+// TestGate_KilledProcessesLoseNothing kills processes that acquire, hold, wait for and
+// release permits, at random moments, and starts others in their place.
+func TestGate_KilledProcessesLoseNothing(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, killCapacity)
 	b := newBoard(t)
@@ -63,20 +63,20 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 		b.add(uint64(w+1) << (8 * victimByte))
 		workers[w].End()
 		clear(b, w)
-		eventually(t, fmt.Sprintf("in round %d, somebody else is served", round), func() bool { return totalGrants(b) > grants })
+		eventually(t, fmt.Sprintf("in round %d, another worker is served", round), func() bool { return totalGrants(b) > grants })
 		workers[w] = start(w)
 	}
 	for _, p := range workers {
-		p.Say("stop")
+		p.Send("stop")
 	}
 	for _, p := range workers {
 		p.Expect("stopped")
 	}
 	if word := b.word.Load(); word != 0 {
-		t.Errorf("the board says %x, want 0", word)
+		t.Errorf("the word is %x, want 0", word)
 	}
 	expectValues(t, set, killCapacity)
-	untilWaiting(t, set, 0, 0)
+	awaitWaiting(t, set, 0, 0)
 }
 
 func totalGrants(b *board) (total uint64) {
@@ -86,7 +86,7 @@ func totalGrants(b *board) (total uint64) {
 	return total
 }
 
-// clear takes the dead off the board, in one step.
+// clear removes a killed worker from the board, atomically.
 func clear(b *board, worker int) {
 	for {
 		word := b.word.Load()
@@ -100,19 +100,19 @@ func work(c *proctest.Child) {
 	set, b, worker := openArg(c, 0), openBoard(c, c.Args[1]), number(c, 2)
 	gate, err := sysv.AsGate(set, 0, killCapacity)
 	c.Must(err)
-	stop := told(c)
+	stop := onCommand(c)
 	var began sync.Once
 	var working sync.WaitGroup
 	for range 3 {
 		working.Go(func() {
 			for !stop.Load() {
 				c.Must(workOnce(gate, b, worker))
-				began.Do(func() { c.Say("working") })
+				began.Do(func() { c.Send("working") })
 			}
 		})
 	}
 	working.Wait()
-	c.Say("stopped")
+	c.Send("stopped")
 }
 
 func workOnce(gate sema.Gate, b *board, worker int) error {
@@ -125,7 +125,7 @@ func workOnce(gate sema.Gate, b *board, worker int) error {
 	mine := uint64(n) << (8 * worker)
 	word := b.add(mine)
 	defer b.add(-mine)
-	if held := heldByTheLiving(word); held > killCapacity {
+	if held := heldByLive(word); held > killCapacity {
 		return fmt.Errorf("%d permits are held of %d (%x)", held, killCapacity, word)
 	}
 	b.counts[worker].Add(1)
@@ -135,7 +135,7 @@ func workOnce(gate sema.Gate, b *board, worker int) error {
 	return nil
 }
 
-// pause is a hold of about 50 µs.
+// pause spins for about 50 µs.
 func pause() {
 	var spins atomic.Int32
 	for end := time.Now().Add(50 * time.Microsecond); time.Now().Before(end); {

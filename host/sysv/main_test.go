@@ -21,26 +21,26 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(cleanly{m}, map[string]func(*proctest.Child){
-		"creator":  createOften,
-		"deaf":     cancelWhileDeaf,
-		"diner":    dine,
-		"holder":   hold,
-		"limited":  meetLimits,
-		"nobody":   actAsNobody,
-		"opener":   openOften,
-		"orphaner": leaveAnOrphan,
-		"outliver": outliveTheThread,
-		"splitter": holdAPart,
-		"stormy":   acquireInStorm,
-		"worker":   work,
+	proctest.Main(leakCheck{m}, map[string]func(*proctest.Child){
+		"creator":    createOften,
+		"ignoring":   cancelWhileIgnoringSignals,
+		"diner":      dine,
+		"holder":     hold,
+		"limited":    meetLimits,
+		"other-user": actAsOtherUser,
+		"opener":     openOften,
+		"orphaner":   leaveOrphan,
+		"outliver":   outliveThread,
+		"splitter":   holdAPart,
+		"stormy":     acquireInStorm,
+		"worker":     work,
 	})
 }
 
-// cleanly fails a run of tests that leaves sets behind.
-type cleanly struct{ *testing.M }
+// A leakCheck fails a run of tests that leaves sets behind.
+type leakCheck struct{ *testing.M }
 
-func (c cleanly) Run() int {
+func (c leakCheck) Run() int {
 	code := c.M.Run()
 	left, err := sysv.List()
 	if err != nil {
@@ -48,9 +48,9 @@ func (c cleanly) Run() int {
 		return 1
 	}
 	for _, info := range left {
-		_, ours := used.Load(info.Key)
-		_, too := used.Load(info.ID)
-		if ours || too {
+		_, byKey := used.Load(info.Key)
+		_, byID := used.Load(info.ID)
+		if byKey || byID {
 			fmt.Fprintf(os.Stderr, "a test left a set behind: %+v\n", info)
 			code = 1
 		}
@@ -58,10 +58,10 @@ func (c cleanly) Run() int {
 	return code
 }
 
-// used has the keys and ids of all sets made by tests.
+// used contains the keys and ids of all sets created by tests.
 var used sync.Map
 
-// newKey is a key nobody uses. What is created with it is removed in the end.
+// newKey returns an unused key. The set created with it is removed when the test ends.
 func newKey(t testing.TB) sysv.Key {
 	key := sysv.Key(rand.Int32N(1<<31-2) + 1)
 	used.Store(key, true)
@@ -73,7 +73,7 @@ func newKey(t testing.TB) sysv.Key {
 	return key
 }
 
-// newSet is a set of the test's own.
+// newSet returns a new private set.
 func newSet(t testing.TB, values ...int) *sysv.Set {
 	t.Helper()
 	set, err := sysv.Create(sysv.Private, 0o600, values...)
@@ -108,14 +108,14 @@ func number(c *proctest.Child, i int) int {
 	return n
 }
 
-// told is true from the moment the parent says anything.
-func told(c *proctest.Child) *atomic.Bool {
-	var said atomic.Bool
+// onCommand returns a flag that is true as soon as the parent sends a line.
+func onCommand(c *proctest.Child) *atomic.Bool {
+	var received atomic.Bool
 	go func() {
-		c.Hear()
-		said.Store(true)
+		c.Receive()
+		received.Store(true)
 	}()
-	return &said
+	return &received
 }
 
 func must(t testing.TB, err error) {
@@ -129,22 +129,22 @@ func mustBe(t testing.TB, err error, wants ...error) {
 	t.Helper()
 	for _, want := range wants {
 		if !errors.Is(err, want) {
-			t.Errorf("got error %v, want one that is %v", err, want)
+			t.Errorf("got error %v, want %v", err, want)
 		}
 	}
 }
 
-// eventually waits for what must come about by itself.
+// eventually waits until holds returns true.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(200 * time.Microsecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not after a minute: %s", what)
+			t.Fatalf("not true after a minute: %s", what)
 		}
 	}
 }
 
-func untilWaiting(t testing.TB, set *sysv.Set, num, want int) {
+func awaitWaiting(t testing.TB, set *sysv.Set, num, want int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d waiting", want), func() bool {
 		forRise, forZero, err := set.Waiting(num)
@@ -153,7 +153,7 @@ func untilWaiting(t testing.TB, set *sysv.Set, num, want int) {
 	})
 }
 
-func untilValue(t testing.TB, set *sysv.Set, num, want int) {
+func awaitValue(t testing.TB, set *sysv.Set, num, want int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("value %d", want), func() bool {
 		value, err := set.Value(num)
@@ -178,7 +178,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// threads of a process.
+// threads returns the ids of the threads of a process.
 func threads(t testing.TB, pid int) []int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	must(t, err)
@@ -195,14 +195,14 @@ func signalThread(pid, tid int, sig syscall.Signal) {
 	syscall.RawSyscall(syscall.SYS_TGKILL, uintptr(pid), uintptr(tid), uintptr(sig))
 }
 
-// later runs an operation that has to wait and delivers how it ended.
-func later(operation func() error) <-chan error {
+// start runs an operation in a goroutine and returns a channel that receives its result.
+func start(operation func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- operation() }()
 	return ended
 }
 
-func soon(t testing.TB, ended <-chan error) error {
+func await(t testing.TB, ended <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-ended:

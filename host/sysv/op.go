@@ -11,16 +11,16 @@ import (
 
 // An Op is one change to one semaphore of a set.
 type Op struct {
-	// Num is which one, from 0.
+	// Num is the index of the semaphore, from 0.
 	Num int
-	// Delta is added to the value. The operation has to wait while the value
-	// would become negative; with Delta 0, while it is not zero.
+	// Delta is added to the value. The operation has to wait while the value would
+	// become negative or, if Delta is 0, while the value is not 0.
 	Delta int
-	// Undo has the change undone when this process ends.
+	// Undo makes the kernel undo the change when this process ends.
 	Undo bool
 }
 
-// String is the operation as errors show it: "3:-1 undo".
+// String returns the operation as it appears in errors: "3:-1 undo".
 func (o Op) String() string {
 	text := fmt.Sprintf("%d:%+d", o.Num, o.Delta)
 	if o.Delta == 0 {
@@ -41,20 +41,20 @@ type sembuf struct {
 
 const undoFlag = 0x1000 // SEM_UNDO
 
-// Op does all of ops in one step, as soon as all can be done; until then it
-// does none and waits. They are done in the order given, which matters if a
-// semaphore occurs twice. It fails
+// Op executes all of ops atomically, as soon as all of them are possible. Until then it
+// waits, and executes none. The operations are executed in the given order, which
+// matters if a semaphore occurs twice. Op fails
 //
-//   - with the context's cause if ctx ends first, and at once if it has ended.
-//     If the kernel was quicker, the operations are done and Op returns nil;
+//   - with the context's cause if ctx ends first, and at once if it has already ended.
+//     If the kernel is faster, the operations are done and Op returns nil;
 //   - with [sema.ErrClosed] if the set is removed;
-//   - with [sema.ErrTooLarge] if more is taken than a semaphore can have;
-//   - with [sema.ErrOverRelease] if a value, or what is to be undone for this
-//     process, would leave its range;
-//   - with [sema.ErrInvalid] if a semaphore is not in the set, there are no
-//     operations, or more than a system allows ([Limits].Ops).
+//   - with [sema.ErrTooLarge] if a Delta is below -[MaxValue];
+//   - with [sema.ErrOverRelease] if a value, or the undo sum of this process, would
+//     exceed its range;
+//   - with [sema.ErrInvalid] if a semaphore is not in the set, or if there are no
+//     operations or more than the system allows ([Limits].Ops).
 //
-// While it waits it uses a thread.
+// While Op waits it blocks a thread.
 func (s *Set) Op(ctx context.Context, ops ...Op) error {
 	if ctx == nil {
 		return invalid(s.label(), "op", nilContext, "pass context.Background() to wait without limit")
@@ -79,10 +79,10 @@ func (s *Set) Op(ctx context.Context, ops ...Op) error {
 	return s.wrap("op "+listOf(ops), err)
 }
 
-// errContextEnded is how semWait says so.
+// errContextEnded is the error of semWait if the context ended.
 var errContextEnded = errors.New("context ended")
 
-// TryOp is [Set.Op] that fails with [sema.ErrFull] instead of waiting.
+// TryOp does the same as [Set.Op], but fails with [sema.ErrFull] instead of waiting.
 func (s *Set) TryOp(ops ...Op) error {
 	encoded, err := s.encode(ops)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Set) TryOp(ops ...Op) error {
 
 func (s *Set) encode(ops []Op) ([]sembuf, error) {
 	if len(ops) == 0 {
-		return nil, invalid(s.label(), "op", "no operations", "give one or more")
+		return nil, invalid(s.label(), "op", "no operations", "pass one or more")
 	}
 	encoded := make([]sembuf, len(ops))
 	for i, o := range ops {
@@ -117,7 +117,7 @@ func (s *Set) encode(ops []Op) ([]sembuf, error) {
 	return encoded, nil
 }
 
-// listOf shows the first operations of a list.
+// listOf formats at most the first 8 operations of a list.
 func listOf(ops []Op) string {
 	const shown = 8
 	var parts []string

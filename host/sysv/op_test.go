@@ -21,51 +21,51 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-func TestAnOpWaitsUntilItCanBeDone(t *testing.T) {
+func TestSet_OpWaits(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 0)
-	taken := later(func() error { return set.Op(background, sysv.Op{Delta: -2}) })
-	untilWaiting(t, set, 0, 1)
+	taken := start(func() error { return set.Op(background, sysv.Op{Delta: -2}) })
+	awaitWaiting(t, set, 0, 1)
 	must(t, set.Op(background, sysv.Op{Delta: +1}))
 	expectValues(t, set, 1)
 	must(t, set.TryOp(sysv.Op{Delta: +2}))
-	must(t, soon(t, taken))
+	must(t, await(t, taken))
 	expectValues(t, set, 1)
 
-	zero := later(func() error { return set.Op(background, sysv.Op{Delta: 0}) })
-	untilWaiting(t, set, 0, 1)
+	zero := start(func() error { return set.Op(background, sysv.Op{Delta: 0}) })
+	awaitWaiting(t, set, 0, 1)
 	if _, forZero, err := set.Waiting(0); err != nil || forZero != 1 {
 		t.Errorf("%d wait for zero, %v", forZero, err)
 	}
 	must(t, set.TryOp(sysv.Op{Delta: -1}))
-	must(t, soon(t, zero))
+	must(t, await(t, zero))
 }
 
-func TestAnOpIsDoneWhollyOrNotAtAll(t *testing.T) {
+func TestSet_OpIsAtomic(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 1, 0, 1)
 	both := []sysv.Op{{Num: 0, Delta: -1}, {Num: 2, Delta: -1}, {Num: 1, Delta: -1}}
 	mustBe(t, set.TryOp(both...), sema.ErrFull, syscall.EAGAIN)
 	expectValues(t, set, 1, 0, 1)
-	taken := later(func() error { return set.Op(background, both...) })
-	untilWaiting(t, set, 1, 1)
+	taken := start(func() error { return set.Op(background, both...) })
+	awaitWaiting(t, set, 1, 1)
 	expectValues(t, set, 1, 0, 1)
 	must(t, set.TryOp(sysv.Op{Num: 0, Delta: -1}))
 	must(t, set.TryOp(sysv.Op{Num: 1, Delta: +1}))
 	expectValues(t, set, 0, 1, 1)
 	must(t, set.TryOp(sysv.Op{Num: 0, Delta: +1}))
-	must(t, soon(t, taken))
+	must(t, await(t, taken))
 	expectValues(t, set, 0, 0, 0)
 }
 
-func TestImpossibleOpsAreRefused(t *testing.T) {
+func TestSet_OpRejectsInvalidOperations(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 1, sysv.MaxValue)
 	ended, cancel := context.WithCancelCause(background)
-	reason := errors.New("no need any more")
+	reason := errors.New("the cause")
 	cancel(reason)
 	mustBe(t, set.Op(ended, sysv.Op{Delta: -1}), reason)
-	mustBe(t, set.Op(nil, sysv.Op{Delta: -1}), sema.ErrInvalid) //lint:ignore SA1012 the point of it
+	mustBe(t, set.Op(nil, sysv.Op{Delta: -1}), sema.ErrInvalid) //lint:ignore SA1012 it is rejected
 	mustBe(t, set.Op(background), sema.ErrInvalid)
 	mustBe(t, set.TryOp(), sema.ErrInvalid)
 	mustBe(t, set.TryOp(sysv.Op{Num: 1, Delta: 1}), sema.ErrOverRelease, syscall.ERANGE)
@@ -77,9 +77,9 @@ func TestImpossibleOpsAreRefused(t *testing.T) {
 	expectValues(t, set, 1, sysv.MaxValue)
 }
 
-// TestDinersNeitherStarveNorShareAFork is the old table, with processes for
-// philosophers: each takes both forks in one step.
-func TestDinersNeitherStarveNorShareAFork(t *testing.T) {
+// TestSet_DiningPhilosophers solves the dining philosophers problem, with processes as
+// philosophers: each acquires both forks atomically.
+func TestSet_DiningPhilosophers(t *testing.T) {
 	t.Parallel()
 	const diners, meals = 5, 200
 	set := newSet(t, 1, 1, 1, 1, 1)
@@ -92,7 +92,7 @@ func TestDinersNeitherStarveNorShareAFork(t *testing.T) {
 		p.Expect("seated")
 	}
 	for _, p := range processes {
-		p.Say("eat")
+		p.Send("eat")
 	}
 	for _, p := range processes {
 		p.Expect("full")
@@ -105,8 +105,8 @@ func dine(c *proctest.Child) {
 	seat, meals := number(c, 2), number(c, 3)
 	left, right := seat, (seat+1)%set.Len()
 	owner := func(fork int) uint64 { return 1 << (8 * fork) }
-	c.Say("seated")
-	c.Hear()
+	c.Send("seated")
+	c.Receive()
 	for range meals {
 		c.Must(set.Op(background, sysv.Op{Num: left, Delta: -1, Undo: true}, sysv.Op{Num: right, Delta: -1, Undo: true}))
 		on := table.add(owner(left) + owner(right))
@@ -119,59 +119,59 @@ func dine(c *proctest.Child) {
 		table.add(-owner(left) - owner(right))
 		c.Must(set.Op(background, sysv.Op{Num: left, Delta: +1, Undo: true}, sysv.Op{Num: right, Delta: +1, Undo: true}))
 	}
-	c.Say("full")
+	c.Send("full")
 }
 
-func TestCancellingIsQuick(t *testing.T) {
+func TestSet_CancelEndsOp(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 0)
 	for range 40 {
 		ctx, cancel := context.WithCancelCause(background)
-		ended := later(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })
-		untilWaiting(t, set, 0, 1)
-		reason := errors.New("changed my mind")
+		ended := start(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })
+		awaitWaiting(t, set, 0, 1)
+		reason := errors.New("the cause")
 		cancel(reason)
-		mustBe(t, soon(t, ended), reason)
+		mustBe(t, await(t, ended), reason)
 	}
-	untilWaiting(t, set, 0, 0)
+	awaitWaiting(t, set, 0, 0)
 	expectValues(t, set, 0)
 }
 
-// TestTheDeafAreCancelledToo: a program may ignore the signal that cancels.
-func TestTheDeafAreCancelledToo(t *testing.T) {
+// TestSet_CancelWithIgnoredSignal runs a program that ignores the signal that cancels.
+func TestSet_CancelWithIgnoredSignal(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 0)
-	p := proctest.Start(t, "deaf", idOf(set))
+	p := proctest.Start(t, "ignoring", idOf(set))
 	p.Expect("ignoring")
-	untilWaiting(t, set, 0, 1)
-	p.Say("cancel")
+	awaitWaiting(t, set, 0, 1)
+	p.Send("cancel")
 	p.Expect("context canceled")
 	expectValues(t, set, 0)
 }
 
-func cancelWhileDeaf(c *proctest.Child) {
+func cancelWhileIgnoringSignals(c *proctest.Child) {
 	set := openArg(c, 0)
 	signal.Ignore(syscall.SIGURG)
 	ctx, cancel := context.WithCancel(background)
-	ended := later(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })
-	c.Say("ignoring")
-	c.Hear()
+	ended := start(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })
+	c.Send("ignoring")
+	c.Receive()
 	cancel()
-	c.Say("%v", <-ended)
+	c.Send("%v", <-ended)
 }
 
-func TestADeadlineEndsTheWait(t *testing.T) {
+func TestSet_DeadlineEndsOp(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 0)
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
-	mustBe(t, soon(t, later(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })), context.DeadlineExceeded)
+	mustBe(t, await(t, start(func() error { return set.Op(ctx, sysv.Op{Delta: -1}) })), context.DeadlineExceeded)
 	expectValues(t, set, 0)
 }
 
-// TestCancelStormsConserveTheValue cancels at all moments, in particular while
-// the kernel serves.
-func TestCancelStormsConserveTheValue(t *testing.T) {
+// TestSet_CancelStormsConserveTheValue cancels at random moments, in particular while the
+// kernel grants.
+func TestSet_CancelStormsConserveTheValue(t *testing.T) {
 	t.Parallel()
 	const tokens, workers, rounds = 3, 6, 150
 	set := newSet(t, tokens)
@@ -198,14 +198,14 @@ func TestCancelStormsConserveTheValue(t *testing.T) {
 	expectValues(t, set, tokens)
 }
 
-// TestSignalsLoseNothing sends signals to all threads of a process that waits.
-func TestSignalsLoseNothing(t *testing.T) {
+// TestSet_SignalsLoseNothing sends signals to all threads of a process that waits.
+func TestSet_SignalsLoseNothing(t *testing.T) {
 	t.Parallel()
 	const grants = 50
 	set := newSet(t, 0, 0)
 	p := proctest.Start(t, "stormy", idOf(set), fmt.Sprint(grants))
 	for range grants {
-		untilWaiting(t, set, 0, 1)
+		awaitWaiting(t, set, 0, 1)
 		for range 10 {
 			for _, tid := range threads(t, p.Pid) {
 				signalThread(p.Pid, tid, syscall.SIGURG)
@@ -214,16 +214,16 @@ func TestSignalsLoseNothing(t *testing.T) {
 		}
 		expectValues(t, set, 0, 0)
 		must(t, set.TryOp(sysv.Op{Num: 0, Delta: +1}))
-		untilValue(t, set, 1, 1)
+		awaitValue(t, set, 1, 1)
 		expectValues(t, set, 0, 1)
 		must(t, set.TryOp(sysv.Op{Num: 1, Delta: -1}))
 	}
-	p.Expect("had all")
+	p.Expect("acquired all")
 	expectValues(t, set, 0, 0)
 }
 
-// acquireInStorm takes from semaphore 0 and gives to semaphore 1, with and
-// without a context that could end.
+// acquireInStorm decrements semaphore 0 and increments semaphore 1, with and without a
+// context that can be cancelled.
 func acquireInStorm(c *proctest.Child) {
 	set, grants := openArg(c, 0), number(c, 1)
 	endless, cancel := context.WithCancel(background)
@@ -236,41 +236,41 @@ func acquireInStorm(c *proctest.Child) {
 		c.Must(set.Op(ctx, sysv.Op{Num: 0, Delta: -1}))
 		c.Must(set.TryOp(sysv.Op{Num: 1, Delta: +1}))
 	}
-	c.Say("had all")
+	c.Send("acquired all")
 }
 
-func TestRemovingTheSetEndsTheWait(t *testing.T) {
+func TestSet_RemoveEndsOp(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 0)
 	p := proctest.Start(t, "holder", idOf(set), "1")
 	endless, cancel := context.WithCancel(background)
 	defer cancel()
-	here := later(func() error { return set.Op(background, sysv.Op{Delta: -1}) })
-	too := later(func() error { return set.Op(endless, sysv.Op{Delta: -1}) })
-	untilWaiting(t, set, 0, 3)
+	here := start(func() error { return set.Op(background, sysv.Op{Delta: -1}) })
+	too := start(func() error { return set.Op(endless, sysv.Op{Delta: -1}) })
+	awaitWaiting(t, set, 0, 3)
 	must(t, set.Remove())
-	mustBe(t, soon(t, here), sema.ErrClosed, syscall.EIDRM)
-	mustBe(t, soon(t, too), sema.ErrClosed, syscall.EIDRM)
+	mustBe(t, await(t, here), sema.ErrClosed, syscall.EIDRM)
+	mustBe(t, await(t, too), sema.ErrClosed, syscall.EIDRM)
 	p.Expect("closed")
 }
 
-// hold takes and says so.
+// hold acquires, reports it, and releases on command.
 func hold(c *proctest.Child) {
 	set, n := openArg(c, 0), number(c, 1)
 	err := set.Op(background, sysv.Op{Delta: -n, Undo: true})
 	if errors.Is(err, sema.ErrClosed) {
-		c.Say("closed")
+		c.Send("closed")
 		return
 	}
 	c.Must(err)
-	c.Say("holding")
-	c.Hear()
+	c.Send("holding")
+	c.Receive()
 	c.Must(set.Op(background, sysv.Op{Delta: +n, Undo: true}))
-	c.Say("gave back")
-	c.Hear()
+	c.Send("released")
+	c.Receive()
 }
 
-func TestTheDeadGiveBack(t *testing.T) {
+func TestSet_UndoReleasesForEndedProcesses(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 5)
 	p := proctest.Start(t, "holder", idOf(set), "3")
@@ -279,25 +279,25 @@ func TestTheDeadGiveBack(t *testing.T) {
 	p.End()
 	expectValues(t, set, 5)
 
-	honest := proctest.Start(t, "holder", idOf(set), "4")
-	honest.Expect("holding")
-	honest.Say("give")
-	honest.Expect("gave back")
+	releasing := proctest.Start(t, "holder", idOf(set), "4")
+	releasing.Expect("holding")
+	releasing.Send("release")
+	releasing.Expect("released")
 	expectValues(t, set, 5)
-	honest.End()
+	releasing.End()
 	expectValues(t, set, 5)
 }
 
-// TestAStoppedWaiterHoldsUpNobody: stopping it interrupts its semop, and it
-// begins another when it is continued.
-func TestAStoppedWaiterHoldsUpNobody(t *testing.T) {
+// TestSet_StoppedWaiterDelaysNoOthers stops a waiter: this interrupts its semop, and the
+// waiter starts another one when it is continued.
+func TestSet_StoppedWaiterDelaysNoOthers(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		set := newSet(t, 0)
 		p := proctest.Start(t, "holder", idOf(set), "1")
-		untilWaiting(t, set, 0, 1)
+		awaitWaiting(t, set, 0, 1)
 		p.Stop()
-		untilWaiting(t, set, 0, 0)
+		awaitWaiting(t, set, 0, 0)
 		must(t, set.TryOp(sysv.Op{Delta: +1}))
 		must(t, set.TryOp(sysv.Op{Delta: -1}))
 		if killed {
@@ -306,15 +306,16 @@ func TestAStoppedWaiterHoldsUpNobody(t *testing.T) {
 			continue
 		}
 		p.Continue()
-		untilWaiting(t, set, 0, 1)
+		awaitWaiting(t, set, 0, 1)
 		must(t, set.TryOp(sysv.Op{Delta: +1}))
 		p.Expect("holding")
 		expectValues(t, set, 0)
 	}
 }
 
-// TestAStoppedHolderHolds, until it is killed.
-func TestAStoppedHolderHolds(t *testing.T) {
+// TestSet_StoppedHolderKeepsItsPermits checks that a stopped process holds until it is
+// killed.
+func TestSet_StoppedHolderKeepsItsPermits(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 1)
 	p := proctest.Start(t, "holder", idOf(set), "1")
@@ -325,54 +326,54 @@ func TestAStoppedHolderHolds(t *testing.T) {
 	expectValues(t, set, 1)
 }
 
-// TestTheChildrenOfTheDeadHoldNothing: a process that outlives the one that
-// started it must not keep what that one held.
-func TestTheChildrenOfTheDeadHoldNothing(t *testing.T) {
+// TestSet_ChildrenDoNotInheritUndo checks that a process that outlives its parent does
+// not keep what the parent held.
+func TestSet_ChildrenDoNotInheritUndo(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 1)
 	p := proctest.Start(t, "orphaner", idOf(set))
 	var orphan int
-	fmt.Sscan(p.Hear(), &orphan)
+	fmt.Sscan(p.Receive(), &orphan)
 	expectValues(t, set, 0)
 	p.End()
 	defer syscall.Kill(orphan, syscall.SIGKILL)
-	must(t, syscall.Kill(orphan, 0)) // it lives
+	must(t, syscall.Kill(orphan, 0)) // it is alive
 	expectValues(t, set, 1)
 }
 
-func leaveAnOrphan(c *proctest.Child) {
+func leaveOrphan(c *proctest.Child) {
 	set := openArg(c, 0)
 	c.Must(set.TryOp(sysv.Op{Delta: -1, Undo: true}))
 	orphan := exec.Command("sleep", "60")
 	c.Must(orphan.Start())
-	c.Say("%d", orphan.Process.Pid)
-	c.Hear()
+	c.Send("%d", orphan.Process.Pid)
+	c.Receive()
 }
 
-// TestUndoBelongsToTheProcess: what a thread took stays taken when the thread
-// is gone, and comes back when the process is.
-func TestUndoBelongsToTheProcess(t *testing.T) {
+// TestSet_UndoBelongsToTheProcess checks that permits acquired by a thread stay held when
+// the thread ends, and are released when the process ends.
+func TestSet_UndoBelongsToTheProcess(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 1)
 	p := proctest.Start(t, "outliver", idOf(set))
-	untilWaiting(t, set, 0, 1)
+	awaitWaiting(t, set, 0, 1)
 	must(t, set.TryOp(sysv.Op{Delta: +2}))
-	p.Expect("thread gone")
+	p.Expect("thread ended")
 	expectValues(t, set, 1)
 	p.End()
 	expectValues(t, set, 3)
 }
 
-func outliveTheThread(c *proctest.Child) {
+func outliveThread(c *proctest.Child) {
 	set := openArg(c, 0)
 	waiting, cancel := context.WithCancel(background)
 	defer cancel()
 	tids := make(chan int)
 	var take func()
 	take = func() {
-		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if syscall.Gettid() == os.Getpid() {
-			go take() // the runtime keeps the first thread; let another do it
+			go take() // the runtime keeps the first thread: use another one
 			select {}
 		}
 		c.Must(set.Op(waiting, sysv.Op{Delta: -2, Undo: true}))
@@ -386,6 +387,6 @@ func outliveTheThread(c *proctest.Child) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	c.Say("thread gone")
-	c.Hear()
+	c.Send("thread ended")
+	c.Receive()
 }

@@ -21,7 +21,7 @@ func startPartner(t *testing.T) *proctest.Process {
 	return proctest.StartCommand(t, exec.Command(proctest.CompileC(t, "testdata/partner.c")))
 }
 
-func TestCAndGoMakeTheSameKeys(t *testing.T) {
+func TestKeyOf_MatchesFtok(t *testing.T) {
 	t.Parallel()
 	partner := startPartner(t)
 	for i, project := range []byte{1, 'x', 0xF0} {
@@ -29,12 +29,12 @@ func TestCAndGoMakeTheSameKeys(t *testing.T) {
 		must(t, os.WriteFile(path, nil, 0o600))
 		key, err := sysv.KeyOf(path, project)
 		must(t, err)
-		partner.Say("ftok %d %s", project, path)
+		partner.Send("ftok %d %s", project, path)
 		partner.Expect(fmt.Sprint(int(key)))
 	}
 }
 
-func TestCAndGoExchangePermits(t *testing.T) {
+func TestGate_ExchangesPermitsWithC(t *testing.T) {
 	t.Parallel()
 	partner := startPartner(t)
 	key := newKey(t)
@@ -42,17 +42,17 @@ func TestCAndGoExchangePermits(t *testing.T) {
 	must(t, err)
 	gate, err := sysv.AsGate(set, 0, 2)
 	must(t, err)
-	partner.Say("open %d", key)
+	partner.Send("open %d", key)
 	partner.Expect("opened")
-	partner.Say("value 0")
+	partner.Send("value 0")
 	partner.Expect("2")
 
 	// Go holds, C waits.
 	permit := acquire(t, gate, 2)
-	partner.Say("try 0 -1 1")
+	partner.Send("try 0 -1 1")
 	partner.Expect("full")
-	partner.Say("op 0 -1 1")
-	untilWaiting(t, set, 0, 1)
+	partner.Send("op 0 -1 1")
+	awaitWaiting(t, set, 0, 1)
 	permit.Release()
 	partner.Expect("done")
 
@@ -61,32 +61,32 @@ func TestCAndGoExchangePermits(t *testing.T) {
 	mustBe(t, err, sema.ErrFull)
 	all := make(chan sema.Permit, 1)
 	go func() { all <- acquire(t, gate, 2) }()
-	untilWaiting(t, set, 0, 1)
-	partner.Say("op 0 1 1")
+	awaitWaiting(t, set, 0, 1)
+	partner.Send("op 0 1 1")
 	partner.Expect("done")
 	(<-all).Release()
 
-	// Go dies, C is served.
+	// The Go process ends, C is served.
 	holder := proctest.Start(t, "holder", idOf(set), "2")
 	holder.Expect("holding")
-	partner.Say("op 0 -2 1")
-	untilWaiting(t, set, 0, 1)
+	partner.Send("op 0 -2 1")
+	awaitWaiting(t, set, 0, 1)
 	holder.End()
 	partner.Expect("done")
 
-	// C dies, Go is served.
+	// The C process ends, Go is served.
 	go func() { all <- acquire(t, gate, 1) }()
-	untilWaiting(t, set, 0, 1)
+	awaitWaiting(t, set, 0, 1)
 	partner.End()
 	(<-all).Release()
 	expectValues(t, set, 2)
 }
 
-func TestSetsInitialisedBySemctlAreOpenedByOpenAny(t *testing.T) {
+func TestOpenAny_OpensSetsInitialisedBySemctl(t *testing.T) {
 	t.Parallel()
 	partner := startPartner(t)
 	key := newKey(t)
-	partner.Say("create %d 7", key)
+	partner.Send("create %d 7", key)
 	partner.Expect("created")
 	_, err := sysv.Open(key)
 	mustBe(t, err, sysv.ErrUninitialised)
@@ -94,11 +94,11 @@ func TestSetsInitialisedBySemctlAreOpenedByOpenAny(t *testing.T) {
 	must(t, err)
 	expectValues(t, set, 7)
 	must(t, set.TryOp(sysv.Op{Delta: -1}))
-	_, err = sysv.Open(key) // now it has been used
+	_, err = sysv.Open(key) // an operation was executed
 	must(t, err)
 }
 
-func TestIpcsListsAndIpcrmRemoves(t *testing.T) {
+func TestSet_IpcsListsAndIpcrmRemoves(t *testing.T) {
 	t.Parallel()
 	proctest.Need(t, "ipcs", "util-linux")
 	proctest.Need(t, "ipcrm", "util-linux")
@@ -118,12 +118,12 @@ func TestIpcsListsAndIpcrmRemoves(t *testing.T) {
 	if got := listed(); got == nil || got[1] != idOf(set) || got[3] != "640" || got[4] != "3" {
 		t.Errorf("ipcs lists %q", got)
 	}
-	waiting := later(func() error { return set.Op(background, sysv.Op{Delta: -2}) })
-	untilWaiting(t, set, 0, 1)
+	waiting := start(func() error { return set.Op(background, sysv.Op{Delta: -2}) })
+	awaitWaiting(t, set, 0, 1)
 	if out, err := exec.Command("ipcrm", "-s", idOf(set)).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	mustBe(t, soon(t, waiting), sema.ErrClosed)
+	mustBe(t, await(t, waiting), sema.ErrClosed)
 	if got := listed(); got != nil {
 		t.Errorf("ipcs still lists %q", got)
 	}

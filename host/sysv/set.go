@@ -7,53 +7,52 @@ import (
 	"time"
 )
 
-// MaxValue is the highest value a semaphore can have (SEMVMX).
+// MaxValue is the highest value of a semaphore (SEMVMX).
 const MaxValue = 32767
 
-// ErrUninitialised says that a set was created, and that then nothing was done
-// with it for too long.
+// ErrUninitialised is returned by [Open] and [OpenOrCreate] if a set exists, but is not
+// initialised within two seconds.
 var ErrUninitialised = errors.New("sema/sysv: set not initialised")
 
-// A Set is a semaphore set of the kernel, known by its id. All methods may be
-// called concurrently. It holds nothing that must be closed.
+// A Set is a semaphore set of the kernel, identified by its id. It need not be closed.
+// All methods may be called concurrently.
 type Set struct {
 	id  int
 	key Key
 	n   int
 }
 
-// Create makes a set with one semaphore for each value, from 0 to [MaxValue].
-// It fails with [fs.ErrExist] if the key is in use. The mode says who may read
-// values (r) and change them (w); the umask has no part in it. Other programs
-// find either no set or one that has its values, if they open it with this
-// package or as its documentation says.
+// Create creates a set with one semaphore for each value, from 0 to [MaxValue]. It
+// fails with [fs.ErrExist] if the key is in use. The mode selects the users that may
+// read (r) and change (w) values; the umask does not apply. Programs that open the set
+// with this package, or as its documentation describes, never find it uninitialised.
 func Create(key Key, mode fs.FileMode, values ...int) (*Set, error) {
 	const verb = "create"
 	name := nameOf(key, unknownID)
 	if len(values) == 0 {
-		return nil, invalid(name, verb, "no values", "give one for each semaphore")
+		return nil, invalid(name, verb, "no values", "pass one for each semaphore")
 	}
 	if mode&^fs.ModePerm != 0 {
-		return nil, invalid(name, verb, fmt.Sprintf("mode %v has more than permission bits", mode), "use permission bits alone")
+		return nil, invalid(name, verb, fmt.Sprintf("mode %v has more than permission bits", mode), "use only permission bits")
 	}
 	if err := checkValues(name, verb, values); err != nil {
 		return nil, err
 	}
 	id, err := semCreate(key, len(values), mode)
 	if err != nil {
-		return nil, failed(name, fmt.Sprintf("create %d semaphores", len(values)), reasonNotToCreate(key, err))
+		return nil, failed(name, fmt.Sprintf("create %d semaphores", len(values)), createReason(key, err))
 	}
 	s := &Set{id, key, len(values)}
 	if err := s.initialise(values); err != nil {
-		semRemove(id) // nobody has opened it yet
+		semRemove(id) // no program has opened it yet
 		return nil, s.wrap("initialise", err)
 	}
 	return s, nil
 }
 
-// initialise gives a new set its values in one step that also sets the time of
-// the last operation, which is what [Open] waits for. The operations add, so
-// that nothing is lost that a program which does not wait did already.
+// initialise sets the values of a new set in one step that also sets the time of the
+// last operation, for which [Open] waits. The operations add to the values, so that
+// changes by a program that does not wait are kept.
 func (s *Set) initialise(values []int) error {
 	var adding []sembuf
 	for num, v := range values {
@@ -68,8 +67,8 @@ func (s *Set) initialise(values []int) error {
 	if !errors.Is(err, errTooManyOps) {
 		return err
 	}
-	// More than one semop can do. Set all, which leaves the time alone, and
-	// then do something that changes nothing.
+	// These are too many for one semop. Set all values with semctl, which does not set
+	// the time, and then execute a semop that changes nothing.
 	if err := semSetAll(s.id, values); err != nil {
 		return err
 	}
@@ -77,12 +76,12 @@ func (s *Set) initialise(values []int) error {
 	return semTry(s.id, []sembuf{{num: first, delta: -1}, {num: first, delta: +1}})
 }
 
-// OpenOrCreate opens the set with that key or, if there is none, creates it. It
-// fails if there is one with another number of semaphores. Of many programs
-// that call it at once one creates, and all have the same set.
+// OpenOrCreate opens the set with that key or, if there is none, creates it. It fails
+// if the existing set has another number of semaphores. If many programs call it
+// concurrently, one of them creates the set, and all open the same set.
 func OpenOrCreate(key Key, mode fs.FileMode, values ...int) (*Set, error) {
 	var last error
-	for end := time.Now().Add(initialisedWithin); time.Now().Before(end); {
+	for end := time.Now().Add(initialiseTimeout); time.Now().Before(end); {
 		s, err := Create(key, mode, values...)
 		if !errors.Is(err, fs.ErrExist) {
 			return s, err
@@ -90,29 +89,29 @@ func OpenOrCreate(key Key, mode fs.FileMode, values ...int) (*Set, error) {
 		s, err = Open(key)
 		if err == nil && s.n != len(values) {
 			return nil, invalid(s.Name(), "open", fmt.Sprintf("it has %d semaphores, not %d", s.n, len(values)),
-				"if it is another program's, use another key")
+				"if it belongs to another program, use another key")
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return s, err
 		}
-		last = err // removed in between; begin again
+		last = err // removed meanwhile: retry
 	}
 	return nil, last
 }
 
-// initialisedWithin is how long Open waits for a creator, who needs some
-// microseconds if it lives and runs.
-const initialisedWithin = 2 * time.Second
+// initialiseTimeout bounds how long Open waits for the creator, which needs some
+// microseconds if it is alive and running.
+const initialiseTimeout = 2 * time.Second
 
-// Open opens the set with that key, which needs permission to read. If it was
-// just created, Open waits until it has its values, and fails with
-// [ErrUninitialised] if that takes longer than two seconds.
+// Open opens the set with that key, which needs permission to read. If the set was just
+// created, Open waits until it is initialised, and fails with [ErrUninitialised] if
+// that takes longer than two seconds.
 func Open(key Key) (*Set, error) {
 	s, err := OpenAny(key)
 	if err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(initialisedWithin)
+	end := time.Now().Add(initialiseTimeout)
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		info, err := s.Stat()
 		if err != nil {
@@ -123,16 +122,15 @@ func Open(key Key) (*Set, error) {
 		}
 		if time.Now().After(end) {
 			return nil, failed(s.label(), "open", &reason{is: []error{ErrUninitialised},
-				text: "its creator died before it was initialised",
-				hint: "Remove it and create it again; if its creator sets values with semctl alone, use OpenAny"})
+				text: "the set was not initialised in time",
+				hint: "remove it and create it again; if its creator sets values with semctl alone, use OpenAny"})
 		}
 		time.Sleep(pause)
 	}
 }
 
-// OpenAny opens the set with that key whether or not it has its values yet. It
-// is for sets whose creator gives them by semctl, which leaves no trace to
-// wait for.
+// OpenAny opens the set with that key whether or not it is initialised. Use it for sets
+// whose creator sets the values with semctl, which cannot be waited for.
 func OpenAny(key Key) (*Set, error) {
 	if key == Private {
 		return nil, invalid(nameOf(key, unknownID), "open", "private sets are not found by key", "use OpenID")
@@ -144,8 +142,8 @@ func OpenAny(key Key) (*Set, error) {
 	return openID(id, key)
 }
 
-// OpenID opens the set with that id: one made with the key [Private], or found
-// by [List]. Like OpenAny it does not wait for values.
+// OpenID opens the set with that id: one created with the key [Private], or found by
+// [List]. Like OpenAny it does not wait until the set is initialised.
 func OpenID(id int) (*Set, error) { return openID(id, Private) }
 
 func openID(id int, key Key) (*Set, error) {
@@ -156,20 +154,20 @@ func openID(id int, key Key) (*Set, error) {
 	return &Set{id, info.Key, info.Semaphores}, nil
 }
 
-// ID is the kernel's number of the set.
+// ID returns the id of the set, which the kernel chose.
 func (s *Set) ID() int { return s.id }
 
-// Key is what the set is found by, or [Private].
+// Key returns the key of the set, or [Private].
 func (s *Set) Key() Key { return s.key }
 
-// Len is how many semaphores the set has.
+// Len returns the number of semaphores in the set.
 func (s *Set) Len() int { return s.n }
 
-// Name is the same in all programs that use the set: "sysv" and the key, or
-// the id of a private set.
+// Name returns "sysv" and the key, or the id of a private set. It is the same in all
+// programs that use the set.
 func (s *Set) Name() string { return nameOf(s.key, s.id) }
 
-// unknownID is for what is said about a key before its set is found.
+// unknownID is the id in errors about a key whose set is not found.
 const unknownID = -1
 
 func nameOf(key Key, id int) string {
@@ -182,7 +180,7 @@ func nameOf(key Key, id int) string {
 	return fmt.Sprintf("sysv id %d", id)
 }
 
-// label is the name and, for whoever reads an error, the id that ipcrm wants.
+// label returns the name and, for errors, the id, which ipcrm needs.
 func (s *Set) label() string {
 	if s.key == Private || s.id == unknownID {
 		return s.Name()
@@ -190,9 +188,8 @@ func (s *Set) label() string {
 	return fmt.Sprintf("%s (id %d)", s.Name(), s.id)
 }
 
-// Remove removes the set at once. Waiters, in any process, fail
-// with [sema.ErrClosed]; so does every later call. Only root, its owner and its
-// creator may.
+// Remove removes the set at once. Waiters in all processes, and all later calls, fail
+// with [sema.ErrClosed]. Only root, the owner and the creator may call it.
 func (s *Set) Remove() error {
 	if err := semRemove(s.id); err != nil {
 		return s.wrap("remove", err)
@@ -200,5 +197,5 @@ func (s *Set) Remove() error {
 	return nil
 }
 
-// Remove removes the set with that id, as ipcrm -s does.
+// Remove removes the set with that id, like ipcrm -s.
 func Remove(id int) error { return (&Set{id: id}).Remove() }

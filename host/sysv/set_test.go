@@ -19,25 +19,25 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-func TestASetIsFoundByKeyAndID(t *testing.T) {
+func TestOpen_FindsASetByKeyAndID(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	_, err := sysv.Open(key)
 	mustBe(t, err, fs.ErrNotExist, syscall.ENOENT)
-	made, err := sysv.Create(key, 0o600, 1, 2, 3)
+	created, err := sysv.Create(key, 0o600, 1, 2, 3)
 	must(t, err)
 	_, err = sysv.Create(key, 0o600, 1)
 	mustBe(t, err, fs.ErrExist, syscall.EEXIST)
 
 	byKey, err := sysv.Open(key)
 	must(t, err)
-	byID, err := sysv.OpenID(made.ID())
+	byID, err := sysv.OpenID(created.ID())
 	must(t, err)
 	either, err := sysv.OpenOrCreate(key, 0o600, 9, 9, 9)
 	must(t, err)
-	for _, set := range []*sysv.Set{made, byKey, byID, either} {
-		if set.ID() != made.ID() || set.Key() != key || set.Len() != 3 || set.Name() != "sysv "+key.String() {
-			t.Errorf("opened %+v, want it like %+v", set, made)
+	for _, set := range []*sysv.Set{created, byKey, byID, either} {
+		if set.ID() != created.ID() || set.Key() != key || set.Len() != 3 || set.Name() != "sysv "+key.String() {
+			t.Errorf("opened %+v, want %+v", set, created)
 		}
 		expectValues(t, set, 1, 2, 3)
 	}
@@ -47,11 +47,11 @@ func TestASetIsFoundByKeyAndID(t *testing.T) {
 	mustBe(t, err, sema.ErrInvalid)
 }
 
-func TestPrivateSetsAreApart(t *testing.T) {
+func TestCreate_PrivateSetsAreDistinct(t *testing.T) {
 	t.Parallel()
 	a, b := newSet(t, 1), newSet(t, 2)
 	if a.ID() == b.ID() || a.Name() == b.Name() {
-		t.Errorf("two private sets are one: %v and %v", a, b)
+		t.Errorf("two private sets are the same: %v and %v", a, b)
 	}
 	_, err := sysv.Open(sysv.Private)
 	mustBe(t, err, sema.ErrInvalid)
@@ -62,17 +62,17 @@ func TestPrivateSetsAreApart(t *testing.T) {
 	expectValues(t, c, 3)
 }
 
-func TestSetsAreInitialisedWhateverTheirValues(t *testing.T) {
+func TestCreate_InitialisesAllValues(t *testing.T) {
 	t.Parallel()
 	for _, values := range [][]int{{0}, {0, 0, 0}, {sysv.MaxValue}, {0, 5, 0}, slices.Repeat([]int{0, 7}, 300), slices.Repeat([]int{sysv.MaxValue}, 700)} {
 		key := newKey(t)
-		made, err := sysv.Create(key, 0o600, values...)
+		created, err := sysv.Create(key, 0o600, values...)
 		must(t, err)
 		set, err := sysv.Open(key)
 		must(t, err)
 		expectValues(t, set, values...)
-		// Their creator must not have left anything to be undone.
-		info, err := made.Stat()
+		// The creator must have executed an operation.
+		info, err := created.Stat()
 		must(t, err)
 		if info.LastOp.IsZero() || time.Since(info.LastOp) > time.Minute {
 			t.Errorf("time of the last operation is %v", info.LastOp)
@@ -80,7 +80,7 @@ func TestSetsAreInitialisedWhateverTheirValues(t *testing.T) {
 	}
 }
 
-func TestNonsenseIsNotCreated(t *testing.T) {
+func TestCreate_RejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	for _, try := range []func() (*sysv.Set, error){
@@ -96,12 +96,12 @@ func TestNonsenseIsNotCreated(t *testing.T) {
 	mustBe(t, err, fs.ErrNotExist)
 }
 
-// many is a set whose values take long to set one after the other.
+// many contains so many values that setting them one by one takes long.
 var many = slices.Repeat([]int{1, 2, 3, 4}, 100)
 
-// TestNobodyFindsASetWithoutItsValues has processes open a set all the time
-// that is created and removed all the time.
-func TestNobodyFindsASetWithoutItsValues(t *testing.T) {
+// TestOpen_NeverReturnsAnUninitialisedSet runs processes that repeatedly open a set that
+// is repeatedly created and removed.
+func TestOpen_NeverReturnsAnUninitialisedSet(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	openers := []*proctest.Process{
@@ -112,7 +112,7 @@ func TestNobodyFindsASetWithoutItsValues(t *testing.T) {
 	}
 	var all atomic.Bool
 	go func() {
-		defer all.Store(true) // also when one says nothing, which fails the test
+		defer all.Store(true) // also if a process sends nothing, which fails the test
 		for _, p := range openers {
 			p.Expect("opened one")
 		}
@@ -125,18 +125,18 @@ func TestNobodyFindsASetWithoutItsValues(t *testing.T) {
 		must(t, set.Remove())
 	}
 	for _, p := range openers {
-		p.Say("stop")
+		p.Send("stop")
 		var opened int
-		if fmt.Sscanf(p.Hear(), "opened %d", &opened); opened == 0 {
-			t.Error("an opener never opened anything: this proved nothing")
+		if fmt.Sscanf(p.Receive(), "opened %d", &opened); opened == 0 {
+			t.Error("an opener never opened a set: the test checked nothing")
 		}
 	}
 }
 
 func openOften(c *proctest.Child) {
 	key := sysv.Key(number(c, 0))
-	stop, opened := told(c), 0
-	c.Say("opening")
+	stop, opened := onCommand(c), 0
+	c.Send("opening")
 	for !stop.Load() {
 		set, err := sysv.Open(key)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -152,13 +152,13 @@ func openOften(c *proctest.Child) {
 			c.Must(fmt.Errorf("found a set with the values %v", values))
 		}
 		if opened++; opened == 1 {
-			c.Say("opened one")
+			c.Send("opened one")
 		}
 	}
-	c.Say("opened %d", opened)
+	c.Send("opened %d", opened)
 }
 
-func TestOfManyCreatorsOneCreates(t *testing.T) {
+func TestOpenOrCreate_OneOfManyCreates(t *testing.T) {
 	t.Parallel()
 	const creators, rounds = 6, 20
 	var processes []*proctest.Process
@@ -168,9 +168,9 @@ func TestOfManyCreatorsOneCreates(t *testing.T) {
 	for range rounds {
 		key := newKey(t)
 		for _, p := range processes {
-			p.Say("%d", key)
+			p.Send("%d", key)
 		}
-		id := processes[0].Hear()
+		id := processes[0].Receive()
 		for _, p := range processes[1:] {
 			p.Expect(id)
 		}
@@ -184,16 +184,16 @@ func TestOfManyCreatorsOneCreates(t *testing.T) {
 func createOften(c *proctest.Child) {
 	for {
 		var key sysv.Key
-		fmt.Sscan(c.Hear(), &key)
+		fmt.Sscan(c.Receive(), &key)
 		set, err := sysv.OpenOrCreate(key, 0o600, 100, 5, 7)
 		c.Must(err)
 		c.Must(set.TryOp(sysv.Op{Num: 0, Delta: -1}, sysv.Op{Num: 1, Delta: -5}, sysv.Op{Num: 2, Delta: -7},
 			sysv.Op{Num: 1, Delta: +5}, sysv.Op{Num: 2, Delta: +7}))
-		c.Say("%d", set.ID())
+		c.Send("%d", set.ID())
 	}
 }
 
-// createBare does the first half of creating a set.
+// createBare creates a set without initialising it.
 func createBare(t *testing.T, key sysv.Key) {
 	t.Helper()
 	const create, exclusive = 0o1000, 0o2000
@@ -202,7 +202,7 @@ func createBare(t *testing.T, key sysv.Key) {
 	}
 }
 
-func TestASetWhoseCreatorDiedIsToldOf(t *testing.T) {
+func TestOpen_ReportsAnUninitialisedSet(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	createBare(t, key)
@@ -217,28 +217,28 @@ func TestASetWhoseCreatorDiedIsToldOf(t *testing.T) {
 	must(t, err)
 }
 
-func TestOpenWaitsForASlowCreator(t *testing.T) {
+func TestOpen_WaitsForASlowCreator(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	createBare(t, key)
 	var opened *sysv.Set
-	ended := later(func() (err error) {
+	ended := start(func() (err error) {
 		opened, err = sysv.Open(key)
 		return err
 	})
 	select {
 	case err := <-ended:
-		t.Fatalf("opened a set without values (%v)", err)
+		t.Fatalf("opened an uninitialised set (%v)", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	slow, err := sysv.OpenAny(key)
 	must(t, err)
 	must(t, slow.TryOp(sysv.Op{Num: 0, Delta: 3}, sysv.Op{Num: 1, Delta: 4}))
-	must(t, soon(t, ended))
+	must(t, await(t, ended))
 	expectValues(t, opened, 3, 4)
 }
 
-func TestARemovedSetIsClosed(t *testing.T) {
+func TestSet_RemovedIsClosed(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 1)
 	must(t, set.Remove())
@@ -256,7 +256,7 @@ func TestARemovedSetIsClosed(t *testing.T) {
 	}
 }
 
-func TestValuesAreSetAndRead(t *testing.T) {
+func TestSet_SetsAndReadsValues(t *testing.T) {
 	t.Parallel()
 	set := newSet(t, 1, 2, 3)
 	must(t, set.SetValue(1, 20))
@@ -280,7 +280,7 @@ func TestValuesAreSetAndRead(t *testing.T) {
 	expectValues(t, set, 4, 5, sysv.MaxValue)
 }
 
-func TestTheKernelTellsAboutSets(t *testing.T) {
+func TestSet_StatAndList(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Truncate(time.Second)
 	key := newKey(t)
@@ -299,7 +299,7 @@ func TestTheKernelTellsAboutSets(t *testing.T) {
 		want.UID, want.GID = 12, 34
 	}
 	if info != want {
-		t.Errorf("stat says %+v, want %+v", info, want)
+		t.Errorf("stat %+v, want %+v", info, want)
 	}
 	for _, moment := range []time.Time{info.LastOp, info.Changed} {
 		if moment.Before(begin) || moment.After(time.Now()) {
@@ -309,12 +309,12 @@ func TestTheKernelTellsAboutSets(t *testing.T) {
 	list, err := sysv.List()
 	must(t, err)
 	if !slices.Contains(list, info) {
-		t.Errorf("the list %+v has no %+v", list, info)
+		t.Errorf("list %+v does not contain %+v", list, info)
 	}
 	mustBe(t, set.Chmod(fs.ModeSetuid|0o600), sema.ErrInvalid)
 }
 
-func TestKeysOfFiles(t *testing.T) {
+func TestKeyOf_ReturnsDistinctKeys(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	_, err := sysv.KeyOf(path, 'x')
@@ -325,6 +325,6 @@ func TestKeysOfFiles(t *testing.T) {
 	y, err := sysv.KeyOf(path, 0xF0)
 	must(t, err)
 	if uint32(x)>>24 != 'x' || uint32(y)>>24 != 0xF0 || x<<8 != y<<8 {
-		t.Errorf("keys are %v and %v: want them to differ in the project only", x, y)
+		t.Errorf("keys %v and %v, want them to differ only in the project", x, y)
 	}
 }

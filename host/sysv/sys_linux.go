@@ -11,7 +11,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// The calls of the kernel, one function each. Errors are bare errnos.
+// The system calls, one function each. They return the errno as the error.
 
 // From <sys/ipc.h> and <sys/sem.h>.
 const (
@@ -27,14 +27,14 @@ const (
 	setAll    = 17
 )
 
-// A semQuestion is a command of semctl that is answered with a number.
-type semQuestion uintptr
+// A semQuery is a command of semctl that returns a number.
+type semQuery uintptr
 
 const (
-	askPid            semQuestion = 11
-	askValue          semQuestion = 12
-	askWaitingForRise semQuestion = 14
-	askWaitingForZero semQuestion = 15
+	queryPid            semQuery = 11
+	queryValue          semQuery = 12
+	queryWaitingForRise semQuery = 14
+	queryWaitingForZero semQuery = 15
 )
 
 func semCreate(key Key, n int, mode fs.FileMode) (int, error) {
@@ -51,7 +51,7 @@ func semget(key Key, n, flags int) (int, error) {
 	return int(id), nil
 }
 
-// semTry does the operations, or fails with errWouldWait.
+// semTry executes the operations, or fails with errWouldWait.
 func semTry(id int, ops []sembuf) error {
 	for i := range ops {
 		ops[i].flags |= ipcNoWait
@@ -66,19 +66,20 @@ func semTry(id int, ops []sembuf) error {
 	return nil
 }
 
-// semtimedop waits at most for timeout, or without limit if there is none.
+// semtimedop executes the operations. It waits at most for timeout, or without limit if
+// timeout is nil.
 func semtimedop(id int, ops []sembuf, timeout *syscall.Timespec) syscall.Errno {
 	_, _, errno := syscall.Syscall6(syscall.SYS_SEMTIMEDOP, uintptr(id), uintptr(unsafe.Pointer(&ops[0])), uintptr(len(ops)),
 		uintptr(unsafe.Pointer(timeout)), 0, 0)
 	return errno
 }
 
-func semAsk(id, num int, question semQuestion) (int, error) {
-	answer, _, errno := syscall.Syscall6(syscall.SYS_SEMCTL, uintptr(id), uintptr(num), uintptr(question), 0, 0, 0)
+func semQueryNumber(id, num int, query semQuery) (int, error) {
+	result, _, errno := syscall.Syscall6(syscall.SYS_SEMCTL, uintptr(id), uintptr(num), uintptr(query), 0, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
-	return int(answer), nil
+	return int(result), nil
 }
 
 func semSetValue(id, num, value int) error {
@@ -111,8 +112,8 @@ func semSetAll(id int, values []int) error {
 
 func semRemove(id int) error { return semctl(id, ipcRemove, nil) }
 
-// ipcPerm is struct ipc64_perm, the same on all architectures here. semidDS,
-// struct semid64_ds, is not.
+// ipcPerm is struct ipc64_perm, which is the same on all supported architectures.
+// semidDS, struct semid64_ds, differs.
 type ipcPerm struct {
 	key                  int32
 	uid, gid, cuid, cgid uint32

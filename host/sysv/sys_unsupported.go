@@ -12,7 +12,7 @@ import (
 
 var errUnsupported = fmt.Errorf("System V semaphores on %s/%s: %w", runtime.GOOS, runtime.GOARCH, errors.ErrUnsupported)
 
-// Nothing gets far enough to see one of these.
+// No call returns one of these errors.
 var (
 	errWouldWait       = errUnsupported
 	errTooManyOps      = errUnsupported
@@ -20,19 +20,19 @@ var (
 	errNoSuchSemaphore = errUnsupported
 )
 
-type semQuestion uintptr
+type semQuery uintptr
 
 const (
-	askPid semQuestion = iota
-	askValue
-	askWaitingForRise
-	askWaitingForZero
+	queryPid semQuery = iota
+	queryValue
+	queryWaitingForRise
+	queryWaitingForZero
 )
 
 func (*Set) reasonFor(error) *reason {
 	return &reason{text: errUnsupported.Error(), hint: "use package host", is: []error{errUnsupported}}
 }
-func reasonNotToCreate(Key, error) *reason { return (*Set)(nil).reasonFor(nil) }
+func createReason(Key, error) *reason { return (*Set)(nil).reasonFor(nil) }
 
 func readKernelFile(string) (string, error)            { return "", fmt.Errorf("sema: %w", errUnsupported) }
 func fileIdentity(string) (dev, ino uint64, err error) { return 0, 0, errUnsupported }
@@ -40,7 +40,7 @@ func semCreate(Key, int, fs.FileMode) (int, error)     { return 0, errUnsupporte
 func semLookup(Key) (int, error)                       { return 0, errUnsupported }
 func semTry(int, []sembuf) error                       { return errUnsupported }
 func semWait(context.Context, int, []sembuf) error     { return errUnsupported }
-func semAsk(int, int, semQuestion) (int, error)        { return 0, errUnsupported }
+func semQueryNumber(int, int, semQuery) (int, error)   { return 0, errUnsupported }
 func semSetValue(int, int, int) error                  { return errUnsupported }
 func semGetAll(int, int) ([]int, error)                { return nil, errUnsupported }
 func semSetAll(int, []int) error                       { return errUnsupported }

@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/host/sysv"
 )
 
-func TestElsewhereEverythingIsUnsupported(t *testing.T) {
+func TestOpen_IsUnsupported(t *testing.T) {
 	_, keyErr := sysv.KeyOf("/", 'x')
 	_, createErr := sysv.Create(1, 0o600, 1)
 	_, eitherErr := sysv.OpenOrCreate(1, 0o600, 1)

@@ -6,39 +6,39 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Value is the value of one semaphore at this moment.
-func (s *Set) Value(num int) (int, error) { return s.ask("value", num, askValue) }
+// Value returns the current value of one semaphore.
+func (s *Set) Value(num int) (int, error) { return s.query("value", num, queryValue) }
 
-// LastPid is the process that changed the semaphore last. It is 0 if none did,
-// or one in a PID namespace that cannot be seen from here.
-func (s *Set) LastPid(num int) (int, error) { return s.ask("last pid", num, askPid) }
+// LastPid returns the PID of the process that last changed the semaphore. It returns 0
+// if no process did, or if that process is in a PID namespace that is not visible.
+func (s *Set) LastPid(num int) (int, error) { return s.query("last pid", num, queryPid) }
 
-// Waiting is how many threads, in all processes, wait for the semaphore's
-// value to rise, and how many for it to be zero. One that waits for several
-// semaphores is counted where it is held up.
+// Waiting returns the number of threads, in all processes, that wait for the
+// semaphore's value to rise, and the number that wait for it to be 0. A thread that
+// waits for several semaphores counts at the one that blocks it.
 func (s *Set) Waiting(num int) (forRise, forZero int, err error) {
-	if forRise, err = s.ask("waiting", num, askWaitingForRise); err != nil {
+	if forRise, err = s.query("waiting", num, queryWaitingForRise); err != nil {
 		return 0, 0, err
 	}
-	if forZero, err = s.ask("waiting", num, askWaitingForZero); err != nil {
+	if forZero, err = s.query("waiting", num, queryWaitingForZero); err != nil {
 		return 0, 0, err
 	}
 	return forRise, forZero, nil
 }
 
-func (s *Set) ask(verb string, num int, question semQuestion) (int, error) {
+func (s *Set) query(verb string, num int, query semQuery) (int, error) {
 	verb = fmt.Sprintf("%s of semaphore %d", verb, num)
 	if num < 0 || num >= s.n {
 		return 0, s.noSuchSemaphore(verb, num)
 	}
-	answer, err := semAsk(s.id, num, question)
+	result, err := semQueryNumber(s.id, num, query)
 	if err != nil {
 		return 0, s.wrap(verb, err)
 	}
-	return answer, nil
+	return result, nil
 }
 
-// Values is the value of every semaphore, all at the same moment.
+// Values returns the values of all semaphores, read atomically.
 func (s *Set) Values() ([]int, error) {
 	values, err := semGetAll(s.id, s.n)
 	if err != nil {
@@ -47,10 +47,9 @@ func (s *Set) Values() ([]int, error) {
 	return values, nil
 }
 
-// SetValue sets one semaphore, whoever holds what of it, and forgets what any
-// process would have undone there. It is for administrators: to bring back
-// what was lost without Undo, or to change a capacity while nobody holds any
-// of it.
+// SetValue sets the value of one semaphore, regardless of holders, and resets the undo
+// sums of all processes for it. It is meant for operators: to restore permits that were
+// lost without Undo, or to change a capacity while no permit is held.
 func (s *Set) SetValue(num, value int) error {
 	verb := fmt.Sprintf("set semaphore %d", num)
 	if num < 0 || num >= s.n {
@@ -65,11 +64,11 @@ func (s *Set) SetValue(num, value int) error {
 	return nil
 }
 
-// SetValues is [Set.SetValue] for all semaphores of the set in one step.
+// SetValues does the same as [Set.SetValue] for all semaphores of the set, atomically.
 func (s *Set) SetValues(values ...int) error {
 	const verb = "set values"
 	if len(values) != s.n {
-		return invalid(s.label(), verb, fmt.Sprintf("%d values for %d semaphores", len(values), s.n), "give one for each semaphore")
+		return invalid(s.label(), verb, fmt.Sprintf("%d values for %d semaphores", len(values), s.n), "pass one for each semaphore")
 	}
 	if err := checkValues(s.label(), verb, values); err != nil {
 		return err

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// semWait does the operations as soon as they can be done. It fails with
-// errContextEnded if that comes first.
+// semWait executes the operations as soon as they are possible. It fails with
+// errContextEnded if the context ends first.
 //
-// A semop that is interrupted by a signal did nothing and returns EINTR,
-// whatever SA_RESTART says. So EINTR means to look at the context and go on,
-// which is right for signals that are none of our business, too.
+// A semop that is interrupted by a signal has no effect and returns EINTR, even with
+// SA_RESTART. So after EINTR semWait checks the context and retries, which is also
+// right for unrelated signals.
 //
-// To cancel, we interrupt the thread. The other way, a semtimedop that times
-// out every few milliseconds to look at the context, wakes each waiting
-// process all the time, and each time puts it back at the end of the kernel's
-// queue: where many wait, whoever gives up its place every 5 ms is overtaken
-// by everybody who does not. That remains for programs that ignore SIGURG.
+// To cancel, the thread is interrupted. The alternative is a semtimedop that times out
+// every few milliseconds to check the context. It would wake each waiting process all
+// the time, and each time requeue it at the end of the kernel's queue: a process that
+// loses its place every 5 ms is overtaken by all processes that do not. It is used only
+// in programs that ignore SIGURG.
 func semWait(ctx context.Context, id int, ops []sembuf) error {
 	var timeout *syscall.Timespec
 	if ctx.Done() != nil {
-		runtime.LockOSThread() // it is this thread that has to be interrupted
+		runtime.LockOSThread() // the signal must reach this thread
 		defer runtime.UnlockOSThread()
 		defer interruptWhenDone(ctx).stop()
 		if signal.Ignored(interruption) {
-			every := syscall.NsecToTimespec(int64(lookEvery))
+			every := syscall.NsecToTimespec(int64(pollInterval))
 			timeout = &every
 		}
 	}
@@ -37,7 +37,7 @@ func semWait(ctx context.Context, id int, ops []sembuf) error {
 		switch errno := semtimedop(id, ops, timeout); errno {
 		case 0:
 			return nil
-		case syscall.EINTR, syscall.EAGAIN: // look at the context again
+		case syscall.EINTR, syscall.EAGAIN: // check the context again
 		default:
 			return errno
 		}
@@ -45,24 +45,23 @@ func semWait(ctx context.Context, id int, ops []sembuf) error {
 	return errContextEnded
 }
 
-// lookEvery is how often a context is looked at that cannot interrupt.
-const lookEvery = 5 * time.Millisecond
+// pollInterval is the interval at which a context is checked if SIGURG is ignored.
+const pollInterval = 5 * time.Millisecond
 
-// interruption is the signal the Go runtime interrupts its own threads with.
-// It expects to get some that it did not send.
+// interruption is the signal with which the Go runtime preempts its own threads. The
+// runtime expects to receive some that it did not send.
 const interruption = syscall.SIGURG
 
-// An interrupter gets a thread out of a system call when a context ends.
+// An interrupter interrupts the system call of a thread when a context ends.
 type interrupter struct {
 	unregister func() bool
-	out        chan struct{} // closed by the thread: it needs no more
-	ended      chan struct{} // closed when no more will come
+	out        chan struct{} // closed by the thread: no more signals are needed
+	ended      chan struct{} // closed when no more signals will be sent
 }
 
-// interruptWhenDone begins to interrupt the calling thread as soon as ctx ends,
-// and does so again and again until stop: a signal that arrives after the
-// thread last looked at the context but before it is in the kernel does not
-// keep it from going to sleep there.
+// interruptWhenDone interrupts the calling thread when ctx ends, and repeatedly until
+// stop: a signal that arrives after the thread last checked the context but before it
+// enters the kernel does not prevent the thread from sleeping there.
 func interruptWhenDone(ctx context.Context) *interrupter {
 	process, thread := syscall.Getpid(), syscall.Gettid()
 	i := &interrupter{out: make(chan struct{}), ended: make(chan struct{})}
@@ -84,8 +83,8 @@ func interruptWhenDone(ctx context.Context) *interrupter {
 
 const interruptEvery = time.Millisecond
 
-// stop returns when no signal of this interrupter will be sent any more, so
-// that none hits what the thread does next.
+// stop ends the interrupter. It returns when no more signals will be sent, so that none
+// interrupts what the thread does next.
 func (i *interrupter) stop() {
 	if i.unregister() {
 		return

@@ -1,6 +1,6 @@
-// Package futex waits on words in memory shared between processes, by the
-// kernel's futex calls. It knows nothing of what the words mean: every wait may
-// end early, and callers look again.
+// Package futex waits on words in memory shared between processes, by means of the
+// kernel's futex calls. Every wait may end early (a spurious wake-up): callers must
+// check the word again.
 package futex
 
 import (
@@ -15,12 +15,12 @@ const (
 	opWait        = 0
 	opWake        = 1
 	opPrivate     = 128
-	sysFutexWaitv = 449 // on mips the number is another, and this one is answered with ENOSYS
+	sysFutexWaitv = 449 // on mips the number differs, and this one returns ENOSYS
 	size32        = 2
 )
 
-// Wait sleeps while *addr is want, until a [Wake], the timeout (0: none) or
-// for no reason. It blocks a thread.
+// Wait sleeps while *addr is want, until a [Wake], the timeout (0: none) or a spurious
+// wake-up. It blocks a thread.
 func Wait(addr *uint32, want uint32, timeout time.Duration) error {
 	var ts *syscall.Timespec
 	if timeout > 0 {
@@ -31,24 +31,24 @@ func Wait(addr *uint32, want uint32, timeout time.Duration) error {
 	return unexpected("futex wait", errno)
 }
 
-// Wake wakes up to n sleepers on addr, in whatever process they are, and says
-// how many there were.
+// Wake wakes up to n threads that sleep on addr, in any process, and returns the number
+// of threads that it woke.
 func Wake(addr *uint32, n int) int { return wake(addr, n, opWake) }
 
-// WakePrivate wakes the sleepers on a private word of [WaitEither].
+// WakePrivate wakes up to n threads that sleep on addr, the private word of [WaitEither].
 func WakePrivate(addr *uint32, n int) int { return wake(addr, n, opWake|opPrivate) }
 
 func wake(addr *uint32, n int, op uintptr) int {
 	woken, _, errno := syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), op, uintptr(n), 0, 0, 0)
 	if errno != 0 {
-		return 0 // the memory is not there any more, and nobody sleeps on it
+		return 0 // the memory is no longer mapped, so no thread sleeps on it
 	}
 	return int(woken)
 }
 
-// WaitEither sleeps while *shared is want and *private, a word of this process
-// alone, is zero. Kernels before 5.16, and sandboxes that forbid the call,
-// answer [errors.ErrUnsupported].
+// WaitEither sleeps while *shared is want and *private, which belongs to this process
+// alone, is zero. It fails with [errors.ErrUnsupported] on kernels before 5.16 and in
+// sandboxes that forbid the call.
 func WaitEither(shared *uint32, want uint32, private *uint32) error {
 	type waiter struct {
 		val   uint64
@@ -67,8 +67,8 @@ func WaitEither(shared *uint32, want uint32, private *uint32) error {
 	return unexpected("futex_waitv", errno)
 }
 
-// unexpected lets through what is a reason to look again: woken, changed
-// already, timed out, interrupted.
+// unexpected returns an error for errno, or nil if the caller only has to check the
+// word again: woken, already changed, timed out or interrupted.
 func unexpected(call string, errno syscall.Errno) error {
 	switch errno {
 	case 0, syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EINTR:

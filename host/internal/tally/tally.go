@@ -10,12 +10,12 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A Tally has what one gate has counted. The zero Tally is ready for use, by any
-// number of goroutines.
+// A Tally contains the counters of one gate. The zero Tally is ready for use. All
+// methods may be called concurrently.
 type Tally struct {
 	acquired atomic.Int64
 
-	mu      sync.Mutex // guards what follows, which changes only when a call waits or fails
+	mu      sync.Mutex // guards the fields below, which change only when a call waits or fails
 	counts  sema.Counts
 	waiting int       // calls that wait now
 	last    time.Time // when waiting changed
@@ -29,29 +29,29 @@ func (t *Tally) Queued() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.counts.Waited++
-	t.change(+1)
+	t.changeLocked(+1)
 }
 
 // Dequeued counts the end of a wait.
 func (t *Tally) Dequeued() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.change(-1)
+	t.changeLocked(-1)
 }
 
-// change changes the number of calls that wait. The mutex is held.
-func (t *Tally) change(by int) {
+// changeLocked changes the number of waiting calls. The caller holds t.mu.
+func (t *Tally) changeLocked(by int) {
 	now := time.Now()
 	t.counts.WaitTime += time.Duration(t.waiting) * now.Sub(t.last)
 	t.waiting, t.last = t.waiting+by, now
 }
 
-// Failed counts a call that ended with err. queued says whether it had to wait.
+// Failed counts a call that ended with err. If queued is true, the call had to wait.
 func (t *Tally) Failed(err error, queued bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if facts := (*sema.Error)(nil); errors.As(err, &facts) && !errors.Is(err, sema.ErrTimeout) {
-		queued = false // the context has not ended: an error of the gate is rejected, or not counted
+		queued = false // the context has not ended: an error of the gate counts as rejected, or not at all
 	}
 	t.counts.Failed(err, queued)
 }
@@ -63,11 +63,11 @@ func (t *Tally) Waiting() int {
 	return t.waiting
 }
 
-// Counts returns what was counted, up to now.
+// Counts returns the current values of the counters.
 func (t *Tally) Counts() sema.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.change(0)
+	t.changeLocked(0)
 	counts := t.counts
 	counts.Acquired = t.acquired.Load()
 	return counts

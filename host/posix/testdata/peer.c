@@ -1,5 +1,5 @@
-// peer obeys one command a line and answers each with one line: "ok", a number,
-// or the name of an error.
+// peer executes one command per line and prints one line for each: "ok", a number, or
+// the name of an error.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 static sem_t *sem = SEM_FAILED;
 
-static void answer(int failed) { puts(failed ? strerrorname_np(errno) : "ok"); }
+static void reply(int failed) { puts(failed ? strerrorname_np(errno) : "ok"); }
 
 static void post_on_signal(int sig) { (void)sig, sem_post(sem); }
 
@@ -36,19 +36,19 @@ static void *map_file(const char *path) {
     return p;
 }
 
-// doze registers as a waiter and sleeps as sem_wait does, and stops where a
-// process may be killed: woken, with the permit not yet taken.
-static void doze(void) {
+// sleep_only registers as a waiter and sleeps like sem_wait. It returns when woken,
+// before the permit is acquired: a process may be killed at this point.
+static void sleep_only(void) {
     __atomic_fetch_add((unsigned long *)sem, 1UL << 32, __ATOMIC_SEQ_CST);
     unsigned *value = (unsigned *)sem + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
     while (syscall(SYS_futex, value, FUTEX_WAIT, 0, NULL, NULL, 0) != 0 && errno == EINTR)
         ;
 }
 
-// A section is what the holders of permits share: how many are inside, how
-// often that was too many, and how often somebody was in.
+// A section is shared by the holders of permits: the number of threads inside, how often
+// that exceeded the capacity, and the number of visits.
 struct section {
-    long inside, crowded, visits;
+    long inside, exceeded, visits;
 };
 
 static struct section *section;
@@ -59,7 +59,7 @@ static void *visit(void *unused) {
     for (long i = 0; i < rounds; i++) {
         wait_through_signals(sem);
         if (__atomic_add_fetch(&section->inside, 1, __ATOMIC_SEQ_CST) > capacity)
-            __atomic_add_fetch(&section->crowded, 1, __ATOMIC_SEQ_CST);
+            __atomic_add_fetch(&section->exceeded, 1, __ATOMIC_SEQ_CST);
         __atomic_add_fetch(&section->visits, 1, __ATOMIC_SEQ_CST);
         if (i % 4 == 0)
             sched_yield();
@@ -79,64 +79,64 @@ int main(void) {
         if (!fgets(line, sizeof line, stdin)) {
             if (errno != EINTR)
                 return 0;
-            clearerr(stdin); // a signal posted
+            clearerr(stdin); // interrupted by a signal whose handler posts
             continue;
         }
         if (sscanf(line, "open %599s", arg) == 1) {
             sem = sem_open(arg, 0);
-            answer(sem == SEM_FAILED);
+            reply(sem == SEM_FAILED);
         } else if (sscanf(line, "create %599s %ld", arg, &n) == 2) {
             sem = sem_open(arg, O_CREAT, 0600, (unsigned)n);
-            answer(sem == SEM_FAILED);
+            reply(sem == SEM_FAILED);
         } else if (sscanf(line, "exclusive %599s %ld", arg, &n) == 2) {
             sem = sem_open(arg, O_CREAT | O_EXCL, 0600, (unsigned)n);
-            answer(sem == SEM_FAILED);
+            reply(sem == SEM_FAILED);
         } else if (sscanf(line, "init %599s %ld", arg, &n) == 2) {
             sem = map_file(arg);
-            answer(sem_init(sem, 1, (unsigned)n));
+            reply(sem_init(sem, 1, (unsigned)n));
         } else if (sscanf(line, "attach %599s", arg) == 1) {
             sem = map_file(arg);
-            answer(0);
+            reply(0);
         } else if (sscanf(line, "unlink %599s", arg) == 1) {
-            answer(sem_unlink(arg));
+            reply(sem_unlink(arg));
         } else if (sscanf(line, "visit %599s %ld %ld", arg, &rounds, &capacity) == 3) {
             pthread_t other;
             section = map_file(arg);
             pthread_create(&other, NULL, visit, NULL);
             visit(NULL);
             pthread_join(other, NULL);
-            answer(0);
+            reply(0);
         } else if (sscanf(line, "echo %599s %ld", arg, &n) == 2) {
-            sem_t *reply = sem_open(arg, 0);
+            sem_t *back = sem_open(arg, 0);
             for (long i = 0; i < n; i++) {
                 wait_through_signals(sem);
-                sem_post(reply);
+                sem_post(back);
             }
-            answer(0);
+            reply(0);
         } else if (sscanf(line, "timedwait %ld", &n) == 1) {
             struct timespec until;
             clock_gettime(CLOCK_REALTIME, &until);
             until.tv_nsec += n * 1000000;
             until.tv_sec += until.tv_nsec / 1000000000;
             until.tv_nsec %= 1000000000;
-            answer(sem_timedwait(sem, &until));
+            reply(sem_timedwait(sem, &until));
         } else if (!strcmp(line, "wait\n")) {
-            answer(wait_through_signals(sem));
+            reply(wait_through_signals(sem));
         } else if (!strcmp(line, "try\n")) {
-            answer(sem_trywait(sem));
+            reply(sem_trywait(sem));
         } else if (!strcmp(line, "post\n")) {
-            answer(sem_post(sem));
+            reply(sem_post(sem));
         } else if (!strcmp(line, "value\n")) {
             sem_getvalue(sem, &value);
             printf("%d\n", value);
-        } else if (!strcmp(line, "doze\n")) {
-            doze();
+        } else if (!strcmp(line, "sleep only\n")) {
+            sleep_only();
             puts("woken");
         } else if (!strcmp(line, "post on signal\n")) {
             struct sigaction act = {.sa_handler = post_on_signal};
-            answer(sigaction(SIGUSR1, &act, NULL));
+            reply(sigaction(SIGUSR1, &act, NULL));
         } else {
-            puts("what?");
+            puts("unknown command");
         }
     }
 }

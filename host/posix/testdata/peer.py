@@ -1,4 +1,4 @@
-"""Like peer.c, with the semaphore that multiprocessing is built on."""
+"""Like peer.c, with the semaphore that multiprocessing uses."""
 
 import sys
 from _multiprocessing import SemLock
@@ -7,7 +7,7 @@ SEMAPHORE, MAXIMUM = 1, 1000
 
 for line in sys.stdin:
     command, *args = line.split()
-    answer = "ok"
+    reply = "ok"
     if command == "open":
         sem = SemLock._rebuild(0, SEMAPHORE, MAXIMUM, args[0])
     elif command == "create":
@@ -17,7 +17,7 @@ for line in sys.stdin:
     elif command == "post":
         sem.release()
     elif command == "value":
-        answer = sem._get_value()
+        reply = sem._get_value()
     else:
-        answer = "what?"
-    print(answer, flush=True)
+        reply = "unknown command"
+    print(reply, flush=True)

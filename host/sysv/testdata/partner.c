@@ -1,4 +1,4 @@
-/* A C program that does on a semaphore set what it is told, line by line. */
+/* partner executes commands on a semaphore set, one per line. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ union semun { int val; struct semid_ds *buf; unsigned short *array; };
 
 static int set = -1;
 
-static void answer(int result, const char *done) {
+static void reply(int result, const char *done) {
 	if (result >= 0)
 		puts(done);
 	else
@@ -26,7 +26,7 @@ static int change(int num, int delta, int flags) {
 	return result;
 }
 
-/* Opens the way the documentation of the Go package says: wait for sem_otime. */
+/* Opens a set as the documentation of the Go package describes: wait for sem_otime. */
 static int open_initialised(int key) {
 	struct semid_ds about;
 	union semun arg = {.buf = &about};
@@ -49,20 +49,20 @@ int main(void) {
 			printf("%d\n", (int)ftok(path, a));
 			fflush(stdout);
 		} else if (sscanf(line, "open %d", &a) == 1) {
-			answer(open_initialised(a), "opened");
+			reply(open_initialised(a), "opened");
 		} else if (sscanf(line, "create %d %d", &a, &b) == 2) {
 			union semun arg = {.val = b};
 			set = semget(a, 1, IPC_CREAT | IPC_EXCL | 0600);
-			answer(set < 0 ? set : semctl(set, 0, SETVAL, arg), "created");
+			reply(set < 0 ? set : semctl(set, 0, SETVAL, arg), "created");
 		} else if (sscanf(line, "op %d %d %d", &a, &b, &undo) == 3) {
-			answer(change(a, b, undo ? SEM_UNDO : 0), "done");
+			reply(change(a, b, undo ? SEM_UNDO : 0), "done");
 		} else if (sscanf(line, "try %d %d %d", &a, &b, &undo) == 3) {
-			answer(change(a, b, IPC_NOWAIT | (undo ? SEM_UNDO : 0)), "done");
+			reply(change(a, b, IPC_NOWAIT | (undo ? SEM_UNDO : 0)), "done");
 		} else if (sscanf(line, "value %d", &a) == 1) {
 			printf("%d\n", semctl(set, a, GETVAL));
 			fflush(stdout);
 		} else {
-			printf("what is: %s", line);
+			printf("unknown command: %s", line);
 			fflush(stdout);
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxCommand is the length from which a command line is cut, in bytes.
+// maxCommand is the maximum length of a command line, in bytes; a longer one is truncated.
 const maxCommand = 1024
 
-// printable returns text that another process wrote, safe to show on a
-// terminal: invalid UTF-8, control characters and characters that change the
-// direction of text become U+FFFD, white space becomes a space, and what is
-// longer than most bytes is cut and ends in "…".
+// printable makes text that another process wrote safe to show on a terminal. Invalid
+// UTF-8, control characters and characters that change the direction of text become
+// U+FFFD. White space becomes a space. Text longer than most bytes is truncated and
+// ends in "…".
 func printable(text string, most int) string {
 	const ellipsis = "…"
 	cut := len(text) > most

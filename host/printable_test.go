@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestPrintable(t *testing.T) {
+func TestPrintable_ReplacesAndTruncates(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", maxCommand)
 	for in, want := range map[string]string{
