@@ -15,20 +15,20 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Info returns a semaphore as the store has it: configuration, holders, waiters. It
-// fails with [io/fs.ErrNotExist] if there is none.
+// Info returns the configuration, holders and waiters of a semaphore, read from the
+// store. It fails with [io/fs.ErrNotExist] if the semaphore does not exist.
 func (c *Client) Info(ctx context.Context, name string) (Info, error) {
 	if err := checkContext(ctx, "info", name); err != nil {
 		return Info{}, err
 	}
 	snapshot, err := c.store.Inspect(ctx, name)
 	if err != nil {
-		return Info{}, about("info", name, err)
+		return Info{}, withName("info", name, err)
 	}
 	return infoOf(name, snapshot), nil
 }
 
-// checkContext fails if there is no context.
+// checkContext fails with ErrInvalid if ctx is nil.
 func checkContext(ctx context.Context, op, name string) error {
 	if ctx == nil {
 		return &sema.Error{Op: op, Name: name, Err: sema.ErrInvalid, Detail: "nil context"}
@@ -36,24 +36,24 @@ func checkContext(ctx context.Context, op, name string) error {
 	return nil
 }
 
-// about names the semaphore in the error of a store that has none of that name.
-func about(op, name string, err error) error {
+// withName adds the name of the semaphore to an error that wraps [io/fs.ErrNotExist].
+func withName(op, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &sema.Error{Op: op, Name: name, Err: missing{}}
 	}
 	return err
 }
 
-// missing is [io/fs.ErrNotExist] of a semaphore.
+// missing is the [io/fs.ErrNotExist] of a semaphore, with a hint.
 type missing struct{}
 
 func (missing) Error() string { return "no such semaphore" }
 func (missing) Unwrap() error { return fs.ErrNotExist }
 
-// Hint returns the advice of [sema.Hint].
+// Hint returns the advice that [sema.Hint] reports.
 func (missing) Hint() string { return "check the name; an acquire with a capacity creates it" }
 
-// List returns the names of the semaphores that begin with a prefix, in order.
+// List returns the sorted names of the semaphores that begin with prefix.
 func (c *Client) List(ctx context.Context, prefix string) (names []string, err error) {
 	if err := checkContext(ctx, "list", ""); err != nil {
 		return nil, err
@@ -67,19 +67,19 @@ func (c *Client) List(ctx context.Context, prefix string) (names []string, err e
 	return names, nil
 }
 
-// A Summary describes a semaphore without its holders and waiters. An expired holder
-// counts until the semaphore is used.
+// A Summary describes a semaphore without listing its holders and waiters. An expired
+// holder is counted until the semaphore is used again.
 type Summary struct {
 	Name      string
 	Config    Config
-	Effective int64 // capacity at the moment, below Config.Capacity while a ramp raises it
-	InUse     int64
+	Effective int64 // current capacity; below Config.Capacity while a ramp raises it
+	InUse     int64 // permits
 	Holders   int
 	Waiters   int
 }
 
-// Summaries yields the semaphores whose names begin with a prefix and follow after, in
-// order. It reads a thousand at a time. After an error it ends.
+// Summaries yields the semaphores whose names begin with prefix, in order, starting behind
+// the name after. It reads pages of a thousand. It stops after an error.
 func (c *Client) Summaries(ctx context.Context, prefix, after string) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
 		if err := checkContext(ctx, "list", ""); err != nil {
@@ -96,7 +96,7 @@ func (c *Client) Summaries(ctx context.Context, prefix, after string) iter.Seq2[
 }
 
 // Summaries yields the semaphores of a store that a query selects, in order, page by
-// page: the limit of the query is that of a page. After an error it ends.
+// page. The limit of the query is the page size. It stops after an error.
 func Summaries(ctx context.Context, store Store, q protocol.ListQuery) iter.Seq2[protocol.Summary, error] {
 	return func(yield func(protocol.Summary, error) bool) {
 		for {
@@ -118,9 +118,9 @@ func Summaries(ctx context.Context, store Store, q protocol.ListQuery) iter.Seq2
 	}
 }
 
-// Watch yields a semaphore, and again whenever it has changed, until ctx ends. It polls
-// about every interval, with some jitter. An error is yielded, and the next poll is the
-// next try; after [io/fs.ErrNotExist] it ends.
+// Watch yields the state of a semaphore, and again after each change, until ctx ends. It
+// polls about every interval (at least 10ms), with jitter. It yields errors and retries
+// with the next poll; it stops after [io/fs.ErrNotExist].
 func (c *Client) Watch(ctx context.Context, name string, interval time.Duration) iter.Seq2[Info, error] {
 	interval = max(interval, 10*time.Millisecond)
 	return func(yield func(Info, error) bool) {
@@ -148,10 +148,10 @@ func (c *Client) Watch(ctx context.Context, name string, interval time.Duration)
 	}
 }
 
-// jittered returns about d, so that many clients do not poll at once.
+// jittered returns d ± 10 %, so that clients do not poll in step.
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
-// changed compares all but the heartbeats.
+// changed reports whether a and b differ in more than the times of renewals.
 func changed(a, b Info) bool { return !reflect.DeepEqual(withoutRenewals(a), withoutRenewals(b)) }
 
 func withoutRenewals(info Info) Info {
@@ -165,12 +165,13 @@ func withoutRenewals(info Info) Info {
 	return info
 }
 
-// configureTries bounds how often a change is tried again because of others.
+// configureTries bounds the attempts of a change that conflicts with concurrent changes
+// (optimistic concurrency).
 const configureTries = 10
 
-// Configure changes the configuration of a semaphore for all its clients. The function
-// is called with the present one, and again if another change came between. Rate and
-// TTL are fixed.
+// Configure changes the configuration of a semaphore for all its clients. It calls change
+// with the stored configuration, and again if a concurrent change conflicts. Rate and TTL
+// are fixed.
 func (c *Client) Configure(ctx context.Context, name string, change func(*Config)) error {
 	return c.configure(ctx, "configure", name, change)
 }
@@ -183,7 +184,7 @@ func (c *Client) configure(ctx context.Context, op, name string, change func(*Co
 	for range configureTries {
 		snapshot, inspectErr := c.store.Inspect(ctx, name)
 		if inspectErr != nil {
-			return about(op, name, inspectErr)
+			return withName(op, name, inspectErr)
 		}
 		stored := snapshot.Config
 		config := configOf(stored)
@@ -192,7 +193,7 @@ func (c *Client) configure(ctx context.Context, op, name string, change func(*Co
 		config.applyTo(&stored)
 		err = c.store.Administer(ctx, name, Command{Configure: &stored})
 		if !errors.Is(err, protocol.ErrConflict) {
-			return about(op, name, err)
+			return withName(op, name, err)
 		}
 	}
 	return &sema.Error{Op: op, Name: name, Err: err, Detail: fmt.Sprintf("after %d tries", configureTries)}
@@ -207,8 +208,8 @@ func (c *Client) Resize(ctx context.Context, name string, capacity int64) error 
 }
 
 // Drain rejects all waiters and new acquires, on all machines, with ErrDraining, and
-// waits until nothing is held. If ctx ends first, the semaphore goes on draining, and
-// the error says how much is held. Renewals go on.
+// waits until no permit is held. Renewals continue. If ctx ends first, the semaphore
+// keeps draining and the error contains the number of held permits.
 func (c *Client) Drain(ctx context.Context, name string) error {
 	if err := c.configure(ctx, "drain", name, func(config *Config) { config.Draining = true }); err != nil {
 		return err
@@ -217,47 +218,47 @@ func (c *Client) Drain(ctx context.Context, name string) error {
 		snapshot, err := c.store.Inspect(ctx, name)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return &sema.Error{Op: "drain", Name: name, Err: context.Cause(ctx), Detail: "the semaphore goes on draining"}
+			return &sema.Error{Op: "drain", Name: name, Err: context.Cause(ctx), Detail: "the semaphore keeps draining"}
 		case err != nil:
-			return about("drain", name, err)
+			return withName("drain", name, err)
 		case snapshot.InUse == 0:
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return &sema.Error{Op: "drain", Name: name, Err: context.Cause(ctx), Capacity: snapshot.Config.Capacity, InUse: snapshot.InUse,
-				Detail: fmt.Sprintf("%d permits are still held; the semaphore goes on draining", snapshot.InUse), Advice: "wait again, or Resume"}
+				Detail: fmt.Sprintf("%d permits are still held; the semaphore keeps draining", snapshot.InUse), Advice: "wait again, or Resume"}
 		case <-time.After(jittered(drainPoll)):
 		}
 	}
 }
 
-// drainPoll is how often Drain polls for what is held.
+// drainPoll is the interval at which Drain polls the number of held permits.
 const drainPoll = 200 * time.Millisecond
 
-// Resume ends what Drain began.
+// Resume ends a drain.
 func (c *Client) Resume(ctx context.Context, name string) error {
 	return c.configure(ctx, "resume", name, func(config *Config) { config.Draining = false })
 }
 
-// Revoke ends a lease of any client. Its holder is notified (Lost), and the permits
-// are free when the holder has confirmed that or has expired. With AtOnce they are
-// free at once, which breaks the bound while the holder still works.
+// Revoke ends a lease of any client. The holder is notified (Lost). The permits become
+// free when the holder has confirmed the revocation or has expired. With AtOnce they are
+// free immediately, which breaks the bound while the holder still works.
 func (c *Client) Revoke(ctx context.Context, name string, r Revocation) error {
 	if err := checkContext(ctx, "revoke", name); err != nil {
 		return err
 	}
 	if err := r.Check(); err != nil {
-		return about("revoke", name, err)
+		return withName("revoke", name, err)
 	}
-	return about("revoke", name, c.store.Administer(ctx, name, Command{Revoke: &r}))
+	return withName("revoke", name, c.store.Administer(ctx, name, Command{Revoke: &r}))
 }
 
-// Delete removes a semaphore. Its holders lose their permits, and notice it with their
-// next heartbeat.
+// Delete removes a semaphore. Its holders lose their permits, and are notified with the
+// reply to their next heartbeat.
 func (c *Client) Delete(ctx context.Context, name string) error {
 	if err := checkContext(ctx, "delete", name); err != nil {
 		return err
 	}
-	return about("delete", name, c.store.Administer(ctx, name, Command{Delete: true}))
+	return withName("delete", name, c.store.Administer(ctx, name, Command{Delete: true}))
 }

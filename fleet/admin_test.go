@@ -17,12 +17,12 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-func TestDrainRefusesEverywhereAndWaits(t *testing.T) {
+func TestClient_DrainRejectsAcquiresAndWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, _ := join(t, store)
-		b, _ := join(t, store)
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
 		s := semaphore(t, a, of(1))
 		p := mustAcquire(t, s, 1)
 		waiting := make(chan error, 1)
@@ -45,9 +45,9 @@ func TestDrainRefusesEverywhereAndWaits(t *testing.T) {
 	})
 }
 
-func TestConfigureBeginsAgainWhenSomebodyWasQuicker(t *testing.T) {
+func TestClient_ConfigureRetriesAfterAConflict(t *testing.T) {
 	t.Parallel()
-	c, _ := join(t, memstore.New())
+	c, _ := newClient(t, memstore.New())
 	semaphore(t, c, of(1))
 	mustAcquire(t, semaphore(t, c, of(1)), 1).Release()
 	var wg sync.WaitGroup
@@ -70,10 +70,10 @@ func TestConfigureBeginsAgainWhenSomebodyWasQuicker(t *testing.T) {
 	}
 }
 
-func TestRevokeFreesAndTells(t *testing.T) {
+func TestClient_RevokeFreesAndNotifies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		snapshot, err := c.Info(context.Background(), "db")
@@ -88,10 +88,10 @@ func TestRevokeFreesAndTells(t *testing.T) {
 	})
 }
 
-func TestDeletedIsGoneAndMadeAnew(t *testing.T) {
+func TestClient_DeletedSemaphoreIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		names, err := c.List(context.Background(), "d")
@@ -99,25 +99,25 @@ func TestDeletedIsGoneAndMadeAnew(t *testing.T) {
 			t.Errorf("%q %v", names, err)
 		}
 		wantErr(t, c.Delete(context.Background(), "db"), nil)
-		<-p.Lost() // with the next sign of life
+		<-p.Lost() // with the next heartbeat
 		mustAcquire(t, s, 1).Release()
 	})
 }
 
-func TestAGuardRefusesThoseWhoAreGoneAndNobodyElse(t *testing.T) {
+func TestGuard_RejectsEndedLeasesOnly(t *testing.T) {
 	t.Parallel()
 	var g fleet.Guard
 	fence := func(seq, floor protocol.Seq, revoked ...protocol.Range) protocol.Fence {
 		return protocol.Fence{Seq: seq, Floor: floor, Revoked: revoked}
 	}
 	for i, step := range []struct {
-		fence   protocol.Fence
-		refused bool
+		fence    protocol.Fence
+		rejected bool
 	}{
 		{fence(5, 5), false},
 		{fence(7, 5, protocol.Range{From: 6, To: 6}), false},
 		{fence(6, 5), true},
-		{fence(5, 5), false}, // still holds
+		{fence(5, 5), false}, // still held
 		{fence(12, 5, protocol.Range{From: 6, To: 6}, protocol.Range{From: 8, To: 11}), false},
 		{fence(9, 5), true},
 		{fence(7, 5), false},
@@ -128,16 +128,16 @@ func TestAGuardRefusesThoseWhoAreGoneAndNobodyElse(t *testing.T) {
 		{fence(20, 20), false},
 		{fence(13, 7), true},
 	} {
-		if err := g.Admit(step.fence); errors.Is(err, sema.ErrLost) != step.refused {
+		if err := g.Admit(step.fence); errors.Is(err, sema.ErrLost) != step.rejected {
 			t.Errorf("step %d, %+v: %v", i, step.fence, err)
 		}
 	}
 }
 
-func TestATenantAtItsCapHoldsNothingOfTheWhole(t *testing.T) {
+func TestSemaphore_TenantAtItsCapHoldsNoSharedPermit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		gate := func(name string, capacity int64) *fleet.Semaphore {
 			s, err := c.Semaphore(name, capacity)
 			wantErr(t, err, nil)
@@ -160,21 +160,47 @@ func TestATenantAtItsCapHoldsNothingOfTheWhole(t *testing.T) {
 				})
 			}), nil)
 		}
-		for range 20 { // one tenant wants far more than its cap
+		for range 20 { // one tenant requests far more than its cap
 			wg.Go(func() { call(0, time.Second) })
 		}
 		time.Sleep(100 * time.Millisecond)
 		start := time.Now()
 		call(1, 0)
 		if took := time.Since(start); took > 10*time.Millisecond {
-			t.Errorf("another tenant waited %v", took)
+			t.Errorf("the other tenant waited %v", took)
 		}
 		for range 20 {
 			wg.Go(func() { call(1, time.Second) })
 		}
 		wg.Wait()
 		if whole.most.Load() != 3 || tenants[0].most.Load() != 2 || tenants[1].most.Load() != 2 {
-			t.Errorf("%d at a time, %d and %d of the tenants", whole.most.Load(), tenants[0].most.Load(), tenants[1].most.Load())
+			t.Errorf("at most %d calls at a time, %d and %d per tenant", whole.most.Load(), tenants[0].most.Load(), tenants[1].most.Load())
 		}
 	})
+}
+
+// TestClient_InfoOfNumberedPermits checks that the numbers of permits are shown, and that
+// a change of the capacity keeps them.
+func TestClient_InfoOfNumberedPermits(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	config := protocol.Config{Capacity: 4, TTL: 15e6, Numbered: true}
+	_, _, err := store.Open(t.Context(), "db", config, protocol.Opener{Client: protocol.Client{Instance: "other"}})
+	wantErr(t, err, nil)
+	c, _ := newClient(t, store)
+	s := semaphore(t, c, of(fleet.Existing))
+	first := mustAcquire(t, s, 1)
+	second := mustAcquire(t, s, 2)
+	wantErr(t, c.Configure(t.Context(), "db", func(config *fleet.Config) { config.Capacity = 8 }), nil)
+	info, err := c.Info(t.Context(), "db")
+	wantErr(t, err, nil)
+	var slots [][]int64
+	for _, h := range info.Holders {
+		slots = append(slots, h.Slots)
+	}
+	if !info.Config.Numbered || info.Config.Capacity != 8 || len(slots) != 2 || !slices.Equal(slots[0], []int64{0}) || !slices.Equal(slots[1], []int64{1, 2}) {
+		t.Errorf("numbered %v, capacity %d, slots %v; want 0 and 1, 2 of 8", info.Config.Numbered, info.Config.Capacity, slots)
+	}
+	first.Release()
+	second.Release()
 }

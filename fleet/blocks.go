@@ -8,108 +8,107 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// askBlock asks the store for what the first of the queue wants, in one piece, and for
-// more if that is to spare. The mutex is held.
-func (s *pooled) askBlock(first *queued) {
-	if s.asked.Ticket != 0 {
-		if s.asked.Least == first.weight {
+// requestBlockLocked requests a block for the first queued caller: at least the caller's
+// weight in one piece, and more for the queue and the cushion if the store has it to spare.
+func (s *pooled) requestBlockLocked(first *queued) {
+	if s.blockRequest.Ticket != 0 {
+		if s.blockRequest.Least == first.weight {
 			return
 		}
-		s.cancelBlock()
+		s.cancelBlockLocked()
 	}
-	s.asked = protocol.Op{
+	s.blockRequest = protocol.Op{
 		Verb: protocol.Acquire, Ticket: s.newTicketLocked(), Pooled: true, Least: first.weight,
-		Weight: s.wanted + s.cushion(s.wanted), Details: first.details,
+		Weight: s.queuedWeight + s.cushionLocked(s.queuedWeight), Details: first.details,
 	}
 	if first.until != 0 {
-		s.asked.Wait = max(1, first.until-s.client.clock())
+		s.blockRequest.Wait = max(1, first.until-s.client.clock())
 	}
 	if s.peer != nil {
-		s.peer.Wish(s.asked)
+		s.peer.Request(s.blockRequest)
 	}
-	s.drive()
+	s.startDriverLocked()
 }
 
-// cancelBlock cancels the request for a block. The mutex is held.
-func (s *pooled) cancelBlock() {
-	if s.asked.Ticket != 0 {
-		s.cancel(s.asked.Ticket)
-		s.asked = protocol.Op{}
+// cancelBlockLocked cancels the request for a block.
+func (s *pooled) cancelBlockLocked() {
+	if s.blockRequest.Ticket != 0 {
+		s.cancelLocked(s.blockRequest.Ticket)
+		s.blockRequest = protocol.Op{}
 	}
 }
 
-// cushion returns how much the pool should have ready when so much more is in use than
-// now. The mutex is held.
-func (s *pooled) cushion(more int64) int64 {
+// cushionLocked returns how many unused permits the pool should have after its use has
+// grown by more. The block setting bounds it.
+func (s *pooled) cushionLocked(more int64) int64 {
 	return min(s.last.Cushion(s.front.local.Stats().InUse+more), s.settings.block)
 }
 
-// pending implements [strategy].
-func (s *pooled) pending() protocol.Op { return s.asked }
+// pendingLocked implements [strategy].
+func (s *pooled) pendingLocked() protocol.Op { return s.blockRequest }
 
-// resolve implements [strategy].
-func (s *pooled) resolve(w *waiter, f protocol.Result) {
+// resolveLocked implements [strategy].
+func (s *pooled) resolveLocked(w *waiter, f protocol.Result) {
 	switch {
 	case f.Kind == protocol.Revoked:
-		s.revokeBlock(f)
-	case w != nil: // of a try, which takes its permits from the block
-		s.addBlock(f)
+		s.revokeBlockLocked(f)
+	case w != nil: // a try: it takes its permits from the block
+		s.addBlockLocked(f)
 		w.ended <- result{}
-	case s.asked.Ticket != 0 && f.Ticket == s.asked.Ticket:
-		s.resolveBlock(f)
+	case s.blockRequest.Ticket != 0 && f.Ticket == s.blockRequest.Ticket:
+		s.resolveBlockLocked(f)
 	}
 }
 
-// resolveBlock handles the result of the request for a block. The mutex is held.
-func (s *pooled) resolveBlock(f protocol.Result) {
-	s.asked = protocol.Op{}
+// resolveBlockLocked handles the result of the request for a block.
+func (s *pooled) resolveBlockLocked(f protocol.Result) {
+	s.blockRequest = protocol.Op{}
 	first := s.queue.First()
 	switch {
 	case f.Kind == protocol.Granted:
-		s.addBlock(f)
+		s.addBlockLocked(f)
 	case f.Kind == protocol.Draining:
-		s.rejectQueue(sema.ErrDraining)
+		s.rejectQueueLocked(sema.ErrDraining)
 	case first == nil:
-	case f.Kind == protocol.TimedOut: // it has its own timer
-		s.askBlock(first.Of)
+	case f.Kind == protocol.TimedOut: // the first caller has its own timer
+		s.requestBlockLocked(first.Of)
 	default:
 		first.Of.reject(f.Kind.Err())
 	}
 }
 
-// rejectQueue rejects all queued callers. They leave the queue by themselves. The mutex
-// is held.
-func (s *pooled) rejectQueue(why error) {
+// rejectQueueLocked rejects all queued callers. Each caller removes itself from the queue.
+func (s *pooled) rejectQueueLocked(why error) {
 	for q := range s.queue.All {
 		q.reject(why)
 	}
 }
 
-// reject implements [strategy].
-func (s *pooled) reject(why error) {
-	s.rejectQueue(why)
+// rejectLocked implements [strategy].
+func (s *pooled) rejectLocked(why error) {
+	s.rejectQueueLocked(why)
 	if s.closed {
-		s.retire()
-		s.publish()
+		s.retireLocked()
+		s.publishLocked()
 	}
 }
 
-// reconfigured implements [strategy].
-func (s *pooled) reconfigured() {
+// reconfiguredLocked implements [strategy].
+func (s *pooled) reconfiguredLocked() {
 	for q := range s.queue.All {
-		if s.tooLarge(q.weight) {
+		if s.tooLargeLocked(q.weight) {
 			q.reject(sema.ErrTooLarge)
 		}
 	}
-	s.publish()
+	s.publishLocked()
 }
 
-// addBlock adds a block to what is lent here. The mutex is held.
-func (s *pooled) addBlock(f protocol.Result) {
+// addBlockLocked adds a block to the front.
+func (s *pooled) addBlockLocked(f protocol.Result) {
 	g, now := s.front, s.client.clock()
 	if g.held == 0 {
 		g.peer, g.born = s.peer, now
-		s.decayed = now
+		s.decayedAt = now
 	}
 	s.counts.Grants++
 	g.blocks = append(g.blocks, block{f.Fence, f.Weight})
@@ -118,46 +117,45 @@ func (s *pooled) addBlock(f protocol.Result) {
 	g.local.Resize(g.capacity)
 }
 
-// replied implements [strategy]: it returns permits that others wait for.
-func (s *pooled) replied(r protocol.Reply, _ bool) {
+// repliedLocked implements [strategy]: it returns permits that others wait for.
+func (s *pooled) repliedLocked(r protocol.Reply, _ bool) {
 	if !r.Recall {
-		s.recalled = 0
-		s.publish()
+		s.recalledAt = 0
+		s.publishLocked()
 		return
 	}
-	if s.recalled == 0 {
-		s.recalled = s.client.clock()
+	if s.recalledAt == 0 {
+		s.recalledAt = s.client.clock()
 	}
 	if r.Config.Draining {
-		s.rejectQueue(sema.ErrDraining)
-		s.retire()
+		s.rejectQueueLocked(sema.ErrDraining)
+		s.retireLocked()
 	}
-	s.publish()
+	s.publishLocked()
 	if s.queue.Len() == 0 {
-		// Half of what is free, and again with the reply to that: others need some of it,
-		// hardly all, and whoever wants it back has to ask.
+		// Return half of the free permits, and half of the rest with the next reply: others
+		// need some of them, rarely all, and getting permits back costs a request.
 		g := s.front
-		g.shrink(g.capacity - (g.local.Stats().Free+1)/2)
+		g.shrinkLocked(g.capacity - (g.local.Stats().Free+1)/2)
 	}
 }
 
-// retireDue returns when the front is to be retired, 0 if it is not: it is used for one
-// quantum more when others wait, so that each block is worth its round trip. The mutex
-// is held.
-func (s *pooled) retireDue() protocol.Micros {
-	if s.recalled == 0 || s.front.held == 0 {
+// retireAtLocked returns when to retire the front, or 0 to keep it. After a recall the
+// front is used for one more quantum, so that each block is worth its round trip.
+func (s *pooled) retireAtLocked() protocol.Micros {
+	if s.recalledAt == 0 || s.front.held == 0 {
 		return 0
 	}
-	return max(s.recalled, s.front.born) + s.quantum()
+	return max(s.recalledAt, s.front.born) + s.quantum()
 }
 
-// wakePoll is how often the driver reads the clock while a pool lends. Its timers stand
-// still while the machine sleeps, its session does not.
+// wakePoll is the interval at which the driver reads the clock while a pool has permits.
+// Timers stop while the machine sleeps, but the session still expires.
 const wakePoll = protocol.Micros(100 * time.Millisecond / time.Microsecond)
 
-// due implements [strategy].
-func (s *pooled) due(now protocol.Micros) protocol.Micros {
-	switch due := s.retireDue(); {
+// dueLocked implements [strategy].
+func (s *pooled) dueLocked(now protocol.Micros) protocol.Micros {
+	switch due := s.retireAtLocked(); {
 	case s.front.held == 0:
 		return 0
 	case due != 0:
@@ -166,33 +164,33 @@ func (s *pooled) due(now protocol.Micros) protocol.Micros {
 	return now + wakePoll
 }
 
-// tend implements [strategy].
-func (s *pooled) tend(now protocol.Micros) {
-	if due := s.retireDue(); due != 0 && now >= due {
-		s.retire()
+// tendLocked implements [strategy].
+func (s *pooled) tendLocked(now protocol.Micros) {
+	if due := s.retireAtLocked(); due != 0 && now >= due {
+		s.retireLocked()
 	}
 	g := s.front
-	if s.recalled == 0 && now-s.decayed >= s.peer.Config().TTL/3 {
-		s.decayed = now
-		if free, keep := g.local.Stats().Free, s.cushion(0); free > 2*keep {
-			g.shrink(g.capacity - (free-keep+1)/2)
+	if s.recalledAt == 0 && now-s.decayedAt >= s.peer.Config().TTL/3 {
+		s.decayedAt = now
+		if free, keep := g.local.Stats().Free, s.cushionLocked(0); free > 2*keep {
+			g.shrinkLocked(g.capacity - (free-keep+1)/2)
 		}
 	}
-	g.settle()
+	g.settleLocked()
 }
 
-// held implements [strategy].
-func (s *pooled) held() (sum int64) {
-	for _, g := range s.generations() {
+// heldLocked implements [strategy].
+func (s *pooled) heldLocked() (sum int64) {
+	for _, g := range s.generationsLocked() {
 		sum += g.local.Stats().InUse
 	}
 	return sum
 }
 
-// usage implements [strategy].
-func (s *pooled) usage() usage {
+// usageLocked implements [strategy].
+func (s *pooled) usageLocked() usage {
 	u := usage{waiters: s.queue.Len(), acquired: s.acquired}
-	for _, g := range s.generations() {
+	for _, g := range s.generationsLocked() {
 		u.blocks += g.held
 		u.ready += g.held - min(g.held, g.local.Stats().InUse)
 		u.acquired += g.acquired()
@@ -204,15 +202,15 @@ func (s *pooled) quantum() protocol.Micros {
 	return protocol.Micros(s.settings.quantum.Microseconds())
 }
 
-// retire starts another generation. The permits of the present one return to the store
-// as they are released. The mutex is held.
-func (s *pooled) retire() {
+// retireLocked replaces the front by a new generation. The permits of the old one return
+// to the store as they are released.
+func (s *pooled) retireLocked() {
 	g := s.front
 	if g.held == 0 {
 		return
 	}
-	s.nextFront()
-	g.confine()
+	s.nextFrontLocked()
+	g.confineLocked()
 	if g.held > 0 && s.client.start(func() { s.collect(g) }) {
 		s.retired = append(s.retired, g)
 		return
@@ -220,32 +218,32 @@ func (s *pooled) retire() {
 	s.acquired += g.acquired()
 }
 
-// nextFront starts another generation. The mutex is held.
-func (s *pooled) nextFront() {
+// nextFrontLocked replaces the front by an empty generation.
+func (s *pooled) nextFrontLocked() {
 	close(s.front.over)
-	s.newFront()
+	s.newFrontLocked()
 }
 
-// lose implements [strategy].
-func (s *pooled) lose(why string) {
-	for _, g := range s.generations() {
-		g.lose(why)
+// loseLocked implements [strategy].
+func (s *pooled) loseLocked(why string) {
+	for _, g := range s.generationsLocked() {
+		g.loseLocked(why)
 		s.acquired += g.acquired()
 	}
-	s.retired, s.recalled = nil, 0
-	s.nextFront()
+	s.retired, s.recalledAt = nil, 0
+	s.nextFrontLocked()
 }
 
-// revokeBlock handles the end of a block. It is unknown which permits were of it, so all
-// of its generation are lost; the other blocks return to the store with them. The mutex
-// is held.
-func (s *pooled) revokeBlock(f protocol.Result) {
-	for _, g := range s.generations() {
+// revokeBlockLocked handles the revocation of a block. It is unknown which permits belong
+// to the block, so all permits of its generation are lost. Its other blocks are returned
+// to the store.
+func (s *pooled) revokeBlockLocked(f protocol.Result) {
+	for _, g := range s.generationsLocked() {
 		for i, b := range g.blocks {
 			if b.fence.Seq == f.Lease {
 				g.blocks = slices.Delete(g.blocks, i, i+1)
 				g.held -= b.weight
-				s.without(g, f.Note)
+				s.endAfterRevokeLocked(g, f.Note)
 				return
 			}
 		}
@@ -253,5 +251,5 @@ func (s *pooled) revokeBlock(f protocol.Result) {
 }
 
 // defaultQuantum is long enough for a block to be worth its round trip to the store, and
-// short for people.
+// too short for a person to notice.
 const defaultQuantum = 50 * time.Millisecond

@@ -9,13 +9,13 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A call is one Acquire or TryAcquire.
+// A call is one Acquire, TryAcquire or lease of a block.
 type call struct {
 	op     string
 	req    protocol.Op
 	start  time.Time
 	wait   sema.Wait
-	queued bool // that it waits was reported
+	queued bool // the wait was reported
 	waiter waiter
 
 	// Guarded by session.mu, see tally.
@@ -23,16 +23,16 @@ type call struct {
 	since         time.Duration
 }
 
-// errFailedOpen ends waits at the store, to go on at the local limit.
+// errFailedOpen ends a wait at the store. The caller continues at the local limit.
 var errFailedOpen = errors.New("failed open")
 
-// errRecovered ends waits at the local limit, to go on at the store.
+// errRecovered ends a wait at the local limit. The caller continues at the store.
 var errRecovered = errors.New("the store replies again")
 
-// weight returns how many permits the caller asked for.
+// weight returns the number of permits that the caller needs.
 func (c *call) weight() int64 { return cmp.Or(c.req.Least, c.req.Weight) }
 
-// noteQueued reports, once, that the caller waits.
+// noteQueued reports once that the caller waits.
 func (c *call) noteQueued() {
 	if !c.queued {
 		c.queued = true
@@ -40,17 +40,17 @@ func (c *call) noteQueued() {
 	}
 }
 
-// expectQueue reports that the caller waits, if it will have to as far as is known
-// here: before it is queued, so that an observer that is slow delays no other caller.
-// It fails if nothing is granted.
+// expectQueue reports that the caller waits if the last known state makes that likely. It
+// does so before the caller is queued, so that a slow observer delays no other caller. It
+// fails if nothing is granted.
 func (s *session) expectQueue(c *call) error {
-	if s.monitor == nil || c.req.Try || c.weight() == 0 {
+	if c.req.Try || c.weight() == 0 {
 		return nil
 	}
 	s.mu.Lock()
 	err := s.admitsLocked(c.op, c.weight())
 	known := s.knownLocked()
-	full := s.peer != nil && (known.Waiters > 0 || known.Free < c.weight()) && !s.tooLarge(c.weight())
+	full := s.peer != nil && (known.Waiters > 0 || known.Free < c.weight()) && !s.tooLargeLocked(c.weight())
 	s.mu.Unlock()
 	if err == nil && full {
 		c.noteQueued()
@@ -58,7 +58,7 @@ func (s *session) expectQueue(c *call) error {
 	return err
 }
 
-// noteQueuedLate reports that a caller waits that is counted as a waiter already.
+// noteQueuedLate reports the wait of a caller that is already counted as a waiter.
 func (s *session) noteQueuedLate(c *call) {
 	s.addUncounted(1)
 	defer s.addUncounted(-1)
@@ -71,36 +71,36 @@ func (s *session) addUncounted(n int) {
 	s.uncounted += n
 }
 
-// overdue returns for how long a call may wait before it asks again, or why it waits no
-// longer.
+// overdue returns the time after which to check the call again, or the error with which its
+// wait ends.
 func (s *session) overdue(c *call) (left time.Duration, err error) {
 	set, waited := s.settings, time.Since(c.start)
-	if c.op == "try" { // it waits for a reply, not for its turn
+	if c.op == "try" { // waits for a reply, not in the queue
 		most := set.tryTimeout
 		if set.maxWait > 0 {
 			most = min(most, set.maxWait)
 		}
 		if waited >= most {
-			return 0, s.silence(c)
+			return 0, s.unavailableError(c)
 		}
 		return most - waited, nil
 	}
 	s.mu.Lock()
-	silent := s.driver.silentFor(c.start)
+	unresponsive := s.driver.unresponsiveForLocked(c.start)
 	s.mu.Unlock()
 	switch {
 	case set.maxWait > 0 && waited >= set.maxWait:
-		return 0, s.timeout(c)
-	case silent >= set.unavailableAfter:
-		return 0, s.silence(c)
+		return 0, s.timeoutError(c)
+	case unresponsive >= set.unavailableAfter:
+		return 0, s.unavailableError(c)
 	case set.maxWait > 0:
-		return min(set.unavailableAfter-silent, set.maxWait-waited), nil
+		return min(set.unavailableAfter-unresponsive, set.maxWait-waited), nil
 	}
-	return set.unavailableAfter - silent, nil
+	return set.unavailableAfter - unresponsive, nil
 }
 
-// issue returns the permit that a caller gets for one of a local semaphore: the same,
-// or one that is observed.
+// issue returns the permit for the caller: p, or a permit that the monitor tracks if the
+// semaphore is observed.
 func (s *session) issue(c *call, p sema.Permit, err error) (sema.Permit, error) {
 	if err != nil || s.monitor == nil || p.Weight() == 0 {
 		return p, err
@@ -108,7 +108,7 @@ func (s *session) issue(c *call, p sema.Permit, err error) (sema.Permit, error) 
 	return c.wait.Leased(&localLease{s, p}), nil
 }
 
-// A localLease is a permit of a local semaphore, as the monitor reports it.
+// A localLease is a permit of a local semaphore that the monitor tracks.
 type localLease struct {
 	session *session
 	inner   sema.Permit

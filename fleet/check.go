@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	maxName = 200 // bytes; names become keys, files and labels
-	maxMeta = 800 // bytes, with room for the call site; what is said of a lease is kept with each
+	maxName = 200 // bytes; names become keys, file names and labels
+	maxMeta = 800 // bytes, with room for the call site; the text is stored with each lease
 )
 
-// CheckName fails on a name that not every store takes. Clients check names themselves;
-// servers use it for what they pass on.
+// CheckName fails if a name is not valid for every store. Clients check names themselves;
+// servers check the names that they receive.
 func CheckName(name string) error {
 	invalid := func(detail string) error {
 		return &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: detail}
@@ -33,7 +33,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckMeta fails on a text that cannot be kept with a lease.
+// CheckMeta fails if a text cannot be stored with a lease.
 func CheckMeta(meta string) error {
 	if len(meta) > maxMeta {
 		return fmt.Errorf("%d bytes; want %d at most", len(meta), maxMeta)

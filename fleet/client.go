@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"math/rand/v2"
@@ -12,8 +13,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Client uses a store. Create one in a process and share it: a client has one
-// subscription, and a session for each semaphore.
+// A Client uses a store. Create one per process and share it: a client has one
+// subscription, and one session per semaphore in use.
 type Client struct {
 	store Store
 	self  protocol.Client
@@ -22,7 +23,7 @@ type Client struct {
 
 	mu         sync.Mutex
 	semaphores map[string]*Semaphore
-	lent       map[string][]*Semaphore // by name; whose permits regions lend on
+	lent       map[string][]*Semaphore // by name; semaphores from which keepers lease blocks
 	closed     bool
 }
 
@@ -37,16 +38,16 @@ func New(store Store) *Client {
 	return c
 }
 
-// Instance returns the name of this client in the listings of the store.
+// Instance returns the unique name of this client in the listings of the store.
 func (c *Client) Instance() string { return c.self.Instance }
 
-// Semaphore returns the semaphore of that name, a [sema.Gate]. The store creates it with
-// that capacity, from 0 (paused), on the first acquire, unless it exists: then what is
-// stored applies, and [sema.EventMismatched] reports what this client asked for in
-// vain, to the observers, or else to the default logger, once.
+// Semaphore returns the semaphore with a name, a [sema.Gate]. The first acquire creates it
+// in the store with the capacity (0: paused) and the options, unless it exists. If it
+// exists, the stored configuration applies; [sema.EventMismatched] reports differences
+// once, to the observers or else to the default logger.
 //
-// A second call returns the same semaphore, whose observers are those of the first. It
-// fails with ErrInvalid if its options differ.
+// A second call returns the same semaphore, with the observers of the first call. It fails
+// with ErrInvalid if its capacity or other options differ.
 func (c *Client) Semaphore(name string, capacity int64, opts ...Option) (*Semaphore, error) {
 	s, err := newSemaphore(c, name, capacity, opts)
 	if err != nil {
@@ -63,15 +64,15 @@ func (c *Client) Semaphore(name string, capacity int64, opts ...Option) (*Semaph
 		return s, nil
 	}
 	if other := s.settings.differFrom(used.settings); other != "" {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: "this client uses it with other options: " + other,
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: "this client uses the semaphore with other options: " + other,
 			Advice: "use the same options everywhere, or another client"}
 	}
 	return used, nil
 }
 
-// lend returns the semaphore from which a keeper leases its blocks. It is one of its
-// own, since it is recalled as a whole.
-func (c *Client) lend(k *keeper, name string, capacity int64, opts ...Option) (*Semaphore, error) {
+// openLent returns a semaphore from which a keeper leases blocks. The keeper has one of its
+// own, since the store recalls all blocks of a session together.
+func (c *Client) openLent(k *keeper, name string, capacity int64, opts ...Option) (*Semaphore, error) {
 	s, err := newSemaphore(c, name, capacity, opts)
 	if err != nil {
 		return nil, err
@@ -86,8 +87,8 @@ func (c *Client) lend(k *keeper, name string, capacity int64, opts ...Option) (*
 	return s, nil
 }
 
-// unlend is when nothing of it is lent any more.
-func (c *Client) unlend(s *Semaphore) {
+// removeLent removes a semaphore of a keeper, after all its blocks were returned.
+func (c *Client) removeLent(s *Semaphore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lent[s.name] = slices.DeleteFunc(c.lent[s.name], func(other *Semaphore) bool { return other == s })
@@ -96,8 +97,8 @@ func (c *Client) unlend(s *Semaphore) {
 	}
 }
 
-// forget makes room for another semaphore of that name.
-func (c *Client) forget(s *Semaphore) {
+// remove removes a closed semaphore, so that [Client.Semaphore] creates a new one.
+func (c *Client) remove(s *Semaphore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.semaphores[s.name] == s {
@@ -105,8 +106,8 @@ func (c *Client) forget(s *Semaphore) {
 	}
 }
 
-// all are the semaphores there are.
-func (c *Client) all() []*Semaphore {
+// allSemaphores returns all semaphores, those of keepers included.
+func (c *Client) allSemaphores() []*Semaphore {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := slices.Collect(maps.Values(c.semaphores))
@@ -116,53 +117,52 @@ func (c *Client) all() []*Semaphore {
 	return all
 }
 
-// listen passes hints on to the semaphores, and subscribes again when it was
-// cut off: what was missed meanwhile is heard at the next sign of life.
+// listen passes notifications on to the semaphores, and subscribes again after a failure.
+// The next heartbeat makes up for notifications that were lost meanwhile.
 func (c *Client) listen() {
-	for pause := newBackoff(); c.life.Err() == nil; {
+	for pause := (backoff{}); c.life.Err() == nil; {
 		start := time.Now()
-		err := c.store.Listen(c.life, c.self.Instance, c.hint)
+		err := c.store.Listen(c.life, c.self.Instance, c.notified)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
 		if time.Since(start) > 10*lastPause {
-			pause.reset()
+			pause = backoff{}
 		}
 		c.sleep(pause.next())
 	}
 }
 
-func (c *Client) hint(name string) {
+func (c *Client) notified(name string) {
 	c.mu.Lock()
 	own, lent := c.semaphores[name], slices.Clone(c.lent[name])
 	c.mu.Unlock()
 	if own != nil {
-		own.hint()
+		own.notified()
 	}
 	for _, s := range lent {
-		s.hint()
+		s.notified()
 	}
 }
 
-// A backoff is a pause that grows, and that differs from others'.
+// A backoff is a pause that doubles with each use, with jitter. The zero backoff begins
+// with firstPause and is bounded by lastPause.
 type backoff struct{ pause time.Duration }
-
-func newBackoff() *backoff { return &backoff{firstPause} }
 
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = time.Second
 )
 
-func (b *backoff) reset() { b.pause = firstPause }
-
+// next returns a random pause between half of the current one and all of it, and doubles
+// the current one.
 func (b *backoff) next() time.Duration {
-	pause := b.pause/2 + rand.N(b.pause/2+1)
-	b.pause = min(2*b.pause, lastPause)
-	return pause
+	most := cmp.Or(b.pause, firstPause)
+	b.pause = min(2*most, lastPause)
+	return most/2 + rand.N(most/2+1)
 }
 
-// sleep is over early when the client ends.
+// sleep waits for d, or until the client is closed.
 func (c *Client) sleep(d time.Duration) {
 	select {
 	case <-c.life.Done():

@@ -7,8 +7,9 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// bootClock goes on while the machine sleeps, as the store's does: a lease
-// must not seem to live because its holder slept through its end.
+// bootClock returns the time of CLOCK_BOOTTIME, which continues while the machine sleeps,
+// as the store's clock does. Otherwise a lease that expired during the sleep would seem
+// live.
 func bootClock() protocol.Micros {
 	const bootTime = 7
 	var now syscall.Timespec

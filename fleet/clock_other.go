@@ -10,9 +10,9 @@ import (
 
 var started = time.Now()
 
-// bootClock is the later of two clocks, where there is none that both goes on
-// while the machine sleeps and never steps: the monotonic one, and the time of
-// day. A lease may seem to end early by that, and never late.
+// bootClock returns the later of the monotonic clock and the time of day. No clock here
+// both continues while the machine sleeps and never steps. So a lease may seem to end
+// early, and never late.
 func bootClock() protocol.Micros {
 	now := time.Now()
 	return protocol.Micros(max(now.Sub(started), now.Round(0).Sub(started.Round(0))).Microseconds())

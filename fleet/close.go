@@ -14,17 +14,17 @@ import (
 type CloseMode uint8
 
 const (
-	// CloseWait waits until they are released or the context ends; then they are
-	// abandoned. The default.
+	// CloseWait waits until held permits are released or the context ends. Permits that
+	// are held then are abandoned. The default.
 	CloseWait CloseMode = iota
-	// CloseRelease releases them at once, for work that has been stopped.
+	// CloseRelease releases held permits immediately, for work that has been stopped.
 	CloseRelease
-	// CloseAbandon leaves them to the store, which frees them after their TTL, for work
-	// that goes on without this process.
+	// CloseAbandon leaves held permits to the store, which frees them after their TTL, for
+	// work that continues without this process.
 	CloseAbandon
 )
 
-// closeMode returns the last of the modes that a caller gave.
+// closeMode returns the last of the given modes, CloseWait if there is none.
 func closeMode(given []CloseMode) (mode CloseMode, err error) {
 	for _, mode = range given {
 		if mode > CloseAbandon {
@@ -35,9 +35,9 @@ func closeMode(given []CloseMode) (mode CloseMode, err error) {
 }
 
 // Close rejects waiters and new acquires of all semaphores, flushes pending releases
-// and, by default, waits for held permits. When that is done or ctx has ended, it closes
-// the store, and permits that are still held are lost. The error says how many were, if
-// Close waited for them, and how many releases the store has not confirmed.
+// and, by default, waits for held permits. Then, or when ctx ends, it closes the store;
+// permits that are still held are lost. The error contains the number of releases that
+// the store has not confirmed and, with CloseWait, the number of permits still held.
 func (c *Client) Close(ctx context.Context, mode ...CloseMode) error {
 	if err := checkContext(ctx, "close", ""); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (c *Client) Close(ctx context.Context, mode ...CloseMode) error {
 	}
 	c.closed = true
 	c.mu.Unlock()
-	all := c.all() // there will be no other ones
+	all := c.allSemaphores() // closed is set: no semaphore is added any more
 	for _, s := range all {
 		s.close(how)
 	}
@@ -69,8 +69,8 @@ func (c *Client) Close(ctx context.Context, mode ...CloseMode) error {
 	return errors.Join(c.store.Close(), left.err(ctx, "", how))
 }
 
-// Close ends the use of the semaphore by this client, as [Client.Close] does for all of
-// them. [Client.Semaphore] returns a new one after that.
+// Close closes the semaphore for this client only, as [Client.Close] closes all of them.
+// [Client.Semaphore] returns a new one after that.
 func (s *Semaphore) Close(ctx context.Context, mode ...CloseMode) error {
 	if err := checkContext(ctx, "close", s.settings.label); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *Semaphore) Close(ctx context.Context, mode ...CloseMode) error {
 	if err != nil {
 		return err
 	}
-	s.client.forget(s)
+	s.client.remove(s)
 	if !s.close(how) {
 		return s.fault("close", 0, sema.ErrClosed, "")
 	}
@@ -90,7 +90,7 @@ func (s *Semaphore) Close(ctx context.Context, mode ...CloseMode) error {
 	return left.err(ctx, s.settings.label, how)
 }
 
-// A leftover is what could not be settled when a semaphore was closed.
+// A leftover counts what could not be settled when semaphores were closed.
 type leftover struct{ held, unconfirmed int64 }
 
 func (l *leftover) add(held, unconfirmed int64) {
@@ -109,8 +109,8 @@ func (l *leftover) err(ctx context.Context, name string, mode CloseMode) (err er
 	return err
 }
 
-// close rejects all waiters and new acquires. It reports whether it is the first to do
-// so.
+// close rejects all waiters and new acquires. It returns false if the session was closed
+// before.
 func (s *session) close(mode CloseMode) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,51 +119,51 @@ func (s *session) close(mode CloseMode) bool {
 	}
 	s.closed = true
 	s.ending.unconfirmed = 0
-	s.failOpen.close()
-	s.rejectAll(sema.ErrClosed)
+	s.failOpen.closeLocked()
+	s.rejectAllLocked(sema.ErrClosed)
 	if s.peer == nil {
 		return true
 	}
 	if mode == CloseRelease {
-		s.ending.leaving = int64(s.peer.Unheard(protocol.Release)) + s.strategy.held()
-		s.strategy.lose(closedAway)
+		s.ending.unconfirmedEnd = int64(s.peer.Unconfirmed(protocol.Release)) + s.strategy.heldLocked()
+		s.strategy.loseLocked(reasonClosed)
 		s.peer.Leave()
 	}
-	s.drive()
+	s.startDriverLocked()
 	return true
 }
 
-// part closes the semaphore of a region, while the client goes on. It reports whether
-// the store has confirmed that before ctx ended.
-func (s *session) part(ctx context.Context) bool {
+// closeLent closes a semaphore of a keeper while the client stays open. It reports whether
+// the store confirmed all releases before ctx ended.
+func (s *session) closeLent(ctx context.Context) bool {
 	s.close(CloseWait)
 	held, unconfirmed := s.drain(ctx, CloseWait)
 	return held == 0 && unconfirmed == 0
 }
 
-const closedAway = "the client was closed"
+const reasonClosed = "the client was closed"
 
-// ending is what the end of a session waits for, and leaves behind.
+// An ending is the state of closing a session.
 type ending struct {
-	quiet       chan struct{} // closed when there is nothing left to send; nil unless a caller waits for it
-	abandons    bool          // held permits do not count for that
-	unconfirmed int64         // releases of lost sessions that the store has not confirmed, since close
-	leaving     int64         // permits that were held, and releases unconfirmed, when the session was ended; 0 when the store has confirmed that
+	drained        chan struct{} // closed when nothing is left to send; nil unless a caller waits for it
+	abandons       bool          // drained does not wait for held permits
+	unconfirmed    int64         // releases of lost sessions that the store has not confirmed, since close
+	unconfirmedEnd int64         // permits held and releases unconfirmed when CloseRelease ended the session; 0 after the store has confirmed the end
 }
 
-// drain waits until there is nothing left to send, and returns how much is held and how
-// many releases were not confirmed.
+// drain waits until nothing is left to send, or ctx ends. It returns the number of held
+// permits and of releases that the store has not confirmed.
 func (s *session) drain(ctx context.Context, mode CloseMode) (held, unconfirmed int64) {
 	s.mu.Lock()
-	if s.ending.quiet == nil {
-		s.ending.quiet = make(chan struct{})
+	if s.ending.drained == nil {
+		s.ending.drained = make(chan struct{})
 	}
-	quiet := s.ending.quiet
+	drained := s.ending.drained
 	s.ending.abandons = mode == CloseAbandon
-	s.noteQuiet()
+	s.endDrainLocked()
 	s.mu.Unlock()
 	select {
-	case <-quiet:
+	case <-drained:
 	case <-ctx.Done():
 	}
 	if mode == CloseWait && s.failOpen != nil {
@@ -174,34 +174,32 @@ func (s *session) drain(ctx context.Context, mode CloseMode) (held, unconfirmed 
 	unconfirmed = s.ending.unconfirmed
 	switch {
 	case mode == CloseRelease:
-		unconfirmed = s.ending.leaving
+		unconfirmed = s.ending.unconfirmedEnd
 	case s.peer != nil:
-		unconfirmed += int64(s.peer.Unheard(protocol.Release))
+		unconfirmed += int64(s.peer.Unconfirmed(protocol.Release))
 	}
-	return s.strategy.held() + s.failOpen.stats().InUse, unconfirmed
+	return s.strategy.heldLocked() + s.failOpen.stats().InUse, unconfirmed
 }
 
-// noteQuiet ends a drain when there is nothing left to send. The mutex is held.
-func (s *session) noteQuiet() {
+// endDrainLocked closes the drained channel if nothing is left to send.
+func (s *session) endDrainLocked() {
 	e := &s.ending
-	if e.quiet == nil {
-		return
-	}
-	// A session that is not needed any more is ended at the store, and is nil then.
-	if s.peer == nil || e.abandons && s.strategy.held() > 0 && s.peer.Replied() >= s.peer.Promise(maxOps) {
-		close(e.quiet)
-		e.quiet = nil
+	// After close, an idle session is ended at the store; then the peer is nil.
+	if s.peer == nil || e.abandons && s.strategy.heldLocked() > 0 && s.peer.Replied() >= s.peer.LastSeq(maxOps) {
+		close(e.drained)
+		e.drained = nil
 	}
 }
 
-// finish ends the session without a word to the store: nobody renews what is still held.
+// finish ends the session without a request to the store. Permits that are still held are
+// lost, since they are not renewed any more.
 func (s *session) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.driver.alarm != nil {
 		s.driver.alarm.Stop()
 	}
-	s.strategy.lose(closedAway)
+	s.strategy.loseLocked(reasonClosed)
 	s.peer = nil
-	s.endFlushes(closedAway)
+	s.endFlushesLocked(reasonClosed)
 }

@@ -12,33 +12,33 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-func TestReleasesBeforeCloseAreNotItsBusiness(t *testing.T) {
+func TestClient_CloseIgnoresEarlierUnconfirmedReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(2))
 		p := mustAcquire(t, s, 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		p.Release()
 		time.Sleep(time.Minute)
-		line.cut.Store(false)
+		conn.cut.Store(false)
 		q := mustAcquire(t, s, 1)
-		if moot := s.Stats().Unconfirmed; moot != 1 {
-			t.Fatalf("%d releases were moot", moot)
+		if n := s.Stats().Unconfirmed; n != 1 {
+			t.Fatalf("%d releases are unconfirmed", n)
 		}
 		q.Release()
 		wantErr(t, c.Close(t.Context()), nil)
 	})
 }
 
-func TestCloseCountsWhatWasNotHeard(t *testing.T) {
+func TestClient_CloseCountsUnconfirmedReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(3))
 		p := mustAcquire(t, s, 1)
 		mustAcquire(t, s, 2)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		p.Release()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -50,18 +50,18 @@ func TestCloseCountsWhatWasNotHeard(t *testing.T) {
 	})
 }
 
-func TestWhoHasNothingToAbandonSaysGoodbye(t *testing.T) {
+func TestClient_CloseAbandonEndsAnUnusedSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, _ := join(t, store)
+		c, _ := newClient(t, store)
 		s := semaphore(t, c, of(1))
 		wantErr(t, fleet.Release(t.Context(), mustAcquire(t, s, 1)), nil)
 		wantErr(t, c.Close(t.Context(), fleet.CloseAbandon), nil)
 		snapshot, err := store.Inspect(t.Context(), "db")
 		wantErr(t, err, nil)
 		if len(snapshot.Sessions) != 0 {
-			t.Errorf("%+v is left", snapshot.Sessions)
+			t.Errorf("sessions %+v are left", snapshot.Sessions)
 		}
 	})
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-func TestAnEngineWhoseClockIsAheadDoesNotEndAWaitEarly(t *testing.T) {
+func TestSemaphore_FastStoreClockDoesNotEndAWaitEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, hasty(t))
+		c, _ := newClient(t, fastClockStore(t))
 		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -30,23 +30,23 @@ func TestAnEngineWhoseClockIsAheadDoesNotEndAWaitEarly(t *testing.T) {
 		_, err := s.Acquire(ctx, 1)
 		wantErr(t, err, context.DeadlineExceeded)
 		if took := time.Since(start); took != 10*time.Second {
-			t.Errorf("it ended after %v", took)
+			t.Errorf("the wait ended after %v", took)
 		}
 		p.Release()
 	})
 }
 
-func TestAPermitThatComesWhenTheContextHasEndedGoesBack(t *testing.T) {
+func TestSemaphore_GrantAfterTheContextEndedIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, l := join(t, store)
+		c, l := newClient(t, store)
 		l.delay = 500 * time.Millisecond
 		s := semaphore(t, c, of(1))
 		mustAcquire(t, s, 1).Release()
-		for range 50 { // whatever is noticed first
+		for range 50 { // whichever of grant and deadline comes first
 			time.Sleep(10 * time.Second)
-			ctx, cancel := context.WithTimeout(t.Context(), l.delay) // when it is granted
+			ctx, cancel := context.WithTimeout(t.Context(), l.delay) // ends when the permit is granted
 			p, err := s.Acquire(ctx, 1)
 			if err != nil {
 				wantErr(t, err, context.DeadlineExceeded)
@@ -54,54 +54,54 @@ func TestAPermitThatComesWhenTheContextHasEndedGoesBack(t *testing.T) {
 			p.Release()
 			cancel()
 			time.Sleep(10 * time.Second)
-			if taken, _ := inUse(t, store); taken > 0 {
-				t.Fatal("it is taken, and nobody has it")
+			if used, _ := inUse(t, store); used > 0 {
+				t.Fatal("a permit is in use that no caller holds")
 			}
 		}
 	})
 }
 
-func TestAnObserverThatPanicsIsCounted(t *testing.T) {
+func TestStats_CountsObserverPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventLost {
 				panic("observer")
 			}
 		}))))
 		p := mustAcquire(t, s, 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		<-p.Lost()
 		synctest.Wait()
 		if n := s.Stats().Panics; n != 1 {
-			t.Errorf("%d panics were counted", n)
+			t.Errorf("counted %d panics, want 1", n)
 		}
 	})
 }
 
-func TestALongLineIsNotBlamedOnTheEngine(t *testing.T) {
+func TestSemaphore_LongQueueIsATimeoutNotAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1, sema.MaxWait(16*time.Second)))
 		p := mustAcquire(t, s, 1)
-		time.AfterFunc(9*time.Second, func() { line.cut.Store(true) }) // its last exchanges fail
+		time.AfterFunc(9*time.Second, func() { conn.cut.Store(true) }) // the last exchanges fail
 		_, err := s.Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrTimeout)
 		p.Release()
 	})
 }
 
-func TestAMismatchIsOfWhatWasAskedFor(t *testing.T) {
+func TestSemaphore_ReportsMismatchesOfRequestedOptions(t *testing.T) {
 	t.Parallel()
 	reports := func(change func(*protocol.Config), o spec) (found []string) {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			admin, _ := join(t, store)
+			admin, _ := newClient(t, store)
 			mustAcquire(t, semaphore(t, admin, of(3)), 1).Release()
 			setStored(t, store, change)
-			c, _ := join(t, store)
+			c, _ := newClient(t, store)
 			var mu sync.Mutex
 			observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				mu.Lock()
@@ -117,10 +117,10 @@ func TestAMismatchIsOfWhatWasAskedFor(t *testing.T) {
 	}
 	same := of(3, fleet.TTL(15*time.Second))
 	for what, change := range map[string]func(*protocol.Config){
-		"a version":           func(c *protocol.Config) {},
-		"a drain":             func(c *protocol.Config) { c.Draining = true },
-		"a share":             func(c *protocol.Config) { c.Whole = 9 },
-		"a protocol that may": func(c *protocol.Config) { c.Protocol++ },
+		"a version":                func(c *protocol.Config) {},
+		"a drain":                  func(c *protocol.Config) { c.Draining = true },
+		"a share":                  func(c *protocol.Config) { c.Whole = 9 },
+		"another protocol version": func(c *protocol.Config) { c.Protocol++ },
 	} {
 		if got := reports(change, same); len(got) != 0 {
 			t.Errorf("%s: %q", what, got)
@@ -144,11 +144,11 @@ func TestAMismatchIsOfWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestLabelsAreTextThatCanBeReadBack(t *testing.T) {
+func TestLabels_RoundTrip(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
-		labels := map[string]string{"a": "x=y", "b": "say \"it\"", "c": "tab\t", "d": "ü", "e": "plain", "f": ""}
+		c, _ := newClient(t, memstore.New())
+		labels := map[string]string{"a": "x=y", "b": "quoted \"it\"", "c": "tab\t", "d": "ü", "e": "plain", "f": ""}
 		s := semaphore(t, c, of(1, fleet.Labels(labels)))
 		asked := maps.Clone(labels)
 		labels["e"] = "changed later"
@@ -156,7 +156,7 @@ func TestLabelsAreTextThatCanBeReadBack(t *testing.T) {
 		snapshot, err := c.Info(t.Context(), "db")
 		wantErr(t, err, nil)
 		if got := snapshot.Holders[0].Labels; !maps.Equal(got, asked) {
-			t.Errorf("the labels are %v", got)
+			t.Errorf("labels %v, want %v", got, asked)
 		}
 		_, err = c.Semaphore("db", 1, fleet.Labels(asked))
 		wantErr(t, err, nil)
@@ -166,12 +166,12 @@ func TestLabelsAreTextThatCanBeReadBack(t *testing.T) {
 	})
 }
 
-func TestAGuardRemembersEverySeq(t *testing.T) {
+func TestGuard_AgreesWithAReferenceModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		var g fleet.Guard
-		n := naive{revoked: map[protocol.Seq]bool{}}
+		n := referenceGuard{revoked: map[protocol.Seq]bool{}}
 		for range 60 {
 			floor := protocol.Seq(rng.IntN(20))
 			f := protocol.Fence{Seq: floor + protocol.Seq(rng.IntN(30)), Floor: floor}
@@ -181,26 +181,26 @@ func TestAGuardRemembersEverySeq(t *testing.T) {
 				from = to + 2 + protocol.Seq(rng.IntN(8))
 			}
 			if got, want := g.Admit(f) == nil, n.admit(f); got != want {
-				t.Fatalf("seed %d, %+v: admitted is %v", seed, f, got)
+				t.Fatalf("seed %d, %+v: admitted is %v, want %v", seed, f, got, want)
 			}
 		}
 	}
 }
 
-func TestThoseWhoLookDoNotDoSoInStep(t *testing.T) {
+func TestClient_PollsWithJitter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &onlooker{Store: memstore.New()}
-		c, _ := join(t, o)
+		o := &inspectRecorder{Store: memstore.New()}
+		c, _ := newClient(t, o)
 		mustAcquire(t, semaphore(t, c, of(1)), 1)
 		synctest.Wait()
-		o.looks = nil // that of compareModes
+		o.inspections = nil // without that of compareModes
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range c.Watch(ctx, "db", time.Second) {
 		}
 		o.wantScattered(t, time.Second)
-		o.looks = nil
+		o.inspections = nil
 		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		err := c.Drain(ctx, "db")
@@ -208,36 +208,36 @@ func TestThoseWhoLookDoNotDoSoInStep(t *testing.T) {
 		if fault := faultOf(t, err); fault.InUse != 1 || fault.Capacity != 1 || !strings.Contains(fault.Detail, "1 permits are still held") {
 			t.Errorf("%+v", fault)
 		}
-		o.looks = o.looks[1:] // that of Configure
+		o.inspections = o.inspections[1:] // without that of Configure
 		o.wantScattered(t, 200*time.Millisecond)
 	})
 }
 
-func TestAWatchHasABreath(t *testing.T) {
+func TestClient_WatchBoundsItsInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &onlooker{Store: memstore.New()}
-		c, _ := join(t, o)
+		o := &inspectRecorder{Store: memstore.New()}
+		c, _ := newClient(t, o)
 		mustAcquire(t, semaphore(t, c, of(1)), 1)
-		synctest.Wait() // until compareModes has looked
+		synctest.Wait() // until compareModes has inspected
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range c.Watch(ctx, "db", time.Nanosecond) {
 		}
-		if n := len(o.looks); n > 120 {
-			t.Errorf("%d looks in a second", n)
+		if n := len(o.inspections); n > 120 {
+			t.Errorf("%d inspections in a second", n)
 		}
 	})
 }
 
-func TestAWatchSurvivesAnError(t *testing.T) {
+func TestClient_WatchContinuesAfterAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("failed")
-		o := &onlooker{Store: memstore.New()}
-		c, _ := join(t, o)
+		o := &inspectRecorder{Store: memstore.New()}
+		c, _ := newClient(t, o)
 		mustAcquire(t, semaphore(t, c, of(1)), 1)
-		synctest.Wait() // until compareModes has looked
+		synctest.Wait() // until compareModes has inspected
 		n := 0
 		o.fail = func(context.Context) error {
 			if n++; n == 1 {
@@ -252,67 +252,67 @@ func TestAWatchSurvivesAnError(t *testing.T) {
 			}
 		}
 		if len(seen) != 2 || seen[0] != failed || seen[1] != nil {
-			t.Errorf("saw %v, want an error and what is there", seen)
+			t.Errorf("yielded %v, want an error and then a snapshot", seen)
 		}
-		// One who breaks off at an error is not called again.
+		// A loop that breaks at an error is not called again.
 		o.fail = func(context.Context) error { return failed }
 		for range c.Watch(t.Context(), "db", time.Second) {
 			break
 		}
-		// What ends with the context is no error.
+		// The end of the context is not yielded as an error.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		o.fail = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 		for _, err := range c.Watch(ctx, "db", time.Second) {
-			t.Errorf("told of %v", err)
+			t.Errorf("yielded %v", err)
 		}
 	})
 }
 
-func TestSignsOfLifeAreNoChange(t *testing.T) {
+func TestClient_WatchIgnoresHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		var last *fleet.Client
 		for range 3 {
-			last, _ = join(t, store)
+			last, _ = newClient(t, store)
 			mustAcquire(t, semaphore(t, last, of(3)), 1)
 			time.Sleep(time.Second)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		looks := 0
+		changes := 0
 		for range last.Watch(ctx, "db", time.Second) {
-			looks++
+			changes++
 		}
-		if looks != 1 {
-			t.Errorf("%d changes, and nothing but signs of life", looks)
+		if changes != 1 {
+			t.Errorf("%d changes, want 1: there were only heartbeats", changes)
 		}
 	})
 }
 
-func TestConfigureGivesUp(t *testing.T) {
+func TestClient_ConfigureGivesUpAfterTenConflicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &onlooker{Store: memstore.New()}
-		c, _ := join(t, o)
+		o := &inspectRecorder{Store: memstore.New()}
+		c, _ := newClient(t, o)
 		mustAcquire(t, semaphore(t, c, of(1)), 1).Release()
-		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Version = 77 }), nil) // which is not the caller's business
-		o.asked.Store(0)
-		o.always = fmt.Errorf("%w: again", protocol.ErrConflict)
+		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Version = 77 }), nil) // the caller's version is ignored
+		o.administered.Store(0)
+		o.administerErr = fmt.Errorf("%w: again", protocol.ErrConflict)
 		err := c.Configure(t.Context(), "db", func(c *fleet.Config) {})
 		wantErr(t, err, protocol.ErrConflict)
-		if n := o.asked.Load(); n != 10 || !strings.Contains(err.Error(), "after 10 tries") {
-			t.Errorf("%v, after %d tries", err, n)
+		if n := o.administered.Load(); n != 10 || !strings.Contains(err.Error(), "after 10 tries") {
+			t.Errorf("%v after %d tries, want 10", err, n)
 		}
 	})
 }
 
-func TestASubscriptionIsTriedAgainWithAPauseThatGrows(t *testing.T) {
+func TestClient_ListenRetriesWithBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &hardOfHearing{Store: memstore.New(), err: errCut}
-		join(t, h)
+		h := &failingListener{Store: memstore.New(), err: errCut}
+		newClient(t, h)
 		time.Sleep(time.Minute)
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -320,12 +320,12 @@ func TestASubscriptionIsTriedAgainWithAPauseThatGrows(t *testing.T) {
 		for i := range h.calls[1:] {
 			gap := h.calls[i+1].Sub(h.calls[i])
 			if limit := min(time.Second, 10*time.Millisecond<<min(i, 10)); gap > limit || gap < limit/2 {
-				t.Errorf("pause %d is %v, want %v at most, and half of it at least", i, gap, limit)
+				t.Errorf("pause %d is %v, want between half of %v and all of it", i, gap, limit)
 			}
 			seen[gap] = true
 		}
 		if n := len(h.calls); n < 60 || n > 130 || len(seen) < n/2 {
-			t.Errorf("%d subscriptions, and %d different pauses", n, len(seen))
+			t.Errorf("%d subscriptions with %d different pauses", n, len(seen))
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// A reporter is an observer that remembers reports.
+// A reporter is an observer that stores reports.
 type reporter struct {
 	mu     sync.Mutex
 	events []sema.Event
@@ -44,14 +44,14 @@ func (r *reporter) of(kind sema.EventKind) (reports []string) {
 	return reports
 }
 
-// diagnosed runs a test of a fleet semaphore that is diagnosed, in each mode. The name
-// is one of its own, since orders are remembered by name.
+// diagnosed runs a test of a fleet semaphore with diagnostics, in each mode. The semaphore has a
+// unique name, since lock orders are stored by name.
 func diagnosed(t *testing.T, capacity int64, test func(t *testing.T, s *fleet.Semaphore, r *reporter), opts ...fleet.Option) {
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		t.Run(fmt.Sprintf("mode %d", mode), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c, _ := join(t, memstore.New())
+				c, _ := newClient(t, memstore.New())
 				var r reporter
 				s, err := c.Semaphore(strings.ReplaceAll(t.Name(), " ", "-"), capacity, slices.Concat([]fleet.Option{mode, sema.Observe(&r), sema.Diagnose(sema.DiagnoseFull)}, opts)...)
 				wantErr(t, err, nil)
@@ -80,7 +80,7 @@ func TestDiagnose_HoldersAndProfiles(t *testing.T) {
 		var profile bytes.Buffer
 		wantErr(t, pprof.Lookup("sema.held").WriteTo(&profile, 1), nil)
 		if !strings.Contains(profile.String(), "TestDiagnose_HoldersAndProfiles") {
-			t.Errorf("the profile of what is held has no %s", s.Name())
+			t.Errorf("the profile of held permits does not contain %s", s.Name())
 		}
 		a, b, err := p.Split(1)
 		wantErr(t, err, nil)
@@ -172,7 +172,7 @@ func TestDiagnose_DispatcherIsNoDeadlock(t *testing.T) {
 func TestDiagnose_LeakIsReported(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
-		c := fleet.New(memstore.New()) // not in a bubble, where leaks are not looked for
+		c := fleet.New(memstore.New()) // not in a bubble, where leaks are not detected
 		var r reporter
 		s, err := c.Semaphore("leaky", 1, mode, sema.Observe(&r), sema.Diagnose(sema.DiagnoseFull), sema.ReclaimLeaks)
 		wantErr(t, err, nil)
@@ -185,7 +185,7 @@ func TestDiagnose_LeakIsReported(t *testing.T) {
 		if got := r.of(sema.EventLeaked)[0]; !strings.Contains(got, "TestDiagnose_LeakIsReported") {
 			t.Errorf("%s", got)
 		}
-		mustAcquire(t, s, 1).Release() // it was reclaimed
+		mustAcquire(t, s, 1).Release() // the leaked permit was reclaimed
 		wantErr(t, c.Close(t.Context()), nil)
 	}
 }
@@ -194,15 +194,15 @@ func TestDiagnose_WaitsAreReportedWhenTheyAreQueued(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, _ := join(t, store)
-		b, _ := join(t, store)
-		var d diary
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
+		var d eventLog
 		s := semaphore(t, a, of(2, sema.Observe(&d)))
 		mustAcquire(t, s, 1).Release()
 		if n := d.count(sema.EventQueued); n != 0 {
-			t.Errorf("an acquire that was granted at once was queued %d times", n)
+			t.Errorf("an immediately granted acquire was reported as queued %d times", n)
 		}
-		p := mustAcquire(t, semaphore(t, b, of(2)), 2) // of which s does not know
+		p := mustAcquire(t, semaphore(t, b, of(2)), 2) // unknown to s
 		granted := make(chan sema.Permit)
 		go func() { granted <- mustAcquire(t, s, 1) }()
 		synctest.Wait()

@@ -15,204 +15,201 @@ import (
 const (
 	// maxOps bounds the operations of a batch.
 	maxOps = 512
-	// idleAfter is how long a session is kept that no caller uses.
+	// idleAfter is how long an unused session is kept open.
 	idleAfter = protocol.Micros(time.Minute / time.Microsecond)
-	// replyTimeout is how long a reply may take before it counts as lost.
+	// replyTimeout is how long to wait for a reply before it counts as lost.
 	replyTimeout = 5 * time.Second
 )
 
-// A driver is the state of the goroutine that exchanges batches with the store: one
-// while there is something to send, and none until the next heartbeat is due. Requests
-// that come while a batch is on its way join the next one.
+// A driver is the state of the goroutine that exchanges batches with the store. It runs
+// while there is something to send; a timer starts it for the next heartbeat. Operations
+// that are requested while a batch is in flight form the next batch (group commit).
+// The session's mutex guards it.
 type driver struct {
-	works   bool
-	alarm   *time.Timer // starts it again
-	pause   *backoff
-	used    protocol.Micros // when the session was last seen in use
-	began   protocol.Micros // when the exchange began
-	trouble error           // why the last exchange failed
-	asked   time.Time       // when the first batch was due to which there is no reply yet; zero: there is none
-	heard   time.Time       // when it was
+	running        bool
+	alarm          *time.Timer // starts the driver again
+	backoff        backoff
+	lastUsed       protocol.Micros // when the session was last in use
+	began          protocol.Micros // when the current exchange began
+	lastErr        error           // of the last exchange; nil after a reply
+	unrepliedSince time.Time       // when the first request was sent that has no reply yet; zero: none
+	repliedAt      time.Time       // when the last reply to a batch of a known session arrived
 }
 
-// drive starts the driver if it does not work. The mutex is held.
-func (s *session) drive() {
-	if !s.driver.works {
-		s.driver.works = s.client.start(s.work)
+// startDriverLocked starts the driver unless it runs.
+func (s *session) startDriverLocked() {
+	if !s.driver.running {
+		s.driver.running = s.client.start(s.runDriver)
 	}
 }
 
-func (s *session) work() {
+func (s *session) runDriver() {
 	for {
-		step, ok := s.next()
+		step, ok := s.nextStep()
 		if !ok {
 			return
 		}
-		s.try(step)
+		s.runStep(step)
 	}
 }
 
-func (s *session) try(step func() error) {
+func (s *session) runStep(step func() error) {
 	if err := step(); err != nil {
-		s.rest(err)
+		s.pauseAfter(err)
 	}
 }
 
-// carriesNow makes the caller the driver, if there is a session and no driver works.
-// Then it has to call carry. The mutex is held.
-func (s *session) carriesNow() bool {
-	if s.peer == nil || s.driver.works || !s.client.join() {
+// becomeDriverLocked makes the caller the driver, if there is a session and no driver
+// runs. If it returns true, the caller must call exchangeInline.
+func (s *session) becomeDriverLocked() bool {
+	if s.peer == nil || s.driver.running || !s.client.join() {
 		return false
 	}
-	s.driver.works = true
+	s.driver.running = true
 	return true
 }
 
-// carry makes one exchange in the goroutine of the caller that waits for it, which saves
-// two wake-ups. A worker does what comes after that.
-func (s *session) carry() {
-	defer s.client.leave()
-	step, ok := s.next()
+// exchangeInline exchanges one batch in the goroutine of the waiting caller, which saves
+// two goroutine wake-ups. A worker continues as the driver after that.
+func (s *session) exchangeInline() {
+	defer s.client.group.Done()
+	step, ok := s.nextStep()
 	if !ok {
 		return
 	}
 	if err := step(); err != nil {
 		step = func() error { return err }
-	} else if step, ok = s.next(); !ok {
+	} else if step, ok = s.nextStep(); !ok {
 		return
 	}
 	s.client.start(func() {
-		s.try(step)
-		s.work()
+		s.runStep(step)
+		s.runDriver()
 	})
 }
 
-// rest pauses after an error, but not beyond the moment at which the session is lost or
-// the local limit applies: callers wait for that.
-func (s *session) rest(after error) {
+// pauseAfter pauses after an error. The pause ends when the session is lost or the local
+// limit applies, since callers wait for that.
+func (s *session) pauseAfter(err error) {
 	s.mu.Lock()
 	now := s.client.clock()
-	pause := s.driver.pause.next()
+	pause := s.driver.backoff.next()
 	if s.peer != nil {
 		pause = min(pause, micros(s.peer.Deadline()-now))
 	}
-	s.driver.trouble = after
-	if !errors.Is(after, errRefused) { // which is a reply
+	s.driver.lastErr = err
+	if !errors.Is(err, errRejected) { // a rejection is a reply
 		s.counts.Failures++
 		for _, w := range s.waiters {
 			w.noteQueued()
 		}
-		pause = min(pause, s.failOpen.failed(s.driver.began, now))
+		pause = min(pause, s.failOpen.failedLocked(s.driver.began, now))
 	}
 	s.mu.Unlock()
 	s.client.sleep(pause)
 }
 
-// ask notes that an exchange is about to be sent.
-func (d *driver) ask() {
-	if d.asked.IsZero() {
-		d.asked = time.Now()
+// noteSendLocked notes that a request is about to be sent.
+func (d *driver) noteSendLocked() {
+	if d.unrepliedSince.IsZero() {
+		d.unrepliedSince = time.Now()
 	}
 }
 
-// silent reports whether the store has replied to nothing since then, though it was
-// asked for most of that time. The mutex is held.
-func (d *driver) silent(since time.Time) bool {
-	return !d.asked.IsZero() && d.heard.Before(since) && time.Since(d.asked) > time.Since(since)/2
+// unresponsiveSinceLocked reports whether the store has not replied since then, although
+// a request was in flight for most of that time.
+func (d *driver) unresponsiveSinceLocked(since time.Time) bool {
+	return !d.unrepliedSince.IsZero() && d.repliedAt.Before(since) && time.Since(d.unrepliedSince) > time.Since(since)/2
 }
 
-// silentFor returns for how long the store, though it was asked, has not replied to a
-// caller that has waited since then. The mutex is held.
-func (d *driver) silentFor(since time.Time) time.Duration {
+// unresponsiveForLocked returns how long a caller that has waited since then has been
+// without a reply. It is 0 if no request is in flight.
+func (d *driver) unresponsiveForLocked(since time.Time) time.Duration {
 	switch {
-	case d.asked.IsZero():
+	case d.unrepliedSince.IsZero():
 		return 0
-	case d.asked.After(since):
-		return time.Since(d.asked)
+	case d.unrepliedSince.After(since):
+		return time.Since(d.unrepliedSince)
 	}
 	return time.Since(since)
 }
 
-// reached notes that the store has replied. The mutex is held.
-func (s *session) reached(now protocol.Micros) {
-	s.driver.trouble = nil
-	s.failOpen.answered(now)
-}
-
-// next returns what to do: open a session, or send a batch. There is nothing to do when
-// no caller waits or holds, or until the alarm.
-func (s *session) next() (step func() error, ok bool) {
+// nextStep returns the next step: open a session, or send a batch. It returns false and
+// stops the driver if no caller waits or holds, or if nothing is due until the alarm.
+func (s *session) nextStep() (step func() error, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.client.clock()
 	s.driver.began = now
 	if s.peer != nil && s.peer.Ended(now) {
-		s.lose(unrenewed)
+		s.loseLocked(reasonNotRenewed)
 	}
 	if s.peer != nil {
-		s.strategy.tend(now)
+		s.strategy.tendLocked(now)
 	}
-	s.noteQuiet()
+	if s.ending.drained != nil {
+		s.endDrainLocked()
+	}
+	probe := s.failOpen.probeDueLocked()
 	if s.peer != nil && (!s.peer.Idle() || s.peer.Polls(now)) {
-		s.driver.used = now
+		s.driver.lastUsed = now
 	}
 	switch {
 	case s.client.life.Err() != nil:
-		return s.stop(0)
-	case s.peer == nil && !s.closed && (s.waits() || s.failOpen.applies()):
+		return s.stopDriverLocked(0)
+	case s.peer == nil && !s.closed && (s.waitsLocked() || s.failOpen.applies()):
 		within := s.failOpen.replyTimeout()
-		s.driver.ask()
-		return func() error { return s.begin(within) }, true
+		s.driver.noteSendLocked()
+		return func() error { return s.openSession(within) }, true
 	case s.peer == nil:
-		s.failOpen.forget() // no caller waits for a reply
-		return s.stop(0)
-	case s.peer.Flying() || s.peer.Due(now) || s.failOpen.probeDue(now):
+		s.failOpen.forgetLocked() // no caller waits for a reply
+		return s.stopDriverLocked(0)
+	case s.peer.Due(now) || probe != 0 && now >= probe:
 		b, left := s.peer.Send(now, maxOps), s.peer.Deadline()-now
-		// A third of what is left, so that there is time to send it again.
+		// Wait for a third of the remaining time, which leaves time to send it again.
 		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.failOpen.replyTimeout())
-		s.driver.ask()
+		s.driver.noteSendLocked()
 		return func() error { return s.send(b, within) }, true
-	case s.peer.Idle() && (s.closed || now-s.driver.used > idleAfter):
+	case s.peer.Idle() && (s.closed || now-s.driver.lastUsed > idleAfter):
 		s.peer.Leave()
 		return func() error { return nil }, true
 	}
-	at := min(s.peer.Speak(), s.peer.Deadline())
-	for _, due := range []protocol.Micros{s.strategy.due(now), s.failOpen.due()} {
+	at := min(s.peer.NextSend(), s.peer.Deadline())
+	for _, due := range []protocol.Micros{s.strategy.dueLocked(now), probe} {
 		if due != 0 {
 			at = min(at, due)
 		}
 	}
-	return s.stop(max(1, at-now))
+	return s.stopDriverLocked(max(1, at-now))
 }
 
-// stop ends the driver's work, for some time if there is a session. The mutex is
-// held.
-func (s *session) stop(until protocol.Micros) (func() error, bool) {
-	s.driver.works = false
+// stopDriverLocked stops the driver, and sets its alarm unless until is 0.
+func (s *session) stopDriverLocked(until protocol.Micros) (func() error, bool) {
+	s.driver.running = false
 	switch {
 	case until == 0 && s.driver.alarm == nil:
 	case until == 0:
 		s.driver.alarm.Stop()
 	case s.driver.alarm == nil:
-		s.driver.alarm = time.AfterFunc(micros(until), s.wake)
+		s.driver.alarm = time.AfterFunc(micros(until), s.wakeDriver)
 	default:
 		s.driver.alarm.Reset(micros(until))
 	}
 	return nil, false
 }
 
-func (s *session) wake() {
+func (s *session) wakeDriver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drive()
+	s.startDriverLocked()
 }
 
 func micros(m protocol.Micros) time.Duration { return time.Duration(m) * time.Microsecond }
 
-// begin opens a session, in which all waiters are queued again.
-func (s *session) begin(within time.Duration) error {
+// openSession opens a session, and requests all waiters' operations in it.
+func (s *session) openSession(within time.Duration) error {
 	ctx := s.client.within(within)
-	defer ctx.end()
+	defer ctx.release()
 	sent := s.client.clock()
 	s.mu.Lock()
 	by := protocol.Opener{Client: s.client.self, Owner: protocol.Owner{Key: protocol.NewKey()}, Highest: s.highest, MustExist: s.settings.existing}
@@ -226,22 +223,23 @@ func (s *session) begin(within time.Duration) error {
 	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s.reached(s.client.clock())
+	s.driver.lastErr = nil
+	s.failOpen.repliedLocked(s.client.clock())
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-		s.rejectAll(err)
-		return fmt.Errorf("%w: %w", errRefused, err)
+		s.rejectAllLocked(err)
+		return fmt.Errorf("%w: %w", errRejected, err)
 	}
 	if err == nil {
-		err = s.unfit(config)
+		err = s.checkUsable(config)
 	}
 	if err != nil {
 		if !errors.Is(err, sema.ErrInvalid) {
 			err = fmt.Errorf("%w: %w", sema.ErrInvalid, err)
 		}
-		s.rejectAll(err)
-		return fmt.Errorf("%w: %w", errRefused, err)
+		s.rejectAllLocked(err)
+		return fmt.Errorf("%w: %w", errRejected, err)
 	}
-	s.noteConfig(config)
+	s.noteConfigLocked(config)
 	peer := protocol.NewPeer(sent, session, config, by)
 	if peer.Ended(s.client.clock()) {
 		return fmt.Errorf("the reply to open took %v, longer than a session lasts", micros(s.client.clock()-sent))
@@ -249,28 +247,28 @@ func (s *session) begin(within time.Duration) error {
 	s.peer = peer
 	s.checkMismatch(config)
 	if s.counts.Sessions == 0 {
-		s.watchModes(s.client.clock())
+		s.scheduleModeCheckLocked(s.client.clock())
 	}
 	s.counts.Sessions++
 	for _, ticket := range slices.Sorted(maps.Keys(s.waiters)) {
-		s.peer.Wish(s.waiters[ticket].op)
+		s.peer.Request(*s.waiters[ticket].op)
 	}
-	if own := s.strategy.pending(); own.Ticket != 0 {
-		s.peer.Wish(own)
+	if own := s.strategy.pendingLocked(); own.Ticket != 0 {
+		s.peer.Request(own)
 	}
 	return nil
 }
 
-// errRefused wraps the errors that are replies of the store.
-var errRefused = errors.New("rejected by the store")
+// errRejected is wrapped by errors that are replies of the store.
+var errRejected = errors.New("rejected by the store")
 
-// errForgotten is the reply of a store that does not know the session.
-var errForgotten = fmt.Errorf("%w: unknown session", errRefused)
+// errUnknownSession is the reply of a store that does not have the session.
+var errUnknownSession = fmt.Errorf("%w: unknown session", errRejected)
 
 // send sends a batch and handles the reply.
 func (s *session) send(b protocol.Batch, within time.Duration) error {
 	ctx := s.client.within(within)
-	defer ctx.end()
+	defer ctx.release()
 	reply, err := s.client.store.Apply(ctx, s.name, b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,39 +277,42 @@ func (s *session) send(b protocol.Batch, within time.Duration) error {
 		return err
 	}
 	now := s.client.clock()
-	s.reached(now)
+	s.driver.lastErr = nil
+	s.failOpen.repliedLocked(now)
 	if s.peer == nil {
 		return nil
 	}
-	results := s.peer.Hear(now, b.Seq, reply)
+	results := s.peer.Receive(now, b.Seq, reply)
 	if reply.Status != protocol.Unknown && reply.Status != protocol.Stale {
-		s.driver.asked, s.driver.heard = time.Time{}, time.Now() // a session that is opened and forgotten is of no use to waiters
+		s.driver.unrepliedSince, s.driver.repliedAt = time.Time{}, time.Now() // Unknown and Stale do not count: sessions that the store forgets do not help waiters
 	}
 	switch {
 	case b.End:
+		s.highest = s.peer.Highest()
 		s.peer = nil
-		s.ending.leaving = 0
-		s.tellLender(protocol.Reply{Config: s.last.Config})
+		s.ending.unconfirmedEnd = 0
+		s.notifyLenderLocked(protocol.Reply{Config: s.last.Config})
 		return nil
 	case reply.Status == protocol.Unknown || reply.Status == protocol.Stale:
-		s.lose(errForgotten.Error())
-		return errForgotten // not to begin again and again without a pause
+		s.loseLocked(errUnknownSession.Error())
+		return errUnknownSession // the driver pauses before it opens the next session
 	}
-	s.driver.pause.reset()
+	s.driver.backoff = backoff{}
 	s.last = reply
 	s.last.Results = nil
-	s.noteConfig(reply.Config)
+	s.noteConfigLocked(reply.Config)
 	s.inUse.Store(reply.InUse)
-	s.highest = s.peer.Highest()
 	for _, f := range results {
-		s.resolve(f)
+		s.resolveLocked(f)
 	}
-	s.noteQueued(b.Ops)
-	s.strategy.replied(reply, len(b.Ops) == 0)
-	if s.waits() {
-		s.watchModes(now)
+	s.noteQueuedLocked(b.Ops)
+	s.strategy.repliedLocked(reply, len(b.Ops) == 0)
+	if s.waitsLocked() {
+		s.scheduleModeCheckLocked(now)
 	}
-	s.tellLender(reply)
-	s.noteHeard()
+	s.notifyLenderLocked(reply)
+	if len(s.flushes) > 0 {
+		s.endConfirmedFlushesLocked()
+	}
 	return nil
 }

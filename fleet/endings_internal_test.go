@@ -13,7 +13,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A call whose context ended when the grant came is not acquired.
+// TestExact_GrantForAnEndedContextIsNotAcquired checks that a grant which arrives after the
+// context has ended is not counted.
 func TestExact_GrantForAnEndedContextIsNotAcquired(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -21,30 +22,31 @@ func TestExact_GrantForAnEndedContextIsNotAcquired(t *testing.T) {
 	b.strategy = s
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &call{op: "acquire", start: time.Now()}
-	w := b.newWaiter(c, protocol.Op{Verb: protocol.Acquire, Weight: 2})
-	if err := b.ask("acquire", w); err != nil {
+	w := b.newWaiter(c, &protocol.Op{Verb: protocol.Acquire, Weight: 2})
+	if err := b.submit("acquire", w); err != nil {
 		t.Fatal(err)
 	}
 	b.sent()
-	b.session.resolve(granted(w.op.Ticket, 1, 2))
+	b.session.resolveLocked(granted(w.op.Ticket, 1, 2))
 	cancel()
 	if _, err := s.await(ctx, c, w); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if n := s.usage().acquired; n != 0 {
+	if n := s.usageLocked().acquired; n != 0 {
 		t.Errorf("%d acquired", n)
 	}
 }
 
-// A generation that is dropped while its collector is about to look is counted once.
-func TestPooled_ADroppedGenerationCountsOnce(t *testing.T) {
+// TestPooled_DroppedGenerationCountsOnce checks a generation that is dropped while its collector
+// waits for the mutex.
+func TestPooled_DroppedGenerationCountsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, ModePooled)
 		var front atomic.Pointer[generation]
 		s := newPooled(b.session, &front)
 		s.mu.Lock()
-		s.addBlock(granted(1, 7, 4))
+		s.addBlockLocked(granted(1, 7, 4))
 		s.mu.Unlock()
 		var held []sema.Permit
 		for range 3 {
@@ -55,26 +57,26 @@ func TestPooled_ADroppedGenerationCountsOnce(t *testing.T) {
 			held = append(held, p)
 		}
 		s.mu.Lock()
-		s.retire()
+		s.retireLocked()
 		s.mu.Unlock()
-		synctest.Wait() // for the collector, which waits
+		synctest.Wait() // until the collector waits
 		s.mu.Lock()
 		held[0].Release()
-		for s.retired[0].local.Stats().Acquired == 3 { // until the collector has it, and waits for the mutex
+		for s.retired[0].local.Stats().Acquired == 3 { // until the collector has acquired it, and waits for the mutex
 			runtime.Gosched()
 		}
-		b.session.resolve(protocol.Result{Kind: protocol.Revoked, Lease: 7})
+		b.session.resolveLocked(protocol.Result{Kind: protocol.Revoked, Lease: 7})
 		s.mu.Unlock()
 		synctest.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if n := s.usage().acquired; n != 3 {
+		if n := s.usageLocked().acquired; n != 3 {
 			t.Errorf("%d acquired, want 3", n)
 		}
 	})
 }
 
-// foreign is a context of another kind than those of package context.
+// A foreign is a context that package context does not know.
 type foreign struct {
 	context.Context
 	done  chan struct{}
@@ -99,7 +101,7 @@ func TestPooled_EndedForeignContextGetsNoPermit(t *testing.T) {
 			var front atomic.Pointer[generation]
 			s := newPooled(b.session, &front)
 			s.mu.Lock()
-			s.addBlock(granted(1, 7, 1))
+			s.addBlockLocked(granted(1, 7, 1))
 			s.mu.Unlock()
 			p, err := s.acquire(t.Context(), &call{op: "acquire", req: protocol.Op{Weight: 1}, start: time.Now()})
 			if err != nil {
@@ -116,7 +118,7 @@ func TestPooled_EndedForeignContextGetsNoPermit(t *testing.T) {
 			ctx.end()
 			p.Release()
 			if err := <-got; err == nil {
-				t.Error("a permit for a context that had ended")
+				t.Error("a permit was granted although the context had ended")
 			}
 		})
 	}
@@ -127,10 +129,10 @@ func TestFailOpen_EndedForeignContextGetsNoPermit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, FailOpen(1), FailOpenAfter(3*time.Second))
 			f := b.failOpen
-			b.driver.trouble = errSilent
-			f.failed(b.now, b.now)
+			b.driver.lastErr = errNoReply
+			f.failedLocked(b.now, b.now)
 			b.now += 4_000_000
-			f.failed(b.now-4_000_000, b.now)
+			f.failedLocked(b.now-4_000_000, b.now)
 			p, err := f.acquire(t.Context(), &call{op: "acquire", req: protocol.Op{Weight: 1}, start: time.Now()})
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +148,7 @@ func TestFailOpen_EndedForeignContextGetsNoPermit(t *testing.T) {
 			ctx.end()
 			p.Release()
 			if err := <-got; err == nil {
-				t.Error("a permit for a context that had ended")
+				t.Error("a permit was granted although the context had ended")
 			}
 		})
 	}

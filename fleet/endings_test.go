@@ -11,41 +11,43 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// A try whose context cannot be cancelled carries its batch, and is bounded all the same.
-func TestSemaphore_TryAcquireThatCarriesIsBoundedByTryTimeout(t *testing.T) {
+// TestSemaphore_InlineTryAcquireIsBoundedByTryTimeout checks that a try whose context cannot be
+// cancelled, and which could send its batch itself, is bounded.
+func TestSemaphore_InlineTryAcquireIsBoundedByTryTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{Store: memstore.New(), rtt: time.Millisecond}
-		c, s := carried(t, w)
-		w.dead.Store(true)
+		c, s := inlineSemaphore(t, w)
+		w.cut.Store(true)
 		start := time.Now()
 		_, err := s.TryAcquire(context.Background(), 1)
 		wantErr(t, err, sema.ErrUnavailable)
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("it took %v, want TryTimeout", took)
 		}
-		w.dead.Store(false)
+		w.cut.Store(false)
 		_ = c.Close(context.Background(), fleet.CloseAbandon)
 	})
 }
 
-// A split that is not decided when its semaphore is closed, or fails open, leaves the permit whole at the store, too.
-func TestLease_SplitThatClosingOrFailingOpenEnds(t *testing.T) {
+// TestLease_UndecidedSplitSurvivesCloseAndFailOpen checks that a split which is not decided when
+// its semaphore is closed, or fails open, leaves the permit whole at the store, too.
+func TestLease_UndecidedSplitSurvivesCloseAndFailOpen(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"close", "close after TryTimeout", "fail open"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				a, line := join(t, store)
-				b, _ := join(t, store)
+				a, conn := newClient(t, store)
+				b, _ := newClient(t, store)
 				o := of(3, fleet.TTL(time.Minute))
 				if name == "fail open" {
 					o = of(3, fleet.TTL(time.Minute), fleet.FailOpen(1), fleet.FailOpenAfter(3*time.Second))
 				}
 				s := semaphore(t, a, o)
 				whole := mustAcquire(t, s, 3)
-				line.cut.Store(true)
+				conn.cut.Store(true)
 				split := make(chan error, 1)
 				go func() { _, _, err := whole.Split(2); split <- err }()
 				closed := make(chan error, 1)
@@ -60,18 +62,18 @@ func TestLease_SplitThatClosingOrFailingOpenEnds(t *testing.T) {
 					time.Sleep(8 * time.Second)
 				}
 				synctest.Wait()
-				line.cut.Store(false)
+				conn.cut.Store(false)
 				err := <-split
 				time.Sleep(10 * time.Second)
 				if err == nil {
-					return // it was split
+					return // the split succeeded
 				}
 				if err := whole.Err(); err != nil {
 					t.Fatal(err)
 				}
 				p, err := semaphore(t, b, of(3, fleet.TTL(time.Minute))).TryAcquire(t.Context(), 1)
 				if err == nil {
-					t.Errorf("a permit of 3 of 3 is held (%v, %d), and another client gets one more", whole.Held(), whole.Weight())
+					t.Errorf("another client gets a permit although 3 of 3 are held (%v, %d)", whole.Held(), whole.Weight())
 				}
 				p.Release()
 				whole.Release()
@@ -81,10 +83,10 @@ func TestLease_SplitThatClosingOrFailingOpenEnds(t *testing.T) {
 	}
 }
 
-func TestStats_ARateIsNotInUseLessByARelease(t *testing.T) {
+func TestStats_ReleaseOfARateKeepsInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		s := semaphore(t, c, of(10, fleet.Rate(time.Hour)))
 		p := mustAcquire(t, s, 5)
 		before := s.Stats()
@@ -95,19 +97,19 @@ func TestStats_ARateIsNotInUseLessByARelease(t *testing.T) {
 	})
 }
 
-func TestStats_ALostPermitIsNotInUseLessByARelease(t *testing.T) {
+func TestStats_ReleaseOfALostPermitKeepsInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, line := join(t, store)
-		b, _ := join(t, store)
+		a, conn := newClient(t, store)
+		b, _ := newClient(t, store)
 		s := semaphore(t, a, of(5))
 		lost := mustAcquire(t, s, 2)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		<-lost.Lost()
 		time.Sleep(time.Minute)
 		mustAcquire(t, semaphore(t, b, of(5)), 4)
-		line.cut.Store(false)
+		conn.cut.Store(false)
 		p := mustAcquire(t, s, 1)
 		before := s.Stats().InUse
 		lost.Release()
@@ -123,7 +125,7 @@ func TestStats_SplitIsNotAcquired(t *testing.T) {
 	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, _ := join(t, memstore.New())
+				c, _ := newClient(t, memstore.New())
 				s := semaphore(t, c, of(5, mode))
 				p := mustAcquire(t, s, 2)
 				x, y, err := p.Split(1)
@@ -138,7 +140,7 @@ func TestStats_SplitIsNotAcquired(t *testing.T) {
 	}
 }
 
-// slowQueue is an observer that takes its time with a caller that is about to wait.
+// A slowQueue is an observer that delays callers which are about to wait.
 type slowQueue struct{ d time.Duration }
 
 func (o slowQueue) Observe(e sema.Event) {
@@ -147,16 +149,17 @@ func (o slowQueue) Observe(e sema.Event) {
 	}
 }
 
-// A drain that is noted while an observer runs is for the caller that it delays, too.
-func TestFailOpen_DrainIsForWhoIsAboutToWait(t *testing.T) {
+// TestFailOpen_DrainRejectsACallerAboutToWait checks that a drain which arrives while an observer
+// runs rejects the caller that the observer delays.
+func TestFailOpen_DrainRejectsACallerAboutToWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, line := join(t, store)
-		b, _ := join(t, store)
+		a, conn := newClient(t, store)
+		b, _ := newClient(t, store)
 		s := semaphore(t, a, of(5, fleet.TTL(6*time.Second), sema.Observe(slowQueue{20 * time.Second}), fleet.FailOpen(1), fleet.FailOpenAfter(3*time.Second), fleet.RecoverAfter(time.Minute)))
 		mustAcquire(t, s, 1).Release()
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		time.Sleep(30 * time.Second)
 		p := mustAcquire(t, s, 1)
 		if !s.Stats().FailedOpen {
@@ -170,7 +173,7 @@ func TestFailOpen_DrainIsForWhoIsAboutToWait(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		wantErr(t, b.Drain(t.Context(), "db"), nil)
-		line.cut.Store(false)
+		conn.cut.Store(false)
 		time.Sleep(15 * time.Second)
 		if !s.Stats().Draining || !s.Stats().FailedOpen {
 			t.Fatalf("%+v", s.Stats())

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,143 +12,154 @@ import (
 )
 
 // exact is the strategy of [ModeExact]: each call is a request to the store, and each
-// permit a lease.
+// permit is a lease.
 type exact struct {
 	*session
-	leases   map[protocol.Seq]*grant // of the session
+	leases   map[protocol.Seq]*grant // of the current session
 	acquired atomic.Int64
 }
 
 func newExact(s *session) *exact { return &exact{session: s, leases: map[protocol.Seq]*grant{}} }
 
-// A grant is a lease at the store. Each permit has one of its own, with a fence of
-// its own; the parts of a rate's permit and of a region's block share it.
+// A grant is a lease at the store. Each permit has its own grant with its own fence. The
+// parts of a rate's permit, or of a region's block, share one.
 type grant struct {
 	of    *exact
-	peer  *protocol.Peer // the session it belongs to; guarded by session.mu, like what follows
+	peer  *protocol.Peer // its session; session.mu guards this field and those below
 	fence protocol.Fence
 	since time.Time
 	lost  chan struct{}
-	held  int64  // how much of it is not released
-	why   string // it was lost
-	block bool   // of a region, which shows no fence of it
+	held  int64  // weight that is not released
+	why   string // reason of the loss; "" while the lease is held
+	block bool   // a block of a region, whose fence is not used
 
-	// A split whose caller has given up leaves the permit whole. The store may have
-	// split the lease all the same: parts are what came off it later, and are
-	// released with it.
-	splits bool
-	parts  []protocol.Seq
+	// A split that got no reply in time leaves the permit whole. The store may still
+	// split the lease later: parts are the leases that were split off, and are released
+	// with it.
+	splitPending bool
+	parts        []protocol.Seq
 }
 
-// A lease is what one permit has of a grant.
+// A lease is the part of a grant that belongs to one permit.
 type lease struct {
 	grant  *grant
 	weight int64
-	ended  bool  // released; guarded by session.mu
-	err    error // that Err had when it was
+	slots  []int64 // numbers of its permits, if the semaphore is numbered; fixed
+	ended  bool    // released; guarded by session.mu
+	err    error   // result of Err at the release
 }
 
-// acquire asks the store and waits. There is no lease for a weight of 0.
+// acquire requests a lease and waits for it. A weight of 0 needs no lease.
 func (s *exact) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		c.req.Wait = max(1, protocol.Micros(time.Until(deadline).Microseconds()))
 	}
 	c.req.Details = s.details()
-	if err := s.expectQueue(c); err != nil {
+	if s.monitor != nil {
+		if err := s.expectQueue(c); err != nil {
+			return sema.Permit{}, err
+		}
+	}
+	w := s.newWaiter(c, &c.req)
+	// A caller whose context cannot be cancelled, and that may wait for longer than
+	// replyTimeout, may send the batch itself.
+	w.inline = ctx.Done() == nil && (!c.req.Try || s.settings.tryTimeout > replyTimeout) && (s.settings.maxWait == 0 || s.settings.maxWait > replyTimeout) && s.settings.unavailableAfter > replyTimeout
+	if err := s.submit(c.op, w); err != nil || c.req.Weight == 0 {
 		return sema.Permit{}, err
 	}
-	w := s.newWaiter(c, c.req)
-	// A caller whose context cannot be cancelled, and that may wait for longer than a
-	// reply takes, may send the batch itself.
-	w.carries = ctx.Done() == nil && (!c.req.Try || s.settings.tryTimeout > replyTimeout) && (s.settings.maxWait == 0 || s.settings.maxWait > replyTimeout) && s.settings.unavailableAfter > replyTimeout
-	if err := s.ask(c.op, w); err != nil || c.req.Weight == 0 {
-		return sema.Permit{}, err
-	}
-	if w.carries {
-		s.carry()
+	if w.inline {
+		s.exchangeInline()
 	}
 	r, err := s.await(ctx, c, w)
 	if err != nil {
 		return sema.Permit{}, err
 	}
 	s.acquired.Add(1)
-	if r.lease.grant.block { // of a region, which may be less than it asked for
+	if r.lease.grant.block { // a region's block, which may be smaller than requested
 		return sema.NewPermit(r.lease.weight, r.lease), nil
 	}
 	return c.wait.Leased(r.lease), nil
 }
 
-// pending implements [strategy]: all requests have waiters.
-func (s *exact) pending() protocol.Op { return protocol.Op{} }
+// pendingLocked implements [strategy]: all requests have waiters.
+func (s *exact) pendingLocked() protocol.Op { return protocol.Op{} }
 
-// resolve implements [strategy].
-func (s *exact) resolve(w *waiter, f protocol.Result) {
+// resolveLocked implements [strategy].
+func (s *exact) resolveLocked(w *waiter, f protocol.Result) {
 	switch {
 	case f.Kind == protocol.Revoked:
 		if g := s.leases[f.Lease]; g != nil {
 			delete(s.leases, f.Lease)
-			s.loseGrant(g, f.Note)
+			s.loseGrantLocked(g, f.Note)
 		}
 	case w == nil:
 	case w.of != nil:
-		s.attach(w.of, f)
+		s.attachLocked(w.of, f)
 	default:
 		s.counts.Grants++
-		w.ended <- result{lease: s.lend(f, w.op.Pooled)}
+		w.ended <- result{lease: s.newLeaseLocked(f, w.op.Pooled)}
 	}
 }
 
-// lend returns what a caller is given. What is of a rate is spent, and never lost. The
-// mutex is held.
-func (s *exact) lend(f protocol.Result, block bool) *lease {
+// newLeaseLocked returns the lease of a grant. Permits of a rate are spent, and are never
+// lost.
+func (s *exact) newLeaseLocked(f protocol.Result, block bool) *lease {
 	g := &grant{of: s, block: block, peer: s.peer, fence: f.Fence, since: time.Now(), held: f.Weight, lost: make(chan struct{})}
 	if s.peer.Config().Kind == protocol.Concurrency {
 		s.leases[f.Lease] = g
 	}
-	return &lease{grant: g, weight: f.Weight}
+	return &lease{grant: g, weight: f.Weight, slots: numbersOf(f)}
 }
 
-// replied implements [strategy].
-func (s *exact) replied(_ protocol.Reply, heartbeat bool) {
+// numbersOf returns the numbers of a grant, nil if a store without numbers replied.
+func numbersOf(f protocol.Result) []int64 {
+	if numbers := slotsOf(f.Slots); int64(len(numbers)) == f.Weight {
+		return numbers
+	}
+	return nil
+}
+
+// repliedLocked implements [strategy].
+func (s *exact) repliedLocked(_ protocol.Reply, heartbeat bool) {
 	if heartbeat && s.monitor != nil && len(s.leases) > 0 {
-		s.report(sema.Event{Kind: sema.EventRenewed, Weight: s.held()})
+		s.report(sema.Event{Kind: sema.EventRenewed, Weight: s.heldLocked()})
 	}
 }
 
-// reconfigured implements [strategy].
-func (s *exact) reconfigured() {}
+// reconfiguredLocked implements [strategy].
+func (s *exact) reconfiguredLocked() {}
 
-// tend implements [strategy].
-func (s *exact) tend(protocol.Micros) {}
+// tendLocked implements [strategy].
+func (s *exact) tendLocked(protocol.Micros) {}
 
-// due implements [strategy].
-func (s *exact) due(protocol.Micros) protocol.Micros { return 0 }
+// dueLocked implements [strategy].
+func (s *exact) dueLocked(protocol.Micros) protocol.Micros { return 0 }
 
-// reject implements [strategy]: all callers wait at the store.
-func (s *exact) reject(error) {}
+// rejectLocked implements [strategy]: all callers wait at the store.
+func (s *exact) rejectLocked(error) {}
 
-// lose implements [strategy].
-func (s *exact) lose(why string) {
+// loseLocked implements [strategy].
+func (s *exact) loseLocked(why string) {
 	for seq, g := range s.leases {
 		delete(s.leases, seq)
-		s.loseGrant(g, why)
+		s.loseGrantLocked(g, why)
 	}
-	s.endSplits()
+	s.endSplitsLocked()
 }
 
-// held implements [strategy].
-func (s *exact) held() (sum int64) {
+// heldLocked implements [strategy].
+func (s *exact) heldLocked() (sum int64) {
 	for _, g := range s.leases {
 		sum += g.held
 	}
 	return sum
 }
 
-// usage implements [strategy].
-func (s *exact) usage() usage { return usage{acquired: s.acquired.Load()} }
+// usageLocked implements [strategy].
+func (s *exact) usageLocked() usage { return usage{acquired: s.acquired.Load()} }
 
-// loseGrant notes that a lease is lost. The mutex is held.
-func (s *exact) loseGrant(g *grant, why string) {
+// loseGrantLocked marks a lease as lost, and reports it.
+func (s *exact) loseGrantLocked(g *grant, why string) {
 	g.why = why
 	close(g.lost)
 	s.report(sema.Event{Kind: sema.EventLost, Weight: g.held, Hold: time.Since(g.since), Err: s.fault("hold", g.held, sema.ErrLost, why)})
@@ -156,51 +168,54 @@ func (s *exact) loseGrant(g *grant, why string) {
 // Name returns the name of the semaphore.
 func (l *lease) Name() string { return l.grant.of.settings.label }
 
-// Release implements [sema.Lease]. It is sent to the store with the next batch.
-func (l *lease) Release() { l.giveBack() }
+// Slots implements [sema.Permit.Slots].
+func (l *lease) Slots() []int64 { return slices.Clone(l.slots) }
 
-func (l *lease) giveBack() {
+// Release implements [sema.Lease]. The next batch sends it to the store.
+func (l *lease) Release() { l.release() }
+
+func (l *lease) release() {
 	g, s := l.grant, l.grant.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.err = l.failure()
+	l.err = l.failureLocked()
 	l.ended = true
 	g.held -= l.weight
 	if s.leases[g.fence.Seq] != g {
-		return // lost, or of a rate: there is nothing to release
+		return // lost, or of a rate: nothing to release
 	}
-	s.inUse.Add(-l.weight) // until the next reply
+	s.inUse.Add(-l.weight) // an estimate until the next reply
 	if g.held > 0 {
-		s.release(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq, Weight: l.weight})
+		s.releaseLocked(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq, Weight: l.weight})
 		return
 	}
 	delete(s.leases, g.fence.Seq)
-	s.release(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq})
+	s.releaseLocked(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq})
 	for _, part := range g.parts {
-		s.release(protocol.Op{Verb: protocol.Release, Lease: part})
+		s.releaseLocked(protocol.Op{Verb: protocol.Release, Lease: part})
 	}
 }
 
 // Lost implements [sema.Permit.Lost].
 func (l *lease) Lost() <-chan struct{} { return l.grant.lost }
 
-// Err implements [sema.Permit.Err]: the clock decides, whether or not the driver has
-// noticed.
+// Err implements [sema.Permit.Err]. It compares the clock with the session's deadline, so
+// that it does not depend on the driver.
 func (l *lease) Err() error {
 	l.grant.of.mu.Lock()
 	defer l.grant.of.mu.Unlock()
 	if l.ended {
 		return l.err
 	}
-	return l.failure()
+	return l.failureLocked()
 }
 
-// failure returns why the lease is not held any more. The mutex is held.
-func (l *lease) failure() error {
+// failureLocked returns the error of a lost lease, nil while it is held.
+func (l *lease) failureLocked() error {
 	g, s := l.grant, l.grant.of
 	why := g.why
 	if why == "" && g.peer.Config().Kind == protocol.Concurrency && g.peer.Ended(s.client.clock()) {
-		why = unrenewed
+		why = reasonNotRenewed
 	}
 	if why == "" {
 		return nil
@@ -208,26 +223,25 @@ func (l *lease) failure() error {
 	return s.fault("hold", l.weight, sema.ErrLost, why)
 }
 
-const unrenewed = "it could not be renewed in time"
+const reasonNotRenewed = "the session was not renewed in time"
 
 func (g *grant) describe() Lease {
 	s := g.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := Lease{s.name, g.fence.Seq, g.fence, s.left(g.peer, g.why)}
+	l := Lease{s.name, g.fence.Seq, g.fence, s.leftLocked(g.peer, g.why)}
 	if g.peer.Config().Kind == protocol.Rate {
 		l.Fence = protocol.Fence{}
 	}
 	return l
 }
 
-// left returns for how long the leases of a session are held at least. The mutex is
-// held.
-func (s *session) left(peer *protocol.Peer, why string) time.Duration {
+// leftLocked returns the time for which the leases of a session are held at least.
+func (s *session) leftLocked(peer *protocol.Peer, why string) time.Duration {
 	now := s.client.clock()
 	switch {
 	case peer.Config().Kind == protocol.Rate:
-		return math.MaxInt64 // spent, and never lost
+		return math.MaxInt64 // permits of a rate are never lost
 	case why != "" || peer.Ended(now):
 		return 0
 	}

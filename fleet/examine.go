@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// An Examiner is a Store that can report how its server is set up and how it does.
+// An Examiner is a Store that can report the setup and the health of its server.
 type Examiner interface {
-	// Ping makes one round trip to the server. It returns the time of its clock, or zero
-	// if the store does not use one.
+	// Ping makes one round trip to the server. It returns the time of the server's clock,
+	// or zero if the store does not use that clock.
 	Ping(ctx context.Context) (time.Time, error)
 
-	// Examine checks everything that an operator should know of.
+	// Examine checks everything that an operator should know.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 
 // A Finding is the result of one check.
 type Finding struct {
-	Check  string `json:"check"` // what it is about: "eviction", "replication"; stores use the same words
+	Check  string `json:"check"` // subject: "eviction", "replication", …; the same for all stores
 	Level  Level  `json:"level"`
 	Seen   string `json:"seen"`
 	Advice string `json:"advice,omitempty"` // what to do; empty for LevelOK
@@ -30,7 +30,7 @@ type Level string
 
 const (
 	LevelOK      Level = "ok"
-	LevelWarning Level = "warning" // it works, and could be better
+	LevelWarning Level = "warning" // it works, but could be improved
 	LevelProblem Level = "problem" // it does not work, or permits may be lost or granted twice
 )
 
@@ -42,8 +42,7 @@ func (f Finding) String() string {
 	return f.Seen + "; " + f.Advice
 }
 
-// Problems returns the findings of [LevelProblem], each as text that begins with where
-// it was found.
+// Problems returns the findings of [LevelProblem] as texts that begin with where.
 func Problems(where string, findings []Finding) (texts []string) {
 	for _, f := range findings {
 		if f.Level == LevelProblem {
@@ -53,7 +52,7 @@ func Problems(where string, findings []Finding) (texts []string) {
 	return texts
 }
 
-// Examine reports how the store is set up and how it does. It fails with
+// Examine reports the setup and the health of the store. It fails with
 // [errors.ErrUnsupported] if the store is not an [Examiner].
 func (c *Client) Examine(ctx context.Context) ([]Finding, error) {
 	if err := checkContext(ctx, "examine", ""); err != nil {
@@ -65,8 +64,8 @@ func (c *Client) Examine(ctx context.Context) ([]Finding, error) {
 	return nil, fmt.Errorf("examine the store: %w", errors.ErrUnsupported)
 }
 
-// Ping makes one round trip to the store, and returns the time of its clock; zero if it
-// uses none. It fails with [errors.ErrUnsupported] if the store is not an [Examiner].
+// Ping makes one round trip to the store. It returns the time of the store's clock, or zero
+// if it uses none. It fails with [errors.ErrUnsupported] if the store is not an [Examiner].
 func (c *Client) Ping(ctx context.Context) (time.Time, error) {
 	if err := checkContext(ctx, "ping", ""); err != nil {
 		return time.Time{}, err

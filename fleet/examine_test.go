@@ -11,7 +11,7 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-func TestAnEngineIsExamined(t *testing.T) {
+func TestClient_ExamineAndPing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	noon := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
@@ -33,13 +33,13 @@ func TestAnEngineIsExamined(t *testing.T) {
 	wantErr(t, err, errors.ErrUnsupported)
 }
 
-func TestProblemsAreText(t *testing.T) {
+func TestProblems_ReturnsTexts(t *testing.T) {
 	t.Parallel()
 	got := fleet.Problems("redis at a", []fleet.Finding{
-		{Level: fleet.LevelOK, Seen: "well"}, {Level: fleet.LevelWarning, Seen: "so so", Advice: "look"},
-		{Level: fleet.LevelProblem, Seen: "it forgets", Advice: "set it"}, {Level: fleet.LevelProblem, Seen: "it burns"},
+		{Level: fleet.LevelOK, Seen: "fine"}, {Level: fleet.LevelWarning, Seen: "almost full", Advice: "clean up"},
+		{Level: fleet.LevelProblem, Seen: "no persistence", Advice: "set it"}, {Level: fleet.LevelProblem, Seen: "disk full"},
 	})
-	if want := []string{"redis at a: it forgets; set it", "redis at a: it burns"}; !slices.Equal(got, want) {
+	if want := []string{"redis at a: no persistence; set it", "redis at a: disk full"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema/fleet/memstore" // for mem: URLs, too
 )
 
-// Forty connections to a database, however many machines want them.
+// This example limits a database to forty connections from all machines.
 func Example() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
@@ -34,8 +34,8 @@ func Example() {
 	// <nil>
 }
 
-// A resource that refuses writes of those who have lost their permit, though
-// they may not know it yet.
+// This example protects a resource: it rejects the writes of a holder that has lost its permit,
+// even if the holder has not been notified yet.
 func ExampleGuard() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
@@ -47,7 +47,7 @@ func ExampleGuard() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var guard fleet.Guard // lives with the resource
+	var guard fleet.Guard // stored with the resource
 	write := func(p sema.Permit) error {
 		lease, _ := fleet.LeaseOf(p)
 		return guard.Admit(lease.Fence)
@@ -71,7 +71,7 @@ func ExampleGuard() {
 	// true
 }
 
-// A hundred calls a second, among all machines.
+// This example limits all machines together to a hundred calls per second.
 func ExampleRate() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
@@ -84,7 +84,7 @@ func ExampleRate() {
 		log.Fatal(err)
 	}
 	for range 100 {
-		if _, err := calls.TryAcquire(ctx, 1); err != nil { // nothing to release: time does it
+		if _, err := calls.TryAcquire(ctx, 1); err != nil { // no Release: permits return by time
 			log.Fatal(err)
 		}
 	}
@@ -93,8 +93,8 @@ func ExampleRate() {
 	// Output: true
 }
 
-// A capacity that rises slowly, so that a database just restarted is not
-// overrun.
+// This example raises the capacity slowly, so that a database which has just restarted is not
+// overloaded.
 func ExampleClient_Configure() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
@@ -102,7 +102,7 @@ func ExampleClient_Configure() {
 		log.Fatal(err)
 	}
 	defer client.Close(ctx)
-	db, err := client.Semaphore("db", 0, fleet.Ramp(10)) // paused; ten a second
+	db, err := client.Semaphore("db", 0, fleet.Ramp(10)) // paused; later 10 more permits per second
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -120,9 +120,9 @@ func ExampleClient_Configure() {
 	// Output: 40 true
 }
 
-// Each tenant may make two calls at a time, all together three. The narrow gate
-// comes first: a tenant that is at its cap waits there, and holds nothing of
-// what all share.
+// This example limits each tenant to two concurrent calls, and all tenants together to three.
+// It acquires the narrow gate first: a tenant at its cap waits there, and holds no shared
+// permit.
 func Example_tenantsUnderAWhole() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
@@ -147,8 +147,8 @@ func Example_tenantsUnderAWhole() {
 	// Output: <nil>
 }
 
-// Permits at the speed of a local semaphore, for what is acquired very often.
-// The bound is that of the fleet.
+// This example acquires very often, at the speed of a local semaphore. The bound still holds
+// for the fleet.
 func ExampleMode_pooled() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
@@ -171,7 +171,7 @@ func ExampleMode_pooled() {
 	// Output: true
 }
 
-// When the engine does not answer, go on with five permits in each process.
+// This example continues with five permits per process while the store does not reply.
 func ExampleFailOpen() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
@@ -192,16 +192,16 @@ func ExampleFailOpen() {
 	// Output: false
 }
 
-// A region's clients are served nearby; the capacity is that of the whole.
+// This example serves the clients of a region from a local store. The capacity is global.
 func ExampleNewRegion() {
 	ctx := context.Background()
-	global, err := fleet.Open(ctx, "mem:") // far away
+	global, err := fleet.Open(ctx, "mem:") // a distant store
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer global.Close(ctx)
 	region := fleet.NewRegion(memstore.New(), global, 0)
-	client := fleet.New(region) // as each client in the region has one
+	client := fleet.New(region) // one for each process in the region
 	defer client.Close(ctx)
 	db, err := client.Semaphore("db", 40)
 	if err != nil {
@@ -216,11 +216,11 @@ func ExampleNewRegion() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(leased.InUse >= 1) // what is used, and some to have ready
+	fmt.Println(leased.InUse >= 1) // the permits in use, and a reserve
 	// Output: true
 }
 
-// Who holds, who waits, and what changes.
+// This example prints the holders of a semaphore, and would print them again after each change.
 func ExampleClient_Watch() {
 	ctx := context.Background()
 	client, err := fleet.Open(ctx, "mem:")
@@ -247,4 +247,26 @@ func ExampleClient_Watch() {
 		break
 	}
 	// Output: 4 train-7
+}
+
+// This example acquires two of eight licence seats, which all machines share. The numbers
+// of the permit are the seats.
+func ExampleNumbered() {
+	ctx := context.Background()
+	client, err := fleet.Open(ctx, "mem:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	seats, err := client.Semaphore("seats", 8, fleet.Numbered())
+	if err != nil {
+		log.Fatal(err)
+	}
+	permit, err := seats.Acquire(ctx, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	fmt.Println(permit.Slots())
+	// Output: [0 1]
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// UseBubbleClock has the client go by the time of a synctest bubble, in which
-// the machine's clock has no part.
-func (c *Client) UseBubbleClock() { c.UseSleepyClock(func() time.Duration { return 0 }) }
+// UseBubbleClock makes the client use the time of a synctest bubble instead of the
+// machine's clock.
+func (c *Client) UseBubbleClock() { c.UseSuspendableClock(func() time.Duration { return 0 }) }
 
-// UseSleepyClock adds what the machine has slept through to the bubble's time:
-// timers stand still meanwhile, the clock does not.
-func (c *Client) UseSleepyClock(slept func() time.Duration) {
+// UseSuspendableClock makes the client use the time of a bubble plus the time for which the
+// machine was suspended. Timers stop during that time, but the clock does not.
+func (c *Client) UseSuspendableClock(slept func() time.Duration) {
 	c.clock = func() protocol.Micros { return protocol.Micros(time.Now().Add(slept()).UnixMicro()) }
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// failOpen is the local limit of a semaphore, see [FailOpen]. A nil one never applies.
+// failOpen is the local limit of a semaphore, see [FailOpen]. If nil, it never applies.
 type failOpen struct {
 	*session
 	local        *sema.Semaphore
 	after, until protocol.Micros
 	open         atomic.Bool
-	period       atomic.Pointer[period] // the present one, or the last
+	period       atomic.Pointer[period] // the current one, or the last
 
 	// Guarded by session.mu.
-	silent protocol.Micros // since when there was no reply; 0: there was one
-	good   protocol.Micros // since when there are replies again, while it applies
-	probe  protocol.Micros // when to ask for one
+	unresponsiveSince protocol.Micros // when the first request without a reply was sent; 0: the store replies
+	replyingSince     protocol.Micros // while the limit applies: when replies began again; 0: none yet
+	probeAt           protocol.Micros // while the limit applies: when to send the next heartbeat
 }
 
 func newFailOpen(s *session) *failOpen {
@@ -32,13 +32,13 @@ func newFailOpen(s *session) *failOpen {
 		return nil
 	}
 	return &failOpen{
-		session: s, local: sema.New(f.limit, sema.Name(set.label), sema.Diagnose(sema.DiagnoseOff)), // its permits are reported by the fleet semaphore's monitor
+		session: s, local: sema.New(f.limit, sema.Name(set.label), sema.Diagnose(sema.DiagnoseOff)), // the fleet semaphore's monitor reports its permits
 		after: protocol.Micros(f.after.Microseconds()), until: protocol.Micros(f.until.Microseconds()),
 	}
 }
 
-// A period is one time for which the local limit applies. Callers that still wait for it
-// at the end go on at the store.
+// A period is a time during which the local limit applies. Callers that still wait when
+// it ends continue at the store.
 type period struct {
 	life context.Context
 	end  context.CancelFunc
@@ -52,8 +52,8 @@ func (f *failOpen) beginPeriod() {
 	f.period.Store(&period{life, end})
 }
 
-// requeue makes the callers that wait for the local limit ask again. The mutex is held.
-func (f *failOpen) requeue() {
+// requeueLocked makes callers that wait at the local limit check again whether to wait.
+func (f *failOpen) requeueLocked() {
 	if f.applies() {
 		over := f.period.Load()
 		f.beginPeriod()
@@ -61,7 +61,7 @@ func (f *failOpen) requeue() {
 	}
 }
 
-// acquire takes permits of the local limit. MaxWait is for both waits together.
+// acquire acquires from the local limit. MaxWait covers the waits at the store and here.
 func (f *failOpen) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	p, err := f.local.TryAcquire(ctx, c.weight())
 	if c.req.Try || !errors.Is(err, sema.ErrFull) {
@@ -69,7 +69,7 @@ func (f *failOpen) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	}
 	c.noteQueued()
 	of := f.period.Load()
-	if err := f.stillApplies(c); err != nil { // it may have changed while observers ran
+	if err := f.stillApplies(c); err != nil { // observers ran meanwhile
 		return sema.Permit{}, err
 	}
 	f.queue(c)
@@ -83,17 +83,17 @@ func (f *failOpen) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	p, err = f.local.Acquire(wait, c.weight())
 	switch {
 	case err == nil && ctx.Err() == nil:
-	case ctx.Err() != nil: // a context of another kind ends wait a moment later
+	case ctx.Err() != nil: // a custom context may end before wait does
 		p.Release()
 		p = sema.Permit{}
 		err = context.Cause(ctx)
 	case err == sema.ErrTimeout:
-		err = f.timeout(c)
+		err = f.timeoutError(c)
 	}
 	return f.issue(c, p, err)
 }
 
-// stillApplies returns why a call does not wait for the local limit.
+// stillApplies fails if the call should not wait at the local limit.
 func (f *failOpen) stillApplies(c *call) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +119,7 @@ func (f *failOpen) unqueue(c *call) {
 	f.tally.unqueue(c)
 }
 
-// stats returns the state of the local limit.
+// stats returns the state of the local semaphore.
 func (f *failOpen) stats() sema.Stats {
 	if f == nil {
 		return sema.Stats{}
@@ -127,23 +127,23 @@ func (f *failOpen) stats() sema.Stats {
 	return f.local.Stats()
 }
 
-// forget notes that no caller waits for a reply: a request without a reply long ago does
-// not count. The mutex is held.
-func (f *failOpen) forget() {
+// forgetLocked notes that no caller waits for a reply. An earlier request without a reply
+// does not count any more.
+func (f *failOpen) forgetLocked() {
 	if f != nil && !f.open.Load() {
-		f.silent = 0
+		f.unresponsiveSince = 0
 	}
 }
 
-// close rejects waiters and new acquires. The mutex is held.
-func (f *failOpen) close() {
+// closeLocked rejects waiters and new acquires of the local limit.
+func (f *failOpen) closeLocked() {
 	if f != nil {
 		f.local.Close()
 	}
 }
 
-// replyTimeout returns how long a reply may take: not so long that one lost message
-// counts as a store that does not reply.
+// replyTimeout returns how long to wait for a reply. It is at most a third of FailOpenAfter,
+// so that one lost message does not make the limit apply.
 func (f *failOpen) replyTimeout() time.Duration {
 	if f == nil {
 		return replyTimeout
@@ -151,59 +151,56 @@ func (f *failOpen) replyTimeout() time.Duration {
 	return min(replyTimeout, micros(f.after/3))
 }
 
-// failed notes that an exchange which began at some time got no reply, and returns when
-// to check again. The mutex is held.
-func (f *failOpen) failed(began, now protocol.Micros) time.Duration {
+// failedLocked notes that an exchange, which began at began, got no reply. It returns the
+// time until the limit may apply.
+func (f *failOpen) failedLocked(began, now protocol.Micros) time.Duration {
 	if f == nil {
 		return math.MaxInt64
 	}
-	f.good = 0
-	if f.silent == 0 {
-		f.silent = began
+	f.replyingSince = 0
+	if f.unresponsiveSince == 0 {
+		f.unresponsiveSince = began
 	}
 	if f.open.Load() {
 		return math.MaxInt64
 	}
-	if left := f.silent + f.after - now; left > 0 {
+	if left := f.unresponsiveSince + f.after - now; left > 0 {
 		return micros(left)
 	}
 	f.beginPeriod()
 	f.open.Store(true)
-	f.strategy.reconfigured()
-	f.rejectAll(errFailedOpen)
-	f.report(sema.Event{Kind: sema.EventFailedOpen, Capacity: f.settings.failOpen.limit, Err: f.fault("renew", 0, sema.ErrUnavailable, f.driver.trouble.Error())})
+	f.strategy.reconfiguredLocked()
+	f.rejectAllLocked(errFailedOpen)
+	f.report(sema.Event{Kind: sema.EventFailedOpen, Capacity: f.settings.failOpen.limit, Err: f.fault("renew", 0, sema.ErrUnavailable, f.driver.lastErr.Error())})
 	return math.MaxInt64
 }
 
-// answered notes a reply. The mutex is held.
-func (f *failOpen) answered(now protocol.Micros) {
+// repliedLocked notes a reply. The limit ends when the store has replied for RecoverAfter.
+func (f *failOpen) repliedLocked(now protocol.Micros) {
 	if f == nil {
 		return
 	}
-	f.silent = 0
+	f.unresponsiveSince = 0
 	if !f.open.Load() {
 		return
 	}
-	if f.good == 0 {
-		f.good = now
+	if f.replyingSince == 0 {
+		f.replyingSince = now
 	}
-	f.probe = now + f.until/4
-	if now-f.good >= f.until {
+	f.probeAt = now + f.until/4
+	if now-f.replyingSince >= f.until {
 		f.open.Store(false)
 		f.period.Load().end()
-		f.good = 0
-		f.strategy.reconfigured()
+		f.replyingSince = 0
+		f.strategy.reconfiguredLocked()
 		f.report(sema.Event{Kind: sema.EventRecovered, Capacity: f.capacity.Load()})
 	}
 }
 
-// probeDue reports whether the store is to be probed. The mutex is held.
-func (f *failOpen) probeDue(now protocol.Micros) bool { return f.applies() && now >= f.probe }
-
-// due returns when it is to be probed, 0 if it is not. The mutex is held.
-func (f *failOpen) due() protocol.Micros {
+// probeDueLocked returns when to send the next heartbeat while the limit applies, else 0.
+func (f *failOpen) probeDueLocked() protocol.Micros {
 	if !f.applies() {
 		return 0
 	}
-	return f.probe
+	return f.probeAt
 }

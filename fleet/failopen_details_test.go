@@ -11,19 +11,19 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-func TestADrainOutlastsTheEngine(t *testing.T) {
+func TestFailOpen_DrainStaysInEffect(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
-			c, line := join(t, memstore.New())
+			c, conn := newClient(t, memstore.New())
 			s := semaphore(t, c, of(5, mode, fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
 			p := mustAcquire(t, s, 1)
 			wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Draining = true }), nil)
-			time.Sleep(10 * time.Second) // it is heard of
-			line.cut.Store(true)
+			time.Sleep(10 * time.Second) // until the client knows
+			conn.cut.Store(true)
 			time.Sleep(time.Minute)
 			if !s.Stats().FailedOpen {
-				t.Fatal("it has not failed open")
+				t.Fatal("the semaphore has not failed open")
 			}
 			for _, n := range []int64{0, 1} {
 				_, err := s.Acquire(t.Context(), n)
@@ -34,7 +34,7 @@ func TestADrainOutlastsTheEngine(t *testing.T) {
 	}
 }
 
-func TestOptionsThatMakeNoSense(t *testing.T) {
+func TestOption_InvalidValuesAreRejected(t *testing.T) {
 	t.Parallel()
 	c := fleet.New(memstore.New())
 	for _, opts := range [][]fleet.Option{
@@ -57,19 +57,19 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	}
 	_, err = fleet.Open(t.Context(), "redis://user:secret@%zz")
 	if wantErr(t, err, sema.ErrInvalid); strings.Contains(err.Error(), "secret") {
-		t.Errorf("%v: that has a password in it", err)
+		t.Errorf("%v contains the password", err)
 	}
 	wantErr(t, c.Close(t.Context()), nil)
 	_, err = c.Semaphore("c", 1)
 	wantErr(t, err, sema.ErrClosed)
 }
 
-func TestItFailsOpenInTime(t *testing.T) {
+func TestFailOpen_AppliesAfterFailOpenAfter(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			c, line := join(t, broken{memstore.New()})
-			line.cut.Store(cut)
+			c, conn := newClient(t, failingStore{memstore.New()})
+			conn.cut.Store(cut)
 			s := semaphore(t, c, of(5, fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
 			start := time.Now()
 			p := mustAcquire(t, s, 1)
@@ -78,19 +78,19 @@ func TestItFailsOpenInTime(t *testing.T) {
 				late = 40 * time.Millisecond
 			}
 			if took < 3*time.Second || took > 3*time.Second+late {
-				t.Errorf("it failed open after %v, want 3 s of silence", took)
+				t.Errorf("failed open after %v, want 3 s without a reply", took)
 			}
 			p.Release()
 		})
 	}
 }
 
-func TestOneLostMessageIsNoSilence(t *testing.T) {
+func TestFailOpen_OneLostMessageIsNotEnough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d eventLog
 		w := &wire{Store: memstore.New(), rtt: time.Millisecond}
-		c, _ := join(t, w)
+		c, _ := newClient(t, w)
 		s := semaphore(t, c, of(1, sema.Observe(&d), fleet.FailOpen(1), fleet.FailOpenAfter(time.Second)))
 		p := mustAcquire(t, s, 1)
 		for range 20 {
@@ -98,48 +98,48 @@ func TestOneLostMessageIsNoSilence(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		if n := d.count(sema.EventFailedOpen); n > 0 {
-			t.Errorf("it failed open %d times, for one message each", n)
+			t.Errorf("failed open %d times after one lost message each", n)
 		}
 		p.Release()
 	})
 }
 
-func TestAnEngineThatIsBackIsNoticedThoughSignsOfLifeAreRare(t *testing.T) {
+func TestFailOpen_ProbesTheStoreBetweenHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(5, fleet.TTL(3*time.Minute), fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second), fleet.RecoverAfter(4*time.Second)))
 		p := mustAcquire(t, s, 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		mustAcquire(t, s, 1).Release()
 		if !s.Stats().FailedOpen {
-			t.Fatal("it has not failed open")
+			t.Fatal("the semaphore has not failed open")
 		}
-		line.cut.Store(false)
+		conn.cut.Store(false)
 		time.Sleep(7 * time.Second)
 		if s.Stats().FailedOpen {
-			t.Error("it stays open, though the engine would have answered for 7 s")
+			t.Error("still failed open although the store has been reachable for 7 s")
 		}
 		wantErr(t, p.Err(), nil)
 		p.Release()
 	})
 }
 
-func TestAPoolThatFailedOpenLendsNoMoreThanTheLimit(t *testing.T) {
+func TestFailOpen_PoolGrantsNoMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(9, fleet.ModePooled, fleet.TTL(3*time.Minute), fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
 		block := mustAcquire(t, s, 5)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		p := mustAcquire(t, s, 1)
-		block.Release() // into the pool, which is still there
+		block.Release() // into the pool, which still exists
 		if stats := s.Stats(); !stats.FailedOpen || stats.Blocks != 5 || stats.HeldOpen != 1 {
 			t.Fatalf("%+v", stats)
 		}
 		q := mustAcquire(t, s, 1)
 		if _, leased := fleet.LeaseOf(q); leased {
-			t.Error("it is of the pool")
+			t.Error("the permit is from the pool")
 		}
 		q.Release()
 		_, err := s.TryAcquire(t.Context(), 2)
@@ -148,12 +148,12 @@ func TestAPoolThatFailedOpenLendsNoMoreThanTheLimit(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForPermitsOfTheLocalLimit(t *testing.T) {
+func TestFailOpen_CloseWaitsForPermitsOfTheLocalLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(3, fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second)))
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		p := mustAcquire(t, s, 1)
 		start := time.Now()
 		time.AfterFunc(5*time.Second, p.Release)

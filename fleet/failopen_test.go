@@ -12,14 +12,14 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// A diary is an observer that remembers the kinds of events.
-type diary struct {
+// An eventLog is an observer that stores the kinds of events.
+type eventLog struct {
 	mu     sync.Mutex
 	kinds  []sema.EventKind
-	closed int // the ends of failing open
+	closed int // number of recoveries
 }
 
-func (d *diary) Observe(e sema.Event) {
+func (d *eventLog) Observe(e sema.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.kinds = append(d.kinds, e.Kind)
@@ -28,7 +28,7 @@ func (d *diary) Observe(e sema.Event) {
 	}
 }
 
-func (d *diary) count(k sema.EventKind) (n int) {
+func (d *eventLog) count(k sema.EventKind) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, kind := range d.kinds {
@@ -39,19 +39,19 @@ func (d *diary) count(k sema.EventKind) (n int) {
 	return n
 }
 
-func TestFailingOpenToALocalLimitAndBack(t *testing.T) {
+func TestFailOpen_AppliesAndRecovers(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
-			var d diary
-			c, line := join(t, memstore.New())
+			var d eventLog
+			c, conn := newClient(t, memstore.New())
 			s := semaphore(t, c, of(5, fleet.TTL(6*time.Second), mode, sema.Observe(&d), fleet.FailOpen(2), fleet.FailOpenAfter(3*time.Second), fleet.RecoverAfter(10*time.Second)))
 			before := mustAcquire(t, s, 5)
-			line.cut.Store(true)
+			conn.cut.Store(true)
 			cutAt := time.Now()
-			a := mustAcquire(t, s, 1) // was waiting when it failed open
+			a := mustAcquire(t, s, 1) // waits until the semaphore fails open
 			if took := time.Since(cutAt); took < 3*time.Second || took > 6*time.Second {
-				t.Errorf("it failed open after %v, want 3 s, and the wait for the first sign that is not answered", took)
+				t.Errorf("failed open after %v, want 3 s after the first heartbeat without a reply", took)
 			}
 			b := mustAcquire(t, s, 1)
 			_, err := s.TryAcquire(t.Context(), 1)
@@ -65,60 +65,60 @@ func TestFailingOpenToALocalLimitAndBack(t *testing.T) {
 			<-before.Lost()
 			time.Sleep(time.Minute)
 
-			line.cut.Store(false)
-			time.Sleep(5 * time.Second) // the engine answers, but not for long enough
+			conn.cut.Store(false)
+			time.Sleep(5 * time.Second) // the store replies, but not for long enough
 			if !s.Stats().FailedOpen {
-				t.Error("one answer closed it again")
+				t.Error("recovered after one reply")
 			}
-			line.cut.Store(true)
+			conn.cut.Store(true)
 			time.Sleep(4 * time.Second)
-			line.cut.Store(false)
+			conn.cut.Store(false)
 			time.Sleep(9 * time.Second)
 			if !s.Stats().FailedOpen {
-				t.Error("the time before the second cut was counted")
+				t.Error("the time before the second outage was counted")
 			}
 			time.Sleep(5 * time.Second)
 			if s.Stats().FailedOpen {
-				t.Error("it stays open")
+				t.Error("still failed open")
 			}
 			p := mustAcquire(t, s, 5)
 			if _, leased := fleet.LeaseOf(p); !leased {
-				t.Error("a permit of the engine's has no lease")
+				t.Error("a permit of the store has no lease")
 			}
 			wantErr(t, a.Err(), nil)
 			a.Release()
 			b.Release()
 			p.Release()
 			if opened, closed := d.count(sema.EventFailedOpen), d.closed; opened != 1 || closed != 1 {
-				t.Errorf("told %d times that it failed open, %d that it recovered", opened, closed)
+				t.Errorf("reported %d times as failed open, %d times as recovered", opened, closed)
 			}
 		})
 	}
 }
 
-func TestAShortSilenceDoesNotFailOpen(t *testing.T) {
+func TestFailOpen_ShortOutageDoesNotApply(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1, fleet.FailOpen(2), fleet.FailOpenAfter(5*time.Second)))
 		mustAcquire(t, s, 1).Release()
 		for range 10 {
-			line.cut.Store(true)
+			conn.cut.Store(true)
 			go s.Acquire(t.Context(), 1)
 			time.Sleep(3 * time.Second)
-			line.cut.Store(false)
+			conn.cut.Store(false)
 			time.Sleep(2 * time.Second)
 			if s.Stats().FailedOpen {
-				t.Fatal("it failed open")
+				t.Fatal("failed open")
 			}
 		}
 	})
 }
 
-func TestFailingClosedNamesTheEngine(t *testing.T) {
+func TestSemaphore_FailClosedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1, sema.MaxWait(20*time.Second)))
 		p := mustAcquire(t, s, 1)
 		waited := make(chan error)
@@ -127,7 +127,7 @@ func TestFailingClosedNamesTheEngine(t *testing.T) {
 			waited <- err
 		}()
 		time.Sleep(19 * time.Second)
-		line.cut.Store(true) // only the last exchange fails: it is the line that was too long
+		conn.cut.Store(true) // only the last exchange fails: the queue was too long
 		wantErr(t, <-waited, sema.ErrTimeout)
 		_, err := s.Acquire(context.Background(), 1)
 		wantErr(t, err, sema.ErrUnavailable)

@@ -17,14 +17,14 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A link is a way to a store that can be slow, or cut, and counts.
+// A link passes calls on to a store. It can delay or cut them, and counts batches.
 type link struct {
 	fleet.Store
-	delay   time.Duration
-	cut     atomic.Bool
-	deaf    atomic.Bool // replies are lost
-	batches atomic.Int64
-	ops     atomic.Int64
+	delay       time.Duration
+	cut         atomic.Bool
+	loseReplies atomic.Bool
+	batches     atomic.Int64
+	ops         atomic.Int64
 }
 
 var errCut = errors.New("cut off")
@@ -52,23 +52,23 @@ func (l *link) Apply(ctx context.Context, name string, b protocol.Batch) (protoc
 	l.batches.Add(1)
 	l.ops.Add(int64(len(b.Ops)))
 	reply, err := l.Store.Apply(ctx, name, b)
-	if l.deaf.Load() {
+	if l.loseReplies.Load() {
 		<-ctx.Done()
 		return protocol.Reply{}, errCut
 	}
 	return reply, err
 }
 
-func (l *link) Listen(ctx context.Context, instance string, hint func(string)) error {
+func (l *link) Listen(ctx context.Context, instance string, notify func(string)) error {
 	return l.Store.Listen(ctx, instance, func(name string) {
 		if !l.cut.Load() {
-			hint(name)
+			notify(name)
 		}
 	})
 }
 
-// join makes a client of a store, closed when the test ends.
-func join(t *testing.T, store fleet.Store) (*fleet.Client, *link) {
+// newClient returns a client of a store, which is closed when the test ends.
+func newClient(t *testing.T, store fleet.Store) (*fleet.Client, *link) {
 	t.Helper()
 	l := &link{Store: store}
 	c := fleet.New(l)
@@ -81,7 +81,7 @@ func join(t *testing.T, store fleet.Store) (*fleet.Client, *link) {
 	return c, l
 }
 
-// A spec is the arguments of a semaphore, but for its name.
+// A spec contains the arguments of Client.Semaphore, except for the name.
 type spec struct {
 	capacity int64
 	opts     []fleet.Option
@@ -101,7 +101,7 @@ func semaphore(t *testing.T, c *fleet.Client, o spec) *fleet.Semaphore {
 	return s
 }
 
-// setStored changes what a store has, also what clients do not.
+// setStored changes the stored configuration, including fields that clients do not change.
 func setStored(t *testing.T, store fleet.Store, change func(*protocol.Config)) {
 	t.Helper()
 	stored, err := store.Inspect(t.Context(), "db")
@@ -126,8 +126,8 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-// inUse is what the engine says is taken, and how many wait.
-func inUse(t *testing.T, store fleet.Store) (taken int64, waiting int) {
+// inUse returns the permits in use and the number of waiters, as stored.
+func inUse(t *testing.T, store fleet.Store) (used int64, waiting int) {
 	t.Helper()
 	s, err := store.Inspect(context.Background(), "db")
 	if err != nil {
@@ -136,20 +136,20 @@ func inUse(t *testing.T, store fleet.Store) (taken int64, waiting int) {
 	return s.InUse, len(s.Queue)
 }
 
-func TestMachinesShareTheCapacityInOrder(t *testing.T) {
+func TestSemaphore_ClientsShareTheCapacityInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		var sems []*fleet.Semaphore
 		for range 3 {
-			c, _ := join(t, store)
+			c, _ := newClient(t, store)
 			sems = append(sems, semaphore(t, c, of(2)))
 		}
 		p := mustAcquire(t, sems[0], 2)
 		_, err := sems[1].TryAcquire(context.Background(), 1)
 		wantErr(t, err, sema.ErrFull)
 		order := make(chan string, 10)
-		for i, n := range []int64{1, 2, 1} { // the heavy one is not overtaken
+		for i, n := range []int64{1, 2, 1} { // the heavy request is not overtaken
 			go func() {
 				q := mustAcquire(t, sems[i], n)
 				order <- fmt.Sprint(i)
@@ -158,31 +158,31 @@ func TestMachinesShareTheCapacityInOrder(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if taken, waiting := inUse(t, store); taken != 2 || waiting != 3 {
-			t.Errorf("%d taken, %d wait", taken, waiting)
+		if used, waiting := inUse(t, store); used != 2 || waiting != 3 {
+			t.Errorf("%d in use, %d waiting", used, waiting)
 		}
 		start := time.Now()
 		p.Release()
 		for _, want := range []string{"0", "1", "2"} {
 			if got := <-order; got != want {
-				t.Errorf("%s was served, want %s", got, want)
+				t.Errorf("client %s was served, want %s", got, want)
 			}
 		}
 		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("it took %v: they were not woken when it was their turn", took)
+			t.Errorf("it took %v: the waiters were not woken in time", took)
 		}
 		time.Sleep(2 * time.Second)
-		if taken, waiting := inUse(t, store); taken != 0 || waiting != 0 {
-			t.Errorf("%d taken, %d wait", taken, waiting)
+		if used, waiting := inUse(t, store); used != 0 || waiting != 0 {
+			t.Errorf("%d in use, %d waiting", used, waiting)
 		}
 	})
 }
 
-func TestIsAGateLikeTheOthers(t *testing.T) {
+func TestSemaphore_BehavesLikeOtherGates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, _ := join(t, store)
+		c, _ := newClient(t, store)
 		s := semaphore(t, c, of(4))
 		cause := errors.New("the cause")
 		ended, end := context.WithCancelCause(context.Background())
@@ -202,28 +202,28 @@ func TestIsAGateLikeTheOthers(t *testing.T) {
 				p, err := acquire(try.ctx, try.n)
 				wantErr(t, err, try.want)
 				if p.Held() {
-					t.Errorf("%d: a permit was had", try.n)
+					t.Errorf("weight %d: a permit was granted", try.n)
 				}
 			}
 		}
 		first, rest, err := mustAcquire(t, s, 4).Split(1)
 		wantErr(t, err, nil)
 		wantErr(t, fleet.Release(context.Background(), first), nil)
-		if taken, _ := inUse(t, store); taken != 3 {
-			t.Errorf("%d taken", taken)
+		if used, _ := inUse(t, store); used != 3 {
+			t.Errorf("%d in use", used)
 		}
 		wantErr(t, fleet.Release(context.Background(), rest), nil)
-		if taken, _ := inUse(t, store); taken != 0 {
-			t.Errorf("%d taken", taken)
+		if used, _ := inUse(t, store); used != 0 {
+			t.Errorf("%d in use", used)
 		}
 	})
 }
 
-func TestACancelledWaitLeavesNoTicket(t *testing.T) {
+func TestSemaphore_CancelledWaitLeavesNoTicket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, _ := join(t, store)
+		c, _ := newClient(t, store)
 		s := semaphore(t, c, of(1, sema.MaxWait(3*time.Second)))
 		p := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -234,22 +234,22 @@ func TestACancelledWaitLeavesNoTicket(t *testing.T) {
 		wantErr(t, err, sema.ErrTimeout)
 		synctest.Wait()
 		if _, waiting := inUse(t, store); waiting != 0 {
-			t.Errorf("%d wait", waiting)
+			t.Errorf("%d waiting", waiting)
 		}
 		p.Release()
 	})
 }
 
-func TestAHolderThatIsCutOffIsToldBeforeOthersAreLetIn(t *testing.T) {
+func TestLease_HolderIsNotifiedBeforeOthersAreGranted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		holder, line := join(t, store)
-		other, _ := join(t, store)
+		holder, conn := newClient(t, store)
+		other, _ := newClient(t, store)
 		o := of(1, fleet.TTL(15*time.Second))
 		p := mustAcquire(t, semaphore(t, holder, o), 1)
 		start := time.Now()
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		granted := make(chan time.Duration, 1)
 		go func() {
 			q := mustAcquire(t, semaphore(t, other, o), 1)
@@ -259,26 +259,26 @@ func TestAHolderThatIsCutOffIsToldBeforeOthersAreLetIn(t *testing.T) {
 		<-p.Lost()
 		lost := time.Since(start)
 		wantErr(t, p.Err(), sema.ErrLost)
-		if lost > 10*time.Second+time.Millisecond { // timers know microseconds at best
-			t.Errorf("told after %v", lost)
+		if lost > 10*time.Second+time.Millisecond { // timers have microseconds at best
+			t.Errorf("notified after %v", lost)
 		}
 		if got := <-granted; got < lost || got > 20*time.Second {
-			t.Errorf("lost after %v, and granted to another after %v", lost, got)
+			t.Errorf("lost after %v, granted to another client after %v", lost, got)
 		}
-		line.cut.Store(false)
+		conn.cut.Store(false)
 		mustAcquire(t, semaphore(t, holder, o), 1).Release() // a new session
 	})
 }
 
-func TestALostPermitIsLostByTheClock(t *testing.T) {
+func TestLease_IsLostByTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		p := mustAcquire(t, semaphore(t, c, of(1, fleet.TTL(15*time.Second))), 1)
 		if l, ok := fleet.LeaseOf(p); !ok || l.Left != 10*time.Second || l.Fence.Seq == 0 {
 			t.Errorf("%+v %v", l, ok)
 		}
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		time.Sleep(10*time.Second - 1)
 		wantErr(t, p.Err(), nil)
 		time.Sleep(5 * time.Second)
@@ -286,68 +286,68 @@ func TestALostPermitIsLostByTheClock(t *testing.T) {
 		if l, _ := fleet.LeaseOf(p); l.Left != 0 {
 			t.Errorf("%v left", l.Left)
 		}
-		p.Release() // of no effect
+		p.Release() // no effect
 	})
 }
 
-func TestHeartbeatsKeepAPermit(t *testing.T) {
+func TestSession_HeartbeatsKeepPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1000, fleet.TTL(15*time.Second)))
 		var permits []sema.Permit
 		for range 1000 {
 			permits = append(permits, mustAcquire(t, s, 1))
 		}
-		line.batches.Store(0)
+		conn.batches.Store(0)
 		time.Sleep(time.Hour)
 		for _, p := range permits {
 			wantErr(t, p.Err(), nil)
 		}
-		if n := line.batches.Load(); n < 720 || n > 830 {
-			t.Errorf("%d batches an hour for a thousand leases, want one for every 5 s or a little less", n)
+		if n := conn.batches.Load(); n < 720 || n > 830 {
+			t.Errorf("%d batches per hour for 1000 leases, want about one per 5 s", n)
 		}
 	})
 }
 
-func TestWishesJoinTheNextBatch(t *testing.T) {
+func TestSession_ConcurrentRequestsShareABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
-		line.delay = 10 * time.Millisecond
+		c, conn := newClient(t, memstore.New())
+		conn.delay = 10 * time.Millisecond
 		s := semaphore(t, c, of(256))
-		mustAcquire(t, s, 1).Release() // the session is there
+		mustAcquire(t, s, 1).Release() // opens the session
 		synctest.Wait()
 		time.Sleep(time.Second)
-		line.batches.Store(0)
+		conn.batches.Store(0)
 		start := time.Now()
 		var wg sync.WaitGroup
 		for range 256 {
 			wg.Go(func() { mustAcquire(t, s, 1).Release() })
 		}
 		wg.Wait()
-		if n, took := line.batches.Load(), time.Since(start); n > 3 || took > 30*time.Millisecond {
-			t.Errorf("%d batches and %v for 256 acquires at once", n, took)
+		if n, took := conn.batches.Load(), time.Since(start); n > 3 || took > 30*time.Millisecond {
+			t.Errorf("%d batches and %v for 256 concurrent acquires", n, took)
 		}
 	})
 }
 
-func TestAnEngineThatIsAwayIsNamed(t *testing.T) {
+func TestSemaphore_UnreachableStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
-		line.cut.Store(true)
+		c, conn := newClient(t, memstore.New())
+		conn.cut.Store(true)
 		s := semaphore(t, c, of(1, sema.MaxWait(7*time.Second)))
 		_, err := s.Acquire(context.Background(), 1)
 		wantErr(t, err, sema.ErrUnavailable)
 	})
 }
 
-func TestARevokedPermitIsLost(t *testing.T) {
+func TestLease_RevokedPermitIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, _ := join(t, store)
+		c, _ := newClient(t, store)
 		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		l, _ := fleet.LeaseOf(p)
@@ -355,20 +355,20 @@ func TestARevokedPermitIsLost(t *testing.T) {
 		<-p.Lost()
 		wantErr(t, p.Err(), sema.ErrLost)
 		synctest.Wait()
-		if taken, _ := inUse(t, store); taken != 0 {
-			t.Errorf("%d taken", taken)
+		if used, _ := inUse(t, store); used != 0 {
+			t.Errorf("%d in use", used)
 		}
 	})
 }
 
-func TestARateIsKeptAcrossClients(t *testing.T) {
+func TestRate_HoldsAcrossClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		start := time.Now()
 		var wg sync.WaitGroup
 		for range 3 {
-			c, _ := join(t, store)
+			c, _ := newClient(t, store)
 			s := semaphore(t, c, of(10, fleet.Rate(time.Second)))
 			for range 10 {
 				wg.Go(func() { mustAcquire(t, s, 1).Release() })
@@ -376,12 +376,12 @@ func TestARateIsKeptAcrossClients(t *testing.T) {
 		}
 		wg.Wait()
 		if took := time.Since(start); took < 2*time.Second || took > 2100*time.Millisecond {
-			t.Errorf("30 at 10 a second took %v, want 2 s", took)
+			t.Errorf("30 acquires at 10 per second took %v, want 2 s", took)
 		}
 	})
 }
 
-func TestCloseWaitsForPermitsAndTellsOfThoseLeft(t *testing.T) {
+func TestClient_CloseWaitsForPermitsAndReportsTheRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -389,10 +389,10 @@ func TestCloseWaitsForPermitsAndTellsOfThoseLeft(t *testing.T) {
 		c.UseBubbleClock()
 		s := semaphore(t, c, of(2))
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
-		refused := make(chan error, 1)
+		rejected := make(chan error, 1)
 		go func() {
 			_, err := s.Acquire(context.Background(), 1)
-			refused <- err
+			rejected <- err
 		}()
 		synctest.Wait()
 		go func() {
@@ -403,21 +403,21 @@ func TestCloseWaitsForPermitsAndTellsOfThoseLeft(t *testing.T) {
 		defer cancel()
 		err := c.Close(ctx)
 		wantErr(t, err, context.DeadlineExceeded)
-		wantErr(t, <-refused, sema.ErrClosed)
+		wantErr(t, <-rejected, sema.ErrClosed)
 		_, err = s.Acquire(context.Background(), 1)
 		wantErr(t, err, sema.ErrClosed)
-		if taken, _ := inUse(t, store); taken != 1 {
-			t.Errorf("%d taken, want the one that was not released", taken)
+		if used, _ := inUse(t, store); used != 1 {
+			t.Errorf("%d in use, want the one that was not released", used)
 		}
 		q.Release()
 		wantErr(t, c.Close(context.Background()), sema.ErrClosed)
 	})
 }
 
-func TestTheObserverIsTold(t *testing.T) {
+func TestSemaphore_ReportsEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		var mu sync.Mutex
 		var kinds []sema.EventKind
 		s := semaphore(t, c, of(1, sema.MaxWait(time.Second), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -433,7 +433,7 @@ func TestTheObserverIsTold(t *testing.T) {
 		s.Acquire(ctx, 1)
 		p.Release()
 		mustAcquire(t, s, 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		mu.Lock()
@@ -443,25 +443,25 @@ func TestTheObserverIsTold(t *testing.T) {
 			sema.EventReleased, sema.EventRecovered, sema.EventAcquired, sema.EventExhausted, sema.EventLost,
 		}
 		if !slices.Equal(kinds, want) {
-			t.Errorf("told %v, want %v", kinds, want)
+			t.Errorf("events %v, want %v", kinds, want)
 		}
 	})
 }
 
-func TestOpenByURL(t *testing.T) {
+func TestOpen_ByURL(t *testing.T) {
 	t.Parallel()
 	c, err := fleet.Open(context.Background(), "mem:")
 	wantErr(t, err, nil)
 	s := semaphore(t, c, of(1))
 	mustAcquire(t, s, 1).Release()
 	wantErr(t, c.Close(context.Background()), nil)
-	for _, engine := range []string{"nosuch://host", "redis://user:secret@%zz"} {
-		_, err := fleet.Open(context.Background(), engine)
+	for _, storeURL := range []string{"nosuch://host", "redis://user:secret@%zz"} {
+		_, err := fleet.Open(context.Background(), storeURL)
 		wantErr(t, err, sema.ErrInvalid)
 	}
 }
 
-func TestBadOptionsAreRefused(t *testing.T) {
+func TestClient_RejectsInvalidOptionsAndNames(t *testing.T) {
 	t.Parallel()
 	c := fleet.New(memstore.New())
 	defer c.Close(context.Background())
@@ -481,18 +481,18 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	wantErr(t, err, sema.ErrInvalid)
 }
 
-func TestASessionNobodyUsesIsLetGo(t *testing.T) {
+func TestSession_UnusedSessionIsEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, line := join(t, store)
+		c, conn := newClient(t, store)
 		s := semaphore(t, c, of(1))
 		mustAcquire(t, s, 1).Release()
 		time.Sleep(5 * time.Minute)
-		line.batches.Store(0)
+		conn.batches.Store(0)
 		time.Sleep(time.Hour)
-		if n := line.batches.Load(); n != 0 {
-			t.Errorf("%d batches for nothing", n)
+		if n := conn.batches.Load(); n != 0 {
+			t.Errorf("%d batches for an unused semaphore", n)
 		}
 		mustAcquire(t, s, 1).Release()
 	})

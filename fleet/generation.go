@@ -8,22 +8,22 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A generation is a set of blocks that are used and given up together.
+// A generation is a set of blocks that are used and retired together.
 type generation struct {
 	of    *pooled
-	local *sema.Semaphore // of which the permits are
+	local *sema.Semaphore // grants the permits
 	lost  chan struct{}
-	over  chan struct{} // closed when it is the front no more
+	over  chan struct{} // closed when it stops being the front
 
-	internal atomic.Int64 // permits of local that no caller was given
+	internal atomic.Int64 // permits of local that were not acquired for callers
 
 	// Guarded by session.mu.
-	peer     *protocol.Peer // the session that has the blocks
+	peer     *protocol.Peer // session of the blocks
 	born     protocol.Micros
-	blocks   []block // the oldest first
-	held     int64   // what they weigh
-	capacity int64   // what may be lent; less than held while it is given back
-	why      string  // it was lost
+	blocks   []block // oldest first
+	held     int64   // total weight of blocks
+	capacity int64   // what may be granted; less than held while permits are returned
+	why      string  // reason of the loss; "" while the permits are held
 }
 
 // A block is a lease of many permits.
@@ -32,20 +32,20 @@ type block struct {
 	weight int64
 }
 
-// acquired returns how many permits of the generation callers have acquired.
+// acquired returns how many permits callers have acquired from the generation.
 func (g *generation) acquired() int64 { return g.local.Stats().Acquired - g.internal.Load() }
 
-// confine lowers the capacity to what is held. A caller may have acquired something
-// between the two steps; that is held, too. The mutex is held.
-func (g *generation) confine() {
-	g.shrink(g.local.Stats().InUse)
+// confineLocked lowers the capacity to the permits in use. If a caller has acquired some
+// between the two steps, those count, too.
+func (g *generation) confineLocked() {
+	g.shrinkLocked(g.local.Stats().InUse)
 	if debt := g.local.Stats().Debt; debt > 0 && g.capacity+debt <= g.held {
 		g.capacity += debt
 		g.local.Resize(g.capacity)
 	}
 }
 
-// collect waits for the permits of a retired generation.
+// collect waits until the permits of a retired generation are released.
 func (s *pooled) collect(g *generation) {
 	for {
 		p, err := g.local.Acquire(s.client.life, 1)
@@ -54,46 +54,46 @@ func (s *pooled) collect(g *generation) {
 		}
 		g.internal.Add(1)
 		p.Release()
-		if s.collected(g) {
+		if s.returnReleased(g) {
 			return
 		}
 	}
 }
 
-// collected returns to the store what was released, and reports whether that was all.
-func (s *pooled) collected(g *generation) bool {
+// returnReleased returns released permits to the store, and reports whether none are left.
+func (s *pooled) returnReleased(g *generation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g.peer != s.peer || !slices.Contains(s.retired, g) {
-		return true // it is dropped already
+		return true // dropped before
 	}
-	g.confine()
+	g.confineLocked()
 	if g.held > 0 {
 		return false
 	}
-	s.drop(g)
+	s.dropLocked(g)
 	return true
 }
 
-// drop forgets a generation that is over, but for its count.
-func (s *pooled) drop(g *generation) {
+// dropLocked removes a retired generation and keeps its count.
+func (s *pooled) dropLocked(g *generation) {
 	s.acquired += g.acquired()
 	s.retired = slices.DeleteFunc(s.retired, func(other *generation) bool { return other == g })
 }
 
-// shrink lowers what may be lent out. The mutex is held.
-func (g *generation) shrink(capacity int64) {
+// shrinkLocked lowers the capacity of the generation.
+func (g *generation) shrinkLocked(capacity int64) {
 	if capacity < g.capacity {
 		g.capacity = capacity
 		g.local.Resize(capacity)
 	}
-	g.settle()
+	g.settleLocked()
 }
 
-// settle returns to the store what is neither to be lent nor held: the youngest blocks
-// first, so that the fence of the oldest is valid for all that is held. The mutex is
-// held.
-func (g *generation) settle() {
+// settleLocked returns permits to the store that are neither in use nor within the
+// capacity. It starts with the youngest block, so that the fence of the oldest block is
+// valid for all held permits.
+func (g *generation) settleLocked() {
 	for back := g.held - max(g.capacity, g.local.Stats().InUse); back > 0; {
 		last := &g.blocks[len(g.blocks)-1]
 		n := min(back, last.weight)
@@ -105,18 +105,18 @@ func (g *generation) settle() {
 		}
 		g.held -= n
 		back -= n
-		g.of.release(op)
+		g.of.releaseLocked(op)
 	}
 }
 
-// lose ends a generation, with its held permits. The mutex is held.
-func (g *generation) lose(why string) {
-	g.disown(why)
+// loseLocked ends a generation. Its held permits are lost.
+func (g *generation) loseLocked(why string) {
+	g.notifyLostLocked(why)
 	g.local.Close()
 }
 
-// disown notifies holders that their permits are lost. The mutex is held.
-func (g *generation) disown(why string) {
+// notifyLostLocked notifies the holders that their permits are lost.
+func (g *generation) notifyLostLocked(why string) {
 	if g.why != "" {
 		return
 	}
@@ -127,20 +127,20 @@ func (g *generation) disown(why string) {
 	}
 }
 
-// without ends a generation that has lost a block. It is the front no more, and is
-// dropped when it has nothing left to return. The mutex is held.
-func (s *pooled) without(g *generation, why string) {
-	g.disown(why)
-	g.shrink(min(g.capacity, g.held))
+// endAfterRevokeLocked ends a generation that has lost a block. It stops being the front,
+// and is dropped when it has nothing left to return.
+func (s *pooled) endAfterRevokeLocked(g *generation, why string) {
+	g.notifyLostLocked(why)
+	g.shrinkLocked(min(g.capacity, g.held))
 	switch {
 	case g.held == 0:
 		if g == s.front {
-			s.nextFront()
+			s.nextFrontLocked()
 		}
 		g.local.Close()
-		s.drop(g)
+		s.dropLocked(g)
 	case g == s.front:
-		s.retire()
+		s.retireLocked()
 	}
 }
 
@@ -153,7 +153,7 @@ func (g *generation) Err() error {
 	defer g.of.mu.Unlock()
 	why := g.why
 	if why == "" && g.peer != nil && g.peer.Ended(g.of.client.clock()) {
-		why = unrenewed
+		why = reasonNotRenewed
 	}
 	if why == "" {
 		return nil
@@ -170,7 +170,7 @@ func (g *generation) describe() Lease {
 		found.ID, found.Fence = g.blocks[0].fence.Seq, g.blocks[0].fence
 	}
 	if g.peer != nil {
-		found.Left = s.left(g.peer, g.why)
+		found.Left = s.leftLocked(g.peer, g.why)
 	}
 	return found
 }

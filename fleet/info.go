@@ -10,12 +10,12 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Info describes a semaphore as the store has it.
+// Info describes a semaphore, as stored.
 type Info struct {
 	Name      string
 	Config    Config
-	Effective int64    // capacity at the moment, below Config.Capacity while a ramp raises it
-	InUse     int64    // permits held, and blocks that pools and regions have ready
+	Effective int64    // current capacity; below Config.Capacity while a ramp raises it
+	InUse     int64    // permits held, and unused permits in the blocks of pools and regions
 	Holders   []Holder // in the order of their leases
 	Waiters   []Waiter // in the order of the queue
 }
@@ -26,8 +26,8 @@ type Holder struct {
 	Weight  int64
 	Since   time.Time // when it was granted, by the store's clock
 	Pooled  bool      // a block
-	Revoked bool      // the holder has not confirmed it yet
-	Slots   []int64   // the numbers of its permits, if the semaphore numbers them
+	Revoked bool      // revoked, and not yet confirmed by the holder
+	Slots   []int64   // numbers of its permits, if the semaphore numbers them
 	Caller
 }
 
@@ -38,30 +38,28 @@ type Waiter struct {
 	Caller
 }
 
-// A Caller is the client behind a lease or a queued acquire. What it does not state is
-// empty.
+// A Caller describes the client of a lease or a queued acquire. Unknown fields are empty.
 type Caller struct {
-	Client    string            // instance of the client, unique
-	Kind      string            // what the client is: "program", "region", …
-	Host      string            // of the client
-	Process   int64             // of the client, on its host
+	Client    string            // unique instance of the client
+	Kind      string            // "program", "region", …
+	Host      string            // host of the client
+	Process   int64             // process ID on that host
 	Renewed   time.Time         // when the client last renewed its session, by the store's clock
 	Site      string            // file and line of the acquire
 	Labels    map[string]string // see [Labels]
-	Work      string            // the client's own description of what it does
+	Work      string            // the client's own description of its work
 	Principal string            // identity that a service has authenticated
 }
 
-// About returns what the client states of the acquire in one line: its description, the
-// call site, the labels.
+// About returns the client's description, the call site and the labels in one line.
 func (c Caller) About() string {
 	return protocol.Details{Site: c.Site, Labels: textOf(c.Labels), Holder: c.Work}.About()
 }
 
-// A LeaseID identifies a lease of a semaphore. Later leases have higher ones.
+// A LeaseID identifies a lease of a semaphore. Later leases have higher IDs.
 type LeaseID = protocol.Seq
 
-// infoOf returns a snapshot as Info.
+// infoOf converts a snapshot to an Info.
 func infoOf(name string, s protocol.Snapshot) Info {
 	info := Info{
 		Name: name, Config: configOf(s.Config), Effective: s.Effective, InUse: s.InUse,
@@ -91,11 +89,11 @@ func callerOf(s protocol.SessionInfo, d protocol.Details) Caller {
 }
 
 func slotsOf(s protocol.Slots) []int64 {
-	numbers, _ := s.Numbers() // what cannot be read is left out
+	numbers, _ := s.Numbers() // unreadable numbers are omitted
 	return numbers
 }
 
-// timeOf returns a time of the store's clock, zero if it is unknown.
+// timeOf converts a time of the store's clock; 0 (unknown) becomes the zero time.
 func timeOf(m protocol.Micros) time.Time {
 	if m == 0 {
 		return time.Time{}
@@ -103,7 +101,7 @@ func timeOf(m protocol.Micros) time.Time {
 	return time.UnixMicro(int64(m))
 }
 
-// textOf returns labels as key=value, in order.
+// textOf returns labels as sorted key=value pairs.
 func textOf(labels map[string]string) string {
 	var b strings.Builder
 	for i, key := range slices.Sorted(maps.Keys(labels)) {
@@ -119,7 +117,7 @@ func textOf(labels map[string]string) string {
 	return b.String()
 }
 
-// labelsOf parses what textOf wrote. Text of another form is left out.
+// labelsOf parses the output of textOf. It ignores text of another form.
 func labelsOf(text string) map[string]string {
 	if text == "" {
 		return nil

@@ -10,96 +10,95 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A keeper leases a region's share of one semaphore, and sets the capacity there
-// by it.
+// A keeper leases a region's share of one semaphore from the global store, and sets the
+// capacity of the regional semaphore to that share.
 //
-// Its invariant, by which the bound of the global semaphore is that of all
-// regions: the regional capacity is raised only after a block was had, and a
-// block given back only after the capacity was lowered and what is in use was
-// seen to fit into the rest.
+// The order of its steps makes the bound of the global semaphore hold over all regions. The
+// regional capacity is raised only after a block was granted. A block is returned only after
+// the capacity was lowered and the permits in use were seen to fit into the other blocks.
 type keeper struct {
-	region *Region
-	name   string
-	life   context.Context
-	end    context.CancelFunc
-	news   chan struct{} // buffered
-	begun  atomic.Bool
+	region  *Region
+	name    string
+	life    context.Context
+	end     context.CancelFunc
+	wakeups chan struct{} // buffered; receives when there may be something to do
+	started atomic.Bool
 
-	// stepping is held to change the regional semaphore, while stores are called,
-	// and before mu. What follows it is under it, or fixed once the keeper has
-	// begun.
-	stepping *sema.Semaphore
-	global   *Semaphore // its own, besides the program's of that name
+	// stepLock is held to change the regional semaphore, also while stores are called. It
+	// is acquired before mu. It guards the fields below, or they are fixed once the keeper
+	// has started.
+	stepLock *sema.Semaphore
+	global   *Semaphore // the keeper's own, apart from a semaphore of that name which the program uses
 	ttl      protocol.Micros
-	window   protocol.Micros // of a Rate
-	config   protocol.Config // of the regional semaphore
+	window   protocol.Micros // of a Rate; 0: none
+	config   protocol.Config // of the regional semaphore, as last known
 	session  protocol.Session
 	owner    protocol.Owner
 	seq      uint64
 
-	mu      sync.Mutex
-	told    protocol.Config // of the global semaphore
-	drained bool            // the region's own order, whatever the global semaphore's
-	version uint64          // counts what regional clients see change
-	share   share
+	mu           sync.Mutex
+	globalConfig protocol.Config // of the global semaphore, as last known
+	drained      bool            // the region itself is draining, whether or not the global semaphore is
+	version      uint64          // incremented when the configuration changes that regional clients see
+	share        share
 
-	ears ears
+	inbox replyInbox
 }
 
 func newKeeper(r *Region, name string) *keeper {
 	life, end := context.WithCancel(r.workers.life)
-	return &keeper{region: r, name: name, life: life, end: end, news: make(chan struct{}, 1), stepping: sema.New(1)}
+	return &keeper{region: r, name: name, life: life, end: end, wakeups: make(chan struct{}, 1), stepLock: sema.New(1)}
 }
 
-// begin makes the regional semaphore, or takes over one that is there: what is
-// in use of it has to be leased first. Once that is done it does nothing.
-func (k *keeper) begin(ctx context.Context, c protocol.Config) error {
-	if k.begun.Load() {
-		return k.alive()
+// start creates the regional semaphore, or takes over an existing one, whose permits in use
+// must be leased before more are granted. It does nothing once the keeper has started.
+func (k *keeper) start(ctx context.Context, c protocol.Config) error {
+	if k.started.Load() {
+		return k.checkAlive()
 	}
-	ctx, cancel := k.within(ctx)
+	ctx, cancel := k.withLife(ctx)
 	defer cancel()
-	turn, err := k.stepping.Acquire(ctx, 1)
+	lock, err := k.stepLock.Acquire(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer turn.Release()
-	if k.begun.Load() || k.alive() != nil {
-		return k.alive()
+	defer lock.Release()
+	if k.started.Load() || k.checkAlive() != nil {
+		return k.checkAlive()
 	}
-	if err := k.open(ctx, shareOf(c)); err != nil {
+	if err := k.open(ctx, regionalConfig(c)); err != nil {
 		return err
 	}
 	k.ttl, k.window = k.config.TTL, k.config.Window
 	if k.global == nil {
-		// What of a rate was spent stays spent for a window, though the block was
-		// trusted up to two thirds of the TTL.
+		// Permits of a rate may be spent until the block is trusted no longer, at two
+		// thirds of the TTL. They must stay leased for one more window.
 		ttl := TTL(micros(max(k.ttl, 3*k.window)))
-		if k.global, err = k.region.global.lend(k, k.name, c.Capacity, ttl, Ramp(c.Ramp)); err != nil {
+		if k.global, err = k.region.global.openLent(k, k.name, c.Capacity, ttl, Ramp(c.Ramp)); err != nil {
 			return err
 		}
 	}
-	k.told, k.drained, k.version = protocol.Config{Capacity: c.Capacity, Ramp: c.Ramp}, k.config.Draining, k.config.Version
-	if _, err := k.refresh(ctx); err != nil {
+	k.globalConfig, k.drained, k.version = protocol.Config{Capacity: c.Capacity, Ramp: c.Ramp}, k.config.Draining, k.config.Version
+	if _, err := k.fetchGlobalConfig(ctx); err != nil {
 		return err
 	}
 	if err := k.setCapacity(ctx, 0); err != nil {
 		return err
 	}
-	k.begun.Store(true)
+	k.started.Store(true)
 	k.region.workers.start(k.run)
 	return nil
 }
 
-// within is a context that ends with the keeper, whatever its caller waits for.
-func (k *keeper) within(ctx context.Context) (context.Context, context.CancelFunc) {
+// withLife returns a context that ends with ctx or with the keeper.
+func (k *keeper) withLife(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(k.life, func() { cancel(k.alive()) })
+	stop := context.AfterFunc(k.life, func() { cancel(k.checkAlive()) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// replyTimeout is how long the regional store may take: not so long that one lost
-// message costs what the region has.
+// replyTimeout returns how long to wait for the regional store: at most TTL/6, so that one
+// lost message does not cost the region its share.
 func (k *keeper) replyTimeout() time.Duration {
 	if k.config.TTL == 0 {
 		return replyTimeout
@@ -107,14 +106,14 @@ func (k *keeper) replyTimeout() time.Duration {
 	return min(replyTimeout, micros(k.config.TTL/6))
 }
 
-func (k *keeper) alive() error {
+func (k *keeper) checkAlive() error {
 	if k.life.Err() != nil {
 		return &sema.Error{Op: "open", Name: k.name, Err: sema.ErrClosed}
 	}
 	return nil
 }
 
-// open begins the keeper's own session, by which it looks.
+// open opens the keeper's own session, which it uses to poll.
 func (k *keeper) open(ctx context.Context, c protocol.Config) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.replyTimeout())
 	defer cancel()
@@ -125,34 +124,35 @@ func (k *keeper) open(ctx context.Context, c protocol.Config) (err error) {
 	return err
 }
 
-// notice is how the regional semaphore was when a batch was answered.
-func (k *keeper) notice(r protocol.Reply) {
-	since, last := k.ears.read()
+// noteRegionalReply notes the usage in a reply of the regional store, and wakes the keeper
+// if the share should change.
+func (k *keeper) noteRegionalReply(r protocol.Reply) {
+	since, last := k.inbox.read()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.share.note(r)
-	ready := k.share.ready(last)
-	if since != 0 || k.share.ask != nil || k.share.free() < ready/2 || k.share.settled && k.share.free() > ready {
+	reserve := k.share.reserve(last)
+	if since != 0 || k.share.request != nil || k.share.free() < reserve/2 || k.share.settled && k.share.free() > reserve {
 		k.wake()
 	}
 }
 
-// heard handles a reply of the global store, with that session's mutex held.
-func (k *keeper) heard(r protocol.Reply) {
-	if k.ears.hear(r, k.region.global.clock()) {
+// noteGlobalReply implements [lender].
+func (k *keeper) noteGlobalReply(r protocol.Reply) {
+	if k.inbox.put(r, k.region.global.clock()) {
 		k.wake()
 	}
 }
 
 func (k *keeper) wake() {
 	select {
-	case k.news <- struct{}{}:
+	case k.wakeups <- struct{}{}:
 	default:
 	}
 }
 
-// covers reports whether the blocks cover what is in use, and for how long that
-// is sure; 0 is without a bound, since nothing is in use.
+// covers reports whether the blocks cover the permits in use, and for how long that is
+// certain. A time of 0 means no bound, since nothing is in use.
 func (k *keeper) covers(inUse int64) (valid protocol.Micros, ok bool) {
 	if inUse == 0 {
 		return 0, true
@@ -161,26 +161,26 @@ func (k *keeper) covers(inUse int64) (valid protocol.Micros, ok bool) {
 	defer k.mu.Unlock()
 	now := k.region.global.clock()
 	s := &k.share
-	if now-s.looked > k.ttl/32 || now >= s.trusted || s.held < inUse {
-		s.look(now)
+	if now-s.refreshedAt > k.ttl/32 || now >= s.trustedUntil || s.held < inUse {
+		s.refresh(now)
 	}
-	return s.trusted - now, s.held >= inUse && now < s.trusted
+	return s.trustedUntil - now, s.held >= inUse && now < s.trustedUntil
 }
 
-// run keeps the share until the end.
+// run adjusts the share until the keeper is stopped.
 func (k *keeper) run() {
-	for pause := newBackoff(); k.life.Err() == nil; {
+	for pause := (backoff{}); k.life.Err() == nil; {
 		next, err := k.step(k.life)
 		if err != nil {
 			next = pause.next()
 		} else {
-			pause.reset()
+			pause = backoff{}
 		}
 		k.pause(next)
 	}
 }
 
-// pause waits for news, for as long as d if that is not 0.
+// pause waits for a wakeup, and for at most d unless d is 0.
 func (k *keeper) pause(d time.Duration) {
 	var due <-chan time.Time
 	if d > 0 {
@@ -189,27 +189,27 @@ func (k *keeper) pause(d time.Duration) {
 		due = timer.C
 	}
 	select {
-	case <-k.news:
+	case <-k.wakeups:
 	case <-due:
 	case <-k.life.Done():
 	}
 }
 
-// step brings capacity, blocks and demand together, and returns when to look again; 0:
-// when there is news.
+// step adjusts the regional capacity, the blocks and the request for more. It returns the
+// time until the next step; 0: at the next wakeup.
 func (k *keeper) step(ctx context.Context) (next time.Duration, err error) {
-	turn, err := k.stepping.Acquire(ctx, 1)
+	lock, err := k.stepLock.Acquire(ctx, 1)
 	if err != nil {
 		return 0, err
 	}
-	defer turn.Release()
-	if err := k.see(ctx); err != nil {
+	defer lock.Release()
+	if err := k.poll(ctx); err != nil {
 		return 0, err
 	}
 	now := k.region.global.clock()
-	since, last := k.ears.read()
-	if c, fresh := k.ears.config(); fresh {
-		k.tell(c)
+	since, last := k.inbox.read()
+	if c, fresh := k.inbox.takeConfig(); fresh {
+		k.setGlobalConfig(c)
 	}
 	k.mu.Lock()
 	capacity := k.share.target(now, k.region.quantum, since, last)
@@ -217,15 +217,15 @@ func (k *keeper) step(ctx context.Context) (next time.Duration, err error) {
 	if err := k.setCapacity(ctx, capacity); err != nil {
 		return 0, err
 	}
-	shed, err := k.shed(ctx, capacity)
+	released, err := k.releaseSurplus(ctx, capacity)
 	if err != nil {
 		return 0, err
 	}
-	return micros(k.demand(now, since, shed, last)), nil
+	return micros(k.requestMissing(now, since, released, last)), nil
 }
 
-// see looks how the regional semaphore is.
-func (k *keeper) see(ctx context.Context) error {
+// poll sends an empty batch and notes the usage of the regional semaphore.
+func (k *keeper) poll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.replyTimeout())
 	defer cancel()
 	for range 2 {
@@ -245,38 +245,39 @@ func (k *keeper) see(ctx context.Context) error {
 			return err
 		}
 	}
-	return errForgotten
+	return errUnknownSession
 }
 
-// stop ends it. What of the blocks is in use goes back when nobody trusts in it
-// any more, and of a Rate when it is not spent any more.
+// stop stops the keeper and returns the unused part of its blocks. The rest is returned
+// when no client of the region relies on it any more: after two thirds of the TTL, and for
+// a Rate after a window at least.
 func (k *keeper) stop() {
 	k.end()
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
-	turn, err := k.stepping.Acquire(ctx, 1)
-	if err == nil && k.begun.Load() && k.setCapacity(ctx, 0) == nil && k.see(ctx) == nil {
+	lock, err := k.stepLock.Acquire(ctx, 1)
+	if err == nil && k.started.Load() && k.setCapacity(ctx, 0) == nil && k.poll(ctx) == nil {
 		k.mu.Lock()
-		k.share.giveBack(k.share.held - k.share.inUse)
+		k.share.release(k.share.held - k.share.inUse)
 		k.mu.Unlock()
 	}
-	turn.Release()
+	lock.Release()
 	k.mu.Lock()
 	rest := k.share.blocks
 	k.share = share{}
 	k.mu.Unlock()
-	if k.begun.Load() || err == nil && k.global != nil {
-		time.AfterFunc(micros(max(k.ttl*2/3, k.window)), func() { k.leave(rest) })
+	if k.started.Load() || err == nil && k.global != nil {
+		time.AfterFunc(micros(max(k.ttl*2/3, k.window)), func() { k.releaseRest(rest) })
 	}
 }
 
-// leave gives back the rest, and is done with the global semaphore when that was
-// heard there.
-func (k *keeper) leave(rest []leasedBlock) {
+// releaseRest releases the remaining blocks, and closes the keeper's global semaphore. It
+// is removed from the client once the store has confirmed that.
+func (k *keeper) releaseRest(rest []leasedBlock) {
 	for _, b := range rest {
 		b.Release()
 	}
-	if k.global.part(k.region.global.life) {
-		k.region.global.unlend(k.global)
+	if k.global.closeLent(k.region.global.life) {
+		k.region.global.removeLent(k.global)
 	}
 }

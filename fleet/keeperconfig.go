@@ -10,95 +10,98 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// refresh asks for the configuration of the global semaphore, if there is no
-// session in which it would be heard. It reports whether there was news.
-func (k *keeper) refresh(ctx context.Context) (news bool, err error) {
+// fetchGlobalConfig reads the configuration of the global semaphore, unless a session is
+// open: then replies contain it. It reports whether the configuration has changed.
+func (k *keeper) fetchGlobalConfig(ctx context.Context) (changed bool, err error) {
 	if k.global.connected() {
 		return false, nil
 	}
 	snapshot, err := k.region.global.store.Inspect(ctx, k.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, nil // it is made when something is leased
+		return false, nil // the first lease creates it
 	case err != nil:
 		return false, err
 	}
-	if err := k.accepts(snapshot.Config); err != nil {
+	if err := k.checkConfig(snapshot.Config); err != nil {
 		return false, &sema.Error{Op: "open", Name: k.name, Err: err}
 	}
-	return k.tell(snapshot.Config), nil
+	return k.setGlobalConfig(snapshot.Config), nil
 }
 
-// unsuitable is why regions cannot lease from a semaphore.
+// unsuitable is the error of a global semaphore from which regions cannot lease.
 type unsuitable string
 
 func (u unsuitable) Error() string { return string(u) }
 func (unsuitable) Unwrap() error   { return sema.ErrInvalid }
 
-// Hint returns the advice of [sema.Hint].
+// Hint returns the advice that [sema.Hint] reports.
 func (unsuitable) Hint() string { return "use another name, or delete the global semaphore" }
 
-// accepts says why a global semaphore is not one to lease from.
-func (k *keeper) accepts(stored protocol.Config) error {
+// checkConfig implements [lender]. It fails if the keeper cannot lease from a global
+// semaphore with this configuration.
+func (k *keeper) checkConfig(stored protocol.Config) error {
 	switch {
 	case stored.Kind == protocol.Rate:
-		return unsuitable("the global semaphore is a rate, and regions lease from a plain one, also for rates of their own")
+		return unsuitable("the global semaphore is a rate; regions lease from a plain semaphore, also for a regional rate")
 	case stored.TTL < 3*k.window:
-		return unsuitable(fmt.Sprintf("the global semaphore has a TTL of %v, and a rate over %v needs one of %v or more", micros(stored.TTL), micros(k.window), micros(3*k.window)))
+		return unsuitable(fmt.Sprintf("the global semaphore has a TTL of %v; a rate over %v needs at least %v", micros(stored.TTL), micros(k.window), micros(3*k.window)))
 	}
 	return nil
 }
 
-// tell is what the global semaphore is like. It reports whether that is new.
-func (k *keeper) tell(c protocol.Config) bool {
+// setGlobalConfig notes the configuration of the global semaphore, and reports whether it
+// has changed.
+func (k *keeper) setGlobalConfig(c protocol.Config) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	news := c.Capacity != k.told.Capacity || c.Draining != k.told.Draining || c.Ramp != k.told.Ramp
-	if news {
+	changed := c.Capacity != k.globalConfig.Capacity || c.Draining != k.globalConfig.Draining || c.Ramp != k.globalConfig.Ramp
+	if changed {
 		k.version++
 	}
-	k.told = c
-	return news
+	k.globalConfig = c
+	return changed
 }
 
-// learn is refresh, and has the regional semaphore go by it.
-func (k *keeper) learn(ctx context.Context) error {
-	ctx, cancel := k.within(ctx)
+// syncGlobalConfig reads the global configuration, and applies a change to the regional
+// semaphore.
+func (k *keeper) syncGlobalConfig(ctx context.Context) error {
+	ctx, cancel := k.withLife(ctx)
 	defer cancel()
-	news, err := k.refresh(ctx)
-	if err != nil || !news {
+	changed, err := k.fetchGlobalConfig(ctx)
+	if err != nil || !changed {
 		return err
 	}
-	turn, err := k.stepping.Acquire(ctx, 1)
+	lock, err := k.stepLock.Acquire(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer turn.Release()
+	defer lock.Release()
 	return k.setCapacity(ctx, k.config.Capacity)
 }
 
-// shown is the configuration as regional clients see it: that of the whole, but
-// for what is the region's own.
-func (k *keeper) shown(c protocol.Config) protocol.Config {
+// visibleConfig returns the configuration that regional clients see: capacity and ramp are
+// the global ones, the rest is the region's own.
+func (k *keeper) visibleConfig(c protocol.Config) protocol.Config {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c.Capacity, c.Whole, c.Ramp, c.Version = k.told.Capacity, 0, k.told.Ramp, k.version
+	c.Capacity, c.Whole, c.Ramp, c.Version = k.globalConfig.Capacity, 0, k.globalConfig.Ramp, k.version
 	return c
 }
 
-// setCapacity has the regional semaphore lend no more than that, of what the
-// global one has, and drain if that does.
+// setCapacity sets the capacity of the regional semaphore, at most to the global one, and
+// applies a drain of the global semaphore.
 func (k *keeper) setCapacity(ctx context.Context, capacity int64) error {
 	k.mu.Lock()
-	told, drained := k.told, k.drained
+	global, drained := k.globalConfig, k.drained
 	k.mu.Unlock()
-	return k.change(ctx, func(c *protocol.Config) {
-		c.Capacity, c.Whole, c.Draining = min(capacity, told.Capacity), told.Capacity, drained || told.Draining
+	return k.changeConfig(ctx, func(c *protocol.Config) {
+		c.Capacity, c.Whole, c.Draining = min(capacity, global.Capacity), global.Capacity, drained || global.Draining
 	})
 }
 
-// change changes the regional configuration. Nobody else does.
-func (k *keeper) change(ctx context.Context, change func(*protocol.Config)) error {
+// changeConfig changes the regional configuration. Only the keeper does so.
+func (k *keeper) changeConfig(ctx context.Context, change func(*protocol.Config)) error {
 	changed := k.config
 	change(&changed)
 	if changed == k.config {
@@ -107,8 +110,8 @@ func (k *keeper) change(ctx context.Context, change func(*protocol.Config)) erro
 	ctx, cancel := context.WithTimeout(ctx, k.replyTimeout())
 	defer cancel()
 	if err := k.region.local.Administer(ctx, k.name, Command{Configure: &changed}); err != nil {
-		if errors.Is(err, protocol.ErrConflict) { // the answer to the last change was lost
-			err = errors.Join(err, k.see(ctx))
+		if errors.Is(err, protocol.ErrConflict) { // the reply to the last change was lost
+			err = errors.Join(err, k.poll(ctx))
 		}
 		return err
 	}
@@ -117,39 +120,39 @@ func (k *keeper) change(ctx context.Context, change func(*protocol.Config)) erro
 	return nil
 }
 
-// configure is what a client of the region wants for it, and of capacity and
-// ramp for all.
+// configure applies a change that a client of the region requests. Capacity and ramp change
+// for all regions, the rest for this region.
 func (k *keeper) configure(ctx context.Context, c protocol.Config) error {
-	ctx, cancel := k.within(ctx)
+	ctx, cancel := k.withLife(ctx)
 	defer cancel()
-	turn, err := k.stepping.Acquire(ctx, 1)
+	lock, err := k.stepLock.Acquire(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer turn.Release()
+	defer lock.Release()
 	k.mu.Lock()
-	told, version := k.told, k.version
+	global, version := k.globalConfig, k.version
 	k.mu.Unlock()
 	switch {
 	case c.Version != version:
 		return protocol.ErrConflict
 	case c.TTL != k.config.TTL || c.Kind != k.config.Kind || c.Window != k.config.Window:
-		return errors.New("kind, TTL and window are fixed when a semaphore is made")
-	case c.Capacity != told.Capacity || c.Ramp != told.Ramp:
+		return errors.New("kind, TTL and window are fixed when a semaphore is created")
+	case c.Capacity != global.Capacity || c.Ramp != global.Ramp:
 		if err := k.region.global.Configure(ctx, k.name, func(g *Config) { g.Capacity, g.Ramp = c.Capacity, c.Ramp }); err != nil {
 			return err
 		}
-		told.Capacity, told.Ramp = c.Capacity, c.Ramp
-		k.ears.config() // which is older
-		k.tell(told)
+		global.Capacity, global.Ramp = c.Capacity, c.Ramp
+		k.inbox.takeConfig() // discard an older one
+		k.setGlobalConfig(global)
 	}
 	k.mu.Lock()
-	k.drained = c.Draining && (k.drained || !told.Draining) // what the global one says is not the region's own
+	k.drained = c.Draining && (k.drained || !global.Draining) // a drain of the global semaphore is not the region's own
 	k.version++
 	k.mu.Unlock()
 	k.wake()
-	return k.change(ctx, func(own *protocol.Config) {
-		own.Whole, own.Draining, own.MaxWaiters = told.Capacity, c.Draining || told.Draining, c.MaxWaiters
+	return k.changeConfig(ctx, func(own *protocol.Config) {
+		own.Whole, own.Draining, own.MaxWaiters = global.Capacity, c.Draining || global.Draining, c.MaxWaiters
 		own.Capacity = min(own.Capacity, own.Whole)
 	})
 }

@@ -11,13 +11,13 @@ import (
 type Lease struct {
 	Semaphore string
 	ID        LeaseID       // as in [Info] and [Revocation]
-	Fence     Fence         // to show to what the permit protects, see [Guard]; zero for a rate
-	Left      time.Duration // for how long the permit is held at least, if the store does not reply any more
+	Fence     Fence         // for the resource that the permit protects, see [Guard]; zero for a rate
+	Left      time.Duration // how long the permit is held at least, should the store not reply any more
 }
 
-// LeaseOf returns the lease behind a permit; ok is false if it is not a fleet
-// semaphore's, or was acquired while that had failed open. Permits of a pool share
-// one: its fence tells them from those of other sessions, not from each other.
+// LeaseOf returns the lease behind a permit. It returns false if the permit is not of a
+// fleet semaphore, or was acquired from the local limit of [FailOpen]. Permits of a pool
+// share a lease, so their fence distinguishes sessions and not single permits.
 func LeaseOf(p sema.Permit) (found Lease, ok bool) {
 	switch l := p.Lease().(type) {
 	case *lease:
@@ -38,9 +38,9 @@ func LeaseOf(p sema.Permit) (found Lease, ok bool) {
 }
 
 // Release releases a permit and waits until the store has confirmed it. It fails with
-// ErrLost if the permit was lost before; with the context's cause, or ErrUnavailable,
-// if the store does not confirm it: then the permit is free after its TTL. A permit of
-// a pool returns to the pool. Without a context the permit is not released.
+// ErrLost if the permit was lost before. It fails with the context's cause, or with
+// ErrUnavailable, if the store does not confirm it; the permit is then free after its TTL.
+// A permit of a pool returns to the pool. If ctx is nil, the permit is not released.
 func Release(ctx context.Context, p sema.Permit) error {
 	if err := checkContext(ctx, "release", ""); err != nil {
 		return err
@@ -59,7 +59,7 @@ func Release(ctx context.Context, p sema.Permit) error {
 	lost := p.Err()
 	p.Release()
 	if l, own := p.Lease().(*lease); own && lost == nil {
-		lost = l.Err() // it may have been lost just before it was released
+		lost = l.Err() // it may have been lost between Err and Release
 	}
 	if s == nil || lost != nil {
 		return lost
@@ -67,33 +67,33 @@ func Release(ctx context.Context, p sema.Permit) error {
 	return s.flush(ctx)
 }
 
-// An unheard waits for the reply to a batch.
-type unheard struct {
+// A pendingFlush waits for the reply to a batch.
+type pendingFlush struct {
 	seq  uint64
 	done chan struct{}
-	lost string // why there will be none
+	lost string // why no reply will come; "" if the store has replied
 }
 
-func (u *unheard) end(lost string) {
+func (u *pendingFlush) end(lost string) {
 	u.lost = lost
 	close(u.done)
 }
 
-// flush waits until the store has replied to all that was requested so far, or the
-// session is lost.
+// flush waits until the store has replied to all operations that were requested before the
+// call, or until the session is lost.
 func (s *session) flush(ctx context.Context) error {
 	s.mu.Lock()
-	if s.peer == nil || s.peer.Replied() >= s.peer.Promise(maxOps) {
+	if s.peer == nil || s.peer.Replied() >= s.peer.LastSeq(maxOps) {
 		s.mu.Unlock()
 		return nil
 	}
-	u := &unheard{seq: s.peer.Promise(maxOps), done: make(chan struct{})}
-	s.unheard = append(s.unheard, u)
+	u := &pendingFlush{seq: s.peer.LastSeq(maxOps), done: make(chan struct{})}
+	s.flushes = append(s.flushes, u)
 	s.mu.Unlock()
 	select {
 	case <-u.done:
-		if u.lost == "" || u.lost == errForgotten.Error() {
-			return nil // the store has freed it
+		if u.lost == "" || u.lost == errUnknownSession.Error() {
+			return nil // the store has freed the permit
 		}
 		return s.fault("release", 0, sema.ErrUnavailable, "not confirmed by the store; the permit is free after its TTL")
 	case <-ctx.Done():
@@ -103,23 +103,23 @@ func (s *session) flush(ctx context.Context) error {
 	}
 }
 
-// endFlushes ends all flushes, since there will be no reply. The mutex is held.
-func (s *session) endFlushes(why string) {
-	for _, u := range s.unheard {
+// endFlushesLocked ends all flushes, to which no reply will come.
+func (s *session) endFlushesLocked(why string) {
+	for _, u := range s.flushes {
 		u.end(why)
 	}
-	s.unheard = nil
+	s.flushes = nil
 }
 
-// noteHeard ends the flushes to which the store has replied. The mutex is held.
-func (s *session) noteHeard() {
-	rest := s.unheard[:0]
-	for _, u := range s.unheard {
+// endConfirmedFlushesLocked ends the flushes to which the store has replied.
+func (s *session) endConfirmedFlushesLocked() {
+	rest := s.flushes[:0]
+	for _, u := range s.flushes {
 		if s.peer.Replied() >= u.seq {
 			u.end("")
 		} else {
 			rest = append(rest, u)
 		}
 	}
-	s.unheard = rest
+	s.flushes = rest
 }

@@ -22,8 +22,8 @@ func TestSemaphore_ResizeDrainResume(t *testing.T) {
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			a, _ := join(t, store)
-			b, _ := join(t, store)
+			a, _ := newClient(t, store)
+			b, _ := newClient(t, store)
 			s, other := semaphore(t, a, of(2, mode)), semaphore(t, b, of(2, mode))
 			p := mustAcquire(t, other, 1)
 			wantErr(t, s.Resize(t.Context(), 5), nil)
@@ -56,8 +56,8 @@ func TestSemaphore_Close(t *testing.T) {
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			c, _ := join(t, store)
-			var d diary
+			c, _ := newClient(t, store)
+			var d eventLog
 			s := semaphore(t, c, of(2, mode, sema.Observe(&d)))
 			p := mustAcquire(t, s, 2)
 			waiting := make(chan error, 1)
@@ -70,23 +70,23 @@ func TestSemaphore_Close(t *testing.T) {
 			start := time.Now()
 			wantErr(t, s.Close(t.Context()), nil)
 			if took := time.Since(start); took < time.Minute {
-				t.Errorf("mode %d: it did not wait for the permit: %v", mode, took)
+				t.Errorf("mode %d: Close returned after %v, before the release", mode, took)
 			}
 			wantErr(t, <-waiting, sema.ErrClosed)
 			_, err := s.TryAcquire(t.Context(), 1)
 			wantErr(t, err, sema.ErrClosed)
 			wantErr(t, s.Close(t.Context()), sema.ErrClosed)
-			if taken, sessions := inUse(t, store); taken != 0 || sessions != 0 {
-				t.Errorf("mode %d: %d in use, %d sessions", mode, taken, sessions)
+			if used, sessions := inUse(t, store); used != 0 || sessions != 0 {
+				t.Errorf("mode %d: %d in use, %d sessions", mode, used, sessions)
 			}
 			synctest.Wait()
 			if n := d.count(sema.EventClosed); n != 1 {
 				t.Errorf("mode %d: reported %d times", mode, n)
 			}
-			again := semaphore(t, c, of(3, mode)) // another one
+			again := semaphore(t, c, of(3, mode)) // a new semaphore
 			mustAcquire(t, again, 2).Release()
 			if !s.Stats().Closed || again.Stats().Closed {
-				t.Error("Stats show another state")
+				t.Error("Stats().Closed is wrong")
 			}
 		})
 	}
@@ -95,12 +95,12 @@ func TestSemaphore_Close(t *testing.T) {
 func TestClient_CloseIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		c, _ := join(t, memstore.New())
+		var d eventLog
+		c, _ := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1, sema.Observe(&d), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventClosed {
-				c.Close(t.Context()) // an observer may
-				panic("and panic")
+				c.Close(t.Context()) // observers may close the client
+				panic("observer")
 			}
 		}))))
 		mustAcquire(t, s, 1).Release()
@@ -112,14 +112,14 @@ func TestClient_CloseIsReported(t *testing.T) {
 	})
 }
 
-// A permit that is still held when Close gives up is lost, and free at the store after
-// its TTL.
+// TestSemaphore_CloseModes checks that a permit which is still held when Close returns is lost,
+// and is free at the store after its TTL.
 func TestSemaphore_CloseModes(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		modes []fleet.CloseMode
 		want  error
-		taken int64 // right after it
+		used  int64 // right after Close
 	}{
 		"wait":    {nil, context.DeadlineExceeded, 1},
 		"release": {[]fleet.CloseMode{fleet.CloseRelease}, nil, 0},
@@ -129,14 +129,14 @@ func TestSemaphore_CloseModes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				client, _ := join(t, store)
+				client, _ := newClient(t, store)
 				s := semaphore(t, client, of(2, fleet.TTL(15*time.Second)))
 				p := mustAcquire(t, s, 1)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				wantErr(t, s.Close(ctx, c.modes...), c.want)
-				if taken, _ := inUse(t, store); taken != c.taken {
-					t.Errorf("%d in use, want %d", taken, c.taken)
+				if used, _ := inUse(t, store); used != c.used {
+					t.Errorf("%d in use, want %d", used, c.used)
 				}
 				if c.want == sema.ErrInvalid {
 					wantErr(t, p.Err(), nil)
@@ -144,16 +144,16 @@ func TestSemaphore_CloseModes(t *testing.T) {
 				}
 				wantErr(t, p.Err(), sema.ErrLost)
 				time.Sleep(time.Minute)
-				if taken, _ := inUse(t, store); taken != 0 {
-					t.Errorf("%d in use after the TTL", taken)
+				if used, _ := inUse(t, store); used != 0 {
+					t.Errorf("%d in use after the TTL", used)
 				}
 			})
 		})
 	}
 }
 
-// TestNilContextIsInvalid calls everything that takes a context without one.
-func TestNilContextIsInvalid(t *testing.T) {
+// TestContext_NilIsInvalid calls all functions that take a context, with a nil context.
+func TestContext_NilIsInvalid(t *testing.T) {
 	t.Parallel()
 	c := fleet.New(memstore.New())
 	defer c.Close(t.Context())
@@ -207,7 +207,7 @@ func TestStats_Counts(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := join(t, memstore.New())
+			c, _ := newClient(t, memstore.New())
 			s := semaphore(t, c, of(2, mode, sema.MaxWait(10*time.Second)))
 			p := mustAcquire(t, s, 2)
 			_, err := s.TryAcquire(t.Context(), 1) // rejected
@@ -229,13 +229,13 @@ func TestStats_Counts(t *testing.T) {
 			for range 3 {
 				mustAcquire(t, s, 1).Release()
 			}
-			_, err = s.Acquire(ctx, 1) // has ended before
+			_, err = s.Acquire(ctx, 1) // ctx has ended before
 			wantErr(t, err, context.DeadlineExceeded)
 			_, err = s.Acquire(t.Context(), -1)
 			wantErr(t, err, sema.ErrInvalid)
 			got := s.Stats().Counts
 			want := sema.Counts{Acquired: 5, Waited: 3, TimedOut: 1, Cancelled: 1, Rejected: 2, WaitTime: 18 * time.Second}
-			if mode == fleet.ModePooled { // the first acquire waits for a block, though for no time
+			if mode == fleet.ModePooled { // the first acquire waits for a block, for zero time
 				want.Waited++
 			}
 			if got != want {
@@ -245,8 +245,8 @@ func TestStats_Counts(t *testing.T) {
 	}
 }
 
-// TestSurface keeps the types of the protocol to what authors of stores need.
-func TestSurface(t *testing.T) {
+// TestAPI_UsesNoProtocolTypes checks that only authors of stores need protocol types.
+func TestAPI_UsesNoProtocolTypes(t *testing.T) {
 	t.Parallel()
 	allowed := []reflect.Type{reflect.TypeFor[fleet.Fence](), reflect.TypeFor[fleet.LeaseID]()}
 	path := reflect.TypeFor[protocol.State]().PkgPath()

@@ -13,18 +13,17 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// TestSemaphore_LogsAMismatchOnce replaces the default logger, so that it cannot run
-// in parallel.
+// TestSemaphore_LogsAMismatchOnce replaces the default logger, so it does not run in parallel.
 func TestSemaphore_LogsAMismatchOnce(t *testing.T) {
 	for what, c := range map[string]struct {
 		asked  spec
 		logged int
 	}{
-		"another capacity":  {of(4), 1},
-		"another TTL":       {of(3, fleet.TTL(7*time.Second)), 1},
-		"the same":          {of(3), 0},
-		"with an observer":  {of(4, sema.Observe(sema.ObserverFunc(func(sema.Event) {}))), 0},
-		"pooled, and other": {of(4, fleet.ModePooled), 1},
+		"another capacity":         {of(4), 1},
+		"another TTL":              {of(3, fleet.TTL(7*time.Second)), 1},
+		"the same":                 {of(3), 0},
+		"with an observer":         {of(4, sema.Observe(sema.ObserverFunc(func(sema.Event) {}))), 0},
+		"pooled, another capacity": {of(4, fleet.ModePooled), 1},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var log bytes.Buffer
@@ -33,11 +32,11 @@ func TestSemaphore_LogsAMismatchOnce(t *testing.T) {
 			defer slog.SetDefault(before)
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				first, _ := join(t, store)
+				first, _ := newClient(t, store)
 				mustAcquire(t, semaphore(t, first, of(3)), 1).Release()
-				other, _ := join(t, store)
+				other, _ := newClient(t, store)
 				s := semaphore(t, other, c.asked)
-				for range 3 { // a session each
+				for range 3 { // one session each
 					mustAcquire(t, s, 1).Release()
 					time.Sleep(time.Hour)
 				}
@@ -45,7 +44,7 @@ func TestSemaphore_LogsAMismatchOnce(t *testing.T) {
 			})
 			text := log.String()
 			if n := strings.Count(text, "the stored configuration applies"); n != c.logged {
-				t.Errorf("it was logged %d times, want %d: %s", n, c.logged, text)
+				t.Errorf("logged %d times, want %d: %s", n, c.logged, text)
 			}
 			if c.logged > 0 && (!strings.Contains(text, "level=WARN") || !strings.Contains(text, "is stored with") || !strings.Contains(text, "hint=")) {
 				t.Errorf("%s", text)
@@ -54,8 +53,8 @@ func TestSemaphore_LogsAMismatchOnce(t *testing.T) {
 	}
 }
 
-// TestSemaphore_LogsEachKindOfMismatch: another capacity does not hide another mode. It
-// replaces the default logger, so that it cannot run in parallel.
+// TestSemaphore_LogsEachKindOfMismatch checks that another capacity does not hide another mode.
+// It replaces the default logger, so it does not run in parallel.
 func TestSemaphore_LogsEachKindOfMismatch(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()
@@ -63,10 +62,10 @@ func TestSemaphore_LogsEachKindOfMismatch(t *testing.T) {
 	defer slog.SetDefault(before)
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		first, _ := join(t, store)
-		silent := sema.ObserverFunc(func(sema.Event) {}) // so that only the other one logs
-		held := mustAcquire(t, semaphore(t, first, of(3, sema.Observe(silent))), 1)
-		other, _ := join(t, store)
+		first, _ := newClient(t, store)
+		discard := sema.ObserverFunc(func(sema.Event) {}) // only the other client logs
+		held := mustAcquire(t, semaphore(t, first, of(3, sema.Observe(discard))), 1)
+		other, _ := newClient(t, store)
 		s := semaphore(t, other, of(4, fleet.ModePooled))
 		for range 3 {
 			mustAcquire(t, s, 1).Release()

@@ -10,11 +10,12 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A comparison schedules how often the modes of clients are compared. The mutex guards it.
-type comparison struct {
-	done bool            // another mode was reported, or this client may not read
-	next protocol.Micros // not before; 0: with the first session
-	gap  protocol.Micros // until the comparison after the next one
+// A modeSchedule decides when to compare the modes of clients. The session's mutex guards
+// it.
+type modeSchedule struct {
+	done bool            // a difference was reported, or this client may not read the store
+	next protocol.Micros // earliest time of the next comparison; 0: with the first session
+	gap  protocol.Micros // from the last comparison to the next; it doubles
 }
 
 const (
@@ -22,12 +23,11 @@ const (
 	maxModesGap = protocol.Micros(10 * time.Minute / time.Microsecond)
 )
 
-// watchModes compares modes if it is time to. It is called with the first session,
-// and while this client waits for others: when it started, they may have held
-// nothing. The pauses between comparisons double, since they read all leases. The
-// mutex is held.
-func (s *session) watchModes(now protocol.Micros) {
-	c := &s.modes
+// scheduleModeCheckLocked compares modes if that is due. It is called for the first session,
+// and while this client waits for others, which may have held nothing before. The pauses
+// between comparisons double, since a comparison reads all leases.
+func (s *session) scheduleModeCheckLocked(now protocol.Micros) {
+	c := &s.modeCheck
 	if c.done || now < c.next || s.lender != nil || s.last.Config.Kind != protocol.Concurrency {
 		return
 	}
@@ -36,17 +36,16 @@ func (s *session) watchModes(now protocol.Micros) {
 	s.client.start(s.compareModes)
 }
 
-// compareModes reports other clients of the semaphore that use another mode, as
-// replicas of two deployments may: exact clients then wait for blocks to come back,
-// and the order is kept only from block to block. A store that cannot be read is no
-// reason to report anything.
+// compareModes reports if other clients of the semaphore use another mode, as two
+// deployments may. Exact clients then wait until blocks are returned, and the order is kept
+// only from block to block. A store that cannot be read is not reported.
 func (s *session) compareModes() {
 	ctx := s.client.within(replyTimeout)
-	defer ctx.end()
+	defer ctx.release()
 	snapshot, err := s.client.store.Inspect(ctx, s.name)
 	if err != nil {
 		s.mu.Lock()
-		s.modes.done = s.modes.done || errors.Is(err, fs.ErrPermission) // which would be logged at a server each time
+		s.modeCheck.done = s.modeCheck.done || errors.Is(err, fs.ErrPermission) // do not cause a log line at the server each time
 		s.mu.Unlock()
 		return
 	}
@@ -65,10 +64,10 @@ func (s *session) compareModes() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.modes.done {
+	if s.modeCheck.done {
 		return
 	}
-	s.modes.done = true
+	s.modeCheck.done = true
 	s.reportMismatch(snapshot.Config.Capacity, fmt.Sprintf("semaphore %q: this client uses %s and others use %s, so that the order is kept only from block to block", s.settings.label, modes[0], modes[1]),
 		"use one mode in all clients")
 }

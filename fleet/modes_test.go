@@ -11,7 +11,8 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// Replicas that use different modes are reported to the one that comes later.
+// TestSemaphore_ReportsAnotherMode checks that the client which starts later reports different
+// modes.
 func TestSemaphore_ReportsAnotherMode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -27,8 +28,8 @@ func TestSemaphore_ReportsAnotherMode(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				a, _ := join(t, store)
-				b, _ := join(t, store)
+				a, _ := newClient(t, store)
+				b, _ := newClient(t, store)
 				held := mustAcquire(t, semaphore(t, a, of(10, c.first)), 1)
 				var reports []string
 				s := semaphore(t, b, of(10, c.second, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -48,8 +49,8 @@ func TestSemaphore_ReportsAnotherMode(t *testing.T) {
 	}
 }
 
-// Replicas that start together hold nothing when each of them looks. The one that
-// waits for the other looks again.
+// TestSemaphore_ReportsAnotherModeOfReplicasThatStartTogether checks two clients that hold nothing
+// at their first comparison. The client that waits for the other compares again.
 func TestSemaphore_ReportsAnotherModeOfReplicasThatStartTogether(t *testing.T) {
 	t.Parallel()
 	for name, modes := range map[string][2]fleet.Mode{
@@ -63,7 +64,7 @@ func TestSemaphore_ReportsAnotherModeOfReplicasThatStartTogether(t *testing.T) {
 				reports := make(map[string]int)
 				var both [2]*fleet.Semaphore
 				for i, mode := range modes {
-					c, _ := join(t, store)
+					c, _ := newClient(t, store)
 					both[i] = semaphore(t, c, of(1, mode, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 						if e.Kind == sema.EventMismatched {
 							reports[e.Report]++

@@ -15,15 +15,15 @@ import (
 	"github.com/sema-go/sema/internal/seal"
 )
 
-// An Option configures [Client.Semaphore]: the options of this package, and those that
-// all scopes share, such as [sema.MaxWait], [sema.Observe] and [sema.Diagnose].
+// An Option configures [Client.Semaphore]: an option of this package, or one that all
+// scopes share, such as [sema.MaxWait], [sema.Observe] and [sema.Diagnose].
 //
-// [TTL], [Ramp], [Rate] and [sema.MaxWaiters] are stored with the semaphore when it is
-// created, and apply to all its clients. The others are the behaviour of this client.
+// [TTL], [Ramp], [Rate], [Numbered] and [sema.MaxWaiters] are stored with the semaphore when it is
+// created, and apply to all its clients. The others configure this client only.
 type Option interface{ SharedOption(seal.Key) }
 
-// Existing in place of a capacity uses a semaphore as it is stored. Acquires fail with
-// [io/fs.ErrNotExist] if there is none.
+// Existing in place of a capacity uses a semaphore with its stored configuration. Acquires
+// fail with [io/fs.ErrNotExist] if it does not exist.
 const Existing = -1
 
 type option func(*settings) error
@@ -31,17 +31,17 @@ type option func(*settings) error
 // SharedOption implements [Option].
 func (option) SharedOption(seal.Key) {}
 
-// A Mode selects how permits come from the store. It is an [Option].
+// A Mode selects how permits are acquired from the store. It is an [Option].
 type Mode uint8
 
 const (
-	// ModeExact asks the store for each acquire: it has a lease of its own and a place
-	// in the queue of all machines. The default.
+	// ModeExact sends a request for each acquire. Each permit has its own lease, and each
+	// waiter is in the queue of all machines. The default.
 	ModeExact Mode = iota
-	// ModePooled leases blocks of permits and serves the goroutines of this process
-	// from them at local speed. The bound is as strict. The order is kept within the
-	// process only: a waiter elsewhere waits for a round trip, a quantum, and the
-	// release of permits that are held now, at most.
+	// ModePooled leases blocks of permits, from which it serves the goroutines of this
+	// process at local speed. The bound is as strict. The order is kept only within the
+	// process: a waiter of another process waits at most for a round trip, a quantum, and
+	// the release of permits that are held now.
 	ModePooled
 )
 
@@ -54,20 +54,28 @@ func TTL(d time.Duration) Option {
 	return option(func(s *settings) error { s.config.TTL = d; return positive("TTL", d) })
 }
 
-// Ramp bounds how fast the capacity rises, in permits per second, when it is raised.
-// Default: at once.
+// Ramp bounds how fast a raised capacity grows, in permits per second. Default: no ramp.
 func Ramp(perSecond int64) Option {
 	return option(func(s *settings) error { s.config.Ramp = perSecond; return nil })
 }
 
-// Rate makes the capacity a rate: as many permits may be acquired in each period, and
+// Rate makes the capacity a rate: in each period, that many permits may be acquired. They
 // return by time alone. It is fixed when the semaphore is created.
 func Rate(period time.Duration) Option {
 	return option(func(s *settings) error { s.config.Rate = period; return positive("Rate", period) })
 }
 
-// Block bounds how many permits are kept ready beyond those in use, in [ModePooled].
-// Default: by the share that this process uses of what is lent.
+// Numbered gives the permits numbers from 0 to the capacity less one, at most 1024, such
+// as those of GPUs: [sema.Permit.Slots] returns them. No two permits that are held at the
+// same time share a number, and the lowest free ones are granted first. It is fixed when
+// the semaphore is created. It needs [ModeExact], and excludes [FailOpen], [Rate] and
+// regions.
+func Numbered() Option {
+	return option(func(s *settings) error { s.config.Numbered = true; return nil })
+}
+
+// Block bounds how many unused permits are kept, in [ModePooled]. Default: depends on the
+// share of the permits in use that this process has.
 func Block(permits int64) Option {
 	return option(func(s *settings) error {
 		if permits < 1 {
@@ -78,7 +86,7 @@ func Block(permits int64) Option {
 	})
 }
 
-// Quantum sets how long a block stays with this process while others wait for it, in
+// Quantum sets how long a block stays with this process while other clients wait, in
 // [ModePooled]. Default 50ms.
 func Quantum(d time.Duration) Option {
 	return option(func(s *settings) error { s.quantum = d; return positive("Quantum", d) })
@@ -97,12 +105,12 @@ func UnavailableAfter(d time.Duration) Option {
 }
 
 // FailOpen makes this process grant up to limit permits of its own while the store does
-// not reply. A fleet of N processes may then hold N × limit permits, besides those of
-// the store that others still hold. Default: fail closed, so that acquires wait and
+// not reply. A fleet of N processes may then hold N × limit permits, in addition to the
+// permits of the store that are still held. Default: fail closed; acquires wait and
 // finally fail with ErrUnavailable.
 //
-// Permits that were acquired before are lost when they cannot be renewed. Those that
-// are acquired meanwhile cannot be lost, and stay valid when the store replies again.
+// Permits that were acquired from the store are lost when they cannot be renewed. Permits
+// of the local limit cannot be lost, and stay valid when the store replies again.
 func FailOpen(limit int64) Option {
 	return option(func(s *settings) error {
 		if limit < 1 {
@@ -113,12 +121,12 @@ func FailOpen(limit int64) Option {
 	})
 }
 
-// FailOpenAfter sets how long the store must not reply before [FailOpen] applies, at
-// least 1s. Default: the TTL.
+// FailOpenAfter sets how long the store must be without a reply before [FailOpen] applies,
+// at least 1s. Default: the TTL.
 func FailOpenAfter(d time.Duration) Option {
 	return option(func(s *settings) error {
-		if d < minSilence {
-			return fmt.Errorf("FailOpenAfter(%v): want at least %v, or slow replies count as none", d, minSilence)
+		if d < minFailOpenAfter {
+			return fmt.Errorf("FailOpenAfter(%v): want at least %v, or slow replies count as none", d, minFailOpenAfter)
 		}
 		s.failOpen.after = d
 		return nil
@@ -126,12 +134,13 @@ func FailOpenAfter(d time.Duration) Option {
 }
 
 // RecoverAfter sets how long the store must reply without a failure before [FailOpen]
-// no longer applies. Default: as [FailOpenAfter].
+// no longer applies. Default: the same as [FailOpenAfter].
 func RecoverAfter(d time.Duration) Option {
 	return option(func(s *settings) error { s.failOpen.until = d; return positive("RecoverAfter", d) })
 }
 
-// Labels describe this client to operators: they are stored with its leases.
+// Labels sets labels that describe this client to operators. They are stored with its
+// leases.
 func Labels(labels map[string]string) Option {
 	return option(func(s *settings) error {
 		s.labels = maps.Clone(labels)
@@ -158,15 +167,15 @@ const (
 	defaultTTL              = 15 * time.Second
 	defaultTryTimeout       = time.Second
 	defaultUnavailableAfter = time.Minute
-	minSilence              = time.Second
+	minFailOpenAfter        = time.Second
 )
 
-// settings are what the options of a semaphore ask for. The defaults are filled in,
-// but for those of the stored configuration: there, zero means not asked for.
+// settings are the values of a semaphore's options. Defaults are filled in, except in
+// config: there, zero means that no option was given.
 type settings struct {
 	existing         bool
-	config           Config // to create the semaphore with
-	label            string // by which errors, events and reports call it
+	config           Config // requested configuration
+	label            string // name in errors, events and reports
 	mode             Mode
 	block            int64
 	quantum          time.Duration
@@ -178,13 +187,13 @@ type settings struct {
 	shared           []sema.SharedOption
 }
 
-// failOpenSettings are what [FailOpen] and its kin ask for.
+// failOpenSettings are the values of [FailOpen], [FailOpenAfter] and [RecoverAfter].
 type failOpenSettings struct {
 	limit        int64 // 0: fail closed
 	after, until time.Duration
 }
 
-// newSettings returns what the options ask for.
+// newSettings returns the settings that the options select.
 func newSettings(name string, capacity int64, opts []Option) (*settings, error) {
 	s := &settings{existing: capacity == Existing}
 	if !s.existing {
@@ -200,7 +209,7 @@ func newSettings(name string, capacity int64, opts []Option) (*settings, error) 
 	s.label, s.maxWait, s.config.MaxWaiters = common.Name, common.MaxWait, common.MaxWaiters
 	s.fill()
 	if err := s.check(); err != nil {
-		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
+		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error(), Advice: sema.Hint(err)}
 	}
 	return s, nil
 }
@@ -219,31 +228,57 @@ func (s *settings) apply(opt Option) error {
 	return nil
 }
 
-// fill sets the defaults.
+// fill sets defaults.
 func (s *settings) fill() {
 	s.tryTimeout = cmp.Or(s.tryTimeout, defaultTryTimeout)
 	s.unavailableAfter = cmp.Or(s.unavailableAfter, defaultUnavailableAfter)
 	s.block = cmp.Or(s.block, protocol.MaxCapacity)
 	s.quantum = cmp.Or(s.quantum, defaultQuantum)
-	s.failOpen.after = cmp.Or(s.failOpen.after, max(cmp.Or(s.config.TTL, defaultTTL), minSilence))
+	s.failOpen.after = cmp.Or(s.failOpen.after, max(cmp.Or(s.config.TTL, defaultTTL), minFailOpenAfter))
 	s.failOpen.until = cmp.Or(s.failOpen.until, s.failOpen.after)
 }
 
-// check fails on settings that contradict each other.
+// check fails if settings are invalid or contradict each other.
 func (s *settings) check() error {
 	switch {
 	case s.mode > ModePooled:
 		return fmt.Errorf("mode %d: want ModeExact or ModePooled", s.mode)
 	case s.mode == ModePooled && s.config.Rate != 0:
 		return errors.New("a rate cannot be pooled: its permits return by time")
-	case s.existing:
+	case s.config.Numbered:
+		if err := s.checkNumbered(); err != nil {
+			return err
+		}
+	}
+	if s.existing {
 		return nil
 	}
 	return s.stored().Check()
 }
 
-// stored returns the configuration to open the semaphore with. Of an existing one the
-// store reads the protocol only.
+// checkNumbered fails if this client cannot use a semaphore with numbered permits. A pool
+// leases blocks, whose permits have no numbers. The permits of a local limit have none
+// either, so that two processes would use one device.
+func (s *settings) checkNumbered() error {
+	switch {
+	case s.mode == ModePooled:
+		return &adviceError{"numbered permits cannot be pooled: a pool leases blocks", "use ModeExact, the default"}
+	case s.failOpen.limit != 0:
+		return &adviceError{"numbered permits cannot fail open: two processes would use the same device", "omit FailOpen; acquires then fail with ErrUnavailable while the store does not reply"}
+	}
+	return nil
+}
+
+// An adviceError is an error of options with a hint.
+type adviceError struct{ facts, advice string }
+
+func (e *adviceError) Error() string { return e.facts }
+
+// Hint returns the advice that [sema.Hint] reports.
+func (e *adviceError) Hint() string { return e.advice }
+
+// stored returns the configuration to open the semaphore with. For an existing one the
+// store reads only Protocol.
 func (s *settings) stored() protocol.Config {
 	if s.existing {
 		return protocol.Config{Protocol: protocol.Version}
@@ -253,13 +288,13 @@ func (s *settings) stored() protocol.Config {
 	return c.protocol()
 }
 
-// differFrom returns in what the settings of a second use of a semaphore differ from
-// those of the first, "" if in nothing. Observers and diagnostics are not compared.
+// differFrom describes how the settings of a second call differ from those of the first. It
+// returns "" if they are equal. Observers and diagnostics are not compared.
 func (s *settings) differFrom(first *settings) string {
 	mine, others := *s, *first
 	mine.shared, others.shared = nil, nil
 	mine.config.TTL, others.config.TTL = cmp.Or(mine.config.TTL, defaultTTL), cmp.Or(others.config.TTL, defaultTTL)
-	if mine.existing { // whatever is stored will do
+	if mine.existing { // any stored configuration matches
 		mine.existing, mine.config = others.existing, others.config
 	}
 	var differences []string
@@ -272,8 +307,8 @@ func (s *settings) differFrom(first *settings) string {
 	return strings.Join(differences, ", ")
 }
 
-// mismatch returns in what a stored configuration differs from what was asked for, ""
-// if in nothing. What was not asked for may be anything.
+// mismatch describes how a stored configuration differs from the requested one. It returns
+// "" if they match. Values that were not requested match anything.
 func (s *settings) mismatch(stored Config) string {
 	if s.existing {
 		return ""
@@ -287,6 +322,7 @@ func (s *settings) mismatch(stored Config) string {
 	}
 	note(asked.Capacity != stored.Capacity, fmt.Sprintf("capacity %d", stored.Capacity), fmt.Sprint(asked.Capacity))
 	note(asked.Rate != stored.Rate, periodText(stored.Rate), periodText(asked.Rate))
+	note(asked.Numbered && !stored.Numbered, "no numbers", "numbered")
 	note(asked.TTL != 0 && asked.TTL != stored.TTL, fmt.Sprintf("TTL %v", stored.TTL), fmt.Sprint(asked.TTL))
 	note(asked.Ramp != 0 && asked.Ramp != stored.Ramp, fmt.Sprintf("ramp %d", stored.Ramp), fmt.Sprint(asked.Ramp))
 	note(asked.MaxWaiters != 0 && asked.MaxWaiters != stored.MaxWaiters, waitersText(stored.MaxWaiters), waitersText(asked.MaxWaiters))

@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// TestOption_AcceptsSharedOptionsOnly: an option that is not of the interface does not
-// compile as an argument.
+// TestOption_AcceptsSharedOptionsOnly checks which types implement Option: others do not compile
+// as arguments.
 func TestOption_AcceptsSharedOptionsOnly(t *testing.T) {
 	t.Parallel()
 	option := reflect.TypeFor[fleet.Option]()
@@ -46,7 +46,7 @@ func TestClient_SemaphoreAgain(t *testing.T) {
 	}{
 		"the same":         {of(4, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second)), nil},
 		"the default TTL":  {of(4, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second), fleet.TTL(15*time.Second)), nil},
-		"as it is stored":  {of(fleet.Existing, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second)), nil},
+		"existing":         {of(fleet.Existing, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second)), nil},
 		"other capacity":   {of(5, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second)), sema.ErrInvalid},
 		"other MaxWait":    {of(4, fleet.Labels(map[string]string{"a": "b"})), sema.ErrInvalid},
 		"other MaxWaiters": {of(4, fleet.Labels(map[string]string{"a": "b"}), sema.MaxWait(time.Second), sema.MaxWaiters(3)), sema.ErrInvalid},
@@ -54,7 +54,7 @@ func TestClient_SemaphoreAgain(t *testing.T) {
 		got, err := c.Semaphore("db", again.capacity, again.opts...)
 		wantErr(t, err, again.want)
 		if err == nil && got != first {
-			t.Errorf("%s: another semaphore", what)
+			t.Errorf("%s: got another semaphore", what)
 		}
 	}
 }
@@ -64,8 +64,8 @@ func TestSemaphore_WaitsWithoutABound(t *testing.T) {
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			a, _ := join(t, store)
-			b, _ := join(t, store)
+			a, _ := newClient(t, store)
+			b, _ := newClient(t, store)
 			p := mustAcquire(t, semaphore(t, a, of(1, mode)), 1)
 			start := time.Now()
 			time.AfterFunc(3*time.Hour, p.Release)
@@ -92,7 +92,7 @@ func TestSemaphore_UnavailableAfter(t *testing.T) {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					client, link := join(t, memstore.New())
+					client, link := newClient(t, memstore.New())
 					link.cut.Store(true)
 					start := time.Now()
 					_, err := semaphore(t, client, of(1, c.opts...).with(mode)).Acquire(t.Context(), 1)
@@ -106,15 +106,15 @@ func TestSemaphore_UnavailableAfter(t *testing.T) {
 	}
 }
 
-// A caller that is queued when the store stops to reply waits for UnavailableAfter from
-// then on, not from when it was queued.
+// TestSemaphore_UnavailableWhileQueued checks that a queued caller waits for UnavailableAfter from
+// the time at which the store stops replying, not from the time at which it was queued.
 func TestSemaphore_UnavailableWhileQueued(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			a, _ := join(t, store)
-			b, link := join(t, store)
+			a, _ := newClient(t, store)
+			b, link := newClient(t, store)
 			mustAcquire(t, semaphore(t, a, of(1, mode)), 1)
 			time.AfterFunc(10*time.Minute, func() { link.cut.Store(true) })
 			start := time.Now()
@@ -132,7 +132,7 @@ func TestSemaphore_Existing(t *testing.T) {
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			a, _ := join(t, store)
+			a, _ := newClient(t, store)
 			s := semaphore(t, a, of(fleet.Existing, mode))
 			for range 2 {
 				_, err := s.Acquire(t.Context(), 1)
@@ -141,9 +141,9 @@ func TestSemaphore_Existing(t *testing.T) {
 				wantErr(t, err, fs.ErrNotExist)
 			}
 			if _, err := store.Inspect(t.Context(), "db"); err == nil {
-				t.Error("it was created")
+				t.Error("the semaphore was created")
 			}
-			b, _ := join(t, store)
+			b, _ := newClient(t, store)
 			mustAcquire(t, semaphore(t, b, of(3, fleet.TTL(time.Minute))), 1).Release()
 			time.Sleep(time.Second)
 			p := mustAcquire(t, s, 3)
@@ -160,8 +160,8 @@ func TestSemaphore_NoWaiters(t *testing.T) {
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			a, _ := join(t, store)
-			b, _ := join(t, store)
+			a, _ := newClient(t, store)
+			b, _ := newClient(t, store)
 			s := semaphore(t, a, of(2, mode, sema.MaxWaiters(0)))
 			p := mustAcquire(t, s, 2)
 			_, err := s.Acquire(t.Context(), 1)
@@ -178,7 +178,7 @@ func TestSemaphore_NoWaiters(t *testing.T) {
 func TestSemaphore_CapacityZeroIsPaused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		s := semaphore(t, c, of(0))
 		_, err := s.TryAcquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrFull)
@@ -186,7 +186,7 @@ func TestSemaphore_CapacityZeroIsPaused(t *testing.T) {
 		go func() { granted <- mustAcquire(t, s, 1) }()
 		time.Sleep(time.Hour)
 		if len(granted) > 0 {
-			t.Error("granted though paused")
+			t.Error("granted although the capacity is 0")
 		}
 		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 1 }), nil)
 		(<-granted).Release()

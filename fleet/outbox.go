@@ -10,22 +10,21 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// An outbox holds events that happened in no caller's goroutine, until they are reported
-// in order: by a goroutine that is none of the client's workers, since an observer may
-// close the client. Its mutex is taken last.
+// An outbox queues events that did not happen in a caller's goroutine, and reports them in
+// order. Its goroutine is not one of the client's workers, since an observer may close the
+// client. Its mutex is acquired last.
 type outbox struct {
 	mu         sync.Mutex
 	events     []sema.Event
-	works      bool     // a goroutine reports
-	panics     int64    // of observers
-	mismatches []string // that were reported
+	running    bool     // the goroutine runs
+	panics     int64    // number of panics of observers
+	mismatches []string // reported before
 }
 
-// maxUnreported bounds how far an observer may lag behind.
+// maxUnreported bounds the events that wait for a slow observer.
 const maxUnreported = 1000
 
-// post reports an event soon. It drops the oldest if there are too many, and renewals
-// first of all.
+// post queues an event. If the queue is full, it drops a renewal, or else the oldest event.
 func (o *outbox) post(m *sema.Monitor, e sema.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -33,17 +32,17 @@ func (o *outbox) post(m *sema.Monitor, e sema.Event) {
 		return
 	}
 	o.events = append(o.events[max(0, len(o.events)-maxUnreported+1):], e)
-	if !o.works {
-		o.works = true
-		go o.work(m)
+	if !o.running {
+		o.running = true
+		go o.run(m)
 	}
 }
 
-func (o *outbox) work(m *sema.Monitor) {
+func (o *outbox) run(m *sema.Monitor) {
 	for {
 		o.mu.Lock()
 		if len(o.events) == 0 {
-			o.works = false
+			o.running = false
 			o.mu.Unlock()
 			return
 		}
@@ -54,7 +53,7 @@ func (o *outbox) work(m *sema.Monitor) {
 	}
 }
 
-// report survives an observer that panics, since no caller could recover.
+// report reports an event, and recovers if an observer panics, since no caller could.
 func (o *outbox) report(m *sema.Monitor, e sema.Event) {
 	defer func() {
 		if recover() != nil {
@@ -66,15 +65,15 @@ func (o *outbox) report(m *sema.Monitor, e sema.Event) {
 	m.Report(e)
 }
 
-// panicked returns how often observers have panicked.
+// panicked returns the number of panics of observers.
 func (o *outbox) panicked() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.panics
 }
 
-// first reports whether a mismatch was not reported before.
-func (o *outbox) first(mismatch string) bool {
+// isNew reports whether a mismatch was not reported before, and remembers it.
+func (o *outbox) isNew(mismatch string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if slices.Contains(o.mismatches, mismatch) {
@@ -84,10 +83,10 @@ func (o *outbox) first(mismatch string) bool {
 	return true
 }
 
-// report reports an event soon. The mutex may be held.
+// report queues an event for the observers. The session's mutex may be held.
 func (s *session) report(e sema.Event) { s.events.post(s.monitor, e) }
 
-// checkMismatch reports a stored configuration that is not what was asked for.
+// checkMismatch reports a stored configuration that differs from the requested one.
 func (s *session) checkMismatch(stored protocol.Config) {
 	if differs := s.settings.mismatch(configOf(stored)); differs != "" {
 		s.reportMismatch(stored.Capacity, fmt.Sprintf("semaphore %q is stored with %s; the stored configuration applies", s.settings.label, differs),
@@ -95,22 +94,21 @@ func (s *session) checkMismatch(stored protocol.Config) {
 	}
 }
 
-// reportMismatch reports to the observers, or else to the default logger, each report
-// once.
+// reportMismatch reports a mismatch once, to the observers or else to the default logger.
 func (s *session) reportMismatch(capacity int64, report, hint string) {
 	switch {
-	case !s.events.first(report):
+	case !s.events.isNew(report):
 	case s.monitor != nil:
 		s.report(sema.Event{Kind: sema.EventMismatched, Capacity: capacity, Report: report})
 	default:
-		go slog.Default().Warn("sema: "+report, "hint", hint) // a slow handler must not hold the mutex
+		go slog.Default().Warn("sema: "+report, "hint", hint) // a slow handler must not block the session's mutex
 	}
 }
 
-// monitored is a semaphore as its monitor sees it.
+// A monitored is the semaphore that a monitor reads.
 type monitored struct{ *Semaphore }
 
-// Stats returns what the monitor reads: it is called for each event.
+// Stats returns the state without counters: the monitor reads it for each event.
 func (m monitored) Stats() sema.Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,30 +13,30 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-func TestEveryAcquireOfAPoolIsTold(t *testing.T) {
+func TestPooled_EveryAcquireIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d eventLog
 		sems, _, _ := pools(t, 1, of(2, sema.Observe(&d)))
-		for range 5 { // from what is there
+		for range 5 { // from the block
 			mustAcquire(t, sems[0], 1).Release()
 			p, err := sems[0].TryAcquire(t.Context(), 1)
 			wantErr(t, err, nil)
 			p.Release()
 		}
-		if came, went := d.count(sema.EventAcquired), d.count(sema.EventReleased); came != 10 || went != 10 {
-			t.Errorf("told of %d acquires and %d releases, want 10", came, went)
+		if acquired, released := d.count(sema.EventAcquired), d.count(sema.EventReleased); acquired != 10 || released != 10 {
+			t.Errorf("%d acquires and %d releases were reported, want 10", acquired, released)
 		}
 	})
 }
 
-func TestASleeperIsNotLentWhatWasLost(t *testing.T) {
+func TestPooled_LostBlockIsNotGrantedAfterASuspend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d eventLog
 		var slept atomic.Int64
-		c, _ := join(t, memstore.New())
-		c.UseSleepyClock(func() time.Duration { return time.Duration(slept.Load()) })
+		c, _ := newClient(t, memstore.New())
+		c.UseSuspendableClock(func() time.Duration { return time.Duration(slept.Load()) })
 		s := semaphore(t, c, of(1, fleet.ModePooled, sema.Observe(&d)))
 		mustAcquire(t, s, 1).Release()
 		slept.Store(int64(10 * time.Minute))
@@ -46,11 +46,11 @@ func TestASleeperIsNotLentWhatWasLost(t *testing.T) {
 	})
 }
 
-func TestTheEngineSaysWhatIsTooLargeForAPool(t *testing.T) {
+func TestPooled_StoreDecidesWhatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, store := pools(t, 2, of(10))
-		admin, _ := join(t, store)
+		admin, _ := newClient(t, store)
 		s := sems[0]
 		hold := mustAcquire(t, s, 10)
 		go func() { mustAcquire(t, s, 1).Release() }()
@@ -61,29 +61,29 @@ func TestTheEngineSaysWhatIsTooLargeForAPool(t *testing.T) {
 			_, err := acquire(t.Context(), 50)
 			wantErr(t, err, sema.ErrTooLarge)
 			if took := time.Since(start); took > 2*rtt {
-				t.Errorf("told after %v", took)
+				t.Errorf("rejected after %v", took)
 			}
 		}
 		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 60 }), nil)
 		other := mustAcquire(t, sems[1], 30)
 		time.AfterFunc(time.Minute/2, other.Release)
 		hold.Release()
-		mustAcquire(t, s, 50).Release() // though it was too large when the pool last heard
+		mustAcquire(t, s, 50).Release() // although it was too large at the pool's last reply
 	})
 }
 
-func TestMaxWaitBoundsAllOfAWaitAtAPool(t *testing.T) {
+func TestPooled_MaxWaitBoundsTheWholeWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, links, store := pools(t, 2, of(10, sema.MaxWait(20*time.Second)))
-		admin, _ := join(t, store)
+		admin, _ := newClient(t, store)
 		mustAcquire(t, sems[0], 1).Release()
 		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 60 }), nil)
 		other := mustAcquire(t, sems[1], 30)
 		synctest.Wait()
 		links[0].delay = 2 * time.Second
 		start := time.Now()
-		_, err := sems[0].Acquire(t.Context(), 50) // the engine is asked first whether that can be
+		_, err := sems[0].Acquire(t.Context(), 50) // the store decides first whether it is too large
 		wantErr(t, err, sema.ErrTimeout)
 		if took := time.Since(start); took != 20*time.Second {
 			t.Errorf("it took %v", took)
@@ -94,36 +94,36 @@ func TestMaxWaitBoundsAllOfAWaitAtAPool(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsAtAPoolOfASleeperIsServedAnew(t *testing.T) {
+func TestPooled_WaiterIsServedAfterASuspend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
-		c, _ := join(t, memstore.New())
-		c.UseSleepyClock(func() time.Duration { return time.Duration(slept.Load()) })
+		c, _ := newClient(t, memstore.New())
+		c.UseSuspendableClock(func() time.Duration { return time.Duration(slept.Load()) })
 		s := semaphore(t, c, of(1, fleet.ModePooled))
 		p := mustAcquire(t, s, 1)
 		got := make(chan sema.Permit)
 		go func() { got <- mustAcquire(t, s, 1) }()
 		synctest.Wait()
 		slept.Store(int64(10 * time.Minute))
-		p.Release() // of what was lost meanwhile
+		p.Release() // a permit that was lost meanwhile
 		q := <-got
 		wantErr(t, q.Err(), nil)
 		q.Release()
 	})
 }
 
-func TestAPermitOfAPoolThatComesTooLateGoesBack(t *testing.T) {
+func TestPooled_PermitForAnEndedContextIsReturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1, fleet.ModePooled, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventQueued && slow.Load() {
-				time.Sleep(time.Second) // meanwhile it is its turn, and it is not wanted any more
+				time.Sleep(time.Second) // meanwhile the permit is released and the context ends
 			}
 		}))))
-		for range 20 { // whatever is noticed first
+		for range 20 { // whichever of grant and deadline comes first
 			slow.Store(false)
 			p := mustAcquire(t, s, 1)
 			slow.Store(true)
@@ -140,10 +140,10 @@ func TestAPermitOfAPoolThatComesTooLateGoesBack(t *testing.T) {
 	})
 }
 
-func TestTheLineOfAPoolIsAsLongAsIsStored(t *testing.T) {
+func TestPooled_StoredMaxWaitersBoundsTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1, fleet.ModePooled))
 		p := mustAcquire(t, s, 1)
 		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.MaxWaiters = 2 }), nil)
@@ -155,26 +155,26 @@ func TestTheLineOfAPoolIsAsLongAsIsStored(t *testing.T) {
 		_, err := s.Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrQueueFull)
 		if fault := faultOf(t, err); fault.Waiters != 2 {
-			t.Errorf("%v: %d wait", err, fault.Waiters)
+			t.Errorf("%v: %d waiters, want 2", err, fault.Waiters)
 		}
 		p.Release()
 	})
 }
 
-func TestAPoolKeepsNoMoreReadyThanItsBlock(t *testing.T) {
+func TestPooled_BlockBoundsUnusedPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 1, of(1000, fleet.Block(3)))
 		for n := range int64(50) {
 			mustAcquire(t, sems[0], 1)
 			if blocks := sems[0].Stats().Blocks; blocks > n+1+3 {
-				t.Fatalf("%d of the engine's, and %d are out", blocks, n+1)
+				t.Fatalf("the pool has %d permits, and %d are held", blocks, n+1)
 			}
 		}
 	})
 }
 
-func TestThePoolAsksForAllWhoWait(t *testing.T) {
+func TestPooled_RequestsABlockForAllWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, links, _ := pools(t, 1, of(1000, fleet.Block(1)))
@@ -186,17 +186,17 @@ func TestThePoolAsksForAllWhoWait(t *testing.T) {
 		}
 		wg.Wait()
 		if n, took := links[0].batches.Load()-before, time.Since(start); n > 5 || took > 5*rtt {
-			t.Errorf("%d batches and %v for 50 who came at once", n, took)
+			t.Errorf("%d batches and %v for 50 concurrent acquires", n, took)
 		}
 	})
 }
 
-func TestAPoolAsksAgainWhenTheEnginesClockIsAhead(t *testing.T) {
+func TestPooled_RequestsAgainIfTheStoreClockIsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := hasty(t)
-		a, _ := join(t, store)
-		b, _ := join(t, store)
+		store := fastClockStore(t)
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
 		p := mustAcquire(t, semaphore(t, a, of(1)), 1)
 		time.AfterFunc(9*time.Second, p.Release)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -207,17 +207,17 @@ func TestAPoolAsksAgainWhenTheEnginesClockIsAhead(t *testing.T) {
 	})
 }
 
-func TestABlockIsWorthItsWay(t *testing.T) {
+func TestPooled_QuantumLimitsRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, links, _ := pools(t, 2, of(2, fleet.Quantum(200*time.Millisecond)))
-		long := mustAcquire(t, sems[0], 1) // for which it is recalled all the time
+		long := mustAcquire(t, sems[0], 1) // the pool is recalled all the time
 		var served [2]atomic.Int64
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
 		for i, s := range sems {
-			for range 5 { // always some in line
+			for range 5 { // the queue is never empty
 				wg.Go(func() {
 					for ctx.Err() == nil {
 						p := mustAcquire(t, s, 1)
@@ -231,14 +231,14 @@ func TestABlockIsWorthItsWay(t *testing.T) {
 		wg.Wait()
 		for i := range served {
 			if n, batches := served[i].Load(), links[i].batches.Load(); n < 1000 || batches > 200 {
-				t.Errorf("pool %d served %d in 4 s, and said %d batches", i, n, batches)
+				t.Errorf("pool %d served %d in 4 s with %d batches", i, n, batches)
 			}
 		}
 		long.Release()
 	})
 }
 
-func TestWhatAPoolCollectsForItsFirstIsItsOwnForAQuantum(t *testing.T) {
+func TestPooled_KeepsPermitsForItsFirstWaiterForAQuantum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 2, of(4, fleet.Quantum(200*time.Millisecond)))
@@ -250,14 +250,14 @@ func TestWhatAPoolCollectsForItsFirstIsItsOwnForAQuantum(t *testing.T) {
 		go func() { mustAcquire(t, sems[1], 1).Release() }()
 		all := mustAcquire(t, sems[0], 4)
 		if took := time.Since(start); took != 100*time.Millisecond {
-			t.Errorf("waited %v for what was released after 100 ms", took)
+			t.Errorf("waited %v for a permit that was released after 100 ms", took)
 		}
 		all.Release()
 		time.Sleep(time.Second)
 	})
 }
 
-func TestWhatAPoolDoesNotUseGoesBackByHalves(t *testing.T) {
+func TestPooled_ReturnsUnusedPermitsByHalves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 1, of(64))
@@ -265,25 +265,25 @@ func TestWhatAPoolDoesNotUseGoesBackByHalves(t *testing.T) {
 		for _, want := range []int64{64, 32, 16, 8} {
 			time.Sleep(time.Second)
 			if blocks := sems[0].Stats().Blocks; blocks != want {
-				t.Errorf("%d are left, want %d", blocks, want)
+				t.Errorf("%d permits are left, want %d", blocks, want)
 			}
 			time.Sleep(4 * time.Second) // a third of a TTL
 		}
 	})
 }
 
-func TestAPoolIsNotGivenBackInCrumbs(t *testing.T) {
+func TestPooled_KeepsUpToTwiceItsCushion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 1, of(1000, fleet.Block(4)))
 		mustAcquire(t, sems[0], 10)
 		mustAcquire(t, sems[0], 3).Release()
 		if blocks := sems[0].Stats().Blocks; blocks != 10+3+4 {
-			t.Fatalf("%d of the engine's", blocks)
+			t.Fatalf("the pool has %d permits", blocks)
 		}
 		time.Sleep(5 * time.Minute)
-		if blocks := sems[0].Stats().Blocks; blocks != 10+3+4 { // 7 are free, and 4 would do
-			t.Errorf("%d are left: what is not twice too much stays", blocks)
+		if blocks := sems[0].Stats().Blocks; blocks != 10+3+4 { // 7 are free, the cushion is 4
+			t.Errorf("the pool has %d permits, want 17: less than twice the cushion is free", blocks)
 		}
 	})
 }

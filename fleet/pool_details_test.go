@@ -13,14 +13,14 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-func TestNothingIsKeptForAWaitThatIsOver(t *testing.T) {
+func TestSemaphore_EndedWaitReservesNothing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			a, _ := join(t, store)
-			b, line := join(t, store)
-			c, _ := join(t, store)
+			a, _ := newClient(t, store)
+			b, conn := newClient(t, store)
+			c, _ := newClient(t, store)
 			o := of(1)
 			p := mustAcquire(t, semaphore(t, a, o), 1)
 			waiter := o
@@ -29,44 +29,44 @@ func TestNothingIsKeptForAWaitThatIsOver(t *testing.T) {
 			defer cancel()
 			go semaphore(t, b, waiter).Acquire(ctx, 1)
 			synctest.Wait()
-			line.cut.Store(true) // nobody hears that it goes
+			conn.cut.Store(true) // the cancel does not reach the store
 			time.Sleep(2 * time.Second)
 			p.Release()
 			start := time.Now()
 			mustAcquire(t, semaphore(t, c, o), 1).Release()
 			if took := time.Since(start); took > 0 {
-				t.Errorf("it took %v, while somebody was served who had long given up", took)
+				t.Errorf("it took %v, while a caller was served that had given up", took)
 			}
 		})
 	}
 }
 
-func TestATryAtAPoolIsRefusedForWhatItWanted(t *testing.T) {
+func TestPooled_RejectedTryReportsItsOwnWeight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, _ := join(t, store)
-		b, _ := join(t, store)
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
 		s := semaphore(t, a, of(100, fleet.ModePooled))
 		p := mustAcquire(t, s, 10)
 		q := mustAcquire(t, semaphore(t, b, of(100)), 90)
 		_, err := s.TryAcquire(t.Context(), 5)
 		wantErr(t, err, sema.ErrFull)
 		if fault := faultOf(t, err); fault.Weight != 5 {
-			t.Errorf("%d were refused, and 5 asked for", fault.Weight)
+			t.Errorf("the error has weight %d, want 5", fault.Weight)
 		}
 		p.Release()
 		q.Release()
 	})
 }
 
-func TestWhatHappensIsCounted(t *testing.T) {
+func TestStats_CountsExchanges(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			a, _ := join(t, store)
-			b, line := join(t, store)
+			a, _ := newClient(t, store)
+			b, conn := newClient(t, store)
 			first := semaphore(t, a, of(1))
 			s := semaphore(t, b, of(1, mode))
 			p := mustAcquire(t, first, 1)
@@ -77,12 +77,12 @@ func TestWhatHappensIsCounted(t *testing.T) {
 			q := <-got
 			synctest.Wait()
 			if c := first.Stats().Exchanges; c.Sessions != 1 || c.Grants != 1 || c.Releases != 1 || c.Batches != 2 || c.Failures != 0 {
-				t.Errorf("who went: %+v", c)
+				t.Errorf("first client: %+v", c)
 			}
 			if c := s.Stats().Exchanges; c.Sessions != 1 || c.Grants != 1 || c.Releases != 0 || c.Notifications != 1 || c.Batches != 2 {
-				t.Errorf("who came: %+v", c)
+				t.Errorf("second client: %+v", c)
 			}
-			line.cut.Store(true)
+			conn.cut.Store(true)
 			if mode == fleet.ModeExact {
 				q.Release()
 			}
@@ -93,26 +93,26 @@ func TestWhatHappensIsCounted(t *testing.T) {
 			}
 			c := s.Stats().Exchanges
 			if c.Failures == 0 || c.Batches < c.Failures {
-				t.Errorf("who is cut off: %+v", c)
+				t.Errorf("during the outage: %+v", c)
 			}
 			c.Failures, c.Batches = 0, 0
 			if c != want {
-				t.Errorf("who is cut off: %+v, want %+v", c, want)
+				t.Errorf("during the outage: %+v, want %+v", c, want)
 			}
-			line.cut.Store(false)
+			conn.cut.Store(false)
 			mustAcquire(t, s, 1).Release()
 			if c := s.Stats().Exchanges; c.Sessions != 2 || c.Grants != 2 {
-				t.Errorf("who is back: %+v", c)
+				t.Errorf("after the outage: %+v", c)
 			}
 		})
 	}
 }
 
-func TestWhoWaitsIsCountedAndTold(t *testing.T) {
+func TestStats_CountsWaiters(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := join(t, memstore.New())
+			c, _ := newClient(t, memstore.New())
 			var mu sync.Mutex
 			queued := -1
 			s := semaphore(t, c, of(1, mode, sema.MaxWait(time.Minute), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -128,14 +128,14 @@ func TestWhoWaitsIsCountedAndTold(t *testing.T) {
 				synctest.Wait()
 				mu.Lock()
 				if got := s.Stats().Waiters; got != n+1 || queued != n+1 {
-					t.Errorf("%d wait, by Stats, and %d were told, want %d", got, queued, n+1)
+					t.Errorf("%d waiters by Stats, %d reported, want %d", got, queued, n+1)
 				}
 				mu.Unlock()
 			}
 			_, err := s.TryAcquire(t.Context(), 1)
 			wantErr(t, err, sema.ErrFull)
 			if fault := faultOf(t, err); fault.Waiters != 2 {
-				t.Errorf("%v: %d wait, want 2", err, fault.Waiters)
+				t.Errorf("%v: %d waiters, want 2", err, fault.Waiters)
 			}
 			start := time.Now()
 			_, err = s.Acquire(t.Context(), 1)
@@ -148,7 +148,7 @@ func TestWhoWaitsIsCountedAndTold(t *testing.T) {
 	}
 }
 
-func TestAQuantumEndsByItself(t *testing.T) {
+func TestPooled_QuantumEndsByTimer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 2, of(2, fleet.Quantum(rtt)))
@@ -157,30 +157,30 @@ func TestAQuantumEndsByItself(t *testing.T) {
 		time.AfterFunc(6*rtt, p.Release)
 		mustAcquire(t, sems[1], 1).Release()
 		if took := time.Since(start); took > 12*rtt {
-			t.Errorf("waited %v for what was released after %v, when the quantum was over", took, 6*rtt)
+			t.Errorf("waited %v for a permit that was released after %v, after the quantum", took, 6*rtt)
 		}
 		q.Release()
 	})
 }
 
-func TestARateThatIsStoredCannotBePooled(t *testing.T) {
+func TestPooled_RejectsAStoredRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, _ := join(t, store)
-		b, _ := join(t, store)
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
 		mustAcquire(t, semaphore(t, a, of(5, fleet.Rate(time.Second))), 1)
 		_, err := semaphore(t, b, of(5, fleet.ModePooled)).Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrInvalid)
 	})
 }
 
-func TestWhatMayGrowIsNotTooLarge(t *testing.T) {
+func TestSemaphore_WeightWithinTheWholeIsNotTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			c, _ := join(t, store)
+			c, _ := newClient(t, store)
 			s := semaphore(t, c, of(3, mode))
 			mustAcquire(t, s, 1).Release()
 			setStored(t, store, func(c *protocol.Config) { c.Whole = 9 })
@@ -195,16 +195,16 @@ func TestWhatMayGrowIsNotTooLarge(t *testing.T) {
 	}
 }
 
-func TestWhatBecameTooLargeIsRefusedInLine(t *testing.T) {
+func TestPooled_QueuedCallerBecomesTooLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, store := pools(t, 2, of(8))
-		admin, _ := join(t, store)
+		admin, _ := newClient(t, store)
 		all := mustAcquire(t, sems[1], 8)
 		go func() { mustAcquire(t, sems[0], 1).Release() }()
 		synctest.Wait()
 		heavy := make(chan error)
-		go func() { // the second in line, of which the engine does not know
+		go func() { // the second in the queue, unknown to the store
 			_, err := sems[0].Acquire(context.Background(), 5)
 			heavy <- err
 		}()
@@ -213,18 +213,18 @@ func TestWhatBecameTooLargeIsRefusedInLine(t *testing.T) {
 		start := time.Now()
 		wantErr(t, <-heavy, sema.ErrTooLarge)
 		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("told after %v", took)
+			t.Errorf("rejected after %v", took)
 		}
 		all.Release()
 		time.Sleep(time.Second)
 	})
 }
 
-func TestAPausedSemaphoreIsNotTooSmall(t *testing.T) {
+func TestSemaphore_PausedIsNotTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := join(t, memstore.New())
+			c, _ := newClient(t, memstore.New())
 			s := semaphore(t, c, of(3, mode))
 			mustAcquire(t, s, 1).Release()
 			resize := func(capacity int64) {
@@ -238,7 +238,7 @@ func TestAPausedSemaphoreIsNotTooSmall(t *testing.T) {
 	}
 }
 
-func TestAPoolThatGrowsAsksRarely(t *testing.T) {
+func TestPooled_GrowsWithFewBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, links, _ := pools(t, 1, of(1000))
@@ -251,15 +251,15 @@ func TestAPoolThatGrowsAsksRarely(t *testing.T) {
 	})
 }
 
-func TestReleasesAreToldPartByPart(t *testing.T) {
+func TestSemaphore_ReleaseOfEachPartIsReported(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
-			var told []sema.Event
-			c, _ := join(t, memstore.New())
+			var released []sema.Event
+			c, _ := newClient(t, memstore.New())
 			s := semaphore(t, c, of(3, mode, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				if e.Kind == sema.EventReleased {
-					told = append(told, e)
+					released = append(released, e)
 				}
 			}))))
 			p := mustAcquire(t, s, 3)
@@ -270,20 +270,20 @@ func TestReleasesAreToldPartByPart(t *testing.T) {
 			a.Release()
 			time.Sleep(time.Second)
 			b.Release()
-			if len(told) != 2 || told[0].Weight != 1 || told[0].Hold != 2*time.Second || told[1].Weight != 2 || told[1].Hold != 3*time.Second {
-				t.Errorf("%+v", told)
+			if len(released) != 2 || released[0].Weight != 1 || released[0].Hold != 2*time.Second || released[1].Weight != 2 || released[1].Hold != 3*time.Second {
+				t.Errorf("reported %+v", released)
 			}
 		})
 	}
 }
 
-func TestReleaseWaitsForTheEngineAndNoLonger(t *testing.T) {
+func TestRelease_WaitsForOneReply(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memstore.New()
-			c, line := join(t, store)
-			line.delay = rtt
+			c, conn := newClient(t, store)
+			conn.delay = rtt
 			s := semaphore(t, c, of(3, mode))
 			p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
 			time.Sleep(time.Second)
@@ -295,12 +295,12 @@ func TestReleaseWaitsForTheEngineAndNoLonger(t *testing.T) {
 			if mode == fleet.ModePooled {
 				return
 			}
-			go s.Acquire(t.Context(), 1) // a batch is on its way
+			go s.Acquire(t.Context(), 1) // a batch is in flight
 			time.Sleep(rtt / 2)
 			start = time.Now()
 			wantErr(t, fleet.Release(t.Context(), q), nil)
-			if taken, _ := inUse(t, store); taken != 1 || time.Since(start) != rtt+rtt/2 {
-				t.Errorf("%d taken, after %v", taken, time.Since(start))
+			if used, _ := inUse(t, store); used != 1 || time.Since(start) != rtt+rtt/2 {
+				t.Errorf("%d in use after %v", used, time.Since(start))
 			}
 		})
 	}

@@ -16,47 +16,47 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-func TestPoolOfASleeperIsOver(t *testing.T) {
+func TestPooled_EndsAfterASuspend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
 		asleep := func() time.Duration { return time.Duration(slept.Load()) }
 		store := memstore.NewWithClock(func() time.Time { return time.Now().Add(asleep()) })
-		a, line := join(t, store)
-		a.UseSleepyClock(asleep)
+		a, conn := newClient(t, store)
+		a.UseSuspendableClock(asleep)
 		s := semaphore(t, a, of(1, fleet.ModePooled))
 		mustAcquire(t, s, 1).Release()
-		// The machine sleeps for ten minutes. Its boot clock goes on, its timers do not.
-		line.cut.Store(true)
+		// The machine is suspended for ten minutes. Its boot clock continues, its timers do not.
+		conn.cut.Store(true)
 		for range 300 {
 			slept.Add(int64(2 * time.Second))
-			inUse(t, store) // others speak to the engine meanwhile
+			inUse(t, store) // others use the store meanwhile
 		}
-		b, _ := join(t, store)
-		b.UseSleepyClock(asleep)
+		b, _ := newClient(t, store)
+		b.UseSuspendableClock(asleep)
 		q := mustAcquire(t, semaphore(t, b, of(1)), 1)
-		if p, err := s.TryAcquire(t.Context(), 1); err == nil { // the machine is just awake
+		if p, err := s.TryAcquire(t.Context(), 1); err == nil { // the machine has just resumed
 			wantErr(t, p.Err(), sema.ErrLost)
 			p.Release()
 		}
 		wantErr(t, sema.Do(t.Context(), s, 1, func(context.Context) error {
-			t.Error("something is done with a permit that was lost before")
+			t.Error("Do calls the function with a lost permit")
 			return nil
 		}), sema.ErrLost)
 		time.Sleep(200 * time.Millisecond)
 		if s.Stats().Blocks > 0 {
-			t.Error("the pool lends on")
+			t.Error("the pool still has permits")
 		}
 		q.Release()
 	})
 }
 
-func TestACancelledHeavyWaiterHoldsUpNobody(t *testing.T) {
+func TestPooled_CancelledHeavyWaiterDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		x, _ := join(t, store)
-		a, _ := join(t, store)
+		x, _ := newClient(t, store)
+		a, _ := newClient(t, store)
 		hold := mustAcquire(t, semaphore(t, x, of(10)), 5)
 		s := semaphore(t, a, of(10, fleet.ModePooled))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -65,13 +65,13 @@ func TestACancelledHeavyWaiterHoldsUpNobody(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { _, err := s.Acquire(t.Context(), 1); got <- err }()
 		synctest.Wait()
-		cancel() // 5 are free, and nobody but the light one waits
+		cancel() // 5 are free, and only the light request waits
 		wantErr(t, <-got, nil)
 		hold.Release()
 	})
 }
 
-func TestTooLargeIsForWhoAskedTooMuch(t *testing.T) {
+func TestPooled_TooLargeRejectsOnlyItsCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 1, of(10))
@@ -86,7 +86,7 @@ func TestTooLargeIsForWhoAskedTooMuch(t *testing.T) {
 	})
 }
 
-func TestTooLargeIsAnErrorAtOnceInAPool(t *testing.T) {
+func TestPooled_TooLargeFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 1, of(10))
@@ -101,7 +101,7 @@ func TestTooLargeIsAnErrorAtOnceInAPool(t *testing.T) {
 	})
 }
 
-func TestNobodyOvertakesTheLineOfAPool(t *testing.T) {
+func TestPooled_NewCallerDoesNotOvertakeTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 1, of(1))
@@ -109,7 +109,7 @@ func TestNobodyOvertakesTheLineOfAPool(t *testing.T) {
 		p := mustAcquire(t, s, 1)
 		served, overtaken := make(chan struct{}), 0
 		var wg sync.WaitGroup
-		wg.Go(func() { // the first in line, who comes again and again
+		wg.Go(func() { // the first of the queue, which acquires again and again
 			for range 1000 {
 				q := mustAcquire(t, s, 1)
 				q.Release()
@@ -130,17 +130,18 @@ func TestNobodyOvertakesTheLineOfAPool(t *testing.T) {
 		p.Release()
 		wg.Wait()
 		if overtaken > 2 {
-			t.Errorf("who came later was served %d times before who waited", overtaken)
+			t.Errorf("a later caller was served %d times before the waiter", overtaken)
 		}
 	})
 }
 
-// It counts goroutines of the whole process, so it is alone.
-func TestARevokedBlockOfARetiredGenerationIsForgotten(t *testing.T) {
+// TestPooled_RevokedBlockOfARetiredGenerationIsDropped counts goroutines of the whole process, so it
+// does not run in parallel.
+func TestPooled_RevokedBlockOfARetiredGenerationIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, _ := join(t, store)
-		b, _ := join(t, store)
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
 		pooled := semaphore(t, a, of(1, fleet.ModePooled))
 		exact := semaphore(t, b, of(1))
 		for range 20 {
@@ -156,8 +157,8 @@ func TestARevokedBlockOfARetiredGenerationIsForgotten(t *testing.T) {
 		}
 		buf := make([]byte, 1<<20)
 		buf = buf[:runtime.Stack(buf, true)]
-		if n := strings.Count(string(buf), "fleet.(*Semaphore).collect("); n > 1 {
-			t.Errorf("%d goroutines wait for what is not there any more", n)
+		if n := strings.Count(string(buf), "fleet.(*pooled).collect("); n > 1 {
+			t.Errorf("%d goroutines wait for permits of dropped generations", n)
 		}
 	})
 }

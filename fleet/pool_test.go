@@ -19,8 +19,7 @@ import (
 
 const rtt = 10 * time.Millisecond
 
-// pools makes clients of one store, a round trip away, with a pooled semaphore
-// each.
+// pools returns pooled semaphores of n clients of one store, a round trip away.
 func pools(t *testing.T, n int, o spec) ([]*fleet.Semaphore, []*link, *memstore.Store) {
 	t.Helper()
 	store := memstore.New()
@@ -28,14 +27,14 @@ func pools(t *testing.T, n int, o spec) ([]*fleet.Semaphore, []*link, *memstore.
 	var sems []*fleet.Semaphore
 	var links []*link
 	for range n {
-		c, l := join(t, store)
+		c, l := newClient(t, store)
 		l.delay = rtt
 		sems, links = append(sems, semaphore(t, c, o)), append(links, l)
 	}
 	return sems, links, store
 }
 
-// A meter counts permits that are out, and how many were at most.
+// A meter counts held permits, and their maximum.
 type meter struct{ now, most atomic.Int64 }
 
 func (m *meter) add(n int64) {
@@ -44,7 +43,7 @@ func (m *meter) add(n int64) {
 	}
 }
 
-func TestAPoolIsServedWithoutTheEngine(t *testing.T) {
+func TestPooled_ServesWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, links, _ := pools(t, 1, of(10))
@@ -57,18 +56,18 @@ func TestAPoolIsServedWithoutTheEngine(t *testing.T) {
 			p.Release()
 		}
 		if n, took := links[0].batches.Load()-before, time.Since(start); n > 0 || took > 0 {
-			t.Errorf("%d batches and %v for what is there", n, took)
+			t.Errorf("%d batches and %v for permits that the pool has", n, took)
 		}
 	})
 }
 
-func TestPoolsKeepTheBound(t *testing.T) {
+func TestPooled_KeepsTheBound(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			const capacity = 6
 			sems, _, store := pools(t, 4, of(capacity, fleet.Quantum(20*time.Millisecond)))
-			var out meter
+			var held meter
 			var served [4]atomic.Int64
 			var wg sync.WaitGroup
 			for i, s := range sems {
@@ -82,9 +81,9 @@ func TestPoolsKeepTheBound(t *testing.T) {
 							cancel()
 							if err == nil {
 								served[i].Add(1)
-								out.add(n)
+								held.add(n)
 								time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
-								out.add(-n)
+								held.add(-n)
 								p.Release()
 							}
 							time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
@@ -93,39 +92,39 @@ func TestPoolsKeepTheBound(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			if most := out.most.Load(); most > capacity {
-				t.Errorf("seed %d: %d of %d were out", seed, most, capacity)
+			if most := held.most.Load(); most > capacity {
+				t.Errorf("seed %d: %d of %d were held", seed, most, capacity)
 			}
 			for i := range served {
 				if served[i].Load() < 100 {
 					t.Errorf("seed %d: client %d was served %d times of 150", seed, i, served[i].Load())
 				}
 			}
-			time.Sleep(time.Minute) // what nobody uses goes back
-			if taken, waiting := inUse(t, store); taken != 0 || waiting != 0 {
-				t.Errorf("seed %d: %d taken, %d wait", seed, taken, waiting)
+			time.Sleep(time.Minute) // unused permits are returned
+			if used, waiting := inUse(t, store); used != 0 || waiting != 0 {
+				t.Errorf("seed %d: %d in use, %d waiting", seed, used, waiting)
 			}
 		})
 	}
 }
 
-func TestWhatAPoolDoesNotUseGoesToWhoWaits(t *testing.T) {
+func TestPooled_UnusedPermitsGoToWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 2, of(8))
-		for range 3 { // it grows
+		for range 3 { // the pool grows
 			p, q := mustAcquire(t, sems[0], 4), mustAcquire(t, sems[0], 1)
 			p.Release()
 			q.Release()
 		}
 		held := mustAcquire(t, sems[0], 1)
 		if blocks := sems[0].Stats().Blocks; blocks < 5 {
-			t.Fatalf("a pool of %d", blocks)
+			t.Fatalf("the pool has %d permits, want at least 5", blocks)
 		}
 		start := time.Now()
 		p := mustAcquire(t, sems[1], 7)
 		if took := time.Since(start); took > 50*time.Millisecond+4*rtt {
-			t.Errorf("waited %v for what nobody used, want some round trips, a quantum at most", took)
+			t.Errorf("waited %v for unused permits, want some round trips and at most a quantum", took)
 		}
 		wantErr(t, held.Err(), nil)
 		p.Release()
@@ -133,14 +132,14 @@ func TestWhatAPoolDoesNotUseGoesToWhoWaits(t *testing.T) {
 	})
 }
 
-func TestABusyPoolIsLentForOneQuantumMore(t *testing.T) {
+func TestPooled_BusyPoolKeepsABlockForOneQuantum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const quantum, hold = 200 * time.Millisecond, 30 * time.Millisecond
 		sems, _, _ := pools(t, 2, of(3, fleet.Quantum(quantum)))
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		for range 8 { // always some in line
+		for range 8 { // the queue is never empty
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					p := mustAcquire(t, sems[0], 1)
@@ -164,7 +163,7 @@ func TestABusyPoolIsLentForOneQuantumMore(t *testing.T) {
 	})
 }
 
-func TestLongHoldersDoNotKeepTheirPoolFromBeingServed(t *testing.T) {
+func TestPooled_LongHoldersDoNotBlockTheirPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 2, of(4))
@@ -196,7 +195,7 @@ func TestLongHoldersDoNotKeepTheirPoolFromBeingServed(t *testing.T) {
 	})
 }
 
-func TestHeavyWishesOfTwoPoolsAreBothServed(t *testing.T) {
+func TestPooled_HeavyRequestsOfAllPoolsAreServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 3, of(4, sema.MaxWait(10*time.Second)))
@@ -216,7 +215,7 @@ func TestHeavyWishesOfTwoPoolsAreBothServed(t *testing.T) {
 	})
 }
 
-func TestThePoolServesItsOwnInOrder(t *testing.T) {
+func TestPooled_ServesItsCallersInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, _ := pools(t, 2, of(2, fleet.Quantum(20*time.Millisecond)))
@@ -235,7 +234,7 @@ func TestThePoolServesItsOwnInOrder(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		wg.Go(func() { // generations come and go
+		wg.Go(func() { // forces new generations
 			for range 10 {
 				q := mustAcquire(t, sems[1], 1)
 				time.Sleep(10 * time.Millisecond)
@@ -250,7 +249,7 @@ func TestThePoolServesItsOwnInOrder(t *testing.T) {
 	})
 }
 
-func TestAPoolIsLostWithItsSession(t *testing.T) {
+func TestPooled_IsLostWithItsSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, links, _ := pools(t, 2, of(2, fleet.TTL(3*time.Second)))
@@ -280,12 +279,12 @@ func TestAPoolIsLostWithItsSession(t *testing.T) {
 	})
 }
 
-func TestARevokedBlockIsLostAsAWhole(t *testing.T) {
+func TestPooled_RevokedBlockIsLostAsAWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, store := pools(t, 2, of(4))
 		p := mustAcquire(t, sems[0], 2)
-		admin, _ := join(t, store)
+		admin, _ := newClient(t, store)
 		lease, _ := fleet.LeaseOf(p)
 		wantErr(t, admin.Revoke(t.Context(), "db", fleet.Revocation{Lease: lease.ID, By: "ops", Why: "stuck"}), nil)
 		<-p.Lost()
@@ -298,11 +297,11 @@ func TestARevokedBlockIsLostAsAWhole(t *testing.T) {
 	})
 }
 
-func TestADrainedPoolGivesEverythingBack(t *testing.T) {
+func TestPooled_DrainReturnsAllPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, store := pools(t, 1, of(4))
-		admin, _ := join(t, store)
+		admin, _ := newClient(t, store)
 		p := mustAcquire(t, sems[0], 3)
 		waiting := make(chan error)
 		go func() {
@@ -326,24 +325,24 @@ func TestADrainedPoolGivesEverythingBack(t *testing.T) {
 	})
 }
 
-func TestAShrunkCapacityIsTakenFromPools(t *testing.T) {
+func TestPooled_ShrinkRecallsUnusedPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, store := pools(t, 1, of(8))
-		admin, _ := join(t, store)
+		admin, _ := newClient(t, store)
 		p := mustAcquire(t, sems[0], 8)
 		p.Release()
 		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 2 }), nil)
 		time.Sleep(time.Second)
-		if taken, _ := inUse(t, store); taken > 2 {
-			t.Errorf("%d are taken, and nobody uses them", taken)
+		if used, _ := inUse(t, store); used > 2 {
+			t.Errorf("%d permits are in use at the store, and none is held", used)
 		}
 		_, err := sems[0].Acquire(t.Context(), 3)
 		wantErr(t, err, sema.ErrTooLarge)
 	})
 }
 
-func TestWaitingAtAPoolEndsInTime(t *testing.T) {
+func TestPooled_WaitsEndInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sems, _, store := pools(t, 2, of(2, sema.MaxWaiters(2), sema.MaxWait(5*time.Second)))
@@ -377,22 +376,22 @@ func TestWaitingAtAPoolEndsInTime(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if _, waiting := inUse(t, store); waiting != 0 {
-			t.Errorf("%d still wait", waiting)
+			t.Errorf("%d requests are still queued", waiting)
 		}
 		all.Release()
 		p, err := sems[0].TryAcquire(t.Context(), 2)
-		for ; err != nil; p, err = sems[0].TryAcquire(t.Context(), 2) { // until the recall is heard
+		for ; err != nil; p, err = sems[0].TryAcquire(t.Context(), 2) { // until the recall arrives
 			time.Sleep(time.Second)
 		}
 		p.Release()
 	})
 }
 
-func TestClosingAPool(t *testing.T) {
+func TestPooled_CloseReturnsAllPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, _ := join(t, store)
+		c, _ := newClient(t, store)
 		s, err := c.Semaphore("db", 5, fleet.ModePooled)
 		wantErr(t, err, nil)
 		p := mustAcquire(t, s, 3)
@@ -404,13 +403,13 @@ func TestClosingAPool(t *testing.T) {
 		wantErr(t, p.Err(), nil)
 		p.Release()
 		wantErr(t, <-closed, nil)
-		if taken, _ := inUse(t, store); taken != 0 {
-			t.Errorf("%d are taken", taken)
+		if used, _ := inUse(t, store); used != 0 {
+			t.Errorf("%d in use", used)
 		}
 	})
 }
 
-func TestAPoolIsObserved(t *testing.T) {
+func TestPooled_ReportsEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -12,69 +12,70 @@ import (
 	"github.com/sema-go/sema/internal/list"
 )
 
-// pooled is the strategy of [ModePooled]: the store lends blocks to this process, which
-// lends their parts to its goroutines through a local semaphore, at the speed of one.
+// pooled is the strategy of [ModePooled]: the store grants blocks to this process. A local
+// semaphore grants permits of these blocks to goroutines, at local speed.
 //
-// The bound is strict: the local semaphore never has more than the blocks weigh, and
-// nothing is returned to the store that is still held here.
+// The bound is strict: the capacity of the local semaphore never exceeds the weight of the
+// blocks, and no permit that is held here is returned to the store.
 type pooled struct {
 	*session
-	published *atomic.Pointer[generation] // the front, for callers that need not wait
+	published *atomic.Pointer[generation] // the front, if callers may acquire from it without the mutex
 
 	// Guarded by session.mu.
-	front    *generation   // from which acquires are served
-	retired  []*generation // to which permits only return
-	queue    list.List[*queued]
-	wanted   int64           // weights of the queue
-	asked    protocol.Op     // request for a block, for the first of the queue; its Ticket is 0 if there is none
-	recalled protocol.Micros // since when others wait for blocks; 0: they do not
-	decayed  protocol.Micros // when unused permits were last returned
-	acquired int64           // permits of generations that are gone
+	front        *generation   // serves acquires
+	retired      []*generation // only receive released permits
+	queue        list.List[*queued]
+	queuedWeight int64           // total weight of the queue
+	blockRequest protocol.Op     // request for a block, for the first of the queue; Ticket is 0 if there is none
+	recalledAt   protocol.Micros // when others began to wait for blocks; 0: none wait
+	decayedAt    protocol.Micros // when unused permits were last returned
+	acquired     int64           // permits of dropped generations
 }
 
 func newPooled(s *session, published *atomic.Pointer[generation]) *pooled {
 	p := &pooled{session: s, published: published}
 	s.strategy = p
-	p.newFront()
+	p.newFrontLocked()
 	return p
 }
 
-// A queued is a caller that waits here. Only the first of the queue waits at the local
-// semaphore and at the store, so that the order is kept whatever happens to
-// generations.
+// A queued is a caller in the local queue. Only the first of the queue also waits at the
+// local semaphore and at the store, so that the order survives a change of generation.
 type queued struct {
 	call    *call
 	weight  int64
-	turn    chan struct{} // closed when it is the first
+	turn    chan struct{} // closed when it becomes the first
 	reject  context.CancelCauseFunc
 	until   protocol.Micros // when its context ends; 0: unknown
-	details protocol.Details
+	details *protocol.Details
 	node    list.Node[*queued]
 }
 
-// newFront starts a generation, without anything to lend. The mutex is held, or the
-// semaphore is not in use yet.
-func (s *pooled) newFront() {
+// newFrontLocked makes an empty generation the front. The mutex is not needed before the
+// semaphore is in use.
+func (s *pooled) newFrontLocked() {
 	g := &generation{of: s, lost: make(chan struct{}), over: make(chan struct{})}
-	// Its permits are reported by the monitor of s.
+	// The monitor of s reports its permits.
 	g.local = sema.New(0, sema.Name(s.settings.label), sema.ParkOversize, sema.Backed(g), sema.Diagnose(sema.DiagnoseOff))
 	s.front = g
-	s.publish()
+	s.publishLocked()
 }
 
-// publish makes the front available to callers that need not wait, without a lock, unless
-// a caller waits or acquires are observed. The mutex is held.
-func (s *pooled) publish() {
-	if s.monitor != nil || s.closed || s.failOpen.applies() || s.draining() || s.queue.Len() > 0 {
+// publishLocked lets callers acquire from the front without the mutex, unless a caller waits
+// or acquires are observed.
+func (s *pooled) publishLocked() {
+	if s.monitor != nil || s.closed || s.failOpen.applies() || s.drainingLocked() || s.queue.Len() > 0 {
 		s.published.Store(nil)
 		return
 	}
 	s.published.Store(s.front)
 }
 
-func (s *pooled) generations() []*generation { return append([]*generation{s.front}, s.retired...) }
+func (s *pooled) generationsLocked() []*generation {
+	return append([]*generation{s.front}, s.retired...)
+}
 
-// acquire takes permits from the front, or waits for them.
+// acquire acquires from the front, or waits.
 func (s *pooled) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	n := c.weight()
 	s.mu.Lock()
@@ -82,20 +83,20 @@ func (s *pooled) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 		s.mu.Unlock()
 		return sema.Permit{}, err
 	}
-	s.loseIfEnded()
+	s.loseIfEndedLocked()
 	if s.queue.Len() == 0 {
 		if p, err := s.front.local.TryAcquire(ctx, n); err == nil {
 			s.mu.Unlock()
 			return s.issue(c, p, nil)
 		}
 	}
-	busy, doubtful := s.queue.Len() > 0, s.tooLarge(n) || s.maxWaitersLocked() == sema.NoWaiters
-	block := s.cushion(n)
+	busy, doubtful := s.queue.Len() > 0, s.tooLargeLocked(n) || s.maxWaitersLocked() == sema.NoWaiters
+	block := s.cushionLocked(n)
 	s.mu.Unlock()
 	if c.req.Try && busy && !doubtful {
 		return sema.Permit{}, s.rejection(c.op, n, sema.ErrFull)
 	}
-	if c.req.Try || doubtful { // only the store knows: the capacity may have been raised
+	if c.req.Try || doubtful { // the store decides, since the capacity may have been raised
 		p, err := s.tryBlock(ctx, c, block)
 		if c.req.Try || err == nil || !errors.Is(err, sema.ErrFull) {
 			return s.issue(c, p, err)
@@ -105,7 +106,7 @@ func (s *pooled) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	return s.issue(c, p, err)
 }
 
-// wait queues the caller here.
+// wait waits in the local queue.
 func (s *pooled) wait(ctx context.Context, c *call) (sema.Permit, error) {
 	wait, reject := context.WithCancelCause(ctx)
 	defer reject(nil)
@@ -119,18 +120,18 @@ func (s *pooled) wait(ctx context.Context, c *call) (sema.Permit, error) {
 	if err != nil {
 		return sema.Permit{}, err
 	}
-	c.noteQueued() // before it joins the queue: an observer that is slow delays no other caller
-	if err := s.stand(c.op, q); err != nil {
+	c.noteQueued() // before it joins the queue, so that a slow observer delays no other caller
+	if err := s.enqueue(c.op, q); err != nil {
 		return sema.Permit{}, err
 	}
-	defer s.leave(q)
+	defer s.dequeue(q)
 	defer s.limit(c, func() { reject(errOverdue) })()
 	p, ok := s.awaitTurn(wait, q)
 	why := context.Cause(wait)
 	switch {
 	case ok && ctx.Err() == nil:
 		return p, nil
-	case ok: // a context of another kind ends wait a moment later
+	case ok: // a custom context may end before wait does
 		p.Release()
 		return sema.Permit{}, context.Cause(ctx)
 	case ctx.Err() != nil:
@@ -138,17 +139,17 @@ func (s *pooled) wait(ctx context.Context, c *call) (sema.Permit, error) {
 	case why == errFailedOpen:
 		return p, errFailedOpen
 	case why == errOverdue && s.settings.maxWait > 0 && time.Since(c.start) >= s.settings.maxWait:
-		return p, s.timeout(c)
+		return p, s.timeoutError(c)
 	case why == errOverdue:
-		return p, s.silence(c)
+		return p, s.unavailableError(c)
 	}
 	return p, s.rejection(c.op, q.weight, why)
 }
 
-// errOverdue ends the wait of a call that waits no longer.
+// errOverdue ends the wait of a call that may not wait any longer.
 var errOverdue = errors.New("overdue")
 
-// limit calls end when a call waits no longer, unless stop is called before.
+// limit calls end when a call may not wait any longer, unless stop was called before.
 func (s *pooled) limit(c *call, end func()) (stop func()) {
 	left, _ := s.overdue(c)
 	var mu sync.Mutex
@@ -184,13 +185,13 @@ func (s *pooled) awaitTurn(wait context.Context, q *queued) (sema.Permit, bool) 
 		return sema.Permit{}, false
 	}
 	for {
-		g, ticket := s.standFirst(q)
+		g, ticket := s.requestFirst(q)
 		select {
 		case <-ticket.Ready():
 		case <-g.over:
 		case <-wait.Done():
 		}
-		p, err := ticket.Permit() // which fails if it is not ready
+		p, err := ticket.Permit() // fails if the ticket is not ready
 		if err == nil && wait.Err() == nil && p.Err() == nil {
 			return p, true
 		}
@@ -205,39 +206,39 @@ func (s *pooled) awaitTurn(wait context.Context, q *queued) (sema.Permit, bool) 
 	}
 }
 
-// standFirst queues the first caller at the front, and at the store if too little is
-// free. A front that is too small for it, even if all were released, is retired: no
-// process keeps what others wait for while it waits for more.
-func (s *pooled) standFirst(q *queued) (*generation, *sema.Ticket) {
+// requestFirst queues the first caller at the front, and requests a block if too little is
+// free. It retires a front that is too small for the caller even if all its permits were
+// released. So no process keeps permits that others wait for while it waits for more.
+func (s *pooled) requestFirst(q *queued) (*generation, *sema.Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.loseIfEnded()
+	s.loseIfEndedLocked()
 	if s.front.held < q.weight {
-		s.retire()
+		s.retireLocked()
 	}
 	g := s.front
 	ticket := g.local.Request(q.weight)
 	select {
 	case <-ticket.Ready():
 	default:
-		s.askBlock(q)
+		s.requestBlockLocked(q)
 	}
 	return g, ticket
 }
 
-// tryBlock asks the store for a block, and takes the permits from it.
+// tryBlock tries to acquire a block, and acquires the permits from it.
 func (s *pooled) tryBlock(ctx context.Context, c *call, more int64) (sema.Permit, error) {
 	req := c.req
 	req.Try, req.Pooled, req.Least, req.Weight, req.Details = true, true, req.Weight, req.Weight+more, s.details()
-	w := s.newWaiter(c, req)
-	if err := s.ask(c.op, w); err != nil {
+	w := s.newWaiter(c, &req)
+	if err := s.submit(c.op, w); err != nil {
 		return sema.Permit{}, err
 	}
 	if _, err := s.await(ctx, c, w); err != nil {
 		return sema.Permit{}, err
 	}
 	s.mu.Lock()
-	s.loseIfEnded()
+	s.loseIfEndedLocked()
 	p, err := s.front.local.TryAcquire(ctx, req.Least)
 	s.mu.Unlock()
 	if err != nil {
@@ -246,8 +247,8 @@ func (s *pooled) tryBlock(ctx context.Context, c *call, more int64) (sema.Permit
 	return p, nil
 }
 
-// maxWaitersLocked returns the stored bound of waiters, or the one that was asked for
-// while that is unknown.
+// maxWaitersLocked returns the stored bound of the queue, or the requested one while the
+// stored one is unknown.
 func (s *pooled) maxWaitersLocked() int64 {
 	if s.peer != nil {
 		return s.peer.Config().MaxWaiters
@@ -269,8 +270,9 @@ func (s *pooled) queueableLocked(op string, n int64) error {
 	return nil
 }
 
-// stand queues a caller, unless nothing is granted any more, or the queue is full.
-func (s *pooled) stand(op string, q *queued) error {
+// enqueue adds a caller to the queue. It fails if nothing is granted any more, or if the
+// queue is full.
+func (s *pooled) enqueue(op string, q *queued) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.queueableLocked(op, q.weight); err != nil {
@@ -279,16 +281,16 @@ func (s *pooled) stand(op string, q *queued) error {
 	q.node.Of = q
 	s.queue.PushBack(&q.node)
 	s.tally.queue(q.call)
-	s.wanted += q.weight
+	s.queuedWeight += q.weight
 	if s.queue.Len() == 1 {
-		s.publish()
+		s.publishLocked()
 		close(q.turn)
 	}
 	return nil
 }
 
-// leave removes a caller from the queue. It is the next one's turn.
-func (s *pooled) leave(q *queued) {
+// dequeue removes a caller from the queue, and wakes the next one if the caller was first.
+func (s *pooled) dequeue(q *queued) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !q.node.In() {
@@ -297,19 +299,19 @@ func (s *pooled) leave(q *queued) {
 	s.tally.unqueue(q.call)
 	first := s.queue.First() == &q.node
 	s.queue.Remove(&q.node)
-	s.wanted -= q.weight
+	s.queuedWeight -= q.weight
 	if !first {
 		return
 	}
-	// The request was for this caller: a heavy one that left must not stay in the
-	// store's queue for a light one.
+	// The request was for this caller. The weight of a caller that left must not delay a
+	// lighter one in the store's queue.
 	if next := s.queue.First(); next != nil {
-		if s.asked.Least != next.Of.weight {
-			s.cancelBlock()
+		if s.blockRequest.Least != next.Of.weight {
+			s.cancelBlockLocked()
 		}
 		close(next.Of.turn)
 		return
 	}
-	s.cancelBlock()
-	s.publish()
+	s.cancelBlockLocked()
+	s.publishLocked()
 }

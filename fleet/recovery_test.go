@@ -11,23 +11,23 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// failedOpen is a semaphore whose engine is out of reach, and whose only permit
-// of its own is out.
+// failedOpen returns a semaphore whose store is unreachable, and whose only local permit is
+// held.
 func failedOpen(t *testing.T, opts ...fleet.Option) (*fleet.Client, *fleet.Semaphore, *link, sema.Permit) {
 	t.Helper()
-	c, l := join(t, memstore.New())
+	c, l := newClient(t, memstore.New())
 	s := semaphore(t, c, of(10, fleet.TTL(3*time.Second), sema.MaxWait(time.Hour), fleet.FailOpen(1)).with(opts...))
 	mustAcquire(t, s, 1).Release()
 	l.cut.Store(true)
-	time.Sleep(10 * time.Second) // until a pool has lost what it had
+	time.Sleep(10 * time.Second) // until a pool has lost its blocks
 	p := mustAcquire(t, s, 1)
 	if !s.Stats().FailedOpen {
-		t.Fatal("it has not failed open")
+		t.Fatal("the semaphore has not failed open")
 	}
 	return c, s, l, p
 }
 
-func TestWhoWaitsForTheLocalLimitGoesOnAtTheEngineWhenThatIsBack(t *testing.T) {
+func TestFailOpen_WaitersContinueAtTheStoreAfterRecovery(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestWhoWaitsForTheLocalLimitGoesOnAtTheEngineWhenThatIsBack(t *testing.T) {
 			case q := <-got:
 				q.Release()
 			case <-time.After(time.Minute):
-				t.Errorf("it waits, and 10 are free: %+v", s.Stats())
+				t.Errorf("the caller waits although 10 permits are free: %+v", s.Stats())
 			}
 			p.Release()
 			synctest.Wait()
@@ -48,7 +48,7 @@ func TestWhoWaitsForTheLocalLimitGoesOnAtTheEngineWhenThatIsBack(t *testing.T) {
 	}
 }
 
-func TestADrainReachesWhoWaitsForTheLocalLimit(t *testing.T) {
+func TestFailOpen_DrainRejectsWaitersOfTheLocalLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, s, l, p := failedOpen(t)
@@ -60,7 +60,7 @@ func TestADrainReachesWhoWaitsForTheLocalLimit(t *testing.T) {
 		wantErr(t, c.Drain(t.Context(), "db"), nil)
 		wantErr(t, <-failed, sema.ErrDraining)
 		if !s.Stats().FailedOpen {
-			t.Error("that was after it recovered")
+			t.Error("the caller was rejected only after the recovery")
 		}
 		go acquire()
 		wantErr(t, <-failed, sema.ErrDraining)
@@ -71,12 +71,12 @@ func TestADrainReachesWhoWaitsForTheLocalLimit(t *testing.T) {
 	})
 }
 
-func TestAnObserverThatIsSlowAtTheEndOfTheLineHoldsUpNobody(t *testing.T) {
+func TestSemaphore_SlowObserverDelaysNoOtherCaller(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModePooled, fleet.ModeExact} {
 		synctest.Test(t, func(t *testing.T) {
 			var slow atomic.Bool
-			c, _ := join(t, memstore.New())
+			c, _ := newClient(t, memstore.New())
 			s := semaphore(t, c, of(1, mode, sema.MaxWait(time.Hour), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				if e.Kind == sema.EventQueued && slow.CompareAndSwap(true, false) {
 					time.Sleep(time.Minute)
@@ -90,40 +90,40 @@ func TestAnObserverThatIsSlowAtTheEndOfTheLineHoldsUpNobody(t *testing.T) {
 			go func() { time.Sleep(time.Second); p.Release() }()
 			mustAcquire(t, s, 1).Release()
 			if took := time.Since(start); took > 2*time.Second {
-				t.Errorf("mode %d: it waited %v for a permit that nobody used", mode, took)
+				t.Errorf("mode %d: waited %v for a free permit", mode, took)
 			}
 			time.Sleep(2 * time.Minute)
 		})
 	}
 }
 
-func TestPermitsWithoutAFence(t *testing.T) {
+func TestGuard_RejectsPermitsWithoutAFence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var guard fleet.Guard
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		rate := semaphore(t, c, of(10, fleet.Rate(time.Minute)))
 		lease, ok := fleet.LeaseOf(mustAcquire(t, rate, 1))
 		if !ok || lease.ID == 0 || lease.Fence.Seq != 0 {
-			t.Errorf("a permit of a rate has %+v, %v", lease, ok)
+			t.Errorf("a permit of a rate has lease %+v, %v", lease, ok)
 		}
 		wantErr(t, guard.Admit(lease.Fence), sema.ErrInvalid)
 
 		_, _, _, p := failedOpen(t)
 		if lease, ok = fleet.LeaseOf(p); ok {
-			t.Errorf("a permit of a local limit has %+v", lease)
+			t.Errorf("a permit of a local limit has lease %+v", lease)
 		}
 		wantErr(t, guard.Admit(lease.Fence), sema.ErrInvalid)
 		p.Release()
 	})
 }
 
-func TestAnObserverThatLagsIsNotToldOfEverything(t *testing.T) {
+func TestOutbox_SlowObserverGetsTheLatestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d eventLog
 		block := make(chan struct{})
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1200, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventLost {
 				<-block
@@ -133,12 +133,12 @@ func TestAnObserverThatLagsIsNotToldOfEverything(t *testing.T) {
 		for range 1200 {
 			mustAcquire(t, s, 1)
 		}
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		time.Sleep(time.Minute)
 		close(block)
 		synctest.Wait()
 		if lost := d.count(sema.EventLost); lost < 1000 || lost > 1001 {
-			t.Errorf("told of %d losses, want the last thousand, and the one that it was about", lost)
+			t.Errorf("%d losses were reported, want the last thousand and the one that blocked", lost)
 		}
 	})
 }

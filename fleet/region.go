@@ -11,35 +11,38 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Region is a store for the clients of one region. The capacity of its semaphores is
-// leased from the semaphores of the same names at a global store, in blocks that grow
-// with demand and return when other regions wait. So an acquire costs a round trip to
-// the region's local store, and the bound is that of the global semaphore, over all
+// A Region is a store for the clients of one region. It leases the capacity of its
+// semaphores from the semaphores of the same names at a global store, in blocks. Blocks
+// grow with demand and are returned when other regions wait. So an acquire costs one round
+// trip to the region's local store, and the bound of the global semaphore holds over all
 // regions.
 //
-// Permits of regional clients are trusted no longer than the region's block, by the
-// clock of this process: a region that cannot reach the global store stops to reply to
-// its clients when its block expires, and they have lost their permits by then.
+// Permits of regional clients are valid no longer than the region's blocks, by the clock of
+// this process. A region that cannot reach the global store stops replying to its clients
+// when its blocks expire, and by then they have lost their permits.
 //
-// While other regions wait, a region returns half of what it does not use, again and
-// again; after a quantum also what it has beyond its even share, as that is released.
-// So a region that has less than its share waits for a round trip to the global store, a
-// quantum, and the release of permits that are held now, at most.
+// While other regions wait, a region repeatedly returns half of its unused permits. After
+// a quantum it also returns permits beyond its even share, as they are released. So a
+// region below its share waits at most for a round trip to the global store, a quantum,
+// and the release of permits that are held now.
 //
-// There is one Region for a local store, which is used through it only: run it in a
-// server that the region's clients reach. Configure, through a region, sets MaxWaiters
-// and Draining for the region, capacity and ramp for all; a drain of the global
-// semaphore drains every region. A semaphore with a rate has one in each region; its
-// share is leased for three windows at a time, so that what a region has spent stays
-// spent after it is gone, and a region that crashed keeps its share for as long.
-// Revoking a region's block at the global store frees it while regional permits may be
-// held for up to two thirds of a TTL.
+// Use one Region per local store, and use that store only through it: run the Region in a
+// server that the region's clients reach. Configure, called through a region, sets
+// MaxWaiters and Draining for the region, and capacity and ramp for all regions. A drain
+// of the global semaphore drains every region.
 //
-// Several regions may lease through one client, and the program may use that for
-// itself. Close it after the regions.
+// A semaphore with a rate is a rate in each region, for the region's share. The share is
+// leased for three windows at a time. So permits that a region has spent stay spent after
+// the region is gone, and a crashed region keeps its share for that long.
 //
-// Fences are those of the regional semaphore: they tell the leases of one region apart,
-// and must not be shown to a [Guard] that sees those of another.
+// Revoking a region's block at the global store frees it while regional permits may still be
+// held, for up to two thirds of a TTL.
+//
+// Several regions may lease through one client, which the program may also use itself.
+// Close the client after the regions.
+//
+// Fences are those of the regional semaphore: they distinguish the leases of one region. Do
+// not pass fences of two regions to one [Guard].
 type Region struct {
 	local   Store
 	global  *Client
@@ -50,8 +53,8 @@ type Region struct {
 	keepers map[string]*keeper
 }
 
-// NewRegion returns the store of a region. Closing it closes local. What it has beyond
-// its share stays with it for a quantum when other regions wait; 0: 50ms.
+// NewRegion returns the store of a region. Closing it closes local. While other regions
+// wait, the region keeps permits beyond its share for a quantum. Default (0) 50ms.
 func NewRegion(local Store, global *Client, quantum time.Duration) *Region {
 	if quantum <= 0 {
 		quantum = defaultQuantum
@@ -66,15 +69,18 @@ func (r *Region) Open(ctx context.Context, name string, c protocol.Config, by pr
 	if err := checkContext(ctx, "open", name); err != nil {
 		return 0, protocol.Config{}, err
 	}
-	k, err := r.keeper(ctx, name, c)
+	if c.Numbered {
+		return 0, protocol.Config{}, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: "a region cannot number its permits: other regions would use the same numbers", Advice: "use the global store itself"}
+	}
+	k, err := r.openKeeper(ctx, name, c)
 	if err != nil {
 		return 0, protocol.Config{}, err
 	}
-	if err := k.learn(ctx); err != nil {
+	if err := k.syncGlobalConfig(ctx); err != nil {
 		return 0, protocol.Config{}, err
 	}
-	session, stored, err := r.local.Open(ctx, name, shareOf(c), by)
-	return session, k.shown(stored), err
+	session, stored, err := r.local.Open(ctx, name, regionalConfig(c), by)
+	return session, k.visibleConfig(stored), err
 }
 
 // Apply implements [Store].
@@ -82,7 +88,7 @@ func (r *Region) Apply(ctx context.Context, name string, b protocol.Batch) (prot
 	if err := checkContext(ctx, "apply", name); err != nil {
 		return protocol.Reply{}, err
 	}
-	k, err := r.present(ctx, name)
+	k, err := r.existingKeeper(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return protocol.Reply{Status: protocol.Unknown}, nil
 	}
@@ -93,40 +99,40 @@ func (r *Region) Apply(ctx context.Context, name string, b protocol.Batch) (prot
 	if err != nil {
 		return reply, err
 	}
-	k.notice(reply)
+	k.noteRegionalReply(reply)
 	valid, ok := k.covers(reply.InUse)
 	if !ok {
-		return protocol.Reply{}, &sema.Error{Op: "apply", Name: name, Err: sema.ErrUnavailable, Detail: "the region has no valid lease for what is in use", Advice: "check that the region can reach the global store"}
+		return protocol.Reply{}, &sema.Error{Op: "apply", Name: name, Err: sema.ErrUnavailable, Detail: "the region has no valid lease for the permits in use", Advice: "check that the region can reach the global store"}
 	}
 	reply.Valid = valid
-	reply.Config = k.shown(reply.Config)
+	reply.Config = k.visibleConfig(reply.Config)
 	return reply, nil
 }
 
 // Listen implements [Store].
-func (r *Region) Listen(ctx context.Context, instance string, hint func(name string)) error {
+func (r *Region) Listen(ctx context.Context, instance string, notify func(name string)) error {
 	if err := checkContext(ctx, "listen", ""); err != nil {
 		return err
 	}
-	return r.local.Listen(ctx, instance, hint)
+	return r.local.Listen(ctx, instance, notify)
 }
 
-// Inspect implements [Store]. It returns what the region's clients hold; Effective is the
-// region's share of the capacity.
+// Inspect implements [Store]. It returns the leases of the region's clients. Effective is
+// the region's share of the capacity.
 func (r *Region) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	if err := checkContext(ctx, "inspect", name); err != nil {
 		return protocol.Snapshot{}, err
 	}
-	k, err := r.present(ctx, name)
+	k, err := r.existingKeeper(ctx, name)
 	if err != nil {
 		return protocol.Snapshot{}, err
 	}
 	snapshot, err := r.local.Inspect(ctx, name)
-	snapshot.Config = k.shown(snapshot.Config)
+	snapshot.Config = k.visibleConfig(snapshot.Config)
 	return snapshot, err
 }
 
-// List implements [Store]. Capacities are what the region has of them.
+// List implements [Store]. Capacities are the region's shares.
 func (r *Region) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	if err := checkContext(ctx, "list", ""); err != nil {
 		return nil, err
@@ -139,7 +145,7 @@ func (r *Region) Administer(ctx context.Context, name string, c Command) error {
 	if err := checkContext(ctx, "administer", name); err != nil {
 		return err
 	}
-	k, err := r.present(ctx, name)
+	k, err := r.existingKeeper(ctx, name)
 	switch {
 	case err != nil:
 		return err
@@ -153,14 +159,14 @@ func (r *Region) Administer(ctx context.Context, name string, c Command) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.keepers[name] == k {
-		delete(r.keepers, name) // whoever comes now makes another one
+		delete(r.keepers, name) // the next call creates another one
 	}
 	return err
 }
 
-// Close implements [Store]. It returns what is not in use of the blocks; the rest when no
-// client of the region relies on it any more, or a TTL after the global client is
-// closed.
+// Close implements [Store]. It returns unused permits to the global store. The rest is
+// returned when no client of the region relies on it any more, or expires a TTL after the
+// global client is closed.
 func (r *Region) Close() error {
 	r.workers.end()
 	var stopping sync.WaitGroup
@@ -173,40 +179,40 @@ func (r *Region) Close() error {
 	return r.local.Close()
 }
 
-// ShareInfo is what a region has of a semaphore.
+// ShareInfo describes a region's share of a semaphore.
 type ShareInfo struct {
 	Held     int64         // permits leased from the global semaphore
-	InUse    int64         // by the region's clients, as last known
-	Wanted   int64         // by the waiters among them, at least
-	Left     time.Duration // for how long it is held at least, if the global store does not reply any more
+	InUse    int64         // permits that the region's clients hold, as last known
+	Wanted   int64         // permits that their waiters need, at least
+	Left     time.Duration // how long Held is valid at least, should the global store not reply any more
 	Recalled bool          // other regions wait
 }
 
-// Share returns what the region has of a semaphore; ok is false if its clients have not
-// used the semaphore since the region was created.
+// Share returns the region's share of a semaphore. It returns false if no client of the
+// region has used the semaphore since the region was created.
 func (r *Region) Share(name string) (info ShareInfo, ok bool) {
 	r.mu.Lock()
 	k := r.keepers[name]
 	r.mu.Unlock()
-	if k == nil || !k.begun.Load() {
+	if k == nil || !k.started.Load() {
 		return ShareInfo{}, false
 	}
-	since, _ := k.ears.read()
+	since, _ := k.inbox.read()
 	now := r.global.clock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := &k.share
-	s.look(now)
-	return ShareInfo{s.held, s.inUse, s.wanted, micros(max(0, s.trusted-now)), since != 0}, true
+	s.refresh(now)
+	return ShareInfo{s.held, s.inUse, s.wanted, micros(max(0, s.trustedUntil-now)), since != 0}, true
 }
 
-// present is the keeper of a semaphore that is there, though perhaps not opened
-// since this process began.
-func (r *Region) present(ctx context.Context, name string) (*keeper, error) {
+// existingKeeper returns the keeper of a semaphore that exists in the local store, although
+// no client may have opened it since this process began.
+func (r *Region) existingKeeper(ctx context.Context, name string) (*keeper, error) {
 	r.mu.Lock()
 	k := r.keepers[name]
 	r.mu.Unlock()
-	if k != nil && k.begun.Load() {
+	if k != nil && k.started.Load() {
 		return k, nil
 	}
 	snapshot, err := r.local.Inspect(ctx, name)
@@ -215,11 +221,11 @@ func (r *Region) present(ctx context.Context, name string) (*keeper, error) {
 	}
 	c := snapshot.Config
 	c.Capacity = c.Whole
-	return r.keeper(ctx, name, c)
+	return r.openKeeper(ctx, name, c)
 }
 
-// keeper is the one of a semaphore, which is made if it is not there.
-func (r *Region) keeper(ctx context.Context, name string, c protocol.Config) (*keeper, error) {
+// openKeeper returns the started keeper of a semaphore, and creates it if necessary.
+func (r *Region) openKeeper(ctx context.Context, name string, c protocol.Config) (*keeper, error) {
 	r.mu.Lock()
 	k := r.keepers[name]
 	if k == nil {
@@ -227,11 +233,11 @@ func (r *Region) keeper(ctx context.Context, name string, c protocol.Config) (*k
 		r.keepers[name] = k
 	}
 	r.mu.Unlock()
-	return k, k.begin(ctx, c)
+	return k, k.start(ctx, c)
 }
 
-// shareOf is a configuration for the regional semaphore, before it has anything.
-func shareOf(c protocol.Config) protocol.Config {
+// regionalConfig returns the initial configuration of a regional semaphore, without a share.
+func regionalConfig(c protocol.Config) protocol.Config {
 	c.Whole, c.Capacity, c.Ramp = c.Capacity, 0, 0
 	return c
 }

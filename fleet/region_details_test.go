@@ -12,11 +12,11 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-func TestARegionIsNotRecalledWithoutASession(t *testing.T) {
+func TestRegion_IsNotRecalledWithoutASession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a, b := newContinent(t, global), newContinent(t, global)
+		a, b := newTestRegion(t, global), newTestRegion(t, global)
 		o := of(1)
 		mustAcquire(t, a.semaphore(t, o), 1)
 		go b.semaphore(t, o).Acquire(t.Context(), 1)
@@ -27,24 +27,24 @@ func TestARegionIsNotRecalledWithoutASession(t *testing.T) {
 		a.uplink.cut.Store(true)
 		time.Sleep(15 * time.Second)
 		if share, _ := a.region.Share("db"); share.Recalled || share.Held != 0 || share.Left != 0 {
-			t.Errorf("%+v, after its session was lost", share)
+			t.Errorf("share %+v after the session was lost", share)
 		}
 	})
 }
 
-func TestARegionWhoseBlockWasRevokedTellsItsHolders(t *testing.T) {
+func TestRegion_RevokedBlockNotifiesHolders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a := newContinent(t, global)
-		admin, _ := join(t, global)
+		a := newTestRegion(t, global)
+		admin, _ := newClient(t, global)
 		o := of(4)
 		p, q := mustAcquire(t, a.semaphore(t, o), 2), mustAcquire(t, a.semaphore(t, o), 2)
 		time.Sleep(time.Second)
 		snapshot, err := global.Inspect(t.Context(), "db")
 		wantErr(t, err, nil)
 		if len(snapshot.Leases) < 2 {
-			t.Fatalf("%+v: want a block that stays", snapshot.Leases)
+			t.Fatalf("leases %+v, want a second block", snapshot.Leases)
 		}
 		block := snapshot.Leases[1]
 		wantErr(t, admin.Revoke(t.Context(), "db", fleet.Revocation{Lease: block.Seq, AtOnce: true}), nil)
@@ -57,12 +57,12 @@ func TestARegionWhoseBlockWasRevokedTellsItsHolders(t *testing.T) {
 	})
 }
 
-func TestARegionGivesBackOnlyWhatItLendsNoMore(t *testing.T) {
+func TestRegion_ReturnsOnlyUnusedBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a := newCounted(t, global, sluggish{memstore.New(), 300 * time.Millisecond})
-		b := newContinent(t, global)
+		a := newCountedRegion(t, global, slowAdminStore{memstore.New(), 300 * time.Millisecond})
+		b := newTestRegion(t, global)
 		o := of(8)
 		s := a.semaphore(t, o)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -87,35 +87,35 @@ func TestARegionGivesBackOnlyWhatItLendsNoMore(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := s.Stats().Failures; n > 0 { // more was in use than was leased
-			t.Errorf("the region refused to answer %d times", n)
+		if n := s.Stats().Failures; n > 0 { // more permits were in use than leased
+			t.Errorf("the region failed to reply %d times", n)
 		}
 	})
 }
 
-func TestARegionThatBeginsAnewKnowsTheWhole(t *testing.T) {
+func TestRegion_RestartReadsTheGlobalCapacity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a := newContinent(t, global)
+		a := newTestRegion(t, global)
 		mustAcquire(t, a.semaphore(t, of(4)), 1).Release()
 		time.Sleep(time.Minute)
-		up, _ := join(t, global)
+		up, _ := newClient(t, global)
 		wantErr(t, up.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 8 }), nil)
-		again := fleet.NewRegion(keepsOpen{a.local}, up, quantum)
+		again := fleet.NewRegion(unclosedStore{a.local}, up, quantum)
 		t.Cleanup(func() { again.Close() })
-		snapshot, err := again.Inspect(t.Context(), "db") // before anybody uses it
+		snapshot, err := again.Inspect(t.Context(), "db") // before a client uses it
 		wantErr(t, err, nil)
 		if snapshot.Config.Capacity != 8 {
-			t.Errorf("the capacity is %d", snapshot.Config.Capacity)
+			t.Errorf("capacity %d, want 8", snapshot.Config.Capacity)
 		}
 	})
 }
 
-func TestARegionWhoseFirstWantsMoreThanItHasIsQuiet(t *testing.T) {
+func TestRegion_HeavyFirstWaiterCausesFewBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := newCounted(t, memstore.New(), memstore.New())
+		a := newCountedRegion(t, memstore.New(), memstore.New())
 		a.locals.delay = time.Millisecond
 		s := a.semaphore(t, of(4, sema.MaxWait(2*time.Hour)))
 		p := mustAcquire(t, s, 1)
@@ -124,19 +124,19 @@ func TestARegionWhoseFirstWantsMoreThanItHasIsQuiet(t *testing.T) {
 		before := a.locals.batches.Load()
 		time.Sleep(time.Minute)
 		if n := a.locals.batches.Load() - before; n > 200 {
-			t.Errorf("%d batches in a minute in which nothing happened", n)
+			t.Errorf("%d batches in a minute without a change", n)
 		}
 		p.Release()
 		time.Sleep(10 * time.Second)
 	})
 }
 
-func TestADrainOfTheWholeIsNotTheRegionsOwn(t *testing.T) {
+func TestRegion_GlobalDrainIsNotKeptAfterResume(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a := newContinent(t, global)
-		admin, _ := join(t, global)
+		a := newTestRegion(t, global)
+		admin, _ := newClient(t, global)
 		s := a.semaphore(t, of(4))
 		mustAcquire(t, s, 1).Release()
 		wantErr(t, admin.Drain(t.Context(), "db"), nil)

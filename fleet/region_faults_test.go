@@ -3,7 +3,6 @@ package fleet_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,46 +14,48 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A counted is a continent whose way to its local engine is a link, too.
-type counted struct {
-	*continent
+// A countedRegion is a testRegion with a link to its local store, too.
+type countedRegion struct {
+	*testRegion
 	locals *link
 }
 
-func newCounted(t *testing.T, global, local fleet.Store) *counted {
-	c := &continent{}
+func newCountedRegion(t *testing.T, global, local fleet.Store) *countedRegion {
+	c := &testRegion{}
 	var up *fleet.Client
-	up, c.uplink = join(t, global)
+	up, c.uplink = newClient(t, global)
 	c.uplink.delay = farRTT
 	l := &link{Store: local}
 	c.region = fleet.NewRegion(l, up, quantum)
 	t.Cleanup(func() { c.region.Close() })
-	c.client, c.near = join(t, keepOpen{c.region})
+	c.client, c.near = newClient(t, unclosedRegion{c.region})
 	c.near.delay = time.Millisecond
-	return &counted{c, l}
+	return &countedRegion{c, l}
 }
 
-// A deaf store once does not answer the region's own session.
-type deaf struct {
+// A lossyStore can lose one reply to the region's own session.
+type lossyStore struct {
 	fleet.Store
 	mu     sync.Mutex
 	region map[protocol.Session]bool
 	lose   bool
 }
 
-func newDeaf() *deaf { return &deaf{Store: memstore.New(), region: map[protocol.Session]bool{}} }
+func newLossyStore() *lossyStore {
+	return &lossyStore{Store: memstore.New(), region: map[protocol.Session]bool{}}
+}
 
-func (d *deaf) loseOne() { d.mu.Lock(); d.lose = true; d.mu.Unlock() }
+func (d *lossyStore) loseOne() { d.mu.Lock(); d.lose = true; d.mu.Unlock() }
 
-func (d *deaf) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
+func (d *lossyStore) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	id, c, err := d.Store.Open(ctx, name, c, by)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.region[id] = strings.HasPrefix(by.Client.Instance, "region of")
+	d.region[id] = by.Client.Kind == "region"
 	return id, c, err
 }
 
-func (d *deaf) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+func (d *lossyStore) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
 	d.mu.Lock()
 	lose := d.lose && d.region[b.Session]
 	d.lose = d.lose && !lose
@@ -66,72 +67,72 @@ func (d *deaf) Apply(ctx context.Context, name string, b protocol.Batch) (protoc
 	return d.Store.Apply(ctx, name, b)
 }
 
-func TestRegionGoesByTheStoredTTL(t *testing.T) {
+func TestRegion_UsesTheStoredTTL(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global, local := memstore.New(), memstore.New()
 		region := func() (*fleet.Region, *fleet.Client) {
-			up, _ := join(t, global)
+			up, _ := newClient(t, global)
 			r := fleet.NewRegion(local, up, quantum)
-			c, _ := join(t, keepOpen{r})
+			c, _ := newClient(t, unclosedRegion{r})
 			return r, c
 		}
-		r0, c0 := region() // the region ran before, with a TTL of 30 s
+		r0, c0 := region() // an earlier run, with a TTL of 30 s
 		mustAcquire(t, semaphore(t, c0, of(4, fleet.TTL(30*time.Second))), 1).Release()
 		time.Sleep(time.Minute)
 		r0.Close()
 		r1, c1 := region()
-		p := mustAcquire(t, semaphore(t, c1, of(4, fleet.TTL(300*time.Millisecond))), 4) // what is stored counts
+		p := mustAcquire(t, semaphore(t, c1, of(4, fleet.TTL(300*time.Millisecond))), 4) // the stored TTL applies
 		time.Sleep(time.Second)
-		other, _ := join(t, global)
+		other, _ := newClient(t, global)
 		r1.Close()
 		q := mustAcquire(t, semaphore(t, other, of(4, fleet.TTL(30*time.Second))), 4)
 		if p.Err() == nil {
 			l, _ := fleet.LeaseOf(p)
-			t.Errorf("8 of 4 are held; the first holder is sure for another %v", l.Left)
+			t.Errorf("8 of 4 permits are held; the first holder's lease is valid for another %v", l.Left)
 		}
 		q.Release()
 	})
 }
 
-func TestRateOverRegionsOutlivesARegion(t *testing.T) {
+func TestRegion_SpentRateOutlivesTheRegion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a, b := newContinent(t, global), newContinent(t, global)
+		a, b := newTestRegion(t, global), newTestRegion(t, global)
 		o := of(10, fleet.Rate(time.Hour), fleet.TTL(6*time.Second), sema.MaxWait(5*time.Minute))
 		mustAcquire(t, a.semaphore(t, o), 10)
 		a.region.Close() // or a crash, or a cut of the uplink
 		if _, err := b.semaphore(t, o).Acquire(t.Context(), 10); err == nil {
-			t.Error("20 in a few minutes, of 10 an hour")
+			t.Error("20 permits were granted in a few minutes at a rate of 10 per hour")
 		}
 	})
 }
 
-func TestOneLostMessageDoesNotStopAKeeper(t *testing.T) {
+func TestKeeper_ContinuesAfterALostMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		global, local := memstore.New(), newDeaf()
-		a, b := newCounted(t, global, local), newContinent(t, global)
+		global, local := memstore.New(), newLossyStore()
+		a, b := newCountedRegion(t, global, local), newTestRegion(t, global)
 		o := of(4)
 		mustAcquire(t, a.semaphore(t, o), 4).Release()
 		synctest.Wait()
 		local.loseOne()
 		time.Sleep(time.Hour)
 		if _, err := b.semaphore(t, o).Acquire(t.Context(), 4); err != nil {
-			t.Errorf("nobody has used it for an hour, yet: %v", err)
+			t.Errorf("unused for an hour, but: %v", err)
 		}
 	})
 }
 
-func TestConfigureHonoursItsContext(t *testing.T) {
+func TestRegion_ConfigureEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	local := newDeaf()
+	local := newLossyStore()
 	up := fleet.New(memstore.New())
 	defer up.Close(context.Background())
 	r := fleet.NewRegion(local, up, quantum)
 	defer r.Close()
-	c := fleet.New(keepOpen{r})
+	c := fleet.New(unclosedRegion{r})
 	defer c.Close(context.Background(), fleet.CloseRelease)
 	mustAcquire(t, semaphore(t, c, of(4, fleet.TTL(300*time.Millisecond))), 1).Release()
 	local.loseOne()
@@ -143,19 +144,19 @@ func TestConfigureHonoursItsContext(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(5 * time.Second):
-		t.Error("Configure is still there, 4 s after its context ended")
+		t.Error("Configure has not returned 4 s after its context ended")
 	}
 }
 
-func TestARegionLearnsTheCapacity(t *testing.T) {
+func TestRegion_ReadsAChangedGlobalCapacity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a := newContinent(t, global)
-		admin, _ := join(t, global)
+		a := newTestRegion(t, global)
+		admin, _ := newClient(t, global)
 		s := a.semaphore(t, of(4))
 		mustAcquire(t, s, 1).Release()
-		time.Sleep(5 * time.Minute) // the region's session at the global engine is let go
+		time.Sleep(5 * time.Minute) // the region's session at the global store ends
 		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 8 }), nil)
 		time.Sleep(time.Hour)
 		_, err := s.Acquire(t.Context(), 8)
@@ -163,23 +164,23 @@ func TestARegionLearnsTheCapacity(t *testing.T) {
 	})
 }
 
-func TestInARegionWhatIsStoredCounts(t *testing.T) {
+func TestRegion_GlobalStoredCapacityApplies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		admin, _ := join(t, global)
+		admin, _ := newClient(t, global)
 		mustAcquire(t, semaphore(t, admin, of(100)), 1).Release()
-		_, err := newContinent(t, global).semaphore(t, of(4)).Acquire(t.Context(), 10)
+		_, err := newTestRegion(t, global).semaphore(t, of(4)).Acquire(t.Context(), 10)
 		wantErr(t, err, nil)
 	})
 }
 
-func TestADrainReachesRegions(t *testing.T) {
+func TestRegion_GlobalDrainReachesRegions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		admin, _ := join(t, global)
-		s := newContinent(t, global).semaphore(t, of(4))
+		admin, _ := newClient(t, global)
+		s := newTestRegion(t, global).semaphore(t, of(4))
 		mustAcquire(t, s, 2).Release()
 		wantErr(t, admin.Drain(t.Context(), "db"), nil)
 		start := time.Now()
@@ -189,26 +190,26 @@ func TestADrainReachesRegions(t *testing.T) {
 	})
 }
 
-func TestDeletedInARegionAndMadeAnew(t *testing.T) {
+func TestRegion_DeletedSemaphoreIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := newContinent(t, memstore.New())
+		a := newTestRegion(t, memstore.New())
 		mustAcquire(t, a.semaphore(t, of(4)), 2).Release()
 		wantErr(t, a.client.Delete(t.Context(), "db"), nil)
-		other, _ := join(t, keepOpen{a.region})
+		other, _ := newClient(t, unclosedRegion{a.region})
 		_, err := semaphore(t, other, of(8)).Acquire(t.Context(), 1)
 		wantErr(t, err, nil)
 	})
 }
 
-func TestConfiguringARegionConflicts(t *testing.T) {
+func TestRegion_ConfigureRetriesAfterAConflict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := newContinent(t, memstore.New())
+		a := newTestRegion(t, memstore.New())
 		mustAcquire(t, a.semaphore(t, of(4)), 2).Release()
 		time.Sleep(time.Second)
 		wantErr(t, a.client.Configure(t.Context(), "db", func(c *fleet.Config) {
-			if !c.Draining { // meanwhile somebody else drains
+			if !c.Draining { // meanwhile another client drains
 				go a.client.Configure(t.Context(), "db", func(c *fleet.Config) { c.Draining = true })
 				time.Sleep(time.Second)
 			}
@@ -217,29 +218,29 @@ func TestConfiguringARegionConflicts(t *testing.T) {
 		got, err := a.client.Info(t.Context(), "db")
 		wantErr(t, err, nil)
 		if !got.Config.Draining {
-			t.Error("the drain was undone by somebody who did not know of it")
+			t.Error("a concurrent change has undone the drain")
 		}
 	})
 }
 
-func TestARampIsNoMismatchInARegion(t *testing.T) {
+func TestRegion_RampIsNoMismatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		a := newContinent(t, memstore.New())
+		var d eventLog
+		a := newTestRegion(t, memstore.New())
 		mustAcquire(t, a.semaphore(t, of(4, fleet.Ramp(100), sema.Observe(&d))), 1).Release()
 		time.Sleep(time.Second)
 		if n := d.count(sema.EventMismatched); n > 0 {
-			t.Errorf("told %d times that it did not get what it asked for", n)
+			t.Errorf("%d mismatches were reported", n)
 		}
 	})
 }
 
-func TestARecalledRegionIsQuiet(t *testing.T) {
+func TestRegion_RecallCausesFewBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a, b := newCounted(t, global, memstore.New()), newContinent(t, global)
+		a, b := newCountedRegion(t, global, memstore.New()), newTestRegion(t, global)
 		o := of(1, sema.MaxWait(2*time.Hour))
 		p := mustAcquire(t, a.semaphore(t, o), 1)
 		go func() { mustAcquire(t, b.semaphore(t, o), 1).Release() }()
@@ -247,42 +248,42 @@ func TestARecalledRegionIsQuiet(t *testing.T) {
 		before := a.locals.batches.Load()
 		time.Sleep(time.Hour)
 		if n := a.locals.batches.Load() - before; n > 10000 {
-			t.Errorf("%d batches in an hour in which nothing happened", n)
+			t.Errorf("%d batches in an hour without a change", n)
 		}
 		p.Release()
 		time.Sleep(time.Minute)
 	})
 }
 
-func TestARecallEndsWithTheSession(t *testing.T) {
+func TestRegion_RecallEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a, b := newCounted(t, global, memstore.New()), newContinent(t, global)
+		a, b := newCountedRegion(t, global, memstore.New()), newTestRegion(t, global)
 		o := of(1)
 		p := mustAcquire(t, a.semaphore(t, o), 1)
 		got := make(chan sema.Permit)
 		go func() { got <- mustAcquire(t, b.semaphore(t, o), 1) }()
-		time.Sleep(time.Second) // the region hears that the other waits
+		time.Sleep(time.Second) // the region is recalled
 		a.uplink.cut.Store(true)
 		p.Release()
 		(<-got).Release()
 		a.uplink.cut.Store(false)
-		time.Sleep(10 * time.Minute) // nobody wants anything
+		time.Sleep(10 * time.Minute) // without a request
 		before := a.locals.batches.Load()
 		time.Sleep(time.Hour)
 		if n := a.locals.batches.Load() - before; n > 2000 {
-			t.Errorf("%d batches in an hour in which nobody wanted anything", n)
+			t.Errorf("%d batches in an hour without a request", n)
 		}
 	})
 }
 
-func TestAClientOfARegionThatIsCutOffDoesNotLoop(t *testing.T) {
+func TestRegion_ClientOfACutOffRegionDoesNotLoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := newContinent(t, memstore.New())
-		near := &tired{Store: keepOpen{a.region}}
-		c, _ := join(t, near)
+		a := newTestRegion(t, memstore.New())
+		near := &throttledStore{Store: unclosedRegion{a.region}}
+		c, _ := newClient(t, near)
 		p := mustAcquire(t, semaphore(t, c, of(4)), 1)
 		a.uplink.cut.Store(true)
 		<-p.Lost()
@@ -292,8 +293,8 @@ func TestAClientOfARegionThatIsCutOffDoesNotLoop(t *testing.T) {
 	})
 }
 
-// With -race.
-func TestARegionMayBeOpenedWhileItCloses(t *testing.T) {
+// TestRegion_OpenDuringClose is useful with -race.
+func TestRegion_OpenDuringClose(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
 		up := fleet.New(memstore.New())
@@ -310,13 +311,13 @@ func TestARegionMayBeOpenedWhileItCloses(t *testing.T) {
 	}
 }
 
-// Hangs: run it with -timeout.
-func TestTwoClientsOpenAtOnceInABubble(t *testing.T) {
+// TestRegion_TwoClientsOpenAtOnce hangs if it fails: run it with -timeout.
+func TestRegion_TwoClientsOpenAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := newCounted(t, memstore.New(), memstore.New())
+		a := newCountedRegion(t, memstore.New(), memstore.New())
 		a.locals.delay = time.Millisecond
-		other, _ := join(t, keepOpen{a.region})
+		other, _ := newClient(t, unclosedRegion{a.region})
 		first := a.semaphore(t, of(4))
 		opened := make(chan error)
 		go func() {
@@ -328,17 +329,17 @@ func TestTwoClientsOpenAtOnceInABubble(t *testing.T) {
 	})
 }
 
-func TestADeletedSemaphoreLeavesItsSuccessorListening(t *testing.T) {
+func TestRegion_NotifiesTheSuccessorOfADeletedSemaphore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a, b := newContinent(t, global), newContinent(t, global)
+		a, b := newTestRegion(t, global), newTestRegion(t, global)
 		o := of(4)
 		for range 5 {
 			mustAcquire(t, a.semaphore(t, o), 4).Release()
 			deleted := make(chan error)
 			go func() { deleted <- a.client.Delete(context.Background(), "db") }()
-			again, _ := join(t, keepOpen{a.region})
+			again, _ := newClient(t, unclosedRegion{a.region})
 			p := mustAcquire(t, semaphore(t, again, o), 1)
 			wantErr(t, <-deleted, nil)
 			p.Release()
@@ -347,7 +348,7 @@ func TestADeletedSemaphoreLeavesItsSuccessorListening(t *testing.T) {
 			start := time.Now()
 			mustAcquire(t, b.semaphore(t, o), 4).Release()
 			if took := time.Since(start); took > 3*time.Second {
-				t.Errorf("waited %v: the region does not hear that others wait", took)
+				t.Errorf("waited %v: the region was not recalled", took)
 			}
 		}
 	})

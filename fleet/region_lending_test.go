@@ -14,39 +14,38 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// regionOver is a region that leases through a client others may use, and a
-// client of it.
+// regionOver returns a region that leases through a shared client, and a client of the region.
 func regionOver(t *testing.T, global *fleet.Client) (*fleet.Region, *fleet.Client) {
 	t.Helper()
 	r := fleet.NewRegion(memstore.New(), global, quantum)
 	t.Cleanup(func() { r.Close() })
-	c, _ := join(t, keepOpen{r})
+	c, _ := newClient(t, unclosedRegion{r})
 	return r, c
 }
 
-func TestRegionsDoNotLeaseFromARate(t *testing.T) {
+func TestRegion_DoesNotLeaseFromARate(t *testing.T) {
 	t.Parallel()
 	for _, regional := range [][]fleet.Option{nil, {fleet.Rate(time.Minute)}} {
 		synctest.Test(t, func(t *testing.T) {
 			global := memstore.New()
-			direct, _ := join(t, global)
+			direct, _ := newClient(t, global)
 			mustAcquire(t, semaphore(t, direct, of(4, fleet.Rate(time.Minute))), 1)
-			a := newContinent(t, global)
+			a := newTestRegion(t, global)
 			_, err := a.semaphore(t, of(4, regional...)).Acquire(t.Context(), 1)
 			wantErr(t, err, sema.ErrInvalid)
 			if err == nil || !strings.Contains(sema.Hint(err), "use another name") {
-				t.Errorf("it does not say what to do: %v", err)
+				t.Errorf("%v has no hint", err)
 			}
 		})
 	}
 }
 
-func TestARegionDoesNotLeaseFromASemaphoreThatBecameARate(t *testing.T) {
+func TestRegion_DoesNotLeaseFromASemaphoreThatBecameARate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		direct, _ := join(t, global)
-		a := newContinent(t, global)
+		direct, _ := newClient(t, global)
+		a := newTestRegion(t, global)
 		s := a.semaphore(t, of(4, sema.MaxWait(time.Hour)))
 		p := mustAcquire(t, s, 1)
 		wantErr(t, direct.Delete(t.Context(), "db"), nil)
@@ -56,30 +55,30 @@ func TestARegionDoesNotLeaseFromASemaphoreThatBecameARate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		if _, err := s.Acquire(ctx, 1); err == nil {
-			t.Error("it lends what it has of a rate")
+			t.Error("the region grants permits of a rate")
 		}
 	})
 }
 
-func TestARegionalRateNeedsBlocksThatOutlastItsWindow(t *testing.T) {
+func TestRegion_RateNeedsAGlobalTTLOfThreeWindows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		direct, _ := join(t, global)
+		direct, _ := newClient(t, global)
 		mustAcquire(t, semaphore(t, direct, of(4, fleet.TTL(6*time.Second))), 1).Release()
-		a := newContinent(t, global)
+		a := newTestRegion(t, global)
 		_, err := a.semaphore(t, of(4, fleet.Rate(time.Minute))).Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrInvalid)
 		if err == nil || !strings.Contains(err.Error(), "3m0s") {
-			t.Errorf("it does not say what it needs: %v", err)
+			t.Errorf("%v does not contain the required TTL", err)
 		}
 	})
 }
 
-func TestRegionsOverOneClientShare(t *testing.T) {
+func TestRegion_RegionsOfOneClientShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		global, _ := join(t, memstore.New())
+		global, _ := newClient(t, memstore.New())
 		o := of(4, sema.MaxWait(10*time.Minute))
 		_, busy := regionOver(t, global)
 		_, other := regionOver(t, global)
@@ -98,14 +97,14 @@ func TestRegionsOverOneClientShare(t *testing.T) {
 		start := time.Now()
 		mustAcquire(t, far, 1).Release()
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("the other region was served after %v", took)
+			t.Errorf("the other region waited %v", took)
 		}
 		cancel()
 		time.Sleep(time.Minute)
 	})
 }
 
-func TestARegionIsNotConcernedByHowElseItsClientIsUsed(t *testing.T) {
+func TestRegion_IsIndependentOfOtherUsesOfItsClient(t *testing.T) {
 	t.Parallel()
 	for what, own := range map[string]spec{
 		"pooled":    of(4, fleet.ModePooled),
@@ -113,7 +112,7 @@ func TestARegionIsNotConcernedByHowElseItsClientIsUsed(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				global, l := join(t, memstore.New())
+				global, l := newClient(t, memstore.New())
 				mine := semaphore(t, global, own)
 				mustAcquire(t, mine, 1).Release()
 				_, c := regionOver(t, global)
@@ -124,17 +123,17 @@ func TestARegionIsNotConcernedByHowElseItsClientIsUsed(t *testing.T) {
 				p.Release()
 				time.Sleep(2 * time.Minute)
 				l.cut.Store(false)
-				mustAcquire(t, s, 4).Release() // all of it: the program's own pool gives back what it has
+				mustAcquire(t, s, 4).Release() // all of them: the program's own pool returns its permits
 				mustAcquire(t, mine, 4).Release()
 			})
 		})
 	}
 }
 
-func TestAnObserverOfTheGlobalSemaphoreMayAskTheRegion(t *testing.T) {
+func TestRegion_ObserverMayCallShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		global, _ := join(t, memstore.New())
+		global, _ := newClient(t, memstore.New())
 		var region atomic.Pointer[fleet.Region]
 		mine := semaphore(t, global, of(4, sema.Observe(sema.ObserverFunc(func(sema.Event) {
 			if r := region.Load(); r != nil {
@@ -152,13 +151,13 @@ func TestAnObserverOfTheGlobalSemaphoreMayAskTheRegion(t *testing.T) {
 	})
 }
 
-// A hung engine does not answer some questions.
-type hung struct {
+// A hangingStore can stop replying to Inspect.
+type hangingStore struct {
 	fleet.Store
 	hangs atomic.Bool
 }
 
-func (h *hung) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+func (h *hangingStore) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	if h.hangs.Load() {
 		<-ctx.Done()
 		return protocol.Snapshot{}, errCut
@@ -166,7 +165,7 @@ func (h *hung) Inspect(ctx context.Context, name string) (protocol.Snapshot, err
 	return h.Store.Inspect(ctx, name)
 }
 
-func TestAKeeperThatIsStoppedWhileItsEngineHangsKeepsNothing(t *testing.T) {
+func TestKeeper_StopWhileTheStoreHangsReturnsBlocks(t *testing.T) {
 	t.Parallel()
 	for what, stop := range map[string]func(*fleet.Region, *fleet.Client) error{
 		"delete": func(_ *fleet.Region, c *fleet.Client) error { return c.Delete(context.Background(), "db") },
@@ -175,10 +174,10 @@ func TestAKeeperThatIsStoppedWhileItsEngineHangsKeepsNothing(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				h := &hung{Store: store}
-				global, _ := join(t, h)
+				h := &hangingStore{Store: store}
+				global, _ := newClient(t, h)
 				r := fleet.NewRegion(memstore.New(), global, quantum)
-				c, _ := join(t, keepOpen{r})
+				c, _ := newClient(t, unclosedRegion{r})
 				mustAcquire(t, semaphore(t, c, of(4)), 4).Release()
 				h.hangs.Store(true)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -191,8 +190,8 @@ func TestAKeeperThatIsStoppedWhileItsEngineHangsKeepsNothing(t *testing.T) {
 					t.Errorf("it took %v", took)
 				}
 				time.Sleep(5 * time.Minute)
-				if taken, _ := inUse(t, store); taken != 0 {
-					t.Errorf("%d are taken, and nobody uses them", taken)
+				if used, _ := inUse(t, store); used != 0 {
+					t.Errorf("%d permits are in use at the store, and none is held", used)
 				}
 				r.Close()
 			})
@@ -200,31 +199,31 @@ func TestAKeeperThatIsStoppedWhileItsEngineHangsKeepsNothing(t *testing.T) {
 	}
 }
 
-func TestARegionWhoseClientsHoldWhatTheyNeedRests(t *testing.T) {
+func TestRegion_SteadyUseCausesFewBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := newCounted(t, memstore.New(), memstore.New())
+		a := newCountedRegion(t, memstore.New(), memstore.New())
 		s := a.semaphore(t, of(4))
 		p := mustAcquire(t, s, 1)
 		time.Sleep(10 * time.Second)
 		before := a.locals.batches.Load()
 		time.Sleep(time.Hour)
-		if looks := a.locals.batches.Load() - before; looks > 2000 { // signs of life included, every 5 s
-			t.Errorf("%d batches in an hour", looks)
+		if n := a.locals.batches.Load() - before; n > 2000 { // including heartbeats every 5 s
+			t.Errorf("%d batches in an hour", n)
 		}
 		p.Release()
 		time.Sleep(10 * time.Second)
 		if info, _ := a.region.Share("db"); info.Held > 1 {
-			t.Errorf("it has %d, and uses none", info.Held)
+			t.Errorf("the region holds %d permits, and uses none", info.Held)
 		}
 	})
 }
 
-func TestOneLostLookHoldsUpOtherRegionsForAShortWhile(t *testing.T) {
+func TestKeeper_OneLostPollDelaysOtherRegionsBriefly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		global, local := memstore.New(), newDeaf()
-		a, b := newCounted(t, global, local), newContinent(t, global)
+		global, local := memstore.New(), newLossyStore()
+		a, b := newCountedRegion(t, global, local), newTestRegion(t, global)
 		o := of(4, fleet.TTL(time.Second))
 		p := mustAcquire(t, a.semaphore(t, o), 1)
 		mustAcquire(t, b.semaphore(t, o), 1).Release()
@@ -235,7 +234,7 @@ func TestOneLostLookHoldsUpOtherRegionsForAShortWhile(t *testing.T) {
 		p.Release()
 		q := mustAcquire(t, b.semaphore(t, o), 4)
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("another region waited for %v, though the TTL is a second", took)
+			t.Errorf("another region waited for %v with a TTL of 1 s", took)
 		}
 		q.Release()
 	})

@@ -16,9 +16,8 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// A continent is a region with its link to the global engine, and a client in
-// it.
-type continent struct {
+// A testRegion is a region with its link to the global store, and a client of the region.
+type testRegion struct {
 	local  *memstore.Store
 	region *fleet.Region
 	uplink *link
@@ -31,40 +30,40 @@ const (
 	quantum = 100 * time.Millisecond
 )
 
-// newContinent makes a region of a global store.
-func newContinent(t *testing.T, global fleet.Store) *continent {
+// newTestRegion returns a region of a global store.
+func newTestRegion(t *testing.T, global fleet.Store) *testRegion {
 	t.Helper()
-	c := &continent{local: memstore.New()}
+	c := &testRegion{local: memstore.New()}
 	var up *fleet.Client
-	up, c.uplink = join(t, global)
+	up, c.uplink = newClient(t, global)
 	c.uplink.delay = farRTT
 	c.region = fleet.NewRegion(c.local, up, quantum)
 	t.Cleanup(func() { c.region.Close() })
-	c.client, c.near = join(t, keepOpen{c.region})
+	c.client, c.near = newClient(t, unclosedRegion{c.region})
 	c.near.delay = time.Millisecond
 	return c
 }
 
-// keepOpen is a store that outlives its clients.
-type keepOpen struct{ *fleet.Region }
+// An unclosedRegion is a region that is not closed with its clients.
+type unclosedRegion struct{ *fleet.Region }
 
-func (keepOpen) Close() error { return nil }
+func (unclosedRegion) Close() error { return nil }
 
-func (c *continent) semaphore(t *testing.T, o spec) *fleet.Semaphore {
+func (c *testRegion) semaphore(t *testing.T, o spec) *fleet.Semaphore {
 	return semaphore(t, c.client, o)
 }
 
-func TestRegionsShareTheCapacityOfTheWhole(t *testing.T) {
+func TestRegion_RegionsShareTheGlobalCapacity(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
 			const capacity = 9
 			global := memstore.New()
-			var out meter
+			var held meter
 			var served [3]atomic.Int64
 			var wg sync.WaitGroup
 			for i := range 3 {
-				c := newContinent(t, global)
+				c := newTestRegion(t, global)
 				mode := fleet.Mode(i % 2)
 				s := c.semaphore(t, of(capacity, mode))
 				for k := range 6 {
@@ -75,9 +74,9 @@ func TestRegionsShareTheCapacityOfTheWhole(t *testing.T) {
 							p := mustAcquire(t, s, n)
 							wantErr(t, p.Err(), nil)
 							served[i].Add(1)
-							out.add(n)
+							held.add(n)
 							time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
-							out.add(-n)
+							held.add(-n)
 							p.Release()
 							time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
 						}
@@ -85,49 +84,49 @@ func TestRegionsShareTheCapacityOfTheWhole(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			if most := out.most.Load(); most > capacity {
-				t.Errorf("seed %d: %d of %d were out", seed, most, capacity)
+			if most := held.most.Load(); most > capacity {
+				t.Errorf("seed %d: %d of %d were held", seed, most, capacity)
 			}
-			time.Sleep(2 * time.Minute) // what nobody uses goes back
-			if taken, waiting := inUse(t, global); taken != 0 || waiting != 0 {
-				t.Errorf("seed %d: %d taken, %d wait", seed, taken, waiting)
+			time.Sleep(2 * time.Minute) // unused permits are returned
+			if used, waiting := inUse(t, global); used != 0 || waiting != 0 {
+				t.Errorf("seed %d: %d in use, %d waiting", seed, used, waiting)
 			}
 		})
 	}
 }
 
-func TestARegionIsServedNearby(t *testing.T) {
+func TestRegion_ServesWithoutTheGlobalStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newContinent(t, memstore.New())
+		c := newTestRegion(t, memstore.New())
 		s := c.semaphore(t, of(10))
 		mustAcquire(t, s, 2).Release()
 		before := c.uplink.batches.Load()
 		if share, ok := c.region.Share("db"); !ok || share.Held < 2 || share.Left <= 0 || share.Recalled {
-			t.Errorf("the region has %+v, %v", share, ok)
+			t.Errorf("share %+v, %v", share, ok)
 		}
 		start := time.Now()
 		for range 100 {
 			mustAcquire(t, s, 1).Release()
 		}
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("a hundred acquires took %v", took)
+			t.Errorf("100 acquires took %v", took)
 		}
 		if n := c.uplink.batches.Load() - before; n > 2 {
-			t.Errorf("%d batches to the global engine", n)
+			t.Errorf("%d batches to the global store", n)
 		}
 	})
 }
 
-func TestARegionThatIsCutOffLosesItsPermitsBeforeOthersHaveThem(t *testing.T) {
+func TestRegion_CutOffRegionLosesPermitsBeforeOthersGetThem(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
 		synctest.Test(t, func(t *testing.T) {
 			global := memstore.New()
-			a, b := newContinent(t, global), newContinent(t, global)
+			a, b := newTestRegion(t, global), newTestRegion(t, global)
 			o := of(4, fleet.TTL(6*time.Second), mode)
 			p := mustAcquire(t, a.semaphore(t, o), 4)
-			for range 20 { // at whatever moment of its heartbeats
+			for range 20 { // at a random time between heartbeats
 				time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
 				wantErr(t, p.Err(), nil)
 			}
@@ -137,18 +136,18 @@ func TestARegionThatIsCutOffLosesItsPermitsBeforeOthersHaveThem(t *testing.T) {
 			select {
 			case <-p.Lost():
 			case <-got:
-				t.Fatal("others have it, and the first holder does not know")
+				t.Fatal("another client got the permit before the first holder was notified")
 			}
 			q := <-got
 			wantErr(t, p.Err(), sema.ErrLost)
-			// Cut off, the region lends nothing.
+			// A region that is cut off grants nothing.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			if _, err := a.client.Semaphore("db", o.capacity, o.opts...); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := a.semaphore(t, o).Acquire(ctx, 1); err == nil {
-				t.Error("a region that is cut off lends permits")
+				t.Error("a region that is cut off grants permits")
 			}
 			a.uplink.cut.Store(false)
 			r := mustAcquire(t, a.semaphore(t, o), 3)
@@ -159,23 +158,23 @@ func TestARegionThatIsCutOffLosesItsPermitsBeforeOthersHaveThem(t *testing.T) {
 	}
 }
 
-func TestARegionsBlockGoesWhereItIsWanted(t *testing.T) {
+func TestRegion_BlocksMoveToTheRegionInNeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a, b := newContinent(t, global), newContinent(t, global)
+		a, b := newTestRegion(t, global), newTestRegion(t, global)
 		o := of(10)
 		first := mustAcquire(t, a.semaphore(t, o), 10)
 		first.Release()
 		start := time.Now()
-		mustAcquire(t, b.semaphore(t, o), 10).Release() // nobody uses it any more
+		mustAcquire(t, b.semaphore(t, o), 10).Release() // none is held any more
 		if took := time.Since(start); took > 8*farRTT {
-			t.Errorf("waited %v for what is free", took)
+			t.Errorf("waited %v for free permits", took)
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		for range 30 { // a is busier than all there is
+		for range 30 { // a needs more than the capacity
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					p := mustAcquire(t, a.semaphore(t, o), 1)
@@ -199,13 +198,13 @@ func TestARegionsBlockGoesWhereItIsWanted(t *testing.T) {
 	})
 }
 
-func TestHeavyWishesOfRegionsAreAllServed(t *testing.T) {
+func TestRegion_HeavyRequestsOfAllRegionsAreServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
 		var wg sync.WaitGroup
 		for i := range 3 {
-			c := newContinent(t, global)
+			c := newTestRegion(t, global)
 			s := c.semaphore(t, of(4))
 			for k := range 3 {
 				wg.Go(func() {
@@ -221,28 +220,28 @@ func TestHeavyWishesOfRegionsAreAllServed(t *testing.T) {
 	})
 }
 
-func TestARegionBeginsAnewWithWhatItHadLent(t *testing.T) {
+func TestRegion_RestartTakesOverHeldPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a := newContinent(t, global)
+		a := newTestRegion(t, global)
 		o := of(4, fleet.TTL(6*time.Second))
 		p := mustAcquire(t, a.semaphore(t, o), 3)
-		// The process is gone, and what it knew of blocks; its engine is not.
+		// The process ends and loses its blocks. Its local store continues.
 		a.uplink.cut.Store(true)
-		up, uplink := join(t, global)
+		up, uplink := newClient(t, global)
 		uplink.delay = farRTT
 		again := fleet.NewRegion(a.local, up, quantum)
 		t.Cleanup(func() { again.Close() })
-		a.near.Store = keepOpen{again}
-		other, _ := join(t, global)
+		a.near.Store = unclosedRegion{again}
+		other, _ := newClient(t, global)
 		if _, err := semaphore(t, other, o).TryAcquire(t.Context(), 2); err == nil {
-			t.Fatal("what is lent is not taken")
+			t.Fatal("held permits are granted again")
 		}
 		time.Sleep(time.Minute)
-		taken, _ := inUse(t, global)
-		if held := p.Weight(); p.Err() == nil && taken < held {
-			t.Errorf("%d are held, %d leased", held, taken)
+		used, _ := inUse(t, global)
+		if held := p.Weight(); p.Err() == nil && used < held {
+			t.Errorf("%d permits are held, %d leased", held, used)
 		}
 		p.Release()
 		q := mustAcquire(t, a.semaphore(t, o), 4)
@@ -251,11 +250,11 @@ func TestARegionBeginsAnewWithWhatItHadLent(t *testing.T) {
 	})
 }
 
-func TestAdministeringARegion(t *testing.T) {
+func TestRegion_Administer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
-		a, b := newContinent(t, global), newContinent(t, global)
+		a, b := newTestRegion(t, global), newTestRegion(t, global)
 		o := of(4)
 		s := a.semaphore(t, o)
 		mustAcquire(t, s, 1).Release()
@@ -291,7 +290,7 @@ func TestAdministeringARegion(t *testing.T) {
 	})
 }
 
-func TestARateIsSharedByRegions(t *testing.T) {
+func TestRegion_RegionsShareARate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		global := memstore.New()
@@ -299,7 +298,7 @@ func TestARateIsSharedByRegions(t *testing.T) {
 		var spent []time.Time
 		var wg sync.WaitGroup
 		for range 3 {
-			c := newContinent(t, global)
+			c := newTestRegion(t, global)
 			s := c.semaphore(t, of(10, fleet.Rate(time.Second)))
 			for range 5 {
 				wg.Go(func() {
@@ -314,14 +313,14 @@ func TestARateIsSharedByRegions(t *testing.T) {
 		}
 		start := time.Now()
 		wg.Wait()
-		// What the engine has granted may be heard of a little later.
+		// The reply to a grant may arrive a little later.
 		for i := range spent {
 			if i >= 10 && spent[i].Sub(spent[i-10]) < time.Second-10*time.Millisecond {
-				t.Errorf("more than ten within %v", spent[i].Sub(spent[i-10]))
+				t.Errorf("more than 10 permits within %v", spent[i].Sub(spent[i-10]))
 			}
 		}
 		if took := time.Since(start); took > 40*time.Second {
-			t.Errorf("150 at 10 a second took %v", took)
+			t.Errorf("150 permits at 10 per second took %v", took)
 		}
 	})
 }

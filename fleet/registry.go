@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A Factory opens a store by its URL.
+// A Factory opens the store at a URL.
 type Factory func(ctx context.Context, u *url.URL) (Store, error)
 
 var factories = struct {
@@ -20,18 +20,18 @@ var factories = struct {
 	byScheme map[string]Factory
 }{byScheme: map[string]Factory{}}
 
-// Register makes [Open] use f for URLs of a scheme. Packages of stores do so when
-// they are imported. It panics if the scheme is taken.
+// Register makes [Open] use f for the URLs of a scheme. Store packages call it in init. It
+// panics if the scheme is already registered.
 func Register(scheme string, f Factory) {
 	factories.mu.Lock()
 	defer factories.mu.Unlock()
 	if factories.byScheme[scheme] != nil {
-		panic(fmt.Sprintf("fleet: Register(%q): there is a store for it already", scheme))
+		panic(fmt.Sprintf("fleet: Register(%q): the scheme is already registered", scheme))
 	}
 	factories.byScheme[scheme] = f
 }
 
-// Open opens a client of the store at a URL: "mem:", "sqlite:///path", … The package of
+// Open returns a client of the store at a URL: "mem:", "sqlite:///path", … The package of
 // the store must be imported; x/stores imports all of them.
 func Open(ctx context.Context, storeURL string) (*Client, error) {
 	store, err := OpenStore(ctx, storeURL)
@@ -41,14 +41,14 @@ func Open(ctx context.Context, storeURL string) (*Client, error) {
 	return New(store), nil
 }
 
-// OpenStore opens the store itself, for programs that need no client, or several.
+// OpenStore opens the store at a URL, for programs that need no client, or several.
 func OpenStore(ctx context.Context, storeURL string) (Store, error) {
 	if err := checkContext(ctx, "open", ""); err != nil {
 		return nil, err
 	}
 	u, err := url.Parse(storeURL)
 	if err != nil {
-		// The text of the error has the whole URL in it, and that may have a password.
+		// The error contains the URL, which may contain a password.
 		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "the URL of the store cannot be parsed"}
 	}
 	factories.mu.Lock()
@@ -57,7 +57,7 @@ func OpenStore(ctx context.Context, storeURL string) (Store, error) {
 	factories.mu.Unlock()
 	if f == nil {
 		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid,
-			Detail: fmt.Sprintf("no store for %q URLs (there are: %s)", u.Scheme, strings.Join(known, ", ")), Advice: "import the package of the store, or x/stores for all"}
+			Detail: fmt.Sprintf("no store for %q URLs (registered: %s)", u.Scheme, strings.Join(known, ", ")), Advice: "import the package of the store, or x/stores for all"}
 	}
 	return f(ctx, u)
 }

@@ -7,22 +7,24 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// unfit returns why a stored configuration cannot be used here.
-func (s *session) unfit(stored protocol.Config) error {
+// checkUsable fails if this client cannot use a stored configuration.
+func (s *session) checkUsable(stored protocol.Config) error {
 	switch {
 	case s.settings.mode == ModePooled && stored.Kind == protocol.Rate:
-		return errors.New("it is a rate, which cannot be pooled")
+		return errors.New("the semaphore is a rate, which cannot be pooled")
 	case s.lender != nil:
-		return s.lender.accepts(stored)
+		return s.lender.checkConfig(stored)
+	case stored.Numbered:
+		return s.settings.checkNumbered()
 	}
 	return nil
 }
 
-// noteConfig notes the configuration of a reply. The mutex is held.
-func (s *session) noteConfig(c protocol.Config) {
+// noteConfigLocked handles the configuration in a reply.
+func (s *session) noteConfigLocked(c protocol.Config) {
 	before, known := s.last.Config, s.last.Config.TTL != 0
 	if c.Draining && !before.Draining {
-		s.failOpen.requeue()
+		s.failOpen.requeueLocked()
 	}
 	s.last.Config = c
 	s.capacity.Store(max(c.Capacity, c.Whole))
@@ -32,44 +34,45 @@ func (s *session) noteConfig(c protocol.Config) {
 	case known && c.Draining && !before.Draining:
 		s.report(sema.Event{Kind: sema.EventDrained})
 	}
-	s.strategy.reconfigured()
+	s.strategy.reconfiguredLocked()
 }
 
-// tooLarge reports whether more is asked for than can ever be granted, as far as is
-// known. The mutex is held.
-func (s *session) tooLarge(n int64) bool {
+// tooLargeLocked reports whether n exceeds the capacity. It returns false if the capacity is
+// unknown, or 0 (paused).
+func (s *session) tooLargeLocked(n int64) bool {
 	capacity := s.capacity.Load()
 	return s.last.Config.TTL != 0 && capacity > 0 && n > capacity
 }
 
-// A lender lends permits on. Both methods are called with the session's mutex held.
+// A lender leases blocks to grant them to others. The session's mutex is held when its
+// methods are called.
 type lender interface {
-	accepts(stored protocol.Config) error
-	heard(protocol.Reply)
+	checkConfig(stored protocol.Config) error
+	noteGlobalReply(protocol.Reply)
 }
 
-// connected reports whether there is a session.
+// connected reports whether a session is open.
 func (s *session) connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peer != nil
 }
 
-// tellLender passes a reply on to the lender. The mutex is held.
-func (s *session) tellLender(r protocol.Reply) {
+// notifyLenderLocked passes a reply on to the lender, if there is one.
+func (s *session) notifyLenderLocked(r protocol.Reply) {
 	if s.lender != nil {
-		s.lender.heard(r)
+		s.lender.noteGlobalReply(r)
 	}
 }
 
-// resolve handles one result. The mutex is held.
-func (s *session) resolve(f protocol.Result) {
+// resolveLocked handles one result.
+func (s *session) resolveLocked(f protocol.Result) {
 	var w *waiter
 	if f.Kind != protocol.Revoked {
 		w = s.removeLocked(f.Ticket)
 	}
 	if w == nil || w.of != nil || f.Kind == protocol.Granted {
-		s.strategy.resolve(w, f)
+		s.strategy.resolveLocked(w, f)
 		return
 	}
 	r := result{err: f.Kind.Err()}
@@ -79,9 +82,8 @@ func (s *session) resolve(f protocol.Result) {
 	w.ended <- r
 }
 
-// noteQueued notifies the callers whose requests were sent and are not decided. The
-// mutex is held.
-func (s *session) noteQueued(ops []protocol.Op) {
+// noteQueuedLocked notifies the callers of undecided requests that they are queued.
+func (s *session) noteQueuedLocked(ops []protocol.Op) {
 	for _, op := range ops {
 		if w := s.waiters[op.Ticket]; w != nil && !op.Try && op.Verb == protocol.Acquire {
 			s.tally.queue(w.call)
@@ -90,40 +92,42 @@ func (s *session) noteQueued(ops []protocol.Op) {
 	}
 }
 
-// rejectAll ends all waits. The mutex is held.
-func (s *session) rejectAll(why error) {
+// rejectAllLocked ends all waits with an error.
+func (s *session) rejectAllLocked(why error) {
 	for ticket, w := range s.waiters {
-		if w.op.Verb == protocol.Split { // which the permit that it splits would not survive whole
+		if w.op.Verb == protocol.Split { // it might still take effect at the store
 			continue
 		}
 		s.removeLocked(ticket).ended <- result{err: why}
-		s.cancel(ticket)
+		s.cancelLocked(ticket)
 	}
-	s.strategy.reject(why)
+	s.strategy.rejectLocked(why)
 }
 
-// waits reports whether a request of this client is queued or to be sent. The mutex is
-// held.
-func (s *session) waits() bool { return len(s.waiters) > 0 || s.strategy.pending().Ticket != 0 }
+// waitsLocked reports whether a request is queued at the store, or is to be sent.
+func (s *session) waitsLocked() bool {
+	return len(s.waiters) > 0 || s.strategy.pendingLocked().Ticket != 0
+}
 
-// lose ends the session: its leases are lost, and waiters are queued in the next one.
-// The mutex is held.
-func (s *session) lose(why string) {
-	unconfirmed := int64(s.peer.Unheard(protocol.Release))
+// loseLocked ends a lost session: its leases are lost, and waiters are queued again in the
+// next session.
+func (s *session) loseLocked(why string) {
+	unconfirmed := int64(s.peer.Unconfirmed(protocol.Release))
 	s.counts.Unconfirmed += unconfirmed
-	if why != errForgotten.Error() { // or it is known that nothing is held
+	if why != errUnknownSession.Error() { // a store without the session has nothing left to release
 		s.ending.unconfirmed += unconfirmed
 	}
+	s.highest = s.peer.Highest()
 	s.peer = nil
 	s.counts.SessionsLost++
-	s.tellLender(protocol.Reply{Config: s.last.Config})
-	s.strategy.lose(why)
-	s.endFlushes(why)
+	s.notifyLenderLocked(protocol.Reply{Config: s.last.Config})
+	s.strategy.loseLocked(why)
+	s.endFlushesLocked(why)
 }
 
-// loseIfEnded notices the end of the session before the driver does. The mutex is held.
-func (s *session) loseIfEnded() {
+// loseIfEndedLocked ends the session if it has expired, before the driver does.
+func (s *session) loseIfEndedLocked() {
 	if s.peer != nil && s.peer.Ended(s.client.clock()) {
-		s.lose(unrenewed)
+		s.loseLocked(reasonNotRenewed)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Semaphore is a semaphore of the fleet, as this process uses it. It is a
-// [sema.Gate]. Its session exchanges batches with the store; its strategy, one for each
-// [Mode], grants permits to callers from what the session gets.
+// A Semaphore is this process's handle of a fleet semaphore. It is a [sema.Gate]. Its
+// session exchanges batches with the store. Its strategy, one for each [Mode], grants
+// permits to callers from the leases of the session.
 type Semaphore struct {
 	*session
-	front atomic.Pointer[generation] // of a pool, for callers that need not wait; nil if there is none, or it is observed
+	front atomic.Pointer[generation] // front of a pool, for callers that need not wait; nil if there is none, or if acquires are observed
 }
 
 var _ sema.Gate = (*Semaphore)(nil)
@@ -40,7 +40,7 @@ func newSemaphore(c *Client, name string, capacity int64, opts []Option) (*Semap
 // Name returns the name under which the semaphore is stored.
 func (s *Semaphore) Name() string { return s.name }
 
-// Scope returns [sema.FleetScope], by which [sema.AcquireAll] orders it.
+// Scope returns [sema.FleetScope], which determines its order in [sema.AcquireAll].
 func (s *Semaphore) Scope() sema.Scope { return sema.FleetScope }
 
 // Acquire waits for n permits, in order of arrival among all machines. It fails
@@ -49,8 +49,8 @@ func (s *Semaphore) Scope() sema.Scope { return sema.FleetScope }
 //   - with ErrTimeout when [sema.MaxWait] has passed;
 //   - with ErrUnavailable when the store does not reply for [UnavailableAfter], or for
 //     MaxWait if that is shorter;
-//   - with [io/fs.ErrNotExist] if the semaphore was opened as [Existing] and is not;
-//   - and like [sema.Semaphore.Acquire].
+//   - with [io/fs.ErrNotExist] if it was opened with [Existing] and is not stored;
+//   - for the other reasons of [sema.Semaphore.Acquire].
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	if g := s.front.Load(); g != nil && n > 0 && ctx != nil {
 		if p, err := g.local.TryAcquire(ctx, n); err == nil {
@@ -61,12 +61,14 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	return s.acquire(ctx, &c)
 }
 
-// TryAcquire takes n permits if they are free and no caller waits, or else fails
-// with ErrFull. It sends one batch and never queues. Where the store cannot decide
-// yet, since a holder may have expired or the store has restarted, it fails with
-// ErrFull or ErrUnavailable and the error's After is positive: the client asks the
-// store until then, so that the next try is final. It fails with ErrUnavailable if
-// the store does not reply within TryTimeout.
+// TryAcquire acquires n permits if they are free and no caller waits, or else fails
+// with ErrFull. It sends one batch and never queues. It fails with ErrUnavailable if the
+// store does not reply within TryTimeout.
+//
+// The store may be unable to decide yet, because a holder may have expired or because the
+// store has restarted. Then TryAcquire fails with ErrFull or ErrUnavailable, and the After
+// of the error is positive. The client polls the store until then, so that the next try
+// is decided.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	if g := s.front.Load(); g != nil && n > 0 && ctx != nil {
 		if p, err := g.local.TryAcquire(ctx, n); err == nil {
@@ -77,12 +79,13 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error
 	return s.acquire(ctx, &c)
 }
 
-// lease takes a block for a region, which lends it on.
+// lease acquires a block for a region.
 func (s *Semaphore) lease(ctx context.Context, weight, least int64) (sema.Permit, error) {
 	c := call{op: "lease", req: protocol.Op{Verb: protocol.Acquire, Weight: weight, Least: least, Pooled: true}, start: time.Now()}
 	return s.acquire(ctx, &c)
 }
 
+// acquire acquires from the store, or from the local limit while that applies.
 func (s *Semaphore) acquire(ctx context.Context, c *call) (permit sema.Permit, err error) {
 	switch {
 	case ctx == nil:
@@ -92,23 +95,17 @@ func (s *Semaphore) acquire(ctx context.Context, c *call) (permit sema.Permit, e
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	default:
-		permit, err = s.admit(ctx, c)
+		// A caller whose wait ends because the local limit starts or stops to apply
+		// continues at the other gate.
+		for err = errRecovered; err == errRecovered; {
+			if permit, err = s.strategy.acquire(ctx, c); err == errFailedOpen {
+				permit, err = s.failOpen.acquire(ctx, c)
+			}
+		}
 	}
 	if err != nil {
-		s.fail(c, err)
+		s.countFailure(c, err)
 		return sema.Permit{}, c.wait.Failed(err)
 	}
 	return permit, nil
-}
-
-// admit acquires from the store, or from the local limit while that applies.
-func (s *Semaphore) admit(ctx context.Context, c *call) (permit sema.Permit, err error) {
-	for {
-		if permit, err = s.strategy.acquire(ctx, c); err != errFailedOpen {
-			return permit, err
-		}
-		if permit, err = s.failOpen.acquire(ctx, c); err != errRecovered {
-			return permit, err
-		}
-	}
 }

@@ -13,83 +13,85 @@ import (
 	"github.com/sema-go/sema/internal/callsite"
 )
 
-// A session exchanges batches with the store about one semaphore, while callers need
-// it, and over and over again should the store lose it. It knows requests and their
-// results; what permits are made of them is the strategy's part.
+// A session exchanges batches with the store about one semaphore. It opens a session at the
+// store while callers need one, and again if the store loses it. It handles requests and
+// their results; the strategy turns results into permits.
 type session struct {
 	client   *Client
 	name     string
 	settings *settings
 	monitor  *sema.Monitor   // nil unless observed or diagnosed
-	config   protocol.Config // to open it with
+	config   protocol.Config // to open the semaphore with
 	labels   string
 	strategy strategy
-	failOpen *failOpen    // nil if it fails closed
-	lender   lender       // nil unless blocks are lent on; fixed
-	capacity atomic.Int64 // as the store last replied, like inUse
+	failOpen *failOpen    // nil: fail closed
+	lender   lender       // nil unless a keeper leases blocks; fixed
+	capacity atomic.Int64 // from the last reply, like inUse
 	inUse    atomic.Int64
 	events   outbox
 
-	mu         sync.Mutex     // guards what follows, and the strategy
-	peer       *protocol.Peer // nil while there is no session
+	lastDetails atomic.Pointer[protocol.Details] // of the last acquire; nil before the first
+
+	mu         sync.Mutex     // guards the fields below, and the strategy
+	peer       *protocol.Peer // nil while no session is open
 	lastTicket protocol.Ticket
-	highest    protocol.Seq // that was seen, in all sessions
+	highest    protocol.Seq // highest lease received, in all sessions
 	waiters    map[protocol.Ticket]*waiter
 	last       protocol.Reply // without its results
 	driver     driver
 	closed     bool
 	ending     ending
-	unheard    []*unheard
+	flushes    []*pendingFlush
 	counts     Exchanges
 	tally      tally
-	uncounted  int // waiters whose wait is being reported, for which the monitor adds one
-	modes      comparison
+	uncounted  int // waiters whose wait is being reported: the monitor adds one for each
+	modeCheck  modeSchedule
 }
 
-// A strategy grants permits to the callers of a semaphore from what its session gets:
-// leases, or blocks. All methods but acquire need the session's mutex.
+// A strategy grants permits to the callers of a semaphore from the leases or blocks of its
+// session. All methods but acquire require the session's mutex.
 type strategy interface {
 	// acquire returns a permit for a call, or waits for one. It fails with errFailedOpen
-	// when the local limit applies.
+	// if the local limit applies.
 	acquire(ctx context.Context, c *call) (sema.Permit, error)
 
-	// pending returns a request of the strategy itself, which a new session repeats.
-	// Its Ticket is 0 if there is none.
-	pending() protocol.Op
+	// pendingLocked returns the strategy's own request, which a new session repeats. Its
+	// Ticket is 0 if there is none.
+	pendingLocked() protocol.Op
 
-	// resolve handles a grant, a revocation, and any result of a request of its own. The
-	// waiter is nil but for grants to callers.
-	resolve(w *waiter, f protocol.Result)
+	// resolveLocked handles a grant, a revocation, or any result of the strategy's own
+	// request. The waiter is nil except for grants to callers.
+	resolveLocked(w *waiter, f protocol.Result)
 
-	// replied handles a reply, after its results. A heartbeat is a batch without
-	// requests.
-	replied(r protocol.Reply, heartbeat bool)
+	// repliedLocked handles a reply after its results. A heartbeat is a batch without
+	// operations.
+	repliedLocked(r protocol.Reply, heartbeat bool)
 
-	// reconfigured handles a change of the configuration, or of what applies: the
-	// strategy or the local limit.
-	reconfigured()
+	// reconfiguredLocked handles a change of the configuration, or of whether the local
+	// limit applies.
+	reconfiguredLocked()
 
-	// tend does what is due by time, and due returns when that is next; 0: never.
-	tend(now protocol.Micros)
-	due(now protocol.Micros) protocol.Micros
+	// tendLocked does periodic work. dueLocked returns when it is due next; 0: never.
+	tendLocked(now protocol.Micros)
+	dueLocked(now protocol.Micros) protocol.Micros
 
-	// reject ends the waits of callers that the strategy has queued itself.
-	reject(why error)
+	// rejectLocked ends the waits of callers in the strategy's own queue.
+	rejectLocked(why error)
 
-	// lose handles the end of the session: what it has granted is lost.
-	lose(why string)
+	// loseLocked handles the loss of the session: its grants are lost.
+	loseLocked(why string)
 
-	// held returns the permits that callers hold, and usage what is cheaper to know.
-	held() int64
-	usage() usage
+	// heldLocked returns the number of permits that callers hold. usageLocked is cheaper.
+	heldLocked() int64
+	usageLocked() usage
 }
 
-// usage is how callers use a strategy.
+// A usage is the state of a strategy.
 type usage struct {
-	blocks   int64 // permits that a pool has, held or not
-	ready    int64 // of these, permits that no caller holds
-	waiters  int   // callers that the strategy has queued itself
-	acquired int64 // permits that callers have ever acquired
+	blocks   int64 // permits of a pool, held or not
+	ready    int64 // permits of a pool that no caller holds
+	waiters  int   // callers in the strategy's own queue
+	acquired int64 // total number of acquired permits
 }
 
 func newSession(c *Client, name string, set *settings) *session {
@@ -97,20 +99,19 @@ func newSession(c *Client, name string, set *settings) *session {
 		client: c, name: name, settings: set, config: set.stored(), labels: textOf(set.labels), waiters: map[protocol.Ticket]*waiter{},
 	}
 	s.failOpen = newFailOpen(s)
-	s.driver.pause = newBackoff()
 	s.capacity.Store(set.config.Capacity)
 	return s
 }
 
-// A waiter is one request to the store. The goroutine that removes it from
-// session.waiters decides how it ends.
+// A waiter waits for the result of one request. The goroutine that removes it from
+// session.waiters decides the result.
 type waiter struct {
-	op      protocol.Op
-	call    *call         // nil for a split
-	ended   chan result   // buffered
-	queued  chan struct{} // buffered; receives when the caller waits for others, or for the store; nil if nothing is observed
-	of      *grant        // of a split whose caller has given up: what is split
-	carries bool          // the caller may send the batch itself; after ask, it has to
+	op     *protocol.Op  // the one of the call, or of a split
+	call   *call         // nil for a split
+	ended  chan result   // buffered
+	queued chan struct{} // buffered; receives when the caller starts to wait for others, or for the store; nil if not observed
+	of     *grant        // the grant to split, if the caller of the split has given up
+	inline bool          // the caller may send the batch itself; set by submit if it must
 }
 
 // noteQueued notifies the caller that it waits.
@@ -121,17 +122,16 @@ func (w *waiter) noteQueued() {
 	}
 }
 
-// A result is a lease, or why there is none. A try at a pool has neither: its
-// block is in the pool.
+// A result is a lease, or an error. A try at a pool gets neither: its block is in the pool.
 type result struct {
 	lease *lease
 	err   error
-	after time.Duration // of a try: when the store can decide; 0: it has
+	after time.Duration // of a try: when the store can decide; 0: it has decided
 }
 
-// newWaiter returns what waits for the result of a request. A call waits for one at a
-// time, so that it has room for it.
-func (s *session) newWaiter(c *call, req protocol.Op) *waiter {
+// newWaiter returns the waiter of a request. It is part of the call, which waits for one
+// request at a time.
+func (s *session) newWaiter(c *call, req *protocol.Op) *waiter {
 	w := &c.waiter
 	*w = waiter{op: req, call: c, ended: make(chan result, 1)}
 	if s.monitor != nil {
@@ -140,8 +140,8 @@ func (s *session) newWaiter(c *call, req protocol.Op) *waiter {
 	return w
 }
 
-// ask puts a waiter's request into the next batch.
-func (s *session) ask(op string, w *waiter) error {
+// submit adds the request of a waiter to the next batch.
+func (s *session) submit(op string, w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.admitsLocked(op, w.op.Weight); err != nil || w.op.Weight == 0 {
@@ -150,10 +150,10 @@ func (s *session) ask(op string, w *waiter) error {
 	w.op.Ticket = s.newTicketLocked()
 	s.waiters[w.op.Ticket] = w
 	if s.peer != nil {
-		s.peer.Wish(w.op)
+		s.peer.Request(*w.op)
 	}
-	if w.carries = w.carries && s.carriesNow(); !w.carries {
-		s.drive()
+	if w.inline = w.inline && s.becomeDriverLocked(); !w.inline {
+		s.startDriverLocked()
 	}
 	return nil
 }
@@ -163,13 +163,13 @@ func (s *session) newTicketLocked() protocol.Ticket {
 	return s.lastTicket
 }
 
-// admitsLocked fails if nothing is granted, as far as is known here, or if the local
-// limit applies. A drain stays in effect while the store does not reply.
+// admitsLocked fails if nothing is granted, as far as is known, or if the local limit
+// applies. A drain stays in effect while the store does not reply.
 func (s *session) admitsLocked(op string, n int64) error {
 	switch {
 	case s.closed:
 		return s.fault(op, n, sema.ErrClosed, "")
-	case s.draining() && (n == 0 || s.failOpen.applies()):
+	case s.drainingLocked() && (n == 0 || s.failOpen.applies()):
 		return s.fault(op, n, sema.ErrDraining, "")
 	case s.failOpen.applies():
 		return errFailedOpen
@@ -177,15 +177,14 @@ func (s *session) admitsLocked(op string, n int64) error {
 	return nil
 }
 
-// draining reports whether the semaphore drains, as the store last replied. The mutex is
-// held.
-func (s *session) draining() bool { return s.last.Config.Draining }
+// drainingLocked reports whether the semaphore is draining, according to the last reply.
+func (s *session) drainingLocked() bool { return s.last.Config.Draining }
 
-// await waits for the result of a request. A caller that does not want the permit any
-// more does not keep it.
+// await waits for the result of a request. If the caller gives up first, a lease that was
+// granted meanwhile is released.
 func (s *session) await(ctx context.Context, c *call, w *waiter) (result, error) {
 	select {
-	case r := <-w.ended: // already
+	case r := <-w.ended: // decided before
 		return s.conclude(ctx, c, w, r)
 	default:
 	}
@@ -222,15 +221,15 @@ func (s *session) await(ctx context.Context, c *call, w *waiter) (result, error)
 	}
 }
 
-// conclude returns what a caller gets of a result.
+// conclude returns the result or the error for the caller.
 func (s *session) conclude(ctx context.Context, c *call, w *waiter, r result) (result, error) {
 	if w.op.Wait > 0 && errors.Is(r.err, sema.ErrTimeout) {
-		<-ctx.Done() // the store's clock was ahead; this is about the context's deadline
+		<-ctx.Done() // the store's clock was ahead; return when the context's deadline has passed
 	}
 	switch {
 	case ctx.Err() != nil:
 		if r.lease != nil {
-			r.lease.giveBack()
+			r.lease.release()
 		}
 		return result{}, context.Cause(ctx)
 	case r.err == errFailedOpen:
@@ -245,76 +244,82 @@ func (s *session) conclude(ctx context.Context, c *call, w *waiter, r result) (r
 	return r, nil
 }
 
-// withdraw cancels a waiter's request. What it was granted meanwhile is released.
+// withdraw cancels the request of a waiter, and releases the lease if it was granted
+// meanwhile.
 func (s *session) withdraw(w *waiter) {
 	s.mu.Lock()
 	_, waiting := s.waiters[w.op.Ticket]
 	if waiting {
 		s.removeLocked(w.op.Ticket)
-		s.cancel(w.op.Ticket)
+		s.cancelLocked(w.op.Ticket)
 	}
 	s.mu.Unlock()
 	if !waiting {
 		if r := <-w.ended; r.lease != nil {
-			r.lease.giveBack()
+			r.lease.release()
 		}
 	}
 }
 
-// removeLocked removes a waiter that is decided, nil if it is none.
+// removeLocked removes and returns the waiter of a ticket, nil if there is none.
 func (s *session) removeLocked(ticket protocol.Ticket) *waiter {
 	w := s.waiters[ticket]
 	delete(s.waiters, ticket)
-	if w != nil {
+	if w != nil && w.call != nil && w.call.waits {
 		s.tally.unqueue(w.call)
 	}
 	return w
 }
 
-// cancel cancels a request at the store. The mutex is held.
-func (s *session) cancel(ticket protocol.Ticket) {
+// cancelLocked cancels a request at the store.
+func (s *session) cancelLocked(ticket protocol.Ticket) {
 	if s.peer != nil {
-		s.request(protocol.Op{Verb: protocol.Cancel, Ticket: ticket})
+		s.requestLocked(protocol.Op{Verb: protocol.Cancel, Ticket: ticket})
 	}
 }
 
-// request puts an operation into the next batch. The mutex is held, and there is a
-// session.
-func (s *session) request(op protocol.Op) {
-	s.peer.Wish(op)
-	s.drive()
+// requestLocked adds an operation to the next batch. A session must be open.
+func (s *session) requestLocked(op protocol.Op) {
+	s.peer.Request(op)
+	s.startDriverLocked()
 }
 
-// release sends a release. The mutex is held, and there is a session.
-func (s *session) release(op protocol.Op) {
+// releaseLocked adds a release to the next batch. A session must be open.
+func (s *session) releaseLocked(op protocol.Op) {
 	s.counts.Releases++
-	s.request(op)
+	s.requestLocked(op)
 }
 
-// hint asks the store for what a notification is about.
-func (s *session) hint() {
+// notified polls the store after a notification.
+func (s *session) notified() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.Notifications++
-	s.poll()
+	s.pollLocked()
 }
 
-// poll asks the store for news, if there is a session. The mutex is held.
-func (s *session) poll() {
+// pollLocked polls the store for results, if a session is open.
+func (s *session) pollLocked() {
 	if s.peer != nil {
-		s.peer.Hint(s.client.clock())
-		s.drive()
+		s.peer.Notify(s.client.clock())
+		s.startDriverLocked()
 	}
 }
 
-// details describe an acquire in listings: its call site and the labels.
-func (s *session) details() protocol.Details {
-	return protocol.Details{Site: callsite.Here(), Labels: s.labels}
+// details returns the description of an acquire for listings: its call site and labels.
+// Successive acquires of a call site share it.
+func (s *session) details() *protocol.Details {
+	site, last := callsite.Here(), s.lastDetails.Load()
+	if last == nil || last.Site != site {
+		last = &protocol.Details{Site: site, Labels: s.labels}
+		s.lastDetails.Store(last)
+	}
+	return last
 }
 
-// waiting returns how many callers wait here. The mutex is held.
-func (s *session) waiting() int {
-	return len(s.waiters) + s.strategy.usage().waiters + s.failOpen.stats().Waiters - s.uncounted
+// waitingLocked returns the number of waiters of this process.
+func (s *session) waitingLocked() int {
+	return len(s.waiters) + s.strategy.usageLocked().waiters + s.failOpen.stats().Waiters - s.uncounted
 }
 
 // fault returns an error about this semaphore.
@@ -322,37 +327,38 @@ func (s *session) fault(op string, n int64, err error, detail string) error {
 	return &sema.Error{Op: op, Name: s.settings.label, Weight: n, Capacity: s.capacity.Load(), InUse: max(0, s.inUse.Load()), Err: err, Detail: detail}
 }
 
-// rejection returns the error of a caller that was queued, or might have been.
+// rejection returns the error of a caller that was queued or might have been, with the
+// number of waiters.
 func (s *session) rejection(op string, n int64, err error) error {
 	fault := s.fault(op, n, err, "").(*sema.Error)
 	s.mu.Lock()
-	fault.Waiters = s.waiting()
+	fault.Waiters = s.waitingLocked()
 	s.mu.Unlock()
 	return fault
 }
 
-// silence returns the error of a call to which the store has not replied.
-func (s *session) silence(c *call) error {
+// unavailableError returns the error of a call to which the store has not replied.
+func (s *session) unavailableError(c *call) error {
 	s.mu.Lock()
-	trouble := s.driver.trouble
+	cause := s.driver.lastErr
 	s.mu.Unlock()
-	if trouble == nil {
-		trouble = errSilent
+	if cause == nil {
+		cause = errNoReply
 	}
-	return s.fault(c.op, c.weight(), sema.ErrUnavailable, fmt.Sprintf("for %v: %v", time.Since(c.start).Round(time.Millisecond), trouble))
+	return s.fault(c.op, c.weight(), sema.ErrUnavailable, fmt.Sprintf("for %v: %v", time.Since(c.start).Round(time.Millisecond), cause))
 }
 
-// errSilent is the reason where an exchange neither failed nor got a reply.
-var errSilent = errors.New("the store does not reply")
+// errNoReply is the reason if no exchange has failed and none got a reply.
+var errNoReply = errors.New("the store does not reply")
 
-// timeout returns the error of a wait that has taken MaxWait: the queue is too long,
-// or the store has not replied meanwhile.
-func (s *session) timeout(c *call) error {
+// timeoutError returns the error of a wait that has reached MaxWait: ErrTimeout, or
+// ErrUnavailable if the store has not replied meanwhile.
+func (s *session) timeoutError(c *call) error {
 	s.mu.Lock()
-	silent := s.driver.silent(c.start)
+	unresponsive := s.driver.unresponsiveSinceLocked(c.start)
 	s.mu.Unlock()
-	if silent {
-		return s.silence(c)
+	if unresponsive {
+		return s.unavailableError(c)
 	}
 	fault := s.rejection(c.op, c.weight(), sema.ErrTimeout).(*sema.Error)
 	fault.Detail = s.settings.maxWait.String()

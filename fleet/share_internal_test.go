@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// shareWith is a share of blocks with some weights, had at some times.
+// shareWith returns a share of blocks with these weights, acquired at these times.
 func shareWith(t *testing.T, weights []int64, since ...protocol.Micros) (*share, *sema.Semaphore) {
 	t.Helper()
 	s, all := &share{}, sema.New(1000)
@@ -24,50 +24,50 @@ func shareWith(t *testing.T, weights []int64, since ...protocol.Micros) (*share,
 	return s, all
 }
 
-// note is as when a batch was answered.
+// noted notes the usage in a reply.
 func (s *share) noted(inUse, wanted, first int64) *share {
 	s.note(protocol.Reply{InUse: inUse, Wanted: wanted, First: first})
 	return s
 }
 
-func TestARegionThatHasTooLittleForTheFirstLendsNothingMore(t *testing.T) {
+func TestShare_TooSmallForTheFirstWaiterGrantsNothingMore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ inUse, first, want int64 }{{3, 5, 3}, {6, 5, 4}, {3, 4, 4}} {
 		s, _ := shareWith(t, []int64{4}, 0)
 		s.idle = 1000
 		if got := s.noted(c.inUse, c.first, c.first).target(1000, 100, 0, protocol.Reply{}); got != c.want {
-			t.Errorf("%d in use, and the first wants %d: lends %d of 4, want %d", c.inUse, c.first, got, c.want)
+			t.Errorf("%d in use, the first waiter needs %d: target %d of 4, want %d", c.inUse, c.first, got, c.want)
 		}
 	}
 }
 
-func TestARegionGivesBackWhatWasFreeForAWhile(t *testing.T) {
+func TestShare_ReturnsSurplusAfterSurplusAge(t *testing.T) {
 	t.Parallel()
-	const now = 10 * lately
+	const now = 10 * surplusAge
 	s, _ := shareWith(t, []int64{64}, 0)
-	s.low, s.idle = 100, now-lately+1
+	s.low, s.idle = 100, now-surplusAge+1
 	s.noted(4, 0, 0).noted(52, 0, 0).noted(4, 2, 0) // 12 were always free
 	if got := s.target(now, 100, 0, protocol.Reply{}); got != 64 {
-		t.Errorf("lends %d, want all: it was not free for long enough", got)
+		t.Errorf("target %d, want all: the surplus is too young", got)
 	}
 	s.idle--
-	plenty := protocol.Reply{Config: protocol.Config{Capacity: 144}, InUse: 64} // of which 20 would be right
+	plenty := protocol.Reply{Config: protocol.Config{Capacity: 144}, InUse: 64} // a reserve of 20
 	if got := s.target(now, 100, 0, plenty); got != 64 {
-		t.Errorf("lends %d, want all: it is what should be ready", got)
+		t.Errorf("target %d, want all: the surplus is within the reserve", got)
 	}
 	if s.low != 58 || s.idle != now {
-		t.Errorf("%d since %d, want what is free since now", s.low, s.idle)
+		t.Errorf("low %d since %d, want what is free since now", s.low, s.idle)
 	}
-	s.low, s.idle = 12, now-lately
+	s.low, s.idle = 12, now-surplusAge
 	if got := s.target(now, 100, 0, protocol.Reply{}); got != 64-10 {
-		t.Errorf("lends %d, want all but what was always free, without a 32nd of what it has", got)
+		t.Errorf("target %d, want all but the surplus beyond a reserve of 1/32", got)
 	}
 	if s.low != 48 || s.idle != now {
-		t.Errorf("%d since %d, want what is free of the rest", s.low, s.idle)
+		t.Errorf("low %d since %d, want what is free of the rest", s.low, s.idle)
 	}
 }
 
-func TestARecalledRegionLendsAnEvenShareAndWhatIsYoung(t *testing.T) {
+func TestShare_RecalledKeepsEvenShareAndYoungBlocks(t *testing.T) {
 	t.Parallel()
 	const recalled, later, quantum = 500, 550, 100
 	for _, c := range []struct {
@@ -76,20 +76,20 @@ func TestARecalledRegionLendsAnEvenShareAndWhatIsYoung(t *testing.T) {
 		inUse, wanted int64
 		even, want    int64
 	}{
-		{"all for a quantum", recalled + quantum - 1, 10, 0, 3, 10},
-		{"what came later for a quantum, too", recalled + quantum, 4, 0, 3, 4},
+		{"all blocks for a quantum", recalled + quantum - 1, 10, 0, 3, 10},
+		{"a later block for a quantum, too", recalled + quantum, 4, 0, 3, 4},
 		{"an even share after that", later + quantum, 10, 0, 3, 3},
-		{"no more than there is", later + quantum, 10, 0, 30, 10},
-		{"without half of what is free", later + quantum, 3, 2, 10, 7},
+		{"at most all blocks", later + quantum, 10, 0, 30, 10},
+		{"without half of the free permits", later + quantum, 3, 2, 10, 7},
 	} {
 		s, _ := shareWith(t, []int64{6, 4}, 0, later)
 		if got := s.noted(c.inUse, c.wanted, min(1, c.wanted)).target(c.now, quantum, recalled, protocol.Reply{Share: c.even}); got != c.want {
-			t.Errorf("%s: lends %d, want %d", c.what, got, c.want)
+			t.Errorf("%s: target %d, want %d", c.what, got, c.want)
 		}
 	}
 }
 
-func TestTheYoungestBlocksAreGivenBackFirst(t *testing.T) {
+func TestShare_ReleasesTheYoungestBlocksFirst(t *testing.T) {
 	t.Parallel()
 	s, all := shareWith(t, []int64{6, 4}, 1, 2)
 	for _, step := range []struct {
@@ -102,7 +102,7 @@ func TestTheYoungestBlocksAreGivenBackFirst(t *testing.T) {
 		{0, []int64{4}, []protocol.Micros{1}},
 		{9, nil, nil},
 	} {
-		s.giveBack(step.back)
+		s.release(step.back)
 		var weights []int64
 		var since []protocol.Micros
 		for _, b := range s.blocks {

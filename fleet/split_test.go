@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// admit shows the fence of a permit to a guard.
+// admit passes the fence of a permit to a guard.
 func admit(t *testing.T, g *fleet.Guard, p sema.Permit) error {
 	t.Helper()
 	l, ok := fleet.LeaseOf(p)
@@ -20,8 +20,8 @@ func admit(t *testing.T, g *fleet.Guard, p sema.Permit) error {
 	return g.Admit(l.Fence)
 }
 
-// Each part of a permit has a fence of its own: the guard rejects the part that was
-// released, whichever it is, once another client was granted what it had.
+// TestLease_SplitPartsHaveFencesOfTheirOwn checks that a guard rejects either part of a permit
+// after that part was released and granted to another client.
 func TestLease_SplitPartsHaveFencesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	for name, release := range map[string]int{"first": 0, "rest": 1} {
@@ -29,8 +29,8 @@ func TestLease_SplitPartsHaveFencesOfTheirOwn(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				a, _ := join(t, store)
-				b, _ := join(t, store)
+				a, _ := newClient(t, store)
+				b, _ := newClient(t, store)
 				o := of(3)
 				whole := mustAcquire(t, semaphore(t, a, o), 3)
 				first, rest, err := whole.Split(2)
@@ -50,49 +50,49 @@ func TestLease_SplitPartsHaveFencesOfTheirOwn(t *testing.T) {
 				kept.Release()
 				other.Release()
 				synctest.Wait()
-				if taken, _ := inUse(t, store); taken != 0 {
-					t.Errorf("%d in use after all were released", taken)
+				if used, _ := inUse(t, store); used != 0 {
+					t.Errorf("%d in use after all were released", used)
 				}
 			})
 		})
 	}
 }
 
-// A split to which the store does not reply leaves the permit whole. When the store
-// has split the lease all the same, both leases are released with the permit.
+// TestLease_SplitDuringAnOutageChangesNothing checks that a split without a reply leaves the permit
+// whole. If the store has split the lease nevertheless, both leases are released with it.
 func TestLease_SplitDuringAnOutageChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, after bool }{
-		"the store was not reached":                {before: true},
-		"the reply is lost":                        {after: true},
-		"the reply comes after the permit is back": {after: true},
+		"the request is lost":               {before: true},
+		"the reply is lost":                 {after: true},
+		"the reply comes after the release": {after: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				client, line := join(t, store)
+				client, conn := newClient(t, store)
 				s := semaphore(t, client, of(3, fleet.TTL(time.Minute)))
 				whole := mustAcquire(t, s, 3)
-				line.cut.Store(c.before)
-				line.deaf.Store(c.after)
+				conn.cut.Store(c.before)
+				conn.loseReplies.Store(c.after)
 				_, _, err := whole.Split(2)
 				wantErr(t, err, sema.ErrUnavailable)
 				if !whole.Held() || whole.Weight() != 3 {
-					t.Fatalf("the permit weighs %d, held: %v; want it whole", whole.Weight(), whole.Held())
+					t.Fatalf("weight %d, held %v; want the whole permit", whole.Weight(), whole.Held())
 				}
 				_, _, err = whole.Split(1)
 				wantErr(t, err, sema.ErrUnavailable)
-				if name == "the reply comes after the permit is back" {
+				if name == "the reply comes after the release" {
 					whole.Release()
 				}
-				line.cut.Store(false)
-				line.deaf.Store(false)
+				conn.cut.Store(false)
+				conn.loseReplies.Store(false)
 				time.Sleep(20 * time.Second)
 				whole.Release()
 				time.Sleep(time.Second)
-				if taken, _ := inUse(t, store); taken != 0 {
-					t.Errorf("%d in use after the release", taken)
+				if used, _ := inUse(t, store); used != 0 {
+					t.Errorf("%d in use after the release", used)
 				}
 			})
 		})

@@ -14,19 +14,19 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// faultOf is the error as sema says it.
+// faultOf returns the *sema.Error that err wraps.
 func faultOf(t *testing.T, err error) *sema.Error {
 	t.Helper()
 	var fault *sema.Error
 	if !errors.As(err, &fault) {
-		t.Fatalf("%v is no fault", err)
+		t.Fatalf("%v wraps no *sema.Error", err)
 	}
 	return fault
 }
 
-// hasty is a store whose clock is twice as fast, and that is looked at so often
-// that its semaphores' clocks follow.
-func hasty(t *testing.T) *memstore.Store {
+// fastClockStore returns a store whose clock is twice as fast. It is inspected often, so that the
+// clocks of its semaphores follow.
+func fastClockStore(t *testing.T) *memstore.Store {
 	begin := time.Now()
 	store := memstore.NewWithClock(func() time.Time { return begin.Add(2 * time.Since(begin)) })
 	go func() {
@@ -42,13 +42,13 @@ func hasty(t *testing.T) *memstore.Store {
 	return store
 }
 
-// A naive guard remembers every Seq.
-type naive struct {
+// A referenceGuard stores every revoked Seq.
+type referenceGuard struct {
 	floor   protocol.Seq
 	revoked map[protocol.Seq]bool
 }
 
-func (n *naive) admit(f protocol.Fence) bool {
+func (n *referenceGuard) admit(f protocol.Fence) bool {
 	if f.Seq < n.floor || n.revoked[f.Seq] {
 		return false
 	}
@@ -61,20 +61,19 @@ func (n *naive) admit(f protocol.Fence) bool {
 	return true
 }
 
-// An onlooker notes when somebody looks, and may fail or say that somebody was
-// quicker.
-type onlooker struct {
+// An inspectRecorder records the times of inspections. Inspect and Administer may fail.
+type inspectRecorder struct {
 	fleet.Store
-	mu     sync.Mutex
-	looks  []time.Time
-	fail   func(context.Context) error
-	always error // of Administer
-	asked  atomic.Int64
+	mu            sync.Mutex
+	inspections   []time.Time
+	fail          func(context.Context) error
+	administerErr error
+	administered  atomic.Int64
 }
 
-func (o *onlooker) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+func (o *inspectRecorder) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	o.mu.Lock()
-	o.looks = append(o.looks, time.Now())
+	o.inspections = append(o.inspections, time.Now())
 	fail := o.fail
 	o.mu.Unlock()
 	if fail != nil {
@@ -85,35 +84,34 @@ func (o *onlooker) Inspect(ctx context.Context, name string) (protocol.Snapshot,
 	return o.Store.Inspect(ctx, name)
 }
 
-func (o *onlooker) Administer(ctx context.Context, name string, c fleet.Command) error {
-	o.asked.Add(1)
-	if o.always != nil {
-		return o.always
+func (o *inspectRecorder) Administer(ctx context.Context, name string, c fleet.Command) error {
+	o.administered.Add(1)
+	if o.administerErr != nil {
+		return o.administerErr
 	}
 	return o.Store.Administer(ctx, name, c)
 }
 
-// wantScattered fails the test unless the looks are about so far apart, and not
-// in step.
-func (o *onlooker) wantScattered(t *testing.T, apart time.Duration) {
+// wantScattered fails the test unless the inspections are about that far apart, with jitter.
+func (o *inspectRecorder) wantScattered(t *testing.T, apart time.Duration) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	seen := map[time.Duration]bool{}
-	for i := range o.looks[1:] {
-		gap := o.looks[i+1].Sub(o.looks[i])
+	for i := range o.inspections[1:] {
+		gap := o.inspections[i+1].Sub(o.inspections[i])
 		if gap < apart*9/10 || gap > apart*11/10+1 {
-			t.Errorf("%v between two looks, want about %v", gap, apart)
+			t.Errorf("%v between two inspections, want about %v", gap, apart)
 		}
 		seen[gap] = true
 	}
-	if len(o.looks) < 20 || len(seen) < len(o.looks)/2 {
-		t.Errorf("%d looks, and %d different pauses", len(o.looks), len(seen))
+	if len(o.inspections) < 20 || len(seen) < len(o.inspections)/2 {
+		t.Errorf("%d inspections with %d different pauses", len(o.inspections), len(seen))
 	}
 }
 
-// A hard of hearing store ends every subscription.
-type hardOfHearing struct {
+// A failingListener ends every subscription.
+type failingListener struct {
 	fleet.Store
 	mu    sync.Mutex
 	calls []time.Time
@@ -121,7 +119,7 @@ type hardOfHearing struct {
 	err   error
 }
 
-func (h *hardOfHearing) Listen(ctx context.Context, _ string, _ func(string)) error {
+func (h *failingListener) Listen(ctx context.Context, _ string, _ func(string)) error {
 	h.mu.Lock()
 	h.calls = append(h.calls, time.Now())
 	lasts := h.lasts
@@ -130,25 +128,26 @@ func (h *hardOfHearing) Listen(ctx context.Context, _ string, _ func(string)) er
 	return h.err
 }
 
-// A broken store fails at once.
-type broken struct{ fleet.Store }
+// A failingStore fails every Open immediately.
+type failingStore struct{ fleet.Store }
 
-func (broken) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
+func (failingStore) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
 	return 0, protocol.Config{}, errCut
 }
 
-// A wire takes its time, and gives up with the context. It may lose what is said.
+// A wire delays each call by rtt. It can lose batches, or all calls: a lost call fails when its
+// context ends.
 type wire struct {
 	fleet.Store
 	rtt   time.Duration
-	dead  atomic.Bool
-	lose  atomic.Int64 // how many batches
+	cut   atomic.Bool
+	lose  atomic.Int64 // number of batches to lose
 	valid protocol.Micros
 }
 
 func (w *wire) pass(ctx context.Context, lost bool) error {
 	var passed <-chan time.Time
-	if !lost && !w.dead.Load() {
+	if !lost && !w.cut.Load() {
 		passed = time.After(w.rtt)
 	}
 	select {
@@ -175,18 +174,18 @@ func (w *wire) Apply(ctx context.Context, name string, b protocol.Batch) (protoc
 	return r, err
 }
 
-// A sluggish store takes its time for commands.
-type sluggish struct {
+// A slowAdminStore delays commands.
+type slowAdminStore struct {
 	fleet.Store
 	delay time.Duration
 }
 
-func (s sluggish) Administer(ctx context.Context, name string, c fleet.Command) error {
+func (s slowAdminStore) Administer(ctx context.Context, name string, c fleet.Command) error {
 	time.Sleep(s.delay)
 	return s.Store.Administer(ctx, name, c)
 }
 
-// keepsOpen is a local engine that outlives a region.
-type keepsOpen struct{ fleet.Store }
+// An unclosedStore is a local store that is not closed with its region.
+type unclosedStore struct{ fleet.Store }
 
-func (keepsOpen) Close() error { return nil }
+func (unclosedStore) Close() error { return nil }

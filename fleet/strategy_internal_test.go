@@ -14,8 +14,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A bench is a session without a store: its requests stay in the peer, and the test
-// plays the store.
+// A bench is a session without a store: requests stay in the peer, and the test supplies the
+// results.
 type bench struct {
 	*session
 	now protocol.Micros
@@ -34,10 +34,28 @@ func newBench(t *testing.T, opts ...Option) *bench {
 	client.workers.begin()
 	t.Cleanup(client.workers.end)
 	b.session = newSession(client, "db", set)
-	b.driver.works = true // the test does its work
+	b.driver.running = true // the test is the driver
 	b.strategy = &idle{}
 	b.connect()
 	return b
+}
+
+// TestSession_SharesDetails checks that the acquires of a call site do not allocate details of
+// their own, and that other call sites and sessions have others.
+func TestSession_SharesDetails(t *testing.T) {
+	t.Parallel()
+	s := newBench(t, Labels(map[string]string{"job": "a"})).session
+	var here []*protocol.Details
+	for range 2 {
+		here = append(here, s.details())
+	}
+	there := s.details()
+	if here[0] != here[1] || here[0].Site == "" || here[0].Labels != "job=a" {
+		t.Errorf("details %+v, %+v", here[0], here[1])
+	}
+	if there.Site == here[0].Site || there.Labels != "job=a" {
+		t.Errorf("details %+v, want another site than %+v", there, here[0])
+	}
 }
 
 // connect opens a session.
@@ -54,7 +72,7 @@ func (b *bench) sent() (ops []string) {
 	for _, op := range batch.Ops {
 		ops = append(ops, fmt.Sprintf("%d: ticket %d, lease %d, weight %d", op.Verb, op.Ticket, op.Lease, op.Weight))
 	}
-	b.peer.Hear(b.now, batch.Seq, protocol.Reply{Config: b.last.Config})
+	b.peer.Receive(b.now, batch.Seq, protocol.Reply{Config: b.last.Config})
 	return ops
 }
 
@@ -69,7 +87,7 @@ func wantOps(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// idle is a strategy that does nothing, and remembers what it was asked.
+// An idle strategy does nothing, and records its calls.
 type idle struct {
 	calls []string
 }
@@ -77,40 +95,40 @@ type idle struct {
 func (i *idle) note(text string, args ...any) { i.calls = append(i.calls, fmt.Sprintf(text, args...)) }
 
 func (i *idle) acquire(context.Context, *call) (sema.Permit, error) { return sema.Permit{}, nil }
-func (i *idle) pending() protocol.Op                                { return protocol.Op{} }
-func (i *idle) resolve(w *waiter, f protocol.Result)                { i.note("resolve %t %d", w != nil, f.Kind) }
-func (i *idle) replied(_ protocol.Reply, heartbeat bool)            { i.note("replied %t", heartbeat) }
-func (i *idle) reconfigured()                                       { i.note("reconfigured") }
-func (i *idle) tend(protocol.Micros)                                {}
-func (i *idle) due(protocol.Micros) protocol.Micros                 { return 0 }
-func (i *idle) reject(why error)                                    { i.note("reject %v", why) }
-func (i *idle) lose(why string)                                     { i.note("lose %s", why) }
-func (i *idle) held() int64                                         { return 0 }
-func (i *idle) usage() usage                                        { return usage{} }
+func (i *idle) pendingLocked() protocol.Op                          { return protocol.Op{} }
+func (i *idle) resolveLocked(w *waiter, f protocol.Result)          { i.note("resolve %t %d", w != nil, f.Kind) }
+func (i *idle) repliedLocked(_ protocol.Reply, heartbeat bool)      { i.note("replied %t", heartbeat) }
+func (i *idle) reconfiguredLocked()                                 { i.note("reconfigured") }
+func (i *idle) tendLocked(protocol.Micros)                          {}
+func (i *idle) dueLocked(protocol.Micros) protocol.Micros           { return 0 }
+func (i *idle) rejectLocked(why error)                              { i.note("reject %v", why) }
+func (i *idle) loseLocked(why string)                               { i.note("lose %s", why) }
+func (i *idle) heldLocked() int64                                   { return 0 }
+func (i *idle) usageLocked() usage                                  { return usage{} }
 
-func TestExact_Alone(t *testing.T) {
+func TestExact_WithoutAStore(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := newExact(b.session)
 	b.strategy = s
 	var permits []sema.Permit
 	for i := range protocol.Seq(3) {
-		w := b.newWaiter(&call{op: "acquire"}, protocol.Op{Verb: protocol.Acquire, Weight: 2})
-		if err := b.ask("acquire", w); err != nil {
+		w := b.newWaiter(&call{op: "acquire"}, &protocol.Op{Verb: protocol.Acquire, Weight: 2})
+		if err := b.submit("acquire", w); err != nil {
 			t.Fatal(err)
 		}
-		b.session.resolve(granted(w.op.Ticket, i+1, 2))
+		b.session.resolveLocked(granted(w.op.Ticket, i+1, 2))
 		r := <-w.ended
 		permits = append(permits, sema.NewPermit(r.lease.weight, r.lease))
 	}
 	b.sent()
-	if s.held() != 6 || len(b.waiters) != 0 {
-		t.Errorf("%d held, %d waiters", s.held(), len(b.waiters))
+	if s.heldLocked() != 6 || len(b.waiters) != 0 {
+		t.Errorf("%d held, %d waiters", s.heldLocked(), len(b.waiters))
 	}
 	permits[0].Release()
 	permits[0].Release()
 	wantOps(t, b.sent(), "3: ticket 0, lease 1, weight 0")
-	b.session.resolve(protocol.Result{Kind: protocol.Revoked, Lease: 2, Note: "by ops"})
+	b.session.resolveLocked(protocol.Result{Kind: protocol.Revoked, Lease: 2, Note: "by ops"})
 	<-permits[1].Lost()
 	permits[1].Release()
 	wantOps(t, b.sent())
@@ -118,14 +136,14 @@ func TestExact_Alone(t *testing.T) {
 	if err := permits[2].Err(); !errors.Is(err, sema.ErrLost) {
 		t.Errorf("%v", err)
 	}
-	b.loseIfEnded()
+	b.loseIfEndedLocked()
 	<-permits[2].Lost()
-	if s.held() != 0 || b.peer != nil {
-		t.Errorf("%d held", s.held())
+	if s.heldLocked() != 0 || b.peer != nil {
+		t.Errorf("%d held", s.heldLocked())
 	}
 }
 
-func TestPooled_Alone(t *testing.T) {
+func TestPooled_WithoutAStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testPooledAlone)
 }
@@ -144,30 +162,30 @@ func testPooledAlone(t *testing.T) {
 	}()
 	synctest.Wait()
 	s.mu.Lock()
-	asked := s.pending()
-	if front.Load() != nil || asked.Least != 3 {
-		t.Errorf("a caller waits, and others may pass: %v, %+v", front.Load() != nil, asked)
+	request := s.pendingLocked()
+	if front.Load() != nil || request.Least != 3 {
+		t.Errorf("the front is published although a caller waits: %v, %+v", front.Load() != nil, request)
 	}
 	b.sent()
-	b.session.resolve(granted(asked.Ticket, 7, 8))
+	b.session.resolveLocked(granted(request.Ticket, 7, 8))
 	s.mu.Unlock()
 	p := <-got
 	s.mu.Lock()
-	if u := s.usage(); s.held() != 3 || u != (usage{blocks: 8, ready: 5, acquired: 1}) || s.pending().Ticket != 0 || front.Load() == nil {
-		t.Errorf("%d held, %+v", s.held(), u)
+	if u := s.usageLocked(); s.heldLocked() != 3 || u != (usage{blocks: 8, ready: 5, acquired: 1}) || s.pendingLocked().Ticket != 0 || front.Load() == nil {
+		t.Errorf("%d held, %+v", s.heldLocked(), u)
 	}
-	// Others wait: half of what is free returns at once, the rest after a quantum as it
-	// is released.
-	s.replied(protocol.Reply{Recall: true, Config: b.last.Config}, true)
+	// Others wait: half of the free permits return immediately, the rest after a quantum as
+	// they are released.
+	s.repliedLocked(protocol.Reply{Recall: true, Config: b.last.Config}, true)
 	wantOps(t, b.sent(), "3: ticket 0, lease 7, weight 3")
-	if due := s.due(b.now); due != b.now+50_000 {
+	if due := s.dueLocked(b.now); due != b.now+50_000 {
 		t.Errorf("due in %d µs", due-b.now)
 	}
 	b.now += 50_000
-	s.tend(b.now)
+	s.tendLocked(b.now)
 	wantOps(t, b.sent(), "3: ticket 0, lease 7, weight 2")
 	if s.front.held != 0 || len(s.retired) != 1 {
-		t.Errorf("the front has %d, %d are retired", s.front.held, len(s.retired))
+		t.Errorf("the front has %d permits, %d generations are retired", s.front.held, len(s.retired))
 	}
 	s.mu.Unlock()
 	p.Release()
@@ -175,7 +193,7 @@ func testPooledAlone(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wantOps(t, b.sent(), "3: ticket 0, lease 7, weight 0")
-	if u := s.usage(); u != (usage{acquired: 1}) {
+	if u := s.usageLocked(); u != (usage{acquired: 1}) {
 		t.Errorf("%+v", u)
 	}
 }
@@ -185,24 +203,24 @@ func TestPooled_LosesAllWithItsSession(t *testing.T) {
 	b := newBench(t, ModePooled)
 	var front atomic.Pointer[generation]
 	s := newPooled(b.session, &front)
-	s.addBlock(granted(1, 7, 4))
+	s.addBlockLocked(granted(1, 7, 4))
 	p, err := s.acquire(t.Context(), &call{op: "acquire", req: protocol.Op{Weight: 2}, start: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.mu.Lock()
-	b.session.lose(unrenewed)
+	b.session.loseLocked(reasonNotRenewed)
 	s.mu.Unlock()
 	<-p.Lost()
 	if err := p.Err(); !errors.Is(err, sema.ErrLost) {
 		t.Errorf("%v", err)
 	}
-	if u := s.usage(); u.blocks != 0 || u.acquired != 1 {
+	if u := s.usageLocked(); u.blocks != 0 || u.acquired != 1 {
 		t.Errorf("%+v", u)
 	}
 }
 
-func TestFailOpen_Alone(t *testing.T) {
+func TestFailOpen_WithoutAStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testFailOpenAlone)
 }
@@ -210,15 +228,15 @@ func TestFailOpen_Alone(t *testing.T) {
 func testFailOpenAlone(t *testing.T) {
 	b := newBench(t, FailOpen(2), FailOpenAfter(3*time.Second), RecoverAfter(2*time.Second))
 	f, strategy := b.failOpen, b.strategy.(*idle)
-	b.driver.trouble = errSilent
+	b.driver.lastErr = errNoReply
 	began := b.now
 	for range 2 {
-		if left := f.failed(began, b.now); f.applies() || left != micros(began+3_000_000-b.now) {
+		if left := f.failedLocked(began, b.now); f.applies() || left != micros(began+3_000_000-b.now) {
 			t.Fatalf("applies %t, check in %v", f.applies(), left)
 		}
 		b.now += 1_500_000
 	}
-	f.failed(began, b.now)
+	f.failedLocked(began, b.now)
 	if !f.applies() || !slices.Equal(strategy.calls, []string{"reconfigured", "reject failed open"}) {
 		t.Fatalf("applies %t, %q", f.applies(), strategy.calls)
 	}
@@ -235,19 +253,19 @@ func testFailOpenAlone(t *testing.T) {
 	if n := f.stats().Waiters; n != 1 {
 		t.Errorf("%d waiters", n)
 	}
-	f.answered(b.now)
-	if !f.applies() || f.due() != b.now+500_000 {
-		t.Errorf("applies %t, to be probed in %d µs", f.applies(), f.due()-b.now)
+	f.repliedLocked(b.now)
+	if !f.applies() || f.probeDueLocked() != b.now+500_000 {
+		t.Errorf("applies %t, to be probed in %d µs", f.applies(), f.probeDueLocked()-b.now)
 	}
 	b.now += 1_000_000
-	f.failed(b.now, b.now) // which begins the recovery anew
+	f.failedLocked(b.now, b.now) // restarts the recovery
 	b.now += 1_500_000
-	f.answered(b.now)
+	f.repliedLocked(b.now)
 	if !f.applies() {
-		t.Error("it recovered though the store failed meanwhile")
+		t.Error("recovered although the store failed meanwhile")
 	}
 	b.now += 2_000_000
-	f.answered(b.now)
+	f.repliedLocked(b.now)
 	if err := <-waits; f.applies() || err != errRecovered {
 		t.Errorf("applies %t, the waiter got %v", f.applies(), err)
 	}
@@ -257,35 +275,35 @@ func testFailOpenAlone(t *testing.T) {
 	}
 }
 
-func TestSession_Alone(t *testing.T) {
+func TestSession_WithoutAStore(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	strategy := b.strategy.(*idle)
-	first, second := b.newWaiter(new(call), protocol.Op{Verb: protocol.Acquire, Weight: 1}), b.newWaiter(new(call), protocol.Op{Verb: protocol.Acquire, Weight: 2})
+	first, second := b.newWaiter(new(call), &protocol.Op{Verb: protocol.Acquire, Weight: 1}), b.newWaiter(new(call), &protocol.Op{Verb: protocol.Acquire, Weight: 2})
 	for _, w := range []*waiter{first, second} {
-		if err := b.ask("acquire", w); err != nil {
+		if err := b.submit("acquire", w); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantOps(t, b.sent(), "1: ticket 1, lease 0, weight 1", "1: ticket 2, lease 0, weight 2")
-	b.resolve(protocol.Result{Kind: protocol.QueueFull, Ticket: 1})
+	b.resolveLocked(protocol.Result{Kind: protocol.QueueFull, Ticket: 1})
 	if r := <-first.ended; !errors.Is(r.err, sema.ErrQueueFull) {
 		t.Errorf("%v", r.err)
 	}
-	b.resolve(granted(2, 7, 2))
-	b.resolve(protocol.Result{Kind: protocol.Revoked, Lease: 7})
-	b.withdraw(&waiter{op: protocol.Op{Ticket: 9}, ended: ended(result{})}) // decided already
-	b.noteConfig(protocol.Config{Capacity: 4, TTL: benchTTL})
-	if b.capacity.Load() != 4 || !b.tooLarge(5) || b.tooLarge(4) {
+	b.resolveLocked(granted(2, 7, 2))
+	b.resolveLocked(protocol.Result{Kind: protocol.Revoked, Lease: 7})
+	b.withdraw(&waiter{op: &protocol.Op{Ticket: 9}, ended: ended(result{})}) // decided already
+	b.noteConfigLocked(protocol.Config{Capacity: 4, TTL: benchTTL})
+	if b.capacity.Load() != 4 || !b.tooLargeLocked(5) || b.tooLargeLocked(4) {
 		t.Errorf("capacity %d", b.capacity.Load())
 	}
-	b.rejectAll(sema.ErrClosed)
-	b.lose(unrenewed)
-	want := []string{"resolve true 1", "resolve false 7", "reconfigured", "reject sema: closed", "lose " + unrenewed}
+	b.rejectAllLocked(sema.ErrClosed)
+	b.loseLocked(reasonNotRenewed)
+	want := []string{"resolve true 1", "resolve false 7", "reconfigured", "reject sema: closed", "lose " + reasonNotRenewed}
 	if !slices.Equal(strategy.calls, want) {
 		t.Errorf("%q, want %q", strategy.calls, want)
 	}
-	if b.counts.SessionsLost != 1 || b.peer != nil || b.waits() {
+	if b.counts.SessionsLost != 1 || b.peer != nil || b.waitsLocked() {
 		t.Errorf("%+v", b.counts)
 	}
 }
@@ -297,7 +315,7 @@ func ended(r result) chan result {
 	return c
 }
 
-func TestOutbox_Alone(t *testing.T) {
+func TestOutbox_OrdersAndDropsEvents(t *testing.T) {
 	t.Parallel()
 	var o outbox
 	release, reported := make(chan struct{}), make(chan sema.Event, 3*maxUnreported)
@@ -325,7 +343,7 @@ func TestOutbox_Alone(t *testing.T) {
 			t.Fatalf("%d events were kept", n)
 		}
 	}
-	if o.panicked() > 1 || !o.first("a") || o.first("a") || !o.first("b") {
+	if o.panicked() > 1 || !o.isNew("a") || o.isNew("a") || !o.isNew("b") {
 		t.Errorf("%d panics", o.panicked())
 	}
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// In each mode a try takes a round trip, also in an outage, and never queues.
+// TestSemaphore_TryAcquireIsBoundedByTryTimeout checks that a try takes one round trip and never
+// queues, in each mode, and is bounded during an outage.
 func TestSemaphore_TryAcquireIsBoundedByTryTimeout(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c, line := join(t, memstore.New())
+				c, conn := newClient(t, memstore.New())
 				s := semaphore(t, c, of(1, mode))
 				try := func(want error, within time.Duration) {
 					t.Helper()
@@ -30,10 +31,10 @@ func TestSemaphore_TryAcquireIsBoundedByTryTimeout(t *testing.T) {
 					}
 					p.Release()
 				}
-				line.cut.Store(true)
+				conn.cut.Store(true)
 				try(sema.ErrUnavailable, time.Second) // the session is not open yet
 				try(sema.ErrUnavailable, time.Second)
-				line.cut.Store(false)
+				conn.cut.Store(false)
 				time.Sleep(time.Minute)
 				try(nil, 0)
 			})
@@ -41,32 +42,33 @@ func TestSemaphore_TryAcquireIsBoundedByTryTimeout(t *testing.T) {
 	}
 }
 
-// The holder died an hour ago and no client has asked since. The first try cannot
-// be decided; the client asks until it can, so that the next one is final.
+// TestSemaphore_TryAcquireAfterACrashIsDecidedSoon checks a try an hour after the holder crashed,
+// with no other call since. The first try cannot be decided. The client polls, so that the next
+// try is decided.
 func TestSemaphore_TryAcquireAfterACrashIsDecidedSoon(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				store := memstore.NewWithClock(time.Now) // which does not look by itself
-				a, line := join(t, store)
+				store := memstore.NewWithClock(time.Now) // does not expire sessions by itself
+				a, conn := newClient(t, store)
 				o := of(1, fleet.TTL(10*time.Minute), mode)
 				mustAcquire(t, semaphore(t, a, o), 1)
-				line.cut.Store(true)
+				conn.cut.Store(true)
 				time.Sleep(time.Hour)
-				b, _ := join(t, store)
+				b, _ := newClient(t, store)
 				s := semaphore(t, b, o)
 				_, err := s.TryAcquire(t.Context(), 1)
 				wantErr(t, err, sema.ErrFull)
 				var fault *sema.Error
 				if !errors.As(err, &fault) || fault.After <= 0 || fault.After > 10*time.Minute {
-					t.Fatalf("%v: try again after %v, want at most a TTL", err, fault.After)
+					t.Fatalf("%v: After is %v, want at most a TTL", err, fault.After)
 				}
 				_, err = s.TryAcquire(t.Context(), 2)
 				wantErr(t, err, sema.ErrTooLarge)
 				if errors.As(err, &fault) && fault.After != 0 {
-					t.Errorf("%v, which is final", err)
+					t.Errorf("%v has After %v, want 0: it is decided", err, fault.After)
 				}
 				_, err = s.TryAcquire(t.Context(), 1)
 				if !errors.As(err, &fault) {
@@ -81,8 +83,8 @@ func TestSemaphore_TryAcquireAfterACrashIsDecidedSoon(t *testing.T) {
 	}
 }
 
-// A store inside a process ends expired sessions by itself: the first try long after a
-// crash is final.
+// TestSemaphore_TryAcquireAfterACrashIsFinalOverAStoreInAProcess checks a store in a process, which
+// ends expired sessions by itself: the first try long after a crash is decided.
 func TestSemaphore_TryAcquireAfterACrashIsFinalOverAStoreInAProcess(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
@@ -90,12 +92,12 @@ func TestSemaphore_TryAcquireAfterACrashIsFinalOverAStoreInAProcess(t *testing.T
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				a, line := join(t, store)
+				a, conn := newClient(t, store)
 				o := of(1, fleet.TTL(time.Minute), mode)
 				mustAcquire(t, semaphore(t, a, o), 1)
-				line.cut.Store(true)
+				conn.cut.Store(true)
 				time.Sleep(130 * time.Second)
-				b, _ := join(t, store)
+				b, _ := newClient(t, store)
 				p, err := semaphore(t, b, o).TryAcquire(t.Context(), 1)
 				wantErr(t, err, nil)
 				p.Release()
@@ -104,17 +106,18 @@ func TestSemaphore_TryAcquireAfterACrashIsFinalOverAStoreInAProcess(t *testing.T
 	}
 }
 
-// A client whose wait was too short polls on, so that the next attempt succeeds.
+// TestSemaphore_AcquireThatTimesOutAfterACrashIsDecidedSoon checks that the client keeps polling
+// after a short wait has timed out, so that the next attempt succeeds.
 func TestSemaphore_AcquireThatTimesOutAfterACrashIsDecidedSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.NewWithClock(time.Now)
-		a, line := join(t, store)
+		a, conn := newClient(t, store)
 		o := of(1, fleet.TTL(10*time.Minute), sema.MaxWait(10*time.Second))
 		mustAcquire(t, semaphore(t, a, o), 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		time.Sleep(time.Hour)
-		b, _ := join(t, store)
+		b, _ := newClient(t, store)
 		s := semaphore(t, b, o)
 		_, err := s.Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrTimeout)
@@ -125,20 +128,20 @@ func TestSemaphore_AcquireThatTimesOutAfterACrashIsDecidedSoon(t *testing.T) {
 	})
 }
 
-// A store that is silent for all of a short MaxWait is unavailable, though no
-// exchange has failed yet.
-func TestSemaphore_SilentStoreIsUnavailable(t *testing.T) {
+// TestSemaphore_UnresponsiveStoreIsUnavailable checks that a store which does not reply during a
+// short MaxWait is unavailable, although no exchange has failed yet.
+func TestSemaphore_UnresponsiveStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]fleet.Mode{"exact": fleet.ModeExact, "pooled": fleet.ModePooled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c, line := join(t, memstore.New())
+				c, conn := newClient(t, memstore.New())
 				s := semaphore(t, c, of(1, mode, sema.MaxWait(500*time.Millisecond)))
-				line.cut.Store(true)
+				conn.cut.Store(true)
 				_, err := s.Acquire(t.Context(), 1)
 				wantErr(t, err, sema.ErrUnavailable)
-				line.cut.Store(false)
+				conn.cut.Store(false)
 				time.Sleep(time.Minute)
 				p := mustAcquire(t, s, 1)
 				_, err = s.Acquire(t.Context(), 1)

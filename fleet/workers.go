@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// workers are goroutines that end with a life. A few of them wait for more work:
-// the stack of a new one is too small for what most stores do, and to have it
-// grow takes longer than all else that a client does for an acquire.
+// workers are goroutines whose lifetime is that of a client or a region. A few idle ones are
+// reused: most stores need more stack than a new goroutine has, and growing it takes longer
+// than all other work of a client for an acquire.
 type workers struct {
 	life     context.Context
 	kill     context.CancelFunc
 	group    sync.WaitGroup
-	starting sync.Mutex // held to start one, and to end the life after which none is
+	starting sync.Mutex // held to start a worker, and to end life; no worker starts after that
 	idle     atomic.Int64
-	more     chan func() // for those who wait
+	more     chan func() // work for idle workers
 }
 
-// maxIdle is how many wait.
+// maxIdle bounds the idle workers.
 const maxIdle = 2
 
-// begin begins the life.
+// begin initializes w.
 func (w *workers) begin() {
 	w.life, w.kill = context.WithCancel(context.Background())
 	w.more = make(chan func())
 }
 
-// start has one do something, unless the life is over.
+// start runs work in a worker. It returns false after end.
 func (w *workers) start(work func()) bool {
 	w.starting.Lock()
 	defer w.starting.Unlock()
@@ -39,15 +39,16 @@ func (w *workers) start(work func()) bool {
 	case w.more <- work:
 	default:
 		w.group.Add(1)
-		go func() { // not by group.Go: diagnostics would take the caller for one that hands its permits over
+		go func() { // not group.Go: diagnostics would assume that the caller passes its permits on
 			defer w.group.Done()
-			w.do(work)
+			w.run(work)
 		}()
 	}
 	return true
 }
 
-// join has the caller be one of them, until leave, unless the life is over.
+// join counts the caller as a worker, until it calls group.Done. It returns false after
+// end.
 func (w *workers) join() bool {
 	w.starting.Lock()
 	defer w.starting.Unlock()
@@ -58,9 +59,7 @@ func (w *workers) join() bool {
 	return true
 }
 
-func (w *workers) leave() { w.group.Done() }
-
-func (w *workers) do(work func()) {
+func (w *workers) run(work func()) {
 	for {
 		work()
 		if w.idle.Add(1) > maxIdle {
@@ -76,7 +75,7 @@ func (w *workers) do(work func()) {
 	}
 }
 
-// end ends the life, and waits for them.
+// end cancels life, and waits for the workers.
 func (w *workers) end() {
 	w.starting.Lock()
 	w.kill()
@@ -84,19 +83,19 @@ func (w *workers) end() {
 	w.group.Wait()
 }
 
-// within is a context for a call that ends with the life, or after some time. It
-// has no timer unless somebody asks for Done: most stores only read the deadline.
+// within returns a context that ends with life, or after d. It has no timer until Done is
+// called: most stores only read the deadline.
 func (w *workers) within(d time.Duration) *bounded {
 	return &bounded{Context: w.life, deadline: time.Now().Add(d)}
 }
 
 // A bounded is a context with a deadline.
 type bounded struct {
-	context.Context // the life
+	context.Context // workers.life
 	deadline        time.Time
 
 	mu     sync.Mutex
-	timed  context.Context // nil until somebody has asked for Done
+	timed  context.Context // nil until Done is called
 	cancel context.CancelFunc
 }
 
@@ -118,7 +117,7 @@ func (b *bounded) Err() error {
 	return context.DeadlineExceeded
 }
 
-// Value is how package context finds out what it can make children of without a
+// Value implements [context.Context]. Package context uses it to derive contexts without a
 // goroutine for each.
 func (b *bounded) Value(key any) any { return b.inner().Value(key) }
 
@@ -131,8 +130,8 @@ func (b *bounded) inner() context.Context {
 	return b.Context
 }
 
-// end is when the call is over.
-func (b *bounded) end() {
+// release stops the timer. It is called when the call is over.
+func (b *bounded) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cancel != nil {

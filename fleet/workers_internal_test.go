@@ -8,62 +8,62 @@ import (
 	"time"
 )
 
-func TestABoundedContextEnds(t *testing.T) {
+func TestBounded_EndsAfterItsTime(t *testing.T) {
 	t.Parallel()
-	for _, asked := range []bool{false, true} {
+	for _, called := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var w workers
 			w.begin()
 			defer w.end()
 			byTime, byLife := w.within(time.Second), w.within(time.Second)
-			defer byTime.end()
-			defer byLife.end()
+			defer byTime.release()
+			defer byLife.release()
 			if deadline, ok := byTime.Deadline(); !ok || time.Until(deadline) != time.Second {
 				t.Errorf("deadline %v, %t", deadline, ok)
 			}
-			if asked {
+			if called {
 				byTime.Done()
 				byLife.Done()
 			}
 			time.Sleep(time.Second - time.Nanosecond)
 			if byTime.Err() != nil || byLife.Err() != nil {
-				t.Errorf("asked %t: it ends too early: %v, %v", asked, byTime.Err(), byLife.Err())
+				t.Errorf("Done called %t: the context ended too early: %v, %v", called, byTime.Err(), byLife.Err())
 			}
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if byTime.Err() != context.DeadlineExceeded || context.Cause(byTime) != context.DeadlineExceeded {
-				t.Errorf("asked %t: after its time: %v, %v", asked, byTime.Err(), context.Cause(byTime))
+				t.Errorf("Done called %t: after its time: %v, %v", called, byTime.Err(), context.Cause(byTime))
 			}
 			<-byTime.Done()
 		})
 	}
 }
 
-func TestABoundedContextEndsWithTheLife(t *testing.T) {
+func TestBounded_EndsWithTheWorkers(t *testing.T) {
 	t.Parallel()
-	for _, asked := range []bool{false, true} {
+	for _, called := range []bool{false, true} {
 		var w workers
 		w.begin()
 		ctx := w.within(time.Hour)
-		defer ctx.end()
-		if asked {
+		defer ctx.release()
+		if called {
 			ctx.Done()
 		}
 		w.end()
 		<-ctx.Done()
 		if ctx.Err() != context.Canceled {
-			t.Errorf("asked %t: %v", asked, ctx.Err())
+			t.Errorf("Done called %t: %v", called, ctx.Err())
 		}
 	}
 }
 
-// Children of the context, which engines make, need no goroutine.
-func TestChildrenOfABoundedContext(t *testing.T) {
+// TestBounded_ChildrenNeedNoGoroutine checks that contexts which stores derive need no goroutine.
+func TestBounded_ChildrenNeedNoGoroutine(t *testing.T) {
 	var w workers
 	w.begin()
 	defer w.end()
 	ctx := w.within(time.Hour)
-	defer ctx.end()
+	defer ctx.release()
 	before := runtime.NumGoroutine()
 	for range 100 {
 		_, cancel := context.WithCancel(ctx)
@@ -74,8 +74,8 @@ func TestChildrenOfABoundedContext(t *testing.T) {
 	}
 }
 
-// Workers are reused, and no more than a few are kept.
-func TestWorkersAreFew(t *testing.T) {
+// TestWorkers_AreReusedAndBounded checks that workers are reused, and that few idle ones are kept.
+func TestWorkers_AreReusedAndBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var w workers
@@ -88,18 +88,18 @@ func TestWorkersAreFew(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if idle := w.idle.Load(); idle != maxIdle {
-			t.Errorf("%d are idle, want %d", idle, maxIdle)
+			t.Errorf("%d workers are idle, want %d", idle, maxIdle)
 		}
 		done := make(chan struct{})
 		w.start(func() { close(done) })
 		<-done
 		synctest.Wait()
 		if idle := w.idle.Load(); idle != maxIdle {
-			t.Errorf("%d are idle after more work, want %d", idle, maxIdle)
+			t.Errorf("%d workers are idle after more work, want %d", idle, maxIdle)
 		}
 		w.end()
 		if w.start(func() {}) || w.join() {
-			t.Error("there is work after the end")
+			t.Error("work was started after end")
 		}
 	})
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// conservationScripts are about many who do as they like.
+// conservationScripts check the sums under concurrent random load.
 var conservationScripts = []script{
-	{"permits are conserved under fire", protocol.Config{Capacity: 7}, func(s *speaker) {
+	{"permits are conserved under concurrent random load", protocol.Config{Capacity: 7}, func(s *client) {
 		const callers = 12
 		errs := make(chan error, callers)
 		var wg sync.WaitGroup
-		stop := time.Now().Add(5 * time.Second) // for engines that do not get far in it
+		stop := time.Now().Add(5 * time.Second) // for slow stores
 		for range callers {
 			id := s.open()
-			wg.Go(func() { errs <- s.hammer(id, 200, stop) })
+			wg.Go(func() { errs <- s.sendRandomBatches(id, 200, stop) })
 		}
 		done := make(chan struct{})
 		go func() {
@@ -31,7 +31,7 @@ var conservationScripts = []script{
 				over = true
 			default:
 			}
-			s.wantSound(s.inspect())
+			s.wantConsistent(s.inspect())
 		}
 		close(errs)
 		for err := range errs {
@@ -41,8 +41,8 @@ var conservationScripts = []script{
 	}},
 }
 
-// wantSound fails if what is leased is not what is in use, or too much.
-func (s *speaker) wantSound(snapshot protocol.Snapshot) {
+// wantConsistent fails unless the sum of the leases is what is in use and at most the capacity.
+func (s *client) wantConsistent(snapshot protocol.Snapshot) {
 	sum := int64(0)
 	for _, l := range snapshot.Leases {
 		sum += l.Weight
@@ -52,16 +52,16 @@ func (s *speaker) wantSound(snapshot protocol.Snapshot) {
 	}
 }
 
-// hammer acquires, cancels, splits, releases and repeats, and in the end gives
-// everything back.
-func (s *speaker) hammer(id protocol.Session, batches int, stop time.Time) error {
+// sendRandomBatches sends random acquires, cancels, splits, releases and repeated batches. At the end it
+// releases everything.
+func (s *client) sendRandomBatches(id protocol.Session, batches int, stop time.Time) error {
 	held := map[protocol.Seq]int64{}
 	ticket := protocol.Ticket(0)
-	heard := uint64(0)
+	acked := uint64(0)
 	waiting := map[protocol.Ticket]bool{}
 	for n := 0; ; n++ {
 		closing := n >= batches || time.Now().After(stop)
-		b := protocol.Batch{Session: id, Owner: owner, Seq: uint64(n + 1), Ack: heard}
+		b := protocol.Batch{Session: id, Owner: owner, Seq: uint64(n + 1), Ack: acked}
 		for lease, weight := range held {
 			switch how := rand.IntN(4); {
 			case closing || how == 0:
@@ -96,7 +96,7 @@ func (s *speaker) hammer(id protocol.Session, batches int, stop time.Time) error
 		case err != nil:
 			return err
 		case n > 2*batches:
-			return fmt.Errorf("nothing is wanted any more, but after %d batches there is no end to results", n)
+			return fmt.Errorf("still results after %d batches, although nothing is requested any more", n)
 		case reply.Status > protocol.Repeated:
 			return fmt.Errorf("status %d", reply.Status)
 		case reply.InUse > reply.Config.Capacity:
@@ -105,10 +105,10 @@ func (s *speaker) hammer(id protocol.Session, batches int, stop time.Time) error
 			return nil
 		}
 		for _, f := range reply.Results {
-			if f.N <= heard {
+			if f.N <= acked {
 				continue
 			}
-			heard = f.N
+			acked = f.N
 			if f.Kind == protocol.Granted {
 				held[f.Lease] = f.Weight
 			}

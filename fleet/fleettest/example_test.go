@@ -8,8 +8,7 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// The test of an engine that knows no other clock than its own, and may be
-// shared by all checks.
+// This example tests a store that has no settable clock and that all checks may share.
 func ExampleRun() {
 	_ = func(t *testing.T) { // func TestConforms
 		shared := memstore.New()
@@ -17,14 +16,13 @@ func ExampleRun() {
 	}
 }
 
-// A store whose engine is its own, and takes its time from the Clock.
+// A clocked store takes its time from the Clock and is not shared.
 type clocked struct {
 	*memstore.Store
 	*fleettest.Clock
 }
 
-// The test of an engine whose clock can be set, and which has to prove itself on
-// more histories than most.
+// This example tests a store whose clock can be set, with more histories than the default.
 func ExampleSuite() {
 	_ = func(t *testing.T) { // func TestConforms
 		fleettest.Suite{

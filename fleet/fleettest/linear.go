@@ -15,78 +15,76 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// linearScripts are about callers at the same time: there is an order of their
-// calls, in keeping with when each began and ended, in which the model gives the
-// same answers. Time has no part in it.
+// linearScripts check concurrent calls for linearizability. There must be an order of the
+// calls, consistent with their starts and ends, in which the model gives the same replies.
+// Time plays no part.
 var linearScripts = []script{
-	{"concurrent calls are as if one after the other", protocol.Config{Capacity: 3}, func(s *speaker) {
+	{"concurrent calls are linearizable", protocol.Config{Capacity: 3}, func(s *client) {
 		for range max(1, s.suite.Histories/20) {
 			s.race(8)
 		}
 	}},
 }
 
-// decision is how long porcupine may take. One that takes longer is a failure:
-// the rounds leave it few orders to try, so that it takes milliseconds, unless
-// there is none.
-const decision = 20 * time.Second
+// checkTimeout is the timeout of porcupine, after which a check fails. The rounds leave few orders
+// to try, so that a check takes milliseconds unless there is no order.
+const checkTimeout = 20 * time.Second
 
-// A race is callers that all call at the same time, again and again. They wait
-// for each other in between: what is concurrent is what matters, and porcupine
-// has to look at one round's orders at a time.
+// A race is a set of callers that call concurrently, in rounds. They wait for each other
+// between rounds, so that porcupine has to consider the orders of one round at a time.
 type race struct {
-	speaker
+	client
 	start   time.Time
 	racers  []*racer
 	version uint64 // of the configuration, as last known
 
 	mu    sync.Mutex
 	calls []porcupine.Operation
-	names map[protocol.Seq]string // what leases are for
+	names map[protocol.Seq]string // labels of leases
 	init  protocol.Image
 }
 
-// A racer is a session.
+// A racer is one session of a race.
 type racer struct {
-	place  protocol.Session // counted from 1, which is its number in the model
+	place  protocol.Session // counted from 1; its session number in the model
 	id     protocol.Session
 	seq    uint64
-	heard  uint64
+	acked  uint64
 	ticket protocol.Ticket
 	held   []protocol.Seq
 }
 
-// A call is what a racer says, or somebody else.
+// A call is the input of one call.
 type call struct {
-	batch  protocol.Batch // of which the session is by its place
-	look   bool
-	config *protocol.Config
+	batch   protocol.Batch // with place as its session
+	inspect bool
+	config  *protocol.Config
 }
 
-// An answer is what is said to it.
-type answer struct {
+// A callOutput is the output of a call.
+type callOutput struct {
 	reply    protocol.Reply
 	snapshot protocol.Snapshot
 	conflict bool
 }
 
-// purpose is what a lease or a ticket has for its meta, by which it is known.
-func purpose(place protocol.Session, ticket protocol.Ticket) string {
+// label returns the label of a ticket and its lease, which identifies both.
+func label(place protocol.Session, ticket protocol.Ticket) string {
 	return fmt.Sprintf("%d/%d", place, ticket)
 }
 
-// race is so many rounds, and what porcupine thinks of them.
-func (s *speaker) race(rounds int) {
+// race runs rounds and checks them with porcupine.
+func (s *client) race(rounds int) {
 	r := newRace(s)
 	defer r.remove()
 	for range rounds {
 		r.round()
 	}
-	r.judge()
+	r.check()
 }
 
-func newRace(s *speaker) *race {
-	r := &race{speaker: s.another(), start: time.Now(), version: 1, names: map[protocol.Seq]string{}}
+func newRace(s *client) *race {
+	r := &race{client: s.another(), start: time.Now(), version: 1, names: map[protocol.Seq]string{}}
 	model, err := protocol.New(0, r.config, 0)
 	r.must(err)
 	for range 5 {
@@ -98,32 +96,31 @@ func newRace(s *speaker) *race {
 	return r
 }
 
-// round has everybody call once, and some twice: what is doubled on its way is
-// no more than once.
+// round makes each caller call once, and some twice: a duplicate batch is applied only once.
 func (r *race) round() {
 	var wg sync.WaitGroup
 	begin := make(chan struct{})
 	errs := make(chan error, 2*len(r.racers)+3)
-	launch := func(who int, do func() error) {
+	launch := func(caller int, do func() error) {
 		wg.Go(func() {
 			<-begin
 			if err := do(); err != nil {
-				errs <- fmt.Errorf("caller %d: %w", who, err)
+				errs <- fmt.Errorf("caller %d: %w", caller, err)
 			}
 		})
 	}
 	for i, racer := range r.racers {
-		b := racer.wish()
+		b := racer.nextBatch()
 		for range 1 + rand.IntN(5)/4 {
-			launch(i, func() error { return r.say(racer, b) })
+			launch(i, func() error { return r.callApply(racer, b) })
 		}
 	}
-	launch(len(r.racers), r.look)
+	launch(len(r.racers), r.callInspect)
 	if rand.IntN(3) == 0 {
-		for admin := range 2 { // of whom one is too late
+		for admin := range 2 { // one of the two changes conflicts
 			c := r.config
 			c.Capacity, c.Version = rand.Int64N(5), r.version
-			launch(len(r.racers)+1+admin, func() error { return r.change(c) })
+			launch(len(r.racers)+1+admin, func() error { return r.callConfigure(c) })
 		}
 	}
 	close(begin)
@@ -134,21 +131,21 @@ func (r *race) round() {
 	}
 }
 
-// wish is the next batch of a racer.
-func (w *racer) wish() protocol.Batch {
+// nextBatch returns the next batch of a racer.
+func (w *racer) nextBatch() protocol.Batch {
 	w.seq++
-	b := protocol.Batch{Session: w.place, Owner: owner, Seq: w.seq, Ack: w.heard}
+	b := protocol.Batch{Session: w.place, Owner: owner, Seq: w.seq, Ack: w.acked}
 	w.held = slices.DeleteFunc(w.held, func(lease protocol.Seq) bool {
-		give := rand.IntN(2) == 0
-		if give {
+		releases := rand.IntN(2) == 0
+		if releases {
 			b.Ops = append(b.Ops, release(lease))
 		}
-		return give
+		return releases
 	})
 	for range rand.IntN(3) {
 		w.ticket++
 		op := acquire(w.ticket, 1+rand.Int64N(3))
-		op.Try, op.Pooled, op.Details.Holder = rand.IntN(5) == 0, rand.IntN(6) == 0, purpose(w.place, w.ticket)
+		op.Try, op.Pooled, op.Details = rand.IntN(5) == 0, rand.IntN(6) == 0, &protocol.Details{Holder: label(w.place, w.ticket)}
 		b.Ops = append(b.Ops, op)
 	}
 	if rand.IntN(3) == 0 {
@@ -157,52 +154,52 @@ func (w *racer) wish() protocol.Batch {
 	return b
 }
 
-// note keeps a call and its answer for the judgement.
-func (r *race) note(client int, began time.Duration, in call, out answer) {
+// record records a call and its output for the check.
+func (r *race) record(client int, began time.Duration, in call, out callOutput) {
 	ended := time.Since(r.start)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, porcupine.Operation{ClientId: client, Input: in, Call: int64(began), Output: out, Return: int64(ended)})
 }
 
-func (r *race) say(w *racer, b protocol.Batch) error {
-	said := b
-	said.Session = w.id
+func (r *race) callApply(w *racer, b protocol.Batch) error {
+	sent := b
+	sent.Session = w.id
 	began := time.Since(r.start)
-	reply, err := r.store.Apply(r.ctx, r.name, said)
+	reply, err := r.store.Apply(r.ctx, r.name, sent)
 	if err != nil {
 		return err
 	}
-	r.note(int(w.place), began, call{batch: b}, answer{reply: reply})
+	r.record(int(w.place), began, call{batch: b}, callOutput{reply: reply})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range reply.Results {
-		if f.N > w.heard && f.Kind == protocol.Granted {
+		if f.N > w.acked && f.Kind == protocol.Granted {
 			w.held = append(w.held, f.Lease)
-			r.names[f.Lease] = purpose(w.place, f.Ticket)
+			r.names[f.Lease] = label(w.place, f.Ticket)
 		}
-		w.heard = max(w.heard, f.N)
+		w.acked = max(w.acked, f.N)
 	}
 	return nil
 }
 
-func (r *race) look() error {
+func (r *race) callInspect() error {
 	began := time.Since(r.start)
 	snapshot, err := r.store.Inspect(r.ctx, r.name)
 	if err == nil {
-		r.note(0, began, call{look: true}, answer{snapshot: snapshot})
+		r.record(0, began, call{inspect: true}, callOutput{snapshot: snapshot})
 	}
 	return err
 }
 
-func (r *race) change(c protocol.Config) error {
+func (r *race) callConfigure(c protocol.Config) error {
 	began := time.Since(r.start)
 	err := r.store.Administer(r.ctx, r.name, fleet.Command{Configure: &c})
 	conflict := errors.Is(err, protocol.ErrConflict)
 	if err != nil && !conflict {
 		return err
 	}
-	r.note(0, began, call{config: &c}, answer{conflict: conflict})
+	r.record(0, began, call{config: &c}, callOutput{conflict: conflict})
 	if !conflict {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -211,9 +208,9 @@ func (r *race) change(c protocol.Config) error {
 	return nil
 }
 
-// judge has porcupine look for the order.
-func (r *race) judge() {
-	status, info := porcupine.CheckOperationsVerbose(r.spec(), r.calls, decision)
+// check checks the recorded calls with porcupine.
+func (r *race) check() {
+	status, info := porcupine.CheckOperationsVerbose(r.spec(), r.calls, checkTimeout)
 	if status == porcupine.Ok {
 		return
 	}
@@ -225,28 +222,28 @@ func (r *race) judge() {
 	}
 	slices.SortFunc(r.calls, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var lines []string
-	for _, o := range r.calls[:min(len(r.calls), longest+2*len(r.racers)+3)] { // to the end of the round, and what led to it
+	for _, o := range r.calls[:min(len(r.calls), longest+2*len(r.racers)+3)] { // to the end of the round that failed
 		lines = append(lines, fmt.Sprintf("from %v to %v, %s\n\t-> %s", time.Duration(o.Call), time.Duration(o.Return), o.Input, o.Output))
 	}
-	r.fail("%d of %d calls could be put in an order, and no more (%s):\n%s", longest, len(r.calls), status, strings.Join(lines, "\n"))
+	r.fail("%d of %d calls are linearizable, and no more (%s):\n%s", longest, len(r.calls), status, strings.Join(lines, "\n"))
 }
 
 func (c call) String() string {
 	switch {
-	case c.look:
-		return "somebody looks"
+	case c.inspect:
+		return "inspect"
 	case c.config != nil:
-		return fmt.Sprintf("somebody sets the capacity to %d, by version %d", c.config.Capacity, c.config.Version)
+		return fmt.Sprintf("set the capacity to %d, based on version %d", c.config.Capacity, c.config.Version)
 	}
-	return fmt.Sprintf("session %d says batch %d, has heard %d: %v", c.batch.Session, c.batch.Seq, c.batch.Ack, describe(c.batch.Ops))
+	return fmt.Sprintf("session %d sends batch %d, acknowledges %d: %v", c.batch.Session, c.batch.Seq, c.batch.Ack, describe(c.batch.Ops))
 }
 
-func (a answer) String() string {
+func (a callOutput) String() string {
 	switch snapshot, reply := a.snapshot, a.reply; {
 	case a.conflict:
 		return "conflict"
 	case snapshot.Config.TTL != 0:
-		return fmt.Sprintf("%d in use of %d: %+v; in line: %+v", snapshot.InUse, snapshot.Effective, snapshot.Leases, snapshot.Queue)
+		return fmt.Sprintf("%d in use of %d: %+v; queued: %+v", snapshot.InUse, snapshot.Effective, snapshot.Leases, snapshot.Queue)
 	case reply.Config.TTL == 0:
 		return "done"
 	default:

@@ -11,8 +11,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// spec is the model for porcupine. A state is a *protocol.Image, which is never
-// changed.
+// spec returns the model for porcupine. A state is a *protocol.Image, which is never changed.
 func (r *race) spec() porcupine.Model {
 	numbers := map[string]protocol.Seq{}
 	for seq, name := range r.names {
@@ -26,7 +25,7 @@ func (r *race) spec() porcupine.Model {
 			if err != nil {
 				return false, state
 			}
-			ok := r.step(model, input.(call), output.(answer)) && rising(model.Snapshot().Leases, numbers)
+			ok := r.step(model, input.(call), output.(callOutput)) && ascending(model.Snapshot().Leases, numbers)
 			return ok, canonical(model.Image())
 		},
 		Equal: func(a, b any) bool { return reflect.DeepEqual(a, b) },
@@ -49,8 +48,8 @@ func (r *race) spec() porcupine.Model {
 	}
 }
 
-// canonical is an image without what depends on who spoke last, which does not
-// matter where time has no part.
+// canonical returns an image without what depends on which session sent last. That does not
+// matter, because time plays no part.
 func canonical(im protocol.Image) *protocol.Image {
 	slices.SortFunc(im.Sessions, func(a, b protocol.SessionImage) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range im.Sessions {
@@ -60,11 +59,10 @@ func canonical(im protocol.Image) *protocol.Image {
 	return &im
 }
 
-// step has the model do what was called for, and reports whether it answers the
-// same.
-func (r *race) step(model *protocol.State, in call, out answer) bool {
+// step applies a call to the model and reports whether its output is the same.
+func (r *race) step(model *protocol.State, in call, out callOutput) bool {
 	switch {
-	case in.look:
+	case in.inspect:
 		return sameSnapshots(out.snapshot, model.Inspect(0))
 	case in.config != nil:
 		_, err := model.Configure(0, *in.config)
@@ -84,44 +82,42 @@ func (r *race) step(model *protocol.State, in call, out answer) bool {
 	return r.sameReplies(out.reply, model.Apply(0, b), model.Snapshot().Leases)
 }
 
-func (r *race) sameReplies(engine, model protocol.Reply, live []protocol.LeaseInfo) bool {
-	if !reflect.DeepEqual(plain(engine), plain(model)) || len(engine.Results) != len(model.Results) {
+func (r *race) sameReplies(store, model protocol.Reply, live []protocol.LeaseInfo) bool {
+	if !reflect.DeepEqual(plain(store), plain(model)) || len(store.Results) != len(model.Results) {
 		return false
 	}
-	for i, e := range engine.Results {
+	for i, e := range store.Results {
 		m := model.Results[i]
 		if e.N != m.N || e.Kind != m.Kind || e.Ticket != m.Ticket || e.Weight != m.Weight {
 			return false
 		}
-		if e.Kind == protocol.Granted && !r.sound(e.Fence, live) {
+		if e.Kind == protocol.Granted && !r.separates(e.Fence, live) {
 			return false
 		}
 	}
 	return true
 }
 
-// sound reports whether a fence tells the living from the others, of those
-// leases that were ever told of.
-func (r *race) sound(f protocol.Fence, live []protocol.LeaseInfo) bool {
-	lives := map[string]bool{}
+// separates reports whether a fence separates live leases from ended ones, among the known leases.
+func (r *race) separates(f protocol.Fence, live []protocol.LeaseInfo) bool {
+	isLive := map[string]bool{}
 	for _, l := range live {
-		lives[l.Details.Holder] = true
+		isLive[l.Details.Holder] = true
 	}
 	for seq, name := range r.names {
-		if seq < f.Seq && lives[name] == (seq < f.Floor || revokes(f, seq)) {
+		if seq < f.Seq && isLive[name] == (seq < f.Floor || revokes(f, seq)) {
 			return false
 		}
 	}
 	return f.Floor <= f.Seq
 }
 
-// rising reports whether the engine has numbered leases in the order of their
-// grants.
-func rising(live []protocol.LeaseInfo, numbers map[string]protocol.Seq) bool {
+// ascending reports whether the store has numbered leases in the order of their grants.
+func ascending(live []protocol.LeaseInfo, numbers map[string]protocol.Seq) bool {
 	last := protocol.Seq(0)
 	for _, l := range live {
-		seq, told := numbers[l.Details.Holder]
-		if told && seq <= last {
+		seq, known := numbers[l.Details.Holder]
+		if known && seq <= last {
 			return false
 		}
 		last = max(last, seq)
@@ -129,13 +125,13 @@ func rising(live []protocol.LeaseInfo, numbers map[string]protocol.Seq) bool {
 	return true
 }
 
-func sameSnapshots(engine, model protocol.Snapshot) bool {
-	if engine.Config != model.Config || engine.InUse != model.InUse || engine.Effective != model.Effective {
+func sameSnapshots(store, model protocol.Snapshot) bool {
+	if store.Config != model.Config || store.InUse != model.InUse || store.Effective != model.Effective {
 		return false
 	}
-	return slices.EqualFunc(engine.Leases, model.Leases, func(e, m protocol.LeaseInfo) bool {
+	return slices.EqualFunc(store.Leases, model.Leases, func(e, m protocol.LeaseInfo) bool {
 		return e.Details == m.Details && e.Weight == m.Weight && e.Pooled == m.Pooled
-	}) && slices.EqualFunc(engine.Queue, model.Queue, func(e, m protocol.TicketInfo) bool {
+	}) && slices.EqualFunc(store.Queue, model.Queue, func(e, m protocol.TicketInfo) bool {
 		return e.Details == m.Details && e.Ticket == m.Ticket && e.Weight == m.Weight
 	})
 }

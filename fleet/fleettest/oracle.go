@@ -13,19 +13,18 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// oracleScripts compare an engine with the model on random histories.
+// oracleScripts compare a store with the model on random histories.
 var oracleScripts = []script{
-	{"behaves like the model", protocol.Config{}, func(s *speaker) { s.oracle(s.suite.Histories, false) }},
-	{"behaves like the model as time passes and steps", protocol.Config{}, func(s *speaker) {
+	{"behaves like the model", protocol.Config{}, func(s *client) { s.oracle(s.suite.Histories, false) }},
+	{"behaves like the model as time passes and steps", protocol.Config{}, func(s *client) {
 		s.needClock()
 		s.oracle(s.suite.Histories/2, true)
 	}},
 }
 
-// oracle leads the engine through histories, some at a time: an engine that is
-// far away has time for more than one. A clock that is stopped is the clock of
-// one only.
-func (s *speaker) oracle(histories int, timed bool) {
+// oracle runs histories, several at a time, because a remote store has time for more than one.
+// With a stopped clock it runs one at a time.
+func (s *client) oracle(histories int, timed bool) {
 	workers := 4
 	if timed {
 		workers = 1
@@ -33,10 +32,10 @@ func (s *speaker) oracle(histories int, timed bool) {
 	errs := make(chan error, workers)
 	for range workers {
 		go func() {
-			errs <- explore(s.test, (histories+workers-1)/workers, func(t *rapid.T) { s.relive(t, timed) })
+			errs <- explore(s.test, (histories+workers-1)/workers, func(t *rapid.T) { s.runHistory(t, timed) })
 		}()
 	}
-	var shortest error // of what may be as many times the same
+	var shortest error // workers may find the same failure
 	for range workers {
 		if err := <-errs; err != nil && (shortest == nil || len(err.Error()) < len(shortest.Error())) {
 			shortest = err
@@ -45,9 +44,9 @@ func (s *speaker) oracle(histories int, timed bool) {
 	s.must(shortest)
 }
 
-// relive is one history. What it says when it fails has no names in it that are
-// others each time, so that rapid knows the failure again.
-func (s *speaker) relive(t *rapid.T, timed bool) {
+// runHistory runs one history. The text of a failure must not contain random names, so that rapid
+// recognizes the failure when it shrinks the history.
+func (s *client) runHistory(t *rapid.T, timed bool) {
 	h := newHistory(t, s, timed)
 	defer h.remove()
 	defer func() {
@@ -62,53 +61,53 @@ func (s *speaker) relive(t *rapid.T, timed bool) {
 			h.must(h.checkModel())
 		}
 	}
-	t.Log("in the end")
-	h.must(h.look())
+	t.Log("at the end")
+	h.must(h.compareSnapshots())
 }
 
-// checkModel is for the day on which it is the model that is wrong.
+// checkModel checks the invariants of the model.
 func (h *history) checkModel() error {
 	if h.model == nil {
 		return nil
 	}
 	if err := h.model.Check(); err != nil {
-		return fmt.Errorf("the model itself is broken: %w", err)
+		return fmt.Errorf("the model is inconsistent: %w", err)
 	}
 	return nil
 }
 
-// A history is done to the engine and to the model alike.
+// A history applies the same steps to the store and to the model.
 type history struct {
-	speaker
-	timed    bool
-	model    *protocol.State // nil if it was deleted
-	now      protocol.Micros // the model's
-	grave    protocol.Seq
-	sessions []*member
-	leases   []pair // that were told of
-	names    names
+	client
+	timed     bool
+	model     *protocol.State // nil if the semaphore was deleted
+	now       protocol.Micros // time of the model
+	tombstone protocol.Seq
+	sessions  []*sessionPair
+	leases    []leasePair // whose grants were received
+	names     names
 }
 
-// A member is a session, as both know it.
-type member struct {
-	engine, model protocol.Session
-	instance      string
-	seq, heard    uint64
-	ticket        protocol.Ticket
-	last, older   *twin
+// A sessionPair is a session in the store and in the model.
+type sessionPair struct {
+	store, model protocol.Session
+	instance     string
+	seq, acked   uint64
+	ticket       protocol.Ticket
+	last, older  *batchPair
 }
 
-// A twin is a batch, as it is said to both.
-type twin struct{ engine, model protocol.Batch }
+// A batchPair is a batch for the store and for the model.
+type batchPair struct{ store, model protocol.Batch }
 
-func newHistory(t *rapid.T, s *speaker, timed bool) *history {
-	h := &history{speaker: s.another(), timed: timed, now: 1}
-	h.config = change(t, timed)
+func newHistory(t *rapid.T, s *client, timed bool) *history {
+	h := &history{client: s.another(), timed: timed, now: 1}
+	h.config = drawConfig(t, timed)
 	h.config.Capacity = max(h.config.Capacity, 0)
 	h.config.TTL, h.config.Protocol = long, protocol.Version
 	if timed {
 		h.config.TTL = micros(time.Minute)
-		h.clock = &stopped{s.clock.of, s.clock.at} // from the same time each time
+		h.clock = &stoppedClock{s.clock.of, s.clock.at} // every history starts at the same time
 		h.pass(0)
 		h.now = protocol.Micros(h.clock.at.UnixMicro())
 	}
@@ -122,32 +121,32 @@ func newHistory(t *rapid.T, s *speaker, timed bool) *history {
 		h.config.Numbered, h.config.Whole = true, 0
 	}
 	t.Logf("created with %+v", h.config)
-	h.must(h.begin())
-	h.must(h.begin())
+	h.must(h.openBoth())
+	h.must(h.openBoth())
 	return h
 }
 
 func (h *history) do(s step) error {
-	who := h.sessions[s.who%len(h.sessions)]
+	by := h.sessions[s.session%len(h.sessions)]
 	switch s.do {
-	case say:
-		return h.say(who, h.wish(who, s.wishes), s.unheard, false)
-	case bye:
-		return h.say(who, twin{}, 0, true)
-	case again:
-		return h.repeat(who, who.last)
-	case older:
-		return h.repeat(who, who.older)
-	case open:
-		return h.begin()
-	case look:
-		return h.look()
-	case configure:
-		return h.reconfigure(s.config, s.stale)
-	case revoke:
-		return h.take(s.lease, s.atOnce)
-	case remove:
-		return h.end()
+	case actSend:
+		return h.sendBoth(by, h.translate(by, s.ops), s.unacked, false)
+	case actEnd:
+		return h.sendBoth(by, batchPair{}, 0, true)
+	case actRepeat:
+		return h.applyBoth(by, by.last)
+	case actRepeatOlder:
+		return h.applyBoth(by, by.older)
+	case actOpen:
+		return h.openBoth()
+	case actInspect:
+		return h.compareSnapshots()
+	case actConfigure:
+		return h.configureBoth(s.config, s.stale)
+	case actRevoke:
+		return h.revokeBoth(s.lease, s.atOnce)
+	case actDelete:
+		return h.deleteBoth()
 	default:
 		h.pass(time.Duration(s.time) * time.Microsecond)
 		h.now += s.time
@@ -155,85 +154,85 @@ func (h *history) do(s step) error {
 	}
 }
 
-// begin opens a session, and makes the semaphore if it is not there.
-func (h *history) begin() error {
+// openBoth opens a session, and creates the semaphore if it does not exist.
+func (h *history) openBoth() error {
 	if h.model == nil {
-		model, err := protocol.New(h.now, h.config, h.grave)
+		model, err := protocol.New(h.now, h.config, h.tombstone)
 		if err != nil {
 			return err
 		}
 		h.model = model
 	}
-	m := &member{instance: fmt.Sprint("instance ", len(h.sessions)/2)} // some have two
+	m := &sessionPair{instance: fmt.Sprint("instance ", len(h.sessions)/2)} // some instances have two sessions
 	var err error
 	if m.model, _, err = h.model.Open(h.now, opener(m.instance), protocol.Version); err != nil {
 		return err
 	}
-	m.engine = h.openAs(m.instance)
+	m.store = h.openAs(m.instance)
 	for _, other := range h.sessions {
-		if other.engine >= m.engine {
-			return errors.New("a session has a number that is not higher than that of an earlier one")
+		if other.store >= m.store {
+			return errors.New("the number of a session is not higher than that of an earlier one")
 		}
 	}
 	h.sessions = append(h.sessions, m)
 	return nil
 }
 
-// wish is the ops in the names of both.
-func (h *history) wish(who *member, wishes []wish) (t twin) {
-	for _, w := range wishes {
-		engine, model := w.op, w.op
+// translate returns the operations with the numbers of the store and of the model.
+func (h *history) translate(by *sessionPair, ops []stepOp) (t batchPair) {
+	for _, w := range ops {
+		store, model := w.op, w.op
 		switch w.op.Verb {
 		case protocol.Cancel:
-			engine.Ticket = who.ticket - min(who.ticket, protocol.Ticket(w.place))
+			store.Ticket = by.ticket - min(by.ticket, protocol.Ticket(w.place))
 		case protocol.Release, protocol.Split, protocol.Settle:
 			if w.place < len(h.leases) {
 				lease := h.leases[len(h.leases)-1-w.place]
-				engine.Lease, model.Lease = lease.engine, lease.model
+				store.Lease, model.Lease = lease.store, lease.model
 			}
 		}
-		if w.op.Verb != protocol.Cancel && w.op.Verb != protocol.Release { // a settlement gets a result if it is rejected
-			who.ticket++
-			engine.Ticket = who.ticket
+		if w.op.Verb != protocol.Cancel && w.op.Verb != protocol.Release { // a rejected settlement has a result
+			by.ticket++
+			store.Ticket = by.ticket
 		}
-		model.Ticket = engine.Ticket
-		t.engine.Ops, t.model.Ops = append(t.engine.Ops, engine), append(t.model.Ops, model)
+		model.Ticket = store.Ticket
+		t.store.Ops, t.model.Ops = append(t.store.Ops, store), append(t.model.Ops, model)
 	}
 	return t
 }
 
-// say says the next batch to both.
-func (h *history) say(who *member, t twin, unheard int, bye bool) error {
-	who.seq++
-	for _, b := range []*protocol.Batch{&t.engine, &t.model} {
+// sendBoth sends the next batch to both.
+func (h *history) sendBoth(by *sessionPair, t batchPair, unacked int, end bool) error {
+	by.seq++
+	for _, b := range []*protocol.Batch{&t.store, &t.model} {
 		b.Owner = owner
-		b.Seq, b.Ack, b.End = who.seq, who.heard-min(who.heard, uint64(unheard)), bye
+		b.Seq, b.Ack, b.End = by.seq, by.acked-min(by.acked, uint64(unacked)), end
 	}
-	t.engine.Session, t.model.Session = who.engine, who.model
-	who.older, who.last = who.last, &t
-	return h.repeat(who, &t)
+	t.store.Session, t.model.Session = by.store, by.model
+	by.older, by.last = by.last, &t
+	return h.applyBoth(by, &t)
 }
 
-// repeat says a batch to both, and compares what they answer.
-func (h *history) repeat(who *member, t *twin) error {
+// applyBoth sends a batch to both, and compares the replies.
+func (h *history) applyBoth(by *sessionPair, t *batchPair) error {
 	if t == nil {
 		return nil
 	}
-	engine := h.apply(t.engine)
+	store := h.apply(t.store)
 	model := protocol.Reply{Status: protocol.Unknown}
 	if h.model != nil {
 		model = h.model.Apply(h.now, t.model)
 	}
-	if err := h.compare(engine, model); err != nil {
+	if err := h.compare(store, model); err != nil {
 		return err
 	}
-	for _, f := range engine.Results {
-		who.heard = max(who.heard, f.N)
+	for _, f := range store.Results {
+		by.acked = max(by.acked, f.N)
 	}
 	return nil
 }
 
-func (h *history) reconfigure(c protocol.Config, stale bool) error {
+func (h *history) configureBoth(c protocol.Config, stale bool) error {
 	if h.model == nil {
 		return nil
 	}
@@ -244,36 +243,36 @@ func (h *history) reconfigure(c protocol.Config, stale bool) error {
 	if stale {
 		c.Version--
 	}
-	engine := h.store.Administer(h.ctx, h.name, fleet.Command{Configure: &c})
+	store := h.store.Administer(h.ctx, h.name, fleet.Command{Configure: &c})
 	_, model := h.model.Configure(h.now, c)
-	if (engine == nil) != (model == nil) || errors.Is(model, protocol.ErrConflict) && !errors.Is(engine, protocol.ErrConflict) {
-		return fmt.Errorf("to the change the engine says %w, the model %w", engine, model)
+	if (store == nil) != (model == nil) || errors.Is(model, protocol.ErrConflict) && !errors.Is(store, protocol.ErrConflict) {
+		return fmt.Errorf("change: error %w in the store, %w in the model", store, model)
 	}
 	return nil
 }
 
-// take revokes a lease.
-func (h *history) take(place int, atOnce bool) error {
+// revokeBoth revokes a lease in both.
+func (h *history) revokeBoth(place int, atOnce bool) error {
 	if h.model == nil || place >= len(h.leases) {
 		return nil
 	}
 	lease := h.leases[len(h.leases)-1-place]
-	engine := h.revoke(lease.engine, atOnce)
-	if !errors.Is(engine, fs.ErrNotExist) {
-		h.must(engine)
+	store := h.revoke(lease.store, atOnce)
+	if !errors.Is(store, fs.ErrNotExist) {
+		h.must(store)
 	}
-	if model := h.model.Revoke(h.now, lease.model, atOnce, revocation(lease.model, atOnce).Note()); model != (engine == nil) {
-		return fmt.Errorf("there was such a lease: %t; says the model: %t", engine == nil, model)
+	if model := h.model.Revoke(h.now, lease.model, atOnce, revocation(lease.model, atOnce).Note()); model != (store == nil) {
+		return fmt.Errorf("the revoked lease existed: %t, in the model: %t", store == nil, model)
 	}
 	return nil
 }
 
-// end deletes the semaphore.
-func (h *history) end() error {
+// deleteBoth deletes the semaphore in both.
+func (h *history) deleteBoth() error {
 	if h.model == nil {
 		return nil
 	}
-	h.grave = h.model.Tombstone()
+	h.tombstone = h.model.Tombstone()
 	h.model = nil
 	return h.store.Administer(h.ctx, h.name, fleet.Command{Delete: true})
 }

@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// explore has rapid look for a failure of a property, in at least so many cases,
-// and returns the shortest it has found. (How many rapid tries at a time is set
-// by its flag -rapid.checks, which can ask for more.)
+// explore runs a property with rapid in at least so many cases, and returns the smallest
+// failure. (The flag -rapid.checks sets how many cases rapid tries at a time, which may be
+// more.)
 func explore(test string, cases int, property func(*rapid.T)) error {
 	tried := 0
 	counted := func(t *rapid.T) {
@@ -20,10 +20,10 @@ func explore(test string, cases int, property func(*rapid.T)) error {
 		property(t)
 	}
 	for before := -1; tried < cases && tried > before; {
-		before = tried // it may have been told to try none
+		before = tried // -rapid.checks may be 0
 		r := &recorder{name: test}
 		done := make(chan struct{})
-		go func() { // which FailNow ends
+		go func() { // FailNow ends this goroutine
 			defer close(done)
 			rapid.Check(r, counted)
 		}()
@@ -35,8 +35,7 @@ func explore(test string, cases int, property func(*rapid.T)) error {
 	return nil
 }
 
-// A recorder is what rapid takes for a test, so that a check can be run, and
-// fail, outside of one.
+// A recorder is the test that rapid sees, so that a check can run, and fail, outside of a test.
 type recorder struct {
 	name   string
 	mu     sync.Mutex
@@ -47,7 +46,7 @@ type recorder struct {
 func (r *recorder) Helper()      {}
 func (r *recorder) Name() string { return r.name }
 
-// Log keeps what is said after the failure: that is about the shortest case.
+// Log keeps what is logged after the failure: it is about the smallest case.
 func (r *recorder) Log(args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

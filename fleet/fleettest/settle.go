@@ -6,85 +6,92 @@ func settle(lease protocol.Seq, granted, cost int64) protocol.Op {
 	return protocol.Op{Verb: protocol.Settle, Ticket: 1000, Lease: lease, Least: granted, Weight: cost}
 }
 
-// settleScripts check rates whose grants are corrected.
+// settleScripts check the settlement of rates.
 var settleScripts = []script{
-	{"a grant of a rate is settled by its session alone, once it has cost less or more", rateOf(4, long), func(s *speaker) {
+	{"a grant of a rate is settled by its session alone, at a lower or higher cost", rateOf(4, long), func(s *client) {
 		id, other := s.open(), s.open()
 		leases := s.granted(id, 2, acquire(1, 2), acquire(2, 2))
-		s.wantResults(s.say(other, acquire(1, 1)))
-		s.wantResults(s.say(other, settle(leases[0], 2, 0)))
+		s.wantResults(s.send(other, acquire(1, 1)))
+		s.wantResults(s.send(other, settle(leases[0], 2, 0)))
 		s.wantInUse(4, 1)
-		s.say(id, settle(leases[0], 2, 1)) // a refund of one
-		s.wantResults(s.say(other), protocol.Granted)
+		s.send(id, settle(leases[0], 2, 1)) // a refund of one
+		s.wantResults(s.send(other), protocol.Granted)
 		s.wantInUse(4, 0)
-		s.say(id, settle(leases[1], 2, 0), settle(leases[1], 2, 3)) // the last one counts
-		s.wantInUse(5, 0)                                           // a debt
-		s.wantResults(s.say(id, try(3, 1)), protocol.Full)
-		s.say(id, settle(leases[1], 2, 0), settle(leases[0], 2, 0))
+		s.send(id, settle(leases[1], 2, 0), settle(leases[1], 2, 3)) // the last one counts
+		s.wantInUse(5, 0)                                            // a debt
+		s.wantResults(s.send(id, try(3, 1)), protocol.Full)
+		s.send(id, settle(leases[1], 2, 0), settle(leases[0], 2, 0))
 		s.wantInUse(1, 0)
 	}},
-	{"what exceeds a grant that has left the window is charged from now", rateOf(4, short), func(s *speaker) {
+	{"the excess of a grant that has left the window is charged from now", rateOf(4, short), func(s *client) {
 		s.needClock()
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 2))[0]
 		s.pass(s.ttl() + 1)
-		s.say(id, settle(lease, 2, 0))
+		s.send(id, settle(lease, 2, 0))
 		s.wantInUse(0, 0)
-		s.say(id, settle(lease, 2, 5)) // as much as the capacity, less what was granted
+		s.send(id, settle(lease, 2, 5)) // the cost counts as the capacity; charged is the cost minus what was granted
 		s.wantInUse(2, 0)
 		s.pass(s.ttl() + 1)
-		s.hear(id)
+		s.heartbeat(id)
 		s.wantInUse(0, 0)
 	}},
-	{"a settlement that makes no sense is rejected, and the rest is applied", rateOf(4, long), func(s *speaker) {
+	{"an invalid settlement is rejected, and the rest of the batch is applied", rateOf(4, long), func(s *client) {
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 2))[0]
-		s.wantResults(s.say(id, settle(lease, 2, -1), settle(lease, -2, 1), acquire(2, 1)), protocol.Invalid, protocol.Invalid, protocol.Granted)
+		s.wantResults(s.send(id, settle(lease, 2, -1), settle(lease, -2, 1), acquire(2, 1)), protocol.Invalid, protocol.Invalid, protocol.Granted)
 		s.wantInUse(3, 0)
 	}},
-	{"leases that are released are not settled", protocol.Config{Capacity: 2}, func(s *speaker) {
+	{"leases of a semaphore that is not a rate are not settled", protocol.Config{Capacity: 2}, func(s *client) {
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 2))[0]
-		s.wantResults(s.say(id, settle(lease, 2, 1)), protocol.Invalid)
+		s.wantResults(s.send(id, settle(lease, 2, 1)), protocol.Invalid)
 		s.wantInUse(2, 0)
 	}},
 }
 
-// rateOf returns a rate whose TTL is the window.
+// rateOf returns the configuration of a rate whose TTL is the window.
 func rateOf(capacity int64, window protocol.Micros) protocol.Config {
 	return protocol.Config{Kind: protocol.Rate, Capacity: capacity, Window: window, TTL: window}
 }
 
-// numberedScripts check semaphores whose permits have numbers.
+// numberedScripts check numbered permits.
 var numberedScripts = []script{
-	{"leases have the lowest free numbers", protocol.Config{Capacity: 6, Numbered: true}, func(s *speaker) {
+	{"leases have the lowest free numbers", protocol.Config{Capacity: 6, Numbered: true}, func(s *client) {
 		id, other := s.open(), s.open()
-		leases := s.wantSlots(s.say(id, acquire(1, 2), acquire(2, 1), acquire(3, 2)), "0-1", "2", "3-4")
-		s.say(id, release(leases[0]), release(leases[1]))
-		s.wantSlots(s.say(other, acquire(1, 4)), "0-2,5")
+		leases := s.wantSlots(s.send(id, acquire(1, 2), acquire(2, 1), acquire(3, 2)), "0-1", "2", "3-4")
+		s.send(id, release(leases[0]), release(leases[1]))
+		s.wantSlots(s.send(other, acquire(1, 4)), "0-2,5")
 		s.wantStoredSlots("3-4", "0-2,5")
 	}},
-	{"a part of a lease has the highest of its numbers", protocol.Config{Capacity: 6, Numbered: true}, func(s *speaker) {
+	{"a part of a lease has the highest of its numbers", protocol.Config{Capacity: 6, Numbered: true}, func(s *client) {
 		id := s.open()
-		whole := s.wantSlots(s.say(id, acquire(1, 5)), "0-4")[0]
-		part := s.wantSlots(s.say(id, split(2, whole, 2)), "3-4")[0]
-		s.say(id, protocol.Op{Verb: protocol.Release, Lease: whole, Weight: 1})
+		whole := s.wantSlots(s.send(id, acquire(1, 5)), "0-4")[0]
+		part := s.wantSlots(s.send(id, split(2, whole, 2)), "3-4")[0]
+		s.send(id, protocol.Op{Verb: protocol.Release, Lease: whole, Weight: 1})
 		s.wantStoredSlots("0-1", "3-4")
-		s.say(id, release(part))
-		s.wantSlots(s.say(id, acquire(3, 3)), "2-4")
+		s.send(id, release(part))
+		s.wantSlots(s.send(id, acquire(3, 3)), "2-4")
 	}},
-	{"numbers above a capacity that was lowered are not given out again", protocol.Config{Capacity: 4, Numbered: true}, func(s *speaker) {
+	{"numbers above a lowered capacity are not assigned again", protocol.Config{Capacity: 4, Numbered: true}, func(s *client) {
 		id := s.open()
-		leases := s.wantSlots(s.say(id, acquire(1, 1), acquire(2, 1), acquire(3, 1), acquire(4, 1)), "0", "1", "2", "3")
+		leases := s.wantSlots(s.send(id, acquire(1, 1), acquire(2, 1), acquire(3, 1), acquire(4, 1)), "0", "1", "2", "3")
 		s.must(s.configure(func(c *protocol.Config) { c.Capacity = 2 }))
-		s.say(id, release(leases[0]), release(leases[1]), release(leases[3]))
-		s.wantSlots(s.say(id, acquire(5, 1)), "0")
-		s.say(id, release(leases[2]))
-		s.wantSlots(s.say(id, acquire(6, 1)), "1")
+		s.send(id, release(leases[0]), release(leases[1]), release(leases[3]))
+		s.wantSlots(s.send(id, acquire(5, 1)), "0")
+		s.send(id, release(leases[2]))
+		s.wantSlots(s.send(id, acquire(6, 1)), "1")
 	}},
-	{"what cannot be numbered is rejected", protocol.Config{Capacity: 2, Numbered: true}, func(s *speaker) {
+	{"numbers that a batch frees are free for its acquires", protocol.Config{Capacity: 4, Numbered: true}, func(s *client) {
 		id := s.open()
-		s.wantResults(s.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Pooled: true}), protocol.Invalid)
+		leases := s.wantSlots(s.send(id, acquire(1, 1), acquire(2, 1), acquire(3, 2)), "0", "1", "2-3")
+		leases = append(leases, s.wantSlots(s.send(id, release(leases[1]), acquire(4, 1)), "1")...)
+		s.wantSlots(s.send(id, release(leases[0]), protocol.Op{Verb: protocol.Release, Lease: leases[2], Weight: 1}, acquire(5, 2)), "0,3")
+		s.wantStoredSlots("2", "1", "0,3")
+	}},
+	{"blocks and configurations that cannot be numbered are rejected", protocol.Config{Capacity: 2, Numbered: true}, func(s *client) {
+		id := s.open()
+		s.wantResults(s.send(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Pooled: true}), protocol.Invalid)
 		for what, change := range map[string]func(*protocol.Config){
 			"a share":         func(c *protocol.Config) { c.Whole = 5 },
 			"too many":        func(c *protocol.Config) { c.Capacity = protocol.MaxNumbered + 1 },
@@ -97,8 +104,8 @@ var numberedScripts = []script{
 	}},
 }
 
-// wantSlots fails unless a reply grants leases with these slots, and returns the leases.
-func (s *speaker) wantSlots(r protocol.Reply, want ...protocol.Slots) (leases []protocol.Seq) {
+// wantSlots returns the leases that a reply grants, and fails unless they have these slots.
+func (s *client) wantSlots(r protocol.Reply, want ...protocol.Slots) (leases []protocol.Seq) {
 	var got []protocol.Slots
 	for _, one := range r.Results {
 		if one.Kind == protocol.Granted {
@@ -117,7 +124,7 @@ func (s *speaker) wantSlots(r protocol.Reply, want ...protocol.Slots) (leases []
 }
 
 // wantStoredSlots fails unless the leases, by Seq, have these slots.
-func (s *speaker) wantStoredSlots(want ...protocol.Slots) {
+func (s *client) wantStoredSlots(want ...protocol.Slots) {
 	var got []protocol.Slots
 	for _, l := range s.inspect().Leases {
 		got = append(got, l.Slots)

@@ -10,48 +10,47 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A step is what happens next in a history. It names sessions, leases and
-// tickets by their places among those there are, so that it means something in
-// every history, and rapid can leave out others before it.
+// A step is one step of a history. It identifies sessions, leases and tickets by their places,
+// so that it has a meaning in every history and rapid can remove steps before it.
 type step struct {
-	do      deed
-	who     int             // which session
-	wishes  []wish          // say
-	unheard int             // say: how many of the last results are not acknowledged
+	do      action
+	session int             // index of the session
+	ops     []stepOp        // send
+	unacked int             // send: how many of the last results are not acknowledged
 	config  protocol.Config // configure
 	stale   bool            // configure: based on an old version
 	lease   int             // revoke: counted from the last
 	atOnce  bool            // revoke
-	time    protocol.Micros // pass
+	time    protocol.Micros // advance
 }
 
-type deed uint8
+type action uint8
 
 const (
-	say deed = iota
-	again
-	older // say the one before the last again
-	open
-	look
-	configure
-	revoke
-	bye
-	remove
-	pass // as time does
+	actSend action = iota
+	actRepeat
+	actRepeatOlder // repeats the batch before the last
+	actOpen
+	actInspect
+	actConfigure
+	actRevoke
+	actEnd
+	actDelete
+	actAdvance // advances the clock
 )
 
-// A wish is an op in a step.
-type wish struct {
+// A stepOp is an operation in a step.
+type stepOp struct {
 	op    protocol.Op
 	place int // of the ticket to cancel, or the lease to release, split or settle, counted from the last
 }
 
-// deeds are as likely as they are often in here.
-var deeds = slices.Concat(
-	slices.Repeat([]deed{say}, 16), []deed{open, open, look, configure, configure, again, older, revoke, revoke, bye, remove},
+// actions lists each action as often as it is likely.
+var actions = slices.Concat(
+	slices.Repeat([]action{actSend}, 16), []action{actOpen, actOpen, actInspect, actConfigure, actConfigure, actRepeat, actRepeatOlder, actRevoke, actRevoke, actEnd, actDelete},
 )
 
-var timedDeeds = slices.Concat(deeds, slices.Repeat([]deed{pass}, 10))
+var timedActions = slices.Concat(actions, slices.Repeat([]action{actAdvance}, 10))
 
 var verbs = []protocol.Verb{
 	protocol.Acquire, protocol.Acquire, protocol.Acquire, protocol.Acquire, protocol.Acquire, protocol.Acquire,
@@ -69,38 +68,38 @@ var (
 	waitings = []protocol.Micros{0, 0, 0, long}
 )
 
-// steps makes a step. In timed ones, time is in sixths of a TTL and near it.
+// steps returns a generator of steps. If timed, times are sixths of a TTL and values near them.
 func steps(ttl protocol.Micros, timed bool) *rapid.Generator[step] {
-	deeds, waitings := deeds, waitings
+	actions, waitings := actions, waitings
 	if timed {
-		deeds, waitings = timedDeeds, []protocol.Micros{0, 0, 1, ttl / 2, 2 * ttl}
+		actions, waitings = timedActions, []protocol.Micros{0, 0, 1, ttl / 2, 2 * ttl}
 	}
 	times := []protocol.Micros{
 		1, ttl / 12, ttl / 6, ttl/6 + 1, ttl / 3, ttl * 2 / 3, ttl, ttl + 1, 2 * ttl, long, -1, -ttl / 6, -ttl, -long,
 	}
-	wish := wishes(waitings)
+	op := stepOps(waitings)
 	return rapid.Custom(func(t *rapid.T) step {
-		s := step{do: rapid.SampledFrom(deeds).Draw(t, "do"), who: rapid.IntRange(0, 5).Draw(t, "who")}
+		s := step{do: rapid.SampledFrom(actions).Draw(t, "do"), session: rapid.IntRange(0, 5).Draw(t, "session")}
 		switch s.do {
-		case say:
-			s.wishes = rapid.SliceOfN(wish, 0, 4).Draw(t, "wishes")
-			s.unheard = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 9}).Draw(t, "unheard")
-		case configure:
-			s.config = change(t, timed)
+		case actSend:
+			s.ops = rapid.SliceOfN(op, 0, 4).Draw(t, "ops")
+			s.unacked = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 9}).Draw(t, "unacked")
+		case actConfigure:
+			s.config = drawConfig(t, timed)
 			s.stale = rapid.IntRange(0, 7).Draw(t, "stale") == 7
-		case revoke:
+		case actRevoke:
 			s.lease = rapid.IntRange(0, 5).Draw(t, "lease")
 			s.atOnce = rapid.Bool().Draw(t, "at once")
-		case pass:
+		case actAdvance:
 			s.time = rapid.SampledFrom(times).Draw(t, "time")
 		}
 		return s
 	})
 }
 
-func wishes(waitings []protocol.Micros) *rapid.Generator[wish] {
-	return rapid.Custom(func(t *rapid.T) wish {
-		w := wish{op: protocol.Op{Verb: rapid.SampledFrom(verbs).Draw(t, "verb")}}
+func stepOps(waitings []protocol.Micros) *rapid.Generator[stepOp] {
+	return rapid.Custom(func(t *rapid.T) stepOp {
+		w := stepOp{op: protocol.Op{Verb: rapid.SampledFrom(verbs).Draw(t, "verb")}}
 		switch w.op.Verb {
 		case protocol.Acquire:
 			w.op.Weight = rapid.SampledFrom(weights).Draw(t, "weight")
@@ -131,9 +130,10 @@ func wishes(waitings []protocol.Micros) *rapid.Generator[wish] {
 	})
 }
 
-// details of an acquire. Mostly one field is set, as a client of the library or of a
-// service does.
-func details(t *rapid.T) (d protocol.Details) {
+// details draws the details of an acquire. Mostly one field is set, as by a client of the
+// library or of a service.
+func details(t *rapid.T) *protocol.Details {
+	d := &protocol.Details{}
 	text := rapid.SampledFrom(texts).Draw(t, "text")
 	switch rapid.IntRange(0, 3).Draw(t, "of") {
 	case 0:
@@ -143,11 +143,14 @@ func details(t *rapid.T) (d protocol.Details) {
 	case 2:
 		d.By, d.Key = text, "00ff"
 	}
+	if *d == (protocol.Details{}) {
+		return nil
+	}
 	return d
 }
 
-// change is what can be configured, of a new semaphore and later.
-func change(t *rapid.T, timed bool) protocol.Config {
+// drawConfig draws a configuration, for a new semaphore or for a change.
+func drawConfig(t *rapid.T, timed bool) protocol.Config {
 	c := protocol.Config{
 		Capacity:   rapid.SampledFrom([]int64{3, 1, 2, 4, 5, 7, 0, 0, -1}).Draw(t, "capacity"),
 		MaxWaiters: rapid.SampledFrom([]int64{0, 0, 0, 1, 2, protocol.NoWaiters}).Draw(t, "waiters"),
@@ -162,38 +165,38 @@ func change(t *rapid.T, timed bool) protocol.Config {
 	return c
 }
 
-// String is a step for people. Places are counted as in the step: #0 is the first
-// session, -0 the last lease that was told of.
+// String returns the step in readable form. Places are counted as in the step: #0 is the first
+// session, -0 the last lease.
 func (s step) String() string {
 	switch s.do {
-	case say:
+	case actSend:
 		var ops []string
-		for _, w := range s.wishes {
+		for _, w := range s.ops {
 			ops = append(ops, fmt.Sprintf("%v", w))
 		}
-		return fmt.Sprintf("session #%d says [%s], but does not acknowledge the last %d", s.who, strings.Join(ops, ", "), s.unheard)
-	case again:
-		return fmt.Sprintf("session #%d repeats its last batch", s.who)
-	case older:
-		return fmt.Sprintf("session #%d repeats the batch before its last", s.who)
-	case open:
-		return "somebody opens a session"
-	case look:
-		return "somebody looks"
-	case configure:
-		return fmt.Sprintf("configured: %+v, by an old version: %t", s.config, s.stale)
-	case revoke:
-		return fmt.Sprintf("lease -%d is revoked, at once: %t", s.lease, s.atOnce)
-	case bye:
-		return fmt.Sprintf("session #%d says goodbye", s.who)
-	case remove:
-		return "deleted"
+		return fmt.Sprintf("session #%d sends [%s], does not acknowledge the last %d", s.session, strings.Join(ops, ", "), s.unacked)
+	case actRepeat:
+		return fmt.Sprintf("session #%d repeats its last batch", s.session)
+	case actRepeatOlder:
+		return fmt.Sprintf("session #%d repeats the batch before its last", s.session)
+	case actOpen:
+		return "open a session"
+	case actInspect:
+		return "inspect"
+	case actConfigure:
+		return fmt.Sprintf("configure %+v, based on an old version: %t", s.config, s.stale)
+	case actRevoke:
+		return fmt.Sprintf("revoke lease -%d, at once: %t", s.lease, s.atOnce)
+	case actEnd:
+		return fmt.Sprintf("session #%d ends", s.session)
+	case actDelete:
+		return "delete"
 	default:
 		return fmt.Sprintf("%d µs pass", s.time)
 	}
 }
 
-func (w wish) String() string {
+func (w stepOp) String() string {
 	switch op := w.op; op.Verb {
 	case protocol.Acquire:
 		how := ""
@@ -216,6 +219,6 @@ func (w wish) String() string {
 	case protocol.Settle:
 		return fmt.Sprintf("settle lease -%d of %d at %d", w.place, op.Least, op.Weight)
 	default:
-		return "what nobody knows"
+		return "unknown verb"
 	}
 }

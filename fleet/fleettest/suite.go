@@ -1,5 +1,5 @@
-// Package fleettest is what every engine for fleet semaphores has to pass. Those
-// who write one call [Run] in a test of theirs, against the real thing:
+// Package fleettest is the conformance suite for stores of fleet semaphores. The author of
+// a store calls [Run] in a test, against the real store:
 //
 //	func TestConforms(t *testing.T) {
 //		fleettest.Run(t, func(t *testing.T) fleet.Store {
@@ -11,20 +11,18 @@
 //		})
 //	}
 //
-// A [Suite] has what can be adjusted. A store that is [Clocked] is checked with
-// its clock stopped and stepped, which takes no time and looks more closely;
-// checks that cannot do without are skipped for others.
+// A [Suite] has settings. A store that implements [Clocked] is checked with its clock stopped
+// and stepped, which takes no time and checks more precisely. Checks that need this are
+// skipped for other stores.
 //
-// Most checks are short scripts, in files by concern: batches, line, fences,
-// administration, hints, versions, time, clock, pitfalls. Beside them the engine
-// is led through random histories and compared with [protocol.State], which
-// rapid shortens when they fail; and histories of concurrent callers are
-// checked by porcupine for an order in which the model would have answered the
-// same.
+// Most checks are short scripts, in files by concern: batches, owners, queue, fences, admin,
+// settle, notify, versions, time, clock, pitfalls. In addition, random histories are applied to
+// the store and to [protocol.State], and the results are compared; rapid shrinks the histories
+// that fail. Histories of concurrent callers are checked by porcupine for linearizability with
+// the model.
 package fleettest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,38 +35,40 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Run checks an engine. Each check opens a store of its own, to an engine that
-// may be shared: names of semaphores do not collide.
+// Run checks a store. Each check opens a store of its own, which may share a server with
+// others: names of semaphores do not collide.
 func Run(t *testing.T, open func(t *testing.T) fleet.Store) {
 	t.Helper()
 	Suite{Open: open}.Run(t)
 }
 
-// A Suite is the checks, and how hard they look.
+// A Suite is the set of checks, with its settings.
 type Suite struct {
 	// Open opens a store for a check. The suite closes it.
 	Open func(t *testing.T) fleet.Store
 
-	// Histories is how many random ones the engine is led through, of about
-	// twenty calls each and four at a time; 0 for 3,000.
+	// Histories is the number of random histories that the store is checked with, of
+	// about twenty calls each and four at a time; default 3,000.
 	Histories int
 
-	// TTL is for checks in which somebody dies, on a clock that runs: the
-	// shortest that the engine can keep; 0 for 150 ms.
+	// TTL is the TTL for checks in which a session expires on a running clock: the
+	// shortest that the store supports; default 150 ms.
 	TTL time.Duration
 
-	// Patience is for how long one check may go on; 0 for two minutes.
-	Patience time.Duration
+	// Timeout bounds the duration of one check. Default 90 % of the time that is left until
+	// the deadline of the test binary (go test -timeout), so that a check on a slow or busy
+	// machine does not fail.
+	Timeout time.Duration
 }
 
-// Run checks an engine.
+// Run checks a store.
 func (s Suite) Run(t *testing.T) {
 	t.Helper()
 	for _, c := range s.Checks() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			store := s.Open(t)
-			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(s.Patience, 2*time.Minute))
+			ctx, cancel := s.bound(t)
 			defer cancel()
 			err := c.run(ctx, store, t.Name())
 			if closed := store.Close(); closed != nil {
@@ -84,21 +84,33 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// A Check is one property of an engine.
+// bound returns the context of a check that begins now.
+func (s Suite) bound(t *testing.T) (context.Context, context.CancelFunc) {
+	timeout := s.Timeout
+	if end, ok := t.Deadline(); ok && timeout == 0 {
+		timeout = time.Until(end) * 9 / 10
+	}
+	if timeout == 0 {
+		return context.WithCancel(t.Context())
+	}
+	return context.WithTimeoutCause(t.Context(), timeout, fmt.Errorf("check takes longer than %v (see Suite.Timeout): %w", timeout.Round(time.Second), context.DeadlineExceeded))
+}
+
+// A Check checks one property of a store.
 type Check struct {
 	Name string
 	run  func(ctx context.Context, store fleet.Store, test string) error
 }
 
-// errNotOffered is for what a store need not offer. A store that says the like where
-// it has to answer fails.
+// errNotOffered means that a store does not offer an optional feature. A store that returns
+// such an error for a required operation fails.
 var errNotOffered = fmt.Errorf("not offered: %w", errors.ErrUnsupported)
 
-// Run is the check outside of a test. It fails with [errors.ErrUnsupported] if
-// the store cannot be checked for it.
+// Run runs the check outside of a test. It fails with [errors.ErrUnsupported] if
+// the store does not offer what the check needs.
 func (c Check) Run(ctx context.Context, store fleet.Store) error { return c.run(ctx, store, c.Name) }
 
-// Checks are all there are.
+// Checks returns all checks.
 func (s Suite) Checks() []Check {
 	if s.Histories == 0 {
 		s.Histories = 3000
@@ -108,7 +120,7 @@ func (s Suite) Checks() []Check {
 	}
 	var checks []Check
 	for _, script := range slices.Concat(
-		batchScripts, ownerScripts, lineScripts, fenceScripts, adminScripts, settleScripts, numberedScripts, hintScripts, versionScripts,
+		batchScripts, ownerScripts, queueScripts, fenceScripts, adminScripts, settleScripts, numberedScripts, notifyScripts, versionScripts,
 		timeScripts, clockScripts, pitfallScripts, oracleScripts, linearScripts, conservationScripts,
 	) {
 		checks = append(checks, script.check(s))
@@ -116,15 +128,15 @@ func (s Suite) Checks() []Check {
 	return checks
 }
 
-// A script speaks to a semaphore of its own, and panics with a failure.
+// A script checks a semaphore of its own, and panics with a failure.
 type script struct {
 	name   string
 	config protocol.Config
-	play   func(*speaker)
+	run    func(*client)
 }
 
-// In the configuration of a script: long is too long for anybody to die
-// meanwhile, and the default of the TTL; short is the suite's.
+// TTLs and windows in the configuration of a script. long is so long that no session expires
+// during a check; it is the default TTL. short stands for the TTL of the suite.
 const (
 	long  = protocol.Micros(time.Hour / time.Microsecond)
 	short = protocol.Micros(-1)
@@ -142,25 +154,25 @@ func (sc script) check(suite Suite) Check {
 		}
 	}
 	return Check{sc.name, func(ctx context.Context, store fleet.Store, test string) (err error) {
-		s := &speaker{
+		s := &client{
 			ctx: ctx, suite: suite, store: store, config: c, test: test, name: fmt.Sprintf("fleettest-%016x", rand.Uint64()),
 			seqs: map[protocol.Session]uint64{}, acks: map[protocol.Session]uint64{},
 		}
 		defer func() { err = failed(recover()) }()
 		defer s.runClock()
 		defer s.remove()
-		sc.play(s)
+		sc.run(s)
 		return nil
 	}}
 }
 
-// A failure is what a script panics with.
+// A failure is the panic value of a script.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// failed is the failure that was recovered, if any. It passes on what is not
-// one.
+// failed returns the error of a recovered failure, nil if there was no panic. It panics again
+// with any other value.
 func failed(recovered any) error {
 	switch f := recovered.(type) {
 	case nil:

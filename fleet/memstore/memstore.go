@@ -1,6 +1,6 @@
-// Package memstore is the fleet protocol's model as an engine, in the memory of
-// a process: for tests, and for programs that use fleet semaphores but run
-// alone. What it has is gone with the process.
+// Package memstore is a fleet store in the memory of a process, which uses the model of the
+// fleet protocol directly. It is for tests, and for programs that use fleet semaphores but
+// run alone. All state ends with the process.
 package memstore
 
 import (
@@ -21,27 +21,27 @@ func init() {
 	fleet.Register("mem", func(context.Context, *url.URL) (fleet.Store, error) { return New(), nil })
 }
 
-// A Store is an engine in memory. Clients that share it share its semaphores.
+// A Store keeps semaphores in memory. Clients that share it share its semaphores.
 type Store struct {
 	clock      func() time.Time
 	mu         sync.Mutex
 	semaphores map[string]*protocol.State
 	tombstones map[string]protocol.Seq
 	listeners  map[string][]*listener // by instance
-	ticks      bool                   // the clock is the process's own
+	ticks      bool                   // the clock is the process's own, and a timer expires sessions
 	timer      *time.Timer            // calls tick; nil while no session is open
 }
 
-// New returns an empty store. What expired sessions held becomes free by itself.
+// New returns an empty store. Permits of expired sessions become free by themselves.
 func New() *Store {
 	s := NewWithClock(time.Now)
 	s.ticks = true
 	return s
 }
 
-// NewWithClock makes an empty store with a clock of its own, for tests that step
-// it. It is called by one goroutine at a time. Time passes for a semaphore only when
-// the store is called.
+// NewWithClock returns an empty store that uses the given clock, for tests that step it. The
+// clock is called by one goroutine at a time. Time passes for a semaphore only when the store
+// is called.
 func NewWithClock(clock func() time.Time) *Store {
 	return &Store{
 		clock:      clock,
@@ -49,10 +49,10 @@ func NewWithClock(clock func() time.Time) *Store {
 	}
 }
 
-// now is the time. The mutex is held.
-func (s *Store) now() protocol.Micros { return protocol.Micros(s.clock().UnixMicro()) }
+// nowLocked returns the time of the store's clock.
+func (s *Store) nowLocked() protocol.Micros { return protocol.Micros(s.clock().UnixMicro()) }
 
-// Open is for [fleet.Store].
+// Open implements [fleet.Store].
 func (s *Store) Open(_ context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,31 +62,31 @@ func (s *Store) Open(_ context.Context, name string, c protocol.Config, by proto
 	}
 	if state == nil {
 		var err error
-		if state, err = protocol.New(s.now(), c, s.tombstones[name]); err != nil {
+		if state, err = protocol.New(s.nowLocked(), c, s.tombstones[name]); err != nil {
 			return 0, protocol.Config{}, err
 		}
 		s.semaphores[name] = state
 	}
-	defer s.hint(name, state)
-	session, config, err := state.Open(s.now(), by, c.Protocol)
+	defer s.notifyLocked(name, state)
+	session, config, err := state.Open(s.nowLocked(), by, c.Protocol)
 	if s.ticks && s.timer == nil {
-		s.timer = time.AfterFunc(pause(state.TickEvery()), s.tick)
+		s.timer = time.AfterFunc(tickInterval(state.TickEvery()), s.tick)
 	}
 	return session, config, err
 }
 
-// tick ends sessions that have expired, and comes again while there are any. A
-// timer, unlike a goroutine, needs no end: a store is never closed.
+// tick ends expired sessions, and schedules itself again while any session is open. A timer
+// needs no end, unlike a goroutine: a store is never closed.
 func (s *Store) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, every := s.now(), protocol.Micros(0)
+	now, every := s.nowLocked(), protocol.Micros(0)
 	for name, state := range s.semaphores {
 		if state.TickEvery() == 0 {
 			continue
 		}
 		if state.Tick(now) {
-			s.hint(name, state)
+			s.notifyLocked(name, state)
 		}
 		if next := state.TickEvery(); every == 0 || next > 0 && next < every {
 			every = next
@@ -96,15 +96,15 @@ func (s *Store) tick() {
 		s.timer = nil
 		return
 	}
-	s.timer.Reset(pause(every))
+	s.timer.Reset(tickInterval(every))
 }
 
-// pause bounds how often the store looks at its semaphores.
-func pause(every protocol.Micros) time.Duration {
+// tickInterval bounds how often the store checks its semaphores.
+func tickInterval(every protocol.Micros) time.Duration {
 	return min(max(time.Duration(every)*time.Microsecond, 10*time.Millisecond), time.Second)
 }
 
-// Apply is for [fleet.Store].
+// Apply implements [fleet.Store].
 func (s *Store) Apply(_ context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,12 +112,12 @@ func (s *Store) Apply(_ context.Context, name string, b protocol.Batch) (protoco
 	if state == nil {
 		return protocol.Reply{Status: protocol.Unknown}, nil
 	}
-	reply := state.Apply(s.now(), b)
-	s.hint(name, state)
+	reply := state.Apply(s.nowLocked(), b)
+	s.notifyLocked(name, state)
 	return reply, nil
 }
 
-// Inspect is for [fleet.Store].
+// Inspect implements [fleet.Store].
 func (s *Store) Inspect(_ context.Context, name string) (protocol.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,21 +125,21 @@ func (s *Store) Inspect(_ context.Context, name string) (protocol.Snapshot, erro
 	if state == nil {
 		return protocol.Snapshot{}, fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
 	}
-	defer s.hint(name, state)
-	return state.Inspect(s.now()), nil
+	defer s.notifyLocked(name, state)
+	return state.Inspect(s.nowLocked()), nil
 }
 
-// Ping is for [fleet.Examiner].
+// Ping implements [fleet.Examiner].
 func (s *Store) Ping(context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clock(), nil
 }
 
-// Examine is for [fleet.Examiner].
+// Examine implements [fleet.Examiner].
 func (s *Store) Examine(context.Context) ([]fleet.Finding, error) {
 	return []fleet.Finding{{Check: "persistence", Level: fleet.LevelWarning,
-		Seen: "in the memory of this process: nobody else sees it, and it is gone with it", Advice: "use another engine for more than tests, see docs/stores.md"}}, nil
+		Seen: "in the memory of this process: not visible to other processes, and lost when it ends", Advice: "use another store for more than tests, see docs/stores.md"}}, nil
 }
 
 // List implements [fleet.Store].
@@ -160,7 +160,7 @@ func (s *Store) List(_ context.Context, q protocol.ListQuery) ([]protocol.Summar
 	return page, nil
 }
 
-// Administer is for [fleet.Store].
+// Administer implements [fleet.Store].
 func (s *Store) Administer(_ context.Context, name string, c fleet.Command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,13 +168,13 @@ func (s *Store) Administer(_ context.Context, name string, c fleet.Command) erro
 	if state == nil {
 		return fmt.Errorf("semaphore %q: %w", name, fs.ErrNotExist)
 	}
-	defer s.hint(name, state)
+	defer s.notifyLocked(name, state)
 	switch {
 	case c.Configure != nil:
-		_, err := state.Configure(s.now(), *c.Configure)
+		_, err := state.Configure(s.nowLocked(), *c.Configure)
 		return err
 	case c.Revoke != nil:
-		if !state.Revoke(s.now(), c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
+		if !state.Revoke(s.nowLocked(), c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
 			return fmt.Errorf("lease %d of %q: %w", c.Revoke.Lease, name, fs.ErrNotExist)
 		}
 	case c.Delete:
@@ -187,31 +187,30 @@ func (s *Store) Administer(_ context.Context, name string, c fleet.Command) erro
 	return nil
 }
 
-// A listener has names told to it one after the other.
+// A listener receives the names of semaphores one after the other.
 type listener struct {
 	pending []string
-	news    chan struct{} // buffered
+	wakeups chan struct{} // buffered; receives when pending is not empty
 }
 
-// hint tells the instances of sessions that have news. The store's mutex is
-// held.
-func (s *Store) hint(name string, state *protocol.State) {
+// notifyLocked notifies the instances of sessions that have something to receive.
+func (s *Store) notifyLocked(name string, state *protocol.State) {
 	for _, id := range state.Woken() {
 		for _, l := range s.listeners[state.Instance(id)] {
 			if !slices.Contains(l.pending, name) {
 				l.pending = append(l.pending, name)
 			}
 			select {
-			case l.news <- struct{}{}:
+			case l.wakeups <- struct{}{}:
 			default:
 			}
 		}
 	}
 }
 
-// Listen is for [fleet.Store].
-func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
-	l := &listener{news: make(chan struct{}, 1)}
+// Listen implements [fleet.Store].
+func (s *Store) Listen(ctx context.Context, instance string, notify func(name string)) error {
+	l := &listener{wakeups: make(chan struct{}, 1)}
 	s.mu.Lock()
 	s.listeners[instance] = append(s.listeners[instance], l)
 	s.mu.Unlock()
@@ -227,14 +226,14 @@ func (s *Store) Listen(ctx context.Context, instance string, hint func(name stri
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-l.news:
+		case <-l.wakeups:
 		}
 		s.mu.Lock()
 		names := l.pending
 		l.pending = nil
 		s.mu.Unlock()
 		for _, name := range names {
-			hint(name)
+			notify(name)
 		}
 	}
 }

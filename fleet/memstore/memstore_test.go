@@ -8,13 +8,13 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// A clocked store has an engine of its own, the clock of which can be set.
+// A clocked store has a clock that the test sets.
 type clocked struct {
 	*memstore.Store
 	*fleettest.Clock
 }
 
-func TestConforms(t *testing.T) {
+func TestStore_Conforms(t *testing.T) {
 	t.Parallel()
 	fleettest.Run(t, func(*testing.T) fleet.Store {
 		clock := &fleettest.Clock{}
@@ -22,7 +22,7 @@ func TestConforms(t *testing.T) {
 	})
 }
 
-func TestConformsIfSharedAndByTheRealClock(t *testing.T) {
+func TestStore_ConformsWhenSharedWithTheRealClock(t *testing.T) {
 	t.Parallel()
 	shared := memstore.New()
 	fleettest.Suite{Open: func(*testing.T) fleet.Store { return shared }, Histories: 200}.Run(t)

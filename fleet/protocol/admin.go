@@ -5,13 +5,11 @@ import (
 	"fmt"
 )
 
-// ErrConflict is for a change that is based on an older version of the
-// configuration.
+// ErrConflict means that a change is based on an older version of the configuration.
 var ErrConflict = errors.New("configuration was changed meanwhile")
 
-// Configure changes the configuration. The new one names the version it is
-// based on. What is out stays out; those in line who can never be served now
-// are refused.
+// Configure changes the configuration; c.Version is the version that the change is based on.
+// It revokes nothing, and rejects queued tickets that can never be granted any more.
 func (s *State) Configure(now Micros, c Config) (Config, error) {
 	s.begin(now)
 	if err := c.Check(); err != nil {
@@ -23,14 +21,14 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 	case c.TTL != s.config.TTL || c.Kind != s.config.Kind || c.Window != s.config.Window || c.Numbered != s.config.Numbered:
 		return s.config, errors.New("kind, TTL, window and numbering are fixed when a semaphore is created")
 	case c.Protocol < s.config.Protocol || c.Protocol > s.config.Protocol+1:
-		return s.config, fmt.Errorf("protocol %d: it is %d, and can be raised by one, once nobody uses an older one", c.Protocol, s.config.Protocol)
+		return s.config, fmt.Errorf("protocol %d: want %d, or %d once no client uses an older version", c.Protocol, s.config.Protocol, s.config.Protocol+1)
 	}
 	s.ramp = ramp{from: min(s.effective(), c.Capacity), at: s.last}
 	c.Version++
 	s.config = c
-	s.journal.matter()
-	s.hinted = nil
-	s.refuseAll(func(t *ticket) ResultKind {
+	s.journal.markVital()
+	s.notifiedFirst = nil
+	s.rejectAll(func(t *ticket) ResultKind {
 		switch {
 		case s.config.Draining:
 			return Draining
@@ -43,8 +41,8 @@ func (s *State) Configure(now Micros, c Config) (Config, error) {
 	return s.config, nil
 }
 
-// CheckVersion fails with [ErrConflict] if the configuration has another version than
-// that; 0 is any.
+// CheckVersion returns [ErrConflict] if the configuration has another version than the given
+// one; 0 matches any version.
 func (s *State) CheckVersion(version uint64) error {
 	if version != 0 && version != s.config.Version {
 		return s.conflict(version)
@@ -56,10 +54,10 @@ func (s *State) conflict(expected uint64) error {
 	return fmt.Errorf("%w: it has version %d, not %d", ErrConflict, s.config.Version, expected)
 }
 
-// Revoke takes a lease away. Its holder is told, and the permits are free when
-// it has acknowledged that or died; or at once, which lets others in while it
-// may still be at work. The note tells the holder by whom and why. It reports
-// whether there was such a lease.
+// Revoke revokes a lease and reports whether the lease existed. Its holder is notified with
+// the note, which names the operator and the reason. The permits are free when the holder
+// has acknowledged the revocation or its session has expired. With atOnce they are free
+// immediately, although the holder may still be at work.
 func (s *State) Revoke(now Micros, seq Seq, atOnce bool, note string) bool {
 	s.begin(now)
 	l := s.leases[seq]
@@ -69,23 +67,23 @@ func (s *State) Revoke(now Micros, seq Seq, atOnce bool, note string) bool {
 	if !l.revoked {
 		l.revoked = true
 		s.journal.lease(seq)
-		s.tell(l.session, Result{Kind: Revoked, Lease: seq, Note: note})
+		s.addResult(l.session, Result{Kind: Revoked, Lease: seq, Note: note})
 	}
 	if atOnce {
-		s.drop(l)
+		s.removeLease(l)
 	}
 	s.settle()
 	return true
 }
 
-// A Snapshot is a semaphore at one moment, for people.
+// A Snapshot is the state of a semaphore at one moment, for display.
 type Snapshot struct {
 	Config    Config
-	Effective int64 // the capacity now, on the way to the target
+	Effective int64 // the current capacity, which may be rising to the target
 	InUse     int64
 	Sessions  []SessionInfo
 	Leases    []LeaseInfo  // by Seq
-	Queue     []TicketInfo // in order
+	Queue     []TicketInfo // in order of arrival
 }
 
 // A SessionInfo is a session in a [Snapshot].
@@ -117,24 +115,32 @@ type TicketInfo struct {
 	Details Details
 }
 
-// Inspect is the state as it is now. It notices what time has changed, so that
-// who looks again and again sees the dead leave though nobody else speaks.
+// Inspect returns the state as of now. It ends expired sessions, so that a caller that polls
+// sees them leave although no batch arrives.
 func (s *State) Inspect(now Micros) Snapshot {
 	s.begin(now)
 	return s.Snapshot()
 }
 
-// Snapshot is the state as it was when somebody last spoke.
+// Snapshot returns the state as of the last call.
 func (s *State) Snapshot() Snapshot {
 	snapshot := Snapshot{Config: s.config, Effective: s.effective(), InUse: s.inUse}
 	for r := range s.byRenewal.All {
 		snapshot.Sessions = append(snapshot.Sessions, SessionInfo{r.id, r.client, r.owner, r.renewed})
 	}
 	for l := range s.live.All {
-		snapshot.Leases = append(snapshot.Leases, LeaseInfo{l.seq, l.session.id, l.weight, l.since, l.pooled, l.revoked, l.slots, l.details})
+		info := LeaseInfo{Seq: l.seq, Session: l.session.id, Weight: l.weight, Since: l.since, Pooled: l.pooled, Revoked: l.revoked, Slots: l.slots}
+		if l.details != nil {
+			info.Details = *l.details
+		}
+		snapshot.Leases = append(snapshot.Leases, info)
 	}
-	for t := range s.line.All {
-		snapshot.Queue = append(snapshot.Queue, TicketInfo{t.id, t.session.id, t.weight, t.since, t.details})
+	for t := range s.queue.All {
+		info := TicketInfo{Ticket: t.id, Session: t.session.id, Weight: t.weight, Since: t.since}
+		if t.details != nil {
+			info.Details = *t.details
+		}
+		snapshot.Queue = append(snapshot.Queue, info)
 	}
 	return snapshot
 }

@@ -12,47 +12,47 @@ func block(ticket protocol.Ticket, weight, least int64) protocol.Op {
 	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Least: least, Pooled: true}
 }
 
-func TestABlockIsAsLargeAsOthersAllow(t *testing.T) {
+func TestState_BlockIsLimitedToTheEvenShareWhileOthersWait(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 12})
+	e := newTestStore(t, protocol.Config{Capacity: 12})
 	a, b, c := e.open(), e.open(), e.open()
-	if f := wantResults(t, e.say(a, block(1, 100, 1)), protocol.Granted)[0]; f.Weight != 12 {
-		t.Errorf("%d of 12 for who is alone", f.Weight)
+	if f := wantResults(t, e.send(a, block(1, 100, 1)), protocol.Granted)[0]; f.Weight != 12 {
+		t.Errorf("granted %d to the only session, want 12", f.Weight)
 	}
 	lease := e.state.Snapshot().Leases[0].Seq
-	e.say(b, block(1, 100, 2))
-	e.say(c, block(1, 100, 1))
-	e.say(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 1})
-	wantResults(t, e.say(b)) // one is too little for b, and c is behind it
-	e.say(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 8})
-	if f := wantResults(t, e.say(b), protocol.Granted)[0]; f.Weight != 4 {
-		t.Errorf("%d while others wait, want the even share of 4", f.Weight)
+	e.send(b, block(1, 100, 2))
+	e.send(c, block(1, 100, 1))
+	e.send(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 1})
+	wantResults(t, e.send(b)) // 1 is too little for b, and c is behind it
+	e.send(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 8})
+	if f := wantResults(t, e.send(b), protocol.Granted)[0]; f.Weight != 4 {
+		t.Errorf("granted %d while others wait, want the even share of 4", f.Weight)
 	}
-	if f := wantResults(t, e.say(c), protocol.Granted)[0]; f.Weight != 5 {
-		t.Errorf("%d for the last in line, want what was left", f.Weight)
+	if f := wantResults(t, e.send(c), protocol.Granted)[0]; f.Weight != 5 {
+		t.Errorf("granted %d to the last ticket, want the remaining 5", f.Weight)
 	}
 }
 
-func TestABlockIsNeverLessThanWillDo(t *testing.T) {
+func TestState_BlockIsAtLeastTheLeastWeight(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 6})
+	e := newTestStore(t, protocol.Config{Capacity: 6})
 	a, b := e.open(), e.open()
-	lease := wantResults(t, e.say(a, acquire(1, 6)), protocol.Granted)[0].Lease
-	e.say(a, block(2, 6, 5)) // more than the even share
-	e.say(b, acquire(1, 1))
-	e.say(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 4})
-	wantResults(t, e.say(b))
-	if f := wantResults(t, e.say(a, release(lease)), protocol.Granted)[0]; f.Weight != 5 {
+	lease := wantResults(t, e.send(a, acquire(1, 6)), protocol.Granted)[0].Lease
+	e.send(a, block(2, 6, 5)) // more than the even share
+	e.send(b, acquire(1, 1))
+	e.send(a, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 4})
+	wantResults(t, e.send(b))
+	if f := wantResults(t, e.send(a, release(lease)), protocol.Granted)[0]; f.Weight != 5 {
 		t.Errorf("%d, want 5", f.Weight)
 	}
-	wantResults(t, e.say(b), protocol.Granted)
+	wantResults(t, e.send(b), protocol.Granted)
 }
 
-func TestBlocksAreRecalledOnceForAsLongAsOthersWait(t *testing.T) {
+func TestState_RecallsBlocksOnceWhileOthersWait(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 4})
+	e := newTestStore(t, protocol.Config{Capacity: 4})
 	holder, waiter, last := e.open(), e.open(), e.open()
-	lease := wantResults(t, e.say(holder, block(1, 4, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.send(holder, block(1, 4, 1)), protocol.Granted)[0].Lease
 	woken := func(want ...protocol.Session) {
 		t.Helper()
 		if got := e.state.Woken(); !slices.Equal(got, want) {
@@ -60,58 +60,58 @@ func TestBlocksAreRecalledOnceForAsLongAsOthersWait(t *testing.T) {
 		}
 	}
 	woken()
-	e.say(waiter, acquire(1, 1))
+	e.send(waiter, acquire(1, 1))
 	woken(holder)
-	e.say(last, acquire(1, 1))
-	woken() // it knows
+	e.send(last, acquire(1, 1))
+	woken() // the holder was already notified
 	for range 3 {
-		if r := e.say(holder); !r.Recall || r.Wanted != 2 || r.First != 1 {
+		if r := e.send(holder); !r.Recall || r.Wanted != 2 || r.First != 1 {
 			t.Errorf("%+v", r)
 		}
-		e.say(last)
+		e.send(last)
 		woken()
 	}
-	e.say(holder, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 2})
+	e.send(holder, protocol.Op{Verb: protocol.Release, Lease: lease, Weight: 2})
 	woken(waiter, last)
-	if r := e.say(holder); r.Recall {
-		t.Error("recalled, and nobody waits")
+	if r := e.send(holder); r.Recall {
+		t.Error("recalled although no ticket waits")
 	}
-	e.say(waiter, acquire(2, 1))
+	e.send(waiter, acquire(2, 1))
 	woken(holder) // again
-	e.say(holder, acquire(2, 1))
-	e.say(waiter, protocol.Op{Verb: protocol.Cancel, Ticket: 2})
-	if r := e.say(holder); r.Recall {
-		t.Error("recalled for its own sake")
+	e.send(holder, acquire(2, 1))
+	e.send(waiter, protocol.Op{Verb: protocol.Cancel, Ticket: 2})
+	if r := e.send(holder); r.Recall {
+		t.Error("recalled for its own ticket")
 	}
-	e.say(waiter, acquire(3, 1))
+	e.send(waiter, acquire(3, 1))
 	woken(holder)
 }
 
-func TestAShareMayBeKeptUnlessTheFirstWantsMore(t *testing.T) {
+func TestState_ShareIsZeroIfTheFirstTicketNeedsMore(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 9})
+	e := newTestStore(t, protocol.Config{Capacity: 9})
 	a, b, c := e.open(), e.open(), e.open()
-	wantResults(t, e.say(a, block(1, 9, 1)), protocol.Granted)
-	e.say(b, acquire(1, 3))
-	if r := e.say(a); !r.Recall || r.Share != 3 {
+	wantResults(t, e.send(a, block(1, 9, 1)), protocol.Granted)
+	e.send(b, acquire(1, 3))
+	if r := e.send(a); !r.Recall || r.Share != 3 {
 		t.Errorf("%+v", r)
 	}
-	e.say(b, protocol.Op{Verb: protocol.Cancel, Ticket: 1})
-	e.say(c, acquire(1, 4))
-	if r := e.say(a); !r.Recall || r.Share != 0 {
+	e.send(b, protocol.Op{Verb: protocol.Cancel, Ticket: 1})
+	e.send(c, acquire(1, 4))
+	if r := e.send(a); !r.Recall || r.Share != 0 {
 		t.Errorf("%+v", r)
 	}
 }
 
-func TestBlocksAreRecalledForADrainAndADebt(t *testing.T) {
+func TestState_RecallsBlocksForDrainAndDebt(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*protocol.Config){
 		func(c *protocol.Config) { c.Draining = true },
 		func(c *protocol.Config) { c.Capacity = 2 },
 	} {
-		e := newEngine(t, protocol.Config{Capacity: 4})
+		e := newTestStore(t, protocol.Config{Capacity: 4})
 		holder := e.open()
-		wantResults(t, e.say(holder, block(1, 4, 1)), protocol.Granted)
+		wantResults(t, e.send(holder, block(1, 4, 1)), protocol.Granted)
 		c := e.state.Snapshot().Config
 		change(&c)
 		if _, err := e.state.Configure(e.now, c); err != nil {
@@ -120,47 +120,47 @@ func TestBlocksAreRecalledForADrainAndADebt(t *testing.T) {
 		if got := e.state.Woken(); !slices.Equal(got, []protocol.Session{holder}) {
 			t.Errorf("woke %v", got)
 		}
-		if r := e.say(holder); !r.Recall {
+		if r := e.send(holder); !r.Recall {
 			t.Errorf("%+v", r)
 		}
 	}
 }
 
-func TestAShareOfAWholeMayGrow(t *testing.T) {
+func TestState_CapacityGrowsUpToTheWhole(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 0, Whole: 5})
+	e := newTestStore(t, protocol.Config{Capacity: 0, Whole: 5})
 	a := e.open()
-	wantResults(t, e.say(a, acquire(1, 6)), protocol.TooLarge)
-	wantResults(t, e.say(a, acquire(2, 4)))
+	wantResults(t, e.send(a, acquire(1, 6)), protocol.TooLarge)
+	wantResults(t, e.send(a, acquire(2, 4)))
 	c := e.state.Snapshot().Config
 	c.Capacity = 3
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
-	wantResults(t, e.say(a))
+	wantResults(t, e.send(a))
 	c = e.state.Snapshot().Config
 	c.Capacity = 4
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
-	wantResults(t, e.say(a), protocol.Granted)
+	wantResults(t, e.send(a), protocol.Granted)
 	c.Capacity, c.Version = 6, c.Version+1
 	if _, err := e.state.Configure(e.now, c); err == nil {
-		t.Error("a share larger than the whole")
+		t.Error("a capacity above the whole is accepted")
 	}
 }
 
-func TestNeighbouringVersionsUnderstandEachOther(t *testing.T) {
+func TestState_OpensSessionsOfAdjacentVersions(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1, Protocol: 5})
+	e := newTestStore(t, protocol.Config{Capacity: 1, Protocol: 5})
 	for version, ok := range map[uint32]bool{3: false, 4: true, 5: true, 6: true, 7: false} {
 		_, _, err := e.state.Open(e.now, tester, version)
 		if ok != (err == nil) || !ok && !errors.Is(err, protocol.ErrVersion) {
 			t.Errorf("version %d of 5: %v", version, err)
 		}
 	}
-	id := e.open5()
-	wantResults(t, e.say(id, protocol.Op{Verb: 99, Ticket: 1}, acquire(2, 1)), protocol.Invalid, protocol.Granted)
+	id := e.openVersion5()
+	wantResults(t, e.send(id, protocol.Op{Verb: 99, Ticket: 1}, acquire(2, 1)), protocol.Invalid, protocol.Granted)
 	for _, to := range []struct {
 		version uint32
 		ok      bool
@@ -168,12 +168,12 @@ func TestNeighbouringVersionsUnderstandEachOther(t *testing.T) {
 		c := e.state.Snapshot().Config
 		c.Protocol = to.version
 		if _, err := e.state.Configure(e.now, c); to.ok != (err == nil) {
-			t.Errorf("from 5 to %d: %v", to.version, err)
+			t.Errorf("change from protocol 5 to %d: %v", to.version, err)
 		}
 	}
 }
 
-func (e *engine) open5() protocol.Session {
+func (e *testStore) openVersion5() protocol.Session {
 	id, _, err := e.state.Open(e.now, tester, 5)
 	if err != nil {
 		e.t.Fatal(err)
@@ -181,11 +181,11 @@ func (e *engine) open5() protocol.Session {
 	return id
 }
 
-func TestALookNoticesTheDead(t *testing.T) {
+func TestState_InspectEndsExpiredSessions(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	holder, waiter := e.open(), e.open()
-	wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)
+	wantResults(t, e.send(holder, acquire(1, 1)), protocol.Granted)
 	for range 8 {
 		e.now += ttl / 6
 		e.state.Inspect(e.now)
@@ -193,106 +193,106 @@ func TestALookNoticesTheDead(t *testing.T) {
 	if s := e.state.Inspect(e.now); s.InUse != 0 || len(s.Sessions) != 0 {
 		t.Errorf("%+v", s)
 	}
-	wantStatus(t, e.say(waiter), protocol.Unknown)
+	wantStatus(t, e.send(waiter), protocol.Unknown)
 }
 
-func TestAHintIsWithheldOnlyFromWhoIsAnswered(t *testing.T) {
+func TestState_WokenOmitsOnlySessionsThatGotAReply(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	holder, waiter := e.open(), e.open()
-	lease := wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
-	e.say(waiter, acquire(1, 1))
+	lease := wantResults(t, e.send(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	e.send(waiter, acquire(1, 1))
 	e.state.Woken()
-	e.say(holder, release(lease))
-	again := protocol.Batch{Session: waiter, Seq: e.seqs[waiter]} // doubled on its way
+	e.send(holder, release(lease))
+	again := protocol.Batch{Session: waiter, Seq: e.seqs[waiter]} // a duplicate
 	wantStatus(t, e.state.Apply(e.now, again), protocol.Repeated)
 	if got := e.state.Woken(); !slices.Equal(got, []protocol.Session{waiter}) {
 		t.Errorf("woke %v, want the waiter", got)
 	}
 }
 
-func TestTrustEndsWhenTheEngineSaysSo(t *testing.T) {
+func TestPeer_DeadlineFollowsReplyValid(t *testing.T) {
 	t.Parallel()
 	config := protocol.Config{Capacity: 1, TTL: ttl}
 	p := protocol.NewPeer(0, 1, config, tester)
-	p.Wish(acquire(1, 1))
-	say := func(now protocol.Micros, valid protocol.Micros) {
+	p.Request(acquire(1, 1))
+	send := func(now protocol.Micros, valid protocol.Micros) {
 		b := p.Send(now, 8)
-		p.Hear(now+ms, b.Seq, protocol.Reply{Config: config, Valid: valid, Results: []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 7, Weight: 1}}})
+		p.Receive(now+ms, b.Seq, protocol.Reply{Config: config, Valid: valid, Results: []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 7, Weight: 1}}})
 	}
-	say(10*ms, ttl/4)
-	if p.Deadline() != 10*ms+ttl/4 || p.Speak() > 10*ms+ttl/8 {
-		t.Errorf("trusted until %d, speaks at %d", p.Deadline(), p.Speak())
+	send(10*ms, ttl/4)
+	if p.Deadline() != 10*ms+ttl/4 || p.NextSend() > 10*ms+ttl/8 {
+		t.Errorf("deadline %d, next send %d", p.Deadline(), p.NextSend())
 	}
-	say(20*ms, -1)
+	send(20*ms, -1)
 	if p.Deadline() != 10*ms+ttl/4 {
-		t.Errorf("trusted until %d: a reply that renews nothing has", p.Deadline())
+		t.Errorf("deadline %d: changed by a reply that renews nothing", p.Deadline())
 	}
-	say(30*ms, ttl)
+	send(30*ms, ttl)
 	if p.Deadline() != 30*ms+ttl*2/3 {
-		t.Errorf("trusted until %d, want two thirds of a TTL", p.Deadline())
+		t.Errorf("deadline %d, want two thirds of a TTL", p.Deadline())
 	}
 	if !p.Holds(40*ms, 7) || p.Holds(p.Deadline(), 7) {
-		t.Error("the lease is not held as long as it is trusted")
+		t.Error("the lease is not held exactly until the deadline")
 	}
 }
 
-func TestASplitThatCannotBeIsUndone(t *testing.T) {
+func TestPeer_UndoesRejectedSplit(t *testing.T) {
 	t.Parallel()
 	config := protocol.Config{Capacity: 4, TTL: ttl}
 	p := protocol.NewPeer(0, 1, config, tester)
-	p.Wish(acquire(1, 3))
-	hear := func(now protocol.Micros, f protocol.Result) {
+	p.Request(acquire(1, 3))
+	receive := func(now protocol.Micros, f protocol.Result) {
 		b := p.Send(now, 8)
-		p.Hear(now, b.Seq, protocol.Reply{Config: config, Results: []protocol.Result{f}})
+		p.Receive(now, b.Seq, protocol.Reply{Config: config, Results: []protocol.Result{f}})
 	}
-	hear(1, protocol.Result{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 7, Weight: 3})
-	p.Wish(protocol.Op{Verb: protocol.Split, Ticket: 2, Lease: 7, Weight: 2})
-	hear(2, protocol.Result{N: 2, Kind: protocol.Invalid, Ticket: 2})
-	p.Wish(protocol.Op{Verb: protocol.Release, Lease: 7, Weight: 2})
+	receive(1, protocol.Result{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 7, Weight: 3})
+	p.Request(protocol.Op{Verb: protocol.Split, Ticket: 2, Lease: 7, Weight: 2})
+	receive(2, protocol.Result{N: 2, Kind: protocol.Invalid, Ticket: 2})
+	p.Request(protocol.Op{Verb: protocol.Release, Lease: 7, Weight: 2})
 	if !p.Holds(3, 7) {
-		t.Error("two of three were released, and nothing is left")
+		t.Error("the lease is gone after two of three permits were released")
 	}
 }
 
-func TestPromisesAreKept(t *testing.T) {
+func TestPeer_LastSeqCoversAllRequests(t *testing.T) {
 	t.Parallel()
 	config := protocol.Config{Capacity: 4, TTL: ttl}
 	p := protocol.NewPeer(0, 1, config, tester)
 	for i := range protocol.Ticket(10) {
-		p.Wish(acquire(i+1, 1))
+		p.Request(acquire(i+1, 1))
 	}
-	promise := p.Promise(4)
-	if promise != 3 {
-		t.Fatalf("ten wishes, four at a time, are said with batch %d", promise)
+	last := p.LastSeq(4)
+	if last != 3 {
+		t.Fatalf("ten operations, four per batch: last batch %d, want 3", last)
 	}
 	for range 3 {
-		if p.Replied() >= promise {
-			t.Error("heard before it was said")
+		if p.Replied() >= last {
+			t.Error("replied before it was sent")
 		}
 		b := p.Send(1, 4)
-		p.Wish(acquire(protocol.Ticket(100+b.Seq), 1))
+		p.Request(acquire(protocol.Ticket(100+b.Seq), 1))
 		if p.Replied() != b.Seq-1 {
-			t.Errorf("heard %d while %d is on its way", p.Replied(), b.Seq)
+			t.Errorf("replied %d while %d is in flight", p.Replied(), b.Seq)
 		}
-		p.Hear(1, b.Seq, protocol.Reply{Config: config})
+		p.Receive(1, b.Seq, protocol.Reply{Config: config})
 	}
-	if p.Replied() != promise {
-		t.Errorf("heard %d, want %d", p.Replied(), promise)
+	if p.Replied() != last {
+		t.Errorf("replied %d, want %d", p.Replied(), last)
 	}
 }
 
-func TestSignsOfLifeAreScattered(t *testing.T) {
+func TestPeer_HeartbeatsAreScattered(t *testing.T) {
 	t.Parallel()
 	seen := map[protocol.Micros]bool{}
 	for id := range protocol.Session(100) {
-		at := protocol.NewPeer(0, id, protocol.Config{TTL: ttl}, tester).Speak()
+		at := protocol.NewPeer(0, id, protocol.Config{TTL: ttl}, tester).NextSend()
 		if at > ttl/3 || at < ttl/3*7/8 {
-			t.Errorf("speaks after %d of %d", at, ttl)
+			t.Errorf("next heartbeat after %d of a TTL of %d", at, ttl)
 		}
 		seen[at] = true
 	}
 	if len(seen) < 90 {
-		t.Errorf("a hundred sessions speak at %d times", len(seen))
+		t.Errorf("the heartbeats of a hundred sessions are at %d times", len(seen))
 	}
 }

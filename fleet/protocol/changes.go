@@ -6,32 +6,31 @@ import (
 	"slices"
 )
 
-// Changes are what is different since they were last asked for, so that an
-// engine can keep its image of a state up to date without writing all of it
-// down each time. What is in no list is as it was; the plain fields of an
-// [Image] always count.
+// Changes are the differences of a state since the last call of [State.Changes]. A store uses
+// them to update its stored image without writing all of it each time. What is in no list is
+// unchanged; the fields of Image other than its lists are always current.
 type Changes struct {
-	Image    Image          // without the lists
-	Sessions []SessionImage // new, or changed
+	Image    Image          // without its lists
+	Sessions []SessionImage // new or changed
 	Ended    []Session
-	Leases   []LeaseImage // new, or changed
+	Leases   []LeaseImage // new or changed
 	Dropped  []Seq
-	Queue    []TicketImage // new, at the end of the line, in order
+	Queue    []TicketImage // new, at the end of the queue, in order
 	Left     []TicketName
-	Spent    []SpentImage // all, if any changed
+	Spent    []SpentImage // all of them, if any changed
 	Respent  bool
 }
 
-// A TicketName names a ticket among those of all sessions.
+// A TicketName identifies a ticket among those of all sessions.
 type TicketName struct {
 	Session Session
 	Ticket  Ticket
 }
 
-// A journal notes what is touched. A nil one notes nothing.
+// A journal records what changes. A nil journal records nothing.
 type journal struct {
 	sessions map[Session]bool
-	leases   map[Seq]bool
+	leases   []Seq // may contain one more than once; vital, so a store soon calls Changes
 	arrived  []*ticket
 	left     []TicketName
 	spent    bool
@@ -39,7 +38,7 @@ type journal struct {
 }
 
 func newJournal() *journal {
-	return &journal{sessions: map[Session]bool{}, leases: map[Seq]bool{}}
+	return &journal{sessions: map[Session]bool{}}
 }
 
 func (j *journal) session(id Session) {
@@ -48,8 +47,8 @@ func (j *journal) session(id Session) {
 	}
 }
 
-// matter notes that something is vital.
-func (j *journal) matter() {
+// markVital records a vital change, see [State.Vital].
+func (j *journal) markVital() {
 	if j != nil {
 		j.vital = true
 	}
@@ -57,7 +56,7 @@ func (j *journal) matter() {
 
 func (j *journal) lease(seq Seq) {
 	if j != nil {
-		j.leases[seq] = true
+		j.leases = append(j.leases, seq)
 		j.vital = true
 	}
 }
@@ -70,7 +69,7 @@ func (j *journal) arrive(t *ticket) {
 	}
 }
 
-// leave forgets a ticket that has come since as well.
+// leave records that a ticket has left the queue. It drops the record of a fresh ticket.
 func (j *journal) leave(t *ticket) {
 	if j == nil {
 		return
@@ -89,20 +88,19 @@ func (j *journal) spend() {
 	}
 }
 
-// Track has the state note what changes from now on.
+// Track makes the state record changes from now on.
 func (s *State) Track() { s.journal = newJournal() }
 
-// Vital reports whether anything has changed, since Track or the last Changes,
-// that must be written down before it is answered. Signs of life are not vital:
-// an engine may keep them to itself until something is, if it calls
-// [State.Extend] on what it restores.
+// Vital reports whether anything has changed, since Track or the last Changes, that must be
+// stored before the reply is sent. Renewals are not vital: a store may delay them until a
+// vital change, if it calls [State.Extend] on the state that it restores.
 func (s *State) Vital() bool { return s.journal.vital }
 
-// Extend gives every session a whole TTL from now on. It is for a state that was
-// restored and may lack the last signs of life: those who gave them trust in
-// them. Who has been silent since it was last extended is not again, or an engine
-// that is restored more often than a TTL passes would keep the dead for ever.
-// Those are the oldest, so the order of renewal is still that of deadlines.
+// Extend gives every session a whole TTL from now on. It is for a restored state, which may
+// lack the last renewals although clients rely on them. A session that was not renewed
+// since the last Extend is not extended again: otherwise a store that restarts more than once
+// per TTL would keep expired sessions for ever. Such sessions are the oldest, so the order of
+// renewals remains the order of deadlines.
 func (s *State) Extend() {
 	for r := range s.byRenewal.All {
 		if r.extended {
@@ -114,7 +112,7 @@ func (s *State) Extend() {
 	}
 }
 
-// Changes is what has changed since Track or the last Changes.
+// Changes returns what has changed since Track or the last Changes.
 func (s *State) Changes() Changes {
 	j := s.journal
 	s.journal = newJournal()
@@ -127,7 +125,8 @@ func (s *State) Changes() Changes {
 		}
 	}
 	slices.SortFunc(c.Sessions, func(a, b SessionImage) int { return cmp.Compare(a.Renewal, b.Renewal) })
-	for _, seq := range slices.Sorted(maps.Keys(j.leases)) {
+	slices.Sort(j.leases)
+	for _, seq := range slices.Compact(j.leases) {
 		if l := s.leases[seq]; l != nil {
 			c.Leases = append(c.Leases, l.image())
 		} else {

@@ -2,8 +2,8 @@ package protocol
 
 import "fmt"
 
-// Check fails if the state is not one that can be. It looks at everything, and
-// is for tests and for engines that have loaded a state from somewhere.
+// Check returns an error if the state violates an invariant. It examines everything, and is
+// for tests and for stores that have loaded a state.
 func (s *State) Check() error {
 	if err := s.checkSessions(); err != nil {
 		return err
@@ -11,7 +11,7 @@ func (s *State) Check() error {
 	if err := s.checkLeases(); err != nil {
 		return err
 	}
-	return s.checkLine()
+	return s.checkQueue()
 }
 
 func (s *State) checkSessions() error {
@@ -21,7 +21,7 @@ func (s *State) checkSessions() error {
 	pools, recalled, last := 0, 0, Micros(0)
 	for r := range s.byRenewal.All {
 		if s.sessions[r.id] != r || r.id > s.lastSession {
-			return fmt.Errorf("session %d is not known", r.id)
+			return fmt.Errorf("session %d is unknown", r.id)
 		}
 		if r.deadline < last {
 			return fmt.Errorf("session %d is out of order", r.id)
@@ -34,7 +34,7 @@ func (s *State) checkSessions() error {
 			pools++
 		}
 		if r.recalled && r.pooled == 0 {
-			return fmt.Errorf("session %d is to give back what it does not have", r.id)
+			return fmt.Errorf("session %d is recalled without blocks", r.id)
 		}
 		for i, f := range r.results {
 			if f.N > r.lastResult || i > 0 && f.N <= r.results[i-1].N {
@@ -43,7 +43,7 @@ func (s *State) checkSessions() error {
 		}
 	}
 	if pools != s.pools.Len() || recalled != s.recalled.Len() {
-		return fmt.Errorf("%d and %d sessions have pools, not %d and %d", pools, recalled, s.pools.Len(), s.recalled.Len())
+		return fmt.Errorf("%d sessions with blocks and %d recalled, listed %d and %d", pools, recalled, s.pools.Len(), s.recalled.Len())
 	}
 	return nil
 }
@@ -52,10 +52,10 @@ func (s *State) checkLeases() error {
 	weights, last, owned := int64(0), Seq(0), 0
 	for l := range s.live.All {
 		if s.leases[l.seq] != l || l.session.leases[l.seq] != l || s.sessions[l.session.id] != l.session {
-			return fmt.Errorf("lease %d is nobody's", l.seq)
+			return fmt.Errorf("lease %d has no session", l.seq)
 		}
 		if l.weight <= 0 || l.seq <= last || l.seq > s.lastSeq {
-			return fmt.Errorf("lease %d of weight %d comes after %d", l.seq, l.weight, last)
+			return fmt.Errorf("lease %d of weight %d follows lease %d", l.seq, l.weight, last)
 		}
 		last = l.seq
 		weights += l.weight
@@ -75,21 +75,21 @@ func (s *State) checkLeases() error {
 	return nil
 }
 
-func (s *State) checkLine() error {
+func (s *State) checkQueue() error {
 	waiting, wanted := 0, int64(0)
 	for _, r := range s.sessions {
 		waiting += len(r.tickets)
 	}
-	if waiting != s.line.Len() {
-		return fmt.Errorf("%d in line, %d tickets", s.line.Len(), waiting)
+	if waiting != s.queue.Len() {
+		return fmt.Errorf("%d queued, %d tickets", s.queue.Len(), waiting)
 	}
-	for t := range s.line.All {
+	for t := range s.queue.All {
 		if t.session.tickets[t.id] != t || s.sessions[t.session.id] != t.session {
-			return fmt.Errorf("ticket %d of session %d is nobody's", t.id, t.session.id)
+			return fmt.Errorf("ticket %d of session %d has no session", t.id, t.session.id)
 		}
 		wanted += t.least
 		if s.config.Draining || s.tooLarge(t.least) {
-			return fmt.Errorf("ticket %d of session %d waits in vain", t.id, t.session.id)
+			return fmt.Errorf("ticket %d of session %d can never be granted", t.id, t.session.id)
 		}
 	}
 	if wanted != s.wanted {

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// advance moves the semaphore's own clock on. It follows the engine's, but by
-// no more than a sixth of the TTL at a time and never back: an engine's clock
-// may step. A step forward, however large, adds a sixth, so two of them within
-// the two thirds of a TTL that a holder trusts in rob nobody; a step back only
-// makes sessions live longer. Deadlines of sessions and tickets are on this
-// clock. (Ramps and windows are on the engine's: there a step costs a burst,
-// and sparse use must not slow them.)
+// advance advances the semaphore's own clock. It follows the store's clock, but by at most a
+// sixth of the TTL per call and never back, because a store's clock may step. A step forward,
+// however large, adds a sixth. So two steps within the two thirds of a TTL for which a holder
+// relies on its lease do not end the lease early. A step back only makes sessions live longer.
+// Deadlines of sessions and tickets are on this clock. (Ramps and windows are on the store's
+// clock: there a step costs a burst, and sparse use must not slow them.)
 func (s *State) advance(now Micros) {
 	if now < s.last {
 		s.shorten(now)
@@ -21,8 +20,8 @@ func (s *State) advance(now Micros) {
 	s.expire()
 }
 
-// TickEvery returns how often [State.Tick] is to be called; 0: not at all, since
-// there is no session that could expire.
+// TickEvery returns the interval at which [State.Tick] should be called; 0 if there is no
+// session that could expire.
 func (s *State) TickEvery() Micros {
 	if len(s.sessions) == 0 {
 		return 0
@@ -30,10 +29,10 @@ func (s *State) TickEvery() Micros {
 	return s.config.TTL / 12
 }
 
-// Tick moves the semaphore's clock on though no batch arrives. A store in a process
-// calls it, so that what expired sessions held is free before a client asks; over
-// other stores the clock stands still until one does. It reports whether time had
-// passed.
+// Tick advances the semaphore's clock although no batch arrives, and reports whether enough
+// time had passed. A store inside a process calls it, so that the permits of expired sessions
+// are free before a client asks for them. Over other stores the clock stands still until a
+// client sends a batch.
 func (s *State) Tick(now Micros) bool {
 	if passed := now - s.last; passed >= 0 && passed < s.TickEvery() {
 		return false
@@ -48,8 +47,7 @@ type ramp struct {
 	at   Micros
 }
 
-// effective is how much may be in use now: the target, or what a rise to it has
-// reached.
+// effective returns how much may be in use now: the target, or what the ramp has reached.
 func (s *State) effective() int64 {
 	target := s.config.Capacity
 	if s.config.Ramp == 0 || s.ramp.from >= target {
@@ -66,7 +64,8 @@ func (s *State) effective() int64 {
 
 const second Micros = 1_000_000
 
-// due is how long until the first in line may be granted by time alone.
+// due returns the time until the first ticket can be granted by time alone, and whether it
+// can be.
 func (s *State) due() (Micros, bool) {
 	first := s.first()
 	if first == nil {
@@ -91,27 +90,27 @@ func (s *State) due() (Micros, bool) {
 	return 0, false
 }
 
-// A spending is what a grant of a Rate has taken, until its window has passed.
+// A spending is the cost of a grant of a Rate until its window has passed.
 type spending struct {
 	until   Micros
 	weight  int64
 	seq     Seq     // of the grant
-	session Session // that it was granted to, and that alone may settle it
+	session Session // the session of the grant, which alone may settle it
 }
 
-// spend notes what the grant with the last Seq has taken.
+// spend records the cost of the grant with the last Seq.
 func (s *State) spend(by *session, weight int64) {
 	s.spent = append(s.spent, spending{s.last + s.config.Window, weight, s.lastSeq, by.id})
 	s.journal.spend()
 }
 
-// settleCost corrects what a grant of a Rate has cost. Less than was granted is free
-// at once; more is charged, and the excess of a grant that has left the window is
-// charged from now. Costs above the capacity count as the capacity: no
+// settleCost corrects the cost of a grant of a Rate. The difference to a lower cost is free at
+// once, the difference to a higher cost is charged. The excess of a grant that has left the
+// window is charged from now. A cost above the capacity counts as the capacity, because no
 // window admits more.
 func (s *State) settleCost(from *session, op Op) {
 	if s.config.Kind != Rate || op.Weight < 0 || op.Least < 0 {
-		s.tell(from, Result{Kind: Invalid, Ticket: op.Ticket})
+		s.addResult(from, Result{Kind: Invalid, Ticket: op.Ticket})
 		return
 	}
 	cost := min(op.Weight, max(s.config.Whole, s.config.Capacity))
@@ -121,17 +120,17 @@ func (s *State) settleCost(from *session, op Op) {
 		s.inUse += cost - s.spent[i].weight
 		s.spent[i].weight = cost
 		s.journal.spend()
-		s.journal.matter() // it is acknowledged: a refund or a charge must survive a restart
+		s.journal.markVital() // acknowledged to the client: a refund or a charge must survive a restart
 	case !found && cost > op.Least:
 		s.lastSeq++
 		s.inUse += cost - op.Least
 		s.spend(from, cost-op.Least)
-		s.journal.matter()
+		s.journal.markVital()
 	}
 }
 
-// shorten is for a clock that stepped back: nothing is spent for longer than a
-// window, and no rise takes longer than it would from now on.
+// shorten adapts to a clock that stepped back: nothing is spent for longer than a window, and
+// no ramp takes longer than it would from now on.
 func (s *State) shorten(now Micros) {
 	for i := range s.spent {
 		s.spent[i].until = min(s.spent[i].until, now+s.config.Window)
@@ -140,7 +139,7 @@ func (s *State) shorten(now Micros) {
 	s.ramp = ramp{from: s.effective(), at: now}
 }
 
-// expire gives back what of a Rate is older than the window.
+// expire frees grants of a Rate that are older than the window.
 func (s *State) expire() {
 	n := 0
 	for n < len(s.spent) && s.spent[n].until <= s.last {

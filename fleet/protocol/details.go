@@ -19,13 +19,15 @@ type Client struct {
 	Process  int64 // process id; 0 if unknown
 }
 
-// NewClient describes this process as a client of a kind, with a random instance.
+// NewClient returns a description of this process as a client of a kind, with a random instance.
 func NewClient(kind string) Client {
 	host, _ := os.Hostname()
 	return Client{Instance: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), mathrand.Uint32()), Kind: kind, Host: host, Process: int64(os.Getpid())}
 }
 
-// Details describe an acquire, for listings and for finding it again.
+// Details describe an acquire, for listings and for finding it again. Operations, tickets and
+// leases refer to them: the acquires of a call site share one Details, which is never changed
+// after that. A nil *Details is empty.
 type Details struct {
 	Site   string // file and line of the caller
 	Labels string // "key=value" pairs
@@ -34,22 +36,28 @@ type Details struct {
 	Key    string // digest of an idempotency key; a service replies to the same key with the same lease
 }
 
-// About returns what the client says of the acquire, for listings: its own
-// description, the call site, the labels.
+// About returns the client's description of the acquire, for listings: holder, call site,
+// labels.
 func (d Details) About() string {
 	return strings.Join(slices.DeleteFunc([]string{d.Holder, d.Site, d.Labels}, func(text string) bool { return text == "" }), " ")
 }
 
-// Encode returns the details in one line of printable text, as stores keep them:
+// Encode returns the details as one line of printable text, the form in which stores keep them:
 //
 //	site=main.go:44 labels="job=nightly shard=3" by=ci
 //
-// Fields that are empty are left out.
-func (d Details) Encode() string {
+// Empty fields are left out, and so the text of a nil *Details is empty.
+func (d *Details) Encode() string {
+	if d == nil {
+		return ""
+	}
 	return encodeFields(field{"site", d.Site}, field{"labels", d.Labels}, field{"holder", d.Holder}, field{"by", d.By}, field{"key", d.Key})
 }
 
-// DecodeDetails returns the details that Encode has written. Fields of a newer
+// String returns the text of Encode, so that a printed operation shows its details.
+func (d *Details) String() string { return d.Encode() }
+
+// DecodeDetails returns the details that Encode has encoded. Fields of a newer
 // version are ignored.
 func DecodeDetails(text string) (d Details, err error) {
 	err = decodeFields(text, func(name, value string) error {
@@ -70,7 +78,7 @@ func DecodeDetails(text string) (d Details, err error) {
 	return d, err
 }
 
-// Encode returns all but the instance in one line of printable text, as stores keep it
+// Encode returns all fields but the instance as one line of printable text. Stores keep it
 // beside the instance.
 func (c Client) Encode() string {
 	process := ""
@@ -80,7 +88,7 @@ func (c Client) Encode() string {
 	return encodeFields(field{"kind", c.Kind}, field{"host", c.Host}, field{"process", process})
 }
 
-// DecodeClient returns the client of an instance and of what Encode has written.
+// DecodeClient returns the client of an instance and of the text that Encode returned.
 func DecodeClient(instance, text string) (Client, error) {
 	c := Client{Instance: instance}
 	err := decodeFields(text, func(name, value string) (err error) {
@@ -100,9 +108,8 @@ func DecodeClient(instance, text string) (Client, error) {
 // A field is a name and a value.
 type field struct{ name, value string }
 
-// encodeFields joins fields as name=value. Values with other characters than
-// printable ones, or with spaces or quotes, are quoted as in Go, so that any bytes
-// survive.
+// encodeFields joins fields as name=value. A value with spaces, quotes or characters that are
+// not printable is quoted as in Go, so that any bytes survive.
 func encodeFields(fields ...field) string {
 	var b strings.Builder
 	for _, f := range fields {

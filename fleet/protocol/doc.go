@@ -1,11 +1,11 @@
-// Package protocol is the fleet protocol as a pure, deterministic state
-// machine: the state of one semaphore, the time on the engine's clock and a
-// batch go in, a reply comes out. It has no clock, no randomness and does no
-// I/O.
+// Package protocol implements the fleet protocol as a pure, deterministic state
+// machine. Its input is the state of one semaphore, the time on the store's clock
+// and a batch; its output is a reply. It has no clock and no randomness, and it
+// does no I/O.
 //
-// It is the oracle that every engine is tested against, and the engine itself
-// where an engine is a Go program. Programs use package fleet; this one is for
-// those who write engines.
+// It is the oracle that every store is tested against, and the implementation of
+// stores that are Go programs. Programs use package fleet; this package is for
+// authors of stores.
 //
-// docs/protocol.md says what the protocol promises and why it keeps it.
+// docs/protocol.md specifies the guarantees of the protocol and argues why they hold.
 package protocol

@@ -7,13 +7,13 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Every fence of a reply, those that were told before included, says of each Seq
-// from its Floor up to itself whether it is live.
-func TestFencesTellTheLiveFromTheGone(t *testing.T) {
+func TestFence_SeparatesLiveFromEndedLeases(t *testing.T) {
+	// Every fence of a reply, those of repeated results included, determines for each Seq from its
+	// Floor up to itself whether the lease is live.
 	t.Parallel()
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		e := newEngine(t, protocol.Config{Capacity: 40})
+		e := newTestStore(t, protocol.Config{Capacity: 40})
 		sessions := []protocol.Session{e.open(), e.open()}
 		held := map[protocol.Session][]protocol.Seq{}
 		ticket := protocol.Ticket(0)
@@ -31,9 +31,9 @@ func TestFencesTellTheLiveFromTheGone(t *testing.T) {
 				}
 			}
 			ack := e.acks[id]
-			r := e.say(id, ops...)
+			r := e.send(id, ops...)
 			if rng.IntN(2) == 0 {
-				e.acks[id] = ack // they are told again
+				e.acks[id] = ack // the results are repeated
 			} else {
 				for _, f := range r.Results {
 					held[id] = append(held[id], f.Lease)
@@ -44,7 +44,7 @@ func TestFencesTellTheLiveFromTheGone(t *testing.T) {
 	}
 }
 
-func checkFences(t *testing.T, e *engine, r protocol.Reply) {
+func checkFences(t *testing.T, e *testStore, r protocol.Reply) {
 	t.Helper()
 	live, floor := map[protocol.Seq]bool{}, protocol.Seq(0)
 	for _, l := range e.state.Snapshot().Leases {
@@ -56,7 +56,7 @@ func checkFences(t *testing.T, e *engine, r protocol.Reply) {
 	for _, result := range r.Results {
 		f := result.Fence
 		if f.Seq != result.Lease || floor != 0 && f.Floor != min(f.Seq, floor) {
-			t.Fatalf("fence %+v of lease %d, and %d is the lowest", f, result.Lease, floor)
+			t.Fatalf("fence %+v of lease %d; the lowest live Seq is %d", f, result.Lease, floor)
 		}
 		for seq := f.Floor; seq < f.Seq; seq++ {
 			revoked := false

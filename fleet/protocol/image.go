@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// An Image is all there is to a [State], in plain values: for engines that keep
-// it somewhere else than in memory. Its lists are in a defined order.
+// An Image is a [State] as plain values, for stores that keep it outside memory. Its lists are
+// in a defined order.
 type Image struct {
 	Config      Config
-	RampFrom    int64 // the capacity at RampAt, if it rises
+	RampFrom    int64 // the capacity at RampAt, from which it rises
 	RampAt      Micros
 	Last, Clock Micros
 	LastSession Session
@@ -18,8 +18,8 @@ type Image struct {
 	Renewals    uint64
 	Sessions    []SessionImage // by renewal
 	Leases      []LeaseImage   // by Seq
-	Queue       []TicketImage  // in order
-	Spent       []SpentImage   // in order
+	Queue       []TicketImage  // in order of arrival
+	Spent       []SpentImage   // in order of grants
 }
 
 // A SessionImage is a session in an [Image].
@@ -33,7 +33,7 @@ type SessionImage struct {
 	Renewal    uint64
 	LastResult uint64
 	Recalled   bool
-	Extended   bool     `json:",omitempty"` // by [State.Extend], and silent since
+	Extended   bool     `json:",omitempty"` // by [State.Extend], and not renewed since
 	Results    []Result // not acknowledged
 }
 
@@ -45,8 +45,8 @@ type LeaseImage struct {
 	Pooled  bool
 	Revoked bool
 	Since   Micros
-	Slots   Slots `json:",omitempty"`
-	Details Details
+	Slots   Slots    `json:",omitempty"`
+	Details *Details // nil if empty
 }
 
 // A TicketImage is a ticket in an [Image].
@@ -58,10 +58,10 @@ type TicketImage struct {
 	Until   Micros
 	Pooled  bool
 	Since   Micros
-	Details Details
+	Details *Details // nil if empty
 }
 
-// A SpentImage is what a grant of a Rate took, in an [Image].
+// A SpentImage is the cost of a grant of a Rate in an [Image].
 type SpentImage struct {
 	Until   Micros
 	Weight  int64
@@ -69,7 +69,7 @@ type SpentImage struct {
 	Session Session
 }
 
-// Image is the state as plain values.
+// Image returns the state as plain values.
 func (s *State) Image() Image {
 	im := s.plainImage()
 	for r := range s.byRenewal.All {
@@ -78,14 +78,14 @@ func (s *State) Image() Image {
 	for l := range s.live.All {
 		im.Leases = append(im.Leases, l.image())
 	}
-	for t := range s.line.All {
+	for t := range s.queue.All {
 		im.Queue = append(im.Queue, t.image())
 	}
 	im.Spent = s.spentImage()
 	return im
 }
 
-// plainImage is the image without its lists.
+// plainImage returns the image without its lists.
 func (s *State) plainImage() Image {
 	return Image{
 		Config: s.config, RampFrom: s.ramp.from, RampAt: s.ramp.at, Last: s.last, Clock: s.clock,
@@ -115,7 +115,7 @@ func (s *State) spentImage() (all []SpentImage) {
 	return all
 }
 
-// Restore is the state of an image. It fails on one that no state can have.
+// Restore returns the state of an image. It fails if no state can have such an image.
 func Restore(im Image) (*State, error) {
 	if err := im.Config.Check(); err != nil {
 		return nil, err
@@ -137,14 +137,14 @@ func Restore(im Image) (*State, error) {
 	if err := s.restoreLeases(im.Leases); err != nil {
 		return nil, err
 	}
-	if err := s.restoreLine(im.Queue); err != nil {
+	if err := s.restoreQueue(im.Queue); err != nil {
 		return nil, err
 	}
 	for _, spent := range im.Spent {
 		s.spent = append(s.spent, spending{spent.Until, spent.Weight, spent.Seq, spent.Session})
 		s.inUse += spent.Weight
 	}
-	s.more = true // it may have been so, and costs a caller one more call
+	s.more = true // it may have been set; this costs a caller one more call
 	return s, s.Check()
 }
 
@@ -155,27 +155,27 @@ func (s *State) restoreLeases(leases []LeaseImage) error {
 	for _, l := range leases {
 		holder := s.sessions[l.Session]
 		if holder == nil {
-			return fmt.Errorf("lease %d is of session %d, which is not there", l.Seq, l.Session)
+			return fmt.Errorf("lease %d: unknown session %d", l.Seq, l.Session)
 		}
 		if numbers, err := l.Slots.Numbers(); err != nil || s.config.Numbered && int64(len(numbers)) != l.Weight {
-			return fmt.Errorf("lease %d of weight %d has slots %q", l.Seq, l.Weight, l.Slots)
+			return fmt.Errorf("lease %d of weight %d: invalid slots %q", l.Seq, l.Weight, l.Slots)
 		}
-		s.keep(&lease{seq: l.Seq, session: holder, weight: l.Weight, pooled: l.Pooled, revoked: l.Revoked, since: l.Since, slots: l.Slots, details: l.Details})
+		s.addLease(&lease{seq: l.Seq, session: holder, weight: l.Weight, pooled: l.Pooled, revoked: l.Revoked, since: l.Since, slots: l.Slots, details: l.Details})
 		s.inUse += l.Weight
 	}
 	return nil
 }
 
-func (s *State) restoreLine(line []TicketImage) error {
-	for _, t := range line {
+func (s *State) restoreQueue(queue []TicketImage) error {
+	for _, t := range queue {
 		waiter := s.sessions[t.Session]
 		if waiter == nil {
-			return fmt.Errorf("ticket %d is of session %d, which is not there", t.Ticket, t.Session)
+			return fmt.Errorf("ticket %d: unknown session %d", t.Ticket, t.Session)
 		}
 		if t.Least <= 0 || t.Least > t.Weight {
-			return fmt.Errorf("ticket %d is for %d, at least %d", t.Ticket, t.Weight, t.Least)
+			return fmt.Errorf("ticket %d of weight %d: invalid least weight %d", t.Ticket, t.Weight, t.Least)
 		}
-		s.stand(&ticket{
+		s.enqueue(&ticket{
 			id: t.Ticket, session: waiter, weight: t.Weight, least: t.Least, until: t.Until, pooled: t.Pooled, since: t.Since, details: t.Details,
 		})
 	}

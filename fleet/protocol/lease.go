@@ -2,7 +2,7 @@ package protocol
 
 import "github.com/sema-go/sema/internal/list"
 
-// A lease is permits that a session has.
+// A lease is a grant of permits to a session.
 type lease struct {
 	seq     Seq
 	session *session
@@ -11,26 +11,26 @@ type lease struct {
 	revoked bool
 	since   Micros
 	slots   Slots
-	details Details
+	details *Details // nil if empty
 	node    list.Node[*lease]
 }
 
-// lend makes a lease for a ticket, and tells. What a Rate grants is spent at once
-// and needs no lease.
-func (s *State) lend(asked *ticket, weight int64) {
+// grantLease grants a ticket: it creates a lease and adds the result. A grant of a Rate is spent
+// at once and needs no lease.
+func (s *State) grantLease(t *ticket, weight int64) {
 	var slots Slots
 	s.lastSeq++
 	s.inUse += weight
 	if s.config.Kind == Rate {
-		s.spend(asked.session, weight)
+		s.spend(t.session, weight)
 	} else {
 		slots = s.freeSlots(weight)
-		s.keep(&lease{seq: s.lastSeq, session: asked.session, weight: weight, pooled: asked.pooled, since: s.last, slots: slots, details: asked.details})
+		s.addLease(&lease{seq: s.lastSeq, session: t.session, weight: weight, pooled: t.pooled, since: s.last, slots: slots, details: t.details})
 	}
-	s.tell(asked.session, Result{Kind: Granted, Ticket: asked.id, Lease: s.lastSeq, Weight: weight, Slots: slots})
+	s.addResult(t.session, Result{Kind: Granted, Ticket: t.id, Lease: s.lastSeq, Weight: weight, Slots: slots})
 }
 
-func (s *State) keep(l *lease) {
+func (s *State) addLease(l *lease) {
 	l.node.Of = l
 	s.leases[l.seq] = l
 	s.journal.lease(l.seq)
@@ -42,8 +42,8 @@ func (s *State) keep(l *lease) {
 	}
 }
 
-// drop frees a lease.
-func (s *State) drop(l *lease) {
+// removeLease removes a lease and frees its permits.
+func (s *State) removeLease(l *lease) {
 	s.inUse -= l.weight
 	s.journal.lease(l.seq)
 	s.live.Remove(&l.node)
@@ -55,14 +55,14 @@ func (s *State) drop(l *lease) {
 	}
 }
 
-// release gives back some of a lease, or all of it. One that is not there any
-// more is moot.
+// release releases some of a lease, or all of it for weight 0. It ignores a lease that does
+// not exist any more.
 func (s *State) release(from *session, seq Seq, weight int64) {
 	l := from.leases[seq]
 	switch {
 	case l == nil || weight < 0:
 	case weight == 0 || weight >= l.weight:
-		s.drop(l)
+		s.removeLease(l)
 	default:
 		l.weight -= weight
 		l.slots, _ = l.slots.cut(weight)
@@ -71,11 +71,11 @@ func (s *State) release(from *session, seq Seq, weight int64) {
 	}
 }
 
-// split parts a lease in two. The new one has a Seq of its own.
+// split splits a lease in two. The new lease has a Seq of its own.
 func (s *State) split(from *session, op Op) {
 	l := from.leases[op.Lease]
 	if l == nil || l.revoked || op.Weight <= 0 || op.Weight >= l.weight {
-		s.tell(from, Result{Kind: Invalid, Ticket: op.Ticket})
+		s.addResult(from, Result{Kind: Invalid, Ticket: op.Ticket})
 		return
 	}
 	l.weight -= op.Weight
@@ -83,13 +83,12 @@ func (s *State) split(from *session, op Op) {
 	l.slots = kept
 	s.journal.lease(l.seq)
 	s.lastSeq++
-	s.keep(&lease{seq: s.lastSeq, session: from, weight: op.Weight, pooled: l.pooled, since: l.since, slots: slots, details: l.details})
-	s.tell(from, Result{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq, Weight: op.Weight, Slots: slots})
+	s.addLease(&lease{seq: s.lastSeq, session: from, weight: op.Weight, pooled: l.pooled, since: l.since, slots: slots, details: l.details})
+	s.addResult(from, Result{Kind: Granted, Ticket: op.Ticket, Lease: s.lastSeq, Weight: op.Weight, Slots: slots})
 }
 
-// fences are what holders show to what they write to, one for each of some
-// Seqs, which rise. The leases are gone through once for all of them: the
-// Revoked of one is the beginning of the next one's.
+// fences returns the fences of seqs, which ascend. One pass over the live leases serves all
+// of them: the Revoked of a fence is a prefix of the next one's.
 func (s *State) fences(seqs []Seq) []Fence {
 	fences := make([]Fence, len(seqs))
 	var gone []Range
@@ -112,7 +111,7 @@ func (s *State) fences(seqs []Seq) []Fence {
 				expected = next.Of.seq + 1
 			}
 			f.Revoked = gone[:len(gone):len(gone)]
-			if expected < seq { // its own lease is gone, and so is what came just before
+			if expected < seq { // the lease of seq is gone, and so are those just before it
 				f.Revoked = append(f.Revoked, Range{expected, seq - 1})
 			}
 		}

@@ -16,7 +16,7 @@ func TestState_RejectsBatchesOfAnotherOwner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEngine(t, protocol.Config{Capacity: 1})
+			e := newTestStore(t, protocol.Config{Capacity: 1})
 			id, _, err := e.state.Open(e.now, protocol.Opener{Owner: owner}, protocol.Version)
 			if err != nil {
 				t.Fatal(err)
@@ -43,7 +43,7 @@ func TestState_RejectsBatchesOfAnotherOwner(t *testing.T) {
 			}
 			next := e.state.Apply(e.now, protocol.Batch{Session: id, Owner: owner, Seq: 2, Ack: 1, Ops: []protocol.Op{release(lease), acquire(2, 1)}})
 			if next := wantResults(t, next, protocol.Granted)[0].Lease; next != lease+1 {
-				t.Errorf("lease %d after %d: what another owner has reported counts", next, lease)
+				t.Errorf("lease %d after %d: Highest of another owner was applied", next, lease)
 			}
 		})
 	}
@@ -51,9 +51,9 @@ func TestState_RejectsBatchesOfAnotherOwner(t *testing.T) {
 
 func TestState_SeqsRiseAboveWhatClientsHaveSeen(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 10})
+	e := newTestStore(t, protocol.Config{Capacity: 10})
 	id := e.open()
-	first := wantResults(t, e.say(id, acquire(1, 1)), protocol.Granted)[0].Lease
+	first := wantResults(t, e.send(id, acquire(1, 1)), protocol.Granted)[0].Lease
 	seen := first + 1_000_000
 	b := protocol.Batch{Session: id, Seq: 2, Ack: 1, Highest: seen, Ops: []protocol.Op{acquire(2, 1)}}
 	if lease := wantResults(t, e.state.Apply(e.now, b), protocol.Granted)[0].Lease; lease != seen+1 {

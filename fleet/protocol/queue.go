@@ -6,104 +6,104 @@ import (
 	"github.com/sema-go/sema/internal/list"
 )
 
-// A ticket is one acquire in line.
+// A ticket is one queued acquire.
 type ticket struct {
 	id      Ticket
 	session *session
 	weight  int64
-	least   int64  // what will do
-	until   Micros // on the semaphore's clock; 0: without limit
+	least   int64  // the weight that suffices
+	until   Micros // deadline on the semaphore's clock; 0: no limit
 	pooled  bool
-	since   Micros // on the store's clock
-	details Details
-	fresh   bool // came since the journal was begun
+	since   Micros   // on the store's clock
+	details *Details // nil if empty
+	fresh   bool     // queued since the last Track or Changes
 	node    list.Node[*ticket]
 }
 
 func (s *State) first() *ticket {
-	if s.line.First() == nil {
+	if s.queue.First() == nil {
 		return nil
 	}
-	return s.line.First().Of
+	return s.queue.First().Of
 }
 
-// acquire puts a ticket in line, or refuses it.
+// acquire queues a ticket, or rejects the acquire.
 func (s *State) acquire(from *session, op Op) {
 	if from.tickets[op.Ticket] != nil {
-		return // named twice
+		return // duplicate ticket
 	}
-	refuse := func(why ResultKind) { s.tell(from, Result{Kind: why, Ticket: op.Ticket}) }
-	s.grant() // what this batch has freed so far goes to those who were first
+	reject := func(reason ResultKind) { s.addResult(from, Result{Kind: reason, Ticket: op.Ticket}) }
+	s.grant() // what this batch has freed so far goes to earlier tickets
 	least := op.Weight
 	if op.Pooled && op.Least > 0 {
 		least = min(op.Least, op.Weight)
 	}
-	fits := s.line.Len() == 0 && s.fits(least)
+	fits := s.queue.Len() == 0 && s.fits(least)
 	switch {
 	case op.Weight <= 0 || op.Pooled && s.config.Numbered:
-		refuse(Invalid)
+		reject(Invalid)
 		return
 	case s.config.Draining:
-		refuse(Draining)
+		reject(Draining)
 		return
 	case s.tooLarge(least):
-		refuse(TooLarge)
+		reject(TooLarge)
 		return
 	case op.Try && !fits:
-		refuse(Full)
+		reject(Full)
 		return
-	case !fits && s.config.MaxWaiters != 0 && int64(s.line.Len()) >= s.config.MaxWaiters:
-		refuse(QueueFull)
+	case !fits && s.config.MaxWaiters != 0 && int64(s.queue.Len()) >= s.config.MaxWaiters:
+		reject(QueueFull)
 		return
 	}
 	t := &ticket{id: op.Ticket, session: from, weight: op.Weight, least: least, pooled: op.Pooled, since: s.last, details: op.Details}
 	if op.Wait > 0 {
 		t.until = s.clock + op.Wait
 	}
-	s.stand(t)
+	s.enqueue(t)
 }
 
-// stand puts a ticket at the end of the line.
-func (s *State) stand(t *ticket) {
+// enqueue adds a ticket to the end of the queue.
+func (s *State) enqueue(t *ticket) {
 	t.node.Of = t
 	t.session.tickets[t.id] = t
-	s.line.PushBack(&t.node)
+	s.queue.PushBack(&t.node)
 	s.wanted += t.least
 	s.journal.arrive(t)
 }
 
 func (s *State) fits(weight int64) bool { return weight <= s.effective()-s.inUse }
 
-// tooLarge: more than there can ever be. A semaphore at 0 is paused, and nothing
-// is too large for it.
+// tooLarge reports whether a weight can never fit. Nothing is too large for a semaphore with
+// capacity 0, which is paused.
 func (s *State) tooLarge(weight int64) bool {
 	whole := max(s.config.Whole, s.config.Capacity)
 	return weight > whole && whole > 0
 }
 
-// grant serves the line, strictly from its head. A dead session is not in its
-// way, unless this call has ended as many as one may.
+// grant grants tickets strictly from the head of the queue. It ends expired sessions in its
+// way, as far as the budget of this call allows.
 func (s *State) grant() {
 	for t := s.first(); t != nil; t = s.first() {
 		switch {
-		case s.dead(t.session):
-			if !s.bury(t.session) {
+		case s.expired(t.session):
+			if !s.endExpired(t.session) {
 				return
 			}
 		case t.until > 0 && t.until < s.clock:
-			s.refuse(t, TimedOut)
+			s.reject(t, TimedOut)
 		case !s.fits(t.least):
 			return
 		default:
 			weight := s.portion(t)
-			s.leave(t)
-			s.lend(t, weight)
+			s.dequeue(t)
+			s.grantLease(t, weight)
 		}
 	}
 }
 
-// portion is how much of what it would like a ticket is given: what is free, but
-// while others wait no more than its session's even share.
+// portion returns how much of its weight a ticket is granted: what is free, but no more than
+// the even share of its session while other sessions wait.
 func (s *State) portion(t *ticket) int64 {
 	most := t.weight
 	if s.othersWait(t.session) {
@@ -112,43 +112,44 @@ func (s *State) portion(t *ticket) int64 {
 	return max(t.least, min(most, s.effective()-s.inUse))
 }
 
+// evenShare returns the capacity divided by the number of sessions.
 func (s *State) evenShare() int64 { return s.config.Capacity / int64(len(s.sessions)) }
 
-// firstWants is with how little the first in line would do; 0 if there is none.
-func (s *State) firstWants() int64 {
+// firstLeast returns the least weight of the first ticket in the queue; 0 if it is empty.
+func (s *State) firstLeast() int64 {
 	if first := s.first(); first != nil {
 		return first.least
 	}
 	return 0
 }
 
-// leave takes a ticket out of line.
-func (s *State) leave(t *ticket) {
-	s.line.Remove(&t.node)
+// dequeue removes a ticket from the queue.
+func (s *State) dequeue(t *ticket) {
+	s.queue.Remove(&t.node)
 	s.wanted -= t.least
 	s.journal.leave(t)
 	delete(t.session.tickets, t.id)
 }
 
-// refuse ends a ticket without a lease.
-func (s *State) refuse(t *ticket, why ResultKind) {
-	s.leave(t)
-	s.tell(t.session, Result{Kind: why, Ticket: t.id})
+// reject removes a ticket from the queue and adds a result with the reason.
+func (s *State) reject(t *ticket, reason ResultKind) {
+	s.dequeue(t)
+	s.addResult(t.session, Result{Kind: reason, Ticket: t.id})
 }
 
-// refuseAll refuses those in line for whom why has a reason.
-func (s *State) refuseAll(why func(*ticket) ResultKind) {
-	for t := range s.line.All {
-		if reason := why(t); reason != 0 {
-			s.refuse(t, reason)
+// rejectAll rejects the queued tickets for which reasonOf returns a reason.
+func (s *State) rejectAll(reasonOf func(*ticket) ResultKind) {
+	for t := range s.queue.All {
+		if reason := reasonOf(t); reason != 0 {
+			s.reject(t, reason)
 		}
 	}
 }
 
-// cancel takes back an acquire, whatever has become of it.
+// cancel cancels an acquire: it removes the ticket, or releases the lease that was granted.
 func (s *State) cancel(from *session, id Ticket) {
 	if t := from.tickets[id]; t != nil {
-		s.leave(t)
+		s.dequeue(t)
 		return
 	}
 	for i, f := range from.results {

@@ -7,8 +7,8 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Err returns the error of package sema for an acquire that was rejected. An
-// unknown kind comes from a newer version and counts as a rejection.
+// Err returns the error of package sema for a rejected acquire. An unknown kind comes from a
+// newer version and counts as a rejection.
 func (k ResultKind) Err() error {
 	switch k {
 	case Full:
@@ -27,8 +27,8 @@ func (k ResultKind) Err() error {
 	return fmt.Errorf("%w: result %d", sema.ErrInvalid, k)
 }
 
-// MayChange reports whether a rejection depends on what is held, so that asking
-// again makes sense once the store has decided which leases are held.
+// MayChange reports whether a rejection depends on what is held. Then a retry makes sense once
+// the store has decided which leases are held.
 func MayChange(rejection error) bool {
 	return errors.Is(rejection, sema.ErrFull) || errors.Is(rejection, sema.ErrTimeout) || errors.Is(rejection, sema.ErrUnavailable)
 }

@@ -11,26 +11,26 @@ type session struct {
 	id       Session
 	client   Client
 	owner    Owner
-	seq      uint64 // of the last batch that was heard
+	seq      uint64 // of the last batch that was applied
 	deadline Micros // on the semaphore's clock
-	renewed  Micros // on the store's
-	renewal  uint64 // the how manieth of all sessions' it was
+	renewed  Micros // on the store's clock
+	renewal  uint64 // ordinal of the last renewal among those of all sessions
 
-	tickets map[Ticket]*ticket // in line
+	tickets map[Ticket]*ticket // queued tickets
 	leases  map[Seq]*lease
-	pooled  int // how many of the leases are blocks
+	pooled  int // number of leases that are blocks
 
 	results    []Result // not acknowledged yet
 	lastResult uint64
 	woken      bool
-	recalled   bool // is in State.recalled, not in State.pools
-	extended   bool // has given no sign of life since [State.Extend]
+	recalled   bool // in State.recalled instead of State.pools
+	extended   bool // not renewed since [State.Extend]
 	node       list.Node[*session]
 	pool       list.Node[*session]
 }
 
-// renew makes the session the youngest. All sessions have the same TTL and the
-// clock never goes back, so the order of renewal is that of deadlines.
+// renew makes the session the youngest. All sessions have the same TTL and the clock never
+// steps back, so the order of renewals is the order of deadlines.
 func (s *State) renew(r *session) {
 	r.deadline = s.clock + s.config.TTL
 	r.renewed = s.last
@@ -39,42 +39,44 @@ func (s *State) renew(r *session) {
 	s.journal.session(r.id)
 	if r.extended {
 		r.extended = false
-		s.journal.matter() // or it is taken for dead when it is restored again
+		s.journal.markVital() // otherwise it would not be extended when it is restored again
 	}
 	s.byRenewal.Remove(&r.node)
 	s.byRenewal.PushBack(&r.node)
 }
 
-func (s *State) dead(r *session) bool { return r.deadline < s.clock }
+func (s *State) expired(r *session) bool { return r.deadline < s.clock }
 
-// reapAtOnce is how many dead sessions one call clears away.
+// reapAtOnce is the number of expired sessions that one call ends at most.
 const reapAtOnce = 16
 
 // reap ends sessions whose deadline has passed.
 func (s *State) reap() {
-	for oldest := s.byRenewal.First(); oldest != nil && s.dead(oldest.Of) && s.bury(oldest.Of); oldest = s.byRenewal.First() {
+	for oldest := s.byRenewal.First(); oldest != nil && s.expired(oldest.Of) && s.endExpired(oldest.Of); oldest = s.byRenewal.First() {
 	}
 }
 
-// bury ends a dead session, unless this call has ended as many as one may.
-func (s *State) bury(dead *session) bool {
+// endExpired ends an expired session. It sets more and returns false if this call has used up
+// its budget.
+func (s *State) endExpired(r *session) bool {
 	if s.budget == 0 {
 		s.more = true
 		return false
 	}
 	s.budget--
-	s.end(dead)
+	s.end(r)
 	return true
 }
 
-// undecided returns how long it takes until it is known whether a session that has
-// sent nothing for a TTL on the store's clock has expired on the semaphore's.
+// undecided returns the time until the state is decided, 0 if it is. It is undecided while a
+// session that has sent nothing for a TTL on the store's clock may still be live on the
+// semaphore's clock.
 func (s *State) undecided() Micros {
 	oldest := s.byRenewal.First()
 	switch {
-	case oldest == nil || s.config.Kind == Rate: // of which no session holds anything
+	case oldest == nil || s.config.Kind == Rate: // no session of a Rate holds anything
 		return 0
-	case s.dead(oldest.Of): // beyond what one call ends
+	case s.expired(oldest.Of): // left over by this call
 		return 1
 	case s.last-oldest.Of.renewed <= s.config.TTL:
 		return 0
@@ -82,40 +84,40 @@ func (s *State) undecided() Micros {
 	return oldest.Of.deadline - s.clock + 1
 }
 
-// end takes the session out, with all it has.
+// end removes the session with its tickets and leases.
 func (s *State) end(r *session) {
 	for _, t := range r.tickets {
-		s.leave(t)
+		s.dequeue(t)
 	}
 	for _, l := range r.leases {
-		s.drop(l)
+		s.removeLease(l)
 	}
 	s.byRenewal.Remove(&r.node)
 	delete(s.sessions, r.id)
 	s.journal.session(r.id)
 }
 
-// tell adds a result for a session to hear.
-func (s *State) tell(to *session, f Result) {
+// addResult adds a result to the session and marks the session for notification.
+func (s *State) addResult(to *session, f Result) {
 	to.lastResult++
 	f.N = to.lastResult
 	to.results = append(to.results, f)
 	s.journal.session(to.id)
-	s.journal.matter()
+	s.journal.markVital()
 	s.wake(to)
 }
 
-// wake has the session told that there is news. If it is the one that is being
-// answered, the engine need not.
-func (s *State) wake(who *session) {
-	if !who.woken {
-		who.woken = true
-		s.woken = append(s.woken, who.id)
+// wake marks the session for notification. Apply removes the mark from the session that it
+// replies to.
+func (s *State) wake(r *session) {
+	if !r.woken {
+		r.woken = true
+		s.woken = append(s.woken, r.id)
 	}
 }
 
-// acknowledge forgets the results that the session has heard. One that was told
-// to give up a lease has done so.
+// acknowledge removes the results that the session has received. The acknowledgement of a
+// revocation releases the lease.
 func (s *State) acknowledge(from *session, upTo uint64) {
 	n := 0
 	for n < len(from.results) && from.results[n].N <= upTo {
@@ -127,18 +129,17 @@ func (s *State) acknowledge(from *session, upTo uint64) {
 	from.results = slices.Delete(from.results, 0, n)
 }
 
-// othersWait reports whether somebody else is in line.
-func (s *State) othersWait(than *session) bool { return s.line.Len() > len(than.tickets) }
+// othersWait reports whether a ticket of another session is queued.
+func (s *State) othersWait(than *session) bool { return s.queue.Len() > len(than.tickets) }
 
-// recalls reports whether a session is to give back what it does not use of its
-// blocks.
+// recalls reports whether a session has to release the unused part of its blocks.
 func (s *State) recalls(from *session) bool {
 	return s.othersWait(from) || s.config.Draining || s.inUse > s.effective()
 }
 
-// recall wakes those who have blocks, once, when somebody else begins to wait.
+// recall marks the sessions whose blocks are recalled for notification, each once per recall.
 func (s *State) recall() {
-	if s.line.Len() == 0 && s.recalled.Len() == 0 && !s.config.Draining && s.inUse <= s.effective() {
+	if s.queue.Len() == 0 && s.recalled.Len() == 0 && !s.config.Draining && s.inUse <= s.effective() {
 		return
 	}
 	for holder := range s.pools.All {
@@ -147,7 +148,7 @@ func (s *State) recall() {
 			s.wake(holder)
 		}
 	}
-	if s.recalled.Len() == 0 || s.line.Len() > 0 || s.config.Draining || s.inUse > s.effective() {
+	if s.recalled.Len() == 0 || s.queue.Len() > 0 || s.config.Draining || s.inUse > s.effective() {
 		return
 	}
 	for holder := range s.recalled.All {
@@ -155,7 +156,7 @@ func (s *State) recall() {
 	}
 }
 
-// noteRecalled moves a session from one list to the other.
+// noteRecalled moves a session between the lists pools and recalled.
 func (s *State) noteRecalled(holder *session, recalled bool) {
 	from, to := &s.pools, &s.recalled
 	if !recalled {
@@ -167,7 +168,7 @@ func (s *State) noteRecalled(holder *session, recalled bool) {
 	s.journal.session(holder.id)
 }
 
-// notePool has the session among those with blocks, or not.
+// notePool adds a session with blocks to its list, or removes one without blocks.
 func (s *State) notePool(holder *session) {
 	in := &s.pools
 	if holder.recalled {

@@ -8,204 +8,203 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A client of a world wants one or two permits again and again, works, and
-// gives them back, through a [protocol.Peer].
+// A client of a world acquires one or two permits again and again, works, and
+// releases them, through a [protocol.Peer].
 type client struct {
 	world   *world
 	faults  faults
 	name    string
-	life    int // counts crashes, and sessions: what is meant for an earlier one is void
+	epoch   int // counts crashes and sessions; events of an earlier one are ignored
 	session protocol.Session
 	peer    *protocol.Peer
-	paused  protocol.Micros // until when
+	paused  protocol.Micros // time at which the pause ends
 
-	ticket  protocol.Ticket
-	asked   map[protocol.Ticket]work
-	working map[protocol.Seq]work
+	ticket    protocol.Ticket
+	requested map[protocol.Ticket]work
+	working   map[protocol.Seq]work
 }
 
 type work struct {
 	weight int64
 	pooled bool
 	fence  protocol.Fence
-	stamp  protocol.Micros // when the engine made the fence
+	stamp  protocol.Micros // when the store created the fence
 }
 
-// open begins a life: a session and a first wish.
+// open opens a session and requests permits.
 func (c *client) open() {
-	c.life++
+	c.epoch++
 	c.peer, c.session = nil, 0
-	c.asked, c.working = map[protocol.Ticket]work{}, map[protocol.Seq]work{}
-	life, sent := c.life, c.world.now
-	by := protocol.Opener{Client: protocol.Client{Instance: c.name}, Owner: protocol.Owner{Key: protocol.Key{byte(life), byte(life >> 8)}, Principal: c.name}}
+	c.requested, c.working = map[protocol.Ticket]work{}, map[protocol.Seq]work{}
+	epoch, sent := c.epoch, c.world.now
+	by := protocol.Opener{Client: protocol.Client{Instance: c.name}, Owner: protocol.Owner{Key: protocol.Key{byte(epoch), byte(epoch >> 8)}, Principal: c.name}}
 	c.network(func() {
-		id, config, err := c.world.state.Open(c.world.engineTime(), by, protocol.Version)
+		id, config, err := c.world.state.Open(c.world.storeTime(), by, protocol.Version)
 		if err != nil {
 			c.world.fail("open: %v", err)
 		}
 		c.network(func() {
-			c.unpaused(life, func() {
+			c.unpaused(epoch, func() {
 				if c.peer == nil {
 					c.session, c.peer = id, protocol.NewPeer(sent, id, config, by)
-					c.want(life)
-					c.tick(life)
+					c.request(epoch)
+					c.tick(epoch)
 				}
 			})
 		})
 	})
-	c.after(life, 2*ttl, func() { // nothing was heard
+	c.after(epoch, 2*ttl, func() { // no reply was received
 		if c.peer == nil {
 			c.open()
 		}
 	})
 }
 
-// tick sends what is due, and again what was not answered.
-func (c *client) tick(life int) {
+// tick sends what is due, and sends again what got no reply.
+func (c *client) tick(epoch int) {
 	now := c.world.now
 	if c.peer.Ended(now) {
-		c.lose()
+		c.restart()
 		return
 	}
 	if !c.world.calm && c.faults.crash && c.world.rng.IntN(400) == 0 {
-		c.lose()
+		c.restart()
 		return
 	}
 	if !c.world.calm && c.faults.pause && c.world.rng.IntN(200) == 0 {
 		c.paused = now + c.world.between(0, 3*ttl)
 	}
-	c.send(life)
-	c.after(life, c.world.between(20*ms, 120*ms), func() { c.tick(life) })
+	c.send(epoch)
+	c.after(epoch, c.world.between(20*ms, 120*ms), func() { c.tick(epoch) })
 }
 
-func (c *client) send(life int) {
+func (c *client) send(epoch int) {
 	now := c.world.now
-	if c.peer.Due(now) || c.peer.Flying() {
+	if c.peer.Due(now) {
 		b := c.peer.Send(now, 8)
-		c.network(func() { c.world.deliver(c, life, b) })
+		c.network(func() { c.world.deliver(c, epoch, b) })
 	}
 }
 
-// lose ends a life; another one begins some time later.
-func (c *client) lose() {
-	c.life++
+// restart drops the session; a new one is opened some time later.
+func (c *client) restart() {
+	c.epoch++
 	c.peer = nil
 	c.world.at(c.world.between(0, ttl), c.open)
 }
 
-func (c *client) hinted(life int) {
-	c.unpaused(life, func() {
-		if c.peer != nil && !c.peer.Ended(c.world.now) && !c.peer.Flying() {
+func (c *client) notified(epoch int) {
+	c.unpaused(epoch, func() {
+		if c.peer != nil && !c.peer.Ended(c.world.now) && !c.peer.InFlight() {
 			b := c.peer.Send(c.world.now, 8)
-			c.network(func() { c.world.deliver(c, life, b) })
+			c.network(func() { c.world.deliver(c, epoch, b) })
 		}
 	})
 }
 
-func (c *client) hear(life int, seq uint64, r protocol.Reply, answered protocol.Micros) {
-	c.unpaused(life, func() {
+func (c *client) receive(epoch int, seq uint64, r protocol.Reply, repliedAt protocol.Micros) {
+	c.unpaused(epoch, func() {
 		if c.peer == nil {
 			return
 		}
-		for _, f := range c.peer.Hear(c.world.now, seq, r) {
-			c.result(life, f, answered)
+		for _, f := range c.peer.Receive(c.world.now, seq, r) {
+			c.result(epoch, f, repliedAt)
 		}
 		if c.peer.Ended(c.world.now) {
-			c.lose()
+			c.restart()
 			return
 		}
 		if r.Recall {
-			c.giveBack()
+			c.shrinkBlocks()
 		}
-		c.send(life)
+		c.send(epoch)
 	})
 }
 
-// giveBack gives up half of every block.
-func (c *client) giveBack() {
+// shrinkBlocks releases half of every block.
+func (c *client) shrinkBlocks() {
 	for _, lease := range slices.Sorted(maps.Keys(c.working)) {
 		if w := c.working[lease]; w.pooled && w.weight > 1 {
 			w.weight /= 2
 			c.working[lease] = w
-			c.peer.Wish(protocol.Op{Verb: protocol.Release, Lease: lease, Weight: w.weight})
+			c.peer.Request(protocol.Op{Verb: protocol.Release, Lease: lease, Weight: w.weight})
 		}
 	}
 }
 
-func (c *client) result(life int, f protocol.Result, answered protocol.Micros) {
+func (c *client) result(epoch int, f protocol.Result, repliedAt protocol.Micros) {
 	switch f.Kind {
 	case protocol.Granted:
 		c.world.grants++
-		w := c.asked[f.Ticket]
-		w.fence, w.stamp, w.weight = f.Fence, answered, f.Weight
-		delete(c.asked, f.Ticket)
+		w := c.requested[f.Ticket]
+		w.fence, w.stamp, w.weight = f.Fence, repliedAt, f.Weight
+		delete(c.requested, f.Ticket)
 		if c.faults.rate {
-			c.after(life, c.world.between(0, ttl), func() { c.want(life) })
+			c.after(epoch, c.world.between(0, ttl), func() { c.request(epoch) })
 			return
 		}
 		if c.faults.split && w.weight == 2 && c.world.rng.IntN(2) == 0 {
 			w.weight = 1
 			c.ticket++
-			c.asked[c.ticket] = work{weight: 1}
-			c.peer.Wish(protocol.Op{Verb: protocol.Split, Ticket: c.ticket, Lease: f.Lease, Weight: 1})
+			c.requested[c.ticket] = work{weight: 1}
+			c.peer.Request(protocol.Op{Verb: protocol.Split, Ticket: c.ticket, Lease: f.Lease, Weight: 1})
 		}
 		c.working[f.Lease] = w
-		c.write(life, f.Lease)
-		c.after(life, c.world.between(0, 3*ttl), func() {
+		c.write(epoch, f.Lease)
+		c.after(epoch, c.world.between(0, 3*ttl), func() {
 			if _, still := c.working[f.Lease]; still {
 				delete(c.working, f.Lease)
-				c.peer.Wish(protocol.Op{Verb: protocol.Release, Lease: f.Lease})
+				c.peer.Request(protocol.Op{Verb: protocol.Release, Lease: f.Lease})
 			}
-			c.after(life, c.world.between(0, ttl), func() { c.want(life) })
+			c.after(epoch, c.world.between(0, ttl), func() { c.request(epoch) })
 		})
 	case protocol.Revoked:
 		delete(c.working, f.Lease)
 	default:
-		c.world.refused++
-		delete(c.asked, f.Ticket)
-		c.after(life, c.world.between(0, ttl), func() { c.want(life) })
+		c.world.rejected++
+		delete(c.requested, f.Ticket)
+		c.after(epoch, c.world.between(0, ttl), func() { c.request(epoch) })
 	}
 }
 
-// want asks for permits, and may change its mind.
-func (c *client) want(life int) {
-	if len(c.asked) > 2 || c.world.calm {
+// request requests permits, and may cancel the request later.
+func (c *client) request(epoch int) {
+	if len(c.requested) > 2 || c.world.calm {
 		return
 	}
 	c.ticket++
 	id, wanted := c.ticket, work{weight: 1 + c.world.rng.Int64N(2), pooled: c.faults.pool && c.world.rng.IntN(2) == 0}
-	c.asked[id] = wanted
+	c.requested[id] = wanted
 	least := wanted.weight
 	if wanted.pooled {
 		wanted.weight += c.world.rng.Int64N(3)
 	}
-	c.peer.Wish(protocol.Op{
+	c.peer.Request(protocol.Op{
 		Verb: protocol.Acquire, Ticket: id, Weight: wanted.weight, Least: least, Pooled: wanted.pooled, Try: c.world.rng.IntN(5) == 0,
-		Details: protocol.Details{Holder: fmt.Sprintf("ticket %d of %s", id, c.name)},
+		Details: &protocol.Details{Holder: fmt.Sprintf("ticket %d of %s", id, c.name)},
 	})
 	if c.faults.cancel && c.world.rng.IntN(3) == 0 {
-		c.after(life, c.world.between(0, 2*ttl), func() {
-			if _, waiting := c.asked[id]; waiting {
-				delete(c.asked, id)
-				c.peer.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: id})
-				c.want(life)
+		c.after(epoch, c.world.between(0, 2*ttl), func() {
+			if _, waiting := c.requested[id]; waiting {
+				delete(c.requested, id)
+				c.peer.Request(protocol.Op{Verb: protocol.Cancel, Ticket: id})
+				c.request(epoch)
 			}
 		})
 	}
 }
 
-// write sends something to the guarded resource, which arrives when it likes.
-func (c *client) write(life int, lease protocol.Seq) {
+// write sends a write to the guarded resource, which arrives after a random delay.
+func (c *client) write(epoch int, lease protocol.Seq) {
 	w, working := c.working[lease]
 	if !working || !c.peer.Holds(c.world.now, lease) {
 		return
 	}
 	c.world.at(c.world.between(0, 4*ttl), func() { c.world.resource.write(c.world, c, w) })
-	c.after(life, c.world.between(ttl/4, ttl), func() { c.write(life, lease) })
+	c.after(epoch, c.world.between(ttl/4, ttl), func() { c.write(epoch, lease) })
 }
 
-// holding is the weight of what the client believes to have, by its own clock,
-// at this very moment.
+// holding returns the weight that the client holds now by its own clock.
 func (c *client) holding() (sum int64) {
 	if c.peer == nil {
 		return 0
@@ -218,7 +217,7 @@ func (c *client) holding() (sum int64) {
 	return sum
 }
 
-// network has something happen later, or twice, or never.
+// network runs do later, twice, or never.
 func (c *client) network(do func()) {
 	w := c.world
 	if !w.calm && c.faults.loss && w.rng.IntN(20) == 0 {
@@ -231,32 +230,32 @@ func (c *client) network(do func()) {
 		return w.between(100, 5*ms)
 	}
 	w.at(delay(), do)
-	if c.faults.double && w.rng.IntN(15) == 0 {
+	if c.faults.duplicate && w.rng.IntN(15) == 0 {
 		w.at(delay(), do)
 	}
 }
 
-// after does something later, in this life, when the client runs.
-func (c *client) after(life int, in protocol.Micros, do func()) {
-	c.world.at(in, func() { c.unpaused(life, do) })
+// after runs do later, in the same epoch, when the client is not paused.
+func (c *client) after(epoch int, in protocol.Micros, do func()) {
+	c.world.at(in, func() { c.unpaused(epoch, do) })
 }
 
-// unpaused does something now, or when the pause is over.
-func (c *client) unpaused(life int, do func()) {
+// unpaused runs do now, or when the pause is over.
+func (c *client) unpaused(epoch int, do func()) {
 	switch {
-	case c.life != life:
+	case c.epoch != epoch:
 	case c.paused > c.world.now:
-		c.world.at(c.paused-c.world.now, func() { c.unpaused(life, do) })
+		c.world.at(c.paused-c.world.now, func() { c.unpaused(epoch, do) })
 	default:
 		if c.peer != nil && c.peer.Ended(c.world.now) {
-			c.lose()
+			c.restart()
 			return
 		}
 		do()
 	}
 }
 
-// A guard is a resource that takes part in fencing.
+// A guard is a resource that checks fences.
 type guard struct {
 	floor    protocol.Seq
 	revoked  []protocol.Range
@@ -264,22 +263,22 @@ type guard struct {
 	stale    int
 }
 
-// write is accepted unless the writer is known to be gone. Known it is if a
-// fence that was made after its end was shown.
+// write accepts a write unless the fences show that its lease has ended. They do if a fence was
+// shown that was created after the end.
 func (g *guard) write(w *world, c *client, by work) {
 	f := by.fence
 	inRange := func(r protocol.Range) bool { return f.Seq >= r.From && f.Seq <= r.To }
 	if f.Seq < g.floor || slices.ContainsFunc(g.revoked, inRange) {
 		g.stale++
 		if c.peer != nil && c.peer.Holds(w.now, f.Seq) {
-			w.fail("%s holds %d, and the guard refuses it", c.name, f.Seq)
+			w.fail("%s holds %d, but the guard rejects it", c.name, f.Seq)
 		}
 		return
 	}
 	if end, gone := w.ended[f.Seq]; gone {
 		for _, other := range g.accepted {
 			if other.fence.Seq > f.Seq && other.stamp > end {
-				w.fail("a write of %d was accepted, which ended before %d was granted", f.Seq, other.fence.Seq)
+				w.fail("a write of lease %d was accepted, which ended before %d was granted", f.Seq, other.fence.Seq)
 			}
 		}
 	}

@@ -12,33 +12,33 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-var seeds = flag.Int("sim.seeds", 40, "how many worlds the simulation explores")
+var seeds = flag.Int("sim.seeds", 40, "number of worlds that the simulation explores")
 
 const ms protocol.Micros = 1000
 
-// A world is an engine, clients and a network that loses, delays, doubles and
-// reorders, in a time of their own. Everything in it comes from a seed.
+// A world is a store, clients and a network that loses, delays, duplicates and reorders
+// messages, in simulated time. Everything in it is determined by a seed.
 type world struct {
 	rng      *rand.Rand
 	now      protocol.Micros // true time
 	events   events
 	order    int
 	state    *protocol.State
-	offset   protocol.Micros // of the engine's clock
+	offset   protocol.Micros // of the store's clock
 	clients  []*client
 	capacity int64
-	debt     bool // the capacity was lowered, and what was out is not back
+	debt     bool // the capacity was lowered below what is in use
 	live     map[protocol.Seq]bool
-	ended    map[protocol.Seq]protocol.Micros // when leases were gone
-	calm     bool                             // nothing goes wrong any more, and nobody wants anything new
-	kept     protocol.Image                   // what an engine has written down
+	ended    map[protocol.Seq]protocol.Micros // when leases ended
+	calm     bool                             // no more faults and no new requests
+	stored   protocol.Image                   // what the store has stored
 	resource guard
 	grants   int
-	refused  int
+	rejected int
 	failure  error
 }
 
-func (w *world) engineTime() protocol.Micros { return w.now + w.offset }
+func (w *world) storeTime() protocol.Micros { return w.now + w.offset }
 
 func (w *world) fail(format string, args ...any) {
 	if w.failure == nil {
@@ -46,12 +46,12 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// A faults says what may go wrong in a world.
+// faults selects what may go wrong in a world.
 type faults struct {
-	loss, double, delay, pause, crash, steps, resize, cancel, revoke bool
+	loss, duplicate, delay, pause, crash, steps, resize, cancel, revoke bool
 
-	pool, split, ramp, rate bool // not faults, but what else there is
-	ticks                   bool // the store looks at the time by itself
+	pool, split, ramp, rate bool // features rather than faults
+	ticks                   bool // the store calls Tick
 }
 
 const (
@@ -71,13 +71,13 @@ func newWorld(seed uint64, f faults) *world {
 	if f.ramp {
 		config.Ramp = 1
 	}
-	state, err := protocol.New(w.engineTime(), config, 0)
+	state, err := protocol.New(w.storeTime(), config, 0)
 	if err != nil {
 		panic(err)
 	}
 	w.state = state
 	w.state.Track()
-	w.kept = w.state.Image()
+	w.stored = w.state.Image()
 	for i := range 2 + w.rng.IntN(4) {
 		c := &client{world: w, faults: f, name: fmt.Sprint("client ", i)}
 		w.clients = append(w.clients, c)
@@ -98,12 +98,11 @@ func newWorld(seed uint64, f faults) *world {
 	return w
 }
 
-// tick is a store in a process that ends expired sessions, sometimes later than it
-// should.
+// tick ends expired sessions like a store inside a process, sometimes later than it should.
 func (w *world) tick() {
 	every := w.state.TickEvery()
-	if w.state.Tick(w.engineTime()) {
-		w.hints()
+	if w.state.Tick(w.storeTime()) {
+		w.notify()
 	}
 	if every == 0 {
 		every = ttl
@@ -111,8 +110,8 @@ func (w *world) tick() {
 	w.at(w.between(every/2, 3*every), w.tick)
 }
 
-// step moves the engine's clock. No two steps are so near to each other that a
-// holder's two thirds of a TTL see three.
+// step moves the store's clock. Steps are far enough apart that at most two fall into the two
+// thirds of a TTL of a holder.
 func (w *world) step() {
 	if w.calm {
 		return
@@ -130,12 +129,12 @@ func (w *world) resize() {
 	if w.calm {
 		c.Capacity = 4
 	}
-	if _, err := w.state.Configure(w.engineTime(), c); err != nil {
+	if _, err := w.state.Configure(w.storeTime(), c); err != nil {
 		w.fail("configure: %v", err)
 	}
 	w.capacity = c.Capacity
 	w.debt = true
-	w.hints()
+	w.notify()
 	w.at(w.between(0, 10*ttl), w.resize)
 }
 
@@ -144,25 +143,25 @@ func (w *world) revoke() {
 		return
 	}
 	if leases := w.state.Snapshot().Leases; len(leases) > 0 {
-		w.state.Revoke(w.engineTime(), leases[w.rng.IntN(len(leases))].Seq, false, "")
-		w.hints()
+		w.state.Revoke(w.storeTime(), leases[w.rng.IntN(len(leases))].Seq, false, "")
+		w.notify()
 	}
 	w.at(w.between(0, 5*ttl), w.revoke)
 }
 
-// run lives until the horizon, and checks after every event; then it lets the
-// world come to rest, in which nobody may be left waiting, and nothing taken.
+// run simulates until the horizon and checks after every event. Then it lets the world come to
+// rest: no ticket may be left in the queue, and nothing in use.
 func (w *world) run() error {
 	w.until(horizon)
 	w.calm = true
 	w.until(horizon + 30*ttl)
 	snapshot := w.state.Snapshot()
 	if len(snapshot.Queue) > 0 || snapshot.InUse > 0 {
-		w.fail("in the end %d wait and %d are in use", len(snapshot.Queue), snapshot.InUse)
+		w.fail("at the end %d are queued and %d are in use", len(snapshot.Queue), snapshot.InUse)
 	}
 	for _, c := range w.clients {
-		if len(c.asked) > 0 {
-			w.fail("%s still waits for an answer", c.name)
+		if len(c.requested) > 0 {
+			w.fail("%s still waits for a result", c.name)
 		}
 	}
 	return w.failure
@@ -182,28 +181,28 @@ func (w *world) check() {
 		w.fail("%v", err)
 	}
 	if w.state.Vital() || w.rng.IntN(10) == 0 {
-		keep(&w.kept, w.state.Changes())
-		if image := w.state.Image(); !reflect.DeepEqual(w.kept, image) {
-			w.fail("written down is %+v, want %+v", w.kept, image)
+		applyChanges(&w.stored, w.state.Changes())
+		if image := w.state.Image(); !reflect.DeepEqual(w.stored, image) {
+			w.fail("stored %+v, want %+v", w.stored, image)
 		}
 	}
-	w.note()
-	believed := int64(0)
+	w.noteEnded()
+	held := int64(0)
 	for _, c := range w.clients {
-		believed += c.holding()
+		held += c.holding()
 	}
 	inUse := w.state.Snapshot().InUse
 	w.debt = w.debt && inUse > w.capacity
-	if believed > w.capacity && !w.debt {
-		w.fail("%d permits of %d are held", believed, w.capacity)
+	if held > w.capacity && !w.debt {
+		w.fail("%d permits of %d are held", held, w.capacity)
 	}
-	if believed > inUse {
-		w.fail("clients hold %d, the engine knows of %d: somebody living was robbed", believed, inUse)
+	if held > inUse {
+		w.fail("clients hold %d, the store has %d in use: a live lease has ended", held, inUse)
 	}
 }
 
-// note notes when leases end.
-func (w *world) note() {
+// noteEnded records when leases end.
+func (w *world) noteEnded() {
 	now := map[protocol.Seq]bool{}
 	for _, l := range w.state.Snapshot().Leases {
 		now[l.Seq] = true
@@ -216,38 +215,37 @@ func (w *world) note() {
 	w.live = now
 }
 
-// deliver has the engine hear a batch, and answer.
-func (w *world) deliver(c *client, life int, b protocol.Batch) {
+// deliver applies a batch and sends the reply.
+func (w *world) deliver(c *client, epoch int, b protocol.Batch) {
 	if w.rng.IntN(40) == 0 {
 		w.reload()
 	}
 	before := w.state.Snapshot()
-	reply := w.state.Apply(w.engineTime(), b)
-	w.orderKept(before)
-	w.hints()
-	answered := w.now
-	c.network(func() { c.hear(life, b.Seq, reply, answered) })
+	reply := w.state.Apply(w.storeTime(), b)
+	w.checkOrder(before)
+	w.notify()
+	repliedAt := w.now
+	c.network(func() { c.receive(epoch, b.Seq, reply, repliedAt) })
 }
 
-// reload has the engine forget all it knows, and remember what it has written
-// down.
+// reload restarts the store from what it has stored.
 func (w *world) reload() {
-	restored, err := protocol.Restore(w.kept)
+	restored, err := protocol.Restore(w.stored)
 	if err != nil {
 		w.fail("restore: %v", err)
 		return
 	}
-	if again := restored.Image(); !reflect.DeepEqual(again, w.kept) {
-		w.fail("restored %+v, want %+v", again, w.kept)
+	if again := restored.Image(); !reflect.DeepEqual(again, w.stored) {
+		w.fail("restored %+v, want %+v", again, w.stored)
 	}
 	w.state = restored
 	w.state.Track()
 	w.state.Extend()
 }
 
-// keep brings an image up to date, as an engine does with its tables.
-func keep(im *protocol.Image, c protocol.Changes) {
-	sessions, leases, line, spent := im.Sessions, im.Leases, im.Queue, im.Spent
+// applyChanges applies changes to an image, as a store does with its tables.
+func applyChanges(im *protocol.Image, c protocol.Changes) {
+	sessions, leases, queue, spent := im.Sessions, im.Leases, im.Queue, im.Spent
 	*im = c.Image
 	for _, id := range c.Ended {
 		sessions = slices.DeleteFunc(sessions, func(s protocol.SessionImage) bool { return s.ID == id })
@@ -266,13 +264,13 @@ func keep(im *protocol.Image, c protocol.Changes) {
 	leases = append(leases, c.Leases...)
 	slices.SortFunc(leases, func(a, b protocol.LeaseImage) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, name := range c.Left {
-		line = slices.DeleteFunc(line, func(t protocol.TicketImage) bool { return t.Session == name.Session && t.Ticket == name.Ticket })
+		queue = slices.DeleteFunc(queue, func(t protocol.TicketImage) bool { return t.Session == name.Session && t.Ticket == name.Ticket })
 	}
-	line = append(line, c.Queue...)
+	queue = append(queue, c.Queue...)
 	if c.Respent {
 		spent = c.Spent
 	}
-	im.Sessions, im.Leases, im.Queue, im.Spent = nilIfEmpty(sessions), nilIfEmpty(leases), nilIfEmpty(line), nilIfEmpty(spent)
+	im.Sessions, im.Leases, im.Queue, im.Spent = nilIfEmpty(sessions), nilIfEmpty(leases), nilIfEmpty(queue), nilIfEmpty(spent)
 }
 
 func nilIfEmpty[E any](list []E) []E {
@@ -282,13 +280,13 @@ func nilIfEmpty[E any](list []E) []E {
 	return list
 }
 
-// orderKept fails if somebody in line was overtaken: who has been granted since
-// stood before all who still stand. Tickets and leases are known by their meta.
-func (w *world) orderKept(before protocol.Snapshot) {
+// checkOrder fails if a queued ticket was overtaken: tickets granted since must have been queued
+// before all that are still queued. Tickets and leases are identified by their details.
+func (w *world) checkOrder(before protocol.Snapshot) {
 	after := w.state.Snapshot()
-	stand, granted := map[string]bool{}, map[string]bool{}
+	queued, granted := map[string]bool{}, map[string]bool{}
 	for _, t := range after.Queue {
-		stand[t.Details.Holder] = true
+		queued[t.Details.Holder] = true
 	}
 	for _, l := range after.Leases {
 		granted[l.Details.Holder] = true
@@ -299,7 +297,7 @@ func (w *world) orderKept(before protocol.Snapshot) {
 	waiting := ""
 	for _, t := range before.Queue {
 		switch {
-		case stand[t.Details.Holder]:
+		case queued[t.Details.Holder]:
 			waiting = t.Details.Holder
 		case waiting != "" && granted[t.Details.Holder]:
 			w.fail("%s was granted before %s", t.Details.Holder, waiting)
@@ -307,13 +305,13 @@ func (w *world) orderKept(before protocol.Snapshot) {
 	}
 }
 
-// hints tells those who have news, if the network likes.
-func (w *world) hints() {
+// notify notifies the woken sessions, unless the network loses the message.
+func (w *world) notify() {
 	for _, id := range w.state.Woken() {
 		for _, c := range w.clients {
 			if c.session == id {
-				life := c.life
-				c.network(func() { c.hinted(life) })
+				epoch := c.epoch
+				c.network(func() { c.notified(epoch) })
 			}
 		}
 	}

@@ -13,7 +13,7 @@ const MaxNumbered = 1024
 // They ascend, and no two leases share one.
 type Slots string
 
-// NewSlots returns the slots with these numbers, which ascend.
+// NewSlots returns the slots with the given numbers, which must ascend.
 func NewSlots(numbers []int64) Slots {
 	var b strings.Builder
 	for i := 0; i < len(numbers); {
@@ -33,7 +33,7 @@ func NewSlots(numbers []int64) Slots {
 	return Slots(b.String())
 }
 
-// Numbers returns the numbers, or an error for a text that NewSlots has not written.
+// Numbers returns the numbers, or an error if NewSlots cannot have returned the text.
 func (s Slots) Numbers() (numbers []int64, err error) {
 	if s == "" {
 		return nil, nil
@@ -46,7 +46,7 @@ func (s Slots) Numbers() (numbers []int64, err error) {
 			to, err = strconv.ParseInt(high, 10, 64)
 		}
 		if err != nil || from < 0 || to < from || to >= MaxNumbered || len(numbers) > 0 && from <= numbers[len(numbers)-1] {
-			return nil, errors.New("slots cannot be read: want ascending numbers such as 0-3,7")
+			return nil, errors.New("invalid slots: want ascending numbers such as 0-3,7")
 		}
 		for ; from <= to; from++ {
 			numbers = append(numbers, from)
@@ -55,16 +55,16 @@ func (s Slots) Numbers() (numbers []int64, err error) {
 	return numbers, nil
 }
 
-// cut returns the slots without the highest ones, of which there are as many as the
-// weight, and those.
+// cut splits the slots in two: highest are the highest ones, as many as the weight, and kept
+// are the others.
 func (s Slots) cut(weight int64) (kept, highest Slots) {
-	numbers, _ := s.Numbers() // written by NewSlots, or checked when the state was restored
+	numbers, _ := s.Numbers() // returned by NewSlots, or checked when the state was restored
 	at := len(numbers) - min(int(weight), len(numbers))
 	return NewSlots(numbers[:at]), NewSlots(numbers[at:])
 }
 
-// freeSlots returns the lowest numbers that no lease has, "" if the semaphore is not
-// Numbered. There are enough below the capacity, since the weight fits.
+// freeSlots returns the lowest numbers that no lease has, "" if the semaphore is not Numbered.
+// There are enough below the capacity, because the weight fits.
 func (s *State) freeSlots(weight int64) Slots {
 	if !s.config.Numbered {
 		return ""

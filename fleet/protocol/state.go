@@ -9,48 +9,47 @@ import (
 	"github.com/sema-go/sema/internal/list"
 )
 
-// A State is one semaphore. The zero State is not one: use [New].
+// A State is the state of one semaphore. The zero State is invalid: use [New].
 //
 // Its invariants, which [State.Check] checks and docs/protocol.md argues:
 //
-//	weights of live leases ≤ effective capacity, but for what was out when it was lowered
+//	weights of live leases ≤ effective capacity, except for leases granted before it was lowered
 //	tickets are granted strictly in order
 //	a batch is applied at most once for each session and seq
-//	nobody waits who could be granted, unless the last reply said More
+//	no ticket waits that could be granted, unless the last reply set More
 type State struct {
 	config Config
 	ramp   ramp
 
-	last  Micros // the engine's clock at the last batch
-	clock Micros // the semaphore's own, see advance
+	last  Micros // the store's clock at the last call
+	clock Micros // the semaphore's own clock, see advance
 
 	sessions    map[Session]*session
-	byRenewal   list.List[*session] // the oldest first
+	byRenewal   list.List[*session] // oldest first
 	lastSession Session
 	renewals    uint64
 
-	line    list.List[*ticket] // in order
+	queue   list.List[*ticket] // in order of arrival
 	leases  map[Seq]*lease
 	live    list.List[*lease] // by Seq
 	lastSeq Seq
 	inUse   int64 // weights of leases; of a Rate, what was granted in the window
 	spent   []spending
-	wanted  int64 // least weights of the tickets in line
+	wanted  int64 // sum of the least weights in the queue
 
-	pools    list.List[*session] // who have blocks, and were not told that others wait
-	recalled list.List[*session] // and who were
+	pools    list.List[*session] // sessions with blocks that were not notified of a recall
+	recalled list.List[*session] // sessions with blocks that were
 
-	budget  int       // dead sessions that may still be ended in this call
-	more    bool      // there were more of them
-	woken   []Session // who has news, for the engine to tell
-	hinted  *ticket   // the first in line that was told to watch the time
-	journal *journal  // what has changed, if that is wanted
+	budget        int       // expired sessions that this call may still end
+	more          bool      // expired sessions are left over
+	woken         []Session // sessions to notify
+	notifiedFirst *ticket   // first ticket whose session was notified that time alone may grant it
+	journal       *journal  // changes since Track or Changes; nil if they are not tracked
 }
 
-// New makes the state of a new semaphore. Seqs and sessions begin after
-// tombstone, the last of a semaphore of this name that was deleted, and not
-// before the time: so that no fence, and no batch, of an earlier life passes for
-// one of this.
+// New returns the state of a new semaphore. Seqs and sessions start after tombstone, the
+// last number of a deleted semaphore of this name, and not below now. So no fence and no
+// batch of the deleted semaphore is valid for the new one.
 func New(now Micros, config Config, tombstone Seq) (*State, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -66,14 +65,14 @@ func New(now Micros, config Config, tombstone Seq) (*State, error) {
 	}, nil
 }
 
-// Open begins a session, and does nothing else: a delayed duplicate of it leaves
-// a session nobody uses, which dies. It fails with [ErrVersion] if the opener,
-// who speaks that version of the protocol, would not understand.
+// Open opens a session and does nothing else: a delayed duplicate opens a session that is
+// never used and expires. It fails with [ErrVersion] if version, the opener's version of
+// the protocol, differs from the semaphore's by more than one.
 func (s *State) Open(now Micros, by Opener, version uint32) (Session, Config, error) {
 	s.begin(now)
 	version = cmp.Or(version, Version)
 	if version+1 < s.config.Protocol || version > s.config.Protocol+1 {
-		return 0, s.config, fmt.Errorf("%w: the semaphore was made by version %d, this is version %d", ErrVersion, s.config.Protocol, version)
+		return 0, s.config, fmt.Errorf("%w: semaphore created with version %d, client has version %d (hint: upgrade one version at a time)", ErrVersion, s.config.Protocol, version)
 	}
 	s.noteHighest(by.Highest)
 	s.lastSession++
@@ -81,45 +80,46 @@ func (s *State) Open(now Micros, by Opener, version uint32) (Session, Config, er
 	opened.node.Of, opened.pool.Of = opened, opened
 	s.sessions[opened.id] = opened
 	s.renew(opened)
-	s.journal.matter() // or its number might be given again
+	s.journal.markVital() // otherwise its number could be assigned again
 	return opened.id, s.config, nil
 }
 
-// ErrVersion is for those who are too old or too new for what is stored.
-var ErrVersion = errors.New("other version of the protocol; upgrade step by step")
+// ErrVersion means that the client is too old or too new for what is stored. Versions of the
+// protocol may differ by one, so upgrades go one version at a time.
+var ErrVersion = errors.New("unsupported protocol version")
 
-// Apply does what a batch asks.
+// Apply applies a batch and returns the reply.
 //
-// A Recall asks a session to give back what it does not use of its blocks, and
-// the rest as soon as it is released. One that serves many others, as a region
-// does, may go on with its even share: if nobody has more than that, whoever has
-// less finds something free. It is 0 while the first in line wants more than
-// such a share.
+// A Recall asks a session to release the unused part of its blocks, and the rest as soon
+// as its own users release it. A session that serves clients of its own, such as a region,
+// may keep Share, its even share of the capacity: while no session has more than that, a
+// session that has less finds free permits. Share is 0 while the first ticket in the queue
+// needs more than an even share.
 func (s *State) Apply(now Micros, b Batch) Reply {
 	gap := now - s.last
 	s.begin(now)
 	from := s.sessions[b.Session]
 	status := Unknown
-	if from != nil && from.owner == b.Owner && !s.dead(from) { // an expired one may not have been removed yet
+	if from != nil && from.owner == b.Owner && !s.expired(from) { // an expired session may not have been removed yet
 		s.noteHighest(b.Highest)
-		status = s.hear(from, b)
+		status = s.applyBatch(from, b)
 	}
 	s.settle()
 	if status == Unknown || b.End && status == Applied {
-		return Reply{Status: status, More: s.more, Config: s.config, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstWants()}
+		return Reply{Status: status, More: s.more, Config: s.config, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstLeast()}
 	}
 	if status == Applied {
-		// It hears of its news now. A batch that was doubled on its way may have
-		// nobody who listens to the answer.
+		// The reply carries the results, so the session needs no notification. A repeated
+		// batch keeps the mark: it may be a duplicate whose reply is never received.
 		if from.woken {
 			from.woken = false
 			s.woken = slices.DeleteFunc(s.woken, func(id Session) bool { return id == from.id })
 		}
 	}
-	return s.answer(from, status, gap > s.config.TTL/6)
+	return s.reply(from, status, gap > s.config.TTL/6)
 }
 
-// begin brings the semaphore up to date with the time.
+// begin advances the clock, ends expired sessions and grants what became free.
 func (s *State) begin(now Micros) {
 	s.budget, s.more = reapAtOnce, false
 	s.advance(now)
@@ -127,8 +127,8 @@ func (s *State) begin(now Micros) {
 	s.settle()
 }
 
-// hear applies a batch, unless it was heard before.
-func (s *State) hear(from *session, b Batch) Status {
+// applyBatch applies a batch, unless it or a later one was applied before.
+func (s *State) applyBatch(from *session, b Batch) Status {
 	switch {
 	case b.Seq < from.seq:
 		return Stale
@@ -136,7 +136,7 @@ func (s *State) hear(from *session, b Batch) Status {
 		return Repeated
 	}
 	from.seq = b.Seq
-	s.renew(from) // which notes the session as changed
+	s.renew(from) // also records the session as changed
 	s.acknowledge(from, b.Ack)
 	if b.End {
 		s.end(from)
@@ -155,14 +155,14 @@ func (s *State) hear(from *session, b Batch) Status {
 		case Settle:
 			s.settleCost(from, op)
 		default:
-			s.tell(from, Result{Kind: Invalid, Ticket: op.Ticket})
+			s.addResult(from, Result{Kind: Invalid, Ticket: op.Ticket})
 		}
 	}
 	return Applied
 }
 
-// settle brings the semaphore to rest: who is first in line is served, and
-// those are told who can make room or have to watch the time.
+// settle grants from the head of the queue. Then it notifies the sessions that can release
+// blocks, and the session of the first ticket if time alone may grant it.
 func (s *State) settle() {
 	s.grant()
 	s.recall()
@@ -170,31 +170,31 @@ func (s *State) settle() {
 	if first == nil {
 		return
 	}
-	if _, ok := s.due(); ok && s.hinted != first {
-		s.hinted = first
+	if _, ok := s.due(); ok && s.notifiedFirst != first {
+		s.notifiedFirst = first
 		s.wake(first.session)
 	}
 }
 
-// answer is the reply to a session that lives.
-func (s *State) answer(to *session, status Status, gapped bool) Reply {
+// reply returns the reply to a live session.
+func (s *State) reply(to *session, status Status, gapped bool) Reply {
 	results := s.withFences(to.results)
 	recall := to.pooled > 0 && s.recalls(to)
 	if to.recalled && !recall {
-		s.noteRecalled(to, false) // it hears that it may go on, so it has to be told again
+		s.noteRecalled(to, false) // the reply ends the recall; a later one needs a new notification
 	}
 	reply := Reply{
 		Status: status, Results: results, More: s.more, Config: s.config, Next: s.next(to, gapped),
-		Recall: recall, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstWants(),
+		Recall: recall, InUse: s.inUse, Undecided: s.undecided(), Wanted: s.wanted, First: s.firstLeast(),
 	}
-	if recall && !s.config.Draining && s.firstWants() <= s.evenShare() {
+	if recall && !s.config.Draining && s.firstLeast() <= s.evenShare() {
 		reply.Share = s.evenShare()
 	}
 	return reply
 }
 
-// withFences is results with what holders have to show. Those that were granted are
-// in the order of their Seqs.
+// withFences returns the results with the fences of the grants among them. Grants are in
+// the order of their Seqs.
 func (s *State) withFences(results []Result) []Result {
 	results = slices.Clone(results)
 	var granted []Seq
@@ -212,10 +212,10 @@ func (s *State) withFences(results []Result) []Result {
 	return results
 }
 
-// next is when a session has to speak again, beyond its heartbeats: the first
-// in line looks for holders that died, so does whoever has closed a gap that
-// the semaphore's clock did not follow; and grants that come by time have
-// nobody to tell of them.
+// next returns the time within which a session has to send again, or 0 if heartbeats
+// suffice. The session of the first ticket polls for expired holders. Another waiting
+// session polls if its batch ended a gap that the semaphore's clock did not follow. Grants
+// by time alone need polling because no notification announces them.
 func (s *State) next(to *session, gapped bool) Micros {
 	if len(to.tickets) == 0 {
 		return 0
@@ -231,16 +231,16 @@ func (s *State) next(to *session, gapped bool) Micros {
 	return next
 }
 
-// noteHighest makes new Seqs higher than one that a client has seen.
+// noteHighest makes new Seqs higher than a Seq that a client has seen.
 func (s *State) noteHighest(seen Seq) {
 	if seen > s.lastSeq && seen <= Seq(max(s.last, 0))+MaxLead {
 		s.lastSeq = seen
 	}
 }
 
-// Woken is the sessions that were given something since it was last asked, but
-// for those that were answered since. An engine hints to their instances; a hint that is lost costs a wait until the
-// next heartbeat.
+// Woken returns the sessions to notify. They have got results, a recall, or a grant that
+// will be due by time alone, since the last call and since their last reply. The store
+// notifies their instances. A lost notification costs a wait until the next heartbeat.
 func (s *State) Woken() []Session {
 	woken := s.woken
 	for _, id := range woken {
@@ -252,7 +252,7 @@ func (s *State) Woken() []Session {
 	return woken
 }
 
-// Instance is whose session it is.
+// Instance returns the instance of a session, "" if there is no such session.
 func (s *State) Instance(id Session) string {
 	if found := s.sessions[id]; found != nil {
 		return found.client.Instance
@@ -260,18 +260,18 @@ func (s *State) Instance(id Session) string {
 	return ""
 }
 
-// Tombstone is what a semaphore of the same name has to begin after.
+// Tombstone returns the number after which a semaphore of the same name has to start.
 func (s *State) Tombstone() Seq { return max(s.lastSeq, Seq(s.lastSession)) }
 
-// Check fails if there can be no such semaphore.
+// Check returns an error if the configuration is invalid.
 func (c Config) Check() error {
 	switch {
 	case c.Capacity < 0 || c.Capacity > MaxCapacity:
 		return fmt.Errorf("capacity %d: want 0 to %d", c.Capacity, int64(MaxCapacity))
 	case c.Whole != 0 && c.Whole < c.Capacity:
-		return fmt.Errorf("capacity %d of %d: want a share", c.Capacity, c.Whole)
+		return fmt.Errorf("capacity %d of a total of %d: want at most the total", c.Capacity, c.Whole)
 	case c.Ramp < 0 || c.Ramp > MaxCapacity:
-		return fmt.Errorf("ramp %d: want permits a second, or 0 for at once", c.Ramp)
+		return fmt.Errorf("ramp %d: want permits per second, or 0 for at once", c.Ramp)
 	case c.MaxWaiters < NoWaiters:
 		return fmt.Errorf("at most %d waiters: want 0 for no bound, %d for none, or more", c.MaxWaiters, NoWaiters)
 	case c.TTL < minTTL || c.TTL > maxTime:
@@ -288,11 +288,12 @@ func (c Config) Check() error {
 	return nil
 }
 
-// MaxCapacity is what every engine can count exactly, Lua's doubles included.
+// MaxCapacity is the highest capacity. Every store counts up to it exactly, even with Lua's
+// doubles.
 const MaxCapacity = 1 << 40
 
-// minTTL leaves room for a heartbeat and its loss on any network; maxTime is a
-// year, far from any overflow.
+// minTTL leaves time for a heartbeat and its retry on any network. maxTime is a year, far
+// from any overflow.
 const (
 	minTTL  Micros = 100_000
 	maxTime Micros = 365 * 24 * 3600 * second

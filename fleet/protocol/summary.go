@@ -1,16 +1,16 @@
 package protocol
 
-// MaxPage is how many semaphores a page of a list has at most, and by default.
+// MaxPage is the highest number of semaphores on a page of a list, and the default.
 const MaxPage = 1000
 
 // A ListQuery selects a page of the semaphores of a store.
 type ListQuery struct {
-	Prefix string // of names; "": all
-	After  string // names that follow this one in the order of bytes; "": from the first
-	Limit  int    // at most so many; 0, and more than MaxPage: MaxPage
+	Prefix string // of the names; "": all
+	After  string // only names after this one in byte order; "": from the first
+	Limit  int    // page size; 0 and values above MaxPage mean MaxPage
 }
 
-// Most returns how many semaphores the page has at most.
+// Most returns the highest number of semaphores on the page.
 func (q ListQuery) Most() int {
 	if q.Limit <= 0 || q.Limit > MaxPage {
 		return MaxPage
@@ -22,7 +22,7 @@ func (q ListQuery) Most() int {
 type Summary struct {
 	Name      string
 	Config    Config
-	Effective int64 // the capacity now, on the way to the target
+	Effective int64 // the current capacity, which may be rising to the target
 	InUse     int64
 	Leases    int64
 	Waiting   int64
@@ -37,11 +37,11 @@ func (s Snapshot) Summary(name string) Summary {
 	}
 }
 
-// Summary returns a summary of the state as of the last call. Time that has passed
-// since is not taken into account: a list must not write.
+// Summary returns a summary of the state as of the last call. It does not account for the time
+// since then, because a list must not write.
 func (s *State) Summary(name string) Summary {
 	return Summary{
 		Name: name, Config: s.config, Effective: s.effective(), InUse: s.inUse,
-		Leases: int64(len(s.leases)), Waiting: int64(s.line.Len()), Sessions: int64(len(s.sessions)),
+		Leases: int64(len(s.leases)), Waiting: int64(s.queue.Len()), Sessions: int64(len(s.sessions)),
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"errors"
 )
 
-// Version is the protocol's. Neighbours understand each other: what one of them
-// does not know in an [Op] it refuses with [Invalid], what it does not know in
-// a [Result] it takes for a refusal.
+// Version is the version of the protocol. Adjacent versions interoperate: an [Op] with an
+// unknown verb is rejected with [Invalid], and a [Result] of an unknown kind counts as a
+// rejection.
 const Version = 1
 
-// A Micros is a time on an engine's clock, in microseconds since 1970, or a
-// duration. Engines have no finer one in common.
+// A Micros is a time on a store's clock, in microseconds since 1970, or a duration.
+// Microseconds are the finest resolution that all stores have.
 type Micros int64
 
-// A Kind says how permits come back.
+// A Kind selects when permits are returned.
 type Kind uint8
 
 const (
@@ -23,27 +23,27 @@ const (
 	Rate                    // when Config.Window has passed, and only then
 )
 
-// A Config is how a semaphore behaves. It is set when the semaphore is made and
-// changed by [State.Configure] alone.
+// A Config is the stored configuration of a semaphore. It is set when the semaphore is
+// created, and only [State.Configure] changes it.
 type Config struct {
 	Kind       Kind
-	Capacity   int64  // the target; 0 pauses
-	Whole      int64  // of which Capacity is a share that may grow: what is too large is judged by it; 0: by Capacity
-	Ramp       int64  // permits a second by which the capacity rises to the target; 0: at once
-	MaxWaiters int64  // queued tickets at most; 0: no bound, NoWaiters: an acquire that does not fit is rejected
-	TTL        Micros // how long a session lives without a word; fixed
-	Window     Micros // of a Rate; fixed
+	Capacity   int64  // target capacity; 0 pauses the semaphore
+	Whole      int64  // total of which Capacity is a share that may grow; weights above it are TooLarge; 0: Capacity is the total
+	Ramp       int64  // permits per second by which the capacity rises to the target; 0: at once
+	MaxWaiters int64  // limit of queued tickets; 0: no bound, NoWaiters: an acquire that does not fit is rejected
+	TTL        Micros // time without a batch after which a session expires; fixed
+	Window     Micros // length of the window of a Rate; fixed
 	Numbered   bool   // leases have slot numbers from 0 to Capacity-1; fixed
 	Draining   bool
-	Version    uint64 // counts the changes
-	Protocol   uint32 // the [Version] by which it was made; 0 is this one; rises by one at a time
+	Version    uint64 // incremented by each change
+	Protocol   uint32 // the protocol [Version] of the creator; 0 is this version; raised by one at a time
 }
 
-// NoWaiters is the MaxWaiters of a semaphore on which nothing is queued.
+// NoWaiters is the MaxWaiters of a semaphore that queues no acquires.
 const NoWaiters = -1
 
-// A Session is one instance's use of one semaphore. Leases and tickets live as
-// long as it is renewed.
+// A Session is one instance's use of one semaphore. Its leases and tickets end when it is
+// no longer renewed.
 type Session uint64
 
 // A Key is the secret of a session: 128 random bits that its client generates.
@@ -56,19 +56,19 @@ func NewKey() (k Key) {
 	return k
 }
 
-// Hex returns the key as text, for stores to write down.
+// Hex returns the key as text, for stores to keep.
 func (k Key) Hex() string { return hex.EncodeToString(k[:]) }
 
-// ParseKey returns the key that Hex has written.
+// ParseKey returns the key that Hex has encoded.
 func ParseKey(text string) (k Key, err error) {
 	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw) != len(k) {
-		return Key{}, errors.New("the key of a session cannot be read: want 32 hexadecimal digits")
+		return Key{}, errors.New("invalid session key: want 32 hexadecimal digits")
 	}
 	return Key(raw), nil
 }
 
-// String hides the key, so that it is in no log and no error.
+// String hides the key, so that no log and no error contains it.
 func (k Key) String() string { return "[key]" }
 
 // GoString hides the key.
@@ -89,91 +89,91 @@ type Opener struct {
 	MustExist bool // fail with io/fs.ErrNotExist instead of creating the semaphore
 }
 
-// A Ticket is the name a session gives to one acquire of its own. It is not
-// used twice.
+// A Ticket identifies one acquire of a session. The client chooses it and uses it only
+// once.
 type Ticket uint64
 
-// A Seq numbers the grants of a semaphore; it names the lease and fences it.
+// A Seq numbers the grants of a semaphore. It identifies the lease and is its fencing token.
 type Seq uint64
 
-// An Op is one wish in a batch. Its Verb says which fields count.
+// An Op is one operation in a batch. Its Verb determines which fields are used.
 type Op struct {
 	Verb   Verb
-	Ticket Ticket // Acquire, Cancel, Settle, Split: of the new lease
-	Lease  Seq    // Release, Split, Settle
-	Weight int64  // Acquire; Split: of the new lease; Release: how much, 0 for all; Settle: what it has cost
-	Least  int64  // Acquire, Pooled: the weight that suffices if more is not free, 0: Weight; Settle: the weight that was granted
-	Wait   Micros // Acquire: for how long, at most; 0: without limit
 	Try    bool   // Acquire: reject instead of queueing
-	Pooled bool   // Acquire: a block that can be recalled
+	Pooled bool   // Acquire: a block, which can be recalled
+	Ticket Ticket // Acquire, Cancel, Settle; Split: ticket of the new lease
+	Lease  Seq    // Release, Split, Settle
+	Weight int64  // Acquire; Split: weight of the new lease; Release: weight to release, 0 for all; Settle: the actual cost
+	Least  int64  // Acquire, Pooled: the weight that suffices if more is not free, 0: Weight; Settle: the weight that was granted
+	Wait   Micros // Acquire: the longest wait; 0: without limit
 
-	Details Details // Acquire
+	Details *Details // Acquire; nil if empty
 }
 
-// A Verb is what an Op does.
+// A Verb selects what an Op does.
 type Verb uint8
 
 const (
 	Acquire Verb = iota + 1
-	Cancel       // the ticket, or the lease it was granted
+	Cancel       // cancels the ticket, or releases the lease that was granted to it
 	Release
 	Split
-	Settle // of a Rate: corrects what a grant has cost
+	Settle // on a Rate: corrects the cost of a grant
 )
 
-// A Batch is what a session says at a time. One is on the way at a time, so
-// that a lost reply is asked for again with the same Seq, and nothing is done
-// twice or out of order.
+// A Batch is one message of a session. At most one batch is in flight at a time. If its
+// reply is lost it is sent again with the same Seq, so that nothing is applied twice or
+// out of order.
 type Batch struct {
 	Session Session
 	Owner   Owner
-	Seq     uint64 // one more than the last; higher still, from who takes over a session and cannot know it
-	Ack     uint64 // results up to this one were heard
+	Seq     uint64 // one more than the last; larger steps are allowed, for a client that takes over a session and does not know the last one
+	Ack     uint64 // results up to this number were received
 	Ops     []Op
-	End     bool // ends the session: all it has is free
+	End     bool // ends the session and frees its leases and tickets
 
-	// Highest is the highest Seq that the client has seen of this semaphore. New
-	// Seqs are higher, so that fences rise although a store has lost its data. More
-	// than MaxLead ahead of the store's clock it is ignored.
+	// Highest is the highest Seq of this semaphore that the client has seen. New Seqs are
+	// higher, so that fences rise even after the store has lost its data. A value more than
+	// MaxLead ahead of the store's clock is ignored.
 	Highest Seq
 }
 
-// MaxLead bounds how far [Batch.Highest] may be ahead of the store's clock, so that
-// no client can exhaust the numbers: three years in microseconds, more than any
-// store that has restarted skips.
+// MaxLead bounds how far [Batch.Highest] may be ahead of the store's clock, so that no
+// client can exhaust the numbers. It is three years in microseconds, more than a store
+// skips when it restarts.
 const MaxLead = 1e14
 
-// A Status says whether a batch was heard.
+// A Status reports whether a batch was applied.
 type Status uint8
 
 const (
 	Applied  Status = iota
-	Repeated        // heard before: answered, but it renews nothing
-	Stale           // older than one that was heard
-	Unknown         // there is no such session of this owner: it was never opened, or has expired
+	Repeated        // applied before: the reply is sent again, but the session is not renewed
+	Stale           // older than the last batch that was applied
+	Unknown         // no such session of this owner: it was never opened, or has expired
 )
 
-// A Reply is the engine's answer.
+// A Reply is the store's reply to a batch.
 type Reply struct {
 	Status  Status
-	Results []Result // of tickets and leases, each until it is acknowledged
-	More    bool     // there is more to do: call again at once
-	Next    Micros   // speak again within; 0: by the next heartbeat
-	Recall  bool     // others wait: give back what is not used of pooled blocks
+	Results []Result // of tickets and leases; each is repeated until it is acknowledged
+	More    bool     // there is more to do: send again at once
+	Next    Micros   // send again within this time; 0: the next heartbeat suffices
+	Recall  bool     // release the unused part of pooled blocks: other sessions wait, the semaphore drains, or more than its capacity is in use
 	Config  Config
 	InUse   int64
 
-	// Undecided is how long it takes until the store knows whether all that is in
-	// use is still held, if it is asked every sixth of a TTL until then; 0: it knows.
+	// Undecided is the time until the store can decide whether all permits in use are still
+	// held; 0: it is decided. The client has to poll every sixth of a TTL until then.
 	Undecided Micros
 
-	Wanted int64  // by those in line, at least
-	First  int64  // by the first of them, at least
-	Share  int64  // with Recall: what a session may keep that serves others of its own, see [State.Apply]
-	Valid  Micros // trust the leases no longer than this from when the batch was sent; 0: the TTL alone says; negative: as long as before
+	Wanted int64  // sum of the least weights of the queue
+	First  int64  // least weight of the first ticket in the queue
+	Share  int64  // with Recall: weight that a session with clients of its own may keep, see [State.Apply]
+	Valid  Micros // longest time from sending the batch for which the leases are valid; 0: the TTL alone decides; negative: unchanged
 }
 
-// A Result is what became of a ticket or a lease.
+// A Result is the result of a ticket, or the revocation of a lease.
 type Result struct {
 	N      uint64 // numbers the results of a session
 	Kind   ResultKind
@@ -182,45 +182,45 @@ type Result struct {
 	Lease  Seq    // Granted, Revoked
 	Weight int64  // Granted
 	Slots  Slots  // Granted, if the semaphore is Numbered
-	Note   string // Revoked: by whom and why, for people
+	Note   string // Revoked: reason and operator, as text to display
 }
 
-// A ResultKind says what.
+// A ResultKind is the kind of a [Result].
 type ResultKind uint8
 
 const (
 	Granted ResultKind = iota + 1
-	Full               // a try: too few are free
+	Full               // a try: too little is free
 	QueueFull
 	TooLarge
 	Draining
 	TimedOut
-	Revoked   // a lease is to be given up; to acknowledge it is to do so
-	Invalid   // an acquire of nothing, a split that cannot be, a verb that is not known
+	Revoked   // the lease must be given up; the acknowledgement releases it
+	Invalid   // an acquire of weight 0 or less, an impossible split, an unknown verb
 	Undecided // a try: the store cannot decide yet, see Reply.Undecided
 )
 
-// A Fence lets a resource tell those who may still write from those who may
-// not, however many may at a time.
+// A Fence lets a resource decide which holders may still write, whatever the number of
+// holders at a time.
 type Fence struct {
 	Seq     Seq
 	Floor   Seq     // the lowest Seq that is live
-	Revoked []Range // those from Floor up to Seq that are not live
-	Exact   bool    // Revoked is complete; not so for more than MaxFenced leases
+	Revoked []Range // the Seqs from Floor up to Seq that are not live
+	Exact   bool    // Revoked is complete; false with more than MaxFenced live leases
 }
 
-// A Range is the Seqs from From up to and including To.
+// A Range is the Seqs from From to To, both included.
 type Range struct{ From, To Seq }
 
-// MaxFenced is up to how many live leases Revoked is told.
+// MaxFenced is the number of live leases up to which [Fence.Revoked] is reported.
 const MaxFenced = 4096
 
-// Cushion is how much somebody who lends blocks on, and has so much in use, does
-// well to keep ready: four times its share of what is free, where a share is as
-// large as the part of what is lent that it uses; and at most half, since the
-// first to come must not take everything. The less there is to spare, the less
-// everybody keeps, long before anybody has to wait: recalls are for surprises.
-// docs/scale.md compares it with asking for as much again as one has.
+// Cushion returns how much a session that grants parts of its blocks to others should
+// keep ready; use is the weight that they use. It is four times the session's share of what is free,
+// where the share is its part of all that is in use. It is at most half of what is free,
+// since the first session must not take everything. The less is free, the less each
+// session keeps, long before a caller has to wait; recalls handle sudden demand.
+// docs/scale.md compares this with a cushion as large as the use.
 func (r Reply) Cushion(use int64) int64 {
 	spare := max(0, r.Config.Capacity-r.InUse)
 	if r.InUse <= 0 {

@@ -21,12 +21,12 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-func TestADeletedSemaphoreAndItsSuccessorDoNotShareASession(t *testing.T) {
+func TestSession_DeletedSemaphoreAndSuccessorDoNotShareASession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, _ := join(t, store)
-		b, _ := join(t, store)
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
 		old := mustAcquire(t, semaphore(t, a, of(1)), 1)
 		time.Sleep(time.Second)
 		wantErr(t, a.Delete(context.Background(), "db"), nil)
@@ -37,7 +37,7 @@ func TestADeletedSemaphoreAndItsSuccessorDoNotShareASession(t *testing.T) {
 	})
 }
 
-// A dropOnce swallows one batch, and works again.
+// A dropOnce drops one batch.
 type dropOnce struct {
 	*link
 	drop atomic.Bool
@@ -51,11 +51,11 @@ func (d *dropOnce) Apply(ctx context.Context, name string, b protocol.Batch) (pr
 	return d.link.Apply(ctx, name, b)
 }
 
-func TestOneLostMessageLosesNoPermit(t *testing.T) {
+func TestSession_OneLostMessageLosesNoPermit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &dropOnce{link: &link{Store: memstore.New(), delay: time.Millisecond}}
-		c, _ := join(t, d)
+		c, _ := newClient(t, d)
 		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		d.drop.Store(true)
 		time.Sleep(time.Minute)
@@ -66,7 +66,7 @@ func TestOneLostMessageLosesNoPermit(t *testing.T) {
 	})
 }
 
-func TestReleaseMayRaceClose(t *testing.T) {
+func TestClient_CloseDuringReleases(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		c := fleet.New(memstore.New())
@@ -87,10 +87,10 @@ func TestReleaseMayRaceClose(t *testing.T) {
 	}
 }
 
-func TestReleaseThatNobodyHearsReturns(t *testing.T) {
+func TestRelease_AfterCloseReturns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -99,11 +99,11 @@ func TestReleaseThatNobodyHearsReturns(t *testing.T) {
 	})
 }
 
-func TestAnObserverMayPanicOrClose(t *testing.T) {
+func TestSemaphore_ObserverMayPanicOrClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, line := join(t, store)
+		c, conn := newClient(t, store)
 		fragile, err := c.Semaphore("fragile", 1, sema.Observe(sema.ObserverFunc(func(sema.Event) { panic("observer") })))
 		wantErr(t, err, nil)
 		func() {
@@ -112,7 +112,7 @@ func TestAnObserverMayPanicOrClose(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		if s, err := store.Inspect(context.Background(), "fragile"); err == nil && s.InUse+int64(len(s.Queue)) > 0 {
-			t.Errorf("%+v is left behind", s)
+			t.Errorf("the store still has %+v", s)
 		}
 		closed := make(chan struct{})
 		s, err := c.Semaphore("closing", 1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -123,15 +123,15 @@ func TestAnObserverMayPanicOrClose(t *testing.T) {
 		})))
 		wantErr(t, err, nil)
 		mustAcquire(t, s, 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		<-closed
 	})
 }
 
-func TestADrainingSemaphoreRefusesNothingToo(t *testing.T) {
+func TestSemaphore_DrainRejectsWeightZero(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, memstore.New())
+		c, _ := newClient(t, memstore.New())
 		s := semaphore(t, c, of(1))
 		p := mustAcquire(t, s, 1)
 		wantErr(t, c.Configure(context.Background(), "db", func(config *fleet.Config) { config.Draining = true }), nil)
@@ -142,15 +142,15 @@ func TestADrainingSemaphoreRefusesNothingToo(t *testing.T) {
 	})
 }
 
-func TestReleaseIsHeardThoughOthersKeepTalking(t *testing.T) {
+func TestRelease_IsConfirmedUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
-		line.delay = time.Millisecond
+		c, conn := newClient(t, memstore.New())
+		conn.delay = time.Millisecond
 		s := semaphore(t, c, of(100))
 		p := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		for range 10 { // there is always something unsaid
+		for range 10 { // there is always something to send
 			go func() {
 				for ctx.Err() == nil {
 					mustAcquire(t, s, 1).Release()
@@ -161,59 +161,59 @@ func TestReleaseIsHeardThoughOthersKeepTalking(t *testing.T) {
 		start := time.Now()
 		wantErr(t, fleet.Release(t.Context(), p), nil)
 		if took := time.Since(start); took > 5*time.Millisecond {
-			t.Errorf("it took %v to be heard", took)
+			t.Errorf("the confirmation took %v", took)
 		}
 		cancel()
 		time.Sleep(time.Second)
 	})
 }
 
-func TestReleaseSaysWhenNobodyHeardOfIt(t *testing.T) {
+func TestRelease_FailsWithoutAReply(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(2))
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		wantErr(t, fleet.Release(t.Context(), p), sema.ErrUnavailable)
-		wantErr(t, p.Err(), nil) // it was not lost before it was released
+		wantErr(t, p.Err(), nil) // not lost before the release
 		wantErr(t, fleet.Release(t.Context(), q), sema.ErrLost)
-		if moot := s.Stats().Unconfirmed; moot != 1 {
-			t.Errorf("%d releases were moot", moot)
+		if n := s.Stats().Unconfirmed; n != 1 {
+			t.Errorf("%d releases are unconfirmed", n)
 		}
 	})
 }
 
-func TestDrainNoticesTheDeadAndTheWindow(t *testing.T) {
+func TestClient_DrainEndsAfterExpiryAndWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		dead, line := join(t, store)
-		admin, _ := join(t, store)
-		mustAcquire(t, semaphore(t, dead, of(1)), 1)
-		rate, err := dead.Semaphore("calls", 1, fleet.Rate(time.Hour))
+		crashed, conn := newClient(t, store)
+		admin, _ := newClient(t, store)
+		mustAcquire(t, semaphore(t, crashed, of(1)), 1)
+		rate, err := crashed.Semaphore("calls", 1, fleet.Rate(time.Hour))
 		wantErr(t, err, nil)
 		mustAcquire(t, rate, 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		start := time.Now()
 		wantErr(t, admin.Drain(t.Context(), "db"), nil)
 		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("the dead holder was noticed after %v", took)
+			t.Errorf("the holder expired after %v", took)
 		}
 		wantErr(t, admin.Drain(t.Context(), "calls"), nil)
 		if took := time.Since(start); took > time.Hour+time.Second {
-			t.Errorf("the window was over after %v", took)
+			t.Errorf("the window ended after %v", took)
 		}
 	})
 }
 
-func TestCloseTellsOfReleasesNobodyHeard(t *testing.T) {
+func TestClient_CloseReportsUnconfirmedReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(2))
 		p, q := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		p.Release()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -223,20 +223,20 @@ func TestCloseTellsOfReleasesNobodyHeard(t *testing.T) {
 		select {
 		case <-q.Lost():
 		default:
-			t.Error("a permit that nobody renews any more is not lost")
+			t.Error("a permit that is not renewed any more is not lost")
 		}
 		wantErr(t, q.Err(), sema.ErrLost)
 		wantErr(t, p.Err(), nil)
 	})
 }
 
-func TestPartings(t *testing.T) {
+func TestClient_CloseModes(t *testing.T) {
 	t.Parallel()
 	for _, pooled := range []bool{false, true} {
-		for parting, left := range map[fleet.CloseMode]int64{fleet.CloseRelease: 0, fleet.CloseAbandon: 2} {
+		for mode, left := range map[fleet.CloseMode]int64{fleet.CloseRelease: 0, fleet.CloseAbandon: 2} {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				c, _ := join(t, store)
+				c, _ := newClient(t, store)
 				o := of(5)
 				if pooled {
 					o = o.with(fleet.ModePooled)
@@ -245,89 +245,89 @@ func TestPartings(t *testing.T) {
 				p, q := mustAcquire(t, s, 2), mustAcquire(t, s, 1)
 				q.Release()
 				start := time.Now()
-				wantErr(t, c.Close(t.Context(), parting), nil)
+				wantErr(t, c.Close(t.Context(), mode), nil)
 				if took := time.Since(start); took > time.Second {
 					t.Errorf("it took %v", took)
 				}
 				wantErr(t, p.Err(), sema.ErrLost)
-				if taken, _ := inUse(t, store); taken != left {
-					t.Errorf("%d taken, want %d", taken, left)
+				if used, _ := inUse(t, store); used != left {
+					t.Errorf("%d in use, want %d", used, left)
 				}
 			})
 		}
 	}
 }
 
-func TestAReleasedPermitIsNotLost(t *testing.T) {
+func TestLease_ReleasedPermitIsNotLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
+		c, conn := newClient(t, memstore.New())
 		s := semaphore(t, c, of(2))
 		p := mustAcquire(t, s, 2)
 		a, b, err := p.Split(1)
 		wantErr(t, err, nil)
 		a.Release()
 		if l, ok := fleet.LeaseOf(a); !ok || l.Left != 0 {
-			t.Errorf("%+v is left of what was released", l)
+			t.Errorf("lease %+v of a released permit has time left", l)
 		}
 		if l, _ := fleet.LeaseOf(b); l.Left == 0 {
-			t.Error("nothing is left of what is held")
+			t.Error("the lease of a held permit has no time left")
 		}
-		line.cut.Store(true)
+		conn.cut.Store(true)
 		<-b.Lost()
 		wantErr(t, b.Err(), sema.ErrLost)
 		wantErr(t, a.Err(), nil)
 		b.Release()
-		wantErr(t, b.Err(), sema.ErrLost) // it was lost before
+		wantErr(t, b.Err(), sema.ErrLost) // lost before the release
 	})
 }
 
-// An amnesiac forgets every session.
-type amnesiac struct {
+// A forgetfulStore forgets every session.
+type forgetfulStore struct {
 	*link
 	opened atomic.Int64
 }
 
-func (a *amnesiac) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
+func (a *forgetfulStore) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	a.opened.Add(1)
 	return a.link.Open(ctx, name, c, by)
 }
 
-func (a *amnesiac) Apply(context.Context, string, protocol.Batch) (protocol.Reply, error) {
+func (a *forgetfulStore) Apply(context.Context, string, protocol.Batch) (protocol.Reply, error) {
 	return protocol.Reply{Status: protocol.Unknown}, nil
 }
 
-func TestAnEngineThatForgetsIsNotAskedWithoutAPause(t *testing.T) {
+func TestSession_ForgetfulStoreIsRetriedWithBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := &amnesiac{link: &link{Store: memstore.New()}}
-		c, _ := join(t, a)
+		a := &forgetfulStore{link: &link{Store: memstore.New()}}
+		c, _ := newClient(t, a)
 		_, err := semaphore(t, c, of(1)).Acquire(t.Context(), 1)
 		wantErr(t, err, sema.ErrUnavailable)
 		if n := a.opened.Load(); n > 120 {
-			t.Errorf("%d sessions in a minute", n)
+			t.Errorf("%d sessions were opened in a minute", n)
 		}
 	})
 }
 
-func TestASlowOpenIsNotTrusted(t *testing.T) {
+func TestSession_SlowOpenIsNotUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
-		line.delay = 200 * time.Millisecond
+		c, conn := newClient(t, memstore.New())
+		conn.delay = 200 * time.Millisecond
 		_, err := semaphore(t, c, of(1, fleet.TTL(200*time.Millisecond))).Acquire(t.Context(), 1)
 		if err == nil {
-			t.Error("acquired in a session that was over when it began")
+			t.Error("acquired in a session that had expired when it was opened")
 		}
 	})
 }
 
-func TestErrorsTellWhatIsStored(t *testing.T) {
+func TestSemaphore_ErrorsContainTheStoredCapacity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a, _ := join(t, store)
-		b, _ := join(t, store)
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
 		p := mustAcquire(t, semaphore(t, a, of(3)), 2)
 		mismatched := make(chan sema.Event, 1)
 		s := semaphore(t, b, of(7, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -347,11 +347,11 @@ func TestErrorsTellWhatIsStored(t *testing.T) {
 	})
 }
 
-func TestPeopleSeeWhoHoldsAndWaits(t *testing.T) {
+func TestClient_InfoListsHoldersAndWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, _ := join(t, store)
+		c, _ := newClient(t, store)
 		s := semaphore(t, c, of(1, fleet.Labels(map[string]string{"team": "payments", "job": "a b"})))
 		start := time.Now()
 		p := mustAcquire(t, s, 1)
@@ -363,14 +363,14 @@ func TestPeopleSeeWhoHoldsAndWaits(t *testing.T) {
 		wantErr(t, err, nil)
 		holder, waiter := snapshot.Holders[0], snapshot.Waiters[0]
 		if labels := map[string]string{"job": "a b", "team": "payments"}; !strings.HasPrefix(holder.Site, "fleet/fleet_test.go:") || !maps.Equal(holder.Labels, labels) || !holder.Since.Equal(start) {
-			t.Errorf("the holder is %+v", holder)
+			t.Errorf("holder %+v", holder)
 		}
-		if !strings.HasPrefix(waiter.Site, "fleet/trouble_test.go:") || !waiter.Since.Equal(start.Add(time.Second)) {
-			t.Errorf("the waiter is %+v", waiter)
+		if !strings.HasPrefix(waiter.Site, "fleet/robustness_test.go:") || !waiter.Since.Equal(start.Add(time.Second)) {
+			t.Errorf("waiter %+v", waiter)
 		}
 		for _, got := range []fleet.Caller{holder.Caller, waiter.Caller} {
 			if got.Client != c.Instance() || got.Process != int64(os.Getpid()) || got.Host == "" || got.Kind != "program" || got.Renewed.IsZero() {
-				t.Errorf("the client is %+v", got)
+				t.Errorf("client %+v", got)
 			}
 		}
 		cancel()
@@ -378,11 +378,11 @@ func TestPeopleSeeWhoHoldsAndWaits(t *testing.T) {
 	})
 }
 
-func TestWatchYieldsWhatChanges(t *testing.T) {
+func TestClient_WatchYieldsChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		c, _ := join(t, store)
+		c, _ := newClient(t, store)
 		s := semaphore(t, c, of(2))
 		mustAcquire(t, s, 1)
 		go func() {
@@ -397,26 +397,26 @@ func TestWatchYieldsWhatChanges(t *testing.T) {
 			seen, ended = append(seen, snapshot.InUse), err
 		}
 		if !slices.Equal(seen, []int64{1, 2, 0}) || !errors.Is(ended, fs.ErrNotExist) {
-			t.Errorf("saw %v in use, and then %v", seen, ended)
+			t.Errorf("yielded %v in use, and then %v", seen, ended)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		mustAcquire(t, s, 1)
-		looks := 0
+		changes := 0
 		for range c.Watch(ctx, "db", time.Second) {
-			looks++
+			changes++
 		}
-		if looks != 1 {
-			t.Errorf("%d changes, and nothing had changed", looks)
+		if changes != 1 {
+			t.Errorf("%d changes, want 1", changes)
 		}
 	})
 }
 
-func TestReleasesOfADeletedSemaphoreAreNotMissed(t *testing.T) {
+func TestClient_CloseIgnoresReleasesOfADeletedSemaphore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, line := join(t, memstore.New())
-		line.delay = time.Millisecond
+		c, conn := newClient(t, memstore.New())
+		conn.delay = time.Millisecond
 		p := mustAcquire(t, semaphore(t, c, of(1)), 1)
 		wantErr(t, c.Delete(t.Context(), "db"), nil)
 		p.Release()
@@ -424,18 +424,19 @@ func TestReleasesOfADeletedSemaphoreAreNotMissed(t *testing.T) {
 	})
 }
 
-// closedDoor is an engine that lets nobody in.
-type closedDoor struct{ fleet.Store }
+// A deniedStore denies every Open.
+type deniedStore struct{ fleet.Store }
 
-func (closedDoor) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
+func (deniedStore) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
 	return 0, protocol.Config{}, fmt.Errorf("%w: this token may not acquire", fs.ErrPermission)
 }
 
-// Who may not is told so, and does not wait for the engine to change its mind.
-func TestWhoMayNotIsToldAtOnce(t *testing.T) {
+// TestSemaphore_PermissionErrorFailsAtOnce checks that a caller without the right to acquire does
+// not wait.
+func TestSemaphore_PermissionErrorFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := join(t, closedDoor{memstore.New()})
+		c, _ := newClient(t, deniedStore{memstore.New()})
 		s := semaphore(t, c, of(1))
 		start := time.Now()
 		_, err := s.Acquire(t.Context(), 1)

@@ -10,11 +10,11 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Each test here is a way in which an earlier draft of the protocol, or
-// somebody else's, was broken.
+// Each test in this file covers a flaw of an earlier draft of the protocol, or of other
+// protocols.
 
-// An engine is a state with a clock that goes on by itself.
-type engine struct {
+// A testStore is a state with a clock that the test advances.
+type testStore struct {
 	t     *testing.T
 	state *protocol.State
 	now   protocol.Micros
@@ -22,12 +22,12 @@ type engine struct {
 	acks  map[protocol.Session]uint64
 }
 
-func newEngine(t *testing.T, c protocol.Config) *engine {
+func newTestStore(t *testing.T, c protocol.Config) *testStore {
 	t.Helper()
 	if c.TTL == 0 {
 		c.TTL = ttl
 	}
-	e := &engine{t: t, now: 1_000_000 * ms, seqs: map[protocol.Session]uint64{}, acks: map[protocol.Session]uint64{}}
+	e := &testStore{t: t, now: 1_000_000 * ms, seqs: map[protocol.Session]uint64{}, acks: map[protocol.Session]uint64{}}
 	state, err := protocol.New(e.now, c, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -36,10 +36,10 @@ func newEngine(t *testing.T, c protocol.Config) *engine {
 	return e
 }
 
-// tester opens the sessions of these tests, without a key.
+// tester opens the sessions of the tests, without a key.
 var tester = protocol.Opener{Client: protocol.Client{Instance: "test"}}
 
-func (e *engine) open() protocol.Session {
+func (e *testStore) open() protocol.Session {
 	id, _, err := e.state.Open(e.now, tester, protocol.Version)
 	if err != nil {
 		e.t.Fatal(err)
@@ -47,8 +47,8 @@ func (e *engine) open() protocol.Session {
 	return id
 }
 
-// say has a session say the next batch, and acknowledges what was heard.
-func (e *engine) say(id protocol.Session, ops ...protocol.Op) protocol.Reply {
+// send sends the next batch of a session and acknowledges the results with the one after it.
+func (e *testStore) send(id protocol.Session, ops ...protocol.Op) protocol.Reply {
 	e.t.Helper()
 	e.seqs[id]++
 	r := e.state.Apply(e.now, protocol.Batch{Session: id, Seq: e.seqs[id], Ack: e.acks[id], Ops: ops})
@@ -73,7 +73,7 @@ func release(lease protocol.Seq) protocol.Op {
 	return protocol.Op{Verb: protocol.Release, Lease: lease}
 }
 
-// wantResults fails the test unless these became of the tickets, in order.
+// wantResults fails the test unless the results are of these kinds, in order.
 func wantResults(t *testing.T, r protocol.Reply, want ...protocol.ResultKind) []protocol.Result {
 	t.Helper()
 	var kinds []protocol.ResultKind
@@ -93,9 +93,8 @@ func wantStatus(t *testing.T, r protocol.Reply, want protocol.Status) {
 	}
 }
 
-// Holes 1 to 3: steps of the engine's clock, alone, with a late heartbeat, and
-// back and forth.
-func TestStepsRobNobody(t *testing.T) {
+func TestState_ClockStepsDoNotEndLeasesEarly(t *testing.T) {
+	// Steps of the store's clock: alone, with a late heartbeat, and back and forth.
 	t.Parallel()
 	for _, steps := range [][]protocol.Micros{
 		{ttl * 9 / 10},
@@ -104,79 +103,77 @@ func TestStepsRobNobody(t *testing.T) {
 		{3600_000 * ms, 3600_000 * ms},
 		{math.MaxInt32 * ms, -math.MaxInt32 * ms},
 	} {
-		e := newEngine(t, protocol.Config{Capacity: 1})
+		e := newTestStore(t, protocol.Config{Capacity: 1})
 		holder, other := e.open(), e.open()
-		wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)
-		e.say(other, acquire(1, 1))
-		for range 20 { // two thirds of a TTL without a word from the holder
+		wantResults(t, e.send(holder, acquire(1, 1)), protocol.Granted)
+		e.send(other, acquire(1, 1))
+		for range 20 { // two thirds of a TTL without a batch of the holder
 			e.now += ttl * 2 / 3 / 20
 			if len(steps) > 0 {
 				e.now += steps[0]
 				steps = steps[1:]
 			}
-			wantResults(t, e.say(other))
+			wantResults(t, e.send(other))
 		}
-		wantStatus(t, e.say(holder), protocol.Applied)
+		wantStatus(t, e.send(holder), protocol.Applied)
 	}
 }
 
-// Hole 4: many dead, fewer of whom are cleared away at a time than there are.
-func TestTheDeadAreClearedAwayInPortionsAndNobodyElse(t *testing.T) {
+func TestState_EndsExpiredSessionsInPortions(t *testing.T) {
+	// More sessions have expired than one call ends.
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 100})
-	living := e.open()
+	e := newTestStore(t, protocol.Config{Capacity: 100})
+	live := e.open()
 	for i := range 60 {
-		wantResults(t, e.say(e.open(), acquire(protocol.Ticket(i), 1)), protocol.Granted)
+		wantResults(t, e.send(e.open(), acquire(protocol.Ticket(i), 1)), protocol.Granted)
 	}
 	waiting := false
 	for range 7 {
 		e.now += ttl / 6
-		e.say(living)
+		e.send(live)
 	}
-	r := e.say(living, acquire(1, 90))
+	r := e.send(live, acquire(1, 90))
 	for calls := 0; r.More; calls++ {
 		waiting = true
 		if len(r.Results) > 0 || calls > 10 {
 			t.Fatalf("call %d: %+v", calls, r)
 		}
-		r = e.say(living)
+		r = e.send(live)
 	}
 	wantResults(t, r, protocol.Granted)
 	if !waiting {
-		t.Error("all the dead were cleared away at once")
+		t.Error("one call ended all expired sessions")
 	}
 }
 
-// Hole 5.
-func TestADeadlineCountsFromTheFirstSend(t *testing.T) {
+func TestPeer_DeadlineCountsFromTheFirstSend(t *testing.T) {
 	t.Parallel()
 	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl}, tester)
-	p.Wish(acquire(1, 1))
+	p.Request(acquire(1, 1))
 	b := p.Send(10*ms, 8)
-	p.Send(500*ms, 8) // again, since nothing was heard
-	p.Hear(510*ms, b.Seq, protocol.Reply{Config: protocol.Config{TTL: ttl}})
+	p.Send(500*ms, 8) // again, because no reply was received
+	p.Receive(510*ms, b.Seq, protocol.Reply{Config: protocol.Config{TTL: ttl}})
 	if want := 10*ms + ttl*2/3; p.Deadline() != want {
 		t.Errorf("deadline %d, want %d", p.Deadline(), want)
 	}
 }
 
-func TestALostSessionStaysLost(t *testing.T) {
+func TestPeer_LostSessionStaysLost(t *testing.T) {
 	t.Parallel()
 	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl}, tester)
 	b := p.Send(ttl/2, 8)
 	if !p.Ended(ttl * 2 / 3) {
-		t.Fatal("the deadline passed unnoticed")
+		t.Fatal("the session has not ended at its deadline")
 	}
-	p.Hear(ttl*2/3, b.Seq, protocol.Reply{Config: protocol.Config{TTL: ttl}})
+	p.Receive(ttl*2/3, b.Seq, protocol.Reply{Config: protocol.Config{TTL: ttl}})
 	if !p.Ended(ttl*2/3) || p.Due(ttl) {
-		t.Error("a late reply brought the session back")
+		t.Error("a late reply revived the session")
 	}
 }
 
-// Hole 6.
-func TestARepeatedBatchIsAnsweredAgainAndRenewsNothing(t *testing.T) {
+func TestState_RepeatedBatchGetsTheReplyAndRenewsNothing(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 2})
+	e := newTestStore(t, protocol.Config{Capacity: 2})
 	id := e.open()
 	b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
 	first := e.state.Apply(e.now, b)
@@ -195,41 +192,40 @@ func TestARepeatedBatchIsAnsweredAgainAndRenewsNothing(t *testing.T) {
 			t.Fatalf("%d in use", inUse)
 		}
 	}
-	t.Error("the session never died")
+	t.Error("the session has not expired")
 }
 
-func TestAnOlderBatchIsRefused(t *testing.T) {
+func TestState_RejectsOlderBatches(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	id := e.open()
-	e.say(id, acquire(1, 1))
-	e.say(id)
+	e.send(id, acquire(1, 1))
+	e.send(id)
 	wantStatus(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(2, 1)}}), protocol.Stale)
 	if waiting := len(e.state.Snapshot().Queue); waiting != 0 {
-		t.Errorf("%d wait", waiting)
+		t.Errorf("%d queued", waiting)
 	}
 }
 
-// Hole 7.
-func TestNobodyIsResurrected(t *testing.T) {
+func TestState_RepeatedBatchDoesNotReviveASession(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	id, other := e.open(), e.open()
 	b := protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}}
 	e.state.Apply(e.now, b)
 	for range 8 {
 		e.now += ttl / 6
-		e.say(other)
+		e.send(other)
 	}
 	wantStatus(t, e.state.Apply(e.now, b), protocol.Unknown)
 	wantStatus(t, e.state.Apply(e.now, protocol.Batch{Session: 77, Seq: 1, Ops: b.Ops}), protocol.Unknown)
-	wantResults(t, e.say(other, try(1, 1)), protocol.Granted)
+	wantResults(t, e.send(other, try(1, 1)), protocol.Granted)
 }
 
-// A dead session that was not cleared away yet is dead all the same.
-func TestTheDeadAreNotHeard(t *testing.T) {
+func TestState_IgnoresBatchesOfExpiredSessions(t *testing.T) {
+	// A batch of an expired session that was not removed yet is not applied.
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 100})
+	e := newTestStore(t, protocol.Config{Capacity: 100})
 	other := e.open()
 	for range 40 {
 		e.open()
@@ -237,46 +233,45 @@ func TestTheDeadAreNotHeard(t *testing.T) {
 	late := e.open()
 	for range 6 {
 		e.now += ttl / 6
-		e.say(other)
+		e.send(other)
 	}
 	e.now += ttl / 6
-	wantStatus(t, e.say(late, acquire(1, 1)), protocol.Unknown)
+	wantStatus(t, e.send(late, acquire(1, 1)), protocol.Unknown)
 }
 
-// Hole 8.
-func TestEveryRefusalIsTold(t *testing.T) {
+func TestState_ReportsEveryRejection(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 2, MaxWaiters: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 2, MaxWaiters: 1})
 	holder, waiter := e.open(), e.open()
-	wantResults(t, e.say(holder, acquire(1, 2)), protocol.Granted)
-	wantResults(t, e.say(waiter, acquire(1, 2), acquire(2, 1), acquire(3, 3), acquire(4, 0), try(5, 1)),
+	wantResults(t, e.send(holder, acquire(1, 2)), protocol.Granted)
+	wantResults(t, e.send(waiter, acquire(1, 2), acquire(2, 1), acquire(3, 3), acquire(4, 0), try(5, 1)),
 		protocol.QueueFull, protocol.TooLarge, protocol.Invalid, protocol.Full)
 	c := e.state.Snapshot().Config
 	c.Capacity = 1
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
-	wantResults(t, e.say(waiter), protocol.TooLarge)
-	e.say(waiter, acquire(6, 1))
+	wantResults(t, e.send(waiter), protocol.TooLarge)
+	e.send(waiter, acquire(6, 1))
 	c = e.state.Snapshot().Config
 	c.Draining = true
 	if _, err := e.state.Configure(e.now, c); err != nil {
 		t.Fatal(err)
 	}
-	wantResults(t, e.say(waiter, acquire(7, 1)), protocol.Draining, protocol.Draining)
+	wantResults(t, e.send(waiter, acquire(7, 1)), protocol.Draining, protocol.Draining)
 	if _, err := e.state.Configure(e.now, protocol.Config{TTL: ttl, Version: 1}); !errors.Is(err, protocol.ErrConflict) {
 		t.Error(err)
 	}
 }
 
-// Hole 10: who gave a lease up may still have a write on the way.
-func TestAFenceTellsOfThoseWhoLeftInBetween(t *testing.T) {
+func TestFence_ListsLeasesReleasedInBetween(t *testing.T) {
+	// A former holder may still have a write in flight.
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 4})
+	e := newTestStore(t, protocol.Config{Capacity: 4})
 	id := e.open()
-	leases := wantResults(t, e.say(id, acquire(1, 1), acquire(2, 1), acquire(3, 1)), protocol.Granted, protocol.Granted, protocol.Granted)
-	e.say(id, release(leases[1].Lease))
-	f := wantResults(t, e.say(id, acquire(4, 1)), protocol.Granted)[0].Fence
+	leases := wantResults(t, e.send(id, acquire(1, 1), acquire(2, 1), acquire(3, 1)), protocol.Granted, protocol.Granted, protocol.Granted)
+	e.send(id, release(leases[1].Lease))
+	f := wantResults(t, e.send(id, acquire(4, 1)), protocol.Granted)[0].Fence
 	want := protocol.Fence{
 		Seq: leases[2].Lease + 1, Floor: leases[0].Lease, Exact: true,
 		Revoked: []protocol.Range{{From: leases[1].Lease, To: leases[1].Lease}},
@@ -286,31 +281,30 @@ func TestAFenceTellsOfThoseWhoLeftInBetween(t *testing.T) {
 	}
 }
 
-// Hole 11.
-func TestSeqsOfALaterLifeAreHigher(t *testing.T) {
+func TestState_SeqsRiseAfterDeletion(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	id := e.open()
 	for ticket := range protocol.Ticket(1000) {
-		lease := wantResults(t, e.say(id, acquire(ticket+1, 1)), protocol.Granted)[0].Lease
-		e.say(id, release(lease))
+		lease := wantResults(t, e.send(id, acquire(ticket+1, 1)), protocol.Granted)[0].Lease
+		e.send(id, release(lease))
 	}
 	again, err := protocol.New(e.now-3600_000*ms, protocol.Config{Capacity: 1, TTL: ttl}, e.state.Tombstone())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again.Tombstone() < e.state.Tombstone() {
-		t.Errorf("begins at %d, after %d", again.Tombstone(), e.state.Tombstone())
+		t.Errorf("starts at %d, after %d", again.Tombstone(), e.state.Tombstone())
 	}
 }
 
-// Hole 12: grants that come by time.
-func TestWhoIsFirstIsToldWhenTimeWillServeIt(t *testing.T) {
+func TestState_NotifiesTheFirstTicketOfGrantsByTime(t *testing.T) {
+	// Grants by time alone: a ramp.
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 0, Ramp: 10})
+	e := newTestStore(t, protocol.Config{Capacity: 0, Ramp: 10})
 	a, b := e.open(), e.open()
-	e.say(a, acquire(1, 1))
-	e.say(b, acquire(1, 1))
+	e.send(a, acquire(1, 1))
+	e.send(b, acquire(1, 1))
 	c := e.state.Snapshot().Config
 	c.Capacity = 2
 	e.state.Woken()
@@ -318,46 +312,46 @@ func TestWhoIsFirstIsToldWhenTimeWillServeIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if woken := e.state.Woken(); !slices.Equal(woken, []protocol.Session{a}) {
-		t.Fatalf("woken %v, want the first in line", woken)
+		t.Fatalf("woken %v, want the session of the first ticket", woken)
 	}
-	if r := e.say(a); r.Next != 100*ms {
-		t.Fatalf("told to speak in %d, want 100 ms", r.Next)
+	if r := e.send(a); r.Next != 100*ms {
+		t.Fatalf("next batch in %d, want 100 ms", r.Next)
 	}
 	e.now += 100 * ms
-	wantResults(t, e.say(a), protocol.Granted)
+	wantResults(t, e.send(a), protocol.Granted)
 	if woken := e.state.Woken(); !slices.Contains(woken, b) {
 		t.Errorf("woken %v, want the next", woken)
 	}
-	if r := e.say(b); r.Next != 100*ms {
-		t.Errorf("told to speak in %d, want 100 ms", r.Next)
+	if r := e.send(b); r.Next != 100*ms {
+		t.Errorf("next batch in %d, want 100 ms", r.Next)
 	}
 }
 
-func TestARateComesBackByTimeAlone(t *testing.T) {
+func TestState_RateReturnsByTimeAlone(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Kind: protocol.Rate, Capacity: 3, Window: 1000 * ms})
+	e := newTestStore(t, protocol.Config{Kind: protocol.Rate, Capacity: 3, Window: 1000 * ms})
 	id := e.open()
-	results := wantResults(t, e.say(id, acquire(1, 2)), protocol.Granted)
+	results := wantResults(t, e.send(id, acquire(1, 2)), protocol.Granted)
 	e.now += 200 * ms
-	r := e.say(id, release(results[0].Lease), acquire(2, 2))
+	r := e.send(id, release(results[0].Lease), acquire(2, 2))
 	wantResults(t, r)
 	if r.Next != min(800*ms, ttl/6) {
-		t.Errorf("told to speak in %d", r.Next)
+		t.Errorf("next batch in %d", r.Next)
 	}
 	e.now += 799 * ms
-	wantResults(t, e.say(id))
+	wantResults(t, e.send(id))
 	e.now += 1 * ms
-	wantResults(t, e.say(id), protocol.Granted)
-	e.now -= 3600_000 * ms // a clock that steps back costs a window at most
-	wantResults(t, e.say(id, acquire(3, 3)))
+	wantResults(t, e.send(id), protocol.Granted)
+	e.now -= 3600_000 * ms // a clock that steps back costs at most a window
+	wantResults(t, e.send(id, acquire(3, 3)))
 	e.now += 1000 * ms
-	wantResults(t, e.say(id), protocol.Granted)
+	wantResults(t, e.send(id), protocol.Granted)
 }
 
-// A cancel takes back what was granted and not heard of.
-func TestACancelIsNeverTooLate(t *testing.T) {
+func TestState_CancelReleasesUnseenGrant(t *testing.T) {
+	// A cancel releases a lease whose grant the client has not received.
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	id := e.open()
 	e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 1)}})
 	r := e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, Ops: []protocol.Op{{Verb: protocol.Cancel, Ticket: 1}}})
@@ -367,21 +361,21 @@ func TestACancelIsNeverTooLate(t *testing.T) {
 	}
 }
 
-func TestAPeerGivesBackWhatItNoLongerWants(t *testing.T) {
+func TestPeer_ReleasesGrantsOfCancelledTickets(t *testing.T) {
 	t.Parallel()
 	c := protocol.Config{TTL: ttl}
 	p := protocol.NewPeer(0, 1, c, tester)
-	p.Wish(acquire(1, 1))
-	p.Wish(acquire(2, 1))
-	p.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: 1}) // before it was sent
+	p.Request(acquire(1, 1))
+	p.Request(acquire(2, 1))
+	p.Request(protocol.Op{Verb: protocol.Cancel, Ticket: 1}) // before it was sent
 	b := p.Send(0, 8)
 	if len(b.Ops) != 1 || b.Ops[0].Ticket != 2 {
 		t.Fatalf("%+v", b.Ops)
 	}
-	p.Wish(protocol.Op{Verb: protocol.Cancel, Ticket: 2})
+	p.Request(protocol.Op{Verb: protocol.Cancel, Ticket: 2})
 	r := protocol.Reply{Config: c, Results: []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 2, Lease: 9}}}
-	if news := p.Hear(1, b.Seq, r); len(news) != 0 {
-		t.Errorf("told of %+v", news)
+	if results := p.Receive(1, b.Seq, r); len(results) != 0 {
+		t.Errorf("results %+v of a cancelled ticket", results)
 	}
 	b = p.Send(2, 8)
 	if want := []protocol.Op{release(9)}; b.Ack != 1 || !reflect.DeepEqual(b.Ops, want) {
@@ -389,118 +383,118 @@ func TestAPeerGivesBackWhatItNoLongerWants(t *testing.T) {
 	}
 }
 
-func TestAPeerHearsAFateOnce(t *testing.T) {
+func TestPeer_ReturnsAResultOnce(t *testing.T) {
 	t.Parallel()
 	c := protocol.Config{TTL: ttl}
 	p := protocol.NewPeer(0, 1, c, tester)
-	p.Wish(acquire(1, 1))
+	p.Request(acquire(1, 1))
 	results := []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 9}}
 	b := p.Send(0, 8)
-	if news := p.Hear(1, b.Seq, protocol.Reply{Config: c, Results: results}); len(news) != 1 || !p.Holds(1, 9) {
-		t.Fatalf("%+v", news)
+	if fresh := p.Receive(1, b.Seq, protocol.Reply{Config: c, Results: results}); len(fresh) != 1 || !p.Holds(1, 9) {
+		t.Fatalf("%+v", fresh)
 	}
-	p.Wish(release(9))
+	p.Request(release(9))
 	b = p.Send(2, 8)
-	if news := p.Hear(3, b.Seq, protocol.Reply{Config: c, Results: results}); len(news) != 0 || p.Holds(3, 9) {
-		t.Errorf("told again of %+v", news)
+	if fresh := p.Receive(3, b.Seq, protocol.Reply{Config: c, Results: results}); len(fresh) != 0 || p.Holds(3, 9) {
+		t.Errorf("results %+v are returned twice", fresh)
 	}
 	if b = p.Send(4, 8); len(b.Ops) != 0 {
 		t.Errorf("%+v", b.Ops)
 	}
 }
 
-func TestSplitPartsALease(t *testing.T) {
+func TestState_SplitCreatesALease(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 5})
+	e := newTestStore(t, protocol.Config{Capacity: 5})
 	id := e.open()
-	whole := wantResults(t, e.say(id, acquire(1, 5)), protocol.Granted)[0].Lease
+	whole := wantResults(t, e.send(id, acquire(1, 5)), protocol.Granted)[0].Lease
 	split := func(ticket protocol.Ticket, weight int64) protocol.Op {
 		return protocol.Op{Verb: protocol.Split, Lease: whole, Ticket: ticket, Weight: weight}
 	}
-	part := wantResults(t, e.say(id, split(2, 2)), protocol.Granted)[0].Lease
-	wantResults(t, e.say(id, split(3, 3), split(4, 0), split(5, 99)), protocol.Invalid, protocol.Invalid, protocol.Invalid)
-	e.say(id, release(whole))
+	part := wantResults(t, e.send(id, split(2, 2)), protocol.Granted)[0].Lease
+	wantResults(t, e.send(id, split(3, 3), split(4, 0), split(5, 99)), protocol.Invalid, protocol.Invalid, protocol.Invalid)
+	e.send(id, release(whole))
 	if inUse := e.state.Snapshot().InUse; inUse != 2 {
 		t.Errorf("%d in use", inUse)
 	}
-	e.say(id, release(part))
+	e.send(id, release(part))
 	if inUse := e.state.Snapshot().InUse; inUse != 0 {
 		t.Errorf("%d in use", inUse)
 	}
 }
 
-// Pooled blocks are recalled when others wait, once, and given back in part.
-func TestPooledBlocksAreRecalled(t *testing.T) {
+func TestState_RecallsPooledBlocksOnce(t *testing.T) {
+	// Pooled blocks are recalled once when others wait, and may be released in part.
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 10})
+	e := newTestStore(t, protocol.Config{Capacity: 10})
 	pool, other := e.open(), e.open()
-	r := e.say(pool, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 10, Pooled: true})
+	r := e.send(pool, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 10, Pooled: true})
 	block := wantResults(t, r, protocol.Granted)[0].Lease
 	if r.Recall {
-		t.Error("recalled though nobody waits")
+		t.Error("recalled although no ticket waits")
 	}
 	e.state.Woken()
-	e.say(other, acquire(1, 3))
+	e.send(other, acquire(1, 3))
 	if woken := e.state.Woken(); !slices.Equal(woken, []protocol.Session{pool}) {
 		t.Errorf("woken %v, want the pool", woken)
 	}
-	e.say(other)
+	e.send(other)
 	if woken := e.state.Woken(); len(woken) != 0 {
 		t.Errorf("woken %v a second time", woken)
 	}
-	if r := e.say(pool); !r.Recall {
+	if r := e.send(pool); !r.Recall {
 		t.Error("not recalled")
 	}
-	r = e.say(pool, protocol.Op{Verb: protocol.Release, Lease: block, Weight: 4})
+	r = e.send(pool, protocol.Op{Verb: protocol.Release, Lease: block, Weight: 4})
 	if r.Recall {
-		t.Error("recalled though nobody waits")
+		t.Error("recalled although no ticket waits")
 	}
-	wantResults(t, e.say(other), protocol.Granted)
+	wantResults(t, e.send(other), protocol.Granted)
 	if s := e.state.Snapshot(); s.InUse != 9 || s.Leases[0].Weight != 6 {
 		t.Errorf("%+v", s)
 	}
 }
 
-func TestATicketsOwnDeadline(t *testing.T) {
+func TestState_TicketTimesOut(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	holder, id := e.open(), e.open()
-	lease := wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
-	e.say(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: 100 * ms})
+	lease := wantResults(t, e.send(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	e.send(id, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Wait: 100 * ms})
 	e.now += 101 * ms
-	e.say(holder, release(lease))
-	wantResults(t, e.say(id), protocol.TimedOut)
+	e.send(holder, release(lease))
+	wantResults(t, e.send(id), protocol.TimedOut)
 }
 
-func TestByeFreesEverything(t *testing.T) {
+func TestState_EndFreesEverything(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	id, other := e.open(), e.open()
-	e.say(id, acquire(1, 1), acquire(2, 1))
-	e.say(other, acquire(1, 1))
+	e.send(id, acquire(1, 1), acquire(2, 1))
+	e.send(other, acquire(1, 1))
 	wantStatus(t, e.state.Apply(e.now, protocol.Batch{Session: id, Seq: 2, End: true}), protocol.Applied)
-	wantResults(t, e.say(other), protocol.Granted)
-	wantStatus(t, e.say(id), protocol.Unknown)
+	wantResults(t, e.send(other), protocol.Granted)
+	wantStatus(t, e.send(id), protocol.Unknown)
 }
 
-// One message for each grant, however many wait.
-func TestOneWakeUpForEachGrant(t *testing.T) {
+func TestState_OneNotificationForEachGrant(t *testing.T) {
+	// Each grant causes one notification, whatever the number of waiters.
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 1})
+	e := newTestStore(t, protocol.Config{Capacity: 1})
 	const waiters = 1000
 	holder := e.open()
-	lease := wantResults(t, e.say(holder, acquire(1, 1)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.send(holder, acquire(1, 1)), protocol.Granted)[0].Lease
 	for range waiters {
-		e.say(e.open(), acquire(1, 1))
+		e.send(e.open(), acquire(1, 1))
 	}
 	e.state.Woken()
 	messages := 0
 	for range waiters {
-		e.say(holder, release(lease))
+		e.send(holder, release(lease))
 		woken := e.state.Woken()
 		messages += len(woken)
 		holder = woken[0]
-		lease = wantResults(t, e.say(holder), protocol.Granted)[0].Lease
+		lease = wantResults(t, e.send(holder), protocol.Granted)[0].Lease
 		messages += len(e.state.Woken())
 	}
 	if messages != waiters {
@@ -508,15 +502,15 @@ func TestOneWakeUpForEachGrant(t *testing.T) {
 	}
 }
 
-func TestARevokedLeaseCannotBeSplit(t *testing.T) {
+func TestState_RevokedLeaseCannotBeSplit(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, protocol.Config{Capacity: 4})
+	e := newTestStore(t, protocol.Config{Capacity: 4})
 	id := e.open()
-	lease := wantResults(t, e.say(id, acquire(1, 4)), protocol.Granted)[0].Lease
+	lease := wantResults(t, e.send(id, acquire(1, 4)), protocol.Granted)[0].Lease
 	e.state.Revoke(e.now, lease, false, "")
-	wantResults(t, e.say(id, protocol.Op{Verb: protocol.Split, Lease: lease, Ticket: 2, Weight: 3}, protocol.Op{Verb: protocol.Cancel}),
+	wantResults(t, e.send(id, protocol.Op{Verb: protocol.Split, Lease: lease, Ticket: 2, Weight: 3}, protocol.Op{Verb: protocol.Cancel}),
 		protocol.Revoked, protocol.Invalid)
-	e.say(id)
+	e.send(id)
 	if inUse := e.state.Snapshot().InUse; inUse != 0 {
 		t.Errorf("%d in use", inUse)
 	}

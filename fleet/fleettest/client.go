@@ -11,58 +11,58 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A speaker speaks to one semaphore, in several sessions. It is not safe for
-// concurrent use.
-type speaker struct {
+// A client sends batches to one semaphore, in several sessions. It is not safe for concurrent
+// use.
+type client struct {
 	ctx    context.Context
 	suite  Suite
 	store  fleet.Store
-	test   string // its name, for who wants to run it again
+	test   string // name of the test, to run it again
 	name   string
 	config protocol.Config
 	seqs   map[protocol.Session]uint64
 	acks   map[protocol.Session]uint64
-	clock  *stopped // nil: it runs
+	clock  *stoppedClock // nil: the clock runs
 }
 
-// another is a speaker to another semaphore.
-func (s *speaker) another() speaker {
+// another returns a client of another semaphore.
+func (s *client) another() client {
 	a := *s
 	a.name = fmt.Sprintf("%s-%016x", s.name, rand.Uint64())
 	a.seqs, a.acks = map[protocol.Session]uint64{}, map[protocol.Session]uint64{}
 	return a
 }
 
-func (s *speaker) fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
+func (s *client) fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
 
-func (s *speaker) must(err error) {
+func (s *client) must(err error) {
 	if err != nil {
 		s.fail("%w", err)
 	}
 }
 
-func (s *speaker) mustBe(err, want error) {
+func (s *client) mustBe(err, want error) {
 	if !errors.Is(err, want) {
 		s.fail("error %v, want %v", err, want)
 	}
 }
 
-// remove leaves nothing behind, if there is something.
-func (s *speaker) remove() {
+// remove deletes the semaphore, if it exists.
+func (s *client) remove() {
 	_ = s.store.Administer(context.WithoutCancel(s.ctx), s.name, fleet.Command{Delete: true})
 }
 
-// owner has the sessions of the suite.
+// owner owns the sessions of the suite.
 var owner = protocol.Owner{Key: protocol.NewKey()}
 
-// opener describes an instance that opens sessions of the suite.
+// opener returns an opener for sessions of an instance.
 func opener(instance string) protocol.Opener {
 	return protocol.Opener{Client: protocol.Client{Instance: instance, Kind: "program", Host: "host of " + instance, Process: 4711}, Owner: owner}
 }
 
-func (s *speaker) open() protocol.Session { return s.openAs("fleettest") }
+func (s *client) open() protocol.Session { return s.openAs("fleettest") }
 
-func (s *speaker) openAs(instance string) protocol.Session {
+func (s *client) openAs(instance string) protocol.Session {
 	id, config, err := s.store.Open(s.ctx, s.name, s.config, opener(instance))
 	s.must(err)
 	if config.Kind != s.config.Kind || config.TTL != s.config.TTL {
@@ -71,29 +71,29 @@ func (s *speaker) openAs(instance string) protocol.Session {
 	return id
 }
 
-// say says the next batch of a session and acknowledges what is heard.
-func (s *speaker) say(id protocol.Session, ops ...protocol.Op) protocol.Reply {
+// send sends the next batch of a session and acknowledges its results with the one after it.
+func (s *client) send(id protocol.Session, ops ...protocol.Op) protocol.Reply {
 	s.seqs[id]++
 	return s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ack: s.acks[id], Ops: ops})
 }
 
-// hear says nothing, and fails unless that is heard.
-func (s *speaker) hear(ids ...protocol.Session) {
+// heartbeat sends a heartbeat for each session, and fails unless it is applied.
+func (s *client) heartbeat(ids ...protocol.Session) {
 	for _, id := range ids {
-		s.wantStatus(s.say(id), protocol.Applied)
+		s.wantStatus(s.send(id), protocol.Applied)
 	}
 }
 
-// repeat says the last batch of a session again.
-func (s *speaker) repeat(id protocol.Session, ops ...protocol.Op) protocol.Reply {
+// repeat sends the last batch of a session again.
+func (s *client) repeat(id protocol.Session, ops ...protocol.Op) protocol.Reply {
 	return s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ack: s.acks[id], Ops: ops})
 }
 
-func (s *speaker) apply(b protocol.Batch) protocol.Reply {
+func (s *client) apply(b protocol.Batch) protocol.Reply {
 	if b.Owner == (protocol.Owner{}) {
 		b.Owner = owner
 	}
-	s.must(context.Cause(s.ctx)) // there are engines that do not look at it
+	s.must(context.Cause(s.ctx)) // some stores ignore the context
 	r, err := s.store.Apply(s.ctx, s.name, b)
 	s.must(err)
 	for _, f := range r.Results {
@@ -102,30 +102,30 @@ func (s *speaker) apply(b protocol.Batch) protocol.Reply {
 	return r
 }
 
-func (s *speaker) inspect() protocol.Snapshot {
+func (s *client) inspect() protocol.Snapshot {
 	snapshot, err := s.store.Inspect(s.ctx, s.name)
 	s.must(err)
 	return snapshot
 }
 
-// configure changes what is configured now.
-func (s *speaker) configure(change func(*protocol.Config)) error {
+// configure applies a change to the current configuration.
+func (s *client) configure(change func(*protocol.Config)) error {
 	c := s.inspect().Config
 	change(&c)
 	return s.store.Administer(s.ctx, s.name, fleet.Command{Configure: &c})
 }
 
-func (s *speaker) revoke(lease protocol.Seq, atOnce bool) error {
+func (s *client) revoke(lease protocol.Seq, atOnce bool) error {
 	return s.store.Administer(s.ctx, s.name, fleet.Command{Revoke: revocation(lease, atOnce)})
 }
 
-// revocation has a note that has to be quoted with care.
+// revocation returns a revocation whose note needs careful quoting.
 func revocation(lease protocol.Seq, atOnce bool) *fleet.Revocation {
 	return &fleet.Revocation{Lease: lease, AtOnce: atOnce, By: `O'Hara "the admin"`, Why: "ü\n%s"}
 }
 
-// wantResults fails unless the reply has just these results, and returns them.
-func (s *speaker) wantResults(r protocol.Reply, want ...protocol.ResultKind) []protocol.Result {
+// wantResults returns the results of the reply, and fails unless they are of these kinds.
+func (s *client) wantResults(r protocol.Reply, want ...protocol.ResultKind) []protocol.Result {
 	if kinds := kindsOf(r.Results); !slices.Equal(kinds, want) {
 		s.fail("results %v, want %v", kinds, want)
 	}
@@ -139,29 +139,29 @@ func kindsOf(results []protocol.Result) (kinds []protocol.ResultKind) {
 	return kinds
 }
 
-// granted says ops and returns the leases, of which there must be that many.
-func (s *speaker) granted(id protocol.Session, n int, ops ...protocol.Op) []protocol.Seq {
+// granted sends ops and returns the granted leases. It fails unless there are n of them.
+func (s *client) granted(id protocol.Session, n int, ops ...protocol.Op) []protocol.Seq {
 	var leases []protocol.Seq
-	for _, f := range s.wantResults(s.say(id, ops...), slices.Repeat([]protocol.ResultKind{protocol.Granted}, n)...) {
+	for _, f := range s.wantResults(s.send(id, ops...), slices.Repeat([]protocol.ResultKind{protocol.Granted}, n)...) {
 		leases = append(leases, f.Lease)
 	}
 	return leases
 }
 
-// fence says ops, of which one must be granted at once, and returns its fence.
-func (s *speaker) fence(id protocol.Session, ops ...protocol.Op) protocol.Fence {
-	return s.wantResults(s.say(id, ops...), protocol.Granted)[0].Fence
+// fence sends ops, of which one must be granted at once, and returns its fence.
+func (s *client) fence(id protocol.Session, ops ...protocol.Op) protocol.Fence {
+	return s.wantResults(s.send(id, ops...), protocol.Granted)[0].Fence
 }
 
-func (s *speaker) wantStatus(r protocol.Reply, want protocol.Status) {
+func (s *client) wantStatus(r protocol.Reply, want protocol.Status) {
 	if r.Status != want {
 		s.fail("status %d, want %d", r.Status, want)
 	}
 }
 
-func (s *speaker) wantInUse(inUse int64, waiting int) {
+func (s *client) wantInUse(inUse int64, waiting int) {
 	if got := s.inspect(); got.InUse != inUse || len(got.Queue) != waiting {
-		s.fail("%d in use and %d in line, want %d and %d", got.InUse, len(got.Queue), inUse, waiting)
+		s.fail("%d in use and %d queued, want %d and %d", got.InUse, len(got.Queue), inUse, waiting)
 	}
 }
 

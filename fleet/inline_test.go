@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// carried is a semaphore with a session, over a wire.
-func carried(t *testing.T, w *wire) (*fleet.Client, *fleet.Semaphore) {
+// inlineSemaphore returns a semaphore with an open session, over a wire.
+func inlineSemaphore(t *testing.T, w *wire) (*fleet.Client, *fleet.Semaphore) {
 	t.Helper()
 	c := fleet.New(w)
 	c.UseBubbleClock()
@@ -23,34 +23,34 @@ func carried(t *testing.T, w *wire) (*fleet.Client, *fleet.Semaphore) {
 	return c, s
 }
 
-// Who carries a batch in its own goroutine holds up nobody, and is held up by
-// nobody.
-func TestWhoCarriesABatchIsInNobodysWay(t *testing.T) {
+// TestSession_InlineExchangeDelaysNoOtherCaller checks that a caller which sends a batch in its
+// own goroutine delays no other caller, and is not delayed by others.
+func TestSession_InlineExchangeDelaysNoOtherCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := carried(t, &wire{Store: memstore.New(), rtt: time.Second})
+		c, s := inlineSemaphore(t, &wire{Store: memstore.New(), rtt: time.Second})
 		start := time.Now()
 		var wg sync.WaitGroup
-		wg.Go(func() { // carries
+		wg.Go(func() { // sends the batch itself
 			mustAcquire(t, s, 1)
 			if took := time.Since(start); took != time.Second {
-				t.Errorf("who carried was answered after %v", took)
+				t.Errorf("the inline caller got its reply after %v", took)
 			}
 		})
 		synctest.Wait()
-		wg.Go(func() { // joins the next batch, and leaves
+		wg.Go(func() { // joins the next batch, and gives up
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			_, err := s.Acquire(ctx, 1)
 			wantErr(t, err, context.DeadlineExceeded)
 			if took := time.Since(start); took != 100*time.Millisecond {
-				t.Errorf("who left was held up for %v", took)
+				t.Errorf("the caller that gave up returned after %v", took)
 			}
 		})
 		wg.Go(func() { // joins the next batch
 			mustAcquire(t, s, 1)
 			if took := time.Since(start); took != 2*time.Second {
-				t.Errorf("who came later was answered after %v", took)
+				t.Errorf("the later caller got its reply after %v", took)
 			}
 		})
 		wg.Wait()
@@ -58,11 +58,11 @@ func TestWhoCarriesABatchIsInNobodysWay(t *testing.T) {
 	})
 }
 
-func TestABatchThatIsLostWithWhoCarriesItIsSaidAgain(t *testing.T) {
+func TestSession_LostInlineBatchIsSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{Store: memstore.New(), rtt: time.Millisecond}
-		c, s := carried(t, w)
+		c, s := inlineSemaphore(t, w)
 		w.lose.Store(1)
 		p := mustAcquire(t, s, 1)
 		time.Sleep(time.Minute)
@@ -72,12 +72,12 @@ func TestABatchThatIsLostWithWhoCarriesItIsSaidAgain(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhoCarries(t *testing.T) {
+func TestClient_CloseEndsAnInlineExchange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{Store: memstore.New(), rtt: time.Millisecond}
-		c, s := carried(t, w)
-		w.dead.Store(true)
+		c, s := inlineSemaphore(t, w)
+		w.cut.Store(true)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, err := s.Acquire(context.Background(), 1)
