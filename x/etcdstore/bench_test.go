@@ -14,15 +14,14 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// callers is how many goroutines the benchmarks have.
+// callers is the number of goroutines of the benchmarks.
 const callers = 256
 
-// BenchmarkPairs counts an acquire and its release as one: 256 goroutines on one
-// semaphore, through one client; and etcd's own mutex beside it, which each of
-// as many goroutines has for itself.
+// BenchmarkPairs counts an acquire and its release as one: 256 goroutines on one semaphore,
+// through one client. For comparison, as many goroutines use etcd's own mutexes, one each.
 func BenchmarkPairs(b *testing.B) {
 	server := etcdtest.Start(b, 1)
 	for _, capacity := range []int64{1000, 16} {
@@ -70,7 +69,7 @@ func BenchmarkPairs(b *testing.B) {
 	})
 }
 
-// share has callers do b.N of something.
+// share does b.N operations from callers goroutines.
 func share(b *testing.B, do func(caller int) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -91,8 +90,8 @@ func share(b *testing.B, do func(caller int) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 }
 
-// BenchmarkHandOff is from a release in one client to the return of an acquire
-// that waits in another.
+// BenchmarkHandOff measures the time from a release in one client to the return of an
+// acquire that waits in another.
 func BenchmarkHandOff(b *testing.B) {
 	server := etcdtest.Start(b, 1)
 	observer := openAt(b, server, "")

@@ -9,42 +9,42 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// wantWork fails unless everybody got a share, nobody waited for too long and
-// nothing was lost.
-func (r result) wantWork(t *testing.T, longest time.Duration) {
+// wantWork fails the test unless every process was served often enough, no acquire took too
+// long and no permit was lost.
+func (r loadReport) wantWork(t *testing.T, longest time.Duration) {
 	t.Helper()
 	t.Logf("%d pairs %v, %d lost, the longest wait %v; %d transactions, %d writes, %d conflicts", r.pairs, r.each, r.lost, r.worst, r.transactions, r.writes, r.conflicts)
 	for i, pairs := range r.each {
 		if pairs < enough {
-			t.Errorf("process %d had its turn %d times, want %d at least", i, pairs, enough)
+			t.Errorf("process %d acquired %d times, want %d at least", i, pairs, enough)
 		}
 	}
 	if r.worst > longest {
-		t.Errorf("somebody waited for %v, want %v at most", r.worst, longest)
+		t.Errorf("an acquire took %v, want %v at most", r.worst, longest)
 	}
 	if r.lost > 0 {
 		t.Errorf("%d permits were lost", r.lost)
 	}
 }
 
-// These tests are alone: with others beside them, etcd hardly gets to its disk.
+// These tests do not run in parallel: with others beside them, etcd rarely gets to its disk.
 
-// TestFourProcessesContend, with clocks that are hours apart.
-func TestFourProcessesContend(t *testing.T) {
+// TestStore_ServesFourProcesses runs four processes whose clocks are hours apart.
+func TestStore_ServesFourProcesses(t *testing.T) {
 	server := etcdtest.Start(t, 1)
-	load := rush{members: strings.Join(server.Addresses(), ","), capacity: 3, callers: 8, hold: 2 * time.Millisecond, shares: true}
+	load := workload{members: strings.Join(server.Addresses(), ","), capacity: 3, callers: 8, hold: 2 * time.Millisecond, combines: true}
 	r := load.run(t, []time.Duration{0, time.Hour, -time.Hour, 25 * time.Hour}, func() { time.Sleep(4 * time.Second) })
 	r.wantWork(t, 4*time.Second)
 }
 
-// TestTheLeaderIsKilled, and started again, in the middle of load.
-func TestTheLeaderIsKilled(t *testing.T) {
+// TestStore_WorksWhileTheLeaderIsKilled kills and restarts the leader under load.
+func TestStore_WorksWhileTheLeaderIsKilled(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
-	load := rush{members: strings.Join(cluster.Addresses(), ","), capacity: 3, callers: 4, hold: 2 * time.Millisecond, shares: true}
+	load := workload{members: strings.Join(cluster.Addresses(), ","), capacity: 3, callers: 4, hold: 2 * time.Millisecond, combines: true}
 	r := load.run(t, []time.Duration{0, time.Hour, 0, -time.Hour}, func() {
 		time.Sleep(time.Second)
 		leader := cluster.Leader()
@@ -56,11 +56,11 @@ func TestTheLeaderIsKilled(t *testing.T) {
 	r.wantWork(t, 8*time.Second)
 }
 
-// TestOneOfThreeIsCutOff: it is frozen, which is to others as if it were cut off,
-// first one that follows and then the one that leads.
-func TestOneOfThreeIsCutOff(t *testing.T) {
+// TestStore_WorksWhileAMemberIsPaused pauses a follower and then the leader, which others
+// observe as a partition.
+func TestStore_WorksWhileAMemberIsPaused(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
-	load := rush{members: strings.Join(cluster.Addresses(), ","), capacity: 2, callers: 4, hold: 2 * time.Millisecond, shares: true}
+	load := workload{members: strings.Join(cluster.Addresses(), ","), capacity: 2, callers: 4, hold: 2 * time.Millisecond, combines: true}
 	r := load.run(t, four, func() {
 		for _, n := range []*etcdtest.Node{cluster.Followers()[0], cluster.Leader()} {
 			time.Sleep(time.Second)
@@ -73,9 +73,9 @@ func TestOneOfThreeIsCutOff(t *testing.T) {
 	r.wantWork(t, 8*time.Second)
 }
 
-// TestWithoutAMajorityNobodyIsAnswered, and what was said is heard once there is
-// one again.
-func TestWithoutAMajorityNobodyIsAnswered(t *testing.T) {
+// TestStore_FailsWithoutAMajority checks that operations fail, and that a batch is applied
+// when there is a majority again.
+func TestStore_FailsWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Start(t, 3)
 	store := openAt(t, cluster, "")
@@ -89,7 +89,7 @@ func TestWithoutAMajorityNobodyIsAnswered(t *testing.T) {
 	_, err := store.Apply(limited(t, 2500*time.Millisecond), "a", b)
 	wantError(t, err, "majority")
 	_, err = store.Inspect(limited(t, 2500*time.Millisecond), "a")
-	wantError(t, err, "majority") // it is not read from who may not know
+	wantError(t, err, "majority") // it is not read from a member that may be behind
 	var wg sync.WaitGroup
 	for _, n := range followers {
 		wg.Go(n.Restart)

@@ -11,15 +11,15 @@ import (
 
 // Batches are combined across processes (flat combining).
 //
-// A process that fails to write has lost against another one, and may lose again. So
-// it publishes its batches in the transaction that fails. Whoever fails next reads
-// them, and the next process that succeeds applies them with its own; its entry has
-// the replies. However many processes contend, each is served in about the second
-// round, and none starves.
+// A process whose write fails has lost against another process, and may lose again. So it
+// publishes its batches in the transaction that fails. The next process that fails reads
+// them, and the next process that succeeds applies them with its own. Its entry has the
+// replies. However many processes contend, each is served in about the second round, and
+// none starves.
 //
-// It is safe since a batch is applied at most once: one that was combined twice, or
-// long after its caller has given up, is like a batch that the network has duplicated
-// or delayed.
+// It is safe since a batch is applied at most once. One that was combined twice, or long
+// after its caller has stopped waiting, is like a batch that the network has duplicated or
+// delayed.
 const (
 	maxCombined      = 16        // processes whose batches one write combines
 	maxPublished     = 8         // batches of one process
@@ -27,7 +27,7 @@ const (
 	maxReplies       = 256 << 10 // bytes of replies in an entry
 )
 
-// A publication has the batches of a process for others to apply.
+// A publication holds the batches that a process publishes for others to apply.
 type publication struct {
 	key     string
 	batches []publicBatch
@@ -134,10 +134,10 @@ func (f *fenceRow) fence() protocol.Fence {
 	return protocol.Fence{Seq: f.Seq, Floor: f.Floor, Revoked: each(f.Revoked, func(r rangeRow) protocol.Range { return protocol.Range(r) }), Exact: f.Exact}
 }
 
-// publish returns what publishes the batches of the turn, if the semaphore exists:
-// those of a deleted one would never be removed.
+// publish returns the operations that publish the batches of the turn. They do so only if
+// the semaphore exists: the batches of a deleted one would never be removed.
 func (t *turn) publish() []clientv3.Op {
-	if t.published || !t.store.shares {
+	if t.published || !t.store.combines {
 		return nil
 	}
 	var public []publicBatch
@@ -149,7 +149,7 @@ func (t *turn) publish() []clientv3.Op {
 		if size += c.size; size > maxPublishedSize || len(public) == maxPublished {
 			break
 		}
-		if c.name == "" { // it stays: a process that read it before may reply
+		if c.name == "" { // otherwise it keeps its name: a process that read it before may reply
 			c.name = t.store.attempts.next()
 		}
 		public = append(public, publicBatch{c.name, newBatchRow(*c.batch)})
@@ -171,7 +171,7 @@ func (t *turn) parsePublications(found []*mvccpb.KeyValue) (all []publication) {
 			continue
 		}
 		if err := unpack(kv.Value, &p.batches); err != nil {
-			p.batches = nil // of another version; it is removed
+			p.batches = nil // of another version; the key is removed
 		}
 		all = append(all, p)
 	}
@@ -183,7 +183,7 @@ func (t *turn) parsePublications(found []*mvccpb.KeyValue) (all []publication) {
 func (t *turn) combine(now protocol.Micros) (replies []replyTo, ok bool) {
 	defer func() {
 		if recover() != nil {
-			t.alone, ok = true, false // its own process gets the panic
+			t.alone, ok = true, false // the process that published the batch gets the panic
 		}
 	}()
 	if t.view.state == nil || t.alone {
@@ -211,13 +211,13 @@ func (t *turn) combine(now protocol.Micros) (replies []replyTo, ok bool) {
 	return replies, true
 }
 
-// clear returns what removes the publications that are applied: those of others and
-// that of this process.
+// clear returns the operations that remove the publications that are applied: those of
+// other processes and that of this one.
 func (t *turn) clear() (ops []clientv3.Op) {
 	for _, p := range t.others {
 		ops = append(ops, clientv3.OpDelete(p.key))
 	}
-	if t.published && t.store.shares {
+	if t.published && t.store.combines {
 		ops = append(ops, clientv3.OpDelete(t.store.keys.batch(t.view.name, t.store.attempts.process)))
 	}
 	return ops

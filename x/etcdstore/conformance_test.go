@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/fleettest"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
 // A clocked store has a clock that can be set, as if etcd had one.
@@ -19,8 +19,7 @@ type clocked struct {
 	*fleettest.Clock
 }
 
-// openURL opens what a URL names. A prefix that is not empty replaces that of the
-// URL.
+// openURL opens the store of a URL. A prefix that is not empty replaces that of the URL.
 func openURL(t *testing.T, text, prefix string) *Store {
 	t.Helper()
 	u, err := url.Parse(text)
@@ -35,7 +34,7 @@ func openURL(t *testing.T, text, prefix string) *Store {
 	return openBy(t, o)
 }
 
-func TestConforms(t *testing.T) {
+func TestStore_Conforms(t *testing.T) {
 	t.Parallel()
 	url := etcdtest.Shared.URL(t)
 	fleettest.Suite{Histories: *histories, Open: func(t *testing.T) fleet.Store {
@@ -46,18 +45,18 @@ func TestConforms(t *testing.T) {
 	}}.Run(t)
 }
 
-func TestConformsByTheMeasuredTime(t *testing.T) {
+func TestStore_ConformsByTheMeasuredTime(t *testing.T) {
 	t.Parallel()
 	if *histories <= fewHistories {
-		t.Skip("several processes measure time as well; see the flag histories")
+		t.Skip("TestStore_ConformsFromSeveralProcesses measures time as well; see the flag histories")
 	}
 	url := etcdtest.Shared.URL(t)
 	fleettest.Suite{Histories: *histories, TTL: 400 * time.Millisecond, Open: func(t *testing.T) fleet.Store { return openURL(t, url, "") }}.Run(t)
 }
 
-// TestConformsFromSeveralProcesses has sessions in three stores, none of which
-// knows what the others have done until etcd tells it.
-func TestConformsFromSeveralProcesses(t *testing.T) {
+// TestStore_ConformsFromSeveralProcesses has sessions in three stores. Each of them learns
+// of the writes of the others from etcd only.
+func TestStore_ConformsFromSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	url := etcdtest.Shared.URL(t)
 	fleettest.Suite{Histories: *histories, TTL: time.Second, Open: func(t *testing.T) fleet.Store {
@@ -65,9 +64,9 @@ func TestConformsFromSeveralProcesses(t *testing.T) {
 	}}.Run(t)
 }
 
-// several are stores, each with some of the sessions.
+// several is a store that distributes the sessions over several stores.
 type several struct {
-	*Store // which also looks
+	*Store // also for Inspect and List
 	others []*Store
 }
 
@@ -78,12 +77,12 @@ func (s *several) Apply(ctx context.Context, name string, b protocol.Batch) (pro
 	return s.Store.Apply(ctx, name, b)
 }
 
-func (s *several) Listen(ctx context.Context, instance string, hint func(string)) error {
-	return s.others[0].Listen(ctx, instance, hint)
+func (s *several) Listen(ctx context.Context, instance string, notify func(string)) error {
+	return s.others[0].Listen(ctx, instance, notify)
 }
 
 func (s *several) Administer(ctx context.Context, name string, c fleet.Command) error {
 	return s.others[1].Administer(ctx, name, c)
 }
 
-func (s *several) Close() error { return nil } // they are closed by the test
+func (s *several) Close() error { return nil } // the test closes them

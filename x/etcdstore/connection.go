@@ -20,64 +20,64 @@ import (
 	"github.com/sema-go/sema/x/internal/netfault"
 )
 
-// A connection is made when it is needed first: to check the store when it is
-// opened or, if that is lazy, with the first call.
+// A connection opens its client with the first call that needs it: with the check when
+// the store is opened or, if that is lazy, with the first operation.
 type connection struct {
 	config clientv3.Config
 	life   context.Context
-	mu     sync.Mutex
-	made   *clientv3.Client
+	mu     sync.Mutex       // guards opened
+	opened *clientv3.Client // nil: not opened yet, or closed
 }
 
-// client is the one for all calls. To make it takes an answer of etcd if there is
-// a user to log in.
+// client returns the client for all calls. If a user is set, opening it needs a reply of
+// etcd.
 func (c *connection) client(ctx context.Context) (*clientv3.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.Err() != nil {
 		return nil, errClosed
 	}
-	if c.made == nil {
+	if c.opened == nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		made, err := clientv3.New(c.config)
+		client, err := clientv3.New(c.config)
 		if err != nil {
 			return nil, err
 		}
-		c.made = made
+		c.opened = client
 	}
-	return c.made, nil
+	return c.opened, nil
 }
 
 func (c *connection) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.made == nil {
+	if c.opened == nil {
 		return nil
 	}
-	made := c.made
-	c.made = nil
-	if err := made.Close(); !errors.Is(err, context.Canceled) {
+	client := c.opened
+	c.opened = nil
+	if err := client.Close(); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
 }
 
-// isLate reports whether an answer did not come in time, on this side or, which
-// the server says without a code for it, on the other.
-func isLate(err error) bool {
+// isTimeout reports whether there was no reply in time. The deadline may be that of this
+// process or one of the server, which reports it with code Unknown.
+func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || codeOf(err) == codes.DeadlineExceeded ||
 		codeOf(err) == codes.Unknown && strings.HasSuffix(err.Error(), context.DeadlineExceeded.Error())
 }
 
-// opening bounds the check when a store is opened.
-const opening = 5 * time.Second
+// openTimeout bounds the check when a store is opened.
+const openTimeout = 5 * time.Second
 
 // check fails if no member can be reached, if TLS fails, or if a majority does not
 // serve this user.
 func (s *Store) check(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, opening)
+	within, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if err := s.probe(within); err != nil {
 		return s.fault(err)
@@ -89,22 +89,22 @@ func (s *Store) check(ctx context.Context) error {
 	return err
 }
 
-// diagnose finds out why there was no answer: the client waits for a connection
-// and does not say what is wrong with it.
+// diagnose finds out why there was no reply: the client waits for a connection and does
+// not report what is wrong with it.
 func (s *Store) diagnose(late error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), diagnosis)
+	ctx, cancel := context.WithTimeout(context.Background(), diagnoseTimeout)
 	defer cancel()
 	err := s.probe(ctx)
-	switch explained := netfault.Explain(err, words, s.hasCert()); {
+	switch explained := netfault.Explain(err, settingNames, s.hasCert()); {
 	case err == nil:
-		return late // somebody is there
-	case isRefused(err) || explained != nil && explained.Fault == fleet.FaultTLS:
+		return late // a member accepts connections
+	case isUnreachable(err) || explained != nil && explained.Fault == fleet.FaultTLS:
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, late)
 }
 
-// probe connects to the members, and fails if there is none to which that works.
+// probe connects to all members, and fails if none of the connections succeeds.
 func (s *Store) probe(ctx context.Context) error {
 	endpoints := s.connection.config.Endpoints
 	results := make(chan error, len(endpoints))
@@ -124,32 +124,32 @@ func (s *Store) probe(ctx context.Context) error {
 	return last
 }
 
-// diagnosis is how long it may take.
-const diagnosis = time.Second
+// diagnoseTimeout bounds diagnose.
+const diagnoseTimeout = time.Second
 
-// passes reports whether an error may pass by itself soon.
-func passes(err error) bool {
+// isTemporary reports whether a retry may succeed soon.
+func isTemporary(err error) bool {
 	var p permanent
 	if errors.As(err, &p) || errors.Is(err, errClosed) || errors.Is(err, protocol.ErrVersion) {
 		return false
 	}
-	if isLate(err) {
+	if isTimeout(err) {
 		return true
 	}
 	switch codeOf(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.OutOfRange:
-		return !isRefused(err)
+		return !isUnreachable(err)
 	}
 	return errors.Is(err, rpctypes.ErrTooManyRequests)
 }
 
-// isRefused reports whether nobody is there at all, which passes with a start of
-// the server and not by asking again.
-func isRefused(err error) bool {
+// isUnreachable reports whether no program listens at the address. A retry does not help
+// before the server is started.
+func isUnreachable(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(err.Error(), "connection refused")
 }
 
-// codeOf is by what gRPC says, of whichever kind the error is.
+// codeOf returns the gRPC code of an error, of whichever type it is.
 func codeOf(err error) codes.Code {
 	var known rpctypes.EtcdError
 	if errors.As(err, &known) {
@@ -158,38 +158,38 @@ func codeOf(err error) codes.Code {
 	return status.Code(err)
 }
 
-// words are what URLs say about TLS.
-var words = netfault.Words{Plain: "leave tls, ca, cert and key out of the URL", Secure: "set tls=on or ca= in the URL", CA: "ca=", Cert: "cert= and key="}
+// settingNames are the names of the TLS settings in URLs, for error messages.
+var settingNames = netfault.SettingNames{Plain: "leave tls, ca, cert and key out of the URL", Secure: "set tls=on or ca= in the URL", CA: "ca=", Cert: "cert= and key="}
 
-// A reason is what to do about an error of etcd's, and what kind of fault it is.
+// A reason is the advice for an error of etcd, and the kind of the fault.
 type reason struct {
-	is    []error
-	fault fleet.Fault // "": none
-	again bool        // it may pass without a change of this program's settings
-	hint  string
+	is     []error
+	fault  fleet.Fault // "": none
+	again  bool        // it may succeed later without a change of this program's settings
+	advice string
 }
 
 func (s *Store) reasons() []reason {
 	return []reason{
 		{is: []error{rpctypes.ErrNoSpace}, fault: fleet.FaultFull, again: true,
-			hint: "its database is full: etcdctl compact, etcdctl defrag, then etcdctl alarm disarm; and have it compact by itself, with --auto-compaction-retention"},
-		{is: []error{rpctypes.ErrAuthFailed}, fault: fleet.FaultAccess, hint: "user or password is wrong"},
-		{is: []error{rpctypes.ErrUserEmpty}, fault: fleet.FaultAccess, hint: "it wants a user: etcd://user:password@…"},
+			advice: "its database is full: etcdctl compact, etcdctl defrag, then etcdctl alarm disarm; set --auto-compaction-retention, so that it compacts by itself"},
+		{is: []error{rpctypes.ErrAuthFailed}, fault: fleet.FaultAccess, advice: "user or password is wrong"},
+		{is: []error{rpctypes.ErrUserEmpty}, fault: fleet.FaultAccess, advice: "it wants a user: etcd://user:password@…"},
 		{is: []error{rpctypes.ErrPermissionDenied}, fault: fleet.FaultAccess,
-			hint: fmt.Sprintf("the user may not use %q: etcdctl role grant-permission ROLE --prefix=true readwrite %[1]q", s.keys.prefix)},
-		{is: []error{rpctypes.ErrAuthNotEnabled}, fault: fleet.FaultAccess, hint: "it has no users: leave them out of the URL"},
-		{is: []error{rpctypes.ErrRequestTooLarge}, hint: "its --max-request-bytes is lower than the usual 1.5 MB"},
-		{is: []error{rpctypes.ErrTooManyOps}, hint: "its --max-txn-ops is lower than the usual 128"},
+			advice: fmt.Sprintf("the user may not use %q: etcdctl role grant-permission ROLE --prefix=true readwrite %[1]q", s.keys.prefix)},
+		{is: []error{rpctypes.ErrAuthNotEnabled}, fault: fleet.FaultAccess, advice: "it has no users: leave them out of the URL"},
+		{is: []error{rpctypes.ErrRequestTooLarge}, advice: "its --max-request-bytes is lower than the usual 1.5 MB"},
+		{is: []error{rpctypes.ErrTooManyOps}, advice: "its --max-txn-ops is lower than the usual 128"},
 		{is: []error{rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost},
-			again: true, hint: "is a majority of its members up?"},
+			again: true, advice: "check that a majority of its members is up"},
 	}
 }
 
-// fault says where an error comes from, and what to do about it. One that may pass
-// is [sema.ErrUnavailable] too.
+// fault adds the addresses to an error, and what to do about it. An error after which a
+// retry may succeed wraps [sema.ErrUnavailable].
 func (s *Store) fault(err error) error {
 	at := strings.Join(s.connection.config.Endpoints, ", ")
-	if explained := netfault.Explain(err, words, s.hasCert()); explained != nil {
+	if explained := netfault.Explain(err, settingNames, s.hasCert()); explained != nil {
 		return fmt.Errorf("%w: cannot reach etcd at %s: %w", sema.ErrUnavailable, at, explained)
 	}
 	var known rpctypes.EtcdError
@@ -207,13 +207,16 @@ func (s *Store) fault(err error) error {
 		}
 	}
 	switch {
-	case isRefused(err):
-		refused := &netfault.Error{Fault: fleet.FaultConnection, Text: "connection refused; is it running?", Cause: err}
-		return fmt.Errorf("%w: cannot reach etcd at %s: %w", sema.ErrUnavailable, at, refused)
-	case isLate(err):
-		return fmt.Errorf("%w: etcd at %s does not answer: %w; is it running, with a majority of its members up?", sema.ErrUnavailable, at, err)
+	case isUnreachable(err):
+		explained := &netfault.Error{Fault: fleet.FaultConnection, Text: "connection refused", Cause: err}
+		return fmt.Errorf("%w: cannot reach etcd at %s: %w", sema.ErrUnavailable, at, explained)
+	case isTimeout(err):
+		if !errors.Is(err, context.DeadlineExceeded) {
+			err = context.DeadlineExceeded // of the server, which reports it as text
+		}
+		return fmt.Errorf("%w: etcd at %s does not reply: %w (hint: check that it runs, and that a majority of its members is up)", sema.ErrUnavailable, at, err)
 	case codeOf(err) == codes.Unavailable:
-		return fmt.Errorf("%w: etcd at %s: %w; is it running, and a majority of its members up?", sema.ErrUnavailable, at, err)
+		return fmt.Errorf("%w: etcd at %s: %w (hint: check that it runs, and that a majority of its members is up)", sema.ErrUnavailable, at, err)
 	}
 	return fmt.Errorf("etcd at %s: %w", at, err)
 }
@@ -223,12 +226,12 @@ func (r reason) explain(at string, err error) error {
 		err = &netfault.Error{Fault: r.fault, Text: err.Error(), Cause: err}
 	}
 	if r.again {
-		return fmt.Errorf("%w: etcd at %s: %w; %s", sema.ErrUnavailable, at, err, r.hint)
+		return fmt.Errorf("%w: etcd at %s: %w; %s", sema.ErrUnavailable, at, err, r.advice)
 	}
-	return fmt.Errorf("etcd at %s: %w; %s", at, err, r.hint)
+	return fmt.Errorf("etcd at %s: %w; %s", at, err, r.advice)
 }
 
-// hasCert reports whether this client shows a certificate.
+// hasCert reports whether this client has a certificate.
 func (s *Store) hasCert() bool {
 	secure := s.connection.config.TLS
 	return secure != nil && (len(secure.Certificates) > 0 || secure.GetClientCertificate != nil)

@@ -25,13 +25,13 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
 func init() { roles["contend"], roles["mutexes"] = contend, contendByKeys }
 
-// shareCounter maps a file.
+// shareCounter maps a file that has a counter into memory, to share it with processes.
 func shareCounter(path string) (*guarded, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -48,57 +48,57 @@ func shareCounter(path string) (*guarded, error) {
 	return (*guarded)(unsafe.Pointer(&memory[0])), nil
 }
 
-// A rush is what processes that contend are told.
-type rush struct {
+// A workload has the arguments of the processes that contend.
+type workload struct {
 	members  string // of the cluster
-	counter  string // the file
+	counter  string // the file of the counter
 	capacity int64
 	callers  int
 	hold     time.Duration
-	shares   bool
+	combines bool
 	skew     time.Duration // of the wall clock
 }
 
-func (r rush) arguments() []string {
+func (r workload) arguments() []string {
 	return []string{
 		r.members, r.counter, strconv.FormatInt(r.capacity, 10), strconv.Itoa(r.callers), r.hold.String(),
-		strconv.FormatBool(r.shares), r.skew.String(),
+		strconv.FormatBool(r.combines), r.skew.String(),
 	}
 }
 
-func parseRush(c *proctest.Child) (r rush) {
+func parseWorkload(c *proctest.Child) (r workload) {
 	var err [5]error
 	r.members, r.counter = c.Args[0], c.Args[1]
 	r.capacity, err[0] = strconv.ParseInt(c.Args[2], 10, 64)
 	r.callers, err[1] = strconv.Atoi(c.Args[3])
 	r.hold, err[2] = time.ParseDuration(c.Args[4])
-	r.shares, err[3] = strconv.ParseBool(c.Args[5])
+	r.combines, err[3] = strconv.ParseBool(c.Args[5])
 	r.skew, err[4] = time.ParseDuration(c.Args[6])
 	c.Must(errors.Join(err[:]...))
 	return r
 }
 
-// enough is how often a process has to be served in a rush.
+// enough is how often a process has to be served.
 const enough = 10
 
-// contend acquires and releases until it is told to stop, and says how it went.
+// contend acquires and releases until it receives a message to stop, and sends its counts.
 func contend(c *proctest.Child) {
-	r := parseRush(c)
+	r := parseWorkload(c)
 	counter, err := shareCounter(r.counter)
 	c.Must(err)
 	store, err := Open(ctx, Options{Endpoints: strings.Split(r.members, ","), Prefix: r.counter + "/"})
 	c.Must(err)
-	store.shares = r.shares
+	store.combines = r.combines
 	wall := store.clock.wall
 	store.clock.wall = func() protocol.Micros { return wall() + protocol.Micros(r.skew.Microseconds()) }
 	client := fleet.New(store)
-	s, err := client.Semaphore("rush", r.capacity, fleet.TTL(6*time.Second))
+	s, err := client.Semaphore("contended", r.capacity, fleet.TTL(6*time.Second))
 	c.Must(err)
 	life, stop := context.WithCancel(context.Background())
 	var pairs, lost, worst atomic.Int64
 	var wg sync.WaitGroup
-	c.Say("ready")
-	c.Hear()
+	c.Send("ready")
+	c.Receive()
 	for range r.callers {
 		wg.Go(func() {
 			for life.Err() == nil {
@@ -124,30 +124,29 @@ func contend(c *proctest.Child) {
 			}
 		})
 	}
-	c.Hear()
-	// A machine that is busy with other things gives some more time to do enough.
+	c.Receive()
+	// A busy machine gets some more time to do enough.
 	for late := time.Now().Add(time.Minute); pairs.Load() < enough && time.Now().Before(late); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	stop()
 	wg.Wait()
 	c.Must(client.Close(context.Background()))
-	c.Say("%d %d %d %d %d %d", pairs.Load(), lost.Load(), worst.Load(), store.counts.transactions.Load(), store.counts.writes.Load(), store.counts.conflicts.Load())
+	c.Send("%d %d %d %d %d %d", pairs.Load(), lost.Load(), worst.Load(), store.counts.transactions.Load(), store.counts.writes.Load(), store.counts.conflicts.Load())
 }
 
-// contendByKeys is what a semaphore of ordered keys would have to do at least:
-// each acquire puts a key and each release deletes it, here even without anybody
-// to wait for.
+// contendByKeys does what a semaphore of ordered keys would have to do at least: each
+// acquire puts a key and each release deletes it, here even without other waiters.
 func contendByKeys(c *proctest.Child) {
-	r := parseRush(c)
+	r := parseWorkload(c)
 	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(r.members, ","), Logger: zap.NewNop()})
 	c.Must(err)
 	session, err := concurrency.NewSession(client)
 	c.Must(err)
 	var pairs, stopped atomic.Int64
 	var wg sync.WaitGroup
-	c.Say("ready")
-	c.Hear()
+	c.Send("ready")
+	c.Receive()
 	for i := range r.callers {
 		m := concurrency.NewMutex(session, fmt.Sprintf("mutex/%d/%d", os.Getpid(), i))
 		wg.Go(func() {
@@ -158,26 +157,26 @@ func contendByKeys(c *proctest.Child) {
 			}
 		})
 	}
-	c.Hear()
+	c.Receive()
 	stopped.Store(1)
 	wg.Wait()
-	c.Say("%d 0 0 0 0 0", pairs.Load())
+	c.Send("%d 0 0 0 0 0", pairs.Load())
 }
 
-// A result is how a rush went, over all processes.
-type result struct {
+// A loadReport is the sum of the counts of all processes.
+type loadReport struct {
 	pairs, lost, transactions, writes, conflicts int64
 	worst                                        time.Duration
 	each                                         []int64
 }
 
-// run has processes contend for a while, in which something may happen.
-func (r rush) run(t testing.TB, skews []time.Duration, meanwhile func()) (sum result) {
+// run makes processes contend while meanwhile runs.
+func (r workload) run(t testing.TB, skews []time.Duration, meanwhile func()) (sum loadReport) {
 	t.Helper()
 	return r.runAs(t, "contend", skews, meanwhile)
 }
 
-func (r rush) runAs(t testing.TB, role string, skews []time.Duration, meanwhile func()) (sum result) {
+func (r workload) runAs(t testing.TB, role string, skews []time.Duration, meanwhile func()) (sum loadReport) {
 	t.Helper()
 	r.counter = filepath.Join(t.TempDir(), "counter")
 	counter, err := shareCounter(r.counter)
@@ -193,15 +192,15 @@ func (r rush) runAs(t testing.TB, role string, skews []time.Duration, meanwhile 
 		p.Expect("ready")
 	}
 	for _, p := range processes {
-		p.Say("go")
+		p.Send("go")
 	}
 	meanwhile()
 	for _, p := range processes {
-		p.Say("stop")
+		p.Send("stop")
 	}
 	for _, p := range processes {
-		var one result
-		if _, err := fmt.Sscan(p.Hear(), &one.pairs, &one.lost, &one.worst, &one.transactions, &one.writes, &one.conflicts); err != nil {
+		var one loadReport
+		if _, err := fmt.Sscan(p.Receive(), &one.pairs, &one.lost, &one.worst, &one.transactions, &one.writes, &one.conflicts); err != nil {
 			t.Fatal(err)
 		}
 		sum.pairs, sum.lost = sum.pairs+one.pairs, sum.lost+one.lost
@@ -210,7 +209,7 @@ func (r rush) runAs(t testing.TB, role string, skews []time.Duration, meanwhile 
 		sum.each = append(sum.each, one.pairs)
 	}
 	if over := counter.over.Load(); over > 0 {
-		t.Errorf("%d times more was held than %d; up to %d", over, r.capacity, counter.most.Load())
+		t.Errorf("more than %d were held %d times; up to %d", r.capacity, over, counter.most.Load())
 	}
 	if n := counter.inside.Load(); n != 0 {
 		t.Errorf("%d are still held in the end", n)
@@ -220,15 +219,15 @@ func (r rush) runAs(t testing.TB, role string, skews []time.Duration, meanwhile 
 
 var four = []time.Duration{0, 0, 0, 0}
 
-// BenchmarkFourProcesses runs 4 × 64 goroutines on one semaphore, with batches of
-// other processes combined and without; and on as many of etcd's mutexes.
+// BenchmarkFourProcesses runs 4 × 64 goroutines on one semaphore, with batches of other
+// processes combined and without, and on as many of etcd's mutexes.
 func BenchmarkFourProcesses(b *testing.B) {
 	server := etcdtest.Start(b, 1)
 	const lasts = 3 * time.Second
-	for _, load := range []rush{{capacity: 1000, callers: 64}, {capacity: 8, callers: 64, hold: 5 * time.Millisecond}} {
+	for _, load := range []workload{{capacity: 1000, callers: 64}, {capacity: 8, callers: 64, hold: 5 * time.Millisecond}} {
 		load.members = strings.Join(server.Addresses(), ",")
-		for _, load.shares = range []bool{false, true} {
-			b.Run(fmt.Sprintf("capacity=%d/shared=%t", load.capacity, load.shares), func(b *testing.B) {
+		for _, load.combines = range []bool{false, true} {
+			b.Run(fmt.Sprintf("capacity=%d/shared=%t", load.capacity, load.combines), func(b *testing.B) {
 				r := load.run(b, four, func() { time.Sleep(lasts) })
 				b.ReportMetric(float64(r.pairs)/lasts.Seconds(), "pairs/s")
 				b.ReportMetric(float64(r.transactions)/lasts.Seconds(), "txns/s")
@@ -239,7 +238,7 @@ func BenchmarkFourProcesses(b *testing.B) {
 		}
 	}
 	b.Run("concurrency.Mutex", func(b *testing.B) {
-		load := rush{members: strings.Join(server.Addresses(), ","), callers: 64}
+		load := workload{members: strings.Join(server.Addresses(), ","), callers: 64}
 		r := load.runAs(b, "mutexes", four, func() { time.Sleep(lasts) })
 		b.ReportMetric(float64(r.pairs)/lasts.Seconds(), "pairs/s")
 	})

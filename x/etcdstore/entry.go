@@ -9,8 +9,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// An entry is one write to a semaphore. It has what the write changed, or all of the
-// state after it. A large one is in parts of their own.
+// An entry is one write to a semaphore. It has what the write changed, or all of the state
+// after it. A large entry is stored in parts.
 type entry struct {
 	By       string          `json:"by"`   // the attempt that wrote it
 	Pace     protocol.Micros `json:"pace"` // see pace
@@ -22,7 +22,7 @@ type entry struct {
 	Changes  *changeRows     `json:"changes,omitempty"`
 }
 
-// The rows of images, with stored names. The configuration is in the head.
+// The rows of images, with the names that are stored. The configuration is in the head.
 type (
 	configRow struct {
 		Kind       kindRow         `json:"kind"`
@@ -55,7 +55,7 @@ type (
 		Recalled   bool             `json:"recalled,omitempty"`
 		Results    []resultRow      `json:"results,omitempty"`
 	}
-	openedRow struct { // what never changes
+	openedRow struct { // never changes
 		Instance  textRow `json:"instance"`
 		Client    string  `json:"client,omitempty"`
 		Key       keyRow  `json:"key"`
@@ -134,7 +134,8 @@ func newPlainRow(im protocol.Image) *plainRow {
 	return &plainRow{im.Last, im.Clock, im.LastSession, im.LastSeq, im.Renewals}
 }
 
-// image returns the image without its lists, with what the head has of it.
+// image returns the image without its lists. The configuration and the ramp are those of
+// the head.
 func (p *plainRow) image(h head) protocol.Image {
 	return protocol.Image{
 		Config: h.Config.config(), RampFrom: h.RampFrom, RampAt: h.RampAt, Last: p.Last, Clock: p.Clock,
@@ -146,7 +147,7 @@ func newSessionRow(s protocol.SessionImage) sessionRow {
 	return sessionRow{s.ID, nil, s.Seq, s.Deadline, s.Renewed, s.Renewal, s.LastResult, s.Recalled, each(s.Results, newResultRow)}
 }
 
-// newOpenedRow returns a session with its client and owner.
+// newOpenedRow returns the row of a session with its client and owner.
 func newOpenedRow(s protocol.SessionImage) sessionRow {
 	row := newSessionRow(s)
 	row.Opened = &openedRow{textRow(s.Client.Instance), s.Client.Encode(), keyRow(s.Owner.Key), textRow(s.Owner.Principal)}
@@ -223,7 +224,7 @@ func (s *stateRows) image(plain protocol.Image) (protocol.Image, error) {
 	return plain, d.err
 }
 
-// newChangeRows returns changes of rows. Sessions that the rows have are without
+// newChangeRows returns changes of rows. Sessions that the rows have already are without
 // client and owner.
 func newChangeRows(c *protocol.Changes, of *rows) *changeRows {
 	var d detailsText
@@ -275,33 +276,35 @@ func each[A, B any](all []A, convert func(A) B) []B {
 	return converted
 }
 
-// A detailsText converts details to text and back, once per run of equal ones: most
-// leases of a batch share them.
+// A detailsText converts details to text and back, once per run of equal ones: most leases
+// of a batch share their details.
 type detailsText struct {
-	details protocol.Details
+	details *protocol.Details
 	text    string
 	err     error // of the first text that could not be decoded
 }
 
-func (d *detailsText) encode(details protocol.Details) string {
-	if details != d.details {
+func (d *detailsText) encode(details *protocol.Details) string {
+	if details != d.details && (details == nil || d.details == nil || *details != *d.details) {
 		d.details, d.text = details, details.Encode()
 	}
 	return d.text
 }
 
-func (d *detailsText) decode(text string) protocol.Details {
+func (d *detailsText) decode(text string) *protocol.Details {
 	if text != d.text {
 		details, err := protocol.DecodeDetails(text)
 		if err != nil && d.err == nil {
 			d.err = fmt.Errorf("details: %w", err)
 		}
-		d.details, d.text = details, text
+		if d.details, d.text = nil, text; text != "" {
+			d.details = &details
+		}
 	}
 	return d.details
 }
 
-// A kindRow is a kind in words.
+// A kindRow is a kind as text.
 type kindRow protocol.Kind
 
 var kinds = [...]string{protocol.Concurrency: "concurrency", protocol.Rate: "rate"}

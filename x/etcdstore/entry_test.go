@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// fill sets every field to a value, and to another one each time.
+// fill sets every field to a value that differs from all others.
 func fill(v reflect.Value, next *uint64) {
 	*next++
 	switch v.Kind() {
@@ -21,6 +21,9 @@ func fill(v reflect.Value, next *uint64) {
 		for i := range v.NumField() {
 			fill(v.Field(i), next)
 		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), next)
 	case reflect.Array:
 		for i := range v.Len() {
 			fill(v.Index(i), next)
@@ -65,7 +68,7 @@ func stored[T any](t *testing.T, value T) (read T) {
 func newImage() (im protocol.Image) {
 	fill(reflect.ValueOf(&im).Elem(), new(uint64))
 	for i := range im.Sessions {
-		im.Sessions[i].Extended = false // by no store but SQLite
+		im.Sessions[i].Extended = false // set by no store but SQLite
 		for k := range im.Sessions[i].Results {
 			im.Sessions[i].Results[k].Fence = protocol.Fence{} // computed for each reply
 		}
@@ -140,8 +143,8 @@ func TestRows_RejectUnreadableTexts(t *testing.T) {
 	}
 }
 
-// TestRows_SpendingIsTheSameByItsDifferences compares spending that is written as a
-// whole with spending that is written as differences.
+// TestRows_SpendingIsTheSameByItsDifferences compares spending that is written as a whole
+// with spending that is written as differences.
 func TestRows_SpendingIsTheSameByItsDifferences(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -184,7 +187,8 @@ func TestRows_SpendingIsTheSameByItsDifferences(t *testing.T) {
 	}
 }
 
-// TestSettle_WritesOneEntry: a settlement does not write the spending of the window.
+// TestSettle_WritesOneEntry checks that a settlement does not write all spending of the
+// window.
 func TestSettle_WritesOneEntry(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
@@ -195,8 +199,8 @@ func TestSettle_WritesOneEntry(t *testing.T) {
 		ops = append(ops, sessiontest.Acquire(i+1, 2))
 	}
 	leases := s.Granted(len(ops), ops...)
-	s.Say()
-	s.Say(protocol.Op{Verb: protocol.Settle, Ticket: 1, Lease: leases[250], Weight: 7, Least: 2})
+	s.Send()
+	s.Send(protocol.Op{Verb: protocol.Settle, Ticket: 1, Lease: leases[250], Weight: 7, Least: 2})
 	log := server.Etcdctl("get", "--prefix", "--print-value-only", "--order", "DESCEND", "--limit", "1", "sema/log/a ")
 	if want := fmt.Sprintf(`"weight":7,"seq":%d,`, leases[250]); strings.Count(log, `"until"`) != 1 || !strings.Contains(log, want) {
 		t.Errorf("the entry is %.2000s", log)

@@ -13,13 +13,13 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// TestWhichErrorsPass: those are tried again, by who does not know what became of
-// its attempt; others are told at once.
-func TestWhichErrorsPass(t *testing.T) {
+// TestIsTemporary_ClassifiesErrors checks which errors are retried, as the result of the
+// attempt is unknown. Others are returned at once.
+func TestIsTemporary_ClassifiesErrors(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
 		context.DeadlineExceeded:                                        true,
-		status.Error(codes.Unknown, "context deadline exceeded"):        true, // as servers say it that are busy
+		status.Error(codes.Unknown, "context deadline exceeded"):        true, // from busy servers
 		status.Error(codes.DeadlineExceeded, "late"):                    true,
 		status.Error(codes.Unavailable, "transport is closing"):         true,
 		status.Error(codes.Unavailable, "dial tcp: connection refused"): false,
@@ -36,8 +36,8 @@ func TestWhichErrorsPass(t *testing.T) {
 		fmt.Errorf("new: %w", protocol.ErrVersion):                      false,
 		errClosed: false,
 	} {
-		if got := passes(err); got != want {
-			t.Errorf("%v passes: %t, want %t", err, got, want)
+		if got := isTemporary(err); got != want {
+			t.Errorf("isTemporary(%v) = %t, want %t", err, got, want)
 		}
 	}
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// Ping is for [fleet.Examiner]: a read that a majority has agreed to. etcd has no
-// clock that counts.
+// Ping implements [fleet.Examiner]. It makes a linearizable read, to which a majority has
+// to agree. The time is zero, as no clock of etcd is used.
 func (s *Store) Ping(ctx context.Context) (time.Time, error) {
 	client, err := s.connection.client(ctx)
 	if err == nil {
 		_, err = client.Get(ctx, s.keys.head(""), clientv3.WithCountOnly())
 	}
 	if err != nil {
-		if isLate(err) {
+		if isTimeout(err) {
 			err = s.diagnose(err)
 		}
 		return time.Time{}, s.fault(err)
@@ -30,7 +30,7 @@ func (s *Store) Ping(ctx context.Context) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// Examine is for [fleet.Examiner]. It writes a key of its own some times, and
+// Examine implements [fleet.Examiner]. It writes a key of its own several times, and
 // removes it.
 func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	client, err := s.connection.client(ctx)
@@ -41,22 +41,22 @@ func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	if err != nil {
 		return nil, s.fault(err)
 	}
-	c := clusterState{members: list.Members, named: s.connection.config.Endpoints, answers: askMembers(ctx, client, list.Members, s.connection.config.Endpoints)}
+	c := clusterState{members: list.Members, named: s.connection.config.Endpoints, replies: queryMembers(ctx, client, list.Members, s.connection.config.Endpoints)}
 	all := []fleet.Finding{c.version(), c.quorum(), c.endpoints(), c.size()}
 	return append(all, alarms(ctx, client), s.disk(ctx, client)), nil
 }
 
-// A clusterState is what the members say.
+// A clusterState is the state of the members as they report it.
 type clusterState struct {
 	members []*etcdserverpb.Member
 	named   []string                            // in the URL
-	answers map[uint64]*clientv3.StatusResponse // by member
+	replies map[uint64]*clientv3.StatusResponse // by member
 }
 
-// askMembers asks each of the addresses that are known of a cluster, those in the
-// URL and those that its members say of themselves.
-func askMembers(ctx context.Context, client *clientv3.Client, members []*etcdserverpb.Member, named []string) map[uint64]*clientv3.StatusResponse {
-	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+// queryMembers queries each known address of a cluster: those in the URL and those that
+// its members report.
+func queryMembers(ctx context.Context, client *clientv3.Client, members []*etcdserverpb.Member, named []string) map[uint64]*clientv3.StatusResponse {
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	addresses := slices.Clone(named)
 	for _, m := range members {
@@ -69,29 +69,29 @@ func askMembers(ctx context.Context, client *clientv3.Client, members []*etcdser
 	var (
 		mu      sync.Mutex
 		wg      sync.WaitGroup
-		answers = map[uint64]*clientv3.StatusResponse{}
+		replies = map[uint64]*clientv3.StatusResponse{}
 	)
 	for _, address := range slices.Compact(addresses) {
 		wg.Go(func() {
-			answer, err := client.Status(ctx, address)
+			reply, err := client.Status(ctx, address)
 			if err != nil {
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			answers[answer.Header.MemberId] = answer
+			replies[reply.Header.MemberId] = reply
 		})
 	}
 	wg.Wait()
-	return answers
+	return replies
 }
 
-// memberPatience is how long a member has to answer.
-const memberPatience = 2 * time.Second
+// memberTimeout bounds the wait for the reply of a member.
+const memberTimeout = 2 * time.Second
 
 func (c clusterState) version() fleet.Finding {
 	var versions []string
-	for _, a := range c.answers {
+	for _, a := range c.replies {
 		versions = append(versions, a.Version)
 	}
 	slices.Sort(versions)
@@ -105,28 +105,28 @@ func (c clusterState) version() fleet.Finding {
 
 func (c clusterState) quorum() fleet.Finding {
 	voters, there, leader := 0, 0, false
-	var silent []string
+	var missing []string
 	for _, m := range c.members {
 		if m.IsLearner {
 			continue
 		}
 		voters++
-		if a := c.answers[m.ID]; a != nil {
+		if a := c.replies[m.ID]; a != nil {
 			there++
 			leader = leader || a.Leader != 0
 		} else {
-			silent = append(silent, fmt.Sprintf("%s (%s)", m.Name, strings.Join(m.ClientURLs, ", ")))
+			missing = append(missing, fmt.Sprintf("%s (%s)", m.Name, strings.Join(m.ClientURLs, ", ")))
 		}
 	}
 	majority := voters/2 + 1
-	f := fleet.Finding{Check: "quorum", Level: fleet.LevelOK, Seen: fmt.Sprintf("%d of %d members answer, %d are a majority", there, voters, majority)}
+	f := fleet.Finding{Check: "quorum", Level: fleet.LevelOK, Seen: fmt.Sprintf("%d of %d members reply, %d are a majority", there, voters, majority)}
 	switch {
 	case there < majority || !leader:
-		f.Level, f.Advice = fleet.LevelProblem, "there are no answers without a majority; start "+strings.Join(silent, ", ")
+		f.Level, f.Advice = fleet.LevelProblem, "there are no replies without a majority; start "+strings.Join(missing, ", ")
 	case there < voters:
-		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("%d more may fail; start %s, or look at the network between here and there", there-majority, strings.Join(silent, ", "))
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("%d more may fail; start %s, or check the network between here and there", there-majority, strings.Join(missing, ", "))
 	case voters%2 == 0:
-		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("an even number bears no more failures than %d; add or remove one", voters-1)
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("an even number of members tolerates no more failures than %d members; add or remove one", voters-1)
 	}
 	return f
 }
@@ -134,17 +134,17 @@ func (c clusterState) quorum() fleet.Finding {
 func (c clusterState) endpoints() fleet.Finding {
 	f := fleet.Finding{Check: "endpoints", Level: fleet.LevelOK, Seen: fmt.Sprintf("the URL names %d of %d members", min(len(c.named), len(c.members)), len(c.members))}
 	if len(c.named) < len(c.members) {
-		f.Level, f.Advice = fleet.LevelWarning, "name all of them, or programs stop with the ones that are named"
+		f.Level, f.Advice = fleet.LevelWarning, "name all of them: otherwise programs stop with the ones that are named"
 	}
 	return f
 }
 
-// usualQuota is that of a member that was not told another.
+// usualQuota is the quota of a member with default settings.
 const usualQuota = 2 << 30
 
 func (c clusterState) size() fleet.Finding {
 	var largest, used, quota int64
-	for _, a := range c.answers {
+	for _, a := range c.replies {
 		if a.DbSize >= largest {
 			largest, used, quota = a.DbSize, a.DbSizeInUse, a.DbSizeQuota
 		}
@@ -153,12 +153,12 @@ func (c clusterState) size() fleet.Finding {
 	f := fleet.Finding{Check: "database size", Level: fleet.LevelOK, Seen: fmt.Sprintf("%d MB, %d MB of it in use", largest/mb, used/mb)}
 	limit := quota
 	if limit == 0 {
-		limit = usualQuota // which older members do not say
+		limit = usualQuota // older members do not report theirs
 	}
 	switch {
 	case largest > limit/4*3:
-		f.Level, f.Seen = fleet.LevelWarning, f.Seen+fmt.Sprintf(", and at %d MB (unless --quota-backend-bytes says otherwise) every acquire is refused", limit/mb)
-		f.Advice = "etcdctl compact, etcdctl defrag; and have it compact by itself: --auto-compaction-mode=periodic --auto-compaction-retention=5m"
+		f.Level, f.Seen = fleet.LevelWarning, f.Seen+fmt.Sprintf(", and at %d MB (or the --quota-backend-bytes of the members) every acquire is rejected", limit/mb)
+		f.Advice = "etcdctl compact, etcdctl defrag; and let it compact by itself: --auto-compaction-mode=periodic --auto-compaction-retention=5m"
 	case largest > 100*mb && used < largest/3:
 		f.Level, f.Advice = fleet.LevelWarning, "etcdctl defrag, member by member"
 	}
@@ -169,7 +169,7 @@ func alarms(ctx context.Context, client *clientv3.Client) fleet.Finding {
 	r, err := client.AlarmList(ctx)
 	switch {
 	case err != nil:
-		return fleet.Finding{Check: "alarms", Level: fleet.LevelWarning, Seen: fmt.Sprintf("cannot be told: %v", err), Advice: "only root may ask, where there are users"}
+		return fleet.Finding{Check: "alarms", Level: fleet.LevelWarning, Seen: fmt.Sprintf("cannot be read: %v", err), Advice: "where there are users, only root may read them"}
 	case len(r.Alarms) == 0:
 		return fleet.Finding{Check: "alarms", Level: fleet.LevelOK, Seen: "none"}
 	}
@@ -185,8 +185,8 @@ func alarms(ctx context.Context, client *clientv3.Client) fleet.Finding {
 	return f
 }
 
-// disk is how long a write takes, which is mostly what the disks of a majority
-// take to have it.
+// disk returns the finding about the duration of a write, which is mostly the time until a
+// majority has it on disk.
 func (s *Store) disk(ctx context.Context, client *clientv3.Client) fleet.Finding {
 	const writes, slow = 10, 25 * time.Millisecond
 	f := fleet.Finding{Check: "disk", Level: fleet.LevelOK}
@@ -195,7 +195,7 @@ func (s *Store) disk(ctx context.Context, client *clientv3.Client) fleet.Finding
 	for range writes {
 		start := time.Now()
 		if _, err := client.Put(ctx, key, ""); err != nil {
-			f.Level, f.Seen, f.Advice = fleet.LevelProblem, fmt.Sprintf("it cannot be written to: %v", s.fault(err)), "see the line on alarms"
+			f.Level, f.Seen, f.Advice = fleet.LevelProblem, fmt.Sprintf("it cannot be written to: %v", s.fault(err)), "see the finding about alarms"
 			return f
 		}
 		took = append(took, time.Since(start))
@@ -207,7 +207,7 @@ func (s *Store) disk(ctx context.Context, client *clientv3.Client) fleet.Finding
 	slices.Sort(took)
 	f.Seen = fmt.Sprintf("a write takes %v, at worst %v", took[writes/2].Round(10*time.Microsecond), took[writes-1].Round(10*time.Microsecond))
 	if took[writes/2] > slow {
-		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("want less than %v; give its members faster disks of their own, or look at the network between them", slow)
+		f.Level, f.Advice = fleet.LevelWarning, fmt.Sprintf("want less than %v; give its members faster disks of their own, or check the network between them", slow)
 	}
 	return f
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// members are some, of which the first answer.
-func members(n, answering int) clusterState {
-	c := clusterState{answers: map[uint64]*clientv3.StatusResponse{}}
+// members returns the state of n members, of which the first few reply.
+func members(n, replying int) clusterState {
+	c := clusterState{replies: map[uint64]*clientv3.StatusResponse{}}
 	for i := range n {
 		id := uint64(i + 1)
 		c.members = append(c.members, &etcdserverpb.Member{ID: id, Name: fmt.Sprintf("m%d", id), ClientURLs: []string{"http://a"}})
 		c.named = append(c.named, "a")
-		if i < answering {
-			c.answers[id] = &clientv3.StatusResponse{Version: "3.4.23", Leader: 1, DbSize: 30 << 20, DbSizeInUse: 20 << 20}
+		if i < replying {
+			c.replies[id] = &clientv3.StatusResponse{Version: "3.4.23", Leader: 1, DbSize: 30 << 20, DbSizeInUse: 20 << 20}
 		}
 	}
 	return c
 }
 
-func TestWhatMembersSay(t *testing.T) {
+func TestClusterState_HasFindings(t *testing.T) {
 	t.Parallel()
 	changed := func(c clusterState, change func(*clusterState)) clusterState {
 		change(&c)
@@ -33,7 +33,7 @@ func TestWhatMembersSay(t *testing.T) {
 	}
 	sized := func(size, used, quota int64) clusterState {
 		return changed(members(3, 3), func(c *clusterState) {
-			c.answers[2].DbSize, c.answers[2].DbSizeInUse, c.answers[2].DbSizeQuota = size<<20, used<<20, quota<<20
+			c.replies[2].DbSize, c.replies[2].DbSizeInUse, c.replies[2].DbSizeQuota = size<<20, used<<20, quota<<20
 		})
 	}
 	for _, c := range []struct {
@@ -42,14 +42,14 @@ func TestWhatMembersSay(t *testing.T) {
 		level fleet.Level
 		text  string
 	}{
-		{members(3, 3), clusterState.quorum, fleet.LevelOK, "3 of 3 members answer, 2 are a majority"},
+		{members(3, 3), clusterState.quorum, fleet.LevelOK, "3 of 3 members reply, 2 are a majority"},
 		{members(1, 1), clusterState.quorum, fleet.LevelOK, "1 of 1"},
 		{members(3, 2), clusterState.quorum, fleet.LevelWarning, "0 more may fail; start m3 (http://a)"},
 		{members(5, 4), clusterState.quorum, fleet.LevelWarning, "1 more may fail"},
 		{members(3, 1), clusterState.quorum, fleet.LevelProblem, "start m2 (http://a), m3 (http://a)"},
 		{members(4, 4), clusterState.quorum, fleet.LevelWarning, "no more failures than 3"},
 		{changed(members(3, 3), func(c *clusterState) {
-			for _, a := range c.answers {
+			for _, a := range c.replies {
 				a.Leader = 0
 			}
 		}), clusterState.quorum, fleet.LevelProblem, "majority"},
@@ -58,7 +58,7 @@ func TestWhatMembersSay(t *testing.T) {
 		{members(3, 3), clusterState.endpoints, fleet.LevelOK, "3 of 3"},
 		{changed(members(3, 3), func(c *clusterState) { c.named = c.named[:1] }), clusterState.endpoints, fleet.LevelWarning, "1 of 3 members"},
 		{members(3, 3), clusterState.version, fleet.LevelOK, "etcd 3.4.23"},
-		{changed(members(3, 3), func(c *clusterState) { c.answers[2].Version = "3.5.1" }), clusterState.version, fleet.LevelWarning, "etcd 3.4.23, 3.5.1"},
+		{changed(members(3, 3), func(c *clusterState) { c.replies[2].Version = "3.5.1" }), clusterState.version, fleet.LevelWarning, "etcd 3.4.23, 3.5.1"},
 
 		{members(3, 3), clusterState.size, fleet.LevelOK, "30 MB, 20 MB of it in use"},
 		{sized(1600, 1500, 0), clusterState.size, fleet.LevelWarning, "at 2048 MB"},

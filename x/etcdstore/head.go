@@ -13,16 +13,17 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// dataVersion is that of what is stored. A higher one was written by a newer program.
+// dataVersion is the version of the stored data. A higher one was written by a newer
+// program.
 const dataVersion = 1
 
-// A head says how long the log of a semaphore is, how it is configured and what it
-// has in use. Every write puts it and compares its revision, which excludes concurrent
-// writers. Lists read nothing else.
+// A head has the length of the log of a semaphore, its configuration and what is in use.
+// Every write puts the head and compares its revision, which excludes concurrent writers.
+// Lists read nothing else.
 type head struct {
 	Data   int    `json:"data"`
-	Number uint64 `json:"entry"`    // the last of the log
-	Full   uint64 `json:"complete"` // the last one that has all of the state
+	Number uint64 `json:"entry"`    // of the last entry of the log
+	Full   uint64 `json:"complete"` // of the last entry that has all of the state
 
 	Config   configRow       `json:"config"`
 	RampFrom int64           `json:"ramp_from,omitempty"`
@@ -32,7 +33,7 @@ type head struct {
 	Leases     int64           `json:"leases"`
 	Waiting    int64           `json:"waiting"`
 	Sessions   int64           `json:"sessions"`
-	SpentUntil protocol.Micros `json:"spent_until,omitempty"` // when nothing of a rate is in use any more
+	SpentUntil protocol.Micros `json:"spent_until,omitempty"` // the time from which nothing of a rate is in use
 	Changed    time.Time       `json:"changed"`
 
 	Unreleased int `json:"format,omitempty"` // the data version of programs before the first release
@@ -47,7 +48,7 @@ func newHead(number, full uint64, im protocol.Image, load protocol.Summary, spen
 	}
 }
 
-// parseHead looks at the version first: the rest of another one may be unreadable.
+// parseHead checks the version first: the rest of another version may be unreadable.
 func parseHead(found *mvccpb.KeyValue) (h head, err error) {
 	err = json.Unmarshal(found.Value, &h)
 	switch {
@@ -63,7 +64,7 @@ func parseHead(found *mvccpb.KeyValue) (h head, err error) {
 
 var errUnreleased = errors.New("it was created by an unreleased version of Sema; delete all keys with the prefix (etcdctl del --prefix) or use another prefix")
 
-// inUse returns what is in use at some time.
+// inUse returns what is in use at a time.
 func (h head) inUse(now protocol.Micros) int64 {
 	if h.SpentUntil != 0 && h.SpentUntil <= now {
 		return 0
@@ -71,7 +72,7 @@ func (h head) inUse(now protocol.Micros) int64 {
 	return h.InUse
 }
 
-// summary returns what a list has of the semaphore at some time.
+// summary returns the summary of the semaphore at a time, for lists.
 func (h head) summary(name string, now protocol.Micros) (protocol.Summary, error) {
 	// A state without sessions and leases, for the capacity now.
 	state, err := protocol.Restore(protocol.Image{
@@ -85,9 +86,9 @@ func (h head) summary(name string, now protocol.Micros) (protocol.Summary, error
 	return one, nil
 }
 
-// List implements [fleet.Store]. It is one range of heads.
+// List implements [fleet.Store]. It reads one range of heads.
 func (s *Store) List(ctx context.Context, q protocol.ListQuery) (page []protocol.Summary, err error) {
-	ctx, cancel := context.WithTimeout(ctx, listing)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	client, err := s.connection.client(ctx)
 	if err != nil {
@@ -100,7 +101,7 @@ func (s *Store) List(ctx context.Context, q protocol.ListQuery) (page []protocol
 	}
 	r, err := client.Get(ctx, first, clientv3.WithRange(end(all+q.Prefix)), clientv3.WithLimit(int64(q.Most())))
 	if err != nil {
-		if isLate(err) {
+		if isTimeout(err) {
 			err = s.diagnose(err)
 		}
 		return nil, s.fault(err)
@@ -121,5 +122,5 @@ func (s *Store) List(ctx context.Context, q protocol.ListQuery) (page []protocol
 	return page, nil
 }
 
-// listing is how long a list may take.
-const listing = 5 * time.Second
+// listTimeout bounds a list.
+const listTimeout = 5 * time.Second

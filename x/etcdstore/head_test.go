@@ -8,8 +8,8 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
 // listed returns the names that a store lists.
@@ -67,7 +67,7 @@ func TestList_PagesAreInTheOrderOfBytes(t *testing.T) {
 	}
 }
 
-// TestList_TimePasses: capacity rises and rates are free again though nothing is
+// TestList_TimePasses checks that capacity rises and rates are free again though nothing is
 // written.
 func TestList_TimePasses(t *testing.T) {
 	t.Parallel()

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	sweepEvery = time.Minute // at most
-	sweepHeads = 500         // at a time
+	sweepEvery = time.Minute // the least time between sweeps
+	sweepHeads = 500         // the most heads of one sweep
 )
 
-// sweep looks for semaphores that were not used for long, whenever one is created: then
-// their number grows. Those whose configuration was changed stay, since a client would
-// create them again with another one.
+// sweep deletes semaphores that were not used for long. It runs after a semaphore was
+// created, because only then does their number grow. Semaphores whose configuration was
+// changed stay, since a client would create them again with the original configuration.
 func (s *Store) sweep() {
 	s.mu.Lock()
 	due := s.idle > 0 && time.Since(s.swept) > s.sweepEvery
@@ -29,7 +29,7 @@ func (s *Store) sweep() {
 	}
 }
 
-// sweepSome continues where the last one ended.
+// sweepSome examines up to sweepHeads semaphores, from where the last sweep ended.
 func (s *Store) sweepSome() {
 	ctx, cancel := context.WithTimeout(s.life, 10*time.Second)
 	defer cancel()
@@ -52,7 +52,7 @@ func (s *Store) sweepSome() {
 	for _, found := range r.Kvs {
 		next = string(found.Key) + "\x00"
 		if h, err := parseHead(found); err == nil && s.isIdle(h) {
-			s.forgetIdle(ctx, string(found.Key[len(heads):]))
+			s.deleteIdle(ctx, string(found.Key[len(heads):]))
 		}
 	}
 	if !r.More {
@@ -68,12 +68,12 @@ func (s *Store) isIdle(h head) bool {
 	return h.Sessions == 0 && h.inUse(now) == 0 && h.Config.Version == 1 && protocol.Micros(h.Changed.Add(s.idle).UnixMicro()) < now
 }
 
-// forgetIdle deletes a semaphore if that is still so.
-func (s *Store) forgetIdle(ctx context.Context, name string) {
-	s.do(name, &call{ctx: ctx, size: 100, alone: true, act: func(_ protocol.Micros, v *view) outcome {
+// deleteIdle deletes a semaphore if it is still idle.
+func (s *Store) deleteIdle(ctx context.Context, name string) {
+	s.do(name, &call{ctx: ctx, size: 100, alone: true, act: func(_ protocol.Micros, v *view) result {
 		if v.state != nil && s.isIdle(v.head) {
 			v.state = nil
 		}
-		return outcome{}
+		return result{}
 	}})
 }

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// keys are those stored under a prefix:
+// keys builds the keys of a store, which begin with a prefix:
 //
 //	head/NAME                    a semaphore: the length of its log, configuration and load
 //	log/NAME NUMBER              its entries
@@ -43,7 +43,7 @@ func (k keys) batches(name string) string { return k.prefix + "batch/" + name + 
 
 func (k keys) batch(name, process string) string { return k.batches(name) + process }
 
-func (k keys) hint(instance string) string { return k.prefix + "notify/" + url.PathEscape(instance) }
+func (k keys) notify(instance string) string { return k.prefix + "notify/" + url.PathEscape(instance) }
 
 func (k keys) floor() string { return k.prefix + "floor" }
 

@@ -13,18 +13,18 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// TestPeopleCanLook asks as a person would.
-func TestPeopleCanLook(t *testing.T) {
+// TestKeys_AreReadable reads the keys as an operator would, with etcdctl.
+func TestKeys_AreReadable(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "app/")
 	s := sessiontest.Begin(t, store, "jobs", protocol.Config{Capacity: 3})
 	lease := s.Granted(1, sessiontest.Acquire(1, 2))[0]
-	s.Say(sessiontest.Acquire(2, 2), sessiontest.Acquire(3, 1))
+	s.Send(sessiontest.Acquire(2, 2), sessiontest.Acquire(3, 1))
 	sessiontest.Begin(t, store, "mails", protocol.Config{Kind: protocol.Rate, Capacity: 5, Window: sessiontest.TTL}).Granted(1, sessiontest.Acquire(1, 4))
 
 	if got := server.Etcdctl("get", "--prefix", "--keys-only", "app/head/"); strings.Join(strings.Fields(got), " ") != "app/head/jobs app/head/mails" {
@@ -57,7 +57,7 @@ func TestPeopleCanLook(t *testing.T) {
 	}
 }
 
-// count is how many keys there are, and how many bytes in them.
+// count returns the number of keys with a prefix, and of the bytes of their values.
 func count(t *testing.T, s *Store, prefix string) (keys, bytes int) {
 	t.Helper()
 	client, err := s.connection.client(ctx)
@@ -74,7 +74,7 @@ func count(t *testing.T, s *Store, prefix string) (keys, bytes int) {
 	return len(r.Kvs), bytes
 }
 
-func TestTheLogDoesNotGrowForEver(t *testing.T) {
+func TestLog_DoesNotGrowForEver(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
@@ -86,9 +86,9 @@ func TestTheLogDoesNotGrowForEver(t *testing.T) {
 	many.Granted(40, ops...)
 	for i := range protocol.Ticket(150) {
 		for _, s := range []*sessiontest.Session{few, many} {
-			s.Say(sessiontest.Release(s.Granted(1, sessiontest.Acquire(i+1, 1))[0]))
+			s.Send(sessiontest.Release(s.Granted(1, sessiontest.Acquire(i+1, 1))[0]))
 		}
-		if i%15 == 0 { // at any time, all that is needed is there
+		if i%15 == 0 { // at any time, all entries that are needed exist
 			if _, err := openAt(t, server, "").Inspect(ctx, "many"); err != nil {
 				t.Fatal(err)
 			}
@@ -100,16 +100,16 @@ func TestTheLogDoesNotGrowForEver(t *testing.T) {
 			t.Errorf("%q has %d entries of %d bytes", s.Name, keys, bytes)
 		}
 	}
-	// Others can follow, from the beginning and from where they were.
+	// Other processes can follow, from the beginning and from where they were.
 	other := openAt(t, server, "")
-	many.SayBy(other)
-	many.Say(sessiontest.Acquire(1, 1))
-	many.SayBy(other)
+	many.SendTo(other)
+	many.Send(sessiontest.Acquire(1, 1))
+	many.SendTo(other)
 }
 
-// TestLargeState has more than goes into one value of etcd, in one batch, in all,
-// and read by others.
-func TestLargeState(t *testing.T) {
+// TestEntry_MayBeLargerThanAValue writes more than fits into one value of etcd, in one
+// batch and in all of the state, and reads it from another store.
+func TestEntry_MayBeLargerThanAValue(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store, other := openAt(t, server, ""), openAt(t, server, "")
@@ -121,18 +121,18 @@ func TestLargeState(t *testing.T) {
 		for range 512 {
 			ticket++
 			op := sessiontest.Acquire(ticket, 1)
-			var noise strings.Builder // of which compression makes little
+			var noise strings.Builder // which hardly compresses
 			for i := range 10 {
 				fmt.Fprintf(&noise, "%x", uint64(ticket)*0x9e3779b97f4a7c15*uint64(i+1))
 			}
-			op.Details.Holder = noise.String()
+			op.Details = &protocol.Details{Holder: noise.String()}
 			ops = append(ops, op)
 		}
 		s.Granted(512, ops...)
-		s.SayBy(other)
+		s.SendTo(other)
 	}
 	if parts, _ := count(t, store, "sema/part/"); parts == 0 {
-		t.Error("there are no parts: nothing was too large")
+		t.Error("there are no parts: no entry was too large")
 	}
 	snapshot, err := other.Inspect(ctx, "large")
 	if err != nil || len(snapshot.Leases) != 3*512 || len(snapshot.Leases[700].Details.Holder) < 100 {
@@ -142,17 +142,17 @@ func TestLargeState(t *testing.T) {
 	for _, l := range snapshot.Leases {
 		ops = append(ops, sessiontest.Release(l.Seq))
 	}
-	s.SayBy(other, ops...)
+	s.SendTo(other, ops...)
 	for range 40 {
-		s.Say()
+		s.Send()
 	}
 	sessiontest.WantHeld(t, other, "large")
 	if parts, _ := count(t, store, "sema/part/"); parts > 0 {
-		t.Errorf("%d parts are left of what is not there any more", parts)
+		t.Errorf("%d parts are left of entries that are removed", parts)
 	}
 }
 
-func TestDeletedLeavesNothingButTheFloor(t *testing.T) {
+func TestDelete_LeavesOnlyTheFloor(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store, other, witness := openAt(t, server, ""), openAt(t, server, ""), openAt(t, server, "")
@@ -168,16 +168,16 @@ func TestDeletedLeavesNothingButTheFloor(t *testing.T) {
 	if r, err := store.Apply(ctx, "a", s.Next()); err != nil || r.Status != protocol.Unknown {
 		t.Errorf("%+v, %v", r, err)
 	}
-	// One whose clock is a day behind makes it again.
+	// A process whose clock is a day behind creates it again.
 	late := openAt(t, server, "")
 	wall := late.clock.wall
 	late.clock.wall = func() protocol.Micros { return wall() - 24*3600e6 }
 	again := sessiontest.Begin(t, late, "a", protocol.Config{Capacity: 1})
 	if fresh := again.Granted(1, sessiontest.Acquire(1, 1))[0]; fresh <= lease || again.ID <= s.ID {
-		t.Errorf("session %d and lease %d after %d and %d of an earlier life", again.ID, fresh, s.ID, lease)
+		t.Errorf("session %d and lease %d after %d and %d of the deleted semaphore", again.ID, fresh, s.ID, lease)
 	}
-	// Who has not heard of it takes the one for the other if it looks only at how
-	// long the logs are.
+	// A process that has not read the deletion would take the new semaphore for the old
+	// one if it compared only the lengths of their logs.
 	for _, by := range []*Store{store, witness} {
 		if r, err := by.Apply(ctx, "a", s.Next()); err != nil || r.Status != protocol.Unknown {
 			t.Errorf("%+v, %v", r, err)
@@ -185,8 +185,9 @@ func TestDeletedLeavesNothingButTheFloor(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyUsesIsForgotten, unless somebody has changed its configuration.
-func TestWhatNobodyUsesIsForgotten(t *testing.T) {
+// TestStore_DeletesIdleSemaphores checks that idle semaphores are deleted, unless their
+// configuration was changed.
+func TestStore_DeletesIdleSemaphores(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openBy(t, Options{Endpoints: server.Addresses(), Idle: time.Hour})
@@ -209,7 +210,7 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 	later := openBy(t, Options{Endpoints: server.Addresses(), Idle: time.Hour})
 	wall := later.clock.wall
 	later.clock.wall = func() protocol.Micros { return wall() + 2*3600e6 }
-	sessiontest.Begin(t, later, "young", protocol.Config{Capacity: 1}) // is not made, but used
+	sessiontest.Begin(t, later, "young", protocol.Config{Capacity: 1}) // is used, not created
 	sessiontest.Begin(t, later, "new", protocol.Config{Capacity: 1})
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -218,7 +219,7 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it is not forgotten")
+			t.Fatal("the idle semaphore is not deleted within a minute")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -228,11 +229,11 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 	}
 }
 
-// unreleased is a head as versions before the first release wrote it.
+// unreleased is a head in the format of versions before the first release.
 const unreleased = `{"format":%d,"entry":7,"complete":5,"kind":"concurrency","capacity":3,"in_use":2,"waiting":2,"sessions":1,"version":1,"changed":"2026-11-17T12:00:00Z"}`
 
-// TestStore_RejectsOtherVersions: data of a newer program, and of unreleased ones, is
-// left alone.
+// TestStore_RejectsOtherVersions checks that data of a newer program, and of unreleased
+// ones, is not changed.
 func TestStore_RejectsOtherVersions(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)

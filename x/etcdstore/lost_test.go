@@ -9,73 +9,78 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/fleettest"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// TestConformsWhileAnswersAreLost: what was written and not heard of is found
-// again, so that nobody can tell connections that break from others.
-func TestConformsWhileAnswersAreLost(t *testing.T) { // alone, or it takes longer than a call is tried again
+// TestStore_ConformsWhileRepliesAreLost checks that writes whose replies were lost are found
+// again, so that callers do not notice connections that break. On a busy machine connections
+// break again before they are of use, so calls are retried for as long as the test may run.
+func TestStore_ConformsWhileRepliesAreLost(t *testing.T) { // not in parallel: it would take much longer
 	server := etcdtest.Start(t, 1)
-	p := enginetest.NewProxy(t, server.Nodes[0].Address)
+	p := storetest.NewProxy(t, server.Nodes[0].Address)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
 		for breakFor(p, stop, rand.N(10*time.Millisecond)) {
 		}
 	}()
-	open := func() *Store { return openBy(t, Options{Endpoints: []string{p.Address}}) }
+	open := func() *Store {
+		s := openBy(t, Options{Endpoints: []string{p.Address}})
+		s.retryFor = time.Hour
+		return s
+	}
 	store := &several{Store: open(), others: []*Store{open(), open()}}
 	for _, c := range (fleettest.Suite{Histories: *histories}).Checks() {
 		if c.Name != "behaves like the model" {
 			continue
 		}
-		if err := c.Run(limited(t, 5*time.Minute), store); err != nil {
+		if err := c.Run(t.Context(), store); err != nil {
 			t.Error(err)
 		}
 	}
 	close(stop)
 	<-stopped
 	if p.Lost() == 0 {
-		t.Error("no answer was lost")
+		t.Error("no reply was lost")
 	}
 }
 
-// breakFor loses all answers for a while, and then the connections, every now
-// and then; until it is to stop.
-func breakFor(p *enginetest.Proxy, stop chan struct{}, d time.Duration) bool {
+// breakFor waits a while, loses all replies for d, and cuts the connections. It reports
+// false once stop is closed.
+func breakFor(p *storetest.Proxy, stop chan struct{}, d time.Duration) bool {
 	select {
 	case <-stop:
 		return false
 	case <-time.After(50*time.Millisecond + 8*d):
 	}
-	p.SetFault(enginetest.Fault{LoseReplies: true})
+	p.SetFault(storetest.Fault{LoseReplies: true})
 	time.Sleep(d)
 	p.Cut()
 	p.Heal()
 	return true
 }
 
-// TestADeletionWhoseAnswerIsLost is known to be done, and not done again to what
-// somebody has made since.
-func TestADeletionWhoseAnswerIsLost(t *testing.T) {
+// TestDelete_IsDoneOnceIfTheReplyIsLost checks that a deletion is known to be done, and does
+// not delete a semaphore that was created since.
+func TestDelete_IsDoneOnceIfTheReplyIsLost(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
-	p := enginetest.NewProxy(t, server.Nodes[0].Address)
+	p := storetest.NewProxy(t, server.Nodes[0].Address)
 	store, other := openBy(t, Options{Endpoints: []string{p.Address}}), openAt(t, server, "")
-	for _, madeAgain := range []bool{false, true} {
+	for _, createdAgain := range []bool{false, true} {
 		sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 		deletions := 0
-		deleted := make(chan outcome)
+		deleted := make(chan result)
 		go func() {
-			deleted <- store.do("a", &call{ctx: ctx, alone: true, act: func(_ protocol.Micros, v *view) (o outcome) {
+			deleted <- store.do("a", &call{ctx: ctx, alone: true, act: func(_ protocol.Micros, v *view) (o result) {
 				if v.state == nil {
-					return outcome{err: fs.ErrNotExist}
+					return result{err: fs.ErrNotExist}
 				}
 				if v.state = nil; v.fresh { // so that it is written next
 					deletions++
-					p.SetFault(enginetest.Fault{LoseReplies: deletions == 1})
+					p.SetFault(storetest.Fault{LoseReplies: deletions == 1})
 				}
 				return o
 			}})
@@ -84,23 +89,23 @@ func TestADeletionWhoseAnswerIsLost(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		var lease protocol.Seq
-		if madeAgain {
+		if createdAgain {
 			lease = sessiontest.Begin(t, other, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))[0]
 		}
 		p.Cut()
 		p.Heal()
 		if o := <-deleted; o.err != nil || deletions != 1 {
-			t.Errorf("made again: %t: after %d attempts, what was done is not known to be: %v", madeAgain, deletions, o.err)
+			t.Errorf("created again: %t: after %d attempts, the deletion is not known to be done: %v", createdAgain, deletions, o.err)
 		}
-		if madeAgain {
+		if createdAgain {
 			sessiontest.WantHeld(t, other, "a", lease)
 		}
 	}
 }
 
-// TestACallKeepsItsName: by its name the reply to a published batch is found, which may
-// be published more than once.
-func TestACallKeepsItsName(t *testing.T) {
+// TestCall_KeepsItsName publishes a batch more than once. The reply to it is found by the
+// name of the call.
+func TestCall_KeepsItsName(t *testing.T) {
 	t.Parallel()
 	store := openBy(t, Options{Endpoints: []string{"127.0.0.1:1"}})
 	s := store.semaphore("a")
@@ -113,9 +118,9 @@ func TestACallKeepsItsName(t *testing.T) {
 	}
 }
 
-// TestWhatIsSaidToADeletedSemaphore leaves nothing behind that nobody would clear
-// away.
-func TestWhatIsSaidToADeletedSemaphore(t *testing.T) {
+// TestApply_LeavesNoKeysOfADeletedSemaphore checks that no key is left that no process would
+// remove.
+func TestApply_LeavesNoKeysOfADeletedSemaphore(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	one, two := openAt(t, server, ""), openAt(t, server, "")

@@ -11,24 +11,23 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// fewHistories are for the race detector. make conformance leads the engine through
-// more.
+// fewHistories is the default under the race detector. make conformance applies more.
 const fewHistories = 40
 
-var histories = flag.Int("histories", defaultHistories, "how many random histories each store is led through")
+var histories = flag.Int("histories", defaultHistories, "number of random histories that are applied to each store")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("rapid.checks", "5")  // at a time; the suite goes on until there were enough histories
-	flag.Set("test.parallel", "8") // they mostly wait
+	flag.Set("rapid.checks", "5")  // per run; the suite repeats it until there were enough histories
+	flag.Set("test.parallel", "8") // tests mostly wait
 	proctest.Main(ending{m}, roles)
 }
 
-// roles are what other processes of the tests are.
+// roles are the functions that child processes of the tests run.
 var roles = map[string]func(*proctest.Child){}
 
 // ending runs the tests, stops the server and fails if goroutines are left.
@@ -54,7 +53,7 @@ func openAt(t testing.TB, c *etcdtest.Cluster, prefix string) *Store {
 	return openBy(t, Options{Endpoints: c.Addresses(), Prefix: prefix})
 }
 
-// openBy opens one without a check, so that calls meet what is wrong.
+// openBy opens a store without a check, so that operations meet the faults.
 func openBy(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Lazy = true
@@ -73,17 +72,17 @@ func openBy(t testing.TB, o Options) *Store {
 func wantError(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("there is no error, want one with %q", parts)
+		t.Fatalf("no error, want one with %q", parts)
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q has no %q in it", err, part)
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
 
-// A guarded counter is in memory that processes may share: how much is held, and how
-// often that was more than may be.
+// A guarded counter may be in memory that processes share. It counts how much is held, and
+// how often that was more than the capacity.
 type guarded struct {
 	inside, most, entered, over atomic.Int64
 }

@@ -6,51 +6,51 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A pace is how time is told to a semaphore, of which every process that writes
-// to it measures a part. etcd has no clock to ask, and the clocks of machines
-// differ; so no entry has a time on it that is compared with the time elsewhere.
+// A pace measures the time that passes for a semaphore. Every process that writes to the
+// semaphore measures a part of it. etcd has no clock that could be read, and the clocks of
+// machines differ. So no entry has a time that is compared with a time on another machine.
 //
-// Each entry n carries Rₙ, the time that has been measured in the life of the
-// semaphore. A process that learns of it at oₙ on its own monotonic clock knows
-// that at c no less than c−oₙ has passed since n was written. It keeps
-// base = max(Rₙ−oₙ), by which an entry of its own that it prepares at c has
-// R = base+c, and lowers it for each entry it learns of to Rₙ−oₙ+lead at most.
+// Each entry n carries Rₙ, the time that has been measured since the semaphore was
+// created. A process that learns of n at oₙ on its own monotonic clock knows that at c at
+// least c−oₙ has passed since n was written. It keeps base = max(Rₙ−oₙ), and an entry of
+// its own that it prepares at c has R = base+c. With each entry that it learns of, it
+// lowers base to at most Rₙ−oₙ+lead.
 //
-// That nobody is robbed: let tₙ be the real time at which n was committed. Then
-// for any two entries n before m
+// No session expires while its holder relies on a lease: let tₙ be the real time at which
+// n was committed. Then for any two entries n before m
 //
 //	Rₘ−Rₙ ≤ tₘ−tₙ + lead
 //
-// since who wrote m had learned of n, at oₙ ≥ tₙ, so that its base was Rₙ−oₙ+lead
-// at most, or was raised since by an entry k between the two, of which the same
-// is true by induction; and c ≤ tₘ. The semaphore's own clock, on which sessions
-// die, is moved by no more than R is. A holder trusts for two thirds of a TTL;
-// in that time it moves by two thirds and the lead, a sixth, and a session dies
-// after a whole one. No wall clock has a part in this, whatever it shows.
+// since the process that wrote m had learned of n, at oₙ ≥ tₙ, so that its base was at
+// most Rₙ−oₙ+lead, or was raised since by an entry k between the two, for which the same
+// holds by induction; and c ≤ tₘ. The semaphore's own clock, on which sessions expire,
+// advances by no more than R does. A holder relies on its lease for two thirds of a TTL.
+// In that time the clock advances by two thirds and the lead, a sixth, and a session
+// expires after a whole TTL. No wall clock has a part in this, whatever it shows.
 //
-// That the dead are noticed: who waits first in line speaks every sixth of a
-// TTL, and measures all of it, less what the lead cuts off.
+// Expired sessions are noticed: the first waiter of the queue sends a batch every sixth of
+// a TTL, and measures all of that time, less what the lead cuts off.
 //
-// Rates and ramps, and whether somebody seems overdue, are by the highest of the
-// wall clocks (last in [protocol.Image]), and it goes on by R where they are
-// behind it. A clock that is ahead costs a burst, once.
+// Rates and ramps, and whether a session seems overdue, depend on the highest of the wall
+// clocks (Last in [protocol.Image]). Last advances by R where all wall clocks are behind
+// it. A clock that is ahead costs a burst, once.
 type pace struct {
-	clock clock
-	base  protocol.Micros
-	known bool            // that base is
-	at    protocol.Micros // R of the last entry
-	told  protocol.Micros // R with what was told since, but not written down
-	heard protocol.Micros // when the last entry was learned of
+	clock     clock
+	base      protocol.Micros
+	known     bool            // base is known
+	at        protocol.Micros // R of the last entry
+	passed    protocol.Micros // R with the time that take has returned since, which is not written
+	learnedAt protocol.Micros // time on the monotonic clock at which the last entry was learned of
 }
 
-// A clock is this process's.
+// A clock has the clocks of this process.
 type clock struct {
-	elapsed func() protocol.Micros // is monotonic, from any time on
+	elapsed func() protocol.Micros // monotonic, from any time on
 	wall    func() protocol.Micros
-	fixed   func() protocol.Micros // for tests: is all there is to time, as with an engine that has a clock; nil otherwise
+	fixed   func() protocol.Micros // for tests: replaces both, as if etcd had a clock; nil otherwise
 }
 
-// time returns the time of lists.
+// time returns the time for lists.
 func (c clock) time() protocol.Micros {
 	if c.fixed != nil {
 		return c.fixed()
@@ -66,32 +66,33 @@ func machineClock() clock {
 	}
 }
 
-// learn is for each entry, in order, as soon as it is known to be written.
+// learn updates the pace with R of an entry. It is called for each entry, in order, as soon
+// as the entry is known to be written. The lead is a sixth of the TTL.
 func (p *pace) learn(r, ttl protocol.Micros) {
-	p.heard = p.clock.elapsed()
-	lowest := r - p.heard
+	p.learnedAt = p.clock.elapsed()
+	lowest := r - p.learnedAt
 	if !p.known {
 		p.base, p.known = lowest, true
 	}
 	p.base = min(max(p.base, lowest), lowest+ttl/6)
-	p.at, p.told = r, r
+	p.at, p.passed = r, r
 }
 
-// forget is when there may be entries that were missed.
-func (p *pace) forget() { p.known = false }
+// reset discards base, when entries may have been missed.
+func (p *pace) reset() { p.known = false }
 
-// again is when what was told is to be told again.
-func (p *pace) again() { p.told = p.at }
+// rewind makes take return the time again that was not written.
+func (p *pace) rewind() { p.passed = p.at }
 
-// sinceLearned is how much has surely passed since the last entry.
-func (p *pace) sinceLearned() protocol.Micros { return p.clock.elapsed() - p.heard }
+// sinceLearned returns how much time has surely passed since the last entry.
+func (p *pace) sinceLearned() protocol.Micros { return p.clock.elapsed() - p.learnedAt }
 
-// due is how much time is to be told now.
-func (p *pace) due() protocol.Micros { return max(0, p.base+p.clock.elapsed()-p.told) }
+// due returns how much time has passed that take has not returned yet.
+func (p *pace) due() protocol.Micros { return max(0, p.base+p.clock.elapsed()-p.passed) }
 
-// tell is that, and notes that it is told.
-func (p *pace) tell() protocol.Micros {
+// take returns the time that is due, and counts it as passed.
+func (p *pace) take() protocol.Micros {
 	due := p.due()
-	p.told += due
+	p.passed += due
 	return due
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// TestTimeIsNeverToldFasterThanItPasses has processes that come and go write at
-// random, learn late of what others write, and have wall clocks that differ by
-// days: the argument of the type pace, tried out.
-func TestTimeIsNeverToldFasterThanItPasses(t *testing.T) {
+// TestPace_IsNeverFasterThanTime simulates processes that start and end, write at random
+// times, learn late of what others write, and have wall clocks that differ by days. It
+// tests the inequality in the comment of type pace.
+func TestPace_IsNeverFasterThanTime(t *testing.T) {
 	t.Parallel()
 	const ttl = protocol.Micros(6_000_000)
 	for seed := range uint64(300) {
@@ -35,37 +35,37 @@ func TestTimeIsNeverToldFasterThanItPasses(t *testing.T) {
 			}
 			m := members[i]
 			if m.seen == 0 {
-				m.seen = len(log) - 1 // it reads the last one only
+				m.seen = len(log) - 1 // it reads the last entry only
 			}
 			for ; m.seen < len(log); m.seen++ {
 				m.learn(log[m.seen].r, ttl)
 			}
-			m.tell()
-			real += protocol.Micros(random.Int64N(5000)) // on its way
+			m.take()
+			real += protocol.Micros(random.Int64N(5000)) // the request is on its way
 			if random.IntN(5) == 0 {
-				m.again() // it was not written
+				m.rewind() // it was not written
 				continue
 			}
-			now := written{m.told, real}
+			now := written{m.passed, real}
 			for _, before := range log {
-				if told, passed := now.r-before.r, now.at-before.at; told > passed+ttl/6 {
-					t.Fatalf("seed %d: %d µs were told in %d", seed, told, passed)
+				if measured, passed := now.r-before.r, now.at-before.at; measured > passed+ttl/6 {
+					t.Fatalf("seed %d: %d µs were measured in %d", seed, measured, passed)
 				}
 			}
 			if last := log[len(log)-1]; now.r < last.r {
 				t.Fatalf("seed %d: time went back from %d to %d", seed, last.r, now.r)
 			}
 			log = append(log, now)
-			real += protocol.Micros(random.Int64N(5000)) // and back
+			real += protocol.Micros(random.Int64N(5000)) // the reply is on its way
 			m.learn(now.r, ttl)
 			m.seen = len(log)
 		}
 	}
 }
 
-// TestTimeIsToldAsItPasses is the other half: whoever speaks every sixth of a
-// TTL, as the first in line does, has it told in full whatever others write.
-func TestTimeIsToldAsItPasses(t *testing.T) {
+// TestPace_KeepsUpWithTime is the other half: a process that sends a batch every sixth of a
+// TTL, as the first waiter of the queue does, measures all time, whatever others write.
+func TestPace_KeepsUpWithTime(t *testing.T) {
 	t.Parallel()
 	const ttl = protocol.Micros(6_000_000)
 	var real protocol.Micros
@@ -77,16 +77,16 @@ func TestTimeIsToldAsItPasses(t *testing.T) {
 		real += ttl / 12
 		if i%4 == 0 {
 			holder.learn(waiter.at, ttl)
-			holder.tell()
-			holder.learn(holder.told, ttl)
+			holder.take()
+			holder.learn(holder.passed, ttl)
 			waiter.learn(holder.at, ttl)
 		}
 		if i%2 == 1 {
-			waiter.tell()
-			waiter.learn(waiter.told, ttl)
+			waiter.take()
+			waiter.learn(waiter.passed, ttl)
 		}
 	}
 	if waiter.at < real*95/100 {
-		t.Errorf("%d µs were told in %d", waiter.at, real)
+		t.Errorf("%d µs were measured in %d", waiter.at, real)
 	}
 }

@@ -10,39 +10,40 @@ import (
 )
 
 const (
-	// maxValue is how many bytes a value may have. A request may have 1.5 MB.
+	// maxValue is the largest size of a value, in bytes. A request may have 1.5 MB.
 	maxValue = 1 << 20
-	// fewRows are always written all together: it costs little, and the last entry
-	// of a small semaphore shows all of it.
+	// fewRows is the number of rows up to which all of them are written: it costs little,
+	// and the last entry of a small semaphore shows all of it.
 	fewRows = 6
-	// leastLog is how many bytes of entries there are at least before all is
+	// leastLog is the least size of the entries, in bytes, after which all of the state is
 	// written again.
 	leastLog = 32 << 10
-	// keptEntries stay before the last complete one, for processes that are a little
-	// behind, or do not know the result of an attempt.
+	// keptEntries is the number of entries that are kept before the last complete one, for
+	// processes that are a little behind, or do not know the result of an attempt.
 	keptEntries = 16
-	// maxHints notifications are part of the write, so that it has less than 128
-	// operations. Others follow.
-	maxHints = 64
+	// maxNotifications is the largest number of notifications in a write, so that the write
+	// has less than 128 operations. Others follow it.
+	maxNotifications = 64
 )
 
-// A proposal is what an attempt would write.
+// A proposal is the write of an attempt.
 type proposal struct {
 	attempt string
 	number  uint64
 	full    bool
 	changes protocol.Changes
-	rows    *rows // after it, if full
+	rows    *rows // the state after it, if full
 	head    head
 	entry   entry
 	text    string // of the entry
 	parts   []string
-	hints   []string // instances
+	notify  []string // instances
 	deletes bool
 }
 
-// propose returns what has changed, nil if nothing has. That time has passed is not
-// worth a write: a clock that is behind makes sessions live longer, never shorter.
+// propose returns a proposal with all changes, nil if nothing has changed. The passing of
+// time alone is not worth a write: a clock that is behind makes sessions live longer, never
+// shorter.
 func (v *view) propose(attempt string, replies []replyTo) *proposal {
 	switch {
 	case v.state == nil && v.rows == nil:
@@ -52,12 +53,12 @@ func (v *view) propose(attempt string, replies []replyTo) *proposal {
 	}
 	p := &proposal{attempt: attempt, number: v.head.Number + 1, changes: v.state.Changes()}
 	c := &p.changes
-	p.hints = v.hinted(c)
-	if v.rows != nil && !v.changed(c) && len(replies) == 0 && len(p.hints) == 0 {
+	p.notify = v.toNotify(c)
+	if v.rows != nil && !v.changed(c) && len(replies) == 0 && len(p.notify) == 0 {
 		return nil
 	}
 	p.full = v.rows == nil || v.logged >= max(leastLog, v.complete) || v.rows.count()+len(c.Sessions)+len(c.Leases)+len(c.Queue) <= fewRows
-	p.entry = entry{By: attempt, Pace: v.pace.told, Replies: replies, Watching: ticketNameRow(v.watching), Plain: newPlainRow(c.Image)}
+	p.entry = entry{By: attempt, Pace: v.pace.passed, Replies: replies, Watching: ticketNameRow(v.watching), Plain: newPlainRow(c.Image)}
 	full, until := v.head.Full, v.head.SpentUntil
 	if c.Respent {
 		until = spentUntil(c.Spent)
@@ -89,10 +90,10 @@ func (v *view) changed(c *protocol.Changes) bool {
 	return !reflect.DeepEqual(now, then)
 }
 
-// hinted returns the instances to notify. A state that was restored does not know
-// that the first of the queue was notified to watch the time, and would notify it
-// again with each entry of another process.
-func (v *view) hinted(c *protocol.Changes) (instances []string) {
+// toNotify returns the instances to notify. A state that was restored does not know that
+// the first of the queue was notified to watch the time, and would notify it again with
+// each entry of another process.
+func (v *view) toNotify(c *protocol.Changes) (instances []string) {
 	woken := v.state.Woken()
 	if len(woken) == 0 {
 		return nil
@@ -115,7 +116,7 @@ func (v *view) hinted(c *protocol.Changes) (instances []string) {
 	return instances
 }
 
-// adopt makes the view that of a proposal, which was written in some revision.
+// adopt updates the view with a proposal that was written in a revision.
 func (v *view) adopt(p *proposal, revision int64) {
 	switch {
 	case p.deletes:
@@ -128,13 +129,13 @@ func (v *view) adopt(p *proposal, revision int64) {
 		v.logged += len(p.text)
 	}
 	if v.revision == 0 {
-		v.life = revision
+		v.createRevision = revision
 	}
 	v.head, v.revision = p.head, revision
 	v.pace.learn(p.entry.Pace, v.rows.plain.Config.TTL)
 }
 
-// operations returns what writes a proposal.
+// operations returns the guards and the operations that write a proposal.
 func (v *view) operations(p *proposal, k keys) (guards []clientv3.Cmp, ops []clientv3.Op) {
 	guards = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(k.head(v.name)), "=", v.revision)}
 	if v.revision == 0 || p.deletes {
@@ -155,21 +156,21 @@ func (v *view) operations(p *proposal, k keys) (guards []clientv3.Cmp, ops []cli
 			clientv3.OpDelete(k.log(v.name), clientv3.WithRange(k.entry(v.name, dropped))),
 			clientv3.OpDelete(k.parts(v.name), clientv3.WithRange(k.partsOf(v.name, dropped, ""))))
 	}
-	for _, instance := range p.hints[:min(len(p.hints), maxHints)] {
-		ops = append(ops, k.hintOp(instance, v.name))
+	for _, instance := range p.notify[:min(len(p.notify), maxNotifications)] {
+		ops = append(ops, k.notifyOp(instance, v.name))
 	}
 	return guards, ops
 }
 
-// A floor is the highest Seq, or session, of all semaphores that were deleted. New
-// ones begin after it.
+// A floor is the highest Seq, or session, of all semaphores that were deleted. Numbers of
+// new semaphores begin after it.
 type floor struct {
 	Last protocol.Seq `json:"last"`
 }
 
-// hintOp notifies an instance, if it listens.
-func (k keys) hintOp(instance, name string) clientv3.Op {
-	key := k.hint(instance)
+// notifyOp returns the operation that notifies an instance, if it listens.
+func (k keys) notifyOp(instance, name string) clientv3.Op {
+	key := k.notify(instance)
 	return clientv3.OpTxn(
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)},
 		[]clientv3.Op{clientv3.OpPut(key, name, clientv3.WithIgnoreLease())}, nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// rows are a semaphore as of some entry of its log: a [protocol.Image] to which
-// entries can be applied.
+// rows hold a semaphore as of an entry of its log: a [protocol.Image] to which entries can
+// be applied.
 type rows struct {
 	plain    protocol.Image // without the lists
 	sessions map[protocol.Session]protocol.SessionImage
@@ -40,7 +40,8 @@ func plain(im protocol.Image) protocol.Image {
 
 func (r *rows) count() int { return len(r.sessions) + len(r.leases) + len(r.queue) + len(r.spent) }
 
-// spentUntil returns when nothing of some spending is in use any more; 0 if nothing is.
+// spentUntil returns the time from which nothing of the spending is in use; 0 if there is
+// no spending.
 func spentUntil(spent []protocol.SpentImage) protocol.Micros {
 	if len(spent) == 0 {
 		return 0
@@ -48,9 +49,9 @@ func spentUntil(spent []protocol.SpentImage) protocol.Micros {
 	return spent[len(spent)-1].Until
 }
 
-// spentChanges returns how the spending of some changes differs from that of the rows:
-// from which Seq on there is any, and the entries that are new or were changed (a
-// grant was settled, a clock stepped back).
+// spentChanges returns how the spending in the changes differs from that of the rows: the
+// lowest Seq that it has, and the entries that are new or were changed (a grant was
+// settled, a clock stepped back).
 func (r *rows) spentChanges(c *protocol.Changes) (from protocol.Seq, changed []spentRow) {
 	if len(c.Spent) == 0 {
 		return c.Image.LastSeq + 1, nil
@@ -65,7 +66,7 @@ func (r *rows) spentChanges(c *protocol.Changes) (from protocol.Seq, changed []s
 	return from, changed
 }
 
-// spentAfter returns the spending with such a difference.
+// spentAfter applies a difference that spentChanges returned, and returns the spending.
 func (r *rows) spentAfter(from protocol.Seq, changed []spentRow) []protocol.SpentImage {
 	spent := slices.Clone(r.spent[indexOf(r.spent, from):])
 	for _, s := range changed {

@@ -11,13 +11,13 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// TestUsers: who may, who may not, and that passwords stay where they are.
-func TestUsers(t *testing.T) {
+// TestUsers_NeedPermission checks also that errors contain no passwords.
+func TestUsers_NeedPermission(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	server.Etcdctl("user", "add", "root:toor")
@@ -45,13 +45,13 @@ func TestUsers(t *testing.T) {
 
 	store := openBy(t, Options{Endpoints: server.Addresses(), User: "me", Password: "hush", Prefix: "app/"})
 	s := sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 1})
-	s.Say(sessiontest.Release(s.Granted(1, sessiontest.Acquire(1, 1))[0]))
+	s.Send(sessiontest.Release(s.Granted(1, sessiontest.Acquire(1, 1))[0]))
 	if names, err := store.List(ctx, protocol.ListQuery{}); err != nil || len(names) != 2 {
 		t.Errorf("%v, %v", names, err)
 	}
 }
 
-// reach asks etcd for a semaphore that is not there.
+// reach inspects a semaphore that does not exist.
 func reach(t *testing.T, at string) error {
 	t.Helper()
 	client, err := fleet.Open(limited(t, 30*time.Second), at)
@@ -65,14 +65,13 @@ func reach(t *testing.T, at string) error {
 	return err
 }
 
-// TestOpen_TellsTLSFaultsApart has a server that wants a certificate before it
-// listens to anybody.
-func TestOpen_TellsTLSFaultsApart(t *testing.T) {
+// TestOpen_DistinguishesTLSFaults uses a server that requires client certificates.
+func TestOpen_DistinguishesTLSFaults(t *testing.T) {
 	t.Parallel()
-	authority, stranger := enginetest.NewAuthority(t), enginetest.NewAuthority(t)
+	authority, other := storetest.NewAuthority(t), storetest.NewAuthority(t)
 	server, plain := etcdtest.StartTLS(t, authority), etcdtest.Shared.Server(t)
 	cert, key := authority.Issue(t, "client")
-	strange, strangeKey := stranger.Issue(t, "client")
+	otherCert, otherKey := other.Issue(t, "client")
 	secure, mine := "etcd://"+server.Nodes[0].Address+"/?", "&cert="+cert+"&key="+key
 	check := func(at, want string) {
 		t.Helper()
@@ -85,9 +84,9 @@ func TestOpen_TellsTLSFaultsApart(t *testing.T) {
 	if err := reach(t, secure+"ca="+authority.File+mine); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	check(secure+"ca="+stranger.File+mine, "unknown authority); set ca=")
+	check(secure+"ca="+other.File+mine, "unknown authority); set ca=")
 	check(secure+"ca="+authority.File, "requires a client certificate")
-	check(secure+"ca="+authority.File+"&cert="+strange+"&key="+strangeKey, "rejects the client certificate")
+	check(secure+"ca="+authority.File+"&cert="+otherCert+"&key="+otherKey, "rejects the client certificate")
 	check(secure, "uses TLS on this port, and the client does not; set tls=on or ca=")
 	check("etcd://"+plain.Nodes[0].Address+"/?ca="+authority.File, "does not use TLS on this port; leave tls, ca, cert and key out of the URL")
 
@@ -112,7 +111,7 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 		text  string
 	}{
 		"etcd://nowhere.invalid:1/":           {fleet.FaultName, `name resolution failed: host "nowhere.invalid"`},
-		"etcd://127.0.0.1:1,127.0.0.1:2/":     {fleet.FaultConnection, "connection refused; is it running?"},
+		"etcd://127.0.0.1:1,127.0.0.1:2/":     {fleet.FaultConnection, "connection refused"},
 		"etcd://" + address + "/":             {fleet.FaultAccess, "it wants a user"},
 		"etcd://root:hushed@" + address + "/": {fleet.FaultAccess, "user or password is wrong"},
 		"etcd://me:hush@" + address + "/":     {fleet.FaultAccess, "grant-permission"},
@@ -139,8 +138,8 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 	store.Close()
 }
 
-// TestOpen_SaysThatThereIsNoMajority also if the caller has less time than the check.
-func TestOpen_SaysThatThereIsNoMajority(t *testing.T) {
+// TestOpen_ReportsThatThereIsNoMajority has a caller with less time than the check.
+func TestOpen_ReportsThatThereIsNoMajority(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Start(t, 2)
 	cluster.Nodes[1].Kill()
@@ -148,7 +147,7 @@ func TestOpen_SaysThatThereIsNoMajority(t *testing.T) {
 	if err == nil {
 		store.Close()
 	}
-	wantError(t, err, "does not answer", "a majority of its members up?")
+	wantError(t, err, "does not reply", "a majority of its members is up")
 	if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}

@@ -11,39 +11,39 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A semaphore is one that this process uses. One goroutine at a time, the worker, has
-// its view; it lives while there are calls. Calls that arrive during a write are the
+// A semaphore is one that this process uses. One goroutine at a time, the worker, owns its
+// view; the worker runs while there are calls. Calls that arrive during a write are the
 // next group and share one write (group commit), so that processes contend with each
 // other, not goroutines.
 type semaphore struct {
-	store    *Store
-	view     view // the worker's
-	troubled bool // the worker's: trouble is set
+	store   *Store
+	view    view // owned by the worker
+	failing bool // owned by the worker: failure is set
 
-	mu      sync.Mutex
-	waiting []*call
-	works   bool
-	hinted  bool  // another process has written: the worker reads first
-	trouble error // why there are no replies; nil: there are
-	used    time.Time
+	mu       sync.Mutex
+	waiting  []*call
+	working  bool
+	notified bool  // another process has written: the worker reads first
+	failure  error // why there are no replies; nil: there are
+	used     time.Time
 }
 
 // A call is a request of one caller.
 type call struct {
-	ctx    context.Context
-	name   string // among calls of all processes
-	size   int
-	alone  bool // its group is its own
-	batch  *protocol.Batch
-	act    func(protocol.Micros, *view) outcome
-	made   time.Time
-	ended  chan outcome // buffered
-	last   outcome      // of the present attempt
-	unsure []attempted
+	ctx         context.Context
+	name        string // unique among the calls of all processes
+	size        int
+	alone       bool // it is in a group of its own
+	batch       *protocol.Batch
+	act         func(protocol.Micros, *view) result
+	created     time.Time
+	ended       chan result // has capacity 1
+	last        result      // of the present attempt
+	unconfirmed []attempted // results of attempts whose replies were lost
 }
 
-// An outcome is the result of a call.
-type outcome struct {
+// A result is the result of a call. The kind of the call decides which fields are set.
+type result struct {
 	session  protocol.Session
 	config   protocol.Config
 	reply    protocol.Reply
@@ -51,86 +51,88 @@ type outcome struct {
 	err      error
 }
 
-// An attempted outcome may have been written or not.
+// attempted is the result of an attempt that may have been written or not.
 type attempted struct {
 	attempt string
-	outcome outcome
-	deletes int64 // the life of the semaphore that it deletes; 0: it deletes none
+	result  result
+	deletes int64 // the create revision of the semaphore that it deletes; 0: it deletes none
 }
 
-// A group is bounded, so that its calls do not wait for ever more that arrive after
-// them, and its entry is not too large.
+// A group is bounded, so that its calls do not wait for calls that arrive after them, and
+// its entry is not too large.
 const (
 	maxGroup = 512
-	maxSize  = 256 << 10 // bytes, or thereabouts
+	maxSize  = 256 << 10 // bytes, approximately
 )
 
-// sizeOf returns about how many bytes of an entry a batch takes.
+// sizeOf returns approximately how many bytes of an entry a batch takes.
 func sizeOf(b protocol.Batch) int {
 	size := 200
 	for _, op := range b.Ops {
-		d := op.Details
-		size += 150 + len(d.Site) + len(d.Labels) + len(d.Holder) + len(d.By) + len(d.Key)
+		size += 150
+		if d := op.Details; d != nil {
+			size += len(d.Site) + len(d.Labels) + len(d.Holder) + len(d.By) + len(d.Key)
+		}
 	}
 	return size
 }
 
-// await passes a call to the worker and waits until its context ends. The call may
-// still be served after that.
-func (s *semaphore) await(c *call) outcome {
-	c.ended, c.made = make(chan outcome, 1), time.Now()
+// await passes a call to the worker and waits until the call or its context ends. A call
+// whose context has ended may still be served.
+func (s *semaphore) await(c *call) result {
+	c.ended, c.created = make(chan result, 1), time.Now()
 	s.mu.Lock()
 	s.waiting = append(s.waiting, c)
-	s.used = c.made
-	if !s.works {
-		s.works = s.store.start(s.work)
+	s.used = c.created
+	if !s.working {
+		s.working = s.store.start(s.work)
 	}
-	works := s.works
+	working := s.working
 	s.mu.Unlock()
-	if !works {
-		return outcome{err: errClosed}
+	if !working {
+		return result{err: errClosed}
 	}
 	select {
 	case o := <-c.ended:
 		return o
 	case <-c.ctx.Done():
-		return outcome{err: s.late(context.Cause(c.ctx))}
+		return result{err: s.late(context.Cause(c.ctx))}
 	}
 }
 
-// late returns the error of a caller whose context has ended, with the reason for the
-// delay, if that is known.
+// late returns the error of a caller whose context has ended, with the last failure of the
+// worker, if there is one.
 func (s *semaphore) late(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.trouble != nil {
-		return fmt.Errorf("%w: %w", cause, s.trouble)
+	if s.failure != nil {
+		return fmt.Errorf("%w: %w", cause, s.failure)
 	}
 	return cause
 }
 
-func (s *semaphore) note(trouble error) {
+func (s *semaphore) noteFailure(failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trouble, s.troubled = trouble, trouble != nil
+	s.failure, s.failing = failure, failure != nil
 }
 
 func (s *semaphore) work() {
 	for {
-		group, hinted := s.take()
+		group, notified := s.take()
 		if len(group) == 0 {
 			return
 		}
 		s.view.fresh = false
-		if hinted && s.view.loaded {
+		if notified && s.view.loaded {
 			s.view.stale = true
 		}
 		s.serve(group)
 	}
 }
 
-// take returns the next group. If there is none, the worker ends.
-func (s *semaphore) take() (group []*call, hinted bool) {
+// take returns the next group. If it is empty, the worker ends.
+func (s *semaphore) take() (group []*call, notified bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := 0
@@ -142,23 +144,23 @@ func (s *semaphore) take() (group []*call, hinted bool) {
 			break
 		}
 	}
-	s.works = len(group) > 0
-	hinted, s.hinted = s.hinted, false
-	return group, hinted
+	s.working = len(group) > 0
+	notified, s.notified = s.notified, false
+	return group, notified
 }
 
-// hint notes that another process has written.
-func (s *semaphore) hint() {
+// noteWrite notes that another process has written.
+func (s *semaphore) noteWrite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hinted = true
+	s.notified = true
 }
 
-// endurance is for how long a call is tried again after failures that may pass, as
-// when the leader changes, unless its context ends before.
-const endurance = 10 * time.Second
+// retryFor is how long a call is retried after temporary failures, such as a change of the
+// leader, unless its context ends before.
+const retryFor = 10 * time.Second
 
-// serve attempts until all calls of a group have ended.
+// serve makes attempts until all calls of a group have ended.
 func (s *semaphore) serve(group []*call) {
 	t := &turn{semaphore: s, view: &s.view, calls: group}
 	for pause := firstPause; ; {
@@ -168,21 +170,21 @@ func (s *semaphore) serve(group []*call) {
 		}
 		err := t.attempt()
 		if err == nil {
-			if s.troubled {
-				s.note(nil)
+			if s.failing {
+				s.noteFailure(nil)
 			}
 			continue
 		}
-		if isLate(err) {
+		if isTimeout(err) {
 			err = s.store.diagnose(err)
 		}
-		s.note(s.store.fault(err))
+		s.noteFailure(s.store.fault(err))
 		s.view.unload()
-		if !passes(err) {
+		if !isTemporary(err) {
 			t.fail(err, time.Time{})
 			return
 		}
-		t.fail(err, time.Now().Add(-endurance))
+		t.fail(err, time.Now().Add(-s.store.retryFor))
 		if !s.store.sleep(pause) {
 			t.fail(errClosed, time.Time{})
 			return
@@ -199,31 +201,31 @@ const (
 // abandoned reports whether the caller has stopped waiting.
 func abandoned(c *call) bool { return c.ctx.Err() != nil }
 
-// end replies to the caller.
-func (c *call) end(o outcome) { c.ended <- o }
+// end returns the result to the caller.
+func (c *call) end(o result) { c.ended <- o }
 
-// A turn is the work on a group.
+// A turn is the work on one group.
 type turn struct {
 	*semaphore
 	view      *view
 	calls     []*call
-	published bool // its batches, for other processes to apply
+	published bool // its batches are published, for other processes to apply
 	others    []publication
 	alone     bool // it applies no batches of others
 }
 
-// fail ends calls that were made before some time, or all if it is zero.
+// fail ends calls that were created before a time, or all if it is zero.
 func (t *turn) fail(err error, before time.Time) {
 	t.calls = slices.DeleteFunc(t.calls, func(c *call) bool {
-		ends := before.IsZero() || c.made.Before(before)
+		ends := before.IsZero() || c.created.Before(before)
 		if ends {
-			c.end(outcome{err: t.store.fault(err)})
+			c.end(result{err: t.store.fault(err)})
 		}
 		return ends
 	})
 }
 
-// finish ends all calls, which are written.
+// finish ends all calls, whose results are written.
 func (t *turn) finish() {
 	for _, c := range t.calls {
 		c.end(c.last)
@@ -232,8 +234,8 @@ func (t *turn) finish() {
 }
 
 // attempt applies the calls to what is known and writes the result (optimistic
-// concurrency). If another process has written meanwhile, it learns what, and there is
-// another attempt.
+// concurrency). If another process has written meanwhile, attempt reads those entries, and
+// serve makes another attempt.
 func (t *turn) attempt() error {
 	v := t.view
 	if !v.loaded || v.stale {
@@ -257,11 +259,11 @@ func (t *turn) attempt() error {
 		t.finish()
 		return nil
 	case p == nil:
-		revision, life := v.revision, v.life
+		revision, createRevision := v.revision, v.createRevision
 		if err := t.read(); err != nil {
 			return err
 		}
-		if v.revision == revision && v.life == life {
+		if v.revision == revision && v.createRevision == createRevision {
 			t.finish()
 		}
 		return nil
@@ -272,9 +274,9 @@ func (t *turn) attempt() error {
 	return t.write(p)
 }
 
-// apply applies batches of other processes first, which have failed to write, and
-// then the calls. It reports false if one panics: a call that does is ended, and the
-// state has to be discarded.
+// apply applies the batches first that other processes have published, and then the calls.
+// It reports false if one panics. A call that panics is ended, and the state has to be
+// discarded.
 func (t *turn) apply(now protocol.Micros) (replies []replyTo, ok bool) {
 	if replies, ok = t.combine(now); !ok {
 		return nil, false
@@ -292,7 +294,7 @@ func (t *turn) apply(now protocol.Micros) (replies []replyTo, ok bool) {
 func (t *turn) act(c *call, now protocol.Micros) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.last = outcome{err: t.store.fault(fmt.Errorf("semaphore %q: panic: %v; it is read again", t.view.name, p))}
+			c.last = result{err: t.store.fault(fmt.Errorf("semaphore %q: panic: %v; it is read again", t.view.name, p))}
 			ok = false
 		}
 	}()
@@ -300,7 +302,7 @@ func (t *turn) act(c *call, now protocol.Micros) (ok bool) {
 	return true
 }
 
-// A permanent error does not pass by itself.
+// A permanent error stays the same in a retry.
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }

@@ -15,33 +15,35 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Store is the use of an etcd cluster by one client.
+// A Store keeps semaphores in an etcd cluster. Stores in any number of processes share
+// the cluster.
 type Store struct {
 	connection connection
 	keys       keys
 	idle       time.Duration
 	clock      clock
-	shares     bool // batches with other processes, see combine.go
+	combines   bool // batches with those of other processes, see combine.go
 	maxValue   int
+	retryFor   time.Duration // how long a call is retried; tests change it
 	attempts   attempts
 	counts     counts
 
-	life    context.Context
+	life    context.Context // ends with Close
 	end     context.CancelFunc
 	workers sync.WaitGroup
 
-	mu         sync.Mutex // guards what follows; no worker starts after the end
+	mu         sync.Mutex // guards the fields below; also held to start workers, so that none starts after Close
 	semaphores map[string]*semaphore
-	forgetAt   int // how many there may be before unused ones are forgotten
+	evictAt    int // number of semaphores at which unused ones are evicted
 	swept      time.Time
 	sweepEvery time.Duration
 	cursor     string // where the next sweep begins
 }
 
-// counts are for tests and benchmarks.
+// counts counts operations, for tests and benchmarks.
 type counts struct{ transactions, writes, conflicts atomic.Int64 }
 
-// attempts have unique names.
+// attempts generates the unique names of attempts.
 type attempts struct {
 	process string
 	last    atomic.Uint64
@@ -49,8 +51,8 @@ type attempts struct {
 
 func (a *attempts) next() string { return fmt.Sprintf("%s-%d", a.process, a.last.Add(1)) }
 
-// Open opens a store. It fails within 5 s if etcd cannot be reached, if TLS fails, or
-// if it does not serve this user; [Options].Lazy leaves that to the first call.
+// Open opens a store. It fails within 5 s if no member can be reached, if TLS fails, or if
+// a majority does not serve this user. With [Options].Lazy the first call fails instead.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := o.config()
 	if err != nil {
@@ -59,8 +61,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	life, end := context.WithCancel(context.Background())
 	s := &Store{
 		connection: connection{config: config, life: life}, keys: keys{o.Prefix}, idle: o.Idle, clock: machineClock(),
-		shares: true, maxValue: maxValue, attempts: attempts{process: rand.Text()[:13]},
-		life: life, end: end, semaphores: map[string]*semaphore{}, forgetAt: leastForgotten, sweepEvery: sweepEvery,
+		combines: true, maxValue: maxValue, retryFor: retryFor, attempts: attempts{process: rand.Text()[:13]},
+		life: life, end: end, semaphores: map[string]*semaphore{}, evictAt: minEvict, sweepEvery: sweepEvery,
 	}
 	if !o.Lazy {
 		if err := s.check(ctx); err != nil {
@@ -73,14 +75,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 // Open implements [fleet.Store].
 func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
-	made := false
-	o := s.do(name, &call{ctx: ctx, size: 300, act: func(now protocol.Micros, v *view) (o outcome) {
-		if made = v.state == nil; made {
+	created := false
+	o := s.do(name, &call{ctx: ctx, size: 300, act: func(now protocol.Micros, v *view) (o result) {
+		if created = v.state == nil; created {
 			if by.MustExist {
-				return outcome{err: about(name, fs.ErrNotExist)}
+				return result{err: about(name, fs.ErrNotExist)}
 			}
-			if err := v.make(now, c); err != nil {
-				return outcome{err: about(name, err)}
+			if err := v.create(now, c); err != nil {
+				return result{err: about(name, err)}
 			}
 		}
 		o.session, o.config, o.err = v.state.Open(now, by, c.Protocol)
@@ -90,7 +92,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	if o.err != nil {
 		return 0, protocol.Config{}, o.err
 	}
-	if made {
+	if created {
 		s.sweep()
 	}
 	return o.session, o.config, nil
@@ -98,12 +100,12 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 
 // Apply implements [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
-	b.Ops = slices.Clone(b.Ops) // a caller that gave up may reuse them before they are applied
-	o := s.do(name, &call{ctx: ctx, size: sizeOf(b), batch: &b, act: func(now protocol.Micros, v *view) outcome {
+	b.Ops = slices.Clone(b.Ops) // a caller whose context has ended may reuse them before they are applied
+	o := s.do(name, &call{ctx: ctx, size: sizeOf(b), batch: &b, act: func(now protocol.Micros, v *view) result {
 		if v.state == nil {
-			return outcome{reply: protocol.Reply{Status: protocol.Unknown}}
+			return result{reply: protocol.Reply{Status: protocol.Unknown}}
 		}
-		return outcome{reply: v.state.Apply(now, b)}
+		return result{reply: v.state.Apply(now, b)}
 	}})
 	if o.err != nil {
 		return protocol.Reply{}, o.err
@@ -113,11 +115,11 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 
 // Inspect implements [fleet.Store].
 func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
-	o := s.do(name, &call{ctx: ctx, size: 100, act: func(now protocol.Micros, v *view) outcome {
+	o := s.do(name, &call{ctx: ctx, size: 100, act: func(now protocol.Micros, v *view) result {
 		if v.state == nil {
-			return outcome{err: about(name, fs.ErrNotExist)}
+			return result{err: about(name, fs.ErrNotExist)}
 		}
-		return outcome{snapshot: v.state.Inspect(now)}
+		return result{snapshot: v.state.Inspect(now)}
 	}})
 	if o.err != nil {
 		return protocol.Snapshot{}, o.err
@@ -127,7 +129,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 
 // Administer implements [fleet.Store].
 func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
-	return s.do(name, &call{ctx: ctx, size: 300, alone: c.Delete, act: func(now protocol.Micros, v *view) (o outcome) {
+	return s.do(name, &call{ctx: ctx, size: 300, alone: c.Delete, act: func(now protocol.Micros, v *view) (o result) {
 		switch {
 		case v.state == nil:
 			o.err = fs.ErrNotExist
@@ -165,24 +167,24 @@ func about(name string, err error) error {
 }
 
 // do passes a call to the worker of a semaphore and waits for its end.
-func (s *Store) do(name string, c *call) outcome {
+func (s *Store) do(name string, c *call) result {
 	switch {
 	case c.ctx.Err() != nil:
-		return outcome{err: context.Cause(c.ctx)}
+		return result{err: context.Cause(c.ctx)}
 	case strings.Contains(name, " "):
-		return outcome{err: invalid("semaphore %q: a name has no spaces", name)}
+		return result{err: invalid("semaphore %q: a name has no spaces", name)}
 	}
 	return s.semaphore(name).await(c)
 }
 
-// semaphore returns the one of that name.
+// semaphore returns the semaphore of that name from the map, and adds it if it is missing.
 func (s *Store) semaphore(name string) *semaphore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.semaphores[name]
 	if found == nil {
-		if len(s.semaphores) >= s.forgetAt {
-			s.forget()
+		if len(s.semaphores) >= s.evictAt {
+			s.evictLocked()
 		}
 		found = &semaphore{store: s, used: time.Now(), view: view{name: name, maxValue: s.maxValue, pace: pace{clock: s.clock}}}
 		s.semaphores[name] = found
@@ -190,26 +192,25 @@ func (s *Store) semaphore(name string) *semaphore {
 	return found
 }
 
-// leastForgotten and unused bound what this process remembers of semaphores that it
-// does not use any more.
+// minEvict and unused bound what this process keeps of semaphores that it does not use any
+// more.
 const (
-	leastForgotten = 256
-	unused         = time.Minute
+	minEvict = 256
+	unused   = time.Minute
 )
 
-// forget discards what is known of semaphores that were not used lately. The mutex is
-// held.
-func (s *Store) forget() {
+// evictLocked discards what is known of semaphores that were not used lately.
+func (s *Store) evictLocked() {
 	for name, one := range s.semaphores {
 		if !one.mu.TryLock() {
-			continue // it is in use; and its mutex may be held by a goroutine that wants this one
+			continue // it is in use; and its mutex may be held by a goroutine that waits for Store.mu
 		}
-		if !one.works && time.Since(one.used) > unused {
+		if !one.working && time.Since(one.used) > unused {
 			delete(s.semaphores, name)
 		}
 		one.mu.Unlock()
 	}
-	s.forgetAt = max(leastForgotten, 2*len(s.semaphores))
+	s.evictAt = max(minEvict, 2*len(s.semaphores))
 }
 
 // start starts a worker, unless the store is closed.
@@ -223,7 +224,7 @@ func (s *Store) start(work func()) bool {
 	return true
 }
 
-// sleep reports whether the store is still open after a while.
+// sleep waits for d and reports whether the store is still open.
 func (s *Store) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -15,14 +15,14 @@ func encode(value any) string {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		panic(fmt.Sprintf("etcdstore: %T has no JSON: %v", value, err)) // none of them can be so
+		panic(fmt.Sprintf("etcdstore: %T has no JSON: %v", value, err)) // not reached: all types have
 	}
 	return string(bytes.TrimRight(text.Bytes(), "\n"))
 }
 
-// largeText is from how many bytes on a text is compressed. Rows are similar and
-// compress well, and etcd writes every byte of every version twice and keeps it until
-// it is compacted. Smaller texts stay readable.
+// largeText is the size in bytes from which a text is compressed. Rows are similar and
+// compress well, and etcd writes every byte of every version twice and keeps it until it is
+// compacted. Smaller texts stay readable.
 const largeText = 2 << 10
 
 // pack returns the JSON of a value, compressed if it is large.
@@ -35,7 +35,7 @@ func pack(value any) string {
 	w := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(w)
 	w.Reset(&packed)
-	io.WriteString(w, text) // to a buffer, which takes it
+	io.WriteString(w, text) // into a buffer, which does not fail
 	w.Close()
 	return packed.String()
 }

@@ -29,42 +29,42 @@ func init() {
 	})
 }
 
-// Options are how a cluster is reached, and used.
+// Options configure the connection to a cluster and the use of it.
 type Options struct {
 	// Endpoints are the members, as host:port.
 	Endpoints []string
-	// User and Password are for clusters that want them.
+	// User and Password are for clusters with authentication; default none.
 	User, Password string
-	// TLS is for clusters that are reached by it; nil: without.
+	// TLS is for members that are reached by TLS; nil: without TLS.
 	TLS *tls.Config
-	// Prefix is what all keys begin with; "sema/" if empty.
+	// Prefix is the beginning of all keys; default "sema/".
 	Prefix string
-	// Idle is after how long a semaphore is forgotten that nobody has a session on
-	// and whose configuration was never changed, which the next to open it would
-	// make again; a day if zero, never if negative.
+	// Idle is the time after which a semaphore is deleted that has no sessions and whose
+	// configuration was never changed. The next client that opens it creates it again with
+	// the same configuration. Default 24h; negative: never.
 	Idle time.Duration
-	// Lazy opens the store without a check whether etcd can be reached and serves
-	// this user, for programs that start while it is away.
+	// Lazy opens the store without a check whether etcd can be reached and serves this
+	// user, for programs that start while etcd is unavailable.
 	Lazy bool
 }
 
-// parameters are what may follow the ? of a URL.
-var parameters = map[string]func(*reading, string) error{
-	"endpoints": func(r *reading, value string) error {
+// parameters are the parameters of a URL.
+var parameters = map[string]func(*urlSettings, string) error{
+	"endpoints": func(r *urlSettings, value string) error {
 		r.Endpoints = append(r.Endpoints, strings.Split(value, ",")...)
 		return nil
 	},
-	"prefix": func(r *reading, value string) error {
+	"prefix": func(r *urlSettings, value string) error {
 		r.Prefix = value
 		return nil
 	},
-	"idle": func(r *reading, value string) (err error) {
+	"idle": func(r *urlSettings, value string) (err error) {
 		if r.Idle, err = time.ParseDuration(value); err != nil || r.Idle == 0 {
-			return fmt.Errorf("idle=%s: want a duration, as 24h; or a negative one for never", value)
+			return fmt.Errorf("idle=%s: want a duration, such as 24h; or a negative one for never", value)
 		}
 		return nil
 	},
-	"open": func(r *reading, value string) error {
+	"open": func(r *urlSettings, value string) error {
 		switch value {
 		case "check":
 		case "lazy":
@@ -74,7 +74,7 @@ var parameters = map[string]func(*reading, string) error{
 		}
 		return nil
 	},
-	"tls": func(r *reading, value string) error {
+	"tls": func(r *urlSettings, value string) error {
 		switch value {
 		case "on":
 			r.secure = true
@@ -85,31 +85,31 @@ var parameters = map[string]func(*reading, string) error{
 		}
 		return nil
 	},
-	"ca":   func(r *reading, value string) error { r.files.CA = value; return nil },
-	"cert": func(r *reading, value string) error { r.files.Cert = value; return nil },
-	"key":  func(r *reading, value string) error { r.files.Key = value; return nil },
+	"ca":   func(r *urlSettings, value string) error { r.files.CA = value; return nil },
+	"cert": func(r *urlSettings, value string) error { r.files.Cert = value; return nil },
+	"key":  func(r *urlSettings, value string) error { r.files.Key = value; return nil },
 }
 
-// A reading is a URL half read.
-type reading struct {
+// urlSettings are the settings of a URL while it is parsed.
+type urlSettings struct {
 	Options
 	secure, plain bool
 	files         tlsfiles.Files
 }
 
-// parse reads etcd://user:password@host:port,host:port/?parameters.
+// parse parses etcd://user:password@host:port,host:port/?parameters.
 func parse(u *url.URL) (o Options, err error) {
 	if u.Opaque != "" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
 		return o, invalid("want etcd://host:port,host:port/?prefix=…, without a path or fragment")
 	}
-	r := reading{Options: Options{Endpoints: strings.Split(u.Host, ",")}}
+	r := urlSettings{Options: Options{Endpoints: strings.Split(u.Host, ",")}}
 	if u.User != nil {
 		r.User = u.User.Username()
 		r.Password, _ = u.User.Password()
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return o, invalid("what follows the ? cannot be parsed")
+		return o, invalid("the parameters after the ? cannot be parsed")
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		set := parameters[key]
@@ -134,7 +134,7 @@ func parse(u *url.URL) (o Options, err error) {
 	return r.Options, nil
 }
 
-// withPort is an endpoint with etcd's usual port, if it has none.
+// withPort returns an endpoint with a port: etcd's usual one, if it has none.
 func withPort(endpoint string) (string, error) {
 	if endpoint == "" || strings.Contains(endpoint, "/") {
 		return "", fmt.Errorf("member %q: want host:port", endpoint)
@@ -149,17 +149,17 @@ func withPort(endpoint string) (string, error) {
 	return endpoint, nil
 }
 
-func (r *reading) tlsConfig() (*tls.Config, error) {
+func (r *urlSettings) tlsConfig() (*tls.Config, error) {
 	switch named := r.files != (tlsfiles.Files{}); {
 	case !named && !r.secure:
 		return nil, nil
 	case r.plain:
 		return nil, fmt.Errorf("tls=off, but there are ca, cert or key")
 	}
-	return r.files.Config() // each member is to have a certificate for its own address
+	return r.files.Config() // each member must have a certificate for its own address
 }
 
-// config is for etcd's client. It also fills in what was not told.
+// config returns the configuration of etcd's client. It also sets the defaults.
 func (o *Options) config() (c clientv3.Config, err error) {
 	if o.Prefix == "" {
 		o.Prefix = "sema/"
@@ -180,17 +180,17 @@ func (o *Options) config() (c clientv3.Config, err error) {
 	}
 	return clientv3.Config{
 		Endpoints: o.Endpoints, Username: o.User, Password: o.Password, TLS: o.TLS,
-		MaxUnaryRetries: 2, // it is asked again by who knows what for
+		MaxUnaryRetries: 2, // the store itself retries what can be retried
 		DialTimeout:     dialTimeout, DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive / 2,
-		Logger: zap.NewNop(), // what matters is in errors
+		Logger: zap.NewNop(), // errors have what matters
 	}, nil
 }
 
 const (
-	maxPrefix   = 200 // that of names
+	maxPrefix   = 200 // bytes, as for names of semaphores
 	dialTimeout = 2 * time.Second
-	// keepAlive is how often a silent member is asked whether it is there; servers
-	// do not like it more often than every five seconds.
+	// keepAlive is the interval at which idle connections are probed. Servers reject
+	// probes that are more frequent than every five seconds.
 	keepAlive = 6 * time.Second
 )
 

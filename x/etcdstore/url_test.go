@@ -15,7 +15,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-func TestURLs(t *testing.T) {
+func TestURL_IsParsed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Options{
 		"etcd://a":                                {Endpoints: []string{"a:2379"}},
@@ -44,7 +44,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestWrongURLs(t *testing.T) {
+func TestURL_IsRejected(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

@@ -12,37 +12,37 @@ import (
 // A view is what a process knows of a semaphore: its state after some entry of its
 // log, and the changes that the process attempts to write.
 //
-// rows are as of that entry. state is restored from them and is ahead of them while
-// calls are applied; it is discarded if they are not written.
+// rows are as of that entry. state is restored from them, and is ahead of them while calls
+// are applied. It is discarded if the calls are not written.
 type view struct {
 	name     string
 	maxValue int
 	loaded   bool
-	fresh    bool // it was read after the present calls were made
+	fresh    bool // it was read after the present calls were created
 	stale    bool // another process is known to have written since
 
-	revision int64 // of the head; 0: there is no such semaphore
-	life     int64 // the revision in which the head was created
-	head     head
-	logged   int // bytes of entries after the last complete one
-	complete int // bytes of that one
-	rows     *rows
-	pace     pace
+	revision       int64 // of the head; 0: there is no such semaphore
+	createRevision int64 // the revision in which the head was created
+	head           head
+	logged         int // bytes of entries after the last complete one
+	complete       int // bytes of the last complete entry
+	rows           *rows
+	pace           pace
 
-	floor         protocol.Seq // as of when it was loaded
+	floor         protocol.Seq // as of when the view was loaded
 	floorRevision int64
 
-	state    *protocol.State     // nil: to be restored, or none
-	now      protocol.Micros     // its time, if that is measured
+	state    *protocol.State     // nil: to be restored, or there is none
+	now      protocol.Micros     // the time of state, if time is measured
 	watching protocol.TicketName // the first of the queue that was notified to watch the time
 }
 
-// unload discards what is known, when it may be wrong.
+// unload discards the view, when it may be wrong.
 func (v *view) unload() {
 	v.loaded, v.fresh, v.stale = false, false, false
-	v.revision, v.life, v.head, v.logged, v.complete = 0, 0, head{}, 0, 0
+	v.revision, v.createRevision, v.head, v.logged, v.complete = 0, 0, head{}, 0, 0
 	v.rows, v.state = nil, nil
-	v.pace.forget()
+	v.pace.reset()
 }
 
 // errGap means that entries are missing that are needed.
@@ -67,7 +67,7 @@ func (v *view) absorb(found *mvccpb.KeyValue, entries []written) error {
 	if err != nil {
 		return v.damaged(err)
 	}
-	if v.life != 0 && v.life != found.CreateRevision {
+	if v.createRevision != 0 && v.createRevision != found.CreateRevision {
 		return errGap // it was deleted and created again
 	}
 	for _, w := range entries {
@@ -76,7 +76,7 @@ func (v *view) absorb(found *mvccpb.KeyValue, entries []written) error {
 			continue
 		case w.entry.State != nil:
 			if v.rows != nil && w.number != v.head.Number+1 {
-				v.pace.forget() // it is not known when the entries between were written
+				v.pace.reset() // it is not known when the entries between were written
 			}
 			im, err := w.entry.State.image(w.entry.Plain.image(h))
 			if err != nil {
@@ -101,12 +101,12 @@ func (v *view) absorb(found *mvccpb.KeyValue, entries []written) error {
 	if v.head.Number != h.Number {
 		return errGap
 	}
-	v.head, v.revision, v.life = h, found.ModRevision, found.CreateRevision
+	v.head, v.revision, v.createRevision = h, found.ModRevision, found.CreateRevision
 	v.state = nil
 	return nil
 }
 
-// damaged returns the error of a semaphore that cannot be read, now and later.
+// damaged returns the permanent error of a semaphore that cannot be read.
 func (v *view) damaged(err error) error {
 	if errors.Is(err, errUnreleased) || errors.Is(err, protocol.ErrVersion) {
 		return permanent{about(v.name, err)}
@@ -114,7 +114,7 @@ func (v *view) damaged(err error) error {
 	return permanent{fmt.Errorf("semaphore %q is damaged: %w", v.name, err)}
 }
 
-// A written entry is in the log.
+// written is an entry of the log.
 type written struct {
 	number uint64
 	size   int
@@ -139,8 +139,8 @@ func (w *written) decode(value []byte) error {
 	return nil
 }
 
-// ready restores the state unless it is there, and returns the time for the calls of
-// an attempt.
+// ready restores the state if it is missing, and returns the time for the calls of an
+// attempt.
 func (v *view) ready() (now protocol.Micros, err error) {
 	clock := v.pace.clock
 	switch {
@@ -157,21 +157,21 @@ func (v *view) ready() (now protocol.Micros, err error) {
 		v.state = nil
 	}
 	if v.state == nil {
-		v.pace.again()
+		v.pace.rewind()
 		// For sessions no more time passes than was measured, whatever the wall clock
-		// shows: the state is restored as of that much before.
+		// shows: the state is restored as of that much earlier.
 		due := v.pace.due()
 		if err := v.restore(v.wallTime(wall, due) - due); err != nil {
 			return 0, err
 		}
 	}
-	v.now += v.pace.tell()
+	v.now += v.pace.take()
 	return v.now, nil
 }
 
 // wallTime returns the time for all but sessions: that of the wall clock that is most
-// ahead, as far as is known. What is due to sessions may have passed on another wall
-// clock already; so it counts only if all clocks are behind.
+// ahead, as far as is known. The time that is due to sessions may have passed on another
+// wall clock already; so it counts only if all clocks are behind.
 func (v *view) wallTime(wall, due protocol.Micros) protocol.Micros {
 	last := v.rows.plain.Last
 	if wall < last {
@@ -180,11 +180,11 @@ func (v *view) wallTime(wall, due protocol.Micros) protocol.Micros {
 	return max(wall, last+v.pace.sinceLearned())
 }
 
-// wallStep is by how much the wall clock has to be ahead to be used, while no other
-// process writes.
+// wallStep is by how much the wall clock must be ahead of the measured time to be used,
+// while no other process writes.
 const wallStep = protocol.Micros(1_000_000)
 
-// restore restores the state from the rows, as of some time.
+// restore restores the state from the rows, as of a time.
 func (v *view) restore(last protocol.Micros) error {
 	im := v.rows.image()
 	im.Last = last
@@ -198,15 +198,15 @@ func (v *view) restore(last protocol.Micros) error {
 	return nil
 }
 
-// make creates the semaphore.
-func (v *view) make(now protocol.Micros, c protocol.Config) error {
+// create creates the semaphore.
+func (v *view) create(now protocol.Micros, c protocol.Config) error {
 	state, err := protocol.New(now, c, v.floor)
 	if err != nil {
 		return err
 	}
 	state.Track()
 	v.state, v.now = state, now
-	v.pace.forget()
+	v.pace.reset()
 	v.pace.learn(0, c.TTL)
 	return nil
 }

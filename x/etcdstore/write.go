@@ -12,13 +12,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// oneTry is the timeout of one request. The next may reach another member, if this one
-// is partitioned.
-const oneTry = 1500 * time.Millisecond
+// requestTimeout bounds one request. The next may reach another member, if this one is
+// partitioned.
+const requestTimeout = 1500 * time.Millisecond
 
 // txn commits one transaction. If it fails, its result may be unknown.
 func (s *Store) txn(guards []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	ctx, cancel := context.WithTimeout(s.life, oneTry)
+	ctx, cancel := context.WithTimeout(s.life, requestTimeout)
 	defer cancel()
 	client, err := s.connection.client(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) txn(guards []clientv3.Cmp, then, otherwise []clientv3.Op) (*clie
 	return client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
 }
 
-// since returns what to read to catch up.
+// since returns the reads with which the view catches up.
 func (t *turn) since() []clientv3.Op {
 	k, v := t.store.keys, t.view
 	from := k.log(v.name)
@@ -42,14 +42,14 @@ func (t *turn) since() []clientv3.Op {
 	}
 }
 
-// read catches up, if another process has written since the view was read.
+// read updates the view, if another process has written since it was read.
 func (t *turn) read() error {
 	v := t.view
 	var guards []clientv3.Cmp
 	if v.loaded && v.revision != 0 {
 		guards = append(guards, clientv3.Compare(clientv3.ModRevision(t.store.keys.head(v.name)), "=", v.revision))
 	} else {
-		guards = append(guards, clientv3.Compare(clientv3.ModRevision(t.store.keys.head(v.name)), "<", 0)) // it never is
+		guards = append(guards, clientv3.Compare(clientv3.ModRevision(t.store.keys.head(v.name)), "<", 0)) // never true
 	}
 	r, err := t.store.txn(guards, nil, t.since())
 	if err != nil {
@@ -63,12 +63,12 @@ func (t *turn) read() error {
 	return t.catchUp(r)
 }
 
-// catchUp applies what was read.
+// catchUp updates the view with the responses to since.
 func (t *turn) catchUp(r *clientv3.TxnResponse) error {
 	v := t.view
 	whole := !v.loaded || v.revision == 0
-	found := r.Responses[len(r.Responses)-4:] // after a put, if any
-	err := t.takeIn(found[0].GetResponseRange().Kvs, found[1].GetResponseRange().Kvs, found[2].GetResponseRange().Kvs, found[3].GetResponseRange().Kvs, r.Header.Revision)
+	found := r.Responses[len(r.Responses)-4:] // after that of a put, if any
+	err := t.update(found[0].GetResponseRange().Kvs, found[1].GetResponseRange().Kvs, found[2].GetResponseRange().Kvs, found[3].GetResponseRange().Kvs, r.Header.Revision)
 	switch {
 	case errors.Is(err, errGap) && whole:
 		return v.damaged(err)
@@ -79,7 +79,7 @@ func (t *turn) catchUp(r *clientv3.TxnResponse) error {
 	return err
 }
 
-func (t *turn) takeIn(heads, floors, log, batches []*mvccpb.KeyValue, revision int64) error {
+func (t *turn) update(heads, floors, log, batches []*mvccpb.KeyValue, revision int64) error {
 	v := t.view
 	var h *mvccpb.KeyValue
 	if len(heads) > 0 {
@@ -133,7 +133,7 @@ func (t *turn) parseLog(log []*mvccpb.KeyValue, revision int64) ([]written, erro
 
 // gather reads the parts of a large entry.
 func (t *turn) gather(w *written, revision int64) error {
-	ctx, cancel := context.WithTimeout(t.store.life, oneTry)
+	ctx, cancel := context.WithTimeout(t.store.life, requestTimeout)
 	defer cancel()
 	client, err := t.store.connection.client(ctx)
 	if err != nil {
@@ -156,11 +156,11 @@ func (t *turn) gather(w *written, revision int64) error {
 	return nil
 }
 
-// endWritten ends the calls that were written: by an attempt whose reply was lost, or
-// by another process.
+// endWritten ends the calls that are written: by an attempt whose reply was lost, or by
+// another process.
 func (t *turn) endWritten(entries []written) {
 	t.calls = slices.DeleteFunc(t.calls, func(c *call) bool {
-		o, ended := c.found(entries, t.view.life)
+		o, ended := c.found(entries, t.view.createRevision)
 		if ended {
 			c.end(o)
 		}
@@ -168,31 +168,32 @@ func (t *turn) endWritten(entries []written) {
 	})
 }
 
-// found returns the result of a call, if it was written, by the entries since and the
-// life of the semaphore now. A deleted semaphore has no log: that it is gone proves
-// the deletion. Another attempt would delete a semaphore that was created since.
-func (c *call) found(entries []written, life int64) (o outcome, ended bool) {
-	for _, u := range c.unsure {
-		if u.deletes != 0 && u.deletes != life {
-			return u.outcome, true
+// found returns the result of a call, if it is written. It searches the entries since the
+// attempt. A deleted semaphore has no log: there the create revision of the semaphore now
+// differs, which proves the deletion. Another attempt would delete a semaphore that was
+// created since.
+func (c *call) found(entries []written, createRevision int64) (o result, ended bool) {
+	for _, u := range c.unconfirmed {
+		if u.deletes != 0 && u.deletes != createRevision {
+			return u.result, true
 		}
 	}
 	for _, w := range entries {
-		for _, u := range c.unsure {
+		for _, u := range c.unconfirmed {
 			if u.attempt == w.entry.By {
-				return u.outcome, true
+				return u.result, true
 			}
 		}
 		for _, r := range w.entry.Replies {
 			if c.name != "" && r.To == c.name {
-				return outcome{reply: r.Reply.reply()}, true
+				return result{reply: r.Reply.reply()}, true
 			}
 		}
 	}
 	return o, false
 }
 
-// write writes a proposal, or catches up with what others have written.
+// write writes a proposal, or reads what other processes have written.
 func (t *turn) write(p *proposal) error {
 	v, k := t.view, t.store.keys
 	if err := t.upload(p); err != nil {
@@ -203,13 +204,13 @@ func (t *turn) write(p *proposal) error {
 	r, err := t.store.txn(guards, then, append(t.publish(), t.since()...))
 	switch {
 	case err != nil:
-		unsure := attempted{attempt: p.attempt}
+		unconfirmed := attempted{attempt: p.attempt}
 		if p.deletes {
-			unsure.deletes = v.life
+			unconfirmed.deletes = v.createRevision
 		}
 		for _, c := range t.calls {
-			unsure.outcome = c.last
-			c.unsure = append(c.unsure, unsure)
+			unconfirmed.result = c.last
+			c.unconfirmed = append(c.unconfirmed, unconfirmed)
 		}
 		return err
 	case !r.Succeeded:
@@ -220,14 +221,13 @@ func (t *turn) write(p *proposal) error {
 	t.store.counts.writes.Add(1)
 	v.adopt(p, r.Header.Revision)
 	t.finish()
-	if len(p.hints) > maxHints {
-		t.store.hintLater(v.name, p.hints[maxHints:])
+	if len(p.notify) > maxNotifications {
+		t.store.notifyLater(v.name, p.notify[maxNotifications:])
 	}
 	return nil
 }
 
-// upload writes the parts of a large entry, which are not read before the entry is
-// there.
+// upload writes the parts of a large entry, which are not read before the entry is written.
 func (t *turn) upload(p *proposal) error {
 	for i, part := range p.parts {
 		key := t.store.keys.part(t.view.name, p.number, p.attempt, i)

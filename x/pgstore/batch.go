@@ -71,11 +71,11 @@ func encodeKey(k protocol.Key) pgtype.UUID { return pgtype.UUID{Bytes: k, Valid:
 // detailsText encodes the details of acquires. In a batch most are equal to the ones
 // before, and then the text is reused.
 type detailsText struct {
-	details protocol.Details
+	details *protocol.Details
 	text    string
 }
 
-func (t *detailsText) of(d protocol.Details) string {
+func (t *detailsText) of(d *protocol.Details) string {
 	if d != t.details {
 		t.details, t.text = d, d.Encode()
 	}
@@ -99,7 +99,7 @@ func plainWith(sum int64, op protocol.Op) int64 {
 	return notPlain
 }
 
-// A row has what apply_batch returns. All of it is null if there is no such semaphore.
+// A row holds the result of apply_batch. All of it is nil if there is no such semaphore.
 type row struct {
 	status                                       *int16
 	more, recall, exact                          *bool
@@ -155,7 +155,7 @@ func seqOf(n *int64) protocol.Seq {
 	return protocol.Seq(*n)
 }
 
-// live has the leases that exist, up to the last in the results.
+// live describes the leases that exist, up to the last in the results.
 type live struct {
 	exact      bool
 	floor, top protocol.Seq // the lowest and the highest; 0: there is none

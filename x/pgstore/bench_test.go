@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// callers is how many goroutines share one semaphore.
+// callers is the number of goroutines that share one semaphore.
 const callers = 256
 
-// BenchmarkPairs counts an acquire and its release as one, in exact mode through
-// one client: of a semaphore that has room for all, and of one that has not. The
-// server waits for the disk, as it does unless told otherwise.
+// BenchmarkPairs counts an acquire and its release as one, in exact mode through one
+// client: of a semaphore with a permit for each caller, and of one with fewer. The server
+// waits for the disk, as it does by default.
 func BenchmarkPairs(b *testing.B) {
 	server := pgtest.Start(b)
 	for _, load := range []struct {
@@ -45,9 +45,9 @@ func BenchmarkPairs(b *testing.B) {
 	}
 }
 
-// BenchmarkSeedPairs is the algorithm that people write by hand: the row of the
-// configuration locked, the permits counted, one of them inserted; each in one
-// call of a function. It waits for nobody.
+// BenchmarkSeedPairs measures the algorithm that is commonly written by hand: it locks the
+// row of the configuration, counts the permits and inserts one, each in one call of a
+// function. It does not wait for permits.
 func BenchmarkSeedPairs(b *testing.B) {
 	server := pgtest.Start(b)
 	for _, n := range []int{1, 32, callers} {
@@ -97,7 +97,7 @@ END $$`
 
 func spread(b *testing.B, pair func() error) { spreadOver(b, callers, pair) }
 
-// spreadOver does b.N pairs from so many goroutines.
+// spreadOver does b.N pairs from n goroutines.
 func spreadOver(b *testing.B, n int, pair func() error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))

@@ -7,16 +7,16 @@ import (
 	"testing"
 
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// BenchmarkBloat is what the tables have become after some pairs, by the server's
-// own statistics and with its own settings, autovacuum's among them; for a report:
+// BenchmarkBloat prints the state of the tables after b.N pairs, from the server's own
+// statistics and with its default settings, those of autovacuum among them:
 //
 //	go test ./pgstore -run '^$' -bench Bloat -benchtime 1000000x
 //
-// Four clients share a semaphore, of which each has 64 goroutines. It has room for
-// all of them, or for 16.
+// Four clients with 64 goroutines each share a semaphore. It has a permit for each
+// goroutine, or 16.
 func BenchmarkBloat(b *testing.B) {
 	for _, load := range []struct {
 		name     string
@@ -28,22 +28,22 @@ func BenchmarkBloat(b *testing.B) {
 			work(b, server, load.capacity)
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
-			waitFor(b, func() bool { // backends report when they end
-				return ask(b, server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'worker'") == "0"
+			waitFor(b, func() bool { // backends report their statistics when they end
+				return mustPsql(b, server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'worker'") == "0"
 			})
 			for _, table := range []string{"semaphore", "session", "lease", "ticket"} {
-				b.Logf("%d pairs: %s", b.N, ask(b, server, fmt.Sprintf(figures, table)))
+				b.Logf("%d pairs: %s", b.N, mustPsql(b, server, fmt.Sprintf(figures, table)))
 			}
 		})
 	}
 }
 
-// figures are those of a table, as a sentence.
-const figures = `SELECT format('%%s: %%s inserted, %%s deleted, %%s updated of which %%s%%%% HOT; %%s live, %%s dead, autovacuum came %%s times; %%s, with indexes %%s',
+// figures is a query for the statistics of a table, as a sentence.
+const figures = `SELECT format('%%s: %%s inserted, %%s deleted, %%s updated of which %%s%%%% HOT; %%s live and %%s obsolete row versions, autovacuum ran %%s times; %%s, with indexes %%s',
 	relname, n_tup_ins, n_tup_del, n_tup_upd, coalesce(round(100.0 * n_tup_hot_upd / nullif(n_tup_upd, 0), 1), 100), n_live_tup, n_dead_tup, autovacuum_count,
 	pg_size_pretty(pg_table_size(relid)), pg_size_pretty(pg_total_relation_size(relid))) FROM pg_stat_user_tables WHERE relname = '%s'`
 
-// work does b.N pairs, and lets go of the server.
+// work does b.N pairs, and closes its connections.
 func work(b *testing.B, server *pgtest.Server, capacity int64) {
 	var (
 		left atomic.Int64

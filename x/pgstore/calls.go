@@ -13,8 +13,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// calls has the statements, each of which is one round trip and a transaction of its
-// own.
+// calls holds the SQL statements. Each is one round trip and a transaction of its own.
 type calls struct{ open, apply, inspect, configure, revoke, remove, list, pending, channels string }
 
 func newCalls(schema string) calls {
@@ -34,7 +33,7 @@ func newCalls(schema string) calls {
 	}
 }
 
-// attempts bounds how often a statement is sent that was not executed.
+// attempts is the maximum number of times that a statement is sent.
 const attempts = 3
 
 // query executes a statement that returns one row, as do does.
@@ -42,9 +41,9 @@ func (s *Store) query(caller context.Context, repeatable bool, scan func(pgx.Row
 	return s.do(caller, repeatable, func(ctx context.Context, c *pgx.Conn) error { return scan(c.QueryRow(ctx, call, arguments...)) })
 }
 
-// do runs a function on a connection. If the server has surely not executed its
-// statement, do runs it again at once; if it is repeatable, also if the server may have
-// executed it.
+// do runs a function on a connection. It runs the function again at once if the server
+// has surely not executed its statement. If the statement is repeatable, it does so also
+// if the server may have executed it.
 func (s *Store) do(caller context.Context, repeatable bool, run func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := s.bound(caller, s.options.replyWithin)
 	defer cancel()
@@ -64,9 +63,10 @@ func (s *Store) do(caller context.Context, repeatable bool, run func(context.Con
 	}
 }
 
-// try makes one attempt. If there is no reply for long, the server may be unreachable,
-// and then the other connections of the pool are useless too. The connection itself is
-// taken out of the pool, which would keep a place for it while it is closed in order.
+// try makes one attempt. If ctx expires after pingWithin or longer without a reply, the
+// server may be unreachable. Then the other connections of the pool are useless too, and
+// the pool is reset. The connection itself is hijacked from the pool, which would keep a
+// place for it during an orderly close.
 func (s *Store) try(ctx context.Context, run func(context.Context, *pgx.Conn) error) error {
 	c, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -86,15 +86,15 @@ func (s *Store) try(ctx context.Context, run func(context.Context, *pgx.Conn) er
 	return whyReadOnly(err, c.Conn().PgConn())
 }
 
-// bound returns a context that ends within a duration, though that of the caller may
-// not: a server that has become unreachable never replies.
+// bound returns a context that ends within a duration even if the caller's does not: a
+// server that has become unreachable never replies.
 func (s *Store) bound(caller context.Context, within time.Duration) (context.Context, context.CancelFunc) {
 	if end, bounded := caller.Deadline(); bounded && time.Until(end) <= within {
 		return caller, func() {}
 	}
-	silent := fmt.Errorf("%w: no reply from postgres at %s within %v; it may still do what was asked (hint: check the network, and look for locks in pg_stat_activity)",
+	noReply := fmt.Errorf("%w: no reply from postgres at %s within %v; it may still execute the operation (hint: check the network, and look for locks in pg_stat_activity)",
 		sema.ErrUnavailable, s.address, within)
-	return context.WithTimeoutCause(caller, within, silent)
+	return context.WithTimeoutCause(caller, within, noReply)
 }
 
 // undone reports whether the server has surely executed nothing.
@@ -102,7 +102,7 @@ func undone(err error) bool {
 	switch codeOf(err) {
 	case "40001", "40P01": // serialization, deadlock: rolled back, and may succeed next time
 		return true
-	case "57P05": // it had closed the connection, which was idle for too long
+	case "57P05": // the server had closed the connection, which was idle for too long
 		return true
 	}
 	return pgconn.SafeToRetry(err)
@@ -116,7 +116,7 @@ var (
 	errReadOnlyDefault = errors.New("default_transaction_read_only is on")
 )
 
-// whyReadOnly adds the reason for which a server rejects changes, where it is known:
+// whyReadOnly adds the reason why a server rejects changes, where the reason is known:
 // servers report it since version 14, and poolers do not pass it on.
 func whyReadOnly(err error, c *pgconn.PgConn) error {
 	switch {
@@ -130,7 +130,7 @@ func whyReadOnly(err error, c *pgconn.PgConn) error {
 }
 
 // cutOff reports whether an established connection was lost before the reply: the pool
-// has others, or makes one.
+// has others, or opens one.
 func cutOff(err error) bool {
 	var connect *pgconn.ConnectError
 	if code := codeOf(err); code != "" {

@@ -8,11 +8,11 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/fleettest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// newGuestSchema is one on the server that the suite uses, which may be somebody's:
-// it is dropped when the test ends.
+// newGuestSchema returns the name of a new schema on the server that the suite uses. That
+// server may be a developer's own, so the schema is dropped when the test ends.
 func newGuestSchema(t *testing.T) (schema string) {
 	t.Helper()
 	schema = newSchema()
@@ -31,7 +31,7 @@ func newGuestSchema(t *testing.T) (schema string) {
 	return schema
 }
 
-// A clocked store has a schema of its own, the clock of which can be set.
+// A clocked store has a schema of its own, whose clock can be set.
 type clocked struct {
 	*Store
 	t *testing.T
@@ -47,7 +47,7 @@ func openClocked(t *testing.T) fleet.Store {
 	return clocked{s, t}
 }
 
-// SetClock is for [fleettest.Clocked].
+// SetClock implements [fleettest.Clocked].
 func (c clocked) SetClock(at time.Time) {
 	in := c.options.Schema
 	if at.IsZero() {
@@ -57,12 +57,12 @@ func (c clocked) SetClock(at time.Time) {
 	exec(c.t, c.Store, "WITH gone AS (DELETE FROM "+in+".stopped) INSERT INTO "+in+".stopped VALUES ($1)", at.UnixMicro())
 }
 
-func TestConforms(t *testing.T) {
+func TestStore_Conforms(t *testing.T) {
 	t.Parallel()
 	fleettest.Suite{Histories: *histories, Open: openClocked}.Run(t)
 }
 
-func TestConformsIfSharedAndByTheRealClock(t *testing.T) {
+func TestStore_ConformsIfSharedAndByTheRealClock(t *testing.T) {
 	t.Parallel()
 	url, schema := pgtest.Shared.URL(t), newGuestSchema(t)
 	fleettest.Suite{Histories: *histories, TTL: 400 * time.Millisecond, Open: func(t *testing.T) fleet.Store {

@@ -13,14 +13,14 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// Warnings are what an operator should know: what keeps this server, or the
-// standby that takes its place, from forgetting what was acknowledged is not set.
-// They were found when the store was opened.
+// Warnings returns problems that an operator should know of, as they were found when the
+// store was opened: settings with which this server, or a standby that is promoted, may
+// lose what was acknowledged.
 func (s *Store) Warnings() []string { return slices.Clone(s.warnings) }
 
-// warn has the log tell what there is to know.
+// warn logs the problems of the server and keeps them for Warnings.
 func (s *Store) warn(ctx context.Context, c *pgx.Conn) error {
-	d, err := askDurability(ctx, c)
+	d, err := queryDurability(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -31,13 +31,13 @@ func (s *Store) warn(ctx context.Context, c *pgx.Conn) error {
 	return nil
 }
 
-// Ping is for [fleet.Examiner].
+// Ping implements [fleet.Examiner].
 func (s *Store) Ping(ctx context.Context) (now time.Time, err error) {
 	err = s.query(ctx, true, func(row pgx.Row) error { return row.Scan(&now) }, "SELECT clock_timestamp()")
 	return now, err
 }
 
-// Examine is for [fleet.Examiner].
+// Examine implements [fleet.Examiner].
 func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	ctx, cancel := s.bound(ctx, s.options.replyWithin)
 	defer cancel()
@@ -46,11 +46,11 @@ func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
 		return nil, s.fault(ctx, err)
 	}
 	defer c.Release()
-	d, err := askDurability(ctx, c.Conn())
+	d, err := queryDurability(ctx, c.Conn())
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	u, err := askUse(ctx, c.Conn())
+	u, err := queryUsage(ctx, c.Conn())
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
@@ -59,37 +59,38 @@ func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
 		return nil, s.fault(ctx, err)
 	}
 	all := []fleet.Finding{
-		u.version(), {Check: "tables", Level: fleet.LevelOK, Seen: fmt.Sprintf("schema %q has version %d, as this program", s.options.Schema, tables)},
+		u.versionFinding(), {Check: "tables", Level: fleet.LevelOK, Seen: fmt.Sprintf("schema %q has version %d, as this program needs", s.options.Schema, tables)},
 	}
 	all = append(all, d.findings()...)
-	return append(all, s.poolerFinding(u), u.room(), u.idle()), nil
+	return append(all, s.poolerFinding(u), u.connectionsFinding(), u.transactionsFinding()), nil
 }
 
-func (s *Store) poolerFinding(u use) fleet.Finding {
-	f := fleet.Finding{Check: "pooler", Level: fleet.LevelOK, Seen: "none: LISTEN works, news comes at once"}
+func (s *Store) poolerFinding(u usage) fleet.Finding {
+	f := fleet.Finding{Check: "pooler", Level: fleet.LevelOK, Seen: "none: LISTEN works, notifications arrive at once"}
 	switch {
 	case !u.pooled && s.options.Listen == listenPoll:
 		f.Level = fleet.LevelWarning
-		f.Seen = fmt.Sprintf("none, but sema_listen=poll: who waits learns of a permit up to %v late", s.options.Poll)
+		f.Seen = fmt.Sprintf("none, but sema_listen=poll: a waiter is notified of its permit up to %v late", s.options.Poll)
 		f.Advice = "leave sema_listen out of the URL"
 	case u.pooled && (s.options.Listen == listenAuto || s.options.Listen == listenPoll):
 		f.Level = fleet.LevelWarning
-		f.Seen = fmt.Sprintf("there is a pooler (PgBouncer?) between here and the server, through which nobody can LISTEN: who waits learns of a permit up to %v late", s.options.Poll)
+		f.Seen = fmt.Sprintf("there is a pooler, such as PgBouncer, in front of the server, through which LISTEN is not possible: a waiter is notified of its permit up to %v late", s.options.Poll)
 		f.Advice = "name the server itself, sema_listen=host:port, or connect to it directly"
 	case u.pooled:
-		f.Seen = fmt.Sprintf("there is one, and news comes from %s at once", s.options.Listen)
+		f.Seen = fmt.Sprintf("there is one; notifications arrive from %s at once", s.options.Listen)
 	}
 	return f
 }
 
-// durability is what the server says of how well it remembers.
+// durability holds the settings and the state that decide whether the server keeps the
+// commits that it has acknowledged.
 type durability struct {
 	fsync, commit, names string
 	standby, readOnly    bool
 	standbys             int // that are connected to it
 }
 
-func askDurability(ctx context.Context, c *pgx.Conn) (d durability, err error) {
+func queryDurability(ctx context.Context, c *pgx.Conn) (d durability, err error) {
 	err = c.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
 		pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on', (SELECT count(*) FROM pg_stat_replication)`,
 		pgx.QueryExecModeExec).Scan(&d.fsync, &d.commit, &d.names, &d.standby, &d.readOnly, &d.standbys)
@@ -105,18 +106,18 @@ func (d durability) findings() (found []fleet.Finding) {
 	}
 	switch {
 	case d.standby:
-		problem("role", "it is a standby, and refuses until it is promoted", "name the primary, or all of them with target_session_attrs=read-write")
+		problem("role", "it is a standby, and rejects all changes until it is promoted", "name the primary, or all servers with target_session_attrs=read-write")
 		return found
 	case d.readOnly:
-		problem("role", "default_transaction_read_only is on: every call is refused", "set it to off")
+		problem("role", "default_transaction_read_only is on: every operation is rejected", "set it to off")
 	default:
 		fine("role", "primary")
 	}
 	if d.fsync == "off" {
-		problem("persistence", "fsync is off: after a crash of its machine it may have forgotten everything, or be damaged", "set it to on")
+		problem("persistence", "fsync is off: a crash of its machine may lose all data, or damage it", "set it to on")
 	}
 	if d.commit == "off" {
-		problem("persistence", "synchronous_commit is off: after a crash it has forgotten the last moments, and permits of then can be granted twice", "set it to on")
+		problem("persistence", "synchronous_commit is off: a crash loses the last commits, and permits of that time can be granted twice", "set it to on")
 	}
 	if d.fsync != "off" && d.commit != "off" {
 		fine("persistence", fmt.Sprintf("fsync %s, synchronous_commit %s", d.fsync, d.commit))
@@ -127,24 +128,24 @@ func (d durability) findings() (found []fleet.Finding) {
 		fine("replication", "it has no standbys: there is nothing to fail over to")
 	case awaited == 0:
 		problem("replication", fmt.Sprintf("it has %d standbys and waits for none of them (synchronous_commit is %s, synchronous_standby_names %q): "+
-			"one that is promoted has forgotten what it had not received, and permits of then can be granted twice", d.standbys, d.commit, d.names),
-			"name all that can be promoted in synchronous_standby_names, and set synchronous_commit to on")
+			"one that is promoted lacks what it had not received, and permits of that time can be granted twice", d.standbys, d.commit, d.names),
+			"name all standbys that can be promoted in synchronous_standby_names, and set synchronous_commit to on")
 	case awaited < d.standbys:
 		problem("replication", fmt.Sprintf("it has %d standbys and waits for %d of them (synchronous_standby_names is %q): "+
-			"another that is promoted has forgotten what it had not received", d.standbys, awaited, d.names), "promote only one that has all, or wait for all")
+			"another that is promoted lacks what it had not received", d.standbys, awaited, d.names), "promote only a standby that has all commits, or wait for all")
 	default:
 		fine("replication", fmt.Sprintf("%d standbys, and it waits for %d of them", d.standbys, awaited))
 	}
 	return found
 }
 
-// awaited is how many standbys have to have a commit on their disks before it is
-// answered.
+// awaited returns how many standbys must have a commit on their disks before the server
+// replies.
 func (d durability) awaited() int {
 	if d.names == "" || d.commit == "off" || d.commit == "local" || d.commit == "remote_write" {
 		return 0
 	}
-	// FIRST 2 (a, b), ANY 2 (a, b), 2 (a, b), or only names, of which it is one.
+	// FIRST 2 (a, b), ANY 2 (a, b), 2 (a, b), or only names, which means one of them.
 	how, _, several := strings.Cut(d.names, "(")
 	fields := strings.Fields(how)
 	if !several || len(fields) == 0 {

@@ -9,11 +9,10 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// Tests open stores at servers that do not wait for the disk, and need not hear of
-// it each time.
+// init discards the warnings about servers without fsync, on which tests open stores.
 func init() { slog.SetDefault(slog.New(slog.DiscardHandler)) }
 
-func TestWarnings(t *testing.T) {
+func TestDurability_ReportsProblems(t *testing.T) {
 	t.Parallel()
 	safe := durability{fsync: "on", commit: "on"}
 	for _, c := range []struct {
@@ -25,13 +24,13 @@ func TestWarnings(t *testing.T) {
 		{func(d *durability) { d.standby = true }, []string{"it is a standby"}},
 		{func(d *durability) { d.readOnly = true }, []string{"default_transaction_read_only is on"}},
 		{func(d *durability) { d.fsync = "off" }, []string{"fsync is off"}},
-		{func(d *durability) { d.commit = "off" }, []string{"after a crash it has forgotten the last moments"}},
+		{func(d *durability) { d.commit = "off" }, []string{"a crash loses the last commits"}},
 		{func(d *durability) { d.standbys = 1 }, []string{"it has 1 standbys and waits for none of them"}},
 		{func(d *durability) { d.standbys, d.names = 1, "*" }, nil},
 		{func(d *durability) { d.standbys, d.names, d.commit = 1, "*", "remote_apply" }, nil},
 		{func(d *durability) { d.standbys, d.names, d.commit = 1, "*", "remote_write" }, []string{"waits for none of them (synchronous_commit is remote_write"}},
 		{func(d *durability) { d.standbys, d.names, d.commit = 1, "*", "local" }, []string{"waits for none of them"}},
-		{func(d *durability) { d.standbys, d.names, d.commit = 1, "*", "off" }, []string{"last moments", "waits for none of them"}},
+		{func(d *durability) { d.standbys, d.names, d.commit = 1, "*", "off" }, []string{"last commits", "waits for none of them"}},
 		{func(d *durability) { d.standbys, d.names = 2, "a, b" }, []string{"it has 2 standbys and waits for 1 of them"}},
 		{func(d *durability) { d.standbys, d.names = 3, "ANY 2 (a, b, c)" }, []string{"waits for 2 of them"}},
 		{func(d *durability) { d.standbys, d.names = 2, "FIRST 2 (a, b)" }, nil},
@@ -56,12 +55,12 @@ func wantTexts(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// TestTheServerIsExamined when a store is opened, also by somebody who may not
-// look at everything, and the log is told.
-func TestTheServerIsExamined(t *testing.T) {
+// TestOpen_LogsWarnings opens stores as a superuser and as a role that may not read all
+// statistics.
+func TestOpen_LogsWarnings(t *testing.T) {
 	t.Parallel()
 	primary, standby := startPair(t)
-	ask(t, primary, "CREATE ROLE somebody LOGIN; GRANT USAGE ON SCHEMA sema TO somebody; GRANT SELECT ON ALL TABLES IN SCHEMA sema TO somebody")
+	mustPsql(t, primary, "CREATE ROLE limited LOGIN; GRANT USAGE ON SCHEMA sema TO limited; GRANT SELECT ON ALL TABLES IN SCHEMA sema TO limited")
 	examined := func(database string) []string {
 		var log bytes.Buffer
 		s := openAt(t, database, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -72,7 +71,7 @@ func TestTheServerIsExamined(t *testing.T) {
 		}
 		return s.Warnings()
 	}
-	for _, user := range []string{"postgres", "somebody"} {
+	for _, user := range []string{"postgres", "limited"} {
 		wantTexts(t, examined(primary.URLOf(user, "postgres").String()), "fsync is off", "it has 1 standbys and waits for none of them")
 		wantTexts(t, examined(primary.URLOf(user, "postgres").String()+"&default_transaction_read_only=on"), "default_transaction_read_only", "fsync", "waits for none")
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// startPair starts a primary, and a standby that has all it has.
+// startPair starts a primary, and a standby that has received all commits.
 func startPair(t *testing.T) (primary, standby *pgtest.Server) {
 	t.Helper()
 	primary = pgtest.Start(t, "fsync=off")
@@ -23,8 +23,8 @@ func startPair(t *testing.T) (primary, standby *pgtest.Server) {
 	return primary, standby
 }
 
-// ask runs a statement that has to go well.
-func ask(t testing.TB, s *pgtest.Server, statement string) string {
+// mustPsql runs a statement that must succeed, and returns its output.
+func mustPsql(t testing.TB, s *pgtest.Server, statement string) string {
 	t.Helper()
 	out, err := s.Psql("postgres", statement)
 	if err != nil {
@@ -33,99 +33,100 @@ func ask(t testing.TB, s *pgtest.Server, statement string) string {
 	return out
 }
 
-// awaitReplay waits until the standby has all that there is now.
+// awaitReplay waits until the standby has replayed all commits of the primary.
 func awaitReplay(t testing.TB, primary, standby *pgtest.Server) {
 	t.Helper()
-	at := ask(t, primary, "SELECT pg_current_wal_lsn()")
-	waitFor(t, func() bool { return ask(t, standby, "SELECT pg_last_wal_replay_lsn() >= '"+at+"'") == "t" })
+	at := mustPsql(t, primary, "SELECT pg_current_wal_lsn()")
+	waitFor(t, func() bool { return mustPsql(t, standby, "SELECT pg_last_wal_replay_lsn() >= '"+at+"'") == "t" })
 }
 
-// set changes a setting of a server that runs.
+// set changes a setting of a running server.
 func set(t testing.TB, s *pgtest.Server, setting, value string) {
 	t.Helper()
-	ask(t, s, "ALTER SYSTEM SET "+setting+" = '"+value+"'")
-	ask(t, s, "SELECT pg_reload_conf()")
-	waitFor(t, func() bool { return ask(t, s, "SHOW "+setting) == value })
+	mustPsql(t, s, "ALTER SYSTEM SET "+setting+" = '"+value+"'")
+	mustPsql(t, s, "SELECT pg_reload_conf()")
+	waitFor(t, func() bool { return mustPsql(t, s, "SHOW "+setting) == value })
 }
 
-// cutOffFrom has the standby hear nothing more of the primary.
-func cutOffFrom(t testing.TB, primary, standby *pgtest.Server) {
+// stopReplication ends the replication from the primary to the standby.
+func stopReplication(t testing.TB, primary, standby *pgtest.Server) {
 	t.Helper()
 	set(t, standby, "primary_conninfo", "")
-	waitFor(t, func() bool { return ask(t, primary, "SELECT count(*) FROM pg_stat_replication") == "0" })
+	waitFor(t, func() bool { return mustPsql(t, primary, "SELECT count(*) FROM pg_stat_replication") == "0" })
 }
 
-// failOver has the standby take the place of the primary.
+// failOver stops the primary and promotes the standby.
 func failOver(t testing.TB, primary, standby *pgtest.Server) {
 	t.Helper()
 	primary.Stop()
-	ask(t, standby, "SELECT pg_promote()")
-	waitFor(t, func() bool { return ask(t, standby, "SELECT pg_is_in_recovery()") == "f" })
+	mustPsql(t, standby, "SELECT pg_promote()")
+	waitFor(t, func() bool { return mustPsql(t, standby, "SELECT pg_is_in_recovery()") == "f" })
 }
 
-// ofBoth is how to reach whichever is the primary.
-func ofBoth(primary, standby *pgtest.Server) string {
+// urlOfBoth returns a URL that leads to whichever server is the primary.
+func urlOfBoth(primary, standby *pgtest.Server) string {
 	return fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d&target_session_attrs=read-write", primary.Port, standby.Port)
 }
 
-// TestWhatAStandbyHasForgotten is told to those who know of it; and nothing has a
-// number of it any more, so that fences tell who is who.
-func TestWhatAStandbyHasForgotten(t *testing.T) {
+// TestFailover_RejectsSessionsWithMissingCommits promotes a standby that lacks the last
+// commits. Sessions that have a reply of such a commit are rejected. Numbers of those
+// commits are not issued again, so that fences remain unique.
+func TestFailover_RejectsSessionsWithMissingCommits(t *testing.T) {
 	t.Parallel()
 	primary, standby := startPair(t)
-	store := openAt(t, ofBoth(primary, standby), Options{})
+	store := openAt(t, urlOfBoth(primary, standby), Options{})
 	config := protocol.Config{Capacity: 4}
 	open := func() *sessiontest.Session { return sessiontest.Begin(t, store, "a", config) }
-	quiet, busy, told := open(), open(), open()
+	quiet, busy, revoked := open(), open(), open()
 	for _, s := range []*sessiontest.Session{quiet, busy} {
 		s.Granted(1, sessiontest.Acquire(1, 1))
-		s.Say()
+		s.Send()
 	}
-	lease := told.Granted(1, sessiontest.Acquire(1, 1))[0]
-	said := told.Next()
-	if _, err := store.Apply(ctx, "a", said); err != nil {
+	lease := revoked.Granted(1, sessiontest.Acquire(1, 1))[0]
+	batch := revoked.Next()
+	if _, err := store.Apply(ctx, "a", batch); err != nil {
 		t.Fatal(err)
 	}
 	deleted := sessiontest.Begin(t, store, "deleted", config)
 	awaitReplay(t, primary, standby)
-	cutOffFrom(t, primary, standby)
+	stopReplication(t, primary, standby)
 
-	// All of this is forgotten.
-	forgotten := busy.Say(sessiontest.Acquire(2, 1)).Results[0].Fence
+	// The standby does not receive any of this.
+	missing := busy.Send(sessiontest.Acquire(2, 1)).Results[0].Fence
 	young := open()
 	deletedToo := sessiontest.Begin(t, store, "deleted", config)
 	leaseOfDeleted := deleted.Granted(1, sessiontest.Acquire(1, 1))[0]
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease}}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := store.Apply(ctx, "a", said); err != nil || len(told.Hear(r).Results) != 1 { // said again, it is answered with more
+	if r, err := store.Apply(ctx, "a", batch); err != nil || len(revoked.Receive(r).Results) != 1 { // the reply to the repeated batch has one result more
 		t.Fatalf("%+v, %v", r, err)
 	}
 	failOver(t, primary, standby)
 
-	// It was there all the time, and goes on.
-	again := quiet.Say(sessiontest.Acquire(3, 1)).Results
-	if len(again) != 1 || again[0].Lease <= forgotten.Seq {
-		t.Fatalf("%+v was granted after %d", again, forgotten.Seq)
+	// This session has no missing commit, and continues.
+	again := quiet.Send(sessiontest.Acquire(3, 1)).Results
+	if len(again) != 1 || again[0].Lease <= missing.Seq {
+		t.Fatalf("%+v was granted after %d", again, missing.Seq)
 	}
 	var guard fleet.Guard
 	if err := guard.Admit(again[0].Fence); err != nil {
 		t.Fatal(err)
 	}
-	if err := guard.Admit(forgotten); !errors.Is(err, sema.ErrLost) {
-		t.Errorf("who holds what was forgotten is let in: %v", err)
+	if err := guard.Admit(missing); !errors.Is(err, sema.ErrLost) {
+		t.Errorf("the guard admits a fence of a missing commit: %v", err)
 	}
 	if id := open().ID; id <= young.ID {
 		t.Errorf("session %d was opened after %d", id, young.ID)
 	}
-	for who, s := range map[string]*sessiontest.Session{"who was opened": young, "who was granted something": busy, "who was told something": told} {
+	for what, s := range map[string]*sessiontest.Session{"a session that was opened": young, "a session with a grant": busy, "a session with a revocation": revoked} {
 		if r, err := store.Apply(ctx, "a", s.Next()); err != nil || r.Status != protocol.Unknown {
-			t.Errorf("%s: %+v, %v; want to be told that it is not known", who, r, err)
+			t.Errorf("%s: %+v, %v; want status Unknown", what, r, err)
 		}
 	}
-	quiet.Say()
+	quiet.Send()
 
-	// So it is with numbers of one that is deleted at once.
+	// The same holds for the numbers of a semaphore that is deleted at once.
 	if err := store.Administer(ctx, "deleted", fleet.Command{Delete: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -135,13 +136,14 @@ func TestWhatAStandbyHasForgotten(t *testing.T) {
 	}
 }
 
-// TestAHolderHearsThatItsPermitIsForgotten at its next sign of life.
-func TestAHolderHearsThatItsPermitIsForgotten(t *testing.T) {
+// TestFailover_EndsPermitsOfMissingCommits promotes a standby that lacks the grant of a
+// permit. Its holder loses the permit with its next heartbeat.
+func TestFailover_EndsPermitsOfMissingCommits(t *testing.T) {
 	t.Parallel()
 	primary, standby := startPair(t)
 	const ttl = 3 * time.Second
 	semaphore := func() *fleet.Semaphore {
-		client := fleet.New(openAt(t, ofBoth(primary, standby), Options{}))
+		client := fleet.New(openAt(t, urlOfBoth(primary, standby), Options{}))
 		t.Cleanup(func() { client.Close(ctx) })
 		s, err := client.Semaphore("jobs", 1, fleet.TTL(ttl))
 		if err != nil {
@@ -150,7 +152,7 @@ func TestAHolderHearsThatItsPermitIsForgotten(t *testing.T) {
 		return s
 	}
 	holder, other := semaphore(), semaphore()
-	for _, s := range []*fleet.Semaphore{holder, other} { // so that both are known
+	for _, s := range []*fleet.Semaphore{holder, other} { // so that the standby has both sessions
 		p, err := s.Acquire(ctx, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +162,7 @@ func TestAHolderHearsThatItsPermitIsForgotten(t *testing.T) {
 		}
 	}
 	awaitReplay(t, primary, standby)
-	cutOffFrom(t, primary, standby)
+	stopReplication(t, primary, standby)
 	held, err := holder.Acquire(ctx, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -169,9 +171,9 @@ func TestAHolderHearsThatItsPermitIsForgotten(t *testing.T) {
 	promoted := time.Now()
 	select {
 	case <-held.Lost():
-		t.Logf("it heard of it %v after the promotion, with a TTL of %v", time.Since(promoted), ttl)
+		t.Logf("the permit was lost %v after the promotion, with a TTL of %v", time.Since(promoted), ttl)
 	case <-time.After(ttl):
-		t.Fatal("it holds what is forgotten")
+		t.Fatal("the holder keeps a permit of a missing commit")
 	}
 	if p, err := other.Acquire(ctx, 1); err != nil {
 		t.Error(err)
@@ -180,101 +182,101 @@ func TestAHolderHearsThatItsPermitIsForgotten(t *testing.T) {
 	}
 }
 
-// TestASynchronousStandbyForgetsNothing: many work on while it takes the place of
-// the primary.
-func TestASynchronousStandbyForgetsNothing(t *testing.T) {
+// TestFailover_KeepsAllCommitsOfASynchronousStandby promotes the standby while clients
+// acquire and release.
+func TestFailover_KeepsAllCommitsOfASynchronousStandby(t *testing.T) {
 	t.Parallel()
 	primary, standby := startPair(t)
 	set(t, primary, "synchronous_standby_names", "*")
-	waitFor(t, func() bool { return ask(t, primary, "SELECT sync_state FROM pg_stat_replication") == "sync" })
-	look := openAt(t, ofBoth(primary, standby), Options{})
-	if warnings := look.Warnings(); len(warnings) != 1 { // of fsync, which is off for the test's sake
+	waitFor(t, func() bool { return mustPsql(t, primary, "SELECT sync_state FROM pg_stat_replication") == "sync" })
+	observer := openAt(t, urlOfBoth(primary, standby), Options{})
+	if warnings := observer.Warnings(); len(warnings) != 1 { // about fsync, which is off in tests
 		t.Errorf("%q", warnings)
 	}
-	var r room
-	clients := []*fleet.Client{fleet.New(openAt(t, ofBoth(primary, standby), Options{})), fleet.New(openAt(t, ofBoth(primary, standby), Options{}))}
-	end := crowd(t, &r, clients...)
+	var r section
+	clients := []*fleet.Client{fleet.New(openAt(t, urlOfBoth(primary, standby), Options{})), fleet.New(openAt(t, urlOfBoth(primary, standby), Options{}))}
+	end := contend(t, &r, clients...)
 	wantProgress(t, &r)
 	failOver(t, primary, standby)
 	wantProgress(t, &r)
 	end()
-	wantEmpty(t, look, &r, clients...)
+	wantEmpty(t, observer, &r, clients...)
 }
 
-// TestAWaitForAStandbyThatIsCancelled: the server answers as if all were well, but
-// the next primary may not know of it.
-func TestAWaitForAStandbyThatIsCancelled(t *testing.T) {
+// TestApply_IsRepeatedIfTheWaitForAStandbyIsCancelled cancels the wait: the server replies
+// as usual, but the next primary may lack the commit.
+func TestApply_IsRepeatedIfTheWaitForAStandbyIsCancelled(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")
 	store := openAt(t, server.URL(), Options{})
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2})
-	set(t, server, "synchronous_standby_names", "nobody")
-	type answer struct {
+	set(t, server, "synchronous_standby_names", "absent")
+	type result struct {
 		reply protocol.Reply
 		err   error
 	}
-	answered := make(chan answer, 1)
+	replies := make(chan result, 1)
 	cancelled := func() (n int) {
-		fmt.Sscan(ask(t, server, "SELECT count(*) FROM (SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') x"), &n)
+		fmt.Sscan(mustPsql(t, server, "SELECT count(*) FROM (SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') x"), &n)
 		return n
 	}
 	b := s.Next(sessiontest.Acquire(1, 1))
 	go func() {
 		r, err := store.Apply(ctx, "a", b)
-		answered <- answer{r, err}
+		replies <- result{r, err}
 	}()
-	for range 2 { // what it is asked again waits again
+	for range 2 { // the repeated statement waits again
 		waitFor(t, func() bool {
 			select {
-			case a := <-answered:
-				t.Fatalf("%+v, %v, which no standby knows of", a.reply, a.err)
+			case a := <-replies:
+				t.Fatalf("%+v, %v, which no standby has", a.reply, a.err)
 			default:
 			}
 			return cancelled() > 0
 		})
 	}
 	waitFor(t, func() bool {
-		return ask(t, server, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
+		return mustPsql(t, server, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
 	})
 	set(t, server, "synchronous_standby_names", "")
-	if a := <-answered; a.err != nil || len(a.reply.Results) != 1 {
+	if a := <-replies; a.err != nil || len(a.reply.Results) != 1 {
 		t.Errorf("%+v, %v", a.reply, a.err)
 	}
 
-	// What cannot be asked again is not known.
-	set(t, server, "synchronous_standby_names", "nobody")
-	go func() { answered <- answer{err: store.Administer(ctx, "a", fleet.Command{Delete: true})} }()
+	// The result of an operation that cannot be repeated is unknown.
+	set(t, server, "synchronous_standby_names", "absent")
+	go func() { replies <- result{err: store.Administer(ctx, "a", fleet.Command{Delete: true})} }()
 	waitFor(t, func() bool { return cancelled() > 0 })
-	if a := <-answered; !errors.Is(a.err, sema.ErrUnavailable) {
+	if a := <-replies; !errors.Is(a.err, sema.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", a.err)
 	}
 	set(t, server, "synchronous_standby_names", "")
 }
 
-// With synchronous_commit=off a server that crashed has forgotten the last commits. A
-// holder of what it has forgotten is rejected at its next batch, and new fences are
-// higher than that of the holder.
-func TestStore_CrashWithAsynchronousCommit(t *testing.T) {
+// TestStore_RejectsHoldersAfterACrashWithAsynchronousCommit crashes a server with
+// synchronous_commit=off, which loses its last commits. The holder of a permit of such a
+// commit is rejected at its next batch, and new fences are higher than that of the holder.
+func TestStore_RejectsHoldersAfterACrashWithAsynchronousCommit(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off", "wal_writer_delay=10s", "autovacuum=off")
 	store, async := openAt(t, server.URL(), Options{}), openAt(t, server.URL()+"&synchronous_commit=off", Options{})
 	for round := range 20 { // until a commit was not written in time
 		name := fmt.Sprint("a", round)
 		holder := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
-		holder.Say()
-		forgotten := holder.SayBy(async, sessiontest.Acquire(1, 1)).Results[0].Fence
+		holder.Send()
+		missing := holder.SendTo(async, sessiontest.Acquire(1, 1)).Results[0].Fence
 		server.StopAtOnce()
 		server.Restart()
 		if leases, _ := sessiontest.Held(t, store, name); len(leases) > 0 {
 			continue
 		}
-		second := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1}).Say(sessiontest.Acquire(1, 1)).Results[0].Fence
+		second := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1}).Send(sessiontest.Acquire(1, 1)).Results[0].Fence
 		var guard fleet.Guard
-		if err := guard.Admit(second); err != nil || second.Seq <= forgotten.Seq {
-			t.Errorf("fence %+v after %+v: %v", second, forgotten, err)
+		if err := guard.Admit(second); err != nil || second.Seq <= missing.Seq {
+			t.Errorf("fence %+v after %+v: %v", second, missing, err)
 		}
-		if err := guard.Admit(forgotten); !errors.Is(err, sema.ErrLost) {
-			t.Errorf("the guard admits what was forgotten: %v", err)
+		if err := guard.Admit(missing); !errors.Is(err, sema.ErrLost) {
+			t.Errorf("the guard admits a fence of a missing commit: %v", err)
 		}
 		holder.WantUnknown()
 		return

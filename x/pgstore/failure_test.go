@@ -14,27 +14,27 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// A room is what a semaphore is for: it counts who is in.
-type room struct {
-	in, most, visits atomic.Int64
+// A section is a critical section. It counts the goroutines that are in it.
+type section struct {
+	in, most, entries atomic.Int64
 }
 
-func (r *room) visit(d time.Duration) {
+func (r *section) enter(d time.Duration) {
 	n := r.in.Add(1)
 	for most := r.most.Load(); n > most && !r.most.CompareAndSwap(most, n); most = r.most.Load() {
 	}
-	r.visits.Add(1)
+	r.entries.Add(1)
 	time.Sleep(d)
 	r.in.Add(-1)
 }
 
-// crowd has goroutines visit a room through some clients, until it is ended.
-func crowd(t *testing.T, r *room, clients ...*fleet.Client) (end func()) {
+// contend starts goroutines that enter a section through the clients, until end is called.
+func contend(t *testing.T, r *section, clients ...*fleet.Client) (end func()) {
 	t.Helper()
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -44,7 +44,7 @@ func crowd(t *testing.T, r *room, clients ...*fleet.Client) (end func()) {
 	})
 	t.Cleanup(end)
 	for _, c := range clients {
-		s, err := c.Semaphore("room", 4, fleet.TTL(6*time.Second))
+		s, err := c.Semaphore("section", 4, fleet.TTL(6*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func crowd(t *testing.T, r *room, clients ...*fleet.Client) (end func()) {
 						t.Error(err)
 						return
 					}
-					r.visit(time.Millisecond)
+					r.enter(time.Millisecond)
 					p.Release()
 				}
 			})
@@ -70,20 +70,20 @@ func crowd(t *testing.T, r *room, clients ...*fleet.Client) (end func()) {
 	return end
 }
 
-// wantProgress fails unless somebody gets in.
-func wantProgress(t *testing.T, r *room) {
+// wantProgress fails the test unless goroutines enter the section.
+func wantProgress(t *testing.T, r *section) {
 	t.Helper()
-	before := r.visits.Load()
-	for deadline := time.Now().Add(60 * time.Second); r.visits.Load() < before+50; time.Sleep(5 * time.Millisecond) {
+	before := r.entries.Load()
+	for deadline := time.Now().Add(60 * time.Second); r.entries.Load() < before+50; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("only %d have got in since", r.visits.Load()-before)
+			t.Fatalf("only %d entries since", r.entries.Load()-before)
 		}
 	}
 }
 
-// wantEmpty closes the clients, after which nothing may be left, and nobody may
-// have been let in too many.
-func wantEmpty(t *testing.T, s *Store, r *room, clients ...*fleet.Client) {
+// wantEmpty closes the clients. Then no lease and no ticket may be left, and at no time
+// may more goroutines have been in the section than there are permits.
+func wantEmpty(t *testing.T, s *Store, r *section, clients ...*fleet.Client) {
 	t.Helper()
 	for _, c := range clients {
 		if err := c.Close(ctx); err != nil {
@@ -91,23 +91,23 @@ func wantEmpty(t *testing.T, s *Store, r *room, clients ...*fleet.Client) {
 		}
 	}
 	if most := r.most.Load(); most > 4 {
-		t.Errorf("%d were in at a time, want at most 4", most)
+		t.Errorf("%d were in the section at a time, want at most 4", most)
 	}
-	if leases, line := sessiontest.Held(t, s, "room"); len(leases)+len(line) > 0 {
-		t.Errorf("leases %v, tickets %v are left", leases, line)
+	if leases, queue := sessiontest.Held(t, s, "section"); len(leases)+len(queue) > 0 {
+		t.Errorf("leases %v, tickets %v are left", leases, queue)
 	}
 	if err := checkSums(s); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTheServerIsRestartedInTheMiddleOfBatches(t *testing.T) {
+func TestStore_SurvivesRestartsOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	url := server.URL()
-	var r room
+	var r section
 	clients := []*fleet.Client{fleet.New(openAt(t, url, Options{})), fleet.New(openAt(t, url, Options{}))}
-	end := crowd(t, &r, clients...)
+	end := contend(t, &r, clients...)
 	for range 3 {
 		wantProgress(t, &r)
 		server.StopAtOnce()
@@ -116,56 +116,56 @@ func TestTheServerIsRestartedInTheMiddleOfBatches(t *testing.T) {
 	}
 	wantProgress(t, &r)
 	end()
-	look := openAt(t, url, Options{})
-	wantEmpty(t, look, &r, clients...)
+	observer := openAt(t, url, Options{})
+	wantEmpty(t, observer, &r, clients...)
 }
 
-func TestConnectionsAreCutAndAnswersLost(t *testing.T) {
+func TestStore_SurvivesCutConnectionsAndLostReplies(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
-	p := enginetest.NewProxy(t, server.Address)
+	p := storetest.NewProxy(t, server.Address)
 	u := server.URLOf("postgres", "postgres")
 	u.Host = p.Address
 	schema := newSchema()
-	var r room
+	var r section
 	clients := []*fleet.Client{fleet.New(openAt(t, u.String(), Options{Schema: schema})), fleet.New(openAt(t, u.String(), Options{Schema: schema}))}
-	end := crowd(t, &r, clients...)
+	end := contend(t, &r, clients...)
 	for i := range 12 {
 		wantProgress(t, &r)
 		if i%2 == 0 {
 			p.Cut()
 			continue
 		}
-		p.SetFault(enginetest.Fault{CutReplies: true})
+		p.SetFault(storetest.Fault{CutReplies: true})
 		time.Sleep(20 * time.Millisecond)
 		p.Heal()
 	}
 	wantProgress(t, &r)
 	end()
-	look := openIn(t, schema, Options{})
-	wantEmpty(t, look, &r, clients...)
+	observer := openIn(t, schema, Options{})
+	wantEmpty(t, observer, &r, clients...)
 }
 
-func TestABatchWhoseAnswerWasLostIsNotDoneTwice(t *testing.T) {
+func TestApply_IsAppliedOnceIfTheReplyIsLost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
-	p := enginetest.NewProxy(t, server.Address)
+	p := storetest.NewProxy(t, server.Address)
 	u := server.URLOf("postgres", "postgres")
 	u.Host = p.Address
 	schema := newSchema()
 	direct := openIn(t, schema, Options{})
 	s := sessiontest.Begin(t, openAt(t, u.String(), Options{Schema: schema}), "a", protocol.Config{Capacity: 10})
-	s.Say()
-	p.SetFault(enginetest.Fault{CutReplies: true})
+	s.Send()
+	p.SetFault(storetest.Fault{CutReplies: true})
 	b := s.Next(sessiontest.Acquire(1, 3))
 	if _, err := s.Store.Apply(ctx, "a", b); !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the server may still be at it
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the server may still execute it
 		if leases, _ := sessiontest.Held(t, direct, "a"); len(leases) == 1 {
 			break
 		} else if time.Now().After(deadline) {
-			t.Fatal("the server has not heard it")
+			t.Fatal("the server has not received the batch")
 		}
 	}
 	p.Heal()
@@ -180,8 +180,9 @@ func TestABatchWhoseAnswerWasLostIsNotDoneTwice(t *testing.T) {
 	}
 }
 
-// TestWhatIsRetriedAtOnceIsNotDoneTwice has the store itself say a batch again.
-func TestWhatIsRetriedAtOnceIsNotDoneTwice(t *testing.T) {
+// TestApply_IsAppliedOnceIfTheStoreRetries terminates the backends of idle connections, so
+// that the store itself sends the batch again.
+func TestApply_IsAppliedOnceIfTheStoreRetries(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 10})
@@ -191,13 +192,13 @@ func TestWhatIsRetriedAtOnceIsNotDoneTwice(t *testing.T) {
 		if err != nil || r.Status > protocol.Repeated {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		s.Hear(r)
-		s.Say(sessiontest.Release(r.Results[0].Lease))
+		s.Receive(r)
+		s.Send(sessiontest.Release(r.Results[0].Lease))
 	}
 	sessiontest.WantHeld(t, store, "a")
 }
 
-func TestAStandbySaysThatItIsOne(t *testing.T) {
+func TestStore_ReportsAStandby(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")
 	primary := openAt(t, server.URL(), Options{})
@@ -226,13 +227,13 @@ func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it does not come")
+			t.Fatal("the condition is not met within a minute")
 		}
 	}
 }
 
-// TestTimeoutsAreHonoured has somebody hold the semaphore's row.
-func TestTimeoutsAreHonoured(t *testing.T) {
+// TestStore_HonoursTimeouts locks the semaphore's row in another transaction.
+func TestStore_HonoursTimeouts(t *testing.T) {
 	t.Parallel()
 	schema := newSchema()
 	store := openIn(t, schema, Options{})
@@ -267,9 +268,9 @@ func TestTimeoutsAreHonoured(t *testing.T) {
 	}
 }
 
-// TestTheTimeIsThatAfterTheLock has a batch wait for the row. What it then does is
-// done when it has the row, not when its transaction began.
-func TestTheTimeIsThatAfterTheLock(t *testing.T) {
+// TestApply_ReadsTheClockAfterTheLock makes a batch wait for the row. The batch has the
+// time at which it locks the row, not that at which its transaction began.
+func TestApply_ReadsTheClockAfterTheLock(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
@@ -281,11 +282,11 @@ func TestTheTimeIsThatAfterTheLock(t *testing.T) {
 	if _, err := tx.Exec(ctx, "SELECT FROM "+store.options.Schema+".semaphore FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	said := make(chan error)
+	applied := make(chan error)
 	b := s.Next(sessiontest.Acquire(1, 1))
 	go func() {
 		_, err := store.Apply(ctx, "a", b)
-		said <- err
+		applied <- err
 	}()
 	waitFor(t, func() bool {
 		return count(t, store, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%"+store.options.Schema+"%'") > 0
@@ -298,7 +299,7 @@ func TestTheTimeIsThatAfterTheLock(t *testing.T) {
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-said; err != nil {
+	if err := <-applied; err != nil {
 		t.Fatal(err)
 	}
 	snapshot, err := store.Inspect(ctx, "a")
@@ -310,7 +311,7 @@ func TestTheTimeIsThatAfterTheLock(t *testing.T) {
 	}
 }
 
-func TestADroppedSchemaIsSaidToBeGone(t *testing.T) {
+func TestStore_ReportsADroppedSchema(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
 	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
@@ -320,10 +321,10 @@ func TestADroppedSchemaIsSaidToBeGone(t *testing.T) {
 	}
 }
 
-// TestARollingUpgrade has clients of two versions of the protocol on one
-// semaphore, which is then raised, after which the one before is refused only if
-// it is too old.
-func TestARollingUpgrade(t *testing.T) {
+// TestStore_SupportsRollingUpgrades uses one semaphore from clients of two versions of the
+// protocol, and then raises its version. After that a client is rejected only if it is
+// older than the version before.
+func TestStore_SupportsRollingUpgrades(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
 	old := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2})
@@ -338,8 +339,8 @@ func TestARollingUpgrade(t *testing.T) {
 	young := sessiontest.Opened(t, store, "a", id)
 	lease := young.Granted(1, sessiontest.Acquire(1, 1))[0]
 	old.Granted(1, sessiontest.Acquire(1, 1))
-	old.Say(sessiontest.Acquire(2, 1), protocol.Op{Verb: 77, Ticket: 3})
-	young.Say(sessiontest.Release(lease))
+	old.Send(sessiontest.Acquire(2, 1), protocol.Op{Verb: 77, Ticket: 3})
+	young.Send(sessiontest.Release(lease))
 	old.Granted(1)
 	for range 2 {
 		snapshot, err := store.Inspect(ctx, "a")
@@ -354,7 +355,7 @@ func TestARollingUpgrade(t *testing.T) {
 	if _, err := openBy(protocol.Version); !errors.Is(err, protocol.ErrVersion) {
 		t.Error(err)
 	}
-	old.Say() // who is there goes on
+	old.Send() // an open session continues
 	if _, err := openBy(protocol.Version + 1); err != nil {
 		t.Error(err)
 	}

@@ -18,8 +18,8 @@ import (
 
 var errClosed = errors.New("the store is closed")
 
-// fault says where an error comes from and what to do about it. What may go well
-// if it is tried again is [sema.ErrUnavailable].
+// fault adds the address of the server to an error, and what to do about it. An error
+// after which a retry may succeed wraps [sema.ErrUnavailable].
 func (s *Store) fault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -37,51 +37,51 @@ func (s *Store) fault(ctx context.Context, err error) error {
 	case errors.As(err, &connect):
 		return fmt.Errorf("%w: cannot reach postgres at %s: %w", sema.ErrUnavailable, s.address, unreached(connect))
 	case errors.Is(err, errUnreplicated):
-		return fmt.Errorf("%w: postgres %s: %w; it is done, but the next primary may not know of it: say it again", sema.ErrUnavailable, s.address, err)
+		return fmt.Errorf("%w: postgres %s: %w; it is committed, but the next primary may not have it: retry", sema.ErrUnavailable, s.address, err)
 	case isNetwork(err):
-		return fmt.Errorf("%w: the connection to postgres at %s was lost: %w; it is made again for the next call", sema.ErrUnavailable, s.address, err)
+		return fmt.Errorf("%w: the connection to postgres at %s was lost: %w; the next call opens another", sema.ErrUnavailable, s.address, err)
 	}
 	return fmt.Errorf("postgres %s: %w", s.address, err)
 }
 
-// words are what URLs say about TLS.
-var words = netfault.Words{Plain: "set sslmode=disable, or ssl=on on the server", Secure: "set sslmode=verify-full", CA: "sslrootcert=", Cert: "sslcert= and sslkey=",
+// settingNames are the names of the TLS settings in URLs, for error messages.
+var settingNames = netfault.SettingNames{Plain: "set sslmode=disable, or ssl=on on the server", Secure: "set sslmode=verify-full", CA: "sslrootcert=", Cert: "sslcert= and sslkey=",
 	Name: "set sslmode=verify-ca, which does not compare names"}
 
-// faults are the kinds of faults that errors of the server are, by their codes.
+// faults maps error codes of the server to kinds of faults.
 var faults = map[string]fleet.Fault{
 	"25006": fleet.FaultReadOnly,
 	"28000": fleet.FaultAccess, "28P01": fleet.FaultAccess, "42501": fleet.FaultAccess,
 	"53100": fleet.FaultFull, "53200": fleet.FaultFull,
 }
 
-// explain adds what to do about an error of the server's.
+// explain adds what to do about an error of the server.
 func (s *Store) explain(err error, failed *pgconn.PgError) error {
 	fault, advice, again := faults[failed.Code], "", isDown(failed.Code)
 	switch failed.Code {
 	case "25006":
-		advice, again = readOnlyAdvice(err), true // it may be promoted, or the name point elsewhere
+		advice, again = readOnlyAdvice(err), true // it may be promoted, or its name may be moved to the primary
 	case "40001", "40P01":
-		advice, again = "nothing was done; it goes well when others are through", true
+		advice, again = "nothing was done: it conflicted with other transactions; retry", true
 	case "55P03":
-		advice, again = "nothing was done; somebody holds the semaphore's row for longer than lock_timeout: look for idle transactions in pg_stat_activity", true
+		advice, again = "nothing was done; another transaction holds the lock of the semaphore's row for longer than lock_timeout: look for idle transactions in pg_stat_activity", true
 	case "57014":
-		advice, again = "nothing was done; the statement took longer than statement_timeout, or was cancelled: raise it, or look for idle transactions in pg_stat_activity", true
+		advice, again = "nothing was done; the statement took longer than statement_timeout, or was cancelled: raise statement_timeout, or look for idle transactions in pg_stat_activity", true
 	case "53100":
-		advice, again = "nothing was done: the disk of the server is full; make room on it (tables, pg_wal and logs), it goes on by itself then", true
+		advice, again = "nothing was done: the disk of the server is full; make room on it (tables, pg_wal and logs), and operations succeed again", true
 	case "57P03", "57P05", "53300", "53200":
 		again = true
 	case "28P01", "28000":
 		fault, advice = access(failed)
 	case "3D000":
-		advice = "make the database first: CREATE DATABASE …"
+		advice = "create the database first: CREATE DATABASE …"
 	case "42501":
-		advice = "see the package's documentation for the rights that are needed"
+		advice = "see the documentation of package pgstore for the rights that are needed"
 	case "42P01", "42883", "3F000":
-		advice = fmt.Sprintf("schema %q is not what it was when this program began; start it again, or run sema migrate", s.options.Schema)
+		advice = fmt.Sprintf("schema %q has changed since this program was started; restart it, or run sema migrate", s.options.Schema)
 	}
 	if again && advice == "" {
-		advice = "it goes on when the server does"
+		advice = "retry when the server is available again"
 	}
 	if fault != "" {
 		err = &netfault.Error{Fault: fault, Text: err.Error(), Cause: err}
@@ -98,7 +98,7 @@ func (s *Store) explain(err error, failed *pgconn.PgError) error {
 // readOnlyAdvice returns what to do about a server that rejects changes.
 func readOnlyAdvice(err error) string {
 	const (
-		standby = "name the primary, or all of them as ?host=a,b&port=5432,5432&target_session_attrs=read-write"
+		standby = "name the primary, or all servers as ?host=a,b&port=5432,5432&target_session_attrs=read-write"
 		setting = "set default_transaction_read_only to off for this role and database"
 	)
 	switch {
@@ -107,17 +107,18 @@ func readOnlyAdvice(err error) string {
 	case errors.Is(err, errReadOnlyDefault):
 		return setting
 	}
-	return "if it is a standby, " + standby + "; if it is none, " + setting
+	return "if it is a standby, " + standby + "; otherwise " + setting
 }
 
-// access is about a client that pg_hba.conf does not let in. Where the file asks for
-// TLS, or for a client certificate, the server's text says so (in English).
+// access returns the fault and the advice for a client that pg_hba.conf does not admit.
+// If the file requires TLS, or a client certificate, the server's text contains that (in
+// English).
 func access(failed *pgconn.PgError) (fleet.Fault, string) {
 	switch {
 	case strings.Contains(failed.Message, "client certificate"):
-		return fleet.FaultTLS, "set " + words.Cert
+		return fleet.FaultTLS, "set " + settingNames.Cert
 	case strings.Contains(failed.Message, "no encryption"):
-		return fleet.FaultAccess, "check user and password, and pg_hba.conf on the server: if it wants TLS (hostssl), " + words.Secure
+		return fleet.FaultAccess, "check user and password, and pg_hba.conf on the server: if it wants TLS (hostssl), " + settingNames.Secure
 	}
 	return fleet.FaultAccess, "check user and password, and pg_hba.conf on the server"
 }
@@ -125,20 +126,20 @@ func access(failed *pgconn.PgError) (fleet.Fault, string) {
 // errNoTLS is the text of pgx for a server that is set to ssl=off.
 const errNoTLS = "server refused TLS connection"
 
-// unreached is why there is no connection.
+// unreached returns why there is no connection.
 func unreached(connect *pgconn.ConnectError) error {
 	err := error(connect)
 	if strings.Contains(err.Error(), errNoTLS) {
 		err = netfault.ErrPlain
 	}
 	hasCert := connect.Config != nil && connect.Config.TLSConfig != nil && len(connect.Config.TLSConfig.Certificates) > 0
-	if why := netfault.Explain(err, words, hasCert); why != nil {
+	if why := netfault.Explain(err, settingNames, hasCert); why != nil {
 		return why
 	}
 	text := ""
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		text = "there is no such socket; is it running?"
+		text = "no such socket"
 	case errors.Is(err, context.DeadlineExceeded):
 		text = "connection timed out; check the address and the firewall"
 	}
@@ -146,7 +147,7 @@ func unreached(connect *pgconn.ConnectError) error {
 		return &netfault.Error{Fault: fleet.FaultConnection, Text: text, Cause: err}
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
-		err = inner // the innermost has neither user nor settings
+		err = inner // the innermost error has neither user nor settings in it
 	}
 	return errors.New(err.Error())
 }

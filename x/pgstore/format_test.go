@@ -3,10 +3,10 @@ package pgstore
 import (
 	"testing"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
 func TestStore_PrintsNoPassword(t *testing.T) {
 	t.Parallel()
-	enginetest.Prints(t, &Store{address: "a:1/db", options: Options{Schema: "sema"}}, "postgres a:1/db, schema sema")
+	storetest.Prints(t, &Store{address: "a:1/db", options: Options{Schema: "sema"}}, "postgres a:1/db, schema sema")
 }

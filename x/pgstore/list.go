@@ -10,8 +10,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// List implements [fleet.Store]. It is one statement, which reads as many rows as it
-// returns, and takes no locks.
+// List implements [fleet.Store]. It executes one statement, which reads as many rows as
+// it returns, and takes no locks.
 func (s *Store) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	prefix := s.options.Prefix + q.Prefix
 	if !storable(prefix) {
@@ -49,11 +49,11 @@ func endOf(prefix string) string {
 			return prefix[:i] + string(rune(prefix[i]+1))
 		}
 	}
-	return string(utf8.MaxRune) // is above ASCII, of which names are
+	return string(utf8.MaxRune) // above all names, which are ASCII
 }
 
 // lastNotAbove returns the text itself or, if PostgreSQL cannot store it, one with the
-// same names above it: of names, which are in ASCII.
+// same names above it. Names are ASCII.
 func lastNotAbove(text string) string {
 	for i, r := range text {
 		switch {

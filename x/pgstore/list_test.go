@@ -8,8 +8,8 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
 // createMany creates semaphores without the round trips of opening each.
@@ -48,9 +48,9 @@ func TestStore_ListsPageByPage(t *testing.T) {
 	}
 }
 
-// A list reads the rows that it returns, by the index, however many others there are:
-// also by a plan for any prefix, and on servers before version 15, which do not use the
-// index for starts_with.
+// TestStore_ListReadsOnePage checks that a list reads the rows that it returns, by the
+// index, however many others there are. That holds also for a generic plan, and for
+// servers before version 15, which do not use the index for starts_with.
 func TestStore_ListReadsOnePage(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, pgtest.Shared.Server(t).URL()+"&pool_max_conns=1&plan_cache_mode=force_generic_plan", Options{Schema: newSchema()})
@@ -59,7 +59,7 @@ func TestStore_ListReadsOnePage(t *testing.T) {
 	for _, q := range []protocol.ListQuery{
 		{Limit: 10}, {Prefix: "b", Limit: 10}, {Prefix: "b", After: "b-1500", Limit: 10}, {Prefix: "a-1999"}, {Prefix: "a-1", After: "a-2"}, {Prefix: "none"},
 	} {
-		if _, err := s.List(ctx, q); err != nil { // reads the catalogue, and is planned
+		if _, err := s.List(ctx, q); err != nil { // reads the catalogue and makes the plan
 			t.Fatal(err)
 		}
 		before := touched(t, s, "semaphore")
@@ -72,8 +72,8 @@ func TestStore_ListReadsOnePage(t *testing.T) {
 	}
 }
 
-// A list changes nothing, and so works where nothing can be changed. The capacity that
-// it shows rises with time all the same.
+// TestStore_ListChangesNothing lists where nothing can be changed. The capacity in the
+// list rises with time all the same.
 func TestStore_ListChangesNothing(t *testing.T) {
 	t.Parallel()
 	s, begin := openClocked(t).(clocked), time.Now()
@@ -107,7 +107,8 @@ func TestStore_ListChangesNothing(t *testing.T) {
 	}
 }
 
-// Queries with texts that PostgreSQL rejects are answered as others are.
+// TestStore_ListTakesAnyText checks that queries with texts that PostgreSQL rejects have
+// results as others have.
 func TestStore_ListTakesAnyText(t *testing.T) {
 	t.Parallel()
 	s := openIn(t, newSchema(), Options{Prefix: "p:"})

@@ -16,10 +16,12 @@ const (
 	listenPoll = "poll"
 
 	// reviewEvery is the interval at which a connection that LISTENs is also queried: it
-	// can be lost without an error, and then there is no reply.
+	// can be lost without an error, and then the query gets no reply.
 	reviewEvery = 15 * time.Second
+	// checkWithin bounds one check for notifications, and one change of the channels.
 	checkWithin = 5 * time.Second
 
+	// Pauses between attempts to listen double from firstPause to lastPause.
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
 )
@@ -51,11 +53,11 @@ func (s *Store) receive(ctx context.Context) {
 	}
 }
 
-// A listener receives the notifications of all instances that listen by a store.
+// A listener receives the notifications of all instances that listen through a store.
 type listener struct {
 	store   *Store
 	passed  map[string]map[int64]int64 // by instance and session: the last count that was passed on, see pending_notifications
-	checked bool                       // since it last connected
+	checked bool                       // a check has succeeded since it last connected
 }
 
 // listen receives until the connection is lost or ctx ends.
@@ -83,7 +85,8 @@ func (l *listener) poll(ctx context.Context) error {
 	}
 }
 
-// pollJoined checks for instances that begin to listen, for a while.
+// pollJoined checks for notifications of instances that begin to listen, for the duration
+// within.
 func (l *listener) pollJoined(ctx context.Context, within time.Duration) error {
 	over := time.NewTimer(within)
 	defer over.Stop()
@@ -103,7 +106,8 @@ func (l *listener) pollJoined(ctx context.Context, within time.Duration) error {
 	}
 }
 
-// forget makes the next check pass on all notifications of instances that joined.
+// forget makes the next check pass on all notifications of instances that joined, and
+// drops the counts of those that left.
 func (l *listener) forget(joined, left []string) {
 	for _, moved := range [][]string{joined, left} {
 		for _, instance := range moved {
@@ -112,8 +116,8 @@ func (l *listener) forget(joined, left []string) {
 	}
 }
 
-// check passes on the notifications of instances that are stored and were not passed
-// on yet.
+// check reads the notifications of instances that are stored, and passes on those that it
+// has not passed on before.
 func (l *listener) check(ctx context.Context, in interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
 }, instances []string) error {
@@ -159,7 +163,7 @@ func (l *listener) check(ctx context.Context, in interface {
 // pass passes on a notification, unless the semaphore has another prefix.
 func (l *listener) pass(instance, whole string) {
 	if name, own := strings.CutPrefix(whole, l.store.options.Prefix); own {
-		l.store.hub.Tell(instance, name)
+		l.store.hub.Notify(instance, name)
 	}
 }
 

@@ -10,23 +10,23 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// hear has an instance listen until the test ends, and tells what it hears.
-func hear(t *testing.T, s *Store, instance string) <-chan string {
+// listenAs makes an instance listen until the test ends, and returns its notifications.
+func listenAs(t *testing.T, s *Store, instance string) <-chan string {
 	t.Helper()
 	listening, cancel := context.WithCancel(ctx)
-	heard, done := make(chan string, 100), make(chan struct{})
+	notified, done := make(chan string, 100), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.Listen(listening, instance, func(name string) { heard <- name })
+		_ = s.Listen(listening, instance, func(name string) { notified <- name })
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
-	return heard
+	return notified
 }
 
-// A relay is two instances that hand one permit to and fro.
+// A relay passes one permit between two instances.
 type relay struct{ a, b *sessiontest.Session }
 
 func newRelay(t *testing.T, s *Store, name string) *relay {
@@ -40,36 +40,37 @@ func newRelay(t *testing.T, s *Store, name string) *relay {
 	return &relay{open("a"), open("b")}
 }
 
-// hand has a hold the permit and give it to b, and b give it up.
-func (r *relay) hand(ticket protocol.Ticket, between func()) {
+// handOver acquires the permit for a, queues b, and releases the permit, which is granted
+// to b. It calls between, and then releases the permit of b.
+func (r *relay) handOver(ticket protocol.Ticket, between func()) {
 	lease := r.a.Granted(1, sessiontest.Acquire(ticket, 1))[0]
-	r.b.Say(sessiontest.Acquire(ticket, 1))
-	r.a.Say(sessiontest.Release(lease))
+	r.b.Send(sessiontest.Acquire(ticket, 1))
+	r.a.Send(sessiontest.Release(lease))
 	between()
-	r.b.Say(sessiontest.Release(r.b.Granted(1)[0]))
+	r.b.Send(sessiontest.Release(r.b.Granted(1)[0]))
 }
 
-func wantHint(t *testing.T, heard <-chan string, name string) {
+func wantNotification(t *testing.T, notified <-chan string, name string) {
 	t.Helper()
 	select {
-	case got := <-heard:
+	case got := <-notified:
 		if got != name {
-			t.Errorf("hinted at %q, want %q", got, name)
+			t.Errorf("notified of %q, want %q", got, name)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("there is no hint")
+		t.Fatal("no notification within a minute")
 	}
 }
 
-// ready hands until somebody hears of it: a subscription takes some time.
-func (r *relay) ready(t *testing.T, heard <-chan string) protocol.Ticket {
+// ready passes the permit until there is a notification: a subscription takes some time.
+func (r *relay) ready(t *testing.T, notified <-chan string) protocol.Ticket {
 	t.Helper()
 	ticket := protocol.Ticket(1)
 	for ; ; ticket++ {
 		got := false
-		r.hand(ticket, func() {
+		r.handOver(ticket, func() {
 			select {
-			case <-heard:
+			case <-notified:
 				got = true
 			case <-time.After(50 * time.Millisecond):
 			}
@@ -79,75 +80,75 @@ func (r *relay) ready(t *testing.T, heard <-chan string) protocol.Ticket {
 		}
 	}
 	time.Sleep(50 * time.Millisecond)
-	for len(heard) > 0 {
-		<-heard
+	for len(notified) > 0 {
+		<-notified
 	}
 	return ticket + 1
 }
 
-func TestAListenerThatIsCutOffListensAgain(t *testing.T) {
+func TestListen_ReconnectsAndCatchesUp(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{Prefix: "p:"})
-	heard := hear(t, store, "b")
+	notified := listenAs(t, store, "b")
 	r := newRelay(t, store, "x")
-	ticket := r.ready(t, heard)
+	ticket := r.ready(t, notified)
 	for i := range protocol.Ticket(3) {
-		r.hand(ticket+2*i, func() { wantHint(t, heard, "x") })
-		// What happens while it is away is told when it is back.
+		r.handOver(ticket+2*i, func() { wantNotification(t, notified, "x") })
+		// A change while there is no connection is passed on after it is open again.
 		lease := r.a.Granted(1, sessiontest.Acquire(ticket+2*i+1, 1))[0]
-		r.b.Say(sessiontest.Acquire(ticket+2*i+1, 1))
+		r.b.Send(sessiontest.Acquire(ticket+2*i+1, 1))
 		waitFor(t, func() bool {
 			return count(t, store, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '"+listenerName+"' AND query LIKE '%"+store.options.Schema+"%'") > 0
 		})
-		r.a.Say(sessiontest.Release(lease))
-		wantHint(t, heard, "x")
-		r.b.Say(sessiontest.Release(r.b.Granted(1)[0]))
+		r.a.Send(sessiontest.Release(lease))
+		wantNotification(t, notified, "x")
+		r.b.Send(sessiontest.Release(r.b.Granted(1)[0]))
 		ticket++
 		time.Sleep(100 * time.Millisecond)
-		for len(heard) > 0 {
-			<-heard
+		for len(notified) > 0 {
+			<-notified
 		}
 	}
 }
 
-func TestWithoutListenOneLooks(t *testing.T) {
+func TestListen_Polls(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{Listen: listenPoll, Poll: 20 * time.Millisecond})
-	heard := hear(t, store, "b")
+	notified := listenAs(t, store, "b")
 	r := newRelay(t, store, "x")
-	ticket := r.ready(t, heard)
+	ticket := r.ready(t, notified)
 	for i := range protocol.Ticket(3) {
-		r.hand(ticket+i, func() {
-			wantHint(t, heard, "x")
-			time.Sleep(100 * time.Millisecond) // in which it looks again, and tells nothing twice
-			if len(heard) > 0 {
-				t.Error("the same news is told again")
+		r.handOver(ticket+i, func() {
+			wantNotification(t, notified, "x")
+			time.Sleep(100 * time.Millisecond) // it polls again, and passes nothing on twice
+			if len(notified) > 0 {
+				t.Error("the same notification arrives twice")
 			}
 		})
 	}
 	if n := count(t, store, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+listenerName+"' AND query LIKE '%"+store.options.Schema+"%'"); n > 0 {
-		t.Error("somebody listens all the same")
+		t.Error("there is a listening connection")
 	}
 }
 
-func TestTheOneWhoIsAnsweredIsNotHinted(t *testing.T) {
+func TestListen_OmitsWhatTheReplyHas(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
-	heard := hear(t, store, "b")
+	notified := listenAs(t, store, "b")
 	r := newRelay(t, store, "x")
-	ticket := r.ready(t, heard)
+	ticket := r.ready(t, notified)
 	for i := range protocol.Ticket(5) {
 		lease := r.b.Granted(1, sessiontest.Acquire(ticket+2*i, 1))[0]
-		r.b.Say(sessiontest.Acquire(ticket+2*i+1, 1))
-		r.b.Say(sessiontest.Release(r.b.Granted(1, sessiontest.Release(lease))[0])) // which serves its own ticket
+		r.b.Send(sessiontest.Acquire(ticket+2*i+1, 1))
+		r.b.Send(sessiontest.Release(r.b.Granted(1, sessiontest.Release(lease))[0])) // which serves its own ticket
 	}
 	time.Sleep(200 * time.Millisecond)
-	if len(heard) > 0 {
-		t.Errorf("it was told of %q, of which it knew", <-heard)
+	if len(notified) > 0 {
+		t.Errorf("notified of %q, which the reply had", <-notified)
 	}
 }
 
-func TestListeningEndsPromptly(t *testing.T) {
+func TestListen_EndsPromptly(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{}, {Listen: listenPoll, Poll: time.Hour}, {Listen: "127.0.0.1:1"}} {
 		store := openIn(t, newSchema(), o)

@@ -10,20 +10,20 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/proctest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
 var (
-	histories = flag.Int("histories", defaultHistories, "how many random histories the engine is led through")
-	pairs     = flag.Int("pairs", 20_000, "how many pairs before the tables are looked at")
+	histories = flag.Int("histories", defaultHistories, "number of random histories that are applied to the store")
+	pairs     = flag.Int("pairs", 20_000, "number of pairs before the statistics of the tables are checked")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("rapid.checks", "5")  // at a time; the suite goes on until there were enough histories
-	flag.Set("test.parallel", "8") // they mostly wait
-	proctest.Main(ending{m}, map[string]func(*proctest.Child){"visitor": visitTable, "victim": holdUntilKilled})
+	flag.Set("rapid.checks", "5")  // per run; the suite repeats it until there were enough histories
+	flag.Set("test.parallel", "8") // tests mostly wait
+	proctest.Main(ending{m}, map[string]func(*proctest.Child){"contender": enterCountedSection, "holder": holdUntilKilled})
 }
 
 // ending runs the tests, stops the server and fails if goroutines are left.
@@ -43,11 +43,10 @@ func (e ending) Run() int {
 
 var ctx = context.Background()
 
-// newSchema is a name that nobody else has.
+// newSchema returns a name that is not in use.
 func newSchema() string { return fmt.Sprintf("test_%016x", rand.Uint64()) }
 
-// openIn opens a schema of the shared server. What was opened is closed when the
-// test ends.
+// openIn opens a store in a schema of the shared server, until the test ends.
 func openIn(t testing.TB, schema string, o Options) *Store {
 	t.Helper()
 	o.Schema = schema
@@ -68,7 +67,7 @@ func openAt(t testing.TB, database string, o Options) *Store {
 	return s
 }
 
-// exec runs a statement as a person would.
+// exec runs a statement through the pool, outside of the API.
 func exec(t testing.TB, s *Store, statement string, arguments ...any) {
 	t.Helper()
 	if _, err := s.pool.Exec(ctx, statement, arguments...); err != nil {

@@ -34,8 +34,8 @@ var (
 //	GRANT USAGE ON SCHEMA sema TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sema TO app;
 //
-// Grant roles that only read the views. The tables have the keys of sessions, with
-// which batches can be sent for them:
+// Grant only the views to roles that only read. The tables have the keys of sessions,
+// with which batches can be sent for them:
 //
 //	GRANT USAGE ON SCHEMA sema TO reader;
 //	GRANT SELECT ON sema.semaphores, sema.permits, sema.waiters, sema.sessions TO reader;
@@ -54,7 +54,7 @@ func Migrate(ctx context.Context, database string) error {
 	}
 	config, err := pgxpool.ParseConfig(connection)
 	if err != nil {
-		return unparsed(err)
+		return unparsable(err)
 	}
 	setUp(config)
 	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config), life: context.Background()}
@@ -71,8 +71,8 @@ func Migrate(ctx context.Context, database string) error {
 	return nil
 }
 
-// prepareSchema checks that the schema has the version of this program, and creates or
-// migrates it if it may.
+// prepareSchema checks that the schema has the version of this program. If migrate is set,
+// it creates or migrates the schema.
 func prepareSchema(ctx context.Context, c *pgx.Conn, schema string, migrate bool) error {
 	version, err := foundVersion(ctx, c, schema)
 	switch {
@@ -121,7 +121,7 @@ func foundVersion(ctx context.Context, c interface {
 	return 0, nil
 }
 
-// checkServer rejects settings with which operations would fail now and then.
+// checkServer rejects settings with which some operations would fail.
 func checkServer(ctx context.Context, c *pgx.Conn) error {
 	var encoding, isolation string
 	err := c.QueryRow(ctx, "SELECT current_setting('server_encoding'), current_setting('default_transaction_isolation')", pgx.QueryExecModeExec).Scan(&encoding, &isolation)
@@ -178,7 +178,7 @@ func migrateSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	return err
 }
 
-// createSchema creates the schema unless it exists, for which no right is needed.
+// createSchema creates the schema unless it exists. No right is needed if it does.
 func createSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	var exists bool
 	if err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL", pgx.QueryExecModeExec, pgx.Identifier{schema}.Sanitize()).Scan(&exists); err != nil || exists {
@@ -214,7 +214,7 @@ func run(ctx context.Context, tx pgx.Tx, statements string) error {
 	return err
 }
 
-// advise adds an advice to an error that has this code of PostgreSQL.
+// advise adds advice to an error that has this code of PostgreSQL.
 func advise(err error, code, advice string) error {
 	var failed *pgconn.PgError
 	if errors.As(err, &failed) && failed.Code == code {

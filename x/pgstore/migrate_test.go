@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-func TestManyStartAtOnce(t *testing.T) {
+func TestOpen_MigratesOnceIfManyStartAtOnce(t *testing.T) {
 	t.Parallel()
 	schema := newSchema()
 	url := pgtest.Shared.Server(t).URL()
@@ -43,7 +43,7 @@ func count(t testing.TB, s *Store, query string) (n int64) {
 	return n
 }
 
-func TestMigrateAgainChangesNothing(t *testing.T) {
+func TestMigrate_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	schema := newSchema()
 	url := pgtest.Shared.Server(t).URL() + "&pool_max_conns=3&sema_schema=" + schema
@@ -68,12 +68,12 @@ func TestOpen_RejectsTablesOfANewerVersion(t *testing.T) {
 	if err := Migrate(ctx, url+"&sema_schema="+s.options.Schema); err == nil || !strings.Contains(err.Error(), "newer program") {
 		t.Error(err)
 	}
-	// Stores that are open go on.
+	// Open stores continue.
 	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
-// Tables of an unreleased version, which this one neither migrates nor changes, are
-// rejected with an error that says what to do.
+// TestOpen_RejectsTablesOfAnUnreleasedVersion checks that they are neither migrated nor
+// changed, and that the error has advice.
 func TestOpen_RejectsTablesOfAnUnreleasedVersion(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
@@ -94,21 +94,22 @@ func TestOpen_RejectsTablesOfAnUnreleasedVersion(t *testing.T) {
 		for what, err := range map[string]error{"Open": opened, "Open, Unmigrated": unmigrated, "Migrate": migrated} {
 			if err == nil || !strings.Contains(err.Error(), "unreleased version of Sema") || !strings.Contains(err.Error(), "DROP SCHEMA \""+schema+"\" CASCADE") ||
 				!strings.Contains(err.Error(), "sema_schema") {
-				t.Errorf("version %d: %s: %v; want what to do", version, what, err)
+				t.Errorf("version %d: %s: %v; want advice", version, what, err)
 			}
 		}
-		tables := ask(t, server, "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = '"+schema+"'::regnamespace")
-		if kept := ask(t, server, "SELECT meta FROM "+schema+".lease"); tables != "lease migration semaphore" || kept != "nightly" {
+		tables := mustPsql(t, server, "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = '"+schema+"'::regnamespace")
+		if kept := mustPsql(t, server, "SELECT meta FROM "+schema+".lease"); tables != "lease migration semaphore" || kept != "nightly" {
 			t.Errorf("version %d: the schema has tables %s and %q", version, tables, kept)
 		}
 	}
 }
 
-// A table migration of another program in the schema is no reason to reject it.
+// TestOpen_SharesASchemaWithAnotherProgram opens a schema that has a table migration of
+// another program.
 func TestOpen_SharesASchemaWithAnotherProgram(t *testing.T) {
 	t.Parallel()
 	schema := newSchema()
-	ask(t, pgtest.Shared.Server(t), "CREATE SCHEMA "+schema+"; CREATE TABLE "+schema+".migration (id text)")
+	mustPsql(t, pgtest.Shared.Server(t), "CREATE SCHEMA "+schema+"; CREATE TABLE "+schema+".migration (id text)")
 	s := openIn(t, schema, Options{})
 	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
@@ -121,8 +122,8 @@ func TestOpen_CreatesNothingIfUnmigrated(t *testing.T) {
 	}
 }
 
-// TestNoSuperuserIsNeeded has a role that owns a schema, and one that only uses it.
-func TestNoSuperuserIsNeeded(t *testing.T) {
+// TestMigrate_NeedsNoSuperuser uses a role that owns a schema, and one that only uses it.
+func TestMigrate_NeedsNoSuperuser(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	schema := newSchema()
@@ -136,14 +137,14 @@ func TestNoSuperuserIsNeeded(t *testing.T) {
 	}
 	_, err := Open(ctx, server.URLOf(user, "postgres").String(), Options{Schema: newSchema()})
 	if err == nil || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), "run sema migrate") {
-		t.Errorf("one who may not create: %v", err)
+		t.Errorf("a role that may not create: %v", err)
 	}
 	if err := Migrate(ctx, server.URLOf(owner, "postgres").String()+"&sema_schema="+schema); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Open(ctx, server.URLOf(user, "postgres").String(), Options{Schema: schema})
 	if err == nil || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), "GRANT") {
-		t.Errorf("one who may not use: %v", err)
+		t.Errorf("a role that may not use the schema: %v", err)
 	}
 	for _, grant := range []string{
 		"GRANT USAGE ON SCHEMA " + schema + " TO " + user, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + schema + " TO " + user,
@@ -156,7 +157,7 @@ func TestNoSuperuserIsNeeded(t *testing.T) {
 	sessiontest.Begin(t, s, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
-func TestAnIsolationThatCannotWorkIsRefused(t *testing.T) {
+func TestOpen_RejectsOtherIsolationLevels(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared.Server(t).URL() + "&default_transaction_isolation=serializable"
 	_, err := Open(ctx, url, Options{Schema: newSchema()})
@@ -165,7 +166,7 @@ func TestAnIsolationThatCannotWorkIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnEncodingThatCannotWorkIsRefused(t *testing.T) {
+func TestOpen_RejectsOtherEncodings(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	name := newSchema()

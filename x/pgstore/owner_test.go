@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// actingFor is a store as a server uses it, which has authenticated a principal.
+// actingFor is a store as a server uses it for a principal that it has authenticated.
 type actingFor struct {
 	*Store
 	principal string
@@ -29,21 +29,22 @@ func (a actingFor) Apply(ctx context.Context, name string, b protocol.Batch) (pr
 	return a.Store.Apply(ctx, name, b)
 }
 
-// A role that may read the views sees principals and no keys.
+// TestViews_HaveNoKeys reads the views as a role that may read only them. They have
+// principals and no keys.
 func TestViews_HaveNoKeys(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	store := openIn(t, newSchema(), Options{})
 	s := sessiontest.Begin(t, actingFor{store, "token:ci"}, "jobs", protocol.Config{Capacity: 1})
 	s.Granted(1, sessiontest.Acquire(1, 1))
-	s.Say(sessiontest.Acquire(2, 1))
+	s.Send(sessiontest.Acquire(2, 1))
 	in := store.options.Schema
 	reader := in + "_reader"
 	for _, statement := range []string{
 		"CREATE ROLE " + reader + " LOGIN", "GRANT USAGE ON SCHEMA " + in + " TO " + reader,
 		fmt.Sprintf("GRANT SELECT ON %[1]s.semaphores, %[1]s.permits, %[1]s.waiters, %[1]s.sessions TO %[2]s", in, reader),
 	} {
-		ask(t, server, statement)
+		mustPsql(t, server, statement)
 	}
 	c, err := pgx.Connect(ctx, server.URLOf(reader, "postgres").String())
 	if err != nil {

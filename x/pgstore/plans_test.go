@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// TestTheDeadAreNotInTheWay: leases that are gone, and that autovacuum has not come
-// for, cost those that come after them nothing, however many there were when the
-// server made its plans.
-func TestTheDeadAreNotInTheWay(t *testing.T) {
+// TestApply_CostIgnoresDeletedLeases checks that deleted leases that autovacuum has not
+// removed do not slow down later batches, however many leases there were when the server
+// made its plans.
+func TestApply_CostIgnoresDeletedLeases(t *testing.T) {
 	t.Parallel()
 	const few, many = 2, 1000
 	for _, planned := range []int{1, 300, many, 3 * many, 6 * many} {
@@ -31,8 +31,8 @@ func TestTheDeadAreNotInTheWay(t *testing.T) {
 	}
 }
 
-// pairsBy has a session acquire n at a time and release them, and says how many
-// pages of the leases are touched by that, each time.
+// pairsBy returns a function that acquires n permits at a time and releases them. The
+// function returns how many pages of table lease were read for that, each time.
 func pairsBy(t *testing.T, store *Store, capacity int64) func(times int64, n int) (each int64) {
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: capacity})
 	return func(times int64, n int) (each int64) {
@@ -46,15 +46,15 @@ func pairsBy(t *testing.T, store *Store, capacity int64) func(times int64, n int
 			for _, l := range s.Granted(n, acquires...) {
 				releases = append(releases, sessiontest.Release(l))
 			}
-			s.Say(releases...)
+			s.Send(releases...)
 		}
 		return (touched(t, store, "lease") - before) / times
 	}
 }
 
-// TestOthersAreNotInTheWay: a hand-over costs the same however many sessions have
-// come since the server made its plans.
-func TestOthersAreNotInTheWay(t *testing.T) {
+// TestApply_CostIgnoresOtherSessions checks that a hand-over costs the same however many
+// sessions were opened since the server made its plans.
+func TestApply_CostIgnoresOtherSessions(t *testing.T) {
 	t.Parallel()
 	store := openAlone(t, newSchema())
 	r := newRelay(t, store, "a")
@@ -64,7 +64,7 @@ func TestOthersAreNotInTheWay(t *testing.T) {
 		before := touched(t, store, "session")
 		for range times {
 			ticket++
-			r.hand(ticket, func() {})
+			r.handOver(ticket, func() {})
 		}
 		return (touched(t, store, "session") - before) / times
 	}
@@ -80,8 +80,8 @@ func TestOthersAreNotInTheWay(t *testing.T) {
 	}
 }
 
-// A settlement finds its grant by an index, and a batch reads no spending that it does
-// not change, however much there is and was.
+// TestStore_SettlesByIndex checks that a settlement finds its grant by an index, and that
+// a batch reads no spending that it does not change, however much there is and was.
 func TestStore_SettlesByIndex(t *testing.T) {
 	t.Parallel()
 	store := openAlone(t, newSchema())
@@ -98,7 +98,7 @@ func TestStore_SettlesByIndex(t *testing.T) {
 		leases := grant(times)
 		before := touched(t, store, "spending")
 		for _, lease := range leases {
-			s.Say(protocol.Op{Verb: protocol.Settle, Lease: lease, Least: 1, Weight: 2}, sessiontest.Acquire(1, 1))
+			s.Send(protocol.Op{Verb: protocol.Settle, Lease: lease, Least: 1, Weight: 2}, sessiontest.Acquire(1, 1))
 		}
 		return (touched(t, store, "spending") - before) / times
 	}
@@ -110,9 +110,9 @@ func TestStore_SettlesByIndex(t *testing.T) {
 	if many := batch(); many > 2*few+10 {
 		t.Errorf("a batch touched %d pages among %d grants, and %d among ten thousand", few, 100, many)
 	}
-	// They leave the window, and nothing clears them away.
+	// The grants leave the window, and autovacuum does not remove their rows.
 	exec(t, store, "UPDATE "+store.options.Schema+".spending SET until = 0")
-	s.Say()
+	s.Send()
 	if n := count(t, store, "SELECT count(*) FROM "+store.options.Schema+".spending"); n != 0 {
 		t.Fatalf("%d grants are left, want none", n)
 	}
@@ -121,16 +121,16 @@ func TestStore_SettlesByIndex(t *testing.T) {
 	}
 }
 
-// openAlone opens a store with one connection, so that it is always the same that
-// has made its plans.
+// openAlone opens a store with one connection, so that all statements use the plans of
+// that connection.
 func openAlone(t *testing.T, schema string) *Store {
 	return openAt(t, pgtest.Shared.Server(t).URL()+"&pool_max_conns=1", Options{Schema: schema})
 }
 
-// touched is how many pages of a table and its indexes were looked at so far.
+// touched returns how many pages of a table and its indexes were read so far.
 func touched(t testing.TB, s *Store, table string) int64 {
 	t.Helper()
-	exec(t, s, "SELECT pg_stat_force_next_flush()") // when this one ends
+	exec(t, s, "SELECT pg_stat_force_next_flush()") // when this statement ends
 	return count(t, s, fmt.Sprintf(`SELECT coalesce(sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read), 0)::bigint
 		FROM pg_statio_user_tables WHERE schemaname = '%s' AND relname = '%s'`, s.options.Schema, table))
 }

@@ -8,11 +8,11 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/fleettest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// TestBehindATransactionPooler does everything through PgBouncer.
-func TestBehindATransactionPooler(t *testing.T) {
+// TestStore_WorksBehindATransactionPooler runs the suite through PgBouncer.
+func TestStore_WorksBehindATransactionPooler(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	url := pgtest.StartPgBouncer(t, server).URL()
@@ -22,17 +22,17 @@ func TestBehindATransactionPooler(t *testing.T) {
 	}
 	store := open(t).(*Store)
 	if mode := store.pool.Config().ConnConfig.DefaultQueryExecMode; mode != pgx.QueryExecModeExec {
-		t.Errorf("the pooler was not noticed: mode %v", mode)
+		t.Errorf("the pooler was not detected: mode %v", mode)
 	}
 	t.Run("conforms", func(t *testing.T) {
 		fleettest.Suite{Histories: max(4, *histories/10), TTL: 400 * time.Millisecond, Open: open}.Run(t)
 	})
-	t.Run("hears from the server itself", func(t *testing.T) {
+	t.Run("listens at the server itself", func(t *testing.T) {
 		t.Parallel()
 		direct := openAt(t, url, Options{Schema: newSchema(), Listen: server.Address, Poll: time.Hour})
-		heard := hear(t, direct, "b")
+		notified := listenAs(t, direct, "b")
 		r := newRelay(t, direct, "x")
-		ticket := r.ready(t, heard)
-		r.hand(ticket, func() { wantHint(t, heard, "x") })
+		ticket := r.ready(t, notified)
+		r.handOver(ticket, func() { wantNotification(t, notified, "x") })
 	})
 }

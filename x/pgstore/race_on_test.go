@@ -2,6 +2,5 @@
 
 package pgstore
 
-// defaultHistories are few under the race detector. make conformance leads the
-// engine through more.
+// defaultHistories is low under the race detector. make conformance applies more.
 const defaultHistories = 40

@@ -9,16 +9,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A host that is gone without a word is found out by waiting. Holders trust in
-// their leases for ten seconds unless told otherwise. In that time all connections
-// to it have to be given up, and the next host reached.
+// A host that has become unreachable is detected by timeouts alone. Holders rely on their
+// leases for ten seconds by default. In that time all connections to the host must be
+// closed, and the next host reached.
 const (
 	connectWithin = 2 * time.Second
 	pingWithin    = time.Second
-	longIdle      = time.Second // after which a connection is tried before it is used
+	longIdle      = time.Second // a connection that was idle for this long is pinged before it is used
 )
 
-// setUp has connections be as the store needs them, where the URL does not say.
+// setUp sets the timeouts that the URL does not set, and the handler of notices.
 func setUp(config *pgxpool.Config) {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectWithin
@@ -29,9 +29,9 @@ func setUp(config *pgxpool.Config) {
 	config.ConnConfig.OnNotice = noteUnreplicated
 }
 
-// resetIfSilent gives up all connections if one does not answer: the others would
-// be tried one after the other.
-func (s *Store) resetIfSilent(config *pgxpool.Config) {
+// resetIfUnresponsive closes all connections of the pool if one does not reply to a ping.
+// Otherwise each would be tried, one after the other.
+func (s *Store) resetIfUnresponsive(config *pgxpool.Config) {
 	config.ShouldPing = func(ctx context.Context, p pgxpool.ShouldPingParams) bool {
 		if p.IdleDuration < longIdle {
 			return false
@@ -44,16 +44,16 @@ func (s *Store) resetIfSilent(config *pgxpool.Config) {
 		if ctx.Err() == nil {
 			s.pool.Reset()
 		}
-		return true // which finds it closed
+		return true // and the pool finds it closed
 	}
 }
 
-// errUnreplicated is for what was committed, but not by the standbys that it has
-// to be: somebody has cancelled the wait for them, and the server goes on as if
-// they had.
+// errUnreplicated means that a transaction is committed on the primary, but perhaps not on
+// the synchronous standbys: the wait for them was cancelled, and the server replied as if
+// they had confirmed the commit.
 var errUnreplicated = errors.New("the wait for a synchronous standby was cancelled")
 
-// unreplicated is where a connection notes that.
+// unreplicated is the key under which noteUnreplicated marks a connection.
 const unreplicated = "sema.unreplicated"
 
 func noteUnreplicated(c *pgconn.PgConn, n *pgconn.Notice) {
@@ -62,8 +62,8 @@ func noteUnreplicated(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// wasUnreplicated reports whether the last answer on a connection is one that the
-// next primary may not know of, and forgets it.
+// wasUnreplicated reports whether the next primary may lack the commit of the last reply
+// on a connection, and clears the mark.
 func wasUnreplicated(c *pgconn.PgConn) bool {
 	noted := c.CustomData()[unreplicated] != nil
 	delete(c.CustomData(), unreplicated)

@@ -8,39 +8,39 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// silent is a network in which nobody hears of anything.
-var silent = enginetest.Fault{LoseRequests: true, LoseReplies: true}
+// blackhole makes a proxy drop everything in both directions.
+var blackhole = storetest.Fault{LoseRequests: true, LoseReplies: true}
 
-// TestAHostThatIsGoneWithoutAWord has all connections go nowhere, and new ones to
-// the same host too. The other host is reached while holders still trust.
-func TestAHostThatIsGoneWithoutAWord(t *testing.T) {
+// TestStore_SwitchesToAnotherHostInTime drops everything on all connections to a host, and
+// on new ones. The other host must be reached while leases are still valid.
+func TestStore_SwitchesToAnotherHostInTime(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
-	for name, idle := range map[string]time.Duration{"of late": 0, "not used for a while": longIdle + 100*time.Millisecond} {
+	for name, idle := range map[string]time.Duration{"connections were just used": 0, "connections were idle": longIdle + 100*time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dying, living := enginetest.NewProxy(t, server.Address), enginetest.NewProxy(t, server.Address)
+			dying, living := storetest.NewProxy(t, server.Address), storetest.NewProxy(t, server.Address)
 			url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d&pool_max_conns=4", dying.Port, living.Port)
 			store := openAt(t, url, Options{Schema: newSchema()})
 			s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 			fill(t, store)
 			time.Sleep(idle)
-			dying.SetFault(silent)
+			dying.SetFault(blackhole)
 			gone := time.Now()
 			const trust = 10 * time.Second
 			b := s.Next(sessiontest.Acquire(1, 1))
-			for left := trust; ; left = trust - time.Since(gone) { // as who holds a lease does
+			for left := trust; ; left = trust - time.Since(gone) { // as a client that holds a lease does
 				within, cancel := context.WithTimeout(ctx, left/3)
 				_, err := store.Apply(within, "a", b)
 				cancel()
 				t.Logf("after %v: %v", time.Since(gone), err)
 				if err == nil {
-					dying.Cut() // or it is waited for in the end
+					dying.Cut() // otherwise closing the store waits for the connections
 					return
 				}
 				if time.Since(gone) > trust*9/10 {
@@ -51,12 +51,13 @@ func TestAHostThatIsGoneWithoutAWord(t *testing.T) {
 	}
 }
 
-// TestAHostThatDoesNotAnswer at first is passed over, though it takes connections.
-func TestAHostThatDoesNotAnswer(t *testing.T) {
+// TestOpen_SkipsAHostThatDoesNotReply opens a store whose first host accepts connections
+// and never replies.
+func TestOpen_SkipsAHostThatDoesNotReply(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
-	nowhere := enginetest.NewProxy(t, server.Address)
-	nowhere.SetFault(silent)
+	nowhere := storetest.NewProxy(t, server.Address)
+	nowhere.SetFault(blackhole)
 	url := fmt.Sprintf("postgres:///postgres?user=postgres&sslmode=disable&host=127.0.0.1,127.0.0.1&port=%d,%d", nowhere.Port, server.Port)
 	within, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -68,23 +69,24 @@ func TestAHostThatDoesNotAnswer(t *testing.T) {
 	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
-// TestAStandbyIsLeftForThePrimary: its name leads to another server now, but not
-// the connections there are.
-func TestAStandbyIsLeftForThePrimary(t *testing.T) {
+// TestStore_LeavesAStandbyForThePrimary moves a host name from the standby to the primary.
+// Open connections still lead to the standby.
+func TestStore_LeavesAStandbyForThePrimary(t *testing.T) {
 	t.Parallel()
 	primary, standby := startPair(t)
-	name := enginetest.NewProxy(t, standby.Address)
+	name := storetest.NewProxy(t, standby.Address)
 	url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", name.Address)
 	store := openAt(t, url, Options{})
 	if _, err := store.Inspect(ctx, "a"); !isReadOnly(err) {
-		t.Fatalf("a standby has answered: %v", err)
+		t.Fatalf("Inspect on a standby: %v, want a read-only error", err)
 	}
 	name.Retarget(primary.Address)
 	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1))
 }
 
-// TestConnectionsThatWereNotUsedForLong are ended by a server that is told to.
-func TestConnectionsThatWereNotUsedForLong(t *testing.T) {
+// TestStore_RetriesOnIdleConnectionsThatTheServerClosed uses a server with
+// idle_session_timeout.
+func TestStore_RetriesOnIdleConnectionsThatTheServerClosed(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	store := openAt(t, server.URL()+"&pool_max_conns=1&idle_session_timeout=250&application_name=idler", Options{Schema: newSchema()})
@@ -94,7 +96,7 @@ func TestConnectionsThatWereNotUsedForLong(t *testing.T) {
 			left, err := server.Psql("postgres", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idler'")
 			return err == nil && left == "0"
 		})
-		s.Say(sessiontest.Release(s.Granted(1, sessiontest.Acquire(ticket+1, 1))[0]))
+		s.Send(sessiontest.Release(s.Granted(1, sessiontest.Acquire(ticket+1, 1))[0]))
 		waitFor(t, func() bool { return store.pool.Stat().IdleConns() == 1 })
 	}
 	waitFor(t, func() bool {
@@ -102,11 +104,11 @@ func TestConnectionsThatWereNotUsedForLong(t *testing.T) {
 		return err == nil && left == "0"
 	})
 	if err := store.Administer(ctx, "a", fleet.Command{Delete: true}); err != nil {
-		t.Errorf("what was not done was not tried again: %v", err)
+		t.Errorf("an operation that was not executed was not retried: %v", err)
 	}
 }
 
-// fill has the pool make all the connections it may.
+// fill makes the pool open all the connections that it may.
 func fill(t testing.TB, s *Store) {
 	t.Helper()
 	for range s.pool.Config().MaxConns {

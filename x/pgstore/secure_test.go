@@ -14,17 +14,17 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// secureServer starts a server with TLS, whose certificate the authority issues. It
-// reads its files as a user of its own.
-func secureServer(t *testing.T, authority *enginetest.Authority, issue func(enginetest.TB, string) (cert, key string)) *pgtest.Server {
+// secureServer starts a server with TLS, whose certificate the authority issues. The
+// server reads copies of the files, as it runs as another user.
+func secureServer(t *testing.T, authority *storetest.Authority, issue func(storetest.TB, string) (cert, key string)) *pgtest.Server {
 	t.Helper()
 	cert, key := issue(t, "server")
-	directory := enginetest.Directory(t, "postgres")
+	directory := storetest.Directory(t, "postgres")
 	settings := []string{"ssl=on"}
 	for setting, file := range map[string]string{"ssl_cert_file": cert, "ssl_key_file": key, "ssl_ca_file": authority.File} {
 		content, err := os.ReadFile(file)
@@ -36,15 +36,15 @@ func secureServer(t *testing.T, authority *enginetest.Authority, issue func(engi
 			t.Fatal(err)
 		}
 		if os.Getuid() == 0 {
-			giveToPostgres(t, copied)
+			chownToPostgres(t, copied)
 		}
 		settings = append(settings, setting+"="+copied)
 	}
 	return pgtest.Start(t, settings...)
 }
 
-// giveToPostgres makes a file, or a directory, that of the user that runs the server.
-func giveToPostgres(t *testing.T, path string) {
+// chownToPostgres changes the owner of a file to the user that runs the server.
+func chownToPostgres(t *testing.T, path string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		return
@@ -60,7 +60,7 @@ func giveToPostgres(t *testing.T, path string) {
 	}
 }
 
-// wantFault fails unless a store cannot be opened for that reason.
+// wantFault fails the test unless opening a store fails with that fault and text.
 func wantFault(t *testing.T, at string, fault fleet.Fault, text string) {
 	t.Helper()
 	within, cancel := context.WithTimeout(ctx, time.Minute)
@@ -76,9 +76,9 @@ func wantFault(t *testing.T, at string, fault fleet.Fault, text string) {
 	}
 }
 
-func TestOpen_TellsTLSFaultsApart(t *testing.T) {
+func TestOpen_DistinguishesTLSFaults(t *testing.T) {
 	t.Parallel()
-	authority, stranger := enginetest.NewAuthority(t), enginetest.NewAuthority(t)
+	authority, other := storetest.NewAuthority(t), storetest.NewAuthority(t)
 	at := func(s *pgtest.Server, query string) string {
 		u := s.URLOf("postgres", "postgres")
 		u.RawQuery = query
@@ -92,9 +92,9 @@ func TestOpen_TellsTLSFaultsApart(t *testing.T) {
 	}
 	store.Close()
 	wantFault(t, at(pgtest.Shared.Server(t), trust), fleet.FaultTLS, "does not use TLS on this port; set sslmode=disable, or ssl=on on the server")
-	wantFault(t, at(server, "sslmode=verify-full&sslrootcert="+stranger.File), fleet.FaultTLS, "unknown authority); set sslrootcert=")
+	wantFault(t, at(server, "sslmode=verify-full&sslrootcert="+other.File), fleet.FaultTLS, "unknown authority); set sslrootcert=")
 	wantFault(t, at(secureServer(t, authority, authority.IssueExpired), trust), fleet.FaultTLS, "has expired, on ")
-	renamed := secureServer(t, authority, func(t enginetest.TB, name string) (cert, key string) {
+	renamed := secureServer(t, authority, func(t storetest.TB, name string) (cert, key string) {
 		return authority.IssueFor(t, name, "db.example")
 	})
 	wantFault(t, at(renamed, trust), fleet.FaultTLS, "is for db.example, and not for 127.0.0.1")
@@ -105,8 +105,8 @@ func TestErrors_HaveTheirFaults(t *testing.T) {
 	server := pgtest.Start(t)
 	openAt(t, server.URL(), Options{})
 	wantFault(t, "postgres://u@nowhere.invalid/d", fleet.FaultName, "name resolution failed")
-	wantFault(t, "postgres://u@127.0.0.1:1/d?sslmode=disable", fleet.FaultConnection, "connection refused; is it running?")
-	wantFault(t, server.URLOf("nobody", "postgres").String(), fleet.FaultAccess, "check user and password")
+	wantFault(t, "postgres://u@127.0.0.1:1/d?sslmode=disable", fleet.FaultConnection, "connection refused")
+	wantFault(t, server.URLOf("absent", "postgres").String(), fleet.FaultAccess, "check user and password")
 	standby := server.Standby(t)
 	store := openAt(t, standby.URL(), Options{})
 	_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}, sessiontest.Opener("i"))

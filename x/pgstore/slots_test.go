@@ -7,20 +7,22 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// A release that follows an acquire in its batch frees the number for that acquire,
-// because permits are granted when the whole batch is applied.
+// TestStore_NumbersAfterAllReleasesOfABatch sends an acquire and then a release in one
+// batch. The acquire gets the number that the release frees, because permits are granted
+// when the whole batch is applied.
 func TestStore_NumbersAfterAllReleasesOfABatch(t *testing.T) {
 	t.Parallel()
 	s := sessiontest.Begin(t, openIn(t, newSchema(), Options{}), "a", protocol.Config{Capacity: 3, Numbered: true})
 	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
-	results := s.Say(sessiontest.Acquire(2, 1), sessiontest.Release(lease)).Results
+	results := s.Send(sessiontest.Acquire(2, 1), sessiontest.Release(lease)).Results
 	if len(results) != 1 || results[0].Slots != "0" {
 		t.Errorf("%+v, want slot 0", results)
 	}
 }
 
-// The functions for slots are those of package protocol.
-func TestSlots_AreThoseOfTheProtocol(t *testing.T) {
+// TestSlots_MatchTheProtocol checks that the SQL functions for slots do what those of
+// package protocol do.
+func TestSlots_MatchTheProtocol(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
 	text := func(expression string, arguments ...any) (got string) {
@@ -53,16 +55,16 @@ func TestSlots_AreThoseOfTheProtocol(t *testing.T) {
 		{"cut_slots('5', 1)", `("",5)`},
 	} {
 		if got := text("(" + test.expression + ")::text"); got != test.want {
-			t.Errorf("%s is %s, want %s", test.expression, got, test.want)
+			t.Errorf("%s = %s, want %s", test.expression, got, test.want)
 		}
 	}
-	// Nothing is granted of slots that are not free.
+	// Slots that are not free are not granted.
 	if _, err := store.pool.Exec(ctx, "SELECT "+store.options.Schema+".take_slots(B'1111', 1)"); codeOf(err) != "XX001" {
-		t.Errorf("slots of none: %v, want an error", err)
+		t.Errorf("take_slots without a free slot: %v, want an error", err)
 	}
 	// The largest semaphore takes all of its slots at once.
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: protocol.MaxNumbered, Numbered: true})
-	results := s.Say(sessiontest.Acquire(1, protocol.MaxNumbered)).Results
+	results := s.Send(sessiontest.Acquire(1, protocol.MaxNumbered)).Results
 	if len(results) != 1 || results[0].Slots != "0-1023" {
 		t.Errorf("%+v, want all slots", results)
 	}

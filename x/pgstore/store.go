@@ -14,18 +14,18 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/x/internal/hints"
+	"github.com/sema-go/sema/x/internal/notify"
 )
 
-// A Store is the use of a database by one client. Stores in any number of
-// processes share it.
+// A Store keeps semaphores in a PostgreSQL database. Stores in any number of processes
+// share the database.
 type Store struct {
 	pool    *pgxpool.Pool
 	options Options
 	address string // for messages
 	calls   calls
-	hub     *hints.Hub
-	life    context.Context // until Close
+	hub     *notify.Hub
+	life    context.Context // ends with Close
 	end     context.CancelFunc
 
 	warnings []string
@@ -33,7 +33,7 @@ type Store struct {
 
 // Options configure the use of a database, apart from the connection to it.
 type Options struct {
-	// Schema has the tables; default "sema".
+	// Schema is the schema of the tables; default "sema".
 	Schema string
 	// Prefix is put before the names of semaphores, so that clients can share a
 	// schema and not their semaphores.
@@ -52,7 +52,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// replyWithin bounds an operation whose context has no earlier deadline; default
-	// 10s. To open the store may take six times as long.
+	// 10s. Opening the store may take six times as long.
 	replyWithin time.Duration
 }
 
@@ -74,13 +74,13 @@ func Open(ctx context.Context, database string, o Options) (*Store, error) {
 	}
 	config, err := pgxpool.ParseConfig(database)
 	if err != nil {
-		return nil, unparsed(err)
+		return nil, unparsable(err)
 	}
 	setUp(config)
 	s := &Store{options: o, address: addressOf(&config.ConnConfig.Config), calls: newCalls(o.Schema)}
-	s.hub = hints.NewHub(s.receive)
+	s.hub = notify.NewHub(s.receive)
 	s.life, s.end = context.WithCancel(context.Background())
-	if err := s.connect(ctx, config, asked(database, "default_query_exec_mode")); err != nil {
+	if err := s.connect(ctx, config, hasSetting(database, "default_query_exec_mode")); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -89,7 +89,7 @@ func Open(ctx context.Context, database string, o Options) (*Store, error) {
 // connect creates the pool. Behind a pooler that lends server connections by the
 // transaction, a statement that was prepared on one is missing on the next, so none is
 // prepared.
-func (s *Store) connect(caller context.Context, config *pgxpool.Config, modeAsked bool) error {
+func (s *Store) connect(caller context.Context, config *pgxpool.Config, modeSet bool) error {
 	ctx, cancel := s.bound(caller, 6*s.options.replyWithin)
 	defer cancel()
 	first, err := pgx.ConnectConfig(ctx, config.ConnConfig.Copy())
@@ -103,7 +103,7 @@ func (s *Store) connect(caller context.Context, config *pgxpool.Config, modeAske
 	if err := s.warn(ctx, first); err != nil {
 		return s.fault(ctx, err)
 	}
-	if !modeAsked {
+	if !modeSet {
 		pooled, err := behindPooler(ctx, first)
 		if err != nil {
 			return s.fault(ctx, err)
@@ -112,7 +112,7 @@ func (s *Store) connect(caller context.Context, config *pgxpool.Config, modeAske
 			config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 		}
 	}
-	s.resetIfSilent(config)
+	s.resetIfUnresponsive(config)
 	if s.pool, err = pgxpool.NewWithConfig(caller, config); err != nil {
 		return s.fault(ctx, err)
 	}
@@ -120,7 +120,7 @@ func (s *Store) connect(caller context.Context, config *pgxpool.Config, modeAske
 }
 
 // behindPooler reports whether the connection goes through a pooler: the process id
-// that a pooler gives its clients for cancelling is not the server's.
+// that a pooler gives its clients for cancelling is not that of the server process.
 func behindPooler(ctx context.Context, c *pgx.Conn) (bool, error) {
 	var pid uint32
 	err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
@@ -152,7 +152,7 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	case err != nil:
 		return 0, protocol.Config{}, about(name, err)
 	case problem == "version":
-		return 0, config, about(name, fmt.Errorf("%w: the semaphore was made by version %d, this is version %d", protocol.ErrVersion, config.Protocol, version))
+		return 0, config, about(name, fmt.Errorf("%w: semaphore created with version %d, client has version %d (hint: upgrade one version at a time)", protocol.ErrVersion, config.Protocol, version))
 	}
 	return protocol.Session(*session), config, nil
 }
@@ -189,7 +189,7 @@ func (s *Store) configure(ctx context.Context, name string, c protocol.Config) e
 		problem       string
 		version, made *int64
 	)
-	if invalid := c.Check(); invalid != nil { // a missing semaphore is reported first, and time passes
+	if invalid := c.Check(); invalid != nil { // a missing semaphore is reported first, and the semaphore's clocks advance
 		if _, err := s.Inspect(ctx, name); err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func (s *Store) configure(ctx context.Context, name string, c protocol.Config) e
 	case "fixed":
 		return about(name, errors.New("kind, TTL, window and numbering are fixed when a semaphore is created"))
 	case "protocol":
-		return about(name, fmt.Errorf("protocol %d: it is %d, and can be raised by one, once nobody uses an older one", c.Protocol, *made))
+		return about(name, fmt.Errorf("protocol %d: want %d, or %d once no client uses an older version", c.Protocol, *made, *made+1))
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func redirect(config *pgx.ConnConfig, to string) error {
 	}
 	ways := []*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}
 	for _, f := range config.Fallbacks {
-		if f.Host == config.Host && f.Port == config.Port { // the same one, with TLS and without
+		if f.Host == config.Host && f.Port == config.Port { // the same address, with TLS and without
 			ways = append(ways, f)
 		}
 	}
@@ -60,12 +60,12 @@ func redirect(config *pgx.ConnConfig, to string) error {
 	return nil
 }
 
-// errPooled means that there is no connection to listen on: notifications on a
-// connection of a pooler go to the client that has it at that time.
+// errPooled means that LISTEN is not possible: a notification on a server connection of a
+// pooler goes to the client that uses that connection at the time.
 var errPooled = errors.New("there is a pooler in between")
 
 // subscribe receives by LISTEN, on a connection of its own. It checks once for
-// notifications from before that, and for all of them now and then.
+// notifications from before that, and for all of them at every review.
 func (l *listener) subscribe(ctx context.Context) error {
 	c, err := l.store.connectListener(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (l *listener) subscribe(ctx context.Context) error {
 	return newSubscription(l, c).serve(ctx)
 }
 
-// A subscription has the channels that a connection listens on.
+// A subscription holds the channels that a connection listens on.
 type subscription struct {
 	*listener
 	conn      *pgx.Conn
@@ -96,8 +96,8 @@ func newSubscription(l *listener, c *pgx.Conn) *subscription {
 	return &subscription{listener: l, conn: c, channels: map[string]string{}, instances: map[string][]string{}}
 }
 
-// serve receives until the connection is lost. It begins with the instances that
-// listen already, of which an earlier connection may have passed on notifications.
+// serve receives until the connection is lost. It begins with the instances that listen
+// already. An earlier connection may have passed on some of their notifications.
 func (s *subscription) serve(ctx context.Context) error {
 	joined, left := s.store.hub.Changes()
 	s.forget(joined, left)
@@ -121,11 +121,12 @@ func (s *subscription) serve(ctx context.Context) error {
 	}
 }
 
-// nextReview returns a time that is not the same in all processes.
+// nextReview returns the time of the next review. It has jitter, so that processes do not
+// all query at the same time.
 func nextReview() time.Time { return time.Now().Add(reviewEvery - rand.N(reviewEvery/4)) }
 
-// change makes the connection LISTEN for instances that joined, and no more for those
-// that left.
+// change makes the connection LISTEN for instances that joined, and UNLISTEN for those that
+// left.
 func (s *subscription) change(ctx context.Context, joined, left []string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()

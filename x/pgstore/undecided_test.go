@@ -8,10 +8,10 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// A timeline does the same to a store and to the model, at times that are seconds
-// after its beginning, and fails where the replies differ. The TTL is 15 s.
+// A timeline applies the same operations to a store and to the model, at times that are
+// seconds after its beginning, and fails the test if the replies differ. The TTL is 15 s.
 type timeline struct {
-	*likeness
+	*comparison
 	t      *testing.T
 	begin  time.Time
 	config protocol.Config
@@ -19,7 +19,7 @@ type timeline struct {
 
 func newTimeline(t *testing.T, sessions int) *timeline {
 	t.Helper()
-	l := &likeness{store: openClocked(t).(clocked), name: "a", now: time.Now().Truncate(time.Microsecond)}
+	l := &comparison{store: openClocked(t).(clocked), name: "a", now: time.Now().Truncate(time.Microsecond)}
 	l.store.SetClock(l.now)
 	tl := &timeline{l, t, l.now, protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}}
 	var err error
@@ -41,7 +41,7 @@ func (tl *timeline) must(err error) {
 
 func (tl *timeline) open() {
 	tl.t.Helper()
-	tl.must(tl.likeness.open(tl.config))
+	tl.must(tl.comparison.open(tl.config))
 }
 
 func (tl *timeline) at(second float64) {
@@ -49,29 +49,29 @@ func (tl *timeline) at(second float64) {
 	tl.store.SetClock(tl.now)
 }
 
-func (tl *timeline) look() {
+func (tl *timeline) compareState() {
 	tl.t.Helper()
-	tl.must(tl.likeness.look())
+	tl.must(tl.comparison.compareState())
 }
 
-// say sends a batch for one of the sessions and returns how long it is undecided.
-func (tl *timeline) say(session int, bye bool) protocol.Micros {
+// apply sends a batch for one of the sessions and returns Undecided of its reply.
+func (tl *timeline) apply(session int, end bool) protocol.Micros {
 	tl.t.Helper()
 	m := tl.members[session]
 	m.seq++
-	b := protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack, End: bye}
-	tl.must(tl.likeness.say(m, b))
-	return tl.model.Apply(tl.micros(), b).Undecided // again, which changes nothing
+	b := protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack, End: end}
+	tl.must(tl.comparison.apply(m, b))
+	return tl.model.Apply(tl.micros(), b).Undecided // a repeated batch, which changes nothing
 }
 
 func (tl *timeline) wantUndecided(session int, undecided bool) {
 	tl.t.Helper()
-	if got := tl.say(session, false); got > 0 != undecided {
-		tl.t.Fatalf("undecided for %d: the test does not get where it should", got)
+	if got := tl.apply(session, false); got > 0 != undecided {
+		tl.t.Fatalf("undecided for %d, want undecided %t", got, undecided)
 	}
 }
 
-func TestStore_UndecidedIsThatOfTheModel(t *testing.T) {
+func TestStore_UndecidedMatchesTheModel(t *testing.T) {
 	t.Parallel()
 	t.Run("a session was seen before a step back", func(t *testing.T) {
 		t.Parallel()
@@ -100,12 +100,12 @@ func TestStore_UndecidedIsThatOfTheModel(t *testing.T) {
 		tl := newTimeline(t, 2)
 		for i := range 6 {
 			tl.at(2.5 * float64(i+1))
-			tl.say(0, false)
+			tl.apply(0, false)
 		}
 		tl.at(5)
-		tl.look()
+		tl.compareState()
 		tl.at(6) // the second expires
-		tl.look()
+		tl.compareState()
 		tl.at(7)
 		tl.open()
 		tl.at(8)
@@ -116,9 +116,9 @@ func TestStore_UndecidedIsThatOfTheModel(t *testing.T) {
 	t.Run("no session is left", func(t *testing.T) {
 		t.Parallel()
 		tl := newTimeline(t, 1)
-		tl.say(0, true)
+		tl.apply(0, true)
 		tl.at(3600)
-		tl.say(0, false)
+		tl.apply(0, false)
 		tl.open()
 		tl.wantUndecided(1, false)
 	})
@@ -138,22 +138,23 @@ func TestStore_UndecidedIsThatOfTheModel(t *testing.T) {
 	})
 }
 
-// Sessions are looked through when one may be overdue, not in every batch.
-func TestStore_UndecidedCostsNothingMostly(t *testing.T) {
+// TestStore_UndecidedReadsSessionsRarely checks that sessions are read when one may be
+// overdue, not in every batch.
+func TestStore_UndecidedReadsSessionsRarely(t *testing.T) {
 	t.Parallel()
 	store := openAlone(t, newSchema())
-	config := protocol.Config{Capacity: 1, TTL: 20 * sessiontest.TTL} // longer than it takes
+	config := protocol.Config{Capacity: 1, TTL: 20 * sessiontest.TTL} // longer than the test takes
 	s := sessiontest.Begin(t, store, "a", config)
 	for range 2000 {
 		if _, _, err := store.Open(t.Context(), "a", config, sessiontest.Opener("other")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.Say()
+	s.Send()
 	before := touched(t, store, "session")
 	const times = 50
 	for range times {
-		s.Say()
+		s.Send()
 	}
 	if each := (touched(t, store, "session") - before) / times; each > 20 {
 		t.Errorf("a batch touched %d pages of sessions, want the few of its own", each)

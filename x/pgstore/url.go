@@ -28,8 +28,8 @@ func init() {
 	}
 }
 
-// parameters are what of the ? of a URL is for the store. The rest is for pgx and,
-// as settings, for the server, which refuses what it does not know.
+// parameters are the URL parameters of this package. Others are for pgx, or settings for
+// the server, which rejects unknown ones.
 var parameters = map[string]func(*Options, string) error{
 	"prefix": func(o *Options, value string) error {
 		o.Prefix = value
@@ -45,7 +45,7 @@ var parameters = map[string]func(*Options, string) error{
 	},
 	"sema_poll": func(o *Options, value string) (err error) {
 		if o.Poll, err = time.ParseDuration(value); err != nil || o.Poll <= 0 {
-			return fmt.Errorf("sema_poll=%s: want a duration, as 500ms", value)
+			return fmt.Errorf("sema_poll=%s: want a duration, such as 500ms", value)
 		}
 		return nil
 	},
@@ -61,14 +61,14 @@ var parameters = map[string]func(*Options, string) error{
 	},
 }
 
-// parse takes out of a URL what is not for pgx.
+// parse removes the parameters of this package from a URL. The rest is for pgx.
 func parse(u *url.URL) (database string, o Options, err error) {
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return "", o, invalid("want postgres://user:password@host:5432/database, not a URL of scheme %q", u.Scheme)
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return "", o, invalid("what follows the ? cannot be parsed") // and may have a password in it
+		return "", o, invalid("the parameters after the ? cannot be parsed") // the text of err may contain a password
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		set := parameters[key]
@@ -91,10 +91,10 @@ func parse(u *url.URL) (database string, o Options, err error) {
 	return rest.String(), o, nil
 }
 
-// asked reports whether a connection string sets something.
-func asked(database, key string) bool { return strings.Contains(database, key+"=") }
+// hasSetting reports whether a connection string has a setting.
+func hasSetting(database, key string) bool { return strings.Contains(database, key+"=") }
 
-// check refuses what cannot be part of a name, or of a statement.
+// check rejects options that cannot be part of a name, or of a statement.
 func (o Options) check() error {
 	if len(o.Prefix) > maxPrefix {
 		return invalid("prefix of %d bytes: want at most %d", len(o.Prefix), maxPrefix)
@@ -116,20 +116,20 @@ func (o Options) check() error {
 }
 
 const (
-	maxPrefix = 200 // is that of names
-	maxSchema = 63  // is PostgreSQL's
+	maxPrefix = 200 // bytes, as for names of semaphores
+	maxSchema = 63  // bytes, as for identifiers of PostgreSQL
 )
 
 func invalid(format string, args ...any) error {
 	return &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "postgres: " + fmt.Sprintf(format, args...)}
 }
 
-// unparsed is without pgx's own text, which may have the password in it.
-func unparsed(error) error {
+// unparsable returns an error without the text of pgx, which may have the password in it.
+func unparsable(error) error {
 	return invalid("the settings cannot be parsed; want postgres://user:password@host:5432/database?sslmode=…, several hosts as ?host=a,b&port=5432,5433")
 }
 
-// addressOf is where the server is, for people.
+// addressOf returns the address of the server, for messages.
 func addressOf(c *pgconn.Config) string {
 	addresses := []string{net.JoinHostPort(c.Host, fmt.Sprint(c.Port))}
 	if strings.HasPrefix(c.Host, "/") {

@@ -12,11 +12,11 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-func TestURLs(t *testing.T) {
+func TestURL_IsParsed(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]Options{
 		"postgres://u:p@h:1/d": {},
@@ -54,7 +54,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestWhatTheServerDoesNotKnowIsRefused(t *testing.T) {
+func TestOpen_RejectsSettingsThatTheServerRejects(t *testing.T) {
 	t.Parallel()
 	_, err := fleet.Open(ctx, pgtest.Shared.Server(t).URL()+"&sneaky=1")
 	if err == nil || !strings.Contains(err.Error(), "sneaky") {
@@ -62,10 +62,10 @@ func TestWhatTheServerDoesNotKnowIsRefused(t *testing.T) {
 	}
 }
 
-// secret is in no error, log or String.
+// secret is a password that must not be in any error, log or String.
 const secret = "s3cr3t-w0rd"
 
-func TestPasswordsStaySecret(t *testing.T) {
+func TestErrors_HaveNoPassword(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	role := "secured"
@@ -102,15 +102,15 @@ func TestPasswordsStaySecret(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestErrors_HaveAdvice(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	for given, want := range map[string]string{
-		"postgres://u@127.0.0.1:1/d?sslmode=disable":                                  "cannot reach postgres at 127.0.0.1:1/d: connection refused; is it running?",
-		"postgres:///d?host=/nowhere&user=u":                                          "no such socket; is it running?",
-		"postgres://u@nowhere.invalid/d":                                              `host "nowhere.invalid" is not known`,
+		"postgres://u@127.0.0.1:1/d?sslmode=disable":                                  "cannot reach postgres at 127.0.0.1:1/d: connection refused",
+		"postgres:///d?host=/nowhere&user=u":                                          "no such socket",
+		"postgres://u@nowhere.invalid/d":                                              `host "nowhere.invalid" is unknown`,
 		server.URLOf("postgres", "nothing").String():                                  "CREATE DATABASE",
-		server.URLOf("nobody", "postgres").String():                                   "check user and password",
+		server.URLOf("absent", "postgres").String():                                   "check user and password",
 		"postgres://u@127.0.0.1:1/d?connect_timeout=1&sslmode=disable&host=127.0.0.1": "cannot reach",
 	} {
 		within, cancel := context.WithTimeout(ctx, time.Minute)
@@ -125,7 +125,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestPrefixesKeepClientsApart(t *testing.T) {
+func TestOptions_PrefixSeparatesClients(t *testing.T) {
 	t.Parallel()
 	schema := newSchema()
 	a, b := openIn(t, schema, Options{Prefix: "a:"}), openIn(t, schema, Options{Prefix: "b:"})
@@ -138,7 +138,7 @@ func TestPrefixesKeepClientsApart(t *testing.T) {
 	}
 }
 
-// Texts of clients may have any bytes, of which PostgreSQL cannot store all.
+// TestStore_KeepsAnyText stores texts of clients that PostgreSQL cannot store unchanged.
 func TestStore_KeepsAnyText(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
@@ -152,14 +152,14 @@ func TestStore_KeepsAnyText(t *testing.T) {
 	}
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 100})
 	for i, text := range texts {
-		details := protocol.Details{Site: text, Labels: text, Holder: text, By: text, Key: text}
+		details := &protocol.Details{Site: text, Labels: text, Holder: text, By: text, Key: text}
 		s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Details: details})
 	}
 	lease := s.Granted(1, sessiontest.Acquire(99, 1))[0]
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: lease, Why: "a\x00b"}}); err != nil {
 		t.Fatal(err)
 	}
-	if f := s.Say().Results; len(f) != 1 || f[0].Note != "revoked: a\x00b" {
+	if f := s.Send().Results; len(f) != 1 || f[0].Note != "revoked: a\x00b" {
 		t.Errorf("results %+v", f)
 	}
 	snapshot, err := store.Inspect(ctx, "a")

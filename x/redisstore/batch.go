@@ -7,18 +7,18 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// packBatch returns a request for apply.lua, and the fields of the leases that it
-// releases, which the script reads with the session. Numbers of tickets, leases and
-// sessions are strings: the script does not calculate with most of them.
+// packBatch returns a request for apply.lua, and the hash fields of the leases that it
+// releases. The script reads those fields together with the session. Numbers of tickets,
+// leases and sessions are strings, since the script does not calculate with most of them.
 func packBatch(seen, promotion int64, b protocol.Batch) (p packer, leases []string) {
 	order := make([]byte, len(b.Ops))
 	for i, op := range b.Ops {
-		order[i] = letter(op)
+		order[i] = opcode(op)
 		if order[i] == 'r' {
 			leases = append(leases, "L"+decimal(uint64(op.Lease)))
 		}
 	}
-	ranges, wants, plain := survey(b, order)
+	ranges, wants, plain := planFastPath(b, order)
 	p = make(packer, 0, 128+len(b.Ops)+16*len(ranges))
 	p.int(seen)
 	p.int(promotion)
@@ -45,8 +45,9 @@ func packBatch(seen, promotion int64, b protocol.Batch) (p packer, leases []stri
 	return p, leases
 }
 
-// letter returns the letter for an op: r releases a lease, p a part of one.
-func letter(op protocol.Op) byte {
+// opcode returns the letter that stands for an op in a request: r releases a lease, p a
+// part of one.
+func opcode(op protocol.Op) byte {
 	switch op.Verb {
 	case protocol.Acquire:
 		return 'a'
@@ -65,19 +66,19 @@ func letter(op protocol.Op) byte {
 	return 'x'
 }
 
-// ops appends what the letters do not contain, in order.
+// ops appends the arguments of the ops, in order.
 func (p *packer) ops(ops []protocol.Op, order []byte) {
-	left := 0 // acquires of the last run that are yet to come
+	pending := 0 // acquires of the last run that follow
 	var details detailsText
 	for i, op := range ops {
 		switch {
 		case order[i] == 'r':
 		case order[i] != 'a':
 			p.op(op)
-		case left == 0:
-			left = p.run(ops[i:], &details) - 1
+		case pending == 0:
+			pending = p.run(ops[i:], &details) - 1
 		default:
-			left--
+			pending--
 		}
 	}
 }
@@ -99,8 +100,8 @@ func (p *packer) op(op protocol.Op) {
 	}
 }
 
-// run appends the first acquire together with those after it that are equal, and returns
-// how many they are. Most are equal: they come from the same line of a program.
+// run appends the first acquire together with the equal acquires after it, and returns
+// their number. Most acquires are equal, because they come from the same call site.
 func (p *packer) run(ops []protocol.Op, details *detailsText) (n int) {
 	first, timed := ops[0], false
 	var waits []int64
@@ -130,34 +131,36 @@ func (p *packer) run(ops []protocol.Op, details *detailsText) (n int) {
 	return n
 }
 
-// A detailsText is the text of the last details: most acquires of a batch have the same.
+// A detailsText caches the encoding of the last details. Most acquires of a batch have
+// the same details.
 type detailsText struct {
-	of   protocol.Details
+	of   *protocol.Details
 	text string
 }
 
-func (d *detailsText) encode(of protocol.Details) string {
+func (d *detailsText) encode(of *protocol.Details) string {
 	if of != d.of {
 		d.of, d.text = of, of.Encode()
 	}
 	return d.text
 }
 
-// follows reports whether an op is the nth after the first of a run.
+// follows reports whether op can be the acquire at index n of the run that begins with
+// first.
 func follows(first, op protocol.Op, n int) bool {
 	return op.Ticket == first.Ticket+protocol.Ticket(n) && op.Ticket < exact &&
 		op.Weight == first.Weight && op.Least == first.Least && op.Try == first.Try && op.Pooled == first.Pooled && op.Details == first.Details
 }
 
-// exact is the number up to which Lua's numbers are exact.
+// exact is the number up to which integers are exact in Lua, whose numbers are doubles.
 const exact = 1 << 53
 
-// maxRead is how many leases the script reads at once.
+// maxRead is the maximum number of leases that the script reads at once.
 const maxRead = 1000
 
-// survey reports whether a batch may use the fast path of plain.lua. If so, it returns
-// which leases are released, and how much is acquired.
-func survey(b protocol.Batch, order []byte) (ranges []protocol.Range, wants int64, plain bool) {
+// planFastPath reports whether a batch may use the fast path of plain.lua. If so, it
+// returns the ranges of leases that are released and the weight that is acquired.
+func planFastPath(b protocol.Batch, order []byte) (ranges []protocol.Range, wants int64, plain bool) {
 	var released []protocol.Seq
 	var last protocol.Ticket
 	for i, op := range b.Ops {

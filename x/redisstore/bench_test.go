@@ -14,13 +14,13 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// BenchmarkAcquire compares a batch of one acquire with the least that an atomic
-// acquire in Redis can cost, a script of one ZADD. They take turns, so that what
-// else the machine does is the same for both.
+// BenchmarkAcquire compares a batch of one acquire with the cheapest possible atomic
+// acquire in Redis, a script of one ZADD. The two alternate, so that other load on the
+// machine affects both in the same way.
 func BenchmarkAcquire(b *testing.B) {
 	s := openServer(b, redistest.Start(b))
 	id, _, err := s.Open(ctx, "bench", protocol.Config{Capacity: 1000, TTL: sessiontest.TTL, Protocol: protocol.Version}, sessiontest.Opener("bench"))
@@ -28,7 +28,7 @@ func BenchmarkAcquire(b *testing.B) {
 		b.Fatal(err)
 	}
 	var seq, ack uint64
-	say := func(op protocol.Op) protocol.Reply {
+	send := func(op protocol.Op) protocol.Reply {
 		seq++
 		r, err := s.Apply(ctx, "bench", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: seq, Ack: ack, Ops: []protocol.Op{op}})
 		if err != nil || r.Status != protocol.Applied {
@@ -40,15 +40,15 @@ func BenchmarkAcquire(b *testing.B) {
 	var bare, acquires []time.Duration
 	for n := 0; b.Loop(); n++ {
 		began := time.Now()
-		if err := script.Exec(ctx, s.servers[0].now(), []string{"{bench}"}, []string{fmt.Sprint(n), fmt.Sprint(n % 100)}).Error(); err != nil {
+		if err := script.Exec(ctx, s.servers[0].current(), []string{"{bench}"}, []string{fmt.Sprint(n), fmt.Sprint(n % 100)}).Error(); err != nil {
 			b.Fatal(err)
 		}
 		bare = append(bare, time.Since(began))
 		began = time.Now()
-		f := say(sessiontest.Acquire(protocol.Ticket(seq+1), 1)).Results[0]
+		f := send(sessiontest.Acquire(protocol.Ticket(seq+1), 1)).Results[0]
 		acquires = append(acquires, time.Since(began))
 		ack = f.N
-		say(sessiontest.Release(f.Lease))
+		send(sessiontest.Release(f.Lease))
 	}
 	slices.Sort(bare)
 	slices.Sort(acquires)
@@ -60,8 +60,8 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkPairs counts an acquire and its release as one, of goroutines that use
-// one semaphore through one client.
+// BenchmarkPairs measures pairs of an acquire and a release, of goroutines that use one
+// semaphore through one client.
 func BenchmarkPairs(b *testing.B) {
 	for _, load := range []struct {
 		callers  int
@@ -102,8 +102,8 @@ func BenchmarkPairs(b *testing.B) {
 	}
 }
 
-// busyTime is for how many seconds the server has been at work, which others on
-// this machine change less than how long it takes.
+// busyTime returns the CPU time of the server's main thread in seconds. Other load on the
+// machine affects it less than elapsed time.
 func busyTime(b *testing.B, server *redistest.Server) (seconds float64) {
 	b.Helper()
 	facts := parseInfo(server.Must("INFO", "cpu"))

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// A session that speaks often is not noted in the sorted set each time, and must
-// not hide one that is dead behind its old deadline.
-func TestADeadlineThatIsNotedLateHidesNobody(t *testing.T) {
+// TestSession_OutdatedScoreHidesNoExpiredSession checks that an active session does not
+// hide an expired session that sorts after it. Not every batch updates the score of its
+// session in the sorted set.
+func TestSession_OutdatedScoreHidesNoExpiredSession(t *testing.T) {
 	t.Parallel()
 	store := openClocked(t, redistest.Start(t).URL())
 	at := time.Now()
@@ -21,21 +22,21 @@ func TestADeadlineThatIsNotedLateHidesNobody(t *testing.T) {
 	}
 	pass(0)
 	config := protocol.Config{Capacity: 1, TTL: protocol.Micros(time.Minute / time.Microsecond)}
-	lively := sessiontest.Begin(t, store.Store, "db", config)
+	live := sessiontest.Begin(t, store.Store, "db", config)
 	pass(time.Microsecond)
-	dead := sessiontest.Begin(t, store.Store, "db", config)
-	dead.Granted(1, sessiontest.Acquire(1, 1))
+	expiring := sessiontest.Begin(t, store.Store, "db", config)
+	expiring.Granted(1, sessiontest.Acquire(1, 1))
 	pass(time.Millisecond)
-	lively.Say() // dies a millisecond after the other, and is noted before it
+	live.Send() // its deadline is a millisecond after the other's, its score before
 	waiter := sessiontest.Begin(t, store.Store, "db", config)
-	waiter.Say(sessiontest.Acquire(1, 1))
+	waiter.Send(sessiontest.Acquire(1, 1))
 	for range 6 {
 		pass(10*time.Second - 300*time.Microsecond)
-		if r := waiter.Say(); len(r.Results) > 0 {
-			t.Fatal("granted before the holder was dead")
+		if r := waiter.Send(); len(r.Results) > 0 {
+			t.Fatal("granted before the holder expired")
 		}
 	}
-	pass(1200 * time.Microsecond) // the holder is dead, the lively one is not
+	pass(1200 * time.Microsecond) // the holder has expired, the live session has not
 	waiter.Granted(1)
-	lively.Say()
+	live.Send()
 }

@@ -3,14 +3,15 @@ package redisstore_test
 import (
 	"testing"
 
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// TestExample runs Example, which go test only compiles: it has no store by itself.
-func TestExample(t *testing.T) {
+// TestExample_Prints runs Example with a store. go test only compiles it, since it needs
+// one.
+func TestExample_Prints(t *testing.T) {
 	t.Setenv("SEMA_STORE", redistest.Start(t).URL())
-	if got := enginetest.Printed(t, Example); got != "1 of 40\n" {
+	if got := storetest.Printed(t, Example); got != "1 of 40\n" {
 		t.Errorf("printed %q", got)
 	}
 }

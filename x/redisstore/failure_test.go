@@ -13,14 +13,15 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// work has goroutines acquire and release while trouble is made, and fails unless
-// never more than the capacity held, all were served and nothing is left.
-func work(t *testing.T, store *Store, trouble func(round int)) {
+// work acquires and releases in several goroutines and calls disrupt between rounds. It
+// fails if more than the capacity is ever held, if an acquire fails, or if a round makes
+// no progress.
+func work(t *testing.T, store *Store, disrupt func(round int)) {
 	t.Helper()
 	const capacity = 4
 	client := fleet.New(store)
@@ -53,17 +54,17 @@ func work(t *testing.T, store *Store, trouble func(round int)) {
 		before := pairs.Load()
 		for began := time.Now(); pairs.Load() < before+20; time.Sleep(5 * time.Millisecond) {
 			if time.Since(began) > time.Minute {
-				t.Errorf("round %d: nothing goes on", round)
+				t.Errorf("round %d: no progress within a minute", round)
 				stop()
 				return
 			}
 		}
-		trouble(round)
+		disrupt(round)
 	}
 	stop()
 	wg.Wait()
 	if most.Load() > capacity {
-		t.Errorf("%d held %d permits at a time", most.Load(), capacity)
+		t.Errorf("up to %d holders, want at most %d", most.Load(), capacity)
 	}
 	if err := client.Close(ctx); err != nil {
 		t.Error(err)
@@ -75,7 +76,7 @@ func wantEmpty(t *testing.T, server *redistest.Server) {
 	sessiontest.WantHeld(t, openServer(t, server), "db")
 }
 
-func TestItGoesOnWhenTheServerIsStartedAgain(t *testing.T) {
+func TestStore_WorksAfterServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	work(t, openServer(t, server), func(round int) {
@@ -87,27 +88,27 @@ func TestItGoesOnWhenTheServerIsStartedAgain(t *testing.T) {
 	wantEmpty(t, server)
 }
 
-func TestItGoesOnWhenConnectionsAreCut(t *testing.T) {
+func TestStore_WorksAfterConnectionsAreCut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := enginetest.NewProxy(t, server.Address)
+	proxy := storetest.NewProxy(t, server.Address)
 	work(t, openAt(t, Options{Addresses: []string{proxy.Address}}), func(int) { proxy.Cut() })
 	wantEmpty(t, server)
 }
 
-func TestItGoesOnWhenAnswersAreLost(t *testing.T) {
+func TestStore_WorksAfterRepliesAreLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := enginetest.NewProxy(t, server.Address)
+	proxy := storetest.NewProxy(t, server.Address)
 	work(t, openAt(t, Options{Addresses: []string{proxy.Address}}), func(int) {
-		proxy.SetFault(enginetest.Fault{CutReplies: true})
+		proxy.SetFault(storetest.Fault{CutReplies: true})
 		time.Sleep(50 * time.Millisecond)
 		proxy.Heal()
 	})
 	wantEmpty(t, server)
 }
 
-func TestItGoesOnWhenScriptsAreFlushed(t *testing.T) {
+func TestStore_WorksAfterScriptsAreFlushed(t *testing.T) {
 	t.Parallel()
 	for _, settings := range [][]string{nil, {"--rename-command", "FUNCTION", ""}} {
 		server := redistest.Start(t, settings...)
@@ -122,15 +123,15 @@ func TestItGoesOnWhenScriptsAreFlushed(t *testing.T) {
 	}
 }
 
-func TestALostAnswerIsToldAgain(t *testing.T) {
+func TestApply_RepeatsALostReply(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := enginetest.NewProxy(t, server.Address)
+	proxy := storetest.NewProxy(t, server.Address)
 	s := sessiontest.Begin(t, openAt(t, Options{Addresses: []string{proxy.Address}}), "db", protocol.Config{Capacity: 3})
-	proxy.SetFault(enginetest.Fault{CutReplies: true})
+	proxy.SetFault(storetest.Fault{CutReplies: true})
 	b := s.Next(sessiontest.Acquire(1, 1))
 	if _, err := s.Store.Apply(ctx, "db", b); err == nil {
-		t.Fatal("there was an answer")
+		t.Fatal("a reply was received")
 	}
 	proxy.Heal()
 	r, err := s.Store.Apply(ctx, "db", b)
@@ -140,30 +141,31 @@ func TestALostAnswerIsToldAgain(t *testing.T) {
 	sessiontest.WantHeld(t, s.Store, "db", r.Results[0].Lease)
 }
 
-// What the server refuses it has not done, and does when it can.
-func TestWhatIsRefusedIsNotDone(t *testing.T) {
+// TestApply_DoesNotApplyARejectedBatch checks that the server applies no part of a batch
+// that it rejects, and applies the batch when it is sent again.
+func TestApply_DoesNotApplyARejectedBatch(t *testing.T) {
 	t.Parallel()
-	for _, refusal := range []struct {
-		name, setting, on, off, says string
+	for _, rejection := range []struct {
+		name, setting, on, off, text string
 		fault                        fleet.Fault
 	}{
 		{"memory", "maxmemory", "1", "0", "OOM", fleet.FaultFull},
 		{"replicas", "min-replicas-to-write", "1", "0", "NOREPLICAS", ""},
 	} {
-		t.Run(refusal.name, func(t *testing.T) {
+		t.Run(rejection.name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			s := sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 3})
-			server.Must("CONFIG", "SET", refusal.setting, refusal.on)
+			server.Must("CONFIG", "SET", rejection.setting, rejection.on)
 			b := s.Next(sessiontest.Acquire(1, 1))
 			_, err := s.Store.Apply(ctx, "db", b)
-			if err == nil || !strings.Contains(err.Error(), refusal.says) || !strings.Contains(err.Error(), server.Address) {
-				t.Errorf("error %v, want one about %s", err, refusal.says)
+			if err == nil || !strings.Contains(err.Error(), rejection.text) || !strings.Contains(err.Error(), server.Address) {
+				t.Errorf("error %v, want one about %s", err, rejection.text)
 			}
-			if !errors.Is(err, sema.ErrUnavailable) || fleet.FaultOf(err) != refusal.fault {
-				t.Errorf("%v is not ErrUnavailable and %q", err, refusal.fault)
+			if !errors.Is(err, sema.ErrUnavailable) || fleet.FaultOf(err) != rejection.fault {
+				t.Errorf("%v is not ErrUnavailable and %q", err, rejection.fault)
 			}
-			server.Must("CONFIG", "SET", refusal.setting, refusal.off)
+			server.Must("CONFIG", "SET", rejection.setting, rejection.off)
 			r, err := s.Store.Apply(ctx, "db", b)
 			if err != nil || r.Status != protocol.Applied || len(r.Results) != 1 {
 				t.Fatal(r, err)
@@ -173,8 +175,9 @@ func TestWhatIsRefusedIsNotDone(t *testing.T) {
 	}
 }
 
-// A refusal that passes is waited for.
-func TestARefusalThatPassesIsWaitedFor(t *testing.T) {
+// TestApply_RetriesTemporaryRejections checks that Apply retries while the server rejects
+// requests temporarily.
+func TestApply_RetriesTemporaryRejections(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 3})
@@ -183,14 +186,14 @@ func TestARefusalThatPassesIsWaitedFor(t *testing.T) {
 	s.Granted(1, sessiontest.Acquire(1, 1))
 }
 
-func TestAServerThatIsLoadingIsWaitedFor(t *testing.T) {
+func TestStore_WaitsForALoadingServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--save", "3600 1", "--key-load-delay", "1500", "--loading-process-events-interval-bytes", "1024")
 	store := openServer(t, server)
 	for i := range 400 {
 		sessiontest.Begin(t, store, fmt.Sprint("other", i), protocol.Config{Capacity: 1})
 	}
-	server.Await("rdb_bgsave_in_progress:0", "INFO", "persistence") // which the clock has set off
+	server.Await("rdb_bgsave_in_progress:0", "INFO", "persistence") // a snapshot that the save interval has started
 	server.Must("SAVE")
 	server.Restart()
 	loading := 0
@@ -211,20 +214,20 @@ func TestAServerThatIsLoadingIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Connections that lead to a replica are made anew: who it follows may be found
-// at the same address by now.
-func TestAReplicaIsLeft(t *testing.T) {
+// TestStore_ReconnectsFromAReplica checks that a store whose server has become a replica
+// connects again, since the primary may now be at the same address.
+func TestStore_ReconnectsFromAReplica(t *testing.T) {
 	t.Parallel()
-	t.Run("with the library", func(t *testing.T) { t.Parallel(); leaveReplica(t, func(*redistest.Server) {}) })
-	t.Run("without it", func(t *testing.T) {
+	t.Run("with the library", func(t *testing.T) { t.Parallel(); testBecomesReplica(t, func(*redistest.Server) {}) })
+	t.Run("without the library", func(t *testing.T) {
 		t.Parallel()
-		leaveReplica(t, func(s *redistest.Server) { s.Must("FUNCTION", "FLUSH") })
+		testBecomesReplica(t, func(s *redistest.Server) { s.Must("FUNCTION", "FLUSH") })
 	})
 }
 
-// leaveReplica has a client's server become a replica, after something was done
-// there.
-func leaveReplica(t *testing.T, do func(primary *redistest.Server)) {
+// testBecomesReplica turns the server of a store into a replica, after it has called do
+// with the server.
+func testBecomesReplica(t *testing.T, do func(primary *redistest.Server)) {
 	p := newPair(t)
 	s := sessiontest.Begin(t, p.open(t), "db", protocol.Config{Capacity: 3})
 	p.catchUp()
@@ -235,41 +238,43 @@ func leaveReplica(t *testing.T, do func(primary *redistest.Server)) {
 	if _, err := s.Store.Apply(ctx, "db", b); err == nil || !strings.Contains(err.Error(), "it is a replica") {
 		t.Errorf("error %v", err)
 	}
-	p.proxy.Retarget(p.replica.Address) // and no connection is cut
+	p.proxy.Retarget(p.replica.Address) // without cutting connections
 	time.Sleep(time.Second)
 	if r, err := s.Store.Apply(ctx, "db", b); err != nil || r.Status != protocol.Applied {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
-func TestHintsComeAgainAfterACut(t *testing.T) {
+func TestListen_NotifiesAgainAfterACut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := enginetest.NewProxy(t, server.Address)
+	proxy := storetest.NewProxy(t, server.Address)
 	store := openAt(t, Options{Addresses: []string{proxy.Address}})
-	told := make(chan string, 100)
+	notified := make(chan string, 100)
 	listening, stop := context.WithCancel(ctx)
 	done := make(chan error)
-	go func() { done <- store.Listen(listening, sessiontest.Instance(t), func(name string) { told <- name }) }()
+	go func() {
+		done <- store.Listen(listening, sessiontest.Instance(t), func(name string) { notified <- name })
+	}()
 	holder, waiter := sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 1}), sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 1})
 	for ticket := protocol.Ticket(1); ticket < 3; ticket++ {
 		for began := time.Now(); ; {
-			holder.Say(sessiontest.Release(holder.LastLease()), sessiontest.Acquire(ticket*1000, 1))
-			waiter.Say(sessiontest.Acquire(ticket, 1))
-			holder.Say(sessiontest.Release(holder.LastLease()))
+			holder.Send(sessiontest.Release(holder.LastLease()), sessiontest.Acquire(ticket*1000, 1))
+			waiter.Send(sessiontest.Acquire(ticket, 1))
+			holder.Send(sessiontest.Release(holder.LastLease()))
 			select {
-			case name := <-told:
+			case name := <-notified:
 				if name != "db" {
-					t.Errorf("told of %q", name)
+					t.Errorf("notified about %q, want db", name)
 				}
 			case <-time.After(50 * time.Millisecond):
-				waiter.Say(sessiontest.Release(waiter.LastLease()))
+				waiter.Send(sessiontest.Release(waiter.LastLease()))
 				if time.Since(began) > time.Minute {
-					t.Fatal("not told")
+					t.Fatal("not notified within a minute")
 				}
 				continue
 			}
-			waiter.Say(sessiontest.Release(waiter.LastLease()))
+			waiter.Send(sessiontest.Release(waiter.LastLease()))
 			break
 		}
 		proxy.Cut()
@@ -285,22 +290,23 @@ func TestHintsComeAgainAfterACut(t *testing.T) {
 	}
 }
 
-// A thousand waiters cost one message a grant.
-func TestOneMessageForEachGrant(t *testing.T) {
+// TestApply_PublishesOneMessagePerGrant checks that a grant costs one message, however
+// many sessions wait.
+func TestApply_PublishesOneMessagePerGrant(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openServer(t, server)
 	const waiters = 50
 	holder := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 1})
 	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
-	line := make([]*sessiontest.Session, waiters)
-	for i := range line {
-		line[i] = sessiontest.Begin(t, store, "db", protocol.Config{})
-		line[i].Say(sessiontest.Acquire(1, 1))
+	queue := make([]*sessiontest.Session, waiters)
+	for i := range queue {
+		queue[i] = sessiontest.Begin(t, store, "db", protocol.Config{})
+		queue[i].Send(sessiontest.Acquire(1, 1))
 	}
 	server.Must("CONFIG", "RESETSTAT")
-	for _, next := range line {
-		holder.Say(sessiontest.Release(lease))
+	for _, next := range queue {
+		holder.Send(sessiontest.Release(lease))
 		holder, lease = next, next.Granted(1)[0]
 	}
 	if stats := server.Must("INFO", "commandstats"); !strings.Contains(stats, fmt.Sprintf("cmdstat_publish:calls=%d,", waiters)) {
@@ -308,7 +314,7 @@ func TestOneMessageForEachGrant(t *testing.T) {
 	}
 }
 
-func TestCloseEndsEverything(t *testing.T) {
+func TestClose_EndsListenAndApply(t *testing.T) {
 	t.Parallel()
 	store := openServer(t, redistest.Start(t))
 	done := make(chan error)
@@ -324,6 +330,6 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Error("still listening")
 	}
 	if _, err := store.Apply(ctx, "db", protocol.Batch{}); err == nil {
-		t.Error("a store that is closed answers")
+		t.Error("Apply of a closed store succeeds")
 	}
 }

@@ -10,17 +10,18 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// Who holds and who waits can be read with redis-cli.
-func TestPeopleCanReadIt(t *testing.T) {
+// TestKeys_ReadableWithRedisCLI checks that holders and waiters can be read with
+// redis-cli.
+func TestKeys_ReadableWithRedisCLI(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openServer(t, server)
-	program := enginetest.Need(t, "redis-cli", "redis-tools")
+	program := storetest.Need(t, "redis-cli", "redis-tools")
 	cli := func(args ...string) string {
 		t.Helper()
 		out, err := exec.Command(program, append([]string{"-p", fmt.Sprint(server.Port)}, args...)...).Output()
@@ -31,29 +32,30 @@ func TestPeopleCanReadIt(t *testing.T) {
 	}
 	began := time.Now()
 	s := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 3})
-	lease := s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true, Details: protocol.Details{Holder: "web-1 main.go:44"}})[0]
-	s.Say(protocol.Op{Verb: protocol.Acquire, Ticket: 7, Weight: 2, Details: protocol.Details{Holder: "web-2 main.go:45"}})
+	lease := s.Granted(1, protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true, Details: &protocol.Details{Holder: "web-1 main.go:44"}})[0]
+	s.Send(protocol.Op{Verb: protocol.Acquire, Ticket: 7, Weight: 2, Details: &protocol.Details{Holder: "web-2 main.go:45"}})
 	for _, want := range []struct{ command, text string }{
 		{"ZRANGE {sema:db}:leases 0 -1", fmt.Sprintf("%d session=%d weight=2 since=", lease, s.ID)},
 		{"ZRANGE {sema:db}:leases 0 -1", "as=block details=holder=\"web-1 main.go:44\""},
 		{"ZRANGE {sema:db}:queue 0 -1", fmt.Sprintf("7 session=%d weight=2 least=2 since=", s.ID)},
 		{"ZRANGE {sema:db}:queue 0 -1", "until=0 as=permit details=holder=\"web-2 main.go:45\""},
-		{"ZRANGE {sema:db}:sessions 0 -1", fmt.Sprintf("%d instance of TestPeopleCanReadIt", s.ID)},
+		{"ZRANGE {sema:db}:sessions 0 -1", fmt.Sprintf("%d instance of TestKeys_ReadableWithRedisCLI", s.ID)},
 		{"HMGET {sema:db} kind capacity draining ttl version", "concurrency\n3\nno\n15000000\n1"},
 	} {
 		if got := cli(strings.Fields(want.command)...); !strings.Contains(got, want.text) {
-			t.Errorf("%s: %s\nhas no %q", want.command, got, want.text)
+			t.Errorf("%s: %s\ndoes not contain %q", want.command, got, want.text)
 		}
 	}
 	var deadline float64
 	fmt.Sscan(strings.Split(cli("ZRANGE", "{sema:db}:sessions", "0", "-1", "WITHSCORES"), "\n")[1], &deadline)
-	const ttl = 15 * time.Second // however long the test takes, the deadline is one TTL after a batch of it
+	const ttl = 15 * time.Second // however long the test takes, the deadline is one TTL after one of its batches
 	if at := time.UnixMicro(int64(deadline)); at.Before(began.Add(ttl-time.Second)) || at.After(time.Now().Add(ttl+time.Second)) {
 		t.Errorf("the session's deadline is at %v, the test began at %v", at, began)
 	}
 }
 
-// keysOf are all there are, with how long they last in milliseconds.
+// keysOf returns all keys with their remaining lifetimes in milliseconds; -1 for keys
+// that do not expire.
 func keysOf(t *testing.T, server *redistest.Server) map[string]string {
 	t.Helper()
 	lasting := map[string]string{}
@@ -63,26 +65,26 @@ func keysOf(t *testing.T, server *redistest.Server) map[string]string {
 	return lasting
 }
 
-// busy has all kinds of keys be there.
-func busy(t *testing.T, store *Store, name string) {
+// createKeys creates all kinds of keys.
+func createKeys(t *testing.T, store *Store, name string) {
 	a, b := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 2}), sessiontest.Begin(t, store, name, protocol.Config{})
-	a.Say(protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true})
-	b.Say(sessiontest.Acquire(1, 1))
+	a.Send(protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Pooled: true})
+	b.Send(sessiontest.Acquire(1, 1))
 	rate := sessiontest.Begin(t, store, name+"-rate", protocol.Config{Kind: protocol.Rate, Capacity: 2, Window: sessiontest.TTL})
-	rate.Say(sessiontest.Acquire(1, 1))
+	rate.Send(sessiontest.Acquire(1, 1))
 }
 
-// ofServer reports whether a key is about the server, and stays. The clock of a test
-// has a key of its own for when the server was used.
-func ofServer(key string) bool {
+// isServerKey reports whether a key belongs to the server and does not expire. Each clock
+// of a test has its own key for the time when the server was last used.
+func isServerKey(key string) bool {
 	return key == "sema:server" || key == "sema:names" || strings.HasPrefix(key, "sema:server:used")
 }
 
-func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
+func TestKeys_HaveTheTagAndExpire(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openClocked(t, server.URL())
-	busy(t, store.Store, "db")
+	createKeys(t, store.Store, "db")
 	keys := keysOf(t, server)
 	// The server, its use and the names; db, sessions, leases, queue and blocks; the rate, sessions and spent.
 	if len(keys) != 3+5+3 {
@@ -90,7 +92,7 @@ func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
 	}
 	for key, lasts := range keys {
 		switch {
-		case ofServer(key):
+		case isServerKey(key):
 		case !strings.HasPrefix(key, "{sema:db}") && !strings.HasPrefix(key, "{sema:db-rate}"):
 			t.Errorf("key %q is not under the semaphore's tag", key)
 		case len(lasts) < len("600000000"):
@@ -98,9 +100,9 @@ func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
 		}
 	}
 
-	// Use puts it off, for all keys.
+	// Use extends the expiry of all keys.
 	for key := range keys {
-		if !ofServer(key) {
+		if !isServerKey(key) {
 			server.Must("PEXPIRE", key, "100000000")
 		}
 	}
@@ -112,17 +114,17 @@ func TestAllKeysAreUnderTheTagAndExpire(t *testing.T) {
 	}
 	store.SetClock(time.Time{})
 	for key, lasts := range keysOf(t, server) {
-		if !ofServer(key) && !strings.HasPrefix(key, "clock") && len(lasts) < len("600000000") {
+		if !isServerKey(key) && !strings.HasPrefix(key, "clock") && len(lasts) < len("600000000") {
 			t.Errorf("key %q lasts for %s ms after use, want a week and more", key, lasts)
 		}
 	}
 }
 
-func TestWhatAnAdministratorHasConfiguredStays(t *testing.T) {
+func TestKeys_OfConfiguredSemaphoresDoNotExpire(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openServer(t, server)
-	busy(t, store, "db")
+	createKeys(t, store, "db")
 	for _, name := range []string{"db", "db-rate"} {
 		snapshot, err := store.Inspect(ctx, name)
 		if err != nil {
@@ -132,10 +134,10 @@ func TestWhatAnAdministratorHasConfiguredStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	busy(t, store, "db")
+	createKeys(t, store, "db")
 	for key, lasts := range keysOf(t, server) {
 		if lasts != "-1" {
-			t.Errorf("key %q lasts for %s ms, want that it stays", key, lasts)
+			t.Errorf("key %q lasts for %s ms, want no expiry", key, lasts)
 		}
 	}
 }
@@ -144,21 +146,22 @@ func TestStore_TombstoneOfADeletedSemaphoreExpires(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openServer(t, server)
-	busy(t, store, "db")
+	createKeys(t, store, "db")
 	for _, name := range []string{"db", "db-rate"} {
 		if err := store.Administer(ctx, name, fleet.Command{Delete: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for key, lasts := range keysOf(t, server) {
-		if !ofServer(key) && (!strings.HasSuffix(key, ":tombstone") || lasts == "-1") {
-			t.Errorf("key %q is left, for %s ms", key, lasts)
+		if !isServerKey(key) && (!strings.HasSuffix(key, ":tombstone") || lasts == "-1") {
+			t.Errorf("key %q remains for %s ms", key, lasts)
 		}
 	}
 }
 
-// Clients whose programs and protocols differ share a semaphore.
-func TestARollingUpgrade(t *testing.T) {
+// TestStore_RollingUpgrade checks that clients with different programs and protocol
+// versions can share a semaphore.
+func TestStore_RollingUpgrade(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	old, young := openServer(t, server), openServer(t, server)
@@ -171,15 +174,15 @@ func TestARollingUpgrade(t *testing.T) {
 	b := sessiontest.Opened(t, young, "db", id)
 	for n := protocol.Ticket(1); n < 20; n++ {
 		first, second := a.Granted(1, sessiontest.Acquire(n, 1))[0], b.Granted(1, sessiontest.Acquire(n, 1))[0]
-		a.Say(sessiontest.Acquire(100+n, 2))
-		b.Say(sessiontest.Release(second))
-		a.Say(sessiontest.Release(first))
-		a.Say(sessiontest.Release(a.LastLease()))
+		a.Send(sessiontest.Acquire(100+n, 2))
+		b.Send(sessiontest.Release(second))
+		a.Send(sessiontest.Release(first))
+		a.Send(sessiontest.Release(a.LastLease()))
 	}
 	sessiontest.WantHeld(t, old, "db")
 }
 
-func TestWarnings(t *testing.T) {
+func TestStore_Warnings(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
 	want := func(texts ...string) {
@@ -217,7 +220,7 @@ func TestOpen_RejectsEviction(t *testing.T) {
 		}
 		for _, part := range []string{server.Address, "maxmemory-policy is " + policy, "set maxmemory-policy to noeviction", "eviction=allow"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q does not say %q", err, part)
+				t.Errorf("%q does not contain %q", err, part)
 			}
 		}
 		store, err := fleet.OpenStore(ctx, server.URL()+"?eviction=allow")
@@ -233,12 +236,12 @@ func TestOpen_RejectsEviction(t *testing.T) {
 	openServer(t, unlimited)
 }
 
-func TestTheSlotOfATag(t *testing.T) {
+func TestSlot_MatchesTheCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Cluster(t, 1)[0]
 	for _, tag := range []string{"sema:db", "sema:a*b", "", "123456789"} {
 		if want := server.Must("CLUSTER", "KEYSLOT", "x{"+tag+"}"); tag != "" && fmt.Sprint(slot(tag)) != want {
-			t.Errorf("%q is in slot %d, says the cluster %s", tag, slot(tag), want)
+			t.Errorf("slot of %q: %d, want %s as in the cluster", tag, slot(tag), want)
 		}
 	}
 	for i := range slots {
@@ -248,8 +251,9 @@ func TestTheSlotOfATag(t *testing.T) {
 	}
 }
 
-// A server more takes only what comes to it.
-func TestShardsByRendezvous(t *testing.T) {
+// TestServerOf_MovesOnlyToANewServer checks that adding a server moves semaphores only to
+// that server.
+func TestServerOf_MovesOnlyToANewServer(t *testing.T) {
 	t.Parallel()
 	three := &Store{servers: []*server{{address: "a"}, {address: "b"}, {address: "c"}}}
 	four := &Store{servers: append([]*server{{address: "d"}}, three.servers...)}

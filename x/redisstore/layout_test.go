@@ -7,12 +7,12 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// writeUnreleased writes a semaphore as the program before data version 1 has written
-// it: a configuration of ten numbers, a state of another name, and a lease.
+// writeUnreleased writes a semaphore in the layout before data version 1: a configuration
+// of ten numbers, a state field of another name, and a lease.
 func writeUnreleased(server *redistest.Server, state string) {
 	config := make([]byte, 10*8)
 	server.Must("HSET", "{sema:db}", "config", string(config), state, string(make([]byte, 21*8)), "capacity", "2", "version", "1", "L7", "1 3")
@@ -31,7 +31,7 @@ func TestStore_RejectsOtherLayouts(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			store := openServer(t, server)
-			sessiontest.Begin(t, store, "another", protocol.Config{Capacity: 1}) // or the server is taken for one that has lost data
+			sessiontest.Begin(t, store, "another", protocol.Config{Capacity: 1}) // otherwise the server counts as one that has lost data
 			writeUnreleased(server, state)
 			stored := func() string {
 				return server.Must("HLEN", "{sema:db}") + server.Must("HMGET", "{sema:db}", "config", state, "capacity", "version", "L7")
@@ -60,7 +60,7 @@ func TestStore_RejectsOtherLayouts(t *testing.T) {
 				rejected("delete", store.Administer(ctx, "db", fleet.Command{Delete: true}))
 			}
 			if stored() != before {
-				t.Error("what was rejected was changed")
+				t.Error("a rejected semaphore was changed")
 			}
 			if state == "data2" {
 				return
@@ -69,27 +69,28 @@ func TestStore_RejectsOtherLayouts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left := server.Must("KEYS", "{sema:db}*"); left != "" {
-				t.Errorf("%q are left of a deleted semaphore", left)
+				t.Errorf("keys %q of a deleted semaphore remain", left)
 			}
 			sessiontest.Begin(t, store, "db", config).Granted(1, sessiontest.Acquire(1, 1))
 		})
 	}
 }
 
-// A call that fails half way has changed what the program remembers, and nothing else.
-func TestStore_FailedCallIsForgotten(t *testing.T) {
+// TestStore_FailedCallChangesNothing checks that the next call does not use the locals of
+// the program that a call has changed before it failed.
+func TestStore_FailedCallChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	holder := sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 1})
 	waiter := sessiontest.Begin(t, holder.Store, "db", protocol.Config{})
 	holder.Granted(1, sessiontest.Acquire(1, 1))
-	holder.Say()
+	holder.Send()
 	server.Must("SET", "{sema:db}:queue", "by hand, of the wrong type")
 	if _, err := waiter.Store.Apply(ctx, "db", waiter.Next(sessiontest.Acquire(1, 1))); err == nil {
 		t.Fatal("the ticket was queued")
 	}
 	server.Must("DEL", "{sema:db}:queue")
-	if r := holder.Say(); r.Wanted != 0 || r.First != 0 {
-		t.Errorf("%+v, though nobody waits", r)
+	if r := holder.Send(); r.Wanted != 0 || r.First != 0 {
+		t.Errorf("%+v, want no waiters", r)
 	}
 }

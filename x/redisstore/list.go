@@ -11,17 +11,19 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// The names of all semaphores of a server are in a sorted set, so that a page of them is
-// found without a scan of all keys. On one server the script changes it together with
-// the semaphore. In a cluster it is on one node, and the semaphores are on all of them:
-// there the client changes it, see enlist.
+// The index is a sorted set with the names of all semaphores of a server. With it, a page
+// of names is found without a scan of all keys. On a single server the script updates the
+// index together with the semaphore. In a cluster the index is on one node and the
+// semaphores are on all nodes, so the client updates it; see addName.
 //
-// A semaphore that nobody uses expires, and its name remains for a time: who reads
-// the index skips names without a semaphore.
+// An unused semaphore expires, and its name remains in the index for some time. Readers
+// of the index skip names without a semaphore.
 
+// names returns the key of the index.
 func (s *Store) names() string { return s.options.Prefix + "names" }
 
-// scriptNames returns the index that the script changes; "" if it cannot.
+// scriptNames returns the key of the index if the script updates it, or "" if the client
+// does.
 func (s *Store) scriptNames() string {
 	if s.options.Cluster {
 		return ""
@@ -30,8 +32,8 @@ func (s *Store) scriptNames() string {
 }
 
 // List implements [fleet.Store]. It takes two round trips to each server: one for the
-// names, and one for their semaphores. A capacity that rises is what it would be on
-// this machine's clock.
+// names, and one for the semaphores. During a ramp it computes the effective capacity
+// from this machine's clock.
 func (s *Store) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	var page []protocol.Summary
 	for _, server := range s.servers {
@@ -45,10 +47,10 @@ func (s *Store) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summ
 	return page[:min(len(page), q.Most())], nil
 }
 
-// listServer returns the first semaphores of a server that the query selects. It takes
-// further round trips if some names are stale.
+// listServer returns the first semaphores of a server that match the query. It takes
+// additional round trips if some names are stale.
 func (s *Store) listServer(ctx context.Context, server *server, q protocol.ListQuery) (page []protocol.Summary, err error) {
-	client := server.now()
+	client := server.current()
 	from, to := bounds(q)
 	for len(page) < q.Most() {
 		names, err := client.Do(ctx, client.B().Zrangebylex().Key(s.names()).Min(from).Max(to).Limit(0, int64(q.Most())).Build()).AsStrSlice()
@@ -67,13 +69,13 @@ func (s *Store) listServer(ctx context.Context, server *server, q protocol.ListQ
 	return page, nil
 }
 
-// bounds returns the range of names of a query, as ZRANGEBYLEX has it.
+// bounds returns the range of names of a query, as arguments of ZRANGEBYLEX.
 func bounds(q protocol.ListQuery) (from, to string) {
 	from, to = "["+q.Prefix, "+"
 	if q.After >= q.Prefix {
 		from = "(" + q.After
 	}
-	for end := len(q.Prefix); end > 0; end-- { // the first text that is higher than all with the prefix
+	for end := len(q.Prefix); end > 0; end-- { // find the lowest text above all texts with the prefix
 		if last := q.Prefix[end-1]; last < 0xff {
 			to = "(" + q.Prefix[:end-1] + string([]byte{last + 1})
 			break
@@ -82,14 +84,14 @@ func bounds(q protocol.ListQuery) (from, to string) {
 	return from, to
 }
 
-// summarize appends the semaphores with these names to a page. Of several servers, a
-// semaphore counts on that which clients use for it.
+// summarize appends the semaphores with these names to a page. It skips names that
+// belong to another server.
 func (s *Store) summarize(ctx context.Context, server *server, names []string, page []protocol.Summary) ([]protocol.Summary, error) {
-	client := server.now()
+	client := server.current()
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return s.serverOf(name) != server })
 	reads := make(rueidis.Commands, len(names))
 	for i, name := range names {
-		reads[i] = client.B().Hmget().Key(s.place(name).keys[0]).Field("config", stateField).Build()
+		reads[i] = client.B().Hmget().Key(s.location(name).keys[0]).Field("config", stateField).Build()
 	}
 	now := protocol.Micros(time.Now().UnixMicro())
 	for i, result := range client.DoMulti(ctx, reads...) {
@@ -103,11 +105,11 @@ func (s *Store) summarize(ctx context.Context, server *server, names []string, p
 		case absent != nil:
 			continue
 		case unread != nil:
-			return nil, about(names[i], errOtherRelease)
+			return nil, withName(names[i], errOtherRelease)
 		}
 		one, err := unpackSummary(now, config, state)
 		if err != nil {
-			return nil, about(names[i], err)
+			return nil, withName(names[i], err)
 		}
 		one.Name = names[i]
 		page = append(page, one)
@@ -118,8 +120,8 @@ func (s *Store) summarize(ctx context.Context, server *server, names []string, p
 // stateField is STATE in script/1_state.lua.
 const stateField = "data1"
 
-// unpackSummary reads what a semaphore's hash contains: HOT and COLD of
-// script/1_state.lua.
+// unpackSummary unpacks the configuration and the state of a semaphore, which is in the
+// formats HOT and COLD of script/1_state.lua.
 func unpackSummary(now protocol.Micros, config, state string) (one protocol.Summary, err error) {
 	u := &unpacker{rest: config}
 	one.Config = u.config()
@@ -148,13 +150,13 @@ func unpackSummary(now protocol.Micros, config, state string) (one protocol.Summ
 // down.
 const indexTimeout = time.Second
 
-// enlist adds a name to the index of a cluster, after its semaphore was opened, and
-// removes a few stale names if it is new. It ignores errors: the next
-// client that opens the semaphore tries it again, and until then a list lacks it.
-func (s *Store) enlist(ctx context.Context, name string) {
+// addName adds a name to the index of a cluster after the semaphore was opened. If the
+// name is new, addName also removes a few stale names. It ignores errors: the next client
+// that opens the semaphore adds the name, and lists lack it until then.
+func (s *Store) addName(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
 	defer cancel()
-	client := s.servers[0].now()
+	client := s.servers[0].current()
 	added, err := client.Do(ctx, client.B().Zadd().Key(s.names()).ScoreMember().ScoreMember(0, name).Build()).AsInt64()
 	if err != nil || added == 0 {
 		return
@@ -165,27 +167,28 @@ func (s *Store) enlist(ctx context.Context, name string) {
 	}
 	reads := make(rueidis.Commands, len(some))
 	for i, other := range some {
-		reads[i] = client.B().Exists().Key(s.place(other).keys[0]).Build()
+		reads[i] = client.B().Exists().Key(s.location(other).keys[0]).Build()
 	}
 	for i, result := range client.DoMulti(ctx, reads...) {
 		if n, err := result.AsInt64(); err == nil && n == 0 {
-			s.unlist(ctx, some[i])
+			s.removeName(ctx, some[i])
 		}
 	}
 }
 
-// unlist removes the name of a semaphore that is gone from the index of a cluster. Then
-// it looks for the semaphore, and adds the name again if there is one: it may have been
-// created meanwhile. If it is created after that, its client adds the name after that,
-// too. It ignores errors, since who reads the index skips such names.
-func (s *Store) unlist(ctx context.Context, name string) {
+// removeName removes the name of a missing semaphore from the index of a cluster. It then
+// checks whether the semaphore exists, because another client may have created it
+// meanwhile, and if so adds the name again. A client that creates the semaphore after
+// this check also adds the name after it. removeName ignores errors, since readers of the
+// index skip stale names.
+func (s *Store) removeName(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
 	defer cancel()
-	client := s.servers[0].now()
+	client := s.servers[0].current()
 	if client.Do(ctx, client.B().Zrem().Key(s.names()).Member(name).Build()).Error() != nil {
 		return
 	}
-	n, err := client.Do(ctx, client.B().Exists().Key(s.place(name).keys[0]).Build()).AsInt64()
+	n, err := client.Do(ctx, client.B().Exists().Key(s.location(name).keys[0]).Build()).AsInt64()
 	if err != nil || n > 0 {
 		_ = client.Do(ctx, client.B().Zadd().Key(s.names()).ScoreMember().ScoreMember(0, name).Build()).Error()
 	}

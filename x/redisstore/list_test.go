@@ -9,11 +9,11 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// listed returns the names of a list.
+// listed returns the names that List returns.
 func listed(t *testing.T, store *Store, q protocol.ListQuery) (names []string) {
 	t.Helper()
 	page, err := store.List(ctx, q)
@@ -33,14 +33,14 @@ func wantListed(t *testing.T, store *Store, q protocol.ListQuery, want ...string
 	}
 }
 
-// A listing is a store of several servers, or one, with a prefix of its own.
+// A listing is a store of one or several servers, with its own prefix.
 type listing struct {
 	*Store
 	servers []*redistest.Server
-	index   string // the key
+	index   string // key of the index
 }
 
-// stale adds names to the index that have no semaphore, as of those that have expired.
+// stale adds names without a semaphore to the index, as expired semaphores leave them.
 func (l listing) stale(names ...string) {
 	for _, server := range l.servers {
 		for _, name := range names {
@@ -49,7 +49,7 @@ func (l listing) stale(names ...string) {
 	}
 }
 
-// indexed returns how many names of the index contain a text.
+// indexed returns the number of names in the index that contain a text.
 func (l listing) indexed(text string) (n int) {
 	for _, server := range l.servers {
 		found, _ := server.Do("ZRANGE", l.index, "0", "-1")
@@ -81,7 +81,7 @@ func TestStore_List(t *testing.T) {
 	} {
 		for what, check := range map[string]func(*testing.T, listing){
 			"pages": listPages, "expired semaphores are skipped": listSkipsExpired,
-			"names of expired semaphores are removed": listRemovesExpired, "a lost index is written again": listIsRestored,
+			"names of expired semaphores are removed": listRemovesExpired, "a lost index is restored": listIsRestored,
 		} {
 			t.Run(kind.name+": "+what, func(t *testing.T) {
 				o := kind.options
@@ -129,7 +129,8 @@ func listSkipsExpired(t *testing.T, l listing) {
 	wantListed(t, l.Store, protocol.ListQuery{Limit: 2, Prefix: "a"})
 }
 
-// A semaphore of which other servers have an older copy is listed once, as clients use it.
+// TestStore_ListOfShards checks that a semaphore with outdated copies on other servers is
+// listed once, from the server that clients use.
 func TestStore_ListOfShards(t *testing.T) {
 	t.Parallel()
 	var addresses []string
@@ -148,8 +149,8 @@ func TestStore_ListOfShards(t *testing.T) {
 	}
 }
 
-// Semaphores that are created remove names of those that have expired: otherwise the
-// index of a service with a semaphore for each of its users would only grow.
+// listRemovesExpired checks that creating semaphores removes the names of expired ones.
+// Otherwise the index of a service with a semaphore for each of its users would only grow.
 func listRemovesExpired(t *testing.T, l listing) {
 	var names []string
 	for i := range 100 {
@@ -164,14 +165,15 @@ func listRemovesExpired(t *testing.T, l listing) {
 		sessiontest.Begin(t, l, fmt.Sprint("new", i), protocol.Config{Capacity: 1})
 	}
 	if after := l.indexed("old"); after > before-60 {
-		t.Errorf("%d of %d stale names are left, after 60 semaphores were created", after, before)
+		t.Errorf("%d of %d stale names remain after 60 semaphores were created", after, before)
 	}
 	if n := len(listed(t, l.Store, protocol.ListQuery{Prefix: "new"})); n != 60 {
 		t.Errorf("%d of 60 new semaphores are listed", n)
 	}
 }
 
-// A semaphore of an index that was lost is listed when it is opened again.
+// listIsRestored checks that after the index was lost, a semaphore is listed once it is
+// opened again.
 func listIsRestored(t *testing.T, l listing) {
 	sessiontest.Begin(t, l, "db", protocol.Config{Capacity: 1})
 	for _, server := range l.servers {
@@ -184,7 +186,7 @@ func listIsRestored(t *testing.T, l listing) {
 		t.Fatal(err)
 	}
 	if l.indexed("db") > 0 {
-		t.Error("the name of a deleted semaphore is left")
+		t.Error("the name of a deleted semaphore remains")
 	}
 }
 
@@ -207,12 +209,12 @@ func TestStore_ListHasTheCapacityOfARamp(t *testing.T) {
 	first := summary().Effective
 	time.Sleep(time.Millisecond)
 	second := summary().Effective
-	s.Say()
+	s.Send()
 	snapshot, err := store.Inspect(ctx, "db")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Both clocks are this machine's. One permit is a microsecond.
+	// Both clocks are this machine's. The capacity rises by one each microsecond.
 	if first < 1 || second < first+1000 || second > snapshot.Effective {
 		t.Errorf("the capacity is %d, %d after a millisecond, and then %d", first, second, snapshot.Effective)
 	}

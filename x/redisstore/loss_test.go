@@ -7,13 +7,13 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// A member is a client with a session and a key of its own, which reports what it
-// has seen.
+// A member is a client with its own session and key. It reports the highest Seq it has
+// received.
 type member struct {
 	t     *testing.T
 	store *Store
@@ -33,28 +33,28 @@ func join(t *testing.T, store *Store) *member {
 	return &member{t, store, protocol.NewPeer(0, id, config, by), id}
 }
 
-// send sends the next batch. The peer's clock stands still, so that it is the store
-// that decides what has expired.
+// send sends the next batch. The peer's clock stands still, so only the store decides what
+// has expired.
 func (m *member) send(ops ...protocol.Op) (protocol.Reply, []protocol.Result) {
 	m.t.Helper()
 	for _, op := range ops {
-		m.peer.Wish(op)
+		m.peer.Request(op)
 	}
 	b := m.peer.Send(0, 10)
 	r, err := m.store.Apply(ctx, "db", b)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return r, m.peer.Hear(0, b.Seq, r)
+	return r, m.peer.Receive(0, b.Seq, r)
 }
 
-// hold acquires so much, and waits until it is granted.
+// hold acquires weight and waits until it is granted.
 func (m *member) hold(weight int64) protocol.Fence {
 	m.t.Helper()
 	_, results := m.send(sessiontest.Acquire(1, weight))
 	for began := time.Now(); len(results) == 0; _, results = m.send() {
 		if time.Since(began) > 20*time.Second {
-			m.t.Fatal("nothing was granted")
+			m.t.Fatal("nothing was granted within 20s")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -64,8 +64,8 @@ func (m *member) hold(weight int64) protocol.Fence {
 	return results[0].Fence
 }
 
-// reconnect waits until the member reaches the server again. It sends nothing of the
-// semaphore's.
+// reconnect waits until the member reaches the server again, without a request to the
+// semaphore.
 func (m *member) reconnect() {
 	m.t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -82,12 +82,12 @@ func (m *member) wantLost() {
 	m.t.Helper()
 	m.reconnect()
 	if r, _ := m.send(); r.Status != protocol.Unknown {
-		m.t.Errorf("status %d for session %d, want that it is not known", r.Status, m.id)
+		m.t.Errorf("status %d for session %d, want Unknown", r.Status, m.id)
 	}
 }
 
-// wantHandover fails unless a guard rejects the earlier fence, and no other, once it
-// has seen the later one.
+// wantHandover fails unless a guard admits both fences, and rejects the earlier one after
+// the later one.
 func wantHandover(t *testing.T, earlier, later protocol.Fence) {
 	t.Helper()
 	var guard fleet.Guard
@@ -95,18 +95,19 @@ func wantHandover(t *testing.T, earlier, later protocol.Fence) {
 		t.Errorf("the guard rejects a holder: %+v, then %+v", earlier, later)
 	}
 	if guard.Admit(earlier) == nil {
-		t.Errorf("the guard admits %+v after %+v, which was granted when it was lost", earlier, later)
+		t.Errorf("the guard admits %+v, which was lost, after %+v", earlier, later)
 	}
 }
 
-// A server starts twice from a snapshot whose numbers are ahead of the clock already.
+// TestStore_SnapshotThatIsRestoredTwice starts a server twice from a snapshot whose
+// numbers are already ahead of the clock.
 func TestStore_SnapshotThatIsRestoredTwice(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	join(t, openServer(t, server))
 	server.Must("SAVE")
 	server.Restart()
-	join(t, openServer(t, server)) // numbers leap
+	join(t, openServer(t, server)) // numbers leap ahead of the clock
 	server.Must("SAVE")
 	server.Restart()
 	a := join(t, openServer(t, server))
@@ -121,12 +122,12 @@ func TestStore_SnapshotThatIsRestoredTwice(t *testing.T) {
 	a.wantLost()
 }
 
-// The server's clock has stepped back, so that it cannot tell which numbers it has
-// given. Sessions are told apart by their keys, and Seqs start after those that a
-// client reports.
+// TestStore_SnapshotThatIsRestoredTwiceAfterTheClockSteppedBack steps the server's clock
+// back, so that the server cannot know which numbers it has assigned. The keys of
+// sessions distinguish them, and Seqs start after those that a client reports.
 func TestStore_SnapshotThatIsRestoredTwiceAfterTheClockSteppedBack(t *testing.T) {
 	t.Parallel()
-	clock := enginetest.NewClock(t)
+	clock := storetest.NewClock(t)
 	server := redistest.Start(clock.For(t))
 	join(t, openServer(t, server))
 	server.Must("SAVE")
@@ -137,17 +138,18 @@ func TestStore_SnapshotThatIsRestoredTwiceAfterTheClockSteppedBack(t *testing.T)
 	server.Restart()
 	b := join(t, openServer(t, server))
 	if b.id != a.id {
-		t.Errorf("sessions %d and %d: this is to be about one number", a.id, b.id)
+		t.Errorf("sessions %d and %d, want the same number for this test", a.id, b.id)
 	}
 	a.wantLost()
 	wantHandover(t, first, b.hold(2))
 	a.wantLost()
 }
 
-// There is nothing left of the semaphore, and the clock has stepped back.
+// TestStore_MissingSemaphoreStartsAfterWhatAClientReports loses all data of the semaphore
+// and steps the clock back.
 func TestStore_MissingSemaphoreStartsAfterWhatAClientReports(t *testing.T) {
 	t.Parallel()
-	clock := enginetest.NewClock(t)
+	clock := storetest.NewClock(t)
 	server := redistest.Start(clock.For(t))
 	a := join(t, openServer(t, server))
 	first := a.hold(2)
@@ -157,7 +159,8 @@ func TestStore_MissingSemaphoreStartsAfterWhatAClientReports(t *testing.T) {
 	wantHandover(t, first, join(t, openServer(t, server)).hold(2))
 }
 
-// Without persistence, a client that was there before comes after one that was not.
+// TestStore_NumbersOfAnEmptyServerLeapOnce restarts a server without persistence. A new
+// client connects before one that used the server before.
 func TestStore_NumbersOfAnEmptyServerLeapOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -172,14 +175,16 @@ func TestStore_NumbersOfAnEmptyServerLeapOnce(t *testing.T) {
 	wantHandover(t, second, join(t, openServer(t, server)).hold(2))
 }
 
-// uptime_in_seconds is up to a second more than the time since the start.
+// TestStore_EmptyServerGrantsNothingForAWholeTTL checks that an empty server grants
+// nothing for a whole TTL after its start. uptime_in_seconds is up to a second more than
+// the time since the start.
 func TestStore_EmptyServerGrantsNothingForAWholeTTL(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartNew(t)
 	for range 5 {
 		server.Kill()
 		now := time.Now()
-		time.Sleep(now.Truncate(time.Second).Add(1700 * time.Millisecond).Sub(now)) // where a second ends soon
+		time.Sleep(now.Truncate(time.Second).Add(1700 * time.Millisecond).Sub(now)) // start shortly before the end of a second
 		began := time.Now()
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
@@ -204,7 +209,8 @@ var losses = []struct {
 	{"keys are deleted by a pattern", func(s *redistest.Server) { s.Must(append([]string{"DEL"}, strings.Fields(s.Must("KEYS", "*"))...)...) }},
 }
 
-// The server is up for days, and the first to come knows nothing of the holders.
+// TestStore_ServerThatLosesItsDataWhileItRuns loses the data of a running server. The
+// first client after the loss is new and does not know the holders.
 func TestStore_ServerThatLosesItsDataWhileItRuns(t *testing.T) {
 	t.Parallel()
 	for form, settings := range map[string][]string{"functions": nil, "script": {"--rename-command", "FUNCTION", ""}} {
@@ -227,8 +233,9 @@ func TestStore_ServerThatLosesItsDataWhileItRuns(t *testing.T) {
 	}
 }
 
-// A server that has lost nothing is not waited for, though others use it.
-func TestStore_NewPrefixIsNotWaitedFor(t *testing.T) {
+// TestStore_NewPrefixGrantsAtOnce checks that a new prefix on a server that has lost
+// nothing grants at once, though other prefixes are in use.
+func TestStore_NewPrefixGrantsAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	sessiontest.Begin(t, openServer(t, server), "db", memberConfig).Granted(1, sessiontest.Acquire(1, 1))
@@ -239,9 +246,10 @@ func TestStore_NewPrefixIsNotWaitedFor(t *testing.T) {
 	sessiontest.Begin(t, openServer(t, server), "new", memberConfig).Granted(1, sessiontest.Acquire(1, 1))
 }
 
-// The same process is a primary, a replica and a primary again, and has heard nothing
-// of what the other one has granted meanwhile.
-func TestStore_PrimaryThatMissedAWholeReign(t *testing.T) {
+// TestStore_PrimaryThatMissedAWholeTerm makes the same process a primary, a replica and a
+// primary again. It has received none of the writes that the other primary has made
+// meanwhile.
+func TestStore_PrimaryThatMissedAWholeTerm(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	join(t, p.open(t))
@@ -261,15 +269,15 @@ func TestStore_PrimaryThatMissedAWholeReign(t *testing.T) {
 	p.proxy.Cut()
 	began := time.Now()
 	second := join(t, p.open(t)).hold(2)
-	if took := time.Since(began); took < silence {
-		t.Errorf("granted %v after the promotion, want %v", took, silence)
+	if took := time.Since(began); took < quarantine {
+		t.Errorf("granted %v after the promotion, want %v", took, quarantine)
 	}
 	a.wantLost()
 	wantHandover(t, first, second)
 }
 
-// A try on a server that was started just now is answered at once, and can be decided
-// when the reply says.
+// TestStore_TryOnANewServer checks that a try on a server that has just started returns
+// Undecided at once. After the time in the reply, a try is decided.
 func TestStore_TryOnANewServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartNew(t)
@@ -277,26 +285,26 @@ func TestStore_TryOnANewServer(t *testing.T) {
 	try := func(ticket protocol.Ticket, weight int64) protocol.Op {
 		return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Try: true}
 	}
-	r := s.Say(try(1, 1), try(2, 2), try(3, 3))
+	r := s.Send(try(1, 1), try(2, 2), try(3, 3))
 	var kinds []protocol.ResultKind
 	for _, f := range r.Results {
 		kinds = append(kinds, f.Kind)
 	}
 	if len(kinds) != 3 || kinds[0] != protocol.Undecided || kinds[1] != protocol.Undecided || kinds[2] != protocol.TooLarge {
-		t.Fatalf("results %v, want that it is not known", kinds)
+		t.Fatalf("results %v, want Undecided, Undecided and TooLarge", kinds)
 	}
 	if r.Undecided <= 0 || r.Undecided > shortTTL {
 		t.Errorf("undecided for %d µs, want at most a TTL", r.Undecided)
 	}
-	if _, line := sessiontest.Held(t, s.Store, "db"); len(line) > 0 {
-		t.Errorf("tickets %v are queued", line)
+	if _, queue := sessiontest.Held(t, s.Store, "db"); len(queue) > 0 {
+		t.Errorf("tickets %v are queued", queue)
 	}
 	for polls := 0; r.Undecided > 0; polls++ {
 		if polls > 24 {
 			t.Fatalf("undecided for %d µs after %d polls", r.Undecided, polls)
 		}
 		time.Sleep(time.Duration(min(r.Undecided, shortTTL/6)) * time.Microsecond)
-		r = s.Say()
+		r = s.Send()
 	}
 	s.Granted(1, try(4, 2))
 }

@@ -10,22 +10,22 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-var histories = flag.Int("histories", defaultHistories, "how many random histories a server is led through")
+var histories = flag.Int("histories", defaultHistories, "number of random histories to run against a server")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("rapid.checks", "5")  // at a time; the suite goes on until there were enough histories
-	flag.Set("test.parallel", "8") // they mostly wait
+	flag.Set("rapid.checks", "5")  // at a time; the suite repeats until it has run enough histories
+	flag.Set("test.parallel", "8") // the tests mostly wait
 	code := m.Run()
 	if err := redistest.Shared.End(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	// The client looks at a cluster or at Sentinels again after a pause, which
-	// outlasts it.
+	// The client library refreshes the topology of a cluster or of Sentinels after a
+	// pause. The goroutine that pauses outlives the client.
 	if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1")); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1

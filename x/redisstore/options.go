@@ -11,37 +11,42 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/sema-go/sema/x/internal/hints"
+	"github.com/sema-go/sema/x/internal/notify"
 )
 
-// Options describe the servers and how they are used.
+// Options configure a store.
 type Options struct {
-	// Addresses are host:port of the server; of some nodes of the cluster; of the
-	// Sentinels; or of all the servers that semaphores are spread over.
+	// Addresses lists the servers as host:port: the server, some nodes of the cluster,
+	// the Sentinels, or all servers over which semaphores are spread. The default port
+	// is 6379, and 26379 with Sentinel.
 	Addresses []string
-	Username  string
-	Password  string
-	DB        int
+	// Username and Password authenticate the client to the servers; default none.
+	Username, Password string
+	// DB is the number of the database; default 0, which a cluster requires.
+	DB int
 	// Prefix precedes the names of semaphores in keys and channels; default "sema:".
 	Prefix string
-	// TLS configures TLS; nil for none.
+	// TLS configures TLS; nil disables it.
 	TLS *tls.Config
 
-	// Sentinel is the name of the primary at the Sentinels at Addresses.
-	Sentinel                           string
+	// Sentinel is the name under which the Sentinels at Addresses know the primary; ""
+	// if Addresses are not Sentinels.
+	Sentinel string
+	// SentinelUsername and SentinelPassword authenticate the client to the Sentinels;
+	// default none.
 	SentinelUsername, SentinelPassword string
-	// Cluster is true for a Redis Cluster.
+	// Cluster is true if Addresses are nodes of a Redis Cluster.
 	Cluster bool
-	// Sharded spreads semaphores over independent servers.
+	// Sharded spreads semaphores over the independent servers at Addresses.
 	Sharded bool
 
-	// Promotion bounds how long a primary that was cut off may go on replying after
-	// a replica was promoted: min-replicas-max-lag and two seconds; default 12s.
+	// Promotion bounds how long a primary that was cut off may reply to requests after
+	// a replica was promoted: min-replicas-max-lag plus two seconds; default 12s.
 	Promotion time.Duration
-	// AllowEviction opens servers whose maxmemory-policy is not noeviction. Such a
-	// server may lose leases when its memory is short.
+	// AllowEviction makes Open accept servers whose maxmemory-policy is not noeviction.
+	// Such a server may remove leases when its memory is short.
 	AllowEviction bool
-	// Logger gets [Store.Warnings] when the store is opened; default slog.Default.
+	// Logger receives [Store.Warnings] when the store is opened; default slog.Default.
 	Logger *slog.Logger
 }
 
@@ -51,20 +56,21 @@ const (
 	connectTimeout   = 5 * time.Second
 )
 
-// Open connects to the servers.
+// Open connects to the servers and returns a store that uses them. It rejects servers
+// that may evict keys, unless [Options].AllowEviction is set.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Store{options: o, program: standard}
-	s.life, s.end = context.WithCancel(context.Background())
+	s := &Store{options: o, channels: o.Prefix + "notify:", program: standard}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for _, addresses := range o.groups() {
 		server, err := dial(ctx, o, addresses)
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
-		server.hub = hints.NewHub(func(ctx context.Context) { s.receive(ctx, server) })
+		server.hub = notify.NewHub(func(ctx context.Context) { s.receive(ctx, server) })
 		s.servers = append(s.servers, server)
 	}
 	nodes := s.examineNodes(ctx)
@@ -72,7 +78,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
-	s.warnings = problems(nodes)
+	s.warnings = warningsOf(nodes)
 	logger := o.Logger
 	if logger == nil {
 		logger = slog.Default()
@@ -94,7 +100,8 @@ func (o Options) groups() (groups [][]string) {
 	return groups
 }
 
-// dial connects to a server.
+// dial connects to a server. It returns when ctx ends, and then closes a connection that
+// is established later.
 func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
 	option := o.client(addresses)
 	s := &server{

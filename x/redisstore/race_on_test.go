@@ -2,6 +2,6 @@
 
 package redisstore
 
-// defaultHistories are few under the race detector. make conformance leads the
-// engine through more.
+// defaultHistories is small under the race detector. make conformance runs more
+// histories.
 const defaultHistories = 40

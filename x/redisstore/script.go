@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The semaphore in Lua, in the order in which the parts depend on each other.
+// The parts of the Lua program, ordered by dependency.
 var (
 	//go:embed script/1_state.lua
 	stateLua string
@@ -33,17 +33,17 @@ var (
 	adminLua string
 )
 
-// A program is the Lua code that servers run. A server from version 7 on loads it as a
-// library, once, and calls its functions: that is several times as fast as a script of
-// this size, which creates all functions in each call. The name of the library
-// contains a digest of the text, so that clients of several versions do not replace
-// each other's.
+// A program is the Lua code that servers run. Servers from version 7 on load it once, as
+// a library, and call its functions. This is several times as fast as a script of this
+// size, which creates all functions in each call. The name of the library contains a
+// digest of the text, so that clients of several versions do not replace each other's
+// library.
 type program struct {
-	library      string // its text
+	library      string // text of the library
 	apply, admin function
 }
 
-// A function is one of the program's.
+// A function is an entry point of the program.
 type function struct {
 	name   string
 	script *rueidis.Lua // for servers without libraries
@@ -51,10 +51,10 @@ type function struct {
 
 var standard = assemble(func(part string) string { return part })
 
-// assemble builds a program from its parts, which tests edit.
+// assemble builds a program from its parts. Tests use edit to change the parts.
 func assemble(edit func(part string) string) *program {
 	var text strings.Builder
-	// In blocks, since Lua has no more than 200 locals at a time.
+	// Some parts are in blocks, since Lua allows at most 200 locals at a time.
 	for _, part := range []string{
 		stateLua, sessionsLua, leasesLua, queueLua, writeLua,
 		"local apply, administer\ndo\n", batchLua, "local plain\ndo\n", plainLua, "end\n", applyLua, "end\ndo\n", adminLua, "end\n",
@@ -72,7 +72,7 @@ func assemble(edit func(part string) string) *program {
 	return p
 }
 
-// strip removes indentation, and comments that have a line of their own.
+// strip removes indentation, empty lines and comments on lines of their own.
 func strip(part string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(part) {
@@ -83,8 +83,8 @@ func strip(part string) string {
 	return kept.String()
 }
 
-// A caller calls functions of the program on a server, or runs them as scripts if the
-// server has no libraries.
+// A caller calls functions of the program on a server. It runs them as scripts if the
+// server does not support libraries.
 type caller struct{ scripted atomic.Bool }
 
 func (c *caller) call(ctx context.Context, client rueidis.Client, p *program, f function, keys, args []string) rueidis.RedisResult {
@@ -101,7 +101,7 @@ func (c *caller) call(ctx context.Context, client rueidis.Client, p *program, f 
 	switch err := p.install(ctx, client); {
 	case err == nil:
 		return fcall()
-	case missing(err): // the server has no libraries
+	case missing(err): // the server does not support libraries
 		c.scripted.Store(true)
 		return f.script.Exec(ctx, client, keys, args)
 	default:
@@ -109,14 +109,14 @@ func (c *caller) call(ctx context.Context, client rueidis.Client, p *program, f 
 	}
 }
 
-// missing reports whether the server lacks the library, does not support libraries, or
-// does not allow this user to call them.
+// missing reports whether err indicates that the server lacks the library, does not
+// support libraries, or does not allow this user to call them.
 func missing(err error) bool {
-	return says(err, "Function not found") || says(err, "unknown command") || says(err, "NOPERM")
+	return isReply(err, "Function not found") || isReply(err, "unknown command") || isReply(err, "NOPERM")
 }
 
-// install loads the library into all primaries, which replicate it. If there are only
-// replicas, that is the error.
+// install loads the library into all primaries, which replicate it. It returns the
+// READONLY error if all nodes are replicas.
 func (p *program) install(ctx context.Context, client rueidis.Client) error {
 	var readonly error
 	loaded := false
@@ -125,7 +125,7 @@ func (p *program) install(ctx context.Context, client rueidis.Client) error {
 		switch {
 		case err == nil:
 			loaded = true
-		case says(err, "READONLY"):
+		case isReply(err, "READONLY"):
 			readonly = err
 		default:
 			return err

@@ -9,11 +9,11 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// wantFault fails unless a store cannot be opened for that reason.
+// wantFault fails unless opening a store returns an error with this fault and text.
 func wantFault(t *testing.T, at string, fault fleet.Fault, text string) {
 	t.Helper()
 	within, cancel := context.WithTimeout(ctx, time.Minute)
@@ -32,12 +32,12 @@ func wantFault(t *testing.T, at string, fault fleet.Fault, text string) {
 	}
 }
 
-func TestOpen_TellsTLSFaultsApart(t *testing.T) {
+func TestOpen_DistinguishesTLSFaults(t *testing.T) {
 	t.Parallel()
 	server, ca := redistest.TLS(t)
 	mutual, mutualCA := redistest.TLS(t)
 	mutual.Must("CONFIG", "SET", "tls-auth-clients", "yes")
-	plain, authority := redistest.Start(t), enginetest.NewAuthority(t)
+	plain, authority := redistest.Start(t), storetest.NewAuthority(t)
 	cert, key := authority.Issue(t, "client")
 	secure := "rediss://" + server.Address + "?ca=" + ca
 	wantFault(t, "redis://"+server.Address, fleet.FaultTLS, "uses TLS on this port, and the client does not; use rediss://")
@@ -53,11 +53,11 @@ func TestOpen_TellsTLSFaultsApart(t *testing.T) {
 	wantFault(t, "rediss://"+server.Address+"?ca="+authority.File, fleet.FaultTLS, "has expired, on ")
 }
 
-func TestOpen_TellsFaultsApart(t *testing.T) {
+func TestOpen_DistinguishesFaults(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--requirepass", "swordfish")
 	wantFault(t, "redis://nowhere.invalid", fleet.FaultName, `name resolution failed: host "nowhere.invalid"`)
-	wantFault(t, "redis://127.0.0.1:1", fleet.FaultConnection, "connection refused; is it running?")
-	wantFault(t, "redis://:wrong@"+server.Address, fleet.FaultAccess, "does not know that user and password")
-	wantFault(t, "redis://"+server.Address, fleet.FaultAccess, "it wants a password")
+	wantFault(t, "redis://127.0.0.1:1", fleet.FaultConnection, "connection refused")
+	wantFault(t, "redis://:wrong@"+server.Address, fleet.FaultAccess, "unknown user or wrong password")
+	wantFault(t, "redis://"+server.Address, fleet.FaultAccess, "it requires a password")
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// calls returns how often the server has run a command.
+// calls returns the number of times that the server has run a command.
 func calls(t *testing.T, server *redistest.Server, command string) int {
 	t.Helper()
 	found := regexp.MustCompile("cmdstat_" + command + `:calls=(\d+)`).FindStringSubmatch(server.Must("INFO", "commandstats"))
@@ -26,14 +26,15 @@ func calls(t *testing.T, server *redistest.Server, command string) int {
 	return n
 }
 
-// A grant of a rate is found among many by its Seq, without a scan, also if Seqs have gaps.
+// TestStore_SettleFindsAGrantAmongMany checks that a settlement finds its grant of a rate
+// by Seq, without a scan, even if Seqs have gaps.
 func TestStore_SettleFindsAGrantAmongMany(t *testing.T) {
 	t.Parallel()
 	const grants = 1000
 	for _, c := range []struct {
 		name  string
-		leaps bool // of Seqs, between all grants
-		reads int  // of the list for each settlement, at most
+		leaps bool // whether Seqs have gaps between grants
+		reads int  // maximum number of reads of the list for each settlement
 	}{{"Seqs without gaps", false, 1}, {"Seqs with gaps", true, 11}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -49,20 +50,20 @@ func TestStore_SettleFindsAGrantAmongMany(t *testing.T) {
 				if err != nil || len(r.Results) != 1 || r.Results[0].Kind != protocol.Granted {
 					t.Fatal(r, err)
 				}
-				leases = append(leases, s.Hear(r).Results[0].Lease)
+				leases = append(leases, s.Receive(r).Results[0].Lease)
 			}
 			before := calls(t, server, "lindex")
 			inUse := int64(2 * grants)
 			for _, i := range rand.Perm(grants)[:100] {
 				inUse -= 2
-				if r := s.Say(protocol.Op{Verb: protocol.Settle, Lease: leases[i], Least: 2}); r.InUse != inUse {
+				if r := s.Send(protocol.Op{Verb: protocol.Settle, Lease: leases[i], Least: 2}); r.InUse != inUse {
 					t.Fatalf("%d in use after grant %d was settled at 0, want %d", r.InUse, i, inUse)
 				}
 			}
 			if n := calls(t, server, "lindex") - before; n > 100*c.reads {
 				t.Errorf("100 settlements have read %d entries, want at most %d", n, 100*c.reads)
 			}
-			if n := calls(t, server, "lrange"); n > 2*(grants+100) { // of those that have left the window
+			if n := calls(t, server, "lrange"); n > 2*(grants+100) { // each call reads the grants that have left the window
 				t.Errorf("%d reads of ranges of the list", n)
 			}
 		})

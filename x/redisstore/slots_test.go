@@ -4,18 +4,19 @@ import (
 	"testing"
 
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// A number that a batch frees is the lowest for the next acquire of the batch.
+// TestStore_NumbersFreedWithinABatch checks that a number that a batch frees is the lowest
+// free one for the next acquire of the batch.
 func TestStore_NumbersFreedWithinABatch(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := sessiontest.Begin(t, openServer(t, server), "db", protocol.Config{Capacity: 6, Numbered: true})
 	leases := s.Granted(2, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 3))
 	// A ticket is granted when the next one is queued, or at the end of the batch.
-	r := s.Say(sessiontest.Acquire(3, 1), sessiontest.Acquire(4, 1), sessiontest.Release(leases[0]), sessiontest.Acquire(5, 2),
+	r := s.Send(sessiontest.Acquire(3, 1), sessiontest.Acquire(4, 1), sessiontest.Release(leases[0]), sessiontest.Acquire(5, 2),
 		protocol.Op{Verb: protocol.Release, Lease: leases[1], Weight: 2})
 	var got []protocol.Slots
 	for _, one := range r.Results {

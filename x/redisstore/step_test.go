@@ -4,18 +4,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// The server's clock steps forward by more than a semaphore that is not used is kept
-// for, so that its keys expire while it is held.
+// TestStore_ClockThatStepsBeyondTheLifetimeOfKeys steps the server's clock forward by
+// more than the lifetime of an unused semaphore, so that the keys of a held semaphore
+// expire.
 func TestStore_ClockThatStepsBeyondTheLifetimeOfKeys(t *testing.T) {
 	t.Parallel()
 	for form, settings := range map[string][]string{"functions": nil, "script": {"--rename-command", "FUNCTION", ""}} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
-			clock := enginetest.NewClock(t)
+			clock := storetest.NewClock(t)
 			server := redistest.Start(clock.For(t), settings...)
 			a := join(t, openServer(t, server))
 			first := a.hold(2)

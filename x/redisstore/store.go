@@ -15,14 +15,15 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Store keeps semaphores in one Redis, or in several.
+// A Store keeps semaphores in one Redis, or in several. It implements [fleet.Store].
 type Store struct {
 	options  Options
+	channels string // prefix of the channels on which instances receive notifications
 	program  *program
 	servers  []*server
 	warnings []string
-	life     context.Context // until Close
-	end      context.CancelFunc
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
 }
 
 // Open implements [fleet.Store].
@@ -45,35 +46,35 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 	case err != nil:
 		return 0, protocol.Config{}, err
 	case status == absent && by.MustExist:
-		return 0, protocol.Config{}, about(name, fs.ErrNotExist)
+		return 0, protocol.Config{}, withName(name, fs.ErrNotExist)
 	case status == absent:
-		return 0, protocol.Config{}, about(name, invalid)
+		return 0, protocol.Config{}, withName(name, invalid)
 	case status == rejected:
 		config := u.config()
-		return 0, config, about(name, fmt.Errorf("%w: it was created by version %d, this is version %d", protocol.ErrVersion, config.Protocol, version))
+		return 0, config, withName(name, fmt.Errorf("%w: semaphore created with version %d, client has version %d (hint: upgrade one version at a time)", protocol.ErrVersion, config.Protocol, version))
 	}
 	session, config := protocol.Session(u.int()), u.config()
 	if s.options.Cluster {
-		s.enlist(ctx, name)
+		s.addName(ctx, name)
 	}
-	return session, config, about(name, u.err)
+	return session, config, withName(name, u.err)
 }
 
 // Apply implements [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
-	at := s.place(name)
-	request, leases := packBatch(at.epoch.Load(), s.promotion(), b)
+	at := s.location(name)
+	request, leases := packBatch(at.epoch.Load(), s.options.Promotion.Microseconds(), b)
 	result, err := s.run(ctx, s.program.apply, true, at, request, leases...)
 	if err != nil {
-		return protocol.Reply{}, about(name, err)
+		return protocol.Reply{}, withName(name, err)
 	}
 	raw, err := result.ToString()
 	if err != nil {
-		return protocol.Reply{}, about(name, errUnpack)
+		return protocol.Reply{}, withName(name, errUnpack)
 	}
 	epoch, reply, err := unpackReply(raw)
 	if err != nil {
-		return protocol.Reply{}, about(name, err)
+		return protocol.Reply{}, withName(name, err)
 	}
 	at.epoch.Store(epoch)
 	return reply, nil
@@ -81,18 +82,18 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 
 // Inspect implements [fleet.Store].
 func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
-	at := s.place(name)
+	at := s.location(name)
 	result, err := s.run(ctx, s.program.admin, true, at, s.request(at, "inspect"))
 	if err != nil {
-		return protocol.Snapshot{}, about(name, err)
+		return protocol.Snapshot{}, withName(name, err)
 	}
 	parts, err := result.ToArray()
-	if err != nil { // only the reply that it does not exist is no list
-		return protocol.Snapshot{}, about(name, fs.ErrNotExist)
+	if err != nil { // the reply is not a list only if the semaphore does not exist
+		return protocol.Snapshot{}, withName(name, fs.ErrNotExist)
 	}
 	snapshot, epoch, err := unpackSnapshot(parts)
 	if err != nil {
-		return protocol.Snapshot{}, about(name, err)
+		return protocol.Snapshot{}, withName(name, err)
 	}
 	at.epoch.Store(epoch)
 	return snapshot, nil
@@ -110,9 +111,9 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 			p.string(c.Revoke.Note())
 		})
 		if err == nil && status == rejected {
-			err = about(name, fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist))
+			err = withName(name, fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist))
 		}
-		return orAbsent(name, status, err)
+		return orNotExist(name, status, err)
 	case c.Delete:
 		return s.delete(ctx, name, c.DeleteVersion)
 	}
@@ -126,14 +127,14 @@ func (s *Store) delete(ctx context.Context, name string, version uint64) error {
 	})
 	switch {
 	case err == nil && status == conflict:
-		return about(name, conflicting(u.config(), version))
+		return withName(name, conflictError(u.config(), version))
 	case err == nil && status == done && s.options.Cluster:
-		s.unlist(ctx, name)
+		s.removeName(ctx, name)
 	}
-	return orAbsent(name, status, err)
+	return orNotExist(name, status, err)
 }
 
-func conflicting(present protocol.Config, expected uint64) error {
+func conflictError(present protocol.Config, expected uint64) error {
 	return fmt.Errorf("%w: it has version %d, not %d", protocol.ErrConflict, present.Version, expected)
 }
 
@@ -147,25 +148,25 @@ func (s *Store) configure(ctx context.Context, name string, c protocol.Config) e
 		p.string(string(packConfig(next)))
 	})
 	if err != nil || status == absent {
-		return orAbsent(name, status, err)
+		return orNotExist(name, status, err)
 	}
 	present := u.config()
 	switch {
 	case u.err != nil:
-		return about(name, u.err)
+		return withName(name, u.err)
 	case status == rejected:
-		return about(name, invalid)
+		return withName(name, invalid)
 	case status == conflict:
-		return about(name, conflicting(present, c.Version))
+		return withName(name, conflictError(present, c.Version))
 	case status == fixed:
-		return about(name, errors.New("kind, TTL, window and numbering are fixed when a semaphore is created"))
+		return withName(name, errors.New("kind, TTL, window and numbering are fixed when a semaphore is created"))
 	case status == raised:
-		return about(name, fmt.Errorf("protocol %d: it is %d, and can be raised by one, once nobody uses an older one", c.Protocol, present.Protocol))
+		return withName(name, fmt.Errorf("protocol %d: it is %d, and can be raised by one when no session uses an older one", c.Protocol, present.Protocol))
 	}
 	return nil
 }
 
-// A status is that of a request to admin.lua.
+// A status is the result of a request to admin.lua.
 type status int64
 
 const (
@@ -177,39 +178,39 @@ const (
 	raised
 )
 
-func orAbsent(name string, o status, err error) error {
+func orNotExist(name string, o status, err error) error {
 	if err == nil && o == absent {
-		return about(name, fs.ErrNotExist)
+		return withName(name, fs.ErrNotExist)
 	}
 	return err
 }
 
-// request begins a request to admin.lua.
-func (s *Store) request(at place, what string) packer {
+// request returns the beginning of a request to admin.lua.
+func (s *Store) request(at location, what string) packer {
 	var p packer
 	p.string(what)
 	p.int(at.epoch.Load())
-	p.int(s.promotion())
+	p.int(s.options.Promotion.Microseconds())
 	return p
 }
 
-// administer runs admin.lua, and returns the part of the reply after the status.
+// administer runs admin.lua and returns the status and the part of the reply after it.
 func (s *Store) administer(ctx context.Context, name, what string, more func(*packer)) (*unpacker, status, error) {
-	at := s.place(name)
+	at := s.location(name)
 	p := s.request(at, what)
 	more(&p)
 	result, err := s.run(ctx, s.program.admin, what == "open", at, p)
 	if err != nil {
-		return nil, 0, about(name, err)
+		return nil, 0, withName(name, err)
 	}
 	raw, err := result.ToString()
 	if err != nil {
-		return nil, 0, about(name, errUnpack)
+		return nil, 0, withName(name, errUnpack)
 	}
 	u := &unpacker{rest: raw}
 	epoch, o := u.int(), status(u.int())
 	if u.err != nil {
-		return nil, 0, about(name, u.err)
+		return nil, 0, withName(name, u.err)
 	}
 	at.epoch.Store(epoch)
 	return u, o, nil
@@ -254,13 +255,13 @@ func unpackSnapshot(parts []rueidis.RedisMessage) (snapshot protocol.Snapshot, e
 	return snapshot, epoch, cmp.Or(err, u.err)
 }
 
-// Warnings returns settings of the servers with which they may lose leases, or grant them
-// twice after a failover. They were found when the store was opened.
+// Warnings returns the problems that Open has found: settings with which a server may lose
+// leases, or grant them twice after a failover.
 func (s *Store) Warnings() []string { return slices.Clone(s.warnings) }
 
 // Close closes the connections.
 func (s *Store) Close() error {
-	s.end()
+	s.cancel()
 	for _, server := range s.servers {
 		server.close()
 		server.hub.Close()
@@ -268,8 +269,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// about adds the name of the semaphore to an error.
-func about(name string, err error) error {
+// withName adds the name of the semaphore to an error. It returns nil if err is nil.
+func withName(name string, err error) error {
 	if err == nil {
 		return nil
 	}

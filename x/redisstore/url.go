@@ -96,12 +96,12 @@ func parse(u *url.URL) (o Options, err error) {
 	o.Password, _ = u.User.Password()
 	if db := strings.Trim(u.Path, "/"); db != "" {
 		if o.DB, err = strconv.Atoi(db); err != nil || o.DB < 0 {
-			return o, invalid("the path is the number of a database, such as /0, and not %q", u.Path)
+			return o, invalid("path %q: want the number of a database, such as /0", u.Path)
 		}
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return o, invalid("what follows the ? cannot be parsed")
+		return o, invalid("the parameters after the ? cannot be parsed")
 	}
 	var files tlsfiles.Files
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -126,7 +126,7 @@ func parse(u *url.URL) (o Options, err error) {
 	return o, err
 }
 
-// withPort adds the default port if there is none.
+// withPort adds the default port to an address without one.
 func (o *Options) withPort(address string) string {
 	if _, _, err := net.SplitHostPort(address); err == nil {
 		return address
@@ -138,7 +138,7 @@ func (o *Options) withPort(address string) string {
 	return net.JoinHostPort(strings.Trim(address, "[]"), port)
 }
 
-// check rejects invalid options, and sets defaults.
+// check rejects invalid options and sets defaults.
 func (o *Options) check() error {
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
@@ -158,13 +158,13 @@ func (o *Options) check() error {
 	}
 	switch {
 	case len(o.Addresses) == 0:
-		return invalid("there is no address")
+		return invalid("no address")
 	case modes > 1:
 		return invalid("want one of sentinel, cluster and sharded")
 	case len(o.Addresses) > 1 && modes == 0:
-		return invalid("there are %d addresses: are they Sentinels (sentinel=name), of a cluster (cluster=1), or to share the load (sharded=1)?", len(o.Addresses))
+		return invalid("%d addresses: want sentinel=name for Sentinels, cluster=1 for a cluster, or sharded=1 for independent servers", len(o.Addresses))
 	case o.Cluster && o.DB != 0:
-		return invalid("a cluster has no database %d, only 0", o.DB)
+		return invalid("database %d: a cluster has only database 0", o.DB)
 	case len(o.Prefix) > maxPrefix:
 		return invalid("prefix of %d bytes: want at most %d", len(o.Prefix), maxPrefix)
 	}
@@ -176,7 +176,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// maxPrefix is the longest prefix in bytes, as long as names can be.
+// maxPrefix is the maximum length of a prefix in bytes, the same as for names.
 const maxPrefix = 200
 
 func invalid(format string, args ...any) error {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-func TestURLs(t *testing.T) {
+func TestParse_URLs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Options{
 		"redis://localhost":                                        {Addresses: []string{"localhost:6379"}},
@@ -43,17 +43,17 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestURLsThatAreRefused(t *testing.T) {
+func TestOpen_RejectsURLs(t *testing.T) {
 	t.Parallel()
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"redis:localhost":                       "redis://user:password@host:port/db",
 		"redis://a?color=red":                   `"color" is not known; there are: addrs, ca, cert, cluster,`,
 		"redis://a?prefix=a&prefix=b":           "given 2 times",
 		"redis://a/x":                           "number of a database",
 		"redis://a?cluster=maybe":               "want 1 or 0",
 		"redis://a?cluster=1&sharded=1":         "one of sentinel, cluster and sharded",
-		"redis://a?addrs=b":                     "are they Sentinels",
-		"redis://a/1?cluster=1":                 "no database 1",
+		"redis://a?addrs=b":                     "2 addresses: want sentinel=name",
+		"redis://a/1?cluster=1":                 "database 1: a cluster has only database 0",
 		"redis://a?prefix={":                    "without spaces and braces",
 		"redis://a?promotion=soon":              "want a time",
 		"redis://a?ca=x":                        "for rediss://",
@@ -64,34 +64,34 @@ func TestURLsThatAreRefused(t *testing.T) {
 		"redis://ann:hunter2@a:1?promotion=-1s": "want a time",
 	} {
 		_, err := fleet.Open(ctx, text)
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: error %v, want %q", text, err, says)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: error %v, want %q", text, err, want)
 		}
 	}
 }
 
-func TestErrorsSayWhatToDoAndNoPassword(t *testing.T) {
+func TestOpen_ErrorsHaveAdviceAndNoPassword(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := l.Addr().String()
+	unused := l.Addr().String()
 	l.Close()
 	server := redistest.Start(t)
 	server.Must("CONFIG", "SET", "requirepass", "swordfish")
-	for text, says := range map[string]string{
-		"redis://ann:hunter2@" + nobody:         "cannot reach redis at " + nobody + ": connection refused; is it running?",
-		"redis://ann:hunter2@" + server.Address: "does not know that user and password",
-		"redis://" + server.Address:             "it wants a password",
+	for text, want := range map[string]string{
+		"redis://ann:hunter2@" + unused:         "cannot reach redis at " + unused + ": connection refused",
+		"redis://ann:hunter2@" + server.Address: "unknown user or wrong password",
+		"redis://" + server.Address:             "it requires a password",
 	} {
 		client, err := fleet.Open(ctx, text)
 		if err == nil {
 			_, err = client.Info(ctx, "db")
 			client.Close(ctx)
 		}
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("error %v, want %q", err, says)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 	store := openURL(t, "redis://:swordfish@"+server.Address)

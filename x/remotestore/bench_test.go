@@ -10,23 +10,23 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// BenchmarkPairs is 256 goroutines that acquire and release one permit each of one
-// semaphore, through one client, over loopback, of a server in another process. An
-// acquire and its release count as one. Direct is the same without a service.
+// BenchmarkPairs measures pairs of an acquire and a release of one permit. 256 goroutines
+// use one semaphore through one client, over loopback, with the server in another
+// process. Direct is the same without a service.
 func BenchmarkPairs(b *testing.B) {
-	engines := []string{"mem:", "sqlite:normal", "sqlite:full"}
+	backends := []string{"mem:", "sqlite:normal", "sqlite:full"}
 	loads := []struct {
 		name     string
 		capacity int64
 	}{{"free", 1000}, {"queued", 16}}
-	for _, engine := range engines {
+	for _, backend := range backends {
 		for _, load := range loads {
-			b.Run(engine+"/"+load.name, func(b *testing.B) {
-				server := startServer(b, "127.0.0.1:0", engineURL(b, engine))
-				pairs(b, openAt(b, server.Hear()), load.capacity)
+			b.Run(backend+"/"+load.name, func(b *testing.B) {
+				server := startServer(b, "127.0.0.1:0", backendURL(b, backend))
+				pairs(b, openAt(b, server.Receive()), load.capacity)
 			})
-			b.Run(engine+"/"+load.name+"/direct", func(b *testing.B) {
-				store, err := openEngine(engineURL(b, engine))
+			b.Run(backend+"/"+load.name+"/direct", func(b *testing.B) {
+				store, err := openBackend(backendURL(b, backend))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -36,16 +36,16 @@ func BenchmarkPairs(b *testing.B) {
 	}
 }
 
-// engineURL is one with a file of its own.
-func engineURL(t testing.TB, engine string) string {
+// backendURL returns the URL of a backend, with its own file for SQLite.
+func backendURL(t testing.TB, backend string) string {
 	t.Helper()
-	if how, ok := strings.CutPrefix(engine, "sqlite:"); ok {
+	if how, ok := strings.CutPrefix(backend, "sqlite:"); ok {
 		return "sqlite://" + filepath.Join(t.TempDir(), "fleet.db") + "?synchronous=" + how
 	}
-	return engine
+	return backend
 }
 
-// pairs does b.N of them.
+// pairs acquires and releases b.N times.
 func pairs(b *testing.B, store fleet.Store, capacity int64) {
 	client := fleet.New(store)
 	s, err := client.Semaphore("pairs", capacity)

@@ -11,14 +11,14 @@ import (
 	"github.com/sema-go/sema/x/sqlitestore"
 )
 
-// A clocked store is a client of a service whose engine is in memory, with a clock
-// that can be set.
+// A clocked store is a client of a service whose store is in memory, with a clock that
+// can be set.
 type clocked struct {
 	*Store
 	*fleettest.Clock
 }
 
-func TestConformsInFrontOfMemory(t *testing.T) {
+func TestStore_ConformsOverMemory(t *testing.T) {
 	t.Parallel()
 	fleettest.Suite{Histories: histories, Open: func(t *testing.T) fleet.Store {
 		clock := &fleettest.Clock{}
@@ -27,15 +27,15 @@ func TestConformsInFrontOfMemory(t *testing.T) {
 	}}.Run(t)
 }
 
-// TestConformsInFrontOfSQLite has two servers of one store. The store ends sessions by
-// itself, so that a TTL has to be longer than this process is ever kept waiting.
-func TestConformsInFrontOfSQLite(t *testing.T) {
+// TestStore_ConformsOverSQLite runs the suite with two servers of one store. The store
+// ends sessions by itself, so the TTL has to be longer than any pause of this process.
+func TestStore_ConformsOverSQLite(t *testing.T) {
 	t.Parallel()
-	engine, err := sqlitestore.Open(filepath.Join(t.TempDir(), "fleet.db"), sqlitestore.Options{Normal: true})
+	backend, err := sqlitestore.Open(filepath.Join(t.TempDir(), "fleet.db"), sqlitestore.Options{Normal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { engine.Close() })
-	one, other := serve(t, engine, serving{}), serve(t, engine, serving{})
+	t.Cleanup(func() { backend.Close() })
+	one, other := serve(t, backend, serving{}), serve(t, backend, serving{})
 	fleettest.Suite{Histories: histories / 3, TTL: 6 * time.Second, Open: func(t *testing.T) fleet.Store { return openAt(t, one.address, other.address) }}.Run(t)
 }

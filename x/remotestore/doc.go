@@ -1,46 +1,54 @@
-// Package remotestore is an engine for fleet semaphores that somebody else has: a
-// server of the sema service, over the network. It is for programs that are not to
-// reach Redis, PostgreSQL or etcd themselves, or whose engine is a file of SQLite's
-// on another machine. Who can reach the engine saves a round trip without it.
-// Import it, and [fleet.Open] knows
+// Package remotestore keeps fleet semaphores in the store of a sema service, which it
+// reaches over the network. Use it for programs that must not connect to Redis,
+// PostgreSQL or etcd themselves, or if the store is an SQLite file on another machine. A
+// program that can reach the store saves a round trip by using it directly. With this
+// package imported, [fleet.Open] accepts
 //
 //	sema://host:7362,other:7362?token_file=/run/secrets/sema
 //	semas://host?ca=/etc/sema/ca.pem&cert=client.pem&key=client.key
 //
-// The first is without TLS, and with HTTP/2 from the first byte on; the second with
-// TLS. The port is 7362 unless told. Parameters are hosts, servers besides those
-// before the ?, which may be written as addresses of IPv6; token or token_file, what
-// the service knows this program by (or else the environment variable SEMA_TOKEN has
-// it, if there is one); ca, the authority of the servers' certificates, unless the
-// system knows it; cert and key, of this program's own certificate; open (check or
-// lazy), whether the service has to be there when the store is opened. A token without
-// TLS can be read by who listens on the way: keep that to loopback and to networks
-// you trust.
+// The first form uses HTTP/2 without TLS and without an upgrade, the second uses TLS. The
+// default port is 7362. The parameters are
 //
-// # What it promises
+//	hosts                 further servers; they may be IPv6 addresses
+//	token or token_file   the token of this program, or the file that contains it;
+//	                      default: the environment variable SEMA_TOKEN, if set
+//	ca                    the authority that issues the servers' certificates;
+//	                      default: those that the system trusts
+//	cert, key             the client certificate
+//	open                  check (default): the service must be reachable when the
+//	                      store is opened; lazy: the first call connects
 //
-// What the engine behind the service does. A server keeps nothing of its own, so that
-// several of them over one engine are one service. All calls of a store go to one
-// server, and to the next when that does not answer: at once if connections are
-// refused or break, after a second of silence if callers give up by then, and after
-// three and a half of them on a connection that is dead without a word. Holders trust
-// in their leases for two thirds of a TTL: with the usual fifteen seconds there is
-// time for that, with a TTL below five there may not be.
+// Without TLS the token can be read on the network. Use sema:// only on loopback and in
+// networks that you trust.
 //
-// If an answer is lost, a batch is said again, which is not done twice; so are looks
-// and lists. To open a session is tried again by the caller, and the one that nobody
-// knows of dies. A command of an administrator is not repeated, since it may have been
-// done: the error says so, and is [sema.ErrUnavailable]. What was surely not sent is
-// always tried elsewhere.
+// # Guarantees
 //
-// Errors are what they are at the engine, for [errors.Is], with their text. The token
-// is in none of them.
+// The guarantees are those of the store behind the service. A server keeps no state of
+// its own, so several servers with one store form one service. All calls of a [Store] go
+// to one server. They go to the next server
 //
-// # Hints
+//   - at once if connections are refused or break;
+//   - after a second without a reply, as soon as the deadline of a call passes;
+//   - after three and a half seconds if a connection is lost without notice.
 //
-// A store that listens has one stream. The server sends a sign of life every few
-// seconds, and after three that are missing the client goes elsewhere. From time to
-// time the server ends the stream, and the client begins another one: so that a server
-// knows who is still there, whatever is in between. Whoever listens anew looks at all
-// it uses, for what it may have missed.
+// Holders rely on their leases for two thirds of a TTL. That leaves enough time for a
+// failover with the default TTL of 15s, and possibly not with a TTL below 5s.
+//
+// If a reply is lost, batches, inspections and lists are sent again. A repeated batch is
+// applied only once. The caller repeats the opening of a session, and a session that was
+// opened without a reply expires. A command of an administrator is not repeated, since it
+// may have been applied: the error states that, and is [sema.ErrUnavailable]. A request
+// that was certainly not sent is always sent to another server.
+//
+// Errors match those of the store for [errors.Is], and have the same text. They never
+// contain the token.
+//
+// # Notifications
+//
+// Each call of [Store.Listen] uses one stream. The server sends a heartbeat every few
+// seconds. The client connects to another server after three missing heartbeats. From
+// time to time the server ends the stream, and the client begins another one. In this way
+// the server notices clients that are gone, even behind a proxy. A client that begins
+// another stream checks all semaphores that it uses for missed changes.
 package remotestore

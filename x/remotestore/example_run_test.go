@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/x/server"
 )
 
-// TestExample runs Example, which go test only compiles: it has no store by itself.
-func TestExample(t *testing.T) {
+// TestExample_Prints runs Example with a store. go test only compiles it, since it needs
+// one.
+func TestExample_Prints(t *testing.T) {
 	handler, err := server.New(memstore.New(), server.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +30,7 @@ func TestExample(t *testing.T) {
 		}
 	})
 	t.Setenv("SEMA_STORE", strings.Replace(s.URL, "http", "sema", 1))
-	if got := enginetest.Printed(t, Example); got != "1 of 40\n" {
+	if got := storetest.Printed(t, Example); got != "1 of 40\n" {
 		t.Errorf("printed %q", got)
 	}
 }

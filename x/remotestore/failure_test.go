@@ -13,35 +13,36 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// behind is a store that reaches one engine by several servers, each behind a
-// network of its own. It asks the first of them now.
-func behind(t *testing.T, engine fleet.Store, servers int, how serving) (*Store, []*enginetest.Proxy) {
+// openBehindProxies opens a store that reaches one backend through several servers, each
+// behind its own proxy. The store uses the first server.
+func openBehindProxies(t *testing.T, backend fleet.Store, servers int, how serving) (*Store, []*storetest.Proxy) {
 	t.Helper()
 	var (
-		proxies []*enginetest.Proxy
+		proxies []*storetest.Proxy
 		hosts   []string
 	)
 	for range servers {
-		p := enginetest.NewProxy(t, serve(t, engine, how).address)
+		p := storetest.NewProxy(t, serve(t, backend, how).address)
 		proxies, hosts = append(proxies, p), append(hosts, p.Address)
 	}
 	store := openAt(t, hosts...)
-	store.servers.current.Store(0)
+	store.servers.turn.Store(0)
 	return store, proxies
 }
 
-func (s *Store) asks() string {
-	to, _ := s.servers.now()
+// currentAddress returns the address of the server that the store uses.
+func (s *Store) currentAddress() string {
+	to, _ := s.servers.current()
 	return to.address
 }
 
-func TestConnectionsThatAreCutAreMadeAgain(t *testing.T) {
+func TestStore_ReconnectsAfterACut(t *testing.T) {
 	t.Parallel()
-	store, proxies := behind(t, memstore.New(), 1, serving{})
+	store, proxies := openBehindProxies(t, memstore.New(), 1, serving{})
 	id := open(t, store, "a", protocol.Config{Capacity: 1})
 	for seq := range uint64(20) {
 		r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: seq + 1})
@@ -52,20 +53,21 @@ func TestConnectionsThatAreCutAreMadeAgain(t *testing.T) {
 	}
 }
 
-// lossy is a store that reaches an engine by two servers, of which the first loses
-// its answers while that is set. It asks that one now.
-func lossy(t *testing.T, engine fleet.Store) (store *Store, loses *atomic.Bool) {
+// openLossy opens a store that reaches a backend through two servers. The first, which
+// the store uses, drops its replies while loses is true.
+func openLossy(t *testing.T, backend fleet.Store) (store *Store, loses *atomic.Bool) {
 	t.Helper()
 	loses = &atomic.Bool{}
-	store = openAt(t, serve(t, engine, serving{wrap: losing(loses)}).address, serve(t, engine, serving{}).address)
-	store.servers.current.Store(0)
+	store = openAt(t, serve(t, backend, serving{wrap: dropReplies(loses)}).address, serve(t, backend, serving{}).address)
+	store.servers.turn.Store(0)
 	return store, loses
 }
 
-// TestALostAnswerToABatchIsAskedForElsewhere, and nothing is done twice.
-func TestALostAnswerToABatchIsAskedForElsewhere(t *testing.T) {
+// TestApply_RepeatsALostReplyElsewhere checks that a batch whose reply was lost is sent
+// to the next server, and is applied once.
+func TestApply_RepeatsALostReplyElsewhere(t *testing.T) {
 	t.Parallel()
-	store, loses := lossy(t, memstore.New())
+	store, loses := openLossy(t, memstore.New())
 	id := open(t, store, "a", protocol.Config{Capacity: 5})
 	loses.Store(true)
 	r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 2)}})
@@ -74,20 +76,21 @@ func TestALostAnswerToABatchIsAskedForElsewhere(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatAreCutInAnAnswer are made again, elsewhere if there is somebody.
-func TestConnectionsThatAreCutInAnAnswer(t *testing.T) {
+// TestApply_FailsOverWhenRepliesAreCut cuts connections within replies. The store
+// connects again, to the other server if that one replies.
+func TestApply_FailsOverWhenRepliesAreCut(t *testing.T) {
 	t.Parallel()
-	store, proxies := behind(t, memstore.New(), 2, serving{})
+	store, proxies := openBehindProxies(t, memstore.New(), 2, serving{})
 	id := open(t, store, "a", protocol.Config{Capacity: 5})
 	batch := protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1, Ops: []protocol.Op{acquire(1, 2)}}
-	proxies[0].SetFault(enginetest.Fault{CutReplies: true})
+	proxies[0].SetFault(storetest.Fault{CutReplies: true})
 	if r, err := store.Apply(ctx, "a", batch); err != nil || r.InUse != 2 || len(r.Results) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if proxies[0].Lost() == 0 || store.asks() != proxies[1].Address {
-		t.Error("nothing was lost")
+	if proxies[0].Lost() == 0 || store.currentAddress() != proxies[1].Address {
+		t.Error("no reply was cut, or the store still uses that server")
 	}
-	proxies[1].SetFault(enginetest.Fault{CutReplies: true})
+	proxies[1].SetFault(storetest.Fault{CutReplies: true})
 	_, err := store.Apply(ctx, "a", batch)
 	if !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("%v", err)
@@ -99,21 +102,21 @@ func TestConnectionsThatAreCutInAnAnswer(t *testing.T) {
 	}
 }
 
-// TestACommandIsNotRepeated if its answer is lost: it was done, and would fail the
-// second time.
-func TestACommandIsNotRepeated(t *testing.T) {
+// TestAdminister_IsNotRepeated checks that a command is not repeated if its reply is
+// lost: it was applied, and would fail the second time.
+func TestAdminister_IsNotRepeated(t *testing.T) {
 	t.Parallel()
-	store, loses := lossy(t, memstore.New())
+	store, loses := openLossy(t, memstore.New())
 	open(t, store, "a", protocol.Config{Capacity: 5})
 	loses.Store(true)
 	command := func(c fleet.Command) {
 		t.Helper()
-		store.servers.current.Store(0)
+		store.servers.turn.Store(0)
 		err := store.Administer(ctx, "a", c)
-		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, errLost) {
+		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, errReplyLost) {
 			t.Errorf("%v", err)
 		}
-		wantError(t, err, "look whether it was done")
+		wantError(t, err, "check whether the command was applied")
 	}
 	changed := protocol.Config{Capacity: 7, TTL: testTTL, Version: 1, Protocol: protocol.Version}
 	command(fleet.Command{Configure: &changed})
@@ -126,33 +129,35 @@ func TestACommandIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotSentIsAskedElsewhere, commands too.
-func TestWhatWasNotSentIsAskedElsewhere(t *testing.T) {
+// TestStore_FailsOverWhenNotSent checks that a request that was not sent goes to another
+// server, even if it is a command.
+func TestStore_FailsOverWhenNotSent(t *testing.T) {
 	t.Parallel()
-	store, proxies := behind(t, memstore.New(), 3, serving{})
-	proxies[0].SetFault(enginetest.Fault{Refuse: true})
-	proxies[1].SetFault(enginetest.Fault{Refuse: true})
+	store, proxies := openBehindProxies(t, memstore.New(), 3, serving{})
+	proxies[0].SetFault(storetest.Fault{Reject: true})
+	proxies[1].SetFault(storetest.Fault{Reject: true})
 	open(t, store, "a", protocol.Config{Capacity: 5})
-	store.servers.current.Store(0)
+	store.servers.turn.Store(0)
 	if err := store.Administer(ctx, "a", fleet.Command{Delete: true}); err != nil {
 		t.Error(err)
 	}
-	proxies[2].SetFault(enginetest.Fault{Refuse: true})
+	proxies[2].SetFault(storetest.Fault{Reject: true})
 	proxies[2].Cut()
 	_, err := store.Inspect(ctx, "a")
 	if !errors.Is(err, sema.ErrUnavailable) {
 		t.Error(err)
 	}
-	wantError(t, err, "connection refused; is it running?", proxies[0].Address, proxies[2].Address)
+	wantError(t, err, "connection refused", proxies[0].Address, proxies[2].Address)
 }
 
-// TestALostAnswerToOpenLeavesASessionThatNobodyUses.
-func TestALostAnswerToOpenLeavesASessionThatNobodyUses(t *testing.T) {
+// TestOpen_LostReplyLeavesAnUnusedSession checks that Open is not repeated if its reply
+// is lost. The session that was opened stays unused.
+func TestOpen_LostReplyLeavesAnUnusedSession(t *testing.T) {
 	t.Parallel()
-	store, loses := lossy(t, memstore.New())
+	store, loses := openLossy(t, memstore.New())
 	open(t, store, "a", protocol.Config{Capacity: 5})
 	loses.Store(true)
-	if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 5, TTL: testTTL}, sessiontest.Opener("me")); err == nil || errors.Is(err, errLost) {
+	if _, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 5, TTL: testTTL}, sessiontest.Opener("me")); err == nil || errors.Is(err, errReplyLost) {
 		t.Error(err)
 	}
 	if s, err := store.Inspect(ctx, "a"); err != nil || len(s.Sessions) != 2 {
@@ -160,14 +165,15 @@ func TestALostAnswerToOpenLeavesASessionThatNobodyUses(t *testing.T) {
 	}
 }
 
-// TestASilentServerIsLeft by those whose time is over, and those who have time find
-// out by themselves.
-func TestASilentServerIsLeft(t *testing.T) {
+// TestStore_LeavesAnUnresponsiveServer checks that a store uses the next server after the
+// deadline of a call has passed without a reply. A call without a deadline fails over by
+// itself.
+func TestStore_LeavesAnUnresponsiveServer(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]enginetest.Fault{"deaf": {LoseRequests: true}, "mute": {LoseReplies: true}} {
+	for name, fault := range map[string]storetest.Fault{"requests are lost": {LoseRequests: true}, "replies are lost": {LoseReplies: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, proxies := behind(t, memstore.New(), 2, serving{})
+			store, proxies := openBehindProxies(t, memstore.New(), 2, serving{})
 			id := open(t, store, "a", protocol.Config{Capacity: 5})
 			proxies[0].SetFault(fault)
 			began := time.Now()
@@ -175,11 +181,11 @@ func TestASilentServerIsLeft(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
-			wantError(t, err, proxies[0].Address, "does not answer")
+			wantError(t, err, proxies[0].Address, "did not reply")
 			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1}); err != nil || r.Status > protocol.Repeated {
 				t.Errorf("%+v, %v", r, err)
 			}
-			store.servers.current.Store(0)
+			store.servers.turn.Store(0)
 			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 2}); err != nil || r.Status > protocol.Repeated {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -190,13 +196,13 @@ func TestASilentServerIsLeft(t *testing.T) {
 	}
 }
 
-// TestASilentServerIsLeftByThoseWhoAskBriefly: none of them waits for long, but
-// together they do.
-func TestASilentServerIsLeftByThoseWhoAskBriefly(t *testing.T) {
+// TestStore_LeavesAnUnresponsiveServerAfterShortCalls checks that a store uses the next
+// server after many calls with short deadlines, of which none waits for long.
+func TestStore_LeavesAnUnresponsiveServerAfterShortCalls(t *testing.T) {
 	t.Parallel()
-	store, proxies := behind(t, memstore.New(), 2, serving{})
+	store, proxies := openBehindProxies(t, memstore.New(), 2, serving{})
 	open(t, store, "a", protocol.Config{Capacity: 5})
-	proxies[0].SetFault(enginetest.Fault{LoseReplies: true})
+	proxies[0].SetFault(storetest.Fault{LoseReplies: true})
 	began := time.Now()
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
@@ -211,20 +217,21 @@ func TestASilentServerIsLeftByThoseWhoAskBriefly(t *testing.T) {
 	}
 }
 
-// down is an engine that is.
-type down struct{ fleet.Store }
+// An unavailableStore fails Inspect with ErrUnavailable.
+type unavailableStore struct{ fleet.Store }
 
-func (down) Inspect(context.Context, string) (protocol.Snapshot, error) {
+func (unavailableStore) Inspect(context.Context, string) (protocol.Snapshot, error) {
 	return protocol.Snapshot{}, errors.Join(sema.ErrUnavailable, errors.New("cannot reach redis at 10.0.0.1:6379"))
 }
 
-// TestAServerWithoutItsEngineIsLeft: another one may reach it.
-func TestAServerWithoutItsEngineIsLeft(t *testing.T) {
+// TestStore_LeavesAServerWithoutItsStore checks that a store uses the next server if a
+// server does not reach its store, since another one may reach it.
+func TestStore_LeavesAServerWithoutItsStore(t *testing.T) {
 	t.Parallel()
-	engine := memstore.New()
-	broken, good := serve(t, down{engine}, serving{}), serve(t, engine, serving{})
+	backend := memstore.New()
+	broken, good := serve(t, unavailableStore{backend}, serving{}), serve(t, backend, serving{})
 	store := openAt(t, broken.address, good.address)
-	store.servers.current.Store(0)
+	store.servers.turn.Store(0)
 	_, err := store.Inspect(ctx, "a")
 	if !errors.Is(err, sema.ErrUnavailable) {
 		t.Error(err)
@@ -235,19 +242,19 @@ func TestAServerWithoutItsEngineIsLeft(t *testing.T) {
 	}
 }
 
-func TestAClosedStoreSaysSo(t *testing.T) {
+func TestClose_EndsCallsAndListeners(t *testing.T) {
 	t.Parallel()
-	store, proxies := behind(t, memstore.New(), 1, serving{})
+	store, proxies := openBehindProxies(t, memstore.New(), 1, serving{})
 	id := open(t, store, "a", protocol.Config{Capacity: 5})
 	listening := make(chan error, 1)
 	go func() { listening <- store.Listen(ctx, "me", func(string) {}) }()
-	proxies[0].SetFault(enginetest.Fault{LoseReplies: true})
+	proxies[0].SetFault(storetest.Fault{LoseReplies: true})
 	calling := make(chan error, 1)
 	go func() {
 		_, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1})
 		calling <- err
 	}()
-	await(t, "the answer is lost", func() bool { return proxies[0].Lost() > 0 })
+	await(t, "the reply is lost", func() bool { return proxies[0].Lost() > 0 })
 	if err := store.Close(); err != nil {
 		t.Error(err)
 	}
@@ -259,12 +266,13 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	wantError(t, store.Listen(ctx, "me", nil), "the store is closed")
 }
 
-// TestSomebodyElseAtThePort is found out.
-func TestSomebodyElseAtThePort(t *testing.T) {
+// TestStore_ReportsAnotherServiceAtThePort checks the error if another service listens at
+// the port.
+func TestStore_ReportsAnotherServiceAtThePort(t *testing.T) {
 	t.Parallel()
-	server := serve(t, memstore.New(), serving{wrap: elsewhere})
+	server := serve(t, memstore.New(), serving{wrap: notFound})
 	_, err := openAt(t, server.address).Inspect(ctx, "a")
-	wantError(t, err, "there is no sema service at "+server.address)
+	wantError(t, err, "no sema service at "+server.address)
 	if strings.Contains(err.Error(), "hush") {
 		t.Error(err)
 	}

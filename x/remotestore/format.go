@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// String returns where the service is, without the token.
+// String returns the addresses of the service, without the token.
 func (s *Store) String() string {
 	text := "sema service at " + strings.Join(s.addresses, ", ")
 	if s.tls != nil {
@@ -15,10 +15,11 @@ func (s *Store) String() string {
 	return text
 }
 
-// GoString implements [fmt.GoStringer]: it returns String, as the fields have secrets.
+// GoString implements [fmt.GoStringer]. It returns String, since the fields contain
+// secrets.
 func (s *Store) GoString() string { return s.String() }
 
-// LogValue implements [slog.LogValuer]: it returns String.
+// LogValue implements [slog.LogValuer]. It returns String.
 func (s *Store) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // String returns the options without the token.
@@ -26,8 +27,8 @@ func (o Options) String() string {
 	return fmt.Sprintf("hosts %s, by TLS: %t, with a token: %t", strings.Join(o.Hosts, ", "), o.TLS != nil, o.Token != "" || o.TokenFile != "")
 }
 
-// GoString implements [fmt.GoStringer]: it returns String, which has no token.
+// GoString implements [fmt.GoStringer]. It returns String, which contains no token.
 func (o Options) GoString() string { return o.String() }
 
-// LogValue implements [slog.LogValuer]: it returns String.
+// LogValue implements [slog.LogValuer]. It returns String.
 func (o Options) LogValue() slog.Value { return slog.StringValue(o.String()) }

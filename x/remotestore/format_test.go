@@ -3,7 +3,7 @@ package remotestore
 import (
 	"testing"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
 func TestStore_PrintsNoToken(t *testing.T) {
@@ -13,6 +13,6 @@ func TestStore_PrintsNoToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	enginetest.Prints(t, s, "sema service at "+s.addresses[0])
-	enginetest.Prints(t, Options{Hosts: []string{"a:1"}, Token: "secret"}, "hosts a:1, by TLS: false, with a token: true")
+	storetest.Prints(t, s, "sema service at "+s.addresses[0])
+	storetest.Prints(t, Options{Hosts: []string{"a:1"}, Token: "secret"}, "hosts a:1, by TLS: false, with a token: true")
 }

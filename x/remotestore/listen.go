@@ -16,32 +16,35 @@ const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
 
-	// helloWithin is for the first message of a stream. How soon the next ones come
-	// is said in it; missed is how many of them may be.
-	helloWithin = 5 * time.Second
-	missed      = 3
+	// helloTimeout bounds the wait for the first message of a stream, which contains the
+	// interval of heartbeats.
+	helloTimeout = 5 * time.Second
+	// missedHeartbeats is the number of heartbeats after which a stream without messages
+	// is closed.
+	missedHeartbeats = 3
 )
 
-// Listen is for [fleet.Store]. After whatever failure it begins anew, at the next
-// server, and has all that this store uses be looked at: hints may have been missed.
-func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
+// Listen implements [fleet.Store]. After any failure it listens again at the next server.
+// It then calls notify for all semaphores that this store uses, since notifications may
+// have been missed.
+func (s *Store) Listen(ctx context.Context, instance string, notify func(name string)) error {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	for pause, again := firstPause, false; ; again = true {
-		heard, err := s.listen(ctx, instance, hint, again)
+		received, err := s.listen(ctx, instance, notify, again)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, errors.ErrUnsupported):
 			return err
-		case heard:
+		case received:
 			pause = firstPause
 		}
-		if heard && err == nil {
-			continue // it was only for the service to know that somebody is there
+		if received && err == nil {
+			continue // the lifetime of the stream has ended
 		}
 		select {
 		case <-ctx.Done():
@@ -52,76 +55,55 @@ func (s *Store) Listen(ctx context.Context, instance string, hint func(name stri
 	}
 }
 
-// errSilent is why a stream is given up.
-var errSilent = errors.New("nothing was heard for too long")
+// errNoHeartbeat is the cause of closing a stream without messages.
+var errNoHeartbeat = errors.New("no heartbeat received in time")
 
-// listen hears one stream to its end, and reports whether anything was heard.
-func (s *Store) listen(ctx context.Context, instance string, hint func(name string), again bool) (heard bool, err error) {
-	to, turn := s.servers.now()
+// listen receives one stream until it ends, and reports whether it received a message. If
+// again is set, it calls notify for all semaphores in use after the first message.
+func (s *Store) listen(ctx context.Context, instance string, notify func(name string), again bool) (received bool, err error) {
+	to, turn := s.servers.current()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	patience := helloWithin
-	watchdog := time.AfterFunc(patience, func() { cancel(errSilent) })
+	timeout := helloTimeout
+	watchdog := time.AfterFunc(timeout, func() { cancel(errNoHeartbeat) })
 	defer watchdog.Stop()
 	stream, err := to.client.Listen(ctx, &semav1.StoreListenRequest{Instance: []byte(instance)})
 	if err == nil {
 		for stream.Receive() {
 			m := stream.Msg()
-			if !heard {
-				heard = true
+			if !received {
+				received = true
 				if m.Heartbeat > 0 {
-					patience = missed * time.Duration(m.Heartbeat) * time.Microsecond
+					timeout = missedHeartbeats * time.Duration(m.Heartbeat) * time.Microsecond
 				}
 				if again {
-					s.tellAll(hint)
+					s.notifyAll(notify)
 				}
 			}
-			watchdog.Reset(patience)
+			watchdog.Reset(timeout)
 			for _, name := range m.Names {
-				hint(name)
+				notify(name)
 			}
 		}
 		err = errors.Join(stream.Err(), stream.Close())
 	}
-	if fault, answered := wire.ReadFault(err); answered {
-		err = s.told(ctx, fault)
+	if fault, ok := wire.ReadFault(err); ok {
+		err = s.remoteError(ctx, fault)
 	}
 	if err != nil {
-		s.servers.leave(turn)
-		_, _ = s.token.read() // it may be the reason, and the next call says so if it still is
+		s.servers.failOver(turn)
+		_, _ = s.token.read() // the token may be the reason; the next call reports it if it still is
 	}
-	return heard, err
+	return received, err
 }
 
-// names are those of the semaphores that were used last.
-type names struct {
-	used     map[string]time.Time
-	forgetAt int // how many there may be before those are forgotten that nobody uses
-}
-
-const (
-	leastForgotten = 256
-	unused         = 10 * time.Minute
-)
-
-func (s *Store) noteName(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := &s.names
-	now := time.Now()
-	if _, known := n.used[name]; !known && len(n.used) >= max(n.forgetAt, leastForgotten) {
-		maps.DeleteFunc(n.used, func(_ string, last time.Time) bool { return now.Sub(last) > unused })
-		n.forgetAt = 2 * len(n.used)
-	}
-	n.used[name] = now
-}
-
-// tellAll is when hints may have been missed.
-func (s *Store) tellAll(hint func(name string)) {
+// notifyAll calls notify for all semaphores that this store uses, after notifications may
+// have been missed.
+func (s *Store) notifyAll(notify func(name string)) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.names.used))
 	s.mu.Unlock()
 	for _, name := range all {
-		hint(name)
+		notify(name)
 	}
 }

@@ -12,63 +12,67 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-func elsewhere(http.Handler) http.Handler { return http.NotFoundHandler() }
+func notFound(http.Handler) http.Handler { return http.NotFoundHandler() }
 
-// hinting is an engine whose hints a test gives.
-type hinting struct {
+// A notifyingStore notifies its listeners of the names that a test sends.
+type notifyingStore struct {
 	fleet.Store
 	listeners atomic.Int64
-	news      chan string
+	names     chan string
 }
 
-func newHinting() *hinting { return &hinting{Store: memstore.New(), news: make(chan string)} }
+func newNotifyingStore() *notifyingStore {
+	return &notifyingStore{Store: memstore.New(), names: make(chan string)}
+}
 
-func (h *hinting) Listen(ctx context.Context, _ string, hint func(string)) error {
+func (h *notifyingStore) Listen(ctx context.Context, _ string, notify func(string)) error {
 	h.listeners.Add(1)
 	defer h.listeners.Add(-1)
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case name := <-h.news:
-			hint(name)
+		case name := <-h.names:
+			notify(name)
 		}
 	}
 }
 
-// wantHint fails unless the name is heard.
-func wantHint(t *testing.T, heard <-chan string, name string) {
+// wantNotified fails unless a notification about name arrives within a minute.
+func wantNotified(t *testing.T, notified <-chan string, name string) {
 	t.Helper()
 	for timeout := time.After(time.Minute); ; {
 		select {
-		case got := <-heard:
+		case got := <-notified:
 			if got == name {
 				return
 			}
 		case <-timeout:
-			t.Fatalf("no hint of %s", name)
+			t.Fatalf("no notification about %s within a minute", name)
 		}
 	}
 }
 
-// TestHintsGoOnAfterTheConnectionIsCut, and what was missed is hinted at.
-func TestHintsGoOnAfterTheConnectionIsCut(t *testing.T) {
+// TestListen_ContinuesAfterACut checks that notifications arrive after the connection was
+// cut, and that Listen notifies about all semaphores in use, since it may have missed
+// changes.
+func TestListen_ContinuesAfterACut(t *testing.T) {
 	t.Parallel()
-	engine := newHinting()
-	store, proxies := behind(t, engine, 2, serving{})
+	backend := newNotifyingStore()
+	store, proxies := openBehindProxies(t, backend, 2, serving{})
 	for i := range 3 {
 		open(t, store, fmt.Sprint("used-", i), protocol.Config{Capacity: 1})
 	}
-	heard := make(chan string, 1000)
-	l := goListen(t, store, "me", func(name string) { heard <- name })
+	notified := make(chan string, 1000)
+	l := goListen(t, store, "me", func(name string) { notified <- name })
 	for range 5 {
-		engine.news <- "fresh"
-		wantHint(t, heard, "fresh")
-		for len(heard) > 0 {
-			<-heard
+		backend.names <- "fresh"
+		wantNotified(t, notified, "fresh")
+		for len(notified) > 0 {
+			<-notified
 		}
 		for _, p := range proxies {
 			p.Cut()
@@ -76,88 +80,88 @@ func TestHintsGoOnAfterTheConnectionIsCut(t *testing.T) {
 		missed := map[string]bool{}
 		for len(missed) < 3 {
 			select {
-			case name := <-heard:
+			case name := <-notified:
 				missed[name] = true
 			case <-time.After(time.Minute):
-				t.Fatalf("of what was missed only %v is hinted at", missed)
+				t.Fatalf("notified only about %v, want all three that were missed", missed)
 			}
 		}
 	}
 	if err := l.stop(); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	await(t, "nobody listens at the servers", func() bool { return engine.listeners.Load() == 0 })
+	await(t, "the servers have no listeners", func() bool { return backend.listeners.Load() == 0 })
 }
 
-// TestASilentStreamIsGivenUp: the server's heartbeat is missing, and so is the end
-// of the connection.
-func TestASilentStreamIsGivenUp(t *testing.T) {
+// TestListen_LeavesAStreamWithoutHeartbeats loses the heartbeats of the server, while the
+// connection stays open.
+func TestListen_LeavesAStreamWithoutHeartbeats(t *testing.T) {
 	t.Parallel()
-	engine := newHinting()
-	store, proxies := behind(t, engine, 2, serving{heartbeat: 50 * time.Millisecond})
+	backend := newNotifyingStore()
+	store, proxies := openBehindProxies(t, backend, 2, serving{heartbeat: 50 * time.Millisecond})
 	open(t, store, "used", protocol.Config{Capacity: 1})
-	heard := make(chan string, 1000)
-	goListen(t, store, "me", func(name string) { heard <- name })
-	engine.news <- "first"
-	wantHint(t, heard, "first")
+	notified := make(chan string, 1000)
+	goListen(t, store, "me", func(name string) { notified <- name })
+	backend.names <- "first"
+	wantNotified(t, notified, "first")
 	began := time.Now()
-	proxies[0].SetFault(enginetest.Fault{LoseReplies: true})
-	wantHint(t, heard, "used")
+	proxies[0].SetFault(storetest.Fault{LoseReplies: true})
+	wantNotified(t, notified, "used")
 	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("it took %v to find out", took)
+		t.Errorf("the missing heartbeats were detected after %v", took)
 	}
-	if store.asks() != proxies[1].Address {
-		t.Error("the silent server is still asked")
+	if store.currentAddress() != proxies[1].Address {
+		t.Error("the store still uses the server without heartbeats")
 	}
 }
 
-// TestWhoListensIsAskedWhetherItIsThere: streams come to an end, and the next ones
-// are begun without a pause.
-func TestWhoListensIsAskedWhetherItIsThere(t *testing.T) {
+// TestListen_BeginsTheNextStreamAtOnce checks that the next stream begins without a pause
+// when the lifetime of a stream ends.
+func TestListen_BeginsTheNextStreamAtOnce(t *testing.T) {
 	t.Parallel()
-	engine := newHinting()
-	server := serve(t, engine, serving{heartbeat: 10 * time.Millisecond, lifetime: 20 * time.Millisecond})
+	backend := newNotifyingStore()
+	server := serve(t, backend, serving{heartbeat: 10 * time.Millisecond, lifetime: 20 * time.Millisecond})
 	store := openAt(t, server.address)
 	open(t, store, "used", protocol.Config{Capacity: 1})
 	var again atomic.Int64
 	goListen(t, store, "me", func(string) { again.Add(1) })
 	began := time.Now()
-	await(t, "it has listened fifty times", func() bool { return again.Load() >= 50 })
+	await(t, "it has begun fifty streams", func() bool { return again.Load() >= 50 })
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }
 
-// mute is an engine without hints.
-type mute struct{ fleet.Store }
+// A noListenStore does not support notifications.
+type noListenStore struct{ fleet.Store }
 
-func (mute) Listen(context.Context, string, func(string)) error {
-	return fmt.Errorf("hints: %w", errors.ErrUnsupported)
+func (noListenStore) Listen(context.Context, string, func(string)) error {
+	return fmt.Errorf("listen: %w", errors.ErrUnsupported)
 }
 
-func TestAnEngineWithoutHintsSaysSo(t *testing.T) {
+func TestListen_ReportsUnsupported(t *testing.T) {
 	t.Parallel()
-	store := openAt(t, serve(t, mute{memstore.New()}, serving{}).address)
+	store := openAt(t, serve(t, noListenStore{memstore.New()}, serving{}).address)
 	if err := store.Listen(limited(t, 20*time.Second), "me", func(string) {}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
 }
 
-// TestNamesAreForgotten that nobody uses any more.
-func TestNamesAreForgotten(t *testing.T) {
+// TestNames_UnusedAreRemoved checks that names that are no longer used are removed.
+func TestNames_UnusedAreRemoved(t *testing.T) {
 	t.Parallel()
 	store := openAt(t, "nowhere")
-	for i := range 3 * leastForgotten {
+	for i := range 3 * minPruned {
 		store.noteName(fmt.Sprint(i))
-		store.names.used[fmt.Sprint(i)] = time.Now().Add(-2 * unused)
+		store.names.used[fmt.Sprint(i)] = time.Now().Add(-2 * unusedAfter)
 	}
 	store.noteName("used")
-	if n := len(store.names.used); n > leastForgotten+1 {
-		t.Errorf("%d names are known", n)
+	if n := len(store.names.used); n > minPruned+1 {
+		t.Errorf("%d names are kept, want at most %d", n, minPruned+1)
 	}
-	told := false
-	store.tellAll(func(name string) { told = told || name == "used" })
-	if !told {
-		t.Error("what is used is forgotten")
+	notified := false
+	store.notifyAll(func(name string) { notified = notified || name == "used" })
+	if !notified {
+		t.Error("a name in use was removed")
 	}
 }

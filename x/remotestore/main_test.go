@@ -25,9 +25,9 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/proctest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/x/internal/storerpc"
 	"github.com/sema-go/sema/x/redisstore"
 	"github.com/sema-go/sema/x/sqlitestore"
@@ -35,11 +35,11 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "8") // they mostly wait
+	flag.Set("test.parallel", "8") // the tests mostly wait
 	proctest.Main(leakCheck{m}, map[string]func(*proctest.Child){"server": serveUntilKilled})
 }
 
-// leakCheck runs the tests and fails if goroutines are left.
+// leakCheck runs the tests and fails if goroutines remain.
 type leakCheck struct{ *testing.M }
 
 func (l leakCheck) Run() int {
@@ -56,8 +56,8 @@ var ctx = context.Background()
 
 const testTTL = protocol.Micros(15 * time.Second / time.Microsecond)
 
-// openEngine opens what a server serves.
-func openEngine(at string) (fleet.Store, error) {
+// openBackend opens the store of a server.
+func openBackend(at string) (fleet.Store, error) {
 	u, err := url.Parse(at)
 	if err != nil {
 		return nil, err
@@ -71,24 +71,24 @@ func openEngine(at string) (fleet.Store, error) {
 	return sqlitestore.Open(u.Path, sqlitestore.Options{Normal: u.Query().Get("synchronous") == "normal"})
 }
 
-// startServer starts a server in a process of its own. It says its address.
-func startServer(t testing.TB, address, engine string) *proctest.Process {
+// startServer starts a server in its own process. The process sends its address.
+func startServer(t testing.TB, address, backend string) *proctest.Process {
 	t.Helper()
-	return proctest.Start(t, "server", address, engine)
+	return proctest.Start(t, "server", address, backend)
 }
 
-// serveUntilKilled is what it does.
+// serveUntilKilled runs in that process.
 func serveUntilKilled(c *proctest.Child) {
-	engine, err := openEngine(c.Args[1])
+	backend, err := openBackend(c.Args[1])
 	c.Must(err)
 	l, err := net.Listen("tcp", c.Args[0])
 	c.Must(err)
-	s := newService(engine, serving{})
-	c.Say("%s", l.Addr())
+	s := newService(backend, serving{})
+	c.Send("%s", l.Addr())
 	c.Must(s.http.Serve(l))
 }
 
-// A service is a server of a store.
+// A service serves a store.
 type service struct {
 	address string
 	http    *http.Server
@@ -96,15 +96,15 @@ type service struct {
 	served  chan error
 }
 
-// serving is how a service differs from a plain one.
+// serving configures a service.
 type serving struct {
-	address   string                                         // "": any
-	wrap      func(http.Handler) http.Handler                // nil: nothing
-	secure    *enginetest.Authority                          // nil: without TLS
-	issue     func(enginetest.TB, string) (cert, key string) // the server's certificate; nil: a good one
-	wantCert  bool
-	heartbeat time.Duration
-	lifetime  time.Duration
+	address   string                                        // "": any port on loopback
+	wrap      func(http.Handler) http.Handler               // middleware; nil: none
+	secure    *storetest.Authority                          // nil: without TLS
+	issue     func(storetest.TB, string) (cert, key string) // issues the server's certificate; nil: a valid one
+	wantCert  bool                                          // require a client certificate
+	heartbeat time.Duration                                 // 0: the handler's default
+	lifetime  time.Duration                                 // 0: the handler's default
 }
 
 func newService(store fleet.Store, how serving) *service {
@@ -152,8 +152,9 @@ func serve(t testing.TB, store fleet.Store, how serving) *service {
 	return s
 }
 
-// losing has a server do what it is asked and lose its answers, while that is set.
-func losing(set *atomic.Bool) func(http.Handler) http.Handler {
+// dropReplies returns middleware that serves requests and drops the replies while set is
+// true.
+func dropReplies(set *atomic.Bool) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !set.Load() {
@@ -166,7 +167,7 @@ func losing(set *atomic.Bool) func(http.Handler) http.Handler {
 	}
 }
 
-// kill ends all connections at once.
+// kill closes all connections at once.
 func (s *service) kill(t testing.TB) {
 	t.Helper()
 	s.handler.EndStreams()
@@ -176,7 +177,7 @@ func (s *service) kill(t testing.TB) {
 	if err := <-s.served; !errors.Is(err, http.ErrServerClosed) {
 		t.Error(err)
 	}
-	s.served <- http.ErrServerClosed // for the next
+	s.served <- http.ErrServerClosed // for the next call of kill
 }
 
 // openAt opens a store that is closed when the test ends.
@@ -185,7 +186,8 @@ func openAt(t testing.TB, hosts ...string) *Store {
 	return openBy(t, Options{Hosts: hosts})
 }
 
-// openBy opens one without a check, so that calls meet what is wrong.
+// openBy opens a store without a check, so that its calls return the errors. The store is
+// closed when the test ends.
 func openBy(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Lazy = true
@@ -204,16 +206,16 @@ func openBy(t testing.TB, o Options) *Store {
 func wantError(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("there is no error, want one with %q", parts)
+		t.Fatalf("no error, want one with %q", parts)
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q has no %q in it", err, part)
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
 
-// limited is a context that ends with the test, or sooner.
+// limited returns a context that ends after d, or with the test.
 func limited(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -226,12 +228,12 @@ func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("it is not so: %s", what)
+			t.Fatalf("not true within a minute: %s", what)
 		}
 	}
 }
 
-// open begins a session.
+// open opens a session.
 func open(t testing.TB, s fleet.Store, name string, c protocol.Config) protocol.Session {
 	t.Helper()
 	if c.TTL == 0 {
@@ -246,13 +248,13 @@ func open(t testing.TB, s fleet.Store, name string, c protocol.Config) protocol.
 }
 
 func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Details: protocol.Details{Holder: "for a test"}}
+	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Details: &protocol.Details{Holder: "for a test"}}
 }
 
-// serverTLS is with a certificate of the authority's.
+// serverTLS returns the TLS configuration of a server.
 func serverTLS(t testing.TB, how serving) *tls.Config {
 	t.Helper()
-	c := how.secure.Client(t) // which is for servers as well
+	c := how.secure.Client(t) // its certificate is valid for servers as well
 	if how.issue != nil {
 		pair, err := tls.LoadX509KeyPair(how.issue(t, "server"))
 		if err != nil {
@@ -266,16 +268,16 @@ func serverTLS(t testing.TB, how serving) *tls.Config {
 	return c
 }
 
-// A listening is a call of Listen.
+// A listening is a call of Listen in a goroutine.
 type listening struct {
-	stop func() error // which returns what it returned
+	stop func() error // ends the call and returns its error
 }
 
-func goListen(t testing.TB, s fleet.Store, instance string, hint func(string)) *listening {
+func goListen(t testing.TB, s fleet.Store, instance string, notify func(string)) *listening {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Listen(ctx, instance, hint) }()
+	go func() { ended <- s.Listen(ctx, instance, notify) }()
 	stop := sync.OnceValue(func() error {
 		cancel()
 		return <-ended

@@ -2,5 +2,5 @@
 
 package remotestore
 
-// make conformance leads the engine through more.
+// histories is small under the race detector. make conformance runs more histories.
 const histories = 45

@@ -16,12 +16,12 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// look asks a service for a semaphore that is not there.
-func look(t *testing.T, at string) error {
+// inspectAt asks a service for a semaphore that does not exist, and returns the error.
+func inspectAt(t *testing.T, at string) error {
 	t.Helper()
 	client, err := fleet.Open(limited(t, 20*time.Second), at)
 	if err != nil {
@@ -36,40 +36,40 @@ func look(t *testing.T, at string) error {
 
 func wantReached(t *testing.T, at string) {
 	t.Helper()
-	if err := look(t, at); !errors.Is(err, fs.ErrNotExist) {
+	if err := inspectAt(t, at); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s: %v", at, err)
 	}
 }
 
-func TestTLS(t *testing.T) {
+func TestOpen_TLS(t *testing.T) {
 	t.Parallel()
-	authority, stranger := enginetest.NewAuthority(t), enginetest.NewAuthority(t)
+	authority, otherCA := storetest.NewAuthority(t), storetest.NewAuthority(t)
 	cert, key := authority.Issue(t, "client")
-	engine := memstore.New()
-	secure := serve(t, engine, serving{secure: authority}).address
-	mutual := serve(t, engine, serving{secure: authority, wantCert: true}).address
-	plain := serve(t, engine, serving{}).address
+	backend := memstore.New()
+	secure := serve(t, backend, serving{secure: authority}).address
+	mutual := serve(t, backend, serving{secure: authority, wantCert: true}).address
+	plain := serve(t, backend, serving{}).address
 
 	wantReached(t, "semas://"+secure+"?ca="+authority.File)
 	wantReached(t, "semas://"+mutual+"?ca="+authority.File+"&cert="+cert+"&key="+key)
-	expired := serve(t, engine, serving{secure: authority, issue: authority.IssueExpired}).address
-	renamed := serve(t, engine, serving{secure: authority, issue: func(t enginetest.TB, name string) (cert, key string) {
+	expired := serve(t, backend, serving{secure: authority, issue: authority.IssueExpired}).address
+	renamed := serve(t, backend, serving{secure: authority, issue: func(t storetest.TB, name string) (cert, key string) {
 		return authority.IssueFor(t, name, "sema.example")
 	}}).address
-	strange, strangeKey := stranger.Issue(t, "client")
-	trust := "?ca=" + authority.File
+	otherCert, otherKey := otherCA.Issue(t, "client")
+	query := "?ca=" + authority.File
 	for at, want := range map[string]string{
-		"semas://" + secure:                          "unknown authority); set ca= to",
-		"semas://" + secure + "?ca=" + stranger.File: "unknown authority",
-		"semas://" + mutual + trust:                  "requires a client certificate (certificate required); set cert= and key=",
-		"semas://" + mutual + trust + "&cert=" + strange + "&key=" + strangeKey: "rejects the client certificate",
-		"semas://" + expired + trust: "has expired, on ",
-		"semas://" + renamed + trust: "is for sema.example, and not for 127.0.0.1",
-		"semas://" + plain + trust:   "does not use TLS on this port; use sema://",
+		"semas://" + secure:                         "unknown authority); set ca= to",
+		"semas://" + secure + "?ca=" + otherCA.File: "unknown authority",
+		"semas://" + mutual + query:                 "requires a client certificate (certificate required); set cert= and key=",
+		"semas://" + mutual + query + "&cert=" + otherCert + "&key=" + otherKey: "rejects the client certificate",
+		"semas://" + expired + query: "has expired, on ",
+		"semas://" + renamed + query: "is for sema.example, and not for 127.0.0.1",
+		"semas://" + plain + query:   "does not use TLS on this port; use sema://",
 		"sema://" + secure:           "uses TLS on this port, and the client does not; use semas://",
 		"sema://" + mutual:           "use semas://",
 	} {
-		err := look(t, at)
+		err := inspectAt(t, at)
 		wantError(t, err, "cannot reach the sema service at 127.0.0.1:", want)
 		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, fleet.FaultTLS) {
 			t.Errorf("%s: %v", at, err)
@@ -79,21 +79,21 @@ func TestTLS(t *testing.T) {
 
 func TestOpen_ChecksAtOnce(t *testing.T) {
 	t.Parallel()
-	server := serve(t, memstore.New(), serving{wrap: guard(func() string { return "hush" })})
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // which accepts, and never replies
+	server := serve(t, memstore.New(), serving{wrap: requireToken(func() string { return "hush" })})
+	unresponsive, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never replies
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close()
+	defer unresponsive.Close()
 	for at, want := range map[string]struct {
 		fault fleet.Fault
 		text  string
 	}{
 		"sema://nowhere.invalid":                     {fleet.FaultName, `name resolution failed: host "nowhere.invalid"`},
-		"sema://127.0.0.1:1":                         {fleet.FaultConnection, "connection refused; is it running? start it with: sema serve"},
+		"sema://127.0.0.1:1":                         {fleet.FaultConnection, "connection refused (hint: start it with sema serve)"},
 		"sema://127.0.0.1:1,127.0.0.1:2":             {fleet.FaultConnection, "127.0.0.1:1, 127.0.0.1:2"},
 		"sema://" + server.address + "?token=hushed": {fleet.FaultAccess, "check token_file=, token= or SEMA_TOKEN"},
-		"sema://" + silent.Addr().String():           {"", "does not answer"},
+		"sema://" + unresponsive.Addr().String():     {"", "did not reply"},
 	} {
 		began := time.Now()
 		store, err := fleet.OpenStore(ctx, at)
@@ -104,7 +104,7 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 		if fleet.FaultOf(err) != want.fault {
 			t.Errorf("%s: fault %q, want %q", at, fleet.FaultOf(err), want.fault)
 		}
-		if took := time.Since(began); took > 30*time.Second { // 5 s, and what a busy machine takes
+		if took := time.Since(began); took > 30*time.Second { // 5s, plus delays on a busy machine
 			t.Errorf("%s took %v", at, took)
 		}
 		lazy := at + map[bool]string{true: "&", false: "?"}[strings.Contains(at, "?")] + "open=lazy"
@@ -113,7 +113,7 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 		}
 		store.Close()
 	}
-	for _, at := range []string{"?token=hush", "?token=reader"} { // which is known, and may not ping
+	for _, at := range []string{"?token=hush", "?token=reader"} { // reader is a known token that does not allow Ping
 		store, err := fleet.OpenStore(ctx, "sema://"+server.address+at)
 		if err != nil {
 			t.Fatal(err)
@@ -122,20 +122,20 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 	}
 	store, err := fleet.OpenStore(ctx, "sema://127.0.0.1:1,"+server.address+"?token=hush")
 	if err != nil {
-		t.Fatalf("one of two servers is there: %v", err)
+		t.Fatalf("one of two servers is up: %v", err)
 	}
 	store.Close()
 }
 
-// guard is a check of tokens as a service may have it.
-func guard(token func() string) func(http.Handler) http.Handler {
+// requireToken returns middleware that checks tokens.
+func requireToken(token func() string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch shown := r.Header.Get("Authorization"); {
 			case shown == "":
 				http.Error(w, "no token", http.StatusUnauthorized)
 			case shown == "Bearer reader":
-				http.Error(w, "not with this one", http.StatusForbidden)
+				http.Error(w, "not allowed with this token", http.StatusForbidden)
 			case shown != "Bearer "+token():
 				http.Error(w, "wrong token", http.StatusUnauthorized)
 			default:
@@ -145,17 +145,17 @@ func guard(token func() string) func(http.Handler) http.Handler {
 	}
 }
 
-func TestTokens(t *testing.T) {
+func TestOpen_Tokens(t *testing.T) {
 	t.Setenv(TokenVariable, "")
-	server := serve(t, memstore.New(), serving{wrap: guard(func() string { return "hush" })})
+	server := serve(t, memstore.New(), serving{wrap: requireToken(func() string { return "hush" })})
 	at := "sema://" + server.address
 	wantReached(t, at+"?token=hush")
 	for query, want := range map[string]string{
-		"":              "does not know the token (from nowhere)",
+		"":              "rejects the token (source: none)",
 		"?token=hushed": "check token_file=, token= or SEMA_TOKEN",
-		"?token=reader": "does not allow that",
+		"?token=reader": "denies this operation",
 	} {
-		err := look(t, at+query)
+		err := inspectAt(t, at+query)
 		wantError(t, err, want, server.address)
 		if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q: %v", query, err)
@@ -165,9 +165,9 @@ func TestTokens(t *testing.T) {
 	wantReached(t, at)
 }
 
-// TestATokenIsReplaced while a program runs: the file is read again, for calls and
-// for hints.
-func TestATokenIsReplaced(t *testing.T) {
+// TestToken_IsReplaced replaces the token while a program runs. The store reads the file
+// again, for calls and for Listen.
+func TestToken_IsReplaced(t *testing.T) {
 	t.Parallel()
 	var valid atomic.Pointer[string]
 	replace := func(token string) { valid.Store(&token) }
@@ -179,7 +179,7 @@ func TestATokenIsReplaced(t *testing.T) {
 		}
 	}
 	write("first\n")
-	server := serve(t, memstore.New(), serving{wrap: guard(func() string { return *valid.Load() }), heartbeat: 10 * time.Millisecond, lifetime: 50 * time.Millisecond})
+	server := serve(t, memstore.New(), serving{wrap: requireToken(func() string { return *valid.Load() }), heartbeat: 10 * time.Millisecond, lifetime: 50 * time.Millisecond})
 	store := openBy(t, Options{Hosts: []string{server.address}, TokenFile: file})
 	id := open(t, store, "a", protocol.Config{Capacity: 1})
 	apply := func(seq uint64) error {
@@ -191,20 +191,20 @@ func TestATokenIsReplaced(t *testing.T) {
 	}
 	replace("second")
 	if err := apply(2); !errors.Is(err, fs.ErrPermission) {
-		t.Fatalf("%v with the token of before", err)
+		t.Fatalf("%v with the replaced token", err)
 	}
 	write("second")
 	if err := apply(2); err != nil {
 		t.Error(err)
 	}
-	hinted := make(chan string, 100)
-	listening := goListen(t, store, "me", func(name string) { hinted <- name })
+	notified := make(chan string, 100)
+	listening := goListen(t, store, "me", func(name string) { notified <- name })
 	defer listening.stop()
-	await(t, "it is told again and again that it listens anew", func() bool { return len(hinted) > 2 })
+	await(t, "it has begun several streams", func() bool { return len(notified) > 2 })
 	replace("third")
 	write("third")
-	for len(hinted) > 0 {
-		<-hinted
+	for len(notified) > 0 {
+		<-notified
 	}
-	await(t, "it listens with the new token", func() bool { return len(hinted) > 2 })
+	await(t, "it has begun streams with the new token", func() bool { return len(notified) > 2 })
 }

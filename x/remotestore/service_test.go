@@ -12,30 +12,30 @@ import (
 	"github.com/sema-go/sema/fleet/memstore"
 )
 
-// A crowd is goroutines that use a semaphore of five for as long as they can, and
-// notes whether there were ever more than five at a time.
-type crowd struct {
+// A workload uses a semaphore with a capacity of five from several goroutines until it is
+// stopped. It counts how often more than five permits are held.
+type workload struct {
 	client    *fleet.Client
 	semaphore *fleet.Semaphore
-	turns     atomic.Int64
-	inside    atomic.Int64
-	over      atomic.Int64
-	lost      atomic.Int64
+	turns     atomic.Int64 // permits acquired and released
+	inside    atomic.Int64 // permits held now
+	over      atomic.Int64 // times that more than the capacity was held
+	lost      atomic.Int64 // permits that were lost
 	stop      context.CancelFunc
 	wg        sync.WaitGroup
 }
 
-const crowdCapacity = 5
+const workloadCapacity = 5
 
-func newCrowd(t *testing.T, hosts ...string) *crowd {
+func newWorkload(t *testing.T, hosts ...string) *workload {
 	t.Helper()
 	store, err := Open(ctx, Options{Hosts: hosts, Lazy: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.servers.current.Store(0)
-	c := &crowd{client: fleet.New(store)}
-	if c.semaphore, err = c.client.Semaphore("crowd", crowdCapacity); err != nil {
+	store.servers.turn.Store(0)
+	c := &workload{client: fleet.New(store)}
+	if c.semaphore, err = c.client.Semaphore("crowd", workloadCapacity); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,7 +52,7 @@ func newCrowd(t *testing.T, hosts ...string) *crowd {
 					t.Error(err)
 					return
 				}
-				if c.inside.Add(1) > crowdCapacity {
+				if c.inside.Add(1) > workloadCapacity {
 					c.over.Add(1)
 				}
 				time.Sleep(100 * time.Microsecond)
@@ -68,14 +68,16 @@ func newCrowd(t *testing.T, hosts ...string) *crowd {
 	return c
 }
 
-// goOn waits until there were so many more turns.
-func (c *crowd) goOn(t *testing.T, turns int64) {
+// awaitTurns waits until the workload has made this many more turns.
+func (c *workload) awaitTurns(t *testing.T, turns int64) {
 	t.Helper()
 	from := c.turns.Load()
-	await(t, "the crowd goes on", func() bool { return c.turns.Load() >= from+turns })
+	await(t, "the workload makes progress", func() bool { return c.turns.Load() >= from+turns })
 }
 
-func (c *crowd) end(t *testing.T) {
+// end stops the workload, and fails if a permit was lost or more than the capacity was
+// held.
+func (c *workload) end(t *testing.T) {
 	t.Helper()
 	c.stop()
 	c.wg.Wait()
@@ -85,86 +87,88 @@ func (c *crowd) end(t *testing.T) {
 	stats := c.semaphore.Stats()
 	t.Logf("%d turns, %+v", c.turns.Load(), stats.Counts)
 	if c.over.Load() > 0 || c.lost.Load() > 0 || stats.SessionsLost > 0 {
-		t.Errorf("%d times more than %d at a time, %d permits and %d sessions lost", c.over.Load(), crowdCapacity, c.lost.Load(), stats.SessionsLost)
+		t.Errorf("%d times more than %d permits held, %d permits and %d sessions lost", c.over.Load(), workloadCapacity, c.lost.Load(), stats.SessionsLost)
 	}
 }
 
-// TestThreeServersOneKilled: whoever uses them goes on, and loses nothing.
-func TestThreeServersOneKilled(t *testing.T) {
+// TestServers_TwoOfThreeKilled checks that clients continue and lose nothing while two of
+// three servers are killed.
+func TestServers_TwoOfThreeKilled(t *testing.T) {
 	t.Parallel()
-	engine := memstore.New()
+	backend := memstore.New()
 	var servers []*service
 	var hosts []string
 	for range 3 {
-		servers = append(servers, serve(t, engine, serving{}))
+		servers = append(servers, serve(t, backend, serving{}))
 		hosts = append(hosts, servers[len(servers)-1].address)
 	}
-	c := newCrowd(t, hosts...)
+	c := newWorkload(t, hosts...)
 	defer c.end(t)
-	c.goOn(t, 100)
+	c.awaitTurns(t, 100)
 	for _, s := range servers[:2] {
 		s.kill(t)
-		c.goOn(t, 100)
+		c.awaitTurns(t, 100)
 	}
 }
 
-// TestAServerThatShutsDownFailsNobody: what is on its way is answered, and the rest
-// goes to the other.
-func TestAServerThatShutsDownFailsNobody(t *testing.T) {
+// TestServers_ShutdownFailsNoCall checks that a server that shuts down replies to the
+// calls in flight. Later calls go to the other server.
+func TestServers_ShutdownFailsNoCall(t *testing.T) {
 	t.Parallel()
-	engine := memstore.New()
-	one, other := serve(t, engine, serving{}), serve(t, engine, serving{})
-	c := newCrowd(t, one.address, other.address)
+	backend := memstore.New()
+	one, other := serve(t, backend, serving{}), serve(t, backend, serving{})
+	c := newWorkload(t, one.address, other.address)
 	defer c.end(t)
-	c.goOn(t, 100)
+	c.awaitTurns(t, 100)
 	if err := one.http.Shutdown(limited(t, 20*time.Second)); err != nil {
 		t.Error(err)
 	}
-	c.goOn(t, 100)
+	c.awaitTurns(t, 100)
 	if failures := c.semaphore.Stats().Failures; failures > 0 {
 		t.Errorf("%d calls have failed", failures)
 	}
 }
 
-// TestAServerIsRestarted where there is no other. Sessions are the engine's, which
-// lives.
-func TestAServerIsRestarted(t *testing.T) {
+// TestServers_RestartOfTheOnlyServer restarts the only server. Sessions survive, since
+// they are in the store.
+func TestServers_RestartOfTheOnlyServer(t *testing.T) {
 	t.Parallel()
-	engine := memstore.New()
-	server := serve(t, engine, serving{})
-	c := newCrowd(t, server.address)
+	backend := memstore.New()
+	server := serve(t, backend, serving{})
+	c := newWorkload(t, server.address)
 	defer c.end(t)
 	for range 3 {
-		c.goOn(t, 100)
+		c.awaitTurns(t, 100)
 		server.kill(t)
-		server = serve(t, engine, serving{address: server.address})
+		server = serve(t, backend, serving{address: server.address})
 	}
-	c.goOn(t, 100)
+	c.awaitTurns(t, 100)
 }
 
-// TestAServerIsKilledWithItsEngine: by the system, with a file that the next one goes
-// on with.
-func TestAServerIsKilledWithItsEngine(t *testing.T) {
+// TestServers_KilledWithTheirStore kills a server with its store. The next server
+// continues with the same file.
+func TestServers_KilledWithTheirStore(t *testing.T) {
 	t.Parallel()
-	engine := "sqlite://" + filepath.Join(t.TempDir(), "fleet.db") + "?synchronous=normal"
-	server := startServer(t, "127.0.0.1:0", engine)
-	address := server.Hear()
-	c := newCrowd(t, address)
+	backend := "sqlite://" + filepath.Join(t.TempDir(), "fleet.db") + "?synchronous=normal"
+	server := startServer(t, "127.0.0.1:0", backend)
+	address := server.Receive()
+	c := newWorkload(t, address)
 	defer c.end(t)
 	for range 3 {
-		c.goOn(t, 50)
+		c.awaitTurns(t, 50)
 		server.End()
-		server = startServer(t, address, engine)
-		server.Hear()
+		server = startServer(t, address, backend)
+		server.Receive()
 	}
-	c.goOn(t, 50)
+	c.awaitTurns(t, 50)
 }
 
-// TestAWaiterIsToldThroughTheService, and does not wait for its next sign of life.
-func TestAWaiterIsToldThroughTheService(t *testing.T) {
+// TestListen_NotifiesWaitersOfOtherServers checks that a waiter is notified through the
+// service, and does not wait for its next heartbeat.
+func TestListen_NotifiesWaitersOfOtherServers(t *testing.T) {
 	t.Parallel()
-	engine := memstore.New()
-	one, other := serve(t, engine, serving{}), serve(t, engine, serving{})
+	backend := memstore.New()
+	one, other := serve(t, backend, serving{}), serve(t, backend, serving{})
 	var gates []*fleet.Semaphore
 	for _, address := range []string{one.address, other.address} {
 		client, err := fleet.Open(ctx, "sema://"+address)
@@ -189,7 +193,7 @@ func TestAWaiterIsToldThroughTheService(t *testing.T) {
 			p.Release()
 			next <- err
 		}()
-		await(t, "the other waits", func() bool { s, err := engine.Inspect(ctx, "a"); return err == nil && len(s.Queue) > 0 })
+		await(t, "the other client waits", func() bool { s, err := backend.Inspect(ctx, "a"); return err == nil && len(s.Queue) > 0 })
 		p.Release()
 		if err := <-next; err != nil {
 			t.Fatal(err)

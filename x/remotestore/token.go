@@ -11,11 +11,11 @@ import (
 	"connectrpc.com/connect"
 )
 
-// A token is what the service knows this program by. It is shown with every call
-// and to nobody else.
+// A token authenticates this program to the service. It is an interceptor that adds the
+// Authorization header to every call, and sends it only to the configured servers.
 type token struct {
-	file  string
-	value atomic.Pointer[string] // of the header; "": none
+	file  string                 // "": the token is not from a file
+	value atomic.Pointer[string] // value of the header; "": no token
 }
 
 func newToken(o Options) (*token, error) {
@@ -31,8 +31,7 @@ func newToken(o Options) (*token, error) {
 	return t, err
 }
 
-// read reads the file, and reports whether there is another token in it than
-// before.
+// read reads the file again, and reports whether the token has changed.
 func (t *token) read() (changed bool, err error) {
 	if t.file == "" {
 		return false, nil
@@ -43,7 +42,7 @@ func (t *token) read() (changed bool, err error) {
 	}
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
-		return false, invalid("token_file: there is no token in %s", t.file)
+		return false, invalid("token_file: no token in %s", t.file)
 	}
 	return t.set(string(text))
 }
@@ -51,7 +50,7 @@ func (t *token) read() (changed bool, err error) {
 func (t *token) set(secret string) (changed bool, err error) {
 	for i := range len(secret) {
 		if secret[i] <= ' ' || secret[i] > '~' {
-			return false, invalid("the token has a character that a header cannot have; want printable ASCII without spaces")
+			return false, invalid("the token contains a character that a header cannot contain; want printable ASCII without spaces")
 		}
 	}
 	header := ""
@@ -62,16 +61,17 @@ func (t *token) set(secret string) (changed bool, err error) {
 	return old == nil || *old != header, nil
 }
 
-func (t *token) show(to http.Header) {
+// addTo adds the token to the header of a request.
+func (t *token) addTo(to http.Header) {
 	if header := *t.value.Load(); header != "" {
 		to.Set("Authorization", header)
 	}
 }
 
-// String is for who prints it by mistake.
-func (t *token) String() string { return fmt.Sprintf("token of %s", t.source()) }
+// String returns the source of the token, so that the token is never printed by mistake.
+func (t *token) String() string { return fmt.Sprintf("token (source: %s)", t.source()) }
 
-// source is where the token is from, for people.
+// source returns the source of the token, for messages.
 func (t *token) source() string {
 	switch {
 	case t.file != "":
@@ -79,27 +79,27 @@ func (t *token) source() string {
 	case *t.value.Load() != "":
 		return "token=… or " + TokenVariable
 	}
-	return "nowhere"
+	return "none"
 }
 
-// WrapUnary is for [connect.Interceptor].
+// WrapUnary implements [connect.Interceptor].
 func (t *token) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		t.show(r.Header())
+		t.addTo(r.Header())
 		return next(ctx, r)
 	}
 }
 
-// WrapStreamingClient is for [connect.Interceptor].
+// WrapStreamingClient implements [connect.Interceptor].
 func (t *token) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		c := next(ctx, spec)
-		t.show(c.RequestHeader())
+		t.addTo(c.RequestHeader())
 		return c
 	}
 }
 
-// WrapStreamingHandler is for [connect.Interceptor].
+// WrapStreamingHandler implements [connect.Interceptor].
 func (t *token) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }

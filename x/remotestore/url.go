@@ -32,63 +32,65 @@ const (
 	plainScheme  = "sema"
 	secureScheme = "semas"
 
-	// DefaultPort is the service's, unless a URL has another one: SEMA on a phone.
+	// DefaultPort is the port of the service if a URL contains none: the digits of SEMA
+	// on a phone.
 	DefaultPort = "7362"
 
-	// TokenVariable is the environment variable with the token of those whose URL
-	// has none.
+	// TokenVariable is the environment variable with the token, for URLs without one.
 	TokenVariable = "SEMA_TOKEN"
 )
 
-// Options are how a service is reached.
+// Options configure a store.
 type Options struct {
-	// Hosts are servers of the service, as host:port. They are tried in turn when
-	// one does not answer. All of them serve the same engine.
+	// Hosts lists the servers of the service as host:port; the default port is
+	// DefaultPort. All of them serve the same store. The client uses one, and the next
+	// when that one does not reply.
 	Hosts []string
-	// TLS is for servers that are reached by it; nil: without.
+	// TLS configures TLS; nil disables it.
 	TLS *tls.Config
-	// Token is shown to the service, if not empty.
+	// Token is sent to the service with each request; "" for none.
 	Token string
-	// TokenFile has the token, and is read again when the service refuses it.
+	// TokenFile names a file that contains the token; "" for none. It is read again
+	// when the service rejects the token.
 	TokenFile string
-	// Lazy opens the store without a check whether the service can be reached and
-	// knows the token, for programs that start while it is away.
+	// Lazy opens the store without a check that the service can be reached and knows
+	// the token. It is for programs that may start while the service is down.
 	Lazy bool
 }
 
-// A reading is a URL half read.
-type reading struct {
+// A parsedURL collects the parameters of a URL.
+type parsedURL struct {
 	Options
 	open  string
 	files tlsfiles.Files
 }
 
-// parameters are what may follow the ? of a URL.
-var parameters = map[string]func(*reading, string){
-	"open":       func(r *reading, value string) { r.open = value },
-	"hosts":      func(r *reading, value string) { r.Hosts = append(r.Hosts, strings.Split(value, ",")...) },
-	"token":      func(r *reading, value string) { r.Token = value },
-	"token_file": func(r *reading, value string) { r.TokenFile = value },
-	"ca":         func(r *reading, value string) { r.files.CA = value },
-	"cert":       func(r *reading, value string) { r.files.Cert = value },
-	"key":        func(r *reading, value string) { r.files.Key = value },
+// parameters are the parameters of a URL.
+var parameters = map[string]func(*parsedURL, string){
+	"open":       func(r *parsedURL, value string) { r.open = value },
+	"hosts":      func(r *parsedURL, value string) { r.Hosts = append(r.Hosts, strings.Split(value, ",")...) },
+	"token":      func(r *parsedURL, value string) { r.Token = value },
+	"token_file": func(r *parsedURL, value string) { r.TokenFile = value },
+	"ca":         func(r *parsedURL, value string) { r.files.CA = value },
+	"cert":       func(r *parsedURL, value string) { r.files.Cert = value },
+	"key":        func(r *parsedURL, value string) { r.files.Key = value },
 }
 
-// parse reads sema://host:port,host:port?parameters, or semas://….
+// parse parses sema://host:port,host:port?parameters, or semas://….
 func parse(u *url.URL) (o Options, err error) {
 	if u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
 		return o, invalid("want %s://host:port,host:port?token_file=…, without a path or fragment", u.Scheme)
 	}
 	if u.User != nil {
-		return o, invalid("want no user before the host; a token is given as token_file=…, as token=… or in %s", TokenVariable)
+		return o, invalid("a user before the host is not supported; pass a token as token_file=…, as token=… or in %s", TokenVariable)
 	}
-	r := reading{}
+	r := parsedURL{}
 	if u.Host != "" {
 		r.Hosts = strings.Split(u.Host, ",")
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return o, invalid("what follows the ? cannot be parsed") // and may have a token in it
+		return o, invalid("the parameters after the ? cannot be parsed") // without the text, which may contain a token
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		set := parameters[key]
@@ -118,20 +120,20 @@ func parse(u *url.URL) (o Options, err error) {
 	return r.Options, nil
 }
 
-func (r *reading) tlsConfig(secure bool) (*tls.Config, error) {
+func (r *parsedURL) tlsConfig(secure bool) (*tls.Config, error) {
 	switch {
 	case secure:
 		return r.files.Config()
 	case r.files != tlsfiles.Files{}:
-		return nil, fmt.Errorf("ca, cert and key are for %s://…, which is with TLS", secureScheme)
+		return nil, fmt.Errorf("ca, cert and key require TLS: use %s://…", secureScheme)
 	}
 	return nil, nil
 }
 
-// addresses are the hosts with their ports.
+// addresses returns the hosts with their ports.
 func (o Options) addresses() ([]string, error) {
 	if len(o.Hosts) == 0 {
-		return nil, invalid("there is no host; want %s://host:port", plainScheme)
+		return nil, invalid("no host; want %s://host:port", plainScheme)
 	}
 	addresses := make([]string, len(o.Hosts))
 	for i, host := range o.Hosts {

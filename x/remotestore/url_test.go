@@ -12,7 +12,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
 func parseText(t *testing.T, text string) (*Store, error) {
@@ -29,7 +29,7 @@ func parseText(t *testing.T, text string) (*Store, error) {
 	return Open(ctx, o)
 }
 
-func TestURLs(t *testing.T) {
+func TestParse_URLs(t *testing.T) {
 	t.Setenv(TokenVariable, "")
 	for text, want := range map[string][]string{
 		"sema://one":                            {"one:7362"},
@@ -48,17 +48,17 @@ func TestURLs(t *testing.T) {
 			continue
 		}
 		if !slices.Equal(store.addresses, want) || (store.tls != nil) != strings.HasPrefix(text, "semas:") {
-			t.Errorf("%s is %v", text, store)
+			t.Errorf("%s: opened %v, want %v", text, store, want)
 		}
 		if strings.Contains(text, "hush%2Bhub") && *store.token.value.Load() != "Bearer hush+hub" {
-			t.Errorf("%s has another token", text)
+			t.Errorf("%s: wrong token", text)
 		}
 	}
 }
 
-func TestURLsThatCannotBe(t *testing.T) {
+func TestOpen_RejectsURLs(t *testing.T) {
 	t.Setenv(TokenVariable, "")
-	authority := enginetest.NewAuthority(t)
+	authority := storetest.NewAuthority(t)
 	cert, key := authority.Issue(t, "client")
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
@@ -83,10 +83,10 @@ func TestURLsThatCannotBe(t *testing.T) {
 		"sema://one?token=hush%20":                 "printable ASCII",
 		"sema://one?token=hush&token_file=x":       "want one of them",
 		"sema://one?token_file=/nowhere":           "token_file: open /nowhere",
-		"sema://one?token_file=" + empty:           "there is no token in " + empty,
+		"sema://one?token_file=" + empty:           "no token in " + empty,
 		"sema://one?ca=" + authority.File:          "semas://",
 		"semas://one?ca=/nowhere":                  "ca: open /nowhere",
-		"semas://one?ca=" + key:                    "there is no certificate in " + key,
+		"semas://one?ca=" + key:                    "no certificate in " + key,
 		"semas://one?cert=" + cert:                 "want both or none",
 		"semas://one?cert=" + key + "&key=" + cert: "cert and key: ",
 		"sema://one?hosts=a/b":                     `host "a/b"`,
@@ -102,8 +102,9 @@ func TestURLsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestTheTokenIsShownToNobodyElse, however a store is printed.
-func TestTheTokenIsShownToNobodyElse(t *testing.T) {
+// TestToken_IsNeverPrinted checks that no formatting of a store or its options contains
+// the token.
+func TestToken_IsNeverPrinted(t *testing.T) {
 	t.Setenv(TokenVariable, "hush")
 	store, err := parseText(t, "sema://one,two:1")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// What the benchmarks are: 256 goroutines acquire and release one permit each of
-// one semaphore, through one client.
+// loads are the configurations of the benchmarks. In each, 256 goroutines acquire and
+// release one permit of one semaphore, through one client.
 var loads = []struct {
 	name     string
 	normal   bool
@@ -22,26 +22,26 @@ var loads = []struct {
 	{"full/free", false, 1000}, {"full/queued", false, 16}, {"normal/free", true, 1000}, {"normal/queued", true, 16},
 }
 
-// BenchmarkPairs counts an acquire and its release as one.
+// BenchmarkPairs measures pairs of an acquire and its release.
 func BenchmarkPairs(b *testing.B) {
 	for _, load := range loads {
 		b.Run(load.name, func(b *testing.B) {
 			store := openAt(b, newFile(b), Options{Normal: load.normal})
 			pairs(b, store, load.capacity)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
-			b.ReportMetric(float64(b.N)/float64(store.engine.writer.commits), "pairs/commit")
+			b.ReportMetric(float64(b.N)/float64(store.shared.writer.commits), "pairs/commit")
 		})
 	}
 }
 
-// BenchmarkRawPairs is SQLite alone: it writes the rows that such a load wrote,
-// in the same transactions, row by row with prepared statements.
+// BenchmarkRawPairs measures SQLite alone. It writes the rows that such a load wrote, in
+// the same transactions, row by row with prepared statements.
 func BenchmarkRawPairs(b *testing.B) {
 	for _, load := range loads {
 		b.Run(load.name, func(b *testing.B) {
 			var recorded []protocol.Changes
 			store := openAt(b, newFile(b), Options{Normal: load.normal})
-			w := &store.engine.writer
+			w := &store.shared.writer
 			w.beforeCommit = func() error {
 				for _, k := range w.touched {
 					recorded = append(recorded, k.changes)
@@ -68,7 +68,7 @@ func BenchmarkRawPairs(b *testing.B) {
 	}
 }
 
-// pairs does b.N of them.
+// pairs acquires and releases b.N times.
 func pairs(b *testing.B, store *Store, capacity int64) {
 	client := fleet.New(store)
 	s, err := client.Semaphore("pairs", capacity)
@@ -98,7 +98,7 @@ func pairs(b *testing.B, store *Store, capacity int64) {
 	}
 }
 
-// raw is statements for one row each.
+// raw contains statements for one row each.
 type raw struct{ semaphore, session, lease, drop, ticket, leave *statement }
 
 func newRaw(f *file) raw {

@@ -15,33 +15,33 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// hold has each commit from now on wait until it is told how to end: with an
-// error, or with nil. The second function ends that.
+// hold makes each commit wait until a result is sent to the channel end: an error, or
+// nil. The function free ends that.
 func hold(s *Store) (end chan<- error, free func()) {
-	ends, w := make(chan error), &s.engine.writer
+	ends, w := make(chan error), &s.shared.writer
 	w.beforeCommit = func() error { return <-ends }
 	return ends, func() { w.beforeCommit = nil }
 }
 
-func TestNobodyHearsOfWhatIsNotCommitted(t *testing.T) {
+func TestWriter_RepliesAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
 		holder, waiter := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1}), sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 		lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
-		waiter.Say(sessiontest.Acquire(1, 1))
+		waiter.Send(sessiontest.Acquire(1, 1))
 
-		var heard []string
+		var received []string
 		var mu sync.Mutex
 		note := func(what string) {
 			mu.Lock()
 			defer mu.Unlock()
-			heard = append(heard, what)
+			received = append(received, what)
 		}
 		listening, stop := context.WithCancel(ctx)
 		defer stop()
-		go store.Listen(listening, sessiontest.Instance(t), func(string) { note("hint") })
+		go store.Listen(listening, sessiontest.Instance(t), func(string) { note("notification") })
 		synctest.Wait()
 
 		end, free := hold(store)
@@ -52,24 +52,24 @@ func TestNobodyHearsOfWhatIsNotCommitted(t *testing.T) {
 		go func() { store.List(ctx, protocol.ListQuery{}); note("list") }()
 		go func() { store.Apply(ctx, "a", waiter.Next(sessiontest.Acquire(9, 1))); note("other") }()
 		synctest.Wait()
-		if len(heard) > 0 {
-			t.Errorf("before the commit there was %q", heard)
+		if len(received) > 0 {
+			t.Errorf("received %q before the commit, want nothing", received)
 		}
 		end <- nil
 		synctest.Wait()
-		if len(heard) != 2 {
-			t.Errorf("after the commit there was %q, want the reply and the hint", heard)
+		if len(received) != 2 {
+			t.Errorf("received %q after the commit, want the reply and the notification", received)
 		}
 		end <- nil
 		free()
 		synctest.Wait()
-		if len(heard) != 5 {
-			t.Errorf("after both commits there was %q, want all five", heard)
+		if len(received) != 5 {
+			t.Errorf("received %q after both commits, want all five", received)
 		}
 	})
 }
 
-func TestRequestsThatArriveDuringACommitShareTheNext(t *testing.T) {
+func TestWriter_GroupCommit(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestRequestsThatArriveDuringACommitShareTheNext(t *testing.T) {
 			sessions = append(sessions, sessiontest.Begin(t, store, fmt.Sprint("s", i%7), protocol.Config{Capacity: many}))
 		}
 		end, free := hold(store)
-		before := store.engine.writer.commits
+		before := store.shared.writer.commits
 		var wg sync.WaitGroup
 		for _, s := range sessions {
 			wg.Go(func() { s.Granted(1, sessiontest.Acquire(1, 1)) })
@@ -90,43 +90,43 @@ func TestRequestsThatArriveDuringACommitShareTheNext(t *testing.T) {
 		end <- nil
 		free()
 		wg.Wait()
-		if got := store.engine.writer.commits - before; got != 2 {
-			t.Errorf("%d commits for %d batches, want 2: the one that was held, and one for all who came meanwhile", got, many)
+		if got := store.shared.writer.commits - before; got != 2 {
+			t.Errorf("%d commits for %d batches, want 2: the one that was held, and one for all that arrived meanwhile", got, many)
 		}
 	})
 }
 
-func TestGroupsAreBounded(t *testing.T) {
+func TestWriter_GroupsAreBounded(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
 		s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
 		end, free := hold(store)
-		before := store.engine.writer.commits
+		before := store.shared.writer.commits
 		var wg sync.WaitGroup
-		say := func(b protocol.Batch) {
+		send := func(b protocol.Batch) {
 			wg.Go(func() { store.Apply(ctx, "a", b) })
 			synctest.Wait()
 		}
-		say(s.Next(sessiontest.Acquire(1, 1)))
+		send(s.Next(sessiontest.Acquire(1, 1)))
 		for range 3 {
 			s.Seq++
 			b := protocol.Batch{Owner: sessiontest.Owner, Session: s.ID, Seq: s.Seq, Ops: make([]protocol.Op, maxSize)}
-			say(b)
+			send(b)
 		}
 		for range 4 {
 			end <- nil
 		}
 		free()
 		wg.Wait()
-		if got := store.engine.writer.commits - before; got != 4 {
+		if got := store.shared.writer.commits - before; got != 4 {
 			t.Errorf("%d commits, want 4: a batch of %d ops fills a group", got, maxSize)
 		}
 	})
 }
 
-func TestNothingIsLeftOfADeletedSemaphore(t *testing.T) {
+func TestStore_DeleteRemovesAllRows(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestNothingIsLeftOfADeletedSemaphore(t *testing.T) {
 		live := func() {
 			s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 			s.Granted(1, sessiontest.Acquire(1, 1))
-			s.Say(sessiontest.Acquire(2, 1))
+			s.Send(sessiontest.Acquire(2, 1))
 		}
 		live()
 		end, free := hold(store)
@@ -149,7 +149,7 @@ func TestNothingIsLeftOfADeletedSemaphore(t *testing.T) {
 		wg.Go(func() { sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 7}) })
 		synctest.Wait()
 		end <- nil
-		end <- nil // of the end and the new beginning at once
+		end <- nil // of the delete and the open together
 		free()
 		wg.Wait()
 		if err := store.Close(); err != nil {
@@ -158,7 +158,7 @@ func TestNothingIsLeftOfADeletedSemaphore(t *testing.T) {
 		store = openAt(t, path, Options{})
 		snapshot, err := store.Inspect(ctx, "a")
 		if err != nil || snapshot.Config.Capacity != 7 || snapshot.InUse != 0 || len(snapshot.Queue) != 0 || len(snapshot.Sessions) != 1 {
-			t.Errorf("a new semaphore is %+v, %v", snapshot, err)
+			t.Errorf("new semaphore %+v, %v", snapshot, err)
 		}
 
 		for _, name := range []string{"a", "other"} {
@@ -177,7 +177,7 @@ func TestNothingIsLeftOfADeletedSemaphore(t *testing.T) {
 	})
 }
 
-func TestAFailedCommitIsAsIfNothingHadBeenAsked(t *testing.T) {
+func TestWriter_FailedCommitChangesNothing(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -208,22 +208,22 @@ func TestAFailedCommitIsAsIfNothingHadBeenAsked(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		end <- nil     // of the one that was there
-		end <- errTest // of all who came meanwhile
+		end <- nil     // the first commit
+		end <- errTest // the commit of all that arrived meanwhile
 		wg.Wait()
 		free()
 
 		sessiontest.WantHeld(t, store, "a", leaseA)
 		sessiontest.WantHeld(t, store, "b", leaseB)
 		if _, err := store.Inspect(ctx, "new"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a semaphore that was not committed: %v", err)
+			t.Errorf("Inspect of a semaphore that was not committed: %v", err)
 		}
-		// As if it had never been heard, the batch is heard now.
+		// The batch is applied now, as if it had never been received.
 		if r, err := store.Apply(ctx, "a", batchA); err != nil || r.Status != protocol.Applied {
-			t.Errorf("status %d, %v after a commit that failed", r.Status, err)
+			t.Errorf("status %d, %v after a failed commit", r.Status, err)
 		}
 		if r, err := store.Apply(ctx, "b", batchB); err != nil || r.Status != protocol.Applied {
-			t.Errorf("status %d, %v after a commit that failed", r.Status, err)
+			t.Errorf("status %d, %v after a failed commit", r.Status, err)
 		}
 	})
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A clocked store has a file of its own, the clock of which can be set.
+// A clocked store has its own file and a clock that can be set.
 type clocked struct {
 	*Store
 	*fleettest.Clock
 }
 
-func TestConforms(t *testing.T) {
+func TestStore_Conforms(t *testing.T) {
 	t.Parallel()
 	fleettest.Suite{Histories: histories, Open: func(t *testing.T) fleet.Store {
 		store := openAt(t, newFile(t), Options{Prefix: "here:", Normal: true})
@@ -25,12 +25,12 @@ func TestConforms(t *testing.T) {
 	}}.Run(t)
 }
 
-func TestConformsIfSharedAndByTheRealClock(t *testing.T) {
+func TestStore_ConformsIfSharedWithRealClock(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{}) // from the first check to the last
-	// It must not look at the time by itself: then a session would expire when this
-	// process is slow, and not when a script lets time pass.
+	// The store must not tick by itself: then a session would expire when this process is
+	// slow, instead of when a script advances the time.
 	store.useClock(func() protocol.Micros { return protocol.Micros(time.Now().UnixMicro()) })
 	fleettest.Suite{Histories: histories / 3, Open: func(t *testing.T) fleet.Store { return openAt(t, path, Options{}) }}.Run(t)
 }

@@ -10,9 +10,9 @@ import (
 	"modernc.org/sqlite"
 )
 
-// A connection is one to SQLite, for one goroutine. The pool that database/sql
-// puts around connections would be in the way: it closes and opens them by
-// itself, and we have to know when.
+// A connection is a connection to SQLite, for one goroutine. It bypasses the pool of
+// database/sql, which closes and opens connections by itself: this package has to
+// control that.
 type connection struct {
 	conn       driver.Conn
 	statements []driver.Stmt
@@ -32,16 +32,16 @@ func connect(dsn string) (*connection, error) {
 	return &connection{conn: conn}, nil
 }
 
-// exec executes statements that are not needed often.
+// exec executes statements that are rarely used.
 func (c *connection) exec(query string) error {
 	_, err := c.conn.(driver.ExecerContext).ExecContext(background, query, nil)
 	return err
 }
 
-// statement is one to be used often.
+// statement returns a prepared statement, for frequent use.
 func (c *connection) statement(query string) *statement { return &statement{on: c, query: query} }
 
-// query reads the rows that a statement finds which is not needed often.
+// query executes a rarely used statement and calls read for each row.
 func (c *connection) query(query string, read func(*row)) error {
 	found, err := c.conn.(driver.QueryerContext).QueryContext(background, query, nil)
 	if err != nil {
@@ -50,8 +50,8 @@ func (c *connection) query(query string, read func(*row)) error {
 	return readAll(found, read)
 }
 
-// close closes the statements first: SQLite keeps a connection, with its locks,
-// for as long as it has any.
+// close closes the statements and then the connection: SQLite keeps a connection, with
+// its locks, as long as it has statements.
 func (c *connection) close() error {
 	for _, s := range c.statements {
 		s.Close()
@@ -59,8 +59,8 @@ func (c *connection) close() error {
 	return c.conn.Close()
 }
 
-// A statement is compiled when it is first used, and for as long as the
-// connection is.
+// A statement is compiled when it is first used, and stays compiled until the
+// connection is closed.
 type statement struct {
 	on       *connection
 	query    string
@@ -80,7 +80,7 @@ func (s *statement) compile() (driver.Stmt, error) {
 	return compiled, nil
 }
 
-// values are those of a statement's question marks.
+// values contains the parameters of a statement.
 type values []driver.NamedValue
 
 func (v values) with(more ...driver.Value) values {
@@ -101,12 +101,12 @@ func (s *statement) exec(v values) (driver.Result, error) {
 	return compiled.(driver.StmtExecContext).ExecContext(background, v)
 }
 
-// find reads the rows that are found by a key.
+// find executes the statement with one parameter and calls read for each row.
 func (s *statement) find(key driver.Value, read func(*row)) error {
 	return s.findBy(values{}.with(key), read)
 }
 
-// findBy reads the rows that are found by any number of values.
+// findBy executes the statement with any number of parameters and calls read for each row.
 func (s *statement) findBy(v values, read func(*row)) error {
 	compiled, err := s.compile()
 	if err != nil {
@@ -139,8 +139,8 @@ func readAll(found driver.Rows, read func(*row)) (err error) {
 	}
 }
 
-// A row is read column by column. What is not as expected is zero, and an error
-// in the end.
+// A row is read column by column. A column of an unexpected type is read as zero and
+// sets err.
 type row struct {
 	columns []driver.Value
 	next    int

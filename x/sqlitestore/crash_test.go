@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	victims        = 6 // sessions that work at a time
-	crashSites     = 2 // semaphores that they share
-	crashCapacity  = 4
-	longestRunning = 80 * time.Millisecond
+	victims       = 6 // sessions that work concurrently
+	crashSites    = 2 // semaphores that the sessions share
+	crashCapacity = 4
+	maxRunning    = 80 * time.Millisecond
 )
 
-// A record is a line of a victim's diary: what a session is about to say, or
-// what it has heard. The diary outlives a kill: it is written line by line.
+// A record is a line of a victim's journal: a batch that a session is about to send, or
+// the reply that it received. The journal survives a kill: it is written line by line.
 type record struct {
-	Name    string
-	Session protocol.Session
-	Say     *protocol.Batch `json:",omitempty"`
-	Heard   *protocol.Reply `json:",omitempty"`
+	Name     string
+	Session  protocol.Session
+	Sent     *protocol.Batch `json:",omitempty"`
+	Received *protocol.Reply `json:",omitempty"`
 }
 
-type diary struct {
+type journal struct {
 	mu  sync.Mutex
 	out *os.File
 }
 
-func (d *diary) write(c *proctest.Child, r record) {
+func (d *journal) write(c *proctest.Child, r record) {
 	line, err := json.Marshal(r)
 	c.Must(err)
 	d.mu.Lock()
@@ -48,12 +48,12 @@ func (d *diary) write(c *proctest.Child, r record) {
 	c.Must(err)
 }
 
-// workUntilKilled is a process with several sessions that acquire, wait, cancel
-// and release as fast as they can.
+// workUntilKilled runs several sessions that acquire, wait, cancel and release as fast
+// as they can.
 func workUntilKilled(c *proctest.Child) {
 	out, err := os.Create(c.Args[1])
 	c.Must(err)
-	d := &diary{out: out}
+	d := &journal{out: out}
 	store, err := Open(c.Args[0], Options{Normal: c.Args[2] == "normal"})
 	c.Must(err)
 	for i := range victims {
@@ -64,32 +64,32 @@ func workUntilKilled(c *proctest.Child) {
 			v := victim{name: name, session: id, waiting: map[protocol.Ticket]bool{}, leases: map[protocol.Seq]int64{}}
 			for {
 				b := v.next()
-				d.write(c, record{Name: name, Session: id, Say: &b})
+				d.write(c, record{Name: name, Session: id, Sent: &b})
 				r, err := store.Apply(ctx, name, b)
 				c.Must(err)
-				d.write(c, record{Name: name, Session: id, Heard: &r})
-				v.hear(b, r)
+				d.write(c, record{Name: name, Session: id, Received: &r})
+				v.receive(b, r)
 			}
 		}()
 	}
-	c.Say("working")
-	c.Hear()
+	c.Send("working")
+	c.Receive()
 }
 
-// A victim is what a session has, as far as it has heard.
+// A victim is the state of a session according to the replies that it received.
 type victim struct {
-	name    string
-	session protocol.Session
-	seq     uint64
-	ack     uint64
-	ticket  protocol.Ticket
-	waiting map[protocol.Ticket]bool
-	leases  map[protocol.Seq]int64
-	gone    []protocol.Seq  // leases that it gave back, and was heard
-	flying  *protocol.Batch // said, and not answered
+	name     string
+	session  protocol.Session
+	seq      uint64
+	ack      uint64
+	ticket   protocol.Ticket
+	waiting  map[protocol.Ticket]bool
+	leases   map[protocol.Seq]int64
+	released []protocol.Seq  // leases whose release was acknowledged
+	pending  *protocol.Batch // sent, and not acknowledged
 }
 
-// next is a batch of some wishes.
+// next returns a batch of random operations.
 func (v *victim) next() protocol.Batch {
 	v.seq++
 	b := protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq, Ack: v.ack}
@@ -110,8 +110,8 @@ func (v *victim) next() protocol.Batch {
 	return b
 }
 
-// hear notes what the answer to a batch means.
-func (v *victim) hear(b protocol.Batch, r protocol.Reply) {
+// receive updates the state from the reply to a batch.
+func (v *victim) receive(b protocol.Batch, r protocol.Reply) {
 	for _, op := range b.Ops {
 		switch op.Verb {
 		case protocol.Acquire:
@@ -124,7 +124,7 @@ func (v *victim) hear(b protocol.Batch, r protocol.Reply) {
 				break
 			}
 			delete(v.leases, op.Lease)
-			v.gone = append(v.gone, op.Lease)
+			v.released = append(v.released, op.Lease)
 		}
 	}
 	for _, f := range r.Results {
@@ -139,24 +139,24 @@ func (v *victim) hear(b protocol.Batch, r protocol.Reply) {
 	}
 }
 
-func TestKilledAtAnyMomentNothingAcknowledgedIsLost(t *testing.T) {
+func TestStore_KilledAtAnyMomentNothingAcknowledgedIsLost(t *testing.T) {
 	t.Parallel()
-	path, heard, midway := newFile(t), 0, 0
+	path, received, midway := newFile(t), 0, 0
 	for round := range *rounds {
 		mode := synchronous(round%4 == 3)
 		log := filepath.Join(t.TempDir(), "diary")
 		p := proctest.Start(t, "victim", path, log, mode)
 		p.Expect("working")
-		time.Sleep(rand.N(longestRunning)) // the moment is the point
+		time.Sleep(rand.N(maxRunning)) // the kill comes at a random moment
 		p.End()
 
 		store, err := Open(path, Options{})
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		witness := readDiary(t, log)
-		heard += witness.heard
-		midway += witness.check(t, store)
+		observer := readJournal(t, log)
+		received += observer.received
+		midway += observer.check(t, store)
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -164,64 +164,65 @@ func TestKilledAtAnyMomentNothingAcknowledgedIsLost(t *testing.T) {
 			t.Fatalf("in round %d (%s)", round, mode)
 		}
 	}
-	t.Logf("%d batches were answered in %d rounds; %d times one was done whose answer was not heard", heard, *rounds, midway)
-	if heard == 0 {
-		t.Error("nothing was ever answered before the kill")
+	t.Logf("%d batches were acknowledged in %d rounds; %d batches were applied whose reply was not received", received, *rounds, midway)
+	if received == 0 {
+		t.Error("no batch was ever acknowledged before the kill")
 	}
 }
 
-// A witness knows what the victims knew.
-type witness struct {
-	victims map[protocol.Session]*victim
-	heard   int
-	order   map[string][]standing // of tickets, by semaphore
+// An observer contains the states of the victims, read from their journal.
+type observer struct {
+	victims  map[protocol.Session]*victim
+	received int
+	order    map[string][]queuedTicket // tickets by semaphore
 }
 
-// standing is a ticket with the line of the diary before which it was in line.
-type standing struct {
+// A queuedTicket is a ticket with the lines of the journal at which it was sent and
+// acknowledged.
+type queuedTicket struct {
 	session    protocol.Session
 	ticket     protocol.Ticket
-	said, done int // lines
+	sent, done int // lines
 }
 
-func readDiary(t *testing.T, log string) *witness {
+func readJournal(t *testing.T, log string) *observer {
 	text, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &witness{victims: map[protocol.Session]*victim{}, order: map[string][]standing{}}
-	said := map[protocol.Session]int{}
+	w := &observer{victims: map[protocol.Session]*victim{}, order: map[string][]queuedTicket{}}
+	sent := map[protocol.Session]int{}
 	for n, line := range bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) {
 		var r record
 		if len(line) == 0 || json.Unmarshal(line, &r) != nil {
-			continue // the last one, half written
+			continue // the last line, half written
 		}
 		v := w.victims[r.Session]
 		if v == nil {
 			v = &victim{name: r.Name, session: r.Session, waiting: map[protocol.Ticket]bool{}, leases: map[protocol.Seq]int64{}}
 			w.victims[r.Session] = v
 		}
-		if r.Say != nil {
-			v.flying, v.seq = r.Say, r.Say.Seq
-			said[r.Session] = n
+		if r.Sent != nil {
+			v.pending, v.seq = r.Sent, r.Sent.Seq
+			sent[r.Session] = n
 			continue
 		}
-		for _, op := range v.flying.Ops {
+		for _, op := range v.pending.Ops {
 			if op.Verb == protocol.Acquire {
-				w.order[v.name] = append(w.order[v.name], standing{r.Session, op.Ticket, said[r.Session], n})
+				w.order[v.name] = append(w.order[v.name], queuedTicket{r.Session, op.Ticket, sent[r.Session], n})
 			}
 		}
-		v.hear(*v.flying, *r.Heard)
-		v.flying = nil
-		w.heard++
+		v.receive(*v.pending, *r.Received)
+		v.pending = nil
+		w.received++
 	}
 	return w
 }
 
-// check compares what the victims knew with what the store has, lets each go on
-// where it was, and then has them all leave. It counts the batches that had been
-// done without an answer.
-func (w *witness) check(t *testing.T, store *Store) (midway int) {
+// check compares the states of the victims with the store, resumes each session where it
+// was, and then ends all sessions. It returns the number of batches that were applied
+// without a reply.
+func (w *observer) check(t *testing.T, store *Store) (midway int) {
 	for name := range w.order {
 		snapshot, err := store.Inspect(ctx, name)
 		if err != nil {
@@ -230,7 +231,7 @@ func (w *witness) check(t *testing.T, store *Store) (midway int) {
 		w.checkSnapshot(t, name, snapshot)
 	}
 	for _, v := range w.victims {
-		midway += v.goOn(t, store)
+		midway += v.resume(t, store)
 	}
 	for _, v := range w.victims {
 		if _, err := store.Apply(ctx, v.name, protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq + 2, End: true}); err != nil {
@@ -239,17 +240,17 @@ func (w *witness) check(t *testing.T, store *Store) (midway int) {
 	}
 	for name := range w.order {
 		snapshot, err := store.Inspect(ctx, name)
-		// Sessions that were opened and had said nothing are there still.
+		// Sessions that were opened and sent nothing still exist.
 		if err != nil || snapshot.InUse > 0 || len(snapshot.Queue) > 0 {
-			t.Errorf("when all have left: %v, %+v", err, snapshot)
+			t.Errorf("after all sessions ended: %v, %+v", err, snapshot)
 		}
 	}
 	return midway
 }
 
-func (w *witness) checkSnapshot(t *testing.T, name string, snapshot protocol.Snapshot) {
+func (w *observer) checkSnapshot(t *testing.T, name string, snapshot protocol.Snapshot) {
 	if snapshot.InUse > crashCapacity {
-		t.Errorf("%d of %d are in use", snapshot.InUse, crashCapacity)
+		t.Errorf("%d of %d permits are in use", snapshot.InUse, crashCapacity)
 	}
 	weights, places := map[protocol.Seq]int64{}, map[protocol.TicketName]int{}
 	for _, l := range snapshot.Leases {
@@ -262,30 +263,30 @@ func (w *witness) checkSnapshot(t *testing.T, name string, snapshot protocol.Sna
 		if v.name != name {
 			continue
 		}
-		// What it has asked for in the batch that was not answered may be done.
+		// The batch that was not acknowledged may have been applied.
 		touched := map[protocol.Seq]bool{}
-		if v.flying != nil {
-			for _, op := range v.flying.Ops {
+		if v.pending != nil {
+			for _, op := range v.pending.Ops {
 				touched[op.Lease] = true
 			}
 		}
 		for seq, weight := range v.leases {
 			if !touched[seq] && weights[seq] != weight {
-				t.Errorf("lease %d of weight %d was acknowledged, and has %d", seq, weight, weights[seq])
+				t.Errorf("lease %d was acknowledged with weight %d, and has weight %d", seq, weight, weights[seq])
 			}
 		}
-		for _, seq := range v.gone {
+		for _, seq := range v.released {
 			if weights[seq] > 0 {
-				t.Errorf("lease %d was given back, and is out", seq)
+				t.Errorf("lease %d was released, and is held", seq)
 			}
 		}
 	}
 	w.checkOrder(t, name, places)
 }
 
-// checkOrder: who was in line before another began to ask is before it still.
-func (w *witness) checkOrder(t *testing.T, name string, places map[protocol.TicketName]int) {
-	var waiting []standing
+// checkOrder checks that a ticket queued before another one was sent is still before it.
+func (w *observer) checkOrder(t *testing.T, name string, places map[protocol.TicketName]int) {
+	var waiting []queuedTicket
 	for _, s := range w.order[name] {
 		if _, there := places[protocol.TicketName{Session: s.session, Ticket: s.ticket}]; there {
 			waiting = append(waiting, s)
@@ -293,40 +294,40 @@ func (w *witness) checkOrder(t *testing.T, name string, places map[protocol.Tick
 	}
 	for _, a := range waiting {
 		for _, b := range waiting {
-			if a.done < b.said && places[protocol.TicketName{Session: a.session, Ticket: a.ticket}] > places[protocol.TicketName{Session: b.session, Ticket: b.ticket}] {
-				t.Errorf("%+v was before %+v, and is behind", a, b)
+			if a.done < b.sent && places[protocol.TicketName{Session: a.session, Ticket: a.ticket}] > places[protocol.TicketName{Session: b.session, Ticket: b.ticket}] {
+				t.Errorf("%+v was queued before %+v, and is behind it now", a, b)
 			}
 		}
 	}
 }
 
-// goOn is what a session does that lives on: it says again what was not
-// answered, and then something else.
-func (v *victim) goOn(t *testing.T, store *Store) (midway int) {
-	say := func(b protocol.Batch) protocol.Reply {
+// resume continues a session: it sends the unacknowledged batch again, and then another
+// one. It returns 1 if the unacknowledged batch had been applied.
+func (v *victim) resume(t *testing.T, store *Store) (midway int) {
+	send := func(b protocol.Batch) protocol.Reply {
 		r, err := store.Apply(ctx, v.name, b)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	if v.flying != nil {
-		r := say(*v.flying)
+	if v.pending != nil {
+		r := send(*v.pending)
 		switch r.Status {
 		case protocol.Repeated:
 			midway = 1
 		case protocol.Applied:
 		default:
-			t.Errorf("session %d, batch %d again: status %d", v.session, v.flying.Seq, r.Status)
+			t.Errorf("session %d, batch %d again: status %d", v.session, v.pending.Seq, r.Status)
 		}
-		v.hear(*v.flying, r)
+		v.receive(*v.pending, r)
 	}
 	b := protocol.Batch{Owner: sessiontest.Owner, Session: v.session, Seq: v.seq + 1, Ack: v.ack}
-	r := say(b)
+	r := send(b)
 	if r.Status != protocol.Applied {
 		t.Errorf("session %d, batch %d: status %d", v.session, b.Seq, r.Status)
 	}
-	v.hear(b, r)
+	v.receive(b, r)
 	snapshot, err := store.Inspect(ctx, v.name)
 	if err != nil {
 		t.Fatal(err)
@@ -343,14 +344,14 @@ func (v *victim) goOn(t *testing.T, store *Store) (midway int) {
 		}
 	}
 	if !maps.Equal(leases, v.leases) || !maps.Equal(waiting, v.waiting) {
-		t.Errorf("session %d has leases %v and tickets %v, and knows of %v and %v", v.session, leases, slices.Collect(maps.Keys(waiting)), v.leases, slices.Collect(maps.Keys(v.waiting)))
+		t.Errorf("session %d has leases %v and tickets %v, want %v and %v", v.session, leases, slices.Collect(maps.Keys(waiting)), v.leases, slices.Collect(maps.Keys(v.waiting)))
 	}
 	return midway
 }
 
-// TestALogThatBreaksOffLeavesWholeBatches is about power that fails: the log may
-// end anywhere. What is before is whole.
-func TestALogThatBreaksOffLeavesWholeBatches(t *testing.T) {
+// TestStore_TruncatedLogLeavesWholeBatches truncates the log at random positions, as a
+// power failure may. The batches before that position must be complete.
+func TestStore_TruncatedLogLeavesWholeBatches(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{Normal: true})
@@ -363,7 +364,7 @@ func TestALogThatBreaksOffLeavesWholeBatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.hear(b, r)
+			v.receive(b, r)
 		}
 	}
 	file, err := os.ReadFile(path)

@@ -1,56 +1,57 @@
-// Package sqlitestore is an engine for fleet semaphores that needs no server: a
-// file of SQLite's. Import it, and [fleet.Open] knows
+// Package sqlitestore is a fleet store that needs no server: a SQLite file. A program
+// that imports it can pass these URLs to [fleet.Open]:
 //
 //	sqlite:///var/lib/app/fleet.db?prefix=app:&synchronous=full
 //	sqlite:relative/path.db
 //
-// A file has one owner, the process that has it open; clients in that process
-// share it, and others reach its semaphores through it. The prefix is put before
-// the names of semaphores.
+// A file has one owner, the process that has it open. Clients in that process share
+// it, and other processes use its semaphores through the owner. The prefix is prepended
+// to the names of semaphores.
 //
-// # What it promises
+// # Guarantees
 //
-// What was acknowledged is on the disk. Requests that arrive while others are
-// being written are written together, so that durability costs one wait for the
-// disk for all of them. With synchronous=normal nobody waits for it: what was
-// acknowledged outlives the process, but the last of it may be gone after a loss
-// of power, and with it the knowledge of who holds what; then wait for a TTL
-// before the engine is started again.
+// Acknowledged operations are on the disk. Requests that arrive during a commit share
+// the next commit (group commit), so that they wait for the disk once. With
+// synchronous=normal, requests do not wait for the disk: acknowledged operations
+// survive a crash of the process, but the last ones may be lost on a power failure, and
+// with them the record of holders. In that case wait for a TTL before the store is
+// started again.
 //
-// A process that is killed, at whatever moment, leaves a file that the next one
-// opens and goes on with. Sessions that lived when it died live on, each for a
-// whole TTL from then: their signs of life are not written down until something
-// else is.
+// A process that is killed, at any moment, leaves a file that the next owner can open
+// and use. When the file is opened again, each session that was alive gets a whole TTL,
+// because heartbeats are written only together with other changes. A session gets this
+// extension once until its next heartbeat.
 //
-// On a full or failing disk requests fail with [sema.ErrUnavailable] (and
-// [fleet.FaultFull] if it is full), and nothing is half done. It continues by itself
-// when there is room again. On Linux up to 1 MB behind the end of the file is
-// allocated beforehand, so that the write-ahead log can be carried over and reused
-// on a disk that it has filled.
+// On a full or failing disk requests fail with [sema.ErrUnavailable] (and with
+// [fleet.FaultFull] if the disk is full), and change nothing. The store recovers by
+// itself when there is space again. On Linux it allocates up to 1 MB beyond the end of
+// the file in advance. So the write-ahead log can be checkpointed and reused even on a
+// disk that the log has filled.
 //
-// # Reading only
+// # Read-only access
 //
-// With mode=ro in the URL ([OpenReader]) a file is listed and inspected, also
-// while another process owns it. It is neither created, locked nor changed.
+// With mode=ro in the URL ([OpenReader]) semaphores can be listed and inspected, also
+// while another process owns the file. The file is neither created, locked nor changed.
 //
-// # What is in the file
+// # Content of the file
 //
-// Anybody may read it at any time, with the sqlite3 shell for example:
+// Any process may read the file at any time, for example with the sqlite3 shell:
 //
 //	sqlite3 -readonly -box fleet.db 'SELECT * FROM permits'
 //
-// The views semaphores, permits, waiters and sessions are for people. The tables
-// under them are the state as in fleet/protocol. Nobody but the owner may write:
-// it knows what it has written, and does not look again. A reader who keeps a
-// transaction open for long keeps the write-ahead log from being reused, which
-// grows meanwhile. A semaphore stays until it is deleted, and then leaves a row
-// in table tombstone: where its fences have come to.
+// The views semaphores, permits, waiters and sessions are meant for operators. The
+// tables under them contain the state as in fleet/protocol. Only the owner may write:
+// it caches what it has written and does not read it again. While a reader keeps a
+// transaction open, the write-ahead log cannot be reused and grows. A semaphore stays
+// until it is deleted. It then leaves a row in table tombstone, so that its fences
+// continue if the name is used again.
 //
-// Beside the file there are fleet.db-wal and fleet.db-shm, which are part of it
-// and are gone after a proper end, and fleet.db-owner, which is locked by the
-// owner and can be left where it is. The file has to be on a local file system, and
-// has one name: one with several hard links is rejected, and on Linux one that
-// another process has open under another path.
-// Do not move or remove it under its owner, and copy it with the shell's .backup.
-// A copy is how things were: before one is used again, wait for a TTL.
+// The files fleet.db-wal and fleet.db-shm are part of the database and are removed when
+// it is closed properly. The file fleet.db-owner is locked by the owner and need not be
+// removed.
+//
+// The database has to be on a local file system and has one name: a file with several
+// hard links is rejected and, on Linux, a file that another process has open under
+// another path. Do not move or remove the database while it has an owner, and copy it
+// with the shell's .backup. A copy is a past state: wait for a TTL before it is used.
 package sqlitestore

@@ -11,7 +11,7 @@ import (
 	_ "github.com/sema-go/sema/x/sqlitestore"
 )
 
-// A semaphore that outlives the process.
+// A semaphore whose state survives the process.
 func Example() {
 	directory, err := os.MkdirTemp("", "example")
 	if err != nil {

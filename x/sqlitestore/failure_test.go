@@ -14,11 +14,11 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-func TestAFullDiskIsSurvived(t *testing.T) {
+func TestStore_SurvivesADatabaseLimit(t *testing.T) {
 	t.Parallel()
 	store := openAt(t, newFile(t), Options{})
 	limit := func(pages int) {
-		// On the writer's own goroutine, as all that uses the connection.
+		// On the writer's own goroutine, like everything that uses the connection.
 		err := store.await(ctx, &request{ctx: ctx, read: func(f *file) error {
 			return f.exec("PRAGMA max_page_count = " + strconv.Itoa(pages))
 		}})
@@ -29,10 +29,10 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1 << 20})
 	kept := s.Granted(1, sessiontest.Acquire(1, 1))
 
-	limit(1) // which is: as many as there are
+	limit(1) // SQLite raises it to the current number of pages
 	var ops []protocol.Op
 	for i := range 2000 {
-		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 2), Weight: 1, Details: protocol.Details{Holder: strings.Repeat("m", 100)}})
+		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 2), Weight: 1, Details: &protocol.Details{Holder: strings.Repeat("m", 100)}})
 	}
 	b := s.Next(ops...)
 	for range 3 {
@@ -45,17 +45,17 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 
 	limit(1 << 20)
 	r, err := store.Apply(ctx, "a", b)
-	if err != nil || r.Status != protocol.Applied || len(s.Hear(r).Results) != 2000 {
-		t.Fatalf("when there is room again: %v, status %d, %d results", err, r.Status, len(r.Results))
+	if err != nil || r.Status != protocol.Applied || len(s.Receive(r).Results) != 2000 {
+		t.Fatalf("with space again: %v, status %d, %d results", err, r.Status, len(r.Results))
 	}
 	s.Granted(1, sessiontest.Acquire(5000, 1))
 }
 
-// breakStatement has a statement of one connection fail from now on, as it does
-// when the disk fails. (There is no way to have a disk fail here.)
+// breakStatement makes a statement of one connection fail from now on, as it does when
+// the disk fails. (The test cannot make a disk fail.)
 func breakStatement(s *statement) { s.compiled = failing{s.compiled} }
 
-// A failing statement is one that cannot be executed.
+// A failing statement returns errTest when it is executed.
 type failing struct{ driver.Stmt }
 
 func (failing) ExecContext(context.Context, []driver.NamedValue) (driver.Result, error) {
@@ -66,10 +66,10 @@ func (failing) QueryContext(context.Context, []driver.NamedValue) (driver.Rows, 
 	return nil, errTest
 }
 
-func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
+func TestWriter_OpensABrokenConnectionAgain(t *testing.T) {
 	t.Parallel()
 	store := openAt(t, newFile(t), Options{})
-	w := &store.engine.writer
+	w := &store.shared.writer
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 10})
 	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 
@@ -95,15 +95,15 @@ func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
 	w.open = open
 	sessiontest.WantHeld(t, store, "a", lease)
 	if r, err := store.Apply(ctx, "a", b); err != nil || r.Status != protocol.Applied {
-		t.Fatalf("afterwards: %v, status %d", err, r.Status)
+		t.Fatalf("after the file was opened again: %v, status %d", err, r.Status)
 	}
 }
 
-func TestALoadThatFailsIsTriedAgain(t *testing.T) {
+func TestWriter_RetriesAFailedLoad(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{})
-	w := &store.engine.writer
+	w := &store.shared.writer
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 10})
 	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 	w.beforeCommit = func() error { w.beforeCommit = nil; return errTest }
@@ -116,10 +116,10 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 		t.Fatalf("error %v does not name file and semaphore", err)
 	}
 	sessiontest.WantHeld(t, store, "a", lease)
-	s.Say()
+	s.Send()
 }
 
-func TestWhatCannotBeAStateIsNotServed(t *testing.T) {
+func TestStore_RejectsInvalidState(t *testing.T) {
 	t.Parallel()
 	for spoil, want := range map[string]string{
 		"UPDATE semaphore SET config = json_set(config, '$.Invention', 1)": "Invention",
@@ -144,7 +144,7 @@ func TestWhatCannotBeAStateIsNotServed(t *testing.T) {
 		if _, err := store.Inspect(ctx, "a"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", spoil, err, want)
 		}
-		sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1)) // others are
+		sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 1}).Granted(1, sessiontest.Acquire(1, 1)) // other semaphores are served
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -156,11 +156,11 @@ func TestWhatCannotBeAStateIsNotServed(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		sessiontest.WantHeld(t, openAt(t, path, Options{}), "a", lease...) // and nothing of its earlier life
+		sessiontest.WantHeld(t, openAt(t, path, Options{}), "a", lease...) // and nothing of the deleted semaphore
 	}
 }
 
-func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
+func TestWriter_PanicAffectsOneSemaphore(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -173,26 +173,26 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 		wg.Go(func() { store.Apply(ctx, "b", first) })
 		synctest.Wait()
 		batch := a.Next(sessiontest.Acquire(2, 1))
-		spoilt := func(do func() error) {
+		panicked := func(do func() error) {
 			wg.Go(func() {
 				if err := do(); err == nil || !strings.Contains(err.Error(), "panic") {
-					t.Errorf("error %v, want one about the panic", err)
+					t.Errorf("error %v, want the panic", err)
 				}
 			})
 			synctest.Wait()
 		}
 		apply := func() error { _, err := store.Apply(ctx, "a", batch); return err }
-		spoilt(apply) // in the same group before
-		spoilt(func() error {
-			return store.do(ctx, "a", 1, func(now protocol.Micros, k *kept) error {
+		panicked(apply) // before it, in the same group
+		panicked(func() error {
+			return store.do(ctx, "a", 1, func(now protocol.Micros, k *entry) error {
 				k.state.Apply(now, protocol.Batch{Owner: sessiontest.Owner, Session: a.ID, Seq: 99, Ops: []protocol.Op{sessiontest.Release(lease)}})
 				panic(errTest)
 			})
 		})
-		spoilt(apply) // and after
+		panicked(apply) // after it
 		wg.Go(func() {
 			if r, err := store.Apply(ctx, "b", second); err != nil || len(r.Results) != 2 {
-				t.Errorf("%v, results %v: want those of both batches", err, r.Results)
+				t.Errorf("%v, results %v, want those of both batches", err, r.Results)
 			}
 		})
 		synctest.Wait()
@@ -207,55 +207,55 @@ func TestAPanicHarmsOneSemaphoreForOneGroup(t *testing.T) {
 	})
 }
 
-func TestWhoGivesUpIsAnsweredAtOnceAndHarmsNobody(t *testing.T) {
+func TestStore_CancelledRequestReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
 		s, other := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 9}), sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 9})
 		end, free := hold(store)
-		giveUp, cancel := context.WithCancelCause(ctx)
+		cancelled, cancel := context.WithCancelCause(ctx)
 		var wg sync.WaitGroup
 		underway, queued := s.Next(sessiontest.Acquire(1, 1)), other.Next(sessiontest.Acquire(1, 1))
 		for _, b := range []protocol.Batch{underway, queued} {
 			wg.Go(func() {
-				if _, err := store.Apply(giveUp, "a", b); !errors.Is(err, errTest) {
+				if _, err := store.Apply(cancelled, "a", b); !errors.Is(err, errTest) {
 					t.Errorf("error %v, want the context's cause", err)
 				}
 			})
 			synctest.Wait()
 		}
 		cancel(errTest)
-		wg.Wait() // though the commit is still held
+		wg.Wait() // although the commit is still held
 		end <- nil
 		free()
 		synctest.Wait()
 		if r, err := store.Apply(ctx, "a", underway); err != nil || r.Status != protocol.Repeated || len(r.Results) != 1 {
-			t.Errorf("what was under way: %v, %+v", err, r)
+			t.Errorf("the batch in the commit: %v, %+v", err, r)
 		}
 		if r, err := store.Apply(ctx, "a", queued); err != nil || r.Status != protocol.Applied || len(r.Results) != 1 {
-			t.Errorf("what was not begun: %v, %+v", err, r)
+			t.Errorf("the queued batch: %v, %+v", err, r)
 		}
 	})
 }
 
-func TestWhoGivesUpMayUseItsBatchForSomethingElse(t *testing.T) {
+func TestStore_CancelledRequestMayReuseItsBatch(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := openAt(t, path, Options{})
 		s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 9})
-		w, begun := &store.engine.writer, make(chan struct{})
+		w, begun := &store.shared.writer, make(chan struct{})
 		now := w.now
 		w.now = func() protocol.Micros {
 			w.now = now
 			<-begun
 			return now()
 		}
-		giveUp, cancel := context.WithCancel(ctx)
+		cancelled, cancel := context.WithCancel(ctx)
 		b := s.Next(sessiontest.Acquire(1, 5))
 		var wg sync.WaitGroup
-		wg.Go(func() { store.Apply(giveUp, "a", b) })
+		wg.Go(func() { store.Apply(cancelled, "a", b) })
 		synctest.Wait()
 		cancel()
 		wg.Wait()
@@ -263,7 +263,7 @@ func TestWhoGivesUpMayUseItsBatchForSomethingElse(t *testing.T) {
 		close(begun)
 		synctest.Wait()
 		if snapshot, err := store.Inspect(ctx, "a"); err != nil || snapshot.InUse != 5 {
-			t.Errorf("%d in use, %v, want the 5 that were asked for", snapshot.InUse, err)
+			t.Errorf("%d in use, %v, want the 5 requested", snapshot.InUse, err)
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 type file struct {
 	*connection
 	statements
-	size    *statement // of the database in bytes, with what is in the log
+	size    *statement // returns the size of the database in bytes, including the log
 	reserve reserve
 }
 
@@ -29,17 +29,17 @@ const (
 	applicationID = 0x53656d61
 	// unreleasedID marks the files of versions before the first release: "sema".
 	unreleasedID = 0x73656d61
-	// schemaVersion is what this program reads and writes.
+	// schemaVersion is the version of the schema that this program reads and writes.
 	schemaVersion = 1
-	// busyTimeout is how many milliseconds a request waits for another process that
-	// writes to the file, which none should.
+	// busyTimeout bounds, in milliseconds, how long a request waits for another process
+	// that writes to the file. No process should.
 	busyTimeout = "2000"
-	// longestLog is how many bytes of the write-ahead log are kept when it is
-	// reused from its beginning. A long read transaction can make it larger.
-	longestLog = "16777216"
-	// commitsBetweenCheckpoints is after how many commits the log is carried over
-	// into the tables, once their callers have their replies. SQLite would do so
-	// inside a commit, while they wait; it still does from pagesInLog on, which only
+	// maxLogSize is the size, in bytes, to which the write-ahead log is truncated when
+	// it is reused from its beginning. A long read transaction can make it larger.
+	maxLogSize = "16777216"
+	// commitsBetweenCheckpoints is the number of commits after which the log is
+	// checkpointed, after the replies were sent. SQLite would do so inside a commit,
+	// while callers wait. It still does if the log has pagesInLog pages, which only
 	// large groups reach.
 	commitsBetweenCheckpoints = 256
 	pagesInLog                = "8192"
@@ -55,8 +55,8 @@ func synchronous(normal bool) string {
 	return "full"
 }
 
-// openFile opens a database. Where its owner's descriptor is given, room is reserved
-// behind its end.
+// openFile opens a database. If the owner's descriptor is not nil, space is reserved
+// beyond the end of the file.
 func openFile(path string, normal bool, database *os.File) (*file, error) {
 	c, err := connect(dsn(path, normal))
 	if err != nil {
@@ -74,7 +74,7 @@ func openFile(path string, normal bool, database *os.File) (*file, error) {
 
 func dsn(path string, normal bool) string {
 	pragmas := url.Values{"_pragma": {
-		"busy_timeout(" + busyTimeout + ")", "journal_size_limit(" + longestLog + ")", "wal_autocheckpoint(" + pagesInLog + ")", "synchronous(" + synchronous(normal) + ")",
+		"busy_timeout(" + busyTimeout + ")", "journal_size_limit(" + maxLogSize + ")", "wal_autocheckpoint(" + pagesInLog + ")", "synchronous(" + synchronous(normal) + ")",
 		"fullfsync(1)", "checkpoint_fullfsync(1)", // on a Mac fsync alone does not wait for the disk
 	}}
 	return fileURL(path) + "?" + pragmas.Encode()
@@ -89,7 +89,7 @@ func fileURL(path string) string {
 	return "file://" + (&url.URL{Path: path}).EscapedPath()
 }
 
-// marks identify the program that created a file.
+// marks identifies the program that created a file.
 type marks struct{ tables, application, version int64 }
 
 func (f *file) marks() (m marks, err error) {
@@ -99,15 +99,15 @@ func (f *file) marks() (m marks, err error) {
 	return m, err
 }
 
-// check rejects a file of another program, and one of another version of this one.
+// check rejects a file of another program, or of an incompatible version of this one.
 func (m marks) check() error {
 	switch {
 	case m.application == unreleasedID:
 		return errors.New("the file was created by an unreleased version of Sema; delete it, with its -wal and -shm, or use another file")
 	case m.application != applicationID && (m.tables > 0 || m.application != 0):
-		return errors.New("the file is a database of another program; name another file")
+		return errors.New("the file is a database of another program; use another file")
 	case m.version > schemaVersion:
-		return fmt.Errorf("the file was written by a newer program (its schema is %d, this one knows %d); upgrade this program", m.version, schemaVersion)
+		return fmt.Errorf("the file was written by a newer program (schema %d, this one supports %d); upgrade this program", m.version, schemaVersion)
 	}
 	return nil
 }
@@ -128,14 +128,15 @@ func (f *file) prepareSchema() error {
 	}
 	switch {
 	case mode != "wal":
-		return fmt.Errorf("the file system cannot have a write-ahead log (journal mode is %s); use a local one", mode)
+		return fmt.Errorf("the file system does not support a write-ahead log (journal mode is %s); use a local one", mode)
 	case found.application == applicationID:
 		return nil
 	}
 	return f.exec(fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id(%d); PRAGMA user_version(%d); COMMIT", schema, applicationID, schemaVersion))
 }
 
-// begin takes SQLite's lock for writing at once, not with the first write.
+// begin starts a transaction. It takes SQLite's write lock at once, not with the first
+// write.
 func (f *file) begin() error {
 	_, err := f.statements.begin.exec(nil)
 	return err
@@ -149,7 +150,7 @@ func (f *file) commit() error {
 // rollback ends the transaction, if there is one. It fails if the connection is
 // broken.
 func (f *file) rollback() error {
-	f.exec("ROLLBACK") // SQLite may have done so by itself
+	f.exec("ROLLBACK") // fails if SQLite has rolled back by itself
 	if err := f.begin(); err != nil {
 		return err
 	}
@@ -158,27 +159,27 @@ func (f *file) rollback() error {
 
 var errBroken = errors.New("the connection to the file is broken; it is opened again for the next request")
 
-// explain adds what to do about an error of SQLite's. One that may pass is
-// [sema.ErrUnavailable] too.
-func explain(err error) error {
+// addAdvice adds advice to an error of SQLite. A temporary error also wraps
+// [sema.ErrUnavailable].
+func addAdvice(err error) error {
 	var failed *sqlite.Error
 	if isFull(err) {
-		return fmt.Errorf("%w: %w: %w; make room on the disk: it continues by itself then", sema.ErrUnavailable, fleet.FaultFull, err)
+		return fmt.Errorf("%w: %w: %w; make room on the disk: the store then recovers by itself", sema.ErrUnavailable, fleet.FaultFull, err)
 	}
 	if !errors.As(err, &failed) {
 		return err
 	}
-	switch failed.Code() & 0xff { // without the details
+	switch failed.Code() & 0xff { // without the extended code
 	case sqlite3.SQLITE_IOERR:
-		return fmt.Errorf("%w: %w; look at the disk: it continues by itself when the disk does", sema.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w; check the disk: the store recovers by itself when the disk does", sema.ErrUnavailable, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("%w: %w; another program writes to the file, and none may; find it (fuser) and stop it", sema.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w; another program writes to the file: find it (fuser) and stop it", sema.ErrUnavailable, err)
 	case sqlite3.SQLITE_READONLY:
 		return fmt.Errorf("%w: %w; this process must be able to write to the file and to its directory", fleet.FaultReadOnly, err)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return fmt.Errorf("%w: %w; this process must be able to write to the file and to its directory", fleet.FaultAccess, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%w; the file is damaged, or not a database; restore it or name another one", err)
+		return fmt.Errorf("%w; the file is damaged, or not a database; restore it or use another file", err)
 	}
 	return err
 }

@@ -4,10 +4,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-func TestStore_PrintsItsPath(t *testing.T) {
+func TestStore_String(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sema.db")
 	s, err := Open(path, Options{})
@@ -15,11 +15,11 @@ func TestStore_PrintsItsPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	enginetest.Prints(t, s, "sqlite "+s.engine.path)
+	storetest.Prints(t, s, "sqlite "+s.shared.path)
 	r, err := OpenReader(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	enginetest.Prints(t, r, "sqlite "+s.engine.path+", for reading")
+	storetest.Prints(t, r, "sqlite "+s.shared.path+", for reading")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// link gives a file a second name in another directory.
+// link creates a hard link to a file in another directory.
 func link(t *testing.T, path string) string {
 	t.Helper()
 	second := filepath.Join(t.TempDir(), "second.db")
@@ -22,18 +22,18 @@ func link(t *testing.T, path string) string {
 	return second
 }
 
-// wantOneName fails unless a file with two names is rejected, and the error says
-// so.
+// wantOneName fails the test unless a file with two hard links is rejected with an error
+// that states it.
 func wantOneName(t *testing.T, path string) {
 	t.Helper()
 	store, err := Open(path, Options{})
 	if err == nil {
 		store.Close()
-		t.Fatalf("%s was opened, and has two names", path)
+		t.Fatalf("%s was opened although it has two hard links", path)
 	}
 	for _, part := range []string{path, "2 hard links", "-inum"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
@@ -51,8 +51,8 @@ func TestOwner_RejectsAHardLink(t *testing.T) {
 	openAt(t, path, Options{})
 }
 
-// TestOwner_KeepsAFileUnderAnyName: the file has one name at a time, and the lock
-// file of the new name is free.
+// TestOwner_KeepsAFileUnderAnyName opens a file under a second name, after the file was
+// linked or moved there. The lock file of the second name is not locked.
 func TestOwner_KeepsAFileUnderAnyName(t *testing.T) {
 	t.Parallel()
 	for what, give := range map[string]func(from, to string) error{"hard link": os.Link, "moved": os.Rename} {
@@ -66,7 +66,7 @@ func TestOwner_KeepsAFileUnderAnyName(t *testing.T) {
 			}
 			if store, err := Open(second, Options{}); err == nil {
 				store.Close()
-				t.Error("two processes serve one file")
+				t.Error("two processes own one file")
 			} else if what == "moved" && !errors.Is(err, ErrOwned) {
 				t.Error(err)
 			}
@@ -86,7 +86,7 @@ func TestOwner_KeepsAFileUnderAnyName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Open(moved, Options{}); !errors.Is(err, ErrOwned) || !strings.Contains(err.Error(), "this process has it open") {
-			t.Errorf("opened where it was moved: %v", err)
+			t.Errorf("opened under its new path: %v", err)
 		}
 		if err := os.Rename(moved, path); err != nil {
 			t.Fatal(err)

@@ -10,15 +10,15 @@ import (
 
 // List implements [fleet.Store].
 func (s *Store) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
-	var page []protocol.Summary // not a result: the writer may set it after a context has ended
+	var page []protocol.Summary // not a named result: the writer may set it after the context has ended
 	err := s.await(ctx, &request{ctx: ctx, size: 1, read: func(f *file) (err error) {
-		w := &s.engine.writer
+		w := &s.shared.writer
 		if page, err = f.summaries(s.prefix, q, w.now()); err != nil {
 			return err
 		}
 		for i, one := range page {
-			if k := w.kept[s.prefix+one.Name]; k != nil && k.state != nil {
-				page[i] = k.state.Summary(one.Name) // newer than the file: the end of a session may not be written yet
+			if k := w.entries[s.prefix+one.Name]; k != nil && k.state != nil {
+				page[i] = k.state.Summary(one.Name) // newer than the file, which may lack the end of a session
 				page[i].Effective = max(page[i].Effective, one.Effective)
 			}
 		}
@@ -45,12 +45,12 @@ func (r *Reader) List(ctx context.Context, q protocol.ListQuery) (page []protoco
 	return page, nil
 }
 
-// summaries returns the page of a query about names behind a prefix, without the
-// prefix. It is one search in the index of names.
+// summaries returns one page of the semaphores whose names start with prefix, with the
+// prefix removed. It is one search in the index of names.
 func (f *file) summaries(prefix string, q protocol.ListQuery, now protocol.Micros) (page []protocol.Summary, err error) {
-	first, end := prefix+q.Prefix, afterAll(prefix+q.Prefix)
+	first, end := prefix+q.Prefix, prefixEnd(prefix+q.Prefix)
 	if q.After != "" {
-		first = max(first, prefix+q.After+"\x00") // the next text in the order of bytes
+		first = max(first, prefix+q.After+"\x00") // the next text in byte order
 	}
 	v := values{}.with(first, end, int64(q.Most()), int64(now))
 	err = f.list.findBy(v, func(r *row) {
@@ -72,7 +72,7 @@ func readSummary(r *row, now protocol.Micros) (one protocol.Summary, err error) 
 	if err := decode(config, &im.Config); err != nil {
 		return one, err
 	}
-	state, err := protocol.Restore(im) // without sessions and leases: for the capacity now
+	state, err := protocol.Restore(im) // without sessions and leases: for the current capacity
 	if err != nil {
 		return one, err
 	}
@@ -81,9 +81,9 @@ func readSummary(r *row, now protocol.Micros) (one protocol.Summary, err error) 
 	return one, r.err
 }
 
-// afterAll returns the first text in the order of bytes that follows all that begin
-// with a prefix. No name has a byte 0xff.
-func afterAll(prefix string) string {
+// prefixEnd returns the first text, in byte order, after all texts that start with the
+// prefix. No name contains the byte 0xff.
+func prefixEnd(prefix string) string {
 	for end := []byte(prefix); len(end) > 0; end = end[:len(end)-1] {
 		if last := len(end) - 1; end[last] < 0xff {
 			end[last]++

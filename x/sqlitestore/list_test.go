@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// summary returns the only summary that a store lists.
+// summary returns the summary of the only semaphore of a store.
 func summary(t *testing.T, store fleet.Store) protocol.Summary {
 	t.Helper()
 	page, err := store.List(ctx, protocol.ListQuery{})
@@ -67,15 +67,15 @@ func TestList_PagesAreInTheOrderOfBytes(t *testing.T) {
 	}
 }
 
-// TestList_IsTheSameFromMemoryAndFromTheFile: an owner lists what it has in memory, a
-// reader and the next owner what is in the file.
+// TestList_IsTheSameFromMemoryAndFromTheFile compares an owner, which lists from memory,
+// with a reader, which lists from the file.
 func TestList_IsTheSameFromMemoryAndFromTheFile(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{})
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 5, MaxWaiters: 9})
 	s.Granted(2, sessiontest.Acquire(1, 3), sessiontest.Acquire(2, 1))
-	s.Say(sessiontest.Acquire(3, 4), sessiontest.Acquire(4, 1), sessiontest.Acquire(5, 1))
+	s.Send(sessiontest.Acquire(3, 4), sessiontest.Acquire(4, 1), sessiontest.Acquire(5, 1))
 	want := protocol.Summary{Name: "a", Effective: 5, InUse: 4, Leases: 2, Waiting: 3, Sessions: 1}
 	want.Config = protocol.Config{Capacity: 5, MaxWaiters: 9, TTL: sessiontest.TTL, Version: 1, Protocol: protocol.Version}
 	if got := summary(t, store); got != want {
@@ -98,24 +98,24 @@ func TestList_CapacityRisesWithTime(t *testing.T) {
 	if err := store.Administer(ctx, "a", fleet.Command{Configure: &config}); err != nil {
 		t.Fatal(err)
 	}
-	commits := store.engine.writer.commits
+	commits := store.shared.writer.commits
 	for _, want := range []int64{10, 40, 70, 100, 100} {
 		if got := summary(t, store); got.Effective != want {
-			t.Errorf("%d permits, want %d", got.Effective, want)
+			t.Errorf("capacity %d, want %d", got.Effective, want)
 		}
 		now += 3_000_000
 	}
-	if store.engine.writer.commits != commits {
-		t.Error("a list has written")
+	if store.shared.writer.commits != commits {
+		t.Error("List wrote to the file")
 	}
 	now = 1
 	if got := summary(t, store); got.Effective != 10 {
-		t.Errorf("%d permits after the clock stepped back, want 10", got.Effective)
+		t.Errorf("capacity %d after the clock stepped back, want 10", got.Effective)
 	}
 }
 
-// TestList_SpendingPasses: nothing is written when a window passes, and a reader sees
-// nothing in use then.
+// TestList_SpendingPasses checks that a reader sees nothing in use after a window has
+// passed, although nothing is written then.
 func TestList_SpendingPasses(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -128,20 +128,20 @@ func TestList_SpendingPasses(t *testing.T) {
 		t.Errorf("%d in use, want 4", got.InUse)
 	}
 	if got := summary(t, openReader(t, path, Options{})); got.InUse != 0 {
-		t.Errorf("%d in use, though the window has passed", got.InUse)
+		t.Errorf("%d in use after the window has passed, want 0", got.InUse)
 	}
 }
 
-func TestAfterAll(t *testing.T) {
+func TestPrefixEnd_IsAfterAllNames(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{"": "\xff", "a": "b", "a~": "a\x7f", "a\xff": "b", "\xff\xff": "\xff"} {
-		if got := afterAll(prefix); got != want {
-			t.Errorf("after %q comes %q, want %q", prefix, got, want)
+		if got := prefixEnd(prefix); got != want {
+			t.Errorf("end of prefix %q: %q, want %q", prefix, got, want)
 		}
 	}
 }
 
-// changed returns how many rows of the file an action writes.
+// changed returns the number of rows of the file that act writes.
 func changed(t *testing.T, store *Store, act func()) int64 {
 	t.Helper()
 	total := func() (n int64) {
@@ -187,25 +187,25 @@ func TestSettle_WritesOneRow(t *testing.T) {
 		"in the middle": {[]protocol.Op{settle(early[150], 5)}, 1},
 		"three":         {[]protocol.Op{settle(late[0], 2), settle(late[299], 0), settle(late[7], 2), settle(late[7], 3)}, 3},
 	} {
-		if n := changed(t, store, func() { s.Say(c.ops...) }); n != c.rows+others {
+		if n := changed(t, store, func() { s.Send(c.ops...) }); n != c.rows+others {
 			t.Errorf("%s: %d rows were written, want %d", what, n, c.rows+others)
 		}
 	}
-	now += sessiontest.TTL/2 + 1 // the first 300 pass
-	if n := changed(t, store, func() { s.Say(settle(late[9], 4)) }); n != 300+1+others {
+	now += sessiontest.TTL/2 + 1 // the window of the first 300 passes
+	if n := changed(t, store, func() { s.Send(settle(late[9], 4)) }); n != 300+1+others {
 		t.Errorf("%d rows were removed and written, want %d", n, 300+1+others)
 	}
-	want := store.engine.writer.kept["a"].state.Image().Spent
+	want := store.shared.writer.entries["a"].state.Image().Spent
 	var got stored
 	if err := store.await(ctx, &request{ctx: ctx, read: func(f *file) (err error) { got, err = f.load("a"); return err }}); err != nil {
 		t.Fatal(err)
 	}
 	if len(want) != 300 || !reflect.DeepEqual(got.image.Spent, want) {
-		t.Errorf("%d entries in memory are not the %d in the file", len(want), len(got.image.Spent))
+		t.Errorf("the %d entries in memory differ from the %d in the file", len(want), len(got.image.Spent))
 	}
 }
 
-// TestSettle_SurvivesARestart: what was settled is acknowledged, so it is in the file.
+// TestSettle_SurvivesARestart checks that acknowledged settlements are in the file.
 func TestSettle_SurvivesARestart(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -217,8 +217,8 @@ func TestSettle_SurvivesARestart(t *testing.T) {
 	store.useClock(func() protocol.Micros { return now })
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Kind: protocol.Rate, Capacity: 100, Window: sessiontest.TTL})
 	leases := s.Granted(2, sessiontest.Acquire(1, 10), sessiontest.Acquire(2, 10))
-	s.Say() // acknowledges the grants
-	s.Say(settle(leases[0], 1), settle(leases[1], 30))
+	s.Send() // acknowledges the grants
+	s.Send(settle(leases[0], 1), settle(leases[1], 30))
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}

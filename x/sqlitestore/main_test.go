@@ -13,13 +13,13 @@ import (
 	"github.com/sema-go/sema/internal/proctest"
 )
 
-var rounds = flag.Int("stress.rounds", 20, "how often a process is killed at work")
+var rounds = flag.Int("stress.rounds", 20, "number of times a working process is killed")
 
 func TestMain(m *testing.M) {
 	proctest.Main(leakCheck{m}, map[string]func(*proctest.Child){"owner": ownFile, "victim": workUntilKilled})
 }
 
-// leakCheck runs the tests and fails if goroutines are left.
+// A leakCheck runs the tests and fails if goroutines are left.
 type leakCheck struct{ *testing.M }
 
 func (l leakCheck) Run() int {
@@ -34,7 +34,7 @@ func (l leakCheck) Run() int {
 
 var ctx = context.Background()
 
-// openAt opens a file that is closed when the test ends.
+// openAt opens a file, and closes it when the test ends.
 func openAt(t testing.TB, path string, o Options) *Store {
 	t.Helper()
 	s, err := Open(path, o)
@@ -51,7 +51,7 @@ func openAt(t testing.TB, path string, o Options) *Store {
 
 func newFile(t testing.TB) string { return filepath.Join(t.TempDir(), "fleet.db") }
 
-// edit changes a file that nobody has open.
+// edit changes a file that no process has open.
 func edit(t testing.TB, path, query string) {
 	t.Helper()
 	c, err := connect(dsn(path, true))

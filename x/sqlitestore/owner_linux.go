@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLockDatabase locks a byte behind the end of any database with an open file
-// description lock (F_OFD_SETLK): unlike a POSIX lock it survives that SQLite closes
-// descriptors of the same file, and it conflicts with none of SQLite's ranges. It
-// reports false if another process has it.
+// tryLockDatabase locks a byte beyond the end of any database with an open file
+// description lock (F_OFD_SETLK). Unlike a POSIX lock it is kept when SQLite closes
+// descriptors of the same file, and it does not overlap SQLite's ranges. It reports
+// false if another process has the lock.
 func tryLockDatabase(f *os.File) (bool, error) {
 	err := lockByte(f, unix.F_WRLCK)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// tryLock has no lock that goes with the process here.
+// tryLock fails: these systems have no lock that is dropped when the process ends.
 func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
 func unlock(*os.File) {}

@@ -20,15 +20,15 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// ownFile opens a file and keeps it.
+// ownFile opens a file and keeps it open.
 func ownFile(c *proctest.Child) {
 	_, err := Open(c.Args[0], Options{})
 	c.Must(err)
-	c.Say("open")
-	c.Hear()
+	c.Send("open")
+	c.Receive()
 }
 
-func TestAFileHasOneOwnerAndNoneWhenThatIsKilled(t *testing.T) {
+func TestOwner_IsReleasedWhenKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	link := filepath.Join(t.TempDir(), "link.db")
@@ -42,9 +42,9 @@ func TestAFileHasOneOwnerAndNoneWhenThatIsKilled(t *testing.T) {
 		if !errors.Is(err, ErrOwned) {
 			t.Fatalf("opened by two processes: %v", err)
 		}
-		for _, part := range []string{path, fmt.Sprint("process ", owner.Pid), "one owner"} {
+		for _, part := range []string{path, fmt.Sprint("process ", owner.Pid), "already has an owner"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q does not say %q", err, part)
+				t.Errorf("%q does not contain %q", err, part)
 			}
 		}
 	}
@@ -52,9 +52,9 @@ func TestAFileHasOneOwnerAndNoneWhenThatIsKilled(t *testing.T) {
 	openAt(t, link, Options{})
 }
 
-// TestAClosedFileIsFreeThoughChildrenAreBeingStarted: for a moment a child has
-// all that its parent has open.
-func TestAClosedFileIsFreeThoughChildrenAreBeingStarted(t *testing.T) {
+// TestOwner_IsReleasedWhileChildrenStart starts children meanwhile: between fork and exec
+// a child has all descriptors of its parent.
+func TestOwner_IsReleasedWhileChildrenStart(t *testing.T) {
 	t.Parallel()
 	path, done := newFile(t), make(chan struct{})
 	var starting sync.WaitGroup
@@ -74,14 +74,14 @@ func TestAClosedFileIsFreeThoughChildrenAreBeingStarted(t *testing.T) {
 			t.Error(err)
 			break
 		}
-		time.Sleep(rand.N(time.Millisecond)) // so that some child begins meanwhile
+		time.Sleep(rand.N(time.Millisecond)) // so that some child starts meanwhile
 		o.release()
 	}
 	close(done)
 	starting.Wait()
 }
 
-func TestStoresOfOneProcessShareAFile(t *testing.T) {
+func TestStore_StoresOfOneProcessShareAFile(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	link := filepath.Join(t.TempDir(), "link.db")
@@ -104,12 +104,12 @@ func TestStoresOfOneProcessShareAFile(t *testing.T) {
 		}
 	}
 	if names := listed(t, all, protocol.ListQuery{Prefix: "a"}); fmt.Sprint(names) != "[a:s]" {
-		t.Errorf("names %v, want only those that begin with a", names)
+		t.Errorf("names %v, want only those that start with a", names)
 	}
 
 	_, err = Open(path, Options{Normal: true})
 	if !errors.Is(err, sema.ErrInvalid) || !strings.Contains(err.Error(), "synchronous=full") {
-		t.Errorf("opened in another way: %v", err)
+		t.Errorf("opened with another synchronous mode: %v", err)
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -123,11 +123,11 @@ func TestStoresOfOneProcessShareAFile(t *testing.T) {
 	if err := a.Listen(ctx, "i", func(string) {}); !errors.Is(err, errClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	inB.Say()
-	sessiontest.WantHeld(t, all, "a:s", lease...) // which lives on
+	inB.Send()
+	sessiontest.WantHeld(t, all, "a:s", lease...) // which is still held
 }
 
-func TestACloseWritesAllIntoTheFile(t *testing.T) {
+func TestStore_CloseWritesEverythingIntoTheFile(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	for range 3 {
@@ -140,12 +140,12 @@ func TestACloseWritesAllIntoTheFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(path + "-wal"); err == nil {
-			t.Error("the log is still there: the connection was not closed")
+			t.Error("the log still exists: the connection was not closed")
 		}
 	}
 }
 
-func TestURLs(t *testing.T) {
+func TestOpen_URLs(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	t.Run("good", func(t *testing.T) {
@@ -177,9 +177,9 @@ func TestURLs(t *testing.T) {
 	})
 	t.Run("bad", func(t *testing.T) {
 		t.Parallel()
-		for engine, want := range map[string]string{
-			"sqlite:":                                "no file",
-			"sqlite:///":                             "no file",
+		for raw, want := range map[string]string{
+			"sqlite:":                                "names no file",
+			"sqlite:///":                             "names no file",
 			"sqlite://host/path":                     "sqlite:///absolute/path",
 			"sqlite://" + directory + "/a?sync=full": "there are: mode, prefix, synchronous",
 			"sqlite://" + directory + "/a?synchronous=on":                     "want full or normal",
@@ -187,21 +187,21 @@ func TestURLs(t *testing.T) {
 			"sqlite://" + directory + "/a?prefix=%20":                         "not allowed",
 			"sqlite://" + directory + "/a?prefix=" + strings.Repeat("p", 300): "at most 200",
 			"sqlite::memory:":                         "mem:",
-			"sqlite://" + directory + "/nowhere/a.db": "make it first",
+			"sqlite://" + directory + "/nowhere/a.db": "create it first",
 			"sqlite://" + directory:                   "directory",
 		} {
-			c, err := fleet.Open(ctx, engine)
+			c, err := fleet.Open(ctx, raw)
 			if err == nil {
 				c.Close(ctx)
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", engine, err, want)
+				t.Errorf("%s: %v, want %q", raw, err, want)
 			}
 		}
 	})
 }
 
-func TestRelativePathsAreOfTheWorkingDirectory(t *testing.T) {
+func TestOpen_RelativePath(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := fleet.Open(ctx, "sqlite:relative%20path.db?prefix=a")
 	if err != nil {
@@ -215,12 +215,12 @@ func TestRelativePathsAreOfTheWorkingDirectory(t *testing.T) {
 	}
 }
 
-func TestFilesOfOthersAreRefused(t *testing.T) {
+func TestOpen_RejectsFilesOfOtherPrograms(t *testing.T) {
 	t.Parallel()
-	for what, c := range map[string]struct{ spoil, want string }{
-		"newer":     {"PRAGMA user_version(99)", "upgrade this program"},
-		"another's": {"PRAGMA application_id(7)", "another program"},
-		"unmarked":  {"PRAGMA application_id(0)", "another program"},
+	for what, c := range map[string]struct{ edit, want string }{
+		"newer":         {"PRAGMA user_version(99)", "upgrade this program"},
+		"other program": {"PRAGMA application_id(7)", "another program"},
+		"unmarked":      {"PRAGMA application_id(0)", "another program"},
 	} {
 		path := newFile(t)
 		store, err := Open(path, Options{})
@@ -230,7 +230,7 @@ func TestFilesOfOthersAreRefused(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		edit(t, path, c.spoil)
+		edit(t, path, c.edit)
 		if _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
@@ -244,7 +244,7 @@ func TestFilesOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// unreleased is the beginning of a file as versions before the first release wrote it.
+// unreleased is a part of the schema that versions before the first release wrote.
 const unreleased = `
 CREATE TABLE semaphore (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, config TEXT NOT NULL);
 CREATE TABLE session (semaphore INTEGER NOT NULL, id INTEGER NOT NULL, instance TEXT NOT NULL, seen INTEGER NOT NULL, PRIMARY KEY (semaphore, id));
@@ -252,7 +252,7 @@ CREATE TABLE lease (semaphore INTEGER NOT NULL, seq INTEGER NOT NULL, weight INT
 PRAGMA application_id(0x73656d61);
 PRAGMA user_version(2);`
 
-func TestFilesOfUnreleasedVersionsAreRejected(t *testing.T) {
+func TestOpen_RejectsFilesOfUnreleasedVersions(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"PRAGMA user_version(1)", "PRAGMA user_version(2)"} {
 		path := newFile(t)
@@ -271,7 +271,7 @@ func TestFilesOfUnreleasedVersionsAreRejected(t *testing.T) {
 	}
 }
 
-func TestDurabilityIsWhatWasAskedFor(t *testing.T) {
+func TestOpen_SetsSynchronous(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{}, {Normal: true}} {
 		store := openAt(t, newFile(t), o)
@@ -291,38 +291,38 @@ func TestDurabilityIsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestHintsAreToldByTheNamesOfTheStore(t *testing.T) {
+func TestStore_ListenUsesNamesWithoutPrefix(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	a, b := openAt(t, path, Options{Prefix: "a:"}), openAt(t, path, Options{Prefix: "b:"})
 	holder := sessiontest.Begin(t, a, "s", protocol.Config{Capacity: 1})
 	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
 	waiter := sessiontest.Begin(t, a, "s", protocol.Config{Capacity: 1})
-	waiter.Say(sessiontest.Acquire(1, 1))
+	waiter.Send(sessiontest.Acquire(1, 1))
 	listening, stop := context.WithCancel(ctx)
-	told, done := make(chan string), make(chan error, 2)
-	ready := func(s *Store, instance string) {
-		go func() { done <- s.Listen(listening, instance, func(name string) { told <- name }) }()
+	received, done := make(chan string), make(chan error, 2)
+	listen := func(s *Store, instance string) {
+		go func() { done <- s.Listen(listening, instance, func(name string) { received <- name }) }()
 	}
-	ready(b, sessiontest.Instance(t)) // of the same instance, and of other names
-	ready(a, sessiontest.Instance(t))
+	listen(b, sessiontest.Instance(t)) // the same instance, with another prefix
+	listen(a, sessiontest.Instance(t))
 	for listening := 0; listening < 2; {
-		ls := &a.engine.listeners
+		ls := &a.shared.listeners
 		ls.mu.Lock()
 		listening = len(ls.byInstance[sessiontest.Instance(t)])
 		ls.mu.Unlock()
 	}
-	holder.Say(sessiontest.Release(lease))
-	if name := <-told; name != "s" {
-		t.Errorf("told of %q, want s", name)
+	holder.Send(sessiontest.Release(lease))
+	if name := <-received; name != "s" {
+		t.Errorf("notified of %q, want s", name)
 	}
 	stop()
 	for range 2 {
 		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("listening ended with %v", err)
+			t.Errorf("Listen: %v, want Canceled", err)
 		}
 	}
-	if len(a.engine.listeners.byInstance) > 0 {
+	if len(a.shared.listeners.byInstance) > 0 {
 		t.Error("listeners are left")
 	}
 }

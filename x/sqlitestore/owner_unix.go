@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// tryLock locks a file for as long as it is open; the kernel unlocks it when the
-// process is gone, however it went. It reports false if somebody else has it.
+// tryLock locks a file as long as it is open. The kernel drops the lock when the process
+// ends, however it ends. It reports false if another process has the lock.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -24,11 +24,11 @@ func tryLock(f *os.File) (bool, error) {
 	}
 }
 
-// unlock unlocks before the file is closed: a child that is just being started
-// has it open as well, for a moment.
+// unlock drops the lock explicitly before the file is closed: a child between fork and
+// exec has the file open as well.
 func unlock(f *os.File) { syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
 
-// hardLinks returns how many names a file has, and its inode number.
+// hardLinks returns the number of hard links of a file, and its inode number.
 func hardLinks(_ *os.File, info os.FileInfo) (links, number uint64) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

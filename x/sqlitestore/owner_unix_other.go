@@ -4,8 +4,8 @@ package sqlitestore
 
 import "os"
 
-// tryLockDatabase locks nothing: here flock and POSIX locks exclude each other, so
-// that a lock on the database would block SQLite.
+// tryLockDatabase does nothing: on these systems flock and POSIX locks conflict, so a
+// lock on the database would block SQLite.
 func tryLockDatabase(*os.File) (bool, error) { return true, nil }
 
 func unlockDatabase(*os.File) {}

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks a file for as long as it is open; the system unlocks it when the
-// process is gone, however it went. It reports false if somebody else has it.
-// What is locked is a byte far behind the text, so that others can read that.
+// tryLock locks a file as long as it is open. The system drops the lock when the process
+// ends, however it ends. It reports false if another process has the lock. It locks a
+// byte far beyond the text, so that other processes can read the text.
 func tryLock(f *os.File) (bool, error) {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, lockedByte())
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
@@ -20,14 +20,15 @@ func tryLock(f *os.File) (bool, error) {
 
 func unlock(f *os.File) { windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, lockedByte()) }
 
-// lockedByte is behind the end of any database: locks are mandatory here.
+// lockedByte returns an offset beyond the end of any database, because locks are
+// mandatory on Windows.
 func lockedByte() *windows.Overlapped { return &windows.Overlapped{OffsetHigh: 1 << 30} }
 
 func tryLockDatabase(f *os.File) (bool, error) { return tryLock(f) }
 
 func unlockDatabase(f *os.File) { unlock(f) }
 
-// hardLinks returns how many names a file has, and its file index.
+// hardLinks returns the number of hard links of a file, and its file index.
 func hardLinks(f *os.File, _ os.FileInfo) (links, number uint64) {
 	var about windows.ByHandleFileInformation
 	if windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &about) != nil {

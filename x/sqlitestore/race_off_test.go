@@ -2,5 +2,5 @@
 
 package sqlitestore
 
-// histories are how many random ones the engine is led through.
+// histories is the number of random histories in the conformance tests.
 const histories = 3000

@@ -2,6 +2,6 @@
 
 package sqlitestore
 
-// histories are few under the race detector, for which SQLite's own code is
-// slow. make conformance leads the engine through all of them.
+// histories is the number of random histories in the conformance tests. It is low under
+// the race detector, which makes SQLite's code slow. make conformance runs all of them.
 const histories = 60

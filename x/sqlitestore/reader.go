@@ -14,13 +14,13 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Reader lists and inspects the semaphores of a file, also while another process
-// owns it. It creates and changes nothing. Methods that write fail with
+// A Reader lists and inspects the semaphores of a file, also while another process owns
+// it. It does not create or change anything. Methods that write fail with
 // [errors.ErrUnsupported].
 //
-// Each call opens the file anew: the owner may change, move or remove it between
-// two calls. Heartbeats that the owner has not written yet are unknown to a Reader,
-// so every session in the file counts as alive.
+// Each call opens the file again: the owner may change, move or remove the file between
+// two calls. A Reader does not see heartbeats that the owner has not written yet, so
+// every session in the file counts as alive.
 type Reader struct {
 	path   string
 	prefix string
@@ -28,8 +28,8 @@ type Reader struct {
 	closed chan struct{}
 }
 
-// OpenReader opens a file for reading. It fails with [fs.ErrNotExist] if there is
-// none, and if its schema is not this program's.
+// OpenReader opens a file for reading. It fails with [fs.ErrNotExist] if the file does
+// not exist. It also fails if this program does not support the schema of the file.
 func OpenReader(path string, o Options) (*Reader, error) {
 	if err := o.check(path); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (r *Reader) Inspect(ctx context.Context, name string) (snapshot protocol.Sn
 		case err != nil:
 			return err
 		case k.state == nil:
-			return about(name, fs.ErrNotExist)
+			return withName(name, fs.ErrNotExist)
 		}
 		snapshot = k.state.Inspect(protocol.Micros(time.Now().UnixMicro()))
 		return nil
@@ -68,7 +68,7 @@ func (r *Reader) Inspect(ctx context.Context, name string) (snapshot protocol.Sn
 	return snapshot, err
 }
 
-// Ping implements [fleet.Examiner]. The clock is this machine's.
+// Ping implements [fleet.Examiner]. It returns the time of this machine.
 func (r *Reader) Ping(ctx context.Context) (time.Time, error) {
 	if ctx.Err() != nil {
 		return time.Time{}, context.Cause(ctx)
@@ -83,20 +83,20 @@ func (r *Reader) Examine(ctx context.Context) (all []fleet.Finding, err error) {
 		return nil, context.Cause(ctx)
 	}
 	err = r.read(func(f *file) error {
-		version, whole, err := f.examine(r.path)
-		all = []fleet.Finding{version, whole, logFinding(r.path)}
+		version, integrity, err := f.examine(r.path)
+		all = []fleet.Finding{version, integrity, logFinding(r.path)}
 		return err
 	})
 	return all, err
 }
 
-// Listen implements [fleet.Store]. Nothing is ever notified.
+// Listen implements [fleet.Store]. It never calls its function.
 func (r *Reader) Listen(ctx context.Context, _ string, _ func(string)) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-r.closed:
-		return faultOf(r.path, errClosed)
+		return wrapError(r.path, errClosed)
 	}
 }
 
@@ -114,7 +114,7 @@ func (r *Reader) Apply(context.Context, string, protocol.Batch) (protocol.Reply,
 func (r *Reader) Administer(context.Context, string, fleet.Command) error { return r.rejectWrite() }
 
 func (r *Reader) rejectWrite() error {
-	return faultOf(r.path, fmt.Errorf("%w: the file is open for reading only (mode=ro)", errors.ErrUnsupported))
+	return wrapError(r.path, fmt.Errorf("%w: the file is open for reading only (mode=ro)", errors.ErrUnsupported))
 }
 
 // Close implements [fleet.Store].
@@ -123,40 +123,40 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// read calls look in one read transaction.
+// read calls do in one read transaction. It may call do again.
 //
-// SQLite needs the files -wal and -shm to read a database with a write-ahead log,
-// and creates them, as this user. A file that was closed properly has none, and is
-// read without (immutable=1). That is wrong if an owner opens it meanwhile: then
-// it is read again.
-func (r *Reader) read(look func(*file) error) error {
+// SQLite needs the files -wal and -shm to read a database with a write-ahead log, and
+// would create them, as this user. A file that was closed properly has none, and is
+// read without them (immutable=1). That is wrong if an owner opens the file meanwhile:
+// then it is read again.
+func (r *Reader) read(do func(*file) error) error {
 	select {
 	case <-r.closed:
-		return faultOf(r.path, errClosed)
+		return wrapError(r.path, errClosed)
 	default:
 	}
 	for {
 		before, err := stateOf(r.path)
 		if err != nil {
-			return faultOf(r.path, err)
+			return wrapError(r.path, err)
 		}
-		err = readOnce(r.path, !before.log, look)
+		err = readOnce(r.path, !before.log, do)
 		if !before.log {
 			if after, changed := stateOf(r.path); changed != nil || !after.same(before) {
 				continue
 			}
 		}
 		if err != nil {
-			return faultOf(r.path, err)
+			return wrapError(r.path, err)
 		}
 		return nil
 	}
 }
 
-// A fileState tells whether a file was changed between two looks.
+// A fileState is compared with a later one, to detect whether a file was changed.
 type fileState struct {
 	info os.FileInfo
-	log  bool // there is a write-ahead log
+	log  bool // the write-ahead log exists
 }
 
 func stateOf(path string) (s fileState, err error) {
@@ -176,7 +176,7 @@ func (s fileState) same(other fileState) bool {
 	return os.SameFile(s.info, other.info) && s.info.Size() == other.info.Size() && s.info.ModTime().Equal(other.info.ModTime()) && s.log == other.log
 }
 
-func readOnce(path string, immutable bool, look func(*file) error) (err error) {
+func readOnce(path string, immutable bool, do func(*file) error) (err error) {
 	parameters := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(" + busyTimeout + ")", "query_only(1)"}}
 	if immutable {
 		parameters.Set("immutable", "1")
@@ -201,7 +201,7 @@ func readOnce(path string, immutable bool, look func(*file) error) (err error) {
 	if marks.application == 0 {
 		return errors.New("the file is empty; the first process that opens it for writing creates its tables")
 	}
-	return look(f)
+	return do(f)
 }
 
 var (

@@ -26,7 +26,7 @@ func openReader(t *testing.T, path string, o Options) *Reader {
 	return r
 }
 
-// wantInUse fails unless a reader sees so many permits in use.
+// wantInUse fails the test unless a reader sees the given number of permits in use.
 func wantInUse(t *testing.T, r *Reader, name string, want int64) {
 	t.Helper()
 	if snapshot, err := r.Inspect(ctx, name); err != nil || snapshot.InUse != want {
@@ -55,7 +55,7 @@ func TestReader_SeesWhatTheOwnerCommits(t *testing.T) {
 	}
 }
 
-// entries are the names in a directory, with sizes.
+// entries returns the names in a directory.
 func entries(t *testing.T, directory string) (all []string) {
 	t.Helper()
 	found, err := os.ReadDir(directory)
@@ -101,7 +101,7 @@ func TestReader_ChangesNothing(t *testing.T) {
 		t.Error("the file was changed")
 	}
 	if after := entries(t, filepath.Dir(path)); !slices.Equal(after, listed) {
-		t.Errorf("files are %q, and were %q", after, listed)
+		t.Errorf("files %q, want %q", after, listed)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestReader_CreatesNothing(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	if _, err := fleet.OpenStore(ctx, "sqlite://"+path+"?mode=ro"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is missing: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 	if left := entries(t, filepath.Dir(path)); len(left) > 0 {
 		t.Errorf("%q were created", left)
@@ -137,12 +137,12 @@ func TestReader_CreatesNothing(t *testing.T) {
 		t.Errorf("a file of another program: %v", err)
 	}
 	if _, err := Open(path, Options{ReadOnly: true}); !errors.Is(err, sema.ErrInvalid) {
-		t.Errorf("a Store that is to read only: %v", err)
+		t.Errorf("Open with ReadOnly: %v", err)
 	}
 }
 
-// TestReader_ReadsAfterACrash: the write-ahead log of an owner that was killed
-// holds what the file lacks.
+// TestReader_ReadsAfterACrash reads a file whose latest changes are only in the
+// write-ahead log of a killed owner.
 func TestReader_ReadsAfterACrash(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)

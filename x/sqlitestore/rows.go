@@ -15,14 +15,14 @@ import (
 // integers with the same bits.
 
 // write adds the changes of a semaphore to the transaction.
-func (f *file) write(k *kept) error {
+func (f *file) write(k *entry) error {
 	if k.rows.stale {
 		if err := f.removeRows(k.rows.id); err != nil {
 			return err
 		}
 	}
 	if k.state == nil {
-		return f.bury(k)
+		return f.insertTombstone(k)
 	}
 	k.rows.stale = false
 	c := &k.changes
@@ -55,17 +55,17 @@ func (f *file) removeRows(id int64) error {
 	return nil
 }
 
-// bury removes a semaphore and keeps the last Seq of its name.
-func (f *file) bury(k *kept) error {
+// insertTombstone removes a semaphore and stores the last Seq of its name.
+func (f *file) insertTombstone(k *entry) error {
 	if _, err := f.deleteSemaphore.exec(values{}.with(k.rows.id)); err != nil {
 		return err
 	}
-	_, err := f.statements.bury.exec(values{}.with(k.name, int64(k.tombstone)))
+	_, err := f.statements.insertTombstone.exec(values{}.with(k.name, int64(k.tombstone)))
 	return err
 }
 
 // writeSemaphore writes the semaphore's own row, with totals of the other tables.
-func (f *file) writeSemaphore(k *kept, im protocol.Image) error {
+func (f *file) writeSemaphore(k *entry, im protocol.Image) error {
 	config, err := json.Marshal(im.Config)
 	if err != nil {
 		return err
@@ -77,17 +77,17 @@ func (f *file) writeSemaphore(k *kept, im protocol.Image) error {
 		_, err = f.updateSemaphore.exec(plain.with(k.rows.id))
 		return err
 	}
-	made, err := f.insertSemaphore.exec(plain.with(k.name))
+	created, err := f.insertSemaphore.exec(plain.with(k.name))
 	if err != nil {
 		return err
 	}
-	if k.rows.id, err = made.LastInsertId(); err != nil {
+	if k.rows.id, err = created.LastInsertId(); err != nil {
 		return err
 	}
-	if _, err = f.unbury.exec(values{}.with(k.name)); err != nil {
+	if _, err = f.deleteTombstone.exec(values{}.with(k.name)); err != nil {
 		return err
 	}
-	return f.removeRows(k.rows.id) // of one that was deleted by hand
+	return f.removeRows(k.rows.id) // rows of a semaphore that an operator deleted
 }
 
 func (f *file) writeSessions(id int64, c *protocol.Changes) error {
@@ -149,9 +149,9 @@ func (f *file) writeLeases(id int64, c *protocol.Changes) error {
 	return f.putLeases.exec(v)
 }
 
-// writeQueue removes the tickets that left before it adds new ones: a session may
-// have used the same ticket again.
-func (f *file) writeQueue(k *kept, c *protocol.Changes) error {
+// writeQueue removes the tickets that left the queue before it adds new ones: a session
+// may have reused the same ticket.
+func (f *file) writeQueue(k *entry, c *protocol.Changes) error {
 	v := make(values, 0, max(3*len(c.Left), 10*len(c.Queue)))
 	for _, t := range c.Left {
 		v = v.with(k.rows.id, int64(t.Session), int64(t.Ticket))
@@ -168,10 +168,10 @@ func (f *file) writeQueue(k *kept, c *protocol.Changes) error {
 	return f.putTickets.exec(v)
 }
 
-// writeSpending writes the rows that are new or changed (a grant was settled, a clock
-// stepped back) and removes those whose window has passed: they have the lowest Seqs.
-func (f *file) writeSpending(k *kept, spent []protocol.SpentImage) error {
-	left := k.rows.spent // in the file, and not passed
+// writeSpending writes rows that are new or changed (a grant was settled, a clock
+// stepped back). It removes rows whose window has passed, which have the lowest Seqs.
+func (f *file) writeSpending(k *entry, spent []protocol.SpentImage) error {
+	left := k.rows.spent // rows in the file whose window has not passed
 	if len(spent) == 0 {
 		left = nil
 		if _, err := f.purgeSpending.exec(values{}.with(k.rows.id)); err != nil {
@@ -193,36 +193,39 @@ func (f *file) writeSpending(k *kept, spent []protocol.SpentImage) error {
 	return f.putSpending.exec(v)
 }
 
-// indexOf returns where the entry of a grant is, or would be.
+// indexOf returns the index of the entry of a grant, or the index where it would be
+// inserted.
 func indexOf(spent []protocol.SpentImage, seq protocol.Seq) int {
 	at, _ := slices.BinarySearchFunc(spent, seq, func(s protocol.SpentImage, seq protocol.Seq) int { return cmp.Compare(s.Seq, seq) })
 	return at
 }
 
-// A detailsText converts details to text and back, once per run of equal ones: most
-// leases of a batch share them.
+// A detailsText converts details to text and back, and caches the last conversion: most
+// leases of a batch have equal details.
 type detailsText struct {
-	details protocol.Details
+	details *protocol.Details
 	text    string
 }
 
-func (d *detailsText) encode(details protocol.Details) string {
-	if details != d.details {
+func (d *detailsText) encode(details *protocol.Details) string {
+	if details != d.details && (details == nil || d.details == nil || *details != *d.details) {
 		d.details, d.text = details, details.Encode()
 	}
 	return d.text
 }
 
-func (d *detailsText) decode(r *row) protocol.Details {
+func (d *detailsText) decode(r *row) *protocol.Details {
 	if text := r.text(); text != d.text {
 		details, err := protocol.DecodeDetails(text)
 		r.err = errors.Join(r.err, err)
-		d.details, d.text = details, text
+		if d.details, d.text = nil, text; text != "" {
+			d.details = &details
+		}
 	}
 	return d.details
 }
 
-// load reads a semaphore, or the tombstone of its name.
+// load returns the stored semaphore, or the tombstone of its name.
 func (f *file) load(name string) (s stored, err error) {
 	var config string
 	im := &s.image
@@ -243,7 +246,8 @@ func (f *file) load(name string) (s stored, err error) {
 	return s, nil
 }
 
-// decode rejects fields that a newer program has added, instead of losing them.
+// decode parses JSON. It rejects unknown fields, which a newer program may have added,
+// instead of losing them.
 func decode(text string, into any) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()

@@ -13,7 +13,7 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// fill sets every field to something, and to something else each time.
+// fill sets every field to a distinct value.
 func fill(v reflect.Value, next *uint64) {
 	*next++
 	switch v.Kind() {
@@ -21,12 +21,15 @@ func fill(v reflect.Value, next *uint64) {
 		for i := range v.NumField() {
 			fill(v.Field(i), next)
 		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), next)
 	case reflect.Array:
 		for i := range v.Len() {
 			fill(v.Index(i), next)
 		}
 	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 70, 70)) // more than one portion, and a rest
+		v.Set(reflect.MakeSlice(v.Type(), 70, 70)) // more than one portion, and a remainder
 		for i := range v.Len() {
 			fill(v.Index(i), next)
 		}
@@ -45,23 +48,23 @@ func fill(v reflect.Value, next *uint64) {
 	}
 }
 
-// TestAllThereIsIsStored fails when something is added to the protocol's images
-// that is not written down, or not read.
-func TestAllThereIsIsStored(t *testing.T) {
+// TestFile_StoresAllFields fails if a field of the protocol's images is not written or
+// not read.
+func TestFile_StoresAllFields(t *testing.T) {
 	t.Parallel()
 	store := openAt(t, newFile(t), Options{})
 	var want protocol.Image
 	fill(reflect.ValueOf(&want).Elem(), new(uint64))
 	for i := range want.Sessions {
 		for k := range want.Sessions[i].Results {
-			want.Sessions[i].Results[k].Fence = protocol.Fence{} // is made anew
+			want.Sessions[i].Results[k].Fence = protocol.Fence{} // computed for each reply, not stored
 		}
 	}
 	state, err := protocol.New(1, protocol.Config{TTL: sessiontest.TTL}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{name: "all", state: state, changes: protocol.Changes{
+	k := &entry{name: "all", state: state, changes: protocol.Changes{
 		Image: plain(want), Sessions: want.Sessions, Leases: want.Leases, Queue: want.Queue, Spent: want.Spent, Respent: true,
 	}}
 	err = store.await(ctx, &request{ctx: ctx, read: func(f *file) error {
@@ -82,7 +85,7 @@ func TestAllThereIsIsStored(t *testing.T) {
 			t.Errorf("stored\n%+v\nread\n%+v", want, got.image)
 		}
 		if !reflect.DeepEqual(got.rows, k.rows) {
-			t.Errorf("rows are taken for\n%+v\nand are\n%+v", k.rows, got.rows)
+			t.Errorf("rows in memory\n%+v\nin the file\n%+v", k.rows, got.rows)
 		}
 		return nil
 	}})
@@ -91,9 +94,9 @@ func TestAllThereIsIsStored(t *testing.T) {
 	}
 }
 
-// TestTheFileIsWhatIsInMemory leads semaphores through random histories, with
-// restarts, failed commits and clocks that step, and compares after each step.
-func TestTheFileIsWhatIsInMemory(t *testing.T) {
+// TestFile_MatchesMemory runs random histories, with restarts, failed commits and clock
+// steps, and compares memory and file after each step.
+func TestFile_MatchesMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []protocol.Config{
 		{Capacity: 4, TTL: sessiontest.TTL, MaxWaiters: 6},
@@ -119,7 +122,7 @@ func TestTheFileIsWhatIsInMemory(t *testing.T) {
 	}
 }
 
-// A history is that of one semaphore in a file.
+// A history is a random history of one semaphore in a file.
 type history struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -163,18 +166,18 @@ func (h *history) step() {
 	case n == 7 && h.rng.IntN(5) == 0:
 		h.store.Administer(ctx, "a", fleet.Command{Delete: true})
 	case n == 8:
-		w := &h.store.engine.writer
+		w := &h.store.shared.writer
 		w.beforeCommit = func() error { w.beforeCommit = nil; return errTest }
-	case n == 9: // somebody is silent from now on
+	case n == 9: // a session sends no heartbeats from now on
 		h.sessions = slices.Delete(h.sessions, 0, 1)
 	default:
-		h.speak(h.sessions[h.rng.IntN(len(h.sessions))])
+		h.send(h.sessions[h.rng.IntN(len(h.sessions))])
 	}
 }
 
 func (h *history) begin() {
 	id, _, err := h.store.Open(ctx, "a", h.config, sessiontest.Opener("history"))
-	if err == nil { // or it was the commit that was to fail
+	if err == nil { // otherwise the commit was made to fail
 		h.sessions = append(h.sessions, sessiontest.Opened(h.t, h.store, "a", id))
 	}
 }
@@ -189,7 +192,7 @@ func (h *history) configure() {
 	h.store.Administer(ctx, "a", fleet.Command{Configure: &c})
 }
 
-func (h *history) speak(s *sessiontest.Session) {
+func (h *history) send(s *sessiontest.Session) {
 	var ops []protocol.Op
 	for range h.rng.IntN(12) {
 		switch n := h.rng.IntN(9); {
@@ -197,7 +200,7 @@ func (h *history) speak(s *sessiontest.Session) {
 			h.ticket++
 			ops = append(ops, protocol.Op{
 				Verb: protocol.Acquire, Ticket: h.ticket, Weight: h.rng.Int64N(3) + 1, Try: n == 0, Pooled: n == 1, Least: 1,
-				Wait: protocol.Micros(h.rng.Int64N(2)) * sessiontest.TTL, Details: protocol.Details{Holder: "history", Site: []string{"a.go:1", "b.go:2"}[h.rng.IntN(2)]},
+				Wait: protocol.Micros(h.rng.Int64N(2)) * sessiontest.TTL, Details: &protocol.Details{Holder: "history", Site: []string{"a.go:1", "b.go:2"}[h.rng.IntN(2)]},
 			})
 		case n == 4:
 			ops = append(ops, protocol.Op{Verb: protocol.Cancel, Ticket: protocol.Ticket(h.rng.Int64N(int64(h.ticket) + 1))})
@@ -227,36 +230,36 @@ func (h *history) speak(s *sessiontest.Session) {
 	if r.Status == protocol.Unknown || b.End {
 		h.sessions = slices.DeleteFunc(h.sessions, func(other *sessiontest.Session) bool { return other == s })
 	}
-	if h.rng.IntN(3) > 0 { // or it was lost on the way
-		s.Hear(r)
+	if h.rng.IntN(3) > 0 { // otherwise the reply was lost
+		s.Receive(r)
 	}
 }
 
-// compare compares the state in memory, if it is there, with the file's.
+// compare compares the state in memory, if it is there, with the state in the file.
 func (h *history) compare() {
 	h.t.Helper()
-	w := &h.store.engine.writer
-	if k := w.kept["a"]; k != nil && k.state != nil {
-		// Signs of life are written with what matters.
+	w := &h.store.shared.writer
+	if k := w.entries["a"]; k != nil && k.state != nil {
+		// Heartbeats are written together with other changes.
 		same := k.state.Snapshot().Config
 		if err := h.store.Administer(ctx, "a", fleet.Command{Configure: &same}); err != nil && !errors.Is(err, errTest) {
 			h.t.Fatal(err)
 		}
 	}
-	// On the writer's own goroutine: it may still carry its log over.
-	if err := h.store.await(ctx, &request{ctx: ctx, read: func(f *file) error { return differs(f, w.kept["a"]) }}); err != nil && !errors.Is(err, errTest) {
+	// On the writer's own goroutine: it may still run a checkpoint.
+	if err := h.store.await(ctx, &request{ctx: ctx, read: func(f *file) error { return differs(f, w.entries["a"]) }}); err != nil && !errors.Is(err, errTest) {
 		h.t.Fatal(err)
 	}
 }
 
-// differs fails if the file has not what is in memory, if anything is.
-func differs(f *file, k *kept) error {
+// differs returns an error if the file differs from memory, if the semaphore is in memory.
+func differs(f *file, k *entry) error {
 	got, err := f.load("a")
 	if err != nil || k == nil {
 		return err
 	}
 	want := k.state.Image()
-	// That time has passed is not written down.
+	// The passing of time alone is not written.
 	want.Last, want.Clock, got.image.Last, got.image.Clock = 0, 0, 0, 0
 	if normal(want) != normal(got.image) {
 		return fmt.Errorf("in memory\n%+v\nin the file\n%+v", want, got.image)
@@ -272,28 +275,28 @@ func differs(f *file, k *kept) error {
 	return nil
 }
 
-// normal does away with the difference between no list and an empty one.
+// normal formats an image, so that nil and empty lists are equal.
 func normal(im protocol.Image) string { return fmt.Sprintf("%+v", im) }
 
-// plain is an image without its lists.
+// plain returns an image without its lists.
 func plain(im protocol.Image) protocol.Image {
 	im.Sessions, im.Leases, im.Queue, im.Spent = nil, nil, nil, nil
 	return im
 }
 
-func TestATicketThatComesAgainIsInTheFile(t *testing.T) {
+func TestFile_StoresAReusedTicket(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{})
 	config := protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}
 	sessiontest.Begin(t, store, "db", config).Granted(1, sessiontest.Acquire(1, 1))
 	waiter := sessiontest.Begin(t, store, "db", config)
-	waiter.Say(sessiontest.Acquire(5, 1))
-	waiter.Say(protocol.Op{Verb: protocol.Cancel, Ticket: 5}, sessiontest.Acquire(5, 1))
+	waiter.Send(sessiontest.Acquire(5, 1))
+	waiter.Send(protocol.Op{Verb: protocol.Cancel, Ticket: 5}, sessiontest.Acquire(5, 1))
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, line := sessiontest.Held(t, openAt(t, path, Options{}), "db"); !slices.Equal(line, []protocol.Ticket{5}) {
-		t.Errorf("%v wait", line)
+	if _, queue := sessiontest.Held(t, openAt(t, path, Options{}), "db"); !slices.Equal(queue, []protocol.Ticket{5}) {
+		t.Errorf("queue %v, want ticket 5", queue)
 	}
 }

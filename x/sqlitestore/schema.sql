@@ -1,6 +1,6 @@
--- The tables hold the values of fleet/protocol. Times are microseconds since 1970,
--- or on the semaphore's own clock where a comment says so.
--- The views after them are for people.
+-- The tables contain the values of fleet/protocol. Times are in microseconds since 1970,
+-- or on the semaphore's own clock if the column's comment states it.
+-- The views below are for operators.
 
 CREATE TABLE semaphore (
   id           INTEGER PRIMARY KEY,
@@ -8,12 +8,12 @@ CREATE TABLE semaphore (
   config       TEXT NOT NULL, -- JSON, as in protocol.Config
   ramp_from    INTEGER NOT NULL,
   ramp_at      INTEGER NOT NULL,
-  last         INTEGER NOT NULL, -- when it was last written
-  clock        INTEGER NOT NULL, -- its own
+  last         INTEGER NOT NULL, -- time of the last write
+  clock        INTEGER NOT NULL, -- the semaphore's own clock
   last_session INTEGER NOT NULL,
   last_seq     INTEGER NOT NULL,
   renewals     INTEGER NOT NULL,
-  in_use       INTEGER NOT NULL, -- this and the rest: totals of the other tables, so that a list need not count
+  in_use       INTEGER NOT NULL, -- this and the following: totals of the other tables, so that a list need not count
   leases       INTEGER NOT NULL,
   waiting      INTEGER NOT NULL,
   sessions     INTEGER NOT NULL
@@ -24,16 +24,16 @@ CREATE TABLE session (
   id          INTEGER NOT NULL,
   instance    TEXT NOT NULL,
   client      TEXT NOT NULL, -- kind, host and process, as in protocol.Client.Encode
-  key         TEXT NOT NULL, -- hexadecimal; a secret, which each of its batches repeats
-  principal   TEXT NOT NULL, -- the identity that a server has authenticated
-  seq         INTEGER NOT NULL, -- of its last batch
+  key         TEXT NOT NULL, -- hexadecimal; a secret that every batch of the session contains
+  principal   TEXT NOT NULL, -- the identity authenticated by a server
+  seq         INTEGER NOT NULL, -- number of its last batch
   deadline    INTEGER NOT NULL, -- on the semaphore's clock
   renewed     INTEGER NOT NULL,
   renewal     INTEGER NOT NULL,
   last_result INTEGER NOT NULL,
   recalled    INTEGER NOT NULL,
-  extended    INTEGER NOT NULL, -- got a whole TTL when the file was opened, and was not renewed since
-  results     TEXT NOT NULL, -- JSON, those that it has not acknowledged
+  extended    INTEGER NOT NULL, -- 1: extended by a whole TTL when the file was opened, and not renewed since
+  results     TEXT NOT NULL, -- JSON, the results that it has not acknowledged
   PRIMARY KEY (semaphore, id)
 ) WITHOUT ROWID;
 
@@ -54,9 +54,9 @@ CREATE TABLE ticket (
   semaphore INTEGER NOT NULL,
   session   INTEGER NOT NULL,
   id        INTEGER NOT NULL,
-  place     INTEGER NOT NULL, -- in the queue: lower ones are served first
+  place     INTEGER NOT NULL, -- position in the queue: lower ones are served first
   weight    INTEGER NOT NULL,
-  least     INTEGER NOT NULL, -- the part of the weight that suffices
+  least     INTEGER NOT NULL, -- the minimum weight to grant
   until     INTEGER NOT NULL, -- on the semaphore's clock; 0: without limit
   pooled    INTEGER NOT NULL,
   since     INTEGER NOT NULL,
@@ -64,16 +64,16 @@ CREATE TABLE ticket (
   PRIMARY KEY (semaphore, session, id)
 ) WITHOUT ROWID;
 
-CREATE TABLE spending ( -- of a rate: what grants have cost, until their window has passed
+CREATE TABLE spending ( -- for rates: the cost of grants, until their window has passed
   semaphore INTEGER NOT NULL,
-  seq       INTEGER NOT NULL, -- of the grant
-  session   INTEGER NOT NULL, -- that may settle it
+  seq       INTEGER NOT NULL, -- number of the grant
+  session   INTEGER NOT NULL, -- the session that may settle it
   until     INTEGER NOT NULL,
   weight    INTEGER NOT NULL,
   PRIMARY KEY (semaphore, seq)
 ) WITHOUT ROWID;
 
-CREATE TABLE tombstone ( -- of a name that was deleted: its fences go on after seq
+CREATE TABLE tombstone ( -- of a deleted name: its fences continue after seq
   name TEXT PRIMARY KEY,
   seq  INTEGER NOT NULL
 ) WITHOUT ROWID;

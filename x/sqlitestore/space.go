@@ -8,24 +8,24 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// On a full disk the write-ahead log can neither grow nor be carried over into a
-// database that has to grow for it, and no restart helps. So blocks behind the end
-// of the database are allocated beforehand (fallocate), and the log is carried over
-// before it holds more new pages than fit into them.
+// On a full disk the write-ahead log cannot grow. It cannot be checkpointed either if
+// the database has to grow for that, and no restart helps. So blocks beyond the end of
+// the database are allocated in advance (fallocate). The log is checkpointed before it
+// contains more new pages than fit into them.
 const (
-	mostReserved  = 1 << 20 // bytes
-	leastReserved = 1 << 14
+	maxReserve = 1 << 20 // bytes
+	minReserve = 1 << 14
 )
 
-// A reserve is the blocks allocated behind the end of the database.
+// A reserve is the space allocated beyond the end of the database.
 type reserve struct {
-	database *os.File // of the owner; nil: there is none
-	size     int64    // bytes allocated behind the end; 0: none
-	short    bool     // the disk has too little room for all of it
+	database *os.File // descriptor of the owner; nil: no reserve
+	size     int64    // bytes allocated beyond the end; 0: none
+	short    bool     // the disk has too little space for the whole reserve
 }
 
-// refill allocates the reserve behind the present end of the database. On a disk
-// with little room it allocates less.
+// refill allocates the reserve beyond the current end of the database. On a disk with
+// little space it allocates less.
 func (r *reserve) refill() {
 	r.size, r.short = 0, false
 	if r.database == nil {
@@ -39,8 +39,8 @@ func (r *reserve) refill() {
 	if err != nil {
 		return
 	}
-	r.short = room/4 < mostReserved
-	for size := min(mostReserved, room/4); size >= leastReserved; size /= 2 {
+	r.short = room/4 < maxReserve
+	for size := min(maxReserve, room/4); size >= minReserve; size /= 2 {
 		if allocate(r.database, info.Size(), size) == nil {
 			r.size = size
 			return
@@ -55,16 +55,16 @@ func (r *reserve) release() {
 	}
 }
 
-// bytesPerOp is about what an op adds to the database, with what is noted with it.
+// bytesPerOp is an estimate of the bytes that an op adds to the database, with its results.
 const bytesPerOp = 1 << 10
 
-// isLow reports whether the reserve may be used up soon. It looks only if there
-// were enough ops to use up a quarter of it.
+// isLow reports whether the reserve may be used up soon. It checks only after enough
+// ops to use up a quarter of the reserve.
 func (w *writer) isLow() bool {
-	if int64(w.unweighed)*bytesPerOp < w.file.reserve.size/4 {
+	if int64(w.opsSinceCheck)*bytesPerOp < w.file.reserve.size/4 {
 		return false
 	}
-	w.unweighed = 0
+	w.opsSinceCheck = 0
 	return w.file.isLow()
 }
 
@@ -82,24 +82,24 @@ func (f *file) isLow() bool {
 	return err == nil && bytes-info.Size() > f.reserve.size/2
 }
 
-// checkpoint carries the log over into the database, so that it is reused from its
+// checkpoint writes the log back into the database, so that the log is reused from its
 // beginning. It reports false if readers or a full disk prevent a part of it.
 func (f *file) checkpoint() bool {
-	done := f.carryOver("PASSIVE")
+	done := f.runCheckpoint("PASSIVE")
 	if f.reserve.refill(); done && f.reserve.short {
-		f.carryOver("TRUNCATE") // which waits for readers; the disk is small, and the log has the rest of it
+		f.runCheckpoint("TRUNCATE") // frees the disk space of the log, which the reserve needs; waits for readers
 		f.reserve.refill()
 	}
 	return done
 }
 
-func (f *file) carryOver(mode string) bool {
+func (f *file) runCheckpoint(mode string) bool {
 	var busy, pages, done int64
 	err := f.query("PRAGMA wal_checkpoint("+mode+")", func(r *row) { busy, pages, done = r.integer(), r.integer(), r.integer() })
 	return err == nil && busy == 0 && pages == done
 }
 
-// isFull reports whether an error is about a full disk.
+// isFull reports whether err is the error for a full disk.
 func isFull(err error) bool {
 	var failed *sqlite.Error
 	return errors.As(err, &failed) && (failed.Code()&0xff == sqlite3.SQLITE_FULL || failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE)

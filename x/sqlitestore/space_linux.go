@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate allocates blocks behind the end of a file, whose size stays.
+// allocate allocates blocks beyond the end of a file, without changing its size.
 func allocate(f *os.File, end, size int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, end, size)
 }
 
-// free returns the bytes that are free on a file's disk.
+// free returns the free bytes on the disk of a file.
 func free(f *os.File) (int64, error) {
 	var about unix.Statfs_t
 	err := unix.Fstatfs(int(f.Fd()), &about)

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// allocate cannot allocate blocks behind the end of a file here.
+// allocate fails: blocks beyond the end of a file are allocated only on Linux.
 func allocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
 func free(*os.File) (int64, error) { return 0, errors.ErrUnsupported }

@@ -2,7 +2,7 @@ package sqlitestore
 
 import "strings"
 
-// statements are compiled once per connection.
+// statements contains the statements that are compiled once per connection.
 type statements struct {
 	begin, commit *statement
 
@@ -11,7 +11,7 @@ type statements struct {
 	list                                              *statement
 
 	insertSemaphore, updateSemaphore, deleteSemaphore *statement
-	bury, unbury                                      *statement
+	insertTombstone, deleteTombstone                  *statement
 	purge                                             []*statement
 	dropSpending, purgeSpending                       *statement
 
@@ -38,8 +38,8 @@ func newStatements(c *connection) (s statements) {
 	s.insertSemaphore = c.statement("INSERT INTO semaphore (config, ramp_from, ramp_at, last, clock, last_session, last_seq, renewals, in_use, leases, waiting, sessions, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
 	s.updateSemaphore = c.statement("UPDATE semaphore SET config = ?, ramp_from = ?, ramp_at = ?, last = ?, clock = ?, last_session = ?, last_seq = ?, renewals = ?, in_use = ?, leases = ?, waiting = ?, sessions = ? WHERE id = ?")
 	s.deleteSemaphore = c.statement("DELETE FROM semaphore WHERE id = ?")
-	s.bury = c.statement("INSERT OR REPLACE INTO tombstone (name, seq) VALUES (?, ?)")
-	s.unbury = c.statement("DELETE FROM tombstone WHERE name = ?")
+	s.insertTombstone = c.statement("INSERT OR REPLACE INTO tombstone (name, seq) VALUES (?, ?)")
+	s.deleteTombstone = c.statement("DELETE FROM tombstone WHERE name = ?")
 	for _, table := range []string{"session", "lease", "ticket", "spending"} {
 		s.purge = append(s.purge, c.statement("DELETE FROM "+table+" WHERE semaphore = ?"))
 	}
@@ -56,8 +56,8 @@ func newStatements(c *connection) (s statements) {
 	return s
 }
 
-// manyRows writes any number of rows in portions of fixed sizes. One statement for
-// several rows is faster than one for each.
+// A manyRows writes or deletes any number of rows in portions of fixed sizes. One statement for
+// several rows is faster than one statement per row.
 type manyRows struct {
 	width    int // values per row
 	portions [len(portions)]*statement
@@ -65,13 +65,13 @@ type manyRows struct {
 
 var portions = [...]int{64, 8, 1}
 
-// put returns a statement that writes rows and replaces those with the same key.
+// put returns statements that insert rows, or replace rows with the same key.
 func (c *connection) put(table string, columns ...string) manyRows {
 	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
 	return c.manyRows("INSERT OR REPLACE INTO "+table+" ("+strings.Join(columns, ", ")+") VALUES ", row, ", ")
 }
 
-// remove returns a statement that removes rows by their keys.
+// remove returns statements that delete rows by their keys.
 func (c *connection) remove(table string, key ...string) manyRows {
 	return c.manyRows("DELETE FROM "+table+" WHERE ", "("+strings.Join(key, " = ? AND ")+" = ?)", " OR ")
 }
@@ -84,7 +84,7 @@ func (c *connection) manyRows(query, row, between string) (m manyRows) {
 	return m
 }
 
-// exec takes the values of all rows, one row after the other.
+// exec writes all rows. v contains their values, one row after the other.
 func (m manyRows) exec(v values) error {
 	for i, n := range portions {
 		for n *= m.width; len(v) >= n; v = v[n:] {

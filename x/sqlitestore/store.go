@@ -12,42 +12,42 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Store is the use of a file by one client. The stores of one process share a
-// file.
+// A Store gives one client access to a file. The stores of one process share the file.
 type Store struct {
-	engine *engine
+	shared *sharedFile
 	prefix string
 	once   sync.Once
 	closed chan struct{}
 }
 
-// Options configure the use of a file.
+// Options configures the access to a file.
 type Options struct {
-	// Prefix is put before the names of semaphores, so that clients can share a
-	// file and not their semaphores.
+	// Prefix is prepended to the names of semaphores, so that clients can share a file
+	// without sharing semaphores. Default: none.
 	Prefix string
-	// Normal does not wait for the disk: what was acknowledged survives a crash of
-	// the process, but the last of it may be lost with the power.
+	// Normal selects synchronous=normal: requests do not wait for the disk. Acknowledged
+	// operations survive a crash of the process, but the last ones may be lost on a
+	// power failure. Default: synchronous=full.
 	Normal bool
-	// ReadOnly is for [OpenReader], which [fleet.Open] calls for mode=ro. Open
-	// rejects it.
+	// ReadOnly selects [OpenReader], which [fleet.Open] calls for mode=ro. Open rejects
+	// it.
 	ReadOnly bool
 }
 
-// Open opens a file, and creates it if it is missing. One process at a time has it
-// open.
+// Open opens a file, and creates it if it does not exist. Only one process at a time can
+// have a file open: otherwise Open fails with [ErrOwned].
 func Open(path string, o Options) (*Store, error) {
 	if err := o.check(path); err != nil {
 		return nil, err
 	}
 	if o.ReadOnly {
-		return nil, invalid("%s: a Store writes; use OpenReader to read only", path)
+		return nil, invalid("%s: ReadOnly is not supported by Open; use OpenReader", path)
 	}
 	e, err := share(path, o.Normal)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{engine: e, prefix: o.Prefix, closed: make(chan struct{})}, nil
+	return &Store{shared: e, prefix: o.Prefix, closed: make(chan struct{})}, nil
 }
 
 // Open implements [fleet.Store].
@@ -56,17 +56,17 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 		session protocol.Session
 		config  protocol.Config
 	)
-	err := s.do(ctx, name, 1, func(now protocol.Micros, k *kept) (err error) {
+	err := s.do(ctx, name, 1, func(now protocol.Micros, k *entry) (err error) {
 		if k.state == nil && by.MustExist {
-			return about(name, fs.ErrNotExist)
+			return withName(name, fs.ErrNotExist)
 		}
 		if k.state == nil {
-			if err = k.make(now, c); err != nil {
-				return about(name, err)
+			if err = k.create(now, c); err != nil {
+				return withName(name, err)
 			}
 		}
 		session, config, err = k.state.Open(now, by, c.Protocol)
-		return about(name, err)
+		return withName(name, err)
 	})
 	if err != nil {
 		return 0, protocol.Config{}, err
@@ -76,9 +76,9 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 
 // Apply implements [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
-	b.Ops = slices.Clone(b.Ops) // a caller that gave up may reuse them before they are applied
+	b.Ops = slices.Clone(b.Ops) // a caller whose context ended may reuse them before they are applied
 	var reply protocol.Reply
-	err := s.do(ctx, name, 1+len(b.Ops), func(now protocol.Micros, k *kept) error {
+	err := s.do(ctx, name, 1+len(b.Ops), func(now protocol.Micros, k *entry) error {
 		if k.state == nil {
 			reply.Status = protocol.Unknown
 			return nil
@@ -95,9 +95,9 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 // Inspect implements [fleet.Store].
 func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	var snapshot protocol.Snapshot
-	err := s.do(ctx, name, 1, func(now protocol.Micros, k *kept) error {
+	err := s.do(ctx, name, 1, func(now protocol.Micros, k *entry) error {
 		if k.state == nil {
-			return about(name, fs.ErrNotExist)
+			return withName(name, fs.ErrNotExist)
 		}
 		snapshot = k.state.Inspect(now)
 		return nil
@@ -110,20 +110,20 @@ func (s *Store) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 
 // Administer implements [fleet.Store].
 func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) error {
-	return s.do(ctx, name, 1, func(now protocol.Micros, k *kept) error {
+	return s.do(ctx, name, 1, func(now protocol.Micros, k *entry) error {
 		switch {
 		case k.state == nil:
-			return about(name, fs.ErrNotExist)
+			return withName(name, fs.ErrNotExist)
 		case c.Configure != nil:
 			_, err := k.state.Configure(now, *c.Configure)
-			return about(name, err)
+			return withName(name, err)
 		case c.Revoke != nil:
 			if !k.state.Revoke(now, c.Revoke.Lease, c.Revoke.AtOnce, c.Revoke.Note()) {
-				return about(name, fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist))
+				return withName(name, fmt.Errorf("lease %d: %w", c.Revoke.Lease, fs.ErrNotExist))
 			}
 		case c.Delete:
 			if err := k.state.CheckVersion(c.DeleteVersion); err != nil {
-				return about(name, err)
+				return withName(name, err)
 			}
 			k.delete()
 		}
@@ -132,19 +132,19 @@ func (s *Store) Administer(ctx context.Context, name string, c fleet.Command) er
 }
 
 // Listen implements [fleet.Store].
-func (s *Store) Listen(ctx context.Context, instance string, hint func(name string)) error {
-	l := s.engine.listeners.add(instance, s.prefix)
-	defer s.engine.listeners.remove(instance, l)
+func (s *Store) Listen(ctx context.Context, instance string, notify func(name string)) error {
+	l := s.shared.listeners.add(instance, s.prefix)
+	defer s.shared.listeners.remove(instance, l)
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.closed:
-			return s.engine.fault(errClosed)
-		case <-l.news:
+			return s.shared.wrap(errClosed)
+		case <-l.ready:
 		}
-		for _, name := range s.engine.listeners.take(l) {
-			hint(name)
+		for _, name := range s.shared.listeners.take(l) {
+			notify(name)
 		}
 	}
 }
@@ -154,13 +154,13 @@ func (s *Store) Listen(ctx context.Context, instance string, hint func(name stri
 func (s *Store) Close() (err error) {
 	s.once.Do(func() {
 		close(s.closed)
-		err = s.engine.unshare()
+		err = s.shared.release()
 	})
 	return err
 }
 
-// about adds the name of the semaphore to an error.
-func about(name string, err error) error {
+// withName adds the name of the semaphore to an error.
+func withName(name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -169,9 +169,9 @@ func about(name string, err error) error {
 
 var errClosed = errors.New("the store is closed")
 
-// do passes an action on a semaphore to the writer, and waits until its changes are
+// do sends an operation on a semaphore to the writer, and waits until its changes are
 // committed.
-func (s *Store) do(ctx context.Context, name string, size int, act func(protocol.Micros, *kept) error) error {
+func (s *Store) do(ctx context.Context, name string, size int, act func(protocol.Micros, *entry) error) error {
 	return s.await(ctx, &request{ctx: ctx, name: s.prefix + name, size: size, act: act})
 }
 
@@ -183,10 +183,10 @@ func (s *Store) await(ctx context.Context, r *request) error {
 	}
 	select {
 	case <-s.closed:
-		return s.engine.fault(errClosed)
+		return s.shared.wrap(errClosed)
 	default:
 	}
-	return s.engine.await(ctx, r)
+	return s.shared.await(ctx, r)
 }
 
 var (

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// longestTick and shortestTick bound how often the writer looks for sessions that
-	// have expired.
-	longestTick  = time.Second
-	shortestTick = 10 * time.Millisecond
-	// readAtOnce is how many semaphores that were not used since the file was opened
-	// one tick reads.
-	readAtOnce = 100
+	// maxTick and minTick bound the interval at which the writer checks for expired
+	// sessions.
+	maxTick = time.Second
+	minTick = 10 * time.Millisecond
+	// maxRestoresPerTick is the number of semaphores that one tick reads from the file,
+	// of those not used since the file was opened.
+	maxRestoresPerTick = 100
 )
 
-// tick moves the clocks of semaphores on to which no client speaks, so that what
-// expired sessions held is free before a client asks.
+// tick advances the clocks of semaphores without requests, so that permits of expired
+// sessions are released before a client asks.
 func (w *writer) tick() {
-	if w.still {
+	if w.manualClock {
 		return
 	}
 	var group []*request
@@ -31,7 +31,7 @@ func (w *writer) tick() {
 		}
 	}
 	for name := range w.unread {
-		if len(group) > readAtOnce {
+		if len(group) > maxRestoresPerTick {
 			break
 		}
 		group = append(group, w.tickOf(name))
@@ -41,12 +41,12 @@ func (w *writer) tick() {
 	}
 }
 
-// tickOf returns the request that moves the clock of one semaphore on. Its error, a
-// full disk for example, is of no interest: the next tick tries again.
+// tickOf returns a request that advances the clock of one semaphore. Its error, for
+// example a full disk, is ignored: the next tick tries again.
 func (w *writer) tickOf(name string) *request {
 	return &request{
 		ctx: context.Background(), name: name, ended: make(chan error, 1),
-		act: func(now protocol.Micros, k *kept) error {
+		act: func(now protocol.Micros, k *entry) error {
 			if k.state != nil {
 				k.state.Tick(now)
 			}
@@ -55,17 +55,17 @@ func (w *writer) tickOf(name string) *request {
 	}
 }
 
-// untilTick returns how long the writer waits for the next tick.
+// untilTick returns the time until the next tick.
 func (w *writer) untilTick() time.Duration {
-	next := longestTick
-	if w.still {
+	next := maxTick
+	if w.manualClock {
 		return next
 	}
 	if len(w.unread) > 0 {
-		return shortestTick
+		return minTick
 	}
 	for _, k := range w.live {
 		next = min(next, time.Duration(k.state.TickEvery())*time.Microsecond)
 	}
-	return max(next, shortestTick)
+	return max(next, minTick)
 }

@@ -14,8 +14,8 @@ import (
 // shortTTL is a TTL that tests can wait for.
 const shortTTL = protocol.Micros(300 * time.Millisecond / time.Microsecond)
 
-// awaitInUse waits until the file says that so many permits are in use. It asks the
-// file and not the store, for which a question would be a reason to look at the time.
+// awaitInUse waits until the file contains the given number of permits in use. It reads
+// the file instead of calling the store, because a request would advance the clock.
 func awaitInUse(t *testing.T, path, want string) {
 	t.Helper()
 	shell := proctest.Need(t, "sqlite3", "sqlite3")
@@ -29,7 +29,7 @@ func awaitInUse(t *testing.T, path, want string) {
 	}
 }
 
-func TestStore_FreesWhatExpiredThoughNoClientAsks(t *testing.T) {
+func TestStore_ExpiresSessionsWithoutRequests(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{})
@@ -40,7 +40,7 @@ func TestStore_FreesWhatExpiredThoughNoClientAsks(t *testing.T) {
 	sessiontest.Begin(t, store, "jobs", protocol.Config{Capacity: 1, TTL: shortTTL}).Granted(1, op)
 }
 
-func TestStore_FreesWhatExpiredAfterARestart(t *testing.T) {
+func TestStore_ExpiresSessionsAfterARestart(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	store := openAt(t, path, Options{})
@@ -48,6 +48,6 @@ func TestStore_FreesWhatExpiredAfterARestart(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	openAt(t, path, Options{}) // and no client uses it
+	openAt(t, path, Options{}) // no client uses it
 	awaitInUse(t, path, "0")
 }

@@ -27,7 +27,7 @@ func init() {
 	})
 }
 
-// parameters are what may follow the ? of a URL.
+// parameters contains the query parameters of a URL.
 var parameters = map[string]func(*Options, string) error{
 	"prefix": func(o *Options, value string) error {
 		o.Prefix = value
@@ -55,7 +55,7 @@ var parameters = map[string]func(*Options, string) error{
 	},
 }
 
-// parse reads sqlite:///absolute/path or sqlite:relative/path.
+// parse parses sqlite:///absolute/path or sqlite:relative/path.
 func parse(u *url.URL) (path string, o Options, err error) {
 	if u.Host != "" || u.User != nil || u.Fragment != "" {
 		return "", o, invalid("want sqlite:///absolute/path or sqlite:relative/path, without a host, user or fragment")
@@ -70,7 +70,7 @@ func parse(u *url.URL) (path string, o Options, err error) {
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return "", o, invalid("what follows the ? cannot be parsed: %v", err)
+		return "", o, invalid("the query cannot be parsed: %v", err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		set := parameters[key]
@@ -87,15 +87,15 @@ func parse(u *url.URL) (path string, o Options, err error) {
 	return path, o, nil
 }
 
-// check refuses what cannot name a file, or part of a semaphore.
+// check rejects an invalid path or prefix.
 func (o Options) check(path string) error {
 	switch {
 	case path == "" || strings.HasSuffix(path, "/"):
-		return invalid("there is no file in path %q; want sqlite:///absolute/path or sqlite:relative/path", path)
+		return invalid("path %q names no file; want sqlite:///absolute/path or sqlite:relative/path", path)
 	case strings.ContainsRune(path, 0):
-		return invalid("path %q has a zero byte", path)
+		return invalid("path %q contains a zero byte", path)
 	case strings.Contains(path, ":memory:"):
-		return invalid("%q: use the engine mem: for semaphores in memory", path)
+		return invalid("path %q: use the store mem: for semaphores in memory", path)
 	case len(o.Prefix) > maxPrefix:
 		return invalid("prefix of %d bytes: want at most %d", len(o.Prefix), maxPrefix)
 	}
@@ -107,7 +107,7 @@ func (o Options) check(path string) error {
 	return nil
 }
 
-// maxPrefix is that of names.
+// maxPrefix is the maximum length of a prefix, in bytes, and equals that of names.
 const maxPrefix = 200
 
 func invalid(format string, args ...any) error {

@@ -7,86 +7,85 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A writer has the semaphores of a file, in memory and in the file. It serves
-// requests in groups: all of a group are done in memory, then what has changed
-// is written in one transaction, and only when that is committed does anybody
-// hear of it. If it is not, memory is ahead of the file: what was touched is
-// forgotten, and read again before it is used again.
+// A writer manages the semaphores of a file, in memory and in the file. It serves
+// requests in groups (group commit). First it executes all requests of a group in
+// memory. Then it writes the changes in one transaction. Only after the commit does it
+// send replies and notifications. If the commit fails, memory is ahead of the file: the
+// entries that the group used are discarded, and read again before their next use.
 //
 // It is not safe for concurrent use.
 type writer struct {
-	kept    map[string]*kept // by whole name; what is not here may be in the file
-	touched []*kept          // by the present group
-	live    map[string]*kept // of kept, those with sessions
-	unread  map[string]bool  // whole names with sessions in the file that are not in memory
-	file    *file            // nil: to be opened again
-	open    func() (*file, error)
-	fault   func(error) error
-	hint    func(instance, whole string)
-	now     func() protocol.Micros
-	still   bool // a test moves the clock: nothing expires by itself
+	entries     map[string]*entry // by name with prefix; other semaphores may be in the file
+	touched     []*entry          // entries used by the current group
+	live        map[string]*entry // the entries with sessions
+	unread      map[string]bool   // names with prefix of semaphores that have sessions in the file and are not in memory
+	file        *file             // nil: must be opened again
+	open        func() (*file, error)
+	wrap        func(error) error
+	notify      func(instance, fullName string)
+	now         func() protocol.Micros
+	manualClock bool // a test sets the clock: nothing expires by itself
 
-	commits      int          // that were made, of groups in which something changed
-	checkpointed int          // how many were made when the log was last carried over
-	unweighed    int          // ops since the last look at the reserve
-	beforeCommit func() error // for tests; nil otherwise
+	commits       int          // number of commits
+	checkpointed  int          // value of commits at the last checkpoint
+	opsSinceCheck int          // ops since isLow last checked the reserve
+	beforeCommit  func() error // for tests; nil otherwise
 }
 
-// A request is what one caller wants: to act on a semaphore, or to read what is
-// in the file.
+// A request is an operation of one caller: act on a semaphore, or read the file.
 type request struct {
 	ctx   context.Context
-	name  string // whole
+	name  string // with prefix
 	size  int
-	act   func(protocol.Micros, *kept) error
+	act   func(protocol.Micros, *entry) error
 	read  func(*file) error
-	kept  *kept // that it acted on
+	entry *entry // the entry that it acted on
 	err   error
 	ended chan error // buffered
 }
 
-// serve does what a group wants, and answers.
+// serve executes a group and sends the replies.
 func (w *writer) serve(group []*request) {
 	err := w.attemptAll(group)
 	if isFull(err) && w.file != nil && w.file.checkpoint() {
-		err = w.attemptAll(group) // into the log, which begins anew
+		err = w.attemptAll(group) // the log is reused from its beginning
 	}
 	for _, r := range group {
-		w.unweighed += r.size
+		w.opsSinceCheck += r.size
 	}
-	var hints []hint
+	var notifications []notification
 	if err == nil {
-		hints = w.settle()
+		notifications = w.finishCommit()
 	}
 	for _, r := range group {
-		r.ended <- w.outcome(r, err)
+		r.ended <- w.resultOf(r, err)
 	}
-	for _, h := range hints {
-		w.hint(h.instance, h.whole)
+	for _, h := range notifications {
+		w.notify(h.instance, h.fullName)
 	}
-	w.tidy()
+	w.checkpointIfDue()
 }
 
-// attemptAll does what a group wants, wholly or not at all. The replies are sent later.
+// attemptAll executes all requests of a group, or none. The replies are sent later.
 func (w *writer) attemptAll(group []*request) error {
 	w.touched = w.touched[:0]
-	err := w.ready()
+	err := w.ensureOpen()
 	if err == nil {
 		for _, r := range group {
-			r.kept = nil
+			r.entry = nil
 			r.err = w.attempt(r)
 		}
 		err = w.commit()
 	}
 	if err != nil {
-		w.forget()
+		w.discardTouched()
 	}
 	return err
 }
 
-// tidy runs when all requests have been answered. A failed checkpoint is ignored:
-// what is in the log is safe, and the next commit meets a disk that is full.
-func (w *writer) tidy() {
+// checkpointIfDue runs after all replies were sent. A failed checkpoint is ignored: the
+// content of the log is safe, and the next commit reports a full disk.
+func (w *writer) checkpointIfDue() {
 	if w.file == nil || w.commits-w.checkpointed < commitsBetweenCheckpoints && !w.isLow() {
 		return
 	}
@@ -94,53 +93,53 @@ func (w *writer) tidy() {
 	w.file.checkpoint()
 }
 
-// ready has the file open. It is closed after an error that may be the
-// connection's.
-func (w *writer) ready() (err error) {
+// ensureOpen opens the file if it is not open: it is closed after an error that the
+// connection may have caused.
+func (w *writer) ensureOpen() (err error) {
 	if w.file == nil {
 		w.file, err = w.open()
 	}
 	return err
 }
 
-// attempt acts in memory.
+// attempt executes a request in memory.
 func (w *writer) attempt(r *request) (err error) {
 	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx) // nobody waits for it any more
+		return context.Cause(r.ctx) // the caller does not wait any more
 	}
 	if r.act == nil {
 		return nil
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = w.fault(fmt.Errorf("semaphore %q: panic: %v; it is read again from the file", r.name, p))
-			if r.kept != nil {
-				r.kept.spoilt = err
+			err = w.wrap(fmt.Errorf("semaphore %q: panic: %v; it is read again from the file", r.name, p))
+			if r.entry != nil {
+				r.entry.panicked = err
 			}
 		}
 	}()
-	if r.kept, err = w.keep(r.name); err != nil {
-		return w.fault(err)
+	if r.entry, err = w.lookup(r.name); err != nil {
+		return w.wrap(err)
 	}
-	return r.act(w.now(), r.kept)
+	return r.act(w.now(), r.entry)
 }
 
-// keep is a semaphore, from memory or else from the file.
-func (w *writer) keep(name string) (*kept, error) {
-	k := w.kept[name]
+// lookup returns the entry of a semaphore, from memory or else from the file.
+func (w *writer) lookup(name string) (*entry, error) {
+	k := w.entries[name]
 	if k == nil {
 		if w.file == nil {
 			return nil, errBroken
 		}
 		stored, err := w.file.load(name)
 		if err != nil {
-			w.drop()
+			w.closeBroken()
 			return nil, err
 		}
 		if k, err = restore(name, stored); err != nil {
 			return nil, err
 		}
-		w.kept[name] = k
+		w.entries[name] = k
 		delete(w.unread, name)
 	}
 	if !k.touched {
@@ -150,16 +149,16 @@ func (w *writer) keep(name string) (*kept, error) {
 	return k, nil
 }
 
-// commit writes what has changed. If nothing has, there is no transaction.
+// commit writes the changes of the group. Without changes there is no transaction.
 func (w *writer) commit() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	changed := make([]*kept, 0, len(w.touched))
+	changed := make([]*entry, 0, len(w.touched))
 	for _, k := range w.touched {
-		if k.spoilt == nil && k.collect() {
+		if k.panicked == nil && k.collect() {
 			changed = append(changed, k)
 		}
 	}
@@ -186,39 +185,40 @@ func (w *writer) commit() (err error) {
 	return w.file.commit()
 }
 
-// forget is after a commit that failed. The file has what it had before, or, if
-// it was the disk that failed at the very end, what was to be written: so it is
-// asked, and memory is not believed.
-func (w *writer) forget() {
+// discardTouched removes the entries of the group from memory after a failed commit.
+// The file has its old content or, if the disk failed at the very end, the new content.
+// So the entries are read again from the file.
+func (w *writer) discardTouched() {
 	for _, k := range w.touched {
-		delete(w.kept, k.name)
+		delete(w.entries, k.name)
 		if w.live[k.name] != nil {
 			delete(w.live, k.name)
 			w.unread[k.name] = true
 		}
 	}
 	if w.file != nil && w.file.rollback() != nil {
-		w.drop()
+		w.closeBroken()
 	}
 }
 
-// drop closes the file, so that it is opened again for the next group.
-func (w *writer) drop() {
+// closeBroken closes the file, so that it is opened again for the next group.
+func (w *writer) closeBroken() {
 	if w.file != nil {
-		w.file.close() // it is broken: what it says now is of no use
+		w.file.close() // the connection is broken: its error does not matter
 		w.file = nil
 	}
 }
 
-// A hint is news for an instance.
-type hint struct{ instance, whole string }
+// A notification is the name of a changed semaphore, for an instance.
+type notification struct{ instance, fullName string }
 
-// settle is after a commit: memory is what the file has.
-func (w *writer) settle() (hints []hint) {
+// finishCommit updates the maps after a commit, when memory matches the file, and
+// returns the notifications to send.
+func (w *writer) finishCommit() (notifications []notification) {
 	for _, k := range w.touched {
 		k.touched = false
-		if k.spoilt != nil || k.state == nil {
-			delete(w.kept, k.name)
+		if k.panicked != nil || k.state == nil {
+			delete(w.entries, k.name)
 			delete(w.live, k.name)
 			continue
 		}
@@ -228,28 +228,28 @@ func (w *writer) settle() (hints []hint) {
 			delete(w.live, k.name)
 		}
 		for _, id := range k.state.Woken() {
-			hints = append(hints, hint{k.state.Instance(id), k.name})
+			notifications = append(notifications, notification{k.state.Instance(id), k.name})
 		}
 	}
-	return hints
+	return notifications
 }
 
-// outcome is how a request ends, after a commit that failed or did not.
-func (w *writer) outcome(r *request, failed error) error {
+// resultOf returns the result of a request. failed is the error of the commit, or nil.
+func (w *writer) resultOf(r *request, failed error) error {
 	switch {
 	case failed != nil:
-		return w.fault(failed)
-	case r.kept != nil && r.kept.spoilt != nil:
-		return r.kept.spoilt
+		return w.wrap(failed)
+	case r.entry != nil && r.entry.panicked != nil:
+		return r.entry.panicked
 	case r.err != nil:
 		return r.err
 	case r.read == nil:
 		return nil
 	case w.file == nil:
-		return w.fault(errBroken)
+		return w.wrap(errBroken)
 	}
 	if err := r.read(w.file); err != nil {
-		return w.fault(err)
+		return w.wrap(err)
 	}
 	return nil
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/host"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
+	"github.com/sema-go/sema/wfq"
 	"github.com/sema-go/sema/x/server"
 )
 
 // TestContract_IsTheSameAtEveryScope runs one program over semaphores of a process, of a
-// host and of a fleet over every store, and compares what it observes, errors included:
-// the constructor changes, the code does not.
+// host and of a fleet over every store. It compares what the program observes, errors
+// included: the constructor changes, the code does not.
 func TestContract_IsTheSameAtEveryScope(t *testing.T) {
 	t.Parallel()
 	want := observe(t, scope{"process", openProcess})
@@ -53,7 +54,7 @@ type scope struct {
 	open func(t *testing.T, name string, capacity int64, opts ...sema.SharedOption) semaphore
 }
 
-// A semaphore has the verbs of every scope. Those that do I/O take a context and return
+// A semaphore has the methods of every scope. Those that do I/O take a context and return
 // an error where the scope needs that; the adapters below are all the difference.
 type semaphore struct {
 	sema.Gate
@@ -94,6 +95,20 @@ func scopes(t *testing.T) []scope {
 			return semaphore{
 				Gate: s, name: s.Name, text: s.String, stats: s.Stats,
 				resize: s.Resize, drain: s.Drain, resume: s.Resume, close: func(context.Context) error { return s.Close() },
+			}
+		}},
+		{"fair queue", func(_ *testing.T, name string, capacity int64, opts ...sema.SharedOption) semaphore {
+			all := []wfq.Option{sema.Name(name)}
+			for _, o := range opts {
+				all = append(all, o)
+			}
+			q := wfq.New(capacity, all...)
+			return semaphore{
+				Gate: q, name: q.Name, text: q.String, stats: q.Stats,
+				resize: func(_ context.Context, n int64) error { q.Resize(n); return nil },
+				drain:  q.Drain,
+				resume: func(context.Context) error { q.Resume(); return nil },
+				close:  func(context.Context) error { return q.Close() },
 			}
 		}},
 		{"fleet, memory", overStore(func(*testing.T) string { return "" })},
@@ -148,7 +163,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// An observer notes what the program sees.
+// An observer records what the program sees.
 type observer struct {
 	t     *testing.T
 	scope scope
@@ -178,9 +193,9 @@ func (o *observer) open(name string, capacity int64, opts ...sema.SharedOption) 
 	return o.scope.open(o.t, strings.ReplaceAll(fmt.Sprintf("%s-%x", name, time.Now().UnixNano()), " ", "-"), capacity, opts...)
 }
 
-// outcome describes the end of an acquire: the permit, or the sentinel, the reason, the
+// describe returns the result of an acquire: the permit, or the sentinel, the reason, the
 // facts, and whether there is advice.
-func (o *observer) outcome(s semaphore, p sema.Permit, err error) string {
+func (o *observer) describe(s semaphore, p sema.Permit, err error) string {
 	if err == nil {
 		return fmt.Sprintf("permit of %d, held: %t", p.Weight(), p.Held())
 	}
@@ -206,13 +221,13 @@ func (o *observer) outcome(s semaphore, p sema.Permit, err error) string {
 
 func (o *observer) acquire(s semaphore, what string, ctx context.Context, n int64) sema.Permit {
 	p, err := s.Acquire(ctx, n)
-	o.note("acquire %d, %s: %s", n, what, o.outcome(s, p, err))
+	o.note("acquire %d, %s: %s", n, what, o.describe(s, p, err))
 	return p
 }
 
 func (o *observer) try(s semaphore, what string, ctx context.Context, n int64) sema.Permit {
 	p, err := s.TryAcquire(ctx, n)
-	o.note("try %d, %s: %s", n, what, o.outcome(s, p, err))
+	o.note("try %d, %s: %s", n, what, o.describe(s, p, err))
 	return p
 }
 
@@ -278,8 +293,8 @@ func (o *observer) arguments() {
 	o.note("in use: %d", s.stats().InUse)
 }
 
-// invalid reports whether an error is ErrInvalid; in a process a resize does no I/O and
-// takes no context.
+// invalid reports whether an error is ErrInvalid, or nil: in a process a resize does no I/O
+// and takes no context.
 func invalid(err error) bool { return err == nil || errors.Is(err, sema.ErrInvalid) }
 
 func (o *observer) permits() {
@@ -322,12 +337,12 @@ func (o *observer) order() {
 	part.Release()
 	cancel(errGivenUp)
 	first.end(o)
-	o.note("the first waiter gives up: %s", o.outcome(s, first.permit, first.err))
+	o.note("the first waiter gives up: %s", o.describe(s, first.permit, first.err))
 	o.try(s, "others wait", ctx, 1)
 	p.Release()
 	heavy.end(o)
 	light.end(o)
-	o.note("then %s and %s", o.outcome(s, heavy.permit, heavy.err), o.outcome(s, light.permit, light.err))
+	o.note("then %s and %s", o.describe(s, heavy.permit, heavy.err), o.describe(s, light.permit, light.err))
 	heavy.permit.Release()
 	light.permit.Release()
 }
@@ -350,7 +365,7 @@ func (o *observer) bounds() {
 	o.acquire(s, "the queue is full", ctx, 1)
 	p.Release()
 	w.end(o)
-	o.note("the waiter: %s", o.outcome(s, w.permit, w.err))
+	o.note("the waiter: %s", o.describe(s, w.permit, w.err))
 	w.permit.Release()
 
 	s = o.open("deadline", 1)
@@ -369,7 +384,7 @@ func (o *observer) resizes() {
 	small := o.queue(s, ctx, 1)
 	must(o.t, s.resize(ctx, 2))
 	large.end(o)
-	o.note("too large after the shrink: %s", o.outcome(s, large.permit, large.err))
+	o.note("too large after the shrink: %s", o.describe(s, large.permit, large.err))
 	o.acquire(s, "too large after the shrink", ctx, 3)
 	o.note("nothing is revoked: %t, %t", a.Held(), b.Held())
 	a.Release()
@@ -377,7 +392,7 @@ func (o *observer) resizes() {
 	o.try(s, "the debt is paid first", ctx, 1)
 	b.Release()
 	small.end(o)
-	o.note("the waiter: %s", o.outcome(s, small.permit, small.err))
+	o.note("the waiter: %s", o.describe(s, small.permit, small.err))
 	small.permit.Release()
 	o.until("released", func() bool { return s.stats().InUse == 0 })
 	must(o.t, s.resize(ctx, 0))
@@ -385,13 +400,13 @@ func (o *observer) resizes() {
 	w := o.queue(s, ctx, 1)
 	must(o.t, s.resize(ctx, 1))
 	w.end(o)
-	o.note("after the pause: %s", o.outcome(s, w.permit, w.err))
+	o.note("after the pause: %s", o.describe(s, w.permit, w.err))
 	w.permit.Release()
 	o.note("resize to -1: %t", errors.Is(s.resizeOrInvalid(ctx, -1), sema.ErrInvalid))
 }
 
-// resizeOrInvalid resizes, and takes a panic for ErrInvalid: where no error can be
-// returned a capacity below 0 panics.
+// resizeOrInvalid resizes, and returns ErrInvalid for a panic: where no error can be
+// returned, a capacity below 0 panics.
 func (s semaphore) resizeOrInvalid(ctx context.Context, n int64) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -410,7 +425,7 @@ func (o *observer) drains() {
 	drained := make(chan error, 1)
 	go func() { drained <- s.drain(short) }()
 	w.end(o)
-	o.note("a waiter when it drains: %s", o.outcome(s, w.permit, w.err))
+	o.note("a waiter when it drains: %s", o.describe(s, w.permit, w.err))
 	o.acquire(s, "draining", ctx, 1)
 	o.try(s, "draining", ctx, 1)
 	o.note("draining: %t", strings.Contains(s.text(), "draining"))
@@ -431,7 +446,7 @@ func (o *observer) closes() {
 	closed := make(chan error, 1)
 	go func() { closed <- s.close(ctx) }()
 	w.end(o)
-	o.note("a waiter when it is closed: %s", o.outcome(s, w.permit, w.err))
+	o.note("a waiter when it is closed: %s", o.describe(s, w.permit, w.err))
 	p.Release()
 	o.note("close: %v", <-closed)
 	o.acquire(s, "closed", ctx, 1)

@@ -27,15 +27,15 @@ type options struct{ readOnly, anySettings bool }
 //     it. A missing file is [io/fs.ErrNotExist]; an older schema is an error.
 //   - postgres: the tables are used as they are (sema_migrate=off). Missing or
 //     older tables are an error.
-//   - the other stores have no schema, and are opened as always.
+//   - the other stores have no schema, and are opened as usual.
 //
 // Methods that write fail on SQLite with [errors.ErrUnsupported]; other stores do
 // not reject them.
 func ReadOnly() Option { return func(o *options) { o.readOnly = true } }
 
-// AnySettings opens a store also if its server is set up so that permits may be
-// lost, which Open rejects otherwise (eviction=allow on Redis). It is for programs
-// that examine the server.
+// AnySettings opens a store also if the settings of its server allow that permits are
+// lost, which Open rejects otherwise (eviction=allow on Redis). It is for programs that
+// examine the server.
 func AnySettings() Option { return func(o *options) { o.anySettings = true } }
 
 // Open opens the store at a URL, as [fleet.OpenStore] does, with options.
@@ -61,8 +61,8 @@ var readOnlyParameters = map[string][2]string{
 	"postgresql": {"sema_migrate", "off"},
 }
 
-// anySettingsParameters are those with which a store rejects no settings of its
-// server.
+// anySettingsParameters are the URL parameters, by scheme, with which a store rejects no
+// settings of its server.
 var anySettingsParameters = map[string][2]string{
 	"redis":  {"eviction", "allow"},
 	"rediss": {"eviction", "allow"},

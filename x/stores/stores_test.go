@@ -11,11 +11,11 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 	"github.com/sema-go/sema/x/stores"
 )
 
-func TestEveryEngineIsLinked(t *testing.T) {
+func TestOpen_KnowsEveryStore(t *testing.T) {
 	t.Parallel()
 	_, err := fleet.Open(context.Background(), "nonsense:")
 	if err == nil {
@@ -39,7 +39,7 @@ func TestOpen_ReadOnlyCreatesNothing(t *testing.T) {
 			t.Errorf("a missing file: %v", err)
 		}
 		if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
-			t.Errorf("there is %v, %v", left, err)
+			t.Errorf("left behind: %v, %v", left, err)
 		}
 		writable, err := stores.Open(ctx, at)
 		if err != nil {

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// A Target is a server, and how a client speaks to it.
+// A Target is a server and the protocol that a client uses with it.
 type Target struct {
-	Address string
-	TLS     *tls.Config // nil: without
-	ALPN    []string
-	// Hello is what a server without TLS replies to, in the plain protocol.
+	Address string      // host:port
+	TLS     *tls.Config // nil: without TLS
+	ALPN    []string    // protocols to offer in the TLS handshake
+	// Hello is a request of the plain protocol, to which a server without TLS replies.
 	Hello string
 }
 
-// quiet is how long a server may take to reject a client after the handshake: with
-// TLS 1.3 it checks the client's certificate when the client is through.
-const quiet = 300 * time.Millisecond
+// rejectTimeout is how long a server may take to reject a client after the handshake. With
+// TLS 1.3 it checks the client's certificate after the client has finished the handshake.
+const rejectTimeout = 300 * time.Millisecond
 
-// Probe connects as a client does, and returns the error that it meets; nil if
-// there is none. It is for clients that retry on their own and do not tell why.
+// Probe connects as a client does, and returns the error or nil. It finds the reason for
+// clients that retry by themselves and do not report why they fail.
 func Probe(ctx context.Context, t Target) error {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.Address)
 	if err != nil {
@@ -30,7 +30,7 @@ func Probe(ctx context.Context, t Target) error {
 	}
 	defer c.Close()
 	if t.TLS == nil {
-		if t.speaksTLS(ctx) {
+		if t.usesTLS(ctx) {
 			return ErrSecure
 		}
 		return nil
@@ -42,20 +42,20 @@ func Probe(ctx context.Context, t Target) error {
 	}
 	over := tls.Client(c, secure)
 	if err := over.HandshakeContext(ctx); err != nil {
-		if Explain(err, Words{}, false) == nil && t.speaksPlain(ctx) {
+		if Explain(err, SettingNames{}, false) == nil && t.acceptsPlain(ctx) {
 			return ErrPlain
 		}
 		return err
 	}
-	over.SetReadDeadline(time.Now().Add(quiet))
+	over.SetReadDeadline(time.Now().Add(rejectTimeout))
 	if _, err := over.Read(make([]byte, 1)); err != nil && strings.Contains(err.Error(), "remote error: tls: ") {
 		return err
 	}
 	return nil
 }
 
-// speaksTLS reports whether a server that a client reaches without TLS uses it.
-func (t Target) speaksTLS(ctx context.Context) bool {
+// usesTLS reports whether a server that a client connects to without TLS uses TLS.
+func (t Target) usesTLS(ctx context.Context) bool {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.Address)
 	if err != nil {
 		return false
@@ -63,13 +63,14 @@ func (t Target) speaksTLS(ctx context.Context) bool {
 	defer c.Close()
 	within, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	// Nothing is sent over it, so that nobody has to be trusted.
+	// The certificate need not be verified, since nothing is sent over the connection.
 	err = tls.Client(c, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(within)
 	return err == nil || strings.Contains(err.Error(), "remote error: tls: ")
 }
 
-// speaksPlain reports whether a server that does not answer to TLS answers without.
-func (t Target) speaksPlain(ctx context.Context) bool {
+// acceptsPlain reports whether a server that does not reply to a TLS handshake replies
+// without TLS.
+func (t Target) acceptsPlain(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the handshake may have used up the time
 	defer cancel()
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.Address)
@@ -84,6 +85,6 @@ func (t Target) speaksPlain(ctx context.Context) bool {
 	}
 	first := make([]byte, 1)
 	_, err = c.Read(first)
-	const alert = 0x15 // the first byte of a TLS record that rejects what was sent
+	const alert = 0x15 // the first byte of a TLS alert record, which rejects the request
 	return err == nil && first[0] != alert
 }

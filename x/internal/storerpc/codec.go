@@ -14,29 +14,42 @@ import (
 
 const (
 	// maxElements bounds the operations and metadata of a batch before they are
-	// decoded: two bytes of a request are an operation of more than a hundred.
+	// decoded: an operation may take two bytes in a request and takes more than a
+	// hundred in memory.
 	maxElements = 4096
-	// maxJSON bounds a request in JSON, whose operations are counted only after it was
-	// decoded. Programs use the binary form.
+	// maxJSON bounds a JSON request in bytes, since its operations are counted only
+	// after decoding. Programs use the binary form.
 	maxJSON = 64 << 10
 )
 
-// codecs are those of Connect, with bounds on what a request is decoded into.
+// codecs returns the codecs of Connect, with bounds on the size of a decoded request.
 func codecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(binaryCodec{}), connect.WithCodec(jsonCodec("json")), connect.WithCodec(jsonCodec("json; charset=utf-8")))
 }
 
-// CheckSize fails on a batch that would be decoded into too much. Codecs that replace
-// those of a [Handler] call it before they decode.
+// CheckSize returns an error for a batch that would take too much memory when decoded:
+// JSON that is too long, or more fields than the largest batch that a server applies.
+// Codecs that replace those of a [Handler] call it before they decode.
 func CheckSize(raw []byte, message any, json bool) error {
-	switch _, batch := message.(*semav1.StoreApplyRequest); {
-	case !batch:
+	if _, batch := message.(*semav1.StoreApplyRequest); !batch {
 		return nil
-	case !json:
-		return checkElements(raw)
-	case len(raw) > maxJSON:
-		return fmt.Errorf("%d bytes of JSON: want %d at most, or the binary form", len(raw), maxJSON)
+	}
+	if json {
+		if len(raw) > maxJSON {
+			return fmt.Errorf("%d bytes of JSON: want %d at most, or the binary form", len(raw), maxJSON)
+		}
+		return nil
+	}
+	for fields := 0; len(raw) > 0; fields++ {
+		if fields == maxElements {
+			return fmt.Errorf("more than %d operations and metadata in a batch", maxElements)
+		}
+		_, _, n := protowire.ConsumeField(raw)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		raw = raw[n:]
 	}
 	return nil
 }
@@ -51,38 +64,20 @@ func (binaryCodec) Marshal(message any) ([]byte, error) {
 	return proto.Marshal(message.(proto.Message))
 }
 
-// MarshalAppend is what Connect uses to marshal into a pooled buffer.
+// MarshalAppend lets Connect marshal into a pooled buffer.
 func (binaryCodec) MarshalAppend(to []byte, message any) ([]byte, error) {
 	return proto.MarshalOptions{}.MarshalAppend(to, message.(proto.Message))
 }
 
 // Unmarshal implements [connect.Codec].
 func (binaryCodec) Unmarshal(raw []byte, message any) error {
-	if _, batch := message.(*semav1.StoreApplyRequest); batch {
-		if err := checkElements(raw); err != nil {
-			return err
-		}
+	if err := CheckSize(raw, message, false); err != nil {
+		return err
 	}
 	return proto.Unmarshal(raw, message.(proto.Message))
 }
 
-// checkElements fails if a batch has more fields than those of the largest that a
-// server applies.
-func checkElements(raw []byte) error {
-	for fields := 0; len(raw) > 0; fields++ {
-		if fields == maxElements {
-			return fmt.Errorf("more than %d operations and metadata in a batch", maxElements)
-		}
-		_, _, n := protowire.ConsumeField(raw)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		raw = raw[n:]
-	}
-	return nil
-}
-
-// A jsonCodec has the name of a media type that Connect knows.
+// A jsonCodec is a JSON codec. Its value is the name of a media type that Connect knows.
 type jsonCodec string
 
 // Name implements [connect.Codec].
@@ -93,7 +88,8 @@ func (jsonCodec) Marshal(message any) ([]byte, error) {
 	return protojson.Marshal(message.(proto.Message))
 }
 
-// Unmarshal implements [connect.Codec]. Fields of newer clients are ignored.
+// Unmarshal implements [connect.Codec]. It ignores unknown fields, which newer clients may
+// send.
 func (jsonCodec) Unmarshal(raw []byte, message any) error {
 	switch {
 	case len(raw) == 0:

@@ -11,20 +11,20 @@ import (
 	"github.com/sema-go/sema/x/semav1"
 )
 
-// FuzzBatches: whatever somebody sends as batches, the engine goes on, and never
-// lends more than it has.
+// FuzzBatches checks that the store survives any two batches, and that never more than
+// the capacity is in use.
 func FuzzBatches(f *testing.F) {
 	const capacity = 3
-	say := func(b protocol.Batch) []byte {
+	encode := func(b protocol.Batch) []byte {
 		raw, err := proto.Marshal(wire.BatchOf("a", b))
 		if err != nil {
 			f.Fatal(err)
 		}
 		return raw
 	}
-	acquire := protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Details: protocol.Details{Holder: "me"}}
-	f.Add(say(protocol.Batch{Session: 1, Seq: 1, Ops: []protocol.Op{acquire}}), say(protocol.Batch{Session: 1, Seq: 2, End: true}))
-	f.Add(say(protocol.Batch{Session: 1, Seq: 9, Ops: []protocol.Op{acquire, {Verb: protocol.Release, Lease: 1}, {Verb: protocol.Cancel, Ticket: 1}}}), []byte("{"))
+	acquire := protocol.Op{Verb: protocol.Acquire, Ticket: 1, Weight: 2, Details: &protocol.Details{Holder: "me"}}
+	f.Add(encode(protocol.Batch{Session: 1, Seq: 1, Ops: []protocol.Op{acquire}}), encode(protocol.Batch{Session: 1, Seq: 2, End: true}))
+	f.Add(encode(protocol.Batch{Session: 1, Seq: 9, Ops: []protocol.Op{acquire, {Verb: protocol.Release, Lease: 1}, {Verb: protocol.Cancel, Ticket: 1}}}), []byte("{"))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		key := protocol.NewKey()
 		s := &service{store: memstore.New()}
@@ -38,7 +38,7 @@ func FuzzBatches(f *testing.F) {
 				continue
 			}
 			m.Name = "a"
-			if m.Session < 10 { // or it would hardly ever be guessed
+			if m.Session < 10 { // otherwise the fuzzer would hardly ever guess it
 				m.Session, m.Key = opened.Session, key[:]
 			}
 			_, _ = s.Apply(t.Context(), &m)

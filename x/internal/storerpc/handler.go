@@ -1,8 +1,8 @@
-// Package storerpc serves an engine over the network: the StoreService of
-// sema.v1, in front of any [fleet.Store]. x/remotestore is its client.
+// Package storerpc serves any [fleet.Store] over the network, as the StoreService of
+// sema.v1. x/remotestore is its client.
 //
-// A server that is asked for many semaphores at a time, and that wants to know
-// soon whether its clients are there, speaks HTTP/2, also without TLS:
+// A server should support HTTP/2, also without TLS: clients then send many requests at a
+// time over one connection, and pings soon detect clients that are gone.
 //
 //	server := &http.Server{Protocols: &http.Protocols{}, HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second}}
 //	server.Protocols.SetHTTP1(true)
@@ -11,8 +11,7 @@
 //	mux.Handle(path, handler)
 //	server.RegisterOnShutdown(handler.EndStreams)
 //
-// Who may do what is not its business: wrap the handler, or pass an interceptor
-// among the options.
+// The handler does no authorisation: wrap it, or pass an interceptor among the options.
 package storerpc
 
 import (
@@ -26,18 +25,18 @@ import (
 	"github.com/sema-go/sema/x/semav1/semav1connect"
 )
 
-// A Handler serves a store. Its fields are set before it serves.
+// A Handler serves a store. Its fields must be set before it serves requests.
 type Handler struct {
-	// Heartbeat is how often those who listen are told that the service is there.
+	// Heartbeat is the interval of heartbeats to listeners; default 5s.
 	Heartbeat time.Duration
-	// Lifetime is about how long a stream of hints goes on before the client has to
-	// ask for another one: by which it tells that it is still there, through
-	// whatever is in between.
+	// Lifetime is the approximate duration of a stream of notifications, after which
+	// the client has to begin another one; default 2m. It makes the server notice clients
+	// that are gone, even behind a proxy.
 	Lifetime time.Duration
 
-	inner http.Handler
-	life  context.Context
-	end   context.CancelFunc
+	inner  http.Handler
+	ctx    context.Context // ends with EndStreams
+	cancel context.CancelFunc
 }
 
 const (
@@ -47,35 +46,36 @@ const (
 	// maxRequest bounds a request, in bytes. Clients send at most 512 operations at a
 	// time: a few dozen bytes each, and at most 800 of metadata.
 	maxRequest = 1 << 20
-	// maxText bounds what is told of oneself.
+	// maxText bounds each text that a client sends about itself or an operation, in
+	// bytes.
 	maxText = 8 << 10
 )
 
-// NewHandler serves a store under a path, which is returned for a mux. It does not
-// close the store.
+// NewHandler returns a handler for a store, and the path to register it under. The
+// handler does not close the store.
 func NewHandler(store fleet.Store, options ...connect.HandlerOption) (path string, h *Handler) {
 	h = &Handler{Heartbeat: heartbeat, Lifetime: lifetime}
-	h.life, h.end = context.WithCancel(context.Background())
+	h.ctx, h.cancel = context.WithCancel(context.Background())
 	defaults := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxRequest),
 		codecs(),
-		connect.WithCompression("gzip", nil, nil), // costs more than it saves
+		connect.WithCompression("gzip", nil, nil), // disabled: it costs more than it saves
 	}
 	path, h.inner = semav1connect.NewStoreServiceHandler(&service{store, h}, append(defaults, options...)...)
 	return path, h
 }
 
-// EndStreams ends all streams, so that [http.Server.Shutdown] need not wait for
-// them. Their clients go elsewhere, or come back.
-func (h *Handler) EndStreams() { h.end() }
+// EndStreams ends all streams, so that [http.Server.Shutdown] does not wait for them.
+// Their clients connect to another server, or connect again.
+func (h *Handler) EndStreams() { h.cancel() }
 
-// ServeHTTP is for [http.Handler]. A stream may take longer than the server
-// allows for an answer, and no longer than its lifetime, whether its client reads
-// or not.
+// ServeHTTP implements [http.Handler]. A stream may take longer than the server's write
+// timeout. Its own write deadline follows from its lifetime, so that it ends even if the
+// client does not read.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == semav1connect.StoreServiceListenProcedure {
 		c := http.NewResponseController(w)
-		// Where it is not supported, it is not needed.
+		// A response writer that does not support deadlines does not need them.
 		_ = c.SetWriteDeadline(time.Now().Add(2*h.Lifetime + 2*h.Heartbeat))
 		defer c.SetWriteDeadline(time.Time{})
 		_ = c.SetReadDeadline(time.Time{})

@@ -27,12 +27,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A served store has a client of each kind.
+// A served store is behind a server, with an HTTP/1.1 and an HTTP/2 client.
 type served struct {
 	url     string
 	server  *http.Server
 	handler *Handler
-	http    *http.Client // by HTTP/1.1
+	http    *http.Client // HTTP/1.1
 	client  semav1connect.StoreServiceClient
 }
 
@@ -40,7 +40,7 @@ func serve(t *testing.T, store fleet.Store, change func(*Handler, *http.Server))
 	t.Helper()
 	mux := http.NewServeMux()
 	path, handler := NewHandler(store)
-	var serving sync.WaitGroup // for whom Close does not wait
+	var serving sync.WaitGroup // handlers, for which Close does not wait
 	mux.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		serving.Add(1)
 		defer serving.Done()
@@ -78,7 +78,8 @@ func serve(t *testing.T, store fleet.Store, change func(*Handler, *http.Server))
 	return s
 }
 
-// post is what curl does. It returns the status and the answer.
+// post sends a JSON request over HTTP/1.1, as curl does, and returns the status and the
+// reply.
 func (s *served) post(t *testing.T, procedure, body string) (int, string) {
 	t.Helper()
 	r, err := s.http.Post(s.url+procedure, "application/json", strings.NewReader(body))
@@ -93,8 +94,8 @@ func (s *served) post(t *testing.T, procedure, body string) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// TestPeopleCanSpeakToIt: it is JSON, too.
-func TestPeopleCanSpeakToIt(t *testing.T) {
+// TestHandler_AcceptsJSON checks that requests and replies can be JSON.
+func TestHandler_AcceptsJSON(t *testing.T) {
 	t.Parallel()
 	s := serve(t, memstore.New(), nil)
 	status, text := s.post(t, semav1connect.StoreServiceOpenProcedure, `{"name":"a","key":"c2l4dGVlbi1ieXRlcyEhIQ==","config":{"capacity":2,"ttl":"1000000"}}`)
@@ -107,7 +108,7 @@ func TestPeopleCanSpeakToIt(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoSenseIsRefused(t *testing.T) {
+func TestHandler_RejectsInvalidRequests(t *testing.T) {
 	t.Parallel()
 	s := serve(t, memstore.New(), nil)
 	long := bytes.Repeat([]byte("x"), maxText+1)
@@ -125,7 +126,7 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 			_, err := s.client.Apply(ctx, &semav1.StoreApplyRequest{Name: "a", Details: []*semav1.Details{{Labels: long}}})
 			return err
 		},
-		"cannot be read": func(ctx context.Context) error {
+		"malformed message": func(ctx context.Context) error {
 			_, err := s.client.Apply(ctx, &semav1.StoreApplyRequest{Name: "a", Ops: []*semav1.Op{{Details: 1}}})
 			return err
 		},
@@ -133,7 +134,7 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 			_, err := s.client.Inspect(ctx, &semav1.StoreInspectRequest{})
 			return err
 		},
-		"no command": func(ctx context.Context) error {
+		"missing or unknown command": func(ctx context.Context) error {
 			_, err := s.client.Administer(ctx, &semav1.StoreAdministerRequest{Name: "a"})
 			return err
 		},
@@ -154,8 +155,9 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-// TestWeightsThatEnginesCannotAddAreTooLarge: two of them would be less than none.
-func TestWeightsThatEnginesCannotAddAreTooLarge(t *testing.T) {
+// TestApply_BoundsWeights checks that weights are bounded, since the sum of two unbounded
+// ones would overflow.
+func TestApply_BoundsWeights(t *testing.T) {
 	t.Parallel()
 	key := []byte("sixteen-bytes!!!")
 	s := serve(t, memstore.New(), nil)
@@ -172,34 +174,34 @@ func TestWeightsThatEnginesCannotAddAreTooLarge(t *testing.T) {
 	}
 }
 
-// slow is an engine that takes until the caller has enough.
+// A slow store blocks Inspect until its context ends.
 type slow struct {
 	fleet.Store
-	left chan time.Duration // until the deadline, when it was asked
+	left chan time.Duration // time until the deadline when Inspect was called
 }
 
 func (s *slow) Inspect(ctx context.Context, _ string) (protocol.Snapshot, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return protocol.Snapshot{}, errors.New("there is no deadline")
+		return protocol.Snapshot{}, errors.New("no deadline")
 	}
 	s.left <- time.Until(deadline)
 	<-ctx.Done()
 	return protocol.Snapshot{}, context.Cause(ctx)
 }
 
-func TestDeadlinesReachTheEngine(t *testing.T) {
+func TestHandler_PassesDeadlinesToTheStore(t *testing.T) {
 	t.Parallel()
-	engine := &slow{memstore.New(), make(chan time.Duration, 1)}
-	s := serve(t, engine, nil)
+	store := &slow{memstore.New(), make(chan time.Duration, 1)}
+	s := serve(t, store, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := s.client.Inspect(ctx, &semav1.StoreInspectRequest{Name: "a"})
 	if connect.CodeOf(err) != connect.CodeDeadlineExceeded {
 		t.Error(err)
 	}
-	if left := <-engine.left; left > 300*time.Millisecond {
-		t.Errorf("the engine has %v", left)
+	if left := <-store.left; left > 300*time.Millisecond {
+		t.Errorf("the store has %v until the deadline, want at most 300ms", left)
 	}
 }
 
@@ -216,8 +218,9 @@ func ExampleNewHandler() {
 	// Output: /sema.v1.StoreService/
 }
 
-// A request of two bytes for each operation is rejected before it is decoded into
-// hundreds of megabytes; in JSON, before it is decoded at all.
+// TestApply_DecodedSizeIsBounded sends requests of two bytes for each operation. They are
+// rejected before they are decoded into hundreds of megabytes; in JSON, before they are
+// decoded at all.
 func TestApply_DecodedSizeIsBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t, memstore.New(), nil)

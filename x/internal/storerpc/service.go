@@ -13,26 +13,26 @@ import (
 	"github.com/sema-go/sema/x/semav1/semav1connect"
 )
 
-// A service is the verbs.
+// A service implements the StoreService of sema.v1.
 type service struct {
 	store   fleet.Store
 	handler *Handler
 }
 
-// Open is for the StoreService.
+// Open implements [semav1connect.StoreServiceHandler].
 func (s *service) Open(ctx context.Context, m *semav1.StoreOpenRequest) (*semav1.StoreOpenResponse, error) {
 	client := m.GetClient()
 	for _, text := range [][]byte{client.GetInstance(), client.GetKind(), client.GetHost()} {
 		if err := check("open", m.Name, text); err != nil {
 			return nil, wire.FaultOf(err)
 		}
-		if err := fleet.CheckMeta(string(text)); err != nil { // it is printed at terminals
-			return nil, wire.FaultOf(refuse("open", m.Name, "instance, kind or host of the client: "+err.Error()))
+		if err := fleet.CheckMeta(string(text)); err != nil { // the text is printed to terminals
+			return nil, wire.FaultOf(invalid("open", m.Name, "instance, kind or host of the client: "+err.Error()))
 		}
 	}
 	by := protocol.Opener{Client: wire.ReadClient(client), Highest: protocol.Seq(m.Highest), MustExist: m.MustExist}
 	if copy(by.Owner.Key[:], m.Key); len(m.Key) != len(by.Owner.Key) || by.Owner.Key == (protocol.Key{}) {
-		return nil, wire.FaultOf(refuse("open", m.Name, fmt.Sprintf("key of %d bytes: want %d random bytes", len(m.Key), len(by.Owner.Key))))
+		return nil, wire.FaultOf(invalid("open", m.Name, fmt.Sprintf("key of %d bytes: want %d random bytes", len(m.Key), len(by.Owner.Key))))
 	}
 	session, config, err := s.store.Open(ctx, m.Name, wire.ReadConfig(m.Config), by)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *service) Open(ctx context.Context, m *semav1.StoreOpenRequest) (*semav1
 	return &semav1.StoreOpenResponse{Session: uint64(session), Config: wire.ConfigOf(config)}, nil
 }
 
-// Apply is for the StoreService.
+// Apply implements [semav1connect.StoreServiceHandler].
 func (s *service) Apply(ctx context.Context, m *semav1.StoreApplyRequest) (*semav1.StoreApplyResponse, error) {
 	if err := check("apply", m.Name); err != nil {
 		return nil, wire.FaultOf(err)
@@ -53,7 +53,7 @@ func (s *service) Apply(ctx context.Context, m *semav1.StoreApplyRequest) (*sema
 	}
 	b, err := wire.ReadBatch(m)
 	if err != nil {
-		return nil, wire.FaultOf(refuse("apply", m.Name, err.Error()))
+		return nil, wire.FaultOf(invalid("apply", m.Name, err.Error()))
 	}
 	r, err := s.store.Apply(ctx, m.Name, b)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *service) Apply(ctx context.Context, m *semav1.StoreApplyRequest) (*sema
 	return wire.ReplyOf(r), nil
 }
 
-// Inspect is for the StoreService.
+// Inspect implements [semav1connect.StoreServiceHandler].
 func (s *service) Inspect(ctx context.Context, m *semav1.StoreInspectRequest) (*semav1.StoreInspectResponse, error) {
 	if err := check("inspect", m.Name); err != nil {
 		return nil, wire.FaultOf(err)
@@ -74,14 +74,14 @@ func (s *service) Inspect(ctx context.Context, m *semav1.StoreInspectRequest) (*
 	return wire.SnapshotOf(snapshot), nil
 }
 
-// Administer is for the StoreService.
+// Administer implements [semav1connect.StoreServiceHandler].
 func (s *service) Administer(ctx context.Context, m *semav1.StoreAdministerRequest) (*semav1.StoreAdministerResponse, error) {
 	if err := check("administer", m.Name, m.GetRevoke().GetBy(), m.GetRevoke().GetWhy()); err != nil {
 		return nil, wire.FaultOf(err)
 	}
 	command, known := wire.ReadCommand(m)
 	if !known {
-		return nil, wire.FaultOf(refuse("administer", m.Name, "there is no command, or one that this service does not know"))
+		return nil, wire.FaultOf(invalid("administer", m.Name, "missing or unknown command"))
 	}
 	if err := s.store.Administer(ctx, m.Name, command); err != nil {
 		return nil, wire.FaultOf(err)
@@ -89,7 +89,7 @@ func (s *service) Administer(ctx context.Context, m *semav1.StoreAdministerReque
 	return &semav1.StoreAdministerResponse{}, nil
 }
 
-// List is for the StoreService.
+// List implements [semav1connect.StoreServiceHandler].
 func (s *service) List(ctx context.Context, m *semav1.StoreListRequest) (*semav1.StoreListResponse, error) {
 	for _, text := range []string{m.Prefix, m.After} {
 		if text == "" {
@@ -106,13 +106,13 @@ func (s *service) List(ctx context.Context, m *semav1.StoreListRequest) (*semav1
 	return wire.SummariesOf(page), nil
 }
 
-// Ping is for the StoreService.
+// Ping implements [semav1connect.StoreServiceHandler].
 func (s *service) Ping(ctx context.Context, _ *semav1.StorePingRequest) (*semav1.StorePingResponse, error) {
-	engine, err := s.examiner()
+	examiner, err := s.examiner()
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	clock, err := engine.Ping(ctx)
+	clock, err := examiner.Ping(ctx)
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
@@ -122,44 +122,44 @@ func (s *service) Ping(ctx context.Context, _ *semav1.StorePingRequest) (*semav1
 	return &semav1.StorePingResponse{Clock: clock.UnixMicro()}, nil
 }
 
-// Examine is for the StoreService.
+// Examine implements [semav1connect.StoreServiceHandler].
 func (s *service) Examine(ctx context.Context, _ *semav1.StoreExamineRequest) (*semav1.StoreExamineResponse, error) {
-	engine, err := s.examiner()
+	examiner, err := s.examiner()
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	findings, err := engine.Examine(ctx)
+	findings, err := examiner.Examine(ctx)
 	if err != nil {
 		return nil, wire.FaultOf(err)
 	}
-	answer := &semav1.StoreExamineResponse{}
+	reply := &semav1.StoreExamineResponse{}
 	for _, f := range findings {
-		answer.Findings = append(answer.Findings, &semav1.Finding{Check: f.Check, Level: string(f.Level), Seen: f.Seen, Advice: f.Advice})
+		reply.Findings = append(reply.Findings, &semav1.Finding{Check: f.Check, Level: string(f.Level), Seen: f.Seen, Advice: f.Advice})
 	}
-	return answer, nil
+	return reply, nil
 }
 
 func (s *service) examiner() (fleet.Examiner, error) {
 	if e, ok := s.store.(fleet.Examiner); ok {
 		return e, nil
 	}
-	return nil, fmt.Errorf("examine the engine: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("examine the store: %w", errors.ErrUnsupported)
 }
 
-// check fails on a name that cannot be, and on texts that are too long.
+// check returns an error for an invalid name, or a text that is too long.
 func check(op, name string, texts ...[]byte) error {
 	if err := fleet.CheckName(name); err != nil {
 		return err
 	}
 	for _, text := range texts {
 		if len(text) > maxText {
-			return refuse(op, name, fmt.Sprintf("instance, metadata or reason of %d bytes: want at most %d", len(text), maxText))
+			return invalid(op, name, fmt.Sprintf("instance, metadata or reason of %d bytes: want at most %d", len(text), maxText))
 		}
 	}
 	return nil
 }
 
-func refuse(op, name, detail string) error {
+func invalid(op, name, detail string) error {
 	return &sema.Error{Op: op, Name: name, Err: sema.ErrInvalid, Detail: detail}
 }
 

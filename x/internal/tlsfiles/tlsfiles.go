@@ -1,5 +1,4 @@
-// Package tlsfiles reads what a client needs for TLS from the files that a URL
-// names.
+// Package tlsfiles builds a client's TLS configuration from the files that a URL names.
 package tlsfiles
 
 import (
@@ -10,14 +9,15 @@ import (
 	"os"
 )
 
-// Files are where what TLS needs is. All of it may be missing.
+// Files are the TLS parameters of a URL. Each may be empty.
 type Files struct {
-	CA         string // whom to trust, unless the system says
-	Cert, Key  string // the client's own
-	ServerName string // what the server's certificate has to be for, unless its address
+	CA         string // file with the certificates of trusted authorities; default those of the system
+	Cert, Key  string // files with the client certificate and its key; default none
+	ServerName string // name that the server's certificate has to be for; default the host of the address
 }
 
-// Config is for who connects. Its errors name the parameter that is wrong.
+// Config returns the TLS configuration for a client. Its errors name the parameter that
+// is wrong.
 func (f Files) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	if f.CA != "" {
@@ -27,7 +27,7 @@ func (f Files) Config() (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("ca: there is no certificate in %s", f.CA)
+			return nil, fmt.Errorf("ca: no certificate in %s", f.CA)
 		}
 	}
 	if (f.Cert == "") != (f.Key == "") {

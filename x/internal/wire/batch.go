@@ -1,6 +1,6 @@
-// Package wire turns what package fleet says to an engine into messages of
-// sema.v1, and back, errors included. Both ends use it: what one of them writes
-// the other reads, and nothing is lost on the way.
+// Package wire converts the requests and replies of a [fleet.Store], including errors, to
+// messages of sema.v1 and back. Client and server both use it. The conversions lose
+// nothing, except keys and principals as documented.
 package wire
 
 import (
@@ -10,8 +10,9 @@ import (
 	"github.com/sema-go/sema/x/semav1"
 )
 
-// errUnread is for messages of a version that is too new, or of somebody else.
-var errUnread = errors.New("a message cannot be read; are service and program of neighbouring versions?")
+// errMalformed is the error for messages of a version that is too new, or of another
+// program.
+var errMalformed = errors.New("malformed message (hint: run service and program of neighbouring versions)")
 
 // BatchOf returns the message for a batch. The owner's principal is left out: the
 // server that authenticates the client adds it.
@@ -20,16 +21,16 @@ func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
 		Name: name, Session: uint64(b.Session), Key: b.Owner.Key[:], Seq: b.Seq, Ack: b.Ack, End: b.End, Highest: uint64(b.Highest),
 		Ops: make([]*semav1.Op, len(b.Ops)),
 	}
-	ops := make([]semav1.Op, len(b.Ops)) // all at once
-	var last protocol.Details
+	ops := make([]semav1.Op, len(b.Ops)) // one allocation for all
+	var last *protocol.Details
 	for i, op := range b.Ops {
 		to := &ops[i]
 		to.Verb, to.Ticket, to.Lease = semav1.Verb(op.Verb), uint64(op.Ticket), uint64(op.Lease)
 		to.Weight, to.Least, to.Wait, to.Try, to.Pooled = op.Weight, op.Least, int64(op.Wait), op.Try, op.Pooled
-		if op.Details != (protocol.Details{}) {
-			if op.Details != last {
+		if op.Details != nil && *op.Details != (protocol.Details{}) {
+			if op.Details != last && (last == nil || *op.Details != *last) {
 				last = op.Details
-				m.Details = append(m.Details, detailsOf(last))
+				m.Details = append(m.Details, detailsOf(*last))
 			}
 			to.Details = uint32(len(m.Details))
 		}
@@ -38,20 +39,23 @@ func BatchOf(name string, b protocol.Batch) *semav1.StoreApplyRequest {
 	return m
 }
 
-// ReadBatch is the batch in a message.
+// ReadBatch returns the batch in a message.
 func ReadBatch(m *semav1.StoreApplyRequest) (protocol.Batch, error) {
 	b := protocol.Batch{Session: protocol.Session(m.Session), Seq: m.Seq, Ack: m.Ack, End: m.End, Highest: protocol.Seq(m.Highest)}
 	copy(b.Owner.Key[:], m.Key)
-	details := make([]protocol.Details, 1+len(m.Details)) // which most ops share
+	details := make([]*protocol.Details, 1+len(m.Details)) // most ops share the same; index 0 is none
 	for i, one := range m.Details {
-		details[i+1] = readDetails(one)
+		// Each has memory of its own, since a lease may keep it for longer than the others.
+		if read := readDetails(one); read != (protocol.Details{}) {
+			details[i+1] = &read
+		}
 	}
 	if len(m.Ops) > 0 {
 		b.Ops = make([]protocol.Op, len(m.Ops))
 	}
 	for i, op := range m.Ops {
 		if int64(op.Details) >= int64(len(details)) {
-			return protocol.Batch{}, errUnread
+			return protocol.Batch{}, errMalformed
 		}
 		b.Ops[i] = protocol.Op{
 			Verb: narrow[protocol.Verb](op.Verb), Ticket: protocol.Ticket(op.Ticket), Lease: protocol.Seq(op.Lease),
@@ -62,12 +66,13 @@ func ReadBatch(m *semav1.StoreApplyRequest) (protocol.Batch, error) {
 	return b, nil
 }
 
-// bounded is a weight that engines can add to others. What is larger than that
-// can never be granted either, and is refused in the same way.
+// bounded returns a weight that stores can add to others without overflow. A larger
+// weight can never be granted, and is rejected in the same way.
 func bounded(weight int64) int64 { return min(weight, protocol.MaxCapacity+1) }
 
-// narrow is the number of an enum as the protocol has it. One that does not fit
-// is of the future, and is not to be taken for one that is known.
+// narrow converts the number of an enum to the type of the protocol. It returns 255 for a
+// number that does not fit, so that a number of a later version does not become a known
+// one.
 func narrow[T ~uint8, E ~int32](number E) T {
 	if number < 0 || number > 255 {
 		return 255
@@ -75,7 +80,7 @@ func narrow[T ~uint8, E ~int32](number E) T {
 	return T(number)
 }
 
-// ReplyOf is the message for a reply.
+// ReplyOf returns the message for a reply.
 func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
 	m := &semav1.StoreApplyResponse{
 		Status: semav1.Status(r.Status), More: r.More, Next: int64(r.Next), Recall: r.Recall, Config: ConfigOf(r.Config),
@@ -99,7 +104,7 @@ func ReplyOf(r protocol.Reply) *semav1.StoreApplyResponse {
 	return m
 }
 
-// ReadReply is the reply in a message.
+// ReadReply returns the reply in a message.
 func ReadReply(m *semav1.StoreApplyResponse) (protocol.Reply, error) {
 	r := protocol.Reply{
 		Status: narrow[protocol.Status](m.Status), More: m.More, Next: protocol.Micros(m.Next), Recall: m.Recall, Config: ReadConfig(m.Config),
@@ -123,4 +128,69 @@ func ReadReply(m *semav1.StoreApplyResponse) (protocol.Reply, error) {
 		}
 	}
 	return r, nil
+}
+
+// packFence returns the difference between a fence and the one before it, whose ranges
+// are last. A reply may contain hundreds of fences. With a thousand leases, each of them
+// has hundreds of ranges, which are almost the same in all fences.
+func packFence(f protocol.Fence, last []protocol.Range) *semav1.PackedFence {
+	shared := commonLength(f.Revoked, last)
+	m := &semav1.PackedFence{Seq: uint64(f.Seq), Floor: uint64(f.Floor), Exact: f.Exact, Shared: uint32(shared)}
+	if shared == len(f.Revoked) {
+		return m
+	}
+	m.Revoked = make([]uint64, 0, 2*(len(f.Revoked)-shared))
+	end := endOf(f.Revoked[:shared])
+	for _, r := range f.Revoked[shared:] {
+		m.Revoked = append(m.Revoked, uint64(r.From-end), uint64(r.To-r.From))
+		end = r.To
+	}
+	return m
+}
+
+// commonLength returns the length of the common prefix of a and b. Ranges of one reply
+// mostly share memory, and then no comparison is needed.
+func commonLength(a, b []protocol.Range) int {
+	n := min(len(a), len(b))
+	if n > 0 && &a[0] == &b[0] {
+		return n
+	}
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+func endOf(ranges []protocol.Range) protocol.Seq {
+	if len(ranges) == 0 {
+		return 0
+	}
+	return ranges[len(ranges)-1].To
+}
+
+// unpackFence returns the fence in a message, and its ranges for the next fence to share.
+// The fences of a reply share memory if possible. Appending to the ranges of one does not
+// write to those of another.
+func unpackFence(m *semav1.PackedFence, last []protocol.Range) (f protocol.Fence, ranges []protocol.Range, err error) {
+	f = protocol.Fence{Seq: protocol.Seq(m.Seq), Floor: protocol.Seq(m.Floor), Exact: m.Exact}
+	shared := int64(m.Shared)
+	if shared > int64(len(last)) || len(m.Revoked)%2 != 0 {
+		return f, nil, errMalformed
+	}
+	ranges = last[:shared]
+	if shared < int64(len(last)) {
+		ranges = last[:shared:shared] // the elements after these belong to the fence before
+	}
+	end := endOf(ranges)
+	for i := 0; i < len(m.Revoked); i += 2 {
+		from := end + protocol.Seq(m.Revoked[i])
+		end = from + protocol.Seq(m.Revoked[i+1])
+		ranges = append(ranges, protocol.Range{From: from, To: end})
+	}
+	if len(ranges) > 0 {
+		f.Revoked = ranges[:len(ranges):len(ranges)]
+	}
+	return f, ranges, nil
 }

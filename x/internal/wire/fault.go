@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema/x/semav1"
 )
 
-// sentinels are the errors that callers branch on. The first that an error is
-// gives it its code.
+// sentinels are the errors that callers branch on. The code of an error is that of the
+// first sentinel it matches.
 var sentinels = []struct {
 	err    error
 	reason semav1.Reason
@@ -37,8 +37,8 @@ var sentinels = []struct {
 	{context.Canceled, 0, connect.CodeCanceled},
 }
 
-// FaultOf is the error to answer with. One that has a code already is left as it
-// is.
+// FaultOf returns the error to reply with. It returns an error that already has a code
+// unchanged.
 func FaultOf(err error) error {
 	var coded *connect.Error
 	if err == nil || errors.As(err, &coded) {
@@ -63,21 +63,21 @@ func FaultOf(err error) error {
 	return coded
 }
 
-// ReadFault is what the other end has said, with the errors that it is, if it was
-// an answer by [FaultOf].
-func ReadFault(err error) (fault *Fault, answered bool) {
+// ReadFault returns the error that the server has sent with [FaultOf], with the sentinels
+// that it matches. It returns false for other errors.
+func ReadFault(err error) (fault *Fault, ok bool) {
 	var coded *connect.Error
 	if !errors.As(err, &coded) || !connect.IsWireError(err) {
 		return nil, false
 	}
 	for _, detail := range coded.Details() {
 		value, err := detail.Value()
-		said, ok := value.(*semav1.Fault)
+		sent, ok := value.(*semav1.Fault)
 		if err != nil || !ok {
 			continue
 		}
 		fault := &Fault{Text: coded.Message()}
-		for _, reason := range said.Reasons {
+		for _, reason := range sent.Reasons {
 			for _, s := range sentinels {
 				if s.reason == reason {
 					fault.Errors = append(fault.Errors, s.err)
@@ -94,11 +94,14 @@ func ReadFault(err error) (fault *Fault, answered bool) {
 	return nil, false
 }
 
-// A Fault is an error of the other end.
+// A Fault is an error that the server has sent.
 type Fault struct {
 	Text   string
-	Errors []error // which it is, for errors.Is
+	Errors []error // sentinels that it matches with errors.Is
 }
 
-func (f *Fault) Error() string   { return f.Text }
+// Error implements error.
+func (f *Fault) Error() string { return f.Text }
+
+// Unwrap returns the sentinels, for [errors.Is].
 func (f *Fault) Unwrap() []error { return f.Errors }

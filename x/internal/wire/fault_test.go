@@ -20,7 +20,7 @@ import (
 	"github.com/sema-go/sema/x/semav1/semav1connect"
 )
 
-// failing is a service that fails with an error.
+// A failing service replies to List with an error.
 type failing struct {
 	semav1connect.UnimplementedStoreServiceHandler
 	with error
@@ -35,8 +35,9 @@ var all = []error{
 	sema.ErrTimeout, sema.ErrTooLarge, sema.ErrLost, sema.ErrDraining, sema.ErrClosed, sema.ErrUnavailable, context.DeadlineExceeded, context.Canceled,
 }
 
-// TestErrorsAreWhatTheyWere, over each of the three protocols.
-func TestErrorsAreWhatTheyWere(t *testing.T) {
+// TestFault_RoundTrip checks that errors keep their texts and sentinels over each of the
+// three protocols.
+func TestFault_RoundTrip(t *testing.T) {
 	t.Parallel()
 	f := &failing{}
 	mux := http.NewServeMux()
@@ -52,23 +53,23 @@ func TestErrorsAreWhatTheyWere(t *testing.T) {
 		}) {
 			f.with = fmt.Errorf("semaphore %q: %w; try ü\n%%", "a", with)
 			_, err := client.List(t.Context(), &semav1.StoreListRequest{})
-			fault, answered := wire.ReadFault(err)
-			if !answered {
-				t.Fatalf("%v has arrived as %v", with, err)
+			fault, ok := wire.ReadFault(err)
+			if !ok {
+				t.Fatalf("%v was received as %v", with, err)
 			}
 			if fault.Error() != f.with.Error() {
-				t.Errorf("%q has arrived as %q", f.with, fault)
+				t.Errorf("%q was received as %q", f.with, fault)
 			}
 			for _, sentinel := range all {
 				if errors.Is(fault, sentinel) != errors.Is(f.with, sentinel) {
-					t.Errorf("%q arrives, and whether it is %q is another", f.with, sentinel)
+					t.Errorf("%q was received: is %q: %t, want %t", f.with, sentinel, errors.Is(fault, sentinel), errors.Is(f.with, sentinel))
 				}
 			}
 		}
 	}
 }
 
-func TestErrorsOfOthersAreNotTakenForTheEngines(t *testing.T) {
+func TestReadFault_IgnoresOtherErrors(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -80,14 +81,14 @@ func TestErrorsOfOthersAreNotTakenForTheEngines(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no such page") {
 		t.Fatal(err)
 	}
-	if fault, answered := wire.ReadFault(err); answered || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v was taken for %v", err, fault)
+	if fault, ok := wire.ReadFault(err); ok || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v was read as %v", err, fault)
 	}
 	coded := connect.NewError(connect.CodeAborted, protocol.ErrConflict)
 	if got := wire.FaultOf(coded); got != error(coded) {
 		t.Errorf("an error with a code became %v", got)
 	}
 	if wire.FaultOf(nil) != nil {
-		t.Error("no error became one")
+		t.Error("FaultOf(nil) is not nil")
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sema-go/sema/x/semav1"
 )
 
-var record = flag.Bool("record", false, "write testdata/v1.json anew; only before version 1 is published")
+var record = flag.Bool("record", false, "write testdata/v1.json again; only before version 1 is published")
 
 // recorded is the file with requests of version 1 and the replies to them.
 const recorded = "testdata/v1.json"
@@ -35,9 +35,9 @@ type exchange struct {
 }
 
 // TestVersion1_IsServed replays requests as clients of version 1 encode them. The replies
-// must have what they had, field by field: a server may add fields, and must not change
-// or leave out any. If this fails, the change breaks clients that are deployed: undo it,
-// or raise protocol.Version and follow docs/protocol.md, "Versions".
+// must contain all recorded fields: a server may add fields, and must not change or omit
+// any. If this fails, the change breaks deployed clients: undo it, or raise
+// protocol.Version and follow docs/protocol.md, "Versions".
 func TestVersion1_IsServed(t *testing.T) {
 	t.Parallel()
 	if *record {
@@ -65,7 +65,7 @@ func TestVersion1_IsServed(t *testing.T) {
 	}
 }
 
-// send decodes the request, has the store serve it and returns the reply as JSON.
+// send decodes the request, passes it to the store and returns the reply as JSON.
 func (e exchange) send(t *testing.T, store *memstore.Store) json.RawMessage {
 	t.Helper()
 	var reply proto.Message
@@ -128,7 +128,7 @@ func parse(t *testing.T, text json.RawMessage) (value any) {
 	return value
 }
 
-// has reports whether a reply has all that was recorded.
+// has reports whether a reply contains all recorded fields.
 func has(reply, recorded any) bool {
 	switch want := recorded.(type) {
 	case map[string]any:
@@ -204,7 +204,7 @@ func writeRecording(t *testing.T) {
 	acquire := func(weight int64) protocol.Op {
 		ticket++
 		return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight,
-			Details: protocol.Details{Site: "main.go:44", Labels: "job=nightly", Holder: "worker 3", By: "ci", Key: "00ff"}}
+			Details: &protocol.Details{Site: "main.go:44", Labels: "job=nightly", Holder: "worker 3", By: "ci", Key: "00ff"}}
 	}
 	try := func(weight int64) protocol.Op { op := acquire(weight); op.Try = true; return op }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/sema-go/sema/x/semav1"
 )
 
-// ConfigOf is the message for a configuration.
+// ConfigOf returns the message for a configuration.
 func ConfigOf(c protocol.Config) *semav1.Config {
 	return &semav1.Config{
 		Kind: semav1.Kind(c.Kind), Capacity: c.Capacity, Whole: c.Whole, Ramp: c.Ramp, MaxWaiters: c.MaxWaiters,
@@ -14,7 +14,7 @@ func ConfigOf(c protocol.Config) *semav1.Config {
 	}
 }
 
-// ReadConfig is the configuration in a message, which may be missing.
+// ReadConfig returns the configuration in a message, which may be nil.
 func ReadConfig(m *semav1.Config) protocol.Config {
 	return protocol.Config{
 		Kind: narrow[protocol.Kind](m.GetKind()), Capacity: m.GetCapacity(), Whole: m.GetWhole(), Ramp: m.GetRamp(), MaxWaiters: m.GetMaxWaiters(),
@@ -22,7 +22,40 @@ func ReadConfig(m *semav1.Config) protocol.Config {
 	}
 }
 
-// SnapshotOf returns the message for a snapshot. The keys of sessions are left out:
+// ClientOf returns the message for a client.
+func ClientOf(c protocol.Client) *semav1.Client {
+	return &semav1.Client{Instance: []byte(c.Instance), Kind: []byte(c.Kind), Host: []byte(c.Host), Process: c.Process}
+}
+
+// ReadClient returns the client in a message, which may be nil.
+func ReadClient(m *semav1.Client) protocol.Client {
+	return protocol.Client{Instance: string(m.GetInstance()), Kind: string(m.GetKind()), Host: string(m.GetHost()), Process: m.GetProcess()}
+}
+
+// detailsOf returns the message for the details of an acquire, or nil if they are empty.
+func detailsOf(d protocol.Details) *semav1.Details {
+	if d == (protocol.Details{}) {
+		return nil
+	}
+	return &semav1.Details{Site: field(d.Site), Labels: field(d.Labels), Holder: field(d.Holder), By: field(d.By), Key: field(d.Key)}
+}
+
+// readDetails returns the details in a message, which may be nil.
+func readDetails(m *semav1.Details) protocol.Details {
+	return protocol.Details{
+		Site: string(m.GetSite()), Labels: string(m.GetLabels()), Holder: string(m.GetHolder()), By: string(m.GetBy()), Key: string(m.GetKey()),
+	}
+}
+
+// field returns the bytes of a text, or nil if it is empty.
+func field(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	return []byte(text)
+}
+
+// SnapshotOf returns the message for a snapshot. It omits the keys of sessions, since
 // readers must not be able to act as holders.
 func SnapshotOf(s protocol.Snapshot) *semav1.StoreInspectResponse {
 	m := &semav1.StoreInspectResponse{Config: ConfigOf(s.Config), Effective: s.Effective, InUse: s.InUse}
@@ -40,7 +73,7 @@ func SnapshotOf(s protocol.Snapshot) *semav1.StoreInspectResponse {
 	return m
 }
 
-// ReadSnapshot is the snapshot in a message.
+// ReadSnapshot returns the snapshot in a message.
 func ReadSnapshot(m *semav1.StoreInspectResponse) protocol.Snapshot {
 	s := protocol.Snapshot{Config: ReadConfig(m.Config), Effective: m.Effective, InUse: m.InUse}
 	for _, r := range m.Sessions {
@@ -57,7 +90,28 @@ func ReadSnapshot(m *semav1.StoreInspectResponse) protocol.Snapshot {
 	return s
 }
 
-// CommandOf is the message for a command.
+// SummariesOf returns the message for a page of semaphores.
+func SummariesOf(page []protocol.Summary) *semav1.StoreListResponse {
+	m := &semav1.StoreListResponse{}
+	for _, s := range page {
+		m.Semaphores = append(m.Semaphores, &semav1.Summary{
+			Name: s.Name, Config: ConfigOf(s.Config), Effective: s.Effective, InUse: s.InUse, Leases: s.Leases, Waiting: s.Waiting, Sessions: s.Sessions,
+		})
+	}
+	return m
+}
+
+// ReadSummaries returns the page in a message.
+func ReadSummaries(m *semav1.StoreListResponse) (page []protocol.Summary) {
+	for _, s := range m.Semaphores {
+		page = append(page, protocol.Summary{
+			Name: s.Name, Config: ReadConfig(s.Config), Effective: s.Effective, InUse: s.InUse, Leases: s.Leases, Waiting: s.Waiting, Sessions: s.Sessions,
+		})
+	}
+	return page
+}
+
+// CommandOf returns the message for a command.
 func CommandOf(name string, c fleet.Command) *semav1.StoreAdministerRequest {
 	m := &semav1.StoreAdministerRequest{Name: name}
 	switch {
@@ -73,8 +127,8 @@ func CommandOf(name string, c fleet.Command) *semav1.StoreAdministerRequest {
 	return m
 }
 
-// ReadCommand is the command in a message. It has none if that is of a kind that
-// is not known here.
+// ReadCommand returns the command in a message. It returns false if the message has none,
+// or one of an unknown kind.
 func ReadCommand(m *semav1.StoreAdministerRequest) (c fleet.Command, known bool) {
 	switch command := m.Command.(type) {
 	case *semav1.StoreAdministerRequest_Configure:

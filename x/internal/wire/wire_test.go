@@ -14,8 +14,8 @@ import (
 	"github.com/sema-go/sema/x/semav1"
 )
 
-// pass is a message after its journey.
-func pass[M proto.Message](t *testing.T, m, into M) M {
+// roundTrip marshals m and unmarshals it into another message.
+func roundTrip[M proto.Message](t *testing.T, m, into M) M {
 	t.Helper()
 	sent, err := proto.Marshal(m)
 	if err != nil {
@@ -27,37 +27,63 @@ func pass[M proto.Message](t *testing.T, m, into M) M {
 	return into
 }
 
-func check(t *testing.T, arrives any) {
+// check checks a property of random values.
+func check(t *testing.T, property any) {
 	t.Helper()
-	if err := quick.Check(arrives, &quick.Config{MaxCount: 2000}); err != nil {
+	if err := quick.Check(property, &quick.Config{MaxCount: 2000}); err != nil {
 		t.Error(err)
 	}
 }
 
-const odd = "\xff\x00 not UTF-8"
+const notUTF8 = "\xff\x00 not UTF-8"
 
-func TestBatchesArriveAsTheyWere(t *testing.T) {
+func TestBatch_RoundTrip(t *testing.T) {
 	t.Parallel()
 	check(t, func(b protocol.Batch, name uint8) bool {
-		b.Owner.Principal = "" // which the server adds
+		b.Owner.Principal = "" // the server adds it
 		for i := range b.Ops {
 			op := &b.Ops[i]
 			op.Weight, op.Least = bounded(op.Weight), bounded(op.Least)
 			if i%3 > 0 {
-				op.Details = b.Ops[0].Details // as most have
+				op.Details = b.Ops[0].Details // most ops share their details
 			} else if i == 6 {
-				op.Details.Holder = odd
+				op.Details = &protocol.Details{Holder: notUTF8}
 			}
 		}
 		if len(b.Ops) == 0 {
 			b.Ops = nil
 		}
-		got, err := ReadBatch(pass(t, BatchOf("a", b), &semav1.StoreApplyRequest{}))
+		got, err := ReadBatch(roundTrip(t, BatchOf("a", b), &semav1.StoreApplyRequest{}))
 		return err == nil && reflect.DeepEqual(got, b)
 	})
 }
 
-func TestRepliesArriveAsTheyWere(t *testing.T) {
+// TestBatch_SharesDetails checks that operations with equal details refer to one copy, in the
+// message and after it was read, and that empty details are nil.
+func TestBatch_SharesDetails(t *testing.T) {
+	t.Parallel()
+	acquire := func(site string) protocol.Op {
+		return protocol.Op{Verb: protocol.Acquire, Weight: 1, Details: &protocol.Details{Site: site}}
+	}
+	m := BatchOf("a", protocol.Batch{Ops: []protocol.Op{acquire("a.go:1"), acquire("a.go:1"), {Verb: protocol.Release}, acquire("a.go:1"), acquire("")}})
+	if len(m.Details) != 1 {
+		t.Errorf("%d details, want 1", len(m.Details))
+	}
+	m.Details = append(m.Details, &semav1.Details{})
+	m.Ops[4].Details = 2
+	b, err := ReadBatch(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := b.Ops[0].Details; first == nil || first.Site != "a.go:1" || b.Ops[1].Details != first || b.Ops[3].Details != first {
+		t.Errorf("operations have details of their own: %+v", b.Ops)
+	}
+	if b.Ops[2].Details != nil || b.Ops[4].Details != nil {
+		t.Errorf("empty details are not nil: %+v", b.Ops)
+	}
+}
+
+func TestReply_RoundTrip(t *testing.T) {
 	t.Parallel()
 	check(t, func(r protocol.Reply, share []uint8) bool {
 		if len(r.Results) == 0 {
@@ -65,9 +91,9 @@ func TestRepliesArriveAsTheyWere(t *testing.T) {
 		}
 		for i := range r.Results {
 			f := &r.Results[i].Fence
-			f.Seq |= 1 // one of 0 is none
+			f.Seq |= 1 // 0 means no fence
 			if i > 0 && i-1 < len(share) {
-				// As a model would say it: part of the one before, and more.
+				// As stores return them: a prefix of the ranges before, and more.
 				before := r.Results[i-1].Fence.Revoked
 				n := min(len(before), int(share[i-1])%64)
 				f.Revoked = append(before[:n:n], f.Revoked...)
@@ -76,17 +102,17 @@ func TestRepliesArriveAsTheyWere(t *testing.T) {
 				f.Revoked = nil
 			}
 			if i == 3 {
-				r.Results[i].Note = odd
+				r.Results[i].Note = notUTF8
 			}
 		}
-		got, err := ReadReply(pass(t, ReplyOf(r), &semav1.StoreApplyResponse{}))
+		got, err := ReadReply(roundTrip(t, ReplyOf(r), &semav1.StoreApplyResponse{}))
 		return err == nil && reflect.DeepEqual(got, r)
 	})
 }
 
-// TestFencesThatShareMemoryDoNotWriteToEachOther: who appends to one does not
-// change the next.
-func TestFencesThatShareMemoryDoNotWriteToEachOther(t *testing.T) {
+// TestFence_AppendDoesNotChangeOthers checks that appending to the ranges of one fence
+// does not change those of the next, although they share memory.
+func TestFence_AppendDoesNotChangeOthers(t *testing.T) {
 	t.Parallel()
 	r := protocol.Reply{Results: make([]protocol.Result, 40)}
 	var gone []protocol.Range
@@ -100,9 +126,9 @@ func TestFencesThatShareMemoryDoNotWriteToEachOther(t *testing.T) {
 		ranges += len(f.Fence.Revoked) / 2
 	}
 	if ranges != len(gone) {
-		t.Errorf("%d ranges are sent, want %d: each once", ranges, len(gone))
+		t.Errorf("%d ranges are sent, want each of %d once", ranges, len(gone))
 	}
-	got, err := ReadReply(pass(t, m, &semav1.StoreApplyResponse{}))
+	got, err := ReadReply(roundTrip(t, m, &semav1.StoreApplyResponse{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +140,7 @@ func TestFencesThatShareMemoryDoNotWriteToEachOther(t *testing.T) {
 	}
 }
 
-func TestSnapshotsArriveAsTheyWere(t *testing.T) {
+func TestSnapshot_RoundTrip(t *testing.T) {
 	t.Parallel()
 	check(t, func(s protocol.Snapshot) bool {
 		if len(s.Sessions) == 0 {
@@ -129,22 +155,22 @@ func TestSnapshotsArriveAsTheyWere(t *testing.T) {
 		if len(s.Queue) == 0 {
 			s.Queue = nil
 		} else {
-			s.Queue[0].Details.Holder = odd
+			s.Queue[0].Details.Holder = notUTF8
 		}
-		got := ReadSnapshot(pass(t, SnapshotOf(s), &semav1.StoreInspectResponse{}))
+		got := ReadSnapshot(roundTrip(t, SnapshotOf(s), &semav1.StoreInspectResponse{}))
 		for i := range s.Sessions {
-			s.Sessions[i].Owner.Key = protocol.Key{} // which no reader must have
+			s.Sessions[i].Owner.Key = protocol.Key{} // never sent to readers
 		}
 		return reflect.DeepEqual(got, s)
 	})
 }
 
-func TestCommandsArriveAsTheyWere(t *testing.T) {
+func TestCommand_RoundTrip(t *testing.T) {
 	t.Parallel()
 	check(t, func(c protocol.Config, r fleet.Revocation) bool {
-		r.Why += odd
+		r.Why += notUTF8
 		for _, command := range []fleet.Command{{Configure: &c}, {Revoke: &r}, {Delete: true}} {
-			got, known := ReadCommand(pass(t, CommandOf("a", command), &semav1.StoreAdministerRequest{}))
+			got, known := ReadCommand(roundTrip(t, CommandOf("a", command), &semav1.StoreAdministerRequest{}))
 			if !known || !reflect.DeepEqual(got, command) {
 				return false
 			}
@@ -152,16 +178,17 @@ func TestCommandsArriveAsTheyWere(t *testing.T) {
 		return true
 	})
 	if _, known := ReadCommand(&semav1.StoreAdministerRequest{Name: "a"}); known {
-		t.Error("no command is one")
+		t.Error("a message without a command has one")
 	}
 }
 
-// TestWhatIsOfTheFutureIsNotTakenForSomethingElse: 257 is not 1.
-func TestWhatIsOfTheFutureIsNotTakenForSomethingElse(t *testing.T) {
+// TestReadBatch_BoundsNumbers checks that numbers of later versions do not become known
+// ones (257 is not 1), and that weights are bounded.
+func TestReadBatch_BoundsNumbers(t *testing.T) {
 	t.Parallel()
 	for _, number := range []int32{-1, 256, 257, math.MaxInt32, math.MinInt32} {
 		if got := narrow[protocol.Verb](semav1.Verb(number)); got != 255 {
-			t.Errorf("%d is %d", number, got)
+			t.Errorf("%d was read as %d, want 255", number, got)
 		}
 	}
 	b, err := ReadBatch(&semav1.StoreApplyRequest{Ops: []*semav1.Op{{Verb: 1, Weight: math.MaxInt64}, {Verb: 1, Weight: math.MinInt64}}})
@@ -170,13 +197,13 @@ func TestWhatIsOfTheFutureIsNotTakenForSomethingElse(t *testing.T) {
 	}
 }
 
-func TestMessagesThatMakeNoSenseAreRefused(t *testing.T) {
+func TestRead_RejectsMalformedMessages(t *testing.T) {
 	t.Parallel()
-	if _, err := ReadBatch(&semav1.StoreApplyRequest{Ops: []*semav1.Op{{Details: 2}}, Details: []*semav1.Details{nil}}); !errors.Is(err, errUnread) {
+	if _, err := ReadBatch(&semav1.StoreApplyRequest{Ops: []*semav1.Op{{Details: 2}}, Details: []*semav1.Details{nil}}); !errors.Is(err, errMalformed) {
 		t.Error(err)
 	}
 	for _, fence := range []*semav1.PackedFence{{Shared: 1}, {Shared: math.MaxUint32}, {Revoked: []uint64{1}}} {
-		if _, err := ReadReply(&semav1.StoreApplyResponse{Results: []*semav1.Result{{Fence: fence}}}); !errors.Is(err, errUnread) {
+		if _, err := ReadReply(&semav1.StoreApplyResponse{Results: []*semav1.Result{{Fence: fence}}}); !errors.Is(err, errMalformed) {
 			t.Errorf("%v: %v", fence, err)
 		}
 	}

@@ -2,9 +2,9 @@
 -- batch of one session and serves the queue. It is the model in another language, and
 -- fleettest compares the two; the comments name the functions of the model.
 --
--- The common cases work on variables and write in bulk: the ops of a batch write no row
--- each if they are releases, or acquires that fit while the queue is empty. Waiters are
--- in table ticket, of which the head is read in portions (the window, variables l_…).
+-- The common cases work on variables and write in bulk: releases, and acquires that fit
+-- while the queue is empty, are not written one by one. Waiters are in table ticket, whose
+-- head is read in portions (the window, variables l_…).
 -- Changes of the caller's own session (me) are kept in variables to the end. Results
 -- for other sessions are collected and written when the queue is served.
 --
@@ -36,10 +36,11 @@ CREATE OR REPLACE FUNCTION apply_batch(
   OUT r_exact boolean, OUT r_floor bigint, OUT r_top bigint, -- the lowest and the highest live seq, up to the last in the results; 0: there is none
   OUT r_gone_from bigint[], OUT r_gone_to bigint[] -- the ranges between them that are not live
 ) LANGUAGE plpgsql VOLATILE
-  -- Tables whose rows come and go have no useful statistics. The plan that is wanted is
-  -- always the same: rows that are named, by primary key, one by one. For a join with a
-  -- list of keys, or = ANY, the planner would read all index entries of the semaphore,
-  -- which it expects to be few, and most of which are dead: hence LATERAL and OFFSET 0.
+  -- Tables whose rows are inserted and deleted all the time have no useful statistics.
+  -- The plan that is wanted is always the same: rows that are named, by primary key, one
+  -- by one. For a join with a list of keys, or = ANY, the planner would read all index
+  -- entries of the semaphore. It expects few, and most are of deleted rows. LATERAL and
+  -- OFFSET 0 prevent that plan.
   SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET jit = off
   SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off
 AS $$
@@ -117,7 +118,7 @@ BEGIN
     END IF;
     IF s.kind = 1 THEN -- expire
       -- Seqs ascend with until, and there is no row below the floor: neither rows that
-      -- count nor dead ones are read.
+      -- count nor deleted ones are read.
       WITH past AS (
         DELETE FROM spending x WHERE x.semaphore = s.id AND x.seq >= s.floor AND x.seq < coalesce(
           (SELECT y.seq FROM spending y WHERE y.semaphore = s.id AND y.seq >= s.floor AND y.until > now_us ORDER BY y.seq LIMIT 1), 9223372036854775807)
@@ -351,7 +352,7 @@ BEGIN
     END IF;
 
     IF i = 0 THEN
-      -- State.hear
+      -- State.applyBatch: the status of the batch.
       IF NOT mine THEN
         r_status := 3 /* unknown */;
       ELSIF p_seq < me.seq THEN
@@ -441,7 +442,7 @@ BEGIN
           i := n;
         ELSIF p_most > 0 AND (p_most <= whole OR whole = 0) AND s.max_waiters = 0 AND NOT s.draining AND NOT s.pooled AND NOT s.numbered AND NOT twice THEN
           -- Releases, and acquires that are queued: none is rejected, the queue is served
-          -- in its order, and no ticket is granted more or less if more or less is free.
+          -- in its order, and the weight of a grant does not depend on how much is free.
           IF cardinality(p_named) > 0 THEN
             WITH gone AS (
               DELETE FROM lease l WHERE l.ctid = ANY (ARRAY(
@@ -666,7 +667,7 @@ BEGIN
     i := i + 1;
   END LOOP;
 
-  -- State.answer
+  -- State.reply
   SELECT 0, false, 0, 0, s.leases <= 4096, s.in_use, least(s.wanted, 9223372036854775807), CASE WHEN s.waiting > 0 THEN h_least ELSE 0 END,
       ARRAY[s.kind, s.capacity, s.whole, s.ramp, s.max_waiters, s.ttl, s.period, s.draining::integer, s.version, s.protocol, s.numbered::integer]
     INTO r_next, r_recall, r_share, r_undecided, r_exact, r_in_use, r_wanted, r_first, r_config;
@@ -696,7 +697,7 @@ BEGIN
     IF r_status = 0 /* applied */ THEN
       me.delivered := me.notifications; -- the reply has it all
     ELSIF woken THEN
-      -- The reply to a batch that was duplicated on its way may reach nobody.
+      -- The reply to a batch that was duplicated on its way may reach no client.
       me.notifications := me.notifications + 1;
       w_ids := w_ids || me.id;
     END IF;
@@ -733,7 +734,7 @@ BEGIN
   END IF;
   IF (r_more OR s.last - s.oldest_renewed > s.ttl) AND s.kind = 0 AND s.sessions > 0 THEN -- State.undecided
     IF r_more THEN
-      r_undecided := 1; -- there are more than one call ends
+      r_undecided := 1; -- more sessions have expired than one call ends
     ELSIF s.oldest <> 0 THEN
       r_undecided := s.oldest_deadline - s.clock + 1;
     ELSE

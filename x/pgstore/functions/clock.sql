@@ -14,7 +14,7 @@ $$ SELECT CASE
     + greatest(last - ramp_at, 0) % 1000000 * ramp / 1000000)
 END $$;
 
--- skip_numbers returns a number that is higher than any that can have been given after
+-- skip_numbers returns a number that is higher than any that can have been issued after
 -- last, by a commit that was lost.
 CREATE OR REPLACE FUNCTION skip_numbers(last bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT last + 1000000000 $$;
 

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION channel(instance text) RETURNS text LANGUAGE sql STAB
 $$ SELECT 'sema_' || to_hex(hashtextextended(current_schema() || '/' || instance, 0)) $$;
 
 -- pending_notifications returns the sessions of an instance that were notified since
--- their last reply, with a count that tells new notifications from earlier ones.
+-- their last reply, with a count by which new notifications differ from earlier ones.
 CREATE OR REPLACE FUNCTION pending_notifications(p_instance text, OUT r_name text, OUT r_session bigint, OUT r_notifications bigint) RETURNS SETOF record
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
   SELECT s.name, x.id, x.notifications FROM session x JOIN semaphore s ON s.id = x.semaphore

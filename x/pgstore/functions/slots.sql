@@ -17,7 +17,7 @@ BEGIN
     IF low < 0 THEN
       RAISE EXCEPTION 'sema: % permits are free, and no slots', weight USING ERRCODE = 'data_corrupted';
     END IF;
-    n := position(B'1' IN substring(in_use FROM low + 1)) - 1; -- free ones in a row; -1: to the end
+    n := position(B'1' IN substring(in_use FROM low + 1)) - 1; -- length of the run of free slots; -1: to the end
     IF n < 0 THEN
       n := length(in_use) - low;
     END IF;

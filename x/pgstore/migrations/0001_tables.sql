@@ -3,7 +3,7 @@
 -- that is noted. The views at the end are for operators.
 --
 -- No column that changes with every batch is in an index, and pages are kept half
--- empty, so that an update stays on its page (HOT) and leaves no dead index entries.
+-- empty, so that an update stays on its page (HOT) and leaves no obsolete index entries.
 
 CREATE TABLE semaphore (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -24,7 +24,7 @@ CREATE TABLE semaphore (
   ramp_from       bigint NOT NULL,
   ramp_at         bigint NOT NULL,
   last            bigint NOT NULL, -- the time of the last call
-  clock           bigint NOT NULL DEFAULT 0, -- its own
+  clock           bigint NOT NULL DEFAULT 0, -- the semaphore's own clock
   last_session    bigint NOT NULL,
   last_seq        bigint NOT NULL,
   renewals        bigint NOT NULL DEFAULT 0,
@@ -41,7 +41,7 @@ CREATE TABLE semaphore (
   pooled          boolean NOT NULL DEFAULT false, -- a pooled acquire was queued at some time
   floor           bigint NOT NULL DEFAULT 0, -- no lease, and no spending, has a lower seq
   slots_in_use    bit varying NOT NULL DEFAULT '', -- of a numbered semaphore: a bit for each slot
-  last_place      bigint NOT NULL DEFAULT 0, -- the highest place in the queue that was given
+  last_place      bigint NOT NULL DEFAULT 0, -- the highest place in the queue that was assigned
   served          bigint NOT NULL DEFAULT 0, -- no ticket in the queue has a place up to this one
   first_place     bigint, -- of the first ticket in the queue; null: there is none, or it is to be looked up
   first_session   bigint,

@@ -1,11 +1,11 @@
 -- One semaphore of the fleet protocol: fleet/protocol.State, in Lua. Every call is
 -- atomic and uses the server's clock. A call reads into locals and tables, and writes
--- what has changed in bulk at the end (5_write.lua): a lease or ticket that came and went
--- in one call is never written.
+-- all changes in bulk at the end (5_write.lua). A lease or ticket that is created and
+-- removed within one call is never written.
 --
--- A server from version 7 on keeps this as a library of functions: the locals below
+-- A server from version 7 on loads this as a library of functions. The locals below then
 -- outlive a call, and start() resets them. An older server runs the same text as a
--- script, and creates everything again in each call.
+-- script, which creates everything again in each call.
 --
 -- keys[1] is the hash of the semaphore, and the hash tag of all its keys:
 --   {prefix:name}             hash: config, the state (see STATE), sessions (s…), leases (L…), tickets (T…)
@@ -13,19 +13,19 @@
 --   {prefix:name}:sessions    sorted set: "number instance" by deadline, in microseconds of the semaphore's clock
 --   {prefix:name}:leases      sorted set: leases by Seq, as text
 --   {prefix:name}:queue       sorted set: tickets in order, as text
---   {prefix:name}:blocks      hash: sessions with blocks; recalled if they were notified that others wait
+--   {prefix:name}:blocks      hash: sessions with blocks; recalled if they were notified that other sessions wait
 --   {prefix:name}:spent       list: grants of a rate, "seq until weight session"
 --   {prefix:name}:tombstone   string: the number after which a semaphore of this name starts
--- keys[2] is the server: the run of the process that used it last, see identify.
+-- keys[2] is the server key: the run of the process that used it last, see identify.
 --   server:used               string: when a semaphore was last used, to the hour, and the last gap, see noteUse
--- Requests that change the index of names have its key.
--- args are the name, the prefix of channels, the request, and the fields of the
+-- Requests that change the index of names contain its key.
+-- args are the name, the prefix of channels, the request, and the hash fields of the
 -- leases that it releases, in order.
 --
--- Numbers are doubles, exact up to 2^53; Seqs are microseconds since 1970 and
--- more, 2^51. Lua would print them as 1.8e+15: always use integer(). Packed values
--- are doubles (d) and strings with their length (I4c0);
--- struct is several times as fast as cmsgpack, which is faster than JSON.
+-- Numbers are doubles, exact up to 2^53. Seqs are at least the microseconds since 1970,
+-- about 2^51. Lua would print them as 1.8e+15: always use integer(). Packed values are
+-- doubles (d) and strings preceded by their length (I4c0). struct is several times as
+-- fast as cmsgpack, which is faster than JSON.
 
 local scripted -- true in a script, whose locals do not outlive a call
 
@@ -37,16 +37,16 @@ local NEVER = 9007199254740992
 local RATE = 1
 local REAP_AT_ONCE = 16
 
--- STATE is the field of the state. It is named after the data version, which is that of
--- all records in the hash. A release that changes a layout changes the name: its program
--- rejects what older ones have written, and they reject what it has written.
+-- STATE is the hash field of the state. Its name contains the data version of all records
+-- in the hash. A release that changes a layout changes the name, so that its program
+-- rejects the records of older ones, and they reject its records.
 local STATE = 'data1'
 
--- Kinds of results. In a table, since Lua has no more than 200 locals at a time.
+-- Kinds of results. They are in a table, since Lua allows at most 200 locals at a time.
 local IS = { GRANTED = 1, FULL = 2, QUEUE_FULL = 3, TOO_LARGE = 4, DRAINING = 5, TIMED_OUT = 6, REVOKED = 7, INVALID = 8, UNDECIDED = 9 }
 
--- Functions of Lua and Redis. They are not there yet when a library is loaded, so the
--- first call finds them.
+-- Functions of Lua and Redis. They do not exist yet while a library is loaded, so the
+-- first call looks them up.
 local call, pack, read
 local floor, max, min, format, match, sub
 
@@ -64,9 +64,9 @@ end
 local seqText, timeText, numberText
 do
 
--- texts returns a function that formats numbers. To format one takes as long as a
--- small command. But Seqs follow each other, and so do times: it keeps most of the digits
--- of the last one. Weights are small.
+-- texts returns a function that formats numbers. Formatting one takes as long as a small
+-- command. Seqs and times are close to those before them, so the function caches all but
+-- the last three digits. Weights are small, so it caches small numbers whole.
 local function texts()
   local high, most
   local small, rest = {}, {} -- '0' to '999', and '000' to '999'
@@ -88,7 +88,7 @@ seqText, timeText, numberText = texts(), texts(), texts()
 
 end
 
--- number parses a number that mostly is small.
+-- number parses a number. It caches small numbers, which are the most frequent.
 local number
 do
 
@@ -110,31 +110,31 @@ local kind, capacity, whole, ramp, maxWaiters, ttl, window, numbered, draining, 
 local configured, lifetime
 
 -- The state. Names of protocol.State mean the same here. Almost every call changes the
--- first ones.
+-- first of them.
 local clock, last, renewals, lastSeq, inUse
-local soonest                         -- no session's deadline is earlier
-local leaseCount                      -- how many there are
-local lowest                          -- the lowest Seq that is live, or 0 if that is not known
+local soonest                         -- lower bound of the deadlines of all sessions
+local leaseCount                      -- number of leases
+local lowest                          -- lowest live Seq, or 0 if unknown
 local lastSession, sessionCount
-local wanted, waiting, arrivals       -- least weights of the queued tickets; how many they are; how many were ever queued
-local notifiedFirst                   -- the first ticket whose session was notified to watch the time
+local wanted, waiting, arrivals       -- sum of the least weights of the queued tickets; their number; number of tickets ever queued
+local notifiedFirst                   -- arrival number of the ticket whose session was last notified to watch the time
 local rampFrom, rampAt
-local unnotified, notified            -- how many sessions have blocks, and were not notified that others wait; or were
-local epoch, hold                     -- the server's, see identify; until when nothing is granted
+local unnotified, notified            -- number of sessions with blocks that were not, or were, notified that other sessions wait
+local epoch, hold                     -- epoch of the server, see identify; clock time until which nothing is granted
 local kept                            -- when the expiry of the keys was last extended
-local leastLag, stepped               -- see undecided: no session was renewed while the clock lagged less behind the
-                                      -- server's; the clock when the server's last stepped back
+local leastLag, stepped               -- see undecided: lower bound of the lag behind the server's clock at each session's
+                                      -- last renewal; the clock when the server's last stepped back
 
--- Of this call alone.
+-- State of this call only.
 local now
-local budget, more                    -- expired sessions that this call may still end; whether there were more
-local sessions, woken                 -- that were read, by number; that have to be notified
-local storedLeases, storedWaiting     -- how many are in the sorted sets
-local goneFields, newFields           -- of the hash
+local budget, more                    -- number of expired sessions that this call may still end; whether there were more
+local sessions, woken                 -- sessions that were read, by number; sessions to notify
+local storedLeases, storedWaiting     -- number of members in the sorted sets
+local goneFields, newFields           -- fields of the hash to remove and to write
 local owners                          -- members of the sorted sets by session, if they had to be read
 
-local HOT, COLD = '<dddddddd', '<ddddddddddddddd' -- the state
-local cold -- what was last unpacked of it, or packed; nil if that is not what there is now
+local HOT, COLD = '<dddddddd', '<ddddddddddddddd' -- formats of the state: the fields that almost every call changes, and the others
+local cold -- packed form of the COLD fields; nil if a field may have changed since
 
 local function loadConfig(packed)
   if packed == configured then return end
@@ -143,23 +143,23 @@ local function loadConfig(packed)
   lifetime = format('%.0f', floor((WEEK + 2 * ttl) / 1000))
 end
 
--- ticked returns the semaphore's own clock now. It follows the server's by at most a
--- sixth of the TTL in a call, and never goes back.
+-- ticked returns the present time of the semaphore's own clock. The clock follows the
+-- server's by at most a sixth of the TTL per call, and never goes back.
 local function ticked() return clock + min(max(now - last, 0), floor(ttl / 6)) end
 
 local runEpoch -- the epoch of this run of the server, see identify
-local cutOff, load, make, unreleased
+local cutOff, load, initialize, unreleased
 do
 
--- What else identify has found: since when a TTL is counted; and 2 if the server was a
--- replica, so that an older primary may still reply, or else 1.
+-- Further results of identify: the time from which the TTL is counted; and 2 if the
+-- server was a replica, so that an older primary may still reply, otherwise 1.
 local runSince, runLoss
 local replid -- the replication ID, which changes each time a server becomes a primary; see cutOff
 
--- The ID of this process does not change while this library is loaded. (Names of
--- keys, and the configuration and the server that were last unpacked, are kept as well.)
+-- The ID of this process, which does not change while this library is loaded. (Names of
+-- keys, and the last unpacked configuration and server key, are cached as well.)
 local process
-local run, runReplid -- the process and the replication ID; the latter alone
+local run, runReplid -- the process and the replication ID; the replication ID alone
 local runText, storedRun
 local knownKeys = {} -- server keys that this process has read or written
 
@@ -170,11 +170,11 @@ local LOSING = {
 }
 local RUNNING = { fcall = true, fcall_ro = true, eval = true, eval_ro = true, evalsha = true, evalsha_ro = true }
 
--- untouched reports whether this process cannot have lost the server key: it has had
--- none of this name, and has run no command that removes keys. A script does not know the
--- former. Therefore it counts scripts, except in a cluster, where every slot has a server
--- key. (Calls that failed do not count: the first call of a program fails, and loads
--- it.)
+-- untouched reports whether this process cannot have lost the server key: it has had no
+-- key of this name, and has run no command that removes keys. A script cannot determine
+-- the former. It therefore also checks that no script was run, except in a cluster, where
+-- every slot has a server key. (Failed calls do not count, since the first call of a
+-- program fails, and loads it.)
 local function untouched()
   if knownKeys[SERVER] or not string.find(call('INFO', 'stats'), 'evicted_keys:0', 1, true) then return false end
   local alone = not string.find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true)
@@ -185,14 +185,15 @@ local function untouched()
   return true
 end
 
--- Keys of an unused semaphore expire. So do those of a held one if the server's clock
--- steps far enough: then no semaphore was used for a long time on that clock. gap is the
--- time at which that was last found: semaphores may have been lost then.
+-- Keys of an unused semaphore expire. If the server's clock steps forward far enough, the
+-- keys of a held semaphore expire too. On that clock, such a step is a long time in which
+-- no semaphore was used. gap is the time at which such a step was last detected:
+-- semaphores may have been lost then.
 local gap
-local noted = {} -- when a use was last noted, by server key
+local noted = {} -- when a use was last recorded, by server key
 local LONG = WEEK / 2
 
--- noteUse notes that the server is used, once an hour, and finds gaps.
+-- noteUse records once an hour that the server is used, and detects gaps.
 local function noteUse()
   local at, key = noted[SERVER], SERVER .. ':used'
   if at and now >= at.used and now - at.used < HOUR then
@@ -209,14 +210,14 @@ local function noteUse()
   noted[SERVER] = { used = used, gap = gap }
 end
 
--- identify finds out which run of which server this is. The server key has the run that
--- replied last. If that was another one, or the key is missing, a state may have been
--- lost that holders rely on: nothing is granted for a TTL. The TTL is counted from now,
--- or, if this process cannot have lost the key itself, from its start. The start is known
--- to the second; the later end of that second counts.
+-- identify determines which run of which server this is. The server key contains the run
+-- that replied last. If that was another run, or the key is missing, state that holders
+-- rely on may have been lost: nothing is granted for a TTL. The TTL is counted from now,
+-- or from the start of this process if the process cannot have lost the key itself. The
+-- start is known to the second; the end of that second is used.
 --
--- clientEpoch is the last epoch that the client has got. If it is later than that of the
--- key, data were lost as well: they are older than the client's last reply.
+-- clientEpoch is the last epoch that the client has received. If it is later than that of
+-- the key, data were lost as well: they are older than the client's last reply.
 local function identify(clientEpoch, used)
   process = process or match(call('INFO', 'server'), 'run_id:(%x+)')
   if runReplid ~= replid then run, runReplid = process .. replid, replid end
@@ -242,48 +243,48 @@ end
 
 local checked = -1 -- when the replicas were last checked
 
--- cutOff reports whether this server counts replicas that it has not heard from, and must
--- not reply. It also reads the replication ID. With min-replicas-to-write a server rejects
--- writes once it has noticed, but it checks only once a second. A server that was
+-- cutOff reports whether this server still counts a replica as good whose lag exceeds the
+-- allowed one. Such a server must not reply. With min-replicas-to-write a server rejects
+-- writes once it has noticed the lag, but it checks only once a second. A server that was
 -- suspended for a minute serves requests before it checks again, though another one may
--- have been promoted. INFO has the present lag, and the number of good replicas
--- at the last check.
+-- have been promoted. INFO contains the present lag, and the number of good replicas at
+-- the last check. cutOff also reads the replication ID.
 function cutOff(promotion)
   if now >= checked and now - checked < SECOND then return false end
   local info = call('INFO', 'replication')
   replid = match(info, 'master_replid:(%x+)') or ''
-  local believed, good = match(info, 'min_slaves_good_slaves:(%d+)'), 0
+  local counted, good = match(info, 'min_slaves_good_slaves:(%d+)'), 0
   for lag in string.gmatch(info, 'state=online,offset=%d+,lag=(%d+)') do
     if lag * SECOND <= max(promotion - 2 * SECOND, SECOND) then good = good + 1 end
   end
-  if believed and good < tonumber(believed) then return true end
+  if counted and good < tonumber(counted) then return true end
   checked = now
   return false
 end
 
--- Seqs and sessions start a thousand seconds ahead of the server's clock where an
--- earlier state may have been lost. They rise more slowly than the clock, so that a later
--- start is higher than all earlier numbers, unless the clock has stepped back by more than
--- that. A stored number may be as far ahead already, and then stays as it is: two starts
--- from the same snapshot would be equal.
+-- Seqs and sessions start a thousand seconds ahead of the server's clock if an earlier
+-- state may have been lost. They rise more slowly than the clock, so a later start is
+-- higher than all earlier numbers. The exception is a clock that has stepped back by more
+-- than a thousand seconds. They never start at a stored number plus LEAP: the stored
+-- number may be ahead of the clock already, and two starts from the same snapshot would
+-- be equal.
 local LEAP = 1e9
 
--- quarantine returns for how long nothing is granted after a loss. Holders rely on a
--- lease for two thirds of a TTL after the last reply; the semaphore's clock may gain a
--- third if the server's steps.
+-- quarantine returns how long nothing is granted after a loss. Holders rely on a lease
+-- for two thirds of a TTL after the last reply. The semaphore's clock may gain a third
+-- if the server's steps.
 local function quarantine(since, bound) return max(0, ttl + bound - max(0, now - since)) end
 
--- runQuarantine returns that of this run of the server. A primary that was cut off goes
--- on replying for as long as the promotion takes.
+-- runQuarantine returns the quarantine of this run of the server. It includes the time
+-- that a primary that was cut off may continue to reply.
 local function runQuarantine(promotion) return quarantine(runSince, runLoss == 2 and promotion or 0) end
 
--- unreleased reports whether the semaphore has a form that no released version has
--- written.
+-- unreleased reports whether the semaphore has a layout that no released version wrote.
 local UNRELEASED, OTHER_RELEASE = 'SEMALAYOUT unreleased', 'SEMALAYOUT another release'
 function unreleased() return call('HEXISTS', BASE, 'state') + call('HEXISTS', BASE, 'state2') > 0 end
 
--- load unpacks the configuration and state of the semaphore, and reports whether it
--- exists. It returns an error if the layout is another one.
+-- load unpacks the configuration and state of the semaphore and reports whether the
+-- semaphore exists. It also returns an error if the layout is another one.
 function load(config, state, clientEpoch, promotion)
   identify(clientEpoch, config)
   if not config then return false end
@@ -299,17 +300,19 @@ function load(config, state, clientEpoch, promotion)
   if epoch ~= runEpoch then
     cold = nil
     epoch = runEpoch
-    -- From now on, to where advance will move the clock. (A session whose last renewal
-    -- was lost is rejected, see continues, so no session needs more time.)
+    -- The quarantine starts at the time to which advance will move the clock. (A session
+    -- whose last renewal was lost is rejected, see continues, so no session needs more
+    -- time.)
     hold = max(hold, ticked() + runQuarantine(promotion))
     lastSeq, lastSession = max(lastSeq, now + LEAP), max(lastSession, now + LEAP)
   end
   return true
 end
 
--- make sets the state of a new semaphore. Its clock starts as the server's, so that
--- deadlines read as times. An earlier semaphore of its name may have been lost.
-function make(packed, promotion)
+-- initialize sets the state of a new semaphore. Its clock starts at the server's time, so
+-- that deadlines can be read as times. Numbers start after those of an earlier semaphore
+-- of the name, which may have been lost.
+function initialize(packed, promotion)
   loadConfig(packed)
   local first = max(tonumber(call('GET', TOMBSTONE) or 0), now + LEAP)
   clock, last, lastSeq, lastSession, renewals, inUse, wanted = now, now, first, first, 0, 0, 0
@@ -321,43 +324,43 @@ end
 
 end
 
--- leaveTombstone makes Seqs and sessions of a semaphore of this name start after a
--- number. The key lasts longer than any step back of a clock.
+-- leaveTombstone makes Seqs and sessions of the next semaphore of this name start after
+-- a number. The key lasts longer than any step back of a clock.
 local function leaveTombstone(number) call('SET', TOMBSTONE, format('%.0f', number), 'PX', format('%.0f', 4 * WEEK / 1000)) end
 
 local noteHighest, remember
 do
 
--- plausible reports whether a client may have got a Seq. One that is too far ahead of
--- the clock would exhaust the numbers.
+-- plausible reports whether a client may have received a Seq. A Seq too far ahead of the
+-- clock would exhaust the numbers.
 local MAX_LEAD = 1e14
 local function plausible(seq) return seq <= max(now, 0) + MAX_LEAD end
 
--- noteHighest makes new Seqs higher than one that a client has got.
+-- noteHighest makes new Seqs higher than one that a client has received.
 function noteHighest(seq)
   if seq > lastSeq and plausible(seq) then lastSeq = seq end
 end
 
--- remember does the same for a semaphore that is missing, and may have been lost.
+-- remember does the same for a missing semaphore, which may have been lost.
 function remember(seq)
   if seq > now and plausible(seq) and seq > tonumber(call('GET', TOMBSTONE) or 0) then leaveTombstone(seq) end
 end
 
 end
 
--- keep makes a key expire long after its last use, unless an administrator has
+-- keep sets the expiry of a key to lifetime from now, unless an administrator has
 -- configured the semaphore.
 local function keep(key)
   if version == 1 then call('PEXPIRE', key, lifetime) end
 end
 
--- effective returns how much may be in use now.
+-- effective returns the present capacity, which is below the configured one during a ramp.
 local function effective()
   if ramp == 0 or rampFrom >= capacity then return capacity end
   local passed = max(last - rampAt, 0)
   local seconds, rest = floor(passed / SECOND), passed % SECOND
   if seconds > floor((capacity - rampFrom) / ramp) then return capacity end
-  -- rest * ramp / SECOND, in parts that are exact
+  -- rest * ramp / SECOND, computed in exact parts
   local risen = seconds * ramp + rest * floor(ramp / SECOND) + floor(rest * (ramp % SECOND) / SECOND)
   return min(capacity, rampFrom + risen)
 end
@@ -367,8 +370,8 @@ local function fits(weight) return clock >= hold and weight <= effective() - inU
 local advance
 do
 
--- shorten corrects times after the clock stepped back: no grant of a rate lasts longer
--- than a window from now, and no ramp takes longer than from now.
+-- shorten corrects times after the clock stepped back: it ends each grant of a rate
+-- within a window from now, and restarts a ramp at its present value.
 local function shorten()
   rampFrom, rampAt = effective(), now
   if kind ~= RATE then return end
@@ -397,7 +400,8 @@ local function expire()
   end
 end
 
--- advance brings the semaphore's own clock up to date.
+-- advance updates the semaphore's own clock, and ends the grants of a rate that have left
+-- the window.
 function advance()
   local back = now < last
   if back then shorten() end

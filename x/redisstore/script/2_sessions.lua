@@ -1,16 +1,16 @@
--- Sessions, and their results.
+-- Sessions and their results.
 
--- A session's record: what almost every call changes, and the size of the rest; the
--- rest; and its results, packed. unacknowledged is how many results there are, held how
--- many leases it has. owner is the 16 bytes of its key, and its principal. lastTicket is
--- the highest ticket that was ever queued: a higher one is not in the queue. before is
--- the last result that an earlier run of the server has numbered; -1 once the session
--- has sent a batch to this run.
+-- A session's record has three parts: the fields that almost every call changes, and the
+-- size of the rest; the rest; and the packed results. unacknowledged is the number of
+-- results, held the number of leases. owner is the 16 bytes of the session's key and its
+-- principal. lastTicket is the highest ticket that was ever queued: a higher one is not in
+-- the queue. before is the number of the last result of an earlier run of the server; -1
+-- once the session has sent a batch to this run.
 local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<I4c0dddddddI4c0I4c0'
 
--- decodeSession returns a session without its leases and tickets. Those that are read
--- later are in leases and tickets; false means absent. newResults are results of this
--- call.
+-- decodeSession returns a session without its leases and tickets. Its tables leases and
+-- tickets contain those that are read later; false means absent. newResults are the
+-- results that this call adds.
 local function decodeSession(id, packed)
   local seq, deadline, renewed, renewal, lastResult, unacknowledged, scored, held, size = read(RECORD, packed)
   local owner, revocations, of, recalled, pooled, waits, before, lastTicket, instance, client = read(REST, packed, RECORD_SIZE + 1)
@@ -22,7 +22,7 @@ local function decodeSession(id, packed)
   }
 end
 
--- resultsOf returns all results that the session has not acknowledged, packed.
+-- resultsOf returns the packed results that the session has not acknowledged.
 local function resultsOf(r)
   if #r.newResults > 0 then r.results, r.newResults = r.results .. table.concat(r.newResults), {} end
   return r.results
@@ -53,8 +53,8 @@ local function score(r)
   call('ZADD', SESSIONS, integer(r.deadline), memberOf(r))
 end
 
--- renew extends a session by a whole TTL. The sorted set is updated only if the deadline
--- has moved far enough; a deadline there is never later than in the record.
+-- renew extends a session by a whole TTL. It updates the sorted set only if the deadline
+-- has moved far enough. A deadline there is never later than in the record.
 local function renew(r)
   r.deadline = clock + ttl
   r.renewed = last
@@ -70,8 +70,8 @@ local function expired(r) return r.deadline < clock end
 
 local function numberIn(member) return match(member, '^%d+') end
 
--- oldest returns the session that was renewed first. Several may have the same deadline
--- after the clock has stepped back; then the order of renewal counts.
+-- oldest returns the session with the earliest renewal. After the clock has stepped back,
+-- several sessions may have the same deadline; the order of renewal then decides.
 local function oldest()
   while true do
     local two = call('ZRANGE', SESSIONS, 0, 1, 'WITHSCORES')
@@ -96,14 +96,14 @@ local function oldest()
   end
 end
 
--- undecided returns how long it takes until it is known whether what is in use is held:
--- until the quarantine ends, and until a session that has sent nothing for a TTL on the
--- server's clock has expired on the semaphore's.
+-- undecided returns how long it takes until it is known whether all permits in use are
+-- held; 0 if it is known. By then the quarantine has ended, and a session that has sent
+-- nothing for a TTL on the server's clock has expired on the semaphore's.
 --
 -- When a session was renewed, the clock was at its deadline less a TTL, and lagged
--- behind the server's by leastLag or more. So if no deadline is earlier than the
--- server's clock less leastLag, all sessions were renewed within a TTL, and none has to
--- be read.
+-- behind the server's by at least leastLag. If no deadline is earlier than the server's
+-- clock less leastLag, all sessions were therefore renewed within a TTL. No session has to
+-- be read then.
 local function undecided()
   local held = max(0, hold - clock)
   if kind == RATE or last - leastLag <= soonest then return held end -- no session holds permits of a rate
@@ -113,17 +113,18 @@ local function undecided()
     return held
   end
   local renewedAt = r.deadline - ttl
-  if renewedAt > stepped then leastLag = max(leastLag, r.renewed - renewedAt) end -- it has only grown since then
-  if expired(r) then return max(held, 1) end -- beyond the limit of one call
+  if renewedAt > stepped then leastLag = max(leastLag, r.renewed - renewedAt) end -- the lag has only grown since then
+  if expired(r) then return max(held, 1) end -- this call has reached its limit of expired sessions
   if last - r.renewed <= ttl then return held end
   return max(held, r.deadline - clock + 1)
 end
 
--- wake notifies the session's instance at the end of the call.
+-- wake marks a session, so that its instance is notified at the end of the call.
 local function wake(r) woken[r.id] = r end
 
--- A result, or a run of grants: number, lease and ticket of each are one more than those
--- of the one before. The last text is the slots of a grant, or the note of a revocation.
+-- RESULT is the format of a result, or of a run of grants. In a run, number, lease and
+-- ticket of each grant are one more than those of the grant before. The last text is the
+-- slots of a grant or the note of a revocation.
 local RESULT = '<dddddI4c0I4c0'
 
 local function ticketAfter(ticket, n) return n == 0 and ticket or format('%.0f', ticket + n) end
@@ -160,8 +161,8 @@ local function filterResults(r, keepResult)
   r.results, r.dirty = table.concat(kept), true
 end
 
--- notePool updates the sessions with blocks after the number of this session's blocks
--- changed from was.
+-- notePool updates the hash of sessions with blocks after the number of this session's
+-- blocks has changed. was is the old number.
 local function notePool(r, was)
   r.dirty = true
   if was == 0 then
@@ -185,7 +186,7 @@ end
 
 local function othersWait(r) return waiting > r.waits end
 
--- recalls reports whether a session should return what it does not use of its blocks.
+-- recalls reports whether a session should return the unused part of its blocks.
 local function recalls(r) return othersWait(r) or draining == 1 or inUse > effective() end
 
 local recall
@@ -199,7 +200,8 @@ local function holdersThat(are)
   return found
 end
 
--- recall wakes the sessions with blocks, once, when another session begins to wait.
+-- recall notifies the sessions with blocks once when another session begins to wait, the
+-- semaphore drains, or more is in use than the capacity.
 function recall()
   if unnotified == 0 and notified == 0 then return end
   local pressed = waiting > 0 or draining == 1 or inUse > effective()

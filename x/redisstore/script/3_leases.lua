@@ -1,11 +1,11 @@
--- Leases. In the sorted set they are text, by Seq. In the hash they are fields, so that
--- a batch finds those it releases with one read.
+-- Leases. They are members of a sorted set, as text, with their Seq as the score. They
+-- are also fields of the hash, so that a batch reads those it releases at once.
 
-local freshLeases -- created in this call
-local droppedSeqs -- that write removes from the sorted set
+local freshLeases -- leases created in this call
+local droppedSeqs -- Seqs that write removes from the sorted set
 
--- leaseField returns the field: the weight, b for a block, r if revoked; the session;
--- and the slots, if any.
+-- leaseField returns the hash field of a lease: the weight, b for a block, r if revoked;
+-- the session; and the slots, if any.
 local function leaseField(l)
   return numberText(l.weight) .. (l.pooled and 'b' or '') .. (l.revoked and 'r ' or ' ') .. l.session.id .. (l.slots == '' and '' or ' ' .. l.slots)
 end
@@ -16,8 +16,8 @@ local function leaseMember(l)
     (l.slots == '' and '' or ' slots=' .. l.slots) .. ' details=' .. l.details
 end
 
--- decodeLease adds a lease to its session, from its field; false if there is none, or
--- another session has it.
+-- decodeLease decodes the hash field of a lease and adds the lease to its session. It
+-- adds and returns false if the field is missing or the lease is another session's.
 local function decodeLease(r, seq, field)
   local l = false
   if field then
@@ -30,14 +30,14 @@ local function decodeLease(r, seq, field)
   return l
 end
 
--- leaseOf returns a session's lease, or false.
+-- leaseOf returns a lease of a session, or false.
 local function leaseOf(r, seq)
   local l = r.leases[seq]
   if l == nil then l = decodeLease(r, seq, call('HGET', BASE, 'L' .. seq)) end
   return l
 end
 
--- readDetails reads what is not in the field of a lease.
+-- readDetails reads since and details of a lease, which are not in its hash field.
 local function readDetails(l)
   if l.details then return end
   local since, details = match(call('ZRANGEBYSCORE', LEASES, l.seq, l.seq)[1], ' since=(%d+) as=%S+ .-details=(.*)$')
@@ -57,13 +57,14 @@ local function addLease(l)
   end
 end
 
--- Numbers of the leases of a numbered semaphore, as text: "0-3,7". The field slots of
--- the hash has those of all leases. slotNumbers.taken are those numbers, if this call
--- has read them; no number below slotNumbers.lowestFree is free.
-local slotNumbers = {} -- functions, in a table since Lua has no more than 200 locals at a time
+-- Slots are the numbers of the leases of a numbered semaphore, as text: "0-3,7". The
+-- field slots of the hash contains those of all leases. slotNumbers.taken is the set of
+-- those numbers, if this call has read them. No number below slotNumbers.lowestFree is
+-- free.
+local slotNumbers = {} -- a table of functions, since Lua allows at most 200 locals at a time
 do
 
--- numbersOf returns the numbers of a text, which ascend.
+-- numbersOf returns the numbers of a text, in ascending order.
 local function numbersOf(slots)
   local numbers = {}
   for low, high in string.gmatch(slots, '(%d+)-?(%d*)') do
@@ -72,7 +73,7 @@ local function numbersOf(slots)
   return numbers
 end
 
--- textOf returns the text for the numbers from one index to another.
+-- textOf returns the text for numbers[from] to numbers[to].
 local function textOf(numbers, from, to)
   local parts = {}
   while from <= to do
@@ -90,8 +91,8 @@ local function loadSlots()
   for _, n in ipairs(numbersOf(call('HGET', BASE, 'slots') or '')) do slotNumbers.taken[n] = true end
 end
 
--- take takes the lowest free numbers. There are enough below the capacity, since
--- the weight fits.
+-- take takes the lowest free numbers and returns them. There are enough below the
+-- capacity, since the weight fits.
 function slotNumbers.take(weight)
   loadSlots()
   local numbers = {}
@@ -113,8 +114,7 @@ function slotNumbers.free(slots)
   end
 end
 
--- cut removes the highest numbers from a lease, as many as the weight, and returns
--- them.
+-- cut removes the highest numbers from a lease, as many as the weight, and returns them.
 function slotNumbers.cut(l, weight)
   local numbers = numbersOf(l.slots)
   local kept = #numbers - weight
@@ -132,19 +132,19 @@ end
 
 end
 
--- The grants of a rate are in a list, as "seq until weight session". Seqs and times
--- ascend.
+-- The grants of a rate are in a list, as "seq until weight session", in ascending order
+-- of both Seqs and times.
 local rates = {}
 do
 
--- spend adds the grant with the last Seq.
+-- spend appends the grant with the last Seq to the list.
 function rates.spend(r, weight)
   if call('RPUSH', SPENT, seqText(lastSeq) .. ' ' .. integer(last + window) .. ' ' .. numberText(weight) .. ' ' .. r.id) == 1 then keep(SPENT) end
 end
 
--- find returns the index of a grant, and its entry, by binary search. Seqs mostly have
--- no gaps; then the first guess is right: the grant is as far from the last one as its
--- Seq is.
+-- find returns the index of a grant and its entry. It uses binary search. Seqs mostly
+-- have no gaps, and then the first guess is right: the distance of the grant from the
+-- end of the list is that of its Seq from the last Seq.
 local function find(seq)
   local low, high, wanted = 0, call('LLEN', SPENT) - 1, tonumber(seq)
   local at = high - (lastSeq - wanted)
@@ -158,8 +158,8 @@ local function find(seq)
   end
 end
 
--- settle corrects what a grant of a rate has cost. The excess of a grant that has left
--- the window is charged from now. Only the session that got the grant can settle it.
+-- settle corrects the cost of a grant of a rate. The excess of a grant that has left the
+-- window is charged from now. Only the session that received the grant can settle it.
 function rates.settle(r, ticket, seq, cost, granted)
   if kind ~= RATE or cost < 0 or granted < 0 then return reject(r, ticket, IS.INVALID) end
   cost = min(cost, max(whole, capacity))
@@ -178,7 +178,7 @@ end
 
 end
 
--- grantTicket grants a ticket. A grant of a rate is spent at once and has no lease.
+-- grantTicket grants a ticket. A grant of a rate is spent at once and creates no lease.
 local function grantTicket(t, weight)
   lastSeq = lastSeq + 1
   inUse = inUse + weight
@@ -223,12 +223,12 @@ local function rewriteLease(l)
   readDetails(l)
   call('ZREMRANGEBYSCORE', LEASES, l.seq, l.seq)
   call('ZADD', LEASES, l.seq, leaseMember(l))
-  if leaseCount == 1 then keep(LEASES) end -- the key was gone for a moment
+  if leaseCount == 1 then keep(LEASES) end -- the key was removed and created again, without an expiry
   call('HSET', BASE, 'L' .. l.seq, leaseField(l))
 end
 
--- release returns part of a lease, or all of it. A lease that is missing was released
--- before.
+-- release releases part of a lease, or all of it if weight is 0. A missing lease was
+-- released before.
 local function release(r, seq, weight)
   local l = leaseOf(r, seq)
   if not l or weight < 0 then return end
@@ -239,7 +239,7 @@ local function release(r, seq, weight)
   rewriteLease(l)
 end
 
--- split splits a lease in two. The new one has a Seq of its own.
+-- split splits a lease in two. The new lease has its own Seq.
 local function split(r, ticket, weight, seq)
   local l = leaseOf(r, seq)
   if not l or l.revoked or weight <= 0 or weight >= l.weight then return reject(r, ticket, IS.INVALID) end
@@ -253,8 +253,8 @@ local function split(r, ticket, weight, seq)
   addResult(r, IS.GRANTED, ticket, lastSeq, weight, slots)
 end
 
--- acknowledge removes the results that the session has received. A lease whose
--- revocation was received is released.
+-- acknowledge removes the results that the session has received. It releases each lease
+-- whose revocation was received.
 local function acknowledge(r, upTo)
   if r.unacknowledged == 0 then return end
   if upTo >= r.lastResult and r.revocations == 0 then -- the usual case: no result has to be read

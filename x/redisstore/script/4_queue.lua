@@ -1,11 +1,11 @@
--- The queue, and grants from it.
+-- The queue and grants from it.
 
-local fetched, fetchedAt, lastFetched -- arrivals that are in the sorted set, from its head
-local members                         -- their texts
-local fetching                        -- how many are read at a time; rises, since mostly a few suffice
-local arrived, arrivedAt              -- queued in this call, after all of those
-local byArrival                       -- tickets that were decoded
-local leftArrivals                    -- that write removes from the sorted set
+local fetched, fetchedAt, lastFetched -- arrival numbers that were read from the head of the sorted set
+local members                         -- their members of the sorted set
+local fetching                        -- how many to read next; starts low and doubles, since mostly a few suffice
+local arrived, arrivedAt              -- tickets queued in this call, after all of those
+local byArrival                       -- decoded tickets
+local leftArrivals                    -- arrival numbers that write removes from the sorted set
 
 local function ticketMember(t)
   return t.id .. ' session=' .. t.session.id .. ' weight=' .. numberText(t.weight) .. ' least=' .. numberText(t.least) ..
@@ -65,7 +65,7 @@ end
 
 local function ticketField(r, id) return 'T' .. r.id .. '/' .. id end
 
--- ticketOf returns a session's ticket in the queue, or false.
+-- ticketOf returns a queued ticket of a session, or false.
 local function ticketOf(r, id)
   local t = r.tickets[id]
   if t == nil then
@@ -93,9 +93,9 @@ end
 local endSession
 do
 
--- ownersIn reads a sorted set and returns its members by session. Sessions that end with
--- leases or tickets mostly have crashed. That this takes longer with the number of all
--- leases is the price for one hash with all that other calls need.
+-- ownersIn reads a whole sorted set and returns its members by session. It is used only
+-- for sessions that end with leases or tickets, mostly after a crash. Its cost grows with
+-- the number of all leases. In return, all other calls find what they need in one hash.
 local function ownersIn(key)
   local owned = {}
   for from = 0, NEVER, 1000 do
@@ -110,7 +110,7 @@ local function ownersIn(key)
   end
 end
 
--- endSession removes the session, with its leases and tickets.
+-- endSession removes a session with its leases and tickets.
 function endSession(r)
   if r.waits > 0 then
     owners.queue = owners.queue or ownersIn(QUEUE)
@@ -141,8 +141,8 @@ end
 
 end
 
--- tooLarge reports whether a weight exceeds what there can ever be. A semaphore at 0 is
--- paused, and no weight is too large for it.
+-- tooLarge reports whether a weight exceeds the largest capacity there can be. A
+-- semaphore with capacity 0 is paused, and no weight is too large for it.
 local function tooLarge(weight)
   local most = max(whole, capacity)
   return weight > most and most > 0
@@ -150,7 +150,7 @@ end
 
 local function evenShare() return floor(capacity / sessionCount) end
 
--- rejectQueued ends a ticket without a lease.
+-- rejectQueued removes a ticket from the queue and rejects it.
 local function rejectQueued(t, why)
   dequeue(t)
   reject(t.session, t.id, why)
@@ -159,7 +159,8 @@ end
 local reap, grant
 do
 
--- endExpired ends an expired session, unless this call has reached its limit.
+-- endExpired ends an expired session and returns true. It returns false if this call has
+-- reached its limit.
 local function endExpired(r)
   if budget == 0 then
     more = true
@@ -178,8 +179,8 @@ function reap()
   end
 end
 
--- portion returns how much a ticket is granted: what is free, but while others wait no
--- more than its session's even share.
+-- portion returns the weight to grant to a ticket: what is free, but no more than the
+-- even share of its session while other sessions wait.
 local function portion(t)
   local most = t.weight
   if most == t.least then return most end
@@ -187,7 +188,7 @@ local function portion(t)
   return max(t.least, min(most, effective() - inUse))
 end
 
--- grant serves the queue, strictly from its head. Expired sessions are ended on the way,
+-- grant serves the queue strictly from its head. It ends expired sessions that it finds,
 -- up to the limit of this call.
 function grant()
   local t = first()
@@ -209,7 +210,8 @@ end
 
 end
 
--- due returns how long it takes until the first ticket may be granted by time alone.
+-- due returns the time until the first ticket may be granted by the passage of time
+-- alone; nil if it may not.
 local function due()
   local t = first()
   if not t then return nil end
@@ -237,8 +239,8 @@ local function due()
   return nil
 end
 
--- settle grants what can be granted, and notifies sessions that can make room or have to
--- watch the time.
+-- settle grants what can be granted. It notifies sessions that can return permits, and the
+-- session of the first ticket if that session has to watch the time.
 local function settle()
   grant()
   recall()
@@ -249,10 +251,10 @@ local function settle()
   end
 end
 
--- begin brings the semaphore up to date with the time.
+-- begin applies the time that has passed since the last call.
 local function begin()
   budget, more = REAP_AT_ONCE, false
-  cold = nil -- until it is written: if this call fails, the next one has to read it
+  cold = nil -- until write sets it: if this call fails, the next one has to read it
   advance()
   reap()
   settle()

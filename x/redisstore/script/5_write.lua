@@ -1,6 +1,6 @@
--- How a call begins and ends: it writes what has changed, and notifies sessions.
+-- The beginning and the end of a call, which writes all changes and notifies sessions.
 
--- start begins a call.
+-- start sets the keys and the time of a call.
 local function start(keys, args)
   if not call then findFunctions() end
   SERVER, NAME, CHANNEL, REQUEST = keys[2], args[1], args[2], args[3]
@@ -15,7 +15,7 @@ end
 
 local CUT_OFF = 'NOREPLICAS no reply from its replicas for too long'
 
--- resetCall discards what the last call has read.
+-- resetCall discards the state of the last call.
 local function resetCall()
   sessions, woken, freshLeases, droppedSeqs, goneFields, newFields, owners = {}, {}, {}, {}, {}, {}, {}
   fetched, fetchedAt, lastFetched, members, fetching = {}, 1, -1, {}, 4
@@ -33,10 +33,10 @@ end
 local function packHot() return pack(HOT, clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest) end
 
 local write
-do -- only write needs these; a chunk has no more than 200 locals
+do -- local to write, since Lua allows at most 200 locals at a time
 
--- removeScores removes members from a sorted set by their scores: a whole run of them at
--- a time, since they mostly come in runs.
+-- removeScores removes members from a sorted set by their scores. It removes each run of
+-- consecutive scores with one command, since scores mostly come in runs.
 local function removeScores(key, scores, text)
   table.sort(scores)
   local from, to = scores[1], scores[1]
@@ -87,8 +87,8 @@ local function writeQueue()
   if storedWaiting == #leftArrivals then keep(QUEUE) end
 end
 
--- notify publishes to the instances of the woken sessions: once each, and not to the
--- session that gets the reply.
+-- notify publishes one message to each instance of the woken sessions. It skips the
+-- session that receives the reply.
 local function notify(except)
   local sent = {}
   for id, r in pairs(woken) do
@@ -99,7 +99,7 @@ local function notify(except)
   end
 end
 
--- write ends a call. It does not notify the session replyTo.
+-- write writes all changes of a call and notifies the woken sessions, except replyTo.
 function write(replyTo)
   writeLeases()
   writeQueue()

@@ -1,18 +1,19 @@
--- The function that everything but Store.Apply calls. A request begins with its name; a
--- reply with the epoch of the server, and the status.
+-- The entry point for all operations but Store.Apply. A request begins with the name of
+-- the operation, a reply with the epoch of the server and the status.
 
 local DONE, ABSENT, REJECTED, CONFLICT, FIXED, RAISED = 0, 1, 2, 3, 4, 5
 
--- describe writes the configuration: packed for the script, and as text.
+-- describe writes the configuration, both packed for the script and as text.
 local function describe()
   call('HSET', BASE, 'config', configured, 'kind', kind == RATE and 'rate' or 'concurrency', 'capacity', integer(capacity),
     'whole', integer(whole), 'ramp', integer(ramp), 'maxwaiters', integer(maxWaiters), 'ttl', integer(ttl), 'window', integer(window),
     'numbered', numbered == 1 and 'yes' or 'no', 'draining', draining == 1 and 'yes' or 'no', 'version', integer(version), 'protocol', integer(protocol))
 end
 
--- enlist adds the semaphore to the index of names. When it is new, enlist checks some of
--- the others: the name of an unused semaphore remains when its keys expire.
-local function enlist(names, new)
+-- addName adds the semaphore to the index of names. If the semaphore is new, addName also
+-- checks up to eight names and removes the stale ones: the name of an unused semaphore
+-- remains when its keys expire.
+local function addName(names, new)
   call('ZADD', names, 0, NAME)
   if not new then return end
   local from = now % call('ZCARD', names)
@@ -21,14 +22,13 @@ local function enlist(names, new)
   end
 end
 
--- open opens a session. It creates the semaphore if it is missing and the request allows
--- it.
+-- open opens a session. It creates a missing semaphore if the request allows it.
 local function open(exists, at, promotion)
   local create, clientProtocol, instance, client, owner, highest, names, config
   create, clientProtocol, instance, client, owner, highest, names, config = read('<ddI4c0I4c0I4c0dI4c0I4c0', REQUEST, at)
   if not exists then
     if create == 0 then return pack('<dd', runEpoch, ABSENT) end
-    make(config, promotion)
+    initialize(config, promotion)
     describe()
   end
   begin()
@@ -45,18 +45,18 @@ local function open(exists, at, promotion)
   renew(r)
   sessionCount = sessionCount + 1
   write(nil)
-  if names ~= '' then enlist(names, not exists) end
+  if names ~= '' then addName(names, not exists) end
   if sessionCount == 1 then keep(SESSIONS) end
   return pack('<ddd', epoch, DONE, lastSession) .. configured
 end
 
--- persist removes the expiry of the keys, once an administrator has configured the
--- semaphore.
+-- persist removes the expiry of the keys, for a semaphore that an administrator has
+-- configured.
 local function persist()
   for _, key in ipairs(allKeys()) do call('PERSIST', key) end
 end
 
--- rejectQueue rejects the tickets that can never be granted now.
+-- rejectQueue rejects the tickets that cannot be granted under the new configuration.
 local function rejectQueue()
   local kept = {}
   local t = first()
@@ -64,7 +64,7 @@ local function rejectQueue()
     local why = draining == 1 and IS.DRAINING or tooLarge(t.least) and IS.TOO_LARGE
     if why then
       rejectQueued(t, why)
-    else -- set aside, so that first returns the next one
+    else -- marked as removed for now, so that first returns the next one
       kept[#kept + 1] = t
       t.removed = true
       waiting = waiting - 1
@@ -153,9 +153,9 @@ local function inspect()
   }
 end
 
--- delete removes the semaphore if its configuration has the version that is asked for,
--- or 0 is. It also removes one of an unreleased form. That needs no tombstone: the next
--- one starts ahead of the clock, see LEAP.
+-- delete removes the semaphore if its configuration has the requested version, or if the
+-- requested version is 0. It also removes a semaphore of an unreleased layout, which
+-- needs no tombstone: the next semaphore starts ahead of the clock, see LEAP.
 local function delete(at, failed)
   local wants, names
   wants, names = read('<dI4c0', REQUEST, at)

@@ -1,11 +1,11 @@
--- The function that Store.Apply calls.
+-- The entry point for Store.Apply.
 
 local function bit(flags, n) return floor(flags / n) % 2 == 1 end
 
 -- acquire queues a ticket, or rejects it.
 local function acquire(r, ticket, weight, least, wait, flags, details)
   if ticketOf(r, ticket) then return end -- queued before
-  grant() -- what this batch has freed so far goes to the tickets before it
+  grant() -- tickets before this one take what the batch has freed so far
   local try, pooled = bit(flags, 1), bit(flags, 2)
   if not pooled or least <= 0 then least = weight else least = min(least, weight) end
   local free = waiting == 0 and fits(least)
@@ -20,7 +20,7 @@ local function acquire(r, ticket, weight, least, wait, flags, details)
     arrival = 0, stored = false, removed = false })
 end
 
--- cancel ends an acquire: its ticket, or its lease.
+-- cancel cancels an acquire: it removes the ticket, or releases the lease.
 local function cancel(r, ticket)
   local t = ticketOf(r, ticket)
   if t then return dequeue(t) end
@@ -35,9 +35,9 @@ local function cancel(r, ticket)
   if granted then release(r, seqText(granted), 0) end
 end
 
--- continues reports whether a session that has used another server, whose last writes
--- may be missing here, has lost nothing: it has received no reply to a batch, and no
--- result, that are unknown here. Otherwise others may be granted what it holds.
+-- continues reports whether a session of an earlier run of the server, whose last writes
+-- may be missing here, has lost nothing: it has received no reply to a batch and no
+-- result that are unknown here. Otherwise other sessions may be granted what it holds.
 local function continues(r, seq, ack)
   local before = r.before >= 0 and r.before or r.lastResult
   return seq <= r.seq or seq == r.seq + 1 and ack <= before
@@ -45,7 +45,7 @@ end
 
 -- applyOps applies the ops of a batch, in order.
 local function applyOps(r, order, at, args)
-  local leases = 3 -- index of the last one in args
+  local leases = 3 -- index in args of the last lease that was released
   local taken, count, ticket, weight, least, flags, timed, details, waits = 0, 0
   for i = 1, #order do
     local op = sub(order, i, i)
@@ -80,7 +80,7 @@ local function applyOps(r, order, at, args)
   end
 end
 
--- applyBatch applies a batch, unless it was applied before.
+-- applyBatch applies a batch, unless it was applied before, and returns the status.
 local function applyBatch(r, seq, ack, ends, order, at, args)
   if r.epoch ~= epoch and not continues(r, seq, ack) then
     endSession(r)
@@ -99,8 +99,8 @@ local function applyBatch(r, seq, ack, ends, order, at, args)
   return STATUS.APPLIED
 end
 
--- nextBatch returns when a session has to send a batch, beyond its heartbeats; 0 if it
--- need not.
+-- nextBatch returns how long a session may wait before it has to send a batch in addition
+-- to its heartbeats; 0 if it need not send one.
 local function nextBatch(r, gapped)
   if r.waits == 0 then return 0 end
   local isFirst = first().session == r
@@ -110,7 +110,7 @@ local function nextBatch(r, gapped)
   return within and max(1, min(sixth, within)) or sixth
 end
 
--- replyTo returns the reply to a session.
+-- replyTo writes the changes of the call and returns the reply to a session.
 local function replyTo(r, status, gapped)
   local recalled = r.pooled > 0 and recalls(r)
   if r.recalled == 1 and not recalled then noteRecalled(r, false) end -- this reply withdraws the recall, so the next one needs a notification
@@ -127,8 +127,7 @@ function apply(keys, args)
   start(keys, args)
   local seen, promotion, id, owner, seq, ack, highest, ends, ranges, wants, order, at = read(BATCH, REQUEST)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
-  -- The semaphore is read together with the session and the leases that the batch
-  -- releases.
+  -- One command reads the semaphore, the session and the leases that the batch releases.
   local stored = call('HMGET', BASE, 'config', STATE, fieldOf(id), unpack(args, 4, min(#args, 1003)))
   local exists, failed = load(stored[1], stored[2], seen, promotion)
   if failed then return failed end
@@ -146,7 +145,7 @@ function apply(keys, args)
   begin()
   local r = sessions[id]
   local status = STATUS.UNKNOWN
-  if r and r.owner == owner and not expired(r) then -- an expired one may not have been ended yet
+  if r and r.owner == owner and not expired(r) then -- an expired session may not have been ended yet
     noteHighest(highest)
     for i = 4, #stored do
       local name = sub(args[i], 2)
@@ -154,7 +153,7 @@ function apply(keys, args)
     end
     status = applyBatch(r, seq, ack, ends, order, at + max(ranges, 0) * 16, args)
   elseif clock < hold then
-    noteHighest(highest) -- its session may have been lost
+    noteHighest(highest) -- the session of this client may have been lost
   end
   settle()
   if status == STATUS.UNKNOWN or ends == 1 and status == STATUS.APPLIED then

@@ -2,29 +2,31 @@
 
 local STATUS = { APPLIED = 0, REPEATED = 1, STALE = 2, UNKNOWN = 3 }
 
--- BATCH is the head of a batch: the epoch that the client has got, the promotion bound,
--- the session, its owner, seq, ack, the highest Seq, whether the session ends; for a
--- batch that may be plain how many ranges of leases it releases, or -1, and how much it
--- acquires; and a letter for each op. Then come those ranges, and the rest of the ops.
--- RUN is a run of equal acquires: how many, the first ticket, of which the next ones are
--- each one more, and the fields that are equal. Then come their waits, if any op has
--- one.
--- HEAD is the head of a reply, before the configuration, the results and their fences.
+-- BATCH is the head of a batch: the last epoch that the client has received, the
+-- promotion bound, the session, its owner, seq, ack, the highest Seq, whether the session
+-- ends; the number of ranges of leases that it releases, or -1 if the batch cannot be
+-- plain; the weight that it acquires; and a letter for each op. The ranges and the
+-- arguments of the ops follow.
+-- RUN is a run of equal acquires: their number, the first ticket, and the fields that are
+-- equal. Each further ticket is one more than the ticket before. The waits of the acquires
+-- follow if any op has one.
+-- HEAD is the head of a reply. The configuration, the results and their fences follow.
 local BATCH, RUN, HEAD = '<ddI4c0I4c0ddddddI4c0', '<dI4c0ddddI4c0', '<ddddddddddd'
 
 local MAX_FENCED = 4096
 
--- gapless returns the fences of grants if no Seq is missing: all from the lowest to the
--- last are live, or there are too many.
+-- gapless returns the fences of grants if they contain no ranges: all Seqs from the lowest
+-- to the last are live, or there are too many leases for exact fences. Otherwise it
+-- returns nil.
 local function gapless()
   local exact = leaseCount <= MAX_FENCED and 1 or 0
   if leaseCount > 0 and exact == 1 and leaseCount ~= lastSeq - lowest + 1 then return nil end
   return pack('<dddd', exact, lowest, 0, 0)
 end
 
--- fences returns those of the results that are grants, in order: the lowest live Seq,
--- the ranges of Seqs above it that are not live, and for each grant how many of those
--- ranges there are up to it, and where another one begins that ends just before it. It
+-- fences returns the fences of the grants among the results, in order: the lowest live
+-- Seq; the ranges of Seqs above it that are not live; and for each grant the number of
+-- ranges up to it, and the start of a further range that ends just before it, or 0. It
 -- reads the leases once for all grants.
 local function fences(all)
   local seqs, at = {}, 1
@@ -51,7 +53,7 @@ local function fences(all)
         score = live[i] and tonumber(numberIn(live[i]))
       end
       upTo = #removed
-      if expected < seq then tail = expected end -- its own lease is gone, and so are those just before
+      if expected < seq then tail = expected end -- the lease of this grant and those just before it are gone
     end
     marks[#marks + 1] = pack('<dd', upTo, tail)
   end

@@ -1,22 +1,22 @@
--- A fast path for the most frequent batches: their session is in order, they only
--- release whole leases and acquire permits, and so much is free that none is queued.
--- Then the order of their ops does not matter, no other session is notified, and all
--- there is to do is to write. The result is the same as in apply.lua, in half the time
--- for one op and a fifth for hundreds.
+-- A fast path for the most frequent batches: their session is valid, they only release
+-- whole leases and acquire permits, and enough is free that no acquire is queued. The
+-- order of the ops then does not matter, no other session is notified, and only the
+-- changes have to be written. The result is the same as that of apply.lua, in half the
+-- time for one op and a fifth for hundreds.
 
--- The end of a reply's HEAD, for an applied batch of a session without tickets: eight
--- times 0.
+-- NOTHING_ELSE is the end of HEAD in the reply to an applied batch of a session without
+-- tickets: eight zeros.
 local NOTHING_ELSE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
--- resting reports whether nothing changes the semaphore up to some time on its clock but
--- a batch, and nothing is undecided.
+-- resting reports whether only batches change the semaphore until its clock reaches at,
+-- and nothing is undecided.
 local function resting(at)
   return waiting == 0 and notified == 0 and draining == 0 and kind ~= RATE and numbered == 0 and (ramp == 0 or rampFrom >= capacity) and
     now >= last and at >= hold and now - leastLag <= soonest and (version ~= 1 or now >= kept and now - kept <= HOUR)
 end
 
--- weightOf returns the weight of the leases with the fields from stored[4] on; nil if
--- one is missing, another session's, or not a plain one.
+-- weightOf returns the total weight of the leases whose fields are stored[4] and after.
+-- It returns nil if one is missing, another session's, a block, revoked or numbered.
 local function weightOf(stored, id)
   local one, sum = '1 ' .. id, 0
   for i = 4, #stored do
@@ -31,7 +31,8 @@ local function weightOf(stored, id)
   return sum
 end
 
--- remove removes ranges of leases from the sorted set.
+-- remove removes ranges of leases from the sorted set. The first range is at byte at of
+-- the request.
 local function remove(ranges, at)
   for i = 0, ranges - 1 do
     local from, to = read('<dd', REQUEST, at + i * 16)
@@ -40,8 +41,9 @@ local function remove(ranges, at)
   end
 end
 
--- add creates leases for all acquires from at on. It builds what is equal in their texts
--- once. It returns the results, packed, and the number of the last.
+-- add creates leases for all acquires from byte at of the request on. It builds the equal
+-- parts of their texts once. It returns the packed results and the number of the last
+-- result.
 local function add(id, lastResult, at, written)
   local added, results, n, m = {}, '', 0, #written
   local session, since = ' session=' .. id .. ' weight=', ' since=' .. timeText(now) .. ' as=permit details='
@@ -66,8 +68,8 @@ local function add(id, lastResult, at, written)
   return results, lastResult
 end
 
--- plain replies to such a batch. It returns nil for another one, and then has changed
--- nothing.
+-- plain applies a batch on the fast path and returns the reply. It returns nil, and
+-- changes nothing, if the batch cannot use the fast path.
 function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
   local clockNow = ticked()
   if inUse + wants > capacity or not resting(clockNow) then return nil end

@@ -10,8 +10,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Leases, tickets and sessions are members of sorted sets, as text that can be read
-// with redis-cli:
+// Leases, tickets and sessions are members of sorted sets. They are text that can be
+// read with redis-cli:
 //
 //	1763201234567891 session=1763201234567880 weight=1 since=1763201234569000 as=permit details=site=main.go:44 holder=web-1
 //	1763201234567892 session=1763201234567880 weight=3 since=1763201234569000 as=permit slots=0-1,4 details=
@@ -41,13 +41,13 @@ func parseSession(member, client string) (protocol.SessionInfo, error) {
 	number, instance, ok := strings.Cut(member, " ")
 	id, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || !ok {
-		return protocol.SessionInfo{}, fmt.Errorf("%q: want the number of a session and its instance", member)
+		return protocol.SessionInfo{}, fmt.Errorf("%q: want a session number and an instance", member)
 	}
 	described, err := protocol.DecodeClient(instance, client)
 	return protocol.SessionInfo{Session: protocol.Session(id), Client: described}, err
 }
 
-// fields are those of a member.
+// fields are the parsed fields of a member.
 type fields struct {
 	name    uint64
 	numbers [5]int64
@@ -58,8 +58,8 @@ type fields struct {
 
 func (f fields) is(what string) bool { return slices.Contains(strings.Split(f.as, ","), what) }
 
-// parseMember reads a number, fields of numbers with these names, as, slots if there
-// are any, and details.
+// parseMember parses a member: a number, numeric fields with these names, as, slots if
+// present, and details.
 func parseMember(member string, names ...string) (f fields, err error) {
 	bad := func() (fields, error) {
 		return fields{}, fmt.Errorf("%q: want a number, %s=, as= and details=", member, strings.Join(names, "=, "))
@@ -88,8 +88,8 @@ func parseMember(member string, names ...string) (f fields, err error) {
 	return f, nil
 }
 
-// cutField removes the field with a name from the beginning of a text, and returns its
-// value; false if the text begins with something else.
+// cutField removes the named field from the beginning of a text and returns its value.
+// It returns false if the text begins with another field.
 func cutField(text *string, name string) (string, bool) {
 	field, rest, _ := strings.Cut(*text, " ")
 	value, ok := strings.CutPrefix(field, name+"=")

@@ -17,22 +17,22 @@ import (
 	"github.com/sema-go/sema/internal/sessiontest"
 )
 
-// TestLargeBatchesAreAsInTheModel goes where fleettest does not: batches of dozens
-// of ops, lines longer than the engine reads at a time, tickets and leases that
-// are named more than once. With the clock stopped both number everything alike,
-// so that what they say has to be the same to the last bit.
-func TestLargeBatchesAreAsInTheModel(t *testing.T) {
+// TestApply_MatchesTheModelForLargeBatches covers what fleettest does not: batches of
+// dozens of ops, queues longer than the store reads at a time, tickets and leases that are
+// named more than once. With the clock stopped both number everything alike, so the
+// replies must be identical.
+func TestApply_MatchesTheModelForLargeBatches(t *testing.T) {
 	t.Parallel()
 	for i := range max(8, *histories/100) {
 		seed := rand.Uint64()
-		if err := likeTheModel(t, fmt.Sprint("h", i), rand.New(rand.NewPCG(seed, 1))); err != nil {
+		if err := compareWithModel(t, fmt.Sprint("h", i), rand.New(rand.NewPCG(seed, 1))); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
 }
 
-// A likeness is a store and the model, to which the same is done.
-type likeness struct {
+// A comparison has a store and the model, to which the same operations are applied.
+type comparison struct {
 	store   clocked
 	name    string
 	model   *protocol.State
@@ -52,8 +52,8 @@ type member struct {
 	last     protocol.Batch
 }
 
-func likeTheModel(t *testing.T, name string, random *rand.Rand) error {
-	l := &likeness{store: openClocked(t).(clocked), name: name, random: random, now: time.Now().Truncate(time.Microsecond)}
+func compareWithModel(t *testing.T, name string, random *rand.Rand) error {
+	l := &comparison{store: openClocked(t).(clocked), name: name, random: random, now: time.Now().Truncate(time.Microsecond)}
 	defer l.store.Close()
 	config := protocol.Config{
 		Capacity: []int64{1, 5, 40, 100, 1000}[random.IntN(5)], TTL: sessiontest.TTL, Protocol: protocol.Version,
@@ -75,7 +75,7 @@ func likeTheModel(t *testing.T, name string, random *rand.Rand) error {
 			return err
 		}
 	}
-	plain := random.IntN(3) == 0 // or one batch is, and the next is not
+	plain := random.IntN(3) == 0 // all batches are plain; otherwise some are
 	for step := range 40 {
 		if err := l.step(plain || random.IntN(2) == 0); err != nil {
 			return fmt.Errorf("step %d of %+v: %w", step, config, err)
@@ -88,7 +88,7 @@ func likeTheModel(t *testing.T, name string, random *rand.Rand) error {
 }
 
 // compareWoken compares the sessions that were notified since the last call.
-func (l *likeness) compareWoken() error {
+func (l *comparison) compareWoken() error {
 	rows, err := l.store.pool.Query(ctx, "SELECT id, notifications, delivered FROM "+l.store.options.Schema+".session ORDER BY id")
 	if err != nil {
 		return err
@@ -120,9 +120,9 @@ func (l *likeness) compareWoken() error {
 	return nil
 }
 
-func (l *likeness) micros() protocol.Micros { return protocol.Micros(l.now.UnixMicro()) }
+func (l *comparison) micros() protocol.Micros { return protocol.Micros(l.now.UnixMicro()) }
 
-func (l *likeness) open(c protocol.Config) error {
+func (l *comparison) open(c protocol.Config) error {
 	by := sessiontest.Opener(fmt.Sprint("instance ", len(l.members)))
 	by.Owner.Principal = []string{"", "token:a", "\x00\xff"}[len(l.members)%3]
 	if len(l.leases) > 0 && len(l.members)%3 == 0 {
@@ -137,7 +137,7 @@ func (l *likeness) open(c protocol.Config) error {
 	return nil
 }
 
-func (l *likeness) step(plain bool) error {
+func (l *comparison) step(plain bool) error {
 	m := l.members[l.random.IntN(len(l.members))]
 	switch l.random.IntN(14) {
 	case 0:
@@ -149,11 +149,11 @@ func (l *likeness) step(plain bool) error {
 	case 2:
 		return l.revoke()
 	case 3:
-		return l.look()
+		return l.compareState()
 	case 4:
 		return l.open(l.model.Snapshot().Config)
 	case 5:
-		return l.say(m, m.last) // again
+		return l.apply(m, m.last) // again
 	}
 	m.seq++
 	b := protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack - min(m.ack, uint64(l.random.IntN(3))), End: l.random.IntN(40) == 0}
@@ -163,17 +163,17 @@ func (l *likeness) step(plain bool) error {
 	switch l.random.IntN(12) {
 	case 0:
 		b.Highest = l.highest() + 500
-		return l.say(m, asAnother(b, l.random.IntN(3))) // and the next batch has a higher Seq
+		return l.apply(m, asAnother(b, l.random.IntN(3))) // and the next batch has a higher Seq
 	case 1:
 		b.Highest = []protocol.Seq{1, l.highest() + 500, l.highest() + 3*protocol.MaxLead, 1 << 63, math.MaxUint64}[l.random.IntN(5)]
 	}
 	m.last = b
-	return l.say(m, b)
+	return l.apply(m, b)
 }
 
-// pause is mostly shorter than a heartbeat. Sometimes the clock steps back, or nothing
-// happens for an hour.
-func (l *likeness) pause() time.Duration {
+// pause returns a time that is mostly shorter than a heartbeat. Sometimes the clock steps
+// back, or nothing happens for an hour.
+func (l *comparison) pause() time.Duration {
 	switch l.random.IntN(8) {
 	case 0:
 		return -time.Duration(l.random.IntN(20_000)) * time.Millisecond
@@ -196,15 +196,15 @@ func asAnother(b protocol.Batch, how int) protocol.Batch {
 	return b
 }
 
-// highest is the last lease that was granted.
-func (l *likeness) highest() (seq protocol.Seq) {
+// highest returns the last lease that was granted.
+func (l *comparison) highest() (seq protocol.Seq) {
 	for _, lease := range l.leases {
 		seq = max(seq, lease)
 	}
 	return seq
 }
 
-func (l *likeness) op(m *member, plain bool) protocol.Op {
+func (l *comparison) op(m *member, plain bool) protocol.Op {
 	what := l.random.IntN(13)
 	if plain && what >= 9 {
 		what = l.random.IntN(9)
@@ -212,7 +212,7 @@ func (l *likeness) op(m *member, plain bool) protocol.Op {
 	switch {
 	case what < 5 || len(l.leases) == 0:
 		m.ticket++
-		op := protocol.Op{Verb: protocol.Acquire, Ticket: m.ticket, Weight: 1 + l.random.Int64N(3), Details: protocol.Details{Holder: fmt.Sprint("m", m.ticket)}}
+		op := protocol.Op{Verb: protocol.Acquire, Ticket: m.ticket, Weight: 1 + l.random.Int64N(3), Details: &protocol.Details{Holder: fmt.Sprint("m", m.ticket)}}
 		if plain {
 			return op
 		}
@@ -247,12 +247,12 @@ func (l *likeness) op(m *member, plain bool) protocol.Op {
 	}
 }
 
-// lease is one of the last that were granted.
-func (l *likeness) lease() protocol.Seq {
+// lease returns one of the last leases that were granted.
+func (l *comparison) lease() protocol.Seq {
 	return l.leases[len(l.leases)-1-l.random.IntN(min(len(l.leases), 100))]
 }
 
-func (l *likeness) say(m *member, b protocol.Batch) error {
+func (l *comparison) apply(m *member, b protocol.Batch) error {
 	if b.Session == 0 {
 		return nil
 	}
@@ -272,7 +272,7 @@ func (l *likeness) say(m *member, b protocol.Batch) error {
 		}
 	}
 	if !reflect.DeepEqual(got, want) {
-		return fmt.Errorf("to %+v\nthe engine says %+v\nthe model      %+v", b, got, want)
+		return fmt.Errorf("batch %+v\nstore %+v\nmodel %+v", b, got, want)
 	}
 	for _, f := range got.Results {
 		m.ack = max(m.ack, f.N)
@@ -283,7 +283,7 @@ func (l *likeness) say(m *member, b protocol.Batch) error {
 	return nil
 }
 
-func (l *likeness) configure() error {
+func (l *comparison) configure() error {
 	c := l.model.Snapshot().Config
 	c.Capacity = l.random.Int64N(60)
 	c.Draining = l.random.IntN(6) == 0
@@ -296,11 +296,11 @@ func (l *likeness) configure() error {
 	return nil
 }
 
-func (l *likeness) revoke() error {
+func (l *comparison) revoke() error {
 	if len(l.leases) == 0 {
 		return nil
 	}
-	r := &fleet.Revocation{Lease: l.lease(), AtOnce: l.random.IntN(2) == 0, By: "somebody"}
+	r := &fleet.Revocation{Lease: l.lease(), AtOnce: l.random.IntN(2) == 0, By: "operator"}
 	want := l.model.Revoke(l.micros(), r.Lease, r.AtOnce, r.Note())
 	if got := l.store.Administer(ctx, l.name, fleet.Command{Revoke: r}); (got == nil) != want {
 		return fmt.Errorf("revoked: %w, want %t", got, want)
@@ -308,20 +308,20 @@ func (l *likeness) revoke() error {
 	return nil
 }
 
-// look compares all there is, and that the tables say the same as their sums.
-func (l *likeness) look() error {
+// compareState compares the whole state, and the sums of the tables with their rows.
+func (l *comparison) compareState() error {
 	got, err := l.store.Inspect(ctx, l.name)
 	if err != nil {
 		return err
 	}
 	if want := l.model.Inspect(l.micros()); !reflect.DeepEqual(got, want) {
-		return fmt.Errorf("the engine has %+v\nthe model      %+v", got, want)
+		return fmt.Errorf("store %+v\nmodel %+v", got, want)
 	}
 	return errors.Join(l.list(), checkSums(l.store.Store))
 }
 
-// list compares the summary with the model, which Inspect has brought up to now.
-func (l *likeness) list() error {
+// list compares the summary with that of the model, whose clock Inspect has advanced.
+func (l *comparison) list() error {
 	got, err := l.store.List(ctx, protocol.ListQuery{})
 	if err != nil {
 		return err
@@ -332,7 +332,7 @@ func (l *likeness) list() error {
 	return nil
 }
 
-// checkSums fails if what is kept beside the rows is not what they add up to.
+// checkSums fails if the sums that are stored with the rows differ from the rows.
 func checkSums(s *Store) error {
 	var wrong []string
 	err := s.pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(array_agg(x::text), '{}') FROM (
@@ -354,25 +354,25 @@ func checkSums(s *Store) error {
 				WHERE l.semaphore = s.id AND get_bit(s.slots_in_use, n) = 0)
 	) x`, s.options.Schema)).Scan(&wrong)
 	if err == nil && len(wrong) > 0 {
-		err = errors.New(fmt.Sprint("the sums are not those of the rows: ", wrong))
+		err = errors.New(fmt.Sprint("the sums differ from the rows: ", wrong))
 	}
 	return err
 }
 
-// TestTheDeadAreEndedInPortions has forty sessions, of which one speaks.
-func TestTheDeadAreEndedInPortions(t *testing.T) {
+// TestApply_EndsExpiredSessionsInPortions opens forty sessions, of which one is renewed.
+func TestApply_EndsExpiredSessionsInPortions(t *testing.T) {
 	t.Parallel()
-	l := &likeness{store: openClocked(t).(clocked), name: "a", now: time.Now().Truncate(time.Microsecond)}
+	l := &comparison{store: openClocked(t).(clocked), name: "a", now: time.Now().Truncate(time.Microsecond)}
 	l.store.SetClock(l.now)
 	config := protocol.Config{Capacity: 5, TTL: sessiontest.TTL, Protocol: protocol.Version}
 	var err error
 	if l.model, err = protocol.New(l.micros(), config, 0); err != nil {
 		t.Fatal(err)
 	}
-	say := func(m *member, ops ...protocol.Op) {
+	send := func(m *member, ops ...protocol.Op) {
 		t.Helper()
 		m.seq++
-		if err := l.say(m, protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack, Ops: ops}); err != nil {
+		if err := l.apply(m, protocol.Batch{Owner: m.owner, Session: m.id, Seq: m.seq, Ack: m.ack, Ops: ops}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -380,16 +380,16 @@ func TestTheDeadAreEndedInPortions(t *testing.T) {
 		if err := l.open(config); err != nil {
 			t.Fatal(err)
 		}
-		say(l.members[len(l.members)-1], sessiontest.Acquire(1, 1))
+		send(l.members[len(l.members)-1], sessiontest.Acquire(1, 1))
 	}
 	living := l.members[20]
 	for i := range 16 {
-		if i < 9 { // then no time passes, and the rest is ended
+		if i < 9 { // then no time passes, and the remaining sessions are ended
 			l.now = l.now.Add(time.Duration(sessiontest.TTL/6) * time.Microsecond)
 			l.store.SetClock(l.now)
 		}
-		say(living)
-		if err := errors.Join(l.compareWoken(), l.look()); err != nil {
+		send(living)
+		if err := errors.Join(l.compareWoken(), l.compareState()); err != nil {
 			t.Fatalf("call %d: %v", i, err)
 		}
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// A use is how the server is used, by whomever.
-type use struct {
+// usage describes the load of the server by all its clients.
+type usage struct {
 	release          string
-	number           int // 150004
+	number           int // of the version: 150004 is 15.4
 	pooled           bool
 	connections, max int
-	oldest           time.Duration // how long a transaction has done nothing, and keeps what it has locked
+	oldest           time.Duration // the longest time for which a transaction has been idle; it keeps its locks
 }
 
-func askUse(ctx context.Context, c *pgx.Conn) (u use, err error) {
+func queryUsage(ctx context.Context, c *pgx.Conn) (u usage, err error) {
 	if u.pooled, err = behindPooler(ctx, c); err != nil {
 		return u, err
 	}
@@ -34,34 +34,35 @@ func askUse(ctx context.Context, c *pgx.Conn) (u use, err error) {
 	return u, err
 }
 
-// oldestTested is the first version that has all that is used.
-const oldestTested = 13
+// oldestSupported is the oldest major version that has all features that are used.
+const oldestSupported = 13
 
-func (u use) version() fleet.Finding {
+func (u usage) versionFinding() fleet.Finding {
 	f := fleet.Finding{Check: "version", Level: fleet.LevelOK, Seen: "PostgreSQL " + u.release}
-	if u.number < oldestTested*10_000 {
-		f.Level, f.Advice = fleet.LevelProblem, fmt.Sprintf("upgrade it to %d or later", oldestTested)
+	if u.number < oldestSupported*10_000 {
+		f.Level, f.Advice = fleet.LevelProblem, fmt.Sprintf("upgrade it to %d or later", oldestSupported)
 	}
 	return f
 }
 
-// room is whether others can still connect.
-func (u use) room() fleet.Finding {
+// connectionsFinding returns the finding about free connections.
+func (u usage) connectionsFinding() fleet.Finding {
 	f := fleet.Finding{Check: "connections", Level: fleet.LevelOK, Seen: fmt.Sprintf("%d of %d in use", u.connections, u.max)}
 	if u.connections > u.max/10*9 {
-		f.Level, f.Advice = fleet.LevelWarning, "who comes next may be refused; raise max_connections, or lower pool_max_conns in the URLs"
+		f.Level, f.Advice = fleet.LevelWarning, "new connections may be rejected; raise max_connections, or lower pool_max_conns in the URLs"
 	}
 	return f
 }
 
-// idle is about transactions that are left open. One that has locked the row of a
-// semaphore stops it, and all keep dead rows from being cleared away.
-func (u use) idle() fleet.Finding {
+// transactionsFinding returns the finding about transactions that are left open. One that
+// has locked the row of a semaphore stops that semaphore. Each of them keeps vacuum from
+// removing obsolete row versions.
+func (u usage) transactionsFinding() fleet.Finding {
 	const long = 10 * time.Second
 	if u.oldest < long {
 		return fleet.Finding{Check: "transactions", Level: fleet.LevelOK, Seen: "none is left open"}
 	}
 	return fleet.Finding{Check: "transactions", Level: fleet.LevelWarning,
-		Seen:   fmt.Sprintf("one has been idle for %v: it keeps dead rows, and any row that it has locked", u.oldest.Round(time.Second)),
+		Seen:   fmt.Sprintf("one has been idle for %v: it keeps vacuum from removing obsolete row versions, and holds its locks", u.oldest.Round(time.Second)),
 		Advice: "look for \"idle in transaction\" in pg_stat_activity, and set idle_in_transaction_session_timeout"}
 }

@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// listeners are those who want to hear of news, by instance. A hint is noted
-// for them and told by their own goroutine, so that a slow one is in nobody's
-// way.
+// listeners contains the listeners for change notifications, by instance. A
+// notification is stored in the listener and delivered by the listener's own goroutine,
+// so that a slow listener does not delay others.
 type listeners struct {
 	mu         sync.Mutex
 	byInstance map[string][]*listener
 }
 
-// A listener has names told to it one after the other.
+// A listener receives the names of changed semaphores, one after the other.
 type listener struct {
 	prefix  string
 	pending []string
-	news    chan struct{} // buffered
+	ready   chan struct{} // buffered
 }
 
 func (ls *listeners) add(instance, prefix string) *listener {
-	l := &listener{prefix: prefix, news: make(chan struct{}, 1)}
+	l := &listener{prefix: prefix, ready: make(chan struct{}, 1)}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.byInstance == nil {
@@ -41,13 +41,13 @@ func (ls *listeners) remove(instance string, l *listener) {
 	}
 }
 
-// hint notes a semaphore, by its whole name, for those who listen as an
+// notify stores the name of a semaphore, given with its prefix, for the listeners of an
 // instance.
-func (ls *listeners) hint(instance, whole string) {
+func (ls *listeners) notify(instance, fullName string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.byInstance[instance] {
-		name, own := strings.CutPrefix(whole, l.prefix)
+		name, own := strings.CutPrefix(fullName, l.prefix)
 		if !own {
 			continue
 		}
@@ -55,13 +55,13 @@ func (ls *listeners) hint(instance, whole string) {
 			l.pending = append(l.pending, name)
 		}
 		select {
-		case l.news <- struct{}{}:
+		case l.ready <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// take is what a listener is to be told now.
+// take removes and returns the pending names of a listener.
 func (ls *listeners) take(l *listener) []string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -7,19 +7,22 @@ import (
 	"sync/atomic"
 )
 
-// A place is the location of a semaphore: its server, and the keys that a script
-// gets. All other keys of the semaphore begin with the first.
-type place struct {
+// A location identifies where a semaphore is stored: the server, and the keys that are
+// passed to the program. All other keys of the semaphore begin with the first.
+type location struct {
 	server *server
 	name   string
 	keys   []string
-	epoch  *atomic.Int64 // of the run of the server that replied last, 0 for none
+	epoch  *atomic.Int64 // epoch in the server's last reply; 0 before the first
 }
 
-// place locates a semaphore.
-func (s *Store) place(name string) place {
-	tag, server := s.options.Prefix+name, s.serverOf(name)
-	at := place{server: server, name: name, keys: []string{"{" + tag + "}", s.options.Prefix + "server"}, epoch: &server.epochs[0]}
+// location returns the location of a semaphore.
+func (s *Store) location(name string) location {
+	tag, server := s.options.Prefix+name, s.servers[0]
+	if len(s.servers) > 1 {
+		server = s.serverOf(name)
+	}
+	at := location{server: server, name: name, keys: []string{"{" + tag + "}", s.options.Prefix + "server"}, epoch: &server.epochs[0]}
 	if s.options.Cluster {
 		slot := slot(tag)
 		at.keys[1] += "{" + tagOf(slot) + "}"
@@ -28,14 +31,11 @@ func (s *Store) place(name string) place {
 	return at
 }
 
-// serverOf returns the server of a semaphore, by rendezvous hashing: adding or removing
-// a server moves only the semaphores of that server.
+// serverOf selects the server of a semaphore by rendezvous hashing, so that adding or
+// removing a server moves only the semaphores of that server.
 func (s *Store) serverOf(name string) *server {
 	best, most := s.servers[0], uint64(0)
 	for _, server := range s.servers {
-		if len(s.servers) == 1 {
-			break
-		}
 		h := fnv.New64a()
 		h.Write([]byte(server.address + "\x00" + name))
 		if score := mix(h.Sum64()); score > most {
@@ -45,7 +45,8 @@ func (s *Store) serverOf(name string) *server {
 	return best
 }
 
-// mix finalizes a hash as murmur3 does: the high bits of FNV hashes are much alike.
+// mix applies the murmur3 finalizer, since the high bits of FNV hashes are poorly
+// distributed.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -54,12 +55,10 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-func (s *Store) promotion() int64 { return s.options.Promotion.Microseconds() }
-
-// slots is the number of slots of a cluster.
+// slots is the number of hash slots of a cluster.
 const slots = 16384
 
-// slot returns the slot of a hash tag in a cluster.
+// slot returns the hash slot of a hash tag: its CRC16 modulo the number of slots.
 func slot(tag string) int {
 	crc := uint16(0)
 	for i := range len(tag) {
@@ -75,8 +74,8 @@ func slot(tag string) int {
 	return int(crc % slots)
 }
 
-// tags returns a hash tag for each slot, so that the slot of each semaphore can have a
-// server key.
+// tags returns a hash tag for each slot. The server key of a semaphore in a cluster has
+// the tag of the semaphore's slot.
 var tags = sync.OnceValue(func() *[slots]string {
 	var all [slots]string
 	for found, n := 0, 0; found < slots; n++ {

@@ -6,29 +6,30 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// limited is a context for calls that fail.
+// limited returns a context that ends after d, for calls that fail.
 func limited(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func TestNobodyIsThere(t *testing.T) {
+func TestStore_ReportsAnUnreachableServer(t *testing.T) {
 	t.Parallel()
 	store := openBy(t, Options{Endpoints: []string{"127.0.0.1:1"}, Password: "hush"})
 	_, err := store.Inspect(limited(t, 30*time.Second), "a")
-	wantError(t, err, "cannot reach etcd at 127.0.0.1:1: connection refused; is it running?")
+	wantError(t, err, "cannot reach etcd at 127.0.0.1:1: connection refused")
 	_, err = store.List(limited(t, 30*time.Second), protocol.ListQuery{})
 	wantError(t, err, "connection refused")
 	secret := openBy(t, Options{Endpoints: []string{"127.0.0.1:1"}, User: "me", Password: "hush"})
@@ -39,7 +40,7 @@ func TestNobodyIsThere(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestClose_EndsAllOperations(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
@@ -57,25 +58,24 @@ func TestClosed(t *testing.T) {
 	wantError(t, err, "closed")
 }
 
-// TestAPanicSpoilsNothing: whoever called is told, and the semaphore is read
-// again.
-func TestAPanicSpoilsNothing(t *testing.T) {
+// TestStore_ReadsAgainAfterAPanic checks also that the caller gets the panic as an error.
+func TestStore_ReadsAgainAfterAPanic(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
-	o := store.do("a", &call{ctx: ctx, act: func(now protocol.Micros, v *view) outcome {
+	o := store.do("a", &call{ctx: ctx, act: func(now protocol.Micros, v *view) result {
 		v.state.Apply(now, protocol.Batch{Owner: sessiontest.Owner, Session: s.ID, Seq: 99, End: true})
 		panic("broken by the test")
 	}})
 	wantError(t, o.err, "panic: broken by the test")
 	sessiontest.WantHeld(t, store, "a", lease)
-	s.Say(sessiontest.Release(lease))
+	s.Send(sessiontest.Release(lease))
 }
 
-// TestTheServerIsRestarted kills it in the middle of batches, again and again.
-func TestTheServerIsRestarted(t *testing.T) {
+// TestStore_SurvivesRestartsOfTheServer kills the server during batches.
+func TestStore_SurvivesRestartsOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
 	store := openAt(t, server, "")
@@ -96,14 +96,14 @@ func TestTheServerIsRestarted(t *testing.T) {
 		b := s.Next(sessiontest.Release(held), sessiontest.Acquire(n, 3))
 		r, err := store.Apply(ctx, "a", b)
 		for ; err != nil; r, err = store.Apply(ctx, "a", b) {
-			failures++ // it is said again as it was
+			failures++ // the same batch is sent again
 			time.Sleep(5 * time.Millisecond)
 		}
 		if r.Status != protocol.Applied && r.Status != protocol.Repeated || len(r.Results) != 1 || r.Results[0].Kind != protocol.Granted {
 			t.Fatalf("batch %d: %+v", n, r)
 		}
 		held = r.Results[0].Lease
-		s.Hear(r)
+		s.Receive(r)
 		batches++
 		select {
 		case <-stop:
@@ -116,74 +116,75 @@ func TestTheServerIsRestarted(t *testing.T) {
 	}
 }
 
-// TestTheAnswerIsLost: what was written, and not heard of, is not written again.
-func TestTheAnswerIsLost(t *testing.T) {
+// TestApply_IsAppliedOnceIfTheReplyIsLost checks that what was written is not written again.
+func TestApply_IsAppliedOnceIfTheReplyIsLost(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
-	p := enginetest.NewProxy(t, server.Nodes[0].Address)
+	p := storetest.NewProxy(t, server.Nodes[0].Address)
 	store := openBy(t, Options{Endpoints: []string{p.Address}})
 	other := openAt(t, server, "")
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 5})
 	lease := s.Granted(1, sessiontest.Acquire(1, 1))[0]
 
-	// The same call goes on until it knows.
-	p.SetFault(enginetest.Fault{LoseReplies: true})
+	// The same call retries until it knows the result.
+	p.SetFault(storetest.Fault{LoseReplies: true})
 	time.AfterFunc(500*time.Millisecond, func() {
 		p.Cut()
 		p.Heal()
 	})
 	second := s.Granted(1, sessiontest.Acquire(2, 1))[0]
 	if p.Lost() == 0 {
-		t.Error("no answer was lost")
+		t.Error("no reply was lost")
 	}
 	sessiontest.WantHeld(t, other, "a", lease, second)
 
-	// So it is for what cannot be repeated.
-	p.SetFault(enginetest.Fault{LoseReplies: true})
+	// So does an operation that cannot be repeated.
+	p.SetFault(storetest.Fault{LoseReplies: true})
 	time.AfterFunc(500*time.Millisecond, func() {
 		p.Cut()
 		p.Heal()
 	})
 	if err := store.Administer(ctx, "a", fleet.Command{Revoke: &fleet.Revocation{Lease: second, AtOnce: true}}); err != nil {
-		t.Errorf("what was done is not known to be: %v", err)
+		t.Errorf("the revocation is not known to be done: %v", err)
 	}
 	sessiontest.WantHeld(t, other, "a", lease)
 
-	// A caller who gives up says it again.
-	p.SetFault(enginetest.Fault{LoseReplies: true})
+	// A caller that stops waiting sends the batch again.
+	p.SetFault(storetest.Fault{LoseReplies: true})
 	b := s.Next(sessiontest.Acquire(3, 1))
 	if _, err := store.Apply(limited(t, 300*time.Millisecond), "a", b); err == nil {
-		t.Error("an answer came though it was lost")
+		t.Error("a reply arrived though it was lost")
 	}
 	p.Cut()
 	p.Heal()
 	r, err := store.Apply(ctx, "a", b)
 	if err != nil || len(r.Results) != 2 || r.Results[1].Kind != protocol.Granted {
-		t.Fatalf("%+v, %v", r, err) // the first is that of the revocation
+		t.Fatalf("%+v, %v", r, err) // the first result is that of the revocation
 	}
 	sessiontest.WantHeld(t, other, "a", lease, r.Results[1].Lease)
 }
 
-// TestConnectionsAreCut while many work, and hints get lost.
-func TestConnectionsAreCut(t *testing.T) {
+// TestStore_SurvivesCutConnections cuts connections under load, so that notifications are
+// missed: after every cut, permits are granted again.
+func TestStore_SurvivesCutConnections(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
-	p := enginetest.NewProxy(t, server.Nodes[0].Address)
+	p := storetest.NewProxy(t, server.Nodes[0].Address)
 	client, err := fleet.Open(ctx, "etcd://"+p.Address+"/?prefix=cut/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close(ctx)
-	s, err := client.Semaphore("jobs", 2, fleet.TTL(3*time.Second))
+	s, err := client.Semaphore("jobs", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var counter guarded
+	var done atomic.Bool
 	var wg sync.WaitGroup
-	end := time.Now().Add(2 * time.Second)
 	for range 8 {
 		wg.Go(func() {
-			for time.Now().Before(end) {
+			for !done.Load() {
 				permit, err := s.Acquire(ctx, 1)
 				if err != nil {
 					t.Error(err)
@@ -196,71 +197,81 @@ func TestConnectionsAreCut(t *testing.T) {
 			}
 		})
 	}
-	for time.Now().Before(end) {
-		time.Sleep(150 * time.Millisecond)
+	for cut := range 12 {
+		before, giveUp := counter.entered.Load(), time.Now().Add(time.Minute)
+		for counter.entered.Load() == before && !t.Failed() {
+			if time.Now().After(giveUp) {
+				t.Errorf("no permit was granted in the minute after cut %d", cut)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond) // load, so that the cut meets batches and notifications
 		p.Cut()
 	}
+	done.Store(true)
 	wg.Wait()
-	if counter.over.Load() > 0 || counter.entered.Load() < 20 {
-		t.Errorf("%d were let in, %d times too many at once", counter.entered.Load(), counter.over.Load())
+	if over := counter.over.Load(); over > 0 {
+		t.Errorf("%d of %d acquires above the capacity", over, counter.entered.Load())
 	}
 }
 
-// TestListenersComeBack, and are told what they may have missed, also when etcd
-// has forgotten what that was.
-func TestListenersComeBack(t *testing.T) {
+// TestListen_ReconnectsAndCatchesUp checks that a listener is notified of what it may have
+// missed, also after etcd has compacted that.
+func TestListen_ReconnectsAndCatchesUp(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
-	p := enginetest.NewProxy(t, server.Nodes[0].Address)
-	deaf := openBy(t, Options{Endpoints: []string{p.Address}})
+	p := storetest.NewProxy(t, server.Nodes[0].Address)
+	listener := openBy(t, Options{Endpoints: []string{p.Address}})
 	other := openAt(t, server, "")
-	waiter := sessiontest.Begin(t, deaf, "a", protocol.Config{Capacity: 1})
+	waiter := sessiontest.Begin(t, listener, "a", protocol.Config{Capacity: 1})
 	holder := sessiontest.Begin(t, other, "a", protocol.Config{Capacity: 1})
-	heard := make(chan string, 100)
+	notified := make(chan string, 100)
 	listening, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = deaf.Listen(listening, sessiontest.Instance(t), func(name string) { heard <- name }) })
+	wg.Go(func() {
+		_ = listener.Listen(listening, sessiontest.Instance(t), func(name string) { notified <- name })
+	})
 	defer wg.Wait()
 	defer stop()
 	lease := holder.Granted(1, sessiontest.Acquire(1, 1))[0]
-	waiter.Say(sessiontest.Acquire(1, 1))
+	waiter.Send(sessiontest.Acquire(1, 1))
 	for len(server.Etcdctl("get", "--keys-only", "--prefix", "sema/notify/")) == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
 
-	p.SetFault(enginetest.Fault{Refuse: true})
+	p.SetFault(storetest.Fault{Reject: true})
 	p.Cut()
-	holder.Say(sessiontest.Release(lease)) // of which it is told, and does not hear
+	holder.Send(sessiontest.Release(lease)) // the notification of this is missed
 	server.Compact()
 	time.Sleep(50 * time.Millisecond)
 	p.Heal()
 	select {
-	case name := <-heard:
+	case name := <-notified:
 		if name != "a" {
-			t.Errorf("told of %q", name)
+			t.Errorf("notified of %q, want a", name)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("it was not told of what it missed")
+		t.Fatal("no notification of what was missed")
 	}
-	// And of what is new.
+	// Later notifications arrive, too.
 	again := waiter.Granted(1)[0]
-	holder.Say(sessiontest.Acquire(2, 1))
-	waiter.Say(sessiontest.Release(again))
+	holder.Send(sessiontest.Acquire(2, 1))
+	waiter.Send(sessiontest.Release(again))
 	third := holder.Granted(1)[0]
-	waiter.Say(sessiontest.Acquire(2, 1))
-	for len(heard) > 0 {
-		<-heard
+	waiter.Send(sessiontest.Acquire(2, 1))
+	for len(notified) > 0 {
+		<-notified
 	}
-	holder.Say(sessiontest.Release(third))
+	holder.Send(sessiontest.Release(third))
 	select {
-	case <-heard:
+	case <-notified:
 	case <-time.After(time.Minute):
-		t.Fatal("it was not told of news")
+		t.Fatal("no notification after the reconnect")
 	}
 }
 
-// TestTheDatabaseIsFull: requests fail and say why, and go on when there is room.
-func TestTheDatabaseIsFull(t *testing.T) {
+// TestStore_ReportsAFullDatabase checks also that requests succeed when there is room again.
+func TestStore_ReportsAFullDatabase(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1, "--quota-backend-bytes", fmt.Sprint(4<<20))
 	store := openAt(t, server, "")
@@ -279,7 +290,7 @@ func TestTheDatabaseIsFull(t *testing.T) {
 	if !errors.Is(err, fleet.FaultFull) || !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("%v is not FaultFull and ErrUnavailable", err)
 	}
-	sessiontest.WantHeld(t, store, "a", lease) // reading goes on
+	sessiontest.WantHeld(t, store, "a", lease) // reads succeed
 
 	server.Compact()
 	server.Etcdctl("defrag")

@@ -12,13 +12,13 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// TestASchemaWithAnyName does all there is to do in one whose name has to be quoted.
-func TestASchemaWithAnyName(t *testing.T) {
+// TestStore_QuotesTheSchema executes all operations in a schema whose name has to be quoted.
+func TestStore_QuotesTheSchema(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	schema := `Größe "x" o'y; --.$$ ` + newSchema()[:12]
@@ -27,9 +27,9 @@ func TestASchemaWithAnyName(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := openIn(t, schema, Options{Unmigrated: true})
-	heard := hear(t, store, "b")
+	notified := listenAs(t, store, "b")
 	r := newRelay(t, store, "x")
-	r.hand(r.ready(t, heard), func() { wantHint(t, heard, "x") })
+	r.handOver(r.ready(t, notified), func() { wantNotification(t, notified, "x") })
 	if page, err := store.List(ctx, protocol.ListQuery{}); err != nil || len(page) != 1 {
 		t.Error(page, err)
 	}
@@ -50,52 +50,52 @@ func TestASchemaWithAnyName(t *testing.T) {
 	}
 }
 
-// TestASearchPathLeadsNobodyAstray, though what it leads to has the same names.
-func TestASearchPathLeadsNobodyAstray(t *testing.T) {
+// TestStore_IgnoresTheSearchPath sets a search path to a schema that has the same names.
+func TestStore_IgnoresTheSearchPath(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	trap, schema := newSchema(), newSchema()
-	openIn(t, trap, Options{}) // which has them all
-	ask(t, server, "CREATE FUNCTION "+trap+".pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$")
+	openIn(t, trap, Options{}) // creates all of them
+	mustPsql(t, server, "CREATE FUNCTION "+trap+".pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$")
 	for _, path := range []string{trap, "", trap + ", pg_catalog"} {
 		store := openAt(t, server.URL()+"&search_path="+url.QueryEscape(path), Options{Schema: schema})
 		name := "of " + path
 		a, b := sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1}), sessiontest.Begin(t, store, name, protocol.Config{Capacity: 1})
 		lease := a.Granted(1, sessiontest.Acquire(1, 1))[0]
-		b.Say(sessiontest.Acquire(1, 1))
-		a.Say(sessiontest.Release(lease))
+		b.Send(sessiontest.Acquire(1, 1))
+		a.Send(sessiontest.Release(lease))
 		b.Granted(1)
-		if n := ask(t, server, "SELECT count(*) FROM "+trap+".semaphore"); n != "0" {
-			t.Errorf("search_path %q: %s semaphores are elsewhere", path, n)
+		if n := mustPsql(t, server, "SELECT count(*) FROM "+trap+".semaphore"); n != "0" {
+			t.Errorf("search_path %q: %s semaphores are in the wrong schema", path, n)
 		}
 	}
 }
 
-// TestBackendsAreTerminatedInTheMiddleOfBatches, again and again.
-func TestBackendsAreTerminatedInTheMiddleOfBatches(t *testing.T) {
+// TestStore_SurvivesTerminatedBackends terminates backends during batches.
+func TestStore_SurvivesTerminatedBackends(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
 	schema := newSchema()
 	database := server.URL() + "&application_name=" + schema
-	var r room
+	var r section
 	clients := []*fleet.Client{fleet.New(openAt(t, database, Options{Schema: schema})), fleet.New(openAt(t, database, Options{Schema: schema}))}
-	end := crowd(t, &r, clients...)
-	look := openIn(t, schema, Options{})
+	end := contend(t, &r, clients...)
+	observer := openIn(t, schema, Options{})
 	terminated := int64(0)
 	for deadline := time.Now().Add(2 * time.Minute); terminated < 40; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("only %d were met in the middle", terminated)
+			t.Fatalf("only %d backends were terminated during a batch", terminated)
 		}
-		terminated += count(t, look, "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+schema+"' AND state = 'active') x")
+		terminated += count(t, observer, "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+schema+"' AND state = 'active') x")
 	}
 	wantProgress(t, &r)
 	end()
-	wantEmpty(t, look, &r, clients...)
+	wantEmpty(t, observer, &r, clients...)
 }
 
-// TestTheListenerGoesToTheServerItself, of which the certificate is not that of
-// the pooler, or which has none.
-func TestTheListenerGoesToTheServerItself(t *testing.T) {
+// TestRedirect_KeepsTheTLSMode redirects to the server behind a pooler. Its certificate is
+// not that of the pooler, or it has none.
+func TestRedirect_KeepsTheTLSMode(t *testing.T) {
 	t.Parallel()
 	for mode, ways := range map[string]string{"verify-full": "db", "require": "tls", "prefer": "tls plain", "disable": "plain"} {
 		parsed, err := pgxpool.ParseConfig("postgres://u@pooler:6432,other:6432/d?sslmode=" + mode)
@@ -109,7 +109,7 @@ func TestTheListenerGoesToTheServerItself(t *testing.T) {
 		var got []string
 		for _, way := range append([]*pgx.ConnConfig{config}, fallbacks(config)...) {
 			if way.Host != "db" || way.Port != 5432 {
-				t.Errorf("%s: it goes to %s:%d", mode, way.Host, way.Port)
+				t.Errorf("%s: it connects to %s:%d", mode, way.Host, way.Port)
 			}
 			switch {
 			case way.TLSConfig == nil:
@@ -135,23 +135,25 @@ func fallbacks(config *pgx.ConnConfig) (all []*pgx.ConnConfig) {
 	return all
 }
 
-// TestHintsComeWithoutAListener: there is nobody where it is to listen.
-func TestHintsComeWithoutAListener(t *testing.T) {
+// TestListen_ChecksThroughThePoolWithoutAListener listens at an address where there is no
+// server.
+func TestListen_ChecksThroughThePoolWithoutAListener(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{Listen: "127.0.0.1:1"})
-	heard := hear(t, store, "b")
+	notified := listenAs(t, store, "b")
 	r := newRelay(t, store, "x")
 	lease := r.a.Granted(1, sessiontest.Acquire(1, 1))[0]
-	r.b.Say(sessiontest.Acquire(1, 1))
-	r.a.Say(sessiontest.Release(lease))
-	wantHint(t, heard, "x")
+	r.b.Send(sessiontest.Acquire(1, 1))
+	r.a.Send(sessiontest.Release(lease))
+	wantNotification(t, notified, "x")
 }
 
-// TestAListenerThatIsDeadWithoutAWord is found out when it looks.
-func TestAListenerThatIsDeadWithoutAWord(t *testing.T) {
+// TestListener_DetectsAnUnresponsiveConnection runs a check on a connection that does not
+// reply any more: it fails.
+func TestListener_DetectsAnUnresponsiveConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
-	w := enginetest.NewProxy(t, server.Address)
+	w := storetest.NewProxy(t, server.Address)
 	store := openAt(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", w.Address), Options{Schema: newSchema()})
 	c, err := pgx.ConnectConfig(ctx, store.pool.Config().ConnConfig)
 	if err != nil {
@@ -166,7 +168,7 @@ func TestAListenerThatIsDeadWithoutAWord(t *testing.T) {
 	if err := l.check(ctx, c, []string{"i"}); err != nil {
 		t.Fatal(err)
 	}
-	w.SetFault(silent)
+	w.SetFault(blackhole)
 	began := time.Now()
 	if err := l.check(ctx, c, []string{"i"}); err == nil || time.Since(began) > checkWithin+time.Minute {
 		t.Errorf("%v after %v", err, time.Since(began))

@@ -12,13 +12,12 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// wantUnavailable fails unless the error is one after which it makes sense to try
-// again, and has the texts.
+// wantUnavailable fails the test unless the error is ErrUnavailable and has the texts.
 func wantUnavailable(t *testing.T, what string, err error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, sema.ErrUnavailable) {
@@ -32,12 +31,12 @@ func wantUnavailable(t *testing.T, what string, err error, texts ...string) {
 	}
 }
 
-// Callers whose context has no deadline get an error from a server that does not
-// reply.
-func TestStore_IsBoundedIfTheServerIsSilent(t *testing.T) {
+// TestStore_TimesOutIfTheServerDoesNotReply calls every method with a context that has no
+// deadline.
+func TestStore_TimesOutIfTheServerDoesNotReply(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
-	p := enginetest.NewProxy(t, server.Address)
+	p := storetest.NewProxy(t, server.Address)
 	u := server.URLOf("postgres", "postgres")
 	u.Host = p.Address
 	schema := newSchema()
@@ -46,7 +45,7 @@ func TestStore_IsBoundedIfTheServerIsSilent(t *testing.T) {
 	s := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})
 	b := s.Next(sessiontest.Acquire(1, 1))
 	store.options.replyWithin = 300 * time.Millisecond
-	p.SetFault(silent)
+	p.SetFault(blackhole)
 	for what, call := range map[string]func() error{
 		"Open": func() error {
 			_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener("i"))
@@ -61,15 +60,16 @@ func TestStore_IsBoundedIfTheServerIsSilent(t *testing.T) {
 	} {
 		wantUnavailable(t, what, call(), p.Address)
 	}
-	late, cancel := context.WithTimeout(ctx, time.Hour) // which is the caller's, but too long
+	late, cancel := context.WithTimeout(ctx, time.Hour) // a deadline, but a later one than the store's
 	defer cancel()
 	_, err := store.Apply(late, "a", b)
 	wantUnavailable(t, "Apply within an hour", err, p.Address)
-	p.Cut() // or it is waited for in the end
+	p.Cut() // otherwise closing the store waits for the connections
 }
 
-// A connection that was established, and tables that somebody has locked.
-func TestOpen_IsBoundedIfTablesAreLocked(t *testing.T) {
+// TestOpen_TimesOutIfTablesAreLocked opens a store where the connection is established,
+// and another transaction has locked a table.
+func TestOpen_TimesOutIfTablesAreLocked(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
 	schema := store.options.Schema
@@ -85,9 +85,9 @@ func TestOpen_IsBoundedIfTablesAreLocked(t *testing.T) {
 	wantUnavailable(t, "Open", err, "no reply from postgres")
 }
 
-// A migration gives up where a transaction that was left open has locked a table: all
-// batches would wait behind it.
-func TestMigrate_GivesUpWhereATransactionIsLeftOpen(t *testing.T) {
+// TestMigrate_FailsIfATransactionIsLeftOpen migrates where a transaction that was left
+// open has locked a table. A migration that waited would block all batches behind it.
+func TestMigrate_FailsIfATransactionIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
 	in := store.options.Schema
@@ -119,7 +119,7 @@ func TestMigrate_GivesUpWhereATransactionIsLeftOpen(t *testing.T) {
 	}
 }
 
-func TestStore_SaysThatTheDefaultIsReadOnly(t *testing.T) {
+func TestStore_ReportsAReadOnlyDefault(t *testing.T) {
 	t.Parallel()
 	store := openIn(t, newSchema(), Options{})
 	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 1})

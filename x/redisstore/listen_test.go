@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// subscribed is how many channels each connection has that has some.
+// subscribed returns the number of channels of each connection with subscriptions.
 func subscribed(server *redistest.Server) (each []string) {
 	for client := range strings.Lines(server.Must("CLIENT", "LIST", "TYPE", "pubsub")) {
 		for _, field := range strings.Fields(client) {
@@ -23,7 +23,7 @@ func subscribed(server *redistest.Server) (each []string) {
 	return each
 }
 
-// awaitSubscribed waits for what subscribed says.
+// awaitSubscribed waits until subscribed returns want.
 func awaitSubscribed(t *testing.T, server *redistest.Server, want ...string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -37,78 +37,78 @@ func awaitSubscribed(t *testing.T, server *redistest.Server, want ...string) {
 	}
 }
 
-func TestAllWhoListenShareAConnection(t *testing.T) {
+func TestListen_SharesOneConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openServer(t, server)
-	crowd := sessiontest.NewCrowd(t, store, store, 300)
+	group := sessiontest.NewListeners(t, store, store, 300)
 	awaitSubscribed(t, server, "300")
-	crowd.WantTold()
-	gone, stayed := crowd.Members[:200], crowd.Members[200:]
+	group.WantNotified()
+	gone, stayed := group.Members[:200], group.Members[200:]
 	for _, m := range gone {
-		m.Leave()
+		m.Stop()
 	}
 	awaitSubscribed(t, server, "100")
-	crowd.Members = stayed
-	crowd.WantTold()
+	group.Members = stayed
+	group.WantNotified()
 	for _, m := range stayed {
-		m.Leave()
+		m.Stop()
 	}
 	awaitSubscribed(t, server)
-	crowd.Members = nil
-	crowd.Join()
+	group.Members = nil
+	group.Add()
 	awaitSubscribed(t, server, "1")
-	crowd.WantTold()
+	group.WantNotified()
 	if n := strings.Count(server.Must("CLIENT", "LIST", "TYPE", "normal"), "name=sema"); n != 1 {
-		t.Errorf("%d other connections are kept, want 1", n)
+		t.Errorf("%d other connections are open, want 1", n)
 	}
 }
 
-func TestAllWhoListenAreHeardAgainAfterACut(t *testing.T) {
+func TestListen_NotifiesAllListenersAfterACut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openServer(t, server)
-	crowd := sessiontest.NewCrowd(t, store, store, 40)
+	group := sessiontest.NewListeners(t, store, store, 40)
 	for range 3 {
 		awaitSubscribed(t, server, "40")
 		if n := server.Must("CLIENT", "KILL", "TYPE", "pubsub"); n != "1" {
 			t.Errorf("%s connections were cut, want 1", n)
 		}
 		awaitSubscribed(t, server, "40")
-		crowd.WantTold()
+		group.WantNotified()
 	}
 }
 
-// TestWhoComesAndGoesWhileThereIsNoConnection: who came is heard when there is one
-// again, and nobody is heard who has gone.
-func TestWhoComesAndGoesWhileThereIsNoConnection(t *testing.T) {
+// TestListen_TracksListenersWhileDisconnected checks that after a reconnection listeners
+// that joined meanwhile are subscribed, and those that left are not.
+func TestListen_TracksListenersWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := enginetest.NewProxy(t, server.Address)
-	crowd := sessiontest.NewCrowd(t, openAt(t, Options{Addresses: []string{proxy.Address}}), openServer(t, server), 40)
+	proxy := storetest.NewProxy(t, server.Address)
+	group := sessiontest.NewListeners(t, openAt(t, Options{Addresses: []string{proxy.Address}}), openServer(t, server), 40)
 	awaitSubscribed(t, server, "40")
-	proxy.SetFault(enginetest.Fault{Refuse: true})
+	proxy.SetFault(storetest.Fault{Reject: true})
 	proxy.Cut()
 	awaitSubscribed(t, server)
-	for _, m := range crowd.Members[:20] {
-		m.Leave()
+	for _, m := range group.Members[:20] {
+		m.Stop()
 	}
-	crowd.Members = crowd.Members[20:]
+	group.Members = group.Members[20:]
 	for range 30 {
-		crowd.Join()
+		group.Add()
 	}
 	proxy.Heal()
 	awaitSubscribed(t, server, "50")
-	crowd.WantTold()
+	group.WantNotified()
 }
 
-func TestCloseEndsAllWhoListen(t *testing.T) {
+func TestClose_EndsAllListeners(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := openServer(t, server)
-	crowd := sessiontest.NewCrowd(t, store, openServer(t, server), 100)
+	group := sessiontest.NewListeners(t, store, openServer(t, server), 100)
 	awaitSubscribed(t, server, "100")
 	store.Close()
-	crowd.WantEnd(errClosed)
+	group.WantEnd(errClosed)
 	awaitSubscribed(t, server)
 }

@@ -1,4 +1,4 @@
-package hints
+package notify
 
 import (
 	"context"
@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// listen has somebody listen until stop, which returns why that ended.
-func listen(h *Hub, instance string, hint func(name string)) (stop func(cause error) error) {
+// listen starts a listener. The function stop ends its context with the cause and
+// returns the error of Listen.
+func listen(h *Hub, instance string, notify func(name string)) (stop func(cause error) error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- h.Listen(ctx, instance, hint) }()
+	go func() { ended <- h.Listen(ctx, instance, notify) }()
 	return func(cause error) error {
 		cancel(cause)
 		return <-ended
@@ -28,24 +29,24 @@ func await(ctx context.Context) { <-ctx.Done() }
 
 func ignore(string) {}
 
-func TestOneHearsWhileSomebodyListens(t *testing.T) {
+func TestHub_RunsOneReceiveLoopWhileThereAreListeners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var begun, hearing atomic.Int64
+		var started, running atomic.Int64
 		h := NewHub(func(ctx context.Context) {
-			begun.Add(1)
-			if hearing.Add(1) > 1 {
-				t.Error("two hear at a time")
+			started.Add(1)
+			if running.Add(1) > 1 {
+				t.Error("two receive loops run at a time")
 			}
 			<-ctx.Done()
-			time.Sleep(time.Second) // which it takes to hang up
-			hearing.Add(-1)
+			time.Sleep(time.Second) // to close the connection
+			running.Add(-1)
 		})
 		want := func(times int64, now bool) {
 			t.Helper()
 			synctest.Wait()
-			if begun.Load() != times || (hearing.Load() > 0) != now {
-				t.Errorf("begun %d times, and %d go on; want %d, %v", begun.Load(), hearing.Load(), times, now)
+			if started.Load() != times || (running.Load() > 0) != now {
+				t.Errorf("%d loops started, %d running; want %d started, running %v", started.Load(), running.Load(), times, now)
 			}
 		}
 		want(0, false)
@@ -54,11 +55,11 @@ func TestOneHearsWhileSomebodyListens(t *testing.T) {
 		want(1, true)
 		cause := errors.New("enough")
 		if err := a(cause); !errors.Is(err, cause) {
-			t.Errorf("ended with %v", err)
+			t.Errorf("Listen = %v, want the cause %v", err, cause)
 		}
 		want(1, true)
 		b(nil)
-		c := listen(h, "c", ignore) // before the one who hears has ended
+		c := listen(h, "c", ignore) // before the first receive loop has returned
 		want(1, true)
 		time.Sleep(2 * time.Second)
 		want(2, true)
@@ -72,7 +73,7 @@ func TestOneHearsWhileSomebodyListens(t *testing.T) {
 	})
 }
 
-func TestWhoIsSlowIsInNobodysWay(t *testing.T) {
+func TestHub_SlowListenerDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHub(await)
@@ -88,18 +89,18 @@ func TestWhoIsSlowIsInNobodysWay(t *testing.T) {
 		}
 		synctest.Wait()
 		for i := range 100 {
-			h.Tell("a", fmt.Sprint(i%3))
-			h.Tell("nobody", "x")
+			h.Notify("a", fmt.Sprint(i%3))
+			h.Notify("absent", "x")
 			synctest.Wait()
 		}
 		if len(quick) != 100 || len(other) != 0 || len(slow) != 1 {
-			t.Errorf("told %d, %d and %d times, want 100, 0 and 1", len(quick), len(other), len(slow))
+			t.Errorf("%d, %d and %d notifications, want 100, 0 and 1", len(quick), len(other), len(slow))
 		}
 		close(stuck)
 		synctest.Wait()
 		slices.Sort(slow[1:])
 		if want := []string{"0", "0", "1", "2"}; !slices.Equal(slow, want) {
-			t.Errorf("the slow one is told of %v, want %v", slow, want)
+			t.Errorf("the slow listener received %v, want %v", slow, want)
 		}
 		for _, stop := range stops {
 			stop(nil)
@@ -108,37 +109,37 @@ func TestWhoIsSlowIsInNobodysWay(t *testing.T) {
 	})
 }
 
-// TestWhoIsTooLateIsToldNothing: who leaves in the middle of news hears no more.
-func TestWhoIsTooLateIsToldNothing(t *testing.T) {
+// TestHub_ListenerReceivesNothingAfterItsEnd ends a listener while names are pending.
+func TestHub_ListenerReceivesNothingAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHub(await)
-		told, stuck := 0, make(chan struct{})
+		notified, stuck := 0, make(chan struct{})
 		stop := listen(h, "a", func(string) {
-			told++
+			notified++
 			<-stuck
 		})
 		synctest.Wait()
-		h.Tell("a", "x")
+		h.Notify("a", "x")
 		synctest.Wait()
 		for _, name := range []string{"y", "z"} {
-			h.Tell("a", name)
+			h.Notify("a", name)
 		}
 		time.AfterFunc(time.Second, func() { close(stuck) })
 		stop(nil)
-		if told != 1 {
-			t.Errorf("told %d times, want once", told)
+		if notified != 1 {
+			t.Errorf("%d notifications, want 1", notified)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := h.Listen(ended, "a", ignore); !errors.Is(err, context.Canceled) {
-			t.Errorf("to listen for no time at all ends with %v", err)
+			t.Errorf("Listen with an ended context = %v, want context.Canceled", err)
 		}
 		h.Close()
 	})
 }
 
-func TestChangesAreWhoCameAndWhoHasGone(t *testing.T) {
+func TestHub_ChangesReportsJoinedAndLeftInstances(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHub(await)
@@ -148,13 +149,13 @@ func TestChangesAreWhoCameAndWhoHasGone(t *testing.T) {
 			select {
 			case <-h.Changed():
 			default:
-				t.Error("no sign of changes")
+				t.Error("Changed has no value")
 			}
-			came, gone := h.Changes()
-			slices.Sort(came)
-			slices.Sort(gone)
-			if !slices.Equal(came, joined) || !slices.Equal(gone, left) {
-				t.Errorf("%v came and %v have gone, want %v, %v", came, gone, joined, left)
+			gotJoined, gotLeft := h.Changes()
+			slices.Sort(gotJoined)
+			slices.Sort(gotLeft)
+			if !slices.Equal(gotJoined, joined) || !slices.Equal(gotLeft, left) {
+				t.Errorf("Changes = %v, %v; want %v, %v", gotJoined, gotLeft, joined, left)
 			}
 		}
 		a, b := listen(h, "a", ignore), listen(h, "b", ignore)
@@ -166,7 +167,7 @@ func TestChangesAreWhoCameAndWhoHasGone(t *testing.T) {
 		b(nil)
 		want([]string{"c"}, []string{"b"})
 		if all := h.All(); len(all) != 2 {
-			t.Errorf("%v listen, want a and c", all)
+			t.Errorf("All = %v, want a and c", all)
 		}
 		again(nil)
 		c(nil)
@@ -175,16 +176,17 @@ func TestChangesAreWhoCameAndWhoHasGone(t *testing.T) {
 	})
 }
 
-// TestManyComeAndGo has whoever hears know of all who listen, in the end.
-func TestManyComeAndGo(t *testing.T) {
+// TestHub_ReceiveLoopKnowsAllListeners makes many listeners join and leave at once. A
+// receive loop that follows Changes must know all of them in the end.
+func TestHub_ReceiveLoopKnowsAllListeners(t *testing.T) {
 	t.Parallel()
-	var hearing atomic.Int64
+	var running atomic.Int64
 	var h *Hub
 	h = NewHub(func(ctx context.Context) {
-		if hearing.Add(1) > 1 {
-			t.Error("two hear at a time")
+		if running.Add(1) > 1 {
+			t.Error("two receive loops run at a time")
 		}
-		defer hearing.Add(-1)
+		defer running.Add(-1)
 		h.Changes()
 		known := map[string]bool{}
 		joined, left := h.All(), []string{}
@@ -196,7 +198,7 @@ func TestManyComeAndGo(t *testing.T) {
 				known[instance] = true
 			}
 			for instance := range known {
-				h.Tell(instance, "x")
+				h.Notify(instance, "x")
 			}
 			select {
 			case <-ctx.Done():
@@ -210,10 +212,10 @@ func TestManyComeAndGo(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for n := range 300 {
-				told := make(chan struct{}, 1)
-				stop := listen(h, fmt.Sprint((i+n)%5), func(string) { signal(told) })
+				notified := make(chan struct{}, 1)
+				stop := listen(h, fmt.Sprint((i+n)%5), func(string) { signal(notified) })
 				if rand.N(2) == 0 {
-					<-told
+					<-notified
 				}
 				stop(nil)
 			}
@@ -221,7 +223,7 @@ func TestManyComeAndGo(t *testing.T) {
 	}
 	wg.Wait()
 	h.Close()
-	if n := hearing.Load(); n != 0 || len(h.inboxes) > 0 {
-		t.Errorf("%d hear still, for %d", n, len(h.inboxes))
+	if n := running.Load(); n != 0 || len(h.inboxes) > 0 {
+		t.Errorf("%d receive loops still run, %d instances have listeners", n, len(h.inboxes))
 	}
 }

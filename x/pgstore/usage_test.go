@@ -8,21 +8,21 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-func TestHowAServerIsUsed(t *testing.T) {
+func TestUsage_HasFindings(t *testing.T) {
 	t.Parallel()
-	well := use{release: "15.8", number: 150008, connections: 10, max: 97}
+	well := usage{release: "15.8", number: 150008, connections: 10, max: 97}
 	for _, c := range []struct {
-		change func(*use)
-		find   func(use) fleet.Finding
+		change func(*usage)
+		find   func(usage) fleet.Finding
 		level  fleet.Level
 		text   string
 	}{
-		{func(*use) {}, use.version, fleet.LevelOK, "PostgreSQL 15.8"},
-		{func(u *use) { u.number = 120017 }, use.version, fleet.LevelProblem, "upgrade it to 13"},
-		{func(*use) {}, use.room, fleet.LevelOK, "10 of 97"},
-		{func(u *use) { u.connections = 90 }, use.room, fleet.LevelWarning, "max_connections"},
-		{func(*use) {}, use.idle, fleet.LevelOK, "none is left open"},
-		{func(u *use) { u.oldest = 90 * time.Second }, use.idle, fleet.LevelWarning, "one has been idle for 1m30s"},
+		{func(*usage) {}, usage.versionFinding, fleet.LevelOK, "PostgreSQL 15.8"},
+		{func(u *usage) { u.number = 120017 }, usage.versionFinding, fleet.LevelProblem, "upgrade it to 13"},
+		{func(*usage) {}, usage.connectionsFinding, fleet.LevelOK, "10 of 97"},
+		{func(u *usage) { u.connections = 90 }, usage.connectionsFinding, fleet.LevelWarning, "max_connections"},
+		{func(*usage) {}, usage.transactionsFinding, fleet.LevelOK, "none is left open"},
+		{func(u *usage) { u.oldest = 90 * time.Second }, usage.transactionsFinding, fleet.LevelWarning, "one has been idle for 1m30s"},
 	} {
 		u := well
 		c.change(&u)
@@ -32,7 +32,7 @@ func TestHowAServerIsUsed(t *testing.T) {
 	}
 }
 
-func TestATransactionThatIsLeftOpenIsNoticed(t *testing.T) {
+func TestUsage_ReportsOpenTransactions(t *testing.T) {
 	t.Parallel()
 	s := openIn(t, newSchema(), Options{})
 	c, err := s.pool.Acquire(t.Context())
@@ -49,7 +49,7 @@ func TestATransactionThatIsLeftOpenIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Exec(t.Context(), "ROLLBACK")
-	u, err := askUse(t.Context(), c.Conn())
+	u, err := queryUsage(t.Context(), c.Conn())
 	if err != nil || u.oldest <= 0 || u.pooled || u.connections < 2 || u.max < u.connections || u.number < 130000 {
 		t.Errorf("%+v, %v", u, err)
 	}
