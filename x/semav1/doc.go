@@ -1,7 +1,7 @@
-// Package semav1 is the messages of the service, as Go types: generated from
-// x/proto/sema/v1 by scripts/generate.sh, and committed. Package semav1connect has
-// its clients and handlers.
+// Package semav1 contains the messages of the service as Go types. scripts/generate.sh
+// generates them from x/proto/sema/v1. Package semav1connect contains the clients and
+// handlers.
 //
-// Go programs that want semaphores use package fleet, with a URL of x/remotestore;
-// these are for those who write clients of other kinds.
+// Go programs that use semaphores need package fleet, with a URL of x/remotestore. This
+// package is for other kinds of clients.
 package semav1

@@ -26,11 +26,11 @@ type Reason int32
 
 const (
 	Reason_REASON_UNSPECIFIED Reason = 0
-	Reason_REASON_NOT_EXIST   Reason = 1  // there is no such semaphore, or lease; code not_found
-	Reason_REASON_CONFLICT    Reason = 2  // the configuration was changed meanwhile; code aborted
-	Reason_REASON_VERSION     Reason = 3  // of the protocol, too old or too new for what is stored; code failed_precondition
+	Reason_REASON_NOT_EXIST   Reason = 1  // no such semaphore or lease; code not_found
+	Reason_REASON_CONFLICT    Reason = 2  // the configuration was changed in the meantime; code aborted
+	Reason_REASON_VERSION     Reason = 3  // the protocol version is too old or too new for the stored state; code failed_precondition
 	Reason_REASON_INVALID     Reason = 4  // the request is malformed; code invalid_argument
-	Reason_REASON_UNSUPPORTED Reason = 5  // the store cannot do it; code unimplemented
+	Reason_REASON_UNSUPPORTED Reason = 5  // the store does not support it; code unimplemented
 	Reason_REASON_UNAVAILABLE Reason = 6  // the store does not respond; code unavailable
 	Reason_REASON_FULL        Reason = 7  // too few permits are free; code resource_exhausted
 	Reason_REASON_QUEUE_FULL  Reason = 8  // as many acquires are queued as max_waiters allows; code resource_exhausted
@@ -39,7 +39,7 @@ const (
 	Reason_REASON_DRAINING    Reason = 11 // the semaphore is draining; code unavailable
 	Reason_REASON_TOO_LARGE   Reason = 12 // more than the capacity; code failed_precondition
 	Reason_REASON_LOST        Reason = 13 // the lease is lost; code failed_precondition
-	Reason_REASON_PERMISSION  Reason = 14 // the token does not allow it, or there is none; code permission_denied or unauthenticated
+	Reason_REASON_PERMISSION  Reason = 14 // the token does not allow it, or is missing; code permission_denied or unauthenticated
 )
 
 // Enum value maps for Reason.
@@ -107,11 +107,11 @@ func (Reason) EnumDescriptor() ([]byte, []int) {
 	return file_sema_v1_fault_proto_rawDescGZIP(), []int{0}
 }
 
-// A Fault is the detail of an error of either service: what programs branch on.
-// The message of the error is for people.
+// A Fault is the detail of an error of either service, for programs to branch on.
+// The message of the error is for humans.
 type Fault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An error may be several of them: a full queue is full, too.
+	// An error may have several reasons: REASON_QUEUE_FULL comes with REASON_FULL.
 	Reasons       []Reason `protobuf:"varint,1,rep,packed,name=reasons,proto3,enum=sema.v1.Reason" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -10,18 +10,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// TestGeneratedCodeIsUpToDate generates it again and compares.
-func TestGeneratedCodeIsUpToDate(t *testing.T) {
+// TestGenerated_IsUpToDate generates the code again and compares.
+func TestGenerated_IsUpToDate(t *testing.T) {
 	t.Parallel()
-	enginetest.Need(t, "protoc", "protobuf-compiler")
-	// They are read here so that go test knows what its result depends on.
+	storetest.Need(t, "protoc", "protobuf-compiler")
+	// Read the sources, so that go test knows what its cached result depends on.
 	for _, pattern := range []string{"../proto/sema/v1/*.proto", "../../scripts/generate.sh", "../../tools/go.mod"} {
 		sources, err := filepath.Glob(pattern)
 		if err != nil || len(sources) == 0 {
-			t.Fatalf("there is no %s", pattern)
+			t.Fatalf("no file %s", pattern)
 		}
 		for _, source := range sources {
 			if _, err := os.ReadFile(source); err != nil {
@@ -30,8 +30,8 @@ func TestGeneratedCodeIsUpToDate(t *testing.T) {
 		}
 	}
 	fresh := t.TempDir()
-	if said, err := exec.Command("../../scripts/generate.sh", fresh).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := exec.Command("../../scripts/generate.sh", fresh).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	generated := goFiles(t, filepath.Join(fresh, "semav1"))
 	committed := goFiles(t, ".")
@@ -40,20 +40,20 @@ func TestGeneratedCodeIsUpToDate(t *testing.T) {
 	}
 	for name, text := range generated {
 		if !bytes.Equal(committed[name], text) {
-			t.Errorf("%s is not what scripts/generate.sh makes of x/proto: run it", name)
+			t.Errorf("%s differs from the output of scripts/generate.sh: run it", name)
 		}
 	}
 	for name := range committed {
 		if generated[name] == nil {
-			t.Errorf("%s is not generated from x/proto any more: remove it", name)
+			t.Errorf("%s is no longer generated from x/proto: remove it", name)
 		}
 	}
 }
 
-// protocVersion is in a comment, and is not the same everywhere.
+// protocVersion matches the comment with the version of protoc, which differs between machines.
 var protocVersion = regexp.MustCompile(`(?m)^// 	protoc        .*$`)
 
-// goFiles are the generated ones in a directory.
+// goFiles returns the generated files in a directory.
 func goFiles(t *testing.T, directory string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}

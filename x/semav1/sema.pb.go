@@ -26,16 +26,16 @@ type AcquireRequest struct {
 	Semaphore string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
 	// Permits; 0: 1.
 	Weight int64 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
-	// How long to queue if too few permits are free; 0: not at all. The service bounds it.
-	// A client that disconnects leaves the queue.
+	// Longest time to queue if too few permits are free; 0: do not queue. The service
+	// bounds it. A client that disconnects leaves the queue.
 	WaitMs uint32 `protobuf:"varint,3,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
-	// What the semaphore is created with if it does not exist and is not declared by the
-	// operator. What is stored is used afterwards.
+	// Configuration of a semaphore that does not exist and is not declared by the operator.
+	// Later acquires use the stored configuration.
 	Settings *Settings `protobuf:"bytes,4,opt,name=settings,proto3" json:"settings,omitempty"`
-	// A text of the client, shown to operators with the lease.
+	// Free text from the client, shown to operators with the lease.
 	Holder string `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
 	// If not empty, a request that is repeated with the same key within the TTL gets the
-	// same lease. Choose it at random for each acquire.
+	// same lease. Choose a random key for each acquire.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -211,7 +211,7 @@ func (x *RenewRequest) GetId() string {
 
 type RenewResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lease         *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"` // with the present fence
+	Lease         *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"` // with the current fence
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -456,13 +456,13 @@ type isHoldResponse_Event interface {
 }
 
 type HoldResponse_Held struct {
-	// The lease is held. It is sent when the lease is granted, and each time it is
-	// renewed. A client that receives none for valid_for_ms has lost the lease.
+	// The lease is held. Sent when the lease is granted, and each time it is renewed. A
+	// client that receives none for valid_for_ms has lost the lease.
 	Held *Lease `protobuf:"bytes,1,opt,name=held,proto3,oneof"`
 }
 
 type HoldResponse_Lost struct {
-	// The lease is lost: stop using what it protects. The stream ends after it.
+	// The lease is lost: stop using the resource that it protects. The stream ends after it.
 	Lost *Failure `protobuf:"bytes,2,opt,name=lost,proto3,oneof"`
 }
 
@@ -614,7 +614,7 @@ func (*BatchItem_Release) isBatchItem_Request() {}
 
 type BatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*BatchResult         `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // as many as requests, in their order
+	Results       []*BatchResult         `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one per request, in the same order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -656,7 +656,7 @@ func (x *BatchResponse) GetResults() []*BatchResult {
 	return nil
 }
 
-// A BatchResult is the result of a request. That of a release has neither field.
+// A BatchResult is the result of a request. The result of a release has neither field.
 type BatchResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Result:
@@ -743,9 +743,9 @@ func (*BatchResult_Failure) isBatchResult_Result() {}
 type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`                                        // as Connect names it: "resource_exhausted"
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                                  // for people
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                                  // for humans
 	Fault         *Fault                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`                                      // for programs
-	RetryAfterMs  uint32                 `protobuf:"varint,4,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // when it makes sense to ask again; 0: not known
+	RetryAfterMs  uint32                 `protobuf:"varint,4,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // when a retry makes sense; 0: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -810,9 +810,9 @@ func (x *Failure) GetRetryAfterMs() uint32 {
 
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // of names; empty: all
-	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`  // semaphores of the page, 1,000 at most; 0: 1,000
-	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`   // the next of the page before
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // prefix of the names; empty: all
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`  // page size, 1,000 at most; 0: 1,000
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`   // next of the previous page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -871,7 +871,7 @@ func (x *ListRequest) GetAfter() string {
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Semaphores    []*Semaphore           `protobuf:"bytes,1,rep,name=semaphores,proto3" json:"semaphores,omitempty"`
-	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // the after of the next page; empty: there is none
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // after for the next page; empty on the last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -923,8 +923,8 @@ func (x *ListResponse) GetNext() string {
 type InfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // holders and waiters of the page, 1,000 at most; 0: 1,000
-	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // the next of the page before
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // page size (holders and waiters), 1,000 at most; 0: 1,000
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // next of the previous page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -983,9 +983,9 @@ func (x *InfoRequest) GetAfter() string {
 type InfoResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Holders       []*Holder              `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"` // by lease
-	Waiters       []*Waiter              `protobuf:"bytes,3,rep,name=waiters,proto3" json:"waiters,omitempty"` // in the order of the queue, after the last holder
-	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`       // the after of the next page; empty: there is none
+	Holders       []*Holder              `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"` // ordered by lease
+	Waiters       []*Waiter              `protobuf:"bytes,3,rep,name=waiters,proto3" json:"waiters,omitempty"` // in queue order, after the last holder
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`       // after for the next page; empty on the last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1051,12 +1051,12 @@ func (x *InfoResponse) GetNext() string {
 type ConfigureRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	// Only what is set is changed.
+	// Only fields that are set are changed.
 	Settings *Settings `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
-	// The version that the change is based on: it fails with REASON_CONFLICT if there is
-	// another one; 0: any.
+	// The version that the change is based on; 0: any. The request fails with
+	// REASON_CONFLICT if the current version is another one.
 	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	// Only create: it fails with REASON_CONFLICT if the semaphore exists.
+	// Only create: fails with REASON_CONFLICT if the semaphore exists.
 	Create        bool `protobuf:"varint,4,opt,name=create,proto3" json:"create,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1175,8 +1175,8 @@ func (x *ConfigureResponse) GetCreated() bool {
 type DrainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	WaitMs        uint32                 `protobuf:"varint,2,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // until nothing is held; 0: not at all. It stays draining if that takes longer.
-	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`             // as of Configure
+	WaitMs        uint32                 `protobuf:"varint,2,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // longest time to wait until nothing is held; 0: do not wait. The semaphore stays draining if that takes longer.
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`             // as in ConfigureRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1234,7 +1234,7 @@ func (x *DrainRequest) GetVersion() uint64 {
 
 type DrainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // in_use says what is still held
+	Semaphore     *Semaphore             `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // in_use is what is still held
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1279,7 +1279,7 @@ func (x *DrainResponse) GetSemaphore() *Semaphore {
 type ResumeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // as of Configure
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // as in ConfigureRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,11 +1375,11 @@ func (x *ResumeResponse) GetSemaphore() *Semaphore {
 type RevokeRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Lease     uint64                 `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"` // its number, as Info lists it
-	// Do not wait until the holder has confirmed it or has expired. Others acquire while it
-	// may still work: this breaks the bound.
+	Lease     uint64                 `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"` // its number, as listed by Info
+	// Do not wait until the holder has confirmed or has expired. The permits can be granted
+	// while the holder may still use them: this breaks the bound.
 	AtOnce        bool   `protobuf:"varint,3,opt,name=at_once,json=atOnce,proto3" json:"at_once,omitempty"`
-	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"` // for the holder to read
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"` // reason, reported to the holder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1481,7 +1481,7 @@ func (*RevokeResponse) Descriptor() ([]byte, []int) {
 type DeleteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // as of Configure
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // as in ConfigureRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1686,7 +1686,7 @@ type WatchResponse_Info struct {
 }
 
 type WatchResponse_Failure struct {
-	// The store cannot be read. The stream goes on, except after REASON_NOT_EXIST.
+	// The store cannot be read. The stream continues, except after REASON_NOT_EXIST.
 	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3,oneof"`
 }
 
@@ -1694,16 +1694,17 @@ func (*WatchResponse_Info) isWatchResponse_Event() {}
 
 func (*WatchResponse_Failure) isWatchResponse_Event() {}
 
-// A Lease is permits that a client holds.
+// A Lease is a number of permits that a client holds.
 type Lease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Semaphore     string                 `protobuf:"bytes,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`        // for Renew and Release; a secret of the holder; empty for a rate, whose permits are spent
-	Lease         uint64                 `protobuf:"varint,3,opt,name=lease,proto3" json:"lease,omitempty"` // its number, by which it is listed and revoked; 0 for a rate
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`        // for Renew and Release; known only to the holder; empty for a rate, whose permits are not released
+	Lease         uint64                 `protobuf:"varint,3,opt,name=lease,proto3" json:"lease,omitempty"` // number for listing and revoking it; 0 for a rate
 	Weight        int64                  `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
-	TtlMs         uint32                 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`                  // after which it is lost, unless it is renewed; renew every third of it
-	ValidForMs    uint32                 `protobuf:"varint,6,opt,name=valid_for_ms,json=validForMs,proto3" json:"valid_for_ms,omitempty"` // how long it is surely held, from when the response was sent
+	TtlMs         uint32                 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`                  // time after the last renewal until the lease is lost; renew every third of it
+	ValidForMs    uint32                 `protobuf:"varint,6,opt,name=valid_for_ms,json=validForMs,proto3" json:"valid_for_ms,omitempty"` // time for which it is certainly held, from when the response was sent
 	Fence         *Fence                 `protobuf:"bytes,7,opt,name=fence,proto3" json:"fence,omitempty"`                                // for the resource that the permits protect; absent for a rate
+	Slots         []uint32               `protobuf:"varint,8,rep,packed,name=slots,proto3" json:"slots,omitempty"`                        // numbers of its permits, ascending; empty if the semaphore is not numbered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1787,15 +1788,22 @@ func (x *Lease) GetFence() *Fence {
 	return nil
 }
 
-// A Fence lets a resource reject writers that have lost their lease, however many may
-// write at a time: it keeps the highest floor and all revoked ranges that it was shown, and
-// rejects a seq below that floor or in one of these ranges.
+func (x *Lease) GetSlots() []uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+// A Fence lets a resource reject writers that have lost their lease, also if several may
+// write at a time. The resource keeps the highest floor and all revoked ranges that it has
+// received, and rejects a seq below that floor or in one of these ranges.
 type Fence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`        // the number of this lease; they rise
-	Floor         uint64                 `protobuf:"varint,2,opt,name=floor,proto3" json:"floor,omitempty"`    // the lowest that is held
-	Revoked       []*Range               `protobuf:"bytes,3,rep,name=revoked,proto3" json:"revoked,omitempty"` // those from floor to seq that are not held any more
-	Exact         bool                   `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`    // revoked is complete; not so with very many leases
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`        // number of this lease; later leases have higher numbers
+	Floor         uint64                 `protobuf:"varint,2,opt,name=floor,proto3" json:"floor,omitempty"`    // lowest number that is held
+	Revoked       []*Range               `protobuf:"bytes,3,rep,name=revoked,proto3" json:"revoked,omitempty"` // numbers from floor to seq that are no longer held
+	Exact         bool                   `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`    // revoked is complete; false with very many leases
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1858,7 +1866,7 @@ func (x *Fence) GetExact() bool {
 	return false
 }
 
-// A Range is from one number up to and including another.
+// A Range is a range of numbers, both ends included.
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -1911,17 +1919,18 @@ func (x *Range) GetTo() uint64 {
 	return 0
 }
 
-// Settings configure a semaphore. A field that is not set stays as it is, or has its
-// default when the semaphore is created. TTL and window are fixed then.
+// Settings configure a semaphore. A field that is not set keeps its value, or has its
+// default if the semaphore is created. TTL, window and numbered are fixed at creation.
 type Settings struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	Capacity        *int64                 `protobuf:"varint,1,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`                                  // permits; 0 pauses
-	TtlMs           *uint32                `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`                           // after which a lease is lost unless it is renewed; default 15 s
-	WindowMs        *uint32                `protobuf:"varint,3,opt,name=window_ms,json=windowMs,proto3,oneof" json:"window_ms,omitempty"`                  // of a rate: capacity permits in each such time; default: no rate
-	Ramp            *int64                 `protobuf:"varint,4,opt,name=ramp,proto3,oneof" json:"ramp,omitempty"`                                          // permits a second by which the capacity rises; default 0: at once
-	MaxWaiters      *int64                 `protobuf:"varint,5,opt,name=max_waiters,json=maxWaiters,proto3,oneof" json:"max_waiters,omitempty"`            // 0: nobody waits; default: no bound
+	Capacity        *int64                 `protobuf:"varint,1,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`                                  // permits; 0: paused
+	TtlMs           *uint32                `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`                           // time after the last renewal until a lease is lost; default 15s
+	WindowMs        *uint32                `protobuf:"varint,3,opt,name=window_ms,json=windowMs,proto3,oneof" json:"window_ms,omitempty"`                  // of a rate: capacity permits per window; default: not a rate
+	Ramp            *int64                 `protobuf:"varint,4,opt,name=ramp,proto3,oneof" json:"ramp,omitempty"`                                          // permits per second by which the capacity rises; default 0: at once
+	MaxWaiters      *int64                 `protobuf:"varint,5,opt,name=max_waiters,json=maxWaiters,proto3,oneof" json:"max_waiters,omitempty"`            // 0: no waiters; default: no bound
 	ClearMaxWaiters bool                   `protobuf:"varint,6,opt,name=clear_max_waiters,json=clearMaxWaiters,proto3" json:"clear_max_waiters,omitempty"` // removes the bound
 	Draining        *bool                  `protobuf:"varint,7,opt,name=draining,proto3,oneof" json:"draining,omitempty"`                                  // not with Acquire
+	Numbered        *bool                  `protobuf:"varint,8,opt,name=numbered,proto3,oneof" json:"numbered,omitempty"`                                  // permits have numbers from 0 to capacity-1; no two leases share a number; default false
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2005,13 +2014,20 @@ func (x *Settings) GetDraining() bool {
 	return false
 }
 
+func (x *Settings) GetNumbered() bool {
+	if x != nil && x.Numbered != nil {
+		return *x.Numbered
+	}
+	return false
+}
+
 // A Semaphore is a semaphore without its holders and waiters.
 type Semaphore struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Kind              Kind                   `protobuf:"varint,2,opt,name=kind,proto3,enum=sema.v1.Kind" json:"kind,omitempty"`
-	Capacity          int64                  `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`                                            // the target
-	EffectiveCapacity int64                  `protobuf:"varint,4,opt,name=effective_capacity,json=effectiveCapacity,proto3" json:"effective_capacity,omitempty"` // on the way to the target, with a ramp
+	Capacity          int64                  `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`                                            // the configured capacity
+	EffectiveCapacity int64                  `protobuf:"varint,4,opt,name=effective_capacity,json=effectiveCapacity,proto3" json:"effective_capacity,omitempty"` // below the capacity while a ramp raises it
 	InUse             int64                  `protobuf:"varint,5,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
 	Waiting           int64                  `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"` // queued acquires
 	Draining          bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
@@ -2019,7 +2035,8 @@ type Semaphore struct {
 	MaxWaiters        *int64                 `protobuf:"varint,9,opt,name=max_waiters,json=maxWaiters,proto3,oneof" json:"max_waiters,omitempty"` // absent: no bound
 	TtlMs             uint32                 `protobuf:"varint,10,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	WindowMs          uint32                 `protobuf:"varint,11,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // of a rate
-	Version           uint64                 `protobuf:"varint,12,opt,name=version,proto3" json:"version,omitempty"`                   // counts the changes of the configuration
+	Version           uint64                 `protobuf:"varint,12,opt,name=version,proto3" json:"version,omitempty"`                   // increases with each change of the configuration; 1 when created
+	Numbered          bool                   `protobuf:"varint,13,opt,name=numbered,proto3" json:"numbered,omitempty"`                 // leases have slots
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -2138,22 +2155,30 @@ func (x *Semaphore) GetVersion() uint64 {
 	return 0
 }
 
-// A Holder is a lease as others see it.
+func (x *Semaphore) GetNumbered() bool {
+	if x != nil {
+		return x.Numbered
+	}
+	return false
+}
+
+// A Holder is a lease as all readers of the semaphore see it.
 type Holder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lease         uint64                 `protobuf:"varint,1,opt,name=lease,proto3" json:"lease,omitempty"` // its number
 	Weight        int64                  `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
 	SinceUs       int64                  `protobuf:"varint,3,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
-	RenewedUs     int64                  `protobuf:"varint,4,opt,name=renewed_us,json=renewedUs,proto3" json:"renewed_us,omitempty"` // its last heartbeat
-	Holder        string                 `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`                         // the text of the client
-	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                                 // the name of the client's token or certificate
-	Site          string                 `protobuf:"bytes,7,opt,name=site,proto3" json:"site,omitempty"`                             // file and line, of Go clients
-	Labels        string                 `protobuf:"bytes,8,opt,name=labels,proto3" json:"labels,omitempty"`                         // of Go clients
-	Instance      string                 `protobuf:"bytes,9,opt,name=instance,proto3" json:"instance,omitempty"`                     // the process that is notified
+	RenewedUs     int64                  `protobuf:"varint,4,opt,name=renewed_us,json=renewedUs,proto3" json:"renewed_us,omitempty"` // time of the last heartbeat
+	Holder        string                 `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`                         // free text from the client
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                                 // name of the client's token or certificate
+	Site          string                 `protobuf:"bytes,7,opt,name=site,proto3" json:"site,omitempty"`                             // file and line; Go clients only
+	Labels        string                 `protobuf:"bytes,8,opt,name=labels,proto3" json:"labels,omitempty"`                         // Go clients only
+	Instance      string                 `protobuf:"bytes,9,opt,name=instance,proto3" json:"instance,omitempty"`                     // the process that receives notifications
 	Host          string                 `protobuf:"bytes,10,opt,name=host,proto3" json:"host,omitempty"`
-	Process       int64                  `protobuf:"varint,11,opt,name=process,proto3" json:"process,omitempty"` // its id; 0: not known
-	Pooled        bool                   `protobuf:"varint,12,opt,name=pooled,proto3" json:"pooled,omitempty"`   // a block from which a process serves many
-	Revoked       bool                   `protobuf:"varint,13,opt,name=revoked,proto3" json:"revoked,omitempty"` // the holder has not confirmed yet
+	Process       int64                  `protobuf:"varint,11,opt,name=process,proto3" json:"process,omitempty"`    // process id; 0: unknown
+	Pooled        bool                   `protobuf:"varint,12,opt,name=pooled,proto3" json:"pooled,omitempty"`      // a block of permits that a process shares among its callers
+	Revoked       bool                   `protobuf:"varint,13,opt,name=revoked,proto3" json:"revoked,omitempty"`    // revoked, and not yet confirmed by the holder
+	Slots         []uint32               `protobuf:"varint,14,rep,packed,name=slots,proto3" json:"slots,omitempty"` // numbers of its permits, ascending; empty if the semaphore is not numbered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2279,18 +2304,25 @@ func (x *Holder) GetRevoked() bool {
 	return false
 }
 
+func (x *Holder) GetSlots() []uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
 // A Waiter is a queued acquire.
 type Waiter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Weight        int64                  `protobuf:"varint,1,opt,name=weight,proto3" json:"weight,omitempty"`
 	SinceUs       int64                  `protobuf:"varint,2,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"` // when it was queued
-	Holder        string                 `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`                   // the text of the client
-	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                           // the name of the client's token or certificate
-	Site          string                 `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`                       // file and line, of Go clients
-	Labels        string                 `protobuf:"bytes,6,opt,name=labels,proto3" json:"labels,omitempty"`                   // of Go clients
-	Instance      string                 `protobuf:"bytes,7,opt,name=instance,proto3" json:"instance,omitempty"`               // the process that is notified
+	Holder        string                 `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`                   // free text from the client
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                           // name of the client's token or certificate
+	Site          string                 `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`                       // file and line; Go clients only
+	Labels        string                 `protobuf:"bytes,6,opt,name=labels,proto3" json:"labels,omitempty"`                   // Go clients only
+	Instance      string                 `protobuf:"bytes,7,opt,name=instance,proto3" json:"instance,omitempty"`               // the process that receives notifications
 	Host          string                 `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
-	Process       int64                  `protobuf:"varint,9,opt,name=process,proto3" json:"process,omitempty"` // its id; 0: not known
+	Process       int64                  `protobuf:"varint,9,opt,name=process,proto3" json:"process,omitempty"` // process id; 0: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2487,7 +2519,7 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\rWatchResponse\x12+\n" +
 	"\x04info\x18\x01 \x01(\v2\x15.sema.v1.InfoResponseH\x00R\x04info\x12,\n" +
 	"\afailure\x18\x02 \x01(\v2\x10.sema.v1.FailureH\x00R\afailureB\a\n" +
-	"\x05event\"\xc2\x01\n" +
+	"\x05event\"\xd8\x01\n" +
 	"\x05Lease\x12\x1c\n" +
 	"\tsemaphore\x18\x01 \x01(\tR\tsemaphore\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -2496,7 +2528,8 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\x05 \x01(\rR\x05ttlMs\x12 \n" +
 	"\fvalid_for_ms\x18\x06 \x01(\rR\n" +
 	"validForMs\x12$\n" +
-	"\x05fence\x18\a \x01(\v2\x0e.sema.v1.FenceR\x05fence\"o\n" +
+	"\x05fence\x18\a \x01(\v2\x0e.sema.v1.FenceR\x05fence\x12\x14\n" +
+	"\x05slots\x18\b \x03(\rR\x05slots\"o\n" +
 	"\x05Fence\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05floor\x18\x02 \x01(\x04R\x05floor\x12(\n" +
@@ -2504,7 +2537,7 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\x05exact\x18\x04 \x01(\bR\x05exact\"+\n" +
 	"\x05Range\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to\"\xc1\x02\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\"\xef\x02\n" +
 	"\bSettings\x12\x1f\n" +
 	"\bcapacity\x18\x01 \x01(\x03H\x00R\bcapacity\x88\x01\x01\x12\x1a\n" +
 	"\x06ttl_ms\x18\x02 \x01(\rH\x01R\x05ttlMs\x88\x01\x01\x12 \n" +
@@ -2513,14 +2546,16 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\vmax_waiters\x18\x05 \x01(\x03H\x04R\n" +
 	"maxWaiters\x88\x01\x01\x12*\n" +
 	"\x11clear_max_waiters\x18\x06 \x01(\bR\x0fclearMaxWaiters\x12\x1f\n" +
-	"\bdraining\x18\a \x01(\bH\x05R\bdraining\x88\x01\x01B\v\n" +
+	"\bdraining\x18\a \x01(\bH\x05R\bdraining\x88\x01\x01\x12\x1f\n" +
+	"\bnumbered\x18\b \x01(\bH\x06R\bnumbered\x88\x01\x01B\v\n" +
 	"\t_capacityB\t\n" +
 	"\a_ttl_msB\f\n" +
 	"\n" +
 	"_window_msB\a\n" +
 	"\x05_rampB\x0e\n" +
 	"\f_max_waitersB\v\n" +
-	"\t_draining\"\xf2\x02\n" +
+	"\t_drainingB\v\n" +
+	"\t_numbered\"\x8e\x03\n" +
 	"\tSemaphore\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\r.sema.v1.KindR\x04kind\x12\x1a\n" +
@@ -2535,8 +2570,9 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\n" +
 	" \x01(\rR\x05ttlMs\x12\x1b\n" +
 	"\twindow_ms\x18\v \x01(\rR\bwindowMs\x12\x18\n" +
-	"\aversion\x18\f \x01(\x04R\aversionB\x0e\n" +
-	"\f_max_waiters\"\xc0\x02\n" +
+	"\aversion\x18\f \x01(\x04R\aversion\x12\x1a\n" +
+	"\bnumbered\x18\r \x01(\bR\bnumberedB\x0e\n" +
+	"\f_max_waiters\"\xd6\x02\n" +
 	"\x06Holder\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\x04R\x05lease\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x19\n" +
@@ -2552,7 +2588,8 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	" \x01(\tR\x04host\x12\x18\n" +
 	"\aprocess\x18\v \x01(\x03R\aprocess\x12\x16\n" +
 	"\x06pooled\x18\f \x01(\bR\x06pooled\x12\x18\n" +
-	"\arevoked\x18\r \x01(\bR\arevoked\"\xd9\x01\n" +
+	"\arevoked\x18\r \x01(\bR\arevoked\x12\x14\n" +
+	"\x05slots\x18\x0e \x03(\rR\x05slots\"\xd9\x01\n" +
 	"\x06Waiter\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\x03R\x06weight\x12\x19\n" +
 	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x16\n" +

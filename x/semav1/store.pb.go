@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A Kind says how permits come back.
+// A Kind specifies when permits become free.
 type Kind int32
 
 const (
@@ -68,8 +68,8 @@ func (Kind) EnumDescriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{0}
 }
 
-// A Verb is what an op does. One that is not known is refused as invalid, and the
-// rest of the batch is done.
+// A Verb is the kind of an operation. An unknown verb is rejected as invalid, and the rest
+// of the batch is applied.
 type Verb int32
 
 const (
@@ -128,7 +128,7 @@ func (Verb) EnumDescriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{1}
 }
 
-// A Status says whether a batch was heard.
+// A Status reports whether a batch was applied.
 type Status int32
 
 const (
@@ -181,7 +181,7 @@ func (Status) EnumDescriptor() ([]byte, []int) {
 	return file_sema_v1_store_proto_rawDescGZIP(), []int{2}
 }
 
-// A ResultKind says what. One that is not known is a refusal.
+// A ResultKind is the kind of a result. An unknown kind is a rejection.
 type ResultKind int32
 
 const (
@@ -255,7 +255,7 @@ func (ResultKind) EnumDescriptor() ([]byte, []int) {
 type StoreOpenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Config        *Config                `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"` // for a semaphore that is not there
+	Config        *Config                `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"` // for a semaphore that does not exist
 	Client        *Client                `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
 	Key           []byte                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`                               // 16 random bytes, which every batch of the session repeats
 	Highest       uint64                 `protobuf:"varint,5,opt,name=highest,proto3" json:"highest,omitempty"`                      // see StoreApplyRequest
@@ -339,7 +339,7 @@ func (x *StoreOpenRequest) GetMustExist() bool {
 type StoreOpenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
-	Config        *Config                `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"` // as it is stored
+	Config        *Config                `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"` // as stored
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,7 +396,7 @@ type StoreApplyRequest struct {
 	Ack           uint64                 `protobuf:"varint,4,opt,name=ack,proto3" json:"ack,omitempty"`
 	End           bool                   `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`
 	Ops           []*Op                  `protobuf:"bytes,6,rep,name=ops,proto3" json:"ops,omitempty"`
-	Details       []*Details             `protobuf:"bytes,7,rep,name=details,proto3" json:"details,omitempty"`  // those of the ops, see Op.details
+	Details       []*Details             `protobuf:"bytes,7,rep,name=details,proto3" json:"details,omitempty"`  // referenced by Op.details
 	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`          // of the session
 	Highest       uint64                 `protobuf:"varint,9,opt,name=highest,proto3" json:"highest,omitempty"` // the highest Seq that the client has seen of the semaphore
 	unknownFields protoimpl.UnknownFields
@@ -845,7 +845,7 @@ type isStoreAdministerRequest_Command interface {
 }
 
 type StoreAdministerRequest_Configure struct {
-	Configure *Config `protobuf:"bytes,2,opt,name=configure,proto3,oneof"` // with the version it is based on
+	Configure *Config `protobuf:"bytes,2,opt,name=configure,proto3,oneof"` // with the version that the change is based on
 }
 
 type StoreAdministerRequest_Revoke struct {
@@ -900,9 +900,9 @@ func (*StoreAdministerResponse) Descriptor() ([]byte, []int) {
 
 type StoreListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // of names; empty: all
-	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`   // names that follow this one in the order of bytes; empty: from the first
-	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // at most so many; 0: 1000, which is also the highest
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // prefix of the names; empty: all
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`   // only names after this one, in byte order; empty: from the first
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // maximum number; 0: 1000, which is also the highest limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -960,7 +960,7 @@ func (x *StoreListRequest) GetLimit() uint32 {
 
 type StoreListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Semaphores    []*Summary             `protobuf:"bytes,1,rep,name=semaphores,proto3" json:"semaphores,omitempty"` // by name; as many as the limit if there may be more
+	Semaphores    []*Summary             `protobuf:"bytes,1,rep,name=semaphores,proto3" json:"semaphores,omitempty"` // ordered by name; as many as the limit if there may be more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1133,7 +1133,7 @@ func (*StorePingRequest) Descriptor() ([]byte, []int) {
 
 type StorePingResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Clock         int64                  `protobuf:"varint,1,opt,name=clock,proto3" json:"clock,omitempty"` // of the engine; 0 if it has none that counts
+	Clock         int64                  `protobuf:"varint,1,opt,name=clock,proto3" json:"clock,omitempty"` // of the store's clock; 0 if the store does not use a clock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1255,7 +1255,7 @@ func (x *StoreExamineResponse) GetFindings() []*Finding {
 	return nil
 }
 
-// A Finding is one thing that was looked at.
+// A Finding is the result of one check.
 type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Check         string                 `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
@@ -1371,7 +1371,7 @@ func (x *StoreListenRequest) GetInstance() []byte {
 type StoreListenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	Heartbeat     int64                  `protobuf:"varint,2,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"` // in the first message: the next one comes within that time
+	Heartbeat     int64                  `protobuf:"varint,2,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"` // in the first message: longest time until the next one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,14 +1420,14 @@ func (x *StoreListenResponse) GetHeartbeat() int64 {
 	return 0
 }
 
-// A Config is how a semaphore behaves.
+// A Config is the configuration of a semaphore.
 type Config struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          Kind                   `protobuf:"varint,1,opt,name=kind,proto3,enum=sema.v1.Kind" json:"kind,omitempty"`
 	Capacity      int64                  `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Whole         int64                  `protobuf:"varint,3,opt,name=whole,proto3" json:"whole,omitempty"`
 	Ramp          int64                  `protobuf:"varint,4,opt,name=ramp,proto3" json:"ramp,omitempty"`
-	MaxWaiters    int64                  `protobuf:"varint,5,opt,name=max_waiters,json=maxWaiters,proto3" json:"max_waiters,omitempty"` // 0: no bound; -1: nothing is queued
+	MaxWaiters    int64                  `protobuf:"varint,5,opt,name=max_waiters,json=maxWaiters,proto3" json:"max_waiters,omitempty"` // 0: no bound; -1: no waiters
 	Ttl           int64                  `protobuf:"varint,6,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	Window        int64                  `protobuf:"varint,7,opt,name=window,proto3" json:"window,omitempty"`
 	Draining      bool                   `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
@@ -1545,7 +1545,7 @@ func (x *Config) GetNumbered() bool {
 	return false
 }
 
-// An Op is one wish in a batch.
+// An Op is one operation of a batch.
 type Op struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Verb          Verb                   `protobuf:"varint,1,opt,name=verb,proto3,enum=sema.v1.Verb" json:"verb,omitempty"`
@@ -1556,7 +1556,7 @@ type Op struct {
 	Wait          int64                  `protobuf:"zigzag64,6,opt,name=wait,proto3" json:"wait,omitempty"`
 	Try           bool                   `protobuf:"varint,7,opt,name=try,proto3" json:"try,omitempty"`
 	Pooled        bool                   `protobuf:"varint,8,opt,name=pooled,proto3" json:"pooled,omitempty"`
-	Details       uint32                 `protobuf:"varint,9,opt,name=details,proto3" json:"details,omitempty"` // the place of its details in the request, from 1; 0: none. Most ops of a batch have the same.
+	Details       uint32                 `protobuf:"varint,9,opt,name=details,proto3" json:"details,omitempty"` // position of its details in the request, from 1; 0: none. Most ops of a batch share theirs.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1654,7 +1654,7 @@ func (x *Op) GetDetails() uint32 {
 	return 0
 }
 
-// A Result is what became of a ticket or a lease.
+// A Result is the result of a ticket or a lease.
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	N             uint64                 `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
@@ -1755,18 +1755,18 @@ func (x *Result) GetSlots() string {
 	return ""
 }
 
-// A PackedFence is a fence in a list of results. The revoked ranges of one are mostly
-// those of the one before it, and a few more.
+// A PackedFence is a fence in a list of results. Its revoked ranges are mostly those of the
+// previous fence, and a few more.
 type PackedFence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Seq   uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Floor uint64                 `protobuf:"varint,2,opt,name=floor,proto3" json:"floor,omitempty"`
 	Exact bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`
-	// How many ranges are those with which the fence before it begins, in the same
-	// answer.
+	// Number of leading ranges that are the same as those of the previous fence in the
+	// response.
 	Shared uint32 `protobuf:"varint,4,opt,name=shared,proto3" json:"shared,omitempty"`
-	// The others: for each, how far its beginning is from the end of the range before
-	// it, or for the first from 0; and how far its end is from its beginning.
+	// The other ranges. For each: the distance from the end of the previous range (or from 0
+	// for the first range) to its start, and the distance from its start to its end.
 	Revoked       []uint64 `protobuf:"varint,5,rep,packed,name=revoked,proto3" json:"revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2081,8 +2081,8 @@ func (x *TicketInfo) GetSince() int64 {
 	return 0
 }
 
-// A Client describes the program behind a session. All fields are what it claims, and
-// may have any bytes.
+// A Client describes the program behind a session. The program sets all fields, which may
+// contain any bytes.
 type Client struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      []byte                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"` // unique; receives notifications
@@ -2151,7 +2151,7 @@ func (x *Client) GetProcess() int64 {
 	return 0
 }
 
-// Details describe an acquire. The fields may have any bytes.
+// Details describe an acquire. The fields may contain any bytes.
 type Details struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Site          []byte                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`     // file and line of the caller
@@ -2228,7 +2228,7 @@ func (x *Details) GetKey() []byte {
 	return nil
 }
 
-// A Revocation takes a lease away.
+// A Revocation revokes a lease.
 type Revocation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lease         uint64                 `protobuf:"varint,1,opt,name=lease,proto3" json:"lease,omitempty"`
@@ -2297,10 +2297,10 @@ func (x *Revocation) GetWhy() []byte {
 	return nil
 }
 
-// A Deletion removes the semaphore with all sessions and leases.
+// A Deletion deletes the semaphore with all sessions and leases.
 type Deletion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // only if the configuration has it; 0: any
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // delete only this version of the configuration; 0: any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

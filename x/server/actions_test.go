@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// leases are the numbers of those that a semaphore has out.
+// leases returns the numbers of a semaphore's leases.
 func (s *site) leases(name string) (numbers []string) {
 	s.t.Helper()
 	all, _ := s.want(200, "GET", "/v1/semaphores/"+name, "").body["holders"].([]any)
@@ -19,8 +19,9 @@ func (s *site) leases(name string) (numbers []string) {
 	return numbers
 }
 
-// Every action asks first, in numbers, is performed, and is in the log.
-func TestActionsOfPages(t *testing.T) {
+// TestDashboard_Actions checks that every action asks for confirmation with numbers, is
+// performed, and is in the audit log.
+func TestDashboard_Actions(t *testing.T) {
 	t.Parallel()
 	s := start(t, watchers())
 	s.auth = "secret-ops"
@@ -51,53 +52,54 @@ func TestActionsOfPages(t *testing.T) {
 		}
 	}
 
-	b.get(200, "/ui/confirm?do=drain&name=db").says(t, `Drain "db"?`, "3 permits in use stay held", "Nobody waits.")
-	b.post(200, "/ui/do", form("do", "drain", "name", "db")).says(t, `Draining "db"`, "Resume…")
+	b.get(200, "/ui/confirm?do=drain&name=db").contains(t, `Drain "db"?`, "3 permits in use stay held", "No acquire is waiting.")
+	b.post(200, "/ui/do", form("do", "drain", "name", "db")).contains(t, `Draining "db"`, "Resume…")
 	is("draining", true)
 	audited("op=drain", "result=done")
-	b.get(200, "/ui/confirm?do=resume&name=db").says(t, `Resume "db"?`, "3 of 3 permits in use")
-	b.post(200, "/ui/do", form("do", "resume", "name", "db")).says(t, `Resumed "db"`, "Drain…")
+	b.get(200, "/ui/confirm?do=resume&name=db").contains(t, `Resume "db"?`, "3 of 3 permits in use")
+	b.post(200, "/ui/do", form("do", "resume", "name", "db")).contains(t, `Resumed "db"`, "Drain…")
 	is("draining", false)
 	audited("op=resume", "result=done")
 
 	asked := b.get(200, "/ui/confirm?do=resize&name=db&capacity=2&ramp=1")
-	asked.says(t, `Set the capacity of "db" from 3 to 2?`, "3 in use: nothing is granted until 2 are released.")
-	b.get(200, "/ui/confirm?do=resize&name=db&capacity=9&ramp=2").says(t, "rises by 2 a second, and is reached in 3s")
+	asked.contains(t, `Set the capacity of "db" from 3 to 2?`, "3 in use: nothing is granted until 2 are released.")
+	b.get(200, "/ui/confirm?do=resize&name=db&capacity=9&ramp=2").contains(t, "rises by 2 per second, and is reached in 3s")
 	version := fmt.Sprint(s.want(200, "GET", "/v1/semaphores/db", "").body["version"])
-	asked.says(t, `name="version" value="`+version+`"`)
+	asked.contains(t, `name="version" value="`+version+`"`)
 	resize := form("do", "resize", "name", "db", "capacity", "2", "ramp", "1", "version", version)
-	b.post(200, "/ui/do", resize).says(t, `The capacity of "db" is 2`, "over by 1")
+	b.post(200, "/ui/do", resize).contains(t, `The capacity of "db" is 2`, "over by 1")
 	is("capacity", 2.0)
 	is("ramp", 1.0)
 	audited("op=configure", `capacity\":2`, "result=done")
-	b.post(412, "/ui/do", resize).says(t, "Nothing was done", `"db" was changed since`)
+	b.post(412, "/ui/do", resize).contains(t, "Nothing was done", `"db" was changed in the meantime`)
 	for _, bad := range []string{"-1", "", "x", "1.5", "99999999999999999999"} {
-		b.post(400, "/ui/do", form("do", "resize", "name", "db", "capacity", bad, "ramp", "0", "version", version)).says(t, "A capacity is a whole number")
+		b.post(400, "/ui/do", form("do", "resize", "name", "db", "capacity", bad, "ramp", "0", "version", version)).contains(t, "The capacity is a whole number")
 	}
 
 	leases := s.leases("db")
-	b.get(200, "/ui/confirm?do=revoke&name=db&lease="+leases[0]).says(t, `Revoke 1 permit of "db"`, "job-7", "The holder is notified", "This breaks the bound", "more than 2")
-	b.post(200, "/ui/do", form("do", "revoke", "name", "db", "lease", leases[0], "why", "it hangs")).says(t, "The holder is notified", ">revoked<")
+	b.get(200, "/ui/confirm?do=revoke&name=db&lease="+leases[0]).contains(t, `Revoke 1 permit of "db"`, "job-7", "The holder is notified", "This breaks the bound", "more than 2")
+	b.post(200, "/ui/do", form("do", "revoke", "name", "db", "lease", leases[0], "why", "it hangs")).contains(t, "The holder is notified", ">revoked<")
 	audited("op=revoke", "it hangs", "at once false", "result=done")
 	at := form("do", "revoke", "name", "db", "lease", leases[1], "at_once", "1")
-	b.post(400, "/ui/do", at).says(t, "Tick the box first")
+	b.post(400, "/ui/do", at).contains(t, "Tick the box first")
 	at.Set("sure", "1")
-	b.post(200, "/ui/do", at).says(t, "Revoked at once")
+	b.post(200, "/ui/do", at).contains(t, "Revoked at once")
 	audited("op=revoke", "at once true", "result=done")
-	b.post(404, "/ui/do", at).says(t, "is gone already")
-	b.get(404, "/ui/confirm?do=revoke&name=db&lease="+leases[1]).says(t, "is gone already")
+	b.post(404, "/ui/do", at).contains(t, "has already ended")
+	b.get(404, "/ui/confirm?do=revoke&name=db&lease="+leases[1]).contains(t, "has already ended")
 
-	b.get(200, "/ui/confirm?do=delete&name=db").says(t, `Delete "db"?`, "in use by", "lose their leases")
-	b.post(400, "/ui/do", form("do", "delete", "name", "db")).says(t, "Tick the box first")
-	b.post(200, "/ui/do", form("do", "delete", "name", "db", "sure", "1")).says(t, `Deleted "db"`)
+	b.get(200, "/ui/confirm?do=delete&name=db").contains(t, `Delete "db"?`, "in use by", "lose their leases")
+	b.post(400, "/ui/do", form("do", "delete", "name", "db")).contains(t, "Tick the box first")
+	b.post(200, "/ui/do", form("do", "delete", "name", "db", "sure", "1")).contains(t, `Deleted "db"`)
 	s.want(404, "GET", "/v1/semaphores/db", "")
 	audited("op=delete", "result=done")
 	b.post(400, "/ui/do", form("do", "dance", "name", "db"))
 	b.post(400, "/ui/do", form("do", "drain"))
 }
 
-// Scripts get parts of pages, and the same words.
-func TestActionsInADialog(t *testing.T) {
+// TestDashboard_ActionsInADialog checks that htmx requests get parts of pages with the same
+// texts.
+func TestDashboard_ActionsInADialog(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/a%2Fb/leases?capacity=1", "")

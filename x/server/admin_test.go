@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-func TestConfiguration(t *testing.T) {
+func TestConfigure_CreatesChangesAndDeletes(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	made := s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3, "max_waiters": 7}`)
@@ -47,23 +47,23 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-func TestDrainAndResume(t *testing.T) {
+func TestDrain_LastsUntilResume(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	at := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=2", "").header.Get("Location")
 	if a := s.want(200, "POST", "/v1/semaphores/db/drain", ""); a.body["draining"] != true {
 		t.Errorf("%v", a.body)
 	}
-	if refused := s.want(503, "POST", "/v1/semaphores/db/leases", ""); refused.header.Get("Retry-After") == "" || refused.body["type"] != "/problems/draining" {
-		t.Errorf("%v %v", refused.header, refused.body)
+	if rejected := s.want(503, "POST", "/v1/semaphores/db/leases", ""); rejected.header.Get("Retry-After") == "" || rejected.body["type"] != "/problems/draining" {
+		t.Errorf("%v %v", rejected.header, rejected.body)
 	}
-	s.want(200, "PUT", at, "") // renewals go on
+	s.want(200, "PUT", at, "") // renewals still succeed
 	s.want(204, "DELETE", at, "")
 	s.want(200, "POST", "/v1/semaphores/db/resume", "")
 	s.want(201, "POST", "/v1/semaphores/db/leases", "")
 }
 
-func TestALeaseIsTakenAway(t *testing.T) {
+func TestRevoke_EndsALease(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	a := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
@@ -71,14 +71,14 @@ func TestALeaseIsTakenAway(t *testing.T) {
 	s.want(400, "POST", a.revoke(), `{"why": "`+strings.Repeat("it hangs ", 200)+`"}`)
 	s.want(204, "POST", a.revoke(), `{"why": "it hangs"}`)
 	if gone := s.want(410, "PUT", at, ""); !strings.Contains(gone.text, "it hangs") {
-		t.Errorf("%s does not say why", gone.text)
+		t.Errorf("no reason in %s", gone.text)
 	}
-	waitFor(t, "the permit is free", func() bool { return s.ask("POST", "/v1/semaphores/db/leases", "").status == 201 })
+	waitFor(t, "the permit is free", func() bool { return s.send("POST", "/v1/semaphores/db/leases", "").status == 201 })
 	s.want(404, "POST", a.revoke(), "")
 	s.want(400, "POST", "/v1/semaphores/db/leases/x/revoke", "")
 }
 
-func TestDeclaredSemaphores(t *testing.T) {
+func TestDeclaration_ConfiguresSemaphores(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Declared: []server.Declaration{{Name: "tenant-*", Capacity: 2}, {Name: "*", Capacity: 7}}})
 	for _, name := range []string{"tenant-a", "other"} {
@@ -97,7 +97,7 @@ func TestDeclaredSemaphores(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestWatch_StreamsChanges(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(404, "GET", "/v1/semaphores/db/watch", "")
@@ -140,8 +140,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// All routes are described, and all that is described is there.
-func TestTheDescriptionIsComplete(t *testing.T) {
+// TestOpenAPI_DescribesAllRoutes checks that the description and the routes are the same.
+func TestOpenAPI_DescribesAllRoutes(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	routes, documented := s.Routes(), []string(nil)

@@ -20,8 +20,8 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// fields returns a message as the JSON API would have it: with its names, durations in
-// seconds, and instants as text.
+// fields converts a message to the JSON API's form: with its names, durations in seconds, and
+// instants as text.
 func fields(t *testing.T, m proto.Message) map[string]any {
 	t.Helper()
 	raw, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
@@ -60,8 +60,8 @@ func inJSON(value any) any {
 					one.([]any)[i] = []any{r.(map[string]any)["from"], r.(map[string]any)["to"]}
 				}
 			}
-			if one == "" && key == "next" || one == 0.0 && key == "window" {
-				continue // JSON leaves them out
+			if list, ok := one.([]any); one == "" && key == "next" || one == 0.0 && key == "window" || ok && len(list) == 0 && key == "slots" {
+				continue // JSON omits them
 			}
 			v[key] = one
 		}
@@ -69,7 +69,7 @@ func inJSON(value any) any {
 	return value
 }
 
-// wholeNumbers are the 64-bit fields, which protojson writes as strings.
+// wholeNumbers lists the 64-bit fields, which protojson writes as strings.
 var wholeNumbers = []string{
 	"lease", "weight", "capacity", "effective_capacity", "in_use", "waiting", "ramp", "max_waiters", "version", "seq", "floor", "from", "to", "since_us", "renewed_us", "process",
 }
@@ -87,7 +87,8 @@ func same(t *testing.T, what string, overJSON, overRPC map[string]any, except ..
 	}
 }
 
-// JSON and RPC have the same fields of the same state, in the units of each.
+// TestAgreement_OfReplies checks that JSON and RPC have the same fields for the same state, in
+// the units of each.
 func TestAgreement_OfReplies(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{
@@ -102,16 +103,18 @@ func TestAgreement_OfReplies(t *testing.T) {
 	s.want(204, "POST", first.revoke(), `{"why": "enough"}`)
 	s.want(201, "POST", "/v1/semaphores/mails/leases?weight=2", "")
 	s.want(201, "PUT", "/v1/semaphores/drained", `{"capacity": 1, "draining": true}`)
+	s.want(201, "PUT", "/v1/semaphores/gpu", `{"capacity": 8, "numbered": true}`)
+	s.want(201, "POST", "/v1/semaphores/gpu/leases?weight=3", "")
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := range 2 {
 		wg.Go(func() { s.want(429, "POST", fmt.Sprintf("/v1/semaphores/db/leases?wait=5s&holder=w%d", i), "") })
 	}
-	waitFor(t, "two wait", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 2.0 })
+	waitFor(t, "two wait", func() bool { return s.send("GET", "/v1/semaphores/db", "").body["waiting"] == 2.0 })
 
-	for _, name := range []string{"db", "mails", "drained"} {
+	for _, name := range []string{"db", "mails", "drained", "gpu"} {
 		for _, p := range []struct{ query, after string }{{"", ""}, {"?limit=1", ""}, {"?limit=3&after=h1", "h1"}} {
-			// A heartbeat may come in between: the two are compared if nothing has changed.
+			// A heartbeat may arrive in between: compare the two only if nothing has changed.
 			for {
 				shown := s.want(200, "GET", "/v1/semaphores/"+name+p.query, "")
 				limit := uint32(0)
@@ -141,7 +144,7 @@ func TestAgreement_OfReplies(t *testing.T) {
 	same(t, "list", list.body, fields(t, m))
 }
 
-// A lease has the same fields, also in a batch.
+// TestAgreement_OfLeases checks that a lease has the same fields, also in a batch.
 func TestAgreement_OfLeases(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -154,6 +157,12 @@ func TestAgreement_OfLeases(t *testing.T) {
 	same(t, "acquire", leased.body, fields(t, a.Lease), "valid_for")
 	renewed := s.want(200, "PUT", "/v1/semaphores/db/leases/"+a.Lease.Id, "")
 	same(t, "renew", renewed.body, fields(t, a.Lease), "valid_for")
+	numbered := s.want(201, "POST", "/v1/semaphores/gpu/leases?capacity=4&numbered=true&weight=2", "", header{"Idempotency-Key", "k"})
+	g, err := c.Acquire(t.Context(), &semav1.AcquireRequest{Semaphore: "gpu", Weight: 2, IdempotencyKey: "k"})
+	if err != nil || numbered.body["slots"] == nil {
+		t.Fatal(numbered.body, err)
+	}
+	same(t, "acquire of numbered permits", numbered.body, fields(t, g.Lease), "valid_for")
 
 	texts := s.want(200, "POST", "/v1/batch", fmt.Sprintf(`{"requests": [
 		{"op": "acquire", "semaphore": "db", "idempotency_key": "k"}, {"op": "acquire", "semaphore": "db"}, {"op": "renew", "semaphore": "db", "id": %q},
@@ -181,13 +190,14 @@ func TestAgreement_OfLeases(t *testing.T) {
 		if code := codes[problem["type"].(string)]; code == 0 || failure.GetCode() != code.String() || failure.GetRetryAfterMs() != uint32(1000*retry) {
 			t.Errorf("result %d is %v over JSON, and %v over RPC", i, problem, failure)
 		}
-		if before, _, _ := strings.Cut(detail, "too long"); !strings.HasPrefix(failure.GetMessage(), before) { // after which is how long it took
+		if before, _, _ := strings.Cut(detail, "too long"); !strings.HasPrefix(failure.GetMessage(), before) { // followed by how long it took
 			t.Errorf("result %d: %q over JSON, and %q over RPC", i, detail, failure.GetMessage())
 		}
 	}
 }
 
-// Absent is no bound and 0 nobody, over JSON and over RPC; null, or clear, removes a bound.
+// TestAgreement_OfMaxWaiters checks over JSON and RPC that an absent value is no bound, 0 is
+// no waiters, and null (or clear) removes a bound.
 func TestAgreement_OfMaxWaiters(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -238,7 +248,7 @@ func TestAgreement_OfMaxWaiters(t *testing.T) {
 	}
 }
 
-// Preconditions hold over RPC as over JSON.
+// TestAgreement_OfPreconditions checks that preconditions work over RPC as over JSON.
 func TestAgreement_OfPreconditions(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -285,7 +295,7 @@ func TestAgreement_OfPreconditions(t *testing.T) {
 	wg.Wait()
 }
 
-// Every operation has an id of its own.
+// TestOpenAPI_OperationIDs checks that every operation has a unique id.
 func TestOpenAPI_OperationIDs(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -298,12 +308,12 @@ func TestOpenAPI_OperationIDs(t *testing.T) {
 		}
 		ids[id] = route
 	}
-	// RPC has the same verbs.
+	// RPC has the same operations.
 	verbs := semav1.File_sema_v1_sema_proto.Services().ByName("SemaService").Methods()
 	for i := range verbs.Len() {
 		verb := strings.ToLower(string(verbs.Get(i).Name()))
-		if verb != "hold" && ids[verb] == "" { // which is acquire with hold=connection
-			t.Errorf("RPC alone has %s", verb)
+		if verb != "hold" && ids[verb] == "" { // hold is acquire with hold=connection
+			t.Errorf("only RPC has %s", verb)
 		}
 	}
 }

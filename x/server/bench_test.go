@@ -12,8 +12,8 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// BenchmarkJSON is a request over a connection that stays, beside one to a handler
-// that does nothing: an acquire and its release are two.
+// BenchmarkJSON measures a request over a kept-alive connection, beside one to a handler that
+// does nothing. An acquire and its release are two requests.
 func BenchmarkJSON(b *testing.B) {
 	const connections = 32
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections, DisableCompression: true}}

@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A blockedStore applies no batch until the test allows it.
+// A blockedStore blocks batches until the test allows them.
 type blockedStore struct {
 	*memstore.Store
 	blocked sync.Map // principal to *atomic.Int64
@@ -37,8 +37,8 @@ func (s *blockedStore) of(principal string) int64 {
 	return 0
 }
 
-// Large requests that are under way are bounded for each principal, and no longer count
-// when they have ended.
+// TestLimits_LargeRequests checks that large requests in progress are bounded for each
+// principal, and are no longer counted after they have ended.
 func TestLimits_LargeRequests(t *testing.T) {
 	t.Parallel()
 	store := &blockedStore{Store: memstore.New(), release: make(chan struct{})}
@@ -57,7 +57,7 @@ func TestLimits_LargeRequests(t *testing.T) {
 		_, err := client.Apply(t.Context(), m)
 		switch {
 		case err == nil:
-		case token == "a": // the reply, or that the rest of the request was not read
+		case token == "a": // a reply, or an error because the rest of the request was not read
 			rejected.Add(1)
 		default:
 			t.Error(err)
@@ -69,7 +69,7 @@ func TestLimits_LargeRequests(t *testing.T) {
 	}
 	waitFor(t, "all requests are in the store, or rejected", func() bool { return store.of("token:a")+rejected.Load() == requests })
 	if n := store.of("token:a"); n > 40 || n < 20 {
-		t.Errorf("%d large requests of one principal are under way", n)
+		t.Errorf("%d large requests of one principal are in progress", n)
 	}
 	wg.Go(func() { send("b", 1) })
 	waitFor(t, "another principal is served", func() bool { return store.of("token:b") == 1 })

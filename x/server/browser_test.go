@@ -13,22 +13,22 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/x/server"
 )
 
-// A window is a real browser's, on a site.
+// A window is a real browser with a site open.
 type window struct {
 	*site
 	ctx     context.Context
 	mu      sync.Mutex
-	console []string // what pages complain about
+	console []string // messages on the console
 }
 
-// window opens one. It is closed with the test.
+// window opens a browser, which is closed when the test ends.
 func (s *site) window() *window {
 	s.t.Helper()
-	path := enginetest.Need(s.t, "chromium", "chromium")
+	path := storetest.Need(s.t, "chromium", "chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
@@ -81,7 +81,7 @@ func (w *window) click(css string) {
 // is evaluates a condition in the page.
 func (w *window) is(condition string) bool {
 	ok, err := chromedp.Run(w.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")"))
-	return err == nil && ok // a page that is just being left has no answer
+	return err == nil && ok // evaluation fails while the page is being replaced
 }
 
 // sees waits until a condition holds in the page.
@@ -89,12 +89,12 @@ func (w *window) sees(condition string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); !w.is(condition); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("the page never came to show that %s:\n%s", condition, w.text())
+			w.t.Fatalf("timeout waiting until %s:\n%s", condition, w.text())
 		}
 	}
 }
 
-// shows waits until an element has a text in it.
+// shows waits until an element contains a text.
 func (w *window) shows(css, text string) {
 	w.t.Helper()
 	w.sees(fmt.Sprintf("document.querySelector(%q)?.textContent.replace(/\\s+/g, ' ').includes(%q)", css, text))
@@ -105,26 +105,26 @@ func (w *window) text() string {
 	return text
 }
 
-// quiet fails if a page has had anything to complain about.
+// quiet fails if there were messages on the console.
 func (w *window) quiet() {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.console) > 0 {
-		w.t.Errorf("the console says:\n%s", strings.Join(w.console, "\n"))
+		w.t.Errorf("messages on the console:\n%s", strings.Join(w.console, "\n"))
 	}
 }
 
-// What others do is seen as it happens, and what is to be done is asked, done and
-// told, all on a page that is never loaded anew.
-func TestTheDashboardInABrowser(t *testing.T) {
+// TestDashboard_InABrowser checks that changes by other clients appear as they happen, and that
+// actions are confirmed, performed and reported, all without reloading the page.
+func TestDashboard_InABrowser(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	w := s.window()
 	const at = "/v1/semaphores/db%2Fmain"
 	w.open("/ui/")
 	w.shows("#live", "live")
-	w.shows("#empty", "There is no semaphore yet")
+	w.shows("#empty", "No semaphores yet")
 	w.is("window.loaded = 'once'")
 
 	first := s.want(201, "POST", at+"/leases?capacity=2&ttl=60s&holder=first", "").header.Get("Location")
@@ -140,7 +140,7 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	w.sees("window.loaded === 'once'")
 
 	w.do("filter", chromedp.SendKeys(chromedp.CSS("#filter"), "nothing"))
-	w.shows("#empty", "No name has “nothing” in it")
+	w.shows("#empty", "No name contains “nothing”")
 	w.sees("location.search.includes('nothing')")
 	w.do("clear", chromedp.SendKeys(chromedp.CSS("#filter"), strings.Repeat("\b", len("nothing"))))
 	w.shows("#rows", "db/main")
@@ -164,9 +164,9 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	w.shows("#result", "The holder is notified")
 	w.sees("!document.querySelector('dialog').open")
 	w.shows("#holders tr:first-child", "revoked")
-	s.want(410, "PUT", first, "") // it hears of that
+	s.want(410, "PUT", first, "") // the holder is notified
 	w.shows("#holders", "third")
-	w.shows("#waiters-note", "Nobody waits.")
+	w.shows("#waiters-note", "No acquire is waiting.")
 
 	w.click("#verbs .button:first-child")
 	w.shows("dialog[open]", `Drain "db/main"? 2 permits in use stay held`)
@@ -175,7 +175,7 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	w.shows("#state", "draining")
 	w.shows("#verbs", "Resume…")
 	if s.want(200, "GET", at, "").body["draining"] != true {
-		t.Error("it is not drained")
+		t.Error("not draining")
 	}
 	w.click("#verbs .button:first-child")
 	w.shows("dialog[open]", `Resume "db/main"?`)
@@ -191,7 +191,7 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	w.sees("window.loaded === 'twice'")
 	w.quiet()
 
-	// A tab that nobody sees has no stream.
+	// A hidden tab has no stream.
 	streams := func(n int) func() bool {
 		return func() bool {
 			return strings.Contains(s.want(200, "GET", "/metrics", "").text, fmt.Sprintf("sema_http_streams %d\n", n))
@@ -208,22 +208,23 @@ func TestTheDashboardInABrowser(t *testing.T) {
 
 	w.click("#verbs .danger")
 	w.shows("dialog[open]", `Delete "db/main"?`)
-	w.click("dialog .danger") // not without the tick
+	w.click("dialog .danger") // rejected: the box is not ticked
 	w.sees("document.querySelector('dialog').open")
 	w.click("dialog [name=sure]")
 	w.click("dialog .danger")
 	w.shows("#result", `Deleted "db/main"`)
-	w.shows("#state", "It was deleted.")
+	w.shows("#state", "The semaphore was deleted.")
 	w.quiet()
 
 	s.EndStreams()
 	w.shows("#live", "not live since")
 }
 
-// With a slow store, a page shows of when it is, and not that it is not live.
-func TestABrowserAndASlowEngine(t *testing.T) {
+// TestDashboard_InABrowserWithASlowStore checks that a page over a slow store shows its age,
+// and is still live.
+func TestDashboard_InABrowserWithASlowStore(t *testing.T) {
 	t.Parallel()
-	m := &moody{Store: memstore.New()}
+	m := &faultyStore{Store: memstore.New()}
 	s := open(t, m, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5&ttl=60s", "")
 	w := s.window()
@@ -238,8 +239,9 @@ func TestABrowserAndASlowEngine(t *testing.T) {
 	w.quiet()
 }
 
-// Without scripts, everything works by pages; and people log in.
-func TestABrowserWithoutScripts(t *testing.T) {
+// TestDashboard_InABrowserWithoutScripts checks that everything works without scripts, and that
+// users log in.
+func TestDashboard_InABrowserWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s := start(t, watchers())
 	s.auth = "secret-ops"
@@ -254,7 +256,7 @@ func TestABrowserWithoutScripts(t *testing.T) {
 	w.shows("h1", "db")
 	w.shows("#holders", "first")
 	w.shows(".viewer", "ops")
-	w.sees("document.cookie === ''") // scripts would not see it
+	w.sees("document.cookie === ''") // scripts cannot read the cookie
 	w.click("#verbs .button:first-child")
 	w.shows("main", `Drain "db"? 1 permit in use stays held`)
 	w.click("main .primary")

@@ -15,38 +15,37 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A catalog is the store of the service. It counts the names of semaphores for the
-// accounts that have created them, shares concurrent snapshots of one semaphore, logs
-// failures, and bounds every operation but Open, Apply and Listen by [storeTimeout]:
-// then it fails with [sema.ErrUnavailable].
+// A catalog wraps the store of the service. It counts semaphore names for the accounts that
+// created them, shares concurrent snapshots of one semaphore, and logs failures. It bounds
+// every operation except Open, Apply and Listen by [storeTimeout], and fails with
+// [sema.ErrUnavailable] after that.
 type catalog struct {
 	fleet.Store
 	service *service
 
-	mu     sync.Mutex
-	names  map[string]*entry
-	looks  map[string]*look // snapshots that are asked for
-	closed bool
-	work   sync.WaitGroup // snapshots that are being taken; added to while mu is held and closed is false
+	mu      sync.Mutex
+	names   map[string]*entry
+	flights map[string]*flight // snapshots in progress, by semaphore
+	closed  bool
+	work    sync.WaitGroup // snapshots in progress; incremented only while mu is held and closed is false
 }
 
 // An entry is a semaphore that is known to exist.
 type entry struct {
-	account *account     // which has created it; nil: not known
-	used    atomic.Int64 // when it was last opened, or a batch came; nanoseconds since 1970
+	account *account     // the account that created it; nil: unknown
+	used    atomic.Int64 // when it was last opened or a batch was applied; nanoseconds since 1970
 
-	// Held for reading while the semaphore is used, for writing while it is deleted
-	// for being idle: a lease must not be granted in between.
+	// mu is read-locked while the semaphore is used, and locked while the semaphore is
+	// deleted for being idle: no lease must be granted in between.
 	mu   sync.RWMutex
 	gone bool
 }
 
 func newCatalog(store fleet.Store, s *service) *catalog {
-	return &catalog{Store: store, service: s, names: map[string]*entry{}, looks: map[string]*look{}}
+	return &catalog{Store: store, service: s, names: map[string]*entry{}, flights: map[string]*flight{}}
 }
 
-// use returns the entry of a semaphore, locked for reading, or nil if it is not
-// known.
+// use returns the entry of a semaphore, read-locked, or nil if the name is unknown.
 func (c *catalog) use(name string) *entry {
 	for {
 		c.mu.Lock()
@@ -64,30 +63,37 @@ func (c *catalog) use(name string) *entry {
 	}
 }
 
-// Open opens a session, and creates the semaphore if the caller may create another.
+// Open implements [fleet.Store]. It creates the semaphore only if the caller's limit allows
+// another name.
 func (c *catalog) Open(ctx context.Context, name string, config protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
 	if e := c.use(name); e != nil {
 		defer e.mu.RUnlock()
 		session, stored, err := c.Store.Open(ctx, name, config, by)
-		return session, stored, c.failed("open", name, err)
+		if err != nil {
+			return 0, stored, c.failed("open", name, err)
+		}
+		return session, stored, nil
 	}
 	one, err := c.creator(ctx, name, config, by)
 	if err != nil {
 		return 0, protocol.Config{}, c.failed("open", name, err)
 	}
 	session, stored, err := c.Store.Open(ctx, name, config, by)
-	switch {
-	case err == nil && !c.add(name, one), err != nil && one != nil:
-		c.give(one)
+	if err != nil {
+		c.put(one)
+		return 0, stored, c.failed("open", name, err)
 	}
-	return session, stored, c.failed("open", name, err)
+	if !c.add(name, one) {
+		c.put(one)
+	}
+	return session, stored, nil
 }
 
-// creator takes the place of a name for the caller, if the semaphore does not exist
-// and would be created. It returns nil if it exists.
+// creator counts a name for the caller if the semaphore does not exist and would be
+// created. It returns nil if no name is to be counted.
 func (c *catalog) creator(ctx context.Context, name string, config protocol.Config, by protocol.Opener) (*account, error) {
 	if by.MustExist || config.Check() != nil {
-		return nil, nil // it creates nothing
+		return nil, nil // Open creates nothing
 	}
 	_, err := c.inspect(ctx, name)
 	switch {
@@ -102,13 +108,13 @@ func (c *catalog) creator(ctx context.Context, name string, config protocol.Conf
 	return one, c.service.accounts.take(one, names)
 }
 
-func (c *catalog) give(one *account) {
+func (c *catalog) put(one *account) {
 	if one != nil {
-		c.service.accounts.give(one, names)
+		c.service.accounts.put(one, names)
 	}
 }
 
-// add notes a semaphore that exists. It reports whether it was not known.
+// add records a semaphore that exists. It reports whether the name was unknown.
 func (c *catalog) add(name string, one *account) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +133,8 @@ func (c *catalog) add(name string, one *account) bool {
 	return true
 }
 
-// ownerOf returns the account of the token with the longest prefix of a name, nil
-// if there is none: for semaphores that existed before the server was started.
+// ownerOf returns the account of the token with the longest prefix of a name, or nil. It is
+// for semaphores that existed before the server was started.
 func (s *service) ownerOf(name string) *account {
 	owner, longest := "", 0
 	for _, t := range s.tokens.Load().all {
@@ -142,18 +148,18 @@ func (s *service) ownerOf(name string) *account {
 	return s.accounts.of(owner)
 }
 
-// remove forgets a semaphore that was deleted.
+// remove removes a semaphore that was deleted.
 func (c *catalog) remove(name string) {
 	c.mu.Lock()
 	e := c.names[name]
 	delete(c.names, name)
 	c.mu.Unlock()
 	if e != nil {
-		c.give(e.account)
+		c.put(e.account)
 	}
 }
 
-// Apply does what a batch asks.
+// Apply implements [fleet.Store].
 func (c *catalog) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
 	if e := c.use(name); e != nil {
 		defer e.mu.RUnlock()
@@ -162,7 +168,10 @@ func (c *catalog) Apply(ctx context.Context, name string, b protocol.Batch) (pro
 	if c.service.watches.watched.Load() > 0 {
 		c.service.watches.applied(name)
 	}
-	return reply, c.failed("apply", name, err)
+	if err != nil {
+		return reply, c.failed("apply", name, err)
+	}
+	return reply, nil
 }
 
 // Administer implements [fleet.Store].
@@ -170,7 +179,7 @@ func (c *catalog) Administer(ctx context.Context, name string, command fleet.Com
 	err := withinTimeout(ctx, func(ctx context.Context) error { return c.Store.Administer(ctx, name, command) })
 	var gone *outage
 	if command.Configure != nil && errors.As(err, &gone) {
-		// Stores reject a configuration by an error of their own. One that replies is not
+		// Stores reject a configuration with their own errors. A store that replies is not
 		// unavailable.
 		if _, alive := c.inspect(ctx, name); alive == nil {
 			err = gone.cause
@@ -182,7 +191,7 @@ func (c *catalog) Administer(ctx context.Context, name string, command fleet.Com
 	return c.failed("administer", name, err)
 }
 
-// inspect reads one semaphore. [catalog.Inspect] shares what it returns.
+// inspect reads one semaphore from the store. [catalog.Inspect] shares the result.
 func (c *catalog) inspect(ctx context.Context, name string) (snapshot protocol.Snapshot, err error) {
 	err = withinTimeout(ctx, func(ctx context.Context) (err error) { snapshot, err = c.Store.Inspect(ctx, name); return err })
 	return snapshot, err
@@ -204,7 +213,7 @@ func (c *catalog) Ping(ctx context.Context) (clock time.Time, err error) {
 	return clock, err
 }
 
-// Examine implements [fleet.Examiner]. It is many operations, and not bounded.
+// Examine implements [fleet.Examiner]. It runs many operations and has no timeout.
 func (c *catalog) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	e, ok := c.Store.(fleet.Examiner)
 	if !ok {
@@ -213,7 +222,7 @@ func (c *catalog) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	return e.Examine(ctx)
 }
 
-// Close closes the store when no snapshot is being taken any more.
+// Close implements [fleet.Store]. It waits for snapshots in progress first.
 func (c *catalog) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -222,8 +231,8 @@ func (c *catalog) Close() error {
 	return c.Store.Close()
 }
 
-// failed logs an error of the store, if it is about the store and not about the
-// request, and returns it.
+// failed returns an error of the store. It logs the error if it concerns the store, not the
+// request.
 func (c *catalog) failed(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -240,44 +249,44 @@ func (c *catalog) failed(op, name string, err error) error {
 	return err
 }
 
-// lookWithin bounds a snapshot whose callers may all have gone.
-const lookWithin = 30 * time.Second
+// snapshotTimeout bounds a snapshot, whose callers may all have stopped waiting.
+const snapshotTimeout = 30 * time.Second
 
-// A look is a snapshot that is being taken, and the next one.
-type look struct {
+// A flight is the snapshot of a semaphore in progress, and the next one (single-flight).
+type flight struct {
 	running bool
-	next    *shared // of those who came while it is being taken; nil: there is none
+	next    *sharedSnapshot // for callers that arrived during the current snapshot; nil: none
 }
 
-// A shared is a snapshot for several callers. They only read it.
-type shared struct {
+// A sharedSnapshot is a snapshot for several callers, which must not modify it.
+type sharedSnapshot struct {
 	done     chan struct{}
 	snapshot protocol.Snapshot
 	err      error
 }
 
-// Inspect returns a semaphore as it is. Callers that come while a snapshot of it is
-// being taken share the next one, so that any number of them costs the store one at
-// a time, and no memory each.
+// Inspect implements [fleet.Store]. Callers that arrive while a snapshot is in progress
+// share the next one. So any number of callers costs the store one snapshot at a time, and
+// no memory per caller.
 func (c *catalog) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return protocol.Snapshot{}, errLeaving
 	}
-	l := c.looks[name]
+	l := c.flights[name]
 	if l == nil {
-		l = &look{}
-		c.looks[name] = l
+		l = &flight{}
+		c.flights[name] = l
 	}
 	mine := l.next
 	if mine == nil {
-		mine = &shared{done: make(chan struct{})}
+		mine = &sharedSnapshot{done: make(chan struct{})}
 		l.next = mine
 	}
 	if !l.running {
 		l.running = true
-		c.work.Go(func() { c.take(name, l) })
+		c.work.Go(func() { c.takeSnapshots(name, l) })
 	}
 	c.mu.Unlock()
 	select {
@@ -288,31 +297,31 @@ func (c *catalog) Inspect(ctx context.Context, name string) (protocol.Snapshot, 
 	}
 }
 
-// take takes snapshots while callers wait for one.
-func (c *catalog) take(name string, l *look) {
+// takeSnapshots takes snapshots of a semaphore until no caller waits for one.
+func (c *catalog) takeSnapshots(name string, l *flight) {
 	for {
 		c.mu.Lock()
 		now := l.next
 		l.next = nil
 		if now == nil {
-			delete(c.looks, name)
+			delete(c.flights, name)
 			c.mu.Unlock()
 			return
 		}
 		c.mu.Unlock()
-		ctx, cancel := context.WithTimeout(c.service.life, lookWithin)
+		ctx, cancel := context.WithTimeout(c.service.life, snapshotTimeout)
 		now.snapshot, now.err = c.inspect(ctx, name)
 		cancel()
 		close(now.done)
 		if errors.Is(now.err, sema.ErrUnavailable) {
-			c.share(l, now.err)
+			c.failNext(l, now.err)
 		}
 	}
 }
 
-// share fails those who wait for the next snapshot: they have waited while the store
+// failNext fails the callers of the next snapshot: they have already waited while the store
 // did not reply, and need not wait for another timeout.
-func (c *catalog) share(l *look, err error) {
+func (c *catalog) failNext(l *flight, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.next != nil {
@@ -322,11 +331,12 @@ func (c *catalog) share(l *look, err error) {
 	}
 }
 
-// storeTimeout bounds one operation of the store, except those of acquires, which
-// internal/leasing bounds.
+// storeTimeout bounds one store operation. Package internal/leasing bounds those of
+// acquires.
 const storeTimeout = 5 * time.Second
 
-// withinTimeout does one operation within [storeTimeout], and tells an outage from a result.
+// withinTimeout runs one operation within [storeTimeout], and returns errors that are not a
+// store's reply as an outage.
 func withinTimeout(ctx context.Context, operation func(context.Context) error) error {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -337,7 +347,7 @@ func withinTimeout(ctx context.Context, operation func(context.Context) error) e
 	return &outage{err}
 }
 
-// isResult reports whether a store that fails so has replied.
+// isResult reports whether an error is a reply of the store, not a failure to reply.
 func isResult(err error) bool {
 	for _, result := range []error{
 		fs.ErrNotExist, fs.ErrPermission, errors.ErrUnsupported, protocol.ErrConflict, protocol.ErrVersion, sema.ErrInvalid, sema.ErrClosed, sema.ErrUnavailable,
@@ -349,7 +359,7 @@ func isResult(err error) bool {
 	return false
 }
 
-// An outage is a failure of the store. It is [sema.ErrUnavailable], with the text of the
+// An outage is a failure of the store. It is [sema.ErrUnavailable], and has the text of its
 // cause.
 type outage struct{ cause error }
 
@@ -357,22 +367,24 @@ func (o *outage) Error() string        { return o.cause.Error() }
 func (o *outage) Unwrap() error        { return o.cause }
 func (o *outage) Is(target error) bool { return target == sema.ErrUnavailable }
 
-// snapshot returns a semaphore as it is.
+// snapshot returns the current state of a semaphore.
 func (s *service) snapshot(ctx context.Context, name string) (protocol.Snapshot, error) {
 	snapshot, err := s.store.Inspect(ctx, name)
 	return snapshot, named("inspect", name, err)
 }
 
-// named adds the name of the semaphore to an error that says that it does not exist.
+// named adds the semaphore's name to an [fs.ErrNotExist] error.
 func named(op, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &sema.Error{Op: op, Name: name, Err: missing{}}
+		return &sema.Error{Op: op, Name: name, Err: notExistError{}}
 	}
 	return err
 }
 
-// missing is [fs.ErrNotExist] of a semaphore.
-type missing struct{}
+// notExistError is the [fs.ErrNotExist] of a semaphore.
+type notExistError struct{}
 
-func (missing) Error() string { return "no such semaphore; an acquire with a capacity creates it" }
-func (missing) Unwrap() error { return fs.ErrNotExist }
+func (notExistError) Error() string {
+	return "no such semaphore; an acquire with a capacity creates it"
+}
+func (notExistError) Unwrap() error { return fs.ErrNotExist }

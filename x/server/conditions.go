@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// etag returns the entity tag of a version of a configuration. It identifies the
-// configuration alone, not who holds and waits: requests that change a configuration
-// are conditional, GET is not.
+// etag returns the entity tag of a version of a configuration. It identifies only the
+// configuration, not the holders and waiters: requests that change a configuration are
+// conditional, GET is not.
 func etag(version uint64) string { return `"` + strconv.FormatUint(version, 10) + `"` }
 
-// conditions are the preconditions of a request (RFC 9110, section 13.1). Zero, there
-// are none.
+// conditions holds the preconditions of a request (RFC 9110, section 13.1). The zero value
+// has none.
 type conditions struct {
 	match, noneMatch *entityTags // nil: not given
-	version          uint64      // over RPC and by the dashboard; 0: not given
+	version          uint64      // set by RPC and the dashboard; 0: not given
 }
 
-// readConditions reads If-Match and If-None-Match.
+// readConditions parses If-Match and If-None-Match.
 func readConditions(h http.Header) (c conditions, err error) {
 	if c.match, err = readTags(h, "If-Match"); err == nil {
 		c.noneMatch, err = readTags(h, "If-None-Match")
@@ -28,8 +28,8 @@ func readConditions(h http.Header) (c conditions, err error) {
 	return c, err
 }
 
-// check fails if a condition does not hold for a semaphore that has a version, or does
-// not exist.
+// check fails if a condition does not hold for a semaphore with the given version, or for
+// one that does not exist.
 func (c conditions) check(exists bool, version uint64) error {
 	present := "it does not exist"
 	if exists {
@@ -39,18 +39,18 @@ func (c conditions) check(exists bool, version uint64) error {
 		if exists {
 			present = fmt.Sprintf("it has version %d", version)
 		}
-		return newProblem(kindPrecondition, "version: %d, and %s; inspect it, and decide anew", c.version, present)
+		return newProblem(kindPrecondition, "version: want %d, but %s; inspect it and decide again", c.version, present)
 	}
 	if c.match != nil && !c.match.include(exists, etag(version), false) {
-		return newProblem(kindPrecondition, "If-Match: %s, and %s; GET it, and decide anew", c.match, present)
+		return newProblem(kindPrecondition, "If-Match: %s does not match: %s; GET it and decide again", c.match, present)
 	}
 	if c.noneMatch != nil && c.noneMatch.include(exists, etag(version), true) {
-		return newProblem(kindPrecondition, "If-None-Match: %s, and %s; GET it, and decide anew", c.noneMatch, present)
+		return newProblem(kindPrecondition, "If-None-Match: %s matches: %s; GET it and decide again", c.noneMatch, present)
 	}
 	return nil
 }
 
-// entityTags are the value of If-Match or If-None-Match.
+// entityTags is the parsed value of If-Match or If-None-Match.
 type entityTags struct {
 	any  bool // *
 	tags []string
@@ -63,13 +63,13 @@ func (t *entityTags) String() string {
 	return clip(strings.Join(t.tags, ", "))
 }
 
-// include reports whether the tags have that of what exists. Tags of the server are
-// strong; a weak one is equal to them by weak comparison alone.
+// include reports whether the tags match an existing entity's tag. The server's tags are
+// strong; a weak tag matches only by weak comparison.
 func (t *entityTags) include(exists bool, tag string, weak bool) bool {
 	return exists && (t.any || slices.ContainsFunc(t.tags, func(one string) bool { return one == tag || weak && one == "W/"+tag }))
 }
 
-// readTags parses a header field, which may be on several lines.
+// readTags parses a header field, which may have several lines.
 func readTags(h http.Header, name string) (*entityTags, error) {
 	lines, given := h[name]
 	if !given {
@@ -95,7 +95,7 @@ func readTags(h http.Header, name string) (*entityTags, error) {
 	return t, nil
 }
 
-// cutTag cuts the entity tag off with which a text begins.
+// cutTag cuts an entity tag off the start of a text.
 func cutTag(text string) (tag, after string, ok bool) {
 	opaque := strings.TrimPrefix(text, "W/")
 	if !strings.HasPrefix(opaque, `"`) {

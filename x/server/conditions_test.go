@@ -11,13 +11,13 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// changes are the requests that change a configuration. Each honours If-Match.
+// changes lists the requests that change a configuration. Each supports If-Match.
 var changes = []struct {
 	method, path, body string
 	status             int
-	absent             int // the status for a semaphore that does not exist
+	absent             int // status if the semaphore does not exist
 }{
-	{"PUT", "", `{"capacity": 9}`, 200, 412}, // it would create one
+	{"PUT", "", `{"capacity": 9}`, 200, 412}, // it would create the semaphore
 	{"POST", "/drain", "", 200, 404},
 	{"POST", "/resume", "", 200, 404},
 	{"DELETE", "", "", 204, 404},
@@ -79,15 +79,15 @@ func TestPreconditions_IfNoneMatch(t *testing.T) {
 	s.want(412, "DELETE", "/v1/semaphores/db", "", create)
 	shown := s.want(200, "GET", "/v1/semaphores/db", "")
 	if shown.body["capacity"] != 3.0 || shown.header.Get("ETag") != tag {
-		t.Errorf("%v %v: want it as it was created", shown.header, shown.body)
+		t.Errorf("%v %v: want the state after its creation", shown.header, shown.body)
 	}
 	s.want(200, "PUT", "/v1/semaphores/db", `{"capacity": 9}`, header{"If-None-Match", `"x"`})
-	// The tag is of the configuration, and a semaphore in use changes all the time.
+	// The tag identifies the configuration: the state of a semaphore in use changes all the time.
 	s.want(200, "GET", "/v1/semaphores/db", "", header{"If-None-Match", s.want(200, "GET", "/v1/semaphores/db", "").header.Get("ETag")})
 }
 
-// One of many writers that read the same version changes it.
-// A precondition that would be ignored is rejected.
+// TestPreconditions_OfOtherRequests checks that a precondition is rejected if it would be
+// ignored.
 func TestPreconditions_OfOtherRequests(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -115,6 +115,8 @@ func TestPreconditions_OfOtherRequests(t *testing.T) {
 	s.want(404, "GET", "/v1/semaphores/new", "")
 }
 
+// TestPreconditions_OneWriterWins checks that one of many writers that have read the same version
+// changes it.
 func TestPreconditions_OneWriterWins(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -123,7 +125,7 @@ func TestPreconditions_OneWriterWins(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			a := s.ask("PUT", "/v1/semaphores/db", `{"capacity": `+strconv.Itoa(10+i)+`}`, header{"If-Match", tag})
+			a := s.send("PUT", "/v1/semaphores/db", `{"capacity": `+strconv.Itoa(10+i)+`}`, header{"If-Match", tag})
 			switch a.status {
 			case 200:
 				changed.Add(1)

@@ -12,24 +12,26 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// settings configure a semaphore. A field that is nil stays as it is, or has its default
-// when the semaphore is created. TTL and window are fixed when it is created.
+// settings configures a semaphore. A nil field keeps its value, or has its default if the
+// semaphore is created. TTL, window and numbered are fixed at creation.
 type settings struct {
 	Capacity   *int64      `json:"capacity,omitempty"`
 	TTL        *duration   `json:"ttl,omitempty"`
-	Window     *duration   `json:"window,omitempty"` // of a rate; nil: it is none
+	Window     *duration   `json:"window,omitempty"` // of a rate; nil: not a rate
 	Ramp       *int64      `json:"ramp,omitempty"`
 	MaxWaiters *maxWaiters `json:"max_waiters,omitempty"`
 	Draining   *bool       `json:"draining,omitempty"`
+	Numbered   *bool       `json:"numbered,omitempty"`
 }
 
-// A maxWaiters bounds the queue of a semaphore, as it is stored: 0 is no bound, and
-// [sema.NoWaiters] that nobody waits. Clients see no bound as absent, and 0 as nobody.
+// A maxWaiters bounds the queue of a semaphore, in its stored form: 0 is no bound, and
+// [sema.NoWaiters] rejects every acquire that would wait. In the API, no bound is absent,
+// and 0 is no waiters.
 type maxWaiters int64
 
-const wantWaiters = "a whole number, 0 for nobody"
+const wantWaiters = "a whole number, 0 for no waiters"
 
-// newMaxWaiters returns the bound that a client asks for.
+// newMaxWaiters converts the API's bound to the stored form.
 func newMaxWaiters(n int64) (stored *maxWaiters, ok bool) {
 	if n == 0 {
 		return new(maxWaiters(sema.NoWaiters)), true
@@ -37,7 +39,7 @@ func newMaxWaiters(n int64) (stored *maxWaiters, ok bool) {
 	return new(maxWaiters(n)), n > 0 && n <= protocol.MaxCapacity
 }
 
-// shown returns the bound as clients see it.
+// shown converts the bound to the API's form.
 func (m maxWaiters) shown() *int64 {
 	switch {
 	case m == 0:
@@ -57,14 +59,16 @@ func (c settings) String() string {
 	return string(raw)
 }
 
-// apply changes a configuration. It fails on settings that cannot be changed, or that no
-// semaphore can have.
+// apply applies the settings to a configuration. It fails if a setting is fixed or invalid.
 func (c settings) apply(config *protocol.Config) error {
 	if stored := span(config.TTL); c.TTL != nil && time.Duration(*c.TTL) != stored {
-		return newProblem(kindFixed, "ttl: it is %v, and is fixed when a semaphore is created; delete the semaphore and create it with %v, or use another name", stored, time.Duration(*c.TTL))
+		return newProblem(kindFixed, "ttl: it is %v, fixed when the semaphore was created; delete the semaphore and create it with %v, or use another name", stored, time.Duration(*c.TTL))
 	}
 	if stored := span(config.Window); c.Window != nil && time.Duration(*c.Window) != stored {
-		return newProblem(kindFixed, "window: it is %v, and is fixed when a semaphore is created; delete the semaphore and create it with %v, or use another name", stored, time.Duration(*c.Window))
+		return newProblem(kindFixed, "window: it is %v, fixed when the semaphore was created; delete the semaphore and create it with %v, or use another name", stored, time.Duration(*c.Window))
+	}
+	if stored := config.Numbered; c.Numbered != nil && *c.Numbered != stored {
+		return newProblem(kindFixed, "numbered: it is %t, fixed when the semaphore was created; delete the semaphore and create it with %t, or use another name", stored, *c.Numbered)
 	}
 	for _, number := range []struct {
 		name  string
@@ -93,12 +97,12 @@ func (c settings) apply(config *protocol.Config) error {
 	return nil
 }
 
-// changeTries bounds how often a change starts again because of other changes.
+// changeTries bounds how often a change is retried after concurrent changes.
 const changeTries = 10
 
-// change changes a semaphore, or creates it if it may, by optimistic concurrency: the
-// store applies a change only to the version for which the preconditions were checked.
-// If there is nothing to change, the version stays.
+// change changes a semaphore, or creates it if mayCreate is true, with optimistic
+// concurrency: the store applies a change only to the version for which the preconditions
+// were checked. If nothing would change, the version stays the same.
 func (s *service) change(ctx context.Context, name string, when conditions, wanted settings, mayCreate bool) (created bool, err error) {
 	for range changeTries {
 		snapshot, err := s.snapshot(ctx, name)
@@ -129,11 +133,11 @@ func (s *service) change(ctx context.Context, name string, when conditions, want
 			return false, err
 		}
 	}
-	return false, newProblem(kindPrecondition, "%q was changed by others %d times meanwhile; retry", name, changeTries)
+	return false, newProblem(kindPrecondition, "%q was changed concurrently %d times; retry", name, changeTries)
 }
 
-// create creates a semaphore by a session that it ends at once. It reports false if
-// another request was first.
+// create creates a semaphore by opening a session and ending it at once. It reports false
+// if another request created the semaphore first.
 func (s *service) create(ctx context.Context, name string, wanted settings) (created bool, err error) {
 	config, err := s.newConfig(name, wanted)
 	if err != nil {
@@ -142,13 +146,13 @@ func (s *service) create(ctx context.Context, name string, wanted settings) (cre
 	var stored protocol.Config
 	err = withinTimeout(ctx, func(ctx context.Context) error {
 		var session protocol.Session
-		by := protocol.Opener{Client: protocol.Client{Instance: "administrator " + who(ctx).name}, Owner: protocol.Owner{Key: protocol.NewKey()}}
+		by := protocol.Opener{Client: protocol.Client{Instance: "administrator " + callerOf(ctx).name}, Owner: protocol.Owner{Key: protocol.NewKey()}}
 		if session, stored, err = s.store.Open(ctx, name, config, by); err != nil {
 			return err
 		}
 		_, err = s.store.Apply(ctx, name, protocol.Batch{Session: session, Owner: by.Owner, Seq: 1, End: true})
 		return err
 	})
-	config.Version = 1 // of one that was just created
+	config.Version = 1 // the version of a new semaphore
 	return err == nil && stored == config, err
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sema-go/sema/x/sqlitestore"
 )
 
-// TestDashboard_RanksOverAll is about 2,001 semaphores in the embedded store, the last of
-// which has 25 waiters.
+// TestDashboard_RanksOverAll uses 2,001 semaphores in the embedded store, the last of which has
+// 25 waiters.
 func TestDashboard_RanksOverAll(t *testing.T) {
 	t.Parallel()
 	store, err := sqlitestore.Open(filepath.Join(t.TempDir(), "sema.db"), sqlitestore.Options{Normal: true})
@@ -46,7 +46,7 @@ func TestDashboard_RanksOverAll(t *testing.T) {
 	}
 	s := open(t, store, server.Options{})
 	p := s.tab()
-	// A machine that is busy may need more than one page to read all.
+	// A busy machine may need more than one change to show all.
 	waitFor(t, "it is first on the page", func() bool {
 		text := p.get(200, "/ui/").text
 		return strings.Contains(text, "<b>25</b> waiting") && strings.Index(text, `id="s:zz-hot"`) > 0 &&

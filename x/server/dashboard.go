@@ -10,29 +10,26 @@ import (
 	"github.com/sema-go/sema/x/server/internal/dashboard"
 )
 
-// mountDashboard serves browsers.
+// mountDashboard mounts the dashboard for browsers at /ui/.
 func (s *Server) mountDashboard(mux *http.ServeMux) {
 	api := dashboardAPI{s.service}
-	s.ui = dashboard.New(dashboard.Options{Store: api, Service: api, Version: s.service.options.Version, Login: s.service.tokens.Load().required()})
-	counted := s.service.counted.of(route{method: "UI", path: "/ui/"})
-	mux.HandleFunc("/ui/", func(w http.ResponseWriter, r *http.Request) {
-		start := time.Now()
-		seen := &observed{ResponseWriter: w}
-		soon(seen, r)
-		if err := s.receive(seen, r); err != nil {
-			s.service.fail(seen, r, err)
-		} else {
-			s.ui.ServeHTTP(seen, r)
+	s.ui = dashboard.New(dashboard.Options{Store: api, Service: api, Version: s.service.options.Version, Login: s.service.tokens.Load().required})
+	mux.Handle("/ui/", s.observe("UI /ui/", func(w *responseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			if err := s.receive(w, r); err != nil {
+				s.service.fail(w, r, err)
+				return
+			}
 		}
-		counted(seen.status, start)
-	})
+		s.ui.ServeHTTP(w, r)
+	}))
 }
 
-// A dashboardAPI is the service as the dashboard uses it.
+// A dashboardAPI implements the interfaces that the dashboard uses.
 type dashboardAPI struct{ service *service }
 
-// List, Inspect, Recent and Ping read the store once for all viewers: what each of them
-// may see is up to the dashboard, by [dashboard.Viewer].
+// List, Inspect, Recent and Ping read the store once for all viewers. The dashboard decides
+// what each viewer may see, by [dashboard.Viewer].
 
 func (a dashboardAPI) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	return a.service.store.List(ctx, q)
@@ -48,11 +45,11 @@ func (a dashboardAPI) Recent(ctx context.Context, name string) (protocol.Snapsho
 
 func (a dashboardAPI) Ping(ctx context.Context) (time.Time, error) { return a.service.store.Ping(ctx) }
 
-// Admit implements [dashboard.Service]. It accepts the token of the cookie as well, which
-// counts nowhere else.
+// Admit implements [dashboard.Service]. If tokens are required, it also accepts the token of
+// the cookie, which no other request accepts.
 func (a dashboardAPI) Admit(r *http.Request) (dashboard.Viewer, error) {
 	token, ok := bearer(r)
-	if !ok {
+	if !ok && a.service.tokens.Load().required {
 		token, ok = dashboard.Token(r)
 	}
 	c, err := a.service.identify(r, token, ok)
@@ -75,7 +72,7 @@ func (a dashboardAPI) Stream(w http.ResponseWriter, r *http.Request) (ctx contex
 	if err := s.enter(one, streams, &s.streams); err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, cancel := until(r.Context(), s.watching)
+	ctx, cancel := withLife(r.Context(), s.watching)
 	out := stream{w, http.NewResponseController(w)}
 	return ctx, func(text string) bool { return out.send(text) }, func() { cancel(); s.leave(one, streams, &s.streams) }, nil
 }
@@ -85,7 +82,7 @@ func (a dashboardAPI) Explain(r *http.Request, err error) dashboard.Problem {
 	p := a.service.diagnose(r, err)
 	detail := p.Detail
 	if p.Type == problemPath+kindStore.name {
-		detail = err.Error() // operators look here for the cause
+		detail = err.Error() // operators need the cause here
 	}
 	return dashboard.Problem{Status: p.Status, Title: p.Title, Detail: detail, Header: p.header}
 }
@@ -95,14 +92,14 @@ func (a dashboardAPI) Unavailable(err error) {
 	a.service.log.Warn("the store does not respond", "error", err)
 }
 
-// A viewer is a user of the dashboard. It changes semaphores by the verbs of the service.
+// A viewer is a user of the dashboard. It changes semaphores through the service.
 type viewer struct {
 	service *service
 	*call
 }
 
 func (v viewer) Name() string {
-	if v.identity == everybody {
+	if v.identity == anonymousIdentity {
 		return ""
 	}
 	return v.name
@@ -112,24 +109,24 @@ func (v viewer) Prefix() string                  { return v.prefix }
 func (v viewer) MayChange(semaphore string) bool { return v.may(Admin, semaphore) }
 
 func (v viewer) Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error {
-	_, _, err := v.service.configure(v.in(ctx), semaphore, conditions{version: version}, settings{Capacity: &capacity, Ramp: &ramp})
+	_, _, err := v.service.configure(v.withCall(ctx), semaphore, conditions{version: version}, settings{Capacity: &capacity, Ramp: &ramp})
 	return err
 }
 
 func (v viewer) Drain(ctx context.Context, semaphore string) error {
-	_, err := v.service.drain(v.in(ctx), semaphore, conditions{}, 0)
+	_, err := v.service.drain(v.withCall(ctx), semaphore, conditions{}, 0)
 	return err
 }
 
 func (v viewer) Resume(ctx context.Context, semaphore string) error {
-	_, err := v.service.resume(v.in(ctx), semaphore, conditions{})
+	_, err := v.service.resume(v.withCall(ctx), semaphore, conditions{})
 	return err
 }
 
 func (v viewer) Revoke(ctx context.Context, semaphore string, lease protocol.Seq, atOnce bool, why string) error {
-	return v.service.revoke(v.in(ctx), semaphore, fleet.Revocation{Lease: lease, AtOnce: atOnce, Why: why})
+	return v.service.revoke(v.withCall(ctx), semaphore, fleet.Revocation{Lease: lease, AtOnce: atOnce, Why: why})
 }
 
 func (v viewer) Delete(ctx context.Context, semaphore string) error {
-	return v.service.delete(v.in(ctx), semaphore, conditions{})
+	return v.service.delete(v.withCall(ctx), semaphore, conditions{})
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-func TestBrowsersAreSentToTheDashboard(t *testing.T) {
+func TestDashboard_RedirectsBrowsers(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	p := s.tab().get(302, "/", header{"Accept", "text/html,application/xhtml+xml,*/*;q=0.8"})
@@ -34,29 +34,30 @@ func TestBrowsersAreSentToTheDashboard(t *testing.T) {
 	}
 }
 
-// With nothing there, the page has a line to paste that works.
-func TestAnEmptyDashboardSaysWhatToTry(t *testing.T) {
+// TestDashboard_EmptyShowsACommand checks that an empty overview shows a command that works.
+func TestDashboard_EmptyShowsACommand(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	b := s.tab()
 	p := b.get(200, "/ui/")
-	p.says(t, "There is no semaphore yet")
+	p.contains(t, "No semaphores yet")
 	line := regexp.MustCompile(`curl -X POST '(http.*)'`).FindStringSubmatch(html.UnescapeString(p.text))
 	if line == nil || !strings.HasPrefix(line[1], s.url) {
 		t.Fatalf("%v in %s", line, p.text)
 	}
 	s.want(201, "POST", strings.TrimPrefix(line[1], s.url), "")
-	waitFor(t, "it shows up", func() bool { // a page may be a second old
+	waitFor(t, "the semaphore appears", func() bool { // a page may be a second old
 		return strings.Contains(b.get(200, "/ui/").text, "<b>1</b> of 3")
 	})
-	b.get(200, "/ui/?q=DEM").says(t, "demo")
-	b.get(200, "/ui/?q=x").says(t, "No name has “x” in it")
-	b.get(404, "/ui/semaphore?name=none").says(t, "There is no such semaphore")
-	b.get(404, "/ui/nothing").says(t, "There is no such page")
+	b.get(200, "/ui/?q=DEM").contains(t, "demo")
+	b.get(200, "/ui/?q=x").contains(t, "No name contains “x”")
+	b.get(404, "/ui/semaphore?name=none").contains(t, "No such semaphore")
+	b.get(404, "/ui/nothing").contains(t, "No such page")
 }
 
-// A page uses what this server sends, and nothing that is written into it runs.
-func TestPagesAreClosed(t *testing.T) {
+// TestDashboard_ContentSecurityPolicy checks that pages use only resources of this server, and
+// have no inline code.
+func TestDashboard_ContentSecurityPolicy(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&holder=me", "")
@@ -87,7 +88,7 @@ func TestPagesAreClosed(t *testing.T) {
 	b.get(404, "/ui/assets/0000000000000000/htmx.LICENSE")
 }
 
-// A page rejects other methods than its own, and lists these.
+// TestDashboard_WrongMethod checks that a page rejects other methods, and lists its own.
 func TestDashboard_WrongMethod(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -106,8 +107,8 @@ func TestDashboard_WrongMethod(t *testing.T) {
 	}
 }
 
-// Names and what holders say of themselves are text, whatever is in them.
-func TestHostileNamesAndHolders(t *testing.T) {
+// TestDashboard_EscapesNamesAndHolders checks that names and holders' texts are escaped.
+func TestDashboard_EscapesNamesAndHolders(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	b := s.tab()
@@ -127,7 +128,7 @@ func TestHostileNamesAndHolders(t *testing.T) {
 			continue
 		}
 		p := b.get(200, html.UnescapeString(link[1]))
-		p.says(t, name, meta, "1 of 2")
+		p.contains(t, name, meta, "1 of 2")
 		for _, text := range []string{p.text, first.Parts["s:"+name], overview.text} {
 			if strings.Contains(text, "<img src=x") || strings.Contains(text, "<script>") || strings.Contains(text, `"onload="`) {
 				t.Errorf("%q is not escaped: %s", name, text)
@@ -139,7 +140,7 @@ func TestHostileNamesAndHolders(t *testing.T) {
 	}
 }
 
-// escaped is text as html/template has it.
+// escaped returns text as html/template escapes it.
 func escaped(text string) string {
 	return strings.NewReplacer("+", "&#43;").Replace(html.EscapeString(text))
 }
@@ -155,34 +156,34 @@ func watchers() server.Options {
 func (b *tab) login(token string) {
 	b.t.Helper()
 	if p := b.post(303, "/ui/login", form("token", token, "next", "/ui/semaphore?name=a%2Fb")); p.header.Get("Location") != "/ui/semaphore?name=a%2Fb" {
-		b.t.Errorf("it leads to %q", p.header.Get("Location"))
+		b.t.Errorf("redirected to %q", p.header.Get("Location"))
 	}
 }
 
-func TestLogin(t *testing.T) {
+func TestDashboard_Login(t *testing.T) {
 	t.Parallel()
 	s := start(t, watchers())
 	b := s.tab()
-	b.get(401, "/ui/semaphore?name=db").says(t, "Log in", "/ui/semaphore?name=db")
+	b.get(401, "/ui/semaphore?name=db").contains(t, "Log in", "/ui/semaphore?name=db")
 	b.get(401, "/ui/live")
 	if p := b.get(401, "/ui/confirm?name=db&do=drain", header{"HX-Request", "true"}); p.header.Get("HX-Refresh") != "true" {
 		t.Errorf("%v", p.header)
 	}
 	wrong := b.post(401, "/ui/login", form("token", "secret-guess"))
-	wrong.says(t, "Unknown token")
+	wrong.contains(t, "Unknown token")
 	if wrong.header.Get("WWW-Authenticate") == "" || strings.Contains(wrong.text, "secret-guess") || wrong.header.Get("Set-Cookie") != "" {
 		t.Errorf("%v %s", wrong.header, wrong.text)
 	}
-	b.post(403, "/ui/login", form("token", "secret-worker")).says(t, `worker may not read`)
+	b.post(403, "/ui/login", form("token", "secret-worker")).contains(t, `worker may not read`)
 	for _, next := range []string{"https://evil.example/ui/", "//evil.example/ui/", `/\evil.example`, "/v1/semaphores", "/ui/../v1/semaphores", "javascript:alert(1)", ""} {
 		if p := s.tab().post(303, "/ui/login", form("token", "secret-ops", "next", next)); p.header.Get("Location") != "/ui/" {
-			t.Errorf("%q leads to %q", next, p.header.Get("Location"))
+			t.Errorf("%q redirects to %q", next, p.header.Get("Location"))
 		}
 	}
 	b.login("secret-ops")
-	b.get(200, "/ui/").says(t, "ops", "Log out", `-H "Authorization: Bearer $TOKEN"`)
+	b.get(200, "/ui/").contains(t, "ops", "Log out", `-H "Authorization: Bearer $TOKEN"`)
 	b.get(303, "/ui/login")
-	// What the browser keeps is for pages alone.
+	// The cookie is valid only for pages.
 	kept := b.browser.Jar.Cookies(&url.URL{Scheme: "http", Host: strings.TrimPrefix(s.url, "http://"), Path: "/ui/"})
 	if len(kept) != 1 {
 		t.Fatalf("%v", kept)
@@ -202,7 +203,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-func TestTheCookie(t *testing.T) {
+func TestDashboard_Cookie(t *testing.T) {
 	t.Parallel()
 	s := start(t, watchers())
 	set := func(change func(*http.Request)) string {
@@ -226,9 +227,9 @@ func TestTheCookie(t *testing.T) {
 	}
 }
 
-// Who may see some sees nothing of the others, and who may not change anything is
-// not offered to, and is refused.
-func TestViewersSeeAndDoWhatTheyMay(t *testing.T) {
+// TestDashboard_AuthorizesViewers checks that viewers see only semaphores with their prefix.
+// Viewers that may not change anything get no buttons, and their actions are rejected.
+func TestDashboard_AuthorizesViewers(t *testing.T) {
 	t.Parallel()
 	s := start(t, watchers())
 	s.auth = "secret-ops"
@@ -254,22 +255,22 @@ func TestViewersSeeAndDoWhatTheyMay(t *testing.T) {
 	if strings.Contains(p.text, "/ui/confirm") || strings.Contains(p.text, "Drain") || strings.Contains(p.text, "Revoke…") {
 		t.Errorf("there are buttons: %s", p.text)
 	}
-	b.get(403, "/ui/confirm?do=drain&name=ci-a").says(t, "a token that has the verb admin")
+	b.get(403, "/ui/confirm?do=drain&name=ci-a").contains(t, "a token that has the verb admin")
 	for _, f := range []url.Values{
 		form("do", "drain"), form("do", "resume"), form("do", "resize", "capacity", "5", "ramp", "0", "version", "1"),
 		form("do", "revoke", "lease", seq), form("do", "revoke", "lease", seq, "at_once", "1", "sure", "1"), form("do", "delete", "sure", "1"),
 	} {
 		f.Set("name", "ci-a")
-		b.post(403, "/ui/do", f).says(t, "reader may not admin")
+		b.post(403, "/ui/do", f).contains(t, "reader may not admin")
 	}
 	if a := s.want(200, "GET", "/v1/semaphores/ci-a", ""); a.body["draining"] == true || a.body["capacity"] != 1.0 || a.body["in_use"] != 1.0 {
 		t.Errorf("%v", a.body)
 	}
 }
 
-// A page of another site, or one that calls this machine by a name of its own, has
-// nobody's browser do anything.
-func TestActionsOfOthersAreRefused(t *testing.T) {
+// TestDashboard_RejectsCrossOriginActions checks that a page of another site, or one that uses
+// another name for this machine, cannot make a browser change anything.
+func TestDashboard_RejectsCrossOriginActions(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
@@ -282,11 +283,11 @@ func TestActionsOfOthersAreRefused(t *testing.T) {
 	}
 	b.send("GET", "/ui/do?do=drain&name=db", nil)
 	if s.want(200, "GET", "/v1/semaphores/db", "").body["draining"] == true {
-		t.Error("it was drained")
+		t.Error("the semaphore was drained")
 	}
 	b.post(200, "/ui/do", form("do", "drain", "name", "db"), header{"Origin", s.url}, header{"Sec-Fetch-Site", "same-origin"})
 	if s.want(200, "GET", "/v1/semaphores/db", "").body["draining"] != true {
-		t.Error("it was not drained")
+		t.Error("the semaphore was not drained")
 	}
 	tokens := start(t, watchers()).tab()
 	tokens.post(403, "/ui/login", form("token", "secret-ops"), header{"Origin", "https://evil.example"})
@@ -295,9 +296,9 @@ func TestActionsOfOthersAreRefused(t *testing.T) {
 	tokens.get(200, "/ui/")
 }
 
-// Streams of pages are counted, end when the server is stopped, and do not hold
-// that up.
-func TestStreamsOfPages(t *testing.T) {
+// TestDashboard_StreamsAreLimitedAndEnd checks that streams of pages are counted, end when the
+// server is stopped, and do not delay that.
+func TestDashboard_StreamsAreLimitedAndEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Limits: server.Limits{Streams: 1}})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=2", "")
@@ -308,7 +309,7 @@ func TestStreamsOfPages(t *testing.T) {
 	if !first.Live || !strings.Contains(first.Parts["state"], "1 <small>of 2") || len(first.Lists["holders"]) != 1 {
 		t.Errorf("%+v", first)
 	}
-	b.get(503, "/ui/live").says(t, "limits.streams of this server is 1,")
+	b.get(503, "/ui/live").contains(t, "limits.streams of this server is 1,")
 	s.want(201, "POST", "/v1/semaphores/db/leases", "")
 	for c := next(); !strings.Contains(c.Parts["state"], "2 <small>of 2"); c = next() {
 		if c.ended {
@@ -320,18 +321,18 @@ func TestStreamsOfPages(t *testing.T) {
 	for !next().ended {
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("stopping took %v", took)
 	}
 	b.get(503, "/ui/live")
 	b.get(200, "/ui/semaphore?name=db")
 }
 
-func TestThePageSaysThatTheEngineIsDown(t *testing.T) {
+func TestDashboard_ShowsAnOutage(t *testing.T) {
 	t.Parallel()
-	s := open(t, dead{memstore.New()}, server.Options{})
+	s := open(t, downStore{memstore.New()}, server.Options{})
 	b := s.tab()
-	b.get(503, "/ui/semaphore?name=db").says(t, "The store has not responded since", "connection refused")
-	b.post(503, "/ui/do", form("do", "drain", "name", "db"), header{"HX-Request", "true"}).says(t, "Not done", "connection refused")
+	b.get(503, "/ui/semaphore?name=db").contains(t, "The store has not responded since", "connection refused")
+	b.post(503, "/ui/do", form("do", "drain", "name", "db"), header{"HX-Request", "true"}).contains(t, "Not done", "connection refused")
 	next, end := b.live("name=db")
 	defer end()
 	if c := next(); c.Live || !strings.Contains(c.Parts["trouble"], "connection refused") {
@@ -339,16 +340,16 @@ func TestThePageSaysThatTheEngineIsDown(t *testing.T) {
 	}
 }
 
-// A moody store is slow, or fails, as a test sets it, and counts reads.
-type moody struct {
+// A faultyStore is slow or fails, as set by a test, and counts reads.
+type faultyStore struct {
 	*memstore.Store
 	takes         atomic.Int64
-	down, broken  atomic.Pointer[string] // everything fails; one semaphore does
+	down, broken  atomic.Pointer[string] // everything fails; one semaphore fails
 	asked, asking atomic.Int64
 	lists         atomic.Int64
 }
 
-func (m *moody) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+func (m *faultyStore) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	m.lists.Add(1)
 	if m.down.Load() != nil {
 		return nil, errors.New(`semaphore "vault": connection refused`)
@@ -356,7 +357,7 @@ func (m *moody) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summ
 	return m.Store.List(ctx, q)
 }
 
-func (m *moody) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+func (m *faultyStore) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	m.asked.Add(1)
 	m.asking.Add(1)
 	defer m.asking.Add(-1)
@@ -371,11 +372,11 @@ func (m *moody) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 	return m.Store.Inspect(ctx, name)
 }
 
-// Pages that are loaded at the same time share one query, however many semaphores there
-// are.
-func TestManyPagesAreOneQuery(t *testing.T) {
+// TestDashboard_PagesShareAQuery checks that pages that are loaded at the same time share one
+// query, whatever the number of semaphores.
+func TestDashboard_PagesShareAQuery(t *testing.T) {
 	t.Parallel()
-	m := &moody{Store: memstore.New()}
+	m := &faultyStore{Store: memstore.New()}
 	s := open(t, m, server.Options{})
 	const semaphores, people = 60, 40
 	for i := range semaphores {
@@ -400,10 +401,11 @@ func TestManyPagesAreOneQuery(t *testing.T) {
 	}
 }
 
-// Viewers with a prefix read nothing of others when the store fails; the log has it.
-func TestFailuresOfOthersAreNotTold(t *testing.T) {
+// TestDashboard_HidesFailuresOfOtherPrefixes checks that viewers with a prefix do not see errors
+// about other semaphores. The log has them.
+func TestDashboard_HidesFailuresOfOtherPrefixes(t *testing.T) {
 	t.Parallel()
-	m := &moody{Store: memstore.New()}
+	m := &faultyStore{Store: memstore.New()}
 	s := open(t, m, watchers())
 	s.auth = "secret-ops"
 	for _, name := range []string{"vault", "ci-a"} {
@@ -434,15 +436,15 @@ func TestFailuresOfOthersAreNotTold(t *testing.T) {
 	}
 	s.EndStreams()
 	if n := strings.Count(s.log.String(), "the store does not respond"); n != 1 {
-		t.Errorf("the log says it %d times: %s", n, s.log)
+		t.Errorf("%d times in the log: %s", n, s.log)
 	}
 }
 
-// An outage of the store is shown when it is one, and since when; not when
-// somebody leaves, and not when one semaphore cannot be read.
-func TestWhatIsNotTheEngine(t *testing.T) {
+// TestDashboard_DistinguishesOutages checks that an outage of the store is shown with its start
+// time. Neither a viewer that leaves nor one unreadable semaphore is an outage.
+func TestDashboard_DistinguishesOutages(t *testing.T) {
 	t.Parallel()
-	m := &moody{Store: memstore.New()}
+	m := &faultyStore{Store: memstore.New()}
 	s := open(t, m, server.Options{})
 	for _, name := range []string{"a", "b"} {
 		s.want(201, "POST", "/v1/semaphores/"+name+"/leases?capacity=1&ttl=60s", "")
@@ -453,7 +455,7 @@ func TestWhatIsNotTheEngine(t *testing.T) {
 	defer leave()
 	request, _ := http.NewRequestWithContext(ctx, "GET", s.url+"/ui/semaphore?name=a", nil)
 	if _, err := b.browser.Do(request); err == nil {
-		t.Fatal("it was not left")
+		t.Fatal("the request was not cancelled")
 	}
 	waitFor(t, "nothing is asked for any more", func() bool { return m.asking.Load() == 0 })
 	m.takes.Store(0)
@@ -462,13 +464,13 @@ func TestWhatIsNotTheEngine(t *testing.T) {
 	one := "b"
 	m.broken.Store(&one)
 	broken := b.get(503, "/ui/semaphore?name=b")
-	broken.says(t, "This semaphore cannot be read", `semaphore "b": connection refused`)
+	broken.contains(t, "This semaphore cannot be read", `semaphore "b": connection refused`)
 	next, end := b.live("name=b")
 	defer end()
 	if c := next(); c.Live || !strings.Contains(c.Parts["trouble"], "This semaphore cannot be read") {
 		t.Errorf("%+v", c)
 	}
-	b.get(200, "/ui/semaphore?name=a").says(t, "1 of 1")
+	b.get(200, "/ui/semaphore?name=a").contains(t, "1 of 1")
 	for _, p := range []page{broken, b.get(200, "/ui/"), b.get(200, "/ui/?q=b")} {
 		if strings.Contains(p.text, "The store has not") {
 			t.Error(p.text)
@@ -487,8 +489,9 @@ func TestWhatIsNotTheEngine(t *testing.T) {
 	}
 }
 
-// Under another place than /ui/ nothing would lead where it should, and it says so.
-func TestTheDashboardIsAtTheRoot(t *testing.T) {
+// TestDashboard_RequiresTheRoot checks that the dashboard rejects requests under another path
+// than /ui/, because its links would not work.
+func TestDashboard_RequiresTheRoot(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	under := httptest.NewServer(http.StripPrefix("/sema", s.Server))
@@ -496,7 +499,7 @@ func TestTheDashboardIsAtTheRoot(t *testing.T) {
 	s.url = under.URL + "/sema"
 	b := s.tab()
 	for _, path := range []string{"/ui/", "/ui/semaphore?name=db", "/ui/login"} {
-		b.get(404, path).says(t, "without http.StripPrefix")
+		b.get(404, path).contains(t, "without http.StripPrefix")
 	}
-	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "") // all else works there
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "") // everything else works there
 }

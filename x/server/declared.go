@@ -10,24 +10,25 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Declaration configures the semaphores of a name, or of a pattern as of [path.Match],
-// when they are created by the first request. Clients need not know it.
+// A Declaration configures semaphores, by name or by a pattern of [path.Match], when the
+// first request creates them. Clients need not know the configuration.
 type Declaration struct {
 	Name       string        `yaml:"name"`
 	Capacity   int64         `yaml:"capacity"`
 	TTL        time.Duration `yaml:"ttl"`         // default 15s
-	Ramp       int64         `yaml:"ramp"`        // permits a second by which the capacity rises; 0: at once
-	MaxWaiters *int64        `yaml:"max_waiters"` // nil: no bound; 0: no caller waits
-	Window     time.Duration `yaml:"window"`      // of a rate: Capacity permits in each; 0: permits are released
+	Ramp       int64         `yaml:"ramp"`        // permits per second by which the capacity rises; 0: at once
+	MaxWaiters *int64        `yaml:"max_waiters"` // nil: no bound; 0: no waiters
+	Window     time.Duration `yaml:"window"`      // of a rate: Capacity permits per window; 0: not a rate, permits are released
+	Numbered   bool          `yaml:"numbered"`    // permits have numbers from 0 to Capacity-1; no two leases share a number
 }
 
-// defaultTTL is the TTL of semaphores for which neither operator nor client gives one.
+// defaultTTL is the TTL of a semaphore if neither operator nor client specifies one.
 const defaultTTL = 15 * time.Second
 
-// Config returns what a semaphore is created with.
+// Config returns the configuration with which a semaphore is created.
 func (d Declaration) Config() protocol.Config {
 	c := protocol.Config{
-		Protocol: protocol.Version, Capacity: d.Capacity, Ramp: d.Ramp, TTL: micros(cmp.Or(d.TTL, defaultTTL)),
+		Protocol: protocol.Version, Capacity: d.Capacity, Ramp: d.Ramp, TTL: micros(cmp.Or(d.TTL, defaultTTL)), Numbered: d.Numbered,
 	}
 	if d.MaxWaiters != nil {
 		bound, _ := newMaxWaiters(*d.MaxWaiters)
@@ -41,50 +42,56 @@ func (d Declaration) Config() protocol.Config {
 
 func micros(d time.Duration) protocol.Micros { return protocol.Micros(d.Microseconds()) }
 
-// declarations are tried in order.
-type declarations []Declaration
+// declarations holds declarations; the first match wins.
+type declarations []declared
 
-func newDeclarations(all []Declaration) (declarations, error) {
-	declared := map[string]bool{}
+// A declared is a checked declaration.
+type declared struct {
+	name   string // or a pattern
+	config protocol.Config
+}
+
+func newDeclarations(all []Declaration) (known declarations, err error) {
 	for _, d := range all {
-		if declared[d.Name] {
-			return nil, fmt.Errorf("semaphore %q is declared twice; only the first would count", d.Name)
+		if known.exactly(d.Name) {
+			return nil, fmt.Errorf("semaphore %q is declared twice; only the first would be used", d.Name)
 		}
-		declared[d.Name] = true
 		if _, err := path.Match(d.Name, ""); err != nil || d.Name == "" {
 			return nil, fmt.Errorf("declared semaphore %q: want a name, or a pattern with * and ?", d.Name)
 		}
 		if d.Capacity < 1 {
-			return nil, fmt.Errorf("declared semaphore %q: capacity %d: want 1 or more, or nobody is ever let in", d.Name, d.Capacity)
+			return nil, fmt.Errorf("declared semaphore %q: capacity %d: want 1 or more, or no acquire ever succeeds", d.Name, d.Capacity)
 		}
 		if d.MaxWaiters != nil && *d.MaxWaiters < 0 {
 			return nil, fmt.Errorf("declared semaphore %q: max_waiters %d: want %s, or none for no bound", d.Name, *d.MaxWaiters, wantWaiters)
 		}
-		if err := d.Config().Check(); err != nil {
+		config := d.Config()
+		if err := config.Check(); err != nil {
 			return nil, fmt.Errorf("declared semaphore %q: %w", d.Name, err)
 		}
+		known = append(known, declared{d.Name, config})
 	}
-	return all, nil
+	return known, nil
 }
 
-// of is the first that fits a name.
-func (all declarations) of(name string) (d Declaration, ok bool) {
+// of returns the configuration of the first declaration that matches a name.
+func (all declarations) of(name string) (config protocol.Config, ok bool) {
 	for _, d := range all {
-		if fits, _ := path.Match(d.Name, name); fits {
-			return d, true
+		if fits, _ := path.Match(d.name, name); fits {
+			return d.config, true
 		}
 	}
-	return Declaration{}, false
+	return protocol.Config{}, false
 }
 
-// exactly reports whether a name itself is declared, and not only a pattern of it.
+// exactly reports whether a name is declared itself, not only by a pattern.
 func (all declarations) exactly(name string) bool {
-	return slices.ContainsFunc(all, func(d Declaration) bool { return d.Name == name })
+	return slices.ContainsFunc(all, func(d declared) bool { return d.name == name })
 }
 
-// creation returns what an acquire creates a semaphore with: what the operator has
-// declared, or else what the client asks for. It is zero if neither gives a capacity:
-// then the semaphore has to exist, so that a misspelt name creates none.
+// creation returns the configuration with which an acquire creates a semaphore: the
+// operator's declaration, or else what the client asks for. It is zero if neither gives a
+// capacity. Then the semaphore must exist, so that a misspelt name creates none.
 func (s *service) creation(name string, wanted settings) (protocol.Config, error) {
 	if wanted.Capacity != nil && *wanted.Capacity < 1 {
 		return protocol.Config{}, invalid("capacity: %d: want 1 or more; PUT /v1/semaphores/{name} creates one that is paused", *wanted.Capacity)
@@ -94,31 +101,36 @@ func (s *service) creation(name string, wanted settings) (protocol.Config, error
 			return protocol.Config{}, invalid("ttl: %v: want %v at least and %v at most; an operator may declare semaphores with more", ttl, minTTL, maxTTL)
 		}
 	}
-	switch declared, ok := s.declared.of(name); {
+	switch config, ok := s.declared.of(name); {
 	case ok:
-		return declared.Config(), nil
+		return config, nil
 	case wanted.Capacity == nil:
 		return protocol.Config{}, nil
 	}
 	return s.newConfig(name, wanted)
 }
 
-// newConfig returns what configure creates a semaphore with.
+// newConfig returns the configuration with which configure creates a semaphore.
 func (s *service) newConfig(name string, wanted settings) (protocol.Config, error) {
-	declared, ok := s.declared.of(name)
+	config, ok := s.declared.of(name)
 	if !ok {
 		if wanted.Capacity == nil {
-			return protocol.Config{}, invalid("capacity: there is no %q yet; give its capacity to create it", name)
+			return protocol.Config{}, invalid("capacity: semaphore %q does not exist; specify a capacity to create it", name)
 		}
+		var d Declaration
 		if wanted.TTL != nil {
-			if declared.TTL = time.Duration(*wanted.TTL); declared.TTL < minTTL {
-				return protocol.Config{}, invalid("ttl: %v: want %v or more", declared.TTL, minTTL)
+			if d.TTL = time.Duration(*wanted.TTL); d.TTL < minTTL {
+				return protocol.Config{}, invalid("ttl: %v: want %v or more", d.TTL, minTTL)
 			}
 		}
 		if wanted.Window != nil {
-			declared.Window = time.Duration(*wanted.Window)
+			d.Window = time.Duration(*wanted.Window)
 		}
+		if wanted.Numbered != nil {
+			d.Numbered = *wanted.Numbered
+		}
+		config = d.Config()
 	}
-	config := declared.Config()
-	return config, wanted.apply(&config)
+	err := wanted.apply(&config)
+	return config, err
 }

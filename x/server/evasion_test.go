@@ -19,8 +19,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// wantHeldBelow fails if a semaphore has more leases and queued acquires than a limit
-// allows.
+// wantHeldBelow fails if a semaphore has more leases and queued acquires than a limit.
 func wantHeldBelow(t *testing.T, store fleet.Store, limit int) {
 	t.Helper()
 	if leases, line := sessiontest.Held(t, store, "db"); len(leases)+len(line) > limit {
@@ -28,18 +27,18 @@ func wantHeldBelow(t *testing.T, store fleet.Store, limit int) {
 	}
 }
 
-// No batch makes the server count less than the store has: whatever a client sends, a
-// principal has no more leases and queued acquires than its limit.
+// TestLimits_HeldCannotBeEvaded checks that no batch makes the server count less than the store
+// holds: a principal never has more leases and queued acquires than its limit.
 func TestLimits_HeldCannotBeEvaded(t *testing.T) {
 	t.Parallel()
-	const limit, rounds = 8, 6 // a session counts as well
+	const limit, rounds = 8, 6 // a session counts, too
 	split := func(lease protocol.Seq, ticket protocol.Ticket) protocol.Op {
 		return protocol.Op{Verb: protocol.Split, Lease: lease, Ticket: ticket, Weight: 1}
 	}
 	cancel := func(ticket protocol.Ticket) protocol.Op {
 		return protocol.Op{Verb: protocol.Cancel, Ticket: ticket}
 	}
-	// fill acquires as many as a batch can, with tickets of their own.
+	// fill sends as many acquires as a batch allows, with distinct tickets.
 	fill := func(round int, weight int64) (ops []protocol.Op) {
 		for i := range limit {
 			ops = append(ops, sessiontest.Acquire(protocol.Ticket(100*(round+1)+i), weight))
@@ -48,19 +47,19 @@ func TestLimits_HeldCannotBeEvaded(t *testing.T) {
 	}
 	for name, evade := range map[string]func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int){
 		"another key, which the store does not know": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
-			s.Say(fill(round, 1)...)
+			s.Send(fill(round, 1)...)
 			b := s.Next()
 			b.Owner.Key = protocol.NewKey()
 			_, _ = store.Apply(t.Context(), "db", b)
 		},
-		"a bye that is not the batch it seems": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
-			s.Say(fill(round, 1)...)
+		"an end with the number of an earlier batch": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
+			s.Send(fill(round, 1)...)
 			_, _ = store.Apply(t.Context(), "db", protocol.Batch{Session: s.ID, Owner: sessiontest.Owner, Seq: s.Seq, End: true})
 		},
 		"one ticket in every batch": func(t *testing.T, s *sessiontest.Session, store fleet.Store, _ int) {
 			for range limit {
 				r, _ := store.Apply(t.Context(), "db", s.Next(sessiontest.Acquire(1, 1)))
-				s.Hear(r)
+				s.Receive(r)
 			}
 		},
 		"one ticket many times in a batch": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
@@ -69,7 +68,7 @@ func TestLimits_HeldCannotBeEvaded(t *testing.T) {
 				ops = append(ops, sessiontest.Acquire(protocol.Ticket(round+1), 1))
 			}
 			r, _ := store.Apply(t.Context(), "db", s.Next(ops...))
-			s.Hear(r)
+			s.Receive(r)
 		},
 		"one ticket for many splits": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
 			if round == 0 {
@@ -86,18 +85,18 @@ func TestLimits_HeldCannotBeEvaded(t *testing.T) {
 				ops = append(ops, split(of, 7))
 			}
 			r, _ := store.Apply(t.Context(), "db", s.Next(ops...))
-			s.Hear(r)
+			s.Receive(r)
 		},
-		"a cancel of what was acknowledged": func(_ *testing.T, s *sessiontest.Session, _ fleet.Store, round int) {
-			s.Say(fill(round, 1)...)
-			s.Say()
+		"a cancel of an acknowledged grant": func(_ *testing.T, s *sessiontest.Session, _ fleet.Store, round int) {
+			s.Send(fill(round, 1)...)
+			s.Send()
 			for i := range limit {
-				s.Say(cancel(protocol.Ticket(100*(round+1) + i)))
+				s.Send(cancel(protocol.Ticket(100*(round+1) + i)))
 			}
 		},
 		"a cancel before the acquire": func(_ *testing.T, s *sessiontest.Session, _ fleet.Store, round int) {
 			for i, op := range fill(round, 1) {
-				s.Say(cancel(protocol.Ticket(100*(round+1)+i)), op)
+				s.Send(cancel(protocol.Ticket(100*(round+1)+i)), op)
 			}
 		},
 		"a release before the acquire": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
@@ -106,13 +105,13 @@ func TestLimits_HeldCannotBeEvaded(t *testing.T) {
 				for _, l := range snapshot(t, store).Leases {
 					next = max(next, l.Seq+1)
 				}
-				s.Say(sessiontest.Release(next), op)
+				s.Send(sessiontest.Release(next), op)
 			}
 		},
-		"a release of less than nothing": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
-			s.Say(fill(round, 1)...)
+		"a release of a negative weight": func(t *testing.T, s *sessiontest.Session, store fleet.Store, round int) {
+			s.Send(fill(round, 1)...)
 			for _, l := range snapshot(t, store).Leases {
-				s.Say(protocol.Op{Verb: protocol.Release, Lease: l.Seq, Weight: -1})
+				s.Send(protocol.Op{Verb: protocol.Release, Lease: l.Seq, Weight: -1})
 			}
 		},
 	} {
@@ -124,15 +123,15 @@ func TestLimits_HeldCannotBeEvaded(t *testing.T) {
 			for round := range rounds {
 				evade(t, session, store, round)
 			}
-			session.Say()
-			session.Say(fill(rounds, 1)...)
+			session.Send()
+			session.Send(fill(rounds, 1)...)
 			wantHeldBelow(t, store, limit-1)
 		})
 	}
 }
 
-// The store takes an acquire with the ticket of one that it has granted, and not
-// replied to yet, for another one.
+// TestLimits_HeldCountsQueuedTickets sends an acquire with the ticket of one that the store has
+// granted without a reply: the store treats it as another acquire.
 func TestLimits_HeldCountsQueuedTickets(t *testing.T) {
 	t.Parallel()
 	const limit = 8
@@ -141,26 +140,27 @@ func TestLimits_HeldCountsQueuedTickets(t *testing.T) {
 	session := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 10})
 	for round := range protocol.Ticket(6) {
 		blocker := sessiontest.Begin(t, s.store("?token=b"), "db", protocol.Config{Capacity: 10})
-		blocker.Say(sessiontest.Acquire(1, 10))
+		blocker.Send(sessiontest.Acquire(1, 10))
 		var ops []protocol.Op
 		for i := range protocol.Ticket(3) {
 			ops = append(ops, sessiontest.Acquire(10*round+i+1, 1))
 		}
-		session.Say(ops...)
+		session.Send(ops...)
 		b := blocker.Next()
 		b.End = true
 		if _, err := blocker.Store.Apply(t.Context(), "db", b); err != nil {
 			t.Fatal(err)
 		}
 		if r, err := store.Apply(t.Context(), "db", session.Next(ops...)); err == nil {
-			session.Hear(r)
+			session.Receive(r)
 		}
-		session.Say()
+		session.Send()
 	}
 	wantHeldBelow(t, store, limit-1)
 }
 
-// A principal that knows the id of another one's lease cannot make it count for nothing.
+// TestLimits_HeldIsTheOwners checks that a principal that knows the id of another principal's
+// lease cannot stop it from being counted.
 func TestLimits_HeldIsTheOwners(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Held: 2}})
@@ -184,8 +184,8 @@ func snapshot(t *testing.T, store fleet.Store) protocol.Snapshot {
 	return s
 }
 
-// A session that another server has opened counts from its first batch, also if the
-// client does not wait for the reply.
+// TestLimits_HeldCountsSessionsOfOtherServers checks that a session opened at another server
+// counts from its first batch, also if the client does not wait for the reply.
 func TestLimits_HeldCountsSessionsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	const limit = 8
@@ -218,8 +218,8 @@ func TestLimits_HeldCountsSessionsOfOtherServers(t *testing.T) {
 	wantHeldBelow(t, memory, limit)
 }
 
-// A hastyStore applies a batch, whereupon the client goes away. Like a store behind a
-// network it then has no reply.
+// A hastyStore applies a batch, then the client disconnects. Like a store behind a network, it
+// then returns no reply.
 type hastyStore struct {
 	*memstore.Store
 	cancel atomic.Pointer[context.CancelFunc]
@@ -236,7 +236,8 @@ func (h *hastyStore) Apply(ctx context.Context, name string, b protocol.Batch) (
 	return reply, err
 }
 
-// A token that names the session of a neighbour uses its own limits, and ends nothing.
+// TestLimits_BatchesOfANeighbourCountForItself checks that a token that names the session of
+// another principal uses its own limits, and releases nothing.
 func TestLimits_BatchesOfANeighbourCountForItself(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Held: 8}})
@@ -250,19 +251,19 @@ func TestLimits_BatchesOfANeighbourCountForItself(t *testing.T) {
 		}
 	}
 	s.auth = "a"
-	if a := s.ask("POST", "/v1/semaphores/db/leases", ""); a.status != 429 {
-		t.Errorf("a neighbour has made what a session holds count for nothing: %s", fmt.Sprint(a.status, a.text))
+	if a := s.send("POST", "/v1/semaphores/db/leases", ""); a.status != 429 {
+		t.Errorf("a neighbour has stopped the counting of a session: %s", fmt.Sprint(a.status, a.text))
 	}
 }
 
-// What is noted of a session at its limit is bounded, also if the store applies none of
-// its batches.
+// TestLimits_RejectedTicketsAreBounded checks that the records of a session at its limit are
+// bounded, also if the store applies none of its batches.
 func TestLimits_RejectedTicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Held: 4}})
 	store := s.store("?token=a")
 	session := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 100})
-	session.Say(sessiontest.Acquire(1, 1))
+	session.Send(sessiontest.Acquire(1, 1))
 	for i := range 10 {
 		b := protocol.Batch{Session: session.ID, Owner: sessiontest.Owner} // Seq 0 is stale
 		for k := range 100 {
@@ -273,13 +274,14 @@ func TestLimits_RejectedTicketsAreBounded(t *testing.T) {
 		}
 	}
 	if n := s.Denied(); n > 0 {
-		t.Errorf("%d tickets of batches that were not applied are noted", n)
+		t.Errorf("%d tickets of batches that were not applied are recorded", n)
 	}
 }
 
-// A request with an idempotency key stays queued when its client disconnects, so that a
-// retry finds it. It counts until then: new keys do not evade the limits.
-func TestLimits_KeyedRequestsOfGoneClientsCount(t *testing.T) {
+// TestLimits_KeyedRequestsOfDisconnectedClientsCount checks requests with an idempotency key. They
+// stay queued when their client disconnects, so that a retry finds them. They count until then:
+// new keys do not evade the limits.
+func TestLimits_KeyedRequestsOfDisconnectedClientsCount(t *testing.T) {
 	t.Parallel()
 	const limit, requests = 5, 12
 	store := memstore.New()
@@ -304,8 +306,8 @@ func TestLimits_KeyedRequestsOfGoneClientsCount(t *testing.T) {
 			body := fmt.Sprintf(`{"wait":"1m","idempotency_key":"key-%d"}`, i)
 			r, _ := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/semaphores/db/leases", strings.NewReader(body))
 			r.Header.Set("Authorization", "Bearer secret")
-			if answer, err := http.DefaultClient.Do(r); err == nil {
-				answer.Body.Close()
+			if response, err := http.DefaultClient.Do(r); err == nil {
+				response.Body.Close()
 			}
 		}()
 		for done := false; !done && queued() == before; {

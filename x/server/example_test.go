@@ -13,7 +13,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A server is a handler: it may be part of any program.
+// A server is an http.Handler: it may be part of any program.
 func Example() {
 	s, err := server.New(memstore.New(), server.Options{
 		Declared: []server.Declaration{{Name: "db", Capacity: 1}},
@@ -40,8 +40,8 @@ func Example() {
 	// 429 Too Many Requests
 }
 
-// A client's breaker takes "full" as the sign that it is: after a few refusals it
-// asks no more for a while, and the server is left alone.
+// A client's circuit breaker treats "full" as a failure: after a few rejections it sends no
+// requests for a while.
 func Example_breaker() {
 	s, err := server.New(memstore.New(), server.Options{
 		Declared: []server.Declaration{{Name: "db", Capacity: 1}},
@@ -65,7 +65,7 @@ func Example_breaker() {
 			}
 			defer response.Body.Close()
 			if response.StatusCode == http.StatusTooManyRequests {
-				return "", fmt.Errorf("full, try again after %s s", response.Header.Get("Retry-After"))
+				return "", fmt.Errorf("full, retry after %s s", response.Header.Get("Retry-After"))
 			}
 			return response.Header.Get("Location"), nil
 		})
@@ -73,7 +73,7 @@ func Example_breaker() {
 	for range 5 {
 		switch _, err := acquire(); {
 		case errors.Is(err, gobreaker.ErrOpenState):
-			fmt.Println("not asked")
+			fmt.Println("breaker open, no request sent")
 		case err != nil:
 			fmt.Println(err)
 		default:
@@ -82,8 +82,8 @@ func Example_breaker() {
 	}
 	// Output:
 	// acquired
-	// full, try again after 1 s
-	// full, try again after 1 s
-	// not asked
-	// not asked
+	// full, retry after 1 s
+	// full, retry after 1 s
+	// breaker open, no request sent
+	// breaker open, no request sent
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-func init() { readWithin = 2 * time.Second }
+func init() { readTimeout = 2 * time.Second }
 
-// Routes are all there are, as the description names them.
+// Routes returns all routes, as the OpenAPI description names them.
 func (s *Server) Routes() (all []string) {
 	for _, r := range s.routes {
 		all = append(all, r.method+" "+strings.TrimSuffix(r.path, "{$}"))
@@ -17,12 +17,12 @@ func (s *Server) Routes() (all []string) {
 	return all
 }
 
-// Parameters are the query parameters that a route reads.
+// Parameters returns the query parameters of a route.
 func (s *Server) Parameters(route string) []string {
 	return slices.Sorted(maps.Keys(parameters[route]))
 }
 
-// ProblemTypes are the types of problems, each with its status.
+// ProblemTypes returns the status of each problem type.
 func (s *Server) ProblemTypes() map[string]int {
 	types := map[string]int{}
 	for _, k := range problemKinds {
@@ -31,7 +31,7 @@ func (s *Server) ProblemTypes() map[string]int {
 	return types
 }
 
-// Denied returns how many rejected tickets are noted.
+// Denied returns the number of recorded tickets of rejected acquires and splits.
 func (s *Server) Denied() (n int) {
 	s.service.sessions.mu.Lock()
 	defer s.service.sessions.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// full is a store on a disk that is full: it can be read.
+// full is a store on a full disk: it can be read but not written.
 type full struct {
 	fleet.Store
 	opens atomic.Int64
@@ -32,8 +32,8 @@ func (f *full) Open(context.Context, string, protocol.Config, protocol.Opener) (
 	return 0, protocol.Config{}, errors.New("database or disk is full")
 }
 
-// A store that can be read but not written is not ready. Any number of probes cost
-// it one write a second.
+// TestReadyz_ChecksThatTheStoreCanBeWritten checks that a store that can be read but not written
+// is not ready, and that any number of probes costs one write a second.
 func TestReadyz_ChecksThatTheStoreCanBeWritten(t *testing.T) {
 	t.Parallel()
 	store := &full{Store: memstore.New()}
@@ -52,11 +52,11 @@ func TestReadyz_ChecksThatTheStoreCanBeWritten(t *testing.T) {
 		t.Errorf("%d writes in %v", n, time.Since(began))
 	}
 	if !strings.Contains(s.log.String(), "disk is full") {
-		t.Errorf("the log does not say it: %s", s.log)
+		t.Errorf("not in the log: %s", s.log)
 	}
 }
 
-// The check leaves nothing behind.
+// TestReadyz_IsNoSemaphore checks that the readiness check leaves no semaphore behind.
 func TestReadyz_IsNoSemaphore(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -66,7 +66,8 @@ func TestReadyz_IsNoSemaphore(t *testing.T) {
 	}
 }
 
-// Faults and denials are logged, a few of each kind, with how many were not.
+// TestLog_DenialsAreLimited checks that a few faults and denials of each kind are logged, with the
+// number of suppressed ones.
 func TestLog_DenialsAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestLog_DenialsAreLimited(t *testing.T) {
 		}
 		for _, part := range []string{"request rejected", "request denied", "principal=token:look", "verb=admin", "semaphore=db"} {
 			if !strings.Contains(text, part) {
-				t.Errorf("there is no %q in %s", part, text)
+				t.Errorf("no %q in %s", part, text)
 			}
 		}
 		time.Sleep(time.Minute)
@@ -116,34 +117,36 @@ func TestLog_DenialsAreLimited(t *testing.T) {
 	})
 }
 
-// breaks panics where a store is asked.
-type breaks struct{ fleet.Store }
+// panickingStore is a store whose Administer panics.
+type panickingStore struct{ fleet.Store }
 
-func (breaks) Administer(context.Context, string, fleet.Command) error { panic("broken: \x1b[2J") }
+func (panickingStore) Administer(context.Context, string, fleet.Command) error {
+	panic("broken: \x1b[2J")
+}
 
-// A panic is logged, and ends its own request alone.
+// TestLog_Panic checks that a panic is logged, and ends only its own request.
 func TestLog_Panic(t *testing.T) {
 	t.Parallel()
-	s := open(t, breaks{memstore.New()}, server.Options{})
+	s := open(t, panickingStore{memstore.New()}, server.Options{})
 	request, err := http.NewRequest("DELETE", s.url+"/v1/semaphores/db", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if response, err := s.http.Client().Do(request); err == nil {
 		response.Body.Close()
-		t.Errorf("it was answered: %s", response.Status)
+		t.Errorf("response: %s", response.Status)
 	}
 	s.want(200, "GET", "/livez", "")
 	if text := s.log.String(); !strings.Contains(text, "a request panicked") || !strings.Contains(text, "Administer") || strings.Contains(text, "\x1b") {
 		t.Error(text)
 	}
 	if !s.metric("sema_panics_total 1") {
-		t.Error("it is not counted")
+		t.Error("the panic is not counted")
 	}
 }
 
-// What administrators say is in the log as text: no control characters, no lines of
-// their own.
+// TestAudit_ControlCharacters checks that texts of administrators are logged without control
+// characters and line breaks.
 func TestAudit_ControlCharacters(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -154,7 +157,7 @@ func TestAudit_ControlCharacters(t *testing.T) {
 	}
 }
 
-// Browsers never guess the type of a reply.
+// TestHeaders_NoSniff checks that browsers do not guess the type of a reply.
 func TestHeaders_NoSniff(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -170,8 +173,8 @@ func TestHeaders_NoSniff(t *testing.T) {
 	}
 }
 
-// A page whose name resolves to a server's address sends that name. Where no token
-// is required, only names that no public site can have are accepted.
+// TestHost_Rebinding checks DNS rebinding: a page whose name resolves to a server's address sends
+// that name. If no token is required, only names that no public site can have are accepted.
 func TestHost_Rebinding(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Hosts: []string{"sema.example.com"}})
@@ -207,7 +210,7 @@ func TestHost_Rebinding(t *testing.T) {
 	}
 }
 
-// Replies that are not read are bounded, for each principal and in all.
+// TestLimits_Reads checks that replies that are not read are bounded, per principal and in total.
 func TestLimits_Reads(t *testing.T) {
 	t.Parallel()
 	store := &slow{Store: memstore.New(), asked: make(chan struct{}, 100), release: make(chan struct{})}
@@ -226,9 +229,9 @@ func TestLimits_Reads(t *testing.T) {
 	other := *s
 	other.auth = "b"
 	wg.Go(func() { other.connect(semav1connect.StoreServiceInspectProcedure, body("four")) })
-	<-store.asked // another tenant reads meanwhile
+	<-store.asked // another tenant reads in the meantime
 	s.auth = "c"
-	s.want(429, "GET", "/v1/semaphores/five", "") // and that is all the server does at a time
+	s.want(429, "GET", "/v1/semaphores/five", "") // the server's limit is reached
 }
 
 // slow is a store that replies when its release channel is closed.
@@ -239,7 +242,7 @@ type slow struct {
 
 func (s *slow) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	s.asked <- struct{}{}
-	<-s.release // whatever becomes of ctx, or the server would stop waiting
+	<-s.release // ignores ctx, or the server would stop waiting
 	return s.Store.Inspect(ctx, name)
 }
 
@@ -255,7 +258,7 @@ func (s *unread) Write(b []byte) (int, error) {
 	return 0, errors.New("gone")
 }
 
-// What a watcher does not read counts among the replies that are being sent.
+// TestLimits_ReadsOfWatchers checks that what a watcher has not read yet counts as being sent.
 func TestLimits_ReadsOfWatchers(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Reads: 2}})

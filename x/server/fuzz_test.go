@@ -11,8 +11,8 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// FuzzAPI sends anything to anywhere: the server answers as described, never with
-// an internal error, and serves who comes after.
+// FuzzAPI sends arbitrary requests: the server responds as described, never with an internal
+// error, and serves the next request.
 func FuzzAPI(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"POST", "/v1/semaphores/db/leases?capacity=1&wait=1ms", ""},
@@ -32,23 +32,23 @@ func FuzzAPI(f *testing.F) {
 	s := start(f, server.Options{Limits: server.Limits{MaxWait: 10 * time.Millisecond}})
 	f.Fuzz(func(t *testing.T, method, path, body string) {
 		if strings.Contains(path, "watch") || strings.Contains(strings.ToLower(path+body), "hold") {
-			t.Skip("it would last")
+			t.Skip("the request would not end")
 		}
 		request, err := http.NewRequest(method, s.url+"/"+strings.TrimPrefix(path, "/"), strings.NewReader(body))
 		if err != nil {
-			t.Skip("it cannot be sent")
+			t.Skip("the request cannot be sent")
 		}
-		answered := httptest.NewRecorder()
-		s.ServeHTTP(answered, request)
-		if answered.Code >= 500 && answered.Code != http.StatusServiceUnavailable && answered.Code != http.StatusNotImplemented {
-			t.Errorf("%s %s %s: %d %s", method, path, body, answered.Code, answered.Body)
+		recorder := httptest.NewRecorder()
+		s.ServeHTTP(recorder, request)
+		if recorder.Code >= 500 && recorder.Code != http.StatusServiceUnavailable && recorder.Code != http.StatusNotImplemented {
+			t.Errorf("%s %s %s: %d %s", method, path, body, recorder.Code, recorder.Body)
 		}
-		if strings.Contains(answered.Header().Get("Content-Type"), "problem") {
+		if strings.Contains(recorder.Header().Get("Content-Type"), "problem") {
 			var p struct{ Type, Title, Detail string }
-			if err := json.Unmarshal(answered.Body.Bytes(), &p); err != nil || p.Type == "" || p.Title == "" {
-				t.Errorf("%s %s %s: %s", method, path, body, answered.Body)
+			if err := json.Unmarshal(recorder.Body.Bytes(), &p); err != nil || p.Type == "" || p.Title == "" {
+				t.Errorf("%s %s %s: %s", method, path, body, recorder.Body)
 			}
-			if !strings.Contains(path+body, internals.FindString(p.Detail)) { // it may repeat what was sent
+			if !strings.Contains(path+body, internals.FindString(p.Detail)) { // it may repeat parts of the request
 				wantPlain(t, p.Detail)
 			}
 		}

@@ -15,13 +15,13 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// livez responds while the process works.
+// livez responds as long as the process works.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) error {
 	_, err := fmt.Fprintln(w, "ok")
 	return err
 }
 
-// readyz reports whether the store can be written to, and the server is not being stopped.
+// readyz reports whether the store is writable and the server is not being stopped.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	took, err := s.readiness.of(s.service)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 			err = errUnreachable
 		}
 	}
-	checks := []check{{"store", err, took}, {"staying", s.staying(), 0}}
+	checks := []check{{"store", err, took}, {"accepting requests", s.acceptingRequests(), 0}}
 	status := http.StatusOK
 	for _, c := range checks {
 		if c.err != nil {
@@ -51,25 +51,25 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 }
 
 const (
-	readyWithin = 2 * time.Second // a check of the store takes at most
-	readyFor    = time.Second     // a result counts, so that probes cost the store nothing more
+	readyTimeout = 2 * time.Second // timeout of a check of the store
+	readyFor     = time.Second     // how long a result is reused, so that more probes cost the store nothing
 
-	// readyName is the semaphore that is created and deleted to see whether the store
-	// can be written to.
+	// readyName is the semaphore that is created and deleted to check whether the store is
+	// writable.
 	readyName = "sema-readyz"
 )
 
-// readiness is the last check of the store.
+// readiness caches the last check of the store.
 type readiness struct {
 	mu      sync.Mutex
 	at      time.Time
 	took    time.Duration
 	err     error
-	pending chan error // of a check that has not ended in time
+	pending chan error // result of a check that has not ended in time
 }
 
-// of returns the result of a check that is a second old at most. One is made at a
-// time, and callers wait for it.
+// of returns the result of a check that is at most a second old. One check runs at a time;
+// callers wait for it.
 func (c *readiness) of(s *service) (took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,15 +78,15 @@ func (c *readiness) of(s *service) (took time.Duration, err error) {
 	}
 	start := time.Now()
 	if c.pending == nil {
-		result := make(chan error, 1) // not all stores give up in time
+		result := make(chan error, 1) // not all stores return at the deadline
 		c.pending = result
 		go func() { result <- s.writable() }()
 	}
 	select {
 	case c.err = <-c.pending:
 		c.pending = nil
-	case <-time.After(readyWithin):
-		c.err = fmt.Errorf("no reply within %v", readyWithin)
+	case <-time.After(readyTimeout):
+		c.err = fmt.Errorf("no reply within %v", readyTimeout)
 	}
 	c.at, c.took = time.Now(), time.Since(start)
 	if c.err != nil {
@@ -95,16 +95,16 @@ func (c *readiness) of(s *service) (took time.Duration, err error) {
 	return c.took, c.err
 }
 
-// writable fails if the store cannot be read and written.
+// writable fails if the store cannot be read or written.
 func (s *service) writable() error {
-	ctx, cancel := context.WithTimeout(s.life, readyWithin)
+	ctx, cancel := context.WithTimeout(s.life, readyTimeout)
 	defer cancel()
-	store := s.store.Store // it counts for no client
+	store := s.store.Store // not counted for any client
 	config := Declaration{Capacity: 1, TTL: time.Second}.Config()
 	if _, _, err := store.Open(ctx, readyName, config, protocol.Opener{Client: protocol.Client{Instance: "readyz"}, Owner: protocol.Owner{Key: protocol.NewKey()}}); err != nil {
 		return err
 	}
-	if err := store.Administer(ctx, readyName, fleet.Command{Delete: true}); err != nil && !errors.Is(err, fs.ErrNotExist) { // another server's check may be quicker
+	if err := store.Administer(ctx, readyName, fleet.Command{Delete: true}); err != nil && !errors.Is(err, fs.ErrNotExist) { // another server's check may delete it first
 		return err
 	}
 	_, err := store.Inspect(ctx, readyName)
@@ -114,11 +114,11 @@ func (s *service) writable() error {
 	return err
 }
 
-// errUnreachable is what clients that are not identified read of an outage: not where the
-// store is.
+// errUnreachable replaces the error of an outage for unauthenticated clients: it hides the
+// address of the store.
 var errUnreachable = errors.New("does not respond; the log has the cause")
 
-// A check is one condition of readiness.
+// A check is the result of one readiness check.
 type check struct {
 	what string
 	err  error
@@ -135,7 +135,7 @@ func (c check) String() string {
 	return "[+] " + c.what
 }
 
-func (s *Server) staying() error {
+func (s *Server) acceptingRequests() error {
 	if s.unready.Load() {
 		return errLeaving
 	}
@@ -149,14 +149,14 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 //go:embed openapi.json
 var description []byte
 
-// openAPI responds with the description of the API.
+// openAPI responds with the OpenAPI description.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, err := w.Write(description)
 	return err
 }
 
-// welcome responds with commands to try first, and sends browsers to the dashboard.
+// welcome responds with commands to try first, and redirects browsers to the dashboard.
 func (s *Server) welcome(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Vary", "Accept")
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -169,7 +169,7 @@ func (s *Server) welcome(w http.ResponseWriter, r *http.Request) error {
   curl -X POST 'http://%[2]s/v1/semaphores/demo/leases?capacity=3&wait=10s'   acquire one of three
   curl http://%[2]s/v1/semaphores/demo                                        holders and waiters
   curl http://%[2]s/openapi.json                                              everything else
-  http://%[2]s/ui/                                                            the same in a browser
+  http://%[2]s/ui/                                                            the dashboard, in a browser
 `, s.service.options.Version, r.Host)
 	return err
 }

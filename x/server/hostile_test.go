@@ -28,8 +28,9 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A page in somebody's browser reaches servers on the same machine.
-func TestNoPageOfAnotherOriginDoesAnything(t *testing.T) {
+// TestServer_RejectsCrossOriginRequests checks that pages of other sites cannot use a server on
+// the browser's machine.
+func TestServer_RejectsCrossOriginRequests(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
@@ -38,14 +39,14 @@ func TestNoPageOfAnotherOriginDoesAnything(t *testing.T) {
 		s.want(403, "POST", "/v1/semaphores/other/leases?capacity=1", "", h)
 	}
 	if s.want(200, "GET", "/v1/semaphores/db", "").body["draining"] == true {
-		t.Error("it was drained")
+		t.Error("the semaphore was drained")
 	}
 	s.want(200, "POST", "/v1/semaphores/db/drain", "", header{"Sec-Fetch-Site", "same-origin"})
 }
 
-// A page whose name suddenly means this machine is of the same origin, and still
-// has another name.
-func TestNoOtherNameOfThisMachine(t *testing.T) {
+// TestServer_RejectsOtherHostNames checks DNS rebinding: a page whose name now resolves to this
+// machine is same-origin, but still sends its own name.
+func TestServer_RejectsOtherHostNames(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	ask := func(host string) int {
@@ -65,8 +66,9 @@ func TestNoOtherNameOfThisMachine(t *testing.T) {
 	}
 }
 
-// Nobody keeps a connection by a body that never comes.
-func TestABodyThatNeverComes(t *testing.T) {
+// TestServer_BodyThatNeverArrives checks that a body that never arrives does not keep a connection
+// open.
+func TestServer_BodyThatNeverArrives(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a"), Verbs: server.Verbs()}}})
 	var wg sync.WaitGroup
@@ -82,7 +84,7 @@ func TestABodyThatNeverComes(t *testing.T) {
 				fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", path, auth)
 				c.SetReadDeadline(time.Now().Add(15 * time.Second))
 				if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("POST %s, %q: it waits for ever", path, auth)
+					t.Errorf("POST %s, %q: no response", path, auth)
 				}
 			})
 		}
@@ -90,8 +92,8 @@ func TestABodyThatNeverComes(t *testing.T) {
 	wg.Wait()
 }
 
-// A wait over RPC is not ended by what bounds the time for its body.
-func TestAWaitOutlastsItsBody(t *testing.T) {
+// TestRPC_WaitOutlastsTheBodyDeadline checks that the deadline for the body does not end a wait.
+func TestRPC_WaitOutlastsTheBodyDeadline(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&ttl=1m", "")
@@ -102,8 +104,9 @@ func TestAWaitOutlastsItsBody(t *testing.T) {
 	}
 }
 
-// A certificate does not replace a token where tokens are asked for.
-func TestACertificateIsNoToken(t *testing.T) {
+// TestTokens_CertificateIsNotAToken checks that a certificate does not replace a token if tokens
+// are required.
+func TestTokens_CertificateIsNotAToken(t *testing.T) {
 	t.Parallel()
 	s, err := server.New(memstore.New(), server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a"), Verbs: []server.Verb{server.Read}}}})
 	if err != nil {
@@ -124,8 +127,9 @@ func TestACertificateIsNoToken(t *testing.T) {
 	}
 }
 
-// A lease that was lost while others of the batch waited is not told as one.
-func TestABatchTellsHowMuchIsLeft(t *testing.T) {
+// TestBatch_SubtractsTheWaitOfOtherItems checks that a lease that was lost while other items of
+// the batch waited is not returned.
+func TestBatch_SubtractsTheWaitOfOtherItems(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/full/leases?capacity=1", "")
@@ -134,23 +138,25 @@ func TestABatchTellsHowMuchIsLeft(t *testing.T) {
 		{"op":"acquire","semaphore":"long","capacity":1,"ttl":"15s"},
 		{"op":"acquire","semaphore":"full","wait":"2s"}]}`)
 	results := a.body["results"].([]any)
-	if lease, told := results[0].(map[string]any)["lease"]; told {
-		t.Errorf("told as held: %v", lease)
+	if lease, found := results[0].(map[string]any)["lease"]; found {
+		t.Errorf("reported as held: %v", lease)
 	}
 	if left := results[1].(map[string]any)["lease"].(map[string]any)["valid_for"].(float64); left > 8.1 {
 		t.Errorf("valid for %v", left)
 	}
 }
 
-// A lease of two connections would be lost to one when the other ends.
-func TestAHoldHasNoKey(t *testing.T) {
+// TestHold_RejectsAnIdempotencyKey checks that two connections cannot share a lease: it would be
+// released when the first one ends.
+func TestHold_RejectsAnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(400, "POST", "/v1/semaphores/db/leases?capacity=1&hold=connection&wait=1s", "", header{"Idempotency-Key", "k"})
 }
 
-// Two who happen to use the same key do not share a lease.
-func TestAKeyIsItsUsers(t *testing.T) {
+// TestIdempotencyKey_IsPerPrincipal checks that two principals with the same key do not share a
+// lease.
+func TestIdempotencyKey_IsPerPrincipal(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{{Name: "a", Hash: server.HashToken("a"), Verbs: server.Verbs()}, {Name: "b", Hash: server.HashToken("b"), Verbs: server.Verbs()}}})
 	s.auth = "a"
@@ -161,7 +167,7 @@ func TestAKeyIsItsUsers(t *testing.T) {
 	}
 }
 
-// A mark that somebody else has made up is none.
+// TestHolder_IsNoKey checks that a forged key in the holder's text is not used as a key.
 func TestHolder_IsNoKey(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
@@ -177,14 +183,14 @@ func TestHolder_IsNoKey(t *testing.T) {
 		forged := s.want(201, "POST", "/v1/semaphores/db/leases?holder="+url.QueryEscape(text), "").lease()
 		real := s.want(201, "POST", "/v1/semaphores/db/leases", "", header{"Idempotency-Key", "1"}).lease()
 		if real == forged {
-			t.Errorf("holder %q is taken for a key", text)
+			t.Errorf("holder %q is used as a key", text)
 		}
 		s.want(204, "DELETE", "/v1/semaphores/db/leases/"+forged, "")
 		s.want(204, "DELETE", "/v1/semaphores/db/leases/"+real, "")
 	}
 }
 
-func TestANegativeWeightOverRPC(t *testing.T) {
+func TestRPC_NegativeWeight(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
@@ -195,8 +201,8 @@ func TestANegativeWeightOverRPC(t *testing.T) {
 	}
 }
 
-// What is misspelt in a batch is an error, as it is elsewhere.
-func TestAMisspeltStep(t *testing.T) {
+// TestBatch_RejectsUnknownFields checks that a misspelt field in a batch is an error.
+func TestBatch_RejectsUnknownFields(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	a := s.want(200, "POST", "/v1/batch", `{"requests":[{"op":"acquire","semaphore":"db","capacity":5,"wieght":3}]}`)
@@ -205,8 +211,9 @@ func TestAMisspeltStep(t *testing.T) {
 	}
 }
 
-// Who listens hears of what it may use, whoever's instance it names.
-func TestWhoListensHearsOfItsOwnOnly(t *testing.T) {
+// TestListen_NotifiesOnlyOwnSemaphores checks that a listener is notified only about semaphores
+// that it may use, whichever instance it names.
+func TestListen_NotifiesOnlyOwnSemaphores(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{
 		{Name: "all", Hash: server.HashToken("all"), Verbs: server.Verbs()}, {Name: "ci", Hash: server.HashToken("ci"), Prefix: "ci-", Verbs: []server.Verb{server.Acquire}},
@@ -231,7 +238,7 @@ func TestWhoListensHearsOfItsOwnOnly(t *testing.T) {
 	}
 	response.Body.Close()
 	if response.StatusCode != http.StatusForbidden {
-		t.Errorf("who may see some semaphores examines the engine: %s", response.Status)
+		t.Errorf("a token with a prefix examined the store: %s", response.Status)
 	}
 	stream, err := client.Listen(ctx, &semav1.StoreListenRequest{Instance: []byte(instance)})
 	if err != nil {
@@ -244,7 +251,7 @@ func TestWhoListensHearsOfItsOwnOnly(t *testing.T) {
 	for stream.Receive() {
 		names := fmt.Sprint(stream.Msg().Names)
 		if strings.Contains(names, "secret") {
-			t.Error("it hears of", names)
+			t.Error("notified about", names)
 		}
 		if strings.Contains(names, "ci-a") {
 			break
@@ -268,32 +275,33 @@ func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 	}
 }
 
-// Who asks and does not read is not waited for.
-func TestAClientThatDoesNotRead(t *testing.T) {
+// TestServer_ClientThatDoesNotRead checks that the server does not wait for a client that does not
+// read its response.
+func TestServer_ClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
 	s := open(t, store, server.Options{})
 	session := sessiontest.Begin(t, store, "big", protocol.Config{Capacity: 1 << 20})
 	var ops []protocol.Op
 	for i := range 20_000 {
-		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Details: protocol.Details{Holder: strings.Repeat("x", 500)}})
+		ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i + 1), Weight: 1, Details: &protocol.Details{Holder: strings.Repeat("x", 500)}})
 	}
-	session.Say(ops...)
+	session.Send(ops...)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ended := func() string { // requests of Go clients that were answered
-		_, rest, _ := strings.Cut(s.ask("GET", "/metrics", "").text, `sema_http_request_seconds_count{route="RPC rpc store"} `)
+	ended := func() string { // completed requests of Go clients
+		_, rest, _ := strings.Cut(s.send("GET", "/metrics", "").text, `sema_http_request_seconds_count{route="RPC rpc store"} `)
 		count, _, _ := strings.Cut(rest, "\n")
 		return count
 	}
 	before := ended()
-	const body = `{"name":"big"}` // for Go clients a snapshot is whole
+	const body = `{"name":"big"}` // Go clients get a whole snapshot
 	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		semav1connect.StoreServiceInspectProcedure, len(body), body)
-	if _, err := c.Read(make([]byte, 1)); err != nil { // it is being sent
+	if _, err := c.Read(make([]byte, 1)); err != nil { // the response is being sent
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(2 * time.Minute); ended() == before; time.Sleep(50 * time.Millisecond) {
@@ -303,6 +311,6 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	}
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if n, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) || n > 12<<20 {
-		t.Errorf("%d bytes were waiting for it, %v", n, err)
+		t.Errorf("%d bytes were buffered, %v", n, err)
 	}
 }

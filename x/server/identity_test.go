@@ -21,7 +21,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// all returns a token that may do everything; its secret is its name.
+// all returns a token that may do everything. Its secret is its name.
 func all(name string) server.Token {
 	return server.Token{Name: name, Hash: server.HashToken(name), Verbs: server.Verbs()}
 }
@@ -33,14 +33,14 @@ func TestToken_InvalidConfiguration(t *testing.T) {
 		change(&token)
 		return token
 	}
-	for says, second := range map[string]server.Token{
+	for want, second := range map[string]server.Token{
 		`two tokens are named "a"`:     long(func(t *server.Token) { t.Name = "a" }),
 		"have the same hash":           long(func(t *server.Token) { t.Hash = server.HashToken("a") }),
 		"the same hash":                long(func(t *server.Token) { t.Hashes = []string{server.HashToken("a")} }),
 		"verbs: [read, acquire, admin": long(func(t *server.Token) { t.Verbs = nil }),
-		`no verb "dance"`:              long(func(t *server.Token) { t.Verbs = []server.Verb{"dance"} }),
+		`unknown verb "dance"`:         long(func(t *server.Token) { t.Verbs = []server.Verb{"dance"} }),
 		"64 hexadecimal digits":        long(func(t *server.Token) { t.Hashes = []string{"sha256:12"} }),
-		"cannot be printed":            long(func(t *server.Token) { t.Name = "b\x1b[2J" }),
+		"unprintable characters":       long(func(t *server.Token) { t.Name = "b\x1b[2J" }),
 		"prefix":                       long(func(t *server.Token) { t.Prefix = "a b" }),
 		"limits.held":                  long(func(t *server.Token) { t.Limits.Held = -1 }),
 	} {
@@ -48,8 +48,8 @@ func TestToken_InvalidConfiguration(t *testing.T) {
 		if err == nil {
 			s.Close(context.Background())
 		}
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %q", err, says)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	if _, err := server.New(memstore.New(), server.Options{Limits: server.Limits{Waiting: -1}}); err == nil || !strings.Contains(err.Error(), "limits.waiting") {
@@ -57,8 +57,8 @@ func TestToken_InvalidConfiguration(t *testing.T) {
 	}
 }
 
-// A lease and its idempotency key belong to the name of a token: they survive a new
-// token under that name, and no other name shares them.
+// TestToken_Rotation checks that a lease and its idempotency key belong to the name of a token:
+// they survive a new token with that name, and no other name shares them.
 func TestToken_Rotation(t *testing.T) {
 	t.Parallel()
 	a := all("a")
@@ -96,7 +96,7 @@ func TestToken_Rotation(t *testing.T) {
 	}
 }
 
-// chainOf returns a client certificate and the authority that has signed it.
+// chainOf returns a client certificate and the authority that signed it.
 func chainOf(t *testing.T, authority string, subject pkix.Name, uris ...string) []*x509.Certificate {
 	t.Helper()
 	issue := func(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
@@ -144,7 +144,7 @@ func TestCertificate_Identity(t *testing.T) {
 	laptop := pkix.Name{CommonName: "laptop"}
 	chains := map[string][]*x509.Certificate{
 		"a common name":                              chainOf(t, "A", laptop),
-		"the same of another authority":              chainOf(t, "A", laptop), // by name only: its key is another one
+		"the same of another authority":              chainOf(t, "A", laptop), // only the name is the same, the key differs
 		"a URI with the same common name":            chainOf(t, "A", laptop, "spiffe://example/laptop"),
 		"a URN":                                      chainOf(t, "A", laptop, "urn:example:laptop"),
 		"a common name with colons":                  chainOf(t, "A", pkix.Name{CommonName: "system:node:laptop"}),
@@ -165,23 +165,24 @@ func TestCertificate_Identity(t *testing.T) {
 			t.Errorf("%s: the key is lost: %s, then %s", what, body, repeated)
 		}
 	}
-	for says, chain := range map[string][]*x509.Certificate{
+	for want, chain := range map[string][]*x509.Certificate{
 		"neither a URI SAN nor a common name": chainOf(t, "A", pkix.Name{Organization: []string{"O"}}),
 		"put it into a URI SAN":               chainOf(t, "A", pkix.Name{CommonName: "spiffe://example/laptop"}),
 		"is a URI; put it into a URI SAN":     chainOf(t, "A", pkix.Name{CommonName: "URN:example:laptop"}),
 		"want a URN, or a URI with ://":       chainOf(t, "A", laptop, "mailto:laptop@example"),
-		"cannot be printed":                   chainOf(t, "A", pkix.Name{CommonName: "a\x07"}),
+		"unprintable characters":              chainOf(t, "A", pkix.Name{CommonName: "a\x07"}),
 	} {
-		if status, body := lease(chain); status != http.StatusForbidden || !strings.Contains(body, says) {
-			t.Errorf("%d %s, want %q", status, body, says)
+		if status, body := lease(chain); status != http.StatusForbidden || !strings.Contains(body, want) {
+			t.Errorf("%d %s, want %q", status, body, want)
 		}
 	}
 	if text := s.want(200, "GET", "/v1/semaphores/db", "").text; strings.Contains(text, " key=0123 ") {
-		t.Errorf("a name passes for a mark: %s", text)
+		t.Errorf("a name is used as a mark: %s", text)
 	}
 }
 
-// A Go client cannot say by whom a lease was revoked.
+// TestRevoke_ByCannotBeForged checks that a Go client cannot choose the name that a revocation
+// records.
 func TestRevoke_ByCannotBeForged(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("ops"), all("app")}})
@@ -207,7 +208,8 @@ func TestRevoke_ByCannotBeForged(t *testing.T) {
 	}
 }
 
-// The kind of servers' own sessions is not for clients: servers continue each other's.
+// TestOpen_ServersKindIsReserved checks that clients cannot use the kind of servers' sessions:
+// servers continue each other's sessions.
 func TestOpen_ServersKindIsReserved(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})

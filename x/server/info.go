@@ -7,27 +7,28 @@ import (
 	"github.com/sema-go/sema/x/server/internal/paging"
 )
 
-// The kinds of semaphores.
+// The values of kind in the API.
 const (
 	concurrencyKind = "concurrency"
 	rateKind        = "rate"
 )
 
-// A summary is a semaphore without its holders and waiters. The names and units are those
-// of JSON; RPC has the same names, see docs/service.md.
+// A summary is a semaphore without its holders and waiters. Names and units are those of
+// JSON. RPC has the same names, see docs/service.md.
 type summary struct {
 	Name       string  `json:"name"`
 	Kind       string  `json:"kind"`
 	Capacity   int64   `json:"capacity"`
-	Effective  int64   `json:"effective_capacity"` // on the way to the capacity, with a ramp
+	Effective  int64   `json:"effective_capacity"` // below the capacity while a ramp raises it
 	InUse      int64   `json:"in_use"`
 	Waiting    int64   `json:"waiting"`
 	Draining   bool    `json:"draining"`
 	Ramp       int64   `json:"ramp"`
-	MaxWaiters *int64  `json:"max_waiters,omitempty"` // nil: no bound; 0: nobody waits
+	MaxWaiters *int64  `json:"max_waiters,omitempty"` // nil: no bound; 0: no waiters
 	TTL        seconds `json:"ttl"`
 	Window     seconds `json:"window,omitempty"`
 	Version    uint64  `json:"version"`
+	Numbered   bool    `json:"numbered"` // leases have slots
 }
 
 // An info is a semaphore with a page of its holders and waiters.
@@ -35,33 +36,43 @@ type info struct {
 	summary
 	Holders []holder `json:"holders"`
 	Waiters []waiter `json:"waiters"`
-	Next    string   `json:"next,omitempty"` // the cursor of the next page; "": there is none
+	Next    string   `json:"next,omitempty"` // cursor of the next page; "": last page
 }
 
-// A holder is a lease as others see it.
+// A holder is a lease as all readers of the semaphore see it.
 type holder struct {
-	Lease   uint64    `json:"lease"` // its number; the id is the holder's alone
+	Lease   uint64    `json:"lease"` // its number; only the holder knows the id
 	Weight  int64     `json:"weight"`
 	Since   time.Time `json:"since"`
-	Renewed time.Time `json:"renewed"` // its last heartbeat
+	Renewed time.Time `json:"renewed"` // time of the last heartbeat
 	source
-	Pooled  bool `json:"pooled"`  // a block from which a process serves many
-	Revoked bool `json:"revoked"` // the holder has not confirmed yet
+	Pooled  bool     `json:"pooled"`          // a block of permits that a process shares among its callers
+	Revoked bool     `json:"revoked"`         // revoked, and not yet confirmed by the holder
+	Slots   []uint32 `json:"slots,omitempty"` // numbers of its permits, ascending; nil: the semaphore is not numbered
 }
 
-// A source says where an acquire comes from.
+// A source describes the client of an acquire.
 type source struct {
-	Holder   string `json:"holder"`   // the text of the client, as it was sent
-	By       string `json:"by"`       // the name of the client's token or certificate; "": none
-	Site     string `json:"site"`     // file and line, of Go clients
-	Labels   string `json:"labels"`   // of Go clients
-	Instance string `json:"instance"` // the process that is notified
+	Holder   string `json:"holder"`   // free text from the client, unchanged
+	By       string `json:"by"`       // name of the client's token or certificate; "": none
+	Site     string `json:"site"`     // file and line; Go clients only
+	Labels   string `json:"labels"`   // Go clients only
+	Instance string `json:"instance"` // the process that receives notifications
 	Host     string `json:"host"`
-	Process  int64  `json:"process"` // its id; 0: not known
+	Process  int64  `json:"process"` // process id; 0: unknown
 }
 
 func newSource(c protocol.Client, d protocol.Details) source {
 	return source{Holder: d.Holder, By: d.By, Site: d.Site, Labels: d.Labels, Instance: c.Instance, Host: c.Host, Process: c.Process}
+}
+
+// slotsOf returns the numbers of slots, or nil if they cannot be parsed.
+func slotsOf(s protocol.Slots) (numbers []uint32) {
+	all, _ := s.Numbers()
+	for _, n := range all {
+		numbers = append(numbers, uint32(n))
+	}
+	return numbers
 }
 
 func instant(m protocol.Micros) time.Time { return time.UnixMicro(int64(m)).UTC() }
@@ -77,7 +88,7 @@ func newSummary(s protocol.Summary) summary {
 	c := s.Config
 	t := summary{
 		Name: s.Name, Kind: concurrencyKind, Capacity: c.Capacity, Effective: s.Effective, InUse: s.InUse, Waiting: s.Waiting, Draining: c.Draining,
-		Ramp: c.Ramp, MaxWaiters: maxWaiters(c.MaxWaiters).shown(), TTL: seconds(span(c.TTL)), Window: seconds(span(c.Window)), Version: c.Version,
+		Ramp: c.Ramp, MaxWaiters: maxWaiters(c.MaxWaiters).shown(), TTL: seconds(span(c.TTL)), Window: seconds(span(c.Window)), Version: c.Version, Numbered: c.Numbered,
 	}
 	if c.Kind == protocol.Rate {
 		t.Kind = rateKind
@@ -85,11 +96,11 @@ func newSummary(s protocol.Summary) summary {
 	return t
 }
 
-// newInfo returns a page of a snapshot.
+// newInfo returns one page of a snapshot.
 func newInfo(name string, s protocol.Snapshot, p page) (info, error) {
 	held, queued, next, ok := paging.Cut(s, p.after, p.size())
 	if !ok {
-		return info{}, invalid("after: %s: want the next of the page before", quote(p.after))
+		return info{}, invalid("after: %s: want next of the previous page", quote(p.after))
 	}
 	t := info{newSummary(s.Summary(name)), make([]holder, len(held)), make([]waiter, len(queued)), next}
 	sessions := make(map[protocol.Session]protocol.SessionInfo, len(s.Sessions))
@@ -100,7 +111,7 @@ func newInfo(name string, s protocol.Snapshot, p page) (info, error) {
 		session := sessions[l.Session]
 		t.Holders[i] = holder{
 			Lease: uint64(l.Seq), Weight: l.Weight, Since: instant(l.Since), Renewed: instant(session.Renewed), source: newSource(session.Client, l.Details),
-			Pooled: l.Pooled, Revoked: l.Revoked,
+			Pooled: l.Pooled, Revoked: l.Revoked, Slots: slotsOf(l.Slots),
 		}
 	}
 	for i, q := range queued {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A journal logs events that an attacker, or a fault, can cause at any rate. It
-// writes at most journalBurst lines of a kind in journalPeriod; the next line says
-// how many were suppressed.
+// A journal logs events that an attacker or a fault can cause at any rate. It writes at
+// most journalBurst lines of a kind per journalPeriod. The next line reports how many were
+// suppressed.
 type journal struct {
 	log *slog.Logger
 
@@ -53,7 +53,8 @@ func (j *journal) write(level slog.Level, kind, message string, args ...any) {
 	j.log.Log(context.Background(), level, message, args...)
 }
 
-// admit reports whether a line may be written now, and how many were not before.
+// admit reports whether a line may be written now, and how many lines were suppressed
+// before it.
 func (j *journal) admit(kind string, now time.Time) (suppressed int64, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -74,13 +75,13 @@ func (j *journal) admit(kind string, now time.Time) (suppressed int64, ok bool) 
 	return suppressed, true
 }
 
-// ErrorLog returns a log for [http.Server.ErrorLog]: connections that cannot be
+// ErrorLog returns a logger for [http.Server.ErrorLog]: it logs connections that cannot be
 // accepted, failed handshakes, and panics.
 func (s *Server) ErrorLog() *log.Logger { return log.New(connectionLog{s.service.journal}, "", 0) }
 
 type connectionLog struct{ journal *journal }
 
-// Write logs a line of package net/http by its kind.
+// Write logs a line of package net/http, classified by its text.
 func (c connectionLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	switch {

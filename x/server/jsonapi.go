@@ -15,21 +15,23 @@ import (
 	"github.com/sema-go/sema/internal/leasing"
 )
 
-// A jsonAPI is the codec of HTTP and JSON over the service. Its methods are the routes.
+// A jsonAPI is the codec of HTTP and JSON over the service. Its methods are the handlers of
+// the routes.
 type jsonAPI struct{ service *service }
 
 // A leaseText is a lease in JSON.
 type leaseText struct {
-	Semaphore string  `json:"semaphore"`
-	ID        string  `json:"id,omitempty"`    // for renew and release; none for a rate, whose permits are spent
-	Lease     uint64  `json:"lease,omitempty"` // its number, by which it is listed and revoked
-	Weight    int64   `json:"weight"`
-	TTL       seconds `json:"ttl,omitempty"`       // the lease is lost after that, unless it is renewed
-	ValidFor  seconds `json:"valid_for,omitempty"` // from when the response is sent; renew before
-	Fence     *fence  `json:"fence,omitempty"`     // for the resource that the permits protect
+	Semaphore string   `json:"semaphore"`
+	ID        string   `json:"id,omitempty"`    // for renew and release; "" for a rate, whose permits are not released
+	Lease     uint64   `json:"lease,omitempty"` // number for listing and revoking it
+	Weight    int64    `json:"weight"`
+	TTL       seconds  `json:"ttl,omitempty"`       // the lease is lost this long after its last renewal
+	ValidFor  seconds  `json:"valid_for,omitempty"` // from when the response is sent; renew within this time
+	Fence     *fence   `json:"fence,omitempty"`     // fencing token for the protected resource
+	Slots     []uint32 `json:"slots,omitempty"`     // numbers of its permits, ascending; nil: the semaphore is not numbered
 }
 
-// A fence is that of package fleet in JSON.
+// A fence is a fleet.Fence in JSON.
 type fence struct {
 	Seq     protocol.Seq `json:"seq"`
 	Floor   protocol.Seq `json:"floor"`
@@ -37,7 +39,7 @@ type fence struct {
 	Exact   bool         `json:"exact"`
 }
 
-// seconds are a duration in JSON.
+// seconds is a duration that JSON represents in seconds.
 type seconds time.Duration
 
 // MarshalJSON implements [json.Marshaler].
@@ -54,6 +56,9 @@ func newLeaseText(l leasing.Lease) *leaseText {
 			t.Fence.Revoked = append(t.Fence.Revoked, [2]uint64{uint64(r.From), uint64(r.To)})
 		}
 	}
+	if l.Slots != "" {
+		t.Slots = slotsOf(l.Slots)
+	}
 	return t
 }
 
@@ -61,38 +66,41 @@ func newLeaseText(l leasing.Lease) *leaseText {
 type acquireBody struct {
 	Weight     int64       `json:"weight"`
 	Wait       duration    `json:"wait"`
-	Capacity   *int64      `json:"capacity"` // of a semaphore that is created; so are those that follow
+	Capacity   *int64      `json:"capacity"` // this and the next five fields configure a semaphore that is created
 	TTL        *duration   `json:"ttl"`
 	Window     *duration   `json:"window"`
 	Ramp       *int64      `json:"ramp"`
 	MaxWaiters *maxWaiters `json:"max_waiters"`
+	Numbered   *bool       `json:"numbered"`
 	Holder     string      `json:"holder"`
-	Key        string      `json:"idempotency_key"` // or the header of that name
+	Key        string      `json:"idempotency_key"` // or the header Idempotency-Key
 	Hold       string      `json:"hold"`            // "connection", or ""
 }
 
 func (b acquireBody) request(semaphore string) acquireRequest {
 	return acquireRequest{
 		semaphore: semaphore, weight: b.Weight, wait: time.Duration(b.Wait), holder: b.Holder, key: b.Key,
-		create: settings{Capacity: b.Capacity, TTL: b.TTL, Window: b.Window, Ramp: b.Ramp, MaxWaiters: b.MaxWaiters},
+		create: settings{Capacity: b.Capacity, TTL: b.TTL, Window: b.Window, Ramp: b.Ramp, MaxWaiters: b.MaxWaiters, Numbered: b.Numbered},
 	}
 }
 
-// acquire responds with a lease, or holds one for as long as the connection lasts.
+// acquire responds with a lease, or holds one for the lifetime of the connection.
 func (a jsonAPI) acquire(w http.ResponseWriter, r *http.Request) error {
 	body := acquireBody{Weight: 1}
 	if _, err := readJSON(r, &body); err != nil {
 		return err
 	}
-	if err := readQuery(r, &body); err != nil { // which has precedence over the body
-		return err
+	if r.URL.RawQuery != "" { // the query has precedence over the body
+		if err := readQuery(r, &body); err != nil {
+			return err
+		}
 	}
 	keys, given := r.Header["Idempotency-Key"]
 	if given && (len(keys) != 1 || keys[0] == "") {
-		return invalid("Idempotency-Key: want one that is not empty, or none")
+		return invalid("Idempotency-Key: want one non-empty value, or no such header")
 	}
 	if given && body.Key != "" && body.Key != keys[0] {
-		return invalid("idempotency_key: the header Idempotency-Key has another one")
+		return invalid("idempotency_key: differs from the header Idempotency-Key")
 	}
 	if given {
 		body.Key = keys[0]
@@ -116,7 +124,7 @@ func (a jsonAPI) acquire(w http.ResponseWriter, r *http.Request) error {
 	return respond(w, http.StatusCreated, newLeaseText(lease))
 }
 
-// hold responds with a line for the lease, and one for each time it is renewed.
+// hold responds with a line of JSON for the lease, and one for each renewal.
 func (a jsonAPI) hold(w http.ResponseWriter, r *http.Request, request acquireRequest) error {
 	flush := http.NewResponseController(w)
 	granted, unguard := false, func() {}
@@ -126,7 +134,7 @@ func (a jsonAPI) hold(w http.ResponseWriter, r *http.Request, request acquireReq
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			w.WriteHeader(http.StatusOK)
 			granted = true
-			unguard = watchOver(r, l.TTL/3)
+			unguard = detectDisconnect(r, l.TTL/3)
 		}
 		if err := json.NewEncoder(w).Encode(newLeaseText(l)); err != nil {
 			return err
@@ -137,13 +145,13 @@ func (a jsonAPI) hold(w http.ResponseWriter, r *http.Request, request acquireReq
 		return err
 	}
 	if err != nil {
-		_ = json.NewEncoder(w).Encode(problemOf(fmt.Errorf("the lease is gone: %w", err)))
+		_ = json.NewEncoder(w).Encode(problemOf(fmt.Errorf("the lease has ended: %w", err)))
 	}
 	return nil
 }
 
 func (a jsonAPI) renew(w http.ResponseWriter, r *http.Request) error {
-	if err := noBody(r); err != nil {
+	if err := rejectBody(r); err != nil {
 		return err
 	}
 	lease, err := a.service.renew(r.Context(), r.PathValue("name"), r.PathValue("id"))
@@ -154,7 +162,7 @@ func (a jsonAPI) renew(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a jsonAPI) release(w http.ResponseWriter, r *http.Request) error {
-	if err := noBody(r); err != nil {
+	if err := rejectBody(r); err != nil {
 		return err
 	}
 	if err := a.service.release(r.Context(), r.PathValue("name"), r.PathValue("id")); err != nil {
@@ -172,8 +180,7 @@ type batchBody struct {
 	acquireBody
 }
 
-// A resultText is what became of an item of a batch: a lease, a problem, or nothing for
-// a release.
+// A resultText is the result of a batch item: a lease, a problem, or nothing for a release.
 type resultText struct {
 	Lease   *leaseText `json:"lease,omitempty"`
 	Problem *problem   `json:"problem,omitempty"`
@@ -240,7 +247,7 @@ func (a jsonAPI) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	return respond(w, http.StatusOK, struct {
 		Semaphores []summary `json:"semaphores"`
-		Next       string    `json:"next,omitempty"` // the cursor of the next page; "": there is none
+		Next       string    `json:"next,omitempty"` // cursor of the next page; "": last page
 	}{found, next})
 }
 
@@ -256,7 +263,7 @@ func (a jsonAPI) info(w http.ResponseWriter, r *http.Request) error {
 	return respondInfo(w, http.StatusOK, now)
 }
 
-// respondInfo responds with a semaphore, and the [etag] of its configuration.
+// respondInfo responds with a semaphore, and with the [etag] of its configuration.
 func respondInfo(w http.ResponseWriter, status int, now info) error {
 	w.Header().Set("ETag", etag(now.Version))
 	rateLimit(w, now.Name, now.Effective, now.InUse, time.Duration(now.Window))
@@ -328,9 +335,9 @@ func (a jsonAPI) resume(w http.ResponseWriter, r *http.Request) error {
 	return respondInfo(w, http.StatusOK, now)
 }
 
-// readBare reads the preconditions of a request that has no body.
+// readBare reads the preconditions of a request without a body.
 func readBare(r *http.Request) (conditions, error) {
-	if err := noBody(r); err != nil {
+	if err := rejectBody(r); err != nil {
 		return conditions{}, err
 	}
 	return readConditions(r.Header)
@@ -339,7 +346,7 @@ func readBare(r *http.Request) (conditions, error) {
 func (a jsonAPI) revoke(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		Why    string `json:"why"`
-		AtOnce bool   `json:"at_once"` // others acquire while the permits may still be in use
+		AtOnce bool   `json:"at_once"` // the permits are free at once, though the holder may still use them
 	}
 	if _, err := readJSON(r, &body); err != nil {
 		return err
@@ -356,8 +363,8 @@ func (a jsonAPI) revoke(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// watch responds with a semaphore, and again whenever it has changed: with events for
-// clients that accept them, or else with lines of JSON.
+// watch streams a semaphore, again after each change: as server-sent events for clients that
+// accept them, or else as lines of JSON.
 func (a jsonAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	begin, end, kind := "", "\n", "application/x-ndjson"
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
@@ -385,9 +392,9 @@ func (a jsonAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// rateLimit sets the RateLimit headers (draft-ietf-httpapi-ratelimit-headers): how many
-// permits there are, and how many are free. Those of a rate have its window, and when
-// none is free the time in which one returns.
+// rateLimit sets the RateLimit headers (draft-ietf-httpapi-ratelimit-headers): the capacity
+// and the number of free permits. Those of a rate contain its window and, if no permit is
+// free, the average time until one is.
 func rateLimit(w http.ResponseWriter, name string, capacity, inUse int64, window time.Duration) {
 	free := max(0, capacity-inUse)
 	policy, now := fmt.Sprintf("%q;q=%d", name, capacity), fmt.Sprintf("%q;r=%d", name, free)
@@ -401,8 +408,8 @@ func rateLimit(w http.ResponseWriter, name string, capacity, inUse int64, window
 	w.Header().Set("RateLimit", now)
 }
 
-// returnTime returns in which time that many permits of a rate return, on average. When
-// exactly depends on when they were granted, which the store keeps to itself.
+// returnTime returns the average time in which that many permits of a rate become free. The
+// exact time depends on when they were granted, which the store does not report.
 func returnTime(window time.Duration, weight, capacity int64) time.Duration {
 	if weight >= capacity {
 		return window
@@ -410,13 +417,13 @@ func returnTime(window time.Duration, weight, capacity int64) time.Duration {
 	return time.Duration(float64(window) * float64(weight) / float64(capacity))
 }
 
-// wholeSeconds rounds up, to 1 at least.
+// wholeSeconds rounds up to whole seconds, at least 1.
 func wholeSeconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
 
 func respond(w http.ResponseWriter, status int, body any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // fails if the client has gone
+	_ = json.NewEncoder(w).Encode(body) // fails if the client has disconnected
 	return nil
 }

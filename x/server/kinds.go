@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// problemPath begins the type of every problem. The types can be fetched.
+// problemPath is the prefix of every problem type. The types can be fetched.
 const problemPath = "/problems/"
 
 // A problemKind is one type of problem.
@@ -18,15 +18,15 @@ type problemKind struct {
 	name    string
 	status  int
 	title   string
-	advice  string // what a client does about it
-	detail  string // in place of the error's own text, which is for the log
-	retry   int    // for Retry-After, in seconds; 0: no such header
-	appends bool   // the advice follows the facts in the detail of a problem
+	advice  string // what a client should do
+	detail  string // replaces the error's text, which is only logged
+	retry   int    // Retry-After, in seconds; 0: no such header
+	appends bool   // the detail of a problem ends with the advice
 }
 
 var (
 	kindInvalid = &problemKind{name: "invalid-request", status: http.StatusBadRequest, title: "invalid request",
-		advice: "change the request as the detail says"}
+		advice: "change the request as described in the detail"}
 	kindUnauthenticated = &problemKind{name: "unauthenticated", status: http.StatusUnauthorized, title: "no valid token",
 		advice: "send a token of this server: Authorization: Bearer …"}
 	kindNotAllowed = &problemKind{name: "not-allowed", status: http.StatusForbidden, title: "not allowed",
@@ -42,17 +42,17 @@ var (
 	kindSlow = &problemKind{name: "slow-request", status: http.StatusRequestTimeout, title: "the body arrived too slowly",
 		advice: "send the body together with the header"}
 	kindFixed = &problemKind{name: "setting-fixed", status: http.StatusConflict, title: "the setting is fixed",
-		advice: "delete the semaphore and create it anew, or use another name"}
+		advice: "delete the semaphore and create it again, or use another name"}
 	kindOtherVersion = &problemKind{name: "other-version", status: http.StatusConflict, title: "another version of the protocol",
-		advice: "run servers and programs of neighbouring versions"}
+		advice: "run servers and programs of adjacent versions"}
 	kindLost = &problemKind{name: "lease-lost", status: http.StatusGone, title: "lease lost",
 		advice: "stop the work that the lease was for, and acquire another one", appends: true}
 	kindPrecondition = &problemKind{name: "precondition-failed", status: http.StatusPreconditionFailed, title: "precondition failed",
-		advice: "GET the semaphore, and repeat the change with its present ETag"}
+		advice: "GET the semaphore, and repeat the change with its current ETag"}
 	kindTooLong = &problemKind{name: "request-too-large", status: http.StatusRequestEntityTooLarge, title: "the body is too large",
-		advice: "send less"}
+		advice: "send a smaller body"}
 	kindTooLarge = &problemKind{name: "too-large", status: http.StatusUnprocessableEntity, title: "larger than the capacity",
-		advice: "ask for less", appends: true}
+		advice: "acquire fewer permits", appends: true}
 	kindFull = &problemKind{name: "full", status: http.StatusTooManyRequests, title: "too few permits are free",
 		advice: "retry after Retry-After, queue with wait=30s, or shed the work", retry: 1, appends: true}
 	kindQueueFull = &problemKind{name: "queue-full", status: http.StatusTooManyRequests, title: "the queue is full",
@@ -71,27 +71,27 @@ var (
 		advice: "retry after Retry-After; the operator finds the cause in the server's log, and at /readyz?verbose", retry: 1,
 		detail: "the store behind this server did not reply in time, or cannot be reached; retry later (the server's log has the cause)"}
 	kindUndecided = &problemKind{name: "store-undecided", status: http.StatusServiceUnavailable, title: "the store cannot decide yet",
-		advice: "the store has restarted and does not know yet what is held; retry after Retry-After, or queue with wait=30s", retry: 1,
-		detail: "the store behind this server has restarted and does not know yet what is held; retry after Retry-After, or queue with wait=30s"}
+		advice: "the store has restarted and does not know yet which permits are held; retry after Retry-After, or queue with wait=30s", retry: 1,
+		detail: "the store behind this server has restarted and does not know yet which permits are held; retry after Retry-After, or queue with wait=30s"}
 	kindUnsupported = &problemKind{name: "unsupported", status: http.StatusNotImplemented, title: "not supported by the store",
 		advice: "use another store", detail: "the store behind this server cannot do this"}
 	kindInternal = &problemKind{name: "internal-error", status: http.StatusInternalServerError, title: "internal error",
-		advice: "report it, with what the server's log says", detail: "the server's log has the cause"}
+		advice: "report the error, with the lines of the server's log", detail: "the server's log has the cause"}
 )
 
-// problemKinds are all types of problems.
+// problemKinds lists all problem types.
 var problemKinds = []*problemKind{
 	kindInvalid, kindUnauthenticated, kindNotAllowed, kindNoPath, kindNoSemaphore, kindNoLease, kindMethod, kindSlow, kindFixed, kindOtherVersion, kindLost, kindLimit, kindUndecided,
 	kindPrecondition, kindTooLong, kindTooLarge, kindFull, kindQueueFull, kindTimeout, kindDraining, kindLeaving, kindBusy, kindStore, kindUnsupported, kindInternal,
 }
 
-// kindByStatus has the types of problems that name none.
+// kindByStatus maps a status to the type of problems that have none.
 var kindByStatus = map[int]*problemKind{
 	http.StatusBadRequest: kindInvalid, http.StatusUnauthorized: kindUnauthenticated, http.StatusForbidden: kindNotAllowed, http.StatusNotFound: kindNoPath,
 	http.StatusRequestTimeout: kindSlow, http.StatusRequestEntityTooLarge: kindTooLong, http.StatusInternalServerError: kindInternal,
 }
 
-// kindOf returns the type of an error. The first that fits counts: some errors are
+// kindOf returns the problem type of an error. The first match wins: some errors are
 // special cases of later ones.
 func kindOf(err error) *problemKind {
 	for _, k := range []struct {
@@ -122,14 +122,14 @@ func kindOf(err error) *problemKind {
 	return kindInternal
 }
 
-// explain responds with what a type of problem means.
+// explain responds with the description of a problem type.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	for _, k := range problemKinds {
 		if k.name == r.PathValue("problem") {
 			return respond(w, http.StatusOK, kindText{problemPath + k.name, k.title, k.status, k.advice})
 		}
 	}
-	return newProblem(kindNoPath, "there is no type of problem %q", r.PathValue("problem"))
+	return newProblem(kindNoPath, "unknown problem type %q", r.PathValue("problem"))
 }
 
 type kindText struct {

@@ -7,9 +7,9 @@ import (
 	"github.com/sema-go/sema/internal/leasing"
 )
 
-// leases count what clients without a session hold, each for the account of its
-// principal, until it is released or has expired. A lease that was granted by another
-// server counts from its first renewal here.
+// leases counts the leases of clients without a session, each for the account of its
+// principal, until the lease is released or has expired. A lease that another server
+// granted counts from its first renewal here.
 type leases struct {
 	service *service
 
@@ -28,14 +28,14 @@ type countedLease struct {
 
 func newLeases(s *service) *leases { return &leases{service: s, all: map[leaseKey]*countedLease{}} }
 
-// keep notes a lease, whose place was taken, and reports whether it is new. With an
-// idempotency key it may be one that is known.
+// keep records a lease that its account already counts. It reports whether the lease is
+// new: a request with an idempotency key may return a lease that is already recorded.
 func (l *leases) keep(one *account, lease leasing.Lease) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := leaseKey{lease.Semaphore, lease.ID}
 	if known := l.all[key]; known != nil {
-		l.service.accounts.give(one, held)
+		l.service.accounts.put(one, held)
 		known.until = expiry(lease)
 		return false
 	}
@@ -45,8 +45,9 @@ func (l *leases) keep(one *account, lease leasing.Lease) bool {
 
 func expiry(lease leasing.Lease) time.Time { return time.Now().Add(2 * lease.TTL) }
 
-// renewed notes that a lease was renewed. One of another server's, or from before this
-// one was started, counts from now, whatever the limit: it exists.
+// renewed records the renewal of a lease. A lease that another server granted, or that was
+// granted before this server started, counts from now on. No limit applies: the lease
+// exists.
 func (l *leases) renewed(one *account, lease leasing.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,28 +60,29 @@ func (l *leases) renewed(one *account, lease leasing.Lease) {
 	l.all[key] = &countedLease{one, expiry(lease)}
 }
 
-// left notes a place that was taken for a request whose client has gone.
-func (l *leases) left(one *account, key leaseKey, until time.Time) {
+// abandon keeps counting a request whose client has disconnected, under a key and until a
+// time.
+func (l *leases) abandon(one *account, key leaseKey, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known := l.all[key]; known != nil {
-		l.service.accounts.give(known.account, held)
+		l.service.accounts.put(known.account, held)
 	}
 	l.all[key] = &countedLease{one, until}
 }
 
-// drop forgets a lease of an account that has ended. To another principal every lease
-// is lost, and lives on.
+// drop stops counting a lease that has ended, if it belongs to the account. Another
+// principal's request for the lease fails with ErrLost, but the lease still exists.
 func (l *leases) drop(one *account, key leaseKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known := l.all[key]; known != nil && known.account == one {
 		delete(l.all, key)
-		l.service.accounts.give(one, held)
+		l.service.accounts.put(one, held)
 	}
 }
 
-// sweep forgets leases that have expired, at most once in the given time.
+// sweep stops counting leases that have expired. It runs at most once per interval.
 func (l *leases) sweep(now time.Time, every time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +93,7 @@ func (l *leases) sweep(now time.Time, every time.Duration) {
 	for key, known := range l.all {
 		if now.After(known.until) {
 			delete(l.all, key)
-			l.service.accounts.give(known.account, held)
+			l.service.accounts.put(known.account, held)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-func TestALeaseByCurl(t *testing.T) {
+func TestLease_Lifecycle(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	a := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&holder=cron", "")
@@ -35,10 +35,10 @@ func TestALeaseByCurl(t *testing.T) {
 		t.Errorf("%v", holder)
 	}
 	if proof := a.lease()[strings.LastIndex(a.lease(), ".")+1:]; len(proof) < 32 || strings.Contains(shown.text, proof) {
-		t.Errorf("the listing shows with what a lease is released: %s", shown.text)
+		t.Errorf("the listing contains the id of a lease: %s", shown.text)
 	}
 	s.want(204, "DELETE", at, "")
-	s.want(204, "DELETE", at, "") // said twice
+	s.want(204, "DELETE", at, "") // repeated
 	s.want(410, "PUT", at, "")
 	s.want(201, "POST", "/v1/semaphores/db/leases", `{"weight": 1, "wait": 0.5}`)
 	timeout := s.want(429, "POST", "/v1/semaphores/db/leases", `{"wait": "20ms"}`)
@@ -48,19 +48,20 @@ func TestALeaseByCurl(t *testing.T) {
 	s.want(422, "POST", "/v1/semaphores/db/leases?weight=2", "")
 }
 
-func TestALongPollIsAnsweredInItsTurn(t *testing.T) {
+func TestAcquire_LongPollIsGranted(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	at := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").header.Get("Location")
 	var wg sync.WaitGroup
 	wg.Go(func() { s.want(201, "POST", "/v1/semaphores/db/leases?wait=30s", "") })
-	waitFor(t, "somebody waits", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
+	waitFor(t, "an acquire waits", func() bool { return s.send("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
 	s.want(204, "DELETE", at, "")
 	wg.Wait()
 }
 
-// Who has gone is not granted anything.
-func TestAClientThatGoesLeavesNothing(t *testing.T) {
+// TestAcquire_DisconnectedClientIsNotGranted checks that a client that has disconnected is not
+// granted anything.
+func TestAcquire_DisconnectedClientIsNotGranted(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	at := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "").header.Get("Location")
@@ -71,22 +72,22 @@ func TestAClientThatGoesLeavesNothing(t *testing.T) {
 		request, _ := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/semaphores/db/leases?wait=30s", nil)
 		if response, err := http.DefaultClient.Do(request); err == nil {
 			response.Body.Close()
-			t.Error("it was answered")
+			t.Error("there was a response")
 		}
 	}()
 	waiting := func(n float64) func() bool {
-		return func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == n }
+		return func() bool { return s.send("GET", "/v1/semaphores/db", "").body["waiting"] == n }
 	}
-	waitFor(t, "somebody waits", waiting(1))
+	waitFor(t, "an acquire waits", waiting(1))
 	cancel()
 	<-gone
-	waitFor(t, "nobody waits", waiting(0))
+	waitFor(t, "no acquire waits", waiting(0))
 	s.want(204, "DELETE", at, "")
 	s.want(201, "POST", "/v1/semaphores/db/leases", "")
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestAnIdempotencyKey(t *testing.T) {
+func TestIdempotencyKey_ReturnsTheSameLease(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	key := header{"Idempotency-Key", "order 17"}
@@ -101,8 +102,8 @@ func TestAnIdempotencyKey(t *testing.T) {
 	s.want(400, "POST", "/v1/semaphores/db/leases", "", header{"Idempotency-Key", strings.Repeat("x", 300)})
 }
 
-// Another server over the same store is the same service.
-func TestTwoServersAreOneService(t *testing.T) {
+// TestServer_TwoShareOneStore checks that two servers over one store are one service.
+func TestServer_TwoShareOneStore(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
 	one := open(t, store, server.Options{})
@@ -121,22 +122,12 @@ type keepsOpen struct{ *memstore.Store }
 
 func (keepsOpen) Close() error { return nil }
 
-// A lease that is held by a connection is back at once when it ends.
-func TestALeaseThatIsHeldByItsConnection(t *testing.T) {
+func TestHold_RenewsWhileTheConnectionLasts(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 1, "ttl": "1s"}`)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	request, _ := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/semaphores/db/leases?hold=connection", nil)
-	client := &http.Client{Transport: &http.Transport{}}
-	response, err := client.Do(request)
-	if err != nil || response.StatusCode != 200 {
-		t.Fatal(response, err)
-	}
-	defer response.Body.Close()
-	lines := bufio.NewScanner(response.Body)
-	for range 3 { // it is renewed
+	lines, _ := s.hold(t)
+	for range 3 { // the lease is renewed
 		var lease struct{ ID string }
 		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &lease) != nil || lease.ID == "" {
 			t.Fatalf("%q, %v", lines.Text(), lines.Err())
@@ -145,17 +136,45 @@ func TestALeaseThatIsHeldByItsConnection(t *testing.T) {
 	if full := s.want(429, "POST", "/v1/semaphores/db/leases", ""); full.header.Get("RateLimit") != `"db";r=0` || full.header.Get("RateLimit-Policy") != `"db";q=1` {
 		t.Errorf("%v", full.header)
 	}
-	start := time.Now()
-	client.CloseIdleConnections()
-	cancel()
-	waitFor(t, "the permit is back", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["in_use"] == 0.0 })
-	if took := time.Since(start); took > 500*time.Millisecond {
-		t.Errorf("it was back after %v, half a TTL", took)
-	}
 	s.want(400, "POST", "/v1/semaphores/db/leases?hold=forever", "")
 }
 
-func TestABatch(t *testing.T) {
+// TestHold_ReleasesWhenTheConnectionEnds uses a TTL that is longer than the test: the lease
+// is released, and does not expire.
+func TestHold_ReleasesWhenTheConnectionEnds(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 1, "ttl": "1h"}`)
+	lines, disconnect := s.hold(t)
+	if !lines.Scan() {
+		t.Fatal(lines.Err())
+	}
+	disconnect()
+	waitFor(t, "the permit is released", func() bool { return s.send("GET", "/v1/semaphores/db", "").body["in_use"] == 0.0 })
+}
+
+// hold acquires a lease that lasts as long as a connection. It returns the lines of the
+// response and a function that ends the connection.
+func (s *site) hold(t *testing.T) (lines *bufio.Scanner, disconnect func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	request, _ := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/semaphores/db/leases?hold=connection", nil)
+	client := &http.Client{Transport: &http.Transport{}}
+	response, err := client.Do(request)
+	if err != nil || response.StatusCode != 200 {
+		t.Fatal(response, err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		response.Body.Close()
+	})
+	return bufio.NewScanner(response.Body), func() {
+		client.CloseIdleConnections()
+		cancel()
+	}
+}
+
+func TestBatch_ResultsInOrder(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	a := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=2", "")
@@ -179,13 +198,13 @@ func TestABatch(t *testing.T) {
 	s.want(400, "POST", "/v1/batch", `{}`)
 }
 
-func TestBadRequestsSayWhatToDo(t *testing.T) {
+func TestRequests_ErrorsContainAdvice(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Limits: server.Limits{Body: 1000, MaxWait: time.Minute}})
 	for _, c := range []struct {
 		method, path, body string
 		status             int
-		says               string
+		want               string
 	}{
 		{"POST", "/v1/semaphores/db/leases?weigth=1", "", 400, "weight=1"},
 		{"POST", "/v1/semaphores/db/leases?weight=x", "", 400, "weight"},
@@ -198,17 +217,17 @@ func TestBadRequestsSayWhatToDo(t *testing.T) {
 		{"POST", "/v1/semaphores/db/leases", `{"weigth": 1}`, 400, "unknown field"},
 		{"POST", "/v1/semaphores/db/leases", `nonsense`, 400, "JSON"},
 		{"POST", "/v1/semaphores/db/leases?holder=" + strings.Repeat("x", 900), "", 400, "800 at most"},
-		{"PUT", "/v1/semaphores/db/leases/what", "", 400, "the id that acquire returned"},
+		{"PUT", "/v1/semaphores/db/leases/what", "", 400, "id that acquire returned"},
 		{"PUT", "/v1/semaphores/none/leases/" + gone, "", 410, "lost"},
 		{"POST", "/v1/semaphores/none/leases", "", 404, "capacity"},
-		{"PUT", "/v1/semaphores/none", `{}`, 400, "give its capacity"},
+		{"PUT", "/v1/semaphores/none", `{}`, 400, "specify a capacity"},
 		{"GET", "/v1/semaphores/none", "", 404, "acquire with a capacity creates it"},
 		{"POST", "/v1/semaphores/none/drain", "", 404, "no such semaphore"},
 		{"PUT", "/v1/semaphores/db", `{"capacity": -1}`, 400, "capacity"},
 	} {
 		a := s.want(c.status, c.method, c.path, c.body)
-		if !strings.Contains(a.text, c.says) {
-			t.Errorf("%s %s %s: %s\nhas no %q", c.method, c.path, c.body, a.text, c.says)
+		if !strings.Contains(a.text, c.want) {
+			t.Errorf("%s %s %s: %s\nhas no %q", c.method, c.path, c.body, a.text, c.want)
 		}
 	}
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Limits protect the server, and its principals from each other. Counts are of one
-// server. The defaults fit a container of 1 GiB.
+// Limits protects the server, and its principals from each other. Counts apply to one
+// server. The defaults fit a container with 1 GiB of memory.
 type Limits struct {
-	Body    int64         // bytes of a request; default 64 KiB
-	Waiting int64         // acquires under way at a time, over HTTP or queued by Go clients; default 10,000
-	Streams int64         // connections that hold a lease, watch or listen, and pages of the dashboard; default 4,000
+	Body    int64         // bytes of a request body; default 64 KiB
+	Waiting int64         // concurrent acquires, over HTTP or queued by Go clients; default 10,000
+	Streams int64         // connections that hold a lease, watch or listen, and open dashboard pages; default 4,000
 	Held    int64         // leases, queued acquires and sessions of Go clients in the store; default 20,000
 	Names   int64         // semaphores that clients have created; default 10,000
-	Reads   int64         // snapshots and lists that are being read or sent at a time; default 64
-	MaxWait time.Duration // of one request; default 1m
-	// Idle is after how long an unused semaphore is deleted if nothing is held or
-	// queued, no administrator has configured it, and its exact name is not declared.
-	// 0: never. It is for stores that this server alone uses.
+	Reads   int64         // snapshots and lists being read or sent concurrently; default 64
+	MaxWait time.Duration // longest wait of one request; default 1m
+	// Idle is the time after which an unused semaphore is deleted. Nothing of it may be held
+	// or queued, no administrator may have configured it, and its exact name may not be
+	// declared. 0: never. It is for stores that only this server uses.
 	Idle time.Duration
 }
 
-// A Quota bounds what one principal uses at a time. A zero field is half of what
-// [Limits] has, so that no principal alone can exhaust the server; all of it where
-// there is only one.
+// A Quota bounds what one principal uses at a time. A zero field is half of the value in
+// [Limits], so that no single principal can exhaust the server. If there is only one
+// principal, it is the whole value.
 type Quota struct {
 	Waiting int64 `yaml:"waiting"`
 	Streams int64 `yaml:"streams"`
@@ -37,7 +37,7 @@ type Quota struct {
 	Names   int64 `yaml:"names"`
 }
 
-// Check fails on limits that make no sense.
+// Check fails if a limit is negative.
 func (l Limits) Check() error {
 	for name, n := range map[string]int64{
 		"body": l.Body, "waiting": l.Waiting, "streams": l.Streams, "held": l.Held, "names": l.Names, "reads": l.Reads,
@@ -61,7 +61,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// A resource is something of which each principal may use so much.
+// A resource is something that is limited per principal.
 type resource int
 
 const (
@@ -69,53 +69,58 @@ const (
 	streams
 	held
 	names
-	resources // how many there are
+	resources // number of resources
 )
 
 func (r resource) String() string { return [...]string{"waiting", "streams", "held", "names"}[r] }
 
-// advice says what a client at the limit can do.
+// advice returns what a client at the limit can do.
 func (r resource) advice() string {
 	return [...]string{
-		"ask again when some of them have ended",
+		"retry when some of them have ended",
 		"end some of them, or share one connection",
-		"release leases, or close sessions that are not used",
-		"use fewer names, or delete those that are not used",
+		"release leases, or close unused sessions",
+		"use fewer names, or delete unused ones",
 	}[r]
 }
 
 type usage [resources]atomic.Int64
 
-func (l Limits) of(r resource) int64 { return [...]int64{l.Waiting, l.Streams, l.Held, l.Names}[r] }
-
-// An account is what one principal uses, and may use.
+// An account holds what one principal uses and may use.
 type account struct {
 	principal string
 	used      usage
 	limits    [resources]atomic.Int64
 	reads     *sema.Semaphore
-	bodies    atomic.Int64 // see meteredBody
+	bodies    atomic.Int64 // see rpcBody
 }
 
-// accounts are those of all principals.
+// accounts holds the accounts of all principals.
 type accounts struct {
-	service *service
-	used    usage // by all together
-	reads   *sema.Semaphore
-	bodies  atomic.Int64
+	service   *service
+	used      usage // sum over all accounts
+	limits    [resources]int64
+	reads     *sema.Semaphore
+	bodies    atomic.Int64
+	anonymous *account // the account of callers without a principal
 
 	mu  sync.RWMutex
 	all map[string]*account // by principal
 }
 
-// readWait is how long a request to read waits for its turn.
+// readWait bounds how long a request waits for a read permit.
 const readWait = 5 * time.Second
 
 func newAccounts(s *service) *accounts {
-	return &accounts{service: s, all: map[string]*account{}, reads: sema.New(s.options.Limits.Reads, sema.MaxWait(readWait))}
+	l := s.options.Limits
+	a := &accounts{
+		service: s, all: map[string]*account{}, reads: sema.New(l.Reads, sema.MaxWait(readWait)), limits: [...]int64{l.Waiting, l.Streams, l.Held, l.Names},
+	}
+	a.anonymous = a.of("")
+	return a
 }
 
-// of returns the account of a principal.
+// of returns the account of a principal, and creates it if needed.
 func (a *accounts) of(principal string) *account {
 	a.mu.RLock()
 	found := a.all[principal]
@@ -138,7 +143,7 @@ func (a *accounts) of(principal string) *account {
 	return found
 }
 
-// refresh sets limits anew after the tokens have changed.
+// refresh recalculates the limits of all accounts after the tokens have changed.
 func (a *accounts) refresh() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,7 +152,7 @@ func (a *accounts) refresh() {
 	}
 }
 
-// limit sets what an account may use.
+// limit sets the limits of an account.
 func (a *accounts) limit(one *account) {
 	known := a.service.tokens.Load()
 	var own Quota
@@ -159,7 +164,7 @@ func (a *accounts) limit(one *account) {
 	alone := one.principal == "" || len(known.all) == 1 && "token:"+known.all[0].Name == one.principal
 	set := [...]int64{own.Waiting, own.Streams, own.Held, own.Names}
 	for r := range resources {
-		share := a.service.options.Limits.of(r)
+		share := a.limits[r]
 		if !alone {
 			share = max(1, share/2)
 		}
@@ -167,23 +172,23 @@ func (a *accounts) limit(one *account) {
 	}
 }
 
-// take counts one more of a resource, if neither the server's limit nor the
-// principal's is reached. It is paired with give.
+// take counts one more of a resource, unless the server's or the principal's limit is
+// reached. Pair it with put.
 func (a *accounts) take(one *account, r resource) error {
-	all, own := a.service.options.Limits.of(r), one.limits[r].Load()
+	all, own := a.limits[r], one.limits[r].Load()
 	mine, everyones := one.used[r].Add(1), a.used[r].Add(1)
 	switch {
 	case everyones > all:
-		a.give(one, r)
+		a.put(one, r)
 		return a.busy(one, r, all)
 	case mine > own:
-		a.give(one, r)
+		a.put(one, r)
 		return a.over(one, r, own)
 	}
 	return nil
 }
 
-// takeSwept is take. At a limit it first forgets leases and sessions that have expired.
+// takeSwept calls take. At a limit, it first removes expired leases and sessions.
 func (a *accounts) takeSwept(one *account, r resource) error {
 	if r == held && one.used[held].Load() >= one.limits[held].Load() {
 		a.service.leases.sweep(time.Now(), time.Second)
@@ -195,18 +200,18 @@ func (a *accounts) takeSwept(one *account, r resource) error {
 	return a.take(one, r)
 }
 
-// add counts one more of a resource, whatever the limits: it exists.
+// add counts one more of a resource, whatever the limits: the resource already exists.
 func (a *accounts) add(one *account, r resource) {
 	one.used[r].Add(1)
 	a.used[r].Add(1)
 }
 
-func (a *accounts) give(one *account, r resource) {
+func (a *accounts) put(one *account, r resource) {
 	one.used[r].Add(-1)
 	a.used[r].Add(-1)
 }
 
-// A limitError is a problem that programs know as an error of package sema.
+// A limitError is a problem that is also an error of package sema.
 type limitError struct {
 	*problem
 	is error
@@ -214,7 +219,7 @@ type limitError struct {
 
 func (e *limitError) Unwrap() []error { return []error{e.problem, e.is} }
 
-// sentinel is what programs know a limit as. Clients do not retry ErrInvalid.
+// sentinel returns the sema error of a limit. Clients do not retry ErrInvalid.
 func (r resource) sentinel() error {
 	if r == names || r == held {
 		return sema.ErrInvalid
@@ -222,7 +227,7 @@ func (r resource) sentinel() error {
 	return sema.ErrQueueFull
 }
 
-// over is the error of a principal at its limit.
+// over returns the error of a principal at its limit.
 func (a *accounts) over(one *account, r resource, limit int64) error {
 	a.service.counted.limited.WithLabelValues(r.String()).Inc()
 	a.service.journal.warn("limit "+r.String(), "limit reached", "limit", "limits."+r.String(), "principal", one.principal, "at", limit)
@@ -230,38 +235,38 @@ func (a *accounts) over(one *account, r resource, limit int64) error {
 	if one.principal != "" {
 		whose = one.principal
 	}
-	return &limitError{newProblem(kindLimit, "limits.%s of %s is %d; %s, or have the operator raise it", r, whose, limit, r.advice()), r.sentinel()}
+	return &limitError{newProblem(kindLimit, "limits.%s of %s is %d; %s, or ask the operator to raise it", r, whose, limit, r.advice()), r.sentinel()}
 }
 
-// busy is the error of a server at its limit.
+// busy returns the error of a server at its limit.
 func (a *accounts) busy(one *account, r resource, limit int64) error {
 	a.service.counted.limited.WithLabelValues(r.String()).Inc()
 	a.service.journal.warn("busy "+r.String(), "server limit reached", "limit", "limits."+r.String(), "principal", one.principal, "at", limit)
-	return &limitError{newProblem(kindBusy, "limits.%s of this server is %d, for all clients together; %s, or ask another server", r, limit, r.advice()), r.sentinel()}
+	return &limitError{newProblem(kindBusy, "limits.%s of this server is %d, for all clients together; %s, or use another server", r, limit, r.advice()), r.sentinel()}
 }
 
-// read waits for a turn to read a snapshot or a list, and to send it: clients that
-// read slowly hold what they are sent in memory. Large replies weigh more.
+// read acquires a permit to read and send a snapshot or a list: data for clients that read
+// slowly stays in memory. Large replies weigh more.
 func (a *accounts) read(ctx context.Context, weight int64) (done func(), err error) {
 	one := a.service.accountOf(ctx)
 	mine, err := one.reads.Acquire(ctx, min(weight, one.reads.Stats().Capacity))
 	if err != nil {
-		return nil, a.unread(ctx, one, err)
+		return nil, a.readsExceeded(ctx, one, err)
 	}
 	all, err := a.reads.Acquire(ctx, min(weight, a.reads.Stats().Capacity))
 	if err != nil {
 		mine.Release()
-		return nil, a.unread(ctx, one, err)
+		return nil, a.readsExceeded(ctx, one, err)
 	}
 	return func() { all.Release(); mine.Release() }, nil
 }
 
-func (a *accounts) unread(ctx context.Context, one *account, err error) error {
+func (a *accounts) readsExceeded(ctx context.Context, one *account, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	a.service.counted.limited.WithLabelValues("reads").Inc()
 	a.service.journal.warn("limit reads", "limit reached", "limit", "limits.reads", "principal", one.principal, "error", err)
-	return &limitError{newProblem(kindLimit, "limits.reads of this server is %d, half of it for one client, and for %v none has ended; read what was answered, and ask again",
+	return &limitError{newProblem(kindLimit, "limits.reads of this server is %d, half of it for one client, and no read has ended for %v; read the pending responses and retry",
 		a.service.options.Limits.Reads, readWait), sema.ErrQueueFull}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// connect calls a procedure with JSON, as the site's token.
+// connect calls a procedure with JSON, with the site's token.
 func (s *site) connect(procedure, body string) (status int, text string) {
 	s.t.Helper()
 	request, err := http.NewRequest("POST", s.url+procedure, strings.NewReader(body))
@@ -47,7 +47,7 @@ func (s *site) connect(procedure, body string) (status int, text string) {
 	return response.StatusCode, string(raw)
 }
 
-// store opens the server's store as a Go client has it.
+// store opens the server's store as a Go client does.
 func (s *site) store(query string) fleet.Store {
 	s.t.Helper()
 	store, err := fleet.OpenStore(s.t.Context(), strings.Replace(s.url, "http:", "sema:", 1)+query)
@@ -63,8 +63,8 @@ func (s *site) metric(line string) bool {
 	return strings.Contains(s.want(200, "GET", "/metrics", "").text, line+"\n")
 }
 
-// One tenant cannot use up what all share: waits over JSON and RPC, and the queued
-// acquires of Go clients, count for their principal.
+// TestLimits_WaitingIsSharedFairly checks that one tenant cannot exhaust the shared limit: waits
+// over JSON and RPC, and queued acquires of Go clients, count for their principal.
 func TestLimits_WaitingIsSharedFairly(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Waiting: 4}})
@@ -81,10 +81,10 @@ func TestLimits_WaitingIsSharedFairly(t *testing.T) {
 			response.Body.Close()
 		}
 	})
-	waitFor(t, "one waits", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
+	waitFor(t, "one waits", func() bool { return s.send("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
 	store := s.store("?token=a")
 	session := sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 1})
-	reply := session.Say(sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1))
+	reply := session.Send(sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1))
 	if len(reply.Results) != 1 || reply.Results[0].Ticket != 2 || reply.Results[0].Kind != protocol.QueueFull {
 		t.Errorf("half of 4 may wait, one waits over HTTP and one in a queue: %+v", reply.Results)
 	}
@@ -101,9 +101,9 @@ func TestLimits_WaitingIsSharedFairly(t *testing.T) {
 	if a := s.want(429, "POST", "/v1/semaphores/db/leases?wait=1ms", ""); a.body["type"] != "/problems/timeout" {
 		t.Errorf("another tenant is rejected: %s", a.text)
 	}
-	session.Say(protocol.Op{Verb: protocol.Cancel, Ticket: 1})
-	if reply := session.Say(sessiontest.Acquire(3, 1)); len(reply.Results) != 0 {
-		t.Errorf("the place of an acquire that was cancelled is not free: %+v", reply.Results)
+	session.Send(protocol.Op{Verb: protocol.Cancel, Ticket: 1})
+	if reply := session.Send(sessiontest.Acquire(3, 1)); len(reply.Results) != 0 {
+		t.Errorf("a cancelled acquire still counts: %+v", reply.Results)
 	}
 	if !s.metric(`sema_limited_total{limit="waiting"} 3`) {
 		t.Error("rejections are not counted")
@@ -130,7 +130,8 @@ func (b unaryBearer) WrapStreamingClient(next connect.StreamingClientFunc) conne
 	return bearer(b).WrapStreamingClient(next)
 }
 
-// Streams over JSON, RPC and of Go clients count for their principal.
+// TestLimits_StreamsAreSharedFairly checks that streams over JSON, RPC and of Go clients count for
+// their principal.
 func TestLimits_StreamsAreSharedFairly(t *testing.T) {
 	t.Parallel()
 	limited := all("a")
@@ -184,8 +185,8 @@ func TestLimits_StreamsAreSharedFairly(t *testing.T) {
 	cancel()
 }
 
-// What a principal has in the store is bounded: leases of all kinds, queued
-// acquires, and sessions.
+// TestLimits_Held checks that what a principal has in the store is bounded: leases of all kinds,
+// queued acquires, and sessions.
 func TestLimits_Held(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Held: 10}})
@@ -193,8 +194,8 @@ func TestLimits_Held(t *testing.T) {
 	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=100", "").header.Get("Location")
 	session := sessiontest.Begin(t, s.store("?token=a"), "db", protocol.Config{Capacity: 100})
 	held := session.Granted(2, sessiontest.Acquire(1, 4), sessiontest.Acquire(2, 1))
-	// One over HTTP, a session, two leases: the fifth is the last.
-	reply := session.Say(protocol.Op{Verb: protocol.Split, Lease: held[0], Ticket: 3, Weight: 1}, protocol.Op{Verb: protocol.Split, Lease: held[0], Ticket: 4, Weight: 1}, sessiontest.Acquire(5, 1))
+	// A lease over HTTP, a session and two leases are held: the fifth reaches the limit.
+	reply := session.Send(protocol.Op{Verb: protocol.Split, Lease: held[0], Ticket: 3, Weight: 1}, protocol.Op{Verb: protocol.Split, Lease: held[0], Ticket: 4, Weight: 1}, sessiontest.Acquire(5, 1))
 	if len(reply.Results) != 3 || reply.Results[0].Kind != protocol.Granted || reply.Results[1].Kind != protocol.QueueFull || reply.Results[2].Kind != protocol.QueueFull {
 		t.Errorf("%+v", reply.Results)
 	}
@@ -210,16 +211,16 @@ func TestLimits_Held(t *testing.T) {
 	s.want(204, "DELETE", lease, "")
 	s.want(201, "POST", "/v1/semaphores/db/leases", "")
 	s.want(429, "POST", "/v1/semaphores/db/leases", "")
-	// Of held[0], 1 of 4 was split off; of the rest 2 are released, and then 1.
-	session.Say(protocol.Op{Verb: protocol.Release, Lease: held[0], Weight: 2})
+	// Of held[0], 1 of 4 was split off. Of the rest, 2 are released, then 1.
+	session.Send(protocol.Op{Verb: protocol.Release, Lease: held[0], Weight: 2})
 	s.want(429, "POST", "/v1/semaphores/db/leases", "")
-	session.Say(protocol.Op{Verb: protocol.Release, Lease: held[0], Weight: 1})
+	session.Send(protocol.Op{Verb: protocol.Release, Lease: held[0], Weight: 1})
 	s.want(201, "POST", "/v1/semaphores/db/leases", "")
-	session.Say(sessiontest.Release(held[1]))
+	session.Send(sessiontest.Release(held[1]))
 	s.want(201, "POST", "/v1/semaphores/db/leases", "")
 }
 
-// A session that is ended, or expires, counts for nothing.
+// TestLimits_HeldEndsWithTheSession checks that a session that ends or expires is not counted.
 func TestLimits_HeldEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Held: 8}})
@@ -236,10 +237,11 @@ func TestLimits_HeldEndsWithTheSession(t *testing.T) {
 	}
 	session = sessiontest.Begin(t, store, "db", protocol.Config{Capacity: 100, TTL: ttl})
 	session.Granted(3, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1), sessiontest.Acquire(3, 1))
-	waitFor(t, "it has expired", func() bool { return s.ask("POST", "/v1/semaphores/db/leases", "").status == 201 })
+	waitFor(t, "it has expired", func() bool { return s.send("POST", "/v1/semaphores/db/leases", "").status == 201 })
 }
 
-// A Go client at its limit is rejected, and keeps what it has.
+// TestLimits_GoClientAtItsLimit checks that a Go client at its limit is rejected, and keeps its
+// leases.
 func TestLimits_GoClientAtItsLimit(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{all("a"), all("b")}, Limits: server.Limits{Held: 6}})
@@ -261,7 +263,7 @@ func TestLimits_GoClientAtItsLimit(t *testing.T) {
 	}
 	select {
 	case <-p.Lost():
-		t.Error("what it held was lost")
+		t.Error("a held lease was lost")
 	case <-time.After(2 * time.Second): // longer than a TTL
 	}
 	if err := fleet.Release(t.Context(), p); err != nil {
@@ -272,8 +274,8 @@ func TestLimits_GoClientAtItsLimit(t *testing.T) {
 	}
 }
 
-// One request cannot have the store do any amount of work, nor a session keep any
-// number of results that it never acknowledges.
+// TestStoreService_BatchIsBounded checks that one request cannot cause unbounded work, and that a
+// session cannot keep an unbounded number of unacknowledged results.
 func TestStoreService_BatchIsBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -291,7 +293,7 @@ func TestStoreService_BatchIsBounded(t *testing.T) {
 	var err error
 	for round := 1; err == nil; round++ {
 		if round > 6 {
-			t.Fatal("results pile up")
+			t.Fatal("unacknowledged results are not bounded")
 		}
 		_, err = store.Apply(t.Context(), "db", b)
 		b.Seq++
@@ -304,7 +306,7 @@ func TestStoreService_BatchIsBounded(t *testing.T) {
 	}
 }
 
-// A token cannot create any number of semaphores.
+// TestLimits_Names checks that a token cannot create an unbounded number of semaphores.
 func TestLimits_Names(t *testing.T) {
 	t.Parallel()
 	scoped := all("a")
@@ -318,10 +320,10 @@ func TestLimits_Names(t *testing.T) {
 		Declared: []server.Declaration{{Name: "a-declared", Capacity: 1}, {Name: "a-pattern-*", Capacity: 1}},
 	})
 	s.auth = "a"
-	s.want(201, "POST", "/v1/semaphores/a-old/leases", "") // it counts: its prefix is that of the token alone
+	s.want(201, "POST", "/v1/semaphores/a-old/leases", "") // counted: only this token has its prefix
 	s.want(201, "POST", "/v1/semaphores/a-1/leases?capacity=1", "")
 	s.want(201, "POST", "/v1/semaphores/a-pattern-1/leases", "")
-	s.want(201, "POST", "/v1/semaphores/a-declared/leases", "") // it does not
+	s.want(201, "POST", "/v1/semaphores/a-declared/leases", "") // not counted
 	for name, path := range map[string]string{"JSON": "/v1/semaphores/a-2/leases?capacity=1", "a pattern": "/v1/semaphores/a-pattern-2/leases"} {
 		if a := s.want(429, "POST", path, ""); !strings.Contains(a.text, "limits.names of token:a is 3") {
 			t.Errorf("%s: %s", name, a.text)
@@ -329,7 +331,7 @@ func TestLimits_Names(t *testing.T) {
 	}
 	s.want(429, "PUT", "/v1/semaphores/a-2", `{"capacity": 1}`)
 	if _, err := s.store("?token=a").Inspect(t.Context(), "a-2"); err == nil {
-		t.Error("it was created")
+		t.Error("the semaphore was created")
 	}
 	db, err := s.dial("?token=a").Semaphore("a-2", 1)
 	if err != nil {
@@ -346,8 +348,8 @@ func TestLimits_Names(t *testing.T) {
 	s.want(429, "POST", "/v1/semaphores/a-3/leases?capacity=1", "")
 }
 
-// Lists and leases come in pages, over JSON and RPC.
-func TestPages(t *testing.T) {
+// TestPage_ListsAndLeases checks paging of lists and leases, over JSON and RPC.
+func TestPage_ListsAndLeases(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
 	s := open(t, store, server.Options{})
@@ -355,9 +357,9 @@ func TestPages(t *testing.T) {
 	for i := range 24 {
 		var ops []protocol.Op
 		for k := range 100 {
-			ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i*100 + k + 1), Weight: 1, Details: protocol.Details{Holder: fmt.Sprint("m", i*100+k)}})
+			ops = append(ops, protocol.Op{Verb: protocol.Acquire, Ticket: protocol.Ticket(i*100 + k + 1), Weight: 1, Details: &protocol.Details{Holder: fmt.Sprint("m", i*100+k)}})
 		}
-		session.Say(ops...)
+		session.Send(ops...)
 	}
 	for _, limit := range []int{1000, 700, 999} {
 		seen, pages := map[string]int{}, 0
@@ -427,7 +429,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A batch of a Go client counts like an acquire over HTTP.
+// TestMetrics_CountGoClients checks that a batch of a Go client is counted like an acquire over
+// HTTP.
 func TestMetrics_CountGoClients(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})

@@ -25,17 +25,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A site is a server that listens, and what it has logged.
+// A site is a server that listens, with its log.
 type site struct {
 	*server.Server
 	t    testing.TB
 	http *httptest.Server
 	url  string
 	log  *logBuffer
-	auth string // the token that is sent
+	auth string // token of requests; "": none
 }
 
-// open starts a server over a store, which is closed with it.
+// open starts a server over a store. Both are closed when the test ends.
 func open(t testing.TB, store fleet.Store, o server.Options) *site {
 	t.Helper()
 	log := &logBuffer{}
@@ -59,7 +59,7 @@ func open(t testing.TB, store fleet.Store, o server.Options) *site {
 	return &site{Server: s, t: t, http: listening, url: listening.URL, log: log}
 }
 
-// A logBuffer is a log that requests write while a test reads it.
+// A logBuffer collects a log while requests write to it.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -82,19 +82,19 @@ func start(t testing.TB, o server.Options) *site {
 	return open(t, memstore.New(), o)
 }
 
-// An answer is what a server has said, after it was compared with the description.
-type answer struct {
+// A jsonReply is a response that was checked against the OpenAPI description.
+type jsonReply struct {
 	status int
 	header http.Header
 	body   map[string]any
 	text   string
 }
 
-// A header is a line of one.
+// A header is one header field.
 type header struct{ key, value string }
 
-// ask sends a request, and fails unless the answer is as openapi.json says.
-func (s *site) ask(method, path, body string, headers ...header) answer {
+// send sends a request, and fails unless the response is as described in openapi.json.
+func (s *site) send(method, path, body string, headers ...header) jsonReply {
 	s.t.Helper()
 	request, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *site) ask(method, path, body string, headers ...header) answer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a := answer{status: response.StatusCode, header: response.Header, text: string(raw)}
+	a := jsonReply{status: response.StatusCode, header: response.Header, text: string(raw)}
 	if strings.Contains(a.header.Get("Content-Type"), "json") && len(raw) > 0 {
 		if err := json.Unmarshal(raw, &a.body); err != nil {
 			s.t.Fatalf("%s %s: %s: %v", method, path, raw, err)
@@ -130,10 +130,10 @@ func (s *site) ask(method, path, body string, headers ...header) answer {
 	return a
 }
 
-// want is ask for an answer of which the status is known.
-func (s *site) want(status int, method, path, body string, headers ...header) answer {
+// want sends a request with send, and fails unless the response has a status.
+func (s *site) want(status int, method, path, body string, headers ...header) jsonReply {
 	s.t.Helper()
-	a := s.ask(method, path, body, headers...)
+	a := s.send(method, path, body, headers...)
 	if a.status != status {
 		s.t.Fatalf("%s %s: status %d, want %d: %s", method, path, a.status, status, a.text)
 	}
@@ -143,21 +143,21 @@ func (s *site) want(status int, method, path, body string, headers ...header) an
 // gone is the id of a lease that does not exist.
 const gone = "1.2.00000000000000000000000000000000"
 
-// revoke returns where a lease is revoked: by its number, and not by its id.
-func (a answer) revoke() string {
+// revoke returns the path that revokes a lease by its number, not by its id.
+func (a jsonReply) revoke() string {
 	return fmt.Sprintf("/v1/semaphores/%s/leases/%.0f/revoke", a.body["semaphore"], a.body["lease"])
 }
 
-// lease returns the id of the lease in an answer.
-func (a answer) lease() string { return fmt.Sprint(a.body["id"]) }
+// lease returns the id of the lease in a response.
+func (a jsonReply) lease() string { return fmt.Sprint(a.body["id"]) }
 
-// A parameter is one of openapi.json, or the name of one.
+// A parameter is a parameter of openapi.json, or a reference to one.
 type parameter struct {
 	Ref      string `json:"$ref"`
 	Name, In string
 }
 
-// describes is openapi.json, by path and method.
+// describes maps paths and methods of openapi.json to operations.
 var describes = func() (doc struct {
 	Paths map[string]map[string]struct {
 		OperationID string `json:"operationId"`
@@ -179,17 +179,17 @@ var describes = func() (doc struct {
 	return doc
 }()
 
-// described fails unless an answer is one of those that the description has.
-func described(method, path string, a answer, raw []byte) error {
+// described fails unless a response is one of those in the description.
+func described(method, path string, a jsonReply, raw []byte) error {
 	path, _, _ = strings.Cut(path, "?")
 	template := templateOf(path)
 	response, ok := describes.Paths[template][strings.ToLower(method)].Responses[fmt.Sprint(a.status)]
 	if !ok {
 		if a.status == http.StatusNotFound && describes.Paths[template] == nil {
-			return nil // there is no such thing
+			return nil // no such path
 		}
 		if _, there := describes.Paths[template][strings.ToLower(method)]; !there && a.header.Get("Allow") != "" {
-			return nil // there is no such method, and it says which there are
+			return nil // no such method; the Allow header lists the methods
 		}
 		return fmt.Errorf("no status %d for %s %s", a.status, method, template)
 	}
@@ -202,7 +202,7 @@ func described(method, path string, a answer, raw []byte) error {
 		}
 	} else if len(response.Content) == 0 {
 		if len(raw) > 0 {
-			return fmt.Errorf("there should be no body")
+			return fmt.Errorf("unexpected body")
 		}
 		return nil
 	} else if _, ok := response.Content[kind]; !ok {
@@ -239,12 +239,12 @@ func compiler() *jsonschema.Compiler {
 	return c
 }
 
-// pointer is a key in a JSON pointer that is part of a URL.
+// pointer encodes a key of a JSON pointer that is part of a URL.
 func pointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(key)
 }
 
-// templateOf is the path as the description has it.
+// templateOf returns the template of a path in the description.
 func templateOf(path string) string {
 	parts := strings.Split(path, "/")
 	for i := range parts {
@@ -268,7 +268,7 @@ func waitFor(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("it never came to be that %s", what)
+			t.Fatalf("timeout waiting until %s", what)
 		}
 	}
 }

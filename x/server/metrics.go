@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -15,8 +13,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// metrics are what is counted here, by route and result. They name no semaphore,
-// since anybody may make one.
+// metrics counts requests and acquires, by route and result. No label is the name of a
+// semaphore: any client may create one.
 type metrics struct {
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
@@ -31,11 +29,11 @@ func newMetrics(s *service) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_http_requests_total", Help: "Requests, by route and status."}, []string{"route", "code"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sema_http_request_seconds", Help: "How long requests took, waits included.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
+			Name: "sema_http_request_seconds", Help: "Duration of requests, including waits.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"route"}),
 		acquires: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_acquires_total", Help: "Acquires over HTTP, RPC and by Go clients, by result."}, []string{"result"}),
-		releases: prometheus.NewCounter(prometheus.CounterOpts{Name: "sema_releases_total", Help: "Leases that were released, over HTTP, RPC and by Go clients."}),
-		limited:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_limited_total", Help: "Requests that a limit of this server has rejected, by limit."}, []string{"limit"}),
+		releases: prometheus.NewCounter(prometheus.CounterOpts{Name: "sema_releases_total", Help: "Leases released over HTTP, RPC and by Go clients."}),
+		limited:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sema_limited_total", Help: "Requests rejected by a limit of this server, by limit."}, []string{"limit"}),
 		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "sema_panics_total", Help: "Requests that ended in a panic; the log has the stack."}),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
@@ -43,8 +41,8 @@ func newMetrics(s *service) *metrics {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.requests, m.took, m.acquires, m.releases, m.limited, m.panics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		gauge("sema_http_waiting", "Requests that wait for permits.", func() float64 { return float64(s.waiting.Load()) }),
-		gauge("sema_http_streams", "Connections that hold a lease, or watch.", func() float64 { return float64(s.streams.Load()) }),
+		gauge("sema_http_waiting", "Requests waiting for permits.", func() float64 { return float64(s.waiting.Load()) }),
+		gauge("sema_http_streams", "Connections that hold a lease or watch.", func() float64 { return float64(s.streams.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sema_build_info", Help: "The version.", ConstLabels: prometheus.Labels{"version": s.options.Version},
 		}, func() float64 { return 1 }),
@@ -53,22 +51,7 @@ func newMetrics(s *service) *metrics {
 	return m
 }
 
-// of counts requests of a route.
-func (m *metrics) of(at route) func(status int, start time.Time) {
-	name := at.method + " " + at.path
-	took := m.took.WithLabelValues(name)
-	usual := m.requests.WithLabelValues(name, "200") // the others are looked up
-	return func(status int, start time.Time) {
-		took.Observe(time.Since(start).Seconds())
-		if status == http.StatusOK {
-			usual.Inc()
-			return
-		}
-		m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
-	}
-}
-
-// acquired counts an acquire.
+// acquired counts an acquire by its error.
 func (m *metrics) acquired(err error) {
 	result := "acquired"
 	switch {
@@ -87,7 +70,7 @@ func (m *metrics) acquired(err error) {
 
 func (m *metrics) count(result string) { m.acquires.WithLabelValues(result).Inc() }
 
-// result counts what became of an acquire of a Go client.
+// result counts the result of an acquire of a Go client.
 func (m *metrics) result(kind protocol.ResultKind) {
 	switch kind {
 	case protocol.Granted:
@@ -96,14 +79,14 @@ func (m *metrics) result(kind protocol.ResultKind) {
 		m.count("rejected")
 	case protocol.TimedOut:
 		m.count("timeout")
-	case protocol.Revoked: // it is about a lease
+	case protocol.Revoked: // not an acquire
 	default:
 		m.count("error")
 	}
 }
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
-	if err := who(r.Context()).allow(Read, ""); err != nil {
+	if err := callerOf(r.Context()).allow(Read, ""); err != nil {
 		return err
 	}
 	s.service.counted.serve.ServeHTTP(w, r)

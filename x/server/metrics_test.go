@@ -8,7 +8,8 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A repeated request is the same acquire, and a repeated release the same release.
+// TestMetrics_RepeatsCountOnce checks that a repeated request counts as one acquire, and a repeated
+// release as one release.
 func TestMetrics_RepeatsCountOnce(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -26,7 +27,7 @@ func TestMetrics_RepeatsCountOnce(t *testing.T) {
 	}
 }
 
-// A release counts at the server to which it was sent.
+// TestMetrics_ReleaseAtAnotherServer checks that a release counts at the server that received it.
 func TestMetrics_ReleaseAtAnotherServer(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
@@ -40,7 +41,7 @@ func TestMetrics_ReleaseAtAnotherServer(t *testing.T) {
 	}
 }
 
-// counters returns what the metrics have of acquires and releases.
+// counters returns the metrics of acquires and releases.
 func (s *site) counters() string {
 	s.t.Helper()
 	var lines []string

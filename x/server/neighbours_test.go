@@ -9,8 +9,9 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// A token that may acquire knows all that a neighbour's requests and listings show: the
-// session, the fence, even the key and the id. It can end none of its leases.
+// TestTokens_CannotEndLeasesOfANeighbour uses a token that knows everything in a neighbour's
+// requests and listings: the session, the fence, even the key and the id. It cannot end any of
+// the neighbour's leases.
 func TestTokens_CannotEndLeasesOfANeighbour(t *testing.T) {
 	t.Parallel()
 	acquire := func(name string) server.Token {
@@ -37,9 +38,9 @@ func TestTokens_CannotEndLeasesOfANeighbour(t *testing.T) {
 	s.want(410, "DELETE", at, "")
 	s.want(403, "POST", granted.revoke(), "")
 	if listing := s.want(200, "GET", "/v1/semaphores/db", ""); strings.Contains(listing.text, granted.lease()) {
-		t.Errorf("a reader sees the id of a lease: %s", listing.text)
+		t.Errorf("the listing contains the id of a lease: %s", listing.text)
 	}
 	s.auth = "a"
 	s.want(200, "PUT", at, "")
-	victim.Say(sessiontest.Release(lease))
+	victim.Send(sessiontest.Release(lease))
 }

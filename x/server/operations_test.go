@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-func TestTokens(t *testing.T) {
+func TestTokens_Authorize(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{
 		{Name: "jobs", Hash: server.HashToken("secret-1"), Prefix: "job-", Verbs: []server.Verb{server.Acquire, server.Read}},
@@ -30,20 +30,20 @@ func TestTokens(t *testing.T) {
 	a := s.want(201, "POST", "/v1/semaphores/job-1/leases?capacity=1", "")
 	s.want(403, "POST", "/v1/semaphores/db/leases?capacity=1", "")
 	s.want(403, "PUT", "/v1/semaphores/job-1", `{"capacity": 2}`)
-	if refused := s.want(200, "POST", "/v1/batch", `{"requests": [{"op": "acquire", "semaphore": "db", "capacity": 1}]}`); !strings.Contains(refused.text, "not allowed") {
-		t.Error(refused.text)
+	if denied := s.want(200, "POST", "/v1/batch", `{"requests": [{"op": "acquire", "semaphore": "db", "capacity": 1}]}`); !strings.Contains(denied.text, "not allowed") {
+		t.Error(denied.text)
 	}
 	s.auth = "secret-2"
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
 	s.want(200, "PUT", "/v1/semaphores/job-1", `{"capacity": 2}`)
 	shown := s.want(200, "GET", "/v1/semaphores/job-1", "")
 	if !strings.Contains(shown.text, `"by":"jobs"`) {
-		t.Errorf("%s does not say who holds %s", shown.text, a.lease())
+		t.Errorf("%s does not name the holder of %s", shown.text, a.lease())
 	}
 	s.auth = "secret-1"
 	list := s.want(200, "GET", "/v1/semaphores", "")
 	if strings.Contains(list.text, `"db"`) || !strings.Contains(list.text, "job-1") {
-		t.Errorf("%s: it may see what begins with job- alone", list.text)
+		t.Errorf("%s: want only names with the prefix job-", list.text)
 	}
 	s.auth = ""
 	s.want(200, "GET", "/livez", "")
@@ -58,8 +58,9 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A server that leaves says so, takes in nobody, and answers those who wait.
-func TestLeaving(t *testing.T) {
+// TestServer_Leave checks that a server that is being stopped is not ready, rejects new acquires,
+// and serves those that wait.
+func TestServer_Leave(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
 	s := open(t, store, server.Options{})
@@ -70,37 +71,37 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("%v %v", a.header, a.body)
 		}
 	})
-	waitFor(t, "somebody waits", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
+	waitFor(t, "an acquire waits", func() bool { return s.send("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
 	s.want(200, "GET", "/readyz?verbose", "")
 	s.Leave()
-	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] staying") || !strings.Contains(a.text, "[+] store") {
+	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] accepting requests") || !strings.Contains(a.text, "[+] store") {
 		t.Error(a.text)
 	}
 	s.want(200, "GET", "/livez", "")
 	s.want(503, "POST", "/v1/semaphores/db/leases", "")
-	s.want(200, "PUT", at, "") // who holds goes on
+	s.want(200, "PUT", at, "") // holders can still renew
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 	wg.Wait()
 }
 
-// A dead store does not answer.
-type dead struct{ fleet.Store }
+// A downStore fails every read.
+type downStore struct{ fleet.Store }
 
-func (dead) Inspect(context.Context, string) (protocol.Snapshot, error) {
+func (downStore) Inspect(context.Context, string) (protocol.Snapshot, error) {
 	return protocol.Snapshot{}, errors.New("connection refused")
 }
 
-func TestTheEngineIsDown(t *testing.T) {
+func TestServer_StoreIsDown(t *testing.T) {
 	t.Parallel()
-	s := open(t, dead{memstore.New()}, server.Options{})
+	s := open(t, downStore{memstore.New()}, server.Options{})
 	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] store: connection refused") {
 		t.Error(a.text)
 	}
-	s = open(t, dead{memstore.New()}, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret"), Verbs: server.Verbs()}}})
+	s = open(t, downStore{memstore.New()}, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret"), Verbs: server.Verbs()}}})
 	if a := s.want(503, "GET", "/readyz?verbose", ""); !strings.Contains(a.text, "[-] store: does not respond") || !strings.Contains(s.log.String(), "connection refused") {
-		t.Errorf("a stranger is told %q; the log says %s", a.text, s.log)
+		t.Errorf("an unauthenticated client reads %q; the log is %s", a.text, s.log)
 	}
 	s.auth = "secret"
 	if a := s.want(503, "GET", "/readyz", ""); !strings.Contains(a.text, "[-] store: connection refused") {
@@ -108,17 +109,17 @@ func TestTheEngineIsDown(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestLimits_OfTheServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Limits: server.Limits{Waiting: 1, Streams: 1, Body: 100}})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
 	var wg sync.WaitGroup
 	wg.Go(func() { s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", "") })
-	waitFor(t, "somebody waits", func() bool { return s.ask("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
+	waitFor(t, "an acquire waits", func() bool { return s.send("GET", "/v1/semaphores/db", "").body["waiting"] == 1.0 })
 	if a := s.want(503, "POST", "/v1/semaphores/db/leases?wait=30s", ""); !strings.Contains(a.text, "limits.waiting of this server is 1,") {
 		t.Error(a.text)
 	}
-	s.want(503, "POST", "/v1/semaphores/db/leases", "") // a try is counted, too
+	s.want(503, "POST", "/v1/semaphores/db/leases", "") // an acquire that does not queue counts, too
 	s.want(413, "POST", "/v1/semaphores/db/leases", `{"holder": "`+strings.Repeat("x", 200)+`"}`)
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)
@@ -126,7 +127,7 @@ func TestLimits(t *testing.T) {
 	wg.Wait()
 }
 
-func TestMetrics(t *testing.T) {
+func TestMetrics_Counters(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1", "")
@@ -137,7 +138,7 @@ func TestMetrics(t *testing.T) {
 		`sema_http_requests_total{code="429",route="POST /v1/semaphores/{name}/leases"} 1`,
 	} {
 		if !strings.Contains(a.text, line) {
-			t.Errorf("there is no %s", line)
+			t.Errorf("no %s", line)
 		}
 	}
 	if a := s.want(200, "GET", "/", ""); !strings.Contains(a.text, "curl") {
@@ -146,8 +147,9 @@ func TestMetrics(t *testing.T) {
 	s.want(200, "GET", "/version", "")
 }
 
-// A page of somebody else's cannot have a browser change anything here.
-func TestBrowsers(t *testing.T) {
+// TestServer_RejectsRequestsOfOtherSites checks that a page of another site cannot make a browser
+// change anything.
+func TestServer_RejectsRequestsOfOtherSites(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	for _, h := range []header{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}} {

@@ -15,8 +15,8 @@ import (
 	"github.com/sema-go/sema/internal/leasing"
 )
 
-// A problem is an error as RFC 9457 defines it. Without a Type it gets the type for
-// its status; the title is that of the type.
+// A problem is an error as defined by RFC 9457. A problem without a Type gets the type and
+// title for its status.
 type problem struct {
 	Type      string `json:"type"`
 	Title     string `json:"title"`
@@ -25,15 +25,15 @@ type problem struct {
 	Semaphore string `json:"semaphore,omitempty"`
 	Capacity  int64  `json:"capacity,omitempty"`
 	InUse     int64  `json:"in_use,omitempty"`
-	Retry     int    `json:"retry_after,omitempty"` // in seconds; also the header Retry-After, which items of a batch do not have
+	Retry     int    `json:"retry_after,omitempty"` // seconds; also in the header Retry-After, which batch items do not have
 
 	header http.Header
-	window time.Duration // of a rate; 0 for others
+	window time.Duration // of a rate; 0: not a rate
 }
 
 func (p *problem) Error() string { return fmt.Sprintf("%s: %s", p.Title, p.Detail) }
 
-// Is reports which errors of package sema the problem is.
+// Is maps the problem's status to the errors of package sema and other packages.
 func (p *problem) Is(target error) bool {
 	switch p.Status {
 	case http.StatusBadRequest:
@@ -50,7 +50,7 @@ func (p *problem) Is(target error) bool {
 	return false
 }
 
-// newProblem returns a problem of a kind.
+// newProblem returns a problem of a type.
 func newProblem(k *problemKind, format string, args ...any) *problem {
 	p := &problem{Type: problemPath + k.name, Title: k.title, Status: k.status, Detail: fmt.Sprintf(format, args...)}
 	if k.retry > 0 {
@@ -59,14 +59,14 @@ func newProblem(k *problemKind, format string, args ...any) *problem {
 	return p
 }
 
-// retryAfter says after how many seconds the request may succeed.
+// retryAfter sets the number of seconds after which the request may succeed.
 func (p *problem) retryAfter(seconds int) {
 	p.Retry, p.header = seconds, http.Header{"Retry-After": {strconv.Itoa(seconds)}}
 }
 
 func invalid(format string, args ...any) error { return newProblem(kindInvalid, format, args...) }
 
-// problemOf returns an error as clients read it: in words of the API.
+// problemOf converts an error for clients, in the API's terms.
 func problemOf(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
@@ -74,7 +74,7 @@ func problemOf(err error) *problem {
 	}
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
-		return newProblem(kindTooLong, "the body has more than %d bytes, the most that this server reads", tooLong.Limit)
+		return newProblem(kindTooLong, "the body is larger than %d bytes, the limit of this server", tooLong.Limit)
 	}
 	kind := kindOf(err)
 	var fault *sema.Error
@@ -88,7 +88,7 @@ func problemOf(err error) *problem {
 			p.Detail = facts(fault)
 		}
 	} else if kind == kindNoSemaphore {
-		p.Detail = "there is no such semaphore"
+		p.Detail = "no such semaphore"
 	} else if kind.detail == "" {
 		p.Detail = strings.TrimPrefix(err.Error(), sema.ErrInvalid.Error()+": ")
 	}
@@ -106,8 +106,8 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// typed returns the problem with the type and title of its status, if it has none.
-// The problem itself may be shared.
+// typed returns a copy of a problem with the type and title of its status, or the problem
+// itself if it has a type. It does not modify the problem, which may be shared.
 func (p *problem) typed() *problem {
 	if p.Type != "" {
 		return p
@@ -120,7 +120,7 @@ func (p *problem) typed() *problem {
 	return &q
 }
 
-// facts returns what a rejection says. The library's hints are for programs.
+// facts returns the facts of an error without the library's hints, which are for Go code.
 func facts(e *sema.Error) string {
 	text := ""
 	if e.Name != "" {
@@ -139,11 +139,11 @@ func facts(e *sema.Error) string {
 	return text
 }
 
-// diagnose returns an error as the client reads it, unless the client has gone, and
-// logs what an operator has to know of.
+// diagnose converts an error for the client, unless the client has disconnected, and logs
+// what an operator has to know.
 func (s *service) diagnose(r *http.Request, err error) *problem {
-	var told *problem
-	if r.Context().Err() != nil && !errors.As(err, &told) && !errors.Is(err, errLeaving) {
+	var known *problem
+	if r.Context().Err() != nil && !errors.As(err, &known) && !errors.Is(err, errLeaving) {
 		return &problem{Type: "about:blank", Status: statusGone, Title: "client closed request"}
 	}
 	p := problemOf(err)
@@ -151,8 +151,8 @@ func (s *service) diagnose(r *http.Request, err error) *problem {
 	return p
 }
 
-// logFailure logs an error whose cause the client is not told. An outage of the store
-// fails every request, so that it is logged once a second.
+// logFailure logs an error whose cause is hidden from the client. An outage of the store
+// fails every request, so it is logged once per second.
 func (s *service) logFailure(request string, p *problem, err error) {
 	switch p.Type {
 	case problemPath + kindInternal.name:
@@ -180,5 +180,6 @@ func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// statusGone is what proxies log of a client that did not wait for the response.
+// statusGone is the status that proxies log for a client that disconnected before the
+// response.
 const statusGone = 499

@@ -17,18 +17,18 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// internals are words of the implementation, which no client should have to read.
+// internals matches words of the implementation, which clients should not see.
 var internals = regexp.MustCompile(`server\.|leasing\.|strconv|json:|Go (struct|value)|unmarshal|file does not exist|permission denied|unsupported operation|time: |dial tcp|net/http|http: |context (canceled|deadline)|goroutine|0xc0|%!|invalid argument|sema: |engine`)
 
-// wantPlain fails on a text with internals in it.
+// wantPlain fails if a text contains such words.
 func wantPlain(t testing.TB, text string) {
 	t.Helper()
 	if found := internals.FindString(text); found != "" {
-		t.Errorf("%s\nhas %q in it", text, found)
+		t.Errorf("%s\ncontains %q", text, found)
 	}
 }
 
-// Each problem has a type that says which it is, and one title for each type.
+// TestProblem_Types checks that each problem has a type, and each type one title.
 func TestProblem_Types(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -73,7 +73,7 @@ func TestProblem_Types(t *testing.T) {
 	}
 }
 
-// RPC has the same words.
+// TestProblem_RPCWords checks that RPC has the same texts.
 func TestProblem_RPCWords(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -107,8 +107,8 @@ func TestProblem_RPCWords(t *testing.T) {
 	}
 }
 
-// A release that is repeated at the same server succeeds, as over JSON; one of a lease
-// that is lost fails.
+// TestRPC_SecondRelease checks that a repeated release at the same server succeeds, as over JSON.
+// A release of a lost lease fails.
 func TestRPC_SecondRelease(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -134,7 +134,8 @@ func TestRPC_SecondRelease(t *testing.T) {
 	}
 }
 
-// Who is rejected over RPC is told how to authenticate, or that it may not.
+// TestRPC_Rejections checks that rejected RPC clients are sent how to authenticate, or that they
+// are not allowed.
 func TestRPC_Rejections(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{{Name: "ops", Hash: server.HashToken("secret"), Verbs: server.Verbs()}}})
@@ -151,7 +152,7 @@ func TestRPC_Rejections(t *testing.T) {
 		}
 		response = s.post(procedure, header{"Content-Type", "application/json"}, header{"Authorization", "bEARER secret"})
 		if response.StatusCode != http.StatusOK {
-			t.Errorf("%s with a scheme in other letters: %s", procedure, response.Status)
+			t.Errorf("%s with a scheme in upper case: %s", procedure, response.Status)
 		}
 	}
 	full := s.post(semav1connect.SemaServiceAcquireProcedure, header{"Content-Type", "application/json"}, header{"Authorization", "Bearer secret"})
@@ -207,7 +208,8 @@ func (s *stuck) Inspect(ctx context.Context, name string) (protocol.Snapshot, er
 	return protocol.Snapshot{}, ctx.Err()
 }
 
-// An item of a batch has no header of its own: the problem itself says when to retry.
+// TestProblem_RetryAfterInABatch checks the problem of a batch item: it has no header, so the
+// problem contains when to retry.
 func TestProblem_RetryAfterInABatch(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Declared: []server.Declaration{{Name: "mails", Capacity: 4, Window: time.Minute}}})
@@ -225,15 +227,15 @@ func TestProblem_RetryAfterInABatch(t *testing.T) {
 	}
 }
 
-// RPC has versions, and no headers of HTTP.
+// TestProblem_RPCVersion checks that RPC uses versions, not HTTP headers.
 func TestProblem_RPCVersion(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`)
 	c := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
-	for name, says := range map[string]string{"db": "it has version 1", "none": "it does not exist"} {
+	for name, want := range map[string]string{"db": "it has version 1", "none": "it does not exist"} {
 		_, err := c.Configure(t.Context(), &semav1.ConfigureRequest{Semaphore: name, Version: 9, Settings: &semav1.Settings{Capacity: new(int64(4))}})
-		if connect.CodeOf(err) != connect.CodeAborted || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "If-Match") || strings.Contains(err.Error(), "GET") {
+		if connect.CodeOf(err) != connect.CodeAborted || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "If-Match") || strings.Contains(err.Error(), "GET") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -18,11 +18,11 @@ import (
 	"unicode/utf8"
 )
 
-// parameters are the query parameters of the routes that have any, with an example of
-// each. Other routes of the API reject every query.
+// parameters maps routes to their query parameters, with an example of each. Other routes of
+// the API reject every query.
 var parameters = map[string]map[string]string{
 	"POST /v1/semaphores/{name}/leases": {
-		"weight": "1", "wait": "30s", "capacity": "5", "ttl": "15s", "window": "1m", "ramp": "1", "max_waiters": "100", "holder": "nightly", "hold": "connection",
+		"weight": "1", "wait": "30s", "capacity": "5", "ttl": "15s", "window": "1m", "ramp": "1", "max_waiters": "100", "numbered": "true", "holder": "nightly", "hold": "connection",
 		"idempotency_key": "7f1c",
 	},
 	"POST /v1/semaphores/{name}/drain": {"wait": "30s"},
@@ -30,20 +30,20 @@ var parameters = map[string]map[string]string{
 	"GET /v1/semaphores/{name}":        {"limit": "100", "after": "h7"},
 }
 
-// checkQuery rejects a query that the route would not read as the client meant it.
+// checkQuery rejects queries with parameters that are malformed, unknown or repeated.
 func checkQuery(r *http.Request, at route) error {
-	if r.URL.RawQuery == "" || !strings.HasPrefix(at.path, "/v1/") {
+	if !strings.HasPrefix(at.path, "/v1/") {
 		return nil
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil { // [url.URL.Query] would drop what cannot be parsed
+	if err != nil { // [url.URL.Query] would drop malformed parameters
 		return invalid("the query %s cannot be parsed: separate parameters by & and encode other characters, such as ; as %%3B", quote(r.URL.RawQuery))
 	}
 	known := parameters[at.method+" "+at.path]
 	for key, values := range query {
 		switch _, ok := known[key]; {
 		case len(known) == 0:
-			return invalid("query parameter %s: this request has none", quote(key))
+			return invalid("query parameter %s: this request takes none", quote(key))
 		case !ok:
 			var examples []string
 			for name, value := range known {
@@ -58,23 +58,23 @@ func checkQuery(r *http.Request, at route) error {
 	return nil
 }
 
-// unread returns why a body could not be read.
-func unread(r *http.Request, err error) error {
+// bodyError converts the error of reading a body.
+func bodyError(r *http.Request, err error) error {
 	var tooLong *http.MaxBytesError
 	if err == nil || errors.As(err, &tooLong) {
 		return err
 	}
 	p := newProblem(kindInvalid, "the body cannot be read: it ended early, or its chunks are malformed")
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		p = newProblem(kindSlow, "the body was not complete after %v", bodyWithin)
+		p = newProblem(kindSlow, "the body was not complete after %v", bodyTimeout)
 	}
 	if r.ProtoMajor == 1 {
-		p.header = http.Header{"Connection": {"close"}} // where the next request would begin is not known
+		p.header = http.Header{"Connection": {"close"}} // the start of the next request is unknown
 	}
 	return p
 }
 
-// readJSON reads an object from the body, and reports whether there was one.
+// readJSON reads a JSON object from the body, and reports whether there was one.
 func readJSON(r *http.Request, into any) (given bool, err error) {
 	if r.Body == nil || r.ContentLength == 0 {
 		return false, nil
@@ -86,8 +86,7 @@ func readJSON(r *http.Request, into any) (given bool, err error) {
 	return true, decodeObject(raw, into)
 }
 
-// readQuery sets the fields of a struct to the parameters of the query, which [checkQuery]
-// has checked.
+// readQuery sets the fields of a struct from the query, which [checkQuery] has checked.
 func readQuery(r *http.Request, into any) error {
 	fields := fieldsOf(into)
 	for key, values := range r.URL.Query() {
@@ -98,15 +97,15 @@ func readQuery(r *http.Request, into any) error {
 	return nil
 }
 
-// noBody rejects a body with fields, which would be ignored.
-func noBody(r *http.Request) error {
+// rejectBody rejects a body that has fields, because they would be ignored.
+func rejectBody(r *http.Request) error {
 	_, err := readJSON(r, &struct{}{})
 	return err
 }
 
-// decodeObject reads a JSON object into the fields of a struct. It is stricter than
-// [json.Unmarshal]: a field that is unknown, spelt in other letters or given twice is an
-// error, which names the field and what is wanted.
+// decodeObject decodes a JSON object into the fields of a struct. It is stricter than
+// [json.Unmarshal]: a field that is unknown, in another letter case or given twice is an
+// error. The error names the field and the wanted type.
 func decodeObject(raw []byte, into any) error {
 	if !utf8.Valid(raw) {
 		return invalid("the body is not UTF-8")
@@ -145,7 +144,7 @@ func decodeObject(raw []byte, into any) error {
 		return notJSON(err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return invalid("there is more after the JSON object; see /openapi.json")
+		return invalid("there is data after the JSON object; see /openapi.json")
 	}
 	return nil
 }
@@ -158,7 +157,7 @@ func notJSON(err error) error {
 	return invalid("the body is not complete JSON")
 }
 
-// fieldsOf returns the addresses of a struct's fields by their JSON names.
+// fieldsOf returns pointers to the fields of a struct, by JSON name.
 func fieldsOf(into any) map[string]any {
 	value, fields := reflect.ValueOf(into).Elem(), map[string]any{}
 	for _, f := range reflect.VisibleFields(value.Type()) {
@@ -169,8 +168,8 @@ func fieldsOf(into any) map[string]any {
 	return fields
 }
 
-// setField sets a field to a JSON value, and returns what is wanted if that cannot be.
-// A field that is null keeps its default; max_waiters has none, and then no bound.
+// setField sets a field to a JSON value. If the value is invalid, it returns a description
+// of valid ones. null keeps the default of a field; for max_waiters, it means no bound.
 func setField(field any, raw json.RawMessage) (want string) {
 	if string(raw) == "null" {
 		if bound, ok := field.(**maxWaiters); ok {
@@ -197,9 +196,7 @@ func setField(field any, raw json.RawMessage) (want string) {
 		}
 		return setText(f, text)
 	case *bool:
-		if json.Unmarshal(raw, f) != nil {
-			return "true or false"
-		}
+		return setText(f, string(raw))
 	case *string:
 		if json.Unmarshal(raw, f) != nil {
 			return "a string"
@@ -214,7 +211,7 @@ func setField(field any, raw json.RawMessage) (want string) {
 	return ""
 }
 
-// setText sets a field to what a query says.
+// setText sets a field to the value of a query parameter, like [setField].
 func setText(field any, text string) (want string) {
 	switch f := field.(type) {
 	case **int64:
@@ -223,8 +220,13 @@ func setText(field any, text string) (want string) {
 	case **duration:
 		*f = new(duration)
 		return setText(*f, text)
+	case **bool:
+		*f = new(bool)
+		return setText(*f, text)
 	case **maxWaiters:
 		return parseInto(parseWaiters, f, text, wantWaiters)
+	case *bool:
+		return parseInto(parseTruth, f, text, wantTruth)
 	case *int64:
 		return parseInto(parseWhole, f, text, wantWhole)
 	case *duration:
@@ -238,10 +240,11 @@ func setText(field any, text string) (want string) {
 
 const (
 	wantWhole    = "a whole number"
+	wantTruth    = "true or false"
 	wantDuration = `a duration such as "30s", or seconds`
 )
 
-// parseInto sets a field to what a text says, and returns what is wanted if it says nothing.
+// parseInto sets a field to a parsed text, or returns want if the text cannot be parsed.
 func parseInto[T any](parse func(string) (T, bool), field *T, text, want string) string {
 	value, ok := parse(text)
 	if !ok {
@@ -251,7 +254,8 @@ func parseInto[T any](parse func(string) (T, bool), field *T, text, want string)
 	return ""
 }
 
-// parseWhole parses 3, and 3.0 and 3e0: some languages have no other numbers.
+// parseWhole parses an integer, also as 3.0 and 3e0: some languages have only floating-point
+// numbers.
 func parseWhole(text string) (int64, bool) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, true
@@ -259,6 +263,10 @@ func parseWhole(text string) (int64, bool) {
 	const exact = 1 << 53
 	f, err := strconv.ParseFloat(text, 64)
 	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < exact
+}
+
+func parseTruth(text string) (truth, ok bool) {
+	return text == "true", text == "true" || text == "false"
 }
 
 func parseWaiters(text string) (*maxWaiters, bool) {
@@ -269,10 +277,10 @@ func parseWaiters(text string) (*maxWaiters, bool) {
 	return newMaxWaiters(n)
 }
 
-// A duration is a text like 30s, or seconds.
+// A duration is a text such as 30s, or a number of seconds.
 type duration time.Duration
 
-// parseDuration parses a duration of less than 30 years.
+// parseDuration parses a duration of less than about 30 years.
 func parseDuration(text string) (duration, bool) {
 	const longest = 1e9
 	if f, err := strconv.ParseFloat(text, 64); err == nil {
@@ -287,7 +295,7 @@ func (d duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durat
 
 func quote(text string) string { return strconv.Quote(clip(text)) }
 
-// clip bounds how much of a request an error repeats.
+// clip bounds how much of a request an error message repeats.
 func clip(text string) string {
 	const most = 60
 	if len(text) <= most {
@@ -296,20 +304,19 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// conditional are the requests that honour preconditions.
+// conditional lists the routes that support preconditions.
 var conditional = []string{
 	"PUT /v1/semaphores/{name}", "DELETE /v1/semaphores/{name}", "POST /v1/semaphores/{name}/drain", "POST /v1/semaphores/{name}/resume",
 }
 
-// checkConditions rejects a precondition that would be ignored, except by requests that
-// change nothing.
+// checkConditions rejects preconditions on routes that would ignore them, except for GET.
 func checkConditions(r *http.Request, at route) error {
 	if at.method == http.MethodGet || !strings.HasPrefix(at.path, "/v1/") || slices.Contains(conditional, at.method+" "+at.path) {
 		return nil
 	}
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if _, given := r.Header[name]; given {
-			return invalid("%s: this request has no preconditions; those that change a configuration have", name)
+			return invalid("%s: only requests that change a configuration support preconditions", name)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// exchange sends bytes as they are, and reads one response.
+// exchange sends raw bytes, and reads one response.
 func (s *site) exchange(method, request string) (*http.Response, string) {
 	s.t.Helper()
 	c, err := net.Dial("tcp", s.http.Listener.Addr().String())
@@ -46,7 +46,7 @@ func TestRequests_QueryIsRead(t *testing.T) {
 	s := start(t, server.Options{})
 	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`)
 	lease := s.want(201, "POST", "/v1/semaphores/db/leases", "").header.Get("Location")
-	for _, c := range []struct{ method, path, says string }{
+	for _, c := range []struct{ method, path, want string }{
 		{"POST", "/v1/semaphores/db/leases?weight=3;holder=a", ";"},
 		{"POST", "/v1/semaphores/db/leases?weight=3&holder=%zz", "%zz"},
 		{"POST", "/v1/semaphores/db/leases?weight=1&weight=2", "weight"},
@@ -67,16 +67,17 @@ func TestRequests_QueryIsRead(t *testing.T) {
 		{"POST", "/v1/semaphores/db/leases/1/revoke?why=stuck", "why"},
 		{"POST", "/v1/batch?x=1", "x"},
 	} {
-		if a := s.want(400, c.method, c.path, ""); !strings.Contains(fmt.Sprint(a.body["detail"]), c.says) {
-			t.Errorf("%s %s: %v does not name %q", c.method, c.path, a.body["detail"], c.says)
+		if a := s.want(400, c.method, c.path, ""); !strings.Contains(fmt.Sprint(a.body["detail"]), c.want) {
+			t.Errorf("%s %s: %v does not name %q", c.method, c.path, a.body["detail"], c.want)
 		}
 	}
 	if a := s.want(200, "GET", "/v1/semaphores/db", ""); a.body["in_use"] != 1.0 || a.body["draining"] != false {
-		t.Errorf("%v: a rejected request did something", a.body)
+		t.Errorf("%v: a rejected request had an effect", a.body)
 	}
 }
 
-// The query parameters that are read are those of the description.
+// TestRequests_QueryIsDescribed checks that the supported query parameters are those of the
+// description.
 func TestRequests_QueryIsDescribed(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -169,13 +170,14 @@ func TestRequests_HEADEnds(t *testing.T) {
 	}
 }
 
-// Each names the field and what is wanted, and no types or packages of Go.
-func TestRequests_BadBodySaysWhatIsWanted(t *testing.T) {
+// TestRequests_BadBodyNamesTheWantedType checks that each error names the field and what is
+// wanted, and no Go types or packages.
+func TestRequests_BadBodyNamesTheWantedType(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
 	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 3}`)
 	const acquire, put, revoke, batch = "POST /v1/semaphores/db/leases", "PUT /v1/semaphores/db", "POST /v1/semaphores/db/leases/1/revoke", "POST /v1/batch"
-	for _, c := range []struct{ at, body, says string }{
+	for _, c := range []struct{ at, body, want string }{
 		{acquire, `{"weight": "x"}`, `weight: "x": want a whole number`},
 		{acquire, `{"weight": "3"}`, `weight: "3": want a whole number`},
 		{acquire, `{"weight": 1.5}`, `weight: 1.5: want a whole number`},
@@ -224,8 +226,8 @@ func TestRequests_BadBodySaysWhatIsWanted(t *testing.T) {
 		{batch, `{"requests": [], "x": 1}`, `unknown field "x"`},
 	} {
 		method, path, _ := strings.Cut(c.at, " ")
-		if a := s.want(400, method, path, c.body); !strings.Contains(fmt.Sprint(a.body["detail"]), c.says) {
-			t.Errorf("%s %s: %v\nhas no %s", c.at, c.body, a.body["detail"], c.says)
+		if a := s.want(400, method, path, c.body); !strings.Contains(fmt.Sprint(a.body["detail"]), c.want) {
+			t.Errorf("%s %s: %v\nhas no %s", c.at, c.body, a.body["detail"], c.want)
 		}
 	}
 	for _, step := range []string{`1`, `{"op": 1}`, `{"op": "acquire", "semaphore": "db", "weight": "x"}`, `{"op": "acquire", "op": "renew"}`, `{"op": "renew", "semaphore": "db", "id": 7}`, `{"op": "acquire"}`, `{"op": "renew", "id": "1.2"}`, `null`} {
@@ -252,7 +254,7 @@ func TestRequests_IdempotencyKeyIsOne(t *testing.T) {
 	}
 }
 
-// RPC over JSON is rejected in words of the API as well.
+// TestRequests_RPCBody checks that RPC over JSON has errors in the API's terms as well.
 func TestRequests_RPCBody(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -260,7 +262,7 @@ func TestRequests_RPCBody(t *testing.T) {
 	chunked := func(body string) string { return "Transfer-Encoding: chunked\r\n\r\n" + body }
 	sized := func(body string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body) }
 	for _, c := range []struct {
-		rest, says string
+		rest, want string
 		status     int
 		closes     bool
 	}{
@@ -274,7 +276,7 @@ func TestRequests_RPCBody(t *testing.T) {
 		{"Content-Length: 50\r\n\r\n{", "not complete", 504, true},
 	} {
 		response, text := s.exchange("POST", head+c.rest)
-		if response.StatusCode != c.status || !strings.Contains(text, c.says) || response.Close != c.closes {
+		if response.StatusCode != c.status || !strings.Contains(text, c.want) || response.Close != c.closes {
 			t.Errorf("%q: %s %s, close %t", c.rest, response.Status, text, response.Close)
 		}
 		if strings.Contains(text, "semav1") || strings.Contains(text, "proto:") || strings.Contains(text, "tcp") {
@@ -283,23 +285,23 @@ func TestRequests_RPCBody(t *testing.T) {
 	}
 }
 
-// A query says it in the same words.
-func TestRequests_BadQuerySaysWhatIsWanted(t *testing.T) {
+// TestRequests_BadQueryNamesTheWantedType checks that query errors have the same texts.
+func TestRequests_BadQueryNamesTheWantedType(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
-	for query, says := range map[string]string{
+	for query, want := range map[string]string{
 		"weight=x": `weight: "x": want a whole number`, "weight=1.5": "want a whole number", "weight=99999999999999999999": "want a whole number", "capacity=1e300": "want a whole number",
 		"wait=soon": `wait: "soon": want a duration such as "30s", or seconds`, "wait=NaN": "want a duration", "wait=Inf": "want a duration", "wait=9e18": "want a duration", "ttl=x": "want a duration",
 		"holder=%00": "holder", "holder=%FF": "UTF-8", "hold=x": "hold",
 	} {
-		if a := s.want(400, "POST", "/v1/semaphores/db/leases?"+query, ""); !strings.Contains(fmt.Sprint(a.body["detail"]), says) {
-			t.Errorf("%s: %v\nhas no %s", query, a.body["detail"], says)
+		if a := s.want(400, "POST", "/v1/semaphores/db/leases?"+query, ""); !strings.Contains(fmt.Sprint(a.body["detail"]), want) {
+			t.Errorf("%s: %v\nhas no %s", query, a.body["detail"], want)
 		}
 	}
 }
 
-// A message that cannot be parsed is rejected without the types of Go, by both services
-// and in both encodings.
+// TestRequests_RPCGarbage checks that malformed messages are rejected without Go types in the
+// error, by both services and in both encodings.
 func TestRequests_RPCGarbage(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -316,7 +318,7 @@ func TestRequests_RPCGarbage(t *testing.T) {
 				}
 				for _, internal := range []string{"semav1", "proto:", "*"} {
 					if strings.Contains(text, internal) {
-						t.Errorf("%s %s %q: %s\nhas %q in it", procedure, kind, body, text, internal)
+						t.Errorf("%s %s %q: %s\ncontains %q", procedure, kind, body, text, internal)
 					}
 				}
 			}
@@ -324,8 +326,8 @@ func TestRequests_RPCGarbage(t *testing.T) {
 	}
 }
 
-// What a body says is read, or rejected: a client that means a condition by it must not
-// lose a semaphore.
+// TestRequests_DELETEHasNoBody checks that a body is read or rejected: a client that means it as a
+// condition must not lose a semaphore.
 func TestRequests_DELETEHasNoBody(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})

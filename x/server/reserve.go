@@ -8,11 +8,11 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// What a batch of a Go client may come to use is counted before it is sent to the
-// store, see [sessions].
+// What a Go client's batch may use is counted before the batch is sent to the store, see
+// [sessions].
 
-// checkTickets fails if two acquires or splits of a batch have one ticket: their results
-// could not be told apart.
+// checkTickets fails if two acquires or splits of a batch have the same ticket: their
+// results would be indistinguishable.
 func checkTickets(ops []protocol.Op) error {
 	seen := make(map[protocol.Ticket]bool, len(ops))
 	for _, op := range ops {
@@ -27,8 +27,8 @@ func checkTickets(ops []protocol.Op) error {
 	return nil
 }
 
-// undone forgets what a batch that was not applied has reserved.
-func (p *sessions) undone(one *clientSession, fresh []protocol.Ticket) {
+// unreserve removes the reservations of a batch that was not applied.
+func (p *sessions) unreserve(one *clientSession, fresh []protocol.Ticket) {
 	for _, ticket := range fresh {
 		p.forget(one, ticket)
 		if n, denied := one.denied[ticket]; denied && n == 0 {
@@ -37,13 +37,12 @@ func (p *sessions) undone(one *clientSession, fresh []protocol.Ticket) {
 	}
 }
 
-// reserve takes what the operations of a batch may come to use, and turns those for
-// which there is no room into operations that the store rejects: so that they have
-// a result of their own, which is kept until the client has heard it. It returns the
-// tickets that were not known before.
+// reserve counts what the operations of a batch may use. It rewrites operations that exceed
+// the limits into operations that the store rejects. So each has its own result, which the
+// store keeps until the client acknowledges it. reserve returns the new tickets.
 func (p *sessions) reserve(ctx context.Context, one *clientSession, semaphore string, b *protocol.Batch) (fresh []protocol.Ticket, err error) {
 	maps.DeleteFunc(one.denied, func(_ protocol.Ticket, n uint64) bool {
-		return n != 0 && n <= b.Ack || n == 0 && len(one.denied) > maxUnheard // of batches that were never replied to
+		return n != 0 && n <= b.Ack || n == 0 && len(one.denied) > maxUnacknowledged // of batches without a reply
 	})
 	rewritten, cancelled := false, map[protocol.Ticket]bool{}
 	for i, op := range b.Ops {
@@ -61,10 +60,10 @@ func (p *sessions) reserve(ctx context.Context, one *clientSession, semaphore st
 		switch {
 		case denied:
 		case queued && op.Verb == protocol.Acquire && (at == b.Seq || cancelled[op.Ticket]), splits && op.Verb == protocol.Split:
-			continue // the batch is sent again, or the place is that of the acquire that it cancels
-		case queued || splits: // the store may have a result for it: then this would be one more
+			continue // the batch is resent, or it cancels the acquire that was counted
+		case queued || splits: // the store may have a result for it, and this would be another one
 			return fresh, invalid("ticket %d is used already", op.Ticket)
-		case p.room(ctx, one, semaphore, *b, op) == nil:
+		case p.reserveOne(ctx, one, semaphore, *b, op) == nil:
 			fresh = append(fresh, op.Ticket)
 			continue
 		}
@@ -75,13 +74,13 @@ func (p *sessions) reserve(ctx context.Context, one *clientSession, semaphore st
 			fresh = append(fresh, op.Ticket)
 			one.denied[op.Ticket] = 0
 		}
-		b.Ops[i] = protocol.Op{Verb: op.Verb, Ticket: op.Ticket, Lease: op.Lease} // of weight 0
+		b.Ops[i] = protocol.Op{Verb: op.Verb, Ticket: op.Ticket, Lease: op.Lease} // the store rejects weight 0
 	}
 	return fresh, nil
 }
 
-// room takes what one operation may come to use.
-func (p *sessions) room(ctx context.Context, one *clientSession, semaphore string, b protocol.Batch, op protocol.Op) error {
+// reserveOne counts what one operation may use, if the limits allow it.
+func (p *sessions) reserveOne(ctx context.Context, one *clientSession, semaphore string, b protocol.Batch, op protocol.Op) error {
 	err := p.service.accounts.takeSwept(one.account, held)
 	if err != nil && time.Since(one.counted) > recountEvery {
 		one.counted = time.Now()
@@ -98,17 +97,18 @@ func (p *sessions) room(ctx context.Context, one *clientSession, semaphore strin
 		return nil
 	}
 	if err := p.service.accounts.takeSwept(one.account, waiting); err != nil {
-		p.service.accounts.give(one.account, held)
+		p.service.accounts.put(one.account, held)
 		return err
 	}
 	one.queued[op.Ticket] = b.Seq
 	return nil
 }
 
-// recountEvery is how often a session at its limit is compared with the store.
+// recountEvery is the shortest interval at which a session at its limit is compared with the
+// store.
 const recountEvery = 10 * time.Second
 
-// recount corrects what is counted of a session by what the store has of it.
+// recount stops counting leases of a session that the store no longer has.
 func (p *sessions) recount(one *clientSession, session protocol.Session, s protocol.Snapshot) {
 	there := map[protocol.Seq]bool{}
 	for _, l := range s.Leases {

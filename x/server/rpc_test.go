@@ -19,7 +19,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// dial is a Go program's client of the service.
+// dial opens a Go client of the service.
 func (s *site) dial(query string) *fleet.Client {
 	s.t.Helper()
 	c, err := fleet.Open(s.t.Context(), strings.Replace(s.url, "http:", "sema:", 1)+query)
@@ -30,8 +30,8 @@ func (s *site) dial(query string) *fleet.Client {
 	return c
 }
 
-// Programs and people share semaphores.
-func TestAGoProgramUsesTheService(t *testing.T) {
+// TestRemoteStore_GoClient checks that Go programs and HTTP clients share semaphores.
+func TestRemoteStore_GoClient(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Declared: []server.Declaration{{Name: "db", Capacity: 2}}})
 	db, err := s.dial("").Semaphore("db", 100)
@@ -55,7 +55,7 @@ func TestAGoProgramUsesTheService(t *testing.T) {
 	s.want(201, "POST", "/v1/semaphores/db/leases", "")
 }
 
-func TestTokensOfPrograms(t *testing.T) {
+func TestRemoteStore_Tokens(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Tokens: []server.Token{
 		{Name: "jobs", Hash: server.HashToken("secret-1"), Prefix: "job-", Verbs: []server.Verb{server.Acquire, server.Read}},
@@ -75,7 +75,7 @@ func TestTokensOfPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := jobs.Info(t.Context(), "db"); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("of another's semaphore: %v", err)
+		t.Errorf("on another tenant's semaphore: %v", err)
 	}
 	if err := jobs.Resume(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("as an administrator: %v", err)
@@ -88,8 +88,8 @@ func TestTokensOfPrograms(t *testing.T) {
 	}
 }
 
-// Other languages have the same verbs, by Connect and by gRPC.
-func TestTheServiceForOtherLanguages(t *testing.T) {
+// TestRPC_AllProcedures checks all procedures for other languages, by Connect and gRPC.
+func TestRPC_AllProcedures(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]connect.ClientOption{"Connect": connect.WithProtoJSON(), "gRPC-Web": connect.WithGRPCWeb()} {
 		t.Run(name, func(t *testing.T) {

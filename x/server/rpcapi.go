@@ -26,8 +26,8 @@ type rpcAPI struct{ service *service }
 
 var _ semav1connect.SemaServiceHandler = rpcAPI{}
 
-// fault returns an error as RPC clients read it: with the text of JSON, the code and the
-// reasons of [wire.FaultOf], and Retry-After where JSON has it.
+// fault converts an error for RPC clients. It has the text of JSON, the code and reasons of
+// [wire.FaultOf], and Retry-After if JSON has it.
 func (a rpcAPI) fault(ctx context.Context, err error) error {
 	var coded *connect.Error
 	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || ctx.Err() != nil && !errors.Is(err, errLeaving) {
@@ -60,7 +60,7 @@ type worded struct {
 func (w worded) Error() string { return w.text }
 func (w worded) Unwrap() error { return w.cause }
 
-// failure returns an error as a part of a message.
+// failure converts an error to a part of a message.
 func (a rpcAPI) failure(err error) *semav1.Failure {
 	p := problemOf(err)
 	a.service.logFailure("rpc", p, err)
@@ -74,7 +74,7 @@ func (a rpcAPI) failure(err error) *semav1.Failure {
 	return f
 }
 
-// Acquire implements [semav1connect.SemaServiceHandler], as do the other methods.
+// Acquire implements [semav1connect.SemaServiceHandler], as do the other exported methods.
 func (a rpcAPI) Acquire(ctx context.Context, m *semav1.AcquireRequest) (*semav1.AcquireResponse, error) {
 	request, err := readAcquire(m)
 	if err != nil {
@@ -101,7 +101,7 @@ func readSettings(m *semav1.Settings) (s settings, err error) {
 	if m == nil {
 		return s, nil
 	}
-	s = settings{Capacity: m.Capacity, TTL: optional(m.TtlMs), Window: optional(m.WindowMs), Ramp: m.Ramp, Draining: m.Draining}
+	s = settings{Capacity: m.Capacity, TTL: optional(m.TtlMs), Window: optional(m.WindowMs), Ramp: m.Ramp, Draining: m.Draining, Numbered: m.Numbered}
 	switch {
 	case m.MaxWaiters != nil && m.ClearMaxWaiters:
 		return s, invalid("max_waiters and clear_max_waiters: want one of them")
@@ -116,7 +116,7 @@ func readSettings(m *semav1.Settings) (s settings, err error) {
 	return s, nil
 }
 
-// optional converts milliseconds that may be absent.
+// optional converts optional milliseconds.
 func optional(ms *uint32) *duration {
 	if ms == nil {
 		return nil
@@ -126,13 +126,13 @@ func optional(ms *uint32) *duration {
 
 func millis(ms uint32) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// milliseconds converts a duration for a message.
+// milliseconds converts a duration to milliseconds, within the range of a uint32.
 func milliseconds[D ~int64](d D) uint32 {
 	return uint32(min(max(0, time.Duration(d).Milliseconds()), math.MaxUint32))
 }
 
 func leaseMessage(l leasing.Lease) *semav1.Lease {
-	m := &semav1.Lease{Semaphore: l.Semaphore, Id: l.ID, Weight: l.Weight, TtlMs: milliseconds(l.TTL), ValidForMs: milliseconds(l.Left.Round(time.Millisecond))}
+	m := &semav1.Lease{Semaphore: l.Semaphore, Id: l.ID, Weight: l.Weight, Slots: slotsOf(l.Slots), TtlMs: milliseconds(l.TTL), ValidForMs: milliseconds(l.Left.Round(time.Millisecond))}
 	if l.ID == "" {
 		return m
 	}
@@ -207,7 +207,7 @@ func readItemMessage(m *semav1.BatchItem) batchItem {
 	case *semav1.BatchItem_Release:
 		return batchItem{release: &leaseKey{item.Release.GetSemaphore(), item.Release.GetId()}}
 	}
-	return batchItem{err: invalid("a request of the batch has none of acquire, renew and release")}
+	return batchItem{err: invalid("a request of the batch has no acquire, renew or release")}
 }
 
 func (a rpcAPI) List(ctx context.Context, m *semav1.ListRequest) (*semav1.ListResponse, error) {
@@ -241,7 +241,7 @@ func (a rpcAPI) Info(ctx context.Context, m *semav1.InfoRequest) (*semav1.InfoRe
 func semaphoreMessage(s summary) *semav1.Semaphore {
 	m := &semav1.Semaphore{
 		Name: s.Name, Capacity: s.Capacity, EffectiveCapacity: s.Effective, InUse: s.InUse, Waiting: s.Waiting, Draining: s.Draining,
-		Ramp: s.Ramp, MaxWaiters: s.MaxWaiters, TtlMs: milliseconds(s.TTL), WindowMs: milliseconds(s.Window), Version: s.Version,
+		Ramp: s.Ramp, MaxWaiters: s.MaxWaiters, TtlMs: milliseconds(s.TTL), WindowMs: milliseconds(s.Window), Version: s.Version, Numbered: s.Numbered,
 	}
 	if s.Kind == rateKind {
 		m.Kind = semav1.Kind_KIND_RATE
@@ -255,7 +255,7 @@ func infoMessage(now info) *semav1.InfoResponse {
 		m.Holders = append(m.Holders, &semav1.Holder{
 			Lease: h.Lease, Weight: h.Weight, SinceUs: h.Since.UnixMicro(), RenewedUs: h.Renewed.UnixMicro(), Holder: h.Holder, By: h.By, Site: h.Site, Labels: h.Labels,
 			Instance: h.Instance, Host: h.Host, Process: h.Process,
-			Pooled: h.Pooled, Revoked: h.Revoked,
+			Pooled: h.Pooled, Revoked: h.Revoked, Slots: h.Slots,
 		})
 	}
 	for _, w := range now.Waiters {

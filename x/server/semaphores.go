@@ -12,9 +12,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// list returns a page of the semaphores that the caller may see, in the order of their
-// names, without holders and waiters, and the cursor of the next page, "" if there is
-// none.
+// list returns a page of the semaphores that the caller may see, ordered by name and
+// without holders and waiters. next is the cursor of the next page, "" after the last one.
 func (s *service) list(ctx context.Context, prefix string, p page) (found []summary, next string, err error) {
 	all, err := s.summaries(ctx, protocol.ListQuery{Prefix: prefix, After: p.after, Limit: p.size()})
 	found = make([]summary, len(all))
@@ -27,13 +26,13 @@ func (s *service) list(ctx context.Context, prefix string, p page) (found []summ
 	return found, next, err
 }
 
-// summaries returns the semaphores that a query selects and the caller may see.
+// summaries returns the semaphores that match a query and that the caller may see.
 func (s *service) summaries(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
-	c := who(ctx)
+	c := callerOf(ctx)
 	if err := c.allow(Read, ""); err != nil {
 		return nil, err
 	}
-	switch { // of names that the caller may see
+	switch { // restrict the query to names that the caller may see
 	case strings.HasPrefix(q.Prefix, c.prefix):
 	case strings.HasPrefix(c.prefix, q.Prefix):
 		q.Prefix = c.prefix
@@ -46,7 +45,7 @@ func (s *service) summaries(ctx context.Context, q protocol.ListQuery) ([]protoc
 	return s.store.List(ctx, q)
 }
 
-// info returns a semaphore, with a page of its holders and then its waiters.
+// info returns a semaphore with a page of its holders, followed by its waiters.
 func (s *service) info(ctx context.Context, name string, p page) (info, error) {
 	if err := s.authorize(ctx, Read, name); err != nil {
 		return info{}, err
@@ -65,7 +64,7 @@ func (s *service) page(ctx context.Context, name string, p page) (info, error) {
 	return newInfo(name, snapshot, p)
 }
 
-// configure creates a semaphore, or changes it, if the preconditions hold.
+// configure creates a semaphore or changes it, if the preconditions hold.
 func (s *service) configure(ctx context.Context, name string, when conditions, wanted settings) (now info, created bool, err error) {
 	if err := s.authorize(ctx, Admin, name); err != nil {
 		return info{}, false, err
@@ -80,8 +79,8 @@ func (s *service) configure(ctx context.Context, name string, when conditions, w
 	return now, created, err
 }
 
-// drain rejects waiters and new acquires until resume. It waits until nothing is held,
-// for the given time at most; the result says what is.
+// drain rejects waiters and new acquires until resume. It waits up to the given time until
+// nothing is held. The result contains what is still held.
 func (s *service) drain(ctx context.Context, name string, when conditions, wait time.Duration) (info, error) {
 	if err := s.setDraining(ctx, "drain", name, when, true); err != nil {
 		return info{}, err
@@ -94,14 +93,14 @@ func (s *service) drain(ctx context.Context, name string, when conditions, wait 
 	return s.page(ctx, name, page{})
 }
 
-// waitIdle waits until nothing of a semaphore is held, for the given time at most.
+// waitIdle waits up to the given time until no permit of a semaphore is held.
 func (s *service) waitIdle(ctx context.Context, name string, wait time.Duration) error {
 	one := s.accountOf(ctx)
 	if err := s.enter(one, waiting, &s.waiting); err != nil {
 		return err
 	}
 	defer s.leave(one, waiting, &s.waiting)
-	ctx, stop := until(ctx, s.life)
+	ctx, stop := withLife(ctx, s.life)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, min(wait, s.options.Limits.MaxWait))
 	defer cancel()
@@ -142,9 +141,9 @@ func (s *service) setDraining(ctx context.Context, op, name string, when conditi
 	return err
 }
 
-// revoke ends a lease of any client.
+// revoke revokes a lease of any client.
 func (s *service) revoke(ctx context.Context, name string, r fleet.Revocation) error {
-	r.By = who(ctx).name
+	r.By = callerOf(ctx).name
 	err := s.administer(ctx, name, fleet.Command{Revoke: &r})
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -156,7 +155,7 @@ func (s *service) revoke(ctx context.Context, name string, r fleet.Revocation) e
 }
 
 // delete deletes a semaphore if the preconditions hold. The store deletes only the version
-// for which they were checked.
+// for which they were checked (optimistic concurrency).
 func (s *service) delete(ctx context.Context, name string, when conditions) error {
 	if err := s.authorize(ctx, Admin, name); err != nil {
 		return err
@@ -176,7 +175,7 @@ func (s *service) delete(ctx context.Context, name string, when conditions) erro
 	return named("delete", name, s.administer(ctx, name, command))
 }
 
-// administer sends a command of an administrator to the store.
+// administer sends an administrator's command to the store, and audits it.
 func (s *service) administer(ctx context.Context, name string, c fleet.Command) error {
 	if err := s.authorize(ctx, Admin, name); err != nil {
 		return err
@@ -187,7 +186,7 @@ func (s *service) administer(ctx context.Context, name string, c fleet.Command) 
 		op, detail = "configure", describe(*c.Configure)
 	case c.Revoke != nil:
 		revocation := *c.Revoke
-		revocation.By = who(ctx).signature(revocation.By)
+		revocation.By = callerOf(ctx).signature(revocation.By)
 		c.Revoke = &revocation
 		if err := revocation.Check(); err != nil {
 			return err
@@ -202,7 +201,7 @@ func (s *service) administer(ctx context.Context, name string, c fleet.Command) 
 	return err
 }
 
-// describe returns a configuration for the audit log.
+// describe formats a configuration for the audit log.
 func describe(c protocol.Config) string {
 	text := fmt.Sprintf("capacity %d, ramp %d, max_waiters %d, ttl %v", c.Capacity, c.Ramp, c.MaxWaiters, span(c.TTL))
 	if c.Draining {
@@ -211,20 +210,20 @@ func describe(c protocol.Config) string {
 	return text
 }
 
-// audit logs what an administrator has done, or tried to do.
+// audit logs an administrative operation and its result, also if it failed.
 func (s *service) audit(ctx context.Context, op, name, detail string, err error) {
 	result := "done"
 	if err != nil {
 		result = err.Error()
 	}
-	c := who(ctx)
+	c := callerOf(ctx)
 	s.log.Info("audit", "who", c.name, "principal", c.principal, "from", c.from, "op", op, "semaphore", name, "detail", detail, "result", result)
 }
 
-// signature returns the name under which a caller acts. Where no authentication is
-// configured, the name that the caller claims is added as a claim.
+// signature returns the name that is recorded for a caller. If no authentication is
+// configured, it appends the name that the caller claims in parentheses.
 func (c caller) signature(claim string) string {
-	if c.identity != everybody || claim == "" || claim == c.name {
+	if c.identity != anonymousIdentity || claim == "" || claim == c.name {
 		return c.name
 	}
 	return fmt.Sprintf("%s (%s)", c.name, claim)

@@ -1,10 +1,10 @@
-// Package server provides the permits of a fleet as a service: HTTP and JSON, remote
-// procedures (Connect and gRPC), the store of Go clients (x/remotestore), and a dashboard
-// at /ui/, on one port. It is an [http.Handler] over any store, for the root of a host: its
-// pages do not work under another path. `sema serve` is a program around it.
+// Package server provides a fleet's permits as a service on one port: HTTP and JSON, RPC
+// (Connect and gRPC), the store of Go clients (x/remotestore), and a dashboard at /ui/.
+// A [Server] is an [http.Handler] over any store. Mount it at the root of a host: its pages
+// do not work under another path. `sema serve` runs it as a program.
 //
-// Several servers over one store are one service: a lease that one has granted can be
-// renewed and released at another, also after the first was killed.
+// Several servers over one store form one service: a lease that one server granted can be
+// renewed and released at another, also after the first server was killed.
 //
 // Go programs that can reach the store need no server: see package fleet.
 package server
@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,22 +29,22 @@ import (
 	"github.com/sema-go/sema/x/server/internal/dashboard"
 )
 
-// Options configure a server.
+// Options configures a server.
 type Options struct {
-	// Declared are semaphores, or patterns of their names, that are created with a
-	// configuration of the operator's; see [Declaration].
+	// Declared lists semaphores, or patterns of semaphore names, that are created with the
+	// operator's configuration; see [Declaration].
 	Declared []Declaration
-	// Tokens authorise clients. Without any, every client may do everything: listen on
-	// loopback only, or require certificates.
+	// Tokens authorise clients. If there are none, every client may do everything: then
+	// listen on loopback only, or require client certificates.
 	Tokens []Token
-	// Logger receives failed requests and the audit of administrators; default
-	// slog.Default.
+	// Logger receives failed requests and the audit log; default slog.Default.
 	Logger *slog.Logger
-	// Version is shown by /version and the metrics.
+	// Version is reported by /version and by the metrics.
 	Version string
-	// Hosts are names by which clients call a server that asks for no tokens, besides
-	// addresses, localhost, and names that no public site can have. Others are
-	// rejected: a page of another site could make a browser call it (DNS rebinding).
+	// Hosts lists further host names that clients may use to call a server that requires no
+	// tokens. IP addresses and localhost are always accepted, and names that no public site
+	// can have are accepted except on loopback. Other names are rejected, because a page of
+	// another site could make a browser call the server (DNS rebinding).
 	Hosts  []string
 	Limits Limits
 }
@@ -57,12 +58,12 @@ type Server struct {
 	ui      *dashboard.Dashboard
 
 	readiness readiness
-	unready   atomic.Bool // balancers are to use other servers
+	unready   atomic.Bool // /readyz fails, so that load balancers use other servers
 	closing   sync.Once
 	closed    error
 }
 
-// New returns a server, which closes the store in the end.
+// New returns a server over a store. Close closes the store.
 func New(store fleet.Store, o Options) (*Server, error) {
 	service, err := newService(store, o)
 	if err != nil {
@@ -75,17 +76,17 @@ func New(store fleet.Store, o Options) (*Server, error) {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.recovered(r)
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.panicked(r, cause)
+		}
+	}()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	s.handler.ServeHTTP(w, r)
 }
 
-// recovered logs a panic of a handler, and ends its connection alone.
-func (s *Server) recovered(r *http.Request) {
-	cause := recover()
-	if cause == nil {
-		return
-	}
+// panicked logs a handler's panic and aborts only the connection of that request.
+func (s *Server) panicked(r *http.Request, cause any) {
 	if cause != http.ErrAbortHandler {
 		s.service.counted.panics.Inc()
 		s.service.journal.error("panic", "a request panicked", "method", r.Method, "path", loggedPath(r), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -93,35 +94,37 @@ func (s *Server) recovered(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// errLeaving is the cause with which waiting requests end.
-var errLeaving = fmt.Errorf("%w: the server is being stopped; ask another one, or again", sema.ErrClosed)
+// errLeaving is the cancellation cause of waiting requests and streams when the server is
+// closed, and the error of requests that a stopping server rejects.
+var errLeaving = fmt.Errorf("%w: the server is being stopped; retry, or use another server", sema.ErrClosed)
 
-// Unready makes /readyz fail, so that balancers use other servers. Requests are served.
+// Unready makes /readyz fail, so that load balancers use other servers. Requests are still
+// served.
 func (s *Server) Unready() { s.unready.Store(true) }
 
-// Leave makes /readyz fail, and rejects new acquires and sessions. Requests that wait go
-// on.
+// Leave makes /readyz fail and rejects new acquires and sessions. Requests that already
+// wait continue to wait.
 func (s *Server) Leave() {
 	s.Unready()
 	s.service.leaving.Store(true)
 }
 
-// Resting reports whether no request waits, and no connection holds a lease.
+// Resting reports whether no request is waiting and no connection holds a lease.
 func (s *Server) Resting() bool {
 	return s.service.waiting.Load() == 0 && s.service.streams.Load() == 0
 }
 
-// EndStreams ends the streams of Go clients, of watchers and of the dashboard, which
-// connect elsewhere or again. Those that hold a lease go on. It is for
-// [http.Server.RegisterOnShutdown]: a shutdown would wait for them.
+// EndStreams ends the streams of Go clients, watchers and the dashboard; their clients
+// reconnect, here or at another server. Streams that hold a lease continue. Register it
+// with [http.Server.RegisterOnShutdown]: a shutdown waits for open streams.
 func (s *Server) EndStreams() {
 	s.store.EndStreams()
 	s.ui.EndStreams()
 	s.service.endWatching()
 }
 
-// Close ends requests that wait, and streams, and closes the store. Leases live on. It
-// may be called again.
+// Close ends waiting requests and streams, and closes the store. Leases stay in the store.
+// Close may be called more than once.
 func (s *Server) Close(context.Context) error {
 	s.Leave()
 	s.closing.Do(func() {
@@ -133,11 +136,11 @@ func (s *Server) Close(context.Context) error {
 	return s.closed
 }
 
-// A route is one kind of request.
+// A route is one method and path of the API.
 type route struct {
 	method, path string
 	serve        func(http.ResponseWriter, *http.Request) error
-	public       bool // it is for requests without a token, too
+	public       bool // requests need no token
 }
 
 func (s *Server) mount() http.Handler {
@@ -174,67 +177,86 @@ func (s *Server) mount() http.Handler {
 	return mux
 }
 
-// endpoint returns the handler of a route.
+// endpoint returns the handler of a route. It responds with an error that the route returns.
 func (s *Server) endpoint(at route) http.Handler {
-	counted := s.service.counted.of(at)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start := time.Now()
-		seen := &observed{ResponseWriter: w}
-		soon(seen, r)
-		if err := s.attend(seen, r, at); err != nil {
-			s.service.fail(seen, r, err)
+	return s.observe(at.method+" "+at.path, func(w *responseWriter, r *http.Request) {
+		if err := s.handle(w, r, at); err != nil {
+			s.service.fail(w, r, err)
 		}
-		counted(seen.status, start)
 	})
 }
 
-// attend identifies the caller of a request, checks what all routes have in common, and
-// serves it.
-func (s *Server) attend(w http.ResponseWriter, r *http.Request, at route) error {
+// observe wraps a handler: it counts requests and their durations under a route name, and
+// bounds the time in which a client sends the body and reads the response.
+func (s *Server) observe(name string, serve func(*responseWriter, *http.Request)) http.Handler {
+	counted := s.service.counted
+	took := counted.took.WithLabelValues(name)
+	usual := counted.requests.WithLabelValues(name, "200") // other statuses are looked up per request
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		seen := &responseWriter{ResponseWriter: w}
+		if r.ContentLength != 0 {
+			setBodyDeadline(seen, r)
+		}
+		serve(seen, r)
+		took.Observe(time.Since(start).Seconds())
+		if seen.status == http.StatusOK {
+			usual.Inc()
+			return
+		}
+		counted.requests.WithLabelValues(name, strconv.Itoa(seen.status)).Inc()
+	})
+}
+
+// handle identifies the caller of a request, runs the checks that all routes share, and
+// calls the route.
+func (s *Server) handle(w *responseWriter, r *http.Request, at route) error {
 	if !at.public {
 		token, ok := bearer(r)
 		c, err := s.service.identify(r, token, ok)
 		if err != nil {
 			return err
 		}
-		defer c.ended()
-		r = r.WithContext(c.in(r.Context()))
+		defer c.finish()
+		r = r.WithContext(c.withCall(r.Context()))
 	}
-	if err := checkQuery(r, at); err != nil {
-		return err
+	if r.URL.RawQuery != "" {
+		if err := checkQuery(r, at); err != nil {
+			return err
+		}
 	}
 	if err := checkConditions(r, at); err != nil {
 		return err
 	}
-	if err := s.receive(w, r); err != nil {
-		return err
+	if r.ContentLength != 0 {
+		if err := s.receive(w, r); err != nil {
+			return err
+		}
 	}
 	return at.serve(w, r)
 }
 
-// bodyWithin bounds the time in which a client sends a body.
-const bodyWithin = 10 * time.Second
+// bodyTimeout bounds the time in which a client sends a request body.
+const bodyTimeout = 10 * time.Second
 
-// soon sets a deadline for the body, also where it is not read: the connection is kept until
-// it has arrived, and a client that sends one byte at a time would hold it. The deadline must
-// not outlast the body: it would end requests that wait.
-func soon(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.ContentLength == 0 {
-		return
-	}
+// setBodyDeadline sets a read deadline for the body, also if no handler reads it. net/http
+// keeps the connection until the body has arrived: a client that sends one byte at a time
+// would hold the connection. The deadline is removed at the end of the body, because it
+// would otherwise end requests that wait.
+func setBodyDeadline(w *responseWriter, r *http.Request) {
 	connection := http.NewResponseController(w)
-	if err := connection.SetReadDeadline(time.Now().Add(bodyWithin)); err == nil {
-		r.Body = &timed{r.Body, connection}
+	if err := connection.SetReadDeadline(time.Now().Add(bodyTimeout)); err == nil {
+		r.Body = &deadlineBody{r.Body, connection}
 	}
 }
 
-// A timed body removes the deadline when all of it has arrived.
-type timed struct {
+// A deadlineBody removes the read deadline at the end of the body.
+type deadlineBody struct {
 	io.ReadCloser
 	connection *http.ResponseController
 }
 
-func (t *timed) Read(b []byte) (int, error) {
+func (t *deadlineBody) Read(b []byte) (int, error) {
 	n, err := t.ReadCloser.Read(b)
 	if err == io.EOF {
 		_ = t.connection.SetReadDeadline(time.Time{})
@@ -242,66 +264,64 @@ func (t *timed) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// receive reads the body.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
-	if r.Body == nil || r.ContentLength == 0 {
-		return nil
-	}
+// receive reads the body of a request that has one.
+func (s *Server) receive(w *responseWriter, r *http.Request) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.service.options.Limits.Body))
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	return unread(r, err)
+	return bodyError(r, err)
 }
 
-// observed records the status, default 200, and bounds the time in which a response is read:
-// a client that does not read would hold memory for ever.
-type observed struct {
+// A responseWriter records the status of a response (default 200) and bounds the time in which
+// the client reads the response: a client that does not read would hold memory for ever.
+type responseWriter struct {
 	http.ResponseWriter
 	status int
 }
 
-// readWithin bounds the time in which a client reads what was written. Tests use less.
-var readWithin = 30 * time.Second
+// readTimeout bounds the time in which a client reads what was written. Tests set a shorter
+// time.
+var readTimeout = 30 * time.Second
 
-// hurry sets the deadline before a write.
-func (o *observed) hurry() {
-	_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Now().Add(readWithin))
+// setWriteDeadline sets the write deadline before a write.
+func (o *responseWriter) setWriteDeadline() {
+	_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Now().Add(readTimeout))
 }
 
-func (o *observed) WriteHeader(status int) {
-	o.hurry()
+func (o *responseWriter) WriteHeader(status int) {
+	o.setWriteDeadline()
 	o.status = status
 	o.ResponseWriter.WriteHeader(status)
 }
 
-func (o *observed) Write(b []byte) (int, error) {
-	o.hurry()
+func (o *responseWriter) Write(b []byte) (int, error) {
+	o.setWriteDeadline()
 	o.status = cmp.Or(o.status, http.StatusOK)
 	return o.ResponseWriter.Write(b)
 }
 
 // Flush implements [http.Flusher].
-func (o *observed) Flush() { _ = o.FlushError() }
+func (o *responseWriter) Flush() { _ = o.FlushError() }
 
-// FlushError is for [http.ResponseController]. A stream may pause after a flush, and is not
-// to be ended meanwhile.
-func (o *observed) FlushError() error {
-	o.hurry()
+// FlushError implements the interface that [http.ResponseController] looks for. It removes
+// the write deadline after the flush, because a stream may pause there.
+func (o *responseWriter) FlushError() error {
+	o.setWriteDeadline()
 	c := http.NewResponseController(o.ResponseWriter)
 	err := c.Flush()
 	_ = c.SetWriteDeadline(time.Time{})
 	return err
 }
 
-// Unwrap is for [http.ResponseController].
-func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+// Unwrap implements the interface that [http.ResponseController] looks for.
+func (o *responseWriter) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// A stream sends parts of a response at once.
+// A stream writes parts of a response and flushes each of them.
 type stream struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController
 }
 
-// send reports whether the client may still read.
+// send writes and flushes texts. It reports false once writing has failed.
 func (s stream) send(texts ...string) bool {
 	for _, text := range texts {
 		if _, err := io.WriteString(s.w, text); err != nil {

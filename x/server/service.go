@@ -14,10 +14,11 @@ import (
 	"github.com/sema-go/sema/internal/leasing"
 )
 
-// A service implements every verb of the API once: it authorises, validates, limits,
+// A service implements every operation of the API once: it authorises, validates, limits,
 // counts and audits. JSON (jsonAPI), Connect and gRPC (rpcAPI), the store of Go clients
-// (storeAPI) and the dashboard (dashboardAPI) are codecs over it, and reach the store in
-// no other way. This file has the verbs of leases; semaphores.go has those of semaphores.
+// (storeAPI) and the dashboard (dashboardAPI) are codecs over it and access the store only
+// through it. This file contains the operations on leases; semaphores.go contains those on
+// semaphores.
 //
 // The context of a call contains its caller, see [call].
 type service struct {
@@ -40,9 +41,9 @@ type service struct {
 	waiting, streams atomic.Int64
 	outageLogged     atomic.Int64    // when an outage of the store was last logged, in nanoseconds since 1970
 	leaving          atomic.Bool     // new acquires and sessions are rejected
-	life, watching   context.Context // of calls; of those that only watch
+	life, watching   context.Context // life ends all calls; watching ends those that only watch
 	end, endWatching context.CancelFunc
-	work             sync.WaitGroup // upkeep
+	work             sync.WaitGroup // upkeep and reap
 }
 
 func newService(store fleet.Store, o Options) (*service, error) {
@@ -71,7 +72,7 @@ func newService(store fleet.Store, o Options) (*service, error) {
 	return s, nil
 }
 
-// close ends waiting calls and streams, and closes the store. Leases live on.
+// close ends waiting calls and streams, and closes the store. Leases stay in the store.
 func (s *service) close() error {
 	s.end()
 	s.work.Wait()
@@ -80,36 +81,36 @@ func (s *service) close() error {
 	return s.store.Close()
 }
 
-// authorize checks the name of a semaphore and whether the caller may apply a verb to it.
+// authorize checks a semaphore's name, and whether the caller may apply a verb to it.
 func (s *service) authorize(ctx context.Context, verb Verb, name string) error {
 	if err := fleet.CheckName(name); err != nil {
 		return err
 	}
-	return who(ctx).allow(verb, name)
+	return callerOf(ctx).allow(verb, name)
 }
 
 // An acquireRequest asks for permits.
 type acquireRequest struct {
 	semaphore string
 	weight    int64
-	wait      time.Duration // 0: the request does not queue
-	create    settings      // of a semaphore that does not exist and is not declared
-	holder    string        // a text of the client, shown with the lease
+	wait      time.Duration // how long to queue at most; 0: do not queue
+	create    settings      // configuration of a semaphore that does not exist and is not declared
+	holder    string        // free text from the client, listed with the lease
 	key       string        // idempotency key; "": none
 }
 
 const (
 	// maxTTL bounds the TTL of semaphores that clients create: the permits of a client
-	// that has gone stay in use for as long.
+	// that has disappeared stay in use for that long.
 	maxTTL = time.Hour
-	// minTTL is the shortest that stores accept.
+	// minTTL is the shortest TTL that stores accept.
 	minTTL = 100 * time.Millisecond
-	// maxKey bounds an idempotency key, in bytes.
+	// maxKey bounds the length of an idempotency key, in bytes.
 	maxKey = 200
 )
 
-// acquire waits for permits in the order of arrival and returns a lease. A request that
-// does not wait counts as waiting, too: a store may take as long as a TTL to reject it.
+// acquire waits for permits in order of arrival and returns a lease. A request that does
+// not queue counts as waiting, too: a store may take up to a TTL to reject it.
 func (s *service) acquire(ctx context.Context, r acquireRequest) (lease leasing.Lease, err error) {
 	request, err := s.validate(ctx, r)
 	if err != nil {
@@ -131,41 +132,43 @@ func (s *service) acquire(ctx context.Context, r acquireRequest) (lease leasing.
 	}
 	client := ctx
 	if r.wait > 0 {
-		bounded, cancel := until(ctx, s.life)
+		bounded, cancel := withLife(ctx, s.life)
 		defer cancel()
 		ctx = bounded
 	}
 	if lease, err = s.manager.Acquire(ctx, request); err != nil || lease.ID == "" {
 		if err != nil && r.key != "" && client.Err() != nil {
-			s.left(one, r)
+			s.abandon(one, r)
 		} else {
-			s.accounts.give(one, held)
+			s.accounts.put(one, held)
 		}
 		return lease, err
 	}
 	repeated = !s.leases.keep(one, lease)
 	if r.key != "" {
-		s.leases.drop(one, leftKey(one, r))
+		s.leases.drop(one, abandonedKey(one, r))
 	}
 	return lease, nil
 }
 
-// left keeps the place of a request with an idempotency key whose client has gone: its
-// ticket stays in the queue, and may be granted, until its session has expired.
-func (s *service) left(one *account, r acquireRequest) {
+// abandon keeps counting a request with an idempotency key after its client has disconnected:
+// its ticket stays in the queue, and may be granted, until its session has expired.
+func (s *service) abandon(one *account, r acquireRequest) {
 	ttl := maxTTL
 	if now, err := s.snapshot(s.life, r.semaphore); err == nil {
 		ttl = span(now.Config.TTL)
 	}
-	s.leases.left(one, leftKey(one, r), time.Now().Add(r.wait+2*ttl))
+	s.leases.abandon(one, abandonedKey(one, r), time.Now().Add(r.wait+2*ttl))
 }
 
-// leftKey names the place of such a request. No lease has such an id.
-func leftKey(one *account, r acquireRequest) leaseKey {
+// abandonedKey returns the key under which an abandoned request is counted. It equals no
+// lease's key.
+func abandonedKey(one *account, r acquireRequest) leaseKey {
 	return leaseKey{r.semaphore, "key " + one.principal + "\x00" + r.key}
 }
 
-// validate returns a request for permits as the lease manager reads it, if the caller may make it.
+// validate checks whether the caller may make a request, and converts it for the lease
+// manager.
 func (s *service) validate(ctx context.Context, r acquireRequest) (leasing.Request, error) {
 	if err := s.authorize(ctx, Acquire, r.semaphore); err != nil {
 		return leasing.Request{}, err
@@ -174,7 +177,7 @@ func (s *service) validate(ctx context.Context, r acquireRequest) (leasing.Reque
 		return leasing.Request{}, errLeaving
 	}
 	if limit := s.options.Limits.MaxWait; r.wait > limit {
-		return leasing.Request{}, invalid("wait: %v: want %v at most; ask again when it has passed", r.wait, limit)
+		return leasing.Request{}, invalid("wait: %v: want %v at most; to wait longer, repeat the request", r.wait, limit)
 	}
 	if len(r.key) > maxKey {
 		return leasing.Request{}, invalid("idempotency key: want %d bytes at most", maxKey)
@@ -183,20 +186,20 @@ func (s *service) validate(ctx context.Context, r acquireRequest) (leasing.Reque
 	if err != nil {
 		return leasing.Request{}, err
 	}
-	c := who(ctx)
+	c := callerOf(ctx)
 	request := leasing.Request{Semaphore: r.semaphore, Weight: r.weight, Wait: r.wait, Holder: r.holder, Key: r.key, Principal: c.principal, Config: config}
-	if c.identity != everybody {
+	if c.identity != anonymousIdentity {
 		request.By = c.name
 	}
 	return request, nil
 }
 
-// renew keeps a lease of the caller's for another TTL.
+// renew extends a lease of the caller by another TTL.
 func (s *service) renew(ctx context.Context, semaphore, id string) (leasing.Lease, error) {
 	if err := s.authorize(ctx, Acquire, semaphore); err != nil {
 		return leasing.Lease{}, err
 	}
-	lease, err := s.manager.Renew(ctx, who(ctx).principal, semaphore, id)
+	lease, err := s.manager.Renew(ctx, callerOf(ctx).principal, semaphore, id)
 	switch {
 	case err == nil:
 		s.leases.renewed(s.accountOf(ctx), lease)
@@ -206,13 +209,13 @@ func (s *service) renew(ctx context.Context, semaphore, id string) (leasing.Leas
 	return lease, err
 }
 
-// release returns the permits of a lease of the caller's. It fails with ErrLost if there
-// is no such lease. A release that is repeated at this server is no error.
+// release releases a lease of the caller. It fails with ErrLost if there is no such lease.
+// Repeating a release at this server is not an error.
 func (s *service) release(ctx context.Context, semaphore, id string) error {
 	if err := s.authorize(ctx, Acquire, semaphore); err != nil {
 		return err
 	}
-	first, err := s.manager.ReleaseFirst(ctx, who(ctx).principal, semaphore, id)
+	first, err := s.manager.ReleaseFirst(ctx, callerOf(ctx).principal, semaphore, id)
 	if err == nil || errors.Is(err, sema.ErrLost) {
 		s.leases.drop(s.accountOf(ctx), leaseKey{semaphore, id})
 	}
@@ -222,16 +225,16 @@ func (s *service) release(ctx context.Context, semaphore, id string) error {
 	return err
 }
 
-// hold acquires a lease and renews it until ctx ends, or send fails; then it is released.
-// send is called with the lease, and each time it is renewed. hold fails with ErrLost if
+// hold acquires a lease and renews it until ctx ends or send fails; then it releases the
+// lease. It calls send after the acquire and after each renewal. It fails with ErrLost if
 // the lease was lost.
 func (s *service) hold(ctx context.Context, r acquireRequest, send func(leasing.Lease) error) error {
 	request, err := s.validate(ctx, r)
 	if err != nil {
 		return err
 	}
-	if r.key != "" { // two connections would share a lease, and the first to end would release it
-		return invalid("idempotency key: a lease that is as long as its connection has none; ask again without")
+	if r.key != "" { // two connections would share a lease, and the first one to end would release it
+		return invalid("idempotency key: not supported with a lease that is bound to its connection")
 	}
 	granted := false
 	defer func() {
@@ -250,8 +253,8 @@ func (s *service) hold(ctx context.Context, r acquireRequest, send func(leasing.
 	if err = s.accounts.takeSwept(one, held); err != nil {
 		return err
 	}
-	defer s.accounts.give(one, held)
-	ctx, cancel := until(ctx, s.life)
+	defer s.accounts.put(one, held)
+	ctx, cancel := withLife(ctx, s.life)
 	defer cancel()
 	err = s.manager.Hold(ctx, request, func(lease leasing.Lease) {
 		if !granted {
@@ -259,30 +262,30 @@ func (s *service) hold(ctx context.Context, r acquireRequest, send func(leasing.
 			s.counted.acquired(nil)
 		}
 		if send(lease) != nil {
-			cancel() // the client has gone
+			cancel() // the client has disconnected
 		}
 	})
 	return err
 }
 
-// A batchItem is one operation of a batch; one of its fields is set.
+// A batchItem is one operation of a batch. One of its fields is set; err takes precedence.
 type batchItem struct {
 	acquire        *acquireRequest
 	renew, release *leaseKey
-	err            error // why it could not be decoded
+	err            error // the item could not be decoded
 }
 
-// A batchResult is what became of an item. A release has no lease.
+// A batchResult is the result of an item. The lease of a release is nil.
 type batchResult struct {
 	lease *leasing.Lease
 	err   error
 }
 
-// maxBatch bounds the items of a batch.
+// maxBatch bounds the number of items in a batch.
 const maxBatch = 100
 
-// batch does several operations at the same time, in no order, and returns their results
-// in the order of the items. An item that fails does not affect the others.
+// batch runs operations concurrently, in no order, and returns their results in the order
+// of the items. An item that fails does not affect the others.
 func (s *service) batch(ctx context.Context, items []batchItem) ([]batchResult, error) {
 	if len(items) == 0 || len(items) > maxBatch {
 		return nil, invalid("requests: there are %d: want 1 to %d", len(items), maxBatch)
@@ -317,20 +320,20 @@ func (s *service) one(ctx context.Context, item batchItem) (result batchResult) 
 	return result
 }
 
-// age subtracts the time for which other items of the batch have waited. A lease that may
-// have expired by then is lost.
+// age subtracts the time that passed while other items of the batch waited. A lease that
+// may have expired by then is reported as lost.
 func (r *batchResult) age(d time.Duration) {
 	if r.lease == nil || r.lease.ID == "" {
 		return
 	}
 	if r.lease.Left -= d; r.lease.Left <= 0 {
-		detail := "the lease was not renewed while others of the batch waited; wait for less, or ask one by one"
+		detail := "the lease was not renewed while other items of the batch waited; wait for less, or send the items one by one"
 		*r = batchResult{err: &sema.Error{Op: "hold", Name: r.lease.Semaphore, Err: sema.ErrLost, Detail: detail}}
 	}
 }
 
-// enter counts one more waiting call or stream of an account, if its limits have room.
-// It is paired with leave.
+// enter counts one more waiting call or stream of an account, if the limits allow it.
+// Pair it with leave.
 func (s *service) enter(one *account, r resource, all *atomic.Int64) error {
 	err := s.accounts.take(one, r)
 	if err == nil {
@@ -341,11 +344,11 @@ func (s *service) enter(one *account, r resource, all *atomic.Int64) error {
 
 func (s *service) leave(one *account, r resource, all *atomic.Int64) {
 	all.Add(-1)
-	s.accounts.give(one, r)
+	s.accounts.put(one, r)
 }
 
-// until returns a context of a call that ends with one of the service's as well.
-func until(ctx, life context.Context) (context.Context, context.CancelFunc) {
+// withLife returns a context that is also cancelled when life ends, with the cause errLeaving.
+func withLife(ctx, life context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(life, func() { cancel(errLeaving) })
 	return ctx, func() { stop(); cancel(nil) }

@@ -9,8 +9,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Go client cannot claim what servers store with a lease: the identity of another
-// client, or its idempotency key.
+// TestStoreAPI_ClientsSetNoIdentity checks that a Go client cannot set what servers store with a
+// lease: the identity of another client, or its idempotency key.
 func TestStoreAPI_ClientsSetNoIdentity(t *testing.T) {
 	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
 		a, owner := storeAPI{s}, protocol.Owner{Key: protocol.NewKey()}
@@ -19,7 +19,8 @@ func TestStoreAPI_ClientsSetNoIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 		claim := protocol.Details{Site: "main.go:7", Labels: "job=a", Holder: "me", By: "ops", Key: "00112233445566778899aabb"}
-		ops := []protocol.Op{{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Details: claim}}
+		sent := claim
+		ops := []protocol.Op{{Verb: protocol.Acquire, Ticket: 1, Weight: 1, Details: &sent}}
 		if _, err := a.Apply(t.Context(), "db", protocol.Batch{Session: session, Owner: owner, Seq: 1, Ops: ops}); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +35,7 @@ func TestStoreAPI_ClientsSetNoIdentity(t *testing.T) {
 		if err != nil || stored.Leases[0].Details.Key != "" {
 			t.Errorf("%+v, %v", stored.Leases, err)
 		}
-		if ops[0].Details != claim {
+		if ops[0].Details != &sent || sent != claim {
 			t.Error("the batch of the client was modified")
 		}
 	})
@@ -55,7 +56,8 @@ func (c *countingStore) Administer(ctx context.Context, name string, command fle
 	return c.Store.Administer(ctx, name, command)
 }
 
-// A semaphore that was changed after its version was checked is not deleted.
+// TestDelete_IsConditionalInTheStore checks that a semaphore that was changed after its version was
+// checked is not deleted.
 func TestDelete_IsConditionalInTheStore(t *testing.T) {
 	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
 		store.racing.Store(true)

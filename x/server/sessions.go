@@ -9,23 +9,23 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// maxOps bounds a batch; Go clients send 512 operations at most. maxUnheard bounds
-// the results that a session has not acknowledged: each is stored, and sent again
-// with each reply.
+// maxOps bounds the operations in a batch; Go clients send 512 at most. maxUnacknowledged
+// bounds the results that a session has not acknowledged: the store keeps each of them and sends
+// it again with every reply.
 const (
-	maxOps     = 1024
-	maxUnheard = 4 * maxOps
+	maxOps            = 1024
+	maxUnacknowledged = 4 * maxOps
 )
 
-// sessions count what Go clients have in the store, by what they send and what the
-// store replies. A session that was opened through another server, or before this one
-// was started, is counted from its first batch here.
+// sessions counts what Go clients use in the store, from the batches that they send and
+// the store's replies. A session that was opened through another server, or before this
+// server started, counts from its first batch here.
 //
-// Clients may send anything to evade their limits. Invariant: what is counted is at
-// least what the store has. So a batch that the store does not apply ends nothing, an
-// operation ends only what the store had before it, and what cannot be told apart (two
-// acquires with one ticket) is rejected. A client that breaks the protocol may be
-// counted for more than it has.
+// Clients may send anything to evade their limits. Invariant: sessions counts at least what
+// the store holds. Therefore a batch that the store does not apply releases nothing; an
+// operation releases only what the store held before it; and operations whose results are
+// indistinguishable (two acquires with one ticket) are rejected. A client that violates the
+// protocol may be counted for more than it uses.
 type sessions struct {
 	service *service
 
@@ -34,42 +34,43 @@ type sessions struct {
 	swept time.Time
 }
 
-// A sessionKey contains the owner: a batch with another key, or of another principal,
-// must not count for the session it names.
+// A sessionKey identifies a session, including its owner: a batch with another owner key,
+// or of another principal, must not count for the session that it names.
 type sessionKey struct {
 	semaphore string
 	session   protocol.Session
 	owner     protocol.Owner
 }
 
-// A session is a session of a Go client. It is locked while a batch is applied, so that
-// batches are counted in the order in which the store has seen them. The mutex of
-// sessions may be taken while a session is locked; the other way round only by tryLock.
+// A clientSession is a session of a Go client. It is locked while a batch is applied, so
+// that batches are counted in the order in which the store applies them. Lock order: the
+// mutex of sessions may be locked while a session is locked; the other way round only with
+// tryLock.
 type clientSession struct {
 	account *account
-	turn    chan struct{} // full while it is locked; guards what follows
+	turn    chan struct{} // full while the session is locked; guards the fields below
 
-	ended   bool // nothing of it counts any more
-	unknown bool // the store has not replied yet that there is such a session
-	seen    time.Time
-	overdue bool // it was not heard for a TTL when reap last looked
-	ttl     time.Duration
-	told    uint64                           // the last result that was counted
-	counted time.Time                        // when it was last compared with the store
-	queued  map[protocol.Ticket]uint64       // acquires in the queue, or on their way there, and the Seqs of their batches
-	splits  map[protocol.Ticket]protocol.Seq // leases to come, of the lease that is parted
-	granted map[protocol.Ticket]protocol.Seq // leases by ticket
-	leases  map[protocol.Seq]sessionLease    // each counts as held
-	denied  map[protocol.Ticket]uint64       // rejected here, with the number of the result; 0: there is none yet
+	ended      bool // removed from the counts
+	unknown    bool // the store has not confirmed yet that the session exists
+	seen       time.Time
+	overdue    bool // no batch had arrived for a TTL at reap's last check
+	ttl        time.Duration
+	lastResult uint64                           // number of the last result that was counted
+	counted    time.Time                        // when the counts were last compared with the store
+	queued     map[protocol.Ticket]uint64       // acquires that are queued or being sent, with the Seqs of their batches
+	splits     map[protocol.Ticket]protocol.Seq // pending splits, with the lease that is split
+	granted    map[protocol.Ticket]protocol.Seq // leases by ticket
+	leases     map[protocol.Seq]sessionLease    // each counts as one held
+	denied     map[protocol.Ticket]uint64       // acquires and splits rejected by this server, with the number of their result; 0: none yet
 }
 
 type sessionLease struct {
 	ticket protocol.Ticket
 	weight int64
-	n      uint64 // of the result that granted it
+	n      uint64 // number of the result that granted it
 }
 
-// lock waits until no other batch of the session is applied.
+// lock waits until no other batch of the session is being applied.
 func (one *clientSession) lock(ctx context.Context) error {
 	select {
 	case one.turn <- struct{}{}:
@@ -94,13 +95,13 @@ func newSessions(s *service) *sessions {
 	return &sessions{service: s, all: map[sessionKey]*clientSession{}}
 }
 
-// opened counts a new session, whose place is taken before it is opened.
+// opened records a new session, which its account already counts.
 func (p *sessions) opened(one *account, semaphore string, session protocol.Session, owner protocol.Owner, c protocol.Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := sessionKey{semaphore, session, owner}
-	if p.all[key] != nil { // a batch that guessed its number was quicker, and has counted it
-		p.service.accounts.give(one, held)
+	if p.all[key] != nil { // a batch that guessed the session's number arrived first, and has counted it
+		p.service.accounts.put(one, held)
 		return
 	}
 	p.all[key] = newClientSession(one, c)
@@ -114,15 +115,16 @@ func newClientSession(one *account, c protocol.Config) *clientSession {
 	}
 }
 
-// apply sends a batch to the store. Acquires for which the principal's limits leave
-// no room are rejected one by one: the rest of the batch, which renews what the
-// session holds, is done.
+// apply sends a batch to the store. Acquires that exceed the principal's limits are
+// rejected individually: the rest of the batch, which renews the session, is applied.
 func (p *sessions) apply(ctx context.Context, semaphore string, b protocol.Batch) (protocol.Reply, error) {
 	if len(b.Ops) > maxOps {
 		return protocol.Reply{}, invalid("%d operations in a batch: want %d at most", len(b.Ops), maxOps)
 	}
-	if err := checkTickets(b.Ops); err != nil {
-		return protocol.Reply{}, err
+	if len(b.Ops) > 1 {
+		if err := checkTickets(b.Ops); err != nil {
+			return protocol.Reply{}, err
+		}
 	}
 	key := sessionKey{semaphore, b.Session, b.Owner}
 	one, err := p.enter(ctx, key)
@@ -130,40 +132,40 @@ func (p *sessions) apply(ctx context.Context, semaphore string, b protocol.Batch
 		return protocol.Reply{}, err
 	}
 	defer one.unlock()
-	if one.told > b.Ack && one.told-b.Ack > maxUnheard && !b.End {
-		return protocol.Reply{}, invalid("%d results of this session are not acknowledged: want %d at most", one.told-b.Ack, maxUnheard)
+	if one.lastResult > b.Ack && one.lastResult-b.Ack > maxUnacknowledged && !b.End {
+		return protocol.Reply{}, invalid("%d results of this session are not acknowledged: want %d at most", one.lastResult-b.Ack, maxUnacknowledged)
 	}
 	fresh, err := p.reserve(ctx, one, semaphore, &b)
 	if err != nil {
-		p.undone(one, fresh)
+		p.unreserve(one, fresh)
 		return protocol.Reply{}, err
 	}
-	if one.unknown { // what is not counted yet must not be applied without its reply
+	if one.unknown { // an uncounted batch must not be applied without its reply being counted
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 	}
 	reply, err := p.service.store.Apply(ctx, semaphore, b)
 	switch {
-	case err != nil: // it may have been applied
+	case err != nil: // the batch may have been applied
 		if one.unknown {
-			p.end(key, one)
+			p.endLocked(key, one)
 		}
 		return reply, err
 	case reply.Status == protocol.Unknown || b.End && reply.Status == protocol.Applied:
-		p.end(key, one)
+		p.endLocked(key, one)
 		return reply, nil
 	case reply.Status == protocol.Stale:
-		p.undone(one, fresh)
+		p.unreserve(one, fresh)
 	default:
-		p.heard(one, b, &reply)
+		p.countReply(one, b, &reply)
 	}
 	one.unknown, one.seen, one.ttl = false, time.Now(), time.Duration(reply.Config.TTL)*time.Microsecond
 	return reply, nil
 }
 
-// enter returns the session of a session, locked. One that was opened elsewhere counts
-// from now, whatever the limit; if the store does not know it, its first batch ends it.
+// enter returns the session with a key, locked. A session that was opened elsewhere counts
+// from now on, whatever the limit. If the store does not know it, its first batch ends it.
 func (p *sessions) enter(ctx context.Context, key sessionKey) (*clientSession, error) {
 	for {
 		p.mu.Lock()
@@ -184,49 +186,49 @@ func (p *sessions) enter(ctx context.Context, key sessionKey) (*clientSession, e
 		if !one.ended {
 			return one, nil
 		}
-		one.unlock() // another batch, or the sweep, has just ended it
+		one.unlock() // another batch or the sweep has just ended the session
 	}
 }
 
-// forget ends an acquire that is not in the queue any more, or never was.
+// forget stops counting an acquire or split that is no longer pending, or never was.
 func (p *sessions) forget(one *clientSession, ticket protocol.Ticket) {
 	if _, queued := one.queued[ticket]; queued {
 		delete(one.queued, ticket)
-		p.service.accounts.give(one.account, waiting)
-		p.service.accounts.give(one.account, held)
+		p.service.accounts.put(one.account, waiting)
+		p.service.accounts.put(one.account, held)
 	}
 	if one.splits[ticket] != 0 {
 		delete(one.splits, ticket)
-		p.service.accounts.give(one.account, held)
+		p.service.accounts.put(one.account, held)
 	}
 }
 
-// release ends a lease.
+// release stops counting a lease. It reports whether the lease was counted.
 func (p *sessions) release(one *clientSession, seq protocol.Seq) bool {
 	l, ok := one.leases[seq]
 	if ok {
 		delete(one.leases, seq)
-		if one.granted[l.ticket] == seq { // a ticket may have been used again
+		if one.granted[l.ticket] == seq { // the ticket may have been reused
 			delete(one.granted, l.ticket)
 		}
-		p.service.accounts.give(one.account, held)
+		p.service.accounts.put(one.account, held)
 	}
 	return ok
 }
 
-// heard counts what a batch has done. Its operations end only what the server knew
-// before the reply: a grant of the reply may be later than they are.
-func (p *sessions) heard(one *clientSession, b protocol.Batch, r *protocol.Reply) {
-	before := one.told
+// countReply counts the effects of a batch. Its operations release only what was counted before
+// the reply: a grant in the reply may be later than the operations.
+func (p *sessions) countReply(one *clientSession, b protocol.Batch, r *protocol.Reply) {
+	before := one.lastResult
 	for i, f := range r.Results {
 		if _, denied := one.denied[f.Ticket]; denied && f.Kind == protocol.Invalid {
 			one.denied[f.Ticket] = f.N
 			f.Kind = protocol.QueueFull
 			r.Results[i].Kind = f.Kind
 		}
-		if f.N > one.told {
-			one.told = f.N
-			p.result(one, f, r.Config)
+		if f.N > one.lastResult {
+			one.lastResult = f.N
+			p.countResult(one, f, r.Config)
 		}
 	}
 	if r.Status != protocol.Applied {
@@ -235,14 +237,14 @@ func (p *sessions) heard(one *clientSession, b protocol.Batch, r *protocol.Reply
 	for i, op := range b.Ops {
 		switch op.Verb {
 		case protocol.Release:
-			p.returned(one, op, before)
+			p.countRelease(one, op, before)
 		case protocol.Cancel:
 			again := slices.ContainsFunc(b.Ops[i:], func(o protocol.Op) bool { return o.Verb == protocol.Acquire && o.Ticket == op.Ticket })
 			if _, queued := one.queued[op.Ticket]; queued && !again {
 				p.service.counted.count("canceled")
 				p.forget(one, op.Ticket)
 			}
-			// The store knows the lease of a ticket until the grant is acknowledged.
+			// The store can find the lease of a ticket until its grant is acknowledged.
 			if l := one.leases[one.granted[op.Ticket]]; l.n > b.Ack && l.n <= before {
 				p.release(one, one.granted[op.Ticket])
 			}
@@ -250,8 +252,8 @@ func (p *sessions) heard(one *clientSession, b protocol.Batch, r *protocol.Reply
 	}
 }
 
-// returned counts the release of a lease that was granted before, or of a part of it.
-func (p *sessions) returned(one *clientSession, op protocol.Op, before uint64) {
+// countRelease counts the release of all or part of a lease that was granted before.
+func (p *sessions) countRelease(one *clientSession, op protocol.Op, before uint64) {
 	l, ok := one.leases[op.Lease]
 	switch {
 	case !ok || l.n > before || op.Weight < 0:
@@ -263,8 +265,8 @@ func (p *sessions) returned(one *clientSession, op protocol.Op, before uint64) {
 	}
 }
 
-// result counts what became of one acquire, split or lease.
-func (p *sessions) result(one *clientSession, f protocol.Result, c protocol.Config) {
+// countResult counts the result of an acquire, a split or a revocation.
+func (p *sessions) countResult(one *clientSession, f protocol.Result, c protocol.Config) {
 	of, split := one.splits[f.Ticket]
 	if split = split && f.Kind != protocol.Revoked; !split {
 		p.service.counted.result(f.Kind)
@@ -272,7 +274,7 @@ func (p *sessions) result(one *clientSession, f protocol.Result, c protocol.Conf
 	switch {
 	case f.Kind == protocol.Revoked:
 		p.release(one, f.Lease)
-	case f.Kind != protocol.Granted || c.Kind == protocol.Rate: // what a rate grants is spent
+	case f.Kind != protocol.Granted || c.Kind == protocol.Rate: // a rate's permits are not held
 		p.forget(one, f.Ticket)
 	case split:
 		delete(one.splits, f.Ticket)
@@ -284,36 +286,37 @@ func (p *sessions) result(one *clientSession, f protocol.Result, c protocol.Conf
 	default:
 		if _, queued := one.queued[f.Ticket]; queued {
 			delete(one.queued, f.Ticket)
-			p.service.accounts.give(one.account, waiting)
-		} else { // it was asked for through another server
+			p.service.accounts.put(one.account, waiting)
+		} else { // the acquire was sent through another server
 			p.service.accounts.add(one.account, held)
 		}
 		one.lease(f)
 	}
 }
 
-// lease notes a lease whose place is taken.
+// lease records a granted lease, which the account already counts.
 func (one *clientSession) lease(f protocol.Result) {
 	one.leases[f.Lease] = sessionLease{f.Ticket, f.Weight, f.N}
 	one.granted[f.Ticket] = f.Lease
 }
 
-// end forgets a session that is over, and is locked.
-func (p *sessions) end(key sessionKey, one *clientSession) {
+// endLocked removes a session that has ended, and stops counting what the session uses. The
+// caller has locked the session.
+func (p *sessions) endLocked(key sessionKey, one *clientSession) {
 	p.mu.Lock()
 	known := p.all[key] == one
 	if known {
 		delete(p.all, key)
 	}
 	p.mu.Unlock()
-	p.free(one)
+	p.releaseAll(one)
 	if known {
-		p.service.accounts.give(one.account, held)
+		p.service.accounts.put(one.account, held)
 	}
 }
 
-// free gives back all that a session counts for, but for itself.
-func (p *sessions) free(one *clientSession) {
+// releaseAll stops counting everything that a session uses, except for the session itself.
+func (p *sessions) releaseAll(one *clientSession) {
 	for ticket := range one.queued {
 		p.forget(one, ticket)
 	}
@@ -326,8 +329,8 @@ func (p *sessions) free(one *clientSession) {
 	one.ended = true
 }
 
-// sweep forgets sessions that have expired, not more often than told. It reports
-// whether it has looked.
+// sweep removes sessions that have expired. It runs at most once per interval, and reports
+// whether it ran.
 func (p *sessions) sweep(now time.Time, every time.Duration) bool {
 	p.mu.Lock()
 	if now.Sub(p.swept) < every {
@@ -337,7 +340,7 @@ func (p *sessions) sweep(now time.Time, every time.Duration) bool {
 	p.swept = now
 	expired := map[sessionKey]*clientSession{}
 	for key, one := range p.all {
-		if one.tryLock() { // one that is being spoken for has not expired
+		if one.tryLock() { // a session with a batch in progress has not expired
 			if now.Sub(one.seen) > 2*one.ttl {
 				expired[key] = one
 			}
@@ -348,7 +351,7 @@ func (p *sessions) sweep(now time.Time, every time.Duration) bool {
 	for key, one := range expired {
 		if one.tryLock() {
 			if now.Sub(one.seen) > 2*one.ttl {
-				p.end(key, one)
+				p.endLocked(key, one)
 			}
 			one.unlock()
 		}

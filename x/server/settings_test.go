@@ -53,7 +53,7 @@ func TestConfigure_TTLIsFixed(t *testing.T) {
 	}
 }
 
-// A request that changes nothing is no change: others' ETags stay good.
+// TestConfigure_NothingToChange checks that a request that changes nothing keeps the ETag.
 func TestConfigure_NothingToChange(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -79,7 +79,7 @@ func TestConfigure_NothingToChange(t *testing.T) {
 	}
 }
 
-// What RPC says of a new semaphore counts.
+// TestConfigure_RPCSettings checks that the settings of an RPC configure a new semaphore.
 func TestConfigure_RPCSettings(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})
@@ -99,7 +99,7 @@ func TestConfigure_RPCSettings(t *testing.T) {
 	}
 }
 
-// TestDeclaration_MaxWaiters: as in requests, 0 is no waiter and absent is no bound.
+// TestDeclaration_MaxWaiters checks that, as in requests, 0 is no waiters and absent is no bound.
 func TestDeclaration_MaxWaiters(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Declared: []server.Declaration{
@@ -127,7 +127,7 @@ func TestRate_HeadersHaveTheWindow(t *testing.T) {
 		granted, full := s.want(201, "POST", path, ""), s.want(429, "POST", path, "")
 		timeout := s.want(429, "POST", path+"&wait=10ms", "")
 		shown := s.want(200, "GET", "/v1/semaphores/"+c.name, "")
-		for _, a := range []answer{granted, full, timeout, shown} {
+		for _, a := range []jsonReply{granted, full, timeout, shown} {
 			if a.header.Get("RateLimit-Policy") != c.policy || a.header.Get("RateLimit") != c.spent {
 				t.Errorf("%s: %d %v", c.name, a.status, a.header)
 			}
@@ -155,13 +155,13 @@ func TestJSON_EmptyArrays(t *testing.T) {
 		t.Errorf("%s has no revoked", a.text)
 	}
 	list := s.want(200, "GET", "/v1/semaphores", "")
-	if strings.Contains(list.text, "holders") { // a list does not say who holds, and does not claim that nobody does
+	if strings.Contains(list.text, "holders") { // a list has no holders, not even an empty array
 		t.Error(list.text)
 	}
 }
 
-// Connect's JSON has what is false, 0 or empty, too: a reader need not know which fields
-// there are.
+// TestJSON_EmptyValuesOverConnect checks that Connect's JSON includes values that are false, 0 or
+// empty: a reader need not know which fields exist.
 func TestJSON_EmptyValuesOverConnect(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{})

@@ -13,8 +13,8 @@ import (
 	"github.com/sema-go/sema/internal/leasing"
 )
 
-// A storeAPI is the store as Go clients reach it through the service. Each may do what
-// its token allows, and creates semaphores as they are declared.
+// A storeAPI provides the store to Go clients through the service. Each client may do what
+// its token allows, and creates semaphores as declared.
 type storeAPI struct{ service *service }
 
 var (
@@ -34,22 +34,21 @@ func (a storeAPI) Open(ctx context.Context, name string, c protocol.Config, by p
 	if ttl := span(c.TTL); ttl > maxTTL {
 		return 0, protocol.Config{}, invalid("ttl %v: want %v at most; an operator may declare semaphores with more", ttl, maxTTL)
 	}
-	if by.Client.Kind == leasing.Service { // servers continue each other's sessions
+	if by.Client.Kind == leasing.Service { // servers continue each other's sessions, so clients must not open such ones
 		return 0, protocol.Config{}, invalid("client of kind %q: reserved for servers", by.Client.Kind)
 	}
-	if d, ok := s.declared.of(name); ok {
-		version := c.Protocol
-		c, by.MustExist = d.Config(), false
-		c.Protocol = version
+	if config, ok := s.declared.of(name); ok {
+		config.Protocol = c.Protocol
+		c, by.MustExist = config, false
 	}
 	one := s.accountOf(ctx)
 	if err := s.accounts.takeSwept(one, held); err != nil {
 		return 0, protocol.Config{}, err
 	}
-	by.Owner.Principal = who(ctx).principal
+	by.Owner.Principal = callerOf(ctx).principal
 	session, stored, err := s.store.Open(ctx, name, c, by)
 	if err != nil {
-		s.accounts.give(one, held)
+		s.accounts.put(one, held)
 		return 0, stored, err
 	}
 	s.sessions.opened(one, name, session, by.Owner, stored)
@@ -64,24 +63,39 @@ func (a storeAPI) Apply(ctx context.Context, name string, b protocol.Batch) (pro
 	if len(b.Ops) > maxOps {
 		return protocol.Reply{}, invalid("%d operations in a batch: want %d at most", len(b.Ops), maxOps)
 	}
-	b.Ops = slices.Clone(b.Ops)
+	claims := false               // only servers set By and Key
+	var checked *protocol.Details // most operations of a batch have the same
 	for i := range b.Ops {
-		d := &b.Ops[i].Details
+		d := b.Ops[i].Details
+		if d == nil || d == checked {
+			continue
+		}
 		for _, text := range []string{d.Site, d.Labels, d.Holder} {
 			if err := fleet.CheckMeta(text); err != nil {
 				return protocol.Reply{}, invalid("details: %v", err)
 			}
 		}
-		d.By, d.Key = "", "" // servers alone set them
+		checked = d
+		claims = claims || d.By != "" || d.Key != ""
 	}
-	b.Owner.Principal = who(ctx).principal
+	if claims {
+		b.Ops = slices.Clone(b.Ops) // the batch and its details are the caller's
+		for i, op := range b.Ops {
+			if op.Details != nil {
+				d := *op.Details
+				d.By, d.Key = "", ""
+				b.Ops[i].Details = &d
+			}
+		}
+	}
+	b.Owner.Principal = callerOf(ctx).principal
 	return a.service.sessions.apply(ctx, name, b)
 }
 
-// Listen implements [fleet.Store]. Clients choose their instance, so that notifications
-// are checked one by one.
+// Listen implements [fleet.Store]. It checks each notification, because clients choose their
+// instance themselves.
 func (a storeAPI) Listen(ctx context.Context, instance string, notify func(name string)) error {
-	s, c := a.service, who(ctx)
+	s, c := a.service, callerOf(ctx)
 	if err := c.allow(Acquire, ""); err != nil {
 		return err
 	}
@@ -90,7 +104,7 @@ func (a storeAPI) Listen(ctx context.Context, instance string, notify func(name 
 		return err
 	}
 	defer s.leave(one, streams, &s.streams)
-	ctx, cancel := until(ctx, s.life)
+	ctx, cancel := withLife(ctx, s.life)
 	defer cancel()
 	return s.store.Listen(ctx, instance, func(name string) {
 		if c.may(Acquire, name) {
@@ -99,7 +113,7 @@ func (a storeAPI) Listen(ctx context.Context, instance string, notify func(name 
 	})
 }
 
-// snapshotWeight is how many reads a whole snapshot counts for; others are of pages.
+// snapshotWeight is the weight of a read of a whole snapshot; a page weighs 1.
 const snapshotWeight = 8
 
 // Inspect implements [fleet.Store].
@@ -118,39 +132,40 @@ func (a storeAPI) Administer(ctx context.Context, name string, c fleet.Command) 
 	return a.service.administer(ctx, name, c)
 }
 
-// List implements [fleet.Store]. It returns what the caller may see.
+// List implements [fleet.Store]. It returns only semaphores that the caller may see.
 func (a storeAPI) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	return a.service.summaries(ctx, q)
 }
 
 // Ping implements [fleet.Examiner].
 func (a storeAPI) Ping(ctx context.Context) (time.Time, error) {
-	if err := who(ctx).allow(Read, ""); err != nil {
+	if err := callerOf(ctx).allow(Read, ""); err != nil {
 		return time.Time{}, err
 	}
 	return a.service.store.Ping(ctx)
 }
 
-// Examine implements [fleet.Examiner]. It is about all semaphores, and for callers that
-// may see all; it is costly, so that the findings are reused for a while.
+// Examine implements [fleet.Examiner]. The findings concern all semaphores, so the caller must
+// be allowed to read all. An examination is costly, so its findings are reused for
+// [examinedFor].
 func (a storeAPI) Examine(ctx context.Context) ([]fleet.Finding, error) {
-	c := who(ctx)
+	c := callerOf(ctx)
 	if err := c.allow(Read, ""); err != nil {
 		return nil, err
 	}
 	if c.prefix != "" {
-		return nil, &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: fmt.Sprintf("%s may see what begins with %q; to examine the store takes a token for all", c.name, c.prefix)}
+		return nil, &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: fmt.Sprintf("%s may only read semaphores with the prefix %q; examining the store requires a token without a prefix", c.name, c.prefix)}
 	}
 	return a.service.examination.findings(func() ([]fleet.Finding, error) { return a.service.store.Examine(ctx) })
 }
 
-// Close implements [fleet.Store]. It does nothing: the store is the server's.
+// Close implements [fleet.Store]. It does nothing: the server owns the store.
 func (a storeAPI) Close() error { return nil }
 
 // examinedFor is how long the findings of an examination are reused.
 const examinedFor = 10 * time.Second
 
-// An examination keeps the last findings; one examination is made at a time.
+// An examination caches the last findings. One examination runs at a time.
 type examination struct {
 	mu    sync.Mutex
 	at    time.Time

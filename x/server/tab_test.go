@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// A page is what a browser gets.
+// A page is a response of the dashboard.
 type page struct {
 	status int
 	header http.Header
 	text   string
 }
 
-// A tab is a browser without scripts: it keeps cookies, and does not follow.
+// A tab is a browser without scripts. It keeps cookies, and does not follow redirects.
 type tab struct {
 	*site
 	browser *http.Client
@@ -77,17 +77,17 @@ func (b *tab) wants(status int, p page, what string) page {
 	return p
 }
 
-// says fails unless a page says all of that, and as text.
-func (p page) says(t *testing.T, all ...string) {
+// contains fails unless a page contains all texts, HTML-escaped.
+func (p page) contains(t *testing.T, all ...string) {
 	t.Helper()
 	for _, text := range all {
 		if !strings.Contains(p.text, html.EscapeString(text)) && !strings.Contains(html.UnescapeString(p.text), text) {
-			t.Errorf("%q is not on the page:\n%s", text, p.text)
+			t.Errorf("the page has no %q:\n%s", text, p.text)
 		}
 	}
 }
 
-// form is what a button sends.
+// form returns the values that a button sends.
 func form(pairs ...string) url.Values {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -96,7 +96,7 @@ func form(pairs ...string) url.Values {
 	return values
 }
 
-// live opens the stream of a page; next returns the next change, without heartbeats.
+// live opens the stream of a page. next returns the next change, without heartbeats.
 func (b *tab) live(query string) (next func() liveChange, end func()) {
 	b.t.Helper()
 	response, err := b.browser.Get(b.url + "/ui/live?" + query)

@@ -15,24 +15,25 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 	_ "github.com/sema-go/sema/x/redisstore"
 	"github.com/sema-go/sema/x/semav1"
 	"github.com/sema-go/sema/x/semav1/semav1connect"
 	"github.com/sema-go/sema/x/server"
 )
 
-// Redis is gone, or silent: every request is answered soon, with 503 and when to retry.
+// TestUnavailable_Redis checks that every request gets 503 soon, with Retry-After, if Redis is down
+// or does not reply.
 func TestUnavailable_Redis(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]enginetest.Fault{
-		"silent":  {LoseRequests: true, LoseReplies: true},
-		"refuses": {Refuse: true},
+	for name, fault := range map[string]storetest.Fault{
+		"no replies":           {LoseRequests: true, LoseReplies: true},
+		"connections rejected": {Reject: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy := enginetest.NewProxy(t, redistest.Start(t).Address)
+			proxy := storetest.NewProxy(t, redistest.Start(t).Address)
 			store, err := fleet.OpenStore(t.Context(), "redis://"+proxy.Address)
 			if err != nil {
 				t.Fatal(err)
@@ -40,10 +41,10 @@ func TestUnavailable_Redis(t *testing.T) {
 			s := open(t, store, server.Options{})
 			lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "").header.Get("Location")
 			proxy.SetFault(fault)
-			if fault.Refuse {
+			if fault.Reject {
 				proxy.Cut()
 			}
-			s.answersUnavailable(lease)
+			s.wantUnavailable(lease)
 			s.rpcUnavailable(strings.TrimPrefix(lease, "/v1/semaphores/db/leases/"))
 			if !strings.Contains(s.log.String(), "redis at") {
 				t.Errorf("the log has no cause: %s", s.log)
@@ -63,17 +64,17 @@ func requestsOf(lease string) [][3]string {
 	}
 }
 
-func (s *site) answersUnavailable(lease string) {
+func (s *site) wantUnavailable(lease string) {
 	s.t.Helper()
 	var wg sync.WaitGroup
 	for _, request := range requestsOf(lease) {
 		wg.Go(func() {
-			a := s.ask(request[0], request[1], request[2])
+			a := s.send(request[0], request[1], request[2])
 			if a.status != 503 || a.header.Get("Retry-After") == "" || a.body["type"] != "/problems/store-unavailable" {
 				s.t.Errorf("%v: %d %v %s", request, a.status, a.header, a.text)
 			}
 			if strings.Contains(a.text, "127.0.0.1") {
-				s.t.Errorf("%v: the store's address is told to clients: %s", request, a.text)
+				s.t.Errorf("%v: the response contains the store's address: %s", request, a.text)
 			}
 		})
 	}
@@ -122,8 +123,9 @@ func (s *site) rpcUnavailable(lease string) {
 	wg.Wait()
 }
 
-// A client that has gone is not an outage of the store.
-func TestUnavailable_ClientGone(t *testing.T) {
+// TestUnavailable_ClientDisconnected checks that a disconnected client is not an outage of the
+// store.
+func TestUnavailable_ClientDisconnected(t *testing.T) {
 	t.Parallel()
 	store := &stuck{Store: memstore.New(), stuck: make(chan struct{})}
 	s := open(t, store, server.Options{})
@@ -145,8 +147,8 @@ func TestUnavailable_ClientGone(t *testing.T) {
 	}
 }
 
-// However many clients ask for a semaphore of a store that does not reply, each gets 503 within
-// the time of one operation.
+// TestUnavailable_CallersShareTheFailure checks that any number of requests for a semaphore of a
+// store that does not reply get 503 within the timeout of one operation.
 func TestUnavailable_CallersShareTheFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +173,8 @@ func TestUnavailable_CallersShareTheFailure(t *testing.T) {
 	})
 }
 
-// A store that never replies delays no request for longer than the server allows.
+// TestUnavailable_HungStore checks that a store that never replies delays no request beyond the
+// timeout.
 func TestUnavailable_HungStore(t *testing.T) {
 	t.Parallel()
 	lease := "/v1/semaphores/db/leases/1.1." + strings.Repeat("0", 32)

@@ -9,19 +9,20 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 	"github.com/sema-go/sema/x/server"
 )
 
-// A holder may have expired, and the store cannot tell yet: the reply says when it can.
-func TestAcquire_SaysWhenTheStoreCanDecide(t *testing.T) {
+// TestAcquire_ReportsWhenTheStoreCanDecide checks the reply while a holder may have expired and the
+// store cannot decide yet: it contains the time until the decision.
+func TestAcquire_ReportsWhenTheStoreCanDecide(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
 	store := memstore.NewWithClock(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 	s := open(t, store, server.Options{})
 	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=1&ttl=10m", "")
 	if a := s.want(429, "POST", "/v1/semaphores/db/leases", ""); a.header.Get("Retry-After") != "1" {
-		t.Errorf("the holder is alive: Retry-After %s", a.header.Get("Retry-After"))
+		t.Errorf("the holder has not expired: Retry-After %s", a.header.Get("Retry-After"))
 	}
 	ahead.Store(int64(time.Hour))
 	a := s.want(429, "POST", "/v1/semaphores/db/leases", "")
@@ -30,7 +31,8 @@ func TestAcquire_SaysWhenTheStoreCanDecide(t *testing.T) {
 	}
 }
 
-// A Redis that was just started does not know what an earlier run has granted.
+// TestAcquire_OverARedisThatWasJustStarted checks that acquires are rejected as undecided: the
+// Redis does not know what an earlier run has granted.
 func TestAcquire_OverARedisThatWasJustStarted(t *testing.T) {
 	t.Parallel()
 	store, err := fleet.OpenStore(t.Context(), redistest.StartNew(t).URL())
@@ -45,8 +47,8 @@ func TestAcquire_OverARedisThatWasJustStarted(t *testing.T) {
 	}
 }
 
-// What the store cannot tell yet changes nothing for a request that is too large, or for
-// a semaphore that drains.
+// TestAcquire_RejectedWhileTheStoreCannotDecide checks that a request that is too large, or for a
+// draining semaphore, is rejected as usual while the store cannot decide.
 func TestAcquire_RejectedWhileTheStoreCannotDecide(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// unrouted responds to requests that no route serves: 404 if there is no such path,
-// or else 405 with the methods that there are. OPTIONS asks for these.
+// unrouted responds to requests that match no route: 404 if the path does not exist, or else
+// 405 with the allowed methods. To OPTIONS it responds with the allowed methods.
 func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) error {
 	methods := s.methodsOf(r.URL)
 	if len(methods) == 0 {
 		hint := ""
 		if path := r.URL.Path; len(path) > 1 && strings.HasSuffix(path, "/") {
-			hint = " (there is no path with a slash at its end)"
+			hint = " (no path ends with a slash)"
 		}
 		return newProblem(kindNoPath, "%s %s: /openapi.json has all paths%s", r.Method, r.URL.Path, hint)
 	}
@@ -26,7 +26,7 @@ func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) error {
 	return newProblem(kindMethod, "%s %s: want one of %s", r.Method, r.URL.Path, strings.Join(methods, ", "))
 }
 
-// methodsOf returns the methods of the routes that a path has, in order.
+// methodsOf returns the methods of the routes with a path, sorted.
 func (s *Server) methodsOf(u *url.URL) (methods []string) {
 	for _, route := range s.routes {
 		if !matches(strings.TrimSuffix(route.path, "{$}"), u.EscapedPath()) {
@@ -34,7 +34,7 @@ func (s *Server) methodsOf(u *url.URL) (methods []string) {
 		}
 		methods = append(methods, route.method)
 		if route.method == http.MethodGet {
-			methods = append(methods, http.MethodHead) // [http.ServeMux] serves it, too
+			methods = append(methods, http.MethodHead) // [http.ServeMux] serves it as well
 		}
 	}
 	if len(methods) > 0 {
@@ -44,8 +44,7 @@ func (s *Server) methodsOf(u *url.URL) (methods []string) {
 	return methods
 }
 
-// matches reports whether a path has the segments of a pattern, whose wildcards stand
-// for one segment each.
+// matches reports whether a path matches a pattern whose wildcards each match one segment.
 func matches(pattern, path string) bool {
 	wanted, given := strings.Split(pattern, "/"), strings.Split(path, "/")
 	return len(wanted) == len(given) && !slices.ContainsFunc(wanted, func(segment string) bool {

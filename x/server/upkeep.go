@@ -10,10 +10,10 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// upkeepEvery is how often what has expired is forgotten.
+// upkeepEvery is the interval at which expired entries are removed.
 const upkeepEvery = 10 * time.Minute
 
-// upkeep forgets what has expired, until the server is closed.
+// upkeep removes expired entries periodically, until the server is closed.
 func (s *service) upkeep() {
 	every := upkeepEvery
 	if idle := s.options.Limits.Idle; idle > 0 {
@@ -34,15 +34,15 @@ func (s *service) tidy(ctx context.Context) {
 	s.sessions.sweep(now, 0)
 	s.leases.sweep(now, 0)
 	if err := s.store.compare(ctx, now); err != nil {
-		return // logged; names are counted as they are used
+		return // logged; names are counted when they are used
 	}
 	if s.options.Limits.Idle > 0 {
 		s.store.deleteIdle(ctx, now.Add(-s.options.Limits.Idle))
 	}
 }
 
-// compare learns the names that are in the store, and forgets those that are not:
-// other servers, and some stores, delete semaphores as well.
+// compare adds names that are in the store, and removes names that are not: other servers,
+// and some stores, delete semaphores, too.
 func (c *catalog) compare(ctx context.Context, now time.Time) error {
 	there := map[string]bool{}
 	for s, err := range fleet.Summaries(ctx, c, protocol.ListQuery{}) {
@@ -68,7 +68,7 @@ func (c *catalog) compare(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// deleteIdle deletes semaphores that nothing has used since a time.
+// deleteIdle deletes semaphores that were not used since a time.
 func (c *catalog) deleteIdle(ctx context.Context, since time.Time) {
 	c.mu.Lock()
 	idle := map[string]*entry{}
@@ -92,9 +92,9 @@ func (c *catalog) deleteIdle(ctx context.Context, since time.Time) {
 	}
 }
 
-// deleteUnused deletes a semaphore if it is still unused, nothing is held or queued,
-// and its configuration is what it was created with. It reports whether it did. The
-// entry is locked meanwhile: nothing is granted in between.
+// deleteUnused deletes a semaphore if it is still unused, nothing is held or queued, and its
+// configuration was not changed since its creation. It reports whether it did. It holds the
+// entry's lock, so that nothing is granted in between.
 func (c *catalog) deleteUnused(ctx context.Context, name string, e *entry, since time.Time) bool {
 	if c.service.declared.exactly(name) || !e.mu.TryLock() {
 		return false

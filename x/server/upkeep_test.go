@@ -15,8 +15,8 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// Semaphores that nothing uses are deleted; those in use, declared, or configured by
-// an administrator stay.
+// TestIdle_SemaphoresAreDeleted checks that unused semaphores are deleted. Those in use, declared,
+// or configured by an administrator stay.
 func TestIdle_SemaphoresAreDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestIdle_SemaphoresAreDeleted(t *testing.T) {
 		if got := names(); !slices.Equal(got, []string{"declared", "drained", "long-held", "used"}) {
 			t.Errorf("%v are left", got)
 		}
-		acquire("new-1") // their names are free again
+		acquire("new-1") // their names no longer count
 		acquire("new-2")
 	})
 }

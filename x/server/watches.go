@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// pollEvery is how often a semaphore that is watched is read, about.
+	// pollEvery is the interval, give or take a tenth, at which a watched semaphore is read.
 	pollEvery = 500 * time.Millisecond
-	// pollGap is the shortest time between two reads of it, for new watchers and changes.
+	// pollGap is the shortest interval between two reads for new watchers and changes.
 	pollGap = 50 * time.Millisecond
-	// heartbeat is how often a watcher is sent something at least, so that a client that
-	// has gone is noticed.
+	// heartbeat is the longest interval at which a watcher is sent something, so that a
+	// disconnected client is noticed.
 	heartbeat = 15 * time.Second
 )
 
-// watches polls each semaphore that is watched once, however many watchers it has: JSON
-// streams, RPC streams, drains that wait, and pages of the dashboard.
+// watches polls each watched semaphore once for any number of watchers: JSON streams, RPC
+// streams, drains that wait, and dashboard pages.
 type watches struct {
 	service *service
-	running sync.WaitGroup // polls; added to while mu is held and closed is false
+	running sync.WaitGroup // polls; incremented only while mu is held and closed is false
 
 	watched atomic.Int64 // len(polls), for the fast path of acquires
 
@@ -42,14 +42,14 @@ type watches struct {
 // A poll reads one semaphore while it has watchers. The mutex of watches guards it.
 type poll struct {
 	watchers map[*watcher]struct{}
-	latest   *observation  // nil: there is none yet, it has failed, or an administrator has changed the semaphore since
+	latest   *observation  // nil: none yet, the last read failed, or an administrator has changed the semaphore since
 	outdated bool          // this server has applied a batch since latest was read
 	changes  int           // how often an administrator has changed the semaphore, or a batch was applied
 	paused   bool          // the semaphore is not being read
-	now      chan struct{} // full when the semaphore is to be read at once
+	now      chan struct{} // full: read the semaphore at once
 }
 
-// An observation is a semaphore as one poll has seen it, shared by all watchers.
+// An observation is the result of one read of a semaphore, shared by all watchers.
 type observation struct {
 	at       time.Time
 	snapshot protocol.Snapshot
@@ -71,17 +71,16 @@ func newObservation(name string, s protocol.Snapshot, err error) *observation {
 	return o
 }
 
-// A watcher receives the latest observation. One that it has not received in time is
-// replaced by the next.
+// A watcher receives the latest observation. An observation that was not received yet is
+// replaced by the next one.
 type watcher struct {
 	updates chan *observation
-	served  bool // it was sent an observation
+	served  bool // at least one observation was sent
 }
 
 func newWatches(s *service) *watches { return &watches{service: s, polls: map[string]*poll{}} }
 
-// close returns when nothing is polled any more. It is called after the service's life
-// has ended.
+// close waits until all polls have ended. It is called after the service's life has ended.
 func (w *watches) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -89,7 +88,7 @@ func (w *watches) close() {
 	w.running.Wait()
 }
 
-// join adds a watcher of a semaphore, which is paired with leave.
+// join adds a watcher of a semaphore. Pair it with leave.
 func (w *watches) join(name string) *watcher {
 	one := &watcher{updates: make(chan *observation, 1)}
 	w.mu.Lock()
@@ -122,13 +121,13 @@ func (w *watches) leave(name string, one *watcher) {
 		if len(p.watchers) == 0 {
 			delete(w.polls, name)
 			w.watched.Store(int64(len(w.polls)))
-			p.wake() // it ends
+			p.wake() // run ends
 		}
 	}
 }
 
-// changed makes watchers see a change of this server at once, and recent not return what
-// was before it.
+// changed wakes the poll of a semaphore after this server has changed it, and makes recent
+// ignore observations from before the change.
 func (w *watches) changed(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +138,8 @@ func (w *watches) changed(name string) {
 	}
 }
 
-// applied notes that this server has applied a batch: a client that watches next sees it.
+// applied marks the latest observation as outdated after this server has applied a batch:
+// the next watcher to join gets a fresh one.
 func (w *watches) applied(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +156,8 @@ func (p *poll) wake() {
 	}
 }
 
-// recent returns a semaphore as the latest poll has seen it, and otherwise reads it.
+// recent returns the semaphore as last observed if that is recent enough, and otherwise
+// reads it.
 func (w *watches) recent(ctx context.Context, name string) (protocol.Snapshot, error) {
 	w.mu.Lock()
 	var latest *observation
@@ -172,7 +173,7 @@ func (w *watches) recent(ctx context.Context, name string) (protocol.Snapshot, e
 
 // run polls a semaphore until it has no watchers.
 func (w *watches) run(name string, p *poll) {
-	var last *observation // what the watchers know
+	var last *observation // the last one that was sent to watchers
 	for {
 		w.mu.Lock()
 		p.paused = false
@@ -201,9 +202,9 @@ func (w *watches) run(name string, p *poll) {
 	}
 }
 
-// publish keeps an observation for watchers to come, unless it has failed or this server
-// has changed the semaphore meanwhile. It sends it to the watchers if it is new, and to
-// those that were sent none.
+// publish stores an observation for later watchers, unless the read has failed or an
+// administrator has changed the semaphore in the meantime. It sends the observation to all
+// watchers if it is new, and otherwise to those that were sent none.
 func (w *watches) publish(p *poll, now *observation, changes int, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +213,7 @@ func (w *watches) publish(p *poll, now *observation, changes int, isNew bool) {
 	switch {
 	case now.err != nil:
 		p.latest = nil
-	case unchanged || p.latest != nil: // an administrator's change would have removed it
+	case unchanged || p.latest != nil: // an administrator's change would have set latest to nil
 		p.latest, p.outdated = now, !unchanged
 	}
 	for one := range p.watchers {
@@ -228,13 +229,13 @@ func (w *watches) publish(p *poll, now *observation, changes int, isNew bool) {
 	}
 }
 
-// differ compares two snapshots of a semaphore without the times of heartbeats.
+// differ compares two snapshots of a semaphore, ignoring the times of heartbeats.
 func differ(a, b protocol.Snapshot) bool {
-	a.Sessions, b.Sessions = unseen(a.Sessions), unseen(b.Sessions)
+	a.Sessions, b.Sessions = withoutHeartbeats(a.Sessions), withoutHeartbeats(b.Sessions)
 	return !reflect.DeepEqual(a, b)
 }
 
-func unseen(sessions []protocol.SessionInfo) []protocol.SessionInfo {
+func withoutHeartbeats(sessions []protocol.SessionInfo) []protocol.SessionInfo {
 	sessions = slices.Clone(sessions)
 	for i := range sessions {
 		sessions[i].Renewed = 0
@@ -243,10 +244,9 @@ func unseen(sessions []protocol.SessionInfo) []protocol.SessionInfo {
 	return sessions
 }
 
-// watch sends a semaphore as it is, again whenever it has changed, and nil as a
-// heartbeat, until ctx ends or send returns false. While the store cannot be read, it
-// sends the error. It fails if the first read does. After the semaphore was deleted it
-// sends that, and ends.
+// watch sends the state of a semaphore, then each change, and nil as a heartbeat, until ctx
+// ends or send returns false. While the store cannot be read, it sends the error. It fails
+// if the first read fails. After the semaphore was deleted, it sends that error and returns.
 func (s *service) watch(ctx context.Context, name string, send func(*observation) bool) error {
 	if err := s.authorize(ctx, Read, name); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (s *service) watch(ctx context.Context, name string, send func(*observation
 		return err
 	}
 	defer s.leave(one, streams, &s.streams)
-	ctx, cancel := until(ctx, s.watching)
+	ctx, cancel := withLife(ctx, s.watching)
 	defer cancel()
 	w := s.watches.join(name)
 	defer s.watches.leave(name, w)

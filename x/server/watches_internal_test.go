@@ -18,7 +18,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A countingStore counts snapshots, and can be away.
+// A countingStore counts snapshots, and can be unavailable.
 type countingStore struct {
 	*memstore.Store
 	inspects, lists atomic.Int64
@@ -57,7 +57,7 @@ func serviceOver(t *testing.T, test func(t *testing.T, s *service, store *counti
 	})
 }
 
-// watching counts what a watcher is sent, until the test ends.
+// watching records what a watcher is sent, until the test ends.
 type watching struct {
 	mu   sync.Mutex
 	sent []*observation
@@ -83,8 +83,8 @@ func (w *watching) last() (n int, last *observation) {
 	return len(w.sent), w.sent[len(w.sent)-1]
 }
 
-// Any number of watchers of a semaphore, and the dashboard, cost the store as many
-// snapshots as one, and all of them see every change.
+// TestWatches_ShareOnePoll checks that any number of watchers of a semaphore, and the dashboard,
+// cost the store as many snapshots as one, and that all of them see every change.
 func TestWatches_ShareOnePoll(t *testing.T) {
 	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
 		cost := func(watchers, pages int) int64 {
@@ -96,7 +96,7 @@ func TestWatches_ShareOnePoll(t *testing.T) {
 			before := store.inspects.Load()
 			for i := range all {
 				wg.Go(func() {
-					time.Sleep(time.Duration(i) * time.Millisecond) // they do not come at once
+					time.Sleep(time.Duration(i) * time.Millisecond) // they join at different times
 					if err := all[i].watch(ctx, s); err != nil {
 						t.Error(err)
 					}
@@ -127,7 +127,7 @@ func TestWatches_ShareOnePoll(t *testing.T) {
 					t.Fatalf("watcher %d was sent %d snapshots, the last with %d in use", i, n, last.snapshot.InUse)
 				}
 				if _, first := all[0].last(); last != first {
-					t.Fatal("watchers do not share what was read")
+					t.Fatal("watchers do not share observations")
 				}
 			}
 			return store.inspects.Load() - before
@@ -146,7 +146,8 @@ func TestWatches_ShareOnePoll(t *testing.T) {
 	})
 }
 
-// What this server changes is seen at once, by watchers and by the dashboard.
+// TestWatches_SeeChangesAtOnce checks that watchers and the dashboard see this server's changes at
+// once.
 func TestWatches_SeeChangesAtOnce(t *testing.T) {
 	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
 		var w watching
@@ -173,7 +174,8 @@ func TestWatches_SeeChangesAtOnce(t *testing.T) {
 	})
 }
 
-// A new watcher sees what this server has granted before, also while others watch.
+// TestWatches_BeginWithTheState checks that a new watcher sees what this server has granted before,
+// also while others watch.
 func TestWatches_BeginWithTheState(t *testing.T) {
 	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
 		ctx, end := context.WithCancel(t.Context())
@@ -199,8 +201,8 @@ func TestWatches_BeginWithTheState(t *testing.T) {
 	})
 }
 
-// A watcher is sent one error while the store is away, and the state when it is back.
-// After the semaphore was deleted, it is sent that, and the stream ends.
+// TestWatches_FailAndEnd checks that a watcher is sent one error while the store is unavailable, and
+// the state afterwards. After the semaphore was deleted, the watcher is sent that error, and the stream ends.
 func TestWatches_FailAndEnd(t *testing.T) {
 	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
 		var w watching
@@ -215,7 +217,7 @@ func TestWatches_FailAndEnd(t *testing.T) {
 		late := make(chan error, 1)
 		go func() { late <- new(watching).watch(t.Context(), s) }()
 		if err := <-late; err == nil {
-			t.Error("a stream began while the store is away")
+			t.Error("a stream started while the store is unavailable")
 		}
 		store.away.Store(false)
 		time.Sleep(time.Second)
@@ -237,7 +239,8 @@ func TestWatches_FailAndEnd(t *testing.T) {
 	})
 }
 
-// A page of a list is one query of the store, and no snapshot.
+// TestList_OneQueryForAPage checks that a page of a list is one query of the store, without
+// snapshots.
 func TestList_OneQueryForAPage(t *testing.T) {
 	serviceOver(t, func(t *testing.T, s *service, store *countingStore) {
 		for i := range 250 {

@@ -1,3 +1,3 @@
-// Package semav1connect has the clients and handlers of the service, by Connect:
-// generated from x/proto/sema/v1 by scripts/generate.sh, and committed.
+// Package semav1connect contains the Connect clients and handlers of the service.
+// scripts/generate.sh generates them from x/proto/sema/v1.
 package semav1connect

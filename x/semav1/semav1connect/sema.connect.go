@@ -63,36 +63,36 @@ const (
 
 // SemaServiceClient is a client for the sema.v1.SemaService service.
 type SemaServiceClient interface {
-	// Acquire waits for permits and returns a lease, which has to be renewed within its TTL
+	// Acquire waits for permits and returns a lease, which must be renewed within its TTL
 	// or released. It creates the semaphore if it does not exist and a capacity is given.
 	Acquire(context.Context, *semav1.AcquireRequest) (*semav1.AcquireResponse, error)
-	// Renew keeps a lease for another TTL.
+	// Renew extends a lease by another TTL.
 	Renew(context.Context, *semav1.RenewRequest) (*semav1.RenewResponse, error)
 	// Release returns the permits of a lease. It fails with REASON_LOST if there is no such
-	// lease; a release that is repeated at the same server succeeds.
+	// lease. A repeated release at the same server succeeds.
 	Release(context.Context, *semav1.ReleaseRequest) (*semav1.ReleaseResponse, error)
-	// Hold acquires a lease and holds it for as long as the stream lives: the service renews
-	// the lease, and releases it at once when the stream ends, however it does.
+	// Hold acquires a lease and holds it as long as the stream is open: the service renews
+	// the lease, and releases it at once when the stream ends for any reason.
 	Hold(context.Context, *semav1.HoldRequest) (*connect.ServerStreamForClient[semav1.HoldResponse], error)
-	// Batch does several operations at the same time, in no order. Each has a result of its
-	// own, and one that fails does not affect the others.
+	// Batch runs several operations concurrently, in no order. Each has its own result, and
+	// one that fails does not affect the others.
 	Batch(context.Context, *semav1.BatchRequest) (*semav1.BatchResponse, error)
-	// List returns semaphores in the order of their names.
+	// List returns semaphores, ordered by name.
 	List(context.Context, *semav1.ListRequest) (*semav1.ListResponse, error)
 	// Info returns a semaphore with its holders and waiters.
 	Info(context.Context, *semav1.InfoRequest) (*semav1.InfoResponse, error)
-	// Configure creates a semaphore, or changes one for all that use it. Held leases stay.
+	// Configure creates a semaphore, or changes it for all of its users. Held leases stay.
 	Configure(context.Context, *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error)
 	// Drain rejects waiters and new acquires, and waits until nothing is held if the request
-	// has a wait. Leases can be renewed meanwhile.
+	// has a wait. Leases can still be renewed.
 	Drain(context.Context, *semav1.DrainRequest) (*semav1.DrainResponse, error)
 	// Resume ends a drain.
 	Resume(context.Context, *semav1.ResumeRequest) (*semav1.ResumeResponse, error)
-	// Revoke ends a lease of another client.
+	// Revoke revokes a lease of another client.
 	Revoke(context.Context, *semav1.RevokeRequest) (*semav1.RevokeResponse, error)
 	// Delete deletes a semaphore. Its holders lose their leases.
 	Delete(context.Context, *semav1.DeleteRequest) (*semav1.DeleteResponse, error)
-	// Watch returns a semaphore, and again whenever it has changed.
+	// Watch streams a semaphore, again after each change.
 	Watch(context.Context, *semav1.WatchRequest) (*connect.ServerStreamForClient[semav1.WatchResponse], error)
 }
 
@@ -316,36 +316,36 @@ func (c *semaServiceClient) Watch(ctx context.Context, req *semav1.WatchRequest)
 
 // SemaServiceHandler is an implementation of the sema.v1.SemaService service.
 type SemaServiceHandler interface {
-	// Acquire waits for permits and returns a lease, which has to be renewed within its TTL
+	// Acquire waits for permits and returns a lease, which must be renewed within its TTL
 	// or released. It creates the semaphore if it does not exist and a capacity is given.
 	Acquire(context.Context, *semav1.AcquireRequest) (*semav1.AcquireResponse, error)
-	// Renew keeps a lease for another TTL.
+	// Renew extends a lease by another TTL.
 	Renew(context.Context, *semav1.RenewRequest) (*semav1.RenewResponse, error)
 	// Release returns the permits of a lease. It fails with REASON_LOST if there is no such
-	// lease; a release that is repeated at the same server succeeds.
+	// lease. A repeated release at the same server succeeds.
 	Release(context.Context, *semav1.ReleaseRequest) (*semav1.ReleaseResponse, error)
-	// Hold acquires a lease and holds it for as long as the stream lives: the service renews
-	// the lease, and releases it at once when the stream ends, however it does.
+	// Hold acquires a lease and holds it as long as the stream is open: the service renews
+	// the lease, and releases it at once when the stream ends for any reason.
 	Hold(context.Context, *semav1.HoldRequest, *connect.ServerStream[semav1.HoldResponse]) error
-	// Batch does several operations at the same time, in no order. Each has a result of its
-	// own, and one that fails does not affect the others.
+	// Batch runs several operations concurrently, in no order. Each has its own result, and
+	// one that fails does not affect the others.
 	Batch(context.Context, *semav1.BatchRequest) (*semav1.BatchResponse, error)
-	// List returns semaphores in the order of their names.
+	// List returns semaphores, ordered by name.
 	List(context.Context, *semav1.ListRequest) (*semav1.ListResponse, error)
 	// Info returns a semaphore with its holders and waiters.
 	Info(context.Context, *semav1.InfoRequest) (*semav1.InfoResponse, error)
-	// Configure creates a semaphore, or changes one for all that use it. Held leases stay.
+	// Configure creates a semaphore, or changes it for all of its users. Held leases stay.
 	Configure(context.Context, *semav1.ConfigureRequest) (*semav1.ConfigureResponse, error)
 	// Drain rejects waiters and new acquires, and waits until nothing is held if the request
-	// has a wait. Leases can be renewed meanwhile.
+	// has a wait. Leases can still be renewed.
 	Drain(context.Context, *semav1.DrainRequest) (*semav1.DrainResponse, error)
 	// Resume ends a drain.
 	Resume(context.Context, *semav1.ResumeRequest) (*semav1.ResumeResponse, error)
-	// Revoke ends a lease of another client.
+	// Revoke revokes a lease of another client.
 	Revoke(context.Context, *semav1.RevokeRequest) (*semav1.RevokeResponse, error)
 	// Delete deletes a semaphore. Its holders lose their leases.
 	Delete(context.Context, *semav1.DeleteRequest) (*semav1.DeleteResponse, error)
-	// Watch returns a semaphore, and again whenever it has changed.
+	// Watch streams a semaphore, again after each change.
 	Watch(context.Context, *semav1.WatchRequest, *connect.ServerStream[semav1.WatchResponse]) error
 }
 

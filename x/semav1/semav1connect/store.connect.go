@@ -53,28 +53,28 @@ const (
 
 // StoreServiceClient is a client for the sema.v1.StoreService service.
 type StoreServiceClient interface {
-	// Open makes a semaphore unless it is there, and begins a session on it. If the
-	// answer is lost, ask again: the session that nobody uses dies.
+	// Open creates a semaphore if it does not exist, and opens a session on it. If the reply
+	// is lost, send the request again: an unused session expires.
 	Open(context.Context, *semav1.StoreOpenRequest) (*semav1.StoreOpenResponse, error)
-	// Apply does what a batch asks. If the answer is lost, say the same again: it is
-	// not done twice.
+	// Apply applies a batch. If the reply is lost, send the same batch again: it is applied
+	// once.
 	Apply(context.Context, *semav1.StoreApplyRequest) (*semav1.StoreApplyResponse, error)
-	// Inspect is a semaphore as it is.
+	// Inspect returns the current state of a semaphore.
 	Inspect(context.Context, *semav1.StoreInspectRequest) (*semav1.StoreInspectResponse, error)
-	// Administer does what a command says. If the answer is lost, look before it is
-	// said again.
+	// Administer applies a command. If the reply is lost, inspect the semaphore before
+	// sending the command again.
 	Administer(context.Context, *semav1.StoreAdministerRequest) (*semav1.StoreAdministerResponse, error)
-	// List is the names of semaphores, in order.
+	// List returns semaphores, ordered by name.
 	List(context.Context, *semav1.StoreListRequest) (*semav1.StoreListResponse, error)
-	// Ping is a round trip to the engine.
+	// Ping makes a round trip to the store.
 	Ping(context.Context, *semav1.StorePingRequest) (*semav1.StorePingResponse, error)
-	// Examine says how the engine is set up and how it does.
+	// Examine returns findings about the configuration and state of the store.
 	Examine(context.Context, *semav1.StoreExamineRequest) (*semav1.StoreExamineResponse, error)
-	// Listen has the names of semaphores on which sessions of an instance have news.
-	// A message comes at least as often as the first one says, empty if there is no
-	// news. From time to time the stream ends without an error: then the client
-	// listens anew, which tells the service that it is there. Hints may be lost
-	// meanwhile, so who listens again looks at all it uses.
+	// Listen sends the names of semaphores on which sessions of an instance have changes. A
+	// message is sent at least at the interval that the first one contains, empty if there is
+	// no change. From time to time, the stream ends without an error. Then the client listens
+	// again, which shows the service that the client still runs. Notifications may be lost in
+	// the meantime, so a client that listens again polls everything that it uses.
 	Listen(context.Context, *semav1.StoreListenRequest) (*connect.ServerStreamForClient[semav1.StoreListenResponse], error)
 }
 
@@ -222,28 +222,28 @@ func (c *storeServiceClient) Listen(ctx context.Context, req *semav1.StoreListen
 
 // StoreServiceHandler is an implementation of the sema.v1.StoreService service.
 type StoreServiceHandler interface {
-	// Open makes a semaphore unless it is there, and begins a session on it. If the
-	// answer is lost, ask again: the session that nobody uses dies.
+	// Open creates a semaphore if it does not exist, and opens a session on it. If the reply
+	// is lost, send the request again: an unused session expires.
 	Open(context.Context, *semav1.StoreOpenRequest) (*semav1.StoreOpenResponse, error)
-	// Apply does what a batch asks. If the answer is lost, say the same again: it is
-	// not done twice.
+	// Apply applies a batch. If the reply is lost, send the same batch again: it is applied
+	// once.
 	Apply(context.Context, *semav1.StoreApplyRequest) (*semav1.StoreApplyResponse, error)
-	// Inspect is a semaphore as it is.
+	// Inspect returns the current state of a semaphore.
 	Inspect(context.Context, *semav1.StoreInspectRequest) (*semav1.StoreInspectResponse, error)
-	// Administer does what a command says. If the answer is lost, look before it is
-	// said again.
+	// Administer applies a command. If the reply is lost, inspect the semaphore before
+	// sending the command again.
 	Administer(context.Context, *semav1.StoreAdministerRequest) (*semav1.StoreAdministerResponse, error)
-	// List is the names of semaphores, in order.
+	// List returns semaphores, ordered by name.
 	List(context.Context, *semav1.StoreListRequest) (*semav1.StoreListResponse, error)
-	// Ping is a round trip to the engine.
+	// Ping makes a round trip to the store.
 	Ping(context.Context, *semav1.StorePingRequest) (*semav1.StorePingResponse, error)
-	// Examine says how the engine is set up and how it does.
+	// Examine returns findings about the configuration and state of the store.
 	Examine(context.Context, *semav1.StoreExamineRequest) (*semav1.StoreExamineResponse, error)
-	// Listen has the names of semaphores on which sessions of an instance have news.
-	// A message comes at least as often as the first one says, empty if there is no
-	// news. From time to time the stream ends without an error: then the client
-	// listens anew, which tells the service that it is there. Hints may be lost
-	// meanwhile, so who listens again looks at all it uses.
+	// Listen sends the names of semaphores on which sessions of an instance have changes. A
+	// message is sent at least at the interval that the first one contains, empty if there is
+	// no change. From time to time, the stream ends without an error. Then the client listens
+	// again, which shows the service that the client still runs. Notifications may be lost in
+	// the meantime, so a client that listens again polls everything that it uses.
 	Listen(context.Context, *semav1.StoreListenRequest, *connect.ServerStream[semav1.StoreListenResponse]) error
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// An action is a change that a form asks for.
+// An action is a change that a form requests.
 type action struct {
 	name, verb     string
 	capacity, ramp int64
@@ -22,7 +22,7 @@ type action struct {
 	why            string
 }
 
-// An inputError is about what a viewer has typed.
+// An inputError describes invalid form input.
 type inputError struct{ detail string }
 
 func (u inputError) Error() string { return u.detail }
@@ -39,7 +39,7 @@ func (d *Dashboard) actionOf(r *http.Request, v Viewer) (want action, err error)
 		want.capacity, bad[0] = strconv.ParseInt(strings.TrimSpace(r.FormValue("capacity")), 10, 64)
 		want.ramp, bad[1] = strconv.ParseInt(strings.TrimSpace(r.FormValue("ramp")), 10, 64)
 		if errors.Join(bad[:]...) != nil || want.capacity < 0 || want.ramp < 0 {
-			return want, inputError{"A capacity is a whole number of permits, 0 or more; a ramp is one of permits a second, and 0 is at once."}
+			return want, inputError{"The capacity is a whole number of permits, 0 or more. The ramp is a whole number of permits per second; 0 is at once."}
 		}
 		if version := r.FormValue("version"); version != "" {
 			want.version, err = strconv.ParseUint(version, 10, 64)
@@ -50,26 +50,26 @@ func (d *Dashboard) actionOf(r *http.Request, v Viewer) (want action, err error)
 		want.lease = protocol.Seq(lease)
 	case "drain", "resume", "delete":
 	default:
-		return want, inputError{fmt.Sprintf("There is no action %q.", want.verb)}
+		return want, inputError{fmt.Sprintf("Unknown action %q.", want.verb)}
 	}
 	if err != nil {
-		err = inputError{"This is not a number that this page has given: go back, and try again."}
+		err = inputError{"A number of this form is not valid: go back and try again."}
 	}
 	return want, err
 }
 
-// An actionResult is what became of an action.
+// An actionResult is the result of an action.
 type actionResult struct {
 	Good        bool
 	Title, Text string
-	Gone        bool // it has no page any more
+	Gone        bool // the semaphore no longer has a page
 }
 
-// do performs an action that was confirmed.
+// do performs a confirmed action.
 func (d *Dashboard) do(w http.ResponseWriter, r *http.Request, v Viewer) error {
 	want, err := d.actionOf(r, v)
 	if err == nil && !want.sure && (want.verb == "delete" || want.atOnce) {
-		err = inputError{"Tick the box first: it says what the risk is."}
+		err = inputError{"Tick the box first: it describes the risk."}
 	}
 	if err == nil {
 		err = want.do(r.Context(), v)
@@ -92,7 +92,8 @@ func (want action) do(ctx context.Context, v Viewer) error {
 	return v.Delete(ctx, want.name)
 }
 
-// report responds with the result: on the page that asked, or on one of its own.
+// report responds with the result of an action: to htmx with a part, or else with the
+// semaphore's page.
 func (d *Dashboard) report(w http.ResponseWriter, r *http.Request, v Viewer, want action, err error) error {
 	if want.name == "" {
 		return err
@@ -131,7 +132,7 @@ func (want action) done() actionResult {
 	case want.verb == "revoke":
 		o.Title, o.Text = "The holder is notified", fmt.Sprintf("Lease %d of %s stays in the list until the holder has confirmed, or has expired.", want.lease, name)
 	default:
-		o.Title, o.Text, o.Gone = "Deleted "+name, "The next acquire creates it anew.", true
+		o.Title, o.Text, o.Gone = "Deleted "+name, "The next acquire creates it again.", true
 	}
 	return o
 }
@@ -144,10 +145,10 @@ func (d *Dashboard) rejection(r *http.Request, want action, err error) Problem {
 		return Problem{Status: http.StatusBadRequest, Title: "Nothing was done", Detail: typed.detail}
 	case want.verb == "revoke" && errors.Is(err, fs.ErrNotExist):
 		return Problem{Status: http.StatusNotFound, Title: "Nothing had to be done",
-			Detail: fmt.Sprintf("Lease %d of %q is gone already: it was released, or has expired.", want.lease, want.name)}
+			Detail: fmt.Sprintf("Lease %d of %q has already ended: it was released, or has expired.", want.lease, want.name)}
 	case errors.Is(err, protocol.ErrConflict):
 		return Problem{Status: http.StatusPreconditionFailed, Title: "Nothing was done",
-			Detail: fmt.Sprintf("%q was changed since you were asked. Look at its settings as they are now, and try again.", want.name)}
+			Detail: fmt.Sprintf("%q was changed in the meantime. Check its current settings and try again.", want.name)}
 	}
 	p := d.explain(r, err)
 	p.Title = "Not done. " + p.Title

@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// htmx.min.js is htmx 2.0.11 as it is published; htmx.LICENSE is its licence.
+// assets contains the static files. htmx.min.js is htmx 2.0.11 as published; htmx.LICENSE is
+// its licence.
 //
 //go:embed assets
 var assets embed.FS
 
-// assetNames are the files that pages use.
+// assetNames lists the files that pages use.
 var assetNames = []string{"sema.css", "sema.js", "htmx.min.js", "icon.svg"}
 
-// An asset is a file under an address that says what is in it, so that browsers need
-// not ask for it twice, and have a new one as soon as there is one.
+// An asset is a file whose URL contains a hash of its content: browsers cache it for ever,
+// and load a new version as soon as there is one.
 type asset struct {
 	version string
 	content []byte
@@ -30,7 +31,7 @@ var files = sync.OnceValue(func() map[string]asset {
 	for _, name := range assetNames {
 		content, err := assets.ReadFile("assets/" + name)
 		if err != nil {
-			panic(err) // it is compiled in
+			panic(err) // the file is embedded
 		}
 		sum := sha256.Sum256(content)
 		all[name] = asset{hex.EncodeToString(sum[:8]), content}
@@ -40,12 +41,12 @@ var files = sync.OnceValue(func() map[string]asset {
 
 func assetURL(name string) string { return "/ui/assets/" + files()[name].version + "/" + name }
 
-// serveAsset is for everybody: there is nothing of anybody in it.
+// serveAsset serves static files without authentication: they contain no data.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	file, ok := files()[name]
 	if !ok || r.PathValue("version") != file.version {
-		http.Error(w, "there is no such file; reload the page", http.StatusNotFound)
+		http.Error(w, "no such file; reload the page", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")

@@ -14,8 +14,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A question is asked before an action. It names the semaphore and the consequences, in
-// numbers.
+// A question asks for confirmation of an action. It names the semaphore and quantifies the
+// consequences.
 type question struct {
 	border
 	URL    string   // of the semaphore's page
@@ -23,13 +23,13 @@ type question struct {
 	Then   []string // the consequences
 	Button string
 	Danger bool
-	Sure   string            // what has to be ticked first; "" for nothing
-	Why    bool              // the viewer may give a reason
-	Fields map[string]string // of the form that performs it
-	Harder *question         // another way with a greater risk
+	Sure   string            // label of a box that must be ticked first; "": no box
+	Why    bool              // the form has a field for a reason
+	Fields map[string]string // hidden fields of the form that performs the action
+	Harder *question         // an alternative with a greater risk
 }
 
-// confirm responds with the question of an action.
+// confirm responds with the question for an action.
 func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) error {
 	want, err := d.actionOf(r, v)
 	if err != nil {
@@ -59,8 +59,8 @@ func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) er
 	return nil
 }
 
-// current returns a semaphore as it is right now, with all of its leases: decisions are
-// not based on an earlier state.
+// current reads the current state of a semaphore with all of its leases, so that no decision
+// is based on an earlier state.
 func (d *Dashboard) current(ctx context.Context, name string) (semaphore, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -69,10 +69,10 @@ func (d *Dashboard) current(ctx context.Context, name string) (semaphore, error)
 		return semaphore{}, err
 	}
 	ahead, _ := d.feeds.reader.ahead().wait(ctx)
-	return seen(name, snapshot, time.Now().Add(ahead)), nil
+	return newSemaphore(name, snapshot, time.Now().Add(ahead)), nil
 }
 
-// questionOf returns the question about a semaphore as it is.
+// questionOf returns the question for an action, given the semaphore's current state.
 func questionOf(want action, s semaphore) (question, error) {
 	name := strconv.Quote(s.Name)
 	switch want.verb {
@@ -87,7 +87,7 @@ func questionOf(want action, s semaphore) (question, error) {
 	case "resume":
 		return question{
 			Ask: fmt.Sprintf("Resume %s?", name), Button: "Resume " + s.Name, Fields: map[string]string{},
-			Then: []string{fmt.Sprintf("%s of %s in use. The rest is granted again, at once.", count(s.InUse), permits(s.Config.Capacity))},
+			Then: []string{fmt.Sprintf("%s of %s in use. The rest can be granted again at once.", count(s.InUse), permits(s.Config.Capacity))},
 		}, nil
 	case "resize":
 		return question{
@@ -102,11 +102,11 @@ func questionOf(want action, s semaphore) (question, error) {
 	return question{
 		Ask: fmt.Sprintf("Delete %s?", name), Button: "Delete " + s.Name, Danger: true, Fields: map[string]string{},
 		Then: []string{
-			fmt.Sprintf("%s in use by %s, and %s waiting: all of them lose their leases, and are notified only with their next heartbeat.",
+			fmt.Sprintf("%s in use by %s, and %s waiting: all holders lose their leases, and all waiters their places. They are notified only at their next heartbeat.",
 				permits(s.InUse), holdersText(len(s.Leases)), count(s.Waiting())),
-			"Its settings are deleted. The next acquire creates it anew, and grants permits while those of now may still be in use.",
+			"Its settings are deleted. The next acquire creates it again, and permits are granted while current ones may still be in use.",
 		},
-		Sure: "The present holders may be ignored",
+		Sure: "The current holders may be ignored",
 	}, nil
 }
 
@@ -124,21 +124,21 @@ func askRevoke(want action, s semaphore) (question, error) {
 		Ask:    fmt.Sprintf("Revoke %s of %q, held for %s?", permits(h.Weight), s.Name, age(h.Held)),
 		Button: "Notify the holder", Why: true, Fields: map[string]string{"lease": lease},
 		Then: []string{
-			"Held by " + whoIs(h) + ".",
+			"Held by " + describeHolder(h) + ".",
 			fmt.Sprintf("The holder is notified. Its permits are free when it has confirmed, or has sent no heartbeat for %s.", s.TTL()),
 		},
 		Harder: &question{
-			Ask: "Or at once", Button: "Revoke at once", Danger: true, Sure: "I know that this holder does not work any more",
-			Then:   []string{fmt.Sprintf("This breaks the bound: its permits are granted again now, and if this holder still works more than %s are in use.", count(s.Config.Capacity))},
+			Ask: "Or at once", Button: "Revoke at once", Danger: true, Sure: "I know that this holder has stopped working",
+			Then:   []string{fmt.Sprintf("This breaks the bound: its permits can be granted again now. If this holder is still working, more than %s are in use.", count(s.Config.Capacity))},
 			Fields: map[string]string{"lease": lease, "at_once": "1", "name": s.Name, "do": want.verb},
 		},
 	}, nil
 }
 
-// errNoLease is about a lease that has ended meanwhile.
-var errNoLease = fmt.Errorf("the lease is gone: %w", fs.ErrNotExist)
+// errNoLease is the error for a lease that has ended in the meantime.
+var errNoLease = fmt.Errorf("no such lease: %w", fs.ErrNotExist)
 
-func whoIs(h holder) string {
+func describeHolder(h holder) string {
 	if h.Details.About() == "" {
 		return h.Instance
 	}
@@ -156,9 +156,9 @@ func resized(want action, s semaphore) (then []string) {
 	}
 	switch {
 	case want.capacity > s.Effective && want.ramp > 0:
-		then = append(then, fmt.Sprintf("It rises by %s a second, and is reached in %s.", count(want.ramp), age(rise(want.capacity-s.Effective, want.ramp))))
+		then = append(then, fmt.Sprintf("It rises by %s per second, and is reached in %s.", count(want.ramp), age(rise(want.capacity-s.Effective, want.ramp))))
 	case want.capacity > s.Effective:
-		then = append(then, "It applies at once: as many waiters as fit are granted together.")
+		then = append(then, "It applies at once: all waiters that fit are granted together.")
 	}
 	return then
 }
@@ -167,18 +167,18 @@ func holdersText(n int) string {
 	return plural(int64(n), "1 holder", count(int64(n))+" holders")
 }
 
-// rejected returns what becomes of waiters.
+// rejected returns what a drain does to the waiters.
 func rejected(waiting int64) string {
 	switch waiting {
 	case 0:
-		return "Nobody waits."
+		return "No acquire is waiting."
 	case 1:
 		return "The waiter is rejected."
 	}
 	return fmt.Sprintf("The %s waiters are rejected.", count(waiting))
 }
 
-// questionURL returns the address of the question of an action.
+// questionURL returns the URL of the question for an action.
 func questionURL(verb, name string) string {
 	return "/ui/confirm?" + url.Values{"do": {verb}, "name": {name}}.Encode()
 }

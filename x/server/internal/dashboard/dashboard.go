@@ -1,7 +1,7 @@
-// Package dashboard serves pages under /ui/ that show semaphores, their holders and
-// waiters as they change, and let operators change them.
+// Package dashboard serves pages under /ui/ that show semaphores with their holders and
+// waiters, update while they change, and let operators change semaphores.
 //
-// It does not authenticate, authorise or audit: the [Service] that it is part of does.
+// The package does not authenticate, authorise or audit: its [Service] does.
 package dashboard
 
 import (
@@ -21,25 +21,25 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A Store is what is shown. It is read once for all viewers; what each of them may see is
-// up to the [Viewer].
+// A Store provides the data that is shown. It is read once for all viewers. The [Viewer]
+// decides what each of them may see.
 type Store interface {
 	List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error)
 	Inspect(ctx context.Context, name string) (protocol.Snapshot, error)
-	// Recent returns a semaphore as it was within the last second: what another stream has
-	// just read is not read again.
+	// Recent returns a semaphore as of the last second. It may return what another stream
+	// has just read.
 	Recent(ctx context.Context, name string) (protocol.Snapshot, error)
-	Ping(ctx context.Context) (time.Time, error) // the time on its clock
+	Ping(ctx context.Context) (time.Time, error) // returns the time on the store's clock
 }
 
-// A Viewer is a user of the dashboard. Methods that change something fail unless the
-// viewer may, and are audited.
+// A Viewer is a user of the dashboard. Methods that change something check whether the
+// viewer may do so, and are audited.
 type Viewer interface {
-	Name() string   // "" where no authentication is configured
-	Prefix() string // of all names that the viewer may see, and of no others
+	Name() string   // "" if no authentication is configured
+	Prefix() string // prefix of exactly the names that the viewer may see
 	MayChange(semaphore string) bool
 
-	// Resize fails if the configuration has another version by now.
+	// Resize fails if the configuration no longer has the given version.
 	Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error
 	Drain(ctx context.Context, semaphore string) error
 	Resume(ctx context.Context, semaphore string) error
@@ -47,46 +47,46 @@ type Viewer interface {
 	Delete(ctx context.Context, semaphore string) error
 }
 
-// A Service is what the dashboard is part of.
+// A Service is the server that the dashboard is part of.
 type Service interface {
-	// Admit returns the viewer of a request, by a header or by [Token]. It fails for
-	// viewers that may see nothing, and for requests of pages of other sites.
+	// Admit returns the viewer of a request, authenticated by a header or by [Token]. It
+	// fails for viewers that may see nothing, and for requests from pages of other sites.
 	Admit(r *http.Request) (Viewer, error)
 
-	// Stream begins a response that goes on until ctx ends, unless there are too many.
-	// send sends at once, and reports whether the client may still read.
+	// Stream starts a response that lasts until ctx ends. It fails if there are too many
+	// streams. send writes and flushes, and reports false once writing has failed.
 	Stream(w http.ResponseWriter, r *http.Request) (ctx context.Context, send func(text string) bool, end func(), err error)
 
-	// Explain returns an error as viewers read it, and logs it where that is due.
+	// Explain converts an error for viewers, and logs it if necessary.
 	Explain(r *http.Request, err error) Problem
 
-	// Unavailable is called when the store ceases to respond.
+	// Unavailable is called when the store stops responding.
 	Unavailable(err error)
 }
 
-// A Problem is an error as viewers read it.
+// A Problem is an error as viewers see it.
 type Problem struct {
 	Status        int
 	Title, Detail string
 	Header        http.Header
 }
 
-// Options configure a dashboard.
+// Options configures a dashboard.
 type Options struct {
 	Store   Store
 	Service Service
 	Version string
-	Login   bool // viewers have to log in with a token
+	Login   bool // viewers must log in with a token
 }
 
-// A Dashboard is an [http.Handler] for /ui/, and for no other path: links lead there.
+// A Dashboard is an [http.Handler] for /ui/ only: its links contain that path.
 type Dashboard struct {
 	Options
 	feeds  *feeds
 	routes *http.ServeMux
 }
 
-// New returns a dashboard, which has to be closed.
+// New returns a dashboard. The caller must close it.
 func New(o Options) *Dashboard {
 	d := &Dashboard{Options: o, feeds: newFeeds(o.Store, o.Service.Unavailable), routes: http.NewServeMux()}
 	d.routes.HandleFunc("GET /ui/assets/{version}/{file}", serveAsset)
@@ -102,8 +102,8 @@ func New(o Options) *Dashboard {
 	return d
 }
 
-// unrouted fails requests that no route serves: there is no such page, or it has
-// other methods.
+// unrouted responds to requests that match no route: the page does not exist, or has other
+// methods.
 func (d *Dashboard) unrouted(w http.ResponseWriter, r *http.Request, _ Viewer) error {
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
@@ -112,7 +112,7 @@ func (d *Dashboard) unrouted(w http.ResponseWriter, r *http.Request, _ Viewer) e
 			methods = append(methods, method)
 		}
 		if strings.HasPrefix(pattern, "GET ") {
-			methods = append(methods, http.MethodHead) // [http.ServeMux] serves it, too
+			methods = append(methods, http.MethodHead) // [http.ServeMux] serves it as well
 		}
 	}
 	if len(methods) == 0 {
@@ -123,20 +123,20 @@ func (d *Dashboard) unrouted(w http.ResponseWriter, r *http.Request, _ Viewer) e
 }
 
 var (
-	errNoPage   = errors.New("there is no such page")
+	errNoPage   = errors.New("no such page")
 	errNoMethod = errors.New("the page has other methods")
 	errMayNot   = errors.New("this viewer may not change anything")
 )
 
-// EndStreams ends all streams, and rejects new ones. Pages show that they are not live any
-// more, and reconnect.
+// EndStreams ends all streams and rejects new ones. Pages show that they are no longer live,
+// and reconnect.
 func (d *Dashboard) EndStreams() { d.feeds.end() }
 
-// Close ends streams, and returns when the store is not read any more.
+// Close ends all streams and waits until the store is no longer read.
 func (d *Dashboard) Close() { d.feeds.close() }
 
-// policy has pages use what this server sends, and nothing else; no page of another
-// site shows them in a frame. Nothing is written into pages that is code or style.
+// policy restricts pages to resources of this server and forbids framing by other sites.
+// Pages contain no inline code or styles.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // ServeHTTP implements [http.Handler].
@@ -147,17 +147,17 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Referrer-Policy", "same-origin") // with none, browsers would not say where a form comes from
+	h.Set("Referrer-Policy", "same-origin") // without it, browsers would omit the origin of a form
 	h.Set("Cache-Control", "no-store")
 	if at, err := url.ParseRequestURI(r.RequestURI); err == nil && !strings.HasPrefix(at.Path, "/ui/") {
-		// Links, forms and the cookie would lead elsewhere, and half of it would work.
-		http.Error(w, "the dashboard has to be at /ui/: serve this handler at the root of a host, without http.StripPrefix", http.StatusNotFound)
+		// Links, forms and the cookie would use wrong paths, so only parts would work.
+		http.Error(w, "the dashboard must be at /ui/: serve this handler at the root of a host, without http.StripPrefix", http.StatusNotFound)
 		return
 	}
 	d.routes.ServeHTTP(w, r)
 }
 
-// admitted returns a handler for viewers that may see something.
+// admitted wraps a handler: it authenticates the viewer and responds with errors.
 func (d *Dashboard) admitted(serve func(http.ResponseWriter, *http.Request, Viewer) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.Service.Admit(r)
@@ -170,7 +170,7 @@ func (d *Dashboard) admitted(serve func(http.ResponseWriter, *http.Request, View
 	}
 }
 
-// fail responds with an error: with the login page, if a token is missing.
+// fail responds with an error, or with the login page if a token is missing.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v Viewer, err error) {
 	p := d.explain(r, err)
 	for key, values := range p.Header {
@@ -178,7 +178,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v Viewer, err e
 	}
 	switch {
 	case p.Status == http.StatusUnauthorized && d.Login && byScript(r):
-		w.Header().Set("HX-Refresh", "true") // and then the login page is shown
+		w.Header().Set("HX-Refresh", "true") // the reload shows the login page
 		w.WriteHeader(p.Status)
 	case p.Status == http.StatusUnauthorized && d.Login:
 		d.askForToken(w, r, r.URL.RequestURI(), p)
@@ -192,7 +192,8 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v Viewer, err e
 	}
 }
 
-// reject is fail for a part of a page: in the dialog, or where results of actions are.
+// reject responds with an error for a part of a page: in the dialog, or in the place of
+// action results.
 func (d *Dashboard) reject(w http.ResponseWriter, r *http.Request, p Problem) {
 	if r.Method == http.MethodGet {
 		d.render(w, p.Status, "rejection", p)
@@ -201,49 +202,49 @@ func (d *Dashboard) reject(w http.ResponseWriter, r *http.Request, p Problem) {
 	d.render(w, p.Status, "result", actionResult{Title: p.Title, Text: p.Detail})
 }
 
-// explain returns an error as viewers can act on it.
+// explain converts an error into a problem that viewers can act on.
 func (d *Dashboard) explain(r *http.Request, err error) Problem {
 	if errors.Is(err, errNoPage) {
-		return Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The overview has all semaphores."}
+		return Problem{Status: http.StatusNotFound, Title: "No such page", Detail: "The overview has all semaphores."}
 	}
 	if errors.Is(err, errNoMethod) {
-		return Problem{Status: http.StatusMethodNotAllowed, Title: "Method not allowed", Detail: "The header Allow has the methods of this page."}
+		return Problem{Status: http.StatusMethodNotAllowed, Title: "Method not allowed", Detail: "The Allow header lists the methods of this page."}
 	}
 	if errors.Is(err, errMayNot) {
-		return Problem{Status: http.StatusForbidden, Title: "You may look, and not change anything", Detail: "Log in with a token that has the verb admin for this semaphore."}
+		return Problem{Status: http.StatusForbidden, Title: "You may view but not change this semaphore", Detail: "Log in with a token that has the verb admin for this semaphore."}
 	}
 	p := d.Service.Explain(r, err)
 	if p.Title != "" {
 		p.Title = strings.ToUpper(p.Title[:1]) + p.Title[1:]
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		p.Title, p.Detail = "There is no such semaphore", "It was deleted, or never created: the first acquire creates it."
+		p.Title, p.Detail = "No such semaphore", "It was deleted, or was never created. The first acquire creates it."
 	}
 	return p
 }
 
-// byScript reports whether a request is for a part of a page.
+// byScript reports whether htmx requests a part of a page.
 func byScript(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
-// named returns the semaphore of a request, if the viewer may see it.
+// named returns the name of a request's semaphore, if the viewer may see it.
 func (d *Dashboard) named(r *http.Request, v Viewer) (string, error) {
 	name := r.FormValue("name")
 	if err := fleet.CheckName(name); err != nil {
 		return "", err
 	}
 	if !strings.HasPrefix(name, v.Prefix()) {
-		return "", fs.ErrNotExist // whether it exists is not for others to know
+		return "", fs.ErrNotExist // do not reveal whether it exists
 	}
 	return name, nil
 }
 
-// A border is around every page.
+// A border holds the data of the header and footer of every page.
 type border struct {
 	Title   string
-	Viewer  string // "": not known
+	Viewer  string // "": unknown
 	Login   bool
 	Version string
-	Live    string // the address of the stream; "" for a page that does not change
+	Live    string // URL of the stream; "": the page does not change
 	AsOf    time.Time
 }
 
@@ -258,8 +259,8 @@ func (d *Dashboard) border(v Viewer, title string) border {
 //go:embed templates
 var sources embed.FS
 
-// templates are read when the first page is shown: programs that serve none need not
-// wait for it.
+// templates parses the templates on first use: programs that show no page need not wait for
+// it.
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"asset": assetURL, "confirm": questionURL, "count": count, "permits": permits, "age": age,
@@ -267,7 +268,7 @@ var templates = sync.OnceValue(func() *template.Template {
 	}).ParseFS(sources, "templates/*.html"))
 })
 
-// render responds with a page, or with a part of one. It is sent when all of it is
+// render responds with a page, or with a part of one. It sends nothing before everything is
 // rendered.
 func (d *Dashboard) render(w http.ResponseWriter, status int, name string, data any) {
 	var page bytes.Buffer
@@ -277,5 +278,5 @@ func (d *Dashboard) render(w http.ResponseWriter, status int, name string, data 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = page.WriteTo(w) // fails if the client has gone
+	_, _ = page.WriteTo(w) // fails if the client has disconnected
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// feeds keep pages live for all viewers, and only while there are any. Viewers of the same
-// view share a feed: its page is rendered once for all of them.
+// feeds keeps pages live, only while they have viewers. Viewers of the same view share a
+// feed, which renders its page once for all of them.
 type feeds struct {
 	reader  *reader
-	life    context.Context // of streams
+	life    context.Context // lifetime of streams
 	end     context.CancelFunc
 	running sync.WaitGroup
 	began   time.Time
@@ -25,21 +25,21 @@ func newFeeds(s Store, trouble func(error)) *feeds {
 	return f
 }
 
-// close returns when the store is not read any more.
+// close ends all streams and waits until the store is no longer read.
 func (f *feeds) close() {
 	f.mu.Lock()
-	f.end() // no viewer joins from now on
+	f.end() // join fails from now on
 	f.mu.Unlock()
 	f.running.Wait()
 	f.reader.close()
 }
 
-// A feed renders a view again and again.
+// A feed renders a view periodically.
 type feed struct {
 	view
 	subscribers map[*subscriber]struct{}
 	latest      *revision
-	now         chan struct{} // full when the view is to be rendered at once
+	now         chan struct{} // full: render the view at once
 }
 
 // A subscriber receives the latest revision of a page.
@@ -70,7 +70,7 @@ func (f *feeds) join(v view) (s *subscriber, leave func(), err error) {
 	}, nil
 }
 
-// changed makes viewers see at once what one of them has changed.
+// changed makes feeds render at once after a viewer has changed a semaphore.
 func (f *feeds) changed(name string) {
 	f.reader.changed()
 	f.mu.Lock()
@@ -87,14 +87,14 @@ func (f *feeds) changed(name string) {
 }
 
 // run renders a view until it has no subscribers. All feeds read at the same time, so that
-// the store is read once for all of them.
+// they share one read of the store.
 func (f *feeds) run(one *feed) {
 	within := every
 	for f.wanted(one) {
 		start := time.Now()
 		to, trouble := f.render(f.life, one.view, within)
 		if f.life.Err() != nil {
-			continue // it was not read to the end
+			continue // the read was interrupted
 		}
 		f.publish(one, to, trouble == nil)
 		within = every / 2
@@ -106,8 +106,8 @@ func (f *feeds) run(one *feed) {
 	}
 }
 
-// untilNext returns the time until a feed reads again. A slow store is read at most half
-// the time.
+// untilNext returns the time until a feed reads again. A slow store is read for at most half
+// of the time.
 func (f *feeds) untilNext(start time.Time) time.Duration {
 	now := time.Now()
 	next := start.Add(max(every, 2*now.Sub(start))).Sub(f.began)
@@ -118,7 +118,7 @@ func (f *feeds) untilNext(start time.Time) time.Duration {
 	return wait
 }
 
-// wanted reports whether a feed has subscribers. If not, it ends.
+// wanted reports whether a feed has subscribers, and removes it otherwise.
 func (f *feeds) wanted(one *feed) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,8 +143,8 @@ func (f *feeds) publish(one *feed, to page, live bool) {
 	}
 }
 
-// render returns a view as it is now, or was within that time. In an outage pages keep
-// what they show, and say so.
+// render returns a view of data that is no older than within. During an outage, pages keep
+// their content and show a notice.
 func (f *feeds) render(ctx context.Context, v view, within time.Duration) (page, *trouble) {
 	if v.name != "" {
 		p := f.reader.semaphorePage(ctx, v, within)

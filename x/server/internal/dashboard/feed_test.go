@@ -19,14 +19,14 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A fakeStore counts how often it is read.
+// A fakeStore counts its reads.
 type fakeStore struct {
 	mu           sync.Mutex
 	all          map[string]protocol.Snapshot
 	broken       map[string]error // semaphores that cannot be read
 	lists        int
 	inspects     map[string]int
-	asking, most int // Inspects at a time
+	asking, most int // concurrent Inspects; the most so far
 	takes        time.Duration
 	down         error
 }
@@ -47,7 +47,7 @@ func services(n int) (names []string) {
 }
 
 func (e *fakeStore) List(ctx context.Context, q protocol.ListQuery) (page []protocol.Summary, err error) {
-	if e.takes > 0 { // timers that are due at once trip the race detector in a bubble
+	if e.takes > 0 { // timers without a delay trip the race detector in a bubble
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -72,7 +72,7 @@ func (e *fakeStore) Recent(ctx context.Context, name string) (protocol.Snapshot,
 func (e *fakeStore) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	e.set(func() { e.asking++; e.most = max(e.most, e.asking) })
 	defer e.set(func() { e.asking-- })
-	if e.takes > 0 { // timers that are due at once trip the race detector in a bubble
+	if e.takes > 0 { // timers without a delay trip the race detector in a bubble
 		select {
 		case <-ctx.Done():
 			return protocol.Snapshot{}, ctx.Err()
@@ -102,7 +102,7 @@ func (e *fakeStore) set(change func()) {
 	change()
 }
 
-// asked is how often, since it was last called.
+// asked returns the numbers of reads since the last call.
 func (e *fakeStore) asked() (lists int, inspects map[string]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -111,7 +111,7 @@ func (e *fakeStore) asked() (lists int, inspects map[string]int) {
 	return lists, inspects
 }
 
-// watched runs a test with a watch, which is ended with it.
+// watched runs a test with feeds, which are closed when it ends.
 func watched(t *testing.T, e *fakeStore, test func(t *testing.T, w *feeds)) {
 	t.Helper()
 	t.Parallel()
@@ -133,9 +133,9 @@ func (f *feeds) mustJoin(t *testing.T, v view) (*subscriber, func()) {
 
 var everything = view{query: query{Sort: "name"}}
 
-// However many viewers there are, the store is read once a second, and not at all without
-// any.
-func TestLooksAreShared(t *testing.T) {
+// TestFeeds_ShareReads checks that the store is read once a second for any number of viewers, and
+// not at all without viewers.
+func TestFeeds_ShareReads(t *testing.T) {
 	e := newStore("a", "b", "c")
 	watched(t, e, func(t *testing.T, w *feeds) {
 		var leave []func()
@@ -150,7 +150,7 @@ func TestLooksAreShared(t *testing.T) {
 			join(v)
 			join(view{name: "a", mayChange: i%2 == 0})
 			join(view{name: "b", mayChange: i > 10})
-			time.Sleep(every / 20) // they do not come together
+			time.Sleep(every / 20) // they join at different times
 		}
 		time.Sleep(3 * every)
 		e.asked()
@@ -169,33 +169,33 @@ func TestLooksAreShared(t *testing.T) {
 				leave[i]()
 			}
 		}
-		time.Sleep(every) // one look may be on its way
+		time.Sleep(every) // one read may be in progress
 		e.asked()
 		time.Sleep(seconds * every)
 		if lists, inspects := e.asked(); lists != 0 || inspects["a"] != seconds || len(inspects) != 1 {
-			t.Errorf("for one that is looked at: %d lists, %v", lists, inspects)
+			t.Errorf("with one semaphore's page open: %d lists, %v", lists, inspects)
 		}
 		leave[1]()
 		time.Sleep(2 * every)
 		e.asked()
 		time.Sleep(time.Minute)
 		if lists, inspects := e.asked(); lists != 0 || len(inspects) != 0 {
-			t.Errorf("nobody looks: %d lists, %v", lists, inspects)
+			t.Errorf("without viewers: %d lists, %v", lists, inspects)
 		}
-		w.running.Wait() // nothing is left behind
+		w.running.Wait() // all goroutines have ended
 		join(view{name: "c"})
 		if f := <-subscribers[len(subscribers)-1].updates; f.parts["state"] == "" {
-			t.Errorf("who comes later sees %v", f.page)
+			t.Errorf("a later subscriber sees %v", f.page)
 		}
 		w.end()
 		if _, _, err := w.join(view{name: "a"}); err == nil {
-			t.Error("it goes on after its end")
+			t.Error("join succeeded after the end")
 		}
 	})
 }
 
-// Pages that are loaded at the same time share one read.
-func TestPageLoadsAreShared(t *testing.T) {
+// TestReader_PageLoadsShareARead checks that pages that are loaded at the same time share one read.
+func TestReader_PageLoadsShareARead(t *testing.T) {
 	e := newStore(services(300)...)
 	e.takes = 10 * time.Millisecond
 	watched(t, e, func(t *testing.T, w *feeds) {
@@ -219,8 +219,9 @@ func TestPageLoadsAreShared(t *testing.T) {
 	})
 }
 
-// Who sees the same is shown the same, and nothing is drawn that looks as before.
-func TestDrawingsAreShared(t *testing.T) {
+// TestFeeds_ShareRenderedParts checks that viewers of the same view share a revision, and that
+// unchanged parts are not rendered again.
+func TestFeeds_ShareRenderedParts(t *testing.T) {
 	e := newStore("a", "b")
 	lease := protocol.LeaseInfo{Seq: 1, Session: 1, Weight: 1, Since: protocol.Micros(time.Now().Add(-48 * time.Hour).UnixMicro())}
 	s := e.all["a"]
@@ -235,10 +236,10 @@ func TestDrawingsAreShared(t *testing.T) {
 		admin, _ := w.mustJoin(t, view{name: "a", mayChange: true})
 		reader, _ := w.mustJoin(t, view{name: "a"})
 		if x, y, z := <-one.updates, <-same.updates, <-other.updates; x != y || x.whole() != y.whole() || x.parts["s:a"] != z.parts["s:a"] {
-			t.Error("it is not shown once for all")
+			t.Error("the page is not rendered once for all")
 		}
 		if x, y := <-admin.updates, <-reader.updates; !strings.Contains(string(x.parts["l:1"]), "Revoke…") || strings.Contains(string(y.parts["l:1"]), "Revoke…") || y.parts["verbs"] != "" {
-			t.Errorf("what differs is shown to others: %v", y.page)
+			t.Errorf("the page has parts of another view: %v", y.page)
 		}
 		const marked = "rendered once"
 		mark := func(c *parts, id string) {
@@ -252,18 +253,18 @@ func TestDrawingsAreShared(t *testing.T) {
 		mark(w.reader.entryOf(entryKey{"a", ""}).parts, "state")
 		time.Sleep(10 * every)
 		if f, p := <-one.updates, <-reader.updates; f.parts["s:a"] != marked || p.parts["state"] != marked {
-			t.Errorf("what has not changed was drawn again: %s %s", f.parts["s:a"], p.parts["state"])
+			t.Errorf("unchanged parts were rendered again: %s %s", f.parts["s:a"], p.parts["state"])
 		}
 		e.set(func() { s.InUse = 2; e.all["a"] = s })
 		time.Sleep(2 * every)
 		if f, p := <-one.updates, <-reader.updates; !strings.Contains(string(f.parts["s:a"]), "<b>2</b> of 4") || p.parts["state"] == marked {
-			t.Errorf("what has changed was not drawn: %s", f.parts["s:a"])
+			t.Errorf("a changed part was not rendered: %s", f.parts["s:a"])
 		}
 	})
 }
 
-// A stage sends what has changed since what each has seen.
-func TestFramesAfterOthers(t *testing.T) {
+// TestRevision_After checks that a subscriber is sent what has changed since its last revision.
+func TestRevision_After(t *testing.T) {
 	t.Parallel()
 	state := func(text string) page { return page{parts: map[string]template.HTML{"state": template.HTML(text)}} }
 	a := newRevision(nil, state("1"), true)
@@ -271,15 +272,15 @@ func TestFramesAfterOthers(t *testing.T) {
 	c := newRevision(b, state("2"), true)
 	for _, one := range []struct {
 		f, seen *revision
-		news    bool
+		changed bool
 	}{{a, nil, true}, {b, a, true}, {c, b, false}, {c, a, true}, {c, nil, true}, {c, c, false}} {
-		if text := one.f.after(one.seen); strings.Contains(text, `"state":`) != one.news {
+		if text := one.f.after(one.seen); strings.Contains(text, `"state":`) != one.changed {
 			t.Errorf("%d after %v: %s", one.f.number, one.seen, text)
 		}
 	}
 }
 
-// Pages of many semaphores read atOnce of them at a time.
+// TestReader_TakesTurns checks that at most atOnce semaphores are read concurrently.
 func TestReader_TakesTurns(t *testing.T) {
 	e := newStore(services(100)...)
 	e.takes = 10 * time.Millisecond
@@ -299,7 +300,7 @@ func TestReader_TakesTurns(t *testing.T) {
 	})
 }
 
-// A slow store is read less often.
+// TestReader_SparesASlowStore checks that a slow store is read less often.
 func TestReader_SparesASlowStore(t *testing.T) {
 	e := newStore("a")
 	e.takes = 3 * time.Second
@@ -312,8 +313,8 @@ func TestReader_SparesASlowStore(t *testing.T) {
 	})
 }
 
-// What somebody has changed is seen at once.
-func TestAChangeIsSeenAtOnce(t *testing.T) {
+// TestFeeds_ChangesAreShownAtOnce checks that a viewer's change is shown at once.
+func TestFeeds_ChangesAreShownAtOnce(t *testing.T) {
 	e := newStore("a")
 	watched(t, e, func(t *testing.T, w *feeds) {
 		l, _ := w.mustJoin(t, view{name: "a"})
@@ -322,9 +323,9 @@ func TestAChangeIsSeenAtOnce(t *testing.T) {
 		before := time.Now()
 		w.changed("a")
 		if p := w.reader.semaphorePage(t.Context(), view{name: "a"}, every); !p.gone {
-			t.Error("a page that is loaded is as it was before")
+			t.Error("a loaded page shows the state before the change")
 		}
-		if f := <-l.updates; !strings.Contains(string(f.parts["state"]), "It was deleted") || time.Since(before) != 0 {
+		if f := <-l.updates; !strings.Contains(string(f.parts["state"]), "The semaphore was deleted") || time.Since(before) != 0 {
 			t.Errorf("after %v: %v", time.Since(before), f.page)
 		}
 	})
@@ -332,7 +333,8 @@ func TestAChangeIsSeenAtOnce(t *testing.T) {
 
 func troubleIn(f *revision) string { return string(f.parts["trouble"]) }
 
-// An outage of the store is shown, with since when, until it responds again.
+// TestReader_ShowsOutages checks that an outage is shown with its start time until the store
+// responds again.
 func TestReader_ShowsOutages(t *testing.T) {
 	e := newStore("a")
 	watched(t, e, func(t *testing.T, w *feeds) {
@@ -356,9 +358,9 @@ func TestReader_ShowsOutages(t *testing.T) {
 	})
 }
 
-// One semaphore that cannot be read is no outage of the store, and is shown to its viewers
-// alone.
-func TestOneThatCannotBeRead(t *testing.T) {
+// TestReader_OneFailingSemaphoreIsNoOutage checks that one unreadable semaphore is not an outage,
+// and is reported only to its viewers.
+func TestReader_OneFailingSemaphoreIsNoOutage(t *testing.T) {
 	e := newStore("mine", "b/secret")
 	watched(t, e, func(t *testing.T, w *feeds) {
 		e.broken["b/secret"] = errors.New(`semaphore "b/secret": created by another version`)
@@ -370,30 +372,31 @@ func TestOneThatCannotBeRead(t *testing.T) {
 		few, _ := w.mustJoin(t, mine)
 		for range 3 {
 			if f := <-their.updates; f.live || !strings.Contains(troubleIn(f), "This semaphore cannot be read") || !strings.Contains(troubleIn(f), "another version") {
-				t.Errorf("its viewer reads: %s", troubleIn(f))
+				t.Errorf("its viewer sees: %s", troubleIn(f))
 			}
 			if f := <-all.updates; !f.live || f.parts["s:b/secret"] == "" {
-				t.Errorf("who sees all of them reads: %v", f.page)
+				t.Errorf("the overview of all shows: %v", f.page)
 			}
 			for _, l := range []*subscriber{my, few} {
 				if f := <-l.updates; !f.live || strings.Contains(f.whole(), "secret") || strings.Contains(f.whole(), "another version") {
-					t.Errorf("others read: %v", f.page)
+					t.Errorf("other viewers see: %v", f.page)
 				}
 			}
 		}
 		e.set(func() { e.down = errors.New(`semaphore "b/secret": connection refused`) })
 		time.Sleep(2 * every)
 		if f := <-few.updates; f.live || !strings.Contains(troubleIn(f), "has not responded since") || strings.Contains(f.whole(), "secret") {
-			t.Errorf("who has a prefix reads: %v", f.page)
+			t.Errorf("a viewer with a prefix sees: %v", f.page)
 		}
 		if f := <-all.updates; f.live || !strings.Contains(troubleIn(f), "connection refused") {
-			t.Errorf("who sees all reads: %v", f.page)
+			t.Errorf("a viewer without a prefix sees: %v", f.page)
 		}
 	})
 }
 
-// A page whose client has gone is no outage, and others get the result of its read.
-func TestAPageThatIsLeft(t *testing.T) {
+// TestReader_CancelledPageIsNoOutage checks that a page whose client has disconnected is not an
+// outage, and that others get the result of its read.
+func TestReader_CancelledPageIsNoOutage(t *testing.T) {
 	e := newStore("a")
 	e.takes = every
 	watched(t, e, func(t *testing.T, w *feeds) {
@@ -402,7 +405,7 @@ func TestAPageThatIsLeft(t *testing.T) {
 		wg.Go(func() { w.reader.semaphorePage(ctx, view{name: "a"}, every) })
 		wg.Go(func() {
 			if p := w.reader.semaphorePage(t.Context(), view{name: "a"}, every); p.Trouble != nil {
-				t.Errorf("who waits is told: %+v", p.Trouble)
+				t.Errorf("a waiting viewer sees: %+v", p.Trouble)
 			}
 		})
 		time.Sleep(every / 2)
@@ -417,7 +420,8 @@ func TestAPageThatIsLeft(t *testing.T) {
 	})
 }
 
-// A store that hangs delays no page for long, and is not read any more soon after.
+// TestReader_OfAStoreThatHangs checks that a store that hangs delays no page for long, and is soon
+// no longer read.
 func TestReader_OfAStoreThatHangs(t *testing.T) {
 	e := newStore(services(100)...)
 	e.takes = time.Hour
@@ -427,17 +431,17 @@ func TestReader_OfAStoreThatHangs(t *testing.T) {
 			t.Errorf("%d shown, %+v", l.Shown, l.Trouble)
 		}
 		if took := time.Since(before); took > timeout+2*every {
-			t.Errorf("it took %v", took)
+			t.Errorf("the page took %v", took)
 		}
 		time.Sleep(timeout)
 		if synctest.Wait(); e.asking != 0 {
-			t.Errorf("%d are still asked for", e.asking)
+			t.Errorf("%d reads are still in progress", e.asking)
 		}
 	})
 }
 
-// What is remembered is bounded in time.
-func TestHistoriesAreForgotten(t *testing.T) {
+// TestReader_RemovesOldHistories checks that histories are bounded in time.
+func TestReader_RemovesOldHistories(t *testing.T) {
 	e := newStore("a")
 	watched(t, e, func(t *testing.T, w *feeds) {
 		for i := range 700 {
@@ -458,61 +462,62 @@ func TestHistoriesAreForgotten(t *testing.T) {
 	})
 }
 
-// A crowd is a service that lets everybody in.
-type crowd struct {
-	ctx   context.Context
-	spoke chan string
+// An openService is a service that admits every viewer.
+type openService struct {
+	ctx    context.Context
+	events chan string
 }
 
-type anybody struct{ Viewer }
+type anonymousViewer struct{ Viewer }
 
-func (anybody) Name() string          { return "" }
-func (anybody) Prefix() string        { return "" }
-func (anybody) MayChange(string) bool { return false }
+func (anonymousViewer) Name() string          { return "" }
+func (anonymousViewer) Prefix() string        { return "" }
+func (anonymousViewer) MayChange(string) bool { return false }
 
-func (crowd) Admit(*http.Request) (Viewer, error)        { return anybody{}, nil }
-func (crowd) Explain(_ *http.Request, err error) Problem { return Problem{Title: err.Error()} }
-func (crowd) Unavailable(error)                          {}
-func (c crowd) Stream(http.ResponseWriter, *http.Request) (context.Context, func(string) bool, func(), error) {
-	say := func(text string) bool {
+func (openService) Admit(*http.Request) (Viewer, error)        { return anonymousViewer{}, nil }
+func (openService) Explain(_ *http.Request, err error) Problem { return Problem{Title: err.Error()} }
+func (openService) Unavailable(error)                          {}
+func (c openService) Stream(http.ResponseWriter, *http.Request) (context.Context, func(string) bool, func(), error) {
+	send := func(text string) bool {
 		select {
-		case c.spoke <- text:
+		case c.events <- text:
 			return true
 		case <-c.ctx.Done():
 			return false
 		}
 	}
-	return c.ctx, say, func() {}, nil
+	return c.ctx, send, func() {}, nil
 }
 
-// A stream says something every other second, also where a look takes longer.
-func TestStreamsGiveSignsOfLife(t *testing.T) {
+// TestDashboard_StreamsSendHeartbeats checks that a stream sends an event every two seconds, also
+// if a read takes longer.
+func TestDashboard_StreamsSendHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newStore("a")
 		e.takes = 4 * time.Second
 		ctx, end := context.WithCancel(t.Context())
-		c := crowd{ctx, make(chan string)}
+		c := openService{ctx, make(chan string)}
 		d := New(Options{Store: e, Service: c})
 		defer d.Close()
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer end()
 		wg.Go(func() { d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ui/live?name=a", nil)) })
-		looks := 0
-		for start, heard := time.Now(), time.Now(); time.Since(start) < time.Minute; heard = time.Now() {
-			text := <-c.spoke
+		reads := 0
+		for start, received := time.Now(), time.Now(); time.Since(start) < time.Minute; received = time.Now() {
+			text := <-c.events
 			if strings.Contains(text, "event: update") {
-				looks++
+				reads++
 			} else if !strings.Contains(text, "retry:") && !strings.Contains(text, "event: alive\ndata: ") {
-				t.Errorf("a browser does not understand %q", text)
+				t.Errorf("unexpected event %q", text)
 			}
-			if silent := time.Since(heard); silent > heartbeat {
-				t.Errorf("nothing was said for %v", silent)
+			if pause := time.Since(received); pause > heartbeat {
+				t.Errorf("no event for %v", pause)
 			}
 		}
-		if looks < 7 || looks > 8 {
-			t.Errorf("%d looks in a minute", looks)
+		if reads < 7 || reads > 8 {
+			t.Errorf("%d reads in a minute", reads)
 		}
 	})
 }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// historySpan is how far back the charts go.
+// historySpan is the time range of the charts.
 const historySpan = 5 * time.Minute
 
-// A history is a semaphore of late, as far as it was watched.
+// A history holds samples of a semaphore's recent state, from the times it was watched.
 type history struct{ samples []sample }
 
 type sample struct {
@@ -17,8 +17,8 @@ type sample struct {
 	inUse, effective, waiting int64
 }
 
-// add takes what is newer by enough to be seen: pages that are loaded at the
-// same time add nothing.
+// add appends a sample, or replaces the last one if that is less than half an interval older:
+// pages that are loaded at the same time add one sample.
 func (h *history) add(s sample) {
 	if n := len(h.samples); n > 0 && s.at.Sub(h.samples[n-1].at) < every/2 {
 		h.samples[n-1] = s
@@ -27,7 +27,7 @@ func (h *history) add(s sample) {
 	h.samples = append(h.samples, s)
 }
 
-// forget reports whether nothing is left.
+// forget removes samples before a time. It reports whether none is left.
 func (h *history) forget(before time.Time) bool {
 	old := 0
 	for old < len(h.samples) && h.samples[old].at.Before(before) {
@@ -39,30 +39,31 @@ func (h *history) forget(before time.Time) bool {
 	return len(h.samples) == 0
 }
 
-// A chart is a curve over the last minutes. Where it was not watched there is none.
+// A chart is a curve over the last minutes, with gaps for times when the semaphore was not
+// watched.
 type chart struct {
 	Label string
 	Now   int64
 	Peak  int64
-	Top   int64 // what the upper edge stands for
+	Top   int64 // value at the upper edge
 	Area  string
 	Curve string
-	Limit string        // the effective capacity; "" if it does not matter
-	Span  time.Duration // from the left edge to now
+	Limit string        // path of the effective capacity; "": none
+	Span  time.Duration // time from the left edge to now
 	Since time.Time
 }
 
-// The box that charts are drawn in; pages stretch it.
+// The coordinate space of charts, which pages scale.
 const (
 	chartWidth  = 600.0
 	chartHeight = 100.0
 )
 
-// gap is the longest time between two consecutive reads.
+// gap is the longest possible time between two consecutive reads.
 const gap = 2*every + timeout
 
-// chartsOf are the permits in use and those who wait, up to now. They begin with a
-// minute, so that who has just come sees something soon.
+// chartsOf returns charts of the permits in use and of the waiters, up to now. The time range
+// starts with a minute, so that a new viewer soon sees a curve.
 func chartsOf(samples []sample, now time.Time) (all []chart) {
 	inUse := func(s sample) int64 { return s.inUse }
 	effective := func(s sample) int64 { return s.effective }
@@ -87,7 +88,7 @@ func (c *chart) draw(samples []sample, now time.Time, value func(sample) int64) 
 	}
 }
 
-// Text is the chart for those who do not see it.
+// Text describes the chart for screen readers.
 func (c chart) Text() string {
 	return fmt.Sprintf("%s: now %s, at most %s in the last %s", c.Label, count(c.Now), count(c.Peak), age(c.Span))
 }
@@ -99,8 +100,8 @@ func highest(samples []sample, value func(sample) int64) (top int64) {
 	return top
 }
 
-// curve is a path through the samples, in steps since that is how permits are
-// taken, and the area below it.
+// curve returns an SVG path through the samples, and the area below it. The path has steps,
+// because the number of permits changes in steps.
 func curve(samples []sample, now time.Time, shown time.Duration, top int64, value func(sample) int64) (path, area string) {
 	var line, below strings.Builder
 	x := func(at time.Time) float64 {

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A page is HTML in parts, each an element with an id. Lists are elements whose children
-// come, go and change places. A page is not modified once it is made: viewers share it.
+// A page is HTML in parts, each an element with an id. Lists are elements whose children are
+// added, removed and reordered. A page is immutable once created: viewers share it.
 type page struct {
 	parts map[string]template.HTML // by id
-	lists map[string][]string      // ids of the children, by that of the list
+	lists map[string][]string      // ids of the children, by the list's id
 }
 
 // Part returns a part, for templates.
 func (p page) Part(id string) template.HTML { return p.parts[id] }
 
-// List returns the children of a list, for templates.
+// List returns the HTML of a list's children, for templates.
 func (p page) List(id string) template.HTML {
 	var all strings.Builder
 	for _, child := range p.lists[id] {
@@ -30,15 +30,15 @@ func (p page) List(id string) template.HTML {
 	return template.HTML(all.String())
 }
 
-// A change is what differs between two pages. Browsers are sent one after every read, also
-// if it is empty: so they know that they are live.
+// A change is the difference between two pages. Browsers receive one after every read, even
+// an empty one, so that they know that the page is live.
 type change struct {
-	Live  bool                     `json:"live"`  // what is shown is current
+	Live  bool                     `json:"live"`  // the page is current
 	Parts map[string]template.HTML `json:"parts"` // by id
 	Lists map[string][]string      `json:"lists,omitempty"`
 }
 
-// diff returns the change from a page to another one. What is not in the other one stays.
+// diff returns the change from one page to another. Parts that the other page lacks stay.
 func (p page) diff(to page, live bool) change {
 	c := change{Live: live, Parts: map[string]template.HTML{}, Lists: map[string][]string{}}
 	for id, html := range to.parts {
@@ -54,8 +54,8 @@ func (p page) diff(to page, live bool) change {
 	return c
 }
 
-// A revision is a page of a feed. What is sent is encoded once for subscribers that have
-// received the revision before, and once for those that have received none.
+// A revision is one version of a feed's page. It is encoded once for subscribers that have
+// received the previous revision, and once for those that have received none.
 type revision struct {
 	page
 	live   bool
@@ -74,7 +74,7 @@ func newRevision(before *revision, to page, live bool) *revision {
 	return r
 }
 
-// after returns what is sent to a subscriber that has received another revision, or none.
+// after returns the event for a subscriber that has last received another revision, or nil.
 func (r *revision) after(received *revision) string {
 	switch {
 	case received == nil:
@@ -85,11 +85,11 @@ func (r *revision) after(received *revision) string {
 	return event(received.diff(r.page, r.live))
 }
 
-// heartbeat is how often a stream sends something. Browsers reconnect if it sends nothing,
-// and a store may be slow.
+// heartbeat is the longest interval between events of a stream. Browsers reconnect to a
+// stream without events, and a store may be slow.
 const heartbeat = 2 * time.Second
 
-// live streams what changes of a page: of one semaphore's, or of the overview.
+// live streams the changes of a page: of one semaphore's page, or of the overview.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request, v Viewer) error {
 	what := d.overviewOf(r, v)
 	if r.FormValue("name") != "" {
@@ -110,13 +110,13 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request, v Viewer) error
 	}
 	defer end()
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies would buffer it
+	w.Header().Set("X-Accel-Buffering", "no") // stop proxies from buffering
 	if !send(fmt.Sprintf("retry: %d\n\n", 2*every.Milliseconds())) {
 		return nil
 	}
 	var sent *revision
 	for {
-		text := "event: alive\ndata: 1\n\n" // browsers ignore events without data
+		text := "event: alive\ndata: 1\n\n" // data, because browsers ignore events without any
 		select {
 		case <-ctx.Done():
 			return nil
@@ -132,14 +132,14 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request, v Viewer) error
 	}
 }
 
-// event returns a change as it is sent, on one line.
+// event encodes a change as a server-sent event, on one line.
 func event(c change) string {
 	var line strings.Builder
 	line.WriteString("event: update\ndata: ")
 	out := json.NewEncoder(&line)
-	out.SetEscapeHTML(false) // it would be three times as long
+	out.SetEscapeHTML(false) // the result would be three times as long
 	if err := out.Encode(c); err != nil {
-		return "\n" // there is nothing in it that could not be sent
+		return "\n" // not reached: every change can be encoded
 	}
 	return line.String() + "\n"
 }

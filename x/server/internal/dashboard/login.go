@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// cookie keeps the token, for pages alone: scripts do not see it, and no page of
-// another site has it sent.
+// cookie is the name of the cookie that holds the token. Scripts cannot read it, and browsers
+// do not send it for requests from other sites.
 const cookie = "sema-token"
 
-// longestToken is as much as browsers keep, with room to spare.
+// longestToken is shorter than the cookie size that browsers support.
 const longestToken = 2048
 
-// Token is what a browser has kept. It counts for pages alone.
+// Token returns the token of the cookie. It is valid only for the dashboard's pages.
 func Token(r *http.Request) (token string, ok bool) {
 	kept, err := r.Cookie(cookie)
 	if err != nil {
@@ -24,15 +24,15 @@ func Token(r *http.Request) (token string, ok bool) {
 	return string(raw), err == nil
 }
 
-func keep(w http.ResponseWriter, r *http.Request, token string, seconds int) {
+func setCookie(w http.ResponseWriter, r *http.Request, token string, seconds int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookie, Value: base64.RawURLEncoding.EncodeToString([]byte(token)), Path: "/ui/", MaxAge: seconds,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: scheme(r) == "https",
 	})
 }
 
-// scheme is how the browser speaks to this server, or to a proxy before it. Who lies
-// about that has a cookie of its own be sent more seldom.
+// scheme returns the scheme with which the browser reaches this server, or a proxy in front of
+// it. A client that forges the header only restricts its own cookie.
 func scheme(r *http.Request) string {
 	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
 		return "https"
@@ -48,29 +48,29 @@ func (d *Dashboard) showLogin(w http.ResponseWriter, r *http.Request) {
 	d.askForToken(w, r, r.FormValue("next"), Problem{Status: http.StatusOK})
 }
 
-// askForToken says what was wrong, if anything was said.
+// askForToken responds with the login page, and with the problem after a failed login.
 func (d *Dashboard) askForToken(w http.ResponseWriter, r *http.Request, next string, p Problem) {
 	if _, had := Token(r); had {
-		keep(w, r, "", -1)
+		setCookie(w, r, "", -1)
 	}
 	d.render(w, p.Status, "login", struct {
 		border
 		Next    string
 		Problem Problem
-		Said    bool
-	}{d.border(nil, "Log in"), inside(next), p, r.Method == http.MethodPost})
+		Failed  bool
+	}{d.border(nil, "Log in"), localURL(next), p, r.Method == http.MethodPost})
 }
 
-// login keeps a token that is known.
+// login stores a valid token in the cookie.
 func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
-	token, next := strings.TrimSpace(r.PostFormValue("token")), inside(r.PostFormValue("next"))
-	said := r.Clone(r.Context())
-	said.Header.Del("Authorization")
-	said.Header.Del("Cookie")
+	token, next := strings.TrimSpace(r.PostFormValue("token")), localURL(r.PostFormValue("next"))
+	attempt := r.Clone(r.Context())
+	attempt.Header.Del("Authorization")
+	attempt.Header.Del("Cookie")
 	if token != "" && len(token) <= longestToken {
-		said.Header.Set("Authorization", "Bearer "+token)
+		attempt.Header.Set("Authorization", "Bearer "+token)
 	}
-	if _, err := d.Service.Admit(said); err != nil {
+	if _, err := d.Service.Admit(attempt); err != nil {
 		p := d.explain(r, err)
 		for key, values := range p.Header {
 			w.Header()[key] = values
@@ -78,19 +78,19 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 		d.askForToken(w, r, next, p)
 		return
 	}
-	keep(w, r, token, 0) // as long as the browser is open
+	setCookie(w, r, token, 0) // until the browser is closed
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
 func (d *Dashboard) logout(w http.ResponseWriter, r *http.Request, _ Viewer) error {
-	keep(w, r, "", -1)
+	setCookie(w, r, "", -1)
 	http.Redirect(w, r, "/ui/login", http.StatusSeeOther)
 	return nil
 }
 
-// inside is an address if it is of a page here, or else the overview's: a link to the
-// login must not lead elsewhere.
-func inside(address string) string {
+// localURL returns an address if it is a page of the dashboard, and the overview otherwise: a
+// link to the login must not redirect to another site.
+func localURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Path != "/ui/" && u.Path != "/ui/semaphore" {
 		return "/ui/"

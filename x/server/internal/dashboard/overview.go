@@ -12,36 +12,32 @@ import (
 	"time"
 )
 
-// pageSize is how many semaphores the overview shows.
+// pageSize is the number of semaphores per page of the overview.
 const pageSize = 500
 
-// A view is what a page shows: one semaphore, or some of all. What differs by viewer is in
-// it, so that viewers of the same view can share a page.
+// A view identifies what a page shows: one semaphore, or the overview. It includes everything
+// that differs between viewers, so that viewers of the same view can share a page.
 type view struct {
-	name      string // of the one semaphore
-	after     string // the cursor of its page; "": the first one
-	mayChange bool   // the one
+	name      string // of one semaphore; "": the overview
+	after     string // cursor of the semaphore's page; "": first page
+	mayChange bool   // the viewer may change the semaphore
 	query
-	prefix string // of all that may be seen
-	try    string // a command to paste where there is nothing
+	prefix string // of the names that the viewer may see
+	try    string // example command for an empty overview
 }
 
 func (d *Dashboard) overviewOf(r *http.Request, v Viewer) view {
 	return view{query: queryOf(r), prefix: v.Prefix(), try: example(r, v, d.Login)}
 }
 
-func viewOf(r *http.Request, name string, v Viewer) view {
-	return view{name: name, after: r.FormValue("after"), mayChange: v.MayChange(name)}
-}
-
-// A query selects which semaphores the overview shows, and in which order.
+// A query selects and orders the semaphores of the overview.
 type query struct {
 	Filter string
 	Sort   string
-	From   int // how many of them are on the pages before
+	From   int // number of semaphores on previous pages
 }
 
-// orders are those of the overview; "waiting" is the default.
+// orders maps the overview's sort orders to comparisons. The default is "waiting".
 var orders = map[string]func(a, b row) int{
 	"waiting": func(a, b row) int {
 		return cmp.Or(cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.use(), a.use()))
@@ -63,10 +59,10 @@ func queryOf(r *http.Request) query {
 	return q
 }
 
-// Sorted returns the address of the same in another order.
+// Sorted returns the URL of the overview in another order.
 func (q query) Sorted(by string) string { return "/ui/?" + query{Filter: q.Filter, Sort: by}.encode() }
 
-// Live returns the address of the stream.
+// Live returns the URL of the stream.
 func (q query) Live() string { return "/ui/live?" + q.encode() }
 
 func (q query) encode() string {
@@ -77,7 +73,7 @@ func (q query) encode() string {
 	return values.Encode()
 }
 
-// matching returns the semaphores that fit and may be seen, by name.
+// matching returns the rows that match the filter and that the viewer may see.
 func (v view) matching(rows []row) (all []row) {
 	filter := strings.ToLower(v.Filter)
 	for _, one := range rows {
@@ -88,40 +84,40 @@ func (v view) matching(rows []row) (all []row) {
 	return all
 }
 
-// A trouble says that what is shown may be outdated.
+// A trouble explains why a page may be outdated.
 type trouble struct {
-	Since time.Time // when the store last responded; zero if it does
-	What  string    // that cannot be read
+	Since time.Time // when the store stopped responding; zero: it responds
+	What  string    // what cannot be read
 	Why   string
 }
 
-// troubleOf returns what a viewer reads of an error that occurred at a time.
+// troubleOf returns the trouble to show for an error that occurred at a time.
 func (r *reader) troubleOf(ctx context.Context, now time.Time, what string, err error) *trouble {
 	t := &trouble{What: what, Why: err.Error()}
 	t.Since, _ = r.outage(ctx, now, err)
 	return t
 }
 
-// troubled returns all that changes of a page in an outage.
+// troubled returns the parts of a page that change in an outage.
 func troubled(t *trouble) page {
 	return page{parts: map[string]template.HTML{"trouble": render("trouble", t)}}
 }
 
-// An overview is the page of all semaphores, or of those that match.
+// An overview is the page that lists all or the matching semaphores.
 type overview struct {
 	query
 	page
-	Waiting, Full   int64 // of all that match; semaphores without a free permit
+	Waiting, Full   int64 // waiters, and semaphores without a free permit, of all that match
 	Shown, Matching int
 	Trouble         *trouble
 	Try             string
 }
 
-// First and Last return the places of the semaphores that are shown.
+// First and Last return the positions of the first and last semaphore shown.
 func (o overview) First() int { return o.From + 1 }
 func (o overview) Last() int  { return o.From + o.Shown }
 
-// Next and Previous return the addresses of other pages, "" if there are none.
+// Next and Previous return the URLs of the adjacent pages, "" if there is none.
 func (o overview) Next() string {
 	if o.Last() >= o.Matching {
 		return ""
@@ -145,7 +141,7 @@ func (r *reader) overview(ctx context.Context, v view, within time.Duration) ove
 	if err != nil {
 		o.Trouble = r.troubleOf(ctx, start, "The semaphores cannot be listed", err)
 		if v.prefix != "" {
-			o.Trouble.Why = "the log of the server has more" // it may be about those of others
+			o.Trouble.Why = "the server's log has the cause" // the error may name semaphores that the viewer may not see
 		}
 	}
 	rows := v.matching(all)
@@ -159,14 +155,14 @@ func (r *reader) overview(ctx context.Context, v view, within time.Duration) ove
 		slices.SortStableFunc(rows, order)
 	}
 	o.Matching = len(rows)
-	o.From = min(o.From, max(0, o.Matching-1)/pageSize*pageSize) // some were deleted meanwhile
+	o.From = min(o.From, max(0, o.Matching-1)/pageSize*pageSize) // some may have been deleted in the meantime
 	rows = rows[o.From:min(o.From+pageSize, len(rows))]
 	o.Shown = len(rows)
 	o.page = o.render(rows, r.rendered)
 	return o
 }
 
-// render returns the overview in parts that change on their own.
+// render renders the overview in parts that change independently.
 func (o overview) render(rows []row, cache *parts) page {
 	ids := make([]string, len(rows))
 	all := map[string]template.HTML{"summary": render("summary", o), "trouble": render("trouble", o.Trouble), "empty": render("empty", o)}
@@ -177,7 +173,7 @@ func (o overview) render(rows []row, cache *parts) page {
 	return page{all, map[string][]string{"rows": ids}}
 }
 
-// example returns a command that acquires a permit, to paste into a shell.
+// example returns a shell command that acquires a permit.
 func example(r *http.Request, v Viewer, token bool) string {
 	host := r.Host
 	if strings.ContainsFunc(host, func(c rune) bool {
@@ -197,7 +193,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request, v Viewer) e
 	what := d.overviewOf(r, v)
 	o := d.feeds.reader.overview(r.Context(), what, every)
 	if err := r.Context().Err(); err != nil {
-		return err // the client has gone
+		return err // the client has disconnected
 	}
 	b := d.border(v, "Semaphores")
 	b.Live = what.Live()

@@ -9,8 +9,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// crowded returns a store with 2,001 semaphores; 25 waiters are at the last one.
-func crowded() *fakeStore {
+// largeStore returns a store with 2,001 semaphores; 25 waiters are at the last one.
+func largeStore() *fakeStore {
 	e := newStore()
 	for i := range 2000 {
 		e.all[fmt.Sprintf("a-%04d", i)] = protocol.Snapshot{Config: protocol.Config{Capacity: 4}, Effective: 4}
@@ -19,7 +19,7 @@ func crowded() *fakeStore {
 	return e
 }
 
-// hot sets how many wait at the last semaphore.
+// hot sets the number of waiters of the last semaphore.
 func hot(e *fakeStore, waiters int) {
 	s := protocol.Snapshot{Config: protocol.Config{Capacity: 1}, Effective: 1, InUse: 1, Queue: make([]protocol.TicketInfo, waiters)}
 	e.set(func() { e.all["zz-hot"] = s })
@@ -27,16 +27,16 @@ func hot(e *fakeStore, waiters int) {
 
 var byWaiting = view{query: query{Sort: "waiting"}}
 
-// TestOverview_RanksOverAll: the semaphore with the most waiters is first, wherever its
-// name is, and one query per 1,000 semaphores is enough.
+// TestOverview_RanksOverAll checks that the semaphore with the most waiters is first, wherever its
+// name sorts, and that one query per 1,000 semaphores is enough.
 func TestOverview_RanksOverAll(t *testing.T) {
-	e := crowded()
+	e := largeStore()
 	watched(t, e, func(t *testing.T, w *feeds) {
 		o := w.reader.overview(t.Context(), byWaiting, every)
 		if ids := o.lists["rows"]; len(ids) != pageSize || ids[0] != "s:zz-hot" || o.Waiting != 25 || o.Full != 1 || o.Shown != pageSize || o.Matching != 2001 {
 			t.Errorf("%d rows, first %q, %d waiting, %d full", len(ids), ids[0], o.Waiting, o.Full)
 		}
-		if text := string(o.Part("summary")); !strings.Contains(text, "<b>25</b> waiting") || !strings.Contains(text, "1 to 500 in this order are shown") {
+		if text := string(o.Part("summary")); !strings.Contains(text, "<b>25</b> waiting") || !strings.Contains(text, "Showing 1 to 500 in this order") {
 			t.Error(text)
 		}
 		for sort, first := range map[string]string{"use": "s:zz-hot", "name": "s:a-0000"} {
@@ -51,9 +51,9 @@ func TestOverview_RanksOverAll(t *testing.T) {
 	})
 }
 
-// TestOverview_Pages: every semaphore is on one page.
+// TestOverview_Pages checks that every semaphore is on one page.
 func TestOverview_Pages(t *testing.T) {
-	e := crowded()
+	e := largeStore()
 	watched(t, e, func(t *testing.T, w *feeds) {
 		for _, sort := range []string{"waiting", "use", "name"} {
 			shown, pages := map[string]bool{}, 0
@@ -73,14 +73,14 @@ func TestOverview_Pages(t *testing.T) {
 		}
 		o := w.reader.overview(t.Context(), view{query: queryOf(httptest.NewRequest("GET", "/ui/?from=99999", nil))}, every)
 		if o.Shown != 1 || o.Next() != "" {
-			t.Errorf("after the end: %d are shown", o.Shown)
+			t.Errorf("after the last page: %d are shown", o.Shown)
 		}
 	})
 }
 
-// TestOverview_RankIsLive: a change is shown with the next read.
+// TestOverview_RankIsLive checks that a change is shown with the next read.
 func TestOverview_RankIsLive(t *testing.T) {
-	e := crowded()
+	e := largeStore()
 	hot(e, 0)
 	watched(t, e, func(t *testing.T, w *feeds) {
 		subscriber, leave := w.mustJoin(t, byWaiting)

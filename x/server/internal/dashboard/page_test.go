@@ -18,10 +18,10 @@ func shown(capacity, effective, inUse int64, waiting int, change func(*protocol.
 	if change != nil {
 		change(&s.Config)
 	}
-	return seen("db", s, time.Time{})
+	return newSemaphore("db", s, time.Time{})
 }
 
-func TestStates(t *testing.T) {
+func TestSemaphore_States(t *testing.T) {
 	t.Parallel()
 	drain := func(c *protocol.Config) { c.Draining = true }
 	for _, c := range []struct {
@@ -33,7 +33,7 @@ func TestStates(t *testing.T) {
 		{shown(5, 5, 4, 0, nil), "tense", nil},
 		{shown(4, 4, 4, 0, nil), "tense", []string{"full"}},
 		{shown(4, 4, 4, 2, nil), "critical", []string{"full"}},
-		{shown(4, 4, 3, 1, nil), "critical", nil}, // the first wants more than is free
+		{shown(4, 4, 3, 1, nil), "critical", nil}, // the first waiter wants more permits than are free
 		{shown(2, 2, 5, 0, nil), "critical", []string{"over by 3"}},
 		{shown(9, 4, 1, 0, nil), "calm", []string{"ramping to 9"}},
 		{shown(0, 0, 0, 0, nil), "calm", []string{"paused"}},
@@ -50,7 +50,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-func TestBars(t *testing.T) {
+func TestSemaphore_Bar(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		s    semaphore
@@ -67,8 +67,9 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// A holder is overdue when two thirds of the TTL have passed without a word.
-func TestOverdue(t *testing.T) {
+// TestHolder_Overdue checks that a holder is overdue after two thirds of the TTL without a
+// heartbeat.
+func TestHolder_Overdue(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMicro(100e6)
 	s := shown(4, 4, 2, 0, nil)
@@ -81,24 +82,25 @@ func TestOverdue(t *testing.T) {
 	}
 	s.now = now.Add(time.Second / 2)
 	if !slices.Equal(holders, s.holders(s.sessions(), false)) {
-		t.Error("what looks the same is not the same")
+		t.Error("holders that look the same are not equal")
 	}
 }
 
-// Of many holders and waiters those who are listed are kept, with who they are.
-func TestOnlyTheListedAreKept(t *testing.T) {
+// TestSemaphore_KeepsOnlyListedEntries checks that only listed holders and waiters are kept, with
+// their sessions.
+func TestSemaphore_KeepsOnlyListedEntries(t *testing.T) {
 	t.Parallel()
 	const all = 1000
 	var snapshot protocol.Snapshot
 	for i := range all {
-		session := protocol.Session(all - i) // in an order of their own
+		session := protocol.Session(all - i) // in another order than the leases
 		snapshot.Sessions = append(snapshot.Sessions, protocol.SessionInfo{Session: session, Client: protocol.Client{Instance: fmt.Sprint("instance ", session)}})
 		snapshot.Leases = append(snapshot.Leases, protocol.LeaseInfo{Seq: protocol.Seq(i), Session: protocol.Session(i + 1)})
 		snapshot.Queue = append(snapshot.Queue, protocol.TicketInfo{Session: protocol.Session(all - i)})
 	}
-	s := seen("db", snapshot, time.Now()).listed("")
+	s := newSemaphore("db", snapshot, time.Now()).listed("")
 	if len(s.Leases) != mostListed || len(s.Queue) != mostListed || len(s.Sessions) != 2*mostListed || cap(s.Leases) > 2*mostListed {
-		t.Errorf("%d leases, %d in line, %d sessions are kept", len(s.Leases), len(s.Queue), len(s.Sessions))
+		t.Errorf("%d leases, %d queued, %d sessions are kept", len(s.Leases), len(s.Queue), len(s.Sessions))
 	}
 	if s.MoreHolders() != all-mostListed || s.MoreWaiters() != all-mostListed || s.Waiting() != all {
 		t.Errorf("%d and %d more", s.MoreHolders(), s.MoreWaiters())
@@ -110,7 +112,7 @@ func TestOnlyTheListedAreKept(t *testing.T) {
 	}
 }
 
-// Every holder and waiter is on a page, in order.
+// TestSemaphore_Pages checks that every holder and waiter is on a page, in order.
 func TestSemaphore_Pages(t *testing.T) {
 	t.Parallel()
 	var stored protocol.Snapshot
@@ -122,7 +124,7 @@ func TestSemaphore_Pages(t *testing.T) {
 	}
 	held, places, pages := map[string]bool{}, map[int]bool{}, 0
 	for after := ""; ; pages++ {
-		s := seen("a b", stored, time.Now()).listed(after)
+		s := newSemaphore("a b", stored, time.Now()).listed(after)
 		for _, h := range s.holders(s.sessions(), false) {
 			held[h.ID()] = true
 		}
@@ -143,13 +145,13 @@ func TestSemaphore_Pages(t *testing.T) {
 	if len(held) != 450 || len(places) != 333 || pages > 5 {
 		t.Errorf("%d of 450 holders and %d of 333 waiters on %d pages", len(held), len(places), pages+1)
 	}
-	if s := seen("db", stored, time.Now()).listed("nonsense"); s.After() != "" || len(s.Leases) != mostListed {
-		t.Error("a cursor that is none does not lead to the first page")
+	if s := newSemaphore("db", stored, time.Now()).listed("nonsense"); s.After() != "" || len(s.Leases) != mostListed {
+		t.Error("an invalid cursor does not select the first page")
 	}
 }
 
-// A curve has no line where nobody looked.
-func TestChartsHaveGaps(t *testing.T) {
+// TestChart_Gaps checks that a curve has gaps for times without reads.
+func TestChart_Gaps(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	at := func(ago int, inUse int64) sample {
@@ -171,7 +173,7 @@ func TestChartsHaveGaps(t *testing.T) {
 	}
 }
 
-// Only what has changed is sent.
+// TestPage_Diff checks that only changes are sent.
 func TestPage_Diff(t *testing.T) {
 	t.Parallel()
 	var s page
@@ -191,13 +193,13 @@ func TestPage_Diff(t *testing.T) {
 	if c := to(rows("b"), parts{"b": "2"}); len(c.Parts) != 0 || !slices.Equal(c.Lists["rows"], []string{"b"}) {
 		t.Errorf("%+v", c)
 	}
-	// What had gone is sent again when it is back.
+	// A part that was removed is sent again when it returns.
 	if c := to(rows("b", "a"), parts{"b": "2", "a": "1"}); c.Parts["a"] != "1" {
 		t.Errorf("%+v", c)
 	}
 }
 
-func TestWords(t *testing.T) {
+func TestText_Formats(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		0: "0s", 300 * time.Millisecond: "300ms", 59 * time.Second: "59s", time.Minute: "1m", 200 * time.Second: "3m 20s", time.Hour: "1h",

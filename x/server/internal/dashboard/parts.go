@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// parts caches what was rendered, so that nothing is rendered again that looks the same.
+// parts caches rendered parts, so that unchanged ones are not rendered again.
 type parts struct {
 	mu    sync.Mutex
 	all   map[string]part
 	round int
 }
 
-// A part is HTML, and what it was rendered from, which can be compared.
+// A part is HTML, with the comparable value that it was rendered from.
 type part struct {
 	of    any
 	html  template.HTML
-	round int // in which it was last used
+	round int // the round in which it was last used
 }
 
 func newParts() *parts { return &parts{all: map[string]part{}} }
 
-// render returns a template of data, rendered anew only if of has changed.
+// render renders a template with data, or returns the cached HTML if of is unchanged.
 func (c *parts) render(id, name string, of, data any) template.HTML {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,8 +35,8 @@ func (c *parts) render(id, name string, of, data any) template.HTML {
 	return p.html
 }
 
-// next begins a round, of which there is one for each read, and forgets what was not used
-// in the last one.
+// next starts a new round, one per read, and removes parts that were not used in the last
+// round.
 func (c *parts) next() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *parts) next() {
 	c.round++
 }
 
-// render returns a template of data. What cannot be rendered is left out.
+// render renders a template with data. It returns "" if that fails.
 func render(name string, data any) template.HTML {
 	var html bytes.Buffer
 	if err := templates().ExecuteTemplate(&html, name, data); err != nil {

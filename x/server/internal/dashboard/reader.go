@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	every   = time.Second     // how often the store is read for the same, while it is watched
+	every   = time.Second     // interval at which watched data is read
 	timeout = 5 * time.Second // of one read
-	atOnce  = 8               // semaphores that are read at a time
+	atOnce  = 8               // semaphores that are read concurrently
 
-	// mostShared bounds the pages that are kept for others: viewers choose the cursor.
+	// mostShared bounds the number of cached pages: viewers choose the cursor.
 	mostShared = 100
 )
 
-// A reader reads the store for all viewers: the same is read once at a time, and not again
-// while the last result is new enough. A read is not cancelled when a viewer leaves:
-// others may wait for it.
+// A reader reads the store for all viewers. Identical reads are single-flight, and a recent
+// result is reused. A read is not cancelled when a viewer leaves: other viewers may wait for
+// it.
 type reader struct {
 	store   Store
-	trouble func(error) // is called when the store ceases to respond
+	trouble func(error) // called when the store stops responding
 	life    context.Context
 	end     context.CancelFunc
 	running sync.WaitGroup
-	turns   chan struct{} // full while atOnce semaphores are read
+	turns   chan struct{} // full while atOnce semaphores are being read
 
 	mu        sync.Mutex
-	changes   int // made here; results of before are outdated
+	changes   int // number of changes by viewers; earlier results are outdated
 	closed    bool
 	rows      cached[[]row]
 	clock     cached[time.Duration]
 	probe     cached[struct{}]
 	read      map[entryKey]*entry
 	histories map[string]*history
-	swept     time.Time
+	lastSweep time.Time
 	rendered  *parts // of the rows
 
-	failing time.Time // since when the store does not respond; zero: it does
+	failing time.Time // when the store stopped responding; zero: it responds
 }
 
 func newReader(s Store, trouble func(error)) *reader {
@@ -56,7 +56,7 @@ func newReader(s Store, trouble func(error)) *reader {
 	return r
 }
 
-// close returns when nothing is read any more.
+// close waits until nothing is being read.
 func (r *reader) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -65,23 +65,23 @@ func (r *reader) close() {
 	r.running.Wait()
 }
 
-// changed makes the next reads new ones.
+// changed makes later reads ignore earlier results.
 func (r *reader) changed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changes++
 }
 
-// A cached is the last result of a read that is repeated.
+// A cached holds the last result of a repeated read.
 type cached[T any] struct {
-	last *result[T] // perhaps in progress; the reader's lock guards which it is
+	last *result[T] // may be in progress; the reader's lock guards the pointer
 	used time.Time
 }
 
 // A result is complete when done is closed.
 type result[T any] struct {
-	changes  int       // of the reader when it was asked for
-	made, at time.Time // when it was asked for; when the store was read, guarded by the reader's lock
+	changes  int       // the reader's changes at the time of the request
+	made, at time.Time // when it was requested; when the store was read, guarded by the reader's lock
 	done     chan struct{}
 	value    T
 	err      error
@@ -89,11 +89,11 @@ type result[T any] struct {
 
 var (
 	errEnding = &sema.Error{Op: "watch", Err: sema.ErrClosed, Detail: "this server is being stopped"}
-	errNoTurn = fmt.Errorf("%w: the store is slow, and did not reply for this one within %v; it is read again", sema.ErrUnavailable, timeout)
+	errNoTurn = fmt.Errorf("%w: the store is slow and did not reply within %v; it is read again", sema.ErrUnavailable, timeout)
 )
 
-// fetch returns a result that is at most so old, perhaps in progress. A read that takes
-// turns waits until fewer than atOnce are in progress.
+// fetch returns a result that is no older than within, or one in progress. If turns is true, the
+// read waits until fewer than atOnce are in progress.
 func fetch[T any](r *reader, c *cached[T], within time.Duration, turns bool, read func(context.Context) (T, error)) *result[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (one *result[T]) complete() bool {
 	}
 }
 
-// wait returns the result, unless ctx ends first.
+// wait returns the result, or an error if ctx ends first.
 func (one *result[T]) wait(ctx context.Context) (T, error) {
 	select {
 	case <-one.done:
@@ -155,13 +155,13 @@ func (one *result[T]) wait(ctx context.Context) (T, error) {
 	return none, errNoTurn
 }
 
-// A row is a semaphore of the overview.
+// A row is a semaphore in the overview.
 type row struct {
 	semaphore
-	lower string // its name, as a filter compares it
+	lower string // the name in lower case, for filters
 }
 
-// list returns all semaphores, by name.
+// list returns all semaphores, ordered by name.
 func (r *reader) list(ctx context.Context, within time.Duration) ([]row, error) {
 	return fetch(r, &r.rows, within, false, func(ctx context.Context) (all []row, err error) {
 		for q := (protocol.ListQuery{}); ; {
@@ -182,8 +182,8 @@ func (r *reader) list(ctx context.Context, within time.Duration) ([]row, error) 
 	}).wait(ctx)
 }
 
-// ahead returns by how much the store's clock, which says since when permits are held, is
-// ahead. It is read seldom: clocks drift by less than pages show.
+// ahead returns how far the store's clock, on which the times of leases are based, is ahead of
+// the local one. It is read rarely: clocks drift by less than pages show.
 func (r *reader) ahead() *result[time.Duration] {
 	return fetch(r, &r.clock, 10*every, false, func(ctx context.Context) (time.Duration, error) {
 		there, err := r.store.Ping(ctx)
@@ -194,16 +194,16 @@ func (r *reader) ahead() *result[time.Duration] {
 	})
 }
 
-// An entry is a semaphore that is shown on a page of its own, with what was rendered of it.
+// An entry is the cached page of one semaphore, with its rendered parts.
 type entry struct {
 	cached[*snapshot]
 	parts *parts
 }
 
-// An entryKey names a page of a semaphore.
+// An entryKey identifies a page of a semaphore.
 type entryKey struct{ name, after string }
 
-// snapshot returns a page of a semaphore, which may be as old as within.
+// snapshot returns a page of a semaphore that is no older than within.
 func (r *reader) snapshot(ctx context.Context, key entryKey, within time.Duration) *snapshot {
 	clock, e := r.ahead(), r.entryOf(key)
 	one := fetch(r, &e.cached, within, true, func(ctx context.Context) (*snapshot, error) { return r.inspect(ctx, key, e.parts, clock) })
@@ -230,7 +230,7 @@ func (r *reader) entryOf(key entryKey) *entry {
 	return e
 }
 
-// inspect reads one semaphore, or that there is none.
+// inspect reads one semaphore. A missing semaphore is a result, not an error.
 func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, clock *result[time.Duration]) (*snapshot, error) {
 	at := time.Now()
 	stored, err := r.recent(ctx, key.name)
@@ -243,14 +243,14 @@ func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, clock 
 		return nil, err
 	}
 	parts.next()
-	ahead, _ := clock.wait(ctx) // a store without a clock has that of this machine
-	s := newSnapshot(seen(key.name, stored, at.Add(ahead)).listed(key.after), parts)
+	ahead, _ := clock.wait(ctx) // a store without a clock uses the local one
+	s := newSnapshot(newSemaphore(key.name, stored, at.Add(ahead)).listed(key.after), parts)
 	s.at = at
 	r.record(key.name, sample{at, stored.InUse, stored.Effective, s.Waiting()})
 	return s, nil
 }
 
-// recent reads a semaphore. That there is none is a reply as well.
+// recent reads a semaphore. It records a reply, including that the semaphore does not exist.
 func (r *reader) recent(ctx context.Context, name string) (protocol.Snapshot, error) {
 	s, err := r.store.Recent(ctx, name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -281,15 +281,15 @@ func (r *reader) historyOf(name string) []sample {
 	return nil
 }
 
-// sweep forgets what is not watched any more.
+// sweep removes entries and histories that are no longer watched.
 func (r *reader) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if now.Sub(r.swept) < every {
+	if now.Sub(r.lastSweep) < every {
 		return
 	}
-	r.swept = now
+	r.lastSweep = now
 	for key, e := range r.read {
 		if now.Sub(e.used) > gap && e.last != nil && e.last.complete() {
 			delete(r.read, key)
@@ -302,16 +302,16 @@ func (r *reader) sweep() {
 	}
 }
 
-// recovered notes that reads succeed again.
+// recovered records that the store responds.
 func (r *reader) recovered() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failing = time.Time{}
 }
 
-// outage reports whether the store does not respond at all, after something could not be
-// read, and since when. One failed read is not enough: it reads another semaphore, and the
-// store responds if that exists, or does not.
+// outage reports whether the store does not respond at all, and since when, after a failed read.
+// One failed read is not enough: outage reads another semaphore. A reply that this semaphore does
+// not exist shows that the store responds.
 func (r *reader) outage(ctx context.Context, now time.Time, why error) (since time.Time, is bool) {
 	soon, cancel := context.WithTimeout(ctx, 2*every)
 	defer cancel()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Viewers choose the cursor of a page: the pages that are kept for others are bounded.
+// TestReader_KeepsFewPages checks that the number of cached pages is bounded: viewers choose the
+// cursor.
 func TestReader_KeepsFewPages(t *testing.T) {
 	t.Parallel()
 	r := newReader(nil, nil)
@@ -13,7 +14,7 @@ func TestReader_KeepsFewPages(t *testing.T) {
 		r.entryOf(entryKey{"db", fmt.Sprintf("h%0*d", i+1, 0)})
 	}
 	if len(r.read) > mostShared {
-		t.Errorf("%d pages are kept, want at most %d", len(r.read), mostShared)
+		t.Errorf("%d pages are cached, want at most %d", len(r.read), mostShared)
 	}
 	first := r.entryOf(entryKey{"db", ""})
 	if r.entryOf(entryKey{"db", ""}) != first {

@@ -10,32 +10,32 @@ import (
 	"github.com/sema-go/sema/x/server/internal/paging"
 )
 
-// A semaphore is one as a page shows it.
+// A semaphore is the state of a semaphore, as pages show it.
 type semaphore struct {
 	protocol.Snapshot
 	Name string
 	now  time.Time // on the store's clock
 
-	holding, waiting int64  // leases and queued acquires, of which not all may be listed
-	after, next      string // the cursors of this page and of the next one, as in the API
-	ahead            int    // waiters before the first that is listed
+	holding, waiting int64  // numbers of leases and queued acquires; not all may be listed
+	after, next      string // cursors of this page and of the next one, as in the API
+	ahead            int    // number of waiters before the first one listed
 }
 
-func seen(name string, s protocol.Snapshot, now time.Time) semaphore {
+func newSemaphore(name string, s protocol.Snapshot, now time.Time) semaphore {
 	return semaphore{Snapshot: s, Name: name, now: now, holding: int64(len(s.Leases)), waiting: int64(len(s.Queue))}
 }
 
-// summarized returns a semaphore of a list, without its holders and waiters.
+// summarized converts a summary. The result has no holders and waiters.
 func summarized(s protocol.Summary) semaphore {
 	return semaphore{Snapshot: protocol.Snapshot{Config: s.Config, Effective: s.Effective, InUse: s.InUse}, Name: s.Name, holding: s.Leases, waiting: s.Waiting}
 }
 
-// mostListed bounds the holders, and the waiters, that the first page shows: the oldest,
-// which are the ones to look for. Further pages list twice as many entries.
+// mostListed bounds the holders, and the waiters, on the first page: it lists the oldest ones,
+// which are the most relevant. Further pages list twice as many entries.
 const mostListed = 100
 
-// listed returns the semaphore with a page of its holders and waiters alone, to keep
-// little. A cursor that is none selects the first page.
+// listed returns the semaphore with only one page of its holders and waiters, to keep little
+// in memory. An invalid cursor selects the first page.
 func (s semaphore) listed(after string) semaphore {
 	held, queued, next, ok := paging.Cut(s.Snapshot, after, 2*mostListed)
 	switch {
@@ -75,11 +75,11 @@ func (s semaphore) listed(after string) semaphore {
 	return s
 }
 
-// MoreHolders and MoreWaiters return how many are not listed.
+// MoreHolders and MoreWaiters return the numbers of entries that are not listed.
 func (s semaphore) MoreHolders() int64 { return s.holding - int64(len(s.Leases)) }
 func (s semaphore) MoreWaiters() int64 { return s.waiting - int64(len(s.Queue)) }
 
-// Next returns the address of the next page, "" if there is none.
+// Next returns the URL of the next page, "" if there is none.
 func (s semaphore) Next() string {
 	if s.next == "" {
 		return ""
@@ -98,7 +98,7 @@ func (s semaphore) Window() string         { return age(span(s.Config.Window)) }
 func (s semaphore) TTL() string            { return age(span(s.Config.TTL)) }
 func span(m protocol.Micros) time.Duration { return time.Duration(m) * time.Microsecond }
 
-// Free is what the next who comes may have.
+// Free returns the number of permits that can be granted.
 func (s semaphore) Free() int64 {
 	if s.Config.Draining {
 		return 0
@@ -106,7 +106,7 @@ func (s semaphore) Free() int64 {
 	return max(0, s.Effective-s.InUse)
 }
 
-// use is the part of what may be in use that is.
+// use returns the fraction of the effective capacity that is in use.
 func (s semaphore) use() float64 {
 	switch {
 	case s.Effective > 0:
@@ -117,10 +117,10 @@ func (s semaphore) use() float64 {
 	return 0
 }
 
-// Percent is that for people.
+// Percent formats the fraction of the effective capacity that is in use.
 func (s semaphore) Percent() string { return fmt.Sprintf("%.0f %%", 100*s.use()) }
 
-// Tone is how urgent it is: people wait, it is nearly full, or all is well.
+// Tone returns the urgency: acquires wait, the semaphore is nearly full, or neither.
 func (s semaphore) Tone() string {
 	switch {
 	case s.waiting > 0, s.InUse > s.Effective:
@@ -131,10 +131,10 @@ func (s semaphore) Tone() string {
 	return "calm"
 }
 
-// A state is something to know of a semaphore. Nothing is said by a colour alone.
+// A state is a notable condition of a semaphore. It has a text: colour alone conveys nothing.
 type state struct{ Text, Why, Tone string }
 
-// States are none if there is nothing special.
+// States returns the notable conditions, nil if there are none.
 func (s semaphore) States() (all []state) {
 	c := s.Config
 	switch {
@@ -147,19 +147,20 @@ func (s semaphore) States() (all []state) {
 	}
 	switch {
 	case s.InUse > s.Effective && c.Capacity > 0:
-		all = append(all, state{"over by " + count(s.InUse-s.Effective), "More is in use than the capacity, which was lowered: nothing is granted until enough is released.", "critical"})
+		all = append(all, state{"over by " + count(s.InUse-s.Effective), "More permits are in use than the lowered capacity: nothing is granted until enough are released.", "critical"})
 	case s.Effective < c.Capacity:
-		all = append(all, state{"ramping to " + count(c.Capacity), fmt.Sprintf("The capacity rises by %s a second.", count(c.Ramp)), "tense"})
+		all = append(all, state{"ramping to " + count(c.Capacity), fmt.Sprintf("The capacity rises by %s per second.", count(c.Ramp)), "tense"})
 	case s.InUse == s.Effective && c.Capacity > 0 && !c.Draining:
 		all = append(all, state{"full", "All permits are in use.", s.Tone()})
 	}
 	return all
 }
 
-// A bar is what is in use of what may be, in percent of its width.
+// A bar shows the permits in use, over the capacity, and to come, in percent of its width.
 type bar struct{ Used, OverAt, Over, ComingAt, Coming string }
 
-// Bar has room for the capacity, or for what is in use if that is more.
+// Bar returns the bar. Its width stands for the capacity, or for the permits in use if there
+// are more.
 func (s semaphore) Bar() (b bar) {
 	whole := float64(max(1, s.Config.Capacity, s.Effective, s.InUse))
 	percent := func(n int64) string { return fmt.Sprintf("%.2f%%", 100*float64(max(0, n))/whole) }
@@ -170,37 +171,38 @@ func (s semaphore) Bar() (b bar) {
 	return b
 }
 
-// BarText is the bar for those who do not see it.
+// BarText describes the bar for screen readers.
 func (s semaphore) BarText() string {
 	return fmt.Sprintf("%s of %s in use, %s waiting", count(s.InUse), count(s.Effective), count(s.Waiting()))
 }
 
-// A holder is a lease as it is shown. Two that are equal look the same.
+// A holder is a lease as shown. Equal holders render to equal HTML.
 type holder struct {
 	protocol.LeaseInfo
-	Name      string // of the semaphore
-	TTL       time.Duration
-	Instance  string
-	Held      time.Duration // as far as it is shown
-	Silent    time.Duration // since its last heartbeat, as far as it is shown
-	Overdue   bool          // its next heartbeat is late
-	MayChange bool
+	Name           string // of the semaphore
+	TTL            time.Duration
+	Instance       string
+	Held           time.Duration // truncated to what is shown
+	SinceHeartbeat time.Duration // time since the last heartbeat, truncated to what is shown
+	Overdue        bool          // the next heartbeat is late
+	Numbered       bool          // the lease has slots
+	MayChange      bool
 }
 
 func (h holder) ID() string { return fmt.Sprintf("l:%d", h.Seq) }
 
-// Granted returns when it was granted.
+// Granted returns the time of the grant.
 func (h holder) Granted() time.Time { return time.UnixMicro(int64(h.LeaseInfo.Since)).UTC() }
 
-// Left returns after how long it expires unless it is renewed.
-func (h holder) Left() time.Duration { return max(0, h.TTL-h.Silent) }
+// Left returns the time until the lease expires without a renewal.
+func (h holder) Left() time.Duration { return max(0, h.TTL-h.SinceHeartbeat) }
 
-// RevokeURL returns the address at which it can be revoked.
+// RevokeURL returns the URL of the revoke dialog.
 func (h holder) RevokeURL() string {
 	return fmt.Sprintf("/ui/confirm?do=revoke&name=%s&lease=%d", url.QueryEscape(h.Name), h.Seq)
 }
 
-// sessions returns those that are listed, by number.
+// sessions returns the listed sessions by number.
 func (s semaphore) sessions() map[protocol.Session]protocol.SessionInfo {
 	all := make(map[protocol.Session]protocol.SessionInfo, len(s.Sessions))
 	for _, one := range s.Sessions {
@@ -209,31 +211,31 @@ func (s semaphore) sessions() map[protocol.Session]protocol.SessionInfo {
 	return all
 }
 
-// holders returns those that are listed, the oldest first.
+// holders returns the listed holders, oldest first.
 func (s semaphore) holders(sessions map[protocol.Session]protocol.SessionInfo, mayChange bool) (all []holder) {
 	for _, l := range s.Leases {
 		session := sessions[l.Session]
-		silent := s.since(session.Renewed)
+		sinceHeartbeat := s.since(session.Renewed)
 		all = append(all, holder{
 			LeaseInfo: l, Name: s.Name, TTL: span(s.Config.TTL), Instance: session.Client.Instance,
-			Held: shownAge(s.since(l.Since)), Silent: shownAge(silent), MayChange: mayChange,
-			Overdue: silent > span(s.Config.TTL)*2/3,
+			Held: shownAge(s.since(l.Since)), SinceHeartbeat: shownAge(sinceHeartbeat), MayChange: mayChange,
+			Overdue: sinceHeartbeat > span(s.Config.TTL)*2/3, Numbered: s.Config.Numbered,
 		})
 	}
 	return all
 }
 
-// since returns how long ago something was.
+// since returns the time since an instant on the store's clock.
 func (s semaphore) since(then protocol.Micros) time.Duration {
 	return max(0, s.now.Sub(time.UnixMicro(int64(then))))
 }
 
-// A waiter is a queued acquire as it is shown.
+// A waiter is a queued acquire as shown.
 type waiter struct {
 	protocol.TicketInfo
 	Place    int
 	Instance string
-	Waited   time.Duration // as far as it is shown
+	Waited   time.Duration // truncated to what is shown
 }
 
 func (w waiter) ID() string { return fmt.Sprintf("w:%d.%d", w.Session, w.Ticket) }

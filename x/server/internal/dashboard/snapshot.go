@@ -12,24 +12,24 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A snapshot is a semaphore as it was read once, for all viewers. Each part of its page is
-// rendered when the first of them needs it.
+// A snapshot is the result of one read of a semaphore, for all viewers. Each variant of its
+// page is rendered when the first viewer needs it.
 type snapshot struct {
 	semaphore
-	at    time.Time // here
-	gone  bool      // there is no such semaphore
-	err   error     // it could not be read
+	at    time.Time // on the local clock
+	gone  bool      // the semaphore does not exist
+	err   error     // the read failed
 	parts *parts
 
 	mu    sync.Mutex
-	pages map[bool]page // by whether the viewer may change it
+	pages map[bool]page // by whether the viewer may change the semaphore
 }
 
 func newSnapshot(s semaphore, p *parts) *snapshot {
 	return &snapshot{semaphore: s, parts: p, pages: map[bool]page{}}
 }
 
-// figures are what most parts show: while they are the same, so is each.
+// figures holds what most parts show: while it is equal, the parts are equal.
 type figures struct {
 	config                   protocol.Config
 	effective, inUse         int64
@@ -41,7 +41,7 @@ func (s semaphore) figures() figures {
 	return figures{s.Config, s.Effective, s.InUse, s.holding, s.waiting, int64(len(s.Leases)), s.next}
 }
 
-// page returns its page in parts that change on their own.
+// page returns the semaphore's page, in parts that change independently.
 func (s *snapshot) page(r *reader, mayChange bool) page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,6 +85,11 @@ func (s *snapshot) render(r *reader, mayChange bool) page {
 	return p
 }
 
+// viewOf returns the view of one semaphore.
+func viewOf(r *http.Request, name string, v Viewer) view {
+	return view{name: name, after: r.FormValue("after"), mayChange: v.MayChange(name)}
+}
+
 // A semaphorePage is the page of one semaphore.
 type semaphorePage struct {
 	*snapshot
@@ -111,7 +116,7 @@ func (d *Dashboard) semaphore(w http.ResponseWriter, r *http.Request, v Viewer) 
 	return d.showSemaphore(w, r, v, http.StatusOK, nil)
 }
 
-// showSemaphore responds with the page of a semaphore, and the result of an action.
+// showSemaphore responds with the page of a semaphore, and with the result of an action.
 func (d *Dashboard) showSemaphore(w http.ResponseWriter, r *http.Request, v Viewer, status int, done *actionResult) error {
 	name, err := d.named(r, v)
 	if err != nil {
@@ -119,7 +124,7 @@ func (d *Dashboard) showSemaphore(w http.ResponseWriter, r *http.Request, v View
 	}
 	p := d.feeds.reader.semaphorePage(r.Context(), viewOf(r, name, v), every)
 	if err := r.Context().Err(); err != nil {
-		return err // the client has gone
+		return err // the client has disconnected
 	}
 	b := d.border(v, name)
 	template := "semaphore"

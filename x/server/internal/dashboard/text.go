@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// age is a duration in its two largest units, as people say it.
+// age formats a duration in its two largest units.
 func age(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -17,14 +17,14 @@ func age(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:
-		return two(d, time.Minute, "m", time.Second, "s")
+		return twoUnits(d, time.Minute, "m", time.Second, "s")
 	case d < day:
-		return two(d, time.Hour, "h", time.Minute, "m")
+		return twoUnits(d, time.Hour, "h", time.Minute, "m")
 	}
-	return two(d, day, "d", time.Hour, "h")
+	return twoUnits(d, day, "d", time.Hour, "h")
 }
 
-// shownAge is as much of a duration as age shows.
+// shownAge truncates a duration to what age shows.
 func shownAge(d time.Duration) time.Duration {
 	switch {
 	case d >= 24*time.Hour:
@@ -35,7 +35,7 @@ func shownAge(d time.Duration) time.Duration {
 	return d.Truncate(time.Second)
 }
 
-func two(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+func twoUnits(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
 	text := fmt.Sprintf("%d%s", d/large, largeName)
 	if rest := d % large / small; rest > 0 {
 		text += fmt.Sprintf(" %d%s", rest, smallName)
@@ -43,7 +43,7 @@ func two(d, large time.Duration, largeName string, small time.Duration, smallNam
 	return text
 }
 
-// count is a number with its thousands apart.
+// count formats a number with thousands separators.
 func count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	end := 0
@@ -65,7 +65,7 @@ func plural(n int64, one, many string) string {
 	return many
 }
 
-// rise is how long it takes to rise by so much.
+// rise returns the time in which a capacity rises by a number of permits.
 func rise(by, aSecond int64) time.Duration {
 	return time.Duration(min((by-1)/aSecond+1, int64(1)<<32)) * time.Second
 }

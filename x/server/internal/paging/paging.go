@@ -1,5 +1,5 @@
-// Package paging cuts the holders and waiters of a semaphore into pages, for the API and
-// the dashboard alike.
+// Package paging splits the holders and waiters of a semaphore into pages, for the API and
+// the dashboard.
 package paging
 
 import (
@@ -10,9 +10,8 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Cut returns up to limit of the holders, and then of the waiters, that follow a cursor,
-// and the cursor for the rest, "" if there is none. It reports false for a text that is no
-// cursor.
+// Cut returns up to limit holders, then waiters, after a cursor. next is the cursor of the
+// next page, "" after the last one. ok is false if after is not a cursor.
 func Cut(s protocol.Snapshot, after string, limit int) (held []protocol.LeaseInfo, queued []protocol.TicketInfo, next string, ok bool) {
 	leases, queue, ok := rest(s, after)
 	if !ok {
@@ -35,8 +34,8 @@ func AfterHolder(l protocol.LeaseInfo) string { return fmt.Sprintf("h%d", l.Seq)
 // AfterWaiter returns the cursor of the page that follows a waiter.
 func AfterWaiter(t protocol.TicketInfo) string { return fmt.Sprintf("w%d.%d", t.Session, t.Ticket) }
 
-// rest returns what follows the cursor. If its waiter is not in the queue any more, the
-// page starts at the head of the queue: some may be seen twice, none is left out.
+// rest returns the holders and waiters after the cursor. If the cursor's waiter has left the
+// queue, the page starts at the head of the queue: entries may repeat, but none is skipped.
 func rest(s protocol.Snapshot, after string) (leases []protocol.LeaseInfo, queue []protocol.TicketInfo, ok bool) {
 	leases, queue = s.Leases, s.Queue
 	switch {

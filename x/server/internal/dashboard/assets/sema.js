@@ -1,17 +1,17 @@
-// Pages are drawn by the server. This keeps them live: a stream says which parts have
-// changed, and they are changed in place, so that nobody loses a focus or a selection.
+// The server renders the pages. This script keeps them live: a stream sends the parts that
+// have changed, and the script updates them in place, so that focus and selection stay.
 "use strict";
 (() => {
-  const silence = 5000; // after which a stream that says nothing is taken for dead
-  const fresh = 3000; // what is older is not shown as if it were of now
-  let stream = null, address = "", answered = false, opened = 0, retry = 0, wait = 1000;
-  let heard = Date.now(); // when the stream last said anything
-  let seen = heard; // when the page was last as it is now
+  const timeout = 5000; // milliseconds without an event after which the stream is reopened
+  const fresh = 3000; // milliseconds for which a page counts as current
+  let stream = null, address = "", current = false, opened = 0, retry = 0, wait = 1000;
+  let received = Date.now(); // when the last event arrived
+  let updated = received; // when the page was last current
 
   const byId = id => document.getElementById(id);
   const clock = time => new Date(time).toTimeString().slice(0, 8);
 
-  function tell(state, text) {
+  function showState(state, text) {
     const live = byId("live");
     if (!live || live.dataset.state === state && byId("live-text").textContent === text) return;
     live.dataset.state = state;
@@ -19,7 +19,7 @@
   }
 
   function lost() {
-    tell("lost", `not live since ${clock(seen)}, trying again`);
+    showState("lost", `not live since ${clock(updated)}, reconnecting`);
   }
 
   function close() {
@@ -28,49 +28,49 @@
     stream = null;
   }
 
-  // A browser has few connections for one server: a tab that nobody sees needs none.
+  // Browsers limit the connections per server, so a hidden tab has none.
   function open() {
     close();
     const page = document.querySelector("[data-stream]");
     if (!page || document.hidden) return;
     address = page.dataset.stream;
     opened = Date.now();
-    answered = false;
+    current = false;
     const mine = stream = new EventSource(address);
     mine.addEventListener("update", event => {
       const change = JSON.parse(event.data);
       wait = 1000;
-      heard = Date.now();
+      received = Date.now();
       apply(change);
-      if (answered = change.live) seen = heard;
+      if (current = change.live) updated = received;
       else return lost();
-      if (document.querySelector("[data-blank]")) return location.reload(); // now there is something to show
-      tell("live", "live");
+      if (document.querySelector("[data-blank]")) return location.reload(); // the store responds again
+      showState("live", "live");
     });
-    // A slow store is read less often. The stream lives all the same.
+    // A slow store is read less often, but the stream is still connected.
     mine.addEventListener("alive", () => {
-      heard = Date.now();
-      if (answered && heard - seen > fresh) tell("live", `live, as of ${clock(seen)}`);
+      received = Date.now();
+      if (current && received - updated > fresh) showState("live", `live, as of ${clock(updated)}`);
     });
     mine.addEventListener("error", () => {
       if (mine !== stream) return;
       lost();
-      if (mine.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+      if (mine.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
       retry = setTimeout(open, wait);
       wait = Math.min(2 * wait, 15000);
     });
   }
 
-  // A connection that is cut somewhere on the way does not say so.
+  // The browser does not notice a connection that was cut without a reset.
   setInterval(() => {
     if (!stream || stream.readyState !== EventSource.OPEN) return;
-    if (Date.now() - Math.max(heard, opened) > silence) {
+    if (Date.now() - Math.max(received, opened) > timeout) {
       lost();
       open();
     }
   }, 1000);
 
-  // apply changes parts first and then lists, whose new children are among the parts.
+  // apply updates parts first and then lists, because new children of lists are among the parts.
   function apply({ parts, lists }) {
     for (const [id, html] of Object.entries(parts)) {
       const old = byId(id);
@@ -91,8 +91,8 @@
   function arrange(list, order, parts) {
     const wanted = new Set(order);
     for (const child of [...list.children]) if (!wanted.has(child.id)) child.remove();
-    // What somebody points at stays where it is, until they do not.
-    const still = pointsAt(list);
+    // Do not reorder a list while it is hovered or focused.
+    const still = inUse(list);
     let next = list.firstElementChild;
     for (const id of order) {
       let child = byId(id);
@@ -112,20 +112,20 @@
   }
 
   const pending = new Map();
-  const pointsAt = list => list.matches(":hover") || list.contains(document.activeElement);
+  const inUse = list => list.matches(":hover") || list.contains(document.activeElement);
   for (const kind of ["mouseout", "focusout"]) {
     document.addEventListener(kind, () => setTimeout(() => {
       for (const [id, order] of pending) {
         const list = byId(id);
         if (!list) pending.delete(id);
-        else if (!pointsAt(list)) arrange(list, order.filter(id => byId(id)), {});
+        else if (!inUse(list)) arrange(list, order.filter(id => byId(id)), {});
       }
     }, 300));
   }
 
-  // morph makes an element like another one, and keeps what is alike.
+  // morph updates an element to equal another one, and keeps equal nodes.
   function morph(old, now) {
-    const link = node => node.nodeType === Node.ELEMENT_NODE && node.getAttribute("hx-get"); // htmx has noted where it leads
+    const link = node => node.nodeType === Node.ELEMENT_NODE && node.getAttribute("hx-get"); // htmx has already bound the URL
     if (old.nodeName !== now.nodeName || link(old) !== link(now)) {
       old.replaceWith(now);
       if (window.htmx && now.nodeType === Node.ELEMENT_NODE) htmx.process(now);
@@ -147,7 +147,7 @@
     from.slice(to.length).forEach(child => child.remove());
   }
 
-  // What is about to be done is asked in a dialog, and what became of it is said above.
+  // A dialog asks for confirmation of an action. The result is shown above the page.
   document.addEventListener("htmx:afterSwap", event => {
     if (event.detail.target.id === "ask" && !byId("dialog").open) byId("dialog").showModal();
     if (event.detail.target.id === "result") {
@@ -160,9 +160,9 @@
       const result = byId("result");
       if (!result) return;
       byId("dialog").close();
-      const said = parse('<div class="result bad" role="alert"></div>');
-      said.textContent = result.dataset.lost;
-      result.replaceChildren(said);
+      const message = parse('<div class="result bad" role="alert"></div>');
+      message.textContent = result.dataset.lost;
+      result.replaceChildren(message);
       result.focus();
     });
   }
@@ -191,7 +191,7 @@
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
       close();
-      tell("rests", `as of ${clock(seen)}`);
+      showState("rests", `as of ${clock(updated)}`);
     } else {
       open();
     }

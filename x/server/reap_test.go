@@ -5,15 +5,15 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 	"github.com/sema-go/sema/x/server"
 )
 
-// A client dies that has acquired through a service over Redis, in Go or over HTTP.
-// Its permit is free although no client asks for one. The test looks at the keys of
-// Redis: to ask the store, or the service, would be to ask.
-func TestServer_FreesWhatExpiredOverASharedStore(t *testing.T) {
+// TestServer_FreesExpiredPermitsOverASharedStore kills a client that has acquired through a service
+// over Redis, in Go or over HTTP. Its permit is freed although no client asks for one. The test
+// reads the keys of Redis, because a request to the store or the service would free the permit.
+func TestServer_FreesExpiredPermitsOverASharedStore(t *testing.T) {
 	t.Parallel()
 	for name, acquire := range map[string]func(t *testing.T, s *site){
 		"a Go client": func(t *testing.T, s *site) {

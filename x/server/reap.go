@@ -2,14 +2,14 @@ package server
 
 import "time"
 
-// reapEvery is how often the server looks for sessions that have expired.
+// reapEvery is the interval at which the server checks for expired sessions.
 const reapEvery = time.Second
 
-// reap makes the store end sessions of Go clients that have not sent a batch for a
-// TTL, until the server is closed. Stores inside the process end them by themselves;
-// over Redis, PostgreSQL and etcd the clock of a semaphore stands still until a client
-// asks, and what the session held would be rejected to that one. (The lease manager does the
-// same for leases over HTTP.)
+// reap makes the store end sessions of Go clients that have not sent a batch for a TTL, until
+// the server is closed. In-process stores end such sessions by themselves. Over Redis,
+// PostgreSQL and etcd, a semaphore's clock advances only with requests: the next request would
+// be rejected because of the permits that the session held. (The lease manager does the same
+// for leases over HTTP.)
 func (s *service) reap() {
 	for {
 		select {
@@ -23,13 +23,13 @@ func (s *service) reap() {
 	}
 }
 
-// overdue returns the semaphores with sessions that have newly expired, and their TTLs.
+// overdue returns the semaphores with newly expired sessions, and their TTLs.
 func (p *sessions) overdue(now time.Time) map[string]time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var found map[string]time.Duration
 	for key, one := range p.all {
-		if !one.tryLock() { // a batch of it is being applied
+		if !one.tryLock() { // a batch is being applied
 			continue
 		}
 		late := now.Sub(one.seen) > one.ttl

@@ -7,8 +7,8 @@ import (
 	"github.com/sema-go/sema/x/semav1"
 )
 
-// A small request must not be decoded into hundreds of megabytes: bytes are counted
-// before, and operations after.
+// TestCodecs_RejectBatchesOfTooMany checks that a small request is not decoded into hundreds of
+// megabytes: the codecs count bytes before decoding, and operations after it.
 func TestCodecs_RejectBatchesOfTooMany(t *testing.T) {
 	t.Parallel()
 	for name, codec := range map[string]struct {
