@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// against is a build of this program at another commit, "" for none. A difference of
-// a nanosecond shows only when both take turns:
+// against is the path of a build of this program at another commit; "" means
+// none. A difference of a nanosecond shows only if both builds run in turns:
 //
 //	git worktree add /tmp/older COMMIT && go -C /tmp/older/bench build -o /tmp/older.bench .
 //	go run . core --only counters --against /tmp/older.bench
@@ -18,8 +18,8 @@ var against string
 
 const olderName = "older commit"
 
-// older returns what an implementation costs at the other commit, in one of its
-// scenarios.
+// older returns an implementation that runs a scenario at the other commit and
+// returns the result for name.
 func older(name, scenario string) []impl {
 	if against == "" {
 		return nil
@@ -33,17 +33,18 @@ func older(name, scenario string) []impl {
 		must(json.Unmarshal(out, &s))
 		i := slices.IndexFunc(s.Rows, func(r row) bool { return r.Scenario == scenario && r.Impl == name })
 		if i < 0 {
-			panic(fmt.Sprintf("%s has no %s in %s", against, name, scenario))
+			panic(fmt.Sprintf("%s: no result for %s in scenario %s", against, name, scenario))
 		}
 		const ops = 1_000_000
 		return sample{ops: ops, elapsed: time.Duration(s.Rows[i].NsOp * ops)}
 	}}}
 }
 
-// barsAgainst returns bars that need the other commit.
-func barsAgainst(bars ...bar) []bar {
+// targetsAgainst returns the targets if there is another commit to compare
+// with.
+func targetsAgainst(targets ...target) []target {
 	if against == "" {
 		return nil
 	}
-	return bars
+	return targets
 }

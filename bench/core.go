@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// coreScenarios are the loads under which the root package must be fast.
+// coreScenarios returns the scenarios for the root package.
 func coreScenarios() []scenario {
 	allocs := func(r row) float64 { return r.AllocsOp }
-	noAllocs := func(name string) bar {
-		return bar{impl: name, limit: 0.01, value: allocs, unit: "allocs/op"}
+	noAllocs := func(name string) target {
+		return target{impl: name, limit: 0.01, value: allocs, unit: "allocs/op"}
 	}
 	bytesPerWaiter := func(r row) float64 { return r.BytesOp }
 	const ours, weighted, unfair = "sema.Semaphore", "sema.Weighted", "sema.Semaphore Unfair"
 	mix := []int64{1, 5, 25}
-	whenYielding := []bar{
+	whenYielding := []target{
 		{impl: ours, rival: "x/sync", limit: 0.8},
 		{impl: ours, rival: "channel", limit: 1.1},
 		noAllocs(ours),
@@ -29,8 +29,8 @@ func coreScenarios() []scenario {
 	return []scenario{
 		{
 			name: "uncontended", about: "one goroutine, acquire + release of a bare counter",
-			impls: alone(semaWeighted, bareAtomics, xsync, channel, channelDeaf, mutexCond),
-			bars: []bar{
+			impls: alone(semaWeighted, bareAtomics, xsync, channel, channelNoContext, mutexCond),
+			targets: []target{
 				{impl: weighted, rival: "bare CAS + add", limit: 1.6},
 				{impl: weighted, rival: "x/sync", limit: 0.5},
 				{impl: weighted, rival: "channel", limit: 0.2},
@@ -39,36 +39,36 @@ func coreScenarios() []scenario {
 		{
 			name: "uncontended-permit", about: "one goroutine, a permit that can be released only once",
 			impls: alone(semaSemaphore, xsync, xsyncHandle, failsafe, puddlePool, semaStriped, semaSpin),
-			bars: []bar{
+			targets: []target{
 				{impl: ours, rival: "x/sync", limit: 1.5},
 				{impl: ours, rival: "x/sync + handle", limit: 0.5},
 				noAllocs(ours),
 			},
 		},
 		{
-			name: "gates", about: "one goroutine, a permit of a gate of one's own",
-			impls: alone(semaSemaphore, gateOfIssuer, gateOfLeases),
-			bars:  []bar{{impl: "gate on sema.Issuer", rival: ours, limit: 2}, noAllocs("gate on sema.Issuer")},
+			name: "gates", about: "one goroutine, a permit of a custom gate",
+			impls:   alone(semaSemaphore, gateOfIssuer, gateOfLeases),
+			targets: []target{{impl: "gate on sema.Issuer", rival: ours, limit: 2}, noAllocs("gate on sema.Issuer")},
 		},
 		{
-			name: "counters", about: "one goroutine, what the counters of Stats cost: beside the bench of an older commit (--against)",
-			impls: append(alone(semaSemaphore), older(ours, "uncontended-permit")...),
-			bars:  barsAgainst(bar{impl: ours, rival: olderName, limit: 1, difference: true}),
+			name: "counters", about: "one goroutine, cost of the counters of Stats, compared with an older commit (--against)",
+			impls:   append(alone(semaSemaphore), older(ours, "uncontended-permit")...),
+			targets: targetsAgainst(target{impl: ours, rival: olderName, limit: 1, difference: true}),
 		},
 		{
 			name: "observed", about: "one goroutine, an observer that does nothing",
-			impls: alone(semaSemaphore, semaObserved, semaTimed),
-			bars:  []bar{{impl: "sema.Semaphore observed", rival: "sema.Semaphore + 2 × time.Since", limit: 1.5}, noAllocs("sema.Semaphore observed")},
+			impls:   alone(semaSemaphore, semaObserved, semaTimed),
+			targets: []target{{impl: "sema.Semaphore observed", rival: "sema.Semaphore + 2 × time.Since", limit: 1.5}, noAllocs("sema.Semaphore observed")},
 		},
 		{
 			name: "two-cores", about: "2 goroutines that never wait",
-			impls: crowd(2, 64, 1_000_000, shortHold, semaStriped, semaSemaphore, semaWeighted, xsync, channel),
-			bars:  []bar{{impl: "sema.Striped", rival: "x/sync", limit: 0.6}},
+			impls:   contended(2, 64, 1_000_000, shortHold, semaStriped, semaSemaphore, semaWeighted, xsync, channel),
+			targets: []target{{impl: "sema.Striped", rival: "x/sync", limit: 0.6}},
 		},
 		{
 			name: "64-on-8", about: "64 goroutines on 8 permits, cancellable context, short hold, no queue at the start",
-			impls: crowd(64, 8, 640_000, shortHold, append(ofSemaphores, mutexCond, failsafe, puddlePool, errGroup)...),
-			bars: []bar{
+			impls: contended(64, 8, 640_000, shortHold, append(ofSemaphores, mutexCond, failsafe, puddlePool, errGroup)...),
+			targets: []target{
 				{impl: ours, rival: "x/sync", limit: 0.1},
 				{impl: ours, rival: "channel", limit: 0.4},
 				noAllocs(ours),
@@ -77,7 +77,7 @@ func coreScenarios() []scenario {
 		{
 			name: "64-on-8-queued", about: "the same, started with a queue: fair semaphores convoy",
 			impls: queued(64, 8, 256_000, shortHold, semaSemaphore, semaWeighted, semaUnfair, xsync, channel),
-			bars: []bar{
+			targets: []target{
 				{impl: ours, rival: "x/sync", limit: 0.6},
 				{impl: ours, rival: "channel", limit: 1.2},
 				{impl: unfair, rival: "x/sync", limit: 0.1},
@@ -86,18 +86,18 @@ func coreScenarios() []scenario {
 		},
 		{
 			name: "64-on-8-yield", about: "64 goroutines on 8 permits, the holder yields",
-			impls: crowd(64, 8, 128_000, runtime.Gosched, ofSemaphores...),
-			bars:  whenYielding,
+			impls:   contended(64, 8, 128_000, runtime.Gosched, ofSemaphores...),
+			targets: whenYielding,
 		},
 		{
 			name: "1024-on-8-yield", about: "1024 goroutines on 8 permits, the holder yields",
-			impls: crowd(1024, 8, 409_600, runtime.Gosched, ofSemaphores...),
-			bars:  whenYielding,
+			impls:   contended(1024, 8, 409_600, runtime.Gosched, ofSemaphores...),
+			targets: whenYielding,
 		},
 		{
 			name: "cancel-storm", about: "100,000 waiters with one context, all cancelled",
 			impls: storm(true),
-			bars: []bar{
+			targets: []target{
 				{impl: ours, rival: "x/sync", limit: 0.7},
 				{impl: ours, rival: "x/sync", limit: 1, value: bytesPerWaiter, unit: "bytes per waiter"},
 				{impl: "sema.Semaphore, 2nd storm", limit: 0.001, value: allocs, unit: "allocs/waiter"},
@@ -108,19 +108,19 @@ func coreScenarios() []scenario {
 			impls: storm(false),
 		},
 		{
-			name: "weighted-mix", about: "64 goroutines ask for 1, 5 or 25 of 100, cancellable context, short hold",
-			impls: crowdOf(64, 100, 640_000, mix, shortHold, semaSemaphore, semaWeighted, semaUnfair, xsync),
-			bars:  []bar{{impl: ours, rival: "x/sync", limit: 0.6}},
+			name: "weighted-mix", about: "64 goroutines acquire 1, 5 or 25 of 100, cancellable context, short hold",
+			impls:   contendedWeighted(64, 100, 640_000, mix, shortHold, semaSemaphore, semaWeighted, semaUnfair, xsync),
+			targets: []target{{impl: ours, rival: "x/sync", limit: 0.6}},
 		},
 		{
 			name: "weighted-mix-yield", about: "the same, the holder yields: nearly every acquire waits",
-			impls: crowdOf(64, 100, 128_000, mix, runtime.Gosched, semaSemaphore, semaWeighted, semaUnfair, xsync),
-			bars:  []bar{{impl: ours, rival: "x/sync", limit: 0.6}},
+			impls:   contendedWeighted(64, 100, 128_000, mix, runtime.Gosched, semaSemaphore, semaWeighted, semaUnfair, xsync),
+			targets: []target{{impl: ours, rival: "x/sync", limit: 0.6}},
 		},
 	}
 }
 
-// shortHold is some ten nanoseconds of work.
+// shortHold takes about ten nanoseconds.
 func shortHold() {
 	for i := range 16 {
 		_ = held + i
@@ -145,13 +145,13 @@ func alone(contenders ...contender) []impl {
 	return impls
 }
 
-func crowd(goroutines int, capacity int64, ops int, hold func(), contenders ...contender) []impl {
-	return crowdOf(goroutines, capacity, ops, []int64{1}, hold, contenders...)
+func contended(goroutines int, capacity int64, ops int, hold func(), contenders ...contender) []impl {
+	return contendedWeighted(goroutines, capacity, ops, []int64{1}, hold, contenders...)
 }
 
-// crowdOf lets goroutines share ops operations of the weights given, with one
-// cancellable context.
-func crowdOf(goroutines int, capacity int64, ops int, weights []int64, hold func(), contenders ...contender) []impl {
+// contendedWeighted runs ops operations in goroutines that share one cancellable
+// context. Goroutine i always uses weights[i%len(weights)].
+func contendedWeighted(goroutines int, capacity int64, ops int, weights []int64, hold func(), contenders ...contender) []impl {
 	var impls []impl
 	for _, c := range contenders {
 		impls = append(impls, impl{c.name, func() sample {
@@ -159,14 +159,15 @@ func crowdOf(goroutines int, capacity int64, ops int, weights []int64, hold func
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			each := ops / goroutines
-			start, done := team(goroutines, func(i int) { do(ctx, each, weights[i%len(weights)], hold) })
+			start, done := gatedGoroutines(goroutines, func(i int) { do(ctx, each, weights[i%len(weights)], hold) })
 			return measure(each*goroutines, func() { start(); done() })
 		}})
 	}
 	return impls
 }
 
-// queued is crowd, but all permits are out until everybody stands in line.
+// queued runs like contended, but holds all permits until all goroutines are
+// queued.
 func queued(goroutines int, capacity int64, ops int, hold func(), contenders ...contender) []impl {
 	var impls []impl
 	for _, c := range contenders {
@@ -174,28 +175,28 @@ func queued(goroutines int, capacity int64, ops int, hold func(), contenders ...
 			do := c.make(capacity)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			var occupied, gone sync.WaitGroup
+			var occupied, holders sync.WaitGroup
 			free := make(chan struct{})
 			for range capacity {
 				occupied.Add(1)
-				gone.Go(func() { do(ctx, 1, 1, func() { occupied.Done(); <-free }) })
+				holders.Go(func() { do(ctx, 1, 1, func() { occupied.Done(); <-free }) })
 			}
 			occupied.Wait()
 			each := ops / goroutines
-			start, done := team(goroutines, func(int) { do(ctx, each, 1, hold) })
+			start, done := gatedGoroutines(goroutines, func(int) { do(ctx, each, 1, hold) })
 			start()
-			untilIdle() // all stand in line
+			waitUntilIdle() // all are queued
 			s := measure(each*goroutines, func() { close(free); done() })
-			gone.Wait()
+			holders.Wait()
 			return s
 		}})
 	}
 	return impls
 }
 
-// team starts goroutines that run f when started, so that their start is not
-// measured.
-func team(n int, f func(i int)) (start, done func()) {
+// gatedGoroutines creates n goroutines that run f once start is called, so that
+// their creation is not measured. done waits for them.
+func gatedGoroutines(n int, f func(i int)) (start, done func()) {
 	gate := make(chan struct{})
 	var ready, finished sync.WaitGroup
 	for i := range n {
@@ -207,8 +208,8 @@ func team(n int, f func(i int)) (start, done func()) {
 }
 
 // storm blocks 100,000 goroutines on a semaphore without permits and cancels
-// them: all by one context, or each by its own. Both are timed, the pause
-// between is not.
+// them: all by one context, or each by its own. Blocking and cancelling are
+// timed, the pause between them is not.
 func storm(shared bool) []impl {
 	blockOnSemaphore := func() func(context.Context) {
 		s := sema.New(0)
@@ -239,19 +240,19 @@ func stormOnce(shared bool, acquire func(context.Context)) sample {
 		contexts[i], cancels[i] = ctx, func() {}
 		if !shared {
 			contexts[i], cancels[i] = context.WithCancel(context.Background())
-			contexts[i].Done() // made lazily, and not ours to measure
+			contexts[i].Done() // created lazily; not to be measured
 		}
 	}
-	start, done := team(waiters, func(i int) { acquire(contexts[i]) })
-	// A collection scans 100,000 stacks; whether one more or less falls into a
-	// storm would be most of the difference. Without any, who allocates more has
-	// the advantage.
+	start, done := gatedGoroutines(waiters, func(i int) { acquire(contexts[i]) })
+	// A collection scans 100,000 stacks. One collection more or less during a
+	// storm would account for most of the difference. Turning them off favours
+	// the implementation that allocates more.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var before, blocked, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	began := time.Now()
 	start()
-	elapsed := untilIdle().Sub(began)
+	elapsed := waitUntilIdle().Sub(began)
 	runtime.ReadMemStats(&blocked)
 	began = time.Now()
 	cancel()
@@ -265,18 +266,19 @@ func stormOnce(shared bool, acquire func(context.Context)) sample {
 		bytes: float64(blocked.TotalAlloc-before.TotalAlloc) / waiters}
 }
 
-// untilIdle waits until the process has used hardly any processor time for a
-// while, which is when all its goroutines have parked, and returns the last
-// moment it did. Rivals do not tell how many wait.
-func untilIdle() time.Time {
-	const while, poll = 20 * time.Millisecond, 500 * time.Microsecond
+// waitUntilIdle waits until the process has used hardly any processor time for
+// 20 ms, that is, until all its goroutines have parked. It returns the last
+// time at which the process was busy. Rivals do not report their number of
+// waiters.
+func waitUntilIdle() time.Time {
+	const idle, poll = 20 * time.Millisecond, 500 * time.Microsecond
 	busy, used := time.Now(), processorTime()
 	for {
 		time.Sleep(poll)
 		now := time.Now()
 		if u := processorTime(); u-used > poll/4 {
 			busy, used = now, u
-		} else if now.Sub(busy) > while {
+		} else if now.Sub(busy) > idle {
 			return busy
 		} else {
 			used = u

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime is what this process has used of the processors.
+// processorTime returns the processor time that this process has used.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// processorTime is what this process has used of the processors.
+// processorTime returns the processor time that this process has used.
 func processorTime() time.Duration {
 	process, err := syscall.GetCurrentProcess()
 	must(err)
@@ -14,5 +14,5 @@ func processorTime() time.Duration {
 	ticks := func(t syscall.Filetime) time.Duration {
 		return time.Duration(t.HighDateTime)<<32 | time.Duration(t.LowDateTime)
 	}
-	return (ticks(kernel) + ticks(user)) * 100 // nanoseconds a tick
+	return (ticks(kernel) + ticks(user)) * 100 // a tick is 100 ns
 }

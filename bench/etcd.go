@@ -9,30 +9,31 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/etcdtest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
-// etcdScenarios measure the etcd engine beside etcd's own mutex.
+// etcdScenarios returns the scenarios that compare the etcd store with etcd's
+// own mutex.
 func etcdScenarios() []scenario {
 	if !installed("etcd", "etcd-…") {
 		return nil
 	}
-	cluster := once(func(s *enginetest.Scope) *etcdtest.Cluster { return etcdtest.Start(s, 1) })
-	b := &engineBench{url: func() string { return cluster().URL() }}
+	cluster := once(func(s *storetest.Scope) *etcdtest.Cluster { return etcdtest.Start(s, 1) })
+	b := &storeBench{url: func() string { return cluster().URL() }}
 	return []scenario{
 		{
-			name:  "etcd-pairs",
-			about: "etcd: 256 goroutines acquire + release one semaphore; or each its own mutex",
-			impls: []impl{{"sema/fleet", b.pairs(256, 30)}, {"concurrency.Mutex, 256 keys", mutexes(cluster)}},
-			bars:  []bar{{impl: "sema/fleet", rival: "concurrency.Mutex, 256 keys", limit: 1. / 5}},
+			name:    "etcd-pairs",
+			about:   "etcd: 256 goroutines acquire + release one semaphore; or each its own mutex",
+			impls:   []impl{{"sema/fleet", b.pairs(256, 30)}, {"concurrency.Mutex, 256 keys", mutexPairs(cluster)}},
+			targets: []target{{impl: "sema/fleet", rival: "concurrency.Mutex, 256 keys", limit: 1. / 5}},
 		},
 		b.pooledScenario("etcd", "etcd"),
 	}
 }
 
-// mutexes has each goroutine lock and unlock one of its own.
-func mutexes(cluster func() *etcdtest.Cluster) func() sample {
+// mutexPairs locks and unlocks mutexes, one per goroutine.
+func mutexPairs(cluster func() *etcdtest.Cluster) func() sample {
 	all := sync.OnceValue(func() (all []*concurrency.Mutex) {
 		client, err := clientv3.New(clientv3.Config{Endpoints: cluster().Addresses(), Logger: zap.NewNop()})
 		must(err)
@@ -45,7 +46,7 @@ func mutexes(cluster func() *etcdtest.Cluster) func() sample {
 	})
 	return func() sample {
 		all := all()
-		return together(len(all), 10, func(i int) {
+		return concurrently(len(all), 10, func(i int) {
 			must(all[i].Lock(context.Background()))
 			must(all[i].Unlock(context.Background()))
 		})

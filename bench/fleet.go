@@ -14,20 +14,21 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
-	_ "github.com/sema-go/sema/x/stores" // engines by URL
+	_ "github.com/sema-go/sema/x/stores" // registers the stores by URL scheme
 )
 
 func init() { suites["fleet"] = fleetScenarios }
 
-// storeURL is the engine under test. Without one, it is a new SQLite file.
+// storeURL is the URL of the store to measure; "" means all stores, SQLite with a
+// new file.
 var storeURL string
 
 func registerFleetFlags(flags *flag.FlagSet) {
-	flags.StringVar(&storeURL, "store", "", "fleet: URL of the engine; a new SQLite file unless told")
+	flags.StringVar(&storeURL, "store", "", "fleet: URL of the store (default: all stores, each with a new server or file)")
 }
 
-// fleetScenarios measure fleet semaphores through an engine, or through all of
-// them if none is told.
+// fleetScenarios returns the scenarios of the store in storeURL or, if that is
+// empty, of all stores.
 func fleetScenarios() []scenario {
 	if storeURL == "" {
 		return slices.Concat(newFleetBench().scenarios(), redisScenarios(), postgresScenarios(), etcdScenarios())
@@ -41,47 +42,48 @@ func (f *fleetBench) scenarios() []scenario {
 			name:  "fleet-exact",
 			about: "256 goroutines acquire + release, each permit a durable lease of its own",
 			impls: []impl{f.exact(sqliteName, f.open), {"raw SQLite, same rows and batches", f.raw}, f.exact("sema/fleet, in memory", openMemory)},
-			bars: []bar{
+			targets: []target{
 				{impl: sqliteName, rival: "raw SQLite, same rows and batches", limit: 2},
 				{impl: sqliteName, limit: 50, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a pair"},
 			},
 		},
 		{
-			name:  "fleet-pooled",
-			about: "one goroutine, acquire + release of a pooled fleet semaphore",
-			impls: []impl{{"sema/fleet, pooled", f.pooled}, {"local Semaphore", localPairs}},
-			bars:  []bar{{impl: "sema/fleet, pooled", rival: "local Semaphore", limit: 3}},
+			name:    "fleet-pooled",
+			about:   "one goroutine, acquire + release of a pooled fleet semaphore",
+			impls:   []impl{{"sema/fleet, pooled", f.pooled}, {"local Semaphore", localPairs}},
+			targets: []target{{impl: "sema/fleet, pooled", rival: "local Semaphore", limit: 3}},
 		},
 		{
-			name:  "fleet-hand-off",
-			about: "from a release to the acquire of another client that waits, both idle before",
-			impls: []impl{{"sema/fleet", f.handOff}},
-			bars:  []bar{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.P99 / 1e6 }, unit: "p99 in ms"}},
+			name:    "fleet-hand-off",
+			about:   "from a release to the acquire of another waiting client, both idle before",
+			impls:   []impl{{"sema/fleet", f.handOff}},
+			targets: []target{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.P99 / 1e6 }, unit: "p99 in ms"}},
 		},
 		{
-			name:  "fleet-herd",
-			about: "1,000 clients wait for one permit and pass it on",
-			impls: []impl{{"sema/fleet", f.herd}},
-			bars:  []bar{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "wake-ups a grant"}},
+			name:    "fleet-herd",
+			about:   "1,000 clients wait for one permit and pass it on",
+			impls:   []impl{{"sema/fleet", f.herd}},
+			targets: []target{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "wake-ups a grant"}},
 		},
 		{
-			name:  "fleet-heartbeats",
-			about: "100,000 leases over 100 semaphores are kept alive, TTL 30 s: what that takes of a core, engine included",
-			impls: []impl{{"sema/fleet", f.heartbeats}},
-			bars:  []bar{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "% of one core"}},
+			name:    "fleet-heartbeats",
+			about:   "100,000 leases over 100 semaphores are kept alive, TTL 30 s: processor time, store included",
+			impls:   []impl{{"sema/fleet", f.heartbeats}},
+			targets: []target{{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "% of one core"}},
 		},
 	}
 }
 
 const sqliteName = "sema/fleet, durable"
 
-// A fleetBench has an engine, and a directory left to the system's cleaning.
+// A fleetBench has a store, and a directory that is left to the system's
+// cleanup.
 type fleetBench struct {
-	url     string
-	dir     string
-	names   atomic.Int64
-	perSave float64 // pairs in a transaction, as the durable engine made them
-	keeping bool    // the leases of heartbeats are there
+	url            string
+	dir            string
+	names          atomic.Int64
+	perTransaction float64 // acquire–release pairs per transaction in the last run of the durable store
+	leased         bool    // the leases of heartbeats have been acquired
 }
 
 func newFleetBench() *fleetBench {
@@ -102,7 +104,7 @@ func (f *fleetBench) open() *fleet.Client {
 
 func openMemory() *fleet.Client { return fleet.New(memstore.New()) }
 
-// semaphore returns a new one.
+// semaphore returns a new semaphore.
 func (f *fleetBench) semaphore(c *fleet.Client, capacity int64, opts ...fleet.Option) *fleet.Semaphore {
 	s, err := c.Semaphore(fmt.Sprintf("bench-%d-%d", os.Getpid(), f.names.Add(1)), capacity, opts...)
 	must(err)
@@ -115,7 +117,8 @@ func acquireOne(s sema.Gate) sema.Permit {
 	return p
 }
 
-// exact has 256 goroutines take turns, with permits for all of them.
+// exact runs acquire and release in 256 goroutines, with permits for all of
+// them.
 func (f *fleetBench) exact(name string, open func() *fleet.Client) impl {
 	const goroutines, each = 256, 60
 	return impl{name, func() sample {
@@ -135,7 +138,7 @@ func (f *fleetBench) exact(name string, open func() *fleet.Client) impl {
 			wg.Wait()
 		})
 		if name == sqliteName {
-			f.perSave = float64(goroutines*each) / float64(s.Stats().Batches-before.Batches)
+			f.perTransaction = float64(goroutines*each) / float64(s.Stats().Batches-before.Batches)
 		}
 		must(c.Delete(context.Background(), s.Name())) // so that the file does not grow from round to round
 		must(c.Close(context.Background()))
@@ -163,38 +166,38 @@ func gatePairs(g sema.Gate) sample {
 	})
 }
 
-// handOff has two clients pass one permit to and fro, with pauses.
+// handOff makes two clients pass one permit back and forth, with pauses.
 func (f *fleetBench) handOff() sample {
 	const times = 300
 	a, b := f.open(), f.open()
 	held := f.semaphore(a, 1)
-	waits, err := b.Semaphore(held.Name(), 1)
+	waiting, err := b.Semaphore(held.Name(), 1)
 	must(err)
 	took := make([]time.Duration, 0, times)
 	for range times {
 		p := acquireOne(held)
 		granted := make(chan time.Time)
 		go func() {
-			q := acquireOne(waits)
+			q := acquireOne(waiting)
 			granted <- time.Now()
 			q.Release()
 		}()
-		for waits.Stats().Waiters == 0 {
+		for waiting.Stats().Waiters == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(5 * time.Millisecond)
 		start := time.Now()
 		p.Release()
 		took = append(took, (<-granted).Sub(start))
-		held, waits = waits, held
+		held, waiting = waiting, held
 	}
 	must(a.Close(context.Background()))
 	must(b.Close(context.Background()))
 	return sampleOf(took)
 }
 
-// herd has a permit go through a thousand clients, and counts how often they
-// were woken.
+// herd passes one permit through a thousand waiting clients, and counts their
+// wake-ups.
 func (f *fleetBench) herd() sample {
 	const clients = 1000
 	holder := f.open()
@@ -210,7 +213,7 @@ func (f *fleetBench) herd() sample {
 		all, sems = append(all, c), append(sems, waiting)
 		wg.Go(func() { acquireOne(waiting).Release() })
 	}
-	for inLine(holder, s.Name()) < clients {
+	for waiterCount(holder, s.Name()) < clients {
 		time.Sleep(10 * time.Millisecond)
 	}
 	woken := func() (n int64) {
@@ -231,30 +234,30 @@ func (f *fleetBench) herd() sample {
 	return measured
 }
 
-func inLine(c *fleet.Client, name string) int {
+func waiterCount(c *fleet.Client, name string) int {
 	info, err := c.Info(context.Background(), name)
 	must(err)
 	return len(info.Waiters)
 }
 
-// heartbeats takes a hundred thousand leases, once, and then measures what the
-// process takes of a core while it does nothing but keep them.
+// heartbeats acquires a hundred thousand leases once. It then measures the
+// processor time of the process while it only renews them.
 func (f *fleetBench) heartbeats() sample {
 	const semaphores, each, ttl = 100, 1000, 30 * time.Second
-	if !f.keeping {
-		f.keeping = true
-		c := f.open() // which lives on
+	if !f.leased {
+		f.leased = true
+		c := f.open() // never closed
 		var wg sync.WaitGroup
 		for range semaphores {
 			s := f.semaphore(c, each, fleet.TTL(ttl))
 			for range each {
-				wg.Go(func() { acquireOne(s) }) //semavet:ignore they live on with the client
+				wg.Go(func() { acquireOne(s) }) //semavet:ignore they last as long as the client
 			}
 		}
 		wg.Wait()
 	}
 	before, start := processorTime(), time.Now()
-	time.Sleep(ttl / 3) // in which each session speaks about once
+	time.Sleep(ttl / 3) // each session sends about one heartbeat meanwhile
 	elapsed := time.Since(start)
 	return sample{ops: 1, elapsed: elapsed, count: 100 * float64(processorTime()-before) / float64(elapsed)}
 }

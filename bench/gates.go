@@ -8,8 +8,8 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A counted gate is the least that a gate of one's own can be: a counter, and permits
-// of an Issuer or of NewPermit.
+// A counted gate is a minimal custom gate: a counter, with permits from an
+// Issuer or from NewPermit.
 type counted struct {
 	free   atomic.Int64
 	issuer sema.Issuer
@@ -70,8 +70,8 @@ var (
 
 	semaObserved = contender{"sema.Semaphore observed", semaphorePairs(sema.Observe(sema.ObserverFunc(func(sema.Event) {})))}
 
-	// semaTimed is a pair between two readings of the clock: what an observer that
-	// measures for itself costs at the least.
+	// semaTimed is a pair with two clock readings: the minimum cost of an
+	// observer that measures the time itself.
 	semaTimed = contender{"sema.Semaphore + 2 × time.Since", func(capacity int64) pairs {
 		s, epoch := sema.New(capacity), time.Now()
 		return func(ctx context.Context, n int, weight int64, hold func()) {

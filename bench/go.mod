@@ -12,9 +12,11 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/sema-go/sema v0.0.0
 	github.com/sema-go/sema/x v0.0.0
+	github.com/sourcegraph/conc v0.3.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 	golang.org/x/sync v0.24.0
+	golang.org/x/time v0.16.0
 	modernc.org/sqlite v1.60.1
 )
 

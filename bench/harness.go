@@ -11,40 +11,41 @@ import (
 	"time"
 )
 
-// A scenario is a load under which implementations are compared. All of them
-// run in one process, taking turns, several rounds: what disturbs the machine
-// disturbs them alike, and a ratio is the median of the rounds' ratios.
+// A scenario is a load under which implementations are compared. All
+// implementations run in one process, in turns, for several rounds, so other
+// load on the machine affects them alike. A ratio is the median of the rounds'
+// ratios.
 type scenario struct {
-	name  string
-	about string
-	impls []impl
-	bars  []bar // what ours must reach, shown with the result
+	name    string
+	about   string
+	impls   []impl
+	targets []target // limits for our implementation, printed with the result
 }
 
-// An impl runs a scenario once and says how it went.
+// An impl runs a scenario once and returns what it measured.
 type impl struct {
 	name string
 	run  func() sample
 }
 
-// A sample is one run: operations, time, and what was allocated meanwhile.
+// A sample is the result of one run: operations, elapsed time and allocations.
 type sample struct {
 	ops     int
 	elapsed time.Duration
 	mallocs uint64
-	bytes   float64 // per waiter, where a scenario measures that
-	p99     float64 // nanoseconds, where a scenario measures each operation
-	spread  float64 // p99/p50, where that is asked for
-	count   float64 // of something else, which the bar names
+	bytes   float64 // allocated per waiter, if the scenario measures that; otherwise 0
+	p99     float64 // in nanoseconds, if the scenario times each operation; otherwise 0
+	spread  float64 // p99/p50, if the scenario measures that; otherwise 0
+	count   float64 // of something else, in the unit of the target; otherwise 0
 }
 
 func (s sample) nsPerOp() float64     { return float64(s.elapsed.Nanoseconds()) / float64(s.ops) }
 func (s sample) allocsPerOp() float64 { return float64(s.mallocs) / float64(s.ops) }
 
-// A bar is a figure to reach: impl at most limit times rival, or with difference
-// limit nanoseconds more. Where value is set, that is what is compared instead of
-// time, and rival may be empty.
-type bar struct {
+// A target is a limit for an implementation: at most limit times the rival or,
+// if difference is set, at most limit nanoseconds more than the rival. If value
+// is set, it is compared instead of the time, and rival may be empty.
+type target struct {
 	impl, rival string
 	limit       float64
 	difference  bool
@@ -52,7 +53,7 @@ type bar struct {
 	unit        string
 }
 
-// A row is the outcome for one implementation.
+// A row is the result for one implementation.
 type row struct {
 	Scenario string             `json:"scenario"`
 	Impl     string             `json:"impl"`
@@ -66,18 +67,18 @@ type row struct {
 }
 
 type suite struct {
-	Suite string `json:"suite"`
-	Rows  []row  `json:"rows"`
-	bars  map[string][]bar
-	about map[string]string
+	Suite   string `json:"suite"`
+	Rows    []row  `json:"rows"`
+	targets map[string][]target
+	about   map[string]string
 }
 
 func runSuite(name string, scenarios []scenario, rounds int, progress io.Writer) suite {
-	out := suite{Suite: name, bars: map[string][]bar{}, about: map[string]string{}}
+	out := suite{Suite: name, targets: map[string][]target{}, about: map[string]string{}}
 	for i, sc := range scenarios {
 		fmt.Fprintf(progress, "[%d/%d] %s: %s\n", i+1, len(scenarios), sc.name, sc.about)
 		out.Rows = append(out.Rows, runScenario(sc, rounds)...)
-		out.bars[sc.name], out.about[sc.name] = sc.bars, sc.about
+		out.targets[sc.name], out.about[sc.name] = sc.targets, sc.about
 	}
 	return out
 }
@@ -85,11 +86,11 @@ func runSuite(name string, scenarios []scenario, rounds int, progress io.Writer)
 func runScenario(sc scenario, rounds int) []row {
 	samples := make([][]sample, len(sc.impls))
 	for _, im := range sc.impls {
-		im.run() // warm up: pools, stacks, the processor
+		im.run() // warm up pools, stacks and the processor
 	}
 	for round := range rounds {
 		for i := range sc.impls {
-			k := (i + round) % len(sc.impls) // nobody always follows the same
+			k := (i + round) % len(sc.impls) // vary the order of the implementations
 			runtime.GC()
 			samples[k] = append(samples[k], sc.impls[k].run())
 		}
@@ -147,7 +148,7 @@ func measure(ops int, f func()) sample {
 	return sample{ops: ops, elapsed: elapsed, mallocs: after.Mallocs - before.Mallocs}
 }
 
-// sampleOf is the sample of operations that were timed one by one.
+// sampleOf returns the sample of operations that were timed one by one.
 func sampleOf(waits []time.Duration) sample {
 	slices.Sort(waits)
 	s := sample{ops: len(waits), p99: float64(waits[(len(waits)*99-1)/100])}
@@ -163,7 +164,8 @@ func (s suite) writeJSON(w io.Writer) error {
 	return enc.Encode(s)
 }
 
-// writeText prints the rows, and under each scenario how the bars were met.
+// writeText prints the rows and, below each scenario, the result for each
+// target.
 func (s suite) writeText(w io.Writer) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for scenario, rows := range s.byScenario() {
@@ -173,8 +175,8 @@ func (s suite) writeText(w io.Writer) {
 			fmt.Fprintf(tab, "%s\t%.1f\t%.2f\t%s\t%s\t\n", r.Impl, r.NsOp, r.AllocsOp, ifMeasured(r.BytesOp), ifMeasured(r.P99))
 		}
 		tab.Flush()
-		for _, b := range s.bars[scenario] {
-			fmt.Fprintln(w, "   ", b.judge(rows))
+		for _, b := range s.targets[scenario] {
+			fmt.Fprintln(w, "   ", b.evaluate(rows))
 		}
 	}
 }
@@ -202,8 +204,9 @@ func (s suite) byScenario() func(yield func(string, []row) bool) {
 	}
 }
 
-// judge says by how much a bar was met or missed.
-func (b bar) judge(rows []row) string {
+// evaluate returns a line that shows whether the target was met, and the
+// measured value.
+func (b target) evaluate(rows []row) string {
 	find := func(name string) row {
 		i := slices.IndexFunc(rows, func(r row) bool { return r.Impl == name })
 		if i < 0 {

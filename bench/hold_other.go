@@ -4,5 +4,5 @@ package main
 
 import "time"
 
-// hold passes so much time.
+// hold sleeps for d.
 func hold(d time.Duration) { time.Sleep(d) }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// hold passes so much time, and little more. time.Sleep in a process that is
-// otherwise idle ends with a whole millisecond of the poller's: half a millisecond
-// late, which in a queue is as if permits were held for longer.
+// hold sleeps for d and little longer. In an otherwise idle process, time.Sleep
+// rounds up to a millisecond of the poller: it returns half a millisecond late,
+// which in a queue acts like a longer hold.
 func hold(d time.Duration) {
 	left := syscall.NsecToTimespec(int64(d))
 	for syscall.Nanosleep(&left, &left) == syscall.EINTR {

@@ -23,53 +23,53 @@ func init() {
 	roles["host-peer"] = hostPeer
 }
 
-// hostScenarios compare what processes of one machine share. Rivals that are
-// programs are run as programs.
+// hostScenarios returns the scenarios for semaphores between processes of one
+// machine. Rivals that are programs run as programs.
 func hostScenarios() []scenario {
 	h := newHostBench()
 	return []scenario{
 		{
-			name:  "host-uncontended",
-			about: "one process, acquire + release, nobody else",
-			impls: []impl{h.pairs(hostLock), h.pairs(flockLock), h.pairs(sysvLock), h.pairs(posixLock)},
-			bars:  []bar{{impl: "sema/host", rival: "flock(2)", limit: 3}},
+			name:    "host-uncontended",
+			about:   "one process, acquire + release, uncontended",
+			impls:   []impl{h.pairs(hostLock), h.pairs(flockLock), h.pairs(sysvLock), h.pairs(posixLock)},
+			targets: []target{{impl: "sema/host", rival: "flock(2)", limit: 3}},
 		},
 		{
-			name:  "posix-uncontended",
-			about: "one process, wait + post of a named POSIX semaphore",
-			impls: []impl{h.pairs(posixLock), {"C, glibc", h.glibcPairs}},
-			bars:  []bar{{impl: "sema/host/posix", rival: "C, glibc", limit: 1.5}},
+			name:    "posix-uncontended",
+			about:   "one process, wait + post of a named POSIX semaphore",
+			impls:   []impl{h.pairs(posixLock), {"C, glibc", h.glibcPairs}},
+			targets: []target{{impl: "sema/host/posix", rival: "C, glibc", limit: 1.5}},
 		},
 		{
-			name:  "hand-off",
-			about: "from a release to the acquire of another process that waits, both idle before",
-			impls: []impl{h.handOff(hostLock), h.handOff(posixLock), h.handOff(sysvLock), h.handOff(flockLock)},
-			bars:  []bar{p99Bar(hostLock, time.Millisecond)},
+			name:    "hand-off",
+			about:   "from a release to the acquire of another waiting process, both idle before",
+			impls:   []impl{h.handOff(hostLock), h.handOff(posixLock), h.handOff(sysvLock), h.handOff(flockLock)},
+			targets: []target{p99Target(hostLock, time.Millisecond)},
 		},
 		{
-			name:  "crash",
-			about: "from kill -9 of the holder to the acquire of a process that waits",
-			impls: []impl{h.crash(hostLock), h.crash(sysvLock), h.crash(flockLock)},
-			bars:  []bar{p99Bar(hostLock, 100*time.Millisecond)},
+			name:    "crash",
+			about:   "from kill -9 of the holder to the acquire of a waiting process",
+			impls:   []impl{h.crash(hostLock), h.crash(sysvLock), h.crash(flockLock)},
+			targets: []target{p99Target(hostLock, 100*time.Millisecond)},
 		},
 		{
 			name:  "cancel",
-			about: "from the end of a context to the return of who waits with it",
+			about: "from the cancellation of a context to the return of the acquire",
 			impls: []impl{h.cancel(hostLock), h.cancel(posixLock), h.cancel(sysvLock)},
-			bars: []bar{
-				p99Bar(hostLock, 10*time.Millisecond),
-				p99Bar(posixLock, 10*time.Millisecond),
-				p99Bar(sysvLock, 10*time.Millisecond),
+			targets: []target{
+				p99Target(hostLock, 10*time.Millisecond),
+				p99Target(posixLock, 10*time.Millisecond),
+				p99Target(sysvLock, 10*time.Millisecond),
 			},
 		},
 		{
 			name:  "4-processes-on-1",
-			about: "four processes take turns at one permit, as fast as they can",
+			about: "four processes acquire + release one permit, as fast as they can",
 			impls: []impl{h.contended(hostLock), h.contended(posixLock), h.contended(sysvLock), h.contended(flockLock)},
 		},
 		{
 			name:  "command",
-			about: "a whole command (true) under a permit of four",
+			about: "a command (true), run with one of four permits",
 			impls: []impl{
 				h.command("sema: examples/share", h.build("share"), "bench", "4", "true"),
 				h.command("flock(1), of one", "flock", filepath.Join(h.dir, "command"), "true"),
@@ -80,15 +80,15 @@ func hostScenarios() []scenario {
 	}
 }
 
-func p99Bar(kind lockKind, limit time.Duration) bar {
-	return bar{impl: string(kind), limit: float64(limit) / 1e6, value: func(r row) float64 { return r.P99 / 1e6 }, unit: "p99 in ms"}
+func p99Target(kind lockKind, limit time.Duration) target {
+	return target{impl: string(kind), limit: float64(limit) / 1e6, value: func(r row) float64 { return r.P99 / 1e6 }, unit: "p99 in ms"}
 }
 
-// A hostBench has a directory for files and programs, left to the system's
-// cleaning.
+// A hostBench has a directory for files and programs, which is left to the
+// system's cleanup.
 type hostBench struct {
 	dir   string
-	glibc string // the C program
+	glibc string // path of the C program
 }
 
 func newHostBench() *hostBench {
@@ -97,7 +97,7 @@ func newHostBench() *hostBench {
 	h := &hostBench{dir: dir, glibc: filepath.Join(dir, "glibc")}
 	out, err := exec.Command("gcc", "-O2", "-pthread", "-o", h.glibc, "../host/posix/testdata/bench.c").CombinedOutput()
 	if err != nil {
-		must(fmt.Errorf("gcc: %w\n%s(apt-get install gcc libc6-dev; and run this from the bench directory)", err, out))
+		must(fmt.Errorf("gcc: %w\n%s(needs gcc and libc6-dev, and the bench directory as working directory)", err, out))
 	}
 	return h
 }
@@ -129,7 +129,7 @@ const (
 	flockLock lockKind = "flock(2)"
 )
 
-// open makes or opens a locker, by a number that its users agree on.
+// open opens or creates the locker with a number that its users agree on.
 func (kind lockKind) open(dir string, number int) locker {
 	switch kind {
 	case hostLock:
@@ -182,7 +182,7 @@ func (kind lockKind) open(dir string, number int) locker {
 			remove:  func() { file.Close() },
 		}
 	}
-	panic("no such kind")
+	panic("unknown kind of lock")
 }
 
 var lockNumber = os.Getpid() << 8
@@ -190,7 +190,7 @@ var lockNumber = os.Getpid() << 8
 func nextNumber() int { lockNumber++; return lockNumber }
 
 // pairs acquires and releases in this process. POSIX semaphores are called
-// directly: through two closures a tenth of the figure would be calls.
+// directly: calls through two closures would take a tenth of the time.
 func (h *hostBench) pairs(kind lockKind) impl {
 	return impl{string(kind), func() sample {
 		if kind == posixLock {
@@ -224,7 +224,7 @@ func posixPairs() sample {
 	})
 }
 
-// glibcPairs has the C program say how long a pair took it.
+// glibcPairs runs the C program, which prints the time of a pair.
 func (h *hostBench) glibcPairs() sample {
 	name := fmt.Sprint("/sema-bench-", nextNumber())
 	defer posix.Unlink(name)
@@ -235,8 +235,8 @@ func (h *hostBench) glibcPairs() sample {
 	return sample{ops: posixOps, elapsed: time.Duration(ns * posixOps)}
 }
 
-// command runs a program again and again. One that is not installed counts as
-// nothing.
+// command runs a program repeatedly. A program that is not installed counts as
+// 1 ns.
 func (h *hostBench) command(name string, args ...string) impl {
 	if _, err := exec.LookPath(args[0]); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %s is missing (apt-get install %s)\n", args[0], map[string]string{"sem": "parallel", "flock": "util-linux"}[args[0]])
@@ -252,54 +252,55 @@ func (h *hostBench) command(name string, args ...string) impl {
 	}}
 }
 
-// handOff measures, again and again, how long after a release the other
-// process has the permit. Both sleep before, so that neither is found running.
+// handOff measures repeatedly how long after a release the other process has
+// acquired the permit. Both sleep before, so that neither is running at that
+// time.
 func (h *hostBench) handOff(kind lockKind) impl {
 	return impl{string(kind), func() sample {
 		const rounds = 200
 		number := nextNumber()
 		path := filepath.Join(h.dir, fmt.Sprint("meeting-", number))
-		notes := mapMeeting(path)
+		state := mapPeerState(path)
 		l := kind.open(h.dir, number)
 		defer l.remove()
 		l.acquire()
 		peer := h.peer("hand-off", kind, number, rounds, path)
 		var waits []time.Duration
 		for round := int64(1); round <= rounds; round++ {
-			awaitNote(&notes.round, round)
-			time.Sleep(time.Millisecond) // the peer is about to wait, then waits, then both are idle
+			awaitAtLeast(&state.round, round)
+			time.Sleep(time.Millisecond) // the peer starts to wait, then both are idle
 			released := monotonic()
 			l.release()
-			awaitNote(&notes.acquired, released)
-			waits = append(waits, time.Duration(notes.acquired.Load()-released))
-			l.acquire() // the peer has released it
-			notes.acquired.Store(0)
+			awaitAtLeast(&state.acquired, released)
+			waits = append(waits, time.Duration(state.acquired.Load()-released))
+			l.acquire() // after the peer has released it
+			state.acquired.Store(0)
 		}
 		must(peer.Wait())
 		return sampleOf(waits)
 	}}
 }
 
-// crash kills the holder, again and again, at any moment of the waiter's
-// rhythm. The waiter is a process of its own: a parent would be told of the
-// death by a signal.
+// crash kills the holder repeatedly, at random points of the waiter's polling
+// interval. The waiter is a separate process: a parent would get SIGCHLD when
+// the holder ends.
 func (h *hostBench) crash(kind lockKind) impl {
 	return impl{string(kind), func() sample {
 		var waits []time.Duration
 		for range 20 {
 			number := nextNumber()
 			path := filepath.Join(h.dir, fmt.Sprint("meeting-", number))
-			notes := mapMeeting(path)
+			state := mapPeerState(path)
 			holder := h.peer("hold", kind, number, 0, path)
-			awaitNote(&notes.round, 1)
+			awaitAtLeast(&state.round, 1)
 			waiter := h.peer("hand-off", kind, number, 1, path)
-			awaitNote(&notes.round, 2)
+			awaitAtLeast(&state.round, 2)
 			time.Sleep(5*time.Millisecond + rand.N(50*time.Millisecond))
 			killed := monotonic()
 			must(holder.Process.Kill())
-			awaitNote(&notes.acquired, killed)
-			waits = append(waits, time.Duration(notes.acquired.Load()-killed))
-			notes.acquired.Store(0)
+			awaitAtLeast(&state.acquired, killed)
+			waits = append(waits, time.Duration(state.acquired.Load()-killed))
+			state.acquired.Store(0)
 			holder.Wait()
 			must(waiter.Wait())
 			kind.open(h.dir, number).remove()
@@ -308,7 +309,7 @@ func (h *hostBench) crash(kind lockKind) impl {
 	}}
 }
 
-// cancel ends the contexts of waiters.
+// cancel cancels the contexts of waiters.
 func (h *hostBench) cancel(kind lockKind) impl {
 	return impl{string(kind), func() sample {
 		number := nextNumber()
@@ -321,7 +322,7 @@ func (h *hostBench) cancel(kind lockKind) impl {
 			returned := make(chan time.Time)
 			go func() {
 				if l.wait(ctx) == nil {
-					must(errors.New("acquired what is held"))
+					must(errors.New("acquired a permit that is held"))
 				}
 				returned <- time.Now()
 			}()
@@ -335,7 +336,7 @@ func (h *hostBench) cancel(kind lockKind) impl {
 	}}
 }
 
-// contended has four processes acquire and release as fast as they can.
+// contended runs four processes that acquire and release as fast as they can.
 func (h *hostBench) contended(kind lockKind) impl {
 	return impl{string(kind), func() sample {
 		const processes, each = 4, 2_000
@@ -347,7 +348,7 @@ func (h *hostBench) contended(kind lockKind) impl {
 		for range processes {
 			peers = append(peers, h.peer("contend", kind, number, each, "-"))
 		}
-		time.Sleep(50 * time.Millisecond) // all of them stand in line
+		time.Sleep(50 * time.Millisecond) // all of them are queued
 		return measure(processes*each, func() {
 			l.release()
 			for _, peer := range peers {

@@ -1,11 +1,11 @@
-// Command bench compares Sema with what people use today, side by side in one
-// run, and prints medians and ratios.
+// Command bench compares Sema with the libraries and tools commonly used today,
+// side by side in one run. It prints medians and ratios.
 //
-//	go run . core                 # in a process: a table, and how each bar was met
+//	go run . core                 # in a process: a table, and the result for each target
 //	go run . host                 # among the processes of a machine
-//	go run . fleet --store URL    # among machines, through an engine
+//	go run . fleet --store URL    # among machines, through a store
 //	go run . service              # through `sema serve`
-//	go run . core --json          # for programs
+//	go run . core --json          # print JSON
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text
 package main
@@ -19,15 +19,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// suites are the comparisons there are on this system.
+// suites contains the scenarios that are available on this system, by suite.
 var suites = map[string]func() []scenario{
 	"core": coreScenarios,
 }
 
-// roles are for processes that a scenario starts.
+// roles contains the entry points of the processes that scenarios start.
 var roles = map[string]func(args []string){}
 
 func main() {
@@ -45,9 +45,9 @@ func main() {
 	readme := flags.String("readme", "", "write the tables into this file, between the marks <!-- bench:SUITE --> and <!-- end -->")
 	rounds := flags.Int("rounds", 9, "how often each implementation runs; medians are reported")
 	only := flags.String("only", "", "run only scenarios whose name contains this")
-	flags.StringVar(&against, "against", "", "another commit's build of this program, to compare with in core counters")
+	flags.StringVar(&against, "against", "", "a build of this program at another commit, to compare with in scenario counters of suite core")
 	registerFleetFlags(flags)
-	profile := flags.String("cpuprofile", "", "write a CPU profile of all that runs to this file")
+	profile := flags.String("cpuprofile", "", "write a CPU profile of the whole run to this file")
 	flags.Parse(os.Args[2:])
 	if *rounds < 1 {
 		fmt.Fprintln(os.Stderr, "bench: --rounds must be at least 1")
@@ -61,7 +61,7 @@ func main() {
 		os.Exit(1)
 	}
 	var result suite
-	err = enginetest.Run(func(s *enginetest.Scope) {
+	err = storetest.Run(func(s *storetest.Scope) {
 		scope = s
 		result = runSuite(os.Args[1], scenarios, *rounds, os.Stderr)
 	})

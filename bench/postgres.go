@@ -9,33 +9,35 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/pgtest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/pgtest"
 )
 
-// postgresScenarios measure the PostgreSQL engine beside what people write by
-// hand. The server waits for its disk, as it does unless told otherwise.
+// postgresScenarios returns the scenarios that compare the PostgreSQL store
+// with a common hand-written implementation. The server syncs to disk, which is
+// its default.
 func postgresScenarios() []scenario {
 	if !installed("psql", "postgres-…") {
 		return nil
 	}
-	server := once(func(s *enginetest.Scope) *pgtest.Server { return pgtest.Start(s) })
-	b := &engineBench{url: func() string { return server().URL() }}
+	server := once(func(s *storetest.Scope) *pgtest.Server { return pgtest.Start(s) })
+	b := &storeBench{url: func() string { return server().URL() }}
 	return []scenario{
 		{
-			name:  "postgres-pairs",
-			about: "PostgreSQL: 256 goroutines acquire + release one semaphore",
-			impls: []impl{{"sema/fleet", b.pairs(256, 60)}, {"SELECT … FOR UPDATE", seedSQL(server)}},
-			bars:  []bar{{impl: "sema/fleet", rival: "SELECT … FOR UPDATE", limit: 1. / 20}},
+			name:    "postgres-pairs",
+			about:   "PostgreSQL: 256 goroutines acquire + release one semaphore",
+			impls:   []impl{{"sema/fleet", b.pairs(256, 60)}, {"SELECT … FOR UPDATE", rowLockPairs(server)}},
+			targets: []target{{impl: "sema/fleet", rival: "SELECT … FOR UPDATE", limit: 1. / 20}},
 		},
 		b.pooledScenario("postgres", "PostgreSQL"),
 	}
 }
 
-// seedTables are of the algorithm that is often written by hand: the row of the
-// configuration locked, the permits counted, one of them inserted. In one call of
-// a function, which is the best that can be made of it. It waits for nobody.
-const seedTables = `
+// rowLockSchema is a semaphore as it is often written by hand: it locks the row
+// of the configuration, counts the permits and inserts one. A single function
+// call does all of that, which is the fastest variant. It does not wait for
+// permits.
+const rowLockSchema = `
 CREATE TABLE semaphore_permits (
   resource varchar(255) NOT NULL, owner_token varchar(64) NOT NULL, acquired_at timestamp NOT NULL DEFAULT now(), expires_at timestamp NOT NULL,
   PRIMARY KEY (resource, owner_token)
@@ -55,24 +57,25 @@ BEGIN
   RETURN true;
 END $$`
 
-// seedSQL is that, over 32 connections, which is about the best number of them.
-func seedSQL(server func() *pgtest.Server) func() sample {
+// rowLockPairs uses rowLockSchema over 32 connections, which is about the
+// optimum.
+func rowLockPairs(server func() *pgtest.Server) func() sample {
 	ctx := context.Background()
 	pool := sync.OnceValue(func() *pgxpool.Pool {
 		pool, err := pgxpool.New(ctx, server().URL()+"&pool_max_conns=32")
 		must(err)
-		_, err = pool.Exec(ctx, seedTables)
+		_, err = pool.Exec(ctx, rowLockSchema)
 		must(err)
 		return pool
 	})
 	return func() sample {
 		pool := pool()
-		return together(256, 6, func(int) {
+		return concurrently(256, 6, func(int) {
 			token := strconv.FormatUint(rand.Uint64(), 36)
 			var got bool
 			must(pool.QueryRow(ctx, "SELECT seed_acquire('r', $1)", token).Scan(&got))
 			if !got {
-				panic(fmt.Sprintf("a rival's permit is missing: %s", token))
+				panic(fmt.Sprintf("the rival denied a permit although some are free: %s", token))
 			}
 			_, err := pool.Exec(ctx, "DELETE FROM semaphore_permits WHERE resource = 'r' AND owner_token = $1", token)
 			must(err)

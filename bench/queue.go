@@ -12,20 +12,21 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// A queue is many callers in several processes for few permits.
+// In the queue scenario, many callers in several processes compete for few
+// permits.
 const (
 	queuePermits   = 8
 	queueHold      = 5 * time.Millisecond
 	queueProcesses = 4
-	queueCallers   = 64 // in each
-	queueLasts     = 2 * time.Second
-	queueWarmUp    = time.Second // is not counted
+	queueCallers   = 64 // per process
+	queueDuration  = 2 * time.Second
+	queueWarmUp    = time.Second // not counted
 )
 
 func init() { roles["queue"] = queueRole }
 
-// runQueue has processes of this program stand in line for a semaphore, and says
-// how often somebody was served and how the waits were spread.
+// runQueue starts processes of this program that queue for one semaphore. It
+// returns the number of acquires and the distribution of the waiting times.
 func runQueue(kind, url, name string) sample {
 	program, err := os.Executable()
 	must(err)
@@ -43,13 +44,13 @@ func runQueue(kind, url, name string) sample {
 	wg.Wait()
 	all := slices.Concat(waits...)
 	s := sampleOf(all)
-	s.elapsed = queueLasts
+	s.elapsed = queueDuration
 	s.spread = s.p99 / float64(all[len(all)/2])
 	return s
 }
 
-// queueRole is one of the processes. It prints how long each of its callers
-// waited each time.
+// queueRole runs one of the processes. It prints all waiting times of its
+// callers.
 func queueRole(args []string) {
 	kind, url, name := args[0], args[1], args[2]
 	var use func(work func())
@@ -72,11 +73,11 @@ func queueRole(args []string) {
 	var wg sync.WaitGroup
 	for range queueCallers {
 		wg.Go(func() {
-			for time.Since(start) < queueWarmUp+queueLasts {
-				asked := time.Now()
+			for time.Since(start) < queueWarmUp+queueDuration {
+				began := time.Now()
 				use(func() {
-					wait := time.Since(asked)
-					if at := time.Since(start); at > queueWarmUp && at < queueWarmUp+queueLasts {
+					wait := time.Since(began)
+					if at := time.Since(start); at > queueWarmUp && at < queueWarmUp+queueDuration {
 						mu.Lock()
 						waits = append(waits, wait)
 						mu.Unlock()

@@ -12,13 +12,14 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// raw is SQLite alone, through database/sql: it writes the rows that the durable
-// engine writes for as many pairs, in transactions of the same size. A batch of
-// the client releases about as many leases as it acquires, and is one
-// transaction: the semaphore's row, the session's with the results that were not
-// acknowledged yet, and a row for each lease that came or went.
+// raw measures SQLite alone, through database/sql. It writes the rows that the
+// durable store writes for as many pairs, in transactions of the same size. A
+// batch of the client releases about as many leases as it acquires, and is one
+// transaction. The transaction writes the semaphore's row, the session's row,
+// and a row for each lease that was added or removed. The session's row contains
+// the results that are not acknowledged yet.
 func (f *fleetBench) raw() sample {
-	perSave := max(1, int(math.Round(f.perSave)))
+	perTransaction := max(1, int(math.Round(f.perTransaction)))
 	const pairs = 256 * 60
 	db := f.rawDatabase()
 	defer db.Close()
@@ -43,10 +44,10 @@ func (f *fleetBench) raw() sample {
 	must(err)
 	seq := 1_700_000_000_000_000
 	return measure(pairs, func() {
-		for done := 0; done < pairs; done += perSave {
+		for done := 0; done < pairs; done += perTransaction {
 			_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 			must(err)
-			results := make([]protocol.Result, perSave)
+			results := make([]protocol.Result, perTransaction)
 			for i := range results {
 				results[i] = protocol.Result{N: uint64(done + i), Kind: protocol.Granted, Ticket: protocol.Ticket(done + i), Lease: protocol.Seq(seq + i), Weight: 1}
 			}
@@ -54,20 +55,21 @@ func (f *fleetBench) raw() sample {
 			must(err)
 			exec(semaphore, string(config), seq, seq, 1, seq, done)
 			exec(session, 1, "host/1/abcdef", done, seq, seq, done, done, false, string(text))
-			for i := range perSave {
+			for i := range perTransaction {
 				if done > 0 {
-					exec(drop, seq-perSave+i)
+					exec(drop, seq-perTransaction+i)
 				}
 				exec(lease, seq+i, 1, 1, false, false, seq, "bench/fleet.go:100")
 			}
 			_, err = conn.ExecContext(ctx, "COMMIT")
 			must(err)
-			seq += perSave
+			seq += perTransaction
 		}
 	})
 }
 
-// rawDatabase has the tables of the durable engine that such a load touches.
+// rawDatabase creates a database with the tables of the durable store that this
+// load uses.
 func (f *fleetBench) rawDatabase() *sql.DB {
 	path := filepath.Join(f.dir, fmt.Sprintf("raw-%d.db", f.names.Add(1)))
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// writeInto replaces what stands in a file between the marks of the suite by
-// the suite's tables.
+// writeInto replaces the text between the marks of the suite in a file by the
+// suite's tables.
 func (s suite) writeInto(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -18,13 +18,14 @@ func (s suite) writeInto(file string) error {
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		return fmt.Errorf("%s has no %q … %q to write between", file, strings.TrimSpace(begin), end)
+		return fmt.Errorf("%s: no marks %q … %q", file, strings.TrimSpace(begin), end)
 	}
 	return os.WriteFile(file, []byte(before+begin+s.markdown()+end+after), 0o644)
 }
 
-// markdown is a table with a line for each scenario and implementation. The
-// first implementation of a scenario is the one the others are compared with.
+// markdown returns a table with a line for each scenario and implementation.
+// The first implementation of a scenario is the one the others are compared
+// with.
 func (s suite) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d cores, %s, %s. The last column is how long Sema takes in the same run, as a multiple of the rival.\n\n",
@@ -40,8 +41,8 @@ func (s suite) markdown() string {
 				ratio = fmt.Sprintf("%.2f", rows[0].RatioTo[r.Impl])
 			}
 			time, allocations := readable(r.NsOp), fmt.Sprintf("%.2f", r.AllocsOp)
-			if r.Count != 0 && len(s.bars[scenario]) == 1 { // what counts is not time
-				time, allocations = fmt.Sprintf("%.2f %s", r.Count, s.bars[scenario][0].unit), ""
+			if r.Count != 0 && len(s.targets[scenario]) == 1 { // the scenario measures something other than time
+				time, allocations = fmt.Sprintf("%.2f %s", r.Count, s.targets[scenario][0].unit), ""
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, time, readable(r.P99), allocations, ratio)
 		}
@@ -49,7 +50,7 @@ func (s suite) markdown() string {
 	return b.String()
 }
 
-// readable is a time in the unit that suits it, or nothing.
+// readable formats a time in a suitable unit; 0 is "".
 func readable(ns float64) string {
 	switch {
 	case ns == 0:

@@ -9,46 +9,47 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// A redisBench is one Redis server, ours and rivals' in turn.
+// A redisBench measures Sema and its rivals on one Redis server.
 type redisBench struct {
-	engineBench
+	storeBench
 	server func() *redistest.Server
 	rivals *redisRivals
 }
 
-// redisScenarios measure the Redis engine beside what people use there.
+// redisScenarios returns the scenarios that compare the Redis store with common
+// alternatives.
 func redisScenarios() []scenario {
 	if !installed("redis-server", "redis-…") {
 		return nil
 	}
-	server := once(func(s *enginetest.Scope) *redistest.Server {
+	server := once(func(s *storetest.Scope) *redistest.Server {
 		server := redistest.StartNew(s)
-		time.Sleep(16 * time.Second) // a TTL, in which it grants nothing since it is new
+		time.Sleep(16 * time.Second) // one TTL, during which a new server grants nothing
 		return server
 	})
-	b := &redisBench{server: server, engineBench: engineBench{url: func() string { return server().URL() }}, rivals: newRedisRivals(server)}
+	b := &redisBench{server: server, storeBench: storeBench{url: func() string { return server().URL() }}, rivals: newRedisRivals(server)}
 	return []scenario{
 		{
-			name:  "redis-acquire",
-			about: "Redis: one caller acquires",
-			impls: []impl{{"sema/fleet", b.oneAcquire}, {"bare EVALSHA of one ZADD", b.bare}},
-			bars:  []bar{{impl: "sema/fleet", rival: "bare EVALSHA of one ZADD", limit: 1.3}},
+			name:    "redis-acquire",
+			about:   "Redis: one caller acquires",
+			impls:   []impl{{"sema/fleet", b.oneAcquire}, {"bare EVALSHA of one ZADD", b.bare}},
+			targets: []target{{impl: "sema/fleet", rival: "bare EVALSHA of one ZADD", limit: 1.3}},
 		},
 		{
-			name:  "redis-pairs",
-			about: "Redis: 512 goroutines acquire + release one semaphore",
-			impls: []impl{{"sema/fleet", b.pairs(512, 40)}, {"sorted set + Lua, go-redis", b.rivals.pairs(512, 40)}},
-			bars:  []bar{{impl: "sema/fleet", rival: "sorted set + Lua, go-redis", limit: 0.25}},
+			name:    "redis-pairs",
+			about:   "Redis: 512 goroutines acquire + release one semaphore",
+			impls:   []impl{{"sema/fleet", b.pairs(512, 40)}, {"sorted set + Lua, go-redis", b.rivals.pairs(512, 40)}},
+			targets: []target{{impl: "sema/fleet", rival: "sorted set + Lua, go-redis", limit: 0.25}},
 		},
 		{
 			name:  "redis-queue",
 			about: "Redis: 256 callers in four processes, 8 permits held for 5 ms each: 625 µs a permit is the ideal",
 			impls: []impl{{"sema/fleet", b.queue}, {"sorted set + Lua, go-redis, retries after 50–200 ms", b.rivals.queue}},
-			bars: []bar{
+			targets: []target{
 				{impl: "sema/fleet", limit: 625 / 0.9, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a permit"},
 				{impl: "sema/fleet", limit: 1.5, value: func(r row) float64 { return r.Spread }, unit: "p99/p50 of waits"},
 				{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "messages a grant"},
@@ -63,7 +64,7 @@ func redisScenarios() []scenario {
 	}
 }
 
-// bare is the least that an atomic acquire can cost.
+// bare measures the minimum cost of an atomic acquire.
 func (b *redisBench) bare() sample {
 	const times = 2000
 	client := b.rivals.rueidis()
@@ -88,7 +89,7 @@ func (b *redisBench) mutex() sample {
 	})
 }
 
-// queue counts the messages that the server passed on, too.
+// queue also counts the messages that the server published.
 func (b *redisBench) queue() sample {
 	s, done := b.semaphore(queuePermits)
 	defer done()
@@ -98,7 +99,7 @@ func (b *redisBench) queue() sample {
 	return measured
 }
 
-// published is how many messages were, so far.
+// published returns the number of messages published so far.
 func (b *redisBench) published() (n int64) {
 	for line := range strings.Lines(b.server().Must("INFO", "commandstats")) {
 		if rest, ok := strings.CutPrefix(line, "cmdstat_publish:calls="); ok {

@@ -13,10 +13,10 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// redisRivals are what people use in Redis today.
+// redisRivals are common alternatives on Redis.
 type redisRivals struct {
 	server  func() *redistest.Server
 	goredis func() *redis.Client
@@ -44,8 +44,9 @@ func newGoRedis(address string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: address, PoolSize: 100})
 }
 
-// sortedSet is the algorithm that is often written by hand: holders in a sorted
-// set by when they end, counted by a script. It waits for nobody.
+// sortedSet is a semaphore as it is often written by hand: a sorted set
+// contains the holders by expiry, and a script counts them. It does not wait
+// for permits.
 type sortedSet struct {
 	client *redis.Client
 	key    string
@@ -76,10 +77,10 @@ func (s sortedSet) release(token string) {
 func (r *redisRivals) pairs(goroutines, each int) func() sample {
 	return func() sample {
 		s := sortedSet{r.goredis(), "rival-pairs", 1000}
-		return together(goroutines, each, func(int) {
+		return concurrently(goroutines, each, func(int) {
 			token, ok := s.tryAcquire()
 			if !ok {
-				panic("a rival's permit is missing")
+				panic("the rival denied a permit although some are free")
 			}
 			s.release(token)
 		})
@@ -90,7 +91,7 @@ func (r *redisRivals) queue() sample {
 	return runQueue("rival", r.server().Address, "rival-queue-"+strconv.FormatUint(rand.Uint64(), 36))
 }
 
-// rivalQueue tries again after 50 to 200 ms.
+// rivalQueue retries after 50 to 200 ms.
 func rivalQueue(address, name string) func(work func()) {
 	s := sortedSet{newGoRedis(address), name, queuePermits}
 	return func(work func()) {

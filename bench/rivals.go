@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A contender can do acquire, hold, release n times in a row. The loop is its
-// own, so that no call through an interface is measured with it.
+// A contender runs acquire, hold and release n times in a row. The loop is part
+// of the contender, so no interface call is measured with it.
 type contender struct {
 	name string
 	make func(capacity int64) pairs
@@ -22,7 +22,8 @@ type contender struct {
 // pairs acquires weight, calls hold and releases, n times.
 type pairs func(ctx context.Context, n int, weight int64, hold func())
 
-// must ends the program: a rival that fails is a broken benchmark.
+// must panics if err is not nil: a failing implementation means that the
+// benchmark is broken.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -81,7 +82,8 @@ var (
 		}
 	}}
 
-	// bareAtomics is the floor: the two read-modify-writes nobody can avoid.
+	// bareAtomics is the lower bound: the two read-modify-write operations that
+	// are unavoidable.
 	bareAtomics = contender{"bare CAS + add", func(capacity int64) pairs {
 		var free atomic.Int64
 		free.Store(capacity)
@@ -110,8 +112,8 @@ var (
 		}
 	}}
 
-	// xsyncHandle is what people write to make x/sync safe against a double
-	// release: a handle on the heap that releases once.
+	// xsyncHandle makes x/sync safe against a double release, as is commonly
+	// done: a handle on the heap that releases once.
 	xsyncHandle = contender{"x/sync + handle", func(capacity int64) pairs {
 		s := semaphore.NewWeighted(capacity)
 		return func(ctx context.Context, n int, weight int64, hold func()) {
@@ -124,7 +126,7 @@ var (
 		}
 	}}
 
-	// channel honours the context, as all the others do.
+	// channel observes the context, as all the others do.
 	channel = contender{"channel", func(capacity int64) pairs {
 		slots := make(chan struct{}, capacity)
 		return func(ctx context.Context, n int, _ int64, hold func()) {
@@ -140,7 +142,7 @@ var (
 		}
 	}}
 
-	channelDeaf = contender{"channel without ctx", func(capacity int64) pairs {
+	channelNoContext = contender{"channel without ctx", func(capacity int64) pairs {
 		slots := make(chan struct{}, capacity)
 		return func(_ context.Context, n int, _ int64, hold func()) {
 			for range n {
@@ -200,7 +202,7 @@ var (
 		}
 	}}
 
-	// errGroup starts a goroutine for each operation: that is its interface.
+	// errGroup starts a goroutine for each operation, as its API requires.
 	errGroup = contender{"errgroup", func(capacity int64) pairs {
 		return func(ctx context.Context, n int, _ int64, hold func()) {
 			g, _ := errgroup.WithContext(ctx)

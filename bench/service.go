@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
 func init() {
@@ -26,7 +26,8 @@ func init() {
 	roles["bare-http"] = bareRole
 }
 
-// A serviceBench is the real program, which is built once, and load from here.
+// A serviceBench measures the real program, which is built once, with load from
+// this process.
 type serviceBench struct {
 	program func() string
 	client  *http.Client
@@ -38,7 +39,8 @@ const (
 	serviceWaiting     = 10_000
 )
 
-// serviceScenarios measure `sema serve`, on the same cores as its clients.
+// serviceScenarios returns the scenarios for `sema serve`, on the same cores as
+// its clients.
 func serviceScenarios() []scenario {
 	b := &serviceBench{
 		program: once(buildSema),
@@ -48,41 +50,41 @@ func serviceScenarios() []scenario {
 	return []scenario{
 		{
 			name:  "service-json",
-			about: fmt.Sprintf("requests over %d connections of HTTP/1.1 that stay, an acquire and its release in turn, permits in a file", serviceConnections),
+			about: fmt.Sprintf("requests over %d persistent HTTP/1.1 connections, an acquire and its release in turn, permits in a file", serviceConnections),
 			impls: []impl{{"sema serve", b.json}, {"sema serve, in memory", b.jsonInMemory}, {"net/http handler that does nothing", b.bare}},
-			bars: []bar{
+			targets: []target{
 				{impl: "sema serve", rival: "net/http handler that does nothing", limit: 1 / 0.6},
 				{impl: "sema serve, in memory", rival: "net/http handler that does nothing", limit: 1 / 0.6},
 			},
 		},
 		{
-			name:  "service-remote",
-			about: "256 goroutines acquire + release one semaphore through the service, of a Go program, permits in a file",
-			impls: []impl{{"sema/fleet, through sema serve", b.remote}, {"sema/fleet, through sema serve in memory", b.remoteInMemory}},
-			bars:  []bar{{impl: "sema/fleet, through sema serve", limit: 1e6 / 25_000, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a pair"}},
+			name:    "service-remote",
+			about:   "256 goroutines of a Go program acquire + release one semaphore through the service, permits in a file",
+			impls:   []impl{{"sema/fleet, through sema serve", b.remote}, {"sema/fleet, through sema serve in memory", b.remoteInMemory}},
+			targets: []target{{impl: "sema/fleet, through sema serve", limit: 1e6 / 25_000, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a pair"}},
 		},
 		{
-			name:  "service-start",
-			about: "from the start of the program to its first answer",
-			impls: []impl{{"sema serve", b.start}},
-			bars:  []bar{{impl: "sema serve", limit: 300, value: func(r row) float64 { return r.NsOp / 1e6 }, unit: "ms"}},
+			name:    "service-start",
+			about:   "from the start of the program to its first response",
+			impls:   []impl{{"sema serve", b.start}},
+			targets: []target{{impl: "sema serve", limit: 300, value: func(r row) float64 { return r.NsOp / 1e6 }, unit: "ms"}},
 		},
 		{
-			name:  "service-idle",
-			about: "memory of a server that has served a request",
-			impls: []impl{{"sema serve", b.idle}},
-			bars:  []bar{{impl: "sema serve", limit: 40, value: megabytes, unit: "MB"}},
+			name:    "service-idle",
+			about:   "memory of a server that has served a request",
+			impls:   []impl{{"sema serve", b.idle}},
+			targets: []target{{impl: "sema serve", limit: 40, value: megabytes, unit: "MB"}},
 		},
 		{
-			name:  "service-waiting",
-			about: "10,000 clients wait, each over its own connection, and are served one after the other",
-			impls: []impl{{"sema serve", b.waiting}},
-			bars:  []bar{{impl: "sema serve", limit: 1000, value: megabytes, unit: "MB"}},
+			name:    "service-waiting",
+			about:   "10,000 clients wait, each over its own connection, and are served one after the other",
+			impls:   []impl{{"sema serve", b.waiting}},
+			targets: []target{{impl: "sema serve", limit: 1000, value: megabytes, unit: "MB"}},
 		},
 	}
 }
 
-func buildSema(s *enginetest.Scope) string {
+func buildSema(s *storetest.Scope) string {
 	directory, err := os.MkdirTemp("", "sema-bench")
 	must(err)
 	s.Cleanup(func() { os.RemoveAll(directory) })
@@ -94,24 +96,24 @@ func buildSema(s *enginetest.Scope) string {
 	return program
 }
 
-// A running is a server process.
-type running struct {
+// A serverProcess is a running server.
+type serverProcess struct {
 	*exec.Cmd
 	url string
 }
 
-// serve starts the program and waits until it says where it is.
-func (b *serviceBench) serve(args ...string) *running {
+// serve starts the program and waits until it prints its URL.
+func (b *serviceBench) serve(args ...string) *serverProcess {
 	directory, err := os.MkdirTemp("", "sema-bench")
 	must(err)
-	r := &running{Cmd: exec.Command(b.program(), append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)}
+	r := &serverProcess{Cmd: exec.Command(b.program(), append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)}
 	r.Env = append(os.Environ(), "XDG_STATE_HOME="+directory)
-	r.begin()
-	scope.Cleanup(func() { r.end(); os.RemoveAll(directory) })
+	r.startServer()
+	scope.Cleanup(func() { r.stop(); os.RemoveAll(directory) })
 	return r
 }
 
-func (r *running) begin() {
+func (r *serverProcess) startServer() {
 	out, err := r.StdoutPipe()
 	must(err)
 	must(r.Start())
@@ -122,13 +124,13 @@ func (r *running) begin() {
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 }
 
-func (r *running) end() {
+func (r *serverProcess) stop() {
 	_ = r.Process.Kill()
 	_ = r.Wait()
 }
 
-// megabytes is how much memory the process has.
-func (r *running) megabytes() float64 {
+// megabytes returns the resident memory of the process.
+func (r *serverProcess) megabytes() float64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Process.Pid))
 	must(err)
 	_, rest, _ := strings.Cut(string(raw), "VmRSS:")
@@ -153,10 +155,10 @@ func (b *serviceBench) jsonInMemory() sample { return b.jsonOf("--store", "mem:"
 
 func (b *serviceBench) jsonOf(args ...string) sample {
 	r := b.serve(args...)
-	defer r.end()
+	defer r.stop()
 	at := r.url + "/v1/semaphores/bench/leases"
 	b.do("POST", at+"?capacity=1000")
-	return together(serviceConnections, serviceRequests/serviceConnections/2, func(int) {
+	return concurrently(serviceConnections, serviceRequests/serviceConnections/2, func(int) {
 		var lease struct{ ID string }
 		must(json.Unmarshal(b.do("POST", at), &lease))
 		b.do("DELETE", at+"/"+lease.ID)
@@ -168,18 +170,19 @@ func (b *serviceBench) remoteInMemory() sample { return b.remoteOf("--store", "m
 
 func (b *serviceBench) remoteOf(args ...string) sample {
 	r := b.serve(args...)
-	defer r.end()
-	e := engineBench{url: func() string { return strings.Replace(r.url, "http:", "sema:", 1) }}
-	return e.pairs(256, 100)()
+	defer r.stop()
+	store := storeBench{url: func() string { return strings.Replace(r.url, "http:", "sema:", 1) }}
+	return store.pairs(256, 100)()
 }
 
-// times is for operations that were several.
+// times returns the sample with n operations for each one counted.
 func (s sample) times(n int) sample {
 	s.ops *= n
 	return s
 }
 
-// bareRole is a server that does nothing, and says as much as a lease is long.
+// bareRole runs a server that does nothing and replies with as many bytes as a
+// lease has.
 func bareRole([]string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
@@ -191,10 +194,10 @@ func bareRole([]string) {
 func (b *serviceBench) bare() sample {
 	self, err := os.Executable()
 	must(err)
-	r := &running{Cmd: exec.Command(self, "bare-http")}
-	r.begin()
-	defer r.end()
-	return together(serviceConnections, serviceRequests/serviceConnections, func(int) { b.do("POST", r.url) })
+	r := &serverProcess{Cmd: exec.Command(self, "bare-http")}
+	r.startServer()
+	defer r.stop()
+	return concurrently(serviceConnections, serviceRequests/serviceConnections, func(int) { b.do("POST", r.url) })
 }
 
 func (b *serviceBench) start() sample {
@@ -203,22 +206,22 @@ func (b *serviceBench) start() sample {
 	r := b.serve()
 	b.do("POST", r.url+"/v1/semaphores/bench/leases?capacity=1")
 	took := time.Since(start)
-	r.end()
+	r.stop()
 	return sample{ops: 1, elapsed: took}
 }
 
 func (b *serviceBench) idle() sample {
 	r := b.serve()
-	defer r.end()
+	defer r.stop()
 	b.do("POST", r.url+"/v1/semaphores/bench/leases?capacity=1")
 	time.Sleep(time.Second)
 	return sample{ops: 1, elapsed: time.Second, count: r.megabytes()}
 }
 
-// waiting has everybody wait, and then serves them all.
+// waiting lets all clients queue, and then serves them all.
 func (b *serviceBench) waiting() sample {
 	r := b.serve("--store", "mem:")
-	defer r.end()
+	defer r.stop()
 	at := r.url + "/v1/semaphores/bench/leases"
 	var holder struct{ ID string }
 	must(json.Unmarshal(b.do("POST", at+"?capacity=1"), &holder))
@@ -227,7 +230,7 @@ func (b *serviceBench) waiting() sample {
 	var served atomic.Int64
 	for i := range serviceWaiting {
 		if i%100 == 0 {
-			time.Sleep(20 * time.Millisecond) // not all in the same instant, on two cores
+			time.Sleep(20 * time.Millisecond) // spread the requests over time, on two cores
 		}
 		wg.Go(func() {
 			response, err := client.Post(at+"?wait=55s", "", nil)
@@ -240,10 +243,10 @@ func (b *serviceBench) waiting() sample {
 		})
 	}
 	for {
-		var seen struct{ Waiting int }
-		must(json.Unmarshal(b.do("GET", r.url+"/v1/semaphores/bench"), &seen))
+		var status struct{ Waiting int }
+		must(json.Unmarshal(b.do("GET", r.url+"/v1/semaphores/bench"), &status))
 		b.do("PUT", at+"/"+holder.ID)
-		if seen.Waiting == serviceWaiting {
+		if status.Waiting == serviceWaiting {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)

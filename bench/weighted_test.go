@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// weighted is what both have.
+// weighted is implemented by both semaphores.
 type weighted interface {
 	Acquire(ctx context.Context, n int64) error
 	TryAcquire(n int64) bool
 	Release(n int64)
 }
 
-// TestWeightedIsXSyncToTheLetter plays the same random calls, nonsense
-// included, on both, and compares everything a caller can see.
-func TestWeightedIsXSyncToTheLetter(t *testing.T) {
+// TestWeighted_BehavesLikeXSync makes the same random calls, invalid ones
+// included, on both semaphores and compares everything a caller can observe.
+func TestWeighted_BehavesLikeXSync(t *testing.T) {
 	for seed := range uint64(3000) {
 		size := int64(seed % 6)
 		theirs := history(t, seed, semaphore.NewWeighted(size))
@@ -34,12 +34,12 @@ func TestWeightedIsXSyncToTheLetter(t *testing.T) {
 	}
 }
 
-// history is what was seen after each of some random calls.
+// history returns the observable state after each of some random calls.
 func history(t *testing.T, seed uint64, w weighted) (seen []string) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		var waits []*waiting
-		var tried int64 // had by tries, less what was released
+		var waits []*pendingAcquire
+		var tried int64 // acquired by TryAcquire, minus what was released
 		defer func() {
 			for _, w := range waits {
 				w.cancel()
@@ -57,14 +57,14 @@ func history(t *testing.T, seed uint64, w weighted) (seen []string) {
 				if rng.IntN(8) == 0 {
 					cancel()
 				}
-				c := &waiting{n, cancel, "waits"}
+				c := &pendingAcquire{n, cancel, "waits"}
 				waits = append(waits, c)
 				go func() {
-					c.state = saying(func() string { return fmt.Sprint(w.Acquire(ctx, n)) })
+					c.state = resultOf(func() string { return fmt.Sprint(w.Acquire(ctx, n)) })
 				}()
 				did = "acquire"
 			case 2:
-				did = "try " + saying(func() string {
+				did = "try " + resultOf(func() string {
 					ok := w.TryAcquire(n)
 					if ok {
 						tried += n
@@ -72,11 +72,12 @@ func history(t *testing.T, seed uint64, w weighted) (seen []string) {
 					return fmt.Sprint(ok)
 				})
 			case 3, 4:
-				// Mostly what is out, so that a history does not end at once.
-				if held := out(waits, tried); n > held && rng.IntN(20) > 0 {
+				// Mostly release no more than is held, so that a history does not
+				// end at once.
+				if held := heldBy(waits, tried); n > held && rng.IntN(20) > 0 {
 					n = held
 				}
-				did = "release " + saying(func() string { w.Release(n); return "ok" })
+				did = "release " + resultOf(func() string { w.Release(n); return "ok" })
 				tried -= max(0, n)
 			case 5:
 				if len(waits) > 0 {
@@ -91,22 +92,22 @@ func history(t *testing.T, seed uint64, w weighted) (seen []string) {
 			}
 			seen = append(seen, step)
 			if strings.Contains(did, "more than held") {
-				return // who recovers from that has permits out of thin air
+				return // after such a panic, more permits are free than exist
 			}
 		}
 	})
 	return seen
 }
 
-// A waiting is an acquire that may not have ended.
-type waiting struct {
+// A pendingAcquire is an acquire that may not have ended.
+type pendingAcquire struct {
 	n      int64
 	cancel context.CancelFunc
 	state  string
 }
 
-// out is how much is acquired and not released.
-func out(waits []*waiting, tried int64) int64 {
+// heldBy returns the weight that is acquired and not released.
+func heldBy(waits []*pendingAcquire, tried int64) int64 {
 	for _, c := range waits {
 		if c.state == "<nil>" {
 			tried += c.n
@@ -115,11 +116,11 @@ func out(waits []*waiting, tried int64) int64 {
 	return tried
 }
 
-// saying is what f returns, or what it panics with.
-func saying(f func() string) (said string) {
+// resultOf returns the result of f, or the value it panicked with.
+func resultOf(f func() string) (result string) {
 	defer func() {
 		if r := recover(); r != nil {
-			said = fmt.Sprint("panic: ", r)
+			result = fmt.Sprint("panic: ", r)
 		}
 	}()
 	return f()

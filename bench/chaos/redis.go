@@ -6,21 +6,21 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-func startRedis(s *enginetest.Scope, ttl time.Duration) target {
-	clock := enginetest.NewClock(s)
+func startRedis(s *storetest.Scope, ttl time.Duration) target {
+	clock := storetest.NewClock(s)
 	server := redistest.Start(clock.For(s), "--appendonly", "yes", "--appendfsync", "always")
-	net := enginetest.NewProxy(s, server.Address)
+	net := storetest.NewProxy(s, server.Address)
 	return target{
 		url: "redis://" + net.Address, direct: server.URL(),
 		faults: slices.Concat(netFaults(net, ttl), processFaults("Redis", server.Process, ttl), clockFaults(clock, ttl)),
 	}
 }
 
-func startForgetful(s *enginetest.Scope, ttl time.Duration) target {
+func startForgetful(s *storetest.Scope, ttl time.Duration) target {
 	server := redistest.Start(s)
 	return target{
 		url: server.URL(), direct: server.URL(),
@@ -28,7 +28,7 @@ func startForgetful(s *enginetest.Scope, ttl time.Duration) target {
 	}
 }
 
-func startSnapshots(s *enginetest.Scope, ttl time.Duration) target {
+func startSnapshots(s *storetest.Scope, ttl time.Duration) target {
 	server := redistest.Start(s)
 	return target{
 		url: server.URL(), direct: server.URL(),
@@ -36,7 +36,8 @@ func startSnapshots(s *enginetest.Scope, ttl time.Duration) target {
 	}
 }
 
-// lossFaults lose all data, or those since the last snapshot.
+// lossFaults returns faults that lose all data, or the data written since the
+// last snapshot.
 func lossFaults(server *redistest.Server, ttl time.Duration) []fault {
 	start := func() { must(server.Start()) }
 	return []fault{
@@ -57,15 +58,15 @@ func lossFaults(server *redistest.Server, ttl time.Duration) []fault {
 	}
 }
 
-// snapshotFaults have the data be as they were.
+// snapshotFaults returns faults that restore earlier states of the data.
 func snapshotFaults(server *redistest.Server, ttl time.Duration) []fault {
 	start := func() { must(server.Start()) }
 	save := func() { server.Must("SAVE") }
 	return []fault{
-		{"a snapshot is written", save, nil, 0}, // for those that come later
+		{"a snapshot is written", save, nil, 0}, // for later faults that kill Redis
 		{"a snapshot is written just before Redis is killed", func() { save(); server.Kill() }, start, 0},
-		{"a snapshot of a moment ago is restored", func() { save(); time.Sleep(ttl / 3); server.Kill() }, start, 0},
-		{"a snapshot that is older than a TTL is restored, and again", func() {
+		{"a recent snapshot is restored", func() { save(); time.Sleep(ttl / 3); server.Kill() }, start, 0},
+		{"a snapshot older than a TTL is restored twice", func() {
 			save()
 			time.Sleep(2 * ttl)
 			server.Kill()

@@ -12,40 +12,40 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// A resource is what the permits are for. Workers write to it, and it looks at
-// their fences. It notes all that they say.
+// A resource is protected by the permits. Workers write to it, and it checks
+// their fences. It records everything that workers report.
 type resource struct {
 	socket string
 
-	mu      sync.Mutex
-	guard   fleet.Guard
-	open    map[*usage]bool // not over yet
-	over    []*usage
-	refused map[string]int // acquires that failed, by why
-	barred  int            // writes that the guard did not admit
+	mu             sync.Mutex
+	guard          fleet.Guard
+	pending        map[*usage]bool // not ended yet
+	finished       []*usage        // ended
+	failed         map[string]int  // number of failed acquires by error
+	rejectedWrites int             // writes that the guard rejected
 }
 
-// A usage is one permit's life, from when it was asked for.
+// A usage describes one permit, from the request to its end.
 type usage struct {
-	weight         int64
-	seq            protocol.Seq // 0 if it is part of a block
-	asked, granted time.Time
-	firstWrite     time.Time // that was admitted
-	lastWrite      time.Time
-	sure           time.Time // when it was last surely held, by its holder's own look
-	releasing      time.Time
-	ended          time.Time
-	end            kind
+	weight               int64
+	seq                  protocol.Seq // 0 if it is part of a block
+	requestedAt, granted time.Time
+	firstWrite           time.Time // admitted by the guard
+	lastWrite            time.Time
+	confirmedAt          time.Time // last time at which the holder's own check found the permit held
+	releasing            time.Time
+	ended                time.Time
+	end                  kind
 }
 
-// died is the end of a usage whose process is gone.
-const died kind = "died"
+// processEnded is the end of a usage whose process ended.
+const processEnded kind = "ended"
 
-func newResource(s *enginetest.Scope) *resource {
-	r := &resource{socket: filepath.Join(enginetest.Directory(s, ""), "resource"), open: map[*usage]bool{}, refused: map[string]int{}}
+func newResource(s *storetest.Scope) *resource {
+	r := &resource{socket: filepath.Join(storetest.Directory(s, ""), "resource"), pending: map[*usage]bool{}, failed: map[string]int{}}
 	listener, err := net.Listen("unix", r.socket)
 	if err != nil {
 		s.Fatalf("%v", err)
@@ -63,8 +63,8 @@ func newResource(s *enginetest.Scope) *resource {
 	return r
 }
 
-// serve listens to one caller until its line is cut: with its process's end, at
-// the latest.
+// serve handles the messages of one caller until its connection is closed,
+// which is at the end of its process at the latest.
 func (r *resource) serve(conn net.Conn) {
 	defer conn.Close()
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
@@ -72,70 +72,72 @@ func (r *resource) serve(conn net.Conn) {
 	for {
 		var m message
 		if in.Decode(&m) != nil {
-			r.hear(u, message{Kind: died, At: time.Now()})
+			r.record(u, message{Kind: processEnded, At: time.Now()})
 			return
 		}
 		var admitted bool
-		u, admitted = r.hear(u, m)
+		u, admitted = r.record(u, m)
 		if out.Encode(admitted) != nil {
-			r.hear(u, message{Kind: died, At: time.Now()})
+			r.record(u, message{Kind: processEnded, At: time.Now()})
 			return
 		}
 	}
 }
 
-// hear notes what is said of a usage, and returns the one that is next said
-// something of.
-func (r *resource) hear(u *usage, m message) (next *usage, admitted bool) {
+// record records a message about a usage and returns the usage that the next
+// message is about.
+func (r *resource) record(u *usage, m message) (next *usage, admitted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch m.Kind {
-	case asks:
-		u = &usage{weight: m.Weight, asked: m.At}
-		r.open[u] = true
+	case requested:
+		u = &usage{weight: m.Weight, requestedAt: m.At}
+		r.pending[u] = true
 	case granted:
-		u.granted, u.sure, u.seq = m.At, m.At, m.Fence.Seq
+		u.granted, u.confirmedAt, u.seq = m.At, m.At, m.Fence.Seq
 	case writes:
-		u.sure = later(u.sure, m.Sure)
+		u.confirmedAt = later(u.confirmedAt, m.Confirmed)
 		if admitted = r.guard.Admit(m.Fence) == nil; !admitted {
-			r.barred++
+			r.rejectedWrites++
 			break
 		}
-		// By the resource's own clock: a caller may have been paused since it wrote.
+		// The resource's own clock counts: a caller may have been paused since it
+		// wrote.
 		u.lastWrite = time.Now()
 		if u.firstWrite.IsZero() {
 			u.firstWrite = u.lastWrite
 		}
-	case refused:
-		r.refused[m.Err]++
+	case failed:
+		r.failed[m.Err]++
 		fallthrough
 	default:
-		if r.open[u] {
-			delete(r.open, u)
+		if r.pending[u] {
+			delete(r.pending, u)
 			u.end, u.releasing, u.ended = m.Kind, m.From, m.At
-			r.over = append(r.over, u)
+			r.finished = append(r.finished, u)
 		}
 	}
 	return u, admitted
 }
 
-// waitingSince is how many have been waiting since then.
+// waitingSince returns the number of requests that have been waiting since
+// then.
 func (r *resource) waitingSince(then time.Time) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for u := range r.open {
-		if u.granted.IsZero() && u.asked.Before(then) {
+	for u := range r.pending {
+		if u.granted.IsZero() && u.requestedAt.Before(then) {
 			n++
 		}
 	}
 	return n
 }
 
-// usages are all so far, in the order in which they were asked for.
+// usages returns all ended usages in the order of their requests.
 func (r *resource) usages() []*usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := slices.Clone(r.over)
-	slices.SortFunc(all, func(a, b *usage) int { return a.asked.Compare(b.asked) })
+	all := slices.Clone(r.finished)
+	slices.SortFunc(all, func(a, b *usage) int { return a.requestedAt.Compare(b.requestedAt) })
 	return all
 }

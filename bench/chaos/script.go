@@ -17,28 +17,29 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A scriptGate is what a careful script does with the service's JSON: it asks any of
-// the servers, says the same again when an answer is lost, renews, and believes in
-// its lease only for as long as it was told.
+// A scriptGate uses the service's JSON API as a careful script does. It sends
+// requests to any of the servers. When a reply is lost, it repeats the request
+// with the same idempotency key. It renews its lease, and relies on it only for
+// the time that the reply states.
 type scriptGate struct {
 	assignment
-	servers []string
-	client  *http.Client
-	bye     sync.WaitGroup // releases that are under way
+	servers  []string
+	client   *http.Client
+	releases sync.WaitGroup // releases in flight
 
 	mu   sync.Mutex
-	turn int // which server is asked
+	turn int // index of the server in use, modulo their number
 }
 
 func newScriptGate(a assignment) *scriptGate {
 	return &scriptGate{assignment: a, servers: strings.Split(a.API, ","), client: &http.Client{Timeout: a.TTL + scriptWait}}
 }
 
-// scriptWait is for how long one request waits in line.
+// scriptWait bounds the time that one request waits in the queue.
 const scriptWait = 5 * time.Second
 
-// A told lease is one as the service tells it.
-type told struct {
+// A leaseReply is a lease in the service's JSON format.
+type leaseReply struct {
 	ID       string
 	ValidFor float64 `json:"valid_for"` // seconds
 	Fence    struct {
@@ -48,38 +49,38 @@ type told struct {
 	}
 }
 
-// Acquire is for [sema.Gate].
+// Acquire implements [sema.Gate].
 func (g *scriptGate) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	key := fmt.Sprintf("%p-%d", g, time.Now().UnixNano())
 	query := fmt.Sprintf("?weight=%d&wait=%v&capacity=%d&ttl=%v", n, scriptWait, g.Capacity, g.TTL)
 	for {
-		lease, status, err := g.ask(ctx, http.MethodPost, query, key)
+		lease, status, err := g.send(ctx, http.MethodPost, query, key)
 		switch {
 		case ctx.Err() != nil:
 			return sema.Permit{}, context.Cause(ctx)
 		case err != nil || status == http.StatusServiceUnavailable || status == http.StatusGone:
 			g.next()
 			continue
-		case status == http.StatusTooManyRequests: // it has waited, and goes on
+		case status == http.StatusTooManyRequests: // the wait ended without a permit: queue again
 			continue
 		case status != http.StatusCreated:
 			return sema.Permit{}, fmt.Errorf("acquire: status %d", status)
 		}
-		l := &scriptLease{gate: g, id: lease.ID, fence: lease.fence(), gone: make(chan struct{}), over: make(chan struct{})}
-		if !l.renew() { // how old the answer is, after a wait, is not known
+		l := &scriptLease{gate: g, id: lease.ID, fence: lease.fence(), lost: make(chan struct{}), released: make(chan struct{})}
+		if !l.renew() { // the request waited in the queue, so the age of its reply is unknown
 			continue
 		}
-		go l.keep()
+		go l.renewLoop()
 		return sema.NewPermit(n, l), nil
 	}
 }
 
-// TryAcquire is for [sema.Gate].
+// TryAcquire implements [sema.Gate].
 func (g *scriptGate) TryAcquire(context.Context, int64) (sema.Permit, error) {
 	return sema.Permit{}, errors.ErrUnsupported
 }
 
-func (l told) fence() protocol.Fence {
+func (l leaseReply) fence() protocol.Fence {
 	f := protocol.Fence{Seq: l.Fence.Seq, Floor: l.Fence.Floor, Exact: l.Fence.Exact}
 	for _, r := range l.Fence.Revoked {
 		f.Revoked = append(f.Revoked, protocol.Range{From: r[0], To: r[1]})
@@ -87,20 +88,20 @@ func (l told) fence() protocol.Fence {
 	return f
 }
 
-func (g *scriptGate) ask(ctx context.Context, method, path, key string) (lease told, status int, err error) {
+func (g *scriptGate) send(ctx context.Context, method, path, key string) (lease leaseReply, status int, err error) {
 	g.mu.Lock()
 	at := g.servers[g.turn%len(g.servers)]
 	g.mu.Unlock()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+at+"/v1/semaphores/"+semaphoreName+"/leases"+path, nil)
 	if err != nil {
-		return told{}, 0, err
+		return leaseReply{}, 0, err
 	}
 	if key != "" {
 		request.Header.Set("Idempotency-Key", key)
 	}
 	response, err := g.client.Do(request)
 	if err != nil {
-		return told{}, 0, err
+		return leaseReply{}, 0, err
 	}
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
@@ -110,7 +111,7 @@ func (g *scriptGate) ask(ctx context.Context, method, path, key string) (lease t
 	return lease, response.StatusCode, err
 }
 
-// next has another server be asked.
+// next switches to another server.
 func (g *scriptGate) next() {
 	g.mu.Lock()
 	g.turn++
@@ -118,45 +119,46 @@ func (g *scriptGate) next() {
 	time.Sleep(20 * time.Millisecond)
 }
 
-// A scriptLease is one that is renewed until it is released, or lost.
+// A scriptLease is renewed until it is released or lost.
 type scriptLease struct {
-	gate  *scriptGate
-	id    string
-	fence protocol.Fence
-	gone  chan struct{} // closed when it is lost
-	over  chan struct{} // closed when it is released
+	gate     *scriptGate
+	id       string
+	fence    protocol.Fence
+	lost     chan struct{} // closed when the lease is lost
+	released chan struct{} // closed when the lease is released
 
 	mu    sync.Mutex
 	until time.Time
 }
 
-// Lost is for [sema.Permit].
-func (l *scriptLease) Lost() <-chan struct{} { return l.gone }
+// Lost implements the interface of [sema.Permit].
+func (l *scriptLease) Lost() <-chan struct{} { return l.lost }
 
-// Err is for [sema.Permit].
+// Err implements the interface of [sema.Permit].
 func (l *scriptLease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-l.gone:
+	case <-l.lost:
 		return sema.ErrLost
 	default:
 	}
 	if time.Now().After(l.until) {
-		close(l.gone) // for good: what comes later does not count
+		close(l.lost) // permanently: a later renewal does not count
 		return sema.ErrLost
 	}
 	return nil
 }
 
-// Release is for [sema.Lease]. What cannot be said ends by itself.
+// Release implements [sema.Lease]. A lease whose release cannot be sent
+// expires.
 func (l *scriptLease) Release() {
-	close(l.over)
-	l.gate.bye.Go(func() {
+	close(l.released)
+	l.gate.releases.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.gate.TTL)
 		defer cancel()
 		for ctx.Err() == nil {
-			if _, _, err := l.gate.ask(ctx, http.MethodDelete, "/"+l.id, ""); err == nil {
+			if _, _, err := l.gate.send(ctx, http.MethodDelete, "/"+l.id, ""); err == nil {
 				return
 			}
 			l.gate.next()
@@ -164,12 +166,12 @@ func (l *scriptLease) Release() {
 	})
 }
 
-// renew reports whether the lease is held.
+// renew renews the lease and reports whether it is held.
 func (l *scriptLease) renew() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), l.gate.TTL/3)
 	defer cancel()
 	sent := time.Now()
-	lease, status, err := l.gate.ask(ctx, http.MethodPut, "/"+l.id, "")
+	lease, status, err := l.gate.send(ctx, http.MethodPut, "/"+l.id, "")
 	if err != nil || status != http.StatusOK {
 		return false
 	}
@@ -179,10 +181,10 @@ func (l *scriptLease) renew() bool {
 	return true
 }
 
-func (l *scriptLease) keep() {
+func (l *scriptLease) renewLoop() {
 	for l.Err() == nil {
 		select {
-		case <-l.over:
+		case <-l.released:
 			return
 		case <-time.After(l.gate.TTL / 4):
 		}

@@ -8,18 +8,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sema-go/sema/internal/enginetest"
-	"github.com/sema-go/sema/internal/enginetest/redistest"
+	"github.com/sema-go/sema/internal/storetest"
+	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// sentinels are some Redis servers, of which Sentinels make one the primary. They
-// are set so that a failover gives nothing twice: see the package documentation
-// of redisstore.
+// sentinels are Redis servers of which Sentinels make one the primary. Their
+// settings prevent a failover from granting a permit twice: see the package
+// documentation of redisstore.
 type sentinels struct {
-	servers   []*redistest.Server
-	watchers  []*redistest.Server
-	announced map[*redistest.Server]int // by which ports Sentinels know servers, if not by their own
-	away      *redistest.Server         // the primary that was
+	servers    []*redistest.Server
+	watchers   []*redistest.Server
+	announced  map[*redistest.Server]int // ports by which the Sentinels know servers, if different from their own
+	oldPrimary *redistest.Server         // the former primary
 }
 
 // maxLag is min-replicas-max-lag, in seconds.
@@ -33,7 +33,7 @@ var (
 	}
 )
 
-func startSentinel(s *enginetest.Scope, ttl time.Duration) target {
+func startSentinel(s *storetest.Scope, ttl time.Duration) target {
 	primary := redistest.Start(s, sentinelSettings...)
 	f := &sentinels{servers: []*redistest.Server{primary, redistest.Replica(s, primary, sentinelSettings...), redistest.Replica(s, primary, sentinelSettings...)}}
 	f.watchers = redistest.Sentinels(s, 3, primary.Port)
@@ -41,15 +41,15 @@ func startSentinel(s *enginetest.Scope, ttl time.Duration) target {
 	return target{
 		url: url, direct: url,
 		faults: []fault{
-			{"the primary is killed, and another one promoted", func() { f.take().Kill(); f.awaitPromotion() }, f.bringBack, ttl},
-			{"the primary is paused until another one is promoted", func() { f.take().Pause(); f.awaitPromotion() }, func() { f.away.Continue(); f.follow() }, ttl},
-			{"the replicas lag, and one is promoted", f.promoteLagging, f.bringBack, ttl},
-			{"a failover in order", func() { f.take(); f.watchers[0].Must("SENTINEL", "FAILOVER", "main"); f.awaitPromotion() }, nil, 0},
+			{"the primary is killed, and another one promoted", func() { f.rememberPrimary().Kill(); f.awaitPromotion() }, f.restartOldPrimary, ttl},
+			{"the primary is paused until another one is promoted", func() { f.rememberPrimary().Pause(); f.awaitPromotion() }, func() { f.oldPrimary.Continue(); f.awaitReplication() }, ttl},
+			{"the replicas lag, and one is promoted", f.promoteLagging, f.restartOldPrimary, ttl},
+			{"a planned failover", func() { f.rememberPrimary(); f.watchers[0].Must("SENTINEL", "FAILOVER", "main"); f.awaitPromotion() }, nil, 0},
 		},
 	}
 }
 
-// url is for those who ask the Sentinels.
+// url returns the URL for clients that ask the Sentinels.
 func (f *sentinels) url() string {
 	var addresses []string
 	for _, w := range f.watchers {
@@ -58,58 +58,58 @@ func (f *sentinels) url() string {
 	return fmt.Sprintf("redis://%s?sentinel=main&addrs=%s&%s", addresses[0], strings.Join(addresses[1:], ","), promotion)
 }
 
-// primary is the server that a Sentinel believes in.
+// primary returns the server that the first Sentinel considers the primary.
 func (f *sentinels) primary() *redistest.Server {
-	answer := f.watchers[0].Must("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
+	reply := f.watchers[0].Must("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
 	for _, s := range f.servers {
-		if strings.Contains(answer, fmt.Sprint(cmp.Or(f.announced[s], s.Port))) {
+		if strings.Contains(reply, fmt.Sprint(cmp.Or(f.announced[s], s.Port))) {
 			return s
 		}
 	}
-	panic("Sentinel knows another primary: " + answer)
+	panic("Sentinel reports an unknown primary: " + reply)
 }
 
-// take is the primary, which is about to be one no more.
-func (f *sentinels) take() *redistest.Server {
-	f.away = f.primary()
-	return f.away
+// rememberPrimary stores the current primary in oldPrimary and returns it.
+func (f *sentinels) rememberPrimary() *redistest.Server {
+	f.oldPrimary = f.primary()
+	return f.oldPrimary
 }
 
-// awaitPromotion waits until there is another primary. It gives up after a while:
-// the Sentinels may have found that it is there after all.
+// awaitPromotion waits up to 20 s until there is another primary. There may be
+// none, because the Sentinels may find the old primary reachable after all.
 func (f *sentinels) awaitPromotion() {
-	for end := time.Now().Add(20 * time.Second); f.primary() == f.away && time.Now().Before(end); {
+	for end := time.Now().Add(20 * time.Second); f.primary() == f.oldPrimary && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// promoteLagging has the replicas hear nothing of what the primary acknowledges,
-// for a while, and then the primary be gone.
+// promoteLagging pauses the replicas while the primary keeps acknowledging
+// writes, and then kills the primary.
 func (f *sentinels) promoteLagging() {
-	f.take()
+	f.rememberPrimary()
 	for _, s := range f.servers {
-		if s != f.away {
+		if s != f.oldPrimary {
 			s.Pause()
 		}
 	}
 	time.Sleep(maxLag * time.Second / 2)
-	f.away.Kill()
+	f.oldPrimary.Kill()
 	for _, s := range f.servers {
-		if s != f.away {
+		if s != f.oldPrimary {
 			s.Continue()
 		}
 	}
 	f.awaitPromotion()
 }
 
-// bringBack has the primary that was follow the one that is.
-func (f *sentinels) bringBack() {
-	must(f.away.Start())
-	f.follow()
+// restartOldPrimary restarts the former primary as a replica.
+func (f *sentinels) restartOldPrimary() {
+	must(f.oldPrimary.Start())
+	f.awaitReplication()
 }
 
-// follow waits until all follow the primary.
-func (f *sentinels) follow() {
+// awaitReplication waits until all other servers replicate from the primary.
+func (f *sentinels) awaitReplication() {
 	for _, s := range f.servers {
 		if s != f.primary() {
 			s.Await("master_link_status:up", "INFO", "replication")

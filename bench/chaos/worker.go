@@ -18,30 +18,31 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
-	_ "github.com/sema-go/sema/x/stores" // every engine
+	_ "github.com/sema-go/sema/x/stores" // all stores
 )
 
-// semaphoreName is the one semaphore of a run.
+// semaphoreName is the name of the only semaphore of a run.
 const semaphoreName = "chaos"
 
-// An assignment is what a worker process is to do.
+// An assignment describes the work of a worker process.
 type assignment struct {
-	URL      string
-	Inside   string // for half of them, instead; "" if there is no other
-	API      string // for those who speak JSON, instead: addresses of servers
-	Socket   string // of the resource
-	Capacity int64
-	TTL      time.Duration
-	Mode     fleet.Mode
-	Callers  int
-	Seed     uint64
+	URL            string
+	PartitionedURL string // used by half of the workers instead of URL; "": there is none
+	API            string // comma-separated server addresses, for workers that use JSON instead of URL
+	Socket         string // of the resource
+	Capacity       int64
+	TTL            time.Duration
+	Mode           fleet.Mode
+	Callers        int
+	Seed           uint64
 }
 
-// assignmentVariable makes this program a worker.
+// assignmentVariable is the environment variable that makes this program a
+// worker.
 const assignmentVariable = "SEMA_CHAOS_WORKER"
 
-// workIfAssigned is the whole life of a worker process.
-func workIfAssigned() {
+// runWorkerIfAssigned runs a worker and exits, if this process is a worker.
+func runWorkerIfAssigned() {
 	text, assigned := os.LookupEnv(assignmentVariable)
 	if !assigned {
 		return
@@ -58,12 +59,12 @@ func workIfAssigned() {
 	os.Exit(0)
 }
 
-// work acquires, writes to the resource and releases, until it is told to stop
-// by SIGTERM or nobody listens any more.
+// work acquires, writes to the resource and releases, until it receives SIGTERM
+// or the resource has closed its connection.
 func work(a assignment) error {
-	told, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	terminated, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	ctx, end := context.WithCancel(told)
+	ctx, end := context.WithCancel(terminated)
 	defer end()
 	gate, close, err := a.gate(ctx)
 	if err != nil {
@@ -72,7 +73,7 @@ func work(a assignment) error {
 	var callers sync.WaitGroup
 	for i := range a.Callers {
 		callers.Go(func() {
-			defer end() // nobody listens
+			defer end() // the resource is gone
 			c, err := dial(a, rand.New(rand.NewPCG(a.Seed, uint64(i))))
 			for err == nil && ctx.Err() == nil {
 				err = c.use(ctx, gate)
@@ -80,16 +81,16 @@ func work(a assignment) error {
 		})
 	}
 	callers.Wait()
-	farewell, cancel := context.WithTimeout(context.Background(), 3*a.TTL)
+	closeCtx, cancel := context.WithTimeout(context.Background(), 3*a.TTL)
 	defer cancel()
-	return close(farewell)
+	return close(closeCtx)
 }
 
-// gate is the semaphore, by the library or as a script would have it.
+// gate returns the semaphore, accessed through the library or as a script.
 func (a assignment) gate(ctx context.Context) (gate sema.Gate, close func(context.Context) error, err error) {
 	if a.API != "" {
 		g := newScriptGate(a)
-		return g, func(context.Context) error { g.bye.Wait(); return nil }, nil
+		return g, func(context.Context) error { g.releases.Wait(); return nil }, nil
 	}
 	client, err := open(ctx, a.URL)
 	if err != nil {
@@ -99,7 +100,7 @@ func (a assignment) gate(ctx context.Context) (gate sema.Gate, close func(contex
 	return gate, func(ctx context.Context) error { return client.Close(ctx) }, err
 }
 
-// fenceOf is the fence of a permit of either kind.
+// fenceOf returns the fence of a permit of either kind.
 func fenceOf(p sema.Permit) protocol.Fence {
 	if l, ok := p.Lease().(*scriptLease); ok {
 		return l.fence
@@ -108,8 +109,8 @@ func fenceOf(p sema.Permit) protocol.Fence {
 	return lease.Fence
 }
 
-// open tries again while the engine is out of reach: that is when workers are
-// begun, too.
+// open retries while the store is unreachable: workers also start during
+// faults.
 func open(ctx context.Context, url string) (*fleet.Client, error) {
 	for {
 		client, err := fleet.Open(ctx, url)
@@ -120,7 +121,7 @@ func open(ctx context.Context, url string) (*fleet.Client, error) {
 	}
 }
 
-// A caller is one goroutine of a worker, with a line to the resource.
+// A caller is one goroutine of a worker, with a connection to the resource.
 type caller struct {
 	assignment
 	rng *rand.Rand
@@ -136,31 +137,32 @@ func dial(a assignment, rng *rand.Rand) (*caller, error) {
 	return &caller{a, rng, json.NewEncoder(conn), json.NewDecoder(conn)}, nil
 }
 
-// A message is what a caller says about the one permit it asks for or has.
+// A message reports a change of the one permit that a caller requested or
+// holds.
 type message struct {
-	Kind   kind
-	Weight int64          `json:",omitempty"`
-	Fence  protocol.Fence // of a write, or a grant that is no part of a block
-	Sure   time.Time      // when the permit was surely held
-	From   time.Time      // when a release began
-	At     time.Time
-	Err    string `json:",omitempty"`
+	Kind      kind
+	Weight    int64          `json:",omitempty"`
+	Fence     protocol.Fence // of a write, or of a grant that is not part of a block
+	Confirmed time.Time      // when the permit was found held
+	From      time.Time      // when a release began
+	At        time.Time
+	Err       string `json:",omitempty"`
 }
 
 type kind string
 
 const (
-	asks      kind = "asks"
+	requested kind = "requested"
 	granted   kind = "granted"
-	refused   kind = "refused"
+	failed    kind = "failed"
 	writes    kind = "writes"
 	cancelled kind = "cancelled"
 	released  kind = "released"
 	lost      kind = "lost"
 )
 
-// tell says something and waits for the answer: whether a write was admitted.
-func (c *caller) tell(m message) (admitted bool, err error) {
+// report sends a message and waits for the reply: whether a write was admitted.
+func (c *caller) report(m message) (admitted bool, err error) {
 	m.At = time.Now()
 	if err := c.out.Encode(m); err != nil {
 		return false, err
@@ -169,33 +171,33 @@ func (c *caller) tell(m message) (admitted bool, err error) {
 	return admitted, err
 }
 
-// use is one permit's life. It fails if the resource is gone.
+// use requests, uses and releases one permit. It fails if the resource is gone.
 func (c *caller) use(ctx context.Context, gate sema.Gate) error {
 	weight := 1 + c.rng.Int64N(2)
-	if _, err := c.tell(message{Kind: asks, Weight: weight}); err != nil {
+	if _, err := c.report(message{Kind: requested, Weight: weight}); err != nil {
 		return err
 	}
-	asking, cancel := ctx, context.CancelFunc(func() {})
-	if c.rng.IntN(10) == 0 { // some lose patience
-		asking, cancel = context.WithTimeout(ctx, time.Duration(c.rng.IntN(100))*time.Millisecond)
+	acquireCtx, cancel := ctx, context.CancelFunc(func() {})
+	if c.rng.IntN(10) == 0 { // some give up early
+		acquireCtx, cancel = context.WithTimeout(ctx, time.Duration(c.rng.IntN(100))*time.Millisecond)
 	}
-	p, err := gate.Acquire(asking, weight)
+	p, err := gate.Acquire(acquireCtx, weight)
 	cancel()
 	switch {
-	case err != nil && asking.Err() != nil:
-		_, err = c.tell(message{Kind: cancelled})
+	case err != nil && acquireCtx.Err() != nil:
+		_, err = c.report(message{Kind: cancelled})
 		return err
 	case err != nil:
-		_, gone := c.tell(message{Kind: refused, Err: err.Error()})
+		_, reportErr := c.report(message{Kind: failed, Err: err.Error()})
 		time.Sleep(50 * time.Millisecond)
-		return gone
+		return reportErr
 	}
 	defer p.Release()
 	grant := message{Kind: granted}
 	if c.Mode == fleet.ModeExact {
 		grant.Fence.Seq = fenceOf(p).Seq
 	}
-	if _, err := c.tell(grant); err != nil {
+	if _, err := c.report(grant); err != nil {
 		return err
 	}
 	hold := 10 * time.Millisecond
@@ -207,36 +209,36 @@ func (c *caller) use(ctx context.Context, gate sema.Gate) error {
 			return err
 		}
 		select {
-		case <-p.Lost(): // the next write finds out
+		case <-p.Lost(): // the next write detects it
 		case <-time.After(time.Duration(c.rng.Int64N(int64(hold)))):
 		}
 	}
-	from := time.Now() // before the look, as in write
+	from := time.Now() // before the check, as in write
 	if p.Err() != nil {
-		_, err := c.tell(message{Kind: lost})
+		_, err := c.report(message{Kind: lost})
 		return err
 	}
 	p.Release()
-	_, err = c.tell(message{Kind: released, From: from})
+	_, err = c.report(message{Kind: released, From: from})
 	return err
 }
 
-// write writes to the resource if the permit is held, as far as is known; some
-// writes are as if they had been on their way before that was looked at, and are
-// the guard's to refuse. One that is refused is the end of it.
+// write writes to the resource if the holder's own check finds the permit held.
+// Some writes skip the check, as if they had been sent before the permit was
+// lost; rejecting those is left to the guard. A rejected write ends the usage.
 func (c *caller) write(p sema.Permit) (held bool, err error) {
 	fence := fenceOf(p)
-	sure := time.Now() // before the look, or a pause in between would be counted
+	confirmedAt := time.Now() // before the check, so that a pause in between does not count
 	if c.rng.IntN(3) == 0 {
-		sure = time.Time{}
+		confirmedAt = time.Time{}
 	} else if p.Err() != nil {
-		_, err := c.tell(message{Kind: lost})
+		_, err := c.report(message{Kind: lost})
 		return false, err
 	}
-	admitted, err := c.tell(message{Kind: writes, Fence: fence, Sure: sure})
+	admitted, err := c.report(message{Kind: writes, Fence: fence, Confirmed: confirmedAt})
 	if err != nil || admitted {
 		return err == nil, err
 	}
-	_, err = c.tell(message{Kind: lost})
+	_, err = c.report(message{Kind: lost})
 	return false, err
 }

@@ -1,11 +1,17 @@
-// Command hops counts the functions and files of this project that run for one operation,
-// clients and servers together: how much there is to read to follow it.
+// Command hops counts the functions and files of this project that run during
+// one operation, in clients and servers together. That is how much code a
+// reader has to follow.
 //
 //	go -C bench run -cover -covermode=atomic -coverpkg=github.com/sema-go/sema/... ./hops curl
 //
-// The operations are "curl" (an acquire over HTTP), "sema" (an acquire of a program over a
-// service), "dashboard" (a page of a semaphore), and the URL of a store (an acquire of a
-// program), such as redis://127.0.0.1:6379. With -v it lists them.
+// The operations are
+//
+//   - curl: an acquire over HTTP;
+//   - sema: an acquire of a program through a service;
+//   - dashboard: the page of a semaphore;
+//   - the URL of a store, such as redis://127.0.0.1:6379: an acquire of a program.
+//
+// With -v it lists the functions.
 package main
 
 import (
@@ -43,12 +49,12 @@ func run(operation string, verbose bool) error {
 	if err != nil {
 		return err
 	}
-	for range 2 { // what is done once, at the first use, does not count
+	for range 2 { // exclude work that is done only on first use
 		if err := do(); err != nil {
 			return err
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // what the first ones have started ends
+	time.Sleep(300 * time.Millisecond) // let the goroutines of the first operations end
 	if err := coverage.ClearCounters(); err != nil {
 		return fmt.Errorf("%w (use -cover -covermode=atomic)", err)
 	}
@@ -71,7 +77,7 @@ func run(operation string, verbose bool) error {
 	return nil
 }
 
-// prepare returns an operation.
+// prepare returns a function that performs the operation once.
 func prepare(operation string) (func() error, error) {
 	if strings.Contains(operation, "://") {
 		return acquire(operation)
@@ -97,7 +103,7 @@ func prepare(operation string) (func() error, error) {
 	return nil, fmt.Errorf("operation %q: want curl, sema, dashboard or the URL of a store", operation)
 }
 
-// acquire returns an acquire of a program over a store.
+// acquire returns a function that acquires a permit through a store.
 func acquire(store string) (func() error, error) {
 	client, err := fleet.Open(context.Background(), store)
 	if err != nil {
@@ -107,7 +113,7 @@ func acquire(store string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	var held []sema.Permit // a release is another operation
+	var held []sema.Permit // releases are separate operations and are not counted
 	return func() error {
 		p, err := s.Acquire(context.Background(), 1)
 		held = append(held, p)

@@ -8,9 +8,9 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// charts are the plots of docs/scale.md.
+// charts returns the plots of docs/scale.md.
 func (r *results) charts() []chart {
-	return []chart{r.sizesChart(), r.holdsChart(), r.delayChart(), r.quantumChart(), r.fairnessChart(), r.crowdChart(), r.partitionChart()}
+	return []chart{r.sizesChart(), r.holdsChart(), r.delayChart(), r.quantumChart(), r.fairnessChart(), r.peakChart(), r.partitionChart()}
 }
 
 func writePlots(directory string, charts []chart) error {
@@ -25,7 +25,7 @@ func writePlots(directory string, charts []chart) error {
 	return nil
 }
 
-// curve is a value of several worlds.
+// curve returns the series of a value over several worlds.
 func curve(name string, worlds []*world, x, y func(w *world) float64) series {
 	s := series{name: name}
 	for _, w := range worlds {
@@ -39,11 +39,11 @@ func (r *results) sizesChart() chart {
 	naive := curve("naive: 2 per acquire", r.sizes, size, func(w *world) float64 { served, _ := w.served(); return 2 * w.perSecond(served) })
 	naive.dashed = true
 	return chart{
-		file: "instances.svg", title: "What engines are asked", xLabel: "instances", yLabel: "batches per second", xLog: true, yLog: true,
+		file: "instances.svg", title: "Load of the stores", xLabel: "instances", yLabel: "batches per second", xLog: true, yLog: true,
 		series: []series{
 			naive,
-			curve("the regions' engines together", r.sizes, size, func(w *world) float64 { return w.perSecond(w.regional(batches)) }),
-			curve("the global engine", r.sizes, size, func(w *world) float64 { return w.perSecond(w.global.counts.batches) }),
+			curve("all regional stores", r.sizes, size, func(w *world) float64 { return w.perSecond(w.regional(batches)) }),
+			curve("the global store", r.sizes, size, func(w *world) float64 { return w.perSecond(w.global.counts.batches) }),
 		},
 	}
 }
@@ -51,7 +51,7 @@ func (r *results) sizesChart() chart {
 func (r *results) holdsChart() chart {
 	c := chart{
 		file: "permits.svg", title: "Pooling pays where an instance uses many permits", xLabel: "permits in use by an instance, on average",
-		yLabel: "batches for each acquire", xLog: true, yLog: true,
+		yLabel: "batches per acquire", xLog: true, yLog: true,
 	}
 	inUse := func(w *world) float64 { return w.p.rate * float64(w.p.hold) / float64(second) }
 	naive := curve("naive", r.holds[0], inUse, func(*world) float64 { return 2 })
@@ -67,7 +67,7 @@ func quantum(w *world) float64 { return float64(w.p.quantum) / float64(ms) }
 
 func (r *results) delayChart() chart {
 	return chart{
-		file: "delay.svg", title: "Recall delay, at 1.1 times the capacity", xLabel: "quantum (ms)", yLabel: "delay of who has to wait (ms)", xLog: true, yLog: true,
+		file: "delay.svg", title: "Recall delay, at 1.1 times the capacity", xLabel: "quantum (ms)", yLabel: "delay of waiters (ms)", xLog: true, yLog: true,
 		series: []series{
 			curve("among regions, p50", r.quanta, quantum, func(w *world) float64 { return w.global.delays.quantile(0.5) }),
 			curve("in a region, p99", r.quanta, quantum, func(w *world) float64 { return w.regionalDelays().quantile(0.99) }),
@@ -96,19 +96,20 @@ func (r *results) fairnessChart() chart {
 	}
 }
 
-func (r *results) crowdChart() chart {
-	c := timeline(r.crowd)
-	c.file, c.title = "crowd.svg", "A crowd: region 1 wants three times as much"
+func (r *results) peakChart() chart {
+	c := timeline(r.peak)
+	c.file, c.title = "crowd.svg", "A demand peak: the demand of region 1 triples"
 	return c
 }
 
 func (r *results) partitionChart() chart {
 	c := timeline(r.partition)
-	c.file, c.title = "partition.svg", "A partition: region 3 is cut off, the others want twice as much"
+	c.file, c.title = "partition.svg", "A partition: region 3 is cut off, the demand of the others doubles"
 	return c
 }
 
-// timeline is what is in use, in each region and in all.
+// timeline returns the chart of the permits in use, in each region and in
+// total.
 func timeline(w *world) chart {
 	c := chart{xLabel: "time (s)", yLabel: "permits in use (thousands)", area: true}
 	capacity, all := series{name: "capacity", dashed: true}, series{name: "all"}

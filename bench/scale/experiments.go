@@ -6,21 +6,21 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// base is the world that all experiments vary: 100 acquires a second of each
-// instance, held for 100 ms, so that ten permits of each are in use on average;
-// and half as many more to spare.
+// base returns the parameters that all experiments vary: each instance makes
+// 100 acquires a second and holds for 100 ms, so ten permits of each are in use
+// on average. The capacity is 15 permits per instance.
 func base(seed uint64, n int) params {
 	p := params{
 		seed: seed, instances: n,
 		rtts: []protocol.Micros{60 * ms, 90 * ms, 120 * ms}, localRTT: ms,
 		rate: 100, hold: 100 * ms, policy: sharing,
-		ttl: 3 * second, quantum: 50 * ms, regionQuantum: 50 * ms, patience: second,
+		ttl: 3 * second, quantum: 50 * ms, regionQuantum: 50 * ms, timeout: second,
 		warm: 6 * second, span: 5 * second,
 	}
 	return p.loaded(2.0 / 3)
 }
 
-// loaded has the capacity that makes demand a part of it, or more.
+// loaded sets the capacity so that demand/capacity is load.
 func (p params) loaded(load float64) params {
 	p.capacity = int64(float64(p.instances)*p.rate*float64(p.hold)/float64(second)/load + 0.5)
 	return p
@@ -30,20 +30,20 @@ func (p params) loaded(load float64) params {
 type results struct {
 	full      *world   // the base
 	fewer     *world   // with a tenth of the instances; also in sizes
-	doubling  *world   // that by the other policy
+	doubling  *world   // fewer, with the other policy
 	sizes     []*world // with fewer instances
 	holds     [2][]*world
 	holdLoads [2]float64
 	quanta    []*world
 	loads     []*world
-	crowd     *world
+	peak      *world
 	partition *world
 }
 
-// small is the size of the worlds of which many are run.
+// small returns the number of instances for experiments with many runs.
 func small(n int) int { return max(3, n/10) }
 
-// runAll runs everything, one after the other.
+// runAll runs all experiments one after the other.
 func runAll(seed uint64, n int, progress func(name string, i, of int)) *results {
 	r := &results{holdLoads: [2]float64{2.0 / 3, 5.0 / 6}}
 	i, of := 0, 4+len(sizes)+len(holdTimes)*len(r.holds)+len(quanta)+len(loads)
@@ -78,48 +78,48 @@ func runAll(seed uint64, n int, progress func(name string, i, of int)) *results 
 	}
 	other := base(seed, small(n))
 	other.policy = doubling
-	r.doubling = run("the other policy", other)
-	r.crowd = run("a crowd", crowded(seed, n))
-	r.partition = run("a partition", parted(seed, n))
+	r.doubling = run("the doubling policy", other)
+	r.peak = run("a demand peak", demandPeak(seed, n))
+	r.partition = run("a partition", partitioned(seed, n))
 	return r
 }
 
 var (
-	sizes     = []int{100, 30, 10, 3} // parts of all instances
+	sizes     = []int{100, 30, 10, 3} // divisors of the number of instances
 	holdTimes = []protocol.Micros{5 * ms, 10 * ms, 20 * ms, 50 * ms, 100 * ms, 200 * ms, 500 * ms}
 	quanta    = []protocol.Micros{5 * ms, 10 * ms, 20 * ms, 50 * ms, 100 * ms, 200 * ms}
 	loads     = []float64{0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5}
 )
 
-// crowded has three times the demand in the first region for three seconds: more
-// than there is.
-func crowded(seed uint64, n int) params {
+// demandPeak triples the demand of the first region for three seconds, to more
+// than the capacity.
+func demandPeak(seed uint64, n int) params {
 	p := base(seed, n)
 	p.warm, p.span = 3*second, 6*second
-	p.faults = []fault{{from: 3500 * ms, to: 6500 * ms, region: 0, crowd: 3}}
+	p.faults = []fault{{from: 3500 * ms, to: 6500 * ms, region: 0, demandFactor: 3}}
 	return p
 }
 
-// parted has the last region cut off for five seconds, longer than a TTL, while
-// the others want twice as much as before, more than there is without the last
-// one's part; and a tenth of the first region's instances die meanwhile.
-func parted(seed uint64, n int) params {
+// partitioned cuts off the last region for five seconds, longer than a TTL.
+// Meanwhile the demand of the others doubles, to more than the capacity without
+// the last region's share. A tenth of the first region's instances crash.
+func partitioned(seed uint64, n int) params {
 	p := base(seed, n)
 	p.warm, p.span = 3*second, 9500*ms
 	cut, healed := 3500*ms, 8500*ms
 	p.faults = []fault{
 		{from: cut, to: healed, region: 2, cut: true},
-		{from: cut, to: healed, region: 0, crowd: 2},
-		{from: cut, to: healed, region: 1, crowd: 2},
+		{from: cut, to: healed, region: 0, demandFactor: 2},
+		{from: cut, to: healed, region: 1, demandFactor: 2},
 		{from: cut + second, to: healed, region: 0, crash: n / 30},
 	}
 	return p
 }
 
-// broken fails if something that must not happen did.
-func (r *results) broken() error {
+// violation returns an error if a guarantee was violated in any run.
+func (r *results) violation() error {
 	for _, w := range r.all() {
-		if err := w.broken(); err != nil {
+		if err := w.violation(); err != nil {
 			return err
 		}
 	}
@@ -127,17 +127,17 @@ func (r *results) broken() error {
 }
 
 func (r *results) all() []*world {
-	all := append([]*world{r.doubling, r.crowd, r.partition}, r.sizes...)
+	all := append([]*world{r.doubling, r.peak, r.partition}, r.sizes...)
 	for _, more := range [][]*world{r.holds[0], r.holds[1], r.quanta, r.loads} {
 		all = append(all, more...)
 	}
 	return all
 }
 
-func (w *world) broken() error {
-	if w.m.over+w.m.overRegion+w.m.outlived == 0 {
+func (w *world) violation() error {
+	if w.m.overAdmitted+w.m.overAdmittedRegion+w.m.outlived == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d instances, capacity %d: %d permits too many, %d too many in a region, %d used for longer than the region had them",
-		w.p.instances, w.p.capacity, w.m.over, w.m.overRegion, w.m.outlived)
+	return fmt.Errorf("%d instances, capacity %d: %d permits over the capacity, %d over that of a region, %d in use when the region's lease ended",
+		w.p.instances, w.p.capacity, w.m.overAdmitted, w.m.overAdmittedRegion, w.m.outlived)
 }

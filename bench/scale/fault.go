@@ -2,24 +2,23 @@ package main
 
 import "github.com/sema-go/sema/fleet/protocol"
 
-// A fault is something that happens to a region, or to its instances, for a
-// while.
+// A fault happens to a region or its instances for some time.
 type fault struct {
-	from, to protocol.Micros
-	region   int
-	crowd    float64 // demand is multiplied by it, if it is not 0
-	cut      bool    // the region and the global engine do not hear each other
-	crash    int     // so many instances die, and are back in the end
+	from, to     protocol.Micros
+	region       int
+	demandFactor float64 // demand is multiplied by it; 0: unchanged
+	cut          bool    // the network between the region and the global store is cut
+	crash        int     // this many instances crash, and restart at the end
 }
 
-// strike begins or ends a fault.
-func (w *world) strike(f *fault, begins bool) {
+// setFault begins or ends a fault.
+func (w *world) setFault(f *fault, begins bool) {
 	r := w.regions[f.region]
 	switch {
-	case f.crowd != 0 && begins:
-		r.crowd = f.crowd
-	case f.crowd != 0:
-		r.crowd = 1
+	case f.demandFactor != 0 && begins:
+		r.demandFactor = f.demandFactor
+	case f.demandFactor != 0:
+		r.demandFactor = 1
 	case f.cut:
 		r.link().cut = begins
 	case begins:
@@ -33,19 +32,19 @@ func (w *world) strike(f *fault, begins bool) {
 	}
 }
 
-// victim is one of the region's instances.
+// victim returns one of the region's instances.
 func (w *world) victim(f *fault, i int) *instance {
 	return &w.instances[f.region+i*len(w.regions)]
 }
 
-// crash ends a process: what it used it uses no longer, and nobody tells the
-// engine.
+// crash ends a process. It stops using its permits without a message to the
+// store.
 func (w *world) crash(in *instance) {
-	in.lose()
-	in.line, in.head = in.line[:0], 0
-	in.starts++
+	in.sessionLost()
+	in.queue, in.head = in.queue[:0], 0
+	in.crashes++
 	l := in.link()
-	l.life++
+	l.generation++
 	l.down, l.peer, l.timer = true, nil, 0
 	w.m.crashed++
 }

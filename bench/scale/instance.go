@@ -2,53 +2,54 @@ package main
 
 import "github.com/sema-go/sema/fleet/protocol"
 
-// An instance is one of many processes that want permits again and again. It
-// has blocks of them from its region's engine and serves its callers from these
-// at local speed; callers for whom there is none stand in a line of its own.
+// An instance is one of many processes that acquire permits repeatedly. It
+// holds blocks of permits from its region's store and serves its callers from
+// them at local speed. If no permit is free, callers wait in the instance's own
+// queue.
 type instance struct {
 	world  *world
 	id     int32 // also of its link
 	region *region
 
-	blocks []block // the oldest first
-	free   int64   // of all blocks
-	used   int64
-	line   []protocol.Micros // when those in it came; from head on
-	head   int
-	starts uint32 // counts crashes
+	blocks  []block // the oldest first
+	free    int64   // permits of all blocks
+	used    int64
+	queue   []protocol.Micros // arrival times of the waiting callers; from head on
+	head    int
+	crashes uint32 // number of crashes
 
-	offered, served int64 // while it is measured
+	offered, served int64 // while measuring
 }
 
 func (in *instance) link() *link { return &in.world.links[in.id] }
 
-func (in *instance) stake(l *link) stake {
-	return stake{in.used, in.free, l.spare, l.lent, l.recalled, l.peer.Flying()}
+func (in *instance) holdings(l *link) holdings {
+	return holdings{in.used, in.free, l.spare, l.lent, l.recalled, l.peer.InFlight()}
 }
 
-// arrive is a caller, and the next one is on its way.
+// arrive handles the arrival of a caller and schedules the next one.
 func (in *instance) arrive(e event) {
-	if e.life != in.starts {
+	if e.generation != in.crashes {
 		return // it crashed meanwhile
 	}
 	in.next()
 	if in.world.measuring {
 		in.offered++
 	}
-	in.line = append(in.line, in.world.now)
-	if in.free > 0 || !in.link().asking {
+	in.queue = append(in.queue, in.world.now)
+	if in.free > 0 || !in.link().pending {
 		in.review()
 	}
 }
 
 func (in *instance) next() {
 	w := in.world
-	gap := w.rng.ExpFloat64() * float64(second) / (w.p.rate * in.region.crowd)
-	w.file(event{at: w.now + protocol.Micros(gap), kind: arrives, who: in.id, life: in.starts})
+	gap := w.rng.ExpFloat64() * float64(second) / (w.p.rate * in.region.demandFactor)
+	w.schedule(event{at: w.now + protocol.Micros(gap), kind: arrival, index: in.id, generation: in.crashes})
 }
 
-// review gives permits to those in line, gives back what is to be given back,
-// and asks for what is missing.
+// review grants permits to the queue, releases surplus permits and acquires
+// what is missing.
 func (in *instance) review() {
 	w, l := in.world, in.link()
 	if l.peer == nil || l.peer.Ended(w.now) {
@@ -59,31 +60,32 @@ func (in *instance) review() {
 		if b == nil {
 			break
 		}
-		in.take(b)
+		in.serve(b)
 	}
 	if in.free > 0 {
-		in.giveBack(l)
+		in.returnSurplus(l)
 	}
-	if short := in.waiting(); short > 0 && !l.asking {
-		l.ask(w.p.policy.want(short, in.stake(l)))
+	if short := in.waiting(); short > 0 && !l.pending {
+		l.acquire(w.p.policy.want(short, in.holdings(l)))
 	}
 	w.flush(in.id)
 }
 
-// waiting is how many are in line. Those who have lost patience leave.
+// waiting returns the length of the queue, after removing callers that timed
+// out.
 func (in *instance) waiting() int64 {
 	w := in.world
-	for in.head < len(in.line) && w.now-in.line[in.head] > w.p.patience {
+	for in.head < len(in.queue) && w.now-in.queue[in.head] > w.p.timeout {
 		in.head++
-		w.m.gaveUp++
+		w.m.timedOut++
 	}
-	if in.head == len(in.line) {
-		in.line, in.head = in.line[:0], 0
+	if in.head == len(in.queue) {
+		in.queue, in.head = in.queue[:0], 0
 	}
-	return int64(len(in.line) - in.head)
+	return int64(len(in.queue) - in.head)
 }
 
-// usable is the youngest block with something free that may be reused.
+// usable returns the youngest block that has free permits and may be reused.
 func (in *instance) usable(l *link) *block {
 	for i := len(in.blocks) - 1; i >= 0; i-- {
 		b := &in.blocks[i]
@@ -94,25 +96,25 @@ func (in *instance) usable(l *link) *block {
 	return nil
 }
 
-// take serves the first in line.
-func (in *instance) take(b *block) {
+// serve grants a permit to the first caller in the queue.
+func (in *instance) serve(b *block) {
 	w := in.world
 	if w.measuring {
-		w.m.waits.add(w.now - in.line[in.head])
+		w.m.waits.add(w.now - in.queue[in.head])
 		in.served++
 	}
 	in.head++
 	b.used++
 	in.free--
 	in.used++
-	w.busy(in.region, 1)
+	w.addInUse(in.region, 1)
 	hold := protocol.Micros(w.rng.ExpFloat64() * float64(w.p.hold))
-	w.file(event{at: w.now + hold, kind: holdEnds, who: in.id, life: in.link().life, lease: b.lease})
+	w.schedule(event{at: w.now + hold, kind: holdEnd, index: in.id, generation: in.link().generation, lease: b.lease})
 }
 
-// done is the end of a hold.
+// done handles the end of a hold.
 func (in *instance) done(e event) {
-	if e.life != in.link().life {
+	if e.generation != in.link().generation {
 		return // the permit was lost meanwhile
 	}
 	for i := range in.blocks {
@@ -123,53 +125,53 @@ func (in *instance) done(e event) {
 	}
 	in.free++
 	in.used--
-	in.world.busy(in.region, -1)
+	in.world.addInUse(in.region, -1)
 	in.review()
 }
 
-// giveBack gives up what others need more, and all that is free of blocks that
-// are not to be reused.
-func (in *instance) giveBack(l *link) {
+// returnSurplus releases what the policy yields, and everything that is free in
+// blocks that must not be reused.
+func (in *instance) returnSurplus(l *link) {
 	w := in.world
 	if l.recalled == 0 {
-		in.give(l, w.p.policy.surplus(in.stake(l)))
+		in.release(l, w.p.policy.surplus(in.holdings(l)))
 		return
 	}
 	if in.waiting() == 0 {
-		in.give(l, w.p.policy.yield(in.stake(l)))
+		in.release(l, w.p.policy.yield(in.holdings(l)))
 	}
 	for i := range in.blocks {
 		if b := &in.blocks[i]; b.retired(w.now, l.recalled, w.p.quantum) {
-			in.giveOf(l, b, b.weight-b.used)
+			in.releaseFrom(l, b, b.weight-b.used)
 		}
 	}
-	in.tidy()
+	in.dropEmptyBlocks()
 }
 
-// give gives back, from the oldest blocks.
-func (in *instance) give(l *link, weight int64) {
+// release releases weight, from the oldest blocks.
+func (in *instance) release(l *link, weight int64) {
 	if weight == 0 {
 		return
 	}
 	for i := range in.blocks {
 		b := &in.blocks[i]
 		part := min(weight, b.weight-b.used)
-		in.giveOf(l, b, part)
+		in.releaseFrom(l, b, part)
 		weight -= part
 	}
-	in.tidy()
+	in.dropEmptyBlocks()
 }
 
-func (in *instance) giveOf(l *link, b *block, weight int64) {
+func (in *instance) releaseFrom(l *link, b *block, weight int64) {
 	if weight > 0 {
 		b.weight -= weight
 		in.free -= weight
-		l.peer.Wish(protocol.Op{Verb: protocol.Release, Lease: b.lease, Weight: weight})
+		l.peer.Request(protocol.Op{Verb: protocol.Release, Lease: b.lease, Weight: weight})
 	}
 }
 
-// tidy forgets blocks of which nothing is left.
-func (in *instance) tidy() {
+// dropEmptyBlocks removes blocks without weight.
+func (in *instance) dropEmptyBlocks() {
 	n := 0
 	for _, b := range in.blocks {
 		if b.weight > 0 {
@@ -182,7 +184,7 @@ func (in *instance) tidy() {
 
 func (in *instance) heartbeat() {
 	l := in.link()
-	in.give(l, in.world.p.policy.decay(in.stake(l)))
+	in.release(l, in.world.p.policy.decay(in.holdings(l)))
 }
 
 func (in *instance) granted(results []protocol.Result) {
@@ -194,9 +196,10 @@ func (in *instance) granted(results []protocol.Result) {
 	}
 }
 
-// lose is the end of a session: nothing of it may be used any more.
-func (in *instance) lose() {
+// sessionLost handles the end of a session: its permits must not be used any
+// more.
+func (in *instance) sessionLost() {
 	in.world.m.lost += in.used
-	in.world.busy(in.region, -in.used)
+	in.world.addInUse(in.region, -in.used)
 	in.blocks, in.free, in.used = in.blocks[:0], 0, 0
 }

@@ -2,43 +2,43 @@ package main
 
 import "github.com/sema-go/sema/fleet/protocol"
 
-// A link is one side's session with an engine: an instance's with its region's,
-// or a region's with the global one. What it says and hears goes through the
-// real [protocol.Peer]; between them is a network that takes time, and loses
-// everything while the link is cut.
+// A link is one side of a session with a store: of an instance with its
+// region's store, or of a region with the global one. Its requests and replies
+// go through the real [protocol.Peer]. The network between them has latency,
+// and loses everything while the link is cut.
 type link struct {
-	engine *engine
-	owner  owner
-	peer   *protocol.Peer // nil while there is no session
-	life   uint32         // counts sessions and crashes
-	rtt    protocol.Micros
-	cut    bool
-	down   bool // the process is not there
+	store      *store
+	owner      owner
+	peer       *protocol.Peer // nil while there is no session
+	generation uint32         // number of sessions and crashes
+	rtt        protocol.Micros
+	cut        bool
+	down       bool // the process is not running
 
-	timer protocol.Micros // when the link will look at the clock; 0: never
-	again protocol.Micros // when what is on its way counts as lost
+	timer   protocol.Micros // when the timer fires; 0: never
+	retryAt protocol.Micros // when the batch in flight counts as lost
 
-	ticket protocol.Ticket
-	asking bool            // the ticket is undecided
-	waits  bool            // it was not granted by the answer to its own batch
-	since  protocol.Micros // when the engine heard of it; 0: not yet
+	ticket  protocol.Ticket
+	pending bool            // the ticket is undecided
+	waits   bool            // the reply to the ticket's own batch did not grant it
+	since   protocol.Micros // when the store received the ticket; 0: not yet
 
-	recalled protocol.Micros // since when the engine says that others wait; 0: it does not
-	share    int64           // which may be kept all the same, by who serves others
-	spare    int64           // what the engine had free when it last answered
-	lent     int64           // and what it had lent
+	recalled protocol.Micros // since when the store reports that others wait; 0: it does not
+	share    int64           // what a region may keep nevertheless
+	spare    int64           // what the store had free at its last reply
+	lent     int64           // what the store had in use at its last reply
 }
 
-// An owner is whose link it is.
+// An owner is an instance or a region.
 type owner interface {
-	review()                   // something has changed
-	granted([]protocol.Result) // some of them are new blocks
-	heartbeat()                // a sign of life is due
-	lose()                     // the session is over
+	review()                   // called after a change
+	granted([]protocol.Result) // called with results, some of which may be new blocks
+	heartbeat()                // called when a heartbeat is due
+	sessionLost()              // called when the session has ended
 }
 
-// hear takes an answer.
-func (w *world) hear(l *link, r protocol.Reply, results []protocol.Result) {
+// receive processes a reply.
+func (w *world) receive(l *link, r protocol.Reply, results []protocol.Result) {
 	switch {
 	case !r.Recall:
 		l.recalled = 0
@@ -50,109 +50,108 @@ func (w *world) hear(l *link, r protocol.Reply, results []protocol.Result) {
 		if f.Ticket != l.ticket {
 			continue
 		}
-		l.asking = false
+		l.pending = false
 		if f.Kind == protocol.Granted && l.waits {
-			l.engine.delays.add(w.now - l.since)
+			l.store.delays.add(w.now - l.since)
 		}
 	}
-	l.waits = l.asking && l.since > 0
+	l.waits = l.pending && l.since > 0
 	l.owner.granted(results)
 	l.owner.review()
 }
 
-// ask has a ticket stand in line.
-func (l *link) ask(want int64) {
+// acquire queues a ticket.
+func (l *link) acquire(want int64) {
 	l.ticket++
-	l.asking, l.waits, l.since = true, false, 0
-	l.peer.Wish(protocol.Op{Verb: protocol.Acquire, Ticket: l.ticket, Weight: want, Least: 1, Pooled: true})
+	l.pending, l.waits, l.since = true, false, 0
+	l.peer.Request(protocol.Op{Verb: protocol.Acquire, Ticket: l.ticket, Weight: want, Least: 1, Pooled: true})
 }
 
-// flush says what there is to say, and sees to it that somebody looks when there
-// will be something.
+// flush sends a batch if one is due, and sets the timer for the next one.
 func (w *world) flush(id int32) {
 	l := &w.links[id]
 	if l.peer == nil {
 		return
 	}
-	if l.peer.Due(w.now) {
+	if !l.peer.InFlight() && l.peer.Due(w.now) {
 		w.send(id)
 	}
-	next := l.peer.Speak()
-	if l.peer.Flying() {
-		next = l.again
+	next := l.peer.NextSend()
+	if l.peer.InFlight() {
+		next = l.retryAt
 	}
-	w.watch(id, min(next, l.peer.Deadline()))
+	w.setTimer(id, min(next, l.peer.Deadline()))
 }
 
-// watch has the link look at the clock at some time, or earlier.
-func (w *world) watch(id int32, at protocol.Micros) {
+// setTimer makes the link's timer fire at a time, unless it fires earlier.
+func (w *world) setTimer(id int32, at protocol.Micros) {
 	l := &w.links[id]
 	if l.timer > 0 && l.timer <= at {
 		return
 	}
 	l.timer = at
-	w.file(event{at: at, kind: looks, who: id, life: l.life})
+	w.schedule(event{at: at, kind: timerFires, index: id, generation: l.generation})
 }
 
-// look is the link's timer: the session may be over, a sign of life may be due,
-// or an answer overdue.
-func (w *world) look(e event) {
-	l := &w.links[e.who]
-	if e.life != l.life || e.at != l.timer || l.down {
+// timerFired handles the link's timer: the session may have ended, a heartbeat
+// may be due, or a reply may be overdue.
+func (w *world) timerFired(e event) {
+	l := &w.links[e.index]
+	if e.generation != l.generation || e.at != l.timer || l.down {
 		return
 	}
 	l.timer = 0
 	switch {
 	case l.peer == nil:
-		w.open(e.who)
+		w.open(e.index)
 		return
 	case l.peer.Ended(w.now):
-		w.ended(e.who)
+		w.ended(e.index)
 		return
-	case l.peer.Flying() && w.now >= l.again:
-		w.send(e.who)
-	case l.peer.Due(w.now):
+	case l.peer.InFlight() && w.now >= l.retryAt:
+		w.send(e.index)
+	case !l.peer.InFlight() && l.peer.Due(w.now):
 		l.owner.heartbeat()
 	}
-	w.flush(e.who)
+	w.flush(e.index)
 }
 
-// hint is news from the engine.
-func (w *world) hint(e event) {
-	l := &w.links[e.who]
-	if l.peer != nil && e.life == l.life && !l.down {
-		l.peer.Hint(w.now)
-		w.flush(e.who)
+// notify handles a notification of the store.
+func (w *world) notify(e event) {
+	l := &w.links[e.index]
+	if l.peer != nil && e.generation == l.generation && !l.down {
+		l.peer.Notify(w.now)
+		w.flush(e.index)
 	}
 }
 
-// open begins a session.
+// open starts a session.
 func (w *world) open(id int32) {
 	l := &w.links[id]
-	l.life++
-	l.peer, l.asking, l.recalled, l.timer = nil, false, 0, 0
-	i := w.write(id)
-	w.letters[i].open = true
-	w.post(l, delivered, i)
-	w.watch(id, w.now+w.p.ttl/3)
+	l.generation++
+	l.peer, l.pending, l.recalled, l.timer = nil, false, 0, 0
+	i := w.newMessage(id)
+	w.messages[i].open = true
+	w.transmit(l, requestArrives, i)
+	w.setTimer(id, w.now+w.p.ttl/3)
 }
 
-// ended is when a session is over; another one is opened.
+// ended handles the end of a session and opens another one.
 func (w *world) ended(id int32) {
-	w.links[id].owner.lose()
+	w.links[id].owner.sessionLost()
 	w.m.ended++
 	w.open(id)
 }
 
-// send sends the batch that is on its way once more, or else a new one. Like
-// package fleet it allows an answer a third of the time that is left.
+// send resends the batch in flight, or sends a new one. Like package fleet, it
+// waits for a reply for a third of the remaining time.
 func (w *world) send(id int32) {
 	l := &w.links[id]
-	i := w.write(id)
-	w.letters[i].batch = l.peer.Send(w.now, maxOps)
-	l.again = w.now + max((l.peer.Deadline()-w.now)/3, w.p.ttl/18)
-	w.post(l, delivered, i)
+	i := w.newMessage(id)
+	w.messages[i].batch = l.peer.Send(w.now, maxOps)
+	l.retryAt = w.now + max((l.peer.Deadline()-w.now)/3, w.p.ttl/18)
+	w.transmit(l, requestArrives, i)
 }
 
-// maxOps is how many wishes a batch carries, as in package fleet.
+// maxOps is the maximum number of operations of a batch, as in package fleet.
 const maxOps = 512

@@ -1,13 +1,13 @@
 // Command scale simulates the fleet protocol at a size that no test bed has:
 // 10,000 instances in three regions that acquire a million permits a second, in
-// pooled mode and with a hierarchy of engines. It writes the figures and the
+// pooled mode and with a hierarchy of stores. It writes the figures and the
 // plots of docs/scale.md.
 //
 //	go -C bench run ./scale            # write them
 //	go -C bench run ./scale -print     # print the figures only
 //	go -C bench run ./scale -n 1000    # with fewer instances, for a quick look; prints only
 //
-// Engines are the real protocol.State, sessions the real protocol.Peer. The same
+// Stores run the real protocol.State, sessions the real protocol.Peer. The same
 // seed gives the same output, byte for byte.
 package main
 
@@ -21,10 +21,10 @@ import (
 )
 
 func main() {
-	seed := flag.Uint64("seed", 1, "of all that is random")
+	seed := flag.Uint64("seed", 1, "seed of the random numbers")
 	n := flag.Int("n", fullSize, "instances")
 	onlyPrint := flag.Bool("print", false, "print the figures, write no file")
-	doc := flag.String("doc", "../docs/scale.md", "where the figures go, between its marks")
+	doc := flag.String("doc", "../docs/scale.md", "the file into which the figures are written, between its marks")
 	plots := flag.String("plots", "../docs/scale", "the directory of the plots")
 	profile := flag.String("cpuprofile", "", "write a CPU profile to this file")
 	flag.Parse()
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// fullSize is what the figures are about.
+// fullSize is the number of instances of the published figures.
 const fullSize = 10_000
 
 func scale(seed uint64, n int, onlyPrint bool, doc, plots string, out, progress io.Writer) error {
@@ -49,7 +49,7 @@ func scale(seed uint64, n int, onlyPrint bool, doc, plots string, out, progress 
 	})
 	text := results.markdown()
 	fmt.Fprint(out, text)
-	if err := results.broken(); err != nil || onlyPrint {
+	if err := results.violation(); err != nil || onlyPrint {
 		return err
 	}
 	if err := writeBetween(doc, text); err != nil {

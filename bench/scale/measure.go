@@ -6,39 +6,39 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// measures are what a run is about.
+// measures are the results of a run.
 type measures struct {
-	// What must be 0, from the first event on.
-	over       int64 // permits taken while the capacity was in use
-	overRegion int64 // permits taken while all that a region had was in use
-	outlived   int64 // permits in use in a region when its blocks were not its own any more
+	// These must be 0, from the first event on.
+	overAdmitted       int64 // permits granted while the whole capacity was in use
+	overAdmittedRegion int64 // permits granted while everything that a region held was in use
+	outlived           int64 // permits in use in a region when its lease had ended
 
-	events  int64
-	most    int64 // in use at a time
-	lost    int64 // in use when a session ended, or a process
-	ended   int64 // sessions that were lost
-	crashed int64
-	gaveUp  int64
+	events   int64
+	maxInUse int64 // in use at a time
+	lost     int64 // in use when a session or a process ended
+	ended    int64 // sessions that were lost
+	crashed  int64
+	timedOut int64
 
-	before    []counts // of the engines, when measuring began
-	impatient int64
-	waits     histogram
-	timeline  []moment
+	before         []counts // of the stores, when measuring began
+	timedOutBefore int64
+	waits          histogram
+	timeline       []moment
 }
 
 // A moment is a sample for a plot.
 type moment struct {
 	at   protocol.Micros
-	busy []int64 // of each region
-	held []int64 // what the region may lend
+	busy []int64 // per region
+	held []int64 // per region: what it may lend
 }
 
 const sampleEvery = 10 * ms
 
-// begin forgets what was before.
+// begin resets the measures after the warm-up.
 func (m *measures) begin(w *world) {
-	m.impatient = m.gaveUp
-	for _, e := range w.engines() {
+	m.timedOutBefore = m.timedOut
+	for _, e := range w.stores() {
 		m.before = append(m.before, e.counts)
 		e.delays = histogram{}
 	}
@@ -48,23 +48,23 @@ func (m *measures) begin(w *world) {
 }
 
 func (m *measures) finish(w *world) {
-	m.gaveUp -= m.impatient
-	for i, e := range w.engines() {
+	m.timedOut -= m.timedOutBefore
+	for i, e := range w.stores() {
 		e.counts.batches -= m.before[i].batches
-		e.counts.wishes -= m.before[i].wishes
-		e.counts.hints -= m.before[i].hints
+		e.counts.ops -= m.before[i].ops
+		e.counts.notifications -= m.before[i].notifications
 		e.counts.resizes -= m.before[i].resizes
 	}
 	for _, r := range w.regions {
-		r.settle(w.now)
+		r.accumulate(w.now)
 	}
 }
 
-// engines are the global one, and then the regions'.
-func (w *world) engines() []*engine {
-	all := []*engine{w.global}
+// stores returns the global store, followed by those of the regions.
+func (w *world) stores() []*store {
+	all := []*store{w.global}
 	for _, r := range w.regions {
-		all = append(all, r.engine)
+		all = append(all, r.store)
 	}
 	return all
 }
@@ -78,21 +78,21 @@ func (m *measures) sample(w *world) {
 	m.timeline = append(m.timeline, now)
 }
 
-// perSecond is a count as a rate.
+// perSecond returns a count as a rate.
 func (w *world) perSecond(n int64) float64 { return float64(n) / (float64(w.p.span) / float64(second)) }
 
-// regional is what the regions' engines counted together.
+// regional returns the sum of a count over the regional stores.
 func (w *world) regional(count func(counts) int64) (sum int64) {
 	for _, r := range w.regions {
-		sum += count(r.engine.counts)
+		sum += count(r.store.counts)
 	}
 	return sum
 }
 
-func batches(c counts) int64 { return c.batches }
-func hints(c counts) int64   { return c.hints }
+func batches(c counts) int64       { return c.batches }
+func notifications(c counts) int64 { return c.notifications }
 
-// served is how many callers got a permit, of how many that came.
+// served returns how many callers got a permit, and how many arrived.
 func (w *world) served() (served, offered int64) {
 	for i := range w.instances {
 		served += w.instances[i].served
@@ -101,7 +101,7 @@ func (w *world) served() (served, offered int64) {
 	return served, offered
 }
 
-// utilisation is the part of the capacity that was in use.
+// utilisation returns the part of the capacity that was in use.
 func (w *world) utilisation() float64 {
 	area := 0.0
 	for _, r := range w.regions {
@@ -110,8 +110,8 @@ func (w *world) utilisation() float64 {
 	return area / float64(w.p.span) / float64(w.p.capacity)
 }
 
-// fairness is Jain's index of the part of its callers that was served, among
-// instances and among regions.
+// fairness returns Jain's index of the served part of callers, among instances
+// and among regions.
 func (w *world) fairness() (instances, regions float64) {
 	each := make([]float64, 0, len(w.instances))
 	served, offered := make([]float64, len(w.regions)), make([]float64, len(w.regions))
@@ -129,8 +129,8 @@ func (w *world) fairness() (instances, regions float64) {
 	return jain(each), jain(served)
 }
 
-// jain is Jain's index of how evenly something is shared: 1 if all have the
-// same, 1/n if one has everything.
+// jain returns Jain's fairness index: 1 if all shares are equal, 1/n if one has
+// everything.
 func jain(shares []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range shares {
@@ -143,7 +143,7 @@ func jain(shares []float64) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// A histogram counts times in buckets of a thirty-second of their size.
+// A histogram counts times in buckets whose width is a thirty-second of the time.
 type histogram struct {
 	counts [64 * 32]int64
 	n      int64
@@ -161,7 +161,8 @@ func (h *histogram) merge(other *histogram) {
 	h.n += other.n
 }
 
-// bucket is exact up to 63; from there on it is the six leading bits.
+// bucket returns the bucket of a time: exact up to 63, then by the six leading
+// bits.
 func bucket(t uint64) int {
 	if t < 32 {
 		return int(t)
@@ -170,7 +171,8 @@ func bucket(t uint64) int {
 	return shift*32 + int(t>>shift)
 }
 
-// quantile is below which a part of all times lie, in milliseconds.
+// quantile returns the time below which a part q of all times lies, in
+// milliseconds.
 func (h *histogram) quantile(q float64) float64 {
 	left := int64(q * float64(h.n))
 	for i, n := range h.counts {
@@ -181,7 +183,7 @@ func (h *histogram) quantile(q float64) float64 {
 	return 0
 }
 
-// lowest is the lowest time in a bucket.
+// lowest returns the lowest time in a bucket.
 func lowest(bucket int) protocol.Micros {
 	if bucket < 64 {
 		return protocol.Micros(bucket)

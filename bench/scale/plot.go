@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A chart is lines over an axis, as an SVG without a background: its colours can
-// be read on white and on black.
+// A chart is a line chart as an SVG without a background. Its colours are
+// readable on white and on black.
 type chart struct {
 	file, title    string
 	xLabel, yLabel string
 	xLog, yLog     bool
-	yFrom, yTo     float64 // of a linear axis; 0, 0: what the points need, from 0 on
+	yFrom, yTo     float64 // of a linear axis; 0, 0: from 0 to what the points need
 	area           bool    // many points: draw no marks
 	band           [2]float64
 	series         []series
@@ -34,7 +34,7 @@ const (
 
 var colours = []string{"#2f81f7", "#e8590c", "#2da44e", "#c2559d"}
 
-// colour is the series'; what is dashed is there to compare with.
+// colour returns the colour of a series. Dashed series are for comparison.
 func (c chart) colour(series int) string {
 	if c.series[series].dashed {
 		return ink
@@ -114,10 +114,10 @@ func (c chart) legend(b *strings.Builder) {
 	}
 }
 
-// An axis maps values to places.
+// An axis maps values to coordinates.
 type axis struct {
 	from, to   float64 // values
-	start, end float64 // places
+	start, end float64 // coordinates
 	log        bool
 }
 
@@ -127,7 +127,7 @@ func (c chart) axes() (x, y axis) {
 	for _, s := range c.series {
 		for _, p := range s.points {
 			x.from, x.to = min(x.from, p.x), max(x.to, p.x)
-			if p.y > 0 || !y.log { // there is no place for 0 on such an axis
+			if p.y > 0 || !y.log { // a logarithmic axis has no 0
 				y.from, y.to = min(y.from, p.y), max(y.to, p.y)
 			}
 		}
@@ -158,8 +158,8 @@ func (a axis) at(value float64) float64 {
 	return a.start + (value-from)/(to-from)*(a.end-a.start)
 }
 
-// ticks are round values: of a logarithmic axis the powers of ten, and if those
-// are few also 2 and 5 times these.
+// ticks returns round values: on a logarithmic axis the powers of ten and, if
+// those are few, also 2 and 5 times these.
 func (a axis) ticks() (ticks []float64) {
 	if !a.log {
 		step := math.Pow(10, math.Floor(math.Log10(a.to-a.from)))
@@ -170,7 +170,7 @@ func (a axis) ticks() (ticks []float64) {
 			step /= finer
 		}
 		for i := math.Ceil(a.from/step - 1e-9); i*step <= a.to*(1+1e-9); i++ {
-			ticks = append(ticks, i*step+0) // which is never -0
+			ticks = append(ticks, i*step+0) // +0 avoids -0
 		}
 		return ticks
 	}

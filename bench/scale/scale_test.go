@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-func TestSameSeedGivesTheSameBytes(t *testing.T) {
+func TestRunAll_SameSeedGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	render := func(seed uint64) string {
 		r := runAll(seed, 24, func(string, int, int) {})
@@ -26,26 +26,26 @@ func TestSameSeedGivesTheSameBytes(t *testing.T) {
 	}
 	first := render(7)
 	if render(7) != first {
-		t.Error("two runs with one seed differ")
+		t.Error("two runs with the same seed differ")
 	}
 	if render(8) == first {
-		t.Error("another seed makes no difference")
+		t.Error("runs with different seeds are equal")
 	}
 }
 
-func TestNobodyIsAdmittedTooMany(t *testing.T) {
+func TestWorld_NeverExceedsTheCapacity(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []policy{sharing, doubling} {
 		for seed := range uint64(2) {
-			for name, p := range map[string]params{"crowd": crowded(seed, 30), "partition": parted(seed, 30), "overload": base(seed, 30).loaded(1.5)} {
+			for name, p := range map[string]params{"demand peak": demandPeak(seed, 30), "partition": partitioned(seed, 30), "overload": base(seed, 30).loaded(1.5)} {
 				p.policy = policy
 				w := newWorld(p).run()
-				if err := w.broken(); err != nil {
+				if err := w.violation(); err != nil {
 					t.Errorf("%s, policy %d, seed %d: %v", name, policy, seed, err)
 				}
-				for i, e := range w.engines() {
+				for i, e := range w.stores() {
 					if err := e.state.Check(); err != nil {
-						t.Errorf("%s, policy %d, seed %d: engine %d: %v", name, policy, seed, i, err)
+						t.Errorf("%s, policy %d, seed %d: store %d: %v", name, policy, seed, i, err)
 					}
 				}
 			}
@@ -53,84 +53,84 @@ func TestNobodyIsAdmittedTooMany(t *testing.T) {
 	}
 }
 
-func TestABrokenHierarchyIsFound(t *testing.T) {
+func TestWorld_DetectsInjectedBugs(t *testing.T) {
 	t.Parallel()
-	p := parted(1, 45)
-	p.sabotage = deaf
+	p := partitioned(1, 45)
+	p.injectedBug = ignoresLease
 	w := newWorld(p).run()
-	if w.m.over == 0 || w.m.outlived == 0 {
-		t.Errorf("a region goes on without the global engine, and that is not found: %d too many, %d outlived", w.m.over, w.m.outlived)
+	if w.m.overAdmitted == 0 || w.m.outlived == 0 {
+		t.Errorf("a region that ignores its lease is not detected: %d over the capacity, %d outlived", w.m.overAdmitted, w.m.outlived)
 	}
-	p = crowded(1, 45)
-	p.sabotage = giveLent
-	if w = newWorld(p).run(); w.m.overRegion == 0 || w.broken() == nil {
-		t.Error("regions give back what is lent, and nobody notices")
+	p = demandPeak(1, 45)
+	p.injectedBug = releasesLent
+	if w = newWorld(p).run(); w.m.overAdmittedRegion == 0 || w.violation() == nil {
+		t.Error("regions that release what is lent are not detected")
 	}
 }
 
-func TestEverybodyIsServedWhileThereIsEnough(t *testing.T) {
+func TestWorld_ServesAllCallersBelowCapacity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(base(1, 90)).run()
 	served, offered := w.served()
-	if w.m.gaveUp > 0 || served < offered*99/100 {
-		t.Errorf("%d of %d were served, %d gave up", served, offered, w.m.gaveUp)
+	if w.m.timedOut > 0 || served < offered*99/100 {
+		t.Errorf("%d of %d were served, %d gave up", served, offered, w.m.timedOut)
 	}
 	if use := w.utilisation(); use < 0.6 || use > 0.73 {
 		t.Errorf("utilisation %.3f, want two thirds", use)
 	}
 	if w.batchesPerAcquire() > 0.5 {
-		t.Errorf("%.3f batches for each acquire: pooling does not pay", w.batchesPerAcquire())
+		t.Errorf("%.3f batches per acquire, want at most 0.5", w.batchesPerAcquire())
 	}
 }
 
-func TestACutRegionComesBack(t *testing.T) {
+func TestRegion_RecoversFromAPartition(t *testing.T) {
 	t.Parallel()
-	w := newWorld(parted(1, 45)).run()
+	w := newWorld(partitioned(1, 45)).run()
 	dark, end := w.m.timeline[(w.p.faults[0].from+w.p.ttl)/sampleEvery], w.m.timeline[len(w.m.timeline)-1]
 	if dark.busy[2] != 0 {
-		t.Errorf("%d in use in a region that is cut off for a TTL", dark.busy[2])
+		t.Errorf("%d in use in a region that has been cut off for a TTL", dark.busy[2])
 	}
 	if end.busy[2] < 100 || w.m.ended == 0 {
-		t.Errorf("%d in use when it is back, after %d lost sessions", end.busy[2], w.m.ended)
+		t.Errorf("%d in use after the region rejoined, %d lost sessions", end.busy[2], w.m.ended)
 	}
 }
 
-func TestTheWheelKeepsTheOrder(t *testing.T) {
+func TestWheel_KeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	w, rng := newWheel(), rand.New(rand.NewPCG(1, 1))
-	filed, last := int32(0), event{who: -1}
+	scheduled, last := int32(0), event{index: -1}
 	file := func() {
-		w.file(event{at: w.now + protocol.Micros(rng.Int64N(3*turn)), who: filed})
-		filed++
+		w.schedule(event{at: w.now + protocol.Micros(rng.Int64N(3*wheelSpan)), index: scheduled})
+		scheduled++
 	}
 	for range 1000 {
 		file()
 	}
-	taken := int32(0)
-	for e, ok := w.take(100 * turn); ok; e, ok = w.take(100 * turn) {
+	popped := int32(0)
+	for e, ok := w.pop(100 * wheelSpan); ok; e, ok = w.pop(100 * wheelSpan) {
 		if e.at < last.at || e.at != w.now {
 			t.Fatalf("event for %d at %d, after one for %d", e.at, w.now, last.at)
 		}
 		last = e
-		taken++
-		if filed < 20_000 {
+		popped++
+		if scheduled < 20_000 {
 			file()
 		}
 	}
-	if taken != filed {
-		t.Errorf("%d events of %d", taken, filed)
+	if popped != scheduled {
+		t.Errorf("popped %d events of %d", popped, scheduled)
 	}
-	for who := range int32(3) {
-		w.file(event{at: w.now, who: who})
+	for index := range int32(3) {
+		w.schedule(event{at: w.now, index: index})
 	}
-	for who := range int32(3) {
-		if e, _ := w.take(w.now + 1); e.who != who {
-			t.Errorf("%d comes as number %d", e.who, who)
+	for index := range int32(3) {
+		if e, _ := w.pop(w.now + 1); e.index != index {
+			t.Errorf("popped event %d, want %d", e.index, index)
 		}
 	}
 }
 
-func TestFigures(t *testing.T) {
+func TestMeasures_ComputeFigures(t *testing.T) {
 	t.Parallel()
 	if even, one := jain([]float64{2, 2, 2, 2}), jain([]float64{5, 0, 0, 0}); even != 1 || one != 0.25 {
 		t.Errorf("Jain's index is %v and %v, want 1 and 0.25", even, one)
@@ -148,11 +148,11 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	if s := count(1234567.4); s != "1,234,567" {
-		t.Errorf("count writes %s", s)
+		t.Errorf("count returns %s", s)
 	}
 }
 
-func TestPlotsAreXML(t *testing.T) {
+func TestChart_IsXML(t *testing.T) {
 	t.Parallel()
 	c := chart{title: "a < b & c", xLog: true, yLog: true, series: []series{{name: "x", points: []point{{1, 0}, {10, 5}, {100, 700}}}}}
 	for decoder := xml.NewDecoder(strings.NewReader(c.svg())); ; {
@@ -169,7 +169,7 @@ func TestPlotsAreXML(t *testing.T) {
 	}
 }
 
-func TestFiguresGoBetweenTheMarks(t *testing.T) {
+func TestWriteBetween_ReplacesTheTextBetweenTheMarks(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(file, []byte("above\n"+beginMark+"old\n"+endMark+"\nbelow\n"), 0o600); err != nil {

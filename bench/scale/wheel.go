@@ -6,72 +6,73 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// An event is something that will happen. It is a value: millions of them are
-// made each simulated second, and none is allocated.
+// An event happens at a simulated time. It is a value: millions of events are
+// created each simulated second, and none is allocated.
 type event struct {
-	at    protocol.Micros
-	lease protocol.Seq // holdEnds: of which block the permit is
-	who   int32        // an index: of an instance, a link, a letter or a fault, as the kind says
-	life  uint32       // of whom: what was meant for an earlier life is void
-	next  int32        // in its slot
-	kind  kind
+	at         protocol.Micros
+	lease      protocol.Seq // holdEnd: the block of the permit
+	index      int32        // of an instance, a link, a message or a fault, depending on kind
+	generation uint32       // of the link or the instance: an event for an earlier one is void; faultChanges: 0 begins, 1 ends
+	next       int32        // in its slot
+	kind       kind
 }
 
-// A kind says what happens, and what who is.
+// A kind is what happens, and what index refers to.
 type kind uint8
 
 const (
-	arrives   kind = iota // instance: somebody wants a permit
-	holdEnds              // instance: somebody is done with one
-	looks                 // link: a timer
-	hinted                // link: the engine has news
-	delivered             // letter: it is at the engine
-	answered              // letter: its answer is back
-	strikes               // fault: it begins or ends
-	samples               // nobody: write down how things are
+	arrival        kind = iota // instance: a caller arrives
+	holdEnd                    // instance: a caller releases its permit
+	timerFires                 // link: its timer
+	notified                   // link: the store has sent a notification
+	requestArrives             // message: it arrives at the store
+	replyArrives               // message: its reply arrives
+	faultChanges               // fault: it begins or ends
+	sampleDue                  // no index: record a sample
 )
 
-// A wheel is the events to come, in the order of time; those of one moment come
-// in the order in which they were filed, which makes a run repeatable. Time is
-// counted in whole microseconds, so a slot for each of those that are near
-// makes filing and taking O(1), where a heap would compare seventeen times.
+// A wheel is a timing wheel: the future events in the order of time.
+// Simultaneous events keep the order in which they were scheduled, which makes
+// a run repeatable. Time is counted in whole microseconds. One slot per near
+// microsecond makes schedule and pop O(1), where a heap would need seventeen
+// comparisons.
 type wheel struct {
-	now   protocol.Micros
-	base  protocol.Micros // slots are for the moments from base up to base+turn
-	slots []slot
-	taken [turn / 64]uint64 // a bit for each slot that is not empty
-	pool  []event
-	spare int32 // the first of the pool's unused events, -1 if there is none
-	far   []event
+	now       protocol.Micros
+	base      protocol.Micros // slots are for the times from base up to base+wheelSpan
+	slots     []slot
+	occupied  [wheelSpan / 64]uint64 // a bit for each slot that is not empty
+	pool      []event
+	freeEvent int32 // index of the first unused event of the pool; -1: none
+	far       []event
 }
 
 type slot struct{ first, last int32 }
 
-// turn is the time that the slots cover: long enough that most events fall into
-// it, short enough that the slots stay in the processor's cache.
-const turn = 1 << 17
+// wheelSpan is the time that the slots cover: long enough for most events,
+// short enough that the slots stay in the processor's cache.
+const wheelSpan = 1 << 17
 
 func newWheel() *wheel {
-	w := &wheel{slots: make([]slot, turn), spare: -1}
+	w := &wheel{slots: make([]slot, wheelSpan), freeEvent: -1}
 	for i := range w.slots {
 		w.slots[i] = slot{-1, -1}
 	}
 	return w
 }
 
-// file has an event happen at its time, or now if that has passed.
-func (w *wheel) file(e event) {
+// schedule adds an event at its time, or now if that has passed.
+func (w *wheel) schedule(e event) {
 	e.at = max(e.at, w.now)
-	if e.at >= w.base+turn {
+	if e.at >= w.base+wheelSpan {
 		w.far = append(w.far, e)
 		return
 	}
-	i := w.spare
+	i := w.freeEvent
 	if i < 0 {
 		i = int32(len(w.pool))
 		w.pool = append(w.pool, event{})
 	} else {
-		w.spare = w.pool[i].next
+		w.freeEvent = w.pool[i].next
 	}
 	e.next = -1
 	w.pool[i] = e
@@ -79,22 +80,23 @@ func (w *wheel) file(e event) {
 	s := &w.slots[at]
 	if s.first < 0 {
 		s.first = i
-		w.taken[at/64] |= 1 << (at % 64)
+		w.occupied[at/64] |= 1 << (at % 64)
 	} else {
 		w.pool[s.last].next = i
 	}
 	s.last = i
 }
 
-// take is the next event, if there is one before the end. Time passes.
-func (w *wheel) take(end protocol.Micros) (event, bool) {
+// pop advances the time and returns the next event, if there is one before the
+// end.
+func (w *wheel) pop(end protocol.Micros) (event, bool) {
 	for w.now < end {
-		if w.now == w.base+turn {
-			w.revolve()
+		if w.now == w.base+wheelSpan {
+			w.advance()
 		}
 		at := w.now - w.base
-		left := w.taken[at/64] >> (at % 64)
-		if left == 0 { // on to the next word
+		left := w.occupied[at/64] >> (at % 64)
+		if left == 0 { // skip to the next word
 			w.now += 64 - at%64
 			continue
 		}
@@ -107,26 +109,27 @@ func (w *wheel) take(end protocol.Micros) (event, bool) {
 	return event{}, false
 }
 
-// first takes the first event out of a slot.
+// first removes and returns the first event of a slot.
 func (w *wheel) first(at protocol.Micros) event {
 	s := &w.slots[at]
 	i := s.first
 	e := w.pool[i]
 	s.first = e.next
 	if e.next < 0 {
-		w.taken[at/64] &^= 1 << (at % 64)
+		w.occupied[at/64] &^= 1 << (at % 64)
 	}
-	w.pool[i].next = w.spare
-	w.spare = i
+	w.pool[i].next = w.freeEvent
+	w.freeEvent = i
 	return e
 }
 
-// revolve moves the slots on, and files what has come near.
-func (w *wheel) revolve() {
-	w.base += turn
+// advance moves the slots on, and schedules the far events that have become
+// near.
+func (w *wheel) advance() {
+	w.base += wheelSpan
 	far := w.far
-	w.far = w.far[:0] // file appends behind what is read
+	w.far = w.far[:0] // schedule appends behind what is read
 	for _, e := range far {
-		w.file(e)
+		w.schedule(e)
 	}
 }

@@ -13,29 +13,29 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/enginetest"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
-// A crew is the worker processes of a run.
-type crew struct {
-	scope *enginetest.Scope
+// A workerSet contains the worker processes of a run.
+type workerSet struct {
+	scope *storetest.Scope
 	rng   *rand.Rand
-	what  assignment
+	base  assignment // for all workers; start adapts it
 
-	mu      sync.Mutex
-	workers []*worker
-	trouble []string // of workers that did not end well
+	mu       sync.Mutex
+	workers  []*worker
+	failures []string // of workers that failed
 }
 
-// A worker is a process.
+// A worker is a child process that runs [work].
 type worker struct {
 	*exec.Cmd
 	done   chan struct{}
-	killed bool // by us
+	killed bool // by kill
 }
 
-func newCrew(s *enginetest.Scope, seed uint64, what assignment) *crew {
-	c := &crew{scope: s, rng: rand.New(rand.NewPCG(seed, 0)), what: what}
+func newWorkerSet(s *storetest.Scope, seed uint64, base assignment) *workerSet {
+	c := &workerSet{scope: s, rng: rand.New(rand.NewPCG(seed, 0)), base: base}
 	s.Cleanup(func() {
 		for _, w := range c.all() {
 			c.kill(w)
@@ -44,38 +44,39 @@ func newCrew(s *enginetest.Scope, seed uint64, what assignment) *crew {
 	return c
 }
 
-// hire starts a worker. Every other one uses pools, or is a script, and some have clocks that are
-// an hour ahead or behind, where the system lets them.
-func (c *crew) hire() *worker {
+// start starts a worker. Every other worker uses pools. If there is a JSON API,
+// half of the workers use that instead, as scripts. Half of the workers have
+// clocks that are an hour ahead or behind, if the system supports that.
+func (c *workerSet) start() *worker {
 	program, err := os.Executable()
 	if err != nil {
 		c.scope.Fatalf("%v", err)
 	}
-	what := c.what
-	what.Seed = c.rng.Uint64()
+	base := c.base
+	base.Seed = c.rng.Uint64()
 	c.mu.Lock()
 	number := len(c.workers)
 	c.mu.Unlock()
 	if number%2 == 1 {
-		what.Mode = fleet.ModePooled
+		base.Mode = fleet.ModePooled
 	}
-	if number/2%2 == 1 && what.Inside != "" {
-		what.URL = what.Inside
+	if number/2%2 == 1 && base.PartitionedURL != "" {
+		base.URL = base.PartitionedURL
 	}
-	if what.API != "" && (number%4 == 1 || number%4 == 2) { // of whom one has a clock of its own
-		what.Mode = fleet.ModeExact
+	if base.API != "" && (number%4 == 1 || number%4 == 2) { // one of them with a different clock
+		base.Mode = fleet.ModeExact
 	} else {
-		what.API = ""
+		base.API = ""
 	}
-	text, err := json.Marshal(what)
+	text, err := json.Marshal(base)
 	if err != nil {
 		c.scope.Fatalf("%v", err)
 	}
-	line := append(atOtherTime(number), program)
+	line := append(clockOffsetCommand(number), program)
 	w := &worker{Cmd: exec.Command(line[0], line[1:]...), done: make(chan struct{})}
 	w.Env = append(os.Environ(), assignmentVariable+"="+string(text))
-	said := &tail{}
-	w.Stderr = said
+	stderr := &tail{}
+	w.Stderr = stderr
 	if err := w.Start(); err != nil {
 		c.scope.Fatalf("%v", err)
 	}
@@ -86,7 +87,7 @@ func (c *crew) hire() *worker {
 		err := w.Wait()
 		c.mu.Lock()
 		if err != nil && !w.killed {
-			c.trouble = append(c.trouble, fmt.Sprintf("%v: %s", err, said))
+			c.failures = append(c.failures, fmt.Sprintf("%v: %s", err, stderr))
 		}
 		c.mu.Unlock()
 		close(w.done)
@@ -94,9 +95,10 @@ func (c *crew) hire() *worker {
 	return w
 }
 
-// atOtherTime is a command before a worker's that has its clock since boot, the
-// one by which it trusts leases, be another one.
-func atOtherTime(number int) []string {
+// clockOffsetCommand returns a command prefix that gives a worker a different
+// boot-time clock. By that clock a worker decides how long it relies on its
+// leases.
+func clockOffsetCommand(number int) []string {
 	offset := ""
 	switch number % 4 {
 	case 2:
@@ -108,19 +110,19 @@ func atOtherTime(number int) []string {
 	}
 	line := []string{"unshare", "--time", "--boottime", offset, "--monotonic", offset, "--"}
 	if exec.Command(line[0], append(line[1:], "true")...).Run() != nil {
-		return nil // the system does not have it, or was started less than an hour ago
+		return nil // not supported by the system, or booted less than an hour ago
 	}
 	return line
 }
 
-func (c *crew) all() []*worker {
+func (c *workerSet) all() []*worker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]*worker(nil), c.workers...)
 }
 
-// running are those who are at work.
-func (c *crew) running() (some []*worker) {
+// running returns the workers that have not ended.
+func (c *workerSet) running() (some []*worker) {
 	for _, w := range c.all() {
 		select {
 		case <-w.done:
@@ -131,13 +133,13 @@ func (c *crew) running() (some []*worker) {
 	return some
 }
 
-func (c *crew) one() *worker {
+func (c *workerSet) one() *worker {
 	running := c.running()
 	return running[c.rng.IntN(len(running))]
 }
 
-// kill is kill -9.
-func (c *crew) kill(w *worker) {
+// kill sends SIGKILL and waits for the end of the process.
+func (c *workerSet) kill(w *worker) {
 	c.mu.Lock()
 	w.killed = true
 	c.mu.Unlock()
@@ -148,8 +150,8 @@ func (c *crew) kill(w *worker) {
 func (w *worker) pause()  { w.Process.Signal(syscall.SIGSTOP) }
 func (w *worker) resume() { w.Process.Signal(syscall.SIGCONT) }
 
-// dismiss has all of them finish, and reports what went wrong with whom.
-func (c *crew) dismiss(within time.Duration) []string {
+// stop asks all workers to finish and returns what failed.
+func (c *workerSet) stop(within time.Duration) []string {
 	for _, w := range c.running() {
 		w.Process.Signal(syscall.SIGTERM)
 	}
@@ -166,12 +168,12 @@ func (c *crew) dismiss(within time.Duration) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if hung > 0 {
-		c.trouble = append(c.trouble, fmt.Sprintf("%d workers did not end within %v", hung, within))
+		c.failures = append(c.failures, fmt.Sprintf("%d workers did not end within %v", hung, within))
 	}
-	return c.trouble
+	return c.failures
 }
 
-// A tail is the last that a process has said.
+// A tail keeps the last 2000 bytes that a process printed.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -10,15 +10,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// An interval is when something of some weight was in use.
+// An interval is a time during which some weight was in use.
 type interval struct {
 	from, to time.Time
 	weight   int64
 }
 
-// most is how much was in use at a time, at most. What ends when something else
-// begins does not overlap with it.
-func most(all []interval) (peak int64) {
+// peakWeight returns the maximum weight in use at a time. An interval that ends when
+// another begins does not overlap with it.
+func peakWeight(all []interval) (peak int64) {
 	type edge struct {
 		at     time.Time
 		weight int64
@@ -38,8 +38,8 @@ func most(all []interval) (peak int64) {
 	return peak
 }
 
-// admitted is when the resource let each of them write: from its first write to
-// its last.
+// admitted returns the intervals in which the resource admitted writes: from
+// the first write of each usage to its last.
 func admitted(all []*usage) (intervals []interval) {
 	for _, u := range all {
 		intervals = append(intervals, interval{u.firstWrite, u.lastWrite, u.weight})
@@ -47,30 +47,32 @@ func admitted(all []*usage) (intervals []interval) {
 	return intervals
 }
 
-// believed is when each of them was sure to hold its permit, by its own clock,
-// with or without a guard.
-func believed(all []*usage) (intervals []interval) {
+// confirmed returns the intervals in which each holder's own check, by its own
+// clock, found the permit held, with or without a guard.
+func confirmed(all []*usage) (intervals []interval) {
 	for _, u := range all {
 		if !u.granted.IsZero() {
-			intervals = append(intervals, interval{u.granted, u.sure, u.weight})
+			intervals = append(intervals, interval{u.granted, u.confirmedAt, u.weight})
 		}
 	}
 	return intervals
 }
 
-// linearizable asks porcupine whether there is an order of acquires and ends, in
-// keeping with when each began and ended, in which the capacity is never exceeded
-// and acquires are in the order of their fences. (Without that, porcupine would
-// have to try too many.) A lease that was lost may have ended at any time since
-// it was granted; one whose process died, at any time after that. Parts of blocks
-// are left out.
+// linearizable uses porcupine to check whether there is an order of acquires
+// and ends that is consistent with when each began and ended. In that order the
+// capacity must never be exceeded, and acquires must be in the order of their
+// fences. (Without the order of fences, porcupine would have to try too many.)
+//
+// A lost lease may have ended at any time after it was granted. A lease whose
+// process ended may have ended at any time after that. Parts of blocks are left
+// out.
 func linearizable(all []*usage, capacity int64, within time.Duration) porcupine.CheckResult {
 	all = slices.DeleteFunc(slices.Clone(all), func(u *usage) bool { return u.seq == 0 })
 	if len(all) == 0 {
 		return porcupine.Ok
 	}
 	slices.SortFunc(all, func(a, b *usage) int { return cmp.Compare(a.seq, b.seq) })
-	start, last := all[0].asked, all[0].ended
+	start, last := all[0].requestedAt, all[0].ended
 	for _, u := range all {
 		last = later(last, u.ended)
 	}
@@ -79,15 +81,15 @@ func linearizable(all []*usage, capacity int64, within time.Duration) porcupine.
 		calls = append(calls, porcupine.Operation{ClientId: len(calls), Input: c, Call: from.Sub(start).Nanoseconds(), Return: to.Sub(start).Nanoseconds()})
 	}
 	for i, u := range all {
-		add(change{u.weight, i + 1}, u.asked, u.granted)
-		back := change{weight: -u.weight}
+		add(change{u.weight, i + 1}, u.requestedAt, u.granted)
+		release := change{weight: -u.weight}
 		switch u.end {
 		case released:
-			add(back, u.releasing, u.ended)
+			add(release, u.releasing, u.ended)
 		case lost:
-			add(back, u.granted, u.ended)
+			add(release, u.granted, u.ended)
 		default:
-			add(back, u.ended, last)
+			add(release, u.ended, last)
 		}
 	}
 	model := porcupine.Model{
@@ -95,16 +97,17 @@ func linearizable(all []*usage, capacity int64, within time.Duration) porcupine.
 		Step: func(state, input, _ any) (bool, any) {
 			now, c := state.(change), input.(change)
 			now.weight += c.weight
-			inTurn := c.place == 0 || c.place == now.place+1
+			inOrder := c.place == 0 || c.place == now.place+1
 			now.place = max(now.place, c.place)
-			return inTurn && now.weight <= capacity, now
+			return inOrder && now.weight <= capacity, now
 		},
 	}
 	return porcupine.CheckOperationsTimeout(model, calls, within)
 }
 
-// A change is a weight that is taken or given back, and the place of the grant
-// among all of them; as a state, what is taken, and the place of the last grant.
+// A change is an acquired or, if negative, released weight, and the place of
+// the grant among all grants. As a state, it is the weight in use and the place
+// of the last grant.
 type change struct {
 	weight int64
 	place  int
@@ -117,19 +120,19 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// waits are how long those who were served had waited, in order.
-func waits(all []*usage) (took []time.Duration) {
+// waitTimes returns the waiting times of all grants, sorted.
+func waitTimes(all []*usage) (took []time.Duration) {
 	for _, u := range all {
 		if !u.granted.IsZero() {
-			took = append(took, u.granted.Sub(u.asked))
+			took = append(took, u.granted.Sub(u.requestedAt))
 		}
 	}
 	slices.Sort(took)
 	return took
 }
 
-// longestSilence is the longest time in which nobody was served.
-func longestSilence(all []*usage) (longest time.Duration) {
+// longestGrantGap returns the longest time between two grants.
+func longestGrantGap(all []*usage) (longest time.Duration) {
 	var served []time.Time
 	for _, u := range all {
 		if !u.granted.IsZero() {
