@@ -9,33 +9,36 @@ import (
 	"slices"
 )
 
-// A Want is one of the gates to [AcquireAll], and how much of it.
+// A Want is a request of [AcquireAll]: N permits of Gate.
 type Want struct {
 	Gate Gate
 	N    int64
 }
 
-// A Scope is how far a gate reaches. AcquireAll takes from the farthest first.
-// A Gate says so by a method Scope() Scope; without one it is ProcessScope.
+// A Scope is the reach of a gate. AcquireAll acquires from the widest scope first.
+// A Gate declares its scope with a method Scope() Scope; without one it is
+// ProcessScope.
 type Scope uint8
 
-// The scopes.
+// The scopes, from the narrowest to the widest.
 const (
 	ProcessScope Scope = iota
 	HostScope
 	FleetScope
 )
 
-// AcquireAll waits for all wants and returns them as one permit, whose weight
-// is their sum; on failure it holds none of them. The same gate given twice
-// counts once, with the sum.
+// AcquireAll waits for all wants and returns them as one permit, whose weight is
+// their sum. On failure it holds none of them. If a gate is given twice, its weights
+// are added up.
 //
-// Of the *Semaphores among them it holds none while it waits: it joins all
-// their lines at once, and is served when its turn has come in each and all
-// fit. Being first in a fair queue it keeps those behind it waiting, like any
-// heavy waiter, even while it waits for another semaphore. Other gates are acquired one after the other before that, in one order
-// for all callers: by scope, fleet first, then by name. So callers of
-// AcquireAll who hold nothing else cannot block each other for ever.
+// AcquireAll holds no permit of the *Semaphores among the wants while it waits for
+// them. It joins all their queues at once, and is granted when it is next in each of
+// them and everything fits. At the head of a fair queue it delays the waiters behind
+// it, like any heavy waiter, even while it waits for another semaphore.
+//
+// Other gates are acquired before that, one after the other, in the same order for
+// all callers: by scope, fleet first, then by name. So callers of AcquireAll that
+// hold nothing else cannot deadlock with each other.
 func AcquireAll(ctx context.Context, wants ...Want) (Permit, error) {
 	if err := checkWants(ctx, wants); err != nil {
 		return Permit{}, err
@@ -89,14 +92,14 @@ func checkWants(ctx context.Context, wants []Want) error {
 	return nil
 }
 
-// A localWant is a Want of a semaphore.
+// A localWant is a Want whose gate is a Semaphore.
 type localWant struct {
 	sem *Semaphore
 	n   int64
 }
 
-// mergeWants adds duplicates up and sorts: semaphores by the order in which
-// they are locked, others by the order in which they are acquired.
+// mergeWants adds up duplicates and sorts the wants: semaphores in the order in which
+// they are locked, other gates in the order in which they are acquired.
 func mergeWants(wants []Want) (locals []localWant, others []Want) {
 	for _, w := range wants {
 		if s, ok := w.Gate.(*Semaphore); ok {
@@ -145,8 +148,8 @@ func nameOf(g Gate) string {
 	return ""
 }
 
-// addressesIn orders gates that have no name, or the same one: by what they
-// point to, which does not move.
+// addressesIn returns the pointers in g. They order gates with no name or the same
+// name, because what they point to does not move.
 func addressesIn(g Gate) []uintptr { return appendAddresses(nil, reflect.ValueOf(g)) }
 
 func appendAddresses(list []uintptr, v reflect.Value) []uintptr {

@@ -14,7 +14,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestAcquireAllHoldsNothingWhileItWaits(t *testing.T) {
+func TestAcquireAll_HoldsNothingWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gpu, memory := sema.New(1, sema.Name("gpu")), sema.New(10, sema.Name("memory"))
 		busy := mustAcquire(t, gpu, 1)
@@ -42,9 +42,9 @@ func TestAcquireAllHoldsNothingWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestAcquireAllIsNotStarvedOnBackloggedSemaphores is the case in which
-// blocking on one and trying the rest never succeeds.
-func TestAcquireAllIsNotStarvedOnBackloggedSemaphores(t *testing.T) {
+// TestAcquireAll_IsNotStarvedOnBackloggedSemaphores covers the load under which
+// blocking on one semaphore and trying the others never succeeds.
+func TestAcquireAll_IsNotStarvedOnBackloggedSemaphores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sema.New(2), sema.New(2)
 		ctx, stop := context.WithCancel(t.Context())
@@ -76,7 +76,7 @@ func TestAcquireAllIsNotStarvedOnBackloggedSemaphores(t *testing.T) {
 	})
 }
 
-func TestAcquireAllInOppositeOrdersDoesNotDeadlock(t *testing.T) {
+func TestAcquireAll_InOppositeOrdersDoesNotDeadlock(t *testing.T) {
 	a, b, c := sema.New(1), sema.New(1, sema.LIFO), sema.New(1, sema.Unfair)
 	sems := []sema.Gate{a, b, c}
 	var philosophers sync.WaitGroup
@@ -97,7 +97,7 @@ func TestAcquireAllInOppositeOrdersDoesNotDeadlock(t *testing.T) {
 	philosophers.Wait()
 }
 
-func TestAcquireAllKeepsItsPlaceInEveryLine(t *testing.T) {
+func TestAcquireAll_KeepsItsPositionInEveryQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sema.New(1), sema.New(1)
 		heldA, heldB := mustAcquire(t, a, 1), mustAcquire(t, b, 1)
@@ -111,7 +111,7 @@ func TestAcquireAllKeepsItsPlaceInEveryLine(t *testing.T) {
 		synctest.Wait()
 		heldA.Release()
 		synctest.Wait()
-		if settled(late) {
+		if isDone(late) {
 			t.Fatal("the joint waiter was overtaken")
 		}
 		heldB.Release()
@@ -121,7 +121,7 @@ func TestAcquireAllKeepsItsPlaceInEveryLine(t *testing.T) {
 	})
 }
 
-func TestAcquireAllThatIsCancelledOrRefusedLetsOthersThrough(t *testing.T) {
+func TestAcquireAll_CancelledOrRejectedUnblocksOthers(t *testing.T) {
 	for name, end := range map[string]func(cancel func(), b *sema.Semaphore){
 		"cancelled": func(cancel func(), _ *sema.Semaphore) { cancel() },
 		"closed":    func(_ func(), b *sema.Semaphore) { b.Close() },
@@ -141,8 +141,8 @@ func TestAcquireAllThatIsCancelledOrRefusedLetsOthersThrough(t *testing.T) {
 			synctest.Wait()
 			behind := acquiring(t.Context(), a, 1)
 			synctest.Wait()
-			if settled(behind) {
-				t.Fatalf("%s: overtaken", name)
+			if isDone(behind) {
+				t.Fatalf("%s: the joint waiter was overtaken", name)
 			}
 			end(cancel, b)
 			synctest.Wait()
@@ -150,8 +150,8 @@ func TestAcquireAllThatIsCancelledOrRefusedLetsOthersThrough(t *testing.T) {
 			if err == nil || name != "cancelled" && !strings.Contains(err.Error(), `"b"`) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if !settled(behind) {
-				t.Fatalf("%s: the waiter behind it still sleeps", name)
+			if !isDone(behind) {
+				t.Fatalf("%s: the waiter behind it was not woken", name)
 			}
 			(<-behind).permit.Release()
 			heldB.Release()
@@ -167,7 +167,7 @@ func endedContext() context.Context {
 	return ctx
 }
 
-func TestAcquireAllTimesOutWithTheShortestMaxWait(t *testing.T) {
+func TestAcquireAll_TimesOutWithTheShortestMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sema.New(1, sema.MaxWait(time.Hour)), sema.New(1, sema.Name("b"), sema.MaxWait(time.Second))
 		held := mustAcquire(t, a, 1)
@@ -183,7 +183,7 @@ func TestAcquireAllTimesOutWithTheShortestMaxWait(t *testing.T) {
 	})
 }
 
-func TestAcquireAllMergesDuplicates(t *testing.T) {
+func TestAcquireAll_MergesDuplicates(t *testing.T) {
 	s := sema.New(3)
 	other := sema.New(1)
 	p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: s, N: 1}, sema.Want{Gate: other, N: 1}, sema.Want{Gate: s, N: 2})
@@ -195,7 +195,7 @@ func TestAcquireAllMergesDuplicates(t *testing.T) {
 	single, err := sema.AcquireAll(t.Context(), sema.Want{Gate: s, N: 1}, sema.Want{Gate: s, N: 1})
 	wantErr(t, err, nil)
 	if single.Weight() != 2 || single.Lease() != nil {
-		t.Error("one semaphore needs no bundle")
+		t.Error("a single semaphore has a joint lease")
 	}
 	single.Release()
 	nothing, err := sema.AcquireAll(t.Context())
@@ -204,7 +204,7 @@ func TestAcquireAllMergesDuplicates(t *testing.T) {
 	wantStats(t, s, 0, 0)
 }
 
-func TestAcquireAllTakesOtherGatesInOneOrder(t *testing.T) {
+func TestAcquireAll_AcquiresOtherGatesInOneOrder(t *testing.T) {
 	var journal []string
 	gate := func(name string, scope sema.Scope) *fakeGate {
 		return &fakeGate{name: name, scope: scope, lease: &plainLease{}, journal: &journal}
@@ -227,19 +227,19 @@ func TestAcquireAllTakesOtherGatesInOneOrder(t *testing.T) {
 	wantStats(t, local, 0, 0)
 }
 
-func TestAcquireAllGivesBackWhatItHasWhenAGateFails(t *testing.T) {
+func TestAcquireAll_ReleasesWhenAGateFails(t *testing.T) {
 	lease := &plainLease{}
-	away := errors.New("engine away")
+	unavailable := errors.New("store unavailable")
 	_, err := sema.AcquireAll(t.Context(),
 		sema.Want{Gate: &fakeGate{name: "a", lease: lease}, N: 1},
-		sema.Want{Gate: &fakeGate{name: "b", err: away}, N: 1})
-	wantErr(t, err, away)
+		sema.Want{Gate: &fakeGate{name: "b", err: unavailable}, N: 1})
+	wantErr(t, err, unavailable)
 	if lease.released.Load() != 1 {
-		t.Error("kept a permit")
+		t.Error("the permit was not released")
 	}
 }
 
-func TestBundleIsLostWithAnyOfItsParts(t *testing.T) {
+func TestAcquireAll_PermitIsLostWithAnyPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newFakeLease(1), newFakeLease(1)
 		p, err := sema.AcquireAll(t.Context(),
@@ -255,7 +255,7 @@ func TestBundleIsLostWithAnyOfItsParts(t *testing.T) {
 	})
 }
 
-func TestAcquireAllInALIFOLineIsServedPastOneThatCannotGo(t *testing.T) {
+func TestAcquireAll_InALIFOQueueOvertakesABlockedWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, c := sema.New(1, sema.LIFO), sema.New(1), sema.New(1)
 		heldA, heldB := mustAcquire(t, a, 1), mustAcquire(t, b, 1)
@@ -268,19 +268,19 @@ func TestAcquireAllInALIFOLineIsServedPastOneThatCannotGo(t *testing.T) {
 			synctest.Wait()
 			return got
 		}
-		stuck, can := both(a, b), both(a, c)
+		blocked, ready := both(a, b), both(a, c)
 		heldA.Release()
 		synctest.Wait()
-		if settled(stuck) || !settled(can) {
-			t.Fatal("the one that can go must go")
+		if isDone(blocked) || !isDone(ready) {
+			t.Fatal("only the waiter whose gates are free must be granted")
 		}
-		(<-can).permit.Release()
+		(<-ready).permit.Release()
 		heldB.Release()
-		(<-stuck).permit.Release()
+		(<-blocked).permit.Release()
 	})
 }
 
-func TestAcquireAllIsNotParkedInOthersWay(t *testing.T) {
+func TestAcquireAll_IsRejectedInsteadOfParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sema.New(2, sema.ParkOversize), sema.New(5)
 		_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 3}, sema.Want{Gate: b, N: 1})
@@ -300,10 +300,10 @@ func TestAcquireAllIsNotParkedInOthersWay(t *testing.T) {
 	})
 }
 
-func TestAcquireAllHeedsMaxWaiters(t *testing.T) {
+func TestAcquireAll_RespectsMaxWaiters(t *testing.T) {
 	a, b := sema.New(1, sema.Name("a"), sema.MaxWaiters(0)), sema.New(1)
 	p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
-	wantErr(t, err, nil) // nobody had to wait
+	wantErr(t, err, nil) // no caller had to wait
 	p.Release()
 	held := mustAcquire(t, b, 1)
 	_, err = sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1})
@@ -313,10 +313,10 @@ func TestAcquireAllHeedsMaxWaiters(t *testing.T) {
 	held.Release()
 }
 
-// A wrapper is a gate that is a value.
+// A wrapper is a gate whose type is not a pointer.
 type wrapper struct{ sema.Gate }
 
-func TestAcquireAllOrdersGatesThatAreValues(t *testing.T) {
+func TestAcquireAll_OrdersGatesThatAreValues(t *testing.T) {
 	a, b := sema.New(1), sema.New(1)
 	var racing sync.WaitGroup
 	for _, pair := range [][2]sema.Gate{{wrapper{a}, wrapper{b}}, {wrapper{b}, wrapper{a}}} {
@@ -339,17 +339,18 @@ func TestAcquireAllOrdersGatesThatAreValues(t *testing.T) {
 		extra any
 	}
 	_, err := sema.AcquireAll(t.Context(), sema.Want{Gate: odd{a, func() {}}, N: 1}, sema.Want{Gate: odd{b, func() {}}, N: 1})
-	wantErr(t, err, nil) // not comparable, and no reason to panic
+	wantErr(t, err, nil) // gates that are not comparable must not panic
 }
 
-// A bundle whose release is interrupted by a panic still returns every permit.
+// TestAcquireAll_ReleasesAllWhenAnObserverPanics checks that a release that a panic
+// interrupts still returns every permit.
 func TestAcquireAll_ReleasesAllWhenAnObserverPanics(t *testing.T) {
-	angry := sema.ObserverFunc(func(e sema.Event) {
+	panicking := sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind == sema.EventReleased {
 			panic("observer")
 		}
 	})
-	a, b, c := sema.New(1), sema.New(1, sema.Observe(angry)), sema.New(1, sema.Observe(angry))
+	a, b, c := sema.New(1), sema.New(1, sema.Observe(panicking)), sema.New(1, sema.Observe(panicking))
 	p, err := sema.AcquireAll(t.Context(), sema.Want{Gate: a, N: 1}, sema.Want{Gate: b, N: 1}, sema.Want{Gate: c, N: 1})
 	wantErr(t, err, nil)
 	wantPanic(t, "an observer that panics", p.Release)
@@ -365,7 +366,7 @@ func TestAcquireAll_RejectsNilGates(t *testing.T) {
 	}
 }
 
-func TestDo_RejectsWhatMakesNoSense(t *testing.T) {
+func TestDo_RejectsNilArguments(t *testing.T) {
 	s := sema.New(1)
 	ran := false
 	run := func(context.Context) error { ran = true; return nil }
@@ -374,7 +375,7 @@ func TestDo_RejectsWhatMakesNoSense(t *testing.T) {
 	wantErr(t, sema.Do(noContext, s, 1, run), sema.ErrInvalid)
 	wantErr(t, sema.Do(t.Context(), s, -1, run), sema.ErrInvalid)
 	if wantStats(t, s, 0, 0); ran {
-		t.Error("it ran")
+		t.Error("fn ran")
 	}
 	if permits := sema.Held(noContext); permits != nil {
 		t.Error(permits)

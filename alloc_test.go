@@ -14,10 +14,10 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// sync.Pool drops a quarter of its puts under the race detector, so these run
+// sync.Pool drops a quarter of its puts under the race detector, so these tests run
 // in a pass without it.
 
-func TestUncontendedAcquireAllocatesNothing(t *testing.T) {
+func TestAcquire_UncontendedAllocatesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s, striped, weighted := sema.New(8), sema.NewStriped(8), sema.NewWeighted(8)
@@ -47,9 +47,9 @@ func TestUncontendedAcquireAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestBlockedAcquireAllocatesNothing hands a permit back and forth, so that
-// nearly every acquire waits.
-func TestBlockedAcquireAllocatesNothing(t *testing.T) {
+// TestAcquire_BlockedAllocatesNothing passes permits between goroutines, so that nearly
+// every acquire waits.
+func TestAcquire_BlockedAllocatesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for name, g := range map[string]sema.Gate{
@@ -87,13 +87,13 @@ func TestBlockedAcquireAllocatesNothing(t *testing.T) {
 		}
 		run() // fills the pools
 		perOp := mallocs(run) / float64(goroutines*each)
-		if perOp > 0.02 { // the goroutines of run, and pools the collector emptied
+		if perOp > 0.02 { // allowance for the goroutines of run and for pools that the collector emptied
 			t.Errorf("%s: %.3f allocations per acquire", name, perOp)
 		}
 	}
 }
 
-func TestCancelledWaitAllocatesNothing(t *testing.T) {
+func TestAcquire_CancelledAllocatesNothing(t *testing.T) {
 	s := sema.New(1)
 	held := mustAcquire(t, s, 1)
 	defer held.Release()
@@ -108,7 +108,7 @@ func TestCancelledWaitAllocatesNothing(t *testing.T) {
 		cancel()
 		waiting.Wait()
 	}
-	idle := func() { // what the goroutines of a storm allocate by themselves
+	idle := func() { // measures what the goroutines of a storm allocate
 		ctx := context.Background()
 		var waiting sync.WaitGroup
 		for range waiters {
@@ -125,8 +125,8 @@ func TestCancelledWaitAllocatesNothing(t *testing.T) {
 	}
 }
 
-// mallocs counts the allocations of f, with the collector off: it empties the
-// pools.
+// mallocs returns the number of allocations of f. The garbage collector is off
+// meanwhile, because it empties pools.
 func mallocs(f func()) float64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var before, after runtime.MemStats

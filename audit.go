@@ -10,24 +10,25 @@ import (
 	"time"
 )
 
-// An identity is what is known of a caller: what its context says it holds and, at
-// DiagnoseFull, its goroutine (0 if unknown). It is kept in records, and so names permits
-// without reaching their handles.
+// An identity is what the audits know of a caller: the permits that its context
+// carries and, at DiagnoseFull, its goroutine. Records keep identities, so an
+// identity names permits without referring to their handles.
 type identity struct {
-	goroutine uint64
+	goroutine uint64 // 0: unknown
 	held      []hold
 }
 
-// A hold is a permit that somebody is known to hold.
+// A hold is a permit that a caller is known to hold.
 type hold struct {
-	name    string
-	monitor *Monitor // nil if the gate has none
-	weight  int64
-	stack   stack   // empty if it was not recorded
-	rec     *record // nil likewise
-	booked  bool    // on the caller's goroutine, which may have handed it over
+	name        string
+	monitor     *Monitor // nil: the gate has none
+	weight      int64
+	stack       stack   // empty: not recorded
+	rec         *record // nil: not recorded
+	byGoroutine bool    // attributed by goroutine, which may have handed it over; otherwise by context
 }
 
+// identify returns the identity of a caller with ctx.
 func (m *Monitor) identify(ctx context.Context) (id identity) {
 	for h := holdingOf(ctx); h != nil; h = h.outer {
 		if h.permit.Held() {
@@ -40,7 +41,7 @@ func (m *Monitor) identify(ctx context.Context) (id identity) {
 	return id
 }
 
-// holds lists what id holds, by its contexts and by its goroutine.
+// holds returns the permits that id holds, by its context and by its goroutine.
 func (id identity) holds() []hold {
 	list := id.held
 	if id.goroutine != 0 {
@@ -53,12 +54,12 @@ func (id identity) holds() []hold {
 	return list
 }
 
-// contextHas reports whether the permit of r is one that the caller's context has.
-func (id identity) contextHas(r *record) bool {
+// holdsByContext reports whether the caller's context carries the permit of r.
+func (id identity) holdsByContext(r *record) bool {
 	return slices.ContainsFunc(id.held, func(h hold) bool { return h.rec == r })
 }
 
-// describe says what is known of a permit whoever holds it.
+// describe returns what is known of a permit, regardless of its holder.
 func (p Permit) describe() hold {
 	if r := p.handle.rec; r != nil {
 		return hold{r.monitor.name, r.monitor, p.weight, r.stack, r, false}
@@ -70,8 +71,8 @@ func (p Permit) describe() hold {
 	return h
 }
 
-// orders is in which order named semaphores were seen to be acquired: an edge
-// from each held to each then waited for.
+// orders are the orders in which named semaphores were acquired: an edge leads from
+// each held semaphore to each semaphore acquired meanwhile.
 var orders = orderGraph{edges: map[string]map[string]edge{}}
 
 type orderGraph struct {
@@ -80,62 +81,62 @@ type orderGraph struct {
 	n     int // edges
 }
 
-// mostOrders keeps names that are made up as a program runs from filling the
-// memory.
-const mostOrders = 10_000
+// maxOrders bounds the memory of a program that generates names at run time.
+const maxOrders = 10_000
 
-// An edge remembers where the order was first seen.
+// An edge contains the stacks at which the order was first seen.
 type edge struct{ held, wanted stack }
 
-// auditOrder notes that the gate is about to be acquired, and reports, once, each
-// cycle this closes: two callers in it may block each other.
+// auditOrder records that the gate is about to be acquired. It reports each cycle
+// that this closes, once: two callers in the cycle may block each other.
 func (m *Monitor) auditOrder(w *Wait) {
 	if m.level == DiagnoseOff || m.name == "" {
 		return
 	}
-	for _, h := range w.more.by.holds() {
+	for _, h := range w.trace.caller.holds() {
 		switch {
 		case h.name == "" || h.name == m.name:
-		case h.booked:
+		case h.byGoroutine:
 			if !orders.has(h.name, m.name) {
-				recorded.addPending(h.rec, m, pendingOrder{w.weight, w.more.stack})
+				recorded.addPending(h.rec, m, pendingOrder{w.weight, w.trace.stack})
 			}
 		default:
-			m.noteOrder(h, w.weight, w.more.stack)
+			m.noteOrder(h, w.weight, w.trace.stack)
 		}
 	}
 }
 
-// A pendingOrder is an acquire while a permit was held that is booked on a goroutine.
+// A pendingOrder is an acquire that happened while a permit attributed to a goroutine
+// was held. It counts once that goroutine releases the permit.
 type pendingOrder struct {
 	weight int64
 	at     stack
 }
 
-// mostPending bounds the pending orders of one permit, which may be held for as long as
-// a program runs.
-const mostPending = 100
+// maxPending bounds the pending orders of one permit, which may be held as long as
+// the program runs.
+const maxPending = 100
 
-// noteOrder notes that the gate was acquired while h was held, at some place.
+// noteOrder records that the gate was acquired at a stack while h was held.
 func (m *Monitor) noteOrder(h hold, weight int64, at stack) {
 	if report := orders.note(h, m.name, at); report != "" {
 		m.Report(Event{Kind: EventInverted, Weight: weight, Site: at.site(), Report: report})
 	}
 }
 
-// has reports whether an order was seen.
+// has reports whether an order is known, or the graph is full.
 func (g *orderGraph) has(held, wanted string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, known := g.edges[held][wanted]
-	return known || g.n >= mostOrders
+	return known || g.n >= maxOrders
 }
 
-// note adds an edge and returns a report if it is new and closes a cycle.
+// note adds an edge. It returns a report if the edge is new and closes a cycle.
 func (g *orderGraph) note(held hold, wanted string, at stack) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, known := g.edges[held.name][wanted]; known || g.n >= mostOrders {
+	if _, known := g.edges[held.name][wanted]; known || g.n >= maxOrders {
 		return ""
 	}
 	if len(at) == 0 {
@@ -146,14 +147,14 @@ func (g *orderGraph) note(held hold, wanted string, at stack) string {
 	}
 	g.edges[held.name][wanted] = edge{held.stack, at}
 	g.n++
-	way := g.path(wanted, held.name, map[string]bool{})
-	if way == nil {
+	back := g.path(wanted, held.name, map[string]bool{})
+	if back == nil {
 		return ""
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "acquire order inverted: %s → %s here, but %s elsewhere; callers of both can block each other for ever. Acquire them in one order, or together with AcquireAll.\n",
-		held.name, wanted, strings.Join(way, " → "))
-	ring := append([]string{held.name}, way...)
+		held.name, wanted, strings.Join(back, " → "))
+	ring := append([]string{held.name}, back...)
 	for i := range len(ring) - 1 {
 		e := g.edges[ring[i]][ring[i+1]]
 		fmt.Fprintf(&b, "%q held, acquired at\n%s  while acquiring %q at\n%s", ring[i], e.held, ring[i+1], e.wanted)
@@ -161,7 +162,7 @@ func (g *orderGraph) note(held hold, wanted string, at stack) string {
 	return b.String()
 }
 
-// path finds a way along the edges, nil if there is none.
+// path returns a path along the edges, or nil if there is none.
 func (g *orderGraph) path(from, to string, seen map[string]bool) []string {
 	if from == to {
 		return []string{to}
@@ -169,32 +170,32 @@ func (g *orderGraph) path(from, to string, seen map[string]bool) []string {
 	seen[from] = true
 	for next := range g.edges[from] {
 		if !seen[next] {
-			if way := g.path(next, to, seen); way != nil {
-				return append([]string{from}, way...)
+			if rest := g.path(next, to, seen); rest != nil {
+				return append([]string{from}, rest...)
 			}
 		}
 	}
 	return nil
 }
 
-// deadlockAfter is how long a caller waits before a deadlock is looked for: most waits
-// that look like one end soon.
+// deadlockAfter is how long a caller waits before it is checked for a deadlock. Most
+// waits that resemble a deadlock end sooner.
 const deadlockAfter = time.Second
 
-// auditDeadlock looks whether w is part of a deadlock: every permit in use of every
-// semaphore involved was acquired by a caller that waits for another of them. It can
-// only be suspected, for another goroutine may release a permit.
+// auditDeadlock checks whether w is part of a deadlock, and reports it: every permit in
+// use of every semaphore involved was acquired by a caller that waits for another of
+// them. A deadlock can only be suspected, because another goroutine may release a permit.
 func (m *Monitor) auditDeadlock(w *queuedWait) {
 	if !recorded.isWaiting(w) {
 		return
 	}
-	own, above := int64(0), sync.OnceValue(parents)
-	for _, h := range w.by.holds() {
-		if h.monitor == m && !(h.booked && h.rec.isHandedOver(w, above)) {
-			own += h.weight
+	held, getParents := int64(0), sync.OnceValue(parents)
+	for _, h := range w.caller.holds() {
+		if h.monitor == m && !(h.byGoroutine && h.rec.isHandedOver(w, getParents)) {
+			held += h.weight
 		}
 	}
-	if in, known := m.inUse(); own > 0 && known && own == in {
+	if in, known := m.inUse(); held > 0 && known && held == in {
 		m.Report(Event{Kind: EventDeadlocked, Weight: w.weight, Site: w.stack.site(), Report: fmt.Sprintf(
 			"deadlock suspected: the caller holds all %d permits in use of %q and waits for %d more, at\n%s", in, m.name, w.weight, w.stack)})
 		return
@@ -202,14 +203,15 @@ func (m *Monitor) auditDeadlock(w *queuedWait) {
 	if m.level != DiagnoseFull {
 		return
 	}
-	if ring := stuck(w); ring != nil && !mayBeHandedOver(ring, above) && reportedRings.first(ring) {
+	if ring := findDeadlock(w); ring != nil && !mayBeHandedOver(ring, getParents) && reportedRings.addNew(ring) {
 		m.Report(Event{Kind: EventDeadlocked, Weight: w.weight, Site: w.stack.site(), Report: describeRing(ring)})
 	}
 }
 
-// stuck returns the blocked permits of all semaphores that w can never pass
-// unless somebody outside the ring acts, or nil if somebody inside can.
-func stuck(w *queuedWait) []blockedPermit {
+// findDeadlock returns the permits in use of all semaphores that w depends on, if each
+// of them is blocked: its holder waits for one of these semaphores. It returns nil if a
+// holder does not wait, or a permit is not recorded.
+func findDeadlock(w *queuedWait) []blockedPermit {
 	var ring []blockedPermit
 	involved := []*Monitor{w.monitor}
 	for i := 0; i < len(involved); i++ { // grows while it runs
@@ -218,8 +220,8 @@ func stuck(w *queuedWait) []blockedPermit {
 		for _, k := range recorded.blockedPermits(m) {
 			ring = append(ring, k)
 			blocked += k.rec.weight
-			if !slices.Contains(involved, k.by.monitor) {
-				involved = append(involved, k.by.monitor)
+			if !slices.Contains(involved, k.wait.monitor) {
+				involved = append(involved, k.wait.monitor)
 			}
 		}
 		if in, known := m.inUse(); blocked == 0 || !known || blocked != in {
@@ -229,11 +231,11 @@ func stuck(w *queuedWait) []blockedPermit {
 	return ring
 }
 
-// mayBeHandedOver reports whether a permit of the ring may be held by a goroutine that does
-// not wait.
-func mayBeHandedOver(ring []blockedPermit, above func() map[uint64]bool) bool {
+// mayBeHandedOver reports whether a permit of the ring may be held by a goroutine that
+// does not wait.
+func mayBeHandedOver(ring []blockedPermit, getParents func() map[uint64]bool) bool {
 	for _, k := range ring {
-		if !k.by.by.contextHas(k.rec) && k.rec.isHandedOver(k.by, above) {
+		if !k.wait.caller.holdsByContext(k.rec) && k.rec.isHandedOver(k.wait, getParents) {
 			return true
 		}
 	}
@@ -242,15 +244,16 @@ func mayBeHandedOver(ring []blockedPermit, above func() map[uint64]bool) bool {
 
 func describeRing(ring []blockedPermit) string {
 	var b strings.Builder
-	b.WriteString("deadlock suspected: every permit of the semaphores below was acquired by somebody who waits for another of them\n")
+	b.WriteString("deadlock suspected: every permit of the semaphores below was acquired by a caller that waits for another of them\n")
 	for _, k := range ring {
-		fmt.Fprintf(&b, "%d of %q, acquired at\n%s  by one who waits for %d of %q at\n%s",
-			k.rec.weight, k.rec.monitor.name, k.rec.stack, k.by.weight, k.by.monitor.name, k.by.stack)
+		fmt.Fprintf(&b, "%d of %q, acquired at\n%s  by a caller that waits for %d of %q at\n%s",
+			k.rec.weight, k.rec.monitor.name, k.rec.stack, k.wait.weight, k.wait.monitor.name, k.wait.stack)
 	}
 	return b.String()
 }
 
-// reportedRings remembers deadlocks, so that late comers do not repeat them.
+// reportedRings are the deadlocks already reported, so that callers that join the
+// queue later do not repeat the report.
 var reportedRings ringSet
 
 type ringSet struct {
@@ -258,7 +261,8 @@ type ringSet struct {
 	seen map[string]bool
 }
 
-func (s *ringSet) first(ring []blockedPermit) bool {
+// addNew adds ring to the set and reports whether it was absent.
+func (s *ringSet) addNew(ring []blockedPermit) bool {
 	ring = slices.Clone(ring)
 	slices.SortFunc(ring, func(a, b blockedPermit) int {
 		return cmp.Compare(fmt.Sprintf("%p", a.rec), fmt.Sprintf("%p", b.rec))

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// inBubble reports whether the caller runs in a testing/synctest bubble. A
-// channel or timer made in a bubble is a fatal error outside it, and one made
-// outside stops the bubble's clock; so in a bubble neither is ever reused.
+// inBubble reports whether the caller runs in a testing/synctest bubble. Using a
+// channel or timer of a bubble outside it is a fatal error, and one from outside
+// stops the clock of the bubble. So in a bubble neither is reused.
 //
-// Inside a bubble, and nowhere else, time.Now carries no monotonic reading.
-// Reading the clock is 50 ns, so it is asked only in test binaries.
+// Inside a bubble, and nowhere else, time.Now has no monotonic clock reading.
+// Reading the clock takes 50 ns, so only test binaries do it.
 func inBubble() bool {
 	if !inTest() {
 		return false
@@ -23,22 +23,22 @@ func inBubble() bool {
 	return now == now.Round(0)
 }
 
-// inTest reports whether this may be a test binary, by its name, its arguments
-// or its build information. Each alone would miss some: a binary may be given
-// any name, be run without arguments, and for tests of a package main the build
-// information is that of the program. (The flags of the testing package would
-// tell, but to look at them races with a program that defines or parses its own.)
+// inTest reports whether this may be a test binary, by its name, its arguments or
+// its build information. Each alone is insufficient. A binary may have any name, and
+// may be run without arguments. The build information of a test of package main is that
+// of the program. (The flags of package testing would suffice, but reading them races
+// with a program that defines or parses its own flags.)
 var inTest = sync.OnceValue(func() bool {
-	if looksLikeTest(os.Args) {
+	if isTestBinary(os.Args) {
 		return true
 	}
 	info, ok := debug.ReadBuildInfo()
 	return !ok || strings.HasSuffix(info.Path, ".test")
 })
 
-func looksLikeTest(args []string) bool {
+func isTestBinary(args []string) bool {
 	if len(args) == 0 {
-		return true // who knows
+		return true // unknown
 	}
 	name := strings.TrimSuffix(args[0], ".exe")
 	return strings.HasSuffix(name, ".test") || slices.ContainsFunc(args[1:], func(arg string) bool {
@@ -48,6 +48,7 @@ func looksLikeTest(args []string) bool {
 
 var timerPool sync.Pool
 
+// newTimer returns a timer from the pool, or a new one.
 func newTimer(d time.Duration) *time.Timer {
 	if !inBubble() {
 		if t, ok := timerPool.Get().(*time.Timer); ok {
@@ -58,7 +59,8 @@ func newTimer(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// recycleTimer stops t. Since Go 1.23 a stopped timer's channel is empty.
+// recycleTimer stops t and puts it into the pool. Since Go 1.23 the channel of a
+// stopped timer is empty.
 func recycleTimer(t *time.Timer) {
 	t.Stop()
 	if !inBubble() {

@@ -9,52 +9,52 @@ import (
 	"time"
 )
 
-// A SiteWait is how long callers at one place have waited, in all.
+// A SiteWait is the total time that callers have waited at one call site.
 type SiteWait struct {
 	Site  string // dir/file.go:line
-	Waits int64
+	Waits int64  // number of waits
 	Total time.Duration
 }
 
-// Contention lists where callers of diagnosed semaphores have waited since the
-// process began, the longest total first. With Sampled the figures are scaled
-// up from the sample.
+// Contention returns the call sites at which callers of diagnosed semaphores have
+// waited since the process started, the longest total first. At [DiagnoseSampled] the
+// figures are extrapolated from the sample.
 func Contention() []SiteWait { return contention.list() }
 
-// contention adds waits up, by site for Contention and by whole stack for the
-// profile sema.contention.
+// contention adds up waits, by site for Contention and by whole stack for the profile
+// sema.contention.
 //
-// A runtime/pprof profile counts keys per stack and knows no other value. So a
-// wait is entered as one key per quantum, its remainder rounded at random. When
-// the keys become too many, half of them are dropped and the quantum doubles.
+// A runtime/pprof profile counts keys per stack and has no other value. So a wait adds
+// one key per quantum, and its remainder is rounded at random. When there are too many
+// keys, half of them are dropped and the quantum doubles.
 var contention = waitTotals{bySite: map[string]*SiteWait{}, quantum: time.Millisecond}
 
 type waitTotals struct {
 	mu      sync.Mutex
 	bySite  map[string]*SiteWait
-	quantum time.Duration // what one key of the profile stands for
+	quantum time.Duration // wait time per key of the profile
 	keys    []*quantumKey
 }
 
-// A quantumKey must have a size: pointers to zero-sized values may be equal.
+// A quantumKey must not be zero-sized: pointers to zero-sized values may be equal.
 type quantumKey struct{ _ byte }
 
-const contentionKeys = 1 << 14
+const maxContentionKeys = 1 << 14
 
 var contentionProfile = newProfile("sema.contention")
 
-// add enters a wait of the calling goroutine.
+// add adds a wait of the calling goroutine, weighted by times.
 func (t *waitTotals) add(st stack, waited time.Duration, times int64) {
-	t.count(st, waited, times)
+	t.addToSite(st, waited, times)
 	depth := libraryDepth()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.enter(contentionProfile, waited*time.Duration(times), depth+1)
+	t.addToProfileLocked(contentionProfile, waited*time.Duration(times), depth+1)
 }
 
-// count adds a wait to its site, without the profile: that takes the stack of
-// the calling goroutine, which did not wait for a ticket.
-func (t *waitTotals) count(st stack, waited time.Duration, times int64) {
+// addToSite adds a wait to its site, but not to the profile. The profile takes the
+// stack of the calling goroutine, which in the case of a ticket did not wait.
+func (t *waitTotals) addToSite(st stack, waited time.Duration, times int64) {
 	site := st.site()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,8 +67,9 @@ func (t *waitTotals) count(st stack, waited time.Duration, times int64) {
 	sum.Total += waited * time.Duration(times)
 }
 
-func (t *waitTotals) enter(profile *pprof.Profile, waited time.Duration, depth int) {
-	whole := min(int(waited/t.quantum), contentionKeys/4)
+// addToProfileLocked adds keys for a wait to the profile.
+func (t *waitTotals) addToProfileLocked(profile *pprof.Profile, waited time.Duration, depth int) {
+	whole := min(int(waited/t.quantum), maxContentionKeys/4)
 	if rest := waited % t.quantum; rand.Int64N(int64(t.quantum)) < int64(rest) {
 		whole++
 	}
@@ -77,7 +78,7 @@ func (t *waitTotals) enter(profile *pprof.Profile, waited time.Duration, depth i
 		profile.Add(key, depth+1)
 		t.keys = append(t.keys, key)
 	}
-	if len(t.keys) <= contentionKeys {
+	if len(t.keys) <= maxContentionKeys {
 		return
 	}
 	rand.Shuffle(len(t.keys), func(i, j int) { t.keys[i], t.keys[j] = t.keys[j], t.keys[i] })

@@ -9,34 +9,34 @@ import (
 type Order uint8
 
 const (
-	// Fair serves strictly in order of arrival, whatever the weights: a heavy
-	// waiter at the head is never overtaken. The default.
+	// Fair serves waiters strictly in order of arrival, whatever their weights. A
+	// heavy waiter at the head is never overtaken. It is the default.
 	Fair Order = iota
-	// Unfair lets an arrival take free permits past the queue, which spares the
-	// switch of goroutines that each hand-off costs. A waiter older than a
-	// millisecond ends that: until it is served, none overtakes.
+	// Unfair lets an arriving caller take free permits ahead of the queue, which
+	// saves the goroutine switch of a hand-off. Once a waiter is older than a
+	// millisecond, no caller overtakes until that waiter is served.
 	Unfair
-	// LIFO serves the newest waiter first: under overload some callers are
-	// served quickly while the oldest, likely given up on already, time out.
+	// LIFO serves the newest waiter first. Under overload some callers are served
+	// quickly, while the oldest, whose clients have likely given up, time out.
 	LIFO
 )
 
-// A status is the state of a request for permits, or how it ended.
+// A status is the state of a request for permits, or its result.
 type status uint8
 
 const (
 	pending          status = iota
 	queued                  // waits in the queue
-	granted                 // the permits are the waiter's
-	full                    // a try found too little free
-	queueFull               // there are as many waiters as allowed
+	granted                 // the waiter has the permits
+	full                    // too few permits are free, and the caller does not wait
+	queueFull               // as many callers wait as allowed
 	tooLarge                // more than the capacity
 	rejectedDraining        // the semaphore is draining
 	closed                  // the semaphore is closed
 	cancelled               // the context ended
 	timedOut                // the wait limit passed
 	watchDone               // not final: watch the shared context from now on
-	competeNow              // not final: permits are free, come and take them
+	competeNow              // not final: permits are free, compete for them
 )
 
 type phase uint8
@@ -47,42 +47,42 @@ const (
 	shut
 )
 
-// A core is the mechanism under every semaphore here: a word that is enough while
-// no caller waits, and behind a mutex the queue and all that is rare.
+// A core implements every semaphore of this package. While no caller waits, the
+// word is its whole state. A mutex guards the queue and all rare states.
 //
-// Invariants, whenever mu is free:
+// Invariants, whenever mu is unlocked:
 //
 //	free + in use == capacity + debt
-//	debt > 0          ⇒ slow flag up, queue not served
-//	phase != open     ⇒ slow flag up, queue empty
-//	somebody queued who could be served by a release
-//	                  ⇒ waiting flag up (or a competitor is on its way)
+//	debt > 0          ⇒ slow flag set, queue not served
+//	phase != open     ⇒ slow flag set, queue empty
+//	a queued waiter could be served by a release
+//	                  ⇒ waiting flag set (or a competitor has been woken)
 //	the head of a fair queue does not fit in free
 type core struct {
 	word atomic.Uint64 // see word.go
 
-	mu       sync.Mutex // guards all below that is not fixed; see docs/locks.md
-	capacity uint64     // the target: what New, Resize and Forget made it
+	mu       sync.Mutex // guards all fields below that are not fixed; see docs/locks.md
+	capacity uint64     // the target, set by New, Resize and Forget
 	debt     uint64     // permits held beyond capacity since a shrink
 	queue    queue
 
-	phase        phase
-	starving     bool  // Unfair: arrivals may not barge, for the head has waited too long
-	order        Order // fixed
-	parkOversize bool  // fixed
-	keepsLeft    bool  // fixed; what is free when it is closed can still be taken: a Counter
+	phase          phase
+	starving       bool  // Unfair: arrivals may not barge because the head has waited too long
+	order          Order // fixed
+	parkOversize   bool  // fixed
+	takeAfterClose bool  // fixed; Counter: free permits can still be taken after a close
 
-	// All above is two cache lines, which is what a hand-off writes.
+	// The fields above fill two cache lines, which is what a hand-off writes.
 
-	competitor *waiter         // Unfair: woken to compete, still queued
-	idlers     []chan struct{} // each closed when nothing is in use
-	resumed    chan struct{}   // closed by Resume, for callers of Drain; nil if there are none
-	id         uint64          // fixed; the order in which AcquireAll locks
-	queueLimit int             // fixed; waiters allowed + 1; 0: no limit
-	counts     tallies
+	competitor  *waiter         // Unfair: woken to compete, still queued
+	idleWaiters []chan struct{} // each is closed when nothing is in use
+	resumed     chan struct{}   // closed by Resume, for callers of Drain; nil before Drain and after Resume
+	id          uint64          // fixed; AcquireAll locks cores in this order
+	queueLimit  int             // fixed; waiters allowed + 1; 0: no limit
+	counts      callCounts
 }
 
-// queueLimit returns the field of that name for a MaxWaiters of [Settings].
+// queueLimit returns the value of core.queueLimit for [Settings].MaxWaiters.
 func queueLimit(maxWaiters int) int {
 	switch maxWaiters {
 	case 0:
@@ -93,66 +93,71 @@ func queueLimit(maxWaiters int) int {
 	return maxWaiters + 1
 }
 
-// init gives the core its permits. Capacity 0 needs no init.
+// init sets the capacity, with all permits free. Capacity 0 needs no init.
 func (c *core) init(capacity uint64) {
 	c.capacity = capacity
 	c.word.Store(capacity)
 }
 
-// tryTake takes n permits without waiting: granted, full, or a rejection.
+// tryTake takes n permits without waiting. It returns granted, full or a rejection.
 func (c *core) tryTake(n uint64) status {
 	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
 		return granted
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.admit(n, false)
-	c.tally(v)
-	return v
+	return c.decideLocked(n, false)
 }
 
-// tryOrWait is tryTake for somebody who is ready to wait: pending if it has to.
+// tryOrWait takes n permits for a caller that may wait. It returns granted, a
+// rejection, or pending if the caller has to wait.
 func (c *core) tryOrWait(n uint64) status {
 	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
 		return granted
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.admit(n, false)
-	if v == full || v == tooLarge && c.parkOversize {
+	return c.decideLocked(n, true)
+}
+
+// decideLocked decides like admitLocked, for a caller that does not join the queue
+// now. If mayWait, it returns pending for a caller that would have to wait.
+func (c *core) decideLocked(n uint64, mayWait bool) status {
+	v := c.admitLocked(n, false)
+	if mayWait && (v == full || v == tooLarge && c.parkOversize) {
 		v = pending
-		if c.queueIsFull() {
+		if c.queueIsFullLocked() {
 			v = queueFull
 		}
 	}
-	c.tally(v)
+	c.countLocked(v)
 	return v
 }
 
-// enter takes n permits now (granted), is rejected, or joins the queue (pending,
-// with the waiter to park). done is the context's channel, nil if it has none.
+// enter takes n permits (granted), is rejected, or joins the queue (pending, with
+// the waiter to park). done is the context's channel, nil if it has none.
 func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, status) {
 	c.backOff()
 	if c.takeAgain(n) || c.order != Fair && c.barge(n) {
 		return nil, granted
 	}
-	w := newWaiter(n, done) // likely needed, and not to be made under the lock
+	w := newWaiter(n, done) // likely needed, and not allocated under the lock
 	c.lock()
-	v := c.admit(n, true)
+	v := c.admitLocked(n, true)
 	if v != pending {
-		c.tally(v)
+		c.countLocked(v)
 		c.mu.Unlock()
 		recycle(w)
 		return nil, v
 	}
-	c.enqueue(w)
+	c.enqueueLocked(w)
 	c.mu.Unlock()
 	return w, pending
 }
 
-// lock locks mu. What is done under it takes some 50 ns, but sync.Mutex parks
-// a goroutine at once when others are runnable on its processor, as they are
-// in a convoy; trying a little longer saves that (13 % of a hand-off).
+// lock locks mu. Critical sections take about 50 ns, but sync.Mutex parks a
+// goroutine at once if others are runnable on its processor, as in a convoy.
+// A few more tries avoid that, which saves 13 % of a hand-off.
 func (c *core) lock() {
 	for range lockTries {
 		if c.mu.TryLock() {
@@ -165,10 +170,10 @@ func (c *core) lock() {
 
 const lockTries = 16
 
-// backOff keeps off the word for a quarter of a microsecond after it was taken
-// from under the caller's hands. Two cores that fight for its cache line spend
-// most of their time moving it; let alone, one gets several pairs done
-// meanwhile (64 goroutines on 8 permits: 33 ns per pair without, 25 with).
+// backOff pauses for a quarter of a microsecond after the caller lost a race for
+// the word. Two cores that compete for its cache line spend most of their time
+// moving it. During the pause the other core completes several pairs
+// (64 goroutines on 8 permits: 33 ns per pair without backOff, 25 ns with it).
 func (c *core) backOff() {
 	if c.word.Load() < slowFlag {
 		for range backOffPauses {
@@ -179,7 +184,7 @@ func (c *core) backOff() {
 
 const backOffPauses = 32
 
-// pause lets some ten nanoseconds pass.
+// pause spins for about ten nanoseconds.
 //
 //go:noinline
 func pause() {
@@ -187,21 +192,22 @@ func pause() {
 	}
 }
 
-// admit decides about n permits with mu held. After pending the waiting flag
-// is up and the caller must push a waiter before it unlocks.
-func (c *core) admit(n uint64, mayWait bool) status {
-	if v := c.phaseStatus(); v != granted {
-		if v == closed && c.keepsLeft && c.takeFlagged(n) {
+// admitLocked takes n permits, rejects the request, or returns pending if mayWait.
+// After pending the caller must enqueue a waiter before it unlocks mu. The waiting flag
+// is set then, unless the waiter is parked or a competitor has been woken.
+func (c *core) admitLocked(n uint64, mayWait bool) status {
+	if v := c.phaseStatusLocked(); v != granted {
+		if v == closed && c.takeAfterClose && c.takeFlaggedLocked(n) {
 			return granted
 		}
 		return v
 	}
-	parked := c.oversize(n)
+	parked := c.oversizeLocked(n)
 	if parked && !(mayWait && c.parkOversize) {
 		return tooLarge
 	}
-	c.payDebt()
-	inTurn := c.debt == 0 && !c.mustQueue()
+	c.payDebtLocked()
+	inTurn := c.debt == 0 && !c.mustQueueLocked()
 	for {
 		old := c.word.Load()
 		if inTurn && !parked && old&freeMask >= n {
@@ -213,7 +219,7 @@ func (c *core) admit(n uint64, mayWait bool) status {
 		if !mayWait {
 			return full
 		}
-		if c.queueIsFull() {
+		if c.queueIsFullLocked() {
 			return queueFull
 		}
 		if parked || c.competitor != nil || old&waitingFlag != 0 ||
@@ -223,12 +229,12 @@ func (c *core) admit(n uint64, mayWait bool) status {
 	}
 }
 
-// queueIsFull reports whether one more would be too many.
-func (c *core) queueIsFull() bool { return c.queueLimit > 0 && c.queue.n+1 >= c.queueLimit }
+// queueIsFullLocked reports whether one more waiter would exceed the limit.
+func (c *core) queueIsFullLocked() bool { return c.queueLimit > 0 && c.queue.n+1 >= c.queueLimit }
 
-// enqueue adds w to the queue, where the order says.
-func (c *core) enqueue(w *waiter) {
-	w.parked = c.oversize(w.n)
+// enqueueLocked adds w to the queue, at the end that the order requires.
+func (c *core) enqueueLocked(w *waiter) {
+	w.parked = c.oversizeLocked(w.n)
 	if c.order == Unfair {
 		w.since = ticks()
 	}
@@ -239,38 +245,38 @@ func (c *core) enqueue(w *waiter) {
 	}
 }
 
-// dequeue takes w off the queue, for whatever reason.
-func (c *core) dequeue(w *waiter) {
+// dequeueLocked removes w from the queue.
+func (c *core) dequeueLocked(w *waiter) {
 	c.queue.remove(w)
 	if c.competitor == w {
 		c.competitor = nil
 	}
 }
 
-// give returns n permits.
+// give returns n permits, and serves the queue if a flag is set.
 func (c *core) give(n uint64) {
 	if c.word.Add(n) >= slowFlag {
 		c.lock()
-		c.unlock(c.settle())
+		c.unlock(c.settleLocked())
 	}
 }
 
-// unlock ends a critical section: it wakes those the section decided about
-// outside the lock, so that a woken goroutine never runs into it.
+// unlock ends a critical section. It wakes the waiters in out after it unlocks mu,
+// so that a woken goroutine does not block on mu.
 func (c *core) unlock(out wakes) {
 	c.mu.Unlock()
 	out.deliver()
 }
 
-// oversize reports whether n can never be granted at the present capacity.
-// Capacity 0 means paused: nothing is too large, everybody waits.
-func (c *core) oversize(n uint64) bool { return n > c.capacity && c.capacity > 0 }
+// oversizeLocked reports whether n can never be granted at the present capacity.
+// Capacity 0 means paused: nothing is too large, and all callers wait.
+func (c *core) oversizeLocked(n uint64) bool { return n > c.capacity && c.capacity > 0 }
 
-func (c *core) inUse() uint64 { return c.capacity + c.debt - c.free() }
+func (c *core) inUseLocked() uint64 { return c.capacity + c.debt - c.free() }
 
-// setCapacity makes the capacity n. What cannot be taken back from the free
-// permits becomes debt; waiters that no longer fit are rejected.
-func (c *core) setCapacity(n uint64) wakes {
+// setCapacityLocked sets the capacity to n. A decrease that the free permits do not
+// cover becomes debt. Waiters that no longer fit are rejected or parked.
+func (c *core) setCapacityLocked(n uint64) wakes {
 	if n >= c.capacity {
 		grown := n - c.capacity
 		paid := min(c.debt, grown)
@@ -281,38 +287,39 @@ func (c *core) setCapacity(n uint64) wakes {
 		lost := c.capacity - n
 		c.capacity = n
 		c.debt += lost
-		c.payDebt()
+		c.payDebtLocked()
 	}
-	return c.resettle()
+	return c.resettleLocked()
 }
 
-// forget shrinks the capacity by n permits that are held and will not return.
-func (c *core) forget(n uint64) wakes {
+// forgetLocked reduces the capacity by n permits that are held and will not return.
+func (c *core) forgetLocked(n uint64) wakes {
 	kept := c.capacity - min(n, c.capacity)
-	c.debt -= n - (c.capacity - kept) // beyond capacity, only debt can be out
+	c.debt -= n - (c.capacity - kept) // permits held beyond the capacity are debt
 	c.capacity = kept
-	return c.resettle()
+	return c.resettleLocked()
 }
 
-// resettle is settle after the capacity changed: who fits has changed too.
-func (c *core) resettle() wakes {
+// resettleLocked settles the core after the capacity changed. It first rejects or
+// parks the waiters that no longer fit, and unparks those that fit again.
+func (c *core) resettleLocked() wakes {
 	var out wakes
 	for w := c.queue.head; w != nil; {
 		next := w.next
-		over := c.oversize(w.n)
+		over := c.oversizeLocked(w.n)
 		if over && (!c.parkOversize || w.joint != nil) {
-			c.finish(w, tooLarge, &out)
+			c.finishLocked(w, tooLarge, &out)
 		} else {
 			c.queue.setParked(w, over)
 		}
 		w = next
 	}
-	c.settleInto(&out)
+	c.settleIntoLocked(&out)
 	return out
 }
 
-// rejectAll rejects all queued callers and all arrivals, until resumed.
-func (c *core) rejectAll(to phase) wakes {
+// rejectAllLocked rejects all waiters, and all new callers until resumeLocked.
+func (c *core) rejectAllLocked(to phase) wakes {
 	why := rejectedDraining
 	if to == shut {
 		why = closed
@@ -323,18 +330,19 @@ func (c *core) rejectAll(to phase) wakes {
 	}
 	for w := c.queue.head; w != nil; {
 		next := w.next
-		c.finish(w, why, &out)
+		c.finishLocked(w, why, &out)
 		w = next
 	}
-	c.settleInto(&out)
+	c.settleIntoLocked(&out)
 	return out
 }
 
-// finish takes w off the queue with a final status. A joint waiter counts itself.
-func (c *core) finish(w *waiter, v status, out *wakes) {
-	c.dequeue(w)
+// finishLocked removes w from the queue with a final status. A joint waiter counts
+// its own result.
+func (c *core) finishLocked(w *waiter, v status, out *wakes) {
+	c.dequeueLocked(w)
 	if w.joint == nil {
-		c.tally(v)
+		c.countLocked(v)
 	} else if !w.joint.decide(v) {
 		return
 	}
@@ -342,52 +350,53 @@ func (c *core) finish(w *waiter, v status, out *wakes) {
 	out.add(w)
 }
 
-// takeAll takes what is free now, unless arrivals must queue.
+// takeAll takes all permits that are free now, unless arriving callers must queue.
 func (c *core) takeAll() (uint64, status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, v := c.takeFree()
-	c.tally(v)
+	n, v := c.takeFreeLocked()
+	c.countLocked(v)
 	return n, v
 }
 
-func (c *core) takeFree() (uint64, status) {
-	if v := c.phaseStatus(); v != granted {
+func (c *core) takeFreeLocked() (uint64, status) {
+	if v := c.phaseStatusLocked(); v != granted {
 		return 0, v
 	}
-	c.payDebt()
-	if c.debt > 0 || c.mustQueue() {
+	c.payDebtLocked()
+	if c.debt > 0 || c.mustQueueLocked() {
 		return 0, full
 	}
-	n := c.takeUpTo(maxCount)
+	n := c.takeUpToLocked(maxCount)
 	if n == 0 {
 		return 0, full
 	}
 	return n, granted
 }
 
-// mustQueue reports whether an arrival has to queue behind others. In a LIFO
-// queue it would be before them.
-func (c *core) mustQueue() bool {
+// mustQueueLocked reports whether an arriving caller has to queue behind others. In
+// a LIFO queue it would be ahead of them.
+func (c *core) mustQueueLocked() bool {
 	return c.queue.servable() > 0 && (c.order == Fair || c.starving)
 }
 
-// closedFor is granted, or why even a request for nothing is rejected.
-func (c *core) closedFor() status {
+// checkOpen returns granted, or the status with which even a request of weight 0 is
+// rejected.
+func (c *core) checkOpen() status {
 	if !c.has(slowFlag) {
 		return granted
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.phaseStatus()
-	if v == closed && c.keepsLeft && c.free() > 0 {
+	v := c.phaseStatusLocked()
+	if v == closed && c.takeAfterClose && c.free() > 0 {
 		v = granted
 	}
-	c.tally(v)
+	c.countLocked(v)
 	return v
 }
 
-func (c *core) phaseStatus() status {
+func (c *core) phaseStatusLocked() status {
 	switch c.phase {
 	case shut:
 		return closed
@@ -397,7 +406,7 @@ func (c *core) phaseStatus() status {
 	return granted
 }
 
-// waiters returns how many callers are queued.
+// waiters returns the number of queued callers.
 func (c *core) waiters() int {
 	if !c.queue.occupied.Load() {
 		return 0
@@ -407,7 +416,7 @@ func (c *core) waiters() int {
 	return c.queue.n
 }
 
-// exhausted reports whether nothing is free or somebody waits for it.
+// exhausted reports whether no permit is free or a queued caller waits for one.
 func (c *core) exhausted() bool {
 	if !c.queue.occupied.Load() {
 		return c.free() == 0

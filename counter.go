@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// A Counter is the semaphore of the textbooks: a number that Wait (P) lowers,
-// waiting while it is too small, and Post (V) raises. Unlike a [Semaphore] it
-// issues no permits: any goroutine may post, whichever waited. NewCounter(0, max)
-// is a signal. Create it with [NewCounter].
+// A Counter is the semaphore of the textbooks: a number that Wait (P) lowers, waiting
+// while it is too small, and Post (V) raises. Unlike a [Semaphore] it issues no
+// permits: any goroutine may post, regardless of which one waited. NewCounter(0, max)
+// is a signal. Create one with [NewCounter].
 //
-// To bound concurrency use a Semaphore: nothing here ties a post to a wait.
+// To bound concurrency use a Semaphore: a Counter does not tie a post to a wait.
 type Counter struct {
-	core    core // capacity: the maximum
+	core    core // core.capacity is the maximum
 	name    string
-	maxWait time.Duration
-	monitor *Monitor // nil unless observed or diagnosed
+	maxWait time.Duration // 0: no bound
+	monitor *Monitor      // nil unless observed or diagnosed
 }
 
-// NewCounter creates a counter that starts at initial and never exceeds max. It
+// NewCounter returns a counter that starts at initial and never exceeds max. It
 // panics unless 0 ≤ initial ≤ max and 1 ≤ max ≤ [MaxCapacity].
 //
-// Observers receive [EventQueued], and [EventAcquired] or why there is none for each
-// wait, [EventReleased] for each post, and [EventOverReleased] for rejected ones. Waits
-// are diagnosed: profiles, [Contention]. What a counter is lowered by has no holder, so
-// that the other diagnostics, ParkOversize and Backed do not apply.
+// For each wait observers receive [EventQueued] if it is queued, and then
+// [EventAcquired] or the event of the failure. They receive [EventReleased] for each
+// post, and [EventOverReleased] for each rejected post. Diagnosed waits appear in the
+// profiles and in [Contention]. A Counter has no holders, so the other diagnostics,
+// ParkOversize and Backed do not apply.
 func NewCounter(initial, max int64, opts ...Option) *Counter {
 	if initial < 0 || max < 1 || initial > max || max > MaxCapacity {
 		panic(fmt.Sprintf("sema: NewCounter(%d, %d): want 0 ≤ initial ≤ max and 1 ≤ max ≤ %d", initial, max, MaxCapacity))
@@ -33,7 +34,7 @@ func NewCounter(initial, max int64, opts ...Option) *Counter {
 	conf := newConfig(opts)
 	c := &Counter{name: conf.Name, maxWait: conf.MaxWait}
 	c.core.order = conf.Order
-	c.core.keepsLeft = true
+	c.core.takeAfterClose = true
 	c.core.queueLimit = queueLimit(conf.MaxWaiters)
 	c.core.capacity = uint64(max)
 	c.core.word.Store(uint64(initial))
@@ -43,17 +44,17 @@ func NewCounter(initial, max int64, opts ...Option) *Counter {
 	return c
 }
 
-// Name returns the name that the option [Name] gave it.
+// Name returns the name that the option [Name] set, or "".
 func (c *Counter) Name() string { return c.name }
 
-// Wait lowers the counter by n, waiting in turn until it is at least n. It
-// fails with the context's cause, ErrTooLarge if n exceeds the maximum,
-// ErrQueueFull, ErrTimeout (options MaxWaiters, MaxWait), ErrInvalid, or ErrClosed: on
-// a closed counter it takes n if that much is left, and does not wait. Wait of 0 does
-// not wait.
+// Wait lowers the counter by n. It waits in the queue while the value is less than n.
+// It fails with the context's cause, ErrTooLarge if n exceeds the maximum, ErrQueueFull
+// or ErrTimeout (options MaxWaiters and MaxWait), ErrInvalid, or ErrClosed. On a closed
+// counter it does not wait: it takes n if that much is left, and fails with ErrClosed
+// otherwise. Wait of 0 does not wait.
 func (c *Counter) Wait(ctx context.Context, n int64) error {
 	const op = "wait"
-	watch := c.monitor.begin(ctx, n)
+	watch := c.monitor.BeginTry(ctx, n)
 	if err := c.check(ctx, op, n); err != nil {
 		return watch.Failed(err)
 	}
@@ -65,23 +66,23 @@ func (c *Counter) Wait(ctx context.Context, n int64) error {
 		return watch.Failed(context.Cause(ctx))
 	default:
 		if v == closed {
-			c.core.reject()
+			c.core.countRejected()
 		}
 		return watch.Failed(c.fault(op, n, sentinelOf(v), ""))
 	}
 }
 
-// WaitUpTo waits like Wait until the counter is at least least, lowers it by as
-// much as there is, most at most, and returns by how much. It is for consumers
-// that work in batches. Of what other waiters wait for it takes no more than
-// least. On a closed counter it does not wait, and returns what is left even if
-// that is less than least; ErrClosed follows when nothing is.
+// WaitUpTo waits like Wait until the value of the counter reaches least. Then it lowers
+// the counter by as much as is available, up to most, and returns that amount. It is
+// for consumers that work in batches. If others wait in a fair queue, it takes no more
+// than least. On a closed counter it does not wait, and takes what is left even if that
+// is less than least. It fails with ErrClosed once nothing is left.
 //
 // It fails like Wait, and with ErrInvalid unless 0 ≤ least ≤ most. A least of 0
 // does not wait.
 func (c *Counter) WaitUpTo(ctx context.Context, least, most int64) (int64, error) {
 	const op = "wait up to"
-	watch := c.monitor.begin(ctx, least)
+	watch := c.monitor.BeginTry(ctx, least)
 	if err := c.check(ctx, op, least); err != nil {
 		return 0, watch.Failed(err)
 	}
@@ -94,10 +95,10 @@ func (c *Counter) WaitUpTo(ctx context.Context, least, most int64) (int64, error
 	case granted:
 		got = least + int64(c.core.takeUnclaimed(uint64(most-least)))
 	case closed:
-		if got = c.takeLeft(most); got > 0 {
+		if got = c.takeRemaining(most); got > 0 {
 			break
 		}
-		c.core.reject()
+		c.core.countRejected()
 		return 0, watch.Failed(c.fault(op, least, ErrClosed, ""))
 	case cancelled:
 		return 0, watch.Failed(context.Cause(ctx))
@@ -108,7 +109,8 @@ func (c *Counter) WaitUpTo(ctx context.Context, least, most int64) (int64, error
 	return got, nil
 }
 
-// TryWait lowers the counter by n if it can at once, and returns whether it did.
+// TryWait lowers the counter by n if that is possible without waiting, and reports
+// whether it did.
 func (c *Counter) TryWait(n int64) bool {
 	if n < 0 || n > MaxCapacity {
 		return false
@@ -117,13 +119,13 @@ func (c *Counter) TryWait(n int64) bool {
 	if n > 0 {
 		v = c.core.tryTake(uint64(n))
 	} else {
-		v = c.core.closedFor()
+		v = c.core.checkOpen()
 	}
 	if v == closed {
-		c.core.reject()
+		c.core.countRejected()
 	}
 	if c.monitor != nil {
-		watch := c.monitor.begin(context.Background(), n)
+		watch := c.monitor.BeginTry(context.Background(), n)
 		if v == granted {
 			watch.lowered(n)
 		} else {
@@ -133,18 +135,18 @@ func (c *Counter) TryWait(n int64) bool {
 	return v == granted
 }
 
-// take lowers the counter by n in turn, waiting for it; for 0 it only looks
+// take lowers the counter by n, waiting in the queue. If n is 0 it only checks
 // whether the counter is open.
 func (c *Counter) take(ctx context.Context, watch *Wait, n int64) status {
 	if n == 0 {
-		return c.core.closedFor()
+		return c.core.checkOpen()
 	}
-	if c.monitor != nil { // reports first, and queues afterwards
+	if c.monitor != nil { // reports before it queues
 		if v := c.core.tryOrWait(uint64(n)); v != pending {
 			return v
 		}
 		watch.Queued()
-		if ctx.Err() != nil { // it may have ended while observers ran
+		if ctx.Err() != nil { // ctx may have ended while observers ran
 			return cancelled
 		}
 	}
@@ -155,16 +157,16 @@ func (c *Counter) take(ctx context.Context, watch *Wait, n int64) status {
 	return v
 }
 
-// takeLeft takes from a closed counter as much as is left, most at most.
-func (c *Counter) takeLeft(most int64) int64 {
+// takeRemaining takes as much as is left in a closed counter, up to most.
+func (c *Counter) takeRemaining(most int64) int64 {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()
-	return int64(c.core.takeUpTo(uint64(most)))
+	return int64(c.core.takeUpToLocked(uint64(most)))
 }
 
-// Post raises the counter by n and wakes the waiters that this serves. Any goroutine
-// may post, at any time. More than the maximum is rejected with ErrOverRelease, and
-// a negative n with ErrInvalid; both change nothing.
+// Post raises the counter by n and wakes the waiters that can then be served. Any
+// goroutine may call it, at any time. A post that would exceed the maximum fails with
+// ErrOverRelease, and a negative n with ErrInvalid; both change nothing.
 func (c *Counter) Post(n int64) error {
 	if n < 0 {
 		return c.fault("post", n, ErrInvalid, "negative weight")
@@ -180,7 +182,7 @@ func (c *Counter) Post(n int64) error {
 		if core.word.CompareAndSwap(old, old+uint64(n)) {
 			if old >= slowFlag {
 				core.mu.Lock()
-				core.unlock(core.settle())
+				core.unlock(core.settleLocked())
 			}
 			c.monitor.Report(Event{Kind: EventReleased, Weight: n})
 			return nil
@@ -188,56 +190,55 @@ func (c *Counter) Post(n int64) error {
 	}
 }
 
-// Value returns the counter now.
+// Value returns the current value of the counter.
 func (c *Counter) Value() int64 { return int64(c.core.free()) }
 
-// Max returns the maximum it was created with.
+// Max returns the maximum passed to [NewCounter].
 func (c *Counter) Max() int64 { return int64(c.core.capacity) }
 
-// Waiters returns how many callers wait now.
+// Waiters returns the number of callers that wait now.
 func (c *Counter) Waiters() int { return c.core.waiters() }
 
-// Stats returns one exact snapshot. Capacity is the maximum and Free the value. InUse
-// is 0, for nothing is held, and Acquired too: waits that need not be queued are not
-// counted.
+// Stats returns an exact snapshot. Capacity is the maximum and Free the value. InUse
+// is 0, because nothing is held. Acquired is 0, because waits that are served without
+// queueing are not counted.
 func (c *Counter) Stats() Stats {
 	st := c.core.stats()
 	st.InUse = 0
 	return st
 }
 
-// Close ends waiting: waiters that can be served with what the counter has are
-// served in turn, the others get ErrClosed. What is left can still be taken, by
-// [Counter.Wait], [Counter.WaitUpTo] and [Counter.TryWait], until the counter is
-// 0; then they fail with ErrClosed. Posts still count, and can be taken
-// likewise. It always returns nil.
+// Close ends all waits: waiters that the current value can serve are served in queue
+// order, the others get ErrClosed. Afterwards [Counter.Wait], [Counter.WaitUpTo] and
+// [Counter.TryWait] can still take what is left, until the counter is 0; then they
+// fail with ErrClosed. Posts still count and can be taken in the same way. Close
+// always returns nil.
 func (c *Counter) Close() error {
 	c.core.mu.Lock()
-	c.core.unlock(c.core.shutServing())
+	c.core.unlock(c.core.shutServingLocked())
 	return nil
 }
 
-// shutServing closes the core for good, with mu held, and ends every wait: with
-// a grant where what is free suffices.
-func (c *core) shutServing() wakes {
+// shutServingLocked closes the core for good and ends every wait: with a grant where
+// the free permits suffice.
+func (c *core) shutServingLocked() wakes {
 	var out wakes
 	c.phase = shut
-	c.raiseFlags() // from here on only the holder of mu takes
+	c.raiseFlagsLocked() // from here on only the holder of mu takes permits
 	for w := c.queue.head; w != nil; {
 		next := w.next
 		v := closed
-		if c.takeFlagged(w.n) {
+		if c.takeFlaggedLocked(w.n) {
 			v = granted
 		}
-		c.finish(w, v, &out)
+		c.finishLocked(w, v, &out)
 		w = next
 	}
-	c.settleInto(&out)
+	c.settleIntoLocked(&out)
 	return out
 }
 
-// takeUnclaimed takes as much as is free and no waiter has a claim to, n at
-// most.
+// takeUnclaimed takes as many permits as are free and not owed to a waiter, at most n.
 func (c *core) takeUnclaimed(n uint64) uint64 {
 	for {
 		old := c.word.Load()
@@ -251,16 +252,16 @@ func (c *core) takeUnclaimed(n uint64) uint64 {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mustQueue() {
+	if c.mustQueueLocked() {
 		return 0
 	}
-	return c.takeUpTo(n)
+	return c.takeUpToLocked(n)
 }
 
 func (c *Counter) check(ctx context.Context, op string, n int64) error {
 	switch {
 	case c.core.capacity == 0:
-		panic("sema: " + op + " on a zero Counter; make it with sema.NewCounter")
+		panic("sema: " + op + " on a zero Counter; create it with sema.NewCounter")
 	case ctx == nil:
 		return c.fault(op, n, ErrInvalid, nilContext)
 	case n < 0:
@@ -268,7 +269,7 @@ func (c *Counter) check(ctx context.Context, op string, n int64) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case n > c.Max():
-		c.core.reject()
+		c.core.countRejected()
 		return c.fault(op, n, ErrTooLarge, "")
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestCounterFromZeroIsASignal(t *testing.T) {
+func TestCounter_FromZeroIsASignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := sema.NewCounter(0, 1)
 		began := time.Now()
@@ -28,11 +28,11 @@ func TestCounterFromZeroIsASignal(t *testing.T) {
 	})
 }
 
-func TestCounterRefusesToExceedItsMaximum(t *testing.T) {
+func TestCounter_RejectsPostsBeyondItsMaximum(t *testing.T) {
 	c := sema.NewCounter(1, 3, sema.Name("jobs"))
 	wantErr(t, c.Post(3), sema.ErrOverRelease)
 	if c.Value() != 1 {
-		t.Fatal("a refused post changed the counter")
+		t.Fatal("a rejected post changed the counter")
 	}
 	wantErr(t, c.Post(2), nil)
 	wantErr(t, c.Post(1), sema.ErrOverRelease)
@@ -44,7 +44,7 @@ func TestCounterRefusesToExceedItsMaximum(t *testing.T) {
 	}
 }
 
-func TestCounterServesInTurn(t *testing.T) {
+func TestCounter_ServesInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := sema.NewCounter(0, 10)
 		got := make(chan int64, 3)
@@ -59,7 +59,7 @@ func TestCounterServesInTurn(t *testing.T) {
 			c.Post(posted - 1)
 			synctest.Wait()
 			if len(got) > 0 || c.Waiters() != 3 || c.TryWait(1) {
-				t.Fatal("somebody overtook the first in line")
+				t.Fatal("the head of the queue was overtaken")
 			}
 			c.Post(1)
 			synctest.Wait()
@@ -70,12 +70,12 @@ func TestCounterServesInTurn(t *testing.T) {
 		c.Post(3)
 		synctest.Wait()
 		if len(got) != 2 || c.Value() != 0 {
-			t.Error("one post must wake all it lets through")
+			t.Error("one post must wake all waiters that fit")
 		}
 	})
 }
 
-func TestCounterWaitFailsWithAReason(t *testing.T) {
+func TestCounter_WaitFailsWithAReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := sema.NewCounter(0, 2, sema.MaxWaiters(1))
 		var noContext context.Context
@@ -84,7 +84,7 @@ func TestCounterWaitFailsWithAReason(t *testing.T) {
 		wantErr(t, c.Wait(t.Context(), 3), sema.ErrTooLarge)
 		wantErr(t, c.Wait(t.Context(), 0), nil)
 		if c.TryWait(-1) || c.TryWait(math.MaxInt64) {
-			t.Error("a try that makes no sense succeeded")
+			t.Error("a TryWait with an invalid weight succeeded")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -100,23 +100,23 @@ func TestCounterWaitFailsWithAReason(t *testing.T) {
 		wantErr(t, c.Wait(t.Context(), 1), sema.ErrClosed)
 		wantErr(t, c.Wait(t.Context(), 0), sema.ErrClosed)
 		if c.TryWait(0) {
-			t.Error("a closed counter at 0 lets even nothing through")
+			t.Error("a closed counter at 0 must reject weight 0")
 		}
 	})
 	wantPanic(t, "initial above maximum", func() { sema.NewCounter(2, 1) })
 	wantPanic(t, "negative", func() { sema.NewCounter(-1, 1) })
-	wantPanic(t, "no room", func() { sema.NewCounter(0, 0) })
+	wantPanic(t, "maximum 0", func() { sema.NewCounter(0, 0) })
 	wantPanic(t, "zero Counter", func() { new(sema.Counter).Wait(t.Context(), 1) })
 }
 
-func TestCounter_ClosedGivesWhatIsLeft(t *testing.T) {
+func TestCounter_ClosedGrantsWhatIsLeft(t *testing.T) {
 	c := sema.NewCounter(5, 10, sema.Name("jobs"))
 	c.Close()
 	wantErr(t, c.Wait(t.Context(), 2), nil)
-	wantErr(t, c.Wait(t.Context(), 4), sema.ErrClosed) // 3 are left: it does not wait
+	wantErr(t, c.Wait(t.Context(), 4), sema.ErrClosed) // 3 are left, and it does not wait
 	wantErr(t, c.Wait(t.Context(), 0), nil)
 	if !c.TryWait(1) || c.TryWait(3) || !c.TryWait(0) {
-		t.Error("a try must take what is left, and no more")
+		t.Error("TryWait must take what is left, and no more")
 	}
 	wantErr(t, c.Post(1), nil)
 	if n, err := c.WaitUpTo(t.Context(), 4, 10); n != 3 || err != nil {
@@ -188,10 +188,10 @@ func TestCounter_WaitUpTo(t *testing.T) {
 		}
 		c.Post(4)
 		if b := <-first; b.n != 2 || b.err != nil {
-			t.Errorf("%+v, want the least: the rest is what another waits for", b)
+			t.Errorf("%+v, want the least: another caller waits for the rest", b)
 		}
 		if len(second) > 0 || c.Value() != 3 {
-			t.Error("3 left for a waiter for 4")
+			t.Error("the value must stay 3 while a caller waits for 4")
 		}
 		c.Post(1)
 		wantErr(t, <-second, nil)
@@ -224,12 +224,12 @@ func TestCounter_WaitUpToFailsWithAReason(t *testing.T) {
 	}
 	wantErr(t, c.Post(2), nil)
 	if n, err := c.WaitUpTo(t.Context(), 1, math.MaxInt64); n != 2 || err != nil {
-		t.Errorf("%d, %v: want all there is", n, err)
+		t.Errorf("%d, %v: want the whole value", n, err)
 	}
 	wantPanic(t, "zero Counter", func() { new(sema.Counter).WaitUpTo(t.Context(), 1, 1) })
 }
 
-func TestCounterLosesNoPost(t *testing.T) {
+func TestCounter_LosesNoPost(t *testing.T) {
 	c := sema.NewCounter(0, 1000)
 	var working sync.WaitGroup
 	for range 4 {
@@ -254,7 +254,7 @@ func TestCounterLosesNoPost(t *testing.T) {
 	}
 }
 
-func TestCounterTellsOfRefusedPostsAndCountsAllWaiters(t *testing.T) {
+func TestCounter_ReportsRejectedPostsAndCountsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		c := sema.NewCounter(0, 2, sema.Name("jobs"), sema.Observe(&j), sema.Unfair)
@@ -266,7 +266,7 @@ func TestCounterTellsOfRefusedPostsAndCountsAllWaiters(t *testing.T) {
 			go c.Wait(t.Context(), 1)
 		}
 		synctest.Wait()
-		c.Post(1) // one is woken to compete, and still in line
+		c.Post(1) // one waiter is woken to compete, and is still queued
 		if n := c.Waiters(); n != 5 {
 			t.Errorf("%d waiters, want 5", n)
 		}
@@ -295,7 +295,7 @@ func TestCounter_ObserversReceiveWaitsAndPosts(t *testing.T) {
 		if text := profileText("sema.waiting"); !strings.Contains(text, "TestCounter_ObserversReceiveWaitsAndPosts") {
 			t.Errorf("the wait is not in the profile:\n%s", text)
 		}
-		time.Sleep(5 * time.Second) // long enough for a deadlock to be suspected, if it were one
+		time.Sleep(5 * time.Second) // longer than deadlockAfter
 		wantErr(t, c.Post(3), nil)
 		wantErr(t, <-waiting, nil)
 		synctest.Wait()
@@ -337,7 +337,8 @@ func TestCounter_ObserversReceiveWaitsAndPosts(t *testing.T) {
 	})
 }
 
-// A wait for a counter is no deadlock, whatever its caller holds: any goroutine may post.
+// TestCounter_WaitUnderAPermitIsNoDeadlock checks that a wait for a counter is not
+// reported as a deadlock, whatever its caller holds: any goroutine may post.
 func TestCounter_WaitUnderAPermitIsNoDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, observe := reports(sema.EventDeadlocked, sema.EventInverted)

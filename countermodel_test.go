@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A counterCall is a Wait or a WaitUpTo, in the model and for real.
+// A counterCall is a Wait or a WaitUpTo, in the model and on the real counter.
 type counterCall struct {
 	least, most int64 // equal for a Wait
 	waiting     bool
@@ -25,8 +25,8 @@ type counterCall struct {
 	err    error
 }
 
-// room is how much the call may still take after want was decided.
-func (c *counterCall) room() int64 {
+// extra returns how much the call may still take after want was decided.
+func (c *counterCall) extra() int64 {
 	switch {
 	case c.want == nil:
 		return c.most - c.least
@@ -36,22 +36,22 @@ func (c *counterCall) room() int64 {
 	return 0
 }
 
-// A counterModel says what a counter must do. Which of several batches gets
-// what is beyond its least is left open: only the sum is certain.
+// A counterModel specifies what a counter must do. It leaves open which of several
+// batches gets what is beyond its least: only the sum is certain.
 type counterModel struct {
 	lifo       bool
 	max, value int64
 	closed     bool
 	calls      []*counterCall
-	line       []*counterCall
-	longest    int            // the line, so far
-	counts     sema.Counts    // without Rejected, which compare adds up
-	fresh      []*counterCall // ended by the operation at hand
+	queue      []*counterCall
+	longest    int            // greatest length of the queue so far
+	counts     sema.Counts    // without Rejected, which compare adds
+	justEnded  []*counterCall // calls ended by the current operation
 }
 
 func (m *counterModel) end(c *counterCall, err error) {
 	c.waiting, c.want = false, err
-	m.fresh = append(m.fresh, c)
+	m.justEnded = append(m.justEnded, c)
 }
 
 func (m *counterModel) call(c *counterCall) {
@@ -61,29 +61,29 @@ func (m *counterModel) call(c *counterCall) {
 		m.end(c, sema.ErrTooLarge)
 	case m.closed && (m.value == 0 || m.value < c.least):
 		m.end(c, sema.ErrClosed)
-	case c.least == 0 || m.value >= c.least && (m.closed || m.lifo || len(m.line) == 0):
+	case c.least == 0 || m.value >= c.least && (m.closed || m.lifo || len(m.queue) == 0):
 		m.value -= c.least
 		m.end(c, nil)
 	default:
 		m.counts.Waited++
 		c.waiting = true
 		if m.lifo {
-			m.line = slices.Insert(m.line, 0, c)
+			m.queue = slices.Insert(m.queue, 0, c)
 		} else {
-			m.line = append(m.line, c)
+			m.queue = append(m.queue, c)
 		}
 	}
 }
 
-// serve serves the line until one does not fit; a closed counter ends it all.
+// serve serves the queue until one call does not fit. A closed counter ends all calls.
 func (m *counterModel) serve() {
-	for len(m.line) > 0 {
-		c := m.line[0]
+	for len(m.queue) > 0 {
+		c := m.queue[0]
 		fits := m.value >= c.least
 		if !fits && !m.closed {
 			return
 		}
-		m.line = m.line[1:]
+		m.queue = m.queue[1:]
 		if fits {
 			m.value -= c.least
 			m.end(c, nil)
@@ -93,19 +93,19 @@ func (m *counterModel) serve() {
 	}
 }
 
-// extras takes what the batches that ended take beyond their least.
+// extras subtracts what the batches that just ended take beyond their least.
 func (m *counterModel) extras() {
-	if len(m.line) == 0 || m.lifo {
-		for _, c := range m.fresh {
-			m.value -= min(m.value, c.room())
+	if len(m.queue) == 0 || m.lifo {
+		for _, c := range m.justEnded {
+			m.value -= min(m.value, c.extra())
 		}
 	}
 }
 
 func (m *counterModel) compare(c *sema.Counter) error {
 	m.extras()
-	if c.Value() != m.value || c.Waiters() != len(m.line) {
-		return fmt.Errorf("%v, want %d of %d and %d waiting", c, m.value, m.max, len(m.line))
+	if c.Value() != m.value || c.Waiters() != len(m.queue) {
+		return fmt.Errorf("%v, want %d of %d and %d waiting", c, m.value, m.max, len(m.queue))
 	}
 	counts := m.counts
 	for i, r := range m.calls {
@@ -118,14 +118,14 @@ func (m *counterModel) compare(c *sema.Counter) error {
 		switch {
 		case r.waiting:
 		case r.err == nil && r.want == nil && r.least <= r.got && r.got <= r.most:
-		case r.err == nil && r.room() > 0 && 0 < r.got && r.got <= r.most:
+		case r.err == nil && r.extra() > 0 && 0 < r.got && r.got <= r.most:
 		case r.err != nil && errors.Is(r.err, r.want) && r.got == 0:
 		default:
 			return fmt.Errorf("call %d for %d to %d: %d, %v, want %v", i, r.least, r.most, r.got, r.err, r.want)
 		}
 	}
-	want := sema.Stats{Capacity: m.max, Free: m.value, Waiters: len(m.line), Closed: m.closed, Counts: counts}
-	m.longest = max(m.longest, len(m.line))
+	want := sema.Stats{Capacity: m.max, Free: m.value, Waiters: len(m.queue), Closed: m.closed, Counts: counts}
+	m.longest = max(m.longest, len(m.queue))
 	return compareStats(c.Stats(), want, m.longest)
 }
 
@@ -137,7 +137,7 @@ func TestCounter_BehavesLikeItsModel(t *testing.T) {
 	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "LIFO": sema.LIFO} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				// Sampled, because integers are drawn small more often than not.
+				// Sampled, because rapid draws small integers more often.
 				kinds := rapid.SliceOfN(rapid.SampledFrom(counterOps), 20, 60).Draw(rt, "kinds")
 				weights := rapid.SampledFrom([]int64{0, 1, 2, 3, 4, 5, 6, 7, 8})
 				numbers := rapid.SliceOfN(weights, 2*len(kinds), 2*len(kinds)).Draw(rt, "numbers")
@@ -162,14 +162,14 @@ func runCounterModel(t *testing.T, order sema.Option, kinds []counterOp, numbers
 		posted, taken := int64(2), int64(0)
 		for i, kind := range kinds {
 			a, b := numbers[2*i], numbers[2*i+1]
-			m.fresh = nil
+			m.justEnded = nil
 			passed := time.Duration(a+b) * time.Second
 			time.Sleep(passed)
-			m.counts.WaitTime += time.Duration(len(m.line)) * passed
+			m.counts.WaitTime += time.Duration(len(m.queue)) * passed
 			switch kind {
 			case "wait", "batch":
 				ctx, cancel := context.WithCancelCause(t.Context())
-				r := &counterCall{least: a, most: a, cancel: func() { cancel(errGone) }}
+				r := &counterCall{least: a, most: a, cancel: func() { cancel(errCancelled) }}
 				if kind == "batch" {
 					r.most += b
 				}
@@ -201,12 +201,12 @@ func runCounterModel(t *testing.T, order sema.Option, kinds []counterOp, numbers
 				r.cancel()
 				if r.waiting {
 					m.counts.Cancelled++
-					m.line = slices.DeleteFunc(m.line, func(o *counterCall) bool { return o == r })
-					m.end(r, errGone)
+					m.queue = slices.DeleteFunc(m.queue, func(o *counterCall) bool { return o == r })
+					m.end(r, errCancelled)
 					m.serve()
 				}
 			case "close":
-				if a < 5 { // or most runs would end early
+				if a < 5 { // otherwise most runs would end early
 					break
 				}
 				c.Close()

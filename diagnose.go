@@ -9,28 +9,33 @@ import (
 	"time"
 )
 
-// A DiagnoseLevel says how closely a semaphore is watched for leaks, overlong holds,
-// acquire-order inversions and deadlocks.
+// A DiagnoseLevel selects how closely a semaphore is watched for leaks, overlong
+// holds, acquire-order inversions and deadlocks.
 type DiagnoseLevel uint8
 
 const (
-	// DiagnoseOff costs nothing. The default.
+	// DiagnoseOff disables diagnostics and costs nothing. It is the default.
 	DiagnoseOff DiagnoseLevel = iota
-	// DiagnoseSampled records one acquire in 128, with its stack. Cheap enough to
-	// leave on; finds what happens often. A holder is known by [Permit.Context].
+	// DiagnoseSampled records one acquire in 128, with its stack. It is cheap enough
+	// to leave on, and finds what happens often. Holders are identified by
+	// [Permit.Context] only.
 	DiagnoseSampled
-	// DiagnoseFull records every acquire, with its stack and goroutine: some
-	// microseconds each. Deadlocks are looked for at this level only, when a caller has
-	// waited for a second. A permit counts as held by the goroutine that acquired it
-	// unless that hands it over to others. One that is left to a timer or to the end of a
-	// context cannot be told from one that is held, until the first is released so.
+	// DiagnoseFull records every acquire, with its stack and goroutine, which takes
+	// some microseconds each. Only this level searches for deadlocks among several
+	// callers, once a caller has waited for a second.
+	//
+	// A permit counts as held by the goroutine that acquired it, unless that goroutine
+	// hands it over to others. A permit that a timer or the end of a context will
+	// release also counts as held by that goroutine. That ends once the first permit
+	// acquired at the same place was released in this way.
 	DiagnoseFull
 )
 
 const sampleEvery = 128
 
-// Diagnose sets the level of one semaphore, whatever the environment variable
-// SEMA_DEBUG (off, sampled or full) says for the process.
+// Diagnose sets the level of one semaphore. It overrides the environment variable
+// SEMA_DEBUG (off, sampled or full), which sets the level of the process. It panics
+// on an unknown level.
 func Diagnose(l DiagnoseLevel) SharedOption {
 	if l > DiagnoseFull {
 		panic(fmt.Sprintf("sema: Diagnose(%d): want DiagnoseOff, DiagnoseSampled or DiagnoseFull", l))
@@ -38,9 +43,9 @@ func Diagnose(l DiagnoseLevel) SharedOption {
 	return sharedFunc(func(c *config) { c.reports.level = l })
 }
 
-// WarnHold reports, as an [EventOverheld] event with the stack of the acquire, each
-// permit held for longer than d. Every acquire is recorded for it, as with
-// Diagnose([DiagnoseFull]). It panics unless d is positive.
+// WarnHold reports each permit that is held for longer than d, as an [EventOverheld]
+// with the stack of the acquire. It records every acquire, as Diagnose([DiagnoseFull])
+// does. It panics unless d is positive.
 func WarnHold(d time.Duration) SharedOption {
 	if d <= 0 {
 		panic(fmt.Sprintf("sema: WarnHold(%v): want a positive duration", d))
@@ -48,7 +53,7 @@ func WarnHold(d time.Duration) SharedOption {
 	return sharedFunc(func(c *config) { c.reports.warnHold = d })
 }
 
-// processLevel is what SEMA_DEBUG asks for.
+// processLevel returns the level that SEMA_DEBUG sets.
 var processLevel = sync.OnceValue(func() DiagnoseLevel {
 	value := os.Getenv("SEMA_DEBUG")
 	level, ok := parseLevel(value)
@@ -70,6 +75,7 @@ func parseLevel(s string) (l DiagnoseLevel, ok bool) {
 	return DiagnoseOff, false
 }
 
+// String returns "off", "sampled" or "full".
 func (l DiagnoseLevel) String() string {
 	switch l {
 	case DiagnoseOff:
@@ -82,7 +88,7 @@ func (l DiagnoseLevel) String() string {
 	return fmt.Sprintf("DiagnoseLevel(%d)", uint8(l))
 }
 
-// sampleWeight is how many waits a recorded one stands for.
+// sampleWeight returns the number of waits that one recorded wait stands for.
 func (m *Monitor) sampleWeight() int64 {
 	if m.level == DiagnoseSampled && m.warnHold == 0 {
 		return sampleEvery

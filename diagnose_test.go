@@ -17,7 +17,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// reports collects events of one kind.
+// reports returns a journal of events of the given kinds, and the option that fills it.
 func reports(kinds ...sema.EventKind) (*journal, sema.SharedOption) {
 	j := new(journal)
 	return j, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -27,13 +27,13 @@ func reports(kinds ...sema.EventKind) (*journal, sema.SharedOption) {
 	}))
 }
 
-func TestHoldersAndProfilesNameTheAcquire(t *testing.T) {
+func TestDiagnose_HoldersAndProfilesNameTheAcquire(t *testing.T) {
 	s := sema.New(2, sema.Name("profiled"), sema.Diagnose(sema.DiagnoseFull), sema.Observe(new(journal)))
 	held := mustAcquire(t, s, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := acquiring(ctx, s, 1)
 	waitersReach(t, 1, func() int { return s.Stats().Waiters })
-	time.Sleep(5 * time.Millisecond) // to have waited for some time
+	time.Sleep(5 * time.Millisecond) // so that the wait has a duration
 
 	var mine []sema.Holder
 	for _, h := range sema.Holders() {
@@ -42,7 +42,7 @@ func TestHoldersAndProfilesNameTheAcquire(t *testing.T) {
 		}
 	}
 	if len(mine) != 1 || mine[0].Weight != 2 || mine[0].Age <= 0 || !strings.Contains(mine[0].Site, "helpers_test.go:") ||
-		!strings.Contains(mine[0].Stack, "TestHoldersAndProfilesNameTheAcquire") {
+		!strings.Contains(mine[0].Stack, "TestDiagnose_HoldersAndProfilesNameTheAcquire") {
 		t.Errorf("holders %+v", mine)
 	}
 	for profile, function := range map[string]string{
@@ -51,14 +51,14 @@ func TestHoldersAndProfilesNameTheAcquire(t *testing.T) {
 	} {
 		text := profileText(profile)
 		if !strings.Contains(text, function) || strings.Contains(text, "sema.(*Semaphore)") {
-			t.Errorf("%s does not begin at the caller:\n%s", profile, text)
+			t.Errorf("%s does not start at the caller:\n%s", profile, text)
 		}
 	}
 	cancel()
 	<-waiting
 	held.Release()
-	if text := profileText("sema.held"); strings.Contains(text, "TestHoldersAndProfilesNameTheAcquire") {
-		t.Errorf("released, but in the profile:\n%s", text)
+	if text := profileText("sema.held"); strings.Contains(text, "TestDiagnose_HoldersAndProfilesNameTheAcquire") {
+		t.Errorf("the released permit is in the profile:\n%s", text)
 	}
 	found := false
 	for _, c := range sema.Contention() {
@@ -78,7 +78,7 @@ func profileText(name string) string {
 	return b.String()
 }
 
-func TestWarnHoldReportsOnceWithTheStack(t *testing.T) {
+func TestWarnHold_ReportsOnceWithTheStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, observe := reports(sema.EventOverheld)
 		s := sema.New(2, sema.WarnHold(time.Second), observe)
@@ -89,13 +89,13 @@ func TestWarnHoldReportsOnceWithTheStack(t *testing.T) {
 		time.Sleep(time.Minute)
 		slow.Release()
 		e := wantKinds(t, j, sema.EventOverheld)
-		if e[0].Hold != time.Second || !strings.Contains(e[0].Report, "TestWarnHoldReportsOnceWithTheStack") {
+		if e[0].Hold != time.Second || !strings.Contains(e[0].Report, "TestWarnHold_ReportsOnceWithTheStack") {
 			t.Errorf("%+v", e[0])
 		}
 	})
 }
 
-func TestLeakedPermitIsReportedAndKeptUnlessReclaimIsAskedFor(t *testing.T) {
+func TestDiagnose_LeakIsReportedAndReclaimedIfRequested(t *testing.T) {
 	leaked, observe := leakReports()
 	s := sema.New(2, sema.Name("keeps"), sema.Diagnose(sema.DiagnoseFull), observe)
 	leak(t, s)
@@ -106,12 +106,12 @@ func TestLeakedPermitIsReportedAndKeptUnlessReclaimIsAskedFor(t *testing.T) {
 	}
 	wantStats(t, s, 2, 0)
 	if !kept.Held() {
-		t.Error("a permit in use was taken for leaked")
+		t.Error("a permit in use was reclaimed as leaked")
 	}
 	kept.Release()
 }
 
-func TestInvertedOrderIsReportedOnceWithBothStacks(t *testing.T) {
+func TestDiagnose_InvertedOrderIsReportedOnceWithBothStacks(t *testing.T) {
 	for name, level := range map[string]sema.DiagnoseLevel{"by context": sema.DiagnoseSampled, "by goroutine": sema.DiagnoseFull} {
 		t.Run(name, func(t *testing.T) {
 			j, observe := reports(sema.EventInverted)
@@ -121,7 +121,7 @@ func TestInvertedOrderIsReportedOnceWithBothStacks(t *testing.T) {
 				lockAThenB(t, a, b, level)
 			}
 			if len(j.take()) > 0 {
-				t.Fatal("one order is no inversion")
+				t.Fatal("an inversion was reported for a single order")
 			}
 			for range 3 {
 				lockBThenA(t, b, a, level)
@@ -148,7 +148,7 @@ func lockInOrder(t *testing.T, first, second *sema.Semaphore, level sema.Diagnos
 	p, err := first.Acquire(ctx, 1)
 	wantErr(t, err, nil)
 	defer p.Release()
-	if level != sema.DiagnoseFull { // the context says which permit is held
+	if level != sema.DiagnoseFull { // the context identifies the permit
 		held, cancel := p.Context(ctx)
 		defer cancel()
 		ctx = held
@@ -158,7 +158,7 @@ func lockInOrder(t *testing.T, first, second *sema.Semaphore, level sema.Diagnos
 	q.Release()
 }
 
-func TestLongerCyclesAreReportedToo(t *testing.T) {
+func TestDiagnose_LongerCyclesAreReported(t *testing.T) {
 	j, observe := reports(sema.EventInverted)
 	var ring []*sema.Semaphore
 	for _, name := range []string{"ring x", "ring y", "ring z"} {
@@ -173,7 +173,8 @@ func TestLongerCyclesAreReportedToo(t *testing.T) {
 	}
 }
 
-// What was acquired under a permit counts when the permit is split before its release.
+// TestDiagnose_OrderUnderAPermitThatIsSplit checks that an acquire under a permit
+// counts if the permit is split before its release.
 func TestDiagnose_OrderUnderAPermitThatIsSplit(t *testing.T) {
 	j, observe := reports(sema.EventInverted)
 	full := sema.Diagnose(sema.DiagnoseFull)
@@ -191,7 +192,8 @@ func TestDiagnose_OrderUnderAPermitThatIsSplit(t *testing.T) {
 	wantKinds(t, j, sema.EventInverted)
 }
 
-// But not if the parts are handed over.
+// TestDiagnose_OrderUnderAPermitWhosePartsAreHandedOver checks that it does not count
+// if the parts are handed over to other goroutines.
 func TestDiagnose_OrderUnderAPermitWhosePartsAreHandedOver(t *testing.T) {
 	j, observe := reports(sema.EventInverted)
 	full := sema.Diagnose(sema.DiagnoseFull)
@@ -208,7 +210,7 @@ func TestDiagnose_OrderUnderAPermitWhosePartsAreHandedOver(t *testing.T) {
 	wantKinds(t, j)
 }
 
-func TestAcquireAllIsNoInversion(t *testing.T) {
+func TestDiagnose_AcquireAllIsNoInversion(t *testing.T) {
 	j, observe := reports(sema.EventInverted)
 	a := sema.New(1, sema.Name("all a"), sema.Diagnose(sema.DiagnoseFull), observe)
 	b := sema.New(1, sema.Name("all b"), sema.Diagnose(sema.DiagnoseFull), observe)
@@ -221,7 +223,7 @@ func TestAcquireAllIsNoInversion(t *testing.T) {
 	wantKinds(t, j)
 }
 
-func TestSelfDeadlockIsSuspected(t *testing.T) {
+func TestDiagnose_SelfDeadlockIsSuspected(t *testing.T) {
 	for _, level := range []sema.DiagnoseLevel{sema.DiagnoseSampled, sema.DiagnoseFull} {
 		j, observe := reports(sema.EventDeadlocked)
 		var stop context.CancelFunc
@@ -230,7 +232,7 @@ func TestSelfDeadlockIsSuspected(t *testing.T) {
 				stop()
 			}
 		}))
-		// WarnHold has every acquire recorded, at whatever level.
+		// WarnHold records every acquire, at any level.
 		s := sema.New(1, sema.Name("self"), sema.Diagnose(level), sema.WarnHold(time.Hour), observe, whenReported)
 		p := mustAcquire(t, s, 1)
 		held, cancel := p.Context(t.Context())
@@ -248,10 +250,10 @@ func TestSelfDeadlockIsSuspected(t *testing.T) {
 	}
 }
 
-func TestDeadlockAmongGoroutinesIsSuspectedOnce(t *testing.T) {
+func TestDiagnose_DeadlockAmongGoroutinesIsSuspectedOnce(t *testing.T) {
 	j, observe := reports(sema.EventDeadlocked)
-	a := sema.New(1, sema.Name("dead a"), sema.Diagnose(sema.DiagnoseFull), observe)
-	b := sema.New(1, sema.Name("dead b"), sema.Diagnose(sema.DiagnoseFull), observe)
+	a := sema.New(1, sema.Name("ring a"), sema.Diagnose(sema.DiagnoseFull), observe)
+	b := sema.New(1, sema.Name("ring b"), sema.Diagnose(sema.DiagnoseFull), observe)
 	ctx, cancel := context.WithCancel(t.Context())
 	var both, ended sync.WaitGroup
 	both.Add(2)
@@ -265,7 +267,7 @@ func TestDeadlockAmongGoroutinesIsSuspectedOnce(t *testing.T) {
 		})
 	}
 	waitersReach(t, 2, func() int { return a.Stats().Waiters + b.Stats().Waiters })
-	late := acquiring(ctx, a, 1) // comes to a deadlock that is known
+	late := acquiring(ctx, a, 1) // joins a deadlock that was reported already
 	waitersReach(t, 3, func() int { return a.Stats().Waiters + b.Stats().Waiters })
 	waitersReach(t, 1, func() int { j.mu.Lock(); defer j.mu.Unlock(); return len(j.events) })
 	time.Sleep(10 * time.Millisecond)
@@ -273,14 +275,14 @@ func TestDeadlockAmongGoroutinesIsSuspectedOnce(t *testing.T) {
 	ended.Wait()
 	<-late
 	e := wantKinds(t, j, sema.EventDeadlocked)
-	for _, want := range []string{"suspected", `1 of "dead a"`, `1 of "dead b"`, "TestDeadlockAmongGoroutines"} {
+	for _, want := range []string{"suspected", `1 of "ring a"`, `1 of "ring b"`, "TestDiagnose_DeadlockAmongGoroutines"} {
 		if !strings.Contains(e[0].Report, want) {
 			t.Errorf("no %q in\n%s", want, e[0].Report)
 		}
 	}
 }
 
-func TestSampledRecordsAFewAndLosesNothing(t *testing.T) {
+func TestDiagnose_SampledRecordsSomeAndLosesNoPermit(t *testing.T) {
 	j := new(journal)
 	s := sema.New(5000, sema.Name("sampled"), sema.Diagnose(sema.DiagnoseSampled), sema.Observe(j))
 	var held []sema.Permit
@@ -302,7 +304,7 @@ func TestSampledRecordsAFewAndLosesNothing(t *testing.T) {
 	wantStats(t, s, 0, 0)
 }
 
-func TestEnvironmentSetsTheLevelOfTheProcess(t *testing.T) {
+func TestDiagnose_EnvironmentSetsTheLevelOfTheProcess(t *testing.T) {
 	if os.Getenv("SEMA_TEST_CHILD") == "1" {
 		s := sema.New(1, sema.Name("by environment"))
 		leak(t, s)
@@ -326,9 +328,9 @@ func TestEnvironmentSetsTheLevelOfTheProcess(t *testing.T) {
 	}
 }
 
-// TestInnerPermitDoesNotKeepALeakedOuterOneAlive: a record knows what its
-// holder held, and must know it without reaching the handles.
-func TestInnerPermitDoesNotKeepALeakedOuterOneAlive(t *testing.T) {
+// TestDiagnose_InnerPermitDoesNotKeepALeakedOuterOneAlive checks that a record, which
+// lists what its holder held, does not refer to the handles.
+func TestDiagnose_InnerPermitDoesNotKeepALeakedOuterOneAlive(t *testing.T) {
 	leaked, observe := leakReports()
 	outer := sema.New(1, sema.Name("outer"), sema.Diagnose(sema.DiagnoseFull), observe)
 	inner := sema.New(1, sema.Name("inner"), sema.Diagnose(sema.DiagnoseFull), observe)
@@ -349,9 +351,9 @@ func acquireInside(t *testing.T, outer, inner *sema.Semaphore) sema.Permit {
 	return q
 }
 
-// TestReleaseIsNeverTakenForALeak collects all the time while permits come and
-// go, so that a handle may die in the middle of its release.
-func TestReleaseIsNeverTakenForALeak(t *testing.T) {
+// TestDiagnose_ReleaseIsNotReportedAsALeak runs the garbage collector all the time while
+// permits are acquired and released, so that a handle may be collected during a release.
+func TestDiagnose_ReleaseIsNotReportedAsALeak(t *testing.T) {
 	s := sema.New(8, sema.Diagnose(sema.DiagnoseFull), sema.ReclaimLeaks, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind == sema.EventLeaked {
 			t.Error(e.Report)
@@ -381,7 +383,7 @@ func TestReleaseIsNeverTakenForALeak(t *testing.T) {
 	wantStats(t, s, 0, 0)
 }
 
-func TestWarnHoldOfAPartCountsFromTheAcquire(t *testing.T) {
+func TestWarnHold_OfAPartCountsFromTheAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, observe := reports(sema.EventOverheld)
 		s := sema.New(2, sema.WarnHold(time.Second), observe)

@@ -2,11 +2,13 @@ package sema
 
 import "context"
 
-// Do runs fn while holding n permits of gate. The permits are released when
-// fn returns, panics or ends its goroutine. fn's context is that of
-// [Permit.Context]: it ends when the permit is lost. Do returns what kept it
-// from acquiring, or fn's error, or else, if the permit was lost meanwhile,
-// that. A nil gate or context is ErrInvalid.
+// Do runs fn while it holds n permits of gate. It releases the permits when fn
+// returns, panics or ends its goroutine. The context of fn is that of
+// [Permit.Context]: it ends when the permit is lost.
+//
+// Do returns the error of the acquire, or that of fn. If fn returns nil but the
+// permit was lost meanwhile, Do returns that error. A nil gate or context is
+// ErrInvalid.
 func Do(ctx context.Context, gate Gate, n int64, fn func(context.Context) error) error {
 	switch {
 	case gate == nil:
@@ -20,10 +22,10 @@ func Do(ctx context.Context, gate Gate, n int64, fn func(context.Context) error)
 	}
 	defer p.Release()
 	if p.Lost() == nil {
-		return fn(holdingContext(ctx, p)) // nothing can end it early
+		return fn(holdingContext(ctx, p)) // the permit cannot be lost
 	}
 	if err := p.Err(); err != nil {
-		return err // lost before anything was done with it
+		return err // lost before fn started
 	}
 	held, cancel := p.Context(ctx)
 	defer cancel()

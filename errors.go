@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// What callers branch on, with errors.Is, at every scope. The errors returned are
-// *[Error] values that wrap one of these with the facts; [Hint] returns the advice,
-// and [Reason] a short word for metrics. A context that ended is not wrapped: its
-// cause is returned as it is.
+// Sentinel errors of every scope, for use with errors.Is. Methods return *[Error]
+// values that wrap one of them with the facts. [Hint] returns the advice, and
+// [Reason] a short word for metrics. An acquire whose context ended returns the
+// context's cause without wrapping.
 var (
-	// ErrFull: a try found too few permits free.
+	// ErrFull: too few permits are free for a call that does not wait.
 	ErrFull error = &sentinel{text: "too few permits free", reason: "full", hint: "wait with Acquire, or shed the request"}
-	// ErrQueueFull: as many callers wait as MaxWaiters allows. It is ErrFull too.
+	// ErrQueueFull: as many callers wait as MaxWaiters allows. It matches ErrFull too.
 	ErrQueueFull error = &sentinel{text: "queue full", reason: "queue-full", hint: "shed the request, or raise MaxWaiters", is: ErrFull}
-	// ErrTimeout: MaxWait passed. It is context.DeadlineExceeded too.
+	// ErrTimeout: MaxWait passed. It matches context.DeadlineExceeded too.
 	ErrTimeout error = &sentinel{text: "waited too long", reason: "timeout", hint: "look for permits held too long, or raise MaxWait or the capacity", is: context.DeadlineExceeded}
 	// ErrClosed: the semaphore was closed.
 	ErrClosed error = &sentinel{text: "closed", reason: "closed", hint: "create a new one: a closed one stays closed"}
 	// ErrDraining: the semaphore is draining and grants nothing.
 	ErrDraining error = &sentinel{text: "draining", reason: "draining", hint: "use another one, or retry after it is resumed"}
-	// ErrTooLarge: more was asked for than can ever be granted.
+	// ErrTooLarge: the request exceeds the capacity and can never be granted.
 	ErrTooLarge error = &sentinel{text: "larger than capacity", reason: "too-large", hint: "split the request, or raise the capacity"}
-	// ErrLost: the lease behind a permit is gone; another client may hold it.
+	// ErrLost: the lease behind a permit is lost; another client may hold it.
 	ErrLost error = &sentinel{text: "lease lost", reason: "lost", hint: "stop using the resource and acquire again"}
 	// ErrUnavailable: the store behind a fleet semaphore does not reply.
 	ErrUnavailable error = &sentinel{text: "store unavailable", reason: "unavailable", hint: "check that it runs and can be reached"}
 	// ErrOverRelease: more was released than acquired.
 	ErrOverRelease error = &sentinel{text: "more released than acquired", reason: "over-release", hint: "release each permit once, by the goroutine that acquired it"}
-	// ErrInvalid: an argument is invalid: a negative weight, a nil context.
+	// ErrInvalid: an argument is invalid, such as a negative weight or a nil context.
 	ErrInvalid error = &sentinel{text: "invalid argument", reason: "invalid"}
 )
 
-// nilContext is the detail of ErrInvalid for a call without a context.
+// nilContext is the Detail of an ErrInvalid for a nil context.
 const nilContext = "nil context"
 
-// A sentinel is an error that may be a special case of another.
+// A sentinel is an error that may match another one in addition to itself.
 type sentinel struct {
 	text, reason, hint string
 	is                 error
@@ -47,22 +47,23 @@ type sentinel struct {
 func (e *sentinel) Error() string        { return "sema: " + e.text }
 func (e *sentinel) Is(target error) bool { return e.is != nil && errors.Is(e.is, target) }
 
-// An Error is what failed, with the numbers of that moment. Err is the sentinel.
+// An Error describes a failed operation, with the figures at that moment. It
+// wraps Err.
 type Error struct {
-	Op       string // what was tried: "acquire", "try", "drain", …
-	Name     string // of the semaphore, if it has one
-	Weight   int64  // permits asked for
-	Capacity int64
-	InUse    int64
-	Waiters  int
-	Detail   string        // more facts, if there are any
-	Advice   string        // what [Hint] returns; "": the hint of the sentinel
-	After    time.Duration // after which asking again makes sense; 0: unknown
-	Err      error
+	Op       string        // the operation: "acquire", "try", "drain", …
+	Name     string        // name of the semaphore; "": no name
+	Weight   int64         // permits requested
+	Capacity int64         // permits of the semaphore
+	InUse    int64         // permits held
+	Waiters  int           // queued callers
+	Detail   string        // more facts; "": none
+	Advice   string        // returned by [Hint]; "": the hint of the sentinel
+	After    time.Duration // how long to wait before a retry makes sense; 0: unknown
+	Err      error         // the sentinel, or the cause of a context that ended
 }
 
-// Error returns one line of facts: what failed, how much of how much, and why. What
-// to do about it is in [Hint].
+// Error returns one line of facts: what failed, how much of the capacity was
+// requested, and why it failed. [Hint] returns the advice.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("sema: ")
@@ -97,9 +98,9 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint returns what a person can do about an error, "" if nothing is known. It is the
-// advice of the first error in the chain that has some: an [Error], a sentinel of
-// this package, or one with a method Hint() string.
+// Hint returns advice for a person on how to handle err, or "" if there is none.
+// It is the advice of the first error in the chain that has any: an [Error], a
+// sentinel of this package, or an error with a method Hint() string.
 func Hint(err error) string {
 	switch e := err.(type) {
 	case interface{ Hint() string }:
@@ -127,12 +128,14 @@ func Hint(err error) string {
 	return ""
 }
 
-// Reason returns a short stable word for why an acquire failed, for the labels of
-// metrics: "full", "queue-full", "timeout", "closed", "draining", "too-large", "lost",
-// "unavailable", "over-release" or "invalid" for the sentinels of this package;
-// "cancelled" and "deadline" for contexts that ended; what the method Reason() string
-// of an error in the chain returns, such as "rate" or "breaker"; "other" for the rest,
-// and "" for nil.
+// Reason returns a short stable word for why an acquire failed, for metric labels:
+//
+//   - "full", "queue-full", "timeout", "closed", "draining", "too-large", "lost",
+//     "unavailable", "over-release" or "invalid" for the sentinels of this package;
+//   - "cancelled" and "deadline" for contexts that ended;
+//   - the result of the method Reason() string of an error in the chain, such as
+//     "rate" or "breaker";
+//   - "other" for all other errors, and "" for nil.
 func Reason(err error) string {
 	var (
 		known    *sentinel
@@ -153,7 +156,7 @@ func Reason(err error) string {
 	return "other"
 }
 
-// sentinelOf is the error for a status that ends an acquire.
+// sentinelOf returns the error for a status that ends an acquire.
 func sentinelOf(v status) error {
 	switch v {
 	case full:
@@ -169,5 +172,5 @@ func sentinelOf(v status) error {
 	case timedOut:
 		return ErrTimeout
 	}
-	panic(fmt.Sprintf("sema: status %d ends no acquire", v))
+	panic(fmt.Sprintf("sema: status %d is not an error", v))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestError_HasTheFacts(t *testing.T) {
+func TestError_ContainsTheFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(10, sema.Name("db"), sema.MaxWait(time.Second))
 		_, tooLarge := s.Acquire(t.Context(), 12)
@@ -51,7 +51,7 @@ func TestError_HasTheFacts(t *testing.T) {
 	})
 }
 
-func TestError_SaysWhenToTryAgain(t *testing.T) {
+func TestError_ContainsWhenToRetry(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  string
@@ -75,12 +75,12 @@ func TestError_WithoutCausePrints(t *testing.T) {
 	}
 }
 
-func TestSentinelsAreSpecialCasesOfEachOther(t *testing.T) {
+func TestError_SentinelsMatchMoreGeneralOnes(t *testing.T) {
 	if !errors.Is(sema.ErrQueueFull, sema.ErrFull) || errors.Is(sema.ErrFull, sema.ErrQueueFull) {
-		t.Error("a full queue is a full semaphore, and not the other way round")
+		t.Error("ErrQueueFull must match ErrFull, and not the other way round")
 	}
 	if !errors.Is(sema.ErrTimeout, context.DeadlineExceeded) || errors.Is(sema.ErrTimeout, sema.ErrFull) {
-		t.Error("a timeout is a deadline exceeded")
+		t.Error("ErrTimeout must match context.DeadlineExceeded and not ErrFull")
 	}
 	all := []error{sema.ErrFull, sema.ErrClosed, sema.ErrDraining, sema.ErrTooLarge, sema.ErrLost,
 		sema.ErrUnavailable, sema.ErrOverRelease, sema.ErrTimeout, sema.ErrInvalid}
@@ -102,7 +102,7 @@ func TestReasonAndHint_OfErrors(t *testing.T) {
 	closed := sema.New(1)
 	closed.Close()
 	_, isClosed := closed.Acquire(t.Context(), 1)
-	_, noContext := sema.New(1).Acquire(nil, 1) //lint:ignore SA1012 it is the test
+	_, noContext := sema.New(1).Acquire(nil, 1) //lint:ignore SA1012 the nil context is what is tested
 	for _, c := range []struct {
 		err          error
 		reason, hint string

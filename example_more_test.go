@@ -10,12 +10,12 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A lease that can be lost before it is released: what a fleet semaphore has.
-type parkingMeter struct{ expired chan struct{} }
+// An expiringLease can be lost before it is released, like a lease of a fleet semaphore.
+type expiringLease struct{ expired chan struct{} }
 
-func (m parkingMeter) Release()              {}
-func (m parkingMeter) Lost() <-chan struct{} { return m.expired }
-func (m parkingMeter) Err() error {
+func (m expiringLease) Release()              {}
+func (m expiringLease) Lost() <-chan struct{} { return m.expired }
+func (m expiringLease) Err() error {
 	select {
 	case <-m.expired:
 		return sema.ErrLost
@@ -25,15 +25,15 @@ func (m parkingMeter) Err() error {
 }
 
 func ExamplePermit_Lost() {
-	meter := parkingMeter{make(chan struct{})}
-	permit := sema.NewPermit(1, meter)
-	close(meter.expired)
+	lease := expiringLease{make(chan struct{})}
+	permit := sema.NewPermit(1, lease)
+	close(lease.expired)
 	select {
 	case <-permit.Lost():
-		fmt.Println("towed:", permit.Err())
+		fmt.Println("stop:", permit.Err())
 	case <-time.After(time.Minute):
 	}
-	// Output: towed: sema: lease lost
+	// Output: stop: sema: lease lost
 }
 
 func ExamplePermit_Err() {
@@ -70,13 +70,13 @@ func ExampleTicket_Cancel() {
 	s := sema.New(1)
 	ticket := s.Request(1)
 	<-ticket.Ready()
-	ticket.Cancel() // ready, but never taken: it goes back
+	ticket.Cancel() // granted but never taken: the permit is released
 	fmt.Println(s.Stats().InUse)
 	// Output: 0
 }
 
 func ExampleMaxWaiters() {
-	s := sema.New(1, sema.MaxWaiters(0)) // nobody waits: busy or not
+	s := sema.New(1, sema.MaxWaiters(0)) // no caller waits
 	held, _ := s.Acquire(context.Background(), 1)
 	defer held.Release()
 	_, err := s.Acquire(context.Background(), 1)
@@ -96,8 +96,8 @@ func ExampleSemaphore_Resize_parkOversize() {
 	// Output: 5 <nil>
 }
 
-// Unfair spares the switch of goroutines at each hand-off; LIFO serves the
-// newest first under overload.
+// Unfair saves the goroutine switch of each hand-off. LIFO serves the newest waiter
+// first under overload.
 func ExampleNew_orders() {
 	throughput := sema.New(8, sema.Unfair)
 	freshest := sema.New(8, sema.LIFO)

@@ -78,19 +78,19 @@ func ExampleSemaphore_TryAcquireFree() {
 	held, _ := s.Acquire(context.Background(), 3)
 	defer held.Release()
 
-	rest, _ := s.TryAcquireFree(context.Background()) // whatever is idle now
+	rest, _ := s.TryAcquireFree(context.Background()) // all that are free now
 	defer rest.Release()
 	fmt.Println(rest.Weight())
 	// Output: 7
 }
 
-// A ticket waits together with other channels.
+// A select waits for a ticket together with other channels.
 func ExampleSemaphore_Request() {
 	s := sema.New(1)
 	held, _ := s.Acquire(context.Background(), 1)
 
 	ticket := s.Request(1)
-	defer ticket.Cancel() // gives back what was never taken
+	defer ticket.Cancel() // releases a permit that was never taken
 	jobs := make(chan string, 1)
 	jobs <- "a job"
 	for range 2 {
@@ -129,7 +129,7 @@ func ExampleSemaphore_Stats_counters() {
 	s := sema.New(2)
 	ctx := context.Background()
 	sema.Do(ctx, s, 1, func(context.Context) error {
-		s.TryAcquire(ctx, 2) //semavet:ignore it is full
+		s.TryAcquire(ctx, 2) //semavet:ignore the semaphore is full
 		return nil
 	})
 	fmt.Printf("%+v\n", s.Stats().Counts)
@@ -155,12 +155,12 @@ func ExampleSemaphore_Resize_fromConfiguration() {
 func ExampleSemaphore_Forget() {
 	connections := sema.New(3)
 	permit, _ := connections.Acquire(context.Background(), 1)
-	connections.Forget(permit) // the server took this one away for good
+	connections.Forget(permit) // the server closed this connection for good
 	fmt.Println(connections.Stats().Capacity)
 	// Output: 2
 }
 
-// On shutdown: take nobody in, wait for those inside.
+// On shutdown, reject new requests and wait for those in flight.
 func ExampleSemaphore_Drain() {
 	requests := sema.New(100, sema.Name("requests"))
 	slow, _ := requests.Acquire(context.Background(), 1)
@@ -222,7 +222,7 @@ func ExamplePermit_Release() {
 	permit, _ := s.Acquire(context.Background(), 1)
 	alias := permit
 	permit.Release()
-	alias.Release() // does nothing
+	alias.Release() // has no effect
 	fmt.Println(s.Stats().Free)
 	// Output: 2
 }
@@ -230,7 +230,7 @@ func ExamplePermit_Release() {
 func ExamplePermit_Split() {
 	s := sema.New(10)
 	batch, _ := s.Acquire(context.Background(), 10)
-	first, rest, err := batch.Split(4) // two parts that end at different times
+	first, rest, err := batch.Split(4) // two parts that are released at different times
 	fmt.Println(first.Weight(), rest.Weight(), err)
 	first.Release()
 	fmt.Println(s.Stats().Free)
@@ -246,13 +246,13 @@ func ExamplePermit_Context() {
 	defer permit.Release()
 	ctx, cancel := permit.Context(context.Background())
 	defer cancel()
-	// Work under ctx: it ends if the permit is lost (a fleet lease can be),
-	// and whatever is acquired with it is known to be acquired by this holder.
+	// Use ctx for the work: it ends if the permit is lost, as a fleet lease can be. What
+	// is acquired with it is known to be acquired by this holder.
 	fmt.Println(len(sema.Held(ctx)), ctx.Err())
 	// Output: 1 <nil>
 }
 
-// A gate of your own: this one lets nobody in on weekends.
+// A custom gate that grants no permits on weekends.
 func ExampleNewPermit() {
 	gate := officeHours{sema.New(3), time.Saturday}
 	_, err := gate.Acquire(context.Background(), 1)
@@ -283,21 +283,21 @@ func (g officeHours) Acquire(ctx context.Context, n int64) (sema.Permit, error) 
 	if err != nil {
 		return sema.Permit{}, err
 	}
-	return sema.NewPermit(n, doorman{p}), nil
+	return sema.NewPermit(n, officeLease{p}), nil
 }
 
 func (g officeHours) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	return g.Acquire(ctx, n)
 }
 
-type doorman struct{ inner sema.Permit }
+type officeLease struct{ inner sema.Permit }
 
-func (d doorman) Release() {
+func (d officeLease) Release() {
 	fmt.Println("leaving")
 	d.inner.Release()
 }
 
-// Do acquires, runs and releases, whatever happens inside.
+// Do acquires a permit, runs the function and releases the permit, whatever happens.
 func ExampleDo() {
 	s := sema.New(1)
 	err := sema.Do(context.Background(), s, 1, func(ctx context.Context) error {
@@ -307,8 +307,7 @@ func ExampleDo() {
 	// Output: query failed 0
 }
 
-// A job that needs a GPU and memory, without holding one while it waits for
-// the other.
+// A job that needs a GPU and memory holds neither while it waits for the other.
 func ExampleAcquireAll() {
 	gpus, memory := sema.New(2, sema.Name("gpu")), sema.New(64, sema.Name("GB"))
 	permit, err := sema.AcquireAll(context.Background(),
@@ -322,7 +321,7 @@ func ExampleAcquireAll() {
 	// 2 64
 }
 
-// Drop-in for golang.org/x/sync/semaphore: change the import, nothing else.
+// To replace golang.org/x/sync/semaphore, change the import and nothing else.
 func ExampleWeighted() {
 	sem := sema.NewWeighted(10) // semaphore.NewWeighted with the import renamed
 	if err := sem.Acquire(context.Background(), 3); err != nil {
@@ -333,7 +332,7 @@ func ExampleWeighted() {
 	// Output: false true
 }
 
-// From zero, a counter is a signal: one side waits, the other posts.
+// A counter that starts at zero is a signal: one side waits, the other posts.
 func ExampleCounter() {
 	ready := sema.NewCounter(0, 1)
 	go ready.Post(1)
@@ -344,8 +343,8 @@ func ExampleCounter() {
 	// sema: post 1 of 3 permits: more released than acquired: the counter is at 3
 }
 
-// A producer posts, and closes when it is done; a consumer takes batches until
-// nothing is left.
+// A producer posts, and closes the counter when it is done. A consumer takes batches
+// until nothing is left.
 func ExampleCounter_WaitUpTo() {
 	ready := sema.NewCounter(0, 100)
 	ready.Post(7)
@@ -365,7 +364,7 @@ func ExampleCounter_WaitUpTo() {
 	// done
 }
 
-// What a closed counter has left can still be taken.
+// Consumers can still take what a closed counter has left.
 func ExampleCounter_Close() {
 	jobs := sema.NewCounter(2, 10, sema.Name("jobs"))
 	jobs.Close()
@@ -379,7 +378,7 @@ func ExampleCounter_Close() {
 }
 
 func ExampleStriped() {
-	inFlight := sema.NewStriped(10_000) // hot on every core, seldom full
+	inFlight := sema.NewStriped(10_000) // used by every core, seldom exhausted
 	permit, err := inFlight.Acquire(context.Background(), 1)
 	fmt.Println(err)
 	permit.Release()
@@ -396,8 +395,8 @@ func ExampleSpin() {
 	// Output: 0
 }
 
-// The options bound who waits and for how long: sensible for anything that
-// serves requests.
+// Bounds on the number of waiters and on their wait suit anything that serves
+// requests.
 func ExampleNew_bounded() {
 	db := sema.New(1, sema.Name("db"), sema.MaxWaiters(100), sema.MaxWait(time.Millisecond))
 	held, _ := db.Acquire(context.Background(), 1)
@@ -419,7 +418,7 @@ func ExampleObserve() {
 	// Output: rejected 5
 }
 
-// LogTo tells an operator of exhaustion and of permits held too long.
+// LogTo logs exhaustion and permits held too long, for operators.
 func ExampleLogTo() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -438,23 +437,23 @@ func ExampleLogTo() {
 	// level=WARN msg="sema: exhausted" semaphore=db
 }
 
-// A sticky permit is one kept for longer than the work it was acquired for.
+// WarnHold reports a permit that is held for longer than its work should take.
 func ExampleWarnHold() {
-	told := make(chan struct{})
+	reported := make(chan struct{})
 	s := sema.New(1, sema.Name("db"), sema.WarnHold(time.Millisecond),
 		sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 			if e.Kind == sema.EventOverheld {
 				fmt.Println(e.Kind, "at", strings.Split(e.Site, ":")[0] != "")
-				close(told)
+				close(reported)
 			}
 		})))
 	permit, _ := s.Acquire(context.Background(), 1)
-	<-told // a long coffee break
+	<-reported // the permit is still held
 	permit.Release()
 	// Output: overheld at true
 }
 
-// Who holds what, and since when: for a debug page.
+// A debug page can list the held permits and their age.
 func ExampleHolders() {
 	s := sema.New(2, sema.Name("example"), sema.Diagnose(sema.DiagnoseFull))
 	permit, _ := s.Acquire(context.Background(), 1)
@@ -467,9 +466,9 @@ func ExampleHolders() {
 	// Output: example 1 true true
 }
 
-// Where callers wait, the longest first.
+// Contention lists the call sites that wait, the longest first.
 func ExampleContention() {
-	quiet := sema.ObserverFunc(func(sema.Event) {}) // without, reports are logged
+	quiet := sema.ObserverFunc(func(sema.Event) {}) // without an observer, reports are logged
 	s := sema.New(1, sema.Diagnose(sema.DiagnoseFull), sema.MaxWait(time.Millisecond), sema.Observe(quiet))
 	held, _ := s.Acquire(context.Background(), 1)
 	s.Acquire(context.Background(), 1)

@@ -7,9 +7,9 @@ import (
 	"github.com/sema-go/sema/internal/describe"
 )
 
-// What %v, %+v, %#v and log/slog print of the types of this package. A value
-// that is printed by reflection shows pointers and reads memory that others
-// change; these methods take a snapshot first and hold no lock while printing.
+// The methods of this file define what %v, %+v, %#v and log/slog print. Printing by
+// reflection would show pointers and read memory that other goroutines change. These
+// methods take a snapshot first and hold no lock while they print.
 
 // String returns the name, the permits in use, the capacity and the number of
 // waiters, as in
@@ -20,7 +20,7 @@ func (s *Semaphore) String() string {
 	case s == nil:
 		return nilText
 	case s.core.id == 0:
-		return "semaphore: zero value, make it with sema.New"
+		return "semaphore: zero value, create it with sema.New"
 	}
 	return usage("semaphore", s.name, s.Stats())
 }
@@ -31,7 +31,7 @@ func (s *Semaphore) GoString() string { return s.String() }
 // LogValue implements [slog.LogValuer]: it returns String.
 func (s *Semaphore) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// usage returns one line about a semaphore with these figures.
+// usage returns one line that describes a semaphore with these figures.
 func usage(kind, name string, st Stats) string {
 	capacity := st.Capacity
 	if capacity == MaxCapacity {
@@ -91,7 +91,7 @@ func (c *Counter) String() string {
 	case c == nil:
 		return nilText
 	case c.core.capacity == 0:
-		return "counter: zero value, make it with sema.NewCounter"
+		return "counter: zero value, create it with sema.NewCounter"
 	}
 	c.core.mu.Lock()
 	value, waiters, isClosed := c.core.free(), c.core.queue.n, c.core.phase == shut
@@ -116,7 +116,7 @@ func (s *Striped) String() string {
 	case s == nil:
 		return nilText
 	case len(s.cells) == 0:
-		return "striped semaphore: zero value, make it with sema.NewStriped"
+		return "striped semaphore: zero value, create it with sema.NewStriped"
 	}
 	return usage("striped semaphore", s.name, s.Stats())
 }
@@ -165,7 +165,7 @@ func (t *Ticket) String() string {
 	case t == nil:
 		return nilText
 	case t.sem == nil:
-		return "request: zero value, make it with Semaphore.Request"
+		return "request: zero value, create it with Semaphore.Request"
 	}
 	t.mu.Lock()
 	state, err := t.state, t.err

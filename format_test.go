@@ -16,7 +16,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// wantText checks every way in which a value is usually printed.
+// wantText checks the common ways to print a value.
 func wantText(t *testing.T, value any, want string) {
 	t.Helper()
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
@@ -61,17 +61,17 @@ func TestSemaphore_PrintsItsFigures(t *testing.T) {
 	})
 	wantText(t, sema.New(math.MaxInt64), "semaphore: 0 in use, unlimited, 0 waiting")
 	wantText(t, sema.New(1, sema.Name("a\x1b[31m")), `semaphore "a\x1b[31m": 0 of 1 in use, 0 waiting`)
-	wantText(t, new(sema.Semaphore), "semaphore: zero value, make it with sema.New")
+	wantText(t, new(sema.Semaphore), "semaphore: zero value, create it with sema.New")
 	wantText(t, (*sema.Semaphore)(nil), "<nil>")
 }
 
-// A namedLease is the lease of a gate of one's own.
+// A namedLease is the lease of a custom gate.
 type namedLease struct{}
 
 func (namedLease) Release()     {}
 func (namedLease) Name() string { return "mine" }
 
-func TestPermit_PrintsWhatItIs(t *testing.T) {
+func TestPermit_PrintsItsState(t *testing.T) {
 	named := sema.New(10, sema.Name("db"))
 	for _, s := range []struct {
 		gate sema.Gate
@@ -106,7 +106,7 @@ func TestCounter_PrintsItsFigures(t *testing.T) {
 		synctest.Wait()
 		wantText(t, c, `counter "jobs": 3 of 10, 0 waiting, closed`)
 	})
-	wantText(t, new(sema.Counter), "counter: zero value, make it with sema.NewCounter")
+	wantText(t, new(sema.Counter), "counter: zero value, create it with sema.NewCounter")
 	wantText(t, (*sema.Counter)(nil), "<nil>")
 }
 
@@ -123,7 +123,7 @@ func TestTicket_PrintsItsState(t *testing.T) {
 	wantText(t, waiting, `request to "db": 1, failed: context canceled`)
 	p.Release()
 	wantText(t, sema.New(1).Request(1), `request: 1, granted`)
-	wantText(t, new(sema.Ticket), "request: zero value, make it with Semaphore.Request")
+	wantText(t, new(sema.Ticket), "request: zero value, create it with Semaphore.Request")
 	wantText(t, (*sema.Ticket)(nil), "<nil>")
 }
 
@@ -131,7 +131,7 @@ func TestStriped_PrintsItsFigures(t *testing.T) {
 	s := sema.NewStriped(4)
 	mustAcquire(t, s, 1)
 	wantText(t, s, "striped semaphore: 1 of 4 in use, 0 waiting")
-	wantText(t, new(sema.Striped), "striped semaphore: zero value, make it with sema.NewStriped")
+	wantText(t, new(sema.Striped), "striped semaphore: zero value, create it with sema.NewStriped")
 	wantText(t, (*sema.Striped)(nil), "<nil>")
 }
 
@@ -160,7 +160,8 @@ func TestError_PrintsItsText(t *testing.T) {
 	wantText(t, sema.ErrFull, sema.ErrFull.Error())
 }
 
-// TestSemaphore_PrintsWhileInUse is for the race detector.
+// TestSemaphore_PrintsWhileInUse prints a semaphore while other goroutines use it, for the
+// race detector.
 func TestSemaphore_PrintsWhileInUse(t *testing.T) {
 	s, c, striped := sema.New(3, sema.Name("db")), sema.NewCounter(2, 4), sema.NewStriped(3)
 	weighted := sema.NewWeighted(3)

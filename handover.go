@@ -13,7 +13,7 @@ import (
 	"github.com/sema-go/sema/internal/callsite"
 )
 
-// A goroutine that acquires a permit need not be the one that works under it: in
+// The goroutine that acquires a permit need not be the one that uses it: in
 //
 //	for _, job := range jobs {
 //		permit, err := s.Acquire(ctx, 1)
@@ -21,22 +21,22 @@ import (
 //		go func() { defer permit.Release(); job() }()
 //	}
 //
-// the loop holds nothing. So a permit is booked on the goroutine that acquired it
-// only where nothing shows that it is handed over:
+// the loop holds nothing. So a permit is attributed to the goroutine that acquired it
+// only while nothing indicates that it was handed over:
 //
-//   - An order of acquires counts when the permit held meanwhile is released by the
-//     goroutine that acquired it. Where another one releases it, permits that are
-//     acquired at the same place are booked on no goroutine from then on.
-//   - Before a deadlock is reported, the goroutines involved must not have started
-//     others that still run. The runtime tells that only in a dump of all stacks.
-//   - A goroutine that waits for more of what it has acquired at the same place runs a
-//     loop, which more often sends its permits elsewhere than it forgets them.
+//   - An acquire order counts if the permit held meanwhile is released by the
+//     goroutine that acquired it. If another goroutine releases it, permits acquired
+//     at the same place are attributed to no goroutine from then on.
+//   - A deadlock is reported only if the goroutines involved have not started others
+//     that still run. The runtime provides that only in a dump of all stacks.
+//   - A goroutine that waits for more permits at the place where it acquired some runs
+//     a loop. Such a loop more often hands its permits over than forgets them.
 
-// handovers has which goroutines release the permits that are acquired at a place.
+// handovers tracks which goroutines release the permits acquired at a place.
 var handovers = releases{byPlace: map[string]int{}}
 
 // releases counts, for each place, the permits that were released by the goroutine
-// that acquired them; handsOver if one was not.
+// that acquired them. The count is handsOver if one was not.
 type releases struct {
 	mu      sync.Mutex
 	byPlace map[string]int
@@ -44,77 +44,78 @@ type releases struct {
 
 const (
 	handsOver = -1
-	// settled is after how many releases by the same goroutine only one in rarely is
-	// looked at: to find out the number of a goroutine takes microseconds.
-	settled = 16
-	rarely  = 64
-	// mostPlaces bounds the places: code that is generated or evaluated as a program
-	// runs has any number of them.
-	mostPlaces = 10_000
+	// settledAfter is the number of releases by the same goroutine after which only
+	// one release in settledSample is checked: determining the id of a goroutine takes
+	// microseconds.
+	settledAfter  = 16
+	settledSample = 64
+	// maxPlaces bounds the number of places: a program that generates or evaluates
+	// code at run time has any number of them.
+	maxPlaces = 10_000
 )
 
-// handOver notes that permits of a place are handed over.
-func (s *releases) handOver(place string) { s.set(place, func(int) int { return handsOver }) }
+// markHandedOver records that permits of a place are handed over.
+func (s *releases) markHandedOver(place string) { s.update(place, func(int) int { return handsOver }) }
 
-// own notes a release by the goroutine that acquired the permit.
-func (s *releases) own(place string) {
-	s.set(place, func(n int) int {
+// countOwn records a release by the goroutine that acquired the permit.
+func (s *releases) countOwn(place string) {
+	s.update(place, func(n int) int {
 		if n == handsOver {
 			return n
 		}
-		return min(n+1, settled)
+		return min(n+1, settledAfter)
 	})
 }
 
-func (s *releases) set(place string, change func(int) int) {
+func (s *releases) update(place string, change func(int) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n, known := s.byPlace[place]; known || len(s.byPlace) < mostPlaces {
+	if n, known := s.byPlace[place]; known || len(s.byPlace) < maxPlaces {
 		s.byPlace[place] = change(n)
 	}
 }
 
-func (s *releases) of(place string) int {
+func (s *releases) get(place string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byPlace[place]
 }
 
-// learn looks which goroutine releases a permit. It confirms what was acquired
-// meanwhile if that is the one that has acquired the permit.
-func (r *record) learn(acquired map[*Monitor]pendingOrder) {
-	if r.by.goroutine == 0 || r.handedOver || len(acquired) == 0 && handovers.of(r.place) == settled && rand.Uint32()%rarely != 0 {
+// noteReleaser checks which goroutine releases the permit. If it is the one that
+// acquired the permit, the acquires made meanwhile count as acquire orders.
+func (r *record) noteReleaser(acquired map[*Monitor]pendingOrder) {
+	if r.caller.goroutine == 0 || r.handedOver || len(acquired) == 0 && handovers.get(r.place) == settledAfter && rand.Uint32()%settledSample != 0 {
 		return
 	}
-	if goroutineID() != r.by.goroutine {
-		handovers.handOver(r.place)
+	if goroutineID() != r.caller.goroutine {
+		handovers.markHandedOver(r.place)
 		return
 	}
-	handovers.own(r.place)
+	handovers.countOwn(r.place)
 	for wanted, o := range acquired {
 		wanted.noteOrder(hold{name: r.monitor.name, monitor: r.monitor, weight: r.weight, stack: r.stack, rec: r}, o.weight, o.at)
 	}
 }
 
 // isHandedOver reports whether the permit may be held by another goroutine than the
-// one that acquired it and now waits. If that has started others, its permits are
-// booked on none from then on.
+// one that acquired it and now waits. If that goroutine has started others, permits
+// acquired at its place are attributed to no goroutine from then on.
 func (r *record) isHandedOver(w *queuedWait, parents func() map[uint64]bool) bool {
 	if r.monitor == w.monitor && r.place == w.stack.place() {
 		return true
 	}
-	if !parents()[r.by.goroutine] {
+	if !parents()[r.caller.goroutine] {
 		return false
 	}
-	handovers.handOver(r.place)
-	recorded.unbook(r)
+	handovers.markHandedOver(r.place)
+	recorded.clearGoroutine(r)
 	return true
 }
 
-// parents returns the goroutines that have started others that still run. Those that
-// the standard library has started do not count, such as the one of net/http that reads
-// ahead for each handler, except by [sync.WaitGroup.Go]; nor do those that Sema has
-// started while a caller acquired.
+// parents returns the goroutines that have started others that still run. Goroutines
+// started by the standard library do not count, such as the one that net/http starts
+// to read ahead for each handler. Those of [sync.WaitGroup.Go] do count. Goroutines
+// that Sema started while a caller acquired do not count.
 func parents() map[uint64]bool {
 	found := map[uint64]bool{}
 	lines := bufio.NewScanner(bytes.NewReader(allStacks()))
@@ -132,15 +133,15 @@ func parents() map[uint64]bool {
 	return found
 }
 
-// isOfLibrary reports whether a function is of the standard library or of Sema, by its
-// name and place, "/src/fleet/workers.go:41 +0x39".
+// isOfLibrary reports whether a function belongs to the standard library or to Sema,
+// by its name and place, such as "/src/fleet/workers.go:41 +0x39".
 func isOfLibrary(function, place string) bool {
 	file := place[:max(0, strings.LastIndexByte(place, ':'))]
 	return isStandard(file) || callsite.Own(runtime.Frame{Function: function, File: file})
 }
 
-// isStandard reports whether a file is one of the standard library, by where the file
-// of one of its functions is.
+// isStandard reports whether a file belongs to the standard library, by the directory
+// of a known file of it.
 func isStandard(file string) bool {
 	root := standardRoot()
 	return root != "" && strings.HasPrefix(file, root)
@@ -152,14 +153,14 @@ var standardRoot = sync.OnceValue(func() string {
 	return strings.TrimSuffix(file, "strings/strings.go") // empty if built with -trimpath
 })
 
-// mostStacks bounds the dump of all stacks. What does not fit is not seen, so that a
-// report may be wrong in a program with some ten thousand goroutines.
-const mostStacks = 64 << 20
+// maxStackDump bounds the dump of all stacks, in bytes. Goroutines that do not fit are
+// missed, so a report may be wrong in a program with tens of thousands of goroutines.
+const maxStackDump = 64 << 20
 
 func allStacks() []byte {
 	for size := 1 << 20; ; size *= 4 {
-		dump := make([]byte, min(size, mostStacks))
-		if n := runtime.Stack(dump, true); n < len(dump) || len(dump) == mostStacks {
+		dump := make([]byte, min(size, maxStackDump))
+		if n := runtime.Stack(dump, true); n < len(dump) || len(dump) == maxStackDump {
 			return dump[:n]
 		}
 	}

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Context makes a context for the work done under the permit. It ends, with
-// cause [ErrLost], when the permit's lease is lost, and it carries the holder's
-// identity: what is acquired with it, or with a context made from it, is known
-// to be acquired while holding this permit. Call cancel when done.
+// Context returns a context for the work done under the permit. The context ends,
+// with a cause that wraps [ErrLost], when the permit's lease is lost. It also
+// identifies the holder: what is acquired with it, or with a context derived from it,
+// is known to be acquired while this permit is held. Call cancel when done.
 func (p Permit) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()
@@ -33,8 +33,8 @@ func (p Permit) lossCause() error {
 	return ErrLost
 }
 
-// Held lists the permits that ctx says its user holds, by [Permit.Context] or
-// [Do], and that are still held, the first acquired first.
+// Held returns the permits that ctx carries, from [Permit.Context] or [Do], and that
+// are still held, the first acquired first.
 func Held(ctx context.Context) []Permit {
 	var permits []Permit
 	for h := holdingOf(ctx); h != nil; h = h.outer {
@@ -46,7 +46,7 @@ func Held(ctx context.Context) []Permit {
 	return permits
 }
 
-// A holding is a permit in a context, and those in the contexts around it.
+// A holding is a permit in a context, linked to those of the parent contexts.
 type holding struct {
 	permit Permit
 	outer  *holding

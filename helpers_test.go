@@ -32,13 +32,13 @@ func wantStats(t testing.TB, s *sema.Semaphore, inUse int64, waiters int) {
 	}
 }
 
-// A result is what an acquire in another goroutine came to.
+// A result is the result of an acquire in another goroutine.
 type result struct {
 	permit sema.Permit
 	err    error
 }
 
-// acquiring starts an acquire and returns where its result will be.
+// acquiring starts an acquire in a goroutine and returns the channel of its result.
 func acquiring(ctx context.Context, g sema.Gate, n int64) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -48,8 +48,8 @@ func acquiring(ctx context.Context, g sema.Gate, n int64) <-chan result {
 	return c
 }
 
-// waitersReach waits until n callers stand in line, for tests that must run
-// outside a bubble.
+// waitersReach waits until n callers are queued, for tests that must run outside a
+// bubble.
 func waitersReach(t testing.TB, n int, waiters func() int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); waiters() != n; {
@@ -60,4 +60,5 @@ func waitersReach(t testing.TB, n int, waiters func() int) {
 	}
 }
 
-func settled(c <-chan result) bool { return len(c) > 0 }
+// isDone reports whether the acquire has ended.
+func isDone(c <-chan result) bool { return len(c) > 0 }

@@ -13,20 +13,19 @@ import (
 
 const modulePath = "github.com/sema-go/sema"
 
-// rooms is the order of the packages of this module: one may import only those
-// above it. A package that is not listed may be imported by nobody.
-var rooms = []string{
-	"internal/callsite", "internal/describe", "internal/seal", ".", "wfq", "classic", "pool", "group", "internal/list",
-	"internal/enginetest", "internal/enginetest/redistest", "internal/enginetest/pgtest", "internal/enginetest/etcdtest", "internal/proctest",
+// layers lists the packages of this module in order: each may import only those before
+// it. No package may import one that is not listed.
+var layers = []string{
+	"internal/callsite", "internal/describe", "internal/seal", "internal/list", ".", "rate", "wfq", "classic", "pool", "group", "registry",
+	"internal/storetest", "internal/storetest/redistest", "internal/storetest/pgtest", "internal/storetest/etcdtest", "internal/proctest",
 	"host/internal/futex", "host/internal/tally", "host", "host/posix", "host/sysv", "admit",
 	"internal/survey", "fleet/protocol", "internal/sessiontest", "fleet", "internal/leasing", "fleet/memstore", "fleet/fleettest", "sematest",
 }
 
-// testKits are the packages that are for tests, and may import testing
-// libraries.
+// testKits are the packages for tests, which may import testing libraries.
 var testKits = []string{"fleet/fleettest", "sematest"}
 
-func TestLibraryPackagesImportNoThirdPartyAndNothingBelow(t *testing.T) {
+func TestImports_NoThirdPartyAndNothingBelow(t *testing.T) {
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -42,21 +41,21 @@ func TestLibraryPackagesImportNoThirdPartyAndNothingBelow(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		room := roomOf(p.ImportPath)
-		if room == "examples" || strings.HasPrefix(room, "examples/") {
+		pkg := packageOf(p.ImportPath)
+		if pkg == "examples" || strings.HasPrefix(pkg, "examples/") {
 			continue
 		}
-		rank := slices.Index(rooms, room)
+		rank := slices.Index(layers, pkg)
 		if rank < 0 {
-			t.Errorf("package %s is not in the list of rooms", room)
+			t.Errorf("package %s is not in the list of layers", pkg)
 		}
 		for _, imported := range p.Imports {
-			other := roomOf(imported)
+			other := packageOf(imported)
 			switch {
-			case other == "" && !isStandard(imported) && !slices.Contains(testKits, room):
-				t.Errorf("%s imports %s: library packages have no third-party imports", room, imported)
-			case other != "" && (slices.Index(rooms, other) < 0 || slices.Index(rooms, other) >= rank):
-				t.Errorf("%s imports %s, which is not above it", room, other)
+			case other == "" && !isStandard(imported) && !slices.Contains(testKits, pkg):
+				t.Errorf("%s imports %s: library packages have no third-party imports", pkg, imported)
+			case other != "" && (slices.Index(layers, other) < 0 || slices.Index(layers, other) >= rank):
+				t.Errorf("%s imports %s, which is not above it", pkg, other)
 			}
 		}
 	}
@@ -65,13 +64,13 @@ func TestLibraryPackagesImportNoThirdPartyAndNothingBelow(t *testing.T) {
 	}
 }
 
-// roomOf is the path below the module, "." for its root, "" if outside.
-func roomOf(importPath string) string {
+// packageOf returns the path below the module, "." for its root, "" if outside.
+func packageOf(importPath string) string {
 	if importPath == modulePath {
 		return "."
 	}
-	if room, ok := strings.CutPrefix(importPath, modulePath+"/"); ok {
-		return path.Clean(room)
+	if pkg, ok := strings.CutPrefix(importPath, modulePath+"/"); ok {
+		return path.Clean(pkg)
 	}
 	return ""
 }

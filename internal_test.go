@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-func TestSizesThatMatter(t *testing.T) {
+func TestCore_SizesFitCacheLines(t *testing.T) {
 	if n := unsafe.Sizeof(handle{}); n != 64 {
 		t.Errorf("a handle is %d bytes, want a cache line", n)
 	}
@@ -27,7 +27,7 @@ func TestSizesThatMatter(t *testing.T) {
 	}
 }
 
-func TestStackHintStaysInRange(t *testing.T) {
+func TestStackHint_StaysInRange(t *testing.T) {
 	for log := uint8(1); log <= 8; log++ {
 		if h := stackHint(64 - log); h >= 1<<log {
 			t.Errorf("hint %d of %d", h, 1<<log)
@@ -35,24 +35,24 @@ func TestStackHintStaysInRange(t *testing.T) {
 	}
 }
 
-func TestContentionProfileStaysBounded(t *testing.T) {
+func TestContention_ProfileStaysBounded(t *testing.T) {
 	profile := pprof.NewProfile("sema.test.contention")
 	totals := waitTotals{bySite: map[string]*SiteWait{}, quantum: time.Millisecond}
 	var entered time.Duration
 	for range 200 {
-		totals.enter(profile, time.Second, 0)
+		totals.addToProfileLocked(profile, time.Second, 0)
 		entered += time.Second
 	}
-	if n := profile.Count(); n > contentionKeys || n < contentionKeys/4 {
+	if n := profile.Count(); n > maxContentionKeys || n < maxContentionKeys/4 {
 		t.Errorf("%d keys", n)
 	}
-	// The keys left stand for all the time that was entered, by and large.
-	if told := time.Duration(profile.Count()) * totals.quantum; told < entered*9/10 || told > entered*11/10 {
-		t.Errorf("the profile says %v of %v", told, entered)
+	// The remaining keys stand for all the time that was added, within a tenth.
+	if total := time.Duration(profile.Count()) * totals.quantum; total < entered*9/10 || total > entered*11/10 {
+		t.Errorf("the profile shows %v, want %v", total, entered)
 	}
 }
 
-func TestDebugLevelsAreParsed(t *testing.T) {
+func TestDiagnoseLevel_IsParsed(t *testing.T) {
 	for text, want := range map[string]DiagnoseLevel{"": DiagnoseOff, "off": DiagnoseOff, "Sampled": DiagnoseSampled, "FULL": DiagnoseFull} {
 		if got, ok := parseLevel(text); !ok || got != want {
 			t.Errorf("%q: %v, %v", text, got, ok)
@@ -63,12 +63,12 @@ func TestDebugLevelsAreParsed(t *testing.T) {
 	}
 	for l := DiagnoseOff; l <= DiagnoseFull; l++ {
 		if got, ok := parseLevel(l.String()); !ok || got != l {
-			t.Errorf("%v does not survive", l)
+			t.Errorf("%v is not parsed from its String", l)
 		}
 	}
 }
 
-func TestKindsHaveNames(t *testing.T) {
+func TestEventKind_HasAName(t *testing.T) {
 	for k := EventQueued; k <= EventMismatched; k++ {
 		if strings.HasPrefix(k.String(), "EventKind(") || k.String() == "" {
 			t.Errorf("kind %d has no name", k)
@@ -76,17 +76,17 @@ func TestKindsHaveNames(t *testing.T) {
 	}
 }
 
-func TestTestBinariesAreRecognised(t *testing.T) {
+func TestInTest_RecognisesTestBinaries(t *testing.T) {
 	for _, args := range [][]string{
 		{"/tmp/go-build1/b001/sema.test"}, {`C:\b001\sema.test.exe`}, {"debug", "-test.v"}, {"debug", "--test.run=X"}, nil,
 	} {
-		if !looksLikeTest(args) {
+		if !isTestBinary(args) {
 			t.Errorf("%q is a test binary", args)
 		}
 	}
 	for _, args := range [][]string{{"server"}, {"/usr/bin/test", "-v", "latest.txt"}} {
-		if looksLikeTest(args) {
-			t.Errorf("%q is no test binary", args)
+		if isTestBinary(args) {
+			t.Errorf("%q is not a test binary", args)
 		}
 	}
 	if !inTest() {
@@ -94,10 +94,11 @@ func TestTestBinariesAreRecognised(t *testing.T) {
 	}
 }
 
-// Names may be made up as a program runs, of what is held and of what is wanted.
+// TestOrderGraph_IsBounded generates names, as a program may do at run time, for held and
+// for wanted semaphores.
 func TestOrderGraph_IsBounded(t *testing.T) {
 	g := orderGraph{edges: map[string]map[string]edge{}}
-	for i := range 3 * mostOrders {
+	for i := range 3 * maxOrders {
 		g.note(hold{name: "global"}, fmt.Sprint("tenant ", i), stack{1})
 		g.note(hold{name: fmt.Sprint("job ", i)}, "disk", stack{1})
 	}
@@ -105,7 +106,7 @@ func TestOrderGraph_IsBounded(t *testing.T) {
 	for _, wanted := range g.edges {
 		edges += len(wanted)
 	}
-	if edges > mostOrders {
-		t.Errorf("%d edges are remembered, want %d at most", edges, mostOrders)
+	if edges > maxOrders {
+		t.Errorf("%d edges are recorded, want at most %d", edges, maxOrders)
 	}
 }

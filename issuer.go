@@ -9,38 +9,44 @@ import (
 	"unsafe"
 )
 
-// An Owner is a gate that an [Issuer] makes permits for.
+// An Owner is a gate for which an [Issuer] issues permits.
 //
 // It may also implement [Backing], for permits that can be lost, and a method
-// Name() string, which errors and reports print.
+// Name() string, whose result errors and reports print. An owner of a single permit,
+// with an Issuer of its own, may also implement
+//
+//	Slots() []int64        // for Permit.Slots
+//	Split(n int64) *Issuer // for Permit.Split: keeps weight n, and returns the Issuer of the rest
 type Owner interface {
 	// TakeBack returns n permits to the gate. It is called once for each permit
-	// that was issued, or for each part of one that was split. It must not block.
+	// that was issued, or once for each part of a permit that was split. It must not
+	// block.
 	TakeBack(n int64)
 }
 
-// An Issuer makes the permits of a [Gate] of your own without allocating: a
-// pair of Permit and Release costs about as much as that of a [Semaphore]. Embed
-// it by value, call Init once, and Permit for whatever your gate grants.
+// An Issuer issues the permits of a user's own [Gate] without allocating: a pair of
+// Permit and Release costs about as much as that of a [Semaphore]. Embed it by value,
+// call Init once, and call Permit for each grant.
 //
-// Permits of one Issuer cannot be told apart by their owner. Use [NewPermit] for
-// permits that stand for something of their own, such as a lease in a store.
+// The owner cannot distinguish the permits of one Issuer. Use [NewPermit] for permits
+// that stand for something of their own, such as a lease in a store.
 type Issuer struct {
 	owner   Owner
-	monitor *Monitor // nil if permits are not observed
-	core    *core    // of a Semaphore that is not observed: Release returns permits to it directly
-	backing Backing  // nil if permits cannot be lost
+	monitor *Monitor // nil: permits are not observed
+	core    *core    // of a Semaphore that is not observed; Release returns permits to it directly; nil: through owner
+	backing Backing  // nil: permits cannot be lost
 
 	first handle
 	slots atomic.Pointer[slotTable]
 
-	// Permits that generations of slots do not count as they should, see issued.
-	unslotted atomic.Int64 // on handles that are no slots
-	parts     atomic.Int64
+	// Corrections to the number of permits that the generations of the slots yield;
+	// see Issued.
+	unslotted atomic.Int64 // permits on handles other than slots
+	parts     atomic.Int64 // permits that result from a split
 }
 
-// Init makes the issuer ready. It must be called before Permit, once. Releases are
-// reported to m, which may be nil.
+// Init prepares the issuer. It must be called once, before Permit. Releases are
+// reported to m, which may be nil. Init panics if owner is nil.
 func (i *Issuer) Init(owner Owner, m *Monitor) {
 	if owner == nil {
 		panic("sema: Issuer.Init(nil): want the gate that permits return to")
@@ -58,7 +64,7 @@ func (h *handle) init(i *Issuer) {
 	h.core = i.core
 }
 
-// Permit returns a permit of n. Releasing it calls TakeBack(n) of the owner.
+// Permit returns a permit of weight n. Its release calls the owner's TakeBack(n).
 func (i *Issuer) Permit(n int64) Permit {
 	h := &i.first
 	if t := i.slots.Load(); t != nil {
@@ -67,17 +73,28 @@ func (i *Issuer) Permit(n int64) Permit {
 	if gen := h.gen.Load(); gen&1 == 0 && h.gen.CompareAndSwap(gen, gen+1) {
 		return Permit{h, gen + 1, n}
 	}
-	return i.permitBeside(n)
+	return i.permitSlow(n)
 }
 
-// permitSince is Permit for one that was acquired at a time since the epoch.
+// permitSince returns a permit of weight n that was acquired at since, counted from
+// epoch.
 func (i *Issuer) permitSince(n, since int64) Permit {
 	p := i.Permit(n)
 	p.handle.since.Store(since)
 	return p
 }
 
-// returned ends a permit that was acquired at a time since the epoch.
+// splitOff returns the issuer of the second part of a permit that is split after weight n.
+// It is i itself, unless the owner distinguishes the parts.
+func (i *Issuer) splitOff(n int64) *Issuer {
+	if o, ok := i.owner.(interface{ Split(n int64) *Issuer }); ok {
+		return o.Split(n)
+	}
+	return i
+}
+
+// returned returns a permit to the owner. since is the time of its acquire, counted
+// from epoch.
 func (i *Issuer) returned(n, since int64) {
 	if i == nil {
 		panic("sema: Release of a permit of an Issuer without Init")
@@ -91,24 +108,24 @@ func (i *Issuer) returned(n, since int64) {
 
 func sinceEpoch() int64 { return int64(time.Since(epoch)) }
 
-// Permits need a handle each. To claim one from a sync.Pool and put it back costs
-// as much as a semaphore (8 of 20 ns), so the handles live in the issuer: a slot is
-// claimed by moving its generation from even to odd, and the release that must move
-// it on anyway frees it.
+// A slotTable contains handles of permits. Claiming a handle from a sync.Pool and
+// returning it costs as much as a semaphore (8 of 20 ns), so the handles are part of
+// the issuer. A permit claims a slot by advancing the slot's generation from even to
+// odd. The release has to advance the generation anyway, which frees the slot.
 //
 // An issuer starts with one slot. When two permits are held at once it gets a table,
-// in which a goroutine's stack address picks the slot: the same one each time, so
-// that cores do not contend for the slots' cache lines.
+// in which the stack address of a goroutine selects the slot. A goroutine mostly gets
+// the same slot each time, so that cores do not contend for the cache lines of slots.
 //
-// A handle fills a cache line; a test holds it.
+// A handle fills a cache line; a test checks that.
 type slotTable struct {
 	slots []handle
 	shift uint8 // 64 − log2 of the length
 }
 
-// permitBeside finds another handle when the preferred slot is taken: a
-// neighbour, or else one from the pool.
-func (i *Issuer) permitBeside(n int64) Permit {
+// permitSlow finds another handle when the preferred slot is in use: a neighbour, or
+// else one from the pool.
+func (i *Issuer) permitSlow(n int64) Permit {
 	t := i.slots.Load()
 	if t == nil {
 		i.slots.CompareAndSwap(nil, i.newSlotTable())
@@ -125,8 +142,8 @@ func (i *Issuer) permitBeside(n int64) Permit {
 	return i.overflow(n)
 }
 
-// overflowHandles are the handles of permits for which there is no slot, of all
-// issuers: one that has many classes would keep a pool for each.
+// overflowHandles are the handles of permits for which there is no slot. All issuers
+// share the pool: a gate with many classes would otherwise keep a pool for each.
 var overflowHandles = sync.Pool{New: func() any { return &handle{kind: overflowHandle} }}
 
 func (i *Issuer) overflow(n int64) Permit {
@@ -136,9 +153,10 @@ func (i *Issuer) overflow(n int64) Permit {
 	return Permit{h, h.gen.Add(1), n}
 }
 
-// newSlotTable has some slots per processor, so that two running goroutines seldom
-// want the same, but not many more than a semaphore can have permits held. An owner is
-// not asked: it may hold a lock while it issues a permit.
+// newSlotTable returns a table with 8 slots per processor, so that two running
+// goroutines seldom select the same one. A semaphore gets at most about twice as many
+// slots as its capacity. newSlotTable calls no method of the owner, which may hold a
+// lock while it issues a permit.
 func (i *Issuer) newSlotTable() *slotTable {
 	want, most := 8*uint64(runtime.GOMAXPROCS(0)), uint64(64)
 	if s, ok := i.owner.(*semaphoreOwner); ok {
@@ -154,10 +172,10 @@ func (i *Issuer) newSlotTable() *slotTable {
 	return t
 }
 
-// issued returns how many permits were ever issued, at no cost when they are: a
-// generation grows by two for each. The parts of a split count as the permit they
-// were.
-func (i *Issuer) issued() int64 {
+// Issued returns the number of permits ever issued, for [Counts].Acquired. Issuing costs
+// nothing extra for it: a generation grows by two for each permit. The parts of a split
+// count as the one permit they were.
+func (i *Issuer) Issued() int64 {
 	n := (i.first.gen.Load() + 1) / 2
 	if t := i.slots.Load(); t != nil {
 		for k := range t.slots {
@@ -167,8 +185,9 @@ func (i *Issuer) issued() int64 {
 	return int64(n) + i.unslotted.Load() - i.parts.Load()
 }
 
-// stackHint is a number below 2^(64−shift) by where the caller's stack is: for
-// a goroutine mostly the same, for two mostly not. Nothing depends on either.
+// stackHint returns a number below 2^(64−shift) derived from the address of the
+// caller's stack. It is mostly the same for one goroutine and mostly different for two.
+// Correctness depends on neither.
 func stackHint(shift uint8) uint64 {
 	var here byte
 	const stackSize, golden = 2048, 0x9e3779b97f4a7c15

@@ -14,12 +14,12 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A tokens is a gate as users write one: it never waits.
+// A tokens is a user's own gate. It never waits.
 type tokens struct {
 	free    atomic.Int64
 	issuer  sema.Issuer
 	monitor *sema.Monitor
-	lost    chan struct{} // of all its permits
+	lost    chan struct{} // closed when all its permits are lost
 }
 
 func newTokens(n int64, opts ...sema.SharedOption) *tokens {
@@ -102,8 +102,8 @@ func TestIssuer_PermitIsReleasedOnce(t *testing.T) {
 	}
 }
 
-// Handles are reused at once, by other issuers too: a stale copy must end none of
-// their permits.
+// TestIssuer_StaleCopiesAreInert checks that a stale copy ends no other permit, although
+// handles are reused at once, by other issuers too.
 func TestIssuer_StaleCopiesAreInert(t *testing.T) {
 	a, b := newTokens(1000), newTokens(1000)
 	var stale []sema.Permit
@@ -159,8 +159,9 @@ func TestIssuer_ConcurrentReleasesCountOnce(t *testing.T) {
 	wantStats(t, s, 0, 0)
 }
 
-// A gate may hold its own lock, which its Stats needs, while it issues a permit.
-func TestIssuer_AsksTheOwnerForNothing(t *testing.T) {
+// TestIssuer_CallsNoMethodOfTheOwner issues permits while the gate holds its own lock,
+// which its Stats needs.
+func TestIssuer_CallsNoMethodOfTheOwner(t *testing.T) {
 	g := &locked{}
 	g.issuer.Init(g, nil)
 	g.mu.Lock()
@@ -172,17 +173,17 @@ func TestIssuer_AsksTheOwnerForNothing(t *testing.T) {
 	for _, p := range permits {
 		p.Release()
 	}
-	if g.back != 100 {
-		t.Errorf("%d of 100 permits were returned", g.back)
+	if g.returned != 100 {
+		t.Errorf("%d of 100 permits were returned", g.returned)
 	}
 	var zero sema.Issuer
 	wantPanic(t, "Release without Init", zero.Permit(1).Release)
 }
 
 type locked struct {
-	mu     sync.Mutex
-	back   int64
-	issuer sema.Issuer
+	mu       sync.Mutex
+	returned int64
+	issuer   sema.Issuer
 }
 
 func (g *locked) Stats() sema.Stats {
@@ -190,7 +191,7 @@ func (g *locked) Stats() sema.Stats {
 	defer g.mu.Unlock()
 	return sema.Stats{Capacity: 100}
 }
-func (g *locked) TakeBack(n int64) { g.mu.Lock(); defer g.mu.Unlock(); g.back += n }
+func (g *locked) TakeBack(n int64) { g.mu.Lock(); defer g.mu.Unlock(); g.returned += n }
 
 func TestStats_Acquired(t *testing.T) {
 	for name, opts := range map[string][]sema.Option{
@@ -216,7 +217,7 @@ func TestStats_Acquired(t *testing.T) {
 	}
 }
 
-func TestMonitor_ReportsOfAnyGate(t *testing.T) {
+func TestMonitor_ReportsOnAnyGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		g := newTokens(2, sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull), sema.WarnHold(time.Minute))
@@ -294,7 +295,7 @@ func TestMonitor_ForClass(t *testing.T) {
 func TestMonitor_NilReportsNothing(t *testing.T) {
 	g := newTokens(1)
 	if g.monitor != nil {
-		t.Fatal("a monitor although no option asks for one")
+		t.Fatal("a monitor although no option requests one")
 	}
 	g.monitor.Report(sema.Event{Kind: sema.EventAcquired})
 	mustAcquire(t, g, 1).Release()
@@ -311,7 +312,7 @@ func TestSettingsOf_Options(t *testing.T) {
 	}
 }
 
-// A gate of one's own: at most n uploads, of which none waits.
+// A custom gate: at most n uploads, and none waits.
 func ExampleIssuer() {
 	uploads := newTokens(2)
 	permit, err := uploads.Acquire(context.Background(), 2)
@@ -319,7 +320,7 @@ func ExampleIssuer() {
 	_, err = uploads.Acquire(context.Background(), 1)
 	fmt.Println(err != nil)
 	permit.Release()
-	permit.Release() // does nothing
+	permit.Release() // has no effect
 	fmt.Println(uploads.free.Load(), "free")
 	// Output:
 	// permit of "tokens": 2, held <nil>

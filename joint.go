@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// A joint is one waiter in the queues of several semaphores. It enters all of
-// them at one instant, with all their mutexes held, so joint waiters stand in
-// the same order in every fair queue they share, and the earliest of all
-// waiters can always go on: no cycle of waiting is possible. It holds nothing
-// while it waits.
+// A joint is one waiter in the queues of several semaphores. It enters all of them at
+// once, with all their mutexes held. So joint waiters have the same order in every
+// fair queue they share. The earliest of all waiters can therefore always proceed, and
+// no cycle of waiters is possible. A joint holds nothing while it waits.
 //
-// It is granted only with all mutexes held, when it is next in every queue and
-// fits everywhere. It is rejected by a semaphore under that one's mutex alone:
-// decide settles races among rejections, and a grant excludes them all. Its
-// places in the other queues are dead from then on, stepped over by whoever
-// meets them, and removed by the owner.
+// It is granted only with all mutexes held, when it is next in every queue and fits
+// everywhere. A semaphore rejects it under its own mutex alone. If several reject it,
+// decide selects one of them; a grant excludes them all. After a rejection its entries
+// in the other queues are void. Other goroutines remove those that they find while they
+// serve a queue, and the owner removes the rest.
 type joint struct {
-	parts  []part // by core.id, the order of locking; each core once
+	parts  []part // sorted by core.id, the lock order; each core once
 	token  chan status
 	status atomic.Uint32
 }
@@ -39,6 +38,7 @@ func newJoint(wants []localWant) *joint {
 
 func (j *joint) decided() bool { return status(j.status.Load()) != pending }
 
+// decide sets the result, and reports whether none was set before.
 func (j *joint) decide(v status) bool { return j.status.CompareAndSwap(uint32(pending), uint32(v)) }
 
 func (j *joint) lock() {
@@ -53,16 +53,16 @@ func (j *joint) unlock() {
 	}
 }
 
-// acquire waits until all parts are acquired at once. A rejection comes with the
-// semaphore it is due to, nil if it is the context's.
+// acquire waits until all parts are acquired at once. It returns a rejection together
+// with the semaphore that caused it, or nil if the context ended.
 func (j *joint) acquire(ctx context.Context) (status, *Semaphore) {
-	if ctx.Err() != nil { // it may have ended while observers ran
+	if ctx.Err() != nil { // ctx may have ended while observers ran
 		return cancelled, nil
 	}
 	if v, rejecter := j.enter(); v != pending {
 		return v, rejecter
 	}
-	limit, impatient := j.limit()
+	limit, limiting := j.limit()
 	var expired <-chan time.Time
 	if limit > 0 {
 		timer := time.NewTimer(limit)
@@ -75,60 +75,60 @@ func (j *joint) acquire(ctx context.Context) (status, *Semaphore) {
 	case <-ctx.Done():
 		return j.leave(ctx, cancelled), nil
 	case <-expired:
-		return j.leave(ctx, timedOut), impatient
+		return j.leave(ctx, timedOut), limiting
 	}
 }
 
-// wouldWait is a guess, for observers: whether acquire will have to wait.
+// wouldWait reports whether acquire will probably have to wait, for observers.
 func (j *joint) wouldWait() bool {
 	j.lock()
 	defer j.unlock()
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
-		if c.debt > 0 || c.mustQueue() || c.free() < j.parts[i].place.n {
+		if c.debt > 0 || c.mustQueueLocked() || c.free() < j.parts[i].place.n {
 			return true
 		}
 	}
 	return false
 }
 
-// limit is the shortest MaxWait of the semaphores, and whose it is.
-func (j *joint) limit() (shortest time.Duration, whose *Semaphore) {
+// limit returns the shortest MaxWait of the semaphores, and the semaphore that has it.
+func (j *joint) limit() (shortest time.Duration, limiting *Semaphore) {
 	for i := range j.parts {
 		s := j.parts[i].sem
-		if d := s.maxWait; d > 0 && (whose == nil || d < shortest) {
-			shortest, whose = d, s
+		if d := s.maxWait; d > 0 && (limiting == nil || d < shortest) {
+			shortest, limiting = d, s
 		}
 	}
-	return shortest, whose
+	return shortest, limiting
 }
 
-// enter takes all parts now, or joins all queues, or none if any
-// semaphore rejects it.
+// enter takes all parts now, or joins all queues. It does neither if a semaphore
+// rejects the joint.
 func (j *joint) enter() (v status, rejecter *Semaphore) {
 	j.lock()
 	for i := range j.parts {
-		if v, rejecter = j.parts[i].sem.core.rejects(j.parts[i].place.n), j.parts[i].sem; v != pending {
-			j.count(v)
+		if v, rejecter = j.parts[i].sem.core.rejectsLocked(j.parts[i].place.n), j.parts[i].sem; v != pending {
+			j.countLocked(v)
 			j.unlock()
 			return v, rejecter
 		}
 	}
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
-		c.enqueue(&j.parts[i].place)
-		c.raiseFlags() // before looking, as in settle
+		c.enqueueLocked(&j.parts[i].place)
+		c.raiseFlagsLocked() // before serving, as in settleIntoLocked
 	}
 	v, rejecter = pending, nil
-	outs, won := j.grant()
+	outs, won := j.grantLocked()
 	if won {
 		v = granted
-	} else if rejecter = j.overLimit(); rejecter != nil && j.decide(queueFull) {
+	} else if rejecter = j.overLimitLocked(); rejecter != nil && j.decide(queueFull) {
 		v = queueFull
-		outs = j.withdraw()
-		j.count(v)
+		outs = j.withdrawLocked()
+		j.countLocked(v)
 	}
-	if v != pending { // it has not waited in the queues it passed through
+	if v != pending { // the joint passed through the queues without waiting
 		for i := range j.parts {
 			j.parts[i].sem.core.counts.notWaited++
 		}
@@ -138,8 +138,8 @@ func (j *joint) enter() (v status, rejecter *Semaphore) {
 	return v, rejecter
 }
 
-// overLimit is a semaphore in whose queue the joint is one too many.
-func (j *joint) overLimit() *Semaphore {
+// overLimitLocked returns a semaphore whose queue limit the joint exceeds, or nil.
+func (j *joint) overLimitLocked() *Semaphore {
 	for i := range j.parts {
 		if c := &j.parts[i].sem.core; c.queueLimit > 0 && c.queue.n >= c.queueLimit {
 			return j.parts[i].sem
@@ -148,10 +148,10 @@ func (j *joint) overLimit() *Semaphore {
 	return nil
 }
 
-// attempt grants the joint waiter if it can be, and then whoever that helps.
+// attempt grants the joint waiter if possible, and then the waiters that this unblocks.
 func (j *joint) attempt() {
 	j.lock()
-	outs, won := j.grant()
+	outs, won := j.grantLocked()
 	j.unlock()
 	if won {
 		j.token <- granted
@@ -159,33 +159,33 @@ func (j *joint) attempt() {
 	deliverAll(outs)
 }
 
-// grant grants the joint waiter if its turn has come, with all mutexes held.
-func (j *joint) grant() (outs []wakes, won bool) {
-	if j.decided() || !j.nextEverywhere() || !j.takeEverywhere() {
+// grantLocked grants the joint waiter if its turn has come. All mutexes are held.
+func (j *joint) grantLocked() (outs []wakes, won bool) {
+	if j.decided() || !j.nextEverywhereLocked() || !j.takeEverywhereLocked() {
 		return nil, false
 	}
-	j.decide(granted) // no other goroutine can, without one of the mutexes
-	return j.withdraw(), true
+	j.decide(granted) // cannot fail: others need one of the mutexes to decide
+	return j.withdrawLocked(), true
 }
 
-// nextEverywhere reports whether it is the joint's turn in every queue. In a
-// LIFO queue it always is, see meetJoint.
-func (j *joint) nextEverywhere() bool {
+// nextEverywhereLocked reports whether the joint is next in every queue. In a LIFO
+// queue it always is, see tryJointLocked. All mutexes are held.
+func (j *joint) nextEverywhereLocked() bool {
 	for i := range j.parts {
 		p := &j.parts[i]
 		c := &p.sem.core
-		c.payDebt()
-		if c.debt > 0 || c.order != LIFO && c.firstServable() != &p.place {
+		c.payDebtLocked()
+		if c.debt > 0 || c.order != LIFO && c.firstServableLocked() != &p.place {
 			return false
 		}
 	}
 	return true
 }
 
-// takeEverywhere takes all parts or none.
-func (j *joint) takeEverywhere() bool {
+// takeEverywhereLocked takes all parts or none. All mutexes are held.
+func (j *joint) takeEverywhereLocked() bool {
 	for i := range j.parts {
-		if !j.parts[i].sem.core.takeFlagged(j.parts[i].place.n) {
+		if !j.parts[i].sem.core.takeFlaggedLocked(j.parts[i].place.n) {
 			for k := range i {
 				j.parts[k].sem.core.word.Add(j.parts[k].place.n)
 			}
@@ -195,25 +195,25 @@ func (j *joint) takeEverywhere() bool {
 	return true
 }
 
-// withdraw leaves all queues, with all mutexes held.
-func (j *joint) withdraw() []wakes {
+// withdrawLocked removes the joint from all queues. All mutexes are held.
+func (j *joint) withdrawLocked() []wakes {
 	outs := make([]wakes, len(j.parts))
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
 		if j.parts[i].place.status == queued {
-			c.dequeue(&j.parts[i].place)
+			c.dequeueLocked(&j.parts[i].place)
 		}
-		outs[i] = c.settle()
+		outs[i] = c.settleLocked()
 	}
 	return outs
 }
 
-// check looks at a status that was received: a done context never acquires,
-// and after a rejection the places in the other queues are to be left.
+// check handles a status that was received. A done context never acquires, and after
+// a rejection the joint leaves the other queues.
 func (j *joint) check(ctx context.Context, v status) (status, *Semaphore) {
 	if v == granted {
 		if ctx.Err() != nil {
-			j.returnAll()
+			j.releaseAll()
 			return cancelled, nil
 		}
 		return granted, nil
@@ -223,8 +223,9 @@ func (j *joint) check(ctx context.Context, v status) (status, *Semaphore) {
 	return v, rejecter
 }
 
-// leave ends the wait because the context ended or the time is up. If a
-// status was faster, a grant is returned, unless only the time is up.
+// leave ends the wait because the context ended or the time limit passed. If a final
+// status came first and it is a grant, the permits are returned; if only the time
+// limit passed, the grant is kept.
 func (j *joint) leave(ctx context.Context, why status) status {
 	j.lock()
 	won := j.decide(why)
@@ -240,37 +241,37 @@ func (j *joint) leave(ctx context.Context, why status) status {
 	case why == timedOut && ctx.Err() == nil:
 		return granted
 	}
-	j.returnAll()
+	j.releaseAll()
 	return cancelled
 }
 
 // leaveQueues leaves all queues after a wait that ended with v.
 func (j *joint) leaveQueues(v status) {
 	j.lock()
-	outs := j.withdraw()
-	j.count(v)
+	outs := j.withdrawLocked()
+	j.countLocked(v)
 	j.unlock()
 	deliverAll(outs)
 }
 
-// returnAll returns what was granted to a caller whose context has ended.
-func (j *joint) returnAll() {
+// releaseAll returns the permits granted to a caller whose context has ended.
+func (j *joint) releaseAll() {
 	for i := range j.parts {
 		c := &j.parts[i].sem.core
 		c.give(j.parts[i].place.n)
-		c.counted(cancelled)
+		c.count(cancelled)
 	}
 }
 
-// count counts the call at all semaphores, with all mutexes held.
-func (j *joint) count(v status) {
+// countLocked counts the call at all semaphores. All mutexes are held.
+func (j *joint) countLocked(v status) {
 	for i := range j.parts {
-		j.parts[i].sem.core.tally(v)
+		j.parts[i].sem.core.countLocked(v)
 	}
 }
 
-// rejecterOf returns the semaphore in whose queue the joint was when it was rejected,
-// but is no longer.
+// rejecterOf returns the semaphore that rejected the joint with v: its entry is no
+// longer queued there.
 func (j *joint) rejecterOf(v status) *Semaphore {
 	j.lock()
 	defer j.unlock()
@@ -282,13 +283,13 @@ func (j *joint) rejecterOf(v status) *Semaphore {
 	return j.parts[0].sem
 }
 
-// rejects returns why n permits cannot be waited for together with others, or
-// pending. To be parked is not among the choices, see ParkOversize.
-func (c *core) rejects(n uint64) status {
-	if v := c.phaseStatus(); v != granted {
+// rejectsLocked returns why n permits cannot be waited for together with others, or
+// pending. A joint is never parked, see ParkOversize.
+func (c *core) rejectsLocked(n uint64) status {
+	if v := c.phaseStatusLocked(); v != granted {
 		return v
 	}
-	if c.oversize(n) {
+	if c.oversizeLocked(n) {
 		return tooLarge
 	}
 	return pending

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// A jointLease is the lease of several permits that are one.
+// A jointLease is the [Lease] behind one permit that stands for several.
 type jointLease struct {
 	permits []Permit
 	weight  int64
 	ended   chan struct{} // closed by Release
-	lost    chan struct{} // set by lossOnce, nil if nothing can be lost
+	lost    chan struct{} // set by once; nil: no permit can be lost
 	once    sync.Once
 }
 
@@ -22,7 +22,7 @@ func (b *jointLease) add(p Permit) {
 	}
 }
 
-// Release releases all, the last acquired first, also if an observer panics.
+// Release releases all permits, the last acquired first, even if an observer panics.
 func (b *jointLease) Release() {
 	defer close(b.ended)
 	for _, p := range b.permits {
@@ -30,7 +30,7 @@ func (b *jointLease) Release() {
 	}
 }
 
-// Err is the first loss among them.
+// Err returns the first loss among the permits, or nil.
 func (b *jointLease) Err() error {
 	for _, p := range b.permits {
 		if err := p.Err(); err != nil {
@@ -40,7 +40,7 @@ func (b *jointLease) Err() error {
 	return nil
 }
 
-// Lost is closed when one of them is lost.
+// Lost returns a channel that is closed when one of the permits is lost.
 func (b *jointLease) Lost() <-chan struct{} {
 	b.once.Do(func() {
 		var losses []<-chan struct{}
@@ -77,22 +77,22 @@ func (b *jointLease) acquireJointly(ctx context.Context, wants []localWant) erro
 		b.add(p)
 		return err
 	}
-	var some []localWant
+	var positive []localWant
 	for _, w := range wants {
 		w.sem.mustBeNew("acquire all")
 		if w.n > 0 && w.n <= MaxCapacity {
-			some = append(some, w)
-		} else if _, err := w.sem.unusual(ctx, "acquire all", w.n); err != nil { //semavet:ignore it is inert: none is had of such a weight
+			positive = append(positive, w)
+		} else if _, err := w.sem.acquireTrivial(ctx, "acquire all", w.n); err != nil { //semavet:ignore the permit is inert: its weight is 0
 			return err
 		}
 	}
-	if len(some) == 0 {
+	if len(positive) == 0 {
 		return nil
 	}
-	watch := watchJoint(ctx, some)
-	j := newJoint(some)
+	watch := watchJoint(ctx, positive)
+	j := newJoint(positive)
 	if watch.observed() && j.wouldWait() {
-		defer watch.ended()
+		defer watch.endWait()
 		watch.queued()
 	}
 	v, rejecter := j.acquire(ctx)
@@ -117,7 +117,7 @@ func watchJoint(ctx context.Context, wants []localWant) jointWatch {
 	return watch
 }
 
-// observed reports whether one of the semaphores is.
+// observed reports whether one of the semaphores is observed.
 func (j jointWatch) observed() bool {
 	return slices.ContainsFunc(j.wants, func(w localWant) bool { return w.sem.monitor != nil })
 }
@@ -129,15 +129,15 @@ func (j jointWatch) queued() {
 	}
 }
 
-// ended takes the caller off the lists of waits, also if an observer panicked.
-func (j jointWatch) ended() {
+// endWait removes the caller from the lists of waits, even if an observer panicked.
+func (j jointWatch) endWait() {
 	for i := range j.waits {
-		j.waits[i].ended()
+		j.waits[i].endWait()
 	}
 }
 
-// granted issues the permits. If an observer panics half-way, what has no permit
-// yet is returned here, and the rest by the holder of the joint lease.
+// granted issues the permits. If an observer panics, granted releases the weights that
+// have no permit yet, and the holder of the joint lease releases the permits issued.
 func (j jointWatch) granted(b *jointLease) {
 	issued := 0
 	defer func() {
@@ -151,7 +151,7 @@ func (j jointWatch) granted(b *jointLease) {
 	}
 }
 
-// failed reports the error to all and returns it.
+// failed reports the error to all monitors and returns it.
 func (j jointWatch) failed(ctx context.Context, v status, rejecter *Semaphore) error {
 	err := context.Cause(ctx)
 	if v != cancelled {

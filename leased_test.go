@@ -79,8 +79,8 @@ func TestWait_LeasedPermitsAreReported(t *testing.T) {
 	}
 }
 
-// TestWait_OrderUnderALeaseThatIsSplit: what was acquired under a permit that is split
-// later was acquired under its parts.
+// TestWait_OrderUnderALeaseThatIsSplit checks that an acquire under a permit that is
+// split later counts as made under its parts.
 func TestWait_OrderUnderALeaseThatIsSplit(t *testing.T) {
 	var j journal
 	g := newTickets(sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull), sema.Name("split tickets"))

@@ -11,7 +11,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestShrinkIsPaidByReleasesBeforeTheQueueIsServed(t *testing.T) {
+func TestResize_ReleasesPayDebtBeforeTheQueueIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(5)
 		var held []sema.Permit
@@ -25,13 +25,13 @@ func TestShrinkIsPaidByReleasesBeforeTheQueueIsServed(t *testing.T) {
 			t.Fatalf("%+v", st)
 		}
 		for i, p := range held[:4] {
-			if settled(next) {
-				t.Fatalf("served after %d releases with %d still owed", i, 3-i)
+			if isDone(next) {
+				t.Fatalf("served after %d releases with a debt of %d", i, 3-i)
 			}
 			p.Release()
 			synctest.Wait()
 		}
-		if !settled(next) {
+		if !isDone(next) {
 			t.Fatal("not served after the debt was paid")
 		}
 		(<-next).permit.Release()
@@ -42,7 +42,7 @@ func TestShrinkIsPaidByReleasesBeforeTheQueueIsServed(t *testing.T) {
 	})
 }
 
-func TestGrowServesAtOnceAndPaysDebtFirst(t *testing.T) {
+func TestResize_GrowthPaysDebtAndServesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(4)
 		held := mustAcquire(t, s, 4)
@@ -51,12 +51,12 @@ func TestGrowServesAtOnceAndPaysDebtFirst(t *testing.T) {
 		synctest.Wait()
 		s.Resize(4)
 		synctest.Wait()
-		if settled(next) {
-			t.Fatal("served while all permits are out")
+		if isDone(next) {
+			t.Fatal("served while all permits are in use")
 		}
 		s.Resize(5)
 		synctest.Wait()
-		if !settled(next) {
+		if !isDone(next) {
 			t.Fatal("growth did not serve the queue")
 		}
 		(<-next).permit.Release()
@@ -65,12 +65,12 @@ func TestGrowServesAtOnceAndPaysDebtFirst(t *testing.T) {
 	})
 }
 
-func TestPausedSemaphoreRefusesNothingAndServesWhenResumed(t *testing.T) {
+func TestResize_PausedSemaphoreQueuesAndServesWhenResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(0)
 		small, large := acquiring(t.Context(), s, 2), acquiring(t.Context(), s, 100)
 		synctest.Wait()
-		if settled(small) || settled(large) {
+		if isDone(small) || isDone(large) {
 			t.Fatal("nothing is too large for a paused semaphore")
 		}
 		_, err := s.TryAcquire(t.Context(), 1)
@@ -82,7 +82,7 @@ func TestPausedSemaphoreRefusesNothingAndServesWhenResumed(t *testing.T) {
 	})
 }
 
-func TestParkedOversizeRequestIsInNobodysWay(t *testing.T) {
+func TestParkOversize_DelaysNoOtherCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(2, sema.ParkOversize)
 		big := acquiring(t.Context(), s, 5)
@@ -94,25 +94,25 @@ func TestParkedOversizeRequestIsInNobodysWay(t *testing.T) {
 		wantErr(t, err, sema.ErrTooLarge)
 		s.Resize(5)
 		synctest.Wait()
-		if !settled(big) {
+		if !isDone(big) {
 			t.Fatal("not served when it fits")
 		}
 		(<-big).permit.Release()
 	})
 }
 
-func TestRequestTooLargeFailsAtOnceAlsoWhileShrinking(t *testing.T) {
+func TestAcquire_TooLargeFailsAtOnceAlsoAfterAShrink(t *testing.T) {
 	s := sema.New(10)
 	held := mustAcquire(t, s, 10)
 	s.Resize(5)
-	_, err := s.Acquire(t.Context(), 6) // 10 are out, but 5 is the target
+	_, err := s.Acquire(t.Context(), 6) // 10 are held, but the target is 5
 	wantErr(t, err, sema.ErrTooLarge)
 	held.Release()
 	_, err = s.TryAcquire(t.Context(), 6)
 	wantErr(t, err, sema.ErrTooLarge)
 }
 
-func TestDrainRefusesQueuedAndNewAndWaitsForHeld(t *testing.T) {
+func TestDrain_RejectsQueuedAndNewAndWaitsForHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(2)
 		held := mustAcquire(t, s, 2)
@@ -130,7 +130,7 @@ func TestDrainRefusesQueuedAndNewAndWaitsForHeld(t *testing.T) {
 		_, err = s.Acquire(t.Context(), 0)
 		wantErr(t, err, sema.ErrDraining)
 		if len(drained) > 0 {
-			t.Fatal("drained with permits out")
+			t.Fatal("drained while permits are held")
 		}
 		held.Release()
 		wantErr(t, <-drained, nil)
@@ -139,7 +139,7 @@ func TestDrainRefusesQueuedAndNewAndWaitsForHeld(t *testing.T) {
 	})
 }
 
-func TestDrainThatTimesOutSaysHowManyAreOutAndGoesOn(t *testing.T) {
+func TestDrain_TimeoutReportsHeldPermitsAndKeepsDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(5, sema.Name("db"))
 		held := mustAcquire(t, s, 3)
@@ -158,7 +158,7 @@ func TestDrainThatTimesOutSaysHowManyAreOutAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestResumeEndsADrainThatWaits(t *testing.T) {
+func TestResume_EndsADrainThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)
@@ -174,7 +174,7 @@ func TestResumeEndsADrainThatWaits(t *testing.T) {
 	})
 }
 
-func TestWaitIdleKeepsNobodyOut(t *testing.T) {
+func TestWaitIdle_RejectsNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(2)
 		wantErr(t, s.WaitIdle(t.Context()), nil)
@@ -188,17 +188,17 @@ func TestWaitIdleKeepsNobodyOut(t *testing.T) {
 		a.Release()
 		synctest.Wait()
 		if len(idle) > 0 {
-			t.Fatal("idle with a permit out")
+			t.Fatal("idle while a permit is held")
 		}
 		b.Release()
 		synctest.Wait()
 		if len(idle) != 2 {
-			t.Fatal("not told")
+			t.Fatal("WaitIdle did not return")
 		}
 	})
 }
 
-func TestCloseTellsWaitersAndLetsHeldPermitsReturn(t *testing.T) {
+func TestClose_RejectsWaitersAndAcceptsReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)
@@ -220,7 +220,7 @@ func TestCloseTellsWaitersAndLetsHeldPermitsReturn(t *testing.T) {
 	})
 }
 
-func TestMaxWaitersShedsTheOneTooMany(t *testing.T) {
+func TestMaxWaiters_RejectsOneTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1, sema.MaxWaiters(2))
 		held := mustAcquire(t, s, 1)
@@ -245,7 +245,7 @@ func TestMaxWaitersShedsTheOneTooMany(t *testing.T) {
 	})
 }
 
-func TestMaxWaitEndsAWait(t *testing.T) {
+func TestMaxWait_EndsAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1, sema.MaxWait(3*time.Second))
 		held := mustAcquire(t, s, 1)
@@ -254,7 +254,7 @@ func TestMaxWaitEndsAWait(t *testing.T) {
 		wantErr(t, err, sema.ErrTimeout)
 		wantErr(t, err, context.DeadlineExceeded)
 		if errors.Is(err, context.Canceled) {
-			t.Error("a timeout is no cancel")
+			t.Error("a timeout matches context.Canceled")
 		}
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("took %v", took)
@@ -271,7 +271,7 @@ func TestMaxWaitEndsAWait(t *testing.T) {
 	})
 }
 
-func TestForgetShrinksForGood(t *testing.T) {
+func TestForget_ReducesTheCapacity(t *testing.T) {
 	s := sema.New(5)
 	p := mustAcquire(t, s, 2)
 	s.Forget(p)
@@ -283,14 +283,14 @@ func TestForgetShrinksForGood(t *testing.T) {
 	_, err := s.Acquire(t.Context(), 4)
 	wantErr(t, err, sema.ErrTooLarge)
 	other := mustAcquire(t, sema.New(1), 1)
-	wantPanic(t, "Forget of another's permit", func() { s.Forget(other) })
+	wantPanic(t, "Forget of another semaphore's permit", func() { s.Forget(other) })
 	if !other.Held() {
-		t.Error("it was taken all the same")
+		t.Error("the permit was ended all the same")
 	}
 	s.Forget(sema.Permit{})
 }
 
-func TestForgetUnderDebtNeverMakesCapacityNegative(t *testing.T) {
+func TestForget_UnderDebtNeverMakesCapacityNegative(t *testing.T) {
 	s := sema.New(6)
 	a, b := mustAcquire(t, s, 4), mustAcquire(t, s, 2)
 	s.Resize(1)
@@ -304,7 +304,7 @@ func TestForgetUnderDebtNeverMakesCapacityNegative(t *testing.T) {
 	}
 }
 
-func TestBadArgumentsAreRefusedWithAReason(t *testing.T) {
+func TestSemaphore_RejectsInvalidArgumentsWithAReason(t *testing.T) {
 	s := sema.New(1)
 	wantPanic(t, "New(-1)", func() { sema.New(-1) })
 	wantPanic(t, "Resize(-1)", func() { s.Resize(-1) })
@@ -330,12 +330,12 @@ func TestBadArgumentsAreRefusedWithAReason(t *testing.T) {
 	_, err = sema.AcquireAll(noContext)
 	wantErr(t, err, sema.ErrInvalid)
 	if s.Stats().Draining {
-		t.Error("a refused Drain drained")
+		t.Error("a rejected Drain started draining")
 	}
 	wantStats(t, s, 0, 0)
 }
 
-func TestTimeoutThatRacesACancelIsNoAcquire(t *testing.T) {
+func TestMaxWait_TimeoutThatRacesACancelDoesNotAcquire(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			s := sema.New(1, sema.MaxWait(time.Millisecond))
@@ -356,7 +356,7 @@ func TestTimeoutThatRacesACancelIsNoAcquire(t *testing.T) {
 	}
 }
 
-func TestCloseDuringDrainIsNotResumeed(t *testing.T) {
+func TestClose_DuringDrainIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)

@@ -10,11 +10,11 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The default of 100 checks takes milliseconds; be more thorough, unless
-	// the command line says otherwise.
+	// The default of 100 checks takes milliseconds. Run more, unless the command line
+	// sets the number.
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
 		flag.Set("rapid.checks", "2000")
 	}
-	// Nothing in the package starts a goroutine that outlives its cause.
+	// No goroutine that the package starts outlives its cause.
 	goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit))
 }

@@ -13,9 +13,24 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The model: what a semaphore must do, in the plainest code there is. An
-// operation is applied to it and to a real semaphore; when all goroutines have
-// come to rest, the two must agree on everything that can be seen.
+// The model specifies what a semaphore must do, in simple code. Each operation is
+// applied to the model and to a real semaphore. When all goroutines are blocked or
+// have ended, both must agree on everything that is visible.
+
+// A lifecycleGate has the methods that every semaphore of a process has.
+type lifecycleGate interface {
+	sema.Gate
+	Resize(capacity int64)
+	Drain(ctx context.Context) error
+	Resume()
+	WaitIdle(ctx context.Context) error
+	Close() error
+	Stats() sema.Stats
+	Name() string
+	String() string
+}
+
+var _, _ lifecycleGate = (*sema.Semaphore)(nil), (*sema.Striped)(nil)
 
 type opKind uint8
 
@@ -33,10 +48,11 @@ const (
 	opDrain
 	opResume
 	opClose
+	opWaitIdle
 	opKinds
 )
 
-// An op is a kind with two numbers that each kind reads in its own way.
+// An op is a kind with two numbers, which each kind interprets in its own way.
 type op struct {
 	Kind opKind
 	A, B uint8
@@ -44,10 +60,10 @@ type op struct {
 
 func (o op) String() string {
 	return fmt.Sprintf("%s(%d,%d)", [...]string{"acquire", "try", "tryAll", "request", "release", "releaseTwice",
-		"cancel", "split", "forget", "resize", "drain", "resume", "close"}[o.Kind], o.A, o.B)
+		"cancel", "split", "forget", "resize", "drain", "resume", "close", "waitIdle"}[o.Kind], o.A, o.B)
 }
 
-// A call is an acquire in the model: waiting, or ended with err, or holding.
+// A call is an acquire in the model: it waits, has ended with err, or holds permits.
 type call struct {
 	n       int64
 	since   time.Duration // when it was queued
@@ -56,52 +72,70 @@ type call struct {
 	held    bool
 }
 
-// modelOptions are what a semaphore and its model are created with.
+// modelOptions are the options of a semaphore and its model.
 type modelOptions struct {
 	capacity   int64
 	order      sema.Option
 	park       bool
 	maxWait    time.Duration // 0: no bound
 	maxWaiters int           // 0: no bound
+	observed   bool
+	striped    bool // without order and park
 }
 
-func (o modelOptions) new() (*sema.Semaphore, *model) {
+func (o modelOptions) new() (lifecycleGate, *model) {
+	var shared []sema.SharedOption
+	if o.maxWait > 0 {
+		shared = append(shared, sema.MaxWait(o.maxWait))
+	}
+	if o.maxWaiters > 0 {
+		shared = append(shared, sema.MaxWaiters(o.maxWaiters))
+	}
+	if o.observed {
+		shared = append(shared, sema.Observe(sema.ObserverFunc(func(sema.Event) {})))
+	}
+	if o.striped {
+		return sema.NewStriped(o.capacity, shared...), &model{modelOptions: o}
+	}
 	opts := []sema.Option{o.order}
 	if o.park {
 		opts = append(opts, sema.ParkOversize)
 	}
-	if o.maxWait > 0 {
-		opts = append(opts, sema.MaxWait(o.maxWait))
-	}
-	if o.maxWaiters > 0 {
-		opts = append(opts, sema.MaxWaiters(o.maxWaiters))
+	for _, opt := range shared {
+		opts = append(opts, opt)
 	}
 	return sema.New(o.capacity, opts...), &model{modelOptions: o}
 }
 
+// can reports whether the semaphore has an operation: a Striped has only the methods of
+// lifecycleGate.
+func (o modelOptions) can(k opKind) bool {
+	return !o.striped || k != opTryAll && k != opRequest && k != opForget
+}
+
 type model struct {
 	modelOptions
-	now      time.Duration // since the beginning
+	now      time.Duration // since the start
 	inUse    int64
 	counts   sema.Counts
 	draining bool
 	closed   bool
 	calls    []*call
-	line     []*call
-	longest  int // the line, so far
+	queue    []*call
+	longest  int // greatest length of the queue so far
 }
 
-// advance lets time pass, in which waits may end.
+// advance moves the clock by d. Waits may time out meanwhile.
 func (m *model) advance(d time.Duration) {
 	for until := m.now + d; m.now < until; {
 		next := until
 		var late *call
-		for _, c := range m.line {
+		for _, c := range m.queue {
 			if at := c.since + m.maxWait; m.maxWait > 0 && at <= next {
 				next, late = at, c
 			}
 		}
-		m.counts.WaitTime += time.Duration(len(m.line)) * (next - m.now)
+		m.counts.WaitTime += time.Duration(len(m.queue)) * (next - m.now)
 		m.now = next
 		if late != nil {
 			m.counts.TimedOut++
@@ -113,9 +147,11 @@ func (m *model) advance(d time.Duration) {
 
 func (m *model) free() int64 { return max(0, m.capacity-m.inUse) }
 
-func (m *model) oversize(n int64) bool { return m.capacity > 0 && n > m.capacity }
+func (m *model) oversize(n int64) bool {
+	return m.capacity > 0 && n > m.capacity || m.striped && n > 1
+}
 
-func (m *model) refusal(n int64, park bool) error {
+func (m *model) rejection(n int64, park bool) error {
 	switch {
 	case m.closed:
 		return sema.ErrClosed
@@ -128,14 +164,14 @@ func (m *model) refusal(n int64, park bool) error {
 }
 
 func (m *model) mustQueue() bool {
-	servable := slices.ContainsFunc(m.line, func(c *call) bool { return !m.oversize(c.n) })
+	servable := slices.ContainsFunc(m.queue, func(c *call) bool { return !m.oversize(c.n) })
 	return servable && m.order == sema.Option(sema.Fair)
 }
 
 func (m *model) acquire(n int64, wait bool) *call {
 	c := &call{n: n}
 	m.calls = append(m.calls, c)
-	switch err := m.refusal(n, m.park && wait); {
+	switch err := m.rejection(n, m.park && wait); {
 	case err != nil:
 		m.counts.Rejected++
 		c.err = err
@@ -145,16 +181,16 @@ func (m *model) acquire(n int64, wait bool) *call {
 	case !wait:
 		m.counts.Rejected++
 		c.err = sema.ErrFull
-	case m.maxWaiters > 0 && len(m.line) >= m.maxWaiters:
+	case m.maxWaiters > 0 && len(m.queue) >= m.maxWaiters:
 		m.counts.Rejected++
 		c.err = sema.ErrQueueFull
 	default:
 		m.counts.Waited++
 		c.waiting, c.since = true, m.now
 		if m.order == sema.Option(sema.LIFO) {
-			m.line = slices.Insert(m.line, 0, c)
+			m.queue = slices.Insert(m.queue, 0, c)
 		} else {
-			m.line = append(m.line, c)
+			m.queue = append(m.queue, c)
 		}
 	}
 	return c
@@ -162,18 +198,18 @@ func (m *model) acquire(n int64, wait bool) *call {
 
 func (m *model) end(c *call, err error) {
 	c.waiting, c.err = false, err
-	m.line = slices.DeleteFunc(m.line, func(o *call) bool { return o == c })
+	m.queue = slices.DeleteFunc(m.queue, func(o *call) bool { return o == c })
 }
 
 // settle rejects calls that cannot fit any more and serves the queue.
 func (m *model) settle() {
-	for _, c := range slices.Clone(m.line) {
-		if err := m.refusal(c.n, m.park); err != nil {
+	for _, c := range slices.Clone(m.queue) {
+		if err := m.rejection(c.n, m.park); err != nil {
 			m.counts.Rejected++
 			m.end(c, err)
 		}
 	}
-	for _, c := range slices.Clone(m.line) {
+	for _, c := range slices.Clone(m.queue) {
 		if m.oversize(c.n) {
 			continue
 		}
@@ -224,11 +260,11 @@ func (r *realCall) poll() {
 	}
 }
 
-var errGone = errors.New("the test cancelled it")
+var errCancelled = errors.New("cancelled by the test")
 
-// runModel plays ops on both and returns the first difference. Between two of them
-// some microseconds pass, so that no two waits end at the same time, and none lasts
-// for the millisecond after which Unfair serves in order.
+// runModel applies ops to both and returns the first difference. Between two operations
+// some microseconds pass, so that no two waits end at the same time. No wait lasts for
+// the millisecond after which Unfair serves in order.
 func runModel(t *testing.T, opts modelOptions, ops []op) (failure error) {
 	synctest.Test(t, func(t *testing.T) {
 		s, m := opts.new()
@@ -253,7 +289,9 @@ func runModel(t *testing.T, opts modelOptions, ops []op) (failure error) {
 			for _, r := range real {
 				r.poll()
 			}
-			real = apply(t, s, m, real, o, stopDrains)
+			if opts.can(o.Kind) {
+				real = apply(t, s, m, real, o, stopDrains)
+			}
 			synctest.Wait()
 			if err := compare(s, m, real); err != nil {
 				failure = fmt.Errorf("after op %d of %v: %w", i, ops[:i+1], err)
@@ -264,9 +302,13 @@ func runModel(t *testing.T, opts modelOptions, ops []op) (failure error) {
 	return failure
 }
 
-// apply does one operation to both.
-func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, stopDrains context.Context) []*realCall {
+// apply applies one operation to both.
+func apply(t *testing.T, gate lifecycleGate, m *model, real []*realCall, o op, stopDrains context.Context) []*realCall {
 	weight := int64(o.A % 6)
+	if m.striped {
+		weight = []int64{1, 1, 1, 1, 1, 1, 0, 2}[o.A%8]
+	}
+	s, _ := gate.(*sema.Semaphore)
 	pick := func() (int, bool) {
 		if len(real) == 0 {
 			return 0, false
@@ -276,15 +318,15 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 	switch o.Kind {
 	case opAcquire:
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r := &realCall{cancel: func() { cancel(errGone) }, result: make(chan result, 1)}
+		r := &realCall{cancel: func() { cancel(errCancelled) }, result: make(chan result, 1)}
 		real = append(real, r)
 		go func() {
-			p, err := s.Acquire(ctx, weight)
+			p, err := gate.Acquire(ctx, weight)
 			r.result <- result{p, err}
 		}()
 		m.acquire(weight, true)
 	case opTry:
-		p, err := s.TryAcquire(t.Context(), weight)
+		p, err := gate.TryAcquire(t.Context(), weight)
 		real = append(real, &realCall{done: true, permit: p, err: err})
 		m.acquire(weight, false)
 	case opTryAll:
@@ -323,7 +365,7 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 			} else {
 				real[i].cancel()
 				if waiting {
-					m.calls[i].err = errGone
+					m.calls[i].err = errCancelled
 				}
 			}
 			m.settle()
@@ -354,31 +396,33 @@ func apply(t *testing.T, s *sema.Semaphore, m *model, real []*realCall, o op, st
 		}
 	case opResize:
 		m.capacity = int64(o.A % 8)
-		s.Resize(m.capacity)
+		gate.Resize(m.capacity)
 		m.settle()
 	case opDrain:
-		go s.Drain(stopDrains)
+		go gate.Drain(stopDrains)
 		m.draining = !m.closed
 		m.settle()
 	case opResume:
-		s.Resume()
+		gate.Resume()
 		m.draining = false
 	case opClose:
-		s.Close()
+		gate.Close()
 		m.closed, m.draining = true, false
 		m.settle()
+	case opWaitIdle: // has no visible effect
+		go gate.WaitIdle(stopDrains)
 	}
 	return real
 }
 
-func compare(s *sema.Semaphore, m *model, real []*realCall) error {
+func compare(s lifecycleGate, m *model, real []*realCall) error {
 	st := s.Stats()
 	want := sema.Stats{
 		Counts:   m.counts,
 		Capacity: m.capacity, InUse: m.inUse, Free: m.free(), Debt: max(0, m.inUse-m.capacity),
-		Waiters: len(m.line), Draining: m.draining, Closed: m.closed,
+		Waiters: len(m.queue), Draining: m.draining, Closed: m.closed,
 	}
-	m.longest = max(m.longest, len(m.line))
+	m.longest = max(m.longest, len(m.queue))
 	if err := compareStats(st, want, m.longest); err != nil {
 		return err
 	}
@@ -397,8 +441,8 @@ func compare(s *sema.Semaphore, m *model, real []*realCall) error {
 	return nil
 }
 
-// compareStats compares all figures. The time waited is exact if the queue was never
-// long, and within a seventh otherwise, see [sema.Counts].
+// compareStats compares all figures. WaitTime is exact if the queue was never long, and
+// accurate to a seventh otherwise, see [sema.Counts].
 func compareStats(got, want sema.Stats, longest int) error {
 	const long = 32
 	if off := (got.WaitTime - want.WaitTime).Abs(); longest >= long && off <= want.WaitTime/7 {
@@ -411,7 +455,7 @@ func compareStats(got, want sema.Stats, longest int) error {
 }
 
 func opGenerator() *rapid.Generator[op] {
-	// Acquires and releases are what makes states; give them most of the turns.
+	// Acquires and releases create most states, so they are drawn most often.
 	kinds := []opKind{opAcquire, opAcquire, opAcquire, opRelease, opRelease, opRelease, opCancel, opCancel, opResize, opResize}
 	for k := range opKinds {
 		kinds = append(kinds, k)
@@ -421,7 +465,7 @@ func opGenerator() *rapid.Generator[op] {
 	})
 }
 
-func TestSemaphoreBehavesLikeItsModel(t *testing.T) {
+func TestSemaphore_BehavesLikeItsModel(t *testing.T) {
 	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair, "LIFO": sema.LIFO} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
@@ -441,11 +485,31 @@ func TestSemaphoreBehavesLikeItsModel(t *testing.T) {
 	}
 }
 
-// FuzzOperations feeds the same model from bytes: three per operation.
+// TestStriped_BehavesLikeTheModelOfASemaphore uses the model of a fair semaphore: without
+// racing calls, a Striped serves in order of arrival.
+func TestStriped_BehavesLikeTheModelOfASemaphore(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		opts := modelOptions{
+			striped:    true,
+			order:      sema.Fair,
+			capacity:   rapid.Int64Range(0, 7).Draw(rt, "capacity"),
+			maxWait:    rapid.SampledFrom([]time.Duration{0, 20 * time.Microsecond}).Draw(rt, "maxWait"),
+			maxWaiters: rapid.SampledFrom([]int{0, 3}).Draw(rt, "maxWaiters"),
+			observed:   rapid.Bool().Draw(rt, "observed"),
+		}
+		ops := rapid.SliceOfN(opGenerator(), 30, 80).Draw(rt, "ops")
+		if err := runModel(t, opts, ops); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// FuzzOperations reads the operations of the same model from bytes, three for each.
 func FuzzOperations(f *testing.F) {
 	f.Add(uint8(3), uint8(0), []byte{0, 2, 0, 0, 3, 0, 4, 0, 0, 6, 1, 0})
 	f.Add(uint8(5), uint8(1), []byte{0, 5, 0, 9, 2, 0, 0, 1, 0, 4, 0, 0, 9, 7, 0})
 	f.Add(uint8(7), uint8(5), []byte{0, 3, 0, 3, 4, 0, 7, 0, 1, 8, 0, 0, 10, 0, 0, 11, 0, 0, 12, 0, 0})
+	f.Add(uint8(4), uint8(32), []byte{0, 1, 0, 0, 1, 0, 9, 1, 0, 4, 0, 0, 10, 0, 0, 11, 0, 0, 9, 5, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, capacity, mode uint8, data []byte) {
 		order := []sema.Option{sema.Fair, sema.Unfair, sema.LIFO}[mode%3]
 		var ops []op
@@ -458,6 +522,9 @@ func FuzzOperations(f *testing.F) {
 		}
 		if mode&16 != 0 {
 			opts.maxWaiters = 3
+		}
+		if mode&32 != 0 {
+			opts.striped, opts.order, opts.park = true, sema.Fair, false
 		}
 		if err := runModel(t, opts, ops); err != nil {
 			t.Fatal(err)

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A Monitor reports what happens at a gate, as its options ask: events to
-// observers, and to the diagnostics of this package what is held and waited for.
-// Every gate of one's own that uses one has [Holders], the pprof profiles, leak,
-// over-hold and deadlock reports as a [Semaphore] has them.
+// A Monitor reports what happens at a gate, as its options request. It sends events to
+// observers, and records held permits and waits for the diagnostics of this package. A
+// user's own gate that uses a Monitor gets [Holders], the pprof profiles, and the
+// reports of leaks, overlong holds and deadlocks, like a [Semaphore].
 //
 // A nil Monitor is valid: it reports nothing and costs nothing. An acquire is
 //
@@ -20,22 +20,22 @@ import (
 //	return w.Granted(&issuer), nil     // or
 //	return sema.Permit{}, w.Failed(err)
 //
-// All of these run observers, and call the gate's method Stats if it has one: no lock
-// of the gate may be held.
+// All of these run observers, and call the gate's method Stats if it has one. The
+// caller must hold no lock of the gate.
 type Monitor struct {
 	name  string
-	class string                     // of the gate, see ForClass
-	core  *core                      // of a Semaphore or a Counter
-	stats interface{ Stats() Stats } // nil if the gate has none
+	class string                     // class of the gate, see ForClass; "": none
+	core  *core                      // of a Semaphore or a Counter; nil: another gate
+	stats interface{ Stats() Stats } // nil: the gate has none
 
-	signals bool // a Counter: nothing is held, and it is empty as a rule
+	signals bool // a Counter: nothing is held, and 0 is its normal value
 
 	reports
-	traces    bool        // some acquires need a trace
-	exhausted atomic.Bool // what was last reported
+	traces    bool        // acquires may need a trace
+	exhausted atomic.Bool // the last reported state
 }
 
-// reports is what options ask a Monitor to report.
+// reports are the reports that options request of a Monitor.
 type reports struct {
 	observers []Observer
 	level     DiagnoseLevel
@@ -44,11 +44,12 @@ type reports struct {
 	sites     bool
 }
 
-// NewMonitor returns what reports on gate as the options ask, or nil if they ask
-// for nothing. The name is that of the option [Name].
+// NewMonitor returns a monitor for gate with these options, or nil if they request no
+// reports. The option [Name] sets the name of the gate. NewMonitor panics if gate is
+// nil.
 func NewMonitor(gate Gate, opts ...SharedOption) *Monitor {
 	if gate == nil {
-		panic("sema: NewMonitor(nil): want the gate to report on")
+		panic("sema: NewMonitor(nil): want a gate")
 	}
 	conf := newConfig(opts)
 	m := conf.newMonitor()
@@ -58,31 +59,32 @@ func NewMonitor(gate Gate, opts ...SharedOption) *Monitor {
 	return m
 }
 
-// newMonitor returns a monitor that knows nothing of its gate yet, or nil if the
-// options ask for none.
+// newMonitor returns a monitor whose gate is not set yet, or nil if the options
+// request no reports.
 func (c *config) newMonitor() *Monitor {
 	r := c.reports
 	if len(r.observers) == 0 && r.level == DiagnoseOff && r.warnHold == 0 {
 		return nil
 	}
-	if len(r.observers) == 0 { // what no observer receives goes to the log
+	if len(r.observers) == 0 { // without observers, reports go to the log
 		r.observers = []Observer{defaultLog}
 	}
 	return &Monitor{name: c.Name, reports: r, traces: r.level > DiagnoseOff || r.warnHold > 0 || r.sites}
 }
 
-// ForClass returns a monitor for one class of a gate, such as a tenant: gate is the
-// class, and its events carry the class besides the name of m. It is nil if m is.
+// ForClass returns a monitor for one class of a gate, such as a tenant. The argument
+// gate is that class as a [Gate]. Its events carry the class in addition to the name of
+// m. The result is nil if m is nil.
 func (m *Monitor) ForClass(gate Gate, class string) *Monitor {
 	if m == nil {
 		return nil
 	}
-	of := &Monitor{name: m.name, class: class, reports: m.reports, traces: m.traces}
-	of.stats, _ = gate.(interface{ Stats() Stats })
-	return of
+	child := &Monitor{name: m.name, class: class, reports: m.reports, traces: m.traces}
+	child.stats, _ = gate.(interface{ Stats() Stats })
+	return child
 }
 
-// waiters returns how many callers are queued.
+// waiters returns the number of queued callers.
 func (m *Monitor) waiters() int {
 	switch {
 	case m.core != nil:
@@ -93,7 +95,7 @@ func (m *Monitor) waiters() int {
 	return 0
 }
 
-// inUse returns how many permits are held, if that is known.
+// inUse returns the number of permits held, if it is known.
 func (m *Monitor) inUse() (n int64, known bool) {
 	if m.stats == nil {
 		return 0, false
@@ -113,60 +115,59 @@ func (m *Monitor) isExhausted() bool {
 	return false
 }
 
-// Report sends an event to the observers, with the name of the gate and the number
-// of its waiters. No lock that an observer might need may be held.
+// Report sends an event to the observers. It sets the name and class of the gate, and
+// adds the gate's waiters to e.Waiters. The caller must hold no lock that an observer
+// might need.
 func (m *Monitor) Report(e Event) {
 	if m != nil {
 		m.report(&e)
 	}
 }
 
-// report is Report for an event that is not copied: it takes 128 bytes.
+// report does the work of Report. It takes a pointer because an Event has 128 bytes.
 func (m *Monitor) report(e *Event) {
 	e.Name, e.Class = m.name, m.class
-	e.Waiters += m.waiters() // an event about a caller that is going to wait counts it already
+	e.Waiters += m.waiters() // e.Waiters is 1 for a caller that is about to wait, else 0
 	for _, o := range m.observers {
 		o.Observe(*e)
 	}
 }
 
-// A Wait is one acquire under observation, from [Monitor.Begin] to Granted or
-// Failed. It is passed by pointer within a package and never shared.
+// A Wait is one acquire under observation, from [Monitor.Begin] to Granted or Failed.
+// It is passed by pointer within a package and never shared.
 type Wait struct {
 	m      *Monitor
 	ctx    context.Context
 	weight int64
-	start  int64  // of the wait, since the epoch; 0 while the caller has not waited
-	more   *trace // nil unless this acquire is recorded or call sites are wanted
+	start  int64  // of the wait, since epoch; 0: the caller has not waited
+	trace  *trace // nil unless the monitor traces acquires
 }
 
-// A trace is what is known of a caller beyond the common case.
+// A trace is what is known of a caller at a gate with diagnostics or call sites.
 type trace struct {
 	stack    stack
-	by       identity
+	caller   identity
 	record   bool
-	queued   *queuedWait // in the list of waits
-	detached bool        // the wait ends in a goroutine that has not waited
+	queued   *queuedWait // entry in the list of waits; nil: not listed
+	detached bool        // a Ticket: no goroutine waits, and any may end the wait
 }
 
-// Begin notes that a caller asks for n permits.
+// Begin starts the observation of a caller that requests n permits and may wait.
 func (m *Monitor) Begin(ctx context.Context, n int64) Wait {
-	w := m.begin(ctx, n)
-	if w.more != nil {
+	w := Wait{m: m, ctx: ctx, weight: n}
+	if m != nil && m.traces {
+		w.trace = m.trace(ctx)
 		m.auditOrder(&w)
 	}
 	return w
 }
 
-// BeginTry is Begin for a caller that does not wait: the order in which it holds and
-// acquires does not matter.
-func (m *Monitor) BeginTry(ctx context.Context, n int64) Wait { return m.begin(ctx, n) }
-
-// begin is Begin for a caller that does not wait, so that no order matters.
-func (m *Monitor) begin(ctx context.Context, n int64) Wait {
+// BeginTry starts the observation of a caller that does not wait. Such a caller is
+// exempt from the acquire-order audit.
+func (m *Monitor) BeginTry(ctx context.Context, n int64) Wait {
 	w := Wait{m: m, ctx: ctx, weight: n}
 	if m != nil && m.traces {
-		w.more = m.trace(ctx)
+		w.trace = m.trace(ctx)
 	}
 	return w
 }
@@ -177,22 +178,22 @@ func (m *Monitor) trace(ctx context.Context) *trace {
 		t.stack = callers()
 	}
 	if m.level > DiagnoseOff {
-		t.by = m.identify(ctx)
+		t.caller = m.identify(ctx)
 	}
 	return t
 }
 
-// site returns where the caller is, if that is known.
+// site returns the call site of the caller, or "" if it is unknown.
 func (w *Wait) site() string {
-	if w.more == nil {
+	if w.trace == nil {
 		return ""
 	}
-	return w.more.stack.site()
+	return w.trace.stack.site()
 }
 
-// Queued reports that the caller is about to wait. It is called before the caller
-// joins the queue: observers may take their time, or panic, and no waiter should
-// depend on a goroutine that runs them.
+// Queued reports that the caller is about to wait. Call it before the caller joins the
+// queue: observers may be slow or panic, and no waiter should depend on a goroutine
+// that runs them.
 func (w *Wait) Queued() {
 	m := w.m
 	if m == nil {
@@ -203,21 +204,21 @@ func (w *Wait) Queued() {
 	if !m.signals && m.exhausted.CompareAndSwap(false, true) {
 		m.report(&Event{Kind: EventExhausted, Waiters: 1})
 	}
-	if t := w.more; t != nil && t.record {
+	if t := w.trace; t != nil && t.record {
 		t.queued = recorded.startWait(w)
 	}
 }
 
-// ended takes the caller off the list of waits.
-func (w *Wait) ended() {
-	t := w.more
+// endWait removes the caller from the list of waits.
+func (w *Wait) endWait() {
+	t := w.trace
 	if t == nil || t.queued == nil {
 		return
 	}
 	recorded.endWait(t.queued)
 	t.queued = nil
 	if t.detached {
-		contention.count(t.stack, w.waited(), w.m.sampleWeight())
+		contention.addToSite(t.stack, w.waited(), w.m.sampleWeight())
 	} else {
 		contention.add(t.stack, w.waited(), w.m.sampleWeight())
 	}
@@ -230,15 +231,15 @@ func (w *Wait) waited() time.Duration {
 	return time.Duration(sinceEpoch() - w.start)
 }
 
-// Granted issues the permit that the gate has granted, and reports it. If an
-// observer panics the permit is released.
+// Granted issues the permit that the gate has granted, and reports it. If an observer
+// panics, the permit is released.
 func (w *Wait) Granted(i *Issuer) Permit {
 	if w.m == nil {
 		return i.Permit(w.weight)
 	}
-	w.ended()
+	w.endWait()
 	var p Permit
-	if w.more != nil && w.more.record {
+	if w.trace != nil && w.trace.record {
 		p = newRecord(w, i).permit(w.weight)
 		i.unslotted.Add(1)
 	} else {
@@ -248,13 +249,15 @@ func (w *Wait) Granted(i *Issuer) Permit {
 	return p
 }
 
-// issue is Granted for a caller that did not wait and needs no trace.
+// issue issues and reports a permit like Granted, for a caller that did not wait and
+// needs no trace.
 //
-// issue and takeBack are all that an observed pair costs beyond its clock. Their events
-// are local variables, for one that is passed on is copied once more. They are filled
-// in before an atomic operation: to copy a variable that was written a moment ago, in
-// smaller pieces than it is read, stalls the processor until the writes have reached the
-// cache, and the atomic operation waits for that anyway.
+// issue and takeBack are all that an observed pair costs beyond reading the clock.
+// Their events are local variables, because passing one on copies it once more. They
+// are filled in before an atomic operation. A copy that reads a variable in larger
+// pieces than those in which it was just written stalls the processor: store-to-load
+// forwarding fails until the writes reach the cache. The atomic operation waits for
+// that anyway.
 func (m *Monitor) issue(i *Issuer, n int64) Permit {
 	e := Event{Kind: EventAcquired, Name: m.name, Class: m.class, Weight: n}
 	p := i.permitSince(n, sinceEpoch())
@@ -269,18 +272,18 @@ func (m *Monitor) issue(i *Issuer, n int64) Permit {
 	}
 	for _, o := range m.observers {
 		if f, ok := o.(ObserverFunc); ok {
-			f(e) // without a copy for the method that would call it
+			f(e) // avoids the copy for the call of Observe
 		} else {
 			o.Observe(e)
 		}
 	}
-	m.edge()
+	m.reportTransition()
 	reported = true
 	return p
 }
 
-// takeBack returns a permit that was acquired at a time since the epoch, and reports
-// that it was released.
+// takeBack returns a permit to its owner and reports its release. since is the time of
+// its acquire, counted from epoch.
 func (m *Monitor) takeBack(i *Issuer, n, since int64) {
 	e := Event{Kind: EventReleased, Name: m.name, Class: m.class, Weight: n, Hold: time.Duration(sinceEpoch() - since)}
 	i.owner.TakeBack(n)
@@ -294,7 +297,7 @@ func (m *Monitor) takeBack(i *Issuer, n, since int64) {
 			o.Observe(e)
 		}
 	}
-	m.edge()
+	m.reportTransition()
 }
 
 // issued reports a new permit, and releases it if an observer panics.
@@ -306,56 +309,57 @@ func (m *Monitor) issued(p Permit, e *Event) {
 		}
 	}()
 	m.report(e)
-	m.edge()
+	m.reportTransition()
 	reported = true
 }
 
-// lowered is Granted for a Counter, which issues no permit.
+// lowered reports a grant like Granted, for a Counter, which issues no permit.
 func (w *Wait) lowered(n int64) {
 	if w.m != nil {
-		w.ended()
+		w.endWait()
 		w.m.report(&Event{Kind: EventAcquired, Weight: n, Wait: w.waited(), Site: w.site()})
 	}
 }
 
-// Failed reports why the caller gets no permit, and returns the error.
+// Failed reports why the caller gets no permit, and returns err.
 func (w *Wait) Failed(err error) error {
 	m := w.m
 	if m == nil {
 		return err
 	}
-	w.ended()
+	w.endWait()
 	kind := EventRejected
 	switch {
 	case errors.Is(err, ErrTimeout):
 		kind = EventTimedOut
-	case w.ctx != nil && w.ctx.Err() != nil && err == context.Cause(w.ctx):
+	case w.ctx != nil && w.ctx.Err() != nil && errors.Is(err, context.Cause(w.ctx)): // == panics on some types
 		kind = EventCancelled
 	}
 	m.report(&Event{Kind: kind, Weight: w.weight, Wait: w.waited(), Site: w.site(), Err: err})
-	m.edge()
+	m.reportTransition()
 	return err
 }
 
-// released reports that a permit with a record was released.
+// released reports the release of a permit that has a record.
 func (m *Monitor) released(n int64, hold time.Duration, site string) {
 	m.report(&Event{Kind: EventReleased, Weight: n, Hold: hold, Site: site})
-	m.edge()
+	m.reportTransition()
 }
 
-// edge reports that the gate became exhausted or recovered.
-func (m *Monitor) edge() {
+// reportTransition sends an event if the gate became exhausted or recovered since the
+// last such event.
+func (m *Monitor) reportTransition() {
 	if c := m.core; c != nil && !c.queue.occupied.Load() && (c.free() == 0) == m.exhausted.Load() {
-		return // the common case, decided without a call
+		return // the common case, decided without another call
 	}
 	if !m.signals {
-		m.edgeTo(m.isExhausted())
+		m.reportTransitionTo(m.isExhausted())
 	}
 }
 
-// edgeTo reports a change to what was seen. Then it looks again: a caller that
-// changed it back during the report found the flag not yet moved.
-func (m *Monitor) edgeTo(exhausted bool) {
+// reportTransitionTo reports a change to the given state. Then it checks again: a
+// caller that changed the state back during the report found the flag not yet updated.
+func (m *Monitor) reportTransitionTo(exhausted bool) {
 	for m.exhausted.Load() != exhausted && m.exhausted.CompareAndSwap(!exhausted, exhausted) {
 		kind := EventRecovered
 		if exhausted {
@@ -370,6 +374,6 @@ func (m *Monitor) edgeTo(exhausted bool) {
 func (m *Monitor) resized(capacity int64) {
 	if m != nil {
 		m.Report(Event{Kind: EventResized, Capacity: capacity})
-		m.edge()
+		m.reportTransition()
 	}
 }

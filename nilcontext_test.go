@@ -20,8 +20,9 @@ var (
 	errorType   = reflect.TypeFor[error]()
 )
 
-// A nil context is ErrInvalid wherever a context comes in and an error can come out.
-func TestNilContextIsInvalidEverywhere(t *testing.T) {
+// TestNilContext_IsInvalidEverywhere checks that a nil context is ErrInvalid for every
+// function that takes a context and returns an error.
+func TestNilContext_IsInvalidEverywhere(t *testing.T) {
 	checked := map[string]bool{}
 	check := func(name string, f reflect.Value, args ...any) {
 		checked[name] = true
@@ -56,7 +57,7 @@ func TestNilContextIsInvalidEverywhere(t *testing.T) {
 		}
 	}
 	check("AcquireAll", reflect.ValueOf(sema.AcquireAll), sema.Want{Gate: s, N: 1})
-	check("Do", reflect.ValueOf(sema.Do), carelessGate{}, int64(1), func(context.Context) error { return nil })
+	check("Do", reflect.ValueOf(sema.Do), lenientGate{}, int64(1), func(context.Context) error { return nil })
 	if st := s.Stats(); st.InUse != 0 || st.Counts != (sema.Counts{}) {
 		t.Errorf("%+v", st)
 	}
@@ -65,24 +66,24 @@ func TestNilContextIsInvalidEverywhere(t *testing.T) {
 		"Weighted.Acquire", // panics, as in x/sync
 		"Gate.Acquire", "Gate.TryAcquire",
 	}
-	for _, name := range takersOfContexts(t) {
+	for _, name := range functionsWithContext(t) {
 		if !checked[name] && !slices.Contains(exempt, name) {
 			t.Errorf("%s takes a context and returns an error, and is not checked", name)
 		}
 	}
 }
 
-// A carelessGate does not look at its context.
-type carelessGate struct{}
+// A lenientGate does not check its context.
+type lenientGate struct{}
 
-func (carelessGate) Acquire(context.Context, int64) (sema.Permit, error) { return sema.Permit{}, nil }
-func (g carelessGate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
+func (lenientGate) Acquire(context.Context, int64) (sema.Permit, error) { return sema.Permit{}, nil }
+func (g lenientGate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	return g.Acquire(ctx, n)
 }
 
-// takersOfContexts returns the exported functions and methods of the package that take
-// a context and return an error, as they are declared.
-func takersOfContexts(t *testing.T) (names []string) {
+// functionsWithContext returns the exported functions and methods declared in the
+// package that take a context and return an error.
+func functionsWithContext(t *testing.T) (names []string) {
 	files, err := os.ReadDir(".")
 	wantErr(t, err, nil)
 	for _, f := range files {

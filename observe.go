@@ -5,18 +5,21 @@ import (
 	"time"
 )
 
-// An Observer receives what happens at a semaphore, by the goroutine to which
-// it happens and with no lock held: it may use the semaphore. It should be
-// quick, and may be called concurrently. A semaphore without one pays nothing.
+// An Observer receives the events of a semaphore. Observe runs in the goroutine of the
+// caller that the event is about. Events of a [Ticket] and of the diagnostics may come
+// from any goroutine. Observe is called with no lock held, so it may use the semaphore.
+// It should be quick, and may be called concurrently. A semaphore without observers
+// pays nothing.
 type Observer interface{ Observe(Event) }
 
-// ObserverFunc makes a function an [Observer].
+// ObserverFunc is a function that implements [Observer].
 type ObserverFunc func(Event)
 
 // Observe calls f.
 func (f ObserverFunc) Observe(e Event) { f(e) }
 
-// Observe has events sent to o. Given several times, all receive them.
+// Observe sends events to o. If given several times, all observers receive them. It
+// panics if o is nil.
 func Observe(o Observer) SharedOption {
 	if o == nil {
 		panic("sema: Observe(nil): want an observer")
@@ -24,29 +27,29 @@ func Observe(o Observer) SharedOption {
 	return sharedFunc(func(c *config) { c.reports.observers = append(c.reports.observers, o) })
 }
 
-// An Event is one thing that happened. Fields that say nothing about its Kind
-// are zero.
+// An Event describes one thing that happened. Fields that do not apply to its Kind are
+// zero.
 type Event struct {
 	Kind     EventKind
-	Name     string        // the semaphore's
-	Class    string        // the tenant, tier or kind of work, of gates that have classes
-	Weight   int64         // permits asked for, had or returned
-	Wait     time.Duration // how long a caller waited until this
-	Hold     time.Duration // how long a permit was held until this
-	Waiters  int           // callers queued at this moment
-	Capacity int64         // with EventResized
-	Site     string        // file:line of the caller, with CallSites or for diagnosed permits
-	Err      error         // why: with EventRejected, EventTimedOut, EventCancelled, EventLost
-	Report   string        // text for a person, with stacks: of EventOverheld, EventLeaked, EventInverted, EventDeadlocked, EventMismatched
+	Name     string        // name of the semaphore
+	Class    string        // tenant, tier or kind of work, for gates that have classes
+	Weight   int64         // permits requested, acquired or released
+	Wait     time.Duration // how long the caller has waited
+	Hold     time.Duration // how long the permit has been held
+	Waiters  int           // callers queued at that moment, including one that is about to wait
+	Capacity int64         // new capacity, for EventResized
+	Site     string        // file:line of the caller, with CallSites or for recorded permits
+	Err      error         // the cause, for EventRejected, EventTimedOut, EventCancelled, EventLost, EventOverReleased
+	Report   string        // text for a person, mostly with stacks, for EventOverheld, EventLeaked, EventInverted, EventDeadlocked, EventMismatched
 }
 
-// An EventKind is what an [Event] reports.
+// An EventKind is the kind of an [Event].
 type EventKind uint8
 
-// The kinds. EventLost, EventRenewed and EventFailedOpen come from fleet semaphores
-// only, EventMismatched from host and fleet semaphores.
+// The kinds of events. EventLost, EventRenewed and EventFailedOpen come from fleet
+// semaphores only, EventMismatched from host and fleet semaphores only.
 const (
-	EventQueued       EventKind = iota + 1 // a caller begins to wait
+	EventQueued       EventKind = iota + 1 // a caller is about to wait
 	EventAcquired                          // a permit was granted
 	EventReleased                          // a permit was released
 	EventTimedOut                          // MaxWait passed
@@ -57,15 +60,15 @@ const (
 	EventClosed                            // Close was called
 	EventExhausted                         // the last permit was acquired, or a caller queued
 	EventRecovered                         // permits are free again and no caller waits
-	EventOverheld                          // a permit is held for longer than WarnHold
-	EventLost                              // a lease is gone
+	EventOverheld                          // a permit has been held for longer than WarnHold
+	EventLost                              // a lease was lost
 	EventRenewed                           // leases were renewed
-	EventFailedOpen                        // the store is unavailable and the local limit applies
+	EventFailedOpen                        // the store is unavailable, and the local limit applies
 	EventLeaked                            // a permit was garbage-collected without Release
-	EventOverReleased                      // more was released than acquired, and rejected
+	EventOverReleased                      // a release of more than was acquired was rejected
 	EventInverted                          // two semaphores are acquired in both orders
 	EventDeadlocked                        // a deadlock is suspected
-	EventMismatched                        // opened with another configuration than the stored one, which applies
+	EventMismatched                        // opened with a configuration that differs from the stored one, which applies
 )
 
 var kindNames = [...]string{
@@ -77,7 +80,7 @@ var kindNames = [...]string{
 	EventMismatched: "configuration mismatched",
 }
 
-// String returns the kind in words.
+// String returns the kind in words, such as "timed out".
 func (k EventKind) String() string {
 	if int(k) < len(kindNames) && k > 0 {
 		return kindNames[k]

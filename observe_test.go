@@ -17,7 +17,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A journal is an observer that remembers.
+// A journal is an observer that records events.
 type journal struct {
 	mu     sync.Mutex
 	events []sema.Event
@@ -29,7 +29,7 @@ func (j *journal) Observe(e sema.Event) {
 	j.events = append(j.events, e)
 }
 
-// take returns what happened since the last take.
+// take returns the events since the last take.
 func (j *journal) take() []sema.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,7 +54,7 @@ func wantKinds(t *testing.T, j *journal, want ...sema.EventKind) []sema.Event {
 	return events
 }
 
-func TestObserverIsToldWhatHappens(t *testing.T) {
+func TestObserver_ReceivesEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		s := sema.New(2, sema.Name("db"), sema.Observe(&j), sema.MaxWait(5*time.Second), sema.CallSites)
@@ -131,7 +131,7 @@ func TestObserverIsToldWhatHappens(t *testing.T) {
 	})
 }
 
-func TestObserverSeesTicketsAndJointAcquires(t *testing.T) {
+func TestObserver_ReceivesEventsOfTicketsAndAcquireAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j, k journal
 		a, b := sema.New(2, sema.Observe(&j)), sema.New(2, sema.Observe(&k))
@@ -163,7 +163,7 @@ func TestObserverSeesTicketsAndJointAcquires(t *testing.T) {
 	})
 }
 
-func TestExhaustionIsToldOncePerEdge(t *testing.T) {
+func TestObserver_ExhaustionIsReportedOncePerTransition(t *testing.T) {
 	var j journal
 	s := sema.New(2, sema.Observe(&j))
 	var working sync.WaitGroup
@@ -185,11 +185,11 @@ func TestExhaustionIsToldOncePerEdge(t *testing.T) {
 		}
 	}
 	if exhausted != recovered {
-		t.Errorf("%d times exhausted, %d times recovered, and all is free", exhausted, recovered)
+		t.Errorf("%d times exhausted, %d times recovered, although all permits are free", exhausted, recovered)
 	}
 }
 
-func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
+func TestObserver_PanicLosesNoPermit(t *testing.T) {
 	for _, at := range []sema.EventKind{sema.EventQueued, sema.EventAcquired, sema.EventReleased} {
 		for _, level := range []sema.DiagnoseLevel{sema.DiagnoseOff, sema.DiagnoseFull} {
 			armed := false
@@ -239,7 +239,7 @@ func TestObserverThatPanicsLosesNoPermit(t *testing.T) {
 	}
 }
 
-// A lockedBuffer may be written by a timer's goroutine.
+// A lockedBuffer may be written by the goroutine of a timer.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -251,7 +251,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// take returns what was written since the last take.
+// take returns the text written since the last take.
 func (b *lockedBuffer) take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -259,7 +259,7 @@ func (b *lockedBuffer) take() string {
 	return b.buf.String()
 }
 
-func TestObserverThatPanicsAtATicketKeepsNobodyElseAsleep(t *testing.T) {
+func TestObserver_PanicAtATicketLeavesNoWaiterAsleep(t *testing.T) {
 	var armed atomic.Bool
 	s := sema.New(4, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if armed.Load() && e.Kind == sema.EventAcquired {
@@ -286,7 +286,7 @@ func TestObserverThatPanicsAtATicketKeepsNobodyElseAsleep(t *testing.T) {
 	wantStats(t, s, 0, 0)
 }
 
-func TestLogObserverWarnsOfTroubleAndIsNotChatty(t *testing.T) {
+func TestLogTo_WarnsAtALimitedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedBuffer
 		logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -304,18 +304,18 @@ func TestLogObserverWarnsOfTroubleAndIsNotChatty(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if text := out.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `level=INFO msg="sema: recovered" semaphore=db skipped=1998`) {
-			t.Errorf("afterwards, want what it came to:\n%s", text)
+			t.Errorf("afterwards, want the latest state:\n%s", text)
 		}
 		held := mustAcquire(t, s, 1)
 		held.Release()
-		held = mustAcquire(t, s, 1) // and stays
+		held = mustAcquire(t, s, 1) // held from here on
 		time.Sleep(time.Minute - time.Second)
 		if text := out.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "exhausted") {
-			t.Errorf("the last word must be that it is exhausted:\n%s", text)
+			t.Errorf("the last line must be that it is exhausted:\n%s", text)
 		}
 		time.Sleep(2 * time.Minute)
 		if text := out.take(); !strings.Contains(text, `msg="sema: overheld" semaphore=db weight=1 hold=1m0s site=`) ||
-			!strings.Contains(text, "TestLogObserverWarns") {
+			!strings.Contains(text, "TestLogTo_WarnsAtALimitedRate") {
 			t.Errorf("%s", text)
 		}
 		held.Release()
@@ -337,15 +337,15 @@ func TestLogTo_LogsAMismatchEachTime(t *testing.T) {
 	}
 }
 
-func TestSlowObserverStallsNobodyElse(t *testing.T) {
+func TestObserver_SlowObserverDelaysNoOtherCaller(t *testing.T) {
 	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair} {
 		synctest.Test(t, func(t *testing.T) {
-			goOn := make(chan struct{})
+			proceed := make(chan struct{})
 			var slow atomic.Bool
 			s := sema.New(2, order, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 				if e.Kind == sema.EventQueued {
 					if slow.CompareAndSwap(false, true) {
-						<-goOn
+						<-proceed
 					}
 				}
 			})))
@@ -359,25 +359,25 @@ func TestSlowObserverStallsNobodyElse(t *testing.T) {
 			a.Release()
 			b.Release()
 			synctest.Wait()
-			if !settled(waits[1]) || !settled(waits[2]) {
-				t.Fatalf("%s: permits wait for a slow observer", name)
+			if !isDone(waits[1]) || !isDone(waits[2]) {
+				t.Fatalf("%s: waiters were delayed by a slow observer", name)
 			}
 			cancel()
 			synctest.Wait()
 			for i, w := range waits[1:] {
-				if !settled(w) {
-					t.Fatalf("%s: waiter %d was not told that its context ended", name, i+1)
+				if !isDone(w) {
+					t.Fatalf("%s: waiter %d was not notified that its context ended", name, i+1)
 				}
 				(<-w).permit.Release()
 			}
-			close(goOn)
+			close(proceed)
 			wantErr(t, (<-waits[0]).err, context.Canceled)
 			wantStats(t, s, 0, 0)
 		})
 	}
 }
 
-func TestObserverMayCancelATicketItIsToldOf(t *testing.T) {
+func TestObserver_MayCancelTheTicketOfAnEvent(t *testing.T) {
 	var ticket *sema.Ticket
 	s := sema.New(1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if ticket != nil && e.Kind == sema.EventAcquired {
@@ -386,14 +386,14 @@ func TestObserverMayCancelATicketItIsToldOf(t *testing.T) {
 	})))
 	held := mustAcquire(t, s, 1)
 	ticket = s.Request(1)
-	held.Release() // must not wait for itself
+	held.Release() // must not deadlock
 	<-ticket.Ready()
 	_, err := ticket.Permit()
 	wantErr(t, err, context.Canceled)
 	wantStats(t, s, 0, 0)
 }
 
-func TestWaitingJointlyAndByTicketIsObserved(t *testing.T) {
+func TestDiagnose_WaitsOfTicketsAndAcquireAllAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		a, b := sema.New(1, sema.Diagnose(sema.DiagnoseFull), sema.Observe(&j)), sema.New(1)
@@ -409,7 +409,7 @@ func TestWaitingJointlyAndByTicketIsObserved(t *testing.T) {
 			t.Errorf("%d waiters", e[0].Waiters)
 		}
 		if n := pprof.Lookup("sema.waiting").Count() - before; n != 2 {
-			t.Errorf("%d in the profile of those who wait", n)
+			t.Errorf("%d in the profile of waits, want 2", n)
 		}
 		cancel()
 		ticket.Cancel()
@@ -422,7 +422,7 @@ func TestWaitingJointlyAndByTicketIsObserved(t *testing.T) {
 	})
 }
 
-func TestParkedCallersCountAsWaiting(t *testing.T) {
+func TestObserver_ParkedCallersCountAsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		s := sema.New(1, sema.ParkOversize, sema.Observe(&j))
@@ -437,7 +437,7 @@ func TestParkedCallersCountAsWaiting(t *testing.T) {
 	})
 }
 
-func TestJointAcquireThatFailsLeavesNobodyExhausted(t *testing.T) {
+func TestObserver_FailedAcquireAllLeavesNoGateExhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		a, b := sema.New(1, sema.Observe(&j)), sema.New(1)

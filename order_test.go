@@ -11,9 +11,9 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// servedAt queues waiters of the given weights one after the other behind a
-// holder of everything, lets them hold for a second each, and returns when
-// each was served.
+// servedAt holds all permits, queues waiters of the given weights one after the other,
+// and then releases. Each waiter holds for a second. servedAt returns when each was
+// served.
 func servedAt(t *testing.T, s *sema.Semaphore, weights []int64) []time.Duration {
 	all := mustAcquire(t, s, s.Stats().Capacity)
 	served := make([]time.Duration, len(weights))
@@ -33,7 +33,7 @@ func servedAt(t *testing.T, s *sema.Semaphore, weights []int64) []time.Duration 
 	return served
 }
 
-func TestFairServesInOrderOfArrivalWhateverTheWeights(t *testing.T) {
+func TestFair_ServesInOrderOfArrivalWhateverTheWeights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		weights := []int64{1, 4, 1, 3, 2, 4, 4, 1, 1, 1, 3, 2, 2, 1, 4, 1, 4, 2, 3, 1}
 		served := servedAt(t, sema.New(4), weights)
@@ -43,7 +43,7 @@ func TestFairServesInOrderOfArrivalWhateverTheWeights(t *testing.T) {
 	})
 }
 
-func TestLIFOServesTheNewestFirst(t *testing.T) {
+func TestLIFO_ServesTheNewestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		served := servedAt(t, sema.New(1, sema.LIFO), slices.Repeat([]int64{1}, 10))
 		for i, at := range served {
@@ -54,7 +54,7 @@ func TestLIFOServesTheNewestFirst(t *testing.T) {
 	})
 }
 
-func TestHeavyWaiterIsNotOvertakenByAStreamOfLightOnes(t *testing.T) {
+func TestFair_HeavyWaiterIsNotOvertakenByLightOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(4)
 		ctx, stop := context.WithCancel(t.Context())
@@ -73,7 +73,7 @@ func TestHeavyWaiterIsNotOvertakenByAStreamOfLightOnes(t *testing.T) {
 		began := time.Now()
 		p := mustAcquire(t, s, 4)
 		if waited := time.Since(began); waited > 2*time.Second {
-			t.Errorf("waited %v: longer than those before it hold", waited)
+			t.Errorf("waited %v, longer than the callers ahead hold their permits", waited)
 		}
 		p.Release()
 		stop()
@@ -81,13 +81,13 @@ func TestHeavyWaiterIsNotOvertakenByAStreamOfLightOnes(t *testing.T) {
 	})
 }
 
-func TestTryNeverOvertakesAFairQueue(t *testing.T) {
+func TestTryAcquire_NeverOvertakesAFairQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(2)
 		held := mustAcquire(t, s, 1)
 		heavy := acquiring(t.Context(), s, 2)
 		synctest.Wait()
-		_, err := s.TryAcquire(t.Context(), 1) // one is free, but spoken for
+		_, err := s.TryAcquire(t.Context(), 1) // one is free, but owed to the waiter
 		wantErr(t, err, sema.ErrFull)
 		_, err = s.TryAcquireFree(t.Context())
 		wantErr(t, err, sema.ErrFull)
@@ -96,7 +96,7 @@ func TestTryNeverOvertakesAFairQueue(t *testing.T) {
 	})
 }
 
-func TestUnfairArrivalMayBarge(t *testing.T) {
+func TestUnfair_ArrivalMayBarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(2, sema.Unfair)
 		held := mustAcquire(t, s, 1)
@@ -108,9 +108,9 @@ func TestUnfairArrivalMayBarge(t *testing.T) {
 	})
 }
 
-// TestUnfairWaiterIsServedWithinABound keeps a semaphore busy with arrivals
-// that would always leave too little for a heavy waiter.
-func TestUnfairWaiterIsServedWithinABound(t *testing.T) {
+// TestUnfair_WaiterIsServedWithinABound keeps a semaphore busy with arrivals that always
+// leave too little for a heavy waiter.
+func TestUnfair_WaiterIsServedWithinABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(3, sema.Unfair)
 		ctx, stop := context.WithCancel(t.Context())
@@ -129,8 +129,8 @@ func TestUnfairWaiterIsServedWithinABound(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		began := time.Now()
 		p := mustAcquire(t, s, 3)
-		// A millisecond until it counts as starving, one more until those who
-		// hold have released, and one for those queued before it.
+		// A millisecond until it counts as starving, one more until the holders have
+		// released, and one for the waiters queued ahead of it.
 		if waited := time.Since(began); waited > 4*time.Millisecond {
 			t.Errorf("starved for %v", waited)
 		}
@@ -140,12 +140,12 @@ func TestUnfairWaiterIsServedWithinABound(t *testing.T) {
 	})
 }
 
-func TestUnfairWaitersDoNotStarveUnderRealLoad(t *testing.T) {
+func TestUnfair_WaitersDoNotStarveUnderRealLoad(t *testing.T) {
 	s := sema.New(1, sema.Unfair)
 	stop := make(chan struct{})
-	var hogs sync.WaitGroup
+	var busy sync.WaitGroup
 	for range 2 {
-		hogs.Go(func() {
+		busy.Go(func() {
 			for {
 				select {
 				case <-stop:
@@ -166,12 +166,12 @@ func TestUnfairWaitersDoNotStarveUnderRealLoad(t *testing.T) {
 		p.Release()
 	}
 	close(stop)
-	hogs.Wait()
+	busy.Wait()
 }
 
-// TestFollowersOfAContextAreServedAndCancelled holds the arrangement in which
-// one waiter watches a context for many.
-func TestFollowersOfAContextAreServedAndCancelled(t *testing.T) {
+// TestQueue_FollowersOfAContextAreServedAndCancelled covers the case in which one waiter
+// watches a context for many.
+func TestQueue_FollowersOfAContextAreServedAndCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const waiters = 100
 		s := sema.New(1)
@@ -193,8 +193,7 @@ func TestFollowersOfAContextAreServedAndCancelled(t *testing.T) {
 			synctest.Wait()
 		}
 		held.Release()
-		// Long enough for the watcher to be served, and some of those elected
-		// after it.
+		// Long enough for the watcher and some of its successors to be served.
 		time.Sleep(60*time.Second + time.Millisecond)
 		cancel()
 		synctest.Wait()
@@ -203,7 +202,7 @@ func TestFollowersOfAContextAreServedAndCancelled(t *testing.T) {
 		}
 		for i := range len(served) {
 			if got := <-served; got != i {
-				t.Fatalf("waiter %d served in place %d", got, i)
+				t.Fatalf("waiter %d was served as number %d", got, i)
 			}
 		}
 		time.Sleep(2 * time.Second)
@@ -211,7 +210,7 @@ func TestFollowersOfAContextAreServedAndCancelled(t *testing.T) {
 	})
 }
 
-func TestFollowersSurviveAWatcherThatTimesOut(t *testing.T) {
+func TestQueue_FollowersAreCancelledAfterTheWatcherTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1, sema.MaxWait(time.Second))
 		held := mustAcquire(t, s, 1)
@@ -222,13 +221,13 @@ func TestFollowersSurviveAWatcherThatTimesOut(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(850 * time.Millisecond) // the first ones, watcher included, are gone
+		time.Sleep(850 * time.Millisecond) // the first waiters, including the watcher, have timed out
 		cancel()
 		synctest.Wait()
 		timeouts := 0
 		for _, w := range waits {
-			if !settled(w) {
-				t.Fatal("a follower was left behind")
+			if !isDone(w) {
+				t.Fatal("a follower was not cancelled")
 			}
 			if err := (<-w).err; err == context.Canceled {
 				continue

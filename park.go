@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// A waiter is one place in a queue. Its owner parks on token; every other
-// field is guarded by the mutex of the core it stands in, except that the
-// owner may read them after a final status.
+// A waiter is an entry in a queue. Its owner parks on token. The mutex of the core
+// guards every other field, except that the owner may read them after a final
+// status.
 //
-// n, done and follows do not change while it is queued.
+// n, done and follows do not change while the waiter is queued.
 //
-// Tokens that are not final are sent with the mutex held, the final one after
-// it was released: so the final one is the last, and once it is received the
-// waiter is its owner's alone and may be reused.
+// Tokens that are not final are sent with the mutex held. The final token is sent
+// after the mutex is unlocked, so it is the last. Once it is received, only the
+// owner uses the waiter, which may then be reused.
 type waiter struct {
 	next, prev *waiter
 	n          uint64
 	token      chan status
-	done       <-chan struct{} // the context's, to find waiters that share one
-	joint      *joint          // set if this is one place of a joint waiter
-	ticket     *Ticket         // set if no goroutine parks and a channel is closed instead
-	since      uint32          // ticks at arrival, kept for Unfair
-	status     status          // queued from enqueue to dequeue
-	follows    bool            // joined when another waiter watched the context already
-	promoted   bool            // follows, but was notified to watch
+	done       <-chan struct{} // the context's; identifies waiters that share a context
+	joint      *joint          // set if this is an entry of a joint waiter
+	ticket     *Ticket         // set for a Ticket: no goroutine parks, and a channel is closed instead
+	since      uint32          // ticks at arrival, for Unfair only
+	status     status          // queued while in the queue
+	follows    bool            // another waiter watched the context when this one joined
+	promoted   bool            // follows is set, but the waiter was notified to watch
 	parked     bool            // cannot be served at this capacity
 }
 
-// tokensAtMost is how many tokens can be on their way to one waiter:
-// watchDone, competeNow and the final status.
-const tokensAtMost = 3
+// maxTokens is the number of tokens that can be in flight to one waiter: watchDone,
+// competeNow and the final status.
+const maxTokens = 3
 
-var waiterPool = sync.Pool{New: func() any { return freshWaiter() }}
+var waiterPool = sync.Pool{New: func() any { return allocWaiter() }}
 
-func freshWaiter() *waiter { return &waiter{token: make(chan status, tokensAtMost)} }
+func allocWaiter() *waiter { return &waiter{token: make(chan status, maxTokens)} }
 
 func newWaiter(n uint64, done <-chan struct{}) *waiter {
 	var w *waiter
 	if inBubble() {
-		w = freshWaiter()
+		w = allocWaiter()
 	} else {
 		w = waiterPool.Get().(*waiter)
 	}
@@ -48,7 +48,8 @@ func newWaiter(n uint64, done <-chan struct{}) *waiter {
 	return w
 }
 
-// recycle takes back a waiter that is off the queue and has no token to come.
+// recycle puts w into the pool. w must not be queued, and no token may be in flight
+// to it.
 func recycle(w *waiter) {
 	if inBubble() {
 		return
@@ -58,21 +59,21 @@ func recycle(w *waiter) {
 	waiterPool.Put(w)
 }
 
-// overdue reports whether w has been overtaken for long enough.
+// overdue reports whether w has been overtaken for longer than starveAfter.
 func (w *waiter) overdue() bool {
 	return ticks()-w.since > uint32(starveAfter/tick)
 }
 
-// tick is the unit of waiter.since: 32 bits of it wrap after three days, and
-// a wrap only makes a waiter look young for another starveAfter.
+// tick is the unit of waiter.since. 32 bits of it wrap after three days. A wrap only
+// makes a waiter appear new for another starveAfter.
 const tick = 1 << 16 * time.Nanosecond
 
 var epoch = time.Now()
 
 func ticks() uint32 { return uint32(time.Since(epoch) / tick) }
 
-// park waits for the final status on w, at most until ctx ends or, if limit is
-// positive, for limit. It gives w up.
+// park waits for the final status of w, until ctx ends or, if limit is positive,
+// for at most limit. The caller must not use w afterwards.
 func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) status {
 	done := w.done
 	watched := done
@@ -88,7 +89,7 @@ func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) status 
 	for {
 		var v status
 		if watched == nil && expired == nil {
-			v = <-w.token // half the price of a select
+			v = <-w.token // costs half as much as a select
 		} else {
 			select {
 			case v = <-w.token:
@@ -112,26 +113,26 @@ func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) status 
 		recycle(w)
 		if v == granted && done != nil && ctx.Err() != nil {
 			c.give(n) // a done context never acquires
-			c.counted(cancelled)
+			c.count(cancelled)
 			return cancelled
 		}
 		return v
 	}
 }
 
-// leave takes w off the queue because its context ended or its time is up. If a
-// status was faster, a grant is returned, unless only the wait limit
-// passed: then it is welcome.
+// leave removes w from the queue because its context ended or its time limit
+// passed. If a final status came first and it is a grant, the permits are returned;
+// if only the time limit passed, the grant is kept.
 func (c *core) leave(ctx context.Context, w *waiter, why status) status {
 	c.mu.Lock()
 	if w.status == queued {
 		var out wakes
 		if why == cancelled && c.queue.watcher == w {
-			c.cancelFollowers(&out)
+			c.cancelFollowersLocked(&out)
 		}
-		c.dequeue(w)
-		c.tally(why)
-		c.settleInto(&out)
+		c.dequeueLocked(w)
+		c.countLocked(why)
+		c.settleIntoLocked(&out)
 		c.unlock(out)
 		w.drainTokens()
 		recycle(w)
@@ -148,42 +149,43 @@ func (c *core) leave(ctx context.Context, w *waiter, why status) status {
 		return granted
 	}
 	c.give(n)
-	c.counted(cancelled)
+	c.count(cancelled)
 	return cancelled
 }
 
-// cancelFollowers takes all that follow the watcher, whose context ended, off the queue.
-func (c *core) cancelFollowers(out *wakes) {
+// cancelFollowersLocked removes all followers of the watcher, whose context ended,
+// from the queue.
+func (c *core) cancelFollowersLocked(out *wakes) {
 	for w := c.queue.head; w != nil && c.queue.followers > 0; {
 		next := w.next
 		if w.following() {
-			c.finish(w, cancelled, out)
+			c.finishLocked(w, cancelled, out)
 		}
 		w = next
 	}
 }
 
-// compete is a woken waiter's try to take its permits from under the arrivals.
-// If it fails w stays queued, in its place.
+// compete tries to take the permits of a woken waiter in competition with arrivals,
+// and reports whether it did. If it fails, w keeps its position in the queue.
 func (c *core) compete(w *waiter) bool {
 	c.mu.Lock()
-	if w.status != queued { // its status is on the way
+	if w.status != queued { // its final status is in flight
 		c.mu.Unlock()
 		return false
 	}
 	c.competitor = nil
-	won := c.debt == 0 && c.takeFlagged(w.n)
+	won := c.debt == 0 && c.takeFlaggedLocked(w.n)
 	if won {
-		c.dequeue(w)
+		c.dequeueLocked(w)
 	}
-	c.unlock(c.settle())
+	c.unlock(c.settleLocked())
 	if won {
 		w.drainTokens()
 	}
 	return won
 }
 
-// finalToken receives until the final status, which is certain to come.
+// finalToken receives tokens until the final status, which is certain to arrive.
 func (w *waiter) finalToken() status {
 	for {
 		if v := <-w.token; v != watchDone && v != competeNow {
@@ -192,8 +194,8 @@ func (w *waiter) finalToken() status {
 	}
 }
 
-// drainTokens empties the channel of a waiter that left before its status.
-// What could be there was sent under the mutex, so it is there by now.
+// drainTokens empties the channel of a waiter that left the queue before its final
+// status. Its tokens were sent under the mutex, so they have arrived.
 func (w *waiter) drainTokens() {
 	for {
 		select {

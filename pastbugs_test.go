@@ -13,8 +13,8 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Bugs that other semaphores have had. Each test fails on an implementation
-// that has the bug.
+// Each test covers a bug of another semaphore. It fails on an implementation that has
+// the bug.
 
 func TestPastBugXSync43a5402_HeavyHeadCancelsAndLightOnesBehindItWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -25,14 +25,14 @@ func TestPastBugXSync43a5402_HeavyHeadCancelsAndLightOnesBehindItWake(t *testing
 		synctest.Wait()
 		light := acquiring(t.Context(), s, 1)
 		synctest.Wait()
-		if settled(light) {
+		if isDone(light) {
 			t.Fatal("the light waiter overtook the heavy one")
 		}
 		cancel()
 		synctest.Wait()
 		wantErr(t, (<-heavy).err, context.Canceled)
-		if !settled(light) {
-			t.Fatal("the light waiter still sleeps")
+		if !isDone(light) {
+			t.Fatal("the light waiter was not woken")
 		}
 		(<-light).permit.Release()
 		held.Release()
@@ -89,12 +89,12 @@ func TestPastBugGo80183_NegativeWeightChangesNothing(t *testing.T) {
 		wantPanic(t, name, call)
 	}
 	if !w.TryAcquire(3) {
-		t.Error("a negative weight took permits away")
+		t.Error("a negative weight took permits")
 	}
 }
 
 func TestPastBugMarusama458c3ab_WaiterThatJoinsDuringAReleaseIsWoken(t *testing.T) {
-	// The window is between finding the semaphore full and standing in line.
+	// The window is between finding the semaphore full and joining the queue.
 	s := sema.New(1)
 	for range 20_000 {
 		p := mustAcquire(t, s, 1)
@@ -119,14 +119,14 @@ func TestPastBugMarusama819c071_ReleaseIntoAPartlyFreeSemaphoreWakes(t *testing.
 		synctest.Wait()
 		b.Release()
 		synctest.Wait()
-		if !settled(heavy) {
+		if !isDone(heavy) {
 			t.Fatal("not woken")
 		}
 		(<-heavy).permit.Release()
 	})
 }
 
-func TestPastBugMarusama565ffd8_NobodyReleasesMoreThanAcquired(t *testing.T) {
+func TestPastBugMarusama565ffd8_OverReleaseIsImpossible(t *testing.T) {
 	s := sema.New(2)
 	p := mustAcquire(t, s, 1)
 	for range 3 {
@@ -170,13 +170,14 @@ func TestPastBugTokio00725f6_CancelOfAWokenWaiterPassesThePermitOn(t *testing.T)
 			second := acquiring(t.Context(), s, 1)
 			synctest.Wait()
 			held.Release() // wakes the first…
-			cancel()       // …which is gone before it runs
+			cancel()       // …which is cancelled before it runs
 			synctest.Wait()
 			if r := <-first; r.err == nil {
-				r.permit.Release()
+				r.permit.Release() // it ran before the cancel
+				synctest.Wait()
 			}
-			if !settled(second) {
-				t.Fatal("the wake-up was swallowed")
+			if !isDone(second) {
+				t.Fatal("the wake-up was lost")
 			}
 			(<-second).permit.Release()
 		})
@@ -193,7 +194,7 @@ func TestPastBugTokio2237_CancelledWaitersAreForgottenAtOnce(t *testing.T) {
 			wantErr(t, err, context.DeadlineExceeded)
 			cancel()
 		}
-		wantStats(t, s, 1, 0) // no release was needed to clear the line
+		wantStats(t, s, 1, 0) // no release was needed to clear the queue
 		held.Release()
 	})
 }
@@ -243,7 +244,7 @@ func TestPastBugTokioE311523_ReleaseWhileAWaiterIsNotYetServable(t *testing.T) {
 		all := acquiring(t.Context(), s, 4)
 		synctest.Wait()
 		for i, p := range parts {
-			if settled(all) {
+			if isDone(all) {
 				t.Fatalf("granted after %d of 4", i)
 			}
 			p.Release()
@@ -254,7 +255,7 @@ func TestPastBugTokioE311523_ReleaseWhileAWaiterIsNotYetServable(t *testing.T) {
 	})
 }
 
-// JDK-8386085 is TestMicrosecondTimeoutStormEnds.
+// TestSemaphore_MicrosecondTimeoutStormEnds covers JDK-8386085.
 
 func TestPastBugJDK6801020_RacingReleasesLoseNoWakeUp(t *testing.T) {
 	s := sema.New(2)
@@ -282,7 +283,7 @@ func TestPastBugFollyDb6d0a1_OneReleaseWakesAllThatFit(t *testing.T) {
 		held.Release()
 		synctest.Wait()
 		for i, w := range waits {
-			if got, want := settled(w), i < 3; got != want {
+			if got, want := isDone(w), i < 3; got != want {
 				t.Fatalf("waiter %d woken: %v", i, got)
 			}
 		}
@@ -293,7 +294,7 @@ func TestPastBugFollyDb6d0a1_OneReleaseWakesAllThatFit(t *testing.T) {
 }
 
 func TestPastBugFolly5009049_WhatAHolderWroteTheNextOneReads(t *testing.T) {
-	// The race detector fails this if a hand-over does not order memory.
+	// The race detector fails this test if a hand-off does not order memory.
 	for _, g := range []sema.Gate{sema.New(1), sema.New(1, sema.Unfair), sema.New(1, sema.LIFO), sema.NewStriped(1)} {
 		guarded := 0
 		var working sync.WaitGroup
@@ -313,8 +314,9 @@ func TestPastBugFolly5009049_WhatAHolderWroteTheNextOneReads(t *testing.T) {
 	}
 }
 
-func TestPastBugDotnet34036_CancelRunsNobodyElsesCode(t *testing.T) {
-	// The canceller must not run the woken waiters' code, however slow that is.
+func TestPastBugDotnet34036_CancelRunsNoOtherCallersCode(t *testing.T) {
+	// The goroutine that cancels must not run the code of the woken waiters, however slow
+	// that code is.
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)
@@ -336,42 +338,43 @@ func TestPastBugDotnet34036_CancelRunsNobodyElsesCode(t *testing.T) {
 	})
 }
 
-func TestPastBugVSThreading521_CancelAdmitsNobodyTooMany(t *testing.T) {
+func TestPastBugVSThreading521_CancelAdmitsNoExtraCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := acquiring(ctx, s, 1)
-		stays := []<-chan result{acquiring(t.Context(), s, 1), acquiring(t.Context(), s, 1)}
+		leaving := acquiring(ctx, s, 1)
+		staying := []<-chan result{acquiring(t.Context(), s, 1), acquiring(t.Context(), s, 1)}
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		wantErr(t, (<-gone).err, context.Canceled)
-		if settled(stays[0]) || settled(stays[1]) {
-			t.Fatal("a cancel let a waiter in")
+		wantErr(t, (<-leaving).err, context.Canceled)
+		if isDone(staying[0]) || isDone(staying[1]) {
+			t.Fatal("a cancel granted a permit to a waiter")
 		}
 		held.Release()
 		synctest.Wait()
-		if settled(stays[0]) == settled(stays[1]) {
-			t.Fatal("one release must let exactly one in")
+		if isDone(staying[0]) == isDone(staying[1]) {
+			t.Fatal("one release must serve exactly one waiter")
 		}
-		for _, c := range stays {
-			if settled(c) {
+		for _, c := range staying {
+			if isDone(c) {
 				(<-c).permit.Release()
 			}
 		}
 		synctest.Wait()
 		wantStats(t, s, 1, 0)
-		for _, c := range stays {
-			if settled(c) {
+		for _, c := range staying {
+			if isDone(c) {
 				(<-c).permit.Release()
 			}
 		}
 	})
 }
 
-// cpython#90155, a woken-then-cancelled waiter that swallows the wake-up, is
-// TestPastBugTokio00725f6 and, under load, TestNoPermitIsLostWhenCancelRacesGrant.
+// TestPastBugTokio00725f6 and, under load,
+// TestSemaphore_NoPermitIsLostWhenCancelRacesGrant cover cpython#90155, in which a waiter
+// that is woken and then cancelled loses the wake-up.
 
 func TestPastBugLLVM46357_ReleaseNotifiesAlsoWhenPermitsWereFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -381,7 +384,7 @@ func TestPastBugLLVM46357_ReleaseNotifiesAlsoWhenPermitsWereFree(t *testing.T) {
 		synctest.Wait()
 		held.Release()
 		synctest.Wait()
-		if !settled(heavy) {
+		if !isDone(heavy) {
 			t.Fatal("not woken")
 		}
 		(<-heavy).permit.Release()
@@ -399,7 +402,7 @@ func TestPastBugLLVM46357_ReleaseNotifiesAlsoWhenPermitsWereFree(t *testing.T) {
 }
 
 func TestPastBugInfra3629_CancelIsNeverMissed(t *testing.T) {
-	// The window is between the last look at the context and parking.
+	// The window is between the last check of the context and parking.
 	s := sema.New(1)
 	held := mustAcquire(t, s, 1)
 	defer held.Release()
@@ -426,8 +429,8 @@ func TestPastBugTemporal6034_ReleasingTwoServesTwoHoweverTheyQueued(t *testing.T
 		synctest.Wait()
 		held.Release()
 		synctest.Wait()
-		if !settled(heavy) || settled(light) {
-			t.Fatal("two permits must go to the waiter for two, and to nobody else")
+		if !isDone(heavy) || isDone(light) {
+			t.Fatal("the two permits must go to the waiter for two only")
 		}
 		(<-heavy).permit.Release()
 		(<-light).permit.Release()

@@ -11,30 +11,30 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A pattern is something that Go programs commonly do with semaphores. It ends with
-// all permits released.
+// A pattern is a common use of semaphores in Go programs. It ends with all permits
+// released.
 type pattern struct {
 	name string
 	run  func(r *patternRun)
 }
 
-// A patternRun is what a pattern has to work with.
+// A patternRun provides what a pattern needs.
 type patternRun struct {
 	t       *testing.T
 	ctx     context.Context
 	a, b, c *sema.Semaphore // of capacity 3
 	opts    []sema.SharedOption
-	hold    time.Duration // of one job
-	second  time.Duration // shorter outside a bubble
+	hold    time.Duration // duration of one job
+	second  time.Duration // unit of time; shorter outside a bubble
 	started sync.WaitGroup
 }
 
-// work does a job.
+// work simulates a job.
 func (r *patternRun) work() { time.Sleep(r.hold) }
 
 func (r *patternRun) get(g sema.Gate) sema.Permit { return mustAcquire(r.t, g, 1) }
 
-// start starts a goroutine that the end of the pattern waits for.
+// start starts a goroutine that ends before the pattern does.
 func (r *patternRun) start(f func()) { r.started.Go(f) }
 
 // gate returns another diagnosed semaphore.
@@ -46,7 +46,7 @@ func (r *patternRun) gate(capacity int64, name string, opts ...sema.Option) *sem
 	return sema.New(capacity, opts...)
 }
 
-// patterns are all there are, see the files patterns…_test.go.
+// patterns returns all patterns of the files patterns*_test.go.
 func patterns() (all []pattern) {
 	all = append(all, dispatchPatterns...)
 	all = append(all, workerPatterns...)
@@ -68,13 +68,13 @@ func (p pattern) check(t *testing.T, hold, second time.Duration) {
 	}
 	for _, s := range []*sema.Semaphore{r.a, r.b, r.c} {
 		if st := s.Stats(); st.InUse != 0 || st.Waiters != 0 {
-			t.Errorf("not at rest: %v", s)
+			t.Errorf("in use at the end: %v", s)
 		}
 	}
 }
 
-// Common patterns of Go programs are no leaks, inversions or deadlocks, however long
-// their jobs take.
+// TestDiagnose_CommonPatternsRunClean checks that common patterns are not reported as
+// leaks, inversions or deadlocks, however long their jobs take.
 func TestDiagnose_CommonPatternsRunClean(t *testing.T) {
 	all := patterns()
 	if len(all) < 100 {
@@ -87,7 +87,7 @@ func TestDiagnose_CommonPatternsRunClean(t *testing.T) {
 		}
 		names[p.name] = true
 	}
-	// Long jobs first: when one of them ends, it is known that its permit was handed over.
+	// Long jobs run first: once one of them ends, its permit is known to be handed over.
 	for _, hold := range []time.Duration{10 * time.Second, time.Millisecond} {
 		for _, p := range all {
 			t.Run(p.name+", jobs of "+hold.String(), func(t *testing.T) {
@@ -97,7 +97,8 @@ func TestDiagnose_CommonPatternsRunClean(t *testing.T) {
 	}
 }
 
-// Leaks are looked for outside of bubbles only.
+// TestDiagnose_CommonPatternsLeakNothing runs outside bubbles, because leaks are detected
+// only there.
 func TestDiagnose_CommonPatternsLeakNothing(t *testing.T) {
 	stop := make(chan struct{})
 	var collecting sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Patterns in which one goroutine acquires and others work.
+// dispatchPatterns are patterns in which one goroutine acquires and others work.
 var dispatchPatterns = []pattern{
 	{"acquire in a loop, release in the goroutine", func(r *patternRun) {
 		var jobs sync.WaitGroup
@@ -141,7 +141,7 @@ var dispatchPatterns = []pattern{
 			})
 		}
 	}},
-	{"parallel recursion, in line when the limit is reached", func(r *patternRun) {
+	{"parallel recursion, sequential when the limit is reached", func(r *patternRun) {
 		var walk func(depth int)
 		walk = func(depth int) {
 			if depth == 0 {
@@ -199,7 +199,7 @@ func (g *limitedGroup) Go(f func() error) {
 	}()
 }
 
-// Patterns in which workers acquire for themselves or receive permits.
+// workerPatterns are patterns in which workers acquire for themselves or receive permits.
 var workerPatterns = []pattern{
 	{"acquire in each goroutine", func(r *patternRun) {
 		for range 10 {
@@ -226,7 +226,7 @@ var workerPatterns = []pattern{
 		}
 		close(jobs)
 	}},
-	{"a worker holds a permit for as long as it lives", func(r *patternRun) {
+	{"a worker holds a permit for as long as it runs", func(r *patternRun) {
 		jobs := make(chan int)
 		for range 3 {
 			r.start(func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Patterns of where a permit is kept and how it ends.
+// lifetimePatterns cover where a permit is stored and how it ends.
 var lifetimePatterns = []pattern{
 	{"a permit in a struct that is closed", func(r *patternRun) {
 		for range 6 {
@@ -144,7 +144,7 @@ var lifetimePatterns = []pattern{
 		wantErr(r.t, r.a.WaitIdle(r.ctx), nil)
 	}},
 	{"released when a context ends", func(r *patternRun) {
-		// Longer, and it would look like a deadlock, see DiagnoseFull.
+		// If it took longer, a deadlock would be suspected, see DiagnoseFull.
 		ctx, cancel := context.WithTimeout(r.ctx, r.second/2)
 		defer cancel()
 		for range 3 {
@@ -189,7 +189,7 @@ var lifetimePatterns = []pattern{
 			})
 		}
 	}},
-	{"what is free at the moment, as one permit", func(r *patternRun) {
+	{"all that is free now, as one permit", func(r *patternRun) {
 		for range 5 {
 			if p, err := r.a.TryAcquireFree(r.ctx); err == nil {
 				r.start(func() { defer p.Release(); r.work() })
@@ -197,7 +197,7 @@ var lifetimePatterns = []pattern{
 			r.work()
 		}
 	}},
-	{"a permit that is given up because its resource broke", func(r *patternRun) {
+	{"a permit that is forgotten because its resource broke", func(r *patternRun) {
 		s := r.gate(4, "broken")
 		p := r.get(s)
 		q := r.get(s)
@@ -226,7 +226,7 @@ var lifetimePatterns = []pattern{
 			})
 		}
 	}},
-	{"a ticket that is given up for something else", func(r *patternRun) {
+	{"a ticket that is cancelled for something else", func(r *patternRun) {
 		for range 6 {
 			r.start(func() {
 				ticket := r.a.Request(2)
@@ -248,7 +248,7 @@ type heldConn struct{ permit sema.Permit }
 
 func (c *heldConn) Close() error { c.permit.Release(); return nil }
 
-// Patterns in which time matters.
+// timingPatterns are patterns in which time matters.
 var timingPatterns = []pattern{
 	{"a job at every tick", func(r *patternRun) {
 		ticker := time.NewTicker(r.second)
@@ -259,7 +259,7 @@ var timingPatterns = []pattern{
 			r.start(func() { defer p.Release(); r.work() })
 		}
 	}},
-	{"a job at every tick that is left out while one runs", func(r *patternRun) {
+	{"a job at every tick, skipped while one runs", func(r *patternRun) {
 		single := r.gate(1, "single")
 		ticker := time.NewTicker(r.second)
 		defer ticker.Stop()
@@ -270,7 +270,7 @@ var timingPatterns = []pattern{
 			}
 		}
 	}},
-	{"a try, and something else otherwise", func(r *patternRun) {
+	{"TryAcquire with a fallback", func(r *patternRun) {
 		for range 8 {
 			r.start(func() {
 				if p, err := r.a.TryAcquire(r.ctx, 1); err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Patterns in which a caller holds more than one permit.
+// nestedPatterns are patterns in which a caller holds more than one permit.
 var nestedPatterns = []pattern{
 	{"two limits in one order", func(r *patternRun) {
 		for range 10 {
@@ -273,7 +273,7 @@ var nestedPatterns = []pattern{
 			})
 		}
 	}},
-	{"a permit held while others are waited for by a condition", func(r *patternRun) {
+	{"a permit held while waiting on a condition variable", func(r *patternRun) {
 		var mu sync.Mutex
 		arrived := sync.NewCond(&mu)
 		n := 0
@@ -307,7 +307,7 @@ var nestedPatterns = []pattern{
 			})
 		}
 	}},
-	{"a caller under a context that says what it holds", func(r *patternRun) {
+	{"a caller whose context carries its permit", func(r *patternRun) {
 		for range 5 {
 			r.start(func() {
 				p := r.get(r.a)
@@ -321,7 +321,7 @@ var nestedPatterns = []pattern{
 			})
 		}
 	}},
-	{"a goroutine whose context says that its parent holds a permit", func(r *patternRun) {
+	{"a goroutine whose context carries the permit of its parent", func(r *patternRun) {
 		for range 4 {
 			p := r.get(r.a)
 			ctx, cancel := p.Context(r.ctx)
@@ -369,7 +369,7 @@ var nestedPatterns = []pattern{
 				p := r.get(r.a)
 				defer p.Release()
 				if inside.Add(1) > 3 {
-					r.t.Error("too many")
+					r.t.Error("more holders than permits")
 				}
 				r.work()
 				inside.Add(-1)

@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Patterns in which permits travel with data.
+// pipelinePatterns are patterns in which permits travel with data.
 var pipelinePatterns = []pattern{
 	{"a pipeline whose first stage acquires and whose second releases", func(r *patternRun) {
 		stage := make(chan sema.Permit, 10)
@@ -214,7 +214,7 @@ var pipelinePatterns = []pattern{
 	}},
 }
 
-// Patterns of servers and their clients.
+// serverPatterns are patterns of servers and their clients.
 var serverPatterns = []pattern{
 	{"a limit around an http.Handler", func(r *patternRun) {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -318,7 +318,7 @@ var serverPatterns = []pattern{
 			})
 		}
 	}},
-	{"one flight for each key", func(r *patternRun) {
+	{"single-flight for each key", func(r *patternRun) {
 		var mu sync.Mutex
 		flights := map[int]chan struct{}{}
 		for i := range 9 {
@@ -357,18 +357,18 @@ var serverPatterns = []pattern{
 			})
 		}
 	}},
-	{"a long poll that holds its permit until there is news", func(r *patternRun) {
-		news := make(chan struct{})
+	{"a long poll that holds its permit until there is a change", func(r *patternRun) {
+		change := make(chan struct{})
 		for range 3 {
 			r.start(func() {
 				p := r.get(r.a)
 				defer p.Release()
-				<-news
+				<-change
 			})
 		}
 		late := acquiring(r.ctx, r.a, 1)
 		r.work()
-		close(news)
+		close(change)
 		(<-late).permit.Release()
 	}},
 	{"shutdown: no more requests, wait for those that run", func(r *patternRun) {

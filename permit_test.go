@@ -12,7 +12,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestReleaseCountsOnceAmongAllCopies(t *testing.T) {
+func TestPermit_ReleaseCountsOnceAmongAllCopies(t *testing.T) {
 	s := sema.New(100)
 	for range 500 {
 		p := mustAcquire(t, s, 3)
@@ -26,7 +26,7 @@ func TestReleaseCountsOnceAmongAllCopies(t *testing.T) {
 	}
 }
 
-func TestManyPermitsOutAtOnceAreDistinct(t *testing.T) {
+func TestPermit_ManyHeldAtOnceAreDistinct(t *testing.T) {
 	s := sema.New(1000)
 	permits := make([]sema.Permit, 1000)
 	for i := range permits {
@@ -39,11 +39,11 @@ func TestManyPermitsOutAtOnceAreDistinct(t *testing.T) {
 	}
 }
 
-func TestZeroPermitIsInert(t *testing.T) {
+func TestPermit_ZeroValueIsInert(t *testing.T) {
 	var p sema.Permit
 	p.Release()
 	if p.Held() || p.Weight() != 0 || p.Lost() != nil || p.Err() != nil || p.Lease() != nil {
-		t.Error("the zero permit does something")
+		t.Error("the zero permit is not inert")
 	}
 	_, _, err := p.Split(1)
 	wantErr(t, err, sema.ErrInvalid)
@@ -51,23 +51,23 @@ func TestZeroPermitIsInert(t *testing.T) {
 	cancel()
 	wantErr(t, context.Cause(ctx), context.Canceled)
 	if len(sema.Held(ctx)) != 0 {
-		t.Error("the zero permit is held by somebody")
+		t.Error("the context carries the zero permit")
 	}
 }
 
-func TestWeightZeroIsGrantedWithoutWaiting(t *testing.T) {
+func TestAcquire_WeightZeroIsGrantedWithoutWaiting(t *testing.T) {
 	s := sema.New(1)
 	held := mustAcquire(t, s, 1)
 	p := mustAcquire(t, s, 0)
 	if p.Held() {
-		t.Error("a permit for nothing is inert")
+		t.Error("a permit of weight 0 is not inert")
 	}
 	held.Release()
 	p.Release()
 	wantStats(t, s, 0, 0)
 }
 
-func TestSplitMakesTwoOfOneAndTheOriginalInert(t *testing.T) {
+func TestPermit_SplitMakesTheOriginalInert(t *testing.T) {
 	s := sema.New(5)
 	whole := mustAcquire(t, s, 5)
 	for _, bad := range []int64{-1, 0, 5, 6} {
@@ -89,7 +89,7 @@ func TestSplitMakesTwoOfOneAndTheOriginalInert(t *testing.T) {
 	wantErr(t, err, sema.ErrInvalid)
 }
 
-func TestSplitRacingReleaseHappensOrNot(t *testing.T) {
+func TestPermit_SplitThatRacesReleaseIsAtomic(t *testing.T) {
 	s := sema.New(4)
 	for range 2000 {
 		p := mustAcquire(t, s, 4)
@@ -106,10 +106,10 @@ func TestSplitRacingReleaseHappensOrNot(t *testing.T) {
 	}
 }
 
-func TestDoReleasesWhateverHappens(t *testing.T) {
+func TestDo_ReleasesWhateverHappens(t *testing.T) {
 	s := sema.New(1)
-	boom := errors.New("boom")
-	wantErr(t, sema.Do(t.Context(), s, 1, func(context.Context) error { return boom }), boom)
+	errTest := errors.New("boom")
+	wantErr(t, sema.Do(t.Context(), s, 1, func(context.Context) error { return errTest }), errTest)
 	wantStats(t, s, 0, 0)
 	wantPanic(t, "Do", func() {
 		sema.Do(t.Context(), s, 1, func(context.Context) error { panic("boom") })
@@ -132,7 +132,7 @@ func TestDoReleasesWhateverHappens(t *testing.T) {
 	wantErr(t, err, nil)
 }
 
-// A fakeLease is a permit that can be lost, of a gate outside the package.
+// A fakeLease is a lease that can be lost, of a gate outside the package.
 type fakeLease struct {
 	released atomic.Int64
 	lost     chan struct{}
@@ -164,7 +164,7 @@ type plainLease struct{ released atomic.Int64 }
 
 func (l *plainLease) Release() { l.released.Add(1) }
 
-// A fakeGate hands out one lease after the other.
+// A fakeGate grants permits that all have the same lease.
 type fakeGate struct {
 	name    string
 	scope   sema.Scope
@@ -188,16 +188,16 @@ func (g *fakeGate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error)
 func (g *fakeGate) Name() string      { return g.name }
 func (g *fakeGate) Scope() sema.Scope { return g.scope }
 
-func TestPermitOfAnotherGateKeepsTheRules(t *testing.T) {
+func TestNewPermit_KeepsTheRulesOfAPermit(t *testing.T) {
 	lease := &plainLease{}
 	p := sema.NewPermit(3, lease)
 	if !p.Held() || p.Lease() != sema.Lease(lease) || p.Lost() != nil || p.Err() != nil {
-		t.Error("not what was made")
+		t.Error("the permit does not match its lease")
 	}
 	_, _, err := p.Split(1)
 	wantErr(t, err, sema.ErrInvalid)
 	if !p.Held() {
-		t.Fatal("a refused split ended the permit")
+		t.Fatal("a rejected split ended the permit")
 	}
 	q := p
 	p.Release()
@@ -210,18 +210,18 @@ func TestPermitOfAnotherGateKeepsTheRules(t *testing.T) {
 
 	l := newFakeLease(5)
 	whole := sema.NewPermit(5, l)
-	l.err = errors.New("engine away")
+	l.err = errors.New("store unavailable")
 	_, _, err = whole.Split(2)
 	wantErr(t, err, l.err)
 	l.err = nil
 	a, b, err := whole.Split(2)
 	wantErr(t, err, nil)
 	if a.Weight() != 2 || b.Weight() != 3 || whole.Held() || l.released.Load() != 0 {
-		t.Error("a split is no release")
+		t.Error("the split is wrong or released the lease")
 	}
 }
 
-func TestLossEndsThePermitsContextAndDo(t *testing.T) {
+func TestPermit_LossEndsItsContextAndDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := newFakeLease(1)
 		p := sema.NewPermit(1, lease)
@@ -245,13 +245,13 @@ func TestLossEndsThePermitsContextAndDo(t *testing.T) {
 		}
 
 		other, cancelOther := sema.NewPermit(1, newFakeLease(1)).Context(t.Context())
-		cancelOther() // ends the goroutine that watches
+		cancelOther() // ends the goroutine that watches for the loss
 		synctest.Wait()
 		wantErr(t, context.Cause(other), context.Canceled)
 	})
 }
 
-func TestContextCarriesTheHoldersIdentity(t *testing.T) {
+func TestPermit_ContextIdentifiesTheHolder(t *testing.T) {
 	a, b := sema.New(1), sema.New(2)
 	pa := mustAcquire(t, a, 1)
 	ctx, cancel := pa.Context(t.Context())
@@ -273,27 +273,27 @@ func TestContextCarriesTheHoldersIdentity(t *testing.T) {
 // A slowLease lets a test act while it is being split.
 type slowLease struct {
 	plainLease
-	splitting, goOn chan struct{}
-	panics          bool
+	splitting, proceed chan struct{}
+	panics             bool
 }
 
 func (l *slowLease) Split(int64) (sema.Lease, sema.Lease, error) {
 	close(l.splitting)
-	<-l.goOn
+	<-l.proceed
 	if l.panics {
 		panic("lease")
 	}
-	return nil, nil, errors.New("cannot")
+	return nil, nil, errors.New("cannot split")
 }
 
-func TestReleaseDuringARefusedSplitIsNotLost(t *testing.T) {
+func TestPermit_ReleaseDuringARejectedSplitIsNotLost(t *testing.T) {
 	for _, panics := range []bool{false, true} {
-		l := &slowLease{splitting: make(chan struct{}), goOn: make(chan struct{}), panics: panics}
+		l := &slowLease{splitting: make(chan struct{}), proceed: make(chan struct{}), panics: panics}
 		p := sema.NewPermit(2, l)
 		go func() {
 			<-l.splitting
 			p.Release()
-			close(l.goOn)
+			close(l.proceed)
 		}()
 		func() {
 			defer func() { recover() }()
@@ -309,12 +309,12 @@ func TestReleaseDuringARefusedSplitIsNotLost(t *testing.T) {
 	}
 }
 
-// A vouched is a backing that can be lost.
-type vouched struct{ lost chan struct{} }
+// A fakeBacking is a backing that can be lost.
+type fakeBacking struct{ lost chan struct{} }
 
-func (v vouched) Lost() <-chan struct{} { return v.lost }
+func (v fakeBacking) Lost() <-chan struct{} { return v.lost }
 
-func (v vouched) Err() error {
+func (v fakeBacking) Err() error {
 	select {
 	case <-v.lost:
 		return sema.ErrLost
@@ -323,15 +323,15 @@ func (v vouched) Err() error {
 	}
 }
 
-func TestPermitsOfABackedSemaphoreAreLostWithIt(t *testing.T) {
+func TestBacked_PermitsAreLostWithTheBacking(t *testing.T) {
 	t.Parallel()
-	v := vouched{make(chan struct{})}
+	v := fakeBacking{make(chan struct{})}
 	for _, level := range []sema.DiagnoseLevel{sema.DiagnoseOff, sema.DiagnoseFull} {
 		s := sema.New(4, sema.Backed(v), sema.Diagnose(level))
 		p, q, err := mustAcquire(t, s, 3).Split(1)
 		wantErr(t, err, nil)
 		if p.Backing() != v || q.Lost() != v.Lost() {
-			t.Error("the parts do not rest on what the whole did")
+			t.Error("the parts do not have the backing of the whole")
 		}
 		if level == sema.DiagnoseOff {
 			wantErr(t, p.Err(), nil)
@@ -345,6 +345,6 @@ func TestPermitsOfABackedSemaphoreAreLostWithIt(t *testing.T) {
 		}
 	}
 	if p := mustAcquire(t, sema.New(1), 1); p.Backing() != nil || p.Lost() != nil {
-		t.Error("a plain permit rests on something")
+		t.Error("a plain permit has a backing")
 	}
 }

@@ -5,124 +5,126 @@ import (
 	"time"
 )
 
-// A line is the queue of a core: a doubly linked list through the waiters, so
-// that joining and leaving at any place costs no allocation and no search.
-// It is guarded by the core's mutex.
+// A queue is the list of a core's waiters. It is a doubly linked list through the
+// waiters, so that joining and leaving at any position needs no allocation and no
+// search. The core's mutex guards it.
 //
-// It also arranges that many waiters with one context watch it together. A
-// channel in a select is locked twice per wait, and the Done channel of a
-// context that 64 workers share becomes the hottest lock of all (measured: a
-// third of the time of a hand-off). So once the queue is long, a waiter whose
-// context the watcher watches already becomes a follower: it waits for its
-// token alone, and the watcher passes the end of the context on. When the
-// watcher leaves the queue, a follower is notified to watch instead.
+// One waiter watches a context for all waiters that share it. A select locks each of
+// its channels twice per wait. So the Done channel of a context that 64 workers share
+// becomes the most contended lock (measured: a third of the time of a hand-off).
+// Once the queue is long, a waiter whose context the watcher already
+// watches becomes a follower. A follower waits for its token only, and the watcher
+// passes the end of the context on. When the watcher leaves the queue, a follower
+// is notified to watch instead.
 type queue struct {
 	head, tail *waiter
 	n          int         // waiters queued
-	occupied   atomic.Bool // n > 0, for observers, which do without the mutex while no caller waits
-	parked     int         // of these, how many cannot be served at this capacity
+	occupied   atomic.Bool // n > 0; lets observers skip the mutex while no caller waits
+	parked     int         // waiters that cannot be served at this capacity
 
-	watcher   *waiter // queued, watches its context for its followers
+	watcher   *waiter // queued; watches its context for its followers
 	followers int
 
 	waits waitClock
 }
 
-// waitTime returns how long callers have been queued in all.
-func (l *queue) waitTime() time.Duration {
-	if l.n > 0 {
-		l.waits.read(l.n)
+// waitTime returns the total time that callers have been queued.
+func (q *queue) waitTime() time.Duration {
+	if q.n > 0 {
+		q.waits.read(q.n)
 	}
-	return l.waits.total
+	return q.waits.total
 }
 
-// followFrom is the length from which waiters follow. Each change of watcher
-// costs one extra wake-up per length of the queue, so short queues do without.
-const followFrom = 8
+// followThreshold is the queue length from which waiters become followers. A change
+// of watcher costs an extra wake-up. The follower served last becomes the watcher, so
+// that happens about once per queue length of grants. Short queues have no followers.
+const followThreshold = 8
 
-// servable returns how many queued callers a release could serve.
-func (l *queue) servable() int { return l.n - l.parked }
+// servable returns the number of waiters that a release could serve.
+func (q *queue) servable() int { return q.n - q.parked }
 
-func (l *queue) pushBack(w *waiter) {
-	w.prev, w.next = l.tail, nil
-	if l.tail != nil {
-		l.tail.next = w
+func (q *queue) pushBack(w *waiter) {
+	w.prev, w.next = q.tail, nil
+	if q.tail != nil {
+		q.tail.next = w
 	} else {
-		l.head = w
+		q.head = w
 	}
-	l.tail = w
-	l.joined(w)
+	q.tail = w
+	q.joined(w)
 }
 
-func (l *queue) pushFront(w *waiter) {
-	w.prev, w.next = nil, l.head
-	if l.head != nil {
-		l.head.prev = w
+func (q *queue) pushFront(w *waiter) {
+	w.prev, w.next = nil, q.head
+	if q.head != nil {
+		q.head.prev = w
 	} else {
-		l.tail = w
+		q.tail = w
 	}
-	l.head = w
-	l.joined(w)
+	q.head = w
+	q.joined(w)
 }
 
-func (l *queue) joined(w *waiter) {
+func (q *queue) joined(w *waiter) {
 	w.status = queued
 	if w.parked {
-		l.parked++
+		q.parked++
 	}
 	switch {
 	case w.done == nil:
-	case l.watcher == nil:
-		l.watcher = w
-	case l.watcher.done == w.done && l.n >= followFrom:
+	case q.watcher == nil:
+		q.watcher = w
+	case q.watcher.done == w.done && q.n >= followThreshold:
 		w.follows = true
-		l.followers++
+		q.followers++
 	}
-	l.waits.change(l.n, l.n+1)
-	l.n++
-	if l.n == 1 {
-		l.occupied.Store(true)
+	q.waits.change(q.n, q.n+1)
+	q.n++
+	if q.n == 1 {
+		q.occupied.Store(true)
 	}
 }
 
-func (l *queue) remove(w *waiter) {
+func (q *queue) remove(w *waiter) {
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {
-		l.head = w.next
+		q.head = w.next
 	}
 	if w.next != nil {
 		w.next.prev = w.prev
 	} else {
-		l.tail = w.prev
+		q.tail = w.prev
 	}
 	w.next, w.prev = nil, nil
 	w.status = pending
-	l.waits.change(l.n, l.n-1)
-	l.n--
-	if l.n == 0 {
-		l.occupied.Store(false)
+	q.waits.change(q.n, q.n-1)
+	q.n--
+	if q.n == 0 {
+		q.occupied.Store(false)
 	}
 	if w.parked {
-		l.parked--
+		q.parked--
 	}
 	if w.following() {
-		l.followers--
-	} else if l.watcher == w {
-		l.watcher = l.elect()
+		q.followers--
+	} else if q.watcher == w {
+		q.watcher = q.promoteFollower()
 	}
 }
 
-// elect notifies the follower that will be served last to watch the context.
-func (l *queue) elect() *waiter {
-	if l.followers == 0 {
+// promoteFollower notifies the follower that will be served last to watch the
+// context, and returns it. It returns nil if there are no followers.
+func (q *queue) promoteFollower() *waiter {
+	if q.followers == 0 {
 		return nil
 	}
-	w := l.tail
+	w := q.tail
 	for !w.following() {
 		w = w.prev
 	}
-	l.followers--
+	q.followers--
 	w.promoted = true
 	w.token <- watchDone
 	return w
@@ -130,14 +132,14 @@ func (l *queue) elect() *waiter {
 
 func (w *waiter) following() bool { return w.follows && !w.promoted }
 
-func (l *queue) setParked(w *waiter, parked bool) {
+func (q *queue) setParked(w *waiter, parked bool) {
 	if w.parked == parked {
 		return
 	}
 	w.parked = parked
 	if parked {
-		l.parked++
+		q.parked++
 	} else {
-		l.parked--
+		q.parked--
 	}
 }

@@ -2,5 +2,5 @@
 
 package sema_test
 
-// raceFactor is how much less of a stress test runs under the race detector.
+// raceFactor divides the work of stress tests, which the race detector slows down.
 const raceFactor = 1

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// A record is what the diagnostics know about one permit that is held. It never
-// reaches the permit's handle: profiles and lists hold records, and must not
-// keep a permit that everybody else has lost from being collected.
+// A record is what the diagnostics know about one held permit. It never refers to the
+// permit's handle: profiles and lists hold records, and must not keep a permit that is
+// otherwise unreachable from being collected.
 type record struct {
 	monitor    *Monitor
-	issuer     *Issuer // nil for leases
-	lease      Lease   // nil for permits of an issuer
-	listed     bool    // whether the diagnostics list a lease
+	issuer     *Issuer // nil: the permit has a lease
+	lease      Lease   // nil: the permit has an issuer
+	listed     bool    // for leases: the diagnostics list the permit
 	weight     int64
 	since      time.Time
 	stack      stack
-	by         identity
-	handedOver bool            // permits acquired at this place are released by other goroutines
-	place      string          // where it was acquired, if the goroutine is known
-	overheld   *time.Timer     // with WarnHold
+	caller     identity
+	handedOver bool            // other goroutines release the permits acquired at this place
+	place      string          // place of the acquire; "": the goroutine is unknown
+	overheld   *time.Timer     // nil without WarnHold
 	leak       runtime.Cleanup // of the handle
 	watched    bool            // whether leak is set
 }
 
 func newRecord(w *Wait, i *Issuer) *record {
-	r := &record{monitor: w.m, issuer: i, weight: w.weight, since: time.Now(), stack: w.more.stack, by: w.more.by}
-	if r.by.goroutine != 0 {
+	r := &record{monitor: w.m, issuer: i, weight: w.weight, since: time.Now(), stack: w.trace.stack, caller: w.trace.caller}
+	if r.caller.goroutine != 0 {
 		r.place = r.stack.place()
-		r.handedOver = handovers.of(r.place) == handsOver
+		r.handedOver = handovers.get(r.place) == handsOver
 	}
 	return r
 }
 
-// permit makes the one permit of the record, and watches over it.
+// permit returns the one permit of the record, and watches it.
 func (r *record) permit(weight int64) Permit {
 	h := &handle{kind: recordedHandle, rec: r}
 	h.issuer.Store(r.issuer)
@@ -45,14 +45,15 @@ func (r *record) permit(weight int64) Permit {
 	return Permit{h, 1, weight}
 }
 
-// watch lists the permit of a handle and looks for its leak.
+// watch lists the permit of handle h, and arranges for the reports of WarnHold and of
+// leaks.
 func (r *record) watch(h *handle) {
 	recorded.add(r)
-	if d := r.monitor.warnHold; d > 0 { // less what a part has behind it
+	if d := r.monitor.warnHold; d > 0 { // counted from the acquire, also for a part of a split
 		r.overheld = time.AfterFunc(d-time.Since(r.since), r.reportOverheld)
 	}
-	// The cleanup runs outside any bubble, from where a waiter inside cannot
-	// be woken; so leaks are not looked for in bubbles.
+	// The cleanup runs outside any bubble, where it cannot wake a waiter inside one.
+	// So leaks are not detected in bubbles.
 	if !inBubble() {
 		r.leak = runtime.AddCleanup(h, (*record).leaked, r)
 		r.watched = true
@@ -68,7 +69,7 @@ func (r *record) takeBack(weight int64) {
 	r.issuer.owner.TakeBack(weight)
 }
 
-// end is called once, when the permit has ended in whatever way.
+// end stops all watching of the permit. It is called once, however the permit ended.
 func (r *record) end() {
 	if r.watched {
 		r.leak.Stop()
@@ -82,18 +83,19 @@ func (r *record) end() {
 func (r *record) released(weight int64) {
 	acquired := recorded.pendingOf(r)
 	r.end()
-	r.learn(acquired)
+	r.noteReleaser(acquired)
 	r.takeBack(weight)
 	r.monitor.released(weight, time.Since(r.since), r.stack.site())
 }
 
-// split ends the record and makes one for each part. What was acquired meanwhile was
-// acquired under both.
+// split ends the record and returns a permit for each part. Acquires made meanwhile
+// were made under both parts.
 func (r *record) split(n, m int64) (first, rest Permit) {
 	acquired := recorded.pendingOf(r)
 	r.end()
 	a, b := *r, *r
 	a.weight, b.weight = n, m
+	b.issuer = r.issuer.splitOff(n)
 	first, rest = a.permit(n), b.permit(m)
 	for wanted, o := range acquired {
 		recorded.addPending(&a, wanted, o)
@@ -102,7 +104,8 @@ func (r *record) split(n, m int64) (first, rest Permit) {
 	return first, rest
 }
 
-// leaked runs when the handle was garbage-collected with the permit held.
+// leaked reports the leak of a permit whose handle was garbage-collected while it was
+// held.
 func (r *record) leaked() {
 	r.end()
 	m := r.monitor
@@ -113,7 +116,7 @@ func (r *record) leaked() {
 	}
 	r.report(EventLeaked, fmt.Sprintf("a permit of weight %d of semaphore %q was garbage-collected without Release; %s. Acquired %v ago at\n%s",
 		r.weight, m.name, effect, time.Since(r.since).Round(time.Millisecond), r.stack))
-	m.edge()
+	m.reportTransition()
 }
 
 func (r *record) reportOverheld() {
@@ -125,17 +128,18 @@ func (r *record) report(kind EventKind, report string) {
 	r.monitor.Report(Event{Kind: kind, Weight: r.weight, Hold: time.Since(r.since), Site: r.stack.site(), Report: report})
 }
 
-// A Holder is a permit that is held, as the diagnostics know it.
+// A Holder describes a held permit that the diagnostics recorded.
 type Holder struct {
-	Name   string // of the semaphore
+	Name   string // name of the semaphore
 	Weight int64
-	Age    time.Duration
-	Site   string // dir/file.go:line of the acquire
-	Stack  string
+	Age    time.Duration // since the acquire
+	Site   string        // dir/file.go:line of the acquire
+	Stack  string        // of the acquire
 }
 
-// Holders lists the recorded permits that are held, the oldest first: all of
-// semaphores diagnosed at DiagnoseFull or with WarnHold, a sample of others.
+// Holders returns the recorded permits that are held, the oldest first. That is all
+// permits of semaphores with DiagnoseFull or WarnHold, and a sample of those with
+// DiagnoseSampled.
 func Holders() []Holder {
 	var list []Holder
 	for _, r := range recorded.all() {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// recorded has all permits and waits of the process that are recorded.
+// recorded contains all recorded permits and waits of the process.
 var recorded = recordIndex{
 	held:        map[*Monitor]map[*record]bool{},
 	byGoroutine: map[uint64]map[*record]bool{},
@@ -14,14 +14,14 @@ var recorded = recordIndex{
 	pending:     map[*record]map[*Monitor]pendingOrder{},
 }
 
-// A recordIndex is indexed by what the audits ask for at each acquire: what a
-// goroutine holds, and who holds a semaphore.
+// A recordIndex is indexed by the queries that the audits make at each acquire: the
+// permits of a goroutine, and the holders of a semaphore.
 type recordIndex struct {
 	mu          sync.Mutex
 	held        map[*Monitor]map[*record]bool
-	byGoroutine map[uint64]map[*record]bool // goroutine 0, unknown, left out
+	byGoroutine map[uint64]map[*record]bool // without goroutine 0, which means unknown
 	waiting     map[*queuedWait]bool
-	pending     map[*record]map[*Monitor]pendingOrder // what was acquired while a permit was held
+	pending     map[*record]map[*Monitor]pendingOrder // the acquires made while a permit was held
 }
 
 // A queuedWait is a recorded caller that waits.
@@ -30,8 +30,8 @@ type queuedWait struct {
 	weight  int64
 	since   time.Time
 	stack   stack
-	by      identity
-	check   *time.Timer // looks for a deadlock
+	caller  identity
+	check   *time.Timer // runs auditDeadlock; nil: no check
 }
 
 var (
@@ -41,7 +41,7 @@ var (
 
 func newProfile(name string) *pprof.Profile {
 	if p := pprof.Lookup(name); p != nil {
-		return p // another copy of the package made it
+		return p // created by another copy of the package
 	}
 	return pprof.NewProfile(name)
 }
@@ -49,8 +49,8 @@ func newProfile(name string) *pprof.Profile {
 func (b *recordIndex) add(r *record) {
 	b.mu.Lock()
 	addTo(b.held, r.monitor, r)
-	if r.by.goroutine != 0 && !r.handedOver {
-		addTo(b.byGoroutine, r.by.goroutine, r)
+	if r.caller.goroutine != 0 && !r.handedOver {
+		addTo(b.byGoroutine, r.caller.goroutine, r)
 	}
 	b.mu.Unlock()
 	heldProfile.Add(r, libraryDepth()+1)
@@ -59,7 +59,7 @@ func (b *recordIndex) add(r *record) {
 func (b *recordIndex) remove(r *record) {
 	b.mu.Lock()
 	removeFrom(b.held, r.monitor, r)
-	removeFrom(b.byGoroutine, r.by.goroutine, r)
+	removeFrom(b.byGoroutine, r.caller.goroutine, r)
 	delete(b.pending, r)
 	b.mu.Unlock()
 	heldProfile.Remove(r)
@@ -74,26 +74,26 @@ func (b *recordIndex) addPending(held *record, wanted *Monitor, o pendingOrder) 
 	if b.pending[held] == nil {
 		b.pending[held] = map[*Monitor]pendingOrder{}
 	}
-	if _, known := b.pending[held][wanted]; !known && len(b.pending[held]) < mostPending {
+	if _, known := b.pending[held][wanted]; !known && len(b.pending[held]) < maxPending {
 		b.pending[held][wanted] = o
 	}
 }
 
-// pendingOf returns what was acquired while a permit that ends was held.
+// pendingOf returns the acquires made while the permit of r was held.
 func (b *recordIndex) pendingOf(r *record) map[*Monitor]pendingOrder {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pending[r]
 }
 
-// unbook takes a permit off the goroutine that acquired it.
-func (b *recordIndex) unbook(r *record) {
+// clearGoroutine removes the attribution of a permit to the goroutine that acquired it.
+func (b *recordIndex) clearGoroutine(r *record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	removeFrom(b.byGoroutine, r.by.goroutine, r)
+	removeFrom(b.byGoroutine, r.caller.goroutine, r)
 }
 
-// isWaiting reports whether a wait has not ended.
+// isWaiting reports whether the caller of w still waits.
 func (b *recordIndex) isWaiting(w *queuedWait) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,8 +115,8 @@ func removeFrom[K comparable](index map[K]map[*record]bool, key K, r *record) {
 }
 
 func (b *recordIndex) startWait(of *Wait) *queuedWait {
-	w := &queuedWait{monitor: of.m, weight: of.weight, since: epoch.Add(time.Duration(of.start)), stack: of.more.stack, by: of.more.by}
-	if of.m.level > DiagnoseOff && !of.more.detached && !of.m.signals {
+	w := &queuedWait{monitor: of.m, weight: of.weight, since: epoch.Add(time.Duration(of.start)), stack: of.trace.stack, caller: of.trace.caller}
+	if of.m.level > DiagnoseOff && !of.trace.detached && !of.m.signals {
 		w.check = time.AfterFunc(deadlockAfter, func() { w.monitor.auditDeadlock(w) })
 	}
 	b.mu.Lock()
@@ -136,7 +136,7 @@ func (b *recordIndex) endWait(w *queuedWait) {
 	waitingProfile.Remove(w)
 }
 
-// all lists every recorded permit that is held.
+// all returns all recorded permits that are held.
 func (b *recordIndex) all() []*record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +149,7 @@ func (b *recordIndex) all() []*record {
 	return list
 }
 
-// heldByGoroutine lists the recorded permits that a goroutine acquired.
+// heldByGoroutine returns the recorded permits attributed to a goroutine.
 func (b *recordIndex) heldByGoroutine(id uint64) []*record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,32 +160,32 @@ func (b *recordIndex) heldByGoroutine(id uint64) []*record {
 	return list
 }
 
-// A blockade is a permit whose holder waits.
+// A blockedPermit is a permit whose holder waits.
 type blockedPermit struct {
-	rec *record
-	by  *queuedWait
+	rec  *record
+	wait *queuedWait
 }
 
-// blockades lists the recorded permits of a gate with the waits of their holders,
-// or nothing if a holder does not wait.
+// blockedPermits returns the recorded permits of a gate with the waits of their
+// holders, or nil if a holder does not wait.
 func (b *recordIndex) blockedPermits(m *Monitor) []blockedPermit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var list []blockedPermit
 	for r := range b.held[m] {
-		by := b.waitOf(r)
-		if by == nil {
+		wait := b.waitOfLocked(r)
+		if wait == nil {
 			return nil
 		}
-		list = append(list, blockedPermit{r, by})
+		list = append(list, blockedPermit{r, wait})
 	}
 	return list
 }
 
-// waitOf returns the wait of the holder of a permit. The mutex is held.
-func (b *recordIndex) waitOf(r *record) *queuedWait {
+// waitOfLocked returns the wait of the holder of a permit, or nil.
+func (b *recordIndex) waitOfLocked(r *record) *queuedWait {
 	for w := range b.waiting {
-		if w.by.contextHas(r) || b.byGoroutine[w.by.goroutine][r] {
+		if w.caller.holdsByContext(r) || b.byGoroutine[w.caller.goroutine][r] {
 			return w
 		}
 	}

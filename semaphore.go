@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// A Gate hands out permits: every scope, class and decorator is one.
-// Implement it with [NewPermit].
+// A Gate grants permits. Semaphores of every scope, their classes and their
+// decorators implement it. To implement a Gate, use [NewPermit] or an [Issuer].
 type Gate interface {
 	// Acquire waits until n permits are acquired or ctx ends.
 	Acquire(ctx context.Context, n int64) (Permit, error)
-	// TryAcquire fails with ErrFull instead of waiting. It never overtakes a
-	// queue that is fair.
+	// TryAcquire acquires n permits without waiting, or fails with ErrFull. It
+	// never overtakes the waiters of a fair queue.
 	TryAcquire(ctx context.Context, n int64) (Permit, error)
 }
 
-// A Semaphore bounds how much of something the goroutines of this process use
-// at once. Make it with [New]. All methods may be called concurrently.
+// A Semaphore bounds how much of a resource the goroutines of this process use
+// at once. Create one with [New]. All methods may be called concurrently.
 type Semaphore struct {
 	core    core
 	issuer  Issuer
-	monitor *Monitor // nil unless observed or diagnosed
-	maxWait time.Duration
+	monitor *Monitor      // nil unless observed or diagnosed
+	maxWait time.Duration // 0: no bound
 	name    string
 }
 
@@ -31,9 +31,9 @@ var _ Gate = (*Semaphore)(nil)
 
 var lastID atomic.Uint64
 
-// New makes a semaphore with capacity permits, all free. Capacity 0 is a
-// semaphore that is paused until a Resize; anything above [MaxCapacity] means
-// unlimited. It panics on a negative capacity.
+// New returns a semaphore with capacity permits, all free. A capacity of 0
+// pauses the semaphore until a Resize. A capacity above [MaxCapacity] means
+// unlimited. New panics if capacity is negative.
 func New(capacity int64, opts ...Option) *Semaphore {
 	conf := newConfig(opts)
 	s := &Semaphore{maxWait: conf.MaxWait, name: conf.Name}
@@ -50,18 +50,19 @@ func New(capacity int64, opts ...Option) *Semaphore {
 	return s
 }
 
-// Name is what the option [Name] gave it.
+// Name returns the name that the option [Name] set, or "".
 func (s *Semaphore) Name() string { return s.name }
 
-// Acquire waits for n permits, in turn, and returns them as one. It fails
+// Acquire acquires n permits and returns them as one Permit. It waits in the queue
+// while too few permits are free. It fails
 //
 //   - with the context's cause as soon as ctx ends, and at once if it has ended;
 //   - with ErrTooLarge if n exceeds the capacity, now or after a Resize;
-//   - with ErrQueueFull, ErrTimeout (options MaxWaiters, MaxWait), ErrDraining
-//     or ErrClosed;
-//   - with ErrInvalid if n is negative or ctx nil.
+//   - with ErrQueueFull or ErrTimeout (options MaxWaiters and MaxWait);
+//   - with ErrDraining or ErrClosed;
+//   - with ErrInvalid if n is negative or ctx is nil.
 //
-// A weight of 0 is granted at once, without waiting, as an inert permit.
+// A weight of 0 is granted at once as an inert permit.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (Permit, error) {
 	if s.monitor == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil && s.core.take(uint64(n)) {
 		return s.issuer.Permit(n), nil
@@ -69,8 +70,9 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (Permit, error) {
 	return s.acquire(ctx, n)
 }
 
-// TryAcquire takes n permits if they are free, and never past a fair queue. Otherwise
-// it fails with ErrFull, or like Acquire.
+// TryAcquire acquires n permits without waiting. It fails with ErrFull if too few
+// permits are free, or if others wait in a fair queue: it never overtakes them. Its
+// other errors are those of Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (Permit, error) {
 	if s.monitor == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil && s.core.take(uint64(n)) {
 		return s.issuer.Permit(n), nil
@@ -81,20 +83,20 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (Permit, error) {
 func (s *Semaphore) acquire(ctx context.Context, n int64) (Permit, error) {
 	const op = "acquire"
 	if n <= 0 || n > MaxCapacity || ctx == nil || ctx.Err() != nil {
-		return s.unusual(ctx, op, n)
+		return s.acquireTrivial(ctx, op, n)
 	}
 	s.mustBeNew(op)
 	if m := s.monitor; m != nil && !m.traces && s.core.takeAgain(uint64(n)) {
-		return m.issue(&s.issuer, n), nil // as below, without what only a wait or a trace needs
+		return m.issue(&s.issuer, n), nil // as below, without the steps that only a wait or a trace needs
 	}
 	watch := s.monitor.Begin(ctx, n)
-	if s.monitor != nil { // reports first, and queues afterwards
+	if s.monitor != nil { // reports before it queues
 		v := s.core.tryOrWait(uint64(n))
 		if v != pending {
 			return s.conclude(ctx, op, &watch, v)
 		}
 		watch.Queued()
-		if ctx.Err() != nil { // it may have ended while observers ran
+		if ctx.Err() != nil { // ctx may have ended while observers ran
 			return s.conclude(ctx, op, &watch, cancelled)
 		}
 	}
@@ -108,29 +110,31 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) (Permit, error) {
 func (s *Semaphore) tryAcquire(ctx context.Context, n int64) (Permit, error) {
 	const op = "try"
 	if n <= 0 || n > MaxCapacity || ctx == nil || ctx.Err() != nil {
-		return s.unusual(ctx, op, n)
+		return s.acquireTrivial(ctx, op, n)
 	}
 	s.mustBeNew(op)
-	watch := s.monitor.begin(ctx, n)
+	watch := s.monitor.BeginTry(ctx, n)
 	return s.conclude(ctx, op, &watch, s.core.tryTake(uint64(n)))
 }
 
-// TryAcquireFree takes whatever is free now, as one permit, and fails with
-// ErrFull if that is nothing or others are waiting for it.
+// TryAcquireFree acquires all permits that are free now, as one Permit. It fails with
+// ErrFull if none is free, or if others wait for them in a fair queue. Its other errors
+// are those of Acquire.
 func (s *Semaphore) TryAcquireFree(ctx context.Context) (Permit, error) {
 	const op = "try all"
 	if ctx == nil || ctx.Err() != nil {
-		return s.unusual(ctx, op, 0)
+		return s.acquireTrivial(ctx, op, 0)
 	}
 	s.mustBeNew(op)
 	n, v := s.core.takeAll()
-	watch := s.monitor.begin(ctx, int64(n))
+	watch := s.monitor.BeginTry(ctx, int64(n))
 	return s.conclude(ctx, op, &watch, v)
 }
 
-// unusual answers calls that a semaphore need not be asked about, in the order
-// in which the guarantees rank: a mistake, an ended context, a rejection.
-func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, error) {
+// acquireTrivial handles calls that take nothing from the core. It checks in the
+// order in which the guarantees rank: an invalid argument, an ended context, a
+// rejection. Weight 0 is granted.
+func (s *Semaphore) acquireTrivial(ctx context.Context, op string, n int64) (Permit, error) {
 	var err error
 	switch {
 	case ctx == nil:
@@ -140,21 +144,21 @@ func (s *Semaphore) unusual(ctx context.Context, op string, n int64) (Permit, er
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case n > MaxCapacity:
-		s.core.counted(tooLarge)
+		s.core.count(tooLarge)
 		err = s.fault(op, n, ErrTooLarge, "")
 	default: // n == 0
 		s.mustBeNew(op)
-		v := s.core.closedFor()
+		v := s.core.checkOpen()
 		if v == granted {
 			return Permit{}, nil
 		}
 		err = s.rejection(op, 0, v)
 	}
-	watch := s.monitor.begin(ctx, n)
+	watch := s.monitor.BeginTry(ctx, n)
 	return Permit{}, watch.Failed(err)
 }
 
-// conclude turns a status into a permit or an error, and reports it.
+// conclude converts a final status into a permit or an error, and reports it.
 func (s *Semaphore) conclude(ctx context.Context, op string, watch *Wait, v status) (Permit, error) {
 	switch v {
 	case granted:
@@ -165,7 +169,7 @@ func (s *Semaphore) conclude(ctx context.Context, op string, watch *Wait, v stat
 	return Permit{}, watch.Failed(s.rejection(op, watch.weight, v))
 }
 
-// A semaphoreOwner is a Semaphore as its issuer sees it.
+// A semaphoreOwner is a Semaphore with the methods that its issuer calls.
 type semaphoreOwner Semaphore
 
 // TakeBack implements [Owner].
@@ -188,15 +192,16 @@ func (s *Semaphore) fault(op string, n int64, err error, detail string) error {
 		Capacity: st.Capacity, InUse: st.InUse, Waiters: st.Waiters}
 }
 
-// mustBeNew panics on a Semaphore that did not come from New: it has no
-// capacity and no way to get one.
+// mustBeNew panics on a Semaphore that New did not create. Such a Semaphore has
+// no capacity and cannot get one.
 func (s *Semaphore) mustBeNew(op string) {
 	if s.core.id == 0 {
-		panic("sema: " + op + " on a zero Semaphore; make it with sema.New")
+		panic("sema: " + op + " on a zero Semaphore; create it with sema.New")
 	}
 }
 
-// checkCapacity panics on a negative capacity and caps an unlimited one.
+// checkCapacity returns capacity, at most MaxCapacity. It panics if capacity is
+// negative.
 func checkCapacity(op, name string, capacity int64) uint64 {
 	if capacity < 0 {
 		panic(fmt.Sprintf("sema: %q: %s(%d): capacity is negative; use 0 to pause", name, op, capacity))

@@ -2,124 +2,125 @@ package sema
 
 import "time"
 
-// settle brings the core to rest after permits came back, the capacity or the
-// line changed. Every critical section that may have made a waiter servable
-// ends with it; c.mu is held. The result must be delivered after unlocking.
-func (c *core) settle() wakes {
+// settleLocked restores the invariants of the core after permits were returned, or
+// the capacity or the queue changed. Every critical section that may have made a
+// waiter servable ends with it. The result must be delivered after unlocking.
+func (c *core) settleLocked() wakes {
 	var out wakes
-	c.settleInto(&out)
+	c.settleIntoLocked(&out)
 	return out
 }
 
-func (c *core) settleInto(out *wakes) {
-	// Raise before looking and lower after: a release that comes in between
+func (c *core) settleIntoLocked(out *wakes) {
+	// Set flags before serving and clear them afterwards: a release in between
 	// sees the flag and settles again.
-	c.raiseFlags()
-	c.payDebt()
+	c.raiseFlagsLocked()
+	c.payDebtLocked()
 	if c.debt == 0 && c.phase == open {
 		if c.order == Unfair {
-			c.serveUnfair(out)
+			c.serveUnfairLocked(out)
 		} else {
-			c.serve(out)
+			c.serveLocked(out)
 		}
 	}
-	if len(c.idlers) > 0 && c.inUse() == 0 {
-		for _, idle := range c.idlers {
+	if len(c.idleWaiters) > 0 && c.inUseLocked() == 0 {
+		for _, idle := range c.idleWaiters {
 			close(idle)
 		}
-		c.idlers = nil
+		c.idleWaiters = nil
 	}
-	c.lowerFlags()
+	c.lowerFlagsLocked()
 }
 
-func (c *core) flags() (up uint64) {
+func (c *core) flagsLocked() (up uint64) {
 	if c.queue.servable() > 0 && c.competitor == nil {
 		up |= waitingFlag
 	}
-	if c.phase != open || c.debt > 0 || c.starving || len(c.idlers) > 0 {
+	if c.phase != open || c.debt > 0 || c.starving || len(c.idleWaiters) > 0 {
 		up |= slowFlag
 	}
 	return up
 }
 
-func (c *core) raiseFlags() {
-	if up := c.flags(); c.word.Load()&up != up {
+func (c *core) raiseFlagsLocked() {
+	if up := c.flagsLocked(); c.word.Load()&up != up {
 		c.raise(up)
 	}
 }
 
-func (c *core) lowerFlags() {
+func (c *core) lowerFlagsLocked() {
 	const all = waitingFlag | slowFlag
-	if down := all &^ c.flags(); c.word.Load()&down != 0 {
+	if down := all &^ c.flagsLocked(); c.word.Load()&down != 0 {
 		c.lower(down)
 	}
 }
 
-func (c *core) payDebt() {
+func (c *core) payDebtLocked() {
 	if c.debt > 0 {
-		c.debt -= c.takeUpTo(c.debt)
+		c.debt -= c.takeUpToLocked(c.debt)
 	}
 }
 
-// serve hands free permits to the head of the queue until one does not fit.
-// To go on to a lighter waiter would starve the heavy one.
-func (c *core) serve(out *wakes) {
+// serveLocked grants free permits from the head of the queue on, until one waiter
+// does not fit. Going on to a lighter waiter would starve the heavy one.
+func (c *core) serveLocked(out *wakes) {
 	for w := c.queue.head; w != nil; {
 		next := w.next
 		switch {
 		case w.parked:
 		case w.joint != nil:
-			if !c.meetJoint(w, out) {
+			if !c.tryJointLocked(w, out) {
 				return
 			}
-		case !c.takeFlagged(w.n):
+		case !c.takeFlaggedLocked(w.n):
 			return
 		default:
-			c.finish(w, granted, out)
+			c.finishLocked(w, granted, out)
 		}
 		w = next
 	}
 }
 
-// meetJoint deals with a joint waiter found at the head: it asks for an
-// attempt when this part fits and reports whether to go on behind it.
-func (c *core) meetJoint(w *waiter, out *wakes) (goOn bool) {
+// tryJointLocked handles a joint waiter at the head of the queue. It schedules an
+// attempt if the joint's share of this core fits. It reports whether the waiters
+// behind the joint may be served.
+func (c *core) tryJointLocked(w *waiter, out *wakes) (proceed bool) {
 	if w.joint.decided() {
-		c.dequeue(w) // rejected elsewhere, its owner has not come to tidy up yet
+		c.dequeueLocked(w) // rejected elsewhere; its owner has not removed it yet
 		return true
 	}
 	if c.free() >= w.n {
-		rare := out.others()
+		rare := out.ensureRare()
 		rare.joints = append(rare.joints, w.joint)
 	}
-	// A LIFO queue lets others pass: two joint waiters may stand in it in the
-	// reverse of their order elsewhere, and would block each other for good.
+	// A LIFO queue serves the waiters behind a joint: two joints may be queued here in
+	// the reverse of their order elsewhere, and would block each other for ever.
 	return c.order == LIFO
 }
 
 // starveAfter is how long a waiter may be overtaken, as in sync.Mutex.
 const starveAfter = time.Millisecond
 
-// serveUnfair wakes the head to compete with arrivals, one competitor at a
-// time: it lowers the waiting flag, so releases stay off the lock meanwhile.
-// A head that has waited too long is handed its permits instead.
-func (c *core) serveUnfair(out *wakes) {
+// serveUnfairLocked wakes the head to compete with arrivals, one competitor at a
+// time. Meanwhile the waiting flag is cleared, so releases do not lock mu. A head
+// that has waited too long is handed its permits instead.
+func (c *core) serveUnfairLocked(out *wakes) {
 	for {
-		w := c.firstServable()
+		w := c.firstServableLocked()
 		if w == nil {
 			c.starving = false
 			return
 		}
-		byHand := c.starving || w.joint != nil || w.ticket != nil
+		handOff := c.starving || w.joint != nil || w.ticket != nil
 		switch {
-		case byHand && w.joint != nil:
-			c.meetJoint(w, out)
-		case byHand && c.takeFlagged(w.n):
-			c.finish(w, granted, out)
-			next := c.firstServable()
+		case handOff && w.joint != nil:
+			c.tryJointLocked(w, out)
+		case handOff && c.takeFlaggedLocked(w.n):
+			c.finishLocked(w, granted, out)
+			next := c.firstServableLocked()
 			c.starving = c.starving && next != nil && next.overdue()
 			continue
-		case byHand:
+		case handOff:
 		case c.competitor != nil:
 			return
 		case c.free() >= w.n:
@@ -135,11 +136,11 @@ func (c *core) serveUnfair(out *wakes) {
 	}
 }
 
-func (c *core) firstServable() *waiter {
+func (c *core) firstServableLocked() *waiter {
 	for w := c.queue.head; w != nil; {
 		next := w.next
 		if w.joint != nil && w.joint.decided() {
-			c.dequeue(w)
+			c.dequeueLocked(w)
 		} else if !w.parked {
 			return w
 		}

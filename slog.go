@@ -7,12 +7,17 @@ import (
 	"time"
 )
 
-// LogTo returns an observer that logs what an operator should know, and no
-// more. Exhaustion and its end, and overlong holds, are logged at most every
-// ten seconds per name of a semaphore: at once if there was nothing for a
-// while, and at the end of the ten seconds what it has come to meanwhile.
+// LogTo returns an observer that logs the events an operator should know about.
+//
+// Exhaustion and recovery are logged at most once in ten seconds per name of a
+// semaphore, and so are overlong holds. The first event is logged at once, and later
+// ones are withheld. When the ten seconds end, the latest withheld event is logged,
+// unless it repeats the exhaustion or recovery that was logged last.
+//
 // Leaks, inverted orders, suspected deadlocks, lost leases, failing open, rejected
-// posts and configurations that differ from the stored one are logged each time. A nil logger is slog.Default().
+// posts and configurations that differ from the stored one are logged each time.
+//
+// If l is nil, the observer logs to slog.Default().
 func LogTo(l *slog.Logger) Observer {
 	return &logObserver{logger: l, windows: map[logKey]*logWindow{}}
 }
@@ -27,10 +32,10 @@ type logObserver struct {
 
 type logKey struct {
 	name     string
-	overheld bool // or else exhausted and recovered, which are one story
+	overheld bool // otherwise exhausted and recovered, which share a window
 }
 
-// A logWindow is the ten seconds after something was logged.
+// A logWindow is the ten seconds after an event was logged.
 type logWindow struct {
 	since   time.Time
 	open    bool
@@ -39,54 +44,55 @@ type logWindow struct {
 	skipped int
 }
 
-// Observe logs e, now, later or not at all.
+// Observe implements [Observer]. It logs e now, later or not at all.
 func (o *logObserver) Observe(e Event) {
 	switch e.Kind {
 	case EventExhausted, EventRecovered, EventOverheld:
-		o.fold(e)
+		o.throttle(e)
 	case EventLeaked, EventInverted, EventDeadlocked, EventLost, EventFailedOpen, EventOverReleased, EventMismatched:
 		o.log(e, 0)
 	}
 }
 
-// fold logs e if no window is open, and otherwise keeps it for the end of it.
-func (o *logObserver) fold(e Event) {
-	const mostNames = 10_000 // names may be made up as a program runs
+// throttle logs e if no window is open. Otherwise it keeps e for the end of the window.
+func (o *logObserver) throttle(e Event) {
+	const maxNames = 10_000 // a program may generate names at run time
 	key := logKey{e.Name, e.Kind == EventOverheld}
 	o.mu.Lock()
 	w := o.windows[key]
 	if w == nil {
-		if len(o.windows) > mostNames {
+		if len(o.windows) > maxNames {
 			clear(o.windows)
 		}
 		w = &logWindow{}
 		o.windows[key] = w
 	}
 	w.latest = e
-	// The clock is asked too: a timer set in a synctest bubble ends with it.
+	// The clock is checked too: a timer of a synctest bubble ends with the bubble.
 	if age := time.Since(w.since); w.open && age >= 0 && age < 2*logEvery {
 		w.skipped++
 		o.mu.Unlock()
 		return
 	}
-	o.show(w, key)
+	o.logLatestAndUnlock(w, key)
 }
 
-// show logs the latest of w and opens its window. It unlocks o.mu.
-func (o *logObserver) show(w *logWindow, key logKey) {
+// logLatestAndUnlock logs the latest event of w and opens its window. It unlocks o.mu.
+func (o *logObserver) logLatestAndUnlock(w *logWindow, key logKey) {
 	e, skipped := w.latest, w.skipped
 	w.open, w.since, w.logged, w.skipped = true, time.Now(), e.Kind, 0
 	o.mu.Unlock()
-	time.AfterFunc(logEvery, func() { o.close(w, key) })
+	time.AfterFunc(logEvery, func() { o.endWindow(w, key) })
 	o.log(e, skipped)
 }
 
-// close ends a window, or opens the next if there is news.
-func (o *logObserver) close(w *logWindow, key logKey) {
+// endWindow closes a window. If the latest event was withheld and does not repeat the
+// state that was logged last, it logs that event and opens the next window.
+func (o *logObserver) endWindow(w *logWindow, key logKey) {
 	o.mu.Lock()
 	if w.skipped > 0 && (w.latest.Kind != w.logged || key.overheld) {
-		w.skipped-- // the one that is shown
-		o.show(w, key)
+		w.skipped-- // the one that is logged
+		o.logLatestAndUnlock(w, key)
 		return
 	}
 	w.open, w.skipped = false, 0

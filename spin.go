@@ -9,23 +9,21 @@ import (
 	"time"
 )
 
-// Spin is a semaphore of two words without a queue, for sections of some
-// dozens of nanoseconds: a caller that finds it full tries again, for a little
-// while at once, then after yielding, then after ever longer sleeps. The zero
-// value is a binary semaphore, ready to use.
+// A Spin is a semaphore of two words without a queue, for critical sections of some
+// dozens of nanoseconds. A caller that finds it full retries: first in a busy loop,
+// then after yielding, then after increasing sleeps. The zero value is a binary
+// semaphore, ready to use.
 //
-// It pays inside data structures of which there are very many, or where a
-// critical section is shorter than the switch to another goroutine. It knows
-// no order, no fairness and no weights; waiting burns processor time, and a
-// holder that is descheduled keeps all others spinning. In doubt use a
-// [Semaphore] or a sync.Mutex.
+// It pays off inside data structures with very many instances, or where a critical
+// section is shorter than a goroutine switch. It has no order, no fairness and no
+// weights. Waiting uses processor time, and a holder that is descheduled keeps all
+// other callers spinning. In doubt use a [Semaphore] or a sync.Mutex.
 type Spin struct {
 	held  atomic.Uint32
 	extra uint32 // capacity − 1, so that the zero value has one permit
 }
 
-// NewSpin makes a Spin with capacity permits. It panics unless
-// 1 ≤ capacity < 2³².
+// NewSpin returns a Spin with capacity permits. It panics unless 1 ≤ capacity < 2³².
 func NewSpin(capacity int64) *Spin {
 	if capacity < 1 || capacity > math.MaxUint32 {
 		panic(fmt.Sprintf("sema: NewSpin(%d): want 1 ≤ capacity ≤ %d", capacity, int64(math.MaxUint32)))
@@ -33,7 +31,7 @@ func NewSpin(capacity int64) *Spin {
 	return &Spin{extra: uint32(capacity - 1)}
 }
 
-// TryAcquire takes a permit if one is free.
+// TryAcquire takes a permit if one is free, and reports whether it did.
 func (s *Spin) TryAcquire() bool {
 	for {
 		held := s.held.Load()
@@ -46,8 +44,8 @@ func (s *Spin) TryAcquire() bool {
 	}
 }
 
-// Acquire takes a permit, trying until it succeeds or ctx ends; then it
-// returns the context's cause. A nil ctx is ErrInvalid.
+// Acquire takes a permit. It retries until it succeeds, or until ctx ends and it returns
+// the context's cause. A nil ctx is ErrInvalid.
 func (s *Spin) Acquire(ctx context.Context) error {
 	if ctx != nil && ctx.Err() == nil && s.TryAcquire() {
 		return nil
@@ -55,13 +53,13 @@ func (s *Spin) Acquire(ctx context.Context) error {
 	return s.spin(ctx)
 }
 
-// How long each way of waiting is tried. Spinning makes sense only where the
-// holder can run meanwhile.
+// The number of tries in the busy loop and with yields, and the bounds of a sleep. The
+// busy loop is useful only if the holder can run at the same time.
 const (
 	busyTries  = 30
 	yieldTries = 100
-	napAtFirst = 10 * time.Microsecond
-	napAtMost  = time.Millisecond
+	minSleep   = 10 * time.Microsecond
+	maxSleep   = time.Millisecond
 )
 
 func (s *Spin) spin(ctx context.Context) error {
@@ -72,7 +70,7 @@ func (s *Spin) spin(ctx context.Context) error {
 	if runtime.GOMAXPROCS(0) > 1 {
 		busy = busyTries
 	}
-	nap := napAtFirst
+	delay := minSleep
 	for try := 0; ; try++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -83,20 +81,20 @@ func (s *Spin) spin(ctx context.Context) error {
 		switch {
 		case try < busy:
 			for range try {
-				_ = s.held.Load() // keeps the loop, and the line shared
+				_ = s.held.Load() // prevents removal of the loop, and keeps the cache line shared
 			}
 		case try < busy+yieldTries:
 			runtime.Gosched()
 		default:
-			if !sleep(ctx, nap) {
+			if !sleep(ctx, delay) {
 				return context.Cause(ctx)
 			}
-			nap = min(2*nap, napAtMost)
+			delay = min(2*delay, maxSleep)
 		}
 	}
 }
 
-// sleep reports whether it slept for d, and not until ctx ended.
+// sleep waits for d or until ctx ends. It reports whether d passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := newTimer(d)
 	defer recycleTimer(timer)
@@ -121,5 +119,5 @@ func (s *Spin) Release() {
 	}
 }
 
-// InUse is how many permits are held now.
+// InUse returns the number of permits held now.
 func (s *Spin) InUse() int64 { return int64(s.held.Load()) }

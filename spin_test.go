@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestSpinZeroValueIsABinarySemaphore(t *testing.T) {
+func TestSpin_ZeroValueIsABinarySemaphore(t *testing.T) {
 	var s sema.Spin
 	guarded := 0
 	var working sync.WaitGroup
@@ -31,29 +31,29 @@ func TestSpinZeroValueIsABinarySemaphore(t *testing.T) {
 	}
 }
 
-func TestSpinKeepsItsCapacityAndRefusesOverRelease(t *testing.T) {
+func TestSpin_KeepsItsCapacityAndRejectsOverRelease(t *testing.T) {
 	s := sema.NewSpin(3)
 	for range 3 {
 		if !s.TryAcquire() {
-			t.Fatal("a free permit was refused")
+			t.Fatal("a free permit was not acquired")
 		}
 	}
 	if s.TryAcquire() || s.InUse() != 3 {
-		t.Fatal("a fourth permit")
+		t.Fatal("acquired a fourth permit")
 	}
 	for range 3 {
 		s.Release()
 	}
 	wantPanic(t, "over-release", s.Release)
 	if s.InUse() != 0 || !s.TryAcquire() {
-		t.Error("an over-release changed something")
+		t.Error("an over-release changed the state")
 	}
 	wantPanic(t, "NewSpin(0)", func() { sema.NewSpin(0) })
 	wantPanic(t, "NewSpin(2^32)", func() { sema.NewSpin(1 << 32) })
 }
 
-func TestSpinWaitsWithoutSpinningForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // a bubble in which nobody blocks has no time
+func TestSpin_WaitsWithoutSpinningForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in a bubble, time passes only while all goroutines block
 		var s sema.Spin
 		s.TryAcquire()
 		time.AfterFunc(time.Second, s.Release)
@@ -65,7 +65,7 @@ func TestSpinWaitsWithoutSpinningForEver(t *testing.T) {
 	})
 }
 
-func TestSpinRefusesRacingOverReleases(t *testing.T) {
+func TestSpin_RejectsRacingOverReleases(t *testing.T) {
 	for range 2000 {
 		var s sema.Spin
 		s.TryAcquire()
@@ -78,7 +78,7 @@ func TestSpinRefusesRacingOverReleases(t *testing.T) {
 		}
 		racing.Wait()
 		if s.InUse() != 0 || !s.TryAcquire() {
-			t.Fatal("an over-release broke it")
+			t.Fatal("an over-release changed the state")
 		}
 	}
 }

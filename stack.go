@@ -9,8 +9,8 @@ import (
 	"github.com/sema-go/sema/internal/callsite"
 )
 
-// A stack is where something was acquired, as program counters: cheap to take,
-// turned into text only when somebody reads it.
+// A stack is the call stack of an acquire as program counters. It is cheap to capture,
+// and converted to text only when it is printed.
 type stack []uintptr
 
 const stackDepth = 32
@@ -21,7 +21,7 @@ func callers() stack {
 	return append(stack(nil), pcs[:n]...)
 }
 
-// frames calls yield for each frame from the first outside Sema on.
+// frames calls yield for each frame, starting with the first outside Sema.
 func (st stack) frames(yield func(runtime.Frame) bool) {
 	if len(st) == 0 {
 		return
@@ -37,7 +37,7 @@ func (st stack) frames(yield func(runtime.Frame) bool) {
 	}
 }
 
-// site is the caller's dir/file.go:line, or nothing for an empty stack.
+// site returns the caller's dir/file.go:line, or "" for an empty stack.
 func (st stack) site() string {
 	for f := range st.frames {
 		return callsite.Name(f)
@@ -45,8 +45,8 @@ func (st stack) site() string {
 	return ""
 }
 
-// place returns where the caller is, and its callers: one function may acquire for a
-// whole program.
+// place returns the positions of the caller and of two of its callers, because one
+// function may acquire for a whole program.
 func (st stack) place() string {
 	var key placeKey
 	copy(key[:], st)
@@ -66,14 +66,14 @@ func (st stack) place() string {
 	return b.String()
 }
 
-// places are those of stacks that were seen: to look up three frames takes
-// microseconds. A program has as many as it has ways to its acquires.
+// places caches the results of stack.place: resolving three frames takes microseconds.
+// A program has as many places as it has call paths to its acquires.
 var places sync.Map
 
 // A placeKey is the top of a stack: some frames of Sema, and three of its callers.
 type placeKey [12]uintptr
 
-// String is the stack as a panic would print it.
+// String returns the stack in the format of a panic.
 func (st stack) String() string {
 	if len(st) == 0 {
 		return "\t(not recorded: see sema.DiagnoseFull)\n"
@@ -85,8 +85,8 @@ func (st stack) String() string {
 	return b.String()
 }
 
-// libraryDepth is how many frames of Sema there are from its caller up to the
-// first frame outside, for runtime/pprof to leave out, besides Profile.Add.
+// libraryDepth returns the number of frames of Sema from its caller up to the first
+// frame outside. runtime/pprof skips them, in addition to Profile.Add.
 func libraryDepth() int {
 	var pcs [stackDepth]uintptr
 	n := runtime.Callers(2, pcs[:])
@@ -99,8 +99,8 @@ func libraryDepth() int {
 	}
 }
 
-// goroutineID is the number in the first line of the goroutine's stack dump,
-// the only place the runtime tells it.
+// goroutineID returns the id in the first line of the goroutine's stack dump. The
+// runtime exposes the id nowhere else.
 func goroutineID() (id uint64) {
 	var buf [64]byte
 	text := string(buf[:runtime.Stack(buf[:], false)])

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Stats is the state of a gate at one instant, and what it has counted. The gates of
-// every scope have it, or embed it.
+// Stats is the state of a gate at one instant, with its counters. The gates of every
+// scope return it, or a type that embeds it.
 type Stats struct {
-	Capacity int64 // the target
-	InUse    int64 // permits held; above Capacity by Debt after a shrink
-	Free     int64 // permits that could be acquired now if no caller waits
-	Debt     int64 // releases to come before the queue is served again
-	Waiters  int   // callers that are queued
+	Capacity int64 // the target, set by the constructor, Resize and Forget
+	InUse    int64 // permits held; exceeds Capacity by Debt after a shrink
+	Free     int64 // permits that can be acquired now if no caller waits
+	Debt     int64 // permits to be released before the queue is served again
+	Waiters  int   // queued callers
 	Draining bool
 	Closed   bool
 	Counts
 }
 
-// Counts are what a gate has counted since it was created. They only grow. Each call
+// Counts are the counters of a gate since it was created. They only grow. Each call
 // counts once, whatever its weight; a call of [AcquireAll] counts at each of its gates.
 //
-// Calls that fail before they reach the queue for reasons of their own are not
-// counted: those with an invalid argument, and those whose context has ended already.
+// Calls that fail before they reach the queue, because of an invalid argument or a
+// context that has already ended, are not counted.
 type Counts struct {
 	Acquired  int64         // permits granted
-	Waited    int64         // acquires that were queued, whatever their end
-	TimedOut  int64         // queued acquires that MaxWait ended
-	Cancelled int64         // queued acquires that their context ended, or Ticket.Cancel
+	Waited    int64         // acquires that were queued, whatever their result
+	TimedOut  int64         // queued acquires ended by MaxWait
+	Cancelled int64         // queued acquires ended by their context or by Ticket.Cancel
 	Rejected  int64         // acquires that failed with ErrFull, ErrQueueFull, ErrTooLarge, ErrDraining or ErrClosed, queued or not
-	WaitTime  time.Duration // how long acquires have been queued in all, those that are queued now included; within a seventh if 32 and more were
+	WaitTime  time.Duration // total time of acquires in the queue, including those queued now; off by at most a seventh if 32 or more were queued at once
 }
 
-// Failed counts a call that ended with err, for gates of one's own: queued says
-// whether it had to wait. It is not safe for concurrent use. Errors that [Counts] does
-// not count change nothing.
+// Failed counts a call that ended with err, for a user's own gate. queued states whether
+// the call had to wait. Errors that [Counts] does not count change nothing. Failed is
+// not safe for concurrent use.
 func (c *Counts) Failed(err error, queued bool) {
 	switch {
 	case errors.Is(err, ErrTimeout):
@@ -51,14 +51,14 @@ func (c *Counts) Failed(err error, queued bool) {
 	}
 }
 
-// tallies are the [Counts] that a core does not have otherwise.
-type tallies struct {
+// callCounts are those [Counts] that a core does not derive from other fields.
+type callCounts struct {
 	timedOut, cancelled, rejected int64
-	notWaited                     int64 // passed through the queue without waiting
+	notWaited                     int64 // entered the queue without waiting
 }
 
 // count counts a call that ended with v.
-func (t *tallies) count(v status) {
+func (t *callCounts) count(v status) {
 	switch v {
 	case timedOut:
 		t.timedOut++
@@ -69,18 +69,18 @@ func (t *tallies) count(v status) {
 	}
 }
 
-// Stats returns one exact snapshot.
+// Stats returns an exact snapshot.
 func (s *Semaphore) Stats() Stats {
 	st := s.core.stats()
-	st.Acquired = s.issuer.issued()
+	st.Acquired = s.issuer.Issued()
 	return st
 }
 
-// stats returns a snapshot without the permits acquired, which a core does not count.
+// stats returns a snapshot without Acquired, which a core does not count.
 func (c *core) stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.payDebt()
+	c.payDebtLocked()
 	free := c.free()
 	return Stats{
 		Capacity: int64(c.capacity),
@@ -98,42 +98,42 @@ func (c *core) stats() Stats {
 	}
 }
 
-// tally counts a call that ended with v, with mu held. A Counter that is closed counts
-// by itself: what is left in it may still be taken.
-func (c *core) tally(v status) {
-	if v != closed || !c.keepsLeft {
+// countLocked counts a call that ended with v. A closed Counter counts rejections
+// itself, because what is left in it can still be taken.
+func (c *core) countLocked(v status) {
+	if v != closed || !c.takeAfterClose {
 		c.counts.count(v)
 	}
 }
 
-// counted counts a call that ended with v, without mu.
-func (c *core) counted(v status) {
+// count locks mu and counts a call that ended with v.
+func (c *core) count(v status) {
 	c.mu.Lock()
-	c.tally(v)
+	c.countLocked(v)
 	c.mu.Unlock()
 }
 
-// reject counts a call that was rejected for a reason that tally leaves to its caller.
-func (c *core) reject() {
+// countRejected counts a rejected call that countLocked leaves to its caller.
+func (c *core) countRejected() {
 	c.mu.Lock()
 	c.counts.rejected++
 	c.mu.Unlock()
 }
 
-// A waitClock counts how many callers are queued and for how long: it integrates the
+// A waitClock counts how many callers were queued and for how long: it integrates the
 // length of a queue over time. The mutex of the queue guards it.
 //
-// It reads the clock when the length changes. Two readings are a fifth of a hand-off,
-// so that while a queue is long only every eighth change reads it, and the length since
-// the reading before counts as the mean of then and now. The true length differs from
-// that by 4 at most.
+// It reads the clock when the length changes. Two readings take a fifth of a hand-off.
+// So while the queue is long, only every eighth change reads the clock. The length
+// between two readings then counts as the mean of the lengths at both. The true length
+// differs from that by at most 4.
 //
-// It is small because it shares a cache line with what a hand-off writes anyway.
+// It is small because it shares a cache line with fields that a hand-off writes anyway.
 type waitClock struct {
-	total   time.Duration // until last
-	last    int64         // the last reading, since the epoch
-	then    int           // length after that reading
-	changes uint64        // of the length, by one each
+	total   time.Duration // total wait time until last
+	last    int64         // the last reading, since epoch
+	then    int           // length of the queue after that reading
+	changes uint64        // number of changes of the length, by one each
 }
 
 const (
@@ -141,7 +141,7 @@ const (
 	readEvery = 8
 )
 
-// change notes that the length changes from one to the other.
+// change records that the length changes from one value to the other.
 func (c *waitClock) change(from, to int) {
 	c.changes++
 	if from < longQueue || c.changes%readEvery == 0 {
@@ -150,14 +150,14 @@ func (c *waitClock) change(from, to int) {
 	}
 }
 
-// joined returns how many callers were ever queued, if n are now.
+// joined returns the number of callers ever queued, given that n are queued now.
 func (c *waitClock) joined(n int) int64 { return int64(c.changes+uint64(n)) / 2 }
 
-// read adds up to now. The length has been n of late.
+// read adds the wait time since the last reading. n is the current length of the queue.
 func (c *waitClock) read(n int) {
 	now := sinceEpoch()
-	// A clock that steps back, at the border of a synctest bubble, adds nothing. After
-	// 292 years of waiting in all the sum stays where it is.
+	// A clock that steps back, at the border of a synctest bubble, adds nothing. The
+	// sum is capped at 292 years.
 	high, low := bits.Mul64(uint64(max(0, now-c.last)), uint64(c.then+n))
 	if sum := uint64(c.total) + low/2; high > 0 || sum > math.MaxInt64 {
 		c.total = math.MaxInt64

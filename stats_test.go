@@ -12,7 +12,8 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// A call of AcquireAll counts at each of its semaphores.
+// TestStats_CountsOfAcquireAll checks that a call of AcquireAll counts at each of its
+// semaphores.
 func TestStats_CountsOfAcquireAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sema.New(1, sema.MaxWait(time.Second)), sema.New(1)
@@ -23,7 +24,7 @@ func TestStats_CountsOfAcquireAll(t *testing.T) {
 			wantErr(t, err, want)
 			p.Release()
 		}
-		all(t.Context(), nil) // queues nowhere
+		all(t.Context(), nil) // joins no queue
 		held := mustAcquire(t, b, 1)
 		all(t.Context(), sema.ErrTimeout)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
@@ -40,14 +41,15 @@ func TestStats_CountsOfAcquireAll(t *testing.T) {
 		if got := a.Stats().Counts; got != want {
 			t.Errorf("first: %+v, want %+v", got, want)
 		}
-		want.Acquired += 2 // by itself
+		want.Acquired += 2 // acquired by itself
 		if got := b.Stats().Counts; got != want {
 			t.Errorf("second: %+v, want %+v", got, want)
 		}
 	})
 }
 
-// What races a grant is counted as what the caller sees.
+// TestStats_CancelThatRacesAGrantIsCountedOnce checks that the count agrees with the
+// result that the caller gets.
 func TestStats_CancelThatRacesAGrantIsCountedOnce(t *testing.T) {
 	s := sema.New(1)
 	seen := sema.Counts{}
@@ -77,8 +79,9 @@ func TestStats_CancelThatRacesAGrantIsCountedOnce(t *testing.T) {
 	}
 }
 
-// In a long queue the clock is read seldom. What that adds up to is still right within
-// a few per cent, whether waiters come and go all the time or stay.
+// TestStats_WaitTimeOfALongQueue checks the wait time of a long queue, for which the clock
+// is read seldom. The sum is accurate to a few per cent, whether waiters change all the
+// time or stay.
 func TestStats_WaitTimeOfALongQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const waiters = 200
@@ -104,7 +107,7 @@ func TestStats_WaitTimeOfALongQueue(t *testing.T) {
 			want += <-served
 			st := s.Stats()
 			if st.WaitTime < before {
-				t.Fatalf("went back from %v to %v", before, st.WaitTime)
+				t.Fatalf("WaitTime decreased from %v to %v", before, st.WaitTime)
 			}
 			before = st.WaitTime
 		}

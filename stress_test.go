@@ -15,12 +15,12 @@ import (
 	"github.com/sema-go/sema"
 )
 
-var stressOps = flag.Int("stress.ops", 200_000, "racing operations in the stress tests, all together")
+var stressOps = flag.Int("stress.ops", 200_000, "total number of racing operations in the stress tests")
 
-// TestPermitsAreConservedUnderStress races acquires of all kinds, cancels,
-// splits, double releases and resizes, in every order, and checks with counters
-// of its own that the capacity is never exceeded and all permits come back.
-func TestPermitsAreConservedUnderStress(t *testing.T) {
+// TestSemaphore_PermitsAreConservedUnderStress races acquires of all kinds, cancels,
+// splits, double releases and resizes, in every order. With counters of its own it checks
+// that the capacity is never exceeded and that all permits are returned.
+func TestSemaphore_PermitsAreConservedUnderStress(t *testing.T) {
 	configs := map[string][]sema.Option{
 		"Fair":         {sema.Fair},
 		"Unfair":       {sema.Unfair},
@@ -62,7 +62,7 @@ func stress(t *testing.T, ops int, opts []sema.Option) {
 				s.Resize(capacity)
 				return
 			default:
-				s.Resize(rng.Int64N(capacity) + 1) // never above what workers count by
+				s.Resize(rng.Int64N(capacity) + 1) // never above the capacity that workers check
 				time.Sleep(time.Microsecond)
 			}
 		}
@@ -80,9 +80,9 @@ func stress(t *testing.T, ops int, opts []sema.Option) {
 	all.Release()
 }
 
-// stressOnce does one operation. used counts what this test believes is out:
-// added after an acquire and taken off before a release, so it may lag, but
-// can never exceed the capacity unless the semaphore let too many in.
+// stressOnce does one operation. used counts what this test knows to be held: it is
+// raised after an acquire and lowered before a release. So it may lag, but can never
+// exceed the capacity unless the semaphore granted too many permits.
 func stressOnce(s *sema.Semaphore, rng *rand.Rand, shared context.Context, used, over *atomic.Int64) {
 	n := rng.Int64N(4) + 1
 	ctx, cancel := shared, context.CancelFunc(func() {})
@@ -136,9 +136,9 @@ func stressOnce(s *sema.Semaphore, rng *rand.Rand, shared context.Context, used,
 	p.Release()
 }
 
-// TestNoPermitIsLostWhenCancelRacesGrant aims every cancel at the moment of
-// the hand-off, with one shared context and with one each.
-func TestNoPermitIsLostWhenCancelRacesGrant(t *testing.T) {
+// TestSemaphore_NoPermitIsLostWhenCancelRacesGrant cancels at about the moment of the
+// hand-off, with one shared context and with one for each waiter.
+func TestSemaphore_NoPermitIsLostWhenCancelRacesGrant(t *testing.T) {
 	for name, order := range map[string]sema.Option{"Fair": sema.Fair, "Unfair": sema.Unfair, "LIFO": sema.LIFO} {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/shared=%v", name, shared), func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestNoPermitIsLostWhenCancelRacesGrant(t *testing.T) {
 }
 
 func raceCancelWithGrant(t *testing.T, s *sema.Semaphore, shared bool) {
-	const waiters = 24 // enough for many to follow a watcher
+	const waiters = 24 // enough for many followers of a watcher
 	held := mustAcquire(t, s, 1)
 	var done sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
@@ -171,19 +171,19 @@ func raceCancelWithGrant(t *testing.T, s *sema.Semaphore, shared bool) {
 			}
 		})
 	}
-	// One who stays: whoever leaves must not take a wake-up along.
-	patient := acquiring(context.Background(), s, 1)
+	// A waiter that stays: those that leave must not lose its wake-up.
+	waiting := acquiring(context.Background(), s, 1)
 	waitersReach(t, waiters+1, func() int { return s.Stats().Waiters })
 	done.Go(held.Release)
 	done.Go(func() {
-		for range rand.IntN(2 * waiters) { // somewhere along the line
+		for range rand.IntN(2 * waiters) { // at some point of the queue
 			runtime.Gosched()
 		}
 		cancel()
 	})
 	done.Wait()
 	select {
-	case r := <-patient:
+	case r := <-waiting:
 		r.permit.Release()
 	case <-time.After(time.Minute):
 		t.Fatal("a wake-up was lost")
@@ -191,9 +191,9 @@ func raceCancelWithGrant(t *testing.T, s *sema.Semaphore, shared bool) {
 	wantStats(t, s, 0, 0)
 }
 
-// TestHandOffNeverLeavesEverybodyAsleep lets goroutines do nothing but hand one
-// permit around. A lost wake-up leaves all of them in line behind a free permit.
-func TestHandOffNeverLeavesEverybodyAsleep(t *testing.T) {
+// TestSemaphore_HandOffNeverLeavesAllWaitersAsleep passes one permit between goroutines. A
+// lost wake-up leaves all of them queued although the permit is free.
+func TestSemaphore_HandOffNeverLeavesAllWaitersAsleep(t *testing.T) {
 	weighted, counter := sema.NewWeighted(1), sema.NewCounter(1, 1)
 	pairs := map[string]func(ctx context.Context) error{
 		"Weighted": func(ctx context.Context) error {
@@ -224,14 +224,14 @@ func TestHandOffNeverLeavesEverybodyAsleep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			asleep := time.AfterFunc(time.Minute, cancel) // how long all of it takes depends on the machine
+			asleep := time.AfterFunc(time.Minute, cancel) // a limit for a thousand pairs, since the total depends on the machine
 			defer asleep.Stop()
-			var hands sync.WaitGroup
+			var workers sync.WaitGroup
 			for range 3 {
-				hands.Go(func() {
+				workers.Go(func() {
 					for i := range *stressOps / raceFactor {
 						if err := pair(ctx); err != nil {
-							t.Error("everybody sleeps:", err)
+							t.Error("all waiters are asleep:", err)
 							return
 						}
 						if i%1000 == 0 {
@@ -240,14 +240,14 @@ func TestHandOffNeverLeavesEverybodyAsleep(t *testing.T) {
 					}
 				})
 			}
-			hands.Wait()
+			workers.Wait()
 		})
 	}
 }
 
-// TestMicrosecondTimeoutStormEnds holds JDK-8386085: a storm of waits that
-// time out in microseconds must not live-lock the queue.
-func TestMicrosecondTimeoutStormEnds(t *testing.T) {
+// TestSemaphore_MicrosecondTimeoutStormEnds covers JDK-8386085: a storm of waits that time
+// out in microseconds must not live-lock the queue.
+func TestSemaphore_MicrosecondTimeoutStormEnds(t *testing.T) {
 	s := sema.New(1, sema.MaxWait(time.Microsecond))
 	held := mustAcquire(t, s, 1)
 	var storm sync.WaitGroup
@@ -267,9 +267,9 @@ func TestMicrosecondTimeoutStormEnds(t *testing.T) {
 	waitersReach(t, 0, func() int { return int(s.Stats().InUse) })
 }
 
-// TestJointAcquiresAreConserved races AcquireAll over three semaphores with
+// TestAcquireAll_PermitsAreConserved races AcquireAll over three semaphores with
 // single acquires, cancels and resizes.
-func TestJointAcquiresAreConserved(t *testing.T) {
+func TestAcquireAll_PermitsAreConserved(t *testing.T) {
 	sems := []*sema.Semaphore{sema.New(4), sema.New(4, sema.Unfair), sema.New(4, sema.LIFO), sema.New(4)}
 	used := make([]atomic.Int64, len(sems))
 	var over atomic.Int64

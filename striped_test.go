@@ -13,10 +13,10 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestStripedNeverExceedsItsCapacity(t *testing.T) {
+func TestStriped_NeverExceedsItsCapacity(t *testing.T) {
 	for _, capacity := range []int64{1, 3, 8, 100} {
 		s := sema.NewStriped(capacity)
-		var out, over atomic.Int64
+		var held, over atomic.Int64
 		var working sync.WaitGroup
 		for w := range 32 {
 			working.Go(func() {
@@ -30,10 +30,10 @@ func TestStripedNeverExceedsItsCapacity(t *testing.T) {
 					if err != nil {
 						continue
 					}
-					if out.Add(1) > capacity {
+					if held.Add(1) > capacity {
 						over.Add(1)
 					}
-					out.Add(-1)
+					held.Add(-1)
 					p.Release()
 					p.Release()
 				}
@@ -43,7 +43,7 @@ func TestStripedNeverExceedsItsCapacity(t *testing.T) {
 		if n := over.Load(); n > 0 {
 			t.Errorf("capacity %d exceeded %d times", capacity, n)
 		}
-		// Every permit is somewhere to be found: none was lost, none minted.
+		// Every permit can be acquired: none was lost and none was created.
 		var all []sema.Permit
 		for {
 			p, err := s.TryAcquire(t.Context(), 1)
@@ -62,7 +62,7 @@ func TestStripedNeverExceedsItsCapacity(t *testing.T) {
 	}
 }
 
-func TestStripedReleaseGoesToAWaiter(t *testing.T) {
+func TestStriped_ReleaseGoesToAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.NewStriped(2)
 		a, b := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
@@ -75,8 +75,8 @@ func TestStripedReleaseGoesToAWaiter(t *testing.T) {
 		}
 		a.Release()
 		synctest.Wait()
-		if !settled(first) || settled(second) {
-			t.Fatal("the release must go to the first in line")
+		if !isDone(first) || isDone(second) {
+			t.Fatal("the release must go to the head of the queue")
 		}
 		(<-first).permit.Release()
 		(<-second).permit.Release()
@@ -87,7 +87,7 @@ func TestStripedReleaseGoesToAWaiter(t *testing.T) {
 	})
 }
 
-func TestStripedWaiterThatLeavesLosesNoPermit(t *testing.T) {
+func TestStriped_WaiterThatLeavesLosesNoPermit(t *testing.T) {
 	s := sema.NewStriped(1)
 	for range 2000 {
 		held := mustAcquire(t, s, 1)
@@ -102,7 +102,7 @@ func TestStripedWaiterThatLeavesLosesNoPermit(t *testing.T) {
 	}
 }
 
-func TestStripedRefusesWhatItCannotDo(t *testing.T) {
+func TestStriped_RejectsInvalidRequests(t *testing.T) {
 	s := sema.NewStriped(4)
 	_, err := s.Acquire(t.Context(), 2)
 	wantErr(t, err, sema.ErrTooLarge)
@@ -112,22 +112,31 @@ func TestStripedRefusesWhatItCannotDo(t *testing.T) {
 	p.Release()
 	one := mustAcquire(t, s, 1)
 	if one.Lease() != nil || one.Lost() != nil || one.Err() != nil || !one.Held() {
-		t.Error("a striped permit is a local one")
+		t.Error("a permit of a Striped has a lease or can be lost")
 	}
 	_, _, err = one.Split(1)
 	wantErr(t, err, sema.ErrInvalid)
 	wantPanic(t, "Forget", func() { sema.New(1).Forget(one) })
 	one.Release()
-	wantPanic(t, "NewStriped(0)", func() { sema.NewStriped(0) })
-	wantPanic(t, "NewStriped(max)", func() { sema.NewStriped(sema.MaxCapacity + 1) })
+	wantPanic(t, "NewStriped(-1)", func() { sema.NewStriped(-1) })
+	wantPanic(t, "Resize(-1)", func() { s.Resize(-1) })
 	wantPanic(t, "zero Striped", func() { new(sema.Striped).TryAcquire(t.Context(), 2) })
 	wantPanicText(t, "NewStriped", func() { new(sema.Striped).Acquire(t.Context(), 1) })
 	wantPanicText(t, "NewStriped", func() { new(sema.Striped).TryAcquire(t.Context(), 1) })
+	for _, method := range []func(s *sema.Striped){
+		func(s *sema.Striped) { s.Resize(1) },
+		func(s *sema.Striped) { s.Drain(t.Context()) },
+		func(s *sema.Striped) { s.Resume() },
+		func(s *sema.Striped) { s.WaitIdle(t.Context()) },
+		func(s *sema.Striped) { s.Close() },
+	} {
+		wantPanicText(t, "NewStriped", func() { method(new(sema.Striped)) })
+	}
 }
 
-// TestStripedRacingReleasesWakeAllTheyCan lets two releases into the same cell
-// race two callers who are about to wait.
-func TestStripedRacingReleasesWakeAllTheyCan(t *testing.T) {
+// TestStriped_RacingReleasesWakeAllTheyCan races two releases into the same cell with two
+// callers that are about to wait.
+func TestStriped_RacingReleasesWakeAllTheyCan(t *testing.T) {
 	s := sema.NewStriped(2)
 	for range *stressOps / 20 {
 		a, b := mustAcquire(t, s, 1), mustAcquire(t, s, 1)
@@ -135,10 +144,10 @@ func TestStripedRacingReleasesWakeAllTheyCan(t *testing.T) {
 		x, y := acquiring(ctx, s, 1), acquiring(ctx, s, 1)
 		go a.Release()
 		b.Release()
-		p, q := <-x, <-y // nobody releases before both have one
+		p, q := <-x, <-y // neither is released before both are granted
 		cancel()
 		if p.err != nil || q.err != nil {
-			t.Fatalf("asleep beside a free permit: %v, %v", p.err, q.err)
+			t.Fatalf("not woken although a permit is free: %v, %v", p.err, q.err)
 		}
 		p.permit.Release()
 		q.permit.Release()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Ticket is a request for permits to wait for in a select:
+// A Ticket is a request for permits that a select can wait for:
 //
 //	t := s.Request(1)
 //	defer t.Cancel()
@@ -21,42 +21,42 @@ type Ticket struct {
 	sem    *Semaphore
 	n      int64
 	ready  chan struct{}
-	waiter *waiter // queued until decided; nil if it never had to
+	waiter *waiter // nil: the request was never queued
 	limit  *time.Timer
 	watch  Wait
 
-	mu       sync.Mutex // guards the rest; no other lock is taken while it is held
-	state    ticketState
-	unwanted bool // cancelled when the final status was known but not yet told
-	permit   Permit
-	err      error
+	mu              sync.Mutex // guards the fields below; no other lock is taken while it is held
+	state           ticketState
+	cancelRequested bool // Cancel was called, perhaps before the final status was delivered
+	permit          Permit
+	err             error
 }
 
 type ticketState uint8
 
 const (
 	ticketWaiting ticketState = iota
-	ticketGranted             // the permits are the ticket's
-	ticketTaken               // they are the caller's, or never will be
+	ticketGranted             // the ticket holds the permit
+	ticketTaken               // the caller has the permit, or there is none
 )
 
-// Request asks for n permits without waiting for them. It is queued like
-// an Acquire, for MaxWait at most, until it is ready or cancelled. Whatever
-// Acquire would reject makes a ticket that is ready with that error.
+// Request requests n permits without waiting for them. The request is queued like an
+// Acquire, for at most MaxWait, until it is ready or cancelled. If Acquire would reject
+// the request, the ticket is ready with that error.
 func (s *Semaphore) Request(n int64) *Ticket {
 	const op = "request"
 	t := &Ticket{sem: s, n: n, ready: make(chan struct{})}
 	if n <= 0 || n > MaxCapacity {
-		p, err := s.unusual(context.Background(), op, n)
+		p, err := s.acquireTrivial(context.Background(), op, n)
 		t.permit, t.err, t.state = p, err, ticketTaken
 		close(t.ready)
 		return t
 	}
 	s.mustBeNew(op)
 	v := pending
-	t.watch = s.monitor.begin(endedContext, n)
-	if more := t.watch.more; more != nil {
-		more.by, more.detached = identity{}, true // no caller is blocked by it
+	t.watch = s.monitor.BeginTry(endedContext, n)
+	if tr := t.watch.trace; tr != nil {
+		tr.caller, tr.detached = identity{}, true // no caller is blocked
 	}
 	if s.monitor != nil {
 		if v = s.core.tryOrWait(uint64(n)); v == pending {
@@ -72,15 +72,15 @@ func (s *Semaphore) Request(n int64) *Ticket {
 	return t
 }
 
-// request is enter for a ticket.
+// request takes n permits for t, rejects the request or queues t, like enter.
 func (c *core) request(t *Ticket, n uint64) status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.admit(n, true)
-	c.tally(v)
+	v := c.admitLocked(n, true)
+	c.countLocked(v)
 	if v == pending {
 		t.waiter = &waiter{n: n, ticket: t}
-		c.enqueue(t.waiter)
+		c.enqueueLocked(t.waiter)
 		if d := t.sem.maxWait; d > 0 {
 			t.limit = time.AfterFunc(d, func() { t.withdraw(timedOut) })
 		}
@@ -88,13 +88,13 @@ func (c *core) request(t *Ticket, n uint64) status {
 	return v
 }
 
-// Ready is closed when the ticket has its permit, or an error. After Cancel
-// that is at once.
+// Ready returns a channel that is closed when the ticket has its permit or an error.
+// After Cancel the channel is closed at once.
 func (t *Ticket) Ready() <-chan struct{} { return t.ready }
 
-// Permit is the permit, or why there is none. It is the caller's from then on:
-// to give it back is up to Release, and Cancel no longer touches it. Before
-// Ready it returns ErrFull and the ticket goes on waiting.
+// Permit returns the permit, or the error. The caller then owns the permit and must
+// release it; Cancel no longer has an effect on it. Before Ready, Permit returns ErrFull
+// and the request stays queued.
 func (t *Ticket) Permit() (Permit, error) {
 	t.mu.Lock()
 	p, err, waiting := t.permit, t.err, t.state == ticketWaiting
@@ -108,28 +108,29 @@ func (t *Ticket) Permit() (Permit, error) {
 	return p, err
 }
 
-// Cancel gives the request up. If its permit is there and was not yet taken
-// with Permit, it goes back. Calling it again, or after Permit, does nothing,
-// so it may be deferred.
+// Cancel cancels the request. If the permit was granted and Permit has not returned it
+// yet, Cancel releases it. Calling Cancel again, or after Permit, has no effect, so it
+// may be deferred.
 func (t *Ticket) Cancel() {
 	t.withdraw(cancelled)
 	t.mu.Lock()
-	t.unwanted = true
-	p := t.takeUnwanted()
+	t.cancelRequested = true
+	p := t.takeCancelledLocked()
 	t.mu.Unlock()
 	p.Release()
 }
 
-// takeUnwanted takes a permit that came for a ticket nobody wants any more.
-func (t *Ticket) takeUnwanted() (p Permit) {
-	if t.unwanted && t.state == ticketGranted {
+// takeCancelledLocked takes the permit from a ticket that was granted and cancelled. It
+// returns an inert permit otherwise.
+func (t *Ticket) takeCancelledLocked() (p Permit) {
+	if t.cancelRequested && t.state == ticketGranted {
 		p = t.permit
 		t.state, t.permit, t.err = ticketTaken, Permit{}, context.Canceled
 	}
 	return p
 }
 
-// withdraw takes the ticket off the queue, if it still stands there.
+// withdraw removes the ticket from the queue, if it is still queued.
 func (t *Ticket) withdraw(why status) {
 	if t.waiter == nil {
 		return
@@ -140,15 +141,14 @@ func (t *Ticket) withdraw(why status) {
 		c.mu.Unlock()
 		return
 	}
-	c.dequeue(t.waiter)
-	c.tally(why)
-	c.unlock(c.settle())
+	c.dequeueLocked(t.waiter)
+	c.countLocked(why)
+	c.unlock(c.settleLocked())
 	t.resolve(why)
 }
 
-// resolve ends the wait. It is called once, with no lock held, and leaves a
-// ticket that is ready even if an observer panics: then without its permit,
-// which went back.
+// resolve ends the wait. It is called once, with no lock held. The ticket becomes ready
+// even if an observer panics; it then has no permit, because the permit was returned.
 func (t *Ticket) resolve(v status) {
 	s := t.sem
 	if t.limit != nil {
@@ -162,7 +162,7 @@ func (t *Ticket) resolve(v status) {
 		if p.Held() {
 			t.state = ticketGranted
 		}
-		back := t.takeUnwanted()
+		back := t.takeCancelledLocked()
 		t.mu.Unlock()
 		back.Release()
 		close(t.ready)
@@ -170,7 +170,7 @@ func (t *Ticket) resolve(v status) {
 	p, err = s.conclude(endedContext, "request", &t.watch, v)
 }
 
-// endedContext gives a cancelled ticket its error.
+// endedContext provides the error of a cancelled ticket.
 var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-func TestTicketIsReadyInASelect(t *testing.T) {
+func TestTicket_IsReadyInASelect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)
@@ -19,7 +19,7 @@ func TestTicketIsReadyInASelect(t *testing.T) {
 		wantErr(t, err, sema.ErrFull)
 		select {
 		case <-ticket.Ready():
-			t.Fatal("ready while the permit is out")
+			t.Fatal("ready while the permit is held")
 		case <-time.After(time.Second):
 		}
 		held.Release()
@@ -27,14 +27,14 @@ func TestTicketIsReadyInASelect(t *testing.T) {
 		p, err := ticket.Permit()
 		wantErr(t, err, nil)
 		if again, _ := ticket.Permit(); again != p {
-			t.Error("a second Permit is another permit")
+			t.Error("a second call of Permit returned another permit")
 		}
 		p.Release()
 		wantStats(t, s, 0, 0)
 	})
 }
 
-func TestTicketCancelledAfterItBecameReadyGivesThePermitBack(t *testing.T) {
+func TestTicket_CancelAfterReadyReleasesThePermit(t *testing.T) {
 	s := sema.New(1)
 	ticket := s.Request(1)
 	<-ticket.Ready()
@@ -46,7 +46,7 @@ func TestTicketCancelledAfterItBecameReadyGivesThePermitBack(t *testing.T) {
 	ticket.Cancel()
 }
 
-func TestTicketCancelledWhileQueuedLetsOthersThrough(t *testing.T) {
+func TestTicket_CancelWhileQueuedUnblocksOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(2)
 		held := mustAcquire(t, s, 1)
@@ -64,7 +64,7 @@ func TestTicketCancelledWhileQueuedLetsOthersThrough(t *testing.T) {
 	})
 }
 
-func TestTicketWhosePermitWasTakenIgnoresCancel(t *testing.T) {
+func TestTicket_CancelAfterPermitHasNoEffect(t *testing.T) {
 	s := sema.New(1)
 	ticket := s.Request(1)
 	p, err := ticket.Permit()
@@ -76,7 +76,7 @@ func TestTicketWhosePermitWasTakenIgnoresCancel(t *testing.T) {
 	p.Release()
 }
 
-func TestTicketCancelRacingGrantLosesNothing(t *testing.T) {
+func TestTicket_CancelThatRacesAGrantLosesNoPermit(t *testing.T) {
 	for _, order := range []sema.Option{sema.Fair, sema.Unfair, sema.LIFO} {
 		s := sema.New(1, order)
 		for range 2000 {
@@ -91,7 +91,7 @@ func TestTicketCancelRacingGrantLosesNothing(t *testing.T) {
 	}
 }
 
-func TestTicketForNothingIsReady(t *testing.T) {
+func TestTicket_WeightZeroIsReady(t *testing.T) {
 	s := sema.New(1)
 	ticket := s.Request(0)
 	<-ticket.Ready()

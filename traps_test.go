@@ -13,11 +13,11 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// Traps found before the code was written. Each is a requirement.
+// Each test covers a trap that the design lists as a requirement.
 
 var packageLevel = sema.New(1, sema.MaxWait(time.Minute))
 
-// exercise blocks on a semaphore, times out, is cancelled, and hands over.
+// exercise makes callers of a semaphore wait, time out, be cancelled and be granted.
 func exercise(t *testing.T, s *sema.Semaphore, waiting func()) {
 	held := mustAcquire(t, s, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
@@ -35,7 +35,7 @@ func exercise(t *testing.T, s *sema.Semaphore, waiting func()) {
 	ticket.Cancel()
 }
 
-func TestTrapPackageLevelSemaphoreWorksInBubblesAndOutside(t *testing.T) {
+func TestTrap_PackageLevelSemaphoreWorksInBubblesAndOutside(t *testing.T) {
 	outside := func() { waitersReach(t, 1, func() int { return packageLevel.Stats().Waiters }) }
 	inside := func(t *testing.T) {
 		began := time.Now()
@@ -53,7 +53,7 @@ func TestTrapPackageLevelSemaphoreWorksInBubblesAndOutside(t *testing.T) {
 		}
 		held.Release()
 	}
-	exercise(t, packageLevel, outside) // pools get channels from outside
+	exercise(t, packageLevel, outside) // fills the pools with channels from outside
 	synctest.Test(t, inside)
 	synctest.Test(t, inside)
 	exercise(t, packageLevel, outside)
@@ -61,7 +61,7 @@ func TestTrapPackageLevelSemaphoreWorksInBubblesAndOutside(t *testing.T) {
 	wantStats(t, packageLevel, 0, 0)
 }
 
-func TestTrapBubbleThatRanForDecadesIsStillABubble(t *testing.T) {
+func TestTrap_BubbleThatRanForDecadesIsStillABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(40 * 365 * 24 * time.Hour)
 		exercise(t, packageLevel, synctest.Wait)
@@ -69,11 +69,11 @@ func TestTrapBubbleThatRanForDecadesIsStillABubble(t *testing.T) {
 	exercise(t, packageLevel, func() { waitersReach(t, 1, func() int { return packageLevel.Stats().Waiters }) })
 }
 
-// "A granted-then-cancelled waiter must consume its token before it pools its
-// channel" is held by TestNoPermitIsLostWhenCancelRacesGrant: a token left in
-// a pooled channel would admit its next user past the capacity.
+// TestSemaphore_NoPermitIsLostWhenCancelRacesGrant covers the trap that a waiter that is
+// granted and then cancelled must consume its token before it pools its channel. A token
+// left in a pooled channel would admit its next user beyond the capacity.
 
-func TestTrapStaleCopyOfAReusedPermitIsInert(t *testing.T) {
+func TestTrap_StaleCopyOfAReusedPermitIsInert(t *testing.T) {
 	s := sema.New(1)
 	stale := mustAcquire(t, s, 1)
 	stale.Release()
@@ -92,7 +92,7 @@ func TestTrapStaleCopyOfAReusedPermitIsInert(t *testing.T) {
 	}
 }
 
-func TestTrapTicketAndLostChannelsAreNotReused(t *testing.T) {
+func TestTrap_TicketAndLostChannelsAreNotReused(t *testing.T) {
 	s := sema.New(1)
 	a := s.Request(1)
 	ready := a.Ready()
@@ -105,7 +105,7 @@ func TestTrapTicketAndLostChannelsAreNotReused(t *testing.T) {
 	b.Cancel()
 }
 
-func TestTrapProfilesDoNotKeepALeakedPermitAlive(t *testing.T) {
+func TestTrap_ProfilesDoNotKeepALeakedPermitAlive(t *testing.T) {
 	leaked, observe := leakReports()
 	s := sema.New(1, sema.Name("leaky"), sema.Diagnose(sema.DiagnoseFull), sema.ReclaimLeaks, observe)
 	leak(t, s)
@@ -116,10 +116,10 @@ func TestTrapProfilesDoNotKeepALeakedPermitAlive(t *testing.T) {
 	if !strings.Contains(e.Report, "traps_test.go") || !strings.Contains(e.Report, "leak") {
 		t.Errorf("the report does not name the acquire:\n%s", e.Report)
 	}
-	mustAcquire(t, s, 1).Release() // it was reclaimed
+	mustAcquire(t, s, 1).Release() // the weight was reclaimed
 }
 
-// leakReports is where the leaks of semaphores with the option are reported.
+// leakReports returns the channel to which semaphores with the option report leaks.
 func leakReports() (<-chan sema.Event, sema.Option) {
 	leaked := make(chan sema.Event, 1)
 	return leaked, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -132,7 +132,7 @@ func leakReports() (<-chan sema.Event, sema.Option) {
 //go:noinline
 func leak(t *testing.T, s *sema.Semaphore) { mustAcquire(t, s, 1) }
 
-// collectUntil runs the garbage collector until something arrives.
+// collectUntil runs the garbage collector until an event arrives, and returns the event.
 func collectUntil(t *testing.T, c <-chan sema.Event) sema.Event {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -147,7 +147,7 @@ func collectUntil(t *testing.T, c <-chan sema.Event) sema.Event {
 	panic("unreachable")
 }
 
-func TestTrapCapacityBeyondTheWordIsUnlimited(t *testing.T) {
+func TestTrap_CapacityBeyondTheWordIsUnlimited(t *testing.T) {
 	s := sema.New(math.MaxInt64)
 	if c := s.Stats().Capacity; c != 1<<61-1 {
 		t.Fatalf("capacity %d", c)
@@ -168,7 +168,7 @@ func TestTrapCapacityBeyondTheWordIsUnlimited(t *testing.T) {
 	}
 }
 
-func TestTrapDeadlockIsOnlySuspectedWhenEveryHolderIsBlocked(t *testing.T) {
+func TestTrap_DeadlockIsOnlySuspectedWhenEveryHolderIsBlocked(t *testing.T) {
 	reports := make(chan sema.Event, 10)
 	observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind == sema.EventDeadlocked {
@@ -201,7 +201,7 @@ func TestTrapDeadlockIsOnlySuspectedWhenEveryHolderIsBlocked(t *testing.T) {
 	waitersReach(t, 2, func() int { return a.Stats().Waiters + b.Stats().Waiters })
 	select {
 	case e := <-reports:
-		t.Fatalf("suspected although a holder can go on:\n%s", e.Report)
+		t.Fatalf("suspected although a holder can proceed:\n%s", e.Report)
 	case <-time.After(20 * time.Millisecond):
 	}
 	cancel()

@@ -1,14 +1,14 @@
 package sema
 
-// wakes is what a critical section decided and has yet to deliver: waiters with
-// their statuses, linked through next, and seldom something else.
+// wakes collects the decisions of a critical section that are delivered after it:
+// waiters with their final statuses, linked through next, and rare cases.
 type wakes struct {
 	head, tail *waiter
 	rare       *rareWakes
 }
 
-// rareWakes are tickets, linked like waiters, and joint waiters worth an
-// attempt, of which there are several only in a LIFO queue.
+// rareWakes are tickets, linked like waiters, and joint waiters to attempt. Only a
+// LIFO queue yields more than one joint waiter.
 type rareWakes struct {
 	tickets *waiter
 	joints  []*joint
@@ -16,7 +16,7 @@ type rareWakes struct {
 
 func (o *wakes) add(w *waiter) {
 	if w.ticket != nil {
-		rare := o.others()
+		rare := o.ensureRare()
 		w.next = rare.tickets
 		rare.tickets = w
 		return
@@ -30,15 +30,15 @@ func (o *wakes) add(w *waiter) {
 	o.tail = w
 }
 
-func (o *wakes) others() *rareWakes {
+func (o *wakes) ensureRare() *rareWakes {
 	if o.rare == nil {
 		o.rare = new(rareWakes)
 	}
 	return o.rare
 }
 
-// deliver notifies them. A waiter may be reused the moment it has its token, so
-// its next is read before.
+// deliver sends the statuses. A waiter may be reused as soon as it receives its
+// token, so its next is read before the send.
 func (o *wakes) deliver() {
 	for w := o.head; w != nil; {
 		next := w.next
@@ -54,8 +54,9 @@ func (o *wakes) deliver() {
 	}
 }
 
-// deliver notifies tickets last, and goes on should one panic: their observers
-// are called in this goroutine, and whatever those do, all others are notified.
+// deliver attempts joint waiters and then resolves tickets. It continues if one
+// panics. Observers of a ticket run in this goroutine; whatever they do, all other
+// tickets and waiters are notified.
 func (o *rareWakes) deliver() {
 	if o.tickets != nil {
 		defer resolveTickets(o.tickets)
@@ -77,7 +78,7 @@ func attemptAll(joints []*joint) {
 	}
 }
 
-// deliverAll delivers what several cores decided.
+// deliverAll delivers the decisions of several cores.
 func deliverAll(outs []wakes) {
 	if len(outs) > 0 {
 		defer deliverAll(outs[1:])

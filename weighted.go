@@ -2,19 +2,18 @@ package sema
 
 import "context"
 
-// Weighted is golang.org/x/sync/semaphore v0.24.0 to the letter, faster: same
-// names, results and panics, so that
+// A Weighted replaces the Weighted of golang.org/x/sync/semaphore v0.24.0, and is faster.
+// It has the same methods, results and panics, so that
 //
 //	import semaphore "github.com/sema-go/sema"
 //
-// is all a program needs to change. Being that, it lacks what [Semaphore]
-// guarantees: an Acquire of more than its size waits for the context, and only
-// care keeps callers from releasing what they do not hold.
+// is the only change a program needs. Therefore it lacks some guarantees of
+// [Semaphore]: an Acquire of more than its size waits for the end of the context, and
+// callers can release what they do not hold.
 //
-// Two differences can be seen by a caller that looks for them. Weights beyond
-// [MaxCapacity] count as MaxCapacity. And x/sync leaves a waiter for nothing
-// (weight 0) asleep when the one before it gives up while no permit is free;
-// Weighted lets it go on.
+// There are two exceptions. Weights beyond [MaxCapacity] count as MaxCapacity. And when
+// a waiter gives up while no permit is free, x/sync does not wake a waiter of weight 0
+// behind it; Weighted does.
 type Weighted core
 
 // NewWeighted creates a new weighted semaphore with the given maximum combined
@@ -47,7 +46,7 @@ func (s *Weighted) acquire(ctx context.Context, n int64) error {
 	}
 	weight, done := clampWeight(n), ctx.Done()
 	if weight > s.capacity && !s.core().takeAgain(weight) {
-		<-done // doomed to fail: do not make others wait behind it
+		<-done // cannot succeed: do not let others queue behind it
 		return ctx.Err()
 	} else if weight > s.capacity {
 		return nil // only after a recovered over-release
@@ -72,18 +71,19 @@ func (s *Weighted) TryAcquire(n int64) bool {
 	return s.core().takeAgain(clampWeight(n))
 }
 
-// Release releases the semaphore with a non-negative weight of n.
-//
-// It is written to be inlined. One comparison finds both a flag and an
-// over-release: each makes the word larger than the size.
+// Release releases the semaphore with a non-negative weight of n. It panics if more
+// is released than held.
 func (s *Weighted) Release(n int64) {
+	// Small enough to be inlined. One comparison detects both a flag and an
+	// over-release: each makes the word larger than the size.
 	if uint64(n) > maxCount || s.word.Add(uint64(n)) > s.capacity {
 		s.release(n)
 	}
 }
 
-// release deals with a Release that is odd (n was not added yet), or met a
-// flag or too many permits (it was).
+// release handles the slow path of Release. If n is negative or above maxCount it has
+// not been added yet. Otherwise it has been added, and a flag or an over-release was
+// found.
 func (s *Weighted) release(n int64) {
 	if n < 0 {
 		panic("semaphore: n < 0")
@@ -94,26 +94,26 @@ func (s *Weighted) release(n int64) {
 	c := s.core()
 	c.mu.Lock()
 	if over := c.free(); over > s.capacity {
-		c.takeUpTo(over - min(over, maxCount)) // keep clear of the flags
+		c.takeUpToLocked(over - min(over, maxCount)) // keep the count out of the flag bits
 		c.mu.Unlock()
 		panic("semaphore: released more than held")
 	}
-	c.unlock(c.settle())
+	c.unlock(c.settleLocked())
 }
 
-// Stats returns a snapshot, which x/sync does not have. Acquired and Rejected are 0:
-// calls that need not be queued are not counted.
+// Stats returns a snapshot, which x/sync does not provide. Acquired and Rejected are 0:
+// calls that are decided without queueing are not counted.
 func (s *Weighted) Stats() Stats {
 	st := s.core().stats()
-	st.Free = min(st.Free, st.Capacity) // more is free after a recovered over-release
+	st.Free = min(st.Free, st.Capacity) // a recovered over-release leaves more free
 	st.InUse = st.Capacity - st.Free
 	st.Rejected = 0
 	return st
 }
 
-// core is the same thing by its other name. Weighted is defined as a core, not
-// as a struct around one, because the inliner counts field selections and
-// Release is at its budget. The capacity is fixed, so it is read without mu.
+// core returns s as a core. Weighted is defined as a core, not as a struct around one,
+// because the inliner counts field selections and Release is at its budget. The capacity
+// is fixed, so it is read without mu.
 func (s *Weighted) core() *core { return (*core)(s) }
 
 func clampWeight(n int64) uint64 { return min(uint64(n), maxCount) }

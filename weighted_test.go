@@ -11,10 +11,10 @@ import (
 	semaphore "github.com/sema-go/sema"
 )
 
-// What x/sync v0.24.0 does is held side by side with it in bench; here is what
-// its documentation says.
+// Package bench compares Weighted with x/sync v0.24.0. The tests here check what the
+// documentation of x/sync states.
 
-func TestWeightedReturnsTheContextsErrorNotItsCause(t *testing.T) {
+func TestWeighted_ReturnsTheContextsErrorNotItsCause(t *testing.T) {
 	w := semaphore.NewWeighted(1)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(fmt.Errorf("a cause"))
@@ -23,24 +23,24 @@ func TestWeightedReturnsTheContextsErrorNotItsCause(t *testing.T) {
 	}
 }
 
-func TestWeightedRequestBeyondItsSizeWaitsForTheContextInNobodysWay(t *testing.T) {
+func TestWeighted_OversizeRequestWaitsForTheContextAndDelaysNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := semaphore.NewWeighted(2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		doomed := make(chan error, 1)
-		go func() { doomed <- w.Acquire(ctx, 3) }()
+		oversize := make(chan error, 1)
+		go func() { oversize <- w.Acquire(ctx, 3) }()
 		synctest.Wait()
-		if len(doomed) > 0 || !w.TryAcquire(2) {
-			t.Error("a doomed request must wait, aside")
+		if len(oversize) > 0 || !w.TryAcquire(2) {
+			t.Error("an oversize request must wait without blocking others")
 		}
-		if err := <-doomed; err != context.DeadlineExceeded {
+		if err := <-oversize; err != context.DeadlineExceeded {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
-func TestWeightedZeroQueuesBehindWaiters(t *testing.T) {
+func TestWeighted_ZeroQueuesBehindWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := semaphore.NewWeighted(1)
 		w.Acquire(t.Context(), 1)
@@ -63,7 +63,7 @@ func TestWeightedZeroQueuesBehindWaiters(t *testing.T) {
 	})
 }
 
-func TestWeightedPanicsWithTheSameWords(t *testing.T) {
+func TestWeighted_PanicsWithTheSameWords(t *testing.T) {
 	w := semaphore.NewWeighted(1)
 	for want, call := range map[string]func(){
 		"semaphore: size < 0":                func() { semaphore.NewWeighted(-1) },
@@ -81,15 +81,15 @@ func TestWeightedPanicsWithTheSameWords(t *testing.T) {
 	}
 }
 
-func TestWeightedZeroValueIsASemaphoreOfSizeZero(t *testing.T) {
+func TestWeighted_ZeroValueIsASemaphoreOfSizeZero(t *testing.T) {
 	var w semaphore.Weighted
 	if w.TryAcquire(1) || !w.TryAcquire(0) {
-		t.Error("size 0 fits 0 and nothing else")
+		t.Error("a size of 0 must grant weight 0 only")
 	}
 	wantPanic(t, "Release", func() { w.Release(1) })
 }
 
-func TestWeightedOfAllThereIsExcludesEverybody(t *testing.T) {
+func TestWeighted_AcquireOfTheWholeSizeExcludesAllOthers(t *testing.T) {
 	w := semaphore.NewWeighted(math.MaxInt64)
 	if err := w.Acquire(t.Context(), math.MaxInt64); err != nil || w.TryAcquire(1) {
 		t.Fatalf("%v", err)
@@ -99,9 +99,9 @@ func TestWeightedOfAllThereIsExcludesEverybody(t *testing.T) {
 		t.Fatal("not released")
 	}
 	w.Release(1)
-	wantPanic(t, "over-release of all there is", func() { w.Release(math.MaxInt64) })
+	wantPanic(t, "over-release of the whole size", func() { w.Release(math.MaxInt64) })
 	for range 4 {
-		wantPanic(t, "and again", func() { w.Release(math.MaxInt64) })
+		wantPanic(t, "another over-release", func() { w.Release(math.MaxInt64) })
 	}
 	if !w.TryAcquire(math.MaxInt64) {
 		t.Fatal("over-releases reached the flags")

@@ -1,21 +1,21 @@
 package sema
 
-// MaxCapacity is the largest number of permits a semaphore can have. A larger
-// capacity is taken to mean "unlimited" and becomes this one.
+// MaxCapacity is the largest capacity of a semaphore. A larger capacity means
+// unlimited and is reduced to MaxCapacity.
 const MaxCapacity int64 = 1<<61 - 1
 
-// The word of a core is the whole state of a semaphore no caller waits for: how many permits
-// are free, and two flags that send callers to the lock.
+// core.word is the whole state of a semaphore while no caller waits: the number of
+// free permits, and two flags that send callers to the lock.
 //
 //	 63       62     61                                0
 //	┌─────────┬──────┬─────────────────────────────────┐
 //	│ waiting │ slow │ free permits                    │
 //	└─────────┴──────┴─────────────────────────────────┘
 //
-//	waiting  a caller is queued: an arrival queues behind, a release serves
-//	slow     closed, draining, paying debt, starving, or watched for idleness
+//	waiting  a caller is queued: arrivals queue behind it, a release serves it
+//	slow     closed, draining, paying debt, starving, or a caller waits for idleness
 //
-// The states and who moves between them:
+// The states and the transitions between them:
 //
 //	       take: CAS free→free−n            (no flag, free ≥ n)
 //	     ┌──────────────────────┐
@@ -28,20 +28,21 @@ const MaxCapacity int64 = 1<<61 - 1
 //	│         │◀─ settle: clear flags ───│                      │
 //	└─────────┘   (mutex held)           └──────────────────────┘
 //
-// Without flags the word is changed by any goroutine, without a lock. With a flag,
-// free may still rise without the lock (give adds first and looks afterwards)
-// but, the barging of Unfair apart, only the holder of core.mu lowers it.
+// While no flag is set, any goroutine changes the word without a lock. While a flag
+// is set, free may still increase without the lock, because give adds first and
+// reads the flags afterwards. Only the holder of core.mu decreases free then, except
+// for the barging of Unfair.
 //
-// No wake-up is lost. A waiter raises the waiting flag with a CAS from a word
-// in which its permits were not free. A release that changed the word before
-// that makes the CAS fail, so the waiter looks again; one that comes after
-// sees the flag in the value its own add returned, and goes to the lock, which
-// the waiter holds until it stands in the queue.
+// No wake-up is lost. A waiter sets the waiting flag with a CAS from a word in
+// which its permits were not free. A release that changed the word before that
+// makes the CAS fail, and the waiter checks again. A release after the CAS sees
+// the flag in the value that its own add returned, and locks core.mu. The waiter
+// holds core.mu until it is queued.
 //
-// What a holder did happens before what the next one does: sync/atomic
-// operations are sequentially consistent, so the give of one synchronizes with
-// the take of the other whether it reads that give or a later value of the
-// word, and a hand-off adds the waiter's token channel to the chain.
+// The actions of a holder happen before those of the next one. Operations of
+// sync/atomic are sequentially consistent. So the give of one synchronizes with the
+// take of the other, whether take reads that give or a later value of the word. A
+// hand-off adds the waiter's token channel to the chain.
 const (
 	waitingFlag uint64 = 1 << 63
 	slowFlag    uint64 = 1 << 62
@@ -49,18 +50,18 @@ const (
 	maxCount           = uint64(MaxCapacity)
 )
 
-// take takes n permits if no flag is up and they are free. It tries once, so
-// that it stays small enough to be inlined; takeAgain is for the other tries.
+// take takes n permits if no flag is set and they are free. It tries once, so that
+// it is small enough to be inlined; takeAgain retries.
 //
-// n must be at most maxCount. Then one comparison decides: with a flag up or
-// too little free, the difference is beyond maxCount.
+// n must be at most maxCount. Then one comparison decides: if a flag is set or too
+// few permits are free, the difference exceeds maxCount.
 func (c *core) take(n uint64) bool {
 	old := c.word.Load()
 	return old-n <= maxCount && c.word.CompareAndSwap(old, old-n)
 }
 
-// takeAgain is take for a caller that may have lost a race: false means that a
-// flag is up or too little is free.
+// takeAgain takes n permits like take, and retries after a lost race. It returns
+// false if a flag is set or too few permits are free.
 func (c *core) takeAgain(n uint64) bool {
 	for {
 		old := c.word.Load()
@@ -73,7 +74,8 @@ func (c *core) takeAgain(n uint64) bool {
 	}
 }
 
-// barge takes n permits past a queue; only the slow flag stops it.
+// barge takes n permits ahead of the queue, if they are free and the slow flag is not
+// set. The waiting flag does not matter.
 func (c *core) barge(n uint64) bool {
 	for {
 		old := c.word.Load()
@@ -86,9 +88,9 @@ func (c *core) barge(n uint64) bool {
 	}
 }
 
-// takeFlagged takes n permits whatever the flags say, for the holder of
-// core.mu who serves the queue.
-func (c *core) takeFlagged(n uint64) bool {
+// takeFlaggedLocked takes n permits, regardless of the flags. The holder of mu uses
+// it to serve the queue.
+func (c *core) takeFlaggedLocked(n uint64) bool {
 	for {
 		old := c.word.Load()
 		if old&freeMask < n {
@@ -100,8 +102,9 @@ func (c *core) takeFlagged(n uint64) bool {
 	}
 }
 
-// takeUpTo takes as many as are free, n at most, whatever the flags say.
-func (c *core) takeUpTo(n uint64) uint64 {
+// takeUpToLocked takes as many permits as are free, at most n, regardless of the
+// flags.
+func (c *core) takeUpToLocked(n uint64) uint64 {
 	for {
 		old := c.word.Load()
 		got := min(old&freeMask, n)

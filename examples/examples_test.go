@@ -13,20 +13,20 @@ import (
 	"testing"
 )
 
-// build builds the program of a directory and returns its file.
+// build builds the program of a directory and returns the path of its binary.
 func build(t *testing.T, name string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
 	if runtime.GOOS == "windows" {
 		file += ".exe"
 	}
-	if said, err := exec.Command("go", "build", "-o", file, "./"+name).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	if output, err := exec.Command("go", "build", "-o", file, "./"+name).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
 	}
 	return file
 }
 
-// Every directory has a test here.
+// TestExamples_AreAllRun checks that each directory has a test in this file.
 func TestExamples_AreAllRun(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir(".")
@@ -59,13 +59,13 @@ func TestLimit_DrawsPermitsInUse(t *testing.T) {
 				t.Errorf("%s: drawn %q", order, line)
 			}
 		}
-		if last := lines[len(lines)-1]; last != "12 jobs done, 0 given up, never more than 4 permits out" {
-			t.Errorf("%s: at the end %q", order, last)
+		if last := lines[len(lines)-1]; last != "12 jobs done, 0 cancelled, never more than 4 permits in use" {
+			t.Errorf("%s: last line %q", order, last)
 		}
 	}
 	var exit *exec.ExitError
 	if err := exec.Command(program, "-order", "none").Run(); !errors.As(err, &exit) || exit.ExitCode() != 2 {
-		t.Errorf("a wrong order: %v, want exit code 2", err)
+		t.Errorf("invalid order: %v, want exit code 2", err)
 	}
 }
 
@@ -81,6 +81,6 @@ func TestShare_RunsACommand(t *testing.T) {
 		t.Errorf("%q, %v; want the command's output and exit code 3", out, err)
 	}
 	if err := exec.Command(program, name, "0", "true").Run(); !errors.As(err, &exit) || exit.ExitCode() != 64 {
-		t.Errorf("no shares: %v, want exit code 64", err)
+		t.Errorf("0 shares: %v, want exit code 64", err)
 	}
 }

@@ -1,5 +1,6 @@
-// Command limit shows what a semaphore does: thirty jobs of different weights
-// share a capacity of eight. Each line is a moment; each mark a permit in use.
+// Command limit shows a semaphore at work: thirty jobs of different weights
+// share a capacity of eight. Each line shows one point in time, each block a
+// permit in use.
 //
 //	go run ./examples/limit
 //	go run ./examples/limit -capacity 4 -jobs 12 -order lifo
@@ -21,7 +22,7 @@ import (
 )
 
 func main() {
-	capacity := flag.Int64("capacity", 8, "permits in all")
+	capacity := flag.Int64("capacity", 8, "capacity of the semaphore")
 	jobs := flag.Int("jobs", 30, "jobs to run")
 	order := flag.String("order", "fair", "fair, unfair or lifo")
 	flag.Parse()
@@ -30,19 +31,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, "limit: want a capacity and a number of jobs of at least 1, and an order of fair, unfair or lifo")
 		os.Exit(2)
 	}
-	// Ctrl-C ends the waiting; jobs that run are waited for.
+	// Ctrl-C cancels waiting jobs; running jobs are completed.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	s := sema.New(*capacity, sema.Name("demo"), orders[*order])
-	done, given := run(ctx, s, *jobs)
+	done, cancelled := run(ctx, s, *jobs)
 	if err := s.Drain(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	fmt.Printf("%d jobs done, %d given up, never more than %d permits out\n", done, given, *capacity)
+	fmt.Printf("%d jobs done, %d cancelled, never more than %d permits in use\n", done, cancelled, *capacity)
 }
 
 // run starts all jobs at once and draws until they have ended.
-func run(ctx context.Context, s *sema.Semaphore, jobs int) (done, given int) {
+func run(ctx context.Context, s *sema.Semaphore, jobs int) (done, cancelled int) {
 	var mu sync.Mutex
 	var working sync.WaitGroup
 	for range jobs {
@@ -55,7 +56,7 @@ func run(ctx context.Context, s *sema.Semaphore, jobs int) (done, given int) {
 			mu.Lock()
 			defer mu.Unlock()
 			if errors.Is(err, context.Canceled) {
-				given++
+				cancelled++
 			} else {
 				done++
 			}
@@ -67,7 +68,7 @@ func run(ctx context.Context, s *sema.Semaphore, jobs int) (done, given int) {
 		select {
 		case <-ended:
 			tick.Stop()
-			return done, given
+			return done, cancelled
 		case <-tick.C:
 			draw(s.Stats())
 		}

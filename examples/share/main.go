@@ -1,11 +1,11 @@
-// Command share runs a command when one of N shares of this machine is free,
-// whichever shell, cron job or service asks:
+// Command share runs a command once one of N permits of this machine is free.
+// All shells, cron jobs and services that use the same name share the permits:
 //
 //	go build -o /tmp/share ./examples/share
 //	/tmp/share compilers 4 make -j1    # at most four makes at a time
 //
-// Its exit code is the command's. Killed, even by SIGKILL, it leaves no share
-// taken that its command does not still use.
+// Its exit code is the command's. If share is killed, even by SIGKILL, its
+// permit is released as soon as the command has ended, too.
 package main
 
 import (
@@ -66,13 +66,13 @@ func run(name string, shares int64, command []string) error {
 	return cmd.Run()
 }
 
-// explain says whom the command waits for.
+// explain prints the processes that hold the permits.
 func explain(sem *host.Semaphore) {
 	info, err := sem.Inspect(context.Background())
 	if err != nil {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "share: waiting for one of %d to end:\n", len(info.Holders))
+	fmt.Fprintf(os.Stderr, "share: waiting for one of %d holders to end:\n", len(info.Holders))
 	for _, h := range info.Holders {
 		fmt.Fprintf(os.Stderr, "  %7d  since %s  %s\n", h.PID, h.Since.Format(time.TimeOnly), h.Command)
 	}
