@@ -3,12 +3,12 @@
 #
 #	check.sh            every model in the sizes that are quick, about a minute
 #	check.sh --mutants  breaks the protocol in every known way, and requires
-#	                    that each is found out: models that cannot fail show
-#	                    nothing
+#	                    that a property fails each time: models that cannot
+#	                    fail prove nothing
 #	check.sh --more     the models in larger sizes, and more mutants, some minutes
 #
-# Each line is one exhaustive search: the model, its switches, how many states
-# there are, how long it took. The result is non-zero if a property fails, if a
+# Each line is one exhaustive search: the model, its switches, the number of
+# states, the time it took. The exit status is non-zero if a property fails, if a
 # search could not be completed, or if a mutant survives.
 set -eu
 
@@ -29,7 +29,7 @@ cd "$work"
 
 failures=0
 
-# build MODEL OPTIMIZE MEGABYTES SWITCH... makes ./pan of a model.
+# build MODEL OPTIMIZE MEGABYTES SWITCH... builds ./pan from a model.
 build() {
 	model=$1 optimize=$2 megabytes=$3
 	shift 3
@@ -38,21 +38,21 @@ build() {
 		cat spin.log
 		return 1
 	fi
-	# Only safety is checked. That somebody waits for ever shows as an invalid
-	# end state, since no model has a cycle: every run ends (see README.md).
+	# Only safety is checked. An endless wait is an invalid end state, since no
+	# model has a cycle: every run ends (see README.md).
 	# shellcheck disable=SC2086 # optimize is several words
 	"$cc" -w $optimize -DSAFETY -DNOFAIR "-DMEMLIM=$megabytes" -o pan pan.c
 }
 
-# search runs ./pan. The depth is far beyond what any search reached; the
-# result says so if it ever is not.
+# search runs ./pan. The depth limit is far beyond what any search reached; the
+# result shows it if a search reaches the limit.
 search() { ./pan -n -m100000 >pan.log 2>&1 || true; }
 
 states() { sed -n 's/^ *\([0-9][0-9]*\) states, stored.*/\1/p' pan.log | head -n 1; }
 elapsed() { sed -n 's/^pan: elapsed time \([^ ]*\) seconds/\1/p' pan.log; }
 found() { sed -n 's/^pan:[0-9]*: *//p' pan.log | head -n 1 | sed 's/ (at depth.*//'; }
 
-# complete reports whether the search was, and found nothing.
+# complete reports whether the search was complete and found nothing.
 complete() {
 	grep -q 'errors: 0$' pan.log &&
 		! grep -q -i -e 'search not completed' -e 'max search depth too small' \
@@ -122,17 +122,17 @@ quick() {
 	holds host-slots -O0 -DHEAVY=1 -DTOGETHER
 	holds host-slots -O0 -DRESIZES=2 -DCLAIMERS=2
 	holds host-slots -O0 -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1
-	holds host-slots -O0 -DDEATH=0 -DRESIZES=1 -DCLAIMERS=2
-	holds host-slots -O0 -DDEATH=1 -DTOGETHER
+	holds host-slots -O0 -DKILL=0 -DRESIZES=1 -DCLAIMERS=2
+	holds host-slots -O0 -DKILL=1 -DTOGETHER
 	holds host-admit -O0
-	holds host-line -O0 -DHOSTS=1 -DASLEEP=1 -DCANCEL=1
-	holds host-line -O0 -DHOSTS=3 -DASLEEP=2 -DCANCEL=2
-	holds host-line -O0 -DHOSTS=3 -DASLEEP=1 -DARRIVE -DHINTS
-	holds host-line -O0 -DCALLERS=2 -DHOLDERS=0 -DARRIVE -DFINE -DHINTS
-	holds host-line -O0 -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
-	holds host-line -O0 -DCALLERS=2 -DHOLDERS=0 -DARRIVE -DFINE -DPOLL=0 -DPASS
-	holds host-line -O0 -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DDEATH=1
-	holds host-line -O0 -DCALLERS=2 -DHOLDERS=0 -DSLOTS=2 -DUNSETTLED -DARRIVE -DPOLL=0
+	holds host-queue -O0 -DHOSTS=1 -DASLEEP=1 -DCANCEL=1
+	holds host-queue -O0 -DHOSTS=3 -DASLEEP=2 -DCANCEL=2
+	holds host-queue -O0 -DHOSTS=3 -DASLEEP=1 -DARRIVE -DHINTS
+	holds host-queue -O0 -DCALLERS=2 -DHOLDERS=0 -DARRIVE -DFINE -DHINTS
+	holds host-queue -O0 -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
+	holds host-queue -O0 -DCALLERS=2 -DHOLDERS=0 -DARRIVE -DFINE -DPOLL=0 -DPASS
+	holds host-queue -O0 -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DKILL=1
+	holds host-queue -O0 -DCALLERS=2 -DHOLDERS=0 -DSLOTS=2 -DUNSETTLED -DARRIVE -DPOLL=0
 }
 
 more() {
@@ -152,36 +152,36 @@ more() {
 	holds joint "-O2 -DCOLLAPSE" -DJOINTS=2 -DSINGLES=1 -DLIFO
 	holds host-slots "-O2 -DCOLLAPSE" -DRESIZES=2 -DHOLDERS=1 -DSCAN
 	holds host-slots "-O2 -DCOLLAPSE" -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DSCAN -DTOGETHER
-	holds host-slots "-O2 -DCOLLAPSE" -DDEATH=0 -DTOGETHER
-	holds host-slots "-O2 -DCOLLAPSE" -DDEATH=0 -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DSCAN
-	holds host-slots "-O2 -DCOLLAPSE" -DDEATH=1 -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DSCAN
+	holds host-slots "-O2 -DCOLLAPSE" -DKILL=0 -DTOGETHER
+	holds host-slots "-O2 -DCOLLAPSE" -DKILL=0 -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DSCAN
+	holds host-slots "-O2 -DCOLLAPSE" -DKILL=1 -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DSCAN
 	holds host-admit "-O2 -DCOLLAPSE" -DPROCESSES=4 -DBOUND=2
-	holds host-line "-O2 -DCOLLAPSE"
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DCANCEL=1
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=2 -DCANCEL=2 -DFINE
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=7 -DCANCEL=3 -DCALLERS=4
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=2 -DASLEEP=3 -DCANCEL=1 -DCALLERS=4
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP -DHINTS -DFINE
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DDEATH=0
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DDEATH=1
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DDEATH=2
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=2 -DPOLL=0 -DPASS
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DPASS
-	holds host-line "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DPASS -DDEATH=0
-	holds host-line -O0 -DCALLERS=2 -DPOLL=1 -DDEATH=1
+	holds host-queue "-O2 -DCOLLAPSE"
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DCANCEL=1
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=2 -DCANCEL=2 -DFINE
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=7 -DCANCEL=3 -DCALLERS=4
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=2 -DASLEEP=3 -DCANCEL=1 -DCALLERS=4
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP -DHINTS -DFINE
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DKILL=0
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DKILL=1
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DKILL=2
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=2 -DPOLL=0 -DPASS
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DPASS
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DPASS -DKILL=0
+	holds host-queue -O0 -DCALLERS=2 -DPOLL=1 -DKILL=1
 	caught host-slots -DMUTANT_COUNT_THEN_LOCK -DRESIZES=1 -DHOLDERS=1 -DCLAIMERS=2
 	caught host-slots -DMUTANT_COUNT_WITHOUT_MARKS -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DTOGETHER
 	caught host-slots -DMUTANT_NOT_MARKED -DSLOTS=1 -DTOGETHER
 	caught host-slots -DMUTANT_SETTLE_BLINDLY -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1
-	caught host-line -DMUTANT_READ_WORD_LATE -DCALLERS=2
-	caught host-line -DMUTANT_SERVED_TELLS_NOBODY -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
-	caught host-line -DMUTANT_BUSY_UNASKED -DHOSTS=3 -DASLEEP=1 -DARRIVE
-	caught host-line -DMUTANT_NOT_ROUSED -DHOSTS=1 -DASLEEP=1 -DCANCEL=1
-	caught host-line -DMUTANT_ATTEMPT_OUT_OF_TURN -DHOSTS=3 -DASLEEP=1
-	# What the poll is for: without it, these are stuck.
-	caught host-line -DHOSTS=3 -DASLEEP=3 -DDEATH=0
-	caught host-line -DHOSTS=3 -DASLEEP=3 -DPASS
-	caught host-line -DCALLERS=2 -DHOLDERS=0 -DSLOTS=2 -DUNSETTLED -DARRIVE
+	caught host-queue -DMUTANT_READ_WORD_LATE -DCALLERS=2
+	caught host-queue -DMUTANT_SERVED_WITHOUT_WAKE -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
+	caught host-queue -DMUTANT_SKIP_BUSY -DHOSTS=3 -DASLEEP=1 -DARRIVE
+	caught host-queue -DMUTANT_NOT_WOKEN -DHOSTS=1 -DASLEEP=1 -DCANCEL=1
+	caught host-queue -DMUTANT_ATTEMPT_OUT_OF_TURN -DHOSTS=3 -DASLEEP=1
+	# Why package host polls: without polling, these are stuck.
+	caught host-queue -DHOSTS=3 -DASLEEP=3 -DKILL=0
+	caught host-queue -DHOSTS=3 -DASLEEP=3 -DPASS
+	caught host-queue -DCALLERS=2 -DHOLDERS=0 -DSLOTS=2 -DUNSETTLED -DARRIVE
 }
 
 mutants() {
@@ -196,13 +196,13 @@ mutants() {
 	caught handoff -DMUTANT_RAISE_LATE -DRESIZE
 	caught handoff -DMUTANT_STAYS_COMPETITOR -DUNFAIR
 	caught handoff -DMUTANT_COMPETE_UNSETTLED -DUNFAIR
-	caught watcher -DMUTANT_LEAVE_UNELECTED
-	caught watcher -DMUTANT_LEAD_AFTER_UNLOCK
-	caught watcher -DMUTANT_DEAF
+	caught watcher -DMUTANT_LEAVE_UNPROMOTED
+	caught watcher -DMUTANT_PROMOTE_AFTER_UNLOCK
+	caught watcher -DMUTANT_IGNORE_WATCH_DONE
 	caught watcher -DMUTANT_NOT_MARKED
 	caught watcher -DMUTANT_NOT_DRAINED
-	caught watcher -DMUTANT_ANYBODY_DISBANDS -DOTHER
-	caught watcher -DMUTANT_DISBAND_KEEPS_COMPETITOR -DUNFAIR
+	caught watcher -DMUTANT_ANY_CANCELS_FOLLOWERS -DOTHER
+	caught watcher -DMUTANT_CANCEL_KEEPS_COMPETITOR -DUNFAIR
 	caught watcher -DROOM=2 -DUNFAIR -DCLOSE
 	caught joint -DMUTANT_NO_FIRST_ATTEMPT
 	caught joint -DMUTANT_LOOK_THEN_RAISE
@@ -218,14 +218,14 @@ mutants() {
 	caught host-admit -DMUTANT_COUNT_FIRST
 	caught host-admit -DMUTANT_COUNT_ALL
 	caught host-admit -DMUTANT_WAIT_FOR_NONE
-	caught host-line -DMUTANT_STAND_LATE -DCALLERS=2
-	caught host-line -DMUTANT_WAKE_THEN_UNLOCK -DCALLERS=2
-	caught host-line -DMUTANT_NUDGE_WITHOUT_WORD -DCALLERS=2
-	caught host-line -DMUTANT_LEAVE_UNTOLD -DHOSTS=3 -DASLEEP=3 -DCANCEL=1
-	caught host-line -DMUTANT_LOWER_UNCOUNTED -DHOSTS=3 -DASLEEP=2 -DCANCEL=2
-	caught host-line -DMUTANT_HAND_OVER_BLINDLY -DCALLERS=4 -DASLEEP=3
-	caught host-line -DMUTANT_HAND_OVER_TELLS_NOBODY -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
-	caught host-line -DMUTANT_BURY_NOBODY -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DDEATH=0
+	caught host-queue -DMUTANT_PUBLISH_LATE -DCALLERS=2
+	caught host-queue -DMUTANT_WAKE_THEN_UNLOCK -DCALLERS=2
+	caught host-queue -DMUTANT_WAKE_WITHOUT_WORD -DCALLERS=2
+	caught host-queue -DMUTANT_LEAVE_WITHOUT_WAKE -DHOSTS=3 -DASLEEP=3 -DCANCEL=1
+	caught host-queue -DMUTANT_LOWER_UNCOUNTED -DHOSTS=3 -DASLEEP=2 -DCANCEL=2
+	caught host-queue -DMUTANT_HAND_OFF_BLINDLY -DCALLERS=4 -DASLEEP=3
+	caught host-queue -DMUTANT_HAND_OFF_WITHOUT_WAKE -DHOSTS=3 -DASLEEP=3 -DCALLERS=4 -DHOLDERS=2 -DSLOTS=2 -DKEEP
+	caught host-queue -DMUTANT_KEEP_KILLED -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DKILL=0
 }
 
 case ${1-} in

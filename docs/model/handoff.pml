@@ -1,24 +1,24 @@
 /*
- * The word, the line and the hand-off of a core: word.go, core.go, settle.go,
- * and park.go without the sharing of contexts, which is in watcher.pml.
+ * The word, the queue and the hand-off of a core: word.go, core.go, settle.go,
+ * and park.go without shared contexts, which are in watcher.pml.
  *
- * Acquirers of weight 1 and 2 share two permits. Each may give up at any
- * moment, because its context ends or because its time is up, or never. A
- * resizer shrinks the capacity, to 1 or to 0 (paused), and grows it back.
+ * Acquirers of weight 1 and 2 share two permits. Each may stop waiting at any
+ * moment, because its context ends or its time limit passes, or never. A
+ * resizer shrinks the capacity, to 1 or to 0 (paused), and grows it again.
  *
- * One step here is one atomic operation of the code: a load, a compare-and-
- * swap, an add, taking or leaving the mutex, a send or a receive. What the
- * mutex guards is seen by its holder alone, so work on it is done in the step
- * of an atomic operation next to it; the model asserts that only the holder
- * does so. Everything else interleaves freely.
+ * One step of the model is one atomic operation of the code: a load, a
+ * compare-and-swap, an add, locking or unlocking the mutex, a send or a receive.
+ * Only the holder of the mutex sees what it guards. So work on that is part of
+ * the step next to it, and the model asserts that only the holder does such
+ * work. Everything else interleaves freely.
  *
  * Switches (spin -D...), see check.sh for those that are run:
- *   ACQUIRERS=n   how many acquire, 3 unless told; weights alternate 1, 2
- *   ROUNDS=n      how often each does, 1 unless told
+ *   ACQUIRERS=n   default 3; weights alternate 1, 2
+ *   ROUNDS=n      acquires of each acquirer, default 1
  *   RESIZE        with the resizer
- *   UNFAIR        arrivals may take past the line, the head is woken to compete;
- *                 whether it has waited too long is left to chance
- *   LIFO          arrivals may take past the line, the newest is its head
+ *   UNFAIR        arrivals may overtake the queue, and the head is woken to compete;
+ *                 whether it has waited too long is nondeterministic
+ *   LIFO          arrivals may overtake the queue, and the newest is its head
  *   MUTANT_...    a protocol broken on purpose: an error must be found
  */
 
@@ -30,16 +30,15 @@
 #endif
 
 #define CAPACITY 2
-#define NOBODY   255
+#define NONE     255
 #define RESIZER  ACQUIRERS      /* its number among the processes */
 
-/* The word: free permits below, two flags above. */
+/* The word: free permits in the low bits, two flags above. */
 #define WAITING  32
 #define SLOW     16
 #define FREE     (word & 15)
 
-/* Verdicts, of which CANCELLED, TIMED_OUT and NEVER also say how a wait may
- * be cut short. */
+/* Statuses. CANCELLED, TIMED_OUT and NEVER also select how a wait may end early. */
 #define GRANTED     1
 #define TOO_LARGE   2
 #define CANCELLED   3
@@ -50,101 +49,101 @@
 byte word = CAPACITY;
 
 /* The mutex and what it guards. */
-byte mu = NOBODY;
+byte mu = NONE;
 byte capacity = CAPACITY;
 byte debt = 0;
-byte line[ACQUIRERS];   /* waiters, head first */
-byte inLine = 0;
-byte verdict[ACQUIRERS];
+byte queue[ACQUIRERS];  /* waiters, head first */
+byte queued = 0;
+byte status[ACQUIRERS];
 #ifdef UNFAIR
-byte competitor = NOBODY;
+byte competitor = NONE;
 bool starving = false;
 #else
-#define competitor NOBODY
+#define competitor NONE
 #define starving   false
 #endif
 
-/* A waiter belongs to the acquirer of its number. There is room for just the
- * tokens there can be, so a waiter that is woken twice is found out. */
+/* A waiter belongs to the acquirer of its number. Its channel has room for exactly
+ * the possible tokens, so that a duplicate wake-up is an error. */
 #ifdef UNFAIR
 chan token[ACQUIRERS] = [2] of { byte };
 #else
 chan token[ACQUIRERS] = [1] of { byte };
 #endif
 
-/* Not in the code, for the properties only. */
-byte held = 0;          /* permits callers have */
+/* Not in the code, only for the properties. */
+byte held = 0;          /* permits of callers */
 byte inFlight = 0;      /* granted under the mutex, not yet received */
-byte owed[ACQUIRERS];   /* verdicts decided but not yet received */
+byte owed[ACQUIRERS];   /* statuses decided but not yet received */
 byte due = 0;           /* gives that saw a flag and have not settled yet */
 bool shrunk = false;
 byte finished = 0;
 
 #define WEIGHT(id)  (1 + ((id) & 1))
-#define HEAD        WEIGHT(line[0])
+#define HEAD        WEIGHT(queue[0])
 #define OVERSIZE(n) (capacity > 0 && (n) > capacity)
 
 #if defined(UNFAIR) || defined(LIFO)
 #define BARGES
-#define MUST_QUEUE  (inLine > 0 && starving)
+#define MUST_QUEUE  (queued > 0 && starving)
 #else
-#define MUST_QUEUE  (inLine > 0)
+#define MUST_QUEUE  (queued > 0)
 #endif
 #define IN_TURN     (debt == 0 && !MUST_QUEUE)
 
-#define LOCK   mu == NOBODY -> mu = _pid        /* in an atomic step */
-#define UNLOCK assert(mu == _pid); mu = NOBODY
+#define LOCK   mu == NONE -> mu = _pid        /* in an atomic step */
+#define UNLOCK assert(mu == _pid); mu = NONE
 #define MINE   assert(mu == _pid)
 
-/* ---------------------------------------------------- the line, under mu */
+/* --------------------------------------------------- the queue, under mu */
 
-/* find leaves in at where w stands, or inLine if it does not: the code knows by
- * the waiter's verdict. */
+/* find sets at to the place of w, or to queued if w is not queued. The code uses
+ * the status of the waiter instead. */
 inline find(w) {
 	at = 0;
 	do
-	:: at < inLine && line[at] != w -> at++
+	:: at < queued && queue[at] != w -> at++
 	:: else -> break
 	od
 }
 
-inline push(w) {
+inline enqueue(w) {
 	MINE;
-	at = inLine;
+	at = queued;
 #ifdef LIFO
 	do
-	:: at > 0 -> line[at] = line[at-1]; at--
+	:: at > 0 -> queue[at] = queue[at-1]; at--
 	:: else -> break
 	od;
 #endif
-	line[at] = w;
-	inLine++;
+	queue[at] = w;
+	queued++;
 	at = 0
 }
 
-inline pull(w) {
+inline dequeue(w) {
 	MINE;
 	find(w);
-	assert(at < inLine);
+	assert(at < queued);
 	do
-	:: at + 1 < inLine -> line[at] = line[at+1]; at++
+	:: at + 1 < queued -> queue[at] = queue[at+1]; at++
 	:: else -> break
 	od;
-	inLine--;
-	line[inLine] = 0;
+	queued--;
+	queue[queued] = 0;
 	at = 0;
 #ifdef UNFAIR
 	if
-	:: competitor == w -> competitor = NOBODY
+	:: competitor == w -> competitor = NONE
 	:: else
 	fi
 #endif
 }
 
-/* dismiss: out of line with a final verdict, to be told after unlocking. */
-inline dismiss(w, v) {
-	pull(w);
-	verdict[w] = v;
+/* finish: out of the queue with a final status, to be sent after unlocking. */
+inline finish(w, v) {
+	dequeue(w);
+	status[w] = v;
 	owed[w]++;
 	out[outs] = w;
 	outs++;
@@ -156,14 +155,14 @@ inline dismiss(w, v) {
 
 /* -------------------------------------------------------------- the word */
 
-/* CAS leaves in done whether it succeeded. The load was a step before. */
+/* CAS sets done to whether it succeeded. The load was an earlier step. */
 #define CAS(to) \
 	if \
 	:: word == old -> word = to; done = true \
 	:: else -> done = false \
 	fi
 
-/* payDebt: takeUpTo(debt). */
+/* payDebt: takeUpToLocked(debt). */
 inline payDebt() {
 	do
 	:: debt == 0 -> break
@@ -181,7 +180,7 @@ inline payDebt() {
 	od
 }
 
-#define FLAGS ((inLine > 0 && competitor == NOBODY -> WAITING : 0) | \
+#define FLAGS ((queued > 0 && competitor == NONE -> WAITING : 0) | \
                (debt > 0 || starving -> SLOW : 0))
 #define DOWN  ((WAITING | SLOW) & ~FLAGS)
 
@@ -206,13 +205,13 @@ inline lowerFlags() {
 #endif
 
 #ifdef UNFAIR
-/* serveUnfair. A head that is overdue is served by hand. */
+/* serveUnfairLocked. A head that is overdue is granted directly. */
 inline serve() {
 	do
 	:: !SERVES -> break
-	:: atomic { SERVES && inLine == 0 -> starving = false; break }
-	:: SERVES && inLine > 0 && starving && FREE < HEAD -> break     /* load */
-	:: atomic { SERVES && inLine > 0 && starving && FREE >= HEAD ->
+	:: atomic { SERVES && queued == 0 -> starving = false; break }
+	:: SERVES && queued > 0 && starving && FREE < HEAD -> break     /* load */
+	:: atomic { SERVES && queued > 0 && starving && FREE >= HEAD ->
 		MINE; old = word };                                     /* load */
 	   atomic {
 		CAS(old - HEAD);
@@ -221,24 +220,24 @@ inline serve() {
 		:: done ->
 			done = false;
 			assert(debt == 0);      /* not before the debt is paid */
-			w = line[0];
-			dismiss(w, GRANTED);
+			w = queue[0];
+			finish(w, GRANTED);
 			w = 0;
 			if
 			:: starving = false
-			:: inLine > 0           /* the next is overdue too */
+			:: queued > 0           /* the next is overdue too */
 			fi
 		:: else
 		fi
 	   }
-	:: SERVES && inLine > 0 && !starving && competitor != NOBODY -> break
-	:: d_step { SERVES && inLine > 0 && !starving && competitor == NOBODY && FREE >= HEAD ->
+	:: SERVES && queued > 0 && !starving && competitor != NONE -> break
+	:: d_step { SERVES && queued > 0 && !starving && competitor == NONE && FREE >= HEAD ->
 		MINE;
-		competitor = line[0];
+		competitor = queue[0];
 		assert(nfull(token[competitor]));
 		token[competitor] ! COMPETE_NOW };                      /* load, send */
 	   break
-	:: SERVES && inLine > 0 && !starving && competitor == NOBODY && FREE < HEAD ->
+	:: SERVES && queued > 0 && !starving && competitor == NONE && FREE < HEAD ->
 		if
 		:: break
 		:: d_step { starving = true; word = word | SLOW }       /* or */
@@ -246,28 +245,28 @@ inline serve() {
 	od
 }
 #else
-/* serve: takeFlagged for the head, until one does not fit. */
+/* serve: takeFlaggedLocked for the head, until one does not fit. */
 inline serve() {
 	do
-	:: atomic { !SERVES || next >= inLine -> next = 0; break }
-	:: SERVES && next < inLine && FREE < WEIGHT(line[next]) ->      /* load */
+	:: atomic { !SERVES || next >= queued -> next = 0; break }
+	:: SERVES && next < queued && FREE < WEIGHT(queue[next]) ->      /* load */
 #ifdef MUTANT_SERVE_PAST_HEAD
-		next++                  /* to somebody light enough */
+		next++                  /* to a lighter waiter */
 #else
 		break
 #endif
-	:: atomic { SERVES && next < inLine && FREE >= WEIGHT(line[next]) ->
+	:: atomic { SERVES && next < queued && FREE >= WEIGHT(queue[next]) ->
 		MINE; old = word };                                     /* load */
 	   d_step {
-		CAS(old - WEIGHT(line[next]));
+		CAS(old - WEIGHT(queue[next]));
 		old = 0;
 		if
 		:: done ->
 			done = false;
 			assert(next == 0);      /* strictly in order */
 			assert(debt == 0);      /* not before the debt is paid */
-			w = line[next];
-			dismiss(w, GRANTED);
+			w = queue[next];
+			finish(w, GRANTED);
 			w = 0
 		:: else
 		fi
@@ -291,7 +290,7 @@ inline settle() {
 /* deliver sends one token. */
 inline deliver() {
 	assert(nfull(token[out[0]]));   /* a full channel would block */
-	token[out[0]] ! verdict[out[0]];
+	token[out[0]] ! status[out[0]];
 	at = 0;
 	do
 	:: at + 1 < outs -> out[at] = out[at+1]; at++
@@ -302,16 +301,16 @@ inline deliver() {
 	at = 0
 }
 
-/* ------------------------------------------------------- a waiter's end */
+/* ---------------------------------------------------- the end of a waiter */
 
-/* recycle: a waiter that may be reused is told nothing any more. */
+/* recycle: a waiter that may be reused must not receive any more tokens. */
 inline recycle(w) {
 	assert(owed[w] == 0);
 	assert(empty(token[w]));
-	verdict[w] = 0
+	status[w] = 0
 }
 
-/* received: v is what the owner of w got from its channel. */
+/* received: v is what the owner of w received from its channel. */
 inline received(w) {
 	if
 	:: v == COMPETE_NOW
@@ -327,11 +326,11 @@ inline received(w) {
 
 /* -------------------------------------------------------------- processes */
 
-/* Who comes now need not raise the flag: it is up, or a competitor on its way
+/* An arrival need not raise the flag: it is up, or a competitor on its way
  * will settle. */
-#define STAND ((word & WAITING) || competitor != NOBODY)
+#define QUEUE_SEEN ((word & WAITING) || competitor != NONE)
 
-/* Every path that settles does so at settles, and goes on as back says. */
+/* Every path that settles does so at settles, and continues as back selects. */
 #define GAVE     1
 #define LEFT     2
 #define COMPETED 3
@@ -340,7 +339,7 @@ inline received(w) {
 
 proctype process(byte id) {
 	byte n = WEIGHT(id);
-	byte has = 0;           /* permits the caller would call its own */
+	byte has = 0;           /* permits that the caller holds */
 	byte how = 0;           /* how this wait may end early */
 	byte rounds = ROUNDS;
 	byte v, back;
@@ -370,7 +369,7 @@ acquires:
 		:: done ->
 			done = false;
 #ifndef UNFAIR
-			assert(inLine == 0);    /* nobody is overtaken */
+			assert(queued == 0);    /* no waiter is overtaken */
 #endif
 			held = held + n;
 			has = n;
@@ -380,7 +379,7 @@ acquires:
 	   }
 	od;
 #ifdef BARGES
-	/* barge: past the line, unless somebody in it starves. */
+	/* barge: past the queue, unless a waiter in it starves. */
 	do
 	:: (word & SLOW) || FREE < n -> break                           /* load */
 	:: atomic { !(word & SLOW) && FREE >= n -> old = word };        /* load */
@@ -395,7 +394,7 @@ acquires:
 	od;
 #endif
 
-	/* enter and admit */
+	/* enter and admitLocked */
 	atomic {
 		LOCK;
 		if
@@ -419,9 +418,9 @@ acquires:
 	   :: !done
 	   fi
 	:: atomic { !(IN_TURN && FREE >= n) -> UNLOCK; goto returns }   /* load */
-	   /* full: it was a try. Chosen here, where tries part from waits. */
-	:: !(IN_TURN && FREE >= n) && STAND -> break                    /* load */
-	:: atomic { !(IN_TURN && FREE >= n) && !STAND -> MINE; old = word };
+	   /* full: it was a try. Chosen here, where tries and waits differ. */
+	:: !(IN_TURN && FREE >= n) && QUEUE_SEEN -> break               /* load */
+	:: atomic { !(IN_TURN && FREE >= n) && !QUEUE_SEEN -> MINE; old = word };
 	   atomic {
 #ifdef MUTANT_RAISE_BLINDLY
 		word = word | WAITING; done = true;
@@ -435,10 +434,10 @@ acquires:
 		fi
 	   }
 	od;
-	atomic { push(id); UNLOCK };
+	atomic { enqueue(id); UNLOCK };
 
-	/* park. How the wait may be cut short is chosen here, where it starts to
-	 * matter; NEVER is what finds a waiter that nobody wakes. */
+	/* park. How the wait may end early is chosen here, where it starts to
+	 * matter; NEVER finds a waiter that is never woken. */
 	if
 	:: how = NEVER
 	:: how = CANCELLED
@@ -449,7 +448,7 @@ parked:
 	:: atomic { token[id] ? v; received(id) };
 	   if
 	   :: v == COMPETE_NOW -> goto competes
-	   :: v == GRANTED && how == CANCELLED -> goto gives    /* ended just now */
+	   :: v == GRANTED && how == CANCELLED -> goto gives    /* cancelled just now */
 	   :: v == GRANTED -> goto holds
 	   :: v == TOO_LARGE -> goto returns
 	   fi
@@ -461,13 +460,13 @@ parked:
 		LOCK;
 		find(id);
 		if
-		:: at == inLine -> at = 0; UNLOCK; goto outrun
-		:: else -> at = 0; pull(id); back = LEFT; goto settles
+		:: at == queued -> at = 0; UNLOCK; goto outrun
+		:: else -> at = 0; dequeue(id); back = LEFT; goto settles
 		fi
 	};
 
 outrun:
-	/* finalToken: a verdict was faster and is certain to come. */
+	/* finalToken: a status was faster and is certain to arrive. */
 #ifdef MUTANT_LEAVE_AT_ONCE
 	atomic { recycle(id) };
 #else
@@ -492,11 +491,11 @@ competes:
 		v = 0;
 		find(id);
 		if
-		:: at == inLine -> at = 0; UNLOCK; goto parked
+		:: at == queued -> at = 0; UNLOCK; goto parked
 		:: else -> at = 0
 		fi;
 #ifndef MUTANT_STAYS_COMPETITOR
-		competitor = NOBODY;
+		competitor = NONE;
 #endif
 		back = COMPETED
 	};
@@ -507,7 +506,7 @@ competes:
 		CAS(old - n);
 		old = 0;
 		if
-		:: done -> done = false; held = held + n; has = n; pull(id); goto settles
+		:: done -> done = false; held = held + n; has = n; dequeue(id); goto settles
 		:: else
 		fi
 	   }
@@ -517,7 +516,7 @@ competes:
 holds:
 	assert(has == n);
 gives:
-	/* give: add, then look at the flags in the value the add returned. */
+	/* give: add, then check the flags in the value that the add returned. */
 #ifdef MUTANT_LOOK_THEN_ADD
 	flagged = (word >= SLOW);
 	atomic {
@@ -535,7 +534,7 @@ gives:
 	atomic { LOCK; back = GAVE; goto settles };
 
 resizes:
-	/* setCapacity, shrinking to 0 or 1 */
+	/* setCapacityLocked, shrinking to 0 or 1 */
 	atomic {
 		LOCK;
 		if
@@ -548,22 +547,22 @@ resizes:
 		back = SHRANK
 	};
 	payDebt();
-	/* resettle: who does not fit any more is refused; 0 refuses nobody. */
+	/* resettleLocked: waiters that do not fit any more are rejected; 0 rejects none. */
 	atomic {
 		MINE;
 		do
-		:: next < inLine && OVERSIZE(WEIGHT(line[next])) ->
-			w = line[next];
-			dismiss(w, TOO_LARGE)
-		:: next < inLine && !OVERSIZE(WEIGHT(line[next])) -> next++
-		:: next == inLine -> break
+		:: next < queued && OVERSIZE(WEIGHT(queue[next])) ->
+			w = queue[next];
+			finish(w, TOO_LARGE)
+		:: next < queued && !OVERSIZE(WEIGHT(queue[next])) -> next++
+		:: next == queued -> break
 		od;
 		next = 0;
 		w = 0;
 		goto settles
 	};
 grows:
-	/* setCapacity, growing: what is not needed to pay debt is added. */
+	/* setCapacityLocked, growing: what is not needed to pay debt is added. */
 	atomic {
 		LOCK;
 		got = CAPACITY - capacity;
@@ -598,7 +597,7 @@ unlocks:
 		:: else
 		fi
 	};
-	/* One token per step, now that the mutex was left. */
+	/* One token per step, after the mutex was unlocked. */
 	do
 	:: d_step { outs > 0 -> deliver() }
 	:: atomic { outs == 0 ->
@@ -610,7 +609,7 @@ unlocks:
 		:: back == LEFT || back == COMPETED && has > 0 -> break
 		fi }
 	od;
-	/* Out of line by itself and not by a verdict. What else could be in its
+	/* Out of the queue by itself, not by a status. What else could be in its
 	 * channel was sent under the mutex: drainTokens. */
 	do
 	:: token[id] ? v
@@ -626,7 +625,7 @@ unlocks:
 
 returns:
 	atomic {
-		assert(has == 0);       /* above all if cancelled or refused */
+		assert(has == 0);       /* above all if cancelled or rejected */
 		v = 0;
 		how = 0;
 		rounds--;
@@ -641,17 +640,17 @@ returns:
 
 #define CONSERVED (FREE + held + inFlight == capacity + debt)
 #define IN_BOUNDS (shrunk || held + inFlight <= CAPACITY)
-/* Somebody in line is seen by every take and every give. */
+/* Every take and every give sees a queued waiter. */
 #ifdef UNFAIR
-#define FLAGGED   (mu != NOBODY || inLine == 0 || STAND)
+#define FLAGGED   (mu != NONE || queued == 0 || QUEUE_SEEN)
 #else
-#define FLAGGED   (inLine == 0 || STAND)
+#define FLAGGED   (queued == 0 || QUEUE_SEEN)
 #endif
 /* The invariants of core, whenever the mutex is free and no give that saw a
  * flag is still on its way to it. */
-#define AT_REST   (mu == NOBODY && due == 0)
+#define AT_REST   (mu == NONE && due == 0)
 #define SETTLED   (debt > 0 -> ((word & SLOW) && FREE == 0) \
-                   : (inLine == 0 || competitor != NOBODY || FREE < HEAD))
+                   : (queued == 0 || competitor != NONE || FREE < HEAD))
 
 #ifdef RESIZE
 #define PROCESSES (ACQUIRERS + 1)
@@ -659,13 +658,13 @@ returns:
 #define PROCESSES ACQUIRERS
 #endif
 
-/* check is stuck in its first step for as long as all is well. */
+/* check stays at its first step while all invariants hold. */
 active proctype check() {
 end:
 	atomic {
 		!CONSERVED || !IN_BOUNDS || !FLAGGED || (AT_REST && !SETTLED) ->
-			assert(CONSERVED);      /* no permit lost, none minted */
-			assert(IN_BOUNDS);      /* never more out than there are */
+			assert(CONSERVED);      /* no permit lost, none created */
+			assert(IN_BOUNDS);      /* never more held than the capacity */
 			assert(FLAGGED);        /* a release cannot miss a waiter */
 			assert(SETTLED)         /* no wake-up lost */
 	}
@@ -680,11 +679,11 @@ init {
 		od;
 		i = 0
 	}
-	/* Everybody returns: not to get past this is an invalid end state. */
+	/* All return: a run that stops before this is an invalid end state. */
 	atomic {
 		finished == PROCESSES;
-		assert(held == 0 && inFlight == 0 && debt == 0 && inLine == 0);
-		assert(mu == NOBODY && due == 0 && competitor == NOBODY && !starving);
-		assert(word == CAPACITY)        /* all back, both flags down */
+		assert(held == 0 && inFlight == 0 && debt == 0 && queued == 0);
+		assert(mu == NONE && due == 0 && competitor == NONE && !starving);
+		assert(word == CAPACITY)        /* all permits free, both flags down */
 	}
 }

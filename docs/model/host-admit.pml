@@ -1,11 +1,11 @@
 /*
- * The bound of waiters of package host among processes: admit and lowerHigh of
- * places.go, and highMark and queueLength of layout.go.
+ * The bound of waiters of package host among processes: admitLocked and
+ * lowerHigh of places.go, and highMark and queueLength of layout.go.
  *
  * Each operating-system process has one caller, which joins the queue if MaxWaiters
- * allows. No caller leaves, so that in the end exactly as many wait as may.
+ * allows. No caller leaves, so that at the end exactly as many wait as may.
  *
- * One step here is one atomic operation of the code on the file.
+ * One step of the model is one atomic operation of the code on the file.
  *
  * Switches (spin -D...), see check.sh for those that are run:
  *   PROCESSES=n   default 3
@@ -20,7 +20,7 @@
 #define BOUND 1
 #endif
 
-byte tickets = 0;               /* the last drawn */
+byte tickets = 0;               /* the last ticket issued */
 byte high = 0;                  /* no place from here on has a waiter */
 byte raises = 0;                /* how often it was raised, in the same word */
 byte waiters[PROCESSES];

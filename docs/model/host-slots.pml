@@ -1,27 +1,27 @@
 /*
- * The slots of package host: slots.go and lifecycle.go. That never more permits
- * are out than the capacity, whatever dies and however it is resized.
+ * The slots of package host: slots.go and lifecycle.go. The number of held permits
+ * never exceeds the capacity, whatever process is killed and however it is resized.
  *
- * Claimers in two operating-system processes, "hosts" as in host-line.pml, claim
- * slots, have them and give them back. A resizer changes the capacity. A host
- * may die at any moment, which drops its locks and leaves its part of the shared
+ * Claimers in two operating-system processes, "hosts" as in host-queue.pml, claim
+ * slots, hold them and release them. A resizer changes the capacity. A host may be
+ * killed at any moment, which drops its locks and leaves its part of the shared
  * memory as it is.
  *
- * One step here is one atomic operation of the code, or one system call on a
- * lock. Asking the kernel for all locks is one call a slot, upwards or
- * downwards: the code asks for ranges, in an order that depends on the answers.
+ * One step of the model is one atomic operation of the code, or one system call on a
+ * lock. The query for all locks is one call per slot, upwards or downwards: the code
+ * queries ranges, in an order that depends on the results.
  *
  * Switches (spin -D...), see check.sh for those that are run:
- *   CLAIMERS=n    3 unless told, in host 0 and 1 by turns
- *   TOGETHER      all but the last are host 0's
- *   HEAVY=n       the first n claim two slots, not one
- *   SLOTS=n       the capacity at first, 2 unless told
- *   ROUNDS=n      how often each claims, 1 unless told
- *   HOLDERS=n     the last n have slots from the start and claim none
+ *   CLAIMERS=n    default 3, in host 0 and 1 by turns
+ *   TOGETHER      all but the last are in host 0
+ *   HEAVY=n       the first n claim two slots instead of one
+ *   SLOTS=n       the initial capacity, default 2
+ *   ROUNDS=n      claims of each claimer, default 1
+ *   HOLDERS=n     the last n hold slots from the start and claim none
  *   SCAN          slots are found by the locks alone, not by the bitmap first
- *   RESIZES=n     how often the capacity changes, 0 unless told; each time to
- *                 any number from 1 to SLOTS that it is not
- *   DEATH=n       host n dies
+ *   RESIZES=n     changes of the capacity, default 0; each one to any other number
+ *                 from 1 to SLOTS
+ *   KILL=n        host n is killed
  *   MUTANT_...    a protocol broken on purpose: an error must be found
  */
 
@@ -60,23 +60,23 @@
 byte capacity = SLOTS;
 bool unsettled = false;
 byte changes = 0;
-byte bits = 0;                  /* hints: slots somebody has or is taking */
+byte bits = 0;                  /* hints: slots that are held or being taken */
 
-byte lock[SLOTS];               /* 1 + the host that has it, or 0 */
-byte marks[2];                  /* file.mine: slots a host has or is taking */
+byte lock[SLOTS];               /* 1 + the host that holds it, or 0 */
+byte marks[2];                  /* file.mine: slots that a host holds or is taking */
 
-/* Not in the code, for the properties only. */
-byte out[CLAIMERS];             /* the slots of permits */
+/* Not in the code, only for the properties. */
+byte permits[CLAIMERS];         /* the slots of permits */
 byte finished = 0;
 #if CLAIMERS == 2
-#define TAKEN (out[0] | out[1])
+#define TAKEN (permits[0] | permits[1])
 #elif CLAIMERS == 3
-#define TAKEN (out[0] | out[1] | out[2])
+#define TAKEN (permits[0] | permits[1] | permits[2])
 #else
-#define TAKEN (out[0] | out[1] | out[2] | out[3])
+#define TAKEN (permits[0] | permits[1] | permits[2] | permits[3])
 #endif
-#ifdef DEATH
-bool dead = false;
+#ifdef KILL
+bool killed = false;
 #endif
 
 inline unlockSlots() {
@@ -91,7 +91,7 @@ inline unlockSlots() {
 	   bits = bits & ~BIT(s);
 #endif
 	   atomic {
-		/* Of whatever the host has there, if anything. */
+		/* Whatever the host holds there, if anything. */
 		lock[s] = (lock[s] == p + 1 -> 0 : lock[s])             /* unlock */
 	   };
 #ifndef MUTANT_CLEAR_HINT_FIRST
@@ -106,11 +106,11 @@ inline unlockSlots() {
 	od
 }
 
-/* The locks of one host do not tell its permits apart. */
+/* The locks of one host do not distinguish its permits. */
 #define LOCKABLE(s) (lock[s] == 0 || lock[s] == p + 1)
 #define FOREIGN(s)  (lock[s] != 0 && lock[s] != p + 1)
 
-/* heldSlots leaves them in held. */
+/* heldSlots sets held. */
 inline heldSlots() {
 #ifdef MUTANT_COUNT_WITHOUT_MARKS
 	held = 0;
@@ -131,7 +131,7 @@ inline heldSlots() {
 	fi
 }
 
-/* mark and unmark a slot within the host, in an atomic step. */
+/* MARKED reports whether a slot is marked within the host. */
 #ifdef MUTANT_NOT_MARKED
 #define MARKED(s) false
 #else
@@ -220,7 +220,7 @@ inline lockScanned() {
 	od
 }
 
-/* overCapacity leaves in over whether. */
+/* overCapacity sets over. */
 inline overCapacity() {
 	if
 	:: !wasUnsettled
@@ -287,9 +287,9 @@ inline claim() {
 #else
 		:: changes == seen && !over ->                          /* load */
 #endif
-			assert((TAKEN & got) == 0);             /* nobody has them */
-			assert(COUNT(TAKEN) + n <= capacity);   /* nor are more out than may be */
-			out[id] = got;
+			assert((TAKEN & got) == 0);             /* no other permit has them */
+			assert(COUNT(TAKEN) + n <= capacity);   /* at most the capacity is held */
+			permits[id] = got;
 			mayUse = 0;
 			wasUnsettled = false;
 			seen = 0;
@@ -307,7 +307,7 @@ inline claim() {
 
 inline claims(id, p) {
 	if
-	:: atomic { HOLDS(id) -> rounds = 0; got = out[id]; goto holds }
+	:: atomic { HOLDS(id) -> rounds = 0; got = permits[id]; goto holds }
 	:: !HOLDS(id)
 	fi;
 	do
@@ -318,7 +318,7 @@ inline claims(id, p) {
 	   if
 	   :: got == 0
 	   :: got != 0 ->
-holds:		out[id] = 0;
+holds:		permits[id] = 0;
 		unlockSlots()
 	   fi
 	od;
@@ -337,37 +337,37 @@ proctype claimer(byte id) {
 	claims(id, p)
 }
 
-#ifdef DEATH
-/* The same, of the host that dies. */
-proctype mortal(byte id) {
+#ifdef KILL
+/* The same for a host that is killed. */
+proctype killable(byte id) {
 	LOCALS(id);
-	{ claims(id, p) } unless { dead }
+	{ claims(id, p) } unless { killed }
 }
 
-/* Everything of the dead is gone but what is in the file. */
+/* Only what is in the file remains of the killed host. */
 proctype killer() {
 	byte q;
 	atomic {
-		dead = true;
+		killed = true;
 		do
-		:: q < SLOTS -> lock[q] = (lock[q] == DEATH + 1 -> 0 : lock[q]); q++
+		:: q < SLOTS -> lock[q] = (lock[q] == KILL + 1 -> 0 : lock[q]); q++
 		:: else -> break
 		od;
 		q = 0;
 		do
-		:: q < CLAIMERS -> out[q] = (HOST(q) == DEATH -> 0 : out[q]); q++
+		:: q < CLAIMERS -> permits[q] = (HOST(q) == KILL -> 0 : permits[q]); q++
 		:: else -> break
 		od;
 		q = 0
 	}
 }
-#define MORTAL(p) ((p) == DEATH)
+#define KILLABLE(p) ((p) == KILL)
 #else
-#define MORTAL(p) false
-#define mortal(id) claimer(id)
+#define KILLABLE(p) false
+#define killable(id) claimer(id)
 #endif
 
-/* resize. The capacity is one that differs, so that every change is one. */
+/* resize. The new capacity differs, so that every change counts. */
 proctype resizer() {
 	byte left = RESIZES;
 	byte to;
@@ -395,25 +395,25 @@ init {
 			lock[SLOTS - 1 - i] = HOST(CLAIMERS - 1 - i) + 1;
 			bits = bits | BIT(SLOTS - 1 - i);
 			marks[HOST(CLAIMERS - 1 - i)] = marks[HOST(CLAIMERS - 1 - i)] | BIT(SLOTS - 1 - i);
-			out[CLAIMERS - 1 - i] = BIT(SLOTS - 1 - i);
+			permits[CLAIMERS - 1 - i] = BIT(SLOTS - 1 - i);
 			i++
 		:: else -> break
 		od;
 		i = 0;
 		do
-		:: i < CLAIMERS && !MORTAL(HOST(i)) -> run claimer(i); i++
-		:: i < CLAIMERS && MORTAL(HOST(i)) -> run mortal(i); i++
+		:: i < CLAIMERS && !KILLABLE(HOST(i)) -> run claimer(i); i++
+		:: i < CLAIMERS && KILLABLE(HOST(i)) -> run killable(i); i++
 		:: else -> break
 		od;
 		i = 0;
 		run resizer();
-#ifdef DEATH
+#ifdef KILL
 		run killer()
 #endif
 	}
-#ifndef DEATH
-	/* Everybody returns, and leaves nothing: above all no hint of a slot that
-	 * is free, which would keep the next from being told of it. */
+#ifndef KILL
+	/* All return and leave nothing. Above all, no hint of a free slot remains,
+	 * which would hide the slot from the next claimer. */
 	atomic {
 		finished == CLAIMERS;
 		assert(bits == 0 && marks[0] == 0 && marks[1] == 0);

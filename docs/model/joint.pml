@@ -1,22 +1,22 @@
 /*
- * A joint waiter stands in the lines of several cores and is granted all of
- * them or none: joint.go, meetJoint and dismiss.
+ * A joint waiter is in the queues of several cores and is granted all of them
+ * or none: joint.go, tryJointLocked and finishLocked.
  *
- * Joint waiters ask for one permit of each of two cores, single waiters for
- * one permit of one core, all of capacity 1. A joint waiter may give up at any
- * moment; somebody may close a core at any moment.
+ * Joint waiters acquire one permit of each of two cores, single waiters one
+ * permit of one core, all of capacity 1. A joint waiter may be cancelled at any
+ * moment, and a core may be closed at any moment.
  *
  * Steps are those of handoff.pml: one atomic operation each, mutexes locked
- * one after the other. What is guarded by a mutex is worked on in the step of
- * an atomic operation next to it.
+ * one after the other. Work on what a mutex guards is part of the step of an
+ * atomic operation next to it.
  *
  * Switches (spin -D...), see check.sh for those that are run:
- *   JOINTS=n    1 or 2 joint waiters, 1 unless told
- *   SINGLES=n   0 to 2 single waiters, of core 0 and 1, 2 unless told
+ *   JOINTS=n    1 or 2 joint waiters, default 1
+ *   SINGLES=n   0 to 2 single waiters, of core 0 and 1, default 2
  *   CLOSE       core 1 is closed
  *   CANCEL      joint waiters may be cancelled
- *   LIFO        three cores, the first of them last in, first out; the joint
- *               waiters want cores 0 and 1, and 0 and 2, which are taken at first
+ *   LIFO        three cores, the first of them LIFO; the joint waiters acquire
+ *               cores 0 and 1, and 0 and 2, which are held at first
  *   MUTANT_...  a protocol broken on purpose: an error must be found
  */
 
@@ -28,26 +28,26 @@
 #endif
 
 #define WAITERS (JOINTS + SINGLES)      /* joints come first */
-#define NOBODY  255
+#define NONE    255
 
 #ifdef LIFO
 #define CORES 3
-#define LAST(who)  (1 + (who))          /* a joint waits for core 0 and this */
+#define LAST(waiter)  (1 + (waiter))    /* a joint waits for core 0 and this */
 #else
 #define CORES 2
-#define LAST(who)  1
+#define LAST(waiter)  1
 #endif
 
 #define IS_JOINT(w) ((w) < JOINTS)
 
-/* The processes: waiters, then these. A holder has its core from the start;
- * the one of core 2 stays until joint waiter 0 has returned, which needs cores
- * 0 and 1 only. */
+/* The processes: waiters first, then these. A holder holds its core from the
+ * start; the one of core 2 stays until joint waiter 0 has returned, which needs
+ * only cores 0 and 1. */
 #define CLOSER      WAITERS
 #define HOLDER      (WAITERS + 1)
 #define LONG_HOLDER (WAITERS + 2)
 
-/* The word: free permits below, two flags above. */
+/* The word: free permits in the low bits, two flags above. */
 #define WAITING  32
 #define SLOW     16
 #define FREE(c)  (word[c] & 15)
@@ -62,66 +62,66 @@ byte word[CORES];
 /* The mutexes and what they guard. */
 byte mu[CORES];
 bool shut[CORES];
-byte inLine[CORES];
-byte line[CORES * WAITERS];     /* core by core, head first */
-byte verdict[WAITERS];
+byte queued[CORES];
+byte queue[CORES * WAITERS];    /* core by core, head first */
+byte status[WAITERS];
 
-/* The verdict of a joint waiter, atomic in itself. */
+/* The status of a joint waiter, atomic in itself. */
 byte decided[JOINTS];
 
 chan token[WAITERS] = [1] of { byte };
 
-/* Not in the code, for the properties only. */
+/* Not in the code, only for the properties. */
 byte users[CORES];
 byte finished = 0;
 bool firstDone = false;         /* joint waiter 0 has returned */
 
-/* Core 0 is last in, first out: arrivals take past its line, and a joint
- * waiter at its head lets others pass. */
+/* Core 0 is LIFO: arrivals overtake its queue, and a joint waiter at its head
+ * lets others pass. */
 #ifdef LIFO
 #define PASSES(c)   ((c) == 0)
 #else
 #define PASSES(c)   false
 #endif
 
-#define IN_TURN(c)  ((inLine[c] == 0 || PASSES(c)) && FREE(c) > 0)
-#define PLACE(c, i) line[(c) * WAITERS + (i)]
+#define IN_TURN(c)  ((queued[c] == 0 || PASSES(c)) && FREE(c) > 0)
+#define PLACE(c, i) queue[(c) * WAITERS + (i)]
 #define MINE(c)     assert(mu[c] == _pid)
 
-/* -------------------------------------------------------------- the lines */
+/* ------------------------------------------------------------- the queues */
 
-inline find(c, who) {
+inline find(c, waiter) {
 	at = 0;
 	do
-	:: at < inLine[c] && PLACE(c, at) != who -> at++
+	:: at < queued[c] && PLACE(c, at) != waiter -> at++
 	:: else -> break
 	od
 }
 
-inline pull(c, who) {
+inline dequeue(c, waiter) {
 	MINE(c);
-	find(c, who);
-	assert(at < inLine[c]);
+	find(c, waiter);
+	assert(at < queued[c]);
 	do
-	:: at + 1 < inLine[c] -> PLACE(c, at) = PLACE(c, at+1); at++
+	:: at + 1 < queued[c] -> PLACE(c, at) = PLACE(c, at+1); at++
 	:: else -> break
 	od;
-	inLine[c]--;
-	PLACE(c, inLine[c]) = 0;
+	queued[c]--;
+	PLACE(c, queued[c]) = 0;
 	at = 0
 }
 
-inline pullIfQueued(c, who) {
-	find(c, who);
+inline dequeueIfQueued(c, waiter) {
+	find(c, waiter);
 	if
-	:: at < inLine[c] -> pull(c, who)
+	:: at < queued[c] -> dequeue(c, waiter)
 	:: else -> at = 0
 	fi
 }
 
-inline push(c, who) {
+inline enqueue(c, waiter) {
 	MINE(c);
-	at = inLine[c];
+	at = queued[c];
 #ifdef LIFO
 	if
 	:: c == 0 ->
@@ -132,25 +132,25 @@ inline push(c, who) {
 	:: else
 	fi;
 #endif
-	PLACE(c, at) = who;
-	inLine[c]++;
+	PLACE(c, at) = waiter;
+	queued[c]++;
 	at = 0
 }
 
-/* dismiss. A refusal of a joint waiter counts only if it is the first. */
-inline dismiss(c, who, v) {
-	pull(c, who);
+/* finish. A rejection of a joint waiter counts only if it is the first status. */
+inline finish(c, waiter, v) {
+	dequeue(c, waiter);
 	if
 #ifndef MUTANT_DECIDED_TWICE
-	:: IS_JOINT(who) && decided[who] != PENDING
+	:: IS_JOINT(waiter) && decided[waiter] != PENDING
 #endif
 	:: else ->
 		if
-		:: IS_JOINT(who) -> decided[who] = v
+		:: IS_JOINT(waiter) -> decided[waiter] = v
 		:: else
 		fi;
-		verdict[who] = v;
-		out[outs] = who;
+		status[waiter] = v;
+		out[outs] = waiter;
 		outs++
 	fi
 }
@@ -163,7 +163,7 @@ inline dismiss(c, who, v) {
 	:: else -> done = false \
 	fi
 
-#define FLAGS(c) ((inLine[c] > 0 -> WAITING : 0) | (shut[c] -> SLOW : 0))
+#define FLAGS(c) ((queued[c] > 0 -> WAITING : 0) | (shut[c] -> SLOW : 0))
 #define DOWN(c)  ((WAITING | SLOW) & ~FLAGS(c))
 
 inline raiseFlags(c) {
@@ -180,36 +180,36 @@ inline lowerFlags(c) {
 	fi
 }
 
-/* ask notes a joint waiter worth an attempt after the mutex is left. */
-inline ask(who) {
+/* noteJoint records a joint waiter to attempt after the mutex is unlocked. */
+inline noteJoint(waiter) {
 #ifdef MUTANT_ONE_JOINT
-	asked = 1 << who        /* a later one in line takes its place */
+	noted = 1 << waiter     /* a later one in the queue replaces it */
 #else
-	asked = asked | (1 << who)
+	noted = noted | (1 << waiter)
 #endif
 }
 
 inline servedAll() {
-	todo = todo | asked;
-	asked = 0;
+	todo = todo | noted;
+	noted = 0;
 	next = 0
 }
 
 #define HEAD(c)    PLACE(c, next)
-#define IN_LINE(c) (next < inLine[c])
+#define IN_QUEUE(c) (next < queued[c])
 
 inline serve(c) {
 	do
-	:: atomic { !IN_LINE(c) || shut[c] -> servedAll(); break }
-	:: atomic { IN_LINE(c) && !shut[c] && IS_JOINT(HEAD(c)) ->
-		/* meetJoint */
+	:: atomic { !IN_QUEUE(c) || shut[c] -> servedAll(); break }
+	:: atomic { IN_QUEUE(c) && !shut[c] && IS_JOINT(HEAD(c)) ->
+		/* tryJointLocked */
 		MINE(c);
 		w = HEAD(c);
 		if
-		:: decided[w] != PENDING -> pull(c, w)          /* a dead place */
+		:: decided[w] != PENDING -> dequeue(c, w)       /* already decided */
 		:: else ->
 			if
-			:: FREE(c) > 0 -> ask(w)
+			:: FREE(c) > 0 -> noteJoint(w)
 			:: else
 			fi;
 			if
@@ -218,9 +218,9 @@ inline serve(c) {
 			fi
 		fi;
 		w = 0 }
-	:: atomic { IN_LINE(c) && !shut[c] && !IS_JOINT(HEAD(c)) && FREE(c) == 0 ->
+	:: atomic { IN_QUEUE(c) && !shut[c] && !IS_JOINT(HEAD(c)) && FREE(c) == 0 ->
 		servedAll(); break }
-	:: atomic { IN_LINE(c) && !shut[c] && !IS_JOINT(HEAD(c)) && FREE(c) > 0 ->
+	:: atomic { IN_QUEUE(c) && !shut[c] && !IS_JOINT(HEAD(c)) && FREE(c) > 0 ->
 		MINE(c); old = word[c] };
 	   d_step {
 		CAS(c, old - 1);
@@ -229,7 +229,7 @@ inline serve(c) {
 		:: done ->
 			done = false;
 			w = HEAD(c);
-			dismiss(c, w, GRANTED);
+			finish(c, w, GRANTED);
 			w = 0
 		:: else
 		fi
@@ -241,50 +241,50 @@ inline serve(c) {
 
 /*
  * Every path that changed something ends in a section: lock the cores
- * concerned, do what the mode says, settle each core, unlock, and tell those
- * who were decided about, which may mean an attempt for some joint waiter and
- * so another section. It is a loop where the code recurses; and who is told
- * first is left to chance where the code has an order.
+ * concerned, do what mode selects, settle each core, unlock, and send the
+ * statuses. That may lead to an attempt for a joint waiter and so to another
+ * section. It is a loop where the code recurses. The order of sends is
+ * nondeterministic where the code has an order.
  */
-#define GIVE    1       /* permits came back */
-#define LEAVE   2       /* subject, a joint waiter, leaves all lines */
+#define GIVE    1       /* permits were released */
+#define LEAVE   2       /* subject, a joint waiter, leaves all queues */
 #define ATTEMPT 3       /* grant subject if it is next and fits everywhere */
-#define ENTER   4       /* the same, for one who just entered, mutexes held */
+#define ENTER   4       /* the same for a waiter that just entered, mutexes held */
 #define SHUT    5       /* the core closes */
 
-/* A section is about one core, from == to, or the two of a joint waiter. */
+/* A section covers one core, from == to, or the two of a joint waiter. */
 #define NEXT_CORE(c) (c < to -> to : to + 1)
 
 inline lockAll() {
 	c = from;
 	do
-	:: atomic { c <= to && mu[c] == NOBODY -> mu[c] = _pid; c = NEXT_CORE(c) }
+	:: atomic { c <= to && mu[c] == NONE -> mu[c] = _pid; c = NEXT_CORE(c) }
 	:: atomic { c > to -> c = from; break }
 	od
 }
 
 inline unlockAll() {
 	do
-	:: atomic { c <= to -> MINE(c); mu[c] = NOBODY; c = NEXT_CORE(c) }
+	:: atomic { c <= to -> MINE(c); mu[c] = NONE; c = NEXT_CORE(c) }
 	:: atomic { c > to -> c = from; break }
 	od
 }
 
-/* firstServable: dead places ahead are pulled by whoever meets them. */
-inline pullDead(c) {
+/* firstServableLocked: decided waiters at the head are removed by any process that finds them. */
+inline dequeueDecided(c) {
 	do
-	:: inLine[c] > 0 && IS_JOINT(PLACE(c, 0)) && decided[PLACE(c, 0)] != PENDING ->
+	:: queued[c] > 0 && IS_JOINT(PLACE(c, 0)) && decided[PLACE(c, 0)] != PENDING ->
 		w = PLACE(c, 0);
-		pull(c, w);
+		dequeue(c, w);
 		w = 0
 	:: else -> break
 	od
 }
 
 #ifdef MUTANT_ATTEMPT_OUT_OF_TURN
-#define NEXT_IN(c, who) true
+#define NEXT_IN(c, waiter) true
 #else
-#define NEXT_IN(c, who) (PASSES(c) || PLACE(c, 0) == who)
+#define NEXT_IN(c, waiter) (PASSES(c) || PLACE(c, 0) == waiter)
 #endif
 
 /* ------------------------------------------------------------- processes */
@@ -297,7 +297,7 @@ inline pullDead(c) {
 
 proctype process(byte id) {
 	byte v, back, mode, subject, from, to, c;
-	byte at, next, w, old, asked, todo, outs, out[WAITERS];
+	byte at, next, w, old, noted, todo, outs, out[WAITERS];
 	bool done, won, mayCancel;
 
 	atomic {
@@ -310,18 +310,18 @@ proctype process(byte id) {
 		fi
 	};
 
-	/* joint.enter: in all lines at one instant */
+	/* joint.enter: into all queues at one instant */
 	lockAll();
 	if
 	:: shut[from] || shut[to] -> unlockAll(); goto returns
 	:: else
 	fi;
 #ifdef MUTANT_LOOK_THEN_RAISE
-	atomic { push(from, id); push(to, id) };
+	atomic { enqueue(from, id); enqueue(to, id) };
 #else
-	atomic { push(from, id) };
+	atomic { enqueue(from, id) };
 	raiseFlags(from);
-	atomic { push(to, id) };
+	atomic { enqueue(to, id) };
 	raiseFlags(to);
 #endif
 #ifdef MUTANT_NO_FIRST_ATTEMPT
@@ -343,7 +343,7 @@ parked:
 		token[id] ? v;
 		if
 		:: v == GRANTED -> goto hasAll
-		:: else -> goto leavesLines
+		:: else -> goto leavesQueues
 		fi }
 	:: mayCancel
 	fi;
@@ -359,19 +359,19 @@ parked:
 	};
 	unlockAll();
 	if
-	:: v == CANCELLED -> goto leavesLines
+	:: v == CANCELLED -> goto leavesQueues
 	:: atomic { v != CANCELLED -> token[id] ? v;
 		if
 		:: v == GRANTED -> goto hasAll
-		:: else -> goto leavesLines
+		:: else -> goto leavesQueues
 		fi }
 	fi;
 
-leavesLines:
+leavesQueues:
 	atomic { v = 0; mode = LEAVE; subject = id; from = 0; to = LAST(id); back = RETURNS; goto section };
 
 hasAll:
-	/* It holds, or gives back because its context has ended: that makes no
+	/* It holds, or releases because its context has ended: that makes no
 	 * difference to the others. */
 	atomic {
 		v = 0;
@@ -396,9 +396,9 @@ acquires:
 		if
 		:: done ->
 			done = false;
-			/* nobody is overtaken; a joint waiter that enters holds mu
-			 * and is in line only when its flag is up */
-			assert(inLine[c] == 0 || mu[c] != NOBODY);
+			/* no waiter is overtaken; a joint waiter that enters holds mu
+			 * and is queued only when its flag is up */
+			assert(queued[c] == 0 || mu[c] != NONE);
 			goto has
 		:: else
 		fi
@@ -419,11 +419,11 @@ acquires:
 	   }
 	od;
 #endif
-	/* enter and admit */
+	/* enter and admitLocked */
 	atomic {
-		mu[c] == NOBODY -> mu[c] = _pid;
+		mu[c] == NONE -> mu[c] = _pid;
 		if
-		:: shut[c] -> mu[c] = NOBODY; goto returns
+		:: shut[c] -> mu[c] = NONE; goto returns
 		:: else
 		fi
 	};
@@ -431,7 +431,7 @@ acquires:
 	:: atomic { IN_TURN(c) -> MINE(c); old = word[c] };             /* load */
 	   d_step { CAS(c, old - 1); old = 0 };
 	   if
-	   :: atomic { done -> done = false; mu[c] = NOBODY; goto has }
+	   :: atomic { done -> done = false; mu[c] = NONE; goto has }
 	   :: !done
 	   fi
 	:: !IN_TURN(c) && (word[c] & WAITING) -> break                  /* load */
@@ -445,7 +445,7 @@ acquires:
 		fi
 	   }
 	od;
-	atomic { push(c, id); mu[c] = NOBODY };
+	atomic { enqueue(c, id); mu[c] = NONE };
 	atomic {
 		token[id] ? v;
 		if
@@ -462,7 +462,7 @@ has:
 gives:
 	back = RETURNS;
 adds:
-	/* give: add, then look at the flags in the value the add returned. */
+	/* give: add, then check the flags in the value that the add returned. */
 	atomic {
 		assert(users[c] == 1);
 		users[c] = 0;
@@ -483,25 +483,25 @@ locked:
 		MINE(to);
 		shut[to] = true;
 		do
-		:: inLine[to] > 0 -> w = PLACE(to, 0); dismiss(to, w, CLOSED); w = 0
+		:: queued[to] > 0 -> w = PLACE(to, 0); finish(to, w, CLOSED); w = 0
 		:: else -> break
 		od }
 	:: atomic { mode == LEAVE ->
-		pullIfQueued(from, subject);
-		pullIfQueued(to, subject) }
+		dequeueIfQueued(from, subject);
+		dequeueIfQueued(to, subject) }
 	:: atomic { mode == ATTEMPT || mode == ENTER ->
-		/* grant, nextEverywhere */
+		/* grantLocked, nextEverywhereLocked */
 		if
 		:: decided[subject] != PENDING -> goto unlocks
 		:: else
 		fi;
-		pullDead(from);
-		pullDead(to);
+		dequeueDecided(from);
+		dequeueDecided(to);
 		if
 		:: NEXT_IN(from, subject) && NEXT_IN(to, subject)
 		:: else -> goto unlocks
 		fi };
-	   /* takeEverywhere */
+	   /* takeEverywhereLocked */
 	   do
 	   :: atomic { c <= to && FREE(c) == 0 ->                       /* load */
 		if
@@ -527,8 +527,8 @@ locked:
 		assert(PASSES(from) || PLACE(from, 0) == subject);
 		assert(PASSES(to) || PLACE(to, 0) == subject); /* in turn */
 		decided[subject] = GRANTED;
-		pull(from, subject);
-		pull(to, subject);
+		dequeue(from, subject);
+		dequeue(to, subject);
 		break }
 	   od
 	fi;
@@ -565,9 +565,9 @@ unlocks:
 		outs--;
 		w = out[outs];
 		out[outs] = 0;
-		assert(nfull(token[w]));        /* nobody is told twice */
-		token[w] ! verdict[w];
-		verdict[w] = 0;
+		assert(nfull(token[w]));        /* at most one status each */
+		token[w] ! status[w];
+		status[w] = 0;
 		w = 0 }
 	:: atomic { todo != 0 ->
 		if
@@ -606,7 +606,7 @@ init {
 	byte i, processes;
 	atomic {
 		do
-		:: i < CORES -> word[i] = 1; mu[i] = NOBODY; i++
+		:: i < CORES -> word[i] = 1; mu[i] = NONE; i++
 		:: else -> break
 		od;
 		i = 0;
@@ -626,13 +626,13 @@ init {
 #endif
 		i = 0
 	}
-	/* Everybody returns: not to get past this is an invalid end state. */
+	/* All return: a run that stops before this is an invalid end state. */
 	atomic {
 		finished == processes;
 		do
 		:: i < CORES ->
 			assert(word[i] == (shut[i] -> 1 + SLOW : 1));
-			assert(inLine[i] == 0 && mu[i] == NOBODY && users[i] == 0);
+			assert(queued[i] == 0 && mu[i] == NONE && users[i] == 0);
 			i++
 		:: else -> break
 		od

@@ -2,27 +2,27 @@
  * One waiter watches the context that several share: queue.go, and park, leave
  * and compete of park.go.
  *
- * Waiters of one context, and with OTHER one of another, ask for one permit
- * each. The contexts end, at any moment. One waiter, whichever, may also have
- * a wait limit, which passes at any moment or not. Whoever is granted the
- * permit keeps it for good or gives it to the next. So nobody is sure to be
- * served, and a follower that nobody tells of the end of its context sleeps
- * for ever: an invalid end state.
+ * Waiters of one context, and with OTHER one of another, acquire one permit
+ * each. The contexts end, at any moment. One waiter, any of them, may also
+ * have a wait limit, which passes at any moment or never. A waiter that is
+ * granted the permit keeps it for good or gives it to the next. So no waiter is
+ * certain to be served, and a follower that is not notified of the end of its
+ * context sleeps for ever: an invalid end state.
  *
- * The word is left to handoff.pml: a give always goes to the lock here, as if
- * a flag were up. One step is a critical section up to its first send, or on
- * to the next, or one send or receive outside. Sends with the mutex held end a
- * step, since the receiver may run before the mutex is left.
+ * The word is left to handoff.pml: here a give always locks, as if a flag were
+ * up. One step is a critical section up to its first send, or on to the next,
+ * or one send or receive outside. Sends with the mutex held end a step, since
+ * the receiver may run before the mutex is unlocked.
  *
  * Switches (spin -D...), see check.sh for those that are run:
- *   WAITERS=n      how many, 3 unless told
+ *   WAITERS=n      default 3
  *   OTHER          the last of them has another context
- *   ROUNDS=n       how often each asks, with the same waiter, 1 unless told
- *   FOLLOW_FROM=n  the length of line from which one follows, 1 unless told
- *   CLOSE          somebody closes the semaphore, at any moment
+ *   ROUNDS=n       acquires of each, with the same waiter, default 1
+ *   FOLLOW_FROM=n  queue length from which waiters follow, default 1
+ *   CLOSE          the semaphore is closed, at any moment
  *   UNFAIR         the head is woken to compete, arrivals may be faster;
- *                  whether it has waited too long is left to chance
- *   ROOM=n         of a token channel, 3 unless told
+ *                  whether it has waited too long is nondeterministic
+ *   ROOM=n         capacity of a token channel, default 3
  *   MUTANT_...     a protocol broken on purpose: an error must be found
  */
 
@@ -36,12 +36,12 @@
 #define FOLLOW_FROM 1
 #endif
 #ifndef ROOM
-#define ROOM 3          /* tokensAtMost */
+#define ROOM 3          /* maxTokens */
 #endif
 
-#define NOBODY 255
+#define NONE 255
 
-/* The processes: waiters, then these. */
+/* The processes: waiters first, then these. */
 #define GIVER  WAITERS
 #define CLOSER (WAITERS + 1)
 
@@ -62,25 +62,25 @@
 bool ended[2];
 
 /* The mutex and what it guards. */
-byte mu = NOBODY;
+byte mu = NONE;
 byte free = 0;
-byte line[WAITERS];     /* head first */
-byte inLine = 0;
-byte watcher = NOBODY;
+byte queue[WAITERS];    /* head first */
+byte queued = 0;
+byte watcher = NONE;
 byte followers = 0;
-byte competitor = NOBODY;
+byte competitor = NONE;
 bool starving = false;
 bool shut = false;
 bool follows[WAITERS];
 bool promoted[WAITERS];
-byte verdict[WAITERS];
+byte status[WAITERS];
 
 chan token[WAITERS] = [ROOM] of { byte };
 
-/* Not in the code, for the properties only. */
-byte limited;           /* the waiter that has a wait limit, or NOBODY */
+/* Not in the code, only for the properties. */
+byte limited;           /* the waiter with a wait limit, or NONE */
 byte arrived = 0;
-byte owed[WAITERS];     /* verdicts decided but not yet received */
+byte owed[WAITERS];     /* statuses decided but not yet received */
 byte coming = 1;        /* permits whose give has not begun */
 byte held = 0;
 byte inFlight = 0;
@@ -88,35 +88,35 @@ byte finished = 0;
 
 #define FOLLOWER(w) (follows[w] && !promoted[w])
 
-/* LOCK stands first in an atomic step, with the first thing done under the
- * mutex, and unlock last: nothing can happen between that anybody could tell
- * from its happening before the one or after the other. */
-#define LOCK mu == NOBODY -> mu = _pid
+/* LOCK is the first part of an atomic step, with the first action under the mutex,
+ * and unlock the last part. No other process can distinguish this from separate
+ * steps. */
+#define LOCK mu == NONE -> mu = _pid
 #define MINE assert(mu == _pid)
 
-/* ---------------------------------------------------- the line, under mu */
+/* --------------------------------------------------- the queue, under mu */
 
-/* find leaves in at where w stands, or inLine if it does not: the code knows by
- * the waiter's verdict. */
+/* find sets at to the place of w, or to queued if w is not queued. The code uses
+ * the status of the waiter instead. */
 inline find(w) {
 	at = 0;
 	do
-	:: at < inLine && line[at] != w -> at++
+	:: at < queued && queue[at] != w -> at++
 	:: else -> break
 	od
 }
 
-/* unlock leaves the mutex, what it guards being in order. */
+/* unlock checks the invariants and unlocks the mutex. */
 inline unlock() {
 	MINE;
 	at = 0;
 	w = 0;
 	do
-	:: at < inLine ->
+	:: at < queued ->
 		if
-		:: FOLLOWER(line[at]) ->
-			/* somebody watches for it, and the right context */
-			assert(watcher != NOBODY && CONTEXT(line[at]) == CONTEXT(watcher));
+		:: FOLLOWER(queue[at]) ->
+			/* a waiter watches for it, and the right context */
+			assert(watcher != NONE && CONTEXT(queue[at]) == CONTEXT(watcher));
 			w++
 		:: else
 		fi;
@@ -126,56 +126,56 @@ inline unlock() {
 	assert(w == followers);
 	w = 0;
 	if
-	:: watcher != NOBODY -> find(watcher); assert(at < inLine && !FOLLOWER(watcher))
+	:: watcher != NONE -> find(watcher); assert(at < queued && !FOLLOWER(watcher))
 	:: else
 	fi;
 	if
-	:: competitor != NOBODY -> find(competitor); assert(at < inLine)
-	:: else -> assert(inLine == 0 || free == 0)     /* no wake-up lost */
+	:: competitor != NONE -> find(competitor); assert(at < queued)
+	:: else -> assert(queued == 0 || free == 0)     /* no wake-up lost */
 	fi;
 	at = 0;
-	mu = NOBODY
+	mu = NONE
 }
 
-inline push(w) {
+inline enqueue(w) {
 	MINE;
-	line[inLine] = w;
+	queue[queued] = w;
 	if
-	:: watcher == NOBODY -> watcher = w
-	:: watcher != NOBODY && CONTEXT(watcher) == CONTEXT(w) && inLine >= FOLLOW_FROM ->
+	:: watcher == NONE -> watcher = w
+	:: watcher != NONE && CONTEXT(watcher) == CONTEXT(w) && queued >= FOLLOW_FROM ->
 		follows[w] = true;
 		followers++
 	:: else
 	fi;
-	inLine++
+	queued++
 }
 
-/* tell sends a token. It must not block, above all not with mu held. */
-inline tell(w, v) {
+/* sendToken sends a token. It must not block, above all not with mu held. */
+inline sendToken(w, v) {
 	assert(nfull(token[w]));
 	token[w] ! v
 }
 
-/* elect tells the last follower in line to watch. */
-inline elect() {
-	watcher = NOBODY;
+/* promoteFollower makes the last follower in the queue watch. */
+inline promoteFollower() {
+	watcher = NONE;
 	if
 	:: followers > 0 ->
-		at = inLine - 1;
+		at = queued - 1;
 		do
-		:: !FOLLOWER(line[at]) -> at--
+		:: !FOLLOWER(queue[at]) -> at--
 		:: else -> break
 		od;
-		watcher = line[at];
+		watcher = queue[at];
 		at = 0;
 		followers--;
 #ifndef MUTANT_NOT_MARKED
 		promoted[watcher] = true;
 #endif
-#ifdef MUTANT_LEAD_AFTER_UNLOCK
-		lead = watcher
+#ifdef MUTANT_PROMOTE_AFTER_UNLOCK
+		promotee = watcher
 #else
-		tell(watcher, WATCH_DONE)
+		sendToken(watcher, WATCH_DONE)
 #endif
 	:: else
 	fi
@@ -184,57 +184,57 @@ inline elect() {
 inline remove(w) {
 	MINE;
 	find(w);
-	assert(at < inLine);
+	assert(at < queued);
 	do
-	:: at + 1 < inLine -> line[at] = line[at+1]; at++
+	:: at + 1 < queued -> queue[at] = queue[at+1]; at++
 	:: else -> break
 	od;
-	inLine--;
-	line[inLine] = 0;
+	queued--;
+	queue[queued] = 0;
 	at = 0;
 	if
 	:: FOLLOWER(w) -> followers--
 	:: !FOLLOWER(w) && watcher == w ->
-#ifdef MUTANT_LEAVE_UNELECTED
-		watcher = NOBODY
+#ifdef MUTANT_LEAVE_UNPROMOTED
+		watcher = NONE
 #else
-		elect()
+		promoteFollower()
 #endif
 	:: else
 	fi
 }
 
-inline pull(w) {
+inline dequeue(w) {
 	remove(w);
 	if
-	:: competitor == w -> competitor = NOBODY
+	:: competitor == w -> competitor = NONE
 	:: else
 	fi
 }
 
-/* decide: w, out of line, will be told v after unlocking. */
+/* decide: w, out of the queue, will receive v after unlocking. */
 inline decide(w, v) {
-	assert(owed[w] == 0);           /* nobody gets two verdicts */
-	verdict[w] = v;
+	assert(owed[w] == 0);           /* no waiter gets two statuses */
+	status[w] = v;
 	owed[w] = 1;
 	out[outs] = w;
 	outs++
 }
 
-/* disband takes the followers out of line; their context has ended. */
-inline disband() {
+/* cancelFollowers removes the followers from the queue; their context has ended. */
+inline cancelFollowers() {
 	do
-	:: at < inLine && FOLLOWER(line[at]) ->
-		w = line[at];
-#ifdef MUTANT_DISBAND_KEEPS_COMPETITOR
+	:: at < queued && FOLLOWER(queue[at]) ->
+		w = queue[at];
+#ifdef MUTANT_CANCEL_KEEPS_COMPETITOR
 		remove(w);
 #else
-		pull(w);
+		dequeue(w);
 #endif
 		decide(w, CANCELLED);
 		at = 0
-	:: at < inLine && !FOLLOWER(line[at]) -> at++
-	:: at == inLine -> break
+	:: at < queued && !FOLLOWER(queue[at]) -> at++
+	:: at == queued -> break
 	od;
 	at = 0;
 	w = 0
@@ -242,23 +242,23 @@ inline disband() {
 
 /* ---------------------------------------------------------------- settle */
 
-inline dismissHead(v) {
-	w = line[0];
-	pull(w);
+inline finishHead(v) {
+	w = queue[0];
+	dequeue(w);
 	decide(w, v);
 	w = 0
 }
 
 #ifdef UNFAIR
-/* serveUnfair. A head that is overdue is served by hand. */
-#define IDLE    (shut || inLine == 0)
-#define STOPS   (IDLE || competitor != NOBODY && !starving || free == 0)
+/* serveUnfairLocked. A head that is overdue is granted directly. */
+#define IDLE    (shut || queued == 0)
+#define STOPS   (IDLE || competitor != NONE && !starving || free == 0)
 
 inline serveAndUnlock() {
 	do
 	:: atomic { STOPS ->
 		if
-		:: !shut && inLine == 0 -> starving = false
+		:: !shut && queued == 0 -> starving = false
 		:: else
 		fi;
 		unlock();
@@ -266,33 +266,33 @@ inline serveAndUnlock() {
 	:: atomic { !IDLE && starving && free > 0 ->
 		free--;
 		inFlight++;
-		dismissHead(GRANTED);
+		finishHead(GRANTED);
 		if
 		:: starving = false
-		:: inLine > 0           /* the next is overdue too */
+		:: queued > 0           /* the next is overdue too */
 		fi }
-	:: d_step { !IDLE && !starving && competitor == NOBODY && free > 0 ->
-		competitor = line[0];
-		tell(competitor, COMPETE_NOW) }
-	:: d_step { !IDLE && !starving && competitor == NOBODY && free == 0 ->
+	:: d_step { !IDLE && !starving && competitor == NONE && free > 0 ->
+		competitor = queue[0];
+		sendToken(competitor, COMPETE_NOW) }
+	:: d_step { !IDLE && !starving && competitor == NONE && free == 0 ->
 		starving = true }
 	od
 }
 #else
 inline serveAndUnlock() {
 	do
-	:: atomic { shut || inLine == 0 || free == 0 -> unlock(); break }
-	:: d_step { !shut && inLine > 0 && free > 0 ->
+	:: atomic { shut || queued == 0 || free == 0 -> unlock(); break }
+	:: d_step { !shut && queued > 0 && free > 0 ->
 		free--;
 		inFlight++;
-		dismissHead(GRANTED) }
+		finishHead(GRANTED) }
 	od
 }
 #endif
 
-/* deliver sends one verdict. */
+/* deliver sends one status. */
 inline deliver() {
-	tell(out[0], verdict[out[0]]);
+	sendToken(out[0], status[out[0]]);
 	at = 0;
 	do
 	:: at + 1 < outs -> out[at] = out[at+1]; at++
@@ -303,26 +303,26 @@ inline deliver() {
 	at = 0
 }
 
-/* recycle: who may be reused is known to nobody and told nothing any more. */
+/* recycle: a waiter that may be reused is not referenced and receives no more tokens. */
 inline recycle(w) {
 	assert(empty(token[w]) && owed[w] == 0);
 	assert(watcher != w && competitor != w);
 	follows[w] = false;
 	promoted[w] = false;
-	verdict[w] = 0
+	status[w] = 0
 }
 
 /* ------------------------------------------------------------- processes */
 
-/* The word decides who may take at once, see handoff.pml. */
+/* The word decides which arrivals may take at once, see handoff.pml. */
 #ifdef UNFAIR
 #define MAY_TAKE (free > 0 && !starving && !shut)
 #else
-#define MAY_TAKE (free > 0 && inLine == 0 && !shut)
+#define MAY_TAKE (free > 0 && queued == 0 && !shut)
 #endif
 
 /* Waiters are numbered as they arrive: they are alike, so other orders would
- * only repeat what was searched. The one with another context is not. */
+ * only repeat the search. The one with another context is not. */
 #ifdef OTHER
 #define MAY_ARRIVE(id) (arrived == id || id == WAITERS - 1)
 #else
@@ -336,33 +336,33 @@ inline arrives(id) {
 	fi
 }
 
-/* Every path that settles does so at settles, and goes on as back says. */
+/* Every path that settles does so at settles, and continues as back selects. */
 #define GAVE     1
 #define LEFT     2
 #define COMPETED 3
 
 proctype process(byte id) {
 	byte rounds = ROUNDS;
-	byte v, why, back;
+	byte v, reason, back;
 	bool watches, won;
 	byte at, w, outs, out[WAITERS];
-#ifdef MUTANT_LEAD_AFTER_UNLOCK
-	byte lead = NOBODY;
+#ifdef MUTANT_PROMOTE_AFTER_UNLOCK
+	byte promotee = NONE;
 #endif
 
 	if
 	:: atomic { id == GIVER -> LOCK; coming--; free++; back = GAVE; goto settles }
 	:: atomic { id == CLOSER -> LOCK; shut = true };
-	   /* turnAway: everybody in line, those just told to watch included */
+	   /* rejectAllLocked: all queued waiters, including those just made watchers */
 	   do
-	   :: d_step { inLine > 0 -> dismissHead(CLOSED) }
-	   :: atomic { inLine == 0 -> back = GAVE; goto settles }
+	   :: d_step { queued > 0 -> finishHead(CLOSED) }
+	   :: atomic { queued == 0 -> back = GAVE; goto settles }
 	   od
 	:: id < WAITERS && MAY_ARRIVE(id)
 	fi;
 
 acquires:
-	/* enter. An ended context may have been looked at just before it ended. */
+	/* enter. The context may have ended just after it was checked. */
 	atomic {
 		if
 		:: ended[CONTEXT(id)] -> arrives(id); goto returns
@@ -370,9 +370,9 @@ acquires:
 		:: LOCK;
 		   arrives(id);
 		   if
-		   :: shut -> mu = NOBODY; goto returns
-		   :: MAY_TAKE -> free--; held++; mu = NOBODY; goto holds
-		   :: else -> push(id); unlock()
+		   :: shut -> mu = NONE; goto returns
+		   :: MAY_TAKE -> free--; held++; mu = NONE; goto holds
+		   :: else -> enqueue(id); unlock()
 		   fi
 		fi;
 		watches = !follows[id]
@@ -383,7 +383,7 @@ parked:
 	:: atomic {
 		token[id] ? v;
 		if
-#ifdef MUTANT_DEAF
+#ifdef MUTANT_IGNORE_WATCH_DONE
 		:: v == WATCH_DONE -> v = 0
 #else
 		:: v == WATCH_DONE -> v = 0; watches = true
@@ -400,8 +400,8 @@ parked:
 			fi
 		fi
 	   }
-	:: atomic { watches && ended[CONTEXT(id)] -> why = CANCELLED; break }
-	:: atomic { limited == id -> why = TIMED_OUT; break }
+	:: atomic { watches && ended[CONTEXT(id)] -> reason = CANCELLED; break }
+	:: atomic { limited == id -> reason = TIMED_OUT; break }
 	od;
 
 	/* leave */
@@ -409,24 +409,24 @@ parked:
 		LOCK;
 		find(id);
 		if
-		:: at == inLine -> at = 0; mu = NOBODY; goto outrun
+		:: at == queued -> at = 0; mu = NONE; goto outrun
 		:: else -> at = 0
 		fi;
 		if
-#ifdef MUTANT_ANYBODY_DISBANDS
-		:: why == CANCELLED -> disband()
+#ifdef MUTANT_ANY_CANCELS_FOLLOWERS
+		:: reason == CANCELLED -> cancelFollowers()
 #else
-		:: why == CANCELLED && watcher == id -> disband()
+		:: reason == CANCELLED && watcher == id -> cancelFollowers()
 #endif
 		:: else
 		fi;
-		pull(id);
+		dequeue(id);
 		back = LEFT;
 		goto settles
 	};
 
 outrun:
-	/* finalToken: a verdict was faster and is certain to come. */
+	/* finalToken: a status was faster and is certain to arrive. */
 	atomic {
 		token[id] ? v;
 		if
@@ -437,7 +437,7 @@ outrun:
 		recycle(id);
 		if
 		:: v != GRANTED -> goto returns
-		:: v == GRANTED && why == TIMED_OUT -> inFlight--; held++; goto holds
+		:: v == GRANTED && reason == TIMED_OUT -> inFlight--; held++; goto holds
 		:: else -> inFlight--; held++; goto gives
 		fi
 	};
@@ -447,12 +447,12 @@ competes:
 		LOCK;
 		find(id);
 		if
-		:: at == inLine -> at = 0; mu = NOBODY; goto parked
+		:: at == queued -> at = 0; mu = NONE; goto parked
 		:: else -> at = 0
 		fi;
-		competitor = NOBODY;
+		competitor = NONE;
 		if
-		:: free > 0 -> free--; held++; pull(id); won = true
+		:: free > 0 -> free--; held++; dequeue(id); won = true
 		:: else
 		fi;
 		back = COMPETED;
@@ -469,13 +469,13 @@ gives:
 
 settles:
 	serveAndUnlock();
-#ifdef MUTANT_LEAD_AFTER_UNLOCK
+#ifdef MUTANT_PROMOTE_AFTER_UNLOCK
 	if
-	:: d_step { lead != NOBODY -> tell(lead, WATCH_DONE); lead = NOBODY }
-	:: lead == NOBODY
+	:: d_step { promotee != NONE -> sendToken(promotee, WATCH_DONE); promotee = NONE }
+	:: promotee == NONE
 	fi;
 #endif
-	/* One verdict per step, now that the mutex was left. */
+	/* One status per step, after the mutex was unlocked. */
 	do
 	:: d_step { outs > 0 -> deliver() }
 	:: atomic { outs == 0 ->
@@ -485,7 +485,7 @@ settles:
 		:: back == LEFT || back == COMPETED && won -> break
 		fi }
 	od;
-	/* Out of line by itself and not by a verdict. What else could be in its
+	/* Out of the queue by itself, not by a status. What else could be in its
 	 * channel was sent under the mutex: drainTokens. */
 	do
 #ifndef MUTANT_NOT_DRAINED
@@ -506,7 +506,7 @@ settles:
 returns:
 	atomic {
 		v = 0;
-		why = 0;
+		reason = 0;
 		watches = false;
 		rounds--;
 		if
@@ -516,7 +516,7 @@ returns:
 	}
 }
 
-/* The contexts end at any moment, but they do. */
+/* The contexts end at any moment, but certainly. */
 proctype ender(byte c) {
 	atomic { ended[c] = true; finished++ }
 }
@@ -525,7 +525,7 @@ proctype ender(byte c) {
 
 #define CONSERVED (coming + free + held + inFlight == 1)
 
-/* check is stuck in its first step for as long as all is well. */
+/* check stays at its first step while all invariants hold. */
 active proctype check() {
 end:
 	atomic { !CONSERVED -> assert(CONSERVED) }
@@ -534,10 +534,10 @@ end:
 init {
 	byte i, processes;
 	atomic {
-		limited = NOBODY;
+		limited = NONE;
 		do
 		:: i < WAITERS -> run process(i); i++
-		:: i < WAITERS && limited == NOBODY -> limited = i
+		:: i < WAITERS && limited == NONE -> limited = i
 		:: i == WAITERS -> break
 		od;
 		i = 0;
@@ -553,12 +553,12 @@ init {
 		processes++;
 #endif
 	}
-	/* Everybody returns: not to get past this is an invalid end state. */
+	/* All return: a run that stops before this is an invalid end state. */
 	atomic {
 		finished == processes;
-		assert(inLine == 0 && watcher == NOBODY);
-		assert(followers == 0 && competitor == NOBODY && (shut || !starving));
-		assert(inFlight == 0 && coming == 0 && mu == NOBODY);
+		assert(queued == 0 && watcher == NONE);
+		assert(followers == 0 && competitor == NONE && (shut || !starving));
+		assert(inFlight == 0 && coming == 0 && mu == NONE);
 		do
 		:: i < WAITERS -> assert(empty(token[i]) && owed[i] == 0); i++
 		:: else -> break

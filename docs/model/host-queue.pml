@@ -1,41 +1,40 @@
 /*
  * The queue of package host, among processes and within one: places.go, queue.go,
- * and of slots.go what finds and gives back one slot.
+ * and the part of slots.go that finds and releases one slot.
  *
  * Callers in some operating-system processes, "hosts" here because Promela has
- * processes of its own, ask for one slot each. Every host has a driver, which
- * waits on behalf of its first caller. Callers may give up at any moment; a
- * host may die at any moment, which drops its locks and leaves its part of the
- * shared memory as it is.
+ * processes of its own, acquire one slot each. Every host has a driver, which
+ * waits on behalf of its first caller. Callers may stop waiting at any moment. A
+ * host may be killed at any moment, which drops its locks and leaves its part of
+ * the shared memory as it is.
  *
- * One step here is one atomic operation of the code on the file or on a mutex,
- * or one system call on a lock or a futex. What a mutex guards is worked on in
- * the step next to it.
+ * One step of the model is one atomic operation of the code on the file or on a
+ * mutex, or one system call on a lock or a futex. Work on what a mutex guards is
+ * part of the step next to it.
  *
- * Nobody polls, so that a caller whom nobody wakes is an invalid end state. With
- * POLL everybody does, as soon as nothing else happens any more, and a caller
- * who then still sleeps while all others do is an assertion that fails.
+ * There is no polling, so that a caller that is never woken is an invalid end
+ * state. With POLL all drivers poll as soon as nothing else happens any more. It is
+ * an assertion failure if a caller still waits then and no process can proceed.
  *
  * Switches (spin -D...), see check.sh for those that are run:
- *   HOSTS=n       2 unless told
- *   CALLERS=n     3 unless told; those beyond the number of hosts are host 0's
- *   SLOTS=n       1 unless told
- *   ARRIVE        callers look whether they need to wait at all, instead of
- *                 standing in line at once
+ *   HOSTS=n       default 2
+ *   CALLERS=n     default 3; those beyond the number of hosts are in host 0
+ *   SLOTS=n       default 1
+ *   ARRIVE        callers check whether they need to wait at all, instead of
+ *                 joining the queue at once
  *   HINTS         slots are found by the bitmap first, with all its steps
- *   HOLDERS=n     so many callers, the last ones, have a slot from the start; 1
- *                 unless told
- *   ASLEEP=m      those callers, bit by bit, are in line from the start, and
- *                 their drivers asleep
- *   KEEP          who is served keeps the slot for ever
- *   CANCEL=m      those callers, bit by bit, may give up
- *   TRY=n         the last n callers who do not hold would not wait
- *   UNSETTLED     somebody has a slot beyond the capacity and keeps it, so that
- *                 one slot less may be had
- *   FINE          a look along the line is one step per place, not one in all
- *   POLL=n        everybody polls in the end, and n times before
- *   DEATH=n       host n dies
- *   PASS          somebody does not look for so long that it counts as stopped
+ *   HOLDERS=n     the last n callers hold a slot from the start; default 1
+ *   ASLEEP=m      these callers, as a bit mask, are queued from the start, and
+ *                 their drivers are asleep
+ *   KEEP          callers that are served keep the slot for ever
+ *   CANCEL=m      these callers, as a bit mask, may stop waiting
+ *   TRY=n         the last n callers that do not hold would not wait
+ *   UNSETTLED     a slot beyond the capacity is held for ever, so that one slot
+ *                 less is available
+ *   FINE          a scan of the queue is one step per place instead of one in all
+ *   POLL=n        all drivers poll at the end, and n times before
+ *   KILL=n        host n is killed
+ *   PASS          one host does not poll for so long that it counts as stopped
  *   MUTANT_...    a protocol broken on purpose: an error must be found
  */
 
@@ -66,13 +65,13 @@
 #define HOLDS(c) ((c) >= CALLERS - HOLDERS)
 #define TRIES(c) (!HOLDS(c) && (c) >= CALLERS - HOLDERS - TRY)
 
-/* ---------------------------------------- the file, which survives its users */
+/* ------------------------------------ the file, which outlives its processes */
 
-byte tickets = 0;               /* the last drawn */
+byte tickets = 0;               /* the last ticket issued */
 byte high = 0;                  /* no place from here on has a waiter */
 byte raises = 0;                /* how often it was raised, in the same word */
-byte bits = 0;                  /* hints: slots somebody has or is taking */
-byte ticket[HOSTS];             /* the place of a host is that of its number */
+byte bits = 0;                  /* hints: slots that are held or being taken */
+byte ticket[HOSTS];             /* the place of a host is at its number */
 bool word[HOSTS];               /* changed since the driver last read it */
 #ifdef PASS
 bool stopped[HOSTS];            /* the beat is too old */
@@ -83,11 +82,11 @@ bool stopped[HOSTS];            /* the beat is too old */
 
 /* ------------------------------------------------------------- the kernel */
 
-byte lock[SLOTS];               /* 1 + the host that has it, or 0 */
+byte lock[SLOTS];               /* 1 + the host that holds it, or 0 */
 bool asleep[HOSTS];             /* the driver, on its word */
-#ifdef DEATH
-bool dead[HOSTS];
-#define ALIVE(i) (!dead[i])
+#ifdef KILL
+bool killed[HOSTS];
+#define ALIVE(i) (!killed[i])
 #else
 #define ALIVE(i) true
 #endif
@@ -98,17 +97,17 @@ bool mu[HOSTS];
 bool driven[HOSTS];
 bool placed[HOSTS];             /* has a place */
 byte firstIn[HOSTS];
-byte secondIn[HOSTS];           /* no host has more than two waiting */
+byte secondIn[HOSTS];           /* no host has more than two waiters */
 byte drawn[CALLERS];            /* the ticket of a caller */
 byte ended[CALLERS];            /* 1 + the slot it was given */
 
-/* ------------------------------------- not in the code, for the properties */
+/* --------------------------------------- not in the code, for the properties */
 
-byte ahead[CALLERS + HOSTS + 2]; /* whom a caller, or a driver, saw or should
-                                 * have seen ahead, as long as it stands there */
-byte unserved = 0;              /* callers who wait or are to come, bit by bit */
+byte ahead[CALLERS + HOSTS + 2]; /* hosts that a caller, or a driver, saw or should
+                                 * have seen ahead, as long as they are queued there */
+byte unserved = 0;              /* callers that wait or will arrive, as a bit mask */
 #ifdef POLL
-bool stale = false;             /* everybody has looked in vain */
+bool stale = false;             /* all drivers have polled in vain */
 byte polls = POLL;
 #endif
 
@@ -119,15 +118,15 @@ byte polls = POLL;
 #define SERVED(c) unserved = unserved & ~(1 << (c))
 #endif
 
-/* Who has a slot gives it back, unless that is of no interest to anybody. */
+/* A holder releases its slot, unless no caller is left that could use it. */
 #ifdef KEEP
 #define RELEASES(c) (HOLDS(c) && unserved != 0)
 #else
 #define RELEASES(c) (unserved != 0)
 #endif
 
-/* forget: whoever was ahead at place p is not any more. */
-inline forget(p) {
+/* clearAhead: the host at place p is not ahead of any caller any more. */
+inline clearAhead(p) {
 	q = 0;
 	do
 	:: q < CALLERS + HOSTS + 2 -> ahead[q] = ahead[q] & ~(1 << p); q++
@@ -136,8 +135,8 @@ inline forget(p) {
 	q = 0
 }
 
-/* sees: who looks should see all who stand in line with a lower ticket. */
-inline sees(than) {
+/* noteAhead: a scan should see all queued hosts with a lower ticket. */
+inline noteAhead(than) {
 	q = 0;
 	do
 	:: q < HOSTS ->
@@ -165,12 +164,12 @@ inline sees(than) {
 	v = 0; \
 	i++
 
-/* first leaves in at the place whose turn it is, in t its ticket. Who looks on
+/* first sets at to the place whose turn it is, and t to its ticket. A scan on
  * behalf of a ticket has it in mine. */
 inline first() {
 	d_step {
 		if
-		:: mine != 0 -> sees(mine)
+		:: mine != 0 -> noteAhead(mine)
 		:: else
 		fi;
 		at = NONE;
@@ -194,8 +193,8 @@ inline first() {
 #endif
 }
 
-/* bury puts the dead out of the line. */
-inline bury() {
+/* clearKilled removes a killed host from the queue. */
+inline clearKilled() {
 	d_step {
 		if
 		:: ticket[at] == t -> ticket[at] = 0                    /* CAS */
@@ -204,24 +203,24 @@ inline bury() {
 	}
 }
 
-inline living() {
+inline firstLive() {
 	do
 	:: first();
 	   if
-#ifdef MUTANT_BURY_NOBODY
+#ifdef MUTANT_KEEP_KILLED
 	   :: true -> break
 #else
 	   :: at == NONE || ALIVE(at) -> break                          /* conflict */
-	   :: at != NONE && !ALIVE(at) -> bury()
+	   :: at != NONE && !ALIVE(at) -> clearKilled()
 #endif
 	   fi
 	od
 }
 
-/* nudge leaves in slept whether somebody did. */
-inline nudge(x) {
+/* wake sets slept to whether the driver was asleep. */
+inline wake(x) {
 	d_step {
-#ifndef MUTANT_NUDGE_WITHOUT_WORD
+#ifndef MUTANT_WAKE_WITHOUT_WORD
 		word[x] = driven[x];                                    /* add */
 #endif
 		slept = asleep[x];
@@ -236,26 +235,26 @@ inline wakeFirst() {
 	   :: at == NONE -> break
 	   :: else
 	   fi;
-	   nudge(at);
+	   wake(at);
 	   if
 	   :: slept || ALIVE(at) -> break                               /* conflict */
-	   :: else -> bury()
+	   :: else -> clearKilled()
 	   fi
 	od;
 	atomic { at = 0; t = 0; slept = false }
 }
 
-/* raiseHigh: a CAS that fails starts over, so it is one step. The word has the
- * number of raises too. */
+/* raiseHigh: a CAS that fails starts over, so it is one step. The word contains
+ * the number of raises too. */
 #define RAISE_HIGH(to) high = (high < (to) -> (to) : high); raises++     /* CAS */
 
-#if defined(PASS) && defined(DEATH)
+#if defined(PASS) && defined(KILL)
 #define VACANT(i) (ticket[i] == 0 || STOPPED(i) && !ALIVE(i))
 #else
 #define VACANT(i) (ticket[i] == 0)
 #endif
 
-/* lowerHigh continues with mu of host p kept or not. */
+/* lowerHigh ends with mu of host p kept or not. */
 inline lowerHigh(p, keep) {
 	do
 	:: atomic {
@@ -295,15 +294,15 @@ inline lowerHigh(p, keep) {
 
 /* -------------------------------------------------------------- queue.go */
 
-/* showFirst: showAt or clearAt. The mutex is left with the last step, unless
- * it is kept. A store of what is there already is no step. */
-#define SHOWN(p) (ticket[p] == drawn[firstIn[p]])
-inline showFirst(p, keep) {
+/* publishFirst: publishFirstLocked. The mutex is unlocked with the last step,
+ * unless it is kept. A store of the present value is no step. */
+#define PUBLISHED(p) (ticket[p] == drawn[firstIn[p]])
+inline publishFirst(p, keep) {
 	if
-	:: atomic { !placed[p] || firstIn[p] != NONE && SHOWN(p) && high > p -> UNLOCK(p); mu[p] = keep } /* load */
-	:: atomic { placed[p] && firstIn[p] != NONE && !(SHOWN(p) && high > p) ->
+	:: atomic { !placed[p] || firstIn[p] != NONE && PUBLISHED(p) && high > p -> UNLOCK(p); mu[p] = keep } /* load */
+	:: atomic { placed[p] && firstIn[p] != NONE && !(PUBLISHED(p) && high > p) ->
 		if
-		:: !SHOWN(p) -> to = ticket[p]; forget(p); ticket[p] = drawn[firstIn[p]] /* swap */
+		:: !PUBLISHED(p) -> to = ticket[p]; clearAhead(p); ticket[p] = drawn[firstIn[p]] /* swap */
 		:: else -> to = ticket[p]
 		fi };
 	   atomic {
@@ -312,7 +311,7 @@ inline showFirst(p, keep) {
 		:: else
 		fi;
 		to = 0; UNLOCK(p); mu[p] = keep }
-	:: atomic { placed[p] && firstIn[p] == NONE -> forget(p); ticket[p] = 0 }; /* store */
+	:: atomic { placed[p] && firstIn[p] == NONE -> clearAhead(p); ticket[p] = 0 }; /* store */
 	   lowerHigh(p, keep)
 	fi
 }
@@ -346,7 +345,7 @@ inline unlockSlot() {
 	bits = bits & ~BIT(got)                                         /* and */
 }
 
-/* claim leaves in got a slot that it locked, or NONE. */
+/* claim sets got to a slot that it locked, or to NONE. */
 inline claim(p) {
 #ifdef HINTS
 	/* lockHinted */
@@ -401,7 +400,7 @@ inline claim(p) {
 	od;
 #endif
 #ifdef UNSETTLED
-	/* overCapacity: the one beyond counts too. */
+	/* overCapacity: the slot beyond the capacity counts too. */
 	if
 	:: got == NONE
 	:: got != NONE ->
@@ -419,11 +418,11 @@ inline claim(p) {
 #endif
 }
 
-#define HINTED ((bits & ((1 << SLOTS) - 1)) != (1 << SLOTS) - 1)
+#define BITMAP_FREE ((bits & ((1 << SLOTS) - 1)) != (1 << SLOTS) - 1)
 
-/* free gives got back. */
+/* free releases got. */
 inline free(p) {
-	/* handOver */
+	/* handOff */
 #ifndef UNSETTLED
 	if
 	:: firstIn[p] == NONE                                           /* load */
@@ -431,8 +430,8 @@ inline free(p) {
 	   if
 	   :: !mu[p] && firstIn[p] == NONE
 	   :: atomic { !mu[p] && firstIn[p] != NONE ->
-		mu[p] = true; c = firstIn[p]; sees(drawn[c]) };
-#ifdef MUTANT_HAND_OVER_BLINDLY
+		mu[p] = true; c = firstIn[p]; noteAhead(drawn[c]) };
+#ifdef MUTANT_HAND_OFF_BLINDLY
 		d_step { at = p; t = drawn[c] };
 #else
 		first();
@@ -441,7 +440,7 @@ inline free(p) {
 		:: atomic { at != p || t != drawn[c] || !placed[p] ->
 			ahead[SELF] = 0; c = 0; at = 0; t = 0; UNLOCK(p) }
 		:: atomic { at == p && t == drawn[c] && placed[p] ->
-			assert(ahead[SELF] == 0);         /* nobody is overtaken */
+			assert(ahead[SELF] == 0);         /* no caller is overtaken */
 			at = 0;
 			t = 0;
 			remove(p, c);
@@ -449,11 +448,11 @@ inline free(p) {
 			SERVED(c);
 			c = 0;
 			got = NONE };
-		   showFirst(p, false);
-#ifndef MUTANT_HAND_OVER_TELLS_NOBODY
+		   publishFirst(p, false);
+#ifndef MUTANT_HAND_OFF_WITHOUT_WAKE
 		   if
-		   :: HINTED -> wakeFirst()                             /* load */
-		   :: !HINTED                                           /* load */
+		   :: BITMAP_FREE -> wakeFirst()                        /* load */
+		   :: !BITMAP_FREE                                      /* load */
 		   fi
 #endif
 		fi
@@ -488,7 +487,7 @@ inline drives(p) {
 end:	driven[p];
 
 leads:
-	/* leader. On an empty line it lowers high once more; left out. */
+	/* leader. On an empty queue it lowers high once more; left out. */
 	atomic {
 		LOCK(p);
 		word[p] = false;                                        /* load */
@@ -503,17 +502,17 @@ leads:
 			mine = drawn[w]
 		fi
 	};
-#ifdef MUTANT_STAND_LATE
+#ifdef MUTANT_PUBLISH_LATE
 	mu[p] = false;
 #else
-	showFirst(p, false);
+	publishFirst(p, false);
 #endif
 
 	/* attempt */
 #ifdef MUTANT_ATTEMPT_OUT_OF_TURN
-	atomic { sees(mine); at = NONE; t = 0 };
+	atomic { noteAhead(mine); at = NONE; t = 0 };
 #else
-	living();
+	firstLive();
 #endif
 	if
 	:: at != NONE && t < mine ->
@@ -531,30 +530,30 @@ leads:
 	if
 	:: atomic { !mu[p] && QUEUED(p, w) ->
 		mu[p] = true;
-		assert(ahead[SELF] == 0);        /* nobody is overtaken */
+		assert(ahead[SELF] == 0);        /* no caller is overtaken */
 		remove(p, w);
 		ended[w] = got + 1;
 		SERVED(w);
 		got = 0;
 		w = 0;
 		mine = 0 };
-	   showFirst(p, false)
+	   publishFirst(p, false)
 	:: atomic { !mu[p] && !QUEUED(p, w) -> ahead[SELF] = 0; w = 0; mine = 0 };
 	   free(p)
 	fi;
-#ifndef MUTANT_SERVED_TELLS_NOBODY
+#ifndef MUTANT_SERVED_WITHOUT_WAKE
 	if
-	:: HINTED -> wakeFirst()                                        /* load */
-	:: !HINTED                                                      /* load */
+	:: BITMAP_FREE -> wakeFirst()                                   /* load */
+	:: !BITMAP_FREE                                                 /* load */
 	fi;
 #endif
 	goto leads;
 
 sleeps:
 	atomic { ahead[SELF] = 0; at = 0; t = 0; got = 0; w = 0; mine = 0 };
-#ifdef MUTANT_STAND_LATE
+#ifdef MUTANT_PUBLISH_LATE
 	atomic { LOCK(p) };
-	showFirst(p, false);
+	publishFirst(p, false);
 #endif
 #ifdef MUTANT_READ_WORD_LATE
 	word[p] = false;
@@ -565,7 +564,7 @@ sleeps:
 		:: else -> asleep[p] = true
 		fi
 	};
-	/* Asleep on behalf of nobody is no harm. */
+	/* A driver may sleep although no caller is left. */
 end2:	if
 	:: !asleep[p]
 #ifdef POLL
@@ -583,9 +582,9 @@ inline calls(id, p) {
 	fi;
 
 #ifdef ARRIVE
-	/* takeRuns: busy */
-	atomic { mine = NONE; sees(mine) };
-#ifndef MUTANT_BUSY_UNASKED
+	/* tryClaim: busy */
+	atomic { mine = NONE; noteAhead(mine) };
+#ifndef MUTANT_SKIP_BUSY
 	if
 	:: firstIn[p] != NONE -> goto waits                             /* load */
 	:: firstIn[p] == NONE
@@ -594,7 +593,7 @@ inline calls(id, p) {
 	:: high == 0 -> goto claims                                     /* load */
 	:: high > 0
 	fi;
-	living();
+	firstLive();
 	if
 	:: at != NONE -> goto waits
 	:: at == NONE
@@ -607,7 +606,7 @@ claims:
 	claim(p);
 	if
 	:: atomic { got != NONE ->
-		assert(ahead[SELF] == 0);               /* nobody is overtaken */
+		assert(ahead[SELF] == 0);               /* no caller is overtaken */
 		SERVED(id);
 		goto holds }
 	:: got == NONE
@@ -626,27 +625,27 @@ waits:
 		tickets++;                                              /* add */
 		drawn[id] = tickets;
 		append(p, id);
-#ifdef MUTANT_STAND_LATE
+#ifdef MUTANT_PUBLISH_LATE
 		if
 		:: true
 #else
 		if
 		:: !placed[p]
-		:: else -> leaves = driven[p] && firstIn[p] == id; driven[p] = true; goto stands
+		:: else -> leaves = driven[p] && firstIn[p] == id; driven[p] = true; goto publishes
 #endif
 		fi;
 		driven[p] = true;
 		mu[p] = false;
 		goto parks
 	};
-stands:
+publishes:
 	/* A driver that is started or not asleep cannot lock mu yet. */
-	showFirst(p, leaves);
+	publishFirst(p, leaves);
 	if
 	:: !leaves
-	:: leaves ->                            /* asleep for somebody who left */
-#ifndef MUTANT_NOT_ROUSED
-	   nudge(p);
+	:: leaves ->                            /* asleep for a caller that left */
+#ifndef MUTANT_NOT_WOKEN
+	   wake(p);
 #endif
 	   atomic { slept = false; leaves = false; UNLOCK(p) }
 	fi;
@@ -667,8 +666,8 @@ parks:
 	:: !mu[p] && !QUEUED(p, id) ->
 	   atomic { ended[id] != 0 -> got = ended[id] - 1; ended[id] = 0; goto holds }
 	:: atomic { !mu[p] && QUEUED(p, id) -> mu[p] = true; leaves = (firstIn[p] == id); remove(p, id); SERVED(id) };
-	   showFirst(p, false);
-#ifndef MUTANT_LEAVE_UNTOLD
+	   publishFirst(p, false);
+#ifndef MUTANT_LEAVE_WITHOUT_WAKE
 	   if
 	   :: leaves -> wakeFirst()
 	   :: !leaves
@@ -701,49 +700,49 @@ proctype caller(byte id) {
 	calls(id, p)
 }
 
-#ifdef DEATH
-/* The same, of the host that dies. A guard on every step costs spin most of its
- * reductions, so those who live have none. */
-proctype mortalDriver(byte p) {
+#ifdef KILL
+/* The same for a host that is killed. A guard on every step costs spin most of
+ * its reductions, so the other hosts have none. */
+proctype killableDriver(byte p) {
 	LOCALS;
 	byte w;
-	{ drives(p) } unless { dead[p] }
+	{ drives(p) } unless { killed[p] }
 }
 
-proctype mortalCaller(byte id) {
+proctype killableCaller(byte id) {
 	LOCALS;
 	byte p = HOST(id);
 	bool leaves;
-	{ calls(id, p) } unless { dead[p] }
+	{ calls(id, p) } unless { killed[p] }
 }
 
-/* Everything of the dead is gone but what is in the file. */
+/* Only what is in the file remains of the killed host. */
 proctype killer() {
 	byte q;
 	atomic {
-		dead[DEATH] = true;
-		forget(DEATH);
+		killed[KILL] = true;
+		clearAhead(KILL);
 		do
-		:: q < SLOTS -> lock[q] = (lock[q] == DEATH + 1 -> 0 : lock[q]); q++
+		:: q < SLOTS -> lock[q] = (lock[q] == KILL + 1 -> 0 : lock[q]); q++
 		:: else -> break
 		od;
 		q = 0;
 		do
-		:: q < CALLERS -> unserved = unserved & ~(HOST(q) == DEATH -> 1 << q : 0); q++
+		:: q < CALLERS -> unserved = unserved & ~(HOST(q) == KILL -> 1 << q : 0); q++
 		:: else -> break
 		od;
 		q = 0
 	}
 }
-#define MORTAL(p) ((p) == DEATH)
+#define KILLABLE(p) ((p) == KILL)
 #else
-#define MORTAL(p)        false
-#define mortalDriver(p)  driver(p)
-#define mortalCaller(id) caller(id)
+#define KILLABLE(p)        false
+#define killableDriver(p)  driver(p)
+#define killableCaller(id) caller(id)
 #endif
 
 #ifdef PASS
-/* For somebody too much time goes by without a look, at any moment. */
+/* One host does not poll for too long, at any moment. */
 proctype clock() {
 	byte p, q;
 	atomic {
@@ -752,7 +751,7 @@ proctype clock() {
 		:: break
 		od;
 		stopped[p] = true;
-		forget(p);
+		clearAhead(p);
 		p = 0
 	}
 }
@@ -792,30 +791,30 @@ init {
 		od;
 		i = 0;
 		do
-		:: i < HOSTS && !MORTAL(i) -> run driver(i); i++
-		:: i < HOSTS && MORTAL(i) -> run mortalDriver(i); i++
+		:: i < HOSTS && !KILLABLE(i) -> run driver(i); i++
+		:: i < HOSTS && KILLABLE(i) -> run killableDriver(i); i++
 		:: else -> break
 		od;
 		i = 0;
 		do
-		:: i < CALLERS && !MORTAL(HOST(i)) -> run caller(i); i++
-		:: i < CALLERS && MORTAL(HOST(i)) -> run mortalCaller(i); i++
+		:: i < CALLERS && !KILLABLE(HOST(i)) -> run caller(i); i++
+		:: i < CALLERS && KILLABLE(HOST(i)) -> run killableCaller(i); i++
 		:: else -> break
 		od;
 		i = 0;
 #ifdef PASS
 		run clock();
 #endif
-#ifdef DEATH
+#ifdef KILL
 		run killer()
 #endif
 	}
-	/* Everybody returns: not to get past this is an invalid end state. */
+	/* All return: a run that stops before this is an invalid end state. */
 #ifdef POLL
 	do
 	:: unserved == 0 -> break
 	:: atomic { timeout && unserved != 0 ->
-		assert(!stale);         /* nobody is stuck for ever */
+		assert(!stale);         /* no caller is stuck for ever */
 		stale = true;
 		do
 		:: i < HOSTS -> asleep[i] = false; i++
