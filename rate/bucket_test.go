@@ -74,12 +74,33 @@ func TestBucket_MemoryIsBounded(t *testing.T) {
 		if b.settleOnce(id) {
 			b.refund(id, 1)
 		}
-		if len(b.deficits) > maxDeficits || len(b.settled) > maxSettled {
-			t.Fatalf("%d deficits, %d settled", len(b.deficits), len(b.settled))
+		if len(b.deficits) > maxDeficits || len(b.settled) > maxSettled || len(b.before) > maxSettled {
+			t.Fatalf("%d deficits, %d and %d settled", len(b.deficits), len(b.settled), len(b.before))
 		}
 	}
 	if b.free <= 0 || b.free > burst {
 		t.Errorf("%d free", b.free)
+	}
+}
+
+// TestBucket_RefundsOnceAfterItForgets settles so many grants that the first is forgotten.
+func TestBucket_RefundsOnceAfterItForgets(t *testing.T) {
+	t.Parallel()
+	b := bucket{n: 1, period: 1, burst: 1 << 40, free: 1 << 40}
+	settle := func(id uint64) bool { return b.settleOnce(id) && b.refund(id, 1) }
+	b.take(2)
+	first := b.take(2)
+	if !settle(first) || settle(first) {
+		t.Error("a grant was not refunded exactly once")
+	}
+	for range 3 * maxSettled * 64 {
+		settle(b.take(2))
+	}
+	if settle(first) {
+		t.Error("a grant that was forgotten was refunded again")
+	}
+	if settle(b.last - 64*maxSettled) {
+		t.Error("one of the latest grants was refunded again")
 	}
 }
 
