@@ -302,15 +302,12 @@ func (g *Gate) PauseUntil(t time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.advanceLocked()
-	g.paused = at + min(max(0, int64(time.Until(t))), maxPause)
+	g.paused = at + max(0, int64(time.Until(t)))
 	if g.paused < at { // overflow
 		g.paused = math.MaxInt64
 	}
 	g.serveLocked()
 }
-
-// maxPause bounds a pause, to a century or so, so that no difference of times overflows.
-const maxPause = math.MaxInt64 / 2
 
 func (g *Gate) fault(op string, n int64, err error, detail string) *sema.Error {
 	st := g.Stats()
