@@ -96,7 +96,7 @@ func TestBucket_RefundsOnceAfterItForgets(t *testing.T) {
 	var recent uint64
 	for i := range 3 * maxSettled {
 		b.advance(b.at + 64) // what was taken returns, so that the list of deficits stays short
-		for range 63 {       // so that each id that is settled has a word of its own
+		for range 63 {       // so that no two ids that are settled share 64 bits
 			b.take(1)
 		}
 		id := b.take(2)

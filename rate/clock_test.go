@@ -39,7 +39,7 @@ func TestGate_UsedInABubble(t *testing.T) {
 }
 
 // TestGate_PacesCallersThatComeLate checks that permits are an interval apart, whether or
-// not a caller waits for them, and whoever looks at the gate meanwhile.
+// not a caller waits for them, and whatever reads the state of the gate meanwhile.
 func TestGate_PacesCallersThatComeLate(t *testing.T) {
 	for _, late := range []time.Duration{0, 100 * time.Millisecond, 900 * time.Millisecond, 1900 * time.Millisecond} {
 		t.Run(late.String(), func(t *testing.T) {

@@ -113,7 +113,7 @@ func (g *Gate) waitLocked(ctx context.Context, n int64) (id uint64, err error) {
 		defer timer.Stop()
 		limit = timer.C
 	}
-	due := time.NewTimer(time.Hour)
+	due := time.NewTimer(time.Hour) // for the first waiter; it polls at once, and sets the time
 	defer due.Stop()
 	for {
 		select {

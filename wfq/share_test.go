@@ -522,8 +522,8 @@ func TestQueue_DisplacesWaitersWhenFull(t *testing.T) {
 	})
 }
 
-// TestQueue_SaysWhyAWaiterWasDisplaced checks the facts of its error.
-func TestQueue_SaysWhyAWaiterWasDisplaced(t *testing.T) {
+// TestQueue_ReportsWhyAWaiterWasDisplaced checks the facts of its error.
+func TestQueue_ReportsWhyAWaiterWasDisplaced(t *testing.T) {
 	t.Parallel()
 	for class, want := range map[string]string{"high": "displaced by a caller of a higher tier", "equal": "displaced by a caller of a class with fewer waiters"} {
 		synctest.Test(t, func(t *testing.T) {
