@@ -173,28 +173,22 @@ var (
 	errDisplacedByLength = &detailed{sema.ErrQueueFull, "displaced by a caller of a class with fewer waiters"}
 )
 
-// displaceLocked ends a wait to make room for w: the newest one of the lowest tier, if
-// that is below the tier of w, or of the same tier, if that class has at least about twice
-// as many waiters as that of w. It reports whether it did.
-func (q *Queue) displaceLocked(w *waiter) bool {
+// displacedLocked returns the waiter that leaves to make room for w: the newest one of the
+// lowest tier, if that is below the tier of w, or of the same tier, if that class has at least
+// about twice as many waiters as that of w. It returns nil if there is none.
+func (q *Queue) displacedLocked(w *waiter) *waiter {
 	for _, t := range slices.Backward(q.tiers) {
 		victim, length := t.longestLocked()
 		if victim == nil {
 			continue
 		}
 		if t.level > w.level || t.level == w.level && length <= bits.Len(uint(w.class.waiters+1)) {
-			return false
+			return nil
 		}
-		last := victim.queue.Last()
-		if last == nil { // all have inherited their tier
-			return false
+		if last := victim.queue.Last(); last != nil {
+			return last.Of
 		}
-		why := errDisplacedByTier
-		if t.level == w.level {
-			why = errDisplacedByLength
-		}
-		q.rejectLocked(last.Of, why)
-		return true
+		return nil // all have inherited their tier
 	}
-	return false
+	return nil
 }

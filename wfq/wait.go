@@ -65,14 +65,33 @@ func (c *class) tryLocked(w *waiter) error {
 	return nil
 }
 
+// roomLocked returns why w may not wait, or which waiter has to leave for it; nil: none.
+func (c *class) roomLocked(w *waiter) (displaced *waiter, err error) {
+	q := c.q
+	if most := c.share.MaxWaiters; most != 0 && c.waiters >= max(0, most) {
+		return nil, &detailed{sema.ErrQueueFull, fmt.Sprintf("at most %d of the class may wait", max(0, most))}
+	}
+	if most := q.settings.MaxWaiters; most != 0 && q.waiters >= max(0, most) {
+		if displaced = q.displacedLocked(w); displaced == nil {
+			return nil, sema.ErrQueueFull
+		}
+	}
+	return displaced, nil
+}
+
 // enqueueLocked makes w wait, or returns why it may not.
 func (c *class) enqueueLocked(w *waiter) error {
 	q := c.q
-	if most := c.share.MaxWaiters; most != 0 && c.waiters >= max(0, most) {
-		return &detailed{sema.ErrQueueFull, fmt.Sprintf("at most %d of the class may wait", max(0, most))}
+	displaced, err := c.roomLocked(w)
+	if err != nil {
+		return err
 	}
-	if most := q.settings.MaxWaiters; most != 0 && q.waiters >= max(0, most) && !q.displaceLocked(w) {
-		return sema.ErrQueueFull
+	if displaced != nil {
+		why := errDisplacedByTier
+		if displaced.class.tier.level == w.level {
+			why = errDisplacedByLength
+		}
+		q.rejectLocked(displaced, why)
 	}
 	w.wake = make(chan struct{}, 1)
 	w.queued = true
