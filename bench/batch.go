@@ -13,16 +13,12 @@ import (
 // An operation is one unit. The weight that contenders are called with is the number of
 // units in a batch.
 func batchScenarios() []scenario {
-	targets := []target{
-		{impl: splitTogether.name, rival: singlesTogether.name, limit: 1},
-		{impl: wholeBatch.name, rival: singlesTogether.name, limit: 1},
-	}
 	var all []scenario
 	for _, n := range []int64{8, 64} {
 		all = append(all, scenario{
 			name: fmt.Sprintf("batch-%d", n), about: fmt.Sprintf("one goroutine, units in batches of %d, all held together and each released for itself", n),
 			impls:   contendedWeighted(1, n, 1_024_000, []int64{n}, noHold, splitTogether, singlesTogether, wholeBatch, xsyncBatch, xsyncSinglesTogether),
-			targets: targets,
+			targets: []target{{impl: wholeBatch.name, rival: singlesTogether.name, limit: 0.5}},
 		})
 	}
 	// Goroutines that acquire the units of a batch one by one and hold them together can

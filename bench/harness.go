@@ -200,11 +200,11 @@ func (s suite) writeJSON(w io.Writer) error {
 func (s suite) writeText(w io.Writer) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for scenario, rows := range s.byScenario() {
-		fmt.Fprintf(tab, "\n%s\t\t\t\t\t\t\t\t  %s\n", scenario, s.about[scenario])
-		fmt.Fprint(tab, "\tns/op\tallocs/op\tbytes\tp50 ns\tp99 ns\tp99.9 ns\tmax ns\t\n")
+		fmt.Fprintf(tab, "\n%s\t\t\t\t\t\t\t\t\t  %s\n", scenario, s.about[scenario])
+		fmt.Fprint(tab, "\tns/op\tallocs/op\tbytes\tp50 ns\tp99 ns\tp99.9 ns\tmax ns\tcount\t\n")
 		for _, r := range rows {
-			fmt.Fprintf(tab, "%s\t%.1f\t%.2f\t%s\t%s\t%s\t%s\t%s\t\n", r.Impl, r.NsOp, r.AllocsOp, ifMeasured(r.BytesOp),
-				ifMeasured(r.P50), ifMeasured(r.P99), ifMeasured(r.P999), ifMeasured(r.Max))
+			fmt.Fprintf(tab, "%s\t%.1f\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Impl, r.NsOp, r.AllocsOp, ifMeasured(r.BytesOp),
+				ifMeasured(r.P50), ifMeasured(r.P99), ifMeasured(r.P999), ifMeasured(r.Max), ifMeasured(r.Count))
 		}
 		tab.Flush()
 		for _, b := range s.targets[scenario] {
