@@ -153,13 +153,20 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
+// byProcessorTime makes measure return the processor time of the process instead of the
+// time elapsed. On a busy machine that is what an operation costs without the other load.
+var byProcessorTime bool
+
 // measure times f, which does ops operations.
 func measure(ops int, f func()) sample {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start := time.Now()
+	start, used := time.Now(), processorTime()
 	f()
 	elapsed := time.Since(start)
+	if byProcessorTime {
+		elapsed = processorTime() - used
+	}
 	runtime.ReadMemStats(&after)
 	return sample{ops: ops, elapsed: elapsed, mallocs: after.Mallocs - before.Mallocs}
 }
