@@ -8,6 +8,7 @@
 //	go run . core --json          # print JSON
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text
+//	go run . core --processor-time # on a busy machine: processor time instead of elapsed time
 package main
 
 import (
