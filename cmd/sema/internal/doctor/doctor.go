@@ -112,8 +112,9 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	return r
 }
 
-// leastOpenTimeout is the shortest timeout for TLS and authentication. The default --timeout
-// leads to this timeout, so that a server that does not respond is reported soon.
+// leastOpenTimeout is the shortest timeout for TLS and authentication, and the one that results
+// from the default --timeout. It is short, so that a server that does not respond is reported
+// soon.
 const leastOpenTimeout = 5 * time.Second
 
 // open checks the steps after a connection: TLS, authentication, tables.

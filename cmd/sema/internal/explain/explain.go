@@ -92,8 +92,9 @@ func rejection(err error) (facts, hint string) {
 	return fmt.Sprintf("no permit of %q is free: %s", e.Name, numbers), holders
 }
 
-// undecided reports whether no permit was granted for another reason than that all are held.
-// Then the detail is that reason; otherwise it is empty, or the duration of a wait.
+// undecided reports whether the store could not decide if a permit is free. The detail of such
+// an error is the reason. If all permits are held, the detail is empty or the duration of the
+// wait.
 func undecided(e *sema.Error) bool {
 	_, err := time.ParseDuration(e.Detail)
 	return (errors.Is(e, sema.ErrTimeout) || errors.Is(e, sema.ErrFull)) && e.Detail != "" && err != nil

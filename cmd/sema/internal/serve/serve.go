@@ -108,8 +108,8 @@ func (c *Config) merge(flags *pflag.FlagSet, given map[string]string, file *stri
 }
 
 // ballast is the size of a heap block that is never written to: it uses address space, not
-// memory. It makes the garbage collector run less often: the live heap of a server is small, so
-// the collector would run every few megabytes, which takes a twentieth of the time under load.
+// memory. It makes the garbage collector run less often. Without it the live heap is so small
+// that the collector runs every few megabytes, which takes a twentieth of the time under load.
 const ballast = 12 << 20
 
 // run serves until a signal to stop.
