@@ -80,7 +80,7 @@ func rejection(err error) (facts, hint string) {
 		return fmt.Sprintf("%q has a capacity of %d, so %d permits can never be granted", e.Name, e.Capacity, e.Weight),
 			fmt.Sprintf("acquire fewer with --weight, or raise the capacity: sema set %s --capacity %d", name, e.Weight)
 	case errors.Is(err, sema.ErrDraining):
-		return fmt.Sprintf("%q is draining and grants no permits", e.Name), fmt.Sprintf("'sema resume %s' ends that", name)
+		return fmt.Sprintf("%q is draining and grants no permits", e.Name), fmt.Sprintf("'sema resume %s' ends the draining", name)
 	case errors.Is(err, sema.ErrQueueFull):
 		return fmt.Sprintf("the queue of %q is full: %s", e.Name, numbers),
 			fmt.Sprintf("retry later, or allow more waiters: sema set %s --max-waiters N", name)
