@@ -1,5 +1,5 @@
 // Package doctor implements the command that examines a store: whether it can be reached, its
-// latency, its clock, and whether its settings ensure that permits are neither forgotten nor
+// latency, its clock, and whether its settings ensure that permits are neither lost nor
 // granted twice. It acquires from a scratch semaphore, which it removes afterwards. It creates
 // and upgrades no tables: older programs may use them. Package loadtest measures a store under
 // load.
