@@ -1,7 +1,7 @@
-// Package devices restricts a command to some of the devices of a machine, with the variables
-// that the runtimes of GPUs read. The number of a permit is an index into the devices that the
-// caller may use itself: a list in the environment of this process (the outer mask) is composed
-// with the numbers.
+// Package devices restricts a command to some of the devices of a machine. It sets the
+// environment variables that the runtimes of GPUs read. The number of a permit is an index into
+// the devices that this process may use: if such a variable is set already (the outer mask),
+// number 0 is the first device in it.
 package devices
 
 import (
