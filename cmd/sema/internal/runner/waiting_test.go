@@ -39,6 +39,7 @@ func (l *fakeSemaphore) Standing(context.Context) (scope.Standing, error) { retu
 type hold struct{ released bool }
 
 func (*hold) Environment() []string           { return nil }
+func (*hold) Slots() []int64                  { return nil }
 func (*hold) Attach(*exec.Cmd) error          { return nil }
 func (*hold) Lost() <-chan struct{}           { return nil }
 func (*hold) Err() error                      { return nil }
