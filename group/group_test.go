@@ -537,7 +537,7 @@ func TestStream_Panics(t *testing.T) {
 	}
 }
 
-// A sequence whose goroutine ends is not one that has no further values.
+// TestStream_SequenceThatEndsItsGoroutine: that is not a sequence without further values.
 func TestStream_SequenceThatEndsItsGoroutine(t *testing.T) {
 	t.Parallel()
 	var got []string

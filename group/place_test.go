@@ -38,7 +38,7 @@ func wantDone(t *testing.T, g *group.Group) {
 
 func TestGroup_CallerThatGivesUpLeavesTheGate(t *testing.T) {
 	t.Parallel()
-	t.Run("nobody else waits", func(t *testing.T) {
+	t.Run("no other function waits", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			gate := sema.New(10)
@@ -128,7 +128,7 @@ func giveUp(t *testing.T, g *group.Group, n int64) {
 	}
 }
 
-// A function that runs under the permit of the one before it needs none of the gate.
+// TestGroup_FunctionUnderAKeptPermitLeavesTheGate: it has the permit of the function before it.
 func TestGroup_FunctionUnderAKeptPermitLeavesTheGate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,8 @@ func TestGroup_FunctionUnderAKeptPermitLeavesTheGate(t *testing.T) {
 	})
 }
 
-// MaxWait bounds the wait of each function, not that of the group as a whole.
+// TestGroup_MaxWaitStartsAnewForEachFunction: the wait of one function is not part of that of the
+// next one.
 func TestGroup_MaxWaitStartsAnewForEachFunction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

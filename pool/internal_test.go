@@ -145,8 +145,8 @@ func TestItem_Sizes(t *testing.T) {
 	}
 }
 
-// A caller that pops an idle item to be checked puts it back. If the pool was closed
-// meanwhile the item must be closed, because nobody looks at the stack any more.
+// TestStack_ItemPutBackIntoAClosedPoolIsClosed: a caller pops an item that needs a Check, and
+// Close does not find it on the stack.
 func TestStack_ItemPutBackIntoAClosedPoolIsClosed(t *testing.T) {
 	t.Parallel()
 	closed := 0
@@ -173,7 +173,7 @@ func TestStack_ItemPutBackIntoAClosedPoolIsClosed(t *testing.T) {
 	}
 }
 
-// A caller may have got its permit just before a Drain.
+// TestPool_FindRejectsAfterDrain: the caller got its permit just before the Drain.
 func TestPool_FindRejectsAfterDrain(t *testing.T) {
 	t.Parallel()
 	p := newIntPool(1)

@@ -193,8 +193,8 @@ func TestLoad_RejectsBadFiles(t *testing.T) {
 	}
 }
 
-// A file may be anything. What is reported about it is bounded, and so is the work: reports
-// that quote a long name for each of many keys would take minutes.
+// TestLoad_ReportsOfHugeFilesAreBounded: to quote a long name for each of many keys would take
+// minutes.
 func TestLoad_ReportsOfHugeFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	many := func(n int, format string) string {
