@@ -152,6 +152,9 @@ func TestGroup_MaxWaitStartsAnewForEachFunction(t *testing.T) {
 		for range 5 {
 			g.Go(sleeps(900 * time.Millisecond))
 		}
+		go g.Go(sleeps(900 * time.Millisecond)) // at 3.6s, when the fifth starts; runs at 4.5s
+		time.Sleep(500 * time.Millisecond)
+		g.Go(sleeps(900 * time.Millisecond)) // at 4.1s; runs at 5.4s
 		wantDone(t, g)
 	})
 }

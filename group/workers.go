@@ -44,11 +44,8 @@ type task struct {
 type place struct {
 	n     int64           // permits that it waits for; 0: it does not wait
 	ctx   context.Context // ends the wait; nil: to be created. One serves many waits
-	leave context.CancelCauseFunc
+	leave context.CancelFunc
 }
-
-// errLeft ends a wait at the gate that no job needs.
-var errLeft = errors.New("group: no function waits for these permits")
 
 // keepFor is how long a permit may be kept for further functions.
 const keepFor = 100 * time.Microsecond
@@ -270,7 +267,7 @@ func (w *workers) represent(g *Group) task {
 			w.mu.Unlock()
 			p.Release()
 			w.mu.Lock()
-		case context.Cause(ctx) != errLeft && j != nil && j.number == number:
+		case j != nil && j.number == number: // and not one for which the wait began too early
 			w.rejectLocked(g, j, err)
 		}
 	}
@@ -282,7 +279,7 @@ func (w *workers) represent(g *Group) task {
 func (w *workers) queueLocked(g *Group, n int64) context.Context {
 	w.place.n = n
 	if w.place.ctx == nil {
-		w.place.ctx, w.place.leave = context.WithCancelCause(g.ctx)
+		w.place.ctx, w.place.leave = context.WithCancel(g.ctx)
 	}
 	return w.place.ctx
 }
@@ -291,7 +288,7 @@ func (w *workers) queueLocked(g *Group, n int64) context.Context {
 // it waits for.
 func (w *workers) leaveLocked() {
 	if first := w.jobs.first(); w.place.n > 0 && (first == nil || first.n != w.place.n) {
-		w.place.leave(errLeft)
+		w.place.leave()
 		w.place = place{}
 	}
 }

@@ -156,9 +156,6 @@ func (p *parser) object(v value, what string, do func(key string, at int, v valu
 	}
 	seen := map[string]bool{}
 	for m := range members(v) {
-		if p.full() {
-			return
-		}
 		if seen[m.key] {
 			p.add(m.at, "%q occurs twice in %s", m.key, what)
 			continue

@@ -93,11 +93,8 @@ const (
 	maxPart     = 500 // bytes of a text that a problem quotes
 )
 
-// full reports that further problems are not collected.
-func (r *report) full() bool { return len(r.problems) >= maxProblems }
-
 func (r *report) add(offset int, format string, args ...any) {
-	if !r.full() {
+	if len(r.problems) < maxProblems {
 		r.fail(offset, nil, format, args...)
 	}
 }
