@@ -155,22 +155,27 @@ func (c *failures) Errorf(format string, args ...any) {
 func TestKind_KnowsAllMethods(t *testing.T) {
 	t.Parallel()
 	for _, of := range []struct {
-		typ  reflect.Type
-		kind *kind
-		ends []string
+		typ       reflect.Type
+		kind      *kind
+		transfers []string
 	}{
-		{reflect.TypeFor[sema.Permit](), permit, []string{"Release", "Split", "Lease", "Backing"}},
-		{reflect.TypeFor[pool.Item[int]](), item, []string{"Release", "Discard", "Keep"}},
-		{reflect.TypeFor[*sema.Ticket](), ticket, []string{"Cancel", "Permit"}},
+		{reflect.TypeFor[sema.Permit](), permit, []string{"Split", "Lease", "Backing"}},
+		{reflect.TypeFor[pool.Item[int]](), item, []string{"Keep"}},
+		{reflect.TypeFor[*sema.Ticket](), ticket, []string{"Permit"}},
 	} {
 		var methods []string
 		for m := range of.typ.Methods() {
 			methods = append(methods, m.Name)
 		}
-		known := slices.Concat(of.kind.neutral, of.ends)
+		known := slices.Concat(of.kind.neutral, of.kind.releases, of.transfers)
 		slices.Sort(known)
 		if !slices.Equal(methods, known) {
 			t.Errorf("%v has methods %v, want %v", of.typ, methods, known)
+		}
+		for _, name := range slices.Concat(of.kind.uses, of.kind.proof) {
+			if !slices.Contains(known, name) {
+				t.Errorf("%v has no method %s", of.typ, name)
+			}
 		}
 	}
 }

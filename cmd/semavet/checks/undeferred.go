@@ -45,7 +45,7 @@ func init() {
 func runUndeferred(pass *analysis.Pass) (any, error) {
 	v := newChecker(pass)
 	for _, h := range pass.ResultOf[Dropped].([]*hold) {
-		if h.kind.deferrable && h.name != nil {
+		if h.kind.isGranted() && h.name != nil {
 			v.checkUndeferred(h.call, h.status, h.statement, &holdRelease{v, h})
 		}
 	}
@@ -75,7 +75,7 @@ func (r *holdRelease) ends(p *paths, n ast.Node) bool {
 
 func (r *holdRelease) releases(call *ast.CallExpr) bool {
 	s, ok := call.Fun.(*ast.SelectorExpr)
-	return ok && (s.Sel.Name == "Release" || s.Sel.Name == "Discard") && isVar(r.TypesInfo, s.X, r.hold.name)
+	return ok && slices.Contains(r.hold.kind.releases, s.Sel.Name) && isVar(r.TypesInfo, s.X, r.hold.name)
 }
 
 // fix suggests a defer beside the Release, which may be repeated.

@@ -47,7 +47,7 @@ func runWeighted(pass *analysis.Pass) (any, error) {
 		}
 	}
 	for _, r := range s.releases {
-		if (includeTests || !inTestFile(pass, r.call)) && v.isClosed(s, r.semaphore.id) && !hasCall(s.acquires, r.semaphore.id) {
+		if (includeTests || !inTestFile(pass, r.call)) && v.isClosed(s, r.semaphore.id) && !s.has(s.acquires, r.semaphore.id) {
 			v.reportRelease(r, "%s releases what nothing acquires: the capacity grows, or it panics; acquire first")
 		}
 	}
@@ -56,7 +56,7 @@ func runWeighted(pass *analysis.Pass) (any, error) {
 
 // checkAcquire reports the first mistake in the releases of an acquire.
 func (v *checker) checkAcquire(s *census, a *weightedCall) {
-	if !hasCall(s.releases, a.semaphore.id) {
+	if !s.has(s.releases, a.semaphore.id) {
 		if fn, _ := v.function(a.cursor); a.method == "Acquire" && v.isClosed(s, a.semaphore.id) && fn.Valid() && !isMain(v.Pass, fn) {
 			v.reportAcquire(a, "what %s acquires is never released; defer its Release after checking the error", a.call)
 		}
@@ -69,6 +69,7 @@ func (v *checker) checkAcquire(s *census, a *weightedCall) {
 	if v.accumulates(s, a) {
 		return
 	}
+	repeated := v.isRepeated(s, a)
 	received := v.isPassed(s, a.semaphore.id, s.acquires, s.releases)
 	if search := v.searchTally(a, false); search != nil {
 		switch {
@@ -76,12 +77,12 @@ func (v *checker) checkAcquire(s *census, a *weightedCall) {
 			if v.checkExits(s, search) {
 				return
 			}
-		case !received:
+		case !received && !repeated:
 			v.reportRelease(search.over, "%s releases more than the "+types.ExprString(a.weight)+" that this path acquired: what others hold is released")
 			return
 		}
 	}
-	if received || a.ignored || v.isRepeated(s, a) {
+	if _, inLoop := enclosingLoop(a.cursor); received || a.ignored || repeated || inLoop {
 		return
 	}
 	if search := v.searchTally(a, true); search != nil && search.over != nil {
@@ -150,16 +151,12 @@ func (v *checker) accumulates(s *census, a *weightedCall) bool {
 }
 
 // isRepeated reports whether a function acquires a semaphore more than once, so
-// that one acquire may fail after another succeeded.
+// that one acquire may fail after another succeeded, and a Release may be that of
+// both.
 func (v *checker) isRepeated(s *census, a *weightedCall) bool {
-	_, inLoop := enclosingLoop(a.cursor)
-	return inLoop || slices.ContainsFunc(s.acquires, func(b *weightedCall) bool {
+	return slices.ContainsFunc(s.acquires, func(b *weightedCall) bool {
 		return b != a && b.fn == a.fn && b.semaphore.id == a.semaphore.id
 	})
-}
-
-func hasCall(calls []*weightedCall, id *types.Var) bool {
-	return slices.ContainsFunc(calls, func(c *weightedCall) bool { return c.semaphore.id == id || isParameter(c.semaphore.id) })
 }
 
 // reportAcquire reports at an acquire. The format has one verb, for the call.

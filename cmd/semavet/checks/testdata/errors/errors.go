@@ -88,7 +88,7 @@ func counters(ctx context.Context, c *sema.Counter) {
 	c.Wait(ctx, 1)                  // want `the error of c.Wait is ignored: if it is not nil, the wait ended without a signal; return before the work`
 	_ = c.Wait(ctx, 1)              // want `the error of c.Wait is ignored`
 	go c.Wait(ctx, 1)               // want `the error of c.Wait is ignored`
-	defer (c.Wait(ctx, 1))          // want `the error of c.Wait is ignored`
+	defer c.Wait(ctx, 1)            // want `the error of c.Wait is ignored`
 	c.WaitUpTo(ctx, 1, 3)           // want `the error of c.WaitUpTo is ignored`
 	_, _ = c.WaitUpTo(ctx, 1, 3)    // want `the error of c.WaitUpTo is ignored`
 	c.Wait(context.Background(), 1) // want `the error of c.Wait is ignored`

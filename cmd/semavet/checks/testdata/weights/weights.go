@@ -47,7 +47,7 @@ func (c *cache) twice(ctx context.Context, n int64) error {
 }
 
 func (c *cache) forgotten(ctx context.Context) error {
-	if err := c.memory.Acquire(ctx, 2); err != nil { // want `what c.memory.Acquire\(ctx, 2\) acquires is not released on a path to the return in line 53; defer its Release after checking the error`
+	if err := c.memory.Acquire(ctx, 2); err != nil { // want `what c.memory.Acquire\(ctx, 2\) acquires is not released on a path to the return in line 54; defer its Release after checking the error`
 		return err
 	}
 	if err := work(ctx); err != nil {
