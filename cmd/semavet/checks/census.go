@@ -22,6 +22,7 @@ type weightedCall struct {
 	call      *ast.CallExpr
 	cursor    inspector.Cursor
 	fn        inspector.Cursor // the function around it; of a deferred literal, the function that defers it
+	outermost inspector.Cursor // the function declaration around it, with all its literals
 	method    string
 	semaphore semaphore
 	weight    ast.Expr
@@ -46,7 +47,7 @@ func (v *checker) weightedCalls() *census {
 			continue
 		}
 		w.cursor = c
-		w.fn = v.deferrer(c)
+		w.fn, w.outermost = v.deferrer(c), outermost(c)
 		if w.method == "Release" {
 			s.releases = append(s.releases, w)
 		} else {
@@ -66,6 +67,14 @@ func (v *checker) deferrer(c inspector.Cursor) inspector.Cursor {
 	fn, _ := v.function(c)
 	for fn.Valid() && isDeferred(fn) {
 		fn, _ = v.function(fn.Parent())
+	}
+	return fn
+}
+
+// outermost returns the function around a node that is in no other function.
+func outermost(c inspector.Cursor) (fn inspector.Cursor) {
+	for outer := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
+		fn = outer
 	}
 	return fn
 }
@@ -272,9 +281,17 @@ func (v *checker) isNew(e ast.Expr) bool {
 }
 
 // isClosed reports whether the package contains all uses of a semaphore: it is
-// unexported, and nothing else refers to it.
+// declared here, unexported, and nothing else refers to it.
 func (v *checker) isClosed(s *census, id *types.Var) bool {
-	return !s.shared[id] && !s.aliases[id] && (id.Parent() != v.Pkg.Scope() && !id.IsField() || !id.Exported())
+	isLocal := id.Parent() != v.Pkg.Scope() && !id.IsField()
+	return id.Pkg() == v.Pkg && !s.shared[id] && !s.aliases[id] && (isLocal || !id.Exported())
+}
+
+// isComplete reports whether the files that are checked contain all uses of a
+// semaphore: it is closed, and no file is left out for another platform.
+func (v *checker) isComplete(s *census, id *types.Var) bool {
+	isLocal := id.Parent() != v.Pkg.Scope() && !id.IsField()
+	return v.isClosed(s, id) && (isLocal || len(v.IgnoredFiles) == 0)
 }
 
 // isParameter reports whether a variable is a parameter, a receiver or a result.
@@ -287,10 +304,13 @@ func (s *census) has(calls []*weightedCall, id *types.Var) bool {
 	return slices.ContainsFunc(calls, func(c *weightedCall) bool { return c.semaphore.id == id || s.aliases[c.semaphore.id] })
 }
 
-// isPassed reports whether some function calls one method of a semaphore without
-// the others: permits are passed between functions. For an alias any semaphore
-// of the package counts.
-func (v *checker) isPassed(s *census, id *types.Var, alone, beside []*weightedCall) bool {
+// isPassed reports whether permits of the semaphore of an acquire may be passed
+// between functions, so that the numbers in one function mean nothing: some
+// function calls one method of the semaphore and not the other. A function that
+// does so only in a literal within it, such as a goroutine, counts for itself
+// alone. For an alias any semaphore of the package counts.
+func (v *checker) isPassed(s *census, acquire *weightedCall, alone, beside []*weightedCall) bool {
+	id := acquire.semaphore.id
 	if !v.isClosed(s, id) && (!s.aliases[id] || s.shared[id]) {
 		return true
 	}
@@ -299,7 +319,7 @@ func (v *checker) isPassed(s *census, id *types.Var, alone, beside []*weightedCa
 			return false
 		}
 		return !slices.ContainsFunc(beside, func(b *weightedCall) bool {
-			return b.semaphore.id == a.semaphore.id && b.fn == a.fn
+			return b.semaphore.id == a.semaphore.id && (b.fn == a.fn || b.outermost == a.outermost && a.outermost != acquire.outermost)
 		})
 	})
 }

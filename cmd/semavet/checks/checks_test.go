@@ -32,14 +32,14 @@ type run struct {
 }
 
 var runs = []run{
-	{Dropped, "", []string{"discarded", "paths", "loops", "items", "tickets", "contexts", "ignored", "rates", "spent", "handover", "handover/lib", "clean", "clean/main"}},
-	{Ignored, "", []string{"results", "errors", "quiet", "xsync"}},
-	{Undeferred, "", []string{"recovered", "quiet", "xsync"}},
+	{Dropped, "", []string{"correct", "mistaken", "discarded", "paths", "loops", "items", "tickets", "contexts", "ignored", "rates", "spent", "handover", "handover/lib", "clean", "clean/main"}},
+	{Ignored, "", []string{"correct", "mistaken", "results", "errors", "quiet", "xsync"}},
+	{Undeferred, "", []string{"correct", "mistaken", "recovered", "quiet", "xsync"}},
 	{Undeferred, "calls", []string{"calls", "quiet", "xsync"}},
 	{Undeferred, "all", []string{"undeferred"}},
-	{Weighted, "", []string{"weights", "lost", "passed", "growing", "quiet", "xsync"}},
+	{Weighted, "", []string{"correct", "mistaken", "weights", "lost", "passed", "growing", "quiet", "xsync"}},
 	{Background, "", []string{"quiet", "xsync"}},
-	{Background, "requests", []string{"requests", "quiet", "xsync"}},
+	{Background, "requests", []string{"mistaken", "requests", "quiet", "xsync"}},
 	{Background, "all", []string{"background"}},
 }
 

@@ -297,7 +297,7 @@ func (s *status) source() string { return types.ExprString(s.call.Fun) }
 
 // consequence explains what happens if the status is ignored.
 func (s *status) consequence() string {
-	_, name, _ := strings.Cut(s.source(), ".")
+	name := s.source()[strings.LastIndex(s.source(), ".")+1:]
 	switch {
 	case s.noun == "result":
 		return "if it is false, nothing was acquired, and a Release would release what others hold; use it as a condition"

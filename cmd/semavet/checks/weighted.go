@@ -47,7 +47,7 @@ func runWeighted(pass *analysis.Pass) (any, error) {
 		}
 	}
 	for _, r := range s.releases {
-		if (includeTests || !inTestFile(pass, r.call)) && v.isClosed(s, r.semaphore.id) && !s.has(s.acquires, r.semaphore.id) {
+		if (includeTests || !inTestFile(pass, r.call)) && v.isComplete(s, r.semaphore.id) && !s.has(s.acquires, r.semaphore.id) {
 			v.reportRelease(r, "%s releases what nothing acquires: the capacity grows, or it panics; acquire first")
 		}
 	}
@@ -57,7 +57,7 @@ func runWeighted(pass *analysis.Pass) (any, error) {
 // checkAcquire reports the first mistake in the releases of an acquire.
 func (v *checker) checkAcquire(s *census, a *weightedCall) {
 	if !s.has(s.releases, a.semaphore.id) {
-		if fn, _ := v.function(a.cursor); a.method == "Acquire" && v.isClosed(s, a.semaphore.id) && fn.Valid() && !isMain(v.Pass, fn) {
+		if fn, _ := v.function(a.cursor); a.method == "Acquire" && v.isComplete(s, a.semaphore.id) && fn.Valid() && !isMain(v.Pass, fn) {
 			v.reportAcquire(a, "what %s acquires is never released; defer its Release after checking the error", a.call)
 		}
 		return
@@ -70,7 +70,7 @@ func (v *checker) checkAcquire(s *census, a *weightedCall) {
 		return
 	}
 	repeated := v.isRepeated(s, a)
-	received := v.isPassed(s, a.semaphore.id, s.acquires, s.releases)
+	received := v.isPassed(s, a, s.acquires, s.releases)
 	if search := v.searchTally(a, false); search != nil {
 		switch {
 		case search.over == nil:
@@ -97,7 +97,7 @@ func (v *checker) checkExits(s *census, search *tallySearch) bool {
 	if isMain(v.Pass, search.fn) {
 		return false
 	}
-	passed := v.isPassed(s, a.semaphore.id, s.releases, s.acquires)
+	passed := v.isPassed(s, a, s.releases, s.acquires)
 	releases := slices.ContainsFunc(search.exits, func(e exit) bool { return e.tally.total() > 0 })
 	succeeds := slices.ContainsFunc(search.exits, func(e exit) bool { return e.tally.total() == search.amount && !e.failed })
 	for _, e := range search.exits {
