@@ -123,15 +123,15 @@ func (v *checker) granted(call *ast.CallExpr) (k *kind, results []int, status in
 // a bool must be named ok.
 func indicatesSuccess(status *types.Var) bool { return isError(status.Type()) || status.Name() == "ok" }
 
-// weightOf returns the weight argument of an Acquire, TryAcquire or Request;
-// nil for other calls.
+// weightOf returns the weight argument of an Acquire, TryAcquire or Request, with
+// or without a context; nil for other calls.
 func weightOf(call *ast.CallExpr) ast.Expr {
 	s, ok := call.Fun.(*ast.SelectorExpr)
 	switch {
 	case ok && s.Sel.Name == "Request" && len(call.Args) == 1:
 		return call.Args[0]
-	case ok && (s.Sel.Name == "Acquire" || s.Sel.Name == "TryAcquire") && len(call.Args) == 2:
-		return call.Args[1]
+	case ok && (s.Sel.Name == "Acquire" || s.Sel.Name == "TryAcquire") && (len(call.Args) == 1 || len(call.Args) == 2):
+		return call.Args[len(call.Args)-1]
 	}
 	return nil
 }

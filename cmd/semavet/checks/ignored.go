@@ -76,6 +76,7 @@ func (v *checker) statusOf(call *ast.CallExpr) *status {
 	switch name := fn.Name(); {
 	case isWeighted(fn) || isMethodOf(fn, semaPath, "Spin"):
 		switch {
+		case v.hasNoWeight(call): // a negative weight panics
 		case name == "TryAcquire":
 			return &status{call: call, noun: "result"}
 		case name == "Acquire" && !v.neverEnds(call.Args[0]):
