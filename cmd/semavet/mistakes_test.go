@@ -157,8 +157,8 @@ var xsyncUsers = []string{
 	"github.com/prometheus/procfs/sysfs",
 }
 
-// TestCommand_IsSilentAboutUsersOfXSync runs semavet on real programs.
-func TestCommand_IsSilentAboutUsersOfXSync(t *testing.T) {
+// TestCommand_ReportsNothingInUsersOfXSync runs semavet on real programs.
+func TestCommand_ReportsNothingInUsersOfXSync(t *testing.T) {
 	t.Parallel()
 	workspace, err := filepath.Abs("../../go.work") // its modules require those of the users
 	if err != nil {

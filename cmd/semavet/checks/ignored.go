@@ -271,7 +271,7 @@ func (v *checker) checkEarlyUse(k *kind, p *paths, statement ast.Node, name *typ
 		_, returns := n.(*ast.ReturnStmt)
 		_, deferred := n.(*ast.DeferStmt)
 		if returns || deferred || n == statement || mentions(p.info, n, p.status) || assigns(p.info, n, p.status) || assigns(p.info, n, name) {
-			return false, deferred == false
+			return false, !deferred
 		}
 		use = v.useOf(k, n, name)
 		return use != nil, false

@@ -52,7 +52,7 @@ func (r recoveries) of(fn inspector.Cursor) string {
 
 const itself = "the function"
 
-// recoversItself returns what recovers the panics of a function whoever calls
+// recoversItself returns what recovers the panics of a function in every call of
 // it.
 func (v *checker) recoversItself(fn inspector.Cursor) string {
 	params := signatureOf(v.TypesInfo, fn.Node()).Params()

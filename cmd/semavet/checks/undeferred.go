@@ -28,9 +28,10 @@ var Undeferred = &analysis.Analyzer{
 
 A panic between the acquire and the Release loses the permit. By default only
 functions are checked whose panics are recovered: HTTP handlers, functions that
-call recover, and those of the package that they call. -undeferred.where=calls checks all functions for a Release
-after a call that may panic; -undeferred.where=all reports every Release that is
-not deferred in the function that acquired.` + howToIgnore,
+call recover, and those of the package that they call.
+-undeferred.where=calls checks all functions for a Release after a call that may
+panic; -undeferred.where=all reports every Release that is not deferred in the
+function that acquired.` + howToIgnore,
 	URL:      homePage,
 	Run:      runUndeferred,
 	Requires: append([]*analysis.Analyzer{Dropped}, requirements...),

@@ -1,4 +1,4 @@
-// Package correct uses Sema as programs do: all analyzers are silent.
+// Package correct uses Sema as programs do: nothing is reported.
 package correct
 
 import (

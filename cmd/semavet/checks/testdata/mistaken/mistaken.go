@@ -295,7 +295,7 @@ func (s *service) afterFailure(ctx context.Context) error {
 	return err
 }
 
-// mustGet is called by droppedByMust.
+// mustGet returns what droppedByMust drops.
 func (s *service) mustGet(ctx context.Context) pool.Item[int] { // want mustGet:"hands over what it acquired"
 	item, err := s.conns.Get(ctx)
 	if err != nil {
@@ -321,7 +321,7 @@ func (s *service) switchOnTheError(ctx context.Context) string {
 	return ""
 }
 
-// goroutineOnOnePath is not found: the release is deferred in a goroutine that may not start.
+// goroutineOnOnePath releases in a goroutine that may not start. No check finds that.
 func (s *service) goroutineOnOnePath(ctx context.Context, async bool) error {
 	if err := s.slots.Acquire(ctx, 1); err != nil {
 		return err

@@ -105,7 +105,7 @@ func (s *server) calls(w http.ResponseWriter, r *http.Request) {
 	go s.later(context.Background())
 }
 
-// query is called by a handler.
+// query runs in a handler.
 func (s *server) query(ctx context.Context) error {
 	permit, err := s.db.Acquire(ctx, 1)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *server) later(ctx context.Context) {
 	permit.Release()
 }
 
-// ends has no recover: a panic ends the process.
+// ends calls no recover: a panic ends the process.
 func (s *server) ends(ctx context.Context) error {
 	permit, err := s.db.Acquire(ctx, 1)
 	if err != nil {
