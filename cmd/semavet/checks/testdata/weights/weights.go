@@ -206,4 +206,24 @@ func (c *cache) otherWeights(ctx context.Context, n, m int64) error {
 	return nil
 }
 
+// earlier releases in a defer that precedes the acquire, unless it did so before.
+func (c *cache) earlier(ctx context.Context) error {
+	held := false
+	defer func() {
+		if held {
+			c.memory.Release(1)
+		}
+	}()
+	if err := c.memory.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	held = true
+	if ctx.Err() != nil {
+		c.memory.Release(1)
+		held = false
+		return nil
+	}
+	return work(ctx)
+}
+
 func work(context.Context) error { return nil }
