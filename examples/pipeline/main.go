@@ -30,8 +30,8 @@ func main() {
 	messages := flag.Int("messages", 500, "messages in the broker")
 	buffer := flag.Int("buffer", 16, "capacity of each buffer")
 	flag.Parse()
-	if *messages < 1 || *buffer < 1 {
-		fmt.Fprintln(os.Stderr, "pipeline: want a number of messages and a buffer of at least 1")
+	if *buffer < 1 || *messages < 2**buffer+2 { // fewer do not fill the stages
+		fmt.Fprintln(os.Stderr, "pipeline: want a buffer of at least 1, and messages for twice that and 2 more")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

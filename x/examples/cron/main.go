@@ -71,7 +71,11 @@ func (j job) run(ctx context.Context, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
+	defer func() {
+		ending, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err = errors.Join(err, client.Close(ending)) // until Redis has confirmed the release
+	}()
 	permit, err := j.acquire(ctx, client)
 	if errors.Is(err, sema.ErrFull) {
 		fmt.Printf("%s: skipped, %s\n", j.name, j.why(ctx, client))
@@ -105,8 +109,7 @@ func (j job) acquire(ctx context.Context, client *fleet.Client) (sema.Permit, er
 		_, err = starts.TryAcquire(ctx, 1) // spent: it returns by time
 	}
 	if err != nil {
-		permit.Release()
-		return sema.Permit{}, err
+		return sema.Permit{}, errors.Join(err, fleet.Release(ctx, permit))
 	}
 	return permit, nil
 }
