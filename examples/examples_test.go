@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -20,20 +22,50 @@ import (
 // that is slow and busy.
 const runTimeout = 3 * time.Minute
 
+// binaries is the directory of what build has built.
+var binaries string
+
+func TestMain(m *testing.M) {
+	var err error
+	if binaries, err = os.MkdirTemp("", "examples"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(binaries)
+	os.Exit(code)
+}
+
+var (
+	buildMu sync.Mutex
+	builds  = map[string]func() error{} // guarded by buildMu: by name, each builds once
+)
+
 // build builds the program of a directory and returns the path of its binary. It has the
-// race detector if this test has.
+// race detector if this test has, unless flags are given.
 func build(t *testing.T, name string, flags ...string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
+	file := filepath.Join(binaries, name)
 	if runtime.GOOS == "windows" {
 		file += ".exe"
 	}
 	if len(flags) == 0 {
 		flags = raceFlags
 	}
-	args := append([]string{"build", "-o", file}, flags...)
-	if output, err := exec.Command("go", append(args, "./"+name)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
+	buildMu.Lock()
+	if builds[name] == nil {
+		builds[name] = sync.OnceValue(func() error {
+			args := append([]string{"build", "-o", file}, flags...)
+			output, err := exec.Command("go", append(args, "./"+name)...).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%w\n%s", err, output)
+			}
+			return nil
+		})
+	}
+	once := builds[name]
+	buildMu.Unlock()
+	if err := once(); err != nil {
+		t.Fatal(err)
 	}
 	return file
 }

@@ -46,7 +46,7 @@ func TestGPU_KeepsMemoryAndCompute(t *testing.T) {
 }
 
 // TestWalk_KeepsItsDescriptorBudget runs the program with a limit of the kernel that is a
-// little above its budget.
+// little above its budget, and with so many threads that it would exceed that.
 func TestWalk_KeepsItsDescriptorBudget(t *testing.T) {
 	needUnix(t)
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestWalk_KeepsItsDescriptorBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	const budget = 8
-	p := run(t, 0, "sh", "-c", `ulimit -n 24 && exec "$@"`, "sh", build(t, "walk"), "-descriptors", fmt.Sprint(budget), root)
+	p := run(t, 0, "sh", "-c", `ulimit -n 24 && GOMAXPROCS=64 exec "$@"`, "sh", build(t, "walk"), "-descriptors", fmt.Sprint(budget), root)
 	got := p.numbers(t, `(\d+) directories, (\d+) files, (\d+) lines, 0 failed; at most (\d+) of 8 descriptors open`)
 	if want := []int{1 + 14 + 30, 300, 300 * 20_000}; got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
 		t.Errorf("%v directories, files and lines, want %v", got[:3], want)
