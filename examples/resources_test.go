@@ -51,25 +51,35 @@ func TestWalk_KeepsItsDescriptorBudget(t *testing.T) {
 	needUnix(t)
 	t.Parallel()
 	root := t.TempDir()
-	for d := range 30 {
-		// Deeper than the budget: a walk that kept its directories open would stop.
-		dir := filepath.Join(root, filepath.Join(strings.Split(strings.Repeat("d", d%15), "")...), fmt.Sprint(d))
+	write := func(dir string, files, size int) {
+		t.Helper()
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for f := range 10 {
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(f)), []byte(strings.Repeat("line\n", 20_000)), 0o600); err != nil {
+		for f := range files {
+			path := filepath.Join(dir, fmt.Sprint(f))
+			if err := os.WriteFile(path, []byte("first line\nsecond line\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(path, int64(size)); err != nil { // sparse: it takes time to read
 				t.Fatal(err)
 			}
 		}
 	}
+	// Deeper than the budget: a walk that kept its directories open would stop.
+	deep := root
+	for range 15 {
+		deep = filepath.Join(deep, "d")
+		write(deep, 2, 100)
+	}
+	write(filepath.Join(root, "wide"), 200, 1<<20)
 	if err := os.Symlink(root, filepath.Join(root, "link")); err != nil {
 		t.Fatal(err)
 	}
 	const budget = 8
 	p := run(t, 0, "sh", "-c", `ulimit -n 24 && GOMAXPROCS=64 exec "$@"`, "sh", build(t, "walk"), "-descriptors", fmt.Sprint(budget), root)
 	got := p.numbers(t, `(\d+) directories, (\d+) files, (\d+) lines, 0 failed; at most (\d+) of 8 descriptors open`)
-	if want := []int{1 + 14 + 30, 300, 300 * 20_000}; got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+	if want := []int{1 + 15 + 1, 230, 2 * 230}; got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
 		t.Errorf("%v directories, files and lines, want %v", got[:3], want)
 	}
 	if got[3] > budget {
