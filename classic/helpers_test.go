@@ -1,0 +1,131 @@
+package classic_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sema-go/sema"
+)
+
+// noContext is what a careless caller passes.
+var noContext context.Context
+
+// errCause is the cause of contexts that tests end.
+var errCause = errors.New("cause")
+
+// A call is a function that runs in another goroutine of a bubble.
+type call[T any] struct {
+	ended bool
+	value T
+	err   error
+}
+
+// start starts a call, and returns when it has ended or waits.
+func start[T any](fn func() (T, error)) *call[T] {
+	c := &call[T]{}
+	go func() {
+		c.value, c.err = fn()
+		c.ended = true
+	}()
+	synctest.Wait()
+	return c
+}
+
+// acquiring starts an Acquire.
+func acquiring(ctx context.Context, g sema.Gate, n int64) *call[sema.Permit] {
+	return start(func() (sema.Permit, error) { return g.Acquire(ctx, n) })
+}
+
+// wantWaiting fails if the call has ended.
+func (c *call[T]) wantWaiting(t testing.TB) {
+	t.Helper()
+	synctest.Wait()
+	if c.ended {
+		t.Fatalf("a call returned %v, %v, want it to wait", c.value, c.err)
+	}
+}
+
+// want fails unless the call has ended without an error, and returns its value.
+func (c *call[T]) want(t testing.TB) T {
+	t.Helper()
+	synctest.Wait()
+	if !c.ended || c.err != nil {
+		t.Fatalf("a call: ended %v, error %v, want its result", c.ended, c.err)
+	}
+	return c.value
+}
+
+// wantErr fails unless the call has ended with an error.
+func (c *call[T]) wantErr(t testing.TB, want error) {
+	t.Helper()
+	synctest.Wait()
+	if !c.ended || !errors.Is(c.err, want) {
+		t.Fatalf("a call: ended %v, error %v, want %v", c.ended, c.err, want)
+	}
+}
+
+// mustAcquire acquires what is free.
+func mustAcquire(t testing.TB, g sema.Gate, n int64) sema.Permit {
+	t.Helper()
+	p, err := g.TryAcquire(context.Background(), n)
+	if err != nil {
+		t.Fatalf("acquire %d: %v", n, err)
+	}
+	return p
+}
+
+// wantErr fails unless err is the wanted one.
+func wantErr(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || (err == nil) != (want == nil) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+// A journal records events.
+type journal struct {
+	mu     sync.Mutex
+	events []sema.Event
+}
+
+// Observe implements [sema.Observer].
+func (j *journal) Observe(e sema.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, e)
+}
+
+// take returns the events so far as "class kind", and forgets them.
+func (j *journal) take() (texts []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.events {
+		texts = append(texts, e.Class+" "+e.Kind.String())
+	}
+	j.events = nil
+	return texts
+}
+
+// want fails unless exactly these events were recorded since the last call.
+func (j *journal) want(t testing.TB, want ...string) {
+	t.Helper()
+	if got := j.take(); !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// find returns the events of a kind.
+func (j *journal) find(kind sema.EventKind) (found []sema.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.events {
+		if e.Kind == kind {
+			found = append(found, e)
+		}
+	}
+	return found
+}
