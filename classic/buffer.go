@@ -173,7 +173,8 @@ func (b *Buffer[T]) takeNow() (v T, ok bool) {
 }
 
 // TakeUpTo removes the first items, as many as there are and as into has room for, and
-// returns their number. It waits like Take until there is one.
+// returns their number. It waits like Take until there is one. The items were next to each
+// other in the buffer.
 func (b *Buffer[T]) TakeUpTo(ctx context.Context, into []T) (n int, err error) {
 	if b.takes.monitor == nil && ctx != nil && ctx.Err() == nil {
 		if n := b.takeUpToNow(into); n > 0 {

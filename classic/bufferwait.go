@@ -76,9 +76,7 @@ func (b *Buffer[T]) enter(ctx context.Context, s *side[T], w *waiter[T]) error {
 	}
 	err := b.join(s, w)
 	if w.parked {
-		if err = b.park(ctx, s, w); s == &b.takes && w.done > 0 {
-			b.topUp(w)
-		}
+		err = b.park(ctx, s, w)
 	}
 	return s.conclude(&watch, s.op, err)
 }
@@ -150,16 +148,6 @@ func (b *Buffer[T]) park(ctx context.Context, s *side[T], w *waiter[T]) error {
 	s.counts.Failed(err, true)
 	b.mu.Unlock()
 	return err
-}
-
-// topUp adds items that came after a consumer was woken, if it asked for more.
-func (b *Buffer[T]) topUp(w *waiter[T]) {
-	if w.done == len(w.items) {
-		return
-	}
-	b.lock()
-	w.done += b.popLocked(w.items[w.done:])
-	b.unlockServing()
 }
 
 // A woken is a list of waiters that have left their queue and are to be woken.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"testing"
 	"testing/synctest"
 
 	"github.com/sema-go/sema"
@@ -16,6 +15,13 @@ var noContext context.Context
 
 // errCause is the cause of contexts that tests end.
 var errCause = errors.New("cause")
+
+// A failer is a test, or one of package rapid.
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
 
 // A call is a function that runs in another goroutine of a bubble.
 type call[T any] struct {
@@ -41,7 +47,7 @@ func acquiring(ctx context.Context, g sema.Gate, n int64) *call[sema.Permit] {
 }
 
 // wantWaiting fails if the call has ended.
-func (c *call[T]) wantWaiting(t testing.TB) {
+func (c *call[T]) wantWaiting(t failer) {
 	t.Helper()
 	synctest.Wait()
 	if c.ended {
@@ -50,7 +56,7 @@ func (c *call[T]) wantWaiting(t testing.TB) {
 }
 
 // want fails unless the call has ended without an error, and returns its value.
-func (c *call[T]) want(t testing.TB) T {
+func (c *call[T]) want(t failer) T {
 	t.Helper()
 	synctest.Wait()
 	if !c.ended || c.err != nil {
@@ -60,7 +66,7 @@ func (c *call[T]) want(t testing.TB) T {
 }
 
 // wantErr fails unless the call has ended with an error.
-func (c *call[T]) wantErr(t testing.TB, want error) {
+func (c *call[T]) wantErr(t failer, want error) {
 	t.Helper()
 	synctest.Wait()
 	if !c.ended || !errors.Is(c.err, want) {
@@ -69,7 +75,7 @@ func (c *call[T]) wantErr(t testing.TB, want error) {
 }
 
 // mustAcquire acquires what is free.
-func mustAcquire(t testing.TB, g sema.Gate, n int64) sema.Permit {
+func mustAcquire(t failer, g sema.Gate, n int64) sema.Permit {
 	t.Helper()
 	p, err := g.TryAcquire(context.Background(), n)
 	if err != nil {
@@ -79,7 +85,7 @@ func mustAcquire(t testing.TB, g sema.Gate, n int64) sema.Permit {
 }
 
 // wantErr fails unless err is the wanted one.
-func wantErr(t testing.TB, err, want error) {
+func wantErr(t failer, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
 		t.Fatalf("error %v, want %v", err, want)
@@ -111,7 +117,7 @@ func (j *journal) take() (texts []string) {
 }
 
 // want fails unless exactly these events were recorded since the last call.
-func (j *journal) want(t testing.TB, want ...string) {
+func (j *journal) want(t failer, want ...string) {
 	t.Helper()
 	if got := j.take(); !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
