@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 
 	"github.com/sema-go/sema"
@@ -25,7 +26,7 @@ type failer interface {
 
 // A call is a function that runs in another goroutine of a bubble.
 type call[T any] struct {
-	ended bool
+	ended atomic.Bool // set after the results
 	value T
 	err   error
 }
@@ -35,7 +36,7 @@ func start[T any](fn func() (T, error)) *call[T] {
 	c := &call[T]{}
 	go func() {
 		c.value, c.err = fn()
-		c.ended = true
+		c.ended.Store(true)
 	}()
 	synctest.Wait()
 	return c
@@ -50,7 +51,7 @@ func acquiring(ctx context.Context, g sema.Gate, n int64) *call[sema.Permit] {
 func (c *call[T]) wantWaiting(t failer) {
 	t.Helper()
 	synctest.Wait()
-	if c.ended {
+	if c.ended.Load() {
 		t.Fatalf("a call returned %v, %v, want it to wait", c.value, c.err)
 	}
 }
@@ -59,8 +60,8 @@ func (c *call[T]) wantWaiting(t failer) {
 func (c *call[T]) want(t failer) T {
 	t.Helper()
 	synctest.Wait()
-	if !c.ended || c.err != nil {
-		t.Fatalf("a call: ended %v, error %v, want its result", c.ended, c.err)
+	if !c.ended.Load() || c.err != nil {
+		t.Fatalf("a call: ended %v, error %v, want its result", c.ended.Load(), c.err)
 	}
 	return c.value
 }
@@ -69,8 +70,8 @@ func (c *call[T]) want(t failer) T {
 func (c *call[T]) wantErr(t failer, want error) {
 	t.Helper()
 	synctest.Wait()
-	if !c.ended || !errors.Is(c.err, want) {
-		t.Fatalf("a call: ended %v, error %v, want %v", c.ended, c.err, want)
+	if !c.ended.Load() || !errors.Is(c.err, want) {
+		t.Fatalf("a call: ended %v, error %v, want %v", c.ended.Load(), c.err, want)
 	}
 }
 

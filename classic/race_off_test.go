@@ -2,5 +2,7 @@
 
 package classic_test
 
-// stressRounds are the rounds of each goroutine of a stress test.
-const stressRounds = 5000
+const (
+	stressRounds = 5000 // of each goroutine of a stress test
+	schedules    = 3000 // of an exploration that repeats what another one has
+)

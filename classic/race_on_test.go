@@ -2,6 +2,8 @@
 
 package classic_test
 
-// stressRounds are the rounds of each goroutine of a stress test. The race detector slows
-// them down.
-const stressRounds = 500
+// The race detector slows these tests down.
+const (
+	stressRounds = 500 // of each goroutine of a stress test
+	schedules    = 300 // of an exploration that repeats what another one has
+)

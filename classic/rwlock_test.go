@@ -109,7 +109,7 @@ func overlap(t *testing.T, p classic.Preference, rounds int) bool {
 		next := acquiring(ctx, l.Reader(), 1)
 		reader.Release()
 		synctest.Wait()
-		if writer.ended {
+		if writer.ended.Load() {
 			writer.want(t).Release()
 			next.want(t).Release()
 			return true
@@ -133,7 +133,7 @@ func overlapWriters(t *testing.T, p classic.Preference, rounds int) bool {
 		next := acquiring(ctx, l.Writer(), 1)
 		writer.Release()
 		synctest.Wait()
-		if reader.ended {
+		if reader.ended.Load() {
 			reader.want(t).Release()
 			next.want(t).Release()
 			return true

@@ -99,13 +99,13 @@ func runRWModel(rt *rapid.T) {
 		}
 		synctest.Wait()
 		for _, c := range m.queue {
-			if c.ended {
+			if c.ended.Load() {
 				rt.Fatalf("a caller that waits in the model returned: %v", c.err)
 			}
 		}
 		for _, c := range m.held {
-			if !c.ended || c.err != nil {
-				rt.Fatalf("a caller that the model serves: ended %v, %v", c.ended, c.err)
+			if !c.ended.Load() || c.err != nil {
+				rt.Fatalf("a caller that the model serves: ended %v, %v", c.ended.Load(), c.err)
 			}
 		}
 		st := l.Stats()
@@ -141,7 +141,8 @@ func runRWModel(rt *rapid.T) {
 				rt.Fatalf("a try: %v, want success %v", err, served)
 			}
 			if served {
-				c.call = &call[sema.Permit]{ended: true, value: p}
+				c.call = &call[sema.Permit]{value: p}
+				c.ended.Store(true)
 				m.hold(c, 1)
 				m.held = append(m.held, c)
 			}

@@ -3,6 +3,7 @@ package classic
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -96,8 +97,10 @@ type anyWait[T any] struct {
 	parking
 }
 
+// newAny returns a wait that is in no queue yet. It copies the argument, so that a TakeAny
+// that does not wait allocates nothing.
 func newAny[T any](from []*Buffer[T]) *anyWait[T] {
-	a := &anyWait[T]{from: from, waiters: make([]waiter[T], len(from)), parking: newParking(false)}
+	a := &anyWait[T]{from: slices.Clone(from), waiters: make([]waiter[T], len(from)), parking: newParking(false)}
 	a.state.Store(undecided)
 	a.open.Store(int64(len(from)) + 1)
 	for i := range a.waiters {
