@@ -35,9 +35,9 @@ func TestClassic_UncontendedAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestClassic_WaitsAllocateNothing lets two goroutines wait for each other, so that nearly
+// TestClassic_WaitingAllocatesNothing lets two goroutines wait for each other, so that nearly
 // every call waits.
-func TestClassic_WaitsAllocateNothing(t *testing.T) {
+func TestClassic_WaitingAllocatesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for name, opts := range map[string][]sema.SharedOption{"": nil, "MaxWait": {sema.MaxWait(time.Hour)}} {

@@ -38,7 +38,7 @@ type phase struct {
 }
 
 // ErrBroken is the error of a [Barrier] that one of its parties has left. It is wrapped in a
-// [sema.Error] whose Detail says why.
+// [sema.Error] whose Detail contains the reason.
 var ErrBroken error = brokenError{}
 
 type brokenError struct{}

@@ -18,8 +18,8 @@
 //	    that cannot.
 //
 // The examples contain further problems of Allen Downey's "Little Book of Semaphores":
-// smokers, barbers, savages and others. docs/classic.md starts from problems, and says which
-// structure solves which.
+// smokers, barbers, savages and others. docs/classic.md starts from a problem, and leads
+// to the structure that solves it.
 //
 // What it promises: waiters are served in order of arrival, unless a [Preference] states
 // otherwise. A caller whose context ends loses nothing and leaves nothing behind. A wait

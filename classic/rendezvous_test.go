@@ -31,7 +31,7 @@ func TestRendezvous_PairsExchangeInOrderOfArrival(t *testing.T) {
 			}
 		}
 		if _, ok := r.TryMeet(9); ok {
-			t.Error("met nobody")
+			t.Error("a try without a partner has met one")
 		}
 		a := meeting(t.Context(), r, 1)
 		if got, want := r.String(), `rendezvous "swap": 3 pairs have met, 1 waiting`; got != want {
@@ -46,7 +46,7 @@ func TestRendezvous_PairsExchangeInOrderOfArrival(t *testing.T) {
 	})
 }
 
-func TestRendezvous_OneThatGivesUpMeetsNobody(t *testing.T) {
+func TestRendezvous_ACallerThatGivesUpMeetsNone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := classic.NewRendezvous[int](sema.MaxWait(time.Second))
@@ -100,8 +100,8 @@ func TestRendezvous_ReportsEvents(t *testing.T) {
 	})
 }
 
-// TestRendezvous_Explored has goroutines of which some give up: whoever meets meets one, and
-// both know of it.
+// TestRendezvous_Explored has goroutines of which some give up: two that
+// meet have each the value of the other.
 func TestRendezvous_Explored(t *testing.T) {
 	t.Parallel()
 	sematest.Explore(t, func(w *sematest.World) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/internal/seal"
 )
 
-// A Preference decides whom an [RWLock] serves first when readers and writers wait.
+// A Preference decides which side an [RWLock] serves first when readers and writers wait.
 type Preference uint8
 
 const (

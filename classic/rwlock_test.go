@@ -146,7 +146,7 @@ func overlapWriters(t *testing.T, p classic.Preference, rounds int) bool {
 	return false
 }
 
-func TestRWLock_StarvesOnlyWhereThePreferenceSaysSo(t *testing.T) {
+func TestRWLock_StarvesOnlyWhereThePreferenceAllowsIt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		preference             classic.Preference

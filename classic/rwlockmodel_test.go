@@ -19,7 +19,7 @@ type rwCaller struct {
 	n      int64
 }
 
-// An rwModel specifies whom a lock serves, in simple code: after each operation the queue is
+// An rwModel specifies which callers a lock serves, in simple code: after each operation the queue is
 // searched for the next caller until none can be served.
 type rwModel struct {
 	preference classic.Preference

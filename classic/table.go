@@ -18,8 +18,8 @@ const (
 	// LowerFirst takes the fork of the lower number first: a global order, in which no circle
 	// of waits can form.
 	LowerFirst
-	// OneLeftHanded takes the right fork first, except for philosopher 0, who takes the left
-	// one first: the circle has one place where it cannot close.
+	// OneLeftHanded takes the right fork first, except that philosopher 0 takes the left one
+	// first: the circle has one place where it cannot close.
 	OneLeftHanded
 	// Arbiter lets all philosophers but one take forks at a time, the left one first. So at
 	// least one of them gets both.

@@ -79,7 +79,7 @@ func TestTable_SafeStrategiesNeverDeadlock(t *testing.T) {
 	}
 }
 
-// TestTable_CanTwoStillDeadlockWithAnArbiter answers the question of many exams. With n-1
+// TestTable_CanTwoStillDeadlockWithAnArbiter is a question of many exams. With n-1
 // seats: no, also if the table has only two forks.
 func TestTable_CanTwoStillDeadlockWithAnArbiter(t *testing.T) {
 	t.Parallel()
@@ -251,11 +251,11 @@ func TestTable_Describes(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	for name, f := range map[string]func(){
-		"one philosopher":  func() { classic.NewTable(1, classic.Naive) },
-		"one fork":         func() { classic.NewTableOf(classic.Naive, sema.New(1)) },
-		"a nil fork":       func() { classic.NewTableOf(classic.Naive, sema.New(1), nil) },
-		"no strategy":      func() { classic.NewTable(2, 9) },
-		"a seat of no one": func() { table.Seat(5) },
+		"one philosopher": func() { classic.NewTable(1, classic.Naive) },
+		"one fork":        func() { classic.NewTableOf(classic.Naive, sema.New(1)) },
+		"a nil fork":      func() { classic.NewTableOf(classic.Naive, sema.New(1), nil) },
+		"no strategy":     func() { classic.NewTable(2, 9) },
+		"a seat too many": func() { table.Seat(5) },
 	} {
 		func() {
 			defer func() {
