@@ -149,7 +149,7 @@ func TestBuffer_TakeUpToWaitsForOneItem(t *testing.T) {
 }
 
 // TestBuffer_PartOfABatchIsCounted ends a PutAll in the middle: the first items are in the
-// buffer, the others are not, and the count tells how many.
+// buffer, the others are not, and the count is theirs.
 func TestBuffer_PartOfABatchIsCounted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
