@@ -94,7 +94,8 @@ func (b *Barrier) Wait(ctx context.Context) (last bool, err error) {
 	return last, b.conclude(&watch, op, err)
 }
 
-// mustWait reports whether a party that comes now has to wait.
+// mustWait reports whether a party that comes now has to wait. It may be wrong a moment
+// later: then a wait is reported by its end alone.
 func (b *Barrier) mustWait() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

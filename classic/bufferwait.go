@@ -81,7 +81,8 @@ func (b *Buffer[T]) enter(ctx context.Context, s *side[T], w *waiter[T]) error {
 	return s.conclude(&watch, s.op, err)
 }
 
-// mustWait reports whether the call would wait now.
+// mustWait reports whether the call would wait now. It may be wrong a moment later: then a
+// wait is reported by its end alone.
 func (b *Buffer[T]) mustWait(s *side[T], w *waiter[T]) bool {
 	b.lock()
 	defer b.mu.Unlock()

@@ -205,6 +205,36 @@ func TestRWLock_AWriterThatGivesUpDelaysNoReader(t *testing.T) {
 	}
 }
 
+// TestRWLock_ACancelAtTheInstantOfTheGrantKeepsNothing ends the context of a waiter right after
+// it was served, mostly before it runs again.
+func TestRWLock_ACancelAtTheInstantOfTheGrantKeepsNothing(t *testing.T) {
+	t.Parallel()
+	for _, p := range preferences {
+		synctest.Test(t, func(t *testing.T) {
+			l := classic.NewRWLock(p)
+			for range 100 {
+				for _, gate := range []sema.Gate{l.Reader(), l.Writer()} {
+					held := mustAcquire(t, l.Writer(), 1)
+					ctx, cancel := context.WithCancelCause(t.Context())
+					served := acquiring(ctx, gate, 1)
+					held.Release()
+					cancel(errCause)
+					synctest.Wait()
+					if served.err != nil {
+						served.wantErr(t, errCause)
+					} else {
+						served.want(t).Release()
+					}
+					mustAcquire(t, l.Writer(), 1).Release() // the lock is free
+				}
+			}
+			if st := l.Stats(); st.Readers.Cancelled == 0 || st.Writers.Cancelled == 0 {
+				t.Logf("no cancel came in time: %+v", st)
+			}
+		})
+	}
+}
+
 // TestRWLock_AHeavyReaderThatGivesUpDelaysNone does the same for a reader that needs more than
 // MaxReaders leaves.
 func TestRWLock_AHeavyReaderThatGivesUpDelaysNone(t *testing.T) {
