@@ -433,6 +433,9 @@ func TestBuffer_WaitersDoNotCrossABubble(t *testing.T) {
 			_, err := b.Take(context.Background())
 			done <- err
 		}()
+		for b.Stats().Takes.Waiters == 0 {
+			runtime.Gosched()
+		}
 		wantErr(t, b.Put(context.Background(), 1), nil)
 		wantErr(t, <-done, nil)
 	}
