@@ -61,7 +61,7 @@ portable:
 # sync.Pool drops puts under the race detector, so allocations are counted in a
 # pass without it. Nor can faults in mapped files be caught under it.
 alloc:
-	go test -run 'Allocates|Sizes' -timeout 10m .
+	go test -run 'Allocates|Sizes' -timeout 10m . ./classic
 	go test -run 'Damaged|Fuzz' -timeout 10m ./host
 
 # The hand-off protocol, checked by spin; and that spin finds it when broken.

@@ -191,11 +191,11 @@ func (m *Monitor) auditDeadlock(w *queuedWait) {
 	}
 	held, getParents := int64(0), sync.OnceValue(parents)
 	for _, h := range w.caller.holds() {
-		if h.monitor == m && !(h.byGoroutine && h.rec.isHandedOver(w, getParents)) {
+		if h.monitor.audited() == m.audited() && !(h.byGoroutine && h.rec.isHandedOver(w, getParents)) {
 			held += h.weight
 		}
 	}
-	if in, known := m.inUse(); held > 0 && known && held == in {
+	if in, known := m.audited().inUse(); held > 0 && known && held == in {
 		m.Report(Event{Kind: EventDeadlocked, Weight: w.weight, Site: w.stack.site(), Report: fmt.Sprintf(
 			"deadlock suspected: the caller holds all %d permits in use of %q and waits for %d more, at\n%s", in, m.name, w.weight, w.stack)})
 		return
@@ -213,15 +213,15 @@ func (m *Monitor) auditDeadlock(w *queuedWait) {
 // holder does not wait, or a permit is not recorded.
 func findDeadlock(w *queuedWait) []blockedPermit {
 	var ring []blockedPermit
-	involved := []*Monitor{w.monitor}
+	involved := []*Monitor{w.monitor.audited()}
 	for i := 0; i < len(involved); i++ { // grows while it runs
 		m := involved[i]
 		blocked := int64(0)
 		for _, k := range recorded.blockedPermits(m) {
 			ring = append(ring, k)
 			blocked += k.rec.weight
-			if !slices.Contains(involved, k.wait.monitor) {
-				involved = append(involved, k.wait.monitor)
+			if gate := k.wait.monitor.audited(); !slices.Contains(involved, gate) {
+				involved = append(involved, gate)
 			}
 		}
 		if in, known := m.inUse(); blocked == 0 || !known || blocked != in {

@@ -292,6 +292,87 @@ func TestMonitor_ForClass(t *testing.T) {
 	}
 }
 
+// A shared is a gate with a state, whose parts are acquired apart.
+type shared struct {
+	*tokens
+	capacity int64
+}
+
+func (s shared) Stats() sema.Stats {
+	free := s.free.Load()
+	return sema.Stats{Capacity: s.capacity, InUse: s.capacity - free, Free: free}
+}
+
+// TestMonitor_ForPart holds a permit of one part and waits for another: for the deadlock
+// audit they are one gate.
+func TestMonitor_ForPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, whole := range []bool{true, false} {
+			var j journal
+			g := shared{newTokens(1), 1}
+			m := sema.NewMonitor(g, sema.Name("parts"), sema.Observe(&j), sema.Diagnose(sema.DiagnoseFull))
+			part := m.ForPart
+			if !whole {
+				part = m.ForClass
+			}
+			read, write := part(g, "read"), part(watchedState{g}, "write")
+			var issuer sema.Issuer
+			issuer.Init(g, read)
+			w := read.Begin(t.Context(), 1)
+			g.free.Add(-1)
+			p := w.Granted(&issuer)
+			w = write.Begin(t.Context(), 1)
+			w.Queued()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			w.Failed(sema.ErrTimeout)
+			p.Release()
+			found := 0
+			for _, e := range j.take() {
+				if e.Kind == sema.EventDeadlocked {
+					found++
+					if e.Name != "parts" || e.Class != "write" {
+						t.Errorf("%+v", e)
+					}
+				}
+			}
+			if found > 0 != whole {
+				t.Errorf("parts of one gate: %v, deadlocks reported: %d", whole, found)
+			}
+		}
+		var none *sema.Monitor
+		if none.ForPart(newTokens(1), "read") != nil || none.ForSignals(newTokens(1), "read") != nil {
+			t.Error("a part is monitored although its gate is not")
+		}
+	})
+}
+
+// A watchedState is a part of a gate of which nothing is held.
+type watchedState struct{ sema.Gate }
+
+func (watchedState) Stats() sema.Stats { return sema.Stats{Capacity: 1, Free: 1} }
+
+// TestMonitor_ForSignals lets a caller wait at an empty gate, which is no exhaustion.
+func TestMonitor_ForSignals(t *testing.T) {
+	var j journal
+	g := shared{newTokens(0), 0}
+	signals := g.monitor.ForSignals(g, "take")
+	if signals != nil {
+		t.Fatal("a monitor although no option requests one")
+	}
+	signals = sema.NewMonitor(g, sema.Observe(&j)).ForSignals(g, "take")
+	var spender sema.Spender
+	spender.Init()
+	w := signals.BeginTry(t.Context(), 1)
+	w.Queued()
+	w.Spent(&spender, 1)
+	for _, e := range wantKinds(t, &j, sema.EventQueued, sema.EventAcquired) {
+		if e.Class != "take" {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
 func TestMonitor_NilReportsNothing(t *testing.T) {
 	g := newTokens(1)
 	if g.monitor != nil {

@@ -28,7 +28,8 @@ type Monitor struct {
 	core  *core                      // of a Semaphore or a Counter; nil: another gate
 	stats interface{ Stats() Stats } // nil: the gate has none
 
-	signals bool // a Counter: nothing is held, and 0 is its normal value
+	signals bool     // callers wait for a signal, see ForSignals
+	whole   *Monitor // of the gate that this one is a part of, see ForPart; nil: itself
 
 	reports
 	traces    bool        // acquires may need a trace
@@ -82,6 +83,40 @@ func (m *Monitor) ForClass(gate Gate, class string) *Monitor {
 	child := &Monitor{name: m.name, class: class, reports: m.reports, traces: m.traces}
 	child.stats, _ = gate.(interface{ Stats() Stats })
 	return child
+}
+
+// ForPart returns a monitor for one of the ways to acquire a gate, such as the readers of a
+// lock. The argument gate is that way as a [Gate], and class is the class of its events. In
+// contrast to ForClass, callers of all parts wait for the permits of all others. So the
+// deadlock audit treats the parts as one gate, with the state of the gate of m. The result
+// is nil if m is nil.
+func (m *Monitor) ForPart(gate Gate, class string) *Monitor {
+	part := m.ForClass(gate, class)
+	if part != nil {
+		part.whole = m
+	}
+	return part
+}
+
+// ForSignals returns a monitor like ForClass, for callers that wait for a signal of
+// another goroutine: an item in a queue, a partner, a phase. To be empty is the normal
+// state of such a gate, and its permits are not held. So no exhaustion is reported, and no
+// deadlock.
+func (m *Monitor) ForSignals(gate Gate, class string) *Monitor {
+	child := m.ForClass(gate, class)
+	if child != nil {
+		child.signals = true
+	}
+	return child
+}
+
+// audited returns the monitor that represents the gate in the deadlock audit. It is nil if
+// m is nil.
+func (m *Monitor) audited() *Monitor {
+	if m != nil && m.whole != nil {
+		return m.whole
+	}
+	return m
 }
 
 // waiters returns the number of queued callers.

@@ -48,7 +48,7 @@ func newProfile(name string) *pprof.Profile {
 
 func (b *recordIndex) add(r *record) {
 	b.mu.Lock()
-	addTo(b.held, r.monitor, r)
+	addTo(b.held, r.monitor.audited(), r)
 	if r.caller.goroutine != 0 && !r.handedOver {
 		addTo(b.byGoroutine, r.caller.goroutine, r)
 	}
@@ -58,7 +58,7 @@ func (b *recordIndex) add(r *record) {
 
 func (b *recordIndex) remove(r *record) {
 	b.mu.Lock()
-	removeFrom(b.held, r.monitor, r)
+	removeFrom(b.held, r.monitor.audited(), r)
 	removeFrom(b.byGoroutine, r.caller.goroutine, r)
 	delete(b.pending, r)
 	b.mu.Unlock()
@@ -68,7 +68,7 @@ func (b *recordIndex) remove(r *record) {
 func (b *recordIndex) addPending(held *record, wanted *Monitor, o pendingOrder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.held[held.monitor][held] {
+	if !b.held[held.monitor.audited()][held] {
 		return // released meanwhile, by another goroutine
 	}
 	if b.pending[held] == nil {

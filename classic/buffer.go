@@ -42,8 +42,9 @@ type Buffer[T any] struct {
 
 	puts    side[T]
 	takes   side[T]
-	seed    uint64    // where TakeAny starts; mu guards it
-	waiters sync.Pool // of *waiter[T], see newWaiter
+	seed    uint64        // where TakeAny starts; mu guards it
+	waiters sync.Pool     // of *waiter[T], see newWaiter
+	monitor *sema.Monitor // of both sides; nil unless observed or diagnosed
 }
 
 // NewBuffer returns an empty buffer for capacity items. It panics if capacity is not
@@ -53,8 +54,13 @@ func NewBuffer[T any](capacity int, opts ...sema.SharedOption) *Buffer[T] {
 		panic(fmt.Sprintf("classic: NewBuffer(%d): want a positive capacity", capacity))
 	}
 	b := &Buffer[T]{capacity: uint64(capacity), ring: make([]T, 1<<bits.Len(uint(capacity-1)))}
-	b.puts.init("put", opts, func() sema.Stats { return b.Stats().Puts })
-	b.takes.init("take", opts, func() sema.Stats { return b.Stats().Takes })
+	puts, takes := watched{stats: func() sema.Stats { return b.Stats().Puts }}, watched{stats: func() sema.Stats { return b.Stats().Takes }}
+	b.puts.op, b.takes.op = "put", "take"
+	b.puts.init(opts, puts.stats)
+	b.takes.init(opts, takes.stats)
+	// A full buffer is exhausted, and an empty one is not: its consumers have caught up.
+	b.monitor = sema.NewMonitor(puts, opts...)
+	b.puts.monitor, b.takes.monitor = b.monitor.ForClass(puts, b.puts.op), b.monitor.ForSignals(takes, b.takes.op)
 	return b
 }
 
@@ -167,7 +173,8 @@ func (b *Buffer[T]) takeNow() (v T, ok bool) {
 }
 
 // TakeUpTo removes the first items, as many as there are and as into has room for, and
-// returns their number. It waits like Take until there is one.
+// returns their number. It waits like Take until there is one. The items were next to each
+// other in the buffer.
 func (b *Buffer[T]) TakeUpTo(ctx context.Context, into []T) (n int, err error) {
 	if b.takes.monitor == nil && ctx != nil && ctx.Err() == nil {
 		if n := b.takeUpToNow(into); n > 0 {
@@ -195,11 +202,19 @@ func (b *Buffer[T]) All(ctx context.Context) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
 			v, err := b.Take(ctx)
-			if errors.Is(err, sema.ErrClosed) && ctx.Err() == nil || !yield(v, err) || err != nil {
+			if errors.Is(err, sema.ErrClosed) && b.isDrained() || !yield(v, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// isDrained reports whether the buffer is closed and empty. The cause of a context may be
+// ErrClosed as well.
+func (b *Buffer[T]) isDrained() bool {
+	b.lock()
+	defer b.mu.Unlock()
+	return b.closed && b.added == b.removed
 }
 
 // Close rejects producers, those that wait included, with [sema.ErrClosed]. Consumers can
@@ -216,7 +231,7 @@ func (b *Buffer[T]) Close() error {
 	b.rejectLocked(&b.puts, &out)
 	b.rejectLocked(&b.takes, &out) // consumers wait only while there is no item
 	b.unlock(out)
-	b.puts.monitor.Report(sema.Event{Kind: sema.EventClosed})
+	b.monitor.Report(sema.Event{Kind: sema.EventClosed})
 	return nil
 }
 

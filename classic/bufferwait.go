@@ -3,7 +3,6 @@ package classic
 import (
 	"context"
 	"runtime"
-	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/internal/list"
@@ -15,17 +14,10 @@ import (
 // is empty: settleLocked serves them otherwise.
 type side[T any] struct {
 	facility
-	op string // "put" or "take"
+	op string // "put" or "take", also the class of its events
 
 	queue  list.List[*waiter[T]] // Buffer.mu guards it and the counts
 	counts sema.Counts
-}
-
-// init prepares a side. Its events have op as their class.
-func (s *side[T]) init(op string, opts []sema.SharedOption, stats func() sema.Stats) {
-	s.op = op
-	s.facility.init(opts, stats)
-	s.monitor = s.monitor.ForClass(watched{stats: stats}, op)
 }
 
 // A waiter is a call that may have to wait. Buffer.mu guards it while it is in a queue.
@@ -39,22 +31,20 @@ type waiter[T any] struct {
 	choice *choice // of a TakeAny; else nil
 	index  int     // of the buffer in the choice
 
-	parked bool          // the caller receives from wake
-	wake   chan struct{} // buffered; receives once, after the waiter has left the queue
-	next   *waiter[T]    // in a woken
-	reused bool
+	parked bool       // the caller receives from wake
+	next   *waiter[T] // in a woken
+	parking
 }
 
-// newWaiter returns a waiter, in general one that was used before. One that is created in
-// a testing/synctest bubble is not used outside, and the reverse: its channel cannot be.
+// newWaiter returns a waiter, in general one that was used before.
 func (b *Buffer[T]) newWaiter() *waiter[T] {
-	reused := !inBubble()
+	reused := mayReuse()
 	if reused {
 		if w, ok := b.waiters.Get().(*waiter[T]); ok {
 			return w
 		}
 	}
-	w := &waiter[T]{wake: make(chan struct{}, 1), reused: reused}
+	w := &waiter[T]{parking: newParking(reused)}
 	w.node.Of = w
 	return w
 }
@@ -67,13 +57,6 @@ func (b *Buffer[T]) recycle(w *waiter[T]) {
 	var none T
 	w.one[0], w.items, w.done, w.err, w.parked = none, nil, 0, nil, false
 	b.waiters.Put(w)
-}
-
-// inBubble reports whether the caller runs in a testing/synctest bubble: there, and nowhere
-// else, the time has no monotonic clock reading.
-func inBubble() bool {
-	now := time.Now()
-	return now == now.Round(0)
 }
 
 // enter moves the items of w, and waits while it cannot.
@@ -93,14 +76,13 @@ func (b *Buffer[T]) enter(ctx context.Context, s *side[T], w *waiter[T]) error {
 	}
 	err := b.join(s, w)
 	if w.parked {
-		if err = b.park(ctx, s, w); s == &b.takes && w.done > 0 {
-			b.topUp(w)
-		}
+		err = b.park(ctx, s, w)
 	}
 	return s.conclude(&watch, s.op, err)
 }
 
-// mustWait reports whether the call would wait now.
+// mustWait reports whether the call would wait now. It may be wrong a moment later: then a
+// wait is reported by its end alone.
 func (b *Buffer[T]) mustWait(s *side[T], w *waiter[T]) bool {
 	b.lock()
 	defer b.mu.Unlock()
@@ -153,7 +135,7 @@ func (b *Buffer[T]) rejectedLocked(s *side[T], err error) error {
 
 // park waits until w has left the queue, ctx ends or MaxWait passes.
 func (b *Buffer[T]) park(ctx context.Context, s *side[T], w *waiter[T]) error {
-	err := await(ctx, w.wake, s.MaxWait)
+	err := w.await(ctx, s.MaxWait)
 	if err == nil {
 		return w.err
 	}
@@ -167,16 +149,6 @@ func (b *Buffer[T]) park(ctx context.Context, s *side[T], w *waiter[T]) error {
 	s.counts.Failed(err, true)
 	b.mu.Unlock()
 	return err
-}
-
-// topUp adds items that came after a consumer was woken, if it asked for more.
-func (b *Buffer[T]) topUp(w *waiter[T]) {
-	if w.done == len(w.items) {
-		return
-	}
-	b.lock()
-	w.done += b.popLocked(w.items[w.done:])
-	b.unlockServing()
 }
 
 // A woken is a list of waiters that have left their queue and are to be woken.
@@ -263,12 +235,13 @@ func (b *Buffer[T]) settleLocked() (out woken[T]) {
 func (b *Buffer[T]) rejectLocked(s *side[T], out *woken[T]) {
 	for w := range s.queue.All {
 		s.queue.Remove(&w.node)
-		if w.choice != nil && !w.choice.closed() {
-			continue // it waits for other buffers, or is decided
+		if w.choice == nil {
+			w.err = sema.ErrClosed
+			s.counts.Failed(sema.ErrClosed, true)
+			out.add(w)
+		} else if w.choice.closed() {
+			out.add(w) // or else it waits for other buffers, or is decided; it counts itself
 		}
-		w.err = sema.ErrClosed
-		s.counts.Failed(sema.ErrClosed, true)
-		out.add(w)
 	}
 }
 

@@ -18,11 +18,12 @@
 //	    that cannot.
 //
 // The examples contain further problems of Allen Downey's "Little Book of Semaphores":
-// smokers, barbers, savages and others.
+// smokers, barbers, savages and others. docs/classic.md starts from a problem, and leads
+// to the structure that solves it.
 //
 // What it promises: waiters are served in order of arrival, unless a [Preference] states
 // otherwise. A caller whose context ends loses nothing and leaves nothing behind. A wait
-// starts no goroutine, and a Buffer allocates nothing.
+// starts no goroutine, and a Buffer allocates nothing (a TakeAny that waits does).
 //
 // Prefer the language where it suffices. A channel is the better buffer for values that a
 // select has to combine with other channels, and between two goroutines that need no batches,

@@ -3,6 +3,7 @@ package classic
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,7 @@ func TakeAny[T any](ctx context.Context, from ...*Buffer[T]) (v T, i int, err er
 		return v, -1, err
 	}
 	if ctx.Err() != nil {
-		return v, -1, failAny(ctx, from, cancelled{context.Cause(ctx)}, false)
+		return v, -1, failAny(ctx, from, 0, cancelled{context.Cause(ctx)}, false)
 	}
 	start := from[0].nextStart(len(from))
 	for k := range from {
@@ -93,11 +94,13 @@ type anyWait[T any] struct {
 	choice
 	from    []*Buffer[T]
 	waiters []waiter[T]
-	wake    chan struct{}
+	parking
 }
 
+// newAny returns a wait that is in no queue yet. It copies the argument, so that a TakeAny
+// that does not wait allocates nothing.
 func newAny[T any](from []*Buffer[T]) *anyWait[T] {
-	a := &anyWait[T]{from: from, waiters: make([]waiter[T], len(from)), wake: make(chan struct{}, 1)}
+	a := &anyWait[T]{from: slices.Clone(from), waiters: make([]waiter[T], len(from)), parking: newParking(false)}
 	a.state.Store(undecided)
 	a.open.Store(int64(len(from)) + 1)
 	for i := range a.waiters {
@@ -113,21 +116,25 @@ func (a *anyWait[T]) wait(ctx context.Context, start int) (v T, i int, err error
 	for k := range a.from {
 		i := (start + k) % len(a.from)
 		if err := a.from[i].joinAny(&a.waiters[i]); err != nil && a.decide(givenUp) {
-			return v, -1, failAny(ctx, a.from, err, false)
+			return v, -1, failAny(ctx, a.from, i, err, false)
+		}
+		if a.state.Load() != undecided {
+			break
 		}
 	}
 	if a.closed() {
-		return v, -1, failAny(ctx, a.from, sema.ErrClosed, false)
+		return v, -1, failAny(ctx, a.from, 0, sema.ErrClosed, false)
 	}
-	if err := await(ctx, a.wake, a.limit()); err != nil {
+	limit, limiting := a.limit()
+	if err := a.await(ctx, limit); err != nil {
 		if a.decide(givenUp) {
-			return v, -1, failAny(ctx, a.from, err, true)
+			return v, -1, failAny(ctx, a.from, limiting, err, true)
 		}
 		<-a.wake // decided in the same instant
 	}
 	switch state := a.state.Load(); state {
-	case allClosed: // counted by Close
-		return v, -1, failAny(ctx, a.from, sema.ErrClosed, true)
+	case allClosed:
+		return v, -1, failAny(ctx, a.from, 0, sema.ErrClosed, true)
 	default:
 		a.from[state].reportTaken(ctx)
 		return a.waiters[state].one[0], int(state), nil
@@ -166,14 +173,14 @@ func (a *anyWait[T]) leave() {
 	}
 }
 
-// limit returns the shortest MaxWait; 0: none.
-func (a *anyWait[T]) limit() (limit time.Duration) {
-	for _, b := range a.from {
+// limit returns the shortest MaxWait, 0 if there is none, and the index of its buffer.
+func (a *anyWait[T]) limit() (limit time.Duration, limiting int) {
+	for i, b := range a.from {
 		if d := b.takes.MaxWait; d > 0 && (limit == 0 || d < limit) {
-			limit = d
+			limit, limiting = d, i
 		}
 	}
-	return limit
+	return limit, limiting
 }
 
 // reportTaken reports an item that was taken without a wait.
@@ -184,20 +191,18 @@ func (b *Buffer[T]) reportTaken(ctx context.Context) {
 	}
 }
 
-// failAny counts and reports a failure at all buffers, and returns the error of the first.
-func failAny[T any](ctx context.Context, from []*Buffer[T], err error, queued bool) (first error) {
+// failAny counts and reports a failure at all buffers, and returns the error of the one that
+// caused it.
+func failAny[T any](ctx context.Context, from []*Buffer[T], cause int, err error, queued bool) (failed error) {
 	for i, b := range from {
 		s := &b.takes
-		if err != sema.ErrClosed || !queued { // Close counts the waits that it ends
-			b.lock()
-			s.counts.Failed(err, queued)
-			b.mu.Unlock()
-		}
+		b.lock()
+		s.counts.Failed(err, queued)
+		b.mu.Unlock()
 		watch := s.monitor.BeginTry(ctx, 1)
-		fault := s.conclude(&watch, s.op, err)
-		if i == 0 {
-			first = fault
+		if fault := s.conclude(&watch, s.op, err); i == cause {
+			failed = fault
 		}
 	}
-	return first
+	return failed
 }

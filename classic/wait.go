@@ -7,15 +7,42 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// await waits until ready receives or is closed. It returns a [cancelled] if ctx ends before,
-// or ErrTimeout after limit; a limit of 0 is none.
-func await(ctx context.Context, ready <-chan struct{}, limit time.Duration) error {
+// A parking is where one call waits. Those outside of testing/synctest bubbles are used
+// again; in a bubble they are not, since a channel or timer must not cross its border.
+type parking struct {
+	wake   chan struct{} // buffered; receives once, after the call was removed from its queue
+	timer  *time.Timer   // of MaxWait; nil until it is needed
+	reused bool
+}
+
+// newParking returns the parking of a new waiter. reused is the result of mayReuse.
+func newParking(reused bool) parking { return parking{wake: make(chan struct{}, 1), reused: reused} }
+
+// mayReuse reports whether waiters may be taken from a pool: the caller does not run in a
+// testing/synctest bubble. There, and nowhere else, the time has no monotonic clock reading.
+func mayReuse() bool {
+	now := time.Now()
+	return now != now.Round(0)
+}
+
+// await waits until wake receives. It returns a [cancelled] if ctx ends before, or
+// ErrTimeout after limit; a limit of 0 is none.
+func (p *parking) await(ctx context.Context, limit time.Duration) error {
 	var expired <-chan time.Time
 	if limit > 0 {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		expired = timer.C
+		if p.timer == nil {
+			p.timer = time.NewTimer(limit)
+		} else {
+			p.timer.Reset(limit)
+		}
+		defer p.timer.Stop()
+		expired = p.timer.C
 	}
+	return await(ctx, p.wake, expired)
+}
+
+// await waits until ready receives or is closed, ctx ends or expired receives.
+func await(ctx context.Context, ready <-chan struct{}, expired <-chan time.Time) error {
 	select {
 	case <-ready:
 		return nil
@@ -41,11 +68,10 @@ type facility struct {
 	stats   func() sema.Stats
 }
 
-// init prepares the facility. Its state is what stats returns.
+// init prepares the facility, without its monitor. Its state is what stats returns.
 func (f *facility) init(opts []sema.SharedOption, stats func() sema.Stats) {
 	f.Settings = sema.SettingsOf(opts...)
 	f.stats = stats
-	f.monitor = sema.NewMonitor(watched{stats: stats}, opts...)
 	f.spender.Init()
 }
 
@@ -93,6 +119,13 @@ var (
 	errNilContext = &detailed{sema.ErrInvalid, "nil context"}
 	errNegative   = &detailed{sema.ErrInvalid, "negative weight"}
 )
+
+// monitorSignals returns the monitor of a structure whose callers wait for each other; nil
+// unless the options ask for one.
+func monitorSignals(opts []sema.SharedOption, stats func() sema.Stats) *sema.Monitor {
+	gate := watched{stats: stats}
+	return sema.NewMonitor(gate, opts...).ForSignals(gate, "")
+}
 
 // A watched is a structure as its monitor sees it: it has a state, and grants nothing.
 type watched struct {

@@ -19,6 +19,8 @@ type Traits struct {
 	Weights bool
 	// Split: permits can be split.
 	Split bool
+	// Binary: the gate has one permit, whatever capacity the suite asks for, as a mutex.
+	Binary bool
 	// ByTime: permits return by time and not by their release, as those of a rate.
 	ByTime bool
 	// RealTime: the gate cannot run in a testing/synctest bubble, since it uses I/O or
@@ -62,6 +64,7 @@ type checked struct {
 	traits Traits
 	create func(*testing.T, int64) sema.Gate
 	gate   sema.Gate
+	size   int64 // capacity of gate
 	settle func(c *checked, waiters int)
 	held   []sema.Permit // released at the end of the test, if they are not before
 }
@@ -79,9 +82,9 @@ func (c *checked) run(check func(*checked)) {
 func always(Traits) bool        { return true }
 func returns(t Traits) bool     { return !t.ByTime }
 func isFIFO(t Traits) bool      { return t.FIFO && !t.ByTime }
-func hasWeights(t Traits) bool  { return t.Weights && !t.ByTime }
-func fifoWeights(t Traits) bool { return isFIFO(t) && t.Weights }
-func splits(t Traits) bool      { return t.Split && t.Weights && !t.ByTime }
+func hasWeights(t Traits) bool  { return t.Weights && !t.Binary && !t.ByTime }
+func fifoWeights(t Traits) bool { return isFIFO(t) && hasWeights(t) }
+func splits(t Traits) bool      { return t.Split && hasWeights(t) }
 
 // hangs bounds each wait: only a gate that does not serve a waiter reaches it.
 const hangs = time.Minute
@@ -102,7 +105,10 @@ func pollWaiters(c *checked, waiters int) {
 
 // open creates the gate of the test.
 func (c *checked) open(capacity int64) *checked {
-	c.gate = c.create(c.T, capacity)
+	if c.traits.Binary {
+		capacity = 1
+	}
+	c.gate, c.size = c.create(c.T, capacity), capacity
 	return c
 }
 
@@ -134,6 +140,15 @@ func (c *checked) wantTry(n int64, want error) sema.Permit {
 	}
 	c.held = append(c.held, p)
 	return p
+}
+
+// takeAll takes the whole capacity, one by one, and wants no more to be free.
+func (c *checked) takeAll() {
+	c.Helper()
+	for range c.size {
+		c.wantTry(1, nil)
+	}
+	c.wantTry(1, sema.ErrFull)
 }
 
 // A waiting is an acquire in another goroutine.

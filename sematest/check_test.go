@@ -18,6 +18,7 @@ func TestCheck_OfRootGates(t *testing.T) {
 		"observed": {all, func(_ *testing.T, n int64) sema.Gate {
 			return sema.New(n, sema.Diagnose(sema.DiagnoseFull), sema.Observe(sema.ObserverFunc(func(sema.Event) {})))
 		}},
+		"Binary":  {sematest.Traits{FIFO: true, Binary: true}, func(*testing.T, int64) sema.Gate { return sema.New(1) }},
 		"Unfair":  {sematest.Traits{Weights: true, Split: true}, func(_ *testing.T, n int64) sema.Gate { return sema.New(n, sema.Unfair) }},
 		"LIFO":    {sematest.Traits{Weights: true, Split: true}, func(_ *testing.T, n int64) sema.Gate { return sema.New(n, sema.LIFO) }},
 		"Striped": {sematest.Traits{}, func(_ *testing.T, n int64) sema.Gate { return sema.NewStriped(n) }},
