@@ -177,24 +177,31 @@ var (
 // that is below the tier of w, or of the same tier, if that class has at least about twice
 // as many waiters as that of w. It reports whether it did.
 func (q *Queue) displaceLocked(w *waiter) bool {
+	victim, why := q.victimLocked(w)
+	if victim != nil {
+		q.rejectLocked(victim, why)
+	}
+	return victim != nil
+}
+
+// victimLocked returns the waiter that w displaces, and the reason, or nil.
+func (q *Queue) victimLocked(w *waiter) (*waiter, error) {
 	for _, t := range slices.Backward(q.tiers) {
-		victim, length := t.longestLocked()
-		if victim == nil {
+		longest, length := t.longestLocked()
+		if longest == nil {
 			continue
 		}
 		if t.level > w.level || t.level == w.level && length <= bits.Len(uint(w.class.waiters+1)) {
-			return false
+			return nil, nil
 		}
-		last := victim.queue.Last()
+		last := longest.queue.Last()
 		if last == nil { // all have inherited their tier
-			return false
+			return nil, nil
 		}
-		why := errDisplacedByTier
 		if t.level == w.level {
-			why = errDisplacedByLength
+			return last.Of, errDisplacedByLength
 		}
-		q.rejectLocked(last.Of, why)
-		return true
+		return last.Of, errDisplacedByTier
 	}
-	return false
+	return nil, nil
 }
