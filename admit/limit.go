@@ -59,24 +59,60 @@ func (l *AIMD) Next(w Window) int64 {
 	return l.bounds.set(limit)
 }
 
+// A prober lowers the limit for one window in probeEvery. What is queued inside the
+// dependency then drains, so that requests take as long as they do without load. Without
+// probes, a limit that is always reached would take the wait that it causes itself for the
+// normal duration, and rise without end.
+type prober struct {
+	windows int
+	probing bool
+	real    float64 // the limit outside the probe
+}
+
+const (
+	probeEvery = 100 // 10 seconds
+	probeShare = 0.5 // below 1/gradientTolerance, or else each probe would measure what the last rise has caused
+)
+
+// ended reports whether the window was a probe, and returns the limit from before it.
+func (p *prober) ended(limit float64) (float64, bool) {
+	if !p.probing {
+		return limit, false
+	}
+	p.probing = false
+	return p.real, true
+}
+
+// next returns the limit of the next window.
+func (p *prober) next(limit float64, b *bounds) int64 {
+	n := b.set(limit)
+	if p.windows++; p.windows%probeEvery != 0 {
+		return n
+	}
+	p.probing, p.real = true, b.exact
+	return b.set(b.exact * probeShare)
+}
+
 // Vegas estimates how many requests wait inside the dependency, from how much longer they
 // take than the fastest ones did, and keeps that number small: as TCP Vegas does for
-// packets.
+// packets. Every 10 seconds it halves the limit for 100 ms, to measure how long
+// requests take without load.
 type Vegas struct {
 	Min, Max int64 // bounds of the limit; default 1 and 1000
 
 	bounds  bounds
+	prober  prober
 	fastest time.Duration // without load
 }
 
 // A dependency may become slower for good. So the fastest duration rises by this factor in
 // each window, and a faster request lowers it again.
-const forgetFastest = 1.005
+const forgetFastest = 1.001
 
 // Next implements [Limit].
 func (l *Vegas) Next(w Window) int64 {
 	l.bounds.min, l.bounds.max = l.Min, l.Max
-	limit := l.bounds.start(w.Limit)
+	limit, probed := l.prober.ended(l.bounds.start(w.Limit))
 	if w.Calls > 0 {
 		l.fastest = time.Duration(float64(l.fastest) * forgetFastest)
 		if l.fastest == 0 || w.Min < l.fastest {
@@ -87,7 +123,7 @@ func (l *Vegas) Next(w Window) int64 {
 	switch queued := l.queued(w, limit); {
 	case w.Dropped > 0:
 		limit -= step
-	case !w.busy():
+	case probed, !w.busy():
 	case queued <= step:
 		limit += 6 * step
 	case queued < 3*step:
@@ -95,7 +131,7 @@ func (l *Vegas) Next(w Window) int64 {
 	case queued > 6*step:
 		limit -= step
 	}
-	return l.bounds.set(limit)
+	return l.prober.next(limit, &l.bounds)
 }
 
 // queued returns how many requests wait inside the dependency.
@@ -106,18 +142,20 @@ func (l *Vegas) queued(w Window, limit float64) float64 {
 	return math.Ceil(limit * (1 - float64(l.fastest)/float64(w.Mean)))
 }
 
-// Gradient compares how long requests take now with how long they took over a longer time,
-// and lowers the limit in proportion if it is more than half as long again. A few requests may wait
-// inside the dependency. It needs no measurement without load.
+// Gradient compares how long requests take now with how long they took over a longer time.
+// It lowers the limit in proportion if that is more than half as long again, and raises it
+// otherwise. Every 10 seconds it halves the limit for 100 ms, to measure how
+// long requests take without load.
 type Gradient struct {
 	Min, Max int64 // bounds of the limit; default 1 and 1000
 
 	bounds bounds
+	prober prober
 	long   float64 // mean duration over about gradientWindows
 }
 
 const (
-	gradientWindows   = 60.0
+	gradientWindows   = 600.0
 	gradientTolerance = 1.5
 	gradientQueue     = 4 // requests that may wait inside the dependency
 	gradientSmoothing = 0.2
@@ -126,10 +164,10 @@ const (
 // Next implements [Limit].
 func (l *Gradient) Next(w Window) int64 {
 	l.bounds.min, l.bounds.max = l.Min, l.Max
-	limit := l.bounds.start(w.Limit)
+	limit, probed := l.prober.ended(l.bounds.start(w.Limit))
 	short := float64(w.Mean)
 	if w.Calls > 0 {
-		if l.long == 0 {
+		if l.long == 0 || probed && short < l.long {
 			l.long = short
 		}
 		l.long += (short - l.long) / gradientWindows
@@ -140,11 +178,15 @@ func (l *Gradient) Next(w Window) int64 {
 	switch {
 	case w.Dropped > 0:
 		limit *= 0.9
-	case w.busy() && w.Calls > 0:
+	case w.busy() && w.Calls > 0 && !probed:
+		room := float64(gradientQueue)
+		if short < 1.1*l.long { // nothing waits inside the dependency: rise quickly
+			room = max(room, limit/4)
+		}
 		gradient := min(max(gradientTolerance*l.long/short, 0.5), 1)
-		limit += gradientSmoothing * (gradient*limit + gradientQueue - limit)
+		limit += gradientSmoothing * (gradient*limit + room - limit)
 	}
-	return l.bounds.set(limit)
+	return l.prober.next(limit, &l.bounds)
 }
 
 // DryRun returns a limit that changes nothing: it calls report with the limit in force and

@@ -3,6 +3,7 @@ package admit
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -55,7 +56,11 @@ var ladder = [...]time.Duration{
 }
 
 // rung returns the index of the first value in the ladder that is at least d, or the last.
+// Gates return math.MaxInt64 if the time is unknown.
 func rung(d time.Duration) int {
+	if d == math.MaxInt64 {
+		return 0
+	}
 	for i, step := range ladder {
 		if d <= step {
 			return i
