@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/sema-go/sema"
 )
 
 // A bucket is the state of a rate: n permits return per period, up to burst. All
@@ -16,9 +18,16 @@ type bucket struct {
 	at               int64  // the time up to which permits have returned, in ns
 	last             uint64 // id of the last grant
 	deficits         []deficit
-	settled          map[uint64]bool // grants since the last full bucket that were settled
-	forgotten        uint64          // grants up to this id cannot be refunded
+	forgotten        uint64 // grants up to this id cannot be refunded
+	settled, before  idSet  // grants that were settled: the latest, and those before them
 }
+
+// An idSet is a set of ids: bits of 64 neighbours by id/64, since most ids of a gate that
+// settles are in it.
+type idSet map[uint64]uint64
+
+func (s idSet) has(id uint64) bool { return s[id/64]>>(id%64)&1 != 0 }
+func (s idSet) add(id uint64)      { s[id/64] |= 1 << (id % 64) }
 
 // A deficit is how many permits the bucket lacked when a grant came. The list has the
 // suffix minima: ids and deficits both rise, and the first entry after an id is the least
@@ -33,16 +42,18 @@ type deficit struct {
 	of int64
 }
 
-// maxDeficits and maxSettled bound the memory of a bucket that is never full. Beyond them
-// the oldest grants are forgotten, and cannot be refunded.
+// maxDeficits bounds the memory of a bucket that is never full, and maxSettled the length of
+// each idSet. Beyond them the oldest grants are forgotten, and cannot be refunded.
 const (
 	maxDeficits = 1024
-	maxSettled  = 1 << 16
+	maxSettled  = 4096
 )
 
+// maxDebt bounds what is charged, so that no sum overflows.
+const maxDebt = sema.MaxCapacity
+
 // advance returns the permits of the time up to now. Time that steps back changes nothing.
-// A bucket that has just become full keeps the fraction of the next permit, so that a
-// caller that waits for a full bucket does not lose it.
+// A bucket that has just become full keeps the fraction of the next permit, see spill.
 func (b *bucket) advance(now int64) {
 	if now <= b.at {
 		return
@@ -71,8 +82,19 @@ func (b *bucket) advance(now int64) {
 	b.fraction = int64(rest)
 }
 
+// spill drops the fraction of the next permit if the bucket is full. It is not called while
+// a caller waits for a full bucket: that one ought to have been granted its permits at the
+// instant at which they had returned, and the fraction has returned since.
+func (b *bucket) spill() {
+	if b.free == b.burst {
+		b.fraction = 0
+	}
+}
+
+// charge takes permits that may not be free.
+func (b *bucket) charge(n int64) { b.take(min(n, b.free+maxDebt)) }
+
 // take takes permits, which the caller has found free, and returns the id of the grant.
-// A charge takes permits that may not be free.
 func (b *bucket) take(n int64) uint64 {
 	b.last++
 	b.note(b.last, b.burst-b.free)
@@ -88,7 +110,6 @@ func (b *bucket) note(id uint64, of int64) {
 	b.deficits = append(b.deficits, deficit{id, of})
 	if of == 0 { // no earlier grant can be refunded
 		b.forgotten = id - 1
-		clear(b.settled)
 		return
 	}
 	if len(b.deficits) > maxDeficits {
@@ -119,19 +140,22 @@ func (b *bucket) refund(id uint64, n int64) bool {
 	return n > 0
 }
 
-// settleOnce reports whether a grant is settled for the first time.
+// settleOnce reports whether a grant is settled for the first time. A full bucket does not
+// end its memory: a second charge would count then.
 func (b *bucket) settleOnce(id uint64) bool {
-	if b.settled[id] {
+	if b.settled.has(id) || b.before.has(id) {
 		return false
 	}
-	if b.settled == nil {
-		b.settled = map[uint64]bool{}
-	}
 	if len(b.settled) >= maxSettled {
-		b.forgotten = b.last
-		clear(b.settled)
+		for word := range b.before {
+			b.forgotten = max(b.forgotten, word*64+63) // none is refunded again
+		}
+		b.before, b.settled = b.settled, nil
 	}
-	b.settled[id] = true
+	if b.settled == nil {
+		b.settled = idSet{}
+	}
+	b.settled.add(id)
 	return true
 }
 

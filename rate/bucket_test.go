@@ -74,12 +74,42 @@ func TestBucket_MemoryIsBounded(t *testing.T) {
 		if b.settleOnce(id) {
 			b.refund(id, 1)
 		}
-		if len(b.deficits) > maxDeficits || len(b.settled) > maxSettled {
-			t.Fatalf("%d deficits, %d settled", len(b.deficits), len(b.settled))
+		if len(b.deficits) > maxDeficits || len(b.settled) > maxSettled || len(b.before) > maxSettled {
+			t.Fatalf("%d deficits, %d and %d settled", len(b.deficits), len(b.settled), len(b.before))
 		}
 	}
 	if b.free <= 0 || b.free > burst {
 		t.Errorf("%d free", b.free)
+	}
+}
+
+// TestBucket_RefundsOnceAfterItForgets settles so many grants that the first is forgotten.
+func TestBucket_RefundsOnceAfterItForgets(t *testing.T) {
+	t.Parallel()
+	b := bucket{n: 1, period: 1, burst: 1 << 40, free: 1 << 40}
+	settle := func(id uint64) bool { return b.settleOnce(id) && b.refund(id, 1) }
+	b.take(1000) // the bucket is never full
+	first := b.take(2)
+	if !settle(first) || settle(first) {
+		t.Error("a grant was not refunded exactly once")
+	}
+	var recent uint64
+	for i := range 3 * maxSettled {
+		b.advance(b.at + 64) // what was taken returns, so that the list of deficits stays short
+		for range 63 {       // so that no two ids that are settled share 64 bits
+			b.take(1)
+		}
+		id := b.take(2)
+		settle(id)
+		if i == 3*maxSettled-64 {
+			recent = id
+		}
+	}
+	if settle(first) {
+		t.Error("a grant that was forgotten was refunded again")
+	}
+	if settle(recent) {
+		t.Error("one of the latest grants was refunded again")
 	}
 }
 

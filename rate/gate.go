@@ -24,6 +24,7 @@ type Gate struct {
 	spender  sema.Spender
 
 	mu     sync.Mutex // guards what follows
+	clock  clock
 	bucket bucket
 	queue  queue
 	paused int64 // nothing is granted before this time, in ns
@@ -52,8 +53,9 @@ func New(n int64, per time.Duration, opts ...Option) *Gate {
 	if burst == 0 {
 		burst = n
 	}
-	g.bucket = bucket{n: n, period: int64(per), burst: burst, free: burst, at: now()}
-	g.paused, g.waits.at = g.bucket.at, g.bucket.at
+	g.clock.last = now()
+	g.bucket = bucket{n: n, period: int64(per), burst: burst, free: burst, at: g.clock.last}
+	g.paused, g.waits.at = g.clock.last, g.clock.last
 	g.spender.Init()
 	g.monitor = sema.NewMonitor(g, g.settings.shared...)
 	return g
@@ -64,13 +66,6 @@ func checkRate(op string, n int64, per time.Duration) {
 		panic(fmt.Sprintf("rate: %s(%d, %v): want 1 to %d permits per positive duration", op, n, per, sema.MaxCapacity))
 	}
 }
-
-// epoch is what times are relative to. The difference is monotonic, and reading it costs
-// half as much as time.Now.
-var epoch = time.Now()
-
-// now returns the time in ns.
-func now() int64 { return int64(time.Since(epoch)) }
 
 // Name returns the name that the option [sema.Name] set.
 func (g *Gate) Name() string { return g.settings.Name }
@@ -130,13 +125,10 @@ func (g *Gate) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 // takeLocked takes permits that are free while no caller waits. It fails with a sentinel;
 // ErrFull is not counted, since the caller may wait.
 func (g *Gate) takeLocked(n int64) (id uint64, err error) {
-	at := now()
-	g.bucket.advance(at)
+	at := g.advanceLocked()
+	err = g.phaseErrorLocked()
 	switch {
-	case g.phase == closed:
-		err = sema.ErrClosed
-	case g.phase == draining:
-		err = sema.ErrDraining
+	case err != nil:
 	case n > g.bucket.burst:
 		err = sema.ErrTooLarge
 	case g.queue.head != nil || n > g.bucket.free || at < g.paused:
@@ -147,6 +139,27 @@ func (g *Gate) takeLocked(n int64) (id uint64, err error) {
 	}
 	g.counts.Failed(err, false)
 	return 0, err
+}
+
+func (g *Gate) phaseErrorLocked() error {
+	switch g.phase {
+	case draining:
+		return sema.ErrDraining
+	case closed:
+		return sema.ErrClosed
+	}
+	return nil
+}
+
+// advanceLocked returns the permits of the time up to now, and now.
+func (g *Gate) advanceLocked() int64 {
+	at := g.clock.read()
+	waited := g.queue.head != nil && g.paused <= g.bucket.at
+	g.bucket.advance(at)
+	if !waited {
+		g.bucket.spill()
+	}
+	return at
 }
 
 // mayQueueLocked reports whether one more caller may wait.
@@ -165,39 +178,53 @@ func (g *Gate) unusual(ctx context.Context, op string, n int64) (sema.Permit, er
 		err = g.fault(op, n, sema.ErrInvalid, "negative weight")
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	default:
-		return sema.Permit{}, g.closedError(op)
+	default: // weight 0 is granted unless the gate rejects all
+		g.mu.Lock()
+		err = g.phaseErrorLocked()
+		g.counts.Failed(err, false)
+		g.mu.Unlock()
+		if err == nil {
+			return sema.Permit{}, nil
+		}
+		err = g.fault(op, n, err, "")
 	}
 	wait := g.monitor.BeginTry(ctx, n)
 	return sema.Permit{}, wait.Failed(err)
 }
 
-// closedError returns why a gate grants not even weight 0, or nil.
-func (g *Gate) closedError(op string) error {
-	g.mu.Lock()
-	phase := g.phase
-	g.mu.Unlock()
-	switch phase {
-	case closed:
-		return g.fault(op, 0, sema.ErrClosed, "")
-	case draining:
-		return g.fault(op, 0, sema.ErrDraining, "")
-	}
-	return nil
-}
-
 // conclude reports a decision and returns the permit or the error of a caller.
 func (g *Gate) conclude(op string, n int64, wait *sema.Wait, id uint64, err error) (sema.Permit, error) {
-	if err == nil {
-		return wait.Spent(&g.spender, id), nil
+	switch e := err.(type) {
+	case nil:
+		return g.spend(n, wait, id), nil
+	case cancelled:
+		return sema.Permit{}, wait.Failed(e.cause)
 	}
-	switch err {
-	case sema.ErrFull, sema.ErrQueueFull, sema.ErrTooLarge, sema.ErrClosed, sema.ErrDraining:
-		err = g.fault(op, n, err, "")
-	case sema.ErrTimeout:
-		err = g.fault(op, n, err, g.settings.MaxWait.String())
+	detail := ""
+	if err == sema.ErrTimeout {
+		detail = g.settings.MaxWait.String()
 	}
-	return sema.Permit{}, wait.Failed(err)
+	return sema.Permit{}, wait.Failed(g.fault(op, n, err, detail))
+}
+
+// cancelled is the result of a wait whose context has ended. Its cause may be any error, a
+// sentinel of package sema too.
+type cancelled struct{ cause error }
+
+func (c cancelled) Error() string { return c.cause.Error() }
+
+// spend reports a grant and returns its permit. If an observer panics, the permit is
+// refunded.
+func (g *Gate) spend(n int64, wait *sema.Wait, id uint64) sema.Permit {
+	reported := false
+	defer func() {
+		if !reported {
+			g.Settle(g.spender.Permit(n, id), 0)
+		}
+	}()
+	p := wait.Spent(&g.spender, id)
+	reported = true
+	return p
 }
 
 // Delay returns the time after which n permits are available to a caller that arrives now,
@@ -210,8 +237,7 @@ func (g *Gate) Delay(n int64) time.Duration {
 }
 
 func (g *Gate) delayLocked(n int64) time.Duration {
-	at := now()
-	g.bucket.advance(at)
+	at := g.advanceLocked()
 	if n > g.bucket.burst {
 		return math.MaxInt64
 	}
@@ -236,22 +262,22 @@ func (g *Gate) Settle(p sema.Permit, cost int64) {
 	if !g.bucket.settleOnce(id) {
 		return
 	}
-	g.bucket.advance(now())
+	g.advanceLocked()
 	switch n := p.Weight(); {
 	case cost > n:
-		g.bucket.take(cost - n)
+		g.bucket.charge(cost - n)
 	case cost < n && g.bucket.refund(id, n-cost):
 		g.serveLocked()
 	}
 }
 
-// Set changes the rate. Permits that have returned stay, up to the burst; the burst follows
-// n unless [Burst] has set it. Waiters of more than the new burst fail with
+// Set changes the rate. Permits that have returned stay, up to the burst, and a full bucket
+// stays full; the burst follows n unless [Burst] has set it. Waiters of more than the new burst fail with
 // [sema.ErrTooLarge]. It panics unless n and per are positive.
 func (g *Gate) Set(n int64, per time.Duration) {
 	checkRate("Set", n, per)
 	g.mu.Lock()
-	g.bucket.advance(now())
+	g.advanceLocked()
 	burst := g.settings.burst
 	if burst == 0 {
 		burst = n
@@ -275,9 +301,11 @@ func (g *Gate) Rate() (n int64, per time.Duration, burst int64) {
 func (g *Gate) PauseUntil(t time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := now()
+	at := g.advanceLocked()
 	g.paused = at + max(0, int64(time.Until(t)))
-	g.bucket.advance(at)
+	if g.paused < at { // overflow
+		g.paused = math.MaxInt64
+	}
 	g.serveLocked()
 }
 

@@ -2,7 +2,10 @@ package rate
 
 import (
 	"context"
+	"errors"
 	"io"
+
+	"github.com/sema-go/sema"
 )
 
 // Reader returns a reader that reads from r at the rate of a gate whose permits are bytes.
@@ -20,12 +23,11 @@ type reader struct {
 
 // Read implements [io.Reader].
 func (r *reader) Read(p []byte) (int, error) {
-	p = p[:r.bytes.chunk(len(p))]
-	permit, err := r.bytes.Acquire(r.ctx, int64(len(p)))
+	permit, err := r.bytes.acquirePiece(r.ctx, len(p))
 	if err != nil {
 		return 0, err
 	}
-	n, err := r.from.Read(p)
+	n, err := r.from.Read(p[:permit.Weight()])
 	r.bytes.Settle(permit, int64(n))
 	return n, err
 }
@@ -46,11 +48,11 @@ type writer struct {
 // Write implements [io.Writer].
 func (w *writer) Write(p []byte) (written int, err error) {
 	for len(p) > 0 && err == nil {
-		piece := p[:w.bytes.chunk(len(p))]
-		permit, rejected := w.bytes.Acquire(w.ctx, int64(len(piece)))
+		permit, rejected := w.bytes.acquirePiece(w.ctx, len(p))
 		if rejected != nil {
 			return written, rejected
 		}
+		piece := p[:permit.Weight()]
 		var n int
 		n, err = w.to.Write(piece)
 		w.bytes.Settle(permit, int64(n))
@@ -63,8 +65,14 @@ func (w *writer) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
-// chunk returns how many of n bytes can be acquired at once.
-func (g *Gate) chunk(n int) int {
-	_, _, burst := g.Rate()
-	return int(min(int64(n), burst))
+// acquirePiece acquires up to n bytes: as many as the burst allows, also if it becomes less
+// during the wait.
+func (g *Gate) acquirePiece(ctx context.Context, n int) (sema.Permit, error) {
+	for {
+		_, _, burst := g.Rate()
+		permit, err := g.Acquire(ctx, min(int64(n), burst))
+		if !errors.Is(err, sema.ErrTooLarge) || ctx.Err() != nil {
+			return permit, err
+		}
+	}
 }

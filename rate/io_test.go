@@ -61,6 +61,23 @@ func TestWriter_RefundsWhatWasNotWritten(t *testing.T) {
 	})
 }
 
+// TestWriter_RateIsLowered lowers the burst below the size of a piece that waits.
+func TestWriter_RateIsLowered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := rate.New(100, time.Second)
+		time.AfterFunc(500*time.Millisecond, func() { g.Set(10, time.Second) })
+		if n, err := rate.Writer(t.Context(), io.Discard, g).Write(make([]byte, 250)); n != 250 || err != nil {
+			t.Errorf("wrote %d of 250: %v", n, err)
+		}
+		g.Set(100, time.Second)
+		must(t, g, g.Stats().Free)
+		time.AfterFunc(500*time.Millisecond, func() { g.Set(10, time.Second) })
+		if n, err := rate.Reader(t.Context(), bytes.NewReader(make([]byte, 100)), g).Read(make([]byte, 100)); n != 10 || err != nil {
+			t.Errorf("read %d bytes, want 10: %v", n, err)
+		}
+	})
+}
+
 func TestReader_EndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := rate.New(1, time.Hour)

@@ -65,7 +65,7 @@ func (w *waiter) notify() {
 // serveLocked grants permits to the first waiters. The one that is first then is woken, to
 // set its timer anew.
 func (g *Gate) serveLocked() {
-	for at := now(); g.queue.head != nil; {
+	for at := g.clock.read(); g.queue.head != nil; {
 		w := g.queue.head
 		if w.n > g.bucket.free || at < g.paused {
 			w.notify()
@@ -73,7 +73,6 @@ func (g *Gate) serveLocked() {
 		}
 		g.removeLocked(w)
 		w.id = g.bucket.take(w.n)
-		g.counts.Acquired++
 		w.notify()
 	}
 }
@@ -93,7 +92,7 @@ func (g *Gate) rejectLocked(why error, rejects func(*waiter) bool) {
 }
 
 func (g *Gate) removeLocked(w *waiter) {
-	g.waits.change(g.queue.n, now())
+	g.waits.change(g.queue.n, g.clock.read())
 	g.queue.remove(w)
 }
 
@@ -101,7 +100,7 @@ func (g *Gate) removeLocked(w *waiter) {
 // It unlocks the mutex.
 func (g *Gate) waitLocked(ctx context.Context, n int64) (id uint64, err error) {
 	w := &waiter{n: n, wake: make(chan struct{}, 1)}
-	g.waits.change(g.queue.n, now())
+	g.waits.change(g.queue.n, g.clock.read())
 	g.queue.push(w)
 	g.counts.Waited++
 	if g.queue.head == w {
@@ -114,7 +113,7 @@ func (g *Gate) waitLocked(ctx context.Context, n int64) (id uint64, err error) {
 		defer timer.Stop()
 		limit = timer.C
 	}
-	due := time.NewTimer(time.Hour)
+	due := time.NewTimer(time.Hour) // for the first waiter; it polls at once, and sets the time
 	defer due.Stop()
 	for {
 		select {
@@ -123,10 +122,9 @@ func (g *Gate) waitLocked(ctx context.Context, n int64) (id uint64, err error) {
 		case <-limit:
 			err = sema.ErrTimeout
 		case <-ctx.Done():
-			err = context.Cause(ctx)
 		}
 		if ctx.Err() != nil { // also if the wait was decided in the same instant
-			err = context.Cause(ctx)
+			err = cancelled{context.Cause(ctx)}
 		}
 		if err != nil {
 			return g.giveUp(w, err)
@@ -139,25 +137,27 @@ func (g *Gate) waitLocked(ctx context.Context, n int64) (id uint64, err error) {
 	}
 }
 
-// poll serves the queue if w is its first waiter. It reports whether w is decided, or else
-// for how long to wait; 0: until it is woken.
+// poll serves the queue if w is its first waiter. It reports whether w is decided, and
+// counts its grant, or else for how long to wait; 0: until it is woken.
 func (g *Gate) poll(w *waiter) (left time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !w.decided() && g.queue.head == w {
-		at := now()
-		g.bucket.advance(at)
+		at := g.advanceLocked()
 		if left = max(g.bucket.until(w.n), time.Duration(g.paused-at)); left > 0 {
 			return left, false
 		}
 		g.serveLocked()
 	}
+	if w.id != 0 {
+		g.counts.Acquired++
+	}
 	return 0, w.decided()
 }
 
 // giveUp removes a waiter whose context has ended or whose MaxWait has passed. What it was
-// granted meanwhile is refunded. A waiter that was rejected meanwhile keeps that error
-// unless its context has ended.
+// granted meanwhile is refunded, or kept if only MaxWait has passed. A waiter that was
+// rejected meanwhile keeps that error.
 func (g *Gate) giveUp(w *waiter, why error) (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,16 +165,19 @@ func (g *Gate) giveUp(w *waiter, why error) (uint64, error) {
 	case w.err != nil:
 		return 0, w.err // counted when it was rejected
 	case w.id != 0 && why == sema.ErrTimeout:
+		g.counts.Acquired++
 		return w.id, nil // granted in time
 	case w.id != 0:
-		g.bucket.advance(now())
+		g.advanceLocked()
 		g.bucket.refund(w.id, w.n)
-		g.counts.Acquired--
-		g.serveLocked()
 	default:
 		g.removeLocked(w)
-		g.serveLocked()
 	}
-	g.counts.Failed(why, true)
+	g.serveLocked()
+	if why == sema.ErrTimeout {
+		g.counts.TimedOut++
+	} else { // whatever the cause, which may be a sentinel too
+		g.counts.Cancelled++
+	}
 	return 0, why
 }

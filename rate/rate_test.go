@@ -361,6 +361,26 @@ func TestGate_IsObserved(t *testing.T) {
 	})
 }
 
+// TestGate_RejectsWeightZero checks that a rejection of weight 0 is counted and reported as
+// others are.
+func TestGate_RejectsWeightZero(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		rejections := 0
+		g := rate.New(1, time.Second, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+			if e.Kind == sema.EventRejected {
+				rejections++
+			}
+		})))
+		g.Close()
+		if _, err := g.Acquire(t.Context(), 0); !errors.Is(err, sema.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+		if st := g.Stats(); st.Rejected != 1 || rejections != 1 {
+			t.Errorf("%d counted, %d reported, want 1", st.Rejected, rejections)
+		}
+	})
+}
+
 func TestGate_PermitsAreSpent(t *testing.T) {
 	t.Parallel()
 	g := rate.New(2, time.Hour, sema.Diagnose(sema.DiagnoseFull))

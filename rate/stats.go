@@ -14,9 +14,8 @@ import (
 func (g *Gate) Stats() sema.Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := now()
+	at := g.advanceLocked()
 	b := &g.bucket
-	b.advance(at)
 	st := sema.Stats{
 		Capacity: b.burst, Free: max(0, b.free), InUse: b.burst - b.free, Debt: max(0, -b.free),
 		Waiters: g.queue.n, Draining: g.phase == draining, Closed: g.phase == closed, Counts: g.counts,
@@ -39,6 +38,29 @@ func (c *waitClock) change(n int, at int64) {
 func (c *waitClock) total(n int, at int64) time.Duration {
 	return time.Duration(c.sum + int64(n)*(at-c.at))
 }
+
+// A clock is monotonic time in ns that never steps back.
+type clock struct{ last, skew int64 }
+
+// read returns the time. That of the runtime steps back when a gate enters a
+// testing/synctest bubble, where the year is 2000. Then the clock continues from its last
+// reading.
+func (c *clock) read() int64 {
+	at := now() + c.skew
+	if at < c.last {
+		c.skew += c.last - at
+		at = c.last
+	}
+	c.last = at
+	return at
+}
+
+// epoch is what times are relative to. The difference is monotonic, and reading it costs
+// half as much as time.Now.
+var epoch = time.Now()
+
+// now returns the time in ns.
+func now() int64 { return int64(time.Since(epoch)) }
 
 // Drain rejects waiters and new acquires with [sema.ErrDraining]. Nothing is held, so it
 // does not wait.

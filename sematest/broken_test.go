@@ -254,3 +254,57 @@ func TestCheck_FindsBrokenGates(t *testing.T) {
 		})
 	}
 }
+
+const failingVariable = "SEMATEST_FAILING"
+
+// TestExplore_Failing explores programs that fail. It is for
+// TestExplore_ReportsTheSeedOfATestThatFails, which starts it in another process.
+func TestExplore_Failing(t *testing.T) {
+	fail := map[string]func(){
+		"an error":      func() { t.Error("seen by the test") },
+		"a fatal error": func() { t.Fatal("seen by the test") },
+	}
+	name := os.Getenv(failingVariable)
+	if name == "" {
+		return
+	}
+	var opts []sematest.Option
+	if name == "no schedules" {
+		opts = append(opts, sematest.Schedules(0))
+	}
+	sematest.Explore(t, func(w *sematest.World) {
+		order := ""
+		w.Go("a", func(context.Context) { order += "a" })
+		w.Go("b", func(context.Context) {
+			if order += "b"; order == "ab" {
+				fail[name]()
+			}
+		})
+	}, opts...)
+}
+
+// TestExplore_ReportsTheSeedOfATestThatFails checks programs that report a failure to the
+// test instead of the World.
+func TestExplore_ReportsTheSeedOfATestThatFails(t *testing.T) {
+	t.Parallel()
+	for name, wants := range map[string][]string{
+		"an error":      {"seen by the test", "replay: sematest.Seed(", "a starts"},
+		"a fatal error": {"seen by the test", "replay: sematest.Seed(", "a starts"},
+		"no schedules":  {"want at least one schedule"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			self := exec.Command(os.Args[0], "-test.run=^TestExplore_Failing$")
+			self.Env = append(os.Environ(), failingVariable+"="+name)
+			out, err := self.CombinedOutput()
+			if err == nil {
+				t.Error("the test passes")
+			}
+			for _, want := range wants {
+				if strings.Count(string(out), want) != 1 {
+					t.Errorf("want %q once in\n%s", want, out)
+				}
+			}
+		})
+	}
+}

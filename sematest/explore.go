@@ -43,8 +43,9 @@ func Slow(d time.Duration) Option { return func(o *options) { o.slow = d } }
 const seedVariable = "SEMATEST_SEED"
 
 // Explore runs a program under many schedules, each in a testing/synctest bubble of its
-// own. It fails the test at the first schedule that deadlocks, does not end, panics or
-// violates a condition, with the steps of that schedule and the seed that replays it.
+// own. It fails the test at the first schedule that deadlocks, does not end, panics, violates
+// a condition or fails the test itself, with the steps of that schedule and the seed that
+// replays it.
 //
 // The program creates what its goroutines share, wraps it with [World.Gate],
 // [World.Counter] and [World.Mutex], starts them with [World.Go] and returns. The
@@ -66,6 +67,9 @@ func Explore(t *testing.T, program func(w *World), opts ...Option) {
 			t.Fatalf("sematest: %s=%q: want a number such as 0x2a", seedVariable, text)
 		}
 		o.seed, o.replay = seed, true
+	}
+	if o.schedules < 1 || o.steps < 1 {
+		t.Fatalf("sematest: %d schedules of %d steps: want at least one schedule and step", o.schedules, o.steps)
 	}
 	if f := explore(t, program, o); f != nil {
 		t.Fatal(f)
@@ -94,11 +98,15 @@ func schedule(t *testing.T, program func(w *World), o options, seed uint64) (fai
 			panic(reason)
 		}
 	}()
+	before := t.Failed()
 	synctest.Test(t, func(*testing.T) {
 		w := &World{options: o, choose: newChooser(seed)}
 		w.ctx, w.cancel = context.WithCancel(context.Background())
 		program(w)
 		w.drive()
+		if t.Failed() && !before {
+			w.Errorf("the test failed in this schedule")
+		}
 		if w.failure != "" {
 			failed = &failure{seed, w.failure, w.trace}
 		}

@@ -3,8 +3,8 @@ package sematest
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -79,7 +79,7 @@ func (f *Faulty) Injected() Injected {
 
 // Acquire implements [sema.Gate].
 func (f *Faulty) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
-	c := f.roll()
+	c := f.roll(true)
 	if ctx != nil && c.delay > 0 {
 		select {
 		case <-ctx.Done():
@@ -100,7 +100,7 @@ func (f *Faulty) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 
 // TryAcquire implements [sema.Gate]. A try is neither delayed nor starved.
 func (f *Faulty) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
-	c := f.roll()
+	c := f.roll(false)
 	if c.err != nil {
 		return sema.Permit{}, c.err
 	}
@@ -116,11 +116,11 @@ type chances struct {
 	loseAfter time.Duration // 0: the permit is not lost
 }
 
-// roll decides the faults of a call.
-func (f *Faulty) roll() (c chances) {
+// roll decides the faults of a call. One that does not wait is neither delayed nor starved.
+func (f *Faulty) roll(waits bool) (c chances) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.plan.delay > 0 {
+	if waits && f.plan.delay > 0 {
 		c.delay = time.Duration(f.rand.Int64N(int64(f.plan.delay)))
 		f.injected.Delayed++
 	}
@@ -128,7 +128,7 @@ func (f *Faulty) roll() (c chances) {
 	case f.rand.Float64() < f.plan.reject:
 		c.err = f.plan.rejectWith
 		f.injected.Rejected++
-	case f.rand.Float64() < f.plan.starve:
+	case waits && f.rand.Float64() < f.plan.starve:
 		c.starves = true
 		f.injected.Starved++
 	case f.rand.Float64() < f.plan.lose:
@@ -137,42 +137,78 @@ func (f *Faulty) roll() (c chances) {
 	return c
 }
 
-// lend returns a permit that may be lost.
+// lend returns a permit that may be lost. One that is not held, such as that of a rate,
+// cannot be lost.
 func (f *Faulty) lend(p sema.Permit, err error, c chances) (sema.Permit, error) {
-	if err != nil || p.Weight() == 0 || c.loseAfter == 0 {
+	if err != nil || !p.Held() || c.loseAfter == 0 {
 		return p, err
 	}
-	l := &losable{of: f, permit: p, lost: make(chan struct{})}
-	l.timer = time.AfterFunc(c.loseAfter, l.lose)
-	return sema.NewPermit(p.Weight(), l), nil
+	l := &loss{of: f, lost: make(chan struct{}), parts: []sema.Permit{p}}
+	l.timer = time.AfterFunc(c.loseAfter, l.happen)
+	return sema.NewPermit(p.Weight(), &losable{l, p}), nil
 }
 
-// A losable is the lease of a permit that is going to be lost.
-type losable struct {
-	of     *Faulty
-	permit sema.Permit
-	timer  *time.Timer
-	ended  atomic.Bool // released or lost, whichever came first
-	lost   chan struct{}
+// A loss is what is going to happen to a permit, with all parts that it was split into.
+type loss struct {
+	of    *Faulty
+	timer *time.Timer
+	lost  chan struct{}
+
+	mu    sync.Mutex // guards parts until the loss, and the close of lost
+	parts []sema.Permit
 }
 
-// lose releases the permit behind the holder's back.
-func (l *losable) lose() {
-	if l.ended.CompareAndSwap(false, true) {
-		l.of.mu.Lock()
-		l.of.injected.Lost++
-		l.of.mu.Unlock()
+// happen releases the parts that are held behind the back of their holders. None is split
+// any more, since the channel is closed.
+func (l *loss) happen() {
+	l.mu.Lock()
+	held := l.heldLocked()
+	if held {
 		close(l.lost)
-		l.permit.Release()
 	}
+	l.mu.Unlock()
+	if !held {
+		return
+	}
+	l.of.mu.Lock()
+	l.of.injected.Lost++
+	l.of.mu.Unlock()
+	for _, p := range l.parts {
+		p.Release()
+	}
+}
+
+func (l *loss) heldLocked() bool { return slices.ContainsFunc(l.parts, sema.Permit.Held) }
+
+// A losable is the lease of a permit that is going to be lost, or of a part of it.
+type losable struct {
+	*loss
+	permit sema.Permit
 }
 
 // Release implements [sema.Lease].
 func (l *losable) Release() {
-	if l.ended.CompareAndSwap(false, true) {
+	l.permit.Release() // inert if it is lost
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.heldLocked() {
 		l.timer.Stop()
-		l.permit.Release()
 	}
+}
+
+// Split implements [sema.Permit.Split].
+func (l *losable) Split(n int64) (first, rest sema.Lease, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.Err(); err != nil {
+		return nil, nil, err
+	}
+	a, b, err := l.permit.Split(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.parts = append(l.parts, a, b)
+	return &losable{l.loss, a}, &losable{l.loss, b}, nil
 }
 
 // Lost implements [sema.Permit.Lost].

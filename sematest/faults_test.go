@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/rate"
 	"github.com/sema-go/sema/sematest"
 )
 
@@ -98,6 +99,58 @@ func TestWrap_Lose(t *testing.T) {
 	})
 }
 
+// TestWrap_LoseSplitPermits loses the parts of a permit together, except for those that were
+// released.
+func TestWrap_LoseSplitPermits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := sema.New(3)
+		g := sematest.Wrap(s, 1, sematest.Lose(1, time.Second))
+		for released := range 3 {
+			p, err := g.Acquire(context.Background(), 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, rest, err := p.Split(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if released > 0 {
+				first.Release()
+			}
+			if released > 1 {
+				rest.Release()
+			}
+			time.Sleep(2 * time.Second)
+			if free := s.Stats().Free; free != 3 {
+				t.Errorf("%d free, want 3", free)
+			}
+			if lost := rest.Err(); errors.Is(lost, sema.ErrLost) != (released < 2) {
+				t.Errorf("%d of 2 parts released: %v", released, lost)
+			}
+			first.Release()
+			rest.Release()
+		}
+		if lost := g.Injected().Lost; lost != 2 {
+			t.Errorf("%d lost, want 2", lost)
+		}
+	})
+}
+
+// TestWrap_LoseLeavesRatesAlone checks that a permit that is not held stays what it is.
+func TestWrap_LoseLeavesRatesAlone(t *testing.T) {
+	t.Parallel()
+	r := rate.New(2, time.Hour)
+	p, err := sematest.Wrap(r, 1, sematest.Lose(1, time.Nanosecond)).Acquire(context.Background(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Settle(p, 0)
+	if free := r.Stats().Free; free != 2 {
+		t.Errorf("%d free after a refund, want 2", free)
+	}
+}
+
 func TestWrap_Starve(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,6 +165,22 @@ func TestWrap_Starve(t *testing.T) {
 			t.Errorf("%+v, want 1 starved", g.Injected())
 		}
 	})
+}
+
+// TestWrap_TriesAreNeitherDelayedNorStarved checks that the counts agree.
+func TestWrap_TriesAreNeitherDelayedNorStarved(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]sematest.Fault{"delay": sematest.Delay(time.Hour), "starve": sematest.Starve(1)} {
+		g := sematest.Wrap(sema.New(1), 1, fault)
+		p, err := g.TryAcquire(context.Background(), 1)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		p.Release()
+		if got := g.Injected(); got != (sematest.Injected{}) {
+			t.Errorf("%s: %+v, want no faults", name, got)
+		}
+	}
 }
 
 func TestWrap_SameSeedSameFaults(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // NoneHeld fails the test if permits of the gates are held, or callers wait for them, when
 // the test ends. The gates need a method Stats that returns [sema.Stats], as those of
 // package sema have. With [sema.DiagnoseFull] the report shows where the permits were
-// acquired.
+// acquired. Permits of a rate are not held, and return by time: leave rates out.
 func NoneHeld(t testing.TB, gates ...sema.Gate) {
 	t.Helper()
 	for _, g := range gates {

@@ -227,14 +227,16 @@ func (c *class) enter(ctx context.Context, n int64, mayWait bool, watch *sema.Wa
 	w := &waiter{class: c, n: n, level: c.share.Tier}
 	err = c.tryLocked(w)
 	if err == sema.ErrFull && mayWait && c.monitor != nil {
-		q.unlock()
-		watch.Queued() // before the caller joins the queue: observers may be slow
-		if ctx.Err() != nil {
-			return false, cancelled{context.Cause(ctx)}
+		if _, ok := c.roomLocked(w); ok {
+			q.unlock()
+			watch.Queued() // before the caller joins the queue: observers may be slow
+			if ctx.Err() != nil {
+				return false, cancelled{context.Cause(ctx)}
+			}
+			q.lock()
+			w = &waiter{class: c, n: n, level: c.share.Tier}
+			err = c.tryLocked(w)
 		}
-		q.lock()
-		w = &waiter{class: c, n: n, level: c.share.Tier}
-		err = c.tryLocked(w)
 	}
 	if err == sema.ErrFull && mayWait {
 		err = c.enqueueLocked(w)

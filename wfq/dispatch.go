@@ -1,6 +1,9 @@
 package wfq
 
-import "container/heap"
+import (
+	"container/heap"
+	"math"
+)
 
 // dispatchLocked serves waiters in turn. It stops at the first that does not fit into what
 // is free: no other waiter overtakes it, or else one of many permits would never be served.
@@ -157,5 +160,9 @@ func (c *class) removeAgedLocked() {
 // raisedLocked returns the level to which the wait of its oldest head raises the tier.
 // Which class of the tier is served then, is decided by their shares as ever.
 func (t *tier) raisedLocked(q *Queue) int {
-	return t.level + int((q.now-t.aged[0].since)/q.settings.aging)
+	by := min((q.now-t.aged[0].since)/q.settings.aging, math.MaxInt)
+	if level := t.level + int(by); level >= t.level {
+		return level
+	}
+	return math.MaxInt // the sum has overflowed
 }

@@ -156,6 +156,50 @@ func ExampleClass_Acquire_inheritance() {
 	// Output: <nil>
 }
 
+// Holders of the lock wait for workers in tier 5 or a higher one, whether or not others wait
+// for the lock.
+func ExampleCeiling() {
+	lock, workers := wfq.New(1, wfq.Ceiling(5)), wfq.New(4)
+	err := sema.Do(context.Background(), lock.Class("low"), 1, func(ctx context.Context) error {
+		permit, err := workers.Class("low").Acquire(ctx, 1)
+		if err != nil {
+			return err
+		}
+		defer permit.Release()
+		return nil
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// When as many callers wait as may, one of a higher tier displaces the newest of the lowest.
+func Example_displacement() {
+	q := wfq.New(1, sema.MaxWaiters(1))
+	q.Set("high", wfq.Share{Tier: 1})
+	held, _ := q.Class("low").Acquire(context.Background(), 1)
+
+	displaced, served := make(chan error), make(chan error)
+	go func() {
+		permit, err := q.Class("low").Acquire(context.Background(), 1)
+		permit.Release()
+		displaced <- err
+	}()
+	for q.Stats().Waiters == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go func() {
+		permit, err := q.Class("high").Acquire(context.Background(), 1)
+		permit.Release()
+		served <- err
+	}()
+	fmt.Println(errors.Is(<-displaced, sema.ErrQueueFull))
+	held.Release()
+	fmt.Println(<-served)
+	// Output:
+	// true
+	// <nil>
+}
+
 // Under overload, CoDel rejects requests that have waited for too long to be useful,
 // instead of serving all of them late.
 func ExampleOrder() {

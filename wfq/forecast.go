@@ -35,13 +35,8 @@ func (c *class) forecast(n int64) (time.Duration, error) {
 	if n <= 0 || q.waiters == 0 && n <= q.free && c.inUse.Load()+n <= c.limit.Load() {
 		return 0, nil
 	}
-	if own := c.share.MaxWaiters; own != 0 && c.waiters >= max(0, own) {
+	if _, ok := c.roomLocked(&w); !ok {
 		return 0, sema.ErrQueueFull
-	}
-	if all := q.settings.MaxWaiters; all != 0 && q.waiters >= max(0, all) {
-		if victim, _ := q.victimLocked(&w); victim == nil {
-			return 0, sema.ErrQueueFull
-		}
 	}
 	return max(1, c.expectedWaitLocked(n)), nil
 }

@@ -2,6 +2,7 @@ package wfq
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +70,32 @@ func TestBusyClock_CountsTheTimeInWhichCallersWait(t *testing.T) {
 	step(1050, 0, 7)
 	step(1060, 1, 7)
 	step(1061, 1, 8)
+}
+
+// TestQueue_WaitForTheMutexIsNoStepOfTheClock passes a time that was read long before the
+// mutex was locked.
+func TestQueue_WaitForTheMutexIsNoStepOfTheClock(t *testing.T) {
+	t.Parallel()
+	q := New(1)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before := now()
+	q.tickLocked(before - int64(time.Hour))
+	if q.skew != 0 || q.now < before || q.now > now() {
+		t.Errorf("at %d, between %d and %d; skew %d, want none", q.now, before, now(), q.skew)
+	}
+}
+
+func TestTier_RaisedAsFarAsPossible(t *testing.T) {
+	t.Parallel()
+	q := New(1, Aging(1))
+	q.now = math.MaxInt / 2
+	for _, c := range []struct{ level, want int }{{0, math.MaxInt / 2}, {math.MaxInt - 1, math.MaxInt}, {math.MinInt, math.MinInt + math.MaxInt/2}} {
+		low := &tier{level: c.level, aged: agedHeap{{since: 0}}}
+		if got := low.raisedLocked(q); got != c.want {
+			t.Errorf("tier %d is raised to %d, want %d", c.level, got, c.want)
+		}
+	}
 }
 
 // TestWaiter_GiveUpAfterAGrant checks what a caller gets that gives up when it was granted

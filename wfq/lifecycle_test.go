@@ -193,6 +193,64 @@ func TestClass_ExpectedWait(t *testing.T) {
 	})
 }
 
+// TestClass_ExpectedWaitOfCenturies checks that the estimate is never negative.
+func TestClass_ExpectedWaitOfCenturies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const years = 365 * 24 * time.Hour
+		q := wfq.New(1)
+		held := mustAcquire(t, q, 1)
+		time.AfterFunc(50*years, held.Release)
+		p, err := q.Acquire(ctx, 1) // the mean hold is known
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, cancel := context.WithCancel(ctx)
+		for range 20 {
+			go q.Acquire(ended, 1) //semavet:ignore ends with its context
+		}
+		synctest.Wait()
+		if d := q.Class("a").ExpectedWait(1); d < 40*years {
+			t.Errorf("a class of its own waits %v, want decades", d)
+		}
+		if d := q.Class("").ExpectedWait(1); d != math.MaxInt64 {
+			t.Errorf("behind 20 callers: %v, want centuries", d)
+		}
+		cancel()
+		p.Release()
+	})
+}
+
+// TestQueue_FullIsNotReportedAsQueued checks that observers see a wait only of callers that
+// wait, also of one that displaces another.
+func TestQueue_FullIsNotReportedAsQueued(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		queued := map[string]int{}
+		q := wfq.New(1, sema.MaxWaiters(1), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Kind == sema.EventQueued {
+				queued[e.Class]++
+			}
+		})))
+		q.Set("high", wfq.Share{Tier: 1})
+		q.Set("none", wfq.Share{Tier: 2, MaxWaiters: sema.NoWaiters})
+		p := mustAcquire(t, q, 1)
+		var l log
+		l.start(t, q.Class("low"), "first", 1, 0)
+		l.start(t, q.Class("low"), "second", 1, 0)
+		l.start(t, q.Class("none"), "none", 1, 0)
+		l.start(t, q.Class("high"), "high", 1, 0)
+		p.Release()
+		l.want(t, "second: queue-full", "none: queue-full", "first: queue-full", "high")
+		if st := q.Stats(); queued["low"] != 1 || queued["none"] != 0 || queued["high"] != 1 || st.Waited != 2 {
+			t.Errorf("reported as queued %v, counted %d, want the first of low and that of high", queued, st.Waited)
+		}
+	})
+}
+
 // TestClass_CauseIsReturnedAsItIs checks that the cause of a context is not taken for an
 // error of the queue.
 func TestClass_CauseIsReturnedAsItIs(t *testing.T) {

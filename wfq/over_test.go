@@ -3,6 +3,7 @@ package wfq_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -231,3 +232,57 @@ func (g lateGate) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 type panicGate struct{ sema.Gate }
 
 func (panicGate) Acquire(context.Context, int64) (sema.Permit, error) { panic("broken gate") }
+
+// TestOver_PermitsOfARateCanBeSettled checks that a caller gets the permit of the rate itself.
+func TestOver_PermitsOfARateCanBeSettled(t *testing.T) {
+	t.Parallel()
+	r := rate.New(5, time.Hour)
+	q := wfq.Over(r, 5)
+	r.Settle(mustAcquire(t, q.Class("a"), 3), 1)
+	if st := r.Stats(); st.Free != 4 {
+		t.Errorf("%d free, want 4", st.Free)
+	}
+	wantIdle(t, q)
+}
+
+// TestQueue_PanicOfAnObserver checks that a panic of an observer reaches the caller, and that
+// the caller keeps no permit and no place in the queue.
+func TestQueue_PanicOfAnObserver(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []sema.EventKind{sema.EventQueued, sema.EventAcquired, sema.EventTimedOut} {
+		for name, create := range map[string]func(opts ...wfq.Option) *wfq.Queue{
+			"queue":           func(opts ...wfq.Option) *wfq.Queue { return wfq.New(1, opts...) },
+			"over semaphores": func(opts ...wfq.Option) *wfq.Queue { return wfq.Over(sema.New(1), 1, opts...) },
+			"over rates":      func(opts ...wfq.Option) *wfq.Queue { return wfq.Over(rate.New(100, time.Second), 1, opts...) },
+		} {
+			t.Run(kind.String()+" of "+name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var broken atomic.Bool
+					q := create(sema.MaxWait(time.Second), sema.Observe(sema.ObserverFunc(func(e sema.Event) {
+						if e.Kind == kind && broken.Load() {
+							panic("broken observer")
+						}
+					})))
+					if kind != sema.EventAcquired {
+						q.Resize(0) // so that the caller waits
+					}
+					broken.Store(true)
+					func() {
+						defer func() {
+							if recover() == nil {
+								t.Error("the panic was lost")
+							}
+						}()
+						q.Acquire(ctx, 1) //semavet:ignore panics
+					}()
+					broken.Store(false)
+					q.Resize(1)
+					wantIdle(t, q)
+					mustAcquire(t, q, 1).Release()
+					wantIdle(t, q)
+				})
+			})
+		}
+	}
+}

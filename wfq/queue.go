@@ -174,15 +174,23 @@ func (q *Queue) Default(s Share) {
 // lock begins a critical section: it locks mu and makes the queue slow, so that only the
 // holder of mu changes anything but the inUse of classes.
 func (q *Queue) lock() {
-	at := now()
+	at := now() // before the mutex is locked: its critical sections are short
 	q.mu.Lock()
-	if at += q.skew; at < q.now-int64(time.Second) {
-		q.skew += q.now - at // the queue has entered a testing/synctest bubble, where the year is 2000
-	}
-	q.now = max(q.now, at)
+	q.tickLocked(at)
 	if !q.slow {
 		q.slow, q.free = true, int64(q.word.Swap(slowFlag))
 	}
+}
+
+// tickLocked advances the clock of the queue to a time that was read before the mutex was
+// locked. If that is long ago, the caller has waited for the mutex, or the queue has entered a
+// testing/synctest bubble, where the year is 2000: another reading decides.
+func (q *Queue) tickLocked(at int64) {
+	if at+q.skew < q.now-int64(time.Second) {
+		at = now()
+		q.skew += max(0, q.now-(at+q.skew))
+	}
+	q.now = max(q.now, at+q.skew)
 }
 
 // unlock ends a critical section: it serves waiters, and makes the queue calm if nothing

@@ -522,6 +522,35 @@ func TestQueue_DisplacesWaitersWhenFull(t *testing.T) {
 	})
 }
 
+// TestQueue_ReportsWhyAWaiterWasDisplaced checks the facts of its error.
+func TestQueue_ReportsWhyAWaiterWasDisplaced(t *testing.T) {
+	t.Parallel()
+	for class, want := range map[string]string{"high": "displaced by a caller of a higher tier", "equal": "displaced by a caller of a class with fewer waiters"} {
+		synctest.Test(t, func(t *testing.T) {
+			q := wfq.New(1, sema.MaxWaiters(4))
+			q.Set("high", wfq.Share{Tier: 1})
+			p := mustAcquire(t, q, 1)
+			errs := make(chan error, 5)
+			start := func(class string) {
+				go func() {
+					p, err := q.Class(class).Acquire(ctx, 1)
+					p.Release()
+					errs <- err
+				}()
+				synctest.Wait()
+			}
+			for range 4 {
+				start("hog")
+			}
+			start(class)
+			if err := <-errs; !errors.Is(err, sema.ErrQueueFull) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+			p.Release()
+		})
+	}
+}
+
 func TestShare_BoundsWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

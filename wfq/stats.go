@@ -84,17 +84,15 @@ func (c *class) detailsLocked() Stats {
 // ExpectedWait estimates how long a caller of n permits would wait, for a Retry-After and
 // to reject callers whose deadline is earlier. It is 0 if they are free or nothing is known
 // yet, and math.MaxInt64 if they can never be granted or the queue is paused.
-func (c *Class) ExpectedWait(n int64) time.Duration { return c.class.expectedWait(n) }
-
-// expectedWait divides the weight of those ahead by the rate at which permits return, which
-// is the capacity over the mean hold. Ahead are all waiters of higher tiers, and of the own
-// tier those that are served before the own class has had its share.
-func (c *class) expectedWait(n int64) time.Duration {
-	c.q.lock()
-	defer c.q.unlock()
-	return c.expectedWaitLocked(n)
+func (c *Class) ExpectedWait(n int64) time.Duration {
+	c.class.q.lock()
+	defer c.class.q.unlock()
+	return c.class.expectedWaitLocked(n)
 }
 
+// expectedWaitLocked divides the weight of those ahead by the rate at which permits return,
+// which is the capacity over the mean hold. Ahead are all waiters of higher tiers, and of the
+// own tier those that are served before the own class has had its share.
 func (c *class) expectedWaitLocked(n int64) time.Duration {
 	q := c.q
 	limit := c.limit.Load()
@@ -118,8 +116,11 @@ func (c *class) expectedWaitLocked(n int64) time.Duration {
 			ahead += float64(t.queued)
 		}
 	}
-	hold := c.meanLocked()
-	return time.Duration(max(ahead*q.hold.mean(0)/float64(q.capacity), own*hold/float64(min(limit, q.capacity))))
+	ns := max(ahead*q.hold.mean(0)/float64(q.capacity), own*c.meanLocked()/float64(min(limit, q.capacity)))
+	if ns >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(ns)
 }
 
 // String returns the name and the state in one line.

@@ -173,35 +173,22 @@ var (
 	errDisplacedByLength = &detailed{sema.ErrQueueFull, "displaced by a caller of a class with fewer waiters"}
 )
 
-// displaceLocked ends a wait to make room for w: the newest one of the lowest tier, if
-// that is below the tier of w, or of the same tier, if that class has at least about twice
-// as many waiters as that of w. It reports whether it did.
-func (q *Queue) displaceLocked(w *waiter) bool {
-	victim, why := q.victimLocked(w)
-	if victim != nil {
-		q.rejectLocked(victim, why)
-	}
-	return victim != nil
-}
-
-// victimLocked returns the waiter that w displaces, and the reason, or nil.
-func (q *Queue) victimLocked(w *waiter) (*waiter, error) {
+// displacedLocked returns the waiter that leaves to make room for w: the newest one of the
+// lowest tier, if that is below the tier of w, or of the same tier, if that class has at least
+// about twice as many waiters as that of w. It returns nil if there is none.
+func (q *Queue) displacedLocked(w *waiter) *waiter {
 	for _, t := range slices.Backward(q.tiers) {
-		longest, length := t.longestLocked()
-		if longest == nil {
+		victim, length := t.longestLocked()
+		if victim == nil {
 			continue
 		}
 		if t.level > w.level || t.level == w.level && length <= bits.Len(uint(w.class.waiters+1)) {
-			return nil, nil
+			return nil
 		}
-		last := longest.queue.Last()
-		if last == nil { // all have inherited their tier
-			return nil, nil
+		if last := victim.queue.Last(); last != nil {
+			return last.Of
 		}
-		if t.level == w.level {
-			return last.Of, errDisplacedByLength
-		}
-		return last.Of, errDisplacedByTier
+		return nil // all have inherited their tier
 	}
-	return nil, nil
+	return nil
 }

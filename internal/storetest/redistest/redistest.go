@@ -3,6 +3,7 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -100,11 +101,16 @@ func newServer(t storetest.TB, program, directory string, by client, arguments f
 	s.Process = storetest.NewProcess(t, storetest.Program{
 		Path: program, Args: arguments(s.Port), Dir: directory,
 		Ready: func(pid int) error {
-			info, err := s.Do("INFO", "server")
-			if err == nil && !strings.Contains(info, fmt.Sprintf("\r\nprocess_id:%d\r\n", pid)) {
-				err = fmt.Errorf("another server has port %d", s.Port)
+			info, err := s.Do("INFO")
+			switch {
+			case err != nil:
+				return err
+			case !strings.Contains(info, fmt.Sprintf("\r\nprocess_id:%d\r\n", pid)):
+				return fmt.Errorf("another server has port %d", s.Port)
+			case strings.Contains(info, "\r\nloading:1\r\n"): // it replies to INFO, and rejects all else
+				return errors.New("the server is loading its data")
 			}
-			return err
+			return nil
 		},
 	})
 	return s
