@@ -9,8 +9,8 @@ import (
 )
 
 // TestClass_ForecastIsWhatAcquireDoes compares forecasts with what the calls do then.
+// It counts allocations, so it runs alone.
 func TestClass_ForecastIsWhatAcquireDoes(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := wfq.New(4, sema.MaxWaiters(2))
 		q.Set("small", wfq.Share{Max: 2, MaxWaiters: 1})
